@@ -170,7 +170,7 @@ func TestExecutorPlan(t *testing.T) {
 	require.Equal(t, "external_worker", plan(t, admin, unsaid).Request.Args["kind"])
 	first, second := plan(t, admin, request("Agent")), plan(t, admin, request("DOT"))
 	require.EqualValues(t, 1, apply(t, admin, first).Done)
-	require.Contains(t, apply(t, admin, second).Refused, "registered already, by ann")
+	require.Contains(t, apply(t, admin, second).Refused, "already registered, by ann")
 	require.Equal(t, "Agent {iu,kg} 60 300", get[string](w, `SELECT concat_ws(' ', executor_kind, domain_scope::text, expected_cadence_seconds,
 		stale_threshold_seconds) FROM public.queue_heartbeat WHERE executor_id = 'kg'`))
 	require.Equal(t, "exists", plan(t, admin, request("Agent")).Rule)
@@ -226,7 +226,7 @@ func TestAckPlan(t *testing.T) {
 	require.Contains(t, apply(t, admin, un).Refused, "is not acknowledged")
 	w.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() WHERE executor_id = 'kg'")
 	require.Contains(t, apply(t, admin, queue.Plan{Request: queue.Request{Action: queue.ActAck, Targets: []string{"kg"}, Actor: "ann",
-		Args: map[string]string{"comment": "c", "for": "2m"}}}).Refused, "the beat returned")
+		Args: map[string]string{"comment": "c", "for": "2m"}}}).Refused, "its executor beat again")
 }
 
 func TestTickPlan(t *testing.T) {
@@ -244,7 +244,7 @@ func TestTickPlan(t *testing.T) {
 	at, refused, err := dot.Beat(context.Background(), "config_expiry", "{}")
 	require.NoError(t, err)
 	require.Empty(t, at)
-	require.Contains(t, refused, "beaten by its tick alone")
+	require.Contains(t, refused, "only the tick of config_expiry writes its beats")
 }
 
 func TestMarkPlan(t *testing.T) {

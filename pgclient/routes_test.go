@@ -150,7 +150,7 @@ func TestRoutesAndConsumers(t *testing.T) {
 	_, err := admin.Plan(context.Background(), off)
 	kind(t, queue.KindUsage, err)
 	off.Targets, off.Args = []string{"nowhere"}, map[string]string{"enabled": "true"}
-	require.Contains(t, plan(t, admin, off).Refused, "no event type of a domain nowhere is registered")
+	require.Contains(t, plan(t, admin, off).Refused, "no event type of domain nowhere is registered")
 
 	set := queue.Request{
 		Action: queue.ActConsumerSet, Targets: []string{"indexer"}, Reason: "new",

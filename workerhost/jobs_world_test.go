@@ -28,7 +28,7 @@ func executor(t testing.TB, admin *pgxpool.Pool, id, kind string, parallel int) 
 		var refused *string
 		require.NoError(t, admin.QueryRow(t.Context(), q.sql, q.args...).Scan(&refused))
 		if refused != nil {
-			require.Contains(t, *refused, "registered already")
+			require.Contains(t, *refused, "already registered")
 		}
 	}
 }

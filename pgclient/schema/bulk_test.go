@@ -57,7 +57,7 @@ func (b *bulk) state() string {
 	return one[string](b.hooks, "SELECT concat_ws(' ', state, state_why) FROM public.queue_bulk_operation WHERE operation_id = $1", b.id)
 }
 
-// attempt makes the first tries of what waits and settles them with these codes,
+// attempt makes the first attempts of what waits and settles them with these codes,
 // "" = delivered, in the order they are claimed.
 func (b *bulk) attempt(codes ...string) {
 	b.t.Helper()
@@ -125,7 +125,7 @@ func TestBulkCanaryFails(t *testing.T) {
 	require.Equal(t, "3 0 0", b.tick(1))
 	b.attempt("", "HTTP_503")
 	require.Equal(t, "0 0 0", b.tick(1))
-	require.Equal(t, "paused the canary failed: 1 of 2 first tries (HTTP_503)", b.state())
+	require.Equal(t, "paused the canary failed: 1 of 2 first attempts (HTTP_503)", b.state())
 	require.Equal(t, "0 0 0", b.tick(1), "paused is paused")
 	require.Equal(t, "running", h.call("public.fn_queue_bulk_resume($1::bigint, 'ben')", b.id)["state"])
 	require.Equal(t, "3 0 0", b.tick(1), "the canary goes first again")
@@ -180,10 +180,10 @@ func TestBulkBrake(t *testing.T) {
 	const away = 10 // more than the two seconds that a tick makes up for, so that ten items are exact
 	require.Equal(t, "10 0 0", b.tick(away))
 	b.attempt("HTTP_503", "HTTP_503", "HTTP_503", "", "", "", "", "", "")
-	require.Equal(t, "10 0 0", b.tick(away), "nine first tries are too few to judge")
+	require.Equal(t, "10 0 0", b.tick(away), "nine first attempts are too few to judge")
 	b.attempt("")
 	require.Equal(t, "0 0 0", b.tick(away))
-	require.Equal(t, "paused the brake: 3 of the last 10 first tries failed (mostly HTTP_503)", b.state())
+	require.Equal(t, "paused the brake: 3 of the last 10 first attempts failed (mostly HTTP_503)", b.state())
 	require.Equal(t, "bulk_operation_runner", one[string](h, "SELECT actor FROM public.queue_operator_action WHERE action = 'bulk_brake'"))
 	h.call("public.fn_queue_bulk_resume($1::bigint, 'ann')", b.id)
 	require.Equal(t, "10 0 0", b.tick(away), "it judges anew from where it was started")

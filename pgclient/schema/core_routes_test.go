@@ -224,7 +224,7 @@ func TestRouteSwitches(t *testing.T) {
 		return get[string](c, `SELECT COALESCE(string_agg(l ->> 'text', ', '), '') FROM jsonb_array_elements(public.fn_queue_why('events iu') -> 'links') l
 			WHERE l ->> 'state' = 'blocks' AND l ->> 'link' <> 'host'`)
 	}
-	require.Equal(t, "false it has not gone through all its routes yet", fmt.Sprint(health()["healthy"], " ", health()["why"]))
+	require.Equal(t, "false the worker has not run all its routes yet", fmt.Sprint(health()["healthy"], " ", health()["why"]))
 	n := 0
 	for _, s := range []struct{ off, on, why, skipped string }{
 		{"public.fn_dot_config_set('iu_core.routes_master_enabled', 'false', 'ann', 'x')", "public.fn_dot_config_set('iu_core.routes_master_enabled', 'true', 'ann', 'x')",
@@ -431,7 +431,7 @@ func TestRouteBulkReplay(t *testing.T) {
 	first := plan(2, ids...)
 	eventually(t, "the canary stops it", func() bool { tick(); return strings.HasPrefix(state(first), "paused") })
 	require.Equal(t, "paused 1 0 1 1 1", state(first))
-	require.Contains(t, get[string](c, "SELECT state_why FROM public.queue_bulk_operation WHERE operation_id = $1", first), "the canary failed: 1 of 2 first tries (ROUTE_22000)")
+	require.Contains(t, get[string](c, "SELECT state_why FROM public.queue_bulk_operation WHERE operation_id = $1", first), "the canary failed: 1 of 2 first attempts (ROUTE_22000)")
 	require.Equal(t, "failed failed ROUTE_22000 ROUTE_22000 no", get[string](c, `SELECT concat_ws(' ', outcome, first_result, first_code, why)
 		FROM public.queue_bulk_operation_item WHERE operation_id = $1 AND item_no = 2`, first))
 	c.exec("DELETE FROM public.test_poison")

@@ -75,7 +75,7 @@ func poisonedSweeps() []poisoned {
 				return "NEW.state = 'completed' AND NEW.operation_id = " + id, ""
 			},
 			left:  "SELECT count(*) - 1 FROM public.queue_bulk_operation WHERE state <> 'completed'",
-			named: "SELECT count(*) FROM public.queue_bulk_operation WHERE state = 'paused' AND state_why LIKE 'its step failed%'",
+			named: "SELECT count(*) FROM public.queue_bulk_operation WHERE state = 'paused' AND state_why LIKE 'a step failed%'",
 		}, {
 			step: "bulk_watch", worker: "bulk_operation_runner", table: "queue_bulk_operation", when: "UPDATE OF done", row: "NEW",
 			setup: func(c *jobs, n int) (string, string) {

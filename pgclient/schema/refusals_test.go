@@ -112,7 +112,7 @@ func TestBatchRefusalsNameTheRow(t *testing.T) {
 	_, err = admin.Exec(t.Context(), "SELECT public.fn_dead_letter_resolve('{1,NULL}', 'abandoned', 'why', 'ann')")
 	require.ErrorContains(t, err, "p_dead_letter_ids[2] is null")
 	_, err = admin.Exec(t.Context(), "SELECT public.fn_queue_bulk_plan('requeue_webhook', '{1,x}', 'all', 1, NULL, NULL, 'ann', 'why')")
-	require.ErrorContains(t, err, `p_ids[2]: "x" is no dead letter that requeue_webhook takes`)
+	require.ErrorContains(t, err, `p_ids[2]: "x" is not a dead letter that requeue_webhook accepts`)
 }
 
 // What fits the bounds of the arguments fits the indexes behind them: characters of four bytes that cannot be compressed.

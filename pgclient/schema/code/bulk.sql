@@ -1,47 +1,58 @@
--- Bulk operations: a frozen selection of dead letters, requeued, replayed or resolved at a rate, canary first, with a
--- brake. One tick of bulk_operation_runner is one transaction: what an item became and its outcome are written
--- together. Webhooks spend the rate once more when they are sent (fn_webhook_job_claim), with every attempt.
+-- Bulk operations: a frozen selection of dead letters that are requeued, replayed or resolved at a given rate, with a
+-- canary and a brake:
+--   1. fn_queue_bulk_plan freezes the selection. Nothing else happens until fn_queue_bulk_run.
+--   2. Every tick of bulk_operation_runner is one transaction (fn_queue_bulk_step): it takes the next items that the
+--      rate allows and commits the change of each dead letter together with the outcome of its item.
+--   3. The first canary items run alone; all their first attempts must succeed before the others start.
+--   4. The brake pauses the operation when too many of the latest first attempts failed (fn_queue_bulk_halt).
+--   5. The operation is completed when no item is left and the first attempt of each requeued item is settled.
+-- Requeued webhooks are limited to the same rate again when they are sent (fn_webhook_job_claim), at every attempt.
 
 COMMENT ON TABLE public.queue_bulk_operation IS
-  'Bulk operations over frozen selections. brake_percent 0 = no brake, canary 0 = none; next_item: behind the last '
-  'item attempted; first_ok, first_failed: how the first attempts of what was requeued ended.';
+  'Bulk operations over frozen selections. brake_percent 0 = no brake; canary 0 = none; next_item: the number after '
+  'the last item that was carried out; first_ok, first_failed: first attempts of requeued items, by result.';
 COMMENT ON COLUMN public.queue_bulk_operation.requeued IS 'items that were requeued, replayed or resolved';
 COMMENT ON COLUMN public.queue_bulk_operation.done IS
-  'of those, the ones whose first attempt is settled; what is resolved or routed is done at once';
+  'requeued items whose first attempt is settled; an item that was resolved or routed counts at once';
 COMMENT ON COLUMN public.queue_bulk_operation.waits IS
-  'what a running operation waits for, such as items of an endpoint that is suspended; NULL = for its rate alone';
+  'what a running operation waits for, such as items of an endpoint that is suspended; NULL = only for its rate';
 COMMENT ON COLUMN public.queue_bulk_operation.credit IS
-  'Items allowed but not yet taken; fractions carry over from tick to tick.';
+  'items that the rate allows and that have not been carried out; fractions carry over from tick to tick';
 COMMENT ON COLUMN public.queue_bulk_operation.watch_from IS 'not used any more: see watch_since';
 COMMENT ON COLUMN public.queue_bulk_operation.watch_since IS
-  'Canary and brake look at items attempted from then on: when it was last started.';
-COMMENT ON COLUMN public.queue_bulk_operation.filter IS 'the words the selection was made with';
+  'when the operation was last started: canary and brake count only items carried out since then';
+COMMENT ON COLUMN public.queue_bulk_operation.filter IS 'the filter that the rows were selected with';
 COMMENT ON COLUMN public.queue_bulk_operation.state IS 'planned, running, paused, completed, aborted';
-COMMENT ON COLUMN public.queue_bulk_operation.state_why IS 'why it stands where it stands';
-COMMENT ON COLUMN public.queue_bulk_operation.rate_per_second IS '0.01 to 1000; fractions carry over';
+COMMENT ON COLUMN public.queue_bulk_operation.state_why IS 'why the operation was paused by canary, brake or an error';
+COMMENT ON COLUMN public.queue_bulk_operation.rate_per_second IS 'items per second, 0.01 to 1000; fractions carry over';
 COMMENT ON COLUMN public.queue_bulk_operation.brake_percent IS
-  'pauses when this share of the last 50 first tries failed; 0 = no brake';
-COMMENT ON COLUMN public.queue_bulk_operation.canary IS 'so many go first and must succeed';
-COMMENT ON COLUMN public.queue_bulk_operation.frozen_count IS 'items';
+  'the operation is paused when this share of its last 50 first attempts failed; 0 = no brake';
+COMMENT ON COLUMN public.queue_bulk_operation.canary IS
+  'this many items run first; their first attempts must succeed before the others start';
+COMMENT ON COLUMN public.queue_bulk_operation.frozen_count IS 'number of items';
 GRANT SELECT ON public.queue_bulk_operation, public.queue_bulk_operation_item TO :"queue_viewer", :"dot_executor",
   :"workflow_admin", :"dead_letter_operator";
 
 COMMENT ON TABLE public.queue_bulk_operation_item IS
-  'The frozen items of a bulk operation in the order they go. outcome NULL = not attempted; first_result: how the '
-  'first try of what it became ended.';
-COMMENT ON COLUMN public.queue_bulk_operation_item.outcome IS 'done, skipped, failed or undone; NULL = not tried yet';
+  'The frozen items of a bulk operation, in the order in which they are carried out. outcome NULL = not yet; '
+  'first_result: how the first attempt after the requeue or replay ended.';
+COMMENT ON COLUMN public.queue_bulk_operation_item.outcome IS
+  'done, skipped, failed or undone; NULL = not carried out yet';
 COMMENT ON COLUMN public.queue_bulk_operation_item.subscription_id IS
-  'of a webhook dead letter: while its endpoint is blocked, the item waits; 0 = none, or not known';
-COMMENT ON COLUMN public.queue_bulk_operation_item.new_id IS 'what it became';
+  'webhook subscription of the dead letter: while its endpoint is blocked, the item waits; 0 = none, or not known';
+COMMENT ON COLUMN public.queue_bulk_operation_item.new_id IS 'the saga or job that the dead letter became';
 COMMENT ON COLUMN public.queue_bulk_operation_item.first_result IS
-  'how the first try of what it became ended: ok or failed';
+  'how the first attempt of the new saga or job ended: ok or failed; NULL = not known yet';
 
 -- fn_queue_bulk_plan(kind, ids, filter, rate, brake, canary, actor, reason) → {operation_id, frozen_count, state,
--- audit_id}. ids: what the preview's query gave, in the order they are to go (a bare number = webhook dead letter,
--- job:UUID, event:UUID); repeated ones count once. filter: the words the selection was made with, for the record; it
--- may not be empty. rate: items per second, 0.01 to 1000. brake: percent of failed first tries that pauses it, NULL =
--- 20, 0 = none. canary: how many go first and must succeed, NULL = 5. resolve closes as abandoned with the reason as
--- note.
+-- audit_id}: freezes a selection. Raises 22023 for a value out of range.
+--   kind    requeue_webhook, replay_job, replay_event or resolve (closes as abandoned, with the reason as note)
+--   ids     dead letters in the order in which they are to be carried out: NUMBER (webhook), job:UUID or event:UUID;
+--           duplicates count once
+--   filter  the filter that the rows were selected with, for the record; must not be empty
+--   rate    items per second, 0.01 to 1000
+--   brake   percentage of failed first attempts that pauses the operation; NULL = 20, 0 = none
+--   canary  how many items run first and must succeed; NULL = 5, 0 = none
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_plan(p_kind text, p_ids text[], p_filter text, p_rate numeric,
   p_brake_percent int,
   p_canary int, p_actor text, p_reason text) RETURNS jsonb
@@ -63,7 +74,7 @@ BEGIN
     WHEN p_ids IS NULL OR cardinality(p_ids) NOT BETWEEN 1 AND 1000000 OR array_ndims(p_ids) <> 1
       THEN 'p_ids must hold 1 to 1000000 ids'
     WHEN COALESCE(btrim(p_filter), '') = '' OR length(p_filter) > 10000
-      THEN 'p_filter must have 1 to 10000 characters: an empty one means everything'
+      THEN 'p_filter must have 1 to 10000 characters: write down the filter that the ids were selected with'
     WHEN p_rate IS NULL OR p_rate NOT BETWEEN 0.01 AND 1000 THEN 'p_rate must be 0.01 to 1000 items per second'
     WHEN v_brake NOT BETWEEN 0 AND 100 THEN 'p_brake_percent must be 0 to 100'
     WHEN v_canary NOT BETWEEN 0 AND 1000 THEN 'p_canary must be 0 to 1000' END;
@@ -77,9 +88,9 @@ BEGIN
   SELECT format('p_ids[%s]: %s', i.n, public.fn_json_said(to_jsonb(i.id))) INTO v_bad
   FROM unnest(p_ids) WITH ORDINALITY AS i (id, n) WHERE i.id IS NULL OR i.id !~ v_form ORDER BY i.n LIMIT 1;
   IF FOUND THEN
-    RAISE EXCEPTION '% is no dead letter that % takes', v_bad, p_kind
+    RAISE EXCEPTION '% is not a dead letter that % accepts', v_bad, p_kind
       USING ERRCODE = '22023',
-      HINT = 'a bare number is a webhook dead letter, job:UUID one of a job, event:UUID one of an event';
+      HINT = 'NUMBER is a dead letter of a webhook, job:UUID of a job, event:UUID of an event';
   END IF;
 
   INSERT INTO public.queue_bulk_operation (kind, filter, created_by, reason, state_by, rate_per_second,
@@ -106,11 +117,11 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_plan TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_plan IS
-  'Freezes a selection of dead letters as a bulk operation; nothing happens to them until it is run.';
+  'Freezes a selection of dead letters as a bulk operation; nothing happens to them until fn_queue_bulk_run.';
 
--- fn_queue_bulk_turn(id, action, from states, to, actor, why) → the answer of run, pause, resume and abort. From run
--- and resume on, canary and brake look at what comes next only; after a brake or a failed canary the canary goes
--- first again. Internal.
+-- fn_queue_bulk_turn(id, action, from states, to, actor) → {operation_id, before, state, audit_id}, what run, pause,
+-- resume and abort return; refused: not_found, clone, state. After run and resume, canary and brake count only the
+-- items that are carried out from then on; after a brake or a failed canary the canary runs again. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_turn(p_operation_id bigint, p_action text, p_from text[], p_to text,
   p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -130,7 +141,7 @@ BEGIN
     v_reason := public.fn_queue_clone_of();
   ELSIF v_old.state <> ALL (p_from) THEN
     v_rule := 'state';
-    v_reason := format('operation %s is %s since %s by %s', v_old.operation_id, v_old.state,
+    v_reason := format('operation %s has been %s since %s, by %s', v_old.operation_id, v_old.state,
       to_char(v_old.state_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), v_old.state_by);
   END IF;
   IF v_rule IS NOT NULL THEN
@@ -158,10 +169,10 @@ BEGIN
   RETURN jsonb_build_object('operation_id', p_operation_id, 'before', v_old.state, 'state', p_to, 'audit_id', v_audit);
 END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_turn IS
-  'Moves a bulk operation from state to state. Internal.';
+  'Moves a bulk operation from one state to another. Internal.';
 
--- fn_queue_bulk_run|pause|resume|abort(id, actor) → {operation_id, before, state, audit_id}; refused: not_found,
--- state. An aborted operation stays where it is for good; its items not attempted stay open dead letters.
+-- fn_queue_bulk_run|pause|resume|abort(id, actor) → {operation_id, before, state, audit_id}; refused: not_found, clone,
+-- state. Abort is final; the dead letters of items that were not carried out stay open.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_run(p_operation_id bigint, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -177,7 +188,8 @@ BEGIN
   RETURN public.fn_queue_bulk_turn(p_operation_id, 'pause', '{running}'::text[], 'paused', p_actor);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_pause TO :"dead_letter_operator";
-COMMENT ON FUNCTION public.fn_queue_bulk_pause IS 'Pauses a bulk operation between two items.';
+COMMENT ON FUNCTION public.fn_queue_bulk_pause IS
+  'Pauses a running bulk operation; items that were carried out stay so.';
 
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_resume(p_operation_id bigint, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -186,7 +198,7 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_resume TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_resume IS
-  'Goes on with a paused bulk operation; after a brake the canary goes first again.';
+  'Continues a paused bulk operation; after a brake the canary runs again.';
 
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_abort(p_operation_id bigint, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -195,7 +207,7 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_abort TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_abort IS
-  'Ends a bulk operation for good; what was not attempted stays as it is.';
+  'Ends a bulk operation for good; dead letters that it has not reached stay open.';
 
 -- fn_queue_bulk_set_rate(id, rate, actor) → {operation_id, before, rate_per_second, audit_id}; refused: not_found,
 -- state.
@@ -230,12 +242,13 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_set_rate TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_set_rate IS
-  'Changes the rate of a bulk operation while it runs.';
+  'Changes the rate of a bulk operation, also while it runs.';
 
--- Carrying out
--- fn_queue_bulk_apply(operation, kind, targets, actor, reason, undo) → (target, why, new_id, failed): what the function
--- of that kind of letter did, why NULL = done; failed: the code of a try that was made and failed, as only the replay
--- of an event knows at once. Internal.
+-- Carrying items out
+-- fn_queue_bulk_apply(operation, kind, targets, actor, reason, undo) → (target, why, new_id, failed): calls, for each
+-- kind of dead letter, the function that requeues, replays or resolves it, or its undo. why: why a target was not done,
+-- NULL = done; failed: the error code of an attempt that was made and failed, which only the replay of an event knows
+-- at once. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_apply(p_operation_id bigint, p_kind text, p_targets text[],
   p_actor text, p_reason text, p_undo boolean)
 RETURNS TABLE (target text, why text, new_id text, failed text)
@@ -286,10 +299,10 @@ BEGIN
   WHERE a.answer ? 'refused';
 END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_apply IS
-  'Does what a bulk operation does to some of its items. Internal.';
+  'Requeues, replays or resolves the dead letters of some items of a bulk operation. Internal.';
 
--- fn_queue_bulk_watch(operation) : learns how the first tries of what was put back ended, oldest and newest 2,000 of
--- those not known yet. Internal.
+-- fn_queue_bulk_watch(operation): records how the first attempts of requeued items ended, for the oldest and the newest
+-- 2,000 whose result is not known yet. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_watch(p_operation public.queue_bulk_operation) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off
   SET enable_mergejoin = off
@@ -332,11 +345,11 @@ BEGIN
     WHERE operation_id = p_operation.operation_id;
   END IF;
 END $$;
-COMMENT ON FUNCTION public.fn_queue_bulk_watch IS 'Learns how first tries ended. Internal.';
+COMMENT ON FUNCTION public.fn_queue_bulk_watch IS 'Records how first attempts of a bulk operation ended. Internal.';
 
--- fn_queue_bulk_halt(operation) → why it must pause, or NULL: requeueing is switched off, which would skip all that
--- is left; a failed canary; or the brake: of the last 50 first tries since it was started, at least 10, too many
--- failed. Internal.
+-- fn_queue_bulk_halt(operation) → why it must pause, or NULL. Reasons: requeueing is switched off, which would skip all
+-- remaining items; a first attempt of the canary failed; or the brake: since the operation was started at least 10
+-- first attempts are known, and too many of the last 50 failed. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_halt(p_operation public.queue_bulk_operation) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -354,20 +367,20 @@ BEGIN
       AND i.at >= p_operation.watch_since
     ORDER BY i.first_at DESC, i.item_no LIMIT 50) x;
   IF NOT p_operation.canary_passed AND v_failed > 0 THEN
-    RETURN format('the canary failed: %s of %s first tries (%s)', v_failed, v_seen, COALESCE(v_code, 'no code'));
+    RETURN format('the canary failed: %s of %s first attempts (%s)', v_failed, v_seen, COALESCE(v_code, 'no code'));
   ELSIF p_operation.brake_percent > 0 AND v_seen >= 10 AND v_failed * 100 >= p_operation.brake_percent * v_seen THEN
-    RETURN format('the brake: %s of the last %s first tries failed (mostly %s)', v_failed, v_seen,
+    RETURN format('the brake: %s of the last %s first attempts failed (mostly %s)', v_failed, v_seen,
       COALESCE(v_code, 'no code'));
   END IF;
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_halt IS
-  'Whether canary or brake stop a bulk operation. Internal.';
+  'Why a bulk operation must pause: canary, brake or requeueing off. Internal.';
 
--- fn_queue_bulk_next(operation, n, except) → up to n items that are to go now, but those in except, in turn from each
--- endpoint that may be sent to, and of each only the lowest numbers. The items of an endpoint that is suspended, or
--- whose circuit is open, wait; a circuit that is half open gets one item to probe with, where nothing else of it is
--- due. Internal.
+-- fn_queue_bulk_next(operation, n, except) → up to n items to carry out now, without those in except: round-robin over
+-- the endpoints that may be sent to, the lowest item numbers of each first. Items of an endpoint that is suspended or
+-- whose circuit is open wait. A half-open circuit gets one item as its probe, if no other delivery of it is due.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_next(p_operation_id bigint, p_n bigint, p_except bigint[])
 RETURNS TABLE (item_no bigint, target text)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
@@ -404,10 +417,11 @@ BEGIN
   SELECT p.item_no, p.target FROM part p ORDER BY p.turn, p.item_no LIMIT p_n;
 END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_next IS
-  'The next items of a bulk operation, none of an endpoint that is blocked. Internal.';
+  'The next items of a bulk operation, without those of blocked endpoints. Internal.';
 
--- fn_queue_bulk_waits(operation) → what a running operation waits for, or NULL: items of blocked endpoints, and items
--- that were requeued and not attempted while nobody sends. Internal.
+-- fn_queue_bulk_waits(operation) → what a running operation waits for, or NULL: items of blocked endpoints, and
+-- requeued items whose first attempt is not made because delivery is off or no host runs it, or is not settled.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_waits(p_operation_id bigint) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
@@ -436,7 +450,7 @@ BEGIN
       ELSE 'suspended (' || b.suspended_reason || ')' END || CASE WHEN b.gate = 'suspended' THEN
       COALESCE(to_char(b.suspended_until AT TIME ZONE 'UTC', '" until "HH24:MI:SS"Z"'), '') ELSE '' END), '; '
       ORDER BY b.subscription_id) || CASE WHEN max(b.all_of_them) > 3
-      THEN format('; and those of %s more', max(b.all_of_them) - 3) ELSE '' END
+      THEN format('; and those of %s more subscriptions', max(b.all_of_them) - 3) ELSE '' END
   INTO v_blocked FROM blocked b WHERE b.n <= 3;
   v_unsent := v_op.requeued - v_op.first_ok - v_op.first_failed;
   IF v_unsent > 0 AND v_op.kind = 'requeue_webhook' THEN
@@ -460,10 +474,10 @@ BEGIN
   RETURN left(NULLIF(concat_ws('; ', v_blocked, v_why), ''), 1000);
 END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_waits IS
-  'What a running bulk operation waits for, but for its rate. Internal.';
+  'What a running bulk operation waits for, other than its rate. Internal.';
 
--- fn_queue_bulk_sent(operation, done) → how many first attempts were begun: those that are settled, and those of
--- webhooks that are leased to a host. Internal.
+-- fn_queue_bulk_sent(operation, done) → how many first attempts have begun: done (those that are settled) plus webhook
+-- jobs that a host has leased. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_sent(p_operation_id bigint, p_done bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
   SET jit = off AS $$
@@ -472,11 +486,11 @@ BEGIN
     WHERE j.status = 'Leased' AND j.operation_id = p_operation_id AND j.attempt_no = 1);
 END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_sent IS
-  'How many first attempts of a bulk operation were begun. Internal.';
+  'How many first attempts of a bulk operation have begun. Internal.';
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_sent TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
--- fn_queue_bulk_carry(operation, items, time): carries these items of an operation out and keeps what came of each.
+-- fn_queue_bulk_carry(operation, items, time): carries out these items of an operation and stores the outcome of each.
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_carry(p_operation public.queue_bulk_operation, p_items bigint[],
   p_at timestamptz) RETURNS void
@@ -497,9 +511,10 @@ BEGIN
     p_targets => v_targets, p_actor => p_operation.created_by, p_reason => p_operation.reason, p_undo => false) a
   WHERE i.operation_id = p_operation.operation_id AND i.item_no = ANY (p_items) AND i.target = a.target;
 END $$;
-COMMENT ON FUNCTION public.fn_queue_bulk_carry IS 'Carries items of a bulk operation out. Internal.';
+COMMENT ON FUNCTION public.fn_queue_bulk_carry IS 'Carries out items of a bulk operation. Internal.';
 
--- fn_queue_bulk_count(operation, items): adds what came of these items to the numbers of their operation. Internal.
+-- fn_queue_bulk_count(operation, items) → {done, skipped, failed}: adds the outcomes of these items to the counts of
+-- their operation. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_count(p_operation_id bigint, p_items bigint[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -516,10 +531,11 @@ BEGIN
   WHERE o.operation_id = p_operation_id;
   RETURN jsonb_build_object('done', n.done, 'skipped', n.skipped, 'failed', n.failed);
 END $$;
-COMMENT ON FUNCTION public.fn_queue_bulk_count IS 'Adds items to the numbers of a bulk operation. Internal.';
+COMMENT ON FUNCTION public.fn_queue_bulk_count IS
+  'Adds the outcomes of items to the counts of a bulk operation. Internal.';
 
--- fn_step_bulk_item(limit, only, except): carries items OPERATION/ITEM out that failed in a batch, where the operation
--- has not been aborted since. Internal.
+-- fn_step_bulk_item(limit, only, except): carries out the items in only, as OPERATION/ITEM, that failed in a batch, if
+-- their operation is still running. Internal.
 CREATE OR REPLACE FUNCTION public.fn_step_bulk_item(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -534,16 +550,16 @@ BEGIN
     WHERE i.outcome IS NULL GROUP BY i.operation_id ORDER BY i.operation_id
   LOOP
     SELECT * INTO v_op FROM public.queue_bulk_operation o WHERE o.operation_id = v_part.operation_id FOR UPDATE;
-    CONTINUE WHEN v_op.state <> 'running'; -- they are picked again once it runs
+    CONTINUE WHEN v_op.state <> 'running'; -- taken again once the operation runs
     PERFORM public.fn_queue_bulk_carry(v_op, v_part.items, clock_timestamp());
     v_out := public.fn_queue_step_sum(v_out, public.fn_queue_bulk_count(v_op.operation_id, v_part.items));
   END LOOP;
   RETURN v_out;
 END $$;
-COMMENT ON FUNCTION public.fn_step_bulk_item IS 'Carries items out that failed in a batch. Internal.';
+COMMENT ON FUNCTION public.fn_step_bulk_item IS 'Carries out items that failed in a batch. Internal.';
 
--- fn_queue_bulk_bury(row of quarantine) → {failed}: the item fails; of the step bulk, the operation is paused.
--- Internal.
+-- fn_queue_bulk_bury(quarantine row) → {done, skipped, failed}: what happens when a target of a step keeps failing. An
+-- item gets the outcome failed; if the step of the whole operation failed, the operation is paused. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_bury(p_row public.queue_quarantine) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -552,7 +568,7 @@ DECLARE
 BEGIN
   IF p_row.step = 'bulk' THEN
     UPDATE public.queue_bulk_operation o SET state = 'paused', waits = NULL, state_by = 'bulk_operation_runner',
-      state_at = now(), state_why = left('its step failed: ' || p_row.code || ' ' || p_row.error, 500)
+      state_at = now(), state_why = left('a step failed: ' || p_row.code || ' ' || p_row.error, 500)
     WHERE o.operation_id = v_operation AND o.state = 'running';
     RETURN '{}'::jsonb;
   END IF;
@@ -560,12 +576,12 @@ BEGIN
   WHERE i.operation_id = v_operation AND i.item_no = v_item AND i.outcome IS NULL;
   RETURN public.fn_queue_bulk_count(v_operation, ARRAY[v_item]);
 END $$;
-COMMENT ON FUNCTION public.fn_queue_bulk_bury IS 'Fails an item of a bulk operation. Internal.';
+COMMENT ON FUNCTION public.fn_queue_bulk_bury IS
+  'Fails an item of a bulk operation, or pauses the operation. Internal.';
 
--- fn_queue_bulk_step(id) → (done, skipped, failed): one tick of one running operation, whose row the caller has
--- locked; done = requeued, replayed or resolved. At most 1,000 items a step. An item whose function raises fails
--- alone: fn_step_bulk_item.
--- It has ended when no item is left and the first attempt of each one that was requeued is settled. Internal.
+-- fn_queue_bulk_step(id) → (done, skipped, failed): one tick of a running operation whose row the caller has locked;
+-- done = requeued, replayed or resolved. At most 1,000 items. If carrying out the batch raises, its items are carried
+-- out one by one (fn_step_bulk_item), so that one bad item fails alone. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_step(p_operation_id bigint, OUT done bigint, OUT skipped bigint,
   OUT failed bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -584,7 +600,7 @@ DECLARE
   v_late boolean;
   v_rest jsonb;
   v_counted boolean := false;
-  v_ok bigint; -- first tries whose end is known at once
+  v_ok bigint; -- first attempts whose result is known at once
   v_bad bigint;
 BEGIN
   done := 0;
@@ -621,9 +637,9 @@ BEGIN
       UPDATE public.queue_bulk_operation SET canary_passed = v_canary_ok >= v_op.canary, credit = 0, credited_at = v_now
       WHERE operation_id = p_operation_id;
     END IF;
-    v_n := v_op.canary - v_canary_done; -- what was skipped tells nothing: the next one takes its place
+    v_n := v_op.canary - v_canary_done; -- a skipped item proves nothing: take the next one instead
   ELSE
-    -- a host that was away for long must not make up for it at once
+    -- after a pause of all hosts the operation must not catch up in one burst
     v_credit := v_op.credit + v_op.rate_per_second * least(
       CASE WHEN isfinite(v_op.credited_at) THEN extract(epoch FROM v_now - v_op.credited_at) END,
       2 * greatest(1, public.fn_cfg_int('queue.tick.bulk_operation_runner.interval_seconds', 1)));
@@ -640,7 +656,7 @@ BEGIN
   IF v_n > 0 THEN
     BEGIN
       PERFORM public.fn_queue_bulk_carry(v_op, v_items, v_now);
-    EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN -- item by item: fn_queue_step
+    EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN -- then item by item: see fn_queue_step
       v_late := public.fn_queue_step_late(SQLSTATE::text);
       IF v_late IS NULL THEN
         RAISE;
@@ -648,7 +664,7 @@ BEGIN
       PERFORM public.fn_queue_step_part('bulk_item'::text, ARRAY(SELECT p_operation_id || '/' || i
         FROM unnest(v_items) i));
     END;
-    IF NOT v_late THEN -- which counts what it does
+    IF NOT v_late THEN -- fn_step_bulk_item counts its items itself
       v_rest := public.fn_queue_step_rest('bulk_item'::text);
       v_counted := true;
     END IF;
@@ -659,7 +675,7 @@ BEGIN
     WHERE i.operation_id = p_operation_id AND i.item_no = ANY (v_items) AND NOT v_counted;
   END IF;
   UPDATE public.queue_bulk_operation o SET requeued = o.requeued + fn_queue_bulk_step.done,
-    -- what is resolved or routed is done at once, the rest when its first attempt is settled
+    -- a resolved or routed item is done at once, any other when its first attempt is settled
     done = CASE WHEN o.kind IN ('resolve', 'replay_event') THEN o.done + fn_queue_bulk_step.done
       ELSE o.first_ok + o.first_failed END,
     skipped = o.skipped + fn_queue_bulk_step.skipped,
@@ -683,8 +699,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_step IS 'One tick of one bulk operation. Internal.';
 
--- fn_queue_bulk_tick() → {done, skipped, failed, in_flight}: one step of every running operation; in_flight = how many
--- there are. What has ended is watched for an hour more. Tick worker bulk_operation_runner.
+-- fn_queue_bulk_tick() → {done, skipped, failed, in_flight} or {skipped: why, rule: clone}: one step of every running
+-- operation; in_flight = number of running operations. Operations that ended in the last hour are still watched for
+-- results of first attempts. Tick worker bulk_operation_runner.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_tick() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -703,9 +720,10 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_tick TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_queue_bulk_tick IS
-  'Tick bulk_operation_runner: carries running bulk operations out.';
+  'Tick bulk_operation_runner: one step of every running bulk operation.';
 
--- Operations that run. One whose step fails is tried again, then paused, with the reason.
+-- fn_step_bulk(limit, only, except): one step of the running operations; targets are their ids. An operation whose step
+-- keeps failing is paused, with the reason (fn_queue_bulk_bury). Internal.
 CREATE OR REPLACE FUNCTION public.fn_step_bulk(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -722,7 +740,7 @@ BEGIN
   END LOOP;
   RETURN v_out;
 END $$;
-COMMENT ON FUNCTION public.fn_step_bulk IS 'One tick of the bulk operations that run. Internal.';
+COMMENT ON FUNCTION public.fn_step_bulk IS 'One step of each running bulk operation. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_bulk_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -730,9 +748,10 @@ BEGIN
   RETURN ARRAY(SELECT o.operation_id::text FROM public.queue_bulk_operation o WHERE o.state = 'running'
     AND o.operation_id <> ALL (p_except::bigint[]) ORDER BY o.operation_id LIMIT p_limit);
 END $$;
-COMMENT ON FUNCTION public.fn_step_bulk_targets IS 'Bulk operations that run. Internal.';
+COMMENT ON FUNCTION public.fn_step_bulk_targets IS 'Running bulk operations. Internal.';
 
--- Operations that have ended, or are paused, with first tries that are not known.
+-- fn_step_bulk_watch(limit, only, except): records results of first attempts of operations that were paused or ended in
+-- the last hour; targets are their ids. Internal.
 CREATE OR REPLACE FUNCTION public.fn_step_bulk_watch(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -750,7 +769,7 @@ BEGIN
   RETURN '{}'::jsonb;
 END $$;
 COMMENT ON FUNCTION public.fn_step_bulk_watch IS
-  'Learns how first tries of operations ended that do not run. Internal.';
+  'Records how first attempts ended, for operations that do not run any more. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_bulk_watch_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -761,11 +780,11 @@ BEGIN
     ORDER BY o.operation_id LIMIT p_limit);
 END $$;
 COMMENT ON FUNCTION public.fn_step_bulk_watch_targets IS
-  'Bulk operations whose first tries are watched. Internal.';
+  'Bulk operations that do not run and have first attempts without a result. Internal.';
 
--- fn_queue_bulk_undo(id, actor) → {operation_id, undone, skipped, audit_id}: takes back what this operation did and
--- nobody has attempted yet; the letters are open again. refused: not_found; state, while it runs; final, where it
--- routed events: their recipients have them.
+-- fn_queue_bulk_undo(id, actor) → {operation_id, undone, skipped, audit_id}: takes back what the operation did, except
+-- for sagas and jobs that have been attempted (skipped); the dead letters are open again. Refused: not_found; state,
+-- while the operation is planned or running; final, if it routed events: their recipients have them.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_undo(p_operation_id bigint, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
@@ -791,7 +810,7 @@ BEGIN
         WHEN 'final' THEN 'what was routed cannot be taken back: its recipients have it'
         ELSE format('operation %s is %s: %s', p_operation_id, v_op.state, CASE v_op.state WHEN 'running'
           THEN 'pause or abort it first'
-          ELSE 'it has done nothing' END) END);
+          ELSE 'there is nothing to undo' END) END);
   END IF;
   LOOP
     SELECT array_agg(i.target), max(i.item_no) INTO v_targets, v_to FROM (
@@ -821,4 +840,4 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_undo TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_undo IS
-  'Takes back what a bulk operation did and nobody has attempted yet.';
+  'Takes back what a bulk operation did, except for sagas and jobs that have been attempted.';

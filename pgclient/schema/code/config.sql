@@ -1,56 +1,57 @@
--- The configuration table: how flags are read, set, audited, and how they expire. Source: DP1 §8, DP4 §7, DP6 §7.
+-- The configuration table: how flags are read, set and audited, and how they expire. Source: DP1 §8, DP4 §7, DP6 §7.
 
 COMMENT ON TABLE public.dot_config IS
-  'Flags and numbers that steer the queue (DP1 §4.2). Change them with fn_dot_config_set: it validates, audits and '
-  'can give a value an expiry. An unreadable value counts as the safe side.';
+  'Flags and numbers that configure the queue (DP1 §4.2). Change them with fn_dot_config_set: it validates, audits and '
+  'can let a value expire. A value that cannot be read counts as the safe one: false, or the default of a number.';
 COMMENT ON COLUMN public.dot_config.value IS
-  'text; booleans are true and false; what cannot be read counts as the safe side';
-COMMENT ON COLUMN public.dot_config.updated_by IS 'the person who set it, or migration';
+  'text; booleans are true and false; any other text of a boolean counts as false';
+COMMENT ON COLUMN public.dot_config.updated_by IS 'the person who set the value, or migration';
 GRANT SELECT ON public.dot_config, public.dot_config_rule, public.dot_config_revert TO
   :"queue_viewer", :"workflow_admin", :"dead_letter_operator", :"dot_executor", :"subscription_admin";
 
 COMMENT ON TABLE public.dot_config_rule IS
-  'What fn_dot_config_set admits per key. switch: at false (or 0) something of the queue is switched off, which the '
+  'Which values fn_dot_config_set accepts per key. switch: false (or 0) switches a part of the queue off, which the '
   'console shows above everything else.';
 COMMENT ON COLUMN public.dot_config_rule.kind IS
   'boolean, integer (lowest to highest), mode: one of choices, schedule: waits as 5s 30s 2m 1h 1d, up to 100, or '
   'environment: unset, or a name and guarded or open';
 COMMENT ON COLUMN public.dot_config_rule.lowest IS
-  'the least that an integer may be; a smaller value that is stored counts as this';
+  'the minimum of an integer; a smaller stored value counts as this one';
 COMMENT ON COLUMN public.dot_config_rule.highest IS
-  'the most that an integer may be; a larger value that is stored counts as this';
+  'the maximum of an integer; a larger stored value counts as this one';
 
 COMMENT ON TABLE public.dot_config_revert IS
-  'Values that expire: at revert_at the key goes back to revert_to, unless somebody changed it since.';
-COMMENT ON COLUMN public.dot_config_revert.set_value IS 'the revert acts only while the key still holds this';
-COMMENT ON COLUMN public.dot_config_revert.revert_to IS 'what the key goes back to';
-COMMENT ON COLUMN public.dot_config_revert.revert_at IS 'when';
+  'Values that expire: at revert_at the key is set back to revert_to, unless it was changed in the meantime.';
+COMMENT ON COLUMN public.dot_config_revert.set_value IS 'the key is set back only while it still has this value';
+COMMENT ON COLUMN public.dot_config_revert.revert_to IS 'the value that the key is set back to';
+COMMENT ON COLUMN public.dot_config_revert.revert_at IS 'when the value expires';
 
--- fn_cfg_bool(key) → true only for the text 'true'; missing or unreadable is
--- false, the side on which nothing is sent. Internal.
+-- fn_cfg_bool(key) → true only for the text 'true'. Missing or unreadable is false, the safe value: it sends nothing.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_cfg_bool(p_key text) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
-BEGIN -- not SQL: that would be planned anew at every call
+BEGIN -- not LANGUAGE sql: that would be planned again at every call
   RETURN COALESCE((SELECT c.value = 'true' FROM public.dot_config c WHERE c.key = p_key), false);
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_cfg_bool IS
-  'A boolean flag; anything but the text true is false. Internal.';
+  'A boolean flag: true only for the text true. Internal.';
 
--- The numbers among the flags, as everything reads them: a stored number beyond a bound of its rule counts as that
--- bound, one that cannot be read is NULL. The pattern is no condition: it would be matched first, with every flag.
+-- v_dot_config_number: the numeric flags as all code reads them. A stored number beyond a bound of its rule counts as
+-- that bound; one that cannot be read is NULL. The pattern is in a CASE because as a WHERE condition it would be
+-- evaluated first, for every flag.
 CREATE OR REPLACE VIEW public.v_dot_config_number AS
 SELECT c.key, CASE WHEN c.value ~ '^[0-9]{1,9}$' THEN least(greatest(c.value::int, r.lowest), r.highest) END AS n
 FROM public.dot_config c LEFT JOIN public.dot_config_rule r USING (key);
 COMMENT ON VIEW public.v_dot_config_number IS
-  'The numbers among the flags, within the bounds of their rules; NULL where the value is no whole number.';
+  'The numeric flags, within the bounds of their rules; NULL if the value is not a whole number.';
 COMMENT ON COLUMN public.v_dot_config_number.n IS
   'the number in force: a stored one beyond a bound of its rule counts as that bound';
 GRANT SELECT ON public.v_dot_config_number TO
   :"queue_viewer", :"workflow_admin", :"dead_letter_operator", :"dot_executor", :"subscription_admin";
 
--- fn_cfg_int(key, default) → the number within its bounds, or the default where the value is missing, negative or
--- unreadable. Internal.
+-- fn_cfg_int(key, default) → the number within its bounds, or the default if the value is missing, negative or not a
+-- number. Internal.
 CREATE OR REPLACE FUNCTION public.fn_cfg_int(p_key text, p_default int) RETURNS int
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -59,9 +60,9 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_cfg_int IS 'An integer flag within its bounds, else the default given. Internal.';
 
--- fn_cfg_rule(key) → the rule of a flag. A schedule may be set for one job kind, or for one webhook subscription, by
--- a flag of its own, the key followed by a point and the kind or id; until then its value is "default". No row where
--- there is no such flag. Internal.
+-- fn_cfg_rule(key) → the rule of a flag; no row if there is no such flag. A retry schedule can also be set for one job
+-- kind or one webhook subscription, in a separate flag: the key, a dot, and the kind or id. Until it is set, the value
+-- of that flag is "default". Internal.
 CREATE OR REPLACE FUNCTION public.fn_cfg_rule(p_key text) RETURNS SETOF public.dot_config_rule
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
   SELECT p_key, r.kind, CASE WHEN r.key = p_key THEN r.default_value ELSE 'default' END, r.choices, r.switch, r.lowest,
@@ -76,8 +77,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_cfg_rule IS
   'The rule of a flag, also of a schedule for one job kind or one webhook subscription. Internal.';
 
--- fn_retry_wait(key, own, n) → how long to wait after the nth try: the nth wait of the schedule in flag KEY.OWN, else
--- in flag KEY, else of its default; after the last of them that one; ± 20 % by chance. Internal.
+-- fn_retry_wait(key, name, n) → how long to wait after attempt n: wait number n of the schedule in flag KEY.NAME, else
+-- in flag KEY, else of the default; after the last wait of the schedule, that one again; ± 20 % at random. Internal.
 CREATE OR REPLACE FUNCTION public.fn_retry_wait(p_key text, p_own text, p_try int) RETURNS interval
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -93,9 +94,10 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_retry_wait IS
-  'How long to wait after the nth try, by the schedule of a flag, ± 20 %. Internal.';
+  'How long to wait after attempt n, by the schedule of a flag, ± 20 %. Internal.';
 
--- fn_cfg_readable(key, value) → whether the value fits the key's kind and bounds.
+-- fn_cfg_readable(key, value) → whether the value fits the kind and bounds of its key; true for a key without a rule.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_cfg_readable(p_key text, p_value text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
   SELECT COALESCE((
@@ -111,14 +113,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 $fn$;
 COMMENT ON FUNCTION public.fn_cfg_readable IS 'Whether a value fits the kind and the bounds of its key. Internal.';
 
--- fn_dot_config_seed(key, kind, default, description, switch, choices): declares a flag. One that is there keeps its
--- value, unless that is a default of the release before that nobody set. For seeds.
+-- fn_dot_config_seed(key, kind, default, description, switch, choices): declares a flag. An existing flag keeps its
+-- value, unless that is the default of the previous release and nobody has set it. For seeds.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_seed(
   p_key text, p_kind text, p_default text, p_description text,
   p_switch boolean DEFAULT false, p_choices text[] DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
-  -- A row that is there is not waited for, as ON CONFLICT would.
+  -- Not ON CONFLICT, which would wait for a lock on an existing row.
   INSERT INTO public.dot_config_rule (key, kind, default_value, choices, switch)
   SELECT p_key, p_kind, p_default, p_choices, p_switch
   WHERE NOT EXISTS (SELECT FROM public.dot_config_rule WHERE key = p_key);
@@ -137,18 +139,17 @@ $fn$;
 COMMENT ON FUNCTION public.fn_dot_config_seed IS
   'Declares a flag with its kind, default and description. For seeds.';
 
--- A write of a row, by whichever way, stamps who and when; one that did not
--- come through fn_dot_config_set, its expiry or the seeds is audited here, and cancels a
--- pending revert as a set does. Which way it came is read from the call stack: a
--- setting could be made by whoever writes. By whole signatures: the words around
--- them are in the language of the server.
+-- fn_dot_config_stamp(), fn_dot_config_audit(): triggers for writes of dot_config rows. A write that does not come from
+-- fn_dot_config_set, the expiry or the seeds is stamped (who, when) and audited, and cancels a pending revert as
+-- fn_dot_config_set does. The call stack shows which function wrote, because a session setting could be set by anyone
+-- who writes. It is searched for whole signatures: the words around them are in the server's language.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_stamp() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_stack text;
 BEGIN
   GET DIAGNOSTICS v_stack = PG_CONTEXT;
-  v_stack := replace(v_stack, '"', ''); -- as quote_all_identifiers would have it
+  v_stack := replace(v_stack, '"', ''); -- if quote_all_identifiers is on
   IF strpos(v_stack, 'fn_dot_config_set(text,text,text,text,timestamp with time zone,timestamp with time zone)') > 0
     OR strpos(v_stack, 'fn_dot_config_expire()') > 0
     OR strpos(v_stack, 'fn_dot_config_seed(text,text,text,text,boolean,text[])') > 0
@@ -170,7 +171,7 @@ DECLARE
   v_stack text;
 BEGIN
   GET DIAGNOSTICS v_stack = PG_CONTEXT;
-  v_stack := replace(v_stack, '"', ''); -- as quote_all_identifiers would have it
+  v_stack := replace(v_stack, '"', ''); -- if quote_all_identifiers is on
   IF strpos(v_stack, 'fn_dot_config_set(text,text,text,text,timestamp with time zone,timestamp with time zone)') > 0
     OR strpos(v_stack, 'fn_dot_config_expire()') > 0
     OR strpos(v_stack, 'fn_dot_config_seed(text,text,text,text,boolean,text[])') > 0
@@ -205,8 +206,8 @@ CREATE OR REPLACE TRIGGER trg_dot_config_audit AFTER INSERT OR UPDATE OR DELETE 
 CREATE OR REPLACE TRIGGER trg_dot_config_audit_truncate AFTER TRUNCATE ON public.dot_config
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_dot_config_audit();
 
--- fn_dot_config_conflict(key, value) → '' when the value may stand with the
--- others, else what it breaks. Internal.
+-- fn_dot_config_conflict(key, value) → '' if the value is compatible with the other flags, else why it is not.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_conflict(p_key text, p_value text) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -218,13 +219,13 @@ BEGIN
   IF p_key = 'queue.scheduler.mode' AND p_value = 'pg_cron'
     AND NOT (EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'pg_cron')
       AND EXISTS (SELECT FROM public.queue_cron_job q WHERE q.run_as IS NOT NULL))
-    -- jobs that a superuser made in another database are known by their ticks
+    -- cron jobs that a superuser created in another database are visible only by their ticks
     AND NOT EXISTS (SELECT FROM public.queue_tick_worker w WHERE w.cron_job AND w.last_result ->> 'source' = 'pg_cron'
       AND w.last_run_at > now() - interval '1 hour') THEN
     RETURN CASE WHEN EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'pg_cron')
       THEN 'no cron job of the queue is installed: run qtop scheduler install first'
-      ELSE 'pg_cron is not in this database: nobody would tick what has a cron job. Where it ticks from another '
-        'database, choose hybrid until its ticks have come' END;
+      ELSE 'pg_cron is not installed in this database: no tick worker that has a cron job would run. If pg_cron '
+        'ticks from another database, choose hybrid until its first ticks have arrived' END;
   END IF;
   CASE p_key
     WHEN 'queue.tick.stale_heartbeat_check.interval_seconds' THEN v_interval := p_value::int;
@@ -247,10 +248,10 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_dot_config_conflict IS
-  'Why a value cannot stand beside the other flags; empty when it can. Internal.';
+  'Why a value is not compatible with the other flags; empty if it is. Internal.';
 
--- fn_dot_config_refusal(key, value, expires_at, expected_updated_at) → (rule, reason): what fn_dot_config_set would
--- refuse now, NULL where it would not; previews ask the same. Takes no locks.
+-- fn_dot_config_refusal(key, value, expires_at, expected_updated_at) → (rule, reason): why fn_dot_config_set would
+-- refuse this change now, NULL if it would not. Previews call it too. Takes no locks.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_refusal(p_key text, p_value text, p_expires_at timestamptz DEFAULT NULL,
   p_expected_updated_at timestamptz DEFAULT NULL, OUT rule text, OUT reason text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -275,7 +276,7 @@ BEGIN
         ELSE array_to_string(v_rule.choices, ', ') END, left(p_value, 100));
   ELSIF v_rule.kind = 'environment' AND p_expires_at IS NOT NULL THEN
     rule := 'conflict';
-    reason := 'what a database is does not expire: leave the expiry out';
+    reason := 'the environment of a database cannot expire: leave the expiry out';
   ELSIF v_rule.kind = 'environment' AND public.fn_queue_environment_lowers(p_before => v_row.value, p_after => p_value)
   THEN
     rule := 'confirm';
@@ -283,13 +284,13 @@ BEGIN
       v_row.value);
   ELSIF p_expires_at <= clock_timestamp() THEN
     rule := 'expiry_in_the_past';
-    reason := 'the expiry must lie in the future';
+    reason := 'the expiry must be in the future';
   ELSIF p_expires_at > clock_timestamp() + interval '366 days' THEN
     rule := 'expiry_too_far';
-    reason := 'the expiry must lie within a year; leave it out for a value that stays';
+    reason := 'the expiry must be within a year; leave it out for a value that does not expire';
   ELSIF p_expires_at IS NOT NULL AND p_key = 'queue.tick.config_expiry.interval_seconds' AND p_value ~ '^0+$' THEN
     rule := 'conflict';
-    reason := 'while config_expiry is off nothing goes back by itself, nor would this: leave the expiry out';
+    reason := 'while config_expiry is off no value expires, and this one would not either: leave the expiry out';
   ELSIF v_row.updated_at > p_expected_updated_at THEN
     rule := 'changed';
     reason := format('%s was changed to "%s" by %s at %s', p_key, v_row.value, v_row.updated_by,
@@ -300,17 +301,16 @@ BEGIN
   ELSIF v_row.value = p_value AND p_expires_at IS NULL
     AND NOT EXISTS (SELECT 1 FROM public.dot_config_revert WHERE key = p_key) THEN
     rule := 'unchanged';
-    reason := format('%s is "%s" already', p_key, p_value);
+    reason := format('%s is already "%s"', p_key, p_value);
   END IF;
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_dot_config_refusal TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_dot_config_refusal IS
-  'Why a change of a flag would be refused; NULL where it would not.';
+  'Why a change of a flag would be refused; NULL if it would not.';
 
--- fn_dot_config_set(key, value, actor, reason, expires_at, expected_updated_at)
--- → {key, before, after, updated_at, reverts_at, audit_id}, or a refusal:
--- unknown_key, invalid_value, conflict, changed (who, when), unchanged,
+-- fn_dot_config_set(key, value, actor, reason, expires_at, expected_updated_at) → {key, before, after, updated_at,
+-- reverts_at, audit_id}, or a refusal: unknown_key, invalid_value, conflict, changed (who, when), unchanged,
 -- expiry_in_the_past, expiry_too_far, confirm (of a guarded database). A later set cancels a pending revert.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_set(
   p_key text, p_value text, p_actor text, p_reason text,
@@ -331,9 +331,9 @@ DECLARE
   v_audit bigint;
 BEGIN
   IF p_key IS NULL OR p_value IS NULL THEN
-    RAISE EXCEPTION 'p_key and p_value are needed' USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_key and p_value must not be null' USING ERRCODE = '22023';
   END IF;
-  -- Rows that check each other are locked together, in key order.
+  -- Flags that are validated against each other are locked together, in key order.
   PERFORM 1 FROM public.dot_config
   WHERE key = p_key OR (p_key = ANY (c_coupled) AND key = ANY (c_coupled)) ORDER BY key FOR UPDATE;
   SELECT * INTO v_row FROM public.dot_config WHERE key = p_key;
@@ -354,7 +354,7 @@ BEGIN
   IF v_row.key IS NULL AND v_rule.default_value = 'default' THEN
     PERFORM public.fn_dot_config_seed(p_key => p_key, p_kind => v_rule.kind, p_default => v_rule.default_value,
       p_description => (SELECT c.description FROM public.dot_config c WHERE starts_with(p_key, c.key || '.')
-        ORDER BY length(c.key) DESC LIMIT 1) || '; of this one alone',
+        ORDER BY length(c.key) DESC LIMIT 1) || '; only for this one',
       p_switch => v_rule.switch, p_choices => v_rule.choices);
   END IF;
   v_at := clock_timestamp();
@@ -362,7 +362,7 @@ BEGIN
   ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at,
     updated_by = excluded.updated_by;
 
-  -- Over a value that is itself to expire, the one to go back to stays what it was.
+  -- If the current value is itself temporary, revert_to does not change.
   DELETE FROM public.dot_config_revert WHERE key = p_key RETURNING * INTO v_pending;
   IF p_expires_at IS NOT NULL THEN
     INSERT INTO public.dot_config_revert (key, set_value, set_at, revert_to, revert_at, set_by, reason)
@@ -383,13 +383,13 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_dot_config_set TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_dot_config_set IS
-  'Changes a flag: validates by key, compares updated_at with what the caller saw, audits before and after, and '
-  'with p_expires_at remembers what to go back to. Refusals: unknown_key, invalid_value, conflict, changed, '
+  'Changes a flag: validates the value by its key, compares updated_at with what the caller saw, audits before and '
+  'after, and with p_expires_at stores the value to set back. Refusals: unknown_key, invalid_value, conflict, changed, '
   'unchanged, expiry_in_the_past, expiry_too_far, confirm.';
 
--- fn_dot_config_expire() → {reverted, dropped, held}: the config_expiry tick. A
--- revert acts only on the value that the expiring set left. One that would break
--- the flags that stand now is held: it stays, shown as overdue.
+-- fn_dot_config_expire() → {reverted, dropped, held}: tick config_expiry. A flag is set back only if it still has the
+-- value that was to expire; otherwise the revert is dropped. A revert that would conflict with the other flags is held:
+-- it stays pending and is shown as overdue.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_expire() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -398,7 +398,7 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_dot_config_expire TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_dot_config_expire IS
-  'Tick config_expiry: takes expired flag values back, and leaves alone what somebody changed since.';
+  'Tick config_expiry: sets expired flags back, except those that were changed in the meantime.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_config_expire(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
@@ -415,7 +415,7 @@ BEGIN
       AND (p_only IS NULL OR r.key = ANY (p_only)) AND r.key <> ALL (p_except)
     ORDER BY r.key
   LOOP
-    -- The flag's row first, as fn_dot_config_set does; one that is being set now is not due any more.
+    -- Lock the flag's row first, as fn_dot_config_set does; a flag that is being set right now is not due any more.
     SELECT * INTO v_row FROM public.dot_config WHERE key = v_key FOR UPDATE SKIP LOCKED;
     CONTINUE WHEN NOT FOUND;
     SELECT * INTO v_due FROM public.dot_config_revert WHERE key = v_key AND revert_at <= clock_timestamp();
@@ -445,7 +445,7 @@ BEGIN
   RETURN jsonb_build_object('reverted', v_reverted, 'dropped', v_dropped, 'held', v_held);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_config_expire IS 'Takes expired flag values back. Internal.';
+COMMENT ON FUNCTION public.fn_step_config_expire IS 'Sets expired flags back. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_config_expire_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$

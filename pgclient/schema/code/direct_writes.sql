@@ -1,8 +1,9 @@
--- What a login may write by hand where R02 and DP6 grant it INSERT or UPDATE on a table: no id of its own choice, no
--- time but the server's, no state that the functions would not make. Functions of ours write as queue_owner and are not
--- looked at, nor are its members and superusers: docs/security.md says what they can do.
+-- What a login may write directly to the tables on which R02 and DP6 grant it INSERT or UPDATE: no chosen ids, no times
+-- but the server's, no state that the functions would not produce. Writes by qtop's functions, which run as
+-- queue_owner, are not checked, nor are those of its members and of superusers: docs/security.md says what these can
+-- do.
 
--- fn_direct_identity(column): refuses an id that the table's sequence has not just given.
+-- fn_direct_identity(column): refuses an id that this session has not just drawn from the sequence of the table.
 CREATE OR REPLACE FUNCTION public.fn_direct_identity() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -12,17 +13,17 @@ BEGIN
   BEGIN
     v_drawn := currval(pg_get_serial_sequence(format('public.%I', TG_TABLE_NAME), TG_ARGV[0]::text)::regclass);
   EXCEPTION WHEN object_not_in_prerequisite_state THEN
-    v_drawn := NULL; -- nothing was drawn in this session
+    v_drawn := NULL; -- this session has not used the sequence
   END;
   IF v_id IS DISTINCT FROM v_drawn THEN
-    RAISE EXCEPTION '% % of % was chosen by hand', TG_ARGV[0], v_id, TG_TABLE_NAME
-      USING ERRCODE = '42501', HINT = 'leave the column out: the database gives ids';
+    RAISE EXCEPTION 'cannot insert % % into %: ids may not be chosen by hand', TG_ARGV[0], v_id, TG_TABLE_NAME
+      USING ERRCODE = '42501', HINT = 'leave the column out: the database assigns ids';
   END IF;
   RETURN NEW;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_direct_identity IS
-  'Trigger function: refuses an id that the writer has chosen.';
+  'Trigger function: refuses an id that was not drawn from the sequence.';
 
 CREATE OR REPLACE TRIGGER trg_subscriptions_direct_id BEFORE INSERT ON public.subscriptions FOR EACH ROW
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
@@ -40,7 +41,8 @@ CREATE OR REPLACE TRIGGER trg_event_subscription_direct_id BEFORE INSERT ON publ
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_identity('subscription_id');
 
--- Sagas: a new one is what the router would make of event and subscription, and one is worked on only when it is due.
+-- Sagas: a new one must be what the router would make of the event and the subscription; a job may start only when the
+-- saga is due.
 CREATE OR REPLACE FUNCTION public.fn_direct_saga() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -52,51 +54,53 @@ BEGIN
     NEW.next_attempt_at := now();
     NEW.webhook_id := gen_random_uuid();
     SELECT CASE
-      WHEN s.event_type <> e.event_type THEN format('event %s is a %s, subscription %s gets %s', e.id, e.event_type,
-        s.id, s.event_type)
+      WHEN s.event_type <> e.event_type THEN format('event %s has type %s, subscription %s is for %s', e.id,
+        e.event_type, s.id, s.event_type)
       WHEN NOT (s.active AND s.verified) THEN format('subscription %s is not active and verified', s.id)
-      WHEN s.created_at > e.created_at THEN format('subscription %s is younger than event %s', s.id, e.id)
+      WHEN s.created_at > e.created_at THEN format('subscription %s was created after event %s', s.id, e.id)
       WHEN EXISTS (SELECT FROM public.dead_letters d WHERE (d.event_id, d.subscription_id) = (e.id, s.id))
-        THEN format('event %s has a dead letter for subscription %s: requeue that', e.id, s.id)
+        THEN format('event %s has a dead letter for subscription %s: requeue the dead letter', e.id, s.id)
       WHEN EXISTS (SELECT FROM public.webhook_erasure x WHERE x.event_id = e.id)
         THEN format('event %s was erased', e.id) END
     INTO v_why FROM public.events e JOIN public.subscriptions s ON s.id = NEW.subscription_id
     WHERE e.id = NEW.event_id;
     IF v_why IS NOT NULL THEN
-      RAISE EXCEPTION 'no saga: %', v_why USING ERRCODE = '42501', HINT = 'fn_webhook_router_run makes sagas (R02)';
+      RAISE EXCEPTION 'cannot insert a saga: %', v_why
+        USING ERRCODE = '42501', HINT = 'fn_webhook_router_run makes sagas (R02)';
     END IF;
   ELSIF NEW.status = 'InProgress' AND OLD.status IN ('Pending', 'PendingRetry') THEN
     SELECT CASE WHEN (OLD.next_attempt_at <= now()) IS NOT TRUE
-        THEN format('it is due at %s', to_char(OLD.next_attempt_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'))
+        THEN format('the saga is due at %s',
+          to_char(OLD.next_attempt_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'))
       WHEN g.gate NOT IN ('open', 'half_open') THEN format('its endpoint is %s', g.gate) END
     INTO v_why FROM public.v_webhook_gate g WHERE g.subscription_id = OLD.subscription_id;
     IF v_why IS NOT NULL THEN
-      RAISE EXCEPTION 'saga % may get no job now: %', OLD.id, v_why
-        USING ERRCODE = '42501', HINT = 'fn_saga_orchestrator_run makes the jobs of what is due (R02)';
+      RAISE EXCEPTION 'cannot start a job for saga %: %', OLD.id, v_why
+        USING ERRCODE = '42501', HINT = 'fn_saga_orchestrator_run makes the jobs of sagas that are due (R02)';
     END IF;
   ELSIF NEW.next_attempt_at IS DISTINCT FROM OLD.next_attempt_at AND NEW.next_attempt_at IS NOT NULL
     AND NOT NEW.next_attempt_at BETWEEN now() - interval '1 minute' AND now() + interval '366 days' THEN
-    RAISE EXCEPTION 'next_attempt_at of saga % must lie between now and a year from now', OLD.id
-      USING ERRCODE = '22023', HINT = 'fn_saga_orchestrator_run takes it from the schedule of retries';
+    RAISE EXCEPTION 'next_attempt_at of saga % must be between now and a year from now', OLD.id
+      USING ERRCODE = '22023', HINT = 'fn_saga_orchestrator_run sets it from the retry schedule';
   END IF;
   RETURN NEW;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_direct_saga IS
-  'Trigger function: what a login may write to sagas by hand (R02).';
+  'Trigger function: checks what a login writes to sagas by hand (R02).';
 
 CREATE OR REPLACE TRIGGER trg_saga_direct BEFORE INSERT OR UPDATE ON public.webhook_delivery_sagas FOR EACH ROW
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_saga();
 
--- Jobs: whatever follows from the saga is taken from it, and a job is settled now.
+-- Jobs: all that follows from the saga is taken from it, and a job is settled at the current time.
 CREATE OR REPLACE FUNCTION public.fn_direct_job() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   IF TG_OP = 'UPDATE' THEN
     IF (NEW.took_ms, NEW.controlled, NEW.operation_id) IS DISTINCT FROM (OLD.took_ms, OLD.controlled, OLD.operation_id)
     THEN -- trg_job_guard refuses the others
-      RAISE EXCEPTION 'took_ms, controlled and operation_id of job % are not written by hand', OLD.id
+      RAISE EXCEPTION 'took_ms, controlled and operation_id of job % cannot be changed by hand', OLD.id
         USING ERRCODE = '42501';
     END IF;
     NEW.settled_at := CASE WHEN NEW.settled_at IS NOT NULL THEN now() END;
@@ -121,14 +125,14 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_direct_job IS
-  'Trigger function: what a login may write to webhook jobs by hand (R02).';
+  'Trigger function: checks what a login writes to webhook jobs by hand (R02).';
 
 CREATE OR REPLACE TRIGGER trg_job_direct BEFORE INSERT OR UPDATE ON public.webhook_delivery_jobs FOR EACH ROW
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_job();
 
--- At the end of the transaction a saga and its jobs agree: it is in progress while one job of it is not settled, and
--- has become what the last job says.
+-- At the end of the transaction a saga must agree with its jobs: it is InProgress exactly while one of them is not
+-- settled, and its state otherwise follows from the last job.
 CREATE OR REPLACE FUNCTION public.fn_direct_saga_agrees() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -136,7 +140,7 @@ DECLARE
   s public.webhook_delivery_sagas;
   j public.webhook_delivery_jobs;
   v_open bigint;
-  v_charged bigint; -- failures that count for certain, and all of them: a 429 may have been free
+  v_charged bigint; -- failures that certainly count as attempts; v_failed: all failures, since a 429 may not count
   v_failed bigint;
 BEGIN
   SELECT * INTO s FROM public.webhook_delivery_sagas x WHERE x.id = v_saga;
@@ -150,16 +154,16 @@ BEGIN
       WHEN 'PendingRetry' THEN j.status <> 'Failed'
       WHEN 'DeadLettered' THEN j.status <> 'Failed' OR s.final_error_code <> j.error_code
       ELSE false END) OR s.attempt_count NOT BETWEEN v_charged AND v_failed THEN
-    RAISE EXCEPTION 'saga % is % after % attempts, with % jobs that failed and % that are not settled, the last one %',
+    RAISE EXCEPTION 'saga % is % after % attempts, but has % failed jobs, % jobs not settled, and the last job %',
         v_saga, s.status, s.attempt_count, v_failed, v_open,
         COALESCE(concat_ws(' ', j.status, j.error_code), 'none')
-      USING ERRCODE = '42501', HINT = 'a job is made or settled in one transaction with its saga (R02)';
+      USING ERRCODE = '42501', HINT = 'make or settle a job in the same transaction as its saga (R02)';
   END IF;
   RETURN NULL;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_direct_saga_agrees IS
-  'Trigger function: a saga and its jobs, where a login writes them by hand, agree in the end (R02).';
+  'Trigger function: a saga and its jobs that a login writes by hand must agree at commit (R02).';
 
 CREATE CONSTRAINT TRIGGER trg_saga_agrees AFTER INSERT OR UPDATE ON public.webhook_delivery_sagas
   DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
@@ -170,7 +174,7 @@ CREATE CONSTRAINT TRIGGER trg_job_agrees AFTER INSERT OR UPDATE ON public.webhoo
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_saga_agrees('saga_id');
 
--- Dead letters: trg_dead_letter_born compares them with saga and event; the time is the server's.
+-- Dead letters: trg_dead_letter_born compares them with saga and event; failed_at is the server's time.
 CREATE OR REPLACE FUNCTION public.fn_direct_dead_letter() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -179,43 +183,45 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_direct_dead_letter IS
-  'Trigger function: a dead letter that is written by hand bears the time of the server.';
+  'Trigger function: a dead letter that is written by hand gets the server''s time.';
 
 CREATE OR REPLACE TRIGGER trg_dead_letters_direct BEFORE INSERT ON public.dead_letters FOR EACH ROW
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_dead_letter();
 
--- Webhook subscriptions: one that has deliveries under way keeps its event type.
+-- Webhook subscriptions: one with deliveries under way keeps its event type.
 CREATE OR REPLACE FUNCTION public.fn_direct_webhook_subscription() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_old public.subscriptions := OLD;
-  c_unseen constant text := E'[\\u0001-\\u001f\\u007f-\\u009f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f'
+  c_invisible constant text := E'[\\u0001-\\u001f\\u007f-\\u009f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f'
     '\\ufeff]';
 BEGIN
   IF (NEW.event_type, NEW.callback_url) IS DISTINCT FROM (v_old.event_type, v_old.callback_url)
-    AND concat(NEW.event_type, NEW.callback_url) ~ c_unseen THEN
-    RAISE EXCEPTION 'event_type and callback_url must have characters that can be seen' USING ERRCODE = '22023';
+    AND concat(NEW.event_type, NEW.callback_url) ~ c_invisible THEN
+    RAISE EXCEPTION 'event_type and callback_url must not contain invisible characters' USING ERRCODE = '22023';
   ELSIF NEW.rate_limit_per_second < 0.00001 AND NEW.rate_limit_per_second IS DISTINCT FROM v_old.rate_limit_per_second
   THEN
     RAISE EXCEPTION 'rate_limit_per_second must be at least 0.00001, about one a day'
-      USING ERRCODE = '22023', HINT = 'set active to false to send nothing';
+      USING ERRCODE = '22023', HINT = 'to send nothing, set active to false';
   ELSIF NEW.event_type <> v_old.event_type AND EXISTS (SELECT FROM public.webhook_delivery_sagas s
     WHERE s.subscription_id = v_old.id AND s.status NOT IN ('Completed', 'DeadLettered')) THEN
-    RAISE EXCEPTION 'subscription % has deliveries of % under way: its event type stays', v_old.id, v_old.event_type
-      USING ERRCODE = '42501', HINT = 'make a subscription for the other type, and set this one to inactive';
+    RAISE EXCEPTION 'cannot change the event type of subscription %: it has deliveries of % under way', v_old.id,
+      v_old.event_type
+      USING ERRCODE = '42501', HINT = 'create a subscription for the other type, and set this one to inactive';
   END IF;
   RETURN NEW;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_direct_webhook_subscription IS
-  'Trigger function: what a login may write to webhook subscriptions by hand.';
+  'Trigger function: checks what is written to webhook subscriptions by hand.';
 
 CREATE OR REPLACE TRIGGER trg_subscriptions_direct BEFORE INSERT OR UPDATE ON public.subscriptions FOR EACH ROW
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_webhook_subscription();
 
--- The router's offset goes forward and never beyond what there is; where a copy stands is for adopt and the router.
+-- The router's offset may only move forward and not beyond the existing events. The restored columns, which say how far
+-- the router has gone through the events of a restored copy, are written only by adopt and by the router.
 CREATE OR REPLACE FUNCTION public.fn_direct_router_offset() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -234,39 +240,39 @@ BEGIN
         FROM pg_control_system() c))
       AND (NEW.restored_through_id, NEW.restored_after_id, NEW.restored_xid) IS NOT DISTINCT FROM
         (v_old.restored_through_id, v_old.restored_after_id, v_old.restored_xid)) IS NOT TRUE THEN
-    RAISE EXCEPTION 'router_offsets may only go forward, and no further than the events that there are'
-      USING ERRCODE = '42501', HINT = 'fn_webhook_router_run moves it';
+    RAISE EXCEPTION 'router_offsets may only move forward, and not beyond the existing events'
+      USING ERRCODE = '42501', HINT = 'fn_webhook_router_run moves the offset';
   END IF;
   RETURN NEW;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_direct_router_offset IS
-  'Trigger function: how far a login may move the router''s offset by hand.';
+  'Trigger function: checks changes of the router''s offset that a login makes by hand.';
 
 CREATE OR REPLACE TRIGGER trg_router_offsets_direct BEFORE INSERT OR UPDATE ON public.router_offsets FOR EACH ROW
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_router_offset();
 
--- Event and job subscriptions: the rules of fn_event_subscription_add and fn_job_subscription_set, for values that are
--- new; what older releases admitted stays.
+-- Event and job subscriptions: the same rules as in fn_event_subscription_add and fn_job_subscription_set, applied to
+-- new values; values that older releases accepted stay.
 CREATE OR REPLACE FUNCTION public.fn_direct_event_subscription() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_old public.event_subscription := OLD;
-  c_unseen constant text := E'[\\u0001-\\u001f\\u007f-\\u009f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f'
+  c_invisible constant text := E'[\\u0001-\\u001f\\u007f-\\u009f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f'
     '\\ufeff]';
 BEGIN
-  IF NEW.recipient_ref IS DISTINCT FROM v_old.recipient_ref AND (NEW.recipient_ref ~ c_unseen
+  IF NEW.recipient_ref IS DISTINCT FROM v_old.recipient_ref AND (NEW.recipient_ref ~ c_invisible
     OR NEW.recipient_ref ~ '^(role|agency|user|agent):\s') THEN
-    RAISE EXCEPTION 'recipient_ref must be role:, agency:, user: or agent: and a name of characters that can be seen'
+    RAISE EXCEPTION 'recipient_ref must be role:, agency:, user: or agent: and a name without invisible characters'
       USING ERRCODE = '22023';
   ELSIF NEW.event_domain IS DISTINCT FROM v_old.event_domain AND NEW.event_domain !~ '^[a-z][a-z0-9_]{0,50}$' THEN
     RAISE EXCEPTION 'event_domain must match ^[a-z][a-z0-9_]{0,50}$ or be null' USING ERRCODE = '22023';
   ELSIF (NEW.event_type, NEW.event_stream, NEW.scope_subject_table) IS DISTINCT FROM (v_old.event_type,
     v_old.event_stream, v_old.scope_subject_table)
     AND ('' IN (NEW.event_type, NEW.event_stream, NEW.scope_subject_table)
-      OR concat(NEW.event_type, NEW.event_stream, NEW.scope_subject_table) ~ c_unseen) THEN
-    RAISE EXCEPTION 'event_type, event_stream and scope_subject_table are null or have characters that can be seen'
+      OR concat(NEW.event_type, NEW.event_stream, NEW.scope_subject_table) ~ c_invisible) THEN
+    RAISE EXCEPTION 'event_type, event_stream and scope_subject_table must be null or text of visible characters'
       USING ERRCODE = '22023';
   ELSIF NEW.scope_filter IS DISTINCT FROM v_old.scope_filter AND jsonb_typeof(NEW.scope_filter) <> 'object' THEN
     RAISE EXCEPTION 'scope_filter must be a JSON object' USING ERRCODE = '22023';
@@ -275,7 +281,7 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_direct_event_subscription IS
-  'Trigger function: what new values of an event subscription may be, however they are written.';
+  'Trigger function: checks new values of an event subscription, however they are written.';
 
 CREATE OR REPLACE TRIGGER trg_event_subscription_direct BEFORE INSERT OR UPDATE ON public.event_subscription
   FOR EACH ROW EXECUTE FUNCTION public.fn_direct_event_subscription();
@@ -284,27 +290,28 @@ CREATE OR REPLACE FUNCTION public.fn_direct_job_subscription() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_old public.job_subscription := OLD;
-  c_unseen constant text := E'[\\u0001-\\u001f\\u007f-\\u009f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f'
+  c_invisible constant text := E'[\\u0001-\\u001f\\u007f-\\u009f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f'
     '\\ufeff]';
 BEGIN
   NEW.registered_at := COALESCE(v_old.registered_at, now());
   NEW.updated_at := now();
   IF NEW.subscription_id <> v_old.subscription_id THEN
-    RAISE EXCEPTION 'subscription_id of a job subscription never changes: leases count by it' USING ERRCODE = '42501';
+    RAISE EXCEPTION 'subscription_id of a job subscription cannot be changed: leases refer to it'
+      USING ERRCODE = '42501';
   ELSIF NEW.executor_id <> v_old.executor_id AND NEW.executor_id !~ '^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,199}$' THEN
     RAISE EXCEPTION 'executor_id must match ^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,199}$'
       USING ERRCODE = '22023', HINT = 'choose an id of letters, digits and . _ : @ / -';
   ELSIF NEW.max_parallel > 1000000 AND NEW.max_parallel IS DISTINCT FROM v_old.max_parallel THEN
     RAISE EXCEPTION 'max_parallel must be 1 to 1000000' USING ERRCODE = '22023';
   ELSIF (NEW.registered_by, NEW.updated_by) IS DISTINCT FROM (v_old.registered_by, v_old.updated_by)
-    AND concat(NEW.registered_by, NEW.updated_by) ~ c_unseen THEN
-    RAISE EXCEPTION 'registered_by and updated_by must have characters that can be seen' USING ERRCODE = '22023';
+    AND concat(NEW.registered_by, NEW.updated_by) ~ c_invisible THEN
+    RAISE EXCEPTION 'registered_by and updated_by must not contain invisible characters' USING ERRCODE = '22023';
   END IF;
   RETURN NEW;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_direct_job_subscription IS
-  'Trigger function: what a login may write to job subscriptions by hand.';
+  'Trigger function: checks what a login writes to job subscriptions by hand.';
 
 CREATE OR REPLACE TRIGGER trg_job_subscription_direct BEFORE INSERT OR UPDATE ON public.job_subscription FOR EACH ROW
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))

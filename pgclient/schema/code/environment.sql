@@ -1,15 +1,15 @@
--- What this database is to those who work on it: the flag queue.environment is the name of the environment and its
--- guard ("prod-eu guarded", "staging open"), or "unset". In a guarded one whatever changes something wants the name
--- typed; a profile of the console can guard a database that is not, and never the other way round.
+-- The environment of this database: flag queue.environment has the name of the environment and its guard ("prod-eu
+-- guarded", "staging open"), or is "unset". In a guarded database an operator must type the name to confirm any change.
+-- A profile of the console can guard a database whose flag does not, but cannot lift the guard of one.
 
--- fn_queue_environment_value(name, guard) → the value of the flag; raises where it cannot be one. Internal.
+-- fn_queue_environment_value(name, guard) → the value of the flag; raises 22023 for an invalid name or guard. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_environment_value(p_environment text, p_guard text) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_value text := p_environment || ' ' || p_guard;
 BEGIN
   IF v_value IS NULL OR NOT public.fn_cfg_readable('queue.environment'::text, v_value) THEN
-    RAISE EXCEPTION 'an environment has a name of 1 to 40 letters, digits and . _ - and a guard, guarded or open'
+    RAISE EXCEPTION 'the name must have 1 to 40 letters, digits and . _ - and the guard must be guarded or open'
       USING ERRCODE = '22023';
   END IF;
   RETURN v_value;
@@ -18,8 +18,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_environment_value IS
   'The value of queue.environment for a name and a guard. Internal.';
 
--- fn_queue_environment_lowers(before, after) → whether a change of the flag takes the guard or the name from a guarded
--- database. What cannot be read counts as guarded. Internal.
+-- fn_queue_environment_lowers(before, after) → whether a change of the flag removes the guard or changes the name of a
+-- guarded database. A value that cannot be read counts as guarded. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_environment_lowers(p_before text, p_after text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -27,7 +27,7 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_environment_lowers IS
-  'Whether a change of queue.environment takes the guard or the name from a guarded database. Internal.';
+  'Whether a change of queue.environment removes the guard or changes the name of a guarded database. Internal.';
 
 -- fn_queue_environment_put(value, actor, reason) → audit id: writes the flag and its audit row. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_environment_put(p_value text, p_actor text, p_reason text) RETURNS bigint
@@ -49,9 +49,9 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_environment_put IS 'Writes queue.environment and its audit row. Internal.';
 
--- fn_queue_environment_set(name, guard, confirm, actor, reason, dry_run) → {before, after, confirm, audit_id}: names
--- the environment and its guard, guarded or open. Where it takes the guard or the name from a guarded database, confirm
--- must be the name that stands (NULL passes in a dry run; confirm in the answer says it). refused: unchanged, name.
+-- fn_queue_environment_set(name, guard, confirm, actor, reason, dry_run) → {before, after, confirm, audit_id}: sets the
+-- name and the guard (guarded or open). To remove the guard or change the name of a guarded database, confirm must be
+-- its current name; a dry run accepts NULL and returns the name to type as confirm. Refused: unchanged, name.
 CREATE OR REPLACE FUNCTION public.fn_queue_environment_set(p_environment text, p_guard text, p_confirm text,
   p_actor text, p_reason text, p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -75,10 +75,10 @@ BEGIN
   END IF;
   IF v_before = v_after THEN
     v_rule := 'unchanged';
-    v_why := format('queue.environment is "%s" already', v_after);
+    v_why := format('queue.environment is already "%s"', v_after);
   ELSIF v_name IS NOT NULL AND p_confirm IS DISTINCT FROM v_name AND NOT (v_dry AND p_confirm IS NULL) THEN
     v_rule := 'name';
-    v_why := format('this database is guarded: its environment is %s, not %s', v_name,
+    v_why := format('this database is guarded: confirm with its environment %s, not %s', v_name,
       COALESCE(left(p_confirm, 100), '(none)'));
   END IF;
   IF v_rule IS NOT NULL THEN
@@ -96,5 +96,5 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_environment_set TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_environment_set IS
-  'Names the environment of this database and whether it is guarded. Taking the guard or the name from a guarded '
-  'one needs the name that stands.';
+  'Sets the name of the environment of this database and whether it is guarded. Removing the guard or changing the '
+  'name of a guarded database must be confirmed with its current name.';

@@ -1,6 +1,6 @@
--- Events that could not be routed: replay, resolve, reopen.
+-- Dead letters of events that could not be routed: replay, resolve, reopen.
 
--- fn_iu_route_letter_why(ids) → per id why its letter cannot be closed, NULL where it can. Internal.
+-- fn_iu_route_letter_why(ids) → per id, why its dead letter cannot be closed; NULL if it can. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_letter_why(p_ids uuid[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -11,9 +11,10 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_route_letter_why IS
-  'Who closed each letter of an event and when. Internal.';
+  'Per dead letter of an event, who closed it and when; NULL if it is open. Internal.';
 
--- fn_iu_route_dead_letter_resolve(ids, resolution, note, actor, dry_run): closes open letters without a replay.
+-- fn_iu_route_dead_letter_resolve(ids, resolution, note, actor, dry_run) → outcome per id: closes open dead letters
+-- without a replay.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_resolve(p_dead_letter_ids uuid[], p_resolution text,
   p_note text, p_actor text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
@@ -47,7 +48,8 @@ GRANT EXECUTE ON FUNCTION public.fn_iu_route_dead_letter_resolve TO :"dead_lette
 COMMENT ON FUNCTION public.fn_iu_route_dead_letter_resolve IS
   'Closes dead letters of events without a replay: abandoned, done_otherwise or duplicate.';
 
--- fn_iu_route_dead_letter_reopen(ids, actor, reason, dry_run): takes a resolution back; a replay is not taken back.
+-- fn_iu_route_dead_letter_reopen(ids, actor, reason, dry_run) → outcome per id: withdraws a resolution. A replay cannot
+-- be withdrawn.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_reopen(p_dead_letter_ids uuid[], p_actor text,
   p_reason text, p_dry_run boolean DEFAULT false)
 RETURNS jsonb
@@ -64,7 +66,7 @@ BEGIN
       ORDER BY dead_letter_id FOR NO KEY UPDATE;
   END IF;
   SELECT array_agg(CASE WHEN d.dead_letter_id IS NULL THEN 'no such dead letter' WHEN d.resolved_at IS NULL
-    THEN 'it is open'
+    THEN 'it is already open'
       WHEN d.resolution = 'replayed' THEN format('it was replayed by %s', d.resolved_by) END ORDER BY i.n)
   INTO v_why FROM unnest(v_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.iu_route_dead_letter d
     ON d.dead_letter_id = i.id;
@@ -79,11 +81,11 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_route_dead_letter_reopen TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_iu_route_dead_letter_reopen IS
-  'Opens closed dead letters of events again.';
+  'Opens resolved dead letters of events again.';
 
--- fn_iu_route_dead_letter_replay(ids, actor, reason, dry_run): routes the events of open letters once more. A letter
--- whose event goes through is resolved as replayed; one whose event fails again stays open with the new failure
--- (outcome failed). Recipients and consumers are those of now. refused: disabled.
+-- fn_iu_route_dead_letter_replay(ids, actor, reason, dry_run) → outcome per id: routes the events of open dead letters
+-- again, with the current recipients and consumers. If the event is routed, its dead letter is resolved as replayed; if
+-- it fails again, the dead letter stays open with the new failure (outcome failed). Refused: clone, disabled.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_replay(p_dead_letter_ids uuid[], p_actor text,
   p_reason text, p_dry_run boolean DEFAULT false)
 RETURNS jsonb
@@ -123,7 +125,7 @@ BEGIN
       ORDER BY dead_letter_id FOR NO KEY UPDATE;
   END IF;
   SELECT array_agg(COALESCE(w.why, CASE WHEN d.failure_code = 'ROUTE_DUPLICATE_ID'
-    THEN 'its id belongs to another event: emit it again under an id of its own, then resolve this'
+    THEN 'its id belongs to another event: emit it again with a new id, then resolve this dead letter'
     WHEN NOT r.enabled
     THEN format('the route of %s is disabled by %s', r.event_domain, r.updated_by) END) ORDER BY w.n)
   INTO v_why
@@ -174,4 +176,4 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_route_dead_letter_replay TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_iu_route_dead_letter_replay IS
-  'Routes the events of open dead letters once more, and says per id what happened.';
+  'Routes the events of open dead letters again and returns the outcome per id.';

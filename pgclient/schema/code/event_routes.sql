@@ -1,24 +1,24 @@
--- Event routing: workers take events to recipients and to the jobs of consumers. Sources: DP1 §2, DP4 §2, §3.3,
--- DP6 §3.4.
+-- Event routing: route workers assign events to recipients and create the jobs of consumers. Sources: DP1 §2, DP4 §2,
+-- §3.3, DP6 §3.4.
 
 COMMENT ON TABLE public.iu_outbound_route IS
-  'Which worker routes the events of a domain. While a route is disabled its events wait, none is lost.';
+  'Which worker routes the events of a domain. While a route is disabled, its events wait; none is lost.';
 GRANT SELECT ON public.iu_outbound_route TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
 COMMENT ON TABLE public.iu_route_worker_cursor IS
-  'What each route worker has done per domain, and since when; queue_cursor says how far it is.';
+  'Totals of each route worker per domain, and since when; its position is in queue_cursor.';
 COMMENT ON COLUMN public.iu_route_worker_cursor.events_seen IS 'events routed so far';
-COMMENT ON COLUMN public.iu_route_worker_cursor.attempts_written IS 'attempts so far';
+COMMENT ON COLUMN public.iu_route_worker_cursor.attempts_written IS 'attempts written so far';
 COMMENT ON COLUMN public.iu_route_worker_cursor.dead_lettered IS 'events that could not be routed so far';
 COMMENT ON COLUMN public.iu_route_worker_cursor.system_identifier IS
-  'of the cluster in which it last ran; another one means restored';
+  'of the cluster in which the worker last ran; a different cluster means that the database was restored';
 COMMENT ON COLUMN public.iu_route_worker_cursor.restored_at IS
-  'when it first met the events of this cluster; older ones count as committed';
+  'when the worker first ran in this cluster; older events count as committed';
 COMMENT ON COLUMN public.iu_route_worker_cursor.restored_xid IS
-  'not used any more, but to carry over where a release before queue_cursor stood; so are cursor_*';
+  'read only to take over the position of a release that had no queue_cursor; so are the columns cursor_*';
 COMMENT ON COLUMN public.iu_route_worker_cursor.restored_after IS
-  'while those older events are gone through: the last id; else NULL';
+  'while the worker goes through those older events by id: the last id; NULL = done';
 GRANT SELECT ON public.iu_route_worker_cursor TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
@@ -29,8 +29,8 @@ COMMENT ON COLUMN public.iu_route_attempt.step IS
 GRANT SELECT ON public.iu_route_attempt TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
 COMMENT ON TABLE public.iu_route_dead_letter IS
-  'Events that could not be routed, each alone; the others went on.';
-COMMENT ON COLUMN public.iu_route_dead_letter.event_snapshot IS 'the event as it was when it failed';
+  'Events that could not be routed. Each fails alone: the other events of its batch were routed.';
+COMMENT ON COLUMN public.iu_route_dead_letter.event_snapshot IS 'the event at the time when it failed';
 COMMENT ON COLUMN public.iu_route_dead_letter.failure_code IS 'ROUTE_ and the SQLSTATE';
 GRANT SELECT (dead_letter_id, event_id, event_type, idempotency_key, failure_code, last_error, event_domain,
   worker_name,
@@ -38,7 +38,7 @@ GRANT SELECT (dead_letter_id, event_id, event_type, idempotency_key, failure_cod
   ON public.iu_route_dead_letter TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
 COMMENT ON TABLE public.consumer_registry IS
-  'Who works on which events: each event makes one job of this kind for this executor per enabled row (DP6 §3.4).';
+  'Consumers of events: each event makes one job of this kind for this executor per enabled row (DP6 §3.4).';
 GRANT SELECT ON public.consumer_registry TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
@@ -54,13 +54,13 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_outbound_route_born IS
-  'Trigger: a domain gets its route with its first event type.';
+  'Trigger: creates the route of a domain when its first event type is registered.';
 
 CREATE OR REPLACE TRIGGER trg_event_type_registry_route AFTER INSERT ON public.event_type_registry
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_iu_outbound_route_born();
 
--- Counter dead_event: code, type, domain of the open ones; dead_event_5m: code, domain/type, bucket of five minutes;
--- dead_1m: with those of webhooks and jobs.
+-- Counters: dead_event (code, type, domain) counts open dead letters; dead_event_5m (code, domain/type, start of the
+-- five minutes) counts new ones; dead_1m counts new ones per minute, with those of webhooks and jobs.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_letter_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -96,9 +96,8 @@ CREATE OR REPLACE TRIGGER trg_iu_route_dead_letter_closed AFTER UPDATE ON public
   REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT
     EXECUTE FUNCTION public.fn_iu_route_letter_counted();
 
--- fn_iu_route_backlog() → one row per route: the events that its worker has not gone through, counted up to 10,001.
--- held_rows and held_since are for programs of before: nothing that can be seen is held. Seen now, not when a worker
--- last ran.
+-- fn_iu_route_backlog() → one row per route: how many events its worker has not routed, counted up to 10,001, computed
+-- when it is called. held_rows and held_since are always 0 and NULL; only programs of an earlier release read them.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_backlog()
 RETURNS TABLE (worker_name text, event_domain text, enabled boolean, waiting bigint, oldest_at timestamptz,
   held_rows bigint, held_since timestamptz)
@@ -115,9 +114,9 @@ BEGIN
   CROSS JOIN LATERAL (
     SELECT count(*) AS waiting, min(e.created_at) AS oldest_at
     FROM (
-      -- numbers of another cluster may lie ahead of ours: those rows were gone through
+      -- transaction ids of another cluster may be ahead of this one's: rows before restored_at were routed
       (SELECT t.created_at FROM public.fn_routing_ranges(c.routed, v_now) b
-       CROSS JOIN LATERAL ( -- in this order, for that is how the index goes
+       CROSS JOIN LATERAL ( -- this order matches the index
          SELECT e.created_at FROM public.event_outbox e
          WHERE x.restored_after IS NULL AND e.event_domain = r.event_domain AND e.created_at >= x.restored_at
            AND e.created_xid > b.after AND e.created_xid < b.before
@@ -135,20 +134,20 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_route_backlog TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_iu_route_backlog IS
-  'Events that wait to be routed per domain.';
+  'How many events wait to be routed, per domain.';
 
 CREATE OR REPLACE TRIGGER trg_iu_route_dead_letter_no_truncate BEFORE TRUNCATE ON public.iu_route_dead_letter
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
 
--- fn_iu_route_events(events, worker) → (attempts, jobs): all of them, or an error. An event is routed once: its jobs
--- are born with its first attempts, and where those stand already nothing is done. A job refers to its event and
--- carries nothing of its payload. Internal.
+-- fn_iu_route_events(events, worker) → (attempts, jobs): routes all of these events, or raises. An event is routed
+-- once: its jobs are created together with its first attempts; if it has attempts already, nothing is done. A job
+-- refers to its event and contains nothing of its payload. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_events(p_events public.event_outbox[], p_worker_name text,
   OUT attempts bigint, OUT jobs bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
   v_max int := public.fn_cfg_int('queue.retry.max_attempts_default', 20);
-  -- where no subscription looks into payloads, events of a type are resolved as one
+  -- if no subscription filters by payload, the events of a type are resolved together
   v_scoped boolean := EXISTS (SELECT 1 FROM public.event_subscription s WHERE NOT s.mute AND s.scope_filter <> '{}');
 BEGIN
   WITH e AS MATERIALIZED (
@@ -187,11 +186,11 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_route_events IS
-  'Attempts and jobs of a batch of events, all or none. Internal.';
+  'Writes the attempts and jobs of a batch of events, all or none. Internal.';
 
--- fn_iu_route_apply(events, worker) → (attempts, jobs, failed): as many as can be routed. failed: an array of
--- {event_id, code, error}. The batch goes at once; only one that fails is halved, until what cannot be routed is
--- alone. What is a matter of the moment (a deadlock, a timeout, no room) is raised, for the whole to be tried again.
+-- fn_iu_route_apply(events, worker) → (attempts, jobs, failed): routes all events that can be routed. failed: an array
+-- of {event_id, code, error}. The batch is tried as a whole; if it fails it is halved until each event that cannot be
+-- routed is alone. A temporary error (deadlock, timeout, out of space) is raised, so that the whole batch is retried.
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_apply(p_events public.event_outbox[], p_worker_name text,
   OUT attempts bigint, OUT jobs bigint, OUT failed jsonb)
@@ -231,11 +230,12 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_route_apply IS
-  'Routes what can be routed of a batch and names the rest. Internal.';
+  'Routes the events of a batch that can be routed and returns the others with their errors. Internal.';
 
--- fn_iu_route_duplicates(batch, fresh, worker) → (fresh, dead): of the events of a batch those that are not routed,
--- each id once, and how many dead letters it made. Producers may choose ids, and what is routed is told by the id: an
--- event whose id another one had before becomes a dead letter ROUTE_DUPLICATE_ID instead of passing for done. Internal.
+-- fn_iu_route_duplicates(batch, fresh, worker) → (fresh, dead): fresh without events whose id an earlier event has, and
+-- how many dead letters it wrote for these. Producers may choose ids, and an event counts as routed by its id: without
+-- this, the second event would be skipped as if it were done; instead it becomes a dead letter ROUTE_DUPLICATE_ID.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_duplicates(p_batch public.event_outbox[],
   p_fresh public.event_outbox[], p_worker_name text, OUT fresh public.event_outbox[], OUT dead bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
@@ -257,7 +257,7 @@ BEGIN
   INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error,
     event_domain, worker_name)
   SELECT u.id, to_jsonb(u), concat_ws(':', p_worker_name, u.id, extract(epoch FROM u.created_at)),
-    'ROUTE_DUPLICATE_ID', 'an event that was written before it has the same id', u.event_domain, p_worker_name
+    'ROUTE_DUPLICATE_ID', 'an earlier event has the same id', u.event_domain, p_worker_name
   FROM unnest(p_batch) u
   WHERE u.id = ANY (v_twice) AND EXISTS (SELECT FROM public.event_outbox e WHERE e.id = u.id
     AND (e.created_at, e.created_xid) < (u.created_at, u.created_xid))
@@ -270,14 +270,17 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_route_duplicates IS
-  'Dead letters for events whose id another event had before. Internal.';
+  'Writes dead letters for events whose id an earlier event has. Internal.';
 
--- fn_iu_route_worker_run(worker, limit) → {events, attempts, jobs, dead_lettered} or {skipped: why}: up to limit new
--- events of each of the worker's routes, in batches (queue_cursor), of a batch in the order of (created_xid, id). Two
--- runs at once take different domains. An event that cannot be routed becomes a dead letter alone. In another cluster
--- than last time all events are gone through by id once: what is routed is told by attempts and letters. A quick run
--- routes what a full one would, fails with an event that cannot be routed, and leaves it to the next full one to write
--- iu_route_worker_cursor (fn_queue_tick_run).
+-- fn_iu_route_worker_run(worker, limit, quick) → {events, attempts, jobs, dead_lettered} or {skipped: why}: routes up
+-- to limit new events of each of the worker's routes, in batches (queue_cursor), each in the order of (created_xid,
+-- id).
+--   concurrency   two runs at once work on different domains
+--   bad events    an event that cannot be routed becomes a dead letter; the others are routed
+--   restore       in another cluster than last time, all events are gone through once by id: an event that has attempts
+--                 or a dead letter counts as routed
+--   quick         (fn_queue_tick_run) routes the same events as a full run, but raises if one cannot be routed, and
+--                 leaves iu_route_worker_cursor to the next full run
 CREATE OR REPLACE FUNCTION public.fn_iu_route_worker_run(p_worker_name text DEFAULT 'iu_outbound_default',
   p_batch_limit int DEFAULT 1000, p_quick boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
@@ -313,7 +316,7 @@ BEGIN
     END IF;
   END LOOP;
   v_did := CASE WHEN p_quick THEN '{}'::jsonb
-    ELSE public.fn_queue_step_rest('event_route'::text) END; -- what failed before, of every domain
+    ELSE public.fn_queue_step_rest('event_route'::text) END; -- events that failed before, of every domain
   v_all := ARRAY[0, COALESCE((v_did ->> 'attempts')::bigint, 0), COALESCE((v_did ->> 'jobs')::bigint, 0),
     COALESCE((v_did ->> 'dead_lettered')::bigint, 0)];
   v_late := v_did ? 'timed_out';
@@ -322,7 +325,7 @@ BEGIN
   LOOP
     EXIT WHEN v_late;
     INSERT INTO public.iu_route_worker_cursor (worker_name, event_domain)
-    SELECT p_worker_name, v_domain WHERE NOT EXISTS ( -- a conflict with a row that another run updates waits for it
+    SELECT p_worker_name, v_domain WHERE NOT EXISTS ( -- ON CONFLICT would wait for a row that another run updates
       SELECT 1 FROM public.iu_route_worker_cursor w WHERE w.worker_name = p_worker_name AND w.event_domain = v_domain)
     ON CONFLICT DO NOTHING;
     SELECT * INTO x FROM public.iu_route_worker_cursor w
@@ -333,7 +336,8 @@ BEGIN
 
     v_quick := p_quick AND x.system_identifier = v_system AND x.restored_after IS NULL;
     IF x.system_identifier <> v_system THEN
-      c.routed := public.fn_routing_snapshot(); -- before anything is read: what is not read is not visible in it
+      -- taken before anything is read, so that an event that is not read is not visible in it
+      c.routed := public.fn_routing_snapshot();
       c.batch := NULL;
       x.system_identifier := v_system;
       x.restored_at := clock_timestamp();
@@ -344,10 +348,10 @@ BEGIN
       SELECT array_agg(b.e ORDER BY (b.e).id) INTO v_batch FROM (
         SELECT e FROM public.event_outbox e
         WHERE e.event_domain = v_domain AND e.id > x.restored_after
-        ORDER BY e.id FETCH FIRST p_batch_limit ROWS WITH TIES) b; -- ties: a chosen id that is there twice
+        ORDER BY e.id FETCH FIRST p_batch_limit ROWS WITH TIES) b; -- WITH TIES: a chosen id may exist twice
       x.restored_after := (v_batch[p_batch_limit]).id;
     ELSE
-      LOOP -- what is left of the open batch, then a new one
+      LOOP -- first the rest of the open batch, then a new batch
         v_open := c.batch IS NOT NULL;
         IF NOT v_open THEN
           c.batch := public.fn_routing_snapshot();
@@ -380,7 +384,7 @@ BEGIN
     SELECT * INTO v_twice FROM public.fn_iu_route_duplicates(v_batch, v_fresh, p_worker_name);
     v_fresh := v_twice.fresh;
     v_did := '{"attempts": 0, "jobs": 0, "dead_lettered": 0}'::jsonb;
-    IF v_fresh IS NOT NULL AND v_quick THEN -- what fails is found by the full run that follows
+    IF v_fresh IS NOT NULL AND v_quick THEN -- if it raises, the next full run isolates the bad event
       v_did := v_did || (SELECT to_jsonb(r) FROM public.fn_iu_route_events(v_fresh, p_worker_name) r);
     ELSIF v_fresh IS NOT NULL THEN
       v_late := NULL;
@@ -423,11 +427,11 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_route_worker_run TO :"dot_executor", :"workflow_admin";
 COMMENT ON FUNCTION public.fn_iu_route_worker_run IS
-  'Ticks iu_outbound_default and staging_outbound: routes new events to their recipients and makes the jobs of '
+  'Ticks iu_outbound_default and staging_outbound: routes new events to their recipients and creates the jobs of '
   'their consumers.';
 
--- fn_step_event_route(limit, only, except) → {attempts, jobs}: routes events that failed in a batch, also those of a
--- domain whose route has been disabled since: its worker has passed them. Internal.
+-- fn_step_event_route(limit, only, except) → {attempts, jobs}: routes the events in only, which failed in a batch, even
+-- if the route of their domain has been disabled since: the position of its worker is behind them already. Internal.
 CREATE OR REPLACE FUNCTION public.fn_step_event_route(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
@@ -436,7 +440,7 @@ DECLARE
 BEGIN
   FOR v_part IN
     SELECT o.worker_name, array_agg(o.e ORDER BY (o.e).id) AS events FROM (
-      -- of events with one id the first: fn_iu_route_duplicates
+      -- the first of several events with the same id; the others: fn_iu_route_duplicates
       SELECT DISTINCT ON (e.id) r.worker_name, e::public.event_outbox AS e
       FROM public.event_outbox e JOIN public.iu_outbound_route r ON r.event_domain = e.event_domain
       WHERE e.id = ANY (p_only::uuid[])
@@ -454,7 +458,7 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_event_route IS 'Routes events that failed in a batch. Internal.';
 
--- fn_iu_route_bury(row of quarantine) → {dead_lettered}: the event becomes a dead letter. Internal.
+-- fn_iu_route_bury(quarantine row) → {dead_lettered}: makes a dead letter of an event that keeps failing. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_bury(p_row public.queue_quarantine) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -484,10 +488,9 @@ COMMENT ON FUNCTION public.fn_iu_staging_route_worker_run IS
   'Tick staging_outbound: fn_iu_route_worker_run for the domain staging.';
 
 -- fn_iu_route_worker_health(worker) → {worker_name, healthy, why, last_run_at, age_seconds, stale_after_seconds,
--- events_seen, attempts_written, dead_lettered, open_dead_letters, waiting, oldest_at, routes:
--- [{event_domain, enabled, last_run_at, waiting}]}. last_run_at is that of the enabled route that was looked at
--- longest ago: healthy only where that is fresh, whatever the reason it is not; a worker that never ran is not. why:
--- '' where it is.
+-- events_seen, attempts_written, dead_lettered, open_dead_letters, waiting, oldest_at, routes: [{event_domain, enabled,
+-- last_run_at, waiting}]}. last_run_at: the oldest last run of the enabled routes, NULL if one of them never ran.
+-- healthy only if it is recent, whatever the reason. why: '' if healthy.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_worker_health(p_worker_name text DEFAULT 'iu_outbound_default')
   RETURNS jsonb
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -521,8 +524,8 @@ BEGIN
     WHEN NOT public.fn_cfg_bool('iu_core.route_worker_enabled') THEN 'iu_core.route_worker_enabled is off'
     WHEN NOT public.fn_cfg_bool('iu_core.routes_master_enabled') THEN 'iu_core.routes_master_enabled is off'
     WHEN v_interval = 0 THEN 'queue.tick.' || p_worker_name || '.interval_seconds is 0'
-    WHEN v.enabled = 0 THEN 'it has no enabled route'
-    WHEN v.last_run_at IS NULL THEN 'it has not gone through all its routes yet'
+    WHEN v.enabled = 0 THEN 'the worker has no enabled route'
+    WHEN v.last_run_at IS NULL THEN 'the worker has not run all its routes yet'
     ELSE 'silent since ' || to_char(v.last_run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"') END;
   RETURN jsonb_build_object('worker_name', p_worker_name, 'healthy', v_why = '', 'why', v_why, 'last_run_at',
     v.last_run_at,
@@ -536,11 +539,12 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_route_worker_health TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_iu_route_worker_health IS
-  'Health of a route worker (DP4 §2): healthy only when it ran lately, so that silence is not health.';
+  'Health of a route worker (DP4 §2): healthy only if it ran recently, so that silence does not count as health.';
 
 -- fn_consumer_set(consumer, domain, type, kind, executor, enabled, actor, reason, dry_run) → {consumer_id, created,
--- before, after, audit_id}: makes or changes a consumer; NULL leaves what stands. It takes the events that are routed
--- from then on. refused: not_found, where a consumer that does not exist yet is not given whole; event_type.
+-- before, after, audit_id}: creates or changes a consumer; NULL keeps the current value. It gets the events that are
+-- routed from then on. Refused: not_found (a new consumer without domain, type, kind or executor); event_type (not
+-- registered).
 CREATE OR REPLACE FUNCTION public.fn_consumer_set(p_consumer_id text, p_event_domain text, p_event_type text,
   p_job_kind text, p_executor text,
   p_enabled boolean, p_actor text, p_reason text, p_dry_run boolean DEFAULT false) RETURNS jsonb
@@ -612,10 +616,10 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_consumer_set TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_consumer_set IS
-  'Makes, changes, enables or disables a consumer of events (DP6 §3.4).';
+  'Creates, changes, enables or disables a consumer of events (DP6 §3.4).';
 
 -- fn_iu_outbound_route_set(domain, enabled, actor, reason, dry_run) → {event_domain, before, after, audit_id}: while a
--- route is disabled the events of its domain wait where they are. refused: not_found.
+-- route is disabled, the events of its domain wait. Refused: not_found.
 CREATE OR REPLACE FUNCTION public.fn_iu_outbound_route_set(p_event_domain text, p_enabled boolean, p_actor text,
   p_reason text, p_dry_run boolean DEFAULT false)
 RETURNS jsonb
@@ -640,7 +644,7 @@ BEGIN
         p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
     END IF;
     RETURN jsonb_build_object('refused', true, 'rule', 'not_found', 'dry_run', v_dry, 'audit_id', v_audit,
-      'reason', format('no event type of a domain %s is registered', left(COALESCE(p_event_domain, ''), 100)));
+      'reason', format('no event type of domain %s is registered', left(COALESCE(p_event_domain, ''), 100)));
   END IF;
   v_new := v_old;
   v_new.enabled := p_enabled;
@@ -660,4 +664,4 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_outbound_route_set TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_iu_outbound_route_set IS
-  'Enables or disables the routing of one domain; its events wait meanwhile.';
+  'Enables or disables the routing of one domain; while it is disabled, its events wait.';

@@ -1,14 +1,16 @@
--- Who reads which events: resolution, rules, inbox. Source: DP6 §1.4, §3.1, §6, §7.
+-- Event subscriptions: which recipient reads which events, and the inbox. Source: DP6 §1.4, §3.1, §6, §7.
 
 COMMENT ON TABLE public.event_subscription IS
-  'Who reads which events (DP6 §3.1). NULL means every domain, type or stream; a muted row counts as absent.';
+  'Event subscriptions: which recipient reads which events (DP6 §3.1). NULL means every domain, type or stream; a '
+  'muted row counts as absent.';
 COMMENT ON COLUMN public.event_subscription.recipient_ref IS 'role:, agency:, user: or agent: and a name';
 COMMENT ON COLUMN public.event_subscription.event_domain IS 'NULL = every domain';
 COMMENT ON COLUMN public.event_subscription.event_type IS 'NULL = every type';
 COMMENT ON COLUMN public.event_subscription.event_stream IS 'NULL = every stream';
 COMMENT ON COLUMN public.event_subscription.scope_subject_table IS 'NULL = about any table';
-COMMENT ON COLUMN public.event_subscription.scope_filter IS 'safe_payload must contain it';
-COMMENT ON COLUMN public.event_subscription.mute IS 'true = as if the row were not there';
+COMMENT ON COLUMN public.event_subscription.scope_filter IS
+  'JSON object that safe_payload must contain; {} = any payload';
+COMMENT ON COLUMN public.event_subscription.mute IS 'true = the row counts as absent';
 GRANT SELECT ON public.event_subscription TO :"queue_viewer", :"dot_executor", :"dead_letter_operator";
 GRANT SELECT, INSERT, UPDATE ON public.event_subscription TO :"workflow_admin";
 
@@ -16,11 +18,10 @@ COMMENT ON TABLE public.event_read IS
   'Which recipient has read which event, when and by whose login.';
 GRANT SELECT ON public.event_read TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
--- fn_event_resolve_recipients(domain, type, stream, subject table, payload)
--- → (recipient_ref, step): each recipient once, at its best step (1 all equal,
--- 2 type NULL, 3 stream NULL, 4 both NULL); nobody = one row (broadcast, 5).
--- A NULL domain of a subscription means every domain; a muted one is absent. With
--- queue.subscription_resolution.enabled off everything is broadcast.
+-- fn_event_resolve_recipients(domain, type, stream, subject table, payload) → (recipient_ref, step): each recipient
+-- once, with its best step (1 all equal, 2 type NULL, 3 stream NULL, 4 both NULL). If no subscription matches: one row
+-- (broadcast, 5). A NULL domain of a subscription means every domain; a muted subscription counts as absent. While
+-- queue.subscription_resolution.enabled is off, every event is broadcast.
 CREATE OR REPLACE FUNCTION public.fn_event_resolve_recipients(
   p_event_domain text, p_event_type text, p_event_stream text,
   p_subject_table text DEFAULT NULL, p_safe_payload jsonb DEFAULT '{}')
@@ -52,9 +53,9 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_event_resolve_recipients TO :"queue_viewer", :"dot_executor", :"workflow_admin";
 COMMENT ON FUNCTION public.fn_event_resolve_recipients IS
-  'Who an event reaches, and by which step of DP6 §3.2.';
+  'The recipients of an event, and the step of DP6 §3.2 by which each was found.';
 
--- Rules. Mute is their lifecycle (DP6 §4): none is ever removed.
+-- Event subscriptions are muted, never deleted (DP6 §4).
 CREATE OR REPLACE FUNCTION public.fn_event_subscription_audit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -68,16 +69,16 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_event_subscription_audit IS
-  'Trigger function: audits subscriptions written by hand.';
+  'Trigger function: audits event subscriptions written by hand.';
 
--- The functions below write as queue_owner and audit themselves. Not told by the call stack: it holds the text of
--- statements, which whoever may write the rows chooses.
+-- The functions below write as queue_owner and write their audit rows themselves. The call stack is not used to
+-- recognise them: it contains the text of statements, which anyone who may write the rows can choose.
 CREATE OR REPLACE TRIGGER trg_event_subscription_audit AFTER INSERT OR UPDATE OR DELETE ON public.event_subscription
   FOR EACH ROW WHEN (current_user <> :'queue_owner') EXECUTE FUNCTION public.fn_event_subscription_audit();
 
 -- fn_event_subscription_add(recipient, domain, type, stream, subject table, filter, actor, reason, dry_run) →
--- {subscription_id, after, audit_id}: makes a rule; NULL = every domain, type, stream or subject table, {} = every
--- payload. refused: exists, also as a muted row.
+-- {subscription_id, after, audit_id}: creates an event subscription; NULL = every domain, type, stream or subject
+-- table, {} = every payload. Refused: exists, also if the existing one is muted.
 CREATE OR REPLACE FUNCTION public.fn_event_subscription_add(p_recipient_ref text, p_event_domain text,
   p_event_type text, p_event_stream text,
   p_scope_subject_table text, p_scope_filter jsonb, p_actor text, p_reason text, p_dry_run boolean DEFAULT false)
@@ -98,7 +99,7 @@ BEGIN
     RAISE EXCEPTION 'p_event_domain must match ^[a-z][a-z0-9_]{0,50}$ or be null' USING ERRCODE = '22023';
   ELSIF length(p_event_type) NOT BETWEEN 1 AND 200 OR length(p_event_stream) NOT BETWEEN 1 AND 200
     OR length(p_scope_subject_table) NOT BETWEEN 1 AND 200 THEN
-    RAISE EXCEPTION 'type, stream and subject table have 1 to 200 characters or are null' USING ERRCODE = '22023';
+    RAISE EXCEPTION 'type, stream and subject table must have 1 to 200 characters or be null' USING ERRCODE = '22023';
   ELSIF jsonb_typeof(v_filter) <> 'object' OR length(v_filter::text) > 1000 THEN
     RAISE EXCEPTION 'p_scope_filter must be a JSON object of at most 1000 characters' USING ERRCODE = '22023';
   END IF;
@@ -138,17 +139,17 @@ BEGIN
   END IF;
   RETURN jsonb_build_object('refused', true, 'rule', 'exists', 'dry_run', v_dry, 'audit_id', v_audit,
     'subscription_id', v_row.subscription_id,
-    'reason', CASE WHEN v_row.subscription_id IS NULL THEN 'this rule has just been made by somebody else'
-      ELSE format('this rule is there as subscription %s%s', v_row.subscription_id,
+    'reason', CASE WHEN v_row.subscription_id IS NULL THEN 'another session has just created this event subscription'
+      ELSE format('this event subscription exists already: %s%s', v_row.subscription_id,
         CASE WHEN v_row.mute THEN ', muted: unmute it' ELSE '' END) END);
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_event_subscription_add TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_event_subscription_add IS
-  'Makes a rule of who reads which events (DP6 §3.1).';
+  'Creates an event subscription: which recipient reads which events (DP6 §3.1).';
 
 -- fn_event_subscription_mute(subscription, mute, actor, reason, dry_run) → {subscription_id, mute, before, audit_id}.
--- refused: not_found; unchanged, when it stands so already: by whom.
+-- Refused: not_found; unchanged, with who changed it last.
 CREATE OR REPLACE FUNCTION public.fn_event_subscription_mute(p_subscription_id bigint, p_mute boolean, p_actor text,
   p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
@@ -169,12 +170,12 @@ BEGIN
   SELECT * INTO v_old FROM public.event_subscription s WHERE s.subscription_id = p_subscription_id FOR UPDATE;
   IF NOT FOUND THEN
     v_rule := 'not_found';
-    v_why := format('there is no subscription %s', COALESCE(p_subscription_id::text, '(null)'));
+    v_why := format('there is no event subscription %s', COALESCE(p_subscription_id::text, '(null)'));
   ELSIF v_old.mute = p_mute THEN
     SELECT a.actor, a.at INTO v_by FROM public.queue_operator_action a
     WHERE a.target = 'subscription ' || p_subscription_id AND a.outcome = 'done' ORDER BY a.id DESC LIMIT 1;
     v_rule := 'unchanged';
-    v_why := format('subscription %s is %s%s', p_subscription_id, CASE WHEN p_mute THEN 'muted already'
+    v_why := format('event subscription %s is %s%s', p_subscription_id, CASE WHEN p_mute THEN 'already muted'
       ELSE 'not muted' END,
       COALESCE(format(', last changed by %s at %s', v_by.actor,
         to_char(v_by.at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')), ''));
@@ -205,11 +206,11 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_event_subscription_mute TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_event_subscription_mute IS
-  'Mutes a subscription, or lets it speak again: a muted one counts as absent (DP6 §4).';
+  'Mutes or unmutes an event subscription: a muted one counts as absent (DP6 §4).';
 
--- fn_event_resolve_explain(domain, type, stream, subject table, payload) → every subscription of that domain, type and
--- stream, by step, and what became of it: taken; better, when its recipient is reached at an earlier step; muted;
--- subject_table or filter, when its scope is another; off, when the flag is.
+-- fn_event_resolve_explain(domain, type, stream, subject table, payload) → every event subscription that matches
+-- domain, type and stream, with its step and its outcome: taken; better (its recipient is found at an earlier step);
+-- muted; subject_table or filter (its scope does not match); off (resolution is switched off).
 CREATE OR REPLACE FUNCTION public.fn_event_resolve_explain(
   p_event_domain text, p_event_type text, p_event_stream text, p_subject_table text DEFAULT NULL,
     p_safe_payload jsonb DEFAULT '{}')
@@ -223,8 +224,8 @@ BEGIN
   RETURN QUERY
   SELECT x.step, x.subscription_id, x.recipient_ref, x.event_domain, x.event_type, x.event_stream,
     x.scope_subject_table, x.scope_filter,
-    CASE WHEN x.said <> 'taken' THEN x.said
-      WHEN x.step > min(x.step) FILTER (WHERE x.said = 'taken') OVER (PARTITION BY x.recipient_ref) THEN 'better'
+    CASE WHEN x.result <> 'taken' THEN x.result
+      WHEN x.step > min(x.step) FILTER (WHERE x.result = 'taken') OVER (PARTITION BY x.recipient_ref) THEN 'better'
         ELSE 'taken' END
   FROM (
     SELECT s.*, CASE WHEN s.event_type IS NOT NULL AND s.event_stream IS NOT NULL THEN 1
@@ -233,7 +234,7 @@ BEGIN
       CASE WHEN NOT v_on THEN 'off' WHEN s.mute THEN 'muted'
         WHEN s.scope_subject_table <> p_subject_table OR s.scope_subject_table IS NOT NULL
           AND p_subject_table IS NULL THEN 'subject_table'
-        WHEN NOT COALESCE(p_safe_payload, '{}') @> s.scope_filter THEN 'filter' ELSE 'taken' END AS said
+        WHEN NOT COALESCE(p_safe_payload, '{}') @> s.scope_filter THEN 'filter' ELSE 'taken' END AS result
     FROM public.event_subscription s
     WHERE (s.event_domain IS NULL OR s.event_domain = p_event_domain)
       AND (s.event_type IS NULL OR s.event_type = p_event_type)
@@ -244,10 +245,10 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_event_resolve_explain TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_event_resolve_explain IS
-  'Why an event reaches whom it reaches: every rule that speaks of it, step by step (DP6 §3.2).';
+  'Why an event reaches its recipients: each event subscription that may match, with its outcome (DP6 §3.2).';
 
--- fn_session_acts_as(ref) → whether this login may act as whom a reference names, such as user:ann: it is a member of
--- the role that bears the name behind the first colon, or the whole name where there is none. Internal.
+-- fn_session_acts_as(ref) → whether this login may act as the person or role that a reference such as user:ann names:
+-- it must be a member of the role whose name follows the first colon (without a colon, the whole text). Internal.
 CREATE OR REPLACE FUNCTION public.fn_session_acts_as(p_ref text) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -258,8 +259,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_session_acts_as IS
   'Whether this login is a member of the role that a reference names. Internal.';
 
--- fn_event_acts_as(recipient) → whether this login may read and mark as the recipient: it is a member of the role that
--- bears the name behind the colon, as every login is of itself. No such role: nobody may. Internal.
+-- fn_event_acts_as(recipient) → whether this login may read and mark events as the recipient: it must be a member of
+-- the role whose name follows the colon; every login is a member of itself. If there is no such role, nobody may.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_event_acts_as(p_recipient_ref text) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -272,8 +274,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_event_acts_as IS
   'Whether this login may act as a recipient of events. Internal.';
 
--- fn_event_inbox(recipient, unread, limit) → the events that were routed to the recipient or to everybody, the newest
--- first, secrets masked. 42501 when this login may not act as the recipient.
+-- fn_event_inbox(recipient, unread, limit) → events that were routed to the recipient or broadcast, newest first, with
+-- secrets masked. Raises 42501 if this login may not act as the recipient.
 CREATE OR REPLACE FUNCTION public.fn_event_inbox(p_recipient_ref text, p_unread boolean DEFAULT true,
   p_limit int DEFAULT 100)
 RETURNS TABLE (event_id uuid, event_domain text, event_type text, event_stream text, event_severity text,
@@ -286,7 +288,7 @@ BEGIN
     RAISE EXCEPTION 'p_limit must be 1 to 1000' USING ERRCODE = '22023';
   ELSIF NOT public.fn_event_acts_as(p_recipient_ref) THEN
     RAISE EXCEPTION 'login % may not read as %', session_user, left(p_recipient_ref, 200)
-      USING ERRCODE = '42501', HINT = 'it must be a member of the role that the recipient names';
+      USING ERRCODE = '42501', HINT = 'the login must be a member of the role that the recipient names';
   END IF;
   RETURN QUERY
   SELECT e.id, e.event_domain, e.event_type, e.event_stream, e.event_severity, e.event_subject_table,
@@ -305,10 +307,10 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_event_inbox TO :"queue_viewer", :"dot_executor", :"workflow_admin";
 COMMENT ON FUNCTION public.fn_event_inbox IS
-  'The events of a recipient, for whoever may act as it (DP6 §1.4).';
+  'The events of a recipient, for logins that may act as it (DP6 §1.4).';
 
--- fn_event_mark_read(events, recipient) → {results: [{id, outcome: read|already|refused, why}]}; refused as a whole:
--- not_recipient; per event: not_resolved, when it was routed neither to the recipient nor to everybody.
+-- fn_event_mark_read(events, recipient) → {results: [{id, outcome: read|already|refused, why}]}. Refused as a whole:
+-- not_recipient; per event: not_resolved, if it was neither routed to the recipient nor broadcast.
 CREATE OR REPLACE FUNCTION public.fn_event_mark_read(p_event_ids uuid[], p_recipient_ref text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -322,8 +324,8 @@ BEGIN
       p_reason => NULL::text, p_filter => NULL::text, p_frozen_count => cardinality(p_event_ids)::bigint,
       p_before => NULL::jsonb, p_after => NULL::jsonb, p_outcome => 'refused: not_recipient'::text);
     RETURN jsonb_build_object('refused', true, 'rule', 'not_recipient', 'reason',
-      format('login %s may not act as %s: it must be a member of the role that the recipient names', session_user,
-        left(p_recipient_ref, 200)));
+      format('login %s may not act as %s: the login must be a member of the role that the recipient names',
+        session_user, left(p_recipient_ref, 200)));
   END IF;
   WITH asked AS (
     SELECT DISTINCT i.id FROM unnest(p_event_ids) i (id) WHERE i.id IS NOT NULL
@@ -344,4 +346,4 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_event_mark_read TO :"queue_viewer", :"dot_executor", :"workflow_admin";
 COMMENT ON FUNCTION public.fn_event_mark_read IS
-  'Marks events as read by a recipient that they were routed to (DP6 §1.4).';
+  'Marks events that were routed to a recipient as read by it (DP6 §1.4).';

@@ -1,9 +1,10 @@
--- The vocabulary of events: how a workflow_admin registers a type, and what a registered type fixes. Source: DP4 §3.5.
+-- The registry of event types: how a workflow_admin registers a type, and what a registered type fixes. Source: DP4
+-- §3.5.
 
 -- fn_event_type_set(domain, type, stream, lane, worker, active, description, actor, reason, dry_run) → {event_domain,
--- event_type, created, before, after, audit_id}: registers an event type or changes it; NULL leaves what stands. stream
--- and lane are what every event of the type must say from then on; a type that is not active is refused at insert.
--- refused: ours (types that qtop alone emits), not_found, where a type that does not exist is not given whole.
+-- event_type, created, before, after, audit_id}: registers an event type or changes it; NULL keeps the current value.
+-- From then on every event of the type must have this stream and lane; events of an inactive type are refused. Refused:
+-- ours (types that only qtop emits), not_found (a new type without a stream or a lane).
 CREATE OR REPLACE FUNCTION public.fn_event_type_set(p_event_domain text, p_event_type text, p_event_stream text,
   p_delivery_lane text, p_worker_name text, p_active boolean, p_description text, p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
@@ -32,7 +33,7 @@ BEGIN
   ELSIF length(p_description) > 500 THEN
     RAISE EXCEPTION 'p_description must have at most 500 characters' USING ERRCODE = '22023';
   END IF;
-  IF NOT v_dry THEN -- two who register the same type at once: the second sees the first
+  IF NOT v_dry THEN -- if two sessions register the same type at once, the second one sees the row of the first
     PERFORM public.fn_queue_lease_wait('event_type_registry'::text);
   END IF;
   SELECT * INTO v_old FROM public.event_type_registry r
@@ -56,7 +57,7 @@ BEGIN
         p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
     END IF;
     RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'dry_run', v_dry, 'audit_id', v_audit, 'reason',
-      CASE v_rule WHEN 'ours' THEN format('%s is emitted by qtop alone, and stays as it is', v_target)
+      CASE v_rule WHEN 'ours' THEN format('%s is emitted only by qtop and cannot be changed', v_target)
       ELSE format('event type %s is not registered: a new one needs a stream and a lane', v_target) END);
   END IF;
   IF NOT v_dry THEN
@@ -76,4 +77,4 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_event_type_set TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_event_type_set IS
-  'Registers an event type, or changes its stream, lane, route worker, description, or whether it is active.';
+  'Registers an event type, or changes its stream, lane, route worker, description or whether it is active.';

@@ -1,36 +1,36 @@
--- Executors: register, beat, deregister. Source: DP4 §3.1, §3.4.
+-- Executors: register, heartbeat, deregister. Source: DP4 §3.1, §3.4.
 
 COMMENT ON TABLE public.queue_heartbeat IS
-  'One row per executor (DP4 §3.1). A deregistered one stays as a tombstone. owner_role: who besides its members '
-  'may beat; null = any dot_executor. silent_*: the events emitted for the present silence.';
-COMMENT ON COLUMN public.queue_heartbeat.domain_scope IS 'event domains it covers';
+  'One row per executor (DP4 §3.1). A deregistered one stays as a tombstone. owner_role: only its members may beat; '
+  'null = any dot_executor. silent_*: the events emitted for the current silence.';
+COMMENT ON COLUMN public.queue_heartbeat.domain_scope IS 'event domains that the executor serves';
 COMMENT ON COLUMN public.queue_heartbeat.last_beat_payload IS
   'state (working, idle, stopped), done_total, in_flight, last_work_at';
 COMMENT ON COLUMN public.queue_heartbeat.expected_cadence_seconds IS
-  'a beat is expected this often; of a tick worker a copy of its interval';
+  'longest normal time between two beats; for a tick worker a copy of its interval';
 COMMENT ON COLUMN public.queue_heartbeat.stale_threshold_seconds IS
-  'silent beyond this; from 1,000,000 on it is not watched. Of a tick worker a copy of what the flags say, written '
-  'when they change: v_queue_watch has what is in force';
+  'the executor is silent after this long without a beat; from 1,000,000 on it is not watched. For a tick worker a '
+  'copy of the flags, written when they change: v_queue_watch has the value in force';
 COMMENT ON COLUMN public.queue_heartbeat.counted_from IS
-  'its silence counts from then where that is later than the last beat: its interval became shorter; NULL = never';
+  'silence counts from this time if it is later than the last beat, because the interval became shorter; NULL = never';
 COMMENT ON COLUMN public.queue_heartbeat.owner_role IS
-  'who may beat, claim and report as it: members of this role; NULL = any dot_executor';
+  'members of this role may beat, claim and report results as the executor; NULL = any dot_executor';
 COMMENT ON COLUMN public.queue_heartbeat.instance_id IS
-  'who beat last, by its own word: HOST/INSTANCE of a worker host; NULL of a tick worker, which any host runs';
-COMMENT ON COLUMN public.queue_heartbeat.deregistered_at IS 'a tombstone: it stays on the lists';
-COMMENT ON COLUMN public.queue_heartbeat.tick_worker IS 'true = beaten by its tick alone';
+  'who sent the last beat, as the caller said: HOST/INSTANCE of a worker host; NULL for a tick worker';
+COMMENT ON COLUMN public.queue_heartbeat.deregistered_at IS 'when it was deregistered; the row stays on the lists';
+COMMENT ON COLUMN public.queue_heartbeat.tick_worker IS 'true = only its tick writes its beats';
 GRANT SELECT ON public.queue_heartbeat TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- fn_queue_heartbeat_touch(executor, payload, instance): the beat itself; also ends the
--- acknowledgement of the silence it breaks. Internal: the callers check who.
+-- fn_queue_heartbeat_touch(executor, payload, instance) → time of the beat: writes a beat and ends the acknowledgement
+-- of the silence that it ends. Internal: the callers check who may beat.
 CREATE OR REPLACE FUNCTION public.fn_queue_heartbeat_touch(p_executor_id text, p_payload jsonb, p_instance text)
   RETURNS timestamptz
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_at timestamptz := clock_timestamp();
 BEGIN
-  -- A row that somebody holds, as who sets a flag or acknowledges an alert in an open transaction, must not stop a
-  -- worker: it beats without being seen, and fn_queue_tick_why names the holder.
+  -- A row that another session has locked, for example in an open transaction that sets a flag or acknowledges an
+  -- alert, must not stop a worker: its beat is not recorded then, and fn_queue_tick_why names the session.
   UPDATE public.queue_heartbeat SET last_beat_at = v_at, last_beat_payload = p_payload, instance_id = p_instance
   WHERE executor_id = (SELECT h.executor_id FROM public.queue_heartbeat h WHERE h.executor_id = p_executor_id
     FOR UPDATE SKIP LOCKED);
@@ -43,8 +43,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_heartbeat_touch IS
   'Writes a beat and ends the acknowledgement of the silence. Internal.';
 
--- fn_executor_member(role) → whether the login is a member of the role that owns an executor; NULL = nobody owns it. A
--- role that is gone has no members. Internal.
+-- fn_executor_member(role) → whether the login is a member of the role that owns an executor; true for NULL, as nobody
+-- owns it. A role that does not exist any more has no members. Internal.
 CREATE OR REPLACE FUNCTION public.fn_executor_member(p_owner_role text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
   SELECT p_owner_role IS NULL
@@ -53,11 +53,10 @@ $fn$;
 COMMENT ON FUNCTION public.fn_executor_member IS
   'Whether this login belongs to the role that owns an executor. Internal.';
 
--- fn_queue_executor_register(id, kind, domains, cadence, threshold, owner role, actor)
--- → {executor_id, registered, audit_id}; refused: exists. A tombstone comes back
--- to life. A null threshold takes fn_queue_threshold_default. The first beat is owed from now on.
--- owner role: the login or the group of the executor's hosts; only its members
--- claim, beat and report as this executor.
+-- fn_queue_executor_register(id, kind, domains, cadence, threshold, owner role, actor) → {executor_id, registered,
+-- audit_id}; refused: exists. A deregistered executor is registered again. A null threshold becomes
+-- fn_queue_threshold_default. The time until the first beat counts from now. owner role: the login or the group of the
+-- executor's hosts; only its members may claim, beat and report results as this executor.
 CREATE OR REPLACE FUNCTION public.fn_queue_executor_register(
   p_executor_id text, p_kind text, p_domain_scope text[],
   p_expected_cadence_seconds int, p_stale_threshold_seconds int, p_owner_role text, p_actor text)
@@ -73,17 +72,18 @@ DECLARE
 BEGIN
   IF COALESCE(btrim(p_executor_id), '') = '' OR length(p_executor_id) > 200
     OR p_executor_id <> btrim(p_executor_id) THEN
-    RAISE EXCEPTION 'p_executor_id must have 1 to 200 characters and no space around it' USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_executor_id must have 1 to 200 characters and no leading or trailing spaces'
+      USING ERRCODE = '22023';
   END IF;
   IF p_kind IS NULL OR p_kind NOT IN (:executor_kinds) THEN
-    RAISE EXCEPTION 'executor kind % is not admitted: use %', COALESCE(quote_literal(left(p_kind, 60)), 'NULL'),
+    RAISE EXCEPTION 'executor kind % is not allowed: use %', COALESCE(quote_literal(left(p_kind, 60)), 'NULL'),
       public.fn_words(ARRAY[:executor_kinds], 'or') USING ERRCODE = '22023';
   END IF;
   IF (p_expected_cadence_seconds BETWEEN 1 AND 604800) IS NOT TRUE THEN
-    RAISE EXCEPTION 'p_expected_cadence_seconds must be 1 to 604800, a week' USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_expected_cadence_seconds must be 1 to 604800 (one week)' USING ERRCODE = '22023';
   END IF;
   IF v_threshold > 999999999 THEN
-    RAISE EXCEPTION 'the stale threshold must be at most 999999999 s; from 1000000 on it is not watched'
+    RAISE EXCEPTION 'the stale threshold must be at most 999999999 s; from 1000000 s on the executor is not watched'
       USING ERRCODE = '22023';
   END IF;
   IF v_threshold < 1 OR v_threshold < p_expected_cadence_seconds THEN
@@ -97,7 +97,7 @@ BEGIN
         USING ERRCODE = '22023';
     END IF;
   END LOOP;
-  -- No domain at all is any domain: what it may claim its subscriptions say (DP4 §3.1, DP6).
+  -- An empty list means any domain: the job subscriptions determine what it may claim (DP4 §3.1, DP6).
   SELECT d INTO v_domain FROM unnest(p_domain_scope) d GROUP BY d HAVING count(*) > 1 ORDER BY d LIMIT 1;
   IF FOUND THEN
     RAISE EXCEPTION 'domain % is named twice', quote_literal(v_domain) USING ERRCODE = '22023';
@@ -129,7 +129,7 @@ BEGIN
     RETURN public.fn_operator_refused(
       p_action => 'executor_register'::text, p_target => p_executor_id, p_actor => v_actor, p_reason => NULL::text,
       p_rule => 'exists'::text,
-      p_why => format('%s is registered already, by %s at %s', p_executor_id, v_row.registered_by,
+      p_why => format('%s is already registered, by %s at %s', p_executor_id, v_row.registered_by,
         to_char(v_row.registered_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')));
   END IF;
   v_audit := public.fn_operator_audit(
@@ -144,10 +144,10 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_executor_register TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_executor_register IS
-  'Registers an executor and the role whose members work as it. MOT is not an executor.';
+  'Registers an executor and the role whose members may act as it. MOT is not an executor.';
 
--- fn_queue_heartbeat_register(id, kind, domains, cadence, threshold, actor): as fn_queue_executor_register, for an
--- executor that every member of dot_executor may work as (DP4 §6).
+-- fn_queue_heartbeat_register(id, kind, domains, cadence, threshold, actor): like fn_queue_executor_register, for an
+-- executor as which every member of dot_executor may act (DP4 §6).
 CREATE OR REPLACE FUNCTION public.fn_queue_heartbeat_register(
   p_executor_id text, p_kind text, p_domain_scope text[],
   p_expected_cadence_seconds int, p_stale_threshold_seconds int, p_actor text)
@@ -162,10 +162,10 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_heartbeat_register TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_heartbeat_register IS
-  'Registers an executor, so that its silence is seen (DP4 §6); any dot_executor may work as it.';
+  'Registers an executor so that its silence is noticed (DP4 §6); any dot_executor may act as it.';
 
 -- fn_queue_executor_owner_set(id, owner role, actor, reason) → {executor_id, before, after, audit_id}: gives an
--- executor to another login or group. What it holds under lease, its new owner's hosts go on with. refused:
+-- executor to another login or group. The hosts of the new owner continue with the jobs that are leased to it. Refused:
 -- not_found, gone, tick_worker.
 CREATE OR REPLACE FUNCTION public.fn_queue_executor_owner_set(p_executor_id text, p_owner_role text, p_actor text,
   p_reason text) RETURNS jsonb
@@ -183,7 +183,7 @@ BEGIN
     RAISE EXCEPTION 'role % does not exist: p_owner_role must name the login or the group of the executor''s hosts',
       quote_literal(left(COALESCE(p_owner_role, ''), 63)) USING ERRCODE = '22023';
   END IF;
-  -- the row of a tick worker is not locked: nothing becomes of it here
+  -- the row of a tick worker is not locked: it is not changed here
   PERFORM 1 FROM public.queue_heartbeat WHERE executor_id = p_executor_id AND NOT tick_worker FOR UPDATE;
   SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id;
   IF NOT FOUND THEN
@@ -194,7 +194,7 @@ BEGIN
     v_why := format('%s was deregistered by %s', p_executor_id, v_row.deregistered_by);
   ELSIF v_row.tick_worker THEN
     v_rule := 'tick_worker';
-    v_why := format('%s is a worker of the queue itself: no host works as it', p_executor_id);
+    v_why := format('%s is a worker of the queue itself: it has no owner', p_executor_id);
   END IF;
   IF v_rule IS NOT NULL THEN
     RETURN public.fn_operator_refused(
@@ -213,10 +213,10 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_executor_owner_set TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_executor_owner_set IS
-  'Gives an executor to another login or group: only members of that role work as it from then on.';
+  'Gives an executor to another login or group: from then on only members of that role may act as it.';
 
--- fn_queue_heartbeat_write(id, payload, actor) → {executor_id, last_beat_at};
--- refused: unregistered, deregistered, tick_worker, not_owner.
+-- fn_queue_heartbeat_write(id, payload, actor) → {executor_id, actor, last_beat_at}; refused: unregistered,
+-- deregistered, tick_worker, not_owner.
 CREATE OR REPLACE FUNCTION public.fn_queue_heartbeat_write(p_executor_id text, p_payload jsonb, p_actor text)
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -232,7 +232,7 @@ BEGIN
   IF p_payload ?| ARRAY[:denied_keys] THEN
     RAISE EXCEPTION 'p_payload %', public.fn_denied_key(p_payload) USING ERRCODE = '22023';
   END IF;
-  -- Who may not beat takes no lock: holding one would silence the executor.
+  -- A login that may not beat takes no lock: while it held one, the executor could not beat.
   SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id;
   IF FOUND AND NOT v_row.tick_worker AND public.fn_executor_member(v_row.owner_role) THEN
     SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id FOR UPDATE;
@@ -245,12 +245,13 @@ BEGIN
     v_reason := format('%s was deregistered by %s', p_executor_id, v_row.deregistered_by);
   ELSIF v_row.tick_worker THEN
     v_rule := 'tick_worker';
-    v_reason := format('%s is beaten by its tick alone: call fn_queue_tick_request', p_executor_id);
+    v_reason := format('only the tick of %s writes its beats: call fn_queue_tick_request', p_executor_id);
   ELSIF NOT public.fn_executor_member(v_row.owner_role) THEN
     v_rule := 'not_owner';
-    v_reason := format('%s belongs to role %s: nobody else heals its silence', p_executor_id, v_row.owner_role);
+    v_reason := format('%s belongs to role %s: only members of that role may beat as it', p_executor_id,
+      v_row.owner_role);
   END IF;
-  IF v_rule = 'not_owner' THEN -- the others are faults of a host, not of somebody who reaches for what is not his
+  IF v_rule = 'not_owner' THEN -- audited: the other refusals are mistakes of a host, this one may be an intrusion
     PERFORM public.fn_operator_audit(
       p_action => 'executor_beat'::text, p_target => p_executor_id, p_actor => v_actor, p_reason => NULL::text,
       p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb,
@@ -265,10 +266,11 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_heartbeat_write TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_queue_heartbeat_write IS
-  'A beat of a registered executor. Payload keys: state (working, idle, stopped), done_total, in_flight, '
+  'Writes a beat of a registered executor. Payload keys: state (working, idle, stopped), done_total, in_flight, '
   'last_work_at.';
 
--- From here on an executor that holds jobs, or whose rules admit jobs that wait, is not deregistered.
+-- fn_queue_executor_waits(executor) → why it may not be deregistered, NULL = it may: it holds leased jobs, or waiting
+-- jobs match its subscriptions. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_executor_waits(p_executor_id text) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -287,10 +289,10 @@ BEGIN
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_queue_executor_waits IS
-  'Which work waits for an executor, null = none. Internal.';
+  'Why an executor may not be deregistered: work that it holds or that waits for it; null = it may. Internal.';
 
--- fn_queue_heartbeat_deregister(id, actor, reason) → {executor_id, deregistered,
--- audit_id}; refused: not_found, gone, tick_worker, work_waits.
+-- fn_queue_heartbeat_deregister(id, actor, reason) → {executor_id, deregistered, audit_id}; refused: not_found, gone,
+-- tick_worker, work_waits.
 CREATE OR REPLACE FUNCTION public.fn_queue_heartbeat_deregister(p_executor_id text, p_actor text, p_reason text)
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -302,7 +304,7 @@ DECLARE
   v_why text;
   v_audit bigint;
 BEGIN
-  -- the row of a tick worker is not locked: nothing becomes of it here
+  -- the row of a tick worker is not locked: it is not changed here
   PERFORM 1 FROM public.queue_heartbeat WHERE executor_id = p_executor_id AND NOT tick_worker FOR UPDATE;
   SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id;
   IF NOT FOUND THEN
@@ -340,21 +342,19 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_heartbeat_deregister TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_heartbeat_deregister IS
-  'Takes an executor off the watch. It stays listed as a tombstone.';
+  'Deregisters an executor, so that it is not watched any more. Its row stays as a tombstone.';
 
--- fn_queue_hc_executor_adopt() → what was done, '' = nothing. An installation older
--- than the heartbeat kept the last run of its executor in the key
--- hc_executor_last_run (DP4 §2); where that key has come along it becomes a row of
--- queue_heartbeat, and the key goes. A time that cannot be read, or lies ahead,
--- gives way to the time at which the key was written. For migrate up, which calls
--- it every time.
+-- fn_queue_hc_executor_adopt() → what it did, '' = nothing. Installations older than queue_heartbeat kept the time of
+-- the last run of their executor in the flag hc_executor_last_run (DP4 §2). If that flag exists, it becomes a row of
+-- queue_heartbeat and is deleted. A time that cannot be read, or that is in the future, is replaced by the time at
+-- which the flag was written. migrate up calls it at every run.
 CREATE OR REPLACE FUNCTION public.fn_queue_hc_executor_adopt() RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $fn$
 DECLARE
   v_row public.dot_config;
   v_text text;
   v_at timestamptz;
-  v_said text;
+  v_done text;
 BEGIN
   SELECT * INTO v_row FROM public.dot_config WHERE key = 'hc_executor_last_run' FOR UPDATE;
   IF NOT FOUND THEN
@@ -367,10 +367,10 @@ BEGIN
   EXCEPTION WHEN data_exception THEN
     NULL; -- unreadable
   END;
-  v_said := format('hc_executor last ran at %s', v_at);
+  v_done := format('hc_executor last ran at %s', v_at);
   IF v_at IS NULL OR NOT isfinite(v_at) OR v_at > clock_timestamp() THEN
     v_at := least(v_row.updated_at, clock_timestamp());
-    v_said := format('hc_executor_last_run is no time of the past; the key was written at %s', v_at);
+    v_done := format('hc_executor_last_run is not a time in the past; used the time when it was written, %s', v_at);
   END IF;
   INSERT INTO public.queue_heartbeat AS h
     (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds, stale_threshold_seconds,
@@ -380,8 +380,8 @@ BEGIN
   ON CONFLICT (executor_id) DO UPDATE SET last_beat_at = greatest(h.last_beat_at, excluded.last_beat_at)
     WHERE h.deregistered_at IS NULL;
   DELETE FROM public.dot_config WHERE key = v_row.key;
-  RETURN v_said;
+  RETURN v_done;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_hc_executor_adopt IS
-  'Makes the executor of an older installation a row of queue_heartbeat (DP4 §3.4). For migrate up.';
+  'Turns the executor of an old installation into a row of queue_heartbeat (DP4 §3.4). For migrate up.';

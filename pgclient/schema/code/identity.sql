@@ -1,23 +1,24 @@
--- Whether this database is a copy: of a dump that was restored, of a template, of a cluster that was upgraded. A copy
--- holds the waiting work of its original, which the original does as well: so a copy hands out nothing and sends
--- nothing until an operator adopts it. A standby that was promoted, a restart and a new name change neither the
--- system identifier of the cluster nor the oid of the database, and are no copy.
+-- Whether this database is a copy: a restored dump, a copy made from a template, or part of a cluster that was upgraded
+-- with pg_upgrade. A copy contains the waiting work of its original, which the original does too. Therefore a copy
+-- hands out and sends nothing until an operator adopts it. A promoted standby, a restart and a renamed database keep
+-- the system identifier of the cluster and the oid of the database, and are not copies.
 
 COMMENT ON TABLE public.queue_identity IS
-  'The database that this one was when migrate up first ran in it, or when qtop adopt made it a database of its own. '
-  'One row. Where it differs from what the server says, this is a copy (fn_queue_clone_of).';
+  'The identity of this database when migrate up first ran in it, or when qtop adopt last adopted it. One row. If it '
+  'differs from what the server reports, this database is a copy (fn_queue_clone_of).';
 COMMENT ON COLUMN public.queue_identity.system_identifier IS 'of the cluster, as pg_control_system() says';
 COMMENT ON COLUMN public.queue_identity.database_oid IS 'of the database within it';
 COMMENT ON COLUMN public.queue_identity.database_name IS
-  'only shown: a new name is no new database; NULL = the name of the original is not known';
-COMMENT ON COLUMN public.queue_identity.recorded_by IS 'the login of migrate up, or the person who adopted it';
-COMMENT ON COLUMN public.queue_identity.reason IS 'why it was recorded';
+  'only for display: a renamed database is not a copy; NULL = the name of the original is not known';
+COMMENT ON COLUMN public.queue_identity.recorded_by IS
+  'the login of migrate up, or the person who adopted the database';
+COMMENT ON COLUMN public.queue_identity.reason IS 'why the identity was recorded';
 GRANT SELECT ON public.queue_identity TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
--- fn_queue_clone_of() → NULL, or what this database is a copy of and what to do, in one line. Whoever hands out work or
--- sends asks it first, at each call: the file that holds the system identifier is read anew each time, since nothing
--- that a session could keep is out of the reach of its user. A missing row counts as a copy. Internal.
+-- fn_queue_clone_of() → NULL, or one line: what this database is a copy of and what to do. Every function that hands
+-- out work or sends calls it first, at each call. The system identifier is read from its file each time, because
+-- anything that a session could cache could be changed by its user. A missing row counts as a copy. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_clone_of() RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -36,10 +37,10 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_clone_of IS
-  'What this database is a copy of, and what to do; null where it is no copy. Internal.';
+  'What this database is a copy of, and what to do; null if it is not a copy. Internal.';
 
 -- fn_queue_clone_refusal(action, target, actor, reason, dry run) → NULL, or the refusal (rule clone) of an operator's
--- action that hands out work; it is audited unless nothing was to be done. Internal.
+-- action that hands out work; audited unless it is a dry run. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_clone_refusal(p_action text, p_target text, p_actor text, p_reason text,
   p_dry_run boolean) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
@@ -61,20 +62,20 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_clone_refusal IS
-  'Refuses an operator''s action that hands out work where this database is a copy. Internal.';
+  'Refuses an operator''s action that hands out work if this database is a copy. Internal.';
 
--- fn_queue_adopt(waiting, database, actor, reason, dry_run) → {waiting, database, was, jobs, jobs_leased, webhooks,
--- endpoints, operations, cancelled, suspended, paused, switched_off: [flag], audit_id}: makes a copy a database of its
--- own. database: the name of this database, typed by whoever means it (NULL passes in a dry run). waiting says what
--- becomes of the work that came with the copy:
---   keep     all of it goes on here.
---   suspend  nothing of it goes on: every endpoint is suspended, running bulk operations are paused, and the flags
+-- fn_queue_adopt(waiting, database, actor, reason, dry_run, environment, guard) → {waiting, database, was, jobs,
+-- jobs_leased, webhooks, endpoints, operations, cancelled, suspended, paused, switched_off: [flag], audit_id}: makes a
+-- copy an independent database. database: its name, typed by the operator as a confirmation (a dry run accepts NULL).
+-- waiting: what happens to the work that came with the copy:
+--   keep     all of it continues here.
+--   suspend  none of it continues: every endpoint is suspended, running bulk operations are paused, and the flags
 --            queue.job_substrate.enabled and iu_core.routes_master_enabled are switched off.
---   cancel   every job is cancelled, also those that hosts of the original hold; endpoints, bulk operations and
---            iu_core.routes_master_enabled (events that wait would make jobs) as for suspend.
--- environment and guard: what queue.environment becomes; needed where it says that the original is an environment.
--- The numbers of a dry run are what would be done. Two at once: one adopts, the other is refused.
--- refused: no_clone, name, environment.
+--   cancel   every job is cancelled, including those that hosts of the original hold; endpoints, bulk operations and
+--            iu_core.routes_master_enabled as for suspend (waiting events would create jobs).
+-- environment and guard: the new value of queue.environment; required if that flag still names the original.
+-- The counts of a dry run are what would be done. If two run at once, one adopts and the other is refused.
+-- Refused: no_clone, name, environment.
 CREATE OR REPLACE FUNCTION public.fn_queue_adopt(p_waiting text, p_database text, p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false, p_environment text DEFAULT NULL, p_guard text DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
@@ -113,16 +114,16 @@ BEGIN
   SELECT * INTO v_before FROM public.queue_identity;
   IF v_clone IS NULL THEN
     v_rule := 'no_clone';
-    v_why := format('%s is no clone: its identity was recorded by %s at %s', current_database(), v_before.recorded_by,
-      to_char(v_before.recorded_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'));
+    v_why := format('%s is not a clone: its identity was recorded by %s at %s', current_database(),
+      v_before.recorded_by, to_char(v_before.recorded_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'));
   ELSIF p_database IS DISTINCT FROM current_database() AND NOT (v_dry AND p_database IS NULL) THEN
     v_rule := 'name';
     v_why := format('the name of this database is %s, not %s', current_database(),
       COALESCE(left(p_database, 100), '(none)'));
   ELSIF v_environment IS NULL AND v_original <> 'unset' THEN
     v_rule := 'environment';
-    v_why := format('this copy still says that it is %s: say what it is with --environment NAME --guard guarded|open',
-      v_original);
+    v_why := format('this copy still has the environment of its original, %s: set a new one with --environment NAME '
+      '--guard guarded|open', v_original);
   END IF;
   IF v_rule IS NOT NULL THEN
     RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'dry_run', v_dry, 'audit_id',
@@ -158,7 +159,7 @@ BEGIN
     PERFORM public.fn_queue_bulk_turn(v_operation, 'pause'::text, '{running}'::text[], 'paused'::text, v_actor);
   END LOOP;
   IF p_waiting = 'cancel' THEN
-    -- Nobody holds a lease of a copy but hosts of the original.
+    -- Only hosts of the original hold leases in a copy.
     PERFORM 1 FROM public.job_lease l ORDER BY l.lease_token FOR UPDATE;
     LOOP
       v_ids := ARRAY(SELECT q.job_id FROM public.job_queue q ORDER BY q.job_id LIMIT 10000 FOR UPDATE);
@@ -201,4 +202,4 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_adopt TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_adopt IS
-  'Makes a copy of a database one of its own, and says what becomes of the work that came with it.';
+  'Makes a copy an independent database and decides what happens to the work that came with it.';

@@ -1,7 +1,8 @@
--- What the ids of executors, hosts, rules and consumers may be: they are typed, drawn and put into commands.
+-- Which ids executors, hosts, job subscriptions and consumers may have: ids that can be typed, displayed and put into
+-- commands.
 
--- fn_id_check(column…): refuses a new row whose id is none. Rows of older releases keep theirs and go on beating: what
--- names one of them is no new id.
+-- fn_id_check(column…): trigger function that refuses a new row with an invalid id. An invalid id that the table
+-- already has, from an older release, is accepted, so that such an executor or host can continue.
 CREATE OR REPLACE FUNCTION public.fn_id_check() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -23,7 +24,7 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_id_check IS
-  'Trigger function: refuses new ids that cannot be typed, drawn and put into commands as they are.';
+  'Trigger function: refuses new ids that cannot be typed, displayed or put into commands unquoted.';
 
 CREATE OR REPLACE TRIGGER trg_queue_heartbeat_id BEFORE INSERT ON public.queue_heartbeat
   FOR EACH ROW EXECUTE FUNCTION public.fn_id_check('executor_id');
@@ -34,7 +35,7 @@ CREATE OR REPLACE TRIGGER trg_job_subscription_id BEFORE INSERT ON public.job_su
 CREATE OR REPLACE TRIGGER trg_consumer_registry_id BEFORE INSERT ON public.consumer_registry
   FOR EACH ROW EXECUTE FUNCTION public.fn_id_check('consumer_id');
 
--- The ids of older releases that could not be made any more.
+-- v_queue_odd_id: ids from older releases that new rows may not have.
 CREATE OR REPLACE VIEW public.v_queue_odd_id AS
 SELECT i.kind, i.id FROM (
   SELECT 'executor' AS kind, h.executor_id AS id FROM public.queue_heartbeat h
@@ -43,6 +44,6 @@ SELECT i.kind, i.id FROM (
   UNION SELECT 'consumer', c.consumer_id FROM public.consumer_registry c) i
 WHERE NOT (i.id ~ '^[A-Za-z0-9][A-Za-z0-9._:@/-]*$' AND length(i.id) <= 200);
 COMMENT ON VIEW public.v_queue_odd_id IS
-  'Ids of executors, hosts and consumers that older releases admitted and new rows may not have.';
+  'Ids of executors, hosts and consumers that older releases accepted and new rows may not have.';
 COMMENT ON COLUMN public.v_queue_odd_id.kind IS 'executor, host or consumer';
 GRANT SELECT ON public.v_queue_odd_id TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";

@@ -1,52 +1,53 @@
--- Information units: the gateways through which they are written, and their notifications. Source: P3D4C1 §2, §3, §5.
+-- Information units: the functions that write them, and their notifications. Source: P3D4C1 §2, §3, §5.
 
 COMMENT ON TABLE public.information_unit IS
-  'Pieces of information by address; their text is in unit_version.';
+  'Information units by address; their text is in unit_version.';
 COMMENT ON COLUMN public.information_unit.source_document_ref IS
   'Opaque ref to source document for batch notification grouping. Nullable.';
 COMMENT ON COLUMN public.information_unit.import_batch_ref IS 'Opaque ref to import batch/job. Nullable.';
 GRANT SELECT ON public.information_unit TO :"queue_viewer";
 
 COMMENT ON TABLE public.unit_version IS
-  'The versions of a unit. The body stays here: no notification carries it.';
+  'The versions of a unit. The body is only here: no notification contains it.';
 GRANT SELECT (id, unit_id, version_seq, created_by, created_at) ON public.unit_version TO :"queue_viewer";
 
-COMMENT ON TABLE public.iu_comment IS 'What was said about a unit.';
+COMMENT ON TABLE public.iu_comment IS 'Comments on units.';
 GRANT SELECT (id, unit_id, created_by, created_at) ON public.iu_comment TO :"queue_viewer";
 
 COMMENT ON TABLE public.iu_draft IS
-  'Proposed texts of units; applied once, each then is a version.';
+  'Proposed texts of units; a draft that was applied has become a version.';
 GRANT SELECT (id, unit_id, created_by, created_at, applied_version_id, applied_at)
   ON public.iu_draft TO :"queue_viewer";
 
 COMMENT ON TABLE public.iu_notification_event IS
-  'Notifications, each once per type and what it is about (ref_id: the comment, draft or version; of a document, '
-  'its first piece). The payload carries counts and references, never content.';
+  'Notifications, one per type and subject (ref_id: the comment, draft or version; for a document its first piece). '
+  'The payload contains counts and references, never content.';
 GRANT SELECT (id, event_type, event_stream, unit_id, canonical_address, ref_id, actor_ref, source, created_at)
   ON public.iu_notification_event TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
 COMMENT ON TABLE public.iu_notification_read IS
-  'Who has read what. Their own doings nobody needs to read.';
+  'Which reader has read which notification. Readers need not mark their own actions as read.';
 
 COMMENT ON TABLE public.iu_notification_pending IS
-  'The staging outbox: births of pieces that wait to be told, one by one or as a document. failed_at: the worker '
-  'could not tell this one and why; it is passed over until fn_iu_notification_requeue.';
+  'The staging outbox: new pieces that wait to be published as notifications, one by one or as a document. failed_at: '
+  'the worker could not publish this row, for the reason in failure; it is skipped until fn_iu_notification_requeue.';
 COMMENT ON COLUMN public.iu_notification_pending.ref_id IS
-  'the unit_version that was born; the notification is about it';
-COMMENT ON COLUMN public.iu_notification_pending.created_at IS 'begins the debounce';
-COMMENT ON COLUMN public.iu_notification_pending.processed_at IS 'told, by itself or within its document';
-COMMENT ON COLUMN public.iu_notification_pending.failure IS 'what is wrong with the row, or what the server said to it';
+  'the first unit_version of the piece, the subject of the notification';
+COMMENT ON COLUMN public.iu_notification_pending.created_at IS 'the debounce starts at this time';
+COMMENT ON COLUMN public.iu_notification_pending.processed_at IS
+  'when it was published, alone or as part of its document';
+COMMENT ON COLUMN public.iu_notification_pending.failure IS 'what is wrong with the row, or the error of the server';
 GRANT SELECT ON public.iu_notification_pending, public.iu_notification_worker_log, public.iu_notification_read TO
   :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
--- What the panes count: rows that wait and rows that failed.
+-- fn_iu_notif_counted(): counts waiting and failed rows (counter notification_pending), which the console shows.
 CREATE OR REPLACE FUNCTION public.fn_iu_notif_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_direct boolean;
 BEGIN
   IF TG_OP = 'INSERT' THEN
-    BEGIN -- as fn_queue_count does, which is for what is rare
+    BEGIN -- the same as fn_queue_count, inlined because this insert is frequent
       LOCK TABLE public.queue_counter_delta IN ROW EXCLUSIVE MODE NOWAIT;
       SELECT c.relnatts = 5 AND c.relchecks = 0
         AND NOT (c.relhastriggers OR c.relhasindex OR c.relhasrules OR c.relrowsecurity)
@@ -90,15 +91,13 @@ CREATE OR REPLACE TRIGGER trg_iu_notif_pending_updated AFTER UPDATE ON public.iu
     EXECUTE FUNCTION public.fn_iu_notif_counted();
 CREATE OR REPLACE TRIGGER trg_iu_notif_pending_deleted AFTER DELETE ON public.iu_notification_pending
   REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_iu_notif_counted();
+-- TRUNCATE is refused because the counters would not follow it.
 CREATE OR REPLACE TRIGGER trg_iu_notif_pending_no_truncate BEFORE TRUNCATE ON public.iu_notification_pending
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
 
- -- the counters would not learn of it
-
--- Hooks. Each is one insert and one primary-key lookup, whatever the size of
--- the tables: writing a piece must not grow dearer with what was written. Without
--- enable_seqscan = off a session that began on a small table would keep the plan
--- that suited that.
+-- Triggers that notify. Each does one insert and one primary-key lookup, so that the cost of writing a piece does not
+-- grow with the size of the tables. enable_seqscan = off: otherwise a session that began on a small table would keep a
+-- plan that suited the small table.
 CREATE OR REPLACE FUNCTION public.fn_iu_notif_birth() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
 BEGIN
@@ -111,7 +110,7 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_notif_birth IS
-  'Trigger function: stages the birth of a piece (its first version).';
+  'Trigger function: stages the notification of a new piece (its first version).';
 
 CREATE OR REPLACE TRIGGER trg_aa_iu_notif_birth AFTER INSERT ON public.unit_version
   FOR EACH ROW WHEN (NEW.version_seq = 1) EXECUTE FUNCTION public.fn_iu_notif_birth();
@@ -128,7 +127,7 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_notif_version IS
-  'Trigger function: tells of a later version at once.';
+  'Trigger function: publishes a later version at once.';
 
 CREATE OR REPLACE TRIGGER trg_aa_iu_notif_version AFTER INSERT ON public.unit_version
   FOR EACH ROW WHEN (NEW.version_seq > 1) EXECUTE FUNCTION public.fn_iu_notif_version();
@@ -143,7 +142,7 @@ BEGIN
   RETURN NEW;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_iu_notif_comment IS 'Trigger function: tells of a comment at once.';
+COMMENT ON FUNCTION public.fn_iu_notif_comment IS 'Trigger function: publishes a comment at once.';
 
 CREATE OR REPLACE TRIGGER trg_aa_iu_notif_comment AFTER INSERT ON public.iu_comment
   FOR EACH ROW EXECUTE FUNCTION public.fn_iu_notif_comment();
@@ -158,15 +157,16 @@ BEGIN
   RETURN NEW;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_iu_notif_draft IS 'Trigger function: tells of a draft at once.';
+COMMENT ON FUNCTION public.fn_iu_notif_draft IS 'Trigger function: publishes a draft at once.';
 
 CREATE OR REPLACE TRIGGER trg_aa_iu_notif_draft AFTER INSERT ON public.iu_draft
   FOR EACH ROW EXECUTE FUNCTION public.fn_iu_notif_draft();
 
--- Gateways. Bad arguments raise 22023; what the state of a unit forbids raises
--- too, so that a producer's transaction has all of its writes or none.
--- fn_iu_text(name, value, most) → the value without blanks around it; 22023 when
--- it says nothing or more than most characters. Internal.
+-- Functions for producers. Invalid arguments raise 22023; an action that the state of the unit forbids raises too, so
+-- that the producer's transaction keeps all of its writes or none.
+
+-- fn_iu_text(name, value, most) → the value without surrounding blanks; raises 22023 if it is blank or has more than
+-- most characters. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_text(p_name text, p_value text, p_most int) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -176,11 +176,11 @@ BEGIN
   RETURN btrim(p_value);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_iu_text IS 'Checks and trims a text given to a gateway. Internal.';
+COMMENT ON FUNCTION public.fn_iu_text IS 'Checks and trims a text argument. Internal.';
 
--- fn_iu_save(address, body, actor, document, batch) → {unit_id, version_id, version_seq: 1, canonical_address}: the
--- unit with its refs, then version 1, so that the birth hook finds them. 23505 = there is a unit at the address,
--- whose id is the detail, so that whoever lost the answer and asks again learns it.
+-- fn_iu_save(address, body, actor, document, batch) → {unit_id, version_id, version_seq: 1, canonical_address}: inserts
+-- the unit with its references, then version 1, so that the trigger for new pieces finds the references. 23505 = a unit
+-- exists at the address; DETAIL is its id, so that a caller who lost the answer and calls again learns it.
 CREATE OR REPLACE FUNCTION public.fn_iu_save(p_canonical_address text, p_body text, p_actor text,
   p_source_document_ref text DEFAULT NULL, p_import_batch_ref text DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
@@ -204,7 +204,7 @@ BEGIN
   VALUES (v_address, v_document, v_batch, v_actor) ON CONFLICT (canonical_address) DO NOTHING RETURNING id INTO v_unit;
   IF v_unit IS NULL THEN
     SELECT u.id INTO v_unit FROM public.information_unit u WHERE u.canonical_address = v_address;
-    RAISE EXCEPTION 'there is a unit at % already', v_address
+    RAISE EXCEPTION 'a unit already exists at %', v_address
       USING ERRCODE = '23505', DETAIL = v_unit::text, HINT = 'change it with a draft';
   END IF;
   INSERT INTO public.unit_version (unit_id, version_seq, body, created_by) VALUES (v_unit, 1, p_body, v_actor)
@@ -215,8 +215,8 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_save TO :"event_ingest_writer";
 COMMENT ON FUNCTION public.fn_iu_save IS
-  'Writes a new unit with its refs and its first version in one call; its birth is staged for the notification '
-  'worker.';
+  'Writes a new unit with its references and its first version in one call; its notification is staged for the '
+  'notification worker.';
 
 -- fn_iu_comment(unit, body, actor) → {comment_id, unit_id}. 23503 = there is no such unit.
 CREATE OR REPLACE FUNCTION public.fn_iu_comment(p_unit_id uuid, p_body text, p_actor text) RETURNS jsonb
@@ -236,7 +236,7 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_comment TO :"event_ingest_writer";
 COMMENT ON FUNCTION public.fn_iu_comment IS
-  'Comments on a unit; told at once, never through staging.';
+  'Adds a comment to a unit; the notification is published at once, not staged.';
 
 -- fn_iu_draft_create(unit, body, actor) → {draft_id, unit_id}. 23503 = there is no such unit.
 CREATE OR REPLACE FUNCTION public.fn_iu_draft_create(p_unit_id uuid, p_body text, p_actor text) RETURNS jsonb
@@ -256,10 +256,10 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_draft_create TO :"event_ingest_writer";
 COMMENT ON FUNCTION public.fn_iu_draft_create IS
-  'Proposes a text for a unit; told at once, never through staging.';
+  'Proposes a text for a unit; the notification is published at once, not staged.';
 
 -- fn_iu_draft_apply(draft, actor) → {version_id, version_seq, unit_id}: the draft becomes the unit's next version.
--- 23503 = there is no such draft; 55000 = it was applied, the detail is the version it became.
+-- 23503 = there is no such draft; 55000 = it has been applied; DETAIL is the id of its version.
 CREATE OR REPLACE FUNCTION public.fn_iu_draft_apply(p_draft_id uuid, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
 DECLARE
@@ -268,7 +268,7 @@ DECLARE
   v_version uuid;
   v_seq int;
 BEGIN
-  -- the unit first: two drafts of it must not become the same version
+  -- lock the unit first: two drafts of it must not become the same version
   PERFORM 1 FROM public.information_unit u WHERE u.id = (SELECT d.unit_id FROM public.iu_draft d
     WHERE d.id = p_draft_id) FOR NO KEY UPDATE;
   SELECT * INTO v_draft FROM public.iu_draft d WHERE d.id = p_draft_id FOR NO KEY UPDATE;
@@ -276,7 +276,7 @@ BEGIN
     RAISE EXCEPTION 'there is no draft %', p_draft_id USING ERRCODE = '23503';
   END IF;
   IF v_draft.applied_version_id IS NOT NULL THEN
-    RAISE EXCEPTION 'draft % was applied already', p_draft_id
+    RAISE EXCEPTION 'draft % has already been applied', p_draft_id
       USING ERRCODE = '55000', DETAIL = v_draft.applied_version_id::text;
   END IF;
   SELECT v.version_seq + 1 INTO v_seq FROM public.unit_version v WHERE v.unit_id = v_draft.unit_id
@@ -289,10 +289,10 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_draft_apply TO :"event_ingest_writer";
 COMMENT ON FUNCTION public.fn_iu_draft_apply IS
-  'Makes a draft the next version of its unit, once; told at once.';
+  'Makes a draft the next version of its unit, once; the notification is published at once.';
 
--- fn_iu_reader(reader) → the reader, of whom this login is: a member of the role that the reader names (user:ann, or
--- ann). 42501 otherwise: who reads a board, or says what was read, proves who they are. Internal.
+-- fn_iu_reader(reader) → the trimmed name of the reader. Raises 42501 unless this login is a member of the role that
+-- the reader (user:ann, or ann) names: only readers themselves may read their board and mark notifications. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_reader(p_reader text) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -300,16 +300,15 @@ DECLARE
 BEGIN
   IF NOT public.fn_session_acts_as(v_reader) THEN
     RAISE EXCEPTION 'login % may not read as %', session_user, v_reader
-      USING ERRCODE = '42501', HINT = 'it must be a member of the role that the reader names';
+      USING ERRCODE = '42501', HINT = 'the login must be a member of the role that the reader names';
   END IF;
   RETURN v_reader;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_reader IS 'Checks that this login may act as the reader of a board. Internal.';
 
--- fn_iu_notification_board(reader, limit) → the newest notifications, newest first, as this reader sees them:
--- read_state unread, read, or implicit_self for what the reader did. 42501 when this login may not act as the reader
--- (fn_iu_reader).
+-- fn_iu_notification_board(reader, limit) → the newest notifications, newest first. read_state: unread, read, or
+-- implicit_self for the reader's own actions. Raises 42501 if this login may not act as the reader (fn_iu_reader).
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_board(p_reader text, p_limit int DEFAULT 200) RETURNS TABLE (
   id uuid, event_type text, event_stream text, unit_id uuid, canonical_address text, ref_id uuid, actor_ref text,
   source text, payload jsonb, created_at timestamptz, read_state text, read_at timestamptz)
@@ -332,10 +331,10 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_notification_board TO :"event_ingest_writer";
 COMMENT ON FUNCTION public.fn_iu_notification_board IS
-  'The board of a reader: the newest notifications with what was read; one''s own count as read (implicit_self).';
+  'The board of a reader: the newest notifications with their read state; own actions count as read (implicit_self).';
 
--- fn_iu_notification_mark_read(reader, ids) → {marked}: notifications that this reader has now read; repeating it, or
--- naming one's own, marks none. 42501 as for the board.
+-- fn_iu_notification_mark_read(reader, ids) → {marked}: how many notifications this reader has newly read; own actions
+-- and notifications that are read already do not count. Raises 42501 like fn_iu_notification_board.
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_mark_read(p_reader text, p_event_ids uuid[]) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE

@@ -1,25 +1,25 @@
--- The record of what qtop migrate installed: code number, objects, data moves. Every login may read it.
+-- What qtop migrate installed: code number, objects, data moves, roles. Every login may read it.
 
 COMMENT ON TABLE public.qtop_schema_code IS
-  'Which code is installed: its number, the oldest code number whose programs it serves, the hash of code and '
-  'seeds. recorded_form: major version of the server and form of the hashes in qtop_schema_object, which compare '
-  'with none of another form. One row, written by qtop migrate.';
+  'The installed code: its number, the oldest code number whose programs it supports, and the hash of code and seeds. '
+  'recorded_form: major version of the server and form of the hashes in qtop_schema_object; hashes of different forms '
+  'cannot be compared. One row, written by qtop migrate.';
 GRANT SELECT ON public.qtop_schema_code, public.qtop_schema_object, public.qtop_schema_move, public.qtop_schema_role
   TO PUBLIC;
 
 COMMENT ON TABLE public.qtop_schema_object IS
-  'Each installed function, view, trigger, right and comment: source = hash of the text that declared it, installed '
-  '= hash of what the catalogue made of it, by which a change by hand is seen. Written by qtop migrate.';
+  'Each installed function, view, trigger, right and comment. source: hash of the text that declared it; installed: '
+  'hash of its definition in the catalogue, which reveals changes made by hand. Written by qtop migrate.';
 
 COMMENT ON TABLE public.qtop_schema_move IS
-  'Bulk moves of data after a migration: how many rows each has moved; ended_at NULL = not done yet.';
+  'Bulk data moves after a migration: how many rows each has moved; ended_at NULL = not done yet.';
 
 COMMENT ON TABLE public.qtop_schema_role IS
-  'Which role of the cluster stands for each logical name, and whether migrate up made it, found it in use by an '
+  'Which role of the cluster is used for each logical name, and whether migrate up created it, found it in use by an '
   'installed qtop (granted), or was told to use it (adopted). Written by qtop migrate.';
 
--- fn_queue_role_name(logical name) → the role of the cluster that stands for it in this database; any other name
--- unchanged. Internal.
+-- fn_queue_role_name(logical name) → the role of the cluster that this database uses for it; any other name unchanged.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_role_name(p_name text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -33,4 +33,4 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_role_name IS
-  'The role of the cluster that stands for a logical name of ours. Internal.';
+  'The role of the cluster that is used for a logical name. Internal.';
