@@ -316,7 +316,7 @@ func TestBulkRefuses(t *testing.T) {
 	for _, turn := range []string{"pause", "resume"} {
 		got := h.call("public.fn_queue_bulk_"+turn+"($1::bigint, 'ann')", b.id)
 		require.Equal(t, "state", got["rule"], turn)
-		require.Regexp(t, `^operation \d+ is planned since \d{4}-.*Z by ann$`, got["reason"])
+		require.Regexp(t, `^operation \d+ has been planned since \d{4}-.*Z, by ann$`, got["reason"])
 	}
 	require.Equal(t, "not_found", h.call(bulkRun, 999)["rule"])
 	require.Equal(t, "not_found", h.call("public.fn_queue_bulk_set_rate(999, 1, 'ann')")["rule"])

@@ -241,7 +241,7 @@ func TestJobRefusal(t *testing.T) {
 	require.Contains(t, why("w"), "no enabled subscription")
 	j.rule("w", "", "", 0, 100)
 	j.exec("UPDATE public.queue_heartbeat SET executor_kind = 'Codex' WHERE executor_id = 'w'")
-	require.Contains(t, why("w"), "w is of kind Codex, its subscriptions are of another")
+	require.Contains(t, why("w"), "w is of kind Codex, but its enabled subscriptions are of another kind")
 	j.exec("UPDATE public.queue_heartbeat SET executor_kind = 'external_worker', owner_role = 'webhook_worker' WHERE executor_id = 'w'")
 	require.Contains(t, why("w"), "belongs to role webhook_worker")
 	j.exec("UPDATE public.queue_heartbeat SET owner_role = 'no_such_role' WHERE executor_id = 'w'")

@@ -139,7 +139,7 @@ func TestJobKeyLife(t *testing.T) {
 			}
 			_, err := tryCall(mine, keyed, `{"order": "of somebody else"}`)
 			refused(t, "23505", err, "other payload")
-			require.ErrorContains(t, err, fmt.Sprint("stands for job ", want))
+			require.ErrorContains(t, err, fmt.Sprint("belongs to job ", want))
 			require.NotContains(t, err.Error(), "somebody")
 			for _, content := range []string{"'kg', 'external_worker'", "'iu', 'Agent'"} {
 				_, err := tryCall(mine, "public.fn_job_enqueue('k', "+content+`, '{"order": 17, "lines": [1.0, 2]}', p_idempotency_key => 'order-17')`)

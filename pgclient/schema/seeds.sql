@@ -1,24 +1,26 @@
--- Seeds: the rows that the code relies on. Every statement may run again on any database: what is there already keeps
--- the values that operators gave it, and is not waited for, as ON CONFLICT would: hosts may be at work on it.
+-- Seeds: the rows that the code relies on. Every statement may run again on any database: existing rows keep the values
+-- that operators gave them. No ON CONFLICT, which would wait for rows that running hosts have locked.
 
--- Flags: key, kind, default, description; switch = at false something of the queue is off, which the console shows
--- first.
+-- Flags: key, kind, default, description; p_switch = false (or 0) switches a part of the queue off, which the console
+-- shows first.
 SELECT public.fn_dot_config_seed('queue.heartbeat.stale_threshold_seconds', 'integer', '300',
-  'silence of tick workers, within 3 to 5 intervals; executors registered without one get it; from 1000000 on off',
+  'a tick worker is silent after this long, but not before 3 or after 5 of its intervals; default of new executors; in '
+  'seconds; from 1000000 on nothing is watched',
   p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.environment', 'environment', 'unset',
-  'the name of this environment and its guard, as in "prod-eu guarded" or "staging open"; in a guarded one whatever '
-  'changes something wants the name', p_switch => false, p_choices => NULL::text[]);
+  'the name of this environment and its guard, as in "prod-eu guarded" or "staging open"; in a guarded one every '
+  'change must be confirmed by typing the name', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.notify.bridge_enabled', 'boolean', 'false',
-  'NOTIFY wakes listeners at once; off = everything runs by polling. Each notifying commit takes a cluster-wide lock',
+  'NOTIFY wakes listeners at once; off = all loops poll. Each commit that notifies takes a cluster-wide lock',
   p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.scheduler.mode', 'mode', 'external',
-  'who ticks: external (worker hosts), pg_cron, or hybrid (both)', p_choices => ARRAY['external', 'pg_cron', 'hybrid'],
+  'who runs the ticks: external (worker hosts), pg_cron, or hybrid (both)',
+  p_choices => ARRAY['external', 'pg_cron', 'hybrid'],
   p_switch => false);
 SELECT public.fn_dot_config_seed('queue.subscription_resolution.enabled', 'boolean', 'true',
-  'off = every event goes to broadcast', p_switch => true, p_choices => NULL::text[]);
+  'off = every event is broadcast', p_switch => true, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.subscription_resolution.broadcast_warn_percent', 'integer', '5',
-  'a broadcast share above this raises an alert, in percent', p_switch => false, p_choices => NULL::text[]);
+  'a share of broadcast events above this raises an alert, in percent', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.job_substrate.enabled', 'boolean', 'true',
   'off = no job is claimed', p_switch => true, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.dlq.replay_enabled', 'boolean', 'true',
@@ -26,60 +28,61 @@ SELECT public.fn_dot_config_seed('queue.dlq.replay_enabled', 'boolean', 'true',
 SELECT public.fn_dot_config_seed('queue.lease.duration_seconds', 'integer', '300',
   'how long a job lease lasts, in seconds', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.lease.reaper_enabled', 'boolean', 'true',
-  'off = expired job leases are not taken back', p_switch => true, p_choices => NULL::text[]);
+  'off = jobs whose lease has expired are not requeued', p_switch => true, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_waits('queue.retry.schedule', 'queue.retry.backoff_base_seconds', '10',
   'queue.retry.backoff_cap_seconds', '3600');
 SELECT public.fn_dot_config_seed('queue.retry.schedule', 'schedule',
   '10s 20s 30s 2m 2m 5m 10m 20m 30m 50m 1h 1h 1h 2h 2h 3h 4h 4h 4h',
-  'how long a job waits after each try that failed; queue.retry.schedule.KIND for one job kind',
+  'how long a job waits after each failed attempt; queue.retry.schedule.KIND for one job kind',
   p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.payload.max_bytes', 'integer', '262144',
-  'longest payload that is accepted, in bytes of its text; what is stored already stays',
+  'longest accepted payload, in bytes of its text; stored payloads are not affected',
   p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.retry.max_attempts_default', 'integer', '20',
-  'tries of a job that names no number of its own', p_switch => false, p_choices => NULL::text[]);
+  'maximum attempts of a job that was enqueued without max_attempts', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('iu_core.routes_master_enabled', 'boolean', 'true',
   'off = no event is routed', p_switch => true, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('iu_core.route_worker_enabled', 'boolean', 'true',
   'off = the event route workers do not run', p_switch => true, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('notification.debounce_seconds', 'integer', '90',
-  'how long staged notifications wait for more, in seconds; clamped to 60-300',
+  'how long staged notifications wait for others of their document, in seconds; clamped to 60-300',
   p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('notification.batch_piece_threshold', 'integer', '2',
-  'pieces from which notifications are grouped; clamped to 2-50', p_switch => false, p_choices => NULL::text[]);
+  'number of pieces from which notifications are grouped; clamped to 2-50',
+  p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.worker.enabled', 'boolean', 'true',
   'off = no webhook is routed or sent', p_switch => true, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.max_attempts', 'integer', '10',
-  'tries of a webhook whose subscription names no number of its own', p_switch => false, p_choices => NULL::text[]);
+  'maximum attempts of a webhook whose subscription has no max_attempts', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_waits('webhook.retry_schedule', 'webhook.backoff_base_seconds', '30',
   'webhook.backoff_cap_seconds', '3600');
 SELECT public.fn_dot_config_seed('webhook.retry_schedule', 'schedule', '5s 30s 2m 10m 30m 1h 3h 10h 28h',
-  'how long a webhook waits after each try that failed; webhook.retry_schedule.ID for one subscription',
+  'how long a webhook waits after each failed attempt; webhook.retry_schedule.ID for one subscription',
   p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.retry_after_cap_seconds', 'integer', '21600',
-  'the longest wait that Retry-After of a receiver can ask for, in seconds',
+  'the longest wait that a receiver can request with Retry-After, in seconds',
   p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.lease_seconds', 'integer', '60',
   'how long a webhook job lease lasts, in seconds; at least the timeout + 10',
   p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.timeout_seconds', 'integer', '30',
-  'a webhook request ends after this, in seconds', p_switch => false, p_choices => NULL::text[]);
+  'a webhook request is aborted after this, in seconds', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.circuit_failures', 'integer', '10',
   'failures in a row that open the circuit of an endpoint; 0 = never', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.circuit_open_seconds', 'integer', '30',
-  'how long a circuit that has just opened waits before it probes, in seconds; doubles with each probe that fails',
+  'how long a newly opened circuit waits before its first probe, in seconds; doubles with each failed probe',
   p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.circuit_max_seconds', 'integer', '900',
-  'the longest that an open circuit waits before it probes, in seconds; also the longest wait after a 429 that asks '
-  'for none', p_switch => false, p_choices => NULL::text[]);
+  'the longest that an open circuit waits before a probe, in seconds; also the longest wait after a 429 without '
+  'Retry-After', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.slow_start.enabled', 'boolean', 'true',
-  'an endpoint that was blocked gets its backlog at a rate that rises step by step; off = at once',
+  'an endpoint that was blocked gets its backlog at a rate that rises step by step; off = as fast as possible',
   p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.slow_start.max_seconds', 'integer', '0',
-  'a slow start ends after this at the latest, in seconds; 0 = when its backlog is gone',
+  'a slow start ends after this at the latest, in seconds; 0 = only when the backlog is gone',
   p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.disable_after_days', 'integer', '5',
-  'an endpoint that has done nothing but fail for this long is suspended, in days; 0 = never',
+  'an endpoint that has only failed for this long is suspended, in days; 0 = never',
   p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.backlog.warn_seconds', 'integer', '600',
   'work that has been due this long, or a circuit open this long, raises a warning, in seconds; 0 = never',
@@ -100,13 +103,14 @@ SELECT public.fn_dot_config_seed('retention.webhooks_days', 'integer', '0',
   'settled webhook events are kept this long with all their deliveries, in days; 0 = for ever',
   p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('retention.staging_days', 'integer', '15',
-  'processed staged notifications are kept this long, in days', p_switch => false, p_choices => NULL::text[]);
+  'staged notifications are kept this long after they were processed, in days',
+  p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('retention.samples_days', 'integer', '30',
   'metric samples are kept this long, in days', p_switch => false, p_choices => NULL::text[]);
 
 -- Tick workers: name, default interval in seconds, function, the flag that switches it off, whether DP1 gives it a cron
--- job, the domains it is for. Settling webhooks and resetting their leases go on while delivery is switched off: what
--- came back by then is still to be settled, a lease that ran out is still to be reset.
+-- job, its event domains. Settling webhooks and resetting their leases continue while delivery is switched off: results
+-- that have arrived must be settled, and expired leases must be reset.
 SELECT public.fn_dot_config_seed(format('queue.tick.%s.interval_seconds', t.worker), 'integer', t.seconds::text,
     format('how often the %s tick runs, in seconds; 0 = off', t.worker), p_switch => true, p_choices => NULL::text[]),
   public.fn_queue_tick_worker_add(t.worker, t.function, t.flag, t.cron_job, t.domains::text[])
@@ -129,9 +133,9 @@ FROM (VALUES
   ('staging_outbound', 60, 'fn_iu_staging_route_worker_run', 'iu_core.route_worker_enabled', false,
     '{staging}')) AS t (worker, seconds, function, flag, cron_job, domains);
 
--- The bounds of every number, 0 where a document gives it a meaning: an interval of 0 is off, retention of 0 days is
--- for ever, a circuit of 0 failures never opens, a stale threshold from 1000000 on watches nothing. Notification
--- numbers are clamped where they are used (P3D4C1).
+-- The bounds of every numeric flag. 0 is allowed if a document defines it: an interval of 0 is off, retention of 0 days
+-- keeps rows for ever, a circuit with 0 failures never opens; a stale threshold of 1000000 or more watches nothing.
+-- Notification numbers are clamped where they are used (P3D4C1).
 UPDATE public.dot_config_rule r SET lowest = b.lowest, highest = b.highest
 FROM public.dot_config_rule k
 LEFT JOIN (VALUES
@@ -177,7 +181,7 @@ SELECT * FROM (VALUES
   ('iu-notification-worker', 'iu_notification_worker', '*/2 * * * *')) AS jobs (job_name, worker_name, schedule)
 WHERE NOT EXISTS (SELECT FROM public.queue_cron_job q WHERE q.job_name = jobs.job_name);
 
--- Of what one may run at a time, besides the tick workers.
+-- Lease rows of the activities that only one session may run at a time, besides the tick workers.
 INSERT INTO public.dot_iu_runtime_lease (lease_name)
 SELECT * FROM (VALUES ('consumer_registry'), ('cron_jobs'), ('event_type_registry'), ('executor_producer'),
   ('partitions'), ('queue_mark'), ('queue_snapshot'), ('recount')) AS leases (lease_name)
@@ -189,11 +193,11 @@ SELECT * FROM (VALUES
   ('system', 'queue_worker_silent', 'alert', 'immediate', 'iu_outbound_default',
     'an executor has been silent beyond its threshold (DP4 §3.5)'),
   ('system', 'subscription_broadcast_high', 'alert', 'immediate', 'iu_outbound_default',
-    'too many events reach nobody in particular (DP6 §3.2)')) AS types (event_domain, event_type)
+    'too many events match no event subscription (DP6 §3.2)')) AS types (event_domain, event_type)
 WHERE NOT EXISTS (SELECT FROM public.event_type_registry r
   WHERE (r.event_domain, r.event_type) = (types.event_domain, types.event_type));
 
--- DP6's rules and the three that were live; a database that has rules keeps its own.
+-- The event subscriptions of DP6 and the three that were in use before it; only for a database that has none.
 INSERT INTO public.event_subscription (recipient_ref, event_domain, event_type, event_stream)
 SELECT * FROM (VALUES
   ('role:health_owner', 'system', 'issue_opened', NULL),
@@ -214,7 +218,7 @@ SELECT * FROM (VALUES
   ('queue_metric_sample', 'at', 'day', '35 days')) AS tables (parent)
 WHERE NOT EXISTS (SELECT FROM public.queue_partitioned p WHERE p.parent = tables.parent);
 
--- Where the webhook router and the event classes begin.
+-- Start positions of the webhook router and of the event classes.
 INSERT INTO public.router_offsets (system_identifier)
 SELECT system_identifier FROM pg_catalog.pg_control_system()
 WHERE NOT EXISTS (SELECT FROM public.router_offsets);

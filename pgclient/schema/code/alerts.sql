@@ -18,7 +18,6 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_alert_key IS
   'The key of one silence: executor and last beat. Internal.';
 
--- Silence
 -- fn_queue_severity(age, cadence) → 'warning' while the age is below ten cadences, then 'critical'.
 CREATE OR REPLACE FUNCTION public.fn_queue_severity(p_age_seconds double precision, p_cadence_seconds int) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$

@@ -6,7 +6,7 @@ COMMENT ON TABLE public.queue_operator_action IS
   'transaction.';
 COMMENT ON COLUMN public.queue_operator_action.actor IS
   'the person that the caller named; the database cannot verify it';
-COMMENT ON COLUMN public.queue_operator_action.db_role IS 'session_user, which nobody can set';
+COMMENT ON COLUMN public.queue_operator_action.db_role IS 'session_user, which the caller cannot forge';
 COMMENT ON COLUMN public.queue_operator_action.client_addr IS 'address of the client; NULL = a local socket';
 COMMENT ON COLUMN public.queue_operator_action.filter IS
   'the filter that the caller says the rows were selected with: not verified, the database receives only ids';

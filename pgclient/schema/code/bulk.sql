@@ -255,26 +255,26 @@ RETURNS TABLE (target text, why text, new_id text, failed text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-  v_hooks bigint[];
+  v_webhooks bigint[];
   v_jobs uuid[];
   v_events uuid[];
-  v_hooked jsonb;
-  v_worked jsonb;
-  v_routed jsonb;
+  v_webhook_answer jsonb;
+  v_job_answer jsonb;
+  v_event_answer jsonb;
 BEGIN
   SELECT array_agg(t::bigint) FILTER (WHERE t !~ ':'), array_agg(substr(t, 5)::uuid) FILTER (WHERE t ~ '^job:'),
     array_agg(substr(t, 7)::uuid) FILTER (WHERE t ~ '^event:')
-  INTO v_hooks, v_jobs, v_events FROM unnest(p_targets) t;
-  IF v_hooks IS NOT NULL THEN
-    v_hooked := CASE
-      WHEN p_kind = 'resolve' AND p_undo THEN public.fn_dead_letter_reopen(v_hooks, p_actor, p_reason, false)
-      WHEN p_kind = 'resolve' THEN public.fn_dead_letter_resolve(v_hooks, 'abandoned', p_reason, p_actor, false)
-      WHEN p_undo THEN public.fn_dead_letter_requeue_undo(v_hooks, p_actor, p_reason, false)
-      ELSE public.fn_dead_letter_requeue_as(v_hooks, p_actor, p_reason, false, p_operation_id) END;
+  INTO v_webhooks, v_jobs, v_events FROM unnest(p_targets) t;
+  IF v_webhooks IS NOT NULL THEN
+    v_webhook_answer := CASE
+      WHEN p_kind = 'resolve' AND p_undo THEN public.fn_dead_letter_reopen(v_webhooks, p_actor, p_reason, false)
+      WHEN p_kind = 'resolve' THEN public.fn_dead_letter_resolve(v_webhooks, 'abandoned', p_reason, p_actor, false)
+      WHEN p_undo THEN public.fn_dead_letter_requeue_undo(v_webhooks, p_actor, p_reason, false)
+      ELSE public.fn_dead_letter_requeue_as(v_webhooks, p_actor, p_reason, false, p_operation_id) END;
 
   END IF;
   IF v_jobs IS NOT NULL THEN
-    v_worked := CASE
+    v_job_answer := CASE
       WHEN p_kind = 'resolve' AND p_undo THEN public.fn_job_dead_letter_reopen(v_jobs, p_actor, p_reason, false)
       WHEN p_kind = 'resolve' THEN public.fn_job_dead_letter_resolve(v_jobs, 'abandoned', p_reason, p_actor, false)
       WHEN p_undo THEN public.fn_job_dead_letter_replay_undo(v_jobs, p_actor, p_reason, false)
@@ -282,7 +282,7 @@ BEGIN
 
   END IF;
   IF v_events IS NOT NULL THEN
-    v_routed := CASE
+    v_event_answer := CASE
       WHEN p_kind = 'resolve' AND p_undo THEN public.fn_iu_route_dead_letter_reopen(v_events, p_actor, p_reason,
         false)
       WHEN p_kind = 'resolve' THEN public.fn_iu_route_dead_letter_resolve(v_events, 'abandoned', p_reason, p_actor,
@@ -291,11 +291,12 @@ BEGIN
   END IF;
   RETURN QUERY
   SELECT a.prefix || (x ->> 'id'), x ->> 'why', x ->> 'new_id', x ->> 'code'
-  FROM (VALUES ('', v_hooked), ('job:', v_worked), ('event:', v_routed)) a (prefix, answer),
+  FROM (VALUES ('', v_webhook_answer), ('job:', v_job_answer), ('event:', v_event_answer)) a (prefix, answer),
     jsonb_array_elements(a.answer -> 'results') x
   UNION ALL
   SELECT t, a.answer ->> 'reason', NULL, NULL FROM unnest(p_targets) t
-  JOIN (VALUES ('^[^:]*$', v_hooked), ('^job:', v_worked), ('^event:', v_routed)) a (form, answer) ON t ~ a.form
+  JOIN (VALUES ('^[^:]*$', v_webhook_answer), ('^job:', v_job_answer), ('^event:', v_event_answer)) a (form, answer)
+    ON t ~ a.form
   WHERE a.answer ? 'refused';
 END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_apply IS
@@ -406,7 +407,7 @@ BEGIN
         AND NOT EXISTS (SELECT FROM public.webhook_delivery_sagas s WHERE s.status IN ('Pending', 'PendingRetry')
           AND s.subscription_id = l.sub AND s.next_attempt_at <= now()))
   ), part AS (
-    SELECT p.item_no, p.target, row_number() OVER (PARTITION BY o.sub ORDER BY p.item_no) AS turn
+    SELECT p.item_no, p.target, row_number() OVER (PARTITION BY o.sub ORDER BY p.item_no) AS nth_of_endpoint
     FROM open o CROSS JOIN LATERAL (
       SELECT i.item_no, i.target FROM public.queue_bulk_operation_item i
       WHERE i.operation_id = p_operation_id AND i.outcome IS NULL AND i.subscription_id = o.sub
@@ -414,7 +415,7 @@ BEGIN
       ORDER BY i.item_no
       LIMIT CASE WHEN o.probes THEN 1 ELSE least(p_n, 1 + 4 * p_n / (SELECT count(*) FROM open)) END) p
   )
-  SELECT p.item_no, p.target FROM part p ORDER BY p.turn, p.item_no LIMIT p_n;
+  SELECT p.item_no, p.target FROM part p ORDER BY p.nth_of_endpoint, p.item_no LIMIT p_n;
 END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_next IS
   'The next items of a bulk operation, without those of blocked endpoints. Internal.';
@@ -596,7 +597,7 @@ DECLARE
   v_items bigint[];
   v_targets text[];
   v_waits text;
-  v_over boolean;
+  v_ended boolean;
   v_late boolean;
   v_rest jsonb;
   v_counted boolean := false;
@@ -684,13 +685,13 @@ BEGIN
     credit = CASE WHEN v_op.canary_passed THEN least(v_credit - v_n, 1) ELSE 0 END, credited_at = v_now
   WHERE o.operation_id = p_operation_id
   RETURNING o.done >= o.requeued AND NOT EXISTS (SELECT FROM public.queue_bulk_operation_item i
-    WHERE i.operation_id = p_operation_id AND i.outcome IS NULL) INTO v_over;
-  v_waits := CASE WHEN NOT v_over THEN public.fn_queue_bulk_waits(p_operation_id) END;
+    WHERE i.operation_id = p_operation_id AND i.outcome IS NULL) INTO v_ended;
+  v_waits := CASE WHEN NOT v_ended THEN public.fn_queue_bulk_waits(p_operation_id) END;
   UPDATE public.queue_bulk_operation o SET waits = v_waits,
-    state = CASE WHEN v_over THEN 'completed' ELSE o.state END,
-    state_by = CASE WHEN v_over THEN 'bulk_operation_runner' ELSE o.state_by END,
-    state_at = CASE WHEN v_over THEN now() ELSE o.state_at END
-  WHERE o.operation_id = p_operation_id AND (v_over OR o.waits IS DISTINCT FROM v_waits);
+    state = CASE WHEN v_ended THEN 'completed' ELSE o.state END,
+    state_by = CASE WHEN v_ended THEN 'bulk_operation_runner' ELSE o.state_by END,
+    state_at = CASE WHEN v_ended THEN now() ELSE o.state_at END
+  WHERE o.operation_id = p_operation_id AND (v_ended OR o.waits IS DISTINCT FROM v_waits);
   IF v_counted THEN
     done := COALESCE((v_rest ->> 'done')::bigint, 0);
     skipped := COALESCE((v_rest ->> 'skipped')::bigint, 0);
@@ -796,7 +797,7 @@ DECLARE
   v_targets text[];
   v_n bigint;
   v_undone bigint := 0;
-  v_left bigint := 0;
+  v_skipped bigint := 0;
   v_audit bigint;
 BEGIN
   SELECT * INTO v_op FROM public.queue_bulk_operation WHERE operation_id = p_operation_id FOR UPDATE;
@@ -825,7 +826,7 @@ BEGIN
       AND a.why IS NULL;
     GET DIAGNOSTICS v_n = ROW_COUNT;
     v_undone := v_undone + v_n;
-    v_left := v_left + cardinality(v_targets) - v_n;
+    v_skipped := v_skipped + cardinality(v_targets) - v_n;
     v_from := v_to;
   END LOOP;
   UPDATE public.queue_bulk_operation SET undone = undone + v_undone, requeued = requeued - v_undone,
@@ -835,8 +836,9 @@ BEGIN
     p_action => 'bulk_undo', p_target => 'operation ' || p_operation_id, p_actor => v_actor,
     p_reason => v_op.reason, p_filter => v_op.filter, p_frozen_count => v_op.frozen_count,
     p_before => jsonb_build_object('state', v_op.state, 'requeued', v_op.requeued),
-    p_after => jsonb_build_object('undone', v_undone, 'started_already', v_left), p_outcome => 'done'::text);
-  RETURN jsonb_build_object('operation_id', p_operation_id, 'undone', v_undone, 'skipped', v_left, 'audit_id', v_audit);
+    p_after => jsonb_build_object('undone', v_undone, 'started_already', v_skipped), p_outcome => 'done'::text);
+  RETURN jsonb_build_object('operation_id', p_operation_id, 'undone', v_undone, 'skipped', v_skipped,
+    'audit_id', v_audit);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_undo TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_undo IS

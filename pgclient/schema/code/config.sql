@@ -13,7 +13,7 @@ COMMENT ON TABLE public.dot_config_rule IS
   'Which values fn_dot_config_set accepts per key. switch: false (or 0) switches a part of the queue off, which the '
   'console shows above everything else.';
 COMMENT ON COLUMN public.dot_config_rule.kind IS
-  'boolean, integer (lowest to highest), mode: one of choices, schedule: waits as 5s 30s 2m 1h 1d, up to 100, or '
+  'boolean, integer (lowest to highest), mode: one of choices, schedule: up to 100 waits such as 5s 30s 2m 1h 1d, or '
   'environment: unset, or a name and guarded or open';
 COMMENT ON COLUMN public.dot_config_rule.lowest IS
   'the minimum of an integer; a smaller stored value counts as this one';

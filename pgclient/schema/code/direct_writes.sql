@@ -1,7 +1,6 @@
 -- What a login may write directly to the tables on which R02 and DP6 grant it INSERT or UPDATE: no chosen ids, no times
 -- but the server's, no state that the functions would not produce. Writes by qtop's functions, which run as
--- queue_owner, are not checked, nor are those of its members and of superusers: docs/security.md says what these can
--- do.
+-- queue_owner, are not checked, nor are writes by its members and by superusers: see docs/security.md.
 
 -- fn_direct_identity(column): refuses an id that this session has not just drawn from the sequence of the table.
 CREATE OR REPLACE FUNCTION public.fn_direct_identity() RETURNS trigger

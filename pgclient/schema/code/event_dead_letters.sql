@@ -98,7 +98,7 @@ DECLARE
   v_why text[];
   v_off text;
   v_worker text;
-  v_did record;
+  v_routed record;
   v_failed jsonb := '{}'::jsonb;
   v_answer jsonb;
   v_audit bigint;
@@ -137,13 +137,13 @@ BEGIN
       SELECT DISTINCT d.worker_name FROM public.iu_route_dead_letter d JOIN unnest(v_ids, v_why) AS w (id, why)
       ON d.dead_letter_id = w.id AND w.why IS NULL ORDER BY 1
     LOOP
-      SELECT * INTO v_did FROM public.fn_iu_route_apply((
+      SELECT * INTO v_routed FROM public.fn_iu_route_apply((
         SELECT array_agg(jsonb_populate_record(NULL::public.event_outbox, d.event_snapshot) ORDER BY d.event_id)
         FROM public.iu_route_dead_letter d JOIN unnest(v_ids, v_why) AS w (id, why) ON d.dead_letter_id = w.id
           AND w.why IS NULL
         WHERE d.worker_name = v_worker), v_worker);
       v_failed := v_failed || COALESCE((SELECT jsonb_object_agg(f ->> 'event_id', f)
-        FROM jsonb_array_elements(v_did.failed) f), '{}');
+        FROM jsonb_array_elements(v_routed.failed) f), '{}');
     END LOOP;
     UPDATE public.iu_route_dead_letter d SET
       failure_code = COALESCE(f.failure ->> 'code', d.failure_code),

@@ -155,19 +155,20 @@ BEGIN
       u.correlation_id,
       CASE WHEN v_scoped THEN u.safe_payload ELSE '{}' END AS payload,
         dense_rank() OVER (ORDER BY u.event_domain, u.event_type,
-        u.event_stream, u.event_subject_table, CASE WHEN v_scoped THEN u.safe_payload END) AS likeness
+        u.event_stream, u.event_subject_table, CASE WHEN v_scoped THEN u.safe_payload END) AS same_resolution
     FROM unnest(p_events) u
   ), reach AS MATERIALIZED (
-    SELECT k.likeness, r.recipient_ref, r.step FROM (SELECT DISTINCT ON (e.likeness) e.* FROM e ORDER BY e.likeness) k
+    SELECT k.same_resolution, r.recipient_ref, r.step
+    FROM (SELECT DISTINCT ON (e.same_resolution) e.* FROM e ORDER BY e.same_resolution) k
     CROSS JOIN LATERAL public.fn_event_resolve_recipients(k.event_domain, k.event_type, k.event_stream,
       k.event_subject_table, k.payload) r
-  ), put AS (
+  ), new_attempts AS (
     INSERT INTO public.iu_route_attempt (event_id, recipient_ref, step, event_domain, event_type, worker_name)
     SELECT e.id, r.recipient_ref, r.step, e.event_domain, e.event_type, p_worker_name FROM e JOIN reach r
-      USING (likeness)
+      USING (same_resolution)
     ORDER BY e.id, r.recipient_ref
     ON CONFLICT DO NOTHING RETURNING event_id
-  ), born AS (
+  ), new_jobs AS (
     INSERT INTO public.job_queue (job_kind, event_domain, executor, payload, max_attempts, idempotency_key,
       source_ref, target_ref,
       payload_ref, actor, correlation_id, causation_event_id)
@@ -178,11 +179,11 @@ BEGIN
       'event_outbox/' || e.id, c.consumer_id, e.correlation_id, e.id
     FROM e JOIN public.consumer_registry c ON c.enabled AND c.event_domain = e.event_domain
       AND c.event_type = e.event_type
-    WHERE EXISTS (SELECT 1 FROM put p WHERE p.event_id = e.id)
+    WHERE EXISTS (SELECT 1 FROM new_attempts p WHERE p.event_id = e.id)
     ORDER BY c.job_kind, e.id, c.consumer_id
     ON CONFLICT (job_kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING RETURNING job_id
   )
-  SELECT (SELECT count(*) FROM put), (SELECT count(*) FROM born) INTO attempts, jobs;
+  SELECT (SELECT count(*) FROM new_attempts), (SELECT count(*) FROM new_jobs) INTO attempts, jobs;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_route_events IS
@@ -240,7 +241,7 @@ CREATE OR REPLACE FUNCTION public.fn_iu_route_duplicates(p_batch public.event_ou
   p_fresh public.event_outbox[], p_worker_name text, OUT fresh public.event_outbox[], OUT dead bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
-  v_twice uuid[];
+  v_duplicates uuid[];
 BEGIN
   fresh := p_fresh;
   dead := 0;
@@ -248,10 +249,10 @@ BEGIN
     AND (SELECT count(DISTINCT u.id) = count(*) FROM unnest(p_fresh) u) THEN
     RETURN;
   END IF;
-  SELECT array_agg(o.id) INTO v_twice FROM (
+  SELECT array_agg(o.id) INTO v_duplicates FROM (
     SELECT e.id FROM public.event_outbox e
     WHERE e.id = ANY (ARRAY(SELECT u.id FROM unnest(p_batch) u)) GROUP BY e.id HAVING count(*) > 1) o;
-  IF v_twice IS NULL THEN
+  IF v_duplicates IS NULL THEN
     RETURN;
   END IF;
   INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error,
@@ -259,13 +260,13 @@ BEGIN
   SELECT u.id, to_jsonb(u), concat_ws(':', p_worker_name, u.id, extract(epoch FROM u.created_at)),
     'ROUTE_DUPLICATE_ID', 'an earlier event has the same id', u.event_domain, p_worker_name
   FROM unnest(p_batch) u
-  WHERE u.id = ANY (v_twice) AND EXISTS (SELECT FROM public.event_outbox e WHERE e.id = u.id
+  WHERE u.id = ANY (v_duplicates) AND EXISTS (SELECT FROM public.event_outbox e WHERE e.id = u.id
     AND (e.created_at, e.created_xid) < (u.created_at, u.created_xid))
   ORDER BY u.id, u.created_at
   ON CONFLICT (idempotency_key) DO NOTHING;
   GET DIAGNOSTICS dead = ROW_COUNT;
   SELECT array_agg(f::public.event_outbox ORDER BY f.id) INTO fresh FROM unnest(p_fresh) f
-  WHERE f.id <> ALL (v_twice) OR NOT EXISTS (SELECT FROM public.event_outbox e WHERE e.id = f.id
+  WHERE f.id <> ALL (v_duplicates) OR NOT EXISTS (SELECT FROM public.event_outbox e WHERE e.id = f.id
     AND (e.created_at, e.created_xid) < (f.created_at, f.created_xid));
 END
 $fn$;
@@ -297,8 +298,8 @@ DECLARE
   v_batch public.event_outbox[];
   v_fresh public.event_outbox[];
   v_n int;
-  v_twice record;
-  v_did jsonb;
+  v_duplicates record;
+  v_done jsonb;
   v_late boolean;
   v_all bigint[] := '{0,0,0,0}'::bigint[];
 BEGIN
@@ -315,11 +316,11 @@ BEGIN
       RETURN jsonb_build_object('skipped', v_flag || ' is off');
     END IF;
   END LOOP;
-  v_did := CASE WHEN p_quick THEN '{}'::jsonb
+  v_done := CASE WHEN p_quick THEN '{}'::jsonb
     ELSE public.fn_queue_step_rest('event_route'::text) END; -- events that failed before, of every domain
-  v_all := ARRAY[0, COALESCE((v_did ->> 'attempts')::bigint, 0), COALESCE((v_did ->> 'jobs')::bigint, 0),
-    COALESCE((v_did ->> 'dead_lettered')::bigint, 0)];
-  v_late := v_did ? 'timed_out';
+  v_all := ARRAY[0, COALESCE((v_done ->> 'attempts')::bigint, 0), COALESCE((v_done ->> 'jobs')::bigint, 0),
+    COALESCE((v_done ->> 'dead_lettered')::bigint, 0)];
+  v_late := v_done ? 'timed_out';
   FOR v_domain IN
     SELECT r.event_domain FROM public.iu_outbound_route r WHERE r.worker_name = p_worker_name AND r.enabled ORDER BY 1
   LOOP
@@ -381,15 +382,15 @@ BEGIN
     SELECT array_agg(u::public.event_outbox ORDER BY u.id) INTO v_fresh FROM unnest(v_batch) u
     WHERE NOT EXISTS (SELECT 1 FROM public.iu_route_attempt a WHERE a.event_id = u.id)
       AND NOT EXISTS (SELECT 1 FROM public.iu_route_dead_letter d WHERE d.event_id = u.id);
-    SELECT * INTO v_twice FROM public.fn_iu_route_duplicates(v_batch, v_fresh, p_worker_name);
-    v_fresh := v_twice.fresh;
-    v_did := '{"attempts": 0, "jobs": 0, "dead_lettered": 0}'::jsonb;
+    SELECT * INTO v_duplicates FROM public.fn_iu_route_duplicates(v_batch, v_fresh, p_worker_name);
+    v_fresh := v_duplicates.fresh;
+    v_done := '{"attempts": 0, "jobs": 0, "dead_lettered": 0}'::jsonb;
     IF v_fresh IS NOT NULL AND v_quick THEN -- if it raises, the next full run isolates the bad event
-      v_did := v_did || (SELECT to_jsonb(r) FROM public.fn_iu_route_events(v_fresh, p_worker_name) r);
+      v_done := v_done || (SELECT to_jsonb(r) FROM public.fn_iu_route_events(v_fresh, p_worker_name) r);
     ELSIF v_fresh IS NOT NULL THEN
       v_late := NULL;
       BEGIN
-        v_did := v_did || (SELECT to_jsonb(r) FROM public.fn_iu_route_events(v_fresh, p_worker_name) r);
+        v_done := v_done || (SELECT to_jsonb(r) FROM public.fn_iu_route_events(v_fresh, p_worker_name) r);
       EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
         v_late := public.fn_queue_step_late(SQLSTATE::text);
         IF v_late IS NULL THEN
@@ -399,16 +400,16 @@ BEGIN
           ORDER BY u.id));
       END;
       IF NOT v_late THEN
-        v_did := public.fn_queue_step_sum(v_did, public.fn_queue_step_rest('event_route'::text));
+        v_done := public.fn_queue_step_sum(v_done, public.fn_queue_step_rest('event_route'::text));
       END IF;
-      v_late := COALESCE(v_late OR v_did ? 'timed_out', false);
+      v_late := COALESCE(v_late OR v_done ? 'timed_out', false);
     END IF;
-    v_did := public.fn_queue_step_sum(v_did, jsonb_build_object('dead_lettered', v_twice.dead));
+    v_done := public.fn_queue_step_sum(v_done, jsonb_build_object('dead_lettered', v_duplicates.dead));
 
-    v_n := COALESCE(cardinality(v_fresh), 0) + v_twice.dead;
+    v_n := COALESCE(cardinality(v_fresh), 0) + v_duplicates.dead;
     v_uncounted := ARRAY[COALESCE((c.uncounted ->> 'events')::bigint, 0) + v_n,
-      COALESCE((c.uncounted ->> 'attempts')::bigint, 0) + (v_did ->> 'attempts')::bigint,
-      COALESCE((c.uncounted ->> 'dead_lettered')::bigint, 0) + (v_did ->> 'dead_lettered')::bigint];
+      COALESCE((c.uncounted ->> 'attempts')::bigint, 0) + (v_done ->> 'attempts')::bigint,
+      COALESCE((c.uncounted ->> 'dead_lettered')::bigint, 0) + (v_done ->> 'dead_lettered')::bigint];
     c.uncounted := CASE WHEN v_quick AND v_uncounted <> '{0,0,0}'::bigint[] THEN jsonb_build_object(
       'events', v_uncounted[1], 'attempts', v_uncounted[2], 'dead_lettered', v_uncounted[3]) ELSE '{}' END;
     PERFORM public.fn_routing_cursor_keep(c);
@@ -416,11 +417,11 @@ BEGIN
       last_run_at = clock_timestamp(), events_seen = w.events_seen + v_uncounted[1],
       attempts_written = w.attempts_written + v_uncounted[2], dead_lettered = w.dead_lettered + v_uncounted[3],
       system_identifier = x.system_identifier, restored_at = x.restored_at, restored_after = x.restored_after,
-      last_run_summary = jsonb_build_object('events', v_n, 'attempts', v_did -> 'attempts', 'jobs', v_did -> 'jobs',
-        'dead_lettered', v_did -> 'dead_lettered')
+      last_run_summary = jsonb_build_object('events', v_n, 'attempts', v_done -> 'attempts', 'jobs', v_done -> 'jobs',
+        'dead_lettered', v_done -> 'dead_lettered')
     WHERE w.worker_name = p_worker_name AND w.event_domain = v_domain AND NOT v_quick;
-    v_all := ARRAY[v_all[1] + v_n, v_all[2] + (v_did ->> 'attempts')::bigint, v_all[3] + (v_did ->> 'jobs')::bigint,
-      v_all[4] + (v_did ->> 'dead_lettered')::bigint];
+    v_all := ARRAY[v_all[1] + v_n, v_all[2] + (v_done ->> 'attempts')::bigint, v_all[3] + (v_done ->> 'jobs')::bigint,
+      v_all[4] + (v_done ->> 'dead_lettered')::bigint];
   END LOOP;
   RETURN jsonb_build_object('events', v_all[1], 'attempts', v_all[2], 'jobs', v_all[3], 'dead_lettered', v_all[4]);
 END

@@ -6,8 +6,9 @@
 COMMENT ON TABLE public.queue_identity IS
   'The identity of this database when migrate up first ran in it, or when qtop adopt last adopted it. One row. If it '
   'differs from what the server reports, this database is a copy (fn_queue_clone_of).';
-COMMENT ON COLUMN public.queue_identity.system_identifier IS 'of the cluster, as pg_control_system() says';
-COMMENT ON COLUMN public.queue_identity.database_oid IS 'of the database within it';
+COMMENT ON COLUMN public.queue_identity.system_identifier IS
+  'system identifier of the cluster, from pg_control_system()';
+COMMENT ON COLUMN public.queue_identity.database_oid IS 'oid of the database in that cluster';
 COMMENT ON COLUMN public.queue_identity.database_name IS
   'only for display: a renamed database is not a copy; NULL = the name of the original is not known';
 COMMENT ON COLUMN public.queue_identity.recorded_by IS

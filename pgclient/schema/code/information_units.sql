@@ -82,7 +82,7 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_notif_counted IS
-  'Trigger function: the counter notification_pending, per statement.';
+  'Trigger function: maintains the counter notification_pending, per statement.';
 
 CREATE OR REPLACE TRIGGER trg_iu_notif_pending_inserted AFTER INSERT ON public.iu_notification_pending
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_iu_notif_counted();

@@ -1,10 +1,11 @@
--- Jobs: claim. Lock order of all that changes jobs: subscriptions, leases, jobs, each by id. A leased job is
--- changed only under the row of its lease; jobs without one are locked in job_id order or skipped. Source: DP6 §3.3.
+-- Claiming jobs. Source: DP6 §3.3. Lock order of everything that changes jobs:
+--   1. job subscriptions, 2. leases, 3. jobs; within each kind in the order of their ids.
+-- A leased job is changed only while the row of its lease is locked; jobs without a lease are locked in the order of
+-- job_id, or skipped.
 
-COMMENT ON TYPE public.job_claim_lane IS 'A lane as fn_job_claim sees it. Internal.';
+COMMENT ON TYPE public.job_claim_lane IS 'A queue lane (kind × domain) during fn_job_claim. Internal.';
 
--- Claiming
--- fn_job_refusal(executor) → why this session gets no job as that executor, or NULL.
+-- fn_job_refusal(executor) → why this session gets no job as that executor; NULL = it may claim.
 CREATE OR REPLACE FUNCTION public.fn_job_refusal(p_executor_id text) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -22,13 +23,13 @@ BEGIN
   ELSIF v_executor.deregistered_at IS NOT NULL THEN
     RETURN format('executor %s was deregistered by %s', p_executor_id, v_executor.deregistered_by);
   ELSIF NOT public.fn_executor_member(v_executor.owner_role) THEN
-    RETURN format('executor %s belongs to role %s, of which %s is no member', p_executor_id, v_executor.owner_role,
-      session_user);
+    RETURN format('executor %s belongs to role %s, and login %s is not a member', p_executor_id,
+      v_executor.owner_role, session_user);
   ELSIF NOT EXISTS (SELECT 1 FROM public.job_subscription s WHERE s.executor_id = p_executor_id AND s.enabled) THEN
     RETURN format('executor %s has no enabled subscription', p_executor_id);
   ELSIF NOT EXISTS (SELECT 1 FROM public.job_subscription s
       WHERE s.executor_id = p_executor_id AND s.enabled AND s.executor_kind = v_executor.executor_kind) THEN
-    RETURN format('executor %s is of kind %s, its subscriptions are of another', p_executor_id,
+    RETURN format('executor %s is of kind %s, but its enabled subscriptions are of another kind', p_executor_id,
       v_executor.executor_kind);
   END IF;
   RETURN NULL;
@@ -36,10 +37,10 @@ END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_refusal TO :"dot_executor", :"queue_viewer", :"workflow_admin",
   :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_job_refusal IS
-  'Why fn_job_claim gives this session nothing as that executor; null when it may.';
+  'Why fn_job_claim returns no jobs to this session as that executor; null if it may claim.';
 
--- fn_job_lane_rule(executor, domain, kind) → the subscription that governs the lane for the executor: of the
--- enabled ones the most specific, the kind before the domain. Internal.
+-- fn_job_lane_rule(executor, domain, kind) → the job subscription of the executor that applies to the queue lane: the
+-- most specific enabled one, where a kind counts more than a domain. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_lane_rule(p_executor_id text, p_event_domain text, p_job_kind text)
 RETURNS SETOF public.job_subscription
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -49,11 +50,11 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ORDER BY s.job_kind IS NULL, s.event_domain IS NULL LIMIT 1
 $$;
 COMMENT ON FUNCTION public.fn_job_lane_rule IS
-  'The subscription that governs a lane for an executor (DP6 §3.3). Internal.';
+  'The job subscription of an executor that applies to a queue lane (DP6 §3.3). Internal.';
 
--- fn_job_lane_head(lane, below) → the highest priority under below at which a job can be claimed after the key, NULL =
--- none. The key is where the caller stopped; what stands before it at its priority is not looked at, so that the dead
--- entries an old snapshot keeps there cost nothing. Internal.
+-- fn_job_lane_head(lane, below) → the highest priority less than below at which the lane has a claimable job after its
+-- key (after_priority, after_time, after_id); NULL = none. The key is where the caller stopped. Rows before it at its
+-- priority are not read, so that dead index entries there, which an old snapshot keeps, cost nothing. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_lane_head(p_lane public.job_claim_lane, p_below bigint) RETURNS int
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -85,14 +86,17 @@ BEGIN
   RETURN v_head;
 END $$;
 COMMENT ON FUNCTION public.fn_job_lane_head IS
-  'The priority of the next claimable job of a lane. Internal.';
+  'The priority of the next claimable job of a queue lane. Internal.';
 
--- fn_job_claim(executor, kinds, limit, after) → the rows leased, higher priority first, older first; nothing
--- when refused (fn_job_refusal says why). after: {"<domain>/<kind>": [priority, process_after, job_id]}, where
--- this worker stopped in each lane; without it the lanes are swept from their start. Lanes whose next jobs
--- have the same priority share the limit. The governing subscriptions are locked first, so that max_parallel
--- holds whatever runs beside it. A call that meets very many priorities may return fewer than there are.
--- Commit before working: a lease is held only once it is committed.
+-- fn_job_claim(executor, kinds, limit, after) → the leased jobs, highest priority first, then oldest first; no rows if
+-- refused (fn_job_refusal returns why).
+--   kinds   only these job kinds; NULL = all
+--   limit   at most so many jobs, 1 to 10000; queue lanes whose next jobs have the same priority share it
+--   after   {"<domain>/<kind>": [priority, process_after, job_id]}, where this worker stopped in each queue lane;
+--           NULL = read every queue lane from its start
+-- The job subscriptions that apply are locked first, so that max_parallel holds whatever else runs. A call that meets
+-- very many different priorities may return fewer jobs than there are. Commit before working on the jobs: a lease is
+-- valid only when it is committed.
 CREATE OR REPLACE FUNCTION public.fn_job_claim(p_executor_id text, p_kinds text[] DEFAULT NULL,
   p_limit int DEFAULT 1, p_after jsonb DEFAULT NULL)
 RETURNS SETOF public.job_queue
@@ -100,20 +104,20 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-  v_lanes public.job_claim_lane[]; -- those that may have work
+  v_lanes public.job_claim_lane[]; -- the queue lanes that may have work
   v_lane public.job_claim_lane;
   v_until timestamptz;
-  -- of more than one: the room and the token of a rule are kept at its first lane
-  v_rules uuid[];                  -- of each that has work
-  v_heads int[];                   -- the priorities of their next jobs
-  v_rule record;
+  -- with several lanes, the free slots (room) and the token of a subscription are kept at its first lane
+  v_subscription_ids uuid[];       -- per lane with work: its subscription
+  v_heads int[];                   -- per lane: the priority of its next job
+  v_subscription record;
   v_key jsonb;
   v_first int;
-  v_left int := p_limit;
+  v_remaining int := p_limit;
   v_top int;
   v_next int;
-  v_at int[];                      -- the lanes with the highest priority …
-  v_times timestamptz[];           -- … and where each was picked up to
+  v_top_lanes int[];               -- the lanes whose next job has the highest priority …
+  v_times timestamptz[];           -- … and up to which job each has been read
   v_ids uuid[];
   v_i int;
   v_time timestamptz;
@@ -130,10 +134,10 @@ BEGIN
   ELSIF jsonb_typeof(p_after) <> 'object' THEN
     RAISE EXCEPTION 'p_after must be an object of [priority, process_after, job_id]' USING ERRCODE = '22023';
   ELSIF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-    -- an old snapshot would not see what the neighbours hold
-    RAISE EXCEPTION 'fn_job_claim needs a transaction that is read committed' USING ERRCODE = '25001';
+    -- an old snapshot would not show the leases that concurrent claims have committed
+    RAISE EXCEPTION 'fn_job_claim needs a transaction with isolation level READ COMMITTED' USING ERRCODE = '25001';
   END IF;
-  -- What fn_job_refusal refuses finds no lane here. Where there is no work, a claim locks and writes nothing.
+  -- Whatever fn_job_refusal refuses yields no lanes here. If there is no work, a claim locks and writes nothing.
   v_lanes := ARRAY(
     SELECT ROW(l.event_domain, l.job_kind, r.subscription_id, r.priority_floor, 0, gen_random_uuid(), n.head,
       h.executor_kind,
@@ -143,7 +147,7 @@ BEGIN
     CROSS JOIN public.queue_heartbeat h
     CROSS JOIN (SELECT DISTINCT o.event_domain, o.job_kind FROM public.job_lane o WHERE p_kinds IS NULL
       OR o.job_kind = ANY (p_kinds)) l
-    CROSS JOIN LATERAL ( -- as fn_job_lane_rule, which would be a call per lane
+    CROSS JOIN LATERAL ( -- inlined fn_job_lane_rule, which would be one call per lane
       SELECT s.subscription_id, s.priority_floor, s.executor_kind FROM public.job_subscription s
       WHERE s.executor_id = p_executor_id AND s.enabled
         AND (s.job_kind IS NULL OR s.job_kind = l.job_kind)
@@ -161,13 +165,13 @@ BEGIN
   v_lane := v_lanes[1];
   IF v_lane IS NULL OR public.fn_queue_clone_of() IS NOT NULL
     OR v_lane.owner_role IS NOT NULL AND NOT COALESCE(pg_has_role(session_user,
-      to_regrole(quote_ident(v_lane.owner_role))::oid, 'MEMBER'), false) THEN -- as fn_executor_member, in line
+      to_regrole(quote_ident(v_lane.owner_role))::oid, 'MEMBER'), false) THEN -- inlined fn_executor_member
     RETURN;
   END IF;
   v_until := clock_timestamp() + make_interval(secs => COALESCE(v_lane.lease_secs::int, 300));
 
-  -- The rules are locked before anybody counts what they hold, so that max_parallel is kept. One that changed meanwhile
-  -- admits nothing in this call.
+  -- The subscriptions are locked before their leases are counted, so that max_parallel is kept. A subscription that
+  -- has changed since it was read gives no jobs in this call.
   IF p_after IS NULL AND cardinality(v_lanes) = 1 THEN
     SELECT s.max_parallel INTO v_lane.room FROM public.job_subscription s
     WHERE s.subscription_id = v_lane.subscription_id AND s.enabled AND s.executor_kind = v_lane.executor
@@ -182,7 +186,7 @@ BEGIN
     WITH claimed AS (
       UPDATE public.job_queue q SET status = 'leased', lease_owner = p_executor_id, lease_until = v_until,
         lease_token = v_lane.token, picked_at = clock_timestamp(), updated_at = now()
-      WHERE q.ctid = ANY (ARRAY( -- locked, so that their places stand
+      WHERE q.ctid = ANY (ARRAY( -- the rows are locked, so that their ctid cannot change
         SELECT w.ctid FROM public.job_queue w
         WHERE w.event_domain = v_lane.event_domain AND w.job_kind = v_lane.job_kind AND w.ready
           AND w.priority BETWEEN v_lane.floor AND v_lane.head AND w.status IN ('queued', 'retry_waiting')
@@ -212,43 +216,43 @@ BEGIN
     END IF;
     v_heads[i] := CASE WHEN p_after IS NULL THEN v_lane.head
       ELSE public.fn_job_lane_head(v_lane, 2147483648::bigint) END;
-    v_rules[i] := CASE WHEN v_heads[i] IS NOT NULL THEN v_lane.subscription_id END;
+    v_subscription_ids[i] := CASE WHEN v_heads[i] IS NOT NULL THEN v_lane.subscription_id END;
   END LOOP;
-  FOR v_rule IN
+  FOR v_subscription IN
     SELECT s.subscription_id, s.job_kind, s.event_domain, s.priority_floor, s.max_parallel
       FROM public.job_subscription s
-    WHERE s.subscription_id = ANY (v_rules) AND s.enabled AND s.executor_kind = v_lane.executor
+    WHERE s.subscription_id = ANY (v_subscription_ids) AND s.enabled AND s.executor_kind = v_lane.executor
       AND s.executor_id = p_executor_id
     ORDER BY s.subscription_id FOR UPDATE
   LOOP
-    v_first := array_position(v_rules, v_rule.subscription_id);
-    IF v_lanes[v_first].floor = v_rule.priority_floor AND NOT EXISTS (SELECT FROM unnest(v_lanes) l
-      WHERE l.subscription_id = v_rule.subscription_id
-        AND (l.job_kind <> v_rule.job_kind OR l.event_domain <> v_rule.event_domain)) THEN
-      v_lanes[v_first].room := greatest(v_rule.max_parallel
-        - COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = v_rule.subscription_id), 0),
-          0);
+    v_first := array_position(v_subscription_ids, v_subscription.subscription_id);
+    IF v_lanes[v_first].floor = v_subscription.priority_floor AND NOT EXISTS (SELECT FROM unnest(v_lanes) l
+      WHERE l.subscription_id = v_subscription.subscription_id
+        AND (l.job_kind <> v_subscription.job_kind OR l.event_domain <> v_subscription.event_domain)) THEN
+      v_lanes[v_first].room := greatest(v_subscription.max_parallel
+        - COALESCE((SELECT sum(l.live) FROM public.job_lease l
+          WHERE l.subscription_id = v_subscription.subscription_id), 0), 0);
     END IF;
   END LOOP;
 
-  -- Jobs are picked, and stay locked, a round of the lanes with the highest priority at a time; then all are claimed
-  -- at once.
+  -- Each round selects and locks jobs of the lanes whose next job has the highest priority; after the last round all
+  -- selected jobs are claimed in one statement.
   FOR v_round IN 1..64 LOOP
     v_next := (SELECT max(h) FROM unnest(v_heads) h);
-    EXIT WHEN v_next IS NULL OR v_left = 0;
+    EXIT WHEN v_next IS NULL OR v_remaining = 0;
     IF v_next IS DISTINCT FROM v_top THEN
       v_top := v_next;
       v_times := ARRAY[]::timestamptz[];
     END IF;
-    v_at := ARRAY(SELECT x.i FROM unnest(v_heads) WITH ORDINALITY AS x (h, i) WHERE x.h = v_top ORDER BY x.i);
-    FOR k IN 1..cardinality(v_at) LOOP
-      EXIT WHEN v_left = 0;
-      v_i := v_at[k];
-      CONTINUE WHEN v_heads[v_i] IS NULL; -- its rule is full since
+    v_top_lanes := ARRAY(SELECT x.i FROM unnest(v_heads) WITH ORDINALITY AS x (h, i) WHERE x.h = v_top ORDER BY x.i);
+    FOR k IN 1..cardinality(v_top_lanes) LOOP
+      EXIT WHEN v_remaining = 0;
+      v_i := v_top_lanes[k];
+      CONTINUE WHEN v_heads[v_i] IS NULL; -- its subscription has reached max_parallel in this round
       v_lane := v_lanes[v_i];
-      v_first := array_position(v_rules, v_lane.subscription_id);
+      v_first := array_position(v_subscription_ids, v_lane.subscription_id);
       v_lane.room := v_lanes[v_first].room;
-      v_n := (v_left + cardinality(v_at) - k) / (cardinality(v_at) - k + 1);
+      v_n := (v_remaining + cardinality(v_top_lanes) - k) / (cardinality(v_top_lanes) - k + 1);
       IF v_times[v_i] IS NULL THEN
         v_times[v_i] := CASE WHEN v_lane.after_priority = v_top THEN v_lane.after_time ELSE '-infinity' END;
         v_ids[v_i] := CASE WHEN v_lane.after_priority = v_top THEN v_lane.after_id
@@ -261,7 +265,7 @@ BEGIN
           AND w.status IN ('queued', 'retry_waiting') AND w.executor = v_lane.executor
         ORDER BY w.process_after, w.job_id LIMIT least(v_n, v_lane.room) FOR UPDATE SKIP LOCKED) x;
       v_got := COALESCE(cardinality(v_tids), 0);
-      v_left := v_left - v_got;
+      v_remaining := v_remaining - v_got;
       v_lanes[v_first].room := v_lane.room - v_got;
       IF v_got > 0 THEN
         v_times[v_i] := v_time;
@@ -271,8 +275,8 @@ BEGIN
         v_governing := v_governing || array_fill(v_lane.subscription_id, ARRAY[v_got]);
       END IF;
       IF v_got = v_lane.room THEN
-        FOR i IN v_first..cardinality(v_rules) LOOP
-          IF v_rules[i] = v_lane.subscription_id THEN
+        FOR i IN v_first..cardinality(v_subscription_ids) LOOP
+          IF v_subscription_ids[i] = v_lane.subscription_id THEN
             v_heads[i] := NULL;
           END IF;
         END LOOP;
@@ -282,7 +286,7 @@ BEGIN
     END LOOP;
   END LOOP;
 
-  IF v_left = p_limit THEN
+  IF v_remaining = p_limit THEN
     RETURN;
   END IF;
   RETURN QUERY
@@ -302,4 +306,4 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_claim TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_claim IS
-  'Leases jobs for a registered executor within its subscriptions (DP6 §3.3). Commit before working on them.';
+  'Leases jobs to a registered executor, by its job subscriptions (DP6 §3.3). Commit before working on them.';

@@ -1,12 +1,13 @@
--- Jobs: enqueue. Sources: DP1 §5, DP6 §1.4.
+-- Enqueueing jobs. Sources: DP1 §5, DP6 §1.4. A refused call raises, so that the producer's transaction contains both
+-- its own rows and the job, or neither. No flag stops enqueueing: flags stop claims.
 
 COMMENT ON TABLE public.executor_producer IS
-  'Who may enqueue for an executor kind (DP6 §1.4). Without a row anybody with the right to enqueue may.';
-COMMENT ON COLUMN public.executor_producer.producer_role IS 'where a row exists, only members may enqueue for the kind';
+  'Who may enqueue for an executor kind (DP6 §1.4). A kind without a row is open to everyone who may enqueue.';
+COMMENT ON COLUMN public.executor_producer.producer_role IS
+  'if a kind has rows, only members of these roles may enqueue for it';
 
--- Enqueueing. What is refused raises, so that a producer's transaction has its own rows and the job, or neither. No
--- flag stops it: switches stop claims. fn_job_producer_check(executor kinds): raises 42501 where this session may not
--- enqueue for one of those of a call, in its order; of several the first job is named. Internal.
+-- fn_job_producer_check(executor kinds): raises 42501 if this session may not enqueue for one of the executor kinds of
+-- a call, which are in the order of its jobs; a call with several jobs names the first such job. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_producer_check(p_executors text[]) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -20,22 +21,23 @@ BEGIN
     AND pg_has_role(session_user, r.oid, 'MEMBER')))
   ORDER BY 1 LIMIT 1;
   IF v_kind IS NOT NULL THEN
-    RAISE EXCEPTION '% may not enqueue for executor kind %: executor_producer names others', concat(CASE
+    RAISE EXCEPTION '% may not enqueue for executor kind %: executor_producer allows only other roles', concat(CASE
         WHEN cardinality(p_executors) > 1 THEN format('p_jobs[%s]: ', array_position(p_executors, v_kind) - 1) END,
       session_user), v_kind
-      USING ERRCODE = '42501', HINT = 'ask for membership in a role that executor_producer names for this kind';
+      USING ERRCODE = '42501', HINT = 'ask for membership in a role that executor_producer allows for this kind';
   END IF;
 END $$;
 COMMENT ON FUNCTION public.fn_job_producer_check IS
-  'Raises 42501 where this session may not enqueue (DP6 §1.4). Internal.';
+  'Raises 42501 if this session may not enqueue for an executor kind (DP6 §1.4). Internal.';
 
--- fn_job_terms(max attempts) → free: nobody is named for any executor kind; max_attempts as given, else the flag's. For
--- when they cannot be read at once: the flag is not waited for, 20 stands for it. Who may enqueue is never guessed:
--- 55P03 = executor_producer is held for a second, or cannot be read. Internal.
+-- fn_job_terms(max attempts) → free: no executor kind is restricted to certain producers; max_attempts: the argument,
+-- else the value of the flag. Called when these could not be read without waiting. The flag is not waited for: 20 is
+-- used instead. Permissions are never guessed: 55P03 = executor_producer stayed locked for a second, or cannot be read.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_terms(p_max_attempts int, OUT free boolean, OUT max_attempts int)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $$
 BEGIN
-  BEGIN -- subtransactions that write nothing
+  BEGIN -- these subtransactions write nothing
     SELECT NOT EXISTS (SELECT FROM public.executor_producer), COALESCE(p_max_attempts,
       (SELECT m.n FROM public.v_dot_config_number m WHERE m.key = 'queue.retry.max_attempts_default'), 20)
     INTO free, max_attempts;
@@ -49,43 +51,47 @@ BEGIN
   EXCEPTION WHEN serialization_failure OR deadlock_detected THEN
     RAISE;
   WHEN OTHERS THEN
-    RAISE EXCEPTION 'who may enqueue cannot be looked up: %', SQLERRM
+    RAISE EXCEPTION 'the allowed producers cannot be looked up: %', SQLERRM
       USING ERRCODE = '55P03', HINT = 'try again once executor_producer can be read';
   END;
 END $$;
 COMMENT ON FUNCTION public.fn_job_terms IS
-  'What enqueueing needs to know beside its arguments, where that cannot be read at once. Internal.';
+  'Permissions and default attempts for enqueueing, if they could not be read without waiting. Internal.';
 
--- Keys. A job that was given with one keeps it for retention.job_keys_days after it is final and no letter of it is
--- open; a replay takes it over. Jobs without one write nothing here.
+-- Idempotency keys. A key is kept for retention.job_keys_days after its job is final and has no open dead letter; a
+-- replay takes the key over. Jobs without a key write nothing here.
 COMMENT ON TABLE public.producer_key IS
-  'Idempotency keys: what each stands for. Written with the job or event, moved by replays, swept '
-  'retention.job_keys_days after the end.';
+  'Idempotency keys, each with its job or event. Written in the same transaction as the job or event, moved to the new '
+  'job by a replay, deleted retention.job_keys_days after the end.';
 COMMENT ON COLUMN public.producer_key.scope IS
-  'the role that owns the key; empty = a key of the release before, whose owner was not stored: any producer''s';
-COMMENT ON COLUMN public.producer_key.kind IS 'of a job its kind, of an event domain/type';
-COMMENT ON COLUMN public.producer_key.target_id IS 'the job, after a replay the new one; the event';
+  'the role that owns the key; empty = a key of a release that did not store the owner: valid for any producer';
+COMMENT ON COLUMN public.producer_key.kind IS 'the kind of the job, or domain/type of the event';
+COMMENT ON COLUMN public.producer_key.target_id IS 'the job, after a replay the new job; or the event';
 COMMENT ON COLUMN public.producer_key.content_hash IS
-  'SHA-256 of kind, domain, executor and payload; of an event of stream, lane, severity, subject and payload';
-COMMENT ON COLUMN public.producer_key.status IS 'how the job ended; emitted of an event; NULL while the job is live';
+  'SHA-256 of kind, domain, executor and payload of the job, or of stream, lane, severity, subject and payload of the '
+  'event';
+COMMENT ON COLUMN public.producer_key.status IS
+  'how the job ended; emitted for an event; NULL while the job is live';
 GRANT SELECT (scope, kind, key, target_id, status, final_at) ON public.producer_key TO :"queue_viewer",
   :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 COMMENT ON TABLE public.job_root IS
-  'Of each replayed job the first one of its line: the token by which handlers know work that they did.';
-COMMENT ON COLUMN public.job_root.root_job_id IS 'the job that was enqueued; a job that is not here is its own root';
+  'For each replayed job, the first job of its chain of replays: its id is the token by which handlers recognise work '
+  'that they have done.';
+COMMENT ON COLUMN public.job_root.root_job_id IS
+  'the job that was enqueued; a job without a row here is its own root';
 GRANT SELECT ON public.job_root TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
-COMMENT ON TYPE public.job_given IS 'A job as fn_job_put takes it. Internal.';
+COMMENT ON TYPE public.job_given IS 'A job as an argument of fn_job_put. Internal.';
 
--- fn_job_key(job) → the key that a job was given, NULL where it has none. fn_job_root(job) → the first job of its line
--- of replays, else the job itself. Both for what fn_job_claim has just given: they are volatile, so that they see a job
--- that was committed after the calling statement began. A plain join in that statement does not, and would take a
--- replay for a first job.
+-- fn_job_key(job) → the idempotency key of a job, NULL = none. fn_job_root(job) → the first job of its chain of
+-- replays, or the job itself. Both are for jobs that fn_job_claim has just returned. They are VOLATILE so that they see
+-- a job that was committed after the calling statement began; a join in that statement would not see its row in
+-- job_root, and would take a replay for a first job.
 CREATE OR REPLACE FUNCTION public.fn_job_key(p_job_id uuid) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN (SELECT k.key FROM public.producer_key k WHERE k.target_id = p_job_id LIMIT 1);
 END $$;
-COMMENT ON FUNCTION public.fn_job_key IS 'The idempotency key that a job was given; for rows of fn_job_claim.';
+COMMENT ON FUNCTION public.fn_job_key IS 'The idempotency key of a job; for rows of fn_job_claim.';
 GRANT EXECUTE ON FUNCTION public.fn_job_key TO :"dot_executor";
 
 CREATE OR REPLACE FUNCTION public.fn_job_root(p_job_id uuid) RETURNS uuid
@@ -94,20 +100,22 @@ BEGIN
   RETURN COALESCE((SELECT r.root_job_id FROM public.job_root r WHERE r.job_id = p_job_id), p_job_id);
 END $$;
 COMMENT ON FUNCTION public.fn_job_root IS
-  'The first job of a line of replays: the token by which handlers know work that they did; for rows of fn_job_claim.';
+  'The first job of a chain of replays, whose id is the token by which handlers recognise work that they have done; '
+  'for rows of fn_job_claim.';
 GRANT EXECUTE ON FUNCTION public.fn_job_root TO :"dot_executor";
 
--- fn_content_hash(content) → what tells the same content from other. Internal.
+-- fn_content_hash(content) → SHA-256, to recognise the same content. Internal.
 CREATE OR REPLACE FUNCTION public.fn_content_hash(p_content jsonb) RETURNS bytea
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN sha256(convert_to(p_content::text, getdatabaseencoding()));
 END $$;
-COMMENT ON FUNCTION public.fn_content_hash IS 'SHA-256 of the content that a key stands for. Internal.';
+COMMENT ON FUNCTION public.fn_content_hash IS 'SHA-256 of the content of an idempotency key. Internal.';
 
--- fn_job_put(jobs) → of each job, in the order given, the id and status of the job that stands for it, and how many
--- were made: those without a key and those whose key is new. 42501 = a scope that this login is no member of, 23505 = a
--- key that stands for other content, 40001 = under REPEATABLE READ, a key that was committed meanwhile. Internal.
+-- fn_job_put(jobs) → ids, statuses, made: for each job, in the order of the argument, the id and status of the new job,
+-- or of the existing job with its key; and how many were created, those without a key and those whose key is new. 42501
+-- = this login is not a member of the scope's role, 23505 = the key belongs to a job with different content, 40001 =
+-- the key was committed by another transaction after this REPEATABLE READ transaction began. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_put(p_jobs public.job_given[], OUT ids uuid[], OUT statuses text[],
   OUT made bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off
@@ -115,7 +123,7 @@ SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_bad text;
   v_at text;
-  v_left bigint;
+  v_remaining bigint;
   v_n bigint;
 BEGIN
   SELECT s.scope, CASE WHEN cardinality(p_jobs) > 1 THEN format('p_jobs[%s]: ', s.n - 1) END INTO v_bad, v_at
@@ -125,10 +133,10 @@ BEGIN
     AND pg_has_role(session_user, r.oid, 'MEMBER')) ORDER BY s.n LIMIT 1;
   IF FOUND THEN
     RAISE EXCEPTION '% may not use the keys of scope %', concat(v_at, session_user), left(v_bad, 63)
-      USING ERRCODE = '42501', HINT = 'a scope is a role that the login is a member of';
+      USING ERRCODE = '42501', HINT = 'a scope is a role of which the login is a member';
   END IF;
   LOOP
-    -- in the order of the keys, so that two calls with the same keys wait for each other, never in a circle
+    -- in the order of the keys, so that two calls with the same keys wait for each other and do not deadlock
     INSERT INTO public.producer_key (scope, kind, key, target_id, content_hash)
     SELECT j.scope, j.job_kind, j.idempotency_key, j.job_id,
       public.fn_content_hash(jsonb_build_array(j.job_kind, j.event_domain, j.executor, j.payload))
@@ -137,11 +145,11 @@ BEGIN
       WHERE o.scope = '' AND o.kind = j.job_kind AND o.key = j.idempotency_key)
     ORDER BY j.scope, j.job_kind, j.idempotency_key, j.ordinality
     ON CONFLICT DO NOTHING;
-    -- in a statement of its own, which sees what was committed meanwhile
+    -- in a separate statement, which sees keys that have been committed in the meantime
     SELECT array_agg(CASE WHEN j.idempotency_key IS NULL THEN j.job_id ELSE k.target_id END ORDER BY j.ordinality),
       array_agg(COALESCE(k.status, q.status, 'queued') ORDER BY j.ordinality),
       count(*) FILTER (WHERE j.idempotency_key IS NULL OR k.target_id = j.job_id),
-      (array_agg(format('%sidempotency key %s of scope %s stands for job %s, which has other content',
+      (array_agg(format('%sidempotency key %s of scope %s belongs to job %s, which has different content',
         CASE WHEN cardinality(p_jobs) > 1 THEN format('p_jobs[%s]: ', j.ordinality - 1) END, j.idempotency_key,
         j.scope, k.target_id) ORDER BY j.ordinality) FILTER (WHERE k.target_id <> j.job_id
           AND k.content_hash <> public.fn_content_hash(
@@ -152,39 +160,40 @@ BEGIN
       WHERE o.scope IN ('', j.scope) AND o.kind = j.job_kind AND o.key = j.idempotency_key
       ORDER BY o.scope LIMIT 1) k ON true
     LEFT JOIN public.job_queue q ON q.job_id = k.target_id AND k.target_id <> j.job_id;
-    EXIT WHEN array_position(ids, NULL) IS NULL; -- else one was swept between the two
+    EXIT WHEN array_position(ids, NULL) IS NULL; -- otherwise a key was deleted between the two statements
   END LOOP;
   IF v_bad IS NOT NULL THEN
     RAISE EXCEPTION '%', v_bad USING ERRCODE = '23505',
-      HINT = 'a key stands for one kind, domain, executor and payload: give other work another key';
+      HINT = 'a key identifies one kind, domain, executor and payload: use another key for other work';
   END IF;
-  v_left := made;
-  FOR v_try IN 1..2 LOOP
-    EXIT WHEN v_left = 0;
-    -- a key that another scope has in the queue now is stored with the scope and the id of the job behind it; so is one
-    -- that reads as those of the router and of replays, whose jobs it would keep out
+  v_remaining := made;
+  FOR v_attempt IN 1..2 LOOP
+    EXIT WHEN v_remaining = 0;
+    -- job_queue allows one live job per kind and key. A key that a job of another scope has there is stored with the
+    -- scope and the job id appended; so is a key in the form of those of the router or of replays, which it would
+    -- block.
     INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready,
       idempotency_key, max_attempts, actor)
     SELECT j.job_id, j.job_kind, j.event_domain, j.executor, j.payload, j.priority, j.process_after,
-      j.process_after <= now(), CASE WHEN v_try = 1 AND (j.idempotency_key ~ '^(route|replay):') IS NOT TRUE
+      j.process_after <= now(), CASE WHEN v_attempt = 1 AND (j.idempotency_key ~ '^(route|replay):') IS NOT TRUE
         THEN j.idempotency_key ELSE format('%s of %s %s', left(j.idempotency_key, 390), j.scope, j.job_id) END,
       j.max_attempts, j.actor
     FROM unnest(p_jobs) WITH ORDINALITY j
     WHERE j.job_id = ids[j.ordinality]
-      AND (v_try = 1 OR NOT EXISTS (SELECT FROM public.job_queue q WHERE q.job_id = j.job_id))
+      AND (v_attempt = 1 OR NOT EXISTS (SELECT FROM public.job_queue q WHERE q.job_id = j.job_id))
     ORDER BY j.job_kind, j.idempotency_key, j.scope, j.ordinality
     ON CONFLICT (job_kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
     GET DIAGNOSTICS v_n = ROW_COUNT;
-    v_left := v_left - v_n;
+    v_remaining := v_remaining - v_n;
   END LOOP;
 END $$;
 COMMENT ON FUNCTION public.fn_job_put IS
-  'Puts jobs into the queue whose key is new, and says of the others what stands for them. Internal.';
+  'Puts jobs whose key is new into the queue, and returns the existing jobs of the other keys. Internal.';
 
--- fn_job_enqueue(…) → {job_id, created: true}; with a key {job_id, created, status} of the job that the key stands for
--- in the scope (NULL = this login): made now, or the first one with this content, whatever became of it. 22023 = an
--- argument that cannot be, 42501 = executor_producer names others, or p_scope is no role of this login, 23505 = the key
--- stands for other content. Rings no bell: the caller does after its commit.
+-- fn_job_enqueue(…) → {job_id, created: true}; with a key {job_id, created, status} of the job that has the key in the
+-- scope (NULL = this login): created now, or the first one with this content, even if it has ended. 22023 = an invalid
+-- argument, 42501 = executor_producer allows only other roles, or this login is not a member of p_scope, 23505 = the
+-- key belongs to a job with different content. Sends no wake signal: the caller does, after its commit.
 CREATE OR REPLACE FUNCTION public.fn_job_enqueue(p_job_kind text, p_event_domain text, p_executor text,
   p_payload jsonb DEFAULT '{}',
   p_priority int DEFAULT 100, p_process_after timestamptz DEFAULT now(), p_idempotency_key text DEFAULT NULL,
@@ -197,8 +206,8 @@ DECLARE
   v_id uuid := gen_random_uuid();
   v_put record;
 BEGIN
-  -- which kind is asked only where somebody is named for one
-  BEGIN -- without waiting, in a subtransaction that writes nothing
+  -- the executor kind is checked only if some kind is restricted
+  BEGIN -- without waiting; the subtransaction writes nothing
     LOCK TABLE public.executor_producer, public.dot_config, public.dot_config_rule IN ACCESS SHARE MODE NOWAIT;
     SELECT NOT EXISTS (SELECT FROM public.executor_producer), COALESCE(p_max_attempts, (SELECT m.n
       FROM public.v_dot_config_number m WHERE m.key = 'queue.retry.max_attempts_default'), 20)
@@ -209,7 +218,8 @@ BEGIN
   IF NOT v_free THEN
     PERFORM public.fn_job_producer_check(ARRAY[p_executor]);
   END IF;
-  -- what job_queue and job_lane refuse, in the words of the arguments; {0,99} in a pattern costs ten times what * does
+  -- the checks of job_queue and job_lane, with the argument in the message; {0,99} in a pattern costs ten times as much
+  -- as *
   v_bad := CASE
     WHEN (p_job_kind ~ '^[A-Za-z][A-Za-z0-9_.:-]*$' AND length(p_job_kind) <= 100) IS NOT TRUE
       THEN 'p_job_kind must match ^[A-Za-z][A-Za-z0-9_.:-]{0,99}$'
@@ -246,18 +256,18 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_enqueue TO :"event_ingest_writer";
 COMMENT ON FUNCTION public.fn_job_enqueue IS
-  'Puts one job into the queue; the same key and content again is the same job, also after its end.';
+  'Puts one job into the queue. The same key with the same content returns the same job, even after it has ended.';
 
--- fn_json_said(value) → a value as a refusal shows it: its JSON in printable ASCII, at most 60 characters. Internal.
+-- fn_json_said(value) → a value for an error message: its JSON in printable ASCII, at most 60 characters. Internal.
 CREATE OR REPLACE FUNCTION public.fn_json_said(p_value jsonb) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN regexp_replace(CASE WHEN length(p_value::text) > 60 THEN left(p_value::text, 60) || '...'
     ELSE COALESCE(p_value::text, 'null') END, '[^ -~]', '?', 'g');
 END $$;
-COMMENT ON FUNCTION public.fn_json_said IS 'A value as refusals show it. Internal.';
+COMMENT ON FUNCTION public.fn_json_said IS 'A value as error messages show it. Internal.';
 
--- fn_time_bad(text) → whether it is no time of the years 1 to 9999; NULL of NULL. Internal.
+-- fn_time_bad(text) → whether it is not a time of the years 1 to 9999; NULL of NULL. Internal.
 CREATE OR REPLACE FUNCTION public.fn_time_bad(p_time text) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -265,9 +275,9 @@ BEGIN
 EXCEPTION WHEN data_exception THEN
   RETURN true;
 END $$;
-COMMENT ON FUNCTION public.fn_time_bad IS 'Whether a text is no time of the years 1 to 9999. Internal.';
+COMMENT ON FUNCTION public.fn_time_bad IS 'Whether a text is not a time of the years 1 to 9999. Internal.';
 
--- fn_number_bad(text, least, most) → whether it is no whole number within these bounds; NULL of NULL. Internal.
+-- fn_number_bad(text, least, most) → whether it is not a whole number within these bounds; NULL of NULL. Internal.
 CREATE OR REPLACE FUNCTION public.fn_number_bad(p_number text, p_least int, p_most int) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -275,11 +285,11 @@ BEGIN
 EXCEPTION WHEN data_exception THEN
   RETURN true;
 END $$;
-COMMENT ON FUNCTION public.fn_number_bad IS 'Whether a text is no whole number within bounds. Internal.';
+COMMENT ON FUNCTION public.fn_number_bad IS 'Whether a text is not a whole number within bounds. Internal.';
 
--- fn_job_many_refusal(jobs, keys) → what is wrong with the first job that fn_job_enqueue_many cannot take: its index
--- from 0, the field, what it must be, and its value; of payload, idempotency key and actor never the value. NULL where
--- nothing is found. Internal.
+-- fn_job_many_refusal(jobs, keys) → what is wrong with the first invalid job of fn_job_enqueue_many: its index from 0,
+-- the field, what it must be and its value, but never the value of payload, idempotency key or actor. NULL if nothing
+-- is wrong. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_many_refusal(p_jobs jsonb, p_keys text[]) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
@@ -314,19 +324,19 @@ BEGIN
   WHERE x.bad IS NOT NULL ORDER BY x.n LIMIT 1);
 END $$;
 COMMENT ON FUNCTION public.fn_job_many_refusal IS
-  'What is wrong with the first job of a call that cannot be taken, by index, field and value. Internal.';
+  'What is wrong with the first invalid job of a call, by index, field and value. Internal.';
 
--- fn_job_enqueue_many(jobs) → {enqueued, existing, job_ids}: an array of objects with the names of
--- fn_job_enqueue without p_; job_ids in the order given, beside them statuses where one has a key. All or nothing;
--- raises as fn_job_enqueue does. The ids ascend, so that the indexes
--- grow at their end: milliseconds, 48 random bits, the number of the job. Plans are generic: others copy the argument.
+-- fn_job_enqueue_many(jobs) → {enqueued, existing, job_ids, statuses}: jobs is an array of objects with the argument
+-- names of fn_job_enqueue without p_. job_ids is in the order of the array; statuses too, present only if a job has a
+-- key. All or nothing; raises like fn_job_enqueue. The ids ascend, so that indexes grow at their end: milliseconds, 48
+-- random bits, the number of the job. force_generic_plan: a custom plan would copy the argument.
 CREATE OR REPLACE FUNCTION public.fn_job_enqueue_many(p_jobs jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 SET plan_cache_mode = force_generic_plan SET work_mem = '64MB' AS $$
 DECLARE
   c_keys CONSTANT text[] := '{job_kind, event_domain, executor, payload, priority, process_after, idempotency_key, '
     'max_attempts, actor, scope}'::text[];
-  c_first CONSTANT int := 1 << 20; -- six hexadecimal digits, whatever is added
+  c_first CONSTANT int := 1 << 20; -- six hexadecimal digits for every job number
   v_time text := lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0');
   v_random text := gen_random_uuid();
   v_prefix text := left(v_time, 8) || '-' || right(v_time, 4) || '-7' || substr(v_random, 16, 4) || '8'
@@ -339,8 +349,8 @@ BEGIN
   IF (v_given BETWEEN 1 AND 1000000) IS NOT TRUE THEN
     RAISE EXCEPTION 'p_jobs must be an array of 1 to 1000000 objects' USING ERRCODE = '22023';
   END IF;
-  -- which kinds is asked only where somebody is named for one
-  BEGIN -- without waiting, in a subtransaction that writes nothing
+  -- the executor kinds are checked only if some kind is restricted
+  BEGIN -- without waiting; the subtransaction writes nothing
     LOCK TABLE public.executor_producer, public.dot_config, public.dot_config_rule IN ACCESS SHARE MODE NOWAIT;
     SELECT NOT EXISTS (SELECT FROM public.executor_producer), COALESCE((SELECT m.n
       FROM public.v_dot_config_number m WHERE m.key = 'queue.retry.max_attempts_default'), 20)
@@ -353,7 +363,7 @@ BEGIN
   END IF;
 
   BEGIN
-    -- looked for at all only where some job names one
+    -- values of these fields are checked only if some job has one of them
     IF jsonb_path_exists(p_jobs, '$[*] ? (exists(@.priority) || exists(@.process_after) || exists(@.actor))')
       AND EXISTS (SELECT FROM jsonb_to_recordset(p_jobs) AS x (priority int, process_after timestamptz, actor text)
         WHERE x.priority NOT BETWEEN 0 AND 1000 OR length(x.actor) > 200
@@ -361,7 +371,7 @@ BEGIN
       OR EXISTS (SELECT FROM jsonb_array_elements(p_jobs) e
         WHERE e - c_keys <> '{}' OR e -> 'payload' ?| ARRAY[:denied_keys] OR length(e ->> 'idempotency_key') > 500
           OR length(e ->> 'job_kind') > 100) THEN
-      RAISE EXCEPTION 'p_jobs holds a job that cannot be' USING ERRCODE = '22023'; -- which one is said below
+      RAISE EXCEPTION 'p_jobs contains an invalid job' USING ERRCODE = '22023'; -- the handler below names it
     END IF;
     IF NOT jsonb_path_exists(p_jobs, '$[*].idempotency_key ? (@ != null)') THEN
       INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after,
@@ -387,11 +397,11 @@ BEGIN
       ORDER BY g.n));
   EXCEPTION WHEN data_exception OR check_violation OR not_null_violation THEN
     RAISE EXCEPTION '%', COALESCE(public.fn_job_many_refusal(p_jobs, c_keys),
-      'p_jobs holds a job that cannot be: ' || SQLERRM) USING ERRCODE = '22023';
+      'p_jobs contains an invalid job: ' || SQLERRM) USING ERRCODE = '22023';
   END;
   RETURN jsonb_build_object('enqueued', v_put.made, 'existing', v_given - v_put.made, 'job_ids', v_put.ids,
     'statuses', v_put.statuses);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_enqueue_many TO :"event_ingest_writer";
 COMMENT ON FUNCTION public.fn_job_enqueue_many IS
-  'Puts many jobs into the queue in one statement; keys that stand for a job already are counted as existing.';
+  'Puts many jobs into the queue in one statement; jobs whose key exists already are counted as existing.';
