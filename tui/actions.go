@@ -37,7 +37,7 @@ func (m *deck) actionFor(k string) (queue.Action, bool) {
 // defaults for its form.
 func (m *root) act(a queue.Action, args map[string]string) tea.Cmd {
 	if off := m.off(a); off != "" {
-		m.warn(a.Verb + " is off: " + off)
+		m.warnWhile(a.Verb+" is off: "+off, func() bool { return m.off(a) == off })
 		return nil
 	}
 	req := queue.Request{Args: map[string]string{}}

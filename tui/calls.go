@@ -15,10 +15,10 @@ import (
 // scan a table; an action must outlast its own statement_timeout.
 const (
 	snapshotDeadline = 5 * time.Second
-	listDeadline    = 10 * time.Second
-	planDeadline    = 15 * time.Second
-	applyDeadline   = 30 * time.Second
-	heartbeatEvery       = time.Second
+	listDeadline     = 10 * time.Second
+	planDeadline     = 15 * time.Second
+	applyDeadline    = 30 * time.Second
+	heartbeatEvery   = time.Second
 )
 
 // calls makes every call to Store and Host, the only code of the console that waits.
@@ -33,7 +33,9 @@ type calls struct {
 	cancel  context.CancelFunc
 }
 
-func heartbeat() tea.Cmd { return tea.Tick(heartbeatEvery, func(time.Time) tea.Msg { return heartbeatMsg{} }) }
+func heartbeat() tea.Cmd {
+	return tea.Tick(heartbeatEvery, func(time.Time) tea.Msg { return heartbeatMsg{} })
+}
 
 // later sends msg after d.
 func later(d time.Duration, msg tea.Msg) tea.Cmd {

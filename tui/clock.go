@@ -9,13 +9,10 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// onHeartbeat runs once a second: it expires messages and revealed payloads, polls the link
+// onHeartbeat runs once a second: it expires revealed payloads, polls the link
 // and the host, and starts the reads that are due.
 func (m *root) onHeartbeat() tea.Cmd {
 	now := m.o.Now()
-	if !m.notice.until.IsZero() && now.After(m.notice.until) {
-		m.notice = notice{}
-	}
 	m.countDown(now)
 	cmds := []tea.Cmd{heartbeat(), m.poll()}
 	if m.feed.due(now) {
@@ -56,6 +53,7 @@ func (m *deck) polled(msg polledMsg) tea.Cmd {
 	}
 	if m.feed.setLink(msg.link, m.o.Now()) {
 		m.inform("connected to the database again")
+		m.notice.holds = func() bool { return !m.feed.lost() }
 		return tea.Batch(m.refresh(), m.askSession())
 	}
 	return nil

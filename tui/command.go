@@ -196,7 +196,7 @@ func cutWords(text, words string) (rest string, ok bool) {
 // works like the action's key.
 func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 	if off := m.off(a); off != "" {
-		m.warn(a.Verb + " is off: " + off)
+		m.warnWhile(a.Verb+" is off: "+off, func() bool { return m.off(a) == off })
 		return nil
 	}
 	req := queue.Request{Args: map[string]string{}}

@@ -30,7 +30,7 @@ func (m *root) export(file string) tea.Cmd {
 		m.warn("this console cannot write files; use qtop export")
 		return nil
 	case m.saving != nil:
-		m.warn("an export is running; esc cancels it")
+		m.warnWhile("an export is running; esc cancels it", func() bool { return m.saving != nil })
 		return nil
 	}
 	x, why := m.exportTarget()

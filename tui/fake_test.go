@@ -18,7 +18,7 @@ import (
 // fakeStore answers from pictures; tests change it while the console runs.
 type fakeStore struct {
 	mu      sync.Mutex
-	snap     queue.Snapshot
+	snap    queue.Snapshot
 	session queue.Session
 	link    queue.Link
 	letters []queue.DeadLetter

@@ -18,7 +18,7 @@ const (
 // refresh every 250 ms for change hints.
 type feed struct {
 	refresh  time.Duration
-	snapshot  *queue.Snapshot
+	snapshot *queue.Snapshot
 	received time.Time // by the operator's clock
 	started  time.Time // of the last refresh
 	took     time.Duration
@@ -99,7 +99,7 @@ type past struct {
 	liveAt time.Time       // when live was received
 	steps  int             // steps requested while a stored snapshot is being read
 	asking bool            // a stored snapshot is being read
-	visit   int             // changes on return to the present, so that late answers are dropped
+	visit  int             // changes on return to the present, so that late answers are dropped
 }
 
 // backToLive shows the live snapshot again, if the console looks back.

@@ -15,20 +15,20 @@ import (
 // When the row under the cursor vanishes, the cursor keeps its position but acts on
 // nothing until it is moved.
 type grid struct {
-	src    views.Source
-	order  []int  // indices into src, filtered and sorted
-	at     string // id under the cursor
-	cursor int    // index into order
-	offset int    // first visible row of the first table
-	low    int    // first visible row of the second table
-	gone   bool   // the row under the cursor no longer exists
-	sort   int    // index into src.Sorts
-	text   string // the filter as it was typed
-	filter *queue.Filter
-	selected  map[string]bool // ids of the selected rows; nil: rows of this table cannot be selected
-	anchor int             // where a range began, -1: no range
+	src            views.Source
+	order          []int  // indices into src, filtered and sorted
+	at             string // id under the cursor
+	cursor         int    // index into order
+	offset         int    // first visible row of the first table
+	low            int    // first visible row of the second table
+	gone           bool   // the row under the cursor no longer exists
+	sort           int    // index into src.Sorts
+	text           string // the filter as it was typed
+	filter         *queue.Filter
+	selected       map[string]bool // ids of the selected rows; nil: rows of this table cannot be selected
+	anchor         int             // where a range began, -1: no range
 	selectedBefore map[string]bool // the selection when the range began
-	all    bool            // all matching rows are selected, not only the loaded ones
+	all            bool            // all matching rows are selected, not only the loaded ones
 }
 
 func newGrid(marks bool) grid {

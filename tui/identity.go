@@ -15,7 +15,7 @@ type identity struct {
 	session  *queue.Session
 	err      error // why the session could not be read
 	actor    string
-	askName      bool      // the actor is a shared account: ask for a name before the first action
+	askName  bool      // the actor is a shared account: ask for a name before the first action
 	unlocked time.Time // until when production is unlocked
 }
 

@@ -2,11 +2,28 @@ package tui
 
 import (
 	"strings"
+	"unicode"
 
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/qtop/qtop/pgclient/queue"
 )
+
+// press handles a key. A message ends with it. Over a slow line, esc and the next key
+// arrive together, which terminals report as that key with alt: where no input takes the
+// combination, they are two keys.
+func (m *root) press(k tea.KeyPressMsg) tea.Cmd {
+	m.notice = notice{}
+	if k.Mod != tea.ModAlt || (m.typing() && strings.Contains("bfd", string(k.Code))) || k.Code > unicode.MaxRune || !unicode.IsPrint(k.Code) {
+		return m.key(k)
+	}
+	second := k.Key()
+	second.Mod, second.Text = 0, string(k.Code)
+	return tea.Batch(m.key(tea.KeyPressMsg{Code: tea.KeyEscape}), m.key(tea.KeyPressMsg(second)))
+}
+
+// typing reports whether keys go to an input, in the status line or in a dialog.
+func (m *root) typing() bool { return m.line.open() || len(m.over) > 0 }
 
 // key routes a key: ctrl+c, then the top overlay, the input line, the second key after g,
 // the actions of the pane, the keys that move, and last the global keys.

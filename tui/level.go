@@ -21,11 +21,11 @@ type level struct {
 	list  list
 
 	// A page: its scroll offset, the search text, and the lines that were built last.
-	page   page
-	offset int
-	find   string
-	built  views.Page
-	revision  int // shell.stamp when it was built; 0: never built
+	page     page
+	offset   int
+	find     string
+	built    views.Page
+	revision int // shell.stamp when it was built; 0: never built
 
 	// A payload that was revealed on this page, and when it is masked again.
 	revealed      queue.Text
@@ -53,10 +53,10 @@ type board func(at scene, s views.Size, cursor views.Target) views.OverviewView
 // acts says what keys and commands act on in a level. For anything that a level does
 // not set, the pane's value holds.
 type acts struct {
-	targets map[queue.ActionID]target
-	forms   map[queue.ActionID]form
-	usesSecond  func(at scene) bool   // where one key has two actions: whether the row needs the second
-	queueName   func(at scene) string // the queue that :why explains for this row
+	targets    map[queue.ActionID]target
+	forms      map[queue.ActionID]form
+	usesSecond func(at scene) bool   // where one key has two actions: whether the row needs the second
+	queueName  func(at scene) string // the queue that :why explains for this row
 }
 
 // target sets the targets of a request, or returns why there are none.
@@ -84,14 +84,14 @@ func fixedTarget(id string) target {
 
 // form adds to the dialog of an action what only the pane knows. Any field may be nil.
 type form struct {
-	parseWords  func(snap *queue.Snapshot, words []string, req *queue.Request) (problem string) // parses the words of a command
-	prefill func(snap *queue.Snapshot, target string, args []queue.Arg)                     // sets the defaults of the inputs
-	facts func(snap *queue.Snapshot, target string) []queue.PlanLine                      // facts about the target, shown above the inputs
+	parseWords func(snap *queue.Snapshot, words []string, req *queue.Request) (problem string) // parses the words of a command
+	prefill    func(snap *queue.Snapshot, target string, args []queue.Arg)                     // sets the defaults of the inputs
+	facts      func(snap *queue.Snapshot, target string) []queue.PlanLine                      // facts about the target, shown above the inputs
 }
 
 // scene is the input of a pane's functions: the snapshot, this process, and the open level.
 type scene struct {
-	snap    *queue.Snapshot
+	snap   *queue.Snapshot
 	local  *queue.HostStatus
 	env    views.Env
 	size   views.Size // of the screen

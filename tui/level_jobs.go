@@ -19,8 +19,8 @@ func jobsLevel(id string, lane queue.Lane) level {
 		id: id, title: lane.Kind.String() + " in " + lane.Domain.String(), table: jobs{}, grid: newGrid(true),
 		list: pagedList(queue.Query{Kind: queue.ListJobs, ID: id}, func(x queue.Job) string { return x.ID }),
 		acts: acts{
-			targets: map[queue.ActionID]target{queue.ActJobCancel: cancel, queue.ActLeaseRelease: jobs{}.release},
-			queueName:   func(at scene) string { return waitingAt(at.snap, id) },
+			targets:   map[queue.ActionID]target{queue.ActJobCancel: cancel, queue.ActLeaseRelease: jobs{}.release},
+			queueName: func(at scene) string { return waitingAt(at.snap, id) },
 		},
 	}
 }

@@ -20,9 +20,9 @@ type list struct {
 	stop    context.CancelFunc // cancels it
 	readAt  time.Time          // when the last read began
 
-	count func(p queue.Page) int    // the rows of a page that Page.Total counts; nil: the answer is not a list of rows
-	join  func(a, b queue.Page) any // appends page b to page a
-	truncated   func(p queue.Page) bool   // the page lacks rows that Page.Total does not count
+	count     func(p queue.Page) int    // the rows of a page that Page.Total counts; nil: the answer is not a list of rows
+	join      func(a, b queue.Page) any // appends page b to page a
+	truncated func(p queue.Page) bool   // the page lacks rows that Page.Total does not count
 }
 
 // listOf returns a list with a single answer, not read page by page.

@@ -23,16 +23,16 @@ type (
 	// snapshotMsg is the answer of a refresh.
 	snapshotMsg struct {
 		snapshot queue.Snapshot
-		err     error
-		took    time.Duration
+		err      error
+		took     time.Duration
 	}
 	// pastMsg is a stored snapshot; a zero TakenAt means that there is none.
 	pastMsg struct {
 		visit    int
-		steps   int
+		steps    int
 		snapshot queue.Snapshot
-		first   time.Time // when the oldest stored one was taken
-		err     error
+		first    time.Time // when the oldest stored one was taken
+		err      error
 	}
 	// sessionMsg is the login with its rights.
 	sessionMsg struct {

@@ -10,28 +10,28 @@ import (
 type pane struct {
 	queue.Pane
 	acts
-	badge  views.Badge // counts the rows that need attention
-	list   list        // the query for its own table; empty: the rows are part of the snapshot
-	selectable  bool        // its rows can be selected
-	board  board
-	source func(at scene) views.Source
-	enter  func(at scene, i int) level // the level under a row
+	badge      views.Badge // counts the rows that need attention
+	list       list        // the query for its own table; empty: the rows are part of the snapshot
+	selectable bool        // its rows can be selected
+	board      board
+	source     func(at scene) views.Source
+	enter      func(at scene, i int) level // the level under a row
 
-	header func(at scene) []string                       // lines above its table
-	tableLines  func(at scene, s views.Size) int              // how many lines of a body of size s the table gets
-	body  func(at scene, s views.Size) []string         // the whole body, for a pane that shows more than its table
-	beforeFollow  func(l *level, id string)                     // prepares the level before the Overview opens row id in this pane
-	matches func(src views.Source, i int, id string) bool // whether row i is the one that the Overview calls id
+	header       func(at scene) []string                       // lines above its table
+	tableLines   func(at scene, s views.Size) int              // how many lines of a body of size s the table gets
+	body         func(at scene, s views.Size) []string         // the whole body, for a pane that shows more than its table
+	beforeFollow func(l *level, id string)                     // prepares the level before the Overview opens row id in this pane
+	matches      func(src views.Source, i int, id string) bool // whether row i is the one that the Overview calls id
 
-	actionKeys   func(at scene, key string) (queue.ActionID, map[string]string) // keys that start an action with fixed arguments
-	copyText func(at scene) string                                          // the text that y copies, if it is not the row's id
-	tickWorker   string                                                         // the tick worker that T runs, if the row does not name it
+	actionKeys func(at scene, key string) (queue.ActionID, map[string]string) // keys that start an action with fixed arguments
+	copyText   func(at scene) string                                          // the text that y copies, if it is not the row's id
+	tickWorker string                                                         // the tick worker that T runs, if the row does not name it
 
-	enterOnFollow    bool // opening a row from the Overview also enters it
-	filterOnEnter   bool // the filter is sent on enter only, because the query searches the history
+	enterOnFollow bool // opening a row from the Overview also enters it
+	filterOnEnter bool // the filter is sent on enter only, because the query searches the history
 	rereadOften   bool // the list is read again with every snapshot: it is short and its progress matters
-	localOnly    bool // it shows this process, not the snapshot
-	rowBehindWhy bool // on the page opened by :why, keys act on the row that :why was asked for
+	localOnly     bool // it shows this process, not the snapshot
+	rowBehindWhy  bool // on the page opened by :why, keys act on the row that :why was asked for
 
 	levels []level
 }

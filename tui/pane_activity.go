@@ -13,7 +13,7 @@ func activityPane() pane {
 			From: "fn_queue_activity",
 			Help: "sessions that may hold up queues: oldest PostgreSQL snapshot, blockers, open transactions, listeners; cancel, terminate",
 		},
-		list:  pagedList(queue.Query{Kind: queue.ListActivity}, func(a queue.Activity) string { return a.ID }),
+		list:       pagedList(queue.Query{Kind: queue.ListActivity}, func(a queue.Activity) string { return a.ID }),
 		selectable: true, rereadOften: true,
 		source: func(at scene) views.Source { return listSource(at, views.Activity(sessions(at))) },
 		enter: func(at scene, i int) level {

@@ -15,7 +15,7 @@ func auditPane() pane {
 			From: "queue_operator_action",
 			Help: "who did what and why, with the values before and after",
 		},
-		list:  pagedList(queue.Query{Kind: queue.ListAudit}, func(x queue.AuditEntry) int64 { return x.ID }),
+		list:          pagedList(queue.Query{Kind: queue.ListAudit}, func(x queue.AuditEntry) int64 { return x.ID }),
 		filterOnEnter: true,
 		source: func(at scene) views.Source {
 			return listSource(at, views.Audit(queue.Of[[]queue.AuditEntry](at.level.list.page)))

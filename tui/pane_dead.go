@@ -21,7 +21,7 @@ func deadPane() pane {
 			g := at.snap.DeadGroups[i]
 			return deadLettersLevel(at.level.grid.src.ID(i), g.Code.String()+" "+views.GroupNames(at.snap.DeadGroups)[i], groupFilter(g))
 		},
-		tableLines: func(_ scene, s views.Size) int { return s.H },
+		tableLines:    func(_ scene, s views.Size) int { return s.H },
 		enterOnFollow: true,
 	}
 	p.targets = deadLetterTargets(groupTarget)

@@ -16,8 +16,8 @@ func hostPane() pane {
 			From: "queue_host, this process",
 			Help: "loops, hosts, the wake stream; start, drain, stop",
 		},
-		localOnly:   true,
-		source: func(at scene) views.Source { return views.Loops(at.local) },
+		localOnly: true,
+		source:    func(at scene) views.Source { return views.Loops(at.local) },
 		enter: func(at scene, i int) level {
 			name := at.level.grid.src.ID(i)
 			return level{id: name, title: name, page: func(at scene) (views.Page, bool) {

@@ -21,16 +21,16 @@ func notificationsPane() pane {
 			}
 			return 0
 		}},
-		rereadOften:  true,
-		source: func(at scene) views.Source { return listSource(at, views.Notifications(staged(at))) },
+		rereadOften: true,
+		source:      func(at scene) views.Source { return listSource(at, views.Notifications(staged(at))) },
 		enter: func(at scene, i int) level {
 			id := at.level.grid.src.ID(i)
 			return level{id: id, title: views.Plain(id), page: func(at scene) (views.Page, bool) {
 				return views.NotificationPage(staged(at), id, at.env, at.size.W)
 			}}
 		},
-		header: func(at scene) []string { return views.NotificationHead(staged(at), at.env, at.size.W) },
-		tickWorker:  "iu_notification_worker",
+		header:     func(at scene) []string { return views.NotificationHead(staged(at), at.env, at.size.W) },
+		tickWorker: "iu_notification_worker",
 		acts: acts{targets: map[queue.ActionID]target{
 			queue.ActTick: tickTarget,
 			queue.ActNotifyRequeue: func(at scene, req *queue.Request) string {

@@ -15,14 +15,14 @@ func operationsPane() pane {
 			From: "queue_bulk_operation",
 			Help: "bulk operations on frozen selections: start, rate, pause, brake, abort, undo, result of each item",
 		},
-		badge: views.OperationsBadge,
-		list:  pagedList(queue.Query{Kind: queue.ListOperations}, func(x queue.Operation) int64 { return x.ID }),
+		badge:       views.OperationsBadge,
+		list:        pagedList(queue.Query{Kind: queue.ListOperations}, func(x queue.Operation) int64 { return x.ID }),
 		rereadOften: true,
 		source: func(at scene) views.Source {
 			return listSource(at, views.Operations(queue.Of[[]queue.Operation](at.level.list.page)))
 		},
-		enter: func(at scene, i int) level { return operationLevel(queue.Of[[]queue.Operation](at.level.list.page)[i]) },
-		beforeFollow:  func(l *level, id string) { l.grid.at = id }, // the list may not be read yet
+		enter:        func(at scene, i int) level { return operationLevel(queue.Of[[]queue.Operation](at.level.list.page)[i]) },
+		beforeFollow: func(l *level, id string) { l.grid.at = id }, // the list may not be read yet
 		actionKeys: func(at scene, key string) (queue.ActionID, map[string]string) {
 			o, _ := operationAt(at)
 			to := o.Rate * 2

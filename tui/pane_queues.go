@@ -14,9 +14,9 @@ func queuesPane() pane {
 			From: "job_queue, job_history",
 			Help: "jobs per kind and domain, oldest wait and its reason, stuck leases, dead rows; cancel, release",
 		},
-		badge:  views.QueuesBadge,
-		selectable:  true,
-		source: func(at scene) views.Source { return snapshotSource(at, views.Lanes(at.snap, at.size.W)) },
+		badge:      views.QueuesBadge,
+		selectable: true,
+		source:     func(at scene) views.Source { return snapshotSource(at, views.Lanes(at.snap, at.size.W)) },
 		enter: func(at scene, i int) level {
 			id := at.level.grid.src.ID(i)
 			if lane, ok := views.LaneAt(at.snap, id); ok {
@@ -32,8 +32,8 @@ func queuesPane() pane {
 		},
 		body: func(at scene, s views.Size) []string { return views.Queues(at.snap, at.level.grid.view(), at.env, s) },
 		acts: acts{
-			targets: map[queue.ActionID]target{queue.ActJobCancel: laneJobs, queue.ActLeaseRelease: stuckLeases, queue.ActReveal: openPayloadFirst},
-			queueName:   func(at scene) string { return waitingAt(at.snap, at.subject()) },
+			targets:   map[queue.ActionID]target{queue.ActJobCancel: laneJobs, queue.ActLeaseRelease: stuckLeases, queue.ActReveal: openPayloadFirst},
+			queueName: func(at scene) string { return waitingAt(at.snap, at.subject()) },
 		},
 	}
 }

@@ -17,9 +17,9 @@ func webhooksPane() pane {
 		},
 		badge: views.WebhooksBadge,
 		list: list{
-			query: queue.Query{Kind: queue.ListEndpoints},
-			count: func(p queue.Page) int { return len(queue.Of[queue.EndpointList](p).Endpoints) },
-			truncated:   func(p queue.Page) bool { return len(queue.Of[queue.EndpointList](p).Leases) >= queue.LeasesShown },
+			query:     queue.Query{Kind: queue.ListEndpoints},
+			count:     func(p queue.Page) int { return len(queue.Of[queue.EndpointList](p).Endpoints) },
+			truncated: func(p queue.Page) bool { return len(queue.Of[queue.EndpointList](p).Leases) >= queue.LeasesShown },
 		},
 		selectable: true, rereadOften: true, rowBehindWhy: true,
 		source: func(at scene) views.Source {

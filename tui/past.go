@@ -16,7 +16,7 @@ func (m *deck) travel(steps int) tea.Cmd {
 	f := &m.feed
 	switch {
 	case f.snapshot == nil:
-		m.warn("no snapshot has been read yet")
+		m.warnWhile("no snapshot has been read yet", func() bool { return f.snapshot == nil })
 		return nil
 	case f.past.live == nil && steps > 0:
 		m.inform("already at the live snapshot; [ goes back")
@@ -40,7 +40,7 @@ func (m *deck) travelTo(text string) tea.Cmd {
 		return m.pause()
 	}
 	if f.snapshot == nil {
-		m.warn("no snapshot has been read yet")
+		m.warnWhile("no snapshot has been read yet", func() bool { return f.snapshot == nil })
 		return nil
 	}
 	at, ok := queue.ParseWhen(text, m.serverNow(), m.env().Loc)

@@ -12,11 +12,11 @@ import (
 // what they need.
 type root struct {
 	deck
-	over   []overlay // open overlays, the topmost last
-	line   prompt
-	chord  bool // g was pressed and its second key is awaited
-	shutdown  shutdownState
-	saving *exporting // nil: no export runs
+	over     []overlay // open overlays, the topmost last
+	line     prompt
+	chord    bool // g was pressed and its second key is awaited
+	shutdown shutdownState
+	saving   *exporting // nil: no export runs
 }
 
 func newRoot(ctx context.Context, s Store, h Host, o Options) *root {

@@ -15,14 +15,15 @@ import (
 // shell holds the state that all panes share.
 type shell struct {
 	calls
-	size   views.Size
-	display   display
-	feed   feed
-	me     identity
-	local  *queue.HostStatus // the host of this process, as of the last poll
-	notice   notice
-	serial int // numbers reads and dialogs
-	revision  int // grows when anything changes that pages are built from
+	size       views.Size
+	display    display
+	feed       feed
+	me         identity
+	local      *queue.HostStatus // the host of this process, as of the last poll
+	notice     notice
+	lastNotice notice // the message that was shown last, to count repetitions
+	serial     int    // numbers reads and dialogs
+	revision   int    // grows when anything changes that pages are built from
 }
 
 // display is what is known about the terminal, and the theme made for it.
@@ -35,11 +36,23 @@ type display struct {
 	theme   theme.Theme
 }
 
-// notice is a message that the status line shows for a while.
+// notice is a message in the status line. It ends with the next key, after its time, or
+// when holds says that it is no longer true.
 type notice struct {
 	text  string
 	bad   bool
 	until time.Time
+	holds func() bool // nil = true until its time is over
+	times int         // how often the same message was shown in a row
+}
+
+// shown returns the text, with a count if the message is repeated: a repeated message
+// must look different from an old one.
+func (n notice) shown() string {
+	if n.times > 1 {
+		return n.text + " (" + views.Count(int64(n.times)) + " times)"
+	}
+	return n.text
 }
 
 // retheme builds the theme again after a change of the terminal's properties.
@@ -74,10 +87,33 @@ func (m *shell) askSession() tea.Cmd {
 }
 
 // inform shows a message for 6 s.
-func (m *shell) inform(text string) { m.notice = notice{text, false, m.o.Now().Add(6 * time.Second)} }
+func (m *shell) inform(text string) {
+	m.show(notice{text: text, until: m.o.Now().Add(6 * time.Second)})
+}
 
 // warn shows a refusal or an error for 9 s.
-func (m *shell) warn(text string) { m.notice = notice{text, true, m.o.Now().Add(9 * time.Second)} }
+func (m *shell) warn(text string) { m.warnWhile(text, nil) }
+
+// warnWhile is warn for a message that ends early when holds returns false.
+func (m *shell) warnWhile(text string, holds func() bool) {
+	m.show(notice{text: text, bad: true, until: m.o.Now().Add(9 * time.Second), holds: holds})
+}
+
+func (m *shell) show(n notice) {
+	n.times = 1
+	if n.text == m.lastNotice.text {
+		n.times = m.lastNotice.times + 1
+	}
+	m.notice, m.lastNotice = n, n
+}
+
+// expireNotice ends a message whose time is over or that is no longer true.
+func (m *shell) expireNotice() {
+	n := m.notice
+	if n.text != "" && (m.o.Now().After(n.until) || n.holds != nil && !n.holds()) {
+		m.notice = notice{}
+	}
+}
 
 // env returns the theme, time and zone that views draw with.
 func (m *shell) env() views.Env {

@@ -7,15 +7,22 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// Update routes one message to the method that handles it. It never waits.
+// Update handles one message. It never waits.
 func (m *root) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	cmd := m.route(msg)
+	m.expireNotice()
+	return m, cmd
+}
+
+// route hands a message to the method that handles it.
+func (m *root) route(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case tea.KeyPressMsg:
-		return m, m.key(msg)
+		return m.press(msg)
 	case tea.PasteMsg:
-		return m, m.paste(msg)
+		return m.paste(msg)
 	case tea.MouseMsg:
-		return m, m.mouse(msg)
+		return m.mouse(msg)
 	case tea.WindowSizeMsg:
 		m.resize(views.Size{W: msg.Width, H: msg.Height})
 	case tea.BackgroundColorMsg:
@@ -25,37 +32,37 @@ func (m *root) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.display.profile, m.display.known = msg.Profile, true
 		m.retheme()
 	case tea.EnvMsg:
-		return m, overSSH(msg)
+		return overSSH(msg)
 	case openedMsg:
-		return m, m.opened()
+		return m.opened()
 	case heartbeatMsg:
-		return m, m.onHeartbeat()
+		return m.onHeartbeat()
 	case dueMsg:
 		m.feed.waiting = false
-		return m, m.refresh()
+		return m.refresh()
 	case hintMsg:
-		return m, m.hint(msg)
+		return m.hint(msg)
 	case polledMsg:
-		return m, m.polled(msg)
+		return m.polled(msg)
 	case snapshotMsg:
-		return m, m.snapshotArrived(msg)
+		return m.snapshotArrived(msg)
 	case pastMsg:
-		return m, m.arrived(msg)
+		return m.arrived(msg)
 	case sessionMsg:
 		m.me.receive(msg)
 	case pageMsg:
 		m.paged(msg)
-		return m, nil
+		return nil
 	case plannedMsg:
-		return m, m.planned(msg)
+		return m.planned(msg)
 	case appliedMsg:
-		return m, m.applied(msg)
+		return m.applied(msg)
 	case savedMsg:
 		m.saved(msg)
 	case drainedMsg:
-		return m, m.drained(msg)
+		return m.drained(msg)
 	}
-	return m, nil
+	return nil
 }
 
 // overSSH turns on synchronized output over SSH. Bubble Tea does not query SSH terminals
