@@ -16,7 +16,7 @@ COMMENT ON COLUMN public.iu_route_worker_cursor.system_identifier IS
 COMMENT ON COLUMN public.iu_route_worker_cursor.restored_at IS
   'when the worker first ran in this cluster; older events count as committed';
 COMMENT ON COLUMN public.iu_route_worker_cursor.restored_xid IS
-  'read only to take over the position of a release that had no queue_cursor; so are the columns cursor_*';
+  'used only to take over the position that a release without queue_cursor stored; so are the columns cursor_*';
 COMMENT ON COLUMN public.iu_route_worker_cursor.restored_after IS
   'while the worker goes through those older events by id: the last id; NULL = done';
 GRANT SELECT ON public.iu_route_worker_cursor TO :"queue_viewer", :"dot_executor", :"workflow_admin",
