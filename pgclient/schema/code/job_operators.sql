@@ -63,10 +63,10 @@ DECLARE
   v_freed uuid[];
   v_keyed uuid[];
 BEGIN
-  WITH gone AS (
+  WITH deleted AS (
     DELETE FROM public.job_queue q USING unnest(p_job_ids, p_lease_tokens) AS g (id, token)
     WHERE q.job_id = g.id AND (p_lease_tokens IS NULL OR q.lease_token = g.token) RETURNING q.*
-  ), kept AS (
+  ), archived AS (
     INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, ready, priority, process_after,
       enqueued_at, picked_at, finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
       idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
@@ -75,11 +75,11 @@ BEGIN
       enqueued_at, picked_at, now(), lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
       idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
       correlation_id, causation_event_id, now(), prior_token, prior_result, status
-    FROM gone
+    FROM deleted
   )
   SELECT array_agg(x.job_id), array_agg(x.lease_token) FILTER (WHERE x.lease_token IS NOT NULL),
     array_agg(x.job_id) FILTER (WHERE x.idempotency_key IS NOT NULL)
-  INTO v_done, v_freed, v_keyed FROM gone x;
+  INTO v_done, v_freed, v_keyed FROM deleted x;
   IF v_keyed IS NOT NULL THEN
     UPDATE public.producer_key k SET status = p_status, final_at = now() WHERE k.target_id = ANY (v_keyed);
   END IF;

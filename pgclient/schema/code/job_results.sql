@@ -67,14 +67,14 @@ BEGIN
   RETURN QUERY
   WITH given AS MATERIALIZED (
     SELECT g.id, g.token FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
-  ), kept AS (
+  ), renewed AS (
     UPDATE public.job_queue q SET lease_until = v_until FROM given g
     WHERE q.job_id = g.id AND q.lease_token = g.token RETURNING q.job_id AS id, q.lease_token AS token
   ), leases AS (
     UPDATE public.job_lease l SET lease_until = v_until
-    FROM (SELECT DISTINCT k.token FROM kept k) k WHERE l.lease_token = k.token
+    FROM (SELECT DISTINCT k.token FROM renewed k) k WHERE l.lease_token = k.token
   )
-  SELECT g.id, CASE WHEN (g.id, g.token) IN (SELECT k.id, k.token FROM kept k) THEN 'done' ELSE 'lease_lost' END
+  SELECT g.id, CASE WHEN (g.id, g.token) IN (SELECT k.id, k.token FROM renewed k) THEN 'done' ELSE 'lease_lost' END
     FROM given g;
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_renew TO :"dot_executor";
@@ -115,24 +115,24 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-  v_back bigint;
+  v_requeued bigint;
 BEGIN
   PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
-  WITH back AS (
+  WITH requeued AS (
     UPDATE public.job_queue q SET status = 'queued', lease_owner = NULL, lease_until = NULL, lease_token = NULL,
       prior_token = q.lease_token, prior_result = 'released', updated_at = now()
     FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
     WHERE q.job_id = g.id AND q.lease_token = g.token RETURNING g.token
   ), freed AS (
     UPDATE public.job_lease l SET live = l.live - d.n
-    FROM (SELECT token, count(*)::int AS n FROM back GROUP BY 1) d WHERE l.lease_token = d.token
+    FROM (SELECT token, count(*)::int AS n FROM requeued GROUP BY 1) d WHERE l.lease_token = d.token
   )
-  SELECT count(*) INTO v_back FROM back;
+  SELECT count(*) INTO v_requeued FROM requeued;
   DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = 0;
   RETURN QUERY
   SELECT g.id, CASE WHEN EXISTS (SELECT 1 FROM public.job_queue q
         WHERE q.job_id = g.id AND q.prior_token = g.token AND q.prior_result = 'released')
-      OR (v_back < cardinality(p_job_ids) AND EXISTS (SELECT 1 FROM public.job_history h
+      OR (v_requeued < cardinality(p_job_ids) AND EXISTS (SELECT 1 FROM public.job_history h
         WHERE h.job_id = g.id AND h.prior_token = g.token AND h.prior_result = 'released')) THEN 'done'
           ELSE 'lease_lost' END
   FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token);
@@ -150,10 +150,11 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
-  WITH gone AS (
-    DELETE FROM public.job_queue q USING unnest(p_job_ids, p_statuses, p_codes, p_errors) AS g (id, fate, code, error)
+  WITH deleted AS (
+    DELETE FROM public.job_queue q USING unnest(p_job_ids, p_statuses, p_codes, p_errors)
+      AS g (id, new_status, code, error)
     WHERE q.job_id = g.id
-    RETURNING q.*, g.fate, g.code, g.error
+    RETURNING q.*, g.new_status, g.code, g.error
   ), letters AS (
     INSERT INTO public.job_dead_letter (job_id, job_kind, event_domain, executor, attempts, failure_code, last_error,
       payload,
@@ -162,21 +163,21 @@ BEGIN
     SELECT x.job_id, x.job_kind, x.event_domain, x.executor, x.attempts + 1, x.code, x.error, x.payload,
       x.priority, x.max_attempts, x.source_ref, x.target_ref, x.payload_ref, x.correlation_id, x.causation_event_id,
       COALESCE(x.first_failed_at, now()), now()
-    FROM gone x WHERE x.fate = 'dead_letter' ORDER BY x.job_id
+    FROM deleted x WHERE x.new_status = 'dead_letter' ORDER BY x.job_id
   ), keys AS (
-    UPDATE public.producer_key k SET status = x.fate, final_at = now() FROM gone x
+    UPDATE public.producer_key k SET status = x.new_status, final_at = now() FROM deleted x
     WHERE x.idempotency_key IS NOT NULL AND k.target_id = x.job_id
   )
   INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, ready, priority, process_after,
     enqueued_at, picked_at, finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
     idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
     correlation_id, causation_event_id, updated_at, prior_token, prior_result, from_status)
-  SELECT x.job_id, x.job_kind, x.event_domain, x.executor, x.fate, x.ready, x.priority, x.process_after,
+  SELECT x.job_id, x.job_kind, x.event_domain, x.executor, x.new_status, x.ready, x.priority, x.process_after,
     x.enqueued_at, x.picked_at, now(), x.lease_owner, x.lease_until, x.lease_token, x.attempts + 1, x.max_attempts,
     x.lost_leases + p_lost, x.idempotency_key, x.source_ref, x.target_ref, x.payload_ref, x.payload, x.error, x.code,
     COALESCE(x.first_failed_at, now()), x.actor, x.correlation_id, x.causation_event_id, now(), x.prior_token,
       x.prior_result, x.status
-  FROM gone x;
+  FROM deleted x;
 END $$;
 COMMENT ON FUNCTION public.fn_job_bury IS
   'Moves jobs whose last attempt failed to history, and to job_dead_letter. Internal.';
@@ -206,7 +207,7 @@ SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_ids uuid[];
   v_tokens uuid[];
-  v_fates text[];
+  v_statuses text[];
   v_codes text[];
   v_errors text[];
   v_waits interval[];
@@ -220,10 +221,10 @@ BEGIN
       COALESCE(cardinality(p_permanent), 0) USING ERRCODE = '22023';
   END IF;
   PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
-  SELECT array_agg(x.id), array_agg(x.token), array_agg(x.fate), array_agg(x.code), array_agg(x.error),
-    array_agg(CASE x.fate WHEN 'retry_waiting' THEN public.fn_retry_wait('queue.retry.schedule'::text, x.job_kind,
+  SELECT array_agg(x.id), array_agg(x.token), array_agg(x.new_status), array_agg(x.code), array_agg(x.error),
+    array_agg(CASE x.new_status WHEN 'retry_waiting' THEN public.fn_retry_wait('queue.retry.schedule'::text, x.job_kind,
       x.attempts + 1) END)
-  INTO v_ids, v_tokens, v_fates, v_codes, v_errors, v_waits FROM (
+  INTO v_ids, v_tokens, v_statuses, v_codes, v_errors, v_waits FROM (
     SELECT DISTINCT ON (g.id) g.id, g.token, q.job_kind::text, q.attempts::int,
       CASE WHEN octet_length(s.said) <= 4096 THEN s.said
         ELSE left(s.said, 200) || ' … ' || right(s.said, CASE WHEN octet_length(s.said) - length(s.said) <= 400
@@ -231,7 +232,7 @@ BEGIN
         END AS error, -- the beginning and the end are kept: the cause is usually at the end
       CASE WHEN g.code ~ '^[A-Z][A-Z0-9_]{0,63}$' THEN g.code ELSE 'HANDLER_ERROR' END AS code,
       CASE WHEN COALESCE(g.permanent, false) THEN 'failed' WHEN q.attempts + 1 >= q.max_attempts THEN 'dead_letter'
-        ELSE 'retry_waiting' END AS fate
+        ELSE 'retry_waiting' END AS new_status
     FROM unnest(p_job_ids, p_lease_tokens, p_codes, p_errors, p_permanent) AS g (id, token, code, error, permanent)
     JOIN public.job_queue q ON q.job_id = g.id AND q.lease_token = g.token
     CROSS JOIN LATERAL ( -- cutting before masking may cut a secret in two, so the text next to the cut is dropped
@@ -246,11 +247,11 @@ BEGIN
       failure_code = g.code,
     first_failed_at = COALESCE(q.first_failed_at, now()), updated_at = now(), ready = g.wait = interval '0',
     process_after = clock_timestamp() + g.wait
-  FROM unnest(v_ids, v_tokens, v_fates, v_codes, v_errors, v_waits) AS g (id, token, fate, code, error, wait)
-  WHERE g.fate = 'retry_waiting' AND q.job_id = g.id;
-  PERFORM public.fn_job_bury(array_agg(g.id), array_agg(g.fate), array_agg(g.code), array_agg(g.error), 0)
-  FROM unnest(v_ids, v_fates, v_codes, v_errors) AS g (id, fate, code, error)
-  WHERE g.fate <> 'retry_waiting' HAVING count(*) > 0;
+  FROM unnest(v_ids, v_tokens, v_statuses, v_codes, v_errors, v_waits) AS g (id, token, new_status, code, error, wait)
+  WHERE g.new_status = 'retry_waiting' AND q.job_id = g.id;
+  PERFORM public.fn_job_bury(array_agg(g.id), array_agg(g.new_status), array_agg(g.code), array_agg(g.error), 0)
+  FROM unnest(v_ids, v_statuses, v_codes, v_errors) AS g (id, new_status, code, error)
+  WHERE g.new_status <> 'retry_waiting' HAVING count(*) > 0;
   PERFORM public.fn_job_lease_less(v_tokens);
   IF cardinality(v_ids) = cardinality(p_job_ids) THEN
     RETURN QUERY SELECT d, 'done' FROM unnest(v_ids) d;
@@ -332,20 +333,20 @@ BEGIN
   IF p_only IS NOT NULL THEN
     SELECT array_agg(q.lease_token) INTO v_freed FROM public.job_queue q WHERE q.job_id = ANY (v_ids);
   END IF;
-  WITH back AS (
+  WITH requeued AS (
     UPDATE public.job_queue q SET status = 'queued', lease_owner = NULL, lease_until = NULL, lease_token = NULL,
       attempts = q.attempts + g.charged, lost_leases = q.lost_leases + 1,
       first_failed_at = COALESCE(q.first_failed_at, now()),
       failure_code = 'LEASE_LOST', last_error = 'the lease of ' || q.lease_owner || ' expired', updated_at = now()
     FROM unnest(v_ids, v_codes, v_charged) AS g (id, code, charged) WHERE q.job_id = g.id AND g.code IS NULL
     RETURNING q.event_domain
-  ), rung AS MATERIALIZED (
+  ), signalled AS MATERIALIZED (
     SELECT public.fn_queue_wake('queue_wake_' || b.event_domain,
       jsonb_build_object('layer', 'job', 'event_domain', b.event_domain,
       'worker_hint', 'job_executor', 'count', b.n, 'occurred_at', clock_timestamp())), b.n
-    FROM (SELECT event_domain, count(*) AS n FROM back GROUP BY 1) b
+    FROM (SELECT event_domain, count(*) AS n FROM requeued GROUP BY 1) b
   )
-  SELECT COALESCE(sum(n), 0) INTO v_returned FROM rung;
+  SELECT COALESCE(sum(n), 0) INTO v_returned FROM signalled;
   PERFORM public.fn_job_bury(array_agg(g.id), array_agg('dead_letter'::text), array_agg(g.code),
     array_agg('the worker stopped renewing: its lease expired'::text), 1)
   FROM unnest(v_ids, v_codes) AS g (id, code) WHERE g.code IS NOT NULL HAVING count(*) > 0;

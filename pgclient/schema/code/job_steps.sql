@@ -15,12 +15,12 @@ BEGIN
     SELECT q.job_id FROM public.job_queue q WHERE NOT q.ready AND q.process_after <= now()
       AND (v_only IS NULL OR q.job_id = ANY (v_only)) AND q.job_id <> ALL (v_except)
     ORDER BY q.process_after, q.job_id LIMIT p_limit FOR UPDATE SKIP LOCKED
-  ), up AS (
+  ), promoted AS (
     UPDATE public.job_queue q SET ready = true, updated_at = now() FROM due d WHERE q.job_id = d.job_id
     RETURNING q.event_domain
   )
   SELECT array_agg(x.event_domain), array_agg(x.n) INTO v_domains, v_counts
-  FROM (SELECT event_domain, count(*) AS n FROM up GROUP BY 1 ORDER BY 1) x;
+  FROM (SELECT event_domain, count(*) AS n FROM promoted GROUP BY 1 ORDER BY 1) x;
   PERFORM public.fn_queue_wake('queue_wake_' || w.domain, jsonb_build_object('layer', 'job', 'event_domain', w.domain,
     'worker_hint', 'job_executor', 'count', w.n, 'occurred_at', clock_timestamp()))
   FROM unnest(v_domains, v_counts) AS w (domain, n);

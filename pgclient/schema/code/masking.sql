@@ -133,7 +133,7 @@ COMMENT ON FUNCTION public.fn_mask_card IS 'Whether digits are a card number, by
 CREATE OR REPLACE FUNCTION public.fn_mask_iban(p_text text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  v_turned text := upper(substr(p_text, 5) || left(p_text, 4));
+  v_rotated text := upper(substr(p_text, 5) || left(p_text, 4));
   v_digits text := '';
   v_char text;
 BEGIN
@@ -142,7 +142,7 @@ BEGIN
     '[0-9]{2}[A-Z0-9]{11,30}$') THEN
     RETURN false;
   END IF;
-  FOREACH v_char IN ARRAY regexp_split_to_array(v_turned, '') LOOP
+  FOREACH v_char IN ARRAY regexp_split_to_array(v_rotated, '') LOOP
     v_digits := v_digits || CASE WHEN v_char BETWEEN '0' AND '9' THEN v_char ELSE (ascii(v_char) - 55)::text END;
   END LOOP;
   RETURN v_digits::numeric % 97 = 1;
@@ -318,7 +318,7 @@ DECLARE
   v_code text;
   v_plain text;
   v_masked text;
-  v_hides boolean;
+  v_has_secret boolean;
 BEGIN
   FOR v_code IN SELECT DISTINCT m[1] FROM regexp_matches(p_text, public.fn_mask_codes(), 'g') m LOOP
     BEGIN
@@ -331,11 +331,11 @@ BEGIN
       END IF;
       v_masked := public.fn_mask_text(v_plain, p_depth + 16);
       BEGIN
-        v_hides := v_masked::jsonb <> v_plain::jsonb;
+        v_has_secret := v_masked::jsonb <> v_plain::jsonb;
       EXCEPTION WHEN OTHERS THEN
-        v_hides := v_masked <> v_plain; -- truncated JSON
+        v_has_secret := v_masked <> v_plain; -- truncated JSON
       END;
-      IF v_hides THEN
+      IF v_has_secret THEN
         v_text := replace(v_text, v_code, '•••');
       END IF;
     EXCEPTION WHEN OTHERS THEN

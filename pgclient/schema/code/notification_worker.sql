@@ -42,14 +42,13 @@ COMMENT ON FUNCTION public.fn_iu_notification_threshold IS
 -- most `most` of them, without the excepted ones. One statement emits, marks and counts, so that all three are about
 -- the same rows. A row that another session has locked waits for the next run. A row that cannot become a notification
 -- fails; the other rows of its document are emitted without it. Internal.
--- its document are told without it. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_emit(p_cutoff timestamptz, p_threshold int, p_most int,
   p_except uuid[] DEFAULT '{}') RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
   v_result jsonb;
 BEGIN
-  WITH taken AS MATERIALIZED (
+  WITH claimed AS MATERIALIZED (
     SELECT p.id, p.unit_id, p.canonical_address, p.actor_ref, p.ref_id, p.created_at,
       COALESCE(p.source_document_ref, p.import_batch_ref) AS stable_key,
       CASE WHEN p.event_kind IS DISTINCT FROM 'piece_birth' THEN 'event_kind is not piece_birth'
@@ -60,36 +59,36 @@ BEGIN
     FROM public.iu_notification_pending p
     WHERE p.processed_at IS NULL AND p.failed_at IS NULL AND p.created_at <= p_cutoff AND p.id <> ALL (p_except)
     ORDER BY p.created_at, p.id LIMIT p_most FOR UPDATE SKIP LOCKED
-  ), sound AS MATERIALIZED (
+  ), valid AS MATERIALIZED (
     -- first: the oldest piece, whose notification represents the document
     SELECT t.*, count(*) OVER (PARTITION BY t.stable_key) AS pieces, row_number() OVER w = 1 AS first,
-      t.stable_key IS NOT NULL AND count(*) OVER (PARTITION BY t.stable_key) >= p_threshold AS rolled
-    FROM taken t WHERE t.broken IS NULL WINDOW w AS (PARTITION BY t.stable_key ORDER BY t.created_at, t.id)
+      t.stable_key IS NOT NULL AND count(*) OVER (PARTITION BY t.stable_key) >= p_threshold AS grouped
+    FROM claimed t WHERE t.broken IS NULL WINDOW w AS (PARTITION BY t.stable_key ORDER BY t.created_at, t.id)
   ), groups AS (
     INSERT INTO public.iu_notification_event
       (event_type, event_stream, unit_id, canonical_address, ref_id, actor_ref, source, payload)
     SELECT 'document_imported', 'update', s.unit_id, s.canonical_address, s.ref_id, s.actor_ref, 'worker',
       jsonb_build_object('piece_count', s.pieces, 'stable_key', s.stable_key)
-    FROM sound s WHERE s.rolled AND s.first ORDER BY s.ref_id
+    FROM valid s WHERE s.grouped AND s.first ORDER BY s.ref_id
     ON CONFLICT DO NOTHING RETURNING 1
   ), pieces AS (
     INSERT INTO public.iu_notification_event (event_type, event_stream, unit_id, canonical_address, ref_id,
       actor_ref, source)
     SELECT 'new_piece_created', 'update', s.unit_id, s.canonical_address, s.ref_id, s.actor_ref, 'worker'
-    FROM sound s WHERE NOT s.rolled ORDER BY s.ref_id
+    FROM valid s WHERE NOT s.grouped ORDER BY s.ref_id
     ON CONFLICT DO NOTHING RETURNING 1
   ), marked AS (
-    UPDATE public.iu_notification_pending p SET processed_at = now() FROM sound s WHERE p.id = s.id RETURNING 1
+    UPDATE public.iu_notification_pending p SET processed_at = now() FROM valid s WHERE p.id = s.id RETURNING 1
   ), failed AS (
     UPDATE public.iu_notification_pending p SET failed_at = now(), failure = t.broken
-    FROM taken t WHERE p.id = t.id AND t.broken IS NOT NULL RETURNING t.broken
+    FROM claimed t WHERE p.id = t.id AND t.broken IS NOT NULL RETURNING t.broken
   ), counted AS (
-    SELECT (SELECT count(*) FROM taken) AS taken, (SELECT count(*) FROM groups) AS groups,
+    SELECT (SELECT count(*) FROM claimed) AS claimed, (SELECT count(*) FROM groups) AS groups,
       (SELECT count(*) FROM pieces) AS pieces,
-      (SELECT count(*) FROM sound s WHERE NOT s.rolled OR s.first) AS meant, (SELECT count(*) FROM marked) AS marked,
+      (SELECT count(*) FROM valid s WHERE NOT s.grouped OR s.first) AS meant, (SELECT count(*) FROM marked) AS marked,
       (SELECT count(*) FROM failed) AS failed, (SELECT min(f.broken) FROM failed f) AS why
   )
-  SELECT jsonb_build_object('pending_pre', c.taken, 'groups_emitted', c.groups, 'pieces_emitted', c.pieces,
+  SELECT jsonb_build_object('pending_pre', c.claimed, 'groups_emitted', c.groups, 'pieces_emitted', c.pieces,
     'conflicts_skipped', c.meant - c.groups - c.pieces, 'rows_marked', c.marked, 'broken', c.failed, 'broken_text',
       c.why)
   INTO v_result FROM counted c;
@@ -112,7 +111,7 @@ BEGIN
   FROM public.iu_notification_pending p WHERE p.id = ANY (v_ids) AND p.processed_at IS NULL ON CONFLICT DO NOTHING;
   UPDATE public.iu_notification_pending p SET processed_at = now()
   WHERE p.id = ANY (v_ids) AND p.processed_at IS NULL AND p.failed_at IS NULL;
-  RAISE EXCEPTION 'taken back' USING ERRCODE = 'QN001';
+  RAISE EXCEPTION 'rolled back' USING ERRCODE = 'QN001';
 EXCEPTION WHEN SQLSTATE 'QN001' THEN
   RETURN '{}'::jsonb;
 END
@@ -152,7 +151,7 @@ DECLARE
   v_ids uuid[];
   v_late boolean := false;
   v_state text;
-  v_sifted int := 0;
+  v_rest_failed int := 0;
   v_errors int;
   v_error text;
   v_post int;
@@ -197,11 +196,11 @@ BEGIN
     v_rest := CASE WHEN v_late THEN v_rest || '{"timed_out": true}'
       ELSE public.fn_queue_step_sum(v_rest, public.fn_queue_step_rest('notify'::text)) END;
   END LOOP;
-  v_sifted := COALESCE((v_rest ->> 'failed')::int, 0);
+  v_rest_failed := COALESCE((v_rest ->> 'failed')::int, 0);
   IF v_late THEN -- the next runs try the remaining rows in parts
     v_done := '{"broken": 0}'::jsonb;
   END IF;
-  v_errors := v_sifted + COALESCE((v_done ->> 'broken')::int, 1);
+  v_errors := v_rest_failed + COALESCE((v_done ->> 'broken')::int, 1);
   IF v_errors = 0 AND COALESCE((v_done ->> 'pending_pre')::int, 0) = 0 THEN
     RETURN '{"status": "idle", "pending_pre": 0}'::jsonb; -- another session has locked all staged rows
   END IF;
@@ -211,7 +210,7 @@ BEGIN
   INSERT INTO public.iu_notification_worker_log
     (pending_pre, pending_post, groups_emitted, pieces_emitted, conflicts_skipped, rows_marked, duration_ms,
       error_count, error_text, failed_total)
-  VALUES (v_sifted + COALESCE((v_done ->> 'pending_pre')::int, 0), v_post,
+  VALUES (v_rest_failed + COALESCE((v_done ->> 'pending_pre')::int, 0), v_post,
     COALESCE((v_done ->> 'groups_emitted')::int, 0),
     COALESCE((v_done ->> 'pieces_emitted')::int, 0), COALESCE((v_done ->> 'conflicts_skipped')::int, 0),
     COALESCE((v_done ->> 'rows_marked')::int, 0),

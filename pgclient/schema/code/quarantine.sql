@@ -1,7 +1,7 @@
 -- Quarantine: a row that makes a batch fail stops no other row. A step is the part of a tick worker that processes rows
 -- in batches. It consists of two functions, and both take targets (ids of what it processes) as text:
---   fn_step_NAME(limit, only, except) → numbers: processes up to limit targets; only those of `only` where it is not
---     NULL, and never those of `except`.
+--   fn_step_NAME(limit, only, except) → numbers, a JSON object of counts: processes up to limit targets; only those of
+--     `only` where it is not NULL, and never those of `except`.
 --   fn_step_NAME_targets(limit, except) → the targets that such a batch would contain.
 -- fn_queue_step runs it:
 --

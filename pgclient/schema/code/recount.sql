@@ -25,7 +25,7 @@ BEGIN
       ('iu_route_dead_letter', 'dead_event'), ('webhook_delivery_sagas', 'saga'),
       ('webhook_delivery_jobs', 'webhook_job'), ('dead_letters', 'dead_webhook'),
       ('iu_notification_pending', 'notification_pending')) s (source, scope) WHERE s.source <> ALL (v_big)
-  ), told (source, k1, k2, k3, n) AS (
+  ), actual (source, k1, k2, k3, n) AS (
     SELECT 'job_queue', q.job_kind, q.event_domain,
       CASE WHEN q.status = 'queued' AND NOT q.ready THEN 'scheduled' ELSE q.status END, count(*)
     FROM public.job_queue q WHERE 'job_queue' <> ALL (v_big) GROUP BY 2, 3, 4
@@ -47,7 +47,7 @@ BEGIN
     FROM public.iu_notification_pending p
     WHERE p.processed_at IS NULL AND 'iu_notification_pending' <> ALL (v_big) GROUP BY 2
   ), merged AS (
-    SELECT r.source, r.k1, r.k2, r.k3, r.n AS found, 0 AS counted FROM told r
+    SELECT r.source, r.k1, r.k2, r.k3, r.n AS found, 0 AS counted FROM actual r
     UNION ALL
     SELECT x.source, c.k1, c.k2, c.k3, 0, c.n FROM compared x JOIN public.v_queue_counter_part c ON c.scope = x.scope
       AND (x.scope <> 'job' OR (c.k3 = ANY (c_live)) = (x.source = 'job_queue'))

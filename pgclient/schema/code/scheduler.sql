@@ -18,26 +18,26 @@ DECLARE
   v_load text := format('set shared_preload_libraries = ''pg_cron'' and cron.database_name = %L and restart the '
     'server', current_database());
   v_create text := format('as a superuser: CREATE EXTENSION pg_cron in %I', current_database());
-  v_home text;
-  v_secret boolean := false;
+  v_cron_database text;
+  v_hidden boolean := false;
 BEGIN
   IF NOT EXISTS (SELECT 1 FROM pg_available_extensions WHERE name = 'pg_cron') THEN
     RETURN format('pg_cron is not on this server: install its package (Debian: postgresql-%s-cron), %s; then, %s',
       current_setting('server_version_num')::int / 10000, v_load, v_create);
   END IF;
   BEGIN
-    v_home := current_setting('cron.database_name', true);
+    v_cron_database := current_setting('cron.database_name', true);
   EXCEPTION WHEN insufficient_privilege THEN
-    v_secret := true; -- it is loaded, but this login may not read the name of its database
+    v_hidden := true; -- it is loaded, but this login may not read the name of its database
   END;
-  IF v_home IS NULL AND NOT v_secret THEN
+  IF v_cron_database IS NULL AND NOT v_hidden THEN
     RETURN format('pg_cron is not loaded: %s; then, %s', v_load, v_create);
   ELSIF NOT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'pg_cron') THEN
-    IF v_home <> current_database() THEN
+    IF v_cron_database <> current_database() THEN
       RETURN format('pg_cron runs in database %I (cron.database_name), not here: set cron.database_name = %L, '
         'restart, and %s; '
         'or, as a superuser, create the jobs there with cron.schedule_in_database(…, %L)',
-        v_home, current_database(), v_create, current_database());
+        v_cron_database, current_database(), v_create, current_database());
     END IF;
     RETURN format('pg_cron is loaded but not created here: %s (cron.database_name must name it)', v_create);
   ELSIF NOT has_schema_privilege('cron', 'USAGE') THEN
@@ -63,7 +63,7 @@ CREATE OR REPLACE FUNCTION public.fn_queue_cron_jobs() RETURNS TABLE (
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   c_cron CONSTANT text := 'cron'; -- the schema may be missing: no name in it may be written in the query itself
-  v_super boolean := (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user);
+  v_superuser boolean := (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user);
 BEGIN
   IF NOT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'pg_cron') THEN
     RETURN QUERY SELECT q.job_name, q.worker_name, q.schedule, q.run_as, q.installed_at, q.installed_by,
@@ -82,7 +82,7 @@ BEGIN
         AND c.username = COALESCE(q.run_as, current_user)
       LEFT JOIN LATERAL (SELECT r.start_time, r.status, r.return_message FROM %1$I.job_run_details r
         WHERE r.jobid = c.jobid ORDER BY r.runid DESC LIMIT 1) d ON true
-      ORDER BY q.job_name $sql$, c_cron) USING v_super;
+      ORDER BY q.job_name $sql$, c_cron) USING v_superuser;
   END IF;
 END
 $fn$;
@@ -100,7 +100,7 @@ CREATE OR REPLACE FUNCTION public.fn_queue_scheduler_claim(
   p_install boolean, p_run_as text, p_actor text, p_reason text, p_outcomes jsonb, p_outcome text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  v_may text := CASE WHEN p_install THEN 'fn_queue_scheduler_install' ELSE 'fn_queue_scheduler_remove' END;
+  v_allowed text := CASE WHEN p_install THEN 'fn_queue_scheduler_install' ELSE 'fn_queue_scheduler_remove' END;
   v_stack text;
   v_function text;
   v_caller text;
@@ -109,10 +109,10 @@ BEGIN
   GET DIAGNOSTICS v_stack = PG_CONTEXT;
   v_function := rtrim(split_part(v_stack, 'public', 1), '"');
   v_caller := split_part(v_stack, E'\n', 2);
-  IF NOT (starts_with(v_caller, format('%spublic.%s(text,text,boolean)', v_function, v_may))
+  IF NOT (starts_with(v_caller, format('%spublic.%s(text,text,boolean)', v_function, v_allowed))
     -- quoted when quote_all_identifiers is on
-    OR starts_with(v_caller, format('%s"public"."%s"("text","text",boolean)', v_function, v_may))) THEN
-    RAISE EXCEPTION 'fn_queue_scheduler_claim only records what % did: call that', v_may USING ERRCODE = '42501';
+    OR starts_with(v_caller, format('%s"public"."%s"("text","text",boolean)', v_function, v_allowed))) THEN
+    RAISE EXCEPTION 'fn_queue_scheduler_claim only records what % did: call that', v_allowed USING ERRCODE = '42501';
   END IF;
   SELECT jsonb_build_object('run_as', max(q.run_as), 'jobs', count(q.run_as)) INTO v_before
     FROM public.queue_cron_job q;
@@ -225,8 +225,8 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   c_cron CONSTANT text := 'cron'; -- the schema may be missing: no name in it may be written in the query itself
   v_dry boolean := COALESCE(p_dry_run, true);
-  v_super boolean := (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user);
-  v_there boolean := EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'pg_cron');
+  v_superuser boolean := (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user);
+  v_installed boolean := EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'pg_cron');
   v_rule text;
   v_why text;
   v_job public.queue_cron_job;
@@ -237,16 +237,16 @@ DECLARE
 BEGIN
   PERFORM public.fn_queue_scheduler_wait();
   SELECT q.* INTO v_job FROM public.queue_cron_job q WHERE q.run_as <> current_user LIMIT 1;
-  IF v_there AND NOT has_schema_privilege('cron', 'USAGE') THEN
+  IF v_installed AND NOT has_schema_privilege('cron', 'USAGE') THEN
     v_rule := 'no_pg_cron';
     v_why := public.fn_queue_scheduler_lacks();
-  ELSIF FOUND AND v_there AND NOT v_super THEN
+  ELSIF FOUND AND v_installed AND NOT v_superuser THEN
     v_rule := 'not_yours';
     v_why := format('the jobs run as %s: remove them as that login or as a superuser', v_job.run_as);
   ELSE
     FOR v_job IN SELECT q.* FROM public.queue_cron_job q ORDER BY q.job_name LOOP
       v_ids := NULL;
-      IF v_there THEN
+      IF v_installed THEN
         EXECUTE format('SELECT array_agg(jobid ORDER BY jobid) FROM %I.job WHERE jobname = $1 AND database = '
           'current_database()', c_cron)
           INTO v_ids USING v_job.job_name;

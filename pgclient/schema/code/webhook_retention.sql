@@ -117,7 +117,7 @@ DECLARE
   v_before timestamptz := public.fn_queue_retention_before('retention.webhooks_days');
   v_until timestamptz := clock_timestamp() + interval '10 seconds';
   v_pending bigint[] := public.fn_webhook_pending_letters();
-  v_aside bigint[] := public.fn_queue_step_except('sweep_webhooks'::text)::bigint[];
+  v_excepted bigint[] := public.fn_queue_step_except('sweep_webhooks'::text)::bigint[];
   v_step record;
   v_late boolean;
   v_ids bigint[];
@@ -126,12 +126,13 @@ DECLARE
 BEGIN
   FOR v_round IN 1..100 LOOP
     v_late := false;
-    v_ids := ARRAY(SELECT e.id FROM public.events e WHERE e.id > v_after AND v_aside <> '{}' ORDER BY e.id LIMIT 1000);
+    v_ids := ARRAY(SELECT e.id FROM public.events e WHERE e.id > v_after AND v_excepted <> '{}'
+      ORDER BY e.id LIMIT 1000);
     BEGIN
-      IF v_ids && v_aside THEN
+      IF v_ids && v_excepted THEN
         SELECT p.deleted, cardinality(v_ids) < 1000 AS over, v_ids[cardinality(v_ids)] AS last_id INTO v_step
         FROM public.fn_webhook_purge(0::bigint, v_before, v_pending,
-          ARRAY(SELECT unnest(v_ids) EXCEPT SELECT unnest(v_aside))) p;
+          ARRAY(SELECT unnest(v_ids) EXCEPT SELECT unnest(v_excepted))) p;
       ELSE
         SELECT * INTO v_step FROM public.fn_webhook_purge(v_after, v_before, v_pending, NULL::bigint[]);
       END IF;
@@ -222,4 +223,4 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_webhook_event_erase TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_webhook_event_erase IS
-  'Empties the payload of a webhook event wherever it is stored; the one exception to R02 §3.1.';
+  'Empties the payload of a webhook event wherever it is stored; an exception to R02 §3.1.';

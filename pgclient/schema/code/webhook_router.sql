@@ -274,13 +274,13 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 DECLARE
   v_max int;
   v_cap interval;
-  v_calm interval;
+  v_max_wait interval;
   v_settled bigint;
   v_completed bigint;
   v_retried bigint;
   v_dead bigint;
   v_operations bigint[]; -- operations with jobs to claim, and paused ones
-  v_room bigint[];       -- how many more jobs each may have
+  v_remaining bigint[];  -- how many more jobs each may have
   v_from bigint;         -- id of the first job that was settled
   v_log jsonb;           -- retries and dead letters
   v_made_through bigint; -- id of the newest saga that this run looked at
@@ -293,7 +293,7 @@ BEGIN
   IF p_part = 'settle' THEN
     v_max := greatest(public.fn_cfg_int('webhook.max_attempts', 10), 1);
     v_cap := make_interval(secs => public.fn_cfg_int('webhook.retry_after_cap_seconds', 21600));
-    v_calm := make_interval(secs => public.fn_cfg_int('webhook.circuit_max_seconds', 900));
+    v_max_wait := make_interval(secs => public.fn_cfg_int('webhook.circuit_max_seconds', 900));
     WITH done AS MATERIALIZED (
       SELECT j.id, j.saga_id, j.attempt_no, j.status, j.error_code, j.retry_after_at, j.lease_until, j.worker_id
       FROM public.webhook_delivery_jobs j
@@ -332,7 +332,8 @@ BEGIN
             now() + CASE
             WHEN v.free AND v.retry_after_at IS NOT NULL
               THEN public.fn_retry_wait('webhook.retry_schedule'::text, s.subscription_id::text, 1)
-            WHEN v.free THEN least(v_calm, public.fn_retry_wait('webhook.retry_schedule'::text, s.subscription_id::text,
+            WHEN v.free THEN least(v_max_wait, public.fn_retry_wait('webhook.retry_schedule'::text,
+              s.subscription_id::text,
               v.attempt_no))
             ELSE public.fn_retry_wait('webhook.retry_schedule'::text, s.subscription_id::text, v.attempts) END) END,
         updated_at = now()
@@ -375,7 +376,7 @@ BEGIN
     SELECT array_agg(o.operation_id ORDER BY o.operation_id), array_agg(CASE WHEN o.state = 'paused' THEN 0
         ELSE greatest(ceil(o.rate_per_second * 5) - (SELECT count(*) FROM public.webhook_delivery_jobs j
           WHERE j.status = 'Pending' AND j.operation_id = o.operation_id), 0) END ORDER BY o.operation_id)
-    INTO v_operations, v_room FROM public.queue_bulk_operation o
+    INTO v_operations, v_remaining FROM public.queue_bulk_operation o
     WHERE o.operation_id IN (SELECT w.op FROM waiting w) OR o.state = ANY ('{planned,running,paused}'::text[])
       AND o.state = 'paused';
 
@@ -411,13 +412,13 @@ BEGIN
         WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = h.sub
           AND s.next_attempt_at <= v_now
           AND (p_only IS NULL OR s.id = ANY (p_only)) AND s.id <> ALL (p_except)
-          AND COALESCE(v_room[array_position(v_operations, b.operation_id)] > 0, true)
+          AND COALESCE(v_remaining[array_position(v_operations, b.operation_id)] > 0, true)
         ORDER BY s.next_attempt_at, s.id LIMIT h.quota FOR UPDATE OF s SKIP LOCKED) p
       LIMIT p_limit
     ), pick AS MATERIALIZED (
       SELECT f.* FROM (SELECT f.*, row_number() OVER (PARTITION BY f.operation_id ORDER BY f.id) AS n FROM front f) f
       LEFT JOIN public.queue_bulk_operation o ON o.operation_id = f.operation_id
-      WHERE f.operation_id IS NULL OR f.n <= COALESCE(v_room[array_position(v_operations, f.operation_id)],
+      WHERE f.operation_id IS NULL OR f.n <= COALESCE(v_remaining[array_position(v_operations, f.operation_id)],
         ceil(o.rate_per_second * 5))
     )
     SELECT array_agg(p.id), array_agg(p.controlled), array_agg(p.operation_id),
