@@ -49,7 +49,7 @@ func TestPanes(t *testing.T) {
 		c.press("shift+tab", "shift+tab")
 		c.sees("flag_set")
 		c.press("9")
-		c.sees("WHO TICKS")
+		c.sees("SCHEDULER MODE")
 	})
 }
 
@@ -58,9 +58,9 @@ func TestEmptyDatabase(t *testing.T) {
 	s := newStore()
 	s.snap, s.audit = viewstest.Empty(), nil
 	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
-		c.sees("NO HOST", "nobody is silent", "nothing waits", "no dead letter is open")
+		c.sees("NO HOST", "no executor is silent", "no work is waiting", "no dead letter is open")
 		for _, p := range [][]string{
-			{"Nothing reports its health yet", "2"}, {"Nobody is silent", "3"}, {"N registers one", "4"}, {"No dead letter is open", "5"}, {"fn_job_enqueue", "8"},
+			{"Nothing reports its health yet", "2"}, {"No executor is silent", "3"}, {"N registers one", "4"}, {"No dead letter is open", "5"}, {"fn_job_enqueue", "8"},
 			{"webhook.worker.enabled", "g", "f"}, {"no worker host has ever reported", "g", "w"}, {"Nobody has done anything yet", "g", "a"},
 		} {
 			c.press(p[1:]...)
@@ -328,7 +328,7 @@ func TestMissingIsSaid(t *testing.T) {
 	s.snap = queue.Snapshot{TakenAt: s.snap.TakenAt, Missing: map[string]queue.Text{"all": queue.Clean("it needs the role queue_viewer")}}
 	run(t, setup{store: s, w: 80, h: 24}, func(c *console) {
 		c.sees("not in this snapshot: it needs the role queue_viewer")
-		c.seesNot("nobody is silent", "nothing waits", "NO HOST", "WAITING LONGEST", "FLOW")
+		c.seesNot("no executor is silent", "no work is waiting", "NO HOST", "WAITING LONGEST", "FLOW")
 		c.press("9")
 		c.sees("not in this snapshot: it needs the role queue_viewer", "This could not be read.", "Scheduler · not read")
 		c.seesNot("There is no tick worker", "0 rows")
@@ -353,7 +353,7 @@ func TestCopyAndTimes(t *testing.T) {
 func TestOrder(t *testing.T) {
 	run(t, setup{}, func(c *console) {
 		c.press("4", "o")
-		c.sees("Order", "last beat, oldest first")
+		c.sees("Order", "last heartbeat, oldest first")
 		c.press("3")
 		c.sees("executor↑")
 		c.model(func(m *root) {

@@ -23,7 +23,7 @@ func TestLaneToJobToCancel(t *testing.T) {
 		require.Equal(t, queue.Query{Kind: queue.ListJobs, ID: "kg/kg.reindex", Limit: pageRows}, last(s.listed()))
 
 		c.press("enter") // one job is one confirm
-		c.sees("Job 01a1ffab-7790-7000-8000-48907d178d60", "expired 36m ago: L takes it back", "Queues → kg.reindex in kg → job 8000-48907d178d60")
+		c.sees("Job 01a1ffab-7790-7000-8000-48907d178d60", "expired 36m ago; L releases it", "Queues → kg.reindex in kg → job 8000-48907d178d60")
 		require.Equal(t, queue.ListJob, last(s.listed()).Kind)
 		c.press("C")
 		c.sees("Cancel jobs", "Leave")
@@ -228,7 +228,7 @@ func TestJobsFromTheOverview(t *testing.T) {
 			}
 		})
 		c.press("enter")
-		c.sees("Queues · 10 rows", "Who may claim them")
+		c.sees("Queues · 10 rows", "Subscribed executors")
 		at := ""
 		c.model(func(m *root) { at = m.pane().top().grid.at })
 		require.Equal(t, "kg/kg.reindex", at)

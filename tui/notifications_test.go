@@ -15,7 +15,7 @@ func TestNotificationsPane(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, w: 120, h: 44}, func(x *console) {
 		x.press("g", "n")
-		x.sees("1,249 staged", "1,212 due", "37 in the debounce of 90s", "3 failed", "every 2m", "T to tick", "doc-2026-0077", "document_imported", "WORKER LOG",
+		x.sees("1,249 staged", "1,212 due", "37 in the debounce of 90s", "3 failed", "every 2m", "T runs it now", "doc-2026-0077", "document_imported", "WORKER LOG",
 			"could not be told", "doc-4711/p0007")
 		x.press("j", "j", "R")
 		x.sees("R needs a FAILED row")
@@ -31,7 +31,7 @@ func TestNotificationsPane(t *testing.T) {
 		require.Equal(t, []string{"7c0e11d2-0000-4222-8333-000000000003"}, got.Targets)
 		require.Empty(t, s.did(), "nothing happens without a confirm")
 		x.press("esc", "esc", "G", "enter")
-		x.sees("Run of 2026-11-19", "took up", "marked")
+		x.sees("Run of 2026-11-19", "claimed", "marked")
 		x.press("esc")
 		x.press("/")
 		x.typing("state:due")

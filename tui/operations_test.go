@@ -54,7 +54,7 @@ func TestOperationPage(t *testing.T) {
 		x.press("6", "j", "j")
 		x.sees("operation 12: requeue", "pauses when 20 %")
 		x.press("enter")
-		x.sees("operation 12", "first try failed HTTP_503", "already requeued by anna")
+		x.sees("operation 12", "first attempt failed HTTP_503", "already requeued by anna")
 		x.press("U")
 		x.rest(quiet)
 		require.Equal(t, []string{"12"}, last(s.plans).Targets)

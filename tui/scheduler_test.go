@@ -30,7 +30,7 @@ func TestSchedulerKeys(t *testing.T) {
 		s := newStore()
 		run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
 			x.press("9")
-			x.sees("WHO TICKS", "metrics_sampler", "FAILED", "never", "PAUSED", "1 of 2 installed")
+			x.sees("SCHEDULER MODE", "metrics_sampler", "FAILED", "never", "PAUSED", "1 of 2 installed")
 			for range c.down {
 				x.press("j")
 			}
@@ -110,6 +110,6 @@ func TestSchedulerCommands(t *testing.T) {
 		x.press("esc", ":")
 		x.typing("scheduler")
 		x.press("enter")
-		x.sees("WHO TICKS")
+		x.sees("SCHEDULER MODE")
 	})
 }

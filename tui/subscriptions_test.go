@@ -23,7 +23,7 @@ func TestRuleKeys(t *testing.T) {
 		s := newStore()
 		run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
 			x.press("g", "s")
-			x.sees("7.01 % of 131,402 events", "OVER the line of 5 %", "REACHES NOBODY")
+			x.sees("7.01 % of 131,402 events", "OVER the limit of 5 %", "REACHES NOBODY")
 			for range c.down {
 				x.press("j")
 			}
@@ -54,7 +54,7 @@ func TestResolveAType(t *testing.T) {
 		x.press("g", "s")
 		x.sees("REACHES NOBODY")
 		x.press("G", "k", "k", "k", "enter")
-		x.sees("node.updated", "domain         kg", "Step 4: every type and stream", "role:kg_indexer: muted", "Step 5: nobody in particular")
+		x.sees("node.updated", "domain         kg", "Step 4: every type and stream", "role:kg_indexer: muted", "Step 5: broadcast")
 		require.Equal(t, queue.Query{Kind: queue.ListResolution, ID: "kg/node.updated", Limit: pageRows}, last(s.listed()))
 		x.press("N")
 		x.sees("Recipient")
@@ -92,7 +92,7 @@ func TestRulePage(t *testing.T) {
 		x.press("g", "s")
 		x.sees("agency:sysop")
 		x.press("j", "enter")
-		x.sees("rule 10, user:anna", "about invoices", "Changes, newest first")
+		x.sees("subscription 10, user:anna", "about invoices", "Changes, newest first")
 		require.Equal(t, queue.Query{Kind: queue.ListFlagHistory, ID: "subscription 10", Limit: pageRows}, last(s.listed()))
 		x.press("esc", "/")
 		x.typing("state:muted")

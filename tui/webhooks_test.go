@@ -54,7 +54,7 @@ func TestWhyAnEndpointWaits(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
 		x.press("7", "enter")
-		x.sees("Why it waits", "circuit open", "cure: 7 D", "When what waits is tried")
+		x.sees("Why it waits", "circuit open", "cure: 7 D", "Next attempts of waiting jobs")
 		x.press("G")
 		x.sees("Latest attempts")
 		x.press("esc", ":")
@@ -85,10 +85,10 @@ func TestOverviewLeadsToEndpointsAndOperations(t *testing.T) {
 			x.press("j")
 		}
 		x.press("enter")
-		x.sees("gate", "filter id=12")
+		x.sees("state", "filter id=12")
 		require.Contains(t, last(s.listed()).Filter, "id=")
 		x.press("esc", "esc")
 		x.press("G", "k", "enter")
-		x.sees("first tries")
+		x.sees("first attempts")
 	})
 }

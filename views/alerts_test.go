@@ -29,7 +29,7 @@ func TestFailingEndpointIsTold(t *testing.T) {
 	}
 	require.NotContains(t, page, "silent")
 	lines := strings.Join(views.PlainLines(&queue.Snapshot{Alerts: []queue.Alert{a}}, e), "\n")
-	require.Contains(t, lines, "FAILING webhook subscription 7, suspended, nobody has it")
+	require.Contains(t, lines, "FAILING webhook subscription 7, suspended, no owner")
 	require.NotContains(t, lines, "SILENT")
 }
 
@@ -53,10 +53,10 @@ func conditions() []queue.Alert {
 	}
 }
 
-// One cause is one row on the first screen, in the pane and in its badge; its page lists what it stands for.
+// One cause is one row on the first screen, in the pane and in its badge; its page lists the included alerts.
 func TestAlertsFoldByCause(t *testing.T) {
 	e := env(theme.Options{Depth: theme.Mono})
-	until := viewstest.Now().Add(-time.Second) // over since the picture was taken
+	until := viewstest.Now().Add(-time.Second) // it ended after the snapshot was taken
 	s := queue.Snapshot{Alerts: conditions(), Suspended: []queue.Suspension{{
 		SubscriptionID: 12, Endpoint: queue.Clean("hooks.acme.example"), Reason: queue.Clean("circuit"), Since: viewstest.Now().Add(-2 * time.Hour), Until: &until,
 	}}}
@@ -65,7 +65,7 @@ func TestAlertsFoldByCause(t *testing.T) {
 		got := plain(v.Lines)
 		for _, words := range []string{
 			"✖ NO HOST", "no host runs config_expiry", "UNCLAIMED  job mail.send in kg", "✖ BACKLOG    events iu · due for 2h 00m · 9 wait",
-			"✖ SUSPENDED  hooks.acme.example · circuit · open for 2h 00m · half open", "nobody is silent",
+			"✖ SUSPENDED  hooks.acme.example · circuit · open for 2h 00m · half open", "no executor is silent",
 		} {
 			require.Contains(t, got, words, size)
 		}
@@ -79,12 +79,12 @@ func TestAlertsFoldByCause(t *testing.T) {
 	require.EqualValues(t, 5, n)
 	require.Equal(t, 2, loud)
 	page := plain(views.AlertPage(s.Alerts[0], s.Alerts, nil, e, 120).Lines)
-	for _, words := range []string{"What it stands for (2)", "config_expiry", "webhook events", "ops-1 stopped at 2026-11-20 22:00:00Z: SIGTERM", "qtop worker"} {
+	for _, words := range []string{"Included alerts (2)", "config_expiry", "webhook events", "ops-1 stopped at 2026-11-20 22:00:00Z: SIGTERM", "qtop worker"} {
 		require.Contains(t, page, words)
 	}
 	lines := strings.Join(views.PlainLines(&s, e), "\n")
-	require.Contains(t, lines, "NO HOST no host runs config_expiry, webhook_router; ops-1 stopped at 2026-11-20 22:00:00Z: SIGTERM, critical, nobody has it")
-	require.Contains(t, lines, "UNCLAIMED job mail.send in kg, nobody alive can claim its jobs, warning, nobody has it")
+	require.Contains(t, lines, "NO HOST no host runs config_expiry, webhook_router; ops-1 stopped at 2026-11-20 22:00:00Z: SIGTERM, critical, no owner")
+	require.Contains(t, lines, "UNCLAIMED job mail.send in kg, no live executor can claim its jobs, warning, no owner")
 	require.NotContains(t, lines, "SILENT")
 }
 

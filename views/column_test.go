@@ -17,7 +17,7 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// tables are the lists that verbs print, with the Source that each stands in.
+// tables are the lists that verbs print, with the Source of each.
 func tables(w viewstest.World) map[string]views.Source {
 	s := &w.Picture
 	out := map[string]views.Source{

@@ -35,12 +35,12 @@ func env(o theme.Options) views.Env {
 	return views.Env{Theme: theme.New(o), Now: viewstest.Now(), Loc: time.UTC}
 }
 
-// grid is a source as it stands when a pane is opened.
+// grid is a source as a pane shows it when it is opened.
 func grid(src views.Source, marks map[string]bool) views.Grid {
 	return views.Grid{Source: src, Order: views.Arrange(src, 0, nil), Selected: marks}
 }
 
-// bodies are all panes and pages over a picture.
+// bodies are all panes and pages over a snapshot.
 func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 	s := w.Picture
 	g := func(src views.Source, marks map[string]bool) func(views.Env, views.Size) []string {
@@ -148,10 +148,10 @@ func screen(w viewstest.World, name string, body func(views.Env, views.Size) []s
 	}.Draw(e, size, func(s views.Size) []string { return body(e, s) })
 }
 
-// frameTop and frameFoot are the lines around a body.
+// frameTop and frameFoot are the heights of the lines around a body.
 const frameTop, frameFoot = 2, 2
 
-// TestGoldens keeps every body as it stands in the screen, without what the screen
+// TestGoldens keeps every body as the screen shows it, without what the screen
 // puts around it: a new tab or another header changes none of them.
 func TestGoldens(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// What the listener does is told by its sign: urgent where it hears nothing, quiet where
+// The sign shows the state of the listener: urgent if it hears nothing, quiet where
 // it is off, which is meant.
 func TestWakeStreamSign(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// What failed is counted in the line of panes; what merely waits is not.
+// Failed notifications are counted in the tab line; waiting ones are not.
 func TestTabCountsFailedNotifications(t *testing.T) {
 	t.Parallel()
 	count := func(failed int64) views.Tab {
@@ -39,7 +39,7 @@ func TestNotificationHead(t *testing.T) {
 		change(&n)
 		return ansi.Strip(strings.Join(views.NotificationHead(&n, env(theme.Options{}), 120), "\n"))
 	}
-	require.Contains(t, head(func(*queue.Notifications) {}), "3 failed · the worker ran 34s ago · every 2m")
+	require.Contains(t, head(func(*queue.Notifications) {}), "3 failed · the notification worker ran 34s ago · every 2m")
 	require.Contains(t, head(func(n *queue.Notifications) { n.LastRunAt = nil }), "the worker never ran")
 	require.Contains(t, head(func(n *queue.Notifications) { n.IntervalSeconds = 0 }), "switched OFF")
 	require.Contains(t, head(func(n *queue.Notifications) { n.Stale = true }), "STALE")

@@ -29,7 +29,7 @@ func BenchmarkLargePayload(b *testing.B) {
 	}
 }
 
-// A key costs two pieces of memory or three for each line of the page, whatever stands behind it.
+// A key costs two pieces of memory or three for each line of the page, whatever its size.
 func TestLargePayloadIsCheap(t *testing.T) { //nolint:paralleltest // others would allocate too
 	draw := million()
 	lines := len(draw().lines)

@@ -15,7 +15,7 @@ import (
 )
 
 // What a page shows of a payload, put together again, is the payload: no character
-// is lost at any width, and every digit stands.
+// is lost at any width, and every digit is kept.
 func TestPayloadKeepsEveryCharacter(t *testing.T) {
 	t.Parallel()
 	const payload = `{"n": 12345678901234567890.10, "e": 1E400, "s": "a  b:c,{d}[e]\\\" x", "u": "tệp 漢字", "empty": [{}, [], ""], "long": "`

@@ -28,7 +28,7 @@ func TestJobTableSaysWhenItIsBad(t *testing.T) {
 		table      queue.JobTable
 		sign, says string
 	}{
-		{queue.JobTable{}, "·", "0 live rows, 0 dead · never vacuumed · no old snapshot in sight · 0 leases"},
+		{queue.JobTable{}, "·", "0 live rows, 0 dead · never vacuumed · no old snapshot · 0 leases"},
 		{queue.JobTable{LiveRows: 900, DeadRows: 100, OldestSnapshotSeconds: at(299), OldestSnapshotPid: at(7)}, "·", "100 dead (10 %: harmless) · never vacuumed · oldest snapshot 4m, pid 7 ·"},
 		{queue.JobTable{LiveRows: 1, DeadRows: 9999}, "·", "harmless"},
 		{queue.JobTable{LiveRows: 10001, DeadRows: 10000}, "·", "harmless"},

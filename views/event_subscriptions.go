@@ -246,7 +246,7 @@ func ResolutionPage(name string, r *queue.Resolution, e Env, w int) Page {
 			}
 			n++
 			sign := queue.Choose(x.Outcome == "taken", cell(th.G.Good, th.Text), cell(th.G.Dash, th.Dim))
-			p.paint(sign.Text+" subscription "+strconv.FormatInt(x.ID, 10), x.Recipient.String()+": "+outcomeWords(x), sign.Style)
+			p.paint(sign.Text+" #"+strconv.FormatInt(x.ID, 10), x.Recipient.String()+": "+outcomeWords(x), sign.Style)
 		}
 		if n == 0 {
 			p.para("no subscription", th.Dim)

@@ -11,7 +11,7 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// What stands above the rules says whether the share is over its line, and when
+// The head says whether the share is over its limit, and when
 // resolution is off; a share that is not nothing does not look like nothing.
 func TestRulesTop(t *testing.T) {
 	t.Parallel()
@@ -21,9 +21,9 @@ func TestRulesTop(t *testing.T) {
 		says string
 	}{
 		{queue.Broadcast{On: true, Line: 5, Shares: []queue.BroadcastShare{{}}}, "· BROADCAST no event in 24 h"},
-		{queue.Broadcast{On: true, Line: 5, Shares: []queue.BroadcastShare{{Events: 100_000, Broadcast: 1}}}, "<0.01 % of 100,000 events in 24 h · not over the line of 5 %"},
+		{queue.Broadcast{On: true, Line: 5, Shares: []queue.BroadcastShare{{Events: 100_000, Broadcast: 1}}}, "<0.01 % of 100,000 events in 24 h · not over the limit of 5 %"},
 		{queue.Broadcast{On: true, Line: 5, Shares: []queue.BroadcastShare{{Events: 100}}}, "every event reaches somebody"},
-		{queue.Broadcast{On: true, Line: 5, Shares: []queue.BroadcastShare{{Events: 100, Broadcast: 6, Over: true}}}, "▲ BROADCAST 6 % of 100 events in 24 h · OVER the line of 5 %"},
+		{queue.Broadcast{On: true, Line: 5, Shares: []queue.BroadcastShare{{Events: 100, Broadcast: 6, Over: true}}}, "▲ BROADCAST 6 % of 100 events in 24 h · OVER the limit of 5 %"},
 		{queue.Broadcast{Line: 5, Shares: []queue.BroadcastShare{{Events: 100, Broadcast: 100, Over: true}}}, "OFF: queue.subscription_resolution.enabled is off"},
 	} {
 		lines := views.BroadcastHead(&c.b, e, 120)
@@ -33,7 +33,7 @@ func TestRulesTop(t *testing.T) {
 	require.Contains(t, plain(views.BroadcastHead(nil, e, 120)), "reading")
 }
 
-// The Overview has one row for all shares over their line, about one that nobody
+// The Overview has one row for all shares over their limit, about one that nobody
 // has.
 func TestOverviewHasOneRowOfBroadcast(t *testing.T) {
 	t.Parallel()
@@ -44,10 +44,10 @@ func TestOverviewHasOneRowOfBroadcast(t *testing.T) {
 	s := viewstest.Empty()
 	s.Alerts = []queue.Alert{alert("broadcast:kg", "open"), alert("broadcast", "open"), alert("broadcast:iu", "open")}
 	got := plain(views.Overview(views.OverviewState{Snapshot: &s}, e, views.Size{W: 120, H: 40}).Lines)
-	require.Contains(t, got, "▲ BROADCAST  all events · 3.0× the line · for 1m · – nobody – · +2 more in 3")
+	require.Contains(t, got, "▲ BROADCAST  all events · 3.0× the limit · for 1m · – nobody – · +2 more in 3")
 	require.NotContains(t, got, "events of kg")
 	s.Alerts = []queue.Alert{alert("broadcast:kg", "open"), alert("broadcast", "acked")}
 	require.Contains(t, plain(views.Overview(views.OverviewState{Snapshot: &s}, e, views.Size{W: 120, H: 40}).Lines), "BROADCAST  events of kg")
 	s.Alerts = s.Alerts[1:]
-	require.Contains(t, plain(views.Overview(views.OverviewState{Snapshot: &s}, e, views.Size{W: 120, H: 40}).Lines), "all events · 3.0× the line · for 1m · ben has it")
+	require.Contains(t, plain(views.Overview(views.OverviewState{Snapshot: &s}, e, views.Size{W: 120, H: 40}).Lines), "all events · 3.0× the limit · for 1m · owner ben")
 }
