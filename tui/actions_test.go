@@ -383,7 +383,7 @@ func TestHostPane(t *testing.T) {
 	})
 	run(t, setup{}, func(c *console) {
 		c.press("g", "w")
-		c.sees("No worker host can run in this process", "worker-eu-2")
+		c.sees("This process cannot run a worker host", "worker-eu-2")
 		c.press("S")
 		c.sees("Start is off: this process cannot run a worker host")
 	})

@@ -18,6 +18,6 @@ func TestSessionsAreSignalled(t *testing.T) {
 		c.press("esc", "j", "j", "X")
 		c.sees("this row is not a session")
 		c.press("k", "k", "enter")
-		c.sees("session 5120", "Wait for it", "qtop host work")
+		c.sees("session 5120", "Blocked sessions", "qtop host work")
 	})
 }

@@ -60,7 +60,7 @@ func TestEmptyDatabase(t *testing.T) {
 	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
 		c.sees("NO HOST", "no executor is silent", "no work is waiting", "no dead letter is open")
 		for _, p := range [][]string{
-			{"Nothing reports its health yet", "2"}, {"No executor is silent", "3"}, {"N registers one", "4"}, {"No dead letter is open", "5"}, {"fn_job_enqueue", "8"},
+			{"Nothing reports its health yet", "2"}, {"No executor is silent", "3"}, {"N registers an executor", "4"}, {"No dead letter is open", "5"}, {"fn_job_enqueue", "8"},
 			{"webhook.worker.enabled", "g", "f"}, {"no worker host has ever reported", "g", "w"}, {"Nobody has done anything yet", "g", "a"},
 		} {
 			c.press(p[1:]...)
@@ -76,7 +76,7 @@ func TestEmptyDatabase(t *testing.T) {
 func TestPageBeneath(t *testing.T) {
 	run(t, setup{w: 120, h: 40}, func(c *console) {
 		c.press("3")
-		c.sees("last beat", "88121, 88240")
+		c.sees("last heartbeat", "88121, 88240")
 		c.press("j")
 		c.seesNot("88121, 88240")
 	})

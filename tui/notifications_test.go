@@ -16,7 +16,7 @@ func TestNotificationsPane(t *testing.T) {
 	run(t, setup{store: s, w: 120, h: 44}, func(x *console) {
 		x.press("g", "n")
 		x.sees("1,249 staged", "1,212 due", "37 in the debounce of 90s", "3 failed", "every 2m", "T runs it now", "doc-2026-0077", "document_imported", "WORKER LOG",
-			"could not be told", "doc-4711/p0007")
+			"could not be sent", "doc-4711/p0007")
 		x.press("j", "j", "R")
 		x.sees("R needs a FAILED row")
 		x.press("k", "enter")

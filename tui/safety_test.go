@@ -244,7 +244,7 @@ func TestAccessible(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		first := out.String()
-		require.Contains(t, first, "SILENT iu_outbound_default, critical, nobody has it")
+		require.Contains(t, first, "SILENT iu_outbound_default, critical, no owner")
 		require.Contains(t, first, "OFF webhook.worker.enabled")
 		require.NotContains(t, first, "\x1b")
 		s.set(func(s *fakeStore) { s.snap.Alerts = s.snap.Alerts[1:] })

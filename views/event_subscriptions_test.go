@@ -22,7 +22,7 @@ func TestRulesTop(t *testing.T) {
 	}{
 		{queue.Broadcast{On: true, Line: 5, Shares: []queue.BroadcastShare{{}}}, "· BROADCAST no event in 24 h"},
 		{queue.Broadcast{On: true, Line: 5, Shares: []queue.BroadcastShare{{Events: 100_000, Broadcast: 1}}}, "<0.01 % of 100,000 events in 24 h · not over the limit of 5 %"},
-		{queue.Broadcast{On: true, Line: 5, Shares: []queue.BroadcastShare{{Events: 100}}}, "every event reaches somebody"},
+		{queue.Broadcast{On: true, Line: 5, Shares: []queue.BroadcastShare{{Events: 100}}}, "every event reaches a subscriber"},
 		{queue.Broadcast{On: true, Line: 5, Shares: []queue.BroadcastShare{{Events: 100, Broadcast: 6, Over: true}}}, "▲ BROADCAST 6 % of 100 events in 24 h · OVER the limit of 5 %"},
 		{queue.Broadcast{Line: 5, Shares: []queue.BroadcastShare{{Events: 100, Broadcast: 100, Over: true}}}, "OFF: queue.subscription_resolution.enabled is off"},
 	} {

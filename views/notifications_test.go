@@ -40,7 +40,7 @@ func TestNotificationHead(t *testing.T) {
 		return ansi.Strip(strings.Join(views.NotificationHead(&n, env(theme.Options{}), 120), "\n"))
 	}
 	require.Contains(t, head(func(*queue.Notifications) {}), "3 failed · the notification worker ran 34s ago · every 2m")
-	require.Contains(t, head(func(n *queue.Notifications) { n.LastRunAt = nil }), "the worker never ran")
+	require.Contains(t, head(func(n *queue.Notifications) { n.LastRunAt = nil }), "the notification worker has never run")
 	require.Contains(t, head(func(n *queue.Notifications) { n.IntervalSeconds = 0 }), "switched OFF")
 	require.Contains(t, head(func(n *queue.Notifications) { n.Stale = true }), "STALE")
 	require.NotContains(t, head(func(n *queue.Notifications) { n.Failed = 0 }), "failed")
