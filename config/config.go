@@ -71,7 +71,7 @@ type Handler struct {
 	Kind    string
 	Command []string
 	URL     string
-	Timeout time.Duration // of one try
+	Timeout time.Duration // of one attempt
 }
 
 // Secret says where the signing secret behind a secret_ref is to be read:
@@ -173,7 +173,7 @@ func (l *loader) defaults() {
 	}
 }
 
-// layer puts values over what stronger layers will cover in turn.
+// layer sets values that stronger layers override later.
 func (l *loader) layer(values map[string]value, name string) {
 	for key, v := range values {
 		where := v.where
@@ -201,9 +201,9 @@ func (l *loader) layerDatabaseURL(flags map[string]value) {
 	}
 }
 
-// required checks what has a default only where the system could tell it.
+// required checks settings whose default comes from the system and can be missing.
 func (l *loader) required() {
 	if l.vars.GetString("host_id") == "" {
-		l.problem("host_id is empty and this machine has no host name", l.found["host_id"].From, "set QTOP_HOST_ID to a name of its own for this worker host")
+		l.problem("host_id is empty and this machine has no host name", l.found["host_id"].From, "set QTOP_HOST_ID to a unique name for this worker host")
 	}
 }

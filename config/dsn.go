@@ -40,11 +40,11 @@ func dsnText(raw any, judge func(string) (what, do string)) (any, *bad) {
 	return s, nil
 }
 
-// hasPassword tells whether a connection string or URL holds one.
+// hasPassword reports whether a connection string or URL holds one.
 func hasPassword(s string) bool { return len(passwords(s, secretParameter)) > 0 }
 
 // maskDSN is s with its passwords replaced, and with the values of parameters that
-// are not known to hold none: one letter makes a password's name another. Text
+// are not known to hold none: one character makes a password's name another. Text
 // without any is left alone.
 func maskDSN(s string) string {
 	var out strings.Builder
@@ -106,7 +106,7 @@ func passwords(s string, secret func(name, val string) bool) []span {
 	return found
 }
 
-// hostList tells whether what stands between :// and the query is nothing but
+// hostList reports whether the part between :// and the query consists only of
 // hosts with ports, and a database.
 func hostList(s string) bool {
 	s, _, _ = strings.Cut(s, "/")
@@ -121,7 +121,7 @@ func secretParameter(name, _ string) bool {
 	return false
 }
 
-// doubtful tells whether a parameter may hold a password: by its name, or as its
+// doubtful reports whether a parameter may hold a password: by its name, or as its
 // value goes on with another one.
 func doubtful(name, val string) bool {
 	if strings.Contains(val, "=") && name != "options" {
@@ -198,7 +198,7 @@ func pairValue(s string, at int) (end int, whole bool) {
 	for at < len(s) {
 		switch {
 		case s[at] == '\\' && at+1 < len(s):
-			at++ // the next byte stands for itself
+			at++ // the next byte is literal
 		case quoted && s[at] == '\'':
 			return at + 1, true
 		case !quoted && strings.IndexByte(" \t\r\n", s[at]) >= 0:

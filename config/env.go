@@ -29,7 +29,7 @@ func System(flags map[string]string) Sources {
 	return src
 }
 
-// environ makes a map; of a name that stands there twice the first counts, as in
+// environ makes a map; of a name that occurs twice the first counts, as in
 // the C library.
 func environ(list []string) map[string]string {
 	env := make(map[string]string, len(list))

@@ -101,7 +101,7 @@ func (l *loader) readFile(path string) configFile {
 	return file
 }
 
-// slurp reads the file and the mode of what it read, not of what stands at the
+// slurp reads the file and the mode of what it read, not of what is at the
 // path a moment later.
 func slurp(path string) ([]byte, fs.FileMode, error) {
 	// A pipe without a writer would hang a blind open.

@@ -48,19 +48,19 @@ type key struct {
 	show  func(any) string
 }
 
-// keys is made anew for each Load: two defaults depend on the machine, and
+// keys is made again for each Load: two defaults depend on the machine, and
 // nothing of a package is to be changed by a caller.
 func keys(src Sources) []key {
 	none := []string(nil)
 	all := []key{
 		connection("dsn", src.Judge, "database, as a URL or key=value pairs; a password belongs in pgpass, PGPASSWORD or QTOP_DSN"),
 		connection("listen_dsn", src.Judge, "direct connection for LISTEN and migrations where dsn is a pooler; default dsn"),
-		text("pooler", "auto", oneOf(Poolers()), "what stands between this program and the database: auto finds out, transaction is a transaction pooler"),
+		text("pooler", "auto", oneOf(Poolers()), "pooler between this program and the database: auto detects it, transaction is a transaction pooler"),
 		list("expect_server", none, names, "servers that are meant, by cluster_name, address or address:port, comma separated: hosts claim nothing on another, the console says so; tells a physical copy from its original"),
 		text("profile", "", plainText, "profile of the configuration file"),
 		flag("read_only", false, "show everything, change nothing"),
 		flag("production", false, "this is production, whatever the database says: actions want a name typed"),
-		duration("refresh", time.Second, 250*time.Millisecond, time.Hour, "interval between two pictures of the database"),
+		duration("refresh", time.Second, 250*time.Millisecond, time.Hour, "interval between two snapshots of the database"),
 		text("actor", src.User, plainText, "who acts, as the audit names it"),
 		flag("ascii", false, "draw with ASCII only"),
 		text("theme", "auto", oneOf(Themes()), "colours: "+strings.Join(Themes(), ", ")),

@@ -75,13 +75,13 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// mayHoldPassword tells whether text looks like a connection string, or like a part
-// of one, that stands where it does not belong.
+// mayHoldPassword reports whether text looks like a connection string, or like a part
+// of one, that is where it does not belong.
 func mayHoldPassword(s string) bool {
 	return beyondHex.MatchString(s) && strings.Contains(s, ":") || hasPassword(s) || strings.Contains(s, "://") || strings.ContainsAny(s, "@=?#%&|") || strings.Contains(strings.ToLower(s), "pass")
 }
 
-// beyondHex is what stands in no address of a network.
+// beyondHex is a character that no network address contains.
 var beyondHex = regexp.MustCompile(`[g-zG-Z]`)
 
 // oneLine brings a library's message to one printable line.

@@ -107,7 +107,7 @@ func TestPasswordInAFlagIsRefused(t *testing.T) {
 	}
 }
 
-// What YAML takes for a number, and is none of the key's, is told as it is.
+// What YAML takes for a number, and is not valid for the key, is reported literally.
 func TestNumberInAFile(t *testing.T) {
 	for raw, says := range map[string]string{
 		"1e3": "concurrency cannot be 1000 (", "2.5": "concurrency cannot be 2.5 (", "99999999999999999999": "concurrency cannot be", "many": `concurrency cannot be "many" (`,

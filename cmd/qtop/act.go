@@ -84,7 +84,7 @@ func verbOf(a *app, entry queue.Action) *verb {
 // confirmHelp is of verbs that change something.
 const confirmHelp = "in a guarded database: the name of its environment, else of the database, instead of typing it"
 
-// namesDatabase tells a verb whose plan says which name must be given.
+// namesDatabase reports whether the plan of a verb says which database name must be confirmed.
 func (v *verb) namesDatabase() bool {
 	return v.entry.Danger == queue.DangerDatabase || v.entry.ID == queue.ActEnvironment
 }
@@ -115,7 +115,7 @@ func wanted(entry queue.Action) cobra.PositionalArgs {
 func (v *verb) request(args []string) (queue.Request, error) {
 	r := queue.Request{Action: v.entry.ID, Args: map[string]string{}, Filter: v.o.filter, Reason: v.o.reason}
 	for name, value := range v.o.values {
-		if v.cmd.Flags().Changed(name) { // what is left out stays as it stands, or has the registry's default
+		if v.cmd.Flags().Changed(name) { // an omitted flag keeps the current value, or has the registry's default
 			r.Args[name] = *value
 		}
 	}
@@ -153,7 +153,7 @@ var more = map[queue.ActionID]func(*app, *verb){
 func addActions(a *app, root *cobra.Command) {
 	for _, entry := range actions.Registry() {
 		if entry.Twin != "" {
-			continue // it has no verb of its own
+			continue // it has no separate verb
 		}
 		v := verbOf(a, entry)
 		if add := more[entry.ID]; add != nil {
@@ -271,7 +271,7 @@ func (a *app) confirm(ctx context.Context, c *pgclient.Client, p queue.Plan, o a
 	return a.typed(ctx, ask, cmp.Or(name, want))
 }
 
-// headless tells that nobody can answer a question.
+// headless reports whether nobody can answer a question.
 func (a *app) headless() bool { return !terminal(a.in) || a.output == "json" }
 
 // typed asks for a word on the terminal.

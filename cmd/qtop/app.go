@@ -70,7 +70,7 @@ func (a *app) load(cmd *cobra.Command) error {
 	return nil
 }
 
-// read takes the settings from their sources; what masks secrets is told of all
+// read takes the settings from their sources; the masking of secrets learns about all
 // that is read.
 func (a *app) read(src config.Sources) (err error) {
 	src.Judge, src.Seen = secrecy.CheckDSN, secrecy.LearnText
@@ -106,7 +106,7 @@ func (a *app) client(ctx context.Context, workConns int32) (*pgclient.Client, er
 	})
 }
 
-// sharedAge is how old a shared picture may be: a console refreshes many times
+// sharedAge is how old a shared snapshot may be: a console refreshes many times
 // and shares, a verb that prints once shows what is.
 func sharedAge(console bool) time.Duration {
 	return queue.Choose(console, 200*time.Millisecond, 0)
@@ -129,7 +129,7 @@ func version() string {
 	return "devel"
 }
 
-// terminal tells whether the file is a terminal that can show a screen.
+// terminal reports whether the file is a terminal that can show a screen.
 func terminal(f any) bool {
 	if w, ok := f.(interface{ Unwrap() io.Writer }); ok {
 		f = w.Unwrap()

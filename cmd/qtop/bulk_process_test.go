@@ -30,7 +30,7 @@ func (x story) planned(code, rate, brake, canary string) {
 }
 
 // Every worker host is killed at random, five times: each item has its outcome once,
-// each letter became one saga, and none is left.
+// each dead letter became one saga, and none is left.
 func TestBulkSurvivesKilledHosts(t *testing.T) {
 	t.Parallel()
 	n, rate := 1000, "100"
@@ -80,7 +80,7 @@ func TestBulkSurvivesKilledHosts(t *testing.T) {
 }
 
 // The receiver fails again in the middle: the brake pauses the operation while no
-// more than fifty first attempts have failed, and says so; the rest is untouched.
+// more than fifty first attempts have failed, and records that; the rest is untouched.
 func TestBrakeStopsWhenTheReceiverFailsAgain(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -25,7 +25,7 @@ type lastWords func() string
 func (w lastWords) String() string { return w() }
 
 // The clock of the server steps by a day and by a second, back and forth, under two hosts
-// at work: what comes in goes on to be done at once, a host that is killed comes back under
+// at work: new work is still done at once, a killed host restarts under
 // its id, and what was in flight when the clock went forward is done again at most.
 func TestClockSteps(t *testing.T) {
 	if os.Getenv("QTOP_TEST_FULL") == "" {
@@ -105,7 +105,7 @@ func TestClockSteps(t *testing.T) {
 			return number("SELECT count(DISTINCT host_id) FROM public.queue_host WHERE stopped_at IS NULL AND last_seen_at BETWEEN clock_timestamp() - interval '15 seconds' AND clock_timestamp() + interval '1 second'") == 2
 		}, patience, 50*time.Millisecond, "both hosts are alive after "+by)
 	}
-	// A host that was killed before the clock went back comes back under its id.
+	// A host that was killed before the clock went back restarts under its id.
 	set("+1d")
 	produce(5)
 	settled("+1d again")

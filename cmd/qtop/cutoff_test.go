@@ -27,7 +27,7 @@ func (f *full) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Every verb whose answer cannot be written says so in one line and does not end as if it had been: what answers without
+// Every verb whose answer cannot be written reports that in one line and does not end as if it had been: what answers without
 // arguments, as a table and as JSON, and every help.
 func TestAnswerCutOff(t *testing.T) {
 	t.Parallel()

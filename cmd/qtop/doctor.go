@@ -1,6 +1,6 @@
 package main
 
-// This file is `qtop doctor`: what stands between this machine and a working
+// This file is `qtop doctor`: what is missing between this machine and a working
 // queue, each line with its remedy.
 
 import (
@@ -38,7 +38,7 @@ func doctorCmd(a *app) *cobra.Command {
 	return cmd
 }
 
-// checks are all that the doctor does, in the order in which it tells what it found.
+// checks lists all checks of the doctor, in the order of its findings.
 func checks() []check {
 	return []check{
 		elsewhereFindings, sessionFindings, environmentFinding, loginFindings, schemaFindings, rightFindings, roleFindings, foreignFindings, signingFindings, fileFindings,

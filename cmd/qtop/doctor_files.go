@@ -57,7 +57,7 @@ func signingFindings(ctx context.Context, x patient) (all []finding) {
 	}
 	if unsigned > 0 {
 		all = append(all, finding{"note", "signing", queue.Clean(fmt.Sprintf("%d active webhook subscriptions send unsigned", unsigned)),
-			"their receivers cannot tell who sends: give them a secret_ref (docs/webhooks.md)"})
+			"their receivers cannot verify the sender: give them a secret_ref (docs/webhooks.md)"})
 	}
 	if len(all) == 0 {
 		return []finding{{"ok", "signing", queue.Clean("every live host can sign what it sends"), ""}}

@@ -15,7 +15,7 @@ func foreignFindings(ctx context.Context, x patient) []finding {
 		return []finding{{"bad", "foreign", queue.Said(err), ""}}
 	}
 	if len(found) == 0 {
-		return []finding{{"ok", "foreign", queue.Clean("nothing of others stands in the queue's way, and nobody else may create in its schemas"), ""}}
+		return []finding{{"ok", "foreign", queue.Clean("no object of others shadows the queue's own, and nobody else may create objects in its schemas"), ""}}
 	}
 	var out []finding
 	for _, f := range found {

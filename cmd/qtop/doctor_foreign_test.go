@@ -11,7 +11,7 @@ import (
 )
 
 // The doctor names what others put on the queue's tables or beside its functions,
-// who could put more there, and how it goes; when it is gone, it says so.
+// who could put more there, and how it goes; when it is gone, it reports ok.
 func TestDoctorOnForeignObjects(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -34,7 +34,7 @@ func TestDoctorOnForeignObjects(t *testing.T) {
 		return lines, remedies
 	}
 	lines, _ := doctor()
-	require.Equal(t, "ok nothing of others stands in the queue's way, and nobody else may create in its schemas\n", lines)
+	require.Equal(t, "ok no object of others shadows the queue's own, and nobody else may create objects in its schemas\n", lines)
 
 	for _, sql := range []string{
 		"CREATE FUNCTION public.spy() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'", "ALTER FUNCTION public.spy() OWNER TO " + eve,
@@ -65,5 +65,5 @@ func TestDoctorOnForeignObjects(t *testing.T) {
 	}
 	exec("DROP POLICY mine ON public.dot_config")
 	lines, _ = doctor()
-	require.Equal(t, "ok nothing of others stands in the queue's way, and nobody else may create in its schemas\n", lines)
+	require.Equal(t, "ok no object of others shadows the queue's own, and nobody else may create objects in its schemas\n", lines)
 }

@@ -40,7 +40,7 @@ func loginFindings(ctx context.Context, x patient) []finding {
 	if len(out) > shownLogins {
 		more := len(out) - shownLogins
 		slices.SortStableFunc(out, func(a, b finding) int { return strings.Compare(a.State, b.State) }) // bad before note, this login first
-		out = append(out[:shownLogins:shownLogins], finding{"note", "logins", queue.Clean(fmt.Sprintf("%d more lines about logins", more)), "mend these first"})
+		out = append(out[:shownLogins:shownLogins], finding{"note", "logins", queue.Clean(fmt.Sprintf("%d more lines about logins", more)), "fix these first"})
 	}
 	if len(out) == 0 {
 		out = []finding{{"ok", "logins", queue.Clean(fmt.Sprintf("%d, none may do more than its roles; no setting of theirs changes what a statement does", len(logins))), ""}}
@@ -52,7 +52,7 @@ func loginFindings(ctx context.Context, x patient) []finding {
 const shownLogins = 20
 
 // settingFinding judges one setting; without a check it is harmless. Sessions of qtop
-// have a path, an encoding and an isolation level of their own.
+// set their own path, encoding and isolation level.
 func settingFinding(x inspect.LoginSetting, mayAct bool) finding {
 	value := strings.ToLower(x.Value.String())
 	whose := settingOwner(x)
@@ -74,7 +74,7 @@ func settingFinding(x inspect.LoginSetting, mayAct bool) finding {
 			return finding{"bad", "triggers", queue.Clean(says + ": triggers do not run, so nothing is counted, audited or kept from change"), reset}
 		}
 	case "search_path":
-		return finding{"note", "path", queue.Clean(says + ": qtop sets its own; other programs of the login find what stands there first"), reset}
+		return finding{"note", "path", queue.Clean(says + ": qtop sets its own; other programs of the login find what is first in that path"), reset}
 	case "client_encoding":
 		if strings.ReplaceAll(value, "-", "") != "utf8" && value != "unicode" {
 			return finding{"note", "encoding", queue.Clean(says + ": qtop speaks UTF-8; other programs of the login may not"), reset}
@@ -94,7 +94,7 @@ func settingFinding(x inspect.LoginSetting, mayAct bool) finding {
 const shortest = time.Minute
 
 // settingHurts says what a setting does to the queue, nothing where its value does no harm.
-// Statements of hosts and consoles have limits of their own; a producer's have what its
+// Statements of hosts and consoles have their own limits; those of a producer have what its
 // login brings.
 func settingHurts(name, value string) string {
 	off := slices.Contains([]string{"off", "false", "no", "0"}, value)
@@ -146,7 +146,7 @@ func settingHurts(name, value string) string {
 		}
 	case "log_statement":
 		if value == "mod" || value == "all" {
-			return "payloads that producers write stand in the log of the server"
+			return "payloads that producers write appear in the log of the server"
 		}
 	case "zero_damaged_pages", "ignore_system_indexes":
 		if !off {
@@ -187,7 +187,7 @@ func wideFindings(l inspect.Login) []finding {
 	if slices.Contains(l.Attributes, "SUPERUSER") {
 		whose := queue.Choose(l.Mine, "this login", "the login "+l.Name.String())
 		out = append(out, finding{"note", "superuser", queue.Clean(whose + " is a superuser: no right is checked, and what it runs may do anything on the server"),
-			"give hosts and people logins of their own, with the roles that they need"})
+			"give hosts and people separate logins with the roles that they need"})
 	} else if len(l.Attributes) > 0 {
 		out = append(out, finding{"note", "wide login", queue.Clean(l.Name.String() + " has " + strings.Join(l.Attributes, ", ") + ", which no work of qtop needs"),
 			"ALTER ROLE " + l.Name.String() + " NO" + strings.Join(l.Attributes, " NO")})
@@ -207,7 +207,7 @@ func wideFindings(l inspect.Login) []finding {
 	}
 	if len(works) > 0 && len(administers) > 0 {
 		out = append(out, finding{"note", "wide login", queue.Clean(l.Name.String() + " works (" + strings.Join(works, ", ") + ") and administers (" + strings.Join(administers, ", ") + ")"),
-			"a login of its own for each: whoever takes over a host is an operator too"})
+			"use a separate login for each: anyone who takes over a host is an operator too"})
 	}
 	return out
 }

@@ -47,7 +47,7 @@ func roleFindings(ctx context.Context, x patient) []finding {
 	}
 	if len(shared) > 0 {
 		out = append(out, finding{"note", "roles", queue.Clean("the same roles reach other databases: " + firstNames(shared)),
-			"members may there what they may here; migrate up --role-prefix gives a new database roles of its own"})
+			"members have the same rights in both; migrate up --role-prefix gives a new database its own roles"})
 	}
 	if len(found.OpenExecutors) > 0 {
 		out = append(out, finding{"note", "executors", queue.Clean("every member of dot_executor may work as " + firstNames(found.OpenExecutors)),

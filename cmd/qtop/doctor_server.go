@@ -12,9 +12,9 @@ import (
 // This file judges the server for the doctor: its disk and its standbys.
 
 const (
-	// heldWAL is how many bytes of WAL one slot may hold before the doctor says so.
+	// heldWAL is how many bytes of WAL one slot may hold before the doctor reports it.
 	heldWAL = 1 << 30
-	// lateReplay is how far a standby may be behind before the doctor says so.
+	// lateReplay is how far a standby may be behind before the doctor reports it.
 	lateReplay = 10 * time.Second
 )
 
@@ -52,7 +52,7 @@ func judgeDisk(s inspect.ServerState, followers []inspect.Follower, free, total 
 		out = append(out, finding{"ok", "disk", queue.Clean(fmt.Sprintf("%s of %s are free on the disk of the server; %s", size(free), size(total), about)), ""})
 	}
 	if s.ArchiveFailing {
-		out = append(out, finding{"bad", "disk", queue.Clean("WAL cannot be archived, so all of it stays on the disk"), "mend archive_command: pg_stat_archiver and the log of the server say what failed"})
+		out = append(out, finding{"bad", "disk", queue.Clean("WAL cannot be archived, so all of it stays on the disk"), "fix archive_command: pg_stat_archiver and the log of the server say what failed"})
 	}
 	for _, f := range followers {
 		if !f.Slot {
@@ -62,7 +62,7 @@ func judgeDisk(s inspect.ServerState, followers []inspect.Follower, free, total 
 		holds := fmt.Sprintf("the replication slot %s, which %s, holds %s of WAL", f.Name, queue.Choose(f.Active, "is read", "nobody reads"), size(uint64(max(f.Bytes, 0)))) //nolint:gosec // a size
 		switch {
 		case f.Status == "lost" || f.Status == "unreserved":
-			out = append(out, finding{"bad", "disk", queue.Clean("the replication slot " + f.Name.String() + " has lost or is about to lose WAL that it needs (" + f.Status + ")"), drop + ", and set up its standby anew"})
+			out = append(out, finding{"bad", "disk", queue.Clean("the replication slot " + f.Name.String() + " has lost or is about to lose WAL that it needs (" + f.Status + ")"), drop + ", and set up its standby again"})
 		case f.Bytes > heldWAL:
 			out = append(out, finding{queue.Choose(f.Active, "note", "bad"), "disk", queue.Clean(holds), drop})
 		case !f.Active:

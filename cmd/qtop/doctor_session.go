@@ -18,7 +18,7 @@ import (
 func elsewhereFindings(ctx context.Context, x patient) []finding {
 	s, err := x.client.Snapshot(ctx)
 	if err != nil || !s.Missing["all"].Empty() {
-		return nil // a later line says so
+		return nil // a later line reports it
 	}
 	var out []finding
 	if !s.Server.CloneOf.Empty() {
@@ -127,7 +127,7 @@ func poolerFinding(ctx context.Context, x patient) finding {
 		return note("bad", "a pooler is in the path, and its mode cannot be told: "+err.Error(), "see that it has room for two more connections of this login")
 	}
 	if mode == pgsession.Session {
-		return note("note", "a pooler in session mode: "+queue.Choose(x.session.InRecovery, "a standby sends no wakes", "wakes arrive")+", and each connection keeps one of its places",
+		return note("note", "a pooler in session mode: "+queue.Choose(x.session.InRecovery, "a standby sends no wakes", "wakes arrive")+", and each connection keeps one of its server connections",
 			"set pool_mode = transaction with listen_dsn, or let default_pool_size hold 15 for each worker host and 8 for each console")
 	}
 	if x.settings.ListenDSN == "" {

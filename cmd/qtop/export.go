@@ -1,7 +1,7 @@
 package main
 
 // This file is the verb that writes a list out whole: for a spreadsheet, a script,
-// or whoever asks in the morning what was done.
+// or for anyone who asks in the morning what was done.
 
 import (
 	"bufio"
@@ -118,7 +118,7 @@ func (a *app) export(ctx context.Context, name, file string, format queue.Export
 	return nil
 }
 
-// picturedRows are the rows of a list that comes with the picture.
+// picturedRows returns the rows of a list that is part of the snapshot.
 func picturedRows(ctx context.Context, c *pgclient.Client, list queue.ExportList, filter string) ([]any, time.Time, error) {
 	s, err := snapshot(ctx, c)
 	if err != nil {

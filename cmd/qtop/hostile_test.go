@@ -97,7 +97,7 @@ func TestHostileWorldOfAnOldRelease(t *testing.T) {
 	pgtest.NotHostile(t, "here the doubles are called, to show that they can be")
 	t.Parallel()
 	db := pgtest.Released(t)
-	// One double alone, made by a login with nothing but CREATE, answers as the real one
+	// One double alone, made by a login with only CREATE, answers as the real one
 	// does, so that what calls it goes on.
 	lone := pgtest.Login(t, db)
 	admin := db.Conn(t, "")

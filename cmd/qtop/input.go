@@ -43,7 +43,7 @@ func awaitInput[T any](ctx context.Context, read func() (T, error)) (T, error) {
 // interrupted says that a signal came before the answer.
 func (a *app) interrupted() error {
 	if terminal(a.in) {
-		_, _ = a.errs.Write([]byte("\n")) // the question stands on the line
+		_, _ = a.errs.Write([]byte("\n")) // ends the line of the question
 	}
 	a.printError(queue.Error{What: queue.Clean("interrupted: nothing was changed")})
 	return &exitError{exitInterrupted}
@@ -56,7 +56,7 @@ var knownTerminals = []string{
 	"foot", "wezterm", "ghostty", "st", "iterm", "putty", "mlterm", "contour", "eterm", "aterm", "dtterm", "mintty", "nsterm", "sun", "wsvt25", "pccon", "hurd", "teraterm", "terminator", "vte", "zellij",
 }
 
-// knownTerminal tells whether TERM names a terminal: one of those above, with or
+// knownTerminal reports whether TERM names a terminal: one of those above, with or
 // without a suffix such as -256color, or one that the machine's terminfo has.
 func knownTerminal(term string) bool {
 	family, _, _ := strings.Cut(strings.ToLower(term), "-")

@@ -32,7 +32,7 @@ func cancelLane(_ *app, v *verb) {
 	f := v.cmd.Flags()
 	f.StringVar(&kind, "kind", "", "all live jobs of this kind")
 	f.StringVar(&domain, "domain", "", "all live jobs of this domain")
-	f.StringVar(&status, "status", "", "of those, the ones that stand there: queued, leased, in_progress, retry_waiting")
+	f.StringVar(&status, "status", "", "only jobs in this status: queued, leased, in_progress, retry_waiting")
 	v.more = func(r *queue.Request) error {
 		if status != "" && kind == "" && domain == "" && !f.Changed("filter") {
 			return usage("--status alone selects jobs of every kind", "command line", "add --kind and --domain")
@@ -96,7 +96,7 @@ func enqueueCmd(a *app) *cobra.Command {
 			if existing == "" {
 				res.Results = []queue.Outcome{{ID: id, Outcome: "enqueued"}}
 			} else {
-				res.Results = []queue.Outcome{{ID: id, Outcome: "existing", Why: queue.Clean("its key stands for this job, which is " + existing)}}
+				res.Results = []queue.Outcome{{ID: id, Outcome: "existing", Why: queue.Clean("its idempotency key belongs to this job, which is " + existing)}}
 			}
 			return a.outcome(res, queue.Plan{})
 		},
@@ -110,7 +110,7 @@ func enqueueCmd(a *app) *cobra.Command {
 	f.DurationVar(&after, "after", 0, "due so long from now, such as 10m")
 	f.StringVar(&j.IdempotencyKey, "key", "", "idempotency key: the same work again under it is the same job")
 	f.StringVar(&j.Scope, "scope", "", "the role whose key it is, instead of the login")
-	f.IntVar(&j.MaxAttempts, "max-attempts", 0, "tries before it is dead; 0 = the flag queue.retry.max_attempts_default")
+	f.IntVar(&j.MaxAttempts, "max-attempts", 0, "attempts before the job is dead-lettered; 0 = the flag queue.retry.max_attempts_default")
 	return cmd
 }
 

@@ -1,7 +1,6 @@
 package main
 
-// This file is the verbs that print a list as it is: what they say of a row is said
-// by its columns, which stand in views.
+// This file is the verbs that print a list unchanged; package views declares the columns.
 
 import (
 	"context"
@@ -14,15 +13,15 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// lists are the verbs without flags of their own.
+// lists returns the verbs without own flags.
 func lists(a *app) (cmds []*cobra.Command) {
 	for _, v := range []view{
 		{use: "health", short: "Every source and row of v_queue_health", past: true, show: pictured("health")},
-		{use: "alerts", short: "Silences and broadcast shares over their line, and who has them", past: true, show: pictured("alerts")},
+		{use: "alerts", short: "Alerts (silences, backlogs, circuits, broadcast shares over their limit) with their owners", past: true, show: pictured("alerts")},
 		{use: "executors", short: "Executors with their state", past: true, show: pictured("executors")},
 		{use: "hosts", short: "Worker hosts with their loops", past: true, show: pictured("hosts")},
 		{use: "dlq-groups", short: "Open dead letters by code and endpoint", past: true, show: pictured("dlq-groups")},
-		{use: "flags", short: "Flags with who set them and when they come back", past: true, show: pictured("flags")},
+		{use: "flags", short: "Flags with who set them and when they revert", past: true, show: pictured("flags")},
 		{use: "audit", short: "Who did what, why, before and after", list: true, show: listed(queue.ListAudit, "audit", of(views.Audit))},
 		{use: "quarantine", short: "Rows that are set aside because a step of a tick worker fails on them", show: listed(queue.ListQuarantine, "quarantine", of(views.Quarantine))},
 		{use: "activity", short: "Sessions that may hold queues up: the oldest snapshot, who blocks whom, open transactions", show: listed(queue.ListActivity, "activity", of(views.Activity))},

@@ -136,7 +136,7 @@ func (m *markdown) silences(r queue.Report) {
 		}
 		rows = append(rows, []string{code(s.Executor), at(s.LastBeatAt), ended, views.PlainAge(s.WorstSeconds), cadence, strings.Join(who, "<br>")})
 	}
-	m.section("Silences", r.More["silences"], []string{"executor", "last beat before", "end", "longest", "cadence", "who had it"}, rows)
+	m.section("Silences", r.More["silences"], []string{"executor", "last beat before", "end", "longest", "cadence", "owner"}, rows)
 	if n := r.More["acks"]; n > 0 {
 		m.line("\n+%d more acknowledgements are left out.", n)
 	}
@@ -147,7 +147,7 @@ func (m *markdown) flags(r queue.Report) {
 	for _, f := range r.Flags {
 		rows = append(rows, []string{at(&f.At), code(f.Key), code(f.Before) + " → " + code(f.After), at(f.RevertsAt), code(f.By), code(f.Reason)})
 	}
-	m.section("Flags changed", r.More["flags"], []string{"at", "flag", "change", "to come back at", "by", "reason"}, rows)
+	m.section("Flags changed", r.More["flags"], []string{"at", "flag", "change", "reverts at", "by", "reason"}, rows)
 }
 
 func (m *markdown) operations(r queue.Report) {
@@ -163,7 +163,7 @@ func (m *markdown) operations(r queue.Report) {
 			fmt.Sprintf("%d succeeded, %d failed", o.FirstOK, o.FirstFailed),
 		})
 	}
-	m.section("Bulk operations", r.More["operations"], []string{"id", "kind", "selection", "planned", "reason", "state", "outcome", "first tries"}, rows)
+	m.section("Bulk operations", r.More["operations"], []string{"id", "kind", "selection", "planned", "reason", "state", "outcome", "first attempts"}, rows)
 }
 
 func (m *markdown) dead(r queue.Report) {

@@ -35,7 +35,7 @@ func cells(row string) (n int) {
 	return n
 }
 
-// Whatever stands in a row, the table keeps its columns and the report its lines.
+// Whatever a row contains, the table keeps its columns and the report its lines.
 func TestReportKeepsItsTables(t *testing.T) {
 	t.Parallel()
 	at, n, y := time.Date(2026, 11, 22, 2, 0, 0, 0, time.UTC), int64(2), 3.0

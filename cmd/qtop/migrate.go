@@ -47,14 +47,14 @@ func migrateCmd(a *app) *cobra.Command {
 	up.Flags().DurationVar(&u.LockWait, "lock-wait", 10*time.Minute, "how long to try again while somebody holds a table that must change")
 	up.Flags().BoolVar(&asked.yes, "yes", false, "install qtop in a database that has tables of others without asking")
 	up.Flags().BoolVar(&u.AdoptRoles, "adopt-roles", false, "use roles of the cluster that exist although qtop did not make them")
-	up.Flags().StringVar(&u.RolePrefix, "role-prefix", "", "give a database that is installed now roles of its own, whose names begin with this")
+	up.Flags().StringVar(&u.RolePrefix, "role-prefix", "", "give a database that is installed now its own roles, whose names begin with this prefix")
 	cmd.AddCommand(up)
 	o := schema.DownOptions{Confirm: func(ctx context.Context, m schema.Removal) error { return a.confirmDown(ctx, m, asked) }}
 	down := &cobra.Command{
 		Use: "down", Short: "Remove the schema; refuses while work or configuration would be lost", Args: cobra.NoArgs,
-		Long: "Removes everything that migrate up made but the roles, in one transaction. It lists what goes, with the number of\n" +
+		Long: "Removes everything that migrate up made but the roles, in one transaction. It lists what it removes, with the number of\n" +
 			"rows, and asks for the name of the database, in a guarded one for that of its environment; --confirm NAME gives it.\n" +
-			"It refuses, and names all of it, while objects of others stand on qtop's, and without --discard while work or\n" +
+			"It refuses, and names all of it, while objects of others depend on those of qtop, and without --discard while work or\n" +
 			"configuration would be lost.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.mayMigrate(); err != nil && !o.DryRun {
@@ -125,7 +125,7 @@ func (a *app) confirmDown(ctx context.Context, m schema.Removal, asked migrateAn
 	case asked.confirm != "":
 		return usage(fmt.Sprintf("the name of the %s is %s, not %s", whose, want, asked.confirm), "--confirm", "nothing was changed")
 	case a.headless():
-		return usage(fmt.Sprintf("the name of the %s (%s) is needed", whose, want), "migrate down", "nothing was changed; say --confirm NAME, or --dry-run to see what goes")
+		return usage(fmt.Sprintf("the name of the %s (%s) is needed", whose, want), "migrate down", "nothing was changed; add --confirm NAME, or --dry-run to see what would be removed")
 	}
 	for _, line := range m.Lines() {
 		fmt.Fprintln(a.errs, line)

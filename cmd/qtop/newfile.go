@@ -59,7 +59,7 @@ func newFile(name string, force bool, write func(io.Writer) error) (path string,
 	return path, nil
 }
 
-// vacant tells whether a file may get this name.
+// vacant reports whether a file may get this name.
 func vacant(path string, force bool) error {
 	switch st, err := os.Lstat(path); {
 	case err != nil:
@@ -94,7 +94,7 @@ func fileError(path string, err error) error {
 	return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(secrecy.Mask("the file cannot be written: " + err.Error())), Where: queue.Clean(path), Do: queue.Clean("choose another folder"), Err: err}
 }
 
-// fromHome is a name in which ~ means the home of whoever runs this; in a console
+// fromHome is a name in which ~ means the home of the user who runs this; in a console
 // no shell does it.
 func fromHome(name string) string {
 	if rest, ok := strings.CutPrefix(name, "~/"); ok {

@@ -39,7 +39,7 @@ func (w *answered) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap is what stands behind it: a terminal, or not.
+// Unwrap returns the underlying writer, which may be a terminal.
 func (w *answered) Unwrap() io.Writer { return w.Writer }
 
 // encode writes one JSON value on a line. Whatever could act on a terminal is

@@ -19,8 +19,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Sixteen processes requeue one letter at the same moment: one saga, and every
-// loser is told who and when.
+// Sixteen processes requeue one dead letter at the same moment: one saga, and every
+// loser reports who requeued it and when.
 func TestRequeueRace(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -53,7 +53,7 @@ func TestReplayRace(t *testing.T) {
 	require.Equal(t, job, made)
 }
 
-// race lets sixteen processes requeue the letter at once; one does, the others
+// race lets sixteen processes requeue the dead letter at once; one does, the others
 // are told why not. It gives the new id.
 func race(t *testing.T, db *pgtest.DB, id, told string) (made string) {
 	t.Helper()
@@ -108,7 +108,7 @@ func corpus() []string {
 }
 
 // TestHostileStrings writes the corpus into every text column that the verbs
-// print, and reads every verb in both forms: nothing but plain text comes out.
+// print, and reads every verb in both forms: only plain text is printed.
 func TestHostileStrings(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -131,7 +131,7 @@ func TestHostileStrings(t *testing.T) {
 		DROP CONSTRAINT chk_job_subscription_domain`)
 	exec(`SET session_replication_role = replica`)
 	for i, long := range corpus() {
-		s := long[:min(len(long), 2000)] // the megabyte stands in two columns: enough to see that it is cut
+		s := long[:min(len(long), 2000)] // the megabyte is in two columns: enough to see that it is cut
 		for !utf8.ValidString(s) {
 			s = s[:len(s)-1]
 		}
@@ -240,7 +240,7 @@ func hostileEvents(exec func(string, ...any), i int, s string) {
 }
 
 // hostileJobs puts a string into every text column of the job tables. What an
-// index holds is cut: it has a bound of its own.
+// index holds is cut: it has its own bound.
 func hostileJobs(exec func(string, ...any), i int, s string) {
 	short := s[:min(len(s), 400)]
 	for !utf8.ValidString(short) {

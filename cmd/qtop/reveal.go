@@ -28,7 +28,7 @@ func revealing(a *app, short string, show func(ctx context.Context, a *app, c *p
 		return show(ctx, a, c, v.args[0], *o)
 	}}, &viewOptions{})
 	f := cmd.Flags()
-	f.BoolVar(&o.on, "reveal", false, "show the payload with its secrets; the audit says so first")
+	f.BoolVar(&o.on, "reveal", false, "show the payload with its secrets; the audit records it first")
 	f.BoolVar(&o.dryRun, "dry-run", false, "with --reveal: say what would happen, reveal nothing")
 	f.BoolVar(&o.yes, "yes", false, "with --reveal: do not ask")
 	f.StringVar(&o.reason, "reason", "", "with --reveal: why, for the audit")

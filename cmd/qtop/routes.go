@@ -14,7 +14,7 @@ import (
 func routeCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "route", Short: "List the routes of events per domain, switch one"}
 	cmd.AddCommand(
-		a.viewCmd(view{use: "list", short: "Which worker routes each domain's events, when it last did and what waits", show: listed(queue.ListRoutes, "routes", of(views.Routes))}, &viewOptions{}),
+		a.viewCmd(view{use: "list", short: "Which worker routes the events of each domain, its last run and the waiting events", show: listed(queue.ListRoutes, "routes", of(views.Routes))}, &viewOptions{}),
 	)
 	return cmd
 }

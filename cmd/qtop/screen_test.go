@@ -101,7 +101,7 @@ func onTerminal(t *testing.T, cols, rows int, cmd *exec.Cmd) *screen {
 		s.exit <- err
 	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // one that has ended says so, and that is fine
+		_ = cmd.Process.Kill() // an error for an ended process is fine
 		<-ended
 	})
 	return s
@@ -146,7 +146,7 @@ func (s *screen) keys(keys ...string) {
 }
 
 // quiet lets a dialog's period pass in which it takes no keys.
-func (s *screen) quiet() { time.Sleep(600 * time.Millisecond) } // nothing on the screen tells when it is over
+func (s *screen) quiet() { time.Sleep(600 * time.Millisecond) } // nothing on the screen shows the end
 
 func (s *screen) ends() {
 	s.t.Helper()
@@ -163,7 +163,7 @@ const (
 	tab   = "\t"
 )
 
-// An operator finds the letter, requeues it with a reason, and reads the audit.
+// An operator finds the dead letter, requeues it with a reason, and reads the audit.
 func TestConsoleRequeues(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -174,7 +174,7 @@ func TestConsoleRequeues(t *testing.T) {
 	s.keys("5")
 	s.until("http_503.example")
 	s.keys(enter)
-	s.until("· 3 rows") // the letters, and not the group with its preview
+	s.until("· 3 rows") // the dead letters, not the group with its preview
 	s.keys("R")
 	s.until("Reason")
 	s.quiet()
@@ -216,7 +216,7 @@ func TestConsoleRequeues(t *testing.T) {
 	require.Contains(t, string(s.raw.b), "\x1b[?1049l", "the alternate screen was left")
 }
 
-// The database goes away under the console: the last picture stays with its
+// The database goes away under the console: the last snapshot stays with its
 // age, actions are off with the reason; when it is back all recovers alone.
 func TestConsoleSurvivesDatabase(t *testing.T) {
 	t.Parallel()

@@ -58,7 +58,7 @@ func TestScripts(t *testing.T) {
 					ts.Fatalf("sql: %v", err)
 				}
 			},
-			// letters N CODE: makes dead letters through the machine.
+			// letters N CODE: makes dead letters through the state machine.
 			"letters": func(ts *testscript.TestScript, _ bool, args []string) {
 				n, err := strconv.Atoi(args[0])
 				ts.Check(err)

@@ -29,7 +29,7 @@ const (
 	canaryTail = "Hy5rNc8dLp2g"
 )
 
-// seen is a piece of the canary of six bytes that stands in said, in any case.
+// seen is a piece of the canary of six bytes that is in said, in any case.
 func seen(said string) string {
 	said = strings.ToLower(said)
 	for _, half := range []string{canaryHead, canaryTail} {
@@ -62,7 +62,7 @@ func (m mutants) password() string {
 }
 
 // dsn is a connection string. The colon before the password and the @ behind it stay:
-// without them it is another string, in which nobody can tell a password from a name.
+// without them it is another string, in which nobody can distinguish a password from a name.
 func (m mutants) dsn() string {
 	p := m.password()
 	switch m.IntN(6) {
@@ -160,7 +160,7 @@ func saidOf(environ []string, home string) (said string, fine int) {
 	return b.String(), fine
 }
 
-// TestCanaryInProcess: whatever stands where a password may stand, in whatever
+// TestCanaryInProcess: whatever is in the place of a password, in whatever
 // source, none of it is said.
 func TestCanaryInProcess(t *testing.T) { //nolint:paralleltest // the driver reads the process's environment
 	worlds, seed := 4_000, uint64(25)

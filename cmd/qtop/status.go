@@ -24,7 +24,7 @@ type statusJSON struct {
 	Off           []queue.Flag      `json:"off"`
 	Held          []queue.Held      `json:"held"`
 	Alerts        []queue.Alert     `json:"alerts"` // one for each cause
-	Silent        []queue.Alert     `json:"silent"` // every silence, also one whose cause stands in alerts
+	Silent        []queue.Alert     `json:"silent"` // every silence, also one whose cause is in alerts
 	Waiting       []queue.Waiting   `json:"waiting"`
 	Queues        []queue.Lane      `json:"queues"`
 	JobLeases     []queue.JobLease  `json:"job_leases"` // expired, or long without a renewal
@@ -140,7 +140,7 @@ func (a *writer) statusAlerts(st statusJSON) {
 		a.printf("NO HOST %s\n", queue.Choose(st.LastHost == "", what, what+" · "+st.LastHost))
 	}
 	for _, al := range st.Alerts {
-		owner := "nobody has it"
+		owner := "no owner"
 		if al.State == "acked" {
 			owner = fmt.Sprintf("%s until %s: %s", al.AckedBy, views.PlainTime(al.AckExpiresAt), al.Comment)
 		}
@@ -162,7 +162,7 @@ func (a *writer) statusAlerts(st statusJSON) {
 	}
 }
 
-// statusLanes says what stands in the lanes of jobs and which leases are stuck.
+// statusLanes prints the job lanes that need attention and the stuck leases.
 func (a *writer) statusLanes(st statusJSON) {
 	for _, l := range st.Queues {
 		if l.Queued+l.Leased+l.InProgress+l.RetryWaiting == 0 {

@@ -86,7 +86,7 @@ func stubbornHost(t *testing.T, conn *pgx.Conn, dsn, grace, id string) (*exec.Cm
 	return cmd, log, processes
 }
 
-// lives tells whether a process runs.
+// lives reports whether a process runs.
 func lives(pid int) bool {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	return err == nil && !bytes.Contains(b, []byte(") Z "))
@@ -140,7 +140,7 @@ func TestStopIsBounded(t *testing.T) {
 }
 
 // A verb ends within two seconds of SIGTERM, and the console by q within the grace time
-// of its host and two seconds, while the server stands still.
+// of its host and two seconds, while the server is frozen.
 func TestEndsBesideAFrozenServer(t *testing.T) {
 	t.Parallel()
 	server, conn, dsn := ownDatabase(t)

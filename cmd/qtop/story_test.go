@@ -1,8 +1,8 @@
 package main
 
 // This file is the story at three in the morning, whole: an operator on a narrow
-// terminal finds what killed fifty thousand letters, freezes them, requeues them
-// at a rate with the brake on, loses the connection, comes back, sees exact
+// terminal finds what killed fifty thousand dead letters, freezes them, requeues them
+// at a rate with the brake on, loses the connection, reconnects, sees exact
 // progress, raises the rate, aborts, takes back what was not begun, and reads it
 // all in the audit. Real database, real worker processes, a real receiver.
 
@@ -122,7 +122,7 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	x.host("runner", "bulk_operation_runner,counter_compactor")
 	dsn := db.DSN(operator(t, db))
 
-	// The cause stands on the first screen, and is the first group.
+	// The cause is on the first screen, and is the first group.
 	s := openSized(t, 80, 24, dsn)
 	s.until("DEAD")
 	s.until("HTTP_503")
@@ -213,7 +213,7 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	require.Equal(t, waiting, x.number("SELECT undone FROM public.queue_bulk_operation"))
 	s.match(fmt.Sprintf(`%d undone`, waiting))
 
-	// Nothing was lost and nothing went twice: each letter is open, or was requeued once.
+	// Nothing was lost and nothing went twice: each dead letter is open, or was requeued once.
 	require.Equal(t, 0, x.number("SELECT count(*) FROM (SELECT dead_letter_id FROM public.dead_letter_requeues GROUP BY 1 HAVING count(*) > 1) x"))
 	require.Equal(t, all, x.number(`SELECT (SELECT count(*) FROM public.dead_letter_open) + (SELECT count(*) FROM public.dead_letter_requeues)
 		+ (SELECT count(*) FROM public.job_dead_letter WHERE resolved_at IS NULL)`))

@@ -117,7 +117,7 @@ func TestUpgradeUnderOldHosts(t *testing.T) {
 	console := onScreen(t, 120, 40, program(t, before, db.DSN(operator(t, db))))
 	console.until("● live")
 
-	// A producer in a session of its own, until the end.
+	// A producer in a separate session, until the end.
 	producing, stop := context.WithCancel(t.Context())
 	produced := make(chan [2]int, 1)
 	producer := db.Conn(t, pgtest.Login(t, db, "event_ingest_writer"))

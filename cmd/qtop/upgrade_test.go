@@ -10,7 +10,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// A host that the installed code does not serve, or that needs newer code, says so
+// A host that the installed code does not serve, or that needs newer code, reports it
 // in one line and touches nothing.
 func TestWorkerRefusesASchemaItDoesNotFit(t *testing.T) {
 	t.Parallel()

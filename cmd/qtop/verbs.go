@@ -30,7 +30,7 @@ func commandLine(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "qtop",
 		Short: "Operations console for queues that live in PostgreSQL",
-		Long: "qtop shows which worker went silent, what waits longest and why, and what died; and acts on it.\n" +
+		Long: "qtop shows silent workers, the longest waits with their reasons, and dead letters, and acts on them.\n" +
 			"Without a verb it opens the console. Every action of the console has a verb here.",
 		SilenceUsage: true, SilenceErrors: true,
 		Args: cobra.NoArgs,
@@ -41,7 +41,7 @@ func commandLine(a *app) *cobra.Command {
 			a.output = "json" // --output may stand behind the flag at fault
 		}
 		if n := negative.FindStringSubmatch(err.Error()); n != nil {
-			return usage(n[1]+" is taken for a flag", "command line", "no number here is below 0; what begins with a dash stands behind --")
+			return usage(n[1]+" is taken for a flag", "command line", "no number here is below 0; put an argument that begins with a dash after --")
 		}
 		return usage(err.Error(), "command line", "see --help")
 	})

@@ -20,7 +20,7 @@ import (
 type view struct {
 	use, short string
 	list       bool // takes --filter and --limit
-	past       bool // all it shows is in the picture: takes --at
+	past       bool // all its rows are in the snapshot: it accepts --at
 	show       show
 }
 
@@ -82,7 +82,7 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 	return cmd
 }
 
-// snapshot reads the picture; one that lacks everything is an error here.
+// snapshot reads the snapshot; one that lacks everything is an error here.
 func snapshot(ctx context.Context, c *pgclient.Client) (queue.Snapshot, error) {
 	s, err := c.Snapshot(ctx)
 	if lack := s.Missing["all"].String(); err == nil && lack != "" {
@@ -95,7 +95,7 @@ func snapshot(ctx context.Context, c *pgclient.Client) (queue.Snapshot, error) {
 	return s, err
 }
 
-// snapshot reads the picture, or the one that was kept at --at.
+// snapshot reads the current snapshot, or the one stored at --at.
 func (o viewOptions) snapshot(ctx context.Context, c *pgclient.Client) (queue.Snapshot, error) {
 	if o.at == "" {
 		return snapshot(ctx, c)
@@ -112,10 +112,10 @@ func (o viewOptions) snapshot(ctx context.Context, c *pgclient.Client) (queue.Sn
 	if !first.IsZero() {
 		do = "the oldest is of " + views.PlainTime(&first)
 	}
-	return s, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("no picture is kept of " + views.PlainTime(&at)), Where: queue.Clean("--at"), Do: queue.Clean(do)}
+	return s, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("no snapshot is stored for " + views.PlainTime(&at)), Where: queue.Clean("--at"), Do: queue.Clean(do)}
 }
 
-// pictured prints a list of the picture, as exports call it.
+// pictured prints a list of the snapshot, by its name in exports.
 func pictured(list string) show {
 	return func(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 		s, err := o.snapshot(ctx, c)

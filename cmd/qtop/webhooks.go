@@ -100,7 +100,7 @@ func showWebhooks(ctx context.Context, a *app, c *pgclient.Client, o viewOptions
 }
 
 func webhooksCmd(a *app) *cobra.Command {
-	return a.viewCmd(view{use: "webhooks [ID]", short: "Endpoints with gate, success, pace and what waits, or one with its attempts and retries", list: true, show: showWebhooks}, &viewOptions{})
+	return a.viewCmd(view{use: "webhooks [ID]", short: "Endpoints with state, success rate, pace and waiting webhooks, or one endpoint with its attempts and retries", list: true, show: showWebhooks}, &viewOptions{})
 }
 
 func whyCmd(a *app) *cobra.Command {

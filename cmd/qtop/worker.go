@@ -189,7 +189,7 @@ func (a *app) reloaded(client *pgclient.Client, log *slog.Logger) *workerhost.Ho
 // serveMetrics serves the metrics of host until ctx ends. The host before it may
 // need a moment to give the address free.
 func (a *app) serveMetrics(ctx context.Context, host *workerhost.Host) (net.Addr, error) {
-	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) { // nothing tells when an address is free
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) { // there is no signal when an address becomes free
 		addr, err := host.ServeMetrics(ctx, a.settings.MetricsAddr)
 		if err == nil || time.Since(began) > time.Second || !errors.Is(err, syscall.EADDRINUSE) {
 			return addr, err

@@ -129,7 +129,7 @@ func TestWorkerHandlers(t *testing.T) {
 	require.NoError(t, other.Wait())
 }
 
-// A console opens without what its worker host would need, and says so where one is wanted.
+// A console opens without what its worker host would need, and reports it where one is needed.
 func TestConsoleWithoutPrograms(t *testing.T) {
 	t.Setenv("QTOP_HANDLERS", `[{"kind":"a","command":["/no/such/program"]}]`)
 	s := open(t, pgtest.New(t).DSN(""), "--pane", "host")

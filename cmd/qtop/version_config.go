@@ -1,6 +1,6 @@
 package main
 
-// This file is the small verbs: version, config, and the generated key list.
+// This file is the verbs version, config and keys.
 
 import (
 	"context"

@@ -73,7 +73,7 @@ func (a *writer) eventLetterHead(d *queue.DeadLetterDetail) {
 	a.fate(d)
 }
 
-// fate is what became of a letter.
+// fate prints what became of a dead letter.
 func (a *writer) fate(d *queue.DeadLetterDetail) {
 	switch d.State {
 	case "requeued":
