@@ -126,7 +126,7 @@ func (ls loops) wake(name string) bool {
 // process, and the loop itself when there is more.
 func (ls loops) handOn(name string, result map[string]int64) {
 	for key, n := range result {
-		if work.Counted(key) && n >= lease.Most {
+		if work.Counted(key) && n >= lease.MaxBatch {
 			ls.get(name).Kick()
 		}
 	}

@@ -37,7 +37,7 @@ func (h *Host) Drain(name string) error { return h.end(name, (*loop.Loop).Drain)
 
 // Stop ends a loop, or all for "", at once; what it had is handed back.
 func (h *Host) Stop(name string) error {
-	by := time.Now().Add(min(h.opts.Grace, loop.HandBack))
+	by := time.Now().Add(min(h.opts.Grace, loop.HandBackTime))
 	return h.end(name, func(l *loop.Loop) { l.Stop(by) })
 }
 

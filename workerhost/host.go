@@ -109,7 +109,7 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	budget := lease.NewBudget()
 	h.jobs = jobs.Executor{
 		Client: db, Budget: budget, Producer: o.Producer, ID: o.Executor, Worker: workerID, Concurrency: o.Concurrency, Timeout: o.JobTimeout, Handlers: handlers, Log: log,
-		Failed: func() { all.handOn(loopJobs, map[string]int64{"failed": 1}) },
+		OnFailed: func() { all.handOn(loopJobs, map[string]int64{"failed": 1}) },
 	}
 	h.row = registration{
 		client: c, db: db, id: o.ID, instance: instance, version: o.Version, operator: o.Operator, loops: all, jobs: &h.jobs, log: log, soon: make(chan struct{}, 1),
@@ -118,8 +118,8 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	h.webhooks = webhooks.Worker{
 		Client: db, Budget: budget, ID: workerID, Concurrency: o.Concurrency, PerEndpoint: o.PerEndpoint, Sender: o.Sender, Secrets: o.Secrets, Log: log,
 		Every:    func() time.Duration { return h.settings.every(loopWebhook) },
-		Reported: func() { all.handOn(loopWebhook, map[string]int64{"reported": 1}) },
-		Unsigned: h.row.beatNow,
+		OnReported: func() { all.handOn(loopWebhook, map[string]int64{"reported": 1}) },
+		OnUnsigned: h.row.beatNow,
 	}
 	for _, name := range o.Loops {
 		if all.get(name) == nil {
@@ -189,7 +189,7 @@ func (h *Host) endBegan() time.Time {
 // finish.
 func (h *Host) drainWithin(ctx context.Context) {
 	began := h.endBegan()
-	ctx, cancel := context.WithDeadline(ctx, began.Add(h.opts.Grace-min(h.opts.Grace/4, loop.HandBack)))
+	ctx, cancel := context.WithDeadline(ctx, began.Add(h.opts.Grace-min(h.opts.Grace/4, loop.HandBackTime)))
 	defer cancel()
 	h.drainAll(ctx, began.Add(h.opts.Grace+handBackSpare))
 }

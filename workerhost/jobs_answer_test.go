@@ -29,7 +29,7 @@ func TestJobsClaimedWithoutAnswer(t *testing.T) {
 	w.enqueue("long", 1)
 	eventually(t, func() bool { return long.count() == 1 }, "the long one does not begin")
 	n := 0
-	for ; n < 100 && len(log.of(t, "jobs were claimed and the answer did not arrive: handed back")) == 0; n++ {
+	for ; n < 100 && len(log.of(t, "handed back jobs of a claim whose answer did not arrive")) == 0; n++ {
 		p.DropReplies(1)
 		w.exec("SELECT public.fn_job_enqueue('work', 'work', 'DOT')")
 		w.becomes(n+1, jobsOf, "succeeded")

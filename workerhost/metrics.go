@@ -43,7 +43,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 			put(prometheus.GaugeValue, "qtop_jobs_in_flight", "Jobs claimed and not settled.", float64(l.InFlight), nil)
 		}
 	}
-	for outcome, n := range c.h.jobs.Done.Totals() {
+	for outcome, n := range c.h.jobs.Outcomes.Totals() {
 		put(prometheus.CounterValue, "qtop_jobs_done_total", "Tries of jobs by outcome; failed ones are retried or dead-lettered.",
 			float64(n), prometheus.Labels{"outcome": outcome})
 	}

@@ -81,7 +81,7 @@ func (r *registration) announce(ctx context.Context) error {
 	r.held = refusal == ""
 	if refusal != "" {
 		where := "host_id"
-		if lease.Cloned(refusal) {
+		if lease.IsCloneRefusal(refusal) {
 			where = "database"
 		}
 		return queue.NewError(queue.KindFailed, refusal, where, "")
@@ -132,7 +132,7 @@ func (r *registration) beat(ctx context.Context) {
 		// The leases still fence what both do, and a clone gives no work to anybody; the
 		// operator is told.
 		what := "host id lost"
-		if lease.Cloned(refusal) {
+		if lease.IsCloneRefusal(refusal) {
 			what = "this host has come to a clone of its database; it works again once that is adopted"
 		}
 		r.log.Error(what, "reason", refusal)

@@ -66,7 +66,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 			return nil
 		case <-l.Kicked():
 			source = "wake"
-		case <-l.Retimed():
+		case <-l.IntervalChanged():
 			if at := started.Add(t.settings.every(l.Name)); at.Before(due) {
 				again, due = false, at
 				timer.Reset(time.Until(at))
@@ -86,16 +86,16 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 		case err != nil && ctx.Err() != nil:
 			return nil
 		case err != nil:
-			l.Erred(err)
+			l.RecordError(err)
 			t.log.Warn("tick failed", "loop", l.Name, "error", err.Error())
 		case res.Failed:
-			l.Erred(fmt.Errorf("%s", res.Error))
+			l.RecordError(fmt.Errorf("%s", res.Error))
 			t.log.Error("tick worker failed", "loop", l.Name, "error", res.Error)
 			if res.Quick { // a full run goes on without the row that fails
 				again, next = true, 0
 			}
 		default:
-			l.Ticked(res.Work(), next)
+			l.RecordTick(res.Work(), next)
 			worked = res.Work() > 0
 			t.loops.handOn(l.Name, res.Result)
 			t.logOutcomes(ctx, res.Log)
@@ -116,7 +116,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 				}
 			}
 		}
-		l.Looked(worked)
+		l.RecordCheck(worked)
 		select {
 		case <-time.After(time.Until(started.Add(minGap))):
 		case <-ctx.Done():
@@ -208,7 +208,7 @@ func (s *settings) refresh(ctx context.Context) {
 	for name, d := range next {
 		if was, known := last[name]; known && was != d {
 			if l := s.loops.get(name); l != nil {
-				l.Retime()
+				l.NotifyInterval()
 			}
 		}
 	}

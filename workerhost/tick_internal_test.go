@@ -38,9 +38,9 @@ func TestHandOffs(t *testing.T) {
 			all.handOn(w.name, map[string]int64{count: 1})
 			require.ElementsMatch(t, names, kicked(), "%s found %s", w.name, count)
 		}
-		all.handOn(w.name, map[string]int64{"other": lease.Most})
+		all.handOn(w.name, map[string]int64{"other": lease.MaxBatch})
 		require.Equal(t, []string{w.name}, kicked(), "there is more")
-		all.handOn(w.name, map[string]int64{"held": lease.Most, "waiting": lease.Most, "in_flight": lease.Most, "checked": lease.Most, "total": lease.Most})
+		all.handOn(w.name, map[string]int64{"held": lease.MaxBatch, "waiting": lease.MaxBatch, "in_flight": lease.MaxBatch, "checked": lease.MaxBatch, "total": lease.MaxBatch})
 		require.Empty(t, kicked(), "%s did nothing", w.name)
 	}
 	require.Positive(t, handOffs)

@@ -25,7 +25,7 @@ type signals struct {
 func (s *signals) hear(w queue.Wake) {
 	switch channel := w.Channel.String(); {
 	case w.Layer.String() == "config":
-		s.reread.After(loop.MostWakeGap, s.settings.invalidate)
+		s.reread.After(loop.MaxWakeGap, s.settings.invalidate)
 		s.wake(loopJobs)
 	case channel == "queue_wake_webhook":
 		s.wakeWebhook(w)

@@ -1,8 +1,5 @@
 package jobs
 
-// This file is the loop, and its workers: one goroutine per place, the handler
-// contained, the outcome sorted into a result.
-
 import (
 	"context"
 	"errors"
@@ -19,38 +16,38 @@ import (
 // executor is one run of the loop.
 type executor struct {
 	*state
-	turn     *turn // to claim
-	results  *results
-	leases   *leases
-	standing *standing
-	crew     *crew
-	suspects *suspects
-	look     bool // there may be work to claim; the owner's
+	claimer     *claimer
+	results     *results
+	leases      *leases
+	standing    *standing
+	workers     *workers
+	suspects    *suspects
+	claimWanted bool // there may be jobs to claim; only the owner of the loop uses it
 }
 
 // Run is the body of the loop.
 func (x *Executor) Run(ctx context.Context, l *loop.Loop) error {
-	s := &state{Executor: x, l: l, kinds: x.Kinds(), began: time.Now(), pace: loop.NewPace(50*time.Millisecond, 6), stock: newStock()}
-	e := &executor{state: s, look: true}
-	e.turn = &turn{state: s, fetched: make(chan *fetch, mostFetched), soon: time.NewTimer(0)}
-	e.results = newResults(s, e.turn.later)
-	e.leases = &leases{state: s, results: e.results, kept: make(chan struct{}, 1)}
-	e.standing = &standing{state: s, told: make(chan answer, 1)}
-	e.crew = &crew{state: s, results: e.results, runner: handler.Runner{Log: x.Log, Grace: func() time.Duration { return l.Left() / 2 }}}
+	s := &state{Executor: x, l: l, kinds: x.Kinds(), began: time.Now(), pace: loop.NewPace(50*time.Millisecond, 6), buffer: newBuffer()}
+	e := &executor{state: s, claimWanted: true}
+	e.claimer = &claimer{state: s, delivered: make(chan *claim, maxDelivered), timer: time.NewTimer(0)}
+	e.results = newResults(s, e.claimer.claimSoon)
+	e.leases = &leases{state: s, results: e.results, checked: make(chan struct{}, 1)}
+	e.standing = &standing{state: s, answers: make(chan answer, 1)}
+	e.workers = &workers{state: s, results: e.results, runner: handler.Runner{Log: x.Log, Grace: func() time.Duration { return l.Remaining() / 2 }}}
 	e.suspects = &suspects{state: s, results: e.results}
-	e.crew.working, e.crew.halt = context.WithCancel(context.WithoutCancel(ctx))
+	e.workers.working, e.workers.halt = context.WithCancel(context.WithoutCancel(ctx))
 	killed, kill := context.WithCancel(context.WithoutCancel(ctx))
-	e.crew.working, e.crew.kill = handler.WithKill(e.crew.working, killed), kill
-	x.Producer.Attach(e.turn)
+	e.workers.working, e.workers.kill = handler.WithKill(e.workers.working, killed), kill
+	x.Producer.Attach(e.claimer)
 	defer e.finish(ctx) // also after a panic of run
 	return e.run(ctx)
 }
 
-// run owns the loop until ctx ends, or until it drains and nothing is open.
+// run owns the loop until ctx ends, or until the loop drains and no job is open.
 func (e *executor) run(ctx context.Context) error {
 	poll := time.NewTimer(0)
 	defer poll.Stop()
-	keep := time.NewTicker(keepEvery)
+	keep := time.NewTicker(checkEvery)
 	defer keep.Stop()
 	drain := e.l.Draining()
 	draining := false
@@ -60,158 +57,164 @@ func (e *executor) run(ctx context.Context) error {
 			return nil
 		case <-drain:
 			draining, drain = true, nil
-			e.results.handBack(append(e.stock.clear(), e.suspects.clear()...))
+			e.results.handBack(append(e.buffer.takeAll(), e.suspects.clear()...))
 		case <-e.l.Kicked():
-			e.look = true
-			e.standing.soon()
+			e.claimWanted = true
+			e.standing.askSoon()
 		case <-poll.C:
 			poll.Reset(jobPoll)
-			e.look = true
-		case <-e.turn.soon.C:
-			e.look = true
-		case f := <-e.turn.fetched:
-			e.stockUp(f, draining || ctx.Err() != nil)
-		case a := <-e.standing.told:
-			e.look = e.standing.take(a) || e.look
+			e.claimWanted = true
+		case <-e.claimer.timer.C:
+			e.claimWanted = true
+		case c := <-e.claimer.delivered:
+			e.handleClaim(c, draining || ctx.Err() != nil)
+		case a := <-e.standing.answers:
+			e.claimWanted = e.standing.handle(a) || e.claimWanted
 			if a.err == nil && a.Lease > 0 {
 				e.leases.shorten(a.Lease)
 			}
-		case <-e.leases.kept:
-			e.leases.keeping = false
+		case <-e.leases.checked:
+			e.leases.checking = false
 		case <-keep.C:
-			e.leases.keep(ctx)
+			e.leases.check(ctx)
 			e.standing.beat(ctx)
 		}
 		e.standing.ask(ctx)
-		claiming := e.turn.allow(!draining && e.standing.good() && !e.results.stuck() && !e.suspects.hold())
+		claiming := e.claimer.allow(!draining && e.standing.allowed() && !e.results.stuck() && !e.suspects.blocksClaims())
 		if r := e.suspects.next(claiming); r != nil {
-			e.stock.put([]*run{r})
-			e.crew.staff()
+			e.buffer.add([]*run{r})
+			e.workers.spawn()
 		}
 		if draining && !claiming && e.open.Load() == 0 {
 			return nil
 		}
-		if e.look {
-			e.look = !e.turn.fetch(ctx, e.leases.tokens)
+		if e.claimWanted {
+			e.claimWanted = !e.claimer.start(ctx, e.leases.tokens)
 		}
 		e.l.SetInFlight(int(e.open.Load()))
 	}
 }
 
-// stockUp takes what a claim brought. late: nothing may start any more.
-func (e *executor) stockUp(f *fetch, late bool) {
-	if !f.with || len(f.jobs) > 0 { // one that goes with jobs does not look for others
-		e.l.Looked(len(f.jobs) > 0)
+// handleClaim takes the result of a claim. handBack says that its jobs may not start any more.
+func (e *executor) handleClaim(c *claim, handBack bool) {
+	if !c.inTx || len(c.jobs) > 0 { // an empty claim in a producer's transaction says nothing about the queue
+		e.l.RecordCheck(len(c.jobs) > 0)
 	}
-	if f.err != nil {
-		e.l.Erred(f.err)
-		e.l.Log.Warn("claim failed", "error", f.err.Error())
-		return // the poll tries again
+	if c.err != nil {
+		e.l.RecordError(c.err)
+		e.l.Log.Warn("claim failed", "error", c.err.Error())
+		return // the next poll claims again
 	}
-	if len(f.jobs) == f.claim.Most || f.claim.After != nil {
-		e.look = true // for more, or for what came in late and stands before the keys: retries, higher priorities, old transactions
+	if len(c.jobs) == c.request.Most || c.request.After != nil {
+		// For more jobs, or for jobs that became visible before the key where the claim began:
+		// retries, higher priorities, rows of old transactions.
+		e.claimWanted = true
 	}
-	if len(f.jobs) == 0 {
-		e.l.Ticked(0, jobPoll)
+	if len(c.jobs) == 0 {
+		e.l.RecordTick(0, jobPoll)
 		return
 	}
-	runs := e.leases.take(f)
-	if late {
+	runs := e.leases.add(c)
+	if handBack {
 		e.results.handBack(runs)
 		return
 	}
-	if runs = e.suspects.sift(runs); len(runs) > 0 {
-		e.stock.put(runs)
-		e.crew.staff()
+	if runs = e.suspects.separate(runs); len(runs) > 0 {
+		e.buffer.add(runs)
+		e.workers.spawn()
 	}
 }
 
-// finish ends what the loop left: results are recorded, jobs without one go back.
-// Handlers are cancelled and have half of what is left to return (Loop.Left); their
-// commands are killed a little before that.
+// finish ends the run, within Loop.Remaining:
+//
+//  1. Handlers are cancelled. After 3/8 of the time their commands are killed, and after half
+//     of it handlers that have not returned are abandoned.
+//  2. A claim under way is awaited for half of the time; its jobs are handed back.
+//  3. Results are recorded, and jobs without a result are handed back.
+//  4. Jobs of claims whose answer never arrived are handed back.
 func (e *executor) finish(ctx context.Context) {
-	e.Producer.Detach(e.turn)
-	e.crew.halt()
-	left := e.l.Left()
-	killing := time.AfterFunc(left*3/8, e.crew.kill)
+	e.Producer.Detach(e.claimer)
+	e.workers.halt()
+	remaining := e.l.Remaining()
+	killing := time.AfterFunc(remaining*3/8, e.workers.kill)
 	defer killing.Stop()
-	defer e.crew.kill()
-	hangs := time.After(left / 2) // somebody's connection
-	for e.turn.allow(false) {
+	defer e.workers.kill()
+	abandon := time.After(remaining / 2) // the connection of the claim may hang
+	for e.claimer.allow(false) {
 		select {
-		case f := <-e.turn.fetched:
-			e.stockUp(f, true)
+		case f := <-e.claimer.delivered:
+			e.handleClaim(f, true)
 			continue
-		case <-hangs:
+		case <-abandon:
 		}
 		break
 	}
-	e.turn.leave()
-	for len(e.turn.fetched) > 0 {
-		e.stockUp(<-e.turn.fetched, true)
+	e.claimer.close()
+	for len(e.claimer.delivered) > 0 {
+		e.handleClaim(<-e.claimer.delivered, true)
 	}
-	e.results.handBack(append(e.stock.close(), e.suspects.clear()...))
-	e.crew.places.Wait()
-	e.crew.runner.Close()
-	e.errands.Wait()
-	e.results.close(time.Now().Add(e.l.Left() * 2 / 3))
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.l.Left()/2)
+	e.results.handBack(append(e.buffer.close(), e.suspects.clear()...))
+	e.workers.running.Wait()
+	e.workers.runner.Close()
+	e.background.Wait()
+	e.results.close(time.Now().Add(e.l.Remaining() * 2 / 3))
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.l.Remaining()/2)
 	defer cancel()
 	e.l.SetInFlight(0)
-	if e.turn.inDoubt() {
-		if err := e.turn.settleDoubt(last, e.leases.tokens()); err != nil {
-			e.l.Log.Warn("jobs may have been claimed of which no answer arrived; their leases will expire", "error", err.Error())
+	if e.claimer.hasUnanswered() {
+		if err := e.claimer.releaseUnanswered(last, e.leases.tokens()); err != nil {
+			e.l.Log.Warn("the answer to a claim did not arrive: jobs that it claimed stay leased until their leases expire", "error", err.Error())
 		}
 	}
-	e.standing.stopped(ctx)
+	e.standing.beatStopped(ctx)
 }
 
-// crew is the workers.
-type crew struct {
+// workers run the handlers, one goroutine per slot.
+type workers struct {
 	*state
 	results *results
 	runner  handler.Runner
-	working context.Context //nolint:containedctx // of the handlers; outlives the loop's by the drain
+	working context.Context //nolint:containedctx // of the handlers; the drain comes between its end and that of the loop's context
 	halt    context.CancelFunc
-	kill    context.CancelFunc // what handlers run as a process, however much of its grace is left
-	workers int
-	places  sync.WaitGroup
+	kill    context.CancelFunc // kills the processes of handlers, whatever remains of their grace time
+	count   int
+	running sync.WaitGroup
 }
 
-// staff has as many workers as there are jobs, at most one per place.
-func (c *crew) staff() {
-	for ; c.workers < min(c.Concurrency, int(c.open.Load())); c.workers++ {
-		c.places.Go(func() {
-			for r := c.stock.take(); r != nil; r = c.stock.take() {
+// spawn starts workers until there are as many as open jobs, at most one per slot.
+func (c *workers) spawn() {
+	for ; c.count < min(c.Concurrency, int(c.open.Load())); c.count++ {
+		c.running.Go(func() {
+			for r := c.buffer.take(); r != nil; r = c.buffer.take() {
 				c.work(r)
 			}
 		})
 	}
 }
 
-// work runs the handler and sorts its outcome.
-func (c *crew) work(r *run) {
+// work runs the handler of a job and queues the result by its outcome.
+func (c *workers) work(r *run) {
 	if c.results.stuck() {
 		c.results.handBack([]*run{r})
 		return
 	}
-	ctx := r.begin(c.working, c.Timeout, c.clock(), c.ticks.Load())
+	ctx := r.start(c.working, c.Timeout, c.clock(), c.ticks.Load())
 	var err error
 	switch {
 	case ctx == nil:
 	case r.job.Payload == nil:
-		err = c.workOnLong(ctx, r)
+		err = c.workWithReadPayload(ctx, r)
 	default:
 		err = c.runner.Run(ctx, c.Handlers[r.job.Kind], handlerJob(r.job, r.job.Payload))
 	}
-	switch lost, known := r.end(); {
-	case lost && (known || ctx == nil || err != nil):
-		c.results.drop(r)
+	switch lost, confirmed := r.finish(); {
+	case lost && (confirmed || ctx == nil || err != nil):
+		c.results.markLost(r)
 		c.results.settle([]*run{r})
 	case err == nil:
 		r.outcome = succeeded
 		c.results.acks.Add(r)
-	case c.working.Err() != nil, errors.Is(err, errNotBegun): // that says nothing about the job
+	case c.working.Err() != nil, errors.Is(err, errNotBegun): // not the fault of the job
 		r.outcome = released
 		c.results.returns.Add(r)
 	default:
@@ -224,20 +227,21 @@ func (c *crew) work(r *run) {
 	}
 }
 
-// errNotBegun is the end of a job whose payload could not be read for now.
+// errNotBegun says that the handler did not begin, because the payload could not be read at
+// present.
 var errNotBegun = errors.New("not begun")
 
-// workOnLong reads the payload of a job, within the budget of the host, and runs its
-// handler.
-func (c *crew) workOnLong(ctx context.Context, r *run) (err error) {
-	held := true
+// workWithReadPayload reads the payload of a job within the budget of the host and runs the
+// handler. It is for payloads that were too long to come with their claim.
+func (c *workers) workWithReadPayload(ctx context.Context, r *run) (err error) {
+	leased := true
 	read := func(ctx context.Context, most int64) (p work.Payload, err error) {
-		p, held, err = c.Client.JobPayload(ctx, r.ref(), most)
+		p, leased, err = c.Client.JobPayload(ctx, r.ref(), most)
 		return p, err
 	}
-	cannot := c.Budget.Use(ctx, read, func(p work.Payload) {
+	readErr := c.Budget.Use(ctx, read, func(p work.Payload) {
 		switch {
-		case !held:
+		case !leased:
 			r.lose(true)
 		case !p.Readable:
 			err = handler.Permanent(handler.Coded("PAYLOAD_UNREADABLE", errors.New("not run: "+lease.Unreadable)))
@@ -246,15 +250,15 @@ func (c *crew) workOnLong(ctx context.Context, r *run) (err error) {
 		}
 	})
 	switch {
-	case cannot == nil:
+	case readErr == nil:
 		return err
-	case ctx.Err() != nil || pgerror.Retryable(cannot):
+	case ctx.Err() != nil || pgerror.Retryable(readErr):
 		return errNotBegun
 	}
-	return handler.Coded("PAYLOAD_UNREADABLE", cannot)
+	return handler.Coded("PAYLOAD_UNREADABLE", readErr)
 }
 
-// handlerJob is the job as a handler sees it.
+// handlerJob returns the job as its handler gets it.
 func handlerJob(j *work.Job, payload []byte) handler.Job {
 	return handler.Job{
 		ID: j.ID.String(), RootID: j.Root.String(), Kind: j.Kind, Domain: j.Domain, Executor: j.Executor,

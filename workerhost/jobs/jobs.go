@@ -1,7 +1,20 @@
-// Package jobs is the job executor: claim, hand out, report. One goroutine owns the
-// loop and never waits for the database: what it asks for comes back as an event. A
-// claim has committed before a job is handed out, every result is fenced by its lease
-// token, and what is unfinished at the end is handed back at once.
+// Package jobs is the job executor of a worker host: it claims jobs, runs their handlers and
+// records the results.
+//
+// Start from Executor, whose Run is the body of the loop, and from executor, one run of it.
+// One goroutine, the owner of the loop, decides everything and never waits for the database:
+// statements run in the background and their answers arrive on channels. Its parts:
+//
+//   - claimer claims jobs: how many, from which queue lanes, and when.
+//   - suspects isolates jobs that may have killed a host.
+//   - buffer holds claimed jobs that wait for a worker.
+//   - workers run the handlers, one goroutine per slot.
+//   - results record outcomes in batches (see lease.Results).
+//   - leases renews the leases of open jobs.
+//   - standing knows whether the executor may claim, and sends its heartbeat.
+//
+// Invariants: a claim has committed before a job of it begins; the lease token fences every
+// result; jobs that are unfinished at the end are handed back at once, no attempt spent.
 package jobs
 
 import (
@@ -20,32 +33,32 @@ import (
 )
 
 const (
-	// jobPoll is the floor under the wakes.
+	// jobPoll is how often jobs are claimed when no wake signal arrives.
 	jobPoll = time.Second
-	// standingEvery is how often the executor's standing is asked for. While it is
-	// refused nothing else is asked.
+	// standingEvery is how often the database is asked whether the executor may claim. While
+	// it may not, no other statement is sent.
 	standingEvery = 5 * time.Second
 )
 
-// Executor is what the loop needs of its host.
+// Executor is the configuration of the loop.
 type Executor struct {
 	Client      *work.Client
-	Producer    *enqueue.Producer // of this process: a claim goes with its jobs
-	ID          string            // of the executor, which hosts may share
-	Worker      string            // this host
-	Concurrency int               // jobs at work
+	Producer    *enqueue.Producer // of this process; claims can share its transactions
+	ID          string            // of the executor; several hosts may share one
+	Worker      string            // the name of this host
+	Concurrency int               // slots: handlers that run at once
 	Timeout     time.Duration
-	Handlers    map[string]handler.Handler // by kind; others are not claimed
+	Handlers    map[string]handler.Handler // by kind; jobs of other kinds are not claimed
 	Log         *slog.Logger
-	Budget      *lease.Budget // of this host, for payloads that are read apart from their claim
-	Failed      func()        // tries that failed are in the database
-	Done        Outcomes
+	Budget      *lease.Budget // of this host, for payloads that did not come with their claim
+	OnFailed    func()        // called after failed attempts were recorded
+	Outcomes    Outcomes
 }
 
-// Kinds are the kinds that are claimed.
+// Kinds returns the job kinds that are claimed, sorted.
 func (x *Executor) Kinds() []string { return slices.Sorted(maps.Keys(x.Handlers)) }
 
-// The outcomes of a try, as the metrics name them.
+// The outcomes of an attempt, in the order of the metrics' names in Totals.
 const (
 	succeeded = iota
 	failed
@@ -55,10 +68,10 @@ const (
 	outcomes
 )
 
-// Outcomes counts tries, over all runs of the loop.
+// Outcomes counts attempts by outcome, over all runs of the loop.
 type Outcomes [outcomes]atomic.Int64
 
-// Totals are the counts by the outcome's name.
+// Totals returns the counts by the name of the outcome.
 func (o *Outcomes) Totals() map[string]int64 {
 	all := map[string]int64{}
 	for i, name := range [outcomes]string{"succeeded", "failed", "permanent", "released", "lease_lost"} {
@@ -67,7 +80,7 @@ func (o *Outcomes) Totals() map[string]int64 {
 	return all
 }
 
-// worked counts those that were worked on to an end.
+// worked counts the attempts whose handler ended: succeeded, failed or permanent.
 func (o *Outcomes) worked() (n int64) {
 	for i := range o[:released] {
 		n += o[i].Load()
@@ -75,20 +88,19 @@ func (o *Outcomes) worked() (n int64) {
 	return n
 }
 
-// state is what the parts of one run of the loop share.
+// state is shared by the parts of one run of the loop.
 type state struct {
 	*Executor
 	l     *loop.Loop
 	kinds []string
-	began time.Time // zero of the local clock
+	began time.Time // zero of clock
 	pace  *loop.Pace
 	open  atomic.Int64 // claimed and not settled
-	ticks atomic.Int64 // of keepEvery
+	ticks atomic.Int64 // of checkEvery
 
-	stock   *stock
-	errands sync.WaitGroup // claims, standings, renewals
+	buffer     *buffer
+	background sync.WaitGroup // claims, standings, renewals
 }
 
-// clock is the local time since the loop began; no change of the wall clock moves
-// it.
+// clock returns the time since the loop began. Changes of the wall clock do not affect it.
 func (s *state) clock() time.Duration { return time.Since(s.began) }

@@ -1,7 +1,5 @@
 package jobs
 
-// This file keeps the leases: they last, and the database knows which jobs run.
-
 import (
 	"context"
 	"maps"
@@ -13,90 +11,94 @@ import (
 	"github.com/qtop/qtop/workerhost/lease"
 )
 
-// leases are those with jobs that are not settled. The owner of the loop owns them.
+// leases renews the leases of jobs that are not settled, cancels handlers whose lease is
+// lost, and records in the database which jobs run for long. Only the owner of the loop
+// uses it.
 type leases struct {
 	*state
-	results *results
-	all     []*claimed
-	kept    chan struct{} // they were looked after
-	keeping bool
+	results  *results
+	all      []*leaseGroup
+	checked  chan struct{} // a background check has ended
+	checking bool
 }
 
-// take keeps what a claim brought.
-func (s *leases) take(f *fetch) []*run {
-	x := &claimed{runs: make([]run, len(f.jobs))}
-	x.at.Store(int64(f.at))
-	x.length.Store(int64(f.jobs[0].Lease))
-	x.open.Store(int32(len(f.jobs)))
-	runs, tick := make([]*run, len(f.jobs)), s.ticks.Load()
-	for i := range f.jobs {
-		x.runs[i].job, x.runs[i].lease, x.runs[i].tick = &f.jobs[i], x, tick
-		runs[i] = &x.runs[i]
+// add keeps the jobs of a claim and returns them as runs.
+func (s *leases) add(c *claim) []*run {
+	g := &leaseGroup{runs: make([]run, len(c.jobs))}
+	g.from.Store(int64(c.sentAt))
+	g.length.Store(int64(c.jobs[0].Lease))
+	g.open.Store(int32(len(c.jobs)))
+	runs, tick := make([]*run, len(c.jobs)), s.ticks.Load()
+	for i := range c.jobs {
+		g.runs[i].job, g.runs[i].group, g.runs[i].tick = &c.jobs[i], g, tick
+		runs[i] = &g.runs[i]
 	}
-	s.all = append(s.all, x)
+	s.all = append(s.all, g)
 	return runs
 }
 
-// tokens are those of the leases with jobs that are not settled.
+// tokens returns the lease tokens of the jobs here.
 func (s *leases) tokens() []pgtype.UUID {
 	known := make(map[pgtype.UUID]bool, len(s.all))
-	for _, x := range s.all {
-		for i := range x.runs {
-			known[x.runs[i].job.Token] = true // one claim may have several
+	for _, g := range s.all {
+		for i := range g.runs {
+			known[g.runs[i].job.Token] = true // one claim may have several
 		}
 	}
 	return slices.Collect(maps.Keys(known))
 }
 
-// shorten has the leases last no longer than the flag says now, as a renewal will.
+// shorten bounds all leases by length, the current value of the flag: the next renewal
+// will grant no more.
 func (s *leases) shorten(length time.Duration) {
-	for _, x := range s.all {
-		x.length.Store(min(x.length.Load(), int64(length)))
+	for _, g := range s.all {
+		g.length.Store(min(g.length.Load(), int64(length)))
 	}
 }
 
-// keep looks after them.
-func (s *leases) keep(ctx context.Context) {
+// check runs every checkEvery: it cancels jobs whose lease expired, hands back jobs that
+// waited too long in the buffer, and starts renewals.
+func (s *leases) check(ctx context.Context) {
 	now, tick := s.clock(), s.ticks.Add(1)
-	s.all = slices.DeleteFunc(s.all, func(x *claimed) bool { return x.open.Load() == 0 })
-	for _, x := range s.all {
-		if x.until() <= now {
-			s.expired(x)
+	s.all = slices.DeleteFunc(s.all, func(g *leaseGroup) bool { return g.open.Load() == 0 })
+	for _, g := range s.all {
+		if g.until() <= now {
+			s.cancelExpired(g)
 		}
 	}
-	s.results.handBack(s.stock.stale(tick - slowTicks)) // others may have a place, or a more urgent job comes first here
-	if s.keeping {
+	s.results.handBack(s.buffer.takeOlder(tick - slowTicks)) // another host may have a free slot, and here a more urgent job may come first
+	if s.checking {
 		return
 	}
 	if renew, start := s.due(now, tick); len(renew)+len(start) > 0 {
-		s.keeping = true
-		s.errands.Go(func() {
+		s.checking = true
+		s.background.Go(func() {
 			s.start(ctx, start)
 			s.renew(ctx, renew)
-			s.kept <- struct{}{}
+			s.checked <- struct{}{}
 		})
 	}
 }
 
-// expired cancels what is left of a lease that could not be renewed in time.
-func (s *leases) expired(x *claimed) {
-	for i := range x.runs {
-		if r := &x.runs[i]; r.lose(false) {
-			s.l.Log.Warn("the lease ran out here", "job_id", r.job.ID.String(), "job_kind", r.job.Kind)
+// cancelExpired cancels the unsettled jobs of a lease that could not be renewed in time.
+func (s *leases) cancelExpired(g *leaseGroup) {
+	for i := range g.runs {
+		if r := &g.runs[i]; r.lose(false) {
+			s.l.Log.Warn("the lease expired by this host's clock: the job is cancelled here", "job_id", r.job.ID.String(), "job_kind", r.job.Kind)
 		}
 	}
 }
 
-// due finds the leases that are a third old, and the jobs that run for a while and
-// of which the database does not know it.
-func (s *leases) due(now time.Duration, tick int64) (renew []*claimed, start []*run) {
-	for _, x := range s.all {
-		length := time.Duration(x.length.Load())
-		if left := x.until() - now; left > 0 && left <= length*2/3 {
-			renew = append(renew, x)
+// due returns the leases of which a third has passed, and the jobs whose start must be
+// recorded because they run for long.
+func (s *leases) due(now time.Duration, tick int64) (renew []*leaseGroup, start []*run) {
+	for _, g := range s.all {
+		length := time.Duration(g.length.Load())
+		if left := g.until() - now; left > 0 && left <= length*2/3 {
+			renew = append(renew, g)
 		}
-		for i := range x.runs {
-			if r := &x.runs[i]; r.slow(tick) {
+		for i := range g.runs {
+			if r := &g.runs[i]; r.startDue(tick) {
 				start = append(start, r)
 			}
 		}
@@ -104,31 +106,31 @@ func (s *leases) due(now time.Duration, tick int64) (renew []*claimed, start []*
 	return renew, start
 }
 
-// start tells which jobs run.
+// start records in the database that jobs run.
 func (s *leases) start(ctx context.Context, runs []*run) {
-	for batch := range slices.Chunk(runs, lease.Most) {
+	for batch := range slices.Chunk(runs, lease.MaxBatch) {
 		lost, err := s.Client.JobStart(ctx, leasesOf(batch))
 		if err != nil {
 			if ctx.Err() == nil {
-				s.l.Erred(err)
+				s.l.RecordError(err)
 			}
-			return // at the next tick again
+			return // repeated at the next check
 		}
 		for _, r := range batch {
 			r.mu.Lock()
-			r.told = true
+			r.startRecorded = true
 			r.mu.Unlock()
 		}
-		s.lose(batch, lost)
+		s.cancelLost(batch, lost)
 	}
 }
 
-// renew prolongs what is open of the leases, about a thousand jobs at a time.
-func (s *leases) renew(ctx context.Context, leases []*claimed) {
+// renew extends the leases of unsettled jobs, about a thousand jobs per statement.
+func (s *leases) renew(ctx context.Context, leases []*leaseGroup) {
 	for len(leases) > 0 {
 		var open []*run
 		n := 0
-		for ; n < len(leases) && len(open) < lease.Most; n++ {
+		for ; n < len(leases) && len(open) < lease.MaxBatch; n++ {
 			for i := range leases[n].runs {
 				if r := &leases[n].runs[i]; !r.isSettled() {
 					open = append(open, r)
@@ -140,21 +142,22 @@ func (s *leases) renew(ctx context.Context, leases []*claimed) {
 			lost, err := s.Client.JobRenew(ctx, leasesOf(open))
 			if err != nil {
 				if ctx.Err() == nil {
-					s.l.Erred(err)
+					s.l.RecordError(err)
 				}
-				return // at the next tick again, as long as they last
+				return // repeated at the next check, as long as the leases last
 			}
-			s.lose(open, lost)
+			s.cancelLost(open, lost)
 		}
-		for _, x := range leases[:n] {
-			x.at.Store(int64(at))
+		for _, g := range leases[:n] {
+			g.from.Store(int64(at))
 		}
 		leases = leases[n:]
 	}
 }
 
-// lose cancels those of the jobs whose lease the database knows no more.
-func (s *leases) lose(runs []*run, lost []pgtype.UUID) {
+// cancelLost cancels the runs whose ids are in lost: the database says that their lease is
+// gone.
+func (s *leases) cancelLost(runs []*run, lost []pgtype.UUID) {
 	for _, id := range lost {
 		i := slices.IndexFunc(runs, func(r *run) bool { return r.job.ID == id })
 		if i >= 0 && runs[i].lose(true) {

@@ -1,7 +1,5 @@
 package jobs
 
-// This file settles jobs: results in batches, and the count of what is open.
-
 import (
 	"context"
 	"time"
@@ -12,74 +10,78 @@ import (
 	"github.com/qtop/qtop/workerhost/lease"
 )
 
-// results go to the database by what is done with them.
+// results records the outcomes of jobs: acknowledgements, failures and returned jobs, each
+// with its own statement.
 type results struct {
 	*state
-	later                func() // has a claim made soon
+	claimSoon            func() // requests a claim: slots may be free
 	acks, fails, returns *lease.Results[*run]
 }
 
-// newResults starts the three; acks come by the thousand and have two writers.
-func newResults(s *state, later func()) *results {
-	r := &results{state: s, later: later}
-	r.acks = r.batches("succeeded", 2, func(ctx context.Context, runs []*run) ([]pgtype.UUID, error) {
+// newResults starts the writers: two for acks, which come by the thousand, one for each of
+// the others.
+func newResults(s *state, claimSoon func()) *results {
+	r := &results{state: s, claimSoon: claimSoon}
+	r.acks = r.newRecorder("succeeded", 2, func(ctx context.Context, runs []*run) ([]pgtype.UUID, error) {
 		return s.Client.JobAck(ctx, leasesOf(runs))
 	})
-	r.returns = r.batches("released", 1, func(ctx context.Context, runs []*run) ([]pgtype.UUID, error) {
+	r.returns = r.newRecorder("released", 1, func(ctx context.Context, runs []*run) ([]pgtype.UUID, error) {
 		return s.Client.JobRelease(ctx, leasesOf(runs))
 	})
-	r.fails = r.batches("failed", 1, func(ctx context.Context, runs []*run) ([]pgtype.UUID, error) {
+	r.fails = r.newRecorder("failed", 1, func(ctx context.Context, runs []*run) ([]pgtype.UUID, error) {
 		failures := make([]work.JobFailure, len(runs))
-		for i, x := range runs {
-			failures[i] = work.JobFailure{JobLease: x.ref(), Code: x.code, Text: x.text, Permanent: x.outcome == permanent}
+		for i, run := range runs {
+			failures[i] = work.JobFailure{JobLease: run.ref(), Code: run.code, Text: run.text, Permanent: run.outcome == permanent}
 		}
 		lost, err := s.Client.JobFail(ctx, failures)
 		if err == nil {
-			s.Failed()
+			s.OnFailed()
 		}
 		return lost, err
 	})
 	return r
 }
 
-// batches records with a statement that gives those whose lease was lost.
-func (r *results) batches(what string, writers int, record func(context.Context, []*run) ([]pgtype.UUID, error)) *lease.Results[*run] {
+// newRecorder starts writers for one kind of result. record sends a batch and returns the ids
+// of the jobs whose lease was lost.
+func (r *results) newRecorder(result string, writers int, record func(context.Context, []*run) ([]pgtype.UUID, error)) *lease.Results[*run] {
 	return lease.NewResults(writers, lease.Recorder[*run]{
 		Record: func(ctx context.Context, batch []*run) error {
 			lost, err := record(ctx, batch)
 			if err == nil {
-				r.answered(batch, lost)
+				r.handleAnswer(batch, lost)
 			}
 			return err
 		},
-		Lasts: func(x *run, wait time.Duration) bool { return x.lease.until() > r.clock()+wait },
-		Lost: func(batch []*run, err error) {
-			r.l.Log.Error("results could not be recorded; the leases will expire and the jobs be worked on again",
-				"result", what, "jobs", len(batch), "error", err.Error())
-			for _, x := range batch {
-				x.outcome = leaseLost
+		LeaseLasts: func(run *run, wait time.Duration) bool { return run.group.until() > r.clock()+wait },
+		OnLost: func(batch []*run, err error) {
+			r.l.Log.Error("results could not be recorded: the leases will expire and the jobs will run again",
+				"result", result, "jobs", len(batch), "error", err.Error())
+			for _, run := range batch {
+				run.outcome = leaseLost
 			}
 			r.settle(batch)
 		},
-		Erred: r.l.Erred,
-		Said:  func(x *run) int { return len(x.text) },
-		Plain: func(x *run) { x.text = "" },
+		OnError:   r.l.RecordError,
+		TextBytes: func(run *run) int { return len(run.text) },
+		DropText:  func(run *run) { run.text = "" },
 	})
 }
 
-// close records what is in, all of it in the same time.
-func (r *results) close(by time.Time) {
+// close records the queued results of all three kinds until deadline.
+func (r *results) close(deadline time.Time) {
 	for _, s := range []*lease.Results[*run]{r.acks, r.fails, r.returns} {
-		s.Close(by)
+		s.Close(deadline)
 	}
 }
 
-// stuck tells that results cannot be recorded now: nothing is claimed or begun, for it
-// might have to be done again.
+// stuck reports that results cannot be recorded at present. Then no job is claimed or begun,
+// for it might have to run again.
 func (r *results) stuck() bool { return r.acks.Stuck() || r.fails.Stuck() }
 
-// answered takes what the database said.
-func (r *results) answered(batch []*run, lost []pgtype.UUID) {
+// handleAnswer settles a batch that the database has answered; lost are the ids of the jobs
+// whose lease was lost.
+func (r *results) handleAnswer(batch []*run, lost []pgtype.UUID) {
 	if len(lost) > 0 {
 		gone := make(map[pgtype.UUID]bool, len(lost))
 		for _, id := range lost {
@@ -87,47 +89,47 @@ func (r *results) answered(batch []*run, lost []pgtype.UUID) {
 		}
 		for _, x := range batch {
 			if gone[x.job.ID] {
-				r.drop(x)
+				r.markLost(x)
 			}
 		}
 	}
 	r.settle(batch)
 }
 
-// drop notes a job whose lease is gone: somebody else may work on it already.
-func (r *results) drop(x *run) {
+// markLost marks a job whose lease is gone: another host may work on it already.
+func (r *results) markLost(x *run) {
 	x.outcome = leaseLost
 	r.l.Log.Warn("lease lost: the result was dropped", "job_id", x.job.ID.String(), "job_kind", x.job.Kind)
 }
 
-// handBack releases jobs that nobody works on.
+// handBack returns jobs to the queue on which no worker works, no attempt spent.
 func (r *results) handBack(runs []*run) {
 	if len(runs) == 0 {
 		return
 	}
 	for _, x := range runs {
-		x.end()
+		x.finish()
 		x.outcome = released
 	}
 	r.returns.Add(runs...)
 }
 
-// settle counts jobs out; the database has answered for them, or nobody can.
+// settle counts jobs as done here: the database has answered for them, or never will.
 func (r *results) settle(runs []*run) {
 	var counts [outcomes]int64
 	for _, x := range runs {
 		x.settle()
-		x.lease.open.Add(-1)
+		x.group.open.Add(-1)
 		counts[x.outcome]++
 	}
 	for i, n := range counts {
 		if n > 0 {
-			r.Done[i].Add(n)
+			r.Outcomes[i].Add(n)
 		}
 	}
 	done := counts[succeeded] + counts[failed] + counts[permanent]
 	r.pace.Add(r.clock(), int(done))
 	r.open.Add(-int64(len(runs)))
-	r.l.Ticked(done, jobPoll)
-	r.later() // a place under max_parallel may be free
+	r.l.RecordTick(done, jobPoll)
+	r.claimSoon() // max_parallel may allow another job now
 }

@@ -1,8 +1,5 @@
 package jobs
 
-// This file is the jobs that are leased here, the lease that they came with, and the
-// stock of those that wait for a worker.
-
 import (
 	"context"
 	"sync"
@@ -13,10 +10,10 @@ import (
 )
 
 const (
-	// keepEvery is how often leases, slow jobs and the beat are looked after.
-	keepEvery = 250 * time.Millisecond
-	// slowTicks × keepEvery is how long a job runs before the database is told that
-	// it does; most are finished before.
+	// checkEvery is how often leases, slow jobs and the heartbeat are checked.
+	checkEvery = 250 * time.Millisecond
+	// slowTicks × checkEvery is how long a job runs before its start is recorded in the
+	// database; most jobs end sooner.
 	slowTicks = 4
 )
 
@@ -24,24 +21,24 @@ const (
 const (
 	waiting = iota
 	running
-	reported // its result is on the way to the database
+	reported // its result is queued or sent
 	settled
 )
 
-// run is one leased job inside this process.
+// run is one leased job in this process.
 type run struct {
 	job   *work.Job
-	lease *claimed
+	group *leaseGroup
 
-	mu     sync.Mutex
-	state  uint8
-	lost   bool  // its lease is gone or could not be renewed
-	gone   bool  // the database says so: the result counts for nothing
-	told   bool  // the database knows that it runs
-	tick   int64 // when it came or, once it runs, began
-	cancel context.CancelFunc
+	mu             sync.Mutex
+	state          uint8
+	lost           bool  // its lease is gone or could not be renewed in time
+	lostInDatabase bool  // the database reported the lease as lost: it will refuse the result
+	startRecorded  bool  // the database has recorded that it runs
+	tick           int64 // when it was claimed or, once it runs, began
+	cancel         context.CancelFunc
 
-	// of the result; set before it is reported
+	// The result; set before the run is queued in results.
 	outcome    uint8
 	code, text string
 }
@@ -50,17 +47,18 @@ func (r *run) ref() work.JobLease {
 	return work.JobLease{ID: r.job.ID, Token: r.job.Token}
 }
 
-// begin gives the job its context; nil when it must not start any more.
-func (r *run) begin(working context.Context, longest, now time.Duration, tick int64) context.Context {
+// start returns the context for the handler; nil when the lease is gone and the job must not
+// start.
+func (r *run) start(working context.Context, timeout, now time.Duration, tick int64) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.lost || r.lease.until() <= now {
+	if r.lost || r.group.until() <= now {
 		r.lost = true
 		return nil
 	}
 	var ctx context.Context
-	if longest > 0 {
-		ctx, r.cancel = context.WithTimeout(working, longest)
+	if timeout > 0 {
+		ctx, r.cancel = context.WithTimeout(working, timeout)
 	} else {
 		ctx, r.cancel = context.WithCancel(working)
 	}
@@ -68,24 +66,25 @@ func (r *run) begin(working context.Context, longest, now time.Duration, tick in
 	return ctx
 }
 
-// end records that the handler is over. lost: the lease went meanwhile; known: the
-// database said so. One that only ran out here may still stand there.
-func (r *run) end() (lost, known bool) {
+// finish records that the handler has returned. lost says that the lease was lost meanwhile,
+// confirmed that the database reported it. A lease that expired only by this host's clock may
+// still be valid in the database.
+func (r *run) finish() (lost, confirmed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cancel != nil {
 		r.cancel()
 	}
 	r.state = reported
-	return r.lost, r.gone
+	return r.lost, r.lostInDatabase
 }
 
-// lose cancels a job whose lease is gone, known: as the database says; false when its
-// result is on the way: the token fences that.
-func (r *run) lose(known bool) bool {
+// lose cancels a job whose lease is gone; confirmed says that the database reported it. It
+// returns false when the job is lost already or its result is queued, which the token fences.
+func (r *run) lose(confirmed bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.gone = r.gone || known
+	r.lostInDatabase = r.lostInDatabase || confirmed
 	if r.lost || r.state >= reported {
 		return false
 	}
@@ -102,30 +101,30 @@ func (r *run) isSettled() bool {
 	return r.state == settled
 }
 
-// settle forgets the payload: one slow job keeps those of its whole claim.
+// settle frees the payload: one slow job keeps the memory of its whole claim otherwise.
 func (r *run) settle() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state, r.job.Payload = settled, nil
 }
 
-// claimed is what one claim leased.
-type claimed struct {
+// leaseGroup is the jobs of one claim and their common lease.
+type leaseGroup struct {
 	runs   []run
-	at     atomic.Int64 // clock before the claim or renewal that it lasts from
+	from   atomic.Int64 // clock before the claim or renewal that it lasts from
 	length atomic.Int64 // how long it lasts from then
 	open   atomic.Int32 // not settled
 }
 
-// until is the local end of the lease, counted from before it was asked for: the
-// server's clock and the way there can only make it later.
-func (x *claimed) until() time.Duration { return time.Duration(x.at.Load() + x.length.Load()) }
+// until is the end of the lease on clock. It is counted from before the statement was sent,
+// so the lease in the database never ends earlier.
+func (g *leaseGroup) until() time.Duration { return time.Duration(g.from.Load() + g.length.Load()) }
 
-// slow tells whether the job runs long enough for the database to hear of it.
-func (r *run) slow(tick int64) bool {
+// startDue reports whether the job runs so long that its start must be recorded.
+func (r *run) startDue(tick int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.state == running && !r.told && !r.lost && tick-r.tick > slowTicks
+	return r.state == running && !r.startRecorded && !r.lost && tick-r.tick > slowTicks
 }
 
 func leasesOf(runs []*run) []work.JobLease {
@@ -136,83 +135,83 @@ func leasesOf(runs []*run) []work.JobLease {
 	return leases
 }
 
-// stock is what is claimed and waits for a worker.
-type stock struct {
-	mu     sync.Mutex
-	some   *sync.Cond
-	runs   []*run
-	next   int // of runs
-	closed bool
+// buffer holds the claimed jobs that wait for a worker, the oldest first.
+type buffer struct {
+	mu       sync.Mutex
+	nonEmpty *sync.Cond
+	runs     []*run
+	first    int // of runs
+	closed   bool
 }
 
-func newStock() *stock {
-	s := &stock{}
-	s.some = sync.NewCond(&s.mu)
+func newBuffer() *buffer {
+	s := &buffer{}
+	s.nonEmpty = sync.NewCond(&s.mu)
 	return s
 }
 
-func (s *stock) size() int {
+func (s *buffer) size() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.runs) - s.next
+	return len(s.runs) - s.first
 }
 
-func (s *stock) put(runs []*run) {
+func (s *buffer) add(runs []*run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.runs = append(s.runs[s.next:], runs...)
-	s.next = 0
-	s.some.Signal()
+	s.runs = append(s.runs[s.first:], runs...)
+	s.first = 0
+	s.nonEmpty.Signal()
 }
 
-// take waits for a job; nil when there will be none. Who takes one wakes the next
-// worker when there is more: a batch of no-ops does not need all of them.
-func (s *stock) take() *run {
+// take waits for a job; nil when the buffer was closed. A worker that takes one wakes the next
+// worker while jobs remain, so that a batch of very short jobs does not wake all workers.
+func (s *buffer) take() *run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.runs) == s.next {
+	for len(s.runs) == s.first {
 		if s.closed {
 			return nil
 		}
-		s.some.Wait()
+		s.nonEmpty.Wait()
 	}
-	r := s.runs[s.next]
-	s.runs[s.next] = nil
-	s.next++
-	if len(s.runs) > s.next {
-		s.some.Signal()
+	r := s.runs[s.first]
+	s.runs[s.first] = nil
+	s.first++
+	if len(s.runs) > s.first {
+		s.nonEmpty.Signal()
 	}
 	return r
 }
 
-// stale takes those that came before a tick: the oldest come first.
-func (s *stock) stale(before int64) []*run {
+// takeOlder removes and returns the jobs that were claimed before a tick.
+func (s *buffer) takeOlder(before int64) []*run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.next
+	n := s.first
 	for n < len(s.runs) && s.runs[n].tick < before {
 		n++
 	}
-	old := s.runs[s.next:n:n]
-	s.next = n
+	old := s.runs[s.first:n:n]
+	s.first = n
 	return old
 }
 
-// clear takes all.
-func (s *stock) clear() []*run {
+// takeAll removes and returns all jobs.
+func (s *buffer) takeAll() []*run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rest := s.runs[s.next:]
-	s.runs, s.next = nil, 0
+	rest := s.runs[s.first:]
+	s.runs, s.first = nil, 0
 	return rest
 }
 
-// close takes all and sends the workers home.
-func (s *stock) close() []*run {
-	rest := s.clear()
+// close removes and returns all jobs and ends the workers.
+func (s *buffer) close() []*run {
+	rest := s.takeAll()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	s.some.Broadcast()
+	s.nonEmpty.Broadcast()
 	return rest
 }

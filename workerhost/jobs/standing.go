@@ -1,8 +1,5 @@
 package jobs
 
-// This file is how the executor stands with the database, and its beat, which comes
-// from the loop that does the work.
-
 import (
 	"context"
 	"errors"
@@ -14,79 +11,82 @@ import (
 	"github.com/qtop/qtop/workerhost/lease"
 )
 
-// mostBeat is the longest time between two beats.
-const mostBeat = 10 * time.Second
+// maxBeatInterval is the longest time between two heartbeats.
+const maxBeatInterval = 10 * time.Second
 
-// answer is what a question for the standing brought.
+// answer is the result of asking the database for the standing.
 type answer struct {
 	work.JobStanding
 	err error
 }
 
-// standing is what is known of it. The owner of the loop owns it.
+// standing knows whether the executor may claim jobs, as the database last answered, and
+// sends the heartbeat of the executor. The heartbeat comes from the loop that does the work,
+// so that a loop that hangs is seen. Only the owner of the loop uses standing.
 type standing struct {
 	*state
-	told chan answer // size 1
+	answers chan answer // size 1
 
-	refusal  string
-	known    bool // it has been asked for
-	asking   bool
-	asked    time.Time
-	askBy    time.Time // when to ask again
-	beaten   time.Time
-	beatBy   time.Duration // 0 = it cannot beat
-	worked   int64         // jobs done at the last beat
-	workedAt time.Time
+	refusal   string
+	known     bool // the database has answered
+	asking    bool
+	askedAt   time.Time
+	askAt     time.Time // when to ask again
+	beatAt    time.Time
+	beatEvery time.Duration // 0 = the executor sends no heartbeat
+	worked    int64         // jobs done at the last heartbeat
+	workedAt  time.Time
 }
 
-// good tells whether jobs may be claimed.
-func (s *standing) good() bool { return s.known && s.refusal == "" }
+// allowed reports whether jobs may be claimed.
+func (s *standing) allowed() bool { return s.known && s.refusal == "" }
 
-// soon has it asked for again: a rule may have changed.
-func (s *standing) soon() { s.askBy = s.asked.Add(jobPoll) }
+// askSoon makes ask due jobPoll after the last time: a job subscription may have changed.
+func (s *standing) askSoon() { s.askAt = s.askedAt.Add(jobPoll) }
 
-// ask asks when that is due.
+// ask asks the database in the background, when that is due.
 func (s *standing) ask(ctx context.Context) {
-	if s.asking || time.Now().Before(s.askBy) {
+	if s.asking || time.Now().Before(s.askAt) {
 		return
 	}
-	s.asking, s.asked = true, time.Now()
-	s.askBy = s.asked.Add(standingEvery)
-	s.errands.Go(func() {
+	s.asking, s.askedAt = true, time.Now()
+	s.askAt = s.askedAt.Add(standingEvery)
+	s.background.Go(func() {
 		now, err := s.Client.JobStanding(ctx, s.ID)
-		s.told <- answer{now, err}
+		s.answers <- answer{now, err}
 	})
 }
 
-// take takes the answer; changed: there may be work to claim.
-func (s *standing) take(a answer) (changed bool) {
+// handle takes an answer. changed says that the refusal has changed, so that there may be
+// jobs to claim.
+func (s *standing) handle(a answer) (changed bool) {
 	s.asking = false
 	if a.err != nil {
-		s.soon()
+		s.askSoon()
 		if !errors.Is(a.err, context.Canceled) {
-			s.l.Erred(a.err)
+			s.l.RecordError(a.err)
 		}
 		return false
 	}
 	if changed = !s.known || a.Refusal != s.refusal; changed {
 		if a.Refusal != "" {
-			s.l.Log.Warn("the executor gets no jobs", "executor", s.ID, "reason", a.Refusal)
+			s.l.Log.Warn("the executor may not claim jobs", "executor", s.ID, "reason", a.Refusal)
 		} else {
-			s.l.Log.Info("the executor works", "executor", s.ID)
+			s.l.Log.Info("the executor may claim jobs", "executor", s.ID)
 		}
 	}
 	s.refusal, s.known = a.Refusal, true
-	s.beatBy = min(a.Cadence/3, mostBeat)
+	s.beatEvery = min(a.Cadence/3, maxBeatInterval)
 	if a.Refusal != "" {
-		s.l.Waits(&queue.Error{What: queue.Clean(a.Refusal), Do: queue.Clean(advice(a.Refusal, s.ID))}, standingEvery)
+		s.l.RecordBlocked(&queue.Error{What: queue.Clean(a.Refusal), Do: queue.Clean(advice(a.Refusal, s.ID))}, standingEvery)
 	}
 	return changed
 }
 
-// advice is what to do about a refusal of fn_job_refusal.
+// advice returns what to do about a refusal of fn_job_refusal.
 func advice(refusal, executor string) string {
 	switch {
-	case lease.Cloned(refusal): // it says so itself
+	case lease.IsCloneRefusal(refusal): // the refusal contains the advice
 		return ""
 	case strings.Contains(refusal, "switched off"):
 		return "qtop flag set queue.job_substrate.enabled true"
@@ -95,49 +95,49 @@ func advice(refusal, executor string) string {
 	case strings.Contains(refusal, "subscription"):
 		return "qtop executor subscribe " + executor
 	case strings.Contains(refusal, "belongs to role"):
-		return "ask for that role, or give this host an executor of its own (--executor)"
+		return "ask for that role, or give this host its own executor (--executor)"
 	}
 	return "see qtop doctor"
 }
 
-// beat beats when that is due.
+// beat sends a heartbeat in the background, when that is due.
 func (s *standing) beat(ctx context.Context) {
-	if s.beatBy == 0 || time.Since(s.beaten) < s.beatBy {
+	if s.beatEvery == 0 || time.Since(s.beatAt) < s.beatEvery {
 		return
 	}
-	s.beaten = time.Now()
-	b := s.account()
+	s.beatAt = time.Now()
+	b := s.progress()
 	b.State = "idle"
-	if b.InFlight > 0 || time.Since(s.workedAt) < mostBeat {
+	if b.InFlight > 0 || time.Since(s.workedAt) < maxBeatInterval {
 		b.State = "working"
 	}
-	s.errands.Go(func() {
+	s.background.Go(func() {
 		refusal, err := s.Client.ExecutorBeat(ctx, s.ID, s.Worker, b)
 		if err != nil && ctx.Err() == nil {
-			s.l.Log.Warn("the executor could not beat", "executor", s.ID, "error", err.Error())
+			s.l.Log.Warn("could not record the heartbeat of the executor", "executor", s.ID, "error", err.Error())
 		} else if refusal != "" {
-			s.l.Log.Warn("the executor may not beat", "executor", s.ID, "reason", refusal)
+			s.l.Log.Warn("the heartbeat of the executor was refused", "executor", s.ID, "reason", refusal)
 		}
 	})
 }
 
-// stopped says that the loop has ended.
-func (s *standing) stopped(ctx context.Context) {
-	if s.beatBy == 0 {
+// beatStopped sends a last heartbeat, which says that the loop has ended.
+func (s *standing) beatStopped(ctx context.Context) {
+	if s.beatEvery == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.l.Left(), time.Second))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.l.Remaining(), time.Second))
 	defer cancel()
-	b := s.account()
+	b := s.progress()
 	b.State = "stopped"
 	if _, err := s.Client.ExecutorBeat(ctx, s.ID, s.Worker, b); err != nil {
-		s.l.Log.Warn("the executor could not say that it stopped", "executor", s.ID, "error", err.Error())
+		s.l.Log.Warn("could not record that the executor stopped", "executor", s.ID, "error", err.Error())
 	}
 }
 
-// account is that of this loop.
-func (s *standing) account() work.JobBeat {
-	done := s.Done.worked()
+// progress returns the figures of a heartbeat.
+func (s *standing) progress() work.JobBeat {
+	done := s.Outcomes.worked()
 	if done > s.worked {
 		s.worked, s.workedAt = done, time.Now()
 	}

@@ -12,31 +12,34 @@ import (
 )
 
 const (
-	// budget is how many bytes of payloads that did not come with their claims a host holds.
-	budget = 16 << 20
-	// fat is how long a payload is whose memory goes back to the system before its room is
-	// given to others.
-	fat = 4 << 20
+	// maxPayloadBytes is how many bytes of payloads a host holds, not counting those that
+	// came with their claims.
+	maxPayloadBytes = 16 << 20
+	// largePayload is the length in bytes from which the memory of a payload is returned to
+	// the operating system before others may use its share.
+	largePayload = 4 << 20
 )
 
-// Budget bounds the payloads that a host holds at once, by the bytes of their text: those
-// of jobs and webhooks together. One that is longer than all of it is held alone.
+// Budget bounds the bytes of long payloads that a host holds at once, of jobs and webhooks
+// together. A payload that is longer than the whole budget is held alone.
 type Budget struct {
-	reads *semaphore.Weighted // of one: who reads, or waits for room, in their order
-	room  *semaphore.Weighted
-	held  atomic.Int64
+	reader *semaphore.Weighted // size 1: one caller reads or waits for room, the others queue
+	room   *semaphore.Weighted
+	held   atomic.Int64
 }
 
-// NewBudget makes one of 16 MiB.
+// NewBudget returns a budget of 16 MiB.
 func NewBudget() *Budget {
-	return &Budget{reads: semaphore.NewWeighted(1), room: semaphore.NewWeighted(budget)}
+	return &Budget{reader: semaphore.NewWeighted(1), room: semaphore.NewWeighted(maxPayloadBytes)}
 }
 
-// Use reads a payload once there is room for it, and has it used. read gets how many bytes
-// the payload may have; it is called again where that is too few. use gets what cannot be
-// handed out too; afterwards the payload is nobody's. An error is that of read, or of ctx
-// while it waits.
-func (b *Budget) Use(ctx context.Context, read func(ctx context.Context, most int64) (work.Payload, error), use func(work.Payload)) error {
+// Use reads a payload and calls use with it once there is room for it.
+//
+// read is called with the greatest number of bytes that it may return, and a second time
+// without a limit where the payload is longer, once there is room. use is also called with a
+// payload that the database cannot hand out (Readable is false); it must not keep the
+// payload. The error is that of read, or of ctx where it ends during the wait.
+func (b *Budget) Use(ctx context.Context, read func(ctx context.Context, maxBytes int64) (work.Payload, error), use func(work.Payload)) error {
 	p, n, err := b.read(ctx, read)
 	if err != nil {
 		return err
@@ -46,23 +49,23 @@ func (b *Budget) Use(ctx context.Context, read func(ctx context.Context, most in
 		b.room.Release(n)
 	}()
 	use(p)
-	if n >= fat {
+	if n >= largePayload {
 		p.Text = nil
 		debug.FreeOSMemory()
 	}
 	return nil
 }
 
-// read gives the payload and how much room it takes.
-func (b *Budget) read(ctx context.Context, read func(ctx context.Context, most int64) (work.Payload, error)) (p work.Payload, n int64, err error) {
-	if err := b.reads.Acquire(ctx, 1); err != nil {
+// read returns the payload and how many bytes of the budget it occupies.
+func (b *Budget) read(ctx context.Context, read func(ctx context.Context, maxBytes int64) (work.Payload, error)) (p work.Payload, n int64, err error) {
+	if err := b.reader.Acquire(ctx, 1); err != nil {
 		return p, 0, err
 	}
-	defer b.reads.Release(1)
-	if p, err = read(ctx, budget-b.held.Load()); err != nil {
+	defer b.reader.Release(1)
+	if p, err = read(ctx, maxPayloadBytes-b.held.Load()); err != nil {
 		return p, 0, err
 	}
-	n = min(p.Bytes, budget)
+	n = min(p.Bytes, maxPayloadBytes)
 	if err := b.room.Acquire(ctx, n); err != nil {
 		return p, 0, err
 	}

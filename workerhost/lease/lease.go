@@ -1,7 +1,13 @@
-// Package lease is what the rooms of a worker host that claim have in common: a
-// claim that outlives its loop, and results that go to
-// the database in batches. A claim commits before any work, every result is fenced
-// by its lease token, and what is unfinished at the end is handed back at once.
+// Package lease has what the two loops of a worker host that claim work, jobs and webhooks,
+// share:
+//
+//   - Results records results in batches and repeats a batch while the database is away.
+//   - Budget bounds the memory of long payloads.
+//   - Outlive lets a claim finish after its loop was stopped.
+//
+// Both loops keep the same invariants: a claim commits before work begins; the lease token
+// fences every result, so that a result of a lost lease changes nothing; work that is
+// unfinished at the end is handed back at once.
 package lease
 
 import (
@@ -11,21 +17,21 @@ import (
 )
 
 const (
-	// Most is how many rows one statement claims or settles.
-	Most = 1000
-	// Unreadable is the cause of a failure of a row that the database cannot hand out:
-	// the others of its claim go on.
+	// MaxBatch is how many rows one statement claims or settles at most.
+	MaxBatch = 1000
+	// Unreadable is the error text of a job or webhook whose payload the database cannot
+	// hand out. The others of its claim go on.
 	Unreadable = "as text the payload is longer than 64 MiB, or holds numbers of thousands of digits that make it so"
 )
 
-// Cloned tells the refusal of a database that is a copy.
-func Cloned(refusal string) bool { return strings.HasPrefix(refusal, "CLONE OF ") }
+// IsCloneRefusal reports whether a refusal says that the database is a clone.
+func IsCloneRefusal(refusal string) bool { return strings.HasPrefix(refusal, "CLONE OF ") }
 
-// Outlive is ctx that ends only some time after it, so that a claim can: half of what
-// is left then. One that is cancelled in flight may have been committed: nobody would
-// know of what it leased until that expires.
-func Outlive(ctx context.Context, left func() time.Duration) (context.Context, context.CancelFunc) {
-	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(left()/2, cancel) })
-	return longer, func() { stop(); cancel() }
+// Outlive returns a context that ends some time after ctx: after half of what remaining
+// returns then. Claims use it, for a claim that is cancelled in flight may have been
+// committed, and no one would work on its rows until their leases expire.
+func Outlive(ctx context.Context, remaining func() time.Duration) (context.Context, context.CancelFunc) {
+	outlived, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(remaining()/2, cancel) })
+	return outlived, func() { stop(); cancel() }
 }

@@ -1,8 +1,5 @@
 package lease
 
-// This file batches results: one statement per 2 ms or Most of them, repeated
-// while the database is away, for a repeated result changes nothing.
-
 import (
 	"context"
 	"math/rand/v2"
@@ -14,56 +11,58 @@ import (
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
-const window = 2 * time.Millisecond
+const batchWindow = 2 * time.Millisecond
 
-// mostSaid is how many bytes of results go with one statement, at least one's: each
-// is searched for secrets, which can take the server milliseconds.
-const mostSaid = 64 << 10
+// maxTextBytes bounds the text of the results in one statement; a longer result is sent
+// alone. The server searches each text for secrets, which can take milliseconds.
+const maxTextBytes = 64 << 10
 
-// Recorder is what becomes of results.
+// Recorder is what Results calls to record results of the type T.
 type Recorder[T any] struct {
-	// Record sends a batch as one statement and, unless that fails, takes what the
-	// database answers.
+	// Record sends a batch as one statement and, unless that fails, handles the answer.
 	Record func(context.Context, []T) error
-	// Lasts tells whether the lease of one lasts so long from now.
-	Lasts func(T, time.Duration) bool
-	// Lost takes a batch that could not be recorded: its leases will expire.
-	Lost  func([]T, error)
-	Erred func(error) // each time
-	// Said is how many bytes one takes with it; nil = not worth counting.
-	Said func(T) int
-	// Plain takes the text out of one that the database refuses for what it says; nil = it
-	// has none.
-	Plain func(T)
+	// LeaseLasts reports whether the lease of a result lasts at least that long from now.
+	LeaseLasts func(T, time.Duration) bool
+	// OnLost is called with a batch that could not be recorded; its leases will expire.
+	OnLost func([]T, error)
+	// OnError is called with each failure of Record.
+	OnError func(error)
+	// TextBytes returns the length of the text of a result; nil = not counted.
+	TextBytes func(T) int
+	// DropText removes the text of a result that the database refuses because of its
+	// content; nil = results have no text.
+	DropText func(T)
 }
 
-// Results collects results for a Recorder.
+// Results collects results and records them through a Recorder: one statement per 2 ms or
+// per MaxBatch results. A statement is repeated while the database is away, because a
+// repeated result changes nothing. See send for what happens to refused results.
 type Results[T any] struct {
 	rec    Recorder[T]
-	ctx    context.Context //nolint:containedctx // ends when nothing more is tried; results outlive every call
+	ctx    context.Context //nolint:containedctx // ends when nothing is sent any more; results outlive every call
 	giveUp context.CancelFunc
 
-	mu      sync.Mutex
-	queue   []T
-	ring    chan struct{} // something is in
-	full    chan struct{} // a whole batch is in
-	stop    chan struct{}
-	stopped sync.WaitGroup
-	waiting atomic.Int32 // statements that are repeated because the database takes none
-	refused atomic.Int32 // results that this host may not record, since it last recorded one
+	mu        sync.Mutex
+	queue     []T
+	pending   chan struct{} // the queue is not empty
+	batchFull chan struct{} // the queue holds a whole batch
+	stop      chan struct{}
+	stopped   sync.WaitGroup
+	retrying  atomic.Int32 // statements that are being repeated
+	refused   atomic.Int32 // results that this host may not record, since one was last recorded
 }
 
-// mostRefused results in a row that this host may not record, and it begins nothing more.
-const mostRefused = 8
+// maxRefused is how many refused results in a row make the host Stuck.
+const maxRefused = 8
 
-// Stuck tells that results cannot be recorded now. What is begun meanwhile may have to be
-// done again.
-func (r *Results[T]) Stuck() bool { return r.waiting.Load() > 0 || r.refused.Load() >= mostRefused }
+// Stuck reports that results cannot be recorded at present. Callers then begin no work, for
+// it might have to be done again.
+func (r *Results[T]) Stuck() bool { return r.retrying.Load() > 0 || r.refused.Load() >= maxRefused }
 
-// NewResults starts so many writers: with two, one batch commits while the next is
+// NewResults starts that many writers. With two, one batch commits while the next is
 // sent.
 func NewResults[T any](writers int, rec Recorder[T]) *Results[T] {
-	r := &Results[T]{rec: rec, ring: make(chan struct{}, 1), full: make(chan struct{}, 1), stop: make(chan struct{})}
+	r := &Results[T]{rec: rec, pending: make(chan struct{}, 1), batchFull: make(chan struct{}, 1), stop: make(chan struct{})}
 	r.ctx, r.giveUp = context.WithCancel(context.Background())
 	for range writers {
 		r.stopped.Go(r.run)
@@ -71,15 +70,15 @@ func NewResults[T any](writers int, rec Recorder[T]) *Results[T] {
 	return r
 }
 
-// Add queues results.
-func (r *Results[T]) Add(some ...T) {
+// Add queues results. It does not block.
+func (r *Results[T]) Add(results ...T) {
 	r.mu.Lock()
-	r.queue = append(r.queue, some...)
+	r.queue = append(r.queue, results...)
 	n := len(r.queue)
 	r.mu.Unlock()
-	loop.Signal(r.ring)
-	if n >= Most {
-		loop.Signal(r.full)
+	loop.Signal(r.pending)
+	if n >= MaxBatch {
+		loop.Signal(r.batchFull)
 	}
 }
 
@@ -90,36 +89,37 @@ func (r *Results[T]) run() {
 		select {
 		case <-r.stop:
 			return
-		case <-r.ring:
+		case <-r.pending:
 		}
-		t.Reset(window)
+		t.Reset(batchWindow)
 		select {
 		case <-t.C:
-		case <-r.full:
+		case <-r.batchFull:
 		case <-r.stop:
 		}
 		r.flush()
 	}
 }
 
-// Close records what is in, until by, and ends.
-func (r *Results[T]) Close(by time.Time) {
-	late := time.AfterFunc(time.Until(by), r.giveUp)
+// Close records the queued results, until deadline, and stops the writers. Results that are
+// not recorded by then are lost (Recorder.OnLost).
+func (r *Results[T]) Close(deadline time.Time) {
+	late := time.AfterFunc(time.Until(deadline), r.giveUp)
 	defer late.Stop()
 	close(r.stop)
 	r.stopped.Wait()
 	r.flush()
-	r.stopped.Wait() // for those that flush has set apart
+	r.stopped.Wait() // for results that flush retries alone
 	r.giveUp()
 }
 
-func (r *Results[T]) take() []T {
+func (r *Results[T]) nextBatch() []T {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n, said := 0, 0
-	for ; n < min(len(r.queue), Most); n++ {
-		if r.rec.Said != nil {
-			if said += r.rec.Said(r.queue[n]); n > 0 && said > mostSaid {
+	n, textBytes := 0, 0
+	for ; n < min(len(r.queue), MaxBatch); n++ {
+		if r.rec.TextBytes != nil {
+			if textBytes += r.rec.TextBytes(r.queue[n]); n > 0 && textBytes > maxTextBytes {
 				break
 			}
 		}
@@ -127,93 +127,96 @@ func (r *Results[T]) take() []T {
 	batch := r.queue[:n:n]
 	r.queue = r.queue[n:]
 	if len(r.queue) > 0 {
-		loop.Signal(r.ring) // for the other writer
+		loop.Signal(r.pending) // for the other writer
 	}
 	return batch
 }
 
 func (r *Results[T]) flush() {
-	for batch := r.take(); len(batch) > 0; batch = r.take() {
+	for batch := r.nextBatch(); len(batch) > 0; batch = r.nextBatch() {
 		r.send(batch)
 	}
 }
 
-// The pauses between two tries double from firstWait to lastWait.
+// The pauses between two attempts to record double from minPause to maxPause.
 const (
-	firstWait = 50 * time.Millisecond
-	lastWait  = time.Second
+	minPause = 50 * time.Millisecond
+	maxPause = time.Second
 )
 
-// send records a batch, as pgerror.StateFates says:
+// send records a batch. What it does after a failure depends on pgerror.FateOf:
 //
-//  1. What passes by itself is repeated until the database answers or the host stops, also
-//     past the leases: their tokens fence. From the second time on the host is Stuck.
-//  2. Any other batch is taken apart: a result that is refused must not cost the others.
-//  3. A single one that this host may not record is tried again beside the others as long
-//     as its lease lasts.
-//  4. A single one that is refused for what it says is sent without its text, then lost.
+//  1. A temporary failure (pgerror.Again) is repeated until the database answers or the host
+//     stops, even after the leases have expired, because their tokens fence the results. From
+//     the second failure on the host is Stuck.
+//  2. After any other failure the batch is split in halves, so that one refused result costs
+//     no other.
+//  3. A single result that this host may not record (pgerror.GiveBack) is retried in the
+//     background as long as its lease lasts.
+//  4. A single result that is refused because of its content (pgerror.GiveUp) is sent without
+//     its text. If that is refused too, the result is lost.
 func (r *Results[T]) send(batch []T) {
-	held := false
+	countedRetrying := false
 	defer func() {
-		if held {
-			r.waiting.Add(-1)
+		if countedRetrying {
+			r.retrying.Add(-1)
 		}
 	}()
-	plain := false
-	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+	textDropped := false
+	for wait := minPause; ; wait = min(2*wait, maxPause) {
 		err := r.rec.Record(r.ctx, batch)
 		if err == nil {
 			r.refused.Store(0)
 			return
 		}
-		r.rec.Erred(err)
+		r.rec.OnError(err)
 		fate, smaller := pgerror.FateOf(err)
 		switch {
 		case r.ctx.Err() != nil:
-			r.rec.Lost(batch, err)
+			r.rec.OnLost(batch, err)
 			return
 		case len(batch) > 1 && (fate != pgerror.Again || smaller):
 			r.send(batch[:len(batch)/2])
 			r.send(batch[len(batch)/2:])
 			return
-		case fate == pgerror.GiveUp && r.rec.Plain != nil && !plain:
-			plain = true
-			r.rec.Plain(batch[0])
+		case fate == pgerror.GiveUp && r.rec.DropText != nil && !textDropped:
+			textDropped = true
+			r.rec.DropText(batch[0])
 			continue
 		case fate == pgerror.GiveUp:
-			r.rec.Lost(batch, err)
+			r.rec.OnLost(batch, err)
 			return
 		case fate == pgerror.GiveBack:
 			r.refused.Add(1)
-			r.stopped.Go(func() { r.sendApart(batch[0], err) })
+			r.stopped.Go(func() { r.retryAlone(batch[0], err) })
 			return
 		}
-		if wait > firstWait && !held {
-			held = true
-			r.waiting.Add(1)
+		if wait > minPause && !countedRetrying {
+			countedRetrying = true
+			r.retrying.Add(1)
 		}
 		r.pause(wait)
 	}
 }
 
-// sendApart tries a single result again, which failed with err, until the database takes
-// it, its lease ends or the host stops.
-func (r *Results[T]) sendApart(one T, err error) {
-	for wait := firstWait; r.rec.Lasts(one, wait) && r.ctx.Err() == nil; wait = min(2*wait, lastWait) {
+// retryAlone repeats a single result, which failed with err, until the database records it,
+// its lease ends or the host stops.
+func (r *Results[T]) retryAlone(one T, err error) {
+	for wait := minPause; r.rec.LeaseLasts(one, wait) && r.ctx.Err() == nil; wait = min(2*wait, maxPause) {
 		r.pause(wait)
 		if err = r.rec.Record(r.ctx, []T{one}); err == nil {
 			r.refused.Store(0)
 			return
 		}
-		r.rec.Erred(err)
+		r.rec.OnError(err)
 	}
 	if n := r.refused.Load(); n > 0 {
 		r.refused.CompareAndSwap(n, n-1)
 	}
-	r.rec.Lost([]T{one}, err)
+	r.rec.OnLost([]T{one}, err)
 }
 
-// pause waits for so long, a fifth more or less, or until nothing more is tried.
+// pause waits for that long, give or take a fifth, or until r.ctx ends.
 func (r *Results[T]) pause(wait time.Duration) {
 	select {
 	case <-time.After(wait*4/5 + rand.N(wait*2/5)):

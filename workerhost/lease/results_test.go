@@ -1,5 +1,5 @@
-// Results alone: what goes with one statement, what is tried again, and what one
-// that is refused costs the others.
+// Tests of Results without a database: how results are divided into statements, which
+// statements are repeated, and that a refused result costs no other.
 package lease
 
 import (
@@ -16,23 +16,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ledger is what became of results.
-type ledger struct {
+// outcomes records what happened to results.
+type outcomes struct {
 	mu             sync.Mutex
 	recorded, lost []string
 	statements     int
 	errors         int
 }
 
-// results refuses "bad" for good, and everything while away says so.
-func (g *ledger) results(away func() bool, lasts bool) *Results[string] {
+// results makes a Results whose database refuses "bad" for ever, "other's" as not permitted,
+// long batches with "slow" as cancelled, and everything while unavailable returns true.
+func (out *outcomes) results(unavailable func() bool, leaseLasts bool) *Results[string] {
 	return NewResults(2, Recorder[string]{
 		Record: func(_ context.Context, batch []string) error {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			g.statements++
+			out.mu.Lock()
+			defer out.mu.Unlock()
+			out.statements++
 			switch {
-			case away():
+			case unavailable():
 				return &pgconn.PgError{Code: "57P01"}
 			case slices.Contains(batch, "bad"):
 				return &pgconn.PgError{Code: "23514"}
@@ -41,21 +42,21 @@ func (g *ledger) results(away func() bool, lasts bool) *Results[string] {
 			case len(batch) > 10 && slices.Contains(batch, "slow"):
 				return &pgconn.PgError{Code: "57014"}
 			}
-			g.recorded = append(g.recorded, batch...)
+			out.recorded = append(out.recorded, batch...)
 			return nil
 		},
-		Lasts: func(string, time.Duration) bool { return lasts },
-		Lost: func(batch []string, err error) {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			g.lost = append(g.lost, batch...)
+		LeaseLasts: func(string, time.Duration) bool { return leaseLasts },
+		OnLost: func(batch []string, err error) {
+			out.mu.Lock()
+			defer out.mu.Unlock()
+			out.lost = append(out.lost, batch...)
 		},
-		Erred: func(error) {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			g.errors++
+		OnError: func(error) {
+			out.mu.Lock()
+			defer out.mu.Unlock()
+			out.errors++
 		},
-		Said: func(s string) int { return len(s) },
+		TextBytes: func(s string) int { return len(s) },
 	})
 }
 
@@ -63,76 +64,76 @@ func never() bool { return false }
 
 func TestResults(t *testing.T) {
 	t.Parallel()
-	many := slices.Repeat([]string{"good"}, 2*Most)
+	many := slices.Repeat([]string{"good"}, 2*MaxBatch)
 	soon := func() time.Time { return time.Now().Add(time.Minute) }
-	t.Run("one that is refused costs no other", func(t *testing.T) {
+	t.Run("a refused result costs no other", func(t *testing.T) {
 		t.Parallel()
-		g := &ledger{}
-		r := g.results(never, true)
-		r.Add(slices.Insert(slices.Clone(many), Most/2, "bad")...)
+		out := &outcomes{}
+		r := out.results(never, true)
+		r.Add(slices.Insert(slices.Clone(many), MaxBatch/2, "bad")...)
 		r.Close(soon())
-		require.Equal(t, many, g.recorded)
-		require.Equal(t, []string{"bad"}, g.lost)
-		require.Less(t, g.statements, 50, "halves, not one by one")
+		require.Equal(t, many, out.recorded)
+		require.Equal(t, []string{"bad"}, out.lost)
+		require.Less(t, out.statements, 50, "the batch is split in halves, not sent one by one")
 	})
 	t.Run("repeated while the database is away", func(t *testing.T) {
 		t.Parallel()
-		g := &ledger{}
+		out := &outcomes{}
 		times := 3
-		r := g.results(func() bool { times--; return times >= 0 }, true)
+		r := out.results(func() bool { times--; return times >= 0 }, true)
 		r.Add("good")
 		r.Close(soon())
-		require.Equal(t, []string{"good"}, g.recorded)
-		require.Equal(t, 3, g.errors)
+		require.Equal(t, []string{"good"}, out.recorded)
+		require.Equal(t, 3, out.errors)
 	})
-	t.Run("past the lease too, and the host begins nothing meanwhile", func(t *testing.T) {
+	t.Run("repeated after the lease expired, and the host begins no work meanwhile", func(t *testing.T) {
 		t.Parallel()
-		g := &ledger{}
+		out := &outcomes{}
 		var back atomic.Bool
-		r := g.results(func() bool { return !back.Load() }, false)
+		r := out.results(func() bool { return !back.Load() }, false)
 		r.Add("good", "good")
 		require.Eventually(t, r.Stuck, time.Minute, time.Millisecond)
 		back.Store(true)
 		require.Eventually(t, func() bool { return !r.Stuck() }, time.Minute, time.Millisecond)
 		r.Close(soon())
-		require.Equal(t, []string{"good", "good"}, g.recorded)
-		require.Empty(t, g.lost)
+		require.Equal(t, []string{"good", "good"}, out.recorded)
+		require.Empty(t, out.lost)
 	})
-	t.Run("in smaller statements where one is cancelled", func(t *testing.T) {
+	t.Run("a cancelled statement is repeated in smaller ones", func(t *testing.T) {
 		t.Parallel()
-		g := &ledger{}
-		r := g.results(never, false)
+		out := &outcomes{}
+		r := out.results(never, false)
 		slow := slices.Repeat([]string{"slow"}, 100)
 		r.Add(slow...)
 		r.Close(soon())
-		require.Equal(t, slow, g.recorded)
+		require.Equal(t, slow, out.recorded)
 	})
-	t.Run("one that this host may not record costs no other, and lasts as its lease does", func(t *testing.T) {
+	t.Run("a result that this host may not record costs no other and is retried while its lease lasts", func(t *testing.T) {
 		t.Parallel()
-		g := &ledger{}
-		r := g.results(never, true)
+		out := &outcomes{}
+		r := out.results(never, true)
 		r.Add("good", "other's", "good")
-		require.Eventually(t, func() bool { g.mu.Lock(); defer g.mu.Unlock(); return g.errors > 4 && len(g.recorded) == 2 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { out.mu.Lock(); defer out.mu.Unlock(); return out.errors > 4 && len(out.recorded) == 2 }, time.Minute, time.Millisecond)
 		require.False(t, r.Stuck())
 		r.Close(time.Now().Add(100 * time.Millisecond))
-		require.Equal(t, []string{"other's"}, g.lost)
-		g = &ledger{}
-		r = g.results(never, false)
+		require.Equal(t, []string{"other's"}, out.lost)
+		out = &outcomes{}
+		r = out.results(never, false)
 		r.Add("other's")
 		r.Close(soon())
-		require.Equal(t, []string{"other's"}, g.lost)
+		require.Equal(t, []string{"other's"}, out.lost)
 	})
-	t.Run("many that this host may not record hold it", func(t *testing.T) {
+	t.Run("many results that this host may not record make it stuck", func(t *testing.T) {
 		t.Parallel()
-		g := &ledger{}
-		r := g.results(never, true)
+		out := &outcomes{}
+		r := out.results(never, true)
 		r.Add(slices.Repeat([]string{"other's"}, 20)...)
 		require.Eventually(t, r.Stuck, time.Minute, time.Millisecond)
 		r.Close(time.Now().Add(time.Millisecond))
-		require.Len(t, g.lost, 20)
+		require.Len(t, out.lost, 20)
 		require.False(t, r.Stuck())
 	})
-	t.Run("one that is refused for its text is recorded without it", func(t *testing.T) {
+	t.Run("a result that is refused for its text is recorded without it", func(t *testing.T) {
 		t.Parallel()
 		var recorded []string
 		r := NewResults(1, Recorder[*string]{
@@ -143,30 +144,30 @@ func TestResults(t *testing.T) {
 				recorded = append(recorded, "plain")
 				return nil
 			},
-			Erred: func(error) {},
-			Lost:  func([]*string, error) { recorded = append(recorded, "lost") },
-			Plain: func(s *string) { *s = "" },
+			OnError:  func(error) {},
+			OnLost:   func([]*string, error) { recorded = append(recorded, "lost") },
+			DropText: func(s *string) { *s = "" },
 		})
 		text := "text"
 		r.Add(&text)
 		r.Close(soon())
 		require.Equal(t, []string{"plain"}, recorded)
 	})
-	t.Run("nor than the end that is given", func(t *testing.T) {
+	t.Run("repeated no longer than the deadline of Close", func(t *testing.T) {
 		t.Parallel()
-		g := &ledger{}
-		r := g.results(func() bool { return true }, true)
+		out := &outcomes{}
+		r := out.results(func() bool { return true }, true)
 		r.Add("good")
 		r.Close(time.Now().Add(100 * time.Millisecond))
-		require.Equal(t, []string{"good"}, g.lost)
+		require.Equal(t, []string{"good"}, out.lost)
 	})
-	t.Run("many words go in several statements", func(t *testing.T) {
+	t.Run("long texts are sent in several statements", func(t *testing.T) {
 		t.Parallel()
-		half, long := strings.Repeat("x", mostSaid/2), strings.Repeat("x", mostSaid+1)
-		r := &Results[string]{rec: Recorder[string]{Said: func(s string) int { return len(s) }}, ring: make(chan struct{}, 1)}
+		half, long := strings.Repeat("x", maxTextBytes/2), strings.Repeat("x", maxTextBytes+1)
+		r := &Results[string]{rec: Recorder[string]{TextBytes: func(s string) int { return len(s) }}, pending: make(chan struct{}, 1)}
 		r.queue = []string{half, half, half, long, "", ""}
 		var sizes []int
-		for batch := r.take(); len(batch) > 0; batch = r.take() {
+		for batch := r.nextBatch(); len(batch) > 0; batch = r.nextBatch() {
 			sizes = append(sizes, len(batch))
 		}
 		require.Equal(t, []int{2, 1, 1, 2}, sizes)
@@ -175,7 +176,7 @@ func TestResults(t *testing.T) {
 
 var errOther = errors.New("other")
 
-// A claim outlives its loop, and ends when it is done.
+// A claim outlives its loop, and its context ends when the claim is done.
 func TestOutlive(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -1,6 +1,13 @@
-// Package loop is the life of one loop of a worker host: started, drained, stopped,
-// woken and counted, and contained: a panic ends neither the host nor the console
-// beside it.
+// Package loop runs one loop of a worker host: it starts, wakes, drains and stops the
+// loop's body, restarts it after a failure, and counts what it does.
+//
+// Start from Loop and Body. A host makes a Loop with New and starts it with a Body, a
+// function that works until its context ends or Draining is closed. The Body reports to
+// the Loop (RecordTick, RecordError, RecordCheck, SetInFlight); the console and the host
+// row read Status. Kick and Wake make the body check for work at once.
+//
+// Invariants: at most one body runs per loop; a panic in a body ends neither the host nor
+// the console in the same process; a drain or stop is never undone.
 package loop
 
 import (
@@ -22,72 +29,74 @@ const (
 	Failed   = "failed"
 )
 
-// Loop runs one body at a time. drain asks it to take nothing new and return
-// when it is done; its context ends when it must return at once.
+// Loop runs one body at a time. Closing drain asks the body to take no new work and to
+// return when its current work is done; the body's context ends when it must return at once.
 type Loop struct {
-	Name string
-	Log  *slog.Logger
-	what string
+	Name    string
+	Log     *slog.Logger
+	purpose string
 	wakes
-	began time.Time
-	retry chan struct{} // size 1: an operator need not wait for the pause after a failure
-	timed chan struct{} // size 1: its interval has changed
+	created         time.Time
+	retry           chan struct{} // size 1: a start by an operator ends the pause after a failure
+	intervalChanged chan struct{} // size 1
 
-	mu       sync.Mutex
-	state    string
-	asked    bool // drain is closed
-	cancel   context.CancelFunc
-	by       time.Time // when a stopped body is to have returned; zero until Stop
-	drain    chan struct{}
-	done     chan struct{}
-	lastTick time.Time
-	every    time.Duration
-	inFlight int
-	total    int64
-	errors   int64
-	lastErr  queue.Text
-	rate     *Pace // of a minute
-	unsigned []queue.Unsigned
+	mu         sync.Mutex
+	state      string
+	drainAsked bool // drain is closed
+	cancel     context.CancelFunc
+	stopBy     time.Time // when a stopped body must have returned; zero until Stop
+	drain      chan struct{}
+	done       chan struct{}
+	lastTick   time.Time
+	interval   time.Duration
+	inFlight   int
+	total      int64
+	errors     int64
+	lastErr    queue.Text
+	rate       *Pace // units of work in the last minute
+	unsigned   []queue.Unsigned
 }
 
-// SetUnsigned keeps what the loop cannot sign.
+// SetUnsigned sets the webhook subscriptions whose deliveries the loop cannot sign.
 func (l *Loop) SetUnsigned(all []queue.Unsigned) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.unsigned = all
 }
 
-// Retime tells the loop that its interval has changed, so that it need not sleep the old one out.
-func (l *Loop) Retime() { Signal(l.timed) }
+// NotifyInterval signals that the loop's interval has changed, so that the body does not
+// wait for the end of the old one.
+func (l *Loop) NotifyInterval() { Signal(l.intervalChanged) }
 
-// Retimed is told when the interval of the loop has changed.
-func (l *Loop) Retimed() <-chan struct{} { return l.timed }
+// IntervalChanged receives after NotifyInterval.
+func (l *Loop) IntervalChanged() <-chan struct{} { return l.intervalChanged }
 
-// Body is what a loop runs.
+// Body is the function that a loop runs. A nil error ends the loop; after any other error
+// or a panic the body is started again.
 type Body = func(context.Context, *Loop) error
 
-// New makes a loop that does not run. what says what it does.
-func New(name, what string, log *slog.Logger) *Loop {
+// New makes a loop in the state Stopped. purpose is shown beside its name in the console.
+func New(name, purpose string, log *slog.Logger) *Loop {
 	l := &Loop{
-		Name: name, Log: log.With("loop", name), what: what, state: Stopped, rate: NewPace(5*time.Second, 12), began: time.Now(),
-		wakes: wakes{kick: make(chan struct{}, 1)}, retry: make(chan struct{}, 1), timed: make(chan struct{}, 1),
+		Name: name, Log: log.With("loop", name), purpose: purpose, state: Stopped, rate: NewPace(5*time.Second, 12), created: time.Now(),
+		wakes: wakes{kick: make(chan struct{}, 1)}, retry: make(chan struct{}, 1), intervalChanged: make(chan struct{}, 1),
 		done: make(chan struct{}),
 	}
 	close(l.done)
 	return l
 }
 
-// The pause after a failed body doubles from firstPause to lastPause; a body
-// that ran for longer than longRun before it failed begins again at the first.
+// The pause after a failed body doubles from minPause to maxPause; after a body
+// that ran for longer than longRun it is minPause again.
 const (
-	firstPause = 200 * time.Millisecond
-	lastPause  = 5 * time.Second
-	longRun    = 30 * time.Second
+	minPause = 200 * time.Millisecond
+	maxPause = 5 * time.Second
+	longRun  = 30 * time.Second
 )
 
 // Start runs body in its own goroutine. A body that fails or panics is started
-// again after a pause, until it is drained or stopped; a start during the pause
-// ends the pause.
+// again after a pause, until the loop is drained or stopped. Start during such a pause
+// ends the pause. It fails when the loop runs or drains already.
 func (l *Loop) Start(base context.Context, body Body) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,26 +109,26 @@ func (l *Loop) Start(base context.Context, body Body) error {
 		return fmt.Errorf("loop %s is %s already", l.Name, l.state)
 	}
 	ctx, cancel := context.WithCancel(base)
-	l.state, l.cancel, l.asked, l.by = Running, cancel, false, time.Time{}
+	l.state, l.cancel, l.drainAsked, l.stopBy = Running, cancel, false, time.Time{}
 	drain, done := make(chan struct{}), make(chan struct{})
 	l.drain, l.done = drain, done
 	go func() {
 		defer close(done)
 		defer cancel()
-		defer l.stopped()
-		pause := firstPause
+		defer l.recordStop()
+		pause := minPause
 		for {
 			began := time.Now()
-			err := l.contain(ctx, body)
+			err := l.runContained(ctx, body)
 			if err == nil {
 				return
 			}
 			l.Log.Error("loop failed", "error", err.Error())
-			if !l.failed(err) || ctx.Err() != nil {
+			if !l.recordFailure(err) || ctx.Err() != nil {
 				return
 			}
 			if time.Since(began) > longRun {
-				pause = firstPause
+				pause = minPause
 			}
 			select {
 			case <-time.After(pause):
@@ -129,7 +138,7 @@ func (l *Loop) Start(base context.Context, body Body) error {
 			case <-ctx.Done():
 				return
 			}
-			pause = min(2*pause, lastPause)
+			pause = min(2*pause, maxPause)
 			if !l.resume() {
 				return
 			}
@@ -138,7 +147,7 @@ func (l *Loop) Start(base context.Context, body Body) error {
 	return nil
 }
 
-func (l *Loop) contain(ctx context.Context, body Body) (err error) {
+func (l *Loop) runContained(ctx context.Context, body Body) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
@@ -148,138 +157,142 @@ func (l *Loop) contain(ctx context.Context, body Body) (err error) {
 	return body(ctx, l)
 }
 
-func (l *Loop) stopped() {
+func (l *Loop) recordStop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.state, l.inFlight = Stopped, 0
 }
 
-// failed records the end of a body; true when it is to be started again.
-func (l *Loop) failed(err error) bool {
+// recordFailure records that a body failed; true when the body must be started again.
+func (l *Loop) recordFailure(err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.errors++
 	l.lastErr = queue.Said(err)
-	if l.asked {
+	if l.drainAsked {
 		return false
 	}
 	l.state = Failed
 	l.inFlight = 0
 	select {
-	case <-l.retry: // one that was asked for before this failure
+	case <-l.retry: // requested before this failure
 	default:
 	}
 	return true
 }
 
-// resume follows the pause after a failure; false when a drain was asked for
-// meanwhile.
+// resume sets the loop running again after the pause; false when a drain was requested
+// during the pause.
 func (l *Loop) resume() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.asked {
+	if !l.drainAsked {
 		l.state = Running
 	}
-	return !l.asked
+	return !l.drainAsked
 }
 
-// Drain asks the loop to finish what it has; a stopped loop is drained.
+// Drain asks the loop to finish its current work and end. It does not wait (see Ended) and
+// does nothing to a stopped loop.
 func (l *Loop) Drain() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.leave()
+	l.beginDrain()
 }
 
-// HandBack is what a body that is stopped has to hand back what it did not finish,
-// where there is no less: see Stop.
-const HandBack = 5 * time.Second
+// HandBackTime is how long a stopped body may take to hand back unfinished work, unless
+// Stop gives it less.
+const HandBackTime = 5 * time.Second
 
-// Stop ends the loop at once: its body is to have returned by then. On its way out it
-// counts as draining, so that nobody takes it for one that runs.
-func (l *Loop) Stop(by time.Time) {
+// Stop cancels the body, which must return by deadline. Until it does, the loop's state is
+// Draining and not Running. It does not wait; see Ended.
+func (l *Loop) Stop(deadline time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.leave()
-	if l.by.IsZero() || by.Before(l.by) {
-		l.by = by
+	l.beginDrain()
+	if l.stopBy.IsZero() || deadline.Before(l.stopBy) {
+		l.stopBy = deadline
 	}
 	if l.cancel != nil {
 		l.cancel()
 	}
 }
 
-// Left is how long a body that is stopped has until it is to have returned.
-func (l *Loop) Left() time.Duration {
+// Remaining returns how long a stopped body may still take to return: the time to the
+// deadline of Stop, HandBackTime where Stop was not called.
+func (l *Loop) Remaining() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.by.IsZero() {
-		return HandBack
+	if l.stopBy.IsZero() {
+		return HandBackTime
 	}
-	return max(time.Until(l.by), 0)
+	return max(time.Until(l.stopBy), 0)
 }
 
-// leave closes drain, once; mu is held.
-func (l *Loop) leave() {
-	if l.state != Stopped && !l.asked {
-		l.state, l.asked = Draining, true
+// beginDrain closes drain, once. The caller holds mu.
+func (l *Loop) beginDrain() {
+	if l.state != Stopped && !l.drainAsked {
+		l.state, l.drainAsked = Draining, true
 		close(l.drain)
 	}
 }
 
-// Ended is closed when the loop does not run.
+// Ended returns a channel that is closed while no body runs.
 func (l *Loop) Ended() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.done
 }
 
-// Draining is closed when the loop was asked to drain.
+// Draining returns a channel that is closed when the loop must drain.
 func (l *Loop) Draining() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.drain
 }
 
-// Ticked records a pass that did n units of work.
-func (l *Loop) Ticked(n int64, every time.Duration) {
+// RecordTick records a successful pass that did n units of work. interval is the time to
+// the next pass, as the console shows it.
+func (l *Loop) RecordTick(n int64, interval time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lastTick, l.every = time.Now(), every
+	l.lastTick, l.interval = time.Now(), interval
 	l.total += n
-	l.rate.Add(time.Since(l.began), int(n))
+	l.rate.Add(time.Since(l.created), int(n))
 	l.lastErr = queue.Text{}
 }
 
-// Erred records a pass that failed without ending the loop.
-func (l *Loop) Erred(err error) {
+// RecordError records a failed pass after which the body goes on.
+func (l *Loop) RecordError(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.errors++
 	l.lastErr = queue.Said(err)
 }
 
-// Waits records a pass of a loop that may not work: why, and what to do.
-func (l *Loop) Waits(why error, every time.Duration) {
+// RecordBlocked records that the loop may not work at present. reason says why and what to
+// do; it counts as no error.
+func (l *Loop) RecordBlocked(reason error, interval time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lastTick, l.every = time.Now(), every
-	l.lastErr = queue.Said(why)
+	l.lastTick, l.interval = time.Now(), interval
+	l.lastErr = queue.Said(reason)
 }
 
-// SetInFlight says how much is under way.
+// SetInFlight sets how many units of work are in progress.
 func (l *Loop) SetInFlight(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inFlight = n
 }
 
-// Status is the loop as the console shows it.
+// Status returns the loop as the console shows it.
 func (l *Loop) Status() queue.LoopStatus {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return queue.LoopStatus{
-		Name: l.Name, State: l.state, What: l.what, Every: l.every, LastTick: l.lastTick, InFlight: l.inFlight,
-		Done: l.total, Errors: l.errors, LastErr: l.lastErr, PerSec: float64(l.rate.Recent(time.Since(l.began))) / 60,
+		Name: l.Name, State: l.state, What: l.purpose, Every: l.interval, LastTick: l.lastTick, InFlight: l.inFlight,
+		Done: l.total, Errors: l.errors, LastErr: l.lastErr, PerSec: float64(l.rate.Recent(time.Since(l.created))) / 60,
 		Unsigned: l.unsigned,
 	}
 }

@@ -1,5 +1,5 @@
-// A loop alone: panics and failures are contained and recorded, and whatever is
-// asked of it in whatever order, it never sticks.
+// Tests of one loop without a database: panics and failures are contained and recorded, and
+// no order of calls makes the loop hang.
 package loop
 
 import (
@@ -22,7 +22,7 @@ func isEnded(t *testing.T, l *Loop) {
 	select {
 	case <-l.Ended():
 	case <-time.After(60 * time.Second):
-		require.FailNow(t, "the loop sticks", l.Status().State)
+		require.FailNow(t, "the loop hangs", l.Status().State)
 	}
 	require.Equal(t, Stopped, l.Status().State)
 }
@@ -48,8 +48,8 @@ func TestLoopPanicIsContained(t *testing.T) {
 	require.Equal(t, "panic: boom", l.Status().LastErr.String())
 	require.NoError(t, l.Start(t.Context(), body), "a start ends the pause")
 	<-runs
-	<-runs // by itself, after the pause, and no second one beside it
-	require.Never(t, func() bool { return len(runs) > 0 }, 2*firstPause+100*time.Millisecond, 10*time.Millisecond)
+	<-runs // started again after the pause, and only once
+	require.Never(t, func() bool { return len(runs) > 0 }, 2*minPause+100*time.Millisecond, 10*time.Millisecond)
 	require.Eventually(t, func() bool { return l.Status().State == Running }, 60*time.Second, time.Millisecond)
 	require.EqualValues(t, 2, l.Status().Errors)
 	require.Equal(t, "no luck", l.Status().LastErr.String())
@@ -60,8 +60,7 @@ func TestLoopPanicIsContained(t *testing.T) {
 	require.Empty(t, runs)
 }
 
-// A body that fails while it drains is not started again, and a second drain
-// finds nothing to close.
+// A body that fails while it drains is not started again, and a second Drain does nothing.
 func TestLoopFailsWhileDraining(t *testing.T) {
 	t.Parallel()
 	l := testLoop()
@@ -77,8 +76,8 @@ func TestLoopFailsWhileDraining(t *testing.T) {
 	require.Equal(t, "late trouble", l.Status().LastErr.String())
 }
 
-// A loop that was stopped and hands back what it had is not running any more:
-// who starts everything and looks for what does not run must see it.
+// A stopped loop whose body still hands back its work is draining, not running: a caller
+// that starts all loops must not take it for a running one.
 func TestLoopOnItsWayOut(t *testing.T) {
 	t.Parallel()
 	l := testLoop()
@@ -101,13 +100,13 @@ func TestLoopNeverSticks(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	l := testLoop()
-	var running, most atomic.Int64
+	var running, maxRunning atomic.Int64
 	body := func(ctx context.Context, l *Loop) error {
-		if n := running.Add(1); n > most.Load() {
-			most.Store(n)
+		if n := running.Add(1); n > maxRunning.Load() {
+			maxRunning.Store(n)
 		}
 		defer running.Add(-1)
-		switch rand.IntN(3) { // of no seed: the scheduler decides as much
+		switch rand.IntN(3) { // not seeded: the order depends on the scheduler anyway
 		case 0:
 			panic("boom")
 		case 1:
@@ -136,7 +135,7 @@ func TestLoopNeverSticks(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.LessOrEqual(t, most.Load(), int64(1), "two bodies at once")
+	require.LessOrEqual(t, maxRunning.Load(), int64(1), "two bodies at once")
 	l.Stop(time.Now())
 	isEnded(t, l)
 	require.NoError(t, l.Start(t.Context(), func(_ context.Context, l *Loop) error { <-l.Draining(); return nil }))

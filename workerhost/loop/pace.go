@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Pace counts what was done in the last few slots of time.
+// Pace counts events in a sliding window: a ring of buckets, each of one slot of time.
+// Times are durations since a start that the caller chooses.
 type Pace struct {
 	length time.Duration
 
@@ -14,24 +15,25 @@ type Pace struct {
 	slot    int64
 }
 
-// NewPace counts over so many slots, the one that is under way with them.
+// NewPace returns a window of that many slots of that length. The current, incomplete slot
+// is one of them.
 func NewPace(length time.Duration, slots int) *Pace {
 	return &Pace{length: length, buckets: make([]int, slots)}
 }
 
-// Add counts n at a time since some beginning.
+// Add counts n events at the time at.
 func (p *Pace) Add(at time.Duration, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.turn(at)
+	p.advance(at)
 	p.buckets[p.slot%int64(len(p.buckets))] += n
 }
 
-// Recent is how much that is.
+// Recent returns how many events the window that ends at the time at holds.
 func (p *Pace) Recent(at time.Duration) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.turn(at)
+	p.advance(at)
 	sum := 0
 	for _, n := range p.buckets {
 		sum += n
@@ -39,8 +41,9 @@ func (p *Pace) Recent(at time.Duration) int {
 	return sum
 }
 
-// turn empties the buckets of the slots that began since; mu is held.
-func (p *Pace) turn(at time.Duration) {
+// advance empties the buckets of the slots that began since the last call. The caller
+// holds mu.
+func (p *Pace) advance(at time.Duration) {
 	slot := int64(at / p.length)
 	for i := max(p.slot+1, slot-int64(len(p.buckets))+1); i <= slot; i++ {
 		p.buckets[i%int64(len(p.buckets))] = 0

@@ -1,85 +1,86 @@
 package loop
 
-// This file spaces the looks that signals ask for. A signal is a hint from
-// anybody: those that find nothing are followed by ever fewer looks.
-
 import (
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// Spacing calls at most once per gap, the last time at its end.
+// Spacing runs functions at most once per gap.
 type Spacing struct {
-	mu   sync.Mutex
-	next time.Time
-	set  bool
+	mu        sync.Mutex
+	nextCall  time.Time
+	scheduled bool
 }
 
-// After calls f now or at the end of the gap, which a call that waits serves as well.
+// After calls f now if the last gap is over, otherwise at its end. While one call waits for
+// that end, further calls are dropped. gap is the time until the next call may run.
 func (s *Spacing) After(gap time.Duration, f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.set {
+	if s.scheduled {
 		return
 	}
-	wait := time.Until(s.next)
+	wait := time.Until(s.nextCall)
 	if wait <= 0 {
-		s.next = time.Now().Add(gap)
+		s.nextCall = time.Now().Add(gap)
 		f()
 		return
 	}
-	s.set = true
+	s.scheduled = true
 	time.AfterFunc(wait, func() {
 		s.mu.Lock()
-		s.set, s.next = false, time.Now().Add(gap)
+		s.scheduled, s.nextCall = false, time.Now().Add(gap)
 		s.mu.Unlock()
 		f()
 	})
 }
 
-// leastWakeGap and MostWakeGap bound the time between two looks of a loop that signals ask for.
+// minWakeGap and MaxWakeGap bound the time between two checks for work that wake signals
+// caused, while those checks find none.
 const (
-	leastWakeGap = 10 * time.Millisecond
-	MostWakeGap  = 250 * time.Millisecond
+	minWakeGap = 10 * time.Millisecond
+	MaxWakeGap = 250 * time.Millisecond
 )
 
-// wakes is why a loop looks. Looks that signals ask for are spaced: one that finds
-// work ends the gap, each that finds none doubles it.
+// wakes makes a loop check for work. A wake signal is a hint that any session of the
+// database can send, so useless ones must not make the loop busy: each check after a wake
+// signal that finds no work doubles the gap to the next, and one that finds work ends it.
 type wakes struct {
-	kick    chan struct{} // size 1: kicks coalesce
+	kick    chan struct{} // size 1: several kicks cause one check
 	spacing Spacing
 	gap     atomic.Int64 // of time.Duration
-	woken   atomic.Bool  // a signal asked for the next look
+	byWake  atomic.Bool  // a wake signal caused the next check
 }
 
-// Kicked is told when the loop is to look.
+// Kicked receives when the loop must check for work.
 func (w *wakes) Kicked() <-chan struct{} { return w.kick }
 
-// Kick makes the loop look now, for what this process knows.
+// Kick makes the loop check for work now. It is for events that this process knows to be
+// true; for wake signals use Wake.
 func (w *wakes) Kick() { Signal(w.kick) }
 
-// Wake makes the loop look for a signal, as soon as the gap allows it.
+// Wake makes the loop check for work because of a wake signal, as soon as the gap allows it.
 func (w *wakes) Wake() {
 	w.spacing.After(time.Duration(w.gap.Load()), func() {
-		w.woken.Store(true)
+		w.byWake.Store(true)
 		w.Kick()
 	})
 }
 
-// Looked records what a look found. One that no signal asked for, and that found
-// nothing, says nothing about signals.
-func (w *wakes) Looked(found bool) {
-	woken := w.woken.Swap(false)
+// RecordCheck records whether a check found work, which sets the gap after wake signals. A
+// check that no wake signal caused and that found nothing does not change the gap.
+func (w *wakes) RecordCheck(found bool) {
+	byWake := w.byWake.Swap(false)
 	switch {
 	case found:
 		w.gap.Store(0)
-	case woken:
-		w.gap.Store(int64(min(max(2*time.Duration(w.gap.Load()), leastWakeGap), MostWakeGap)))
+	case byWake:
+		w.gap.Store(int64(min(max(2*time.Duration(w.gap.Load()), minWakeGap), MaxWakeGap)))
 	}
 }
 
-// Signal tells c, which has room for one, unless it has been told already.
+// Signal sends to c, a channel of size 1, unless a value is in it already.
 func Signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

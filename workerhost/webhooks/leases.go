@@ -1,8 +1,5 @@
 package webhooks
 
-// This file is the deliveries that are leased here: each is renewed at a third of its
-// lease, and handed back when it will not be sent.
-
 import (
 	"context"
 	"log/slog"
@@ -20,55 +17,60 @@ import (
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
-// delivery is one claimed job inside this process.
+// delivery is one claimed webhook job in this process.
 type delivery struct {
 	work.WebhookJob
-	endpoint string
-	claimed  time.Time // before the claim was sent
-	came     time.Time // when the claim came back
-	// sent, delivered, unread (its payload could not be read for now) and fault (it could not
-	// be signed) are written before the request's end is told, report before it is queued.
+	endpoint  string
+	claimSent time.Time // taken before the claim was sent
+	claimed   time.Time // when the claim returned
+	// sent, delivered, payloadUnread (the payload could not be read at present) and fault (the
+	// request could not be signed) are written before the end of the request is sent to
+	// requests.ended, report before the delivery is queued in requests.results.
 	sent, delivered bool
-	unread          bool
-	unreadable      bool // its payload cannot be handed out: written with the report
+	payloadUnread   bool
+	unreadable      bool // the database cannot hand out the payload; written with report
 	fault           *sender.Fault
 	report          work.WebhookReport
-	settled         atomic.Bool // the database answered for the result
+	settled         atomic.Bool // the database has answered the report
 
 	mu sync.Mutex
-	// until is the local end of the lease, counted from before the claim was
-	// sent: the server's clock and the way there can only make it later.
+	// until is the end of the lease on the local clock. It is counted from before the claim
+	// was sent, so the lease in the database never ends earlier.
 	until time.Time
-	lost  bool // a renewal found the lease gone
+	lost  bool // a renewal was refused: the lease is gone
 }
 
-// log says of which delivery its lines are: with worker_id and error_code these are the fields of R02 §5.3.
+// log returns a logger with the fields of the delivery. With worker_id and error_code they
+// are the fields of R02 §5.3.
 func (x *delivery) log(l *slog.Logger) *slog.Logger {
 	return l.With("saga_id", x.SagaID, "job_id", x.JobID, "lease_expiration", x.LeaseUntil)
 }
 
-// expired tells that the delivery may not be sent any more by the token that its
-// claim spent.
-func (x *delivery) expired(now time.Time) bool { return x.Paced && now.Sub(x.came) > pacedFor }
+// rateTokenExpired reports that the delivery took a token of a rate limit with its claim, and
+// that the token is too old to be used.
+func (x *delivery) rateTokenExpired(now time.Time) bool {
+	return x.Paced && now.Sub(x.claimed) > pacedFor
+}
 
-// length is how long the lease lasts from a claim or renewal.
+// length returns how long the lease lasts from a claim or renewal.
 func (x *delivery) length() time.Duration { return time.Duration(x.LeaseSeconds) * time.Second }
 
-// left is how long the lease lasts from now.
-func (x *delivery) left() time.Duration {
+// remaining returns how long the lease lasts from now.
+func (x *delivery) remaining() time.Duration {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return time.Until(x.until)
 }
 
-// due tells whether the lease is a third old.
-func (x *delivery) due() bool {
+// renewalDue reports whether a third of the lease has passed.
+func (x *delivery) renewalDue() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return !x.lost && time.Until(x.until) < x.length()*2/3
 }
 
-// renewed takes the answer of a renewal that was asked for at a time; true when it says that the lease is lost.
+// renewed takes the answer to a renewal that was sent at the time at; true when the lease is
+// lost.
 func (x *delivery) renewed(at time.Time, done bool) (lost bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -76,48 +78,48 @@ func (x *delivery) renewed(at time.Time, done bool) (lost bool) {
 		x.until = at.Add(x.length())
 		return false
 	}
-	x.lost, x.until = true, at // too late to send; what is under way is fenced
+	x.lost, x.until = true, at // the request must not start; one under way is fenced
 	return true
 }
 
-// claim is one that came back.
+// claim is a claim and its result.
 type claim struct {
-	jobs   []work.WebhookJob
-	err    error
-	asked  int
-	each   int // of one subscription
-	skip   []int64
-	after  int64 // only jobs with a greater id, where it is not 0
-	before time.Time
-	came   time.Time
+	jobs            []work.WebhookJob
+	err             error
+	limit           int
+	perSubscription int // of one subscription
+	skipped         []int64
+	after           int64 // only jobs with a greater id, where it is not 0
+	sent            time.Time
+	returned        time.Time
 }
 
-// leases are the deliveries that are leased here and not settled. One goroutine
-// owns them.
+// leases holds the deliveries that are leased here and not settled. It renews a lease once a
+// third of it has passed, and hands back deliveries that are not sent. One goroutine owns it.
 type leases struct {
 	*Worker
-	l      *loop.Loop
-	flying map[int64]*delivery
-	owed   []*delivery // to be handed back once the database takes it
+	l          *loop.Loop
+	leased     map[int64]*delivery
+	unreleased []*delivery // must be handed back when the database is available again
 }
 
-// take keeps what a claim brought until it is settled or handed back.
-func (s *leases) take(c claim) []*delivery {
+// add keeps the deliveries of a claim until they are settled or handed back.
+func (s *leases) add(c claim) []*delivery {
 	xs := make([]*delivery, len(c.jobs))
 	for i, j := range c.jobs {
-		xs[i] = &delivery{WebhookJob: j, endpoint: endpointOf(j.CallbackURL), claimed: c.before, came: c.came}
-		xs[i].until = c.before.Add(xs[i].length())
-		s.flying[j.JobID] = xs[i]
+		xs[i] = &delivery{WebhookJob: j, endpoint: endpointOf(j.CallbackURL), claimSent: c.sent, claimed: c.returned}
+		xs[i].until = c.sent.Add(xs[i].length())
+		s.leased[j.JobID] = xs[i]
 	}
 	return xs
 }
 
-// renew prolongs the leases that are a third old.
+// renew extends the leases that are due.
 func (s *leases) renew(ctx context.Context) {
 	var ids []int64
 	var tokens []string
-	for _, x := range s.flying {
-		if x.due() {
+	for _, x := range s.leased {
+		if x.renewalDue() {
 			ids, tokens = append(ids, x.JobID), append(tokens, x.LeaseToken)
 		}
 	}
@@ -127,11 +129,11 @@ func (s *leases) renew(ctx context.Context) {
 	before := time.Now()
 	out, err := s.Client.RenewWebhooks(ctx, ids, tokens)
 	if err != nil {
-		s.l.Erred(err)
+		s.l.RecordError(err)
 		return
 	}
 	for _, o := range out {
-		if x := s.flying[o.JobID]; x != nil {
+		if x := s.leased[o.JobID]; x != nil {
 			if x.renewed(before, o.Outcome == "done") {
 				x.log(s.Log).Warn("lease lost: the request under way is fenced", "error_code", "")
 			}
@@ -139,28 +141,29 @@ func (s *leases) renew(ctx context.Context) {
 	}
 }
 
-// handBack releases what has no result.
+// handBack hands back all deliveries without a result.
 func (s *leases) handBack(ctx context.Context) {
 	var open []*delivery
-	for _, x := range s.flying {
+	for _, x := range s.leased {
 		if !x.settled.Load() {
 			open = append(open, x)
 		}
 	}
-	owed := s.owed
-	s.owed = nil
+	owed := s.unreleased
+	s.unreleased = nil
 	s.release(ctx, append(open, owed...))
 }
 
-// settleOwed hands back what could not be handed back before.
-func (s *leases) settleOwed(ctx context.Context) {
-	owed := s.owed
-	s.owed = nil
+// retryRelease hands back the deliveries that could not be handed back before.
+func (s *leases) retryRelease(ctx context.Context) {
+	owed := s.unreleased
+	s.unreleased = nil
 	s.release(ctx, owed)
 }
 
-// release returns jobs to Pending, no attempt spent; false when the database did not hear
-// it. Unless it never will, that is tried again; else their leases will expire.
+// release returns deliveries to Pending, no attempt spent; false when the statement failed.
+// After a temporary failure it is repeated later (retryRelease); after another one the leases
+// will expire.
 func (s *leases) release(ctx context.Context, xs []*delivery) bool {
 	if len(xs) == 0 {
 		return true
@@ -168,18 +171,18 @@ func (s *leases) release(ctx context.Context, xs []*delivery) bool {
 	ids, tokens := make([]int64, len(xs)), make([]string, len(xs))
 	for i, x := range xs {
 		ids[i], tokens[i] = x.JobID, x.LeaseToken
-		if s.flying[x.JobID] == x { // one that is owed may have been claimed again
-			delete(s.flying, x.JobID)
+		if s.leased[x.JobID] == x { // an unreleased one may have been claimed again
+			delete(s.leased, x.JobID)
 		}
 	}
-	// A stop must not cancel it: nobody else knows of these leases any more.
-	ctx, cancel := lease.Outlive(ctx, s.l.Left)
+	// A stop must not cancel the statement, for these leases are no longer kept anywhere else.
+	ctx, cancel := lease.Outlive(ctx, s.l.Remaining)
 	defer cancel()
-	ctx, cancel = context.WithTimeout(ctx, loop.HandBack/2)
+	ctx, cancel = context.WithTimeout(ctx, loop.HandBackTime/2)
 	defer cancel()
 	out, err := s.Client.ReleaseWebhooks(ctx, ids, tokens)
 	if err != nil && pgerror.Retryable(err) {
-		s.owed = append(s.owed, xs...)
+		s.unreleased = append(s.unreleased, xs...)
 		s.Log.Warn("jobs could not be handed back yet", "jobs", len(ids), "error", err.Error())
 		return false
 	}
@@ -201,7 +204,8 @@ func (s *leases) release(ctx context.Context, xs []*delivery) bool {
 	return true
 }
 
-// endpointOf is host:port in lower case; what cannot be parsed is its own.
+// endpointOf returns the host:port of a URL in lower case, or the whole text where it cannot
+// be parsed.
 func endpointOf(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {

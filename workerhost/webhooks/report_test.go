@@ -1,4 +1,4 @@
-// Results that the database does not accept, beside what delivery shows of them.
+// Tests of results that the database does not accept.
 package webhooks
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
-// One result that the database does not accept costs none of the others, and a
-// repeated report changes nothing.
+// A result that the database does not accept costs none of the others, and a repeated report
+// changes nothing.
 func TestReportBadResult(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -46,7 +46,7 @@ func TestReportBadResult(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, claimed, 3)
 	log := slog.New(slog.DiscardHandler)
-	w := &Worker{Client: work.New(client), Log: log, Every: func() time.Duration { return time.Second }, Reported: func() {}}
+	w := &Worker{Client: work.New(client), Log: log, Every: func() time.Duration { return time.Second }, OnReported: func() {}}
 	r := newRequests(w, loop.New("webhook_worker", "", log), 3)
 	status, code := 204, "NO_SUCH_CODE"
 	xs := make([]*delivery, 3)
@@ -59,7 +59,7 @@ func TestReportBadResult(t *testing.T) {
 	r.results.Close(time.Now().Add(time.Minute))
 	require.Len(t, r.ended, 3)
 	require.True(t, xs[0].settled.Load())
-	require.False(t, xs[1].settled.Load(), "left to be handed back")
+	require.False(t, xs[1].settled.Load(), "kept, to be handed back")
 	require.True(t, xs[2].settled.Load())
 	out, err := work.New(client).ReportWebhooks(context.Background(), []work.WebhookReport{{
 		JobID: claimed[0].JobID, LeaseToken: claimed[0].LeaseToken, Delivered: true, Status: &status,

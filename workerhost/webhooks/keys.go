@@ -1,10 +1,5 @@
 package webhooks
 
-// This file keeps what cannot be signed here: a fault of the configuration costs
-// no attempt. Its subscriptions are left out of the claims, what was claimed goes
-// back for a host that has the secret, queue_host says why, and each poll looks
-// whether the secret is there by now.
-
 import (
 	"cmp"
 	"context"
@@ -17,30 +12,39 @@ import (
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
-// tickWithin bounds what the loop asks beside its work; a tick is a few milliseconds.
-const tickWithin = 5 * time.Second
+// callTimeout bounds the statements that the owner of the loop waits for; a tick takes a few
+// milliseconds.
+const callTimeout = 5 * time.Second
 
-// mostUnsigned is how many subscriptions a host names in queue_host.
-const mostUnsigned = 50
+// maxUnsigned is how many webhook subscriptions a host names in queue_host at most.
+const maxUnsigned = 50
 
-// keys knows what can be signed here. One goroutine owns it.
+// keys knows which webhook subscriptions cannot be signed here. That is a fault of the
+// configuration and costs no attempt:
+//
+//  1. Claims skip the subscription, and deliveries that were claimed are handed back for a
+//     host that has the secret.
+//  2. queue_host.progress says why, with the next heartbeat.
+//  3. Each poll checks whether the secret is available now.
+//
+// One goroutine owns it.
 type keys struct {
 	*Worker
 	l       *loop.Loop
 	missing map[int64]unsigned // by subscription
-	warned  map[string]bool    // references of weak secrets that were named
+	warned  map[string]bool    // references of weak secrets that were logged
 }
 
-// unsigned is why nothing of a subscription is sent from here.
+// unsigned is why deliveries of a webhook subscription are not sent from here.
 type unsigned struct {
 	ref   string
 	fault *sender.Fault
 	since time.Time
 }
 
-// signs tells whether the delivery can be signed here, or need not be; where it
-// cannot, its subscription is left out from now on.
-func (k *keys) signs(x *delivery) bool {
+// canSign reports whether the delivery can be signed here or needs no signature. Where it
+// cannot be signed, claims skip its webhook subscription from now on.
+func (k *keys) canSign(x *delivery) bool {
 	if x.SecretRef == nil || *x.SecretRef == "" {
 		return true
 	}
@@ -48,12 +52,12 @@ func (k *keys) signs(x *delivery) bool {
 	if fault == nil {
 		return true
 	}
-	k.blame(x.SubscriptionID, *x.SecretRef, fault)
+	k.markUnsigned(x.SubscriptionID, *x.SecretRef, fault)
 	return false
 }
 
-// resolve is what is wrong with a reference, and warns once about secrets that are
-// weak.
+// resolve returns what is wrong with a reference, nil if nothing is. It logs weak secrets
+// once.
 func (k *keys) resolve(ref string) *sender.Fault {
 	_, fault := k.Secrets.Look(ref)
 	if fault == nil {
@@ -65,7 +69,7 @@ func (k *keys) resolve(ref string) *sender.Fault {
 	return fault
 }
 
-func (k *keys) blame(sub int64, ref string, fault *sender.Fault) {
+func (k *keys) markUnsigned(sub int64, ref string, fault *sender.Fault) {
 	was, known := k.missing[sub]
 	if known && was.ref == ref && *was.fault == *fault {
 		return
@@ -75,33 +79,33 @@ func (k *keys) blame(sub int64, ref string, fault *sender.Fault) {
 		since = was.since
 	}
 	k.missing[sub] = unsigned{ref, fault, since}
-	k.l.Log.Warn("cannot sign: the subscription is left to other hosts", "subscription_id", sub, "reason", fault.What, "do", fault.Do)
-	k.tell()
+	k.l.Log.Warn("cannot sign: the webhook subscription is left to other hosts", "subscription_id", sub, "reason", fault.What, "do", fault.Do)
+	k.publish()
 }
 
-// tell has the next beat say it, now.
-func (k *keys) tell() {
+// publish makes the next heartbeat, at once, contain the list of what cannot be signed.
+func (k *keys) publish() {
 	var all []queue.Unsigned
 	for _, sub := range slices.Sorted(maps.Keys(k.missing)) {
 		u := k.missing[sub]
 		all = append(all, queue.Unsigned{Subscription: sub, What: queue.Clean(u.fault.What), Do: queue.Clean(u.fault.Do), Since: u.since.UTC()})
 	}
 	slices.SortStableFunc(all, func(a, b queue.Unsigned) int { return cmp.Compare(a.Since.UnixNano(), b.Since.UnixNano()) })
-	k.l.SetUnsigned(all[:min(len(all), mostUnsigned)])
-	k.Unsigned()
+	k.l.SetUnsigned(all[:min(len(all), maxUnsigned)])
+	k.OnUnsigned()
 }
 
-// lookAgain drops the subscriptions that can be signed by now, that have another
-// reference or that are gone.
-func (k *keys) lookAgain(ctx context.Context) {
+// recheck drops the webhook subscriptions that can be signed now, that have another reference
+// or that are gone.
+func (k *keys) recheck(ctx context.Context) {
 	if len(k.missing) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, tickWithin)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	refs, err := k.Client.SecretRefs(ctx, slices.Sorted(maps.Keys(k.missing)))
 	if err != nil {
-		k.l.Erred(err)
+		k.l.RecordError(err)
 		return
 	}
 	changed := false
@@ -112,7 +116,7 @@ func (k *keys) lookAgain(ctx context.Context) {
 			fault = k.resolve(ref)
 		}
 		if fault != nil {
-			k.blame(sub, ref, fault)
+			k.markUnsigned(sub, ref, fault)
 			continue
 		}
 		delete(k.missing, sub)
@@ -122,6 +126,6 @@ func (k *keys) lookAgain(ctx context.Context) {
 		}
 	}
 	if changed {
-		k.tell()
+		k.publish()
 	}
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/qtop/qtop/workerhost/lease"
 )
 
-// Claims are of one job after one that brought a suspect, and grow again after it.
+// After a claim with a suspect the next is of one job, and then claims grow again.
 func TestClaimsAfterASuspect(t *testing.T) {
 	t.Parallel()
 	plain, suspect := []work.Job{{}, {}}, []work.Job{{}, {LostLeases: 1}}
-	require.Zero(t, fewer(0, plain))
-	few := fewer(0, suspect)
+	require.Zero(t, nextLimit(0, plain))
+	few := nextLimit(0, suspect)
 	require.Equal(t, 1, few)
-	require.Equal(t, 1, fewer(64, suspect))
+	require.Equal(t, 1, nextLimit(64, suspect))
 	claims := 0
 	for ; few > 0; claims++ {
-		require.LessOrEqual(t, few, lease.Most)
-		few = fewer(few, plain)
+		require.LessOrEqual(t, few, lease.MaxBatch)
+		few = nextLimit(few, plain)
 	}
 	require.Equal(t, 10, claims)
 }

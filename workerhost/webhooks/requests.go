@@ -1,7 +1,5 @@
 package webhooks
 
-// This file is one request, from its claimed job to the result in the database.
-
 import (
 	"context"
 	"fmt"
@@ -16,37 +14,37 @@ import (
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
-// end is that of a request, then that of its result: recorded, or beyond hope.
+// end reports that a request has ended or, with result, that its result is recorded or lost.
 type end struct {
 	x      *delivery
 	result bool
 }
 
-// requests are those under way and their results.
+// requests sends the requests, one goroutine each, and records their results.
 type requests struct {
 	*Worker
-	ended   chan end // twice as large as leases can get: a send never blocks
+	ended   chan end // has room for two ends of each delivery that can be leased: sending never blocks
 	results *lease.Results[*delivery]
 	sending sync.WaitGroup
 }
 
-// newRequests serves at most so many deliveries.
-func newRequests(w *Worker, l *loop.Loop, most int) *requests {
-	r := &requests{Worker: w, ended: make(chan end, 2*most)}
+// newRequests makes a requests for at most maxDeliveries leased deliveries.
+func newRequests(w *Worker, l *loop.Loop, maxDeliveries int) *requests {
+	r := &requests{Worker: w, ended: make(chan end, 2*maxDeliveries)}
 	r.results = lease.NewResults(1, lease.Recorder[*delivery]{
-		Record: func(ctx context.Context, batch []*delivery) error { return r.record(ctx, l, batch) },
-		Lasts:  func(x *delivery, wait time.Duration) bool { return x.left() > wait },
-		Lost: func(batch []*delivery, err error) {
-			w.Log.Error("results could not be recorded; the leases will expire and the jobs be sent again", "jobs", len(batch), "error", err.Error())
-			r.over(batch)
+		Record:     func(ctx context.Context, batch []*delivery) error { return r.record(ctx, l, batch) },
+		LeaseLasts: func(x *delivery, wait time.Duration) bool { return x.remaining() > wait },
+		OnLost: func(batch []*delivery, err error) {
+			w.Log.Error("results could not be recorded: the leases will expire and the webhooks will be sent again", "jobs", len(batch), "error", err.Error())
+			r.notifyEnded(batch)
 		},
-		Erred: l.Erred,
-		Plain: func(x *delivery) { x.report.Excerpt = "" },
+		OnError:  l.RecordError,
+		DropText: func(x *delivery) { x.report.Excerpt = "" },
 	})
 	return r
 }
 
-// record settles a batch.
+// record records the results of a batch as one statement.
 func (r *requests) record(ctx context.Context, l *loop.Loop, batch []*delivery) error {
 	reports := make([]work.WebhookReport, len(batch))
 	for i, x := range batch {
@@ -69,13 +67,13 @@ func (r *requests) record(ctx context.Context, l *loop.Loop, batch []*delivery) 
 			n++
 		}
 	}
-	l.Ticked(n, r.Every())
-	r.Reported()
-	r.over(batch)
+	l.RecordTick(n, r.Every())
+	r.OnReported()
+	r.notifyEnded(batch)
 	return nil
 }
 
-// codeOf is empty where the attempt delivered.
+// codeOf returns the error code of an attempt, "" where it succeeded.
 func codeOf(report work.WebhookReport) string {
 	if report.Code == nil {
 		return ""
@@ -83,15 +81,14 @@ func codeOf(report work.WebhookReport) string {
 	return *report.Code
 }
 
-func (r *requests) over(batch []*delivery) {
+func (r *requests) notifyEnded(batch []*delivery) {
 	for _, x := range batch {
 		r.ended <- end{x, true}
 	}
 }
 
-// send makes the request and queues its result. A request cut off by a stop
-// before its answer came is no attempt: it is not reported, and handBack returns
-// the job.
+// send makes the request and queues its result. A request that a stop cuts off before the
+// response arrived is no attempt: it has no result, and leases.handBack returns the job.
 func (r *requests) send(ctx context.Context, x *delivery) {
 	log := x.log(r.Log)
 	res, sent := r.attempt(ctx, x)
@@ -101,10 +98,10 @@ func (r *requests) send(ctx context.Context, x *delivery) {
 	x.sent, x.delivered = sent, res.Delivered
 	r.ended <- end{x, false}
 	if !sent {
-		if x.fault != nil || x.unread {
-			return // told, and handed back
+		if x.fault != nil || x.payloadUnread {
+			return // requestEnded logs it and hands it back
 		}
-		log.Warn("not sent, for the lease was too short or the payload could not be read: the job is left to the cleaner", "error_code", "")
+		log.Warn("not sent: the lease was too short or the payload could not be read; the cleaner returns the job when its lease expires", "error_code", "")
 		return
 	}
 	log.Info("attempt", "error_code", res.Code, "status", res.Status, "took_ms", res.Took.Milliseconds(), "detail", res.Detail)
@@ -124,7 +121,8 @@ func (r *requests) send(ctx context.Context, x *delivery) {
 	r.results.Add(x)
 }
 
-// attempt is the request itself, bounded by what is left of the lease.
+// attempt makes the request, within the rest of the lease. sent is false where there was no
+// request and no result must be recorded.
 func (r *requests) attempt(ctx context.Context, x *delivery) (res sender.Result, sent bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -135,14 +133,14 @@ func (r *requests) attempt(ctx context.Context, x *delivery) (res sender.Result,
 	if x.Payload != nil {
 		return r.request(ctx, x, []byte(*x.Payload))
 	}
-	waiting, cancel := context.WithTimeout(ctx, max(x.left()-toReport-leastTimeout, 0))
+	waiting, cancel := context.WithTimeout(ctx, max(x.remaining()-reportReserve-minTimeout, 0))
 	defer cancel()
 	read := func(ctx context.Context, most int64) (work.Payload, error) {
 		return r.Client.WebhookPayload(ctx, x.EventID, most)
 	}
 	err := r.Budget.Use(waiting, read, func(p work.Payload) {
-		if x.expired(time.Now()) { // by the token that its claim spent
-			x.unread = true
+		if x.rateTokenExpired(time.Now()) {
+			x.payloadUnread = true
 			return
 		}
 		res, sent = r.request(ctx, x, p.Text)
@@ -150,7 +148,7 @@ func (r *requests) attempt(ctx context.Context, x *delivery) (res sender.Result,
 	switch {
 	case err == nil:
 	case waiting.Err() != nil || pgerror.Retryable(err):
-		x.unread = true
+		x.payloadUnread = true
 	default:
 		r.Log.Error("the payload could not be read", "job_id", x.JobID, "error", err.Error())
 	}
@@ -158,14 +156,15 @@ func (r *requests) attempt(ctx context.Context, x *delivery) (res sender.Result,
 }
 
 const (
-	toReport     = 2 * time.Second // of a lease are kept for the report
-	leastTimeout = 500 * time.Millisecond
+	reportReserve = 2 * time.Second // of the lease, for recording the result
+	minTimeout    = 500 * time.Millisecond
 )
 
-// request sends a payload; nil is one that cannot be handed out.
+// request sends a payload. A nil payload is one that the database cannot hand out; it fails
+// the attempt without a request.
 func (r *requests) request(ctx context.Context, x *delivery, payload []byte) (res sender.Result, sent bool) {
-	timeout := min(time.Duration(x.TimeoutSeconds)*time.Second, x.left()-toReport)
-	if timeout < leastTimeout {
+	timeout := min(time.Duration(x.TimeoutSeconds)*time.Second, x.remaining()-reportReserve)
+	if timeout < minTimeout {
 		return sender.Result{}, false
 	}
 	if payload == nil {

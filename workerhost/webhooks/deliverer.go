@@ -1,0 +1,338 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/qtop/qtop/workerhost/lease"
+	"github.com/qtop/qtop/workerhost/loop"
+)
+
+// pacedClaimsFor is how long a host claims once per pacedFor after a claim that brought a
+// rate-limited delivery. Rates of less than one request in this time are left to the poll.
+const pacedClaimsFor = 2 * time.Second
+
+// headEvery is how often a claim reads the queue from its head at least. Between such claims
+// a delivery that was handed back is not found.
+const headEvery = time.Second
+
+// deliverer is one run of the loop. One goroutine owns it.
+type deliverer struct {
+	*Worker
+	l         *loop.Loop
+	leases    *leases
+	keys      *keys
+	requests  *requests
+	slots     *slots
+	failing   map[int64]int    // failures not recorded yet, by webhook subscription
+	endpoints map[int64]string // endpoint by webhook subscription, from its last claim
+	claims    chan claim       // size 1
+
+	claimWanted   bool    // there may be deliveries to claim
+	claiming      bool    // a claim is under way
+	lastSkip      []int64 // webhook subscriptions that the last claim skipped
+	retryWhenRoom bool    // the last claim found nothing beside lastSkip: claim again when one of those has room
+	// pacedUntil: until then a claim is made every pacedFor. A claim that brings a
+	// rate-limited delivery sets it.
+	pacedUntil time.Time
+
+	// Many claims a second should not each read past the jobs that were claimed before. So a
+	// claim from the head of the queue is followed by claims of jobs newer than claimedTo, the
+	// newest job that it brought; 0 when it left jobs behind.
+	claimedTo int64
+	headAt    time.Time // when the last claim from the head was made
+	headDue   bool      // claims since then did not read the head
+}
+
+// Run is the body of the loop.
+func (w *Worker) Run(ctx context.Context, l *loop.Loop) error {
+	p := newSlots(w.Concurrency, w.PerEndpoint)
+	d := &deliverer{
+		Worker: w, l: l, slots: p, failing: map[int64]int{}, endpoints: map[int64]string{}, claims: make(chan claim, 1),
+		leases:   &leases{Worker: w, l: l, leased: map[int64]*delivery{}},
+		keys:     &keys{Worker: w, l: l, missing: map[int64]unsigned{}, warned: map[string]bool{}},
+		requests: newRequests(w, l, p.leasable()),
+	}
+	send, stopSending := context.WithCancel(context.WithoutCancel(ctx))
+	defer func() { // also after a panic of run
+		stopSending()
+		if d.claiming {
+			d.leases.add(<-d.claims)
+		}
+		d.requests.sending.Wait() // soon: their context has ended
+		d.requests.results.Close(time.Now().Add(l.Remaining() / 2))
+		d.leases.handBack(ctx)
+	}()
+	return d.run(ctx, send)
+}
+
+// run claims and sends until ctx ends, or until the loop drains and nothing is
+// in flight.
+func (d *deliverer) run(ctx, send context.Context) error {
+	poll := time.NewTimer(0)
+	defer poll.Stop()
+	renew := time.NewTicker(time.Second)
+	defer renew.Stop()
+	slice := time.NewTicker(pacedFor)
+	defer slice.Stop()
+	drain := d.l.Draining()
+	draining := false
+	var lastTick, nextTick time.Time // the last tick, and the next
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-drain:
+			draining, drain = true, nil
+			d.release(ctx, d.slots.takeAll(time.Now()))
+		case <-d.l.Kicked():
+			d.claimWanted = true
+		case <-d.l.IntervalChanged():
+			if at := lastTick.Add(d.Every()); at.Before(nextTick) {
+				nextTick = at
+				poll.Reset(time.Until(at))
+			}
+			continue
+		case <-poll.C:
+			every := d.Every()
+			lastTick = time.Now()
+			d.tick(ctx, every)
+			d.keys.recheck(ctx)
+			nextTick = time.Now().Add(every)
+			poll.Reset(every)
+			d.claimWanted = true
+		case c := <-d.claims:
+			d.handleClaim(ctx, send, c, draining)
+		case e := <-d.requests.ended:
+			d.end(ctx, e)
+		case <-renew.C:
+			d.leases.renew(ctx)
+			if ctx.Err() == nil {
+				d.leases.retryRelease(ctx)
+			}
+		case <-slice.C:
+			now := time.Now()
+			d.release(ctx, d.slots.takeStale(now))
+			d.claimWanted = d.claimWanted || now.Before(d.pacedUntil) || d.headDue && now.Sub(d.headAt) >= headEvery
+		}
+		d.drainEnded(ctx)
+		if draining && len(d.leases.leased) == 0 && !d.claiming {
+			return nil
+		}
+		if ctx.Err() == nil {
+			d.begin(send)
+		}
+		if !draining && !d.requests.results.Stuck() {
+			d.claim(ctx)
+		}
+		d.l.SetInFlight(len(d.leases.leased) - d.slots.buffered)
+	}
+}
+
+// begin starts requests as slots allow. It starts none while results cannot be recorded, for
+// such a request might have to be sent again.
+func (d *deliverer) begin(send context.Context) {
+	if d.requests.results.Stuck() {
+		return
+	}
+	now := time.Now()
+	for x := d.slots.start(now); x != nil; x = d.slots.start(now) {
+		d.requests.sending.Go(func() { d.requests.send(send, x) })
+	}
+}
+
+// drainEnded handles all ends that are queued: results come in batches, and one claim after
+// all of them is enough.
+func (d *deliverer) drainEnded(ctx context.Context) {
+	for {
+		select {
+		case e := <-d.requests.ended:
+			d.end(ctx, e)
+		default:
+			return
+		}
+	}
+}
+
+// tick records the heartbeat of the webhook worker. It runs in the loop that does the work, so
+// that a loop that hangs is seen.
+func (d *deliverer) tick(ctx context.Context, every time.Duration) {
+	// A dead connection must not delay claims and renewals.
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	res, err := d.Client.Tick(ctx, d.l.Name, "external")
+	switch {
+	case err != nil && !errors.Is(ctx.Err(), context.Canceled):
+		d.l.RecordError(err)
+	case err == nil && res.Failed:
+		d.l.RecordError(errors.New(res.Error))
+	case err == nil:
+		d.l.RecordTick(0, every)
+	}
+}
+
+// claim claims as many deliveries as fit, unless a claim is under way. An endpoint that hangs
+// must not occupy every slot: a claim brings at most slots.perSubscription deliveries of one
+// webhook subscription, and none while its endpoint has its full share here.
+func (d *deliverer) claim(ctx context.Context) {
+	if d.claiming || (!d.claimWanted && !d.retryWhenRoom) {
+		return
+	}
+	now := time.Now()
+	room := min(d.slots.room(len(d.leases.leased), now), lease.MaxBatch)
+	if room <= 0 {
+		return
+	}
+	skip, each := d.saturated(now), d.slots.perSubscription(now)
+	if !d.claimWanted && slices.Equal(skip, d.lastSkip) {
+		return // no subscription has got room since the last claim, which found nothing
+	}
+	d.claiming, d.claimWanted, d.retryWhenRoom = true, false, false
+	var after int64
+	if len(skip) == 0 && now.Sub(d.headAt) < headEvery {
+		after = d.claimedTo
+	}
+	go func() {
+		claiming, cancel := lease.Outlive(ctx, d.l.Remaining)
+		defer cancel()
+		jobs, err := d.Client.ClaimWebhooks(claiming, d.ID, room, skip, each, after)
+		d.claims <- claim{jobs, err, room, each, skip, after, now, time.Now()}
+	}()
+}
+
+// handleClaim takes the result of a claim. It hands back deliveries that cannot be buffered:
+// webhook subscriptions may share an endpoint and bring more than its share, or a request of
+// the subscription has failed meanwhile.
+func (d *deliverer) handleClaim(ctx, send context.Context, c claim, draining bool) {
+	d.claiming = false
+	xs := d.leases.add(c)
+	d.l.RecordCheck(len(xs) > 0)
+	if c.err != nil {
+		if ctx.Err() == nil {
+			d.l.RecordError(c.err)
+			d.l.Log.Warn("claim failed", "error", c.err.Error())
+		}
+		return
+	}
+	if ctx.Err() != nil {
+		return // the loop was stopped; Run hands them back
+	}
+	if draining {
+		d.release(ctx, xs)
+		return
+	}
+	perSubscription := map[int64]int{}
+	capped := len(c.skipped) > 0
+	var surplus []*delivery
+	for _, x := range xs {
+		d.endpoints[x.SubscriptionID] = x.endpoint
+		if x.Paced {
+			d.pacedUntil = c.returned.Add(pacedClaimsFor)
+		}
+		perSubscription[x.SubscriptionID]++
+		capped = capped || perSubscription[x.SubscriptionID] >= c.perSubscription
+		if !d.keys.canSign(x) || d.failing[x.SubscriptionID] > 0 || !d.slots.add(x, time.Now()) {
+			surplus, capped = append(surplus, x), true
+		}
+		d.begin(send)
+	}
+	d.recordClaim(c, xs, capped)
+	released := len(surplus) == 0 || d.release(ctx, surplus)
+	// deliveries of other subscriptions may follow behind one that got its share
+	d.claimWanted = d.claimWanted || released && (len(xs) == c.limit || capped && len(xs) > 0)
+	d.retryWhenRoom, d.lastSkip = capped && len(xs) == 0, c.skipped
+}
+
+// recordClaim records up to which job the queue is claimed. capped says that the claim left
+// out deliveries of some subscription.
+func (d *deliverer) recordClaim(c claim, xs []*delivery, capped bool) {
+	switch {
+	case c.after != 0:
+		d.headDue = true
+		return
+	case capped:
+		d.claimedTo = 0
+	default:
+		for _, x := range xs {
+			d.claimedTo = max(d.claimedTo, x.JobID)
+		}
+	}
+	d.headAt, d.headDue = c.sent, false
+}
+
+// release hands deliveries back. They are older than claimedTo then, so the next claim reads
+// from the head.
+func (d *deliverer) release(ctx context.Context, xs []*delivery) bool {
+	if len(xs) > 0 {
+		d.claimedTo = 0
+	}
+	return d.leases.release(ctx, xs)
+}
+
+// saturated returns the webhook subscriptions that the next claim must skip: those whose
+// endpoint has its full share here, those whose failure is not recorded yet, and those that
+// cannot be signed here.
+func (d *deliverer) saturated(now time.Time) []int64 {
+	full := slices.Collect(maps.Keys(d.failing))
+	for sub := range d.keys.missing {
+		if d.failing[sub] == 0 {
+			full = append(full, sub)
+		}
+	}
+	for sub, endpoint := range d.endpoints {
+		if _, out := d.keys.missing[sub]; out || d.failing[sub] > 0 {
+			continue
+		}
+		switch d.slots.state(endpoint, now) {
+		case endpointFull:
+			full = append(full, sub)
+		case endpointIdle:
+			delete(d.endpoints, sub)
+		}
+	}
+	slices.Sort(full)
+	return full
+}
+
+func (d *deliverer) end(ctx context.Context, e end) {
+	if e.result {
+		d.resultEnded(e.x)
+	} else {
+		d.requestEnded(ctx, e.x)
+	}
+}
+
+// requestEnded handles the end of a request. After a failure the buffered deliveries of the
+// same webhook subscription are handed back, and none is claimed until the failure is
+// recorded: it may suspend the subscription or open its circuit.
+func (d *deliverer) requestEnded(ctx context.Context, x *delivery) {
+	waiting := d.slots.release(x, time.Now())
+	switch {
+	case x.fault != nil: // the secret was lost between the claim and the request
+		d.keys.markUnsigned(x.SubscriptionID, *x.SecretRef, x.fault)
+		d.release(ctx, append(waiting, x))
+	case x.payloadUnread:
+		d.release(ctx, append(waiting, x))
+	case !x.sent:
+		delete(d.leases.leased, x.JobID)
+	case !x.delivered:
+		d.failing[x.SubscriptionID]++
+		if ctx.Err() == nil {
+			d.release(ctx, waiting)
+		}
+	}
+}
+
+// resultEnded forgets a delivery whose result is recorded or lost.
+func (d *deliverer) resultEnded(x *delivery) {
+	delete(d.leases.leased, x.JobID)
+	if x.delivered {
+		return
+	}
+	if d.failing[x.SubscriptionID]--; d.failing[x.SubscriptionID] <= 0 {
+		delete(d.failing, x.SubscriptionID)
+	}
+}
