@@ -1,9 +1,5 @@
 package workerhost
 
-// This file says which job kinds a host works on: those of its handlers, and the
-// tick workers of the catalogue, which are built in. A kind without a handler is
-// never claimed.
-
 import (
 	"context"
 	"errors"
@@ -16,7 +12,9 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// withBuiltIn adds the built-in handlers, which nobody replaces.
+// withBuiltIn returns the handlers of a host: those given and the built-in ones, which run the
+// tick workers of the catalogue as jobs. It fails where a given handler is nil or has a
+// built-in kind.
 func withBuiltIn(client *work.Client, given map[string]handler.Handler) (map[string]handler.Handler, error) {
 	all := make(map[string]handler.Handler, len(given))
 	for _, w := range catalogue() {
@@ -30,9 +28,9 @@ func withBuiltIn(client *work.Client, given map[string]handler.Handler) (map[str
 		}
 		switch {
 		case all[kind] != nil:
-			return nil, bad("this job kind is built in", "give yours another kind")
+			return nil, bad("this job kind is built in", "give your handler another kind")
 		case given[kind] == nil:
-			return nil, bad("the handler is nil", "give it one or take it out")
+			return nil, bad("the handler is nil", "set a handler or remove the entry")
 		}
 		all[kind] = given[kind]
 	}

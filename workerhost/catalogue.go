@@ -1,15 +1,5 @@
 package workerhost
 
-// This file lists the loops a host can run. Each is named like the tick worker
-// it drives; job_executor drives none. A tick worker is added here, its function in
-// pgclient/schema/code, its row with the interval in pgclient/schema/seeds.sql and its
-// name in the list of scheduler_test.go there; docs/schema.md follows.
-//
-// The function needs no arguments and answers a JSON object. The numbers in it are work
-// done, but for held, waiting, in_flight, checked and total. A number of lease.Most or
-// more, whatever its name, says that there is more: the loop looks again at once
-// (handOn). In a copy of a database only the workers run that fn_queue_tick_clone names.
-
 import (
 	"log/slog"
 
@@ -19,7 +9,7 @@ import (
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
-// The loops that hand work to each other inside one process.
+// The loops that pass work to each other inside one process.
 const (
 	loopRoutes       = "iu_outbound_default"
 	loopStaging      = "staging_outbound"
@@ -32,39 +22,53 @@ const (
 	loopBulk         = "bulk_operation_runner"
 )
 
-// worker is a loop, and whom it hands work to.
+// worker describes a loop and the loops to which it passes work.
 type worker struct {
-	name, what string
-	wakes      []handOff
+	name, purpose string
+	next          []handOff
 }
 
-// handOff makes the loop next look at once when a pass brought some of a count of
-// its result.
+// handOff makes the loop next check for work at once after a pass whose result has a count
+// above 0 under the key count.
 type handOff struct{ count, next string }
 
+// catalogue lists the loops that a host can run. Each has the name of the tick worker that it
+// runs; job_executor runs none.
+//
+// To add a tick worker, add:
+//
+//  1. its entry here,
+//  2. its function in pgclient/schema/code,
+//  3. its row with the interval in pgclient/schema/seeds.sql,
+//  4. its name in the list of scheduler_test.go there; docs/schema.md is generated.
+//
+// The function needs no arguments and returns a JSON object. The numbers in it count work
+// done, except held, waiting, in_flight, checked and total. A count of lease.MaxBatch or
+// more, under any name, says that there is more work: the loop runs again at once
+// (notifyNext). In a clone of a database only the workers run that fn_queue_tick_clone names.
 func catalogue() []worker {
 	return []worker{
-		{loopRoutes, "routes events of the outbox to their recipients and consumers", []handOff{{"jobs", loopJobs}}},
+		{loopRoutes, "routes outbox events to their recipients and consumers", []handOff{{"jobs", loopJobs}}},
 		{loopStaging, "routes the events of the domain staging", []handOff{{"jobs", loopJobs}}},
-		{loopRouter, "makes a saga per webhook event and subscription", []handOff{{"sagas", loopOrchestrator}}},
+		{loopRouter, "makes a saga per event and webhook subscription", []handOff{{"sagas", loopOrchestrator}}},
 		{loopOrchestrator, "settles attempts, retries, dead-letters, makes jobs", []handOff{{"jobs_created", loopWebhook}}},
-		{loopWebhook, "sends webhooks and reports what came back", []handOff{{"reported", loopOrchestrator}}},
-		{"lease_reset_cleaner", "takes expired webhook leases back", []handOff{{"reset", loopWebhook}, {"failed", loopOrchestrator}}},
-		{loopJobs, "claims jobs and runs their handlers", []handOff{{"failed", loopDue}}}, // it learns when the retry is due
-		{loopDue, "finds jobs and retries that fall due", []handOff{{"promoted", loopJobs}}},
-		{loopReaper, "takes expired job leases back", []handOff{{"returned", loopJobs}}},
-		{loopBulk, "carries bulk operations out, at their rate", []handOff{{"done", loopOrchestrator}, {"done", loopJobs}}}, // its brake looks at how the first tries end: soon
-		{"iu_notification_worker", "tells staged pieces, a document as one notification", nil},
-		{"staging_cleanup_sweep", "deletes staged rows that were told long ago", nil},
-		{"stale_heartbeat_check", "raises the alert when an executor is silent", nil},
-		{"counter_compactor", "folds the counters that the panes read", nil},
-		{"metrics_sampler", "keeps once a minute what an incident is told by", nil},
-		{"config_expiry", "takes expired flag values back", nil},
-		{"retention_sweep", "makes partitions, drops what is old enough", nil},
+		{loopWebhook, "sends webhooks and records the results", []handOff{{"reported", loopOrchestrator}}},
+		{"lease_reset_cleaner", "returns webhook jobs whose lease expired", []handOff{{"reset", loopWebhook}, {"failed", loopOrchestrator}}},
+		{loopJobs, "claims jobs and runs their handlers", []handOff{{"failed", loopDue}}}, // that loop then knows when the retry is due
+		{loopDue, "finds jobs and retries that become due", []handOff{{"promoted", loopJobs}}},
+		{loopReaper, "returns jobs whose lease expired", []handOff{{"returned", loopJobs}}},
+		{loopBulk, "runs bulk operations at their rate", []handOff{{"done", loopOrchestrator}, {"done", loopJobs}}}, // it may pause after the first attempts, so they must end soon
+		{"iu_notification_worker", "notifies of staged pieces, one notification per document", nil},
+		{"staging_cleanup_sweep", "deletes staged rows that were notified long ago", nil},
+		{"stale_heartbeat_check", "raises an alert when an executor is silent", nil},
+		{"counter_compactor", "compacts the counters that the panes read", nil},
+		{"metrics_sampler", "records the history of the metrics once a minute", nil},
+		{"config_expiry", "reverts flag values that have expired", nil},
+		{"retention_sweep", "makes partitions and drops expired ones", nil},
 	}
 }
 
-// LoopNames lists all loops.
+// LoopNames returns the names of all loops.
 func LoopNames() []string {
 	var names []string
 	for _, w := range catalogue() {
@@ -77,12 +81,12 @@ type loops []*loop.Loop
 
 func newLoops(log *slog.Logger) (all loops) {
 	for _, w := range catalogue() {
-		all = append(all, loop.New(w.name, w.what, log))
+		all = append(all, loop.New(w.name, w.purpose, log))
 	}
 	return all
 }
 
-// get is nil when there is no such loop.
+// get returns a loop by its name; nil when there is none.
 func (ls loops) get(name string) *loop.Loop {
 	for _, l := range ls {
 		if l.Name == name {
@@ -92,7 +96,7 @@ func (ls loops) get(name string) *loop.Loop {
 	return nil
 }
 
-// status is that of all.
+// status returns the status of all loops.
 func (ls loops) status() (st queue.HostStatus) {
 	for _, l := range ls {
 		s := l.Status()
@@ -113,7 +117,7 @@ func (ls loops) running() []string {
 	return names
 }
 
-// wake makes a loop look for a signal; false when there is no such loop.
+// wake makes a loop check for work because of a wake signal; false when there is no such loop.
 func (ls loops) wake(name string) bool {
 	l := ls.get(name)
 	if l != nil {
@@ -122,9 +126,9 @@ func (ls loops) wake(name string) bool {
 	return l != nil
 }
 
-// handOn kicks the loops that have the next step after a pass of one, inside this
-// process, and the loop itself when there is more.
-func (ls loops) handOn(name string, result map[string]int64) {
+// notifyNext kicks the loops of this process that do the next step after a pass of the loop
+// name, and that loop itself when there is more work.
+func (ls loops) notifyNext(name string, result map[string]int64) {
 	for key, n := range result {
 		if work.Counted(key) && n >= lease.MaxBatch {
 			ls.get(name).Kick()
@@ -134,7 +138,7 @@ func (ls loops) handOn(name string, result map[string]int64) {
 		if w.name != name {
 			continue
 		}
-		for _, h := range w.wakes {
+		for _, h := range w.next {
 			if result[h.count] > 0 {
 				ls.get(h.next).Kick()
 			}

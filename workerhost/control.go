@@ -1,28 +1,28 @@
 package workerhost
 
-// This file is what the console may do to the host in its process.
-
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
-// Start starts a loop, or all that do not run for "".
+// Start starts a loop by its name, "" = all that do not run. It fails when the loop runs
+// already, when this host does not get its host id, or after 10 s.
 func (h *Host) Start(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if base := h.base.Load(); base != nil { // a start must not hold up the end of the host
+	if base := h.base.Load(); base != nil { // a start must not delay the end of the host
 		defer context.AfterFunc(*base, cancel)()
 	}
 	names := LoopNames()
 	if name != "" {
 		l := h.loops.get(name)
 		if l == nil {
-			return fmt.Errorf("there is no loop %s", name)
+			return fmt.Errorf("there is no loop %s: known are %s", name, strings.Join(names, ", "))
 		}
 		if st := l.Status().State; st == loop.Running || st == loop.Draining {
 			return fmt.Errorf("loop %s is %s already", name, st)
@@ -32,19 +32,19 @@ func (h *Host) Start(name string) error {
 	return h.startLoops(ctx, names)
 }
 
-// Drain lets a loop, or all for "", finish what it has and take nothing new.
-func (h *Host) Drain(name string) error { return h.end(name, (*loop.Loop).Drain) }
+// Drain asks a loop, "" = all, to finish its current work and take no new work.
+func (h *Host) Drain(name string) error { return h.endLoops(name, (*loop.Loop).Drain) }
 
-// Stop ends a loop, or all for "", at once; what it had is handed back.
+// Stop ends a loop, "" = all, at once. Its unfinished work is handed back.
 func (h *Host) Stop(name string) error {
-	by := time.Now().Add(min(h.opts.Grace, loop.HandBackTime))
-	return h.end(name, func(l *loop.Loop) { l.Stop(by) })
+	deadline := time.Now().Add(min(h.opts.Grace, loop.HandBackTime))
+	return h.endLoops(name, func(l *loop.Loop) { l.Stop(deadline) })
 }
 
-func (h *Host) end(name string, how func(*loop.Loop)) error {
+func (h *Host) endLoops(name string, end func(*loop.Loop)) error {
 	if name == "" {
 		for _, l := range h.loops {
-			how(l)
+			end(l)
 		}
 		return nil
 	}
@@ -55,11 +55,11 @@ func (h *Host) end(name string, how func(*loop.Loop)) error {
 	case l.Status().State == loop.Stopped:
 		return fmt.Errorf("loop %s does not run here", name)
 	}
-	how(l)
+	end(l)
 	return nil
 }
 
-// Status is the host as the console shows it.
+// Status returns the host as the console shows it.
 func (h *Host) Status() queue.HostStatus {
 	st := h.loops.status()
 	st.ID, st.Instance = h.opts.ID, h.row.instance.String()

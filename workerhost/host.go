@@ -1,11 +1,24 @@
-// Package workerhost is the one external orchestrator of DP1 §4.1 layer 1: it
-// ticks every worker of the catalogue, sends the webhooks, and says that it
-// lives. It runs inside the console or alone; any number of hosts share one
-// database and none of them leads. It knows nothing of terminals.
+// Package workerhost is the one external orchestrator of DP1 §4.1 layer 1: a host ticks the
+// workers of the catalogue, sends webhooks, runs job handlers and records its heartbeat. It
+// runs inside the console or as its own process. Any number of hosts share one database, and
+// none of them leads.
 //
-// The catalogue lists the loops and whom each hands work to; package loop is the
-// life of one, jobs and webhooks are the bodies of the two that claim, lease is what
-// those share, and tick.go is the body of all others.
+// Start from Host: New prepares one from Options, Run makes it work until its context ends.
+// The console controls the host of its process with Start, Drain, Stop and Status.
+//
+// The parts:
+//
+//   - catalogue lists the loops and which loop passes work to which.
+//   - Package loop starts, wakes, drains and stops one loop. The body of the webhook loop is
+//     package webhooks, that of the job loop package jobs (both use package lease), that of
+//     all other loops is ticker.
+//   - registration holds the host id: one row of queue_host, one live instance.
+//   - signals turns wake signals of the database into checks of the loops.
+//   - settings reads the intervals of the loops.
+//
+// Invariants: no loop runs in a host that does not hold its host id; the database decides
+// what is due; a lost wake signal costs latency only; the end of a host is bounded (see
+// handBackSpare).
 package workerhost
 
 import (
@@ -34,24 +47,24 @@ import (
 
 // Options configures a Host.
 type Options struct {
-	ID          string // host_id: one live instance may hold it
+	ID          string // host_id; at most one live instance has it
 	Version     string
 	Loops       []string // started by Run; nil = all, empty = none
-	Concurrency int      // webhook requests in flight, and jobs at work; default 64
+	Concurrency int      // slots: webhook requests in flight, and as many job handlers; default 64
 	PerEndpoint int      // webhook requests in flight per endpoint; default 8
 	Grace       time.Duration
 	// Handlers work on jobs, by job kind; a kind without one is never claimed. The
-	// names of the tick workers are built in and cannot be given.
+	// names of the tick workers are built-in kinds and not allowed.
 	Handlers map[string]handler.Handler
-	// Executor is the executor id that the host claims jobs as; default ID. Hosts
-	// may share one.
+	// Executor is the executor id under which the host claims jobs; default ID. Several
+	// hosts may share one.
 	Executor   string
-	JobTimeout time.Duration // of one try; default 1 h, negative = as long as its lease can be renewed
-	// Producer puts jobs into the queue for the writers of this process: the host claims
-	// in the transaction of theirs, where it has a place. Default: one that nobody uses.
+	JobTimeout time.Duration // of one attempt; default 1 h, negative = as long as its lease can be renewed
+	// Producer enqueues jobs for other code of this process; the host claims in its
+	// transactions when it has a free slot. Default: a producer that no one uses.
 	Producer *enqueue.Producer
-	// Operator is who runs the console beside the host: the row of the host names them
-	// when its loops are ended there.
+	// Operator is who runs the console in this process: the host row names them when its
+	// loops are ended there.
 	Operator string
 	Log      *slog.Logger
 	Sender   *sender.Sender
@@ -73,13 +86,14 @@ type Host struct {
 
 	background sync.WaitGroup
 
-	ending   atomic.Pointer[time.Time]       // when its end began; nil while it works
-	base     atomic.Pointer[context.Context] // of the loops; nil when Run does not run: Start is called from outside it
-	listener atomic.Pointer[pgclient.Listener]
-	deaf     atomic.Bool // no wakes arrive, and the log says so
+	ending    atomic.Pointer[time.Time]       // when the end of the host began; nil while it works
+	base      atomic.Pointer[context.Context] // context of the loops; nil while Run does not run, for Start may be called then
+	listener  atomic.Pointer[pgclient.Listener]
+	wakesLost atomic.Bool // no wake signals arrive; logged
 }
 
-// New prepares a host; Run makes it work.
+// New prepares a host; Run makes it work. It fails where the client has no work pool or the
+// options name an unknown loop or a handler that is not allowed.
 func New(c *pgclient.Client, o Options) (*Host, error) {
 	if c.Work() == nil {
 		return nil, errors.New("workerhost: the client has no work pool (Options.WorkConns)")
@@ -87,7 +101,7 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	o.Concurrency = cmp.Or(max(o.Concurrency, 0), 64)
 	o.PerEndpoint = cmp.Or(max(o.PerEndpoint, 0), 8)
 	o.Grace = cmp.Or(max(o.Grace, 0), 20*time.Second)
-	o.JobTimeout = cmp.Or(o.JobTimeout, time.Hour) // what hangs would keep its place and its job for ever
+	o.JobTimeout = cmp.Or(o.JobTimeout, time.Hour) // a handler that hangs would keep its slot and its job for ever
 	o.Executor = cmp.Or(o.Executor, o.ID)
 	if o.Producer == nil {
 		o.Producer = enqueue.New(c)
@@ -103,22 +117,22 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	log := o.Log.With("worker_id", workerID)
 	all := newLoops(log)
 	h := &Host{opts: o, client: c, log: log, loops: all, settings: settings{pool: c.Work(), loops: all, changed: make(chan struct{}, 1)}}
-	listens := make(chan struct{})
-	h.signals.loops, h.signals.settings, h.signals.listens = all, &h.settings, listens
-	h.ticker = ticker{listens: listens, client: db, loops: all, settings: &h.settings, log: log, outcomes: o.Log}
+	listening := make(chan struct{})
+	h.signals.loops, h.signals.settings, h.signals.listening = all, &h.settings, listening
+	h.ticker = ticker{listening: listening, client: db, loops: all, settings: &h.settings, log: log, outcomeLog: o.Log}
 	budget := lease.NewBudget()
 	h.jobs = jobs.Executor{
 		Client: db, Budget: budget, Producer: o.Producer, ID: o.Executor, Worker: workerID, Concurrency: o.Concurrency, Timeout: o.JobTimeout, Handlers: handlers, Log: log,
-		OnFailed: func() { all.handOn(loopJobs, map[string]int64{"failed": 1}) },
+		OnFailed: func() { all.notifyNext(loopJobs, map[string]int64{"failed": 1}) },
 	}
 	h.row = registration{
-		client: c, db: db, id: o.ID, instance: instance, version: o.Version, operator: o.Operator, loops: all, jobs: &h.jobs, log: log, soon: make(chan struct{}, 1),
+		client: c, db: db, id: o.ID, instance: instance, version: o.Version, operator: o.Operator, loops: all, jobs: &h.jobs, log: log, beatRequested: make(chan struct{}, 1),
 	}
 	h.row.refused.Store(new(string))
 	h.webhooks = webhooks.Worker{
 		Client: db, Budget: budget, ID: workerID, Concurrency: o.Concurrency, PerEndpoint: o.PerEndpoint, Sender: o.Sender, Secrets: o.Secrets, Log: log,
-		Every:    func() time.Duration { return h.settings.every(loopWebhook) },
-		OnReported: func() { all.handOn(loopWebhook, map[string]int64{"reported": 1}) },
+		Every:      func() time.Duration { return h.settings.every(loopWebhook) },
+		OnReported: func() { all.notifyNext(loopWebhook, map[string]int64{"reported": 1}) },
 		OnUnsigned: h.row.beatNow,
 	}
 	for _, name := range o.Loops {
@@ -129,18 +143,18 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	return h, nil
 }
 
-// Run starts the loops that the options name, beats while any loop runs, and
-// when ctx ends drains within the grace time, hands back the rest and says
-// goodbye, with the cause of that end (context.Cause) as the reason of its stop. A
-// host that runs nothing stays unannounced. It fails when another live instance holds
-// the host id, as soon as that one has given a sign of life; one that crashed gives way.
+// Run starts the loops that the options name and records a heartbeat while any loop runs.
+// When ctx ends it drains the loops within the grace time, hands back the rest and records
+// the stop, with context.Cause(ctx) as the reason. A host without running loops has no host
+// row. Run fails when another live instance has the host id, as soon as that instance has
+// given a sign of life; it takes over the id of one that has crashed.
 func (h *Host) Run(ctx context.Context) error {
-	// The loops and the beats outlive ctx: they drain before they are cancelled,
-	// and a host that drains still lives.
+	// The loops and the heartbeat outlive ctx: the loops drain before they are cancelled,
+	// and a host that drains is alive.
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	h.base.Store(&base)
-	err := h.startWanted(ctx)
+	err := h.startConfigured(ctx)
 	if err == nil {
 		h.background.Go(func() { h.beatUntil(base) })
 		h.background.Go(func() { h.settings.watch(base) })
@@ -149,10 +163,10 @@ func (h *Host) Run(ctx context.Context) error {
 		err = nil
 	}
 	h.base.Store(nil) // nothing starts from here on
-	h.drainWithin(base)
+	h.drainInGrace(base)
 	cancel()
 	h.row.engaging.Lock()
-	h.row.engaging.Unlock() //nolint:staticcheck // SA2001: whoever was starting loops has done so
+	h.row.engaging.Unlock() //nolint:staticcheck // SA2001: waits for a startLoops that is under way
 	h.drainAll(base, h.endBegan().Add(h.opts.Grace+handBackSpare))
 	h.background.Wait()
 	h.row.goodbye(ctx, h.endBegan().Add(h.opts.Grace+goodbyeSpare))
@@ -160,43 +174,42 @@ func (h *Host) Run(ctx context.Context) error {
 	return err
 }
 
-// The end of a host is bounded, whatever the database, the network or a handler does.
-// From its beginning, with grace the grace time:
+// The end of a host is bounded, whatever the database, the network or a handler does. Times
+// are counted from its beginning; grace is the grace time:
 //
-//  1. until grace less a quarter of it, 5 s at most, the loops drain: they take nothing
-//     new and finish what they have;
-//  2. until grace + handBackSpare they are stopped: requests and handlers are
-//     cancelled, and in the second half of that time, when handlers have returned or
-//     are abandoned and commands are killed, results are recorded and the rest is
-//     handed back;
-//  3. until grace + goodbyeSpare the host says that it stopped.
+//  1. Until grace minus a quarter of it (at most 5 s) the loops drain: they take no new work
+//     and finish their current work.
+//  2. Until grace + handBackSpare the loops are stopped: requests and handlers are cancelled.
+//     In the second half of that time, when handlers have returned or are abandoned and
+//     commands are killed, results are recorded and the rest is handed back.
+//  3. Until grace + goodbyeSpare the host records that it stopped.
 //
-// What the database does not hear by then, it learns from leases that expire. The
-// connections are closed within half a second more (pgclient.Client.Close).
+// Work that could not be handed back by then is found by its expired lease. The connections
+// are closed within another half a second (pgclient.Client.Close).
 const (
 	handBackSpare = 500 * time.Millisecond
 	goodbyeSpare  = time.Second
 )
 
-// endBegan is when the end of the host began: now, unless it has begun already.
+// endBegan returns when the end of the host began: now, unless it has begun already.
 func (h *Host) endBegan() time.Time {
 	now := time.Now()
 	h.ending.CompareAndSwap(nil, &now)
 	return *h.ending.Load()
 }
 
-// drainWithin drains all loops within the grace time and stops what that does not
-// finish.
-func (h *Host) drainWithin(ctx context.Context) {
+// drainInGrace drains all loops within the grace time and stops those that have not ended
+// by then.
+func (h *Host) drainInGrace(ctx context.Context) {
 	began := h.endBegan()
 	ctx, cancel := context.WithDeadline(ctx, began.Add(h.opts.Grace-min(h.opts.Grace/4, loop.HandBackTime)))
 	defer cancel()
 	h.drainAll(ctx, began.Add(h.opts.Grace+handBackSpare))
 }
 
-// startWanted starts the loops of the options and waits for a database that is
-// away.
-func (h *Host) startWanted(ctx context.Context) error {
+// startConfigured starts the loops of the options. It waits while the database is away, and
+// while another instance that may have crashed has the host id.
+func (h *Host) startConfigured(ctx context.Context) error {
 	names := h.opts.Loops
 	if names == nil {
 		names = LoopNames()
@@ -204,22 +217,22 @@ func (h *Host) startWanted(ctx context.Context) error {
 	if len(names) == 0 {
 		return nil
 	}
-	var sign string // of the instance that holds the id
+	var otherSign string // of life of the instance that has the id, when it was first seen
 	var since time.Time
-	for away := 100 * time.Millisecond; ; {
+	for pause := 100 * time.Millisecond; ; {
 		err := h.startLoops(ctx, names)
-		wait := away
-		switch held := h.heldBy(); {
+		wait := pause
+		switch sign := h.heldBy(); {
 		case err == nil:
 			return nil
 		case queue.KindOf(err) == queue.KindUnavailable:
-			h.log.Warn("the database is away, the host waits", "error", err.Error())
-			away = min(2*away, 5*time.Second)
-		case held != "" && sign == "":
-			h.log.Warn("the host waits: the one that holds its id may have crashed", "reason", err.Error())
-			sign, since, wait = held, time.Now(), heldAgain
-		case held != "" && sign == held && time.Since(since) < heldFor:
-			wait = heldAgain
+			h.log.Warn("the database is unavailable: the host waits", "error", err.Error())
+			pause = min(2*pause, 5*time.Second)
+		case sign != "" && otherSign == "":
+			h.log.Warn("another instance has the host id and may have crashed: the host waits", "reason", err.Error())
+			otherSign, since, wait = sign, time.Now(), retryHeldID
+		case sign != "" && otherSign == sign && time.Since(since) < waitForHeldID:
+			wait = retryHeldID
 		default:
 			return err
 		}
@@ -231,14 +244,15 @@ func (h *Host) startWanted(ctx context.Context) error {
 	}
 }
 
-// heldBy is a sign of life of the instance that holds the host id instead of this one.
+// heldBy returns the last sign of life of another instance that has the host id, "" where
+// none has it.
 func (h *Host) heldBy() string {
 	h.row.engaging.Lock()
 	defer h.row.engaging.Unlock()
 	return h.row.sign
 }
 
-// startLoops takes the host id and starts those of the loops that do not run.
+// startLoops takes the host id and starts the named loops that do not run.
 func (h *Host) startLoops(ctx context.Context, names []string) error {
 	h.row.engaging.Lock()
 	defer h.row.engaging.Unlock()
@@ -272,7 +286,8 @@ func (h *Host) body(name string) loop.Body {
 	return h.ticker.run
 }
 
-// engage takes the host id and starts to listen, once. row.engaging is held.
+// engage takes the host id and starts the listener, unless that is done. The caller holds
+// row.engaging.
 func (h *Host) engage(ctx, base context.Context) error {
 	if !h.row.held {
 		if err := h.row.announce(ctx); err != nil {
@@ -283,31 +298,31 @@ func (h *Host) engage(ctx, base context.Context) error {
 	if h.listener.Load() != nil {
 		return nil
 	}
-	l, err := h.client.NewListener("wake", h.signals.hear, h.signals.resync)
+	l, err := h.client.NewListener("wake", h.signals.handle, h.signals.resync)
 	if err != nil {
 		return err
 	}
-	l.Tell(h.heard)
+	l.Tell(h.listenerChanged)
 	h.listener.Store(l)
 	h.background.Go(func() { l.Run(base) })
 	return nil
 }
 
-// heard logs that wakes arrive no more, or again: without them the loops look at
-// their intervals alone.
-func (h *Host) heard(s queue.ListenerStatus) {
+// listenerChanged logs when wake signals stop and start to arrive. Without them the loops
+// check for work at their intervals only.
+func (h *Host) listenerChanged(s queue.ListenerStatus) {
 	switch s.State {
 	case "listening":
-		if h.deaf.Swap(false) {
-			h.log.Info("wakes arrive again", "channels", s.Channels)
+		if h.wakesLost.Swap(false) {
+			h.log.Info("wake signals arrive again", "channels", s.Channels)
 		}
 	case "polling", "lost":
-		h.deaf.Store(true)
-		h.log.Warn("no wakes arrive: the host polls", "reason", s.Reason.String())
+		h.wakesLost.Store(true)
+		h.log.Warn("no wake signals arrive: the host polls", "reason", s.Reason.String())
 	}
 }
 
-// beatUntil beats until ctx ends.
+// beatUntil records heartbeats until ctx ends.
 func (h *Host) beatUntil(ctx context.Context) {
 	t := time.NewTicker(beatEvery)
 	defer t.Stop()
@@ -316,23 +331,23 @@ func (h *Host) beatUntil(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-h.row.soon:
+		case <-h.row.beatRequested:
 		case <-t.C:
 		}
 	}
 }
 
-// Shutdown drains every loop within the grace time; what that, or ctx, does not wait
-// for is stopped and handed back at once. Then the host row says that it stopped.
+// Shutdown drains every loop within the grace time or until ctx ends. Loops that have not
+// ended by then are stopped and hand back their work. Then it records that the host stopped.
 func (h *Host) Shutdown(ctx context.Context) error {
-	h.drainWithin(ctx)
+	h.drainInGrace(ctx)
 	h.row.goodbye(ctx, h.endBegan().Add(h.opts.Grace+goodbyeSpare))
 	return nil
 }
 
-// drainAll drains every loop; when ctx ends, those that have not ended are stopped, to
-// have returned by then.
-func (h *Host) drainAll(ctx context.Context, by time.Time) {
+// drainAll drains every loop. When ctx ends, those that have not ended are stopped and must
+// return by deadline.
+func (h *Host) drainAll(ctx context.Context, deadline time.Time) {
 	for _, l := range h.loops {
 		l.Drain()
 	}
@@ -341,7 +356,7 @@ func (h *Host) drainAll(ctx context.Context, by time.Time) {
 		case <-l.Ended():
 		case <-ctx.Done():
 			for _, l := range h.loops {
-				l.Stop(by) // together: their hand backs share the time
+				l.Stop(deadline) // all at once, so that they hand back in the same time
 			}
 			<-l.Ended()
 		}

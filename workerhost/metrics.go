@@ -1,8 +1,5 @@
 package workerhost
 
-// This file serves what a host knows of itself: Prometheus metrics, /healthz
-// (the process lives) and /readyz (it holds its host id and every loop runs).
-
 import (
 	"context"
 	"errors"
@@ -44,7 +41,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	for outcome, n := range c.h.jobs.Outcomes.Totals() {
-		put(prometheus.CounterValue, "qtop_jobs_done_total", "Tries of jobs by outcome; failed ones are retried or dead-lettered.",
+		put(prometheus.CounterValue, "qtop_jobs_done_total", "Job attempts by outcome; failed ones are retried or dead-lettered.",
 			float64(n), prometheus.Labels{"outcome": outcome})
 	}
 	put(prometheus.CounterValue, "qtop_wakes_total", "Notifications heard.", float64(st.Listener.Heard), nil)
@@ -66,8 +63,9 @@ func (h *Host) Ready() string {
 	return ""
 }
 
-// ServeMetrics serves on addr until ctx ends. It returns the address it listens
-// on, so that port 0 can be used.
+// ServeMetrics serves HTTP on addr until ctx ends: /metrics for Prometheus, /healthz (the
+// process lives) and /readyz (the host holds its host id and every configured loop runs). It
+// returns the address it listens on, so that port 0 can be used.
 func (h *Host) ServeMetrics(ctx context.Context, addr string) (net.Addr, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -94,7 +92,7 @@ func (h *Host) ServeMetrics(ctx context.Context, addr string) (net.Addr, error) 
 	}()
 	go func() {
 		if err := s.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
-			h.log.Error("metrics ended", "error", err.Error())
+			h.log.Error("the metrics server ended", "error", err.Error())
 		}
 	}()
 	return l.Addr(), nil

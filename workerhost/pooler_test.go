@@ -92,7 +92,7 @@ func TestPollingIsLogged(t *testing.T) {
 	b := pgtest.NewBouncer(t, w.db, "transaction", []string{u.User.Username()})
 	log := &lines{}
 	h := runHost(t, b.DSN(u.User.Username()), workerhost.Options{Log: slog.New(slog.NewJSONHandler(log, nil))})
-	polls := func() []map[string]any { return log.of(t, "no wakes arrive: the host polls") }
+	polls := func() []map[string]any { return log.of(t, "no wake signals arrive: the host polls") }
 	eventually(t, func() bool { return len(polls()) > 0 }, "it says nothing")
 	require.Contains(t, polls()[0]["reason"], "set listen_dsn to a direct connection")
 	require.NoError(t, h.stop())

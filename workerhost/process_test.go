@@ -220,7 +220,7 @@ func TestHostID(t *testing.T) {
 
 	// one that starts again and again waits between; the one that waits takes the id over
 	waiting := w.spawn(childSpec{ID: "box", Grace: time.Second})
-	eventually(t, func() bool { return strings.Contains(waiting.text(), "the one that holds its id may have crashed") }, "it does not wait")
+	eventually(t, func() bool { return strings.Contains(waiting.text(), "has the host id and may have crashed") }, "it does not wait")
 	a.kill()
 	start := time.Now()
 	eventually(t, func() bool {

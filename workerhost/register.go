@@ -1,7 +1,5 @@
 package workerhost
 
-// This file is the row of queue_host by which one live instance holds the host id.
-
 import (
 	"cmp"
 	"context"
@@ -22,42 +20,43 @@ import (
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
-// beatEvery is how often a host says that it lives. Another instance may take its id
-// when none of its sessions is left on the server, or after 15 s of silence.
+// beatEvery is how often a host records its heartbeat. Another instance may take its id when
+// none of its sessions remains on the server, or after 15 s without a heartbeat.
 const beatEvery = 5 * time.Second
 
-// A host that finds its id held looks again every heldAgain: the other one may have
-// crashed, and gives way within 15 s. Once that one gives a sign of life, after
-// beatEvery at most, or at the latest after heldFor, it is refused. A service manager
-// that starts a host again and again so has no more than a start in a few seconds.
+// A host whose id another instance has retries every retryHeldID: the other may have crashed,
+// and its id is free after 15 s at most. The host is refused once the other gives a sign of
+// life, which takes beatEvery at most, or after waitForHeldID. This way a service manager
+// that restarts the host repeatedly does so only every few seconds.
 const (
-	heldAgain = 500 * time.Millisecond
-	heldFor   = 25 * time.Second
+	retryHeldID   = 500 * time.Millisecond
+	waitForHeldID = 25 * time.Second
 )
 
-// registration is the host id as this instance has it.
+// registration is this instance's hold on the host id: the row of queue_host that only one
+// live instance may have.
 type registration struct {
-	client   *pgclient.Client
-	db       *work.Client
-	id       string
-	instance uuid.UUID
-	version  string
-	operator string // who may end its loops in the console
-	loops    loops
-	jobs     *jobs.Executor
-	log      *slog.Logger
-	soon     chan struct{} // of one: a beat is wanted before its time
+	client        *pgclient.Client
+	db            *work.Client
+	id            string
+	instance      uuid.UUID
+	version       string
+	operator      string // who runs the console in this process
+	loops         loops
+	jobs          *jobs.Executor
+	log           *slog.Logger
+	beatRequested chan struct{} // size 1: a heartbeat is wanted now
 
-	// engaging is held while the host id is taken or given free and while loops
-	// start, so that no running loop is ever without it.
+	// engaging is locked while the host id is taken or released and while loops start, so
+	// that no loop ever runs without the id. It guards held and sign.
 	engaging sync.Mutex
-	held     bool   // the host row is ours; engaging guards it
-	sign     string // of life of the instance that holds the id instead; "" = none does
+	held     bool   // this instance has the id
+	sign     string // last sign of life of another instance that has the id; "" = none has it
 	refused  atomic.Pointer[string]
 }
 
-// announce takes the host id, unless this program and the installed code do not
-// fit; engaging is held.
+// announce takes the host id, unless the installed schema does not fit this program or the
+// server is not the expected one. The caller holds engaging.
 func (r *registration) announce(ctx context.Context) error {
 	if err := r.client.CheckSchema(ctx); err != nil {
 		return err
@@ -65,10 +64,10 @@ func (r *registration) announce(ctx context.Context) error {
 	if err := r.client.Writable(ctx); err != nil {
 		return err
 	}
-	_, _ = r.client.PoolMode(ctx) // before the loops take their connections; a beat asks again
+	_, _ = r.client.PoolMode(ctx) // before the loops take their connections; the heartbeat asks again
 	if why, err := r.client.UnexpectedServer(ctx); err != nil || !why.Empty() {
 		if err == nil {
-			err = &queue.Error{Kind: queue.KindConfig, What: why, Where: queue.Clean("expect_server"), Do: queue.Clean("connect to the server that is meant")}
+			err = &queue.Error{Kind: queue.KindConfig, What: why, Where: queue.Clean("expect_server"), Do: queue.Clean("connect to the expected server")}
 		}
 		return err
 	}
@@ -89,8 +88,8 @@ func (r *registration) announce(ctx context.Context) error {
 	return nil
 }
 
-// beatNow asks for a beat before its time.
-func (r *registration) beatNow() { loop.Signal(r.soon) }
+// beatNow requests a heartbeat now.
+func (r *registration) beatNow() { loop.Signal(r.beatRequested) }
 
 func (r *registration) beat(ctx context.Context) {
 	_, _ = r.client.PoolMode(ctx) // asked again by the next beat where the pooler is full
@@ -100,15 +99,15 @@ func (r *registration) beat(ctx context.Context) {
 	switch {
 	case !st.Running:
 		r.release(ctx, r.ended(), time.Now().Add(2*time.Second))
-		r.refused.Store(new(string)) // whoever starts a loop asks anew
+		r.refused.Store(new(string)) // the next start of a loop asks for the id again
 		return
 	case !r.held:
-		// Another instance took the id while this one was silent; when that one
-		// is gone the id is ours again.
+		// Another instance took the id while this one was silent. Take it again when that
+		// one is gone.
 		if err := r.announce(ctx); err != nil {
 			return
 		}
-		r.log.Info("host id taken back")
+		r.log.Info("this host has its host id again")
 	}
 	progress := map[string]queue.LoopMark{}
 	for _, l := range st.Loops {
@@ -127,13 +126,13 @@ func (r *registration) beat(ctx context.Context) {
 	refusal, err := r.db.HostBeat(ctx, r.id, r.instance.String(), r.loops.running(), st.InFlight, progress)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		r.log.Warn("the host could not beat", "error", err.Error())
+		r.log.Warn("could not record the heartbeat of the host", "error", err.Error())
 	case refusal != "":
-		// The leases still fence what both do, and a clone gives no work to anybody; the
-		// operator is told.
+		// This only informs the operator: leases fence the work of two instances, and a clone
+		// gives out no work.
 		what := "host id lost"
 		if lease.IsCloneRefusal(refusal) {
-			what = "this host has come to a clone of its database; it works again once that is adopted"
+			what = "this host is connected to a clone of its database: it works again once the clone is adopted"
 		}
 		r.log.Error(what, "reason", refusal)
 		r.refused.Store(&refusal)
@@ -141,9 +140,8 @@ func (r *registration) beat(ctx context.Context) {
 	}
 }
 
-// goodbye says that this host stopped cleanly, and why, and gives the id free,
-// unless a loop was started again. The cause of the end of ctx is the reason. It is
-// given up at a time.
+// goodbye records that this host stopped and why, and releases the id, unless a loop was
+// started again. The reason is context.Cause(ctx). It gives up at by.
 func (r *registration) goodbye(ctx context.Context, by time.Time) {
 	r.engaging.Lock()
 	defer r.engaging.Unlock()
@@ -152,7 +150,7 @@ func (r *registration) goodbye(ctx context.Context, by time.Time) {
 	}
 }
 
-// stopReason is the cause with which ctx was cancelled, "" where none was given.
+// stopReason returns the cause with which ctx was cancelled, "" where there is none.
 func stopReason(ctx context.Context) string {
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return err.Error()
@@ -160,15 +158,15 @@ func stopReason(ctx context.Context) string {
 	return ""
 }
 
-// ended is the reason where no signal asked for the stop: somebody ended the
-// loops in the console.
+// ended returns the reason of a stop without a cause: an operator ended the loops in the
+// console.
 func (r *registration) ended() string {
 	return strings.TrimSpace("loops ended " + queue.Choose(r.operator == "", "", "by "+r.operator))
 }
 
-// release gives the id free; engaging is held, so that no beat can follow it. A
-// stop does not cancel it: half a goodbye would keep the id for 15 s. One that
-// fails is tried again by the next beat, or at the end.
+// release records the stop and releases the id. The caller holds engaging, so that no
+// heartbeat can follow. The end of ctx does not cancel it, for an id that is not released is
+// kept for 15 s. After a failure the next heartbeat, or the end of the host, repeats it.
 func (r *registration) release(ctx context.Context, why string, by time.Time) {
 	if !r.held {
 		return
@@ -176,7 +174,7 @@ func (r *registration) release(ctx context.Context, why string, by time.Time) {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), by)
 	defer cancel()
 	if err := r.db.HostStop(ctx, r.id, r.instance.String(), why); err != nil {
-		r.log.Warn("the host could not say that it stopped", "error", err.Error())
+		r.log.Warn("could not record that the host stopped", "error", err.Error())
 		return
 	}
 	r.held = false

@@ -1,10 +1,5 @@
 package workerhost
 
-// This file drives one tick worker: by its interval as the floor, at once when
-// something woke it. The database decides whether it is due. The intervals are read
-// again every second, and at once when a flag changes; one that became shorter ends the
-// wait under way.
-
 import (
 	"context"
 	"encoding/json"
@@ -19,33 +14,35 @@ import (
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
-// minGap is the least time between two ticks, whatever asks for them.
+// minGap is the least time between two ticks of a worker.
 const minGap = 10 * time.Millisecond
 
-// leaseHeldAgain is when a wake that found the lease held looks again.
-const leaseHeldAgain = 100 * time.Millisecond
+// retryLeaseHeld is when a tick after a wake signal is repeated that found the lease of the
+// worker held by another session.
+const retryLeaseHeld = 100 * time.Millisecond
 
-// fullAgain is when a quick run is followed by a full one.
-const fullAgain = time.Second
+// fullRunAfter is how long after a quick run a full run follows.
+const fullRunAfter = time.Second
 
-// firstTickWait is how long the first tick waits for the listener: what came before it listens, that tick sees, and
-// need not look again.
+// firstTickWait is how long the first tick waits for the listener. A tick after the listener
+// began sees all earlier rows, so that no second one is needed for them.
 const firstTickWait = 500 * time.Millisecond
 
-// ticker drives tick workers.
+// ticker runs tick workers: each at its interval, and sooner after a wake signal. The database
+// decides whether a worker is due.
 type ticker struct {
-	listens  <-chan struct{} // closed when the listener has subscribed
-	client   *work.Client
-	loops    loops
-	settings *settings
-	log      *slog.Logger
-	outcomes *slog.Logger // without a worker_id: each line has that of the attempt
+	listening  <-chan struct{} // closed when the listener listens
+	client     *work.Client
+	loops      loops
+	settings   *settings
+	log        *slog.Logger
+	outcomeLog *slog.Logger // without this host's worker_id: each line has that of the attempt
 }
 
 func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 	drain := l.Draining()
 	select {
-	case <-t.listens:
+	case <-t.listening:
 	case <-time.After(firstTickWait):
 	case <-drain:
 		return nil
@@ -54,9 +51,9 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var started, due time.Time // of the last tick, and of the next
-	again := false             // the next look is a wake, though nothing kicked
-	overdue := minGap          // doubles while what this clock calls due is not due over there
+	var started, nextTick time.Time // times of the last tick and the next
+	asWake := false                 // the next timed tick counts as a wake, so that the database does not check the interval
+	overduePause := minGap          // doubles while work is due by this clock but not by the server's
 	for {
 		source := "external"
 		select {
@@ -67,20 +64,20 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 		case <-l.Kicked():
 			source = "wake"
 		case <-l.IntervalChanged():
-			if at := started.Add(t.settings.every(l.Name)); at.Before(due) {
-				again, due = false, at
+			if at := started.Add(t.settings.every(l.Name)); at.Before(nextTick) {
+				asWake, nextTick = false, at
 				timer.Reset(time.Until(at))
 			}
 			continue
 		case <-timer.C:
-			if again {
-				source = "wake" // its interval has not passed, and need not
+			if asWake {
+				source = "wake" // its interval need not have passed
 			}
 		}
-		again = false
+		asWake = false
 		started = time.Now()
 		next := t.settings.every(l.Name)
-		worked := false
+		foundWork := false
 		res, err := t.client.Tick(ctx, l.Name, source)
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -91,43 +88,43 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 		case res.Failed:
 			l.RecordError(fmt.Errorf("%s", res.Error))
 			t.log.Error("tick worker failed", "loop", l.Name, "error", res.Error)
-			if res.Quick { // a full run goes on without the row that fails
-				again, next = true, 0
+			if res.Quick { // a full run can continue without the row that fails
+				asWake, next = true, 0
 			}
 		default:
 			l.RecordTick(res.Work(), next)
-			worked = res.Work() > 0
-			t.loops.handOn(l.Name, res.Result)
+			foundWork = res.Work() > 0
+			t.loops.notifyNext(l.Name, res.Result)
 			t.logOutcomes(ctx, res.Log)
 			if res.Skipped == "lease_held" && source == "wake" {
-				// whoever holds the lease may have looked before the row came
-				again, next = true, min(next, leaseHeldAgain)
+				// the tick that holds the lease may have checked before the new row was visible
+				asWake, next = true, min(next, retryLeaseHeld)
 			}
 			if res.Quick {
-				again, next = true, min(next, fullAgain)
+				asWake, next = true, min(next, fullRunAfter)
 			}
 			if at, known := nextDue(res); known {
-				overdue = min(2*overdue, time.Minute)
-				if left := time.Until(at); left > 0 || res.Result["promoted"] > 0 {
-					overdue = minGap
+				overduePause = min(2*overduePause, time.Minute)
+				if remaining := time.Until(at); remaining > 0 || res.Result["promoted"] > 0 {
+					overduePause = minGap
 				}
-				if left := max(time.Until(at), overdue); left < next {
-					again, next = true, left
+				if remaining := max(time.Until(at), overduePause); remaining < next {
+					asWake, next = true, remaining
 				}
 			}
 		}
-		l.RecordCheck(worked)
+		l.RecordCheck(foundWork)
 		select {
 		case <-time.After(time.Until(started.Add(minGap))):
 		case <-ctx.Done():
 			return nil
 		}
-		due = time.Now().Add(next)
+		nextTick = time.Now().Add(next)
 		timer.Reset(next)
 	}
 }
 
-// logOutcomes logs what a tick decided of jobs that did not succeed (R02 §5.3).
+// logOutcomes logs what a tick decided about jobs that did not succeed (R02 §5.3).
 func (t *ticker) logOutcomes(ctx context.Context, all []work.Outcome) {
 	for _, o := range all {
 		attrs := []slog.Attr{
@@ -137,11 +134,12 @@ func (t *ticker) logOutcomes(ctx context.Context, all []work.Outcome) {
 		if o.SagaID != 0 {
 			attrs = append(attrs, slog.Int64("saga_id", o.SagaID))
 		}
-		t.outcomes.LogAttrs(ctx, slog.LevelInfo, o.Outcome, attrs...)
+		t.outcomeLog.LogAttrs(ctx, slog.LevelInfo, o.Outcome, attrs...)
 	}
 }
 
-// nextDue is when the next late work falls due, by the server's clock.
+// nextDue returns when the next delayed work becomes due, by the server's clock; false where
+// the result does not say.
 func nextDue(res work.TickResult) (time.Time, bool) {
 	var body struct {
 		Result struct {
@@ -154,17 +152,20 @@ func nextDue(res work.TickResult) (time.Time, bool) {
 	return *body.Result.NextDue, true
 }
 
-// offEvery is how often a worker that is switched off is still asked for: its
-// tick then beats as stopped, so that being off is no silence.
-const offEvery = 10 * time.Second
+// tickWhenOff is how often a worker that is switched off is ticked: the tick then records a
+// heartbeat with the state stopped, so that no alert calls it silent.
+const tickWhenOff = 10 * time.Second
 
-// settingsEvery is how often the intervals are read: a change of which no wake tells is honoured within this.
+// settingsEvery is how often the intervals are read. A change whose wake signal is lost takes
+// effect within this time.
 const settingsEvery = time.Second
 
+// settings knows the intervals of the loops. It reads them every second, and at once when a
+// flag changes.
 type settings struct {
 	pool     *pgpool.Pool
 	loops    loops
-	changed  chan struct{} // of one
+	changed  chan struct{} // size 1
 	mu       sync.Mutex
 	interval map[string]time.Duration
 }
@@ -188,7 +189,7 @@ func (s *settings) watch(ctx context.Context) {
 	}
 }
 
-// refresh reads the intervals, and tells each loop whose interval has changed.
+// refresh reads the intervals and notifies each loop whose interval has changed.
 func (s *settings) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -199,7 +200,7 @@ func (s *settings) refresh(ctx context.Context) {
 	err := pgrow.Visit(ctx, s.pool, []any{&name, &secs}, func() { next[name] = time.Duration(secs) * time.Second },
 		`SELECT split_part(key, '.', 3), n FROM public.v_dot_config_number WHERE key LIKE 'queue.tick.%.interval_seconds' AND n IS NOT NULL`)
 	if err != nil {
-		return // the last known intervals stand
+		return // the last known intervals stay in use
 	}
 	s.mu.Lock()
 	last := s.interval
@@ -222,7 +223,7 @@ func (s *settings) every(worker string) time.Duration {
 	case !known:
 		return 5 * time.Second
 	case d == 0:
-		return offEvery
+		return tickWhenOff
 	}
 	return d
 }

@@ -27,20 +27,20 @@ func TestHandOffs(t *testing.T) {
 	handOffs := 0
 	for _, w := range catalogue() {
 		next := map[string][]string{}
-		for _, h := range w.wakes {
+		for _, h := range w.next {
 			handOffs++
 			require.Contains(t, LoopNames(), h.next, w.name)
 			next[h.count] = append(next[h.count], h.next)
 		}
 		for count, names := range next {
-			all.handOn(w.name, map[string]int64{count: 0, "other": 1})
+			all.notifyNext(w.name, map[string]int64{count: 0, "other": 1})
 			require.Empty(t, kicked(), "%s found nothing", w.name)
-			all.handOn(w.name, map[string]int64{count: 1})
+			all.notifyNext(w.name, map[string]int64{count: 1})
 			require.ElementsMatch(t, names, kicked(), "%s found %s", w.name, count)
 		}
-		all.handOn(w.name, map[string]int64{"other": lease.MaxBatch})
+		all.notifyNext(w.name, map[string]int64{"other": lease.MaxBatch})
 		require.Equal(t, []string{w.name}, kicked(), "there is more")
-		all.handOn(w.name, map[string]int64{"held": lease.MaxBatch, "waiting": lease.MaxBatch, "in_flight": lease.MaxBatch, "checked": lease.MaxBatch, "total": lease.MaxBatch})
+		all.notifyNext(w.name, map[string]int64{"held": lease.MaxBatch, "waiting": lease.MaxBatch, "in_flight": lease.MaxBatch, "checked": lease.MaxBatch, "total": lease.MaxBatch})
 		require.Empty(t, kicked(), "%s did nothing", w.name)
 	}
 	require.Positive(t, handOffs)

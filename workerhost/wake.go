@@ -1,8 +1,5 @@
 package workerhost
 
-// This file turns signals into kicks. A signal is a hint from anybody: it can
-// make a loop look sooner, never do anything else. Losing one costs latency.
-
 import (
 	"strings"
 	"sync"
@@ -12,20 +9,21 @@ import (
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
-// signals hears for the loops.
+// signals passes wake signals to the loops. A wake signal is a hint that any session can send:
+// it makes a loop check for work sooner and does nothing else. A lost one costs latency only.
 type signals struct {
 	loops
-	settings *settings
-	late     loop.Spacing // looks for work that falls due
-	reread   loop.Spacing // of the intervals
-	first    sync.Once
-	listens  chan struct{} // closed with the first subscription
+	settings     *settings
+	lateGate     loop.Spacing // spaces wakes of the loop that finds due work
+	settingsGate loop.Spacing // spaces reads of the intervals
+	first        sync.Once
+	listening    chan struct{} // closed when the listener first listens
 }
 
-func (s *signals) hear(w queue.Wake) {
+func (s *signals) handle(w queue.Wake) {
 	switch channel := w.Channel.String(); {
 	case w.Layer.String() == "config":
-		s.reread.After(loop.MaxWakeGap, s.settings.invalidate)
+		s.settingsGate.After(loop.MaxWakeGap, s.settings.invalidate)
 		s.wake(loopJobs)
 	case channel == "queue_wake_webhook":
 		s.wakeWebhook(w)
@@ -35,15 +33,15 @@ func (s *signals) hear(w queue.Wake) {
 		case "job", "subscription", "executor":
 			s.wake(loopJobs)
 			switch {
-			case w.Due.IsZero(): // it does not say when
-				s.lookForLate()
+			case w.Due.IsZero(): // the signal does not say when the job is due
+				s.wakeDue()
 			case w.Due.After(w.At):
 				s.wake(loopDue)
 			}
 			return
-		case "doorbell": // it does not say for what
+		case "doorbell": // the signal does not say for which loop
 			s.wake(loopJobs)
-			s.lookForLate()
+			s.wakeDue()
 		}
 		if !hinted {
 			if channel == "queue_wake_staging" {
@@ -55,11 +53,11 @@ func (s *signals) hear(w queue.Wake) {
 	}
 }
 
-// lateGap is the least time between two looks for late work because of signals that
-// come for every job.
+// lateGap is the least time between two checks for due work that signals of single jobs
+// cause.
 const lateGap = time.Second
 
-func (s *signals) lookForLate() { s.late.After(lateGap, func() { s.wake(loopDue) }) }
+func (s *signals) wakeDue() { s.lateGate.After(lateGap, func() { s.wake(loopDue) }) }
 
 func (s *signals) wakeWebhook(w queue.Wake) {
 	if s.wake(w.Hint.String()) {
@@ -75,13 +73,14 @@ func (s *signals) wakeWebhook(w queue.Wake) {
 	}
 }
 
-// resync follows each (re)subscription: what was sent meanwhile is lost. A loop whose first tick waits for the first one
-// looks by itself.
+// resync is called each time the listener begins to listen (again): signals that were sent
+// before are lost, so all loops check for work. At the first time, tick workers that have not
+// ticked yet are left out, for their first tick waits for the listener anyway.
 func (s *signals) resync() {
 	first := false
 	s.first.Do(func() {
 		first = true
-		close(s.listens)
+		close(s.listening)
 	})
 	s.settings.invalidate()
 	for _, l := range s.loops {
