@@ -1,8 +1,5 @@
 package handler
 
-// This file binds a job kind to a command. Its arguments go from the
-// configuration to the kernel as they are: no shell of ours takes them apart.
-
 import (
 	"bytes"
 	"context"
@@ -22,54 +19,54 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// commandGrace is shorter than defaultGrace, so that a command that must be
-// killed is not taken for a handler that hangs.
+// commandGrace is shorter than defaultGrace, so that a command that must be killed does not
+// count as a handler that hangs.
 const commandGrace = 2 * time.Second
 
-// CommandOptions may be left zero.
+// CommandOptions are options of Command. The zero value is valid.
 type CommandOptions struct {
-	// Grace is the time from SIGTERM to SIGKILL, and how long what a command left
-	// behind may hold on to its output; zero = 2 s. Keep it below Runner.Grace, or see
-	// WithKill.
+	// Grace is the time from SIGTERM to SIGKILL, and how long processes that a command left
+	// behind may keep its output open; 0 = 2 s. It must be less than Runner.Grace, unless
+	// WithKill is used.
 	Grace time.Duration
 }
 
-// The exit codes of sysexits.h by which a command says that trying again is of no
-// use: EX_USAGE and EX_DATAERR.
+// The exit codes of sysexits.h that fail a job permanently: EX_USAGE and EX_DATAERR.
 const (
 	exitUsage   = 64
 	exitDataErr = 65
 )
 
-// runVariable names the run of a command in its environment and in that of all that
-// it starts.
+// runVariable holds the name of the run in the environment of a command and of all processes
+// that it starts.
 const runVariable = "QTOP_RUN"
 
-// Command is a handler that runs argv, with Job.JSON as one line on its standard
-// input. argv[0] is looked up in PATH now, once. It is an error when everybody may
-// change the program or a file among its arguments, such as the script of a shell.
+// Command returns a handler that runs argv with Job.JSON as one line on its standard input.
+// The arguments reach the kernel unchanged: no shell splits them. argv[0] is looked up in PATH
+// once, by this call. It is an error when everyone may change the program or a file among its
+// arguments, such as the script of a shell.
 //
-// Exit code 0 means succeeded, 64 and 65 (sysexits: usage, data) failed for good.
-// Every other exit code N is a failed try with code EXIT_<N>; an end by a signal
-// is SIGNAL_<name>, an end of the context TIMEOUT or STOPPED, and a command that
-// cannot be started START_FAILED.
+// Exit code 0 means that the job succeeded; 64 and 65 (sysexits: usage, data) fail it
+// permanently. Every other exit code N is a failed attempt with code EXIT_<N>; the code after
+// the end by a signal is SIGNAL_<name>, after the end of the context TIMEOUT or STOPPED, and
+// START_FAILED where the command cannot be started.
 //
-// Of its output, standard output and error together, the last 4 KiB are kept for
-// the text of a failure; the rest is read and thrown away.
+// The last 4 KiB of its output, standard output and error together, are kept for the text of a
+// failure; the rest is discarded.
 //
 // The environment is PATH, HOME, LANG, LC_*, TZ and TMPDIR of the host, and
-// QTOP_JOB_ID, QTOP_ROOT_JOB_ID (its idempotency token), QTOP_JOB_KIND, QTOP_JOB_DOMAIN, QTOP_JOB_ATTEMPT; nothing else, so
-// that no password of the host gets there. On Linux QTOP_RUN names the run, for the
-// host to find what it leaves behind. The working directory is the host's.
+// QTOP_JOB_ID, QTOP_ROOT_JOB_ID (its idempotency token), QTOP_JOB_KIND, QTOP_JOB_DOMAIN and
+// QTOP_JOB_ATTEMPT, so that it contains no password of the host. On Linux QTOP_RUN names the
+// run, by which the host finds the processes of the run. The working directory is the host's.
 //
-// A command runs in a session of its own, without terminal. When the context ends
-// its process group gets SIGTERM, and SIGKILL when the grace is over. When the
-// command itself has ended, what is left of its group is killed, and on Linux what
-// moved to another session (setsid) too: nothing that belongs to a try outlives it,
-// but for what did that and cleared its environment, or changed its user. A service
-// manager's cgroup (systemd: KillMode=control-group) takes these too.
-// When the host is killed (SIGKILL), Linux kills the command itself, but not the
-// processes that it started; elsewhere the command goes on.
+// A command runs in its own session, without a terminal. When the context ends, its process
+// group gets SIGTERM, and SIGKILL when the grace time is over. When the command itself has
+// ended, the rest of its process group is killed, and on Linux also processes that moved to
+// another session (setsid). So no process of an attempt outlives it, with two exceptions: one
+// that moved and cleared its environment, and one that changed its user. The cgroup of a
+// service manager (systemd: KillMode=control-group) kills these too.
+// When the host is killed (SIGKILL), Linux kills the command itself but not the processes that
+// it started; on other systems the command continues.
 func Command(argv []string, o CommandOptions) (Handler, error) {
 	if len(argv) == 0 || argv[0] == "" {
 		return nil, badCommand("the command is empty", "name a program and its arguments")
@@ -89,7 +86,7 @@ func Command(argv []string, o CommandOptions) (Handler, error) {
 		return nil, badCommand(fmt.Sprintf("command %q cannot be run: %v", argv[0], why), "install it, or give its whole path")
 	}
 	for _, f := range fileguard.Command(path, argv[1:]) {
-		if f.Refuse { // whoever changes it runs what they like as this host
+		if f.Refuse { // who can change it can run anything as the user of this host
 			return nil, badCommand("command "+strconv.Quote(argv[0])+": "+f.What, f.Do)
 		}
 	}
@@ -111,8 +108,8 @@ type command struct {
 
 type killKey struct{}
 
-// WithKill is ctx, in which commands are killed when killed ends, however much of
-// their grace is left.
+// WithKill returns ctx with a second context: commands are killed when killed ends, even if
+// their grace time is not over.
 func WithKill(ctx, killed context.Context) context.Context {
 	return context.WithValue(ctx, killKey{}, killed)
 }
@@ -123,8 +120,8 @@ func (c *command) Handle(ctx context.Context, job Job) error {
 	if err != nil {
 		return err
 	}
-	// The parent-death signal belongs to the thread that starts the command: it
-	// must not end before the command does.
+	// The parent-death signal is sent when the thread that started the command ends, so that
+	// thread must not end before the command.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -137,10 +134,9 @@ func (c *command) Handle(ctx context.Context, job Job) error {
 	if run != "" {
 		cmd.Env = append(cmd.Env, runVariable+"="+run)
 	}
-	// Through a pipe, as a file could not be shared; os/exec takes no offence at a
-	// command that ends without reading it.
+	// os/exec writes this to a pipe; a command that ends without reading it is no error.
 	cmd.Stdin = bytes.NewReader(append(line, '\n'))
-	cmd.Stdout, cmd.Stderr = &out, &out // one pipe: the order is kept
+	cmd.Stdout, cmd.Stderr = &out, &out // one pipe keeps the order
 	cmd.SysProcAttr = attr()
 	cmd.Cancel = func() error {
 		err := signalGroup(cmd.Process.Pid, terminate)
@@ -161,29 +157,29 @@ func (c *command) Handle(ctx context.Context, job Job) error {
 		}
 		return Coded(CodeStartFailed, err)
 	}
-	// The error repeats the state, or is about pipes that were held too long or
-	// not read: neither changes how the command ended.
+	// The error repeats the state, or says that pipes were kept open or not read; neither
+	// changes how the command ended.
 	stop := context.AfterFunc(killed, func() {
 		_ = signalGroup(cmd.Process.Pid, kill)
-		killStrays(run, cmd.Process.Pid) // which may hold its output
+		killStrays(run, cmd.Process.Pid) // they may keep its output open
 	})
 	_ = cmd.Wait()
 	stop()
-	// This cannot reach anybody else: the number is not given to a new process while
-	// the group has members, and otherwise not before all other numbers had their turn.
+	// This cannot hit another process: the kernel does not reuse the id while the group has
+	// members, and after that not before it has used all other ids.
 	_ = signalGroup(cmd.Process.Pid, kill)
 	killStrays(run, cmd.Process.Pid)
 	return c.judge(ctx, cmd.ProcessState, interrupted.Load(), &out)
 }
 
-// judge makes the outcome. A command that was told to end has not done its work,
-// whatever it exits with.
+// judge returns the outcome. A command that got SIGTERM from the host has not done its work,
+// whatever its exit code.
 func (c *command) judge(ctx context.Context, state *os.ProcessState, interrupted bool, out *tail) error {
 	said, cut := out.end()
 	failed := func(code, what string) error {
 		return Coded(code, errText(withOutput(what, said, cut)))
 	}
-	if state == nil { // not even waiting for it worked
+	if state == nil { // waiting for the process failed
 		return failed(CodeError, "the command's end could not be learnt")
 	}
 	if interrupted && ctx.Err() != nil {
@@ -206,8 +202,8 @@ func (c *command) judge(ctx context.Context, state *os.ProcessState, interrupted
 	}
 }
 
-// environment picks from the host's variables by name: what is not known to be
-// harmless stays here.
+// environment returns the variables of a command: those of the host that are known to be
+// harmless, by name, and those of the job.
 func environment(host []string, job Job) []string {
 	var env []string
 	for _, kv := range host {

@@ -1,4 +1,4 @@
-// Commands as real processes: what they get, how they end, what is kept.
+// Tests of commands as real processes: their input and environment, their end, their output.
 package handler_test
 
 import (
@@ -121,8 +121,8 @@ func TestFloodCostsNoMemory(t *testing.T) {
 
 func TestOutputIsCutBetweenCharacters(t *testing.T) {
 	t.Parallel()
-	// The blank lines at the end are cut off, so that the start of what was kept
-	// is the start of the text.
+	// Blank lines at the end are removed, so that the text begins with the start of the kept
+	// output.
 	for _, blank := range []string{"0", "200"} {
 		for _, end := range []string{"x", "xx", "xxx"} {
 			const script = `yes € | head -n 4000 | tr -d '\n'; echo "$1"; yes '' | head -n "$2"; exit 1`

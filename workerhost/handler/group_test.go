@@ -1,4 +1,4 @@
-// The end of commands: nothing that belongs to a try outlives it.
+// Tests of the end of commands: no process of an attempt outlives it.
 package handler_test
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// family is a command and two processes below it, none of which ends by itself
-// or by SIGTERM. Its first line on the FIFO is its pid.
+// family is a command with two child processes, none of which ends by itself or by SIGTERM.
+// Its first line on the FIFO is its pid.
 const family = `
 trap '' TERM
 exec 9>"$0"
@@ -59,12 +59,12 @@ func TestEndOfTheContextEndsTheWholeGroup(t *testing.T) {
 			require.Equal(t, tt.text, text)
 			require.False(t, permanent)
 			p.none(t)
-			require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH, "the command itself is reaped")
+			require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH, "the command itself was reaped")
 		})
 	}
 }
 
-// expiring is a context whose deadline comes when the test says so.
+// expiring is a context whose deadline the test triggers.
 type expiring struct {
 	context.Context //nolint:containedctx // a context that wraps one
 	done            chan struct{}
@@ -87,8 +87,8 @@ func TestCommandMayEndItselfWithinTheGrace(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { <-p.lines; cancel() }()
-	// The exit code 0 is that of its clean-up, not of its work. What it waits for
-	// holds no output: a SIGTERM between fork and exec is lost on it.
+	// The exit code 0 is that of its clean-up, not of its work. The process it waits for does
+	// not keep the output open, because a SIGTERM between fork and exec does not reach it.
 	h := command(t, patience, "sh", "-c", `trap 'echo cleaned up; exit 0' TERM; exec 9>"$0"; sleep 300 >/dev/null 2>&1 & echo up >&9; wait`, p.path)
 	code, text, _ := handler.Outcome(within(t, func() error { return h.Handle(ctx, job()) }))
 	require.Equal(t, handler.CodeStopped, code)
@@ -115,7 +115,7 @@ func TestWhatACommandLeavesBehind(t *testing.T) {
 	}
 }
 
-// What moved to another session holds nobody up and ends too.
+// A process that moved to another session delays no one and is killed too.
 func TestWhatMovedAwayEndsToo(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("setsid"); err != nil || runtime.GOOS != "linux" {

@@ -1,5 +1,5 @@
-// This file is the tests' second life: the same binary, started with childArg,
-// is a command that a handler runs, or a host that runs one.
+// Child processes of the tests: the test binary, started with childArg, is a command that a
+// handler runs, or a host that runs one.
 package handler_test
 
 import (
@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// childMain writes what it was given to a file, or is a host to be killed.
+// childMain writes its arguments, environment and input to a file, or is a host that the test
+// kills.
 func childMain(mode string, args []string) int {
 	var what any
 	switch mode {
@@ -58,7 +59,7 @@ func childMain(mode string, args []string) int {
 	return 0
 }
 
-// self is the argv of this binary as a child.
+// self returns the argv that starts this binary as a child.
 func self(t *testing.T, mode string, args ...string) []string {
 	t.Helper()
 	exe, err := os.Executable()
@@ -88,8 +89,8 @@ func command(t *testing.T, grace time.Duration, argv ...string) handler.Handler 
 	return h
 }
 
-// presence is a FIFO: processes that hold it open for writing are alive, zombies
-// are not, and its end is the end of the last of them.
+// presence is a FIFO that shows whether processes are alive: a live process keeps it open for
+// writing, a zombie does not, and the reader sees the end when the last one has ended.
 type presence struct {
 	path  string
 	lines chan string
@@ -102,7 +103,7 @@ func newPresence(t *testing.T) *presence {
 	require.NoError(t, syscall.Mkfifo(p.path, 0o600))
 	go func() {
 		defer close(p.gone)
-		f, err := os.Open(p.path) // until somebody opens it for writing
+		f, err := os.Open(p.path) // blocks until a process opens it for writing
 		if err != nil {
 			return
 		}
@@ -119,14 +120,14 @@ func newPresence(t *testing.T) *presence {
 	return p
 }
 
-// line waits for what a process says.
+// line waits for a line from a process.
 func (p *presence) line(t *testing.T) string {
 	t.Helper()
 	select {
 	case s := <-p.lines:
 		return s
 	case <-time.After(patience):
-		require.FailNow(t, "no process has come up")
+		require.FailNow(t, "no process has started")
 		return ""
 	}
 }

@@ -1,7 +1,5 @@
 package handler
 
-// This file turns the error of a handler into what is recorded of a try.
-
 import (
 	"errors"
 	"strings"
@@ -9,35 +7,35 @@ import (
 	"unicode/utf8"
 )
 
-// Codes of a failed try. Beside them stand EXIT_<code> and SIGNAL_<name> of
-// commands, HTTP_<status> and the codes of package sender of URLs, and what
-// handlers in Go give to Coded.
+// Codes of a failed attempt. Others are EXIT_<code> and SIGNAL_<name> of commands,
+// HTTP_<status> and the codes of package sender of URLs, and those that Go handlers pass to
+// Coded.
 const (
-	CodeError       = "HANDLER_ERROR" // an error without a code of its own
+	CodeError       = "HANDLER_ERROR" // an error without a code
 	CodePanic       = "HANDLER_PANIC"
 	CodeExit        = "HANDLER_EXIT" // runtime.Goexit
 	CodeHung        = "HANDLER_HUNG" // did not return when its context ended; abandoned
-	CodeTimeout     = "TIMEOUT"      // the time of the try was used up
-	CodeStopped     = "STOPPED"      // the host ended the try: it drains, or the lease is lost
+	CodeTimeout     = "TIMEOUT"      // the attempt used up its time
+	CodeStopped     = "STOPPED"      // the host ended the attempt: it stops, or the lease is lost
 	CodeStartFailed = "START_FAILED" // the command could not be started
 	CodeBadJob      = "BAD_JOB"      // the job cannot be written as JSON
 )
 
 const (
-	// MaxText is what the row holds of an error's text, in bytes.
+	// MaxText is how many bytes of an error's text are stored.
 	MaxText = 4096
 	// maxWrapped bounds the search in an error that wraps itself.
 	maxWrapped = 100
 )
 
-// Failure is an error with what the queue is to make of it.
+// Failure is an error with its code and whether the job may be retried.
 type Failure struct {
-	Code      string // "" = that of Err, or HANDLER_ERROR
-	Permanent bool   // no further try: the job ends as failed
+	Code      string // "" = the code of Err, or HANDLER_ERROR
+	Permanent bool   // no retry: the job ends as failed
 	Err       error
 }
 
-// Error is the text of Err; the code is recorded beside it.
+// Error returns the text of Err, without the code.
 func (f *Failure) Error() string {
 	if f.Err == nil {
 		return f.Code
@@ -45,11 +43,11 @@ func (f *Failure) Error() string {
 	return f.Err.Error()
 }
 
-// Unwrap gives Err.
+// Unwrap returns Err.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Permanent says that another try would fail as well: the job ends as failed at
-// once, without a dead letter. nil stays nil.
+// Permanent marks err as one that a retry would not fix: the job ends as failed at once,
+// without a dead letter. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -57,9 +55,9 @@ func Permanent(err error) error {
 	return &Failure{Permanent: true, Err: err}
 }
 
-// Coded gives err a failure code, by which dead letters are grouped: upper case,
-// digits and underscores, at most 64 (^[A-Z][A-Z0-9_]{0,63}$). One of another
-// form is recorded as HANDLER_ERROR. nil stays nil.
+// Coded gives err a failure code, by which dead letters are grouped: upper-case letters,
+// digits and underscores, at most 64 characters (^[A-Z][A-Z0-9_]{0,63}$). A code of another
+// form is recorded as HANDLER_ERROR. Coded(code, nil) is nil.
 func Coded(code string, err error) error {
 	if err == nil {
 		return nil
@@ -67,11 +65,11 @@ func Coded(code string, err error) error {
 	return &Failure{Code: code, Err: err}
 }
 
-// Outcome is what is recorded for err: the outermost code that has the right
-// form, the text as at most MaxText bytes of valid UTF-8 without NUL, and whether
-// any Failure on the way calls it permanent. nil gives zero values.
+// Outcome returns what is recorded for err: the outermost code that has the right form, the
+// text as at most MaxText bytes of valid UTF-8 without NUL, and whether any Failure in the
+// chain is permanent. For nil it returns zero values.
 //
-// It calls methods of the error; Runner.Run does so where it can be contained.
+// It calls methods of err, which may panic; the errors of Runner.Run are safe.
 func Outcome(err error) (code, text string, permanent bool) {
 	if err == nil {
 		return "", "", false
@@ -100,8 +98,8 @@ func validCode(code string) bool {
 	return strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
 }
 
-// cleanText is the start of s that fits, in a form that PostgreSQL stores: what
-// is not UTF-8, and NUL, become U+FFFD.
+// cleanText returns the start of s that fits, in a form that PostgreSQL can store: NUL and
+// bytes that are not UTF-8 become U+FFFD.
 func cleanText(s string, limit int) string {
 	var b strings.Builder
 	b.Grow(min(len(s), limit))
@@ -117,8 +115,8 @@ func cleanText(s string, limit int) string {
 	return b.String()
 }
 
-// withOutput is a text made of what happened and the end of what was said about
-// it, cut at the front of the latter.
+// withOutput appends the end of a command's output to what happened. The output is cut at its
+// front.
 func withOutput(what, output string, cut bool) string {
 	const gap, mark = ": ", "…"
 	output = strings.TrimRightFunc(cleanText(output, 3*len(output)), unicode.IsSpace)
@@ -138,7 +136,7 @@ func withOutput(what, output string, cut bool) string {
 	return what + gap + output
 }
 
-// errText is an error of a constant text.
+// errText is an error with a constant text.
 type errText string
 
 func (e errText) Error() string { return string(e) }

@@ -1,4 +1,4 @@
-// What is recorded of an error, and the job as JSON.
+// Tests of Outcome and Job.JSON.
 package handler_test
 
 import (
@@ -90,7 +90,7 @@ func TestJobAsJSON(t *testing.T) {
 			got, err := tt.job.JSON()
 			require.NoError(t, err)
 			require.Equal(t, tt.want, string(got))
-			require.Equal(t, before, string(tt.job.Payload), "the job's own payload is left alone")
+			require.Equal(t, before, string(tt.job.Payload), "the job's own payload is unchanged")
 		})
 	}
 	line, err := full.JSON()

@@ -3,31 +3,32 @@ package handler
 // This file keeps the end of what a command says, at the same cost however much
 // it says.
 
-// maxOutput in bytes; the end tells more about a failure than the start.
+// maxOutput is how many bytes of output are kept. They are the last ones, because the end says
+// more about a failure than the start.
 const maxOutput = 4 << 10
 
-// tail keeps the last maxOutput bytes written to it. One goroutine writes, and
-// end is called when it is done.
+// tail keeps the last maxOutput bytes written to it, at a constant cost per byte. One goroutine
+// writes; end is called after it.
 type tail struct {
 	buf []byte // up to twice maxOutput, so that few writes move it
 	cut bool
 }
 
-// Write takes everything: a command must not be blocked by its own noise.
+// Write never fails: output must not block the command.
 func (t *tail) Write(p []byte) (int, error) {
 	n := len(p)
 	if len(p) > maxOutput {
 		p, t.buf, t.cut = p[len(p)-maxOutput:], t.buf[:0], true
 	}
 	if over := len(t.buf) + len(p) - 2*maxOutput; over > 0 {
-		keep := t.buf[len(t.buf)-(maxOutput-len(p)):] // with p exactly maxOutput
+		keep := t.buf[len(t.buf)-(maxOutput-len(p)):] // together with p exactly maxOutput bytes
 		t.buf, t.cut = t.buf[:copy(t.buf, keep)], true
 	}
 	t.buf = append(t.buf, p...)
 	return n, nil
 }
 
-// end is what is kept, from the start of a character, and whether more was said.
+// end returns the kept output, from the start of a character, and whether there was more.
 func (t *tail) end() (text string, cut bool) {
 	b := t.buf
 	if len(b) > maxOutput {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// However the writes are cut, the end is kept and the memory is bounded.
+// However the output is divided into writes, its end is kept and the memory is bounded.
 func TestTailKeepsTheEndOfAnyWrites(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

@@ -1,7 +1,5 @@
 package handler
 
-// This file makes handlers of what the configuration says.
-
 import (
 	"context"
 	"errors"
@@ -18,12 +16,12 @@ type Spec struct {
 	Kind    string
 	Command []string
 	URL     string
-	Timeout time.Duration // of one try; 0 = as long as its context
+	Timeout time.Duration // of one attempt; 0 = until its context ends
 }
 
-// Parse makes the handlers by job kind. Everything that is wrong is in the one
-// error, a line each, every line a *queue.Error of KindConfig. The sender is for
-// those with a URL; it may be nil when there are none.
+// Parse makes the handlers, by job kind. Its error joins all problems, each one line and a
+// *queue.Error of KindConfig. s sends the requests of handlers with a URL; it may be nil when
+// there are none.
 func Parse(specs []Spec, s *sender.Sender) (map[string]Handler, error) {
 	all := make(map[string]Handler, len(specs))
 	entries := make(map[string]int, len(specs))                   // kind → entry that binds it
@@ -41,7 +39,7 @@ func Parse(specs []Spec, s *sender.Sender) (map[string]Handler, error) {
 		case spec.Kind == "":
 			bad("kind is missing", "name the job kind that this entry works on")
 		case !form.MatchString(spec.Kind):
-			bad("kind is not the name of a job kind", "use a letter, then letters, digits and _ . : - (at most 100)")
+			bad("kind is not the name of a job kind", "begin with A-Z or a-z, then letters, digits and _ . : - (at most 100)")
 		case again:
 			bad(fmt.Sprintf("kind is bound already by entry %d", first), "keep one of them")
 		default:
@@ -63,7 +61,7 @@ func Parse(specs []Spec, s *sender.Sender) (map[string]Handler, error) {
 	return all, nil
 }
 
-// limited ends a try whose time is over, so that what hangs gives its place back.
+// limited ends an attempt after a timeout, so that a handler that hangs frees its slot.
 type limited struct {
 	Handler
 	timeout time.Duration
@@ -75,7 +73,7 @@ func (l limited) Handle(ctx context.Context, job Job) error {
 	return l.Handler.Handle(ctx, job)
 }
 
-// handler makes one handler; an error is a *queue.Error.
+// handler makes the handler of one entry. An error is a *queue.Error.
 func (spec Spec) handler(s *sender.Sender) (Handler, error) {
 	switch {
 	case spec.Command != nil && spec.URL != "":

@@ -2,8 +2,8 @@ package handler
 
 import "syscall"
 
-// attr: a session of its own, out of reach of the terminal's signals and unable
-// to write on it, that the kernel ends when the host dies.
+// attr puts a command into its own session, where the terminal's signals do not reach it and
+// it cannot write to the terminal. The kernel kills the command when the host dies.
 func attr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 }

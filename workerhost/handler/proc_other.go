@@ -4,6 +4,6 @@ package handler
 
 import "syscall"
 
-// attr: a session of its own, out of reach of the terminal's signals and unable
-// to write on it. There are no parent-death signals here.
+// attr puts a command into its own session, where the terminal's signals do not reach it and
+// it cannot write to the terminal. These systems have no parent-death signal.
 func attr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

@@ -16,8 +16,8 @@ const (
 	kill      = syscall.SIGKILL
 )
 
-// signalGroup reaches the command and what it started and did not move away.
-// os.ErrProcessDone says that there is nobody left.
+// signalGroup sends a signal to the process group of a command. os.ErrProcessDone says that
+// the group has no process any more.
 func signalGroup(pid int, sig syscall.Signal) error {
 	err := syscall.Kill(-pid, sig)
 	if errors.Is(err, syscall.ESRCH) {
@@ -26,7 +26,7 @@ func signalGroup(pid int, sig syscall.Signal) error {
 	return err
 }
 
-// endSignal names the signal that ended a process, without the SIG.
+// endSignal returns the name of the signal that ended a process, without "SIG".
 func endSignal(state *os.ProcessState) (string, bool) {
 	status, ok := state.Sys().(syscall.WaitStatus)
 	if !ok || !status.Signaled() {

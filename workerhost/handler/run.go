@@ -1,7 +1,5 @@
 package handler
 
-// This file contains one try: whatever a handler does, its host goes on.
-
 import (
 	"context"
 	"errors"
@@ -15,21 +13,22 @@ import (
 // defaultGrace is longer than a command takes to be killed (commandGrace).
 const defaultGrace = 5 * time.Second
 
-// Runner runs handlers. The zero value is ready to use; Close ends what it keeps.
+// Runner runs handlers and contains them: whatever a handler does, its host goes on. The zero
+// value is ready to use; Close ends the goroutines that it keeps.
 type Runner struct {
 	Log *slog.Logger // nil = slog.Default()
-	// Grace tells, once the context of a handler has ended, how long it may take to
-	// return; nil = 5 s. Then it is abandoned: its goroutine cannot be ended, only
-	// left alone.
+	// Grace is called when the context of a handler has ended and returns how long the
+	// handler may take to return; nil = 5 s. After that it is abandoned: its goroutine goes
+	// on, for Go cannot end it.
 	Grace func() time.Duration
 
 	mu        sync.Mutex
 	abandoned int
-	idle      []chan *try // goroutines that have run a handler and wait for the next: their stacks have grown
+	idle      []chan *attempt // idle goroutines, reused because their stacks have grown
 	closed    bool
 }
 
-// Close ends the goroutines that wait for a handler; those that run one end with it.
+// Close ends the idle goroutines. Those that run a handler end after it.
 func (r *Runner) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -39,35 +38,35 @@ func (r *Runner) Close() {
 	r.idle, r.closed = nil, true
 }
 
-// Abandoned counts the handlers that were given up and have not returned yet.
-// Each holds a goroutine and what it refers to, until the process ends.
+// Abandoned returns how many abandoned handlers have not returned yet. Each keeps a goroutine
+// and the memory that it refers to, until the handler returns or the process ends.
 func (r *Runner) Abandoned() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.abandoned
 }
 
-// try is one call of a handler. The Runner's mu guards left.
-type try struct {
-	ctx   context.Context //nolint:containedctx // on its way to the goroutine
-	h     Handler
-	job   Job
-	ended chan error // size 1: an abandoned handler that returns does not block
-	left  bool       // nobody waits for it any more
+// attempt is one call of a handler. The Runner's mu guards abandoned.
+type attempt struct {
+	ctx       context.Context //nolint:containedctx // passed to the goroutine
+	h         Handler
+	job       Job
+	ended     chan error // size 1: an abandoned handler that returns does not block
+	abandoned bool       // Run does not wait for it any more
 }
 
-// Run calls h for one try of job and returns by the end of ctx and the grace after
-// it. The error it returns is nil or a *Failure that holds nothing of the handler's
-// own any more, so that Outcome can be called without care.
+// Run calls h for one attempt of job. It returns at the latest when the grace time after the
+// end of ctx is over. Its error is nil or a *Failure without any value of the handler's types,
+// so that Outcome on it cannot panic.
 //
-// An error without a code that comes after the context ended has code TIMEOUT or
-// STOPPED. A try that was stopped says nothing about its job: the caller, who
-// knows by its own ctx.Err(), hands the job back instead of failing it.
+// An error without a code that is returned after ctx ended gets the code TIMEOUT or STOPPED.
+// A stopped attempt says nothing about its job: a caller whose own context has ended should
+// hand the job back instead of recording a failure.
 func (r *Runner) Run(ctx context.Context, h Handler, job Job) error {
 	if ctx.Err() != nil {
 		return &Failure{Code: endCode(ctx), Err: errText("not started: no time was left")}
 	}
-	t := &try{ctx: ctx, h: h, job: job, ended: make(chan error, 1)}
+	t := &attempt{ctx: ctx, h: h, job: job, ended: make(chan error, 1)}
 	r.start(t)
 	select {
 	case err := <-t.ended:
@@ -88,33 +87,33 @@ func (r *Runner) Run(ctx context.Context, h Handler, job Job) error {
 	if !r.abandon(t) {
 		return <-t.ended
 	}
-	r.log().Error("handler does not return and is abandoned", "job_id", job.ID, "job_kind", job.Kind, "abandoned", r.Abandoned())
+	r.log().Error("the handler did not return and was abandoned", "job_id", job.ID, "job_kind", job.Kind, "abandoned", r.Abandoned())
 	return &Failure{Code: CodeHung, Err: fmt.Errorf("the handler did not return within %s after the end of its context (%w) and was abandoned", grace, ctx.Err())}
 }
 
-// start has a goroutine make a try: the one that was idle last, or a new one.
-func (r *Runner) start(t *try) {
+// start passes an attempt to a goroutine: the one that became idle last, or a new one.
+func (r *Runner) start(t *attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n := len(r.idle); n > 0 {
-		r.idle[n-1] <- t // has room
+		r.idle[n-1] <- t // does not block: size 1
 		r.idle = r.idle[:n-1]
 		return
 	}
 	go r.serve(t)
 }
 
-// serve makes one try after the other. It ends with a handler that ends its
-// goroutine.
-func (r *Runner) serve(t *try) {
-	next := make(chan *try, 1)
+// serve runs attempts in sequence. It ends when a handler ends its goroutine
+// (runtime.Goexit).
+func (r *Runner) serve(t *attempt) {
+	next := make(chan *attempt, 1)
 	for ; t != nil; t = <-next {
 		r.call(t, next)
 	}
 }
 
-// call makes a try and has the goroutine wait for the next, on that channel.
-func (r *Runner) call(t *try, next chan *try) {
+// call runs an attempt and makes the goroutine idle: it receives its next attempt from next.
+func (r *Runner) call(t *attempt, next chan *attempt) {
 	var err error
 	returned := false
 	defer func() {
@@ -133,7 +132,7 @@ func (r *Runner) call(t *try, next chan *try) {
 	returned = true
 }
 
-// settle makes a Failure of the handler's error while a panic of its methods is
+// settle makes a Failure of the handler's error, where a panic in the methods of that error is
 // still contained.
 func settle(ctx context.Context, err error) error {
 	if err == nil {
@@ -146,24 +145,24 @@ func settle(ctx context.Context, err error) error {
 	return &Failure{Code: code, Permanent: permanent, Err: errText(text)}
 }
 
-// broken is the failure of a handler that did not return. Only runtime.Goexit
-// leaves nothing to recover: a panic(nil) is a value since Go 1.21.
+// broken returns the failure of a handler that did not return, p being the recovered value.
+// Only after runtime.Goexit is there none: panic(nil) has a value since Go 1.21.
 func (r *Runner) broken(p any, job Job) error {
 	if p == nil {
-		r.log().Error("handler ended its goroutine", "job_id", job.ID, "job_kind", job.Kind)
+		r.log().Error("the handler ended its goroutine", "job_id", job.ID, "job_kind", job.Kind)
 		return &Failure{Code: CodeExit, Err: errText("the handler ended its goroutine (runtime.Goexit)")}
 	}
 	text := cleanText("panic: "+fmt.Sprint(p), MaxText)
-	r.log().Error("handler panicked", "job_id", job.ID, "job_kind", job.Kind, "panic", text, "stack", string(debug.Stack()))
+	r.log().Error("the handler panicked", "job_id", job.ID, "job_kind", job.Kind, "panic", text, "stack", string(debug.Stack()))
 	return &Failure{Code: CodePanic, Err: errText(text)}
 }
 
-// end records that the handler is over, and where its goroutine waits for the next,
-// if it does; true when nobody waits for this one.
-func (r *Runner) end(t *try, err error, next chan *try) bool {
+// end records that the attempt has ended, and the channel of its goroutine, which is idle now;
+// next is nil when the goroutine ends. It returns true when the attempt was abandoned.
+func (r *Runner) end(t *attempt, err error, next chan *attempt) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if t.left {
+	if t.abandoned {
 		r.abandoned--
 	}
 	switch {
@@ -174,17 +173,17 @@ func (r *Runner) end(t *try, err error, next chan *try) bool {
 		r.idle = append(r.idle, next)
 	}
 	t.ended <- err
-	return t.left
+	return t.abandoned
 }
 
-// abandon gives a try up, unless it has just ended.
-func (r *Runner) abandon(t *try) bool {
+// abandon marks an attempt as abandoned, unless it has just ended.
+func (r *Runner) abandon(t *attempt) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(t.ended) > 0 {
 		return false
 	}
-	t.left = true
+	t.abandoned = true
 	r.abandoned++
 	return true
 }
@@ -196,7 +195,7 @@ func (r *Runner) log() *slog.Logger {
 	return r.Log
 }
 
-// endCode names why ctx has ended.
+// endCode returns the code for the end of ctx.
 func endCode(ctx context.Context) string {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return CodeTimeout

@@ -1,4 +1,4 @@
-// Handlers that misbehave, and what their host sees of it.
+// Tests of handlers that misbehave, and of the errors that their host gets.
 package handler_test
 
 import (
@@ -44,7 +44,7 @@ func newRunner(t *testing.T) (*handler.Runner, *logged) {
 	return r, &l
 }
 
-// runFor is a try that has a time.
+// runFor runs an attempt with a timeout.
 func runFor(ctx context.Context, r *handler.Runner, h handler.Handler, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -96,7 +96,7 @@ func TestRunContains(t *testing.T) {
 			require.Equal(t, tt.text, text)
 			require.Equal(t, tt.permanent, permanent)
 			require.Contains(t, log.String(), tt.log)
-			require.Equal(t, tt.log == "", log.String() == "", "what is logged is what is not recorded")
+			require.Equal(t, tt.log == "", log.String() == "", "only what is not in the recorded error is logged")
 			require.Zero(t, r.Abandoned())
 		})
 	}
@@ -183,7 +183,7 @@ func TestRunAbandonsWhatHangs(t *testing.T) {
 	require.Zero(t, r.Abandoned())
 }
 
-// The end of the grace and the end of the handler meet: one of them counts.
+// When the grace time and the handler end at the same moment, only one of the two counts.
 func TestRunCountsEachAbandonedHandlerOnce(t *testing.T) {
 	t.Parallel()
 	r, _ := newRunner(t)
@@ -221,7 +221,7 @@ func TestRunDoesNotStartWithoutTime(t *testing.T) {
 	require.Equal(t, code == "", called)
 }
 
-// A command that must be killed is not taken for a handler that hangs.
+// A command that must be killed does not count as a handler that hangs.
 func TestCommandIsKilledBeforeItIsAbandoned(t *testing.T) {
 	t.Parallel()
 	p := newPresence(t)
@@ -236,7 +236,8 @@ func TestCommandIsKilledBeforeItIsAbandoned(t *testing.T) {
 	p.none(t)
 }
 
-// A goroutine serves one handler after the other, unless a handler ends it; Close ends it, also while it serves.
+// A goroutine runs handlers in sequence, until a handler ends it or Close is called, also
+// while it runs a handler.
 func TestRunKeepsItsGoroutines(t *testing.T) {
 	t.Parallel()
 	r, _ := newRunner(t)
@@ -271,5 +272,5 @@ func TestRunKeepsItsGoroutines(t *testing.T) {
 	require.NotEqual(t, fifth, sixth)
 }
 
-// lasting is a grace that is always the same.
+// lasting returns a constant Runner.Grace.
 func lasting(d time.Duration) func() time.Duration { return func() time.Duration { return d } }

@@ -1,8 +1,5 @@
 package handler
 
-// This file finds what a command left behind, wherever it moved: by a variable of its
-// environment, which is inherited over fork, exec and setsid.
-
 import (
 	"bytes"
 	"fmt"
@@ -15,36 +12,36 @@ import (
 	"time"
 )
 
-// strayRounds bounds how often what is left is looked for: a process may fork while
-// the others are killed.
+// strayRounds bounds how often remaining processes are searched: a process may fork while the
+// others are killed.
 const strayRounds = 20
 
-// newRun names one run of a command: the process id of the host, when that process
-// began, and a number. No other run on this machine has it.
+// newRun returns the name of one run of a command, unique on this machine: the process id of
+// the host, when that process began, and a random number.
 func newRun() string { return fmt.Sprintf("%s%x", runsOf(os.Getpid()), rand.Uint64()) }
 
-// runsOf begins the names of all runs of a host process.
+// runsOf returns the common prefix of the names of all runs of a host process.
 func runsOf(pid int) string {
 	return fmt.Sprintf("%d.%s.", pid, began(pid))
 }
 
-// began is when a process began, in ticks since boot; "" where there is no such
-// process any more.
+// began returns when a process began, in ticks since boot; "" where the process does not
+// exist.
 func began(pid int) string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return ""
 	}
-	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])) // a name may hold anything
+	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])) // the name of the program may contain any character
 	if len(f) < 20 || f[0] == "Z" {
 		return ""
 	}
 	return f[19]
 }
 
-// killStrays kills the processes of a run, all of which began after the command, until
-// none is left. What changed its user, or left its process group and cleared its
-// environment, is not found.
+// killStrays kills the processes of a run until none is left, wherever they moved: all of them
+// began after the command and have inherited runVariable over fork, exec and setsid. A process
+// that changed its user or cleared its environment is not found.
 func killStrays(run string, command int) {
 	mark := []byte(runVariable + "=" + run)
 	for round := range strayRounds {
@@ -57,16 +54,16 @@ func killStrays(run string, command int) {
 		if !found {
 			return
 		}
-		time.Sleep(time.Duration(round+1) * time.Millisecond) // a killed process needs a moment to be gone
+		time.Sleep(time.Duration(round+1) * time.Millisecond) // a killed process needs a moment to disappear
 	}
 }
 
-// KillCommands kills, on Linux, every command that this process runs and what those
-// left behind: for a program that ends at once.
+// KillCommands kills, on Linux, every command that this process runs and the processes that
+// they started. It is for a program that ends at once.
 func KillCommands() { killStrays(runsOf(os.Getpid()), 0) }
 
-// processes lists those with a greater id than after, which are those that were
-// started later, or all where the ids have begun again since.
+// processes returns the processes with a greater id than after, which are those that began
+// later, or all processes where the kernel has begun to reuse ids since.
 func processes(after int) (pids []int) {
 	names, _ := filepath.Glob("/proc/[0-9]*")
 	again := newest() < after
@@ -78,7 +75,7 @@ func processes(after int) (pids []int) {
 	return pids
 }
 
-// newest is the process id that was given last.
+// newest returns the process id that the kernel used last.
 func newest() int {
 	b, _ := os.ReadFile("/proc/loadavg")
 	f := strings.Fields(string(b))
@@ -89,8 +86,8 @@ func newest() int {
 	return pid
 }
 
-// carries tells whether a process lives and its environment has a variable that
-// begins so. That of a process of another user cannot be read.
+// carries reports whether a process exists and mark begins a variable of its environment. The
+// environment of another user's process cannot be read.
 func carries(pid int, mark []byte) bool {
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil || !bytes.HasPrefix(env, mark) && !bytes.Contains(env, append([]byte{0}, mark...)) {

@@ -2,11 +2,11 @@
 
 package handler
 
-// newRun names one run of a command; nothing is found by it here.
+// newRun returns no name, for processes cannot be found by it on these systems.
 func newRun() string { return "" }
 
-// killStrays does nothing: there is no way to find what left its process group.
+// killStrays does nothing: processes that left their process group cannot be found.
 func killStrays(string, int) {}
 
-// KillCommands does nothing here: commands that run go on when the program ends.
+// KillCommands does nothing on these systems: commands continue when the program ends.
 func KillCommands() {}

@@ -1,8 +1,5 @@
 package handler
 
-// This file binds a job kind to an HTTP endpoint. The request itself is package
-// sender's: its address check, its limits and its codes hold here as well.
-
 import (
 	"context"
 	"net/http"
@@ -14,24 +11,25 @@ import (
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
-// longest stands in for the deadline that a context without one does not have.
+// longest is the timeout of a request whose context has no deadline.
 const longest = 24 * time.Hour
 
-// URL is a handler that POSTs Job.JSON to an http or https URL, with the headers
-// Qtop-Job-Id, Qtop-Job-Attempt and Idempotency-Key, which is the id of the first job
-// of a line of replays.
+// URL returns a handler that POSTs Job.JSON to an http or https URL, with the headers
+// Qtop-Job-Id, Qtop-Job-Attempt and Idempotency-Key (the id of the first job of a chain of
+// replays).
 //
-// 2xx means succeeded, 400, 410 and 422 failed for good. Every other status is a
-// failed try with code HTTP_<status>, redirects too: none is followed. Without an
-// answer the code is one of package sender's. The start of the answer is kept for
-// the text of a failure, at most 4 KiB.
+// A status of 2xx means that the job succeeded; 400, 410 and 422 fail it permanently. Every
+// other status is a failed attempt with code HTTP_<status>, also a redirect, which is not
+// followed. Without a response the code is one of package sender's. At most 4 KiB of the
+// response body are kept for the text of a failure. The address checks and limits of package
+// sender apply.
 //
-// The answer's header may take as long as s allows (Config.Headers, 15 s unless
-// told): an endpoint does its work before it answers, so give it a sender of its
-// own, with the longest time of a try.
+// The response header may take as long as s allows (Config.Headers, by default 15 s). An
+// endpoint usually does its work before it responds, so give these handlers a separate sender
+// whose limit is the longest timeout of an attempt.
 func URL(raw string, s *sender.Sender) (Handler, error) {
 	u, err := url.Parse(raw)
-	// No message repeats the URL: it may carry a token.
+	// No message repeats the URL: it may contain a token.
 	switch {
 	case err != nil:
 		return nil, badURL("the url cannot be parsed")
@@ -87,7 +85,7 @@ func (e *endpoint) Handle(ctx context.Context, job Job) error {
 	return err
 }
 
-// withExcerpt keeps the start of an answer, where it says what is wrong.
+// withExcerpt appends the start of the response body, which often says what is wrong.
 func withExcerpt(what, excerpt string) string {
 	if excerpt == "" {
 		return what

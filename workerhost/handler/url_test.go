@@ -1,4 +1,4 @@
-// Endpoints as real HTTP receivers, and the making of handlers from settings.
+// Tests of URL handlers against real HTTP receivers, and of Parse.
 package handler_test
 
 import (
@@ -111,8 +111,8 @@ func TestURLGetsTheJob(t *testing.T) {
 	require.Empty(t, r.Header.Values("Webhook-Signature"))
 }
 
-// net/http repeats a request that has an Idempotency-Key when a kept-alive
-// connection breaks off; one try is one request.
+// One attempt is one request, although net/http would repeat a request with an
+// Idempotency-Key when a kept-alive connection breaks.
 func TestURLIsCalledOncePerTry(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
@@ -146,7 +146,7 @@ func TestURLWithoutAnAnswer(t *testing.T) {
 	h, err := handler.URL(closed, newSender(t))
 	require.NoError(t, err)
 	code, _, _ = handler.Outcome(h.Handle(t.Context(), job()))
-	require.Equal(t, sender.CodeAddressRefused, code, "the operator's own URL is no way around allow_networks")
+	require.Equal(t, sender.CodeAddressRefused, code, "allow_networks applies to URLs of the configuration too")
 
 	called := make(chan struct{}, 4)
 	hang := receiver(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -216,7 +216,7 @@ func TestParseSaysEverythingAtOnce(t *testing.T) {
 	}, newSender(t))
 	require.Nil(t, all)
 	require.Equal(t, queue.KindConfig, queue.KindOf(err))
-	const form = "kind is not the name of a job kind (handlers, entry %): use a letter, then letters, digits and _ . : - (at most 100)"
+	const form = "kind is not the name of a job kind (handlers, entry %): begin with A-Z or a-z, then letters, digits and _ . : - (at most 100)"
 	at := func(where string) string { return strings.Replace(form, "%", where, 1) }
 	require.Equal(t, []string{
 		"kind is missing (handlers, entry 1): name the job kind that this entry works on",

@@ -1,5 +1,3 @@
-// Which addresses may be dialled. IPv4 by a table of what is special, IPv6 the
-// other way round: only global unicast minus what is special in it.
 package sender
 
 import (
@@ -8,14 +6,14 @@ import (
 	"slices"
 )
 
-// special is one range that a delivery has no business in.
+// special is a special-purpose range, to which no request may go unless the operator allows it.
 type special struct {
 	prefix string
 	what   string
 }
 
 // specialV4 follows the IANA special-purpose registry, plus multicast, class E
-// and one cloud metadata service that hides in public space.
+// and one cloud metadata service with a public address.
 func specialV4() []special {
 	return []special{
 		{"0.0.0.0/8", "unspecified (this network)"},
@@ -40,8 +38,8 @@ func specialV4() []special {
 	}
 }
 
-// specialV6 names ranges. Those outside 2000::/3 are here for their names only:
-// everything outside it is refused, whatever is assigned there one day.
+// specialV6 lists ranges with their names. Those outside 2000::/3 are listed for their names
+// only: every address outside it is refused, even if it is assigned one day.
 func specialV6() []special {
 	return []special{
 		{"2001::/32", "Teredo"},
@@ -68,10 +66,11 @@ func specialV6() []special {
 	}
 }
 
-// guard holds the parsed tables and the operator's exceptions.
+// guard decides which addresses may be dialled: any IPv4 address that is not special, any IPv6
+// address in global unicast that is not special, and those that the operator allows.
 type guard struct {
 	allow  []netip.Prefix
-	plain  []netip.Prefix // where http without TLS may go, where it may go at all
+	plain  []netip.Prefix // where http without TLS is allowed, if the address is allowed
 	v4, v6 []namedPrefix
 }
 
@@ -91,8 +90,8 @@ func newGuard(allow, plain []netip.Prefix) *guard {
 	return &guard{allow: unmapPrefixes(allow), plain: unmapPrefixes(plain), v4: parse(specialV4()), v6: parse(specialV6())}
 }
 
-// unmapPrefixes turns ::ffff:a.b.c.d/96+n into a.b.c.d/n, the form in which
-// addresses are judged.
+// unmapPrefixes turns ::ffff:a.b.c.d/96+n into a.b.c.d/n, the form in which addresses are
+// checked.
 func unmapPrefixes(in []netip.Prefix) []netip.Prefix {
 	out := make([]netip.Prefix, 0, len(in))
 	for _, p := range in {
@@ -104,13 +103,13 @@ func unmapPrefixes(in []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// judge returns the address to dial, in its plain form, or ADDRESS_REFUSED.
-// With plainHTTP only what the operator allowed that to is left.
+// judge returns the address to dial, in its plain form, or ADDRESS_REFUSED. With plainHTTP it
+// also refuses addresses to which the operator has not allowed http without TLS.
 //
-// An IPv6 address that carries an IPv4 one leads to both. It is allowed when
-// the operator allowed the inner address, or allowed the outer range and the
-// inner address is harmless. The well-known NAT64 prefix is how an IPv6-only
-// network reaches IPv4: there the inner address alone decides.
+// An IPv6 address that embeds an IPv4 address can lead to either. It is allowed when the
+// operator allowed the inner address, or when the operator allowed the outer range and the
+// inner address is not special. Behind the well-known NAT64 prefix, by which an IPv6-only
+// network reaches IPv4, only the inner address counts.
 func (g *guard) judge(given netip.Addr, plainHTTP bool) (netip.Addr, error) {
 	addr := given.Unmap()
 	if !addr.IsValid() {
@@ -130,7 +129,7 @@ func (g *guard) judge(given netip.Addr, plainHTTP bool) (netip.Addr, error) {
 			return addr, refused(addr.String(), what)
 		}
 		if innerWhat != "" {
-			return addr, refused(addr.String(), "a detour to "+innerWhat+" "+inner.String())
+			return addr, refused(addr.String(), "leads to "+innerWhat+" "+inner.String())
 		}
 	}
 	if plainHTTP && !within(g.plain, addr) && !(carries && within(g.plain, inner)) {
@@ -140,7 +139,7 @@ func (g *guard) judge(given netip.Addr, plainHTTP bool) (netip.Addr, error) {
 }
 
 func refused(addr, what string) error {
-	return &failure{CodeAddressRefused, fmt.Sprintf("%s refused: %s; add its network to delivery.allow_networks if it is meant", addr, what)}
+	return &failure{CodeAddressRefused, fmt.Sprintf("%s refused: %s; add its network to delivery.allow_networks if requests to it are intended", addr, what)}
 }
 
 func (g *guard) allowed(a netip.Addr) bool { return within(g.allow, a) }
@@ -149,11 +148,12 @@ func within(networks []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// nat64 tells an address of the well-known prefix, behind which the IPv4 address
-// inside is reached.
+// nat64 reports whether a has the well-known NAT64 prefix, which leads to its inner IPv4
+// address.
 func nat64(a netip.Addr) bool { return netip.MustParsePrefix("64:ff9b::/96").Contains(a) }
 
-// special names the range that forbids a, "" when none does.
+// special returns the name of the range because of which a is refused, "" when a is not
+// special.
 func (g *guard) special(a netip.Addr) string {
 	table := g.v6
 	if a.Is4() {
@@ -170,9 +170,9 @@ func (g *guard) special(a netip.Addr) string {
 	return ""
 }
 
-// embedded returns the IPv4 address to which a translator or tunnel would carry
-// the IPv6 address a. The local NAT64 prefix 64:ff9b:1::/48 has no fixed
-// layout and stays whole.
+// embedded returns the IPv4 address to which a translator or tunnel would send packets for the
+// IPv6 address a. The local NAT64 prefix 64:ff9b:1::/48 has no fixed layout, so no address is
+// extracted from it.
 func embedded(a netip.Addr) (netip.Addr, bool) {
 	if !a.Is6() {
 		return netip.Addr{}, false

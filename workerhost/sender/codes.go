@@ -1,4 +1,3 @@
-// The fixed error codes of a delivery and how every failure finds its own.
 package sender
 
 import (
@@ -14,7 +13,7 @@ import (
 	"syscall"
 )
 
-// Codes of Result.Code beside HTTP_<status>.
+// Codes of Result.Code; the others are HTTP_<status>.
 const (
 	CodeTimeout           = "TIMEOUT"
 	CodeDNSFailure        = "DNS_FAILURE"
@@ -29,12 +28,12 @@ const (
 	CodeWorkerPanic       = "WORKER_PANIC"
 )
 
-// failure is an error whose code is known where it happens.
+// failure is an error with its code.
 type failure struct{ code, detail string }
 
 func (f *failure) Error() string { return f.code + ": " + f.detail }
 
-// classify gives code and detail of an error of build or RoundTrip.
+// classify returns the code and detail for an error of build or RoundTrip.
 func classify(ctx context.Context, err error) (code, detail string) {
 	var known *failure
 	if errors.As(err, &known) {
@@ -61,8 +60,8 @@ func lookupFailure(host string, err error) error {
 	var dns *net.DNSError
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
-		// The resolver says the same of a name that is not there, of one without an
-		// address, and of a CNAME that leads to none or back to itself.
+		// The resolver returns the same error for a name that does not exist, a name without
+		// an address, and a CNAME that leads to neither or to itself.
 		return &failure{CodeDNSFailure, "DNS has no address for " + host + ": there is no such name, it has no address record, or its CNAME leads to none"}
 	case isTimeout(err):
 		return &failure{CodeDNSFailure, "looking up " + host + " took too long"}
@@ -98,16 +97,16 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// isReset also covers a peer that just closes: for a request without answer
-// the two are one.
+// isReset also covers a peer that closes the connection: for a request without a response there
+// is no difference.
 func isReset(err error) bool {
 	for _, end := range []error{syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
 		if errors.Is(err, end) {
 			return true
 		}
 	}
-	// net/http does not export this error, the race of a kept-alive connection's
-	// end with the next request on it.
+	// net/http does not export this error: a kept-alive connection was closed while the next
+	// request was written to it.
 	return strings.Contains(err.Error(), "server closed idle connection")
 }
 

@@ -1,6 +1,3 @@
-// Opening connections: resolve once, judge every answer, dial the judged
-// address itself. There is no second lookup that a hostile name server could
-// answer differently.
 package sender
 
 import (
@@ -17,7 +14,9 @@ import (
 // maxCandidates bounds how many addresses of one name are tried.
 const maxCandidates = 8
 
-// dialer opens the connections of a Sender.
+// dialer opens the connections of a Sender. It resolves a name once, checks each address and
+// dials the checked address: there is no second lookup that a hostile name server could answer
+// differently.
 type dialer struct {
 	guard              *guard
 	lookup             func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -27,9 +26,9 @@ type dialer struct {
 
 type dialDeadlineKey struct{}
 
-// withDialDeadline hands the request's deadline to the dial. net/http detaches
-// dials from their request's cancellation but keeps the values of its context;
-// without this a dial would outlive the request that wanted it.
+// withDialDeadline passes the request's deadline to the dial. net/http detaches dials from the
+// cancellation of their request but keeps the values of its context; without this a dial would
+// outlive its request.
 func withDialDeadline(ctx context.Context) context.Context {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -45,8 +44,8 @@ func dialContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithCancel(ctx)
 }
 
-// caught turns a panic on net/http's dial goroutine, where Send cannot recover
-// it, into an error.
+// caught turns a panic in net/http's dial goroutine, where Send cannot recover it, into an
+// error.
 func caught(err *error) {
 	if p := recover(); p != nil {
 		*err = &failure{CodeWorkerPanic, fmt.Sprintf("panic while connecting: %v", p)}
@@ -60,8 +59,8 @@ func (d *dialer) plain(ctx context.Context, _, hostport string) (conn net.Conn, 
 	return d.dial(ctx, hostport, true)
 }
 
-// tlsConn closes without the TLS farewell: writing that can block for 5 s on a
-// peer that reads nothing, and Send must return by its deadline.
+// tlsConn closes without the TLS close alert: writing it can block for 5 s when the peer does
+// not read, and Send must return by its deadline.
 type tlsConn struct{ *tls.Conn }
 
 func (c tlsConn) Close() error { return c.NetConn().Close() }
@@ -91,9 +90,8 @@ func (d *dialer) secured(ctx context.Context, _, hostport string) (conn net.Conn
 	return tlsConn{secured}, nil
 }
 
-// dial connects to the first permitted address that answers. Forbidden answers
-// among permitted ones are passed over; when only forbidden ones are left, the
-// first refusal is the error.
+// dial connects to the first permitted address that accepts. It skips refused addresses; when
+// all are refused, the first refusal is the error.
 func (d *dialer) dial(ctx context.Context, hostport string, plainHTTP bool) (net.Conn, error) {
 	host, portText, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -140,8 +138,8 @@ func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	return found, nil
 }
 
-// dialFirst tries the targets, at least one, in order. Each gets an equal share of the time
-// left, so that a black hole in front does not starve what comes after it.
+// dialFirst tries the targets, at least one, in order. Each gets an equal share of the
+// remaining time, so that an unreachable target leaves time for the next ones.
 func dialFirst(ctx context.Context, targets []netip.AddrPort) (net.Conn, error) {
 	var first error
 	for i, target := range targets {

@@ -1,4 +1,3 @@
-// One delivery attempt as it is asked for and as it goes on the wire.
 package sender
 
 import (
@@ -15,21 +14,21 @@ import (
 // Request is one delivery attempt.
 type Request struct {
 	URL string
-	// ID is the webhook-id: visible ASCII, no full stop (it separates the parts
-	// of the signed text). Any other ID, also one with CR or LF, is
-	// SIGNING_FAILED, for unsigned requests too.
+	// ID is the webhook-id: visible ASCII without full stop (which separates the parts of the
+	// signed text). Any other ID, for instance one with CR or LF, fails with SIGNING_FAILED,
+	// also in unsigned requests.
 	ID string
-	// Body is sent byte for byte. It must not be changed later either: after a
-	// timeout the connection may hold on to it for a moment.
+	// Body is sent byte for byte. It must not be changed after Send either: after a timeout
+	// the connection may still read it for a moment.
 	Body []byte
-	// Secrets are all used, one signature each. nil = unsigned; an empty list or
-	// an empty secret is SIGNING_FAILED, since somebody meant to sign.
+	// Secrets are all used, one signature each. nil = unsigned. An empty list or an empty
+	// secret fails with SIGNING_FAILED, because a signature was intended.
 	Secrets [][]byte
-	// Header holds further lines, one value each. Those that every request has
-	// are not replaced.
+	// Header holds further header lines, one value each. It cannot replace those that every
+	// request has.
 	Header map[string]string
-	// Timeout is for the whole request, from dial to the last byte read. Without
-	// a positive one there is no time: TIMEOUT, nothing is dialled.
+	// Timeout is for the whole request, from dial to the last byte read. Without a positive
+	// one Send dials nothing and fails with TIMEOUT.
 	Timeout time.Duration
 }
 
@@ -59,7 +58,7 @@ func (r Request) build(ctx context.Context, userAgent []string, now time.Time) (
 	for name, value := range r.Header {
 		name = http.CanonicalHeaderKey(name)
 		if name == "Idempotency-Key" {
-			// By this spelling net/http would know a request that it may send twice.
+			// net/http may send a request with this header twice.
 			name = "idempotency-key"
 		}
 		if header[name] == nil {
@@ -75,8 +74,8 @@ func (r Request) build(ctx context.Context, userAgent []string, now time.Time) (
 		ContentLength: int64(len(r.Body)),
 	}
 	if len(r.Body) > 0 {
-		// GetBody lets net/http take another connection when the pooled one turned
-		// out dead before a byte was written. It never replays a POST after that.
+		// GetBody lets net/http use another connection when the pooled one was closed before
+		// a byte was written. After that it never repeats a POST.
 		req.GetBody = func() (io.ReadCloser, error) {
 			return io.NopCloser(bytes.NewReader(r.Body)), nil
 		}
@@ -85,8 +84,8 @@ func (r Request) build(ctx context.Context, userAgent []string, now time.Time) (
 	return req.WithContext(withDialDeadline(ctx)), nil
 }
 
-// HeaderValue writes any text as visible ASCII: every other byte, and the percent sign, is
-// percent-encoded, so that no text breaks the header line.
+// HeaderValue returns text as visible ASCII: every other byte, and the percent sign, is
+// percent-encoded, so that no text can break the header line.
 func HeaderValue(text string) string {
 	var b strings.Builder
 	for i := range len(text) {
@@ -99,7 +98,7 @@ func HeaderValue(text string) string {
 	return b.String()
 }
 
-// userAgent keeps the header line whole whatever the version string holds.
+// userAgent returns the User-Agent line, which is valid whatever version contains.
 func userAgent(version string) string {
 	b := []byte("qtop/" + version)
 	for i, c := range b {

@@ -1,4 +1,3 @@
-// What the receiver answered: outcome, Retry-After and the excerpt kept.
 package sender
 
 import (
@@ -12,34 +11,32 @@ import (
 )
 
 const (
-	// maxBodyBytes is read at most; a longer body costs its receiver the
-	// kept-alive connection.
+	// maxBodyBytes is how much of a body is read at most. The connection is not reused after a
+	// longer body.
 	maxBodyBytes = 64 << 10
 	maxExcerpt   = 4 << 10
-	// keptBytes is the excerpt and one character more, so that the cut falls
-	// between characters.
+	// keptBytes is the excerpt plus one character, so that it can be cut between characters.
 	keptBytes = maxExcerpt + utf8.UTFMax
-	// readBuffer holds what is kept and, behind it, room into which the rest of a
-	// longer body is read and dropped.
+	// readBuffer has room for the kept part and, behind it, for the rest of a longer body,
+	// which is read and dropped.
 	readBuffer = keptBytes + 8<<10
-	// maxRetryAfter keeps absurd values inside what time arithmetic and a
-	// timestamptz can hold.
+	// maxRetryAfter bounds absurd values, which would overflow a time.Duration or timestamptz.
 	maxRetryAfter = 366 * 24 * time.Hour
 )
 
-// Result is the outcome of one attempt. The response header decides it: a 2xx
-// is Delivered even if its body stalls, breaks off or never ends.
+// Result is the outcome of one attempt. The response header decides it: a 2xx is Delivered
+// even if its body stalls, breaks off or never ends.
 //
-// An attempt stopped by the caller's context has Code TIMEOUT; the caller tells
-// it from a slow receiver by its own ctx.Err().
+// An attempt that the caller's context stopped has Code TIMEOUT; the caller distinguishes it
+// from a slow receiver by its own ctx.Err().
 type Result struct {
 	Delivered bool
 	Status    int    // 0 when there was no response
 	Code      string // "" when Delivered, else HTTP_<status> or a Code constant
 	Detail    string // one sanitised line for logs; never a secret, never the URL
 	Excerpt   string // start of the response body, at most 4 KiB, valid UTF-8, no control characters
-	// RetryAfter is when a 429 or 503 asked to be called again; zero when it did
-	// not, or in no usable way. At most maxRetryAfter ahead; the caller clamps.
+	// RetryAfter is the time that a 429 or 503 asked for; zero when it asked for none or in
+	// an unusable form. It is at most maxRetryAfter ahead; the caller may bound it further.
 	RetryAfter time.Time
 	Started    time.Time
 	Took       time.Duration
@@ -51,7 +48,7 @@ func (res *Result) fail(code, detail string) {
 	res.Detail = clean(detail, maxDetail)
 }
 
-// judge fills res. now is when the header arrived.
+// judge sets the outcome from the response. now is when the header arrived.
 func (res *Result) judge(resp *http.Response, body *reader, now time.Time) {
 	status := resp.StatusCode
 	if status < 100 || status > 999 {
@@ -69,17 +66,17 @@ func (res *Result) judge(resp *http.Response, body *reader, now time.Time) {
 		res.RetryAfter = retryAfter(resp.Header.Values("Retry-After"), now)
 	}
 	if status == http.StatusSwitchingProtocols {
-		return // its body is the raw connection, not an answer
+		return // after 101 the body is the raw connection
 	}
 	res.Excerpt = body.excerpt(resp.Body)
 }
 
-// reader reads bodies; it keeps its buffers.
+// reader reads response bodies and reuses its buffers.
 type reader struct{ buffers sync.Pool } // of *[readBuffer]byte
 
-// excerpt reads the body to its end, but at most maxBodyBytes: a connection
-// goes back to the pool only when its response was read wholly. How the body
-// ends, also by the deadline, does not matter any more.
+// excerpt reads the body, at most maxBodyBytes of it, and returns its start. It reads to the
+// end because net/http reuses a connection only after the whole response was read. Errors of
+// the body, also the deadline, do not matter.
 func (r *reader) excerpt(body io.Reader) string {
 	buf, ok := r.buffers.Get().(*[readBuffer]byte)
 	if !ok {
@@ -99,9 +96,9 @@ func (r *reader) excerpt(body io.Reader) string {
 	return clean(string(buf[:kept]), maxExcerpt)
 }
 
-// retryAfter reads the values of Retry-After: one number of seconds or one HTTP
-// date, both per RFC 9110. A past date, "0", several differing values and
-// everything else give the zero time: no wish.
+// retryAfter reads the values of Retry-After: one number of seconds or one HTTP date, both per
+// RFC 9110. It returns the zero time for a past date, "0", several different values and
+// anything else.
 func retryAfter(values []string, now time.Time) time.Time {
 	if len(values) == 0 {
 		return time.Time{}

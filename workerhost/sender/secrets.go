@@ -1,5 +1,3 @@
-// Resolving secret references. A secret lives in the environment or in a file;
-// it is never in the database, and no error here repeats one.
 package sender
 
 import (
@@ -23,11 +21,10 @@ import (
 
 const (
 	secretPrefix = "whsec_"
-	// maxSecretFile in bytes; a few secrets need far less.
+	// maxSecretFile is in bytes; a few secrets need far less.
 	maxSecretFile = 64 << 10
-	// secretFresh is how long a file's content is used before it is read again:
-	// deliveries by the thousand need not each open it, and a rotated file is
-	// taken up without a restart.
+	// secretFresh is how long a file's content is used before it is read again: thousands of
+	// deliveries need not each open it, and a rotated file is read without a restart.
 	secretFresh = time.Second
 	// leastKey and mostKey bound a secret in bytes, as Standard Webhooks has it.
 	// What is outside is warned about in this release, and refused when refuseWeak
@@ -36,15 +33,16 @@ const (
 	refuseWeak        = false
 )
 
-// SecretSource says where the secret behind a subscription's secret_ref is:
-// From is env:NAME or file:PATH with an absolute path.
+// SecretSource says where the secret for the secret_ref of a webhook subscription is: From is
+// env:NAME or file:PATH with an absolute path.
 type SecretSource struct{ Ref, From string }
 
-// Secrets resolves references. It is safe for concurrent use.
+// Secrets resolves secret references. A secret is in the environment or in a file, never in the
+// database, and no error contains one. Secrets is safe for concurrent use.
 type Secrets struct{ byRef map[string][]*secretEntry }
 
 type secretEntry struct {
-	env, file string // one of the two
+	env, file string // one of them is set
 
 	mu      sync.Mutex
 	keys    [][]byte
@@ -57,9 +55,9 @@ var (
 	refName = regexp.MustCompile(`^[!-~]{1,255}$`)
 )
 
-// NewSecrets checks the form of every source and reports all problems at once.
-// It reads none of them: one that is missing now may be there when needed. A ref
-// that stands twice has both secrets, and both sign.
+// NewSecrets checks the form of every source and returns all problems in one error. It reads
+// no source, for a secret that is missing now may exist when it is needed. A ref with two
+// sources has the secrets of both, and all of them sign.
 func NewSecrets(src []SecretSource) (*Secrets, error) {
 	s := &Secrets{byRef: make(map[string][]*secretEntry, len(src))}
 	var problems []error
@@ -83,7 +81,7 @@ func parseSource(source SecretSource) (*secretEntry, error) {
 	}
 	kind, value, _ := strings.Cut(source.From, ":")
 	if strings.Contains(value, secretPrefix) {
-		return nil, errors.New("from holds a secret itself; name the variable or file that holds it")
+		return nil, errors.New("from contains a secret; name the variable or file that contains it instead")
 	}
 	entry := &secretEntry{refresh: secretFresh}
 	switch kind {
@@ -103,11 +101,11 @@ func parseSource(source SecretSource) (*secretEntry, error) {
 	return entry, nil
 }
 
-// Fault is why nothing can be signed with a reference here, and what to do. It
-// repeats no secret.
+// Fault says why nothing can be signed with a reference on this host, and what to do. It
+// contains no secret.
 type Fault struct{ What, Do string }
 
-// Error is the whole line.
+// Error returns both as one line.
 func (f *Fault) Error() string { return f.What + ": " + f.Do }
 
 func faultf(do, format string, args ...any) *Fault { return &Fault{fmt.Sprintf(format, args...), do} }
@@ -139,7 +137,7 @@ func (s *Secrets) of(ref string) []*secretEntry {
 	return s.byRef[ref]
 }
 
-// Refs are the references that this host has sources for.
+// Refs returns the references for which this host has sources.
 func (s *Secrets) Refs() []string {
 	if s == nil {
 		return nil
@@ -147,8 +145,8 @@ func (s *Secrets) Refs() []string {
 	return slices.Sorted(maps.Keys(s.byRef))
 }
 
-// Weak is what is wrong with the length of secrets that are taken all the same;
-// nil where nothing is. See refuseWeak.
+// Weak returns what is wrong with the length of the secrets behind ref, which are used
+// nevertheless; nil where nothing is wrong. See refuseWeak.
 func (s *Secrets) Weak(ref string) *Fault {
 	keys, fault := s.Look(ref)
 	if fault != nil {
@@ -180,7 +178,7 @@ func (e *secretEntry) resolve() ([][]byte, *Fault) {
 	if e.keys != nil && time.Since(e.readAt) < e.refresh {
 		return e.keys, nil
 	}
-	// A file that went bad stops signing at once: no fall back to old keys.
+	// A file that has become unusable stops signing at once, without a fallback to old keys.
 	e.keys = nil
 	value, fault := readSecretFile(e.file)
 	if fault != nil {
@@ -234,7 +232,7 @@ func readSecretFile(path string) (string, *Fault) {
 		return "", failed(err)
 	}
 	if len(content) > maxSecretFile {
-		return "", faultf("keep nothing but the secrets in it", "file %s is larger than 64 KiB", path)
+		return "", faultf("keep only the secrets in it", "file %s is larger than 64 KiB", path)
 	}
 	return string(content), nil
 }
@@ -259,8 +257,8 @@ func parseSecrets(value, from string) ([][]byte, *Fault) {
 	return keys, nil
 }
 
-// shownRef quotes a ref for an error, unless somebody stored the secret itself
-// where its reference belongs.
+// shownRef returns a ref for an error text, unless the secret itself was stored in place of its
+// reference.
 func shownRef(ref string) string {
 	if strings.Contains(ref, secretPrefix) {
 		return "(a secret, not a reference)"

@@ -1,14 +1,15 @@
-// Package sender makes the outgoing webhook requests: the only place of the
-// worker host that opens a connection to somebody else's machine.
+// Package sender makes the outgoing HTTP requests of a worker host. No other code of the host
+// connects to machines of others.
 //
-// What it promises, whatever the URL and whatever the receiver does:
+// Start from Sender (New, Send), Request and Result, and from Secrets for signing keys.
+//
+// Guarantees, whatever the URL is and whatever the receiver does:
 //
 //   - one Send puts the request on the wire at most once, follows no redirect,
 //     uses no proxy and returns by its deadline with one of the fixed codes;
 //   - no connection is opened to a special-purpose address that the operator
-//     did not allow, however it is spelt and whatever DNS answers (address.go,
-//     dial.go);
-//   - the bytes that are signed are the bytes that are sent (sign.go);
+//     did not allow, however it is written and whatever DNS answers (guard, dialer);
+//   - the signed bytes are the sent bytes (sign);
 //   - memory per request is bounded: 32 KiB of header, 64 KiB of body read,
 //     4 KiB of it kept.
 //
@@ -18,9 +19,9 @@
 // streams on its own. A pool of plain connections as large as the concurrency
 // keeps the deliveries independent and every one of them countable.
 //
-// net/http writes one quoted line to the standard logger when a receiver sends
-// bytes nobody asked for on an idle connection. slog.SetDefault, which the
-// worker host calls, takes that line away from the terminal.
+// net/http writes one quoted line to the standard logger when a receiver sends unrequested
+// bytes on an idle connection. slog.SetDefault, which the worker host calls, keeps that line
+// away from the terminal.
 package sender
 
 import (
@@ -37,34 +38,33 @@ import (
 )
 
 const (
-	// maxHeaderBytes bounds status line and header, interim 1xx answers included.
+	// maxHeaderBytes bounds the status line and header, including interim 1xx responses.
 	maxHeaderBytes = 32 << 10
 	// idleTimeout is how long an unused connection is kept. Many receivers close
-	// theirs after 5 to 75 s; net/http notices and dials anew.
+	// theirs after 5 to 75 s; net/http notices that and dials again.
 	idleTimeout = 60 * time.Second
 	// idleTotalFactor × Concurrency bounds idle connections over all hosts, so
 	// that many endpoints cannot use up the process's file descriptors.
 	idleTotalFactor = 4
 )
 
-// Config is read once by New.
+// Config configures a Sender. New reads it once.
 type Config struct {
 	Version string // sent as User-Agent qtop/<version>
-	// Allow holds special-purpose ranges that may be dialled all the same
-	// (delivery.allow_networks).
+	// Allow holds special-purpose ranges that may be dialled (delivery.allow_networks).
 	Allow []netip.Prefix
-	// PlainHTTP holds the networks to which http without TLS may go
-	// (delivery.allow_plain_http); it opens no special-purpose range.
+	// PlainHTTP holds the networks to which http without TLS is allowed
+	// (delivery.allow_plain_http). It allows no special-purpose range.
 	PlainHTTP   []netip.Prefix
 	Concurrency int // idle connections kept per host; at least 1
 	// Connect covers name resolution and the TCP handshake, TLS the TLS
 	// handshake, Headers the time from the last byte sent to the end of the
-	// response header, Body the time for what follows, which decides nothing.
+	// response header, Body the time for the body, which does not affect the outcome.
 	// Zero means 5 s, 5 s, 15 s and 5 s.
 	Connect, TLS, Headers, Body time.Duration
 	RootCAs                     *x509.CertPool // nil = those of the system
-	// Lookup resolves names; nil = net.DefaultResolver. Its answers are judged
-	// and then dialled as they are: no name is looked up twice.
+	// Lookup resolves names; nil = net.DefaultResolver. The addresses that it returns are
+	// checked and then dialled: no name is looked up twice.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
@@ -126,7 +126,7 @@ func (s *Sender) Close() {
 func (s *Sender) Send(ctx context.Context, r Request) (res Result) {
 	res.Started = time.Now()
 	defer func() {
-		// A panic after a 2xx changes nothing about the delivery.
+		// A panic after a 2xx does not change the outcome.
 		if p := recover(); p != nil && !res.Delivered {
 			res.fail(CodeWorkerPanic, fmt.Sprintf("panic while sending: %v", p))
 		}
@@ -159,7 +159,7 @@ func (s *Sender) Send(ctx context.Context, r Request) (res Result) {
 		res.fail(classify(ctx, err))
 		return res
 	}
-	defer func() { _ = resp.Body.Close() }() // the answer is decided; nothing to learn from it
+	defer func() { _ = resp.Body.Close() }() // the outcome is decided already
 	defer time.AfterFunc(s.body, cancel).Stop()
 	res.judge(resp, &s.reader, time.Now())
 	return res

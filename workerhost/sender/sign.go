@@ -1,4 +1,3 @@
-// Signatures of the Standard Webhooks specification, version v1.
 package sender
 
 import (
@@ -9,7 +8,7 @@ import (
 	"strings"
 )
 
-// maxID in bytes, far above any id qtop makes.
+// maxID is in bytes, far above any id that qtop makes.
 const maxID = 512
 
 func signingFailed(detail string) error { return &failure{CodeSigningFailed, detail} }
@@ -29,8 +28,8 @@ func checkID(id string) error {
 	return nil
 }
 
-// sign returns the value of webhook-signature: one v1 signature per secret over
-// id.timestamp.body, separated by blanks.
+// sign returns the value of webhook-signature by the Standard Webhooks specification: one v1
+// signature per secret over id.timestamp.body, separated by spaces.
 func sign(id string, timestamp int64, body []byte, secrets [][]byte) (string, error) {
 	if len(secrets) == 0 {
 		return "", signingFailed("the list of secrets is empty")

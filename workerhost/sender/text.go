@@ -1,4 +1,3 @@
-// Making text of strangers fit for logs, rows and one line.
 package sender
 
 import (
@@ -7,13 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxDetail in bytes: long enough for an address and a reason.
+// maxDetail is in bytes: enough for an address and a reason.
 const maxDetail = 300
 
-// clean returns s as valid UTF-8 of at most limit bytes without control or
-// format characters (C0, DEL, C1, bidi marks, zero width, tags, line
-// separators). White space controls become a space, all others U+FFFD, so that
-// what was there stays visible as something.
+// clean returns s as one line of valid UTF-8 of at most limit bytes without control or format
+// characters (C0, DEL, C1, bidi marks, zero width, tags, line separators). White space controls
+// become a space, all others U+FFFD, so that their place stays visible.
 func clean(s string, limit int) string {
 	var b strings.Builder
 	b.Grow(min(len(s), limit))

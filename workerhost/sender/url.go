@@ -1,5 +1,3 @@
-// Which callback URLs are tried at all. Where a name leads is judged later, at
-// the dial; here a URL is refused that has no single honest reading.
 package sender
 
 import (
@@ -12,13 +10,14 @@ import (
 
 func badURL(detail string) error { return &failure{CodeBadURL, "callback URL: " + detail} }
 
-// judgeURL returns the parsed URL with lower-case scheme and host and without
-// fragment, or BAD_URL. No message repeats any part of the URL: callback URLs
-// carry tokens.
+// judgeURL returns the parsed URL with lower-case scheme and host and without fragment, or
+// BAD_URL where the URL can be read in more than one way. The addresses of its host are checked
+// later, by the dialer. No message repeats any part of the URL, for callback URLs contain
+// tokens.
 func judgeURL(raw string) (*url.URL, error) {
 	for i := range len(raw) {
-		// Also beyond ASCII: such a host could turn into digits on normalisation,
-		// and such a query would go out unescaped.
+		// Non-ASCII too: such a host could become digits by normalisation, and such a query
+		// would be sent unescaped.
 		if raw[i] <= ' ' || raw[i] >= 0x7f {
 			return nil, badURL("has a blank, a control character or one beyond ASCII; percent-encode it, hosts in their xn-- form")
 		}
@@ -56,10 +55,9 @@ func judgeURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// judgeHost lets through IPv6 in brackets without a zone, IPv4 as four plain
-// decimals, and DNS names. Any other spelling of an address (127.1, 0x7f.1,
-// 2130706433, 0177.0.0.1) is refused here because some resolvers would read it
-// as one.
+// judgeHost allows IPv6 in brackets without a zone, IPv4 as four plain decimals, and DNS
+// names. It refuses any other form of an address (127.1, 0x7f.1, 2130706433, 0177.0.0.1),
+// because some resolvers would accept it.
 func judgeHost(host string, bracketed bool) error {
 	if host == "" {
 		return badURL("has no host")
@@ -67,7 +65,7 @@ func judgeHost(host string, bracketed bool) error {
 	addr, err := netip.ParseAddr(host)
 	if bracketed {
 		if err != nil || !addr.Is6() || addr.Zone() != "" {
-			return badURL("what stands in brackets is not an IPv6 address without zone")
+			return badURL("the text in brackets is not an IPv6 address without zone")
 		}
 		return nil
 	}
