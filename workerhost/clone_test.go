@@ -1,4 +1,4 @@
-// A copy of a database, made by pg_dump and pg_restore or by a base backup, under a real host.
+// Tests of hosts on a clone of a database, made by pg_dump and pg_restore or by a base backup.
 package workerhost_test
 
 import (
@@ -23,7 +23,8 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// pgProgram is a program that comes with the server; the test is skipped, loudly, where it is missing.
+// pgProgram returns the path of a program that comes with the server. It skips the test where the
+// program is missing.
 func pgProgram(t *testing.T, s *embedded.Server, name string) string {
 	t.Helper()
 	if s != nil {
@@ -49,7 +50,7 @@ func program(t *testing.T, path string, args ...string) {
 	require.NoError(t, err, "%s: %s", path, out)
 }
 
-// waitingWork makes a webhook to the receiver and a job, both due, that nobody has touched.
+// waitingWork makes a webhook to the receiver and a job, both due and never claimed.
 func (w *world) waitingWork(url string) {
 	w.t.Helper()
 	executor(w.t, w.admin, "host", "", 10)
@@ -65,7 +66,7 @@ func (w *world) waitingWork(url string) {
 
 const cloneOf = "SELECT public.fn_queue_clone_of()"
 
-// restored is a copy of the world's database that pg_dump and pg_restore made.
+// restored copies the world's database with pg_dump and pg_restore.
 func (w *world) restored() *world {
 	w.t.Helper()
 	dump, restore := pgProgram(w.t, w.db.Server, "pg_dump"), pgProgram(w.t, w.db.Server, "pg_restore")
@@ -80,7 +81,7 @@ func (w *world) restored() *world {
 	return &world{t: w.t, db: db, admin: db.Pool(w.t, ""), dsn: db.DSN(pgtest.Login(w.t, db, hostRoles()...))}
 }
 
-// refusedBy runs a host that must end by itself, with this.
+// refusedBy expects that a host ends by itself with this error.
 func (w *world) refusedBy(h *hosted, words string) {
 	w.t.Helper()
 	eventually(w.t, func() bool {
@@ -104,11 +105,11 @@ func TestRestoredDumpSendsNothing(t *testing.T) {
 	require.Equal(t, 3, c.int(jobs), "the work came with the dump")
 	require.Contains(t, c.text(cloneOf), "CLONE OF "+w.db.Name)
 
-	// A host does not start there, and says so in one line.
+	// A host does not start on the clone and returns a one-line error.
 	did := &seen{}
 	options := workerhost.Options{Handlers: map[string]handler.Handler{"mail": did}}
 	c.refusedBy(c.run(options), "CLONE OF "+w.db.Name)
-	// Nor does it claim or send by any of its calls, as a program of the release before would make them.
+	// No call of a host claims or sends there, as a program of the release before would try.
 	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: c.dsn, WorkConns: 2})
 	require.NoError(t, err)
 	defer client.Close()
@@ -127,7 +128,7 @@ func TestRestoredDumpSendsNothing(t *testing.T) {
 	require.Zero(t, r.count())
 	require.Zero(t, c.int(leased)+c.int(jobLeases))
 
-	// Adopted, it is a database like any other.
+	// Once adopted, the clone is an ordinary database.
 	require.Equal(t, "false", c.text("SELECT public.fn_queue_adopt('keep'::text, $1::text, 'ann'::text, 'staging'::text, false) ? 'refused'", c.db.Name))
 	c.run(options)
 	c.becomes(3, completed)
@@ -135,7 +136,8 @@ func TestRestoredDumpSendsNothing(t *testing.T) {
 	require.Equal(t, 3, r.count(), "each once")
 }
 
-// A host at work whose database becomes a clone claims no more, says so, and goes on once that is adopted.
+// A running host whose database becomes a clone stops claiming, reports why, and continues once
+// the clone is adopted.
 func TestHostComesToAClone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -147,16 +149,15 @@ func TestHostComesToAClone(t *testing.T) {
 	w.becomes(1, completed)
 	w.exec("UPDATE public.queue_identity SET database_oid = 1")
 	w.events("order", 5)
-	eventually(t, func() bool { return strings.HasPrefix(h.Status().Refused, "CLONE OF") }, "the host does not say it")
+	eventually(t, func() bool { return strings.HasPrefix(h.Status().Refused, "CLONE OF") }, "the host does not report the clone")
 	require.Equal(t, 1, r.count())
 	require.Equal(t, 1, w.int(completed))
 	w.exec("SELECT public.fn_queue_adopt('keep'::text, $1::text, 'ann'::text, 'r'::text, false)", w.db.Name)
 	w.becomes(6, completed)
-	eventually(t, func() bool { return h.Status().Refused == "" }, "the refusal stands")
+	eventually(t, func() bool { return h.Status().Refused == "" }, "the refusal does not end")
 }
 
-// copied starts a base backup of the world's own server, made with these
-// arguments.
+// copied starts a server on a base backup of the world's server, made with these arguments.
 func (w *world) copied(primary *embedded.Server, backup string, args ...string) (*world, *embedded.Server) {
 	t := w.t
 	t.Helper()
@@ -196,8 +197,8 @@ func (w *world) copied(primary *embedded.Server, backup string, args ...string) 
 	return &world{t: t, admin: admin, dsn: standby.DSN("test_host", "postgres")}, standby
 }
 
-// A standby that is promoted has the identity of its primary, and a restart changes nothing: no alarm. What tells the
-// two apart is what they are called: expect_server.
+// A promoted standby has the identity of its primary, also after a restart, so it does not count
+// as a clone. Only expect_server distinguishes the two.
 func TestPromotedStandbyIsNoClone(t *testing.T) {
 	t.Parallel()
 	w, primary := ownWorld(t)
@@ -218,7 +219,7 @@ func TestPromotedStandbyIsNoClone(t *testing.T) {
 	eventually(t, func() bool { return s.text("SELECT pg_is_in_recovery()") == "false" }, "no promotion")
 	require.Empty(t, s.text(cloneOf), "no alarm")
 
-	// A profile that names the primary is not served by the copy.
+	// A profile that expects the primary refuses the copy.
 	primaryName := w.text("SELECT current_setting('cluster_name')")
 	wrong := runHostOn(t, pgclient.Options{DSN: s.dsn, WorkConns: hostConns, Actor: "test", ExpectServer: []string{primaryName, "192.0.2.1:5432"}}, workerhost.Options{})
 	s.refusedBy(wrong, "UNEXPECTED SERVER")

@@ -1,5 +1,5 @@
-// The database goes away under a host, in each of the ways it can: cut, silent,
-// sessions terminated, restarted.
+// Tests of a host whose database becomes unavailable: connections cut, network silent, sessions
+// terminated, server restarted.
 package workerhost_test
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// ownWorld is a world on a server of its own, over TCP.
+// ownWorld returns a world on a separate server, over TCP.
 func ownWorld(t *testing.T, flags ...string) (*world, *embedded.Server) {
 	t.Helper()
 	s := pgtest.OwnServer(t, nil)
@@ -39,7 +39,7 @@ func ownWorld(t *testing.T, flags ...string) (*world, *embedded.Server) {
 	return w, s
 }
 
-// heard collects what a listener calls.
+// heard collects the calls of a listener.
 type heard struct {
 	mu      sync.Mutex
 	wakes   map[string]int
@@ -70,9 +70,8 @@ func (h *heard) refreshed() int {
 	return h.resyncs
 }
 
-// The listener notices what happened to it, subscribes again, refreshes, and
-// hears what is sent after; nothing of it is left when it ends. Not parallel: it
-// counts goroutines.
+// The listener notices each fault, listens again, refreshes, and receives later signals; no
+// goroutine remains when it ends. Not parallel: it counts goroutines.
 func TestListenerHeals(t *testing.T) {
 	w, server := ownWorld(t)
 	door := pgtest.TCP(t, server)
@@ -103,7 +102,7 @@ func TestListenerHeals(t *testing.T) {
 		hears := func(hint string) {
 			t.Helper()
 			eventually(t, func() bool {
-				// asked on the admin's pool, which a restart breaks too
+				// a restart breaks the admin's pool too
 				_, err := direct.Exec(t.Context(), `SELECT pg_notify('queue_wake_webhook', json_build_object('layer', 'event', 'worker_hint', $1::text)::text)`, hint)
 				return err == nil
 			}, "the server is not back")
@@ -128,7 +127,7 @@ func TestListenerHeals(t *testing.T) {
 			before, resyncs := h.refreshed(), l.Status().Resyncs
 			start := time.Now()
 			x.do()
-			// "lost" may be over before anybody looks: a new subscription tells too
+			// the state "lost" may be over already: a new LISTEN counts too
 			eventually(t, func() bool { return l.Status().State != "listening" || l.Status().Resyncs > resyncs }, "%s is not noticed", x.name)
 			noticed := time.Since(start)
 			x.heal()
@@ -138,12 +137,12 @@ func TestListenerHeals(t *testing.T) {
 			hears("after " + x.name)
 		}
 	}()
-	p.Close() // a cancel request of the driver may still wait for the hole to answer
-	// the restarted server is waited for until the end of the test
+	p.Close() // a cancel request of the driver may still wait for the silent network
+	// wait for the restarted server until the end of the test
 	goleak.VerifyNone(t, leaks, goleak.IgnoreAnyFunction("github.com/qtop/qtop/pgclient/embedded.spawn.func1"))
 }
 
-// A restart under a host: it resumes alone and loses nothing.
+// After a restart of the server a host resumes by itself and loses nothing.
 func TestDatabaseRestart(t *testing.T) {
 	t.Parallel()
 	w, server := ownWorld(t, "queue.notify.bridge_enabled", "true")
@@ -164,12 +163,12 @@ func TestDatabaseRestart(t *testing.T) {
 	w.becomes(0, unfinished)
 	eventually(t, func() bool {
 		return w.text("SELECT last_seen_at > now() - interval '7 seconds' AND stopped_at IS NULL FROM public.queue_host") == "true"
-	}, "the host does not beat")
+	}, "the host records no heartbeat")
 	require.Equal(t, 301, w.int("SELECT count(DISTINCT saga_id)::int FROM public.webhook_delivery_jobs WHERE status = 'Completed'"))
 }
 
-// An answer that comes while the database is away is recorded when it is back,
-// once, and nothing is sent again.
+// A response that arrives while the database is away is recorded once when it is available again,
+// and nothing is sent again.
 func TestLateReport(t *testing.T) {
 	t.Parallel()
 	w, server := ownWorld(t)
@@ -183,7 +182,7 @@ func TestLateReport(t *testing.T) {
 	p.Cut(true)
 	errs := h.status("webhook_worker").Errors
 	close(release)
-	eventually(t, func() bool { return h.status("webhook_worker").Errors >= errs+6 }, "the report is not tried")
+	eventually(t, func() bool { return h.status("webhook_worker").Errors >= errs+6 }, "the result is not retried")
 	require.Equal(t, 3, w.int(leased))
 	p.Cut(false)
 	w.becomes(3, completed)
@@ -192,8 +191,7 @@ func TestLateReport(t *testing.T) {
 	require.EqualValues(t, 3, h.status("webhook_worker").Done)
 }
 
-// A host that starts while the database is away waits for it, and a stop ends
-// the waiting.
+// A host that starts while the database is away waits for it; a stop ends the wait.
 func TestStartsWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	w, server := ownWorld(t)

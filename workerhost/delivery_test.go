@@ -51,7 +51,7 @@ func TestDeadLetterAndRequeue(t *testing.T) {
 	require.Equal(t, "true", w.text("SELECT d.payload_snapshot::text = e.payload::text FROM public.dead_letters d JOIN public.events e ON e.id = d.event_id"))
 	require.Equal(t, "true", w.text("SELECT count(DISTINCT lease_resets) = 1 AND max(lease_resets) = 0 FROM public.webhook_delivery_jobs"))
 
-	// requeue: a new saga and nothing else until the orchestrator looks
+	// requeue makes a new saga only; the job follows with the next run of the orchestrator
 	require.NoError(t, h.Drain("saga_orchestrator"))
 	h.is("saga_orchestrator", "stopped")
 	op, err := pgclient.Open(t.Context(), pgclient.Options{DSN: w.db.DSN(pgtest.Login(t, w.db, "dead_letter_operator")), Actor: "ann"})
@@ -92,8 +92,8 @@ func TestDeadLetterAndRequeue(t *testing.T) {
 	require.Equal(t, "true", w.text("SELECT stopped_at IS NOT NULL FROM public.queue_host"))
 }
 
-// What may not be dialled is not dialled, however it is written, and what cannot
-// be signed is not sent.
+// A forbidden address is not dialled, however it is written, and a webhook that cannot be signed
+// is not sent.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "webhook.max_attempts", "1")
@@ -151,7 +151,7 @@ func TestRefused(t *testing.T) {
 	require.Zero(t, heard.Load(), "the sentinel was called")
 }
 
-// A panic on the way is an attempt that failed, not the end of the process.
+// A panic during a delivery fails the attempt and does not end the process.
 func TestPanicWhileSending(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "webhook.max_attempts", "1")
@@ -164,7 +164,7 @@ func TestPanicWhileSending(t *testing.T) {
 	require.Equal(t, "running", h.status("webhook_worker").State)
 }
 
-// With the bridge off nothing is notified and everything runs by polling.
+// With the bridge off no signal is sent and everything works by polling.
 func TestPolling(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -196,8 +196,8 @@ func TestPolling(t *testing.T) {
 	require.Equal(t, "the end", n.Payload, "something was notified with the bridge off")
 }
 
-// With the bridge on a new event is on its way at once, though every loop would
-// look only once in a while.
+// With the bridge on a new event is delivered at once, although the intervals of all loops are
+// long.
 func TestWaking(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "queue.notify.bridge_enabled", "true", "queue.tick.webhook_router.interval_seconds", "600",
@@ -221,8 +221,8 @@ func TestWaking(t *testing.T) {
 	require.NotEmpty(t, st.Wakes)
 }
 
-// Off stops the delivery within a poll, what is in flight finishes, and being off
-// is no silence; on again drains.
+// The off switch stops deliveries within one poll, requests in flight finish, and the worker does
+// not count as silent. Switched on again, it delivers the rest.
 func TestSwitch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -237,7 +237,7 @@ func TestSwitch(t *testing.T) {
 	w.events("order.created", 30)
 	h.polls("webhook_worker", 2)
 	close(release)
-	w.becomes(4, completed) // the orchestrator goes on
+	w.becomes(4, completed) // the orchestrator continues
 	h.polls("webhook_worker", 3)
 	require.Equal(t, 4, r.count())
 	require.Equal(t, "stopped", w.text("SELECT last_beat_payload ->> 'state' FROM public.queue_heartbeat WHERE executor_id = 'webhook_worker'"))
@@ -249,8 +249,8 @@ func TestSwitch(t *testing.T) {
 	require.Equal(t, 34, r.count())
 }
 
-// An endpoint that hangs takes its own share and no more, also when it hides
-// behind many subscriptions.
+// An endpoint that hangs occupies only its share of the slots, also when many webhook
+// subscriptions lead to it.
 func TestHangingEndpoint(t *testing.T) {
 	t.Parallel()
 	for _, subscriptions := range []int{1, 12} {
@@ -263,7 +263,7 @@ func TestHangingEndpoint(t *testing.T) {
 				w.subscribe("stuck", fmt.Sprintf("%s/%d", stuck.URL, i), nil)
 			}
 			w.subscribe("fine", healthy.URL, nil)
-			w.events("stuck", 40) // all of them older than what is fine
+			w.events("stuck", 40) // all of them older than those to the healthy endpoint
 			h := w.run(workerhost.Options{Concurrency: 16, PerEndpoint: 4, Grace: 2 * time.Second})
 			eventually(t, func() bool { return stuck.count() == 4 }, "the stuck endpoint has not its share")
 			w.events("fine", 100)
@@ -277,8 +277,8 @@ func TestHangingEndpoint(t *testing.T) {
 	}
 }
 
-// Two databases send to one receiver that drops what it has seen: it gets everything, and each
-// delivery says what it is.
+// Two databases send to one receiver that drops repeated ids: it gets everything, and each
+// delivery names its event type and time.
 func TestOneReceiverOfTwoDatabases(t *testing.T) {
 	const n = 100
 	r := receive(t, ok)

@@ -1,5 +1,5 @@
-// The fire drill: hosts, server and network fail in every way at once under load, and a
-// ledger outside of qtop is compared with what the database says in the end.
+// The fire drill: hosts, server and network fail in many ways under load. At the end a ledger
+// outside of qtop is compared with the database.
 package workerhost_test
 
 import (
@@ -44,25 +44,26 @@ type drill struct {
 	receiver  *receiver
 }
 
-// drillHost is a worker process and how often it was started.
+// drillHost is a worker process and how often it has been started.
 type drillHost struct {
 	*child
 	spec  childSpec
 	times int
 }
 
-// acknowledged is what producers were told, by n.
+// acknowledged is what was confirmed to producers, by number.
 type acknowledged struct {
 	mu            sync.Mutex
 	jobs, events  map[int]bool
-	doubt         int // events of which the answer did not come
-	again         int // jobs that were enqueued again with their key for want of an answer
+	doubt         int // events whose answer did not arrive
+	again         int // jobs that were enqueued again with their key because no answer arrived
 	slowestAnswer time.Duration
 }
 
-// TestFireDrill runs for 10 minutes in full (QTOP_TEST_DRILL changes that), else each
-// fault happens once. 0 acknowledged jobs and events may be lost, 0 have two outcomes,
-// and what was done twice lies across a fault that cut off its record.
+// TestFireDrill runs for 10 minutes with QTOP_TEST_FULL (QTOP_TEST_DRILL sets another time);
+// otherwise each fault happens once. No acknowledged job or event may be lost or have two
+// outcomes, and work that was done twice must be explained by a fault that kept its result from
+// being recorded.
 func TestFireDrill(t *testing.T) {
 	t.Parallel()
 	d := &drill{dir: t.TempDir(), hosts: map[string]*drillHost{}, short: os.Getenv("QTOP_TEST_FULL") == ""}
@@ -109,7 +110,7 @@ func TestFireDrill(t *testing.T) {
 	worked := func() bool {
 		var n int
 		err := w.admin.QueryRow(t.Context(), left).Scan(&n)
-		jobs, events := d.lost(t) // an event that is not routed yet stands in no table of work
+		jobs, events := d.lost(t) // an event that is not routed yet is in no table of work
 		return err == nil && n == 0 && len(jobs)+len(events) == 0
 	}
 	all := worked()
@@ -117,8 +118,8 @@ func TestFireDrill(t *testing.T) {
 		holdFor(t.Context(), 100*time.Millisecond)
 	}
 	settled := time.Since(calm)
-	d.judge(t, seed, time.Since(began), settled) // says what is left
-	require.True(t, all, "not all is worked on")
+	d.judge(t, seed, time.Since(began), settled) // reports what remains
+	require.True(t, all, "some jobs or events are not finished")
 	for id, h := range d.hosts {
 		h.signal(syscall.SIGTERM)
 		require.Equal(t, 0, h.exit(), id)
@@ -171,7 +172,7 @@ func (d *drill) open(t *testing.T) {
 	}
 }
 
-// start starts a host, again under its id.
+// start starts a host, each time with the same id.
 func (d *drill) start(h *drillHost) {
 	h.spec.Ledger = filepath.Join(d.dir, fmt.Sprintf("%s.%d", h.spec.ID, h.times))
 	h.times++
@@ -179,11 +180,11 @@ func (d *drill) start(h *drillHost) {
 	d.hosts[h.spec.ID] = h
 }
 
-// produce makes one after the other until ctx ends.
+// produce runs make in sequence until ctx ends.
 func (d *drill) produce(ctx context.Context, one func(context.Context, *pgx.Conn, int) bool) {
 	var conn *pgx.Conn
 	for n := 0; ctx.Err() == nil; holdFor(ctx, 20*time.Millisecond) {
-		// What it has begun it ends: only so is known what it was told.
+		// It finishes what it has begun, for otherwise the answer would be unknown.
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		if conn == nil {
 			conn, _ = pgx.Connect(call, d.producer)
@@ -207,7 +208,7 @@ func (d *drill) produce(ctx context.Context, one func(context.Context, *pgx.Conn
 	}
 }
 
-// enqueueJob asks with its key until it is told.
+// enqueueJob enqueues a job with a key, repeatedly until it gets an answer.
 func (d *drill) enqueueJob(ctx context.Context, conn *pgx.Conn, n int) bool {
 	_, err := conn.Exec(ctx, `SELECT public.fn_job_enqueue('drill', 'work', 'DOT', pg_catalog.jsonb_build_object('n', $1::int), p_idempotency_key => $1::int::text)`, n)
 	d.told.mu.Lock()
@@ -220,7 +221,7 @@ func (d *drill) enqueueJob(ctx context.Context, conn *pgx.Conn, n int) bool {
 	return true
 }
 
-// insertEvent asks once.
+// insertEvent inserts an event once.
 func (d *drill) insertEvent(ctx context.Context, conn *pgx.Conn, n int) bool {
 	_, err := conn.Exec(ctx, `INSERT INTO public.events (event_type, payload) VALUES ('drill', pg_catalog.jsonb_build_object('n', $1::int))`, n)
 	d.told.mu.Lock()
@@ -233,7 +234,7 @@ func (d *drill) insertEvent(ctx context.Context, conn *pgx.Conn, n int) bool {
 	return true
 }
 
-// faults are all there are; each holds for a time.
+// faults returns all faults. Each lasts for the given time.
 func (d *drill) faults() []func(context.Context, time.Duration) {
 	restart := func(name string) {
 		from := time.Now()
@@ -277,7 +278,7 @@ func (d *drill) faults() []func(context.Context, time.Duration) {
 				h.kill()
 			}
 		}),
-		func(ctx context.Context, hold time.Duration) { // a host stands still for longer than its leases last
+		func(ctx context.Context, hold time.Duration) { // a host is stopped for longer than its leases last
 			h := d.hosts[d.someHosts()[0]]
 			d.busy(ctx, h)
 			from := time.Now()
@@ -295,7 +296,7 @@ func (d *drill) faults() []func(context.Context, time.Duration) {
 			d.network.Hole(true)
 			holdFor(ctx, hold)
 			d.network.Hole(false)
-			if d.short { // what stood would be waited for
+			if d.short { // the test would wait for the stopped host
 				d.network.Cut(false)
 			}
 		}),
@@ -355,7 +356,7 @@ func (d *drill) faults() []func(context.Context, time.Duration) {
 			empty()
 			d.log.add("disk full", "", from)
 			select {
-			case <-d.server.Done(): // no room for its log is the end of a server
+			case <-d.server.Done(): // a server ends when it cannot write its log
 				restart("disk full")
 			default:
 			}
@@ -377,7 +378,8 @@ func (d *drill) faults() []func(context.Context, time.Duration) {
 	}
 }
 
-// someHosts are a direct host and, where there is one, one behind the pooler.
+// someHosts returns a host with a direct connection and, if there is one, a host behind the
+// pooler.
 func (d *drill) someHosts() []string {
 	k := rand.IntN(2) //nolint:gosec // not for secrets
 	out := []string{fmt.Sprint("direct", k)}
@@ -387,7 +389,7 @@ func (d *drill) someHosts() []string {
 	return out
 }
 
-// busy waits, for a while, until the host is at work on a job.
+// busy waits for a limited time until the host works on a job.
 func (d *drill) busy(ctx context.Context, h *drillHost) {
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end) && ctx.Err() == nil; holdFor(ctx, 2*time.Millisecond) {
 		b, _ := os.ReadFile(h.spec.Ledger)
@@ -397,7 +399,7 @@ func (d *drill) busy(ctx context.Context, h *drillHost) {
 	}
 }
 
-// requests are those that the receiver had, and their webhook-ids, by n.
+// requests returns the requests that the receiver got, and their webhook-ids, by number.
 func (d *drill) requests() (at map[int][]time.Time, ids map[int]map[string]bool) {
 	at, ids = map[int][]time.Time{}, map[int]map[string]bool{}
 	for _, g := range d.receiver.all() {
@@ -414,14 +416,14 @@ func (d *drill) requests() (at map[int][]time.Time, ids map[int]map[string]bool)
 	return at, ids
 }
 
-// begun is a handler that began to work on a job.
+// begun is the start of a handler.
 type begun struct {
 	host  string
 	at    time.Time
 	ended bool
 }
 
-// handled are the handlers that the hosts wrote down, by n.
+// handled returns the starts of handlers that the hosts wrote down, by number.
 func (d *drill) handled(t *testing.T) map[int][]begun {
 	t.Helper()
 	all := map[int][]begun{}
@@ -456,7 +458,7 @@ func (d *drill) handled(t *testing.T) map[int][]begun {
 	return all
 }
 
-// lost are the acknowledged jobs and events that nobody has worked on to the end.
+// lost returns the acknowledged jobs and events that are not finished.
 func (d *drill) lost(t *testing.T) (jobs, events []int) {
 	t.Helper()
 	handled := d.handled(t)
@@ -540,11 +542,11 @@ func (d *drill) judge(t *testing.T, seed uint64, lasted, settled time.Duration) 
 	require.Zero(t, dead, "dead letters")
 	require.Zero(t, failed, "jobs that did not succeed")
 	require.Zero(t, otherIDs, "a webhook was sent again under another id")
-	require.Empty(t, untraced, "done twice, and no fault lies between")
+	require.Empty(t, untraced, "done twice, and no fault between explains it")
 	require.NotEmpty(t, d.told.jobs)
 	require.NotEmpty(t, d.told.events)
-	if !d.short { // each fault once may well cut off no record
-		require.NotEmpty(t, traced, "no record was cut off: nothing was tested")
+	if !d.short { // when each fault happens once, it may prevent no record
+		require.NotEmpty(t, traced, "no result failed to be recorded: nothing was tested")
 	}
 }
 

@@ -1,4 +1,4 @@
-// The faults of the fire drill: each says what it did to whom, and from when to when.
+// The faults of the fire drill. Each records what it did, to which host, and when.
 package workerhost_test
 
 import (
@@ -21,15 +21,15 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// cut is what a fault cut off: what a host had done then and not recorded may be done
-// again.
+// cut is a fault that can keep results from being recorded: work that a host has done but not
+// recorded at that time may be done again.
 type cut struct {
 	fault    string
 	host     string // "" = any
 	from, to time.Time
 }
 
-// cuts are all of them, and why some faults were left out.
+// cuts collects all of them, and why some faults were left out.
 type cuts struct {
 	mu      sync.Mutex
 	all     []cut
@@ -48,7 +48,7 @@ func (c *cuts) skip(fault string, why any) {
 	c.skipped = append(c.skipped, fmt.Sprintf("%s: %v", fault, why))
 }
 
-// explain gives the first fault that lies between two times and concerns the host.
+// explain returns the first fault between two times that affects the host.
 func (c *cuts) explain(host string, first, again time.Time) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,13 +77,13 @@ func (c *cuts) counts() string {
 	return strings.Join(out, ", ")
 }
 
-// drillServer is a server on a disk of its own that may become full, where that can be
-// had, and by a clock that may step.
+// drillServer is a server on a separate disk that can become full, where that is possible, and
+// with a clock that can step.
 type drillServer struct {
 	*embedded.Server
-	disk    string // "" = none of its own
+	disk    string // "" = no separate disk
 	noDisk  error
-	clock   string // the file that says how far it is off; "" = the true one
+	clock   string // the file that contains its offset; "" = the true clock
 	noClock error
 }
 
@@ -112,12 +112,12 @@ func newDrillServer(t *testing.T, bytes int64) *drillServer {
 			"LD_PRELOAD=" + found[0], "FAKETIME_TIMESTAMP_FILE=" + s.clock, "FAKETIME_CACHE_DURATION=1", "FAKETIME_DONT_FAKE_MONOTONIC=1", "NO_FAKE_STAT=1",
 		}
 	}
-	// What was acknowledged outlives the end of a server that finds no room.
+	// Acknowledged rows survive when the server ends because its disk is full.
 	s.Server = pgtest.OwnServerIn(t, base, map[string]string{"synchronous_commit": "on"}, env)
 	return s
 }
 
-// fill leaves no byte on the disk until empty is called.
+// fill fills the disk until empty is called.
 func (s *drillServer) fill() (empty func(), err error) {
 	ballast := filepath.Join(s.disk, "ballast")
 	f, err := os.Create(ballast)
@@ -136,8 +136,8 @@ func (s *drillServer) fill() (empty func(), err error) {
 	return func() { _ = os.Remove(ballast) }, nil
 }
 
-// limitMemory has the kernel end a process that takes more than it has, by a memory
-// cgroup where this may make one, else by its address space.
+// limitMemory makes the kernel end a process that uses more memory than the limit: by a memory
+// cgroup where this process may make one, otherwise by a limit of its address space.
 func limitMemory(t *testing.T, pid int, bytes uint64) string {
 	t.Helper()
 	group := filepath.Join("/sys/fs/cgroup/memory", fmt.Sprintf("qtop-drill-%d", pid))
@@ -158,7 +158,7 @@ func limitMemory(t *testing.T, pid int, bytes uint64) string {
 	return "address space"
 }
 
-// mountTmpfs gives a directory a disk of its own.
+// mountTmpfs mounts a separate disk on a directory.
 func mountTmpfs(dir string, bytes int64) error {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0755", bytes)); err != nil {
 		return fmt.Errorf("no tmpfs can be mounted here: %w", err)
@@ -166,7 +166,7 @@ func mountTmpfs(dir string, bytes int64) error {
 	return nil
 }
 
-// holdFor waits, unless ctx ends.
+// holdFor waits for d or until ctx ends.
 func holdFor(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

@@ -1,4 +1,4 @@
-// How soon after it is due work starts.
+// Tests of how soon due work starts.
 package workerhost_test
 
 import (
@@ -16,13 +16,13 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// Jobs with due times by chance: none starts early, all start, and the host sleeps until the next of them and no
-// longer. It learns of them by its tick, where they are put in long before, or by a wake. Times are only logged in the
-// small form: they belong to the machine.
+// Of jobs with random due times none starts early and all start; the host sleeps until the next
+// of them and no longer. It finds them by its tick, where they were enqueued long before, or by a
+// wake signal. The small form only logs times, for they depend on the machine.
 func TestJobsStartWhenTheyAreDue(t *testing.T) {
 	t.Parallel()
 	for _, wake := range []bool{false, true} {
-		t.Run(map[bool]string{false: "put in long before", true: "with a wake"}[wake], func(t *testing.T) {
+		t.Run(map[bool]string{false: "enqueued long before", true: "with a wake"}[wake], func(t *testing.T) {
 			t.Parallel()
 			full := os.Getenv("QTOP_TEST_FULL") != ""
 			n, from, span := 500, 2, 3 // seconds
@@ -39,7 +39,7 @@ func TestJobsStartWhenTheyAreDue(t *testing.T) {
 					'process_after', now() + make_interval(secs => $2 + random() * $3))) FROM generate_series(1, $1) i))`, n, from, span)
 			}
 			if !full && !wake {
-				put() // as if the host had slept through a tick: it looks when it starts
+				put() // as if the host had missed a tick: it ticks when it starts
 			}
 			var mu sync.Mutex
 			began := map[string]time.Time{}

@@ -94,5 +94,5 @@ func TestOtherEncodingsAreRefused(t *testing.T) {
 	require.Zero(t, r.count())
 	var left int
 	require.NoError(t, admin.QueryRow(t.Context(), "SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Pending' AND lease_until IS NULL").Scan(&left))
-	require.Equal(t, 1, left, "the job waits as it did")
+	require.Equal(t, 1, left, "the job still waits")
 }

@@ -1,4 +1,4 @@
-// A cluster with a real manager, pg_auto_failover, whose primary crashes under load.
+// Tests on a cluster managed by pg_auto_failover whose primary crashes under load.
 package workerhost_test
 
 import (
@@ -45,7 +45,7 @@ type node struct {
 	ended      chan struct{} // of cmd
 }
 
-// newManaged starts them; the test is skipped where the components are missing.
+// newManaged starts the nodes. It skips the test where the components are missing.
 func newManaged(t *testing.T) *managed {
 	t.Helper()
 	if _, err := exec.LookPath("pg_autoctl"); err != nil {
@@ -101,7 +101,7 @@ func (m *managed) add(name string) *node {
 	return n
 }
 
-// run starts the manager of a node: with create the first time, else as it is.
+// run starts the manager of a node; create is for the first time.
 func (m *managed) run(n *node, create ...string) {
 	m.t.Helper()
 	args := []string{"run"}
@@ -130,7 +130,7 @@ func (m *managed) run(n *node, create ...string) {
 	})
 }
 
-// crash ends a node without a word, its server first.
+// crash kills a node, its server first.
 func (m *managed) crash(n *node) {
 	if b, err := os.ReadFile(filepath.Join(n.data, "postmaster.pid")); err == nil {
 		first, _, _ := strings.Cut(string(b), "\n")
@@ -176,7 +176,7 @@ func (m *managed) psql(port int, sql string) {
 	require.NoError(m.t, err, "%s: %s", sql, out)
 }
 
-// waits until a statement answers true.
+// waits until a statement returns true.
 func (m *managed) waits(what, dsn, sql string) {
 	m.t.Helper()
 	require.Eventually(m.t, func() bool {
@@ -200,7 +200,7 @@ func (m *managed) synchronous() {
 	m.waits("replication", m.dsn("postgres"), "SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum') AND state = 'streaming'")
 }
 
-// primary is the node that takes writes.
+// primary returns the node that accepts writes.
 func (m *managed) primary() *node {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -221,15 +221,15 @@ func (m *managed) primary() *node {
 	return nil
 }
 
-// dsn names both nodes; the one that takes writes answers.
+// dsn names both nodes and connects to the one that accepts writes.
 func (m *managed) dsn(login string) string {
 	return fmt.Sprintf("postgres://%s@127.0.0.1:%d,127.0.0.1:%d/postgres?sslmode=disable&target_session_attrs=read-write&connect_timeout=2",
 		login, m.nodes["a"].port, m.nodes["b"].port)
 }
 
-// Three crashes of the primary under load: every job and event that was acknowledged is
-// worked on within a minute of the database taking writes again, the console names the
-// new primary, and no host is started again.
+// After each of three crashes of the primary under load, every acknowledged job and event is
+// finished within a minute of the database accepting writes again, the console names the new
+// primary, and no host has ended.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("QTOP_TEST_FULL") == "" {
@@ -284,7 +284,7 @@ func TestFailover(t *testing.T) {
 		before := d.acknowledged()
 		for left := d.waiting(t, before); len(left) > 0; left = d.waiting(t, before) {
 			require.Less(t, time.Since(writable), time.Minute, "not all that was acknowledged is worked on within a minute: %v", left)
-			time.Sleep(200 * time.Millisecond) // between two looks at files
+			time.Sleep(200 * time.Millisecond) // between two reads of the files
 		}
 		worked := time.Since(writable)
 		now := m.primary()
@@ -298,7 +298,7 @@ func TestFailover(t *testing.T) {
 	}
 	cancel()
 	producers.Wait()
-	jobs, events := d.lost(t) // an event that is not routed yet stands in no table of work
+	jobs, events := d.lost(t) // an event that is not routed yet is in no table of work
 	for calm := time.Now(); len(jobs)+len(events) > 0 && time.Since(calm) < time.Minute; jobs, events = d.lost(t) {
 		holdFor(t.Context(), 200*time.Millisecond)
 	}
@@ -315,14 +315,14 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// count is how much was acknowledged.
+// count returns how many jobs and events were acknowledged.
 func (d *drill) count() int {
 	d.told.mu.Lock()
 	defer d.told.mu.Unlock()
 	return len(d.told.jobs) + len(d.told.events)
 }
 
-// acknowledged is what was acknowledged until now.
+// acknowledged returns what has been acknowledged so far.
 func (d *drill) acknowledged() *acknowledged {
 	d.told.mu.Lock()
 	defer d.told.mu.Unlock()
@@ -336,7 +336,7 @@ func (d *drill) acknowledged() *acknowledged {
 	return out
 }
 
-// waiting is what of it is not worked on.
+// waiting returns those that are not finished.
 func (d *drill) waiting(t *testing.T, before *acknowledged) (out []string) {
 	t.Helper()
 	jobs, events := d.lost(t)

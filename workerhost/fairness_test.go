@@ -1,4 +1,4 @@
-// What endpoints that hang cost the others: nothing that their users would notice.
+// Tests of fairness: endpoints that hang must not noticeably delay the others.
 package workerhost_test
 
 import (
@@ -15,12 +15,12 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// crowd is 50 endpoints, each a receiver of its own, of which some can hang.
+// crowd is 50 endpoints, each a separate receiver, of which some can hang.
 type crowd struct {
 	w       *world
 	healthy []*receiver
 	hanging []*receiver
-	release atomic.Pointer[chan struct{}] // nil: nobody hangs
+	release atomic.Pointer[chan struct{}] // nil: none hangs
 }
 
 func newCrowd(w *world, total, stuck int) *crowd {
@@ -41,9 +41,9 @@ func newCrowd(w *world, total, stuck int) *crowd {
 	return c
 }
 
-// startDelays loads the healthy endpoints evenly for a while and is the times
-// from the commit of each event to its arrival. With hang the others have a
-// backlog that nobody answers meanwhile.
+// startDelays loads the healthy endpoints evenly for a while and returns the time from the commit
+// of each event to its arrival. With hang the other endpoints have a backlog and do not respond
+// meanwhile.
 func (c *crowd) startDelays(perSecond int, lasts time.Duration, hang bool) []time.Duration {
 	t := c.w.t
 	t.Helper()
@@ -99,9 +99,8 @@ func (c *crowd) startDelays(perSecond int, lasts time.Duration, hang bool) []tim
 	return delays
 }
 
-// 50 endpoints of which 5 hang: the median start delay of the healthy ones stays
-// within twice that of the run without them, also in a host that has fewer places
-// than the five could hold.
+// With 5 of 50 endpoints hanging, the median start delay of the healthy ones stays within twice
+// that without them, also in a host with fewer slots than the five could occupy.
 func TestHealthyBesideHanging(t *testing.T) {
 	t.Parallel()
 	rounds, lasts := 2, 1500*time.Millisecond
@@ -115,9 +114,9 @@ func TestHealthyBesideHanging(t *testing.T) {
 			h := w.run(workerhost.Options{Concurrency: concurrency})
 			h.listens()
 			c.startDelays(30, lasts, false) // connections open, plans are made
-			// Another load on the machine can meet one half of a round and not the
-			// other: then it is measured again. Hanging endpoints that cost the others
-			// their places do so in every try.
+			// Other load on the machine can affect one half of a round and not the other: then it
+			// is measured again. Hanging endpoints that took slots from the others would do so in
+			// every round.
 			ratio := 0.0
 			for try := range 4 {
 				var without, with []time.Duration
@@ -129,7 +128,7 @@ func TestHealthyBesideHanging(t *testing.T) {
 				slices.Sort(with)
 				a, b := without[len(without)/2], with[len(with)/2]
 				ratio = float64(b) / float64(a)
-				t.Logf("try %d: median start delay %v without, %v with 5 of 50 hanging, ratio %.2f; p95 %v and %v", try+1,
+				t.Logf("round %d: median start delay %v without, %v with 5 of 50 hanging, ratio %.2f; p95 %v and %v", try+1,
 					a.Round(100*time.Microsecond), b.Round(100*time.Microsecond), ratio,
 					without[len(without)*95/100].Round(100*time.Microsecond), with[len(with)*95/100].Round(100*time.Microsecond))
 				if ratio <= 2 {

@@ -1,4 +1,5 @@
-// Signals come from anybody: a flood of them that tells of no work costs few looks.
+// Tests of a flood of wake signals, which any session can send: where there is no work, they
+// cause few checks.
 package workerhost_test
 
 import (
@@ -13,7 +14,7 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// looks is how often the server has counted that a host looked for work.
+// looks returns how often hosts have checked for work, by the counters of the server.
 func (w *world) looks() int {
 	w.t.Helper()
 	return w.int("SELECT COALESCE(sum(calls), 0)::int FROM pg_stat_user_functions WHERE funcname IN ('fn_queue_tick_request', 'fn_webhook_job_claim', 'fn_job_claim')")
@@ -30,16 +31,16 @@ func TestForgedWakesAreCheap(t *testing.T) {
 	h.listens()
 	h.polls("webhook_router", 1)
 
-	// As many seconds without the flood as with it: how often it looks by itself.
+	// First as many seconds without the flood: how often the host checks by itself.
 	const span = 3 * time.Second
 	h.polls("webhook_router", 3)
 	quietly := w.looks()
 	quiet := time.NewTimer(span)
 	<-quiet.C
-	h.polls("webhook_router", 3) // by then the server has counted what its sessions did
+	h.polls("webhook_router", 3) // by then the server has counted its sessions' work
 	quietly = w.looks() - quietly
 
-	// Signals come faster than loops may look, and slowly enough to leave them the server.
+	// Signals arrive faster than loops may check, and slowly enough not to overload the server.
 	flood := w.db.Conn(t, "")
 	before, heard, sent := w.looks(), h.Status().Listener.Heard, 0
 	began := time.Now()
@@ -55,12 +56,12 @@ func TestForgedWakesAreCheap(t *testing.T) {
 	h.polls("webhook_router", 3)
 	took := w.looks() - before
 	t.Logf("%d signals, %d looks, %d without them", sent, took, quietly)
-	require.Positive(t, h.Status().Listener.Heard-heard, "the host heard the flood")
+	require.Positive(t, h.Status().Listener.Heard-heard, "the host received the flood")
 	require.Positive(t, took, "the server counts")
-	// Seven loops, each at most four times a second, and a few times more at first: twice that.
+	// Seven loops check at most four times a second, and some more at first: allow twice that.
 	require.Less(t, took, 2*7*most+quietly, "%d signals", sent)
 
-	// What there is to do is done all the same, and the wakes of one loop do not hold up another.
+	// Real work is done nevertheless, and the wakes of one loop do not delay another.
 	w.enqueue("resize", 3)
 	w.events("t", 3)
 	eventually(t, func() bool { return s.count() == 3 && r.count() == 3 }, "work waits behind a flood")

@@ -1,5 +1,5 @@
-// Endpoints that nothing is sent to: what waits for them waits, and spends
-// nothing.
+// Tests of endpoints to which nothing is sent, because they are suspended or their circuit is
+// open: deliveries wait and spend no attempt.
 package workerhost_test
 
 import (
@@ -13,12 +13,13 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// behindTheGate counts requests that were begun while their endpoint was shut.
+// behindTheGate counts requests that began while their endpoint was suspended or its circuit
+// open.
 const behindTheGate = `SELECT count(*)::int FROM public.webhook_delivery_jobs j
 	JOIN public.webhook_endpoint_suspensions x ON x.subscription_id = j.subscription_id
 	WHERE j.started_at > x.since AND (x.until IS NULL OR j.started_at < x.until)`
 
-// unspent holds while no attempt was counted, no lease lost and no job made twice.
+// unspent checks that no attempt was counted, no lease lost and no job made twice.
 func (w *world) unspent(n int) {
 	w.t.Helper()
 	require.Equal(w.t, n, w.int("SELECT count(*)::int FROM public.webhook_delivery_sagas WHERE attempt_count = 0"))
@@ -26,8 +27,8 @@ func (w *world) unspent(n int) {
 	require.Equal(w.t, 0, w.int("SELECT count(*)::int FROM (SELECT 1 FROM public.webhook_delivery_jobs GROUP BY saga_id HAVING count(*) > 1) x"))
 }
 
-// An operator suspends while one request is in flight, jobs are leased behind it
-// and others wait: the request in flight counts, all the rest stays as it was.
+// An operator suspends an endpoint while one request is in flight, other jobs are leased and
+// others wait: only the request in flight counts.
 func TestSuspendedByOperator(t *testing.T) {
 	t.Parallel()
 	const events = 40
@@ -35,7 +36,7 @@ func TestSuspendedByOperator(t *testing.T) {
 	stuck := make(chan struct{})
 	var heard atomic.Int64
 	r := receive(t, func(rw http.ResponseWriter, req *http.Request) {
-		if heard.Add(1) > 5 { // it delivers first: only then is there a stock
+		if heard.Add(1) > 5 { // it delivers first, for only then are deliveries buffered
 			hanging(stuck)(rw, req)
 		}
 	})
@@ -48,12 +49,12 @@ func TestSuspendedByOperator(t *testing.T) {
 		mostLeased = max(mostLeased, w.int(leased))
 		return r.count() == 6
 	}, "it does not hang")
-	h.polls("webhook_worker", 2) // what it leases ahead is leased by now
+	h.polls("webhook_worker", 2) // the buffered deliveries are leased by now
 	eventually(t, func() bool {
 		n := w.int(leased)
 		mostLeased = max(mostLeased, n)
 		return n == 1
-	}, "what is leased behind the one that hangs does not go back")
+	}, "the buffered deliveries are not handed back")
 	t.Logf("at most %d leased", mostLeased)
 	w.unspent(events)
 
@@ -77,7 +78,7 @@ func TestSuspendedByOperator(t *testing.T) {
 	w.unspent(events + 10)
 }
 
-// A 410 is the end of its own saga and a suspension for the others.
+// A 410 ends its saga and suspends the endpoint for the others.
 func TestGoneSuspends(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "queue.tick.webhook_worker.interval_seconds", "1")
@@ -98,7 +99,7 @@ func TestGoneSuspends(t *testing.T) {
 	require.Less(t, dead, 20)
 	require.Equal(t, 0, w.int(behindTheGate))
 	require.Equal(t, 20-dead, w.int("SELECT count(*)::int FROM public.webhook_delivery_sagas WHERE attempt_count = 0 AND status IN ('Pending', 'InProgress')"))
-	t.Logf("%d of 20 met the 410 before the suspension stood", dead)
+	t.Logf("%d of 20 got the 410 before the suspension was recorded", dead)
 
 	back.Store(true)
 	require.Equal(t, "", w.text("SELECT public.fn_endpoint_resume($1, 'ann', 'it is back') ->> 'refused'", sub))
@@ -106,8 +107,8 @@ func TestGoneSuspends(t *testing.T) {
 	require.Equal(t, 20, r.count())
 }
 
-// An open circuit costs no attempt; past its time one probe at a time is sent,
-// which opens it again or closes it.
+// An open circuit costs no attempt. After its time one probe at a time is sent, which opens the
+// circuit again or closes it.
 func TestCircuitCostsNoAttempt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "queue.tick.webhook_worker.interval_seconds", "1", "webhook.circuit_failures", "3", "webhook.circuit_open_seconds", "600", "webhook.max_attempts", "1000")

@@ -1,4 +1,4 @@
-// How often hosts tick: once when they start, and by the interval in force.
+// Tests of when hosts tick: once at their start, then by the current interval.
 package workerhost_test
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// slowWorld makes a database in which no loop looks for an hour, but for the check of silence, and counts the runs of
-// tick workers.
+// slowWorld makes a database in which the interval of all loops is an hour, except the check of
+// silence, and which counts the runs of tick workers.
 func slowWorld(t *testing.T, flags ...string) *world {
 	t.Helper()
 	w := newWorld(t, flags...)
@@ -33,8 +33,9 @@ func slowWorld(t *testing.T, flags ...string) *world {
 
 const runsOf = "SELECT count(*)::int FROM public.ran WHERE worker = $1"
 
-// A host that starts runs each worker once, whether or not it listens by then. A shorter interval does not wait for the
-// end of the one before; where no wake tells of it, it is read every second.
+// A host that starts runs each worker once, whether or not its listener listens by then. A
+// shorter interval takes effect before the end of the old one; without a wake signal it is read
+// within a second.
 func TestTicksAtStartAndWithAShorterInterval(t *testing.T) {
 	t.Parallel()
 	for _, bridge := range []string{"true", "false"} {
@@ -44,19 +45,19 @@ func TestTicksAtStartAndWithAShorterInterval(t *testing.T) {
 			h := w.run(workerhost.Options{})
 			h.listens()
 			w.becomes(16, "SELECT count(DISTINCT worker)::int FROM public.ran")
-			// The loop that sends webhooks ticks by a timer of its own.
+			// The webhook loop has its own timer.
 			for _, name := range []string{"config_expiry", "webhook_worker"} {
 				before := w.int(runsOf, name)
 				set := time.Now()
 				w.set("queue.tick."+name+".interval_seconds", "1")
-				eventually(t, func() bool { return w.int(runsOf, name) > before }, "%s sleeps the old interval out", name)
+				eventually(t, func() bool { return w.int(runsOf, name) > before }, "%s waits for the end of the old interval", name)
 				took := time.Since(set)
 				t.Logf("%s ran %v after its interval became 1 s", name, took.Round(time.Millisecond))
-				if os.Getenv("QTOP_TEST_FULL") != "" { // belongs to the machine
-					require.Less(t, took, 2500*time.Millisecond, "the interval and a look for it")
+				if os.Getenv("QTOP_TEST_FULL") != "" { // depends on the machine
+					require.Less(t, took, 2500*time.Millisecond, "the interval and one read of it")
 				}
 			}
-			eventually(t, func() bool { return w.int(runsOf, "config_expiry") > 3 }, "the shorter interval goes on")
+			eventually(t, func() bool { return w.int(runsOf, "config_expiry") > 3 }, "the shorter interval stays in use")
 			require.Equal(t, "", w.text(`SELECT string_agg(worker || ' ' || n, ',') FROM (SELECT worker, count(*) AS n FROM public.ran
 				WHERE worker NOT IN ('config_expiry', 'webhook_worker') GROUP BY 1) x WHERE n > 1`), "one run of each at the start")
 		})
