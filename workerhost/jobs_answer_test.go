@@ -12,8 +12,8 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// Jobs whose claim was committed and whose answer did not arrive are worked on soon, not
-// when their lease of five minutes expires; what the host works on meanwhile stays with it.
+// When a claim was committed but its answer did not arrive, its jobs are worked on soon and not
+// only after their lease of five minutes; jobs that the host works on meanwhile keep their lease.
 func TestJobsClaimedWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 1000)
@@ -36,7 +36,7 @@ func TestJobsClaimedWithoutAnswer(t *testing.T) {
 	}
 	require.Less(t, n, 100, "no answer to a claim was ever dropped: nothing was tested")
 	require.Equal(t, n, s.count())
-	require.Equal(t, 1, w.int(jobsHeld), "the lease of the one at work is kept")
+	require.Equal(t, 1, w.int(jobsHeld), "the running job keeps its lease")
 	close(release)
 	w.becomes(n+1, jobsOf, "succeeded")
 	require.Equal(t, 1, long.count())

@@ -1,4 +1,4 @@
-// How many jobs that do nothing one host works on per second.
+// Benchmark: how many empty jobs per second one host runs.
 package workerhost_test
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// BenchmarkJobExecutor works off 100,000 jobs per turn: claimed, run, acknowledged,
-// moved to history.
+// BenchmarkJobExecutor runs 100,000 jobs per iteration: claimed, run, acknowledged, moved to
+// history.
 func BenchmarkJobExecutor(b *testing.B) {
 	const n = 100_000
 	noop := handler.Func(func(context.Context, handler.Job) error { return nil })

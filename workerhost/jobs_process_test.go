@@ -1,5 +1,5 @@
-// Worker processes that are killed and signalled while they work on jobs, seen
-// from what their handlers wrote down and from the database.
+// Tests of worker processes that are killed and signalled while they run jobs: the files that
+// their handlers wrote are compared with the database.
 package workerhost_test
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// ledger is how often the handlers of worker processes wrote down what of each job,
-// in all files that begin with path.
+// ledger returns, by job, how often handlers of worker processes wrote the word what, in all
+// files whose names begin with path.
 func ledger(path, what string) map[string]int {
 	files, _ := filepath.Glob(path + "*")
 	n := map[string]int{}
@@ -34,8 +34,8 @@ func ledger(path, what string) map[string]int {
 	return n
 }
 
-// TestJobsKilled kills random hosts of one executor under load: no job is lost, and
-// none has two outcomes.
+// TestJobsKilled kills random hosts of one executor under load: no job is lost or has two
+// outcomes.
 func TestJobsKilled(t *testing.T) {
 	t.Parallel()
 	n, kills := 300, 2
@@ -62,7 +62,7 @@ func TestJobsKilled(t *testing.T) {
 		i := rnd.IntN(len(workers))
 		eventually(t, func() bool {
 			return len(ledger(own(numbers[i]), "begin")) > len(ledger(own(numbers[i]), "end")) || w.int("SELECT count(*)::int FROM public.job_queue") == 0
-		}, "the one to be killed never works")
+		}, "the host that must be killed never works")
 		workers[i].kill()
 		workers[i], numbers[i] = spawn(k+2), k+2
 	}
@@ -80,16 +80,16 @@ func TestJobsKilled(t *testing.T) {
 	lost := w.int("SELECT sum(lost_leases)::int FROM public.job_history")
 	t.Logf("%d jobs, %d kills: %d begun again, %d leases lost", n, kills, again, lost)
 	require.Positive(t, lost, "no lease was lost: nothing was tested")
-	require.LessOrEqual(t, again, lost, "more were begun again than leases were lost")
-	for i, c := range workers { // the last one may have just begun
+	require.LessOrEqual(t, again, lost, "more jobs began again than leases were lost")
+	for i, c := range workers { // the last host may have just begun
 		w.becomes(1, "SELECT count(*)::int FROM public.queue_host WHERE host_id = $1", fmt.Sprintf("w%d", numbers[i]))
 		c.signal(syscall.SIGTERM)
 		require.Equal(t, 0, c.exit())
 	}
 }
 
-// A job that kills its host is alone from the second time on, and ends after three hosts;
-// the jobs beside it are done with all their attempts.
+// A job that kills its host runs alone from the second time on, and ends after three hosts; other
+// jobs lose no attempt.
 func TestJobThatKillsItsHost(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 1000, "queue.tick.lease_reaper.interval_seconds", "1")
@@ -123,8 +123,8 @@ func TestJobThatKillsItsHost(t *testing.T) {
 	require.Equal(t, "0 1", w.text("SELECT max(attempts) || ' ' || max(lost_leases) FROM public.job_history WHERE job_kind = 'work'"), "neighbours")
 }
 
-// SIGTERM under load: what can finish finishes, the rest is handed back at once,
-// also what was claimed ahead.
+// After SIGTERM under load, jobs that can finish do so, and the rest is handed back at once, also
+// buffered jobs.
 func TestJobsTerminate(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 1000)
@@ -137,16 +137,16 @@ func TestJobsTerminate(t *testing.T) {
 	})
 	eventually(t, func() bool {
 		return len(ledger(path, "end")) >= 300 && w.int("SELECT COALESCE(sum(live), 0)::int FROM public.job_lease") > 30
-	}, "no load, or nothing is claimed ahead")
+	}, "no load, or no job is buffered")
 	start := time.Now()
 	a.signal(syscall.SIGTERM)
 	eventually(t, func() bool { return w.int("SELECT COALESCE(sum(live), 0)::int FROM public.job_lease") == 3 }, "what was claimed ahead stays")
 	ahead := time.Since(start)
 	require.Equal(t, 0, a.exit())
-	t.Logf("claimed ahead was back after %v; exit 0 after %v of %v grace", ahead.Round(time.Millisecond), time.Since(start).Round(time.Millisecond), grace)
+	t.Logf("buffered jobs were handed back after %v; exit 0 after %v of %v grace", ahead.Round(time.Millisecond), time.Since(start).Round(time.Millisecond), grace)
 	require.Equal(t, 0, w.int(jobLeases))
 	done := ledger(path, "end")
-	require.Equal(t, len(done), w.int(jobsOf, "succeeded"), "what finished is recorded")
+	require.Equal(t, len(done), w.int(jobsOf, "succeeded"), "the finished jobs are recorded")
 	require.Equal(t, 5003-len(done), w.int("SELECT count(*)::int FROM public.job_queue WHERE status = 'queued' AND attempts = 0 AND lost_leases = 0"))
 	require.Len(t, ledger(path, "begin"), len(done)+3)
 	require.Equal(t, "stopped", w.text("SELECT last_beat_payload ->> 'state' FROM public.queue_heartbeat WHERE executor_id = 'host'"))
@@ -155,7 +155,7 @@ func TestJobsTerminate(t *testing.T) {
 	w.becomes(5003, jobsOf, "succeeded")
 }
 
-// A worker that slept through its leases changes nothing when it wakes.
+// A worker that was stopped for longer than its leases changes nothing when it continues.
 func TestJobsStale(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 1000, "queue.lease.duration_seconds", "2", "queue.tick.lease_reaper.interval_seconds", "1")

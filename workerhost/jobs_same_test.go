@@ -1,6 +1,5 @@
-// Who enqueues in the host's process needs no bell and no listener: the host claims
-// in their transaction. What it cannot take yet it takes when there is a place, and a
-// host that stops leaves nothing leased.
+// Tests of a producer in the host's process. It needs no wake signal and no listener: the host
+// claims in its transaction, or later when a slot is free, and a host that stops leaves no lease.
 package workerhost_test
 
 import (
@@ -21,7 +20,7 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// both is a login that may enqueue and work.
+// both returns a world whose login may enqueue and work.
 func (w *world) both() string {
 	w.t.Helper()
 	return w.db.DSN(pgtest.Login(w.t, w.db, append(hostRoles(), "event_ingest_writer")...))
@@ -59,7 +58,7 @@ func TestJobsOfTheSameProcess(t *testing.T) {
 	require.NoError(t, h.stop())
 }
 
-// A claim goes with a job: both bear the time of one transaction.
+// A job is claimed in the transaction that enqueues it: both have the time of one transaction.
 func TestJobsOfTheSameProcessTogether(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 100)
@@ -68,7 +67,7 @@ func TestJobsOfTheSameProcessTogether(t *testing.T) {
 		"step": handler.Func(func(context.Context, handler.Job) error { <-done; return nil }),
 	}})
 	eventually(t, func() bool { return !h.status("job_executor").LastTick.IsZero() }, "it does not run")
-	const n = 10 // while the loop has a claim of its own under way, none goes with a job
+	const n = 10 // while a claim of the loop is under way, none shares a transaction
 	for i := range n {
 		_, _, err := h.jobs.Enqueue(t.Context(), jobOf(i))
 		require.NoError(t, err)
@@ -152,7 +151,7 @@ func TestJobsOfTheSameProcessWhileItStops(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(time.Duration(100+70*round) * time.Millisecond) // into the midst of it
+		time.Sleep(time.Duration(100+70*round) * time.Millisecond) // stop while it works
 		require.NoError(t, h.stop())
 		close(stop)
 		wg.Wait()
@@ -167,7 +166,7 @@ func TestJobsOfTheSameProcessWhileItStops(t *testing.T) {
 	}
 }
 
-// Jobs that wait for somebody's open transaction hold up nothing else.
+// Jobs whose insert waits for another open transaction delay nothing else.
 func TestJobsOfTheSameProcessBehindALock(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 100)
@@ -193,7 +192,7 @@ func TestJobsOfTheSameProcessBehindALock(t *testing.T) {
 	w.becomes(20, jobsOf, "succeeded")
 	select {
 	case err := <-waits:
-		require.Fail(t, "it was to wait", "%v", err)
+		require.Fail(t, "it must wait", "%v", err)
 	default:
 	}
 	require.NoError(t, tx.Commit(t.Context()))
@@ -202,8 +201,7 @@ func TestJobsOfTheSameProcessBehindALock(t *testing.T) {
 	require.NoError(t, h.stop())
 }
 
-// What a claim brings after the host has stopped goes back at once: its commit took
-// its time.
+// Jobs of a claim whose commit ends after the host has stopped are handed back at once.
 func TestJobsOfTheSameProcessAfterItStopped(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 100)
@@ -231,7 +229,7 @@ func TestJobsOfTheSameProcessAfterItStopped(t *testing.T) {
 	_, err := slow.Exec(t.Context(), "SELECT pg_advisory_unlock(7)")
 	require.NoError(t, err)
 	require.NoError(t, <-made)
-	eventually(t, func() bool { return h.client.Work().Stat().AcquiredConns() == 0 }, "the claim does not come back")
-	w.becomes(0, jobLeases) // if the loop had a claim of its own under way, none went with the job
+	eventually(t, func() bool { return h.client.Work().Stat().AcquiredConns() == 0 }, "the claim does not return")
+	w.becomes(0, jobLeases) // if a claim of the loop was under way, none shared the transaction
 	w.becomes(1, jobsOf, "queued")
 }

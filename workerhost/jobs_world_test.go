@@ -1,5 +1,5 @@
-// This file is what the tests of jobs begin with: an executor, its subscription,
-// jobs, and handlers that write down what they were given.
+// Helpers of the job tests: an executor, its job subscription, jobs, and handlers that keep what
+// they are given.
 package workerhost_test
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// executor registers an executor and subscribes it to a kind ("" = all).
+// executor registers an executor with a job subscription for a kind ("" = all).
 func executor(t testing.TB, admin *pgxpool.Pool, id, kind string, parallel int) {
 	t.Helper()
 	for _, q := range []struct {
@@ -46,7 +46,7 @@ const (
 	jobsHeld  = "SELECT COALESCE(sum(live), 0)::int FROM public.job_lease"
 )
 
-// seen is a handler that keeps what it was given.
+// seen is a handler that keeps the jobs it is given.
 type seen struct {
 	mu   sync.Mutex
 	jobs []handler.Job

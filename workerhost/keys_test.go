@@ -1,4 +1,5 @@
-// Idempotency keys from the producer to the handler: over a failover of the database, and through handlers of every kind.
+// Tests of idempotency keys from the producer to the handler: across a failover of the database,
+// and in every type of handler.
 package workerhost_test
 
 import (
@@ -26,8 +27,8 @@ import (
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
-// A producer that had no answer asks the standby that was promoted: the first job answers, however it stands. What the
-// standby had not received is made there, once.
+// A producer without an answer enqueues again on the promoted standby: it gets the first job,
+// whatever its status. A job that the standby had not received is made there once.
 func TestKeysAfterAFailover(t *testing.T) {
 	t.Parallel()
 	w, primary := ownWorld(t, "queue.retry.schedule", "1h")
@@ -88,13 +89,13 @@ func TestKeysAfterAFailover(t *testing.T) {
 	}
 	require.Equal(t, event, emit(standby))
 	lost := ask(after, "lost")
-	require.Empty(t, lost[1], "it is made here")
+	require.Empty(t, lost[1], "it is made on the standby")
 	require.Equal(t, [2]string{lost[0], "queued"}, ask(after, "lost"), "once")
 	require.Equal(t, len(states)+2, standby.int("SELECT count(*)::int FROM public.v_job"), "each has one job, one of them its replay, and what was lost")
 	require.Equal(t, 1, standby.int("SELECT count(*)::int FROM public.event_outbox"))
 }
 
-// A claim takes jobs that are committed while it waits: their key and token come with them.
+// A claim returns jobs that are committed while it waits, with their key and token.
 func TestKeysOfJobsThatComeDuringAClaim(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 100)
@@ -112,7 +113,7 @@ func TestKeysOfJobsThatComeDuringAClaim(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, dead, 1)
 	w.exec("SELECT public.fn_job_fail(ARRAY[$1::uuid], ARRAY[$2::uuid], '{TIMEOUT}', '{late}', '{false}')", dead[0].ID, dead[0].Token)
-	put("event_ingest_writer") // waits, so that the claim has something to wait for
+	put("event_ingest_writer") // waits, so that the claim has to wait
 
 	holder, err := w.admin.Begin(t.Context())
 	require.NoError(t, err)
@@ -142,18 +143,18 @@ func TestKeysOfJobsThatComeDuringAClaim(t *testing.T) {
 		require.Equal(t, "order-17", j.IdempotencyKey)
 		roots[j.Root.String()] = true
 	}
-	require.True(t, roots[first], "of the replay")
+	require.True(t, roots[first], "root of the replay")
 	require.True(t, roots[second])
 }
 
-// told is what a handler was given of one try.
+// told is what a handler was given for one attempt.
 type told struct {
 	handler.Job
-	token string // as the handler's transport has it
+	token string // as header, variable or field
 }
 
-// Handlers in Go, behind a URL and as commands get the key that was given and the token, which is the id of the first
-// job over every replay, also where two scopes gave the same key.
+// Go, URL and command handlers get the producer's key and the idempotency token, which is the id
+// of the first job over all replays, also where two scopes use the same key.
 func TestKeysReachEveryHandler(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 100)
@@ -231,5 +232,5 @@ func TestKeysReachEveryHandler(t *testing.T) {
 		require.Equal(t, []string{first, first, "order-17"}, []string{g.RootID, g.token, g.IdempotencyKey}, "%s of %s", g.Kind, payload.Of)
 		ids[g.ID] = true
 	}
-	require.Len(t, ids, 3*n, "each replay is a job of its own")
+	require.Len(t, ids, 3*n, "each replay is a separate job")
 }

@@ -1,4 +1,4 @@
-// Payloads that are long: how much of them a host holds.
+// Tests of the memory that a host uses for long payloads.
 package workerhost_test
 
 import (
@@ -19,7 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mostMemory is the most that the process has had in memory, in MiB; 0 where the system does not say.
+// mostMemory returns the peak memory of the process in MiB; 0 where the system does not report
+// it.
 func (c *child) mostMemory() int {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
 	m := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(status)
@@ -30,14 +31,14 @@ func (c *child) mostMemory() int {
 	return kb >> 10
 }
 
-// raced tells that the race detector is in this binary.
+// raced reports whether this binary has the race detector.
 func raced() bool {
 	info, _ := debug.ReadBuildInfo()
 	return info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// Jobs and webhooks of many MB, stored before there was a limit, many more than fit: a host
-// does them, and what stands between them, in little memory.
+// A host works on jobs and webhooks of many MB, stored before there was a limit and many more
+// than fit, and on those between them, in little memory.
 func TestLongPayloadsInLittleMemory(t *testing.T) {
 	t.Parallel()
 	n, mb, most := 2, 24, 128
@@ -52,7 +53,7 @@ func TestLongPayloadsInLittleMemory(t *testing.T) {
 	r := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		if n, _ := io.Copy(io.Discard, req.Body); n > 16_000_000 {
 			long.Add(1)
-			time.Sleep(300 * time.Millisecond) // so that several are held, if they are
+			time.Sleep(300 * time.Millisecond) // so that several payloads would be held at once
 		} else {
 			short.Add(1)
 		}

@@ -1,6 +1,5 @@
-// This file is the tests' second life: the same binary, started again with
-// QTOP_TEST_HOST, is a worker host in a process of its own, to be killed,
-// stopped and signalled for real.
+// Worker processes of the tests: the test binary, started with QTOP_TEST_HOST, is a worker host
+// in a separate process that the tests kill, stop and signal.
 package workerhost_test
 
 import (
@@ -38,19 +37,19 @@ func TestMain(m *testing.M) {
 	os.Exit(pgtest.Main(m))
 }
 
-// childSpec is what a worker process is told.
+// childSpec configures a worker process.
 type childSpec struct {
 	DSN, ID     string
 	Loops       []string
 	Concurrency int
 	Grace       time.Duration
 	Executor    string
-	Ledger      string // where job kind "work" writes the job's id when it begins and when it ends
+	Ledger      string // where the handler of kind "work" writes the job's id at its start and end
 	Took        time.Duration
 }
 
-// handlers are those of a worker process: "work" takes a while, "stuck" for ever, "kill"
-// kills the process.
+// handlers returns the handlers of a worker process: "work" takes a while, "stuck" never returns,
+// "kill" kills the process.
 func (s childSpec) handlers() (map[string]handler.Handler, error) {
 	if s.Ledger == "" {
 		return map[string]handler.Handler{}, nil
@@ -127,7 +126,7 @@ func childMain(spec string) int {
 	return 0
 }
 
-// leak takes memory without end once it is asked to (SIGUSR1).
+// leak allocates memory without end after SIGUSR1.
 func leak() {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)
@@ -175,7 +174,7 @@ func startChild(t *testing.T, cmd *exec.Cmd) *child {
 	out, err := os.Create(c.log)
 	require.NoError(t, err)
 	cmd.Stderr, cmd.Stdout = out, out
-	in, err := cmd.StdinPipe() // ends with this process
+	in, err := cmd.StdinPipe() // closed when this process ends
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	go func() {
@@ -198,7 +197,7 @@ func (c *child) signal(s syscall.Signal) {
 	require.NoError(c.t, c.cmd.Process.Signal(s))
 }
 
-// kill ends the process as a crash would.
+// kill ends the process like a crash.
 func (c *child) kill() {
 	c.once.Do(func() { _ = c.cmd.Process.Kill() })
 	<-c.done

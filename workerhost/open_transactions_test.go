@@ -1,4 +1,4 @@
-// Routing beside transactions that stay open, after a failover and after a restore.
+// Tests of routing while transactions stay open, after a failover and after a restore.
 package workerhost_test
 
 import (
@@ -17,7 +17,8 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// stream is a database into which events are written, on a server of its own, and the receiver that has them posted.
+// stream is a database on a separate server into which events are written, and the receiver to
+// which they are posted.
 type stream struct {
 	*world
 	r       *receiver
@@ -48,7 +49,8 @@ func (s *stream) write() {
 	s.exec(writeEvent, s.next)
 }
 
-// p99 is how long it took from the commit of an event to its request, of those behind first that were committed.
+// p99 returns the 99th percentile of the time from the commit of an event to its request, over
+// the committed events after first.
 func (s *stream) p99(first int) time.Duration {
 	var all []time.Duration
 	for _, g := range s.r.all() {
@@ -62,9 +64,10 @@ func (s *stream) p99(first int) time.Duration {
 	return all[len(all)*99/100]
 }
 
-// Twenty logins hold transactions open, one of them prepared: the events of everybody else are posted as soon as in a
-// database without them, beside it and at the same time, theirs when they end, each once. How long that takes is logged:
-// it belongs to the machine, and grows with the row versions that an open transaction keeps alive.
+// Twenty logins hold transactions open, one of them prepared. The events of all others are posted
+// as soon as in a second database without open transactions, and those of the open ones when they
+// end, each once. The times are only logged, for they depend on the machine and grow with the row
+// versions that an open transaction keeps alive.
 func TestWebhooksBesideOpenTransactions(t *testing.T) {
 	t.Parallel()
 	full := os.Getenv("QTOP_TEST_FULL") != ""
@@ -101,7 +104,7 @@ func TestWebhooksBesideOpenTransactions(t *testing.T) {
 		default:
 			w.next++
 			theirs = append(theirs, w.next)
-			if i == 2 { // what notifies cannot be prepared
+			if i == 2 { // a transaction that notifies cannot be prepared
 				run("SET LOCAL qtop.doorbell = on")
 			}
 			run("SAVEPOINT s")
@@ -117,19 +120,19 @@ func TestWebhooksBesideOpenTransactions(t *testing.T) {
 	}
 	w.exec(`DO $$ BEGIN EXECUTE replace(pg_get_functiondef('public.fn_routing_held()'::regprocedure), '1 minute', '0'); END $$`)
 	require.Equal(t, "5 1 prepared transaction held", w.text(`SELECT concat_ws(' ', count(pid), count(*) FILTER (WHERE pid IS NULL), max(program) FILTER (WHERE pid IS NULL))
-		FROM public.fn_routing_held() WHERE event_domain = 'webhook' AND usename ~ '^open_'`), "who has written events is told")
+		FROM public.fn_routing_held() WHERE event_domain = 'webhook' AND usename ~ '^open_'`), "sessions that have written events are listed")
 	first := [2]int{clean.next, w.next}
 	began := time.Now()
 	produce(phase)
 	rate := float64(w.next-first[1]) / time.Since(began).Seconds()
-	eventually(t, func() bool { return clean.r.count() >= clean.next && w.r.count() >= w.next-len(theirs) }, "all that is committed is posted")
+	eventually(t, func() bool { return clean.r.count() >= clean.next && w.r.count() >= w.next-len(theirs) }, "some committed events are not posted")
 	require.Equal(t, w.next-len(theirs), w.r.count(), "while they are open")
 	alone, beside := clean.p99(first[0]), w.p99(first[1])
 	ended := time.Now()
 	for _, end := range open {
 		require.NoError(t, end())
 	}
-	eventually(t, func() bool { return w.r.count() >= w.next }, "theirs are posted when they end")
+	eventually(t, func() bool { return w.r.count() >= w.next }, "the events of the ended transactions are not posted")
 	var last time.Time
 	ids, events := map[string]bool{}, map[string]bool{}
 	for _, g := range w.r.all() {
@@ -154,9 +157,8 @@ func (w *world) login(name string) string {
 	return fmt.Sprintf("host=%s port=%d user=%s dbname=%s", cfg.Host, cfg.Port, name, cfg.Database)
 }
 
-// A promoted standby and a restore of an earlier point go on from what they have:
-// nothing is skipped, nothing is taken twice, also in the middle of a batch and with
-// a transaction that was open.
+// A promoted standby and a restore of an earlier point continue from their own rows: nothing is
+// skipped or routed twice, also in the middle of a batch and with a transaction that was open.
 func TestRoutingAfterFailoverAndRestore(t *testing.T) {
 	t.Parallel()
 	w, primary := ownWorld(t)

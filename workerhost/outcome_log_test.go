@@ -1,4 +1,4 @@
-// What a host logs of each outcome (R02 §5.3).
+// Tests of what a host logs for each outcome (R02 §5.3).
 package workerhost_test
 
 import (
@@ -28,7 +28,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// of are the lines with this message.
+// of returns the lines with this message.
 func (l *lines) of(t *testing.T, msg string) (all []map[string]any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,7 +42,8 @@ func (l *lines) of(t *testing.T, msg string) (all []map[string]any) {
 	return all
 }
 
-// Attempts, lost leases and hand-backs have a line each, with saga, job, error code, end of the lease and worker.
+// Each attempt, lost lease and hand-back is logged as one line with saga, job, error code, end of
+// the lease and worker.
 func TestOutcomesAreLogged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "queue.notify.bridge_enabled", "true")
@@ -72,7 +73,7 @@ func TestOutcomesAreLogged(t *testing.T) {
 	w.events("order", 2)
 	<-held
 	<-held
-	w.set("webhook.worker.enabled", "false") // what is taken back is not claimed again
+	w.set("webhook.worker.enabled", "false") // returned jobs are not claimed again
 	w.exec("SET ROLE queue_owner; UPDATE public.webhook_delivery_jobs SET lease_until = now() - interval '1 second' WHERE id = (SELECT min(id) FROM public.webhook_delivery_jobs); RESET ROLE")
 	w.exec("SELECT public.fn_lease_reset_cleaner_run()")
 	answer <- struct{}{}
@@ -83,7 +84,7 @@ func TestOutcomesAreLogged(t *testing.T) {
 
 	w.set("webhook.worker.enabled", "true")
 	w.events("order", 1)
-	<-held // with what was taken back
+	<-held // with a job that was returned meanwhile
 	<-held
 	require.NoError(t, h.stop()) // the requests are cut off
 	whole("handed back", 2)
@@ -91,8 +92,9 @@ func TestOutcomesAreLogged(t *testing.T) {
 	require.Equal(t, "HTTP_500", log.of(t, "retry")[0]["error_code"])
 }
 
-// What ticks decide has a line each as well: retries, dead letters, leases that ran out, of webhooks and of jobs. No tick
-// keeps them: the rows of jobs, sagas and dead letters are the record.
+// Each decision of a tick is logged as one line too: retries, dead letters and expired leases of
+// webhooks and jobs. Ticks do not store them: the rows of jobs, sagas and dead letters are the
+// record.
 func TestDecisionsOfTicksAreLogged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "queue.notify.bridge_enabled", "true")

@@ -17,8 +17,8 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// A worker host behind a PgBouncer of the default settings polls and delivers, in
-// either mode.
+// A worker host behind a PgBouncer with default settings polls and delivers, in session and
+// transaction mode.
 func TestDeliversThroughPooler(t *testing.T) {
 	for _, mode := range []string{"session", "transaction"} {
 		t.Run(mode, func(t *testing.T) {
@@ -45,8 +45,8 @@ func TestDeliversThroughPooler(t *testing.T) {
 	}
 }
 
-// A host refuses what it cannot serve before it takes its id or claims anything: a
-// pooler in statement mode, and a standby, directly or through a pooler.
+// Before a host takes its id or claims, it refuses a pooler in statement mode and a standby,
+// directly or through a pooler.
 func TestPoolerThatCannotBeServed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -83,7 +83,7 @@ func TestPoolerThatCannotBeServed(t *testing.T) {
 	}
 }
 
-// A host that cannot listen says so once in its log, and polls.
+// A host that cannot listen logs that once, and polls.
 func TestPollingIsLogged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -93,7 +93,7 @@ func TestPollingIsLogged(t *testing.T) {
 	log := &lines{}
 	h := runHost(t, b.DSN(u.User.Username()), workerhost.Options{Log: slog.New(slog.NewJSONHandler(log, nil))})
 	polls := func() []map[string]any { return log.of(t, "no wake signals arrive: the host polls") }
-	eventually(t, func() bool { return len(polls()) > 0 }, "it says nothing")
+	eventually(t, func() bool { return len(polls()) > 0 }, "it logs nothing")
 	require.Contains(t, polls()[0]["reason"], "set listen_dsn to a direct connection")
 	require.NoError(t, h.stop())
 	require.Len(t, polls(), 1)

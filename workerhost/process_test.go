@@ -1,5 +1,5 @@
-// Worker processes that are killed, stopped and signalled, seen from the ledger
-// of their receiver and from the database.
+// Tests of worker processes that are killed, stopped and signalled: the ledger of the receiver is
+// compared with the database.
 package workerhost_test
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// TestLedger kills random hosts under load and compares what the receiver wrote
-// down before it answered with what the database says.
+// TestLedger kills random hosts under load and compares what the receiver wrote down before it
+// responded with the database.
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	events, kills := 300, 2
@@ -34,7 +34,7 @@ func TestLedger(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 
 	w := newWorld(t, "webhook.timeout_seconds", "1", "webhook.lease_seconds", "11", "webhook.max_attempts", "100")
-	// every outcome that is ever recorded, whoever records it
+	// every outcome that is ever recorded, by any host
 	w.exec("CREATE TABLE public.test_outcome (job_id bigint, status text)")
 	w.exec(`CREATE FUNCTION public.test_outcome() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 		BEGIN INSERT INTO public.test_outcome VALUES (new.id, new.status::text); RETURN NULL; END $$`)
@@ -95,8 +95,8 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// SIGTERM under load: what can finish finishes, the rest is handed back at once
-// and sent elsewhere at the next poll.
+// After SIGTERM under load, requests that can finish do so; the rest is handed back at once and
+// sent by another host at the next poll.
 func TestTerminate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -114,7 +114,7 @@ func TestTerminate(t *testing.T) {
 	a.signal(syscall.SIGTERM)
 	require.Equal(t, 0, a.exit())
 	t.Logf("exit 0 after %v of %v grace", time.Since(start).Round(time.Millisecond), grace)
-	require.Less(t, time.Since(start), grace+10*time.Second, "the requests hang for longer")
+	require.Less(t, time.Since(start), grace+10*time.Second, "the requests would take longer")
 	require.Equal(t, 0, w.int(leased))
 	require.Equal(t, 0, w.int("SELECT count(*)::int FROM public.webhook_delivery_jobs WHERE lease_resets > 0 OR status = 'Failed'"))
 	require.Equal(t, 6, w.int(`SELECT count(*)::int FROM public.webhook_delivery_jobs j JOIN public.webhook_delivery_sagas s ON s.id = j.saga_id
@@ -128,11 +128,11 @@ func TestTerminate(t *testing.T) {
 	t.Logf("all done elsewhere after %v", time.Since(start).Round(time.Millisecond))
 	require.Equal(t, 206, w.int(jobs), "no attempt was spent")
 	require.Equal(t, 12, stuck.count())
-	require.Equal(t, 200, quick.count(), "what could finish was sent once")
+	require.Equal(t, 200, quick.count(), "a request that could finish was sent twice")
 	require.NoError(t, b.stop())
 }
 
-// A host that drains still lives and says so: nobody may take its id meanwhile.
+// A host that drains still records its heartbeat, and no other host may take its id.
 func TestDrainBeats(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -145,15 +145,15 @@ func TestDrainBeats(t *testing.T) {
 	h.cancel()
 	eventually(t, func() bool {
 		return w.text("SELECT progress -> 'webhook_worker' ->> 'state' FROM public.queue_host") == "draining"
-	}, "no beat while draining")
+	}, "no heartbeat while draining")
 	require.Equal(t, 1, h.Status().InFlight)
 	close(release)
 	require.NoError(t, h.stop())
 	require.Equal(t, 0, w.int(leased))
-	require.Equal(t, 1, w.int(jobs+" WHERE status = 'Completed'"), "what was in flight finished")
+	require.Equal(t, 1, w.int(jobs+" WHERE status = 'Completed'"), "the request in flight did not finish")
 }
 
-// A worker that slept through its lease changes nothing when it wakes.
+// A worker that was stopped for longer than its lease changes nothing when it continues.
 func TestStaleToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "webhook.timeout_seconds", "1", "webhook.lease_seconds", "11", "webhook.max_attempts", "100")
@@ -194,8 +194,8 @@ func TestStaleToken(t *testing.T) {
 	require.Equal(t, 6, r.count())
 }
 
-// One live instance per host id; who holds it is told; one that crashed gives way at
-// once, to whoever waits for it and to whoever asks.
+// Only one live instance has a host id, and the refusal names it. The id of a crashed instance is
+// free at once, for a host that waits for it and for one that starts.
 func TestHostID(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -210,7 +210,7 @@ func TestHostID(t *testing.T) {
 	require.False(t, second.Status().Running)
 	require.NotEmpty(t, second.Status().Refused)
 
-	// inside a console the host stays, and a start by hand is refused the same way
+	// in a console the host goes on, and a start by the operator is refused in the same way
 	idle := w.run(workerhost.Options{ID: "box", Loops: []string{}})
 	eventually(t, func() bool {
 		err := idle.Start("webhook_worker")
@@ -218,7 +218,7 @@ func TestHostID(t *testing.T) {
 	}, "not refused")
 	require.False(t, idle.Status().Running)
 
-	// one that starts again and again waits between; the one that waits takes the id over
+	// a host that is restarted repeatedly waits each time, and then takes over the id
 	waiting := w.spawn(childSpec{ID: "box", Grace: time.Second})
 	eventually(t, func() bool { return strings.Contains(waiting.text(), "has the host id and may have crashed") }, "it does not wait")
 	a.kill()
@@ -228,12 +228,12 @@ func TestHostID(t *testing.T) {
 	}, "a crashed instance keeps the id")
 	took := time.Since(start)
 	t.Logf("the id was taken %v after the kill", took.Round(10*time.Millisecond))
-	require.Less(t, took, 10*time.Second, "that is the silence, not the crash")
+	require.Less(t, took, 10*time.Second, "the id was free because of the silence, not the crash")
 	waiting.kill()
 	eventually(t, func() bool { return idle.Start("webhook_worker") == nil }, "a crashed instance keeps the id")
 	require.Empty(t, idle.Status().Refused)
 	require.Equal(t, idle.Status().Instance, w.text("SELECT instance FROM public.queue_host"))
-	// a clean stop gives it free at once
+	// a clean stop releases the id at once
 	require.NoError(t, idle.Stop(""))
 	idle.is("webhook_worker", "stopped")
 	require.NoError(t, idle.stop())
@@ -241,8 +241,8 @@ func TestHostID(t *testing.T) {
 	third.is("webhook_router", "running")
 }
 
-// A host whose id was taken while it was silent says so, keeps working behind
-// its leases, and takes the id back when the other one is gone.
+// A host whose id was taken while it was silent reports that, continues to work under its leases,
+// and takes the id again when the other instance is gone.
 func TestHostIDLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -254,10 +254,10 @@ func TestHostIDLost(t *testing.T) {
 	eventually(t, func() bool { return h.Status().Refused != "" }, "the loss is not noticed")
 	require.True(t, h.Status().Running)
 	w.exec("UPDATE public.queue_host SET stopped_at = now()")
-	eventually(t, func() bool { return h.Status().Refused == "" }, "the id is not taken back")
+	eventually(t, func() bool { return h.Status().Refused == "" }, "the host does not get its id again")
 	require.Equal(t, mine, w.text("SELECT instance FROM public.queue_host"))
 	var progress map[string]any
 	eventually(t, func() bool {
 		return json.Unmarshal([]byte(w.text("SELECT progress FROM public.queue_host")), &progress) == nil && len(progress) == len(workerhost.LoopNames())
-	}, "it does not beat again")
+	}, "it records no heartbeat again")
 }

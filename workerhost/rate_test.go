@@ -1,7 +1,7 @@
 package workerhost_test
 
-// The rate that an operator asked for holds at the receiver, whatever happens between
-// the requeue and the send; and what was blocked comes back slowly.
+// Tests of rates: the rate of a bulk operation holds at the receiver, whatever happens between
+// the requeue and the request; and deliveries that were blocked start slowly.
 
 import (
 	"net/http"
@@ -15,7 +15,7 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// deaden makes n dead letters of one subscription, of a receiver that fails.
+// deaden makes n dead letters of one webhook subscription, whose receiver fails.
 func (w *world) deaden(eventType string, n int) {
 	w.t.Helper()
 	w.exec("UPDATE public.subscriptions SET max_attempts = 1 WHERE event_type = $1", eventType)
@@ -29,7 +29,7 @@ func (w *world) deaden(eventType string, n int) {
 	require.Equal(w.t, n, w.int("SELECT count(*)::int FROM public.dead_letter_open"))
 }
 
-// operation freezes all open dead letters and starts it without canary or brake.
+// operation starts a bulk operation over all open dead letters, without canary or brake.
 func (w *world) operation(rate int) (id int) {
 	w.t.Helper()
 	id = w.int(`SELECT (public.fn_queue_bulk_plan('requeue_webhook', (SELECT array_agg(dead_letter_id::text) FROM public.dead_letter_open), 'all', $1, 0, 0, 'ann', 'r')
@@ -38,8 +38,8 @@ func (w *world) operation(rate int) (id int) {
 	return id
 }
 
-// densest is the most requests that r had within any time of this length, before until
-// unless that is zero.
+// densest returns the most requests that r got in any period of this length, before until unless
+// that is zero.
 func (r *receiver) densest(until time.Time, within time.Duration) int {
 	most := 0
 	all := r.all()
@@ -52,9 +52,9 @@ func (r *receiver) densest(until time.Time, within time.Duration) int {
 	return most
 }
 
-// Rate 20 a second, three hosts, one of them killed; the endpoint is suspended at
-// first, then the receiver goes bad and comes back: in any 5 s it gets no more than
-// 1.2 × 5 × 20 + 1 requests, retries among them, and everything arrives.
+// With a rate of 20 a second and three hosts, one of which is killed, an endpoint is first
+// suspended, then fails and recovers. In any 5 s it gets at most 1.2 × 5 × 20 + 1 requests,
+// including retries, and everything arrives.
 func TestRateHoldsAtTheReceiver(t *testing.T) {
 	t.Parallel()
 	letters, spells, spell := 120, 1, 2*time.Second
@@ -94,7 +94,7 @@ func TestRateHoldsAtTheReceiver(t *testing.T) {
 		if i == 0 {
 			hosts[0].kill()
 		}
-		time.Sleep(spell) // how long the receiver fails: nothing else ends it
+		time.Sleep(spell) // how long the receiver fails
 		bad.Store(false)
 	}
 	eventuallyWithin(t, 10*time.Minute, func() bool { return w.int(completed) == letters }, "not all are delivered")
@@ -113,8 +113,8 @@ func TestRateHoldsAtTheReceiver(t *testing.T) {
 	require.Len(t, ids, letters)
 }
 
-// What waited behind a suspension, of a receiver that has never been sent to, begins
-// with ten a second; with the flag off it comes at once.
+// After a suspension, deliveries to a receiver that never got a request begin with ten a second;
+// with the flag off they are sent at once.
 func TestSuspensionEndsSlowly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "queue.tick.webhook_worker.interval_seconds", "1")

@@ -1,4 +1,5 @@
-// Receivers that are away for a long time, under a real host with the schedule as it is installed.
+// Tests of receivers that fail for a long time, with a real host and the installed retry
+// schedule.
 package workerhost_test
 
 import (
@@ -14,9 +15,10 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// One receiver is down for half an hour, one answers 429 for an hour, one 429 with Retry-After: each gets everything
-// once, and nothing becomes a dead letter, neither of many deliveries, before which the circuit opens, nor of a single
-// one, whose attempts are spent. Whenever all that is left waits for its time, the time is moved.
+// One receiver is down for half an hour, one returns 429 for an hour, one 429 with Retry-After.
+// Each gets everything once, and nothing becomes a dead letter: neither of many deliveries, where
+// the circuit opens, nor of a single one, which spends attempts. Whenever all remaining
+// deliveries wait, the test moves the time.
 func TestReceiversComeBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "queue.notify.bridge_enabled", "true")
@@ -50,7 +52,8 @@ func TestReceiversComeBack(t *testing.T) {
 	h.listens()
 	w.becomes(all, "SELECT count(*)::int FROM public.webhook_delivery_sagas")
 
-	// What is open waits for its endpoint, or its retry, or both; what waits for nothing is the host's to do.
+	// An open delivery waits for its endpoint, its retry, or both. One that waits for neither is
+	// up to the host.
 	const open = `FROM public.webhook_delivery_sagas s LEFT JOIN public.webhook_endpoint_suspensions x USING (subscription_id) WHERE s.status NOT IN ('Completed', 'DeadLettered')`
 	const until = "greatest(x.until, CASE WHEN s.status = 'PendingRetry' THEN s.next_attempt_at END)"
 	const busy = "SELECT count(*)::int " + open + " AND (COALESCE(" + until + " <= now(), true) OR EXISTS (SELECT FROM public.webhook_delivery_jobs j WHERE j.saga_id = s.id AND j.status = 'Leased'))"

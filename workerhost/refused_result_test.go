@@ -1,4 +1,4 @@
-// The database refuses results: for a while, for good, or because its disk is full.
+// Tests of a database that refuses results: for a while, for ever, or because its disk is full.
 package workerhost_test
 
 import (
@@ -25,7 +25,8 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// refuseResults makes every result fail with a SQLSTATE as long as table fault has it.
+// refuseResults makes every result fail with the SQLSTATE in the table fault, as long as there is
+// one.
 func (w *world) refuseResults() {
 	w.t.Helper()
 	w.exec(`CREATE TABLE public.fault (code text)`)
@@ -42,8 +43,8 @@ func (w *world) refuseResults() {
 	w.exec(`CREATE TRIGGER refuse BEFORE INSERT ON public.job_history FOR EACH ROW EXECUTE FUNCTION public.refuse('last_error')`)
 }
 
-// A result that was refused for a reason that passes is recorded once it has passed; the
-// request is not made again, nor the job worked on again, and no lease is lost.
+// A result that was refused for a temporary reason is recorded when the reason is gone; the
+// request is not repeated, the job does not run again, and no lease is lost.
 func TestRefusedResultsAreRecordedAgain(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 10, "queue.notify.bridge_enabled", "true")
@@ -66,7 +67,7 @@ func TestRefusedResultsAreRecordedAgain(t *testing.T) {
 		done += 3
 		eventually(t, func() bool {
 			return h.status("webhook_worker").Errors >= before[0]+2 && h.status("job_executor").Errors >= before[1]+2
-		}, "%s is not tried again", code)
+		}, "the result is not retried after %s", code)
 		w.exec("DELETE FROM public.fault")
 		w.becomes(done, completed)
 		w.becomes(done, jobsOf, "succeeded")
@@ -77,8 +78,8 @@ func TestRefusedResultsAreRecordedAgain(t *testing.T) {
 	require.Equal(t, "0 0", w.text("SELECT max(attempts) || ' ' || max(lost_leases) FROM public.job_history"))
 }
 
-// The statement that records is cancelled, its session ended, and no slot is free for
-// another: the result is recorded all the same, once.
+// When the statement that records is cancelled, its session ended and no connection slot free,
+// the result is nevertheless recorded once.
 func TestResultsOfSessionsThatAreEnded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "queue.notify.bridge_enabled", "true")
@@ -96,7 +97,7 @@ func TestResultsOfSessionsThatAreEnded(t *testing.T) {
 				return w.int(`SELECT count(`+end+`)::int FROM pg_stat_activity WHERE usename = $1 AND wait_event_type = 'Lock'
 					AND query LIKE '%fn_webhook_job_report%'`, login) > 0
 			}, "no report waits")
-			if i == 1 { // nor may it have another session for now
+			if i == 1 { // it gets no other session at present
 				w.exec("ALTER ROLE " + login + " CONNECTION LIMIT 0")
 				w.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", login)
 				errs := h.status("webhook_worker").Errors
@@ -111,7 +112,7 @@ func TestResultsOfSessionsThatAreEnded(t *testing.T) {
 	require.Equal(t, "1 0", w.text("SELECT max(attempt_no) || ' ' || max(lease_resets) FROM public.webhook_delivery_jobs"))
 }
 
-// A result whose text the database does not take is recorded without it.
+// A result whose text the database does not accept is recorded without it.
 func TestResultsWhoseTextIsRefused(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 10)
@@ -130,8 +131,8 @@ func TestResultsWhoseTextIsRefused(t *testing.T) {
 	require.Equal(t, 2, w.int("SELECT count(*)::int FROM public.webhook_delivery_jobs WHERE response_excerpt = '' AND response_status = 200"))
 }
 
-// Nothing is begun while results cannot be recorded: what waits goes back, unsent and with
-// its attempts.
+// No work begins while results cannot be recorded: waiting jobs and webhooks are handed back, no
+// attempt spent.
 func TestNothingBeginsWhileResultsAreRefused(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 10, "queue.notify.bridge_enabled", "true")
@@ -163,8 +164,8 @@ func TestNothingBeginsWhileResultsAreRefused(t *testing.T) {
 	require.Equal(t, 21, s.count())
 }
 
-// smallDisk is an own world whose tables stand on a disk of so many MB, which full fills
-// and free frees.
+// smallDisk returns a world on a separate server whose tables are on a disk of that many MB; full
+// fills it and free empties it.
 func smallDisk(t *testing.T, mb int) (w *world, full, free func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -212,12 +213,12 @@ func smallDisk(t *testing.T, mb int) (w *world, full, free func()) {
 	return w, full, free
 }
 
-// The disk is full while answers come: each is recorded once there is room, nothing is sent
-// or worked on again, and the console shows the queue meanwhile.
+// The disk is full while responses arrive: each result is recorded when there is room, nothing is
+// sent or run again, and the console shows the queue meanwhile.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("QTOP_TEST_FULL") == "" {
-		t.Skip("full: a server of its own on a small disk; TestRefusedResultsAreRecordedAgain is the small form")
+		t.Skip("full: a separate server on a small disk; TestRefusedResultsAreRecordedAgain is the small form")
 	}
 	w, full, free := smallDisk(t, 48)
 	executor(t, w.admin, "host", "", 100)

@@ -1,4 +1,4 @@
-// Retry-After from a receiver's answer to the time of the next attempt.
+// Tests of Retry-After: from a receiver's response to the time of the next attempt.
 package workerhost_test
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// Whatever a receiver asks for, the next attempt is not before the schedule's and
-// not after the cap, and what it asks for between them is what it gets.
+// Whatever a receiver asks for, the next attempt is not earlier than by the schedule and not
+// later than the cap; between them its wish is followed.
 func TestRetryAfterEndsInTheSchedule(t *testing.T) {
 	t.Parallel()
 	const base, limit = 100, 1000 // seconds
@@ -35,7 +35,7 @@ func TestRetryAfterEndsInTheSchedule(t *testing.T) {
 		ask := func(from, to float64, values ...string) {
 			wishes = append(wishes, wish{status, values, from, to, code})
 		}
-		// the time between the answer and its settling belongs to the wait
+		// the time between the response and its settling is part of the wait
 		asked := func(values ...string) { ask(400, 501, values...) }
 		none := func(values ...string) { ask(0.8*base, 1.2*base, values...) } // the first wait of the schedule
 		none()

@@ -1,6 +1,5 @@
-// Routing by a host: an event becomes the job of its consumer and is worked on, an
-// open transaction holds its neighbours back and shows, and a host that is killed
-// under way leaves nothing out.
+// Tests of routing by a host: an event becomes a job of its consumer, an open transaction delays
+// later events and is shown, and a host that is killed while it routes skips nothing.
 package workerhost_test
 
 import (
@@ -49,7 +48,7 @@ func TestRoutesToJobs(t *testing.T) {
 	require.Equal(t, job.SourceRef, job.PayloadRef)
 	require.Equal(t, "staging_outbound", w.text("SELECT DISTINCT worker_name FROM public.iu_route_attempt WHERE event_domain = 'staging'"))
 
-	// a neighbour that commits late
+	// a transaction that commits late
 	tx, err := w.admin.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
@@ -59,11 +58,11 @@ func TestRoutesToJobs(t *testing.T) {
 	w.becomes(65, routedEvents)
 	require.NoError(t, tx.Commit(t.Context()))
 	w.becomes(66, routedEvents)
-	eventually(t, func() bool { return s.count() == 61 }, "what came late is worked on too")
+	eventually(t, func() bool { return s.count() == 61 }, "the late event is not worked on")
 }
 
-// Several hosts, one of them ended at once while it routes: one attempt and one job
-// per event.
+// With several hosts, one of which is stopped while it routes, each event has one attempt and one
+// job.
 func TestRoutesByManyHosts(t *testing.T) {
 	t.Parallel()
 	w := routesWorld(t)

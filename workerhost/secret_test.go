@@ -1,5 +1,5 @@
-// Secrets through the whole machine: rotated in their file while the host runs,
-// and never seen anywhere but in signatures.
+// Tests of secrets in a running host: rotated in their file, and never visible except in
+// signatures.
 package workerhost_test
 
 import (
@@ -57,7 +57,7 @@ func TestSecretsRotateAndStaySecret(t *testing.T) {
 	w := newWorld(t, "webhook.max_attempts", "1")
 	r := receive(t, func(rw http.ResponseWriter, req *http.Request) {
 		rw.WriteHeader(http.StatusAccepted)
-		_, _ = rw.Write([]byte("signed " + req.Header.Get("Webhook-Signature"))) // a receiver that talks
+		_, _ = rw.Write([]byte("signed " + req.Header.Get("Webhook-Signature"))) // a receiver that repeats the signature
 	})
 	secrets, err := sender.NewSecrets([]sender.SecretSource{{Ref: "acme", From: "file:" + file}})
 	require.NoError(t, err)
@@ -81,7 +81,7 @@ func TestSecretsRotateAndStaySecret(t *testing.T) {
 		require.Len(t, strings.Fields(g.header.Get("Webhook-Signature")), len(by), "one signature per secret")
 		return by
 	}
-	// until the file has been read again, what is signed is signed by the old ones
+	// until the file is read again, the old secrets sign
 	signedBy := func(want ...int) {
 		t.Helper()
 		eventually(t, func() bool {
@@ -107,8 +107,9 @@ func TestSecretsRotateAndStaySecret(t *testing.T) {
 	w.events("order.panics", 1)
 	w.becomes(1, unsigned, "order.unsigned")
 	w.becomes(1, failed, "order.panics", "WORKER_PANIC")
-	require.Equal(t, n, r.count(), "what cannot be signed was sent")
-	// broken in every way: nothing is sent unsigned, or signed by what it was
+	require.Equal(t, n, r.count(), "a webhook that cannot be signed was sent")
+	// with each broken form of the file nothing is sent, neither unsigned nor signed with the old
+	// secrets
 	require.NoError(t, os.WriteFile(file, []byte(keys[0]+" "+strings.TrimSuffix(keys[1], "=")+"!"), 0o600))
 	eventually(t, func() bool {
 		w.events("order.created", 1)

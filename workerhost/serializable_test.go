@@ -1,5 +1,6 @@
-// A server whose default isolation is serializable: hosts and consoles set their own level, and what producers write at the
-// default is routed, claimed and delivered.
+// Tests on a server whose default isolation level is serializable: hosts and consoles set their
+// own level, and rows that producers write at the default level are routed, claimed and
+// delivered.
 package workerhost_test
 
 import (
@@ -34,7 +35,7 @@ func TestSerializableByDefault(t *testing.T) {
 	for i := range producers {
 		wg.Go(func() {
 			errs[i] = func() error {
-				pool, err := pgxpool.New(t.Context(), dsn) // not a session of ours
+				pool, err := pgxpool.New(t.Context(), dsn) // not a session of qtop
 				if err != nil {
 					return err
 				}
@@ -70,6 +71,6 @@ func TestSerializableByDefault(t *testing.T) {
 	require.Equal(t, producers*each, r.count())
 	var level string
 	require.NoError(t, w.admin.QueryRow(context.Background(), "SHOW transaction_isolation").Scan(&level))
-	require.Equal(t, "read committed", level, "a session of ours")
+	require.Equal(t, "read committed", level, "a session of qtop")
 	require.Zero(t, w.int("SELECT count(*)::int FROM public.fn_queue_counter_drift(NULL)"))
 }

@@ -1,5 +1,6 @@
-// A secret that is missing or bad on a host is a fault of that host's
-// configuration: it costs no attempt, another host delivers, and it ends by itself.
+// Tests of a secret that is missing or bad on one host. That is a fault of the host's
+// configuration: it costs no attempt, another host delivers, and it ends when the secret is
+// fixed.
 package workerhost_test
 
 import (
