@@ -1,5 +1,5 @@
-// The job executor in this process: what a handler gets, what becomes of its
-// outcome, what the executor may claim and how it stands.
+// Tests of the job executor in this process: the job that a handler gets, the record of its
+// outcome, which jobs the executor may claim, and its status.
 package workerhost_test
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// jobWorld is a world whose executor "host" may have up to parallel jobs at once.
+// jobWorld returns a world whose executor "host" may run up to parallel jobs at once.
 func jobWorld(t *testing.T, parallel int, flags ...string) *world {
 	t.Helper()
 	w := newWorld(t, append([]string{"queue.retry.schedule", "0s"}, flags...)...)
@@ -63,7 +63,7 @@ func TestJobsRun(t *testing.T) {
 	require.EqualValues(t, 252, h.status("job_executor").Done)
 	require.NoError(t, h.stop())
 
-	require.Equal(t, 3, w.int(jobsOf, "queued"), "a kind without a handler is left alone")
+	require.Equal(t, 3, w.int(jobsOf, "queued"), "jobs of a kind without a handler are not claimed")
 	require.Equal(t, 0, w.int("SELECT sum(attempts)::int FROM public.v_job"))
 	require.Equal(t, 0, w.int(jobLeases))
 	require.Equal(t, 251, s.count())
@@ -82,7 +82,7 @@ func TestJobsRun(t *testing.T) {
 	require.Equal(t, "0", w.text(fmt.Sprintf(beat, "in_flight")))
 }
 
-// Whatever a handler does, its try is recorded and the host works on.
+// Whatever a handler does, its attempt is recorded and the host continues.
 func TestJobsOutcomes(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 100)
@@ -116,7 +116,7 @@ func TestJobsOutcomes(t *testing.T) {
 	}
 	h := w.jobs(workerhost.Options{JobTimeout: 3 * time.Second}, handlers)
 	w.becomes(0, "SELECT count(*)::int FROM public.job_queue")
-	w.enqueue("fine", 5) // it works on
+	w.enqueue("fine", 5) // the host continues
 	w.becomes(0, "SELECT count(*)::int FROM public.job_queue")
 	for kind, want := range map[string]string{
 		"fine": "succeeded 0 -", "second": "succeeded 1 HANDLER_ERROR", "permanent": "failed 1 BAD_INPUT",
@@ -133,8 +133,8 @@ func TestJobsOutcomes(t *testing.T) {
 	require.Equal(t, "running", h.status("job_executor").State)
 }
 
-// A command gets the job on its input; its exit code is the outcome. It is tried
-// again, and dead-lettered when its tries are used up.
+// A command gets the job on its input, and its exit code is the outcome. A failed job is retried,
+// and dead-lettered when its attempts are used up.
 func TestJobsCommand(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 10)
@@ -161,8 +161,7 @@ func TestJobsCommand(t *testing.T) {
 		w.text("SELECT attempts || ' ' || failure_code || ' ' || last_error FROM public.job_dead_letter"))
 }
 
-// Who cancels a job, or takes its lease, stops its handler; what it returns counts
-// for nothing.
+// When a job is cancelled or its lease lost, its handler is stopped and its result ignored.
 func TestJobsLeaseLost(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 10, "queue.lease.duration_seconds", "3")
@@ -174,7 +173,7 @@ func TestJobsLeaseLost(t *testing.T) {
 	}}
 	w.exec("SELECT public.fn_job_enqueue('long', 'work', 'DOT')")
 	h := w.jobs(workerhost.Options{}, map[string]handler.Handler{"long": s})
-	w.becomes(1, jobsOf, "in_progress") // told so after a while
+	w.becomes(1, jobsOf, "in_progress") // recorded after a while
 	until := w.text("SELECT lease_until FROM public.job_lease")
 	eventually(t, func() bool { return w.text("SELECT lease_until FROM public.job_lease") > until }, "the lease is never renewed")
 	w.exec("SELECT public.fn_job_cancel(ARRAY(SELECT job_id FROM public.job_queue), 'test', 'not wanted')")
@@ -190,7 +189,7 @@ func TestJobsLeaseLost(t *testing.T) {
 	require.Equal(t, 1, s.count())
 }
 
-// A lease that cannot be renewed because the database is away ends here as well.
+// A lease that cannot be renewed because the database is away also ends in this host.
 func TestJobsAway(t *testing.T) {
 	t.Parallel()
 	w, server := ownWorld(t)
@@ -231,7 +230,7 @@ func TestJobsMaxParallel(t *testing.T) {
 		now.Add(-1)
 		return nil
 	})
-	w.enqueue("work", 450) // more than the polls of two hosts could bring in time
+	w.enqueue("work", 450) // more than the polls of two hosts could claim in time
 	for _, id := range []string{"a", "b"} {
 		w.jobs(workerhost.Options{ID: id, Executor: "host"}, map[string]handler.Handler{"work": work})
 	}
@@ -239,8 +238,7 @@ func TestJobsMaxParallel(t *testing.T) {
 	require.EqualValues(t, 3, most.Load())
 }
 
-// Work that is due later, and a retry, run when they are due: nobody waits for the
-// 30 s of the tick.
+// Delayed jobs and retries run when they are due and do not wait for the tick every 30 s.
 func TestJobsLate(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 10, "queue.retry.schedule", "1s", "queue.notify.bridge_enabled", "true")
@@ -263,22 +261,22 @@ func TestJobsLate(t *testing.T) {
 	require.GreaterOrEqual(t, delay, time.Duration(0))
 	require.Less(t, time.Since(before), 25*time.Second, "the tick was waited for")
 
-	// put in while the host listens: the trigger's signal says when it is due, a bell
-	// does not
+	// enqueued while the host listens: the signal of the trigger says when the job is due, that
+	// of fn_queue_doorbell does not
 	h.listens()
 	before = time.Now()
 	w.exec("SELECT public.fn_job_enqueue('late', 'work', 'DOT', p_process_after => now() + interval '1 second')")
 	w.becomes(3, jobsOf, "succeeded")
 	_, err := h.jobs.EnqueueMany(t.Context(), nil)
-	require.Error(t, err, "a host is no producer")
+	require.Error(t, err, "a host may not enqueue")
 	w.exec("SELECT set_config('qtop.doorbell', 'on', true), public.fn_job_enqueue('late', 'work', 'DOT', p_process_after => now() + interval '1 second')")
 	h.jobs.Ring("work")
 	w.becomes(4, jobsOf, "succeeded")
 	require.Less(t, time.Since(before), 25*time.Second, "the tick was waited for")
 }
 
-// From the insert to the handler, with the bridge on. The time is only logged: it
-// belongs to the machine.
+// From the insert to the handler, with the bridge on. The time is only logged, for it depends on
+// the machine.
 func TestJobsWake(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 10, "queue.notify.bridge_enabled", "true")
@@ -300,8 +298,7 @@ func TestJobsWake(t *testing.T) {
 	require.Less(t, took[10], 900*time.Millisecond, "the poll was waited for")
 }
 
-// A drain hands back at once what was claimed ahead, begins nothing, and waits for
-// what runs.
+// A drain hands back buffered jobs at once, begins no job, and waits for running ones.
 func TestJobsDrain(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 10_000)
@@ -333,8 +330,8 @@ func TestJobsDrain(t *testing.T) {
 	require.Equal(t, 0, w.int(jobLeases))
 }
 
-// What is claimed ahead of its turn and waits goes back: for another host that has a
-// place, and for what is more urgent.
+// A job that waits in the buffer is handed back, for another host with a free slot and for more
+// urgent jobs.
 func TestJobsThatWaitGoBack(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 10_000)
@@ -375,7 +372,8 @@ func TestJobsThatWaitGoBack(t *testing.T) {
 	require.Zero(t, w.int("SELECT count(*)::int FROM public.job_queue WHERE attempts > 0"))
 }
 
-// A handler that hangs is given up after an hour, unless the host says otherwise.
+// A handler that hangs is abandoned after an hour, unless the options of the host set another
+// time.
 func TestJobsDeadline(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 10)
@@ -399,8 +397,8 @@ func TestJobsDeadline(t *testing.T) {
 	}
 }
 
-// The off switch stops claims within one poll, and the loop says why; what stands
-// in the way of an executor is told the same way.
+// The off switch stops claims within one poll, and the loop reports why. Other reasons why an
+// executor may not claim are reported in the same way.
 func TestJobsOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "queue.notify.bridge_enabled", "true")
@@ -413,7 +411,7 @@ func TestJobsOff(t *testing.T) {
 	h := w.jobs(workerhost.Options{Executor: "mine", Concurrency: 1}, map[string]handler.Handler{"work": s})
 	says := func(text string) {
 		t.Helper()
-		eventually(t, func() bool { return strings.Contains(h.status("job_executor").LastErr.String(), text) }, "it never says %s", text)
+		eventually(t, func() bool { return strings.Contains(h.status("job_executor").LastErr.String(), text) }, "it never reports %s", text)
 	}
 	h.listens()
 	says("no executor mine is registered: qtop executor register mine")
@@ -434,7 +432,7 @@ func TestJobsOff(t *testing.T) {
 	w.becomes(4, jobsOf, "succeeded")
 }
 
-// What New refuses.
+// Tests of the options that New refuses.
 func TestJobsHandlersRefused(t *testing.T) {
 	t.Parallel()
 	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: "host=/nowhere", WorkConns: 1})

@@ -25,8 +25,8 @@ func fileSecret(t *testing.T, path string) *sender.Secrets {
 	return s
 }
 
-// The host without the secret claims and hands back, the other delivers: no attempt
-// is spent, and the first says why.
+// The host without the secret hands back what it claimed and reports why, the other host
+// delivers, and no attempt is spent.
 func TestAnotherHostHasTheSecret(t *testing.T) {
 	t.Parallel()
 	const events = 30
@@ -58,24 +58,24 @@ func TestAnotherHostHasTheSecret(t *testing.T) {
 	require.Equal(t, 0, w.int("SELECT count(*)::int FROM public.webhook_delivery_jobs WHERE lease_resets > 0 OR attempt_no > 1"))
 	require.Equal(t, "slows", w.link(sub, "state"))
 	require.NoError(t, a.stop())
-	require.Equal(t, "clear", w.link(sub, "state"), "of a host that is gone nothing is said")
+	require.Equal(t, "clear", w.link(sub, "state"), "the fault of a stopped host is not shown")
 }
 
-// why is the first link that blocks what waits for a subscription.
+// why returns the first reason that blocks the deliveries of a webhook subscription.
 func (w *world) why(sub int) string {
 	w.t.Helper()
 	return w.text("SELECT public.fn_queue_why($1::text) ->> 'why'", strconv.Itoa(sub))
 }
 
-// link is a member of the link about signing.
+// link returns a member of the reason about signing.
 func (w *world) link(sub int, member string) string {
 	w.t.Helper()
 	return w.text("SELECT l ->> $2 FROM jsonb_array_elements(public.fn_queue_why($1::text) -> 'links') l WHERE l ->> 'link' = 'signing'",
 		strconv.Itoa(sub), member)
 }
 
-// Alone, the host sends nothing and spends nothing, whatever is wrong; each reason
-// comes with its remedy, and once the file is right it delivers by itself.
+// A single host sends nothing and spends no attempt, whatever is wrong. Each reason says what to
+// do, and once the file is right the host delivers without a restart.
 func TestSigningFaultEndsByItself(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "acme")
@@ -105,7 +105,7 @@ func TestSigningFaultEndsByItself(t *testing.T) {
 	says("not whsec_ followed by standard base64", "copy it whole")
 	require.NoError(t, os.WriteFile(path, []byte(secret), 0o600))
 	require.NoError(t, os.Chmod(path, 0o644)) //nolint:gosec // the fault
-	// it was right for a moment
+	// the file was right for a moment
 	w.events("order.created", 5)
 	w.becomes(0, leased)
 	sent := r.count()

@@ -1,4 +1,4 @@
-// Whom a tick worker hands work to.
+// Tests of the catalogue's hand-offs between loops.
 package workerhost
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/qtop/qtop/workerhost/lease"
 )
 
-// Each hand-off of the catalogue names a loop, and wakes it alone.
+// Each hand-off of the catalogue names a loop and kicks only that loop.
 func TestHandOffs(t *testing.T) {
 	t.Parallel()
 	all := newLoops(slog.New(slog.DiscardHandler))
@@ -39,7 +39,7 @@ func TestHandOffs(t *testing.T) {
 			require.ElementsMatch(t, names, kicked(), "%s found %s", w.name, count)
 		}
 		all.notifyNext(w.name, map[string]int64{"other": lease.MaxBatch})
-		require.Equal(t, []string{w.name}, kicked(), "there is more")
+		require.Equal(t, []string{w.name}, kicked(), "more work remains")
 		all.notifyNext(w.name, map[string]int64{"held": lease.MaxBatch, "waiting": lease.MaxBatch, "in_flight": lease.MaxBatch, "checked": lease.MaxBatch, "total": lease.MaxBatch})
 		require.Empty(t, kicked(), "%s did nothing", w.name)
 	}

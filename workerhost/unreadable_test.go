@@ -14,7 +14,7 @@ import (
 // longAsText is a payload of 2.5 kB that is 1.2 GB as text.
 const longAsText = "jsonb_build_object('n', (SELECT jsonb_agg('1e131000'::numeric) FROM generate_series(1, 9000)))"
 
-// before runs a statement as if it had run before there was a limit of payloads.
+// before runs a statement as if it had run before payloads were limited.
 func (w *world) before(sql string) {
 	w.t.Helper()
 	require.NoError(w.t, pgx.BeginFunc(w.t.Context(), w.admin, func(tx pgx.Tx) error {
@@ -26,9 +26,8 @@ func (w *world) before(sql string) {
 	}))
 }
 
-// A payload that cannot be handed out makes a dead letter of its own webhook at once,
-// with the cause; what stands beside and behind it is delivered, and its endpoint is
-// not blamed.
+// A webhook whose payload cannot be handed out becomes a dead letter at once, with the cause.
+// Other webhooks are delivered, and its endpoint does not count as failing.
 func TestUnreadablePayloadOfWebhook(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "webhook.circuit_failures", "1")
@@ -46,7 +45,7 @@ func TestUnreadablePayloadOfWebhook(t *testing.T) {
 	require.NoError(t, h.stop())
 }
 
-// The same of a job.
+// The same for a job.
 func TestUnreadablePayloadOfJob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

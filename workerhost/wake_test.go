@@ -1,4 +1,4 @@
-// Signals say for what: what has nothing to do is not woken.
+// Tests that a wake signal wakes only the loops that have work.
 package workerhost_test
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// Another program puts jobs into the queue all the time, no event is written: the jobs run at once, those that are due
-// later when they are due, and the routers look at their intervals alone.
+// While another program enqueues jobs all the time and no event is written, the jobs run at once,
+// delayed ones when they are due, and the routers tick only at their intervals.
 func TestJobSignalsWakeNoRouter(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 100, "queue.notify.bridge_enabled", "true", "iu_core.routes_master_enabled", "true", "iu_core.route_worker_enabled", "true")
 	w.exec("ALTER DATABASE " + pgx.Identifier{w.db.Name}.Sanitize() + " SET track_functions = 'all'")
 	s := &seen{}
-	w.enqueue("first", 1) // hosts listen for the domains that there are
+	w.enqueue("first", 1) // hosts listen only for existing domains
 	h := w.run(workerhost.Options{Handlers: map[string]handler.Handler{"first": s, "now": s, "later": s}})
 	h.listens()
 	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: w.db.DSN(""), WorkConns: 2})
@@ -40,11 +40,11 @@ func TestJobSignalsWakeNoRouter(t *testing.T) {
 	w.becomes(n+1, jobsOf, "succeeded")
 	require.Less(t, time.Since(soon), 10*time.Second, "long before the next tick")
 	took := time.Since(began)
-	require.NoError(t, h.stop()) // its sessions have been counted by then
+	require.NoError(t, h.stop()) // the server has counted its sessions' work by then
 	eventually(t, func() bool { return w.looks() > 0 }, "the server counts")
 	for _, run := range []string{"fn_iu_route_worker_run", "fn_webhook_router_run"} {
 		calls := w.int("SELECT COALESCE(sum(calls), 0)::int FROM pg_stat_user_functions WHERE funcname = $1", run)
 		t.Logf("%s: %d runs in %v, %d jobs", run, calls, took, n)
-		require.LessOrEqual(t, calls, int(took.Seconds())+5, run) // one a second, and a few when it starts
+		require.LessOrEqual(t, calls, int(took.Seconds())+5, run) // one a second, and a few at its start
 	}
 }

@@ -1,5 +1,5 @@
-// This file is the world of the tests: a database with quick flags, logins with
-// exactly a host's rights, receivers over real HTTP, hosts in this process.
+// Helpers of the tests: a database with short intervals, logins with exactly a host's rights,
+// receivers over real HTTP, hosts in this process.
 package workerhost_test
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
-// patience is for conditions that come in milliseconds on an idle machine.
+// patience bounds the wait for conditions that take milliseconds on an idle machine.
 const patience = 60 * time.Second
 
 const hostConns = 6
@@ -40,7 +40,7 @@ func eventuallyWithin(t *testing.T, within time.Duration, f func() bool, msg str
 	require.Eventuallyf(t, f, within, 100*time.Millisecond, msg, args...)
 }
 
-// hostRoles are the roles of a worker host, and no other.
+// hostRoles are exactly the roles of a worker host.
 func hostRoles() []string {
 	return []string{"dot_executor", "router_worker", "saga_orchestrator", "webhook_worker", "lease_reset_cleaner"}
 }
@@ -52,8 +52,8 @@ type world struct {
 	dsn   string // of the host's login
 }
 
-// newWorld makes a database in which every loop looks once a second and a failed
-// webhook is tried again at once.
+// newWorld makes a database in which every loop ticks once a second and a failed webhook is
+// retried at once.
 func newWorld(t *testing.T, flags ...string) *world {
 	t.Helper()
 	db := pgtest.New(t)
@@ -63,7 +63,7 @@ func newWorld(t *testing.T, flags ...string) *world {
 	return w
 }
 
-// tell says how the database stands when a test failed.
+// tell logs the state of the database when a test has failed.
 func (w *world) tell() {
 	if !w.t.Failed() {
 		return
@@ -102,7 +102,7 @@ func (w *world) quick(flags ...string) {
 	}
 }
 
-// set changes a flag the way an operator does.
+// set changes a flag as an operator does.
 func (w *world) set(key, value string) {
 	w.t.Helper()
 	var refused *string
@@ -133,7 +133,7 @@ func (w *world) text(sql string, args ...any) string {
 	return s
 }
 
-// becomes waits until the statement answers n.
+// becomes waits until the statement returns n.
 func (w *world) becomes(n int, sql string, args ...any) {
 	w.t.Helper()
 	got := 0
@@ -163,7 +163,7 @@ const (
 	jobs       = "SELECT count(*)::int FROM public.webhook_delivery_jobs"
 )
 
-// got is one request that a receiver had.
+// got is one request that a receiver got.
 type got struct {
 	id     string
 	body   []byte
@@ -171,7 +171,7 @@ type got struct {
 	at     time.Time
 }
 
-// receiver keeps every request before it answers.
+// receiver keeps every request before it responds.
 type receiver struct {
 	*httptest.Server
 	mu  sync.Mutex
@@ -198,7 +198,7 @@ func receive(t *testing.T, answer func(http.ResponseWriter, *http.Request)) *rec
 
 func ok(http.ResponseWriter, *http.Request) {}
 
-// hanging answers when release is closed, or never, when the caller goes away.
+// hanging responds when release is closed, and not at all when the client disconnects before.
 func hanging(release <-chan struct{}) func(http.ResponseWriter, *http.Request) {
 	return func(_ http.ResponseWriter, req *http.Request) {
 		select {
@@ -231,7 +231,7 @@ type hosted struct {
 	err    error
 }
 
-// run starts a host with defaults for what o leaves open; stop is at cleanup.
+// run starts a host with defaults for unset options; it is stopped at cleanup.
 func (w *world) run(o workerhost.Options) *hosted {
 	w.t.Helper()
 	return runHost(w.t, w.dsn, o)
@@ -305,16 +305,16 @@ func (h *hosted) listens() {
 	eventually(h.t, func() bool { return h.Status().Listener.State == "listening" }, "the listener never listens")
 }
 
-// polls waits until the loop has looked n times more.
+// polls waits until the loop has ticked n more times.
 func (h *hosted) polls(loop string, n int) {
 	h.t.Helper()
 	for range n {
 		last := h.status(loop).LastTick
-		eventually(h.t, func() bool { return h.status(loop).LastTick.After(last) }, "%s does not look", loop)
+		eventually(h.t, func() bool { return h.status(loop).LastTick.After(last) }, "%s does not tick", loop)
 	}
 }
 
-// testLog puts a host's log where a failed test shows it.
+// testLog writes a host's log to the output of the test.
 type testLog struct{ t *testing.T }
 
 func (l testLog) Write(p []byte) (int, error) {

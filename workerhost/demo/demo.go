@@ -1,7 +1,7 @@
-// Package demo makes the traffic and the incident of `qtop demo`: receivers
-// that behave and misbehave over real HTTP, producers and executors that are
-// ordinary logins, and one executor that has been silent for 95 hours. Whatever
-// the console shows of it came through the tables.
+// Package demo makes the traffic and the incident of `qtop demo`: receivers over real HTTP that
+// work or fail in different ways, producers and executors with ordinary logins, and one executor
+// that has been silent for 95 hours. Start from Demo: Prepare fills a new database once, Start
+// begins the traffic, Stop ends it. The console shows only what is in the tables.
 package demo
 
 import (
@@ -21,7 +21,7 @@ import (
 // Database is the demo's database in the embedded server.
 const Database = "qtop"
 
-// Demo is the running world around the queue.
+// Demo is the traffic around the queue: receivers, producers and executors.
 type Demo struct {
 	dsn       func(user string) string
 	log       *slog.Logger
@@ -30,13 +30,13 @@ type Demo struct {
 	stop      context.CancelFunc
 }
 
-// New takes a function that makes the DSN of a login.
+// New makes a Demo. dsn returns the DSN of a login.
 func New(dsn func(user string) string, log *slog.Logger) *Demo {
 	return &Demo{dsn: dsn, log: log}
 }
 
-// Prepare makes logins, flags, subscriptions, executors and the incident in a
-// freshly migrated database. superuser owns it.
+// Prepare makes logins, flags, webhook subscriptions, executors and the incident in a newly
+// migrated database. superuser is the DSN of its owner.
 func (d *Demo) Prepare(ctx context.Context, superuser string) error {
 	conn, err := pgsession.Connect(ctx, superuser)
 	if err != nil {
@@ -55,7 +55,7 @@ func (d *Demo) Prepare(ctx context.Context, superuser string) error {
 	return nil
 }
 
-// Start lets producers and executors run until Stop.
+// Start starts producers and executors, which run until Stop.
 func (d *Demo) Start(ctx context.Context) error {
 	ctx, d.stop = context.WithCancel(ctx)
 	for _, p := range []struct {
@@ -80,8 +80,7 @@ func (d *Demo) Start(ctx context.Context) error {
 	return nil
 }
 
-// keep runs f again when the database was away: the world outside does not end
-// with it.
+// keep runs f, and again after an error, because the database may have been unavailable.
 func (d *Demo) keep(ctx context.Context, f func() error) {
 	for ctx.Err() == nil {
 		if err := f(); err != nil && ctx.Err() == nil {
@@ -105,7 +104,7 @@ func (d *Demo) Stop() {
 	}
 }
 
-// Flowing waits until the first webhook was delivered.
+// Flowing waits until the first webhook has been delivered.
 func (d *Demo) Flowing(ctx context.Context, viewer string) error {
 	conn, err := pgsession.Connect(ctx, viewer)
 	if err != nil {

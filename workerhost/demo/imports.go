@@ -1,8 +1,5 @@
 package demo
 
-// This file is the notification side of the demo: an importer that writes
-// documents piece by piece, and people who write notes, comments and drafts.
-
 import (
 	"context"
 	"fmt"
@@ -12,9 +9,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// imports writes through the gateways until ctx ends.
+// imports is the notification side of the demo: an importer that writes documents piece by piece,
+// and people who write notes, comments and drafts. It writes through the gateway functions until
+// ctx ends.
 func imports(ctx context.Context, pool *pgxpool.Pool) error {
-	run := time.Now().UTC().Format("0102-150405") // addresses are unique, also of a kept demo's earlier runs
+	run := time.Now().UTC().Format("0102-150405") // makes addresses unique, also among earlier runs of a kept demo
 	document, piece, pieces := 0, 0, 0
 	return every(ctx, 400*time.Millisecond, func() error {
 		if piece == pieces {
@@ -43,8 +42,7 @@ func saveUnit(ctx context.Context, pool *pgxpool.Pool, address, actor, document,
 	return unit, err
 }
 
-// discuss now and then comments on a unit, or proposes a text for it and applies
-// that.
+// discuss sometimes comments on a unit, or proposes a text for it and applies the proposal.
 func discuss(ctx context.Context, pool *pgxpool.Pool, unit string) error {
 	var err error
 	switch rand.IntN(8) {

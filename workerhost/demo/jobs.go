@@ -1,9 +1,5 @@
 package demo
 
-// This file is the job side of the demo: what producers enqueue, and the handlers
-// of the demo's host. Renders now and then fail and are tried again; exports meet
-// an upstream that is down and die; nobody subscribes to the monthly reports.
-
 import (
 	"context"
 	"errors"
@@ -18,10 +14,12 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// Executor is whom the demo's host claims jobs as.
+// Executor is the executor id of the demo's host.
 const Executor = "demo_worker"
 
-// Handlers are the demo's job handlers by kind.
+// Handlers returns the demo's job handlers by kind. Some renders fail and are retried; exports
+// fail permanently because an upstream is down; no executor has a job subscription for the
+// monthly reports.
 func Handlers() map[string]handler.Handler {
 	work := func(atLeast, atMost time.Duration, fail func() error) handler.Func {
 		return func(ctx context.Context, _ handler.Job) error {
@@ -53,7 +51,7 @@ func Handlers() map[string]handler.Handler {
 	}
 }
 
-// jobExecutors registers who works on jobs, and what each may claim.
+// jobExecutors registers the executors and their job subscriptions.
 func jobExecutors(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, `SELECT public.fn_queue_executor_register(p_executor_id => $1::text, p_kind => 'external_worker'::text, p_domain_scope => '{kg,mail,billing}'::text[],
 			p_expected_cadence_seconds => 30::int, p_stale_threshold_seconds => 120::int, p_owner_role => $2::text, p_actor => 'demo'::text)`, Executor, HostUser); err != nil {
@@ -76,7 +74,7 @@ func ptr[T any](v T) *T { return &v }
 // jobKind is one kind of job that the demo's producers enqueue.
 type jobKind struct {
 	kind, domain, executor string
-	every                  time.Duration // mean distance of two
+	every                  time.Duration // mean time between two jobs
 	first                  int           // at the start
 }
 
@@ -90,7 +88,7 @@ func jobKinds() []jobKind {
 	}
 }
 
-// enqueue puts jobs into the queue until ctx ends, beginning with a backlog.
+// enqueue enqueues a backlog, then jobs until ctx ends.
 func enqueue(ctx context.Context, pool *pgxpool.Pool) error {
 	next := map[string]time.Time{}
 	for _, k := range jobKinds() {

@@ -1,8 +1,5 @@
 package demo
 
-// This file is the other side of the webhooks: servers on loopback that answer
-// well, badly, late or not at all.
-
 import (
 	"context"
 	"io"
@@ -16,8 +13,8 @@ import (
 	"time"
 )
 
-// SecretRef names the signing secret that the honest receivers share; its value
-// stands in the environment variable SecretEnv of the demo's process.
+// SecretRef names the signing secret that the working receivers share; its value is in the
+// environment variable SecretEnv of the demo's process.
 const (
 	SecretRef = "demo"
 	SecretEnv = "DEMO_WEBHOOK_SECRET"
@@ -25,10 +22,10 @@ const (
 
 type receiver struct {
 	eventType string
-	name      string // what the subscription calls it; Lookup knows it
+	name      string // host name in the callback URL; Lookup resolves it
 	secretRef *string
 	server    *httptest.Server
-	address   string // instead of a server: nobody listens there
+	address   string // instead of a server: nothing listens there
 	release   chan struct{}
 }
 
@@ -41,8 +38,8 @@ func (r *receiver) url() string {
 	return scheme + "://" + r.name + ":" + port + "/hook"
 }
 
-// Lookup is the demo's own DNS: its receivers have names that say what they do,
-// and all of them live on loopback.
+// Lookup is the demo's DNS: the names of its receivers say what they do, and all of them are on
+// loopback.
 func Lookup(_ context.Context, host string) ([]netip.Addr, error) {
 	if strings.HasSuffix(host, ".example") {
 		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
@@ -60,8 +57,8 @@ func (r *receiver) close() {
 	}
 }
 
-// openReceivers starts them: two honest ones, one each that returns 503, hangs,
-// refuses, has a certificate nobody trusts, and throttles.
+// openReceivers starts the receivers: two that work, and one each that returns 503, hangs,
+// refuses connections, has an untrusted certificate, and throttles.
 func openReceivers(ctx context.Context) (all []*receiver, err error) {
 	ref := SecretRef
 	quiet := log.New(io.Discard, "", 0)
@@ -105,7 +102,7 @@ func openReceivers(ctx context.Context) (all []*receiver, err error) {
 		}
 		ok(w, r)
 	})
-	// A port that was just free: connections to it are refused.
+	// A port that was free a moment ago: connections to it are refused.
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return all, err

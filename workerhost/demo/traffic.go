@@ -1,8 +1,5 @@
 package demo
 
-// This file is the traffic: producers that insert events, and executors that
-// beat, each over its own ordinary login.
-
 import (
 	"context"
 	"encoding/json"
@@ -13,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// produce inserts webhook events and outbox events until ctx ends. It begins
-// with a backlog, so that there is something to look at.
+// produce inserts webhook events and outbox events until ctx ends. It begins with a backlog, so
+// that the console has something to show.
 func produce(ctx context.Context, pool *pgxpool.Pool) error {
 	for t, n := range map[string]int{"shipment.sent": 60, "user.invited": 12, "order.created": 25} {
 		for range n {
@@ -45,7 +42,7 @@ func produce(ctx context.Context, pool *pgxpool.Pool) error {
 	})
 }
 
-// every does a step now and at each tick until ctx ends or it fails.
+// every runs step now and once per d, until ctx ends or step fails.
 func every(ctx context.Context, d time.Duration, step func() error) error {
 	tick := time.NewTicker(d)
 	defer tick.Stop()
@@ -84,7 +81,7 @@ func emit(ctx context.Context, pool *pgxpool.Pool) error {
 	return err
 }
 
-// beat is the life of the executors that are well.
+// beat records the heartbeats of the healthy executors.
 func beat(ctx context.Context, pool *pgxpool.Pool) error {
 	done := map[string]int{}
 	return every(ctx, 10*time.Second, func() error {

@@ -1,8 +1,5 @@
 package demo
 
-// This file writes the demo's standing rows: who may log in, what is
-// subscribed, who is watched, and what went wrong before anybody looked.
-
 import (
 	"context"
 	"fmt"
@@ -11,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The logins of the demo. Nobody is a superuser: rights are really tested.
+// The logins of the demo. None is a superuser, so that all rights are checked.
 const (
 	Operator = "demo_operator" // dead_letter_operator, workflow_admin, queue_viewer
 	Admin    = "demo_admin"    // workflow_admin, subscription_admin, queue_viewer
@@ -20,7 +17,7 @@ const (
 	Producer = "demo_producer" // event_ingest_writer
 )
 
-// SilentLoop is the loop that the demo does not start: starting it is the cure.
+// SilentLoop is the loop that the demo does not start; starting it ends the incident.
 const SilentLoop = "iu_outbound_default"
 
 func logins(ctx context.Context, conn *pgx.Conn) error {
@@ -47,7 +44,7 @@ func logins(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// flags makes the demo quick: short waits, and the bridge on.
+// flags sets short waits and switches the bridge on.
 func flags(ctx context.Context, conn *pgx.Conn) error {
 	for _, kv := range [][2]string{
 		{"queue.notify.bridge_enabled", "true"},
@@ -106,8 +103,8 @@ func executors(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// incident is the story of the first screen: the outbound router has been
-// silent for 95 hours, a batch executor for a quarter of an hour.
+// incident makes what the first screen shows: the outbound router has been silent for 95 hours, a
+// batch executor for a quarter of an hour.
 func incident(ctx context.Context, conn *pgx.Conn) error {
 	for _, s := range []struct{ id, ago string }{{SilentLoop, "95 hours"}, {"hermes_batch_1", "14 minutes"}} {
 		if _, err := conn.Exec(ctx, fmt.Sprintf("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '%s', last_beat_payload = '{\"state\": \"idle\"}' WHERE executor_id = $1", s.ago), s.id); err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// The story of the first screen: a critical silence of 95 hours, in a database in which nobody has run anything yet.
+// The first screen shows a critical silence of 95 hours, in a database in which nothing has run
+// yet.
 func TestIncidentIsAnAlert(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -1,5 +1,5 @@
-// Forbidden addresses: the table, every spelling, names, rebinding, and
-// sentinels that must hear nothing.
+// Tests of forbidden addresses: the table, each way to write them, names, rebinding, and
+// listeners that must get no connection.
 package sender
 
 import (
@@ -108,8 +108,8 @@ func TestAllowedAddresses(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Plain http is allowed by networks of its own, which open no special-purpose range;
-// opening NAT64 does not allow it to the whole internet.
+// Plain http is allowed by a separate list of networks, which allows no special-purpose range;
+// allowing NAT64 does not allow plain http to the whole internet.
 func TestPlainHTTP(t *testing.T) {
 	for _, r := range []struct {
 		allow, plain, addr string
@@ -139,8 +139,8 @@ func TestPlainHTTP(t *testing.T) {
 	}
 }
 
-// sentinel listens on one loopback address and tells at the end whether anybody
-// but the test itself ever connected.
+// sentinel listens on one loopback address and reports at the end whether anything except the
+// test itself connected.
 type sentinel struct{ net.Listener }
 
 func newSentinel(t *testing.T, addr string) sentinel {
@@ -155,8 +155,7 @@ func newSentinel(t *testing.T, addr string) sentinel {
 
 func (s sentinel) port() int { return s.Addr().(*net.TCPAddr).Port }
 
-// heardNothing connects itself: connections are accepted in their order, so the
-// first one must be this.
+// heardNothing connects itself: connections are accepted in order, so its own must be the first.
 func (s sentinel) heardNothing(t *testing.T) {
 	t.Helper()
 	own, err := net.Dial("tcp", s.Addr().String())
@@ -177,7 +176,7 @@ func TestSentinelsHearNothing(t *testing.T) {
 			"[2002:7f00:1::1]", "[::ffff:127.0.0.1%25lo]", "[::]", "①②⑦.0.0.1", "%31%32%37.0.0.1", "127。0。0。1", "localhost", "localhost.",
 			"LOCALHOST", "a.localtest.example", "user@127.0.0.1", "127.0.0.1%00.example.com", "example.com@127.0.0.1", "[127.0.0.1]",
 		}
-		// A resolver that reads every spelling as loopback, like the laxest libc.
+		// A resolver that accepts each form as loopback, like the most lenient libc.
 		s := newSender(t, Config{Lookup: func(context.Context, string) ([]netip.Addr, error) {
 			return []netip.Addr{netip.MustParseAddr("::ffff:127.0.0.1"), netip.MustParseAddr("127.0.0.1")}, nil
 		}})
@@ -222,13 +221,13 @@ func newSilentTwin(t *testing.T) sentinel {
 	return newSentinel(t, fmt.Sprintf("127.0.0.2:%d", port))
 }
 
-// The name server answers with an honest address first and with loopback ever
-// after. Whatever was judged is what is dialled, so loopback stays silent.
+// The name server returns a public address first and loopback after that. The address that was
+// checked is dialled, so loopback gets no connection.
 func TestRebinding(t *testing.T) {
 	l := newSilentTwin(t)
 	var asked atomic.Int32
 	s := newSender(t, Config{
-		// 127.0.0.1 stands for the public address: nothing listens at the port there.
+		// 127.0.0.1 takes the role of the public address: nothing listens at the port there.
 		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
 		Lookup: func(context.Context, string) ([]netip.Addr, error) {
 			if asked.Add(1)%2 == 1 {

@@ -1,4 +1,4 @@
-// Sender against a bare net/http client with the same pool, same receiver.
+// Benchmarks of Sender and of a bare net/http client with the same pool and receiver.
 package sender
 
 import (

@@ -1,4 +1,4 @@
-// Certificates and handshakes of receivers that are not who they should be.
+// Tests of receivers with wrong certificates and broken handshakes.
 package sender
 
 import (
@@ -112,8 +112,8 @@ func TestBadCertificates(t *testing.T) {
 	}
 }
 
-// A handshake that comes byte by byte ends by its own timeout, and one whose
-// records never end does too.
+// A handshake that arrives byte by byte, or whose records never end, ends by the handshake
+// timeout.
 func TestSlowHandshakes(t *testing.T) {
 	for name, talk := range map[string]func(net.Conn){
 		"trickle":  func(c net.Conn) { _ = say(c, "\x16\x03\x03\x40\x00\x02"); trickle(c, "\x00") },

@@ -1,5 +1,5 @@
-// A name server of our own on loopback answers whatever it likes: no connection to a
-// forbidden address follows.
+// Tests with a hostile name server on loopback: whatever it returns, no forbidden address is
+// dialled.
 package sender
 
 import (
@@ -20,11 +20,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// answers are what a name server says of a name when it is asked for the n-th time;
-// ok is false where it stays silent, and no addresses are NXDOMAIN.
+// answers returns what a name server returns for the n-th query of a name. ok is false where it
+// does not respond; no addresses mean NXDOMAIN.
 type answers func(name string, n int) (all []netip.Addr, ok bool)
 
-// nameServer is a name server over UDP, and over TCP for what is too long for that.
+// nameServer is a name server over UDP, and over TCP for responses that are too long for UDP.
 type nameServer struct {
 	udp     net.PacketConn
 	tcp     net.Listener
@@ -32,7 +32,7 @@ type nameServer struct {
 
 	mu    sync.Mutex
 	asked map[string]int // by name and type
-	conns []net.Conn     // of the resolver, which waits for 5 s where nobody waits for it
+	conns []net.Conn     // of the resolver; it waits 5 s for a response also after its caller has returned
 }
 
 func newNameServer(t *testing.T, a answers) *nameServer {
@@ -59,7 +59,7 @@ func newNameServer(t *testing.T, a answers) *nameServer {
 	return s
 }
 
-// lookup is what a Sender asks: Go's own resolver, of this name server.
+// lookup is Config.Lookup by Go's resolver and this name server.
 func (s *nameServer) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		address := s.udp.LocalAddr().String()
@@ -109,7 +109,7 @@ func (s *nameServer) serveTCP() {
 	}
 }
 
-// reply answers one question for A or AAAA; one that does not fit is cut off.
+// reply responds to one query for A or AAAA; a response that does not fit is truncated.
 func (s *nameServer) reply(question []byte, most int) []byte {
 	name, at := "", 12
 	for question[at] != 0 {
@@ -119,7 +119,7 @@ func (s *nameServer) reply(question []byte, most int) []byte {
 	kind := binary.BigEndian.Uint16(question[at+1:])
 	question = question[:at+5]
 	s.mu.Lock()
-	if most == 512 { // asked again over TCP it is the same question
+	if most == 512 { // the repeat over TCP is the same query
 		s.asked[fmt.Sprint(name, kind)]++
 	}
 	n := s.asked[fmt.Sprint(name, kind)]
@@ -164,18 +164,18 @@ func TestHostileNameServer(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("SKIP: needs 127.0.0.2")
 	}
-	const honest = "127.0.0.1" // stands for a public address
+	const honest = "127.0.0.1" // in the role of a public address
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer receiver.Close()
 	port := receiver.Listener.Addr().(*net.TCPAddr).Port
 	forbidden := newSentinel(t, fmt.Sprintf("127.0.0.2:%d", port))
 	closed := newSilentTwin(t) // at its port nothing listens on the honest address
 	server := newNameServer(t, func(name string, n int) ([]netip.Addr, bool) {
-		if n > 100 { // a question in a loop is a bug
+		if n > 100 { // an endless loop of queries is a bug
 			return nil, false
 		}
 		switch name, _, _ = strings.Cut(name, "."); name {
-		case "rebinding": // honest when it is judged, forbidden when it would be asked to connect
+		case "rebinding": // public at the check, forbidden in a second lookup at the dial
 			return many(1, map[bool]string{true: honest, false: "127.0.0.2"}[n == 1]), true
 		case "mixed":
 			return many(20, "127.0.0.2", "::ffff:127.0.0.2", "169.254.169.254", "::1", "64:ff9b::127.0.0.2", honest), true

@@ -1,4 +1,4 @@
-// Hostile receivers: each gets its code, ends by the deadline and costs
+// Tests of hostile receivers: each leads to the right code, ends by the deadline and costs
 // bounded memory.
 package sender
 
@@ -32,7 +32,7 @@ import (
 
 func quiet() *log.Logger { return log.New(io.Discard, "", 0) }
 
-// rawServer gives every connection to talk once its request was read.
+// rawServer calls talk with every connection after it has read the request.
 func rawServer(t testing.TB, talk func(c net.Conn)) string {
 	return connServer(t, func(c net.Conn) {
 		req, err := http.ReadRequest(bufio.NewReader(c))
@@ -93,7 +93,7 @@ func say(c net.Conn, text string) error {
 	return err
 }
 
-// hold waits until the sender hangs up.
+// hold waits until the sender closes the connection.
 func hold(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 
 func reset(c net.Conn) {
@@ -207,7 +207,7 @@ func TestHostileReceivers(t *testing.T) {
 			}
 			res := s.Send(context.Background(), r)
 			if c.code == "*" {
-				// The reset can overtake the header; both are honest.
+				// The reset can overtake the header; both codes are right.
 				require.Contains(t, []string{"", CodeConnectionReset}, res.Code, res.Detail)
 			} else {
 				require.Equal(t, c.code, res.Code, res.Detail)
@@ -222,7 +222,7 @@ func TestHostileReceivers(t *testing.T) {
 	}
 }
 
-// Once the header has come, the answer is decided: what comes after it holds nobody up.
+// The header decides the outcome: the body delays no one.
 func TestStallingBodyIsLeft(t *testing.T) {
 	t.Parallel()
 	for status, code := range map[string]string{"200 OK": "", "500 No": "HTTP_500"} {
@@ -236,7 +236,7 @@ func TestStallingBodyIsLeft(t *testing.T) {
 	}
 }
 
-// gzipBomb is 16 KiB that stand for 16 MiB; more takes minutes to make under the race
+// gzipBomb is 16 KiB that unpack to 16 MiB. A larger one takes minutes to make under the race
 // detector and proves no more.
 func gzipBomb(t *testing.T) string {
 	t.Helper()
@@ -251,8 +251,8 @@ func gzipBomb(t *testing.T) string {
 	return b.String()
 }
 
-// An answer before the request was read is an answer; the connection of the half
-// sent request is not used again.
+// A response before the request was read counts; the connection of the half-sent request is not
+// used again.
 func TestAnswerBeforeTheBodyIsRead(t *testing.T) {
 	for status, code := range map[string]string{"200 OK": "", "413 Too Large": "HTTP_413"} {
 		var connections atomic.Int32
@@ -301,7 +301,7 @@ func TestTLSHandshakeTimeout(t *testing.T) {
 	require.Equal(t, CodeTimeout, res.Code)
 	require.Contains(t, res.Detail, "TLS")
 
-	// The deadline of the request ends the handshake as well, and the dial with it.
+	// The deadline of the request also ends the handshake and the dial.
 	s = newSender(t, Config{Allow: loopback(), TLS: time.Hour})
 	r.Timeout = 50 * time.Millisecond
 	res = s.Send(context.Background(), r)
@@ -318,8 +318,8 @@ func TestTLSEndsInHandshake(t *testing.T) {
 	require.Equal(t, CodeConnectionReset, res.Code)
 }
 
-// boundSocket holds a port of 127.0.0.1. Until somebody calls Listen on it,
-// connections are refused, and nobody else can take the port meanwhile.
+// boundSocket binds a port of 127.0.0.1. Until Listen is called on it, connections are refused,
+// and no other process can take the port.
 func boundSocket(t *testing.T) (fd, port int) {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
@@ -341,8 +341,8 @@ func TestConnectionRefused(t *testing.T) {
 	}
 }
 
-// Closing must not write: the TLS farewell to a peer that reads nothing can
-// block. So nothing at all arrives after the response.
+// Closing must not write, because the TLS close alert to a peer that does not read can block. So
+// nothing arrives after the response.
 func TestTLSCloseDoesNotWrite(t *testing.T) {
 	cert := httptest.NewUnstartedServer(nil)
 	cert.StartTLS()
@@ -368,7 +368,7 @@ func TestTLSCloseDoesNotWrite(t *testing.T) {
 	require.Zero(t, <-farewell)
 }
 
-// A listener whose queue is full answers no handshake, like a black hole.
+// A listener whose queue is full completes no handshake, like an unreachable host.
 func TestConnectTimeout(t *testing.T) {
 	fd, port := boundSocket(t)
 	require.NoError(t, syscall.Listen(fd, 0))
@@ -394,7 +394,7 @@ func TestConnectTimeout(t *testing.T) {
 	require.Less(t, res.Took, 30*time.Second)
 }
 
-// A receiver that reads nothing of a body larger than the socket buffers.
+// A receiver that does not read a body larger than the socket buffers.
 func TestReceiverThatDoesNotRead(t *testing.T) {
 	release := make(chan struct{})
 	url := connServer(t, func(net.Conn) { <-release })
@@ -408,7 +408,7 @@ func TestReceiverThatDoesNotRead(t *testing.T) {
 	require.Less(t, res.Took, 8*time.Second)
 }
 
-// A resolver that ignores its context must not hold Send.
+// A resolver that ignores its context must not delay Send.
 func TestResolverThatHangs(t *testing.T) {
 	release := make(chan struct{})
 	returned := make(chan struct{})
@@ -425,7 +425,7 @@ func TestResolverThatHangs(t *testing.T) {
 	<-returned
 }
 
-// A dial ends with the request that wanted it.
+// A dial ends with its request.
 func TestDialEndsWithItsRequest(t *testing.T) {
 	ended := make(chan error, 1)
 	s := newSender(t, Config{Connect: time.Hour, Lookup: func(ctx context.Context, _ string) ([]netip.Addr, error) {
@@ -443,16 +443,16 @@ func TestDialEndsWithItsRequest(t *testing.T) {
 	}
 }
 
-// Kept-alive connections that die between requests cost no delivery when the
-// end was seen before the next request.
+// A kept-alive connection that is closed between requests costs no delivery if the sender has
+// seen its end before the next request.
 func TestDeadPooledConnection(t *testing.T) {
 	srv := server(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "ok") })
 	s := newSender(t, Config{Allow: loopback()})
 	for range 20 {
 		require.True(t, s.Send(context.Background(), request(srv.URL)).Delivered)
 		srv.CloseClientConnections() // waits until they are closed
-		// The sender's end of the connection hears of it soon; until then a request
-		// may still be lost on it, so wait for a fresh dial to be due.
+		// The sender sees the end soon. Until then a request may still be lost on the connection,
+		// so wait until a new dial is needed.
 		require.Eventually(t, func() bool {
 			res := s.Send(context.Background(), request(srv.URL))
 			return res.Delivered || res.Code != CodeConnectionReset
@@ -460,8 +460,8 @@ func TestDeadPooledConnection(t *testing.T) {
 	}
 }
 
-// One Send is at most one request on the wire: a connection that dies after the
-// request was written is not tried again.
+// One Send is at most one request on the wire: after a connection breaks with the request
+// written, the request is not repeated.
 func TestNeverReplayed(t *testing.T) {
 	var mu sync.Mutex
 	requests := 0
@@ -477,7 +477,7 @@ func TestNeverReplayed(t *testing.T) {
 			requests++
 			mu.Unlock()
 			if i == 1 {
-				return // the second request on a connection is heard, not answered
+				return // the second request on a connection is read but gets no response
 			}
 			_ = say(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 		}
@@ -521,14 +521,14 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	all.Wait()
 	runtime.ReadMemStats(&after)
-	// Everything ever allocated, the test's servers included, so that no garbage
-	// collection hides anything: each of these servers could have sent gigabytes.
+	// All bytes ever allocated, including by the test's servers, so that garbage collection hides
+	// nothing: each of these servers could have sent gigabytes.
 	perSend := (after.TotalAlloc - before.TotalAlloc) / (2 * sends)
 	t.Logf("%d KiB allocated per request", perSend>>10)
 	require.Less(t, perSend, uint64(512<<10))
 }
 
-// Many at once that never end: what is in use while all of them are under way.
+// Many endless responses at once: the memory in use while all are under way.
 func TestMemoryInUseIsBounded(t *testing.T) {
 	const sends = 200
 	piece := []byte(strings.Repeat("\xff", 64<<10))
@@ -589,7 +589,7 @@ func TestMemoryInUseIsBounded(t *testing.T) {
 	require.Less(t, per, uint64(192<<10))
 }
 
-// What exceeds the 64 KiB stays unread: the server notices that nobody reads.
+// A body beyond 64 KiB stays unread: the server notices that no one reads.
 func TestBodyLimitStopsReading(t *testing.T) {
 	counting := &countingReader{}
 	s := newSender(t, Config{})

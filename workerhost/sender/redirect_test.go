@@ -1,5 +1,5 @@
-// Redirects: each is an answer with its status, wherever it points; nothing goes
-// there, and nothing of it is kept.
+// Tests of redirects: each is a response with its status, wherever it leads; no request follows
+// it, and its target is not kept.
 package sender
 
 import (
@@ -73,8 +73,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	require.Zero(t, looked.Load(), "names of redirects that were looked up")
 }
 
-// A line break in Location ends it: what follows is a header of its own or breaks
-// the response, never a part of our next request.
+// A line break in Location ends the header line: the text after it is another header or breaks
+// the response, and never becomes part of a later request.
 func TestRedirectWithLineBreaks(t *testing.T) {
 	for _, c := range []struct{ location, code string }{
 		{"http://a/\r\nX-Evil: 1", "HTTP_302"},

@@ -1,4 +1,4 @@
-// Honest receivers: what arrives, signatures, reuse of connections, outcomes.
+// Tests of well-behaved receivers: the request, signatures, reuse of connections, outcomes.
 package sender
 
 import (
@@ -31,7 +31,7 @@ func loopback() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 }
 
-// newSender closes with the test and never asks the real resolver.
+// newSender makes a Sender that is closed at cleanup and never uses the real resolver.
 func newSender(t testing.TB, c Config) *Sender {
 	t.Helper()
 	if c.Version == "" {
@@ -42,7 +42,7 @@ func newSender(t testing.TB, c Config) *Sender {
 			return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 		}
 	}
-	if c.PlainHTTP == nil { // most receivers of tests are plain
+	if c.PlainHTTP == nil { // most receivers of the tests use plain http
 		c.PlainHTTP = c.Allow
 	}
 	s := New(c)
@@ -278,8 +278,8 @@ func TestPoolIsAsLargeAsConcurrency(t *testing.T) {
 		}
 		done.Wait()
 	}
-	// Going back to the pool takes a moment after Send; a few dials more than
-	// inFlight are possible, one per request (80) would mean no reuse.
+	// A connection returns to the pool a moment after Send, so a few more dials than inFlight are
+	// possible; one per request (80) would mean no reuse.
 	require.GreaterOrEqual(t, opened.Load(), int32(inFlight))
 	require.LessOrEqual(t, opened.Load(), int32(2*inFlight))
 }
@@ -376,10 +376,10 @@ func TestDNSFailures(t *testing.T) {
 	}
 }
 
-// A name without an address, and one whose CNAME leads back to itself, may well
-// exist: what is said of them is no more than the resolver knows.
+// A name without an address, and one whose CNAME leads to itself, may exist: the error must not
+// say more than the resolver knows.
 func TestDNSWithoutAnAddress(t *testing.T) {
-	loop := []byte{0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 60, 0, 2, 0xc0, 12} // the name asked for is a CNAME of itself
+	loop := []byte{0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 60, 0, 2, 0xc0, 12} // the queried name is a CNAME of itself
 	for name, answers := range map[string][]byte{"no record": nil, "a CNAME loop": loop} {
 		resolver := nameserver(t, answers)
 		s := newSender(t, Config{Lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
@@ -392,7 +392,7 @@ func TestDNSWithoutAnAddress(t *testing.T) {
 	}
 }
 
-// nameserver answers every question with these records, of which there are one or none.
+// nameserver responds to every query with these records, of which there are one or none.
 func nameserver(t *testing.T, answers []byte) *net.Resolver {
 	t.Helper()
 	conn, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
