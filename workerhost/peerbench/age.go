@@ -1,7 +1,6 @@
 package main
 
-// This file is parts 6 and 7: what time does to the work rate, by a snapshot
-// that somebody holds, and by the jobs that are finished.
+// Parts 6 and 7: how an old snapshot and finished jobs slow the work rate.
 
 import "context"
 
@@ -37,7 +36,7 @@ func (b *bench) heldSnapshot(ctx context.Context) part {
 		number(float64(from)) + " of " + number(float64(n)) + " jobs; the raw loop claims from the head each time"}}
 }
 
-// holdSnapshot opens a transaction that sees the database as it is now.
+// holdSnapshot opens a transaction that keeps the current snapshot.
 func holdSnapshot(ctx context.Context, d *database) (release func(), err error) {
 	tx, err := d.pool.Begin(ctx)
 	if err == nil {

@@ -1,8 +1,7 @@
 package main
 
-// This file is the server of the run and the databases in it: every measurement
-// has a fresh one, cloned from a template, so that no round inherits the dead
-// rows of the round before.
+// The server of the run and its databases: each measurement has a fresh database, cloned from a
+// template, so that no round inherits the dead rows of an earlier one.
 
 import (
 	"context"
@@ -26,15 +25,15 @@ type bench struct {
 	quick, large bool
 	progress     io.Writer
 
-	part      string // that runs now
+	part      string // the current one
 	databases int
 	templates map[string]bool
 	graphile  *graphile
 	wrong     []string
 }
 
-// params keep the server durable and let no checkpoint fall into one contender
-// and not into the next; each measurement starts from a checkpoint.
+// params keep the server durable and prevent checkpoints during a measurement; each measurement
+// starts after one.
 func params() map[string]string {
 	return map[string]string{
 		"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on",
@@ -67,7 +66,7 @@ func (b *bench) stop() error {
 
 func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.progress, format+"\n", args...) }
 
-// scale picks the size of a part.
+// scale returns the size of a part.
 func (b *bench) scale(full, quick int) int {
 	if b.quick {
 		return quick
@@ -84,7 +83,7 @@ type database struct {
 
 func (d *database) dsn(user string) string { return d.b.server.DSN(user, d.name) }
 
-// template is a database that is made at its first use and cloned from then on.
+// template is a database that is made at its first use and then cloned.
 type template struct {
 	name    string
 	base    *template // nil = empty
@@ -101,7 +100,7 @@ func (b *bench) fresh(ctx context.Context, t *template) (*database, error) {
 	return b.create(ctx, fmt.Sprintf("b%d_%s", b.databases, t.name), from)
 }
 
-// fed is a contender that has a fresh database each time.
+// fed is a contender with a fresh database for each measurement.
 func (b *bench) fed(name string, t *template, run func(ctx context.Context, d *database, put put) error) contender {
 	return contender{name, func(ctx context.Context, put put) error {
 		d, err := b.fresh(ctx, t)
@@ -154,8 +153,7 @@ func (b *bench) create(ctx context.Context, name, from string) (*database, error
 	return d, d.own(ctx)
 }
 
-// own makes a copy of a template with qtop's schema a database of its own: a clone
-// hands out no work.
+// own adopts a copy of a template with qtop's schema, because a clone gives out no work.
 func (d *database) own(ctx context.Context) error {
 	var installed bool
 	err := d.pool.QueryRow(ctx, "SELECT to_regclass('public.queue_identity') IS NOT NULL").Scan(&installed)
@@ -168,21 +166,21 @@ func (d *database) own(ctx context.Context) error {
 	return err
 }
 
-// login is a pool of somebody else than the superuser; doorbell silences the
-// trigger's signal in its sessions.
-func (d *database) login(ctx context.Context, user string, conns int, doorbell bool) (*pgxpool.Pool, error) {
+// login returns a pool of a login that is no superuser; silent switches the trigger's wake
+// signal off in its sessions.
+func (d *database) login(ctx context.Context, user string, conns int, silent bool) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(d.dsn(user))
 	if err != nil {
 		return nil, err
 	}
 	cfg.MaxConns, cfg.MinConns = int32(conns), int32(conns)
-	if doorbell {
+	if silent {
 		cfg.ConnConfig.RuntimeParams["qtop.doorbell"] = "on"
 	}
 	return pgxpool.NewWithConfig(ctx, cfg)
 }
 
-// drop removes the database with whoever is still connected.
+// drop removes the database and ends its sessions.
 func (d *database) drop() {
 	d.pool.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -197,8 +195,8 @@ func (d *database) exec(ctx context.Context, sql string, args ...any) error {
 	return err
 }
 
-// settle is the same start for everybody: fresh statistics, hint bits set, no
-// dirty page left over from filling.
+// settle gives all contenders the same start: fresh statistics, hint bits set, no dirty pages
+// from filling.
 func (d *database) settle(ctx context.Context) error {
 	if err := d.exec(ctx, "VACUUM (ANALYZE)"); err != nil {
 		return err
@@ -206,13 +204,13 @@ func (d *database) settle(ctx context.Context) error {
 	return d.exec(ctx, "CHECKPOINT")
 }
 
-// count is the answer of a statement that counts.
+// count returns the result of a statement that counts.
 func (d *database) count(ctx context.Context, sql string) (n int, err error) {
 	err = d.pool.QueryRow(ctx, sql).Scan(&n)
 	return n, err
 }
 
-// expect checks a count: a rate of jobs that were not done is no rate.
+// expect checks a count, because a rate is void when jobs were not done.
 func (d *database) expect(ctx context.Context, want int, sql string) error {
 	got, err := d.count(ctx, sql)
 	if err == nil && got != want {
@@ -221,7 +219,7 @@ func (d *database) expect(ctx context.Context, want int, sql string) error {
 	return err
 }
 
-// until polls a statement that answers a boolean.
+// until polls a statement until it returns true.
 func (d *database) until(ctx context.Context, sql string) error {
 	for {
 		var yes bool

@@ -1,8 +1,7 @@
 package main
 
-// This file is part 3: claim and complete through qtop's functions, without a
-// host, by the number of jobs a call takes; the limit deletes rows of a table
-// that has nothing but a key.
+// Part 3: claim and complete by qtop's functions, without a host, by the number of jobs per call.
+// The limit deletes rows of a table that has only a key.
 
 import (
 	"context"
@@ -44,7 +43,7 @@ func (b *bench) claimRate(ctx context.Context) part {
 		contender{bareName, each(rawTemplate(), bareDelete)},
 	)
 	p := part{title: "claim and complete", figs: f, notes: []string{
-		fmt.Sprintf("%d connections; a claim starts after the connection's last key, as the host's does; no goal hangs on it", rawConns)}}
+		fmt.Sprintf("%d connections; a claim starts after the connection's last key, as the host's does; no goal depends on it", rawConns)}}
 	for _, s := range sizes {
 		p.goals = append(p.goals, goal{text: "fn_job_claim + fn_job_ack ÷ bare delete, " + figure(s.batch),
 			ours: f.get(qtopName, figure(s.batch)), peer: f.get(bareName, figure(s.batch)), peerName: bareName})
@@ -86,7 +85,7 @@ func bareDelete(ctx context.Context, d *database, batch, total int) (float64, er
 	return rate, err
 }
 
-// claimer is one connection's place in the one lane of the benchmark.
+// claimer is one connection and its last key in the one queue lane of the benchmark.
 type claimer struct{ after *string }
 
 func claimAndAck(ctx context.Context, d *database, batch, total int) (float64, error) {
@@ -125,7 +124,7 @@ func (c *claimer) step(ctx context.Context, pool *pgxpool.Pool, batch int) (int,
 		return 0, err
 	}
 	if len(jobs) == 0 {
-		c.after = nil // jobs before the key are met by the next sweep
+		c.after = nil // the next sweep finds jobs before the key
 		return 0, nil
 	}
 	ids, tokens := make([][16]byte, len(jobs)), make([][16]byte, len(jobs))

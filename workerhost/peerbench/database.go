@@ -1,7 +1,7 @@
 package main
 
-// This file is qtop's database: its logins, each with the rights of its kind and
-// no other, one executor with one subscription, and the ways to fill the queue.
+// qtop's database: its logins, each with only the rights of its kind, one executor with one job
+// subscription, and the ways to fill the queue.
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 
 const (
 	qtopName     = "qtop"
-	qtopBellName = "qtop, doorbell"    // the producer is another program
-	qtopOneName  = "qtop, one program" // it is the host's
+	qtopWakeName = "qtop, wake signal" // the producer is another program
+	qtopOneName  = "qtop, one program" // the producer is the host's program
 	qtopDomain   = "bench"
 	qtopExecutor = "bench_executor"
 	hostLogin    = "bench_host"
@@ -26,7 +26,7 @@ const (
 
 func qtopTemplate() *template { return &template{"qtop", nil, qtopPrepare} }
 
-// qtopPrepare runs once: the logins it makes are of the whole server.
+// qtopPrepare runs once per server, because logins belong to the whole server.
 func qtopPrepare(ctx context.Context, d *database) error {
 	if err := schema.Current().Up(ctx, d.dsn("postgres"), schema.UpOptions{AdoptRoles: true}); err != nil {
 		return err
@@ -55,7 +55,7 @@ func qtopPrepare(ctx context.Context, d *database) error {
 	return nil
 }
 
-// refusal is the error of an answer that says no.
+// refusal is the error of a refused call.
 func refusal(answer string) error {
 	var a struct {
 		Refused bool   `json:"refused"`
@@ -70,8 +70,8 @@ func refusal(answer string) error {
 	return nil
 }
 
-// qtopSystem is qtop with jobs put by name: bare SQL, or JobEnqueue of another
-// program or of the host's own.
+// qtopSystem is qtop with jobs enqueued as name says: by bare SQL, or by JobEnqueue of another
+// program or of the host's program.
 func qtopSystem(name string) system {
 	return system{
 		name: name, template: qtopTemplate(), fill: qtopFill,
@@ -83,7 +83,7 @@ func qtopSystem(name string) system {
 	}
 }
 
-// manyJobs is the argument of fn_job_enqueue_many for generated jobs $1 … $2.
+// manyJobs returns the argument of fn_job_enqueue_many for generated jobs $1 … $2.
 const manyJobs = `SELECT public.fn_job_enqueue_many(jsonb_agg(jsonb_build_object('job_kind', 'noop', 'event_domain', '` + qtopDomain + `',
 	'executor', 'DOT', 'payload', jsonb_build_object('n', g))))::text FROM generate_series($1::int, $2::int) g`
 

@@ -1,8 +1,7 @@
 package main
 
-// This file is part 9: webhooks through the whole machine beside a client that
-// does nothing but post. The receiver is a process of its own, the same for both
-// and empty: it answers 204 and counts.
+// Part 9: webhooks through the whole path (event, saga, job, POST) and a client that only posts.
+// The receiver is a separate process, the same for both: it responds 204 and counts.
 
 import (
 	"bufio"
@@ -69,22 +68,23 @@ func (b *bench) deliverRate(ctx context.Context) part {
 		contender{qtopName, counted(func(ctx context.Context) (float64, error) { return b.delivered(ctx, r.url, n) })},
 		contender{bareClient, counted(func(ctx context.Context) (float64, error) { return b.posted(ctx, r.url, n) })})
 	return part{title: "deliver", figs: f, goals: []goal{
-		{"webhook deliveries through the whole machine ÷ bare posting", f.get(qtopName, deliveries), f.get(bareClient, deliveries),
+		{"webhook deliveries through the whole path ÷ bare posting", f.get(qtopName, deliveries), f.get(bareClient, deliveries),
 			bareClient, atLeast(0.15), atLeast(0.35)},
 	}, notes: []string{
 		fmt.Sprintf("%s events of one subscription are inserted first, unsigned; the time runs from the start of one host to the last saga "+
-			"settled as Completed; both have %d requests in flight on kept connections to one receiver, which is a process of its own", number(float64(n)), inFlight),
+			"settled as Completed; both have %d requests in flight on kept connections to one receiver, which is a separate process", number(float64(n)), inFlight),
 	}}
 }
 
-// delivered is one host from its start to the last saga settled.
+// delivered measures one host from its start to the last settled saga.
 func (b *bench) delivered(ctx context.Context, url string, n int) (float64, error) {
 	d, err := b.fresh(ctx, qtopTemplate())
 	if err != nil {
 		return 0, err
 	}
 	defer d.drop()
-	// The host hands on inside its process; signals are for hosts and consoles elsewhere, and off by default.
+	// The loops of a host notify each other in their process; wake signals are for other hosts
+	// and consoles, and off by default.
 	err = d.exec(ctx, "SELECT public.fn_dot_config_set('queue.notify.bridge_enabled', 'false', 'bench', 'measured as installed', NULL::timestamptz, NULL::timestamptz)")
 	if err == nil {
 		err = d.exec(ctx, "SELECT public.fn_dot_config_set('webhook.slow_start.enabled', 'false', 'bench', 'a backlog is what is measured', NULL::timestamptz, NULL::timestamptz)")
@@ -96,7 +96,8 @@ func (b *bench) delivered(ctx context.Context, url string, n int) (float64, erro
 		err = d.exec(ctx, "INSERT INTO public.events (event_type, payload) SELECT $2, "+
 			strings.ReplaceAll(hookPayload, "$1", "g")+" FROM generate_series(1, $1::int) g", n, hookEvent)
 	}
-	// Only what was filled: a table vacuumed while it is empty is planned for as if it stayed so.
+	// Only the filled tables: after a vacuum of an empty table the planner expects it to stay
+	// empty.
 	if err == nil {
 		err = d.exec(ctx, "VACUUM (ANALYZE) public.events, public.subscriptions")
 	}
@@ -143,7 +144,7 @@ func (b *bench) delivered(ctx context.Context, url string, n int) (float64, erro
 	return float64(n) / took.Seconds(), err
 }
 
-// sent is how many results the host has recorded.
+// sent returns how many results the host has recorded.
 func sent(h *workerhost.Host) int64 {
 	for _, l := range h.Status().Loops {
 		if l.Name == "webhook_worker" {
@@ -153,7 +154,7 @@ func sent(h *workerhost.Host) int64 {
 	return 0
 }
 
-// posted is the peer: the same bodies, the same number in flight, nothing else.
+// posted measures the peer: the same bodies and the same number in flight.
 func (b *bench) posted(ctx context.Context, url string, n int) (float64, error) {
 	var body []byte
 	if err := b.admin.QueryRow(ctx, "SELECT "+hookPayload, n).Scan(&body); err != nil {
@@ -190,11 +191,10 @@ func (b *bench) posted(ctx context.Context, url string, n int) (float64, error) 
 	return float64(n) / took.Seconds(), context.Cause(ctx)
 }
 
-// receiverEnv makes this program a receiver.
+// receiverEnv makes this program the receiver.
 const receiverEnv = "QTOP_BENCH_RECEIVER"
 
-// receiverMain is the life of the receiver's process: it says its address, and
-// ends with its parent.
+// receiverMain runs the receiver's process: it prints its address and ends with its parent.
 func receiverMain() {
 	if os.Getenv(receiverEnv) == "" {
 		return
@@ -202,7 +202,7 @@ func receiverMain() {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "receiver:", err)
-		os.Exit(1) //nolint:forbidigo // a process of its own; nothing to drain
+		os.Exit(1) //nolint:forbidigo // a separate process; nothing to drain
 	}
 	fmt.Println("http://" + l.Addr().String()) //nolint:forbidigo // its answer to the parent
 	var posts atomic.Int64
@@ -219,7 +219,7 @@ func receiverMain() {
 	}()
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	fmt.Fprintln(os.Stderr, "receiver:", server.Serve(l))
-	os.Exit(1) //nolint:forbidigo // a process of its own; nothing to drain
+	os.Exit(1) //nolint:forbidigo // a separate process; nothing to drain
 }
 
 // receiver is the process behind the URL.

@@ -1,7 +1,7 @@
 package main
 
-// This file is graphile-worker: installed into a temporary folder for the run,
-// two processes of node, told to start and heard when they found no more work.
+// graphile-worker, installed into a temporary folder for the run: two processes of node that
+// start on a command and report when they find no more work.
 
 import (
 	"bufio"
@@ -29,7 +29,7 @@ const (
 //go:embed graphile.mjs
 var graphileScript []byte
 
-// graphile is the folder with the package, or why there is none.
+// graphile is the folder with the package, or the error why there is none.
 type graphile struct {
 	dir, node string
 	err       error
@@ -87,7 +87,7 @@ func (g *graphile) system() system {
 			if err != nil {
 				err = fmt.Errorf("%w: %s", err, out)
 			}
-			// Finished jobs are deleted; the workers' own count is kept here.
+			// Finished jobs are deleted, so the count of the workers is kept here.
 			return errors.Join(err, d.exec(ctx, "CREATE TABLE public.ran (n int NOT NULL)"))
 		}},
 		fill: func(ctx context.Context, d *database, n int) error {
@@ -130,8 +130,8 @@ func (g *graphile) spawn(ctx context.Context, d *database) (*graphileWorker, err
 	return w, nil
 }
 
-// open starts the processes and, when all are connected, their work: the time
-// that node takes to start is not measured.
+// open starts the processes and, when all are connected, their work, so that the start of node is
+// not measured.
 func (g *graphile) open(ctx context.Context, d *database, _ func(int)) (session, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var workers []*graphileWorker

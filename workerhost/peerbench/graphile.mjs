@@ -1,5 +1,5 @@
-// graphile-worker with the settings of its own performance test: says "ready",
-// works the queue once it is told to, and says how many jobs it ran.
+// graphile-worker with the settings of its performance test: prints "ready", works on the queue
+// after a command, and prints how many jobs it ran.
 import { once } from "node:events";
 import { Logger, runMigrations, runOnce } from "graphile-worker";
 import pg from "pg";

@@ -1,7 +1,7 @@
 package main
 
-// This file is part 2: the time from just before an insert to the start of its
-// handler, on an idle queue and beside a steady load.
+// Part 2: the time from just before an insert to the start of the job's handler, on an idle queue
+// and under a steady load.
 
 import (
 	"context"
@@ -19,7 +19,7 @@ func (b *bench) wakeLatency(ctx context.Context) part {
 		{"1,000/s", b.scale(10_000, 500), 32, everyMillisecond},
 	}
 	var cs []contender
-	for _, s := range []system{qtopSystem(qtopName), qtopSystem(qtopBellName), qtopSystem(qtopOneName), riverSystem(), tablesSystem(), rawSystem()} {
+	for _, s := range []system{qtopSystem(qtopName), qtopSystem(qtopWakeName), qtopSystem(qtopOneName), riverSystem(), tablesSystem(), rawSystem()} {
 		cs = append(cs, contender{s.name, func(ctx context.Context, put put) error {
 			for _, l := range loads {
 				if err := b.waited(ctx, s, l.name, l.n, l.inFlight, l.gap, put); err != nil {
@@ -33,15 +33,15 @@ func (b *bench) wakeLatency(ctx context.Context) part {
 	p := part{title: "latency", figs: f, notes: []string{
 		"idle: single inserts with random pauses of 10 to 30 ms; 1,000/s: one insert each millisecond, up to 32 in flight; the first tenth " +
 			"of the inserts, while connections open and plans are made, does not count",
-		"qtop inserts with fn_job_enqueue, the bridge on; \"doorbell\": with JobEnqueue of another program's pgclient, which silences the trigger " +
-			"and sends the bell behind its commit, at most once per 5 ms; \"one program\": with JobEnqueue of the host's own client, as River's " +
-			"producer is its worker's, so that the claim goes with the insert, in one transaction; the raw loop ends when the claim has returned",
+		"qtop inserts with fn_job_enqueue, the bridge on; \"wake signal\": with JobEnqueue of another program's pgclient, which switches the trigger off " +
+			"and sends the signal after its commit, at most once per 5 ms; \"one program\": with JobEnqueue of the host's own client, as River's " +
+			"producer is its worker's, so that the claim is in the transaction of the insert; the raw loop ends when the claim has returned",
 	}}
 	for _, of := range []struct {
 		figure       string
 		floor, aimed float64
 	}{{"idle p50", 1, 0.6}, {"idle p99", 1, 0.6}, {"1,000/s p50", 1, 0.4}, {"1,000/s p99", 1, 0.4}} {
-		for _, who := range []string{qtopName, qtopBellName, qtopOneName, tablesName} {
+		for _, who := range []string{qtopName, qtopWakeName, qtopOneName, tablesName} {
 			p.goals = append(p.goals, goal{"insert → handler start, " + of.figure + ", " + who, f.get(who, of.figure),
 				f.get(riverName, of.figure), riverName, atMost(of.floor), atMost(of.aimed)})
 		}

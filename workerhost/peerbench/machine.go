@@ -1,7 +1,7 @@
 package main
 
-// This file says what was measured on what: a ratio without its machine, its
-// versions and its settings cannot be compared with the next one.
+// What was measured on which machine, with which versions and settings: without them ratios
+// cannot be compared.
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// header is the machine, the versions and the method.
+// header returns the machine, the versions and the method.
 func (b *bench) header(ctx context.Context) [][2]string {
 	rows := [][2]string{
 		{"date", time.Now().UTC().Format("2006-01-02 15:04 UTC")},
@@ -50,7 +50,7 @@ func (b *bench) versions() string {
 	return strings.Join(append(vs, graphileName+" "+graphileVersion+" if run"), ", ")
 }
 
-// described is how this run was asked for, and how loaded the machine was before.
+// described returns the options of this run, and the load of the machine before it.
 func (b *bench) described(took time.Duration, load string) string {
 	s := fmt.Sprintf("%s, load average before %s", took.Round(time.Second), load)
 	var last float64
@@ -66,11 +66,11 @@ func (b *bench) described(took time.Duration, load string) string {
 	return s
 }
 
-// busy is the load average above which somebody else's work is measured too.
+// busy is the load average above which other work on the machine falsifies the figures.
 const busy = 0.5
 
-// procField is the value of "name : value" in a file of /proc; without a name
-// its first line.
+// procField returns the value of "name : value" in a file of /proc, or its first line without a
+// name.
 func procField(file, name string) string {
 	text, _ := os.ReadFile(file)
 	for line := range strings.Lines(string(text)) {
@@ -92,7 +92,7 @@ func memory() string {
 	return fmt.Sprintf("%.0f GiB", kb/1024/1024)
 }
 
-// medium tells whether a commit reaches a disk: in memory fsync costs nothing.
+// medium returns the kind of file system: in memory fsync costs nothing.
 func medium(dir string) string {
 	const tmpfs = 0x01021994
 	var fs syscall.Statfs_t

@@ -1,11 +1,12 @@
-// Command peerbench measures qtop against its peers and its limit, side by side
-// in one run on a private PostgreSQL, and prints the goals with what was met as
-// Markdown. It reports and never judges a build by time; it fails when a job was
-// lost or left over.
+// Command peerbench measures qtop, its peers and theoretical limits side by side in one run on a
+// private PostgreSQL, and prints the goals, and which were met, as Markdown. Times never make it
+// fail; it fails when a job was lost or not done.
 //
 //	go run . [-run regexp] [-rounds 3] [-quick] [-large] [-o file]
 //
-// The peers' modules are needed here alone, so this is a module of its own.
+// Parts 1 to 9 of the report are listed in sections; each compares contenders (measure.go) in
+// fresh databases (bench.go). Only this command needs the modules of the peers, so it is a
+// separate module.
 package main
 
 import (
@@ -32,7 +33,7 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "peerbench:", err)
-		os.Exit(1) //nolint:forbidigo // a main of its own; run has drained
+		os.Exit(1) //nolint:forbidigo // a separate main; run has drained
 	}
 }
 
@@ -97,7 +98,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		errs = append(errs, writeFile(*file, r))
 	}
 	if len(b.wrong) > 0 {
-		errs = append(errs, errors.New("not everything was done right: "+strings.Join(b.wrong, "; ")))
+		errs = append(errs, errors.New("the results are wrong: "+strings.Join(b.wrong, "; ")))
 	}
 	return errors.Join(append(errs, ctx.Err(), b.stop())...)
 }

@@ -1,7 +1,6 @@
 package main
 
-// This file is the unit of everything here: a figure that was taken once a
-// round, and the contest in which it is taken.
+// Figures, which are measured once per round, and the contest that measures them.
 
 import (
 	"context"
@@ -11,8 +10,7 @@ import (
 	"time"
 )
 
-// measure is one figure, with a value for each round; the empty measure was not
-// taken.
+// measure is one figure with a value per round; an empty one was not measured.
 type measure struct {
 	unit   string
 	values []float64
@@ -20,14 +18,14 @@ type measure struct {
 
 func (m measure) taken() bool { return len(m.values) > 0 }
 
-// median of the rounds; of an even number the mean of the middle two.
+// median returns the median of the rounds, for an even number the mean of the middle two.
 func (m measure) median() float64 {
 	s := slices.Sorted(slices.Values(m.values))
 	n := len(s)
 	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
-// over divides round by round: what slows the machine for one round slows both.
+// over divides round by round, because other load in one round slows both contenders.
 func (m measure) over(peer measure) measure {
 	if len(m.values) != len(peer.values) {
 		return measure{}
@@ -56,7 +54,7 @@ func (m measure) suffix() string {
 	return " " + m.unit
 }
 
-// number writes three significant digits, and whole thousands in groups.
+// number formats three significant digits, and whole thousands in groups.
 func number(v float64) string {
 	switch {
 	case v >= 1000:
@@ -75,21 +73,21 @@ func number(v float64) string {
 	return fmt.Sprintf("%.2g", v)
 }
 
-// quantile of sorted samples, by nearest rank.
+// quantile returns a quantile of sorted samples, by nearest rank.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-// put records one value of the contender that runs.
+// put records one value of the running contender.
 type put func(figure, unit string, v float64)
 
-// contender is measured once a round.
+// contender is measured once per round.
 type contender struct {
 	name string
 	run  func(ctx context.Context, put put) error
 }
 
-// notRun is why a contender cannot be measured here; that is no fault.
+// notRun says why a contender cannot be measured here, which is no failure.
 type notRun struct{ why string }
 
 func (e notRun) Error() string { return "not run: " + e.why }
@@ -119,7 +117,7 @@ func (f *figures) put(who, what, unit string, v float64) {
 	f.by[k].values = append(f.by[k].values, v)
 }
 
-// drop forgets a contender: rounds without it would not pair.
+// drop removes a contender, because its remaining rounds would not match those of the others.
 func (f *figures) drop(who, why string) {
 	f.keys = slices.DeleteFunc(f.keys, func(k figure) bool {
 		if k.who == who {
@@ -130,8 +128,8 @@ func (f *figures) drop(who, why string) {
 	f.outs = append(f.outs, who+": "+why)
 }
 
-// contest measures the contenders in turn, round by round (A B C A B C …), so
-// that slow drift of the machine meets all of them. One that fails is out.
+// contest measures the contenders round by round (A B C A B C …), so that slow drift of the
+// machine affects all of them. A contender that fails is dropped.
 func (b *bench) contest(ctx context.Context, cs ...contender) *figures {
 	return b.contestOf(ctx, b.rounds, cs...)
 }

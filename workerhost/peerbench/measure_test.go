@@ -10,7 +10,7 @@ import (
 
 func TestRatiosAreTakenWithinTheRound(t *testing.T) {
 	t.Parallel()
-	// The machine halves its speed in the second round: the ratio stays.
+	// In the second round the machine has half its speed; the ratio is unchanged.
 	r := measure{"/s", []float64{300, 150, 270}}.over(measure{"/s", []float64{100, 50, 100}})
 	if got := r.String(); got != "3.00 (2.70–3.00)" {
 		t.Errorf("ratio %s", got)

@@ -1,7 +1,7 @@
 package main
 
-// This file is part 5 and the ground of part 7: databases with many finished
-// jobs, and the time that one refresh of the live panes takes in them.
+// Part 5 and the databases of part 7: many finished jobs, and the time of one refresh of the live
+// panes.
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// history is a database with that many finished jobs, and queued ones, in 64
-// lanes. Finished times lie in today's partition.
+// history is a database with that many finished and queued jobs in 64 queue lanes. All finished
+// times are in today's partition.
 func history(finished, queued int) *template {
 	name := fmt.Sprintf("finished_%d_queued_%d", finished, queued)
 	return &template{name, qtopTemplate(), func(ctx context.Context, d *database) error {
@@ -78,7 +78,7 @@ func (b *bench) paneTime(ctx context.Context) part {
 		"the counters are checked against what was filled in"}}
 }
 
-// refreshes asks for the picture again and again, computed anew each time.
+// refreshes calls fn_queue_picture repeatedly, computed again each time.
 func refreshes(ctx context.Context, d *database, n int, put put) error {
 	pool, err := d.login(ctx, viewerLogin, 1, false)
 	if err != nil {
@@ -95,7 +95,7 @@ func refreshes(ctx context.Context, d *database, n int, put put) error {
 			return err
 		}
 		trip := time.Since(began)
-		if i > n/10 { // the first ones plan and fill caches
+		if i > n/10 { // the first calls plan and fill caches
 			took, trips = append(took, ms), append(trips, trip)
 		}
 	}

@@ -1,7 +1,6 @@
 package main
 
-// This file is part 4: what waking costs the producers, and what a call for many
-// jobs saves them.
+// Part 4: the cost of wake signals for producers, and the gain of one call for many jobs.
 
 import (
 	"context"
@@ -21,11 +20,11 @@ import (
 const (
 	wakeOff     = "bridge off"
 	wakeTrigger = "bridge on, statement trigger"
-	wakeBell    = "bridge on, doorbell"
+	wakeSignal    = "bridge on, wake signal after commits"
 	wakeRow     = "a trigger per row, as DP4 first had it"
 )
 
-// rowTrigger is what the design is measured against.
+// rowTrigger is the earlier design, for comparison.
 const rowTrigger = `
 CREATE FUNCTION public.bench_row_wake() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -40,7 +39,7 @@ func (b *bench) produceRate(ctx context.Context) part {
 	figure := func(n int) string { return fmt.Sprintf("inserts, %d clients", n) }
 	var cs []contender
 	for _, n := range clients {
-		for _, wake := range []string{wakeOff, wakeBell, wakeTrigger, wakeRow} { // what is divided, side by side
+		for _, wake := range []string{wakeOff, wakeSignal, wakeTrigger, wakeRow} { // the divided pairs are measured next to each other
 			cs = append(cs, contender{wake, func(ctx context.Context, put put) error {
 				rate, err := b.produced(ctx, wake, n, span)
 				if err == nil {
@@ -52,12 +51,12 @@ func (b *bench) produceRate(ctx context.Context) part {
 	}
 	f := b.contestOf(ctx, rounds, cs...)
 	p := part{title: "producers", figs: f, notes: []string{fmt.Sprintf(
-		"one row per transaction straight into job_queue, one listener; %d rounds of %s each; the doorbell is rung by the "+
-			"producers' process after commits, at most once per 5 ms (enqueue.Ringer)", rounds, span),
+		"one row per transaction straight into job_queue, one listener; %d rounds of %s each; wake signals after commits are sent by the "+
+			"producers' process, at most once per 5 ms", rounds, span),
 	}}
 	for _, n := range clients[1:] {
-		p.goals = append(p.goals, goal{fmt.Sprintf("producer throughput, wake by doorbell ÷ off, %d clients", n),
-			f.get(wakeBell, figure(n)), f.get(wakeOff, figure(n)), "off", atLeast(0.9), atLeast(0.95)})
+		p.goals = append(p.goals, goal{fmt.Sprintf("producer throughput, wake signal after commits ÷ off, %d clients", n),
+			f.get(wakeSignal, figure(n)), f.get(wakeOff, figure(n)), "off", atLeast(0.9), atLeast(0.95)})
 	}
 	for _, wake := range []string{wakeTrigger, wakeRow} {
 		for _, n := range clients[1:] {
@@ -68,7 +67,7 @@ func (b *bench) produceRate(ctx context.Context) part {
 	return p
 }
 
-// produced is the rate at which clients insert for a span of time.
+// produced returns the rate at which clients insert for a span of time.
 func (b *bench) produced(ctx context.Context, wake string, clients int, span time.Duration) (float64, error) {
 	d, err := b.fresh(ctx, qtopTemplate())
 	if err != nil {
@@ -91,7 +90,7 @@ func (b *bench) produced(ctx context.Context, wake string, clients int, span tim
 	if err != nil {
 		return 0, err
 	}
-	pool, err := d.login(ctx, embedded.Superuser, clients, wake == wakeBell)
+	pool, err := d.login(ctx, embedded.Superuser, clients, wake == wakeSignal)
 	if err != nil {
 		return 0, err
 	}
@@ -110,7 +109,7 @@ func (b *bench) produced(ctx context.Context, wake string, clients int, span tim
 					return
 				}
 				inserted.Add(1)
-				if wake == wakeBell {
+				if wake == wakeSignal {
 					ringer.Ring(qtopDomain)
 				}
 			}
@@ -127,7 +126,7 @@ func (b *bench) produced(ctx context.Context, wake string, clients int, span tim
 	return float64(inserted.Load()) / took.Seconds(), err
 }
 
-// listenTo is one listener that takes what comes until ctx ends.
+// listenTo listens and receives until ctx ends.
 func listenTo(ctx context.Context, d *database, channel string) (ended <-chan struct{}, err error) {
 	conn, err := pgx.ConnectConfig(ctx, d.pool.Config().ConnConfig)
 	if err != nil {

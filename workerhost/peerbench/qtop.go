@@ -1,7 +1,7 @@
 package main
 
-// This file is qtop at work: one worker host in this process, as the login of a
-// host, whose one job kind does nothing.
+// qtop as a contender: one worker host in this process, with a host's login, whose one job kind
+// does nothing.
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// What a host is started with; the loops are those that a queue of jobs needs.
+// The settings of a host; its loops are those that a job queue needs.
 const (
 	hostConns       = 8
 	hostConcurrency = 100

@@ -1,8 +1,7 @@
 package main
 
-// This file is the limit: bare loops of four connections without a host around
-// them, on tables of their own. rawSystem claims and completes the way qtop's
-// design does; rawDelete is the least that can be done to take a row once.
+// The limits: bare loops of four connections without a host, on separate tables. rawSystem claims
+// and completes like qtop's design; rawDelete is the minimum to take each row once.
 
 import (
 	"context"
@@ -22,8 +21,8 @@ const (
 	rawBatch = 1000
 )
 
-// A claim changes no indexed column, so its update stays on the page; what is
-// finished leaves the table.
+// A claim changes no indexed column, so its update stays on the page; finished rows leave the
+// table.
 const rawTables = `
 CREATE SCHEMA raw;
 CREATE TABLE raw.job (
@@ -91,8 +90,7 @@ func rawOpen(ctx context.Context, d *database, handled func(n int)) (session, er
 	})
 }
 
-// loops takes steps until stop. An empty one waits for a signal; the poll is the
-// floor.
+// loops runs steps until stop. After an empty one it waits for a signal or the poll.
 func loops(ctx context.Context, d *database, conns int, channel string, step func(ctx context.Context, worker int) (int, error),
 	insert func(ctx context.Context, n int) error) (session, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -146,8 +144,7 @@ func loops(ctx context.Context, d *database, conns int, channel string, step fun
 	}, nil
 }
 
-// rawStep claims up to limit jobs and completes them. The rows are handed out
-// after the claim has committed: before, a completion could overtake it.
+// rawStep claims up to limit jobs and completes them. The rows are given out after the claim has committed, because a completion could overtake it otherwise.
 func rawStep(ctx context.Context, pool *pgxpool.Pool, owner string, limit int, handled func(n int)) (int, error) {
 	rows, _ := pool.Query(ctx, rawClaim, limit, owner)
 	type job struct {
@@ -170,8 +167,8 @@ func rawStep(ctx context.Context, pool *pgxpool.Pool, owner string, limit int, h
 	return len(ids), err
 }
 
-// drain lets connections step until total rows were taken, and is the rate. A
-// step's own limit keeps the last ones from overshooting.
+// drain runs steps on all connections until total rows were taken, and returns the rate. The
+// limit of a step keeps the last ones from taking more.
 func drain(ctx context.Context, conns, total int, step func(ctx context.Context, worker int) (int, error)) (rate float64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

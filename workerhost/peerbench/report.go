@@ -1,7 +1,6 @@
 package main
 
-// This file is the printed result: what machine, which versions, the goals, and
-// all figures behind them, in Markdown.
+// The printed result in Markdown: machine, versions, goals and all figures.
 
 import (
 	"fmt"
@@ -30,8 +29,8 @@ func (l limit) String() string {
 	return "≥ " + number(l.v)
 }
 
-// goal is one line of the table. What it judges is the ratio where it has a
-// peer, else our own figure.
+// goal is one line of the table. It compares the ratio to the peer with its aims, or without a
+// peer the figure of qtop.
 type goal struct {
 	text           string
 	ours, peer     measure
@@ -110,7 +109,7 @@ func (r report) write(w io.Writer) {
 	}
 }
 
-// line writes one row; a bar or a line break in a cell would end it.
+// line writes one row. It replaces bars and line breaks in cells, which would end a cell.
 func line(w io.Writer, cells ...string) {
 	for i, c := range cells {
 		cells[i] = strings.NewReplacer("|", "\\|", "\n", " ").Replace(c)

@@ -1,6 +1,6 @@
 package main
 
-// This file is River with the settings of its own benchmark.
+// River with the settings of its benchmark.
 
 import (
 	"context"

@@ -1,7 +1,7 @@
 package main
 
-// This file is what the peers have in common: a way to fill them, to start
-// their workers, and to see in their own tables that every job was done.
+// What the peers have in common: how to fill them, to start their workers, and to check in their
+// tables that every job was done.
 
 import (
 	"context"
@@ -18,18 +18,18 @@ type system struct {
 	name     string
 	template *template
 	fill     func(ctx context.Context, d *database, n int) error
-	// open starts the workers; handled is told the number in each job's payload
-	// at the start of its handler.
+	// open starts the workers. handled is called with the number in the payload of each job at
+	// the start of its handler.
 	open func(ctx context.Context, d *database, handled func(n int)) (session, error)
 	none string // SQL: true when no job is unfinished
 	done string // SQL: the number of jobs that succeeded
 }
 
-// session is a system whose workers run.
+// session is a system with running workers.
 type session struct {
 	insert func(ctx context.Context, n int) error // one job, the way its producers do it
-	ready  func() error                           // lets workers of other processes begin; nil = they have
-	idle   func(ctx context.Context) error        // waits until those have no more to do; nil = handled tells
+	ready  func() error                           // starts workers of other processes; nil = they run
+	idle   func(ctx context.Context) error        // waits until those have no more work; nil = handled is called
 	stop   func() error
 }
 
@@ -69,9 +69,8 @@ func (t *tally) wait(ctx context.Context) error {
 	}
 }
 
-// work fills a system and is the rate at which it works, from the start of its
-// workers, or from the handler of job number from, to the last completion in
-// the database.
+// work fills a system and returns its work rate, from the start of its workers, or from the
+// handler of job number from, to the last completion in the database.
 func (s system) work(ctx context.Context, d *database, from, n int) (rate float64, err error) {
 	if err := s.fill(ctx, d, n); err != nil {
 		return 0, fmt.Errorf("filling: %w", err)
@@ -125,9 +124,9 @@ func (a *arrivals) handled(n int) {
 	a.tally.handled(n)
 }
 
-// latency inserts n jobs one by one and is the time from just before each
-// insert to the start of its handler, sorted. gap is the time between two
-// inserts; with several in flight a slow insert does not delay the next.
+// latency inserts n jobs one by one and returns the times from just before each insert to the
+// start of its handler, sorted. gap is the time between two inserts; with several in flight a
+// slow insert does not delay the next.
 func (s system) latency(ctx context.Context, d *database, n, inFlight int, gap func() time.Duration) ([]time.Duration, error) {
 	a := newArrivals(n)
 	run, err := s.open(ctx, d, a.handled)
@@ -176,7 +175,7 @@ func (a *arrivals) send(ctx context.Context, run session, inFlight int, gap func
 	due := time.Now()
 	for n := range a.sent {
 		if inFlight == 1 {
-			due = time.Now() // a pause is between two inserts, a load is by the clock
+			due = time.Now() // pauses are between two inserts; a load follows the clock
 		}
 		due = due.Add(gap())
 		if err := pause(ctx, time.Until(due)); err != nil {
@@ -195,7 +194,7 @@ func (a *arrivals) send(ctx context.Context, run session, inFlight int, gap func
 	return context.Cause(ctx)
 }
 
-// idlePauses are random, so that no timer of a peer falls into step with them.
+// idlePauses are random, so that they are not synchronised with a timer of a peer.
 func idlePauses() time.Duration { return 10*time.Millisecond + rand.N(20*time.Millisecond) }
 
 func everyMillisecond() time.Duration { return time.Millisecond }

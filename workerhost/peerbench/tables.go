@@ -1,8 +1,7 @@
 package main
 
-// This file is the limit of a start: qtop's tables with their checks, triggers
-// and leases, worked by bare statements. What it takes longer than a peer, no
-// function of qtop can win back.
+// The limit set by qtop's tables with their checks, triggers and leases, used by bare statements:
+// no function of qtop can be faster.
 
 import (
 	"context"
@@ -18,7 +17,7 @@ const (
 INSERT INTO public.job_queue (job_kind, event_domain, executor, payload)
 SELECT 'noop', '` + qtopDomain + `', 'DOT', jsonb_build_object('n', $1::int) WHERE set_config('qtop.doorbell', 'on', true) = 'on'`
 
-	// A claim as fn_job_claim ends with, for a rule that is known and not locked.
+	// The claim at the end of fn_job_claim, for a job subscription that is known and not locked.
 	tablesClaim = `
 WITH lease AS MATERIALIZED (SELECT gen_random_uuid() AS token, s.subscription_id, s.executor_id FROM public.job_subscription s LIMIT 1),
 claimed AS (
@@ -51,7 +50,7 @@ func tablesOpen(ctx context.Context, d *database, handled func(n int)) (session,
 	if err != nil {
 		return session{}, err
 	}
-	for _, off := range []string{"enable_seqscan", "enable_bitmapscan", "jit"} { // as the functions have it
+	for _, off := range []string{"enable_seqscan", "enable_bitmapscan", "jit"} { // like the settings of the functions
 		cfg.ConnConfig.RuntimeParams[off] = "off"
 	}
 	cfg.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"

@@ -1,6 +1,6 @@
 package main
 
-// This file is part 1: how many jobs that do nothing are worked per second.
+// Part 1: how many empty jobs are worked on per second.
 
 import "context"
 
@@ -38,7 +38,7 @@ func (b *bench) workRate(ctx context.Context) part {
 	}}
 }
 
-// worked puts how many jobs a second the system works off.
+// worked records how many jobs per second the system works on.
 func (s system) worked(ctx context.Context, d *database, from, n int, put put) error {
 	rate, err := s.work(ctx, d, from, n)
 	if err == nil {
