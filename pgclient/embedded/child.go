@@ -12,8 +12,8 @@ import (
 // startPatience includes crash recovery of a kept data directory.
 const startPatience = 2 * time.Minute
 
-// childEnv is all that the server programs see of our environment: settings
-// such as PGDATA or PGHOST must not leak into them.
+// childEnv returns the only variables of this process's environment that the server programs get,
+// because settings such as PGDATA or PGHOST must not reach them.
 func childEnv() []string {
 	return []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", "TZ=UTC"}
 }

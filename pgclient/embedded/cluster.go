@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// hba lets in whoever can enter the socket directory, and nobody else.
+// hba allows everyone who can enter the socket directory, and no one else.
 const hba = "local all all trust\n"
 
 func clusterDir(base string, major int) string { return filepath.Join(base, "pg"+strconv.Itoa(major)) }
@@ -71,7 +71,7 @@ func (s *Server) prepare(ctx context.Context) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	// An empty directory is in nobody's way; anything else is not ours to remove.
+	// An empty directory can be used; anything else must not be removed.
 	if err := os.Remove(s.data); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s is neither empty nor a PostgreSQL data directory; move it away", s.data)
 	}
@@ -91,9 +91,8 @@ func (s *Server) prepare(ctx context.Context) error {
 	return os.Rename(fresh, s.data)
 }
 
-// removeUnfinished removes what an initdb or a copy that was killed left. It is
-// best effort: a dying initdb may still write, and its directory has a name that
-// nobody else uses.
+// removeUnfinished removes the directories of an initdb or a copy that was killed. It ignores
+// errors: a dying initdb may still write, and no other process uses the name of its directory.
 func removeUnfinished(home string) {
 	dirs, _ := filepath.Glob(filepath.Join(home, "init-*"))
 	for _, dir := range dirs {
@@ -108,8 +107,8 @@ func (s *Server) initdb(ctx context.Context, dir string) error {
 	}
 	out, err := s.runInitdb(ctx, dir, s.id)
 	if err != nil && namespaces && !s.id.drop && strings.Contains(out, "could not look up effective user ID") {
-		// A user without a passwd entry, as in a container started with a bare
-		// uid: initdb alone minds, and in a namespace it finds one.
+		// The user has no passwd entry, as in a container started with only a uid. Only initdb
+		// needs the entry, and in a namespace it finds one.
 		out, err = s.runInitdb(ctx, dir, inNamespace())
 	}
 	if err != nil {
@@ -160,7 +159,7 @@ func (s *Server) runInitdb(ctx context.Context, dir string, id identity) (string
 // dst and gives the copy to id.
 func copyTree(src, dst string, id identity) error {
 	if _, err := os.Stat(filepath.Join(src, "postmaster.pid")); err == nil {
-		return fmt.Errorf("the seed %s was not shut down in order", src)
+		return fmt.Errorf("the seed %s was not shut down cleanly", src)
 	}
 	err := filepath.WalkDir(src, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

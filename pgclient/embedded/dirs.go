@@ -62,8 +62,8 @@ func CacheDir() (string, error) {
 	return ownDir(append(places, "/var/cache/qtop", "/tmp/qtop-cache-0")...)
 }
 
-// ownDir makes and returns the first of the places that works. Programs are run
-// from below it, so a directory that somebody else can write to is refused.
+// ownDir makes and returns the first usable directory of the candidates. Programs are run from
+// below it, so a directory to which another user can write is refused.
 func ownDir(places ...string) (string, error) {
 	var errs []error
 	for _, dir := range places {
@@ -103,7 +103,7 @@ func writable(dir string) error {
 }
 
 // openBase makes a base directory and returns its real path: the working
-// directory of a server process is compared with it. Root's directories let the
+// directory of a server process is compared with it. Root's base directories let the
 // server's user pass, ours let nobody.
 func openBase(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
@@ -128,7 +128,7 @@ func openBase(dir string) (string, error) {
 			}
 			return "", err
 		}
-		if err := os.Chmod(missing[i], baseMode()); err != nil { // the umask may have taken the x
+		if err := os.Chmod(missing[i], baseMode()); err != nil { // the umask may have removed the execute bits
 			return "", err
 		}
 	}
@@ -143,7 +143,7 @@ func baseMode() os.FileMode {
 }
 
 // tempBase makes a temporary base directory and takes its lock. A test server's
-// lies in memory where there is room, unless TMPDIR says where.
+// is in memory where there is room, unless TMPDIR is set.
 func tempBase(test bool) (string, *os.File, error) {
 	root := tempRoot()
 	if mem := memoryRoot(); test && mem != "" && os.Getenv("TMPDIR") == "" {
@@ -165,7 +165,7 @@ func tempBase(test bool) (string, *os.File, error) {
 		return fail(err)
 	}
 	if lock == nil {
-		return fail(fmt.Errorf("%s: somebody else took its lock", making))
+		return fail(fmt.Errorf("%s: another process took its lock", making))
 	}
 	dir := filepath.Join(filepath.Dir(making), tempPrefix+strings.TrimPrefix(filepath.Base(making), makingPrefix))
 	if err := os.Rename(making, dir); err != nil {
@@ -226,7 +226,7 @@ func makeSocketDir(base string, id identity) (string, error) {
 	if errors.Is(err, fs.ErrExist) {
 		err = ownedByUs(top)
 	}
-	if err != nil { // somebody else took the name
+	if err != nil { // another user took the name
 		if top, err = os.MkdirTemp("/tmp", sockPrefix); err != nil {
 			return "", err
 		}
@@ -245,15 +245,15 @@ func makeSocketDir(base string, id identity) (string, error) {
 // directory it serves.
 const baseNote = "base"
 
-// removeSocketDir removes a short socket directory; run stays with its base.
+// removeSocketDir removes a short socket directory; the directory run is removed with its base.
 func removeSocketDir(dir string) {
 	if top := filepath.Dir(dir); strings.HasPrefix(filepath.Base(top), sockPrefix) {
 		_ = os.RemoveAll(top)
 	}
 }
 
-// freshPrivate makes an empty directory that only id can enter. An old one goes
-// with what a dead server left in it: the caller holds the lock.
+// freshPrivate makes an empty directory that only id can enter. It removes an old one with the
+// files of a dead server; the caller holds the lock.
 func freshPrivate(dir string, id identity) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err

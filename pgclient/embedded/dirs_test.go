@@ -47,7 +47,7 @@ func TestCacheDir(t *testing.T) {
 	}
 }
 
-// Programs are run from the cache: one that somebody else can write to is no cache.
+// Programs are run from the cache, so a directory to which another user can write is not used.
 func TestOwnDirRefusesWhatOthersCanWrite(t *testing.T) {
 	t.Parallel()
 	base := baseDir(t)
@@ -67,7 +67,7 @@ func TestOwnDirRefusesWhatOthersCanWrite(t *testing.T) {
 	}
 }
 
-// A short socket directory whose name somebody else has taken is not used.
+// A short socket directory whose name another user has taken is not used.
 func TestTakenSocketName(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -22,7 +22,7 @@ import (
 // fetchPatience bounds one download on a slow line.
 const fetchPatience = 10 * time.Minute
 
-// fetched finds programs in the cache or brings them there.
+// fetched finds programs in the cache, or fetches them into it.
 func fetched(ctx context.Context, major int, notice func(string), ids []identity) (found, error) {
 	fit := pinsFor(major)
 	if len(fit) == 0 {
@@ -64,10 +64,10 @@ func fetched(ctx context.Context, major int, notice func(string), ids []identity
 func (p pin) dir(home string) string { return filepath.Join(home, p.platform+"-"+p.version) }
 
 func (p pin) cached(ctx context.Context, home string, ids []identity) (found, error) {
-	return inspect(ctx, place{dir: filepath.Join(p.dir(home), "bin"), origin: "cache of " + p.pkg() + "@" + p.version}, ids)
+	return inspect(ctx, candidate{dir: filepath.Join(p.dir(home), "bin"), origin: "cache of " + p.pkg() + "@" + p.version}, ids)
 }
 
-// fetch brings the package into the cache.
+// fetch puts the package into the cache.
 func (p pin) fetch(ctx context.Context, home string, notice func(string)) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchPatience)
 	defer cancel()
@@ -92,7 +92,7 @@ func (p pin) fetch(ctx context.Context, home string, notice func(string)) error 
 	if err := unpack(tgz, tree); err != nil {
 		return fmt.Errorf("unpacking %s: %w", p.file(), err)
 	}
-	// What is there but was not usable is replaced.
+	// An unusable directory is replaced.
 	if err := os.RemoveAll(p.dir(home)); err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (p pin) fromMirror(ctx context.Context, mirror, tgz string, notice func(str
 	return fmt.Errorf("QTOP_PG_MIRROR does not hold it: %w", errors.Join(errs...))
 }
 
-// size tells what a download costs.
+// size returns the size of the download, for messages.
 func (p pin) size() string {
 	if strings.HasPrefix(p.platform, "darwin") {
 		return "about 55 MB"
@@ -175,8 +175,8 @@ func (p pin) size() string {
 	return "about 24 MB"
 }
 
-// maxTarball is far above every pinned package: a mirror's answer is not trusted
-// before its checksum is known.
+// maxTarball is far above the size of every pinned package. It bounds the response of a mirror,
+// which is not trusted before its checksum is known.
 const maxTarball = 256 << 20
 
 func download(ctx context.Context, url, to string) error {

@@ -45,7 +45,7 @@ func waitLock(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// flock locks an open file without waiting; false = somebody else holds it.
+// flock locks an open file without waiting; false = another process holds it.
 func flock(f *os.File) (bool, error) {
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
@@ -70,8 +70,8 @@ func sameFile(f *os.File, path string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// releaseLock gives a lock back. Closing alone would not: a child that is being
-// started holds a copy of the file until its program runs.
+// releaseLock releases a lock. Closing the file is not enough: a child that is being started has
+// a copy of it until its program runs.
 func releaseLock(f *os.File) error {
 	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 }

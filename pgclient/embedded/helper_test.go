@@ -14,8 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A helper is this test binary started a second time as a host of its own, which
-// the test can kill. It prints one JSON line when its server runs (or failed to),
+// A helper is this test binary started a second time as a separate host, which the test can kill. It prints one JSON line when its server runs (or failed to),
 // and stops the server when its standard input ends.
 
 const helperEnv = "QTOP_EMBEDDED_TEST_HELPER"

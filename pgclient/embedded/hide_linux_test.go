@@ -15,7 +15,7 @@ func hidePostgres() error {
 	if err := syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return err
 	}
-	for _, p := range places() {
+	for _, p := range candidates() {
 		if err := syscall.Mount("tmpfs", p.dir, "tmpfs", 0, ""); err != nil {
 			return err
 		}

@@ -1,5 +1,5 @@
-// Whom the server runs as. PostgreSQL refuses root, so root hands it to another
-// user, and where no other user exists to a user namespace.
+// The user of the server. PostgreSQL refuses to run as root, so root runs it as another user or,
+// where no other user exists, in a user namespace.
 
 package embedded
 
@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// nobodyID is the uid and gid that our user stands for inside a user namespace.
+// nobodyID is the uid and gid to which our user is mapped inside a user namespace.
 const nobodyID = 65534
 
 // identity is the user that runs the server's programs and owns its files.
@@ -20,10 +20,10 @@ type identity struct {
 	uid, gid int
 	name     string
 	drop     bool // switch from root to uid and gid
-	ns       bool // stay who we are, but look like another user from inside
+	ns       bool // same user, but mapped to another one inside a user namespace
 }
 
-// as names the identity in messages, with a leading space; "" = ourselves.
+// as returns the identity for messages, with a leading space; "" = our own user.
 func (id identity) as() string {
 	switch {
 	case id.ns:
@@ -42,7 +42,7 @@ func inNamespace() identity {
 	return id
 }
 
-// identities lists whom the server could run as, best first. initdb looks its
+// identities returns the users as whom the server could run, best first. initdb looks its
 // user up by number, so only users with a passwd entry count. Whether we can
 // become one of them (in a rootless container often only uid 0 is mapped) shows
 // when the programs are first run; see inspect.
@@ -76,8 +76,8 @@ func toIdentity(u *user.User) (identity, bool) {
 	return identity{uid: uid, gid: gid, name: u.Username, drop: true}, err1 == nil && err2 == nil
 }
 
-// ownerOf is the identity that must run the server of an existing data
-// directory: PostgreSQL insists on owning it.
+// ownerOf returns the identity that must run the server of an existing data directory, because
+// PostgreSQL must own it.
 func ownerOf(data string) (identity, bool) {
 	fi, err := os.Stat(data)
 	if err != nil {
@@ -97,7 +97,7 @@ func ownerOf(data string) (identity, bool) {
 	return id, true
 }
 
-// give makes path the identity's own.
+// give makes the identity the owner of path.
 func (id identity) give(path string) error {
 	if !id.drop && !id.ns {
 		return nil

@@ -67,7 +67,7 @@ func TestClosedParentIsNamed(t *testing.T) {
 }
 
 // A umask of 077 does not close our own directories to the server's user. The
-// umask is the process's, hence a helper.
+// umask belongs to the process, so a helper sets it.
 func TestTightUmask(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(baseDir(t), "a", "b")
@@ -119,7 +119,7 @@ func TestBareUid(t *testing.T) {
 	t.Parallel()
 	const uid = 54321
 	dir := baseDir(t)
-	exe := filepath.Join(dir, "embedded.test") // the original lies where others cannot reach
+	exe := filepath.Join(dir, "embedded.test") // other users cannot reach the original
 	copyProgram(t, exe)
 	home := filepath.Join(dir, "home")
 	require.NoError(t, os.Mkdir(home, 0o700))

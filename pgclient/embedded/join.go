@@ -44,7 +44,7 @@ func (s *Server) join(ctx context.Context) error {
 	path := filepath.Join(s.dir, stateFile)
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("no running server is announced: %w", err)
+		return fmt.Errorf("no running server has written its state file: %w", err)
 	}
 	var st state
 	if err := json.Unmarshal(b, &st); err != nil {
@@ -90,7 +90,7 @@ func ping(ctx context.Context, sock string) (string, error) {
 	defer func() { _ = conn.Close(ctx) }()
 	version, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), " ")
 	if version == "" {
-		return "", errors.New("the server does not tell its version")
+		return "", errors.New("the server does not report its version")
 	}
 	return version, nil
 }

@@ -21,12 +21,12 @@ func TestSecondProcessJoins(t *testing.T) {
 	require.True(t, h.report.Joined)
 	require.Equal(t, owner.Pid(), h.report.Pid)
 	require.Equal(t, owner.DSN(Superuser, "postgres"), h.report.DSN)
-	h.end(t) // a joiner that ends in order leaves the server alone
+	h.end(t) // a joiner that ends cleanly does not stop the server
 	require.Equal(t, "1", query(t, owner, "select n::text from precious"))
 
 	h = startHelper(t, helperOrder{Mode: "start", Dir: dir}, nil)
 	require.True(t, h.report.Joined)
-	h.kill(t) // and so does one that is killed
+	h.kill(t) // nor does one that is killed
 	require.Equal(t, "1", query(t, owner, "select n::text from precious"))
 
 	joiner := start(t, Options{Dir: dir, Wipe: true})
@@ -87,7 +87,7 @@ func TestRaceForOwnership(t *testing.T) {
 	}
 }
 
-// Whoever waits to join takes over when the owner ends before its server runs.
+// A process that waits to join takes over when the owner ends before its server runs.
 func TestTakesOver(t *testing.T) {
 	t.Parallel()
 	dir := baseDir(t)
@@ -117,7 +117,7 @@ func TestTakesOver(t *testing.T) {
 	require.NoError(t, r.s.Stop(ctx))
 }
 
-// A state file of a crashed owner misleads nobody.
+// The state file of a crashed owner is recognised as stale.
 func TestStaleStateFile(t *testing.T) {
 	t.Parallel()
 	s := crashed(t)

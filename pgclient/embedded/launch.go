@@ -79,7 +79,7 @@ func (s *Server) args() []string {
 	return args
 }
 
-// awaitReady waits for the server's own word in postmaster.pid, as pg_ctl does.
+// awaitReady waits for the state in postmaster.pid, which the server writes, as pg_ctl does.
 func (s *Server) awaitReady(ctx context.Context, p *postmaster) error {
 	deadline := time.Now().Add(startPatience)
 	for {
@@ -102,7 +102,7 @@ func (s *Server) awaitReady(ctx context.Context, p *postmaster) error {
 	}
 }
 
-// logTail picks the lines of the server's log that say why it does not run.
+// logTail returns the lines of the server's log that say why it does not run.
 func (s *Server) logTail() string {
 	b, err := os.ReadFile(s.LogFile())
 	if err != nil {

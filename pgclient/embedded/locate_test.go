@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakePrograms makes a folder whose postgres tells the given version.
+// fakePrograms makes a folder whose postgres prints the given version.
 func fakePrograms(t *testing.T, version string) string {
 	t.Helper()
 	dir := baseDir(t)
@@ -64,7 +64,7 @@ func TestPgConfigIsAsked(t *testing.T) {
 	require.Equal(t, Binaries{Dir: programs, Major: 79, Version: "79.1", Origin: "pg_config"}, b)
 }
 
-// PATH often holds links to programs whose folder has the rest.
+// PATH often contains links to programs whose folder has the others.
 func TestLinksInPathAreFollowed(t *testing.T) {
 	programs, bin := fakePrograms(t, "79.1"), t.TempDir()
 	require.NoError(t, os.Symlink(filepath.Join(programs, "postgres"), filepath.Join(bin, "postgres")))
@@ -75,7 +75,7 @@ func TestLinksInPathAreFollowed(t *testing.T) {
 	require.Equal(t, programs, b.Dir)
 }
 
-// Programs that do not run here are passed over, and the error says so.
+// Programs that do not run here are skipped, and the error names them.
 func TestBrokenProgramsArePassedOver(t *testing.T) {
 	dir := fakePrograms(t, "79.1")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "postgres"), []byte("#!/bin/sh\necho 'libicu.so.60: not found' >&2\nexit 127\n"), 0o755))

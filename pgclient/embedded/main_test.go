@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// made is a ready cluster that most tests start from: initdb takes longer than
-// all the rest of a test.
+// made is a ready cluster from which most tests start, because initdb takes longer than the rest
+// of a test.
 var made struct {
 	once sync.Once
 	dir  string

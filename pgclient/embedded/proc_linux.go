@@ -1,4 +1,4 @@
-// Processes as Linux tells them, and its parent-death signals.
+// Processes on Linux, from /proc, and parent-death signals.
 
 package embedded
 
@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// deathSignals: the kernel itself tells the server that its host has died.
+// deathSignals: the kernel signals the server when its host has died.
 const deathSignals = true
 
 func processes() ([]process, error) {
@@ -46,11 +46,11 @@ func lookup(pid int) (process, bool) {
 	base := filepath.Join("/proc", strconv.Itoa(pid))
 	stat, err := os.ReadFile(filepath.Join(base, "stat"))
 	if err != nil {
-		// A /proc that hides other users' processes still answers kill.
+		// Where /proc hides other users' processes, kill still finds them.
 		return process{pid: pid}, errors.Is(syscall.Kill(pid, 0), syscall.EPERM)
 	}
 	p := process{pid: pid}
-	// "123 (name) S ...": the name may hold spaces and parentheses.
+	// "123 (name) S ...": the name may contain spaces and parentheses.
 	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
 	if open < 0 || end < open {
 		return p, true
@@ -67,8 +67,8 @@ func lookup(pid int) (process, bool) {
 	return p, true
 }
 
-// attr makes a child run as id, in a session of its own (Ctrl-C and a closed
-// terminal do not reach it), and be told to shut down when we die.
+// attr makes a child run as id in a separate session (Ctrl-C and a closed terminal do not reach
+// it), with a signal to shut down when this process dies.
 func (id identity) attr() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGINT}
 	switch {
@@ -82,7 +82,7 @@ func (id identity) attr() *syscall.SysProcAttr {
 	return a
 }
 
-// namespaces: a user namespace can stand in for a second user.
+// namespaces: a user namespace can replace a second user.
 const namespaces = true
 
 // withoutDeathSignal is for short runs from a thread that may end earlier.

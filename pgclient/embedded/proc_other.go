@@ -1,7 +1,6 @@
 //go:build unix && !linux
 
-// Processes as ps tells them, for systems without /proc and without
-// parent-death signals.
+// Processes from ps, for systems without /proc and without parent-death signals.
 
 package embedded
 
@@ -63,8 +62,7 @@ func parsePs(line string) (process, bool) {
 	return p, true
 }
 
-// attr makes a child run as id in a session of its own, out of reach of the
-// terminal's signals.
+// attr makes a child run as id in a separate session, out of reach of the terminal's signals.
 func (id identity) attr() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setsid: true}
 	if id.drop {

@@ -1,6 +1,6 @@
 package embedded
 
-// process is what we know about one process of this machine.
+// process describes one process of this machine.
 type process struct {
 	pid    int
 	zombie bool

@@ -20,13 +20,13 @@ const (
 	stateFile = "server.json"
 )
 
-// Options say which server to start and where. The zero value is a throw-away
-// server with full durability.
+// Options say which server to start and where. The zero value is a temporary server with full
+// durability.
 type Options struct {
 	Dir    string            // base directory; "" = a fresh temporary one that Stop removes
 	Test   bool              // fsync, full_page_writes and synchronous_commit off
 	Major  int               // 0 = newest >= 15 (an existing data directory pins its own)
-	Notice func(line string) // told once per noteworthy step; nil = silent
+	Notice func(line string) // called with a line per important step; nil = no lines
 	Wipe   bool              // remove the data before the start; never while another process owns it
 	Params map[string]string // further settings, given to the server with -c
 	Env    []string          // further variables of the server's environment, NAME=value
@@ -44,7 +44,7 @@ type Server struct {
 	opts Options
 	bin  Binaries
 	id   identity
-	temp bool // dir is ours to remove
+	temp bool // dir must be removed by Stop
 	lock *os.File
 
 	op       sync.Mutex // one Stop or Restart at a time

@@ -159,7 +159,7 @@ func TestStartIsBoundedByContext(t *testing.T) {
 	dir := baseDir(t)
 	_, err := Start(ctx, Options{Dir: dir, Test: true})
 	require.ErrorIs(t, err, context.Canceled)
-	start(t, Options{Dir: dir}) // nothing is left that would be in the way
+	start(t, Options{Dir: dir}) // no remains prevent another start
 }
 
 func TestRefusesToSuperviseByAccident(t *testing.T) {

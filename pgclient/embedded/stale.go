@@ -1,5 +1,5 @@
-// What an earlier server may have left in a data directory whose lock we hold:
-// lock files that only look alive, and processes that still are.
+// Remains of an earlier server in a data directory whose lock we hold: stale lock files, and
+// processes that still run.
 
 package embedded
 
@@ -91,8 +91,8 @@ func (p process) worksIn(data string) bool {
 	return strings.Contains(p.args, "-D "+data+" ") || strings.Contains(p.args, clusterTag(data))
 }
 
-// clusterTag is the cluster_name of a data directory: it stands in the title of
-// every process of the server.
+// clusterTag is the cluster_name of a data directory: the title of every process of the server
+// contains it.
 func clusterTag(data string) string {
 	sum := sha256.Sum256([]byte(data))
 	return "qtop-" + hex.EncodeToString(sum[:6])

@@ -15,7 +15,7 @@ import (
 
 const (
 	fastPatience  = 30 * time.Second // a fast shutdown writes a checkpoint
-	graceOnCancel = 2 * time.Second  // what a fast shutdown still gets when ctx has ended
+	graceOnCancel = 2 * time.Second  // time for a fast shutdown when ctx has ended
 	quitPatience  = 8 * time.Second  // PostgreSQL kills its own children 5 s after SIGQUIT
 )
 
@@ -38,7 +38,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		s.stopErr = s.awaitBackends(ctx)
 	}
 	if s.stopErr != nil {
-		// Something still runs there: the lock and the files stay with it.
+		// A process still runs there: keep the lock and the files.
 		s.stopErr = fmt.Errorf("embedded postgres: stopping: %w", s.stopErr)
 		return s.stopErr
 	}
@@ -73,8 +73,8 @@ func (s *Server) Restart(ctx context.Context) error {
 	return nil
 }
 
-// awaitBackends waits for the children of a postmaster that did not end in
-// order: they end by themselves shortly after it.
+// awaitBackends waits for the children of a postmaster that did not end cleanly: they end by
+// themselves shortly after it.
 func (s *Server) awaitBackends(ctx context.Context) error {
 	if s.current().clean() {
 		return nil

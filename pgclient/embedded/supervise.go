@@ -1,7 +1,6 @@
-// The pipe supervisor, for systems whose kernel does not tell a child that its
-// parent has died: our own program, started a second time, runs the server and
-// reads a pipe whose other end only the host holds. When the host ends, in
-// whatever way, the pipe ends, and the supervisor shuts the server down.
+// The pipe supervisor, for systems without parent-death signals: our program, started a second
+// time, runs the server and reads a pipe whose other end only the host has open. When the host
+// ends, in any way, the pipe ends, and the supervisor shuts the server down.
 
 package embedded
 
@@ -23,7 +22,7 @@ const (
 	lifelineFd   = 3
 )
 
-// supervised is what a supervisor has to run, as JSON in superviseEnv.
+// supervised is the command that a supervisor runs, as JSON in superviseEnv.
 type supervised struct {
 	Path     string
 	Args     []string // without the program's name
@@ -42,7 +41,7 @@ func SuperviseMain() {
 		return
 	}
 	var job supervised
-	_ = json.Unmarshal([]byte(order), &job) // an order that cannot be read names no program, and the start says so
+	_ = json.Unmarshal([]byte(order), &job) // an order that cannot be read names no program, so the start fails with an error
 	status := supervise(job, os.NewFile(lifelineFd, "lifeline"))
 	os.Exit(status) //nolint:forbidigo // this process is the supervisor and nothing else; no caller has anything to drain
 }
@@ -59,7 +58,7 @@ func supervise(job supervised, lifeline io.Reader) int {
 		wanted = append(wanted, syscall.SIGHUP)
 	}
 	signal.Notify(asked, wanted...)
-	p, err := spawn(cmd, withoutDeathSignal(id.attr())) // the pipe alone, on every system
+	p, err := spawn(cmd, withoutDeathSignal(id.attr())) // only the pipe, on every system
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "qtop supervisor: FATAL:", err)
 		return 1
@@ -84,7 +83,7 @@ func supervise(job supervised, lifeline io.Reader) int {
 	}
 }
 
-// lastStop ends a server whose host is gone.
+// lastStop ends a server whose host has ended.
 func (p *postmaster) lastStop() error {
 	for _, step := range []struct {
 		sig      syscall.Signal
@@ -167,6 +166,6 @@ func endOrphan(data string) {
 			return
 		}
 		_ = syscall.Kill(f.pid, syscall.SIGINT)
-		time.Sleep(50 * time.Millisecond) // between two signals: nothing tells when a process that is not our child ends
+		time.Sleep(50 * time.Millisecond) // between two signals: the end of a process that is not our child is not signalled
 	}
 }

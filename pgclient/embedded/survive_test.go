@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A host that is killed takes its server with it, and what was committed stays.
+// When a host is killed, its server ends too, and committed data stays.
 func TestHostKilled(t *testing.T) {
 	t.Parallel()
 	for name, pipe := range map[string]bool{"kernel": false, "pipe": true} {
@@ -64,8 +64,8 @@ func TestSupervisorKilled(t *testing.T) {
 	empty(t, s.DataDir())
 }
 
-// A postmaster that is killed is reported, and the same server starts again on
-// the same socket with what was committed.
+// A postmaster that is killed is reported, and the same server starts again on the same socket
+// with all committed data.
 func TestPostmasterKilled(t *testing.T) {
 	t.Parallel()
 	for name, pipe := range map[string]bool{"kernel": false, "pipe": true} {
@@ -120,7 +120,7 @@ func crashed(t *testing.T) *Server {
 	return s
 }
 
-// stealPid puts another process's number into the lock files.
+// stealPid writes the id of another process into the lock files.
 func stealPid(t *testing.T, s *Server, pid int) {
 	t.Helper()
 	for _, file := range []string{
@@ -176,8 +176,8 @@ func TestReusedPid(t *testing.T) {
 	require.True(t, ok && !p.zombie, "the stranger was not touched")
 }
 
-// A backend that outlives its postmaster could still write: the start waits for
-// it, says who it is, and leaves the lock file alone.
+// A backend that outlives its postmaster could still write: the start waits for it, names it, and
+// does not touch the lock file.
 func TestSurvivingBackend(t *testing.T) {
 	t.Parallel()
 	dir := baseDir(t)
@@ -209,13 +209,13 @@ func TestSurvivingBackend(t *testing.T) {
 	require.Equal(t, "1", query(t, again, "select 1::text"))
 }
 
-// A running server that nobody owns is neither killed nor run over.
+// A running server without an owner is neither killed nor replaced.
 func TestForeignServerInOurDirectory(t *testing.T) {
 	t.Parallel()
 	dir := baseDir(t)
 	s := start(t, Options{Dir: dir})
 	first := s.Pid()
-	require.NoError(t, releaseLock(s.lock)) // as if its owner had gone without it
+	require.NoError(t, releaseLock(s.lock)) // as if its owner had ended without stopping it
 	ctx, cancel := context.WithTimeout(limit(t), 500*time.Millisecond)
 	defer cancel()
 	_, err := Start(ctx, Options{Dir: dir, Test: true, Wipe: true})
@@ -254,7 +254,7 @@ func TestAlienDataDirectory(t *testing.T) {
 	require.ErrorContains(t, err, "neither empty nor a PostgreSQL data directory")
 	require.FileExists(t, precious)
 	require.NoError(t, os.Remove(precious))
-	start(t, Options{Dir: dir}) // an empty one is in nobody's way
+	start(t, Options{Dir: dir}) // an empty directory can be used
 }
 
 // The programs of another major must not touch the data.
@@ -272,18 +272,17 @@ func TestDataDirectoryPinsItsMajor(t *testing.T) {
 	require.ErrorContains(t, err, "holds PostgreSQL "+bin.Version)
 	require.FileExists(t, version)
 
-	s := start(t, Options{Dir: dir, Major: bin.Major}) // asked for by name, it gets a directory of its own
+	s := start(t, Options{Dir: dir, Major: bin.Major}) // a requested major gets its own directory
 	require.Equal(t, dataDir(s.Dir(), bin.Major), s.DataDir())
 	require.NoError(t, s.Stop(limit(t)))
-	s = start(t, Options{Dir: dir, Wipe: true}) // wiped data pins nothing
+	s = start(t, Options{Dir: dir, Wipe: true}) // wiped data fixes no version
 	require.NoDirExists(t, other)
 	require.Equal(t, bin.Version, s.Version())
 }
 
-// What killed throw-away servers left is swept by the next start; what is in
-// use stays.
+// The next start removes the remains of killed temporary servers; directories in use stay.
 func TestLeftoversAreSwept(t *testing.T) {
-	t.Setenv("TMPDIR", baseDir(t)) // where nobody else sweeps
+	t.Setenv("TMPDIR", baseDir(t)) // where no other process sweeps
 	live := start(t, Options{})
 	h := startHelper(t, helperOrder{Mode: "start"}, nil)
 	require.Empty(t, h.report.Err)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// sweep removes the leftovers of this user. It is best effort: what cannot be
-// removed now stays for the next start.
+// sweep removes the leftovers of this user. It ignores errors: the next start removes what
+// remains.
 func sweep() {
 	roots := []string{tempRoot(), "/tmp", shmDir}
 	slices.Sort(roots)
@@ -39,8 +39,7 @@ func sweep() {
 	}
 }
 
-// sweepBase removes a temporary base directory that nobody owns and no server
-// works in.
+// sweepBase removes a temporary base directory that no process owns and in which no server works.
 func sweepBase(dir string) {
 	fi, err := os.Lstat(dir)
 	if err != nil || !ours(fi) {

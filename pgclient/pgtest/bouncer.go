@@ -27,10 +27,10 @@ const (
 	bouncerAdmin = "bouncer_admin"
 )
 
-// NewBouncer starts a PgBouncer of a pool mode, session or transaction, in front of
-// a database, for these logins. But for where it listens and whom it trusts, its
-// settings are the defaults; more has further ones, a line each. It ends at cleanup.
-// Where none is installed the test is skipped.
+// NewBouncer starts a PgBouncer with a pool mode, session or transaction, in front of a database,
+// for these logins. Except for its address and authentication its settings are the defaults; more
+// has further settings, a line each. It is stopped at cleanup. The test is skipped where
+// PgBouncer is not installed.
 func NewBouncer(t testing.TB, d *DB, mode string, logins []string, more ...string) *Bouncer {
 	t.Helper()
 	host, port, err := net.SplitHostPort(TCP(t, d.Server))
@@ -40,8 +40,8 @@ func NewBouncer(t testing.TB, d *DB, mode string, logins []string, more ...strin
 	return NewBouncerAt(t, fmt.Sprintf("host=%s port=%s", host, port), d.Name, mode, logins, more...)
 }
 
-// NewBouncerAt is NewBouncer in front of a server that the pooler reaches by these
-// words of its own.
+// NewBouncerAt is NewBouncer in front of another server; server is its connection string in
+// PgBouncer's format.
 func NewBouncerAt(t testing.TB, server, database, mode string, logins []string, more ...string) *Bouncer {
 	t.Helper()
 	program, err := exec.LookPath("pgbouncer")
@@ -91,7 +91,7 @@ func NewBouncerAt(t testing.TB, server, database, mode string, logins []string, 
 		}
 	})
 	b := &Bouncer{dir, database}
-	for end := time.Now().Add(stepPatience); ; time.Sleep(10 * time.Millisecond) { // between two tries to connect: nothing tells when it listens
+	for end := time.Now().Add(stepPatience); ; time.Sleep(10 * time.Millisecond) { // between two attempts to connect: PgBouncer does not report when it listens
 		conn, err := net.Dial("unix", filepath.Join(dir, fmt.Sprintf(".s.PGSQL.%d", bouncerPort))) //nolint:noctx // local
 		if err == nil {
 			_ = conn.Close()
@@ -110,8 +110,8 @@ func (b *Bouncer) dsn(user, database string) string {
 	return fmt.Sprintf("postgres://%s@/%s?host=%s&port=%d&sslmode=disable", user, database, b.dir, bouncerPort)
 }
 
-// Count is how many transactions and how many queries went through, a query being
-// what one round trip of a client asks for.
+// Count returns how many transactions and queries passed the pooler. A query is one round trip of
+// a client.
 func (b *Bouncer) Count(t testing.TB) (transactions, queries int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), stepPatience)
@@ -120,7 +120,7 @@ func (b *Bouncer) Count(t testing.TB) (transactions, queries int64) {
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
-	cfg.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // its console knows no other
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // its console supports no other
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		t.Fatalf("pgtest: the console of pgbouncer: %v", err)

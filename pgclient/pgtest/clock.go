@@ -8,14 +8,15 @@ import (
 	"github.com/qtop/qtop/pgclient/embedded"
 )
 
-// ClockedServer is OwnServer with a clock of its own: set moves it to so far from the true
-// time, "-1d" or "+1s" or "+0", while the server runs. This program and its children keep
-// the true time. It needs libfaketime (Debian: faketime); without, the test is skipped.
+// ClockedServer is OwnServer with a separate clock: set moves the clock to an offset from the
+// true time, such as "-1d", "+1s" or "+0", while the server runs. This program and its other
+// children keep the true time. The test is skipped where libfaketime (Debian: faketime) is not
+// installed.
 func ClockedServer(t testing.TB, params map[string]string) (s *embedded.Server, set func(by string)) {
 	t.Helper()
 	libs, _ := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 	if len(libs) == 0 {
-		t.Skip("full: a server with a clock of its own needs libfaketime (Debian: apt-get install faketime)")
+		t.Skip("full: a server with a separate clock needs libfaketime (Debian: apt-get install faketime)")
 	}
 	dir, err := os.MkdirTemp("", "qtop-clock-") //nolint:usetesting // the server, which may run as another user, cannot read t.TempDir()
 	if err != nil {
@@ -29,7 +30,7 @@ func ClockedServer(t testing.TB, params map[string]string) (s *embedded.Server, 
 		if err := os.WriteFile(next, []byte(by+"\n"), 0o644); err != nil { //nolint:gosec // for the user of the server
 			t.Fatalf("pgtest: %v", err)
 		}
-		if err := os.Rename(next, file); err != nil { // who reads half of it would take it for another time
+		if err := os.Rename(next, file); err != nil { // a partly written file would be read as another time
 			t.Fatalf("pgtest: %v", err)
 		}
 	}

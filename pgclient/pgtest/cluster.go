@@ -49,7 +49,7 @@ var shared = sync.OnceValues(func() (*cluster, error) {
 	return c, err
 })
 
-// running lets Main stop the cluster without starting one.
+// running returns the cluster without starting one, so that Main can stop it.
 var running holder
 
 type holder struct {
@@ -124,8 +124,8 @@ func (c *cluster) close() error {
 	return c.server.Stop(ctx)
 }
 
-// dsn is a connection string; "" stands for the superuser and for the
-// superuser's own database.
+// dsn returns a connection string; an empty user is the superuser, an empty database the
+// superuser's.
 func (c *cluster) dsn(user, database string) string {
 	if c.given == nil {
 		if user == "" {
@@ -172,7 +172,7 @@ func unique(prefix string) string {
 	return prefix + hex.EncodeToString(b[:])
 }
 
-// say shows a noteworthy step, such as a download, in the output of the tests.
+// say prints an important step, such as a download, to the output of the tests.
 func say(line string) { fmt.Fprintln(os.Stderr, "pgtest:", line) }
 
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }

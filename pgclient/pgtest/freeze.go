@@ -1,5 +1,4 @@
-// A server whose processes all stand still: it accepts connections, through the
-// kernel, and answers nothing.
+// Freezing a server: the kernel still accepts connections, but the server responds to nothing.
 
 package pgtest
 
@@ -15,14 +14,14 @@ import (
 	"github.com/qtop/qtop/pgclient/embedded"
 )
 
-// Freeze stops (SIGSTOP) the server and all its processes until thaw, or cleanup.
-// Only where there is /proc; else the test is skipped.
+// Freeze stops (SIGSTOP) the server and all its processes until thaw or cleanup. It needs /proc;
+// the test is skipped where there is none.
 func Freeze(t testing.TB, s *embedded.Server) (thaw func()) {
 	t.Helper()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("SKIP: there is no /proc here to find the processes of the server")
 	}
-	frozen := []int{s.Pid()} // first, so that no backend is added
+	frozen := []int{s.Pid()} // the postmaster first, so that it starts no more backends
 	_ = syscall.Kill(s.Pid(), syscall.SIGSTOP)
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range stats {

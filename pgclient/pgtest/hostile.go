@@ -1,5 +1,5 @@
-// The hostile world: see hostile.sql. It is made from our own SQL, so that what is
-// written tomorrow has its doubles too.
+// The hostile world: see hostile.sql. It is generated from qtop's SQL, so that new names get
+// doubles too.
 
 package pgtest
 
@@ -25,16 +25,16 @@ import (
 //go:embed hostile.sql
 var hostileSQL string
 
-// hostilePath is what the database and its logins say in the hostile world.
+// hostilePath is the search_path of the database and its logins in the hostile world.
 const hostilePath = "evil, pg_catalog, public"
 
-// Evil is the role that the doubles of the hostile world belong to, and nothing else.
+// Evil is the role that owns the doubles of the hostile world and nothing else.
 const Evil = "evil"
 
 var word = regexp.MustCompile(`[a-z_][a-z0-9_]+`)
 
-// words are those of all the SQL that qtop has: what is installed, and whatever
-// stands in its programs.
+// words returns the identifiers in all SQL of qtop: the installed code and the string literals of
+// its programs.
 func words() ([]string, error) {
 	seen := map[string]bool{}
 	add := func(text string) {
@@ -66,7 +66,7 @@ func words() ([]string, error) {
 	return all, nil
 }
 
-// plant makes the world in the database of a superuser's connection.
+// plant makes the hostile world in the database of a superuser's connection.
 func plant(ctx context.Context, conn *pgx.Conn) error {
 	all, err := words()
 	if err != nil {
@@ -82,7 +82,7 @@ func plant(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	for _, schema := range []string{"evil", "public"} {
-		// A name that is a type's too is a cast where it is called.
+		// A call of a name that is also a type is a cast.
 		if err := double(ctx, conn, schema, `p.pronamespace = 'pg_catalog'::regnamespace AND p.proname = ANY ($1::text[])
 			AND p.proname NOT IN (SELECT typname FROM pg_type)`, all); err != nil {
 			return err
@@ -91,7 +91,7 @@ func plant(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// plantRelations makes doubles of the tables and views that are there now.
+// plantRelations makes doubles of the existing tables and views.
 func plantRelations(ctx context.Context, conn *pgx.Conn) error {
 	all, err := words()
 	if err != nil {
@@ -104,7 +104,7 @@ func plantRelations(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// likes are types of which PostgreSQL takes one for another, or prefers it.
+// likes are types that PostgreSQL converts to each other implicitly, or prefers over each other.
 var likes = [][]string{
 	{"text", "character varying", "name", `"char"`, "character", "json", "double precision"},
 	{"integer", "bigint", "double precision", "numeric", "smallint", "text"},
@@ -133,9 +133,9 @@ func others(kind string) []string {
 	return []string{kind}
 }
 
-// signatures are the argument lists of the doubles of a function: its own, each
-// argument exchanged alone, all of them at once, fewer where some have defaults, one
-// of those alone by its name, and any number.
+// signatures returns the argument lists of the doubles of a function: the same list, lists with
+// one argument or all arguments of another type, shorter lists where some have defaults, a single
+// default argument by its name, and any number.
 func signatures(types, names []string, defaults int) (out [][]string) {
 	name := func(i int) string {
 		if i < len(names) && names[i] != "" {
@@ -172,7 +172,7 @@ func signatures(types, names []string, defaults int) (out [][]string) {
 	if len(types) > 0 {
 		out = append(out, []string{"VARIADIC a1 text[]"}, []string{"VARIADIC a1 anyarray"}, []string{"a1 " + types[0], "VARIADIC a2 text[]"})
 	}
-	if len(types) > 0 && types[len(types)-1] == `"any"` { // any number of anything: pairs
+	if len(types) > 0 && types[len(types)-1] == `"any"` { // any number of any type: pairs
 		for _, l := range []string{"text", "character varying", "integer", "jsonb", "uuid"} {
 			for _, r := range []string{"text", "character varying", "integer", "bigint", "jsonb", "timestamp with time zone", "uuid"} {
 				out = append(out, []string{"a1 " + l, "a2 " + r})
@@ -182,8 +182,8 @@ func signatures(types, names []string, defaults int) (out [][]string) {
 	return out
 }
 
-// double makes doubles of the functions that the condition names, in a schema. What
-// stands there already, or can not be made, is left alone.
+// double makes doubles, in a schema, of the functions that fulfil the condition. It skips those
+// that exist already or cannot be made.
 func double(ctx context.Context, conn *pgx.Conn, schema, condition string, args ...any) error {
 	rows, err := conn.Query(ctx, `SELECT p.proname::text, p.pronargdefaults::int, ARRAY(SELECT format_type(a, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY x (a, n) ORDER BY n),
 		COALESCE((SELECT array_agg(a ORDER BY n) FROM unnest(p.proargnames) WITH ORDINALITY x (a, n)
@@ -225,18 +225,18 @@ func double(ctx context.Context, conn *pgx.Conn, schema, condition string, args 
 	return run(ctx, conn, "SET ROLE "+Evil+"; DO $do$BEGIN SET LOCAL check_function_bodies = off;\n"+sql.String()+"END$do$")
 }
 
-// No function of PL/pgSQL takes these.
+// PL/pgSQL functions cannot have arguments of these types.
 var forbidden = regexp.MustCompile(`\b(internal|cstring|"any"|record|anyenum)(,|$|\[)`)
 
-// Hostile makes a database of the test a hostile one: every name that our SQL uses
-// has doubles in schema public and in schema evil, which comes first in its path and
-// in those of logins made from now on.
+// Hostile makes a database of the test a hostile one: every name in qtop's SQL has doubles in
+// schema public and in schema evil, which is first in the search_path of the database and of
+// logins that are made later.
 func Hostile(t testing.TB, d *DB) {
 	t.Helper()
 	if d.Server == nil {
 		t.Skip("NOT CHECKED: the log of a server that is given cannot be read")
 	}
-	if HostilePass() { // it is one already, but for tables made since
+	if HostilePass() { // it is one already, except for tables made since
 		d.asSuperuser(t, plantRelations)
 		return
 	}
@@ -246,8 +246,8 @@ func Hostile(t testing.TB, d *DB) {
 	}
 }
 
-// HostileOverloads gives our own functions doubles in schema public too, so that a
-// call that does not give each argument its exact type meets one of them.
+// HostileOverloads makes doubles of qtop's functions in schema public too, so that a call whose
+// arguments do not have exactly the declared types calls a double.
 func HostileOverloads(t testing.TB, d *DB) {
 	t.Helper()
 	d.asSuperuser(t, func(ctx context.Context, conn *pgx.Conn) error {
@@ -264,13 +264,13 @@ func (d *DB) asSuperuser(t testing.TB, do func(context.Context, *pgx.Conn) error
 	}
 }
 
-// setPath gives the database its path, and tells that its logins shall have it too.
+// setPath sets the search_path of the database and makes Login set it for later logins.
 func (d *DB) setPath(ctx context.Context) error {
 	d.hostile.Store(true)
 	return d.cluster.exec(ctx, "ALTER DATABASE "+quote(d.Name)+" SET search_path = "+hostilePath)
 }
 
-// Calls are the doubles that were called in the database so far, each once.
+// Calls returns the doubles that have been called in the database so far, each once.
 func (d *DB) Calls(t testing.TB) []string {
 	t.Helper()
 	text, err := os.ReadFile(d.Server.LogFile())
@@ -282,8 +282,8 @@ func (d *DB) Calls(t testing.TB) []string {
 
 const hostileMark = "qtop-hostile "
 
-// calls finds in a server's log the doubles that were called in a database; "" is
-// any.
+// calls returns the doubles that were called in a database, from the server's log; "" is any
+// database.
 func calls(log, database string) []string {
 	var out []string
 	for line := range strings.SplitSeq(log, "\n") {

@@ -1,12 +1,12 @@
--- A world of shadows, made from the SQL of qtop: whatever name it uses has a double
--- in schema public and in schema evil, which the path of the database and of its
--- logins names first. A double that is called says so in the server's log, which no
--- rollback takes back. The doubles of functions are made in hostile.go. All of them
--- belong to role evil, which can do all that a superuser can.
+-- The hostile world, made from the SQL of qtop: every name that it uses has a double
+-- in schema public and in schema evil, which is first in the search_path of the database
+-- and its logins. A call of a double is written to the server's log, which no rollback
+-- undoes. The doubles of functions are made in hostile.go. All doubles
+-- belong to role evil, which has the rights of a superuser.
 DO $$ BEGIN
   CREATE ROLE evil SUPERUSER;
 EXCEPTION WHEN duplicate_object OR unique_violation THEN
-  NULL; -- of another database of the server
+  NULL; -- exists already, from another database of the server
 END $$;
 SET ROLE evil;
 CREATE SCHEMA evil;
@@ -17,7 +17,7 @@ BEGIN
   RETURN true;
 END $$;
 
--- plant makes the world of these words.
+-- plant makes the doubles of these words.
 CREATE FUNCTION evil.plant(p_words pg_catalog.text[]) RETURNS pg_catalog.int8 LANGUAGE plpgsql SET search_path = pg_catalog AS $do$
 DECLARE
   r record;
@@ -60,8 +60,8 @@ BEGIN
   RETURN v_made;
 END $do$;
 
--- plant_relations makes the doubles of tables and views; again, once the schema of
--- qtop is there, those of its own.
+-- plant_relations makes the doubles of tables and views. It runs again when the schema of
+-- qtop is installed, for the tables and views of qtop.
 CREATE FUNCTION evil.plant_relations(p_words pg_catalog.text[]) RETURNS pg_catalog.void LANGUAGE plpgsql SET search_path = pg_catalog AS $do$
 DECLARE
   r record;
@@ -72,7 +72,7 @@ BEGIN
       AND (n.nspname = 'pg_catalog' AND c.relname = ANY (p_words) OR n.nspname = 'public' AND v_schema = 'evil') ORDER BY 1, 2
     LOOP
       BEGIN
-        -- One of ours would not let its table go, nor its types: nothing but names and types of PostgreSQL.
+        -- A dependency would prevent dropping the table or its types: use only names, and types of PostgreSQL.
         EXECUTE format('CREATE VIEW %I.%I AS SELECT %3$s WHERE evil.hit(%4$L)', v_schema, r.relname, CASE r.nspname WHEN 'public' THEN (
           SELECT string_agg(format('NULL::%s AS %I', CASE t.typtype WHEN 'e' THEN 'text' ELSE format_type(COALESCE(NULLIF(t.typbasetype, 0), t.oid), NULL) END,
             a.attname), ', ' ORDER BY a.attnum)
@@ -80,7 +80,7 @@ BEGIN
           ELSE format('t.* FROM %I.%I t', r.nspname, r.relname) END, format('relation %s.%s', v_schema, r.relname));
         EXECUTE format('GRANT SELECT ON %I.%I TO PUBLIC', v_schema, r.relname);
       EXCEPTION WHEN invalid_table_definition OR duplicate_table THEN
-        NULL; -- a column of a type that no view may have
+        NULL; -- a column type that no view may have
       END;
     END LOOP;
   END LOOP;

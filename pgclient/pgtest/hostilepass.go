@@ -1,7 +1,7 @@
-// The hostile pass: QTOP_TEST_HOSTILE=1 gives every server and every database of the
-// tests the doubles of hostile.go, and every login their path. Tests go on as always;
-// a double that was called fails the package. The doubles of our own functions are not
-// among them: what a test itself calls may leave types out.
+// The hostile pass: QTOP_TEST_HOSTILE=1 makes the doubles of hostile.go in every server and
+// database of the tests, and gives every login their search_path. The tests are the same; a call
+// of a double fails the package. There are no doubles of qtop's functions, because calls in tests
+// need not give exact types.
 
 package pgtest
 
@@ -36,7 +36,7 @@ func NotHostile(t testing.TB, why string) {
 	}
 }
 
-// hostileParams make the log say where a double was called from.
+// hostileParams make the server log where a double was called from.
 func hostileParams(params map[string]string) map[string]string {
 	if !HostilePass() {
 		return params
@@ -48,7 +48,7 @@ func hostileParams(params map[string]string) map[string]string {
 	return out
 }
 
-// hostileHash follows everything that the doubles are made from.
+// hostileHash changes with everything from which the doubles are made.
 func hostileHash() (string, error) {
 	all, err := words()
 	if err != nil {
@@ -63,8 +63,8 @@ func hostileHash() (string, error) {
 	return hex.EncodeToString(sum[:6]), nil
 }
 
-// plantServer makes every database of a bare server, and every one that is made from
-// them, a hostile one, and gives every login the path.
+// plantServer makes every database of a bare server, and every copy of one, a hostile one, and
+// gives every login the search_path.
 func plantServer(ctx context.Context, s *embedded.Server) error {
 	for _, database := range []string{"template1", "postgres"} {
 		conn, err := pgsession.Connect(ctx, s.DSN(embedded.Superuser, database))
@@ -94,8 +94,8 @@ func shadowTables(ctx context.Context, dsn string) error {
 	return errors.Join(plantRelations(ctx, conn), conn.Close(ctx))
 }
 
-// called is the error of a log that says that doubles were called: each once, with the
-// first place that called it. names tells whose a database was.
+// called returns an error that lists the doubles that a log says were called, each once with its
+// first caller; nil if none was. names maps a database to its test.
 func called(log string, names func(database string) string) error {
 	var all []error
 	for _, what := range calls(log, "") {
@@ -119,7 +119,7 @@ func called(log string, names func(database string) string) error {
 	return fmt.Errorf("the hostile world: %d foreign objects were called:\n%w", len(all), errors.Join(all...))
 }
 
-// calledOn looks at the log of a server, in the hostile pass.
+// calledOn checks the log of a server, in the hostile pass.
 func calledOn(s *embedded.Server, names func(database string) string) error {
 	if s == nil || !HostilePass() {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What was called is said once, with the test, and with the place that called it first.
+// Each double that was called is listed once, with its test and its first caller.
 func TestCalledIsTold(t *testing.T) {
 	t.Parallel()
 	const log = `2026-11-23 21:01:44.492 UTC [7] ann [unknown] LOG:  qtop-hostile t_1 public.now()

@@ -1,4 +1,4 @@
-// A path to a server over TCP that breaks in each of the ways a network does.
+// A TCP path to a server that can break like a network.
 
 package pgtest
 
@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Path forwards a loopback port to a TCP address until it is told not to. It is the
-// tests' own: what a reply dropped after COMMIT needs, a proxy of bytes cannot know.
+// Path forwards a loopback port to a TCP address until a fault is set. Tests need their own proxy
+// because dropping a reply after COMMIT requires knowledge of the protocol.
 type Path struct {
 	l  net.Listener
 	to string
@@ -20,16 +20,16 @@ type Path struct {
 
 	mu      sync.Mutex
 	open    map[*pair]bool
-	silent  bool // bytes are swallowed, connections stand
+	silent  bool // bytes are dropped, connections stay open
 	down    bool // connections are refused
-	drops   int  // so many replies are dropped and their connections cut
+	drops   int  // how many more replies are dropped and their connections cut
 	dropped []time.Time
 }
 
-// pair is a connection as both ends see it.
+// pair is the client's and the server's connection.
 type pair struct {
 	client, server net.Conn
-	half           bool // the server's end is gone, and the client does not know
+	half           bool // the server's connection is closed, which the client does not see
 }
 
 func (p *pair) close() {
@@ -37,7 +37,7 @@ func (p *pair) close() {
 	_ = p.server.Close()
 }
 
-// NewPath listens for a path to an address; it ends at cleanup.
+// NewPath starts a path to an address; it is closed at cleanup.
 func NewPath(t testing.TB, to string) *Path {
 	t.Helper()
 	var config net.ListenConfig
@@ -51,7 +51,7 @@ func NewPath(t testing.TB, to string) *Path {
 	return p
 }
 
-// Addr is where it listens: see OverTCP.
+// Addr returns the address at which the path listens; see OverTCP.
 func (p *Path) Addr() string { return p.l.Addr().String() }
 
 // Close ends the path and all connections on it.
@@ -92,7 +92,7 @@ func (p *Path) copy(pr *pair, to, from net.Conn) {
 		p.mu.Lock()
 		pass := n > 0 && !p.silent && !pr.half
 		if pass && p.drops > 0 && from == pr.server && committed(buf[:n]) {
-			// The server has committed, and the client will never know.
+			// The server has committed, but the client gets no reply.
 			p.drops--
 			p.dropped = append(p.dropped, time.Now())
 			pass = false
@@ -117,14 +117,14 @@ func (p *Path) copy(pr *pair, to, from net.Conn) {
 	}
 }
 
-// committed tells whether a reply ends a statement outside of a transaction: the
-// last message is ReadyForQuery with state idle, after the end of a command.
+// committed reports whether a reply ends a statement outside of a transaction: its last message
+// is ReadyForQuery with state idle, after the end of a command.
 func committed(reply []byte) bool {
 	n := len(reply)
 	return n > 6 && string(reply[n-6:]) == "Z\x00\x00\x00\x05I" && contains(reply, 'C')
 }
 
-// contains tells whether a reply has a message of a type.
+// contains reports whether a reply has a message of a type.
 func contains(reply []byte, kind byte) bool {
 	for len(reply) >= 5 {
 		if reply[0] == kind {
@@ -132,14 +132,14 @@ func contains(reply []byte, kind byte) bool {
 		}
 		n := 1 + int(reply[1])<<24 + int(reply[2])<<16 + int(reply[3])<<8 + int(reply[4])
 		if n < 5 || n > len(reply) {
-			return true // cut between two reads: what comes first was seen before
+			return true // the reply was divided between two reads; the earlier part was checked before
 		}
 		reply = reply[n:]
 	}
 	return false
 }
 
-// Cut ends every connection; down: and refuses new ones.
+// Cut ends every connection; with down it also refuses new ones.
 func (p *Path) Cut(down bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,15 +149,15 @@ func (p *Path) Cut(down bool) {
 	}
 }
 
-// Hole swallows everything from now on; what stood stays broken.
+// Hole drops all bytes from now on. Existing connections stay broken afterwards.
 func (p *Path) Hole(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.silent = on
 }
 
-// HalfOpen ends what stands on the server's side alone, as a firewall that forgets
-// a connection: the client writes and is never answered. New connections work.
+// HalfOpen closes the existing connections on the server's side only, like a firewall that
+// forgets a connection: the client can write but gets no reply. New connections work.
 func (p *Path) HalfOpen() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +175,7 @@ func (p *Path) DropReplies(n int) {
 	p.drops = n
 }
 
-// Dropped lists when replies were dropped.
+// Dropped returns the times when replies were dropped.
 func (p *Path) Dropped() []time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()

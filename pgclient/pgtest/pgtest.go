@@ -1,4 +1,6 @@
-// Package pgtest gives a test a PostgreSQL database of its own.
+// Package pgtest gives each test a separate PostgreSQL database. Start from New, which returns a
+// DB with the schema installed; Login makes a login, Pool and Conn connect. OwnServer is for
+// tests that restart or kill a server, Hostile for tests of name resolution.
 //
 // All tests of a process share one private server, started at the first use
 // from a ready data directory. New clones a template that has the schema; tests
@@ -6,9 +8,9 @@
 //
 //	func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 //
-// Environment: QTOP_TEST_PG picks the major version; QTOP_TEST_DSN, the
-// postgres:// URL of a superuser, names a server to use in place of the private one;
-// QTOP_TEST_HOSTILE=1 makes each database of a private server a hostile one.
+// Environment: QTOP_TEST_PG selects the major version. QTOP_TEST_DSN, the postgres:// URL of a
+// superuser, names a server to use instead of the private one. QTOP_TEST_HOSTILE=1 makes each
+// database of a private server a hostile one.
 package pgtest
 
 import (
@@ -47,7 +49,7 @@ type DB struct {
 	Server *embedded.Server // nil where QTOP_TEST_DSN names the server
 
 	cluster *cluster
-	hostile atomic.Bool // its logins have the hostile path
+	hostile atomic.Bool // its logins have the hostile search_path
 	mu      sync.Mutex
 	roles   []string // dropped after the database
 }
@@ -67,9 +69,9 @@ func New(t testing.TB) *DB {
 	return d
 }
 
-// freshSQL makes of a copy of the template what a migration of this moment would
-// have left. The template may be hours old: the beats of the tick workers are
-// seeded with now. And the copy is a database of its own, not a clone.
+// freshSQL makes a copy of the template equal to a database that was migrated now. The template
+// may be hours old, so the heartbeats of the tick workers are set to now; and the copy is
+// adopted, so that it does not count as a clone.
 const freshSQL = `UPDATE public.queue_heartbeat SET last_beat_at = pg_catalog.clock_timestamp();
 UPDATE public.queue_identity SET (system_identifier, database_oid, database_name, recorded_at) =
 	(SELECT s.system_identifier, d.oid, d.datname, pg_catalog.clock_timestamp()
@@ -92,8 +94,8 @@ func Encoded(t testing.TB, encoding string) *DB {
 	return use(t).create(t, "TEMPLATE template0 ENCODING '"+encoding+"' LC_COLLATE 'C' LC_CTYPE 'C'")
 }
 
-// Clone copies the database, to which nobody may be connected but pools that are
-// idle and reset. The copy is a clone, as fn_queue_clone_of says; it is dropped at
+// Clone copies the database. No session may be connected to it, except those of pools that are
+// idle, which are reset. The copy is a clone, as fn_queue_clone_of reports; it is dropped at
 // cleanup.
 func (d *DB) Clone(t testing.TB) *DB {
 	t.Helper()
@@ -120,7 +122,7 @@ func (c *cluster) create(t testing.TB, how string) *DB {
 	return d
 }
 
-// Rename gives the database another name; nobody may be connected to it.
+// Rename gives the database another name. No session may be connected to it.
 func (d *DB) Rename(t testing.TB, name string) {
 	t.Helper()
 	if err := d.cluster.exec(context.Background(), "ALTER DATABASE "+quote(d.Name)+" RENAME TO "+quote(name)); err != nil {
@@ -129,8 +131,8 @@ func (d *DB) Rename(t testing.TB, name string) {
 	d.Name = name
 }
 
-// drop removes the database with whoever is still connected, then its roles: by
-// then nothing depends on them.
+// drop ends the sessions of the database and removes it, then its roles, on which nothing depends
+// any more.
 func (d *DB) drop(t testing.TB) {
 	if d.Server != nil {
 		select {
@@ -141,7 +143,7 @@ func (d *DB) drop(t testing.TB) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	ctx := context.Background() // the test's own has ended by now
+	ctx := context.Background() // the context of the test has ended by now
 	if err := d.cluster.exec(ctx, "DROP DATABASE IF EXISTS "+quote(d.Name)+" WITH (FORCE)"); err != nil {
 		t.Errorf("pgtest: dropping %s: %v", d.Name, err)
 	}

@@ -72,7 +72,7 @@ func TestLogin(t *testing.T) {
 		var pgErr *pgconn.PgError
 		require.ErrorAs(t, err, &pgErr)
 		require.Equal(t, "42501", pgErr.Code, "a login has no rights of its own")
-		// What a login owns or was granted does not keep it from being dropped.
+		// Objects and grants of a login do not prevent dropping it.
 		_, err = d.Conn(t, "").Exec(t.Context(), "create schema authorization "+login+"; grant create on schema public to "+login)
 		require.NoError(t, err)
 	})
@@ -80,7 +80,7 @@ func TestLogin(t *testing.T) {
 	require.Equal(t, "0", text(t, admin, "select count(*)::text from pg_roles where rolname = $1", login))
 }
 
-// A database goes although somebody is still connected to it.
+// A database is dropped although a session is connected to it.
 func TestDropIsForced(t *testing.T) {
 	admin := Empty(t).Conn(t, "")
 	var conn *pgx.Conn
@@ -134,8 +134,8 @@ func TestTCP(t *testing.T) {
 	require.Equal(t, "1", text(t, conn, "select 1::text"))
 }
 
-// A server that is given is used as it is: the template is made once, and what
-// a test made is gone afterwards.
+// A server named by QTOP_TEST_DSN is used unchanged: the template is made once, and objects of a
+// test are removed afterwards.
 func TestGivenServer(t *testing.T) {
 	t.Parallel()
 	s := OwnServer(t, nil)
@@ -165,7 +165,7 @@ func TestGivenServer(t *testing.T) {
 	require.Equal(t, "false", text(t, conn, "select datallowconn::text from pg_database where datname = $1", name))
 }
 
-// self is this test binary, to run some of its tests in a process of their own.
+// self runs some tests of this binary in a separate process.
 func self(t *testing.T, run string) *exec.Cmd {
 	t.Helper()
 	exe, err := os.Executable()
@@ -190,8 +190,7 @@ func TestChildHoldsCluster(t *testing.T) {
 	_, _ = bufio.NewReader(os.Stdin).ReadByte()
 }
 
-// A test process that is killed leaves no server, and the files it left are
-// swept by the next one.
+// A test process that is killed leaves no server, and the next one removes its files.
 func TestKilledRun(t *testing.T) {
 	t.Parallel()
 	cmd := self(t, "TestChildHoldsCluster")
@@ -260,7 +259,7 @@ func TestMajor(t *testing.T) {
 	}
 }
 
-// The server under test is the one that was asked for.
+// The server under test has the requested version.
 func TestVersionAsked(t *testing.T) {
 	t.Parallel()
 	if m := major(); m != 0 && os.Getenv("QTOP_TEST_DSN") == "" {
@@ -269,7 +268,7 @@ func TestVersionAsked(t *testing.T) {
 	}
 }
 
-// Clones cost little; the time is for whoever reads it.
+// Clones are cheap; the time is only logged.
 func BenchmarkNew(b *testing.B) {
 	for b.Loop() {
 		New(b)

@@ -28,7 +28,7 @@ var (
 // rows in every table; it is dropped at cleanup.
 func Released(t testing.TB) *DB {
 	t.Helper()
-	d := use(t).create(t, "TEMPLATE template0 STRATEGY FILE_COPY") // never a hostile one: that release does call the doubles
+	d := use(t).create(t, "TEMPLATE template0 STRATEGY FILE_COPY") // never a hostile one, because that release calls doubles
 	zip, err := gzip.NewReader(bytes.NewReader(releasedSchema))
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
@@ -39,10 +39,10 @@ func Released(t testing.TB) *DB {
 	}
 	ctx := context.Background()
 	conn := d.Conn(t, "")
-	// The schema in one transaction, for which it sets its role; each of the rows in
-	// one of its own: routers pass nothing that an open transaction wrote.
-	// Members are the whole cluster's: what it grants to viewers, the tests beside it
-	// would have too, until somebody migrates.
+	// The schema is installed in one transaction, for which it sets its role. Each row statement
+	// has a separate transaction, because routers wait for open transactions. Role memberships
+	// belong to the whole cluster: other tests would have what it grants to viewers, until a
+	// migration.
 	schema := strings.Replace(string(sql), "GRANT pg_read_all_stats TO queue_owner, queue_viewer", "GRANT pg_read_all_stats TO queue_owner", 1)
 	texts := append([]string{"BEGIN;\n" + schema + "\nCOMMIT;"}, strings.Split(releasedRows, ";\n")...)
 	for _, text := range texts {
@@ -58,10 +58,10 @@ func Released(t testing.TB) *DB {
 
 var until = regexp.MustCompile(`(?m)^-- until (.+)$`)
 
-// runFixture runs a statement, again and again where it says until when.
+// runFixture runs a statement, repeatedly where it has a condition ("-- until CONDITION").
 func runFixture(ctx context.Context, conn *pgx.Conn, text string) error {
 	condition := until.FindStringSubmatch(text)
-	for deadline := time.Now().Add(stepPatience); ; time.Sleep(20 * time.Millisecond) { // between two looks: nothing tells when a neighbour commits
+	for deadline := time.Now().Add(stepPatience); ; time.Sleep(20 * time.Millisecond) { // between two checks: the end of another transaction is not signalled
 		if _, err := conn.PgConn().Exec(ctx, text).ReadAll(); err != nil || condition == nil {
 			return err
 		}
@@ -75,7 +75,8 @@ func runFixture(ctx context.Context, conn *pgx.Conn, text string) error {
 	}
 }
 
-// Columns are the columns of each table in schema public, but for the tables that tell what is installed.
+// Columns returns the columns of each table in schema public, except the tables that record what
+// is installed.
 func Columns(t testing.TB, conn *pgx.Conn) map[string][]string {
 	t.Helper()
 	rows, err := conn.Query(context.Background(), `SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
@@ -96,9 +97,9 @@ func Columns(t testing.TB, conn *pgx.Conn) map[string][]string {
 	return out
 }
 
-// RowSums is a checksum of the rows of each of these tables, over these columns: what a migration adds later changes
-// no row. A table without rows has an empty one. Flags and leases are left out: a release may give flags other defaults,
-// and adds leases.
+// RowSums returns a checksum of the rows of each of these tables, over these columns, so that
+// columns of a later migration do not change it. That of an empty table is empty. Flags and
+// leases are left out, because a release may change the defaults of flags and add leases.
 func RowSums(t testing.TB, conn *pgx.Conn, columns map[string][]string) map[string]string {
 	t.Helper()
 	out := map[string]string{}

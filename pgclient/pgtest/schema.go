@@ -1,4 +1,4 @@
-// The one tie of the tests' cluster to the schema of qtop.
+// The only use of qtop's schema by the cluster of the tests.
 
 package pgtest
 

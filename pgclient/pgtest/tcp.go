@@ -1,5 +1,5 @@
-// A TCP door to a server that has none: for tests that put a proxy between a
-// client and the database, since the server itself never listens on the network.
+// A TCP port for a server that listens on a socket only: for tests that put a proxy between a
+// client and the database.
 
 package pgtest
 
@@ -80,7 +80,7 @@ func (f *forwarder) accept(l net.Listener) {
 	}
 }
 
-// copy ends both directions when one ends: PostgreSQL knows no half-open session.
+// copy ends both directions when one ends: a PostgreSQL session needs both directions.
 func (f *forwarder) copy(to, from net.Conn) {
 	_, _ = io.Copy(to, from)
 	f.mu.Lock()

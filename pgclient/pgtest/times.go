@@ -9,7 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// OddTimes are the ends of what PostgreSQL holds, of what a calendar does, and of what clocks begin with.
+// OddTimes returns extreme times: the limits of PostgreSQL's types, of calendars, and the start
+// values of clocks.
 func OddTimes() []string {
 	return []string{"-infinity", "4713-01-01 BC", "0001-01-01", "1970-01-01", "10000-01-01", "294276-12-31", "infinity"}
 }
@@ -17,7 +18,7 @@ func OddTimes() []string {
 // TimeColumn is a column that holds a time.
 type TimeColumn struct{ Table, Column string }
 
-// TimeColumns are those of all tables in schema public.
+// TimeColumns returns the time columns of all tables in schema public.
 func TimeColumns(t testing.TB, conn *pgx.Conn) []TimeColumn {
 	t.Helper()
 	rows, err := conn.Query(context.Background(), `SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
@@ -35,8 +36,9 @@ func TimeColumns(t testing.TB, conn *pgx.Conn) []TimeColumn {
 	return all
 }
 
-// SetTimes gives columns a time, past all triggers, in each row that has one, or with nulls in each row; where a
-// constraint does not admit that, in as many as it admits.
+// SetTimes sets columns to a time without running triggers: in each row that has a value or, with
+// nulls, in each row. Where a constraint refuses that, it sets as many rows as the constraint
+// allows.
 func SetTimes(t testing.TB, conn *pgx.Conn, columns []TimeColumn, value string, nulls bool) {
 	t.Helper()
 	ctx := context.Background()

@@ -1,5 +1,5 @@
--- Rows in every table, made through the functions of the release, as a database in use has them. A statement behind
--- "until CONDITION" runs again until that is true: routers pass nothing while a neighbour's transaction is open.
+-- Rows in every table, as in a database in use, made by the functions of the release. A statement after
+-- "until CONDITION" is repeated until the condition is true: routers wait for open transactions of other tests.
 SET search_path = public;
 
 -- Webhooks: delivered, waiting, leased, dead, requeued, resolved, suspended.

@@ -1,4 +1,4 @@
-// Where systems and packagers put PostgreSQL's server programs.
+// The directories of PostgreSQL's server programs on common systems.
 
 package embedded
 
@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// place is a directory that may hold server programs.
-type place struct {
+// candidate is a directory that may hold server programs.
+type candidate struct {
 	dir, origin string
-	given       bool // by the user: used or reported, never passed over
+	given       bool // named by the user: used or reported, never skipped
 }
 
 // usual are the program directories of packagers, as glob patterns.
@@ -38,21 +38,21 @@ func usual() []string {
 	}
 }
 
-// places lists the candidate directories in order, each once.
-func places() []place {
+// candidates returns the directories that may have programs, in order, each once.
+func candidates() []candidate {
 	if dir := os.Getenv("QTOP_PG_BIN"); dir != "" {
 		if abs, err := filepath.Abs(dir); err == nil {
 			dir = abs
 		}
-		return []place{{dir: dir, origin: "QTOP_PG_BIN", given: true}}
+		return []candidate{{dir: dir, origin: "QTOP_PG_BIN", given: true}}
 	}
-	var all []place
+	var all []candidate
 	seen := map[string]bool{}
 	add := func(dir, origin string) {
 		if _, err := os.Stat(filepath.Join(dir, "postgres")); err != nil {
 			return
 		}
-		// PATH often holds links into the real directory, which has all programs.
+		// PATH often contains links into the real directory, which has all programs.
 		if real, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres")); err == nil {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(real), "initdb")); err == nil {
 				dir = filepath.Dir(real)
@@ -60,7 +60,7 @@ func places() []place {
 		}
 		if !seen[dir] {
 			seen[dir] = true
-			all = append(all, place{dir: dir, origin: origin})
+			all = append(all, candidate{dir: dir, origin: origin})
 		}
 	}
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
