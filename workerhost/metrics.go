@@ -44,7 +44,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		put(prometheus.CounterValue, "qtop_jobs_done_total", "Job attempts by outcome; failed ones are retried or dead-lettered.",
 			float64(n), prometheus.Labels{"outcome": outcome})
 	}
-	put(prometheus.CounterValue, "qtop_wakes_total", "Notifications heard.", float64(st.Listener.Heard), nil)
+	put(prometheus.CounterValue, "qtop_wakes_total", "Notifications received.", float64(st.Listener.Heard), nil)
 }
 
 // Ready returns why the host is not ready, "" when it holds its host id and every loop

@@ -6,9 +6,6 @@ import (
 	"time"
 )
 
-// This file is what every program that is run here has in common: its environment,
-// its last words, and waiting for it.
-
 // startPatience includes crash recovery of a kept data directory.
 const startPatience = 2 * time.Minute
 

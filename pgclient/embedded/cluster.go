@@ -1,6 +1,6 @@
-// Making a data directory: by initdb, or as a copy of a ready one. Either grows
-// under another name and is renamed when complete, so a half-made one is never
-// taken for a cluster.
+// Making a data directory, by initdb or as a copy of a ready one. It is made under
+// another name and renamed when complete, so that an incomplete one is never used
+// as a cluster.
 
 package embedded
 

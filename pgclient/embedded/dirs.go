@@ -104,7 +104,7 @@ func writable(dir string) error {
 
 // openBase makes a base directory and returns its real path: the working
 // directory of a server process is compared with it. Root's base directories let the
-// server's user pass, ours let nobody.
+// server's user pass; those of other users are closed to everyone else.
 func openBase(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

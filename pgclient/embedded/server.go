@@ -10,8 +10,6 @@ import (
 	"syscall"
 )
 
-// This file is the server as all of this package knows it.
-
 // Superuser is the superuser role of every cluster made here.
 const Superuser = "postgres"
 

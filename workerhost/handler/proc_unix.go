@@ -2,8 +2,6 @@
 
 package handler
 
-// This file is processes and signals as Unix has them.
-
 import (
 	"errors"
 	"os"
