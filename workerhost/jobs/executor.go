@@ -174,7 +174,7 @@ type workers struct {
 	*state
 	results *results
 	runner  handler.Runner
-	working context.Context //nolint:containedctx // of the handlers; the drain comes between its end and that of the loop's context
+	working context.Context //nolint:containedctx // of the handlers; ends in finish, not with the context of the loop
 	halt    context.CancelFunc
 	kill    context.CancelFunc // kills the processes of handlers, whatever remains of their grace time
 	count   int

@@ -20,7 +20,7 @@ import (
 const (
 	wakeOff     = "bridge off"
 	wakeTrigger = "bridge on, statement trigger"
-	wakeSignal    = "bridge on, wake signal after commits"
+	wakeSignal  = "bridge on, wake signal after commits"
 	wakeRow     = "a trigger per row, as DP4 first had it"
 )
 
