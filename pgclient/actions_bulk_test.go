@@ -55,7 +55,7 @@ func TestFortyFilters(t *testing.T) {
 		p := plan(t, op, bulkPlan(filter))
 		require.Equal(t, want, p.Count, filter)
 		if want == 0 {
-			require.Equal(t, []string{"nothing matches", "nothing matches"}, []string{p.Refused, requeue.Refused}, filter)
+			require.Equal(t, []string{"no row matches the selection", "no row matches the selection"}, []string{p.Refused, requeue.Refused}, filter)
 			continue
 		}
 		res := apply(t, op, p)

@@ -170,9 +170,9 @@ func TestCancelPlan(t *testing.T) {
 	require.Equal(t, "0 4 1", get[string](w, `SELECT concat_ws(' ', (SELECT count(*) FROM public.job_lease), (SELECT count(*) FROM public.job_history WHERE status = 'cancelled'),
 		(SELECT count(*) FROM public.job_queue))`), "the leases are empty and gone, the other lane stands")
 	again := plan(t, op, queue.Request{Action: queue.ActJobCancel, Targets: ids, Reason: "r"})
-	require.Contains(t, again.Refused, "none of them can be cancelled: finished already")
+	require.Contains(t, again.Refused, "none of the selected jobs can be cancelled: finished already")
 	require.NotEmpty(t, apply(t, op, again).Refused)
-	require.Equal(t, "nothing matches", plan(t, op, queue.Request{Action: queue.ActJobCancel, Filter: "kind=none", Reason: "r"}).Refused)
+	require.Equal(t, "no row matches the selection", plan(t, op, queue.Request{Action: queue.ActJobCancel, Filter: "kind=none", Reason: "r"}).Refused)
 	for _, empty := range []string{"", "  "} {
 		_, err := op.Plan(context.Background(), queue.Request{Action: queue.ActJobCancel, Filter: empty, Reason: "r"})
 		kind(t, queue.KindUsage, err)
@@ -197,13 +197,13 @@ func TestLeaseReleasePlan(t *testing.T) {
 	w.exec("UPDATE public.job_queue SET lost_leases = 1 WHERE job_id = $1", dying)
 	op := w.client("dead_letter_operator")
 	request := queue.Request{Action: queue.ActLeaseRelease, Targets: []string{expired, last}, Reason: "host died"}
-	require.Contains(t, plan(t, op, request).Refused, "none of them can be released: it runs until")
+	require.Contains(t, plan(t, op, request).Refused, "none of the selected leases can be released: it runs until")
 	w.exec("UPDATE public.job_lease SET lease_until = now() - interval '1 minute'")
 	p := plan(t, op, request)
 	require.EqualValues(t, 2, p.Count)
 	require.Contains(t, lines(p), "of kg_1, expired at")
-	require.Contains(t, lines(p), "1 jobs go back to queued, 0 die")
-	require.Contains(t, lines(p), "0 jobs go back to queued, 1 die")
+	require.Contains(t, lines(p), "1 jobs return to queued, 0 die")
+	require.Contains(t, lines(p), "0 jobs return to queued, 1 die")
 	require.Equal(t, 2, get[int](w, "SELECT count(*) FROM public.job_lease"), "a plan changes nothing")
 	res := apply(t, op, p)
 	require.EqualValues(t, 2, res.Done)
@@ -232,8 +232,8 @@ func TestSubscribePlan(t *testing.T) {
 		return r
 	}
 	p := plan(t, admin, request("kind", "kg.reindex", "parallel", "3", "notes", "ask bob"))
-	require.Contains(t, lines(p), "for kg.reindex in every domain\nbefore no such rule\nafter enabled, priority 0 or higher, 3 at once, notes \"ask bob\"\n"+
-		"governs kg.reindex (iu), kg.reindex (kg)\nwaiting 4 jobs wait that it admits\n", "those for DOT are not its own")
+	require.Contains(t, lines(p), "for kg.reindex in every domain\nbefore no such job subscription\nafter enabled, priority 0 or higher, 3 at once, notes \"ask bob\"\n"+
+		"governs kg.reindex (iu), kg.reindex (kg)\nwaiting 4 jobs that it admits\n", "those for DOT are not its own")
 	require.Equal(t, "qtop executor subscribe kg_1 --kind=kg.reindex --floor=0 --parallel=3 --enabled=true --notes='ask bob' --reason r", p.Command)
 	require.Zero(t, get[int](w, "SELECT count(*) FROM public.job_subscription"), "a plan changes nothing")
 	stale := plan(t, admin, request("kind", "kg.reindex", "parallel", "9"))
@@ -241,24 +241,24 @@ func TestSubscribePlan(t *testing.T) {
 	require.Equal(t, map[string]string{"kg_1": "created"}, outcomes(res.Results))
 	require.NotZero(t, res.AuditID)
 	res = apply(t, admin, stale)
-	require.Contains(t, res.Refused, "changed meanwhile, last by ann")
+	require.Contains(t, res.Refused, "changed since the preview, last by ann")
 	require.Equal(t, 3, get[int](w, "SELECT max_parallel FROM public.job_subscription"))
 
 	p = plan(t, admin, request("kind", "kg.reindex", "floor", "60", "parallel", "9"))
 	require.Contains(t, lines(p), "before enabled, priority 0 or higher, 3 at once")
-	require.Contains(t, lines(p), "waiting 2 jobs wait that it admits")
+	require.Contains(t, lines(p), "waiting 2 jobs that it admits")
 	stale = plan(t, admin, request("kind", "kg.reindex", "enabled", "false"))
 	require.Contains(t, lines(stale), "governs nothing while it is disabled")
-	require.Contains(t, lines(stale), "waiting 4 jobs wait that it would admit")
+	require.Contains(t, lines(stale), "waiting 4 jobs that it would admit")
 	require.Equal(t, map[string]string{"kg_1": "changed"}, outcomes(apply(t, admin, p).Results))
-	require.Contains(t, apply(t, admin, stale).Refused, "changed meanwhile")
+	require.Contains(t, apply(t, admin, stale).Refused, "changed since the preview")
 
 	p = plan(t, admin, request())
-	require.Contains(t, lines(p), "governs nothing: more specific rules govern kg.reindex (iu), kg.reindex (kg)")
+	require.Contains(t, lines(p), "governs nothing: more specific subscriptions govern kg.reindex (iu), kg.reindex (kg)")
 	require.Contains(t, lines(p), "waiting 0 jobs")
 	p = plan(t, admin, request("kind", "kg.reindex", "domain", "kg"))
 	require.Contains(t, lines(p), "governs kg.reindex (kg)\nwaiting 2")
-	require.Contains(t, lines(plan(t, admin, request("kind", "none"))), "there was never such a job")
+	require.Contains(t, lines(plan(t, admin, request("kind", "none"))), "no such job was ever enqueued")
 
 	// Work waits for it: it does not go.
 	gone := queue.Request{Action: queue.ActExecDeregister, Targets: []string{"kg_1"}, Reason: "moved"}
@@ -312,11 +312,11 @@ func TestRuleTurn(t *testing.T) {
 	require.Contains(t, lines(first), "after disabled, priority 7 or higher, 3 at once")
 	require.NotZero(t, apply(t, admin, first).AuditID)
 	require.Equal(t, "kg.reindex 7 3 f ask bob", stands())
-	require.Contains(t, apply(t, admin, second).Refused, "changed meanwhile", "two operators, one turn")
+	require.Contains(t, apply(t, admin, second).Refused, "changed since the preview", "two operators, one turn")
 	require.Empty(t, apply(t, admin, plan(t, admin, turn(queue.ActJobRuleOn))).Refused)
 	require.Equal(t, "kg.reindex 7 3 t ask bob", stands())
 
-	require.Contains(t, plan(t, admin, queue.Request{Action: queue.ActJobRuleOff, Targets: []string{"0190a1b2-1111-4222-8333-0123456789ab"}, Reason: "r"}).Refused, "no rule 0190a1b2")
+	require.Contains(t, plan(t, admin, queue.Request{Action: queue.ActJobRuleOff, Targets: []string{"0190a1b2-1111-4222-8333-0123456789ab"}, Reason: "r"}).Refused, "no job subscription 0190a1b2")
 	_, err := admin.Plan(context.Background(), queue.Request{Action: queue.ActJobRuleOff, Targets: []string{"kg_1"}, Reason: "r"})
 	kind(t, queue.KindUsage, err)
 	_, err = w.client("queue_viewer").Plan(context.Background(), turn(queue.ActJobRuleOff))

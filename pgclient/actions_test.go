@@ -69,7 +69,7 @@ func TestPlanIsWhatHappens(t *testing.T) {
 	undo := plan(t, op, queue.Request{Action: queue.ActUndoRequeue, Targets: made[1:2], Reason: "too early"})
 	require.EqualValues(t, 1, undo.Count)
 	require.EqualValues(t, 1, apply(t, op, undo).Done)
-	require.Equal(t, "nothing matches", plan(t, op, queue.Request{Action: queue.ActRequeue, Filter: "code:NOPE", Reason: "r"}).Refused)
+	require.Equal(t, "no row matches the selection", plan(t, op, queue.Request{Action: queue.ActRequeue, Filter: "code:NOPE", Reason: "r"}).Refused)
 	for _, empty := range []string{"", "   "} {
 		_, err := op.Plan(context.Background(), queue.Request{Action: queue.ActRequeue, Filter: empty, Reason: "r"})
 		kind(t, queue.KindUsage, err)
@@ -119,7 +119,7 @@ func TestFlagPlan(t *testing.T) {
 	}
 	stale := plan(t, admin, request("false", ""))
 	p := plan(t, admin, request("false", "30m"))
-	require.Contains(t, text(p), "back to true by itself after 30m0s")
+	require.Contains(t, text(p), "back to true automatically after 30m0s")
 	require.Equal(t, "qtop flag set webhook.worker.enabled false --for 30m --reason r", p.Command)
 	require.Empty(t, apply(t, admin, p).Refused)
 	res := apply(t, admin, stale)
@@ -127,8 +127,8 @@ func TestFlagPlan(t *testing.T) {
 	require.Zero(t, res.Done)
 	require.Equal(t, 1, get[int](w, "SELECT count(*) FROM public.dot_config_revert"), "the pending return stands")
 	p = plan(t, admin, request("false", "2h"))
-	require.Contains(t, text(p), "back to true by itself after 2h0m0s", "longer is not for ever")
-	require.Contains(t, text(p), "cancels the pending return")
+	require.Contains(t, text(p), "back to true automatically after 2h0m0s", "longer is not for ever")
+	require.Contains(t, text(p), "cancels the pending revert")
 	require.Empty(t, apply(t, admin, p).Refused)
 	require.Equal(t, "true", get[string](w, "SELECT revert_to FROM public.dot_config_revert"))
 	require.Equal(t, "unknown_key", plan(t, admin, queue.Request{Action: queue.ActFlagSet, Targets: []string{"no.such"}, Args: map[string]string{"value": "1"}, Reason: "r"}).Rule)
@@ -178,7 +178,7 @@ func TestExecutorPlan(t *testing.T) {
 	host := pgtest.Login(t, w.db, "dot_executor")
 	owner := queue.Request{Action: queue.ActExecOwner, Targets: []string{"kg"}, Args: map[string]string{"owner-role": host}, Reason: "its own"}
 	given := plan(t, admin, owner)
-	require.Equal(t, []string{"kg", "dot_executor", host + "; logins that may claim, beat and report as it: 1"},
+	require.Equal(t, []string{"kg", "dot_executor", host + "; logins that may work as this executor: 1"},
 		[]string{given.Lines[0].Value.String(), given.Lines[1].Value.String(), given.Lines[2].Value.String()})
 	require.EqualValues(t, 1, apply(t, admin, given).Done)
 	require.Equal(t, host, get[string](w, "SELECT owner_role FROM public.queue_heartbeat WHERE executor_id = 'kg'"))
@@ -210,7 +210,7 @@ func TestAckPlan(t *testing.T) {
 	res := apply(t, admin, p)
 	require.EqualValues(t, 1, res.Done)
 	require.Contains(t, res.Refused, "acknowledged by bob since")
-	require.Contains(t, plan(t, admin, request).Results[0].Why.String(), "bob has it: was faster")
+	require.Contains(t, plan(t, admin, request).Results[0].Why.String(), "bob acknowledged it: was faster")
 	s, err := admin.Snapshot(context.Background())
 	require.NoError(t, err)
 	acked := map[string]string{}
@@ -240,7 +240,7 @@ func TestTickPlan(t *testing.T) {
 	w.exec("UPDATE public.dot_config SET value = '0' WHERE key = 'queue.tick.config_expiry.interval_seconds'")
 	require.Contains(t, apply(t, dot, p).Refused, "interval_seconds is 0")
 	p = plan(t, dot, queue.Request{Action: queue.ActTick, Args: map[string]string{"worker": "config_expiry"}})
-	require.Equal(t, "queue.tick.config_expiry.interval_seconds is 0: resume it first", p.Refused, "the preview says it already")
+	require.Equal(t, "queue.tick.config_expiry.interval_seconds is 0: resume the worker first", p.Refused, "the preview says it already")
 	at, refused, err := dot.Beat(context.Background(), "config_expiry", "{}")
 	require.NoError(t, err)
 	require.Empty(t, at)

@@ -40,7 +40,7 @@ func TestReplayOfEvents(t *testing.T) {
 	again := plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: []string{ids[0]}, Reason: "x"})
 	require.Contains(t, again.Refused, "closed as replayed by ann at")
 	undo := plan(t, op, queue.Request{Action: queue.ActUndoRequeue, Targets: []string{ids[0]}, Reason: "x"})
-	require.Contains(t, undo.Refused, "what was routed cannot be taken back: its recipients have it")
+	require.Contains(t, undo.Refused, "routed events cannot be recalled: their recipients have them")
 
 	// by a filter, with a letter of another source and one that fails again
 	p = plan(t, op, queue.Request{Action: queue.ActRequeue, Filter: "type:sent|broken", Reason: "cured"})
@@ -85,7 +85,7 @@ func TestBulkReplayOfEvents(t *testing.T) {
 	p := plan(t, op, r)
 	require.EqualValues(t, 3, p.Count)
 	require.Contains(t, lineOf(p, "to"), "3 × event iu/made ROUTE_22P02")
-	require.Contains(t, lineOf(p, "first to go"), "event:")
+	require.Contains(t, lineOf(p, "first ids"), "event:")
 	res := apply(t, op, p)
 	require.Len(t, res.Results, 1)
 	require.Equal(t, "event planned", res.Results[0].ID+" "+res.Results[0].Outcome)
@@ -102,7 +102,7 @@ func TestBulkReplayOfEvents(t *testing.T) {
 	require.Equal(t, []int64{3, 3, 0, 0}, []int64{o.Done, o.FirstOK, o.Failed, o.Unknown()})
 	require.Equal(t, "requeued", w.detail(op, ids[2]).State)
 	undo := plan(t, op, queue.Request{Action: queue.ActBulkUndo, Targets: []string{id}})
-	require.Contains(t, undo.Refused, "what was routed cannot be taken back")
+	require.Contains(t, undo.Refused, "routed events cannot be recalled")
 
 	// a selection of all sources is one operation per source
 	more := w.dieEvents("more")
@@ -140,12 +140,12 @@ func TestRoutesAndConsumers(t *testing.T) {
 	p := plan(t, admin, off)
 	require.Equal(t, "enabled, by iu_outbound_default\n", lineOf(p, "now"))
 	require.Equal(t, "disabled, by iu_outbound_default\n", lineOf(p, "then"))
-	require.Contains(t, lineOf(p, "waiting"), "1 events wait; they stay where they are")
+	require.Contains(t, lineOf(p, "waiting"), "1 events wait, and new ones will wait too")
 	require.Equal(t, "qtop route set iu --enabled=false --reason flood", p.Command)
 	stale := p
 	require.Equal(t, "changed", outcome(apply(t, admin, p), "iu").Outcome)
 	require.False(t, route().Enabled)
-	require.Contains(t, apply(t, admin, stale).Refused, "changed meanwhile, last by ann")
+	require.Contains(t, apply(t, admin, stale).Refused, "changed since the preview, last by ann")
 	off.Args = map[string]string{"enabled": "perhaps"}
 	_, err := admin.Plan(context.Background(), off)
 	kind(t, queue.KindUsage, err)
@@ -157,10 +157,10 @@ func TestRoutesAndConsumers(t *testing.T) {
 		Args: map[string]string{"domain": "iu", "type": "made", "kind": "kg.index", "executor": "Agent"},
 	}
 	p = plan(t, admin, set)
-	require.Equal(t, "enabled, a job kg.index for Agent of each iu/made\n", lineOf(p, "then"))
-	require.Equal(t, "0 executors subscribe to such jobs\n", lineOf(p, "worked by"))
+	require.Equal(t, "enabled, one job kg.index for Agent per iu/made\n", lineOf(p, "then"))
+	require.Equal(t, "0 executors subscribe to such jobs\n", lineOf(p, "run by"))
 	require.Equal(t, "created", outcome(apply(t, admin, p), "indexer").Outcome)
-	require.Contains(t, apply(t, admin, p).Refused, "changed meanwhile, last by ann", "what was previewed was that there is none")
+	require.Contains(t, apply(t, admin, p).Refused, "changed since the preview, last by ann", "what was previewed was that there is none")
 	c := queue.Of[[]queue.Consumer](list(queue.ListConsumers))
 	require.Len(t, c, 1)
 	require.Equal(t, "indexer iu made kg.index Agent ann", c[0].ID.String()+" "+c[0].Domain.String()+" "+c[0].EventType.String()+" "+c[0].JobKind.String()+" "+

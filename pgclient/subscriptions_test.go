@@ -51,7 +51,7 @@ func TestRulesAndTheirShare(t *testing.T) {
 	require.EqualValues(t, 10, rules(t, c, "").Broadcast.Shares[0].Broadcast, "as previewed")
 	require.Contains(t, apply(t, c, second).Refused, "already muted, last changed by ann", "two operators, one mute")
 	require.Contains(t, plan(t, c, mute).Refused, "muted already")
-	require.Contains(t, plan(t, c, queue.Request{Action: queue.ActRuleMute, Targets: []string{"99"}, Reason: "r"}).Refused, "no subscription 99")
+	require.Contains(t, plan(t, c, queue.Request{Action: queue.ActRuleMute, Targets: []string{"99"}, Reason: "r"}).Refused, "no event subscription 99")
 	_, err = c.Plan(context.Background(), queue.Request{Action: queue.ActRuleMute, Targets: []string{"x"}, Reason: "r"})
 	kind(t, queue.KindUsage, err)
 	require.EqualValues(t, 1, apply(t, c, plan(t, c, queue.Request{Action: queue.ActRuleUnmute, Targets: []string{id}, Reason: "back"})).Done)

@@ -48,9 +48,9 @@ func TestAcknowledge(t *testing.T) {
 func TestAckedAlertIsGivenUp(t *testing.T) {
 	run(t, setup{}, func(c *console) {
 		c.press("3", "G")
-		c.sees("A give")
+		c.sees("A unack")
 		c.press("A")
-		c.sees("Give up an alert")
+		c.sees("Unacknowledge an alert")
 	})
 }
 

@@ -13,7 +13,7 @@ func TestSessionsAreSignalled(t *testing.T) {
 		c.press("g", "l")
 		c.sees("oldest snapshot")
 		c.press("j", "C")
-		c.sees("Cancel what a session runs")
+		c.sees("Cancel a session's statement")
 		c.sees(viewstest.Sessions()[1].ID[:20])
 		c.press("esc", "j", "j", "X")
 		c.sees("this row is not a session")

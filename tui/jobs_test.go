@@ -166,7 +166,7 @@ func TestSubscriptionForm(t *testing.T) {
 		c.press("4")
 		c.sees("E may claim", "may claim", "MAY CLAIM", "nothing", "off until the")
 		c.press("j", "j", "j", "E") // agent_01, with two rules: the first
-		c.sees("what an executor may claim", "agent_01", "mail.send in iu: priority 0 and up", "Job kind        mail.send", "At once         12", "Enabled         true", "Reason")
+		c.sees("which jobs an executor may claim", "agent_01", "mail.send in iu: priority 0 and up", "Job kind        mail.send", "At once         12", "Enabled         true", "Reason")
 		c.typing("the relay has more room")
 		c.press("up", "up", "up", "backspace", "backspace")
 		c.typing("0")
@@ -184,7 +184,7 @@ func TestSubscriptionForm(t *testing.T) {
 			"kind": "mail.send", "domain": "iu", "floor": "0", "parallel": "20", "enabled": "true", "notes": "twelve at once is what the relay takes",
 		}, req.Args)
 		require.Equal(t, "the relay has more room", req.Reason)
-		c.sees("Keep", "Save for agent_01")
+		c.sees("Keep", "Save agent_01")
 		c.press("tab", "enter")
 		require.Len(t, s.did(), 1)
 		c.rest(quiet)
@@ -203,9 +203,9 @@ func TestSubscriptionForm(t *testing.T) {
 		c.press("esc", "D")
 		c.sees("D needs a row under MAY CLAIM")
 		c.press("G", "D") // of a rule that is on
-		c.sees("Disable a rule", "executor   codex_indexer")
+		c.sees("Disable a job subscription", "executor   codex_indexer")
 		c.press("esc", "k", "D") // of one that is off
-		c.sees("Enable a rule", "executor   agent_03")
+		c.sees("Enable a job subscription", "executor   agent_03")
 		c.press("esc", "g", "g")
 		c.press(":")
 		c.typing("executor subscribe agent_02")

@@ -1,7 +1,18 @@
-// Package actions is how anything changes: a request is planned (a fresh read, an
-// exact preview), then applied by the same code with what the plan saw as the
-// condition. The functions of the schema do the work, check the right and write
-// the audit row in their own transaction.
+// Package actions plans and applies every change that an operator can make: requeue,
+// cancel, suspend, set a flag, and so on. Start with [New], [Planner.Plan] and
+// [Planner.Apply]; [Registry] lists the actions.
+//
+// An action runs in two steps:
+//
+//  1. Plan reads the current rows and returns a preview: what would change, what is
+//     refused and why, and the equivalent command line. Nothing is written.
+//  2. Apply makes the change. It is conditional on what Plan saw (Plan.Expect): if
+//     the row changed since, the change is refused.
+//
+// Each action calls a function of the schema, which checks the caller's right,
+// changes the rows and writes the audit row in one transaction. The preview comes
+// from the dry run of the same function where there is one, so that both use the
+// same predicate.
 package actions
 
 import (
@@ -16,14 +27,14 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// New acts through a client.
+// New returns a planner that uses the client's connection pool for actions.
 func New(c *pgclient.Client) *Planner { return &Planner{client: c, act: c.Act()} }
 
 func entries() []entry {
-	return slices.Concat(alertActions(), letterActions(), revealActions(), eraseActions(), flagActions(), executorActions(), subscribeActions(), jobActions(), bulkActions(), endpointActions(), webhookActions(), notificationActions(), ruleActions(), schedulerActions(), markActions(), recountActions(), quarantineActions(), routeActions(), eventTypeActions(), producerActions(), sessionActions(), adoptActions(), environmentActions(), loopActions())
+	return slices.Concat(alertActions(), deadLetterActions(), revealActions(), eraseActions(), flagActions(), executorActions(), subscribeActions(), jobActions(), bulkActions(), endpointActions(), webhookActions(), notificationActions(), eventSubscriptionActions(), schedulerActions(), markActions(), recountActions(), quarantineActions(), routeActions(), eventTypeActions(), producerActions(), sessionActions(), adoptActions(), environmentActions(), loopActions())
 }
 
-// Registry is every action, in the order of the help.
+// Registry returns every action, in the order in which the help lists them.
 func Registry() queue.Registry {
 	var r queue.Registry
 	for _, e := range entries() {
@@ -40,10 +51,11 @@ func find(id queue.ActionID) (entry, error) {
 	return entry{}, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("there is no action " + string(id))}
 }
 
-// Actions is the registry, for a console.
+// Actions returns the registry; it makes Planner satisfy the console's interface.
 func (c *Planner) Actions() queue.Registry { return Registry() }
 
-// Plan reads what the request would do. It changes nothing.
+// Plan returns a preview of what the request would do. It changes nothing. A request
+// that cannot be carried out gives a plan with Refused and Rule set, not an error.
 func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error) {
 	e, err := find(r.Action)
 	if err != nil {
@@ -76,7 +88,7 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 	}
 	err = pgerror.Translate(err)
 	p.Took = time.Since(started)
-	if done, _ := find(p.Request.Action); done.command != nil { // a plan may become another action's
+	if done, _ := find(p.Request.Action); done.command != nil { // planning may have replaced the request's action
 		p.Command = done.command(p.Request)
 	} else {
 		p.Command = done.Command(p.Request)
@@ -85,7 +97,8 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 	return p, err
 }
 
-// Apply does what the plan shows, or refuses when the row moved on since.
+// Apply carries out a plan. It refuses if the plan was refused, or if the rows changed
+// since the plan was made.
 func (c *Planner) Apply(ctx context.Context, p queue.Plan) (queue.Result, error) {
 	res := queue.Result{Action: p.Request.Action, Plan: p.Lines}
 	e, err := find(p.Request.Action)

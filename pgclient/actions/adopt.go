@@ -1,7 +1,5 @@
 package actions
 
-// This file plans and applies the adoption of a copy of a database.
-
 import (
 	"context"
 	"strings"
@@ -13,22 +11,22 @@ func adoptActions() []entry {
 	return []entry{
 		{Action: queue.Action{
 			ID: queue.ActAdopt, Words: "adopt", Verb: "Adopt",
-			Help:   "make this copy of a database one of its own, and say what becomes of the work that came with it",
+			Help:   "make this copy of a database independent of the original, and choose what happens to the work copied with it",
 			Button: "Adopt {targets}", Safe: "Not now", Targets: queue.Targets{Name: "DATABASE"},
 			Danger: queue.DangerDatabase, Function: "public.fn_queue_adopt(text,text,text,text,boolean,text,text)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{{
-				Name: "waiting", Kind: queue.ArgChoice, Label: "Waiting work", Required: true, Choices: []string{"suspend", "cancel", "keep"}, // a form begins with the one that does least
-				Help: "keep: it goes on here; suspend: endpoints, jobs and routes stand still; cancel: jobs are cancelled, endpoints and routes stand still",
+				Name: "waiting", Kind: queue.ArgChoice, Label: "Waiting work", Required: true, Choices: []string{"suspend", "cancel", "keep"}, // the least drastic choice first: a form preselects it
+				Help: "keep: it continues here; suspend: endpoints, jobs and routes are paused; cancel: jobs are cancelled, endpoints and routes are paused",
 			}, {
-				Name: "environment", Label: "Environment", Help: "what this copy is, such as staging; needed where the original has one",
+				Name: "environment", Label: "Environment", Help: "the environment of this copy, such as staging; required if the original has one",
 			}, {
-				Name: "guard", Kind: queue.ArgChoice, Label: "Guard", Choices: guards(), Help: "guarded: changes want its name typed",
+				Name: "guard", Kind: queue.ArgChoice, Label: "Guard", Choices: guards(), Help: "guarded: every change asks you to type its name",
 			}},
 		}, plan: planAdopt, apply: applyAdopt},
 	}
 }
 
-// adoptAnswer is what fn_queue_adopt answers.
+// adoptAnswer is the result of fn_queue_adopt.
 type adoptAnswer struct {
 	answer
 	Database    string   `json:"database"`
@@ -51,13 +49,13 @@ func (c *Planner) adopt(ctx context.Context, r queue.Request, name *string, dry 
 	return a, err
 }
 
-// nameArg is the name of the database as it was typed with the request; without
-// one the plan says what must be typed.
-const nameArg = "confirm"
+// confirmArg is the request argument with the name that was typed to confirm the
+// action. If it is missing, Plan.Confirm says which name to type.
+const confirmArg = "confirm"
 
 func planAdopt(ctx context.Context, c *Planner, p *queue.Plan) error {
 	var name *string
-	if typed := p.Request.Args[nameArg]; typed != "" {
+	if typed := p.Request.Args[confirmArg]; typed != "" {
 		name = &typed
 	}
 	a, err := c.adopt(ctx, p.Request, name, true)
@@ -72,30 +70,30 @@ func planAdopt(ctx context.Context, c *Planner, p *queue.Plan) error {
 	p.Results = []queue.Outcome{{ID: a.Database, Outcome: "would_adopt"}}
 	p.Lines = append(p.Lines,
 		line("now", "%s", a.Was),
-		line("came with it", "%d jobs, %d more leased to hosts of the original, %d webhooks for %d endpoints, %d bulk operations running",
+		line("copied work", "%d jobs, %d more leased to hosts of the original, %d webhooks for %d endpoints, %d bulk operations running",
 			a.Jobs, a.JobsLeased, a.Webhooks, a.Endpoints, a.Operations))
 	if p.Request.Args["environment"] != "" {
-		say(p, "environment", "%s", a.Environment)
+		addLine(p, "environment", "%s", a.Environment)
 	}
-	p.Lines = append(p.Lines, a.becomes(p.Request.Args["waiting"])...)
+	p.Lines = append(p.Lines, a.outcomeLines(p.Request.Args["waiting"])...)
 	if p.Request.Args["waiting"] == "keep" {
 		return c.released(ctx, p, nil)
 	}
 	return nil
 }
 
-// becomes says what becomes of the work, and how what is stopped goes on again.
-func (a adoptAnswer) becomes(waiting string) []queue.PlanLine {
+// outcomeLines says what happens to the copied work, and how to resume what is paused.
+func (a adoptAnswer) outcomeLines(waiting string) []queue.PlanLine {
 	if waiting == "keep" {
-		return []queue.PlanLine{line("then", "all of it goes on here: what waits is sent and worked on")}
+		return []queue.PlanLine{line("then", "all of it continues here: waiting webhooks are sent, waiting jobs are run")}
 	}
 	out := []queue.PlanLine{}
 	if waiting == "cancel" {
 		out = append(out, line("cancelled", "%d jobs, for good", a.Cancelled))
 	}
 	out = append(out,
-		line("suspended", "%d endpoints; qtop endpoint resume SUBSCRIPTION --reason R sends what waits behind one", a.Suspended),
-		line("paused", "%d bulk operations; qtop ops resume ID goes on with one", a.Paused))
+		line("suspended", "%d endpoints; qtop endpoint resume SUBSCRIPTION --reason R sends the waiting deliveries of one", a.Suspended),
+		line("paused", "%d bulk operations; qtop ops resume ID continues one", a.Paused))
 	for _, flag := range a.SwitchedOff {
 		out = append(out, line("switched off", "%s; qtop flag set %s true --reason R switches it on", flag, flag))
 	}
@@ -103,7 +101,7 @@ func (a adoptAnswer) becomes(waiting string) []queue.PlanLine {
 }
 
 func applyAdopt(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
-	name := p.Request.Args[nameArg]
+	name := p.Request.Args[confirmArg]
 	if name == "" {
 		name = p.Confirm // typed where the plan was shown
 	}
@@ -111,13 +109,13 @@ func applyAdopt(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result
 	if err != nil {
 		return err
 	}
-	one(res, strings.Join(p.Request.Targets, " "), "adopted", a.answer)
+	recordOne(res, strings.Join(p.Request.Targets, " "), "adopted", a.answer)
 	if !a.Refused {
-		var did []string
-		for _, l := range a.becomes(p.Request.Args["waiting"]) {
-			did = append(did, l.Label+" "+l.Value.String())
+		var done []string
+		for _, l := range a.outcomeLines(p.Request.Args["waiting"]) {
+			done = append(done, l.Label+" "+l.Value.String())
 		}
-		res.Results[0].Why = queue.Clean(strings.Join(did, "; "))
+		res.Results[0].Why = queue.Clean(strings.Join(done, "; "))
 	}
 	return nil
 }

@@ -1,7 +1,5 @@
 package actions
 
-// This file acknowledges alerts and gives them up.
-
 import (
 	"cmp"
 	"context"
@@ -17,25 +15,25 @@ func alertActions() []entry {
 	return []entry{
 		{Action: queue.Action{
 			ID: queue.ActAck, Words: "ack", Key: "A", Panes: []queue.PaneID{queue.PaneOverview, queue.PaneAlerts, queue.PaneExecutors}, Verb: "Acknowledge",
-			Help: "say that you have this alert, with a comment and for how long",
+			Help: "acknowledge an alert for a limited time, with a comment",
 			Noun: "alert", Opposite: queue.ActUnack, Safe: "Not now", Open: true, Targets: queue.Targets{Name: "EXECUTOR|ALERT", Many: true, Of: "alert"},
 			Danger: queue.DangerOne, Function: "public.fn_queue_alert_ack(text,text,text,interval)", Role: "workflow_admin",
 			Args: []queue.Arg{
 				{Name: "comment", Label: "Comment", Required: true, Help: "what you are doing about it"},
-				{Name: "for", Kind: queue.ArgDuration, Label: "For", Default: "30m", Required: true, Help: "after this it is open again, such as 30m or 2h"},
+				{Name: "for", Kind: queue.ArgDuration, Label: "For", Default: "30m", Required: true, Help: "the alert opens again after this time, such as 30m or 2h"},
 			},
 		}, plan: planAck, apply: applyAck},
 		{Action: queue.Action{
-			ID: queue.ActUnack, Words: "unack", Key: "A", Panes: []queue.PaneID{queue.PaneAlerts}, Verb: "Give up",
+			ID: queue.ActUnack, Words: "unack", Key: "A", Panes: []queue.PaneID{queue.PaneAlerts}, Verb: "Unacknowledge",
 			Help: "open an acknowledged alert again",
 			Noun: "alert", Opposite: queue.ActAck, Open: true, Targets: queue.Targets{Name: "EXECUTOR|ALERT", Many: true, Of: "alert"},
 			Danger: queue.DangerOne, Function: "public.fn_queue_alert_unack(text,text,text)", Role: "workflow_admin",
-			Args: []queue.Arg{{Name: "comment", Label: "Comment", Required: true, Help: "why you no longer have it"}},
+			Args: []queue.Arg{{Name: "comment", Label: "Comment", Required: true, Help: "why you no longer work on it"}},
 		}, plan: planAck, apply: applyUnack},
 	}
 }
 
-// planAck finds the alerts meant: by key, or by the executor they are about.
+// planAck finds the alerts that the targets name, by alert key or by subject (the executor).
 func planAck(ctx context.Context, c *Planner, p *queue.Plan) error {
 	var keys []string
 	for _, t := range p.Request.Targets {
@@ -46,26 +44,26 @@ func planAck(ctx context.Context, c *Planner, p *queue.Plan) error {
 		out := queue.Outcome{ID: t, Outcome: "would_" + string(p.Request.Action)}
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
-			out.Outcome, out.Why = "refused", queue.Clean("there is no alert about it now")
+			out.Outcome, out.Why = "refused", queue.Clean("no alert is open with this key or subject: see qtop alerts")
 		case err != nil:
 			return err
 		case p.Request.Action == queue.ActAck && a.State == "acked":
-			out.Outcome, out.Why = "refused", queue.Clean(a.AckedBy.String()+" has it: "+a.Comment.String())
+			out.Outcome, out.Why = "refused", queue.Clean(a.AckedBy.String()+" acknowledged it: "+a.Comment.String())
 		case p.Request.Action == queue.ActUnack && a.State != "acked":
-			out.Outcome, out.Why = "refused", queue.Clean("nobody has it")
+			out.Outcome, out.Why = "refused", queue.Clean("it is not acknowledged")
 		}
 		if verdict(p, t, out) {
 			continue
 		}
 		keys = append(keys, t)
-		say(p, a.Subject.String(), "%s for %s, %s", alertWord(a.Kind), time.Duration(a.AgeSeconds)*time.Second, a.Severity)
+		addLine(p, a.Subject.String(), "%s for %s, %s", alertWord(a.Kind), time.Duration(a.AgeSeconds)*time.Second, a.Severity)
 	}
 	if p.Count == 0 {
 		return refuse(p, "refused", p.Results[0].Why.String())
 	}
 	p.Request.Targets = keys
 	if p.Request.Action == queue.ActAck {
-		say(p, "for", "%s, then it is open again", p.Request.Args["for"])
+		addLine(p, "for", "%s, then the alert opens again", p.Request.Args["for"])
 	}
 	return nil
 }
@@ -76,7 +74,7 @@ func applyAck(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) 
 		return err
 	}
 	for _, t := range p.Request.Targets {
-		if err := c.does(ctx, res, t, "acked", "SELECT public.fn_queue_alert_ack($1::text, $2::text, $3::text, make_interval(secs => $4))", t, p.Request.Actor, p.Request.Args["comment"], float64(secs)); err != nil {
+		if err := c.applyOne(ctx, res, t, "acked", "SELECT public.fn_queue_alert_ack($1::text, $2::text, $3::text, make_interval(secs => $4))", t, p.Request.Actor, p.Request.Args["comment"], float64(secs)); err != nil {
 			return err
 		}
 	}
@@ -85,18 +83,18 @@ func applyAck(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) 
 
 func applyUnack(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	for _, t := range p.Request.Targets {
-		if err := c.does(ctx, res, t, "unacked", "SELECT public.fn_queue_alert_unack($1::text, $2::text, $3::text)", t, p.Request.Actor, p.Request.Args["comment"]); err != nil {
+		if err := c.applyOne(ctx, res, t, "unacked", "SELECT public.fn_queue_alert_unack($1::text, $2::text, $3::text)", t, p.Request.Actor, p.Request.Args["comment"]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// alertWord says what an alert of this kind has been for as long as it stands.
+// alertWord returns the adjective for an alert kind, as in "silent for 5m0s".
 func alertWord(kind string) string {
 	word := map[string]string{
-		queue.AlertSilence: "silent", queue.AlertBroadcast: "over the line", queue.AlertFailing: "suspended", queue.AlertNoHost: "without a host",
-		queue.AlertUnclaimed: "claimed by nobody", queue.AlertBacklog: "due", queue.AlertCircuit: "open", queue.AlertQuarantine: "set aside",
+		queue.AlertSilence: "silent", queue.AlertBroadcast: "over the limit", queue.AlertFailing: "suspended", queue.AlertNoHost: "without a host",
+		queue.AlertUnclaimed: "not claimed", queue.AlertBacklog: "due", queue.AlertCircuit: "open", queue.AlertQuarantine: "in quarantine",
 	}[kind]
-	return cmp.Or(word, "standing")
+	return cmp.Or(word, "active")
 }

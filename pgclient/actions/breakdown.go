@@ -1,8 +1,5 @@
 package actions
 
-// This file is the part of a preview that says where dead letters would go, and
-// how it looks there.
-
 import (
 	"context"
 	"fmt"
@@ -13,15 +10,16 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// breakdown says where they would go: per endpoint and code, with how the
-// endpoint has been lately. where is the clause that selects them from filtersql.DeadFrom.
+// breakdown adds lines that say where requeued webhook dead letters would be sent: one
+// per endpoint and error code, with the endpoint's gate, last success and recent rate.
+// where is the WHERE clause over filtersql.DeadFrom that selects the dead letters.
 func (c *Planner) breakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
 	type part struct {
 		Endpoint, Code string
 		N, Again       int64
 		Gate, Reason   string
 		Success        *string
-		Pace           *float64 // deliveries a second, while it took them
+		Pace           *float64 // completed deliveries per second, while the endpoint accepted them
 	}
 	parts, err := pgrow.All[part](ctx, c.act, `WITH parts AS MATERIALIZED (
 			SELECT d.subscription_id AS sub, d.final_error_code AS code, count(*) AS n, count(*) FILTER (WHERE g.requeue_generation > 0) AS again
@@ -38,7 +36,7 @@ func (c *Planner) breakdown(ctx context.Context, p *queue.Plan, where string, ar
 	}
 	for i, x := range parts {
 		if i == 8 {
-			say(p, "to", "and more endpoints")
+			addLine(p, "to", "and more endpoints")
 			break
 		}
 		last := "never succeeded"
@@ -46,19 +44,19 @@ func (c *Planner) breakdown(ctx context.Context, p *queue.Plan, where string, ar
 			last = "last success " + *x.Success
 		}
 		if x.Pace != nil {
-			last += fmt.Sprintf(", it took %.3g/s", *x.Pace)
+			last += fmt.Sprintf(", it accepted %.3g/s", *x.Pace)
 		}
 		again := ""
 		if x.Again > 0 {
 			again = fmt.Sprintf(", %d of them requeued before", x.Again)
 		}
-		say(p, "to", "%d × %s %s (%s, %s%s)", x.N, x.Endpoint, x.Code, gateText(x.Gate, x.Reason), last, again)
+		addLine(p, "to", "%d × %s %s (%s, %s%s)", x.N, x.Endpoint, x.Code, gateText(x.Gate, x.Reason), last, again)
 	}
 	return nil
 }
 
-// released says how much may be sent in the first minute, once nothing blocks the endpoints
-// of these subscriptions any more; nil = of all.
+// released adds lines that say how many deliveries may be sent in the first minute after
+// the endpoints of these subscriptions are unblocked; nil means all subscriptions.
 func (c *Planner) released(ctx context.Context, p *queue.Plan, subscriptions []int64) error {
 	type part struct {
 		Endpoint       string
@@ -74,11 +72,11 @@ func (c *Planner) released(ctx context.Context, p *queue.Plan, subscriptions []i
 	for i, x := range parts {
 		switch {
 		case i == 8:
-			say(p, "first minute", "and more endpoints")
+			addLine(p, "first minute", "and more endpoints")
 		case x.Slow:
-			say(p, "first minute", "up to %d of %d to %s: %.3g/s at first, doubled every 10 s while it delivers", x.First, x.Waiting, x.Endpoint, x.Rate)
+			addLine(p, "first minute", "up to %d of %d to %s: %.3g/s at first, doubled every 10 s while it delivers", x.First, x.Waiting, x.Endpoint, x.Rate)
 		default:
-			say(p, "first minute", "up to %d of %d to %s: no slow start", x.First, x.Waiting, x.Endpoint)
+			addLine(p, "first minute", "up to %d of %d to %s: no slow start", x.First, x.Waiting, x.Endpoint)
 		}
 	}
 	return nil
@@ -91,9 +89,9 @@ func gateText(gate, reason string) string {
 	return "gate " + strings.ReplaceAll(gate, "_", " ")
 }
 
-// jobBreakdown says where they would go: per kind, domain and code, with what
-// waits there already and whether anybody may claim it. where is the clause that
-// selects them from filtersql.DeadJobFrom.
+// jobBreakdown adds lines that say where requeued job dead letters would go: one per kind,
+// domain and failure code, with the number already waiting and the number of executors
+// that may claim them. where is the WHERE clause over filtersql.DeadJobFrom.
 func (c *Planner) jobBreakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
 	type part struct {
 		Kind, Domain, Code, Executor string
@@ -114,10 +112,10 @@ func (c *Planner) jobBreakdown(ctx context.Context, p *queue.Plan, where string,
 	}
 	for i, x := range parts {
 		if i == 8 {
-			say(p, "to", "and more kinds")
+			addLine(p, "to", "and more kinds")
 			break
 		}
-		admitted := fmt.Sprintf("%s subscribe to it: %d", x.Executor, x.Admitted)
+		admitted := fmt.Sprintf("%s that subscribe: %d", x.Executor, x.Admitted)
 		if x.Admitted == 0 {
 			admitted = "no " + x.Executor + " subscribes to it"
 		}
@@ -125,14 +123,14 @@ func (c *Planner) jobBreakdown(ctx context.Context, p *queue.Plan, where string,
 		if x.Again > 0 {
 			again = fmt.Sprintf(", %d of them requeued before", x.Again)
 		}
-		say(p, "to", "%d × job %s (%s) %s (%d wait there, %s%s)", x.N, x.Kind, x.Domain, x.Code, x.Waiting, admitted, again)
+		addLine(p, "to", "%d × job %s (%s) %s (%d already waiting, %s%s)", x.N, x.Kind, x.Domain, x.Code, x.Waiting, admitted, again)
 	}
 	return nil
 }
 
-// eventBreakdown says what they are and who gets them: per domain, type and code,
-// with the consumers that make jobs of them. where is the clause that selects them
-// from filtersql.DeadEventFrom.
+// eventBreakdown adds lines that say which events would be routed again: one per domain,
+// type and failure code, with the number of consumers that get a job of each event. where
+// is the WHERE clause over filtersql.DeadEventFrom.
 func (c *Planner) eventBreakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
 	type part struct {
 		Domain, Kind, Code string
@@ -148,10 +146,10 @@ func (c *Planner) eventBreakdown(ctx context.Context, p *queue.Plan, where strin
 	}
 	for i, x := range parts {
 		if i == 8 {
-			say(p, "to", "and more event types")
+			addLine(p, "to", "and more event types")
 			break
 		}
-		say(p, "to", "%d × event %s/%s %s (its recipients of now; consumers that get a job: %d)", x.N, x.Domain, x.Kind, x.Code, x.Consumers)
+		addLine(p, "to", "%d × event %s/%s %s (to its current recipients; consumers that get a job: %d)", x.N, x.Domain, x.Kind, x.Code, x.Consumers)
 	}
 	return nil
 }

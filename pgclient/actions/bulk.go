@@ -1,8 +1,13 @@
 package actions
 
-// This file plans and applies bulk operations: a selection is frozen by the query
-// that previewed it, inside the server, however large it is; then it is started,
-// paused, sped up and taken back by its number.
+// Life of a bulk operation:
+//
+//  1. planBulk previews the selection: its size and a few ids, as of one moment.
+//  2. applyBulk freezes it: one statement selects the ids again as of that moment and
+//     stores them in the server, however many there are. It refuses if the counts differ
+//     from the preview.
+//  3. The operation is started, paused, resumed, re-rated, aborted or undone by its
+//     number; operationChanges lists in which state each of these is allowed.
 
 import (
 	"context"
@@ -23,56 +28,56 @@ import (
 )
 
 func bulkActions() []entry {
-	turn := func(a queue.Action) entry { // an action on an operation, by its number
+	operation := func(a queue.Action) entry { // an action on an existing operation, named by its number
 		a.Panes, a.Targets, a.Role = []queue.PaneID{queue.PaneOps}, queue.Targets{Name: "OPERATION"}, "dead_letter_operator"
-		return entry{Action: a, plan: planTurn, apply: applyTurn}
+		return entry{Action: a, plan: planOperation, apply: applyOperation}
 	}
 	return []entry{
 		{Action: queue.Action{
 			ID: queue.ActBulkPlan, Words: "ops plan", Key: "N", Panes: []queue.PaneID{queue.PaneDead}, Verb: "Freeze",
-			Help:     "freeze a selection of dead letters, to be requeued, replayed or closed at a rate",
+			Help:     "freeze a selection of dead letters, to requeue, replay or close them at a fixed rate",
 			Opposite: queue.ActBulkAbort, Targets: queue.Targets{Name: "ID", Many: true, Instead: "filter", List: "dlq"},
 			Danger: queue.DangerMany, Function: "public.fn_queue_bulk_plan(text,text[],text,numeric,integer,integer,text,text)",
 			Role: "dead_letter_operator", Reason: true,
 			Args: []queue.Arg{
 				{Name: "what", Kind: queue.ArgChoice, Label: "What", Default: "requeue", Required: true, Choices: []string{"requeue", "resolve"}, Help: "requeue, or resolve as abandoned"},
 				{Name: "rate", Kind: queue.ArgNumber, Min: 0.01, Max: 1000, Label: "Rate", Default: "20", Required: true, Help: "items per second, 0.01 to 1000"},
-				{Name: "brake", Kind: queue.ArgWhole, Max: 100, Label: "Brake", Default: "20", Required: true, Help: "percent of failed first tries, of the last 50, that pauses it; 0 = none"},
-				{Name: "canary", Kind: queue.ArgWhole, Max: 1000, Label: "Canary", Default: "5", Required: true, Help: "this many go first and must succeed; 0 = none"},
+				{Name: "brake", Kind: queue.ArgWhole, Max: 100, Label: "Brake", Default: "20", Required: true, Help: "pause the operation when this percentage of the last 50 first attempts failed; 0 = never"},
+				{Name: "canary", Kind: queue.ArgWhole, Max: 1000, Label: "Canary", Default: "5", Required: true, Help: "this many items are sent first and must succeed; 0 = none"},
 			},
 		}, plan: planBulk, apply: applyBulk},
-		turn(queue.Action{ID: queue.ActBulkRun, Key: "S", Verb: "Start", Undo: "qtop ops pause, then undo", Danger: queue.DangerMany, Function: "public.fn_queue_bulk_run(bigint,text)",
-			Words: "ops run", Help: "start a planned bulk operation, its canary first"}),
-		turn(queue.Action{ID: queue.ActBulkPause, Key: "P", Verb: "Pause", Opposite: queue.ActBulkResume, Danger: queue.DangerOne, Function: "public.fn_queue_bulk_pause(bigint,text)",
+		operation(queue.Action{ID: queue.ActBulkRun, Key: "S", Verb: "Start", Undo: "qtop ops pause, then undo", Danger: queue.DangerMany, Function: "public.fn_queue_bulk_run(bigint,text)",
+			Words: "ops run", Help: "start a planned bulk operation; its canary is sent first"}),
+		operation(queue.Action{ID: queue.ActBulkPause, Key: "P", Verb: "Pause", Opposite: queue.ActBulkResume, Danger: queue.DangerOne, Function: "public.fn_queue_bulk_pause(bigint,text)",
 			Words: "ops pause", Help: "pause a bulk operation between two items"}),
-		turn(queue.Action{ID: queue.ActBulkResume, Key: "P", Verb: "Resume", Opposite: queue.ActBulkPause, Danger: queue.DangerMany, Function: "public.fn_queue_bulk_resume(bigint,text)",
-			Words: "ops resume", Help: "go on with a paused bulk operation; after a brake the canary goes first again"}),
-		turn(queue.Action{ID: queue.ActBulkAbort, Key: "X", Verb: "Abort", Danger: queue.DangerOne, Function: "public.fn_queue_bulk_abort(bigint,text)",
-			Words: "ops abort", Help: "end a bulk operation for good; what was not attempted stays as it is"}),
-		turn(queue.Action{ID: queue.ActBulkRate, Key: "+", Verb: "Rate", Undo: "set it back", Danger: queue.DangerOne, Function: "public.fn_queue_bulk_set_rate(bigint,numeric,text)",
+		operation(queue.Action{ID: queue.ActBulkResume, Key: "P", Verb: "Resume", Opposite: queue.ActBulkPause, Danger: queue.DangerMany, Function: "public.fn_queue_bulk_resume(bigint,text)",
+			Words: "ops resume", Help: "continue a paused bulk operation; if the brake paused it, the canary is sent first again"}),
+		operation(queue.Action{ID: queue.ActBulkAbort, Key: "X", Verb: "Abort", Danger: queue.DangerOne, Function: "public.fn_queue_bulk_abort(bigint,text)",
+			Words: "ops abort", Help: "end a bulk operation for good; items not attempted remain open dead letters"}),
+		operation(queue.Action{ID: queue.ActBulkRate, Key: "+", Verb: "Rate", Undo: "set it back", Danger: queue.DangerOne, Function: "public.fn_queue_bulk_set_rate(bigint,numeric,text)",
 			Words: "ops rate", Help: "change the rate of a bulk operation, also while it runs",
 			Args: []queue.Arg{{Name: "rate", Kind: queue.ArgNumber, Min: 0.01, Max: 1000, Label: "Rate", Required: true, Help: "items per second, 0.01 to 1000"}}}),
-		turn(queue.Action{ID: queue.ActBulkUndo, Key: "U", Verb: "Undo", Opposite: queue.ActRequeue, Danger: queue.DangerMany, Function: "public.fn_queue_bulk_undo(bigint,text)",
-			Words: "ops undo", Help: "take back what a bulk operation did and nobody has attempted yet"}),
+		operation(queue.Action{ID: queue.ActBulkUndo, Key: "U", Verb: "Undo", Opposite: queue.ActRequeue, Danger: queue.DangerMany, Function: "public.fn_queue_bulk_undo(bigint,text)",
+			Words: "ops undo", Help: "recall the requeued items of a bulk operation that were not attempted yet"}),
 	}
 }
 
-// bulkPart is the letters of one source in a selection; an operation is of one
-// source.
+// bulkPart is the dead letters of one source in a selection. Each source gets its own
+// operation.
 type bulkPart struct {
-	letterSource
-	where string // the clause that selects them
-	ids   string // a query for them, in the order they are to go
+	deadLetterSource
+	where string // the WHERE clause that selects them
+	ids   string // a query for their ids, in the order in which they are processed
 	b     *filtersql.Builder
 	n     int64
 }
 
-// text is their ids as the console writes them, from the column id of that query.
+// text returns the SQL expression for an id of the ids query with the source's prefix.
 func (x bulkPart) text() string { return "'" + x.prefix + "' || id" }
 
-// bulkParts are the three sources with the letters that a request selects.
+// bulkParts returns the three sources, each with the dead letters that the request selects.
 func bulkParts(r queue.Request, at time.Time) (parts []bulkPart, err error) {
-	ids, err := letterIDs(r.Targets)
+	ids, err := deadLetterIDs(r.Targets)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +89,7 @@ func bulkParts(r queue.Request, at time.Time) (parts []bulkPart, err error) {
 		return nil, emptyFilter("code:HTTP_503 endpoint:hooks.acme*")
 	}
 	for i, b := range [...]*filtersql.Builder{s.Hooks, s.Jobs, s.Events} {
-		x := bulkPart{letterSource: letterSources()[i], where: b.Clause(), b: b}
+		x := bulkPart{deadLetterSource: deadLetterSources()[i], where: b.Clause(), b: b}
 		x.ids = "SELECT " + x.id + " AS id FROM " + x.from + x.where + " ORDER BY " + x.order
 		if len(r.Targets) > 0 {
 			x.b, x.where = &filtersql.Builder{}, x.given()
@@ -98,7 +103,7 @@ func bulkParts(r queue.Request, at time.Time) (parts []bulkPart, err error) {
 	return parts, nil
 }
 
-// bulkNumbers are the numbers of a plan's form.
+// bulkNumbers parses the numeric arguments of the plan action.
 func bulkNumbers(r queue.Request) (rate float64, brake, canary int, err error) {
 	if rate, err = strconv.ParseFloat(r.Args["rate"], 64); err != nil {
 		return 0, 0, 0, err
@@ -133,17 +138,17 @@ func planBulk(ctx context.Context, c *Planner, p *queue.Plan) error {
 		p.Expect += fmt.Sprintf(" %s=%d", x.name, x.n)
 	}
 	if p.Count == 0 {
-		return refuse(p, "empty", "nothing matches")
+		return refuse(p, "empty", "no row matches the selection")
 	}
-	say(p, "dead letters", "%d, as of %s; what dies later is not in it", p.Count, queue.Stamp(at, "15:04:05Z"))
+	addLine(p, "dead letters", "%d, as of %s; later dead letters are not included", p.Count, queue.Stamp(at, "15:04:05Z"))
 	for _, x := range parts {
 		if x.n == 0 {
 			continue
 		}
 		if x.n < p.Count {
-			say(p, "operation", "one of its own for the %d of source %s", x.n, x.name)
+			addLine(p, "operation", "a separate one for the %d of source %s", x.n, x.name)
 		}
-		if err := x.tell(c, ctx, p, x.where, x.b.Args...); err != nil {
+		if err := x.breakdown(c, ctx, p, x.where, x.b.Args...); err != nil {
 			return err
 		}
 		if err := c.sample(ctx, p, x); err != nil {
@@ -157,24 +162,24 @@ func planBulk(ctx context.Context, c *Planner, p *queue.Plan) error {
 			kinds = append(kinds, x.bulk)
 		}
 	}
-	p.Lines = append(p.Lines, line("rate", "%s/s: about %s once it is started; started now it ends at %s", strconv.FormatFloat(rate, 'f', -1, 64), takes,
+	p.Lines = append(p.Lines, line("rate", "%s/s: about %s from the start; if started now, it ends at %s", strconv.FormatFloat(rate, 'f', -1, 64), takes,
 		queue.Stamp(at.Add(takes), "2006-01-02 15:04:05Z")), firstMinute(p.Count, rate))
 	if p.Request.Args["what"] == "requeue" {
 		p.Lines = append(p.Lines, line("canary", "%s", guardText(canary == 0, "none", "the first %d must succeed", canary)),
-			line("brake", "%s", guardText(brake == 0, "none", "pauses when %d %% of the last 50 first tries failed", brake)))
+			line("brake", "%s", guardText(brake == 0, "none", "pauses when %d %% of the last 50 first attempts failed", brake)))
 	}
 	return c.runners(ctx, p, kinds...)
 }
 
-// firstMinute is how many of n are sent in the first minute at a rate.
+// firstMinute says how many of n items are sent in the first minute at rate (per second).
 func firstMinute(n int64, rate float64) queue.PlanLine {
 	return line("first minute", "%d of %d", min(n, int64(math.Ceil(rate*60))), n)
 }
 
-// sample names the first ones to go.
+// sample adds a line with the first three ids to be processed.
 func (c *Planner) sample(ctx context.Context, p *queue.Plan, x bulkPart) error {
 	ids, err := pgrow.Column[string](ctx, c.act, "SELECT "+x.text()+" FROM ("+x.ids+" LIMIT 3) s", x.b.Args...)
-	say(p, "first to go", "%s", strings.Join(ids, ", "))
+	addLine(p, "first ids", "%s", strings.Join(ids, ", "))
 	return err
 }
 
@@ -185,22 +190,22 @@ func guardText(off bool, none, format string, n int) string {
 	return fmt.Sprintf(format, n)
 }
 
-// runners says whether any live host carries bulk operations out, and whether what
-// one puts back is sent by anybody.
+// runners adds lines that warn if no live host runs bulk operations, or if requeued
+// webhooks would have no host to send them.
 func (c *Planner) runners(ctx context.Context, p *queue.Plan, kinds ...string) error {
 	var n, senders int
 	err := c.act.QueryRow(ctx, `SELECT count(*) FILTER (WHERE 'bulk_operation_runner' = ANY (h.loops)), count(*) FILTER (WHERE 'webhook_worker' = ANY (h.loops))
 		FROM public.queue_host h WHERE h.stopped_at IS NULL AND h.last_seen_at > now() - interval '15 seconds'`).Scan(&n, &senders)
 	if err == nil && senders == 0 && slices.Contains(kinds, "requeue_webhook") {
-		say(p, "to know", "no live host sends webhooks: what is requeued piles up unseen by the brake, and goes at once when one does")
+		addLine(p, "note", "no live host sends webhooks: requeued items pile up, the brake does not see them, and all are sent as soon as a host starts")
 	}
 	switch {
 	case err != nil:
 		return err
 	case n == 0:
-		say(p, "hosts", "no live host runs bulk operations: start one, gw S or qtop worker")
+		addLine(p, "hosts", "no live host runs bulk operations: start one (g w S, or qtop worker)")
 	default:
-		say(p, "hosts", "%d can carry it out", n)
+		addLine(p, "hosts", "%d can run it", n)
 	}
 	return nil
 }
@@ -232,7 +237,7 @@ func applyBulk(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 				ID     int64 `json:"operation_id"`
 				Frozen int64 `json:"frozen_count"`
 			}
-			// the count first: an empty selection is no operation
+			// Count first: an empty selection does not become an operation.
 			if err := tx.QueryRow(ctx, "SELECT count(*) FROM ("+x.ids+") s", x.b.Args...).Scan(&a.Frozen); err != nil {
 				return err
 			}
@@ -267,9 +272,9 @@ func applyBulk(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 	return err
 }
 
-// turns are the ways an operation can be turned: the function, the states it may
-// be in, and the word for the outcome.
-var turns = map[queue.ActionID]struct {
+// operationChanges says, for each action on an operation, the statement that makes the
+// change, the word for the outcome, and the states from which the change is allowed.
+var operationChanges = map[queue.ActionID]struct {
 	sql, done string
 	from      []string
 }{
@@ -283,7 +288,7 @@ var turns = map[queue.ActionID]struct {
 	queue.ActBulkUndo: {"SELECT public.fn_queue_bulk_undo($1::bigint, $2::text)", "undone", []string{queue.BulkPaused, queue.BulkAborted, queue.BulkCompleted}},
 }
 
-func planTurn(ctx context.Context, c *Planner, p *queue.Plan) error {
+func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 	id, err := parseid.Operation(p.Request.Targets[0])
 	if err != nil {
 		return err
@@ -300,15 +305,15 @@ func planTurn(ctx context.Context, c *Planner, p *queue.Plan) error {
 		line("operation", "%d: %s, %s by %s since %s", o.ID, o.Kind, o.State, o.StateBy, queue.Stamp(o.StateAt, "2006-01-02 15:04:05Z")),
 		line("selection", "%s", o.Filter), line("reason", "%s", o.Reason),
 		line("progress", "%d of %d ended: %d done, %d skipped, %d failed, %d undone; %d requeued, %d sent", o.Ended(), o.Frozen, o.Done, o.Skipped, o.Failed, o.Undone, o.Requeued, o.Sent),
-		line("first tries", "%d succeeded, %d failed, %d not settled", o.FirstOK, o.FirstFailed, o.Unknown()))
+		line("first attempts", "%d succeeded, %d failed, %d not settled", o.FirstOK, o.FirstFailed, o.Unknown()))
 	if o.StateWhy.String() != "" {
-		say(p, "paused by", "%s", o.StateWhy)
+		addLine(p, "paused by", "%s", o.StateWhy)
 	}
 	if !o.Waits.Empty() {
-		say(p, "waits", "%s", o.Waits)
+		addLine(p, "waits", "%s", o.Waits)
 	}
-	turn := turns[p.Request.Action]
-	if !slices.Contains(turn.from, o.State) {
+	change := operationChanges[p.Request.Action]
+	if !slices.Contains(change.from, o.State) {
 		return refuse(p, "state", fmt.Sprintf("operation %d is %s", o.ID, o.State))
 	}
 	p.Count = 1
@@ -320,31 +325,31 @@ func planTurn(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return c.runners(ctx, p, o.Kind)
 	case queue.ActBulkUndo:
 		if o.Kind == "replay_event" {
-			p.Refused, p.Rule, p.Count = "what was routed cannot be taken back: its recipients have it", "final", 0
+			p.Refused, p.Rule, p.Count = "routed events cannot be recalled: their recipients have them", "final", 0
 			return nil
 		}
 		p.Count = o.Unknown()
-		say(p, "then", "up to %d are taken back: those that nobody has begun", p.Count)
+		addLine(p, "then", "up to %d are recalled: those not attempted yet", p.Count)
 		if p.Count == 0 {
-			p.Refused, p.Rule = "everything it did has been attempted already", "empty"
+			p.Refused, p.Rule = "every item of the operation was attempted already", "empty"
 		}
 	case queue.ActBulkAbort:
-		say(p, "then", "%d not tried stay open dead letters; this operation cannot be started again", o.Left())
+		addLine(p, "then", "%d items not attempted remain open dead letters; this operation cannot be started again", o.Left())
 		if o.Unknown() > 0 {
-			say(p, "still sent", "%d requeued ones, at the rate; undo takes those back that nobody has begun", o.Unknown())
+			addLine(p, "still sent", "%d requeued items, at the same rate; undo recalls those not attempted yet", o.Unknown())
 		}
 	case queue.ActBulkRate:
-		say(p, "rate", "%s/s → %s/s", strconv.FormatFloat(o.Rate, 'f', -1, 64), p.Request.Args["rate"])
+		addLine(p, "rate", "%s/s → %s/s", strconv.FormatFloat(o.Rate, 'f', -1, 64), p.Request.Args["rate"])
 	}
 	return nil
 }
 
-func applyTurn(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
+func applyOperation(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	id, err := parseid.Operation(p.Request.Targets[0])
 	if err != nil {
 		return err
 	}
-	turn := turns[p.Request.Action]
+	change := operationChanges[p.Request.Action]
 	args := []any{id, p.Request.Actor}
 	if p.Request.Action == queue.ActBulkRate {
 		args = append(args, p.Request.Args["rate"])
@@ -354,13 +359,13 @@ func applyTurn(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 		Undone  int64 `json:"undone"`
 		Skipped int64 `json:"skipped"`
 	}
-	if err := c.act.QueryRow(ctx, turn.sql, args...).Scan(&a); err != nil {
+	if err := c.act.QueryRow(ctx, change.sql, args...).Scan(&a); err != nil {
 		return err
 	}
-	one(res, p.Request.Targets[0], turn.done, a.answer)
+	recordOne(res, p.Request.Targets[0], change.done, a.answer)
 	if p.Request.Action == queue.ActBulkUndo && !a.Refused {
 		res.Done, res.Skipped = a.Undone, a.Skipped
-		res.Results[0].Why = queue.Clean(fmt.Sprintf("%d taken back, %d had begun", a.Undone, a.Skipped))
+		res.Results[0].Why = queue.Clean(fmt.Sprintf("%d recalled, %d were attempted already", a.Undone, a.Skipped))
 	}
 	return nil
 }

@@ -1,7 +1,5 @@
 package actions
 
-// This file plans and applies what is done to an endpoint: suspend and resume.
-
 import (
 	"context"
 	"encoding/json"
@@ -20,21 +18,21 @@ func endpointActions() []entry {
 	return []entry{
 		{Action: queue.Action{
 			ID: queue.ActSuspend, Words: "endpoint suspend", Group: "Suspend or resume a webhook subscription", Key: "D", Panes: []queue.PaneID{queue.PaneWebhooks}, Verb: "Suspend",
-			Help:     "send nothing to an endpoint until it is resumed, or for a time; what waits spends no attempt",
+			Help:     "send nothing to an endpoint until it is resumed, or for a limited time; waiting deliveries use up no attempts",
 			Opposite: queue.ActResume, Targets: queue.Targets{Name: "SUBSCRIPTION", Many: true, List: "webhooks"},
 			Danger: queue.DangerMany, Function: "public.fn_endpoint_suspend(bigint,text,text,interval)", Role: "dead_letter_operator", Reason: true,
-			Args: []queue.Arg{{Name: "for", Kind: queue.ArgDuration, Label: "For", Help: "it is resumed by itself after this, such as 30m or 2h; empty = until somebody resumes it"}},
+			Args: []queue.Arg{{Name: "for", Kind: queue.ArgDuration, Label: "For", Help: "resumed automatically after this time, such as 30m or 2h; empty = until an operator resumes it"}},
 		}, plan: planGate, apply: applyGate},
 		{Action: queue.Action{
 			ID: queue.ActResume, Words: "endpoint resume", Key: "D", Panes: []queue.PaneID{queue.PaneWebhooks}, Verb: "Resume",
-			Help:     "lift a suspension or close a circuit; what waited goes out at a rate that rises step by step",
+			Help:     "lift a suspension or close a circuit; waiting deliveries are sent at a rate that rises step by step",
 			Opposite: queue.ActSuspend, Targets: queue.Targets{Name: "SUBSCRIPTION", Many: true, List: "webhooks"},
 			Danger: queue.DangerMany, Function: "public.fn_endpoint_resume(bigint,text,text,timestamptz)", Role: "dead_letter_operator", Reason: true,
 		}, plan: planGate, apply: applyGate},
 	}
 }
 
-// gate is what stands between a subscription and its deliveries.
+// gate is the state that decides whether the deliveries of a subscription are sent.
 type gate struct {
 	id              int64
 	endpoint        queue.Text
@@ -57,8 +55,8 @@ func (c *Planner) gateOf(ctx context.Context, id int64) (g gate, err error) {
 	return g, err
 }
 
-// stands says how a suspension stands.
-func (g gate) stands() string {
+// suspension describes the current suspension: why, by whom, since when and until when.
+func (g gate) suspension() string {
 	s := fmt.Sprintf("%s by %s since %s", g.reason, g.by, queue.Stamp(*g.since, time.RFC3339))
 	if g.until != nil {
 		s += " until " + queue.Stamp(*g.until, time.RFC3339)
@@ -66,12 +64,12 @@ func (g gate) stands() string {
 	return s
 }
 
-// shut tells a gate that an operator or a 410 shut: it is not suspended again. A
-// circuit gives way to an operator.
-func (g gate) shut() bool { return g.gate == "suspended" && g.reason.String() != "circuit" }
+// suspended reports whether an operator or an HTTP 410 response suspended the endpoint. It
+// cannot be suspended again then; an open circuit can be turned into a suspension.
+func (g gate) suspended() bool { return g.gate == "suspended" && g.reason.String() != "circuit" }
 
-// held tells a gate that there is something to lift of.
-func (g gate) held() bool { return g.since != nil }
+// resumable reports whether there is a suspension or an open circuit to lift.
+func (g gate) resumable() bool { return g.since != nil }
 
 func planGate(ctx context.Context, c *Planner, p *queue.Plan) error {
 	suspend := p.Request.Action == queue.ActSuspend
@@ -91,12 +89,12 @@ func planGate(ctx context.Context, c *Planner, p *queue.Plan) error {
 		out := queue.Outcome{ID: t, Outcome: "would_" + map[bool]string{true: "suspend", false: "resume"}[suspend]}
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
-			out.Outcome, out.Why = "refused", queue.Clean("there is no such subscription")
+			out.Outcome, out.Why = "refused", queue.Clean("there is no such webhook subscription: see qtop webhooks")
 		case err != nil:
 			return err
-		case suspend && g.shut():
-			out.Outcome, out.Why = "refused", queue.Clean("suspended already: "+g.stands())
-		case !suspend && !g.held():
+		case suspend && g.suspended():
+			out.Outcome, out.Why = "refused", queue.Clean("suspended already: "+g.suspension())
+		case !suspend && !g.resumable():
 			out.Outcome, out.Why = "refused", queue.Clean("it is not suspended")
 		}
 		if verdict(p, "subscription "+t, out) {
@@ -115,38 +113,38 @@ func planGate(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	switch {
 	case !suspend:
-		say(p, "then", "what waited may be sent, and failures in a row are counted from none")
+		addLine(p, "then", "waiting deliveries may be sent, and the count of consecutive failures starts at 0")
 		return c.released(ctx, p, subscriptions)
 	case p.Request.Args["for"] == "":
-		say(p, "until", "somebody resumes it; what waits spends no attempt")
+		addLine(p, "until", "an operator resumes it; waiting deliveries use up no attempts")
 	default:
-		say(p, "for", "%s, then it resumes by itself; what waits spends no attempt", p.Request.Args["for"])
+		addLine(p, "for", "%s, then it is resumed automatically; waiting deliveries use up no attempts", p.Request.Args["for"])
 	}
 	return nil
 }
 
 func (g gate) lines() []queue.PlanLine {
-	answers := "never a success"
+	answers := "never succeeded"
 	if g.lastSuccess != nil {
 		answers = "last success " + queue.Stamp(*g.lastSuccess, time.RFC3339)
 	}
 	if g.failures > 0 {
-		answers += fmt.Sprintf(", %d failures in a row (%s)", g.failures, g.lastCode)
+		answers += fmt.Sprintf(", %d consecutive failures (%s)", g.failures, g.lastCode)
 	}
 	out := []queue.PlanLine{
 		line("endpoint", "%s, subscription %d", g.endpoint, g.id), line("waiting", "%d deliveries, %d in flight", g.waiting, g.leased),
-		line("it answers", "%s", answers),
+		line("results", "%s", answers),
 	}
-	if g.held() {
-		out = append(out, line("now", "%s", g.stands()))
+	if g.resumable() {
+		out = append(out, line("now", "%s", g.suspension()))
 	}
 	return out
 }
 
-// gateFor reads for how long; nil = until it is resumed.
+// gateFor returns the length of a suspension in seconds; nil = until it is resumed.
 func gateFor(r queue.Request) (*float64, error) {
 	if r.Action != queue.ActSuspend || r.Args["for"] == "" {
-		return nil, nil //nolint:nilnil // no time is a time without end
+		return nil, nil //nolint:nilnil // no duration means without end
 	}
 	n, err := queue.Seconds("--for", r.Args["for"])
 	if err != nil {
@@ -173,15 +171,15 @@ func applyGate(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 		var a answer
 		done := "suspended"
 		if p.Request.Action == queue.ActSuspend {
-			a, err = c.ask(ctx, "SELECT public.fn_endpoint_suspend($1::bigint, $2::text, $3::text, make_interval(secs => $4))", id, p.Request.Actor, p.Request.Reason, secs)
+			a, err = c.call(ctx, "SELECT public.fn_endpoint_suspend($1::bigint, $2::text, $3::text, make_interval(secs => $4))", id, p.Request.Actor, p.Request.Reason, secs)
 		} else {
 			done = "resumed"
-			a, err = c.ask(ctx, "SELECT public.fn_endpoint_resume($1::bigint, $2::text, $3::text, $4::timestamptz)", id, p.Request.Actor, p.Request.Reason, since[t])
+			a, err = c.call(ctx, "SELECT public.fn_endpoint_resume($1::bigint, $2::text, $3::text, $4::timestamptz)", id, p.Request.Actor, p.Request.Reason, since[t])
 		}
 		if err != nil {
 			return err
 		}
-		one(res, t, done, a)
+		recordOne(res, t, done, a)
 	}
 	return nil
 }

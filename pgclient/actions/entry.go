@@ -1,8 +1,5 @@
 package actions
 
-// This file is what the declaration of an action consists of, and what all of them
-// plan and apply with.
-
 import (
 	"context"
 	"fmt"
@@ -15,24 +12,24 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Planner plans and applies on a client's connections.
+// Planner plans and applies actions on the connections of one client.
 type Planner struct {
 	client *pgclient.Client
 	act    *pgpool.Pool
 }
 
-// entry is one action: what it says of itself, its preview and its doing.
+// entry is one action: its declaration, its preview and its implementation.
 type entry struct {
 	queue.Action
-	// fill gives what a request leaves out the value that stands; nil = the defaults.
+	// fill sets arguments that the request leaves out to their current values; nil = only the defaults.
 	fill  func(context.Context, *Planner, queue.Request) error
 	plan  func(context.Context, *Planner, *queue.Plan) error
 	apply func(context.Context, *Planner, queue.Plan, *queue.Result) error
-	// command is the headless form where it depends on more than the entry; nil = as derived.
+	// command returns the equivalent command line; nil = the one derived from the declaration.
 	command func(queue.Request) string
 }
 
-// answer is the common part of what the action functions return.
+// answer holds the fields that the action functions of the schema return in common.
 type answer struct {
 	pgscan.Refusal
 	Results []struct {
@@ -47,7 +44,7 @@ type answer struct {
 	ExpiresAt *time.Time `json:"expires_at"`
 }
 
-// anyID is a number or a uuid, as JSON has it; null is the empty one.
+// anyID is a number or a uuid in JSON; null becomes the empty string.
 type anyID string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -59,8 +56,7 @@ func (id *anyID) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// outcomes are the results per id; a prefix tells the source of those that need
-// one.
+// outcomes returns the results per id, with the id prefix of the source ("" if it has none).
 func (a answer) outcomes(prefix string) []queue.Outcome {
 	out := make([]queue.Outcome, len(a.Results))
 	for i, r := range a.Results {
@@ -69,7 +65,7 @@ func (a answer) outcomes(prefix string) []queue.Outcome {
 	return out
 }
 
-// record counts outcomes and adds them.
+// record adds outcomes to a result and counts them as done or skipped.
 func record(res *queue.Result, all []queue.Outcome) {
 	for _, o := range all {
 		if o.Outcome == "skipped" || o.Outcome == "refused" || o.Outcome == "failed" {
@@ -81,15 +77,15 @@ func record(res *queue.Result, all []queue.Outcome) {
 	res.Results = append(res.Results, all...)
 }
 
-// ask runs an action function.
-func (c *Planner) ask(ctx context.Context, sql string, args ...any) (answer, error) {
+// call calls an action function of the schema.
+func (c *Planner) call(ctx context.Context, sql string, args ...any) (answer, error) {
 	var a answer
 	err := c.act.QueryRow(ctx, sql, args...).Scan(&a)
 	return a, err
 }
 
-// one records the outcome of an action on a single thing.
-func one(res *queue.Result, id, done string, a answer) {
+// recordOne records the outcome of an action on a single target.
+func recordOne(res *queue.Result, id, done string, a answer) {
 	res.AuditID = a.AuditID
 	if a.Refused {
 		res.Refused = a.Reason
@@ -101,18 +97,18 @@ func one(res *queue.Result, id, done string, a answer) {
 	res.Results = append(res.Results, queue.Outcome{ID: id, Outcome: done})
 }
 
-// does asks an action function about one thing, and records what it answers.
-func (c *Planner) does(ctx context.Context, res *queue.Result, id, done, sql string, args ...any) error {
-	a, err := c.ask(ctx, sql, args...)
+// applyOne calls an action function for one target and records its answer; done is the outcome if it is not refused.
+func (c *Planner) applyOne(ctx context.Context, res *queue.Result, id, done, sql string, args ...any) error {
+	a, err := c.call(ctx, sql, args...)
 	if err == nil {
-		one(res, id, done, a)
+		recordOne(res, id, done, a)
 	}
 	return err
 }
 
-// doesMany asks an action function about many things, and records what it answers for each.
-func (c *Planner) doesMany(ctx context.Context, res *queue.Result, sql string, args ...any) error {
-	a, err := c.ask(ctx, sql, args...)
+// applyMany calls an action function for many targets and records the outcome of each.
+func (c *Planner) applyMany(ctx context.Context, res *queue.Result, sql string, args ...any) error {
+	a, err := c.call(ctx, sql, args...)
 	res.AuditID = a.AuditID
 	if a.Refused {
 		res.Refused = a.Reason
@@ -122,26 +118,26 @@ func (c *Planner) doesMany(ctx context.Context, res *queue.Result, sql string, a
 	return err
 }
 
-// refuse ends a plan with why it cannot be done.
+// refuse marks the plan as refused, with the rule's code and the reason.
 func refuse(p *queue.Plan, rule, why string) error {
 	p.Refused, p.Rule = why, rule
 	return nil
 }
 
-// verdict adds the outcome of one target; one that is refused stands with its reason in the plan.
+// verdict adds the outcome of one target to the plan; the reason of a refused target becomes a line.
 func verdict(p *queue.Plan, label string, o queue.Outcome) (refused bool) {
 	p.Results = append(p.Results, o)
 	if refused = o.Outcome == "refused"; refused {
 		p.Skipped++
-		say(p, label, "%s", o.Why)
+		addLine(p, label, "%s", o.Why)
 	} else {
 		p.Count++
 	}
 	return refused
 }
 
-// say adds a line to a plan.
-func say(p *queue.Plan, label, format string, args ...any) {
+// addLine adds a labelled line to a plan.
+func addLine(p *queue.Plan, label, format string, args ...any) {
 	p.Lines = append(p.Lines, line(label, format, args...))
 }
 

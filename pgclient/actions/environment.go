@@ -1,27 +1,24 @@
 package actions
 
-// This file plans and applies what a database says it is: the name of its environment
-// and its guard.
-
 import (
 	"context"
 
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// guards are what a database may be.
+// guards returns the values that a database's guard can have.
 func guards() []string { return []string{"guarded", "open"} }
 
 func environmentActions() []entry {
 	return []entry{
 		{Action: queue.Action{
 			ID: queue.ActEnvironment, Words: "environment set", Group: "Say what this database is", Verb: "Set", Undo: "set what it was before",
-			Help: "name the environment of this database, and guard it: then whatever changes something wants the name typed",
-			Noun: "environment", Title: "Name the environment", Button: "Set {environment} {guard}", Open: true, // a guarded one wants its name by itself
+			Help: "name the environment of this database and guard it: every change then asks you to type the name",
+			Noun: "environment", Title: "Name the environment", Button: "Set {environment} {guard}", Open: true, // planEnvironment itself asks for the name if the database is guarded
 			Danger: queue.DangerOne, Function: "public.fn_queue_environment_set(text,text,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{
 				{Name: "environment", Kind: queue.ArgWord, Positional: true, Label: "Environment", Required: true, Help: "letters, digits and . _ -, such as prod-eu"},
-				{Name: "guard", Kind: queue.ArgChoice, Label: "Guard", Required: true, Choices: guards(), Help: "guarded: changes want the name typed; open: they do not"},
+				{Name: "guard", Kind: queue.ArgChoice, Label: "Guard", Required: true, Choices: guards(), Help: "guarded: every change asks you to type the name; open: it does not"},
 			},
 		}, plan: planEnvironment, apply: applyEnvironment},
 	}
@@ -42,7 +39,7 @@ func (c *Planner) environment(ctx context.Context, r queue.Request, name *string
 
 func planEnvironment(ctx context.Context, c *Planner, p *queue.Plan) error {
 	var name *string
-	if typed := p.Request.Args[nameArg]; typed != "" {
+	if typed := p.Request.Args[confirmArg]; typed != "" {
 		name = &typed
 	}
 	a, err := c.environment(ctx, p.Request, name, true)
@@ -54,19 +51,19 @@ func planEnvironment(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	p.Count, p.Confirm = 1, a.Confirm
 	p.Results = []queue.Outcome{{ID: queue.EnvironmentFlag, Outcome: "would_set"}}
-	say(p, "now", "%s", a.Before)
-	say(p, "new", "%s", a.After)
+	addLine(p, "now", "%s", a.Before)
+	addLine(p, "new", "%s", a.After)
 	return nil
 }
 
 func applyEnvironment(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	var name *string
-	if p.Confirm != "" { // typed with the request, or where the plan was shown
+	if p.Confirm != "" { // typed with the request or in the preview
 		name = &p.Confirm
 	}
 	a, err := c.environment(ctx, p.Request, name, false)
 	if err == nil {
-		one(res, queue.EnvironmentFlag, "set", a.answer)
+		recordOne(res, queue.EnvironmentFlag, "set", a.answer)
 	}
 	return err
 }

@@ -1,7 +1,5 @@
 package actions
 
-// This file plans and applies the erasure of what a webhook event holds.
-
 import (
 	"context"
 	"time"
@@ -14,7 +12,7 @@ func eraseActions() []entry {
 	return []entry{
 		{Action: queue.Action{
 			ID: queue.ActErase, Words: "erase", Key: "Z", Panes: []queue.PaneID{queue.PaneDead}, Verb: "Erase",
-			Help: "empty the payload of a webhook event for good, in its dead letters and in the answers of receivers too", Noun: "event",
+			Help: "delete the payload of a webhook event for good, also from its dead letters and the receivers' recorded answers", Noun: "event",
 			Button: "Erase {targets} for good", Targets: queue.Targets{Name: "event:ID"},
 			Danger: queue.DangerOne, Function: "public.fn_webhook_event_erase(bigint,text,text,boolean)", Role: "workflow_admin", Reason: true,
 		}, plan: planErase, apply: applyErase},
@@ -43,10 +41,10 @@ func planErase(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return refuse(p, a.Rule, a.Reason)
 	}
 	p.Count = 1
-	say(p, "event", "%d, %s of %s", id, a.EventType, queue.Stamp(a.CreatedAt, time.RFC3339))
-	say(p, "emptied", "its payload, %d snapshots of dead letters, %d answers of receivers; %d deliveries stay without them", a.DeadLetters, a.Excerpts, a.Deliveries)
-	say(p, "then", "none of its dead letters can be requeued; nothing brings the payload back")
-	say(p, "not reached", "backups, the WAL, replicas that lag, and what receivers were sent")
+	addLine(p, "event", "%d, %s of %s", id, a.EventType, queue.Stamp(a.CreatedAt, time.RFC3339))
+	addLine(p, "emptied", "its payload, the copies in %d dead letters and %d recorded answers of receivers; %d deliveries remain without them", a.DeadLetters, a.Excerpts, a.Deliveries)
+	addLine(p, "then", "none of its dead letters can be requeued; the payload cannot be restored")
+	addLine(p, "not reached", "backups, the WAL, lagging replicas, and copies that receivers already got")
 	return nil
 }
 
@@ -55,5 +53,5 @@ func applyErase(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result
 	if err != nil {
 		return err
 	}
-	return c.does(ctx, res, p.Request.Targets[0], "erased", eraseEvent, id, p.Request.Actor, p.Request.Reason, false)
+	return c.applyOne(ctx, res, p.Request.Targets[0], "erased", eraseEvent, id, p.Request.Actor, p.Request.Reason, false)
 }

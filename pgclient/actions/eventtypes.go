@@ -1,7 +1,5 @@
 package actions
 
-// This file registers event types: what the dry run saw is the condition.
-
 import (
 	"context"
 	"errors"
@@ -18,15 +16,15 @@ func eventTypeActions() []entry {
 	return []entry{
 		{Action: queue.Action{
 			ID: queue.ActEventTypeSet, Words: "event-type set", Group: "Register or change a type of events", Key: "E", Panes: []queue.PaneID{queue.PaneRules}, Hint: "event type", Verb: "Save", Undo: "set it back, or make it inactive",
-			Help:  "register a type of events, or change what its events must say",
-			Title: "A type of events", Button: "Save {targets}", Targets: queue.Targets{Name: "DOMAIN/TYPE"},
+			Help:  "register an event type, or change the values that its events must carry",
+			Title: "An event type", Button: "Save {targets}", Targets: queue.Targets{Name: "DOMAIN/TYPE"},
 			Danger: queue.DangerOne, Function: "public.fn_event_type_set(text,text,text,text,text,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{
-				{Name: "stream", Label: "Stream", Help: "that every event of it must name; empty = as it stands"},
-				{Name: "lane", Kind: queue.ArgChoice, Label: "Lane", Choices: []string{"immediate", "delayed"}, Help: "that every event of it must name; empty = as it stands"},
-				{Name: "worker", Kind: queue.ArgChoice, Label: "Route worker", Choices: []string{"iu_outbound_default", "staging_outbound"}, Help: "which is woken; empty = as it stands"},
-				{Name: "active", Kind: queue.ArgSwitch, Label: "Active", Default: "true", Required: true, Help: "while it is not, its events are refused"},
-				{Name: "description", Label: "Description", Help: "empty = as it stands"},
+				{Name: "stream", Label: "Stream", Help: "that its events must name; empty = unchanged"},
+				{Name: "lane", Kind: queue.ArgChoice, Label: "Lane", Choices: []string{"immediate", "delayed"}, Help: "that its events must name; empty = unchanged"},
+				{Name: "worker", Kind: queue.ArgChoice, Label: "Route worker", Choices: []string{"iu_outbound_default", "staging_outbound"}, Help: "the tick worker to wake; empty = unchanged"},
+				{Name: "active", Kind: queue.ArgSwitch, Label: "Active", Default: "true", Required: true, Help: "events of an inactive type are refused"},
+				{Name: "description", Label: "Description", Help: "empty = unchanged"},
 			},
 		}, plan: planEventType, apply: applyEventType},
 	}
@@ -40,7 +38,7 @@ type eventType struct {
 	Description queue.Text `json:"description"`
 }
 
-// String is also what a plan compares when it is applied.
+// String describes the event type; applyEventType also compares it with the preview.
 func (t *eventType) String() string {
 	if t == nil {
 		return "not registered"
@@ -74,30 +72,30 @@ func planEventType(ctx context.Context, c *Planner, p *queue.Plan) error {
 		p.Count, p.Expect = 1, a.Before.String()
 		p.Lines = append(p.Lines, line("now", "%s", a.Before), line("then", "%s", a.After))
 		if a.Before != nil && (a.Before.Stream != a.After.Stream || a.Before.Lane != a.After.Lane || a.Before.Active && !a.After.Active) {
-			say(p, "producers", "events that are written as before are refused from then on")
+			addLine(p, "producers", "events written the old way are refused from then on")
 		}
 		return nil
 	})
 }
 
 func applyEventType(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
-	errMoved := errors.New("it was changed")
+	errChanged := errors.New("it was changed")
 	var a eventTypeAnswer
 	err := pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) (err error) {
 		if a, err = setEventType(ctx, tx, p.Request, false); err != nil {
 			return err
 		}
 		if !a.Refused && p.Expect != a.Before.String() {
-			return errMoved // nothing of it stays
+			return errChanged // rolls the change back
 		}
 		return nil
 	})
 	switch {
-	case errors.Is(err, errMoved):
-		a.Refusal = pgscan.Refusal{Refused: true, Reason: "it was changed meanwhile: look again"}
+	case errors.Is(err, errChanged):
+		a.Refusal = pgscan.Refusal{Refused: true, Reason: "it was changed since the preview: plan it again"}
 	case err != nil:
 		return err
 	}
-	one(res, p.Request.Targets[0], queue.Choose(a.Before == nil, "registered", "changed"), answer{Refusal: a.Refusal})
+	recordOne(res, p.Request.Targets[0], queue.Choose(a.Before == nil, "registered", "changed"), answer{Refusal: a.Refusal})
 	return nil
 }

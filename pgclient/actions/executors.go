@@ -1,7 +1,5 @@
 package actions
 
-// This file registers executors, gives them to a role, and deregisters them.
-
 import (
 	"cmp"
 	"context"
@@ -20,29 +18,29 @@ func executorActions() []entry {
 	return []entry{
 		{Action: queue.Action{
 			ID: queue.ActExecRegister, Words: "executor register", Key: "N", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Register",
-			Help: "register an executor, so that its silence is seen",
+			Help: "register an executor, so that qtop notices when it falls silent",
 			Noun: "executor", Button: "Register {id}", Safe: "Not now", Opposite: queue.ActExecDeregister,
 			Danger: queue.DangerOne, Function: "public.fn_queue_executor_register(text,text,text[],integer,integer,text,text)", Role: "workflow_admin",
 			Args: []queue.Arg{
 				{Name: "id", Kind: queue.ArgWord, Positional: true, Label: "Executor id", Required: true},
-				{Name: "owner-role", Label: "Owner role", Required: true, Help: "login or group of its hosts; only members work as this executor"},
+				{Name: "owner-role", Label: "Owner role", Required: true, Help: "login or group role of its hosts; only members may work as this executor"},
 				{Name: "kind", Kind: queue.ArgChoice, Label: "Kind", Default: "external_worker", Required: true, Choices: queue.ExecutorKinds()},
 				{Name: "domains", Label: "Domains", Help: "event domains it covers, separated by commas"},
-				{Name: "cadence", Kind: queue.ArgDuration, Label: "Cadence", Default: "60s", Required: true, Help: "it beats this often"},
+				{Name: "cadence", Kind: queue.ArgDuration, Label: "Cadence", Default: "60s", Required: true, Help: "interval between its heartbeats"},
 				{Name: "stale-after", Kind: queue.ArgDuration, Label: "Stale after", Help: "empty = the flag queue.heartbeat.stale_threshold_seconds"},
 			},
 		}, plan: planRegister, apply: applyRegister},
 		{Action: queue.Action{
 			ID: queue.ActExecDeregister, Words: "executor deregister", Verb: "Deregister",
 			Panes: []queue.PaneID{queue.PaneExecutors},
-			Help:  "take an executor off the watch; it stays listed as a tombstone",
+			Help:  "stop watching an executor; it remains listed as deregistered",
 			Noun:  "executor", Button: "Deregister {targets}", Opposite: queue.ActExecRegister, Targets: queue.Targets{Name: "ID", Of: "executor"},
 			Danger: queue.DangerOne, Function: "public.fn_queue_heartbeat_deregister(text,text,text)", Role: "workflow_admin", Reason: true,
 		}, plan: planDeregister, apply: applyDeregister},
 		{Action: queue.Action{
 			ID: queue.ActExecOwner, Words: "executor owner", Verb: "Set owner", Undo: "set it back",
 			Panes: []queue.PaneID{queue.PaneExecutors},
-			Help:  "give an executor to another login or group; only its members work as it",
+			Help:  "assign an executor to another login or group role; only members may work as it",
 			Title: "Set owner of an executor", Button: "Set owner {targets}", Targets: queue.Targets{Name: "ID", Of: "executor"},
 			Danger: queue.DangerOne, Function: "public.fn_queue_executor_owner_set(text,text,text,text)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{{Name: "owner-role", Label: "Owner role", Required: true, Help: "login or group of its hosts"}},
@@ -58,8 +56,8 @@ func domains(text string) []string {
 	return out
 }
 
-// registration reads the numbers of a registration; a nil threshold takes the
-// flag's.
+// registration parses the durations of a registration, in seconds; a nil threshold means
+// that the flag queue.heartbeat.stale_threshold_seconds applies.
 func registration(r queue.Request) (cadence int64, threshold *int64, err error) {
 	if cadence, err = queue.Seconds("--cadence", r.Args["cadence"]); err != nil {
 		return 0, nil, err
@@ -91,7 +89,7 @@ func planRegister(ctx context.Context, c *Planner, p *queue.Plan) error {
 	case tombstone == nil:
 		return refuse(p, "exists", fmt.Sprintf("%s is registered already, by %s", r.Args["id"], registered))
 	default:
-		say(p, "again", "it was deregistered by %s at %s", by, queue.Stamp(*tombstone, time.RFC3339))
+		addLine(p, "again", "it was deregistered by %s at %s", by, queue.Stamp(*tombstone, time.RFC3339))
 	}
 	p.Count = 1
 	owner, err := c.ownerRole(ctx, r.Args["owner-role"])
@@ -100,11 +98,11 @@ func planRegister(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	p.Lines = append(p.Lines, line("executor", "%s (%s)", r.Args["id"], r.Args["kind"]), owner,
 		line("domains", "%s", cmp.Or(strings.Join(domains(r.Args["domains"]), ", "), "any")),
-		line("expected", "a beat every %s from now on", time.Duration(cadence)*time.Second))
+		line("expected", "a heartbeat every %s from now on", time.Duration(cadence)*time.Second))
 	if threshold != nil {
-		say(p, "stale after", "%s", time.Duration(*threshold)*time.Second)
+		addLine(p, "stale after", "%s", time.Duration(*threshold)*time.Second)
 	} else {
-		say(p, "stale after", "the flag queue.heartbeat.stale_threshold_seconds")
+		addLine(p, "stale after", "the flag queue.heartbeat.stale_threshold_seconds")
 	}
 	return nil
 }
@@ -115,17 +113,17 @@ func applyRegister(ctx context.Context, c *Planner, p queue.Plan, res *queue.Res
 	if err != nil {
 		return err
 	}
-	a, err := c.ask(ctx, `SELECT public.fn_queue_executor_register(p_executor_id => $1::text, p_kind => $2::text, p_domain_scope => $3::text[],
+	a, err := c.call(ctx, `SELECT public.fn_queue_executor_register(p_executor_id => $1::text, p_kind => $2::text, p_domain_scope => $3::text[],
 			p_expected_cadence_seconds => $4::bigint::int, p_stale_threshold_seconds => $5::bigint::int, p_owner_role => $6::text, p_actor => $7::text)`,
 		r.Args["id"], r.Args["kind"], domains(r.Args["domains"]), cadence, threshold, r.Args["owner-role"], r.Actor)
 	if err != nil {
 		return err
 	}
-	one(res, r.Args["id"], "registered", a)
+	recordOne(res, r.Args["id"], "registered", a)
 	return nil
 }
 
-// ownerRole says who may work as an executor of this role.
+// ownerRole returns the line with the owner role and the number of logins that may work as its executor.
 func (c *Planner) ownerRole(ctx context.Context, role string) (queue.PlanLine, error) {
 	var there bool
 	var logins int
@@ -136,12 +134,12 @@ func (c *Planner) ownerRole(ctx context.Context, role string) (queue.PlanLine, e
 		return queue.PlanLine{}, err
 	}
 	if !there {
-		return queue.PlanLine{}, queue.NewError(queue.KindUsage, "role "+role+" does not exist", "--owner-role", "name the login or the group of the executor's hosts")
+		return queue.PlanLine{}, queue.NewError(queue.KindUsage, "role "+role+" does not exist", "--owner-role", "name the login or group role of the executor's hosts")
 	}
-	return line("owner", "%s; logins that may claim, beat and report as it: %d", role, logins), nil
+	return line("owner", "%s; logins that may work as this executor: %d", role, logins), nil
 }
 
-// heartbeat is an executor that an operator may change.
+// heartbeat is an executor that an operator may change or deregister.
 type heartbeat struct {
 	ID, Kind, Owner queue.Text
 	LastBeat        time.Time
@@ -149,8 +147,8 @@ type heartbeat struct {
 	Tick            bool
 }
 
-// heartbeat reads the executor of a request. The plan is refused where it is not registered or a worker of the queue
-// itself: already is said of one that is gone, tick of such a worker.
+// heartbeat reads the executor of a request. The plan is refused if the executor is not registered, is deregistered
+// (already is appended to that reason), or is a tick worker of qtop itself (tick says what to do instead).
 func (c *Planner) heartbeat(ctx context.Context, p *queue.Plan, already, tick string) (h heartbeat, err error) {
 	id := p.Request.Targets[0]
 	found, err := pgrow.All[heartbeat](ctx, c.act, `SELECT executor_id, executor_kind, owner_role, last_beat_at, deregistered_at, tick_worker
@@ -184,7 +182,7 @@ func planOwner(ctx context.Context, c *Planner, p *queue.Plan) error {
 
 func applyOwner(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	r := p.Request
-	return c.does(ctx, res, r.Targets[0], "changed", "SELECT public.fn_queue_executor_owner_set($1::text, $2::text, $3::text, $4::text)", r.Targets[0], r.Args["owner-role"], r.Actor, r.Reason)
+	return c.applyOne(ctx, res, r.Targets[0], "changed", "SELECT public.fn_queue_executor_owner_set($1::text, $2::text, $3::text, $4::text)", r.Targets[0], r.Args["owner-role"], r.Actor, r.Reason)
 }
 
 func planDeregister(ctx context.Context, c *Planner, p *queue.Plan) error {
@@ -201,12 +199,12 @@ func planDeregister(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return refuse(p, "work_waits", waits)
 	}
 	p.Count = 1
-	p.Lines = append(p.Lines, line("executor", "%s (%s)", id, h.Kind), line("last beat", "%s", queue.Stamp(h.LastBeat, time.RFC3339)),
-		line("then", "its silence raises no alert; it stays listed as a tombstone"))
+	p.Lines = append(p.Lines, line("executor", "%s (%s)", id, h.Kind), line("last heartbeat", "%s", queue.Stamp(h.LastBeat, time.RFC3339)),
+		line("then", "its silence raises no alert; it remains listed as deregistered"))
 	return nil
 }
 
 func applyDeregister(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	id := p.Request.Targets[0]
-	return c.does(ctx, res, id, "deregistered", "SELECT public.fn_queue_heartbeat_deregister($1::text, $2::text, $3::text)", id, p.Request.Actor, p.Request.Reason)
+	return c.applyOne(ctx, res, id, "deregistered", "SELECT public.fn_queue_heartbeat_deregister($1::text, $2::text, $3::text)", id, p.Request.Actor, p.Request.Reason)
 }

@@ -1,7 +1,7 @@
 package actions
 
-// This file plans and applies a change of a flag: what stands now and since
-// when is the condition under which the change is made.
+// A flag is changed only if it was not changed since the preview: the time of its last
+// change is the condition.
 
 import (
 	"context"
@@ -20,12 +20,12 @@ func flagActions() []entry {
 	return []entry{
 		{Action: queue.Action{
 			ID: queue.ActFlagSet, Words: "flag set", Group: "Change a flag", Key: "E", Panes: []queue.PaneID{queue.PaneFlags, queue.PaneOverview, queue.PaneScheduler}, Verb: "Set", Undo: "set it back, or give it an expiry",
-			Help: "flip or edit a flag, with a reason and an optional expiry",
+			Help: "change the value of a flag, with a reason and an optional expiry",
 			Noun: "flag", Button: "Set {value}", Targets: queue.Targets{Name: "KEY", Of: "flag"},
 			Danger: queue.DangerOne, Function: "public.fn_dot_config_set(text,text,text,text,timestamptz,timestamptz)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{
 				{Name: "value", Positional: true, Label: "New value", Required: true},
-				{Name: "for", Kind: queue.ArgDuration, Label: "For", Help: "comes back by itself after this; empty = stays"},
+				{Name: "for", Kind: queue.ArgDuration, Label: "For", Help: "reverts to the old value after this time; empty = permanent"},
 			},
 		}, plan: planFlag, apply: applyFlag},
 	}
@@ -35,7 +35,7 @@ func planFlag(ctx context.Context, c *Planner, p *queue.Plan) error {
 	return planSet(ctx, c, p, p.Request.Targets[0], p.Request.Args["value"])
 }
 
-// planSet previews that a flag gets a value, for Args["for"] or for good.
+// planSet previews setting a flag, for the duration Args["for"] or permanently.
 func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) error {
 	var value, kind, description, by, revertTo queue.Text
 	var at, revertAt, setAt *time.Time
@@ -47,16 +47,16 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 	}
 	p.Count = 1
 	p.Lines = append(p.Lines, line("flag", "%s", key))
-	if at == nil { // a schedule of one kind or subscription that has had none
+	if at == nil { // a retry schedule for one kind or subscription that does not exist yet
 		value, kind = queue.Clean("default"), queue.Clean(scheduleKind)
-		p.Lines = append(p.Lines, line("now", "the schedule of all"))
+		p.Lines = append(p.Lines, line("now", "the default schedule"))
 	} else {
 		p.Expect = at.UTC().Format(time.RFC3339Nano)
 		p.Lines = append(p.Lines, line("what", "%s", description), line("now", "%s, set by %s at %s", value, by, queue.Stamp(*at, time.RFC3339)))
 	}
 	p.Lines = append(p.Lines, line("new", "%s", to))
 	if kind.String() == scheduleKind {
-		p.Lines = append(p.Lines, tries(to)...)
+		p.Lines = append(p.Lines, attemptTimes(to)...)
 	}
 	expires, err := expiry(p.Request)
 	if err != nil {
@@ -64,15 +64,15 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 	}
 	if expires != nil {
 		back := value
-		if setAt != nil && setAt.Equal(*at) { // what stands now is itself to expire
+		if setAt != nil && setAt.Equal(*at) { // the current value is itself temporary
 			back = revertTo
 		}
-		say(p, "back", "to %s by itself after %s", back, time.Duration(*expires)*time.Second)
+		addLine(p, "back", "to %s automatically after %s", back, time.Duration(*expires)*time.Second)
 	}
 	var rule, reason queue.Text
 	err = c.act.QueryRow(ctx, "SELECT rule, reason FROM public.fn_dot_config_refusal($1::text, $2::text, now() + make_interval(secs => $3), $4::timestamptz)", key, to, expires, at).
 		Scan(&rule, &reason)
-	if err != nil && queue.KindOf(pgerror.Translate(err)) != queue.KindPermission { // who may not set it may look at the plan
+	if err != nil && queue.KindOf(pgerror.Translate(err)) != queue.KindPermission { // the preview needs no right to set the flag
 		return err
 	}
 	if at == nil && (err != nil || rule.String() == "unknown_key") {
@@ -88,16 +88,16 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 		}
 	}
 	if revertAt != nil {
-		say(p, "cancels", "the pending return to %s at %s", revertTo, queue.Stamp(*revertAt, time.RFC3339))
+		addLine(p, "cancels", "the pending revert to %s at %s", revertTo, queue.Stamp(*revertAt, time.RFC3339))
 	}
 	return nil
 }
 
-// scheduleKind is the kind of a flag that lists waits.
+// scheduleKind is the kind of a flag whose value is a retry schedule: a list of waits.
 const scheduleKind = "schedule"
 
-// tries says when each try is made by a list of waits; nothing where it cannot be read.
-func tries(list string) []queue.PlanLine {
+// attemptTimes says when each attempt of a retry schedule is made; nothing if it cannot be parsed.
+func attemptTimes(list string) []queue.PlanLine {
 	unit := map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}
 	var at []string
 	var sum time.Duration
@@ -112,10 +112,10 @@ func tries(list string) []queue.PlanLine {
 	if len(at) > 20 {
 		at = append(at[:20], "…", at[len(at)-1])
 	}
-	return []queue.PlanLine{line("tries", "at %s after the first, each wait ± 20 %%", strings.Join(at, ", "))}
+	return []queue.PlanLine{line("attempts", "at %s after the first attempt, each wait ± 20 %%", strings.Join(at, ", "))}
 }
 
-// expiry is Args["for"] in seconds; nil = for good.
+// expiry returns Args["for"] in seconds; nil = permanent.
 func expiry(r queue.Request) (*float64, error) {
 	if r.Args["for"] == "" {
 		return nil, nil
@@ -129,7 +129,7 @@ func applyFlag(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 	return applySet(ctx, c, p, res, p.Request.Targets[0], p.Request.Args["value"])
 }
 
-// applySet sets it, unless it changed since the plan.
+// applySet sets the flag, unless it changed since the plan was made.
 func applySet(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result, key, to string) error {
 	expires, err := expiry(p.Request)
 	if err != nil {
@@ -143,11 +143,11 @@ func applySet(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result, 
 		}
 		expect = &at
 	}
-	a, err := c.ask(ctx, "SELECT public.fn_dot_config_set($1::text, $2::text, $3::text, $4::text, clock_timestamp() + make_interval(secs => $5), $6::timestamptz)",
+	a, err := c.call(ctx, "SELECT public.fn_dot_config_set($1::text, $2::text, $3::text, $4::text, clock_timestamp() + make_interval(secs => $5), $6::timestamptz)",
 		key, to, p.Request.Actor, p.Request.Reason, expires, expect)
 	if err != nil {
 		return err
 	}
-	one(res, key, "set", a)
+	recordOne(res, key, "set", a)
 	return nil
 }

@@ -1,8 +1,5 @@
 package actions
 
-// This file plans and applies what is done to jobs and their leases: cancel, and
-// release what an expired lease holds.
-
 import (
 	"context"
 	"fmt"
@@ -22,20 +19,20 @@ func jobActions() []entry {
 	return []entry{
 		{Action: queue.Action{
 			ID: queue.ActJobCancel, Words: "job cancel", Key: "C", Panes: []queue.PaneID{queue.PaneQueues}, Verb: "Cancel",
-			Help: "cancel live jobs; a worker that has one is told at its next report",
+			Help: "cancel live jobs; the worker of a leased one notices at its next report",
 			Noun: "job", Button: "Cancel {count} {things}", Leave: "Leave", Targets: queue.Targets{Name: "ID", Many: true, Instead: "filter", List: "queues --kind K"},
 			Danger: queue.DangerMany, Function: "public.fn_job_cancel(uuid[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
 		}, plan: planJobCancel, apply: applyJobCancel},
 		{Action: queue.Action{
 			ID: queue.ActLeaseRelease, Words: "lease release", Key: "L", Panes: []queue.PaneID{queue.PaneQueues, queue.PaneWebhooks}, Verb: "Release",
-			Help: "take the jobs of an expired lease back now",
+			Help: "return the jobs of an expired lease to the queue now",
 			Noun: "lease", Button: "Release {count} {things}", Targets: queue.Targets{Name: "LEASE|WEBHOOK-JOB", Many: true, Of: "lease"},
 			Danger: queue.DangerMany, Function: "public.fn_job_lease_release(uuid[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
 		}, plan: planLeaseRelease, apply: applyLeaseRelease},
 	}
 }
 
-// mostJobs is how many jobs one call of the schema cancels.
+// mostJobs is the largest number of jobs that one call of fn_job_cancel accepts.
 const mostJobs = 100_000
 
 func uuids(targets []string, what string) ([]string, error) {
@@ -50,7 +47,7 @@ func uuids(targets []string, what string) ([]string, error) {
 	return ids, nil
 }
 
-// freezeJobs turns a filter into the live jobs that match now.
+// freezeJobs returns the ids of the live jobs that match the filter now. An empty filter is refused.
 func (c *Planner) freezeJobs(ctx context.Context, filter string) ([]string, error) {
 	b, f, err := filtersql.Jobs(filter)
 	if err != nil {
@@ -76,22 +73,22 @@ func planJobCancel(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	p.Request.Targets = ids
 	if len(p.Request.Targets) == 0 {
-		return refuse(p, "empty", "nothing matches")
+		return refuse(p, "empty", "no row matches the selection")
 	}
-	a, err := c.ask(ctx, "SELECT public.fn_job_cancel($1::uuid[], $2::text, $3::text, true)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
+	a, err := c.call(ctx, "SELECT public.fn_job_cancel($1::uuid[], $2::text, $3::text, true)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
 	if err != nil {
 		return err
 	}
-	whys := tally(p, a.outcomes(""))
-	say(p, "jobs", "%d of %d", p.Count, len(a.Results))
+	reasons := tally(p, a.outcomes(""))
+	addLine(p, "jobs", "%d of %d", p.Count, len(a.Results))
 	if err := c.cancelLines(ctx, p); err != nil {
 		return err
 	}
-	return whys.end(p, "none of them can be cancelled")
+	return reasons.refuseIfNone(p, "none of the selected jobs can be cancelled")
 }
 
-// cancelLines counts what is to go per kind, domain and status, and says who
-// holds some of it.
+// cancelLines adds lines with the number of jobs to cancel per kind, domain and status, and
+// the lease owners that hold some of them.
 func (c *Planner) cancelLines(ctx context.Context, p *queue.Plan) error {
 	type part struct {
 		Kind, Domain, Status string
@@ -113,21 +110,22 @@ func (c *Planner) cancelLines(ctx context.Context, p *queue.Plan) error {
 		}
 		switch {
 		case i < 8:
-			say(p, "of them", "%d × %s (%s) %s", x.N, x.Kind, x.Domain, x.Status)
+			addLine(p, "of them", "%d × %s (%s) %s", x.N, x.Kind, x.Domain, x.Status)
 		case i == 8:
-			say(p, "of them", "and more kinds")
+			addLine(p, "of them", "and more kinds")
 		}
 	}
 	if held > 0 {
-		say(p, "held now", "%d by %s: their work is lost to them at the next renewal or report", held, first(slices.Sorted(maps.Keys(owners))))
+		addLine(p, "held now", "%d by %s: they lose them at their next renewal or report", held, first(slices.Sorted(maps.Keys(owners))))
 	} else {
-		say(p, "held now", "none by a worker")
+		addLine(p, "held now", "none")
 	}
 	return nil
 }
 
-// applyJobCancel cancels what the plan froze; of a filter, only what still meets
-// it: whoever cancels what is queued does not mean what a worker took since.
+// applyJobCancel cancels the jobs that the plan selected. If they were selected by a filter,
+// only those that still match are cancelled: an operator who cancels queued jobs does not
+// mean those that a worker has claimed since.
 func applyJobCancel(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	ids := p.Request.Targets
 	if p.Request.Filter != "" {
@@ -152,11 +150,11 @@ func applyJobCancel(ctx context.Context, c *Planner, p queue.Plan, res *queue.Re
 		}
 		record(res, gone)
 		if ids = still; len(ids) == 0 {
-			res.Refused = "none of them matches the filter any more"
+			res.Refused = "none of the selected jobs matches the filter any more"
 			return nil
 		}
 	}
-	return c.doesMany(ctx, res, "SELECT public.fn_job_cancel($1::uuid[], $2::text, $3::text, false)", ids, p.Request.Actor, p.Request.Reason)
+	return c.applyMany(ctx, res, "SELECT public.fn_job_cancel($1::uuid[], $2::text, $3::text, false)", ids, p.Request.Actor, p.Request.Reason)
 }
 
 func planLeaseRelease(ctx context.Context, c *Planner, p *queue.Plan) error {
@@ -164,16 +162,17 @@ func planLeaseRelease(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if err != nil {
 		return err
 	}
-	whys := tally(p, all.outcomes)
-	say(p, "leases", "%d of %d", p.Count, len(all.outcomes))
+	reasons := tally(p, all.outcomes)
+	addLine(p, "leases", "%d of %d", p.Count, len(all.outcomes))
 	if err := c.leaseLines(ctx, p, all.ids, all.hooks); err != nil {
 		return err
 	}
-	return whys.end(p, "none of them can be released")
+	return reasons.refuseIfNone(p, "none of the selected leases can be released")
 }
 
-// leaseLines says whose the expired leases are, and which of their jobs die
-// instead of going back: the third lease lost, or the last try.
+// leaseLines adds lines with the owners of the expired leases, and how many of their jobs
+// become dead letters instead of returning to the queue: on the third lost lease or the
+// last attempt.
 func (c *Planner) leaseLines(ctx context.Context, p *queue.Plan, ids []string, hooks []int64) error {
 	type lease struct {
 		Owner   string
@@ -186,7 +185,7 @@ func (c *Planner) leaseLines(ctx context.Context, p *queue.Plan, ids []string, h
 		FROM public.v_job_lease l CROSS JOIN LATERAL unnest(l.job_ids) i (id)
 		LEFT JOIN public.v_leased_job x ON x.job_id = i.id AND x.lease_id = l.lease_id
 		LEFT JOIN public.job_queue q ON q.job_id = x.job_id
-		WHERE l.lease_id IN (SELECT unnest($1::uuid[]) UNION ALL -- a token, as the release before named leases
+		WHERE l.lease_id IN (SELECT unnest($1::uuid[]) UNION ALL -- a lease token: the previous release named leases by it
 			SELECT left(encode(sha256(uuid_send(t)), 'hex'), 32)::uuid FROM unnest($1::uuid[]) t) AND l.lease_until < clock_timestamp() GROUP BY l.lease_id, l.lease_owner, l.lease_until
 		UNION ALL
 		SELECT j.worker_id, j.lease_until, 1, (j.lease_resets >= 2)::int FROM public.webhook_delivery_jobs j
@@ -197,10 +196,10 @@ func (c *Planner) leaseLines(ctx context.Context, p *queue.Plan, ids []string, h
 	}
 	for i, x := range leases {
 		if i == 8 {
-			say(p, "lease", "and more")
+			addLine(p, "lease", "and more")
 			break
 		}
-		p.Lines = append(p.Lines, line("lease", "of %s, expired at %s: %d jobs go back to queued, %d die", x.Owner,
+		p.Lines = append(p.Lines, line("lease", "of %s, expired at %s: %d jobs return to queued, %d die", x.Owner,
 			queue.Stamp(x.Until, time.RFC3339), x.N-x.Dies, x.Dies))
 	}
 	return nil
@@ -213,7 +212,7 @@ func applyLeaseRelease(ctx context.Context, c *Planner, p queue.Plan, res *queue
 	return err
 }
 
-// leases are those of a request: ids of jobs' leases, numbers of webhook jobs.
+// leases holds the targets of a release (lease ids of jobs, ids of webhook jobs) and its results.
 type leases struct {
 	ids      []string
 	hooks    []int64
@@ -221,7 +220,7 @@ type leases struct {
 	audit    int64
 }
 
-// releaseLeases releases what the request names, of both kinds.
+// releaseLeases releases the leases that the request names: of jobs and of webhook jobs.
 func (c *Planner) releaseLeases(ctx context.Context, r queue.Request, dry bool) (all leases, err error) {
 	for _, t := range r.Targets {
 		if n, err := strconv.ParseInt(t, 10, 64); err == nil {
@@ -240,12 +239,12 @@ func (c *Planner) releaseLeases(ctx context.Context, r queue.Request, dry bool) 
 		return err
 	}
 	if len(all.ids) > 0 {
-		if err = take(c.ask(ctx, "SELECT public.fn_job_lease_release($1::uuid[], $2::text, $3::text, $4::boolean)", all.ids, r.Actor, r.Reason, dry)); err != nil {
+		if err = take(c.call(ctx, "SELECT public.fn_job_lease_release($1::uuid[], $2::text, $3::text, $4::boolean)", all.ids, r.Actor, r.Reason, dry)); err != nil {
 			return all, err
 		}
 	}
 	if len(all.hooks) > 0 {
-		err = take(c.ask(ctx, "SELECT public.fn_webhook_lease_release($1::bigint[], $2::text, $3::text, $4::boolean)", all.hooks, r.Actor, r.Reason, dry))
+		err = take(c.call(ctx, "SELECT public.fn_webhook_lease_release($1::bigint[], $2::text, $3::text, $4::boolean)", all.hooks, r.Actor, r.Reason, dry))
 	}
 	return all, err
 }

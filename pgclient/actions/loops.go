@@ -1,7 +1,7 @@
 package actions
 
-// This file is the actions on the loops of the worker host of this process, which
-// plans and applies them itself.
+// The actions on loops have no plan and apply here: they change the worker host of this
+// process, which plans and applies them itself.
 
 import (
 	"strings"
@@ -16,11 +16,11 @@ func loopActions() []entry {
 		return entry{Action: a}
 	}
 	return []entry{
-		loop(queue.Action{ID: queue.ActHostStart, Key: "S", Verb: "Start", Undo: "P drains it", Safe: "Not now",
+		loop(queue.Action{ID: queue.ActHostStart, Key: "S", Verb: "Start", Undo: "P drains the loop", Safe: "Not now",
 			Help: "start a loop of the worker host in this process", Twin: "qtop worker --loops LOOP"}),
-		loop(queue.Action{ID: queue.ActHostDrain, Key: "P", Verb: "Drain", Undo: "S starts it again",
-			Help: "let a loop finish what it has and take nothing new", Twin: "SIGTERM to qtop worker"}),
-		loop(queue.Action{ID: queue.ActHostStop, Key: "X", Verb: "Stop", Undo: "S starts it again",
-			Help: "stop a loop at once; what it had is handed back", Twin: "SIGTERM twice to qtop worker"}),
+		loop(queue.Action{ID: queue.ActHostDrain, Key: "P", Verb: "Drain", Undo: "S starts the loop again",
+			Help: "let a loop finish its current work and claim nothing new", Twin: "SIGTERM to qtop worker"}),
+		loop(queue.Action{ID: queue.ActHostStop, Key: "X", Verb: "Stop", Undo: "S starts the loop again",
+			Help: "stop a loop at once; its unfinished work is returned to the queue", Twin: "SIGTERM twice to qtop worker"}),
 	}
 }

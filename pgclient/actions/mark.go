@@ -1,7 +1,5 @@
 package actions
 
-// This file plans and applies a mark: a label on every history line, from now on.
-
 import (
 	"context"
 	"strings"
@@ -33,10 +31,10 @@ func planMark(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	p.Count = 1
-	p.Lines = append(p.Lines, line("label", "%s", label), line("at", "the moment it is set, now %s", queue.Stamp(now, time.RFC3339)),
-		line("then", "every history line shows it, for everybody"))
+	p.Lines = append(p.Lines, line("label", "%s", label), line("at", "the moment the mark is set, now %s", queue.Stamp(now, time.RFC3339)),
+		line("then", "every history line shows the mark, to every operator"))
 	if !last.Empty() {
-		say(p, "last mark", "%s", last)
+		addLine(p, "last mark", "%s", last)
 	}
 	return nil
 }
@@ -49,7 +47,7 @@ func applyMark(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 	if err := c.act.QueryRow(ctx, "SELECT public.fn_queue_mark($1::text, $2::text)", p.Request.Args["label"], p.Request.Actor).Scan(&a); err != nil {
 		return err
 	}
-	one(res, p.Request.Args["label"], "marked", a.answer)
+	recordOne(res, p.Request.Args["label"], "marked", a.answer)
 	if !a.Refused {
 		res.Results[0].NewID = string(a.MarkID)
 	}

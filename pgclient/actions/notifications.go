@@ -1,7 +1,5 @@
 package actions
 
-// This file lets failed notifications wait again.
-
 import (
 	"context"
 
@@ -13,14 +11,14 @@ func notificationActions() []entry {
 	return []entry{
 		{Action: queue.Action{
 			ID: queue.ActNotifyRequeue, Words: "notifications requeue", Key: "R", Panes: []queue.PaneID{queue.PaneNotify}, Verb: "Requeue",
-			Help: "let staged notifications that failed wait again, once what was wrong is mended",
+			Help: "queue failed staged notifications again, after the cause is fixed",
 			Noun: "notification", Targets: queue.Targets{Name: "ID", Many: true, Instead: "all", List: "notifications"},
 			Danger: queue.DangerMany, Function: "public.fn_iu_notification_requeue(uuid[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
 		}, plan: planNotificationRequeue, apply: applyNotificationRequeue},
 	}
 }
 
-// failedStaged are the rows that failed, the first of them first.
+// failedStaged returns the ids of the staged notifications that failed, oldest failure first.
 func (c *Planner) failedStaged(ctx context.Context) ([]string, error) {
 	return pgrow.Column[string](ctx, c.act, `SELECT p.id::text FROM public.iu_notification_pending p WHERE p.failed_at IS NOT NULL ORDER BY p.failed_at, p.id LIMIT $1`, mostJobs)
 }
@@ -36,12 +34,12 @@ func planNotificationRequeue(ctx context.Context, c *Planner, p *queue.Plan) err
 	if p.Request.Targets = ids; len(ids) == 0 {
 		return refuse(p, "empty", "no staged notification has failed")
 	}
-	a, err := c.ask(ctx, "SELECT public.fn_iu_notification_requeue($1::uuid[], $2::text, $3::text, true)", ids, p.Request.Actor, p.Request.Reason)
+	a, err := c.call(ctx, "SELECT public.fn_iu_notification_requeue($1::uuid[], $2::text, $3::text, true)", ids, p.Request.Actor, p.Request.Reason)
 	if err != nil {
 		return err
 	}
-	whys := tally(p, a.outcomes(""))
-	say(p, "rows", "%d of %d", p.Count, len(a.Results))
+	reasons := tally(p, a.outcomes(""))
+	addLine(p, "rows", "%d of %d", p.Count, len(a.Results))
 	var failure string
 	var n int64
 	if err = pgrow.Visit(ctx, c.act, []any{&failure, &n}, func() { p.Lines = append(p.Lines, line("failed by", "%d × %s", n, failure)) },
@@ -49,10 +47,10 @@ func planNotificationRequeue(ctx context.Context, c *Planner, p *queue.Plan) err
 		GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 8`, ids); err != nil {
 		return err
 	}
-	say(p, "then", "the next run of iu_notification_worker tries them; one that is still wrong fails again")
-	return whys.end(p, "none of them has failed")
+	addLine(p, "then", "the next run of iu_notification_worker processes them; if the cause remains, they fail again")
+	return reasons.refuseIfNone(p, "none of the selected notifications has failed")
 }
 
 func applyNotificationRequeue(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
-	return c.doesMany(ctx, res, "SELECT public.fn_iu_notification_requeue($1::uuid[], $2::text, $3::text, false)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
+	return c.applyMany(ctx, res, "SELECT public.fn_iu_notification_requeue($1::uuid[], $2::text, $3::text, false)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
 }

@@ -1,7 +1,5 @@
 package actions
 
-// This file names who may enqueue for an executor kind.
-
 import (
 	"context"
 	"slices"
@@ -13,13 +11,13 @@ import (
 func producerActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActProducerSet, Words: "executor producer", Key: "O", Panes: []queue.PaneID{queue.PaneExecutors}, Hint: "producers", Verb: "Save", Undo: "the same with --allowed the other way round",
-			Help:  "name a role whose members may enqueue for an executor kind, or take it away",
+			ID: queue.ActProducerSet, Words: "executor producer", Key: "O", Panes: []queue.PaneID{queue.PaneExecutors}, Hint: "producers", Verb: "Save", Undo: "run it again with the opposite --allowed",
+			Help:  "allow the members of a role to enqueue for an executor kind, or revoke that",
 			Title: "Producers of an executor kind", Button: "Save {targets}", Targets: queue.Targets{Name: "KIND"},
 			Danger: queue.DangerOne, Function: "public.fn_executor_producer_set(text,text,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{
 				{Name: "role", Label: "Role", Required: true, Help: "login or group of the producers"},
-				{Name: "allowed", Kind: queue.ArgSwitch, Label: "Allowed", Default: "true", Required: true, Help: "while no role is named, whoever may enqueue may"},
+				{Name: "allowed", Kind: queue.ArgSwitch, Label: "Allowed", Default: "true", Required: true, Help: "while no role is allowed, every producer may enqueue"},
 			},
 		}, plan: planProducer, apply: applyProducer},
 	}
@@ -50,20 +48,20 @@ func planProducer(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	named := func(roles []string) string {
 		if len(roles) == 0 {
-			return "whoever may enqueue"
+			return "every producer"
 		}
 		return "members of " + strings.Join(roles, ", ")
 	}
 	p.Count = 1
-	say(p, "now", "%s", named(a.Before))
-	say(p, "then", "%s", named(a.After))
+	addLine(p, "now", "%s", named(a.Before))
+	addLine(p, "then", "%s", named(a.After))
 	return nil
 }
 
 func applyProducer(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	a, err := c.producer(ctx, p.Request, false)
 	if err == nil {
-		one(res, p.Request.Targets[0], "changed", a.answer)
+		recordOne(res, p.Request.Targets[0], "changed", a.answer)
 	}
 	return err
 }

@@ -1,7 +1,5 @@
 package actions
 
-// This file lets rows that were set aside, because a step failed on them, be tried again.
-
 import (
 	"context"
 	"strconv"
@@ -15,15 +13,15 @@ func quarantineActions() []entry {
 	return []entry{
 		{Action: queue.Action{
 			ID: queue.ActQuarantineRetry, Words: "quarantine retry", Key: "R", Panes: []queue.PaneID{queue.PaneAlerts}, Verb: "Retry",
-			Help: "let rows that were set aside, because a step failed on them, be tried again once what was wrong is fixed",
+			Help: "process quarantined rows again, after the cause of their failure is fixed",
 			Noun: "row in quarantine", Targets: queue.Targets{Name: "ID", Many: true, Instead: "all", List: "quarantine"},
 			Danger: queue.DangerMany, Function: "public.fn_queue_quarantine_retry(bigint[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
 		}, plan: planQuarantineRetry, apply: applyQuarantineRetry},
 	}
 }
 
-// asideIDs are the rows that targets mean: by id, or by the alert that names one; all that are set aside where
-// there are none.
+// asideIDs returns the ids of the quarantined rows that the targets name, by row id or by alert key; without
+// targets, all rows in quarantine.
 func (c *Planner) asideIDs(ctx context.Context, targets []string) ([]string, error) {
 	if len(targets) == 0 {
 		return pgrow.Column[string](ctx, c.act, `SELECT q.quarantine_id::text FROM public.queue_quarantine q WHERE q.set_aside_at IS NOT NULL
@@ -54,25 +52,25 @@ func planQuarantineRetry(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	if p.Request.Targets = ids; len(ids) == 0 {
-		return refuse(p, "empty", "no row is set aside")
+		return refuse(p, "empty", "no row is in quarantine")
 	}
-	a, err := c.ask(ctx, "SELECT public.fn_queue_quarantine_retry($1::bigint[], $2::text, $3::text, true)", ids, p.Request.Actor, p.Request.Reason)
+	a, err := c.call(ctx, "SELECT public.fn_queue_quarantine_retry($1::bigint[], $2::text, $3::text, true)", ids, p.Request.Actor, p.Request.Reason)
 	if err != nil {
 		return err
 	}
-	whys := tally(p, a.outcomes(""))
-	say(p, "rows", "%d of %d", p.Count, len(a.Results))
+	reasons := tally(p, a.outcomes(""))
+	addLine(p, "rows", "%d of %d", p.Count, len(a.Results))
 	var step, code queue.Text
 	var n int64
-	if err = pgrow.Visit(ctx, c.act, []any{&step, &code, &n}, func() { say(p, step.String(), "%d failed with %s", n, code) },
+	if err = pgrow.Visit(ctx, c.act, []any{&step, &code, &n}, func() { addLine(p, step.String(), "%d failed with %s", n, code) },
 		`SELECT q.step, q.code, count(*) FROM public.queue_quarantine q WHERE q.quarantine_id = ANY ($1::bigint[])
 		GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT 8`, ids); err != nil {
 		return err
 	}
-	say(p, "then", "the next run of their tick worker tries them; one that still fails is set aside again")
-	return whys.end(p, "none of them is in quarantine")
+	addLine(p, "then", "the next run of their tick worker processes them; those that still fail return to quarantine")
+	return reasons.refuseIfNone(p, "none of the selected rows is in quarantine")
 }
 
 func applyQuarantineRetry(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
-	return c.doesMany(ctx, res, "SELECT public.fn_queue_quarantine_retry($1::bigint[], $2::text, $3::text, false)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
+	return c.applyMany(ctx, res, "SELECT public.fn_queue_quarantine_retry($1::bigint[], $2::text, $3::text, false)", p.Request.Targets, p.Request.Actor, p.Request.Reason)
 }

@@ -1,8 +1,5 @@
 package actions
 
-// This file plans and applies a recount: counters, queue lanes and other derived
-// rows are made right again after rows were loaded without triggers.
-
 import (
 	"context"
 
@@ -13,7 +10,7 @@ func recountActions() []entry {
 	return []entry{
 		{Action: queue.Action{
 			ID: queue.ActRecount, Words: "recount", Verb: "Recount",
-			Help:  "make counters, queue lanes, open dead letters and endpoint rows right again after rows were loaded without triggers",
+			Help:  "correct counters, queue lanes, open dead letters and endpoint rows after rows were loaded without triggers",
 			Title: "Recount all queues", Safe: "Not now",
 			Danger: queue.DangerOne, Function: "public.fn_queue_recount(text,text,boolean)", Role: "workflow_admin", Reason: true,
 		}, plan: planRecount, apply: applyRecount},
@@ -43,17 +40,17 @@ func planRecount(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	p.Count = 1
-	say(p, "counters", "%d differ from their tables", a.Counters)
+	addLine(p, "counters", "%d differ from their tables", a.Counters)
 	for i, d := range a.Drift {
 		if i == 10 {
 			break
 		}
-		say(p, d.Scope, "%s %s %s: %d rows, counted %d", d.K1, d.K2, d.K3, d.Found, d.Counted)
+		addLine(p, d.Scope, "%s %s %s: %d rows, counted %d", d.K1, d.K2, d.K3, d.Found, d.Counted)
 	}
-	say(p, "rows", "%d queue lanes, %d open dead letters, %d endpoint states and %d rate buckets are missing or wrong", a.Lanes, a.Letters, a.States, a.Buckets)
+	addLine(p, "rows", "%d queue lanes, %d open dead letters, %d endpoint states and %d rate buckets are missing or wrong", a.Lanes, a.Letters, a.States, a.Buckets)
 	return nil
 }
 
 func applyRecount(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
-	return c.does(ctx, res, "counters", "recounted", recount, p.Request.Actor, p.Request.Reason, false)
+	return c.applyOne(ctx, res, "counters", "recounted", recount, p.Request.Actor, p.Request.Reason, false)
 }

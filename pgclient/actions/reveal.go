@@ -1,7 +1,6 @@
 package actions
 
-// This file reads payloads: masked for whoever looks, and revealed, which is an
-// action: its audit row is committed before anything is shown.
+// Revealing a payload is an action: its audit row is committed before the payload is shown.
 
 import (
 	"context"
@@ -18,10 +17,10 @@ func revealActions() []entry {
 	return []entry{
 		{Action: queue.Action{
 			ID: queue.ActReveal, Words: "reveal", Key: "V", Panes: []queue.PaneID{queue.PaneDead, queue.PaneQueues}, Verb: "Reveal",
-			Help: "show a payload with its secrets for 30 seconds; the audit says so first", Twin: "qtop dlq show ID --reveal --reason R",
+			Help: "show a payload with its secrets for 30 seconds; an audit row is written first", Twin: "qtop dlq show ID --reveal --reason R",
 			Targets: queue.Targets{Name: "ID"},
 			Danger:  queue.DangerOne, Function: "public.fn_payload_reveal(text,text,text,text)", Role: "dead_letter_operator", Reason: true,
-		}, plan: planReveal, apply: applyReveal, command: revealCommand}, // a flag of the verb that shows it, which depends on what it is
+		}, plan: planReveal, apply: applyReveal, command: revealCommand}, // headless, it is a flag of dlq show or job show, depending on the target
 	}
 }
 
@@ -37,17 +36,17 @@ func planReveal(ctx context.Context, c *Planner, p *queue.Plan) error {
 	there := true
 	err = c.act.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM "+from+")", key).Scan(&there)
 	var pg *pgconn.PgError
-	if err != nil && !(errors.As(err, &pg) && pg.Code == "42501") { // a role may reveal what it may not look for
+	if err != nil && !(errors.As(err, &pg) && pg.Code == "42501") { // a role may have the right to reveal but not to select
 		return err
 	}
 	if !there {
-		return refuse(p, "not_found", "there is nothing with the id "+p.Request.Targets[0])
+		return refuse(p, "not_found", "there is no payload with the id "+p.Request.Targets[0])
 	}
 	p.Count = 1
 	p.Lines = append(p.Lines,
 		line("payload of", "%s", p.Request.Targets[0]),
-		line("shown", "with its secrets, on this screen alone, for %s", queue.RevealFor),
-		line("audit", "your name, the time and the reason, before anything is shown"))
+		line("shown", "with its secrets, on this screen only, for %s", queue.RevealFor),
+		line("audit", "your name, the time and the reason, recorded before the payload is shown"))
 	return nil
 }
 
@@ -59,25 +58,25 @@ func applyReveal(ctx context.Context, c *Planner, p queue.Plan, res *queue.Resul
 	}
 	var a answer
 	var payload *string
-	most := queue.PayloadShown + 1 // one more than is shown: so it is seen that there is more
+	most := queue.PayloadShown + 1 // one character more than is shown, to notice that the payload is longer
 	if p.Request.Whole {
 		most = 1 << 30
 	}
-	// A statement of its own: it is committed, and with it the audit row, before
-	// anything of the payload is shown.
+	// A separate statement, so that the audit row is committed before any of the payload
+	// is shown.
 	if err := c.act.QueryRow(ctx, `SELECT s.r - 'payload'::text, left((s.r -> 'payload'::text)::text, $5::int)
 		FROM (SELECT public.fn_payload_reveal($1::text, $2::text, $3::text, $4::text) AS r OFFSET 0) s`,
 		kind, key, p.Request.Actor, p.Request.Reason, most).Scan(&a, &payload); err != nil {
 		return err
 	}
-	one(res, id, "revealed", a)
+	recordOne(res, id, "revealed", a)
 	if res.Refused == "" && payload != nil {
-		res.Payload = queue.CleanLong(*payload) // as it came: digits stay as they are
+		res.Payload = queue.CleanLong(*payload) // the text as stored: decoding would change numbers
 	}
 	return nil
 }
 
-// revealCommand is the verb that shows what carries the payload, with its flag.
+// revealCommand returns the show verb for the target, with --reveal.
 func revealCommand(r queue.Request) string {
 	show := queue.Action{Words: "dlq show", Targets: queue.Targets{Name: "ID"}, Danger: queue.DangerOne}
 	if kind, _, _ := parseid.Payload(strings.Join(r.Targets, " ")); kind == "job" {

@@ -1,8 +1,5 @@
 package actions
 
-// This file changes the routes of events and their consumers: the dry run of the
-// schema's function is the preview, and what it saw is the condition.
-
 import (
 	"context"
 	"errors"
@@ -19,28 +16,28 @@ import (
 func routeActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActRouteSet, Words: "route set", Verb: "Save", Undo: "set it back", Help: "switch the routing of a domain's events; while it is off they wait, none is lost",
+			ID: queue.ActRouteSet, Words: "route set", Verb: "Save", Undo: "set it back", Help: "switch the routing of a domain's events on or off; while it is off, events wait and none is lost",
 			Title: "Routing of a domain", Button: "Save {targets}", Targets: queue.Targets{Name: "DOMAIN", List: "route list"},
 			Danger: queue.DangerOne, Function: "public.fn_iu_outbound_route_set(text,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{{Name: "enabled", Kind: queue.ArgSwitch, Label: "Enabled", Required: true}},
 		}, plan: planRouting, apply: applyRouting},
 		{Action: queue.Action{
-			ID: queue.ActConsumerSet, Words: "consumer set", Verb: "Save", Undo: "qtop consumer disable, or set it back",
-			Help:  "make or change a consumer, which gets a job of each event of a type",
+			ID: queue.ActConsumerSet, Words: "consumer set", Verb: "Save", Undo: "qtop consumer disable, or set the old values",
+			Help:  "create or change a consumer, which gets one job per event of a type",
 			Title: "A consumer of events", Button: "Save {targets}", Targets: queue.Targets{Name: "ID", List: "consumer list"},
 			Danger: queue.DangerOne, Function: "public.fn_consumer_set(text,text,text,text,text,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{
-				{Name: "domain", Label: "Domain", Help: "of the events; empty = as it stands"},
-				{Name: "type", Label: "Event type", Help: "empty = as it stands"},
-				{Name: "kind", Label: "Job kind", Help: "of the jobs that are made; empty = as it stands"},
-				{Name: "executor", Label: "Executor kind", Help: "who is to work on them: " + strings.Join(queue.ExecutorKinds(), ", ") + "; empty = as it stands"},
+				{Name: "domain", Label: "Domain", Help: "of the events; empty = unchanged"},
+				{Name: "type", Label: "Event type", Help: "empty = unchanged"},
+				{Name: "kind", Label: "Job kind", Help: "of the jobs it gets; empty = unchanged"},
+				{Name: "executor", Label: "Executor kind", Help: "kind of executor that runs them: " + strings.Join(queue.ExecutorKinds(), ", ") + "; empty = unchanged"},
 				{Name: "enabled", Kind: queue.ArgSwitch, Label: "Enabled", Default: "true", Required: true},
 			},
 		}, plan: planRouting, apply: applyRouting},
 	}
 }
 
-// routing is a row of either table as the schema's functions show it.
+// routing is a route or a consumer as the functions of the schema return it.
 type routing struct {
 	Domain    string     `json:"event_domain"`
 	Worker    string     `json:"worker_name"`
@@ -63,13 +60,13 @@ func (r *routing) String() string {
 	if r.EventType == "" {
 		return fmt.Sprintf("%s, by %s", state, r.Worker)
 	}
-	return fmt.Sprintf("%s, a job %s for %s of each %s/%s", state, r.JobKind, r.Executor, r.Domain, r.EventType)
+	return fmt.Sprintf("%s, one job %s for %s per %s/%s", state, r.JobKind, r.Executor, r.Domain, r.EventType)
 }
 
-// seen is what a plan compares when it is applied.
+// seen returns what applyRouting compares with the preview: when the row last changed.
 func (r *routing) seen() string {
 	if r == nil || r.UpdatedAt == nil {
-		return noRule
+		return notFound
 	}
 	return r.UpdatedAt.UTC().Format(time.RFC3339Nano)
 }
@@ -80,7 +77,7 @@ type routingAnswer struct {
 	After  *routing `json:"after"`
 }
 
-// setRouting runs the function of the action on one target.
+// setRouting calls the function of the request's action for its target.
 func setRouting(ctx context.Context, q pgx.Tx, r queue.Request, dry bool) (a routingAnswer, err error) {
 	enabled := r.Args["enabled"]
 	if r.Action == queue.ActRouteSet {
@@ -108,11 +105,11 @@ func planRouting(ctx context.Context, c *Planner, p *queue.Plan) error {
 			if err := tx.QueryRow(ctx, "SELECT waiting FROM public.fn_iu_route_backlog() WHERE event_domain = $1", p.Request.Targets[0]).Scan(&waiting); err != nil {
 				return err
 			}
-			what := "%d events wait; they stay where they are, with all that come"
+			what := "%d events wait, and new ones will wait too"
 			if a.After.Enabled {
-				what = "%d events wait; they are routed in their order"
+				what = "%d events wait; they are routed in order"
 			}
-			say(p, "waiting", what, waiting)
+			addLine(p, "waiting", what, waiting)
 			return nil
 		}
 		var executors int64
@@ -120,30 +117,30 @@ func planRouting(ctx context.Context, c *Planner, p *queue.Plan) error {
 			JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
 			WHERE s.enabled AND s.executor_kind = $1 AND (s.job_kind IS NULL OR s.job_kind = $2) AND (s.event_domain IS NULL OR s.event_domain = $3)`,
 			a.After.Executor, a.After.JobKind, a.After.Domain).Scan(&executors)
-		p.Lines = append(p.Lines, line("worked by", "%d executors subscribe to such jobs", executors), line("from", "the events that are routed from then on"))
+		p.Lines = append(p.Lines, line("run by", "%d executors subscribe to such jobs", executors), line("from", "events routed after the change"))
 		return err
 	})
 }
 
 func applyRouting(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
-	errMoved := errors.New("it was changed")
+	errChanged := errors.New("it was changed")
 	var a routingAnswer
 	err := pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) (err error) {
 		if a, err = setRouting(ctx, tx, p.Request, false); err != nil {
 			return err
 		}
 		if !a.Refused && p.Expect != "" && p.Expect != a.Before.seen() {
-			return errMoved
+			return errChanged
 		}
 		return nil
 	})
 	switch {
-	case errors.Is(err, errMoved):
-		by := "nobody who is known"
+	case errors.Is(err, errChanged):
+		by := "an unknown actor"
 		if a.Before != nil {
 			by = a.Before.UpdatedBy
 		}
-		a.Refusal = pgscan.Refusal{Refused: true, Reason: "it was changed meanwhile, last by " + by + ": look again"}
+		a.Refusal = pgscan.Refusal{Refused: true, Reason: "it was changed since the preview, last by " + by + ": plan it again"}
 	case err != nil:
 		return err
 	}
@@ -151,6 +148,6 @@ func applyRouting(ctx context.Context, c *Planner, p queue.Plan, res *queue.Resu
 	if a.Before == nil {
 		word = "created"
 	}
-	one(res, p.Request.Targets[0], word, answer{Refusal: a.Refusal})
+	recordOne(res, p.Request.Targets[0], word, answer{Refusal: a.Refusal})
 	return nil
 }

@@ -1,8 +1,5 @@
 package actions
 
-// This file is what is done to the scheduler: tick a worker now, pause and resume
-// one, make and remove the cron jobs.
-
 import (
 	"context"
 	"errors"
@@ -24,27 +21,27 @@ func schedulerActions() []entry {
 	return []entry{
 		{Action: queue.Action{
 			ID: queue.ActTick, Words: "tick", Key: "T", Panes: []queue.PaneID{queue.PaneHost, queue.PaneScheduler, queue.PaneNotify}, Verb: "Tick",
-			Help: "run a tick worker now, whatever its interval",
+			Help: "run a tick worker now, regardless of its interval",
 			Noun: "tick worker", Button: "Tick {worker}", Safe: "Not now", Targets: queue.Targets{Of: "tick worker"},
 			Danger: queue.DangerOne, Function: "public.fn_queue_tick_now(text,text,text)", Role: "workflow_admin",
 			Args: []queue.Arg{{Name: "worker", Kind: queue.ArgWord, Positional: true, Label: "Tick worker", Required: true}},
 		}, plan: planTick, apply: applyTick},
 		{Action: queue.Action{
 			ID: queue.ActTickPause, Words: "scheduler pause", Key: "P", Panes: []queue.PaneID{queue.PaneScheduler}, Verb: "Pause",
-			Help: "set the interval of a tick worker to 0, for a time or until it is resumed",
+			Help: "set the interval of a tick worker to 0, for a limited time or until it is resumed",
 			Noun: "tick worker", Button: "Pause {targets}", Safe: "Not now", Opposite: queue.ActTickResume, Targets: queue.Targets{Name: "WORKER", Of: "tick worker"},
 			Danger: queue.DangerOne, Function: "public.fn_dot_config_set(text,text,text,text,timestamptz,timestamptz)", Role: "workflow_admin", Reason: true,
-			Args: []queue.Arg{{Name: "for", Kind: queue.ArgDuration, Label: "For", Default: "30m", Help: "it goes on by itself after this; empty = until somebody resumes it"}},
+			Args: []queue.Arg{{Name: "for", Kind: queue.ArgDuration, Label: "For", Default: "30m", Help: "resumed automatically after this time; empty = until an operator resumes it"}},
 		}, plan: planTickPause, apply: applyTickFlag},
 		{Action: queue.Action{
 			ID: queue.ActTickResume, Words: "scheduler resume", Key: "P", Panes: []queue.PaneID{queue.PaneScheduler}, Verb: "Resume",
-			Help: "give a paused tick worker the interval back that it had",
+			Help: "restore the previous interval of a paused tick worker",
 			Noun: "tick worker", Button: "Resume {targets}", Opposite: queue.ActTickPause, Targets: queue.Targets{Name: "WORKER", Of: "tick worker"},
 			Danger: queue.DangerOne, Function: "public.fn_dot_config_set(text,text,text,text,timestamptz,timestamptz)", Role: "workflow_admin", Reason: true,
 		}, plan: planTickResume, apply: applyTickFlag},
 		{Action: queue.Action{
 			ID: queue.ActCronInstall, Words: "scheduler install", Panes: []queue.PaneID{queue.PaneScheduler}, Verb: "Install",
-			Help:  "make the pg_cron jobs that tick from inside the database; they run as this login",
+			Help:  "create the pg_cron jobs that run the tick workers inside the database, as this login",
 			Title: "Install cron jobs", Button: "Install {count} cron jobs", Safe: "Not now", Opposite: queue.ActCronRemove,
 			Danger: queue.DangerOne, Function: "public.fn_queue_scheduler_install(text,text,boolean)", Role: "workflow_admin", Reason: true,
 		}, plan: planCron, apply: applyCron},
@@ -57,7 +54,7 @@ func schedulerActions() []entry {
 	}
 }
 
-// tickRow is what the previews tell of a tick worker.
+// tickRow is the part of a tick worker's status that the previews show.
 type tickRow struct {
 	Every   int64
 	Mode    queue.Text
@@ -66,7 +63,7 @@ type tickRow struct {
 	LastRun *time.Time
 }
 
-// tickWorker reads a worker and puts how it stands into the preview.
+// tickWorker reads the status of a tick worker and adds it to the preview.
 func tickWorker(ctx context.Context, c *Planner, p *queue.Plan, name string) (t tickRow, err error) {
 	err = c.act.QueryRow(ctx, `SELECT configured_interval_seconds, mode, state, flag_key, last_run_at
 		FROM public.v_queue_scheduler_status WHERE worker_name = $1`, name).Scan(&t.Every, &t.Mode, &t.State, &t.FlagKey, &t.LastRun)
@@ -91,7 +88,7 @@ func planTick(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if err == nil && t.State == "off" {
 		p.Refused, p.Rule = t.FlagKey.String()+" is off", "off"
 		if t.Every == 0 {
-			p.Refused = queue.TickInterval(name) + " is 0: resume it first"
+			p.Refused = queue.TickInterval(name) + " is 0: resume the worker first"
 		}
 	}
 	return err
@@ -111,7 +108,7 @@ func applyTick(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 		return err
 	}
 	res.AuditID = t.AuditID
-	out := queue.Outcome{ID: name, Outcome: "ran", Why: queue.Clean(did(t))}
+	out := queue.Outcome{ID: name, Outcome: "ran", Why: queue.Clean(tickSummary(t))}
 	switch {
 	case t.Failed:
 		res.Refused = t.Error
@@ -128,8 +125,8 @@ func applyTick(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 	return nil
 }
 
-// did is what a tick did, in words: the numbers that are not 0.
-func did(t work.TickResult) string {
+// tickSummary lists the counters of a tick that are not 0.
+func tickSummary(t work.TickResult) string {
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(t.Result)) {
 		if n := t.Result[k]; n != 0 {
@@ -142,7 +139,7 @@ func did(t work.TickResult) string {
 	return strings.Join(parts, ", ") + fmt.Sprintf(", in %.1f ms", t.TookMS)
 }
 
-// toInterval is the argument in which a plan keeps the interval that it sets.
+// toInterval is the request argument in which a plan keeps the interval to set.
 const toInterval = "interval"
 
 func planTickPause(ctx context.Context, c *Planner, p *queue.Plan) error {
@@ -158,9 +155,8 @@ func planTickPause(ctx context.Context, c *Planner, p *queue.Plan) error {
 	return planSet(ctx, c, p, queue.TickInterval(name), "0")
 }
 
-// planTickResume finds the interval that stood before the pause: what an expiring
-// one is to go back to, else what the audit says was last in force, else the
-// default.
+// planTickResume finds the interval to restore: the value that a temporary pause reverts to,
+// otherwise the last interval above 0 in the audit, otherwise the default.
 func planTickResume(ctx context.Context, c *Planner, p *queue.Plan) error {
 	name := p.Request.Targets[0]
 	t, err := tickWorker(ctx, c, p, name)
@@ -187,7 +183,7 @@ func applyTickFlag(ctx context.Context, c *Planner, p queue.Plan, res *queue.Res
 	return applySet(ctx, c, p, res, queue.TickInterval(p.Request.Targets[0]), p.Request.Args[toInterval])
 }
 
-// cronAnswer is what installing and removing answer.
+// cronAnswer is the result of installing or removing the cron jobs.
 type cronAnswer struct {
 	answer
 	RunAs string `json:"run_as"`
@@ -212,13 +208,13 @@ func planCron(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	if a.Refused {
 		p.Refused, p.Rule = a.Reason, a.Rule
-		return c.overThere(ctx, p, jobs)
+		return c.cronInDatabase(ctx, p, jobs)
 	}
 	p.Results = a.outcomes("")
 	if p.Request.Action == queue.ActCronInstall {
 		p.Lines = append(p.Lines, line("runs as", "%s", a.RunAs), line("mode", "%s", a.Mode))
 		if a.Mode != "pg_cron" && a.Mode != "hybrid" {
-			say(p, "to know", "these ticks are refused until %s is pg_cron or hybrid", queue.SchedulerMode)
+			addLine(p, "note", "these ticks are refused until %s is pg_cron or hybrid", queue.SchedulerMode)
 		}
 	}
 	for i, r := range p.Results {
@@ -226,15 +222,15 @@ func planCron(ctx context.Context, c *Planner, p *queue.Plan) error {
 			p.Count++
 		}
 		if i < len(jobs) {
-			say(p, r.ID, "%s  %s: %s", jobs[i].Schedule, jobs[i].Worker, strings.ReplaceAll(r.Outcome, "_", " "))
+			addLine(p, r.ID, "%s  %s: %s", jobs[i].Schedule, jobs[i].Worker, strings.ReplaceAll(r.Outcome, "_", " "))
 		}
 	}
 	return nil
 }
 
-// overThere adds the statements for a superuser of the database in which pg_cron
-// runs, where that is another one.
-func (c *Planner) overThere(ctx context.Context, p *queue.Plan, jobs []queue.CronJob) error {
+// cronInDatabase adds the statements that a superuser must run in the database of pg_cron, if that is
+// another database.
+func (c *Planner) cronInDatabase(ctx context.Context, p *queue.Plan, jobs []queue.CronJob) error {
 	if p.Rule != "no_pg_cron" || !strings.Contains(p.Refused, "cron.schedule_in_database") {
 		return nil
 	}
@@ -243,12 +239,12 @@ func (c *Planner) overThere(ctx context.Context, p *queue.Plan, jobs []queue.Cro
 		return err
 	}
 	for _, j := range jobs {
-		p.Lines = append(p.Lines, line("over there", "SELECT cron.schedule_in_database('%s', '%s', $$SELECT public.fn_queue_tick_request('%s', 'pg_cron')$$, '%s', 'LOGIN');",
+		p.Lines = append(p.Lines, line("SQL to run", "SELECT cron.schedule_in_database('%s', '%s', $$SELECT public.fn_queue_tick_request('%s', 'pg_cron')$$, '%s', 'LOGIN');",
 			j.Name, j.Schedule, j.Worker, strings.ReplaceAll(db, "'", "''")))
 	}
 	return nil
 }
 
 func applyCron(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
-	return c.doesMany(ctx, res, cronFunction(p.Request.Action), p.Request.Actor, p.Request.Reason, false)
+	return c.applyMany(ctx, res, cronFunction(p.Request.Action), p.Request.Actor, p.Request.Reason, false)
 }

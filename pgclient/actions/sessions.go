@@ -1,8 +1,8 @@
 package actions
 
-// This file plans and applies what ends a session's statement, or the session. The
-// audit row is committed first; the signal then runs with this login's own rights,
-// in a statement that looks once more whether the pid is still that session's.
+// A session is signalled in two steps: fn_queue_session_signal checks the request and
+// commits the audit row; then the signal is sent with this login's own rights, in a
+// statement that checks again that the pid still belongs to that session.
 
 import (
 	"context"
@@ -21,19 +21,19 @@ func sessionActions() []entry {
 	const function = "public.fn_queue_session_signal(integer,timestamptz,text,text,text,boolean)"
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActSessionCancel, Words: "session cancel", Group: "End what a session runs, or the session", Key: "C", Panes: []queue.PaneID{queue.PaneActivity}, Verb: "Cancel", Noun: "session", Title: "Cancel what a session runs",
-			Help: "cancel what a session is running; its program is told and goes on", Safe: "Let it run",
+			ID: queue.ActSessionCancel, Words: "session cancel", Group: "Cancel a session's statement, or end the session", Key: "C", Panes: []queue.PaneID{queue.PaneActivity}, Verb: "Cancel", Noun: "session", Title: "Cancel a session's statement",
+			Help: "cancel the statement that a session is running; its program gets an error and continues", Safe: "Let it run",
 			Targets: targets, Danger: queue.DangerMany, Function: function, Role: "dead_letter_operator", Reason: true,
 		}, plan: planSignal, apply: applySignal},
 		{Action: queue.Action{
 			ID: queue.ActSessionTerminate, Words: "session terminate", Key: "X", Panes: []queue.PaneID{queue.PaneActivity}, Verb: "Terminate", Noun: "session",
-			Help: "end a session; what its transaction did is rolled back", Safe: "Let it run",
+			Help: "end a session; its open transaction is rolled back", Safe: "Let it run",
 			Targets: targets, Danger: queue.DangerMany, Function: function, Role: "dead_letter_operator", Reason: true,
 		}, plan: planSignal, apply: applySignal},
 	}
 }
 
-// signalled is the answer of fn_queue_session_signal.
+// signalled is the result of fn_queue_session_signal.
 type signalled struct {
 	pgscan.Refusal
 	Login   queue.Text `json:"login"`
@@ -42,8 +42,8 @@ type signalled struct {
 	Begun   *time.Time `json:"begun"`
 }
 
-// session reads a target: PID@START as qtop prints it, or the pid of a session that
-// may hold queues up.
+// session parses a target: PID@START as qtop prints it, or the pid of a session that may
+// block the queues.
 func (c *Planner) session(ctx context.Context, target string) (id string, pid int64, started time.Time, err error) {
 	if pid, started, ok := queue.ParseSessionID(target); ok {
 		return target, pid, started, nil
@@ -57,8 +57,8 @@ func (c *Planner) session(ctx context.Context, target string) (id string, pid in
 	}
 	if err != nil {
 		return "", 0, started, &queue.Error{
-			Kind: queue.KindUsage, What: queue.Clean(target + " is no session that may hold queues up"),
-			Do: queue.Clean("name it by its pid or its id, as qtop activity prints them"),
+			Kind: queue.KindUsage, What: queue.Clean(target + " is not a session that may block the queues"),
+			Do: queue.Clean("use a pid or id that qtop activity prints"),
 		}
 	}
 	return queue.SessionID(pid, started), pid, started, nil
@@ -85,7 +85,7 @@ func planSignal(ctx context.Context, c *Planner, p *queue.Plan) error {
 		out := queue.Outcome{ID: id, Outcome: "would_signal"}
 		cancel := p.Request.Action == queue.ActSessionCancel
 		if cancel && !s.Refused && s.State.String() != "active" {
-			s.Refused, s.Reason = true, "it runs no statement that could be cancelled; X, or qtop session terminate, ends the session"
+			s.Refused, s.Reason = true, "it is running no statement to cancel; X, or qtop session terminate, ends the session"
 		}
 		if s.Refused {
 			out.Outcome, out.Why = "refused", queue.Clean(s.Reason)
@@ -97,7 +97,7 @@ func planSignal(ctx context.Context, c *Planner, p *queue.Plan) error {
 			p.Lines = append(p.Lines, line("session", "%d of %s, %s: %s", pid, s.Login, s.Program, s.State))
 			switch {
 			case cancel:
-				p.Lines = append(p.Lines, line("then", "its statement fails; a transaction that its program began stays open, and fails"))
+				p.Lines = append(p.Lines, line("then", "its statement fails; if its program began a transaction, that stays open in the failed state"))
 			case s.Begun != nil:
 				p.Lines = append(p.Lines, line("then", "the transaction that it has open since %s is rolled back", queue.Stamp(*s.Begun, time.RFC3339)))
 			}
@@ -112,8 +112,8 @@ func planSignal(ctx context.Context, c *Planner, p *queue.Plan) error {
 	return nil
 }
 
-// applySignal: that the server took the signal is all that can be said; whether the
-// statement ends is seen in the list.
+// applySignal sends the signals. "signalled" means that the server accepted the signal; only
+// the list of sessions shows whether the statement ended.
 func applySignal(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	send := "SELECT pg_catalog.pg_cancel_backend($1::integer) WHERE public.fn_queue_session_is($1::integer, $2::timestamptz)"
 	if p.Request.Action == queue.ActSessionTerminate {
@@ -136,7 +136,7 @@ func applySignal(ctx context.Context, c *Planner, p queue.Plan, res *queue.Resul
 			var sent bool
 			switch err := c.act.QueryRow(ctx, send, pid, started).Scan(&sent); {
 			case errors.Is(err, pgx.ErrNoRows), err == nil && !sent:
-				out.Outcome, out.Why = "skipped", queue.Clean("that session ended by itself")
+				out.Outcome, out.Why = "skipped", queue.Clean("the session had already ended")
 			case err != nil:
 				return err
 			}

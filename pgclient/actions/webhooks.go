@@ -1,7 +1,5 @@
 package actions
 
-// This file plans and applies new webhook subscriptions.
-
 import (
 	"context"
 	"strings"
@@ -11,22 +9,22 @@ import (
 
 func webhookActions() []entry {
 	return []entry{{Action: queue.Action{
-		ID: queue.ActWebhookAdd, Words: "webhook add", Group: "Make webhook subscriptions", Key: "N", Panes: []queue.PaneID{queue.PaneWebhooks}, Verb: "Add",
-		Help: "send events of some types to a URL from now on, signed with a secret or expressly unsigned",
+		ID: queue.ActWebhookAdd, Words: "webhook add", Group: "Add webhook subscriptions", Key: "N", Panes: []queue.PaneID{queue.PaneWebhooks}, Verb: "Add",
+		Help: "send events of some types to a URL from now on, signed with a secret or explicitly unsigned",
 		Noun: "webhook subscription", Button: "Add the subscription", Safe: "Not now", Opposite: queue.ActSuspend,
 		Danger: queue.DangerOne, Function: "public.fn_webhook_subscription_add(text[],text,text,boolean,text,text,boolean)", Role: "subscription_admin", Reason: true,
 		Args: []queue.Arg{
 			{Name: "url", Positional: true, Label: "URL", Kind: queue.ArgWord, Required: true, Help: "where events are POSTed, such as https://hooks.acme.example/qtop"},
 			{Name: "types", Label: "Event types", Required: true, Help: "separated by commas, such as order.paid,order.sent; one subscription each"},
-			{Name: "secret", Label: "Secret", Kind: queue.ArgWord, Help: "the name under which hosts know the signing secret (--delivery-secrets NAME=env:VARIABLE)"},
-			{Name: "unsigned", Label: "Unsigned", Kind: queue.ArgSwitch, Default: "false", Required: true, Help: "true = without a signature: the receiver cannot tell who sends"},
+			{Name: "secret", Label: "Secret", Kind: queue.ArgWord, Help: "the hosts' name for the signing secret (--delivery-secrets NAME=env:VARIABLE)"},
+			{Name: "unsigned", Label: "Unsigned", Kind: queue.ArgSwitch, Default: "false", Required: true, Help: "true = no signature: the receiver cannot verify the sender"},
 		},
 	}, plan: planWebhookAdd, apply: applyWebhookAdd}}
 }
 
 func (c *Planner) webhookAdd(ctx context.Context, r queue.Request, dry bool) (answer, error) {
 	types := strings.FieldsFunc(r.Args["types"], func(c rune) bool { return c == ',' || c == ' ' })
-	return c.ask(ctx, `SELECT public.fn_webhook_subscription_add($1::text[], $2::text, NULLIF($3, ''), $4::boolean, $5::text, $6::text, $7::boolean)`,
+	return c.call(ctx, `SELECT public.fn_webhook_subscription_add($1::text[], $2::text, NULLIF($3, ''), $4::boolean, $5::text, $6::text, $7::boolean)`,
 		types, r.Args["url"], r.Args["secret"], r.Args["unsigned"] == "true", r.Actor, r.Reason, dry)
 }
 
@@ -42,7 +40,7 @@ func planWebhookAdd(ctx context.Context, c *Planner, p *queue.Plan) error {
 	p.Count, p.Results = int64(len(a.Results)), a.outcomes("")
 	signed := "with secret " + p.Request.Args["secret"]
 	if p.Request.Args["secret"] == "" {
-		signed = "no: the receiver cannot tell who sends"
+		signed = "no: the receiver cannot verify the sender"
 	}
 	p.Lines = append(p.Lines, line("URL", "%s", queue.SafeURL(p.Request.Args["url"])), line("event types", "%s, from now on", p.Request.Args["types"]), line("signed", "%s", signed))
 	return nil
@@ -54,7 +52,7 @@ func applyWebhookAdd(ctx context.Context, c *Planner, p queue.Plan, res *queue.R
 		return err
 	}
 	if a.Refused {
-		one(res, p.Request.Args["url"], "", a)
+		recordOne(res, p.Request.Args["url"], "", a)
 		return nil
 	}
 	res.AuditID = a.AuditID

@@ -1,8 +1,5 @@
 package actions
 
-// This file plans and applies changes of who reads which events: a new rule, a
-// rule muted or heard again. The preview says what it does to the broadcast share.
-
 import (
 	"context"
 	"fmt"
@@ -13,12 +10,12 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-func ruleActions() []entry {
+func eventSubscriptionActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActRuleAdd, Words: "subscription add", Group: "Make a rule of who reads which events; mute and unmute one", Key: "N", Panes: []queue.PaneID{queue.PaneRules}, Verb: "Make",
-			Help: "make a rule of who reads which events",
-			Noun: "rule", Button: "Make the rule", Safe: "Not now", Opposite: queue.ActRuleMute,
+			ID: queue.ActRuleAdd, Words: "subscription add", Group: "Create event subscriptions, which say who reads which events; mute and unmute them", Key: "N", Panes: []queue.PaneID{queue.PaneRules}, Verb: "Make",
+			Help: "create an event subscription, which says who reads which events",
+			Noun: "event subscription", Button: "Create the subscription", Safe: "Not now", Opposite: queue.ActRuleMute,
 			Danger: queue.DangerOne, Function: "public.fn_event_subscription_add(text,text,text,text,text,jsonb,text,text,boolean)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{
 				{Name: "recipient", Positional: true, Label: "Recipient", Required: true, Help: "role:NAME, agency:NAME, user:NAME or agent:NAME"},
@@ -28,38 +25,38 @@ func ruleActions() []entry {
 				{Name: "table", Label: "Subject table", Help: "only events about this table; empty = every one"},
 				{Name: "payload", Kind: queue.ArgObject, Label: "Payload", Help: "only events whose payload contains this JSON object; empty = every one"},
 			},
-		}, plan: planRule, apply: applyRule},
+		}, plan: planEventSubscription, apply: applyEventSubscription},
 		{Action: queue.Action{
 			ID: queue.ActRuleMute, Words: "subscription mute", Key: "D", Panes: []queue.PaneID{queue.PaneRules}, Verb: "Mute",
-			Help: "let a rule count as absent; what it alone reached goes to broadcast",
-			Noun: "rule", Button: "Mute rule {targets}", Opposite: queue.ActRuleUnmute, Targets: queue.Targets{Name: "RULE", List: "subscriptions"},
+			Help: "ignore an event subscription; events that reach nobody else go to broadcast",
+			Noun: "event subscription", Button: "Mute {targets}", Opposite: queue.ActRuleUnmute, Targets: queue.Targets{Name: "RULE", List: "subscriptions"},
 			Danger: queue.DangerOne, Function: "public.fn_event_subscription_mute(bigint,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
 		}, plan: planMute, apply: applyMute},
 		{Action: queue.Action{
 			ID: queue.ActRuleUnmute, Words: "subscription unmute", Key: "D", Panes: []queue.PaneID{queue.PaneRules}, Verb: "Unmute",
-			Help: "let a muted rule count again",
-			Noun: "rule", Button: "Unmute rule {targets}", Opposite: queue.ActRuleMute, Targets: queue.Targets{Name: "RULE", List: "subscriptions"},
+			Help: "apply a muted event subscription again",
+			Noun: "event subscription", Button: "Unmute {targets}", Opposite: queue.ActRuleMute, Targets: queue.Targets{Name: "RULE", List: "subscriptions"},
 			Danger: queue.DangerOne, Function: "public.fn_event_subscription_mute(bigint,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
 		}, plan: planMute, apply: applyMute},
 	}
 }
 
-// shareWith reads the share of all as it is and, with a rule's number, as it
-// would be with that rule muted, or heard.
+// shareWith returns the number of events of the last 24 hours and how many of them went to
+// broadcast: now (flip = 0), or as if the event subscription flip were muted, or unmuted.
 func (c *Planner) shareWith(ctx context.Context, flip int64) (events, broadcast int64, err error) {
 	err = c.act.QueryRow(ctx, "SELECT COALESCE(sum(b.events), 0)::bigint, COALESCE(sum(b.broadcast), 0)::bigint FROM public.fn_event_broadcast($1::bigint) b", flip).Scan(&events, &broadcast)
 	return events, broadcast, err
 }
 
-func percentWords(broadcast, events int64) string {
+func percentText(broadcast, events int64) string {
 	if events == 0 {
 		return "no event in 24 h"
 	}
 	return fmt.Sprintf("%.2f %% (%d of %d in 24 h)", 100*float64(broadcast)/float64(events), broadcast, events)
 }
 
-// eventRuleWords is a rule in one line.
-func eventRuleWords(s queue.EventSubscription) string {
+// eventSubscriptionText describes an event subscription in one line.
+func eventSubscriptionText(s queue.EventSubscription) string {
 	words := orEvery(s.Type.String(), "every type") + " in " + orEvery(s.Domain.String(), "every domain")
 	if s.Stream.Empty() {
 		words += ", every stream"
@@ -75,15 +72,15 @@ func eventRuleWords(s queue.EventSubscription) string {
 	return words
 }
 
-func ruleID(r queue.Request) (int64, error) {
+func eventSubscriptionID(r queue.Request) (int64, error) {
 	if id, err := strconv.ParseInt(r.Targets[0], 10, 64); err == nil && id > 0 {
 		return id, nil
 	}
-	return 0, queue.NewError(queue.KindUsage, "name one rule by its number", "", "qtop subscriptions lists them")
+	return 0, queue.NewError(queue.KindUsage, "name one event subscription by its number", "", "qtop subscriptions lists them")
 }
 
 func planMute(ctx context.Context, c *Planner, p *queue.Plan) error {
-	id, err := ruleID(p.Request)
+	id, err := eventSubscriptionID(p.Request)
 	if err != nil {
 		return err
 	}
@@ -93,11 +90,11 @@ func planMute(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	if len(found) == 0 {
-		return refuse(p, "not_found", fmt.Sprintf("there is no subscription %d", id))
+		return refuse(p, "not_found", fmt.Sprintf("there is no event subscription %d", id))
 	}
 	s := found[0]
 	if s.Mute == mute {
-		return refuse(p, "unchanged", fmt.Sprintf("subscription %d is %s already", id, map[bool]string{true: "muted", false: "not muted"}[mute]))
+		return refuse(p, "unchanged", fmt.Sprintf("event subscription %d is %s already", id, map[bool]string{true: "muted", false: "not muted"}[mute]))
 	}
 	events, now, err := c.shareWith(ctx, 0)
 	if err != nil {
@@ -108,30 +105,30 @@ func planMute(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	p.Count, p.Expect = 1, strconv.FormatBool(s.Mute)
-	p.Lines = append(p.Lines, line("rule", "%d, %s", id, s.Recipient), line("reads", "%s", eventRuleWords(s)),
-		line("broadcast", "%s", percentWords(now, events)), line("then", "%s", percentWords(then, events)))
+	p.Lines = append(p.Lines, line("subscription", "%d, %s", id, s.Recipient), line("reads", "%s", eventSubscriptionText(s)),
+		line("broadcast", "%s", percentText(now, events)), line("then", "%s", percentText(then, events)))
 	return nil
 }
 
-// applyMute changes the rule if it still stands as the plan saw it: the function
-// refuses what somebody else has changed meanwhile.
+// applyMute mutes or unmutes the event subscription. The function refuses if it is muted (or
+// unmuted) already, so a change by another operator since the preview is noticed.
 func applyMute(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
-	id, err := ruleID(p.Request)
+	id, err := eventSubscriptionID(p.Request)
 	if err != nil {
 		return err
 	}
 	mute := p.Request.Action == queue.ActRuleMute
-	return c.does(ctx, res, p.Request.Targets[0], map[bool]string{true: "muted", false: "unmuted"}[mute], "SELECT public.fn_event_subscription_mute($1::bigint, $2::boolean, $3::text, $4::text, false)", id, mute, p.Request.Actor, p.Request.Reason)
+	return c.applyOne(ctx, res, p.Request.Targets[0], map[bool]string{true: "muted", false: "unmuted"}[mute], "SELECT public.fn_event_subscription_mute($1::bigint, $2::boolean, $3::text, $4::text, false)", id, mute, p.Request.Actor, p.Request.Reason)
 }
 
-const ruleAdd = `SELECT public.fn_event_subscription_add($1::text, NULLIF($2, ''), NULLIF($3, ''), NULLIF($4, ''), NULLIF($5, ''), NULLIF($6, '')::jsonb, $7::text, $8::text, $9::boolean)`
+const addEventSubscription = `SELECT public.fn_event_subscription_add($1::text, NULLIF($2, ''), NULLIF($3, ''), NULLIF($4, ''), NULLIF($5, ''), NULLIF($6, '')::jsonb, $7::text, $8::text, $9::boolean)`
 
-func ruleAddArgs(r queue.Request, dry bool) []any {
+func addEventSubscriptionArgs(r queue.Request, dry bool) []any {
 	return []any{r.Args["recipient"], r.Args["domain"], r.Args["type"], r.Args["stream"], r.Args["table"], r.Args["payload"], r.Actor, r.Reason, dry}
 }
 
-func planRule(ctx context.Context, c *Planner, p *queue.Plan) error {
-	a, err := c.ask(ctx, ruleAdd, ruleAddArgs(p.Request, true)...)
+func planEventSubscription(ctx context.Context, c *Planner, p *queue.Plan) error {
+	a, err := c.call(ctx, addEventSubscription, addEventSubscriptionArgs(p.Request, true)...)
 	if err != nil {
 		return err
 	}
@@ -152,22 +149,22 @@ func planRule(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	upTo := ""
 	if !s.Stream.Empty() || !s.SubjectTable.Empty() || !s.Filter.Empty() {
-		upTo = "up to " // the counts know domain and type
+		upTo = "up to " // the counts are per domain and type only
 	}
-	p.Lines = append(p.Lines, line("recipient", "%s", args["recipient"]), line("reads", "%s", eventRuleWords(s)), line("at step", "%d", s.Step()),
-		line("then reaches", "%s%d events of %d types that went to broadcast in 24 h", upTo, broadcast, types))
+	p.Lines = append(p.Lines, line("recipient", "%s", args["recipient"]), line("reads", "%s", eventSubscriptionText(s)), line("at step", "%d", s.Step()),
+		line("then gets", "%s%d events of %d types that went to broadcast in the last 24 h", upTo, broadcast, types))
 	return nil
 }
 
-func applyRule(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
+func applyEventSubscription(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	var a struct {
 		pgscan.Refusal
 		ID int64 `json:"subscription_id"`
 	}
-	if err := c.act.QueryRow(ctx, ruleAdd, ruleAddArgs(p.Request, false)...).Scan(&a); err != nil {
+	if err := c.act.QueryRow(ctx, addEventSubscription, addEventSubscriptionArgs(p.Request, false)...).Scan(&a); err != nil {
 		return err
 	}
-	one(res, p.Request.Args["recipient"], "created", answer{Refusal: a.Refusal})
+	recordOne(res, p.Request.Args["recipient"], "created", answer{Refusal: a.Refusal})
 	if !a.Refused {
 		res.Results[len(res.Results)-1].NewID = strconv.FormatInt(a.ID, 10)
 	}

@@ -1,8 +1,5 @@
 package actions
 
-// This file plans and applies a rule of what an executor may claim, turns one off
-// and on, and says which work waits for an executor.
-
 import (
 	"context"
 	"errors"
@@ -25,37 +22,37 @@ import (
 func subscribeActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActJobSubscribe, Words: "executor subscribe", Key: "E", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Save", Undo: "save it again as it was, or with enabled=false",
-			Help:  "make or change what an executor may claim",
-			Title: "What an executor may claim", Button: "Save for {targets}", Hint: "may claim", Targets: queue.Targets{Name: "ID", Of: "executor"},
+			ID: queue.ActJobSubscribe, Words: "executor subscribe", Key: "E", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Save", Undo: "save the old values, or enabled=false",
+			Help:  "create or change a job subscription: which jobs an executor may claim",
+			Title: "What an executor may claim", Button: "Save {targets}", Hint: "may claim", Targets: queue.Targets{Name: "ID", Of: "executor"},
 			Danger: queue.DangerOne, Function: "public.fn_job_subscription_set(text,text,text,integer,integer,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{
 				{Name: "kind", Label: "Job kind", Help: "empty = every kind"},
 				{Name: "domain", Label: "Domain", Help: "empty = every domain"},
 				{Name: "floor", Kind: queue.ArgWhole, Min: math.MinInt16, Max: math.MaxInt16, Label: "Priority floor", Default: "0", Required: true, Help: "jobs of this priority or higher"},
-				{Name: "parallel", Kind: queue.ArgWhole, Min: 1, Max: 1_000_000, Label: "At once", Default: "1", Required: true, Help: "jobs it may hold at once, over all its hosts"},
+				{Name: "parallel", Kind: queue.ArgWhole, Min: 1, Max: 1_000_000, Label: "At once", Default: "1", Required: true, Help: "jobs it may lease at the same time, over all its hosts"},
 				{Name: "enabled", Kind: queue.ArgSwitch, Label: "Enabled", Default: "true", Required: true},
 				{Name: "notes", Clears: true, Label: "Notes"},
 			},
-		}, fill: fillRule, plan: planSubscribe, apply: applySubscribe},
+		}, fill: fillJobSubscription, plan: planSubscribe, apply: applySubscribe},
 		{Action: queue.Action{
 			ID: queue.ActJobRuleOff, Words: "executor disable", Key: "D", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Disable",
-			Help: "disable a rule of what an executor may claim; what it has claimed stays with it",
-			Noun: "rule", Opposite: queue.ActJobRuleOn, Targets: queue.Targets{Name: "RULE"},
+			Help: "disable a job subscription; the executor keeps the jobs it already claimed",
+			Noun: "job subscription", Opposite: queue.ActJobRuleOn, Targets: queue.Targets{Name: "RULE"},
 			Danger: queue.DangerOne, Function: "public.fn_job_subscription_set(text,text,text,integer,integer,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
-		}, plan: planRuleTurn, apply: applySubscribe},
+		}, plan: planEnabled, apply: applySubscribe},
 		{Action: queue.Action{
 			ID: queue.ActJobRuleOn, Words: "executor enable", Key: "D", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Enable",
-			Help: "enable a rule of what an executor may claim",
-			Noun: "rule", Opposite: queue.ActJobRuleOff, Targets: queue.Targets{Name: "RULE"},
+			Help: "enable a job subscription of an executor",
+			Noun: "job subscription", Opposite: queue.ActJobRuleOff, Targets: queue.Targets{Name: "RULE"},
 			Danger: queue.DangerOne, Function: "public.fn_job_subscription_set(text,text,text,integer,integer,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
-		}, plan: planRuleTurn, apply: applySubscribe},
+		}, plan: planEnabled, apply: applySubscribe},
 	}
 }
 
-// executorWaits says why an executor cannot go: jobs that it holds, or that wait
-// and that its rules admit; the empty text where nothing waits. The database
-// asks the same when it is done.
+// executorWaits says why an executor cannot be deregistered: it holds jobs, or waiting jobs
+// match its job subscriptions; "" if neither. The schema checks this again when the executor
+// is deregistered.
 func (c *Planner) executorWaits(ctx context.Context, id string) (string, error) {
 	var held, waits int64
 	err := c.act.QueryRow(ctx, `SELECT COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.lease_owner = $1), 0)::bigint,
@@ -74,8 +71,8 @@ func (c *Planner) executorWaits(ctx context.Context, id string) (string, error) 
 	return "", nil
 }
 
-// rule is a row of job_subscription as the schema's function shows it.
-type rule struct {
+// jobSubscription is a row of job_subscription as fn_job_subscription_set returns it.
+type jobSubscription struct {
 	ID           string     `json:"subscription_id"`
 	ExecutorKind string     `json:"executor_kind"`
 	Floor        int        `json:"priority_floor"`
@@ -86,9 +83,9 @@ type rule struct {
 	UpdatedBy    string     `json:"updated_by"`
 }
 
-func (r *rule) String() string {
+func (r *jobSubscription) String() string {
 	if r == nil {
-		return "no such rule"
+		return "no such job subscription"
 	}
 	state := "disabled"
 	if r.Enabled {
@@ -101,18 +98,18 @@ func (r *rule) String() string {
 	return s
 }
 
-type ruleAnswer struct {
+type jobSubscriptionAnswer struct {
 	pgscan.Refusal
-	Created bool  `json:"created"`
-	Before  *rule `json:"before"`
-	After   *rule `json:"after"`
+	Created bool             `json:"created"`
+	Before  *jobSubscription `json:"before"`
+	After   *jobSubscription `json:"after"`
 }
 
-// noRule is Plan.Expect where there was no such rule.
-const noRule = "none"
+// notFound is the value of Plan.Expect if the row did not exist when the plan was made.
+const notFound = "none"
 
-// ruleArguments reads what a subscription says.
-func ruleArguments(r queue.Request) ([]any, error) {
+// jobSubscriptionArgs returns the arguments of setJobSubscription, without the last (dry run).
+func jobSubscriptionArgs(r queue.Request) ([]any, error) {
 	floor, err := strconv.Atoi(r.Args["floor"])
 	if err != nil {
 		return nil, err
@@ -127,21 +124,21 @@ func ruleArguments(r queue.Request) ([]any, error) {
 	}, nil
 }
 
-const ruleSet = `SELECT public.fn_job_subscription_set($1::text, NULLIF($2, ''), NULLIF($3, ''), $4::bigint::int, $5::bigint::int, $6::boolean, NULLIF($7, ''), $8::text, $9::text, $10::boolean)`
+const setJobSubscription = `SELECT public.fn_job_subscription_set($1::text, NULLIF($2, ''), NULLIF($3, ''), $4::bigint::int, $5::bigint::int, $6::boolean, NULLIF($7, ''), $8::text, $9::text, $10::boolean)`
 
 func planSubscribe(ctx context.Context, c *Planner, p *queue.Plan) error {
-	args, err := ruleArguments(p.Request)
+	args, err := jobSubscriptionArgs(p.Request)
 	if err != nil {
 		return err
 	}
-	var a ruleAnswer
-	if err := c.act.QueryRow(ctx, ruleSet, append(args, true)...).Scan(&a); err != nil {
+	var a jobSubscriptionAnswer
+	if err := c.act.QueryRow(ctx, setJobSubscription, append(args, true)...).Scan(&a); err != nil {
 		return pgerror.JobCheck(err)
 	}
 	if a.Refused {
 		return refuse(p, a.Rule, a.Reason)
 	}
-	p.Count, p.Expect = 1, noRule
+	p.Count, p.Expect = 1, notFound
 	if a.Before != nil && a.Before.UpdatedAt != nil {
 		p.Expect = a.Before.UpdatedAt.UTC().Format(time.RFC3339Nano)
 	}
@@ -151,10 +148,10 @@ func planSubscribe(ctx context.Context, c *Planner, p *queue.Plan) error {
 	return c.governs(ctx, p, a.After)
 }
 
-// planRuleTurn plans a disable or an enable as the edit that it is: the rule, named
-// by its id, saved as it stands but for that. The request becomes the edit's.
-func planRuleTurn(ctx context.Context, c *Planner, p *queue.Plan) error {
-	bad := queue.NewError(queue.KindUsage, "name one rule by its id", "", "qtop executor subscriptions lists them")
+// planEnabled plans to disable or enable a job subscription, named by its id. It replaces the
+// request with one that saves the subscription with only "enabled" changed.
+func planEnabled(ctx context.Context, c *Planner, p *queue.Plan) error {
+	bad := queue.NewError(queue.KindUsage, "name one job subscription by its id", "", "qtop executor subscriptions lists them")
 
 	var id pgtype.UUID
 	if id.Scan(p.Request.Targets[0]) != nil {
@@ -167,23 +164,23 @@ func planRuleTurn(ctx context.Context, c *Planner, p *queue.Plan) error {
 		FROM public.job_subscription s WHERE s.subscription_id = $1`, id).Scan(&executor, &kind, &domain, &enabled)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return refuse(p, "not_found", "there is no rule "+p.Request.Targets[0])
+		return refuse(p, "not_found", "there is no job subscription "+p.Request.Targets[0])
 	case err != nil:
 		return err
 	case enabled == on:
-		return refuse(p, "unchanged", fmt.Sprintf("the rule of %s is %s already", executor, map[bool]string{true: "enabled", false: "disabled"}[on]))
+		return refuse(p, "unchanged", fmt.Sprintf("this job subscription of %s is %s already", executor, map[bool]string{true: "enabled", false: "disabled"}[on]))
 	}
 	p.Request.Action, p.Request.Targets = queue.ActJobSubscribe, []string{executor}
 	p.Request.Args = map[string]string{"kind": kind, "domain": domain, "enabled": strconv.FormatBool(on)}
-	if err := fillRule(ctx, c, p.Request); err != nil {
+	if err := fillJobSubscription(ctx, c, p.Request); err != nil {
 		return err
 	}
 	return planSubscribe(ctx, c, p)
 }
 
-// fillRule gives what the request leaves out the value that the rule has, if
-// there is one.
-func fillRule(ctx context.Context, c *Planner, r queue.Request) error {
+// fillJobSubscription sets the arguments that the request leaves out to the current values of
+// the subscription, if it exists.
+func fillJobSubscription(ctx context.Context, c *Planner, r queue.Request) error {
 
 	var floor, parallel int64
 	var enabled bool
@@ -214,9 +211,9 @@ func orEvery(name, every string) string {
 	return name
 }
 
-// governs says for which lanes the rule is the most specific one of its executor,
-// and how many jobs wait there that it admits.
-func (c *Planner) governs(ctx context.Context, p *queue.Plan, r *rule) error {
+// governs adds lines that say for which queue lanes the subscription is the most specific one
+// of its executor, and how many waiting jobs it admits there.
+func (c *Planner) governs(ctx context.Context, p *queue.Plan, r *jobSubscription) error {
 	type lane struct {
 		Kind, Domain string
 		Mine         bool
@@ -225,12 +222,12 @@ func (c *Planner) governs(ctx context.Context, p *queue.Plan, r *rule) error {
 	lanes, err := pgrow.All[lane](ctx, c.act, `WITH lane AS (
 			SELECT DISTINCT l.event_domain, l.job_kind FROM public.job_lane l
 			WHERE ($2 = '' OR l.job_kind = $2) AND ($3 = '' OR l.event_domain = $3)
-		), told AS (
+		), governed AS (
 			SELECT l.*, NOT EXISTS (SELECT 1 FROM public.job_subscription s WHERE s.executor_id = $1 AND s.enabled
 				AND (s.job_kind IS NULL OR s.job_kind = l.job_kind) AND (s.event_domain IS NULL OR s.event_domain = l.event_domain)
 				AND (s.job_kind IS NULL, s.event_domain IS NULL) < ($2 = '', $3 = '')) AS mine FROM lane l
 		)
-		SELECT t.job_kind, t.event_domain, t.mine, COALESCE(w.n, 0) FROM told t LEFT JOIN LATERAL (SELECT count(*) AS n FROM (
+		SELECT t.job_kind, t.event_domain, t.mine, COALESCE(w.n, 0) FROM governed t LEFT JOIN LATERAL (SELECT count(*) AS n FROM (
 			SELECT 1 FROM public.job_queue q WHERE q.event_domain = t.event_domain AND q.job_kind = t.job_kind AND q.priority >= $5
 				AND q.status IN ('queued', 'retry_waiting') AND q.executor = $4 LIMIT $6) x) w ON t.mine
 		ORDER BY 4 DESC, 1, 2`, p.Request.Targets[0], p.Request.Args["kind"], p.Request.Args["domain"], r.ExecutorKind, r.Floor, filtersql.CountBound)
@@ -254,26 +251,26 @@ func (c *Planner) governs(ctx context.Context, p *queue.Plan, r *rule) error {
 	}
 	switch {
 	case len(lanes) == 0:
-		say(p, "governs", "nothing yet: there was never such a job")
+		addLine(p, "governs", "nothing yet: no such job was ever enqueued")
 	case !r.Enabled:
-		say(p, "governs", "nothing while it is disabled: a less specific rule that is enabled takes its place")
+		addLine(p, "governs", "nothing while it is disabled: a less specific enabled subscription applies instead")
 	case len(mine) == 0:
-		say(p, "governs", "nothing: more specific rules govern %s", first(other))
+		addLine(p, "governs", "nothing: more specific subscriptions govern %s", first(other))
 	default:
-		say(p, "governs", "%s", first(mine))
+		addLine(p, "governs", "%s", first(mine))
 		if len(other) > 0 {
-			say(p, "but not", "%s: more specific rules govern there", first(other))
+			addLine(p, "but not", "%s: more specific subscriptions govern these", first(other))
 		}
 	}
-	what := "jobs wait that it admits"
+	what := "jobs that it admits"
 	if !r.Enabled {
-		what = "jobs wait that it would admit"
+		what = "jobs that it would admit"
 	}
-	say(p, "waiting", "%s%d %s", bound, waits, what)
+	addLine(p, "waiting", "%s%d %s", bound, waits, what)
 	return nil
 }
 
-// first names up to five, and how many there are beyond.
+// first joins up to five names, and adds how many more there are.
 func first(names []string) string {
 	if len(names) > 5 {
 		return strings.Join(names[:5], ", ") + fmt.Sprintf(" and %d more", len(names)-5)
@@ -281,18 +278,18 @@ func first(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// applySubscribe saves the rule if it still stands as the plan saw it.
+// applySubscribe saves the subscription, unless it changed since the plan was made.
 func applySubscribe(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
-	args, err := ruleArguments(p.Request)
+	args, err := jobSubscriptionArgs(p.Request)
 	if err != nil {
 		return err
 	}
-	errMoved := errors.New("the rule was changed")
+	errChanged := errors.New("the rule was changed")
 	id := p.Request.Targets[0]
-	var a ruleAnswer
+	var a jobSubscriptionAnswer
 	var by string
 	err = pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) error {
-		now := noRule
+		now := notFound
 		var at time.Time
 		err := tx.QueryRow(ctx, `SELECT s.updated_at, COALESCE(s.updated_by, s.registered_by) FROM public.job_subscription s WHERE s.executor_id = $1
 			AND s.job_kind IS NOT DISTINCT FROM NULLIF($2, '') AND s.event_domain IS NOT DISTINCT FROM NULLIF($3, '') FOR UPDATE`, args[:3]...).Scan(&at, &by)
@@ -303,26 +300,26 @@ func applySubscribe(ctx context.Context, c *Planner, p queue.Plan, res *queue.Re
 			return err
 		}
 		if p.Expect != "" && p.Expect != now {
-			return errMoved
+			return errChanged
 		}
-		if err := tx.QueryRow(ctx, ruleSet, append(args, false)...).Scan(&a); err != nil {
+		if err := tx.QueryRow(ctx, setJobSubscription, append(args, false)...).Scan(&a); err != nil {
 			return err
 		}
-		if p.Expect == noRule && !a.Refused && !a.Created { // somebody made it between the two statements
+		if p.Expect == notFound && !a.Refused && !a.Created { // another session created it between the two statements
 			by = a.Before.UpdatedBy
-			return errMoved
+			return errChanged
 		}
 		return nil
 	})
 	done := "changed"
 	switch {
-	case errors.Is(err, errMoved):
-		a.Refused, a.AuditID, a.Reason = true, 0, "the rule was changed meanwhile, last by "+orEvery(by, "nobody who is known")+": look again"
+	case errors.Is(err, errChanged):
+		a.Refused, a.AuditID, a.Reason = true, 0, "the subscription was changed since the preview, last by "+orEvery(by, "an unknown actor")+": plan it again"
 	case err != nil:
 		return err
 	case a.Created:
 		done = "created"
 	}
-	one(res, id, done, answer{Refusal: a.Refusal})
+	recordOne(res, id, done, answer{Refusal: a.Refusal})
 	return nil
 }

@@ -1,8 +1,5 @@
 package actions
 
-// This file plans and applies what is done to dead letters of all sources. The
-// dry run of the schema's functions is the preview: one predicate for both.
-
 import (
 	"context"
 	"errors"
@@ -17,19 +14,19 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-func letterActions() []entry {
-	letters := func(a queue.Action) entry {
+func deadLetterActions() []entry {
+	deadLetter := func(a queue.Action) entry {
 		a.Panes, a.Noun, a.Danger, a.Role, a.Reason = []queue.PaneID{queue.PaneDead}, "dead letter", queue.DangerMany, "dead_letter_operator", true
 		a.Targets.Name, a.Targets.Many = "ID", true
-		return entry{Action: a, plan: planLetters, apply: applyLetters}
+		return entry{Action: a, plan: planDeadLetters, apply: applyDeadLetters}
 	}
 	selected := queue.Targets{Instead: "filter", List: "dlq"}
 	return []entry{
-		letters(queue.Action{
+		deadLetter(queue.Action{
 			ID: queue.ActRequeue, Words: "requeue", Key: "R", Verb: "Requeue", Undo: "qtop undo ID… (until the first attempt; an event stays routed)", Targets: selected,
-			Help: "make one new saga or job per dead letter, or route its event once more", Function: "public.fn_dead_letter_requeue(bigint[],text,text,boolean)",
+			Help: "create one new saga or job per dead letter, or route its event again", Function: "public.fn_dead_letter_requeue(bigint[],text,text,boolean)",
 		}),
-		letters(queue.Action{
+		deadLetter(queue.Action{
 			ID: queue.ActResolve, Words: "resolve", Key: "C", Verb: "Close", Opposite: queue.ActReopen, Targets: selected,
 			Help: "close a dead letter with a resolution, without sending it", Function: "public.fn_dead_letter_resolve(bigint[],text,text,text,boolean)",
 			Args: []queue.Arg{{
@@ -37,36 +34,36 @@ func letterActions() []entry {
 				Choices: []string{"abandoned", "delivered_otherwise", "duplicate"}, Help: "why it need not be sent",
 			}},
 		}),
-		letters(queue.Action{
+		deadLetter(queue.Action{
 			ID: queue.ActReopen, Words: "reopen", Verb: "Reopen", Opposite: queue.ActResolve,
 			Help: "open a closed dead letter again", Function: "public.fn_dead_letter_reopen(bigint[],text,text,boolean)",
 		}),
-		letters(queue.Action{
+		deadLetter(queue.Action{
 			ID: queue.ActUndoRequeue, Words: "undo", Key: "U", Verb: "Undo requeue of", Opposite: queue.ActRequeue,
-			Help: "recall a requeued letter whose saga has no job yet", Function: "public.fn_dead_letter_requeue_undo(bigint[],text,text,boolean)",
+			Help: "recall a requeued dead letter whose saga has no job yet", Function: "public.fn_dead_letter_requeue_undo(bigint[],text,text,boolean)",
 		}),
 	}
 }
 
-// shownOutcomes bounds the per-id outcomes that a plan carries to a screen.
+// shownOutcomes is the largest number of per-id outcomes that a plan carries to a screen.
 const shownOutcomes = 1000
 
-// letterSource is what differs between the sources of dead letters.
-type letterSource struct {
-	name, prefix string // of the source; of its ids, as the console writes them
-	array        string // the type of its ids
-	from, id     string // its letters, and their id
-	order        string // in which a bulk operation takes them
-	bulk         string // the kind of the operation that puts them back
-	otherwise    string // what it calls delivered otherwise
-	// tell says where they would go.
-	tell  func(*Planner, context.Context, *queue.Plan, string, ...any) error
-	calls map[queue.ActionID]string // what it cannot do has none
+// deadLetterSource holds what differs between the sources of dead letters.
+type deadLetterSource struct {
+	name, prefix string // the name of the source, and the prefix that the console gives its ids
+	array        string // the SQL type of an array of its ids
+	from, id     string // the FROM clause of its dead letters, and the id column
+	order        string // the order in which a bulk operation processes them
+	bulk         string // the kind of bulk operation that requeues them
+	otherwise    string // its word for the resolution "delivered otherwise"
+	// breakdown adds lines that say where requeued dead letters would go.
+	breakdown func(*Planner, context.Context, *queue.Plan, string, ...any) error
+	calls     map[queue.ActionID]string // the function for each action; none for an action that the source does not support
 }
 
-// letterSources are webhooks, jobs and events, in the order of a filtersql.DeadSelection.
-func letterSources() [3]letterSource {
-	return [3]letterSource{
+// deadLetterSources returns webhooks, jobs and events, in the order of a filtersql.DeadSelection.
+func deadLetterSources() [3]deadLetterSource {
+	return [3]deadLetterSource{
 		{"webhook", "", "bigint[]", filtersql.DeadFrom, "d.id", "d.id", "requeue_webhook", "delivered_otherwise", (*Planner).breakdown, map[queue.ActionID]string{
 			queue.ActRequeue: "fn_dead_letter_requeue", queue.ActResolve: "fn_dead_letter_resolve",
 			queue.ActReopen: "fn_dead_letter_reopen", queue.ActUndoRequeue: "fn_dead_letter_requeue_undo",
@@ -84,26 +81,26 @@ func letterSources() [3]letterSource {
 
 const byDeath = "d.last_failed_at, d.dead_letter_id"
 
-// given is the clause for letters that were named one by one.
-func (s letterSource) given() string {
+// given returns the WHERE clause for dead letters selected by id.
+func (s deadLetterSource) given() string {
 	return " WHERE " + s.id + " = ANY ($1::text[]::" + s.array + ")"
 }
 
-// call is the statement of an action on letters of the source.
-func (s letterSource) call(r queue.Request, ids []string, dry bool) (sql string, args []any) {
+// call returns the statement that carries out the request's action on the source's dead letters.
+func (s deadLetterSource) call(r queue.Request, ids []string, dry bool) (sql string, args []any) {
 	sql, args = "SELECT public."+s.calls[r.Action]+"($1::text[]::"+s.array, []any{ids, r.Actor, r.Reason, dry}
 	if r.Action != queue.ActResolve {
 		return sql + ", $2, $3, $4)", args
 	}
 	why := r.Args["resolution"]
-	if why == "done_otherwise" || why == "delivered_otherwise" { // the sources say the same with different words
+	if why == "done_otherwise" || why == "delivered_otherwise" { // the sources use different words for the same resolution
 		why = s.otherwise
 	}
 	return sql + ", $5, $3, $2, $4)", append(args, why)
 }
 
-// letterIDs sorts ids by their source.
-func letterIDs(targets []string) (ids [3][]string, err error) {
+// deadLetterIDs parses the targets and groups their ids by source.
+func deadLetterIDs(targets []string) (ids [3][]string, err error) {
 	for _, t := range targets {
 		var id string
 		source := 0
@@ -127,31 +124,31 @@ func letterIDs(targets []string) (ids [3][]string, err error) {
 	return ids, nil
 }
 
-// lettersAnswer is what the functions together answered.
-type lettersAnswer struct {
+// deadLettersAnswer is the combined result of the functions of all sources.
+type deadLettersAnswer struct {
 	results []queue.Outcome
-	auditID int64  // of the last row written
-	refused string // set when nothing at all could be done
+	auditID int64  // of the last audit row written
+	refused string // set if the whole request was refused
 	rule    string
 }
 
-// letters runs the functions of all sources in one transaction: the request is
-// done, or it is not. One flag governs all, so the first refusal is the answer;
-// should it change between two of them, all is taken back.
-func (c *Planner) letters(ctx context.Context, r queue.Request, dry bool) (lettersAnswer, error) {
-	ids, err := letterIDs(r.Targets)
+// callAll calls the functions of all sources in one transaction, so that the request is
+// carried out completely or not at all. One flag governs all of them, so the first refusal
+// is the answer; if the flag changes between two calls, everything is rolled back.
+func (c *Planner) callAll(ctx context.Context, r queue.Request, dry bool) (deadLettersAnswer, error) {
+	ids, err := deadLetterIDs(r.Targets)
 	if err != nil {
-		return lettersAnswer{}, err
+		return deadLettersAnswer{}, err
 	}
 	errRefused := errors.New("refused")
-	var out lettersAnswer
+	var out deadLettersAnswer
 	err = pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) error {
-		for i, s := range letterSources() {
+		for i, s := range deadLetterSources() {
 			switch {
 			case len(ids[i]) == 0:
 				continue
 			case s.calls[r.Action] == "":
-				out.results = append(out.results, stayRouted(ids[i])...)
+				out.results = append(out.results, skipEvents(ids[i])...)
 				continue
 			}
 			var a answer
@@ -161,7 +158,7 @@ func (c *Planner) letters(ctx context.Context, r queue.Request, dry bool) (lette
 			}
 			if a.Refused {
 				begun := len(out.results) > 0
-				out = lettersAnswer{refused: a.Reason, rule: a.Rule, auditID: a.AuditID}
+				out = deadLettersAnswer{refused: a.Reason, rule: a.Rule, auditID: a.AuditID}
 				if begun {
 					out.auditID = 0
 					return errRefused
@@ -170,7 +167,7 @@ func (c *Planner) letters(ctx context.Context, r queue.Request, dry bool) (lette
 			}
 			out.auditID = a.AuditID
 			for _, o := range a.outcomes(s.prefix) {
-				o.Outcome = oneWord(o.Outcome)
+				o.Outcome = requestOutcome(o.Outcome)
 				out.results = append(out.results, o)
 			}
 		}
@@ -182,18 +179,18 @@ func (c *Planner) letters(ctx context.Context, r queue.Request, dry bool) (lette
 	return out, err
 }
 
-// stayRouted answers for events that were routed again: an attempt is what a
-// recipient reads, and cannot be unread.
-func stayRouted(events []string) (out []queue.Outcome) {
+// skipEvents returns the outcomes of an undo for events that were routed again: their
+// recipients may have read them, so they cannot be recalled.
+func skipEvents(events []string) (out []queue.Outcome) {
 	for _, id := range events {
-		out = append(out, queue.Outcome{ID: queue.EventLetter(id), Outcome: "skipped", Why: queue.Clean("what was routed cannot be taken back: its recipients have it")})
+		out = append(out, queue.Outcome{ID: queue.EventLetter(id), Outcome: "skipped", Why: queue.Clean("routed events cannot be recalled: their recipients have them")})
 	}
 	return out
 }
 
-// oneWord is the outcome as a request says it, whatever the source: replaying
-// is what requeueing is called for a job.
-func oneWord(outcome string) string {
+// requestOutcome returns the outcome in the words of the request, the same for every source:
+// the functions for jobs and events say "replay" for "requeue".
+func requestOutcome(outcome string) string {
 	switch outcome {
 	case "replayed":
 		return "requeued"
@@ -205,7 +202,7 @@ func oneWord(outcome string) string {
 	return outcome
 }
 
-func planLetters(ctx context.Context, c *Planner, p *queue.Plan) error {
+func planDeadLetters(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if len(p.Request.Targets) == 0 {
 		ids, err := c.freeze(ctx, p.Request.Filter)
 		if err != nil {
@@ -214,47 +211,47 @@ func planLetters(ctx context.Context, c *Planner, p *queue.Plan) error {
 		p.Request.Targets = ids
 	}
 	if len(p.Request.Targets) == 0 {
-		return refuse(p, "empty", "nothing matches")
+		return refuse(p, "empty", "no row matches the selection")
 	}
-	a, err := c.letters(ctx, p.Request, true)
+	a, err := c.callAll(ctx, p.Request, true)
 	if err != nil {
 		return err
 	}
 	if a.refused != "" {
 		return refuse(p, a.rule, a.refused)
 	}
-	whys := tally(p, a.results)
-	say(p, "dead letters", "%d of %d", p.Count, len(a.results))
-	ids, err := letterIDs(p.Request.Targets)
+	reasons := tally(p, a.results)
+	addLine(p, "dead letters", "%d of %d", p.Count, len(a.results))
+	ids, err := deadLetterIDs(p.Request.Targets)
 	if err != nil {
 		return err
 	}
 	var sources []string
-	for i, s := range letterSources() {
+	for i, s := range deadLetterSources() {
 		if len(ids[i]) == 0 {
 			continue
 		}
 		sources = append(sources, s.name+"s")
-		if err := s.tell(c, ctx, p, s.given(), ids[i]); err != nil {
+		if err := s.breakdown(c, ctx, p, s.given(), ids[i]); err != nil {
 			return err
 		}
 	}
 	if len(sources) > 1 {
-		say(p, "audit", "%s rows, one for the %s; the result names the last", []string{"two", "three"}[len(sources)-2], strings.Join(sources, " and one for the "))
+		addLine(p, "audit", "%s rows, one for the %s; the result shows the id of the last", []string{"two", "three"}[len(sources)-2], strings.Join(sources, " and one for the "))
 	}
-	return whys.end(p, "none of them can be "+pastOf(p.Request.Action))
+	return reasons.refuseIfNone(p, "none of the selected dead letters can be "+pastParticiple(p.Request.Action))
 }
 
-// whys are the reasons for which ids are left out.
-type whys struct {
+// skipReasons counts the reasons for which ids are skipped, in the order of their first use.
+type skipReasons struct {
 	order []string
 	n     map[string]int
 }
 
-// tally counts what a dry run would do, keeps the first outcomes for a screen
-// and groups the reasons of the rest.
-func tally(p *queue.Plan, all []queue.Outcome) whys {
-	w := whys{n: map[string]int{}}
+// tally counts the outcomes of a dry run in the plan, keeps the first of them for a screen,
+// and returns the reasons of those that would be skipped.
+func tally(p *queue.Plan, all []queue.Outcome) skipReasons {
+	w := skipReasons{n: map[string]int{}}
 	for _, r := range all {
 		if strings.HasPrefix(r.Outcome, "would_") {
 			p.Count++
@@ -272,17 +269,17 @@ func tally(p *queue.Plan, all []queue.Outcome) whys {
 	return w
 }
 
-func (w whys) lines(p *queue.Plan) {
+func (w skipReasons) lines(p *queue.Plan) {
 	for i, why := range w.order {
 		if i == 5 {
-			say(p, "skipped", "+%d more reasons", len(w.order)-i)
+			addLine(p, "skipped", "+%d more reasons", len(w.order)-i)
 			break
 		}
-		say(p, "skipped", "%d: %s", w.n[why], why)
+		addLine(p, "skipped", "%d: %s", w.n[why], why)
 	}
 }
 
-func (w whys) end(p *queue.Plan, none string) error {
+func (w skipReasons) refuseIfNone(p *queue.Plan, none string) error {
 	w.lines(p)
 	if p.Count == 0 {
 		return refuse(p, "skipped", none+": "+strings.Join(w.order[:min(3, len(w.order))], "; "))
@@ -290,7 +287,7 @@ func (w whys) end(p *queue.Plan, none string) error {
 	return nil
 }
 
-func pastOf(a queue.ActionID) string {
+func pastParticiple(a queue.ActionID) string {
 	switch a {
 	case queue.ActResolve:
 		return "closed"
@@ -303,7 +300,7 @@ func pastOf(a queue.ActionID) string {
 	}
 }
 
-// freeze turns a filter into the ids that match now; an empty one is refused.
+// freeze returns the ids of the dead letters that match the filter now. An empty filter is refused.
 func (c *Planner) freeze(ctx context.Context, filter string) (ids []string, err error) {
 	s, err := filtersql.Dead(filter)
 	if err != nil {
@@ -313,7 +310,7 @@ func (c *Planner) freeze(ctx context.Context, filter string) (ids []string, err 
 		return nil, emptyFilter("code:HTTP_503 endpoint:hooks.acme*")
 	}
 	for i, b := range [...]*filtersql.Builder{s.Hooks, s.Jobs, s.Events} {
-		x := letterSources()[i]
+		x := deadLetterSources()[i]
 		some, err := pgrow.Column[string](ctx, c.act, "SELECT '"+x.prefix+"' || "+x.id+" FROM "+x.from+b.Clause()+" ORDER BY "+x.id, b.Args...)
 		if err != nil {
 			return nil, err
@@ -324,11 +321,11 @@ func (c *Planner) freeze(ctx context.Context, filter string) (ids []string, err 
 }
 
 func emptyFilter(example string) error {
-	return queue.NewError(queue.KindUsage, "an empty filter selects everything", "--filter", "say what you mean, such as "+example)
+	return queue.NewError(queue.KindUsage, "an empty filter selects everything", "--filter", "write a filter, such as "+example)
 }
 
-func applyLetters(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
-	a, err := c.letters(ctx, p.Request, false)
+func applyDeadLetters(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
+	a, err := c.callAll(ctx, p.Request, false)
 	if err != nil {
 		return err
 	}
