@@ -270,7 +270,7 @@ func TestJobsLate(t *testing.T) {
 	_, err := h.jobs.EnqueueMany(t.Context(), nil)
 	require.Error(t, err, "a host may not enqueue")
 	w.exec("SELECT set_config('qtop.doorbell', 'on', true), public.fn_job_enqueue('late', 'work', 'DOT', p_process_after => now() + interval '1 second')")
-	h.jobs.Ring("work")
+	h.jobs.Notify("work")
 	w.becomes(4, jobsOf, "succeeded")
 	require.Less(t, time.Since(before), 25*time.Second, "the tick was waited for")
 }

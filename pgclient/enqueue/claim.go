@@ -1,8 +1,5 @@
 package enqueue
 
-// This file sends jobs with the claim of a worker host of this process, in one
-// transaction.
-
 import (
 	"context"
 	"errors"
@@ -15,19 +12,19 @@ import (
 	"github.com/qtop/qtop/pgclient/work"
 )
 
-// claimWith claims in the transaction that enqueues, and rings for the jobs that the
-// claim did not bring. A transaction that fails is made again without the claim, which
-// gives way to the jobs where it has to wait for a lock, such as that of a rule
-// somebody changes, for longer than claimPatience.
-func (s *sender) claimWith(ctx context.Context, conn *pgx.Conn, enqueue statement, jobs []Job, taker Taker, claim *work.Claim) (answer, error) {
-	patient := statement{enqueue.sql + patiently, enqueue.args}
-	// What is claimed is to be worked, even if nobody waits for the enqueueing. The
-	// server ends each statement earlier.
+// claimInTx enqueues and claims in one transaction, and wakes listeners for the jobs that the
+// claim did not lease. If the transaction fails, it is repeated without the claim. It also
+// fails if it waits for a lock longer than claimLockTimeout, for example while an operator
+// changes a job subscription: the jobs have priority over the claim.
+func (s *sender) claimInTx(ctx context.Context, conn *pgx.Conn, enqueue statement, jobs []Job, claimer Claimer, claim *work.Claim) (answer, error) {
+	statementWithTimeout := statement{enqueue.sql + shortLockWait, enqueue.args}
+	// Claimed jobs must be worked on even if the caller has given up waiting, so its context
+	// does not end the statements. The server's timeouts end each of them before this one.
 	both, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*pgpool.WorkTimeout+work.JobTimeout)
 	defer cancel()
-	p := inOneGo(both, conn, []statement{patient, {work.ClaimSQL, claim.Arguments(conn.TypeMap())}}, false)
+	p := startPipeline(both, conn, []statement{statementWithTimeout, {work.ClaimSQL, claim.Arguments(conn.TypeMap())}}, false)
 	var got []work.Job
-	var broken error // the jobs are leased, but cannot be read
+	var broken error // the jobs are leased, but their rows cannot be decoded
 	var refused *pgconn.PgError
 	a, err := readAnswer(p)
 	made := err == nil
@@ -36,25 +33,25 @@ func (s *sender) claimWith(ctx context.Context, conn *pgx.Conn, enqueue statemen
 			got, err = work.ReadClaimed(pgx.RowsFromResultReader(conn.TypeMap(), rows), claim.Most)
 			return err
 		})
-		if err = readOn(p); errors.As(broken, &refused) {
+		if err = readEnd(p); errors.As(broken, &refused) {
 			err = broken
 		}
 	}
 	_ = p.Close()
 	if errors.As(err, &refused) && !conn.IsClosed() { // rolled back
-		taker.Claimed(nil, made, nil)
-		return s.ringBehind(ctx, conn, enqueue, jobs, taker, true)
+		claimer.Claimed(nil, made, nil)
+		return s.sendAndNotify(ctx, conn, enqueue, jobs, claimer, true)
 	} else if err != nil {
-		taker.Claimed(nil, false, pgerror.Translate(err))
-		taker.Look()
+		claimer.Claimed(nil, false, pgerror.Translate(err))
+		claimer.Look()
 		return a, err
 	}
 	s.claimed(got)
-	left := !a.within(got)
-	taker.Claimed(got, left, pgerror.Translate(broken))
-	if left {
+	remaining := !a.within(got)
+	claimer.Claimed(got, remaining, pgerror.Translate(broken))
+	if remaining {
 		for _, domain := range domainsOf(jobs) {
-			s.Ring(domain)
+			s.Notify(domain)
 		}
 	}
 	return a, nil

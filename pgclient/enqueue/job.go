@@ -1,8 +1,8 @@
 package enqueue
 
-// This file is a job as it is put into the queue, and the statements that do it. They
-// silence the wake trigger: a signal inside a transaction costs every writer of the
-// cluster a lock at its commit, a bell rung after it costs nobody.
+// The statements that enqueue disable the wake trigger. A NOTIFY inside a transaction makes
+// every committing writer of the cluster wait for one lock; a wake signal sent after the
+// commit costs other writers nothing.
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/qtop/qtop/pgclient/work"
 )
 
-// Job is a job to be enqueued. What is left empty takes its default.
+// Job is a job to be enqueued. Empty fields get their defaults.
 type Job struct {
 	Kind           string          `json:"job_kind"`
 	Domain         string          `json:"event_domain"`
@@ -26,15 +26,15 @@ type Job struct {
 	Priority       *int            `json:"priority,omitempty"`
 	ProcessAfter   *time.Time      `json:"process_after,omitempty"`
 	IdempotencyKey string          `json:"idempotency_key,omitempty"`
-	Scope          string          `json:"scope,omitempty"` // whose key it is: a role of the login; empty = the login
+	Scope          string          `json:"scope,omitempty"` // the namespace of the key: a role of the login; empty = the login itself
 	MaxAttempts    int             `json:"max_attempts,omitempty"`
 	Actor          string          `json:"actor,omitempty"`
 }
 
-// Made is what became of a batch.
+// Made is the result of enqueueing a batch.
 type Made struct {
 	New      int      `json:"enqueued"`
-	Existing int      `json:"existing"` // jobs whose key stood for one already
+	Existing int      `json:"existing"` // jobs whose idempotency key was in use already
 	IDs      []string `json:"job_ids"`  // in the order given
 }
 
@@ -43,8 +43,8 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// In puts jobs into the queue inside the caller's transaction, all or
-// none. Nobody is woken: ring for their domains after the commit.
+// In enqueues jobs inside the caller's transaction, all or none. It wakes nobody: call
+// [Producer.Notify] for their domains after the commit.
 func In(ctx context.Context, q Querier, jobs []Job) (Made, error) {
 	var r answer
 	err := q.QueryRow(ctx, enqueueManySQL, jobs).Scan(&r)
@@ -52,26 +52,26 @@ func In(ctx context.Context, q Querier, jobs []Job) (Made, error) {
 }
 
 const (
-	// quietly silences the wake trigger for as long as the transaction lasts. A
-	// condition without a table is seen to before what is selected.
-	quietly = " WHERE set_config('qtop.doorbell', 'on', true) = 'on'"
-	// patiently, after it, has the transaction wait for no lock longer than claimPatience.
-	patiently      = " AND set_config('lock_timeout', '" + claimPatience + "', true) IS NOT NULL"
-	claimPatience  = "100ms"
-	enqueueManySQL = "SELECT public.fn_job_enqueue_many($1::jsonb)" + quietly
-	enqueueSQL     = "SELECT public.fn_job_enqueue($1::text, $2::text, $3::text, $4::jsonb, $5::int, $6::timestamptz, $7::text, $8::int, $9::text, $10::text)" + quietly
+	// noTrigger disables the wake trigger until the end of the transaction. PostgreSQL evaluates
+	// a condition without a table before the function in the SELECT list.
+	noTrigger = " WHERE set_config('qtop.doorbell', 'on', true) = 'on'"
+	// shortLockWait, appended to it, limits each wait for a lock in the transaction to claimLockTimeout.
+	shortLockWait    = " AND set_config('lock_timeout', '" + claimLockTimeout + "', true) IS NOT NULL"
+	claimLockTimeout = "100ms"
+	enqueueManySQL   = "SELECT public.fn_job_enqueue_many($1::jsonb)" + noTrigger
+	enqueueSQL       = "SELECT public.fn_job_enqueue($1::text, $2::text, $3::text, $4::jsonb, $5::int, $6::timestamptz, $7::text, $8::int, $9::text, $10::text)" + noTrigger
 )
 
-// answer is what the functions that enqueue say: fn_job_enqueue of one job,
-// fn_job_enqueue_many of several.
+// answer is the result of the functions that enqueue: fn_job_enqueue for one job,
+// fn_job_enqueue_many for several.
 type answer struct {
 	ID      string `json:"job_id"`
 	Created bool   `json:"created"`
-	Status  string `json:"status"` // of a job with a key
+	Status  string `json:"status"` // only of a job with a key
 	Made
 }
 
-// arguments are those of enqueueSQL, as text; nil takes the default.
+// arguments returns the arguments of enqueueSQL as text; nil gets the default.
 func (j *Job) arguments() [][]byte {
 	args := [][]byte{[]byte(j.Kind), []byte(j.Domain), []byte(j.Executor), nil, nil, nil, nil, nil, nil, nil}
 	if len(j.Payload) > 0 {
@@ -98,7 +98,7 @@ func (j *Job) arguments() [][]byte {
 	return args
 }
 
-// domainsOf names each once.
+// domainsOf returns the domains of the jobs, each once.
 func domainsOf(jobs []Job) (domains []string) {
 	for i := range jobs {
 		if !slices.Contains(domains, jobs[i].Domain) {
@@ -108,7 +108,7 @@ func domainsOf(jobs []Job) (domains []string) {
 	return domains
 }
 
-// ids are those of the jobs, in the order given.
+// ids returns the ids of the jobs, in the order given.
 func (a *answer) ids() []string {
 	if a.ID != "" {
 		return []string{a.ID}
@@ -116,7 +116,7 @@ func (a *answer) ids() []string {
 	return a.IDs
 }
 
-// within tells whether each job of the answer is among those.
+// within reports whether every job of the answer is among the claimed jobs.
 func (a *answer) within(jobs []work.Job) bool {
 	claimed := make(map[string]bool, len(jobs))
 	for i := range jobs {

@@ -1,7 +1,5 @@
 package enqueue
 
-// This file sends statements without waiting in between, and reads their answers.
-
 import (
 	"context"
 	"encoding/json"
@@ -12,15 +10,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// statement is one with its arguments as text.
+// statement is an SQL statement with its arguments as text.
 type statement struct {
 	sql  string
 	args [][]byte
 }
 
-// inOneGo sends statements without waiting in between, apart, as a transaction of its
-// own each, or together in one.
-func inOneGo(ctx context.Context, conn *pgx.Conn, statements []statement, apart bool) *pgconn.Pipeline {
+// startPipeline sends statements in one round trip: each in a separate transaction, or all in
+// one.
+func startPipeline(ctx context.Context, conn *pgx.Conn, statements []statement, separate bool) *pgconn.Pipeline {
 	prepared := make([]*pgconn.StatementDescription, len(statements))
 	if conn.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		for i, s := range statements {
@@ -38,26 +36,26 @@ func inOneGo(ctx context.Context, conn *pgx.Conn, statements []statement, apart 
 		} else {
 			p.SendQueryParams(s.sql, s.args, nil, nil, nil)
 		}
-		if apart || i+1 == len(statements) {
+		if separate || i+1 == len(statements) {
 			p.SendPipelineSync()
 		}
 	}
-	_ = p.Flush() // an error shows when the answer is read
+	_ = p.Flush() // an error is returned when the answer is read
 	return p
 }
 
-// readAnswer reads the statement that enqueues.
+// readAnswer reads the result of the statement that enqueues.
 func readAnswer(p *pgconn.Pipeline) (a answer, err error) {
 	err = readNext(p, func(rows *pgconn.ResultReader) error {
 		if !rows.NextRow() {
-			return nil // its error follows
+			return nil // readNext returns the error of the statement
 		}
 		return json.Unmarshal(rows.Values()[0], &a)
 	})
 	return a, err
 }
 
-// readNext gives the rows of the next statement to f, if it has any.
+// readNext passes the rows of the next statement to f, if it returns any.
 func readNext(p *pgconn.Pipeline, f func(*pgconn.ResultReader) error) error {
 	results, err := p.GetResults()
 	rows, ok := results.(*pgconn.ResultReader)
@@ -74,9 +72,9 @@ func readNext(p *pgconn.Pipeline, f func(*pgconn.ResultReader) error) error {
 	return err
 }
 
-// readOn reads to the end of the transaction: it has committed when there is no
+// readEnd reads the remaining results of the transaction; it has committed if there is no
 // error.
-func readOn(p *pgconn.Pipeline) (err error) {
+func readEnd(p *pgconn.Pipeline) (err error) {
 	for {
 		results, end := p.GetResults()
 		if err == nil {

@@ -1,26 +1,29 @@
 // Package enqueue puts jobs into the queue.
 //
-// A producer and a worker host of the same process share one of it, and with it a
-// protocol: the host claims before the commit, so that a job that it takes wakes
-// nobody and is at work one round trip after it was enqueued.
+// Start with [New], which makes a [Producer], and [Producer.Enqueue]. One producer per process
+// is enough. [In] enqueues inside a transaction of the caller, who must call
+// [Producer.Notify] after the commit.
 //
-//  1. Gather (gather.go): while a statement is under way, jobs without a key wait,
-//     and then go together.
-//  2. Offer (send.go): before jobs are sent, the [Taker] is asked. It gives a claim,
-//     or says that it will look, or neither.
-//  3. Claim (claim.go): the statement that enqueues and the claim go in one round trip
-//     and are one transaction. Nothing is handed out before its commit.
-//  4. Give way (claim.go): a transaction that fails, or that waits for a lock for
-//     longer than claimPatience, is made again without the claim.
-//  5. Tell (claim.go): after the commit the taker is told what the claim brought, and
-//     the caller has its answer. A bell rings for the jobs that the claim left.
-//  6. Ring (ring.go): without a claim the jobs commit alone (behind.go), with the bells
-//     of their domains in the same round trip behind the commit, at most one per 5 ms
-//     and domain. Where the taker said that it will look, it looks first, and a bell
-//     follows in 5 to 10 ms for what is not claimed by then.
+// A producer and a worker host in the same process can share one Producer. The host then
+// claims new jobs before they are committed: such a job needs no wake signal, and its work
+// starts one round trip after it was enqueued. The protocol:
 //
-// Steps 2 to 6 are for jobs of which the caller wants the id. [In] puts jobs into a
-// transaction of the caller's, who rings after the commit.
+//  1. Batch (batch.go): while a statement is in flight, jobs without an idempotency key
+//     wait and are sent together in the next statement.
+//  2. Offer (send.go): before jobs are sent, they are offered to the [Claimer]. It returns a
+//     claim, or promises to look for the jobs after the commit, or declines.
+//  3. Claim (claim.go): the statement that enqueues and the claim are sent in one round trip,
+//     as one transaction. No job is handed to a worker before its commit.
+//  4. Retry without the claim (claim.go): a transaction that fails, or that waits for a lock
+//     longer than claimLockTimeout, is repeated without the claim.
+//  5. Report (claim.go): after the commit, Claimed passes the claimed jobs to the claimer, and
+//     the caller gets its answer. A wake signal is sent for jobs that the claim did not lease.
+//  6. Notify (notifier.go): without a claim, the jobs are committed alone (send_notify.go); the wake
+//     signals of their domains follow the commit in the same round trip, at most one per 5 ms
+//     and domain. If the claimer promised to look, it looks first, and a wake signal is sent 5
+//     to 10 ms later for the jobs that are not claimed by then.
+//
+// Steps 2 to 6 apply to [Producer.Enqueue] only; EnqueueMany and Put use a plain statement.
 package enqueue
 
 import (
@@ -31,33 +34,33 @@ import (
 	"github.com/qtop/qtop/pgclient/work"
 )
 
-// Producer puts jobs into the queue for the writers of a process. One is enough for
-// a process, and its worker host takes part in it: see workerhost.Options.
+// Producer enqueues jobs for all goroutines of a process. A worker host of the process can
+// claim through it: see workerhost.Options.
 type Producer struct {
-	pool   *pgpool.Pool
-	gather *gathering
+	pool  *pgpool.Pool
+	batch *batcher
 }
 
-// New makes a producer. It uses the pool of the client's worker host, where there is
-// one.
+// New returns a producer. It uses the connection pool of the client's worker host if there is
+// one, otherwise the pool for actions.
 func New(c *pgclient.Client) *Producer {
 	pool := c.Act()
 	if c.Work() != nil {
 		pool = c.Work()
 	}
-	return &Producer{pool: pool, gather: &gathering{sender: &sender{Ringer: NewRinger(pool), taker: nobody{}}}}
+	return &Producer{pool: pool, batch: &batcher{sender: &sender{Notifier: NewNotifier(pool), claimer: noClaimer{}}}}
 }
 
-// Enqueue puts one job into the queue and rings. created is false when its key stood
-// for a job already: id is then that job's. The worker host claims in the same
-// transaction, where it has a place.
+// Enqueue enqueues one job and wakes its listeners. If a job with the same idempotency key
+// exists, created is false and id is the id of that job. A worker host with a free slot
+// claims the job in the same transaction.
 func (p *Producer) Enqueue(ctx context.Context, job Job) (id string, created bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
-	return p.gather.put(ctx, job)
+	return p.batch.put(ctx, job)
 }
 
-// EnqueueMany puts jobs into the queue, all or none, and rings.
+// EnqueueMany enqueues jobs, all or none, and wakes their listeners.
 func (p *Producer) EnqueueMany(ctx context.Context, jobs []Job) (Made, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
@@ -66,19 +69,20 @@ func (p *Producer) EnqueueMany(ctx context.Context, jobs []Job) (Made, error) {
 		return m, err
 	}
 	for _, domain := range domainsOf(jobs) {
-		p.Ring(domain)
+		p.Notify(domain)
 	}
 	return m, nil
 }
 
-// Ring wakes who listens to the domain, now or within 5 ms: see [Ringer.Ring].
-func (p *Producer) Ring(domain string) { p.gather.Ring(domain) }
+// Notify wakes the listeners of the domain, now or within 5 ms: see [Notifier.Notify].
+func (p *Producer) Notify(domain string) { p.batch.Notify(domain) }
 
-// Attach offers jobs to t first.
-func (p *Producer) Attach(t Taker) { p.gather.attach(t) }
+// Attach makes t the claimer to which new jobs are offered.
+func (p *Producer) Attach(t Claimer) { p.batch.attach(t) }
 
-// Detach ends that, unless another was attached since.
-func (p *Producer) Detach(t Taker) { p.gather.detach(t) }
+// Detach removes t, unless another claimer was attached since.
+func (p *Producer) Detach(t Claimer) { p.batch.detach(t) }
 
-// Claimed says what a worker host of this process has claimed by itself.
-func (p *Producer) Claimed(jobs []work.Job) { p.gather.claimed(jobs) }
+// Claimed reports jobs that a worker host of this process claimed in the usual way: no wake
+// signal is needed for them.
+func (p *Producer) Claimed(jobs []work.Job) { p.batch.claimed(jobs) }

@@ -1,9 +1,5 @@
 package enqueue
 
-// This file puts one job into the queue for an operator who tries a lane: with
-// the server's clock, and errors that name the flag. The trigger rings, for a
-// process that ends at once cannot.
-
 import (
 	"context"
 	"encoding/json"
@@ -16,8 +12,10 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Put enqueues a job that is due so long from now, by the server's clock. It gives the
-// id and, where that is the first job with the key and not a new one, its status.
+// Put enqueues a job for an operator who tests a queue lane. The job becomes due after the
+// given time, by the server's clock; errors name the flag to correct. If a job with the same
+// idempotency key exists, existing is its status. The wake trigger sends the wake signal,
+// because a short-lived process may end before it could send one itself.
 func (p *Producer) Put(ctx context.Context, j Job, after time.Duration) (id, existing string, err error) {
 	if !slices.Contains(queue.ExecutorKinds(), j.Executor) {
 		return "", "", pgerror.NotExecutorKind(j.Executor, "--executor")
@@ -26,7 +24,7 @@ func (p *Producer) Put(ctx context.Context, j Job, after time.Duration) (id, exi
 	if err := json.Unmarshal(j.Payload, &object); err != nil || object == nil {
 		return "", "", queue.NewError(queue.KindUsage, "the payload is no JSON object", "--payload", `write it like {"id": 1}`).Because(err)
 	}
-	if n := j.Priority; n != nil && (*n < 0 || *n > 1000) { // also what is no int4
+	if n := j.Priority; n != nil && (*n < 0 || *n > 1000) { // also rejects numbers that do not fit an int4
 		return "", "", queue.NewError(queue.KindUsage, fmt.Sprintf("the priority cannot be %d", *n), "--priority", "use 0 to 1000")
 	}
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)

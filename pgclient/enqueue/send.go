@@ -1,35 +1,33 @@
 package enqueue
 
-// This file sends what enqueues jobs, with a claim or with bells behind it.
-
 import (
 	"context"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
 )
 
-// commit sends a statement that enqueues jobs and gives its answer once it has
-// committed.
+// commit sends a statement that enqueues jobs, with a claim or with wake signals, and returns
+// its answer after the commit.
 func (s *sender) commit(ctx context.Context, enqueue statement, jobs []Job) (answer, error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return answer{}, err
 	}
-	taker := s.attached()
-	claim, takes := taker.Offer(jobs)
+	claimer := s.attached()
+	claim, willLook := claimer.Offer(jobs)
 	if claim == nil {
 		defer conn.Release()
-		return s.ringBehind(ctx, conn.Conn(), enqueue, jobs, taker, takes)
+		return s.sendAndNotify(ctx, conn.Conn(), enqueue, jobs, claimer, willLook)
 	}
-	type told struct {
+	type result struct {
 		answer
 		err error
 	}
-	done := make(chan told, 1)
+	done := make(chan result, 1)
 	go func() {
 		defer conn.Release()
-		a, err := s.claimWith(ctx, conn.Conn(), enqueue, jobs, taker, claim)
-		done <- told{a, err}
+		a, err := s.claimInTx(ctx, conn.Conn(), enqueue, jobs, claimer, claim)
+		done <- result{a, err}
 	}()
 	select {
 	case t := <-done:
@@ -39,7 +37,7 @@ func (s *sender) commit(ctx context.Context, enqueue statement, jobs []Job) (ans
 	}
 }
 
-// enqueue puts one job into the queue.
+// enqueue enqueues one job.
 func (s *sender) enqueue(ctx context.Context, job Job) (id string, created bool, err error) {
 	a, err := s.commit(ctx, statement{enqueueSQL, job.arguments()}, []Job{job})
 	return a.ID, a.Created, pgerror.Translate(err)

@@ -95,7 +95,7 @@ func (b *bench) produced(ctx context.Context, wake string, clients int, span tim
 		return 0, err
 	}
 	defer pool.Close()
-	ringer := enqueue.NewRinger(d.pool)
+	notifier := enqueue.NewNotifier(d.pool)
 	var inserted atomic.Int64
 	var wg sync.WaitGroup
 	began := time.Now()
@@ -110,7 +110,7 @@ func (b *bench) produced(ctx context.Context, wake string, clients int, span tim
 				}
 				inserted.Add(1)
 				if wake == wakeSignal {
-					ringer.Ring(qtopDomain)
+					notifier.Notify(qtopDomain)
 				}
 			}
 		})

@@ -1,0 +1,136 @@
+package enqueue
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/work"
+)
+
+const notifySQL = "SELECT public.fn_queue_wake_signal($1::text, 'job'::text)"
+
+// notifyEvery is the shortest time between two wake signals for one domain.
+const notifyEvery = 5 * time.Millisecond
+
+// Notifier sends the wake signal of a domain after commits, at most once per 5 ms and domain.
+// One is enough for a process.
+type Notifier struct {
+	pool   conns
+	mu     sync.Mutex
+	recent map[string]*pending // the domains notified in the last 5 ms
+}
+
+// pending is the next wake signal of one domain, not sooner than 5 ms after the last. It is
+// sent if Notify was called since the last one (again), or if a job in due is still
+// unclaimed. Jobs in owed move to due 5 ms later, so that a steady stream of jobs that are
+// claimed at once sends no signals.
+type pending struct {
+	again     bool
+	owed, due map[string]bool
+}
+
+// conns is a pgpool.Pool or a pgxpool.Pool.
+type conns interface {
+	Acquire(ctx context.Context) (*pgxpool.Conn, error)
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+// NewNotifier returns a notifier that uses the pool.
+func NewNotifier(pool conns) *Notifier {
+	return &Notifier{pool: pool, recent: map[string]*pending{}}
+}
+
+// Notify wakes the listeners of the domain, now or within 5 ms. It does not block and returns
+// no error: a lost wake signal costs latency, never a job, because hosts also poll.
+func (r *Notifier) Notify(domain string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.recent[domain]
+	if b == nil {
+		b = &pending{}
+		r.recent[domain] = b
+		go r.run(domain, b)
+	}
+	b.again = true
+}
+
+// reserve reports whether the caller may send the wake signal of the domain itself; false: one was sent in the last 5 ms.
+func (r *Notifier) reserve(domain string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.recent[domain] != nil {
+		return false
+	}
+	r.later(domain)
+	return true
+}
+
+// later starts a pending signal that is decided in 5 ms; mu must be held.
+func (r *Notifier) later(domain string) *pending {
+	b := &pending{}
+	r.recent[domain] = b
+	time.AfterFunc(notifyEvery, func() { r.run(domain, b) })
+	return b
+}
+
+// owe sends a wake signal for a job in 5 to 10 ms, unless this process has claimed it by then.
+func (r *Notifier) owe(domain, id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.recent[domain]
+	if b == nil {
+		b = r.later(domain)
+	}
+	if b.owed == nil {
+		b.owed = map[string]bool{}
+	}
+	b.owed[id] = true
+}
+
+// claimed removes jobs that a worker host of this process has claimed from the pending signals.
+func (r *Notifier) claimed(jobs []work.Job) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range jobs {
+		if b := r.recent[jobs[i].Domain]; b != nil && len(b.owed)+len(b.due) > 0 {
+			id := jobs[i].ID.String()
+			delete(b.owed, id)
+			delete(b.due, id)
+		}
+	}
+}
+
+// run sends wake signals of the domain until none is pending any more.
+func (r *Notifier) run(domain string, b *pending) {
+	for {
+		next := time.Now().Add(notifyEvery)
+		now, later := r.advance(domain, b)
+		if now {
+			ctx, cancel := context.WithTimeout(context.Background(), pgpool.ReadTimeout)
+			_, _ = r.pool.Exec(ctx, notifySQL, domain)
+			cancel()
+		} else if !later {
+			return
+		}
+		time.Sleep(time.Until(next)) // in a separate goroutine
+	}
+}
+
+// advance says whether to send now or to check again later, and moves owed jobs to due. If neither, the domain is removed.
+func (r *Notifier) advance(domain string, b *pending) (now, later bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, later = b.again || len(b.due) > 0, len(b.owed) > 0
+	b.again, b.due, b.owed = false, b.owed, nil
+	if now { // one signal also covers the jobs moved to due
+		b.due = nil
+	} else if !later {
+		delete(r.recent, domain)
+	}
+	return now, later
+}

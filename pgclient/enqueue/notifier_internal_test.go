@@ -1,0 +1,47 @@
+package enqueue
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/work"
+)
+
+// A steady stream of jobs that are claimed within 5 ms sends no wake signal; a job that is not claimed in time sends one.
+func TestWakeSignalOfOwedJobs(t *testing.T) {
+	r := NewNotifier(nil)
+	b := &pending{}
+	r.recent["iu"] = b // as while run is active
+	advance := func(now, later bool, what string) {
+		t.Helper()
+		gotNow, gotLater := r.advance("iu", b)
+		require.Equal(t, [2]bool{now, later}, [2]bool{gotNow, gotLater}, what)
+	}
+	owe := func() work.Job {
+		id := uuid.New()
+		r.owe("iu", id.String())
+		return work.Job{ID: pgtype.UUID{Bytes: id, Valid: true}, Domain: "iu"}
+	}
+	var young []work.Job
+	for range 5 {
+		r.claimed(young)
+		young = []work.Job{owe(), owe()}
+		advance(false, true, "claimed before they were due")
+	}
+	r.claimed(young[:1])
+	advance(true, false, "one unclaimed job is due")
+	require.Contains(t, r.recent, "iu")
+	advance(false, false, "nothing is pending")
+	require.NotContains(t, r.recent, "iu")
+
+	b = &pending{}
+	r.recent["iu"] = b
+	late := owe()
+	b.again = true
+	advance(true, true, "one signal covers the owed job too")
+	advance(false, false, "no second signal")
+	r.claimed([]work.Job{late})
+}
