@@ -25,7 +25,7 @@ func TestEraseThroughPlanAndApply(t *testing.T) {
 	require.Equal(t, "ann request 12", get[string](w, "SELECT actor || ' ' || reason FROM public.queue_operator_action WHERE action = 'webhook_event_erase'"))
 
 	d := w.detail(op, ids[0])
-	require.Equal(t, []any{"ann", "", "it was erased"}, []any{d.ErasedBy.String(), d.Payload.String(), d.PayloadWhyNot.String()})
+	require.Equal(t, []any{"ann", "", "the payload was erased"}, []any{d.ErasedBy.String(), d.Payload.String(), d.PayloadWhyNot.String()})
 	require.NotNil(t, d.ErasedAt)
 	page, err := op.List(t.Context(), queue.Query{Kind: queue.ListDeadLetters, Limit: 10})
 	require.NoError(t, err)

@@ -210,7 +210,7 @@ func TestSubscriptionForm(t *testing.T) {
 		c.press(":")
 		c.typing("executor subscribe agent_02")
 		c.press("enter")
-		c.sees("what an executor may claim", "Domain          import", "At once         100")
+		c.sees("which jobs an executor may claim", "Domain          import", "At once         100")
 	})
 }
 

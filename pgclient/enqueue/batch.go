@@ -2,7 +2,7 @@ package enqueue
 
 // Batching: while a statement is in flight, further jobs wait and are sent together in the
 // next one, which costs the server a fraction. Two such statements at the same time were no
-// faster, and slower under load. Each caller gets its answer after the commit of its own job.
+// faster, and slower under load. Each caller gets its answer after its job is committed.
 
 import (
 	"bytes"

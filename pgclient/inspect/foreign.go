@@ -1,9 +1,7 @@
-// Package inspect asks what only the doctor asks: of the schema, of roles and logins,
-// of what others have put into the database, and of the tables.
+// Package inspect reads what `qtop doctor` checks in the database: the schema, roles and
+// logins, objects that others have added, the server, signing, and the tables. Each exported
+// function reads one of these and changes nothing (EnsurePartitions is the exception).
 package inspect
-
-// This file asks the catalogue what others have put in the way of the queue's tables
-// and functions, and who could.
 
 import (
 	"context"
@@ -12,15 +10,14 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Foreign is something that is not qtop's and changes, or could change, what qtop
-// does.
+// Foreign is an object that does not belong to qtop and that changes, or could change, what
+// qtop does.
 type Foreign struct {
-	Bad    bool       // it does so now
-	What   queue.Text // what there is, and what it can do
-	Remedy queue.Text
+	Bad  bool       // it has an effect now
+	What queue.Text // what it is, and what it can do
 }
 
-// foreignSQL: ours is what the owner of the queue's tables owns in schema public.
+// foreignSQL considers an object qtop's if the owner of the queue's tables owns it in schema public.
 const foreignSQL = `
 WITH o AS (SELECT c.relowner AS owner FROM pg_class c WHERE c.oid = to_regclass('public.job_queue')),
 ours AS (SELECT c.* FROM pg_class c JOIN o ON o.owner = c.relowner WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v'))
@@ -65,7 +62,7 @@ SELECT bad, what, remedy FROM (
 		AND pg_get_userbyid(a.grantee) <> 'pg_database_owner' AND NOT COALESCE((SELECT r.rolsuper FROM pg_roles r WHERE r.oid = a.grantee), false)
 ) s ORDER BY place, what LIMIT 100`
 
-// ForeignObjects lists them, what does harm first.
+// ForeignObjects returns up to 100 of them, the harmful ones first.
 func ForeignObjects(ctx context.Context, c *pgclient.Client) ([]Foreign, error) {
 	return read[Foreign](ctx, c, foreignSQL)
 }

@@ -1,7 +1,5 @@
 package inspect
 
-// This file is how every question is asked.
-
 import (
 	"context"
 
@@ -12,7 +10,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// read answers one question: the exported fields of T stand in the order of the columns.
+// read runs a query; the exported fields of T are in the order of its columns.
 func read[T any](ctx context.Context, c *pgclient.Client, sql string, args ...any) ([]T, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
@@ -20,7 +18,7 @@ func read[T any](ctx context.Context, c *pgclient.Client, sql string, args ...an
 	return all, pgerror.Translate(err)
 }
 
-// counted reads names of which a query gives the first, each with how many there are in all.
+// counted runs a query that returns the first names of a longer list, each with the length of the whole list.
 func counted(ctx context.Context, c *pgclient.Client, sql string) (names []queue.Text, n int64, err error) {
 	rows, err := read[struct {
 		Name queue.Text

@@ -8,27 +8,27 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// LoginSetting is a parameter that a role or a database brings to a session.
+// LoginSetting is a parameter that a role, a database or the server's configuration sets for a session.
 type LoginSetting struct {
-	Role     queue.Text // empty = of every role
-	Database queue.Text // empty = of every database
+	Role     queue.Text // empty = for every role
+	Database queue.Text // empty = for every database
 
 	Name   string
 	Value  queue.Text
-	Mine   bool // the login of this session has it
-	Server bool // it stands in the configuration of the server
+	Mine   bool // it applies to the login of this session
+	Server bool // it is set in the configuration of the server
 }
 
-// Login is a role that may log in and is a member of one of ours, or the one of this
+// Login is a role that may log in and is a member of one of qtop's roles, or the login of this
 // session.
 type Login struct {
 	Name       queue.Text
 	Attributes []string // SUPERUSER, CREATEROLE, REPLICATION, BYPASSRLS
-	Roles      []string // of ours
+	Roles      []string // qtop's roles of which it is a member
 	Mine       bool
 }
 
-// members are the roles that have one of ours, through others too, and this login.
+// members lists the roles that are members of one of qtop's roles, directly or through other roles, and this login.
 const members = `WITH RECURSIVE held (member, role) AS (
 		SELECT m.member, r.rolname FROM pg_catalog.pg_auth_members m JOIN pg_catalog.pg_roles r ON r.oid = m.roleid WHERE r.rolname = ANY ($1::text[])
 		UNION SELECT m.member, h.role FROM held h JOIN pg_catalog.pg_auth_members m ON m.roleid = h.member),
@@ -37,14 +37,14 @@ const members = `WITH RECURSIVE held (member, role) AS (
 
 func rolesOfOurs() []string { return append(schema.Roles(), "queue_owner") }
 
-// hurting are the settings that change what a statement does, or how fast or for how long.
+// hurting lists the settings that change what a statement does, how fast it is, or how long it may run.
 const hurting = `('search_path', 'client_encoding', 'default_transaction_read_only', 'session_replication_role', 'default_transaction_isolation',
 	'statement_timeout', 'transaction_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout', 'lock_timeout', 'synchronous_commit',
 	'plan_cache_mode', 'enable_indexscan', 'enable_indexonlyscan', 'enable_bitmapscan', 'enable_nestloop', 'enable_hashagg', 'enable_hashjoin', 'enable_sort',
 	'enable_partition_pruning', 'log_statement', 'zero_damaged_pages', 'ignore_system_indexes')`
 
-// LoginSettings are those of this login, of the logins that have a role of ours, and
-// of this database, as far as they change what a statement does.
+// LoginSettings returns the settings of this login, of the logins that have a role of qtop,
+// and of this database, but only those that change what a statement does.
 func LoginSettings(ctx context.Context, c *pgclient.Client) ([]LoginSetting, error) {
 	return read[LoginSetting](ctx, c, members+`SELECT COALESCE(l.rolname::text, ''), COALESCE(d.datname::text, ''),
 			split_part(s, '=', 1), substr(s, strpos(s, '=') + 1), x.setrole = 0 OR l.rolname = session_user, false
@@ -59,7 +59,7 @@ func LoginSettings(ctx context.Context, c *pgclient.Client) ([]LoginSetting, err
 		ORDER BY 5 DESC, 3, 1, 2`, rolesOfOurs())
 }
 
-// Logins are this login and those that have a role of ours.
+// Logins returns this login and those that have a role of qtop.
 func Logins(ctx context.Context, c *pgclient.Client) ([]Login, error) {
 	return read[Login](ctx, c, members+`SELECT l.rolname::text, array_remove(ARRAY[CASE WHEN l.rolsuper THEN 'SUPERUSER' END,
 			CASE WHEN l.rolcreaterole THEN 'CREATEROLE' END, CASE WHEN l.rolreplication THEN 'REPLICATION' END,

@@ -13,14 +13,14 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// RoleReport is who may what through the roles of a database.
+// RoleReport says which rights the roles of a database give to whom.
 type RoleReport struct {
 	Roles         []schema.Role // those that exist, the owner first
-	OpenExecutors []string      // that every member of dot_executor may work as; nil where the login may not look
+	OpenExecutors []string      // executors that every member of dot_executor may work as; nil if this login has no right to read them
 }
 
-// Roles reads the roles of the database, their members and the other databases
-// that they reach.
+// Roles reads the roles of the database, their members, and the other databases in which the
+// roles have rights.
 func Roles(ctx context.Context, c *pgclient.Client) (r RoleReport, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()

@@ -9,8 +9,8 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// SchemaDifferences are the objects of the database that are not as this program
-// declares them.
+// SchemaDifferences returns the objects of the database that differ from what this program
+// would install.
 func SchemaDifferences(ctx context.Context, c *pgclient.Client) ([]schema.Difference, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()

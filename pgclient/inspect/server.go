@@ -1,8 +1,5 @@
 package inspect
 
-// This file reads for the doctor what fills the disk of the server, and how far its
-// standbys are behind.
-
 import (
 	"context"
 	"time"
@@ -11,35 +8,35 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// ServerState is how a server stands that nothing of qtop can mend.
+// ServerState is the state of a server that affects qtop and that only its administrator can fix.
 type ServerState struct {
-	Bytes         int64      // of the database
-	DataDirectory queue.Text // empty = this login may not see it, or came over the network
-	// ArchiveFailing: the last segment of WAL could not be archived, so all since then
-	// stays on the disk.
+	Bytes         int64      // the size of the database
+	DataDirectory queue.Text // empty = this login may not see it, or connected over the network
+	// ArchiveFailing: the last WAL segment could not be archived, so that all WAL since then
+	// remains on the disk.
 	ArchiveFailing bool
-	// SyncMissing: commits wait for a standby (synchronous_standby_names), and none that
-	// counts is connected. False also where the login may not see the standbys.
+	// SyncMissing: commits wait for a standby (synchronous_standby_names), and no matching
+	// standby is connected. False also if the login may not see the standbys.
 	SyncMissing bool
 	SyncNames   queue.Text
-	// Replay is how far this standby is behind; 0 = it is none, or has replayed all it has.
+	// Replay is how far this standby is behind; 0 = it is not a standby, or has replayed everything.
 	Replay time.Duration
-	// Cut: this standby receives nothing. False also where the login may not see it.
+	// Cut: this standby receives no WAL. False also if the login may not see this.
 	Cut bool
 }
 
 // Follower is a replication slot or a standby that is behind.
 type Follower struct {
-	Slot    bool       // a slot, which holds WAL on the disk; else a standby
-	Name    queue.Text // of the slot, or the application_name of the standby
+	Slot    bool       // true: a replication slot, which keeps WAL on the disk; false: a standby
+	Name    queue.Text // the name of the slot, or the application_name of the standby
 	Active  bool
-	Status  string        // wal_status of a slot (reserved, extended, unreserved, lost), state of a standby
-	Bytes   int64         // of WAL that it still needs
-	Delay   time.Duration // until a commit is replayed there; of a standby
-	Unknown bool          // this login may not see more
+	Status  string        // the wal_status of a slot (reserved, extended, unreserved, lost), or the state of a standby
+	Bytes   int64         // WAL that it still needs
+	Delay   time.Duration // time until a commit is replayed there; only of a standby
+	Unknown bool          // this login may not see the rest
 }
 
-// Server reads it.
+// Server reads the state of the server.
 func Server(ctx context.Context, c *pgclient.Client) (ServerState, error) {
 	all, err := read[ServerState](ctx, c, `SELECT pg_database_size(current_database()), COALESCE((SELECT s.setting FROM pg_settings s WHERE s.name = 'data_directory' AND inet_server_addr() IS NULL), ''),
 		COALESCE((SELECT a.last_failed_time > COALESCE(a.last_archived_time, '-infinity') FROM pg_stat_archiver a), false),
@@ -55,8 +52,8 @@ func Server(ctx context.Context, c *pgclient.Client) (ServerState, error) {
 	return all[0], nil
 }
 
-// Followers are the slots and the standbys of the server, those that are furthest behind
-// first, at most twenty.
+// Followers returns up to twenty replication slots and standbys of the server, those furthest
+// behind first.
 func Followers(ctx context.Context, c *pgclient.Client) ([]Follower, error) {
 	return read[Follower](ctx, c, `WITH here AS (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END AS lsn)
 		SELECT * FROM (

@@ -10,14 +10,14 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// SigningFault is a subscription that a live host cannot sign.
+// SigningFault is a webhook subscription whose requests a live host cannot sign.
 type SigningFault struct {
 	Host         queue.Text
 	Subscription int64
 	What, Do     queue.Text
 }
 
-// SigningFaults lists them, and counts the live hosts that send webhooks.
+// SigningFaults returns up to 100 of them, and the number of live hosts that send webhooks.
 func SigningFaults(ctx context.Context, c *pgclient.Client) (faults []SigningFault, hosts int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
@@ -32,7 +32,7 @@ func SigningFaults(ctx context.Context, c *pgclient.Client) (faults []SigningFau
 	return faults, hosts, pgerror.Translate(err)
 }
 
-// Unsigned counts the active webhook subscriptions that name no secret.
+// Unsigned returns the number of active webhook subscriptions without a secret.
 func Unsigned(ctx context.Context, c *pgclient.Client) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()

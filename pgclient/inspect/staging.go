@@ -1,8 +1,5 @@
 package inspect
 
-// This file answers `qtop doctor --staging`: the verification lines of P3D4C1,
-// read off the live catalogue.
-
 import (
 	"context"
 	"fmt"
@@ -14,13 +11,13 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// StagingLine is one line, key=value.
+// StagingLine is one key=value line of `qtop doctor --staging`.
 type StagingLine struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
 }
 
-// Bad tells a line that says something is missing or wrong.
+// Bad reports whether the line says that something is missing or wrong.
 func (l StagingLine) Bad() bool {
 	switch l.Value {
 	case "FAIL", "NOT_FOUND", "INCOMPATIBLE", "NOT_O(1)", "UNKNOWN", "false", "PARTIAL_REQUIRES_GATEWAY_PACK":
@@ -29,14 +26,14 @@ func (l StagingLine) Bad() bool {
 	return l.Key == "preflight_pending_table" && l.Value == "NOT_EXISTS"
 }
 
-// What several lines ask.
+// Conditions that several lines share.
 const (
 	stagedSaves = `SELECT 1 FROM pg_proc p WHERE p.oid = to_regprocedure('public.fn_iu_save(text,text,text,text,text)')
 		AND p.proargnames @> '{p_source_document_ref,p_import_batch_ref}'
 		AND strpos(p.prosrc, 'INSERT INTO public.information_unit') BETWEEN 1 AND strpos(p.prosrc, 'INSERT INTO public.unit_version')`
 	stagedColumns = `(SELECT count(*) FROM pg_attribute a WHERE a.attrelid = to_regclass('public.%s') AND a.attnum > 0 AND NOT a.attisdropped
 		AND a.attname = ANY ('{%s}'))`
-	// a trigger function does one insert, one look by key, and goes through nothing
+	// the body of a trigger function: one INSERT, one lookup by key, and no loop or aggregate
 	stagedFlat = `(SELECT count(*) FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace AND p.proname = ANY ('{%s}')
 		AND p.prosrc !~* '\m(count|sum|join|group by|order by|loop|perform)\M'
 		AND array_length(regexp_split_to_array(p.prosrc, 'insert into', 'i'), 1) = 2 AND p.prosrc ~ 'WHERE iu\.id = NEW\.unit_id'
@@ -45,8 +42,8 @@ const (
 	stagedCron   = `EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'pg_cron')`
 )
 
-// stagingLines are the lines that one statement answers, in the order of the
-// source.
+// stagingLines returns the lines whose values come from one statement (key and SQL
+// expression), in the order of P3D4C1.
 func stagingLines() [][2]string {
 	pass := func(cond string) string { return "CASE WHEN " + cond + " THEN 'PASS' ELSE 'FAIL' END" }
 	columns := func(table, names string) string {
@@ -88,8 +85,9 @@ func stagingLines() [][2]string {
 	}
 }
 
-// Staging reads the lines. What the catalogue cannot know says so: the tests are
-// `go test`'s to run, and without pg_cron its lines are skipped.
+// Staging reads the verification lines of P3D4C1 from the live catalogue. A line that the
+// catalogue cannot answer says NOT_MEASURED_HERE (the tests are run by `go test`); without
+// pg_cron, its lines say SKIPPED.
 func Staging(ctx context.Context, c *pgclient.Client) ([]StagingLine, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
@@ -121,7 +119,7 @@ func Staging(ctx context.Context, c *pgclient.Client) ([]StagingLine, error) {
 	), nil
 }
 
-// stagingCron says whether pg_cron has the worker's job, and not twice.
+// stagingCron returns whether pg_cron has a job for the worker, and whether it has only one.
 func stagingCron(ctx context.Context, c *pgclient.Client) (scheduled, once string, err error) {
 	var there, readable bool
 	var mode string

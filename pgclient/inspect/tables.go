@@ -1,8 +1,5 @@
 package inspect
 
-// This file is what the doctor asks about the tables: their partitions, and how
-// much of them stays for ever.
-
 import (
 	"context"
 
@@ -12,10 +9,10 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// EnsurePartitions makes the partitions of the time to come, as the tick
-// retention_sweep does, and says how many were missing and how many default
-// partitions still hold rows. It needs the right to call
-// fn_queue_partitions_ensure (queue.KindPermission otherwise).
+// EnsurePartitions creates the missing future partitions, as the tick worker retention_sweep
+// does. It returns how many were missing and how many default partitions still hold rows. It
+// needs the right to call fn_queue_partitions_ensure; otherwise the error has the kind
+// queue.KindPermission.
 func EnsurePartitions(ctx context.Context, c *pgclient.Client) (made, caught int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
@@ -26,9 +23,9 @@ func EnsurePartitions(ctx context.Context, c *pgclient.Client) (made, caught int
 	return made, caught, pgerror.Translate(err)
 }
 
-// KeptSizes is one line: the size on disk of each table that no retention
-// touches, largest first, and their sum; with how fast those of webhooks grow, on
-// the average since their oldest event.
+// KeptSizes returns one line with the size on disk of the tables that retention does not
+// touch: their sum, each table (largest first), and the average growth per day of the webhook
+// tables since their oldest event.
 func KeptSizes(ctx context.Context, c *pgclient.Client) (queue.Text, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
@@ -44,9 +41,9 @@ func KeptSizes(ctx context.Context, c *pgclient.Client) (queue.Text, error) {
 	return queue.Clean(line), pgerror.Translate(err)
 }
 
-// CounterDrift are the counters and derived rows that differ from their tables, at most
-// twenty, and how many there are. It counts the rows of tables of at most 256 MiB: what is
-// larger takes longer than a look may. large are those tables.
+// CounterDrift returns up to twenty counters and derived rows that differ from their tables,
+// and how many there are. Only tables of up to 256 MiB are counted, because larger ones would
+// exceed the read timeout; large lists the tables that were skipped.
 func CounterDrift(ctx context.Context, c *pgclient.Client) (drift []queue.Text, n int64, large []queue.Text, err error) {
 	const from = " FROM public.fn_queue_counter_drift(268435456) d "
 	drift, n, err = counted(ctx, c, "SELECT concat_ws(' ', d.scope, d.k1, NULLIF(d.k2, ''), NULLIF(d.k3, '')) || format(': %s, counted %s', d.found, d.counted), count(*) OVER ()"+
@@ -57,16 +54,16 @@ func CounterDrift(ctx context.Context, c *pgclient.Client) (drift []queue.Text, 
 	return drift, n, large, err
 }
 
-// OddIDs are the ids of executors, hosts and consumers, each after its kind, that an older release admitted and a new
-// row may not have: at most twenty, and how many there are.
+// OddIDs returns up to twenty ids of executors, hosts and consumers, each with its kind, that an older release accepted
+// and new rows may not have, and how many there are.
 func OddIDs(ctx context.Context, c *pgclient.Client) (ids []queue.Text, n int64, err error) {
 	return counted(ctx, c, "SELECT v.kind || ' ' || left(v.id, 200), count(*) OVER () FROM public.v_queue_odd_id v ORDER BY 1 LIMIT 20")
 
 }
 
-// NeverDue are the lanes with jobs that an older release stored for a time beyond the
-// year 9999, such as infinity: they count as scheduled and no tick finds them. n is how
-// many jobs all lanes have.
+// NeverDue returns the queue lanes with jobs that an older release stored with a due time after
+// the year 9999, such as infinity: they count as scheduled, but no tick ever makes them due. n
+// is the number of such jobs in all lanes.
 func NeverDue(ctx context.Context, c *pgclient.Client) (lanes []queue.Text, n int64, err error) {
 	return counted(ctx, c, `SELECT format('%s of %s in %s', count(*), q.job_kind, q.event_domain), (sum(count(*)) OVER ())::bigint
 		FROM public.job_queue q WHERE NOT q.ready AND q.process_after > '9999-12-31Z' GROUP BY q.job_kind, q.event_domain ORDER BY 1 LIMIT 20`)

@@ -1,7 +1,5 @@
 package lists
 
-// This file reads the audit and the history of acknowledgements.
-
 import (
 	"context"
 
@@ -11,12 +9,12 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// audit reads audit rows newest first.
+// audit reads audit rows, newest first.
 func audit(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	return auditOf(ctx, db, q, p, "")
 }
 
-// flagHistory is the audit of one flag.
+// flagHistory reads the audit rows of one flag.
 func flagHistory(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	return auditOf(ctx, db, q, p, q.ID)
 }
@@ -29,13 +27,13 @@ func auditOf(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page,
 	if target != "" {
 		b.And("a.target = " + b.Arg(target))
 	}
-	return numbered(ctx, db, q, p, b, "public.queue_operator_action a", "a.id", func(e queue.AuditEntry) int64 { return e.ID },
+	return readByNumber(ctx, db, q, p, b, "public.queue_operator_action a", "a.id", func(e queue.AuditEntry) int64 { return e.ID },
 		func(rest string) ([]queue.AuditEntry, error) {
 			return pgrow.All[queue.AuditEntry](ctx, db, "SELECT "+auditSelect+" FROM public.queue_operator_action a"+rest, b.Args...)
 		})
 }
 
-// auditSelect are the columns that scanAudit takes.
+// auditSelect lists the columns of a queue.AuditEntry.
 const auditSelect = `a.id, a.at, a.actor, a.db_role, host(a.client_addr), a.action, a.target, a.filter, a.frozen_count,
 	a.reason, a.before, a.after, a.outcome, a.claimed`
 
@@ -45,7 +43,7 @@ func alertHistory(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.
 	return err
 }
 
-// ackColumns are what scanAck takes; what expired a moment ago may not be cleared yet.
+// ackColumns lists the columns of a queue.AlertAck; an acknowledgement that has just expired may not be marked as cleared yet.
 const ackColumns = `alert_key, acked_by, acked_at, comment, expires_at,
 	CASE WHEN cleared_at IS NULL AND expires_at <= now() THEN expires_at ELSE cleared_at END,
 	CASE WHEN cleared_at IS NULL AND expires_at <= now() THEN 'expired' ELSE cleared_reason END`

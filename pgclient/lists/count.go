@@ -1,7 +1,5 @@
 package lists
 
-// This file counts what a filter matches.
-
 import (
 	"context"
 	"strconv"
@@ -11,7 +9,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// countRows counts what a filter matches, up to the bound.
+// countRows counts the rows that match a filter, up to filtersql.CountBound.
 func countRows(ctx context.Context, db *pgpool.Pool, from string, b *filtersql.Builder, p *queue.Page) error {
 	err := db.QueryRow(ctx, "SELECT count(*) FROM (SELECT 1 FROM "+from+b.Clause()+
 		" LIMIT "+strconv.Itoa(filtersql.CountBound+1)+") s", b.Args...).Scan(&p.Total)
@@ -22,7 +20,7 @@ func countRows(ctx context.Context, db *pgpool.Pool, from string, b *filtersql.B
 }
 
 // numbered reads a page of rows that have a number, the newest first. read is given what follows the FROM clause.
-func numbered[T any](ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page, b *filtersql.Builder, from, number string,
+func readByNumber[T any](ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page, b *filtersql.Builder, from, number string,
 	of func(T) int64, read func(rest string) ([]T, error)) error {
 	count := b.Clone()
 	if err := b.Before(number, q.After); err != nil {

@@ -1,8 +1,5 @@
 package lists
 
-// This file reads the dead letters of events that could not be routed: their part
-// of the list, and one with what failed and what became of it.
-
 import (
 	"context"
 	"errors"
@@ -18,7 +15,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-func eventLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
+func eventDeadLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
 	mark.event.after(b)
 	return pgrow.All[queue.DeadLetter](ctx, db, `SELECT 'event:' || d.dead_letter_id, 'event', `+filtersql.DeadEventState+`, d.failure_code, d.event_type,
 		d.event_domain, 0, 0, d.event_type, 0, 0, d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint, NULL::timestamptz, NULL::text FROM `+filtersql.DeadEventFrom+b.Clause()+`
@@ -26,7 +23,7 @@ func eventLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, ma
 
 }
 
-func eventLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLetterDetail, error) {
+func eventDeadLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLetterDetail, error) {
 	uuid, err := parseid.UUID(id, "event dead letter", parseid.EventPrefix)
 	if err != nil {
 		return nil, err
@@ -47,7 +44,7 @@ func eventLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLe
 		return nil, err
 	}
 	d.Endpoint = d.EventType
-	closed(&d, resolution, by, at, note)
+	setClosure(&d, resolution, by, at, note)
 	err = eventLineage(ctx, db, &d, uuid)
 	return &d, err
 }

@@ -1,8 +1,5 @@
 package lists
 
-// This file reads job dead letters: their part of the list, and one with what
-// failed and what became of it.
-
 import (
 	"context"
 	"errors"
@@ -18,13 +15,13 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// deadJobGeneration counts the replays that led to the letter's job.
+// deadJobGeneration is an SQL expression: the number of replays before the dead letter's job.
 const deadJobGeneration = `(WITH RECURSIVE up (job_id, n) AS (
 	SELECT d.job_id, 0 UNION ALL
 	SELECT e.job_id, up.n + 1 FROM up JOIN public.job_dead_letter e ON e.replayed_job_id = up.job_id WHERE up.n < 1000)
 	SELECT max(up.n) FROM up)`
 
-func jobLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
+func jobDeadLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
 	mark.job.after(b)
 	return pgrow.All[queue.DeadLetter](ctx, db, `SELECT 'job:' || d.dead_letter_id, 'job', `+filtersql.DeadJobState+`, d.failure_code, d.job_kind,
 		d.event_domain, 0, 0, '', 0, `+deadJobGeneration+`, d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint,
@@ -34,7 +31,7 @@ func jobLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, mark
 
 }
 
-func jobLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLetterDetail, error) {
+func jobDeadLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLetterDetail, error) {
 	uuid, err := parseid.UUID(id, "job dead letter", parseid.JobPrefix)
 	if err != nil {
 		return nil, err
@@ -55,7 +52,7 @@ func jobLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLett
 	if err != nil {
 		return nil, err
 	}
-	closed(&d, resolution, by, at, note)
+	setClosure(&d, resolution, by, at, note)
 	err = jobLineage(ctx, db, &d, uuid)
 	return &d, err
 }

@@ -1,9 +1,5 @@
 package lists
 
-// This file reads dead letters: the list of all sources with its filter, and
-// one of a webhook with its attempts, payload (masked by the database) and
-// lineage.
-
 import (
 	"context"
 	"errors"
@@ -20,14 +16,14 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// deadMark is where a page ended in each of the lists that it merges; the zero
-// value is before all.
+// deadMark is the position at which a page ended in each of the three merged lists; the zero
+// value is before the first row.
 type deadMark struct {
 	hook       int64
 	job, event uuidMark
 }
 
-// uuidMark is a place in a list that is ordered by time and uuid.
+// uuidMark is a position in a list that is ordered by time and uuid.
 type uuidMark struct {
 	at time.Time
 	id string
@@ -40,14 +36,14 @@ func (m uuidMark) String() string {
 	return m.at.UTC().Format(time.RFC3339Nano) + " " + m.id
 }
 
-// after is the condition of what follows the mark in d, newest first.
+// after adds the condition for the rows of d that follow the mark, newest first.
 func (m uuidMark) after(b *filtersql.Builder) {
 	if m.id != "" {
 		b.And("(d.last_failed_at, d.dead_letter_id) < (" + b.Arg(m.at) + "::timestamptz, " + b.Arg(m.id) + "::uuid)")
 	}
 }
 
-// String is the mark as Page.Next carries it.
+// String encodes the mark for Page.Next.
 func (m deadMark) String() string {
 	return strconv.FormatInt(m.hook, 10) + " " + m.job.String() + " " + m.event.String()
 }
@@ -75,9 +71,9 @@ func readDeadMark(text string) (m deadMark, err error) {
 	return m, nil
 }
 
-// deadLetters merges the letters of all sources, newest first. Webhook letters
-// come in the order of their ids, which is that of their times but for those of
-// transactions that ran side by side.
+// deadLetters merges the dead letters of all sources, newest first. Those of webhooks are read
+// in the order of their ids, which differs from the order of their times only for concurrent
+// transactions.
 func deadLetters(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	s, err := filtersql.Dead(q.Filter)
 	if err != nil {
@@ -90,16 +86,16 @@ func deadLetters(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.P
 		}
 	}
 	var lists [3][]queue.DeadLetter
-	if lists[0], err = hookLetters(ctx, db, s.Hooks.Clone(), mark, q.Limit+1); err != nil {
+	if lists[0], err = webhookDeadLetters(ctx, db, s.Hooks.Clone(), mark, q.Limit+1); err != nil {
 		return err
 	}
-	if lists[1], err = jobLetters(ctx, db, s.Jobs.Clone(), mark, q.Limit+1); err != nil {
+	if lists[1], err = jobDeadLetters(ctx, db, s.Jobs.Clone(), mark, q.Limit+1); err != nil {
 		return err
 	}
-	if lists[2], err = eventLetters(ctx, db, s.Events.Clone(), mark, q.Limit+1); err != nil {
+	if lists[2], err = eventDeadLetters(ctx, db, s.Events.Clone(), mark, q.Limit+1); err != nil {
 		return err
 	}
-	var letters []queue.DeadLetter
+	var dead []queue.DeadLetter
 	for {
 		next := -1
 		for i, l := range lists {
@@ -110,7 +106,7 @@ func deadLetters(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.P
 		if next < 0 {
 			break
 		}
-		if len(letters) == q.Limit {
+		if len(dead) == q.Limit {
 			p.Next = mark.String()
 			break
 		}
@@ -125,9 +121,9 @@ func deadLetters(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.P
 		default:
 			mark.event = uuidMark{l.FailedAt, strings.TrimPrefix(l.ID, parseid.EventPrefix)}
 		}
-		letters, lists[next] = append(letters, l), lists[next][1:]
+		dead, lists[next] = append(dead, l), lists[next][1:]
 	}
-	p.Rows = letters
+	p.Rows = dead
 	switch {
 	case q.Bare:
 		return nil
@@ -147,7 +143,7 @@ func deadLetters(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.P
 	return nil
 }
 
-func hookLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
+func webhookDeadLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
 	if mark.hook != 0 {
 		b.And("d.id < " + b.Arg(mark.hook))
 	}
@@ -159,7 +155,7 @@ func hookLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, mar
 }
 
 func deadLetter(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.DeadLetterDetail, error) {
-	d, err := letter(ctx, db, q.ID)
+	d, err := deadLetterRow(ctx, db, q.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +164,7 @@ func deadLetter(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.Dea
 		return nil, err
 	}
 	if d.ErasedAt != nil {
-		d.PayloadWhyNot = queue.Clean("it was erased")
+		d.PayloadWhyNot = queue.Clean("the payload was erased")
 		return d, nil
 	}
 	x, err := payload(ctx, db, kind, key, q.Whole)
@@ -176,13 +172,13 @@ func deadLetter(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.Dea
 	return d, err
 }
 
-// letter is all of a dead letter but its payload.
-func letter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLetterDetail, error) {
+// deadLetterRow reads a dead letter without its payload.
+func deadLetterRow(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLetterDetail, error) {
 	switch {
 	case parseid.IsJobLetter(id):
-		return jobLetter(ctx, db, id)
+		return jobDeadLetter(ctx, db, id)
 	case parseid.IsEventLetter(id):
-		return eventLetter(ctx, db, id)
+		return eventDeadLetter(ctx, db, id)
 	}
 	n, err := parseid.Webhook(id)
 	if err != nil {
@@ -218,8 +214,8 @@ func letter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLetterD
 	return &d, err
 }
 
-// closed says how a letter of a job or an event was closed.
-func closed(d *queue.DeadLetterDetail, resolution, by queue.Text, at *time.Time, note queue.Text) {
+// setClosure sets who closed the dead letter of a job or an event, when and how.
+func setClosure(d *queue.DeadLetterDetail, resolution, by queue.Text, at *time.Time, note queue.Text) {
 	switch d.State {
 	case "requeued":
 		d.RequeuedBy, d.RequeuedAt = by, at
@@ -228,10 +224,10 @@ func closed(d *queue.DeadLetterDetail, resolution, by queue.Text, at *time.Time,
 	}
 }
 
-// attempts reads webhook jobs, by a condition on $1 and in its order.
+// attempts reads webhook jobs; which is a condition on $1 = id, with an ORDER BY clause.
 func attempts(ctx context.Context, db *pgpool.Pool, which string, id int64) ([]queue.Attempt, error) {
-	// The excerpt comes from the receiver and may hold anything: not everybody
-	// may read it.
+	// The excerpt comes from the receiver and may contain anything, so reading it is a separate
+	// right.
 	excerpt := "response_excerpt"
 	var may bool
 	err := db.QueryRow(ctx, "SELECT has_column_privilege('public.webhook_delivery_jobs', 'response_excerpt', 'SELECT')").Scan(&may)

@@ -1,8 +1,5 @@
 package lists
 
-// This file reads jobs: the live ones of a lane or of all, and one with its
-// payload as the database masks it.
-
 import (
 	"context"
 	"errors"
@@ -17,11 +14,11 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// jobColumnList is what may be read of a job without its payload.
+// jobColumnList lists the readable columns of a job without its payload.
 const jobColumnList = `q.job_id, q.job_kind, q.event_domain, q.executor, q.status, q.ready, q.priority, q.process_after, q.enqueued_at,
 	q.picked_at, q.finished_at, q.lease_owner, q.lease_until, q.attempts, q.max_attempts, q.idempotency_key, q.failure_code, q.last_error`
 
-// jobSelect is those columns as scanJob reads them.
+// jobSelect lists those columns in the order of scanJob.
 const jobSelect = `q.job_id::text, q.job_kind, q.event_domain, q.executor, q.status, q.ready, q.priority,
 	q.process_after, q.enqueued_at, q.picked_at, q.finished_at, q.lease_owner, q.lease_until,
 	COALESCE(q.lease_id::text, ''), q.attempts, q.max_attempts, q.idempotency_key, q.failure_code, q.last_error,
@@ -35,9 +32,9 @@ func scanJob(j *queue.Job) []any {
 	}
 }
 
-// jobs reads a page of live jobs, the earliest due first: lane by lane and
-// priority by priority from the claim index, so that a page costs the same
-// whatever the queue holds.
+// jobs reads a page of live jobs, earliest due first. It reads queue lane by queue lane and
+// priority by priority from the claim index, so that the cost of a page does not depend on the
+// size of the queue.
 func jobs(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	b, f, err := filtersql.Jobs(q.Filter)
 	if err != nil {
@@ -47,7 +44,7 @@ func jobs(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) er
 	if q.ID != "" {
 		domain, kind, ok := strings.Cut(q.ID, "/")
 		if !ok {
-			return queue.NewError(queue.KindUsage, "not a lane: "+q.ID, "", "write it as domain/kind")
+			return queue.NewError(queue.KindUsage, "not a queue lane: "+q.ID, "", "write it as domain/kind")
 		}
 		d, k := b.Arg(domain), b.Arg(kind)
 		lane = " WHERE l.event_domain = " + d + " AND l.job_kind = " + k
@@ -113,7 +110,7 @@ func jobs(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) er
 		WHERE $1 = '' OR b.event_domain || '/' || b.job_kind = $1`, q.ID).Scan(&p.Total)
 }
 
-// job reads one job, live or finished.
+// job reads one job, live or finished, with its payload as fn_payload_masked returns it.
 func job(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.JobDetail, error) {
 	uuid, err := parseid.UUID(q.ID, "job", "")
 	if err != nil {
@@ -125,13 +122,13 @@ func job(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.JobDetail,
 		Scan(append(scanJob(&j.Job), &j.FromStatus, &j.SourceRef, &j.TargetRef, &j.PayloadRef,
 			&j.Actor, &j.CorrelationID, &j.LostLeases)...)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, queue.NewError(queue.KindFailed, "there is no job "+uuid, "", "a finished job is kept for as long as its history")
+		return nil, queue.NewError(queue.KindFailed, "there is no job "+uuid, "", "finished jobs are removed at the end of their retention")
 	}
 	if err != nil {
 		return nil, err
 	}
 	if j.Status == "cleaned" {
-		j.PayloadWhyNot = queue.Clean("the payload was cleaned away")
+		j.PayloadWhyNot = queue.Clean("retention has removed the payload")
 		return &j, nil
 	}
 	x, err := payload(ctx, db, "job", uuid, q.Whole)

@@ -1,9 +1,9 @@
 package lists
 
-// This file walks where a dead letter came from and what became of it, both ways
-// and over its generations: event → saga → jobs → dead letter → requeued saga, job
-// → dead letter → replayed job, event → attempts → dead letter. Of a long chain it
-// has the generations nearest to the letter.
+// The lineage of a dead letter is what led to it and what happened afterwards, over all
+// generations: event → saga → jobs → dead letter → requeued saga, job → dead letter → replayed
+// job, event → attempts → dead letter. Of a long chain, only the generations nearest to the
+// dead letter are read.
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// steps reads (kind, id, status, at, by, generation, generations left out).
+// steps reads the lineage; columns: kind, id, status, at, by, generation, number of generations left out.
 func steps(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail, sql string, args ...any) (err error) {
 	d.Lineage, err = pgrow.Each(ctx, db, func(row pgx.CollectableRow) (queue.LineageStep, error) {
 		var s queue.LineageStep
@@ -30,8 +30,8 @@ func steps(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail, sql 
 
 const lineageShown = queue.LineageShown
 
-// hookLineage is every saga of the event and subscription with its jobs, its dead
-// letter and its requeue.
+// hookLineage reads every saga of the event and subscription with its jobs, its dead letter and
+// its requeue.
 func hookLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail) error {
 	near := "BETWEEN $3 - " + strconv.Itoa(lineageShown) + " AND $3 + " + strconv.Itoa(lineageShown)
 	return steps(ctx, db, d, `
@@ -54,13 +54,13 @@ func hookLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail
 			SELECT 'requeue', r.new_saga_id::text, r.reason, r.requeued_at, r.requeued_by, g.n, 3, 0
 			FROM shown g JOIN public.dead_letters l ON l.saga_id = g.id JOIN public.dead_letter_requeues r ON r.dead_letter_id = l.id
 			UNION ALL
-			SELECT 'closed', l.id::text, x.resolution::text, x.at, x.by, g.n, 4, 0
+			SELECT 'setClosure', l.id::text, x.resolution::text, x.at, x.by, g.n, 4, 0
 			FROM shown g JOIN public.dead_letters l ON l.saga_id = g.id JOIN public.dead_letter_resolutions x ON x.dead_letter_id = l.id
 		) steps ORDER BY n, step, no, at`, d.EventID, d.SubscriptionID, d.Generation)
 }
 
-// jobLineage is the chain of replays from its first job to its last. A job whose
-// history was dropped is known by its letter alone.
+// jobLineage reads the chain of replays from the first job to the last. A job whose history was
+// dropped is known only through its dead letter.
 func jobLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail, letter string) error {
 	near := "BETWEEN -" + strconv.Itoa(lineageShown) + " AND " + strconv.Itoa(lineageShown)
 	return steps(ctx, db, d, `
@@ -96,13 +96,13 @@ func jobLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail,
 			UNION ALL
 			SELECT 'requeue', replayed_job_id::text, triage_note, resolved_at, resolved_by, n, 2 FROM chain WHERE replayed_job_id IS NOT NULL
 			UNION ALL
-			SELECT 'closed', 'job:' || dead_letter_id, resolution, resolved_at, resolved_by, n, 2 FROM chain
+			SELECT 'setClosure', 'job:' || dead_letter_id, resolution, resolved_at, resolved_by, n, 2 FROM chain
 			WHERE replayed_job_id IS NULL AND resolved_at IS NOT NULL
 		) steps ORDER BY n, step`, letter, d.Generation)
 }
 
-// eventLineage is the event, the recipients that it reached, the letter, and how
-// that was closed.
+// eventLineage reads the event, the recipients that it reached, the dead letter, and how that was
+// closed.
 func eventLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail, letter string) error {
 	return steps(ctx, db, d, `
 		WITH l AS (SELECT d.dead_letter_id, d.event_id, d.event_type, d.failure_code, d.last_failed_at, d.worker_name, d.resolution, d.resolved_at,
@@ -116,6 +116,6 @@ func eventLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetai
 			UNION ALL
 			SELECT 'dead_letter', 'event:' || l.dead_letter_id, l.failure_code, l.last_failed_at, l.worker_name, 2 FROM l
 			UNION ALL
-			SELECT 'closed', 'event:' || l.dead_letter_id, l.resolution, l.resolved_at, l.resolved_by, 3 FROM l WHERE l.resolved_at IS NOT NULL
+			SELECT 'setClosure', 'event:' || l.dead_letter_id, l.resolution, l.resolved_at, l.resolved_by, 3 FROM l WHERE l.resolved_at IS NOT NULL
 		) steps ORDER BY step, at, id`, letter)
 }

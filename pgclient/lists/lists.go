@@ -1,5 +1,6 @@
-// Package lists reads what panes show on demand: a page of a list, or one of its rows
-// with all that is known of it. It reports of a span of time, too.
+// Package lists reads what the console's panes and the list verbs show on demand: a page of a
+// list, or the details of one row. Start with [Read]; readers lists the kinds. [Report] reads
+// what was recorded in a span of time.
 package lists
 
 import (
@@ -12,14 +13,14 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// pageSize is how many rows a page has unless the query says otherwise.
+// pageSize is the number of rows in a page if the query does not set Limit.
 const pageSize = 200
 
 // reader reads a page of a list.
 type reader func(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error
 
-// readers are the lists. A new one is a reader and a line here; a line in queue.ExportLists
-// lets it be exported.
+// readers maps each list to its reader. To add a list, write a reader and add a line here; a
+// line in queue.ExportLists makes it exportable.
 func readers() map[queue.ListKind]reader {
 	return map[queue.ListKind]reader{
 		queue.ListDeadLetters:  deadLetters,
@@ -46,7 +47,7 @@ func readers() map[queue.ListKind]reader {
 	}
 }
 
-// whole is the reader of a list that has no pages.
+// whole makes a reader of a function that reads a list without pages.
 func whole[T any](read func(context.Context, *pgpool.Pool, queue.Query) (T, error)) reader {
 	return func(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) (err error) {
 		p.Rows, err = read(ctx, db, q)
@@ -54,12 +55,12 @@ func whole[T any](read func(context.Context, *pgpool.Pool, queue.Query) (T, erro
 	}
 }
 
-// activity reads the sessions; the columns are called as the members are in JSON.
+// activity reads the sessions; the SQL columns have the names of the JSON members.
 func activity(ctx context.Context, db *pgpool.Pool, _ queue.Query) ([]queue.Activity, error) {
 	return pgrow.Column[queue.Activity](ctx, db, "SELECT to_jsonb(r) FROM public.fn_queue_activity() r")
 }
 
-// Read reads one page.
+// Read reads one page of the list q.Kind. An unknown kind is a usage error.
 func Read(ctx context.Context, db *pgpool.Pool, q queue.Query) (queue.Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()

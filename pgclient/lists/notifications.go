@@ -1,7 +1,5 @@
 package lists
 
-// This file reads what pane gn shows, and lets failed rows wait again.
-
 import (
 	"context"
 
@@ -14,20 +12,20 @@ import (
 )
 
 const (
-	stagedLookedAt = 20_000 // waiting rows that are grouped for the screen, the oldest
+	stagedLookedAt = 20_000 // the oldest waiting rows, which are grouped for the screen
 	failuresLooked = 20_000 // failed rows that are grouped by reason
 	runsShown      = 50
 )
 
-// notifications reads the staging side: counts from the counters, the rest from
-// the rows that wait or failed, of which there are bounds.
+// notifications reads the staging table: the totals from the counters, the groups and failures
+// from a bounded number of waiting and failed rows.
 func notifications(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	f, err := queue.ParseFilter(q.Filter, queue.NotificationFields())
 	if err != nil {
 		return filtersql.Error(err)
 	}
 	var n queue.Notifications
-	tx, err := db.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}) // one picture
+	tx, err := db.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}) // one snapshot
 	if err != nil {
 		return err
 	}

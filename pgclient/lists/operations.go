@@ -1,8 +1,5 @@
 package lists
 
-// This file reads bulk operations: a page of them, or one with what became of its
-// items.
-
 import (
 	"context"
 	"fmt"
@@ -19,17 +16,17 @@ var operationColumns = map[string]filtersql.Column{
 	"id": {Expr: "o.operation_id"}, "state": {Expr: "o.state"}, "by": {Expr: "o.created_by"}, "kind": {Expr: "o.kind"}, "selection": {Expr: "o.filter"},
 }
 
-// operations reads a page of operations.
+// operations reads a page of bulk operations.
 func operations(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	b, _, err := filtersql.Parse(q.Filter, queue.OperationFields(), operationColumns)
 	if err != nil {
 		return err
 	}
-	return numbered(ctx, db, q, p, b, "public.queue_bulk_operation o", "o.operation_id", func(o queue.Operation) int64 { return o.ID },
+	return readByNumber(ctx, db, q, p, b, "public.queue_bulk_operation o", "o.operation_id", func(o queue.Operation) int64 { return o.ID },
 		func(rest string) ([]queue.Operation, error) { return pgrow.Operations(ctx, db, rest, b.Args...) })
 }
 
-// operation reads one with what became of its items.
+// operation reads one bulk operation with the outcomes of its items.
 func operation(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	id, err := parseid.Operation(q.ID)
 	if err != nil {

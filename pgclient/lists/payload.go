@@ -10,19 +10,19 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// payloadTimeout leaves the rest of a page its time where a payload takes long to
-// mask.
+// payloadTimeout limits the masking of a slow payload, so that time remains for the rest of the
+// page.
 const payloadTimeout = pgpool.ReadTimeout / 2
 
-// carried is a payload as it is shown.
-type carried struct {
+// shownPayload is a payload as it is shown, or the reason why it is not.
+type shownPayload struct {
 	text, whyNot queue.Text
 	size         int64
 }
 
-// payload is what fn_payload_masked gives, with the numbers as stored, or why
-// there is none.
-func payload(ctx context.Context, db *pgpool.Pool, kind, id string, whole bool) (out carried, err error) {
+// payload returns the masked payload from fn_payload_masked, with numbers as stored, or the
+// reason why there is none.
+func payload(ctx context.Context, db *pgpool.Pool, kind, id string, whole bool) (out shownPayload, err error) {
 	within, cancel := context.WithTimeout(ctx, payloadTimeout)
 	defer cancel()
 	most := queue.PayloadShown

@@ -1,7 +1,7 @@
 package lists
 
-// This file reads what is recorded of a span of time, all of it as of one moment.
-// Each list is bounded and tells how much it left out.
+// All parts of a report are read in one transaction, as of one moment. Each list is bounded;
+// Report.More says how many rows were left out.
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const (
 	reportLetters = 100_000 // dead letters looked at per source
 )
 
-// Report reads the span from since until until, as actor; the zero until is now.
+// Report reads what was recorded from since until until, as actor; a zero until means now.
 func Report(ctx context.Context, db *pgpool.Pool, actor string, since, until time.Time) (queue.Report, error) {
 	r, err := report(ctx, db, actor, since, until)
 	return r, pgerror.Translate(err)
@@ -60,8 +60,8 @@ func report(ctx context.Context, db *pgpool.Pool, actor string, since, until tim
 	})
 }
 
-// collect reads at most so many rows of a query whose first column is how many
-// there are in all; the rest is noted as left out.
+// collect reads a query whose LIMIT bounds it and whose first column is the total number of
+// rows; it records how many were left out in Report.More.
 func collect[T any](ctx context.Context, tx pgx.Tx, r *queue.Report, list, sql string, args ...any) ([]T, error) {
 	total := 0
 	out, err := pgrow.Each(ctx, tx, func(row pgx.CollectableRow) (T, error) {
@@ -76,7 +76,7 @@ func collect[T any](ctx context.Context, tx pgx.Tx, r *queue.Report, list, sql s
 	return out, err
 }
 
-// behindCount is a row without its first column, which is read into n.
+// behindCount is a row without its first column, which Scan stores in n.
 type behindCount struct {
 	pgx.CollectableRow
 	n *int
@@ -88,7 +88,7 @@ func (r behindCount) Scan(into ...any) error {
 	return r.CollectableRow.Scan(append([]any{r.n}, into...)...)
 }
 
-// reportSilences finds the silences that were sampled, acknowledged, or stand.
+// reportSilences finds the silences in the span: those that were sampled, acknowledged, or are open now.
 func reportSilences(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
 	r.Silences, err = collect[queue.Silence](ctx, tx, r, "silences", `
 		WITH seen AS (
@@ -165,8 +165,8 @@ func reportAudit(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
 	return err
 }
 
-// reportDead groups the letters that died in the span. The newest of each source
-// are looked at, up to the bound.
+// reportDead groups the dead letters of the span. Of each source, the newest reportLetters are
+// read.
 func reportDead(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
 	type story struct {
 		queue.DeadStory
@@ -182,7 +182,7 @@ func reportDead(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
 		), events AS (
 			SELECT d.failure_code, d.event_type, d.event_domain, d.last_failed_at, d.resolved_at FROM public.iu_route_dead_letter d
 			WHERE d.last_failed_at >= $1 AND d.last_failed_at < $2 ORDER BY d.last_failed_at DESC LIMIT $4
-		), letters AS (
+		), dead AS (
 			SELECT 'webhook' AS source, h.final_error_code AS code, COALESCE(s.endpoint, '(none)') AS endpoint, 'webhook' AS domain, h.failed_at AS at,
 				o.dead_letter_id IS NOT NULL AS open, o.dead_letter_id IS NULL AND q.dead_letter_id IS NOT NULL AS requeued, g.status = 'Completed' AS delivered
 			FROM hooks h JOIN public.subscriptions s ON s.id = h.subscription_id
@@ -196,7 +196,7 @@ func reportDead(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
 		SELECT count(*) OVER (), l.source, l.code, l.endpoint, l.domain, count(*), count(*) FILTER (WHERE l.open), count(*) FILTER (WHERE l.requeued),
 			CASE l.source WHEN 'webhook' THEN count(*) FILTER (WHERE l.delivered) END, count(*) FILTER (WHERE NOT l.open AND NOT l.requeued),
 			min(l.at), max(l.at), sum(count(*)) OVER (PARTITION BY l.source)::bigint
-		FROM letters l GROUP BY 2, 3, 4, 5 ORDER BY count(*) DESC, 2, 3, 4, 5 LIMIT $3`,
+		FROM dead l GROUP BY 2, 3, 4, 5 ORDER BY count(*) DESC, 2, 3, 4, 5 LIMIT $3`,
 		r.Since, r.Until, reportRows, reportLetters+1)
 	r.Dead = make([]queue.DeadStory, len(stories))
 	for i, s := range stories {

@@ -1,7 +1,5 @@
 package lists
 
-// This file draws the curves of a report from the samples of the span.
-
 import (
 	"context"
 	"time"
@@ -12,13 +10,12 @@ import (
 )
 
 const (
-	curvePoints = 60 // at most, and one for the minute that has begun, so that a curve fits on a line
-	curveLines  = 10 // of each metric, those that went highest
+	curvePoints = 60 // the most points of a curve, plus one for the current minute, so that it fits on a line
+	curveLines  = 10 // curves per metric: those with the highest maximum
 )
 
-// metrics are what a report draws, in its order. Of the sparse ones nothing is
-// sampled while there is nothing: a missing sample is a zero if others were taken
-// in its minute.
+// metrics lists the metrics of a report in their order. A sparse metric is not sampled while it
+// is zero: a missing sample counts as zero if other metrics were sampled in that minute.
 var metrics = []struct {
 	name   string
 	sparse bool
@@ -35,16 +32,16 @@ var metrics = []struct {
 	{"picture_ms", false},
 }
 
-// sampler is the metric that every run of the sampler writes once.
+// sampler is a metric that every run of the sampler writes exactly once.
 const sampler = "hosts_alive"
 
-// curveStep is how long one point stands for: whole minutes.
+// curveStep returns the time that one point covers, in whole minutes.
 func curveStep(span time.Duration) time.Duration {
 	return max(((span-time.Minute)/curvePoints + time.Minute - 1).Truncate(time.Minute), time.Minute)
 }
 
 func reportCurves(ctx context.Context, tx pgx.Tx, r *queue.Report) error {
-	from := r.Since.Truncate(time.Minute) // a sample stands at the beginning of its minute
+	from := r.Since.Truncate(time.Minute) // a sample has the time at which its minute begins
 	step := curveStep(r.Until.Sub(from))
 	r.CurveStep = int64(step / time.Second)
 	n := int((r.Until.Sub(from) + step - 1) / step)

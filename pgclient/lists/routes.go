@@ -1,8 +1,5 @@
 package lists
 
-// This file reads the routes of events and their consumers, and changes them: the
-// dry run of the schema's function is the preview, and what it saw is the condition.
-
 import (
 	"context"
 

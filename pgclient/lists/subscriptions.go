@@ -1,8 +1,5 @@
 package lists
 
-// This file reads what pane gs shows: the rules of who reads which events, the
-// exact broadcast share, and how an event of a type is resolved.
-
 import (
 	"cmp"
 	"context"
@@ -16,10 +13,10 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// rulesMost is how many rules are read; DP6 §5 expects fewer than a thousand.
+// rulesMost is the largest number of event subscriptions that are read; DP6 §5 expects fewer than a thousand.
 const rulesMost = 10_000
 
-// subscriptions reads the rules that match, and the share.
+// subscriptions reads the event subscriptions that match, and the broadcast share.
 func subscriptions(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	f, err := queue.ParseFilter(q.Filter, queue.EventSubscriptionFields())
 	if err != nil {
@@ -42,7 +39,7 @@ func subscriptions(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue
 	return err
 }
 
-// broadcast reads the exact share once, and adds it up per domain and overall.
+// broadcast reads the broadcast share of each event type, and sums it per domain and in total.
 func broadcast(ctx context.Context, db *pgpool.Pool) (*queue.Broadcast, error) {
 	b := &queue.Broadcast{Shares: []queue.BroadcastShare{{}}, Unrouted: []queue.UnroutedType{}}
 	err := db.QueryRow(ctx, `SELECT COALESCE((SELECT value = 'true' FROM public.dot_config WHERE key = 'queue.subscription_resolution.enabled'), false),
@@ -86,20 +83,20 @@ func broadcast(ctx context.Context, db *pgpool.Pool) (*queue.Broadcast, error) {
 	return b, err
 }
 
-// resolution says how DOMAIN/TYPE[/STREAM] is resolved. Without a stream it is
-// that of the registry. Query.Scope narrows the event: its subject table and
+// resolution says who receives an event DOMAIN/TYPE[/STREAM]. Without a stream, it uses the
+// stream from the event type registry. Query.Scope narrows the event to a subject table and a
 // payload.
 func resolution(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.Resolution, error) {
 	domain, kind, ok := strings.Cut(q.ID, "/")
 	if !ok || domain == "" || kind == "" {
-		return nil, queue.NewError(queue.KindUsage, "which type?", "", "write DOMAIN/TYPE or DOMAIN/TYPE/STREAM")
+		return nil, queue.NewError(queue.KindUsage, "no event type given", "", "write DOMAIN/TYPE or DOMAIN/TYPE/STREAM")
 	}
 	payload := cmp.Or(q.Scope.Payload, "{}")
 	if err := (queue.Arg{Name: "payload", Kind: queue.ArgObject}).Check(payload); err != nil {
 		return nil, err
 	}
 	stream := ""
-	if i := strings.LastIndex(kind, "/"); i > 0 { // a type may hold slashes itself: the registry knows
+	if i := strings.LastIndex(kind, "/"); i > 0 { // the type may itself contain slashes: ask the registry
 		var known bool
 		if err := db.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM public.event_type_registry WHERE event_domain = $1 AND event_type = $2)", domain, kind).Scan(&known); err != nil {
 			return nil, err

@@ -1,8 +1,5 @@
 package lists
 
-// This file reads what pane 7 shows: endpoints with how they answer, the leases on
-// their jobs, one endpoint with its attempts and retries; and why a queue waits.
-
 import (
 	"context"
 	"fmt"
@@ -19,8 +16,8 @@ import (
 )
 
 const (
-	recentAttempts = 50     // settled ones that success and latency are of
-	retryBound     = 10_000 // counted per slot of the retry calendar
+	recentAttempts = 50     // settled attempts from which success rate and latency are computed
+	retryBound     = 10_000 // the most retries counted per slot of the retry calendar
 )
 
 var endpointColumns = map[string]filtersql.Column{
@@ -28,8 +25,8 @@ var endpointColumns = map[string]filtersql.Column{
 	"reason": {Expr: "v.suspended_reason"}, "waiting": {Expr: "v.waiting"}, "dead": {Expr: "v.dead_open"}, "code": {Expr: "v.last_failure_code"},
 }
 
-// endpoints reads subscriptions, those in trouble first, with the leases on their
-// jobs; with an id one of them with all that is known of it.
+// endpoints reads webhook subscriptions, those with problems first, with the leases on their
+// jobs; for ListEndpoint, one subscription with all its details.
 func endpoints(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	b, _, err := filtersql.Parse(q.Filter, queue.EndpointFields(), endpointColumns)
 	if err != nil {
@@ -47,9 +44,9 @@ func endpoints(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Pag
 		return err
 	}
 	if q.Kind == queue.ListEndpoint && len(endpoints) == 0 {
-		return queue.NewError(queue.KindFailed, fmt.Sprintf("there is no subscription %d", one), "", "see qtop webhooks")
+		return queue.NewError(queue.KindFailed, fmt.Sprintf("there is no webhook subscription %d", one), "", "see qtop webhooks")
 	}
-	ids := []int64{} // nil would be all
+	ids := []int64{} // not nil, which would mean all
 	for _, e := range endpoints {
 		ids = append(ids, e.ID)
 	}
@@ -70,8 +67,8 @@ func endpoints(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Pag
 	return err
 }
 
-// endpointPage orders by what needs a look before it reads how each answers: that
-// costs recentAttempts rows each.
+// endpointPage selects the rows of the page before it reads their recent attempts, because those
+// cost recentAttempts rows per subscription.
 func endpointPage(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, limit int, total *int64) ([]queue.Endpoint, error) {
 	return pgrow.Each(ctx, db, func(row pgx.CollectableRow) (queue.Endpoint, error) {
 		var e queue.Endpoint
@@ -112,13 +109,13 @@ func endpointPage(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, li
 		ORDER BY v.gate = 'open', v.oldest_waiting_at, v.dead_open DESC, v.waiting DESC, v.subscription_id`, b.Args...)
 }
 
-// leases are those of all webhook jobs.
+// leases reads the leases of all webhook jobs.
 func leases(ctx context.Context, db *pgpool.Pool, q queue.Query) ([]queue.WebhookLease, error) {
 	return webhookLeases(ctx, db, nil, q.Limit)
 }
 
-// webhookLeases reads who has jobs of these subscriptions, or of all, those that
-// expired first.
+// webhookLeases reads the leases on webhook jobs of these subscriptions (nil = all), expired ones
+// first.
 func webhookLeases(ctx context.Context, db *pgpool.Pool, subscriptions []int64, limit int) ([]queue.WebhookLease, error) {
 	return pgrow.All[queue.WebhookLease](ctx, db, `SELECT j.id, j.saga_id, j.subscription_id, s.endpoint, j.worker_id, j.attempt_no, j.started_at, j.lease_until,
 			j.lease_until < now(), j.lease_resets
@@ -126,7 +123,7 @@ func webhookLeases(ctx context.Context, db *pgpool.Pool, subscriptions []int64, 
 		WHERE j.status = 'Leased' AND ($1::bigint[] IS NULL OR j.subscription_id = ANY ($1)) ORDER BY j.lease_until, j.id LIMIT `+strconv.Itoa(limit), subscriptions)
 }
 
-// retries counts what waits by when it is due, each slot up to a bound.
+// retries counts the waiting retries by when they are due, each slot up to retryBound.
 func retries(ctx context.Context, db *pgpool.Pool, subscription int64) ([]queue.RetrySlot, error) {
 	return pgrow.Each(ctx, db, func(row pgx.CollectableRow) (queue.RetrySlot, error) {
 		var s queue.RetrySlot
@@ -142,7 +139,7 @@ func retries(ctx context.Context, db *pgpool.Pool, subscription int64) ([]queue.
 		FROM (VALUES (-1, 0), (0, 60), (60, 300), (300, 900), (900, 1800), (1800, 3600), (3600, 0)) b (a, z)`, subscription, retryBound)
 }
 
-// why asks what blocks a queue.
+// why returns the reasons why a queue is waiting.
 func why(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.Why, error) {
 	return whyOf(ctx, db, q.ID)
 }

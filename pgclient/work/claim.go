@@ -1,7 +1,5 @@
 package work
 
-// This file leases jobs.
-
 import (
 	"context"
 	"encoding/json"
@@ -16,9 +14,9 @@ import (
 	"github.com/qtop/qtop/pgclient/pgscan"
 )
 
-// Claim is what to lease: at most that many jobs of the kinds, within the
-// subscriptions of the executor, behind the keys in After; nil sweeps each lane
-// from its start.
+// Claim says what to lease: at most Most jobs of the kinds, within the job subscriptions of the
+// executor. In each lane, the search begins after the key in After; nil begins at the start of
+// every lane.
 type Claim struct {
 	Executor string
 	Kinds    []string
@@ -26,14 +24,15 @@ type Claim struct {
 	After    JobKeys
 }
 
-// ClaimedPayload is how many bytes the text of a payload may have that comes with its
-// claim, ClaimSQL has the same number: JobPayload and WebhookPayload read longer ones, so
-// that a host holds a few at a time.
+// ClaimedPayload is the largest payload, in bytes of text, that a claim returns; ClaimSQL
+// contains the same number. Longer payloads are read with JobPayload and WebhookPayload, so
+// that a host holds only a few of them in memory at a time.
 const ClaimedPayload = 8192
 
-// ClaimSQL is the statement that claims; ReadClaimed reads its rows. A key that ends with the
-// job's id is not the one that was given, and its job may be a replay. The functions that
-// look both up see jobs that are newer than this statement, as the claim does.
+// ClaimSQL is the statement that claims; ReadClaimed reads its rows. An idempotency key that
+// ends with the job's id is not the key that the producer gave, and the job may be a replay:
+// fn_job_key and fn_job_root look both up. These functions are volatile, so that they see jobs
+// that are newer than this statement, as the claim does.
 const ClaimSQL = `SELECT job_id, lease_token, job_kind, event_domain, executor, priority, process_after, attempts,
 	max_attempts, enqueued_at, lease_until, picked_at, source_ref, target_ref, payload_ref,
 	CASE WHEN right(idempotency_key, 36) = job_id::text
@@ -45,8 +44,8 @@ const ClaimSQL = `SELECT job_id, lease_token, job_kind, event_domain, executor, 
 		WHEN public.fn_payload_fits(payload) THEN CASE WHEN octet_length(payload::text) > 8192 THEN NULL ELSE payload END END
 	FROM public.fn_job_claim($1::text, $2::text[], $3::int, $4::jsonb)`
 
-// JobClaim leases jobs. The statement commits before anything is returned: a job
-// handed out earlier could be finished before its lease shows.
+// JobClaim leases jobs. The claim is committed before the jobs are returned; otherwise a worker
+// could finish a job before its lease is visible.
 func (c *Client) JobClaim(ctx context.Context, claim Claim) ([]Job, error) {
 	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
 	defer cancel()
@@ -58,15 +57,15 @@ func (c *Client) JobClaim(ctx context.Context, claim Claim) ([]Job, error) {
 	return jobs, pgerror.Translate(err)
 }
 
-// Payload is one that is read apart from its claim.
+// Payload is a payload that was read separately from its claim.
 type Payload struct {
-	Bytes    int64  // of its text
-	Text     []byte // nil: it has more than were asked for, or cannot be handed out
-	Readable bool   // false: it cannot be handed out
+	Bytes    int64  // length of its text
+	Text     []byte // nil: it is longer than the limit, or not readable
+	Readable bool   // false: the database cannot return it as text
 }
 
-// JobPayload reads the payload of a leased job that did not come with its claim, where it
-// has at most that many bytes. held is false where the lease is gone.
+// JobPayload reads the payload of a leased job that was not returned with its claim; the text is
+// nil if it is longer than most bytes. held is false if the lease is lost.
 func (c *Client) JobPayload(ctx context.Context, lease JobLease, most int64) (p Payload, held bool, err error) {
 	p, err = c.payload(ctx, "SELECT bytes, payload FROM public.fn_job_payload($1::uuid, $2::uuid, $3::bigint)", lease.ID, lease.Token, most)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -103,7 +102,7 @@ func ReadClaimed(rows pgx.Rows, most int) ([]Job, error) {
 		}
 		j.EnqueuedAt, j.Lease = pgscan.Calendar(enqueued), j.LeaseUntil.Sub(picked)
 		if jobs == nil {
-			jobs = make([]Job, 0, min(most, 32)) // mostly either one or all
+			jobs = make([]Job, 0, min(most, 32)) // most claims return one job or the maximum
 		}
 		jobs = append(jobs, j)
 		j.Payload = nil
@@ -112,11 +111,11 @@ func ReadClaimed(rows pgx.Rows, most int) ([]Job, error) {
 	return jobs, err
 }
 
-// Arguments are those of ClaimSQL, as text.
+// Arguments returns the arguments of ClaimSQL as text.
 func (c *Claim) Arguments(types *pgtype.Map) [][]byte {
 	args := [][]byte{[]byte(c.Executor), nil, strconv.AppendInt(nil, int64(c.Most), 10), nil}
 	if c.Kinds != nil {
-		args[1], _ = types.Encode(pgtype.TextArrayOID, pgtype.TextFormatCode, c.Kinds, nil) // texts always have a form
+		args[1], _ = types.Encode(pgtype.TextArrayOID, pgtype.TextFormatCode, c.Kinds, nil) // encoding text cannot fail
 	}
 	if after := c.After.argument(); after != nil {
 		args[3], _ = json.Marshal(after)

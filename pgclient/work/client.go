@@ -1,5 +1,13 @@
-// Package work is what a worker host asks of the database: to be announced, to tick,
-// to claim, report and hand back jobs of both kinds.
+// Package work has the database calls of a worker host. Start with [New]; a [Client] can:
+//
+//   - register a host and send its heartbeats (HostRegister, HostBeat, HostStop);
+//   - request a run of a tick worker (Tick);
+//   - claim, start, renew, acknowledge, fail and release jobs of the queue (Job…);
+//   - claim, renew, report and release webhook jobs (…Webhooks).
+//
+// Every result is fenced by the token of its lease, and reporting or releasing a job twice is
+// safe. That matters because the reply to a commit can be lost. The statements go through the
+// pool pgclient.Options.WorkConns.
 package work
 
 import (
@@ -12,13 +20,13 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Client is what a worker host asks with.
+// Client calls the functions of the schema for a worker host.
 type Client struct {
 	pool *pgpool.Pool
 	tag  func() string
 }
 
-// New makes one that uses the pool of the worker host: see pgclient.Options.WorkConns.
+// New returns a client that uses the worker host's pool: see pgclient.Options.WorkConns.
 func New(c *pgclient.Client) *Client { return &Client{c.Work(), c.SessionTag} }
 
 // call runs a jsonb function on the work pool and returns its refusal, if any.
@@ -30,9 +38,9 @@ func (c *Client) call(ctx context.Context, sql string, args ...any) (string, err
 	return r.Reason, pgerror.Translate(err)
 }
 
-// HostRegister announces a host; a non-empty string is the refusal. Where another
-// instance holds the id, sign is that and when it was last seen: it changes when that
-// one gives a sign of life.
+// HostRegister registers a host; a non-empty refusal says why it was refused. If another
+// instance holds the id, sign is that instance and the time it was last seen: sign changes
+// whenever that instance is seen again.
 func (c *Client) HostRegister(ctx context.Context, id, instance, version string, loops []string) (refusal, sign string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
@@ -49,12 +57,12 @@ func (c *Client) HostRegister(ctx context.Context, id, instance, version string,
 	return r.Reason, sign, pgerror.Translate(err)
 }
 
-// HostBeat is a sign of life; a non-empty string says that the id was lost.
+// HostBeat sends a heartbeat of the host. A non-empty string says that another instance now holds the id.
 func (c *Client) HostBeat(ctx context.Context, id, instance string, loops []string, inFlight int, progress map[string]queue.LoopMark) (string, error) {
 	return c.call(ctx, "SELECT public.fn_queue_host_beat($1::text, $2::uuid, $3::text[], $4::int, $5::jsonb)", id, instance, loops, inFlight, progress)
 }
 
-// HostStop says that the host ended cleanly, and why: a signal, or who asked for it.
+// HostStop records that the host stopped cleanly, and why: a signal, or the operator who stopped it.
 func (c *Client) HostStop(ctx context.Context, id, instance, reason string) error {
 	_, err := c.call(ctx, "SELECT public.fn_queue_host_stop($1::text, $2::uuid, $3::text)", id, instance, reason)
 	return err

@@ -1,8 +1,5 @@
 package work
 
-// This file is what a worker host asks of the job queue: claim, start, renew,
-// and tell what became of each job.
-
 import (
 	"context"
 	"fmt"
@@ -15,24 +12,24 @@ import (
 	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
-// JobTimeout bounds one statement over up to a thousand jobs: on a loaded machine
-// it may take seconds, and one that is given up may have been committed.
+// JobTimeout bounds one statement over up to a thousand jobs. On a loaded machine such a
+// statement may take seconds, and one that was abandoned may still have been committed.
 const JobTimeout = 15 * time.Second
 
 // Job is a leased job.
 type Job struct {
 	ID, Token      pgtype.UUID
-	Root           pgtype.UUID // the first job of a line of replays, else ID
+	Root           pgtype.UUID // the first job of a chain of replays, otherwise ID
 	Kind, Domain   string
 	Executor       string
 	Priority       int32
 	ProcessAfter   pgtype.Timestamptz // may be infinite
-	Attempts       int32              // finished tries
+	Attempts       int32              // finished attempts
 	MaxAttempts    int32
-	LostLeases     int32 // not 0: it may be what killed a host, and is worked on alone
+	LostLeases     int32 // above 0, the job may have crashed a host, so it is run alone
 	EnqueuedAt     time.Time
-	LeaseUntil     time.Time     // server time, for the handler to see
-	Lease          time.Duration // how long the lease lasts, by the server's clock alone
+	LeaseUntil     time.Time     // server time, for information only
+	Lease          time.Duration // length of the lease, measured by the server's clock alone
 	SourceRef      string
 	TargetRef      string
 	PayloadRef     string
@@ -41,23 +38,23 @@ type Job struct {
 	Payload        []byte // the text of the jsonb; nil: read it with JobPayload
 }
 
-// Lane names the lane of the job as JobKeys does.
+// Lane returns the queue lane of the job as domain/kind, the key of JobKeys.
 func (j *Job) Lane() string { return j.Domain + "/" + j.Kind }
 
-// Key is where the job stands in its lane.
+// Key returns the position of the job in its queue lane.
 func (j *Job) Key() JobKey { return JobKey{j.Priority, j.ProcessAfter, j.ID} }
 
-// JobKey is a place in a lane.
+// JobKey is a position in a queue lane.
 type JobKey struct {
 	Priority     int32
 	ProcessAfter pgtype.Timestamptz
 	ID           pgtype.UUID
 }
 
-// JobKeys says where a worker stopped in each lane, by Job.Lane.
+// JobKeys says up to which position a worker has searched each lane, by Job.Lane.
 type JobKeys map[string]JobKey
 
-// argument is the form of p_after: nil for none.
+// argument returns the value of p_after: nil if there are no keys.
 func (k JobKeys) argument() any {
 	if len(k) == 0 {
 		return nil
@@ -73,7 +70,7 @@ func (k JobKeys) argument() any {
 	return out
 }
 
-// timeText is the form of a time that PostgreSQL reads, also before year 1, where RFC 3339 has none.
+// timeText formats a time for PostgreSQL, also before the year 1, for which RFC 3339 has no form.
 func timeText(t time.Time) string {
 	year, era := t.Year(), ""
 	if year < 1 {
@@ -93,7 +90,7 @@ func (s *interned) ScanBytes(v []byte) error {
 	return nil
 }
 
-// optional is a text whose NULL is "".
+// optional is a text for which NULL is "".
 type optional struct{ s string }
 
 // ScanBytes implements pgtype.BytesScanner.
@@ -105,10 +102,10 @@ func (o *optional) ScanBytes(v []byte) error {
 	return nil
 }
 
-// JobLease names a lease of a job: every result is fenced by its token.
+// JobLease identifies a lease of a job. The token fences every result: it is rejected if the job has been leased again.
 type JobLease struct{ ID, Token pgtype.UUID }
 
-// columns takes leases apart.
+// columns splits leases into an array of ids and an array of tokens.
 func columns(leases []JobLease) (ids, tokens pgtype.FlatArray[pgtype.UUID]) {
 	ids, tokens = make([]pgtype.UUID, len(leases)), make([]pgtype.UUID, len(leases))
 	for i, l := range leases {
@@ -117,37 +114,37 @@ func columns(leases []JobLease) (ids, tokens pgtype.FlatArray[pgtype.UUID]) {
 	return ids, tokens
 }
 
-// JobStart says that leased jobs are being worked on; it returns those whose lease
-// is lost.
+// JobStart records that work on leased jobs has begun; it returns the ids of jobs whose lease is
+// lost.
 func (c *Client) JobStart(ctx context.Context, leases []JobLease) ([]pgtype.UUID, error) {
 	ids, tokens := columns(leases)
 	return c.lost(ctx, "SELECT job_id FROM public.fn_job_start($1::uuid[], $2::uuid[]) WHERE outcome <> 'done'", ids, tokens)
 }
 
-// JobRenew makes leases last their full time from now; it returns those that are
-// lost.
+// JobRenew extends leases to their full length from now; it returns the ids of jobs whose lease
+// is lost.
 func (c *Client) JobRenew(ctx context.Context, leases []JobLease) ([]pgtype.UUID, error) {
 	ids, tokens := columns(leases)
 	return c.lost(ctx, "SELECT job_id FROM public.fn_job_renew($1::uuid[], $2::uuid[]) WHERE outcome <> 'done'", ids, tokens)
 }
 
-// JobAck records success; it returns those whose lease was lost. Safe to repeat,
-// for the reply to a commit can be lost.
+// JobAck records success; it returns the ids of jobs whose lease is lost. Safe to repeat, because
+// the reply to a commit can be lost.
 func (c *Client) JobAck(ctx context.Context, leases []JobLease) ([]pgtype.UUID, error) {
 	ids, tokens := columns(leases)
 	return c.lost(ctx, "SELECT job_id FROM public.fn_job_ack($1::uuid[], $2::uuid[]) WHERE outcome <> 'done'", ids, tokens)
 }
 
-// JobRelease hands jobs back without spending an attempt; it returns those whose
-// lease was lost. Safe to repeat.
+// JobRelease returns jobs to the queue without using up an attempt; it returns the ids of jobs
+// whose lease is lost. Safe to repeat.
 func (c *Client) JobRelease(ctx context.Context, leases []JobLease) ([]pgtype.UUID, error) {
 	ids, tokens := columns(leases)
 	return c.lost(ctx, "SELECT job_id FROM public.fn_job_release($1::uuid[], $2::uuid[]) WHERE outcome <> 'done'", ids, tokens)
 }
 
-// JobClaimLost hands back what claims of this client leased for an executor whose
-// answer did not arrive: all leases but those with the known tokens. No claim for the
-// executor may be under way.
+// JobClaimLost releases jobs that this client claimed for an executor in claims whose reply was
+// lost: all leases except those with the known tokens. It returns their number. No claim for the
+// executor may be in flight.
 func (c *Client) JobClaimLost(ctx context.Context, executor string, known []pgtype.UUID) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
 	defer cancel()
@@ -155,14 +152,14 @@ func (c *Client) JobClaimLost(ctx context.Context, executor string, known []pgty
 	return n, pgerror.Translate(err)
 }
 
-// JobFailure is a try that failed.
+// JobFailure is a failed attempt.
 type JobFailure struct {
 	JobLease
 	Code, Text string
-	Permanent  bool // no further try
+	Permanent  bool // do not retry
 }
 
-// JobFail records failed tries; it returns those whose lease was lost. Safe to
+// JobFail records failed attempts; it returns the ids of jobs whose lease is lost. Safe to
 // repeat.
 func (c *Client) JobFail(ctx context.Context, failures []JobFailure) ([]pgtype.UUID, error) {
 	n := len(failures)
@@ -174,7 +171,7 @@ func (c *Client) JobFail(ctx context.Context, failures []JobFailure) ([]pgtype.U
 	return c.lost(ctx, "SELECT job_id FROM public.fn_job_fail($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::boolean[]) WHERE outcome <> 'done'", ids, tokens, codes, texts, permanent)
 }
 
-// lost runs a statement that answers with the jobs whose lease is gone.
+// lost runs a statement that returns the ids of jobs whose lease is lost.
 func (c *Client) lost(ctx context.Context, sql string, args ...any) ([]pgtype.UUID, error) {
 	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
 	defer cancel()
@@ -182,14 +179,14 @@ func (c *Client) lost(ctx context.Context, sql string, args ...any) ([]pgtype.UU
 	return gone, pgerror.Translate(err)
 }
 
-// JobStanding is how an executor stands with the queue.
+// JobStanding says whether an executor may claim jobs, and with which timings.
 type JobStanding struct {
-	Refusal string        // why it gets no jobs; empty = it may
-	Cadence time.Duration // within which it is expected to beat; 0 = it cannot beat
-	Lease   time.Duration // how long a lease lasts from now on; 0 = unknown
+	Refusal string        // why it may not claim; empty = it may
+	Cadence time.Duration // the longest interval between its heartbeats; 0 = it does not send any
+	Lease   time.Duration // length of leases claimed from now on; 0 = unknown
 }
 
-// JobStanding asks how an executor stands.
+// JobStanding reads whether an executor may claim jobs.
 func (c *Client) JobStanding(ctx context.Context, executor string) (JobStanding, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
@@ -203,13 +200,13 @@ func (c *Client) JobStanding(ctx context.Context, executor string) (JobStanding,
 	return s, pgerror.Translate(err)
 }
 
-// JobRefusal says why an executor gets no jobs; empty = it may have some.
+// JobRefusal returns why an executor may not claim jobs; empty = it may.
 func (c *Client) JobRefusal(ctx context.Context, executor string) (string, error) {
 	s, err := c.JobStanding(ctx, executor)
 	return s.Refusal, err
 }
 
-// JobBeat is what an executor tells of itself when it beats.
+// JobBeat is the content of an executor's heartbeat.
 type JobBeat struct {
 	State      string     `json:"state"` // working, idle, stopped
 	DoneTotal  int64      `json:"done_total"`
@@ -217,7 +214,7 @@ type JobBeat struct {
 	LastWorkAt *time.Time `json:"last_work_at"`
 }
 
-// ExecutorBeat writes a beat; a non-empty string is the refusal.
+// ExecutorBeat writes a heartbeat of an executor; a non-empty string says why it was refused.
 func (c *Client) ExecutorBeat(ctx context.Context, executor, actor string, b JobBeat) (string, error) {
 	return c.call(ctx, "SELECT public.fn_queue_heartbeat_write($1::text, $2::jsonb, $3::text)", executor, b, actor)
 }

@@ -1,7 +1,5 @@
 package work
 
-// This file asks for one run of a tick worker.
-
 import (
 	"bytes"
 	"context"
@@ -13,40 +11,40 @@ import (
 	"github.com/qtop/qtop/pgclient/pgpool"
 )
 
-// TickResult is what fn_queue_tick_request answers.
+// TickResult is the result of fn_queue_tick_request.
 type TickResult struct {
 	Ran     bool
-	Quick   bool // it may have left what is older than the last full run; ask again a second later
+	Quick   bool // a quick run: rows older than the last full run may remain; run it again a second later
 	Skipped string
 	Reason  string
 	Failed  bool
 	Error   string
 	TookMS  float64
-	AuditID int64            // of an operator's tick
-	Result  map[string]int64 // the numbers of the worker's own result
-	Log     []Outcome        // what the tick decided of jobs that did not succeed
+	AuditID int64            // only of a tick that an operator requested
+	Result  map[string]int64 // the numbers in the worker's result
+	Log     []Outcome        // what the tick decided about jobs that did not succeed
 	Raw     json.RawMessage
 }
 
-// Outcome is what a tick decided of one job: retry or dead letter after a failed attempt, reset or failed after an
-// expired lease. These are the fields that R02 §5.3 wants logged; jobs of the queue have no saga.
+// Outcome is what a tick decided about one job: retry or dead letter after a failed attempt, reset or failed after an
+// expired lease. R02 §5.3 requires these fields in the log; jobs of the queue have no saga.
 type Outcome struct {
 	Outcome         string     `json:"outcome"`
 	SagaID          int64      `json:"saga_id"`
-	JobID           any        `json:"job_id"` // json.Number of webhooks, a UUID of the queue
+	JobID           any        `json:"job_id"` // a json.Number for webhooks, a UUID for jobs of the queue
 	ErrorCode       string     `json:"error_code"`
 	LeaseExpiration *time.Time `json:"lease_expiration"`
 	WorkerID        string     `json:"worker_id"`
 }
 
-// Counted tells whether a number of a worker's result says how much it did; the others
-// say how things stand.
+// Counted reports whether a number in a worker's result counts work that was done; the other
+// numbers describe the current state.
 func Counted(key string) bool {
 	return !slices.Contains([]string{"held", "waiting", "in_flight", "checked", "total"}, key)
 }
 
-// Work is how much the tick did, by the rule of fn_queue_tick_run: rows_marked, where a
-// result has it, stands for all.
+// Work returns how much the tick did, computed as in fn_queue_tick_run: rows_marked if the result
+// has it, otherwise the sum of the counted numbers.
 func (t TickResult) Work() int64 {
 	if n, ok := t.Result["rows_marked"]; ok {
 		return n
@@ -60,11 +58,11 @@ func (t TickResult) Work() int64 {
 	return sum
 }
 
-// tickGrace is how much longer than statement_timeout a tick is waited for: the server ends what takes too long itself,
-// keeps which rows it was about, and commits.
+// tickGrace is how much longer than statement_timeout the client waits for a tick. The server stops one that takes too
+// long, records the rows that it was processing, and commits.
 const tickGrace = 15 * time.Second
 
-// Tick asks for one run of a tick worker.
+// Tick requests one run of a tick worker.
 func (c *Client) Tick(ctx context.Context, worker, source string) (TickResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.WorkTimeout+tickGrace)
 	defer cancel()
@@ -76,7 +74,7 @@ func (c *Client) Tick(ctx context.Context, worker, source string) (TickResult, e
 	return ParseTick(raw)
 }
 
-// ParseTick reads what a tick answered.
+// ParseTick decodes the result of a tick.
 func ParseTick(raw []byte) (TickResult, error) {
 	var body struct {
 		Ran     bool                       `json:"ran"`

@@ -1,8 +1,5 @@
 package work
 
-// This file is what a worker host asks of webhook jobs: claim, renew, and tell what
-// became of each.
-
 import (
 	"context"
 	"time"
@@ -12,7 +9,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
-// WebhookJob is a claimed job with everything its request needs.
+// WebhookJob is a claimed job with everything that is needed to send its request.
 type WebhookJob struct {
 	JobID          int64
 	SagaID         int64
@@ -29,13 +26,13 @@ type WebhookJob struct {
 	SecretRef      *string
 	WebhookID      string
 	Payload        *string // nil: read it with WebhookPayload
-	Paced          bool    // it spent the token of a rate, which expires
+	Paced          bool    // it used a token of a rate limit; the token expires
 }
 
-// ClaimWebhooks leases up to n jobs, at most per of one subscription and none of
-// the subscriptions in skip; where after is not 0, of the jobs that spend no rate
-// only those with a greater id. The statement commits before anything is
-// returned: a job handed out earlier could be settled before its lease shows.
+// ClaimWebhooks leases up to n jobs: at most per of one subscription, and none of the
+// subscriptions in skip. If after is not 0, jobs that are not subject to a rate limit are leased
+// only if their id is greater. The claim is committed before the jobs are returned; otherwise a
+// worker could settle a job before its lease is visible.
 func (c *Client) ClaimWebhooks(ctx context.Context, workerID string, n int, skip []int64, per int, after int64) ([]WebhookJob, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
@@ -46,16 +43,16 @@ func (c *Client) ClaimWebhooks(ctx context.Context, workerID string, n int, skip
 	return jobs, pgerror.Translate(err)
 }
 
-// WebhookPayload reads the payload of an event that did not come with its claim, where it
-// has at most that many bytes.
+// WebhookPayload reads the payload of an event that was not returned with its claim; the text is
+// nil if it is longer than most bytes.
 func (c *Client) WebhookPayload(ctx context.Context, event, most int64) (Payload, error) {
 	p, err := c.payload(ctx, `SELECT octet_length(x.t)::bigint, CASE WHEN octet_length(x.t) <= $2::bigint THEN x.t END FROM (
 		SELECT CASE WHEN public.fn_payload_fits(e.payload) THEN e.payload::text END AS t FROM public.events e WHERE e.id = $1::bigint OFFSET 0) x`, event, most)
 	return p, pgerror.Translate(err)
 }
 
-// SecretRefs reads the references of subscriptions; one that has none, or that is
-// gone, has none.
+// SecretRefs reads the secret references of subscriptions; the map has no entry for a
+// subscription without a reference, or one that does not exist.
 func (c *Client) SecretRefs(ctx context.Context, subscriptions []int64) (map[int64]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
@@ -77,27 +74,26 @@ type WebhookReport struct {
 	Excerpt    string     `json:"excerpt"`
 	RetryAfter *time.Time `json:"retry_after"`
 	TookMS     float64    `json:"took_ms"`
-	Unsent     bool       `json:"unsent,omitempty"` // it failed before anything was sent: the endpoint is not to blame
+	Unsent     bool       `json:"unsent,omitempty"` // it failed before anything was sent, so it does not count against the endpoint
 }
 
-// JobOutcome is what the database made of a report, a renewal or a release.
+// JobOutcome is the database's answer to a report, a renewal or a release.
 type JobOutcome struct {
 	JobID   int64
 	Outcome string // done, repeated, lease_lost
 }
 
-// ReportWebhooks records results; safe to repeat, for the reply to a commit can
-// be lost.
+// ReportWebhooks records results. Safe to repeat, because the reply to a commit can be lost.
 func (c *Client) ReportWebhooks(ctx context.Context, reports []WebhookReport) ([]JobOutcome, error) {
 	return c.outcomes(ctx, "SELECT job_id, outcome FROM public.fn_webhook_job_report($1::jsonb)", reports)
 }
 
-// RenewWebhooks prolongs leases.
+// RenewWebhooks extends leases.
 func (c *Client) RenewWebhooks(ctx context.Context, ids []int64, tokens []string) ([]JobOutcome, error) {
 	return c.outcomes(ctx, "SELECT job_id, outcome FROM public.fn_webhook_job_renew($1::bigint[], $2::uuid[])", ids, tokens)
 }
 
-// ReleaseWebhooks hands jobs back unattempted.
+// ReleaseWebhooks returns jobs to the queue without an attempt.
 func (c *Client) ReleaseWebhooks(ctx context.Context, ids []int64, tokens []string) ([]JobOutcome, error) {
 	return c.outcomes(ctx, "SELECT job_id, outcome FROM public.fn_webhook_job_release($1::bigint[], $2::uuid[])", ids, tokens)
 }
