@@ -13,8 +13,9 @@ import (
 // Foreign is an object that does not belong to qtop and that changes, or could change, what
 // qtop does.
 type Foreign struct {
-	Bad  bool       // it has an effect now
-	What queue.Text // what it is, and what it can do
+	Bad    bool       // it has an effect now
+	What   queue.Text // what it is, and what it can do
+	Remedy queue.Text // an SQL statement that removes it
 }
 
 // foreignSQL considers an object qtop's if the owner of the queue's tables owns it in schema public.

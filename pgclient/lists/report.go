@@ -20,7 +20,7 @@ const (
 	reportTimeout = 60 * time.Second
 	reportRows    = 100     // of most lists
 	reportActions = 500     // of the audit
-	reportLetters = 100_000 // dead letters looked at per source
+	reportLetters = 100_000 // dead letters read per source
 )
 
 // Report reads what was recorded from since until until, as actor; a zero until means now.
