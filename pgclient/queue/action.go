@@ -1,12 +1,12 @@
 package queue
 
-// This file is what an action says of itself. The actions are declared where they are
-// planned and applied, one value each; the footer, the help, the command palette,
-// read-only gating, the headless verbs and docs/keys.md are all made of it.
+// The actions are declared in package actions, where they are planned and applied, one value
+// each. The footer, the help, the command palette, the read-only checks, the headless verbs and
+// docs/keys.md are all generated from these declarations.
 
 import "time"
 
-// ActionID names an action everywhere: in the registry, rights and audit.
+// ActionID names an action in the registry, in rights and in the audit.
 type ActionID string
 
 // The actions.
@@ -64,68 +64,68 @@ const (
 	ActSessionTerminate ActionID = "session_terminate"
 )
 
-// Danger says how an action is guarded.
+// Danger says how an action must be confirmed.
 type Danger int
 
-// The guards, by blast radius.
+// The confirmations, by blast radius.
 const (
-	DangerLocal    Danger = iota // this process only: one confirm
-	DangerOne                    // one row: one confirm
-	DangerMany                   // as One for one row; many: type the count
-	DangerDatabase               // all of the database: type its name
+	DangerLocal    Danger = iota // affects this process only: one confirmation
+	DangerOne                    // affects one row: one confirmation
+	DangerMany                   // one row: as DangerOne; several: type the count
+	DangerDatabase               // affects the whole database: type its name
 )
 
-// Action is a registry entry: all that is said of an action anywhere. Its command
-// line, verb, form, checks, title, buttons, footer, help and docs are derived from it.
+// Action is a registry entry: the complete declaration of an action. Its command line, verb,
+// form, checks, title, buttons, footer, help and docs are derived from it.
 type Action struct {
 	ID    ActionID
-	Key   string   // the capital that starts it; "" = command line only
-	Panes []PaneID // where the key works
-	Words string   // of its command: "ops plan"
-	Group string   // of the first whose words begin a group of verbs: what those do
-	Verb  string   // "Requeue": what its button says, before the count
+	Key   string   // the capital letter that starts it; "" = command line only
+	Panes []PaneID // the panes in which the key works
+	Words string   // the words of its command: "ops plan"
+	Group string   // what the verbs of a group do; set in the first action of the group
+	Verb  string   // "Requeue": the text of its button, before the count
 	Noun  string   // what it works on, for the title and the button: "job"
 	Help  string   // one line
-	// Twin is the headless form of an action that has no verb of its own; "" = the
+	// Twin is the headless form of an action without a separate verb; "" = the
 	// command that Words, Targets and Args make.
 	Twin     string
-	Opposite ActionID // what takes it back
-	Undo     string   // how to take it back, in words; "" = by Opposite, else it cannot be undone
+	Opposite ActionID // the action that reverses it
+	Undo     string   // how to reverse it, in words; "" = by Opposite; without either it cannot be undone
 
-	Title  string // of its dialog; "" = Verb and Noun
-	Button string // that acts, with {targets}, {count}, {things} and arguments filled in; "" = Verb, with the count where there may be many
-	Safe   string // the button that changes nothing, where Keep would be said of the effect
-	Leave  string // the button that leaves the form, where Cancel would be said of the effect
-	Hint   string // word of the footer; "" = the first of Verb
+	Title  string // title of its dialog; "" = Verb and Noun
+	Button string // text of the button that applies it, with {targets}, {count}, {things} and arguments filled in; "" = Verb, with the count if there can be several
+	Safe   string // text of the button that changes nothing; "" = Keep
+	Leave  string // text of the button that leaves the form; "" = Cancel
+	Hint   string // its word in the footer; "" = the first word of Verb
 
 	Danger Danger
 	// Function is the SQL function whose EXECUTE right this needs, as a
 	// regprocedure; "" = none (this process only).
 	Function string
-	Role     string // the role that carries the right, named where it is missing
-	Reason   bool   // a reason must be given
-	Open     bool   // in production too it needs no name typed
+	Role     string // the role that carries the right, named if the right is missing
+	Reason   bool   // a reason is required
+	Open     bool   // needs no name typed, not even in a guarded database
 	Targets  Targets
 	Args     []Arg
 }
 
-// Targets says on what an action works.
+// Targets says what an action works on.
 type Targets struct {
 	Name string // placeholder of the command: "OPERATION"; "" = the action has no target
 	Many bool
-	// Instead is the flag that selects in place of ids: "filter" or "all".
+	// Instead is the flag that selects rows without naming ids: "filter" or "all".
 	Instead string
-	List    string // the verb that lists what may be named: "dlq"
-	Of      string // whose ids complete it: "executor", "flag"; "" = none
+	List    string // the verb that lists possible targets: "dlq"
+	Of      string // the kind of ids to complete: "executor", "flag"; "" = none
 }
 
-// RevealFor is how long a revealed payload stands on a screen.
+// RevealFor is how long a revealed payload remains on a screen.
 const RevealFor = 30 * time.Second
 
-// Registry is all actions in a stable order.
+// Registry is the list of all actions in a stable order.
 type Registry []Action
 
-// ByID finds a registry entry; the zero value where there is none.
+// ByID finds a registry entry; the zero value if there is none.
 func (r Registry) ByID(id ActionID) Action {
 	for _, a := range r {
 		if a.ID == id {
@@ -135,7 +135,7 @@ func (r Registry) ByID(id ActionID) Action {
 	return Action{}
 }
 
-// Undo says how an action is taken back; "" = it cannot be undone.
+// Undo says how an action is reversed; "" = it cannot be undone.
 func (r Registry) Undo(a Action) string {
 	if a.Undo != "" || a.Opposite == "" {
 		return a.Undo

@@ -1,43 +1,41 @@
 package queue
 
-// This file is what pane gl lists: the sessions that may hold queues up.
-
 import (
 	"strconv"
 	"strings"
 	"time"
 )
 
-// Activity is a session, a standby's sender, a replication slot or a prepared
-// transaction of which the queues may have to wait. No text of a statement is in it.
+// Activity is a session, a WAL sender of a standby, a replication slot or a prepared
+// transaction that may block the queues. It never contains the text of a statement.
 type Activity struct {
-	ID        string     `json:"id"`   // PID@START, which names one session for ever; of what has no session its name
+	ID        string     `json:"id"`   // PID@START, unique for each session; without a session, a name
 	Kind      string     `json:"kind"` // session, sender, slot, prepared
 	Pid       *int64     `json:"pid"`
 	Started   *time.Time `json:"started_at"`
 	Login     Text       `json:"login"`
 	Program   Text       `json:"program"`
 	Client    Text       `json:"client"` // its address; empty = a local socket
-	State     Text       `json:"state"`  // as pg_stat_activity has it
+	State     Text       `json:"state"`  // as in pg_stat_activity
 	Since     *time.Time `json:"state_since"`
-	Begun     *time.Time `json:"transaction_since"` // nil: none is open
+	Begun     *time.Time `json:"transaction_since"` // nil: no open transaction
 	Snapshot  *int64     `json:"snapshot_age"`      // transactions begun since the oldest snapshot it holds, or since it began to write; nil: neither
-	Oldest    bool       `json:"oldest_snapshot"`   // no other holds an older one: dead rows stay because of it
+	Oldest    bool       `json:"oldest_snapshot"`   // it holds the oldest snapshot, so vacuum cannot remove dead rows
 	Waits     Text       `json:"waits_for"`         // the event it waits for
 	BlockedBy []int64    `json:"blocked_by"`
 	Blocks    []int64    `json:"blocks"`
-	Tables    []Text     `json:"tables"` // of ours that it has locked against writers, at most five
+	Tables    []Text     `json:"tables"` // tables of qtop that it has locked against writers, at most five
 	Listens   bool       `json:"listens"`
-	Ours      bool       `json:"qtop"` // its program says that it is qtop
-	Seen      bool       `json:"seen"` // false: this server does not show qtop more of it than that it is there
+	Ours      bool       `json:"qtop"` // its application_name is qtop's
+	Seen      bool       `json:"seen"` // false: this server shows only the existence of the session
 }
 
-// SessionID names a session: its pid, and when it began, since pids come again.
+// SessionID names a session by its pid and its start time, because the server reuses pids.
 func SessionID(pid int64, started time.Time) string {
 	return strconv.FormatInt(pid, 10) + "@" + started.UTC().Format("2006-01-02T15:04:05.000000Z07:00")
 }
 
-// ParseSessionID reads what SessionID wrote.
+// ParseSessionID parses an id made by SessionID.
 func ParseSessionID(id string) (pid int64, started time.Time, ok bool) {
 	number, at, ok := strings.Cut(id, "@")
 	if !ok {

@@ -1,7 +1,7 @@
 package queue
 
-// This file is the arguments of actions and their checks: a form, a verb and a plan
-// refuse the same value with the same words.
+// The checks of arguments are here, so that a form, a verb and a plan refuse the same value
+// with the same words.
 
 import (
 	"encoding/json"
@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// ArgKind says what an argument may hold.
+// ArgKind says which values an argument accepts.
 type ArgKind int
 
 // The kinds.
@@ -36,13 +36,13 @@ type Arg struct {
 	Required   bool
 	Kind       ArgKind
 	Min, Max   float64
-	Choices    []string // of an ArgChoice; where a form knows more, what it offers
-	Positional bool     // the command has it without a flag, after the target
-	Clears     bool     // given empty it clears what stands
+	Choices    []string // the values of an ArgChoice; a form may offer more from the snapshot
+	Positional bool     // on the command line it follows the target, without a flag
+	Clears     bool     // an empty value clears the current one
 	Help       string
 }
 
-// Hint says what may be given: the help, or else the choices.
+// Hint says which values are accepted: the help, or otherwise the choices.
 func (a Arg) Hint() string {
 	if a.Help == "" {
 		return strings.Join(a.Options(), " or ")
@@ -50,18 +50,18 @@ func (a Arg) Hint() string {
 	return a.Help
 }
 
-// Options are the values among which a form lets choose; nil = it is typed.
+// Options returns the values to choose from in a form; nil = the value is typed.
 func (a Arg) Options() []string {
 	switch {
 	case a.Kind == ArgSwitch:
 		return []string{"true", "false"}
 	case a.Kind == ArgChoice && !a.Required:
-		return nil // empty means something too
+		return nil // an empty value has a meaning, so it is typed
 	}
 	return a.Choices
 }
 
-// Check refuses a value that the argument cannot have.
+// Check returns a usage error if the argument cannot have the value.
 func (a Arg) Check(v string) error {
 	if v == "" {
 		if a.Required {
@@ -115,7 +115,7 @@ func (a Arg) bounds() string {
 	return "from " + strconv.FormatFloat(a.Min, 'f', -1, 64) + " to " + strconv.FormatFloat(a.Max, 'f', -1, 64)
 }
 
-// where names the argument as the command has it.
+// where names the argument as the command line does.
 func (a Arg) where() string {
 	if a.Positional {
 		return strings.ToUpper(a.Name)
@@ -123,7 +123,7 @@ func (a Arg) where() string {
 	return "--" + a.Name
 }
 
-// Check refuses the arguments that are given and cannot be.
+// Check returns a usage error for the first given argument that cannot have its value.
 func (a Action) Check(args map[string]string) error {
 	for _, arg := range a.Args {
 		if v := args[arg.Name]; v != "" {
@@ -135,8 +135,8 @@ func (a Action) Check(args map[string]string) error {
 	return nil
 }
 
-// Complete gives what is left out its default and refuses what is missing or
-// cannot be; what was given empty is not silently another value.
+// Complete sets arguments that are left out to their defaults, and returns a usage error for
+// missing or invalid ones. A value that was given empty is never replaced by the default.
 func (a Action) Complete(args map[string]string) error {
 	for _, arg := range a.Args {
 		if _, given := args[arg.Name]; !given && arg.Default != "" {
@@ -149,10 +149,10 @@ func (a Action) Complete(args map[string]string) error {
 	return nil
 }
 
-// longest is how many days a duration that somebody types has at most: ten years.
+// longest is the longest duration that an operator can enter, in days: ten years.
 const longest = 3650
 
-// Seconds reads a duration such as 30m, 90s, 2h, 1d.
+// Seconds parses a duration such as 30m, 90s, 2h, 1d.
 func Seconds(name, text string) (int64, error) {
 	s := strings.TrimSpace(text)
 	d, err := time.ParseDuration(s)

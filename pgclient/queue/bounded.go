@@ -1,24 +1,23 @@
 package queue
 
-// This file bounds what one field of an answer may take: whoever writes a row must not decide how long the answer of a
-// verb is.
+// Bounding an answer: a program that writes rows must not be able to make the output of a verb arbitrarily long.
 
 import "strings"
 
 const (
-	// FieldMost is how many bytes of JSON a field of an answer has at most.
+	// FieldMost is the largest number of bytes of JSON in a field of an answer.
 	FieldMost = 64 << 10
-	// CellMost is how many columns a cell of a table has at most, LineMost how many bytes a value beside a table.
+	// CellMost is the largest number of columns in a table cell, LineMost that of bytes in a value outside a table.
 	CellMost = 200
 	LineMost = 8 << 10
 
-	mostMembers = 1000 // of an object that is too long; no row has as many
-	deepest     = 64   // levels of objects and arrays; what is deeper in a field that is too long is null
+	mostMembers = 1000 // the most members kept of an object that is too long; no row has as many
+	deepest     = 64   // levels of objects and arrays; in a field that is too long, deeper values become null
 )
 
-// BoundJSON cuts the fields of a valid JSON text: texts, arrays of numbers and texts, and objects with more members
-// than a row has, so that none takes more than FieldMost. The object around a field that was cut names it in a member
-// "truncated". Lists of rows stay whole, and so does a payload, which was asked for.
+// BoundJSON shortens the fields of a valid JSON text so that none takes more than FieldMost: texts, arrays of numbers
+// and texts, and objects with more members than a row has. The object around a shortened field names it in a member
+// "truncated". Lists of rows are not shortened, and neither is a payload, because it was explicitly requested.
 func BoundJSON(text string) string {
 	if len(text) <= FieldMost {
 		return text
@@ -35,7 +34,7 @@ type bounder struct {
 	out strings.Builder
 }
 
-// value writes what begins at i and returns its end.
+// value writes the value that begins at i and returns its end.
 func (b *bounder) value(i, depth int) int {
 	switch b.in[i] {
 	case '{':
@@ -87,7 +86,7 @@ func (b *bounder) object(i, depth int) int {
 	return i + 1
 }
 
-// field writes the value of a member; whole is false where it was cut.
+// field writes the value of a member; whole is false if it was shortened.
 func (b *bounder) field(i, depth int, asked bool) (end int, whole bool) {
 	end = skip(b.in, i)
 	raw := b.in[i:end]
@@ -136,7 +135,7 @@ func (b *bounder) rows(i, depth int) int {
 	return i + 1
 }
 
-// plainArray tells whether no element is an object or an array.
+// plainArray reports whether no element is an object or an array.
 func plainArray(raw string) bool {
 	for i := 1; raw[i] != ']'; {
 		switch raw[i] {
@@ -151,7 +150,7 @@ func plainArray(raw string) bool {
 	return true
 }
 
-// lastElement is where the last element of a plain array ends whose end is below most.
+// lastElement returns the end of the last element of a plain array that ends before most.
 func lastElement(raw string, most int) int {
 	last := 0
 	for i := 1; raw[i] != ']' && i < most; {
@@ -165,7 +164,7 @@ func lastElement(raw string, most int) int {
 	return last
 }
 
-// cutString is a JSON string in at most FieldMost bytes, with an ellipsis.
+// cutString returns a JSON string of at most FieldMost bytes, with an ellipsis.
 func cutString(raw string) string {
 	end := 1
 	for i := 1; i < FieldMost-len(`…"`); {
@@ -182,7 +181,7 @@ func cutString(raw string) string {
 	return raw[:end] + `…"`
 }
 
-// keepRune is the first character.
+// keepRune returns the first character.
 func keepRune(s string) string {
 	n := 1
 	for n < len(s) && s[n]&0xc0 == 0x80 {
@@ -191,7 +190,7 @@ func keepRune(s string) string {
 	return s[:n]
 }
 
-// skip is the end of the value at i.
+// skip returns the end of the value at i.
 func skip(s string, i int) int {
 	depth := 0
 	for ; ; i++ {

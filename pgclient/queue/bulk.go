@@ -1,8 +1,5 @@
 package queue
 
-// This file is bulk operations: frozen selections of dead letters that worker
-// hosts requeue, replay or close at a rate.
-
 import "time"
 
 // The states of an operation.
@@ -14,7 +11,8 @@ const (
 	BulkAborted   = "aborted"
 )
 
-// Operation is a row of queue_bulk_operation.
+// Operation is a bulk operation, a row of queue_bulk_operation: a frozen selection of dead
+// letters that worker hosts requeue, replay or close at a rate.
 type Operation struct {
 	ID           int64      `json:"operation_id"`
 	Kind         string     `json:"kind"` // requeue_webhook, replay_job, resolve
@@ -33,30 +31,30 @@ type Operation struct {
 	CanaryPassed bool       `json:"canary_passed"`
 	Frozen       int64      `json:"frozen_count"`
 	Requeued     int64      `json:"requeued"` // requeued, replayed or resolved
-	Sent         int64      `json:"sent"`     // of those, first attempts that were begun
-	Done         int64      `json:"done"`     // of those, first attempts that are settled
+	Sent         int64      `json:"sent"`     // requeued items whose first attempt was started
+	Done         int64      `json:"done"`     // requeued items whose first attempt is settled
 	Skipped      int64      `json:"skipped"`
 	Failed       int64      `json:"failed"`
 	Undone       int64      `json:"undone"`
-	FirstOK      int64      `json:"first_ok"` // first tries of what was put back that succeeded
+	FirstOK      int64      `json:"first_ok"` // first attempts of requeued items that succeeded
 	FirstFailed  int64      `json:"first_failed"`
-	Waits        Text       `json:"waits"` // what it waits for while it runs, but for its rate
+	Waits        Text       `json:"waits"` // what delays it while it is running, apart from its rate
 }
 
-// Tried is how many items were requeued, skipped, failed or taken back.
+// Tried returns the number of items that were requeued, skipped, failed or undone.
 func (o Operation) Tried() int64 { return o.Requeued + o.Skipped + o.Failed + o.Undone }
 
-// Left is how many items are as they were frozen.
+// Left returns the number of items that were not attempted yet.
 func (o Operation) Left() int64 { return o.Frozen - o.Tried() }
 
-// Ended is how many items nothing more is expected of.
+// Ended returns the number of items in their final state.
 func (o Operation) Ended() int64 { return o.Done + o.Skipped + o.Failed + o.Undone }
 
-// Unknown is how many were requeued and have no settled first attempt.
+// Unknown returns the number of requeued items whose first attempt is not settled yet.
 func (o Operation) Unknown() int64 { return o.Requeued - o.Done }
 
-// EndsIn is how long the rest takes at the rate; false unless it runs and waits for
-// nothing else.
+// EndsIn returns how long the remaining items take at the rate; false unless the operation is
+// running and nothing else delays it.
 func (o Operation) EndsIn() (time.Duration, bool) {
 	if o.State != BulkRunning || o.Rate <= 0 || !o.Waits.Empty() {
 		return 0, false
@@ -64,14 +62,14 @@ func (o Operation) EndsIn() (time.Duration, bool) {
 	return time.Duration(float64(o.Left()+max(o.Requeued-o.Sent, 0)) / o.Rate * float64(time.Second)), true
 }
 
-// OperationFields are the words of the filter of operations.
+// OperationFields returns the fields of the filter of bulk operations.
 func OperationFields() []Field {
 	return []Field{
 		{Name: "id", Kind: FieldNumber, Help: "its number"},
 		{Name: "state", Kind: FieldText, Help: "planned, running, paused, completed, aborted"},
 		{Name: "by", Kind: FieldText, Help: "who planned it"},
 		{Name: "kind", Kind: FieldText, Help: "requeue_webhook, replay_job, replay_event, resolve"},
-		{Name: "selection", Kind: FieldText, Help: "the words it was planned with"},
+		{Name: "selection", Kind: FieldText, Help: "the filter it was planned with"},
 	}
 }
 
@@ -81,7 +79,7 @@ type OperationItem struct {
 	Target      Text       `json:"target"`
 	Outcome     string     `json:"outcome"` // done, skipped, failed, undone; empty = not attempted
 	Why         Text       `json:"why"`
-	NewID       Text       `json:"new_id"` // the saga or job it became
+	NewID       Text       `json:"new_id"` // the new saga or job
 	At          *time.Time `json:"at"`
 	FirstResult string     `json:"first_result"` // ok, failed; empty = not known yet
 	FirstCode   Text       `json:"first_code"`

@@ -1,18 +1,18 @@
 package queue
 
-// This file is how times are told that PostgreSQL has and no calendar of a program does: before year 1, after year
-// 9999, infinite. JSON has none of them.
+// PostgreSQL has times that Go's and JSON's calendars do not have: before year 1, after year 9999, and infinity. The
+// functions here represent them as special values of time.Time.
 
 import "time"
 
-// beyond is a time no calendar holds, as the first or the last one that it does. The nanoseconds tell them apart from
-// what PostgreSQL can hold, which counts microseconds.
+// beyond is a time outside the calendar, represented by a time at the first or last moment of the calendar. Its
+// nanoseconds distinguish it from every real value, because PostgreSQL stores whole microseconds.
 type beyond struct {
 	at   time.Time
 	word string
 }
 
-// The indices of what beyonds returns.
+// The indices of the result of beyonds.
 const (
 	infinitelyLate = iota
 	late
@@ -30,7 +30,7 @@ func beyonds() [4]beyond {
 	}
 }
 
-// Infinite is the time that stands for PostgreSQL's infinity, or with a negative sign for its -infinity.
+// Infinite returns the time that represents PostgreSQL's infinity, or with a negative sign its -infinity.
 func Infinite(sign int) time.Time {
 	if sign < 0 {
 		return beyonds()[infinitelyEarly].at
@@ -38,7 +38,7 @@ func Infinite(sign int) time.Time {
 	return beyonds()[infinitelyLate].at
 }
 
-// Calendar is t, or what stands for it where its year is not 1 to 9999 in UTC.
+// Calendar returns t, or its representation if its year in UTC is not 1 to 9999.
 func Calendar(t time.Time) time.Time {
 	t = t.UTC()
 	switch year := t.Year(); {
@@ -50,7 +50,7 @@ func Calendar(t time.Time) time.Time {
 	return t
 }
 
-// Uncalendared is the word for a time that stands for one no calendar holds; "" for any other.
+// Uncalendared returns the words for a time outside the calendar, such as "after year 9999"; "" for any other time.
 func Uncalendared(t time.Time) string {
 	if y := t.UTC().Year(); y > 1 && y < 9999 {
 		return ""
@@ -63,7 +63,7 @@ func Uncalendared(t time.Time) string {
 	return ""
 }
 
-// Stamp is t in UTC by the layout, or the word for a time that no calendar holds.
+// Stamp formats t in UTC with the layout; a time outside the calendar becomes its words.
 func Stamp(t time.Time, layout string) string {
 	if word := Uncalendared(t); word != "" {
 		return word

@@ -1,8 +1,5 @@
 package queue
 
-// This file is an action in words: the command line that does the same, and what a
-// dialog calls it.
-
 import (
 	"cmp"
 	"fmt"
@@ -10,14 +7,14 @@ import (
 	"strings"
 )
 
-// shownTargets is how many ids a printed command names.
+// shownTargets is the largest number of ids in a printed command.
 const shownTargets = 20
 
-// Local tells an action of this process, which no command of another can do.
+// Local reports whether the action affects this process only, so that no other process can do it.
 func (a Action) Local() bool { return a.Danger == DangerLocal }
 
-// Command is the headless form of a request; "" = there is none. What begins with a
-// dash and has no flag stands behind all flags, after two dashes.
+// Command returns the headless form of a request; "" = there is none. A positional value that
+// begins with a dash follows after all flags and a double dash.
 func (a Action) Command(r Request) string {
 	if a.Local() {
 		return ""
@@ -64,8 +61,7 @@ func (a Action) Command(r Request) string {
 	return Clean(strings.Join(append(words, behind...), " ")).String()
 }
 
-// between stands between a flag and its value: a switch is written --enabled=false,
-// and what stands beside it alike.
+// between returns the separator between a flag and its value: a switch needs --enabled=false.
 func (a Action) between() string {
 	if slices.ContainsFunc(a.Args, func(x Arg) bool { return x.Kind == ArgSwitch }) {
 		return "="
@@ -73,8 +69,8 @@ func (a Action) between() string {
 	return " "
 }
 
-// Usage is the command with placeholders, without the words before its last one:
-// "release TOKEN|WEBHOOK-JOB...".
+// Usage returns the command with placeholders, without the words of its group: "release
+// LEASE|WEBHOOK-JOB...".
 func (a Action) Usage() string {
 	words := strings.Fields(a.Words)
 	use := words[len(words)-1]
@@ -95,7 +91,7 @@ func (a Action) Usage() string {
 	return use
 }
 
-// Headless is the whole command with placeholders, as the docs show it.
+// Headless returns the whole command with placeholders, for the docs.
 func (a Action) Headless() string {
 	if a.Twin != "" {
 		return a.Twin
@@ -131,7 +127,7 @@ func (a Action) Headless() string {
 	return s + map[bool]string{true: " --reason R"}[a.Reason]
 }
 
-// holder stands for a value.
+// holder returns the placeholder for a value.
 func (a Arg) holder() string {
 	switch {
 	case a.Default != "":
@@ -148,7 +144,7 @@ func (a Arg) holder() string {
 	return strings.ToUpper(a.Name[:1])
 }
 
-// Heading is the title of its dialog.
+// Heading returns the title of the action's dialog.
 func (a Action) Heading() string {
 	switch {
 	case a.Title != "":
@@ -163,7 +159,7 @@ func (a Action) Heading() string {
 	return a.Verb + " a " + a.Noun
 }
 
-// Pressed is what the button says that acts: on so many, and count is how that reads.
+// Pressed returns the text of the button that applies the action to n targets; count is n as text.
 func (a Action) Pressed(r Request, n int64, count string) string {
 	if a.Button == "" {
 		if a.Danger == DangerMany {
@@ -182,17 +178,17 @@ func (a Action) Pressed(r Request, n int64, count string) string {
 	return strings.NewReplacer(fill...).Replace(a.Button)
 }
 
-// Kept is the button that changes nothing.
+// Kept returns the text of the button that changes nothing.
 func (a Action) Kept() string { return cmp.Or(a.Safe, "Keep") }
 
-// Left is the button that leaves the form.
+// Left returns the text of the button that leaves the form.
 func (a Action) Left() string { return cmp.Or(a.Leave, "Cancel") }
 
-// Word is the action in one word.
+// Word returns the action in one word, for the footer.
 func (a Action) Word() string { return cmp.Or(a.Hint, strings.ToLower(strings.Fields(a.Verb)[0])) }
 
-// Free is the argument that takes what stands on the command line behind the target;
-// the zero value where there is none.
+// Free returns the argument that takes the values after the target on the command line; the
+// zero value if there is none.
 func (a Action) Free() Arg {
 	for _, arg := range a.Args {
 		if arg.Positional {
@@ -210,7 +206,7 @@ func quoteAll(words []string) []string {
 	return q
 }
 
-// shellQuote makes one word for a POSIX shell.
+// shellQuote quotes a text as one word for a POSIX shell.
 func shellQuote(s string) string {
 	if s != "" && strings.IndexFunc(s, func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.,:/@%+=", r)

@@ -1,7 +1,10 @@
-// Package queue holds the value types that every part of qtop shares: what the
-// database shows (Snapshot and the list rows), what an operator may do about it
-// (Action, Request, Plan, Result), text that is safe to draw (Text) and the
-// filter language. It imports the standard library only, so that the console,
-// the worker host and the client can depend on it without depending on each
-// other.
+// Package queue holds the value types that all parts of qtop share. It imports only the
+// standard library and its own subpackages, so that the console, the worker host and the client
+// can use it without depending on each other. Start with:
+//
+//   - Snapshot and the list rows (Page, Query): what the console shows of the database;
+//   - Action, Request, Plan and Result: what an operator can change, previewed and applied;
+//   - Text: text from the database or the network, made safe to print on a terminal;
+//   - Filter: the filter language, parsed once and used in memory and in SQL;
+//   - Error: one line that says what happened, where, and what to do.
 package queue

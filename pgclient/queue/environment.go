@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// Environment is what a database says it is, in the flag queue.environment.
+// Environment is the environment of a database, as its flag queue.environment names it.
 type Environment struct {
-	Name     Text // of the environment; empty = the flag is unset
-	Guarded  bool // whatever changes something wants the name typed
+	Name     Text // name of the environment; empty = the flag is unset
+	Guarded  bool // every change requires the name to be typed
 	Database Text
 }
 
 // EnvironmentFlag is the flag that names the environment.
 const EnvironmentFlag = "queue.environment"
 
-// ReadEnvironment reads the flag's value: NAME guarded, NAME open, or unset. What cannot
-// be read is guarded: a guard that fell to a typing error would be none.
+// ReadEnvironment parses the flag's value: NAME guarded, NAME open, or unset. A value that
+// cannot be parsed counts as guarded, so that a typing error does not remove the guard.
 func ReadEnvironment(database, value string) Environment {
 	e := Environment{Database: Clean(database)}
 	if value == "" || value == "unset" {
@@ -27,9 +27,9 @@ func ReadEnvironment(database, value string) Environment {
 	return e
 }
 
-// Guard is the name that must be typed for a change: that of the environment, else the
-// database's; empty where the database is not guarded. production is the profile's word,
-// which can guard a database and never takes its guard away.
+// Guard returns the name that must be typed for a change: the name of the environment, or of the
+// database if the environment has no name; "" if the database is not guarded. production is set
+// in the profile; it can guard a database but never removes a guard.
 func (e Environment) Guard(production bool) string {
 	if !e.Guarded && !production {
 		return ""
@@ -37,9 +37,9 @@ func (e Environment) Guard(production bool) string {
 	return cmp.Or(e.Name.String(), e.Database.String(), "production")
 }
 
-// Guards tells whether the action wants the name typed where a database is guarded: all do
-// but those of this process alone, acknowledgements, and those that want the database's
-// name anyway.
+// Guards reports whether the action requires the name to be typed in a guarded database. All
+// actions do, except those that affect this process only, acknowledgements (Open), and those
+// that require the name of the database anyway.
 func (a Action) Guards() bool {
 	return !a.Open && a.Danger != DangerLocal && a.Danger != DangerDatabase
 }

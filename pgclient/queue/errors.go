@@ -1,15 +1,12 @@
 package queue
 
-// This file gives errors the three parts an operator needs: what happened, where
-// it came from, what to do.
-
 import (
 	"errors"
 
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
 )
 
-// Kind sorts an Error; the command line turns it into an exit code.
+// Kind is the kind of an Error; the command line uses it as the exit code.
 type Kind int
 
 // The kinds, with their exit codes.
@@ -21,7 +18,7 @@ const (
 	KindConfig      Kind = 78
 )
 
-// Error is one clear line.
+// Error is one line for an operator: what happened, where it came from, and what to do.
 type Error struct {
 	Kind  Kind
 	What  Text
@@ -30,18 +27,18 @@ type Error struct {
 	Err   error // the cause; may be nil
 }
 
-// NewError is an error with all its parts; where and do may be empty.
+// NewError returns an error with all its parts; where and do may be empty.
 func NewError(kind Kind, what, where, do string) *Error {
 	return &Error{Kind: kind, What: Clean(what), Where: Clean(where), Do: Clean(do)}
 }
 
-// Because gives it its cause.
+// Because sets the cause of the error and returns it.
 func (e *Error) Because(err error) *Error {
 	e.Err = err
 	return e
 }
 
-// Error is "what (where): do", without the secrets of this process.
+// Error returns "what (where): do", with the secrets of this process masked.
 func (e *Error) Error() string {
 	s := e.What.String()
 	if w := e.Where.String(); w != "" {
@@ -53,13 +50,13 @@ func (e *Error) Error() string {
 	return secrecy.Mask(s)
 }
 
-// Said is the text of an error of a library: masked, then cleaned.
+// Said returns the text of a library's error: masked, then cleaned.
 func Said(err error) Text { return Clean(secrecy.Mask(err.Error())) }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// KindOf is the kind of the first Error in the chain, KindFailed without one.
+// KindOf returns the kind of the first Error in the chain, otherwise KindFailed.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {

@@ -1,7 +1,6 @@
 package queue
 
-// This file says which lists can be exported, and reads one of them to its end:
-// page by page, so that a million rows take the memory of one page.
+// An export reads a list page by page, so that a million rows need only the memory of one page.
 
 import (
 	"context"
@@ -15,28 +14,28 @@ import (
 // MostPage is the most rows that a page of a list may have.
 const MostPage = 10_000
 
-// ExportList is a list as qtop export names it. Its rows are those of the verbs
-// with --output json: what is masked there is masked here.
+// ExportList is a list that qtop export can write. Its rows are those of the list verbs with
+// --output json, masked in the same way.
 type ExportList struct {
 	Name, Help string
-	Also       string   // another name of it
-	Kind       ListKind // empty: its rows come with the picture
+	Also       string   // its second name
+	Kind       ListKind // empty: its rows are part of the snapshot
 	Row        any      // the zero value of a row; its members are the columns
-	Of         string   // what Query.ID is; empty: the list is of everything
-	Optional   bool     // the list may be of everything, too
+	Of         string   // the meaning of Query.ID; empty: the list takes no ID
+	Optional   bool     // the ID may be left out
 	Plain      bool     // takes no filter
-	// rows takes them from a page; whole is false where the list ends before its
-	// rows do.
+	// rows returns the rows of a page; whole is false if the list is bounded and may have
+	// more rows.
 	rows func(p Page) (rows []any, whole bool)
 }
 
-// NotificationFailure is a staged row that could not be told, with the reason.
+// NotificationFailure is a staged row that could not be published, with the reason.
 type NotificationFailure struct {
 	Failure Text `json:"failure"`
 	StagedRow
 }
 
-// Each is the failed rows that were read.
+// Each returns the failed rows that were read.
 func (f StagedFailure) Each() []any {
 	var out []any
 	for _, r := range f.Rows {
@@ -53,21 +52,21 @@ func each[T any](rows []T) []any {
 	return out
 }
 
-// all is of lists that go on for as long as there are rows, most of those whose
-// only page is the largest.
+// all is for lists that are read page by page to their end, most for lists with a single page:
+// a full page may not be the whole list.
 func all[T any](rows []T) ([]any, bool)  { return each(rows), true }
 func most[T any](rows []T) ([]any, bool) { return each(rows), len(rows) < MostPage }
 
-// listed are the rows of a list that is read a page at a time, bounded those of one that has one page.
+// listed reads the rows of a list with pages, bounded those of a list with a single page.
 func listed[T any](p Page) ([]any, bool)  { return all(Of[[]T](p)) }
 func bounded[T any](p Page) ([]any, bool) { return most(Of[[]T](p)) }
 
-// ExportLists are all of them, by name.
+// ExportLists returns all lists, by name.
 func ExportLists() []ExportList {
 	return []ExportList{
-		{Name: "activity", Help: "sessions that may hold queues up", Kind: ListActivity, Row: Activity{}, Plain: true, rows: listed[Activity]},
+		{Name: "activity", Help: "sessions that may block the queues", Kind: ListActivity, Row: Activity{}, Plain: true, rows: listed[Activity]},
 		{Name: "alert-history", Help: "acknowledgements", Kind: ListAlertHistory, Row: AlertAck{}, Of: "alert or executor", Optional: true, Plain: true, rows: bounded[AlertAck]},
-		{Name: "alerts", Help: "silences and broadcast shares over their line", Row: Alert{}},
+		{Name: "alerts", Help: "open alerts, such as silences and broadcast shares over their limit", Row: Alert{}},
 		{Name: "audit", Help: "who did what", Kind: ListAudit, Row: AuditEntry{}, rows: listed[AuditEntry]},
 		{Name: "consumers", Help: "consumers of events", Kind: ListConsumers, Row: Consumer{}, Plain: true, rows: listed[Consumer]},
 		{Name: "dlq", Also: "dead", Help: "dead letters; the open ones unless the filter says state:", Kind: ListDeadLetters, Row: DeadLetter{}, rows: listed[DeadLetter]},
@@ -80,25 +79,25 @@ func ExportLists() []ExportList {
 		{Name: "hosts", Help: "worker hosts with their loops", Row: Host{}, Plain: true},
 		{Name: "job-leases", Help: "leases on jobs that expired or are not renewed", Row: JobLease{}},
 		{Name: "jobs", Help: "live jobs", Kind: ListJobs, Row: Job{}, Of: "lane as domain/kind", Optional: true, rows: listed[Job]},
-		{Name: "notification-failures", Help: "staged rows that could not be told", Kind: ListNotify, Row: NotificationFailure{}, rows: failuresOf},
+		{Name: "notification-failures", Help: "staged rows that could not be published", Kind: ListNotify, Row: NotificationFailure{}, rows: failuresOf},
 		{Name: "notification-log", Help: "what the notification worker did", Kind: ListNotify, Row: NotificationRun{}, Plain: true,
 			rows: func(p Page) ([]any, bool) { return all(Of[*Notifications](p).Log) }},
-		{Name: "notifications", Help: "staged groups as they will be told", Kind: ListNotify, Row: StagedGroup{},
+		{Name: "notifications", Help: "staged groups as they will be published", Kind: ListNotify, Row: StagedGroup{},
 			rows: func(p Page) ([]any, bool) {
 				return each(Of[*Notifications](p).Groups), !Of[*Notifications](p).GroupsBound
 			}},
-		{Name: "operation-items", Help: "what became of each item of a bulk operation", Kind: ListOperation, Row: OperationItem{}, Of: "operation", Plain: true,
+		{Name: "operation-items", Help: "the outcome of each item of a bulk operation", Kind: ListOperation, Row: OperationItem{}, Of: "operation", Plain: true,
 			rows: func(p Page) ([]any, bool) { return all(Of[*OperationDetail](p).Items) }},
 		{Name: "ops", Also: "operations", Help: "bulk operations", Kind: ListOperations, Row: Operation{}, rows: listed[Operation]},
-		{Name: "quarantine", Help: "rows that are set aside because a step fails on them", Kind: ListQuarantine, Row: Quarantined{}, Plain: true, rows: listed[Quarantined]},
+		{Name: "quarantine", Help: "rows in quarantine, because a step fails on them", Kind: ListQuarantine, Row: Quarantined{}, Plain: true, rows: listed[Quarantined]},
 		{Name: "queues", Help: "job queues by domain and kind", Row: Lane{}},
 		{Name: "routes", Help: "routes of events", Kind: ListRoutes, Row: Route{}, Plain: true, rows: listed[Route]},
 		{Name: "scheduler", Help: "tick workers", Row: TickWorker{}},
 		{Name: "subscriptions", Help: "who reads which events", Kind: ListRules, Row: EventSubscription{},
 			rows: func(p Page) ([]any, bool) { return most(Of[EventSubscriptionList](p).Subscriptions) }},
-		{Name: "unrouted", Help: "event types that reach nobody in particular", Kind: ListRules, Row: UnroutedType{}, Plain: true,
+		{Name: "unrouted", Help: "event types whose events go to broadcast", Kind: ListRules, Row: UnroutedType{}, Plain: true,
 			rows: func(p Page) ([]any, bool) { return all(Of[EventSubscriptionList](p).Broadcast.Unrouted) }},
-		{Name: "waiting", Help: "what waits in every queue and why", Row: Waiting{}, Plain: true},
+		{Name: "waiting", Help: "waiting work in every queue, and why it waits", Row: Waiting{}, Plain: true},
 		{Name: "webhook-leases", Help: "leases on webhook jobs", Kind: ListLeases, Row: WebhookLease{}, Plain: true, rows: bounded[WebhookLease]},
 		{Name: "webhooks", Also: "endpoints", Help: "endpoints of webhooks", Kind: ListEndpoints, Row: Endpoint{}, rows: endpointsOf},
 	}
@@ -118,7 +117,7 @@ func endpointsOf(p Page) (rows []any, whole bool) {
 	return each(e), int64(len(e)) >= p.Total
 }
 
-// ExportListNamed finds a list by one of its names.
+// ExportListNamed finds a list by one of its names; an unknown name is a usage error.
 func ExportListNamed(name string) (ExportList, error) {
 	lists := ExportLists()
 	i := slices.IndexFunc(lists, func(l ExportList) bool { return name == l.Name || name == l.Also && name != "" })
@@ -132,27 +131,27 @@ func ExportListNamed(name string) (ExportList, error) {
 	return ExportList{}, &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("there is no list %q", name)), Do: Clean("use one of " + strings.Join(names, ", "))}
 }
 
-// Export is what to write and how.
+// Export says what to write and how.
 type Export struct {
 	List   ExportList
-	Query  Query // Filter and ID of a list that is read
-	Rows   []any // rows that are at hand; nil: the list is read
+	Query  Query // Filter and ID, for a list that is read
+	Rows   []any // the rows, if the caller has them already; nil: the list is read
 	AsOf   time.Time
 	Limit  int64 // 0 = all
 	Format ExportFormat
 }
 
-// Exported is what was written.
+// Exported says what was written.
 type Exported struct {
 	Rows  int64
 	From  time.Time // when the first page was read
-	To    time.Time // when the last one was
-	Total int64     // that match, as counted with the first page; 0 = not counted
-	Bound bool      // at least Total
+	To    time.Time // when the last page was read
+	Total int64     // matching rows, as counted with the first page; 0 = not counted
+	Bound bool      // the number is at least Total
 	Cut   bool      // there are more rows than were written
 }
 
-// String says how many rows, of which list, as of when, and what is missing.
+// String says how many rows of which list were written, as of when, and what is missing.
 func (x Exported) String() string {
 	s := fmt.Sprintf("%d rows", x.Rows)
 	if x.Rows == 1 {
@@ -179,7 +178,7 @@ type Lister interface {
 	List(ctx context.Context, q Query) (Page, error)
 }
 
-// Run writes the export to w. After each page it tells progress the rows written
+// Run writes the export to w. After each page it calls progress with the number of rows written
 // so far.
 func (x Export) Run(ctx context.Context, from Lister, w io.Writer, progress func(rows int64)) (done Exported, err error) {
 	out := newRowWriter(w, x.Format, columnsOf(x.List.Row))
@@ -208,8 +207,8 @@ func (x Export) Run(ctx context.Context, from Lister, w io.Writer, progress func
 	return done, out.end()
 }
 
-// read hands the list on, page by page. One row more than the limit tells that
-// there are more.
+// read passes the list to put, page by page. It requests one row more than the limit, to notice
+// that there are more rows.
 func (x Export) read(ctx context.Context, from Lister, done *Exported, put func([]any) error) error {
 	q := x.Query
 	q.Kind, q.After = x.List.Kind, ""
@@ -239,9 +238,9 @@ func (x Export) read(ctx context.Context, from Lister, done *Exported, put func(
 	}
 }
 
-// again tells the jobs that came before: jobs are read in the order in which they
-// are due, and one that is put back meanwhile is due again later. No other list
-// has rows that move towards its end.
+// again returns a function that reports whether a job was exported before. Jobs are read in the
+// order in which they are due, and one that is requeued meanwhile becomes due later, so that it
+// appears twice. In no other list do rows move towards the end.
 func again(seen map[string]bool) func(row any) bool {
 	return func(row any) bool {
 		j, ok := row.(Job)

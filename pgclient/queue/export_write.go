@@ -1,9 +1,9 @@
 package queue
 
-// This file writes rows for machines: CSV for spreadsheets, JSON, JSON lines. All
-// three say the same, for a cell of CSV is made of the member of the JSON object:
-// times are RFC 3339 in UTC, numbers have every digit, what is a list or an object
-// is compact JSON, and what is null is empty.
+// Rows are written for machines: as CSV for spreadsheets, as JSON, or as JSON lines. All formats
+// have the same content, because a CSV cell is made from the member of the JSON object: times
+// are RFC 3339 in UTC, numbers have all their digits, lists and objects are compact JSON, and
+// null is empty.
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 	"unicode/utf16"
 )
 
-// ExportFormat is how rows are written.
+// ExportFormat is the format in which rows are written.
 type ExportFormat string
 
 // The formats.
@@ -28,7 +28,7 @@ const (
 	ExportLines ExportFormat = "jsonl" // one object a line
 )
 
-// ExportFormatOf is the format that the end of a file's name asks for.
+// ExportFormatOf returns the format for the extension of a file name.
 func ExportFormatOf(file string) (ExportFormat, error) {
 	switch end := strings.ToLower(filepath.Ext(file)); end {
 	case ".csv":
@@ -56,7 +56,7 @@ func newRowWriter(w io.Writer, f ExportFormat, columns []string) *rowWriter {
 	return &rowWriter{w: w, format: f, columns: columns}
 }
 
-// begin writes what stands before the first row.
+// begin writes the text before the first row.
 func (o *rowWriter) begin() error {
 	if o.begun {
 		return nil
@@ -102,7 +102,7 @@ func (o *rowWriter) row(row any) error {
 	return err
 }
 
-// end writes what stands behind the last row; of no rows at all a CSV has its head.
+// end writes the text after the last row; a CSV without rows has only its header.
 func (o *rowWriter) end() error {
 	if err := o.begin(); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (o *rowWriter) end() error {
 	return nil
 }
 
-// rowJSON is a row as a verb prints it with --output json.
+// rowJSON returns a row as a verb prints it with --output json.
 func rowJSON(row any) (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -128,8 +128,8 @@ func rowJSON(row any) (string, error) {
 	return BoundJSON(EscapeJSON(strings.TrimSuffix(b.String(), "\n"))), err
 }
 
-// EscapeJSON writes unsafe characters of a JSON text as \u escapes; outside of
-// strings JSON has none.
+// EscapeJSON writes unsafe characters of a JSON text as \u escapes; they can occur only inside
+// strings.
 func EscapeJSON(s string) string {
 	if strings.IndexFunc(s, Unsafe) < 0 {
 		return s
@@ -149,14 +149,14 @@ func EscapeJSON(s string) string {
 	return b.String()
 }
 
-// Member is a member of a row's JSON, which is a column of its CSV.
+// Member is a member of a row's JSON object, which is a column of its CSV.
 type Member struct {
 	Name  string
 	Index []int // of the field, as reflect has it
 }
 
-// Members are the members of a row's JSON in their order, also those that a row
-// leaves out where they are empty.
+// Members returns the members of a row's JSON object in their order, including those that are
+// omitted when empty.
 func Members(row reflect.Type) (members []Member) {
 	for _, f := range reflect.VisibleFields(row) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -177,7 +177,7 @@ func columnsOf(row any) (names []string) {
 	return names
 }
 
-// cellsOf takes a row's JSON apart.
+// cellsOf splits the JSON of a row into CSV cells.
 func cellsOf(text string, columns []string, cells []string) ([]string, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &members); err != nil {
@@ -207,10 +207,10 @@ func cellsOf(text string, columns []string, cells []string) ([]string, error) {
 	return cells, nil
 }
 
-// harmless puts an apostrophe before a text that a spreadsheet would take for a
-// formula; before one that begins with an apostrophe, too, so that a reader who
-// takes one leading apostrophe away has the text. What is no text needs none: a
-// number is one, and JSON begins with a bracket.
+// harmless puts an apostrophe before a text that a spreadsheet would treat as a formula. It also
+// does so before a text that begins with an apostrophe, so that a reader who removes one leading
+// apostrophe gets the text back. Values that are not texts need none: a number is a number, and
+// JSON begins with a bracket.
 func harmless(s string) string {
 	if strings.IndexAny(s, "=+-@\t\r\n'＝＋－＠") == 0 {
 		return "'" + s

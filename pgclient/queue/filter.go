@@ -1,7 +1,7 @@
 package queue
 
-// This file holds the tree of the filter language, which panes, previews, bulk
-// operations and headless verbs share, and how it is written back as text.
+// The filter language is shared by panes, previews, bulk operations and headless verbs. This
+// file has its syntax tree and writes it back as text.
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// FieldKind is what a field's values are, which decides its operators.
+// FieldKind is the type of a field's values, which decides its operators.
 type FieldKind int
 
 // The kinds of fields.
@@ -19,7 +19,7 @@ const (
 	FieldNumber                    // all; : means =
 	FieldDuration                  // > < >= <=
 	FieldTime                      // > < >= <=
-	FieldID                        // : and = on its text; > < >= <= with a whole number, which only ids that are one can meet
+	FieldID                        // : and = on its text; > < >= <= with a whole number, which only numeric ids can match
 )
 
 // Field is a name that a filter may use.
@@ -28,7 +28,7 @@ type Field struct {
 	Kind   FieldKind
 	Help   string
 	Values []string // known values, for completion
-	Closed bool     // there are no values but Values: another one is an error
+	Closed bool     // Values is complete: any other value is an error
 }
 
 // Op is how a term compares.
@@ -45,15 +45,15 @@ const (
 	OpLe       Op = "<=" //
 )
 
-// Filter is a list of terms that must all hold. A nil Filter is the empty one,
-// which everything passes.
+// Filter is a list of terms that must all hold. A nil Filter is the empty one, which matches
+// every row.
 //
-// What a term means, so that SQL can say the same:
+// The meaning of a term, the same in memory and in SQL:
 //   - Text that is absent (NULL) is the empty string. Any other absent value
 //     makes a comparison false and so its negation true:
 //     not coalesce(<comparison>, false).
-//   - A glob ignores case; = does not. Beyond ASCII the database's locale
-//     decides what one letter in two cases is.
+//   - A glob ignores case; = does not. Beyond ASCII, the locale of the database
+//     decides which characters differ only in case.
 //   - Values are alternatives; a negated term holds if none of them does.
 //   - A bare word holds if one text field contains it: AnyFields.
 type Filter struct {
@@ -72,14 +72,14 @@ type Term struct {
 	Column int     // 1-based, in characters
 }
 
-// Value is what a term compares with.
+// Value is a value to compare with.
 type Value struct {
-	// Raw is the pattern where Glob is set (* and ? are wildcards, a backslash
-	// takes the meaning from the character behind it), else the literal text.
-	// For a number it is the exact decimal.
+	// Raw is a pattern if Glob is set (* and ? are wildcards, a backslash makes
+	// the next character literal), otherwise the literal text. For a number it
+	// is the exact decimal.
 	Raw      string
 	Glob     bool
-	Number   float64 // nearest to Raw, for FieldNumber and comparisons of FieldID
+	Number   float64 // the nearest float64 to Raw, for FieldNumber and comparisons of FieldID
 	Duration time.Duration
 	Time     TimeRef
 }
@@ -104,7 +104,7 @@ type TimeRef struct {
 	Loc   *time.Location
 }
 
-// Resolve is the point in time, seen from now.
+// Resolve returns the point in time, relative to now.
 func (r TimeRef) Resolve(now time.Time) time.Time {
 	switch r.Kind {
 	case TimeAgo:
@@ -128,22 +128,22 @@ func (r TimeRef) clockOn(day time.Time, addDays int) time.Time {
 	return time.Date(day.Year(), day.Month(), day.Day()+addDays, sec/3600, sec/60%60, sec%60, 0, day.Location())
 }
 
-// FilterError points at what is wrong with a filter.
+// FilterError says what is wrong with a filter and at which character.
 type FilterError struct {
 	Column int // 1-based, in characters
 	What   string
 	Do     string
 }
 
-// Error is one line.
+// Error returns the error in one line.
 func (e *FilterError) Error() string {
 	return fmt.Sprintf("filter, column %d: %s: %s", e.Column, e.What, e.Do)
 }
 
-// Empty reports whether the filter lets everything pass.
+// Empty reports whether the filter matches every row.
 func (f *Filter) Empty() bool { return f == nil || len(f.Terms) == 0 }
 
-// AnyFields names the text fields that a bare word is looked for in.
+// AnyFields returns the text fields in which a bare word is searched.
 func (f *Filter) AnyFields() []string {
 	if f == nil {
 		return nil
@@ -151,9 +151,9 @@ func (f *Filter) AnyFields() []string {
 	return append([]string(nil), f.any...)
 }
 
-// At is f with every time that depends on now replaced by the one it means, so
-// that the same text means the same rows later, elsewhere and in any time zone.
-// Durations stay: an age is compared by whoever computes it.
+// At returns f with every relative time replaced by the absolute time that it means at now, so
+// that the same text selects the same rows later, elsewhere and in any time zone. Durations are
+// unchanged: an age is computed when the filter is evaluated.
 func (f *Filter) At(now time.Time) *Filter {
 	if f.Empty() {
 		return f
@@ -173,8 +173,8 @@ func (f *Filter) At(now time.Time) *Filter {
 	return &fixed
 }
 
-// String is the canonical text: parsing it (with the same fields and location)
-// gives the same terms, and it holds no character that is unsafe to draw.
+// String returns the canonical text. Parsing it with the same fields and location gives the same
+// terms, and it contains no character that is unsafe to print.
 func (f *Filter) String() string {
 	if f.Empty() {
 		return ""
@@ -186,7 +186,7 @@ func (f *Filter) String() string {
 	return strings.Join(terms, " ")
 }
 
-// String is the canonical text of the term.
+// String returns the canonical text of the term.
 func (t Term) String() string {
 	var b strings.Builder
 	if t.Negate {
@@ -202,7 +202,7 @@ func (t Term) String() string {
 	return b.String()
 }
 
-// quoteValue writes a value so that it is read back as it is.
+// quoteValue writes a value so that parsing returns the same value.
 func quoteValue(v Value, bare bool) string {
 	s := v.Raw
 	if !v.Glob {
@@ -220,7 +220,7 @@ func quoteValue(v Value, bare bool) string {
 	return s
 }
 
-// isConnective reports words that other languages put between terms.
+// isConnective reports whether s is a word such as "and" that other query languages put between terms.
 func isConnective(s string) bool {
 	switch strings.ToLower(s) {
 	case "and", "or", "not":
@@ -229,25 +229,25 @@ func isConnective(s string) bool {
 	return false
 }
 
-// DeadLetterFields are the fields of dead letters.
+// DeadLetterFields returns the fields of dead letters.
 func DeadLetterFields() []Field {
 	return []Field{
 		{Name: "id", Kind: FieldID, Help: "the dead letter: a number for a webhook, job:UUID, event:UUID"},
 		{Name: "code", Help: "the last error", Values: []string{"HTTP_500", "HTTP_502", "HTTP_503", "HTTP_504", "TIMEOUT", "HANDLER_ERROR", "LEASE_LOST_LIMIT"}},
-		{Name: "endpoint", Help: "where it should have gone; of a job, its kind"},
+		{Name: "endpoint", Help: "the receiver of the webhook; of a job, its kind"},
 		{Name: "subscription", Kind: FieldNumber, Help: "number of the subscription; a job has none"},
 		{Name: "domain", Help: "event domain"},
 		{Name: "kind", Help: "kind of the job; webhook for a webhook"},
 		{Name: "type", Help: "event type; a job has none"},
-		{Name: "age", Kind: FieldDuration, Help: "time since it died: age>2h"},
-		{Name: "failed", Kind: FieldTime, Help: "when it died: failed>-30m failed<2026-11-20T02:00 failed>02:00"},
+		{Name: "age", Kind: FieldDuration, Help: "time since it became a dead letter: age>2h"},
+		{Name: "failed", Kind: FieldTime, Help: "when it became a dead letter: failed>-30m failed<2026-11-20T02:00 failed>02:00"},
 		{Name: "source", Help: "which queue", Values: []string{"webhook", "job", "event"}, Closed: true},
-		{Name: "state", Help: "what became of it", Values: []string{"open", "requeued", "resolved"}, Closed: true},
+		{Name: "state", Help: "its state", Values: []string{"open", "requeued", "resolved"}, Closed: true},
 	}
 }
 
-// LaneFilter means exactly the live jobs of a kind, a domain and a status; what is
-// empty is left out.
+// LaneFilter returns a filter for exactly the live jobs of a kind, a domain and a status; empty
+// ones are left out.
 func LaneFilter(kind, domain, status string) string {
 	var f Filter
 	for _, t := range [][2]string{{"kind", kind}, {"domain", domain}, {"status", status}} {
@@ -258,18 +258,18 @@ func LaneFilter(kind, domain, status string) string {
 	return f.String()
 }
 
-// JobFields are the fields of live jobs.
+// JobFields returns the fields of live jobs.
 func JobFields() []Field {
 	return []Field{
 		{Name: "id", Kind: FieldID, Help: "the job"},
-		{Name: "kind", Help: "what is to be done"},
+		{Name: "kind", Help: "the kind of job"},
 		{Name: "domain", Help: "event domain"},
-		{Name: "status", Help: "where it stands", Values: LiveJobStatuses(), Closed: true},
-		{Name: "executor", Help: "the executor kind it is meant for", Values: ExecutorKinds()},
-		{Name: "priority", Kind: FieldNumber, Help: "higher goes first: priority>100"},
-		{Name: "attempts", Kind: FieldNumber, Help: "finished tries"},
-		{Name: "age", Kind: FieldDuration, Help: "since it is due and waits, or since it was picked: age>2h"},
+		{Name: "status", Help: "its status", Values: LiveJobStatuses(), Closed: true},
+		{Name: "executor", Help: "the kind of executor that may run it", Values: ExecutorKinds()},
+		{Name: "priority", Kind: FieldNumber, Help: "higher runs first: priority>100"},
+		{Name: "attempts", Kind: FieldNumber, Help: "finished attempts"},
+		{Name: "age", Kind: FieldDuration, Help: "time since it became due, or since it was claimed: age>2h"},
 		{Name: "code", Help: "the last error", Values: []string{"HANDLER_ERROR", "LEASE_LOST"}},
-		{Name: "owner", Help: "the executor that holds it"},
+		{Name: "owner", Help: "the executor that has leased it"},
 	}
 }

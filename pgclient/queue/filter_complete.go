@@ -1,15 +1,13 @@
 package queue
 
-// This file offers what may come next while a filter is typed.
-
 import (
 	"strings"
 	"unicode"
 )
 
-// CompleteFilter offers whole filter texts that complete the word before the
-// cursor (in characters): field names, then the known values of the field or
-// examples of its type. What stands behind the cursor is kept.
+// CompleteFilter returns whole filter texts that complete the word before the cursor (in
+// characters): field names, then the known values of the field or examples of its type. The text
+// after the cursor is kept.
 func CompleteFilter(s string, cursor int, fields []Field) []string {
 	in := []rune(s)
 	cursor = max(0, min(cursor, len(in)))
@@ -51,8 +49,8 @@ func CompleteFilter(s string, cursor int, fields []Field) []string {
 	return out
 }
 
-// wordBefore finds the term that the cursor is in: where it starts, where its
-// operator is (-1 without one) and where the value being typed starts.
+// wordBefore finds the term at the cursor: where the term, its operator (-1 if there is none)
+// and the value being typed start.
 func wordBefore(in []rune, cursor int) (start, op, value int) {
 	op = -1
 	quote := rune(0)
@@ -89,7 +87,7 @@ func firstOp(k FieldKind) Op {
 	return OpGlob
 }
 
-// knownValues are the values of a field or examples of its type.
+// knownValues returns the values of a field, or examples of its type.
 func knownValues(f Field, op string) []string {
 	compares := op == string(OpGt) || op == string(OpLt)
 	switch {

@@ -1,7 +1,5 @@
 package queue
 
-// This file makes the errors of the filter language helpful.
-
 import "strings"
 
 func fieldNames(fields []Field) string {
@@ -12,7 +10,7 @@ func fieldNames(fields []Field) string {
 	return strings.Join(names, ", ")
 }
 
-// brief keeps what an error repeats to a readable length.
+// brief shortens a text that an error message repeats.
 func brief(s string) string {
 	if r := []rune(s); len(r) > 32 {
 		s = string(r[:32]) + "…"
@@ -20,10 +18,10 @@ func brief(s string) string {
 	return Clean(s).String()
 }
 
-// nearest is the candidate that s most likely means, "" if none is close.
+// nearest returns the candidate that s most likely means, "" if none is close.
 func nearest(s string, candidates []string) string {
 	s = strings.ToLower(s)
-	if len(s) > 64 { // nobody means a name by that
+	if len(s) > 64 { // no field or value is that long
 		return ""
 	}
 	best, bestDistance := "", 3

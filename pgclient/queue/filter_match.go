@@ -1,8 +1,5 @@
 package queue
 
-// This file evaluates a filter on rows that are in memory, with the meaning
-// that the SQL form has, and translates globs.
-
 import (
 	"math"
 	"math/big"
@@ -12,9 +9,9 @@ import (
 	"unicode"
 )
 
-// Match reports whether a row passes. get gives a field's value as a string,
-// Text, int, int64, float64, time.Time or time.Duration and false where it is
-// absent; any other type, the zero time and NaN count as absent. Numbers in a
+// Match reports whether a row matches the filter, with the same meaning as the SQL form. get
+// returns a field's value as a string, Text, int, int64, float64, time.Time or time.Duration,
+// and false if it is absent; any other type, the zero time and NaN count as absent. Numbers in a
 // duration field are seconds.
 func (f *Filter) Match(get func(field string) (any, bool), now time.Time) bool {
 	if f.Empty() {
@@ -86,7 +83,7 @@ func (t Term) holds(row any, v Value, now time.Time) bool {
 	return order == 0
 }
 
-// textOf is the text of a value; absent is the empty string.
+// textOf returns the text of a value; an absent value is the empty string.
 func textOf(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -118,7 +115,7 @@ func compareDuration(row any, d time.Duration) (int, bool) {
 	return 0, false
 }
 
-// compareNumber is exact: an id above 2^53 is not its neighbour.
+// compareNumber compares exactly: a float64 could not distinguish ids above 2^53.
 func compareNumber(row any, raw string) (int, bool) {
 	r, ok := ratOf(row)
 	if !ok {
@@ -155,8 +152,8 @@ func ratOf(v any) (*big.Rat, bool) {
 	return nil, false
 }
 
-// matchGlob matches the whole of s, ignoring case. It backtracks to the last
-// star only, which is enough for globs and keeps it from exploding.
+// matchGlob matches the whole of s, ignoring case. It backtracks to the last star only, which is
+// sufficient for globs and avoids exponential time.
 func matchGlob(pattern, s string) bool {
 	p, text := globRunes(pattern), []rune(s)
 	i, j, star, from := 0, 0, -1, 0
@@ -181,7 +178,7 @@ func matchGlob(pattern, s string) bool {
 	return i == len(p)
 }
 
-// Wildcards in a pattern of runes; no text holds negative ones.
+// Wildcards in a pattern of runes; negative, so that no text contains them.
 const (
 	anyRun rune = -1
 	anyOne rune = -2
@@ -206,7 +203,7 @@ func globRunes(pattern string) []rune {
 			out = append(out, fold(r))
 		}
 	}
-	if escaped { // a backslash with nothing behind it means itself
+	if escaped { // a backslash at the end is literal
 		out = append(out, '\\')
 	}
 	return out
@@ -221,9 +218,9 @@ func hasWildcard(pattern string) bool {
 	return false
 }
 
-// GlobToLike translates a pattern (Value.Raw of a glob) into one for LIKE or
-// ILIKE with the backslash as its escape: * and ? become % and _, and what LIKE
-// would take for a wildcard is escaped. For a bare word put % around it.
+// GlobToLike translates a pattern (Value.Raw of a glob) into one for LIKE or ILIKE with the
+// backslash as its escape: * and ? become % and _, and the wildcards of LIKE are escaped. For a
+// bare word, put % around it.
 func GlobToLike(pattern string) string {
 	var b strings.Builder
 	literal := func(r rune) {

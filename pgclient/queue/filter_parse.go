@@ -1,8 +1,5 @@
 package queue
 
-// This file reads the filter language. Its errors point at the character where
-// the reader stopped understanding.
-
 import (
 	"fmt"
 	"strconv"
@@ -12,19 +9,19 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of a filter: it is compiled to one SQL statement.
+// The limits of a filter, because it is compiled to one SQL statement.
 const (
 	filterMaxChars = 8192
 	filterMaxTerms = 100
 )
 
-// ParseFilter reads a filter; times without a zone are UTC. The error is a
-// *FilterError. An empty text gives an empty Filter.
+// ParseFilter parses a filter; times without a zone are UTC. The error is a *FilterError, which
+// points at the character at which parsing stopped. An empty text gives an empty Filter.
 func ParseFilter(s string, fields []Field) (*Filter, error) {
 	return ParseFilterIn(s, fields, time.UTC)
 }
 
-// ParseFilterIn is ParseFilter with times without a zone read in loc.
+// ParseFilterIn is ParseFilter with times without a zone in loc.
 func ParseFilterIn(s string, fields []Field, loc *time.Location) (*Filter, error) {
 	if loc == nil {
 		loc = time.UTC
@@ -57,7 +54,7 @@ func ParseFilterIn(s string, fields []Field, loc *time.Location) (*Filter, error
 	}
 }
 
-// checkFilterText refuses what could not be shown again as it was typed.
+// checkFilterText refuses characters that could not be shown again as they were typed.
 func checkFilterText(s string) error {
 	column := 0
 	for i, r := range s {
@@ -75,7 +72,7 @@ func checkFilterText(s string) error {
 	return nil
 }
 
-// filterReader walks over the characters once.
+// filterReader parses the characters in one pass.
 type filterReader struct {
 	in     []rune
 	pos    int
@@ -93,7 +90,7 @@ func (p *filterReader) fail(pos int, what, do string) *FilterError {
 	return &FilterError{Column: pos + 1, What: what, Do: do}
 }
 
-// term reads [!]field op values or [!]words.
+// term parses [!]field op values or [!]words.
 func (p *filterReader) term() (Term, error) {
 	t := Term{Column: p.pos + 1}
 	if p.at("!") {
@@ -118,7 +115,7 @@ func (p *filterReader) term() (Term, error) {
 	return p.fielded(t, start, string(p.in[start:end]))
 }
 
-// bare reads words that may stand in any text field.
+// bare parses words that are searched in every text field.
 func (p *filterReader) bare(t Term) (Term, error) {
 	words, err := p.words(true)
 	if err != nil {
@@ -137,7 +134,7 @@ func (p *filterReader) bare(t Term) (Term, error) {
 	return t, nil
 }
 
-// fielded reads the operator and the values of a field.
+// fielded parses the operator and the values of a field.
 func (p *filterReader) fielded(t Term, start int, name string) (Term, error) {
 	if name == "" {
 		return t, p.fail(p.pos, "no field before “"+string(p.in[p.pos])+"”", "name one: "+fieldNames(p.fields))
@@ -164,7 +161,7 @@ func (p *filterReader) fielded(t Term, start int, name string) (Term, error) {
 		return t, err
 	}
 	if len(words) > 1 && t.Op != OpGlob && t.Op != OpEq {
-		return t, p.fail(words[1].pos, "alternatives behind "+string(t.Op), "they go with : and = only; write one value")
+		return t, p.fail(words[1].pos, "alternatives behind "+string(t.Op), "alternatives work with : and = only; write one value")
 	}
 	for _, w := range words {
 		v, err := p.value(field, t.Op, w)
@@ -191,7 +188,7 @@ func (p *filterReader) field(at int, name string) (Field, error) {
 	return Field{}, p.fail(at, "unknown field “"+brief(name)+"”", do+"; quote the text to search for it")
 }
 
-// checkOp refuses operators that a kind of field does not have.
+// checkOp refuses operators that the kind of the field does not support.
 func (p *filterReader) checkOp(at int, f Field, t *Term) error {
 	compares := t.Op != OpGlob && t.Op != OpEq
 	switch {
@@ -207,7 +204,7 @@ func (p *filterReader) checkOp(at int, f Field, t *Term) error {
 	return nil
 }
 
-// value gives a word the type of its field.
+// value converts a word to the type of its field.
 func (p *filterReader) value(f Field, op Op, w word) (Value, error) {
 	bad := func(what, do string) (Value, error) {
 		return Value{}, p.fail(w.pos, "“"+brief(w.literal)+"” is "+what, do)

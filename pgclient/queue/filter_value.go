@@ -1,7 +1,5 @@
 package queue
 
-// This file reads the typed values of the filter language.
-
 import (
 	"math"
 	"strconv"
@@ -9,14 +7,13 @@ import (
 	"time"
 )
 
-// maxDuration keeps now minus a duration inside the years that a timestamp has.
+// maxDuration keeps "now minus a duration" inside the range of a timestamp.
 const maxDuration = 100 * 365 * 24 * time.Hour
 
 // maxDigits bounds the length of a number; int64 has 19 digits.
 const maxDigits = 40
 
-// parseNumber takes plain decimals only: no exponent, so that comparing exactly
-// costs nothing.
+// parseNumber accepts plain decimals only: without an exponent, an exact comparison is cheap.
 func parseNumber(s string) (Value, bool) {
 	s = strings.TrimPrefix(s, "+")
 	digits := strings.TrimPrefix(s, "-")
@@ -37,7 +34,7 @@ func isDigits(s string) bool {
 	return s != ""
 }
 
-// durationUnit takes a unit from the start of s. ms comes before m.
+// durationUnit parses a unit at the start of s. ms comes before m.
 func durationUnit(s string) (time.Duration, string) {
 	for _, u := range [...]struct {
 		name string
@@ -53,7 +50,7 @@ func durationUnit(s string) (time.Duration, string) {
 	return 0, s
 }
 
-// parseDuration reads 90s, 2h30m, 3d, 1.5h.
+// parseDuration parses 90s, 2h30m, 3d, 1.5h.
 func parseDuration(s string) (time.Duration, bool) {
 	var total time.Duration
 	if s == "" {
@@ -82,7 +79,7 @@ func parseDuration(s string) (time.Duration, bool) {
 	return total, true
 }
 
-// formatDuration is the canonical form: largest units first, none twice.
+// formatDuration returns the canonical form: largest units first, each at most once.
 func formatDuration(d time.Duration) string {
 	if d == 0 {
 		return "0s"
@@ -111,7 +108,7 @@ func formatDuration(d time.Duration) string {
 	return b.String()
 }
 
-// parseTime reads -30m, 02:00 and dates with or without a time and a zone.
+// parseTime parses -30m, 02:00, and dates with or without a time and a zone.
 func parseTime(s string, loc *time.Location) (Value, bool) {
 	if ago, ok := strings.CutPrefix(s, "-"); ok {
 		d, ok := parseDuration(ago)

@@ -1,20 +1,18 @@
 package queue
 
-// This file reads the values of a filter: alternatives, quotes and escapes.
-
 import (
 	"strings"
 	"unicode"
 )
 
-// word is one alternative: the same characters as a glob and as a literal.
+// word is one alternative of a value, both as a glob and as a literal.
 type word struct {
 	glob, literal string
 	quoted        bool
 	pos           int
 }
 
-// words reads alternatives up to the next space.
+// words parses alternatives up to the next space, with quotes and escapes.
 func (p *filterReader) words(bare bool) ([]word, error) {
 	var all []word
 	for {
@@ -77,7 +75,7 @@ func (p *filterReader) invisible(r rune) error {
 	return p.fail(p.pos, "the invisible character "+markOf(r), "use ? in its place")
 }
 
-// misplaced reports operators that most likely mean something else than text.
+// misplaced reports whether r is an operator that is probably not meant as text.
 func (p *filterReader) misplaced(r rune, start int, bare bool) bool {
 	if p.pos == start && r == '!' {
 		return true

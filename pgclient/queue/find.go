@@ -1,10 +1,8 @@
 package queue
 
-// This file is how a row is found among others, and which of two values holds.
-
 import "slices"
 
-// Find is the first row that is what is looked for.
+// Find returns the first row for which is returns true.
 func Find[T any](rows []T, is func(T) bool) (found T, ok bool) {
 	if i := slices.IndexFunc(rows, is); i >= 0 {
 		return rows[i], true
@@ -12,7 +10,7 @@ func Find[T any](rows []T, is func(T) bool) (found T, ok bool) {
 	return found, false
 }
 
-// Choose is yes where the condition holds. Both values are made in any case.
+// Choose returns yes if the condition holds, otherwise no. Both arguments are evaluated.
 func Choose[T any](condition bool, yes, no T) T {
 	if condition {
 		return yes
@@ -20,7 +18,7 @@ func Choose[T any](condition bool, yes, no T) T {
 	return no
 }
 
-// OrEmpty is a picture that has nothing, where there is none yet.
+// OrEmpty returns s, or an empty snapshot if s is nil.
 func (s *Snapshot) OrEmpty() *Snapshot {
 	if s == nil {
 		return &Snapshot{}
@@ -28,12 +26,12 @@ func (s *Snapshot) OrEmpty() *Snapshot {
 	return s
 }
 
-// Flag is the flag of this key.
+// Flag returns the flag with this key.
 func (s *Snapshot) Flag(key string) (Flag, bool) {
 	return Find(s.OrEmpty().Flags, func(f Flag) bool { return f.Key.String() == key })
 }
 
-// Name is the queue as why takes it: a kind of jobs with its domain.
+// Name returns the name of the queue as fn_queue_why takes it: for jobs, the kind with its domain.
 func (w Waiting) Name() string {
 	return w.Queue.String() + Choose(w.Source == "job", " in "+w.Domain.String(), "")
 }

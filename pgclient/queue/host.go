@@ -1,11 +1,8 @@
 package queue
 
-// This file describes the worker host inside this process as the console shows
-// it in pane gw.
-
 import "time"
 
-// HostStatus is the host of this process at one instant.
+// HostStatus is the status of the worker host inside this process, as pane gw shows it.
 type HostStatus struct {
 	ID       string
 	Instance string
@@ -32,8 +29,8 @@ type LoopStatus struct {
 	Unsigned []Unsigned
 }
 
-// Unsigned is a subscription of which a host sends nothing, as its secret is
-// missing or bad there; another host may have it.
+// Unsigned is a subscription that a host does not deliver to, because its secret is missing or
+// invalid there; another host may have it.
 type Unsigned struct {
 	Subscription int64     `json:"subscription"`
 	What         Text      `json:"what"`
@@ -52,8 +49,8 @@ type ListenerStatus struct {
 	Resyncs  int64 // full refreshes after a (re)subscription
 }
 
-// Wake is one notification that was heard. Its fields come from the network:
-// anybody may notify.
+// Wake is one notification that was received. Its fields are untrusted: any login can send a
+// notification.
 type Wake struct {
 	At      time.Time
 	Channel Text

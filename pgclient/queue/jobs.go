@@ -1,22 +1,19 @@
 package queue
 
-// This file holds the job queue as the panes read it: the sections of the picture,
-// and the jobs that a lane lists on demand.
-
 import "time"
 
-// Lane is one domain and kind of job_queue, with the last hour of what became of
-// its jobs.
+// Lane is a queue lane: one domain and kind of job_queue, with the outcomes of its jobs in the
+// last hour.
 type Lane struct {
 	Kind            Text       `json:"job_kind"`
 	Domain          Text       `json:"event_domain"`
-	Queued          int64      `json:"queued"`    // those due later included
+	Queued          int64      `json:"queued"`    // including those due later
 	Scheduled       int64      `json:"scheduled"` // of Queued: due later
 	Leased          int64      `json:"leased"`
 	InProgress      int64      `json:"in_progress"`
 	RetryWaiting    int64      `json:"retry_waiting"`
-	Executor        Text       `json:"executor"`  // kind of executor that the oldest is for
-	OldestAt        *time.Time `json:"oldest_at"` // since when the oldest that is due waits
+	Executor        Text       `json:"executor"`  // executor kind of the oldest job
+	OldestAt        *time.Time `json:"oldest_at"` // when the oldest due job became due
 	AgeSeconds      int64      `json:"age_seconds"`
 	NewestAt        *time.Time `json:"newest_at"`
 	InPerSecond     float64    `json:"in_per_s"`  // arrivals, mean of the last 5 to 10 minutes
@@ -29,27 +26,27 @@ type Lane struct {
 	Why             Text       `json:"why"` // the first link of the blocking chain; empty = nothing blocks
 }
 
-// JobTable is the health of the table under the queue: dead rows pile up behind
-// an old snapshot, the slow killer of queues.
+// JobTable is the health of the table of the queue: an open transaction with an old snapshot
+// keeps vacuum from removing dead rows, which slows the queue down.
 type JobTable struct {
 	LiveRows              int64      `json:"live_rows"`
 	DeadRows              int64      `json:"dead_rows"`
 	LastVacuum            *time.Time `json:"last_vacuum"`
 	Leases                int64      `json:"leases"`
 	LeasesExpired         int64      `json:"leases_expired"`
-	OldestSnapshotSeconds *int64     `json:"oldest_snapshot_seconds"` // null: none, or no right to see it
+	OldestSnapshotSeconds *int64     `json:"oldest_snapshot_seconds"` // null: there is none, or no right to see it
 	OldestSnapshotPid     *int64     `json:"oldest_snapshot_pid"`
 	OldestSnapshotProgram Text       `json:"oldest_snapshot_program"`
 }
 
-// JobLease is a lease that ran for two thirds of its time without a renewal, or
-// expired.
+// JobLease is a lease that has expired, or that has not been renewed for two thirds of its
+// length.
 type JobLease struct {
-	ID        string    `json:"lease_id"` // public: no result can be reported with it
+	ID        string    `json:"lease_id"` // not secret: results need the token
 	Owner     Text      `json:"lease_owner"`
 	Kind      Text      `json:"job_kind"` // of its first job
 	Domain    Text      `json:"event_domain"`
-	Live      int64     `json:"live"` // jobs it still holds
+	Live      int64     `json:"live"` // jobs still leased with it
 	ClaimedAt time.Time `json:"claimed_at"`
 	Until     time.Time `json:"lease_until"`
 	Expired   bool      `json:"expired"`
@@ -72,15 +69,15 @@ type JobSubscription struct {
 	RegisteredAt  time.Time `json:"registered_at"`
 }
 
-// LiveJobStatuses are the statuses of a job that is not finished.
+// LiveJobStatuses returns the statuses of a job that is not finished.
 func LiveJobStatuses() []string {
 	return []string{"queued", "leased", "in_progress", "retry_waiting"}
 }
 
-// JobLetter is the id of a job's dead letter as lists show it and verbs take it.
+// JobLetter returns the id of a job's dead letter as lists show it and verbs take it.
 func JobLetter(uuid string) string { return "job:" + uuid }
 
-// EventLetter is the id of the dead letter of an event that could not be routed.
+// EventLetter returns the id of the dead letter of an event that could not be routed.
 func EventLetter(uuid string) string { return "event:" + uuid }
 
 // Job is a row of v_job without its payload.
@@ -104,5 +101,5 @@ type Job struct {
 	Key          Text       `json:"idempotency_key"`
 	Code         Text       `json:"failure_code"`
 	LastError    Text       `json:"last_error"`
-	AgeSeconds   int64      `json:"age_seconds"` // since it is due and waits, since it was picked, or since it finished
+	AgeSeconds   int64      `json:"age_seconds"` // time since it became due, was claimed, or finished
 }

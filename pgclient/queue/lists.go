@@ -1,17 +1,17 @@
 package queue
 
-// This file says which lists there are beside the picture, and holds the rows of dead
-// letters, the audit and one job. They are read on demand, never by the live refresh.
+// Lists are read on demand, page by page; unlike the snapshot, they are not part of the live
+// refresh.
 
 import (
 	"encoding/json"
 	"time"
 )
 
-// ListKind names what List reads.
+// ListKind names a list.
 type ListKind string
 
-// The lists, each with the type that its Page.Rows has.
+// The lists, each with the type of its Page.Rows.
 const (
 	ListDeadLetters  ListKind = "dead_letters"   // []DeadLetter: open ones, newest first
 	ListDeadLetter   ListKind = "dead_letter"    // *DeadLetterDetail: one, with timeline and lineage (Query.ID)
@@ -19,52 +19,51 @@ const (
 	ListAlertHistory ListKind = "alert_history"  // []AlertAck: acknowledgements of one alert key or all
 	ListFlagHistory  ListKind = "flag_history"   // []AuditEntry: of one flag (Query.ID)
 	ListSession      ListKind = "session"        // *Session: of this login
-	ListJobs         ListKind = "jobs"           // []Job: live ones of Query.ID = "domain/kind", or of all, those that wait longest first
+	ListJobs         ListKind = "jobs"           // []Job: live ones of Query.ID = "domain/kind", or of all lanes, longest wait first
 	ListJob          ListKind = "job"            // *JobDetail: one, live or finished, with its masked payload (Query.ID)
 	ListOperations   ListKind = "operations"     // []Operation: bulk operations, newest first
-	ListOperation    ListKind = "operation"      // *OperationDetail: one with its items, those attempted last first (Query.ID)
-	ListEndpoints    ListKind = "endpoints"      // EndpointList: subscriptions, those in trouble first, and the leases on their jobs
-	ListEndpoint     ListKind = "endpoint"       // *EndpointDetail: one with its latest attempts, its leases and when what waits is due (Query.ID)
-	ListLeases       ListKind = "webhook_leases" // []WebhookLease: on webhook jobs, those that expired first
-	ListNotify       ListKind = "notifications"  // *Notifications: what is staged, what failed, the worker's log
+	ListOperation    ListKind = "operation"      // *OperationDetail: one with its items, last attempted first (Query.ID)
+	ListEndpoints    ListKind = "endpoints"      // EndpointList: webhook subscriptions, those with problems first, and the leases on their jobs
+	ListEndpoint     ListKind = "endpoint"       // *EndpointDetail: one with its latest attempts, its leases and its retry calendar (Query.ID)
+	ListLeases       ListKind = "webhook_leases" // []WebhookLease: on webhook jobs, expired ones first
+	ListNotify       ListKind = "notifications"  // *Notifications: staged rows, failed rows, the worker's log
 	ListWhy          ListKind = "why"            // *Why: why a queue waits (Query.ID = its name)
-	ListQuarantine   ListKind = "quarantine"     // []Quarantined: rows that a step fails on, those that are set aside first
+	ListQuarantine   ListKind = "quarantine"     // []Quarantined: rows on which a step fails, those in quarantine first
 	ListRoutes       ListKind = "routes"         // []Route: of events, per domain
 	ListConsumers    ListKind = "consumers"      // []Consumer: of events, per type
-	ListCron         ListKind = "cron"           // *Cron: the pg_cron jobs, and what keeps this login from them
-	ListActivity     ListKind = "activity"       // []Activity: sessions that may hold queues up, what holds the oldest snapshot first
-	ListRules        ListKind = "rules"          // EventSubscriptionList: who reads which events, and the broadcast share
-	ListResolution   ListKind = "resolution"     // *Resolution: how a type is resolved (Query.ID = domain/type[/stream])
+	ListCron         ListKind = "cron"           // *Cron: the pg_cron jobs, and what this login lacks to use pg_cron
+	ListActivity     ListKind = "activity"       // []Activity: sessions that may block the queues, the holder of the oldest snapshot first
+	ListRules        ListKind = "rules"          // EventSubscriptionList: event subscriptions, and the broadcast share
+	ListResolution   ListKind = "resolution"     // *Resolution: who receives an event of a type (Query.ID = domain/type[/stream])
 )
 
-// Query asks for one page.
+// Query requests one page of a list.
 type Query struct {
 	Kind   ListKind
 	Filter string // the filter language; errors point at the column
 	ID     string
 	After  string // Page.Next of the page before
 	Limit  int    // 0 = 200
-	Whole  bool   // of a payload: all of it, however large; else its first PayloadShown characters
-	Bare   bool   // without the count: Page.Total stays 0
-	Scope  Scope  // of a resolution
+	Whole  bool   // the complete payload, however large; otherwise its first PayloadShown characters
+	Bare   bool   // do not count: Page.Total is 0
+	Scope  Scope  // for ListResolution
 }
 
-// Scope is what of an event a rule may be narrowed to.
+// Scope narrows an event for ListResolution.
 type Scope struct {
 	SubjectTable, Payload string // Payload is JSON; empty = {}
 }
 
-// Page is the answer to a Query.
+// Page is the result of a Query.
 type Page struct {
-	Rows       any   // of the type that stands with its ListKind; Of takes it out
-	Total      int64 // rows that match
+	Rows       any   // of the type documented at its ListKind; Of returns it
+	Total      int64 // matching rows
 	TotalBound bool  // true: at least Total, the count was bounded
 	Next       string
 	AsOf       time.Time
 }
 
-// Of is the rows of a page as what its list has; the zero value where nothing was
-// read.
+// Of returns the rows of a page as type T; the zero value if the page has no rows.
 func Of[T any](p Page) T {
 	rows, _ := p.Rows.(T)
 	return rows
@@ -76,13 +75,13 @@ type OperationDetail struct {
 	Items []OperationItem `json:"items"`
 }
 
-// EndpointList is endpoints and the leases on their jobs.
+// EndpointList is a page of endpoints with the leases on their jobs.
 type EndpointList struct {
 	Endpoints []Endpoint
 	Leases    []WebhookLease
 }
 
-// EndpointDetail is one endpoint with what is read of it alone.
+// EndpointDetail is one endpoint with details that are not read for lists.
 type EndpointDetail struct {
 	Endpoint
 	Attempts []Attempt      `json:"attempts"` // newest first
@@ -91,23 +90,23 @@ type EndpointDetail struct {
 	Why      *Why           `json:"why"`
 }
 
-// EventSubscriptionList is who reads which events, with the broadcast share.
+// EventSubscriptionList is the event subscriptions with the broadcast share.
 type EventSubscriptionList struct {
 	Subscriptions []EventSubscription
 	Broadcast     *Broadcast
 }
 
-// PayloadShown is how much of a payload is read for a screen, in characters.
+// PayloadShown is the largest part of a payload that is read for a screen, in characters.
 const PayloadShown = 100_000
 
-// LeasesShown is how many leases on webhook jobs stand under the endpoints.
+// LeasesShown is the largest number of webhook leases shown below the endpoints.
 const LeasesShown = 200
 
-// LineageShown is how many generations before and after a letter its lineage has.
+// LineageShown is the largest number of generations before and after a dead letter in its lineage.
 const LineageShown = 100
 
-// DeadLetter is one open dead letter. ID is a bare number for a webhook,
-// job:UUID or event:UUID otherwise.
+// DeadLetter is one dead letter. ID is a plain number for a webhook, otherwise job:UUID or
+// event:UUID.
 type DeadLetter struct {
 	ID             string    `json:"id"`
 	Source         string    `json:"source"`
@@ -119,22 +118,22 @@ type DeadLetter struct {
 	EventID        int64     `json:"event_id"`
 	EventType      Text      `json:"event_type"`
 	SagaID         int64     `json:"saga_id"`
-	Generation     int       `json:"generation"` // how many requeues led here
+	Generation     int       `json:"generation"` // number of requeues before it
 	FailedAt       time.Time `json:"failed_at"`
 	AgeSeconds     int64     `json:"age_seconds"`
-	// Of a webhook whose event was erased: it has no payload any more.
+	// If the event of a webhook was erased: it has no payload any more.
 	ErasedAt *time.Time `json:"erased_at"`
 	ErasedBy Text       `json:"erased_by"`
 }
 
-// DeadLetterDetail is one dead letter with all that is known of it.
+// DeadLetterDetail is one dead letter with all its details.
 type DeadLetterDetail struct {
 	DeadLetter
 	Payload       Text          `json:"payload"` // JSON as stored, secrets masked; empty with PayloadWhyNot set
 	PayloadWhyNot Text          `json:"payload_why_not"`
-	PayloadSize   int64         `json:"payload_size"`       // characters, also of what was left out
-	Revealed      int           `json:"revealed,omitempty"` // seconds for which Payload still stands with its secrets; 0 = masked
-	Attempts      []Attempt     `json:"attempts"`           // of a webhook's letter
+	PayloadSize   int64         `json:"payload_size"`       // characters, including those left out
+	Revealed      int           `json:"revealed,omitempty"` // seconds until Payload is masked again; 0 = masked
+	Attempts      []Attempt     `json:"attempts"`           // of a webhook
 	Lineage       []LineageStep `json:"lineage"`
 	LineageLeft   int64         `json:"lineage_left,omitempty"` // generations that are not in Lineage
 	RequeuedBy    Text          `json:"requeued_by"`
@@ -146,13 +145,13 @@ type DeadLetterDetail struct {
 	ResolvedNote  Text          `json:"resolved_note"`
 	CallbackURL   Text          `json:"callback_url"` // as SafeURL leaves it
 	Unsigned      bool          `json:"unsigned"`
-	Worker        Text          `json:"worker,omitzero"`     // of an event's letter: the route worker
-	RoutedID      string        `json:"routed_id,omitempty"` // of an event's letter: the event
-	// Of a job's letter.
+	Worker        Text          `json:"worker,omitzero"`     // of an event: the route worker
+	RoutedID      string        `json:"routed_id,omitempty"` // of an event: its id
+	// Only of a job's dead letter:
 	JobID         string     `json:"job_id,omitempty"`
 	ReplayedJobID string     `json:"replayed_job_id,omitempty"`
-	Executor      Text       `json:"executor,omitzero"` // the executor kind it was meant for
-	Tries         int        `json:"tries,omitempty"`   // how often it was tried
+	Executor      Text       `json:"executor,omitzero"` // its executor kind
+	Tries         int        `json:"tries,omitempty"`   // number of attempts
 	LastError     Text       `json:"last_error,omitzero"`
 	FirstFailedAt *time.Time `json:"first_failed_at,omitempty"`
 }
@@ -179,7 +178,7 @@ type LineageStep struct {
 	Status     string     `json:"status"`
 	At         *time.Time `json:"at"`
 	By         Text       `json:"by"`
-	Generation int        `json:"generation"` // how many requeues lie before it
+	Generation int        `json:"generation"` // number of requeues before it
 	Current    bool       `json:"current,omitempty"`
 }
 
@@ -198,7 +197,7 @@ type AuditEntry struct {
 	Before      json.RawMessage `json:"before"`
 	After       json.RawMessage `json:"after"`
 	Outcome     Text            `json:"outcome"`
-	Claimed     json.RawMessage `json:"claimed"` // what the caller's program says about who runs it; null = nothing
+	Claimed     json.RawMessage `json:"claimed"` // who runs the caller's program, as it claims; null = nothing claimed
 }
 
 // AlertAck is a row of queue_alert_ack.
@@ -212,14 +211,14 @@ type AlertAck struct {
 	ClearedReason Text       `json:"cleared_reason"`
 }
 
-// JobDetail is one job with what is known of it.
+// JobDetail is one job with all its details.
 type JobDetail struct {
 	Job
 	Payload       Text   `json:"payload"` // JSON as stored, secrets masked; empty with PayloadWhyNot set
 	PayloadWhyNot Text   `json:"payload_why_not"`
-	PayloadSize   int64  `json:"payload_size"`       // characters, also of what was left out
-	Revealed      int    `json:"revealed,omitempty"` // seconds for which Payload still stands with its secrets; 0 = masked
-	FromStatus    string `json:"from_status"`        // of a finished one: where it stood before
+	PayloadSize   int64  `json:"payload_size"`       // characters, including those left out
+	Revealed      int    `json:"revealed,omitempty"` // seconds until Payload is masked again; 0 = masked
+	FromStatus    string `json:"from_status"`        // of a finished job: its status before
 	SourceRef     Text   `json:"source_ref"`
 	TargetRef     Text   `json:"target_ref"`
 	PayloadRef    Text   `json:"payload_ref"`
@@ -228,7 +227,7 @@ type JobDetail struct {
 	LostLeases    int    `json:"lost_leases"`
 }
 
-// AuditFields are the fields of the audit pane's filter.
+// AuditFields returns the fields of the audit pane's filter.
 func AuditFields() []Field {
 	return []Field{
 		{Name: "actor", Kind: FieldText, Help: "the person claimed"},

@@ -1,23 +1,21 @@
 package queue
 
-// This file is staged notifications as pane gn reads them: what waits, into what
-// it will be told, what failed, and what the worker did.
-
 import (
 	"slices"
 	"time"
 )
 
-// Notifications is the staging side of notifications.
+// Notifications describes the staging table of notifications: waiting rows grouped as they will
+// be published, failed rows, and the worker's runs.
 type Notifications struct {
 	Waiting         int64 `json:"waiting"`
-	Debouncing      int64 `json:"debouncing"` // of those, younger than the debounce
+	Debouncing      int64 `json:"debouncing"` // waiting rows younger than the debounce
 	DebouncingBound bool  `json:"debouncing_bound"`
 	Failed          int64 `json:"failed"`
-	DebounceSeconds int64 `json:"debounce_seconds"` // as clamped
+	DebounceSeconds int64 `json:"debounce_seconds"` // limited to the allowed range
 	Threshold       int64 `json:"batch_piece_threshold"`
 
-	LastRunAt       *time.Time `json:"last_run_at"` // of the tick worker, idle runs too
+	LastRunAt       *time.Time `json:"last_run_at"` // of the tick worker, including idle runs
 	IntervalSeconds int64      `json:"interval_seconds"`
 	Stale           bool       `json:"stale"`
 
@@ -27,10 +25,10 @@ type Notifications struct {
 	Log         []NotificationRun `json:"log"`      // newest first
 }
 
-// Due is how many the next run would take up.
+// Due returns the number of rows that the next run would process.
 func (n Notifications) Due() int64 { return max(n.Waiting-n.Debouncing, 0) }
 
-// StagedGroup is pieces that wait under one stable key; all without one are one.
+// StagedGroup is the waiting pieces with the same stable key; pieces without a key form one group.
 type StagedGroup struct {
 	Key       Text      `json:"stable_key"`
 	Keyed     bool      `json:"keyed"`
@@ -43,8 +41,8 @@ type StagedGroup struct {
 	Actor     Text      `json:"actor"`      // of the first
 }
 
-// Told is what the next run that finds the group due makes of it: of what is due,
-// or else of all that waits.
+// Told returns the event type and the number of pieces that the next run would publish for the
+// group: of its due pieces, or of all waiting ones if none is due.
 func (g StagedGroup) Told(threshold int64) (eventType string, n int64) {
 	taken := g.Due
 	if taken == 0 {
@@ -56,7 +54,7 @@ func (g StagedGroup) Told(threshold int64) (eventType string, n int64) {
 	return "new_piece_created", taken
 }
 
-// StagedFailure is rows that the worker could not tell, for one reason.
+// StagedFailure is the rows that the worker could not publish for the same reason.
 type StagedFailure struct {
 	Failure Text        `json:"failure"`
 	N       int64       `json:"n"`
@@ -65,7 +63,7 @@ type StagedFailure struct {
 	Rows    []StagedRow `json:"rows"` // the first FailuresShown
 }
 
-// FailuresShown is how many rows of a reason are read.
+// FailuresShown is the largest number of rows that are read per reason.
 const FailuresShown = 1000
 
 // StagedRow is one row of the staging table that failed.
@@ -95,8 +93,8 @@ type NotificationRun struct {
 	Failed    int64     `json:"failed_total"`
 }
 
-// Keep leaves the groups and failures that a filter matches; the worker's log is
-// about neither.
+// Keep removes the groups and failures that the filter does not match. The worker's log is not
+// filtered.
 func (n *Notifications) Keep(f *Filter, now time.Time) {
 	if f.Empty() {
 		return
@@ -145,7 +143,7 @@ func (f StagedFailure) field(name string, now time.Time) (any, bool) {
 	return nil, false
 }
 
-// NotificationFields are the words of the filter of pane gn.
+// NotificationFields returns the fields of the filter of pane gn.
 func NotificationFields() []Field {
 	return []Field{
 		{Name: "key", Kind: FieldText, Help: "document or batch"},

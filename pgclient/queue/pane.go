@@ -3,7 +3,7 @@ package queue
 // PaneID names a pane.
 type PaneID string
 
-// The panes that exist.
+// The panes.
 const (
 	PaneOverview  PaneID = "overview"
 	PaneHealth    PaneID = "health"
@@ -22,13 +22,13 @@ const (
 	PaneAudit     PaneID = "audit"
 )
 
-// Pane is how a pane is called; each is declared with what it does.
+// Pane holds the names of a pane.
 type Pane struct {
 	ID    PaneID
 	Keys  string // "1", "gf"
 	Title string
-	Short string // where the title does not fit; "" = the title
-	From  string // tables, views and functions it reads
+	Short string // used if the title does not fit; "" = the title
+	From  string // the tables, views and functions that it reads
 	Help  string
-	Also  string // another name of it on the command line
+	Also  string // a second name on the command line
 }

@@ -2,7 +2,7 @@ package queue
 
 import "time"
 
-// Request asks for an action on targets.
+// Request requests an action on targets.
 type Request struct {
 	Action  ActionID
 	Targets []string          // ids as the lists show them
@@ -13,8 +13,8 @@ type Request struct {
 	Whole   bool // of a reveal: all of the payload, however large; else its first PayloadShown characters
 }
 
-// Plan is the exact preview of a Request. Applying it does what it shows or
-// refuses: Expect carries what was read, compared again when it is applied.
+// Plan is the exact preview of a Request. Applying it does what the preview shows, or refuses:
+// Expect holds what was read and is compared again when the plan is applied.
 type Plan struct {
 	Request   Request
 	Count     int64         // rows that will change
@@ -22,7 +22,7 @@ type Plan struct {
 	Lines     []PlanLine    // what the dialog shows
 	Results   []Outcome     // per id, bounded to 1,000
 	Refused   string        // non-empty: nothing can be done, and why
-	Rule      string        // of the refusal
+	Rule      string        // code of the refusal
 	Expect    string        // compare-and-set token
 	Confirm   string        // of DangerDatabase: the name that must be typed
 	Command   string        // the equivalent headless command line
@@ -45,15 +45,15 @@ type Outcome struct {
 	NewID   string `json:"new_id,omitempty"`
 }
 
-// Result is the answer to an applied plan, in the shape of the headless JSON.
+// Result is the result of an applied plan, in the form of the headless JSON.
 type Result struct {
 	Action  ActionID   `json:"action"`
 	DryRun  bool       `json:"dry_run"`
 	Plan    []PlanLine `json:"plan"`
 	Results []Outcome  `json:"results"`
-	AuditID int64      `json:"audit_id"` // of the last row: webhook and job letters in one request write one each
+	AuditID int64      `json:"audit_id"` // of the last row: a request for dead letters of several sources writes one row each
 	Refused string     `json:"refused,omitempty"`
-	Payload Text       `json:"-"` // what was revealed; it goes to the one who asked and nowhere else
+	Payload Text       `json:"-"` // the revealed payload; it is returned to the requester only
 	Done    int64      `json:"done"`
 	Skipped int64      `json:"skipped"`
 }

@@ -2,12 +2,12 @@ package queue
 
 import "time"
 
-// Quarantined is a row that makes a step of a tick worker fail; everything else goes
-// on without it. While SetAside is nil it is tried again by itself at NextTry.
+// Quarantined is a row on which a step of a tick worker fails; all other rows are processed
+// without it. While SetAside is nil, the step retries the row at NextTry.
 type Quarantined struct {
 	ID          int64      `json:"quarantine_id"`
 	Step        Text       `json:"step"`
-	Target      Text       `json:"target"` // what the step fails on: an id, or a key of the step's own
+	Target      Text       `json:"target"` // the row on which the step fails: an id, or a key that the step defines
 	Attempts    int64      `json:"attempts"`
 	Code        Text       `json:"code"` // SQLSTATE
 	Error       Text       `json:"error"`

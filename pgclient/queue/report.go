@@ -1,12 +1,9 @@
 package queue
 
-// This file is an incident as the database tells it afterwards: everything that
-// was recorded of a span of time, bounded.
-
 import "time"
 
-// Report is what happened from Since until Until. Lists are cut at a bound; More
-// tells by the name of the list how many rows were left out.
+// Report is what the database recorded from Since until Until. Lists are bounded; More has the
+// number of rows left out of each list, by name.
 type Report struct {
 	Database Text      `json:"database"`
 	Version  Text      `json:"version"`
@@ -22,16 +19,16 @@ type Report struct {
 	Dead       []DeadStory    `json:"dead"`
 	Marks      []Mark         `json:"marks"`
 	Curves     []Curve        `json:"curves"`
-	CurveStep  int64          `json:"curve_step_seconds"` // what one point of a curve stands for
+	CurveStep  int64          `json:"curve_step_seconds"` // time that one point of a curve covers
 	Actions    []AuditEntry   `json:"actions"`
 	More       map[string]int `json:"more"`
 
-	// DeadBound is true where more letters died than were looked at: the counts are
-	// those of the newest.
+	// DeadBound is true if more rows became dead letters than were read: the counts then
+	// cover the newest only.
 	DeadBound bool `json:"dead_bound"`
 }
 
-// How a silence ended, where it did.
+// How a silence ended, if it did.
 const (
 	SilenceLasts   = ""
 	SilenceBeat    = "beat_returned"
@@ -40,11 +37,11 @@ const (
 	SilenceUnknown = "unknown"
 )
 
-// Silence is one silence of an executor with who had it.
+// Silence is one silence of an executor with its acknowledgements.
 type Silence struct {
 	Alert          Text       `json:"alert_key"`
 	Executor       Text       `json:"executor_id"`
-	LastBeatAt     *time.Time `json:"last_beat_at"` // before it
+	LastBeatAt     *time.Time `json:"last_beat_at"` // the last one before the silence
 	EndedAt        *time.Time `json:"ended_at"`
 	Ended          string     `json:"ended"`
 	WorstSeconds   int64      `json:"worst_age_seconds"` // in the span
@@ -63,24 +60,24 @@ type FlagChange struct {
 	Reason    Text       `json:"reason"`
 }
 
-// DeadStory is the letters of one fingerprint that died in the span, and what had
-// become of them when the report was made.
+// DeadStory is the dead letters of one fingerprint that died in the span, and their states when
+// the report was made.
 type DeadStory struct {
 	Source    string    `json:"source"`
 	Code      Text      `json:"code"`
-	Endpoint  Text      `json:"endpoint"` // or kind
+	Endpoint  Text      `json:"endpoint"` // the endpoint, or the kind of a job
 	Domain    Text      `json:"domain"`
 	Arose     int64     `json:"arose"`
 	Open      int64     `json:"open"`
 	Requeued  int64     `json:"requeued"`
-	Delivered *int64    `json:"delivered"` // of the requeued ones; known of webhooks
+	Delivered *int64    `json:"delivered"` // of the requeued ones; nil except for webhooks
 	Closed    int64     `json:"closed"`
 	FirstAt   time.Time `json:"first_at"`
 	LastAt    time.Time `json:"last_at"`
 }
 
-// Curve is one metric over the span. Points are the highest of each step; nil where
-// nothing was sampled.
+// Curve is one metric over the span. A point is the highest value of its step; nil if nothing
+// was sampled.
 type Curve struct {
 	Metric string     `json:"metric"`
 	Name   Text       `json:"name"` // queue, executor or source; empty where there is one

@@ -1,8 +1,5 @@
 package queue
 
-// This file holds how events of the outbox are routed: a route per domain, and the
-// consumers that get a job of each.
-
 import "time"
 
 // Route is the routing of one domain.
@@ -14,7 +11,7 @@ type Route struct {
 	EventsSeen   int64      `json:"events_seen"`
 	Attempts     int64      `json:"attempts_written"`
 	DeadLettered int64      `json:"dead_lettered"`
-	Waiting      int64      `json:"waiting"` // counted up to 10,001
+	Waiting      int64      `json:"waiting"` // counted up to 10,001 rows
 	OldestAt     *time.Time `json:"oldest_at"`
 	UpdatedAt    time.Time  `json:"updated_at"`
 	UpdatedBy    Text       `json:"updated_by"`

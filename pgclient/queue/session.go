@@ -1,15 +1,13 @@
 package queue
 
-// This file says who is looking: the login, its rights, and the kind of
-// connection. Rights live in PostgreSQL; the console only mirrors them.
-
-// Session is what the database says of this connection.
+// Session describes this connection: the login, its rights, and the kind of connection. The
+// rights are enforced by PostgreSQL; the console only mirrors them.
 type Session struct {
 	User     Text   // session_user
 	Actor    string // the person claimed for audit rows
 	Roles    []string
 	Database Text
-	// Environment is what the database says it is.
+	// Environment is the environment that the database's flag names.
 	Environment Environment
 	Address     Text // host:port that answered, or "local socket"
 	Version     Text
@@ -17,12 +15,12 @@ type Session struct {
 	ReadOnly    bool // default_transaction_read_only or the read_only setting
 	Pooler      bool // a transaction pooler is in the path: no LISTEN
 	TLS         bool // encrypted as the server says (pg_stat_ssl), and up to a pooler in the path
-	Local       bool // what is not encrypted goes over loopback or a socket
-	Encryption  Text // both in words
+	Local       bool // an unencrypted connection stays on loopback or a socket
+	Encryption  Text // TLS and Local in words
 	Superuser   bool
 	Misfit      *Error // why the installed schema does not serve this program; nil when it does
-	// Rights tells for each action whether this login may do it; Needs names
-	// the role that is missing where it may not.
+	// Rights says for each action whether this login may use it; Needs names the missing role
+	// if it may not.
 	Rights map[ActionID]bool
 	Needs  map[ActionID]string
 }

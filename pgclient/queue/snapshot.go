@@ -1,19 +1,18 @@
 package queue
 
-// This file mirrors what fn_queue_picture returns: one picture that feeds all
-// live panes of all consoles. Every age is computed by the server's clock.
-
 import (
 	"encoding/json"
 	"strings"
 	"time"
 )
 
-// Snapshot is one picture of the queue as of TakenAt (server time).
+// Snapshot is the state of the queue as of TakenAt (server time), as fn_queue_picture returns
+// it. One snapshot feeds all live panes of all consoles. Every age is computed with the
+// server's clock.
 type Snapshot struct {
 	TakenAt time.Time `json:"taken_at"`
 	TookMS  float64   `json:"took_ms"` // database time it cost to compute
-	Shared  bool      `json:"shared"`  // true: the stored picture, computed for someone else
+	Shared  bool      `json:"shared"`  // true: the stored snapshot, computed for another console
 	Server  Server    `json:"server"`
 
 	Flags      []Flag       `json:"flags"`
@@ -35,20 +34,20 @@ type Snapshot struct {
 	JobLeases        []JobLease        `json:"job_leases"`
 	JobSubscriptions []JobSubscription `json:"job_subscriptions"`
 
-	// Missing names what this picture could not contain and why (a view that is
-	// not installed, a right that is missing), by section name.
+	// Missing says by section name what this snapshot could not contain, and why (a view is not
+	// installed, a right is missing).
 	Missing map[string]Text `json:"missing,omitempty"`
 
-	// MonitoringOff is true from a stale threshold flag of 1,000,000 s on: the
-	// stale check emits nothing and every pane says so (DP4 §7).
+	// MonitoringOff is true if a stale threshold flag is 1,000,000 s or more: the stale check
+	// then raises no alert, and every pane shows a warning (DP4 §7).
 	MonitoringOff bool `json:"monitoring_off"`
 }
 
-// Server describes the server the picture was taken on.
+// Server describes the server from which the snapshot was read.
 type Server struct {
 	Version          Text     `json:"version"`
 	Database         Text     `json:"database"`
-	CloneOf          Text     `json:"clone_of"` // what this database is a copy of, and what to do; empty = it is none
+	CloneOf          Text     `json:"clone_of"` // the original of this database, and what to do; empty = it is not a copy
 	Unexpected       Text     `json:"-"`        // of this connection: why this is not the server of expect_server; empty = it is, or any will do
 	Address          Text     `json:"-"`        // of this connection: host:port that answered, or "local socket"
 	Behind           Text     `json:"-"`        // of this connection: the server behind a pooler, by cluster_name or address; empty without one
@@ -64,12 +63,12 @@ type Flag struct {
 	Kind        string     `json:"kind"` // boolean, integer, mode, schedule
 	UpdatedAt   time.Time  `json:"updated_at"`
 	UpdatedBy   Text       `json:"updated_by"`
-	Reason      Text       `json:"reason"`     // of the change that stands
+	Reason      Text       `json:"reason"`     // of the last change
 	Off         bool       `json:"off"`        // a switch whose normal position is on is off
-	Invalid     bool       `json:"invalid"`    // unreadable: counts as the safe side
+	Invalid     bool       `json:"invalid"`    // not a valid value: the safe value applies
 	RevertsAt   *time.Time `json:"reverts_at"` // "back in 30 min"
 	RevertsTo   Text       `json:"reverts_to"`
-	Overdue     bool       `json:"overdue"` // past its expiry and not reverted
+	Overdue     bool       `json:"overdue"` // its expiry has passed but it was not reverted
 }
 
 // HealthRow is a row of v_queue_health (DP4 §3.3).
@@ -85,31 +84,31 @@ type HealthRow struct {
 	StatusHint      Text       `json:"status_hint"` // stale, fresh, unwatched, open, held, …; may be empty
 }
 
-// Alert is a row of v_queue_alert: a silence, a broadcast share over its line, an
-// endpoint that was given up, a row that is set aside, loops that no host runs, a queue lane whose jobs nobody
-// alive can claim, a backlog or a circuit that stays open, whether or not a checker
-// emitted an event for it.
+// Alert is a row of v_queue_alert: a silence, a broadcast share over its limit, a suspended
+// endpoint, a row in quarantine, loops that no host runs, a queue lane whose jobs no live
+// executor can claim, a backlog or a circuit that stays open. It exists whether or not a check
+// has emitted an event for it.
 type Alert struct {
 	Key          Text       `json:"alert_key"`
 	Kind         string     `json:"kind"` // one of the Alert… constants
 	Subject      Text       `json:"subject"`
 	Severity     string     `json:"severity"` // warning, critical
-	Since        *time.Time `json:"since"`    // the last beat
+	Since        *time.Time `json:"since"`    // the last heartbeat
 	AgeSeconds   int64      `json:"age_seconds"`
-	Ratio        float64    `json:"ratio"` // age ÷ expected cadence, or share or age ÷ its line
+	Ratio        float64    `json:"ratio"` // age ÷ expected cadence, or share or age ÷ its limit
 	EventIDs     []string   `json:"event_ids"`
 	State        string     `json:"state"` // open, acked
 	AckedBy      Text       `json:"acked_by"`
 	AckedAt      *time.Time `json:"acked_at"`
 	Comment      Text       `json:"comment"`
 	AckExpiresAt *time.Time `json:"ack_expires_at"`
-	// LastCleared tells how the previous acknowledgement of this alert ended:
+	// LastCleared says how the previous acknowledgement of this alert ended:
 	// "", expired, beat_returned, rose_to_critical, unacked, share_fell, resumed, deregistered, ended.
 	LastCleared string `json:"last_cleared"`
-	// Cause is the subject of the alert that this one follows from and that stands for
-	// it; empty = it stands for itself.
+	// Cause is the subject of the alert that causes this one and is shown instead of it;
+	// empty = this alert is a cause.
 	Cause  Text `json:"cause"`
-	Detail Text `json:"detail"` // what it is about, in one line; may be empty
+	Detail Text `json:"detail"` // its subject in one line; may be empty
 }
 
 // The kinds of alerts.
@@ -117,14 +116,14 @@ const (
 	AlertSilence    = "silence"
 	AlertBroadcast  = "broadcast"
 	AlertFailing    = "failing"
-	AlertQuarantine = "quarantine" // a row that is set aside
+	AlertQuarantine = "quarantine" // a row in quarantine
 	AlertNoHost     = "no_host"    // loops and executors that no host runs
-	AlertUnclaimed  = "unclaimed"  // a queue lane whose jobs nobody alive can claim
-	AlertBacklog    = "backlog"    // work that has been due for long
-	AlertCircuit    = "circuit"    // a circuit that has been open for long
+	AlertUnclaimed  = "unclaimed"  // a queue lane whose jobs no live executor can claim
+	AlertBacklog    = "backlog"    // work that has been due for a long time
+	AlertCircuit    = "circuit"    // a circuit that has been open for a long time
 )
 
-// Causes are the alerts that stand for themselves: one for each cause.
+// Causes returns the alerts without a Cause: one for each cause.
 func Causes(all []Alert) []Alert {
 	out := make([]Alert, 0, len(all))
 	for _, a := range all {
@@ -135,7 +134,7 @@ func Causes(all []Alert) []Alert {
 	return out
 }
 
-// Parts are the alerts that a stands for beside itself.
+// Parts returns the alerts that a causes.
 func (a Alert) Parts(all []Alert) []Alert {
 	var out []Alert
 	for _, x := range all {
@@ -146,8 +145,8 @@ func (a Alert) Parts(all []Alert) []Alert {
 	return out
 }
 
-// Queue is what the alert is about, as fn_queue_why takes it: of a backlog and of an
-// unclaimed lane; empty for other kinds.
+// Queue returns the queue that a backlog or an unclaimed lane is about, as fn_queue_why takes
+// it; empty for other kinds.
 func (a Alert) Queue() string {
 	if name, ok := strings.CutPrefix(a.Subject.String(), "backlog:"); ok {
 		return name
@@ -159,7 +158,7 @@ func (a Alert) Queue() string {
 	return ""
 }
 
-// Executor is a row of queue_heartbeat as an operator reads it.
+// Executor is a row of queue_heartbeat.
 type Executor struct {
 	ID               Text       `json:"executor_id"`
 	Kind             Text       `json:"executor_kind"`
@@ -181,12 +180,12 @@ type Executor struct {
 	RegisteredBy     Text       `json:"registered_by"`
 	DeregisteredAt   *time.Time `json:"deregistered_at"`
 	DeregisteredBy   Text       `json:"deregistered_by"`
-	TickWorker       bool       `json:"tick_worker"` // beaten by its tick alone
-	InstanceID       Text       `json:"instance_id"` // who beat last: HOST/INSTANCE of a worker host
+	TickWorker       bool       `json:"tick_worker"` // its heartbeat is sent by its own tick
+	InstanceID       Text       `json:"instance_id"` // sender of the last heartbeat: HOST/INSTANCE of a worker host
 }
 
-// UnmarshalJSON reads what the picture has. It tells two degrees of silence apart by
-// state, stale and dead; Severity says the same, and silent is one word.
+// UnmarshalJSON decodes an executor of the snapshot. The database has two states of silence,
+// stale and dead; here both are "silent", and Severity is different.
 func (x *Executor) UnmarshalJSON(raw []byte) error {
 	type plain Executor
 	if err := json.Unmarshal(raw, (*plain)(x)); err != nil {
@@ -208,10 +207,10 @@ type DeadGroup struct {
 	Open           int64     `json:"open"`
 	FirstAt        time.Time `json:"first_at"`
 	LastAt         time.Time `json:"last_at"`
-	Trend          []int64   `json:"trend"` // newly dead per 5 minutes, oldest first, 12 buckets
+	Trend          []int64   `json:"trend"` // new dead letters per 5 minutes, oldest first, 12 buckets
 }
 
-// Waiting is one queue with work that waits.
+// Waiting is one queue with waiting work.
 type Waiting struct {
 	Queue           Text       `json:"queue"`  // "webhook hooks.acme", "job kg.reindex"
 	Source          string     `json:"source"` // webhook, event, job
@@ -238,27 +237,27 @@ type Host struct {
 	Alive      bool                `json:"alive"`
 	Version    Text                `json:"version"`
 	Loops      []Text              `json:"loops"`
-	LastLoops  []Text              `json:"last_loops"`  // before it stopped
-	StopReason Text                `json:"stop_reason"` // a signal, or who asked for it; empty = not said, or it has not stopped
+	LastLoops  []Text              `json:"last_loops"`  // the last one before the silence stopped
+	StopReason Text                `json:"stop_reason"` // a signal, or who requested it; empty = not recorded, or not stopped
 	InFlight   int64               `json:"in_flight"`
 	Progress   map[string]LoopMark `json:"progress"`
 }
 
-// LoopMark is what a host reports of one of its loops.
+// LoopMark is what a host reports about one of its loops.
 type LoopMark struct {
 	State    string     `json:"state"`
 	LastTick *time.Time `json:"last_tick"`
 	Done     int64      `json:"done"`
 	Errors   int64      `json:"errors"`
-	// Of the job executor: whom it works as and what it has handlers for.
+	// Only of the job executor: as which executor it works, and for which kinds it has handlers.
 	Executor string   `json:"executor,omitempty"`
 	Kinds    []string `json:"kinds,omitempty"`
-	// Of the webhook worker: what it cannot sign.
+	// Only of the webhook worker: the subscriptions that it cannot sign.
 	Unsigned []Unsigned `json:"unsigned,omitempty"`
 }
 
-// Held is a transaction that has been open for over a minute and delays the
-// routing of the events that it has written, and of no others.
+// Held is a transaction that has been open for over a minute. The events that it has written
+// cannot be routed until it ends; other events are not delayed.
 type Held struct {
 	Worker     Text   `json:"worker"`
 	Domain     Text   `json:"domain"` // empty = not known before it ends
@@ -268,8 +267,8 @@ type Held struct {
 	User       Text   `json:"user"`
 }
 
-// Holder is the oldest transaction that delays its events of this row, nil where
-// the row is not about such transactions.
+// Holder returns the oldest transaction that delays the events of this row; nil if the row is
+// not about such transactions.
 func (s *Snapshot) Holder(r HealthRow) *Held {
 	if r.Source.String() != "cursor_held" {
 		return nil
@@ -282,7 +281,7 @@ func (s *Snapshot) Holder(r HealthRow) *Held {
 	return nil
 }
 
-// Suspension is an endpoint that gets nothing for now.
+// Suspension is a webhook endpoint to which nothing is sent now.
 type Suspension struct {
 	SubscriptionID int64      `json:"subscription_id"`
 	Endpoint       Text       `json:"endpoint"`
@@ -296,7 +295,7 @@ type Suspension struct {
 type TickWorker struct {
 	Name            Text            `json:"worker_name"`
 	IntervalSeconds int64           `json:"configured_interval_seconds"`
-	LastRunAt       *time.Time      `json:"last_run_at"` // its start
+	LastRunAt       *time.Time      `json:"last_run_at"` // when it started
 	AgeSeconds      *int64          `json:"age_seconds"`
 	Stale           bool            `json:"stale"`
 	Mode            Text            `json:"mode"`
@@ -304,28 +303,28 @@ type TickWorker struct {
 	NextDueAt       *time.Time      `json:"next_due_at"`
 	LastSource      Text            `json:"last_source"` // external, pg_cron, wake, operator
 	LastResult      json.RawMessage `json:"last_result"`
-	LastAttemptAt   *time.Time      `json:"last_attempt_at"` // also one that failed
+	LastAttemptAt   *time.Time      `json:"last_attempt_at"` // including failed ones
 	LastWorkAt      *time.Time      `json:"last_work_at"`
 	DoneTotal       int64           `json:"done_total"`
-	FlagKey         Text            `json:"flag_key"` // off when this one is; empty = none
+	FlagKey         Text            `json:"flag_key"` // the flag that switches it off; empty = none
 	CronJob         Text            `json:"cron_job"` // the pg_cron job that may tick it; empty = none
 	CronSchedule    Text            `json:"cron_schedule"`
-	CronRunAs       Text            `json:"cron_run_as"` // whose job that is; empty = not installed
+	CronRunAs       Text            `json:"cron_run_as"` // the login that the job runs as; empty = not installed
 	// ThresholdSeconds is the silence from which it is stale, by the flags in force; from 1,000,000 on it is not watched.
 	ThresholdSeconds int64 `json:"stale_threshold_seconds"`
-	Why              Text  `json:"why"` // why it does not run, or that nobody ticks it; empty = it runs, or is off
+	Why              Text  `json:"why"` // why it does not run, or that nothing runs it; empty = it runs, or is off
 }
 
-// TickInterval is the flag that holds the cadence of a tick worker.
+// TickInterval returns the flag with the interval of a tick worker.
 func TickInterval(worker string) string { return "queue.tick." + worker + ".interval_seconds" }
 
-// SchedulerMode is the flag that says who ticks.
+// SchedulerMode is the flag that says what runs the tick workers.
 const SchedulerMode = "queue.scheduler.mode"
 
-// SchedulerModes are its values.
+// SchedulerModes returns the values of SchedulerMode.
 func SchedulerModes() []string { return []string{"external", "pg_cron", "hybrid"} }
 
-// Cron is what pg_cron has of the queue, as far as a login may see it.
+// Cron is the pg_cron jobs of the queue, as far as this login may see them.
 type Cron struct {
 	Lacks Text      `json:"lacks"` // why this login cannot use it, with the remedy; empty = it can
 	Jobs  []CronJob `json:"jobs"`
@@ -339,26 +338,26 @@ type CronJob struct {
 	RunAs       Text       `json:"run_as"` // the login that it runs as; empty = not installed
 	InstalledAt *time.Time `json:"installed_at"`
 	InstalledBy Text       `json:"installed_by"`
-	Found       *bool      `json:"found"` // in pg_cron; nil = this login may not see
+	Found       *bool      `json:"found"` // exists in pg_cron; nil = this login may not see
 	Active      *bool      `json:"active"`
 	LastStartAt *time.Time `json:"last_start_at"`
 	LastStatus  Text       `json:"last_status"`
 	LastMessage Text       `json:"last_message"`
 }
 
-// Mark is a label on the history lines: a deploy, say.
+// Mark is a label on the history lines, for example a deploy.
 type Mark struct {
 	At    time.Time `json:"at"`
 	Label Text      `json:"label"`
 	By    Text      `json:"by"`
 }
 
-// Flow is the last hour, a bucket a minute, oldest first, 60 buckets; the last
-// bucket is the running minute.
+// Flow is the last hour in 60 buckets of a minute, oldest first; the last bucket is the current,
+// incomplete minute.
 type Flow struct {
 	Delivered  []int64 `json:"delivered"`
 	Dead       []int64 `json:"dead"`
-	Jobs       []int64 `json:"jobs"` // finished, whatever became of them
+	Jobs       []int64 `json:"jobs"` // finished, with any outcome
 	HostsAlive int64   `json:"hosts_alive"`
 	DeadOpen   int64   `json:"dead_open"` // all open dead letters
 }

@@ -1,13 +1,9 @@
 package queue
 
-// This file holds the rows of pane gs: who reads which events, the share of
-// events that reach nobody in particular, and why an event reaches whom it
-// reaches.
-
 import "strings"
 
-// EventSubscription is a rule of who reads which events. An empty domain, type,
-// stream or subject table means every one.
+// EventSubscription says that a recipient reads certain events. An empty domain, type, stream or
+// subject table means every one.
 type EventSubscription struct {
 	ID           int64 `json:"subscription_id"`
 	Recipient    Text  `json:"recipient_ref"`
@@ -19,7 +15,7 @@ type EventSubscription struct {
 	Mute         bool  `json:"mute"`
 }
 
-// Step is the step of DP6 §3.2 at which the rule is looked at.
+// Step returns the step of DP6 §3.2 in which the subscription is considered.
 func (s EventSubscription) Step() int {
 	switch {
 	case !s.Type.Empty() && !s.Stream.Empty():
@@ -32,7 +28,7 @@ func (s EventSubscription) Step() int {
 	return 4
 }
 
-// Field answers the filter of the rules.
+// Field returns a field for the filter of event subscriptions.
 func (s EventSubscription) Field(name string) (any, bool) {
 	switch name {
 	case "id":
@@ -56,7 +52,7 @@ func (s EventSubscription) Field(name string) (any, bool) {
 	return nil, false
 }
 
-// EventSubscriptionFields are the words of the filter of the rules.
+// EventSubscriptionFields returns the fields of the filter of event subscriptions.
 func EventSubscriptionFields() []Field {
 	return []Field{
 		{Name: "id", Kind: FieldNumber, Help: "the number of the rule"},
@@ -69,7 +65,7 @@ func EventSubscriptionFields() []Field {
 	}
 }
 
-// BroadcastShare is how much of a domain's events reach nobody in particular.
+// BroadcastShare is the share of a domain's events that reach no particular recipient.
 type BroadcastShare struct {
 	Domain    Text    `json:"event_domain"` // empty: all domains together
 	Events    int64   `json:"events_24h"`
@@ -78,7 +74,7 @@ type BroadcastShare struct {
 	Over      bool    `json:"over_line"`
 }
 
-// UnroutedType is an event type of which some events reach nobody in particular.
+// UnroutedType is an event type of which some events reach no particular recipient.
 type UnroutedType struct {
 	Domain    Text  `json:"event_domain"`
 	Type      Text  `json:"event_type"`
@@ -87,19 +83,19 @@ type UnroutedType struct {
 	Broadcast int64 `json:"broadcast_events_24h"`
 }
 
-// ID names the type as a resolution is asked for.
+// ID returns the type as ListResolution takes it.
 func (u UnroutedType) ID() string { return u.Domain.String() + "/" + u.Type.String() }
 
-// Broadcast is the exact share of the last 24 hours, with how it came about.
+// Broadcast is the exact broadcast share of the last 24 hours, and its history.
 type Broadcast struct {
 	On       bool             `json:"resolution_enabled"`
 	Line     int64            `json:"warn_percent"`
-	Shares   []BroadcastShare `json:"shares"`        // of all first, then the largest
+	Shares   []BroadcastShare `json:"shares"`        // the total first, then the largest
 	Unrouted []UnroutedType   `json:"unrouted"`      // most broadcast events first
 	Trend    []*float64       `json:"percent_trend"` // the sample of each of the last 24 hours, oldest first; null = not sampled
 }
 
-// Resolution is how an event of a type is resolved, step by step.
+// Resolution says who receives an event of a type, step by step.
 type Resolution struct {
 	Domain       Text           `json:"event_domain"`
 	Type         Text           `json:"event_type"`
@@ -108,14 +104,14 @@ type Resolution struct {
 	Payload      Text           `json:"payload"`
 	Registered   bool           `json:"registered"`
 	On           bool           `json:"resolution_enabled"`
-	Events       int64          `json:"events_24h"` // of this type, whatever their stream
+	Events       int64          `json:"events_24h"` // of this type, in all streams
 	Broadcast    int64          `json:"broadcast_events_24h"`
-	Rules        []ResolvedRule `json:"rules"` // those that speak of it, by step
+	Rules        []ResolvedRule `json:"rules"` // subscriptions that name the event, by step
 	Recipients   []Text         `json:"recipients"`
 }
 
-// ResolvedRule is a rule and what became of it: taken, better (its recipient is
-// reached at an earlier step), muted, subject_table, filter (out of scope), off.
+// ResolvedRule is an event subscription and its outcome: taken, better (its recipient is reached
+// in an earlier step), muted, subject_table or filter (out of scope), off.
 type ResolvedRule struct {
 	EventSubscription
 	StepNo  int    `json:"step"`

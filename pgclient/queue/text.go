@@ -1,8 +1,6 @@
 package queue
 
-// This file is the one sanitising type between rows and views: whatever comes
-// from the database, the network or a configuration is a Text before it is
-// drawn or printed.
+// Text from the database, the network or a configuration becomes a Text before it is printed.
 
 import (
 	"bytes"
@@ -11,27 +9,28 @@ import (
 	"strings"
 )
 
-// Text is a string in which nothing can act on a terminal or deceive the eye.
-// Only Clean makes a Text that is not empty, and there is no way back to what
-// was cleaned. Texts compare with ==; the zero value is the empty text.
+// Text is a string that contains nothing that can act on a terminal or deceive the reader. Only
+// Clean and CleanLong make a Text that is not empty; the original cannot be recovered. Texts
+// compare with ==; the zero value is the empty text.
 //
-// What cannot be shown as itself is shown as a mark:
+// A character that cannot be shown is replaced by a mark:
 //
 //	␛ ␊ ␉ ␡          a C0 control character or DEL
 //	⟨9B⟩              a C1 control character
 //	⟨U+202E⟩          a character that cannot be seen, or that moves others
 //	⟨xFF⟩             a byte that is not UTF-8
-//	⟨+12⟩             12 characters piled on the one before were left out
-//	◌                 a combining mark that had no letter of its own
-//	…(+900 bytes)     so many bytes of the raw value were left out
 //
-// A value that spells a mark in plain characters looks the same as the mark:
-// that is the price of Clean(t.String()) == t, without which a text that is
-// cleaned twice on its way to the screen would grow.
+// ⟨+12⟩             12 characters stacked on the previous one were left out
+// ◌                 a combining mark without a base character
+// …(+900 bytes)     this many bytes of the raw value were left out
+//
+// A value that contains a mark in plain characters looks the same as the mark. That is
+// necessary for Clean(t.String()) == t, without which a text that is cleaned twice on its way to
+// the screen would grow.
 type Text struct{ s string }
 
-// Clean makes a Text. At most 64 KiB of raw are looked at and at most 64 KiB
-// come out, so that a value of any size costs the same.
+// Clean makes a Text. It reads at most 64 KiB of raw and returns at most 64 KiB, so that the
+// cost does not depend on the size of the value.
 func Clean(raw string) Text {
 	if plain(raw) {
 		return Text{s: raw}
@@ -40,8 +39,8 @@ func Clean(raw string) Text {
 	return Text{s: c.clean(raw)}
 }
 
-// CleanLong is Clean without its bound, for what was asked for whole: a payload.
-// Clean of what it gives is bounded again.
+// CleanLong is Clean without a bound, for a payload that was requested as a whole. Calling Clean
+// on its result applies the bound again.
 func CleanLong(raw string) Text {
 	var b strings.Builder
 	b.Grow(len(raw))
@@ -54,10 +53,10 @@ func CleanLong(raw string) Text {
 	return Text{s: b.String()}
 }
 
-// String is the safe form.
+// String returns the safe form.
 func (t Text) String() string { return t.s }
 
-// Cut is the text in at most n bytes; of a longer one the start, with an ellipsis.
+// Cut returns the text in at most n bytes; a longer text is cut and gets an ellipsis.
 func (t Text) Cut(n int) Text {
 	if len(t.s) <= n {
 		return t
@@ -65,7 +64,7 @@ func (t Text) Cut(n int) Text {
 	return Text{s: keep(t.s, max(n-len("…"), 0)) + "…"}
 }
 
-// Len is the length of the safe form in bytes, not in cells.
+// Len returns the length of the safe form in bytes, not in cells.
 func (t Text) Len() int { return len(t.s) }
 
 // Empty reports whether there is no text.
@@ -74,16 +73,16 @@ func (t Text) Empty() bool { return t.s == "" }
 // IsZero is Empty, for the omitzero option of encoding/json.
 func (t Text) IsZero() bool { return t.s == "" }
 
-// MarshalText is the safe form.
+// MarshalText returns the safe form.
 func (t Text) MarshalText() ([]byte, error) { return []byte(t.s), nil }
 
-// UnmarshalText cleans what it is given.
+// UnmarshalText cleans b.
 func (t *Text) UnmarshalText(b []byte) error {
 	*t = Clean(string(b))
 	return nil
 }
 
-// MarshalJSON is the safe form as a JSON string. Only two characters need an
+// MarshalJSON returns the safe form as a JSON string. Only two characters need an
 // escape, because a Text has no control characters; < > & are left to the
 // encoder around it.
 func (t Text) MarshalJSON() ([]byte, error) {
@@ -98,8 +97,8 @@ func (t Text) MarshalJSON() ([]byte, error) {
 	return append(b, '"'), nil
 }
 
-// UnmarshalJSON cleans a JSON string. null becomes the empty text; any other
-// value becomes its compact JSON text, with its numbers digit for digit.
+// UnmarshalJSON cleans a JSON string. null becomes the empty text; any other value becomes its
+// compact JSON text, with its numbers unchanged.
 func (t *Text) UnmarshalJSON(b []byte) error {
 	b = bytes.TrimSpace(b)
 	switch {
@@ -122,8 +121,8 @@ func (t *Text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Scan cleans a column's value, so that a row never holds the raw form. NULL
-// becomes the empty text.
+// Scan cleans the value of a column, so that a row never holds the raw form. NULL becomes the
+// empty text.
 func (t *Text) Scan(src any) error {
 	switch v := src.(type) {
 	case nil:

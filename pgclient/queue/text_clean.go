@@ -1,8 +1,7 @@
 package queue
 
-// This file turns a raw string into one that is safe to draw. Its rules look
-// only at what was already written, never at what was read, so that cleaning
-// its output again changes nothing.
+// The rules of cleaning depend only on what was already written, never on what was read, so that
+// cleaning the output again changes nothing.
 
 import (
 	"strconv"
@@ -17,7 +16,7 @@ const (
 	maxJoined = 16       // further characters in one cell cluster; Indic conjuncts need about 8
 )
 
-// plain reports whether raw is printable ASCII of a size that is kept whole.
+// plain reports whether raw is printable ASCII that is short enough to be kept whole.
 func plain(raw string) bool {
 	if len(raw) > textLimit {
 		return false
@@ -30,7 +29,7 @@ func plain(raw string) bool {
 	return true
 }
 
-// keep is the start of s, of at most n bytes, that splits no character.
+// keep returns the longest start of s of at most n bytes that does not split a character.
 func keep(s string, n int) string {
 	for i := 0; i < utf8.UTFMax-1 && n > 0 && !utf8.RuneStart(s[n]); i++ {
 		n--
@@ -46,8 +45,8 @@ type cleaner struct {
 	cluster
 }
 
-// clean cuts where the tail still fits into textLimit: otherwise the tail would
-// be cut when the text is cleaned again.
+// clean cuts where the tail still fits into textLimit; otherwise cleaning the result again would
+// cut the tail.
 func (c *cleaner) clean(raw string) string {
 	kept := raw
 	if len(raw) > textLimit {
@@ -70,8 +69,8 @@ func (c *cleaner) clean(raw string) string {
 	return string(c.out[:cutOut]) + tail(len(raw)-cutIn)
 }
 
-// step writes the first character of s, or more of them where a pile is cut,
-// and says how many bytes of s that was.
+// step writes the first character of s, or skips several of a pile that is too high, and returns
+// how many bytes of s it consumed.
 func (c *cleaner) step(s string) int {
 	r, size := utf8.DecodeRuneInString(s)
 	switch {
@@ -111,14 +110,14 @@ func (c *cleaner) write(r rune) {
 	c.add(r)
 }
 
-// mark writes a mark. Nothing joins its last character.
+// mark writes a mark. No following character joins it.
 func (c *cleaner) mark(m string) {
 	c.out = append(c.out, m...)
 	last, _ := utf8.DecodeLastRuneInString(m)
 	c.cluster = cluster{last: last}
 }
 
-// markOf is the mark that stands for an unsafe character.
+// markOf returns the mark for an unsafe character.
 func markOf(r rune) string {
 	switch {
 	case r < 0x20:
@@ -131,7 +130,7 @@ func markOf(r rune) string {
 	return "⟨U+" + hex(r, 4) + "⟩"
 }
 
-// hex is r in capitals with at least so many digits.
+// hex returns r in upper-case hexadecimal with at least this many digits.
 func hex(r rune, digits int) string {
 	const figures = "0123456789ABCDEF"
 	var b [8]byte

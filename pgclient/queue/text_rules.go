@@ -1,19 +1,14 @@
 package queue
 
-// This file says which characters are unsafe and which ones pile up in the cell
-// of the one before.
-
 import "unicode"
 
-// Unsafe reports whether r may not reach a screen as itself: control characters
-// (also tab and newline), format characters (bidi, zero-width, tags, soft
-// hyphen, byte order mark, annotations), everything that Unicode lets a
-// renderer ignore (variation selectors, fillers, joiners), line and paragraph
-// separators, surrogates, noncharacters, private use (its glyph and width are
-// anybody's choice) and the blank glyphs that are not spaces.
+// Unsafe reports whether r must not be printed as itself: control characters (also tab and
+// newline), format characters (bidi, zero-width, tags, soft hyphen, byte order mark,
+// annotations), everything that Unicode lets a renderer ignore (variation selectors, fillers,
+// joiners), line and paragraph separators, surrogates, noncharacters, private use (its glyph and
+// width are undefined) and blank glyphs that are not spaces.
 //
-// Spaces such as U+00A0 and U+3000 are safe: they take their cells like any
-// space.
+// Spaces such as U+00A0 and U+3000 are safe: they occupy cells like any space.
 func Unsafe(r rune) bool {
 	switch {
 	case r < 0x20 || r > unicode.MaxRune:
@@ -35,14 +30,14 @@ func Unsafe(r rune) bool {
 		unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// cluster follows what shares a cell with what, closely enough to bound it: a
-// string measures its width by clusters, so an endless one would be one cell
-// wide and draw a screenful.
+// cluster tracks which characters share a terminal cell, closely enough to bound their number: a
+// terminal measures the width of a string by clusters, so an endless one would be one cell wide
+// and fill a screen.
 type cluster struct {
 	last   rune // the last character; 0 before the first
-	marks  int  // combining marks since the last that is none
+	marks  int  // combining marks since the last base character
 	joined int  // characters after the first of the cluster
-	linked bool // the marks contain a virama: a consonant would join
+	linked bool // the marks contain a virama: a following consonant would join
 }
 
 func (c *cluster) add(r rune) {
@@ -82,20 +77,20 @@ func (c *cluster) joins(r rune) bool {
 	return jamoJoins(c.last, r)
 }
 
-// takesMark reports whether a combining mark may sit on the last character. On
-// one of our marks it would disguise it.
+// takesMark reports whether a combining mark may follow the last character. On one of Clean's
+// marks it would disguise the mark.
 func (c *cluster) takesMark() bool {
 	return c.last != 0 && c.last != '⟩' && c.last != '…' && (c.last < '␀' || c.last > '␡')
 }
 
-// takesTone reports whether the last character may be a hand or a face. On any
-// other a skin tone is two cells wide and counted as none.
+// takesTone reports whether the last character may be a hand or a face. After any other
+// character, a skin tone is two cells wide but counted as none.
 func (c *cluster) takesTone() bool { return c.last >= 0x261d && unicode.Is(unicode.So, c.last) }
 
-// isTone reports a skin tone of an emoji.
+// isTone reports whether r is a skin tone of an emoji.
 func isTone(r rune) bool { return r >= 0x1f3fb && r <= 0x1f3ff }
 
-// isVirama reports the signs that join two consonants of one script.
+// isVirama reports whether r joins two consonants of one script.
 func isVirama(r rune) bool {
 	switch r {
 	case 0x94d, 0x9cd, 0xacd, 0xb4d, 0xc4d, 0xd4d, 0x1039, 0x17d2, 0x1a60, 0x1b44, 0x1bab,
@@ -105,7 +100,7 @@ func isVirama(r rune) bool {
 	return false
 }
 
-// isPrefix reports letters that join the one behind them.
+// isPrefix reports whether r joins the character that follows it.
 func isPrefix(r rune) bool {
 	switch r {
 	case 0xd4e, 0x111c2, 0x111c3, 0x113d1, 0x1193f, 0x11941, 0x11a3a, 0x11d46, 0x11f02:
@@ -117,7 +112,7 @@ func isPrefix(r rune) bool {
 // jamoJoins reports whether two parts of a Hangul syllable share its cells.
 func jamoJoins(last, r rune) bool {
 	const lead, vowel, final = 1, 2, 3
-	end, begin := 0, 0 // what the last one ends with, what r begins with
+	end, begin := 0, 0 // how the last one ends, how r begins
 	switch {
 	case isBetween(last, 0x1100, 0x115f), isBetween(last, 0xa960, 0xa97c):
 		end = lead

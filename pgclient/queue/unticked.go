@@ -2,21 +2,21 @@ package queue
 
 import "slices"
 
-// Unticked is a reason for which nobody runs some tick workers.
+// Unticked is a reason why some tick workers are not run.
 type Unticked struct {
 	Why     Text   `json:"why"`
 	Workers []Text `json:"workers"`
 }
 
-// noHostRuns is what the database says of a worker that only a host can tick.
+// noHostRuns is the reason that the database gives for a worker that only a host can run.
 const noHostRuns = "no live host runs it"
 
-// Unticked lists the reasons for which nobody runs tick workers that are switched on, those of the most workers first.
-// A worker whose last run failed is run. One that an alert is about is left to that alert, and while no host is alive at
-// all, or an alert says what no host runs, that alone is no reason of a worker's own.
+// Unticked returns the reasons why enabled tick workers are not run, those of the most workers first. A worker whose
+// last run failed counts as run. A worker that has an alert is left to that alert. If no host is alive, or an alert
+// names the loops that no host runs, that is not repeated per worker.
 func (s *Snapshot) Unticked() []Unticked {
 	out := []Unticked{}
-	if !s.Server.CloneOf.Empty() { // which says it for all of them
+	if !s.Server.CloneOf.Empty() { // that message covers all of them
 		return out
 	}
 	told := map[string]bool{}

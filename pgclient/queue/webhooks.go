@@ -1,14 +1,11 @@
 package queue
 
-// This file is webhooks as pane 7 reads them: each subscription with its gate and
-// how it answers, the leases on its jobs, and when what waits is tried again.
-
 import (
 	"strings"
 	"time"
 )
 
-// Endpoint is one subscription with what stands between it and its deliveries.
+// Endpoint is one webhook subscription with its gate, its backlog and its recent results.
 type Endpoint struct {
 	ID          int64    `json:"subscription_id"`
 	EventType   Text     `json:"event_type"`
@@ -19,7 +16,7 @@ type Endpoint struct {
 	MaxAttempts *int     `json:"max_attempts"` // null: the flag webhook.max_attempts
 	RateLimit   *float64 `json:"rate_limit_per_second"`
 
-	Waiting    int64      `json:"waiting"` // sagas that are neither delivered nor dead
+	Waiting    int64      `json:"waiting"` // sagas that are neither completed nor dead-lettered
 	OldestAt   *time.Time `json:"oldest_waiting_at"`
 	AgeSeconds int64      `json:"age_seconds"` // of the oldest that is due
 	DeadOpen   int64      `json:"dead_open"`
@@ -32,30 +29,30 @@ type Endpoint struct {
 
 	Leased      int64      `json:"leased"` // jobs in flight
 	Expired     int64      `json:"expired"`
-	NextAt      *time.Time `json:"next_attempt_at"` // of what waits
+	NextAt      *time.Time `json:"next_attempt_at"` // of the waiting sagas
 	SuspendedBy Text       `json:"suspended_by"`
 	Reason      Text       `json:"suspended_reason"` // 410, circuit, operator
 	Since       *time.Time `json:"suspended_since"`
 	Until       *time.Time `json:"suspended_until"`
-	// SlowStart is how many requests a second its endpoint gets now, with all its
-	// subscriptions, after it was blocked; nil = no slow start.
+	// SlowStart is the current rate limit, in requests per second, that the endpoint and all its
+	// subscriptions share after it was blocked; nil = no slow start.
 	SlowStart *float64 `json:"slow_start_rate"`
 
 	FailuresInRow int        `json:"consecutive_failures"`
 	LastSuccessAt *time.Time `json:"last_success_at"`
 	LastFailureAt *time.Time `json:"last_failure_at"`
 	LastFailure   Text       `json:"last_failure_code"`
-	// The last 50 settled attempts, fewer where there were fewer.
+	// Of the last 50 settled attempts, or fewer if there are fewer:
 	Recent   int64    `json:"recent"`
 	RecentOK int64    `json:"recent_ok"`
-	P50MS    *float64 `json:"p50_ms"` // of those that a receiver answered or kept waiting
+	P50MS    *float64 `json:"p50_ms"` // of attempts that the receiver answered or let time out
 	P95MS    *float64 `json:"p95_ms"`
 }
 
-// Shut tells whether nothing is sent to it until something is done or time passes.
+// Shut reports whether nothing is sent to the endpoint until an operator acts or time passes.
 func (e Endpoint) Shut() bool { return e.Gate != "open" }
 
-// EndpointFields are the words of the filter of endpoints.
+// EndpointFields returns the fields of the filter of endpoints.
 func EndpointFields() []Field {
 	return []Field{
 		{Name: "id", Kind: FieldNumber, Help: "the subscription's number"},
@@ -63,13 +60,13 @@ func EndpointFields() []Field {
 		{Name: "type", Kind: FieldText, Help: "the event type"},
 		{Name: "gate", Kind: FieldText, Help: "open, half_open, suspended, unverified, inactive"},
 		{Name: "reason", Kind: FieldText, Help: "why it is suspended: 410, circuit, operator"},
-		{Name: "waiting", Kind: FieldNumber, Help: "deliveries that wait"},
+		{Name: "waiting", Kind: FieldNumber, Help: "waiting deliveries"},
 		{Name: "dead", Kind: FieldNumber, Help: "open dead letters"},
 		{Name: "code", Kind: FieldText, Help: "the code of the last failure"},
 	}
 }
 
-// WebhookLease is a webhook job that a worker has.
+// WebhookLease is a webhook job that a worker has leased.
 type WebhookLease struct {
 	JobID          int64     `json:"job_id"`
 	SagaID         int64     `json:"saga_id"`
@@ -83,7 +80,7 @@ type WebhookLease struct {
 	Resets         int       `json:"lease_resets"`
 }
 
-// RetrySlot is how much falls due within a span of time from now.
+// RetrySlot is the number of retries that become due within a span of time from now.
 type RetrySlot struct {
 	From  int64 `json:"from_seconds"` // negative: due already
 	To    int64 `json:"to_seconds"`   // 0 in the last: without end
@@ -91,8 +88,8 @@ type RetrySlot struct {
 	Bound bool  `json:"n_bound"` // true: at least N
 }
 
-// SafeURL is a callback URL without what may be a secret: its credentials, query
-// and fragment.
+// SafeURL returns a callback URL without the parts that may be secret: credentials, query and
+// fragment.
 func SafeURL(raw string) Text {
 	if scheme, rest, ok := strings.Cut(raw, "://"); ok {
 		host := rest

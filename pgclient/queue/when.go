@@ -1,11 +1,9 @@
 package queue
 
-// This file reads the points in time that a command line names.
-
 import "time"
 
-// ParseWhen reads 02:00 (the last time that the clock in loc showed it), a date with
-// or without a time and a zone, or a duration before now such as 3h or -90m.
+// ParseWhen parses a time of a command line: 02:00 (the last time that the clock in loc showed
+// it), a date with or without a time and a zone, or a duration before now such as 3h or -90m.
 func ParseWhen(text string, now time.Time, loc *time.Location) (time.Time, bool) {
 	if d, ok := parseDuration(text); ok {
 		return now.Add(-d), true

@@ -1,10 +1,8 @@
 package queue
 
-// This file is why a queue waits: the ordered chain of what can block it.
-
 import "time"
 
-// Why is the answer of fn_queue_why.
+// Why is the result of fn_queue_why: why a queue waits, as the ordered chain of what can block it.
 type Why struct {
 	Queue        Text       `json:"queue"`
 	Source       string     `json:"source"` // webhook, job, events
@@ -16,7 +14,7 @@ type Why struct {
 	Links        []WhyLink  `json:"links"`
 }
 
-// WhyLink is one thing that can block, in the order in which they do.
+// WhyLink is one link of the chain, in the order in which they can block.
 type WhyLink struct {
 	Link   string `json:"link"`  // flag, route, schedule, subscription, suspension, circuit, gates, executor, silence, handler, parallel, floor, due, held, host, rate
 	State  string `json:"state"` // blocks, slows, clear

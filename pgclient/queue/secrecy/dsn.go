@@ -1,8 +1,7 @@
 package secrecy
 
-// This file judges connection strings before any driver or resolver sees them: one
-// that can be read in two ways gives a piece of the password to whoever reads it
-// in the other.
+// Connection strings are checked before any driver or resolver sees them. One that can be parsed
+// in two ways would expose a piece of the password to a parser that reads it the other way.
 
 import (
 	"net/netip"
@@ -17,17 +16,17 @@ const (
 	quoteIt  = "write key=value pairs, a value with spaces in single quotes, or postgres://USER@HOST:PORT/DATABASE"
 )
 
-// CheckDSN says what is wrong with a connection string, without a word of it, and
-// what to do; both are empty where its parts are told apart beyond doubt.
+// CheckDSN says what is wrong with a connection string, without repeating any of it, and what to
+// do; both are empty if its parts are unambiguous.
 func CheckDSN(dsn string) (what, do string) {
 	scheme, rest, isURL := strings.Cut(dsn, "://")
-	if isURL && strings.ContainsAny(scheme, "= \t\r\n'") { // a URL inside key=value pairs
+	if isURL && strings.ContainsAny(scheme, "= \t\r\n'") { // a URL among key=value pairs
 		isURL = false
 	}
 	if !isURL {
 		pairs, ok := Pairs(dsn)
 		for _, p := range pairs {
-			// an @ under a name that no driver knows: a password went astray
+			// an @ in a parameter that no driver knows: probably part of a password
 			ok = ok && (!strings.Contains(p[1], "@") || secretName.MatchString(p[0]+"=") || slices.Contains(plainKeys(), strings.ToLower(p[0])))
 		}
 		if !ok {
@@ -72,11 +71,11 @@ func cutLast(s, sep string) (before, after string, found bool) {
 
 var hostPorts = regexp.MustCompile("^((\\[[0-9A-Za-z:.%]*\\]|[^]\\s:@\\[,{}$!*|&=;()\"'`<>\\\\^~+]*)(:[0-9]+)?(,|$))*$")
 
-// hostList tells whether s is nothing but hosts with ports.
+// hostList reports whether s consists only of hosts with ports.
 func hostList(s string) bool { return hostPorts.MatchString(s) }
 
-// CheckHost says whether what was understood as a host can be one; its text is not
-// repeated, for it may be a piece of a password.
+// CheckHost says why a text that was parsed as a host cannot be one; it does not repeat the
+// text, which may be a piece of a password.
 func CheckHost(host string) (what, do string) {
 	if host == "" || host[0] == '/' || host[0] == '@' { // sockets
 		return "", ""
@@ -89,7 +88,7 @@ func CheckHost(host string) (what, do string) {
 
 var keyName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
 
-// CheckName says whether what was understood as a user or a database can be one.
+// CheckName says why a text that was parsed as a user or a database cannot be one.
 func CheckName(name string) (what, do string) {
 	if strings.Contains(name, "=") || strings.Contains(name, "://") {
 		return "names a user or database that goes on with something else", quoteIt
@@ -97,7 +96,7 @@ func CheckName(name string) (what, do string) {
 	return "", ""
 }
 
-// Parameter is the value of a parameter of a connection string, "" without it.
+// Parameter returns the value of a parameter of a connection string, "" if it has none.
 func Parameter(dsn, name string) string {
 	if _, rest, ok := strings.Cut(dsn, "://"); ok {
 		_, query, _ := strings.Cut(rest, "?")
@@ -116,8 +115,8 @@ func Parameter(dsn, name string) string {
 	return ""
 }
 
-// Pairs reads libpq's form: key = value, the value bare or in single quotes,
-// backslash escapes in both. ok is false where the text is not of this form.
+// Pairs parses libpq's form: key = value, the value bare or in single quotes, with backslash
+// escapes in both. ok is false if the text does not have this form.
 func Pairs(s string) (pairs [][]string, ok bool) {
 	const space = " \t\r\n\v\f"
 	for s = strings.TrimLeft(s, space); s != ""; s = strings.TrimLeft(s, space) {
@@ -133,7 +132,7 @@ func Pairs(s string) (pairs [][]string, ok bool) {
 			}
 			pairs = append(pairs, []string{name, s[1:end]})
 			if s = s[end+1:]; s != "" && !strings.ContainsAny(s[:1], space) {
-				return pairs, false // something behind the closing quote
+				return pairs, false // text after the closing quote
 			}
 			continue
 		}

@@ -1,8 +1,8 @@
 package secrecy
 
-// This file finds the secrets of a process: in its environment, in connection
-// strings and other values, in service and password files. When in doubt it takes
-// more: a masked host name is a smaller harm than a shown password.
+// The secrets of a process are found in its environment, in connection strings and other values,
+// and in service and password files. When in doubt, more is treated as secret: a masked host
+// name does less harm than a visible password.
 
 import (
 	"encoding/base64"
@@ -14,20 +14,20 @@ import (
 	"strings"
 )
 
-// mostFile is far more than such a file needs.
+// mostFile is the largest part of a file that is read, in bytes; such files are far smaller.
 const mostFile = 1 << 20
 
-// Learn takes in what the environment holds and the files that it names: the
-// password and service files that the driver will read.
+// Learn adds the secrets of the environment, and of the password and service files that it
+// names, which the driver will read.
 func Learn(environ []string) { process.Learn(environ) }
 
-// LearnValue takes in what one value holds: a connection string, a URL.
+// LearnValue adds the secrets of one value: a connection string, a URL.
 func LearnValue(v string) { process.LearnValue(v) }
 
-// LearnText takes in what stands in a text of many values: a configuration file.
+// LearnText adds the secrets of a text with many values: a configuration file.
 func LearnText(text string) { process.LearnText(text) }
 
-// Learn is the function of that name.
+// Learn is described at the function of that name.
 func (k *Keeper) Learn(environ []string) {
 	env := map[string]string{}
 	for _, entry := range environ {
@@ -55,10 +55,10 @@ func orHome(path, home, name string) string {
 	return path
 }
 
-// learnFile hands over the lines of a file; one that cannot be read has none.
+// learnFile passes the lines of a file to a function; a file that cannot be read has none.
 func (k *Keeper) learnFile(path string, line func(string)) {
 	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() { // a pipe would hang a blind open
+	if err != nil || !info.Mode().IsRegular() { // opening a pipe would block
 		return
 	}
 	f, err := os.Open(path)
@@ -66,14 +66,14 @@ func (k *Keeper) learnFile(path string, line func(string)) {
 		return
 	}
 	defer f.Close()
-	text, _ := io.ReadAll(io.LimitReader(f, mostFile)) // what came before an error counts
+	text, _ := io.ReadAll(io.LimitReader(f, mostFile)) // the part before an error is used
 	for l := range strings.SplitSeq(string(text), "\n") {
 		line(strings.TrimSuffix(l, "\r"))
 	}
 }
 
-// learnPassLine reads host:port:database:user:password, where \ takes the meaning
-// off the character that follows. The last field counts in a broken line.
+// learnPassLine reads host:port:database:user:password, where \ makes the next character
+// literal. In a broken line, the last field is the secret.
 func (k *Keeper) learnPassLine(line string) {
 	if strings.HasPrefix(strings.TrimSpace(line), "#") {
 		return
@@ -92,7 +92,7 @@ func (k *Keeper) learnPassLine(line string) {
 	k.LearnValue(line)
 }
 
-// plainKeys are the parameters of a connection that hold no secret.
+// plainKeys are the parameters of a connection string that are not secret.
 func plainKeys() []string {
 	return []string{
 		"host", "hostaddr", "port", "dbname", "user", "service", "servicefile", "passfile", "sslmode", "sslcert", "sslkey",
@@ -102,8 +102,8 @@ func plainKeys() []string {
 	}
 }
 
-// learnServices reads a service file: the value of a key that is not known to be
-// harmless is a secret.
+// learnServices reads a service file: the value of every key that is not in plainKeys is a
+// secret.
 func (k *Keeper) learnServices(path string) {
 	k.learnFile(path, func(line string) {
 		name, val, ok := strings.Cut(line, "=")
@@ -120,11 +120,11 @@ var (
 	serviceIn  = regexp.MustCompile(`(?i)(?:^|[\s?&])(servicefile|passfile)\s*=\s*'?([^\s&']+)`)
 )
 
-// LearnValue is the function of that name.
+// LearnValue is described at the function of that name.
 func (k *Keeper) LearnValue(v string) {
 	k.learnURL(v)
 	k.learnParameters(v)
-	// What cannot be read for sure may hold the password up to its end.
+	// A value that cannot be parsed with certainty may hold the password up to its end.
 	if at := secretName.FindStringIndex(v); at != nil {
 		if what, _ := CheckDSN(v); what != "" {
 			k.Know(v[at[1]:])
@@ -150,8 +150,8 @@ func (k *Keeper) LearnValue(v string) {
 	}
 }
 
-// learnParameters takes the value of each parameter of a connection string that is
-// not known to be harmless: one letter makes a password's name another.
+// learnParameters adds the value of each parameter of a connection string that is not known to
+// be harmless, because a typing error may have changed the name "password".
 func (k *Keeper) learnParameters(v string) {
 	var all [][]string
 	if _, rest, ok := strings.Cut(v, "://"); ok {
@@ -170,7 +170,7 @@ func (k *Keeper) learnParameters(v string) {
 	}
 }
 
-// closing is where the quote that begins s ends.
+// closing returns the position of the quote that closes the one at the start of s.
 func closing(s string) int {
 	for at := 1; at < len(s); at++ {
 		switch s[at] {
@@ -190,11 +190,11 @@ func endOf(s, stops string) int {
 	return len(s)
 }
 
-// learnURL takes what stands between the first colon behind :// and the last @;
-// without any @, what stands where a port should and is none.
+// learnURL adds the text between the first colon after :// and the last @; without an @, the
+// text in the position of the port if it is not a number.
 func (k *Keeper) learnURL(v string) {
 	_, rest, ok := strings.Cut(v, "://")
-	if !ok { // USER:PASSWORD@HOST, its beginning forgotten
+	if !ok { // USER:PASSWORD@HOST without the scheme
 		if m := bareUser.FindStringSubmatch(v); m != nil {
 			k.Know(m[1])
 		}
@@ -218,7 +218,7 @@ func (k *Keeper) learnURL(v string) {
 	k.learnURL(password)                                                     // a second URL in the same value
 }
 
-// LearnText is the function of that name.
+// LearnText is described at the function of that name.
 func (k *Keeper) LearnText(text string) {
 	for line := range strings.Lines(text) {
 		k.LearnValue(strings.TrimRight(line, "\r\n"))

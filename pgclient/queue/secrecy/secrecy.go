@@ -1,12 +1,12 @@
-// Package secrecy is the one place that knows the secrets of this process and
-// takes them out of text: whatever a driver, a resolver or a parser says passes
-// Mask before it is shown, logged or stored.
+// Package secrecy knows the secrets of this process and removes them from text. Every text from
+// a driver, a resolver or a parser passes Mask before it is shown, logged or stored. Start with
+// [Learn], [Know] and [Mask], which use the keeper of the process, and [Writer] for output.
 //
-// A misread connection string takes a password apart, so a secret is known by all
-// its pieces of six bytes, in its raw, percent-encoded, escaped and Base64 forms
-// and in either case: of what is masked, never more than five bytes in a row are
-// seen. A secret of four or five bytes is masked whole; a shorter one is none, and
-// neither are the words that every connection has, such as postgres.
+// A parser that misreads a connection string may cut a password into pieces. So a secret is
+// recognised by each piece of six bytes, in raw, percent-encoded, escaped and Base64 form, in
+// upper or lower case: at most five consecutive bytes of a secret remain visible. A secret of
+// four or five bytes is masked only as a whole. Shorter ones are not treated as secrets, and
+// neither are the words that every connection string contains, such as postgres.
 package secrecy
 
 import (
@@ -18,22 +18,22 @@ import (
 )
 
 const (
-	// Mark stands for what was taken out.
+	// Mark replaces a secret in a text.
 	Mark = "****"
-	// pieceLen in bytes: the shortest piece of a longer secret that is masked.
+	// pieceLen is the shortest piece of a longer secret that is masked, in bytes.
 	pieceLen = 6
-	// leastLen in bytes: what is shorter would mask half of every text.
+	// leastLen is the shortest secret, in bytes; masking shorter ones would mask half of every text.
 	leastLen = 4
-	// mostLen in bytes of one secret that are known.
+	// mostLen is the largest part of one secret that is remembered, in bytes.
 	mostLen = 16 << 10
 )
 
-// common is what stands in text about any connection: pieces of it give nothing
-// away, and without them no message could be read.
+// common is text that appears in messages about any connection: its pieces reveal nothing, and
+// masking them would make every message unreadable.
 const common = "postgresql://postgres:postgres@localhost:5432/postgres password=passfile sslpassword application_name whsec_ " +
 	"sslmode=verify-full qtop migrate doctor connection"
 
-// Keeper knows secrets. The zero value knows none.
+// Keeper holds secrets. The zero value holds none.
 type Keeper struct {
 	mu     sync.RWMutex
 	known  map[string]bool
@@ -41,24 +41,24 @@ type Keeper struct {
 	short  []string
 }
 
-// The keeper of this process: what a process knows is not divided.
+// process is the keeper of this process: there is one, because all parts of a process share its secrets.
 var process Keeper //nolint:gochecknoglobals // one per process is the point of it
 
-// Know takes secrets into the keeper of this process.
+// Know adds secrets to the keeper of this process.
 func Know(secrets ...string) { process.Know(secrets...) }
 
-// Mask is text without the secrets of this process.
+// Mask returns text without the secrets of this process.
 func Mask(text string) string { return process.Mask(text) }
 
-// Forget empties the keeper of this process; a test that makes up secrets by the
-// thousand would slow down those that follow.
+// Forget empties the keeper of this process, for tests: thousands of made-up secrets would slow
+// down the tests that follow.
 func Forget() {
 	process.mu.Lock()
 	defer process.mu.Unlock()
 	process.known, process.pieces, process.short = nil, nil, nil
 }
 
-// Know takes secrets in; those that are too short or too common are left out.
+// Know adds secrets; those that are too short or too common are ignored.
 func (k *Keeper) Know(secrets ...string) {
 	for _, s := range secrets {
 		s = s[:min(len(s), mostLen)]
@@ -96,7 +96,7 @@ func (k *Keeper) add(form string) {
 	}
 }
 
-// forms are the ways in which a secret stands in text.
+// forms returns the forms in which a secret can appear in a text.
 func forms(s string) []string {
 	quoted := strconv.Quote(s)
 	all := []string{
@@ -111,7 +111,7 @@ func forms(s string) []string {
 	return all
 }
 
-// Mask is text with the mark in place of every piece of a secret.
+// Mask returns text with the mark in place of every piece of a secret.
 func (k *Keeper) Mask(text string) string {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -120,7 +120,7 @@ func (k *Keeper) Mask(text string) string {
 	}
 	low := lower(text)
 	var out strings.Builder
-	from, to, shown := 0, 0, 0 // the run under way; shown: all before it is out
+	from, to, shown := 0, 0, 0 // the current run of secret bytes; everything before shown is written
 	cover := func(a, b int) {
 		if a > to || to == 0 {
 			if to > from {
@@ -155,12 +155,12 @@ func (k *Keeper) Mask(text string) string {
 	return out.String()
 }
 
-// piece packs six bytes.
+// piece packs six bytes into an integer.
 func piece(s string) uint64 {
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 | uint64(s[4])<<32 | uint64(s[5])<<40
 }
 
-// lower folds ASCII alone: the length stays.
+// lower folds ASCII only, so that the length does not change.
 func lower(s string) string {
 	at := strings.IndexFunc(s, func(r rune) bool { return r >= 'A' && r <= 'Z' })
 	if at < 0 {

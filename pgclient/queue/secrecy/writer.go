@@ -1,14 +1,12 @@
 package secrecy
 
-// This file is masking on the way out: for what is written rather than returned.
-
 import "io"
 
-// Writer masks what passes. Each Write is masked by itself: give it whole lines,
-// as a log or a print does.
+// Writer masks everything that is written through it. Each Write is masked separately, so pass
+// whole lines, as a log or a print function does.
 type Writer struct{ W io.Writer }
 
-// Write masks p and writes it; it says that it wrote all of p.
+// Write masks p and writes it; it returns the length of p.
 func (w Writer) Write(p []byte) (int, error) {
 	if _, err := io.WriteString(w.W, Mask(string(p))); err != nil {
 		return 0, err
@@ -16,5 +14,5 @@ func (w Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Unwrap is what stands behind it: a terminal, or not.
+// Unwrap returns the underlying writer, which may be a terminal.
 func (w Writer) Unwrap() io.Writer { return w.W }
