@@ -8,8 +8,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgscan"
 )
 
-// Beat writes one beat of a registered executor. It gives the time of the beat,
-// or the refusal.
+// Beat writes one heartbeat of a registered executor. It returns the time of the heartbeat, or
+// the reason why it was refused.
 func (c *Client) Beat(ctx context.Context, id, payload string) (at, refused string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()

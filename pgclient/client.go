@@ -1,7 +1,10 @@
-// Package pgclient is everything of qtop that speaks to PostgreSQL: the pools,
-// the snapshot and lists behind the panes, the actions (plan, then apply), and
-// the listener. The database decides rights, times and outcomes; this package
-// asks and translates.
+// Package pgclient connects qtop to PostgreSQL. Start with [Open], which returns a [Client]: it
+// has separate connection pools for reading, acting and working, reads the snapshot and the
+// lists behind the panes, and listens for wake signals. Package actions plans and applies
+// changes with it; package work has the calls of a worker host.
+//
+// The database decides rights, times and outcomes. This package calls the functions of the
+// schema and translates their errors (see pgerror).
 package pgclient
 
 import (
@@ -24,29 +27,29 @@ import (
 // Options says how to connect.
 type Options struct {
 	DSN       string // empty = PG* variables, as everywhere
-	ListenDSN string // a direct connection where DSN is a pooler; empty = DSN
+	ListenDSN string // a direct connection, if DSN leads to a pooler; empty = DSN
 	Program   string // application_name starts with it; default "qtop"
 	Actor     string // the person, for audit rows
-	Pooler    string // "transaction": DSN leads to a transaction pooler; else it is found out
+	Pooler    string // "transaction": DSN leads to a transaction pooler; otherwise this is detected
 	ReadOnly  bool   // every session is read-only; PostgreSQL refuses writes too
 	WorkConns int32  // connections for a worker host; 0 = none
-	// ExpectServer names the servers that are meant, by cluster_name, address or
-	// address:port; empty = any. A worker host works on no other.
+	// ExpectServer names the intended servers, by cluster_name, address or address:port;
+	// empty = any. On any other server, a worker host claims nothing.
 	ExpectServer []string
-	// MaxAge is how old a picture computed for another console may be; 0 = none
-	// is shared.
+	// MaxAge is how old a snapshot may be that was computed for another console; 0 = always
+	// compute a new one.
 	MaxAge time.Duration
-	// Actions are those of which Session says whether this login may do them.
+	// Actions are the actions for which Session reports whether this login may use them.
 	Actions queue.Registry
 }
 
-// Client holds separate pools for reading, acting and working, so that none of
-// them waits behind another.
+// Client holds separate pools for reading, acting and working, so that one kind of work never
+// waits for a connection of another.
 type Client struct {
 	opts  Options
 	route *pgsession.Route
-	tag   string       // the application_name of the sessions of a worker host ends with it
-	look  *pgpool.Pool // asks the catalogue alone: which server, login and schema this is
+	tag   string       // suffix of the application_name of a worker host's sessions
+	look  *pgpool.Pool // reads only the catalogue: which server, login and schema this is
 	read  *pgpool.Pool
 	act   *pgpool.Pool
 	work  *pgpool.Pool
@@ -58,8 +61,8 @@ type Client struct {
 	changes  chan struct{}
 }
 
-// Open prepares the pools. It does not wait for the server: a console opens
-// while the database is down and says so.
+// Open prepares the pools. It does not wait for the server, so that a console can open and report
+// that the database is down.
 func Open(ctx context.Context, o Options) (*Client, error) {
 	if o.Program == "" {
 		o.Program = "qtop"
@@ -86,12 +89,12 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	return c, nil
 }
 
-// closeWithin bounds Close: a connection with a statement under way sends a cancel
-// request first, which a server that stands still does not answer.
+// closeWithin bounds Close: a connection with a running statement first sends a cancel request,
+// which a server that hangs does not answer.
 const closeWithin = 500 * time.Millisecond
 
-// Close ends all connections. It waits half a second for them; what hangs longer ends
-// by itself within 15 s.
+// Close ends all connections. It waits half a second for them; connections that hang longer end
+// on their own within 15 s.
 func (c *Client) Close() {
 	var all sync.WaitGroup
 	for _, p := range []*pgpool.Pool{c.look, c.read, c.act, c.work} {
@@ -110,16 +113,16 @@ func (c *Client) Close() {
 	}
 }
 
-// newTag makes a tag that no other client has.
+// newTag makes a unique tag.
 func newTag() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:])
 	return hex.EncodeToString(b[:])
 }
 
-// SessionTag is how the application_name of the sessions of a worker host ends: its
-// pool and its listener ("wake"). Empty where a pooler stands in the path, behind which
-// a host that lives may have no session.
+// SessionTag returns the suffix of the application_name of the worker host's sessions: those of
+// its pool and of its listener ("wake"). It is empty if there is a pooler, because a live host
+// may have no session behind it.
 func (c *Client) SessionTag() string {
 	if c.route.Pooled() {
 		return ""
@@ -127,7 +130,7 @@ func (c *Client) SessionTag() string {
 	return c.tag
 }
 
-// program is the application_name of a use.
+// program returns the application_name for a use of a connection.
 func (c *Client) program(use string) string {
 	name := c.opts.Program + " " + use
 	if use == "work" || use == "wake" {
@@ -136,30 +139,30 @@ func (c *Client) program(use string) string {
 	return name
 }
 
-// Actor is the person that audit rows will name.
+// Actor returns the person that audit rows will name.
 func (c *Client) Actor() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.opts.Actor
 }
 
-// WithActor names the person that audit rows will name from now on.
+// WithActor sets the person that audit rows will name from now on.
 func (c *Client) WithActor(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.opts.Actor = name
 }
 
-// Look is the pool that asks the catalogue alone: which server, login and schema this is.
+// Look returns the pool that reads only the catalogue: which server, login and schema this is.
 func (c *Client) Look() *pgpool.Pool { return c.look }
 
-// Act is the pool of the actions.
+// Act returns the pool of the actions.
 func (c *Client) Act() *pgpool.Pool { return c.act }
 
-// Work is the worker host's pool; nil without Options.WorkConns.
+// Work returns the worker host's pool; nil without Options.WorkConns.
 func (c *Client) Work() *pgpool.Pool { return c.work }
 
-// Read is the pool of the panes.
+// Read returns the pool of the panes.
 func (c *Client) Read() *pgpool.Pool { return c.read }
 
 func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.Duration, writes bool) (*pgpool.Pool, error) {
@@ -200,7 +203,7 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 	return pool, err
 }
 
-// Link is the state of the connection as the last call found it.
+// Link returns the state of the connection, as of the last call.
 func (c *Client) Link() queue.Link {
 	c.mu.Lock()
 	l := c.link
@@ -226,7 +229,7 @@ func (c *Client) Note(err error) {
 	}
 }
 
-// Changes gets a hint whenever a wake arrives or the listener resubscribed.
+// Changes receives a hint whenever a wake signal arrives or the listener has reconnected.
 func (c *Client) Changes() <-chan struct{} { return c.changes }
 
 // Listen runs the console's listener until ctx ends.
@@ -248,7 +251,7 @@ func (c *Client) Listen(ctx context.Context) error {
 	return nil
 }
 
-// NewListener makes a listener beside the console's own.
+// NewListener makes a listener in addition to the console's.
 func (c *Client) NewListener(use string, onWake func(queue.Wake), resync func()) (*Listener, error) {
 	dsn, route := c.opts.ListenDSN, &pgsession.Route{}
 	if dsn == "" {
@@ -263,8 +266,8 @@ func (c *Client) NewListener(use string, onWake func(queue.Wake), resync func())
 	return l, nil
 }
 
-// CheckListen is an error where wakes do not arrive over listen_dsn, or over dsn
-// without one.
+// CheckListen returns an error if wake signals do not arrive over listen_dsn, or over dsn if
+// listen_dsn is not set.
 func (c *Client) CheckListen(ctx context.Context) error {
 	l, err := c.NewListener("probe", func(queue.Wake) {}, func() {})
 	if err != nil {
@@ -278,8 +281,8 @@ func (c *Client) CheckListen(ctx context.Context) error {
 	return pgerror.Translate(l.probe(ctx, conn))
 }
 
-// PoolMode finds out what a pooler in the path does with connections. It asks once,
-// and only where there is one.
+// PoolMode detects what a pooler does with connections. It asks once, and only if there is a
+// pooler.
 func (c *Client) PoolMode(ctx context.Context) (pgsession.Mode, error) {
 	ctx, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
@@ -287,8 +290,8 @@ func (c *Client) PoolMode(ctx context.Context) (pgsession.Mode, error) {
 	return mode, pgerror.Translate(err)
 }
 
-// Writable is an error where the server takes no change of the worker host, with the
-// reason, also through a pooler.
+// Writable returns an error with the reason if the server accepts no change from the worker
+// host, also through a pooler.
 func (c *Client) Writable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
@@ -298,7 +301,7 @@ func (c *Client) Writable(ctx context.Context) error {
 	case err != nil:
 		return pgerror.Translate(err)
 	case standby:
-		return queue.NewError(queue.KindFailed, "this server is a standby, which takes no change", "database "+c.look.Config().ConnConfig.Database, "connect to the primary")
+		return queue.NewError(queue.KindFailed, "this server is a standby, which accepts no change", "database "+c.look.Config().ConnConfig.Database, "connect to the primary")
 	}
 	return nil
 }

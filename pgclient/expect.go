@@ -1,8 +1,8 @@
 package pgclient
 
-// This file compares the server with the one that the settings expect. A physical
-// copy of a cluster carries the identity of its original, so only what the server
-// is called and where it listens tell the two apart.
+// The server is compared with expect_server from the settings. A physical copy of a cluster has
+// the same identity as its original, so only the name and the address of the server distinguish
+// them.
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// serverColumns are what a server says of itself: its cluster_name, and address
-// and port of this connection, which a local socket does not have.
+// serverColumns reads the identity of a server: its cluster_name, and the address and port of this
+// connection, which a local socket does not have.
 const serverColumns = `pg_catalog.current_setting('cluster_name'::text), COALESCE(pg_catalog.host(pg_catalog.inet_server_addr()), ''),
 	COALESCE(pg_catalog.inet_server_port(), 0)`
 
@@ -27,8 +27,8 @@ type server struct {
 	port             int
 }
 
-// unexpected says that the server is none of those that are expected; "" = it is
-// one of them, or any will do.
+// unexpected returns a warning if the server is not one of the expected ones; "" = it is, or any
+// server is accepted.
 func (s server) unexpected(expect []string) string {
 	if len(expect) == 0 {
 		return ""
@@ -50,7 +50,7 @@ func (s server) unexpected(expect []string) string {
 		name, where, strings.Join(expect, ", "))
 }
 
-// name is what the server is called, or where it listens.
+// name returns the cluster_name of the server, or otherwise its address.
 func (s server) name() string {
 	switch {
 	case s.cluster != "":
@@ -61,7 +61,7 @@ func (s server) name() string {
 	return net.JoinHostPort(s.address, strconv.Itoa(s.port))
 }
 
-// is tells whether the server is called so, or listens there.
+// is reports whether the server has this name or address.
 func (s server) is(expected string) bool {
 	if s.cluster != "" && s.cluster == expected {
 		return true
@@ -77,7 +77,7 @@ func (s server) is(expected string) bool {
 	return err == nil && ap.Addr().Unmap() == address.Unmap() && int(ap.Port()) == s.port
 }
 
-// expected refuses a connection to another server than those that are expected.
+// expected refuses a connection to a server that is not one of the expected ones.
 func expected(ctx context.Context, conn *pgx.Conn, expect []string) error {
 	if len(expect) == 0 {
 		return nil
@@ -87,7 +87,7 @@ func expected(ctx context.Context, conn *pgx.Conn, expect []string) error {
 		return err
 	}
 	if why := s.unexpected(expect); why != "" {
-		return queue.NewError(queue.KindConfig, why, "expect_server", "connect to the server that is meant, or name this one in expect_server")
+		return queue.NewError(queue.KindConfig, why, "expect_server", "connect to the intended server, or add this one to expect_server")
 	}
 	return nil
 }

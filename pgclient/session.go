@@ -1,8 +1,5 @@
 package pgclient
 
-// This file asks the database who is connected and what this login may do: the
-// console mirrors rights, PostgreSQL enforces them.
-
 import (
 	"cmp"
 	"context"
@@ -22,7 +19,7 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// Session reads it.
+// Session reads who is connected and what this login may do.
 func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
@@ -55,21 +52,20 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 		return s, pgerror.Translate(err)
 	}
 	if s.Pooler {
-		_, _ = c.PoolMode(ctx) // what cannot be told yet is asked again
+		_, _ = c.PoolMode(ctx) // if it cannot be detected yet, it is tried again
 	}
 	s.Misfit = misfit(ctx, conn.Conn())
 	err = readRights(ctx, conn.Conn(), c.opts.Actions, roles, &s)
 	return s, pgerror.Translate(err)
 }
 
-// address is where a connection leads, in the words of a screen.
+// address returns the address of a connection for a screen.
 func (c *Client) address(conn *pgx.Conn) queue.Text {
 	return queue.Clean(pgerror.Mask(cmp.Or(c.route.Address(conn), "local socket")))
 }
 
-// encryption asks the server whether this session is encrypted: the configuration
-// says what was asked for, not what the server gave. A pooler is a second way, which
-// the server knows nothing of.
+// encryption asks the server whether this session is encrypted; the configuration only says what
+// was requested. The way to a pooler is judged separately, because the server does not know it.
 func encryption(ctx context.Context, conn *pgx.Conn, s *queue.Session) error {
 	var backend uint32
 	var encrypted, local bool
@@ -97,13 +93,13 @@ func encryption(ctx context.Context, conn *pgx.Conn, s *queue.Session) error {
 	return nil
 }
 
-// nearby tells a connection over a socket or loopback.
+// nearby reports whether a connection uses a socket or loopback.
 func nearby(conn *pgx.Conn) bool {
 	remote, ok := conn.PgConn().Conn().RemoteAddr().(*net.TCPAddr)
 	return !ok || remote.IP.IsLoopback()
 }
 
-// Environment reads what the database says it is.
+// Environment reads the name and the guard of the database's environment.
 func (c *Client) Environment(ctx context.Context) (queue.Environment, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
@@ -120,8 +116,8 @@ func (c *Client) Environment(ctx context.Context) (queue.Environment, error) {
 	return e, pgerror.Translate(err)
 }
 
-// environment reads the flag. A login that may not read flags, or a database without
-// them, says nothing: who may change something may read them.
+// environment reads the flag. A login that may not read flags, or a database without them, has no
+// environment; every login that may change something may read flags.
 func environment(ctx context.Context, conn *pgx.Conn, database string) (queue.Environment, error) {
 	var value string
 	err := conn.QueryRow(ctx, "SELECT c.value FROM public.dot_config c WHERE c.key = $1", queue.EnvironmentFlag).Scan(&value)
@@ -132,8 +128,8 @@ func environment(ctx context.Context, conn *pgx.Conn, database string) (queue.En
 	return queue.ReadEnvironment(database, value), err
 }
 
-// readRights asks for all actions at once which this login may do: a console
-// opens with it.
+// readRights asks in one statement which actions this login may use, because every console does
+// this at its start.
 func readRights(ctx context.Context, conn *pgx.Conn, actions queue.Registry, roles []string, s *queue.Session) error {
 	functions := make([]string, len(actions))
 	for i, a := range actions {
@@ -159,8 +155,8 @@ func readRights(ctx context.Context, conn *pgx.Conn, actions queue.Registry, rol
 // soon is how long a console waits at its start for a database that may be down.
 const soon = 2 * time.Second
 
-// Serves is an error where no console can work on the database, whatever happens
-// later: it is not UTF-8. A database that does not answer soon is none.
+// Serves returns an error if the database can never serve a console, because it is not UTF-8. A
+// database that does not answer soon is not an error.
 func (c *Client) Serves(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
@@ -175,8 +171,8 @@ func (c *Client) Serves(ctx context.Context) error {
 	return nil
 }
 
-// CheckSchema is an error where this program must not work on the database: it is
-// older or newer than the installed code can serve.
+// CheckSchema returns an error if this program must not use the database, because the installed
+// schema is older or newer than what it supports.
 func (c *Client) CheckSchema(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
@@ -193,8 +189,8 @@ func (c *Client) CheckSchema(ctx context.Context) error {
 	return nil
 }
 
-// UnexpectedServer says that the server is none of Options.ExpectServer; empty = it
-// is one of them, or any will do.
+// UnexpectedServer returns a warning if the server is not one of Options.ExpectServer; empty = it
+// is, or any server is accepted.
 func (c *Client) UnexpectedServer(ctx context.Context) (queue.Text, error) {
 	if len(c.opts.ExpectServer) == 0 {
 		return queue.Text{}, nil

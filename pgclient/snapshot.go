@@ -1,7 +1,5 @@
 package pgclient
 
-// This file reads the one picture behind all live panes.
-
 import (
 	"context"
 	"errors"
@@ -16,7 +14,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Snapshot reads the shared picture, at most Options.MaxAge old.
+// Snapshot reads the shared snapshot, at most Options.MaxAge old.
 func (c *Client) Snapshot(ctx context.Context) (queue.Snapshot, error) {
 	s, err := c.snapshot(ctx)
 	c.Note(err)
@@ -55,10 +53,9 @@ func (c *Client) snapshot(ctx context.Context) (queue.Snapshot, error) {
 	return s, err
 }
 
-// SnapshotAt reads a picture that was kept: 0 steps the last one at or before the
-// time, -n the n-th before it or the oldest of fewer, n the n-th after it. Without
-// one the picture is empty; first is when the oldest one was taken, zero when none
-// is kept.
+// SnapshotAt reads a stored snapshot: for steps = 0 the last one at or before the time, for -n the
+// n-th before that one (or the oldest), for n the n-th after it. If there is none, the result is an
+// empty snapshot. first is the time of the oldest stored snapshot, zero if there is none.
 func (c *Client) SnapshotAt(ctx context.Context, at time.Time, steps int) (s queue.Snapshot, first time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
@@ -70,7 +67,7 @@ func (c *Client) SnapshotAt(ctx context.Context, at time.Time, steps int) (s que
 	c.Note(err)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "42501" {
-		return s, first, queue.NewError(queue.KindPermission, "this login may not read the snapshots that were kept", "SQLSTATE "+pg.Code, "it needs the role queue_viewer").Because(err)
+		return s, first, queue.NewError(queue.KindPermission, "this login may not read stored snapshots", "SQLSTATE "+pg.Code, "it needs the role queue_viewer").Because(err)
 	}
 	if err != nil {
 		return s, first, pgerror.Translate(err)
@@ -85,7 +82,7 @@ func (c *Client) SnapshotAt(ctx context.Context, at time.Time, steps int) (s que
 	return s, first, pictured(body, &s)
 }
 
-// pictured reads the sections of a picture.
+// pictured decodes the sections of a snapshot.
 func pictured(body []byte, s *queue.Snapshot) error {
 	if err := pgscan.Unmarshal(body, s); err != nil {
 		return queue.NewError(queue.KindFailed, pgerror.Mask("the snapshot cannot be read: "+err.Error()), "", "the schema does not fit this program: run qtop migrate status")
@@ -93,8 +90,8 @@ func pictured(body []byte, s *queue.Snapshot) error {
 	return nil
 }
 
-// bareSnapshot is what can be shown of a server without the schema, or of one
-// that does not let this login read it: who it is, and what is lacking.
+// bareSnapshot returns what can be shown of a server without the schema, or with a schema that
+// this login may not read: the server's identity, and what is missing.
 func (c *Client) bareSnapshot(ctx context.Context, lack string) (queue.Snapshot, error) {
 	s := queue.Snapshot{Missing: map[string]queue.Text{"all": queue.Clean(lack)}}
 	conn, err := c.look.Acquire(ctx)
@@ -109,7 +106,7 @@ func (c *Client) bareSnapshot(ctx context.Context, lack string) (queue.Snapshot,
 	return s, pgerror.Translate(err)
 }
 
-// answered says which server answered on a connection.
+// answered reads which server answered on a connection.
 func (c *Client) answered(conn *pgx.Conn, self server, s *queue.Server) {
 	s.Address = c.address(conn)
 	if c.route.Pooled() {

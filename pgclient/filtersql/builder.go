@@ -1,5 +1,6 @@
-// Package filtersql compiles the filter language to SQL. The same tree filters panes,
-// previews and actions, so that what is counted is what is acted on.
+// Package filtersql compiles the filter language to SQL. Panes, previews and actions use the
+// same compiled filter, so that an action changes exactly the rows that its preview counted.
+// Start with [Parse], or with [Dead] and [Jobs] for dead letters and jobs.
 package filtersql
 
 import (
@@ -12,28 +13,27 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Column is how a field reads in SQL; of an age, the time it counts from. Text
-// columns compare as text; NULL is the empty string there, and no comparison of
-// numbers or times holds for it.
+// Column is the SQL of a field; for an age, the time from which it counts. Text columns compare
+// as text, with NULL as the empty string; a comparison of numbers or times with NULL is false.
 type Column struct {
 	Expr   string
-	Number string // what numbers compare with where Expr is text; empty = Expr
+	Number string // the SQL to compare with numbers if Expr is text; empty = Expr
 }
 
 // Builder collects conditions and their arguments.
 type Builder struct {
 	columns map[string]Column
-	Now     string // what ages count to
+	Now     string // the SQL of the time at which ages end
 	Conds   []string
 	Args    []any
 }
 
-// New makes a builder over these columns.
+// New returns a builder over these columns.
 func New(columns map[string]Column) *Builder {
 	return &Builder{columns: columns, Now: "now()"}
 }
 
-// Parse reads a filter over fields, and starts the conditions that it makes of columns.
+// Parse parses a filter over fields, and returns a builder with the filter's conditions on columns.
 func Parse(text string, fields []queue.Field, columns map[string]Column) (*Builder, *queue.Filter, error) {
 	f, err := queue.ParseFilter(text, fields)
 	if err != nil {
@@ -44,14 +44,14 @@ func Parse(text string, fields []queue.Field, columns map[string]Column) (*Build
 	return b, f, nil
 }
 
-// Clone is a copy that grows by itself.
+// Clone returns an independent copy.
 func (b *Builder) Clone() *Builder {
 	c := *b
 	c.Conds, c.Args = slices.Clone(b.Conds), slices.Clone(b.Args)
 	return &c
 }
 
-// Arg adds an argument and gives its placeholder.
+// Arg adds an argument and returns its placeholder.
 func (b *Builder) Arg(v any) string {
 	b.Args = append(b.Args, v)
 	return "$" + strconv.Itoa(len(b.Args))
@@ -60,7 +60,7 @@ func (b *Builder) Arg(v any) string {
 // And adds a condition.
 func (b *Builder) And(cond string) { b.Conds = append(b.Conds, cond) }
 
-// Clause is the WHERE of all conditions; empty without one.
+// Clause returns the WHERE clause of all conditions; empty without one.
 func (b *Builder) Clause() string {
 	if len(b.Conds) == 0 {
 		return ""
@@ -118,7 +118,7 @@ func (b *Builder) term(f *queue.Filter, t queue.Term, v queue.Value) string {
 	return fmt.Sprintf("%s %s %s::numeric", number, sqlOp(t.Op), b.Arg(v.Raw))
 }
 
-// like is a value as a LIKE pattern.
+// like returns a value as a LIKE pattern.
 func like(v queue.Value) string {
 	if v.Glob {
 		return queue.GlobToLike(v.Raw)
@@ -126,7 +126,7 @@ func like(v queue.Value) string {
 	return strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(v.Raw)
 }
 
-// when is a point in time: absolute, or relative to now.
+// when returns the SQL of a point in time: absolute, or relative to now.
 func (b *Builder) when(t queue.TimeRef) string {
 	if t.Kind == queue.TimeAgo {
 		return fmt.Sprintf("%s - make_interval(secs => %s)", b.Now, b.Arg(t.Ago.Seconds()))
@@ -141,7 +141,7 @@ func sqlOp(op queue.Op) string {
 	return string(op)
 }
 
-// Before is the condition of what follows a mark in a list whose numbers fall.
+// Before adds the condition for the rows after a page mark, in a list with descending numbers.
 func (b *Builder) Before(number, mark string) error {
 	if mark == "" {
 		return nil
@@ -154,6 +154,5 @@ func (b *Builder) Before(number, mark string) error {
 	return nil
 }
 
-// CountBound bounds the count of a filtered list: beyond it the total is shown
-// as a bound.
+// CountBound is the largest count of a filtered list: above it, the total is shown as "at least".
 const CountBound = 100_000

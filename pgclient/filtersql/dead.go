@@ -6,7 +6,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// DeadFrom is where the webhook dead letters d are selected from.
+// DeadFrom is the FROM clause of webhook dead letters d.
 const DeadFrom = `public.dead_letters d
 	JOIN public.subscriptions s ON s.id = d.subscription_id
 	JOIN public.webhook_delivery_sagas g ON g.id = d.saga_id`
@@ -28,11 +28,10 @@ type DeadSelection struct {
 	Hooks, Jobs, Events *Builder
 }
 
-// Dead compiles a filter over dead letters; without a state it means the
-// open ones.
+// Dead compiles a filter over dead letters; without a state in the filter, only open ones match.
 func Dead(text string) (DeadSelection, error) { return DeadAt(text, time.Time{}) }
 
-// DeadAt means the letters that had died by then, judged as of then; the zero
+// DeadAt is Dead for the dead letters that existed at a time, with ages as of that time; the zero
 // time is now.
 func DeadAt(text string, at time.Time) (DeadSelection, error) {
 	f, err := queue.ParseFilter(text, queue.DeadLetterFields())
@@ -60,7 +59,7 @@ func DeadAt(text string, at time.Time) (DeadSelection, error) {
 	return s, nil
 }
 
-// DeadJobFrom is where the job dead letters d are selected from.
+// DeadJobFrom is the FROM clause of job dead letters d.
 const DeadJobFrom = "public.job_dead_letter d"
 
 // DeadJobState is the state of a job dead letter.

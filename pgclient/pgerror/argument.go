@@ -10,8 +10,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// JobCheck names the flag of the value that a function of jobs or of their rules
-// refused.
+// JobCheck names the flag with the value that a function for jobs or job subscriptions refused.
 func JobCheck(err error) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || pg.Code != "22023" {
@@ -25,7 +24,7 @@ func JobCheck(err error) error {
 	return &queue.Error{Kind: queue.KindUsage, What: queue.Clean(pg.Message), Where: queue.Clean(flag), Do: queue.Clean(pg.Hint), Err: err}
 }
 
-// NotExecutorKind refuses a kind that is none of queue.ExecutorKinds.
+// NotExecutorKind returns a usage error for a kind that is not one of queue.ExecutorKinds.
 func NotExecutorKind(kind, where string) error {
 	return queue.NewError(queue.KindUsage, fmt.Sprintf("%q is not an executor kind", kind), where, "use "+strings.Join(queue.ExecutorKinds(), ", "))
 }

@@ -1,5 +1,5 @@
-// Package pgerror turns what pgx and the server say into one clear line with its
-// kind and its remedy.
+// Package pgerror turns errors of pgx and the server into one clear line with a kind and a remedy.
+// Start with [Translate] and [Connect]; [FateOf] says what a worker host does after an error.
 package pgerror
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
 )
 
-// Connect explains a DSN or a connection that failed, without its secrets.
+// Connect explains an invalid DSN or a failed connection, without its secrets.
 func Connect(err error) error {
 	if err == nil {
 		return nil
@@ -29,8 +29,8 @@ func Connect(err error) error {
 	return Translate(err)
 }
 
-// withoutDSN leaves out the DSN that pgconn quotes in backquotes: its own masking
-// knows not every form a password can take.
+// withoutDSN removes the DSN that pgconn quotes in backquotes, because pgconn's own masking does
+// not know every form of a password.
 func withoutDSN(msg string) string {
 	if i := strings.LastIndex(msg, "`: "); i >= 0 {
 		return msg[i+3:]
@@ -40,11 +40,11 @@ func withoutDSN(msg string) string {
 
 var secretInDSN = regexp.MustCompile(`(?i)(password\s*=\s*)('(?:[^'\\]|\\.)*'?|(?:\\.|\S)+)|(://[^:/@\s]*:)\S*@`)
 
-// quotedValue is a value that a parser repeats, or the bad escape in one.
+// quotedValue matches a value that a parser repeats, or the invalid escape in one.
 var quotedValue = regexp.MustCompile(`\\?"(?:[^"\\]|\\.)*\\?"|:[^\s()]*@\S*`)
 
-// withoutValues leaves out what a parser quotes: what it took for a port may be
-// the end of a password.
+// withoutValues removes the values that a parser quotes: what it read as a port may be the end of a
+// password.
 func withoutValues(msg string) string {
 	msg = quotedValue.ReplaceAllString(msg, "a value")
 	if at := repeated.FindStringSubmatchIndex(msg); at != nil && !plainValue.MatchString(msg[at[2]:]) {
@@ -54,18 +54,18 @@ func withoutValues(msg string) string {
 }
 
 var (
-	// repeated is where a parser repeats a value without quotes.
+	// repeated matches the places in which a parser repeats a value without quotes.
 	repeated   = regexp.MustCompile(`(?:value|service|file): ()`)
 	plainValue = regexp.MustCompile(`^[\w./-]*\)?$`)
 )
 
-// Mask hides passwords: what this process knows, and what stands in a text in the
-// place of one.
+// Mask hides passwords: the secrets that this process knows, and any text in the position of a
+// password.
 func Mask(s string) string {
 	return secrecy.Mask(secretInDSN.ReplaceAllString(s, "${1}${3}*****"))
 }
 
-// Translate gives an error its kind and its remedy. A nil stays nil.
+// Translate gives an error its kind and its remedy. Translate(nil) is nil.
 func Translate(err error) error {
 	if err == nil {
 		return nil
@@ -99,14 +99,14 @@ func Translate(err error) error {
 	return queue.NewError(queue.KindUnavailable, what, "", do).Because(err)
 }
 
-// reason is the innermost message: the outer ones repeat host and user.
+// reason returns the innermost message, because the outer ones repeat host and user.
 func reason(err error) string {
 	msg := Mask(err.Error())
 	if i := strings.LastIndex(msg, "dial error: "); i >= 0 {
 		msg = msg[i+len("dial error: "):]
 	}
 	msg = strings.ReplaceAll(strings.TrimSpace(msg), "\n", "; ")
-	// The resolver says "no such host" also of a name without an address.
+	// The resolver reports "no such host" also for a name without an address.
 	return strings.ReplaceAll(msg, "no such host", "DNS has no address for this name")
 }
 
@@ -116,14 +116,14 @@ func serverError(pg *pgconn.PgError, err error) error {
 	case pg.Code == "42501" && strings.Contains(pg.Message, "read-only"), pg.Code == "25006":
 		e.What = queue.Clean("this session is read-only: " + pg.Message)
 		e.Do = queue.Clean("qtop doctor says whether the server is a standby, or the login, the database or the profile is read-only")
-	case pg.Hint != "" && (pg.Code == "42501" || pg.Code == "23505"): // a guard of ours, which says what to do
+	case pg.Hint != "" && (pg.Code == "42501" || pg.Code == "23505"): // raised by a function of qtop; its hint is the remedy
 		e.Do = queue.Clean(Mask(pg.Hint))
 	case pg.Code == "42501":
 		e.Kind, e.Do = queue.KindPermission, queue.Clean(cmp.Or(Mask(pg.Hint), "ask for the role that carries this right; see qtop doctor"))
 	case pg.Code == "42P01", pg.Code == "42883", pg.Code == "42703":
 		e.Do = queue.Clean("the schema is missing or older than this program: run qtop migrate up")
 	case pg.Code == "42725": // a call by name that two functions fit
-		e.Do = queue.Clean("somebody made another function of this name: see foreign in qtop doctor")
+		e.Do = queue.Clean("another function of this name exists: see foreign in qtop doctor")
 	case pg.Code == "22023", pg.Code == "22008", pg.Code == "22003":
 		e.Kind, e.Do = queue.KindUsage, queue.Clean(Mask(pg.Hint))
 	case pg.Code == "22021":

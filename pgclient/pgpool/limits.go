@@ -1,7 +1,5 @@
 package pgpool
 
-// This file is how long a session may take, and what it is called.
-
 import (
 	"fmt"
 	"time"
@@ -12,16 +10,16 @@ import (
 	"github.com/qtop/qtop/pgclient/pgsession"
 )
 
-// Deadlines of each pool: a statement that takes longer is the server's
-// trouble, and the caller is told.
+// The timeouts of each pool. A statement that takes longer is cancelled, and the caller gets an
+// error.
 const (
 	ReadTimeout = 5 * time.Second
 	ActTimeout  = 60 * time.Second
 	WorkTimeout = 60 * time.Second
 )
 
-// SetSession sets the name and the server-side limits of a connection: a client
-// that dies must not leave a statement or a transaction behind.
+// SetSession sets the application_name and the server-side limits of a connection: a client that
+// dies must not leave a statement or a transaction behind.
 func SetSession(cc *pgx.ConnConfig, name string, timeout time.Duration) {
 	cc.ConnectTimeout = 5 * time.Second
 	pgsession.Set(cc, append(pgsession.Always(),
@@ -32,18 +30,18 @@ func SetSession(cc *pgx.ConnConfig, name string, timeout time.Duration) {
 		pgsession.Setting{Name: "idle_in_transaction_session_timeout", Value: "60000"})...)
 }
 
-// sessionLife is how long a connection lives behind a pooler in session mode, which
-// gives each one of the few that it has to the server: what is always busy makes
-// room for others after a while.
+// sessionLife is how long a connection lives behind a pooler in session mode, which assigns one
+// of its few server connections to each client connection: a busy client makes room for others
+// after this time.
 const sessionLife = 20 * time.Second
 
 const bornKey = "qtop.born"
 
-// Began notes when a connection was made.
+// Began records when a connection was made.
 func Began(conn *pgx.Conn) { conn.PgConn().CustomData()[bornKey] = time.Now() }
 
-// Keeps tells whether a released connection stays in the pool. Behind a pooler that
-// is not known to be in transaction mode it is one at most, and none of a small pool.
+// Keeps reports whether a released connection remains in the pool. Behind a pooler that is not
+// known to be in transaction mode, at most one does, and none of a small pool.
 func (p *Pool) Keeps(conn *pgx.Conn) bool {
 	if !p.route.Pooled() || p.route.Mode() == pgsession.Transaction {
 		return true
@@ -53,7 +51,7 @@ func (p *Pool) Keeps(conn *pgx.Conn) bool {
 	return stat.MaxConns() > 2 && stat.IdleConns() == 0 && time.Since(born) < sessionLife
 }
 
-// ParseDSN reads a connection string for a session of ours: see [pgsession.Parse].
+// ParseDSN parses a connection string for a session of qtop: see [pgsession.Parse].
 func ParseDSN(dsn string) (*pgx.ConnConfig, error) {
 	cc, err := pgsession.Parse(dsn)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package pgpool holds the connections: pools that find out about a pooler and say
-// why a change was refused, and the limits of their sessions.
+// Package pgpool provides connection pools that detect a pooler and explain why a change was
+// refused, and the limits of their sessions. Start with [New].
 package pgpool
 
 import (
@@ -16,17 +16,17 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Pool is a pool of connections, directly or through a pooler: see pgsession.Route.
-// A call that finds out about a pooler connects again, and one that was refused
-// because nothing may be changed says why that is.
+// Pool is a pool of connections, directly or through a pooler: see pgsession.Route. A call during
+// which a pooler is detected is repeated on a new connection. A change that is refused because
+// the session is read-only gets an error that says why it is.
 type Pool struct {
 	*pgxpool.Pool
 	route    *pgsession.Route
-	readOnly bool // as the operator wants it
+	readOnly bool // the operator has set read_only
 	refusal  atomic.Pointer[queue.Error]
 }
 
-// New makes a pool; readOnly says that its sessions are, as the operator wants it.
+// New returns a pool; readOnly makes its sessions read-only.
 func New(ctx context.Context, cfg *pgxpool.Config, route *pgsession.Route, readOnly bool) (p *Pool, err error) {
 	p = &Pool{route: route, readOnly: readOnly}
 	cfg.ConnConfig.OnPgError = p.noticed
@@ -34,7 +34,7 @@ func New(ctx context.Context, cfg *pgxpool.Config, route *pgsession.Route, readO
 	return p, err
 }
 
-// noticed receives each error of the server before the caller that sent the statement.
+// noticed receives each error of the server before the caller that sent the statement does.
 func (p *Pool) noticed(conn *pgconn.PgConn, e *pgconn.PgError) bool {
 	if e.Code == readOnlyCode {
 		refusal := pgsession.ReadOnly(conn, p.route)
@@ -43,12 +43,12 @@ func (p *Pool) noticed(conn *pgconn.PgConn, e *pgconn.PgError) bool {
 		}
 		p.refusal.Store(refusal)
 	}
-	return !strings.EqualFold(e.Severity, "FATAL") // which ends the connection
+	return !strings.EqualFold(e.Severity, "FATAL") // a FATAL error ends the connection
 }
 
 const readOnlyCode = "25006"
 
-// explain gives the error of a refused change its cause.
+// explain adds the cause to the error of a refused change.
 func (p *Pool) explain(err error) error {
 	var pg *pgconn.PgError
 	if err == nil || !errors.As(err, &pg) || pg.Code != readOnlyCode {
@@ -81,7 +81,7 @@ func (p *Pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 	return explainedRows{rows, p}, p.explain(err)
 }
 
-// QueryRow runs a statement that returns one row; errors come with its Scan.
+// QueryRow runs a statement that returns one row; Scan returns its error.
 func (p *Pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return row(func(into ...any) error {
 		err := p.Pool.QueryRow(ctx, sql, args...).Scan(into...)

@@ -1,4 +1,4 @@
-// Package pgrow reads rows that lists show and previews are made of.
+// Package pgrow reads rows into values, for lists and previews. Start with [All] and [Each].
 package pgrow
 
 import (

@@ -1,7 +1,5 @@
 package pgrow
 
-// This file is how the rows of a query become values.
-
 import (
 	"context"
 
@@ -22,12 +20,12 @@ func Each[T any](ctx context.Context, q Querier, read pgx.RowToFunc[T], sql stri
 	return pgx.CollectRows(rows, read)
 }
 
-// All makes a T of each row: the exported fields of T stand in the order of the columns.
+// All makes a T of each row; the exported fields of T are in the order of the columns.
 func All[T any](ctx context.Context, q Querier, sql string, args ...any) ([]T, error) {
 	return Each(ctx, q, pgx.RowToStructByPos[T], sql, args...)
 }
 
-// Column reads the one column of a query.
+// Column reads the single column of a query.
 func Column[T any](ctx context.Context, q Querier, sql string, args ...any) ([]T, error) {
 	return Each(ctx, q, pgx.RowTo[T], sql, args...)
 }

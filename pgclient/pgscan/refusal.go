@@ -1,8 +1,8 @@
-// Package pgscan is how values of PostgreSQL become values of this program: texts,
-// times, and the answers of the schema's functions.
+// Package pgscan converts values of PostgreSQL to values of this program: texts, times, and the
+// answers of the schema's functions.
 package pgscan
 
-// Refusal is the shape in which the functions of the schema say no.
+// Refusal is the form in which the functions of the schema refuse a request.
 type Refusal struct {
 	Refused bool   `json:"refused"`
 	Reason  string `json:"reason"`

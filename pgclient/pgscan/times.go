@@ -1,7 +1,7 @@
 package pgscan
 
-// This file is how times pass between PostgreSQL and this program: one that no calendar holds, by whatever way it got
-// into a row, is read as what queue.Calendar makes of it, so that no list, picture or verb fails because of it.
+// Times are converted between PostgreSQL and this program. A stored time outside Go's calendar is read as the value
+// that queue.Calendar returns, so that no list, snapshot or verb fails because of it.
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// RegisterTimes makes a connection read and write times so; they are UTC wherever they are printed.
+// RegisterTimes makes a connection convert times in this way; they are UTC wherever they are printed.
 func RegisterTimes(m *pgtype.Map) {
 	m.RegisterType(&pgtype.Type{
 		Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: timeCodec{&pgtype.TimestamptzCodec{ScanLocation: time.UTC}},
@@ -26,7 +26,7 @@ func RegisterTimes(m *pgtype.Map) {
 	m.RegisterType(&pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: &pgtype.JSONBCodec{Marshal: json.Marshal, Unmarshal: Unmarshal}})
 }
 
-// timeCodec is that of timestamptz for time.Time, and pgx's for what else is scanned or sent.
+// timeCodec is the codec of timestamptz for time.Time; other types use pgx's.
 type timeCodec struct{ *pgtype.TimestamptzCodec }
 
 // PlanScan implements pgtype.Codec.
@@ -66,7 +66,7 @@ func (s timeScan) Scan(src []byte, target any) error {
 
 type timeEncode struct{ plan pgtype.EncodePlan }
 
-// Encode implements pgtype.EncodePlan. What was read as infinite is infinite again.
+// Encode implements pgtype.EncodePlan. A time that was read as infinite is sent as infinite.
 func (e timeEncode) Encode(value any, buf []byte) ([]byte, error) {
 	at, ok := value.(time.Time)
 	if !ok {
@@ -82,7 +82,7 @@ func (e timeEncode) Encode(value any, buf []byte) ([]byte, error) {
 	return e.plan.Encode(t, buf)
 }
 
-// Calendar is a time as this program holds it.
+// Calendar returns a time as this program represents it.
 func Calendar(t pgtype.Timestamptz) time.Time {
 	switch t.InfinityModifier {
 	case pgtype.Infinity:
@@ -94,7 +94,7 @@ func Calendar(t pgtype.Timestamptz) time.Time {
 	return queue.Calendar(t.Time)
 }
 
-// Unmarshal is json.Unmarshal for what PostgreSQL wrote: its times may be such that RFC 3339 has no form for them.
+// Unmarshal is json.Unmarshal for JSON written by PostgreSQL, which may contain times without an RFC 3339 form.
 func Unmarshal(raw []byte, v any) error {
 	to := reflect.ValueOf(v)
 	if to.Kind() != reflect.Pointer || to.IsNil() {
@@ -120,14 +120,13 @@ func Unmarshal(raw []byte, v any) error {
 	return json.Unmarshal(told, v)
 }
 
-// odd finds times that RFC 3339 has no form for, and some texts.
+// odd matches times without an RFC 3339 form, and some other texts.
 var (
 	odd  = regexp.MustCompile(`"(?:-?infinity|[^"]*\dT[^"]* BC|\d{5,}-[^"]*T[^"]*)"`)
 	late = regexp.MustCompile(`^\d{5,}-\d\d-\d\dT`)
 )
 
-// calendared writes such times in a tree of JSON, where the type it is read into has a time, as this program holds
-// them.
+// calendared replaces such times in a JSON tree by this program's representation, where the target type has a time.
 func calendared(tree any, t reflect.Type) any {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

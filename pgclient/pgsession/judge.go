@@ -1,7 +1,7 @@
 package pgsession
 
-// This file judges a connection string and what the driver made of it, before
-// anything is looked up: what is misread gives a piece of a password away.
+// A connection string, and what the driver made of it, are checked before any name is looked up,
+// because a misread one would send a piece of a password to the resolver.
 
 import (
 	"github.com/jackc/pgx/v5"
@@ -10,8 +10,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
 )
 
-// judge refuses a connection string that can be read in two ways, before a driver
-// or a resolver sees it.
+// judge refuses a connection string that can be parsed in two ways, before a driver or a resolver
+// sees it.
 func judge(dsn string) error {
 	what, do := secrecy.CheckDSN(dsn)
 	if what == "" {
@@ -20,8 +20,8 @@ func judge(dsn string) error {
 	return queue.NewError(queue.KindConfig, "the connection string "+what, "dsn", do)
 }
 
-// judgeParts looks at what the environment and a service file made of the hosts,
-// the user and the database.
+// judgeParts checks the hosts, the user and the database that result from the connection string,
+// the environment and a service file.
 func judgeParts(cc *pgx.ConnConfig) error {
 	what, do := secrecy.CheckHost(cc.Host)
 	for _, f := range cc.Fallbacks {

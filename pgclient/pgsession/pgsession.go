@@ -1,10 +1,11 @@
-// Package pgsession is the one place that says how a session with PostgreSQL
-// begins. What a login, a database, an environment or a connection string brings
-// along must not change what a statement means: PostgreSQL finds functions,
-// operators, types and tables along search_path, so each session has one in which
-// nobody but a superuser can put anything. Statements name all else with its
-// schema. Each session speaks UTF-8, and a database with another encoding is refused
-// before it is used: see Encoding.
+// Package pgsession defines how every session with PostgreSQL begins. Start with [Parse] and
+// [PoolConfig], or [Connect]; [Route] handles poolers.
+//
+// Settings of the login, the database, the environment or the connection string must not change
+// what a statement means. PostgreSQL finds functions, operators, types and tables along
+// search_path, so each session gets a search_path to which only a superuser can add objects.
+// Statements qualify all other names with their schema. Each session uses UTF-8, and a database
+// with another encoding is refused before it is used: see Encoding.
 package pgsession
 
 import (
@@ -25,11 +26,11 @@ import (
 // Setting is a parameter of a session.
 type Setting struct{ Name, Value string }
 
-// Path is the search_path of every session and of every function of ours.
-// pg_temp stands last: where it is not named it is looked at first.
+// Path is the search_path of every session and of every function of qtop. pg_temp is named last:
+// otherwise PostgreSQL would search it first.
 const Path = "pg_catalog, pg_temp"
 
-// Always are the settings of every session, whatever it is for.
+// Always are the settings of every session.
 func Always() []Setting {
 	return []Setting{
 		{"search_path", Path},
@@ -41,11 +42,11 @@ func Always() []Setting {
 	}
 }
 
-// Parse reads a connection string for a session of ours. Without an sslmode of the
-// operator's own, anything but loopback and sockets is verified in full: also where a
-// service file or PG* variables name the host. What a service file says of sslmode holds,
-// other than prefer, which is what the driver takes where nobody says anything. An sslmode
-// prefer or allow of the operator's own encrypts there too: see requireTLS.
+// Parse parses a connection string for a session of qtop. If the operator sets no sslmode,
+// every connection except loopback and sockets uses verify-full, also if a service file or PG*
+// variables name the host. An sslmode from a service file applies, except prefer, which is
+// indistinguishable from the driver's default. With the operator's sslmode prefer or allow,
+// connections over a network are encrypted too: see requireTLS.
 func Parse(dsn string) (*pgx.ConnConfig, error) {
 	if err := judge(dsn); err != nil {
 		return nil, err
@@ -62,13 +63,13 @@ func Parse(dsn string) (*pgx.ConnConfig, error) {
 	if !explicit && prefersTLS(cc) {
 		if strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://") {
 			dsn += queue.Choose(strings.Contains(dsn, "?"), "&", "?") + "sslmode=verify-full"
-		} else { // in front, where no backslash or quote swallows it
+		} else { // in front, so that no backslash or quote before it can absorb it
 			dsn = "sslmode=verify-full " + dsn
 		}
 		if cc, err = pgx.ParseConfig(dsn); err != nil {
 			return nil, err
 		}
-		if prefersTLS(cc) { // an empty word of the operator's own is the one that the driver takes
+		if prefersTLS(cc) { // an sslmode without a value means prefer to the driver
 			return nil, queue.NewError(queue.KindConfig, "the connection string has an sslmode without a value", "dsn",
 				"give it one, such as verify-full, or leave it out")
 		}
@@ -78,9 +79,9 @@ func Parse(dsn string) (*pgx.ConnConfig, error) {
 	return cc, nil
 }
 
-// requireTLS takes out the attempts without TLS that sslmode prefer and allow make
-// beside those with it, except to loopback and sockets: an attacker in the network could
-// refuse TLS and read the plain attempt. An operator who wants no TLS writes disable.
+// requireTLS removes the attempts without TLS that sslmode prefer and allow make in addition to
+// those with TLS, except for loopback and sockets: an attacker in the network could refuse TLS and
+// read the unencrypted attempt. An operator who wants no TLS writes disable.
 func requireTLS(cc *pgx.ConnConfig) {
 	all := append([]*pgconn.FallbackConfig{{Host: cc.Host, Port: cc.Port, TLSConfig: cc.TLSConfig}}, cc.Fallbacks...)
 	encrypts := func(f *pgconn.FallbackConfig) bool {
@@ -96,12 +97,12 @@ func requireTLS(cc *pgx.ConnConfig) {
 	}
 }
 
-// Set gives parameters to the sessions of a configuration, in place of what its
-// connection string says. Sent by name when a session starts, they also win over
-// `options`, over the settings of the role and over those of the database.
+// Set sets parameters for the sessions of a configuration, replacing those of its connection
+// string. Because they are sent by name when a session starts, they also override `options`, the
+// settings of the role and those of the database.
 func Set(cc *pgx.ConnConfig, settings ...Setting) {
 	for _, s := range settings {
-		for have := range cc.RuntimeParams { // the server does not look at the case of a name
+		for have := range cc.RuntimeParams { // the names of settings are case-insensitive
 			if strings.EqualFold(have, s.Name) {
 				delete(cc.RuntimeParams, have)
 			}
@@ -119,8 +120,8 @@ func Connect(ctx context.Context, dsn string) (*pgx.Conn, error) {
 	return (&Route{}).Connect(ctx, cc)
 }
 
-// PoolConfig is the configuration of a pool of such sessions; its size and the
-// other settings are the caller's.
+// PoolConfig returns the configuration of a pool of such sessions; the caller sets its size and
+// the other settings.
 func PoolConfig(dsn string) (*pgxpool.Config, error) {
 	cc, err := Parse(dsn)
 	if err != nil {
@@ -134,16 +135,15 @@ func PoolConfig(dsn string) (*pgxpool.Config, error) {
 	return cfg, nil
 }
 
-// An sslmode of the operator's own, in either form of a DSN. A value that merely
-// contains the word is none, and neither is one without a value, which the driver takes
-// for prefer.
+// explicitTLS matches an sslmode set by the operator, in either form of a connection string. It does not match
+// a value that merely contains the word, nor an sslmode without a value, which means prefer to the
+// driver.
 var explicitTLS = regexp.MustCompile(`(?:^|[\s?&])sslmode\s*=\s*(?:[^\s&']|'x')`)
 
-// quoted is a value in quotes, which may hold anything, or a character behind a backslash.
+// quoted matches a value in quotes, which may contain anything, or a character after a backslash.
 var quoted = regexp.MustCompile(`'(?:[^'\\]|\\.)*'|\\.`)
 
-// prefersTLS tells whether a host is reached over a network without TLS where it
-// refuses TLS.
+// prefersTLS reports whether a host that refuses TLS would be reached over a network without it.
 func prefersTLS(cc *pgx.ConnConfig) bool {
 	encrypted := cc.TLSConfig != nil && !Local(cc.Host)
 	for _, f := range cc.Fallbacks {
@@ -155,7 +155,7 @@ func prefersTLS(cc *pgx.ConnConfig) bool {
 	return false
 }
 
-// Local tells a host that is reached by a socket or loopback.
+// Local reports whether a host is reached through a socket or loopback.
 func Local(host string) bool {
 	if host == "" || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || host == "localhost" {
 		return true

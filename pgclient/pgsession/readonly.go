@@ -7,8 +7,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// ReadOnly says why the server takes no change of a connection. The server tells its
-// clients when it stops to be a standby; a pooler keeps that from them.
+// ReadOnly returns an error that says why the server refuses changes on a connection. The server
+// notifies its clients when it stops being a standby; a pooler does not pass that on.
 func ReadOnly(conn *pgconn.PgConn, route *Route) *queue.Error {
 	refuse := func(what, do string) *queue.Error {
 		return queue.NewError(queue.KindFailed, what, "", do)
@@ -18,7 +18,7 @@ func ReadOnly(conn *pgconn.PgConn, route *Route) *queue.Error {
 		return refuse("this session is read-only, and what makes it so cannot be seen through the pooler",
 			"qtop doctor says whether the server is a standby, or the login or the database is read-only")
 	case conn.ParameterStatus("in_hot_standby") == "on":
-		return refuse("this server is a standby, which takes no change", "connect to the primary")
+		return refuse("this server is a standby, which accepts no change", "connect to the primary")
 	case conn.ParameterStatus("default_transaction_read_only") == "on":
 		return refuse("this session is read-only: default_transaction_read_only is on for the login "+conn.ParameterStatus("session_authorization")+
 			", the database or the server", "qtop doctor names where it is set; reset it there, or use another login")
@@ -26,7 +26,7 @@ func ReadOnly(conn *pgconn.PgConn, route *Route) *queue.Error {
 	return refuse("this transaction is read-only", "run it in a transaction that may write")
 }
 
-// Writable is an error where a connection takes no change.
+// Writable returns an error if the server refuses changes on a connection.
 func Writable(conn *pgx.Conn, route *Route) error {
 	c := conn.PgConn()
 	if c.ParameterStatus("in_hot_standby") != "on" && c.ParameterStatus("default_transaction_read_only") != "on" {

@@ -17,35 +17,33 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Route is the way to a database, directly or through a pooler; the connections of
-// one client share it and learn from each other. The zero value finds out which it
-// is.
+// Route is the way to a database, directly or through a pooler. The connections of one client
+// share it, so that all of them know what one has detected. The zero value detects a pooler.
 //
-// A direct connection carries its settings as startup parameters. A pooler such as
-// PgBouncer refuses most of them, and in transaction mode it hands each transaction
-// to another connection of the server. There each transaction begins with the same
-// settings, sent in front of its first statement in one round trip, and no prepared
-// statement has a name.
+// A direct connection carries its settings as startup parameters. A pooler such as PgBouncer
+// refuses most of them, and in transaction mode it runs each transaction on any of its server
+// connections. Then each transaction begins with the same settings, sent before its first
+// statement in one round trip, and prepared statements have no names.
 //
-// In session mode a pooler gives each connection one of the server's for as long as it
-// is open; in statement mode it refuses transactions, and so qtop refuses it.
+// In session mode, a pooler assigns a server connection to each client connection for as long as
+// it is open. In statement mode it refuses transactions, so qtop refuses to use it.
 type Route struct {
 	pooled atomic.Bool
-	begins atomic.Bool // a pooler was seen to carry a transaction
+	begins atomic.Bool // a pooler was seen to accept a transaction
 	mode   atomic.Pointer[Mode]
-	names  sync.Map // of an IP address: the host by which it was looked up
+	names  sync.Map // maps an IP address to the host name that was looked up
 }
 
 // Mode is what a pooler does with the connections of its clients.
 type Mode string
 
-// The modes that can be told apart; empty = no pooler, or not known.
+// The modes that can be detected; empty = no pooler, or unknown.
 const (
-	Transaction Mode = "transaction" // each transaction gets any connection of the server: no LISTEN
-	Session     Mode = "session"     // each client keeps one until it leaves
+	Transaction Mode = "transaction" // each transaction runs on any server connection: no LISTEN
+	Session     Mode = "session"     // each client keeps one server connection until it disconnects
 )
 
-// Through makes a Route of which it is known that a transaction pooler stands in it.
+// Through returns a Route that is known to lead through a transaction pooler.
 func Through() *Route {
 	r := &Route{}
 	r.pooled.Store(true)
@@ -54,11 +52,11 @@ func Through() *Route {
 	return r
 }
 
-// Pooled tells whether a pooler was seen.
+// Pooled reports whether a pooler was detected.
 func (r *Route) Pooled() bool { return r.pooled.Load() }
 
-// Address is where a connection leads: of several hosts the one that answered, as
-// host:port, or empty for a local socket.
+// Address returns the address of a connection as host:port (of several hosts, the one that
+// answered); empty for a local socket.
 func (r *Route) Address(conn *pgx.Conn) string {
 	remote, ok := conn.PgConn().Conn().RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -71,11 +69,11 @@ func (r *Route) Address(conn *pgx.Conn) string {
 	return net.JoinHostPort(host, strconv.Itoa(remote.Port))
 }
 
-// Parameters that poolers keep for each client: they stay startup parameters.
+// Parameters that poolers keep per client: they remain startup parameters.
 var kept = []string{"client_encoding", "datestyle", "timezone", "standard_conforming_strings", "application_name"}
 
-// Prepare gives a configuration what the path needs. It is called before each
-// connect with a copy of its own.
+// Prepare adapts a connection's configuration to the route. It is called before each connect, with
+// a separate copy of the configuration.
 func (r *Route) Prepare(cc *pgx.ConnConfig) {
 	if lookup := cc.LookupFunc; lookup != nil {
 		cc.LookupFunc = func(ctx context.Context, host string) ([]string, error) {
@@ -97,8 +95,8 @@ func (r *Route) Prepare(cc *pgx.ConnConfig) {
 	}
 }
 
-// takeSettings removes from the startup parameters what a pooler refuses, as the
-// settings that begin each transaction.
+// takeSettings removes from the startup parameters those that a pooler refuses, and returns them as
+// the settings with which each transaction begins.
 func takeSettings(params map[string]string) map[string]string {
 	settings := map[string]string{}
 	if given, ok := options(params["options"]); ok {
@@ -118,15 +116,14 @@ func takeSettings(params map[string]string) map[string]string {
 		delete(params, name)
 		settings[name] = value
 	}
-	if value, ok := settings["default_transaction_read_only"]; ok { // which only the next transaction would obey
+	if value, ok := settings["default_transaction_read_only"]; ok { // would apply to the next transaction only
 		delete(settings, "default_transaction_read_only")
 		settings["transaction_read_only"] = value
 	}
 	return settings
 }
 
-// options reads -c name=value and --name=value; ok is false where there is
-// anything else.
+// options parses -c name=value and --name=value; ok is false if the text contains anything else.
 func options(text string) (settings map[string]string, ok bool) {
 	settings = map[string]string{}
 	words := fields(text)
@@ -150,7 +147,7 @@ func options(text string) (settings map[string]string, ok bool) {
 	return settings, true
 }
 
-// fields splits at white space, of which a backslash makes an ordinary character.
+// fields splits at white space; a backslash makes white space part of a field.
 func fields(text string) (words []string) {
 	var word []byte
 	within := false
@@ -173,10 +170,10 @@ func fields(text string) (words []string) {
 	return words
 }
 
-var errPooler = errors.New("a pooler stands in the path, and the settings of this connection are not in force")
+var errPooler = errors.New("the connection leads through a pooler, and its settings are not in force")
 
-// Learn tells whether a connect failed because of a pooler that was not known of.
-// Then the same connect succeeds when it is tried again.
+// Learn reports whether a connect failed because of a pooler that was not known yet. If so, trying
+// the same connect again succeeds.
 func (r *Route) Learn(err error) bool {
 	var pg *pgconn.PgError
 	refused := errors.As(err, &pg) && pg.Code == "08P01" && strings.Contains(pg.Message, "unsupported startup parameter")
@@ -186,8 +183,8 @@ func (r *Route) Learn(err error) bool {
 	return refused || errors.Is(err, errPooler)
 }
 
-// Check refuses a new connection to a database that is not UTF-8, and one through a
-// pooler that took the startup parameters without obeying them.
+// Check refuses a new connection to a database that is not UTF-8, and one through a pooler that
+// accepted the startup parameters without applying them.
 func (r *Route) Check(ctx context.Context, conn *pgx.Conn) error {
 	if err := Encoding(conn); err != nil {
 		return err
@@ -195,8 +192,8 @@ func (r *Route) Check(ctx context.Context, conn *pgx.Conn) error {
 	return r.look(ctx, conn)
 }
 
-// look asks the server for its process: a pooler announces another. The first
-// connection through one begins a transaction, which statement mode refuses.
+// look asks the server for its process id: a pooler has announced another one. The first
+// connection through a pooler begins a transaction, which statement mode refuses.
 func (r *Route) look(ctx context.Context, conn *pgx.Conn) error {
 	if r.Pooled() {
 		return r.begin(ctx, conn)
@@ -215,7 +212,7 @@ func (r *Route) look(ctx context.Context, conn *pgx.Conn) error {
 func backend(ctx context.Context, conn *pgx.Conn) (string, error) {
 	answer := conn.PgConn().ExecParams(ctx, "SELECT pg_catalog.pg_backend_pid()", nil, nil, nil, nil).Read()
 	if answer.Err == nil && len(answer.Rows) != 1 {
-		answer.Err = errors.New("the server did not say its process")
+		answer.Err = errors.New("the server did not return its process id")
 	}
 	if answer.Err != nil {
 		return "", answer.Err
@@ -241,10 +238,10 @@ func (r *Route) begin(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// FindMode finds out what the pooler does with connections, with two of its own that
-// it opens and closes; the answer is kept. Connections that share one of the server's,
-// or change it, are pooled by transaction; two that keep theirs have a session, and
-// so has one behind which no other finds room.
+// FindMode detects what the pooler does with connections, with two separate connections that it
+// opens and closes; the answer is kept. If they share a server connection, or change it between
+// transactions, the pooler is in transaction mode. If each keeps its server connection, or if the
+// second cannot connect because the first has the last one, it is in session mode.
 func (r *Route) FindMode(ctx context.Context, cc *pgx.ConnConfig) (Mode, error) {
 	if known := r.mode.Load(); known != nil || !r.Pooled() {
 		return r.Mode(), nil
@@ -253,7 +250,7 @@ func (r *Route) FindMode(ctx context.Context, cc *pgx.ConnConfig) (Mode, error) 
 	for i := range 2 {
 		conn, err := r.Connect(ctx, cc)
 		switch {
-		case err != nil && i == 1 && ctx.Err() != nil: // the first one has the last place
+		case err != nil && i == 1 && ctx.Err() != nil: // the first one has the last server connection
 			seen[2] = "none"
 			seen[3] = seen[2]
 			continue
@@ -272,7 +269,7 @@ func (r *Route) FindMode(ctx context.Context, cc *pgx.ConnConfig) (Mode, error) 
 	return mode, nil
 }
 
-// Mode is the pooler's mode as far as it was found out.
+// Mode returns the pooler's mode, if it was detected.
 func (r *Route) Mode() Mode {
 	if known := r.mode.Load(); known != nil {
 		return *known
@@ -280,7 +277,7 @@ func (r *Route) Mode() Mode {
 	return ""
 }
 
-// Encoding is an error where the database of a connection is not UTF-8.
+// Encoding returns an error if the database of a connection is not UTF-8.
 func Encoding(conn *pgx.Conn) error {
 	encoding := conn.PgConn().ParameterStatus("server_encoding")
 	if encoding == "UTF8" {
@@ -290,7 +287,7 @@ func Encoding(conn *pgx.Conn) error {
 		"make a database with createdb -E UTF8 -T template0, and move a dump of this one there")
 }
 
-// Connect makes one connection to a database of any encoding, outside of a pool.
+// Connect opens one connection to a database of any encoding, outside of a pool.
 func (r *Route) Connect(ctx context.Context, cc *pgx.ConnConfig) (*pgx.Conn, error) {
 	conn, err := r.connect(ctx, cc)
 	if r.Learn(err) {

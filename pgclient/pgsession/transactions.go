@@ -12,15 +12,15 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// eachTransaction lets every transaction of a connection begin with settings,
-// whatever starts it: a statement alone, a pipeline, or BEGIN. It stands between pgx
-// and the network, so that no caller can forget it:
+// eachTransaction makes every transaction of a connection begin with settings, no matter what
+// starts it: a single statement, a pipeline, or BEGIN. It sits between pgx and the network, so that
+// no caller can bypass it:
 //
-//  1. Where the server waits outside a transaction, a statement that sets all of them
-//     for the transaction goes in front of the first message that is sent, or behind
-//     BEGIN. Both are sent at once.
-//  2. The answer to that statement is taken out of what the server sends. An error is
-//     not: it is the answer to whatever was to follow.
+//  1. If the server is outside a transaction, a statement that sets all of them for the
+//     transaction is sent before the first message, or directly after BEGIN. Both are sent at
+//     once.
+//  2. The answer to that statement is removed from what the server sends, unless it is an error:
+//     an error is passed on as the answer to the statement that was to follow.
 func eachTransaction(settings map[string]string) func(r io.Reader, w io.Writer) *pgproto3.Frontend {
 	sql := setSQL(settings)
 	var extended []byte
@@ -33,7 +33,7 @@ func eachTransaction(settings map[string]string) func(r io.Reader, w io.Writer) 
 	}
 }
 
-// setSQL sets all for the current transaction.
+// setSQL returns the statement that sets all settings for the current transaction.
 func setSQL(settings map[string]string) string {
 	var calls []string
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
@@ -42,7 +42,7 @@ func setSQL(settings map[string]string) string {
 	return "SELECT " + strings.Join(calls, ", ")
 }
 
-// literal means the same whatever standard_conforming_strings is.
+// literal returns an SQL literal that does not depend on standard_conforming_strings.
 func literal(s string) string {
 	s = strings.ReplaceAll(s, "'", "''")
 	if strings.Contains(s, `\`) {
@@ -51,29 +51,29 @@ func literal(s string) string {
 	return "'" + s + "'"
 }
 
-// session is what both directions of a connection know.
+// session is the state that both directions of a connection share.
 type session struct {
 	sql      string
 	extended []byte
 
 	mu     sync.Mutex
 	status byte     // of the last ReadyForQuery; 0 before the first
-	sent   []string // of each request that is not wholly answered, which messages of its answer to remove
+	sent   []string // for each request that is not completely answered, the messages of its answer to remove
 }
 
-// A request's answer is matched with the types of its messages, in order. Of these a
-// capital letter or a digit is removed and a small letter is passed on.
+// The answer to a request is compared with a list of message types, in order. A message of a type
+// written as a capital letter or digit is removed; a lower-case letter means that it is passed on.
 const (
 	inFront     = "TDC"  // of a simple query
 	behindBegin = "cTDC" // likewise
 	inPipeline  = "12DC" // of Parse, Bind and Execute
 )
 
-// requests is what pgx sends. It writes whole messages.
+// requests is the writer to which pgx sends. pgx writes whole messages.
 type requests struct {
 	*session
 	to   io.Writer
-	open bool // messages were sent whose Sync was not
+	open bool // messages were sent, but not yet the Sync after them
 }
 
 // Write implements io.Writer.
@@ -87,7 +87,7 @@ func (r *requests) Write(p []byte) (int, error) {
 	case err == nil:
 		return len(p), nil
 	case n > 0:
-		return 1, err // not nothing: the server may have had it
+		return 1, err // not 0: the server may have received a part
 	}
 	return 0, err
 }
@@ -96,7 +96,7 @@ func (r *requests) rewrite(p []byte) ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.status == 0 {
-		return p, nil // still logging in
+		return p, nil // still authenticating
 	}
 	outside := r.status == 'I'
 	out := make([]byte, 0, len(p)+len(r.extended)+len(r.sql)+8)
@@ -143,17 +143,17 @@ func (r *requests) simple(message []byte) ([]byte, string) {
 	} else {
 		text = r.sql + "; " + text
 	}
-	out, _ := (&pgproto3.Query{String: text}).Encode(nil) // of a text that was a message before
+	out, _ := (&pgproto3.Query{String: text}).Encode(nil) // cannot fail: the text was a message before
 	return out, answer
 }
 
-// answers is what pgx reads.
+// answers is the reader from which pgx receives.
 type answers struct {
 	*session
 	from io.Reader
 	buf  [16 << 10]byte
-	head []byte // of the message that comes next, as far as it was read
-	left int    // bytes of the current message that are still to come
+	head []byte // the bytes of the next message's header that were read so far
+	left int    // the remaining bytes of the current message
 	drop bool   // the current message is removed
 	out  []byte
 }
@@ -174,7 +174,7 @@ func (a *answers) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// take passes on what is not removed.
+// take passes on the bytes that are not removed.
 func (a *answers) take(b []byte) {
 	for len(b) > 0 {
 		if a.left > 0 {
@@ -198,7 +198,7 @@ func (a *answers) take(b []byte) {
 	}
 }
 
-// remove tells whether a message answers the settings.
+// remove reports whether a message belongs to the answer to the settings.
 func (a *answers) remove(head []byte) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -214,7 +214,7 @@ func (a *answers) remove(head []byte) bool {
 		return false
 	}
 	switch want := a.sent[0][0]; {
-	case kind == 'N', kind == 'A', kind == 'S': // notices, signals and parameters come at any time
+	case kind == 'N', kind == 'A', kind == 'S': // notices, notifications and parameters come at any time
 		return false
 	case kind == want:
 		a.sent[0] = a.sent[0][1:]

@@ -11,8 +11,8 @@ const (
 	BulkAborted   = "aborted"
 )
 
-// Operation is a bulk operation, a row of queue_bulk_operation: a frozen selection of dead
-// letters that worker hosts requeue, replay or close at a rate.
+// Operation is a bulk operation, a row of queue_bulk_operation: a frozen selection of
+// dead letters that worker hosts requeue, replay or close at a rate.
 type Operation struct {
 	ID           int64      `json:"operation_id"`
 	Kind         string     `json:"kind"` // requeue_webhook, replay_job, resolve
