@@ -1,9 +1,9 @@
 package pgclient
 
-// This file is the LISTEN connection: alone and unpooled, pinged, proven by a
-// signal from a second connection, and always healed. A wake is only ever a
-// hint: after each (re)subscription everything is refreshed, for what was sent
-// meanwhile is lost.
+// The LISTEN connection is a single connection outside the pools. It is pinged, proven to work
+// by a signal from a second connection, and reopened whenever it fails. A wake signal is only a
+// hint: after each (re)subscription everything is refreshed, because signals sent in the meantime
+// are lost.
 
 import (
 	"context"
@@ -27,8 +27,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// A dead connection gives no error by itself: it is noticed by the ping, at
-// most pingEvery + pingWithin after it died.
+// A dead connection returns no error. The ping detects it at most pingEvery + pingWithin after it
+// died.
 const (
 	pingEvery   = 5 * time.Second
 	pingWithin  = 3 * time.Second
@@ -36,32 +36,32 @@ const (
 	maxBackoff  = 5 * time.Second
 )
 
-// Listener is one LISTEN connection that heals itself.
+// Listener is one LISTEN connection that reconnects by itself.
 type Listener struct {
 	cfg    *pgx.ConnConfig
 	route  *pgsession.Route
-	second *pgpool.Pool // sends the probe: only a signal from elsewhere proves LISTEN
+	second *pgpool.Pool // sends the probe: only a signal from another connection proves that LISTEN works
 	onWake func(queue.Wake)
 	resync func()
 	own    bool                       // its connection string is listen_dsn
-	tell   func(queue.ListenerStatus) // of each change of state; nil tells nobody
+	tell   func(queue.ListenerStatus) // called on each change of state; may be nil
 
 	mu     sync.Mutex
 	status queue.ListenerStatus
-	wakes  []queue.Wake // a ring; the next one goes to newest
+	wakes  []queue.Wake // a ring buffer; the next one is stored at newest
 	newest int
 }
 
-// keptWakes bounds the stream that the console shows, keptWakeText what of a
-// payload's texts is kept: they come from anybody.
+// keptWakes bounds the stream of wake signals that the console shows, keptWakeText the texts of a
+// payload: any login can send one.
 const (
 	keptWakes    = 200
 	keptWakeText = 200
 )
 
-// newListener prepares a listener; Run drives it. onWake gets every wake,
-// resync is called after each subscription. Where LISTEN cannot work neither is
-// ever called: whoever depends on it polls anyway.
+// newListener prepares a listener; Run runs it. onWake is called for every wake signal, resync
+// after each subscription. If LISTEN cannot work, neither is ever called, so callers must also
+// poll.
 func newListener(cfg *pgx.ConnConfig, route *pgsession.Route, name string, second *pgpool.Pool, onWake func(queue.Wake), resync func()) *Listener {
 	cfg = cfg.Copy()
 	pgpool.SetSession(cfg, name, pingWithin)
@@ -71,17 +71,17 @@ func newListener(cfg *pgx.ConnConfig, route *pgsession.Route, name string, secon
 	}
 }
 
-// Tell has each change of the state told to f. It is called before Run.
+// Tell sets f to be called on each change of state. Call it before Run.
 func (l *Listener) Tell(f func(queue.ListenerStatus)) { l.tell = f }
 
-// Status tells how the listener is.
+// Status returns the state of the listener.
 func (l *Listener) Status() queue.ListenerStatus {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.status
 }
 
-// Wakes are the last ones heard, newest first.
+// Wakes returns the last wake signals received, newest first.
 func (l *Listener) Wakes() []queue.Wake {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,15 +123,15 @@ func (l *Listener) Run(ctx context.Context) {
 	l.set("off", queue.Text{})
 }
 
-// deafError says that LISTEN cannot work on this connection at all.
+// deafError says why LISTEN cannot work on this connection.
 type deafError struct {
 	why  string
-	wait time.Duration // until the next try
+	wait time.Duration // until the next attempt
 }
 
 const (
 	poolerWait  = 30 * time.Second
-	standbyWait = 5 * time.Second // it may be promoted
+	standbyWait = 5 * time.Second // the standby may be promoted
 )
 
 func (e *deafError) Error() string { return e.why }
@@ -150,10 +150,10 @@ func (l *Listener) set(state string, reason queue.Text) {
 	}
 }
 
-// serve is one connection's life.
+// serve listens on one connection until it fails.
 func (l *Listener) serve(ctx context.Context) (err error) {
 	defer func() {
-		if p := recover(); p != nil { // of a receiver of wakes: it must not end the process
+		if p := recover(); p != nil { // a panic in a receiver of wake signals must not end the process
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
@@ -164,7 +164,7 @@ func (l *Listener) serve(ctx context.Context) (err error) {
 	defer func() {
 		done, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = conn.Close(done) // it is done with, whatever the server says
+		_ = conn.Close(done) // the connection is not used again, so an error does not matter
 	}()
 	if err := l.probe(ctx, conn); err != nil {
 		return err
@@ -201,8 +201,8 @@ func (l *Listener) serve(ctx context.Context) (err error) {
 	}
 }
 
-// probe proves that signals arrive: behind a transaction pooler LISTEN succeeds
-// and nothing ever comes, and a signal to oneself comes all the same.
+// probe checks that signals arrive. Behind a transaction pooler, LISTEN succeeds but no signal
+// ever arrives, except those that a connection sends to itself; so a second connection sends it.
 func (l *Listener) probe(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, pingWithin+probeWithin)
 	defer cancel()
@@ -228,8 +228,8 @@ func (l *Listener) probe(ctx context.Context, conn *pgx.Conn) error {
 		if err != nil {
 			if pgconn.Timeout(err) && ctx.Err() == nil {
 				return &deafError{queue.Choose(l.own,
-					"listen_dsn hears nothing of dsn: a transaction pooler stands in it, or it leads to another database; set it to a direct connection to the same one",
-					"a transaction pooler stands between: LISTEN hears nothing; set listen_dsn to a direct connection"), poolerWait}
+					"no signal arrives over listen_dsn: it leads through a transaction pooler or to another database; set it to a direct connection to the same database",
+					"no signal arrives: dsn leads through a transaction pooler; set listen_dsn to a direct connection"), poolerWait}
 			}
 			return err
 		}
@@ -240,8 +240,8 @@ func (l *Listener) probe(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// ring sends the probe. What ended the listener's connection has mostly ended
-// the pool's as well, which finds out by using them.
+// ring sends the probe. If the listener's connection was lost, the pool's connections usually are
+// too, and the pool finds out only by using them.
 func (l *Listener) ring(ctx context.Context, channel string) error {
 	for dead := l.second.Stat().TotalConns(); ; dead-- {
 		_, err := l.second.Exec(ctx, "SELECT pg_notify($1, '')", channel)
@@ -251,8 +251,7 @@ func (l *Listener) ring(ctx context.Context, channel string) error {
 	}
 }
 
-// subscribe brings the subscriptions in line with the domains that exist now;
-// its query is also the ping.
+// subscribe updates the subscriptions to the domains that exist now; its query is also the ping.
 func (l *Listener) subscribe(ctx context.Context, conn *pgx.Conn, have []string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, pingWithin)
 	defer cancel()
@@ -262,7 +261,7 @@ func (l *Listener) subscribe(ctx context.Context, conn *pgx.Conn, have []string)
 		UNION SELECT event_domain FROM public.job_lane`)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && (pg.Code == "42501" || pg.Code == "42P01") {
-		want, err = wakeChannels(ctx, conn, "") // a login or a schema without them
+		want, err = wakeChannels(ctx, conn, "") // the login may not read the registry, or the schema lacks it
 	}
 	if err != nil {
 		return nil, err
@@ -289,16 +288,16 @@ func (l *Listener) subscribe(ctx context.Context, conn *pgx.Conn, have []string)
 	return want, nil
 }
 
-// wakeChannels lists the channels of all domains that there are: those of the registry,
-// and of what more may be named.
+// wakeChannels lists the channels of all domains: those of the registry, and those that the extra
+// query returns.
 func wakeChannels(ctx context.Context, conn *pgx.Conn, more string) ([]string, error) {
 	return pgrow.Column[string](ctx, conn, `SELECT 'queue_wake_' || d FROM (
 		SELECT event_domain AS d FROM public.event_type_registry`+more+`
 		UNION SELECT 'webhook' UNION SELECT 'system') s WHERE d ~ '^[a-z][a-z0-9_]{0,50}$' ORDER BY 1`, pgx.QueryExecModeExec)
 }
 
-// heard records one signal. Its payload may come from anybody: it is read
-// leniently, and what it says is only shown and taken as a hint.
+// heard records one signal. Any login can send one, so its payload is parsed leniently, shown, and
+// otherwise used only as a hint.
 func (l *Listener) heard(n *pgconn.Notification) {
 	var p struct {
 		Layer      queue.Text      `json:"layer"`

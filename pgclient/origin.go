@@ -12,11 +12,10 @@ import (
 // noLogin is the loginuid of a process that no login started.
 const noLogin = "4294967295"
 
-// origin is what this program tells the database about who runs it, as JSON, for
-// the audit: the login that the kernel remembers through su and sudo, the user of
-// the process, and what sudo and sshd say in the environment. Another program
-// with the same password may claim anything: the audit keeps it apart from
-// what the session proves.
+// origin returns what this program reports to the database about who runs it, as JSON, for the
+// audit: the login that the kernel remembers across su and sudo, the user of the process, and the
+// environment variables of sudo and sshd. Another program with the same password may claim
+// anything; the audit keeps these claims separate from what the session proves.
 func origin() string {
 	said := map[string]string{}
 	add := func(key, value string) {

@@ -1,5 +1,5 @@
-// Package parseid reads the ids that people write: of dead letters of each source, of
-// jobs, operations and subscriptions.
+// Package parseid parses the ids that operators type: of dead letters of each source, of jobs,
+// operations and webhook subscriptions.
 package parseid
 
 import (
@@ -13,7 +13,7 @@ import (
 // JobPrefix begins the id of a job dead letter.
 const JobPrefix = "job:"
 
-// IsJobLetter tells the id of a job dead letter.
+// IsJobLetter reports whether id is the id of a job dead letter.
 func IsJobLetter(id string) bool { return strings.HasPrefix(strings.TrimSpace(id), JobPrefix) }
 
 var uuidForm = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
@@ -26,8 +26,7 @@ func article(noun string) string {
 	return "a " + noun
 }
 
-// UUID reads an id that is a uuid behind a prefix, in the form that the
-// database gives back.
+// UUID parses a uuid after a prefix, and returns it in PostgreSQL's form.
 func UUID(id, what, prefix string) (string, error) {
 	s := strings.TrimPrefix(strings.TrimSpace(id), prefix)
 	if !uuidForm.MatchString(s) {
@@ -39,7 +38,7 @@ func UUID(id, what, prefix string) (string, error) {
 // EventPrefix begins the id of an event dead letter.
 const EventPrefix = "event:"
 
-// IsEventLetter tells the id of an event dead letter.
+// IsEventLetter reports whether id is the id of an event dead letter.
 func IsEventLetter(id string) bool { return strings.HasPrefix(strings.TrimSpace(id), EventPrefix) }
 
 // WebhookEvent reads the id of a webhook event: event:NUMBER, or the number alone.
@@ -70,8 +69,8 @@ func Subscription(id string) (int64, error) {
 	return n, nil
 }
 
-// Payload is how fn_payload_masked and fn_payload_reveal name what a list names
-// by this id: a letter, or a job by its bare uuid.
+// Payload returns the kind and key that fn_payload_masked and fn_payload_reveal take for an id of a
+// list: a dead letter, or a job by its plain uuid.
 func Payload(id string) (kind, key string, err error) {
 	switch id = strings.TrimSpace(id); {
 	case IsJobLetter(id):

@@ -54,7 +54,7 @@ func withoutValues(msg string) string {
 }
 
 var (
-	// repeated matches the places in which a parser repeats a value without quotes.
+	// repeated matches where a parser repeats a value without quotes.
 	repeated   = regexp.MustCompile(`(?:value|service|file): ()`)
 	plainValue = regexp.MustCompile(`^[\w./-]*\)?$`)
 )

@@ -38,7 +38,7 @@ func CheckDSN(dsn string) (what, do string) {
 	userinfo, hosts, named := cutLast(authority, "@")
 	switch {
 	case strings.ContainsRune(rest, '#'), strings.Count(rest, "@") > 1, !named && strings.ContainsRune(rest, '@'):
-		return "can be read in two ways: an @ or # stands in it unescaped", encodeIt
+		return "can be read in two ways: it contains an unescaped @ or #", encodeIt
 	case !hostList(hosts):
 		return "has a host or port that cannot be one", encodeIt
 	case strings.ContainsFunc(rest, func(r rune) bool { return r <= ' ' || r == 0x7f }):
