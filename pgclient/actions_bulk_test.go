@@ -100,7 +100,7 @@ func TestBulkRefusesBadNumbers(t *testing.T) {
 	}
 }
 
-// bulkLetters makes two letters of webhooks and two of jobs.
+// bulkLetters makes two dead letters of webhooks and two of jobs.
 func bulkLetters(w *world) (hooks, jobs []string) {
 	w.t.Helper()
 	hooks = w.die(letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute}, letter{"order", "https://hooks.acme.test/a", "HTTP_500", 2 * time.Minute})

@@ -1,4 +1,4 @@
-// Actions on jobs: what the preview says is what happens, to letters of both
+// Actions on jobs: what the preview says is what happens, to dead letters of both
 // sources in one request, to live jobs, leases and rules.
 
 package pgclient_test
@@ -100,7 +100,7 @@ func TestLettersOfBothSources(t *testing.T) {
 	kind(t, queue.KindPermission, err)
 }
 
-// Many consoles replay one letter at once: one job, and the losers are told who.
+// Many consoles replay one dead letter at once: one job, and the losers learn who.
 func TestReplayTwice(t *testing.T) {
 	w := newWorld(t)
 	made := w.dieJobs(jobLetter{"kg.reindex", "kg", "TIMEOUT", time.Minute})

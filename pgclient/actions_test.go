@@ -77,7 +77,7 @@ func TestPlanIsWhatHappens(t *testing.T) {
 	}
 }
 
-// Two consoles with the same plan: one saga per letter, and the loser is told who.
+// Two consoles with the same plan: one saga per dead letter, and the loser learns who.
 func TestRequeueTwice(t *testing.T) {
 	w := newWorld(t)
 	made := w.die(letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})

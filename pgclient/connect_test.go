@@ -233,7 +233,7 @@ func withTLS(t *testing.T, like *embedded.Server, ip string) (socket string) {
 	owner := info.Sys().(*syscall.Stat_t)
 	require.NoError(t, errors.Join(os.Chown(socket, int(owner.Uid), int(owner.Gid)), os.Chmod(socket, 0o755))) //nolint:gosec // the pooler runs as another user
 	command := func(program string, args ...string) *exec.Cmd {
-		cmd := exec.Command(filepath.Join(like.Binaries().Dir, program), args...) //nolint:gosec // of our own server; it ends at cleanup
+		cmd := exec.Command(filepath.Join(like.Binaries().Dir, program), args...) //nolint:gosec // of the test server; it ends at cleanup
 		cmd.Dir = socket
 		if os.Getuid() == 0 {
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}}

@@ -1,4 +1,4 @@
-// Lists of jobs: what is shown is what is there, page by page, and a letter of a
+// Lists of jobs: what is shown is what is there, page by page, and a dead letter of a
 // job tells its whole chain.
 
 package pgclient_test
@@ -45,7 +45,7 @@ func (w *world) claim(executor, kind string) (id, token string) {
 }
 
 // kill lets the one waiting job of the kind fail for the last time and gives its
-// letter.
+// dead letter.
 func (w *world) kill(kind, code string) string {
 	w.t.Helper()
 	w.agent("undertaker", 1000)
@@ -231,7 +231,7 @@ func TestJobDetail(t *testing.T) {
 }
 
 // A job dies, is replayed, dies again, is replayed again and succeeds: each
-// letter tells all of it.
+// dead letter tells all of it.
 func TestJobLetterChain(t *testing.T) {
 	w := newWorld(t)
 	op := w.client("queue_viewer", "dead_letter_operator")

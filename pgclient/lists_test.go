@@ -177,7 +177,7 @@ func TestDeadLetterDetail(t *testing.T) {
 	require.Equal(t, "0 event, 0 saga, 0 job, 0 dead_letter *, 0 requeue ann, 1 saga", chain(d))
 }
 
-// chain is a lineage in short: generation, kind, who, and where the letter is.
+// chain is a lineage in short: generation, kind, who, and where the dead letter is.
 func chain(d *queue.DeadLetterDetail) string {
 	var steps []string
 	for _, s := range d.Lineage {

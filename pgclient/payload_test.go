@@ -1,4 +1,4 @@
-// Payloads, event letters and lineage through the client.
+// Payloads, event dead letters and lineage through the client.
 
 package pgclient_test
 
@@ -14,7 +14,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// dieEvents makes letters of events that could not be routed.
+// dieEvents makes dead letters of events that could not be routed.
 func (w *world) dieEvents(types ...string) (ids []string) {
 	w.t.Helper()
 	for _, kind := range types {
@@ -169,7 +169,7 @@ func TestEventLetters(t *testing.T) {
 	require.EqualValues(t, 2, get[int64](w, "SELECT count(*) FROM public.queue_operator_action WHERE action LIKE 'iu_route_dead_letter_%'"))
 }
 
-// A letter that was requeued 120 times has the hundred generations around it, and
+// A dead letter that was requeued 120 times has the hundred generations around it, and
 // says that there are more.
 func TestLineageOfManyGenerations(t *testing.T) {
 	w := newWorld(t)
@@ -187,8 +187,8 @@ func TestLineageOfManyGenerations(t *testing.T) {
 	require.Len(t, d.Lineage, 1+100*4+3)
 }
 
-// generations requeues a letter so often, each new saga dying too, and gives the
-// last letter.
+// generations requeues a dead letter so often, each new saga dying too, and gives the
+// last dead letter.
 func (w *world) generations(id string, n int) string {
 	w.t.Helper()
 	for range n {

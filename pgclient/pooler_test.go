@@ -208,7 +208,7 @@ func TestPoolModes(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// Behind a pooler in session mode, idle clients leave its few places to others.
+// Behind a pooler in session mode, idle clients leave its few connections to others.
 func TestSessionPoolerHasRoom(t *testing.T) {
 	w := newWorld(t)
 	login := pgtest.Login(t, w.db, "queue_viewer", "workflow_admin")
@@ -247,7 +247,7 @@ func TestCheckListen(t *testing.T) {
 	}
 	require.NoError(t, check(w.db.DSN(login)))
 	require.ErrorContains(t, check(""), "set listen_dsn to a direct connection")
-	require.ErrorContains(t, check(b.DSN(login)), "listen_dsn hears nothing of dsn")
-	require.ErrorContains(t, check(other.DSN("")), "listen_dsn hears nothing of dsn")
+	require.ErrorContains(t, check(b.DSN(login)), "no signal arrives over listen_dsn")
+	require.ErrorContains(t, check(other.DSN("")), "no signal arrives over listen_dsn")
 	kind(t, queue.KindUnavailable, check("host="+t.TempDir()))
 }

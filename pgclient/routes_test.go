@@ -42,7 +42,7 @@ func TestReplayOfEvents(t *testing.T) {
 	undo := plan(t, op, queue.Request{Action: queue.ActUndoRequeue, Targets: []string{ids[0]}, Reason: "x"})
 	require.Contains(t, undo.Refused, "routed events cannot be recalled: their recipients have them")
 
-	// by a filter, with a letter of another source and one that fails again
+	// by a filter, with a dead letter of another source and one that fails again
 	p = plan(t, op, queue.Request{Action: queue.ActRequeue, Filter: "type:sent|broken", Reason: "cured"})
 	require.EqualValues(t, 2, p.Count)
 	res = apply(t, op, p)

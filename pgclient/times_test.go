@@ -1,4 +1,4 @@
-// Whatever time stands in whatever column, every list and the picture can be read.
+// Whatever time stands in whatever column, every list and the snapshot can be read.
 
 package pgclient_test
 

@@ -77,7 +77,7 @@ func TestWebhookLeases(t *testing.T) {
 	require.ErrorContains(t, err, "not the id of a lease")
 }
 
-// workflow_admin may reveal, and so may ask for the reveal of a webhook's letter.
+// workflow_admin may reveal, and so may ask for the reveal of a webhook's dead letter.
 func TestAdminRevealsALetter(t *testing.T) {
 	w := newWorld(t)
 	id := w.die(letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})[0]

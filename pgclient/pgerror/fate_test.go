@@ -16,7 +16,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgerror"
 )
 
-// Every class of PostgreSQL's appendix A stands in the table once, with its reason.
+// Every class of PostgreSQL's appendix A is in the table once, with its reason.
 func TestEveryStateIsClassedOnce(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}

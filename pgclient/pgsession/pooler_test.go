@@ -46,7 +46,7 @@ func TestEachTransaction(t *testing.T) {
 		var pg *pgconn.PgError
 		require.ErrorAs(t, err, &pg)
 		require.Equal(t, code, pg.Code)
-		is(conn.QueryRow(t.Context(), limit)) // and what follows has an answer of its own
+		is(conn.QueryRow(t.Context(), limit)) // and what follows has a separate answer
 	}
 	late := func(args ...any) {
 		t.Helper()

@@ -130,7 +130,7 @@ func omitted(row any) (n int) {
 	return n
 }
 
-// pages is a list of so many letters or jobs.
+// pages is a list of so many dead letters or jobs.
 type pages struct {
 	n, size int
 	asked   []queue.Query

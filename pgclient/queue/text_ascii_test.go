@@ -33,7 +33,7 @@ func ASCII(t Text) string {
 	return b.String()
 }
 
-// controlName names a control picture by its distance from U+2400.
+// controlName names a control snapshot by its distance from U+2400.
 func controlName(n rune) string {
 	names := [...]string{
 		"NUL", "SOH", "STX", "ETX", "EOT", "ENQ", "ACK", "BEL", "BS", "TAB", "LF", "VT", "FF", "CR", "SO", "SI",

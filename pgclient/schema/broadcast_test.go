@@ -78,7 +78,7 @@ func (c *core) equal(why string) string {
 func (c *core) read() (rows int64, took time.Duration) {
 	c.t.Helper()
 	var n int64
-	// A session of its own, whose statistics are of this alone; the second look has its plans.
+	// A separate session, whose statistics are of this alone; the second look has its plans.
 	conn := c.db.Conn(c.t, "")
 	_, err := conn.Exec(context.Background(), "SELECT count(*) FROM public.v_subscription_broadcast_share")
 	require.NoError(c.t, err)

@@ -14,7 +14,7 @@ import (
 
 const (
 	bulkRun = "public.fn_queue_bulk_run($1::bigint, 'ann')"
-	// its webhook letters, in order
+	// its webhook dead letters, in order
 	plan = "public.fn_queue_bulk_plan('requeue_webhook', $1::text[], 'code:HTTP_500', $2, $3, $4, 'ann', 'receiver is back')"
 )
 
@@ -23,7 +23,7 @@ type bulk struct {
 	id int
 }
 
-// planned freezes letters.
+// planned freezes dead letters.
 func (h *hooks) planned(letters []int64, rate float64, brake, canary int) *bulk {
 	h.t.Helper()
 	ids := make([]string, len(letters))
@@ -134,7 +134,7 @@ func TestBulkCanaryFails(t *testing.T) {
 	b.counted()
 }
 
-// A canary that is skipped tells nothing: the next letter takes its place.
+// A canary that is skipped tells nothing: the next dead letter takes its place.
 func TestBulkCanarySkipped(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("e", 6)
@@ -204,7 +204,7 @@ func TestBulkSwitchedOff(t *testing.T) {
 	b.counted()
 }
 
-// Of two operations over the same letters each letter is requeued by one, and the
+// Of two operations over the same dead letters each dead letter is requeued by one, and the
 // other says by whom.
 func TestBulkOverlap(t *testing.T) {
 	h := newHooks(t)
@@ -305,7 +305,7 @@ func TestBulkReplaysJobs(t *testing.T) {
 	call(t, j.work, bulkRun, num(again, "operation_id"))
 	require.Equal(t, "3 3 0", tick())
 	j.balanced()
-	// by hand a replayed letter opens for nobody
+	// by hand a replayed dead letter opens for nobody
 	require.Equal(t, "42501", j.byHand("queue_owner", "UPDATE public.job_dead_letter SET triage_status = 'open', resolution = NULL, resolved_at = NULL, resolved_by = NULL, replayed_job_id = NULL WHERE triage_status = 'replayed'"))
 }
 

@@ -20,7 +20,7 @@ func TestCaptureIsImpossible(t *testing.T) {
 	c.exec(`SET LOCAL check_function_bodies = off;
 		CREATE FUNCTION public.fn_captured_too() RETURNS boolean LANGUAGE sql SECURITY DEFINER AS 'SELECT fn_queue_notify_enabled()'`)
 
-	// A PL/pgSQL body is checked, an SQL body is made anew, both where public is on no path.
+	// A PL/pgSQL body is checked, an SQL body is made again, both where public is on no path.
 	c.exec(`DO $do$
 		DECLARE f record;
 		BEGIN

@@ -58,7 +58,7 @@ func TestExecutorRegister(t *testing.T) {
 		"public.fn_queue_heartbeat_register('y', 'DOT', '{}', 60, 300, 'eve')")
 }
 
-// Sixteen register one id at once: one did, the others are told who.
+// Sixteen register one id at once: one did, the others learn who.
 func TestExecutorRegisterRace(t *testing.T) {
 	c := newCore(t)
 	pool := c.wide(16, "workflow_admin")

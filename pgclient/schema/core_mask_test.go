@@ -138,7 +138,7 @@ func TestViewerSeesNoPayload(t *testing.T) {
 		"CREATE TEMP TABLE x AS TABLE public.events", "CREATE TABLE public.mine ()"} {
 		fails(t, viewer, "42501", sql)
 	}
-	// Nor do the views, the picture or the statistics hold any of it.
+	// Nor do the views, the snapshot or the statistics hold any of it.
 	var all strings.Builder
 	rows, err := viewer.Query(context.Background(), "SELECT c.relname::text FROM pg_class c WHERE relkind = 'v' AND "+publicRelations)
 	require.NoError(t, err)

@@ -1,5 +1,5 @@
 // Routes: what a restore, a failure, a switch or a second worker does to routing,
-// the jobs of consumers, and letters that are routed again.
+// the jobs of consumers, and dead letters that are routed again.
 
 package schema_test
 
@@ -297,7 +297,7 @@ func TestRouteStaging(t *testing.T) {
 		WHERE l ->> 'link' = 'host'`))
 }
 
-// letters makes one open letter per reference and returns their ids in that order.
+// dead letters makes one open dead letter per reference and returns their ids in that order.
 func (c *core) letters(refs ...string) []string {
 	c.t.Helper()
 	c.refuseRouting("22000", refs...)
@@ -384,7 +384,7 @@ func TestRouteReplay(t *testing.T) {
 	fails(t, c.as("workflow_admin", "dot_executor", "queue_viewer"), "42501", "SELECT public.fn_iu_route_dead_letter_replay(ARRAY[gen_random_uuid()], 'ann', 'x')")
 }
 
-// Two operators, one selection in opposite orders: each letter is replayed once.
+// Two operators, one selection in opposite orders: each dead letter is replayed once.
 func TestRouteReplayTogether(t *testing.T) {
 	c := newRoutes(t)
 	var refs []string
@@ -457,7 +457,7 @@ func TestRouteBulkReplay(t *testing.T) {
 
 // Events by the hundred thousand, two workers and four writers at once, random
 // failures, writers that commit late, workers that are ended under way: each event
-// is routed once or is one letter.
+// is routed once or is one dead letter.
 func TestRouteStorm(t *testing.T) {
 	events, ends := 4000, 4
 	if os.Getenv("QTOP_TEST_FULL") != "" {

@@ -1,4 +1,4 @@
-// The one picture: shared, complete, and not to be broken by what rows hold.
+// The one snapshot: shared, complete, and not to be broken by what rows hold.
 
 package schema_test
 
@@ -144,7 +144,7 @@ func TestSnapshotFull(t *testing.T) {
 	}
 }
 
-// What an executor or a host writes breaks nobody's picture.
+// What an executor or a host writes breaks nobody's snapshot.
 func TestSnapshotHostileRows(t *testing.T) {
 	c := newCore(t)
 	dot := c.as("dot_executor")
@@ -186,7 +186,7 @@ func TestSnapshotShared(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, a["taken_at"], b["taken_at"])
 
-	// While somebody computes, a picture that is a little older serves the others.
+	// While somebody computes, a snapshot that is a little older serves the others.
 	tx := c.begin(c.root)
 	_, err = tx.Exec(context.Background(), "SELECT FROM public.dot_iu_runtime_lease WHERE lease_name = 'queue_snapshot' FOR UPDATE")
 	require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestSnapshotShared(t *testing.T) {
 	require.Equal(t, false, e["shared"])
 }
 
-// On a full disk nothing can be stored; the picture is shown all the same.
+// On a full disk nothing can be stored; the snapshot is shown nevertheless.
 func TestSnapshotOnAFullDisk(t *testing.T) {
 	c := newCore(t)
 	viewer := c.as("queue_viewer")

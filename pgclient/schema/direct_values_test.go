@@ -439,7 +439,7 @@ func directState(t *testing.T) *hooks {
 	return h
 }
 
-// try runs the statement as the role in a transaction of its own that is undone, and returns the SQLSTATE of what failed,
+// try runs the statement as the role in a separate transaction that is undone, and returns the SQLSTATE of what failed,
 // or whether the condition holds for the row.
 func (d directWrite) try(t *testing.T, conn *pgx.Conn, sql, condition string) string {
 	t.Helper()

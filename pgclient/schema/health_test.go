@@ -1,4 +1,4 @@
-// Health is told by a view and by a section of the picture: they say the same, row by row and column by column.
+// Health is told by a view and by a section of the snapshot: they say the same, row by row and column by column.
 
 package schema_test
 
@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// health wants the picture and the view, as each role that may read it, to have the same rows at one moment, and
+// health wants the snapshot and the view, as each role that may read it, to have the same rows at one moment, and
 // returns source, subject, domain and status of each.
 func (c *core) health() (rows []string) {
 	c.t.Helper()
@@ -42,7 +42,7 @@ func TestHealthIsTheSameInViewAndPicture(t *testing.T) {
 		require.Regexp(t, "^(heartbeat|cursor) ", row, "nothing else is told of an empty database")
 	}
 
-	// Dead letters: two subscriptions and two event types with one code, two codes of one job kind.
+	// Dead dead letters: two subscriptions and two event types with one code, two codes of one job kind.
 	h.die("order", 3)
 	h.die("bill", 2)
 	odd := h.subscribe("odd")

@@ -193,7 +193,7 @@ func TestAdoptSuspendAndCancel(t *testing.T) {
 	}
 }
 
-// Of two who adopt at once one does, and the other is told who did.
+// Of two who adopt at once one does, and the other learns who did.
 func TestAdoptTogether(t *testing.T) {
 	c := busy(t).clone(t)
 	pool := c.wide(4, "workflow_admin")

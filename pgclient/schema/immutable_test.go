@@ -43,7 +43,7 @@ func TestImmutable(t *testing.T) {
 		rows := fmt.Sprintf("SELECT array_agg(x::text ORDER BY x::text)::text FROM %s x", table)
 		before := ask(rows)
 
-		statements := map[string]bool{} // whether it may also come to nothing: a key that a trigger makes anew meets no conflict
+		statements := map[string]bool{} // whether it may also come to nothing: a key that a trigger makes again meets no conflict
 		for _, at := range []string{table, leaf} {
 			statements[fmt.Sprintf("UPDATE %s SET %s = %[2]s", at, plain)] = false
 			statements[fmt.Sprintf("DELETE FROM %s", at)] = false

@@ -133,7 +133,7 @@ func TestJobClaimFloorAndLimit(t *testing.T) {
 	require.Equal(t, []string{at[1]}, j.takeOf("w", nil, 10, nil), "one more for each that is finished")
 	j.exec("UPDATE public.job_subscription SET priority_floor = 99, max_parallel = 1000")
 	require.Equal(t, []string{below}, j.takeOf("w", nil, 10, nil))
-	// Nothing but the floor holds these back.
+	// Only the floor holds these back.
 	j.rule("f", "f", "", 100, 1000)
 	j.job("f", "iu", 99)
 	require.Equal(t, []string{j.job("f", "iu", 100)}, j.takeOf("f", nil, 10, nil))

@@ -258,7 +258,7 @@ func TestJobNamesHaveBounds(t *testing.T) {
 	}
 }
 
-// A letter keeps what it says of its job.
+// A dead letter keeps what it says of its job.
 func TestJobLetterIsWhatItIs(t *testing.T) {
 	j := newJobs(t)
 	h := j.standing("dead_letter")

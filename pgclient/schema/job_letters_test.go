@@ -1,5 +1,5 @@
-// Dead letters of jobs: replayed at most once by however many operators, closed,
-// reopened, and the loser is told who was first.
+// Dead dead letters of jobs: replayed at most once by however many operators, closed,
+// reopened, and the loser learns who was first.
 
 package schema_test
 
@@ -48,7 +48,7 @@ func TestJobReplayOnce(t *testing.T) {
 	}
 	j.balanced()
 
-	// The replayed job may die again: that is a letter of its own.
+	// The replayed job may die again: that is a dead letter of its own.
 	for _, h := range j.take("undertaker", 2) {
 		require.Equal(t, "done", j.told("TIMEOUT", h))
 	}
@@ -56,7 +56,7 @@ func TestJobReplayOnce(t *testing.T) {
 	j.balanced()
 }
 
-// A key is anybody's to choose: none keeps a letter, or those beside it, from being replayed.
+// A key is anybody's to choose: none keeps a dead letter, or those beside it, from being replayed.
 func TestJobReplayKeyIsItsOwn(t *testing.T) {
 	j := newJobs(t)
 	letters := []string{j.letter("k", "iu", "TIMEOUT"), j.letter("k", "iu", "TIMEOUT")}
@@ -67,7 +67,7 @@ func TestJobReplayKeyIsItsOwn(t *testing.T) {
 	j.balanced()
 }
 
-// A letter stays open for longer than history is kept: the new job is the old one all the same.
+// A dead letter stays open for longer than history is kept: the new job is the old one nevertheless.
 func TestJobReplayWithoutHistory(t *testing.T) {
 	j := newJobs(t)
 	const is = `SELECT concat_ws(' ', job_kind, event_domain, executor, payload, priority, max_attempts, source_ref, target_ref, payload_ref, correlation_id,

@@ -181,7 +181,7 @@ func TestJobRepeatedResult(t *testing.T) {
 	require.Equal(t, "done,lease_lost", j.told("ack", h, j.standing("succeeded"), held{Job: "00000000-0000-4000-8000-000000000000", Token: h.Token}))
 }
 
-// Twice in one batch counts once; what stands beside it is done all the same.
+// Twice in one batch counts once; what stands beside it is done nevertheless.
 func TestJobMixedBatch(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 1000)

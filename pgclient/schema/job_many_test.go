@@ -1,4 +1,4 @@
-// Many lanes and many rules: the picture tells of each lane what its rules, taken
+// Many lanes and many rules: the snapshot tells of each lane what its rules, taken
 // one by one, tell, and what it reads to tell it grows as they do.
 
 package schema_test
@@ -36,7 +36,7 @@ func (j *jobs) crowd(from, to, lanes int) {
 		FROM generate_series($1::int, $2::int) i WHERE random() < 0.5`, from, to, lanes)
 }
 
-// told is what the picture should say of the lanes, of each as of the rules, one by one.
+// told is what the snapshot should say of the lanes, of each as of the rules, one by one.
 const told = `
 	WITH lane AS (
 		SELECT b.*, (SELECT max(q.priority) FROM public.job_queue q WHERE q.event_domain = b.event_domain AND q.job_kind = b.job_kind AND q.ready
@@ -144,7 +144,7 @@ func (j *jobs) touched(sql string) (n float64) {
 	return n
 }
 
-// A fleet whose executors may all the same, beside executors with rules of their own: four times the lanes and four
+// A fleet whose executors may nevertheless, beside executors with separate subscriptions: four times the lanes and four
 // times the rules are sixteen times the pairs.
 func TestJobPictureGrowsAsLanesAndRules(t *testing.T) {
 	j := newJobs(t)

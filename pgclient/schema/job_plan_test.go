@@ -24,7 +24,7 @@ func (j *jobs) past(n int) {
 	}
 }
 
-// reads runs sql in a transaction of its own and tells, per table, what it read:
+// reads runs sql in a separate transaction and tells, per table, what it read:
 // scans from end to end, rows of those, index scans, and the updates, HOT ones.
 func (j *jobs) reads(sql string, args ...any) map[string][5]int64 {
 	j.t.Helper()
@@ -128,7 +128,7 @@ func TestJobClaimsStayHot(t *testing.T) {
 	t.Logf("of %d claims %d were HOT", updates, hot)
 }
 
-// What a claim writes stands in no index, so that it can be HOT.
+// What a claim writes is in no index, so that it can be HOT.
 func TestJobIndexesHoldNoClaim(t *testing.T) {
 	j := newJobs(t)
 	j.none("an index that holds what a claim changes", `SELECT i.indexrelid::regclass FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid

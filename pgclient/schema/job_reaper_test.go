@@ -1,4 +1,4 @@
-// Leases of the dead: taken back once, counted as lost tries, and never from a
+// Leases of the dead: taken back once, counted as lost attempts, and never from a
 // worker that renews, reports or is cancelled in the same moment.
 
 package schema_test

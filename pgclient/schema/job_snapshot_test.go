@@ -1,4 +1,4 @@
-// The part of the picture that tells of jobs: lanes with the reason why they wait,
+// The part of the snapshot that tells of jobs: lanes with the reason why they wait,
 // leases that are about to be lost, rules, dead letters, the flow.
 
 package schema_test
@@ -17,7 +17,7 @@ func (j *jobs) picture() queue.Snapshot {
 	return picture(j.t, get[[]byte](j.core, "SELECT public.fn_queue_snapshot('0')"))
 }
 
-// lane is one lane of the picture.
+// lane is one lane of the snapshot.
 func (j *jobs) lane(kind, domain string) (got queue.Lane) {
 	j.t.Helper()
 	for _, l := range j.picture().Queues {
@@ -158,7 +158,7 @@ func TestJobSnapshotLeases(t *testing.T) {
 	require.Len(t, j.picture().JobLeases, 50, "no more than fifty")
 }
 
-// An old snapshot keeps the dead rows of the queue: the picture names its holder.
+// An old snapshot keeps the dead rows of the queue: the snapshot names its holder.
 func TestJobSnapshotTable(t *testing.T) {
 	j := newJobs(t)
 	j.put("k", "iu", 100)

@@ -79,7 +79,7 @@ func TestJobWakeOn(t *testing.T) {
 	call(t, j.work, "public.fn_queue_doorbell('iu')")
 	require.Len(t, woken(t, j.heard(conn)), 1)
 
-	// Work that falls due, and work that comes back.
+	// Work that becomes due, and work that comes back.
 	call(t, j.work, "public.fn_job_enqueue('k', 'kg', 'external_worker', p_process_after => now() + '1 hour')")
 	j.heard(conn)
 	call(t, j.work, "public.fn_job_tick()")

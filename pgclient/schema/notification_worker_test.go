@@ -108,7 +108,7 @@ func (b board) lookup() (plan string, blocks int) {
 }
 
 // T13: rows that cannot be told fail, each with its reason; the others of the batch, also of the same document, go
-// through; the run is logged, no lock stays. Mended and requeued they are told.
+// through; the run is logged, no lock stays. Fixed and requeued they are told.
 func TestNotificationT13ErrorHandling(t *testing.T) {
 	b := newBoard(t)
 	for i := range 3 {

@@ -45,7 +45,7 @@ type poisoned struct {
 
 func poisonedSteps() []poisoned {
 	hooks := func(c *jobs, n int) (poison string) {
-		// two event types stand for two domains
+		// two event types represent two domains
 		c.exec(`INSERT INTO public.subscriptions (event_type, callback_url, verified) SELECT 'poison.' || t, 'http://127.0.0.1:' || t || '/', true
 			FROM generate_series(1, 2) t WHERE NOT EXISTS (SELECT FROM public.subscriptions)`)
 		c.exec(`INSERT INTO public.events (event_type, payload) SELECT 'poison.' || 1 + i % 2, '{}' FROM generate_series(0, $1) i`, n)
@@ -388,7 +388,7 @@ func stayAlone(t *testing.T, p poisoned, kind string, n int) {
 	run() // the poisoned one may have been behind the most that a run does
 	require.Zero(t, get[int](c.core, p.left), "all but the poisoned one are done")
 
-	// a bounded number of tries, then it is named
+	// a bounded number of attempts, then it is named
 	for tries := 0; get[int](c.core, "SELECT count(*) FROM public.queue_quarantine WHERE set_aside_at IS NULL") > 0; tries++ {
 		require.Less(t, tries, 12, "it is tried for ever")
 		c.exec("UPDATE public.queue_quarantine SET next_try_at = now() - interval '1 s'")

@@ -19,7 +19,7 @@ import (
 
 const keyed = `public.fn_job_enqueue('k', 'iu', 'external_worker', $1, p_max_attempts => 2, p_idempotency_key => 'order-17')`
 
-// later moves time on, as far as keys and letters know of it, and sweeps.
+// later moves time on, as far as keys and dead letters know of it, and sweeps.
 func (j *jobs) later(by string) {
 	j.t.Helper()
 	j.exec("UPDATE public.producer_key SET final_at = final_at - $1::text::interval", by)

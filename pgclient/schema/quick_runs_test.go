@@ -16,7 +16,7 @@ func (h *hooks) justRan(worker, ago string) {
 	h.exec("UPDATE public.queue_tick_worker SET last_run_at = clock_timestamp() - $2::interval, last_attempt_at = NULL WHERE worker_name = $1", worker, ago)
 }
 
-// woken runs a worker for a wake and tells whether it was a quick run, and its result.
+// woken runs a worker for a wake and reports whether it was a quick run, and its result.
 func (h *hooks) woken(worker string) (bool, map[string]any) {
 	h.t.Helper()
 	got, err := tryCall(h.root, "public.fn_queue_tick_request($1, 'wake')", worker)
@@ -159,7 +159,7 @@ func TestQuickOrchestrator(t *testing.T) {
 	require.Equal(t, "InProgress", one[string](h, "SELECT status FROM public.webhook_delivery_sagas WHERE id = $1", late))
 }
 
-// A saga that was committed after the run's transaction began is due all the same, in a full run and in a quick one: nobody
+// A saga that was committed after the run's transaction began is due nevertheless, in a full run and in a quick one: nobody
 // would wake for it again.
 func TestOrchestratorSeesWhatCameSinceItBegan(t *testing.T) {
 	h := newHooks(t)

@@ -1,5 +1,5 @@
 // What every role may do with every table, sequence and function, found out by doing it, against a list that is
-// kept: whatever is new, or is granted anew, is red until somebody writes it down (go test ./pgclient/schema -update).
+// kept: whatever is new, or is granted again, is red until somebody writes it down (go test ./pgclient/schema -update).
 
 package schema_test
 

@@ -139,7 +139,7 @@ func TestHostileRoles(t *testing.T) {
 	said, err = w.up("queue", schema.UpOptions{})
 	require.NoError(t, err)
 	require.Contains(t, said, "already")
-	// An adopted role that is given more later is refused all the same.
+	// An adopted role that is given more later is refused nevertheless.
 	w.run("postgres", "ALTER ROLE dot_executor BYPASSRLS")
 	_, err = w.up("queue", schema.UpOptions{AdoptRoles: true})
 	require.ErrorContains(t, err, "ALTER ROLE dot_executor NOBYPASSRLS")

@@ -189,7 +189,7 @@ func TestSamplesScanNoHistory(t *testing.T) {
 	}))
 }
 
-// One picture a minute is kept for a day; a console steps through them.
+// One snapshot a minute is kept for a day; a console steps through them.
 func TestPastPictures(t *testing.T) {
 	c := newCore(t)
 	at := func(expr string, steps int) *time.Time {
@@ -202,7 +202,7 @@ func TestPastPictures(t *testing.T) {
 		if n == 2 {
 			c.exec("SELECT public.fn_queue_heartbeat_deregister('quiet', 'ann', 'gone')")
 		}
-		c.exec("DELETE FROM public.queue_snapshot") // a picture that was just taken would do for the sampler
+		c.exec("DELETE FROM public.queue_snapshot") // a snapshot that was just taken would do for the sampler
 		require.Positive(t, num(c.later(10), "samples"))
 		c.exec("UPDATE public.queue_past_picture SET taken_at = taken_at - interval '10 minutes'")
 	}

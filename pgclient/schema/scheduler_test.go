@@ -264,7 +264,7 @@ func TestSchedulerInstallWithoutCron(t *testing.T) {
 	require.Contains(t, strings.Join(dry.lines, "\n"), "cron jobs that run as ops are not visible to this login")
 }
 
-// What a flag admits breaks nothing: neither a worker nor the picture that all panes live on.
+// What a flag admits breaks nothing: neither a worker nor the snapshot that all panes live on.
 func TestNumbersAtTheirEnds(t *testing.T) {
 	for _, value := range []string{"999999999", "0"} {
 		t.Run(value, func(t *testing.T) {
@@ -391,7 +391,7 @@ func TestOffSwitches(t *testing.T) {
 	setFlag(t, admin, "queue.notify.bridge_enabled", "false")
 	heard(false)
 
-	// Layer 3: the stale check becomes inert, and the picture says so.
+	// Layer 3: the stale check becomes inert, and the snapshot says so.
 	c.executor("kg", 60, 300, 4000)
 	setFlag(t, admin, "queue.heartbeat.stale_threshold_seconds", "1000000")
 	require.Equal(t, false, call(t, c.root, "public.fn_queue_stale_check()")["monitoring"])

@@ -152,7 +152,7 @@ func TestLaneIsOpenedByTheCompactor(t *testing.T) {
 	require.Equal(t, "a b held", get[string](p.core, lanes), "once")
 	p.none("differs", "SELECT scope FROM public.fn_queue_counter_drift(NULL)")
 
-	// what is no kind or domain is refused all the same
+	// what is no kind or domain is refused nevertheless
 	fails(t, p.root, "23514", "INSERT INTO public.job_queue (job_kind, event_domain, executor) VALUES ('no kind', 'iu', 'Agent')")
 	fails(t, p.root, "23514", "INSERT INTO public.job_queue (job_kind, event_domain, executor) VALUES ('k', 'No domain', 'Agent')")
 }

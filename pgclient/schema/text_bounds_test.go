@@ -111,7 +111,7 @@ func TestTextsOfLoginsAreBounded(t *testing.T) {
 				values = []string{"ARRAY[repeat('x', 100000)]", "array_fill('x'::text, ARRAY[20000])", "ARRAY(SELECT 'x' || n FROM generate_series(1, 20000) n)"}
 			case "jsonb":
 				if a.Name == "p_payload" || a.Name == "p_safe_payload" {
-					continue // payloads have a bound of their own
+					continue // payloads have a separate bound
 				}
 				values = []string{"jsonb_build_object('event_type', repeat('x', 100000))", `'[{"job_kind":"k","event_domain":"iu","executor":"DOT","actor":"' || repeat('x', 100000) || '"}]'`, "(SELECT jsonb_object_agg('x' || n, n) FROM generate_series(1, 20000) n)"}
 			case "uuid[]", "bigint[]":

@@ -330,7 +330,7 @@ func TestUpgradeOfOneFunction(t *testing.T) {
 }
 
 // A trigger that changes needs its table: who holds it is named, others get
-// through between the tries, and it is changed as soon as it is free.
+// through between the attempts, and it is changed as soon as it is free.
 func TestUpgradeWaitsForATable(t *testing.T) {
 	c := newCore(t)
 	r := newLater(t).replace("code/job_tables.sql", "trg_job_queue_born BEFORE INSERT ON public.job_queue FOR EACH ROW\n  WHEN (NEW.status <> 'queued')",
@@ -355,7 +355,7 @@ func TestUpgradeWaitsForATable(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- r.Up(limited, c.db.DSN(""), schema.UpOptions{Progress: said.add}) }()
 	eventually(t, "the holder is named", func() bool { return strings.Contains(said.String(), "job_queue is held by pid ") })
-	c.exec("SELECT public.fn_job_enqueue('k', 'kg', 'Agent')") // between two tries, at the latest when one gives up
+	c.exec("SELECT public.fn_job_enqueue('k', 'kg', 'Agent')") // between two attempts, at the latest when one gives up
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, <-done)
 	require.Contains(t, said.String(), "trigger trg_job_queue_born on job_queue")

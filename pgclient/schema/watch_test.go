@@ -96,7 +96,7 @@ func (m *model) repeat(w *watched) time.Duration {
 // margin is how far from its turning points a moment is that the model judges.
 const margin = 4 * time.Second
 
-// near tells whether anything changes about now: the model's clock is that of the server, some milliseconds off.
+// near reports whether anything changes about now: the model's clock is that of the server, some milliseconds off.
 func (m *model) near(now time.Time) bool {
 	for _, w := range m.all {
 		for _, at := range []time.Time{

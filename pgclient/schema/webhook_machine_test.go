@@ -255,7 +255,7 @@ func TestWebhookTooManyRequestsCostNothing(t *testing.T) {
 }
 
 // A 429 that says nothing of its end waits by the schedule, but never longer than a
-// circuit does; one that says it waits so long, up to a cap of its own.
+// circuit does; one that says it waits so long, up to a separate cap.
 func TestWebhookTooManyRequestsWait(t *testing.T) {
 	h := newHooks(t)
 	h.subscribe("order")
@@ -327,7 +327,7 @@ func TestCircuitGrows(t *testing.T) {
 	require.InDelta(t, 30, one[float64](h, "SELECT extract(epoch FROM until - now())::float8 FROM public.webhook_endpoint_suspensions WHERE subscription_id = $1", sub), 5, "the next one begins anew")
 }
 
-// An endpoint that does nothing but fail for days is suspended, and somebody is told.
+// An endpoint that only fails for days is suspended, and somebody is told.
 func TestFailingEndpointIsSuspended(t *testing.T) {
 	h := newHooks(t)
 	sub := h.subscribe("order")

@@ -51,7 +51,7 @@ func TestWebhookHotPathScansNoHistory(t *testing.T) {
 	}
 }
 
-// scansNothing runs sql in a transaction of its own and asks the server which
+// scansNothing runs sql in a separate transaction and asks the server which
 // tables it read from end to end, and how many rows it fetched.
 func (h *hooks) scansNothing(what, sql string, commit bool) {
 	h.t.Helper()

@@ -1,5 +1,5 @@
 // Why a queue waits: each link of the chain blocks when it should, says the words
-// that the picture says, and names a cure. And expired webhook leases are released.
+// that the snapshot says, and names a cure. And expired webhook leases are released.
 
 package schema_test
 
@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// told is the chain of a queue and the column of the picture for it.
+// told is the chain of a queue and the column of the snapshot for it.
 func (h *hooks) told(name string) (why string, links map[string]string, column string) {
 	h.t.Helper()
 	got := h.call("public.fn_queue_why($1)", name)
