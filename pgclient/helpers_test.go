@@ -83,7 +83,7 @@ func (w *world) silent(id string, seconds int) {
 		stale_threshold_seconds, registered_by) VALUES ($1, 'Agent', '{}', now() - make_interval(secs => $2), 60, 300, 'test')`, id, seconds)
 }
 
-// dead letter describes a dead letter to be made.
+// letter describes a dead letter to be made.
 type letter struct {
 	eventType, url, code string
 	age                  time.Duration

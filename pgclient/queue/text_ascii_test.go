@@ -6,7 +6,7 @@ import "strings"
 
 // ASCII is t in printable ASCII. Marks keep their names (<ESC>, <9B>,
 // <U+202E>, <+12>, "...(+900 bytes)"); every other character is written by its
-// number, as \u{E9}. It is never replaced by a letter that looks like it: two
+// number, as \u{E9}. It is never replaced by a similar character: two
 // ids that differ must not read the same.
 func ASCII(t Text) string {
 	if plain(t.s) {

@@ -297,7 +297,7 @@ func TestRouteStaging(t *testing.T) {
 		WHERE l ->> 'link' = 'host'`))
 }
 
-// dead letters makes one open dead letter per reference and returns their ids in that order.
+// letters makes one open dead letter per reference and returns their ids in that order.
 func (c *core) letters(refs ...string) []string {
 	c.t.Helper()
 	c.refuseRouting("22000", refs...)

@@ -42,7 +42,7 @@ func TestHealthIsTheSameInViewAndPicture(t *testing.T) {
 		require.Regexp(t, "^(heartbeat|cursor) ", row, "nothing else is told of an empty database")
 	}
 
-	// Dead dead letters: two subscriptions and two event types with one code, two codes of one job kind.
+	// Dead letters: two subscriptions and two event types with one code, two codes of one job kind.
 	h.die("order", 3)
 	h.die("bill", 2)
 	odd := h.subscribe("odd")

@@ -176,7 +176,7 @@ func (j *jobs) reap() map[string]any {
 	return call(j.t, j.work, "public.fn_job_reap_expired()")
 }
 
-// dead letter makes a dead job and returns its dead letter's id.
+// letter makes a dead job and returns its dead letter's id.
 func (j *jobs) letter(kind, domain, code string) string {
 	j.t.Helper()
 	j.exec(`SELECT public.fn_job_enqueue($1, $2, 'external_worker', '{"n": 1, "api_key": "hidden-key"}', p_max_attempts => 1)`, kind, domain)

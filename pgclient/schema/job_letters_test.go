@@ -1,4 +1,4 @@
-// Dead dead letters of jobs: replayed at most once by however many operators, closed,
+// Dead letters of jobs: replayed at most once by however many operators, closed,
 // reopened, and the loser learns who was first.
 
 package schema_test
