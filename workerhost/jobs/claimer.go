@@ -214,7 +214,7 @@ func (t *claimer) close() {
 	t.closed = true
 }
 
-// Offer implements enqueue.Taker. It allows no claim with jobs that have an idempotency key:
+// Offer implements enqueue.Claimer. It allows no claim with jobs that have an idempotency key:
 // their insert may have to wait for another transaction with the same key, and the claim would
 // wait too.
 func (t *claimer) Offer(jobs []enqueue.Job) (claim *work.Claim, takes bool) {
@@ -237,7 +237,7 @@ func (t *claimer) Offer(jobs []enqueue.Job) (claim *work.Claim, takes bool) {
 	return nil, t.allowed
 }
 
-// Claimed implements enqueue.Taker.
+// Claimed implements enqueue.Claimer.
 func (t *claimer) Claimed(jobs []work.Job, ownSkipped bool, err error) {
 	t.mu.Lock()
 	c := t.current
@@ -246,7 +246,7 @@ func (t *claimer) Claimed(jobs []work.Job, ownSkipped bool, err error) {
 	t.deliver(c)
 }
 
-// Look implements enqueue.Taker.
+// Look implements enqueue.Claimer.
 func (t *claimer) Look() { t.claimSoon() }
 
 // wanted returns how many jobs to claim now: as many as there are free slots and, where each
