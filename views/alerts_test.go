@@ -98,7 +98,7 @@ func TestNoHostSaysHowTheLastOneEnded(t *testing.T) {
 		hosts []queue.Host
 		want  string
 	}{
-		{nil, "nothing is routed or sent · gw, S"},
+		{nil, "nothing is routed or sent · start one: gw S"},
 		{[]queue.Host{gone}, "ops-1 was last seen "},
 		{[]queue.Host{gone, stopped}, "ops-2 stopped " + e.Clock(at) + ": quit by anna"},
 	} {

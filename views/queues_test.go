@@ -34,7 +34,7 @@ func TestJobTableSaysWhenItIsBad(t *testing.T) {
 		{queue.JobTable{LiveRows: 10001, DeadRows: 10000}, "·", "harmless"},
 		{queue.JobTable{LiveRows: 10000, DeadRows: 10000}, "▲", "(50 %: each claim reads past them)"},
 		{queue.JobTable{LiveRows: 9, OldestSnapshotSeconds: at(300), OldestSnapshotPid: at(7), OldestSnapshotProgram: queue.Clean("etl")}, "▲", "oldest snapshot 5m, pid 7 etl: it keeps dead rows"},
-		{queue.JobTable{LiveRows: 9, DeadRows: 90000, OldestSnapshotSeconds: at(4000)}, "✖", "slow killer"},
+		{queue.JobTable{LiveRows: 9, DeadRows: 90000, OldestSnapshotSeconds: at(4000)}, "✖", "it keeps dead rows"},
 		{queue.JobTable{Leases: 1, LeasesExpired: 1}, "·", "1 lease, 1 expired"},
 	} {
 		got := plain(views.JobTable(&queue.Snapshot{JobTable: c.table}, e, 400))

@@ -25,7 +25,7 @@ func showEndpoint(ctx context.Context, a *app, c *pgclient.Client, id string) er
 	if a.asJSON(d) {
 		return nil
 	}
-	a.printf("subscription %d  %s  %s\ngate %s", e.ID, e.EventType, e.URL, views.PlainGate(e))
+	a.printf("subscription %d  %s  %s\nstate %s", e.ID, e.EventType, e.URL, views.PlainGate(e))
 	if e.Since != nil {
 		a.printf(" by %s since %s", e.SuspendedBy, views.PlainTime(e.Since))
 	}
