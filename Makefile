@@ -43,6 +43,11 @@ bench: ## measure against the peers and the limits, in one run (time never fails
 	@.ci/postgres.sh
 	@cd workerhost/peerbench && go run . $(BENCH)
 
+.PHONY: soak
+soak: build ## an hour at 50 webhooks/s and 200 jobs/s with kills: what is lost, what grows (DURATION=5m shortens)
+	@.ci/postgres.sh
+	@go run ./workerhost/soak -duration $(or $(DURATION),$(QTOP_SOAK),1h) $(SOAK)
+
 .PHONY: bench-large
 bench-large: ## the same with the panes over 10 M finished and 3 M queued jobs
 	@.ci/postgres.sh

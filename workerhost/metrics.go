@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/qtop/qtop/workerhost/loop"
@@ -72,8 +73,13 @@ func (h *Host) ServeMetrics(ctx context.Context, addr string) (net.Addr, error) 
 		return nil, fmt.Errorf("metrics_addr %s: %w", addr, err)
 	}
 	registry := prometheus.NewRegistry()
-	if err := registry.Register(collector{h}); err != nil {
-		return nil, err
+	for _, c := range []prometheus.Collector{
+		// Whether a host grows shows in these: go_goroutines, process_resident_memory_bytes, process_open_fds.
+		collector{h}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	} {
+		if err := registry.Register(c); err != nil {
+			return nil, err
+		}
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))

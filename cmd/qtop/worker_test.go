@@ -52,7 +52,7 @@ func TestWorkerProcess(t *testing.T) {
 	require.Equal(t, "ok\n", body)
 	require.Eventually(t, func() bool {
 		_, body := get("/metrics")
-		return strings.Contains(body, `qtop_loop_running{loop="webhook_router"} 1`)
+		return strings.Contains(body, `qtop_loop_running{loop="webhook_router"} 1`) && strings.Contains(body, "\ngo_goroutines ")
 	}, patience, 50*time.Millisecond)
 	conn := db.Conn(t, "")
 	require.Eventually(t, func() bool {

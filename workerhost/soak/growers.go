@@ -1,0 +1,43 @@
+package main
+
+// This file names what grows by design, and why.
+
+import "strings"
+
+// growers are tables that keep what was done, for as long as their retention says.
+func growers() map[string]string {
+	const (
+		jobs     = "a row per finished job, for retention.jobs_days"
+		webhooks = "settled webhooks stay, for retention.webhooks_days (0: for ever)"
+		samples  = "samples, for retention.samples_days"
+	)
+	return map[string]string{
+		"job_history":              jobs,
+		"job_root":                 jobs,
+		"producer_key":             "a row per idempotency key, for retention.job_keys_days",
+		"events":                   "a row per event, for retention.events_days or, with webhooks, retention.webhooks_days",
+		"webhook_delivery_sagas":   webhooks,
+		"webhook_delivery_jobs":    webhooks,
+		"queue_metric_sample":      samples,
+		"queue_past_picture":       "a picture a minute, for 24 hours",
+		"webhook_operation_bucket": "an hour's buckets",
+	}
+}
+
+// growsBecause is why a figure may grow with the work that was done; "" = it may not.
+func growsBecause(name string) string {
+	switch name {
+	case "jobs done", "webhooks done":
+		return "what the ledger has seen"
+	case "database size":
+		return "the history in it"
+	case "server wal":
+		return "up to max_wal_size"
+	}
+	table, ok := strings.CutPrefix(name, "table ")
+	if !ok || strings.HasSuffix(table, " dead rows") {
+		return ""
+	}
+	table, _, _ = strings.Cut(table, " ")
+	return growers()[table]
+}

@@ -1,0 +1,227 @@
+package main
+
+// This file is the processes of qtop: hosts and a console on a terminal.
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/creack/pty"
+)
+
+// environment is that of a process of qtop: no settings but ours.
+func (s *soak) environment(login string, more ...string) []string {
+	var env []string
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "QTOP_") && !strings.HasPrefix(v, "PG") && !strings.HasPrefix(v, "XDG_CONFIG_HOME=") {
+			env = append(env, v)
+		}
+	}
+	return append(append(env, "QTOP_DSN="+s.dsn(login), "XDG_CONFIG_HOME="+s.server.Dir()+"/none"), more...)
+}
+
+// process is one process of qtop.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it ended
+}
+
+// wait closes done when the process ended and then.
+func (p *process) wait(then func()) {
+	p.done = make(chan struct{})
+	go func() {
+		_ = p.cmd.Wait()
+		then()
+		close(p.done)
+	}()
+}
+
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// endsWithin gives the exit code; -1 = it had to be killed.
+func (p *process) endsWithin(d time.Duration) int {
+	select {
+	case <-p.done:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(d):
+		p.kill()
+		return -1
+	}
+}
+
+// host is a worker host: a process, again under its id.
+type host struct {
+	*process
+	soak    *soak
+	id      string
+	log     string
+	metrics string // its address
+}
+
+// start starts the host and waits until it is ready.
+func (h *host) start(ctx context.Context) error {
+	s := h.soak
+	handlers, err := json.Marshal([]map[string]string{{"kind": jobKind, "url": s.url + "/job", "timeout": "30s"}})
+	if err != nil {
+		return err
+	}
+	args := []string{
+		"worker", "--host-id", h.id, "--executor", executor, "--metrics-addr", "127.0.0.1:0", "--handlers", string(handlers),
+		"--delivery-allow-networks", "127.0.0.0/8", "--delivery-allow-plain-http", "127.0.0.0/8", "--delivery-secrets", secretName + "=env:" + secretName,
+	}
+	cmd := exec.Command(s.qtop, args...) //nolint:noctx // it is killed by us, at the end at the latest
+	cmd.Env = s.environment(hostLogin, secretName+"=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	h.log = filepath.Join(s.dir, h.id+".log")
+	log, err := os.OpenFile(h.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	from, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	h.process = &process{cmd: cmd}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	h.wait(func() { _ = log.Close() })
+	return h.ready(ctx, from)
+}
+
+// ready waits for /readyz, whose address stands in the log.
+func (h *host) ready(ctx context.Context, from int64) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	for h.metrics = ""; ; {
+		if h.metrics == "" {
+			h.metrics = said(h.log, from, "metrics", "address")
+		} else if _, err := h.get(ctx, "/readyz"); err == nil {
+			return nil
+		}
+		select {
+		case <-h.done:
+			return fmt.Errorf("host %s ended with exit %d: see %s", h.id, h.cmd.ProcessState.ExitCode(), h.log)
+		default:
+		}
+		if pause(ctx, 20*time.Millisecond) != nil {
+			return fmt.Errorf("host %s is not ready: see %s", h.id, h.log)
+		}
+	}
+}
+
+// said is an attribute of the first line of a JSON log with this message.
+func said(log string, from int64, msg, key string) string {
+	f, err := os.Open(log)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if _, err := f.Seek(from, io.SeekStart); err != nil {
+		return ""
+	}
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var line map[string]any
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line["msg"] == msg {
+			text, _ := line[key].(string)
+			return text
+		}
+	}
+	return ""
+}
+
+// get reads from the host's own listener.
+func (h *host) get(ctx context.Context, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+h.metrics+path, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = errors.New(resp.Status)
+	}
+	return string(text), err
+}
+
+// stop ends the host as a service manager does.
+func (h *host) stop() int {
+	_ = h.cmd.Process.Signal(syscall.SIGTERM)
+	return h.endsWithin(time.Minute)
+}
+
+// console is a console on a terminal that somebody looks at.
+type console struct {
+	*process
+	tty *os.File
+	mu  sync.Mutex
+}
+
+func (s *soak) openConsole() (*console, error) {
+	cmd := exec.Command(s.qtop, "--read-only") //nolint:noctx // it is ended by us
+	cmd.Env = s.environment(viewerLogin, "TERM=xterm-256color", "LANG=C.UTF-8", "XDG_STATE_HOME="+s.server.Dir()+"/none")
+	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Cols: 140, Rows: 45})
+	if err != nil {
+		return nil, err
+	}
+	c := &console{process: &process{cmd: cmd}, tty: tty}
+	go func() { _, _ = io.Copy(io.Discard, tty) }() // ends with the process
+	c.wait(func() { _ = tty.Close() })
+	return c, nil
+}
+
+// use goes from pane to pane until ctx ends.
+func (c *console) use(ctx context.Context) {
+	for {
+		for _, keys := range []string{"1", "2", "3", "4", "5", "6", "7", "8", "9", "gf", "gs", "gn", "gw", "gl", "ga"} {
+			if pause(ctx, 4*time.Second) != nil {
+				return
+			}
+			c.press(keys)
+		}
+	}
+}
+
+func (c *console) press(keys string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, _ = c.tty.WriteString(keys)
+}
+
+// quit leaves the console as a person does.
+func (c *console) quit() int {
+	c.press("1q")
+	return c.endsWithin(30 * time.Second)
+}
+
+// status is the exit code of `qtop status`.
+func (s *soak) status(ctx context.Context) (int, error) {
+	cmd := exec.CommandContext(ctx, s.qtop, "status", "-o", "json")
+	cmd.Env = s.environment(viewerLogin)
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
+		return exit.ExitCode(), nil
+	}
+	return 0, err
+}

@@ -1,0 +1,172 @@
+package main
+
+// This file is the ledger: what producers were told and what the receiver saw, outside of
+// the database and of qtop.
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// recordedWithin is the longest time from a request's answer to its record in the
+// database: what came twice is traced to a kill only if that fell in this time.
+const recordedWithin = 10 * time.Second
+
+// oneInAHundred of both kinds is refused at its first try, so that retries are part of it.
+const oneInAHundred = 100
+
+// ledger counts jobs and webhooks by n.
+type ledger struct {
+	mu    sync.Mutex
+	kinds map[string]*tally
+	kills []time.Time
+}
+
+func newLedger() *ledger {
+	return &ledger{kinds: map[string]*tally{"job": {}, "webhook": {}}}
+}
+
+// tally is one kind.
+type tally struct {
+	told    []bool
+	doubt   int // of which no answer came; such a one may be seen or not
+	seen    []time.Time
+	done    int
+	refused map[int]bool
+	again   []repeat
+}
+
+// repeat is a request for what had been answered.
+type repeat struct {
+	n            int
+	first, again time.Time
+}
+
+func grown[T any](s []T, n int) []T {
+	return append(s, make([]T, max(0, n+1-len(s)))...)
+}
+
+// tell records the answer that a producer had.
+func (l *ledger) tell(kind string, n int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.kinds[kind]
+	if err != nil {
+		t.doubt++
+		return
+	}
+	t.told = grown(t.told, n)
+	t.told[n] = true
+}
+
+// see records a request; false = it is to be refused.
+func (l *ledger) see(kind string, n int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.kinds[kind]
+	if n%oneInAHundred == 0 && !t.refused[n] {
+		if t.refused == nil {
+			t.refused = map[int]bool{}
+		}
+		t.refused[n] = true
+		return false
+	}
+	t.seen = grown(t.seen, n)
+	now := time.Now()
+	if first := t.seen[n]; !first.IsZero() {
+		t.again = append(t.again, repeat{n, first, now})
+	} else {
+		t.done++
+	}
+	t.seen[n] = now
+	return true
+}
+
+func (l *ledger) killed(at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kills = append(l.kills, at)
+}
+
+// behind is how many of a kind are told and not seen; done is how many are seen.
+func (l *ledger) behind(kind string) (behind, done int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.kinds[kind]
+	return len(t.missing()), t.done
+}
+
+// missing are those that a producer was told of and nobody saw.
+func (t *tally) missing() (out []int) {
+	for n, told := range t.told {
+		if told && (n >= len(t.seen) || t.seen[n].IsZero()) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// result is what the ledger says of a kind in the end.
+type result struct {
+	told, doubt, refused int
+	lost                 []int
+	traced               int      // done twice, with a kill between answer and record
+	doubled              []repeat // done twice without
+}
+
+func (l *ledger) result(kind string) result {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.kinds[kind]
+	r := result{doubt: t.doubt, refused: len(t.refused), lost: t.missing()}
+	for _, told := range t.told {
+		if told {
+			r.told++
+		}
+	}
+	for _, a := range t.again {
+		cut := slices.ContainsFunc(l.kills, func(kill time.Time) bool {
+			return !kill.Before(a.first) && kill.Sub(a.first) <= recordedWithin && kill.Before(a.again)
+		})
+		if cut {
+			r.traced++
+		} else {
+			r.doubled = append(r.doubled, a)
+		}
+	}
+	return r
+}
+
+// ServeHTTP is the receiver of webhooks (/webhook) and of jobs (/job).
+func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		N       *int
+		Payload struct{ N *int }
+	}
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the host is gone: nobody hears an answer
+	}
+	if err := json.Unmarshal(text, &body); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	kind, n := "webhook", body.N
+	if r.URL.Path == "/job" {
+		kind, n = "job", body.Payload.N
+	}
+	if n == nil || *n < 0 {
+		http.Error(w, fmt.Sprintf("a %s without n", kind), http.StatusBadRequest)
+		return
+	}
+	if !l.see(kind, *n) {
+		http.Error(w, "refused once", http.StatusServiceUnavailable)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}

@@ -1,0 +1,123 @@
+// Command soak runs qtop for an hour as a site does and says what grows. A PostgreSQL of
+// its own, two hosts and a console (real processes of the built binary), one kind of job
+// that is an HTTP request, one signed webhook; one host is killed every sixth of the time
+// and started again under its id. Each sample is a line of JSON in samples.jsonl; a ledger
+// outside of qtop is compared with the database in the end.
+//
+//	go run ./workerhost/soak [-qtop ./qtop] [-duration 1h] [-jobs 200] [-webhooks 50] [-dir soak-out]
+//	go run ./workerhost/soak -read soak-out     the report of the samples so far
+//
+// It fails when something was lost or done twice without a kill between, or, from
+// judgedFrom on, when a figure grows that should not: see judge.go for the rule and
+// growers.go for what grows by design.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/qtop/qtop/pgclient/embedded"
+)
+
+func main() {
+	embedded.SuperviseMain()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		os.Exit(1) //nolint:forbidigo // a main of its own; run has stopped what it started
+	}
+}
+
+// options are what a soak was asked for.
+type options struct {
+	qtop           string
+	dir            string // samples, report and the hosts' logs
+	duration       time.Duration
+	kill           time.Duration // from one kill to the next
+	every          time.Duration // from one sample to the next
+	jobs, webhooks int           // a second
+	patience       time.Duration // for what is left when producers have stopped
+}
+
+func run(ctx context.Context, args []string, out, progress io.Writer) error {
+	var o options
+	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
+	flags.StringVar(&o.qtop, "qtop", "./qtop", "the built binary")
+	flags.StringVar(&o.dir, "dir", "soak-out", "where samples.jsonl, report.txt and the logs go")
+	flags.DurationVar(&o.duration, "duration", time.Hour, "how long producers produce")
+	flags.DurationVar(&o.kill, "kill", 0, "from one kill -9 to the next (default a sixth of the duration)")
+	flags.DurationVar(&o.every, "every", 0, "from one sample to the next (default 15s, and at least 60 samples)")
+	flags.IntVar(&o.jobs, "jobs", 200, "jobs a second")
+	flags.IntVar(&o.webhooks, "webhooks", 50, "webhooks a second")
+	flags.DurationVar(&o.patience, "patience", 10*time.Minute, "for what is left at the end: a lease of a killed host ends by itself")
+	read := flags.String("read", "", "print the report of the samples in this directory, and run nothing")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *read != "" {
+		return again(*read, out)
+	}
+	if flags.NArg() > 0 || o.duration < 10*time.Second || o.jobs < 1 || o.webhooks < 1 {
+		return errors.New("wanted: a duration of at least 10s, at least 1 job and 1 webhook a second, and no further words")
+	}
+	if o.kill <= 0 {
+		o.kill = o.duration / 6
+	}
+	if o.every <= 0 {
+		o.every = min(15*time.Second, o.duration/60)
+	}
+	if err := os.MkdirAll(o.dir, 0o755); err != nil {
+		return err
+	}
+	s := &soak{options: o, progress: progress, ledger: newLedger(), began: time.Now()}
+	err := errors.Join(s.run(ctx), s.stop())
+	if err != nil {
+		return err
+	}
+	wrong, err := s.report(out)
+	if err == nil && len(wrong) > 0 {
+		err = errors.New(strings.Join(wrong, "; "))
+	}
+	return err
+}
+
+// report prints the report and keeps it in report.txt; wrong is what makes the soak fail.
+func (s *soak) report(out io.Writer) (wrong []string, err error) {
+	f, err := os.Create(filepath.Join(s.dir, "report.txt"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	w := io.MultiWriter(out, f)
+	fmt.Fprintf(w, "soak: %s, %d jobs and %d webhooks a second, kill -9 every %s, PostgreSQL %s\n",
+		s.duration, s.jobs, s.webhooks, s.kill, s.server.Version())
+	wrong = s.verdict(w)
+	return append(wrong, table(w, s.samples)...), nil
+}
+
+// again prints the table of samples that were kept, of a soak that ended or still runs.
+func again(dir string, out io.Writer) error {
+	samples, err := readSamples(filepath.Join(dir, "samples.jsonl"))
+	if err != nil {
+		return err
+	}
+	if len(samples) == 0 {
+		return errors.New("no samples in " + dir)
+	}
+	wrong := table(out, samples)
+	if len(wrong) > 0 {
+		return errors.New(strings.Join(wrong, "; "))
+	}
+	return nil
+}

@@ -1,0 +1,355 @@
+package main
+
+// This file is one soak: the server, what producers put into it, the kills, the end.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/pgsession"
+	"github.com/qtop/qtop/pgclient/schema"
+)
+
+const (
+	database    = "soak"
+	hostLogin   = "soak_host"
+	writerLogin = "soak_writer"
+	viewerLogin = "soak_viewer"
+	executor    = "soak"
+	jobKind     = "soak.call"
+	eventType   = "soak.happened"
+	secretName  = "SOAK_SECRET"
+
+	jobProducers, webhookProducers = 16, 4
+)
+
+// soak is one run.
+type soak struct {
+	options
+	progress io.Writer
+	began    time.Time
+	produced time.Duration // how long producers did
+
+	server   *embedded.Server
+	admin    *pgxpool.Pool
+	receiver *http.Server
+	url      string
+	hosts    []*host
+	console  *console
+	ledger   *ledger
+	samples  []sample
+	file     *os.File
+	slowest  time.Duration // from a kill to the host's being ready again
+	health   map[int]int   // exit codes of `qtop status`
+	wrong    []string
+}
+
+func (s *soak) say(format string, args ...any) {
+	fmt.Fprintf(s.progress, "%s  "+format+"\n", append([]any{time.Now().UTC().Format(time.TimeOnly)}, args...)...)
+}
+
+// fail keeps what makes the soak fail in the end and lets it go on.
+func (s *soak) fail(format string, args ...any) {
+	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
+	s.say("WRONG: "+format, args...)
+}
+
+func (s *soak) dsn(login string) string { return s.server.DSN(login, database) }
+
+// run is the whole soak, up to where everything that was told is worked on.
+func (s *soak) run(ctx context.Context) error {
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	s.began = time.Now()
+	s.say("producers produce for %s; samples: %s", s.duration, filepath.Join(s.dir, "samples.jsonl"))
+	producing, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var work sync.WaitGroup
+	for i := range jobProducers {
+		work.Go(func() { s.produce(producing, "job", i, jobProducers, s.jobs) })
+	}
+	for i := range webhookProducers {
+		work.Go(func() { s.produce(producing, "webhook", i, webhookProducers, s.webhooks) })
+	}
+	work.Go(func() { s.console.use(producing) })
+	err := s.watch(ctx)
+	cancel()
+	work.Wait()
+	s.produced = time.Since(s.began)
+	if err == nil {
+		err = s.settle(ctx)
+	}
+	return err
+}
+
+// open starts everything.
+func (s *soak) open(ctx context.Context) (err error) {
+	if s.file, err = os.Create(filepath.Join(s.dir, "samples.jsonl")); err != nil {
+		return err
+	}
+	if s.server, err = embedded.Start(ctx, embedded.Options{Notice: func(line string) { s.say("%s", line) }}); err != nil {
+		return err
+	}
+	if err := s.prepare(ctx); err != nil {
+		return err
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s.url = "http://" + l.Addr().String()
+	s.receiver = &http.Server{Handler: s.ledger, ReadHeaderTimeout: time.Minute}
+	go func() { _ = s.receiver.Serve(l) }()
+	if _, err := s.admin.Exec(ctx, `INSERT INTO public.subscriptions (event_type, callback_url, active, verified, secret_ref)
+		VALUES ($1, $2, true, true, $3)`, eventType, s.url+"/webhook", secretName); err != nil {
+		return err
+	}
+	for _, id := range []string{"steady", "killed"} { // the first lives for the whole soak
+		h := &host{soak: s, id: id}
+		if err := h.start(ctx); err != nil {
+			return err
+		}
+		s.hosts = append(s.hosts, h)
+	}
+	s.console, err = s.openConsole()
+	return err
+}
+
+// prepare installs the schema, the logins and the rule that gives jobs to the hosts.
+func (s *soak) prepare(ctx context.Context) error {
+	conn, err := pgsession.Connect(ctx, s.server.DSN(embedded.Superuser, "postgres"))
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, "CREATE DATABASE "+database)
+	if err = errors.Join(err, conn.Close(ctx)); err != nil {
+		return err
+	}
+	super := s.dsn(embedded.Superuser)
+	if err := schema.Up(ctx, super, func(string) {}); err != nil {
+		return err
+	}
+	config, err := pgsession.PoolConfig(super)
+	if err != nil {
+		return err
+	}
+	config.MaxConns = 4
+	if s.admin, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return err
+	}
+	for _, sql := range []string{
+		"CREATE ROLE " + hostLogin + " LOGIN IN ROLE dot_executor, router_worker, saga_orchestrator, webhook_worker, lease_reset_cleaner",
+		"CREATE ROLE " + writerLogin + " LOGIN IN ROLE event_ingest_writer",
+		"CREATE ROLE " + viewerLogin + " LOGIN IN ROLE queue_viewer",
+	} {
+		if _, err := s.admin.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	// As installed, 5 minutes, but in a short soak: what a killed host had claimed is worked
+	// on before the next kill.
+	lease := min(5*time.Minute, max(10*time.Second, s.kill/2))
+	for _, sql := range []string{
+		fmt.Sprintf("SELECT public.fn_dot_config_set('queue.lease.duration_seconds', '%.0f', 'soak', 'soak') ->> 'reason'", lease.Seconds()),
+		"SELECT public.fn_queue_heartbeat_register('" + executor + "', 'DOT', '{}', 10, 600, 'soak') ->> 'reason'",
+		"SELECT public.fn_job_subscription_set('" + executor + "', NULL, NULL, 0, 1000, true, NULL, 'soak', 'the soak''s jobs') ->> 'reason'",
+	} {
+		var refused *string
+		if err := s.admin.QueryRow(ctx, sql).Scan(&refused); err != nil {
+			return err
+		} else if refused != nil && !strings.Contains(*refused, "already") {
+			return fmt.Errorf("%s: %s", sql, *refused)
+		}
+	}
+	return nil
+}
+
+// produce puts every of-th piece of work, each at its time, until ctx ends.
+func (s *soak) produce(ctx context.Context, kind string, first, of, perSecond int) {
+	var conn *pgx.Conn
+	defer func() {
+		if conn != nil {
+			_ = conn.Close(context.WithoutCancel(ctx))
+		}
+	}()
+	for n := first; ; n += of {
+		due := s.began.Add(time.Duration(n) * time.Second / time.Duration(perSecond))
+		if pause(ctx, time.Until(due)) != nil {
+			return
+		}
+		// What it has begun it ends: only so is known what it was told.
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+		var err error
+		if conn == nil || conn.IsClosed() {
+			conn, err = pgsession.Connect(call, s.dsn(writerLogin))
+		}
+		if err == nil {
+			err = put(call, conn, kind, n)
+		}
+		cancel()
+		if s.ledger.tell(kind, n, err); err != nil {
+			s.say("a producer was not told of %s %d: %v", kind, n, err)
+		}
+	}
+}
+
+func put(ctx context.Context, conn *pgx.Conn, kind string, n int) error {
+	if kind == "job" {
+		_, err := conn.Exec(ctx, `SELECT public.fn_job_enqueue($2::text, 'soak', 'DOT', pg_catalog.jsonb_build_object('n', $1::int,
+			'document', 'A-' || $1::int, 'pages', 12), p_idempotency_key => $1::int::text)`, n, jobKind)
+		return err
+	}
+	_, err := conn.Exec(ctx, `INSERT INTO public.events (event_type, payload) VALUES ($2, pg_catalog.jsonb_build_object('n', $1::int,
+		'order', 'A-' || $1::int, 'currency', 'EUR', 'amount', 12.50))`, n, eventType)
+	return err
+}
+
+// watch takes samples and kills until the duration is over.
+func (s *soak) watch(ctx context.Context) error {
+	kill, tell := s.kill, s.duration/6
+	for next := s.every; next <= s.duration; next = (time.Since(s.began)/s.every + 1) * s.every { // a slow machine takes fewer
+		for ; kill < s.duration && kill <= next; kill += s.kill {
+			if err := pause(ctx, time.Until(s.began.Add(kill))); err != nil {
+				return err
+			}
+			if err := s.killOne(ctx); err != nil {
+				return err
+			}
+		}
+		if err := pause(ctx, time.Until(s.began.Add(next))); err != nil {
+			return err
+		}
+		if err := s.sample(ctx); err != nil {
+			return err
+		}
+		if next >= tell && next < s.duration {
+			tell += s.duration / 6
+			s.say("so far:")
+			table(s.progress, s.samples)
+		}
+	}
+	return nil
+}
+
+// killOne kills the host that is there for it and starts it again under its id.
+func (s *soak) killOne(ctx context.Context) error {
+	h := s.hosts[len(s.hosts)-1]
+	at := time.Now()
+	h.kill()
+	s.ledger.killed(at)
+	if err := h.start(ctx); err != nil {
+		return err
+	}
+	took := time.Since(at)
+	s.slowest = max(s.slowest, took)
+	s.say("kill -9 of host %s; under its id it was ready again after %s", h.id, took.Round(10*time.Millisecond))
+	return nil
+}
+
+// left counts what is not worked to its end.
+const left = `SELECT (SELECT count(*) FROM public.job_queue)::int
+	+ (SELECT count(*) FROM public.webhook_delivery_sagas WHERE status NOT IN ('Completed', 'DeadLettered'))::int`
+
+// settle waits until everything that was told is worked on, and stops the hosts.
+func (s *soak) settle(ctx context.Context) error {
+	began := time.Now()
+	for {
+		var n int
+		if err := s.admin.QueryRow(ctx, left).Scan(&n); err != nil {
+			return err
+		}
+		jobs, _ := s.ledger.behind("job")
+		webhooks, _ := s.ledger.behind("webhook") // not routed yet: in no table of work
+		if n+jobs+webhooks == 0 {
+			break
+		}
+		if time.Since(began) > s.patience {
+			s.fail("after %s, %d rows of work are left, %d jobs and %d webhooks were not seen", s.patience, n, jobs, webhooks)
+			break
+		}
+		if err := pause(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	s.say("all was worked on %s after the last was told", time.Since(began).Round(100*time.Millisecond))
+	for _, h := range s.hosts {
+		if code := h.stop(); code != 0 {
+			s.fail("host %s ended with exit %d", h.id, code)
+		}
+	}
+	if code := s.console.quit(); code != 0 {
+		s.fail("the console ended with exit %d", code)
+	}
+	return s.compare(ctx)
+}
+
+// compare asks the database for what the ledger cannot see.
+func (s *soak) compare(ctx context.Context) error {
+	for what, sql := range map[string]string{
+		"jobs have two outcomes":                  "SELECT count(*)::int FROM (SELECT 1 FROM public.job_history GROUP BY job_id HAVING count(*) > 1) x",
+		"jobs were made twice for one key":        "SELECT count(*)::int FROM (SELECT 1 FROM public.job_history GROUP BY idempotency_key HAVING count(*) > 1) x",
+		"jobs did not succeed":                    "SELECT count(*)::int FROM public.job_history WHERE status <> 'succeeded'",
+		"webhooks were completed twice":           "SELECT count(*)::int FROM (SELECT 1 FROM public.webhook_delivery_jobs WHERE status = 'Completed' GROUP BY saga_id HAVING count(*) > 1) x",
+		"events have two sagas":                   "SELECT count(*)::int FROM (SELECT 1 FROM public.webhook_delivery_sagas GROUP BY event_id HAVING count(*) > 1) x",
+		"dead letters":                            "SELECT (SELECT count(*) FROM public.dead_letters)::int + (SELECT count(*) FROM public.job_dead_letter)::int",
+		"jobs more or less than the ledger's":     fmt.Sprintf("SELECT abs(count(*) - %d)::int FROM public.job_history", s.ledger.result("job").told),
+		"webhooks more or less than the ledger's": fmt.Sprintf("SELECT abs(count(*) - %d)::int FROM public.webhook_delivery_sagas WHERE status = 'Completed'", s.ledger.result("webhook").told),
+	} {
+		var n int
+		if err := s.admin.QueryRow(ctx, sql).Scan(&n); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		if n > 0 {
+			s.fail("%d %s", n, what)
+		}
+	}
+	return nil
+}
+
+// stop ends what still runs.
+func (s *soak) stop() error {
+	for _, h := range s.hosts {
+		h.kill()
+	}
+	if s.console != nil {
+		s.console.kill()
+	}
+	if s.receiver != nil {
+		_ = s.receiver.Close()
+	}
+	if s.admin != nil {
+		s.admin.Close()
+	}
+	if s.file != nil {
+		_ = s.file.Close()
+	}
+	if s.server == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return s.server.Stop(ctx)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return ctx.Err()
+	}
+}
