@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -38,14 +39,24 @@ type process struct {
 	done chan struct{} // closed when it ended
 }
 
-// wait closes done when the process ended and then.
-func (p *process) wait(then func()) {
+// begin starts the process; then runs when it has ended, and done is closed. A process
+// ends with the thread that started it where the kernel is asked for that, so the thread
+// is kept.
+func (p *process) begin(start func() error, then func()) error {
 	p.done = make(chan struct{})
+	started := make(chan error, 1)
 	go func() {
-		_ = p.cmd.Wait()
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := start()
+		started <- err
+		if err == nil {
+			_ = p.cmd.Wait()
+		}
 		then()
 		close(p.done)
 	}()
+	return <-started
 }
 
 func (p *process) kill() {
@@ -96,11 +107,11 @@ func (h *host) start(ctx context.Context) error {
 		return err
 	}
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = endWithUs()
 	h.process = &process{cmd: cmd}
-	if err := cmd.Start(); err != nil {
+	if err := h.begin(cmd.Start, func() { _ = log.Close() }); err != nil {
 		return err
 	}
-	h.wait(func() { _ = log.Close() })
 	return h.ready(ctx, from)
 }
 
@@ -181,13 +192,15 @@ type console struct {
 func (s *soak) openConsole() (*console, error) {
 	cmd := exec.Command(s.qtop, "--read-only") //nolint:noctx // it is ended by us
 	cmd.Env = s.environment(viewerLogin, "TERM=xterm-256color", "LANG=C.UTF-8", "XDG_STATE_HOME="+s.server.Dir()+"/none")
-	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Cols: 140, Rows: 45})
+	c := &console{process: &process{cmd: cmd}}
+	err := c.begin(func() (err error) {
+		c.tty, err = pty.StartWithSize(cmd, &pty.Winsize{Cols: 140, Rows: 45}) // it hangs up when we end
+		return err
+	}, func() { _ = c.tty.Close() })
 	if err != nil {
 		return nil, err
 	}
-	c := &console{process: &process{cmd: cmd}, tty: tty}
-	go func() { _, _ = io.Copy(io.Discard, tty) }() // ends with the process
-	c.wait(func() { _ = tty.Close() })
+	go func() { _, _ = io.Copy(io.Discard, c.tty) }() // ends with the process
 	return c, nil
 }
 

@@ -120,10 +120,10 @@ func (s *soak) open(ctx context.Context) (err error) {
 	}
 	for _, id := range []string{"steady", "killed"} { // the first lives for the whole soak
 		h := &host{soak: s, id: id}
+		s.hosts = append(s.hosts, h)
 		if err := h.start(ctx); err != nil {
 			return err
 		}
-		s.hosts = append(s.hosts, h)
 	}
 	s.console, err = s.openConsole()
 	return err
@@ -323,7 +323,9 @@ func (s *soak) compare(ctx context.Context) error {
 // stop ends what still runs.
 func (s *soak) stop() error {
 	for _, h := range s.hosts {
-		h.kill()
+		if h.process != nil {
+			h.kill()
+		}
 	}
 	if s.console != nil {
 		s.console.kill()
