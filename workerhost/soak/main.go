@@ -82,14 +82,17 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	}
 	s := &soak{options: o, progress: progress, ledger: newLedger(), began: time.Now()}
 	err := errors.Join(s.run(ctx), s.stop())
-	if err != nil {
+	if ctx.Err() != nil {
+		return errors.New("interrupted; what it measured: go run ./workerhost/soak -read " + o.dir)
+	}
+	if len(s.samples) == 0 {
 		return err
 	}
-	wrong, err := s.report(out)
-	if err == nil && len(wrong) > 0 {
-		err = errors.New(strings.Join(wrong, "; "))
+	wrong, reported := s.report(out)
+	if len(wrong) > 0 {
+		err = errors.Join(err, errors.New(strings.Join(wrong, "; ")))
 	}
-	return err
+	return errors.Join(err, reported)
 }
 
 // report prints the report and keeps it in report.txt; wrong is what makes the soak fail.
