@@ -76,7 +76,7 @@ func TestReadOnlyCauses(t *testing.T) {
 		require.NoError(t, err)
 		_, err = c.Apply(ctx, p)
 		kind(t, queue.KindFailed, err)
-		_, _, other := work.New(c.Client).HostRegister(ctx, "h", "00000000-0000-0000-0000-000000000001", "v", nil)
+		_, other := work.New(c.Client).HostRegister(ctx, "h", "00000000-0000-0000-0000-000000000001", "v", nil)
 		require.Error(t, other)
 		require.Equal(t, err.Error(), other.Error(), "the same of each pool")
 		require.NotContains(t, err.Error(), "primary", "it is one")

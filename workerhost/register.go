@@ -45,7 +45,8 @@ type registration struct {
 	loops         loops
 	jobs          *jobs.Executor
 	log           *slog.Logger
-	beatRequested chan struct{} // size 1: a heartbeat is wanted now
+	logReturned   func(context.Context, []work.Outcome) // logs what was returned of the previous instance's work
+	beatRequested chan struct{}                         // size 1: a heartbeat is wanted now
 
 	// engaging is locked while the host id is taken or released and while loops start, so
 	// that no loop ever runs without the id. It guards held and sign.
@@ -71,13 +72,21 @@ func (r *registration) announce(ctx context.Context) error {
 		}
 		return err
 	}
-	refusal, sign, err := r.db.HostRegister(ctx, r.id, r.instance.String(), r.version, r.loops.running())
-	r.sign = sign
+	answer, err := r.db.HostRegister(ctx, r.id, r.instance.String(), r.version, r.loops.running())
+	r.sign = ""
+	if answer.Holder != "" {
+		r.sign = answer.Holder + " " + answer.LastSeen
+	}
 	if err != nil {
 		return err
 	}
+	refusal := answer.Reason
 	r.refused.Store(&refusal)
 	r.held = refusal == ""
+	if back := answer.Returned; back.Jobs+back.Webhooks > 0 {
+		r.log.Warn("the previous instance crashed: its jobs and deliveries were returned", "jobs", back.Jobs, "webhooks", back.Webhooks)
+		r.logReturned(ctx, back.Log)
+	}
 	if refusal != "" {
 		where := "host_id"
 		if lease.IsCloneRefusal(refusal) {

@@ -165,6 +165,28 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	require.Eventually(t, ok, patience, 20*time.Millisecond, what)
 }
 
+// session is one of a login's, under the application_name of a program.
+func (c *core) session(login, program string) *pgx.Conn {
+	c.t.Helper()
+	cfg, err := pgx.ParseConfig(c.db.DSN(login))
+	require.NoError(c.t, err)
+	cfg.RuntimeParams["application_name"] = program
+	conn, err := pgx.ConnectConfig(context.Background(), cfg)
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// end closes a session and waits until the server has ended it.
+func (c *core) end(conn *pgx.Conn) {
+	c.t.Helper()
+	pid := conn.PgConn().PID()
+	require.NoError(c.t, conn.Close(context.Background()))
+	eventually(c.t, "the session has ended", func() bool {
+		return get[int](c, "SELECT count(*)::int FROM pg_stat_activity WHERE pid = $1", pid) == 0
+	})
+}
+
 // begin opens a transaction that is rolled back at the end.
 func (c *core) begin(pool *pgxpool.Pool) pgx.Tx {
 	c.t.Helper()

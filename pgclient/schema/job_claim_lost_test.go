@@ -4,7 +4,6 @@ package schema_test
 // sessions named as its own have claimed for its executor, and nothing else.
 
 import (
-	"context"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -18,26 +17,17 @@ func TestJobClaimLost(t *testing.T) {
 	j.rule("w", "", "", 0, 100)
 	j.rule("v", "", "", 0, 100)
 	login, other := pgtest.Login(t, j.db, "dot_executor"), pgtest.Login(t, j.db, "dot_executor")
-	session := func(login, program string) *pgx.Conn {
-		cfg, err := pgx.ParseConfig(j.db.DSN(login))
-		require.NoError(t, err)
-		cfg.RuntimeParams["application_name"] = program
-		conn, err := pgx.ConnectConfig(t.Context(), cfg)
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = conn.Close(context.Background()) })
-		return conn
-	}
 	claim := func(conn *pgx.Conn, executor string, n int) (token string) {
 		require.NoError(t, conn.QueryRow(t.Context(), "SELECT pg_catalog.min(c.lease_token::text) FROM public.fn_job_claim($1::text, NULL, $2::int) c", executor, n).Scan(&token))
 		return token
 	}
 	j.exec("SELECT public.fn_job_enqueue('k', 'iu', 'external_worker') FROM generate_series(1, 10)")
-	mine := session(login, "qtop work 1")
+	mine := j.session(login, "qtop work 1")
 	known := claim(mine, "w", 2)
-	lost := claim(session(login, "qtop work 1"), "w", 3) // another connection of the same pool
+	lost := claim(j.session(login, "qtop work 1"), "w", 3) // another connection of the same pool
 	claim(mine, "v", 1)
-	claim(session(login, "qtop work 2"), "w", 1)
-	claim(session(other, "qtop work 1"), "w", 1)
+	claim(j.session(login, "qtop work 2"), "w", 1)
+	claim(j.session(other, "qtop work 1"), "w", 1)
 	held := "SELECT COALESCE(sum(live), 0)::int FROM public.job_lease"
 	require.Equal(t, 8, get[int](j.core, held))
 	settle := func() (n int) {

@@ -38,23 +38,31 @@ func (c *Client) call(ctx context.Context, sql string, args ...any) (string, err
 	return r.Reason, pgerror.Translate(err)
 }
 
-// HostRegister registers a host; a non-empty refusal says why it was refused. If another
-// instance holds the id, sign is that instance and the time it was last seen: sign changes
-// whenever that instance is seen again.
-func (c *Client) HostRegister(ctx context.Context, id, instance, version string, loops []string) (refusal, sign string, err error) {
+// Registered is the answer to the registration of a host.
+type Registered struct {
+	pgscan.Refusal // Reason is empty if the host has its id
+
+	// Holder is the instance that has the id instead, and LastSeen its last sign of life:
+	// it changes whenever that instance is seen again.
+	Holder   string `json:"holder"`
+	LastSeen string `json:"last_seen_at"`
+
+	// Returned counts the work that the previous, crashed instance held and that anyone can
+	// claim again.
+	Returned struct {
+		Jobs     int64    `json:"jobs"`
+		Webhooks int64    `json:"webhooks"`
+		Log      Outcomes `json:"log"`
+	} `json:"returned"`
+}
+
+// HostRegister registers a host.
+func (c *Client) HostRegister(ctx context.Context, id, instance, version string, loops []string) (r Registered, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
-	var r struct {
-		pgscan.Refusal
-		Holder   string `json:"holder"`
-		LastSeen string `json:"last_seen_at"`
-	}
 	err = c.pool.QueryRow(ctx, "SELECT public.fn_queue_host_register($1::text, $2::uuid, $3::text, $4::text[], NULLIF($5::text, ''))",
 		id, instance, version, loops, c.tag()).Scan(&r)
-	if r.Holder != "" {
-		sign = r.Holder + " " + r.LastSeen
-	}
-	return r.Reason, sign, pgerror.Translate(err)
+	return r, pgerror.Translate(err)
 }
 
 // HostBeat sends a heartbeat of the host. A non-empty string says that another instance now holds the id.

@@ -22,7 +22,7 @@ type TickResult struct {
 	TookMS  float64
 	AuditID int64            // only of a tick that an operator requested
 	Result  map[string]int64 // the numbers in the worker's result
-	Log     []Outcome        // what the tick decided about jobs that did not succeed
+	Log     Outcomes         // what the tick decided about jobs that did not succeed
 	Raw     json.RawMessage
 }
 
@@ -35,6 +35,16 @@ type Outcome struct {
 	ErrorCode       string     `json:"error_code"`
 	LeaseExpiration *time.Time `json:"lease_expiration"`
 	WorkerID        string     `json:"worker_id"`
+}
+
+// Outcomes decodes job ids as the numbers that they are, without loss.
+type Outcomes []Outcome
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (o *Outcomes) UnmarshalJSON(raw []byte) error {
+	numbers := json.NewDecoder(bytes.NewReader(raw))
+	numbers.UseNumber()
+	return numbers.Decode((*[]Outcome)(o))
 }
 
 // Counted reports whether a number in a worker's result counts work that was done; the other
@@ -101,9 +111,7 @@ func ParseTick(raw []byte) (TickResult, error) {
 		}
 	}
 	if log, ok := body.Result["log"]; ok {
-		numbers := json.NewDecoder(bytes.NewReader(log))
-		numbers.UseNumber()
-		return res, numbers.Decode(&res.Log)
+		return res, res.Log.UnmarshalJSON(log)
 	}
 	return res, nil
 }

@@ -31,9 +31,9 @@ COMMENT ON VIEW public.v_signing_fault IS
   'Subscriptions of which a live host sends nothing: their secret is missing or bad there. Why, and what to do.';
 GRANT SELECT ON public.v_signing_fault TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- fn_queue_host_gone(host) → true where a host that was seen within 15 s cannot live: none of its sessions is left,
--- and the server has not restarted since, which ends those of a live host too. One whose sessions cannot be known
--- (session_tag NULL) is not gone. Internal.
+-- fn_queue_host_gone(host) → true where a host cannot be alive although it was seen within 15 s: the server has no
+-- session of it, and has not restarted since, which would have ended the sessions of a live host too. Where the
+-- sessions of a host cannot be known (session_tag NULL) it is not gone. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_host_gone(p_host public.queue_host) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
   SELECT p_host.session_tag IS NOT NULL AND p_host.last_seen_at >= pg_postmaster_start_time()
@@ -44,18 +44,21 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_host_gone IS
   'Whether a worker host that was seen lately has no session left. Internal.';
 
--- fn_queue_host_register(id, instance, version, loops, session tag) → {host_id, instance};
--- refused: clone; held (by which instance, since when; holder and last_seen_at change when that one beats). Alive =
--- seen within 15 s, unless a host of the same login has no session left (fn_queue_host_gone): one that crashed is
--- followed at once. The instance of a live host can be read by others: only the login that registered it beats for it
--- and stops it. The tag counts where the application_name of the caller ends with it.
+-- fn_queue_host_register(id, instance, version, loops, session tag) → {host_id, instance}, and returned {jobs,
+-- webhooks, log} where the instance before ended without a word and work that it held went back (fn_queue_host_return);
+-- refused: clone; held (by which instance, since when; holder and last_seen_at change when that one beats).
+-- Another instance holds the id while it was seen within 15 s, unless it is of the same login and has no session left
+-- (fn_queue_host_gone): then it crashed, and the next one has the id at once. Everybody may read which instance a live
+-- host is; only the login that registered it beats for it and stops it. The tag counts where the application_name of
+-- the caller ends with it.
 CREATE OR REPLACE FUNCTION public.fn_queue_host_register(p_host_id text, p_instance uuid, p_version text,
   p_loops text[], p_session_tag text DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_row public.queue_host;
   v_clone text := public.fn_queue_clone_of();
-  v_gone uuid;
+  v_gone public.queue_host;
+  v_returned jsonb;
   v_tag text := CASE WHEN p_session_tag ~ '^[0-9a-f]{8,32}$'
     AND right(current_setting('application_name'), length(p_session_tag)) = p_session_tag THEN p_session_tag END;
 BEGIN
@@ -66,12 +69,13 @@ BEGIN
     RETURN jsonb_build_object('refused', true, 'rule', 'clone', 'reason', v_clone);
   END IF;
   PERFORM public.fn_queue_clock_check((SELECT max(q.last_seen_at) FROM public.queue_host q));
-  SELECT q.instance INTO v_gone FROM public.queue_host q
-  WHERE q.host_id = p_host_id AND q.db_role = session_user AND public.fn_queue_host_gone(q);
+  SELECT q.* INTO v_gone FROM public.queue_host q
+  WHERE q.host_id = p_host_id AND q.instance <> p_instance AND q.db_role = session_user
+    AND public.fn_queue_host_gone(q);
   -- Who may not have the id takes no lock: holding one would silence the host.
   IF NOT EXISTS (SELECT FROM public.queue_host q WHERE q.host_id = p_host_id AND q.stopped_at IS NULL
     AND q.last_seen_at >= clock_timestamp() - interval '15 seconds'
-    AND (q.instance <> p_instance OR q.db_role <> session_user) AND q.instance IS DISTINCT FROM v_gone) THEN
+    AND (q.instance <> p_instance OR q.db_role <> session_user) AND q.instance IS DISTINCT FROM v_gone.instance) THEN
     INSERT INTO public.queue_host AS q (host_id, instance, version, loops, last_loops, session_tag)
     VALUES (p_host_id, p_instance, COALESCE(p_version, ''), COALESCE(p_loops, '{}'), COALESCE(p_loops, '{}'), v_tag)
     ON CONFLICT (host_id) DO UPDATE SET
@@ -79,7 +83,7 @@ BEGIN
       version = excluded.version, loops = excluded.loops, last_loops = excluded.loops, in_flight = 0, progress = '{}',
       db_role = session_user, client_addr = inet_client_addr(), session_tag = excluded.session_tag
     WHERE q.instance = excluded.instance AND q.db_role = session_user OR q.stopped_at IS NOT NULL
-      OR q.instance = v_gone
+      OR q.instance = v_gone.instance
       OR q.last_seen_at < clock_timestamp() - interval '15 seconds';
   END IF;
   SELECT * INTO v_row FROM public.queue_host WHERE host_id = p_host_id;
@@ -93,7 +97,12 @@ BEGIN
       floor(public.fn_age(v_row.last_seen_at))));
   END IF;
   PERFORM public.fn_queue_loops_begun(v_row.loops);
-  RETURN jsonb_build_object('host_id', p_host_id, 'instance', p_instance);
+  IF v_gone.instance IS NOT NULL THEN
+    v_returned := public.fn_queue_host_return(v_gone);
+  END IF;
+  RETURN jsonb_build_object('host_id', p_host_id, 'instance', p_instance)
+    || CASE WHEN (v_returned ->> 'jobs')::bigint + (v_returned ->> 'webhooks')::bigint > 0
+      THEN jsonb_build_object('returned', v_returned) ELSE '{}'::jsonb END;
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_host_register TO :"dot_executor";

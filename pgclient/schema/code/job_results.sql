@@ -337,7 +337,9 @@ BEGIN
     UPDATE public.job_queue q SET status = 'queued', lease_owner = NULL, lease_until = NULL, lease_token = NULL,
       attempts = q.attempts + g.charged, lost_leases = q.lost_leases + 1,
       first_failed_at = COALESCE(q.first_failed_at, now()),
-      failure_code = 'LEASE_LOST', last_error = 'the lease of ' || q.lease_owner || ' expired', updated_at = now()
+      failure_code = 'LEASE_LOST', last_error = CASE WHEN q.lease_until >= clock_timestamp()
+        THEN 'the host that worked on it as ' || q.lease_owner || ' ended without a word'
+        ELSE 'the lease of ' || q.lease_owner || ' expired' END, updated_at = now()
     FROM unnest(v_ids, v_codes, v_charged) AS g (id, code, charged) WHERE q.job_id = g.id AND g.code IS NULL
     RETURNING q.event_domain
   ), signalled AS MATERIALIZED (
