@@ -17,6 +17,8 @@ var clocked = []string{
 	"webhook_endpoint_suspensions.probe_until", "queue_quarantine.last_failed_at", "queue_quarantine.first_failed_at", "queue_quarantine.next_try_at", "queue_alert_ack.acked_at",
 	"queue_alert_ack.expires_at", "queue_heartbeat.silent_event_at", "webhook_rate_bucket.refilled_at", "webhook_operation_bucket.refilled_at", "webhook_slow_start.began_at",
 	"webhook_slow_start.step_at", "webhook_slow_start.refilled_at", "queue_bulk_operation.watch_since", "queue_bulk_operation.credited_at", "queue_metric_sample.at",
+	"queue_heartbeat.counted_from", "queue_broadcast_share.event_at", "queue_broadcast_share.over_since", "webhook_endpoint_state.failing_since", "webhook_endpoint_state.last_failure_at",
+	"webhook_endpoint_state.last_success_at", "dot_config_revert.set_at", "dot_config_revert.revert_at", "iu_notification_pending.created_at",
 }
 
 // back sets the clock back: what it wrote lies ahead now.
@@ -58,6 +60,14 @@ func TestClockThatGoesBack(t *testing.T) {
 	h.emit("order", 1) // three more, of which no attempt has been made
 	require.Equal(t, 3, h.route())
 
+	j.exec(`WITH u AS (INSERT INTO public.information_unit (canonical_address, created_by) VALUES ('a', 'user:ann') RETURNING id)
+		INSERT INTO public.unit_version (unit_id, version_seq, body, created_by) SELECT u.id, 1, 'b', 'user:ann' FROM u`)
+	c.asReplica("UPDATE public.iu_notification_pending SET created_at = now() - interval '10 minutes'")
+	require.Nil(t, call(t, c.root, "public.fn_dot_config_set('webhook.max_attempts', '4', 'ann', 'r', now() + interval '1 hour')")["refused"])
+	j.exec("UPDATE public.queue_heartbeat SET counted_from = now() - interval '1 hour' WHERE executor_id = 'silent'")
+	j.exec("INSERT INTO public.webhook_endpoint_state (subscription_id, failing_since, last_success_at) VALUES ($1, now() - interval '1 hour', now()) ON CONFLICT (subscription_id) DO UPDATE SET failing_since = EXCLUDED.failing_since, last_success_at = EXCLUDED.last_success_at", rest[0])
+	j.exec("UPDATE public.queue_broadcast_share SET event_at = now() - interval '1 hour', over_since = now() - interval '1 hour' WHERE event_domain = ''")
+
 	c.back("1 day")
 	require.Zero(t, get[int](c, "SELECT count(*)::int FROM public.v_live_loop"), "whoever is seen tomorrow is not alive")
 	require.Empty(t, h.claim(10), "all wait for tomorrow")
@@ -83,6 +93,11 @@ func TestClockThatGoesBack(t *testing.T) {
 	call(t, c.root, "public.fn_queue_stale_check()")
 	require.Equal(t, "expired", get[string](c, "SELECT cleared_reason FROM public.queue_alert_ack"))
 	require.Equal(t, true, get[bool](c, "SELECT silent_event_at > now() - interval '1 minute' AND silent_event_at <= clock_timestamp() FROM public.queue_heartbeat WHERE executor_id = 'silent'"))
+	require.InDelta(t, 3600, get[float64](c, "SELECT extract(epoch FROM revert_at - now())::float8 FROM public.dot_config_revert"), 60, "a flag reverts when it was to revert")
+	require.EqualValues(t, 1, call(t, c.root, "public.fn_iu_notification_worker_tick()")["rows_marked"], "what was staged is told after its debounce")
+	require.Zero(t, get[int](c, `SELECT (SELECT count(*) FROM public.queue_heartbeat WHERE counted_from > clock_timestamp())
+		+ (SELECT count(*) FROM public.queue_broadcast_share WHERE greatest(event_at, over_since) > clock_timestamp())
+		+ (SELECT count(*) FROM public.webhook_endpoint_state WHERE greatest(failing_since, last_success_at, last_failure_at) > clock_timestamp())`), "silence, shares and failures are counted from now at the latest")
 	require.NotContains(t, call(t, c.root, "public.fn_metrics_sampler_run()"), "skipped", "the samples of tomorrow are not those of this minute")
 	call(t, c.root, "public.fn_queue_tick_request('config_expiry', 'wake')")
 	require.Equal(t, 1, get[int](c, "SELECT count(*)::int FROM public.queue_mark"), "said once")
@@ -100,4 +115,15 @@ func TestBeatAheadOfTheClock(t *testing.T) {
 	call(t, c.root, beat)
 	require.Equal(t, 1, get[int](c, "SELECT count(*)::int FROM public.queue_mark"))
 	require.Equal(t, 1, get[int](c, "SELECT count(*)::int FROM public.v_live_loop"))
+}
+
+// The clock was ahead while no host ran: the next one that registers sees it by what others wrote.
+func TestClockWasAheadWithoutHosts(t *testing.T) {
+	c := newCore(t)
+	c.exec(`WITH u AS (INSERT INTO public.information_unit (canonical_address, created_by) VALUES ('a', 'user:ann') RETURNING id)
+		INSERT INTO public.unit_version (unit_id, version_seq, body, created_by) SELECT u.id, 1, 'b', 'user:ann' FROM u`)
+	c.asReplica("UPDATE public.iu_notification_pending SET created_at = now() + interval '1 day'")
+	require.Equal(t, "h", call(t, c.root, "public.fn_queue_host_register('h', gen_random_uuid(), 'v', '{job_executor}')")["host_id"])
+	require.True(t, get[bool](c, "SELECT created_at <= clock_timestamp() FROM public.iu_notification_pending"))
+	require.Equal(t, 1, get[int](c, "SELECT count(*)::int FROM public.queue_mark"))
 }

@@ -1,13 +1,16 @@
--- What becomes of times that a clock wrote which was ahead: the server's clock was set back, or was wrong for a while.
+-- The clock of the server was set back, or was ahead for a while: the times that it wrote meanwhile lie in the future.
 --
--- Whoever meets a time of the clock that lies more than 5 s ahead (a tick its last run, a host its last beat or that of
--- another) asks fn_queue_clock_check. How far it lies ahead is how far the clock went back, but for the seconds between
--- beats: by so much every time is moved that would hold work up, and a mark on the history lines says so. Nobody moves
--- times that a producer or an operator gave (a job's due time), and audit, history, samples and events, which say what
--- the clock said.
+-- 1. A tick finds its last run, or a host its last beat, more than 5 s in the future, and calls fn_queue_clock_check
+--    with it. A host that registers calls it with the newest of the beats, staged notifications and flags that revert.
+-- 2. How far that time lies ahead is how far the clock went back, but for the seconds since it was written. Each time
+--    that would hold work up is moved back by that much, and a mark on the history lines says so.
+-- 3. Not moved are times that a producer or an operator gave (when a job is due), and what audit, history, samples and
+--    events say: that is what the clock said then.
+--
+-- Less than 5 s cannot be told from the time between two statements of a busy server, and holds nothing up for longer.
 
--- fn_queue_clock_check(a time that the clock wrote): where it lies more than 5 s ahead, moves back what would wait for
--- it. Nothing happens while somebody else does the same. Internal.
+-- fn_queue_clock_check(a time that the clock wrote) moves back what would wait for times in the future, where that time
+-- lies more than 5 s ahead. It does nothing while another session does the same. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_clock_check(p_seen timestamptz) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
@@ -35,7 +38,8 @@ BEGIN
     WHERE q.host_id IN (SELECT x.host_id FROM public.queue_host x WHERE x.last_seen_at > v_late
       ORDER BY x.host_id FOR UPDATE SKIP LOCKED);
 
-    -- A lease of before lasts as long as it had left; one that was taken since is no longer than any.
+    -- A lease that was taken before the clock went back lasts as long as it had left. One taken since then is no longer
+    -- than a lease can be.
     v_lease := v_now + make_interval(secs => 5 + greatest(public.fn_cfg_int('queue.lease.duration_seconds', 300), 300));
     UPDATE public.job_lease l SET lease_until = greatest(l.lease_until - v_back, v_now)
     WHERE l.lease_token IN (SELECT x.lease_token FROM public.job_lease x WHERE x.lease_until > v_lease
@@ -45,7 +49,7 @@ BEGIN
     WHERE j.id IN (SELECT x.id FROM public.webhook_delivery_jobs x WHERE x.status = 'Leased' AND x.lease_until > v_lease
       ORDER BY x.id FOR UPDATE SKIP LOCKED);
 
-    -- Waits that began under the wrong clock: they last as long as they were to last.
+    -- Waits that began under the wrong clock last as long as they would have.
     UPDATE public.webhook_endpoint_suspensions s SET since = least(s.since, v_now),
       until = CASE WHEN s.until > v_now AND isfinite(s.until) THEN greatest(s.until - v_back, v_now) ELSE s.until END,
       probe_until = CASE WHEN s.probe_until > v_lease THEN greatest(s.probe_until - v_back, v_now) ELSE
@@ -59,8 +63,8 @@ BEGIN
       updated_at = v_now
     WHERE s.id IN (SELECT x.id FROM public.webhook_delivery_sagas x WHERE x.status IN ('Pending', 'PendingRetry')
       AND x.next_attempt_at > v_now AND x.updated_at > v_late ORDER BY x.id LIMIT 100000 FOR UPDATE SKIP LOCKED);
-    -- An event of before its subscription is not for it; who subscribed under the wrong clock did so before now. Some
-    -- seconds more: the clock went back by the time since the last beat more than is known here.
+    -- A subscription gets no event that is older than itself; those made under the wrong clock were made before now.
+    -- The 15 s are for the time since the last beat, by which the clock went back further than is known here.
     UPDATE public.subscriptions s SET created_at = s.created_at - v_back - interval '15 seconds'
     WHERE s.id IN (SELECT x.id FROM public.subscriptions x WHERE x.created_at > v_late
       AND x.created_at < p_seen + interval '1 minute' ORDER BY x.id FOR UPDATE SKIP LOCKED);
@@ -72,11 +76,28 @@ BEGIN
       expires_at = greatest(a.expires_at - v_back, v_now)
     WHERE a.ack_id IN (SELECT x.ack_id FROM public.queue_alert_ack x WHERE x.cleared_at IS NULL AND x.acked_at > v_late
       ORDER BY x.ack_id FOR UPDATE SKIP LOCKED);
-    UPDATE public.queue_heartbeat h SET silent_event_at = v_now
-    WHERE h.executor_id IN (SELECT x.executor_id FROM public.queue_heartbeat x WHERE x.silent_event_at > v_late
-      ORDER BY x.executor_id FOR UPDATE SKIP LOCKED);
+    UPDATE public.queue_heartbeat h SET silent_event_at = least(h.silent_event_at, v_now),
+      counted_from = least(h.counted_from, v_now)
+    WHERE h.executor_id IN (SELECT x.executor_id FROM public.queue_heartbeat x
+      WHERE x.silent_event_at > v_late OR x.counted_from > v_late ORDER BY x.executor_id FOR UPDATE SKIP LOCKED);
+    UPDATE public.queue_broadcast_share b SET event_at = least(b.event_at, v_now),
+      over_since = least(b.over_since, v_now)
+    WHERE b.event_domain IN (SELECT x.event_domain FROM public.queue_broadcast_share x
+      WHERE greatest(x.event_at, x.over_since) > v_late ORDER BY x.event_domain FOR UPDATE SKIP LOCKED);
+    UPDATE public.webhook_endpoint_state t SET failing_since = least(t.failing_since, v_now),
+      last_failure_at = least(t.last_failure_at, v_now), last_success_at = least(t.last_success_at, v_now)
+    WHERE t.subscription_id IN (SELECT x.subscription_id FROM public.webhook_endpoint_state x
+      WHERE greatest(x.failing_since, x.last_failure_at, x.last_success_at) > v_late
+      ORDER BY x.subscription_id FOR UPDATE SKIP LOCKED);
+    UPDATE public.dot_config_revert r SET revert_at = greatest(r.revert_at - v_back, v_now),
+      set_at = least(r.set_at, v_now)
+    WHERE r.key IN (SELECT x.key FROM public.dot_config_revert x WHERE x.set_at > v_late
+      ORDER BY x.key FOR UPDATE SKIP LOCKED);
+    UPDATE public.iu_notification_pending p SET created_at = least(p.created_at - v_back, v_now)
+    WHERE p.id IN (SELECT x.id FROM public.iu_notification_pending x WHERE x.processed_at IS NULL
+      AND x.created_at > v_late ORDER BY x.id LIMIT 100000 FOR UPDATE SKIP LOCKED);
 
-    -- Rates: what flowed in until then is all there is.
+    -- Send rates: an endpoint has the tokens that it had when the clock went back.
     UPDATE public.webhook_rate_bucket b SET refilled_at = v_now
     WHERE b.subscription_id IN (SELECT x.subscription_id FROM public.webhook_rate_bucket x
       WHERE isfinite(x.refilled_at) AND x.refilled_at > v_late ORDER BY x.subscription_id FOR UPDATE SKIP LOCKED);
@@ -92,7 +113,7 @@ BEGIN
     WHERE o.operation_id IN (SELECT x.operation_id FROM public.queue_bulk_operation x
       WHERE x.state IN ('running', 'paused') AND greatest(x.watch_since, NULLIF(x.credited_at, 'infinity')) > v_late
       ORDER BY x.operation_id FOR UPDATE SKIP LOCKED);
-  EXCEPTION WHEN OTHERS THEN -- whoever asked goes on: it is asked again as long as a time lies ahead
+  EXCEPTION WHEN OTHERS THEN -- the tick or beat that called must succeed; the next one calls again
     RAISE WARNING 'qtop: times that lie ahead of the clock could not be moved back: % %', SQLSTATE, SQLERRM;
     RETURN;
   END;
@@ -109,4 +130,4 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_clock_check IS
-  'Moves back what a clock wrote that was ahead and that would hold work up, and marks it. Internal.';
+  'Moves times back that a clock wrote which was ahead and for which work would wait, and marks it. Internal.';

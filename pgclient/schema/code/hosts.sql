@@ -68,7 +68,10 @@ BEGIN
   IF v_clone IS NOT NULL THEN
     RETURN jsonb_build_object('refused', true, 'rule', 'clone', 'reason', v_clone);
   END IF;
-  PERFORM public.fn_queue_clock_check((SELECT max(q.last_seen_at) FROM public.queue_host q));
+  -- The clock may have been ahead while no host ran. No beat lies ahead then, but what others wrote does.
+  PERFORM public.fn_queue_clock_check(greatest((SELECT max(q.last_seen_at) FROM public.queue_host q),
+    (SELECT max(r.set_at) FROM public.dot_config_revert r),
+    (SELECT max(p.created_at) FROM public.iu_notification_pending p WHERE p.processed_at IS NULL)));
   SELECT q.* INTO v_gone FROM public.queue_host q
   WHERE q.host_id = p_host_id AND q.instance <> p_instance AND q.db_role = session_user
     AND public.fn_queue_host_gone(q);
