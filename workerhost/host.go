@@ -106,7 +106,7 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	if o.Producer == nil {
 		o.Producer = enqueue.New(c)
 	}
-	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.Log = quieten(cmp.Or(o.Log, slog.New(slog.DiscardHandler)))
 	db := work.New(c)
 	handlers, err := withBuiltIn(db, o.Handlers)
 	if err != nil {

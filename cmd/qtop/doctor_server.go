@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/inspect"
@@ -85,16 +86,24 @@ func judgeReplication(s inspect.ServerState, followers []inspect.Follower) []fin
 	if s.Replay > lateReplay {
 		out = append(out, finding{"note", "replication", queue.Clean("this standby is " + s.Replay.Round(time.Second).String() + " behind: so old is what it shows"), "ask the primary, or see what holds up replay (long queries here, disk)"})
 	}
-	standbys := 0
+	standbys, unknown := 0, 0
 	for _, f := range followers {
 		if f.Slot {
 			continue
 		}
 		standbys++
+		if f.Unknown {
+			unknown++
+			continue
+		}
 		if f.Delay > lateReplay || f.Bytes > heldWAL {
 			out = append(out, finding{"note", "replication", queue.Clean(fmt.Sprintf("the standby %s is %s and %s of WAL behind: after a failover so much would be missing or late",
 				f.Name, f.Delay.Round(time.Second), size(uint64(max(f.Bytes, 0))))), "see its load, its disk and the network"}) //nolint:gosec // a size
 		}
+	}
+	if unknown > 0 {
+		out = append(out, finding{"note", "replication", queue.Clean(fmt.Sprintf("this login may not see how far %s behind", queue.Choose(unknown == 1, "the standby is", fmt.Sprintf("%d standbys are", unknown)))),
+			"GRANT pg_read_all_stats to it, or ask as another login"})
 	}
 	if len(out) == 0 {
 		out = []finding{{"ok", "replication", queue.Clean(queue.Choose(standbys == 0, "no standby is connected", fmt.Sprintf("%d standbys follow", standbys))), ""}}
@@ -102,9 +111,9 @@ func judgeReplication(s inspect.ServerState, followers []inspect.Follower) []fin
 	return out
 }
 
-// literal is a text as SQL writes it.
+// literal is a text as SQL writes it, in a line to be copied.
 func literal(s string) string {
-	return "'" + queue.Clean(s).String() + "'"
+	return "'" + strings.ReplaceAll(queue.Clean(s).String(), "'", "''") + "'"
 }
 
 // size is a number of bytes as one reads it.

@@ -92,6 +92,10 @@ func TestDoctorJudgesTheServer(t *testing.T) {
 	late := inspect.Follower{Name: queue.Clean("b"), Delay: time.Minute}
 	require.Contains(t, said(judgeReplication(full, []inspect.Follower{late})), "note the standby b is 1m0s and 0 bytes of WAL behind")
 	require.Contains(t, said(judgeReplication(full, []inspect.Follower{{Name: queue.Clean("b")}})), "ok 1 standbys follow")
+	unseen := said(judgeReplication(full, []inspect.Follower{{Name: queue.Clean("b"), Unknown: true}}))
+	require.Contains(t, unseen, "note this login may not see how far the standby is behind")
+	require.NotContains(t, unseen, "ok ")
+	require.Equal(t, "'it''s'", literal("it's"))
 	require.Contains(t, said(judgeReplication(inspect.ServerState{SyncMissing: true, SyncNames: queue.Clean("b")}, nil)), "bad commits wait for a standby of synchronous_standby_names = b")
 	require.Contains(t, said(judgeReplication(inspect.ServerState{Replay: time.Hour}, nil)), "note this standby is 1h0m0s behind")
 	require.Contains(t, said(judgeReplication(inspect.ServerState{Cut: true}, nil)), "note this standby receives nothing")
