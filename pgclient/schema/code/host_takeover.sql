@@ -21,8 +21,8 @@ DECLARE
   v_tokens uuid[];
   v_jobs uuid[];
   v_webhooks bigint[];
-  v_of_jobs jsonb := '{}';
-  v_of_webhooks jsonb := '{}';
+  v_of_jobs jsonb := '{}'::jsonb;
+  v_of_webhooks jsonb := '{}'::jsonb;
 BEGIN
   IF 'lease_reaper' = ANY (v_on) THEN
     SELECT array_agg(x.lease_token) INTO v_tokens FROM (
