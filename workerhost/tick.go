@@ -53,7 +53,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 	defer timer.Stop()
 	var started, nextTick time.Time // times of the last tick and the next
 	asWake := false                 // the next timed tick counts as a wake, so that the database does not check the interval
-	overduePause := minGap          // doubles while work is due by this clock but not by the server's
+	overduePause := minGap          // doubles while work is due but is not promoted
 	for {
 		source := "external"
 		select {
@@ -103,12 +103,12 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 			if res.Quick {
 				asWake, next = true, min(next, fullRunAfter)
 			}
-			if at, known := nextDue(res); known {
+			if remaining, known := untilDue(res); known {
 				overduePause = min(2*overduePause, time.Minute)
-				if remaining := time.Until(at); remaining > 0 || res.Result["promoted"] > 0 {
+				if remaining > 0 || res.Result["promoted"] > 0 {
 					overduePause = minGap
 				}
-				if remaining := max(time.Until(at), overduePause); remaining < next {
+				if remaining = max(remaining, overduePause); remaining < next {
 					asWake, next = true, remaining
 				}
 			}
@@ -138,18 +138,23 @@ func (t *ticker) logOutcomes(ctx context.Context, all []work.Outcome) {
 	}
 }
 
-// nextDue returns when the next delayed work becomes due, by the server's clock; false where
-// the result does not say.
-func nextDue(res work.TickResult) (time.Time, bool) {
+// untilDue returns how long after the answer the next delayed work becomes due; false where
+// the result does not say. Both times are the server's. Installed code that does not return
+// its time is assumed to have this machine's clock.
+func untilDue(res work.TickResult) (time.Duration, bool) {
 	var body struct {
 		Result struct {
 			NextDue *time.Time `json:"next_due"`
+			At      *time.Time `json:"at"`
 		} `json:"result"`
 	}
 	if len(res.Raw) == 0 || json.Unmarshal(res.Raw, &body) != nil || body.Result.NextDue == nil {
-		return time.Time{}, false
+		return 0, false
 	}
-	return *body.Result.NextDue, true
+	if body.Result.At == nil {
+		return time.Until(*body.Result.NextDue), true
+	}
+	return body.Result.NextDue.Sub(*body.Result.At), true
 }
 
 // tickWhenOff is how often a worker that is switched off is ticked: the tick then records a

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -24,6 +25,125 @@ type lastWords func() string
 
 func (w lastWords) String() string { return w() }
 
+// clocked is a queue on a server whose clock set moves, with a receiver of its webhooks and
+// one of its jobs.
+type clocked struct {
+	t                *testing.T
+	dsn              func(role string) string
+	conn             *pgx.Conn
+	hooks            *ledger
+	jobs             *jobLedger
+	jobURL           string
+	logs             map[string]*bytes.Buffer
+	hosts            map[string]*exec.Cmd
+	events, enqueued int
+}
+
+// newClocked makes one, on a server whose clock is so far from the true one.
+func newClocked(t *testing.T, by string) (c *clocked, set func(by string)) {
+	t.Helper()
+	s, set := pgtest.ClockedServer(t, nil)
+	set(by)
+	dsn := func(role string) string { return s.DSN(role, "postgres") }
+	require.NoError(t, schema.Up(t.Context(), dsn("postgres"), nil))
+	conn, err := pgsession.Connect(t.Context(), dsn("postgres"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	c = &clocked{
+		t: t, dsn: dsn, conn: conn, hooks: &ledger{got: map[string]int{}}, jobs: &jobLedger{got: map[string]int{}},
+		logs: map[string]*bytes.Buffer{}, hosts: map[string]*exec.Cmd{},
+	}
+	hookServer, jobServer := httptest.NewServer(c.hooks), httptest.NewServer(c.jobs)
+	t.Cleanup(hookServer.Close)
+	t.Cleanup(jobServer.Close)
+	c.jobURL = jobServer.URL
+	c.must("INSERT INTO public.subscriptions (event_type, callback_url, active, verified, rate_limit_per_second) VALUES ('t', $1, true, true, 200)", hookServer.URL+"/hook")
+	c.must("SELECT public.fn_queue_executor_register('a', 'Agent', '{kg}', 60, 3600, 'dot_executor', 'ann')")
+	c.must("SELECT public.fn_job_subscription_set('a', NULL, NULL, 0, 100, true, '', 'ann', 'test')")
+	c.must("CREATE ROLE worker LOGIN IN ROLE dot_executor, router_worker, saga_orchestrator, webhook_worker, lease_reset_cleaner, queue_viewer")
+	return c, set
+}
+
+func (c *clocked) must(sql string, args ...any) {
+	c.t.Helper()
+	_, err := c.conn.Exec(c.t.Context(), sql, args...)
+	require.NoError(c.t, err, sql)
+}
+
+func (c *clocked) number(sql string) (n int) {
+	c.t.Helper()
+	require.NoError(c.t, c.conn.QueryRow(c.t.Context(), sql, pgx.QueryExecModeSimpleProtocol).Scan(&n), sql)
+	return n
+}
+
+// work starts a host; kinds are handlers beside that of k.
+func (c *clocked) work(id, kinds string) {
+	c.t.Helper()
+	cmd := qtop(c.t, c.dsn("worker"), "worker", "--host-id", id, "--executor", "a")
+	cmd.Env = append(cmd.Env, "QTOP_DELIVERY_ALLOW_NETWORKS=127.0.0.0/8", "QTOP_DELIVERY_ALLOW_PLAIN_HTTP=127.0.0.0/8", fmt.Sprintf(`QTOP_HANDLERS=[{"kind":"k","url":%q}%s]`, c.jobURL, kinds))
+	c.logs[id] = &bytes.Buffer{}
+	cmd.Stderr = c.logs[id]
+	require.NoError(c.t, cmd.Start())
+	c.hosts[id] = cmd
+	c.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGKILL)
+		_ = cmd.Wait()
+	})
+}
+
+func (c *clocked) produce(n int) {
+	c.t.Helper()
+	for range n {
+		c.must("INSERT INTO public.events (event_type, payload) VALUES ('t', $1)", fmt.Sprintf(`{"n": %d}`, c.events))
+		c.must("SELECT public.fn_job_enqueue('k', 'kg', 'Agent', $1)", fmt.Sprintf(`{"n": %d}`, c.enqueued))
+		c.events, c.enqueued = c.events+1, c.enqueued+1
+	}
+}
+
+func (c *clocked) settled(what string) {
+	c.t.Helper()
+	done := func() int { return c.number("SELECT count(*) FROM public.job_history WHERE status = 'succeeded'") }
+	began := time.Now()
+	require.Eventually(c.t, func() bool { return c.hooks.distinct() == c.events && done() == c.enqueued }, patience, 50*time.Millisecond, "%s", lastWords(func() string {
+		return fmt.Sprintf("%s: %d of %d webhooks, %d of %d jobs\n%s\n%s", what, c.hooks.distinct(), c.events, done(), c.enqueued, c.logs["one"], c.logs["two"])
+	}))
+	c.t.Logf("%s: all done after %s", what, time.Since(began).Round(100*time.Millisecond))
+}
+
+// The server's clock is a day from that of the hosts, from the start: they claim, renew
+// leases, try again, work on what becomes due, are alive and stop as ever, and nobody takes
+// that for a step of the clock.
+func TestClockSkew(t *testing.T) {
+	if os.Getenv("QTOP_TEST_FULL") == "" {
+		t.Skip("full: a server under libfaketime; TestClockThatGoesBack is the small form")
+	}
+	t.Parallel()
+	for _, by := range []string{"-1d", "+1d"} {
+		t.Run(by, func(t *testing.T) {
+			t.Parallel()
+			c, _ := newClocked(t, by)
+			require.InDelta(t, 86400, c.number("SELECT abs(extract(epoch FROM clock_timestamp()) - "+fmt.Sprint(time.Now().Unix())+")::int"), 60)
+			c.must("UPDATE public.dot_config SET value = '9' WHERE key = 'queue.lease.duration_seconds'")
+			c.must("UPDATE public.dot_config SET value = '1s' WHERE key = 'queue.retry.schedule'")
+			flag := filepath.Join(t.TempDir(), "once")
+			c.work("one", fmt.Sprintf(`,{"kind":"long","command":["sleep","12"]},{"kind":"twice","command":["sh","-c","test -e %[1]s || { touch %[1]s; exit 1; }"]}`, flag))
+			c.produce(20)
+			c.must("SELECT public.fn_job_enqueue('long', 'kg', 'Agent'), public.fn_job_enqueue('twice', 'kg', 'Agent', p_max_attempts => 2), public.fn_job_enqueue('k', 'kg', 'Agent', p_process_after => now() + interval '3 seconds')")
+			c.enqueued += 3
+			c.settled(by)
+			require.Zero(t, c.number("SELECT max(lost_leases) FROM public.job_history"), "the lease of the long one was renewed")
+			require.Equal(t, 1, c.number("SELECT attempts FROM public.job_history WHERE job_kind = 'twice'"))
+			require.Equal(t, 1, c.number("SELECT count(*) FROM public.job_history WHERE picked_at - process_after BETWEEN '0' AND '2 seconds' AND process_after > enqueued_at + interval '2 seconds' AND job_kind = 'k'"), "what becomes due begins then")
+			require.Equal(t, c.events, c.number("SELECT count(*) FROM public.webhook_delivery_jobs"), "sent once")
+			require.Positive(t, c.number("SELECT count(*) FROM public.v_live_loop"))
+			require.NoError(t, c.hosts["one"].Process.Signal(syscall.SIGTERM))
+			require.NoError(t, c.hosts["one"].Wait(), "%s", c.logs["one"])
+			require.Equal(t, 1, c.number("SELECT count(*) FROM public.queue_host WHERE stopped_at IS NOT NULL"))
+			require.Zero(t, c.number("SELECT count(*) FROM public.queue_mark"))
+		})
+	}
+}
+
 // The clock of the server steps by a day and by a second, back and forth, under two hosts
 // at work: new work is still done at once, a killed host restarts under
 // its id, and what was in flight when the clock went forward is done again at most.
@@ -32,65 +152,10 @@ func TestClockSteps(t *testing.T) {
 		t.Skip("full: steps the clock of a server under libfaketime for some minutes; TestClockThatGoesBack is its small form")
 	}
 	t.Parallel()
-	s, set := pgtest.ClockedServer(t, nil)
-	const db = "postgres"
-	dsn := s.DSN("postgres", db)
-	require.NoError(t, schema.Up(t.Context(), dsn, nil))
-	conn, err := pgsession.Connect(t.Context(), dsn)
-	require.NoError(t, err)
-	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-	must := func(sql string, args ...any) {
-		t.Helper()
-		_, err := conn.Exec(t.Context(), sql, args...)
-		require.NoError(t, err, sql)
-	}
-	number := func(sql string) (n int) {
-		t.Helper()
-		require.NoError(t, conn.QueryRow(t.Context(), sql, pgx.QueryExecModeSimpleProtocol).Scan(&n), sql)
-		return n
-	}
-	hooks, jobs := &ledger{got: map[string]int{}}, &jobLedger{got: map[string]int{}}
-	hookServer, jobServer := httptest.NewServer(hooks), httptest.NewServer(jobs)
-	t.Cleanup(hookServer.Close)
-	t.Cleanup(jobServer.Close)
-	must("INSERT INTO public.subscriptions (event_type, callback_url, active, verified, rate_limit_per_second) VALUES ('t', $1, true, true, 200)", hookServer.URL+"/hook")
-	must("SELECT public.fn_queue_executor_register('a', 'Agent', '{kg}', 60, 3600, 'dot_executor', 'ann')")
-	must("SELECT public.fn_job_subscription_set('a', NULL, NULL, 0, 100, true, '', 'ann', 'test')")
-	must("CREATE ROLE worker LOGIN IN ROLE dot_executor, router_worker, saga_orchestrator, webhook_worker, lease_reset_cleaner, queue_viewer")
-	logs := map[string]*bytes.Buffer{}
-	hosts := map[string]*exec.Cmd{}
-	work := func(id string) {
-		cmd := qtop(t, s.DSN("worker", db), "worker", "--host-id", id, "--executor", "a")
-		cmd.Env = append(cmd.Env, "QTOP_DELIVERY_ALLOW_NETWORKS=127.0.0.0/8", "QTOP_DELIVERY_ALLOW_PLAIN_HTTP=127.0.0.0/8", fmt.Sprintf(`QTOP_HANDLERS=[{"kind":"k","url":%q}]`, jobServer.URL))
-		logs[id] = &bytes.Buffer{}
-		cmd.Stderr = logs[id]
-		require.NoError(t, cmd.Start())
-		hosts[id] = cmd
-		t.Cleanup(func() {
-			_ = cmd.Process.Signal(syscall.SIGKILL)
-			_ = cmd.Wait()
-		})
-	}
-	work("one")
-	work("two")
-	events, enqueued := 0, 0
-	produce := func(n int) {
-		t.Helper()
-		for range n {
-			must("INSERT INTO public.events (event_type, payload) VALUES ('t', $1)", fmt.Sprintf(`{"n": %d}`, events))
-			must("SELECT public.fn_job_enqueue('k', 'kg', 'Agent', $1)", fmt.Sprintf(`{"n": %d}`, enqueued))
-			events, enqueued = events+1, enqueued+1
-		}
-	}
-	done := func() int { return number("SELECT count(*) FROM public.job_history WHERE status = 'succeeded'") }
-	settled := func(what string) {
-		t.Helper()
-		began := time.Now()
-		require.Eventually(t, func() bool { return hooks.distinct() == events && done() == enqueued }, patience, 50*time.Millisecond, "%s", lastWords(func() string {
-			return fmt.Sprintf("%s: %d of %d webhooks, %d of %d jobs\n%s\n%s", what, hooks.distinct(), events, done(), enqueued, logs["one"], logs["two"])
-		}))
-		t.Logf("%s: all done after %s", what, time.Since(began).Round(100*time.Millisecond))
-	}
+	c, set := newClocked(t, "+0")
+	c.work("one", "")
+	c.work("two", "")
+	produce, settled, number, hosts, logs := c.produce, c.settled, c.number, c.hosts, c.logs
 	produce(20)
 	settled("before")
 	for _, by := range []string{"-1d", "+0", "+1d", "+0", "-1s", "+0", "+1s", "+0"} {
@@ -120,17 +185,17 @@ func TestClockSteps(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return number("SELECT count(*) FROM public.queue_host WHERE host_id = 'two' AND last_seen_at < clock_timestamp() - interval '15 seconds'") == 1
 	}, patience, 200*time.Millisecond, "it is not held for alive until tomorrow")
-	work("two")
+	c.work("two", "")
 	require.Eventually(t, func() bool {
 		return number("SELECT count(*) FROM public.queue_host WHERE host_id = 'two' AND last_seen_at > clock_timestamp() - interval '15 seconds' AND stopped_at IS NULL") == 1
 	}, patience, 50*time.Millisecond, "%s", logs["two"])
 	double := 0
-	hooks.mu.Lock()
-	for _, n := range hooks.got {
+	c.hooks.mu.Lock()
+	for _, n := range c.hooks.got {
 		double += n - 1
 	}
-	hooks.mu.Unlock()
-	t.Logf("%d events, %d jobs, %d webhooks sent again, %d marks", events, enqueued, double, number("SELECT count(*) FROM public.queue_mark"))
+	c.hooks.mu.Unlock()
+	t.Logf("%d events, %d jobs, %d webhooks sent again, %d marks", c.events, c.enqueued, double, number("SELECT count(*) FROM public.queue_mark"))
 	require.Zero(t, number("SELECT count(*) FROM public.job_dead_letter"))
 	require.Zero(t, number("SELECT count(*) FROM public.dead_letters"))
 }

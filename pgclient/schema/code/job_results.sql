@@ -272,8 +272,9 @@ COMMENT ON FUNCTION public.fn_job_fail IS
   'Records failed attempts: retried, failed for good, or a dead letter. Fenced by the lease token.';
 
 -- Ticks
--- fn_job_tick(limit) → {promoted, next_due}: makes due jobs claimable that were outside the claim index. next_due is
--- when the next job becomes due, NULL = none. Several sessions may run it at once. Tick worker job_queue_default.
+-- fn_job_tick(limit) → {promoted, next_due, at}: makes due jobs claimable that were outside the claim index. next_due
+-- is when the next job becomes due, NULL = none; at is the server's time, for hosts whose clock differs. Several
+-- sessions may run it at once. Tick worker job_queue_default.
 CREATE OR REPLACE FUNCTION public.fn_job_tick(p_limit int DEFAULT 10000) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
@@ -292,7 +293,8 @@ BEGIN
     SELECT to_char(q.process_after AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM public.job_queue q
     WHERE NOT q.ready AND isfinite(q.process_after) AND NOT EXISTS (SELECT FROM public.queue_quarantine x
       WHERE x.step = 'job_promote' AND x.target = q.job_id::text)
-    ORDER BY q.process_after, q.job_id LIMIT 1));
+    ORDER BY q.process_after, q.job_id LIMIT 1),
+    'at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'));
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_tick TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_tick IS
