@@ -31,3 +31,37 @@ func (c *Client) Report(ctx context.Context, since, until time.Time) (queue.Repo
 	c.Note(err)
 	return r, err
 }
+
+// EveryDeadGroup puts into a snapshot the groups of open dead letters that it leaves out, of which there may be hundreds
+// of thousands: they are read page by page, and have no last hour.
+func (c *Client) EveryDeadGroup(ctx context.Context, s *queue.Snapshot) error {
+	if s.DeadMore.Groups == 0 {
+		return nil
+	}
+	type key struct {
+		source, code, endpoint, domain string
+		subscription                   int64
+	}
+	of := func(g queue.DeadGroup) key {
+		return key{g.Source, g.Code.String(), g.Endpoint.String(), g.Domain.String(), g.SubscriptionID}
+	}
+	shown := map[key]bool{}
+	for _, g := range s.DeadGroups {
+		shown[of(g)] = true
+	}
+	for q := (queue.Query{Kind: queue.ListDeadGroups, Limit: queue.MostPage, Bare: true}); ; {
+		p, err := c.List(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, g := range queue.Of[[]queue.DeadGroup](p) {
+			if !shown[of(g)] {
+				s.DeadGroups = append(s.DeadGroups, g)
+			}
+		}
+		if q.After = p.Next; q.After == "" {
+			s.DeadMore = queue.DeadMore{}
+			return nil
+		}
+	}
+}

@@ -55,7 +55,7 @@ func everyRead(t *testing.T, c *console, conn *pgx.Conn, why string) {
 		of[queue.ListWhy] = append(of[queue.ListWhy], w.Queue.String())
 	}
 	for _, kind := range []queue.ListKind{
-		queue.ListDeadLetters, queue.ListAudit, queue.ListJobs, queue.ListOperations, queue.ListEndpoints, queue.ListLeases, queue.ListNotify, queue.ListRoutes,
+		queue.ListDeadLetters, queue.ListDeadGroups, queue.ListAudit, queue.ListJobs, queue.ListOperations, queue.ListEndpoints, queue.ListLeases, queue.ListNotify, queue.ListRoutes,
 		queue.ListConsumers, queue.ListRules, queue.ListSession, queue.ListDeadLetter, queue.ListAlertHistory, queue.ListFlagHistory, queue.ListJob,
 		queue.ListOperation, queue.ListEndpoint, queue.ListWhy, queue.ListResolution, queue.ListCron, queue.ListActivity, queue.ListQuarantine,
 	} {

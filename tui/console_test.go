@@ -165,6 +165,24 @@ func TestFilter(t *testing.T) {
 	})
 }
 
+func TestGroupsThatThePictureLeavesOut(t *testing.T) {
+	s := newStore()
+	s.snap.DeadMore = queue.DeadMore{Groups: 850, GroupsBound: true, Open: 984_123}
+	drive(t, s, func(c *console) {
+		c.press("5")
+		c.sees("at least 850 more groups with 984,123 dead letters", "other groups")
+		c.press("R")
+		c.sees("this row is many groups")
+		c.press("enter", "/")
+		c.typing("code:RARE endpoint:x")
+		c.press("enter")
+		lists := c.store.listed()
+		last := lists[len(lists)-1]
+		require.Equal(t, queue.ListDeadLetters, last.Kind)
+		require.Equal(t, "code:RARE endpoint:x", last.Filter)
+	})
+}
+
 func TestFilterOfAGroupIsReadBack(t *testing.T) {
 	for _, bad := range append(viewstest.Hostile(), `a b`, `x|y`, `"`, `\`, `*`, ``) {
 		g := queue.DeadGroup{Source: "webhook", Code: queue.Clean(bad), Endpoint: queue.Clean(bad), Domain: queue.Clean(bad)}

@@ -16,8 +16,11 @@ func deadPane() pane {
 			Help: "groups, dead letters, details; requeue, close, reveal",
 		},
 		badge:  views.DeadBadge,
-		source: func(at scene) views.Source { return snapshotSource(at, views.DeadGroups(at.snap)) },
+		source: func(at scene) views.Source { return snapshotSource(at, views.DeadPane(at.snap)) },
 		enter: func(at scene, i int) level {
+			if i >= len(at.snap.DeadGroups) { // the row of the groups that the snapshot leaves out
+				return deadLettersLevel(at.level.grid.src.ID(i), "all open dead letters", "")
+			}
 			g := at.snap.DeadGroups[i]
 			return deadLettersLevel(at.level.grid.src.ID(i), g.Code.String()+" "+views.GroupNames(at.snap.DeadGroups)[i], groupFilter(g))
 		},
@@ -41,6 +44,9 @@ func groupTarget(at scene, req *queue.Request) string {
 	i, ok := at.level.grid.current()
 	if !ok {
 		return at.noRow("there is no group under the cursor")
+	}
+	if i >= len(at.snap.DeadGroups) {
+		return "this row stands for many groups: press enter to list their dead letters, and filter them"
 	}
 	req.Filter = groupFilter(at.snap.DeadGroups[i])
 	return ""

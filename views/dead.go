@@ -2,6 +2,7 @@ package views
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -76,6 +77,33 @@ func DeadGroups(s *queue.Snapshot) Source {
 				Plain: func(g queue.DeadGroup) string { return plainID(g.SubscriptionID) }},
 		},
 	}.lines())
+}
+
+// MoreGroups says how many groups of dead letters a snapshot leaves out; "" = none.
+func MoreGroups(m queue.DeadMore) string {
+	if m.Groups == 0 {
+		return ""
+	}
+	return queue.Choose(m.GroupsBound, "at least ", "") + Count(m.Groups) + " more " + queue.Choose(m.Groups == 1, "group", "groups") + " with " +
+		plural(m.Open, "dead letter", "dead letters")
+}
+
+// DeadPane is DeadGroups, with one more row if the snapshot leaves groups out: its number is
+// that of their dead letters. A note says how many groups they are.
+func DeadPane(s *queue.Snapshot) Source {
+	more := MoreGroups(s.OrEmpty().DeadMore)
+	if more == "" {
+		return DeadGroups(s)
+	}
+	shown := *s
+	shown.DeadGroups = append(slices.Clone(s.DeadGroups), queue.DeadGroup{
+		Code: queue.Clean("other groups"), Endpoint: queue.Clean("enter: list all"), Open: s.DeadMore.Open, FirstAt: s.TakenAt, LastAt: s.TakenAt,
+	})
+	src := DeadGroups(&shown)
+	if src.Note == "" {
+		src.Note = more + "; enter on \"other groups\" lists all dead letters, to filter by code and endpoint"
+	}
+	return src
 }
 
 // GroupID identifies a group for cursor and selection.

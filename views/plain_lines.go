@@ -62,6 +62,9 @@ func PlainLines(s *queue.Snapshot, e Env) []string {
 	for i, g := range s.DeadGroups {
 		add("DEAD " + g.Code.String() + " " + names[i] + ", " + plural(g.Open, "dead letter", "dead letters"))
 	}
+	if more := MoreGroups(s.DeadMore); more != "" {
+		add("DEAD " + more)
+	}
 	for _, m := range s.Marks {
 		add("MARK " + m.Label.String() + " by " + m.By.String() + " at " + e.Clock(m.At))
 	}

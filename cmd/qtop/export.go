@@ -124,6 +124,11 @@ func picturedRows(ctx context.Context, c *pgclient.Client, list queue.ExportList
 	if err != nil {
 		return nil, s.TakenAt, err
 	}
+	if list.Name == "dlq-groups" {
+		if err := c.EveryDeadGroup(ctx, &s); err != nil {
+			return nil, s.TakenAt, err
+		}
+	}
 	src := views.SnapshotTable(list.Name, &s)
 	f, err := queue.ParseFilter(filter, src.Fields)
 	if err != nil {

@@ -30,6 +30,7 @@ type statusJSON struct {
 	JobLeases     []queue.JobLease  `json:"job_leases"` // expired, or long without a renewal
 	DeadOpen      int64             `json:"dead_open"`
 	Dead          []queue.DeadGroup `json:"dead"`
+	DeadMore      queue.DeadMore    `json:"dead_more"` // what dead leaves out
 	HostsAlive    int64             `json:"hosts_alive"`
 	LastHost      string            `json:"last_host"`  // how the host ended that was seen last, where none is alive
 	NotTicked     []queue.Unticked  `json:"not_ticked"` // tick workers that nobody runs, by the reason
@@ -39,7 +40,7 @@ type statusJSON struct {
 func statusOf(s queue.Snapshot) statusJSON {
 	st := statusJSON{
 		AsOf: s.TakenAt, Health: "ok", Off: []queue.Flag{}, Held: s.Held, Alerts: queue.Causes(s.Alerts), Silent: []queue.Alert{}, Waiting: s.Waiting,
-		Queues: s.Queues, JobLeases: s.JobLeases, DeadOpen: s.Flow.DeadOpen, Dead: s.DeadGroups, HostsAlive: s.Flow.HostsAlive, MonitoringOff: s.MonitoringOff,
+		Queues: s.Queues, JobLeases: s.JobLeases, DeadOpen: s.Flow.DeadOpen, Dead: s.DeadGroups, DeadMore: s.DeadMore, HostsAlive: s.Flow.HostsAlive, MonitoringOff: s.MonitoringOff,
 		NotTicked: s.Unticked(),
 	}
 	st.CloneOf, st.Unexpected = s.Server.CloneOf, s.Server.Unexpected
@@ -129,6 +130,9 @@ func (a *writer) statusTable(st statusJSON) {
 	a.statusLanes(st)
 	for _, g := range st.Dead {
 		a.printf("DEAD    %s %s · %d open · first %s · last %s\n", g.Code, g.Endpoint, g.Open, views.PlainTime(&g.FirstAt), views.PlainTime(&g.LastAt))
+	}
+	if more := views.MoreGroups(st.DeadMore); more != "" {
+		a.printf("DEAD    %s: qtop dlq-groups lists them\n", more)
 	}
 	a.printf("%d dead letters open, %d worker hosts alive\n", st.DeadOpen, st.HostsAlive)
 }

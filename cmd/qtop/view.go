@@ -122,6 +122,11 @@ func pictured(list string) show {
 		if err != nil {
 			return err
 		}
+		if list == "dlq-groups" && o.at == "" {
+			if err := c.EveryDeadGroup(ctx, &s); err != nil {
+				return err
+			}
+		}
 		a.rows(views.SnapshotTable(list, &s), list)
 		return nil
 	}

@@ -24,6 +24,7 @@ type reader func(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.P
 func readers() map[queue.ListKind]reader {
 	return map[queue.ListKind]reader{
 		queue.ListDeadLetters:  deadLetters,
+		queue.ListDeadGroups:   deadGroups,
 		queue.ListDeadLetter:   whole(deadLetter),
 		queue.ListJobs:         jobs,
 		queue.ListJob:          whole(job),

@@ -14,6 +14,7 @@ type ListKind string
 // The lists, each with the type of its Page.Rows.
 const (
 	ListDeadLetters  ListKind = "dead_letters"   // []DeadLetter: open ones, newest first
+	ListDeadGroups   ListKind = "dead_groups"    // []DeadGroup: every group of open dead letters, without its last hour
 	ListDeadLetter   ListKind = "dead_letter"    // *DeadLetterDetail: one, with timeline and lineage (Query.ID)
 	ListAudit        ListKind = "audit"          // []AuditEntry: newest first
 	ListAlertHistory ListKind = "alert_history"  // []AlertAck: acknowledgements of one alert key or all

@@ -19,7 +19,8 @@ type Snapshot struct {
 	Health     []HealthRow  `json:"health"`
 	Alerts     []Alert      `json:"alerts"`
 	Executors  []Executor   `json:"executors"`
-	DeadGroups []DeadGroup  `json:"dead_groups"`
+	DeadGroups []DeadGroup  `json:"dead_groups"` // the largest of each source, and those of the newest dead letters
+	DeadMore   DeadMore     `json:"dead_more"`   // what DeadGroups leaves out
 	Waiting    []Waiting    `json:"waiting"`
 	Operations []Operation  `json:"operations"` // planned, running and paused ones; the running first
 	Hosts      []Host       `json:"hosts"`
@@ -208,6 +209,14 @@ type DeadGroup struct {
 	FirstAt        time.Time `json:"first_at"`
 	LastAt         time.Time `json:"last_at"`
 	Trend          []int64   `json:"trend"` // new dead letters per 5 minutes, oldest first, 12 buckets
+}
+
+// DeadMore counts the groups of open dead letters that a snapshot leaves out: there may be
+// hundreds of thousands.
+type DeadMore struct {
+	Groups      int64 `json:"groups"`
+	GroupsBound bool  `json:"groups_bound"` // true: at least Groups
+	Open        int64 `json:"open"`         // dead letters in them, exact
 }
 
 // Waiting is one queue with waiting work.

@@ -20,6 +20,77 @@ CREATE OR REPLACE VIEW public.v_queue_counter AS
   SELECT scope, k1, k2, k3, sum(n)::bigint AS n FROM public.v_queue_counter_part GROUP BY scope, k1, k2, k3;
 COMMENT ON VIEW public.v_queue_counter IS 'Exact counts: folded ones plus the deltas since.';
 
+-- queue_counter_rank: of each folded counter of open dead letters three rows, in the same transaction. Its triggers are
+-- those of queue_counter, which only folds write.
+--   dead_webhook, dead_job, dead_event            the group, as queue_counter has it
+--   subject_dead_webhook, _job, _event: k1, k2    what v_queue_health has a row of: subject and domain
+--   open_dead_webhook, _job, _event               all of a source
+COMMENT ON TABLE public.queue_counter_rank IS
+  'The folded counters of open dead letters once more, by size, with their sums per row of v_queue_health '
+  '(subject_dead_…: k1 = subject, k2 = domain) and per source (open_dead_…). A snapshot reads the largest.';
+GRANT SELECT ON public.queue_counter_rank TO :"queue_viewer";
+
+-- v_queue_counter_ranked: what queue_counter_rank must hold. Internal.
+CREATE OR REPLACE VIEW public.v_queue_counter_ranked AS
+SELECT x.scope, x.k1, x.k2, x.k3, sum(c.n)::bigint AS n
+FROM public.queue_counter c
+CROSS JOIN LATERAL (VALUES (c.scope, c.k1, c.k2, c.k3),
+  ('open_' || c.scope, '', '', ''),
+  ('subject_' || c.scope, CASE c.scope WHEN 'dead_job' THEN c.k2 ELSE c.k1 END,
+    CASE c.scope WHEN 'dead_webhook' THEN 'webhook' ELSE c.k3 END, '')) AS x (scope, k1, k2, k3)
+WHERE c.scope IN ('dead_webhook', 'dead_job', 'dead_event')
+GROUP BY x.scope, x.k1, x.k2, x.k3 HAVING sum(c.n) <> 0;
+COMMENT ON VIEW public.v_queue_counter_ranked IS 'What queue_counter_rank must hold, out of queue_counter. Internal.';
+
+CREATE OR REPLACE FUNCTION public.fn_queue_counter_ranked() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  c_scopes CONSTANT text[] := '{dead_webhook,dead_job,dead_event}'::text[];
+  v_scopes text[] := '{}';
+  v_k1 text[];
+  v_k2 text[];
+  v_k3 text[];
+  v_n bigint[];
+BEGIN
+  -- mostly there is none
+  IF TG_OP = 'INSERT' THEN
+    SELECT array_agg(r.scope), array_agg(r.k1), array_agg(r.k2), array_agg(r.k3), array_agg(r.n)
+    INTO v_scopes, v_k1, v_k2, v_k3, v_n FROM new_rows r WHERE r.scope = ANY (c_scopes);
+  ELSIF TG_OP = 'DELETE' THEN
+    SELECT array_agg(r.scope), array_agg(r.k1), array_agg(r.k2), array_agg(r.k3), array_agg(-r.n)
+    INTO v_scopes, v_k1, v_k2, v_k3, v_n FROM old_rows r WHERE r.scope = ANY (c_scopes);
+  ELSE
+    SELECT array_agg(r.scope), array_agg(r.k1), array_agg(r.k2), array_agg(r.k3), array_agg(r.n)
+    INTO v_scopes, v_k1, v_k2, v_k3, v_n FROM (
+      SELECT n.scope, n.k1, n.k2, n.k3, n.n FROM new_rows n WHERE n.scope = ANY (c_scopes)
+      UNION ALL SELECT o.scope, o.k1, o.k2, o.k3, -o.n FROM old_rows o WHERE o.scope = ANY (c_scopes)) r;
+  END IF;
+  IF v_scopes IS NULL THEN
+    RETURN NULL;
+  END IF;
+  INSERT INTO public.queue_counter_rank AS q (scope, k1, k2, k3, n)
+  SELECT x.scope, x.k1, x.k2, x.k3, sum(c.n)
+  FROM ROWS FROM (unnest(v_scopes), unnest(v_k1), unnest(v_k2), unnest(v_k3), unnest(v_n)) AS c (scope, k1, k2, k3, n)
+  CROSS JOIN LATERAL (VALUES (c.scope, c.k1, c.k2, c.k3),
+    ('open_' || c.scope, '', '', ''),
+    ('subject_' || c.scope, CASE c.scope WHEN 'dead_job' THEN c.k2 ELSE c.k1 END,
+      CASE c.scope WHEN 'dead_webhook' THEN 'webhook' ELSE c.k3 END, '')) AS x (scope, k1, k2, k3)
+  GROUP BY x.scope, x.k1, x.k2, x.k3 HAVING sum(c.n) <> 0 ORDER BY x.scope, x.k1, x.k2, x.k3
+  ON CONFLICT (scope, k1, k2, k3) DO UPDATE SET n = q.n + excluded.n;
+  RETURN NULL;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_counter_ranked IS
+  'Trigger: queue_counter_rank follows the counters of open dead letters.';
+
+CREATE OR REPLACE TRIGGER trg_queue_counter_inserted AFTER INSERT ON public.queue_counter
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_queue_counter_ranked();
+CREATE OR REPLACE TRIGGER trg_queue_counter_updated AFTER UPDATE ON public.queue_counter
+  REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT
+    EXECUTE FUNCTION public.fn_queue_counter_ranked();
+CREATE OR REPLACE TRIGGER trg_queue_counter_deleted AFTER DELETE ON public.queue_counter
+  REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_queue_counter_ranked();
+
 -- fn_queue_count(counts): writes {{scope, k1, k2, k3, n}, …} as deltas for a trigger on a table of producers. It never
 -- fails or holds up their statement:
 --   1. It looks whether the table of deltas can be locked at once and is as installed, in a subtransaction that writes
@@ -118,28 +189,60 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_counter_fold_targets IS 'Counters with deltas. Internal.';
 
+-- fn_queue_counter_buckets() → the scopes of time buckets that have rows, by one look at the index for each scope:
+-- others may have a hundred thousand rows. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_counter_buckets() RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
+BEGIN
+  RETURN ARRAY(WITH RECURSIVE r AS (
+    (SELECT c.scope FROM public.queue_counter c ORDER BY c.scope LIMIT 1)
+    UNION ALL
+    SELECT (SELECT c.scope FROM public.queue_counter c WHERE c.scope > r.scope ORDER BY c.scope LIMIT 1)
+    FROM r WHERE r.scope IS NOT NULL)
+  SELECT r.scope FROM r WHERE r.scope ~ '_[0-9]+m$');
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_counter_buckets IS 'Scopes of time buckets that have rows. Internal.';
+
 CREATE OR REPLACE FUNCTION public.fn_step_counter_prune(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 DECLARE
+  c_zero CONSTANT text[] := '{dead_webhook,dead_job,dead_event,subject_dead_webhook,subject_dead_job,
+    subject_dead_event}'::text[];
+  v_scopes text[] := public.fn_queue_counter_buckets();
   v_pruned bigint;
 BEGIN
   DELETE FROM public.queue_counter c
-  WHERE c.scope ~ '_[0-9]+m$' AND CASE WHEN c.k3 ~ '^[0-9]{1,15}$' THEN c.k3::bigint END
+  WHERE c.scope = ANY (v_scopes) AND CASE WHEN c.k3 ~ '^[0-9]{1,15}$' THEN c.k3::bigint END
       < extract(epoch FROM now())::bigint - 7200
     AND (p_only IS NULL OR jsonb_build_array(c.scope, c.k1, c.k2, c.k3)::text = ANY (p_only))
     AND (p_except = '{}' OR jsonb_build_array(c.scope, c.k1, c.k2, c.k3)::text <> ALL (p_except));
   GET DIAGNOSTICS v_pruned = ROW_COUNT;
+  IF p_only IS NULL THEN -- groups that are closed; a fold beside it may fill one again
+    WITH z AS MATERIALIZED (
+      SELECT r.scope, r.k1, r.k2, r.k3 FROM public.queue_counter_rank r
+      WHERE r.scope = ANY (c_zero) AND r.n = 0 LIMIT p_limit
+    ), gone AS (
+      DELETE FROM public.queue_counter c USING z
+      WHERE c.scope = z.scope AND c.k1 = z.k1 AND c.k2 = z.k2 AND c.k3 = z.k3 AND c.n = 0
+    )
+    DELETE FROM public.queue_counter_rank r USING z
+    WHERE r.scope = z.scope AND r.k1 = z.k1 AND r.k2 = z.k2 AND r.k3 = z.k3 AND r.n = 0;
+  END IF;
   RETURN jsonb_build_object('pruned', v_pruned);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_counter_prune IS 'Drops time buckets that are over. Internal.';
+COMMENT ON FUNCTION public.fn_step_counter_prune IS
+  'Drops time buckets that are over, and groups of dead letters that are closed. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_counter_prune_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_scopes text[] := public.fn_queue_counter_buckets();
 BEGIN
   RETURN ARRAY(SELECT x.key FROM (
       SELECT jsonb_build_array(c.scope, c.k1, c.k2, c.k3)::text AS key FROM public.queue_counter c
-      WHERE c.scope ~ '_[0-9]+m$' AND CASE WHEN c.k3 ~ '^[0-9]{1,15}$' THEN c.k3::bigint END
+      WHERE c.scope = ANY (v_scopes) AND CASE WHEN c.k3 ~ '^[0-9]{1,15}$' THEN c.k3::bigint END
         < extract(epoch FROM now())::bigint - 7200) x
     WHERE x.key <> ALL (p_except) ORDER BY x.key LIMIT p_limit);
 END

@@ -161,6 +161,148 @@ COMMENT ON COLUMN public.v_dead_letter_group.domain IS 'webhook, or the domain o
 COMMENT ON COLUMN public.v_dead_letter_group.subscription_id IS 'NULL = not of a webhook';
 GRANT SELECT ON public.v_dead_letter_group TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
+-- fn_dead_letter_top(largest, newest) → of each source the largest groups, and those of the newest dead letters: rows
+-- of v_dead_letter_group, as many however many there are. Which groups are the largest is told by the folded counters
+-- and by what is not folded yet; their counts are exact. Definer, as fn_job_backlog.
+CREATE OR REPLACE FUNCTION public.fn_dead_letter_top(p_largest int, p_newest int)
+  RETURNS SETOF public.v_dead_letter_group
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  WITH delta AS MATERIALIZED (
+    SELECT d.scope, d.k1, d.k2, d.k3, sum(d.n) AS n FROM public.queue_counter_delta d
+    WHERE d.scope IN ('dead_webhook', 'dead_job', 'dead_event') GROUP BY d.scope, d.k1, d.k2, d.k3
+  ), newest AS MATERIALIZED (
+    SELECT DISTINCT x.scope, x.k1, x.k2, x.k3 FROM (
+      (SELECT 'dead_webhook' AS scope, o.final_error_code::text AS k1, o.subscription_id::text AS k2, '' AS k3
+      FROM public.dead_letter_open o ORDER BY o.dead_letter_id DESC LIMIT p_newest)
+      UNION ALL
+      (SELECT 'dead_job', j.failure_code, j.job_kind, j.event_domain FROM public.job_dead_letter j
+      WHERE j.resolved_at IS NULL ORDER BY j.last_failed_at DESC, j.dead_letter_id DESC LIMIT p_newest)
+      UNION ALL
+      SELECT 'dead_event', e.failure_code, e.event_type, e.event_domain FROM (
+        SELECT i.failure_code, i.event_type, i.event_domain, i.resolved_at FROM public.iu_route_dead_letter i
+        ORDER BY i.last_failed_at DESC, i.dead_letter_id DESC LIMIT p_newest) e WHERE e.resolved_at IS NULL) x
+  ), keys AS MATERIALIZED (
+    SELECT t.scope, t.k1, t.k2, t.k3 FROM (VALUES ('dead_webhook'), ('dead_job'), ('dead_event')) s (scope)
+    CROSS JOIN LATERAL (SELECT r.scope, r.k1, r.k2, r.k3 FROM public.queue_counter_rank r
+      WHERE r.scope = s.scope AND r.n > 0 ORDER BY r.n DESC, r.k1, r.k2, r.k3
+      -- those that shrank since may no longer be among the largest
+      LIMIT p_largest + (SELECT least(count(*), 1000) FROM delta d WHERE d.n < 0)) t
+    UNION SELECT d.scope, d.k1, d.k2, d.k3 FROM delta d
+    UNION SELECT w.scope, w.k1, w.k2, w.k3 FROM newest w
+  ), counted AS MATERIALIZED (
+    SELECT k.scope, k.k1, k.k2, k.k3, (COALESCE((SELECT r.n FROM public.queue_counter_rank r
+      WHERE r.scope = k.scope AND r.k1 = k.k1 AND r.k2 = k.k2 AND r.k3 = k.k3), 0) + COALESCE(d.n, 0))::bigint AS n
+    FROM keys k LEFT JOIN delta d ON d.scope = k.scope AND d.k1 = k.k1 AND d.k2 = k.k2 AND d.k3 = k.k3
+  ), top AS MATERIALIZED (
+    SELECT c.scope, c.k1, c.k2, c.k3, c.n FROM (SELECT a.scope, a.k1, a.k2, a.k3, a.n,
+        row_number() OVER (PARTITION BY a.scope ORDER BY a.n DESC, a.k1, a.k2, a.k3) AS place
+      FROM counted a WHERE a.n > 0) c
+    WHERE c.place <= p_largest OR EXISTS (SELECT FROM newest w
+      WHERE w.scope = c.scope AND w.k1 = c.k1 AND w.k2 = c.k2 AND w.k3 = c.k3)
+  )
+  SELECT 'webhook', t.k1, COALESCE(s.endpoint, '(none)'), 'webhook', s.id, t.n,
+    (SELECT o.failed_at FROM public.dead_letter_open o WHERE o.final_error_code = t.k1 AND o.subscription_id = s.id
+     ORDER BY o.failed_at LIMIT 1),
+    (SELECT o.failed_at FROM public.dead_letter_open o WHERE o.final_error_code = t.k1 AND o.subscription_id = s.id
+     ORDER BY o.failed_at DESC LIMIT 1)
+  FROM top t JOIN public.subscriptions s ON s.id = t.k2::bigint WHERE t.scope = 'dead_webhook'
+  UNION ALL
+  SELECT 'job', t.k1, t.k2, t.k3, NULL, t.n,
+    (SELECT d.last_failed_at FROM public.job_dead_letter d WHERE d.resolved_at IS NULL AND d.failure_code = t.k1
+      AND d.job_kind = t.k2 AND d.event_domain = t.k3 ORDER BY d.last_failed_at LIMIT 1),
+    (SELECT d.last_failed_at FROM public.job_dead_letter d WHERE d.resolved_at IS NULL AND d.failure_code = t.k1
+      AND d.job_kind = t.k2 AND d.event_domain = t.k3 ORDER BY d.last_failed_at DESC LIMIT 1)
+  FROM top t WHERE t.scope = 'dead_job'
+  UNION ALL
+  SELECT 'event', t.k1, t.k2, t.k3, NULL, t.n,
+    (SELECT d.last_failed_at FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL AND d.event_domain = t.k3
+      AND d.failure_code = t.k1 AND d.event_type = t.k2 ORDER BY d.last_failed_at LIMIT 1),
+    (SELECT d.last_failed_at FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL AND d.event_domain = t.k3
+      AND d.failure_code = t.k1 AND d.event_type = t.k2 ORDER BY d.last_failed_at DESC LIMIT 1)
+  FROM top t WHERE t.scope = 'dead_event';
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_dead_letter_top IS
+  'The largest groups of open dead letters per source, and those of the newest dead letters. Internal.';
+
+-- fn_dead_letter_total(bound) → how many groups of open dead letters there are, counted up to bound (which the answer
+-- then is, and bounded true), and how many dead letters are open, exact. Internal.
+CREATE OR REPLACE FUNCTION public.fn_dead_letter_total(p_bound int, OUT groups bigint, OUT bounded boolean,
+  OUT open bigint)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+DECLARE
+  v_folded bigint;
+BEGIN
+  -- a key that is not folded yet changes the number of groups where it fills or empties one
+  SELECT COALESCE(sum(x.n), 0), COALESCE(sum((x.r + x.n > 0)::int - (x.r > 0)::int), 0) INTO open, groups FROM (
+    SELECT sum(d.n) AS n, COALESCE((SELECT r.n FROM public.queue_counter_rank r
+      WHERE r.scope = d.scope AND r.k1 = d.k1 AND r.k2 = d.k2 AND r.k3 = d.k3), 0) AS r
+    FROM public.queue_counter_delta d
+    WHERE d.scope IN ('dead_webhook', 'dead_job', 'dead_event') GROUP BY d.scope, d.k1, d.k2, d.k3 OFFSET 0) x;
+  SELECT count(*) INTO v_folded FROM (
+    SELECT FROM (VALUES ('dead_webhook'), ('dead_job'), ('dead_event')) s (scope)
+    CROSS JOIN LATERAL (SELECT FROM public.queue_counter_rank r WHERE r.scope = s.scope AND r.n > 0
+      LIMIT p_bound + 1) r LIMIT p_bound + 1) x;
+  groups := groups + v_folded;
+  bounded := v_folded > p_bound OR groups > p_bound;
+  groups := CASE WHEN bounded THEN p_bound ELSE groups END;
+  open := open + COALESCE((SELECT sum(r.n) FROM public.queue_counter_rank r
+    WHERE r.scope IN ('open_dead_webhook', 'open_dead_job', 'open_dead_event') AND r.k1 = '' AND r.k2 = ''
+      AND r.k3 = ''), 0);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_dead_letter_total IS
+  'How many groups of open dead letters there are, up to a bound, and how many dead letters. Internal.';
+
+-- fn_dead_letter_subjects(groups, n) → what fn_queue_health_rows needs of dead letters where the groups are not all
+-- there are: a row per source, subject and domain, the n with the most open ones of each source. open is exact; last_at
+-- is the last one in the groups, NULL where none is of it. Internal.
+CREATE OR REPLACE FUNCTION public.fn_dead_letter_subjects(p_dead public.v_dead_letter_group[], p_most int)
+  RETURNS SETOF public.v_dead_letter_group
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  WITH delta AS MATERIALIZED (
+    SELECT x.source, x.subject, x.domain, sum(x.n) AS n FROM (
+      SELECT replace(d.scope, 'dead_', '') AS source, CASE d.scope WHEN 'dead_job' THEN d.k2 ELSE d.k1 END AS subject,
+        CASE d.scope WHEN 'dead_webhook' THEN 'webhook' ELSE d.k3 END AS domain, d.n
+      FROM public.queue_counter_delta d WHERE d.scope IN ('dead_webhook', 'dead_job', 'dead_event')) x
+    GROUP BY x.source, x.subject, x.domain
+  ), known AS MATERIALIZED (
+    SELECT g.source, CASE g.source WHEN 'job' THEN g.endpoint ELSE g.code END AS subject, g.domain,
+      max(g.last_at) AS last_at
+    FROM unnest(p_dead) g GROUP BY 1, 2, 3
+  ), keys AS MATERIALIZED (
+    SELECT s.source, t.k1 AS subject, t.k2 AS domain FROM (VALUES ('webhook'), ('job'), ('event')) s (source)
+    CROSS JOIN LATERAL (SELECT r.k1, r.k2 FROM public.queue_counter_rank r
+      WHERE r.scope = 'subject_dead_' || s.source AND r.n > 0 ORDER BY r.n DESC, r.k1, r.k2, r.k3 LIMIT p_most) t
+    UNION SELECT d.source, d.subject, d.domain FROM delta d
+    UNION SELECT w.source, w.subject, w.domain FROM known w
+  ), counted AS MATERIALIZED (
+    SELECT k.source, k.subject, k.domain, (COALESCE((SELECT r.n FROM public.queue_counter_rank r
+      WHERE r.scope = 'subject_dead_' || k.source AND r.k1 = k.subject AND r.k2 = k.domain AND r.k3 = ''), 0)
+        + COALESCE(d.n, 0))::bigint AS n
+    FROM keys k LEFT JOIN delta d ON d.source = k.source AND d.subject = k.subject AND d.domain = k.domain
+  )
+  SELECT c.source, CASE WHEN c.source <> 'job' THEN c.subject END, CASE WHEN c.source = 'job' THEN c.subject END,
+    c.domain, NULL::bigint, c.n, NULL::timestamptz, w.last_at
+  FROM (SELECT a.source, a.subject, a.domain, a.n,
+      row_number() OVER (PARTITION BY a.source ORDER BY a.n DESC, a.subject, a.domain) AS place
+    FROM counted a WHERE a.n > 0) c
+  LEFT JOIN known w ON w.source = c.source AND w.subject = c.subject AND w.domain = c.domain
+  WHERE c.place <= p_most OR w.source IS NOT NULL;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_dead_letter_subjects IS
+  'The rows of v_queue_health about dead letters, where there are too many groups to read. Internal.';
+
 -- fn_queue_health_rows(backlogs of jobs and webhooks, groups of dead letters, tick workers) → the rows of
 -- v_queue_health: the one definition for the view and the picture. What the picture needs for other sections too is
 -- handed in. Counts come from counters and index ends, never from a scan; staleness comes from the row and server time.

@@ -70,6 +70,11 @@ BEGIN
     ELSE NOT EXISTS (SELECT FROM public.webhook_endpoint_state e WHERE e.subscription_id = s.id) END
   GROUP BY t.name
   UNION ALL
+  SELECT 'queue_counter_rank', NULL, NULL, NULL, count(*), 0
+  FROM public.v_queue_counter_ranked w FULL JOIN public.queue_counter_rank r
+    ON r.scope = w.scope AND r.k1 = w.k1 AND r.k2 = w.k2 AND r.k3 = w.k3
+  WHERE COALESCE(w.n, 0) <> COALESCE(r.n, 0) HAVING count(*) > 0
+  UNION ALL
   SELECT b, NULL, NULL, NULL, NULL, NULL FROM unnest(v_big) b;
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_counter_drift TO :"queue_viewer", :"workflow_admin";
@@ -90,9 +95,10 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_letters_astray IS 'Dead letters for which dead_letter_open is wrong. Internal.';
 
 -- fn_queue_recount(actor, reason, dry_run) → {action, dry_run, counters, job_lane, dead_letter_open,
--- webhook_endpoint_state, webhook_rate_bucket, drift: [{scope, k1, k2, k3, found, counted}], audit_id}: corrects what
--- fn_queue_counter_drift finds. The numbers count keys and rows; drift has the first 100. One run at a time. The only
--- rows that it locks and others write are dead letters for which dead_letter_open is wrong, and only in its last step.
+-- webhook_endpoint_state, webhook_rate_bucket, queue_counter_rank, drift: [{scope, k1, k2, k3, found, counted}],
+-- audit_id}: corrects what fn_queue_counter_drift finds. The numbers count keys and rows; drift has the first 100. One
+-- run at a time. The only rows that it locks and others write are dead letters for which dead_letter_open is wrong, and
+-- only in its last step, and rows of queue_counter_rank that differ.
 CREATE OR REPLACE FUNCTION public.fn_queue_recount(p_actor text, p_reason text, p_dry_run boolean DEFAULT false)
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
@@ -121,6 +127,7 @@ BEGIN
     'dead_letter_open', COALESCE(sum(d.found) FILTER (WHERE d.scope = 'dead_letter_open'), 0),
     'webhook_endpoint_state', COALESCE(sum(d.found) FILTER (WHERE d.scope = 'webhook_endpoint_state'), 0),
     'webhook_rate_bucket', COALESCE(sum(d.found) FILTER (WHERE d.scope = 'webhook_rate_bucket'), 0),
+    'queue_counter_rank', COALESCE(sum(d.found) FILTER (WHERE d.scope = 'queue_counter_rank'), 0),
     'drift', COALESCE((SELECT jsonb_agg(to_jsonb(x)) FROM (SELECT * FROM drift f WHERE f.k1 IS NOT NULL
       ORDER BY f.scope, f.k1, f.k2, f.k3 LIMIT 100) x), '[]'))
   INTO v_out FROM drift d;
@@ -144,6 +151,14 @@ BEGIN
   INSERT INTO public.dead_letter_open (dead_letter_id, final_error_code, subscription_id, failed_at)
   SELECT d.id, d.final_error_code, d.subscription_id, d.failed_at FROM public.dead_letters d
   WHERE d.id = ANY (v_letters) AND d.id NOT IN (SELECT g.dead_letter_id FROM gone g);
+  IF (v_out ->> 'queue_counter_rank')::bigint > 0 THEN
+    LOCK TABLE public.queue_counter_rank IN SHARE ROW EXCLUSIVE MODE; -- a fold beside it waits, or was before it
+    DELETE FROM public.queue_counter_rank r WHERE r.n <> 0 AND NOT EXISTS (SELECT FROM public.v_queue_counter_ranked w
+      WHERE w.scope = r.scope AND w.k1 = r.k1 AND w.k2 = r.k2 AND w.k3 = r.k3);
+    INSERT INTO public.queue_counter_rank AS r (scope, k1, k2, k3, n)
+    SELECT w.scope, w.k1, w.k2, w.k3, w.n FROM public.v_queue_counter_ranked w
+    ON CONFLICT (scope, k1, k2, k3) DO UPDATE SET n = excluded.n WHERE r.n <> excluded.n;
+  END IF;
   RETURN v_out || jsonb_build_object('audit_id', public.fn_operator_audit(
     p_action => 'recount'::text, p_target => 'counters and lanes'::text, p_actor => v_actor, p_reason => v_reason,
     p_filter => NULL::text, p_frozen_count => (v_out ->> 'counters')::bigint, p_before => NULL::jsonb,

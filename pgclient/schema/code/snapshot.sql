@@ -15,7 +15,10 @@ DECLARE
   v_jobs public.v_job_backlog[] := ARRAY(SELECT b FROM public.v_job_backlog b);
   v_routes public.v_iu_route_backlog[] := ARRAY(SELECT b FROM public.v_iu_route_backlog b);
   v_hooks public.v_webhook_backlog[] := ARRAY(SELECT b FROM public.v_webhook_backlog b);
-  v_dead public.v_dead_letter_group[] := ARRAY(SELECT g FROM public.v_dead_letter_group g);
+  v_total record := public.fn_dead_letter_total(1000);
+  -- all groups or, where there are many, which may be hundreds of thousands, the largest and the newest
+  v_dead public.v_dead_letter_group[] := ARRAY(SELECT g FROM public.fn_dead_letter_top(
+    CASE WHEN v_total.groups <= 200 THEN 200 ELSE 50 END, 10) g);
   v_ticks public.v_queue_scheduler_status[] := ARRAY(SELECT s FROM public.v_queue_scheduler_status s);
   v_lanes public.snapshot_lane[] := public.fn_snapshot_lanes(v_jobs);
   v_alerts public.v_queue_alert[] := ARRAY(SELECT ROW(a.*)::public.v_queue_alert
@@ -24,10 +27,14 @@ BEGIN
   RETURN json_build_object(
     'flags', public.fn_snapshot_flags(),
     'queues', public.fn_snapshot_queues(v_lanes),
-    'health', public.fn_snapshot_health(v_jobs, v_hooks, v_dead, v_ticks),
+    'health', public.fn_snapshot_health(v_jobs, v_hooks, CASE WHEN v_total.groups <= cardinality(v_dead) THEN v_dead
+      ELSE ARRAY(SELECT s FROM public.fn_dead_letter_subjects(v_dead, 50) s) END, v_ticks),
     'alerts', public.fn_snapshot_alerts(v_alerts),
     'executors', public.fn_snapshot_executors(v_alerts),
     'dead_groups', public.fn_snapshot_dead_groups(v_dead),
+    'dead_more', json_build_object('groups', greatest(v_total.groups - cardinality(v_dead), 0),
+      'groups_bound', v_total.bounded,
+      'open', greatest(v_total.open - COALESCE((SELECT sum(g.open) FROM unnest(v_dead) g), 0), 0)),
     'job_subscriptions', public.fn_snapshot_job_subscriptions(),
     'job_leases', public.fn_snapshot_job_leases(),
     'job_table', public.fn_snapshot_job_table(),
@@ -37,7 +44,7 @@ BEGIN
     'held', public.fn_snapshot_held(),
     'suspended', public.fn_snapshot_suspended(),
     'ticks', public.fn_snapshot_ticks(v_ticks),
-    'flow', public.fn_snapshot_flow(),
+    'flow', public.fn_snapshot_flow(v_total.open),
     'marks', public.fn_snapshot_marks(),
     'monitoring_off', public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300) >= 1000000,
     'server', public.fn_snapshot_server());
@@ -75,9 +82,9 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_flags IS 'Section of the picture: the flags. Internal.';
 
--- fn_snapshot_flow() → the section flow: what was delivered, died and was worked off in each of the last 60 minutes,
--- oldest first; how many hosts beat within 15 seconds; how many dead letters are open. Internal.
-CREATE OR REPLACE FUNCTION public.fn_snapshot_flow() RETURNS json
+-- fn_snapshot_flow(open dead letters) → the section flow: what was delivered, died and was worked off in each of the
+-- last 60 minutes, oldest first; how many hosts beat within 15 seconds; how many dead letters are open. Internal.
+CREATE OR REPLACE FUNCTION public.fn_snapshot_flow(p_dead_open bigint) RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_minute bigint := extract(epoch FROM date_trunc('minute', now()))::bigint;
@@ -96,8 +103,7 @@ BEGIN
     'hosts_alive', (SELECT count(*) FROM public.queue_host q
       WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
         AND q.last_seen_at <= clock_timestamp() + interval '5 seconds'),
-    'dead_open', (SELECT COALESCE(sum(c.n), 0) FROM public.v_queue_counter_part c
-      WHERE c.scope IN ('dead_webhook', 'dead_job', 'dead_event')))
+    'dead_open', p_dead_open)
   FROM (SELECT b.* FROM generate_series(0, 59) g LEFT JOIN b ON b.back = g ORDER BY g DESC) x);
 END
 $fn$;

@@ -118,7 +118,7 @@ COMMENT ON FUNCTION public.fn_snapshot_held IS
 -- fn_snapshot_dead_groups(groups of dead letters) → the section dead_groups: each group with how many of it died in
 -- each five minutes of the last hour (trend, oldest first), the largest group first. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_dead_groups(p_dead public.v_dead_letter_group[]) RETURNS json
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 DECLARE
   v_five bigint := (extract(epoch FROM now())::bigint / 300) * 300;
   -- buckets are told from older ones as text: epochs of ten digits
@@ -134,9 +134,18 @@ BEGIN
         COALESCE(sum(b.n) FILTER (WHERE b.back = 5), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 4), 0),
         COALESCE(sum(b.n) FILTER (WHERE b.back = 3), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 2), 0),
         COALESCE(sum(b.n) FILTER (WHERE b.back = 1), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 0), 0)) AS trend
-      FROM (SELECT c.scope, c.k1, c.k2, (v_five - c.k3::bigint) / 300 AS back, c.n FROM public.v_queue_counter_part c
-            WHERE c.scope IN ('dead_webhook_5m', 'dead_job_5m', 'dead_event_5m')
-              AND c.k3 COLLATE "C" > v_hour_ago OFFSET 0) b
+      FROM (
+        -- of these groups alone: those that died lately may be many more
+        SELECT c.scope, c.k1, c.k2, (v_five - c.k3::bigint) / 300 AS back, c.n
+        FROM (SELECT g.code, 'dead_' || g.source || '_5m' AS scope,
+            CASE g.source WHEN 'webhook' THEN g.subscription_id::text ELSE g.domain || '/' || g.endpoint END AS k2
+          FROM unnest(p_dead) g OFFSET 0) w
+        CROSS JOIN LATERAL (SELECT q.scope, q.k1, q.k2, q.k3, q.n FROM public.queue_counter q
+          WHERE q.scope = w.scope AND q.k1 = w.code AND q.k2 = w.k2 AND q.k3 COLLATE "C" > v_hour_ago OFFSET 0) c
+        UNION ALL
+        SELECT d.scope, d.k1, d.k2, (v_five - d.k3::bigint) / 300, d.n FROM public.queue_counter_delta d
+        WHERE d.scope IN ('dead_webhook_5m', 'dead_job_5m', 'dead_event_5m')
+          AND d.k3 COLLATE "C" > v_hour_ago OFFSET 0) b
       GROUP BY b.scope, b.k1, b.k2) x
   )
   SELECT json_agg(x ORDER BY x.open DESC, x.code, x.source, x.endpoint, x.domain, x.subscription_id) FROM (

@@ -1,0 +1,274 @@
+// A hundred thousand groups of dead letters: the picture shows the largest and the newest, and how many more there are.
+
+package schema_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// groupsShown is how many of the largest groups of each source the picture has where there are over allShown groups;
+// newestShown, of how many newest dead letters of each source it has the groups.
+const (
+	allShown    = 200
+	groupsShown = 50
+	newestShown = 10
+)
+
+// fillDead stores open dead letters in some groups: three fifths of jobs, a fifth each of events and of webhooks. Group i
+// of a source has per + i % 7 of them. They come without triggers, as from a restored dump, and a recount counts them.
+func fillDead(t testing.TB, pool *pgxpool.Pool, groups, per int) {
+	t.Helper()
+	ctx := context.Background()
+	sized := strings.NewReplacer("GROUPS", strconv.Itoa(groups), "EACH", fmt.Sprintf("generate_series(1, %d + g %% 7) i", per),
+		"FAILED", "now() - make_interval(secs => (g::bigint * 7919 + i * 104729) % 600000)")
+	require.NoError(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		for _, sql := range []string{
+			"SET LOCAL session_replication_role = replica",
+			"SET LOCAL statement_timeout = 0",
+			`INSERT INTO public.job_dead_letter (job_id, job_kind, event_domain, failure_code, executor, payload, attempts, first_failed_at, last_failed_at)
+			SELECT gen_random_uuid(), 'kind_' || g % 50, 'dom_' || g % 3, 'CODE_' || g, 'external_worker', '{}', 3, now() - interval '9 days', FAILED
+			FROM generate_series(1, GROUPS * 3 / 5) g, EACH`,
+			`INSERT INTO public.iu_route_dead_letter (worker_name, event_domain, event_id, event_snapshot, failure_code, last_error, idempotency_key, last_failed_at)
+			SELECT 'iu_outbound_default', 'dom_' || g % 3, gen_random_uuid(), jsonb_build_object('event_type', 'type_' || g % 40), 'E_' || g, 'x', gen_random_uuid()::text, FAILED
+			FROM generate_series(1, GROUPS / 5) g, EACH`,
+			`INSERT INTO public.subscriptions (id, event_type, callback_url, verified) OVERRIDING SYSTEM VALUE
+			SELECT 1000 + s, 'order', 'http://127.0.0.1:1/' || s, true FROM generate_series(0, 19) s ON CONFLICT DO NOTHING`,
+			`INSERT INTO public.dead_letters (saga_id, event_id, subscription_id, final_error_code, payload_snapshot, failed_at)
+			SELECT before.n + g * 1000 + i, g, 1000 + g % 20, 'W_' || g / 20, '{}', FAILED
+			FROM (SELECT COALESCE(max(saga_id), 0) AS n FROM public.dead_letters) before, generate_series(1, GROUPS / 5) g, EACH ORDER BY 6`,
+		} {
+			if _, err := tx.Exec(ctx, sized.Replace(sql)); err != nil {
+				return fmt.Errorf("%s: %w", sql, err)
+			}
+		}
+		return nil
+	}))
+	_, err := pool.Exec(ctx, "SET statement_timeout = 0; SELECT public.fn_queue_recount('test', 'filled', false); RESET statement_timeout")
+	require.NoError(t, err)
+}
+
+// deadTruth is what the dead letters themselves say, group by group, the largest group of each source first.
+func (c *core) deadTruth() (groups []queue.DeadGroup) {
+	c.t.Helper()
+	rows, err := c.root.Query(context.Background(), `SELECT * FROM (
+		SELECT 'job', failure_code, job_kind, event_domain, 0::bigint, count(*), min(last_failed_at), max(last_failed_at)
+		FROM public.job_dead_letter WHERE resolved_at IS NULL GROUP BY 2, 3, 4
+		UNION ALL SELECT 'event', failure_code, event_type, event_domain, 0, count(*), min(last_failed_at), max(last_failed_at)
+		FROM public.iu_route_dead_letter WHERE resolved_at IS NULL GROUP BY 2, 3, 4
+		UNION ALL SELECT 'webhook', o.final_error_code, s.endpoint, 'webhook', s.id, count(*), min(o.failed_at), max(o.failed_at)
+		FROM public.dead_letter_open o JOIN public.subscriptions s ON s.id = o.subscription_id GROUP BY 2, 3, 5) g ORDER BY 1, 6 DESC`)
+	require.NoError(c.t, err)
+	groups, err = pgx.CollectRows(rows, func(r pgx.CollectableRow) (g queue.DeadGroup, err error) {
+		var code, endpoint, domain string
+		err = r.Scan(&g.Source, &code, &endpoint, &domain, &g.SubscriptionID, &g.Open, &g.FirstAt, &g.LastAt)
+		g.Code, g.Endpoint, g.Domain = queue.Clean(code), queue.Clean(endpoint), queue.Clean(domain)
+		return g, err
+	})
+	require.NoError(c.t, err)
+	return groups
+}
+
+// pictured wants the picture to say what the dead letters say.
+func (c *core) pictured(why string) {
+	c.t.Helper()
+	s := picture(c.t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')"))
+	type key struct {
+		source, code, endpoint, domain string
+		sub                            int64
+	}
+	keyOf := func(g queue.DeadGroup) key {
+		return key{g.Source, g.Code.String(), g.Endpoint.String(), g.Domain.String(), g.SubscriptionID}
+	}
+	truth := c.deadTruth()
+	byKey, smallest, newest, open := map[key]queue.DeadGroup{}, map[string]int64{}, map[string]queue.DeadGroup{}, int64(0)
+	subjects := map[string]int64{}
+	places := map[string]int{}
+	for _, g := range truth {
+		byKey[keyOf(g)], open = g, open+g.Open
+		if places[g.Source]++; places[g.Source] <= groupsShown {
+			smallest[g.Source] = g.Open
+		}
+		if g.LastAt.After(newest[g.Source].LastAt) {
+			newest[g.Source] = g
+		}
+		subjects["dead_letter_"+g.Source+" "+queue.Choose(g.Source == "job", g.Endpoint, g.Code).String()+" "+g.Domain.String()] += g.Open
+	}
+	shown, shownOpen := map[key]bool{}, int64(0)
+	larger := map[string]int{}
+	for _, g := range s.DeadGroups {
+		want, ok := byKey[keyOf(g)]
+		require.True(c.t, ok, "%s: %v is no group", why, keyOf(g))
+		require.False(c.t, shown[keyOf(g)], "%s: twice", why)
+		require.Equal(c.t, []any{want.Open, want.FirstAt.UTC(), want.LastAt.UTC()}, []any{g.Open, g.FirstAt.UTC(), g.LastAt.UTC()}, why)
+		shown[keyOf(g)], shownOpen = true, shownOpen+g.Open
+		if g.Open >= smallest[g.Source] {
+			larger[g.Source]++
+		}
+	}
+	for source, n := range places {
+		require.GreaterOrEqual(c.t, larger[source], min(n, groupsShown), "%s: the largest groups of %s", why, source)
+		require.True(c.t, shown[keyOf(newest[source])], "%s: the group that failed last of %s", why, source)
+	}
+	require.LessOrEqual(c.t, len(s.DeadGroups), max(allShown, 3*(groupsShown+newestShown)), why)
+	if len(truth) <= allShown {
+		require.Len(c.t, s.DeadGroups, len(truth), why)
+	}
+	require.Equal(c.t, open, s.Flow.DeadOpen, why)
+	require.Equal(c.t, open-shownOpen, s.DeadMore.Open, why)
+	require.Equal(c.t, len(truth) > 1000, s.DeadMore.GroupsBound, why)
+	require.EqualValues(c.t, min(len(truth), 1000)-len(shown), s.DeadMore.Groups, why)
+	health := 0
+	for _, h := range s.Health {
+		if !strings.HasPrefix(h.Source.String(), "dead_letter_") {
+			continue
+		}
+		health++
+		require.NotNil(c.t, h.DeadLettered, why)
+		require.Equal(c.t, subjects[h.Source.String()+" "+h.Subject.String()+" "+h.Domain.String()], *h.DeadLettered, "%s: %s", why, h.Subject)
+	}
+	require.Positive(c.t, health, why)
+	if len(shown) == len(truth) {
+		require.Equal(c.t, len(subjects), health, why)
+	}
+	require.LessOrEqual(c.t, health, max(allShown, 3*(2*groupsShown+newestShown)), why)
+	require.Zero(c.t, get[int](c, "SELECT count(*) FROM public.fn_queue_counter_drift(NULL)"), why)
+}
+
+func TestDeadGroupsOfThePicture(t *testing.T) {
+	j := newJobs(t)
+	require.Zero(t, j.picture().DeadMore.Groups)
+	j.letter("k", "iu", "FEW")
+	j.pictured("one group")
+	fillDead(t, j.root, 700, 1)
+	j.pictured("loaded")
+	j.exec("SELECT public.fn_queue_counter_compact()")
+	j.pictured("folded")
+	require.Equal(t, 701, get[int](j.core, "SELECT count(*) FROM public.v_dead_letter_group"), "the view has all of them")
+
+	for range 9 {
+		j.letter("k", "iu", "GREW") // not folded yet, and among the largest
+	}
+	j.letter("k", "iu", "LAST") // the smallest, and the one that failed last
+	j.pictured("not folded")
+	closed := func(n int) {
+		_, err := j.root.Exec(t.Context(), `SELECT public.fn_job_dead_letter_resolve(ARRAY(SELECT dead_letter_id FROM public.job_dead_letter
+			WHERE resolved_at IS NULL ORDER BY failure_code LIMIT $1), 'abandoned', 'over', 'ann', false)`, n)
+		require.NoError(t, err)
+	}
+	closed(900)
+	j.pictured("closed, not folded")
+	j.exec("SELECT public.fn_queue_counter_compact()")
+	j.pictured("closed")
+	j.exec("SELECT public.fn_queue_counter_compact()")
+	require.Zero(t, get[int](j.core, "SELECT (SELECT count(*) FROM public.queue_counter WHERE scope ~ '^dead_[a-z]*$' AND n = 0) + (SELECT count(*) FROM public.queue_counter_rank WHERE n = 0)"),
+		"nothing stays of a group that is closed")
+	closed(10000)
+	j.exec("SELECT public.fn_queue_counter_compact(), public.fn_queue_counter_compact()")
+	j.pictured("no job")
+
+	fillDead(t, j.root, 1500, 1) // beside what has the same names
+	j.pictured("more than are counted")
+}
+
+// The ranks are derived: what they lost a recount puts right, while others fold.
+func TestCounterRankRecounted(t *testing.T) {
+	h := newHooks(t)
+	c := &core{t: t, db: h.db, root: h.root}
+	h.die("order", 3)
+	h.exec("SELECT public.fn_queue_counter_compact()")
+	h.exact()
+	h.load("DELETE FROM public.queue_counter_rank WHERE scope = 'dead_webhook'", "UPDATE public.queue_counter_rank SET n = n + 7 WHERE scope = 'open_dead_webhook'",
+		"INSERT INTO public.queue_counter_rank (scope, k1, n) VALUES ('dead_job', 'gone', 3)")
+	require.Equal(t, "queue_counter_rank 3", one[string](h, "SELECT scope || ' ' || found FROM public.fn_queue_counter_drift(NULL)"))
+	require.EqualValues(t, 3, call(t, h.root, "public.fn_queue_recount('ann', 'r', false)")["queue_counter_rank"])
+	h.exact()
+	c.pictured("recounted")
+
+	// A fold that has begun and a recount: whichever is first, the sum is right.
+	h.die("order", 2)
+	fold, err := h.root.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = fold.Exec(t.Context(), "SELECT public.fn_queue_counter_compact()")
+	require.NoError(t, err)
+	h.load("DELETE FROM public.queue_counter_rank WHERE scope LIKE 'subject%' AND n > 99")
+	require.Zero(t, call(t, h.root, "public.fn_queue_recount('ann', 'r', false)")["queue_counter_rank"])
+	require.NoError(t, fold.Commit(t.Context()))
+	h.exact()
+	c.pictured("folded beside it")
+}
+
+// The figures of a refresh, and of what else reads or counts the groups, with as many as there may be.
+func TestDeadGroupsLarge(t *testing.T) {
+	if os.Getenv("QTOP_TEST_FULL") == "" {
+		t.Skip("full: 1,000,000 dead letters in 100,000 groups")
+	}
+	c := newCore(t)
+	fillDead(t, c.root, 100_000, 7)
+	c.exec("SET statement_timeout = 0; SELECT public.fn_queue_counter_compact(); RESET statement_timeout")
+	c.exec("VACUUM ANALYZE")
+	c.pictured("large")
+	mid := medianMS(t, c.root, "SELECT length(body) FROM public.fn_queue_picture('0')", 20)
+	t.Logf("a refresh: %.1f ms", mid)
+	require.Less(t, mid, 50.0, "five times the budget, for a machine that does something else as well")
+}
+
+// medianMS is how long a statement takes on the server, the median of n runs in one session that has run it before.
+func medianMS(t testing.TB, pool *pgxpool.Pool, sql string, n int) float64 {
+	t.Helper()
+	conn, err := pool.Acquire(context.Background())
+	require.NoError(t, err)
+	defer conn.Release()
+	var took []float64
+	for i := range n + 3 {
+		start := time.Now()
+		_, err := conn.Exec(context.Background(), sql)
+		require.NoError(t, err)
+		if i >= 3 {
+			took = append(took, float64(time.Since(start).Microseconds())/1000)
+		}
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
+}
+
+// BenchmarkDeadGroups has few and 100,000 groups of dead letters: a refresh of the picture, a fold of one second beside
+// them, v_queue_health, and a recount. The figures are medians of 20 runs in ms, but for the last two.
+func BenchmarkDeadGroups(b *testing.B) {
+	for _, groups := range []int{10, 1000, 100_000} {
+		b.Run(strconv.Itoa(groups), func(b *testing.B) {
+			pool := pgtest.New(b).Pool(b, "")
+			ctx := context.Background()
+			run := func(sql string) float64 {
+				start := time.Now()
+				_, err := pool.Exec(ctx, sql)
+				require.NoError(b, err)
+				return float64(time.Since(start).Microseconds()) / 1000
+			}
+			fillDead(b, pool, groups, 7)
+			first := run("SELECT public.fn_queue_counter_compact()")
+			run("VACUUM ANALYZE")
+			for b.Loop() {
+				b.ReportMetric(medianMS(b, pool, "SELECT length(body) FROM public.fn_queue_picture('0')", 20), "ms/refresh")
+				b.ReportMetric(medianMS(b, pool, "INSERT INTO public.queue_counter_delta SELECT scope, k1, k2, k3, 0 FROM public.queue_counter LIMIT 50; SELECT public.fn_queue_counter_compact()", 20), "ms/fold")
+				b.ReportMetric(medianMS(b, pool, "SELECT count(*) FROM public.v_queue_health", 3), "ms/health")
+				b.ReportMetric(run("SELECT public.fn_queue_recount('test', 'nothing differs', false)"), "ms/recount")
+				b.ReportMetric(first, "ms/first-fold")
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
