@@ -165,14 +165,14 @@ func TestFilter(t *testing.T) {
 	})
 }
 
-func TestGroupsThatThePictureLeavesOut(t *testing.T) {
+func TestGroupsThatTheSnapshotLeavesOut(t *testing.T) {
 	s := newStore()
 	s.snap.DeadMore = queue.DeadMore{Groups: 850, GroupsBound: true, Open: 984_123}
-	drive(t, s, func(c *console) {
+	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
 		c.press("5")
 		c.sees("at least 850 more groups with 984,123 dead letters", "other groups")
 		c.press("R")
-		c.sees("this row is many groups")
+		c.sees("this row stands for many groups")
 		c.press("enter", "/")
 		c.typing("code:RARE endpoint:x")
 		c.press("enter")
