@@ -61,7 +61,7 @@ func TestEmptyDatabase(t *testing.T) {
 		c.sees("NO HOST", "no executor is silent", "no work is waiting", "no dead letter is open")
 		for _, p := range [][]string{
 			{"Nothing reports its health yet", "2"}, {"No executor is silent", "3"}, {"N registers an executor", "4"}, {"No dead letter is open", "5"}, {"fn_job_enqueue", "8"},
-			{"webhook.worker.enabled", "g", "f"}, {"no worker host has ever reported", "g", "w"}, {"Nobody has done anything yet", "g", "a"},
+			{"webhook.worker.enabled", "g", "f"}, {"no worker host has ever reported", "g", "w"}, {"No action has been taken yet", "g", "a"},
 		} {
 			c.press(p[1:]...)
 			c.sees(p[0])

@@ -49,7 +49,7 @@ func TestSuccessorWorksOnWhatItsPredecessorHeld(t *testing.T) {
 	}
 	require.Len(t, ids, 3, "what is sent again is the same message")
 	require.Equal(t, 1, w.int(jobsHeld), "others keep what they hold")
-	require.Contains(t, next.text(), "the instance before ended without a word")
+	require.Contains(t, next.text(), "the previous instance crashed")
 	require.Contains(t, next.text(), `"error_code":"LEASE_LOST"`)
 	for _, c := range []*child{next, beside} {
 		c.signal(syscall.SIGTERM)

@@ -61,7 +61,7 @@ func TestDoctorOnLogins(t *testing.T) {
 		{"ALTER SYSTEM SET log_statement = 'mod'", "", ""},
 		{"SELECT pg_reload_conf()", "note setting: the configuration of the server sets log_statement = mod: payloads", "set it back in the configuration"},
 		{"ALTER ROLE " + login + " CREATEROLE BYPASSRLS", "note wide login: " + login + " has CREATEROLE, BYPASSRLS", "ALTER ROLE " + login + " NOCREATEROLE NOBYPASSRLS"},
-		{"GRANT webhook_worker TO " + login, "note wide login: " + login + " works (webhook_worker) and administers (workflow_admin)", "a login of its own"},
+		{"GRANT webhook_worker TO " + login, "note wide login: " + login + " works (webhook_worker) and administers (workflow_admin)", "a separate login"},
 		{"GRANT queue_owner TO " + login, "note wide login: " + login + " is a member of queue_owner", "REVOKE queue_owner"},
 	} {
 		exec(c.sql)

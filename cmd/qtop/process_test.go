@@ -69,7 +69,7 @@ func race(t *testing.T, db *pgtest.DB, id, told string) (made string) {
 		cmd := qtop(t, dsn, "requeue", id, "--yes", "--reason", fmt.Sprintf("process %d", i), "-o", "json")
 		cmd.Env = append(cmd.Env, fmt.Sprintf("QTOP_ACTOR=operator-%d", i))
 		var out bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &out
+		cmd.Stdout = &out // a refusal is on stderr too
 		wg.Go(func() {
 			_ = cmd.Run()
 			answers[i] = answer{cmd.ProcessState.ExitCode(), out.String()}

@@ -133,7 +133,7 @@ func TestWorkerHandlers(t *testing.T) {
 func TestConsoleWithoutPrograms(t *testing.T) {
 	t.Setenv("QTOP_HANDLERS", `[{"kind":"a","command":["/no/such/program"]}]`)
 	s := open(t, pgtest.New(t).DSN(""), "--pane", "host")
-	s.match(`No worker host may start here: .*/no/such/program`)
+	s.match(`The worker host of this process cannot start: .*/no/such/program`)
 	s.keys("S")
 	s.match(`Start is off: .*/no/such/program`)
 }

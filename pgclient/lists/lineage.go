@@ -54,7 +54,7 @@ func hookLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail
 			SELECT 'requeue', r.new_saga_id::text, r.reason, r.requeued_at, r.requeued_by, g.n, 3, 0
 			FROM shown g JOIN public.dead_letters l ON l.saga_id = g.id JOIN public.dead_letter_requeues r ON r.dead_letter_id = l.id
 			UNION ALL
-			SELECT 'setClosure', l.id::text, x.resolution::text, x.at, x.by, g.n, 4, 0
+			SELECT 'closed', l.id::text, x.resolution::text, x.at, x.by, g.n, 4, 0
 			FROM shown g JOIN public.dead_letters l ON l.saga_id = g.id JOIN public.dead_letter_resolutions x ON x.dead_letter_id = l.id
 		) steps ORDER BY n, step, no, at`, d.EventID, d.SubscriptionID, d.Generation)
 }
@@ -96,7 +96,7 @@ func jobLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail,
 			UNION ALL
 			SELECT 'requeue', replayed_job_id::text, triage_note, resolved_at, resolved_by, n, 2 FROM chain WHERE replayed_job_id IS NOT NULL
 			UNION ALL
-			SELECT 'setClosure', 'job:' || dead_letter_id, resolution, resolved_at, resolved_by, n, 2 FROM chain
+			SELECT 'closed', 'job:' || dead_letter_id, resolution, resolved_at, resolved_by, n, 2 FROM chain
 			WHERE replayed_job_id IS NULL AND resolved_at IS NOT NULL
 		) steps ORDER BY n, step`, letter, d.Generation)
 }
@@ -116,6 +116,6 @@ func eventLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetai
 			UNION ALL
 			SELECT 'dead_letter', 'event:' || l.dead_letter_id, l.failure_code, l.last_failed_at, l.worker_name, 2 FROM l
 			UNION ALL
-			SELECT 'setClosure', 'event:' || l.dead_letter_id, l.resolution, l.resolved_at, l.resolved_by, 3 FROM l WHERE l.resolved_at IS NOT NULL
+			SELECT 'closed', 'event:' || l.dead_letter_id, l.resolution, l.resolved_at, l.resolved_by, 3 FROM l WHERE l.resolved_at IS NOT NULL
 		) steps ORDER BY step, at, id`, letter)
 }

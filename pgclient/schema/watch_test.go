@@ -388,7 +388,7 @@ func TestWatchSaysWhy(t *testing.T) {
 	admin := c.as("workflow_admin")
 	refused := setFlag(t, admin, "queue.scheduler.mode", "pg_cron")
 	require.Equal(t, "conflict", refused["rule"])
-	require.Contains(t, refused["reason"], "pg_cron is not in this database")
+	require.Contains(t, refused["reason"], "pg_cron is not installed in this database")
 	c.exec("UPDATE public.dot_config SET value = 'pg_cron' WHERE key = 'queue.scheduler.mode'")
 	require.Equal(t, "mode", tick(t, c, "w", "external")["skipped"])
 	require.Equal(t, "ok: queue.scheduler.mode is pg_cron, and pg_cron is not in this database", why(), "at once")

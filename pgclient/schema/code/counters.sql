@@ -41,12 +41,13 @@ CROSS JOIN LATERAL (VALUES (c.scope, c.k1, c.k2, c.k3),
 WHERE c.scope IN ('dead_webhook', 'dead_job', 'dead_event')
 GROUP BY x.scope, x.k1, x.k2, x.k3 HAVING sum(c.n) <> 0;
 COMMENT ON VIEW public.v_queue_counter_ranked IS 'What queue_counter_rank must hold, out of queue_counter. Internal.';
+GRANT SELECT ON public.v_queue_counter_ranked TO :"queue_viewer";
 
 CREATE OR REPLACE FUNCTION public.fn_queue_counter_ranked() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   c_scopes CONSTANT text[] := '{dead_webhook,dead_job,dead_event}'::text[];
-  v_scopes text[] := '{}';
+  v_scopes text[] := '{}'::text[];
   v_k1 text[];
   v_k2 text[];
   v_k3 text[];
