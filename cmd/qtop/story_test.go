@@ -165,7 +165,7 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	s.keys("6")
 	s.until("Operations · 1 row")
 	s.keys(enter)
-	s.until("Items, those tried last first")
+	s.until("Items, last attempted first")
 	least := x.number(tried)
 	s.match(`items +[\d,]+ requeued`)
 	s.wait("exact progress", func(text string) bool {
@@ -201,7 +201,7 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	s.keys(":", "why webhook "+endpoint, enter)
 	s.until("no live host runs webhook_worker")
 	s.keys("\x1b")
-	s.until("Items, those tried last first")
+	s.until("Items, last attempted first")
 
 	// Enough: abort, and take back what nobody has begun.
 	s.keys("X")

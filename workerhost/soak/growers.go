@@ -19,7 +19,7 @@ func growers() map[string]string {
 		"webhook_delivery_sagas":   webhooks,
 		"webhook_delivery_jobs":    webhooks,
 		"queue_metric_sample":      samples,
-		"queue_past_picture":       "a picture a minute, for 24 hours",
+		"queue_past_picture":       "a snapshot per minute, for 24 hours",
 		"webhook_operation_bucket": "an hour's buckets",
 	}
 }

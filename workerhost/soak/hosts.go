@@ -115,7 +115,7 @@ func (h *host) start(ctx context.Context) error {
 	return h.ready(ctx, from)
 }
 
-// ready waits for /readyz, whose address stands in the log.
+// ready waits for /readyz, whose address is in the log.
 func (h *host) ready(ctx context.Context, from int64) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

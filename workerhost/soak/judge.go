@@ -7,15 +7,15 @@ package main
 //
 //   - its slope over all of the rest adds up, over that time, to more than a fifth of where
 //     it began and to more than a floor for its unit;
-//   - its slope over the second half of the rest is at least half of that: what comes to
-//     rest is no growth without bound.
+//   - its slope over the second half of the rest is at least half of that: a figure that settles
+//     does not grow without bound.
 //
 // What grows by design, with the work that was done, grows too fast when its slope over
 // the second half is more than 1.5 times that over the first half (and a floor): then a
 // piece of work costs more and more room.
 //
 // A slope is that of Theil and Sen, the median of the slopes between all pairs of samples:
-// neither the teeth of vacuum nor a host that begins anew bend it much.
+// neither vacuum nor a restarted host bends it much.
 
 import (
 	"math"

@@ -14,10 +14,10 @@ import (
 )
 
 // recordedWithin is the longest time from a request's answer to its record in the
-// database: what came twice is traced to a kill only if that fell in this time.
+// database: a repetition is traced to a kill only if the kill was in this time.
 const recordedWithin = 10 * time.Second
 
-// oneInAHundred of both kinds is refused at its first try, so that retries are part of it.
+// oneInAHundred of both kinds is refused at its first attempt, so that retries are part of it.
 const oneInAHundred = 100
 
 // ledger counts jobs and webhooks by n.
@@ -101,7 +101,7 @@ func (l *ledger) behind(kind string) (behind, done int) {
 	return len(t.missing()), t.done
 }
 
-// missing are those that a producer was told of and nobody saw.
+// missing returns the ones that a producer got an answer for and the receiver never saw.
 func (t *tally) missing() (out []int) {
 	for n, told := range t.told {
 		if told && (n >= len(t.seen) || t.seen[n].IsZero()) {

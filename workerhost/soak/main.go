@@ -35,7 +35,7 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
-		os.Exit(1) //nolint:forbidigo // a main of its own; run has stopped what it started
+		os.Exit(1) //nolint:forbidigo // this is a main; run has stopped what it started
 	}
 }
 

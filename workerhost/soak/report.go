@@ -44,6 +44,8 @@ func unitOf(name string) unit {
 	count := func(v float64) string { return strconv.FormatInt(int64(math.Round(v)), 10) }
 	size := func(v float64) string { return fmt.Sprintf("%.1f MiB", v/(1<<20)) }
 	switch {
+	case name == "server wal":
+		return unit{1 << 30, size} // max_wal_size as installed: recycled segments fill it at any pace
 	case strings.HasSuffix(name, " dead rows"):
 		return unit{20_000, count}
 	case strings.HasSuffix(name, " behind"):

@@ -1,6 +1,6 @@
 package main
 
-// This file takes the figures: what the processes have, what the tables take, what waits.
+// This file takes the figures: of the processes, of the tables, of the backlog.
 
 import (
 	"bufio"
@@ -79,7 +79,7 @@ func readSamples(file string) (out []sample, err error) {
 	}
 }
 
-// processFigures reads what Linux tells of a process; elsewhere nothing is said.
+// processFigures reads a process in Linux's /proc; elsewhere it returns nothing.
 func processFigures(f map[string]float64, name string, pid int) {
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	if kb, ok := procNumber(filepath.Join(proc, "status"), "VmRSS:"); ok {
@@ -126,7 +126,7 @@ func procNumber(file, word string) (float64, bool) {
 	return 0, false
 }
 
-// goMetrics takes what the host's Go runtime tells of itself.
+// goMetrics reads the metrics of the host's Go runtime.
 func goMetrics(f map[string]float64, name, text string) {
 	for line := range strings.Lines(text) {
 		for metric, word := range map[string]string{"go_goroutines": "goroutines", "go_memstats_heap_inuse_bytes": "heap"} {

@@ -202,7 +202,7 @@ func (s *soak) produce(ctx context.Context, kind string, first, of, perSecond in
 		}
 		cancel()
 		if s.ledger.tell(kind, n, err); err != nil {
-			s.say("a producer was not told of %s %d: %v", kind, n, err)
+			s.say("a producer got no answer for %s %d: %v", kind, n, err)
 		}
 	}
 }
