@@ -4,7 +4,8 @@
 --   2. Every tick of bulk_operation_runner is one transaction (fn_queue_bulk_step): it takes the next items that the
 --      rate allows and commits the change of each dead letter together with the outcome of its item.
 --   3. The first canary items run alone; all their first attempts must succeed before the others start.
---   4. The brake pauses the operation when too many of the latest first attempts failed (fn_queue_bulk_halt).
+--   4. The brake pauses the operation when too many of the latest first attempts failed, or when 50 items in a row were
+--      skipped for one reason (fn_queue_bulk_halt).
 --   5. The operation is completed when no item is left and the first attempt of each requeued item is settled.
 -- Requeued webhooks are limited to the same rate again when they are sent (fn_webhook_job_claim), at every attempt.
 
@@ -349,14 +350,16 @@ END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_watch IS 'Records how first attempts of a bulk operation ended. Internal.';
 
 -- fn_queue_bulk_halt(operation) → why it must pause, or NULL. Reasons: requeueing is switched off, which would skip all
--- remaining items; a first attempt of the canary failed; or the brake: since the operation was started at least 10
--- first attempts are known, and too many of the last 50 failed. Internal.
+-- remaining items; a first attempt of the canary failed; the brake: since the operation was started at least 10 first
+-- attempts are known, and too many of the last 50 failed; or the latest 50 items that were carried out since then were
+-- all skipped for one reason, so that the others probably would be too. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_halt(p_operation public.queue_bulk_operation) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_seen int;
   v_failed int;
   v_code text;
+  v_skipped text;
 BEGIN
   IF p_operation.kind <> 'resolve' AND NOT public.fn_cfg_bool('queue.dlq.replay_enabled') THEN
     RETURN 'requeueing is switched off: queue.dlq.replay_enabled is not true';
@@ -373,10 +376,32 @@ BEGIN
     RETURN format('the brake: %s of the last %s first attempts failed (mostly %s)', v_failed, v_seen,
       COALESCE(v_code, 'no code'));
   END IF;
+  -- The latest items by number are a first, cheap look. One reason may name what differs from item to item, such as a
+  -- number or a time: compare it without them.
+  SELECT (array_agg(x.why))[1] INTO v_skipped FROM (
+    SELECT i.outcome, i.why FROM public.queue_bulk_operation_item i
+    WHERE i.operation_id = p_operation.operation_id AND i.item_no < p_operation.next_item
+      AND i.item_no >= p_operation.next_item - 2000 AND i.outcome IS NOT NULL AND i.at >= p_operation.watch_since
+    ORDER BY i.at DESC, i.item_no DESC LIMIT 50) x
+  HAVING count(*) = 50 AND bool_and(x.outcome = 'skipped')
+    AND count(DISTINCT regexp_replace(x.why,
+      '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]+', '', 'g')) = 1;
+  IF v_skipped IS NOT NULL AND EXISTS (SELECT FROM public.queue_bulk_operation_item i
+      WHERE i.operation_id = p_operation.operation_id AND i.outcome IS NULL) THEN
+    -- Items of several endpoints are carried out in turn: count those skipped since any item was not.
+    SELECT count(*) INTO v_seen FROM public.queue_bulk_operation_item i
+    WHERE i.operation_id = p_operation.operation_id AND i.outcome = 'skipped' AND i.at >= p_operation.watch_since
+      AND i.at > COALESCE((SELECT max(d.at) FROM public.queue_bulk_operation_item d
+        WHERE d.operation_id = p_operation.operation_id AND d.outcome IN ('done', 'failed')
+          AND d.at >= p_operation.watch_since), '-infinity');
+    IF v_seen >= 50 THEN
+      RETURN left(format('%s items in a row were skipped, the latest: %s', v_seen, v_skipped), 500);
+    END IF;
+  END IF;
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_halt IS
-  'Why a bulk operation must pause: canary, brake or requeueing off. Internal.';
+  'Why a bulk operation must pause: canary, brake, items skipped in a row, or requeueing off. Internal.';
 
 -- fn_queue_bulk_next(operation, n, except) → up to n items to carry out now, without those in except: round-robin over
 -- the endpoints that may be sent to, the lowest item numbers of each first. Items of an endpoint that is suspended or
