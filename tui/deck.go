@@ -154,15 +154,22 @@ func (m *deck) settlePage(l *level) {
 // cursor acts on nothing until it is moved.
 func (m *deck) settleOverview(l *level) {
 	targets := m.rowsOfBoard(l)
-	l.armed = slices.Contains(targets, l.target)
 	if l.target == (views.Target{}) && len(targets) > 0 {
-		l.target, l.armed = targets[0], true
+		l.target = targets[0]
+	}
+	i := slices.Index(targets, l.target)
+	l.armed, l.cursor = i >= 0, l.target
+	if l.armed {
+		l.place = i
+	} else if len(targets) > 0 {
+		l.place = min(l.place, len(targets)-1)
+		l.cursor = targets[l.place]
 	}
 }
 
 // rowsOfBoard returns the rows of the Overview that the cursor can be on.
 func (m *deck) rowsOfBoard(l *level) []views.Target {
-	return l.board(m.scene(), m.body(), l.target).Targets
+	return l.board(m.scene(), m.body(), l.cursor).Targets
 }
 
 // rowCount returns the number of rows, such as "120 of ≥10,000 rows", and of selected ones.

@@ -11,11 +11,7 @@ func (at scene) draw(s views.Size) []string {
 	own := l == at.base()
 	switch {
 	case l.board != nil:
-		cursor := l.target
-		if !l.armed { // the row is gone: show no cursor
-			cursor = views.Target{}
-		}
-		return l.board(at, s, cursor).Lines
+		return l.board(at, s, l.cursor).Lines
 	case l.page != nil:
 		return views.PageView{Page: l.built, Offset: l.offset, Find: l.find}.Visible(at.env, s)
 	case own && p.body != nil:

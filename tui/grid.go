@@ -12,8 +12,8 @@ import (
 
 // grid is the state of a table: cursor, selection, order and filter. Cursor and selection
 // hold ids, so that a refresh that adds or removes rows never moves them to another row.
-// When the row under the cursor vanishes, the cursor keeps its position but acts on
-// nothing until it is moved.
+// When the row under the cursor vanishes, the cursor is shown on the row that took its
+// place, but acts on nothing until it is moved.
 type grid struct {
 	src            views.Source
 	order          []int  // indices into src, filtered and sorted
@@ -164,14 +164,10 @@ func (g *grid) next(has func(i int) bool, rows func() int) bool {
 }
 
 func (g grid) view() views.Grid {
-	v := views.Grid{
+	return views.Grid{
 		Source: g.src, Order: g.order, Cursor: g.cursor, Offset: g.offset, Low: g.low,
 		Selected: g.selected, Sort: g.sort, Filter: g.text,
 	}
-	if g.gone {
-		v.Cursor = -1
-	}
-	return v
 }
 
 func cells(s string) int { return ansi.StringWidth(s) }

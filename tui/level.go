@@ -31,10 +31,13 @@ type level struct {
 	revealed      queue.Text
 	revealedUntil time.Time
 
-	// The Overview: its cursor, and whether the row under the cursor still exists.
+	// The Overview: the row that its cursor was moved to, and whether that row still exists.
+	// If not, the cursor is shown on the row that took its place, but acts on nothing.
 	board  board
 	target views.Target
 	armed  bool
+	cursor views.Target // the row that the cursor is shown on
+	place  int          // its position among the rows
 }
 
 // table provides the rows of a level, and the level that enter opens for row i.

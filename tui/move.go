@@ -3,6 +3,8 @@ package tui
 // This file moves the cursor and selects rows.
 
 import (
+	"slices"
+
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -44,13 +46,12 @@ func (m *deck) moveOverview(l *level, d int) {
 	if len(targets) == 0 {
 		return
 	}
-	at := 0
-	for i, t := range targets {
-		if t == l.target {
-			at = i + d
-		}
+	at := l.place
+	if i := slices.Index(targets, l.cursor); i >= 0 {
+		at = i
 	}
-	l.target, l.armed = targets[min(max(at, 0), len(targets)-1)], true
+	l.place = min(max(at+d, 0), len(targets)-1)
+	l.target, l.cursor, l.armed = targets[l.place], targets[l.place], true
 }
 
 // selectKey handles space, v and ctrl+a.

@@ -9,8 +9,12 @@ import (
 
 // Update handles one message. It never waits.
 func (m *root) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	n := len(m.banners())
 	cmd := m.route(msg)
 	m.expireNotice()
+	if len(m.banners()) != n { // the pane got more or fewer lines
+		m.settle()
+	}
 	return m, cmd
 }
 

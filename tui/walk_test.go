@@ -1,0 +1,434 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+	"github.com/qtop/qtop/views/viewstest"
+)
+
+// walker presses keys on a console without a terminal: it runs the commands of the model
+// itself, in a bubble with virtual time, and checks after each key what must always hold.
+type walker struct {
+	t     *testing.T
+	rnd   *rand.Rand
+	seed  uint64
+	store *fakeStore
+	host  *fakeHost
+	m     *root
+	run   *walkerRun
+	keys  []string // the latest, for a failure
+
+	linkAt  time.Time // when the link changed last
+	applied int       // changes that were made so far
+	ended   int       // how often the console was quit
+}
+
+// walkerRun receives the messages of one console; a console that was quit has another one.
+type walkerRun struct {
+	msgs chan tea.Msg
+	done chan struct{}
+	quit bool
+}
+
+const walkSeed = 20_260_131
+
+func newWalker(t *testing.T, seed uint64) *walker {
+	w := &walker{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), seed: seed}
+	w.start()
+	return w
+}
+
+// start opens a console on a store of its own.
+func (w *walker) start() {
+	w.store, w.host = newStore(), newHost()
+	w.store.kept = []queue.Snapshot{keptAt(time.Hour), keptAt(time.Minute)}
+	w.open(Options{Actor: "anna", Save: (&folder{files: map[string]string{}}).save})
+}
+
+func keptAt(ago time.Duration) queue.Snapshot {
+	p := viewstest.Rich()
+	p.TakenAt = p.TakenAt.Add(-ago)
+	return p
+}
+
+func (w *walker) open(o Options) {
+	o.UTC = true
+	w.run = &walkerRun{msgs: make(chan tea.Msg, 10_000), done: make(chan struct{})}
+	w.m = newRoot(w.t.Context(), w.store, w.host, o)
+	w.applied, w.linkAt = 0, time.Now()
+	w.send(tea.WindowSizeMsg{Width: 80, Height: 24})
+	w.exec(w.m.Init())
+	w.settle()
+	w.after(1100 * time.Millisecond)
+}
+
+// close ends the console and lets its timers run out.
+func (w *walker) close() {
+	w.m.cancel()
+	close(w.run.done)
+	w.after(time.Minute)
+}
+
+// exec runs a command and hands its message to the console that is open.
+func (w *walker) exec(cmd tea.Cmd) {
+	if cmd == nil {
+		return
+	}
+	r := w.run
+	go func() {
+		msg := cmd()
+		if msg == nil {
+			return
+		}
+		select {
+		case <-r.done:
+		default:
+			r.msgs <- msg
+		}
+	}()
+}
+
+func (w *walker) send(msg tea.Msg) {
+	_, cmd := w.m.Update(msg)
+	w.exec(cmd)
+}
+
+// settle handles messages until none is left.
+func (w *walker) settle() {
+	for {
+		synctest.Wait()
+		select {
+		case msg := <-w.run.msgs:
+			switch msg := msg.(type) {
+			case tea.BatchMsg:
+				for _, cmd := range msg {
+					w.exec(cmd)
+				}
+			case tea.QuitMsg:
+				w.run.quit = true
+			default:
+				w.send(msg)
+			}
+		default:
+			return
+		}
+	}
+}
+
+// after lets virtual time pass.
+func (w *walker) after(d time.Duration) {
+	time.Sleep(d)
+	w.settle()
+}
+
+// press handles one key and everything that follows at once.
+func (w *walker) press(k tea.Msg) {
+	w.send(k)
+	w.settle()
+}
+
+// fail ends the test with what is needed to repeat it.
+func (w *walker) fail(format string, a ...any) {
+	w.t.Helper()
+	w.t.Fatalf("%s\nseed %d, after the keys … %s\n%s", fmt.Sprintf(format, a...), w.seed, strings.Join(w.keys, " "), ansi.Strip(w.m.frame()))
+}
+
+// step is one key of the walk.
+func (w *walker) step() {
+	key, name := w.pick()
+	w.keys = append(w.keys, name)
+	w.keys = w.keys[max(len(w.keys)-60, 0):]
+	defer func() {
+		if p := recover(); p != nil {
+			w.t.Fatalf("panic: %v\nseed %d, after the keys … %s\n%s", p, w.seed, strings.Join(w.keys, " "), debug.Stack())
+		}
+	}()
+	if w.rnd.IntN(25) == 0 {
+		w.disturb()
+	}
+	confirms := w.confirms(key)
+	was := w.m.notice
+	w.press(key)
+	if n := w.m.notice; pressed(key) != "" && n.text != "" && n.text == was.text && n.times == was.times {
+		w.fail("the message %q outlives a key", n.text)
+	}
+	w.check(confirms)
+	if w.run.quit {
+		w.ended++
+		w.close()
+		w.start()
+		return
+	}
+	if d := w.pause(); d > 0 {
+		w.after(d)
+		w.check(confirms)
+	}
+}
+
+// pause is the time between two keys: some too fast for a dialog, some as slow as thought.
+func (w *walker) pause() time.Duration {
+	return []time.Duration{0, 50 * time.Millisecond, 450 * time.Millisecond, 450 * time.Millisecond, 1600 * time.Millisecond}[w.rnd.IntN(5)]
+}
+
+// pick returns a random key, or a longer input of which the walk would type nothing by chance.
+func (w *walker) pick() (tea.Msg, string) {
+	if d, ok := w.top().(*dialog); ok && w.rnd.IntN(3) > 0 {
+		return w.pickInDialog(d)
+	}
+	if w.m.line.open() && w.rnd.IntN(4) == 0 {
+		s := walkWords[w.rnd.IntN(len(walkWords))]
+		return tea.PasteMsg{Content: s}, "paste:" + s
+	}
+	switch w.rnd.IntN(60) {
+	case 0:
+		s := walkWords[w.rnd.IntN(len(walkWords))]
+		return tea.PasteMsg{Content: s}, "paste:" + s
+	case 1:
+		return tea.MouseWheelMsg{Button: tea.MouseWheelDown}, "wheel"
+	case 2:
+		return tea.MouseClickMsg{X: w.rnd.IntN(80), Y: w.rnd.IntN(24), Button: tea.MouseLeft}, "click"
+	case 3:
+		r := rune(":/?0q1b"[w.rnd.IntN(7)])
+		return tea.KeyPressMsg{Code: r, Mod: tea.ModAlt}, "alt+" + string(r)
+	case 4:
+		s := views.Size{W: 60 + w.rnd.IntN(140), H: 15 + w.rnd.IntN(45)}
+		return tea.WindowSizeMsg{Width: s.W, Height: s.H}, fmt.Sprintf("size:%dx%d", s.W, s.H)
+	}
+	k := walkKeys[w.rnd.IntN(len(walkKeys))]
+	return keyOf(k), k
+}
+
+// pickInDialog fills a dialog, so that some of them are confirmed.
+func (w *walker) pickInDialog(d *dialog) (tea.Msg, string) {
+	k := "enter"
+	switch n := d.fields(); {
+	case w.rnd.IntN(8) == 0:
+		k = []string{"tab", "right", "x", "esc", "enter", "pgdown"}[w.rnd.IntN(6)]
+	case d.focus < len(n):
+		s := queue.Choose(d.stage == stagePreview, n[d.focus].arg.Name, "5")
+		if n[d.focus].value() == "" {
+			n[d.focus].input.SetValue(s) // typed, key by key
+			return tea.KeyPressMsg{Code: tea.KeyEnd}, "type:" + s
+		}
+	case d.stage == stagePreview && d.focus == len(n):
+		k = "tab"
+	}
+	return keyOf(k), k
+}
+
+var walkWords = []string{
+	"state:stale", "code:HTTP_503", "hooks", "why x", "why webhook hooks.acme.example:443", "at 45m", "at now", "export x.csv", "flags", "requeue 5",
+	"dead", "age>", "!", "\x1b[31m", "1 2 3", "help", "executor x y", "mark deploy",
+}
+
+var walkKeys = slices.Concat(
+	strings.Split("jjjjjkkknoptyxmqgghlv0123456789:/?[]+-", ""),
+	strings.Split("ARCENDPLSTUXVZMOGHK", ""),
+	[]string{
+		"enter", "enter", "enter", "esc", "esc", "esc", "tab", "shift+tab", "up", "down", "left", "right", "pgdown", "pgup", "home", "end", "space", "space",
+		"backspace", "ctrl+a", "ctrl+d", "ctrl+u", "ctrl+f", "ctrl+b", "ctrl+z", "ctrl+c", "f", "s", "w", "r", "a",
+	})
+
+func (w *walker) top() overlay {
+	if n := len(w.m.over); n > 0 {
+		return w.m.over[n-1]
+	}
+	return nil
+}
+
+// confirms reports whether a key confirms an action: enter on the second button of a
+// preview whose confirmations are all typed.
+func (w *walker) confirms(key tea.Msg) bool {
+	d, ok := w.top().(*dialog)
+	if !ok || pressed(key) != "enter" || d.stage != stagePreview || d.plan.Refused != "" || d.plan.Count == 0 || d.focus != len(d.typed)+1 {
+		return false
+	}
+	for _, f := range d.typed {
+		if strings.ReplaceAll(f.value(), ",", "") != f.arg.Name {
+			return false
+		}
+	}
+	return true
+}
+
+// disturb changes the world: rows come and go, the link and the database fail and recover.
+func (w *walker) disturb() {
+	w.store.set(func(s *fakeStore) {
+		switch w.rnd.IntN(9) {
+		case 0:
+			s.link = queue.Link{State: queue.Choose(s.link.State == "lost", "live", "lost"), Attempt: 2, RetryIn: 3, Reason: queue.Clean("connection refused")}
+			w.linkAt = time.Now()
+		case 1:
+			s.link = queue.Link{State: queue.Choose(s.link.State == "live", "polling", "live")}
+			w.linkAt = time.Now()
+		case 2:
+			s.err = queue.Choose[error](s.err == nil, context.DeadlineExceeded, nil)
+		case 3:
+			s.snap, s.letters, s.jobs = viewstest.Rich(), viewstest.Letters(w.rnd.IntN(120)), viewstest.Jobs(w.rnd.IntN(120))
+		case 4: // rows vanish
+			p := s.snap
+			p.Alerts, p.Executors, p.Health = half(w, p.Alerts), half(w, p.Executors), half(w, p.Health)
+			p.Queues, p.JobLeases, p.Flags, p.Waiting = half(w, p.Queues), half(w, p.JobLeases), half(w, p.Flags), half(w, p.Waiting)
+			s.snap, s.letters, s.jobs, s.audit, s.rules = p, half(w, s.letters), half(w, s.jobs), half(w, s.audit), half(w, s.rules)
+		case 5:
+			s.snap.TakenAt = s.snap.TakenAt.Add(time.Duration(w.rnd.IntN(300)) * time.Second)
+		case 6:
+			s.delay = queue.Choose(s.delay == 0, time.Duration(w.rnd.IntN(4))*time.Second, 0)
+		case 7:
+			s.refuse = queue.Choose(s.refuse == "", "another operator was faster", "")
+		case 8:
+			s.err, s.delay, s.link = nil, 0, queue.Link{State: "live"}
+			w.linkAt = time.Now()
+		}
+	})
+}
+
+// half returns about half of the rows.
+func half[T any](w *walker, rows []T) (out []T) {
+	for _, x := range rows {
+		if w.rnd.IntN(2) == 0 {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// check fails the test if something does not hold that must always hold.
+func (w *walker) check(confirmed bool) {
+	w.t.Helper()
+	m := w.m
+	if n := len(w.store.did()); n > w.applied {
+		if !confirmed || n > w.applied+1 {
+			w.fail("an action was carried out without a confirmed dialog: %+v", w.store.did()[n-1].Request)
+		}
+		w.applied = n
+	}
+	if n := m.notice; n.text != "" && (time.Since(n.until) > heartbeatEvery || n.holds != nil && !n.holds()) {
+		w.fail("the message %q is no longer true", n.text)
+	}
+	w.checkCursor()
+	w.checkFrame()
+}
+
+// checkCursor checks that the cursor is on a row that exists, or that there is none.
+func (w *walker) checkCursor() {
+	w.t.Helper()
+	l := w.m.pane().top()
+	switch {
+	case l.board != nil:
+		if rows := w.m.rowsOfBoard(l); len(rows) > 0 && !slices.Contains(rows, l.cursor) {
+			w.fail("the cursor of the Overview is on no row: %+v", l.cursor)
+		}
+	case l.page != nil:
+		_, fits := views.Split(w.m.size.W, w.m.size.H, len(w.m.banners()))
+		if n := len(l.built.Lines); fits && (l.offset < 0 || l.offset > 0 && l.offset >= n) {
+			w.fail("the page shows line %d of %d", l.offset, n)
+		}
+	default:
+		g := l.grid.view()
+		if n := len(g.Order); n > 0 && (g.Cursor < 0 || g.Cursor >= n) {
+			w.fail("the cursor is on row %d of %d", g.Cursor, n)
+		}
+		if i, ok := l.grid.current(); ok && l.grid.src.ID(i) != l.grid.at {
+			w.fail("the cursor shows %q and acts on %q", l.grid.src.ID(i), l.grid.at)
+		}
+	}
+}
+
+// checkFrame checks that the frame fills the screen exactly and that the header has the
+// state of the link.
+func (w *walker) checkFrame() {
+	w.t.Helper()
+	m := w.m
+	lines := strings.Split(m.frame(), "\n")
+	if len(lines) > m.size.H {
+		w.fail("the frame has %d lines in %d", len(lines), m.size.H)
+	}
+	for i, line := range lines {
+		if n := ansi.StringWidth(line); n > m.size.W {
+			w.fail("line %d has %d cells in %d", i, n, m.size.W)
+		}
+	}
+	if _, fits := views.Split(m.size.W, m.size.H, 0); !fits || time.Since(w.linkAt) < 2*heartbeatEvery || len(m.over) > 0 {
+		return
+	}
+	head := ansi.Strip(lines[0])
+	lost := strings.Contains(head, "LOST") || strings.Contains(head, "NO DATABASE")
+	state := w.store.Link().State
+	if lost != (state == "lost") {
+		w.fail("the link is %s and the header says %q", state, head)
+	}
+	calm := strings.Contains(head, " live") || strings.Contains(head, " polling")
+	if calm && (m.feed.paused || m.feed.past.live != nil || !strings.Contains(head, " "+state)) {
+		w.fail("the link is %s, paused %t, and the header says %q", state, m.feed.paused, head)
+	}
+}
+
+// TestRandomWalk presses random keys on every pane, on busy data that changes meanwhile.
+// QTOP_WALK_SEED repeats a walk.
+func TestRandomWalk(t *testing.T) {
+	n := 2_000
+	if os.Getenv("QTOP_TEST_FULL") != "" {
+		n = 100_000
+	}
+	seed := uint64(walkSeed)
+	if s := os.Getenv("QTOP_WALK_SEED"); s != "" {
+		var err error
+		seed, err = strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWalker(t, seed)
+		defer w.close()
+		seen, confirmed := map[queue.PaneID]bool{}, 0
+		for i := range n {
+			before := w.applied
+			if i%40 == 0 { // every pane has its turn
+				panes := Panes()
+				w.m.over, w.m.line, w.m.chord = nil, prompt{}, false
+				w.exec(w.m.open(panes[i/40%len(panes)].ID))
+				w.settle()
+			}
+			w.step()
+			seen[w.m.at] = true
+			if w.applied > before {
+				confirmed++
+			}
+		}
+		require.Len(t, seen, len(Panes()), "panes that the walk has seen")
+		require.Positive(t, confirmed, "actions that the walk confirmed")
+	})
+}
+
+// TestRandomResizes resizes the terminal 1,000 times while panes, pages and dialogs change.
+func TestRandomResizes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWalker(t, walkSeed)
+		defer w.close()
+		keys := []string{"tab", "enter", "G", "?", "esc", "esc", "0", "A", "R", "esc", "j", "/", "h", "esc", ":", "f", "esc", "shift+tab"}
+		for i := range 1_000 {
+			s := tea.WindowSizeMsg{Width: 1 + w.rnd.IntN(250), Height: 1 + w.rnd.IntN(80)}
+			k := keys[i%len(keys)]
+			w.keys = append(w.keys, k, fmt.Sprintf("size:%dx%d", s.Width, s.Height))
+			w.press(keyOf(k))
+			w.press(s)
+			w.check(false)
+		}
+	})
+}
