@@ -39,6 +39,7 @@ func (m *shell) planHere(r queue.Request) queue.Plan {
 	p.Lines = []queue.PlanLine{
 		{Label: "loop", Value: queue.Clean(l.Name + ": " + l.What)},
 		{Label: "now", Value: queue.Clean(l.State + ", " + views.Count(int64(l.InFlight)) + " in flight")},
+		{Label: "audit", Value: queue.Clean("not recorded: the audit has changes of the database only, not of the loops of this process")},
 	}
 	return p
 }

@@ -145,6 +145,9 @@ func (m *deck) settlePage(l *level) {
 	}
 	if page, ok := l.page(m.scene()); ok {
 		l.built = page
+		if err := l.list.err; err != nil && !l.list.read {
+			l.built = page.Unread(why(err), m.env(), m.size.W)
+		}
 	}
 	l.revision = m.revision
 	l.scrollTo(l.offset, m.body().H)

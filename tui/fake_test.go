@@ -39,6 +39,7 @@ type fakeStore struct {
 	plans   []queue.Request
 	applied []queue.Plan
 	refuse  string // what Apply answers
+	unknown error  // what :why answers
 	flying  int    // snapshots under way
 	most    int    // and the most there were at once
 	changes chan struct{}
@@ -214,6 +215,9 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 		r := s.resolve
 		return queue.Page{Rows: &r}, s.err
 	case queue.ListWhy:
+		if s.unknown != nil {
+			return queue.Page{}, s.unknown
+		}
 		w := viewstest.Why()
 		w.Queue = queue.Clean(q.ID)
 		return queue.Page{Rows: &w}, s.err

@@ -77,12 +77,20 @@ func (m *root) chordKey(keys string) tea.Cmd {
 		return m.moveTo(0)
 	}
 	if p, ok := paneOfKeys(keys); ok {
-		return m.open(p.ID)
+		return m.openByKey(p)
 	}
 	if keys != "gesc" {
 		m.warn("no pane has the keys " + keys + "; gg goes to the first row, 0 lists the panes")
 	}
 	return nil
+}
+
+// openByKey opens a pane, or says that it is open.
+func (m *root) openByKey(p queue.Pane) tea.Cmd {
+	if p.ID == m.at {
+		m.inform(p.Title + " is open")
+	}
+	return m.open(p.ID)
 }
 
 func paneOfKeys(keys string) (queue.Pane, bool) {
@@ -149,6 +157,7 @@ func (m *root) globalKey(k string) tea.Cmd {
 		return m.travel(1)
 	case "t":
 		m.display.utc = !m.display.utc
+		m.inform(queue.Choose(m.display.utc, "times in UTC", "times in local time"))
 		m.revision++
 		m.settle()
 	case "y":
@@ -168,13 +177,13 @@ func (m *root) globalKey(k string) tea.Cmd {
 	return nil
 }
 
-// digit opens a pane by its number. For a capital letter without an action here it says
-// where the action is; other unknown keys are ignored.
+// digit opens a pane by its number. For the key of an action that does not work here it
+// says where it works. Keys that print nothing are ignored if they are unknown.
 func (m *root) digit(k string) tea.Cmd {
 	if p, ok := paneOfKeys(k); ok {
-		return m.open(p.ID)
+		return m.openByKey(p)
 	}
-	if len(k) == 1 && strings.ToUpper(k) == k && strings.ToLower(k) != k {
+	if len(k) == 1 {
 		m.explainKey(k)
 	}
 	return nil

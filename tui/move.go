@@ -14,6 +14,7 @@ import (
 // move moves the cursor, or scrolls the page, by d rows.
 func (m *deck) move(d int) tea.Cmd {
 	l := m.pane().top()
+	defer m.sayStuck(l, d > 0, l.position())
 	switch {
 	case l.board != nil:
 		m.moveOverview(l, d)
@@ -29,6 +30,7 @@ func (m *deck) move(d int) tea.Cmd {
 // moveTo moves the cursor to row i, or scrolls the page there.
 func (m *deck) moveTo(i int) tea.Cmd {
 	l := m.pane().top()
+	defer m.sayStuck(l, i > 0, l.position())
 	switch {
 	case l.board != nil:
 		m.moveOverview(l, queue.Choose(i == 0, -1<<20, 1<<20))
@@ -39,6 +41,29 @@ func (m *deck) moveTo(i int) tea.Cmd {
 		return m.more()
 	}
 	return nil
+}
+
+// position returns what moves when the cursor moves or the page scrolls.
+func (l *level) position() [2]any {
+	if l.board != nil {
+		return [2]any{l.target, l.armed}
+	}
+	return [2]any{[2]int{l.offset, l.grid.cursor}, l.grid.gone}
+}
+
+// sayStuck says why nothing moved.
+func (m *deck) sayStuck(l *level, down bool, was [2]any) {
+	switch {
+	case l.position() != was:
+	case l.page != nil && len(l.built.Lines) <= m.body().H:
+		m.inform("this is the whole page")
+	case l.page != nil:
+		m.inform(queue.Choose(down, "this is the end of the page", "this is the top of the page"))
+	case l.table != nil && len(l.grid.order) == 0, l.board != nil && len(m.rowsOfBoard(l)) == 0:
+		m.inform("there are no rows to move to")
+	default:
+		m.inform(queue.Choose(down, "this is the last row", "this is the first row"))
+	}
 }
 
 func (m *deck) moveOverview(l *level, d int) {
@@ -63,6 +88,14 @@ func (m *deck) selectKey(k string) {
 	}
 	if i, ok := g.current(); ok && k != "ctrl+a" && !g.selectable(i) {
 		m.warn("lanes cannot be selected; the jobs of a lane (enter) and stuck leases can")
+		return
+	}
+	if len(g.order) == 0 {
+		m.warn("there are no rows to select")
+		return
+	}
+	if g.gone && k != "ctrl+a" {
+		m.warn(moveFirst)
 		return
 	}
 	switch k {

@@ -57,12 +57,18 @@ func (m *deck) enter() tea.Cmd {
 	if i, ok := l.grid.current(); ok && l.table != nil {
 		return m.push(l.table.under(m.scene(), i))
 	}
+	if l.page != nil {
+		m.warn("nothing can be opened on this page; esc goes back")
+	} else {
+		m.warn(m.scene().noRow("there is no row to open"))
+	}
 	return nil
 }
 
 // follow opens the pane that a row of the Overview belongs to, with the cursor on that row.
 func (m *deck) follow(from *level) tea.Cmd {
 	if !from.armed {
+		m.warn(m.scene().noRow("there is no row to open"))
 		return nil
 	}
 	t := from.target
@@ -116,6 +122,8 @@ func (m *deck) back() tea.Cmd {
 		return tea.Batch(m.reread(true)...)
 	case m.at != home():
 		return m.open(home())
+	default:
+		m.inform("this is the first pane; q quits")
 	}
 	return nil
 }

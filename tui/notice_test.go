@@ -10,7 +10,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// A message ends with the next key, so that no message stands beside what the key did.
+// A message ends with the next key, so that no message is older than what the key did.
 func TestNoticeEndsWithTheNextKey(t *testing.T) {
 	run(t, setup{w: 120, h: 30}, func(c *console) {
 		c.press("2", "n")

@@ -61,6 +61,20 @@ func (p *pageBuilder) reading(head string) {
 	p.list(false, 0, "")
 }
 
+// Unread returns the page with why in place of what is still being read, because it could not be read.
+func (p Page) Unread(why string, e Env, w int) Page {
+	b := newPage(e, w)
+	for _, line := range p.Lines {
+		if Contains(line, "reading"+e.Theme.G.Ellipsis) {
+			b.para("this could not be read: "+why, e.Theme.Warning)
+		} else {
+			b.add(line)
+		}
+	}
+	p.Lines = b.done(p.Title).Lines
+	return p
+}
+
 // list starts a list: it adds a line if the list is still being read, or none if it is empty.
 func (p *pageBuilder) list(read bool, n int, none string) {
 	switch {
