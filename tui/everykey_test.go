@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -101,5 +102,28 @@ func TestLoopsOfThisProcessAreNotAudited(t *testing.T) {
 		c.press("g", "w", "P")
 		c.rest(time.Second)
 		c.sees("not recorded")
+	})
+}
+
+// A banner takes a line from the Overview: the cursor is on a row that is shown, also then.
+func TestCursorIsShownWhenABannerComes(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, o: Options{Refresh: time.Hour}}, func(c *console) {
+		c.press("G")
+		shown := func() (ok bool) {
+			c.model(func(m *root) { ok = slices.Contains(m.rowsOfBoard(m.pane().top()), m.pane().top().cursor) })
+			return ok
+		}
+		for h := 24; h > 15; h-- {
+			c.p.Send(tea.WindowSizeMsg{Width: 80, Height: h})
+			c.press("G")
+			s.set(func(s *fakeStore) { s.link = queue.Link{State: "lost"} })
+			c.rest(1500 * time.Millisecond)
+			if !shown() {
+				t.Fatal("no cursor with the banner at height", h)
+			}
+			s.set(func(s *fakeStore) { s.link = queue.Link{State: "live"} })
+			c.rest(1500 * time.Millisecond)
+		}
 	})
 }
