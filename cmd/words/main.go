@@ -89,8 +89,8 @@ func check(paths []string) ([]finding, error) {
 // skipped reports whether path is generated, frozen, or no text of the project.
 func skipped(path string) bool {
 	path = filepath.ToSlash(path)
-	switch {
-	case path == ".git", path == "dist", path == "docs/keys.md", path == "docs/schema.md", path == "cmd/words":
+	switch path {
+	case ".git", "dist", "docs/keys.md", "docs/schema.md", "cmd/words":
 		return true
 	}
 	return strings.HasSuffix(path, "pgclient/schema/migrations") || strings.HasSuffix(path, "/testdata")

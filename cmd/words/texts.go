@@ -117,7 +117,7 @@ func helpTexts(ctx context.Context) ([]text, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	program := filepath.Join(dir, "qtop")
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/qtop").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build ./cmd/qtop: %w: %s", err, out)

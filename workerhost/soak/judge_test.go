@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestJudge: what grows without bound is found among noise, teeth and kills; what comes
-// to rest or falls is not.
+// TestJudge: what grows without bound is found among noise, teeth and kills; what settles
+// or falls is not.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	const mib, hour = 1 << 20, 3600.0
