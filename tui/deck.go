@@ -156,14 +156,15 @@ func (m *deck) settlePage(l *level) {
 // settleOverview keeps the cursor of the Overview on its row. If the row is gone, the
 // cursor acts on nothing until it is moved.
 func (m *deck) settleOverview(l *level) {
-	targets := m.rowsOfBoard(l)
+	board := l.board(m.scene(), m.body(), l.cursor)
+	targets := board.Targets
 	if l.target == (views.Target{}) && len(targets) > 0 {
 		l.target = targets[0]
 	}
 	i := slices.Index(targets, l.target)
-	l.armed, l.cursor = i >= 0, l.target
+	l.armed, l.cursor, l.cure = i >= 0, l.target, ""
 	if l.armed {
-		l.place = i
+		l.place, l.cure = i, board.Cures[i]
 	} else if len(targets) > 0 {
 		l.place = min(l.place, len(targets)-1)
 		l.cursor = targets[l.place]
@@ -222,6 +223,9 @@ func (m *deck) position() string {
 	var parts []string
 	switch {
 	case l.board != nil:
+		if l.armed && l.cure != "" {
+			parts = append(parts, l.cure)
+		}
 		if m.o.Demo != "" {
 			parts = append(parts, m.o.Demo)
 		}

@@ -33,11 +33,13 @@ type level struct {
 
 	// The Overview: the row that its cursor was moved to, and whether that row still exists.
 	// If not, the cursor is shown on the row that took its place, but acts on nothing.
-	board  board
-	target views.Target
-	armed  bool
-	cursor views.Target // the row that the cursor is shown on
-	place  int          // its position among the rows
+	board    board
+	target   views.Target
+	armed    bool
+	cursor   views.Target    // the row that the cursor is shown on
+	place    int             // its position among the rows
+	cure     string          // what cures the row under the cursor
+	expanded map[string]bool // the kinds of trouble that enter has expanded
 }
 
 // table provides the rows of a level, and the level that enter opens for row i.

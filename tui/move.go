@@ -76,7 +76,8 @@ func (m *deck) moveOverview(l *level, d int) {
 		at = i
 	}
 	l.place = min(max(at+d, 0), len(targets)-1)
-	l.target, l.cursor, l.armed = targets[l.place], targets[l.place], true
+	l.target, l.cursor = targets[l.place], targets[l.place]
+	m.settleOverview(l)
 }
 
 // selectKey handles space, v and ctrl+a.

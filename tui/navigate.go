@@ -65,13 +65,22 @@ func (m *deck) enter() tea.Cmd {
 	return nil
 }
 
-// follow opens the pane that a row of the Overview belongs to, with the cursor on that row.
+// follow opens the pane that a row of the Overview belongs to, with the cursor on that row. A row
+// that several troubles share shows or hides theirs instead.
 func (m *deck) follow(from *level) tea.Cmd {
 	if !from.armed {
 		m.warn(m.scene().noRow("there is no row to open"))
 		return nil
 	}
 	t := from.target
+	if t.Pane == queue.PaneOverview { // a row that several troubles share
+		if from.expanded == nil {
+			from.expanded = map[string]bool{}
+		}
+		from.expanded[t.ID] = !from.expanded[t.ID]
+		m.settle()
+		return nil
+	}
 	to := m.panes[t.Pane]
 	to.levels = to.levels[:1]
 	l := to.top()

@@ -15,13 +15,15 @@ func overviewPane() pane {
 			Help: "flags that are off, held cursors, silent executors, longest waits, dead letters, flow of the last hour",
 		},
 		board: func(at scene, s views.Size, cursor views.Target) views.OverviewView {
-			return views.Overview(views.OverviewState{Snapshot: at.snap, Cursor: cursor}, at.env, s)
+			return views.Overview(views.OverviewState{Snapshot: at.snap, Cursor: cursor, Expanded: at.base().expanded}, at.env, s)
 		},
 		copyText: func(at scene) string { return at.overviewID("") },
 		acts: acts{
 			targets: map[queue.ActionID]target{
 				queue.ActAck: acknowledge(func(at scene) (queue.Alert, bool) { return alertBy(at.snap, at.overviewID(queue.PaneAlerts)) },
-					func(at scene) string { return at.noRow("A needs a row under SILENT") }),
+					func(at scene) string {
+						return at.noRow("A needs a row whose cure is A, such as one under SILENT; enter opens a row that several share")
+					}),
 				queue.ActFlagSet: setFlag(func(at scene) string { return at.overviewID(queue.PaneFlags) }),
 			},
 			queueName: func(at scene) string { return waitingAt(at.snap, at.overviewID("")) },
@@ -30,10 +32,10 @@ func overviewPane() pane {
 }
 
 // overviewID returns the id under the cursor of the Overview if its row belongs to pane to, or
-// to any pane if to is empty.
+// to any pane if to is empty. A row that several troubles share has none.
 func (at scene) overviewID(to queue.PaneID) string {
 	l := at.base()
-	if !l.armed || to != "" && l.target.Pane != to {
+	if !l.armed || l.target.Pane == queue.PaneOverview || to != "" && l.target.Pane != to {
 		return ""
 	}
 	return l.target.ID

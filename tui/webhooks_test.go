@@ -81,14 +81,14 @@ func TestOverviewLeadsToEndpointsAndOperations(t *testing.T) {
 				require.NotZero(t, q.SubscriptionID, i)
 			}
 		})
-		for range 4 { // OFF, INVALID, OVERDUE, HELD
+		for range 5 { // OFF, INVALID, OVERDUE, BRAKE, HELD
 			x.press("j")
 		}
 		x.press("enter")
 		x.sees("state", "filter id=12")
 		require.Contains(t, last(s.listed()).Filter, "id=")
 		x.press("esc", "esc")
-		x.press("G", "k", "enter")
+		x.press("g", "g", "j", "j", "j", "enter")
 		x.sees("first attempts")
 	})
 }

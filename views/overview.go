@@ -12,12 +12,15 @@ import (
 type OverviewState struct {
 	Snapshot *queue.Snapshot
 	Cursor   Target
+	Expanded map[string]bool // the kinds of trouble whose rows are all shown, by the id of their target
 }
 
-// OverviewView is the drawn pane with its selectable rows, top to bottom.
+// OverviewView is the drawn pane with its selectable rows, top to bottom, and what cures each
+// of them, with its key; "" = nothing is to be done.
 type OverviewView struct {
 	Lines   []string
 	Targets []Target
+	Cures   []string
 }
 
 // newWork is the age in seconds below which work does not count as waiting: the next poll
@@ -39,7 +42,7 @@ func Overview(st OverviewState, e Env, size Size) OverviewView {
 		return view(stack([]section{{missing: why.String()}}, st.Cursor, e, size))
 	}
 	if size.W < twoColumns {
-		left := append(urgentSections(s, e, size.W), flow(s, e, size.W, 1, false))
+		left := append(urgentSections(s, e, size.W, st.Expanded), flow(s, e, size.W, 1, false))
 		if spare := size.H - total(left); spare >= 1 {
 			jobs := greatest(s.Flow.Jobs) > 0
 			left[len(left)-1] = flow(s, e, size.W, 1, jobs)
@@ -55,7 +58,7 @@ func Overview(st OverviewState, e Env, size Size) OverviewView {
 	}
 	lw := size.W * 58 / 100
 	rw := size.W - lw - 1
-	a := stack(append(urgentSections(s, e, lw), healthSection(s, e, lw)), st.Cursor, e, Size{lw, size.H})
+	a := stack(append(urgentSections(s, e, lw, st.Expanded), healthSection(s, e, lw)), st.Cursor, e, Size{lw, size.H})
 	high := min(max(size.H/7, 3), 9)
 	b := stack(context(s, e, rw, high), st.Cursor, e, Size{rw, size.H})
 	return sideBySide(a, b, e, lw, rw, size.H)
@@ -64,7 +67,7 @@ func Overview(st OverviewState, e Env, size Size) OverviewView {
 func view(d drawn) OverviewView {
 	v := OverviewView{Lines: d.lines}
 	for _, t := range d.targets {
-		v.Targets = append(v.Targets, t.target)
+		v.Targets, v.Cures = append(v.Targets, t.target), append(v.Cures, t.cure)
 	}
 	return v
 }
@@ -83,7 +86,8 @@ func sideBySide(a, b drawn, e Env, lw, rw, h int) OverviewView {
 		}
 		v.Lines = append(v.Lines, th.Left(l, lw)+th.Edge.Paint(th.G.V)+th.Left(r, rw))
 	}
-	v.Targets = append(view(a).Targets, view(b).Targets...)
+	va, vb := view(a), view(b)
+	v.Targets, v.Cures = append(va.Targets, vb.Targets...), append(va.Cures, vb.Cures...)
 	return v
 }
 
@@ -95,11 +99,14 @@ func total(sections []section) int {
 	return n
 }
 
-// urgentSections returns the sections that can be the reason of a page to the operator.
-func urgentSections(s *queue.Snapshot, e Env, w int) []section {
+// urgentSections returns the sections that can be the reason of a page to the operator, in the
+// order in which a person must decide. A clone of a database comes first: it is a banner above
+// every pane.
+func urgentSections(s *queue.Snapshot, e Env, w int, expanded map[string]bool) []section {
 	var out []section
-	for _, top := range []section{noHost(s, e), flagsOff(s, e), heldCursors(s, e), suspensions(s, e), conditions(s, e), unticked(s, e), broadcasts(s, e)} {
-		if len(top.items) > 0 || top.missing != "" {
+	groups := append(flagsOff(s, e), brakes(s, e, w), heldCursors(s, e), suspensions(s, e), noHost(s, e))
+	for _, g := range append(append(groups, conditions(s, e)...), unticked(s, e), broadcasts(s, e)) {
+		if top := g.section(e, expanded); len(top.items) > 0 || top.missing != "" {
 			out = append(out, top)
 		}
 	}
@@ -149,7 +156,8 @@ func silences(s *queue.Snapshot, e Env, w int) section {
 		if w >= 110 && a.Comment.String() != "" && a.State == "acked" {
 			owner.Text += " " + e.Theme.G.Dot + " " + a.Comment.String()
 		}
-		sec.items = append(sec.items, item{target: Target{queue.PaneAlerts, src.ID(i)}, row: row})
+		cure := queue.Choose(a.State == "acked", "", e.cure("acknowledge", "A"))
+		sec.items = append(sec.items, item{target: Target{queue.PaneAlerts, src.ID(i)}, row: row, cure: cure})
 	}
 	return sec
 }
@@ -195,7 +203,9 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 			cell(Rate(x.InPerSecond), e.Theme.Text), cell(Rate(x.OutPerSecond), e.Theme.Text), cell(clears, e.tone(r)),
 		}}}
 		if r > rankQuiet {
-			it.why = x.Why.String()
+			keys := whyKeys(x.Why.String())
+			it.why = e.dotted(x.Why.String(), keys)
+			it.cure = queue.Choose(keys == "", e.cure("explain", ":why"), it.why)
 		}
 		sec.items = append(sec.items, it)
 	}
@@ -227,7 +237,10 @@ func dead(s *queue.Snapshot, e Env, w int) section {
 	}
 	src := DeadGroups(s)
 	for _, i := range Arrange(src, 0, nil) {
-		sec.items = append(sec.items, item{target: Target{queue.PaneDead, src.ID(i)}, row: src.pick(i, e, "code", "endpoint", "open", "first_at", "last_at", "last_hour")})
+		sec.items = append(sec.items, item{
+			target: Target{queue.PaneDead, src.ID(i)}, row: src.pick(i, e, "code", "endpoint", "open", "first_at", "last_at", "last_hour"),
+			cure: e.cure("requeue", "5 R"),
+		})
 	}
 	return sec
 }

@@ -15,13 +15,6 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// topRow returns a row of a label and a sentence.
-func topRow(t Target, e Env, r int, label, text string) item {
-	return item{target: t, row: table.Row{Sign: e.sign(r), Cells: []table.Cell{
-		cell(label, e.tone(r)), cell(text, e.Theme.Text),
-	}}}
-}
-
 func (e Env) dotted(parts ...string) string {
 	var kept []string
 	for _, p := range parts {
@@ -32,16 +25,19 @@ func (e Env) dotted(parts ...string) string {
 	return strings.Join(kept, " "+e.Theme.G.Dot+" ")
 }
 
-// flagsOff are the switches that are off, unreadable or past their expiry.
-func flagsOff(s *queue.Snapshot, e Env) section {
-	sec := section{missing: missing(s, "flags")}
+// flagsOff are the switches that are off, unreadable or past their expiry, one kind each.
+func flagsOff(s *queue.Snapshot, e Env) []troubles {
+	var out []troubles
+	for _, state := range offStates {
+		out = append(out, troubles{label: flagWord(state), cure: e.cure("set", "gf E")})
+	}
+	out[0].missing = missing(s, "flags")
 	src := Flags(s)
-	order := Arrange(src, 0, nil)
-	slices.SortStableFunc(order, func(a, b int) int { return offOrder(s.Flags[a]) - offOrder(s.Flags[b]) })
-	for _, i := range order {
+	for _, i := range Arrange(src, 0, nil) {
 		f := s.Flags[i]
 		state := flagState(f)
-		if rank(state) == rankQuiet {
+		kind := slices.Index(offStates[:], state)
+		if rank(state) == rankQuiet || kind < 0 {
 			continue
 		}
 		why := queue.Choose(f.Reason.Empty(), "", `"`+f.Reason.String()+`"`)
@@ -55,62 +51,56 @@ func flagsOff(s *queue.Snapshot, e Env) section {
 		}
 		what := f.Key.String() + queue.Choose(state == "invalid", "="+f.Value.String(), "")
 		by := strings.TrimSpace(f.UpdatedBy.String() + " " + e.Clock(f.UpdatedAt))
-		sec.items = append(sec.items, topRow(Target{queue.PaneFlags, src.ID(i)}, e, rank(state), flagWord(state), e.dotted(what, back, by, why)))
+		out[kind].add(Target{queue.PaneFlags, src.ID(i)}, rank(state), what, e.dotted(what, back, by, why), e.cure("set", "E"))
 	}
-	return sec
+	return out
 }
 
-// offOrder puts flags that stop work above those that are only overdue or temporary.
-func offOrder(f queue.Flag) int {
-	return slices.Index([]string{"off", "invalid", "overdue", "for now", ""}, flagState(f))
-}
+// offStates are the states of flags that stand out: those that stop work come first.
+var offStates = [...]string{"off", "invalid", "overdue", "for now"}
 
-// broadcasts shows the alerts about events that only broadcast reaches: one row for all of
-// them, about one without an owner if there is one, that of all domains first.
-func broadcasts(s *queue.Snapshot, e Env) section {
+// broadcasts are the alerts about events that only broadcast reaches: those without an owner
+// first, among them that of all domains.
+func broadcasts(s *queue.Snapshot, e Env) troubles {
+	t := troubles{label: "BROADCAST", cure: e.cure("acknowledge", "3 A")}
 	var all []queue.Alert
 	for _, a := range s.Alerts {
 		if a.Kind == "broadcast" {
 			all = append(all, a)
 		}
 	}
-	if len(all) == 0 {
-		return section{}
-	}
 	slices.SortStableFunc(all, func(a, b queue.Alert) int {
 		return cmp.Or(strings.Compare(b.State, a.State), strings.Compare(a.Subject.String(), b.Subject.String()))
 	})
-	a := all[0]
-	owner := queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), e.nobody())
-	others := queue.Choose(len(all) > 1, "+"+strconv.Itoa(len(all)-1)+" more in 3", "")
-	text := e.dotted(shareName(a), e.Times(a.Ratio)+" the limit", "for "+Age(a.AgeSeconds), owner, others)
-	return section{items: []item{topRow(Target{queue.PaneAlerts, a.Key.String()}, e, rank(a.Severity), "BROADCAST", text)}}
+	for _, a := range all {
+		owner := queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), e.nobody())
+		t.alert(a, shareName(a), e.dotted(shareName(a), e.Times(a.Ratio)+" the limit", "for "+Age(a.AgeSeconds), owner), e)
+	}
+	return t
 }
 
-// conditions shows lanes that no live executor can claim, and backlogs: one row for each of
-// the two kinds, about the worst one without an owner. Open circuits are among the suspensions.
-func conditions(s *queue.Snapshot, e Env) section {
-	sec := section{}
+// conditions are lanes that no live executor can claim, and backlogs. Open circuits are among
+// the suspensions.
+func conditions(s *queue.Snapshot, e Env) []troubles {
+	var out []troubles
 	for _, kind := range []struct{ kind, label, text string }{
 		{queue.AlertUnclaimed, "UNCLAIMED", ""}, {queue.AlertBacklog, "BACKLOG", "due for "},
 	} {
+		t := troubles{label: kind.label, cure: e.cure("acknowledge", "3 A")}
 		var all []queue.Alert
 		for _, a := range queue.Causes(s.Alerts) {
 			if a.Kind == kind.kind {
 				all = append(all, a)
 			}
 		}
-		if len(all) == 0 {
-			continue
-		}
 		slices.SortStableFunc(all, func(a, b queue.Alert) int { return queue.Choose(moreUrgent(a, b), -1, 1) })
-		a := all[0]
-		owner := queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), "")
-		others := queue.Choose(len(all) > 1, "+"+strconv.Itoa(len(all)-1)+" more in 3", "")
-		text := e.dotted(a.Queue(), kind.text+Age(a.AgeSeconds), a.Detail.String(), others, owner)
-		sec.items = append(sec.items, topRow(Target{queue.PaneAlerts, a.Key.String()}, e, rank(a.Severity), kind.label, text))
+		for _, a := range all {
+			owner := queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), "")
+			t.alert(a, a.Queue(), e.dotted(a.Queue(), kind.text+Age(a.AgeSeconds), a.Detail.String(), owner), e)
+		}
+		out = append(out, t)
 	}
-	return sec
+	return out
 }
 
 // shareName returns whose share of broadcast events an alert is about.
@@ -121,13 +111,13 @@ func shareName(a queue.Alert) string {
 	return "all events"
 }
 
-func heldCursors(s *queue.Snapshot, e Env) section {
-	sec := section{missing: missing(s, "held")}
+func heldCursors(s *queue.Snapshot, e Env) troubles {
+	t := troubles{label: "HELD", cure: e.cure("look", "gl"), missing: missing(s, "held")}
 	for _, h := range s.Held {
-		text := e.dotted(strings.TrimSpace(h.Worker.String()+" "+h.Domain.String()), holder(&h), "its events wait")
-		sec.items = append(sec.items, topRow(Target{queue.PaneHealth, h.Worker.String()}, e, rankWarning, "HELD", text))
+		name := strings.TrimSpace(h.Worker.String() + " " + h.Domain.String())
+		t.add(Target{queue.PaneHealth, h.Worker.String()}, rankWarning, name, e.dotted(name, holder(&h), "its events wait"), t.cure)
 	}
-	return sec
+	return t
 }
 
 // holder returns an open transaction and how long it has been open.
@@ -142,9 +132,15 @@ func holder(h *queue.Held) string {
 	return strings.TrimSpace(who) + " " + Age(h.AgeSeconds)
 }
 
-func suspensions(s *queue.Snapshot, e Env) section {
-	sec := section{missing: missing(s, "suspended")}
-	for _, x := range s.Suspended {
+// suspensions are what keeps endpoints from being sent to: what people suspended comes first,
+// because only people end it; then endpoints that answered 410; then open circuits, which close
+// by themselves.
+func suspensions(s *queue.Snapshot, e Env) troubles {
+	t := troubles{label: "SUSPENDED", cure: e.cure("resume", "7 D"), missing: missing(s, "suspended")}
+	all := slices.Clone(s.Suspended)
+	slices.SortStableFunc(all, func(a, b queue.Suspension) int { return suspendedBy(a) - suspendedBy(b) })
+	var kinds [3][]string
+	for _, x := range all {
 		until, r := "until resumed", rankWarning
 		switch {
 		case x.Until != nil && !e.Now.Before(*x.Until) && x.Reason.String() == "circuit":
@@ -158,57 +154,94 @@ func suspensions(s *queue.Snapshot, e Env) section {
 			until = e.dotted("open for "+Age(a.AgeSeconds), until, queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), ""))
 		}
 		by := queue.Choose(x.By.Empty(), "", "by "+x.By.String())
+		k := suspendedBy(x)
+		kinds[k] = append(kinds[k], strings.TrimSpace(x.Endpoint.String()+" "+by))
 		text := e.dotted(x.Endpoint.String(), x.Reason.String(), until, "since "+e.Clock(x.Since), by)
-		sec.items = append(sec.items, topRow(Target{queue.PaneWebhooks, id}, e, r, "SUSPENDED", text))
+		t.add(Target{queue.PaneWebhooks, id}, r, x.Endpoint.String(), text, t.cure)
 	}
-	return sec
+	people := ""
+	if n := len(kinds[0]); n > 0 {
+		people = strings.Join(kinds[0][:min(n, 2)], ", ") + queue.Choose(n > 2, " +"+strconv.Itoa(n-2)+" more by people", "")
+	}
+	t.summary = e.dotted(people, someOf(len(kinds[2]), "circuit open", "circuits open"), someOf(len(kinds[1]), "endpoint answered 410", "endpoints answered 410"))
+	if people == "" {
+		t.summary = e.dotted(t.summary, t.names())
+	}
+	return t
 }
 
-// running shows the bulk operations that run, or that stopped automatically.
+// suspendedBy returns who stopped an endpoint: 0 a person, 1 its answer 410, 2 its circuit.
+func suspendedBy(x queue.Suspension) int {
+	switch why := x.Reason.String(); {
+	case why == "circuit":
+		return 2
+	case strings.HasPrefix(why, "410"):
+		return 1
+	}
+	return 0
+}
+
+// someOf returns a number with its noun, "" for 0.
+func someOf(n int, one, many string) string {
+	return queue.Choose(n == 0, "", plural(int64(n), one, many))
+}
+
+// brakes are the bulk operations that stopped automatically.
+func brakes(s *queue.Snapshot, e Env, w int) troubles {
+	t := troubles{label: "BRAKE", cure: e.cure("resume", "6 P")}
+	for _, o := range s.Operations {
+		if o.State != queue.BulkPaused || o.StateWhy.Empty() {
+			continue
+		}
+		what := "#" + strconv.FormatInt(o.ID, 10) + " " + operationWord(o.Kind) + " " + o.Filter.String()
+		why := strings.TrimPrefix(o.StateWhy.String(), "the brake: ")
+		text := e.dotted(e.Theme.Cut(theme.Safe(what), max(w/4, 16)), why, o.CreatedBy.String())
+		t.add(Target{queue.PaneOps, strconv.FormatInt(o.ID, 10)}, operationRank(o), "#"+strconv.FormatInt(o.ID, 10), text, t.cure)
+	}
+	return t
+}
+
+// running shows the bulk operations that run.
 func running(s *queue.Snapshot, e Env, w int) section {
 	sec := section{gap: true, order: 2, missing: missing(s, "operations")}
 	ops := slices.Clone(s.Operations)
 	slices.SortStableFunc(ops, func(a, b queue.Operation) int { return operationRank(b) - operationRank(a) })
 	for _, o := range ops {
-		label, end := "RUNNING", ""
-		switch {
-		case o.State == queue.BulkPaused && !o.StateWhy.Empty():
-			label, end = "PAUSED", o.StateWhy.String()
-		case o.State != queue.BulkRunning:
+		if o.State != queue.BulkRunning {
 			continue
-		default:
-			end = rateText(o.Rate)
-			if d, ok := o.EndsIn(); ok {
-				end = e.dotted(end, Span(d)+" left")
-			}
+		}
+		end := rateText(o.Rate)
+		if d, ok := o.EndsIn(); ok {
+			end = e.dotted(end, Span(d)+" left")
 		}
 		end = e.Theme.Cut(theme.Safe(end), max(w/3, 16))
 		what := "#" + strconv.FormatInt(o.ID, 10) + " " + operationWord(o.Kind) + " " + o.Filter.String()
 		bar := progress(o, e, min(max(w/9, 5), 20))
 		room := max(w-18-theme.Width(bar)-theme.Width(end)-theme.Width(o.CreatedBy.String())-9, 12)
 		text := e.dotted(e.Theme.Cut(theme.Safe(what), room), o.CreatedBy.String()) + "  " + bar + " " + e.dotted("", end)
-		sec.items = append(sec.items, topRow(Target{queue.PaneOps, strconv.FormatInt(o.ID, 10)}, e, operationRank(o), label, text))
+		it := topRow(Target{queue.PaneOps, strconv.FormatInt(o.ID, 10)}, e, operationRank(o), "RUNNING", text)
+		it.cure = e.cure("pause", "6 P")
+		sec.items = append(sec.items, it)
 	}
 	return sec
 }
 
 // noHost shows the loops that no host runs although work waits for them or an executor is
 // silent, or else that no host is alive, with how the last one ended.
-func noHost(s *queue.Snapshot, e Env) section {
-	sec := section{}
+func noHost(s *queue.Snapshot, e Env) troubles {
+	t := troubles{label: "NO HOST", cure: e.cure("start", "gw S")}
 	if a, ok := queue.Find(s.Alerts, func(a queue.Alert) bool { return a.Kind == queue.AlertNoHost }); ok {
 		owner := queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), "")
 		parts := plural(int64(len(a.Parts(s.Alerts))), "alert follows", "alerts follow")
 		text := e.dotted(owner, "for "+Age(a.AgeSeconds), a.Detail.String(), queue.Choose(len(a.Parts(s.Alerts)) > 0, parts, ""))
-		sec.items = append(sec.items, topRow(Target{queue.PaneAlerts, a.Key.String()}, e, rank(a.Severity), "NO HOST", text))
-		return sec
+		t.add(Target{queue.PaneAlerts, a.Key.String()}, rank(a.Severity), "", text, t.cure)
+		return t
 	}
 	if missing(s, "hosts") != "" || slices.ContainsFunc(s.Hosts, func(h queue.Host) bool { return h.Alive }) {
-		return sec
+		return t
 	}
-	sec.items = append(sec.items, topRow(Target{queue.PaneHost, ""}, e, rankWarning, "NO HOST",
-		e.dotted("nothing is routed or sent", LastHost(s.Hosts, e.Clock), "start one: gw S, or qtop worker")))
-	return sec
+	t.add(Target{queue.PaneHost, ""}, rankWarning, "", e.dotted("nothing is routed or sent", LastHost(s.Hosts, e.Clock), "start one: gw S, or qtop worker"), t.cure)
+	return t
 }
 
 // LastHost returns how the host ended that was seen last; "" if there was none.
@@ -223,15 +256,15 @@ func LastHost(hosts []queue.Host, clock func(time.Time) string) string {
 	return h.ID.String() + " stopped " + clock(*h.StoppedAt) + queue.Choose(h.StopReason.Empty(), "", ": "+h.StopReason.String())
 }
 
-// unticked shows the tick workers that are switched on but not run, one row per reason.
-func unticked(s *queue.Snapshot, e Env) section {
-	sec := section{}
+// unticked are the tick workers that are switched on but not run, one row per reason.
+func unticked(s *queue.Snapshot, e Env) troubles {
+	t := troubles{label: "NOT TICKED", cure: e.cure("look", "9")}
 	for _, u := range s.Unticked() {
 		name := u.Workers[0].String()
 		text := e.dotted(queue.Choose(len(u.Workers) > 1, name+" +"+strconv.Itoa(len(u.Workers)-1)+" more in 9", name), u.Why.String())
-		sec.items = append(sec.items, topRow(Target{queue.PaneScheduler, name}, e, rankWarning, "NOT TICKED", text))
+		t.add(Target{queue.PaneScheduler, name}, rankWarning, name, text, t.cure)
 	}
-	return sec
+	return t
 }
 
 // calmAge returns the age of something healthy in coarse form: seconds that tick on the first

@@ -22,14 +22,13 @@ func PlainLines(s *queue.Snapshot, e Env) []string {
 			add(first.String())
 		}
 	}
-	for _, sec := range []section{flagsOff(s, e), heldCursors(s, e), suspensions(s, e), noHost(s, e), unticked(s, e)} {
-		if sec.missing != "" {
-			add("not in this snapshot: " + sec.missing)
+	all := append(flagsOff(s, e), suspensions(s, e), noHost(s, e), unticked(s, e))
+	for _, t := range append(all, heldCursors(s, e)) {
+		if t.missing != "" {
+			add("not in this snapshot: " + t.missing)
 		}
 	}
-	for _, it := range append(flagsOff(s, e).items, append(suspensions(s, e).items, append(noHost(s, e).items, unticked(s, e).items...)...)...) {
-		add(it.row.Cells[0].Text + " " + it.row.Cells[1].Text)
-	}
+	out = append(out, troubleLines(all...)...)
 	for _, h := range s.Held {
 		add("HELD " + h.Worker.String() + " " + h.Domain.String())
 	}

@@ -5,6 +5,8 @@ package views
 // is left by turns.
 
 import (
+	"slices"
+
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -24,6 +26,7 @@ type item struct {
 	target Target
 	row    table.Row
 	why    string
+	cure   string // what to do about it, and with which key
 }
 
 // section is a titled block. Without items it is one quiet line, or nothing.
@@ -34,6 +37,7 @@ type section struct {
 	lines   []string // instead of items: lines that are drawn as they are
 	missing string
 	gap     bool // a blank line above, where there is room
+	wanted  bool // the operator expanded it: it gets room before the others grow
 	order   int  // who gets room first: lowest
 }
 
@@ -75,13 +79,26 @@ func (s section) head() int {
 // goes; then one line at a time in order of need; then the gaps.
 func divideLines(sections []section, h int) (lines []int, gaps []bool) {
 	lines, gaps = make([]int, len(sections)), make([]bool, len(sections))
+	spare := h
+	for _, s := range sections {
+		spare -= queue.Choose(s.wanted, s.most(), s.least())
+	}
 	for i, s := range sections {
+		if s.lines != nil && spare < 0 && slices.ContainsFunc(sections, func(s section) bool { return s.wanted }) {
+			continue // what was expanded needs the room of the curves
+		}
 		n := min(s.least(), h)
 		if n < s.least() && s.head() > 0 && n <= s.head() {
 			n = 0 // a head with nothing under it says nothing
 		}
 		lines[i] = n
 		h -= n
+	}
+	for i, s := range sections {
+		if s.wanted && lines[i] > 0 {
+			more := min(s.most()-lines[i], h)
+			lines[i], h = lines[i]+more, h-more
+		}
 	}
 	for grew := true; grew && h > 0; {
 		grew = false
@@ -113,6 +130,7 @@ type drawn struct {
 type placed struct {
 	target Target
 	line   int
+	cure   string
 }
 
 // stack draws sections one under another.
@@ -166,7 +184,7 @@ func (s section) draw(d *drawn, n int, cursor Target, e Env, w int) {
 	}
 	for i := 0; i < shown && n > 0; i++ {
 		it := s.items[i]
-		d.targets = append(d.targets, placed{it.target, len(d.lines)})
+		d.targets = append(d.targets, placed{it.target, len(d.lines), it.cure})
 		one := table.Table{
 			Columns: s.rowColumns(w), N: 1, Headless: true, Cursor: -1, Stale: e.Stale, Sorted: -1,
 			Row: func(int) table.Row { return it.row },
@@ -192,7 +210,13 @@ func (s section) rowColumns(w int) []table.Column {
 	if s.columns != nil {
 		return s.columns
 	}
-	return []table.Column{{Width: 9}, {Width: 20, Max: w}}
+	cure := 0
+	for _, it := range s.items {
+		if len(it.row.Cells) > 2 {
+			cure = max(cure, theme.Width(it.row.Cells[2].Text))
+		}
+	}
+	return []table.Column{{Width: 9}, {Width: 20, Max: w}, {Width: cure, Right: true}}[:queue.Choose(cure > 0, 3, 2)]
 }
 
 // moreBeside says how many more there are between the name of a head's first

@@ -1,0 +1,118 @@
+package views
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
+)
+
+// troubles are all troubles of one kind. One is a row of the Overview; several share one row,
+// which enter expands: a broad outage keeps the first screen short.
+type troubles struct {
+	label   string // OFF, HELD
+	cure    string // of the shared row
+	summary string // of the shared row; "": what the first row says
+	missing string // why the snapshot lacks them
+	all     []trouble
+}
+
+type trouble struct {
+	target           Target
+	rank             int
+	name, text, cure string
+}
+
+func (t *troubles) add(target Target, rank int, name, text, cure string) {
+	t.all = append(t.all, trouble{target, rank, name, text, cure})
+}
+
+// alert adds an alert. One that nobody owns is to be acknowledged.
+func (t *troubles) alert(a queue.Alert, name, text string, e Env) {
+	cure := queue.Choose(a.State == "acked", "", e.cure("acknowledge", "A"))
+	t.add(Target{queue.PaneAlerts, a.Key.String()}, rank(a.Severity), name, text, cure)
+}
+
+// names returns the first two names and how many more there are.
+func (t *troubles) names() string {
+	var names []string
+	for _, x := range t.all[:min(len(t.all), 2)] {
+		names = append(names, x.name)
+	}
+	return strings.Join(names, ", ") + queue.Choose(len(t.all) > 2, " +"+strconv.Itoa(len(t.all)-2)+" more", "")
+}
+
+// section returns the rows: the only one, else the shared row and, once it is expanded, all.
+func (t *troubles) section(e Env, expanded map[string]bool) section {
+	sec := section{missing: t.missing}
+	if n := len(t.all); n > 1 {
+		r := rankQuiet
+		for _, x := range t.all {
+			r = max(r, x.rank)
+		}
+		shared := Target{queue.PaneOverview, t.label}
+		sec.wanted = expanded[t.label]
+		keys := t.cure[strings.LastIndex(t.cure, " ")+1:]
+		if parts := strings.Fields(t.cure); len(parts) > 2 {
+			keys = strings.Join(parts[2:], " ")
+		}
+		text := queue.Choose(t.summary != "" && !sec.wanted, t.summary, queue.Choose(sec.wanted, "all "+strconv.Itoa(n), t.all[0].text))
+		head := topRow(shared, e, r, t.label, text, e.dotted(queue.Choose(sec.wanted, "enter: fold", "enter: all "+strconv.Itoa(n)), keys))
+		head.cure = e.dotted(queue.Choose(sec.wanted, "enter folds the rows", "enter shows all "+strconv.Itoa(n)), t.cure)
+		if sec.items = append(sec.items, head); !sec.wanted {
+			return sec
+		}
+		for _, x := range t.all {
+			sec.items = append(sec.items, topRow(x.target, e, x.rank, "  "+e.Theme.G.Tee, x.text, x.cure))
+		}
+		return sec
+	}
+	for _, x := range t.all {
+		sec.items = append(sec.items, topRow(x.target, e, x.rank, t.label, x.text, x.cure))
+	}
+	return sec
+}
+
+// topRow returns a row of a label, a sentence and a cure, if there is one.
+func topRow(t Target, e Env, r int, label, text string, cure ...string) item {
+	it := item{target: t, row: table.Row{Sign: e.sign(r), Cells: []table.Cell{
+		cell(label, e.tone(r)), cell(text, e.Theme.Text),
+	}}}
+	for _, c := range cure {
+		it.cure = c
+		it.row.Cells = append(it.row.Cells, cell(c, e.Theme.Accent))
+	}
+	return it
+}
+
+// cure returns what to do and the keys that do it.
+func (e Env) cure(what, keys string) string { return e.dotted(what, keys) }
+
+// whyKeys returns the keys that cure a reason for which work waits, "" if no key does.
+func whyKeys(why string) string {
+	for _, c := range []struct{ words, keys string }{
+		{" is off", "gf E"}, {"interval_seconds is ", "gf E"},
+		{"no live host ", "gw S"}, {"does not run", "gw S"}, {"every subscribed executor is ", "gw S"},
+		{"endpoint suspended", "7 D"}, {"circuit open", "7 D"}, {"none of its subscriptions is open", "7 D"},
+		{"executor subscribes to it", "4 E"}, {"parallel limit", "4 E"}, {"priority floor", "4 E"},
+		{"open transaction", "gl"},
+	} {
+		if strings.Contains(why, c.words) {
+			return c.keys
+		}
+	}
+	return ""
+}
+
+// troubleLines are the troubles as sentences, without their cures.
+func troubleLines(all ...troubles) []string {
+	var out []string
+	for _, t := range all {
+		for _, x := range t.all {
+			out = append(out, theme.Safe(t.label+" "+x.text))
+		}
+	}
+	return out
+}
