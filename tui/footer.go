@@ -65,16 +65,16 @@ func (m *root) hints() []views.Hint {
 		}
 		b, _ := m.actionFor(a.Key)
 		seen[a.Key] = true
-		hints = append(hints, views.Hint{Key: b.Key, Word: b.Word(), Off: m.off(b) != ""})
+		hints = append(hints, views.Hint{Key: b.Key, Word: b.Word(), Off: m.off(b) != "", Acts: true})
 	}
 	l := m.pane().top()
 	switch {
 	case l.board != nil:
 		hints = append(hints, views.Hint{Key: "enter", Word: "open"})
 	case l.page != nil:
-		hints = append(hints, views.Hint{Key: "esc", Word: "back"}, views.Hint{Key: "/", Word: "search"})
+		hints = append(hints, views.Hint{Key: "/", Word: "search"})
 	case l.isNested():
-		hints = append(hints, views.Hint{Key: "space", Word: "select"}, views.Hint{Key: "enter", Word: "open"}, views.Hint{Key: "/", Word: "filter"}, views.Hint{Key: "x", Word: "export"}, views.Hint{Key: "esc", Word: "back"})
+		hints = append(hints, views.Hint{Key: "space", Word: "select"}, views.Hint{Key: "enter", Word: "open"}, views.Hint{Key: "/", Word: "filter"}, views.Hint{Key: "x", Word: "export"})
 	default:
 		hints = append(hints, views.Hint{Key: "enter", Word: "open"}, views.Hint{Key: "/", Word: "filter"}, views.Hint{Key: "o", Word: "order"}, views.Hint{Key: "x", Word: "export"})
 	}
@@ -84,7 +84,11 @@ func (m *root) hints() []views.Hint {
 	} else if m.feed.paused {
 		pause = "resume"
 	}
-	return append(hints, views.Hint{Key: ":", Word: "command"}, views.Hint{Key: "?", Word: "help"}, views.Hint{Key: "p", Word: pause}, views.Hint{Key: "q", Word: "quit"})
+	hints = append(hints, views.Hint{Key: "p", Word: pause})
+	if len(m.pane().levels) > 1 || m.at != home() {
+		hints = append(hints, views.Hint{Key: "esc", Word: "back", Keep: true})
+	}
+	return append(hints, views.Hint{Key: "?", Word: "help", Keep: true}, views.Hint{Key: ":", Word: "command", Keep: true}, views.Hint{Key: "q", Word: "quit", Keep: true})
 }
 
 // problem returns what is wrong with the typed line, and in which cell. The line starts

@@ -54,35 +54,82 @@ func (s Status) Line(e Env, w int) string {
 type Hint struct {
 	Key, Word string
 	Off       bool // drawn dim and in brackets; pressing the key says why
+	Acts      bool // it changes something: drawn first, apart from the keys that look
+	Keep      bool // it never falls off the line; without room, its word does
 }
 
-// Footer draws as many hints as fit into exactly w cells.
+// draw returns the hint and its width.
+func (h Hint) draw(th theme.Theme, words bool) (string, int) {
+	word := theme.Safe(h.Word)
+	plain, painted := h.Key+" "+word, th.Accent.Paint(h.Key)+" "+th.Text.Paint(word)
+	switch {
+	case h.Key == "":
+		plain, painted = word, th.Text.Paint(word)
+	case !words:
+		plain, painted = h.Key, th.Accent.Paint(h.Key)
+	}
+	if h.Off {
+		plain = "(" + plain + ")"
+		painted = th.Dim.Paint(plain)
+	}
+	return painted, theme.Width(plain)
+}
+
+// Footer draws the hints in exactly w cells: those that act, a line, those that look, and last
+// those that are kept. Where room lacks, the last ones that look fall off first, then the last
+// ones that act.
 func Footer(hints []Hint, e Env, w int) string {
 	th := e.Theme
-	out, used := " ", 1
+	var acting, looking, kept []Hint
 	for _, h := range hints {
-		word := theme.Safe(h.Word)
-		plain := h.Key + " " + word
-		painted := th.Accent.Paint(h.Key) + " " + th.Text.Paint(word)
-		if h.Key == "" {
-			plain, painted = word, th.Text.Paint(word)
-		}
-		if h.Off {
-			plain = "(" + plain + ")"
-			painted = th.Dim.Paint(plain)
-		}
-		n := theme.Width(plain)
-		if used+n > w {
-			break
-		}
-		out += painted
-		used += n
-		if used+2 <= w {
-			out += "  "
-			used += 2
+		switch {
+		case h.Keep:
+			kept = append(kept, h)
+		case h.Acts:
+			acting = append(acting, h)
+		default:
+			looking = append(looking, h)
 		}
 	}
-	return out + theme.Blank(w-used)
+	words := true
+	width := func(hints []Hint) (n int) {
+		for _, h := range hints {
+			_, k := h.draw(th, words || !h.Keep)
+			n += k + 2
+		}
+		return n
+	}
+	words = width(kept) <= w/2
+	room, rule := w+1-width(kept), 0 // a blank before, two between, none after the last
+	if len(acting) > 0 {
+		rule = theme.Width(th.G.V) + 2
+	}
+	for len(looking) > 0 && width(acting)+rule+width(looking) > room {
+		looking = looking[:len(looking)-1]
+	}
+	for len(acting) > 0 && width(acting)+rule > room {
+		acting = acting[:len(acting)-1]
+	}
+	out, used := " ", 1
+	put := func(painted string, n int) {
+		if used > 1 {
+			out, used = out+"  ", used+2
+		}
+		out, used = out+painted, used+n
+	}
+	for _, h := range acting {
+		put(h.draw(th, true))
+	}
+	if len(acting) > 0 && len(looking)+len(kept) > 0 {
+		put(th.Edge.Paint(th.G.V), theme.Width(th.G.V))
+	}
+	for _, h := range looking {
+		put(h.draw(th, true))
+	}
+	for _, h := range kept {
+		put(h.draw(th, words))
+	}
+	return th.Left(out, w)
 }
 
 // Problem is an error in the input line, drawn below the cell it refers to.
