@@ -22,7 +22,7 @@ func accessible(ctx context.Context, s Store, o Options, w io.Writer) error {
 		e.Loc = time.UTC
 	}
 	say := func(format string, a ...any) error {
-		_, err := fmt.Fprintf(w, "%s "+format+"\n", append([]any{o.Now().In(e.Loc).Format("15:04:05")}, a...)...)
+		_, err := io.WriteString(w, e.Theme.Twins(fmt.Sprintf("%s "+format+"\n", append([]any{o.Now().In(e.Loc).Format("15:04:05")}, a...)...)))
 		return err
 	}
 	if err := say("qtop %s, plain lines; ctrl+c quits; actions: qtop --help", theme.Safe(o.Profile)); err != nil {

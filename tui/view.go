@@ -43,7 +43,7 @@ func (m *root) frame() string {
 		x, y := views.Centre(box, m.size)
 		screen = views.Overlay(screen, box, x, y, m.size)
 	}
-	return screen
+	return e.Theme.Twins(screen)
 }
 
 // screen returns everything around the body: header, tabs, banners, status and hints.

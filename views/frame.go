@@ -41,7 +41,7 @@ func (x Screen) Draw(e Env, s Size, body func(Size) []string) string {
 		foot = x.Problem.Line(e, s.W)
 	}
 	lines = append(lines, x.Status.Line(e, s.W), foot)
-	return strings.Join(lines, "\n")
+	return e.Theme.Twins(strings.Join(lines, "\n"))
 }
 
 // TooSmall returns the screen of a terminal that is too small to show every warning.
