@@ -163,3 +163,40 @@ func TestBulkTurns(t *testing.T) {
 	missing := plan(t, op, queue.Request{Action: queue.ActBulkRun, Targets: []string{"999"}})
 	require.Equal(t, "there is no operation 999", missing.Refused)
 }
+
+// Several filters select what matches any of them, once each, in the preview, in what is
+// frozen and in the printed command.
+func TestSeveralFilters(t *testing.T) {
+	w := newWorld(t)
+	const acme, slow = "https://hooks.acme.test/a", "https://slow.test/b"
+	hooks := w.die(letter{"order", acme, "HTTP_503", time.Minute}, letter{"order", acme, "TIMEOUT", 3 * time.Hour},
+		letter{"invoice", slow, "TIMEOUT", time.Minute}, letter{"invoice", slow, "HTTP_503", 3 * time.Hour})
+	w.dieJobs(jobLetter{"kg.reindex", "kg", "TIMEOUT", time.Minute}, jobLetter{"mail.send", "iu", "EXIT_7", time.Minute})
+	op := w.client("dead_letter_operator", "queue_viewer")
+	require.EqualValues(t, 1, apply(t, op, plan(t, op, queue.Request{Action: queue.ActResolve, Targets: hooks[:1], Reason: "r", Args: map[string]string{}})).Done)
+
+	ask := func(action queue.ActionID, filters ...string) queue.Request {
+		return queue.Request{Action: action, Filter: filters[0], Or: filters[1:], Reason: "r", Args: map[string]string{}}
+	}
+	for _, x := range []struct {
+		want    int64
+		filters []string
+	}{
+		{3, []string{"code=TIMEOUT", "code:TIME*"}},
+		{4, []string{"code=TIMEOUT", "endpoint=slow.test age>1h"}},
+		{2, []string{"code=TIMEOUT source=webhook", "state=resolved code=NOTHING"}},
+		{3, []string{"code=TIMEOUT source=webhook", "state=resolved"}},
+	} {
+		require.Equal(t, x.want, plan(t, op, ask(queue.ActBulkPlan, x.filters...)).Count, "%q", x.filters)
+	}
+	p := plan(t, op, ask(queue.ActRequeue, "code=TIMEOUT source=webhook", "kind=mail.send"))
+	require.EqualValues(t, 3, p.Count)
+	require.Equal(t, "qtop requeue --filter 'code=TIMEOUT source=webhook' --filter kind=mail.send --reason r", p.Command)
+	frozen := apply(t, op, plan(t, op, ask(queue.ActBulkPlan, "code=TIMEOUT source=webhook", "kind=mail.send")))
+	require.EqualValues(t, 3, frozen.Done)
+	require.Equal(t, "(code=TIMEOUT source=webhook) or (kind=mail.send)", get[string](w, "SELECT DISTINCT filter FROM public.queue_bulk_operation"))
+	for _, empty := range [][]string{{"code=TIMEOUT", ""}, {"code=TIMEOUT", " "}} {
+		_, err := op.Plan(t.Context(), ask(queue.ActRequeue, empty...))
+		require.ErrorContains(t, err, "selects everything")
+	}
+}

@@ -20,7 +20,8 @@ import (
 
 type actOptions struct {
 	dryRun, yes    bool
-	reason, filter string
+	reason         string
+	filters        []string
 	confirm        string // the name that a guarded database, or an action on all of it, wants typed
 	all            bool
 	values         map[string]*string
@@ -66,7 +67,7 @@ func verbOf(a *app, entry queue.Action) *verb {
 	}
 	switch entry.Targets.Instead {
 	case "filter":
-		f.StringVar(&v.o.filter, "filter", "", "all that match, such as 'code:HTTP_503 age<2h'")
+		f.StringArrayVar(&v.o.filters, "filter", nil, "all that match, such as 'code:HTTP_503 age<2h'"+queue.Choose(entry.Targets.List == "dlq", "; given again: also those that match it", ""))
 	case "all":
 		f.BoolVar(&v.o.all, "all", false, "all that failed")
 	}
@@ -113,7 +114,10 @@ func wanted(entry queue.Action) cobra.PositionalArgs {
 
 // request is what the command line asks for.
 func (v *verb) request(args []string) (queue.Request, error) {
-	r := queue.Request{Action: v.entry.ID, Args: map[string]string{}, Filter: v.o.filter, Reason: v.o.reason}
+	r := queue.Request{Action: v.entry.ID, Args: map[string]string{}, Reason: v.o.reason}
+	if len(v.o.filters) > 0 {
+		r.Filter, r.Or = v.o.filters[0], v.o.filters[1:]
+	}
 	for name, value := range v.o.values {
 		if v.cmd.Flags().Changed(name) { // an omitted flag keeps the current value, or has the registry's default
 			r.Args[name] = *value

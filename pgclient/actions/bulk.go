@@ -81,11 +81,11 @@ func bulkParts(r queue.Request, at time.Time) (parts []bulkPart, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := filtersql.DeadAt(r.Filter, at)
+	s, err := filtersql.DeadAt(at, r.Filters()...)
 	if err != nil {
 		return nil, err
 	}
-	if len(r.Targets) == 0 && s.Filter.Empty() {
+	if len(r.Targets) == 0 && s.All() {
 		return nil, emptyFilter("code:HTTP_503 endpoint:hooks.acme*")
 	}
 	for i, b := range [...]*filtersql.Builder{s.Hooks, s.Jobs, s.Events} {
@@ -224,7 +224,7 @@ func applyBulk(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 	if err != nil {
 		return err
 	}
-	filter := p.Request.Filter
+	filter := p.Request.Selection()
 	if filter == "" {
 		filter = fmt.Sprintf("%d ids", len(p.Request.Targets))
 	}

@@ -204,7 +204,7 @@ func requestOutcome(outcome string) string {
 
 func planDeadLetters(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if len(p.Request.Targets) == 0 {
-		ids, err := c.freeze(ctx, p.Request.Filter)
+		ids, err := c.freeze(ctx, p.Request.Filters())
 		if err != nil {
 			return err
 		}
@@ -300,13 +300,13 @@ func pastParticiple(a queue.ActionID) string {
 	}
 }
 
-// freeze returns the ids of the dead letters that match the filter now. An empty filter is refused.
-func (c *Planner) freeze(ctx context.Context, filter string) (ids []string, err error) {
-	s, err := filtersql.Dead(filter)
+// freeze returns the ids of the dead letters that match any of the filters now. An empty filter is refused.
+func (c *Planner) freeze(ctx context.Context, filters []string) (ids []string, err error) {
+	s, err := filtersql.Dead(filters...)
 	if err != nil {
 		return nil, err
 	}
-	if s.Filter.Empty() {
+	if s.All() {
 		return nil, emptyFilter("code:HTTP_503 endpoint:hooks.acme*")
 	}
 	for i, b := range [...]*filtersql.Builder{s.Hooks, s.Jobs, s.Events} {

@@ -66,6 +66,9 @@ func (c *Planner) freezeJobs(ctx context.Context, filter string) ([]string, erro
 func planJobCancel(ctx context.Context, c *Planner, p *queue.Plan) error {
 	ids, err := uuids(p.Request.Targets, "job")
 	if len(p.Request.Targets) == 0 {
+		if len(p.Request.Or) > 0 {
+			return queue.NewError(queue.KindUsage, "jobs are cancelled by one filter", "--filter", "cancel them in parts, one --filter each")
+		}
 		ids, err = c.freezeJobs(ctx, p.Request.Filter)
 	}
 	if err != nil {

@@ -70,8 +70,15 @@ func (b *Builder) Clause() string {
 
 // Where adds the filter's terms.
 func (b *Builder) Where(f *queue.Filter) {
+	for _, cond := range b.conds(f) {
+		b.And(cond)
+	}
+}
+
+// conds returns the filter's terms as conditions, which must all hold.
+func (b *Builder) conds(f *queue.Filter) (conds []string) {
 	if f == nil {
-		return
+		return nil
 	}
 	for _, t := range f.Terms {
 		var alts []string
@@ -82,8 +89,9 @@ func (b *Builder) Where(f *queue.Filter) {
 		if t.Negate {
 			cond = "NOT COALESCE(" + cond + ", false)"
 		}
-		b.And(cond)
+		conds = append(conds, cond)
 	}
+	return conds
 }
 
 func (b *Builder) term(f *queue.Filter, t queue.Term, v queue.Value) string {

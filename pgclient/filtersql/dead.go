@@ -1,6 +1,8 @@
 package filtersql
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -22,41 +24,76 @@ var deadColumns = map[string]Column{
 	"source": {Expr: "'webhook'"}, "state": {Expr: DeadState},
 }
 
-// DeadSelection is a filter over the dead letters of all sources.
+// DeadSelection is a filter over the dead letters of all sources, or several filters of
+// which a dead letter must match one.
 type DeadSelection struct {
-	Filter              *queue.Filter
+	Filters             []*queue.Filter
 	Hooks, Jobs, Events *Builder
 }
 
-// Dead compiles a filter over dead letters; without a state in the filter, only open ones match.
-func Dead(text string) (DeadSelection, error) { return DeadAt(text, time.Time{}) }
+// All reports whether a filter is empty, so that every dead letter is selected.
+func (s DeadSelection) All() bool {
+	return len(s.Filters) == 0 || slices.ContainsFunc(s.Filters, (*queue.Filter).Empty)
+}
+
+// Dead compiles filters over dead letters: one that matches any of them is selected. A filter
+// without a state matches open ones only.
+func Dead(texts ...string) (DeadSelection, error) { return DeadAt(time.Time{}, texts...) }
 
 // DeadAt is Dead for the dead letters that existed at a time, with ages as of that time; the zero
 // time is now.
-func DeadAt(text string, at time.Time) (DeadSelection, error) {
-	f, err := queue.ParseFilter(text, queue.DeadLetterFields())
-	if err != nil {
-		return DeadSelection{}, Error(err)
+func DeadAt(at time.Time, texts ...string) (DeadSelection, error) {
+	s := DeadSelection{Hooks: New(deadColumns), Jobs: New(deadJobColumns), Events: New(deadEventColumns)}
+	stateless := 0
+	for _, text := range texts {
+		f, err := queue.ParseFilter(text, queue.DeadLetterFields())
+		if err != nil {
+			return DeadSelection{}, Error(err)
+		}
+		s.Filters = append(s.Filters, f)
+		if !hasState(f) {
+			stateless++
+		}
 	}
-	s := DeadSelection{Filter: f, Hooks: New(deadColumns), Jobs: New(deadJobColumns), Events: New(deadEventColumns)}
-	if !at.IsZero() {
-		for b, died := range map[*Builder]string{s.Hooks: "d.failed_at", s.Jobs: "d.last_failed_at", s.Events: "d.last_failed_at"} {
+	for _, x := range []struct {
+		b          *Builder
+		died, open string
+	}{
+		{s.Hooks, "d.failed_at", "EXISTS (SELECT 1 FROM public.dead_letter_open o WHERE o.dead_letter_id = d.id)"},
+		{s.Jobs, "d.last_failed_at", "d.resolved_at IS NULL"},
+		{s.Events, "d.last_failed_at", "d.resolved_at IS NULL"},
+	} {
+		b := x.b
+		if !at.IsZero() {
 			b.Now = b.Arg(at) + "::timestamptz"
-			b.And(died + " <= " + b.Now)
+			b.And(x.died + " <= " + b.Now)
+		}
+		// A condition that all filters share is kept outside of the OR, so that an index can serve it.
+		shared := stateless == len(s.Filters)
+		if shared {
+			b.And(x.open)
+		}
+		var alternatives []string
+		for _, f := range s.Filters {
+			conds := b.conds(f)
+			if !shared && !hasState(f) {
+				conds = append(conds, x.open)
+			}
+			if len(s.Filters) == 1 {
+				b.Conds = append(b.Conds, conds...)
+				break
+			}
+			alternatives = append(alternatives, "("+strings.Join(append(conds, "true"), " AND ")+")")
+		}
+		if len(alternatives) > 0 {
+			b.And("(" + strings.Join(alternatives, " OR ") + ")")
 		}
 	}
-	s.Hooks.Where(f)
-	s.Jobs.Where(f)
-	s.Events.Where(f)
-	for _, t := range f.Terms {
-		if t.Field == "state" {
-			return s, nil
-		}
-	}
-	s.Hooks.And("EXISTS (SELECT 1 FROM public.dead_letter_open o WHERE o.dead_letter_id = d.id)")
-	s.Jobs.And("d.resolved_at IS NULL")
-	s.Events.And("d.resolved_at IS NULL")
 	return s, nil
+}
+
+func hasState(f *queue.Filter) bool {
+	return slices.ContainsFunc(f.Terms, func(t queue.Term) bool { return t.Field == "state" })
 }
 
 // DeadJobFrom is the FROM clause of job dead letters d.

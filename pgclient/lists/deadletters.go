@@ -127,7 +127,7 @@ func deadLetters(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.P
 	switch {
 	case q.Bare:
 		return nil
-	case s.Filter.Empty():
+	case s.All():
 		return db.QueryRow(ctx, "SELECT COALESCE(sum(n), 0)::bigint FROM public.v_queue_counter WHERE scope IN ('dead_webhook', 'dead_job', 'dead_event')").Scan(&p.Total)
 	}
 	for _, x := range []struct {

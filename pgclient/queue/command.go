@@ -2,13 +2,9 @@ package queue
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 )
-
-// shownTargets is the largest number of ids in a printed command.
-const shownTargets = 20
 
 // Local reports whether the action affects this process only, so that no other process can do it.
 func (a Action) Local() bool { return a.Danger == DangerLocal }
@@ -21,15 +17,14 @@ func (a Action) Command(r Request) string {
 	}
 	words, behind := []string{"qtop", a.Words}, []string{}
 	var given []string
-	rest := ""
 	switch t := a.Targets; {
 	case t.Name == "" || a.Danger == DangerDatabase:
 	case r.Filter != "":
-		words = append(words, "--filter", shellQuote(r.Filter))
+		for _, f := range r.Filters() {
+			words = append(words, "--filter", shellQuote(f))
+		}
 	case len(r.Targets) == 0 && t.Instead == "all":
 		words = append(words, "--all")
-	case len(r.Targets) > shownTargets:
-		given, rest = r.Targets[:shownTargets], fmt.Sprintf("… (%d ids)", len(r.Targets))
 	default:
 		given = r.Targets
 	}
@@ -42,9 +37,6 @@ func (a Action) Command(r Request) string {
 		behind = append([]string{"--"}, quoteAll(given)...)
 	} else {
 		words = append(words, quoteAll(given)...)
-	}
-	if rest != "" {
-		words = append(words, rest)
 	}
 	for _, arg := range a.Args {
 		v, ok := r.Args[arg.Name]

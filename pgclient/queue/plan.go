@@ -1,16 +1,36 @@
 package queue
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Request requests an action on targets.
 type Request struct {
 	Action  ActionID
 	Targets []string          // ids as the lists show them
 	Filter  string            // instead of Targets
+	Or      []string          // further filters: a dead letter that matches any of them is taken as well
 	Args    map[string]string // by Arg.Name
 	Actor   string
 	Reason  string
 	Whole   bool // of a reveal: all of the payload, however large; else its first PayloadShown characters
+}
+
+// Filters returns Filter and Or; nil if rows are named by their ids.
+func (r Request) Filters() []string {
+	if r.Filter == "" {
+		return nil
+	}
+	return append([]string{r.Filter}, r.Or...)
+}
+
+// Selection returns the filters as one text; "" if rows are named by their ids.
+func (r Request) Selection() string {
+	if len(r.Or) == 0 {
+		return r.Filter
+	}
+	return "(" + strings.Join(r.Filters(), ") or (") + ")"
 }
 
 // Plan is the exact preview of a Request. Applying it does what the preview shows, or refuses:
