@@ -54,15 +54,21 @@ func (m *root) act(a queue.Action, args map[string]string) tea.Cmd {
 
 // ask opens the dialog of an action. If the actor is a shared account, the first action
 // asks for the operator's name before that.
-func (m *root) ask(a queue.Action, req queue.Request) tea.Cmd {
+func (m *root) ask(a queue.Action, req queue.Request) tea.Cmd { return m.askNow(a, req, false) }
+
+// askNow is ask, but goes to the preview at once if the request needs no form.
+func (m *root) askNow(a queue.Action, req queue.Request, ready bool) tea.Cmd {
 	req.Action, req.Actor = a.ID, m.me.actor
 	if m.me.askName && a.Danger != queue.DangerLocal {
-		m.raise(newNameDialog(a, req, m.me.actor))
+		m.raise(newNameDialog(a, req, ready, m.me.actor))
 		return nil
 	}
 	m.serial++
 	d := newDialog(m.serial, a, req, m.o.Now(), m.prefill(a, req))
 	d.production, d.facts, d.undo = m.production(), m.facts(a, req), m.actions.Undo(a)
+	if ready {
+		d.stage, d.form = stagePlanning, nil
+	}
 	m.raise(d)
 	if d.stage == stagePlanning {
 		return m.startPlan(d)

@@ -144,6 +144,7 @@ func (m *root) ids(a queue.Action) []string {
 
 // command carries out one line of the command line.
 func (m *root) command(text string) tea.Cmd {
+	text = strings.TrimPrefix(text, "qtop ") // a printed command works here as it is
 	switch text {
 	case "":
 		return nil
@@ -162,6 +163,12 @@ func (m *root) command(text string) tea.Cmd {
 	if name, ok := cutWords(text, "why"); ok {
 		return m.why(strings.TrimSpace(name))
 	}
+	if loop, ok := strings.CutPrefix(text, "worker --loops "); ok { // what the dialog prints for S in Worker host
+		return m.commandAct(m.actions.ByID(queue.ActHostStart), []string{strings.TrimSpace(loop)})
+	}
+	if words, ok := revealWords(text); ok {
+		return m.commandAct(m.actions.ByID(queue.ActReveal), words)
+	}
 	best, rest := queue.Action{}, ""
 	for _, a := range m.actions {
 		words := a.Words
@@ -170,7 +177,8 @@ func (m *root) command(text string) tea.Cmd {
 		}
 	}
 	if best.ID != "" {
-		return m.commandAct(best, strings.Fields(rest))
+		words, ok := queue.SplitWords(rest)
+		return m.commandAct(best, queue.Choose(ok, words, strings.Fields(rest)))
 	}
 	if p, ok := queue.Find(Panes(), func(p queue.Pane) bool {
 		return string(p.ID) == text || p.Also == text || strings.EqualFold(p.Title, text) || p.Keys == text
@@ -199,8 +207,17 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 		m.warnWhile(a.Verb+" is off: "+off, func() bool { return m.off(a) == off })
 		return nil
 	}
-	req := queue.Request{Args: map[string]string{}}
-	if len(words) == 0 {
+	typed, problem := a.Read(words)
+	if problem != "" {
+		m.warn(":" + a.Words + ": " + problem)
+		return nil
+	}
+	words = typed.Words
+	req := queue.Request{Args: map[string]string{}, Reason: typed.Reason}
+	if len(typed.Filters) > 0 {
+		req.Filter, req.Or = typed.Filters[0], typed.Filters[1:]
+	}
+	if len(words) == 0 && !typed.Flags {
 		if worksIn(a, m.at) && a.Key != "" {
 			return m.act(a, nil)
 		}
@@ -212,7 +229,7 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 	switch free := a.Free().Name; {
 	case a.Targets.Name == "" && free != "":
 		req.Args[free] = strings.Join(words, " ")
-	case free != "":
+	case free != "" && len(words) > 0:
 		req.Targets, req.Args[free] = words[:1], strings.Join(words[1:], " ")
 	default:
 		req.Targets = words
@@ -221,11 +238,40 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 		m.warn("this database is not a clone: there is nothing to " + a.Words)
 		return nil
 	}
-	if line := m.form(a.ID).parseWords; line != nil {
+	if a.Targets.Name != "" && a.Danger != queue.DangerDatabase && len(words) == 0 && req.Filter == "" && !typed.All {
+		m.warn(":" + a.Words + " needs a target; tab completes targets")
+		return nil
+	}
+	if len(words) > 0 && req.Filter != "" {
+		m.warn(":" + a.Words + ": give ids or --filter, not both")
+		return nil
+	}
+	if line := m.form(a.ID).parseWords; line != nil && !typed.Flags {
 		if problem := line(m.feed.snapshot, words, &req); problem != "" {
 			m.warn(problem)
 			return nil
 		}
 	}
-	return m.ask(a, req)
+	for name, v := range typed.Args {
+		req.Args[name] = v
+	}
+	if a.ID == queue.ActReveal && (m.pane().top().page == nil || !slices.Equal(req.Targets, []string{m.pane().top().id})) {
+		m.warn("a payload is revealed on its page: open the dead letter or job, then press V")
+		return nil
+	}
+	return m.askNow(a, req, typed.Flags && a.Ready(req))
+}
+
+// revealWords returns the words after a verb that shows a dead letter or a job with its
+// payload, without the flag that reveals it.
+func revealWords(text string) (words []string, ok bool) {
+	for _, verb := range []string{"dlq show", "job show"} {
+		if rest, is := cutWords(text, verb); is {
+			words, _ := queue.SplitWords(rest)
+			if i := slices.Index(words, "--reveal"); i >= 0 {
+				return slices.Delete(words, i, i+1), true
+			}
+		}
+	}
+	return nil, false
 }

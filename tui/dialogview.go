@@ -49,7 +49,7 @@ func (d *dialog) title() string {
 func (d *dialog) onWhat() []queue.PlanLine {
 	switch n := len(d.req.Targets); {
 	case d.req.Filter != "":
-		return []queue.PlanLine{{Label: "all that match", Value: queue.Clean(d.req.Filter)}}
+		return []queue.PlanLine{{Label: "all that match", Value: queue.Clean(d.req.Selection())}}
 	case n == 1:
 		return []queue.PlanLine{{Label: "target", Value: queue.Clean(d.req.Targets[0])}}
 	case n > 1:

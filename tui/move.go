@@ -84,7 +84,7 @@ func (m *deck) moveOverview(l *level, d int) {
 func (m *deck) selectKey(k string) {
 	g := &m.pane().top().grid
 	if g.selected == nil {
-		m.warn("rows can be selected among dead letters (5, enter) and the jobs of a lane (8, enter); here a key acts on the row under the cursor")
+		m.warn("rows can be selected among groups of dead letters (5), dead letters (5, enter) and the jobs of a lane (8, enter); here a key acts on the row under the cursor")
 		return
 	}
 	if i, ok := g.current(); ok && k != "ctrl+a" && !g.selectable(i) {

@@ -14,12 +14,13 @@ import (
 type nameDialog struct {
 	action queue.Action
 	req    queue.Request
+	ready  bool // the request needs no form
 	was    string
 	field  *field
 }
 
-func newNameDialog(a queue.Action, req queue.Request, was string) *nameDialog {
-	return &nameDialog{action: a, req: req, was: was, field: newField(queue.Arg{
+func newNameDialog(a queue.Action, req queue.Request, ready bool, was string) *nameDialog {
+	return &nameDialog{action: a, req: req, ready: ready, was: was, field: newField(queue.Arg{
 		Name: "your name", Label: "Your name", Required: true, Help: "recorded in the audit; asked once",
 	})}
 }
@@ -34,7 +35,7 @@ func (n *nameDialog) update(msg tea.Msg, _ overlayContext) (overlay, effect) {
 		case shared(n.field.value()):
 			n.field.problem = "this is a shared account; enter a person's name"
 		default:
-			return nil, effNamed{n.field.value(), n.action, n.req}
+			return nil, effNamed{n.field.value(), n.action, n.req, n.ready}
 		}
 	default:
 		n.field.edit(msg)

@@ -44,6 +44,7 @@ type (
 		name   string
 		action queue.Action
 		req    queue.Request
+		ready  bool
 	}
 	effShutdown struct{ how shutdownMode }
 )

@@ -49,7 +49,7 @@ func (m *root) perform(eff effect) tea.Cmd {
 		m.me.askName, m.me.actor = false, eff.name
 		m.o.AnswerActor(eff.name)
 		eff.req.Actor = eff.name
-		return m.ask(eff.action, eff.req)
+		return m.askNow(eff.action, eff.req, eff.ready)
 	case effShutdown:
 		return m.shutDown(eff.how)
 	}

@@ -1,7 +1,9 @@
 package tui
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
@@ -15,14 +17,17 @@ func deadPane() pane {
 			From: "dead_letters, job_dead_letter, iu_route_dead_letter",
 			Help: "groups, dead letters, details; requeue, close, reveal",
 		},
-		badge:  views.DeadBadge,
-		source: func(at scene) views.Source { return snapshotSource(at, views.DeadPane(at.snap)) },
+		badge:      views.DeadBadge,
+		selectable: true,
+		source:     func(at scene) views.Source { return snapshotSource(at, views.DeadPane(at.snap)) },
 		enter: func(at scene, i int) level {
 			if i >= len(at.snap.DeadGroups) { // the row of the groups that the snapshot leaves out
 				return deadLettersLevel(at.level.grid.src.ID(i), "all open dead letters", "")
 			}
 			g := at.snap.DeadGroups[i]
-			return deadLettersLevel(at.level.grid.src.ID(i), g.Code.String()+" "+views.GroupNames(at.snap.DeadGroups)[i], groupFilter(g))
+			within := withinGroups(at.level.grid.filter)
+			title := g.Code.String() + " " + views.GroupNames(at.snap.DeadGroups)[i] + queue.Choose(within == "", "", " within "+within)
+			return deadLettersLevel(at.level.grid.src.ID(i), title, strings.TrimSpace(groupFilter(g)+" "+within))
 		},
 		tableLines:    func(_ scene, s views.Size) int { return s.H },
 		enterOnFollow: true,
@@ -36,20 +41,51 @@ func deadPane() pane {
 	return p
 }
 
-// groupTarget targets all dead letters of the group under the cursor.
+// groupTarget targets the dead letters of the selected groups, else of the group under the
+// cursor: those within the filter of the list.
 func groupTarget(at scene, req *queue.Request) string {
 	if at.level.isWhy {
 		return "this page is about a queue; esc goes back to the dead letters"
 	}
-	i, ok := at.level.grid.current()
-	if !ok {
+	g := &at.level.grid
+	var rows []int
+	i, ok := g.current()
+	switch {
+	case len(g.selected) > 0:
+		for _, o := range g.order {
+			if g.selected[g.src.ID(o)] {
+				rows = append(rows, o)
+			}
+		}
+	case ok:
+		rows = []int{i}
+	}
+	if len(rows) == 0 {
 		return at.noRow("there is no group under the cursor")
 	}
-	if i >= len(at.snap.DeadGroups) {
-		return "this row stands for many groups: press enter to list their dead letters, and filter them"
+	for n, row := range rows {
+		if row >= len(at.snap.DeadGroups) {
+			return "this row stands for many groups: press enter to list their dead letters, and filter them"
+		}
+		f := strings.TrimSpace(groupFilter(at.snap.DeadGroups[row]) + " " + withinGroups(g.filter))
+		if n == 0 {
+			req.Filter = f
+		} else {
+			req.Or = append(req.Or, f)
+		}
 	}
-	req.Filter = groupFilter(at.snap.DeadGroups[i])
 	return ""
+}
+
+// withinGroups returns what a filter over groups says of a single dead letter: all of it but
+// how many dead letters a group has open.
+func withinGroups(f *queue.Filter) string {
+	if f.Empty() {
+		return ""
+	}
+	within := *f
+	within.Terms = slices.DeleteFunc(slices.Clone(f.Terms), func(t queue.Term) bool { return t.Field == "open" })
+	return within.String()
 }
 
 // groupFilter returns the filter that matches the dead letters of a group.

@@ -15,7 +15,7 @@ import (
 func newInput(value string) textinput.Model {
 	in := textinput.New()
 	in.Prompt = ""
-	in.CharLimit = 4096
+	in.CharLimit = 64 << 10 // a printed command with a thousand ids
 	in.SetVirtualCursor(false)
 	in.KeyMap.Paste = key.NewBinding()
 	in.KeyMap.DeleteCharacterForward = key.NewBinding(key.WithKeys("delete"))

@@ -1,0 +1,132 @@
+package tui
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/actions"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// The command that a dialog prints, typed after ":", opens the same plan.
+func TestPrintedCommandOpensTheSamePlan(t *testing.T) {
+	for _, a := range actions.Registry() {
+		if a.Local() || a.ID == queue.ActReveal {
+			continue // they print another program's command
+		}
+		t.Run(string(a.ID), func(t *testing.T) {
+			var requests []queue.Request
+			base := func() queue.Request {
+				r := queue.Request{Action: a.ID, Actor: "anna", Args: map[string]string{}}
+				if a.Reason {
+					r.Reason = "it's  back, --really"
+				}
+				for _, arg := range a.Args {
+					switch {
+					case arg.Default != "":
+						r.Args[arg.Name] = arg.Default
+					case len(arg.Options()) > 0:
+						r.Args[arg.Name] = arg.Options()[0]
+					case arg.Positional && arg.Kind == queue.ArgWord:
+						r.Args[arg.Name] = "one"
+					default:
+						r.Args[arg.Name] = `x "y" -1`
+					}
+				}
+				return r
+			}
+			if free := a.Free(); a.Targets.Name == "" || a.Danger == queue.DangerDatabase {
+				requests = append(requests, base())
+				if a.Danger == queue.DangerDatabase { // its plan names the database
+					requests[0].Targets = []string{"staging_copy"}
+				}
+				if a.Targets.Name == "" && free.Kind == queue.ArgWord {
+					requests[0].Targets = []string{requests[0].Args[free.Name]}
+				}
+			} else {
+				r := base()
+				r.Targets = []string{"-a b'c"}
+				if a.Targets.Many {
+					for range 30 { // as many as are selected, none left out
+						r.Targets = append(r.Targets, "job:0190")
+					}
+				}
+				requests = append(requests, r)
+			}
+			if a.Targets.Instead == "filter" {
+				r := base()
+				r.Filter, r.Or = `code=HTTP_503 endpoint="a b"`, []string{"source=job code:it's*"}
+				requests = append(requests, r)
+			}
+			if a.Targets.Instead == "all" {
+				requests = append(requests, base())
+			}
+			for _, want := range requests {
+				s := newStore()
+				s.snap.Server.CloneOf = queue.Clean("another database")
+				m := newStill(s, nil, Options{Actor: "anna"})
+				cmd := m.command(a.Command(want))
+				require.NotNil(t, cmd, "%s: %s", a.Command(want), m.notice.text)
+				require.Len(t, m.over, 1)
+				d, ok := m.over[0].(*dialog)
+				require.True(t, ok)
+				got := d.req
+				if a.Targets.Name == "" || a.Danger == queue.DangerDatabase {
+					want.Targets, got.Targets = nil, nil
+				}
+				for name, v := range got.Args {
+					if v == "" {
+						delete(got.Args, name)
+					}
+				}
+				require.Equal(t, want, got, a.Command(want))
+				if a.Free().Name == "" || len(a.Args) > 1 || a.Reason {
+					require.Equal(t, stagePlanning, d.stage, a.Command(want))
+				}
+			}
+		})
+	}
+}
+
+func TestPrintedCommandIsNeverCut(t *testing.T) {
+	r := queue.Request{Action: queue.ActRequeue, Reason: "r"}
+	for range 300 {
+		r.Targets = append(r.Targets, "job:01900000-0000-7000-8000-000000000000")
+	}
+	line := actions.Registry().ByID(queue.ActRequeue).Command(r)
+	require.Equal(t, 300, strings.Count(line, "job:"))
+	require.NotContains(t, line, "…")
+}
+
+// Selected groups are taken, else the group under the cursor, each within the filter.
+func TestGroupsAreTakenAsTheyAreShown(t *testing.T) {
+	const acme, slow = "source=webhook code=HTTP_503 subscription=7 domain=billing", "source=webhook code=TIMEOUT subscription=9 domain=iu"
+	for _, x := range []struct {
+		keys []string
+		want []string
+	}{
+		{[]string{"j", "R"}, []string{slow}},
+		{[]string{"space", "space", "N"}, []string{acme, slow}},
+		{[]string{"/", "filter", "R"}, []string{acme + " code:HTTP* age>1h"}},
+		{[]string{"/", "filter", "ctrl+a", "C"}, []string{acme + " code:HTTP* age>1h"}},
+	} {
+		s := newStore()
+		run(t, setup{store: s}, func(c *console) {
+			c.press("5")
+			for _, k := range x.keys {
+				if k == "filter" {
+					c.typing("code:HTTP* age>1h open>10")
+					c.press("enter")
+					continue
+				}
+				c.press(k)
+			}
+			c.model(func(m *root) {
+				require.Len(t, m.over, 1, m.notice.text)
+				require.Equal(t, x.want, m.over[0].(*dialog).req.Filters())
+			})
+		})
+	}
+}
