@@ -70,8 +70,8 @@ func (a *app) load(cmd *cobra.Command) error {
 	return nil
 }
 
-// read takes the settings from their sources; the masking of secrets learns about all
-// that is read.
+// read takes the settings from their sources and registers every secret among them for
+// masking.
 func (a *app) read(src config.Sources) (err error) {
 	src.Judge, src.Seen = secrecy.CheckDSN, secrecy.LearnText
 	a.settings, err = config.Load(src)

@@ -77,7 +77,7 @@ func (a *app) export(ctx context.Context, name, file string, format queue.Export
 	case list.Of == "" && o.id != "":
 		return usage(list.Name+" is of everything", "--id", "leave it out")
 	case list.Of != "" && !list.Optional && o.id == "":
-		return usage(list.Name+" are of one "+list.Of, "--id", "say which")
+		return usage("exporting "+list.Name+" needs the id of one "+list.Of, "--id", "give it with --id ID")
 	case o.limit < 0 || o.limit > mostExported:
 		return usage(fmt.Sprintf("--limit is %d", o.limit), "--limit", fmt.Sprintf("use 1 to %d; 0 is all", mostExported))
 	}

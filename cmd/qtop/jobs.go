@@ -35,7 +35,7 @@ func cancelLane(_ *app, v *verb) {
 	f.StringVar(&status, "status", "", "only jobs in this status: queued, leased, in_progress, retry_waiting")
 	v.more = func(r *queue.Request) error {
 		if status != "" && kind == "" && domain == "" && !f.Changed("filter") {
-			return usage("--status alone selects jobs of every kind", "command line", "add --kind and --domain")
+			return usage("--status alone would select jobs of every kind", "command line", "add --kind, --domain or both")
 		}
 		r.Filter = strings.TrimSpace(queue.LaneFilter(kind, domain, status) + " " + r.Filter)
 		return nil

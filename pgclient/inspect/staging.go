@@ -85,9 +85,9 @@ func stagingLines() [][2]string {
 	}
 }
 
-// Staging reads the verification lines of P3D4C1 from the live catalogue. A line that the
-// catalogue cannot answer says NOT_MEASURED_HERE (the tests are run by `go test`); without
-// pg_cron, its lines say SKIPPED.
+// Staging checks the installation of staged notifications against the list of source document
+// P3D4C1, one line per check, by reading PostgreSQL's catalogue. A check that the catalogue cannot
+// answer is NOT_MEASURED_HERE (`go test` covers it); those of pg_cron are SKIPPED without it.
 func Staging(ctx context.Context, c *pgclient.Client) ([]StagingLine, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()

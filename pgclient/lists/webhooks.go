@@ -153,7 +153,7 @@ func whyOf(ctx context.Context, db *pgpool.Pool, name string) (*queue.Why, error
 		return nil, err
 	}
 	if a.Refused {
-		return nil, queue.NewError(queue.KindFailed, a.Reason, "", "name one as qtop why lists them")
+		return nil, queue.NewError(queue.KindFailed, a.Reason, "", "give the name of a queue as qtop why lists it")
 	}
 	return &a.Why, nil
 }

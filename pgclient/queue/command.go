@@ -9,8 +9,8 @@ import (
 // Local reports whether the action affects this process only, so that no other process can do it.
 func (a Action) Local() bool { return a.Danger == DangerLocal }
 
-// Command returns the headless form of a request; "" = there is none. A positional value that
-// begins with a dash follows after all flags and a double dash.
+// Command returns the qtop command line that does the same as r; "" = there is none. A positional
+// value that begins with a dash is put last, after --.
 func (a Action) Command(r Request) string {
 	if a.Local() {
 		return ""

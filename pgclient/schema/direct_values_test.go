@@ -16,7 +16,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// directWrite is a statement that a role may run by hand: an INSERT of one row, or an UPDATE of the row that where names.
+// directWrite is a statement that a role may run by hand: an INSERT of one row, or an UPDATE of the row selected by the
+// field where.
 type directWrite struct {
 	role, verb, table string
 	row               string // columns = expressions of a row that is accepted, one a line

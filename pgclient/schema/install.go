@@ -134,7 +134,8 @@ func (in *installer) withArguments(ctx context.Context, o object, sql string) (s
 	return strings.ReplaceAll(sql, o.target()+" ", "FUNCTION "+signature+" "), err
 }
 
-// comparedName is the name under which compare creates an object.
+// comparedName is the temporary name under which compare creates the wanted definition of a
+// function, view or trigger; it is rolled back after the comparison.
 const comparedName = "qtop_schema_compared"
 
 // compare creates the object under another name, compares it with the installed one,

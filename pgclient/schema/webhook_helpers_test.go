@@ -18,8 +18,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// hooks is a database with retries that are due at once and no circuit, so that
-// a test moves time by calling the next step.
+// hooks is a database whose retries are due at once and whose circuits never open: a test
+// calls the next tick instead of waiting.
 type hooks struct {
 	t    *testing.T
 	db   *pgtest.DB

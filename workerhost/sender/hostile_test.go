@@ -1,5 +1,5 @@
-// Tests of hostile receivers: each leads to the right code, ends by the deadline and costs
-// bounded memory.
+// Tests of hostile receivers: each attempt gets the right error code, ends by its deadline and
+// uses bounded memory.
 package sender
 
 import (

@@ -108,9 +108,9 @@ COMMENT ON FUNCTION public.fn_queue_wake_notify_event_outbox IS
 CREATE OR REPLACE TRIGGER trg_event_outbox_wake_notify AFTER INSERT ON public.event_outbox
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_queue_wake_notify_event_outbox();
 
--- One signal per inserting statement (arguments: layer, worker hint). Off by default. On events the same trigger
--- refuses payloads that are too long: creating a separate trigger would make the upgrade wait for open transactions of
--- producers.
+-- Sends one wake signal per inserting statement, if the wake bridge is on (off by default). Trigger arguments: the
+-- layer (which kind of loop to wake: webhooks, jobs, …) and the tick worker. On table events it also refuses payloads
+-- that are too long, always: a separate trigger would make the upgrade wait for open transactions of producers.
 CREATE OR REPLACE FUNCTION public.fn_webhook_wake() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
