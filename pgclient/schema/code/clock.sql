@@ -1,16 +1,20 @@
--- The clock of the server was set back, or was ahead for a while: the times that it wrote meanwhile lie in the future.
+-- Repair of times in the future: when the server's clock is set back, or was ahead for a while, the times that it wrote
+-- before lie in the future, and work would wait for them.
 --
--- 1. A tick finds its last run, or a host its last beat, more than 5 s in the future, and calls fn_queue_clock_check
---    with it. A host that registers calls it with the newest of the beats, staged notifications and flags that revert.
--- 2. How far that time lies ahead is how far the clock went back, but for the seconds since it was written. Each time
---    that would hold work up is moved back by that much, and a mark on the history lines says so.
--- 3. Not moved are times that a producer or an operator gave (when a job is due), and what audit, history, samples and
---    events say: that is what the clock said then.
+-- 1. A tick whose last run, or a host whose last heartbeat, lies more than 5 s in the future calls fn_queue_clock_check
+--    with that time. A host that registers calls it with the newest of all heartbeats, of the staged notifications and
+--    of the flags that revert.
+-- 2. The distance of that time from now is taken as the distance by which the clock went back; it is too short by the
+--    seconds since the time was written. Each time that would delay work is moved back by this distance, and a mark in
+--    the history records it.
+-- 3. Some times are not moved: those that a producer or an operator gave (when a job is due), and those in the audit,
+--    the history, samples and events, which record what the clock showed then.
 --
--- Less than 5 s cannot be told from the time between two statements of a busy server, and holds nothing up for longer.
+-- A time less than 5 s ahead cannot be distinguished from the delay between two statements on a busy server, and delays
+-- work by at most those 5 s.
 
--- fn_queue_clock_check(a time that the clock wrote) moves back what would wait for times in the future, where that time
--- lies more than 5 s ahead. It does nothing while another session does the same. Internal.
+-- fn_queue_clock_check(a time that the server's clock wrote) moves back the times for which work would wait, if the
+-- given time lies more than 5 s ahead. It does nothing while another session is doing the same. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_clock_check(p_seen timestamptz) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
@@ -38,8 +42,8 @@ BEGIN
     WHERE q.host_id IN (SELECT x.host_id FROM public.queue_host x WHERE x.last_seen_at > v_late
       ORDER BY x.host_id FOR UPDATE SKIP LOCKED);
 
-    -- A lease that was taken before the clock went back lasts as long as it had left. One taken since then is no longer
-    -- than a lease can be.
+    -- A lease that was claimed before the clock went back keeps the time that it had left. A lease claimed since then
+    -- cannot end later than v_lease, so it is not changed.
     v_lease := v_now + make_interval(secs => 5 + greatest(public.fn_cfg_int('queue.lease.duration_seconds', 300), 300));
     UPDATE public.job_lease l SET lease_until = greatest(l.lease_until - v_back, v_now)
     WHERE l.lease_token IN (SELECT x.lease_token FROM public.job_lease x WHERE x.lease_until > v_lease
@@ -49,7 +53,7 @@ BEGIN
     WHERE j.id IN (SELECT x.id FROM public.webhook_delivery_jobs x WHERE x.status = 'Leased' AND x.lease_until > v_lease
       ORDER BY x.id FOR UPDATE SKIP LOCKED);
 
-    -- Waits that began under the wrong clock last as long as they would have.
+    -- Waits that began while the clock was wrong keep the time that they had left.
     UPDATE public.webhook_endpoint_suspensions s SET since = least(s.since, v_now),
       until = CASE WHEN s.until > v_now AND isfinite(s.until) THEN greatest(s.until - v_back, v_now) ELSE s.until END,
       probe_until = CASE WHEN s.probe_until > v_lease THEN greatest(s.probe_until - v_back, v_now) ELSE
@@ -63,8 +67,8 @@ BEGIN
       updated_at = v_now
     WHERE s.id IN (SELECT x.id FROM public.webhook_delivery_sagas x WHERE x.status IN ('Pending', 'PendingRetry')
       AND x.next_attempt_at > v_now AND x.updated_at > v_late ORDER BY x.id LIMIT 100000 FOR UPDATE SKIP LOCKED);
-    -- A subscription gets no event that is older than itself; those made under the wrong clock were made before now.
-    -- The 15 s are for the time since the last beat, by which the clock went back further than is known here.
+    -- A webhook subscription gets no event that is older than itself, so created_at must not lie after events that come
+    -- now. v_back is too short by the time since the last heartbeat; the 15 s cover that time.
     UPDATE public.subscriptions s SET created_at = s.created_at - v_back - interval '15 seconds'
     WHERE s.id IN (SELECT x.id FROM public.subscriptions x WHERE x.created_at > v_late
       AND x.created_at < p_seen + interval '1 minute' ORDER BY x.id FOR UPDATE SKIP LOCKED);
@@ -97,7 +101,7 @@ BEGIN
     WHERE p.id IN (SELECT x.id FROM public.iu_notification_pending x WHERE x.processed_at IS NULL
       AND x.created_at > v_late ORDER BY x.id LIMIT 100000 FOR UPDATE SKIP LOCKED);
 
-    -- Send rates: an endpoint has the tokens that it had when the clock went back.
+    -- Send rates: each bucket keeps the tokens that it had when the clock went back, and refills from now on.
     UPDATE public.webhook_rate_bucket b SET refilled_at = v_now
     WHERE b.subscription_id IN (SELECT x.subscription_id FROM public.webhook_rate_bucket x
       WHERE isfinite(x.refilled_at) AND x.refilled_at > v_late ORDER BY x.subscription_id FOR UPDATE SKIP LOCKED);
@@ -113,7 +117,7 @@ BEGIN
     WHERE o.operation_id IN (SELECT x.operation_id FROM public.queue_bulk_operation x
       WHERE x.state IN ('running', 'paused') AND greatest(x.watch_since, NULLIF(x.credited_at, 'infinity')) > v_late
       ORDER BY x.operation_id FOR UPDATE SKIP LOCKED);
-  EXCEPTION WHEN OTHERS THEN -- the tick or beat that called must succeed; the next one calls again
+  EXCEPTION WHEN OTHERS THEN -- the calling tick or heartbeat must succeed; the next one tries again
     RAISE WARNING 'qtop: times that lie ahead of the clock could not be moved back: % %', SQLSTATE, SQLERRM;
     RETURN;
   END;
@@ -130,4 +134,4 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_clock_check IS
-  'Moves times back that a clock wrote which was ahead and for which work would wait, and marks it. Internal.';
+  'Moves back times in the future, written while the clock was ahead, that would delay work; adds a mark. Internal.';

@@ -1,36 +1,37 @@
--- Delta counters: statement triggers append, counter_compactor folds them, readers add both.
+-- Delta counters: statement triggers append rows to queue_counter_delta, the tick counter_compactor adds them up in
+-- queue_counter (it folds them), and readers add both tables.
 
 COMMENT ON TABLE public.queue_counter IS
   'Folded counts by scope; k3 of the scopes ending in m is the epoch of the bucket.';
 COMMENT ON COLUMN public.queue_counter.scope IS
-  'which counter; what k1 to k3 mean stands beside the trigger that writes it';
+  'which counter; the trigger that writes it defines k1 to k3';
 GRANT SELECT ON public.queue_counter, public.queue_counter_delta, public.v_queue_counter_part,
   public.v_queue_counter TO :"queue_viewer";
 
 COMMENT ON TABLE public.queue_counter_delta IS
-  'Counts not folded yet, one row per statement and key.';
+  'Counts that are not folded into queue_counter yet, one row per statement and key.';
 
 CREATE OR REPLACE VIEW public.v_queue_counter_part AS
   SELECT scope, k1, k2, k3, n FROM public.queue_counter
   UNION ALL SELECT scope, k1, k2, k3, n FROM public.queue_counter_delta;
 COMMENT ON VIEW public.v_queue_counter_part IS
-  'What v_queue_counter adds up: for who sums over keys anyway.';
+  'Folded counts and deltas, not added up: for queries that sum over keys anyway.';
 
 CREATE OR REPLACE VIEW public.v_queue_counter AS
   SELECT scope, k1, k2, k3, sum(n)::bigint AS n FROM public.v_queue_counter_part GROUP BY scope, k1, k2, k3;
-COMMENT ON VIEW public.v_queue_counter IS 'Exact counts: folded ones plus the deltas since.';
+COMMENT ON VIEW public.v_queue_counter IS 'Exact counts: folded counts plus the deltas since then.';
 
--- queue_counter_rank: of each folded counter of open dead letters three rows, in the same transaction. Its triggers are
--- those of queue_counter, which only folds write.
---   dead_webhook, dead_job, dead_event            the group, as queue_counter has it
---   subject_dead_webhook, _job, _event: k1, k2    what v_queue_health has a row of: subject and domain
---   open_dead_webhook, _job, _event               all of a source
+-- queue_counter_rank holds three rows for each folded counter of open dead letters. The triggers of queue_counter, to
+-- which only folds write, change them in the same transaction.
+--   dead_webhook, dead_job, dead_event            the group, with the keys of queue_counter
+--   subject_dead_webhook, _job, _event: k1, k2    the sum per row of v_queue_health: its subject and domain
+--   open_dead_webhook, _job, _event               the sum of all groups of a source
 COMMENT ON TABLE public.queue_counter_rank IS
-  'The folded counters of open dead letters once more, by size, with their sums per row of v_queue_health '
+  'A copy of the folded counters of open dead letters, indexed by size, with sums per row of v_queue_health '
   '(subject_dead_…: k1 = subject, k2 = domain) and per source (open_dead_…). A snapshot reads the largest.';
 GRANT SELECT ON public.queue_counter_rank TO :"queue_viewer";
 
--- v_queue_counter_ranked: what queue_counter_rank must hold. Internal.
+-- v_queue_counter_ranked: the rows that queue_counter_rank must hold, for checks and for recounting. Internal.
 CREATE OR REPLACE VIEW public.v_queue_counter_ranked AS
 SELECT x.scope, x.k1, x.k2, x.k3, sum(c.n)::bigint AS n
 FROM public.queue_counter c
@@ -40,7 +41,8 @@ CROSS JOIN LATERAL (VALUES (c.scope, c.k1, c.k2, c.k3),
     CASE c.scope WHEN 'dead_webhook' THEN 'webhook' ELSE c.k3 END, '')) AS x (scope, k1, k2, k3)
 WHERE c.scope IN ('dead_webhook', 'dead_job', 'dead_event')
 GROUP BY x.scope, x.k1, x.k2, x.k3 HAVING sum(c.n) <> 0;
-COMMENT ON VIEW public.v_queue_counter_ranked IS 'What queue_counter_rank must hold, out of queue_counter. Internal.';
+COMMENT ON VIEW public.v_queue_counter_ranked IS
+  'The rows that queue_counter_rank must hold, computed from queue_counter. Internal.';
 GRANT SELECT ON public.v_queue_counter_ranked TO :"queue_viewer";
 
 CREATE OR REPLACE FUNCTION public.fn_queue_counter_ranked() RETURNS trigger
@@ -53,7 +55,7 @@ DECLARE
   v_k3 text[];
   v_n bigint[];
 BEGIN
-  -- mostly there is none
+  -- most statements change no counter of dead letters: then v_scopes is NULL
   IF TG_OP = 'INSERT' THEN
     SELECT array_agg(r.scope), array_agg(r.k1), array_agg(r.k2), array_agg(r.k3), array_agg(r.n)
     INTO v_scopes, v_k1, v_k2, v_k3, v_n FROM new_rows r WHERE r.scope = ANY (c_scopes);
@@ -82,7 +84,7 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_counter_ranked IS
-  'Trigger: queue_counter_rank follows the counters of open dead letters.';
+  'Trigger: applies changes of the counters of open dead letters to queue_counter_rank.';
 
 CREATE OR REPLACE TRIGGER trg_queue_counter_inserted AFTER INSERT ON public.queue_counter
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_queue_counter_ranked();
@@ -92,13 +94,16 @@ CREATE OR REPLACE TRIGGER trg_queue_counter_updated AFTER UPDATE ON public.queue
 CREATE OR REPLACE TRIGGER trg_queue_counter_deleted AFTER DELETE ON public.queue_counter
   REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_queue_counter_ranked();
 
--- fn_queue_count(counts): writes {{scope, k1, k2, k3, n}, …} as deltas for a trigger on a table of producers. It never
--- fails or holds up their statement:
---   1. It looks whether the table of deltas can be locked at once and is as installed, in a subtransaction that writes
---      nothing: so it takes no transaction id, of which a session keeps 64 before others pay for it.
---   2. Then it writes.
---   3. Where somebody gave the table columns, checks, triggers, indexes or rules it writes in a subtransaction.
--- What could not be counted is said in the server's log; qtop doctor finds it, qtop recount makes it right. Internal.
+-- fn_queue_count(counts): writes {{scope, k1, k2, k3, n}, …} as deltas. Triggers on tables that producers write call
+-- it, so it never fails and never blocks the producer's statement:
+--   1. It checks whether queue_counter_delta can be locked at once and is still as installed. It does so in a
+--      subtransaction that writes nothing, which therefore takes no transaction id: from the 65th id of
+--      subtransactions on, a transaction makes the snapshots of all other sessions slower.
+--   2. If so, it writes the deltas without a subtransaction.
+--   3. If somebody has added columns, checks, triggers, indexes, rules or row security to the table, it writes in a
+--      subtransaction.
+-- Counts that could not be written are logged in the server's log; qtop doctor finds the difference and qtop recount
+-- corrects it. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_count(p_counts text[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $fn$
 DECLARE
@@ -130,9 +135,10 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_count IS
-  'Writes counter deltas for a trigger on a table of producers; never raises nor waits. Internal.';
+  'Writes counter deltas for triggers on tables that producers write; never raises and never waits. Internal.';
 
--- fn_queue_counter_compact() → {folded, pruned}: the counter_compactor tick.
+-- fn_queue_counter_compact() → {folded, pruned}: how many deltas were folded and how many buckets were deleted. The
+-- tick counter_compactor calls it.
 CREATE OR REPLACE FUNCTION public.fn_queue_counter_compact() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -146,8 +152,8 @@ COMMENT ON FUNCTION public.fn_queue_counter_compact IS
   'Tick counter_compactor: folds counter deltas, opens queue lanes that no trigger could open, and drops time buckets '
   'older than two hours.';
 
--- Both steps name a counter as a JSON array of scope, k1, k2 and k3. What is not folded is counted all the same:
--- readers add it.
+-- Both steps identify a counter by a JSON array of scope, k1, k2 and k3. A delta that is not folded is not lost:
+-- readers add it to the folded counts.
 CREATE OR REPLACE FUNCTION public.fn_step_counter_fold(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -169,7 +175,7 @@ BEGIN
   )
   SELECT COALESCE(sum(c), 0), array_agg(k2) FILTER (WHERE scope = 'job' AND n > 0),
     array_agg(k1) FILTER (WHERE scope = 'job' AND n > 0) INTO v_folded, v_domains, v_kinds FROM sums;
-  -- those that no trigger could open
+  -- the queue lanes that no trigger could open
   INSERT INTO public.job_lane (event_domain, job_kind)
   SELECT DISTINCT l.event_domain, l.job_kind
   FROM ROWS FROM (unnest(v_domains), unnest(v_kinds)) AS l (event_domain, job_kind)
@@ -190,8 +196,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_counter_fold_targets IS 'Counters with deltas. Internal.';
 
--- fn_queue_counter_buckets() → the scopes of time buckets that have rows, by one look at the index for each scope:
--- others may have a hundred thousand rows. Internal.
+-- fn_queue_counter_buckets() → the scopes of time buckets that have rows. It reads one index entry per scope, since
+-- other scopes may have a hundred thousand rows. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_counter_buckets() RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 BEGIN
@@ -219,7 +225,7 @@ BEGIN
     AND (p_only IS NULL OR jsonb_build_array(c.scope, c.k1, c.k2, c.k3)::text = ANY (p_only))
     AND (p_except = '{}' OR jsonb_build_array(c.scope, c.k1, c.k2, c.k3)::text <> ALL (p_except));
   GET DIAGNOSTICS v_pruned = ROW_COUNT;
-  IF p_only IS NULL THEN -- groups that are closed; a fold beside it may fill one again
+  IF p_only IS NULL THEN -- groups with no open dead letter; a concurrent fold may open one again
     WITH z AS MATERIALIZED (
       SELECT r.scope, r.k1, r.k2, r.k3 FROM public.queue_counter_rank r
       WHERE r.scope = ANY (c_zero) AND r.n = 0 LIMIT p_limit
@@ -234,7 +240,7 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_counter_prune IS
-  'Drops time buckets that are over, and groups of dead letters that are closed. Internal.';
+  'Deletes time buckets older than two hours, and groups that have no open dead letter. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_counter_prune_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -248,4 +254,4 @@ BEGIN
     WHERE x.key <> ALL (p_except) ORDER BY x.key LIMIT p_limit);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_counter_prune_targets IS 'Time buckets that are over. Internal.';
+COMMENT ON FUNCTION public.fn_step_counter_prune_targets IS 'Time buckets older than two hours. Internal.';

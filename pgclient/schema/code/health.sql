@@ -1,11 +1,15 @@
--- What waits, what is stale: the parts of v_queue_health. Source: DP4 §3.3, §8.
+-- v_queue_health and the functions and views from which it is computed: backlogs, open dead letters, handlers.
+-- Source: DP4 §3.3, §8.
 
--- fn_job_backlog() → one row per domain and kind with live jobs: exact counts; of what is due, since when the oldest
--- waits and for which kind of executor, when the newest was enqueued, and which priority it reaches: the highest, or
--- that of the oldest where no floor is above it. The ends are read off indexes by the time from which a job is due,
--- so one enqueued with a process_after in its past may hide one that waits longer. An enqueued_at by hand counts
--- between 1970 and now: no picture holds an infinite age. Definer: who may look at the health of the queue need not
--- read the queue.
+-- fn_job_backlog() → one row per domain and job kind with live jobs:
+--   queued … retry_waiting   exact counts
+--   oldest_at, executor      since when the oldest due job waits, and for which kind of executor
+--   newest_at                when the newest due job was enqueued
+--   reaches                  the highest priority among due jobs; the priority of the oldest if no floor is above it
+-- The oldest and newest jobs are read from the ends of an index on the time from which a job is due, so a job enqueued
+-- with a process_after in the past may hide one that has waited longer. An enqueued_at set by hand is clamped to the
+-- time between 1970 and now, so that no snapshot contains an infinite age. SECURITY DEFINER: roles that may read the
+-- health of the queue need no right to read the queue.
 CREATE OR REPLACE FUNCTION public.fn_job_backlog()
   RETURNS TABLE (job_kind text, event_domain text, queued bigint, scheduled bigint,
   leased bigint, in_progress bigint, retry_waiting bigint, oldest_at timestamptz, newest_at timestamptz,
@@ -48,10 +52,10 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_job_backlog TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_job_backlog IS
-  'Live jobs per domain and kind: exact counts, oldest wait of what is due, newest arrival.';
+  'Live jobs per domain and kind: exact counts, since when the oldest due job waits, when the newest was enqueued.';
 
--- fn_job_due_late() → whether something has been due for a minute that fn_job_tick has not found: it does not run.
--- Definer, as fn_job_backlog.
+-- fn_job_due_late() → whether a job has been due for over a minute without fn_job_tick having made it ready: then
+-- fn_job_tick does not run. SECURITY DEFINER for the same reason as fn_job_backlog.
 CREATE OR REPLACE FUNCTION public.fn_job_due_late() RETURNS boolean
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
@@ -61,10 +65,10 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_job_due_late IS
-  'Whether due jobs have not been taken in for a minute. Internal.';
+  'Whether a job has been due for over a minute and is not ready. Internal.';
 
--- What the live hosts that work as an executor can handle. An executor without a row works outside of qtop's hosts:
--- nothing is known of it.
+-- v_job_handlers: the job kinds for which live worker hosts have handlers, per executor as which they work. An executor
+-- without a row runs outside of qtop's hosts, so its handlers are unknown.
 CREATE OR REPLACE VIEW public.v_job_handlers AS
 SELECT m.mark ->> 'executor' AS executor_id, array_agg(DISTINCT k.kind) AS kinds
 FROM (SELECT h.progress -> 'job_executor' AS mark FROM public.queue_host h
@@ -74,10 +78,10 @@ CROSS JOIN LATERAL jsonb_array_elements_text(CASE jsonb_typeof(m.mark -> 'kinds'
   ELSE '[]' END) k (kind)
 WHERE m.mark ->> 'executor' <> '' GROUP BY 1;
 COMMENT ON VIEW public.v_job_handlers IS
-  'Job kinds that live worker hosts have handlers for, per executor they work as.';
+  'Job kinds for which live worker hosts have handlers, per executor as which they work.';
 GRANT SELECT ON public.v_job_handlers TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- fn_job_letters_open() → open job dead letters per domain and code. Definer, as fn_job_backlog.
+-- fn_job_letters_open() → open job dead letters per domain, code and kind. SECURITY DEFINER, as fn_job_backlog.
 CREATE OR REPLACE FUNCTION public.fn_job_letters_open()
   RETURNS TABLE (event_domain text, failure_code text, job_kind text, open bigint,
   first_at timestamptz, last_at timestamptz)
@@ -98,10 +102,10 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_job_letters_open TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_job_letters_open IS
-  'Open job dead letters per code, kind and domain, with their first and last time.';
+  'Open job dead letters per code, kind and domain, with the times of the first and last failure.';
 
--- fn_iu_notification_backlog() → staged notifications: how many wait and failed, since when the oldest waits, when the
--- newest came. Definer, as fn_job_backlog.
+-- fn_iu_notification_backlog() → staged notifications: how many wait, how many failed, since when the oldest waits, and
+-- when the newest was staged. SECURITY DEFINER, as fn_job_backlog.
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_backlog()
   RETURNS TABLE (waiting bigint, failed bigint, oldest_at timestamptz, newest_at timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -120,17 +124,17 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_notification_backlog TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_iu_notification_backlog IS
-  'Staged notifications: exact counts, oldest and newest.';
+  'Staged notifications: exact counts, times of the oldest and the newest.';
 
--- What health is made of, each a view so that its rows have a type: the picture reads them once and hands them on as
--- arrays.
+-- The inputs of fn_queue_health_rows are views, so that their rows have a type: the snapshot reads each once and passes
+-- it to its sections as an array.
 CREATE OR REPLACE VIEW public.v_job_backlog AS SELECT * FROM public.fn_job_backlog();
-COMMENT ON VIEW public.v_job_backlog IS 'fn_job_backlog, as a row type.';
+COMMENT ON VIEW public.v_job_backlog IS 'The rows of fn_job_backlog, as a view so that they have a row type.';
 GRANT SELECT ON public.v_job_backlog, public.v_iu_route_backlog TO :"queue_viewer", :"dot_executor",
   :"workflow_admin", :"dead_letter_operator";
 
 CREATE OR REPLACE VIEW public.v_iu_route_backlog AS SELECT * FROM public.fn_iu_route_backlog();
-COMMENT ON VIEW public.v_iu_route_backlog IS 'fn_iu_route_backlog, as a row type.';
+COMMENT ON VIEW public.v_iu_route_backlog IS 'The rows of fn_iu_route_backlog, as a view so that they have a row type.';
 
 CREATE OR REPLACE VIEW public.v_dead_letter_group AS
 SELECT 'webhook' AS source, c.k1 AS code, COALESCE(s.endpoint, '(none)') AS endpoint, 'webhook' AS domain,
@@ -153,17 +157,18 @@ SELECT 'event', c.k1, c.k2, c.k3, NULL, c.n,
 FROM public.v_queue_counter c
 WHERE c.scope = 'dead_event' AND c.n > 0;
 COMMENT ON VIEW public.v_dead_letter_group IS
-  'Open dead letters of webhooks, jobs and events, one row per failure code and what it is of: how many, and when '
-  'the first and the last failed.';
+  'Groups of open dead letters: one row per failure code and webhook subscription, job kind and domain, or event '
+  'type and domain: how many are open, and when the first and the last failed.';
 COMMENT ON COLUMN public.v_dead_letter_group.source IS 'webhook, job or event';
 COMMENT ON COLUMN public.v_dead_letter_group.endpoint IS 'endpoint, job kind or event type, by source';
 COMMENT ON COLUMN public.v_dead_letter_group.domain IS 'webhook, or the domain of the job or event';
-COMMENT ON COLUMN public.v_dead_letter_group.subscription_id IS 'NULL = not of a webhook';
+COMMENT ON COLUMN public.v_dead_letter_group.subscription_id IS 'the webhook subscription; NULL for jobs and events';
 GRANT SELECT ON public.v_dead_letter_group TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
--- fn_dead_letter_top(largest, newest) → of each source the largest groups, and those of the newest dead letters: rows
--- of v_dead_letter_group, as many however many there are. Which groups are the largest is told by the folded counters
--- and by what is not folded yet; their counts are exact. Definer, as fn_job_backlog.
+-- fn_dead_letter_top(largest, newest) → rows of v_dead_letter_group: of each source (webhook, job, event) the largest
+-- groups, and the groups of the newest dead letters. Its cost does not depend on how many groups exist: the largest are
+-- found by the folded counters and the deltas that are not folded yet. Counts are exact. SECURITY DEFINER, as
+-- fn_job_backlog.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_top(p_largest int, p_newest int)
   RETURNS SETOF public.v_dead_letter_group
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -189,7 +194,7 @@ BEGIN
     SELECT t.scope, t.k1, t.k2, t.k3 FROM (VALUES ('dead_webhook'), ('dead_job'), ('dead_event')) s (scope)
     CROSS JOIN LATERAL (SELECT r.scope, r.k1, r.k2, r.k3 FROM public.queue_counter_rank r
       WHERE r.scope = s.scope AND r.n > 0 ORDER BY r.n DESC, r.k1, r.k2, r.k3
-      -- those that shrank since may no longer be among the largest
+      -- read more: groups that have shrunk since the last fold may no longer be among the largest
       LIMIT p_largest + (SELECT least(count(*), 1000) FROM delta d WHERE d.n < 0)) t
     UNION SELECT d.scope, d.k1, d.k2, d.k3 FROM delta d
     UNION SELECT w.scope, w.k1, w.k2, w.k3 FROM newest w
@@ -229,8 +234,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_dead_letter_top IS
   'The largest groups of open dead letters per source, and those of the newest dead letters. Internal.';
 
--- fn_dead_letter_total(bound) → how many groups of open dead letters there are, counted up to bound (which the answer
--- then is, and bounded true), and how many dead letters are open, exact. Internal.
+-- fn_dead_letter_total(bound) → groups: how many groups of open dead letters there are, counted up to bound; bounded:
+-- true if there are more than bound; open: how many dead letters are open, exact. Internal.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_total(p_bound int, OUT groups bigint, OUT bounded boolean,
   OUT open bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -238,7 +243,7 @@ SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan 
 DECLARE
   v_folded bigint;
 BEGIN
-  -- a key that is not folded yet changes the number of groups where it fills or empties one
+  -- a delta changes the number of groups if it opens a new group or empties one
   SELECT COALESCE(sum(x.n), 0), COALESCE(sum((x.r + x.n > 0)::int - (x.r > 0)::int), 0) INTO open, groups FROM (
     SELECT sum(d.n) AS n, COALESCE((SELECT r.n FROM public.queue_counter_rank r
       WHERE r.scope = d.scope AND r.k1 = d.k1 AND r.k2 = d.k2 AND r.k3 = d.k3), 0) AS r
@@ -259,9 +264,10 @@ $fn$;
 COMMENT ON FUNCTION public.fn_dead_letter_total IS
   'How many groups of open dead letters there are, up to a bound, and how many dead letters. Internal.';
 
--- fn_dead_letter_subjects(groups, n) → what fn_queue_health_rows needs of dead letters where the groups are not all
--- there are: a row per source, subject and domain, the n with the most open ones of each source. open is exact; last_at
--- is the last one in the groups, NULL where none is of it. Internal.
+-- fn_dead_letter_subjects(groups, n) → the dead letters for fn_queue_health_rows when groups holds only some of the
+-- groups: a row per source, subject and domain, for the n subjects with the most open dead letters of each source and
+-- for all subjects in groups. open is exact; last_at is the last failure in groups, NULL if no group is of this
+-- subject. Internal.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_subjects(p_dead public.v_dead_letter_group[], p_most int)
   RETURNS SETOF public.v_dead_letter_group
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -301,12 +307,13 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_dead_letter_subjects IS
-  'The rows of v_queue_health about dead letters, where there are too many groups to read. Internal.';
+  'The dead letters for v_queue_health when there are too many groups to read. Internal.';
 
 -- fn_queue_health_rows(backlogs of jobs and webhooks, groups of dead letters, tick workers) → the rows of
--- v_queue_health: the one definition for the view and the picture. What the picture needs for other sections too is
--- handed in. Counts come from counters and index ends, never from a scan; staleness comes from the row and server time.
--- Definer: who may look at the health of the queue need not read its tables.
+-- v_queue_health, defined once for the view and the snapshot. The snapshot also needs the arguments for other sections,
+-- so the caller reads them. Counts come from counters and index ends, never from a scan; staleness comes from the row
+-- and the server's time. SECURITY DEFINER: roles that may read the health of the queue need no right to read its
+-- tables.
 CREATE OR REPLACE FUNCTION public.fn_queue_health_rows(p_jobs public.v_job_backlog[],
   p_hooks public.v_webhook_backlog[], p_dead public.v_dead_letter_group[], p_ticks public.v_queue_scheduler_status[])
   RETURNS TABLE (source text, subject text, domain text, last_seen_at timestamptz, age_seconds bigint,
@@ -318,7 +325,7 @@ BEGIN
   RETURN QUERY
   SELECT 'cursor', c.worker_name, c.event_domain, c.last_run_at,
     floor(public.fn_age(c.last_run_at))::bigint, c.events_seen, c.attempts_written, c.dead_lettered,
-    -- by the cursor's own age: a worker that ticks and routes nothing, since a switch is off, is not fresh
+    -- by the age of the cursor itself: a worker that ticks but routes nothing because a switch is off is not fresh
     CASE WHEN NOT r.enabled OR s.configured_interval_seconds = 0 THEN 'stopped'
       WHEN NOT (COALESCE(c.last_run_at, '-infinity') < now() - make_interval(secs => public.fn_queue_tick_threshold(
           s.configured_interval_seconds::int, least(f.flag, 999999)))
@@ -345,7 +352,7 @@ BEGIN
   UNION ALL
   SELECT 'notification_pending', 'iu_notification_worker', 'iu', b.newest_at,
     floor(public.fn_age(b.oldest_at))::bigint, b.waiting, NULL, b.failed,
-    -- also by how long the oldest waits, whatever the heartbeat says
+    -- stale also when the oldest has waited too long, even if the worker's heartbeat is fresh
     CASE WHEN b.waiting > 0 AND (s.stale OR public.fn_age(b.oldest_at) > s.stale_threshold_seconds
         + public.fn_iu_notification_debounce()) THEN 'stale'
       WHEN b.failed > 0 THEN 'open' ELSE 'fresh' END
@@ -388,22 +395,22 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_health_rows TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_health_rows IS
-  'The rows of v_queue_health, partly from rows that the caller has read. Read v_queue_health.';
+  'The rows of v_queue_health, computed from rows that the caller has read. Read v_queue_health instead.';
 
--- v_queue_health: DP4's nine columns.
+-- v_queue_health: the nine columns that DP4 defines.
 CREATE OR REPLACE VIEW public.v_queue_health AS
 SELECT * FROM public.fn_queue_health_rows(
   ARRAY(SELECT b FROM public.v_job_backlog b), ARRAY(SELECT b FROM public.v_webhook_backlog b),
   ARRAY(SELECT g FROM public.v_dead_letter_group g),
   ARRAY(SELECT s FROM public.v_queue_scheduler_status s));
 COMMENT ON VIEW public.v_queue_health IS
-  'The single surface of queue health (DP4 §3.3). last_seen_at, age_seconds and counts by source; status_hint '
+  'The health of the whole queue in one view (DP4 §3.3). last_seen_at, age_seconds and counts by source; status_hint '
   'stale, fresh, unwatched, open, held, over, stopped, deregistered, enabled or disabled.';
 COMMENT ON COLUMN public.v_queue_health.source IS
   'cursor, heartbeat, dead_letter_event, dead_letter_job, dead_letter_webhook, backlog_job_queue, backlog_webhook, '
-  'cursor_held, executor_subscription and others: what the row tells of';
+  'cursor_held, executor_subscription and others: what the row is about';
 COMMENT ON COLUMN public.v_queue_health.subject IS 'worker, executor, failure code, kind or endpoint, by source';
-COMMENT ON COLUMN public.v_queue_health.last_seen_at IS 'last run, beat, failure or newest arrival, by source';
+COMMENT ON COLUMN public.v_queue_health.last_seen_at IS 'last run, heartbeat, failure or newest arrival, by source';
 COMMENT ON COLUMN public.v_queue_health.age_seconds IS
   'seconds since last_seen_at by the clock of the server; of a backlog: how long the oldest has been due';
 COMMENT ON COLUMN public.v_queue_health.events_seen IS 'of a backlog: rows that wait; of a cursor: events so far';

@@ -1,6 +1,7 @@
--- A worker host that stops cleanly is not silent: what becomes of the tick workers that it ran. Source: DP4 §3.5.
+-- When a worker host stops cleanly, the tick workers that only it ran are marked stopped, so that they do not count as
+-- silent. Source: DP4 §3.5.
 
--- v_live_loop: each loop that a live host runs.
+-- v_live_loop: the loops that at least one live host runs, each once.
 CREATE OR REPLACE VIEW public.v_live_loop AS
 SELECT DISTINCT l.loop FROM public.queue_host q CROSS JOIN LATERAL unnest(q.loops) AS l (loop)
 WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
@@ -8,22 +9,24 @@ WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
 COMMENT ON VIEW public.v_live_loop IS 'Loops that at least one live worker host runs.';
 GRANT SELECT ON public.v_live_loop TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- fn_queue_loops_lock(loops): locks the heartbeats of these tick workers for up to half a second, before the row of a
--- host changes: of two hosts that stop at once, the second then sees that the first has stopped. Internal.
+-- fn_queue_loops_lock(loops): locks the heartbeat rows of these tick workers before the row of a host changes; it waits
+-- up to half a second for the locks. If two hosts stop at the same time, the second one then sees that the first has
+-- stopped. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_loops_lock(p_loops text[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $fn$
 BEGIN
   PERFORM 1 FROM public.queue_heartbeat h WHERE h.tick_worker AND h.executor_id = ANY (p_loops)
   ORDER BY h.executor_id FOR UPDATE;
 EXCEPTION WHEN lock_not_available THEN
-  NULL; -- the host stops all the same; a worker that is left unmarked becomes silent in its time
+  NULL; -- the host stops nevertheless; a worker left unmarked becomes silent after its threshold
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_loops_lock IS
-  'Locks the heartbeats of tick workers whose loops a host ends. Internal.';
+  'Locks the heartbeats of tick workers whose loops a host is about to end. Internal.';
 
--- fn_queue_loops_ended(loops): a host has ended these loops cleanly. A tick worker that no live host runs any more has
--- stopped, unless it was silent already: a stop does not hide a silence. Whoever ticks it ends that state. Internal.
+-- fn_queue_loops_ended(loops): called when a host has ended these loops cleanly. A tick worker that no live host runs
+-- any more is marked stopped, unless it was silent already: a stop must not hide a silence. The next tick of the worker
+-- ends the state stopped. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_loops_ended(p_loops text[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -37,10 +40,10 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_loops_ended IS
-  'Marks tick workers as stopped that no live host runs any more. Internal.';
+  'Marks those tick workers stopped that no live host runs any more. Internal.';
 
--- fn_queue_loops_begun(loops): a host runs these loops from now on. A tick worker of them that had stopped is watched
--- again, unless it is switched off. Internal.
+-- fn_queue_loops_begun(loops): called when a host begins to run these loops. A tick worker among them that was stopped
+-- is watched again, unless its switch is off or its interval is 0. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_loops_begun(p_loops text[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -55,4 +58,4 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_loops_begun IS
-  'Watches tick workers again that a host has begun to run. Internal.';
+  'Watches stopped tick workers again when a host begins to run them. Internal.';

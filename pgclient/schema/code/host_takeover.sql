@@ -1,16 +1,18 @@
--- What becomes of the work that a worker host held when it was killed, once its successor has the host id.
+-- Takeover: when a worker host was killed and its successor registers the same host id, the work that the killed host
+-- had leased is returned to the queue.
 
--- fn_queue_host_return(host row of the instance that ended) → {jobs, webhooks, log}: how many jobs and webhook jobs go
--- back now and not at the end of their leases, and a line for each. The caller is the login of that row, and the
--- server has no session of the instance left (fn_queue_host_gone). If its process lives all the same, its results are
--- refused: their lease tokens are gone. The loss counts as that of a lease that expired. A webhook may have been
--- sent; it goes out again with the same webhook-id (R02 §2.4).
--- Only what has never lost a lease goes back: a job that kills its host, or a host that is killed again and again,
--- would use up all attempts within seconds. After a second loss work waits for the end of its lease.
+-- fn_queue_host_return(host row of the ended instance) → {jobs, webhooks, log}: how many jobs and webhook jobs were
+-- returned to the queue before their leases expired, and a log line for each. The caller must be the login of that row,
+-- and the server must have no session of the instance left (fn_queue_host_gone). If the process is alive nevertheless,
+-- its results are refused, because their lease tokens no longer exist. The loss counts as an expired lease. A webhook
+-- may have been sent already; it is sent again with the same webhook-id (R02 §2.4).
+-- Only work that has never lost a lease is returned at once. Otherwise a job that kills its host, or a host that is
+-- killed again and again, would use up all attempts within seconds. Work that lost a lease before waits until its
+-- current lease expires.
 -- 1. Jobs: those of the leases that sessions of this login with the tag of the instance have claimed.
--- 2. Webhook jobs: those whose worker is the instance, where the login may report webhooks.
--- What lease_reaper and lease_reset_cleaner would not take back, because they are off, stays. After an error all of it
--- stays, for them. Internal.
+-- 2. Webhook jobs: those whose worker is the instance, if the login may report webhooks.
+-- If lease_reaper or lease_reset_cleaner is switched off, the work that this tick worker would return is not returned
+-- here either. After an error nothing is returned here; the two tick workers do it when the leases expire. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_host_return(p_host public.queue_host) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 DECLARE
@@ -63,4 +65,4 @@ EXCEPTION WHEN OTHERS THEN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_host_return IS
-  'Takes back at once what an instance of a worker host held that ended without a word. Internal.';
+  'Returns the work of a worker host instance that crashed to the queue, before its leases expire. Internal.';

@@ -1,20 +1,23 @@
--- Worker hosts: register, beat, stop.
+-- Worker hosts: registration, heartbeat, clean stop.
 
 COMMENT ON TABLE public.queue_host IS
-  'Worker hosts: the processes that tick and send. They are not executors.';
-COMMENT ON COLUMN public.queue_host.instance IS 'one per process; a second live one with the same host_id is refused';
-COMMENT ON COLUMN public.queue_host.last_seen_at IS 'alive while this is younger than 15 s';
+  'Worker hosts: the processes that run tick workers and send webhooks. They are not executors.';
+COMMENT ON COLUMN public.queue_host.instance IS
+  'one per process; a second live instance with the same host_id is refused';
+COMMENT ON COLUMN public.queue_host.last_seen_at IS
+  'the last heartbeat; the host is alive while it is younger than 15 s';
 COMMENT ON COLUMN public.queue_host.session_tag IS
-  'the application_name of its sessions ends with it; NULL = they cannot be known, as behind a pooler';
-COMMENT ON COLUMN public.queue_host.in_flight IS 'items it works on now';
-COMMENT ON COLUMN public.queue_host.last_loops IS 'its loops when it last began one, also after it stopped';
+  'the suffix of the application_name of its sessions; NULL = its sessions cannot be identified, as behind a pooler';
+COMMENT ON COLUMN public.queue_host.in_flight IS 'number of items that it is working on now';
+COMMENT ON COLUMN public.queue_host.last_loops IS 'its loops when it last began one; kept after it stopped';
 COMMENT ON COLUMN public.queue_host.stop_reason IS
-  'why it stopped, such as SIGTERM or who drained it in the console; NULL = it did not say, or it has not stopped';
+  'why it stopped, such as SIGTERM or the operator who drained it; NULL = no reason given, or not stopped';
 COMMENT ON COLUMN public.queue_host.progress IS
-  'per loop: state, last tick, done, errors; of the webhook worker also what it cannot sign, and why';
+  'per loop: state, last tick, done, errors; the webhook worker also lists subscriptions it cannot sign for, and why';
 GRANT SELECT ON public.queue_host TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- v_signing_fault: a subscription that a live host leaves out of its claims: its secret is missing or bad there.
+-- v_signing_fault: webhook subscriptions that a live host excludes from its claims, because their signing secret is
+-- missing or invalid on that host.
 CREATE OR REPLACE VIEW public.v_signing_fault AS
 SELECT q.host_id, f.subscription_id, left(f.what, 400) AS what, left(f.remedy, 400) AS remedy
 FROM public.queue_host q
@@ -28,12 +31,12 @@ WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
   AND q.last_seen_at <= clock_timestamp() + interval '5 seconds'
   AND 'webhook_worker' = ANY (q.loops) AND f.subscription_id IS NOT NULL;
 COMMENT ON VIEW public.v_signing_fault IS
-  'Subscriptions of which a live host sends nothing: their secret is missing or bad there. Why, and what to do.';
+  'Webhook subscriptions for which a live host sends nothing: their secret is missing or invalid there; what to do.';
 GRANT SELECT ON public.v_signing_fault TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- fn_queue_host_gone(host) → true where a host cannot be alive although it was seen within 15 s: the server has no
--- session of it, and has not restarted since, which would have ended the sessions of a live host too. Where the
--- sessions of a host cannot be known (session_tag NULL) it is not gone. Internal.
+-- fn_queue_host_gone(host) → true if a host cannot be alive although it was seen within 15 s: the server has no session
+-- of the host, and has not restarted since the host was last seen (a restart would end the sessions of a live host
+-- too). False if the sessions of the host cannot be identified (session_tag NULL). Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_host_gone(p_host public.queue_host) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
   SELECT p_host.session_tag IS NOT NULL AND p_host.last_seen_at >= pg_postmaster_start_time()
@@ -42,15 +45,16 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f
         = p_host.session_tag)
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_host_gone IS
-  'Whether a worker host that was seen lately has no session left. Internal.';
+  'Whether a worker host that was seen recently has no session left. Internal.';
 
--- fn_queue_host_register(id, instance, version, loops, session tag) → {host_id, instance}, and returned {jobs,
--- webhooks, log} where the instance before ended without a word and work that it held went back (fn_queue_host_return);
--- refused: clone; held (by which instance, since when; holder and last_seen_at change when that one beats).
--- Another instance holds the id while it was seen within 15 s, unless it is of the same login and has no session left
--- (fn_queue_host_gone): then it crashed, and the next one has the id at once. Everybody may read which instance a live
--- host is; only the login that registered it beats for it and stops it. The tag counts where the application_name of
--- the caller ends with it.
+-- fn_queue_host_register(id, instance, version, loops, session tag) → {host_id, instance}. The key returned {jobs,
+-- webhooks, log} is added if the instance before crashed and its work was returned to the queue (fn_queue_host_return).
+-- Refused with the rule clone, or with the rule held: another instance holds the id. The refusal names this holder and
+-- its last_seen_at, which changes with each heartbeat.
+-- Another instance holds the id while it was seen within 15 s, unless it belongs to the same login and has no session
+-- left (fn_queue_host_gone): then it has crashed, and the new instance gets the id at once. Anyone may read which
+-- instance a live host is; only the login that registered it may send its heartbeat and stop it. The session tag is
+-- ignored unless the caller's application_name ends with it.
 CREATE OR REPLACE FUNCTION public.fn_queue_host_register(p_host_id text, p_instance uuid, p_version text,
   p_loops text[], p_session_tag text DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -68,14 +72,14 @@ BEGIN
   IF v_clone IS NOT NULL THEN
     RETURN jsonb_build_object('refused', true, 'rule', 'clone', 'reason', v_clone);
   END IF;
-  -- The clock may have been ahead while no host ran. No beat lies ahead then, but what others wrote does.
+  -- The clock may have been ahead while no host ran. Then no heartbeat lies in the future, but other times do.
   PERFORM public.fn_queue_clock_check(greatest((SELECT max(q.last_seen_at) FROM public.queue_host q),
     (SELECT max(r.set_at) FROM public.dot_config_revert r),
     (SELECT max(p.created_at) FROM public.iu_notification_pending p WHERE p.processed_at IS NULL)));
   SELECT q.* INTO v_gone FROM public.queue_host q
   WHERE q.host_id = p_host_id AND q.instance <> p_instance AND q.db_role = session_user
     AND public.fn_queue_host_gone(q);
-  -- Who may not have the id takes no lock: holding one would silence the host.
+  -- A caller that may not get the id takes no row lock, which would block the heartbeat of the live host.
   IF NOT EXISTS (SELECT FROM public.queue_host q WHERE q.host_id = p_host_id AND q.stopped_at IS NULL
     AND q.last_seen_at >= clock_timestamp() - interval '15 seconds'
     AND (q.instance <> p_instance OR q.db_role <> session_user) AND q.instance IS DISTINCT FROM v_gone.instance) THEN
@@ -110,11 +114,11 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_host_register TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_queue_host_register IS
-  'Announces a worker host; a second live instance with the same id is refused and told who holds it.';
+  'Registers a worker host; refuses a second live instance with the same id and names the one that holds it.';
 
 -- fn_queue_host_beat(id, instance, loops, in_flight, progress) → {host_id};
--- refused: clone (this is no longer the database it registered in); lost (another instance took the id while this one
--- was silent, or another login registered it).
+-- refused: clone (this is no longer the database in which it registered); lost (another instance registered the id
+-- while this one was silent, or another login registered it).
 CREATE OR REPLACE FUNCTION public.fn_queue_host_beat(
   p_host_id text, p_instance uuid, p_loops text[], p_in_flight int, p_progress jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -155,10 +159,10 @@ BEGIN
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_host_beat TO :"dot_executor";
-COMMENT ON FUNCTION public.fn_queue_host_beat IS 'A sign of life of a worker host, with its loops.';
+COMMENT ON FUNCTION public.fn_queue_host_beat IS 'Heartbeat of a worker host, with its loops and their progress.';
 
--- fn_queue_host_stop(id, instance, reason) → {host_id, stopped}: a clean stop, and why: a signal, or who asked. The
--- tick workers that nobody else runs have stopped with it.
+-- fn_queue_host_stop(id, instance, reason) → {host_id, stopped}: records a clean stop and its reason, such as a signal
+-- or the operator who asked for it. Tick workers that no other live host runs are marked stopped.
 CREATE OR REPLACE FUNCTION public.fn_queue_host_stop(p_host_id text, p_instance uuid, p_reason text DEFAULT NULL)
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -179,4 +183,4 @@ BEGIN
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_host_stop TO :"dot_executor";
-COMMENT ON FUNCTION public.fn_queue_host_stop IS 'Says that a worker host ended cleanly, and why.';
+COMMENT ON FUNCTION public.fn_queue_host_stop IS 'Records that a worker host stopped cleanly, and why.';

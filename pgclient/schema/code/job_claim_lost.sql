@@ -1,13 +1,15 @@
--- Claims whose answer never arrived: they may have been committed, and nobody works on what they leased.
+-- Lost claims: the answer of a claim did not arrive, but the claim may have been committed. Then nobody works on the
+-- jobs that it leased.
 
 COMMENT ON COLUMN public.job_lease.claimed_by IS
-  'login and application_name of the session that claimed; NULL = claimed before it was recorded';
+  'login and application_name of the session that claimed; NULL = claimed by a release that did not record them';
 
--- fn_job_claim_lost(executor, known tokens) → how many jobs were handed back. A worker whose claim failed in a way that
--- does not say whether it was committed gives the tokens of all leases that it knows of. What sessions of its own
--- login and application_name have claimed for the executor beside these goes back to queued at once, no attempt spent:
--- nobody works on it, and it would wait until its lease expires. So no two workers may share an executor and an
--- application_name, and no claim of the worker's own may be under way. 0 when nothing was claimed so.
+-- fn_job_claim_lost(executor, known tokens) → how many jobs were returned to queued; 0 if there was no such claim. A
+-- worker calls it after a claim that failed without showing whether it was committed, and passes the tokens of all
+-- leases that it knows. All other leases that sessions of the same login and application_name hold for the executor are
+-- released at once, and no attempt is spent: nobody works on their jobs, which would otherwise wait until the leases
+-- expire. Therefore two workers must not share an executor and an application_name, and the worker must have no other
+-- claim under way during the call.
 CREATE OR REPLACE FUNCTION public.fn_job_claim_lost(p_executor_id text, p_known uuid[]) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
   SELECT count(*) FILTER (WHERE r.outcome = 'done')
@@ -20,4 +22,4 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_job_claim_lost TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_claim_lost IS
-  'Hands back what sessions of this login and application_name have claimed and do not know of.';
+  'Releases the jobs of lost claims: leases of this login and application_name that the caller does not know.';

@@ -1,13 +1,14 @@
--- The one snapshot that feeds all consoles: what it is put together from, and who computes it.
+-- The one snapshot that all consoles share: its sections, and which session computes it.
 -- Sources: DP4 §8, DP1 §10.
 
 COMMENT ON TABLE public.queue_snapshot IS
-  'The last picture, shared by all consoles. Read it through fn_queue_picture.';
+  'The last snapshot, shared by all consoles. Read it with fn_queue_picture.';
 
--- fn_queue_snapshot_parts() → the sections of the picture, computed now. Internal.
--- What several sections tell of is read once and handed on. The settings hold in the sections too: their statements
--- are planned once per session, since planning them anew costs twice as much as running them. It is json: that is put
--- together by copying its parts, jsonb by taking each apart and building it again.
+-- fn_queue_snapshot_parts() → the sections of the snapshot, computed now. Internal.
+-- Rows that several sections need are read once and passed to each of them. The settings of this function also apply to
+-- the functions of the sections: their statements are planned once per session, since planning them again costs twice
+-- as much as running them. The result is json and not jsonb: json is assembled by copying its parts, while jsonb would
+-- parse and rebuild each part.
 CREATE OR REPLACE FUNCTION public.fn_queue_snapshot_parts() RETURNS json
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off AS $fn$
@@ -16,7 +17,7 @@ DECLARE
   v_routes public.v_iu_route_backlog[] := ARRAY(SELECT b FROM public.v_iu_route_backlog b);
   v_hooks public.v_webhook_backlog[] := ARRAY(SELECT b FROM public.v_webhook_backlog b);
   v_total record := public.fn_dead_letter_total(1000);
-  -- all groups or, where there are many, which may be hundreds of thousands, the largest and the newest
+  -- all groups, or only the largest and the newest when there are many (there may be hundreds of thousands)
   v_dead public.v_dead_letter_group[] := ARRAY(SELECT g FROM public.fn_dead_letter_top(
     CASE WHEN v_total.groups <= 200 THEN 200 ELSE 50 END, 10) g);
   v_ticks public.v_queue_scheduler_status[] := ARRAY(SELECT s FROM public.v_queue_scheduler_status s);
@@ -51,11 +52,11 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_snapshot_parts IS
-  'Computes the sections of the picture. Internal.';
+  'Computes the sections of the snapshot. Internal.';
 
--- fn_snapshot_flags() → the section flags: every flag with who set it to what, when and why, whether it is a switch
--- that is off against its default (off), unreadable or beyond its bounds (invalid), and when it goes back to what.
--- Internal.
+-- fn_snapshot_flags() → the section flags, one object per flag: its value, and who set it, when and why. off: a switch
+-- that is off although its default is on. invalid: the value is unreadable or out of bounds. reverts_at, reverts_to:
+-- when the flag reverts, and to which value. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_flags() RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -63,7 +64,7 @@ BEGIN
     SELECT c.key, c.value, c.description, COALESCE(r.kind, 'text') AS kind, c.updated_at, c.updated_by,
       COALESCE(a.reason, '') AS reason,
       COALESCE(r.switch AND c.value IN ('false', '0') AND r.default_value <> c.value, false) AS off,
-      -- as fn_cfg_readable, which would be a call per flag
+      -- the same check as fn_cfg_readable, inlined to save one call per flag
       NOT COALESCE(CASE r.kind WHEN 'boolean' THEN c.value IN ('true', 'false') WHEN 'integer'
         THEN CASE WHEN c.value ~ '^[0-9]{1,9}$'
           THEN c.value::int BETWEEN COALESCE(r.lowest, 0) AND COALESCE(r.highest, 999999999) ELSE false END
@@ -80,15 +81,16 @@ BEGIN
       ORDER BY q.id DESC LIMIT 1) a ON true) f), '[]');
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_snapshot_flags IS 'Section of the picture: the flags. Internal.';
+COMMENT ON FUNCTION public.fn_snapshot_flags IS 'Section of the snapshot: the flags. Internal.';
 
--- fn_snapshot_flow(open dead letters) → the section flow: what was delivered, died and was worked off in each of the
--- last 60 minutes, oldest first; how many hosts beat within 15 seconds; how many dead letters are open. Internal.
+-- fn_snapshot_flow(open dead letters) → the section flow: for each of the last 60 minutes, oldest first, how many
+-- webhooks were delivered, how many died and how many jobs ended; how many hosts have sent a heartbeat within the last
+-- 15 seconds; how many dead letters are open. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_flow(p_dead_open bigint) RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_minute bigint := extract(epoch FROM date_trunc('minute', now()))::bigint;
-  -- buckets are told from older ones as text: epochs of ten digits
+  -- bucket starts are epochs of ten digits, so they can be compared as text
   v_hour_ago text := (v_minute - 3600)::text;
 BEGIN
   RETURN (WITH b AS (
@@ -108,10 +110,10 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_flow IS
-  'Section of the picture: the last hour by the minute, live hosts, open dead letters. Internal.';
+  'Section of the snapshot: the last hour by the minute, live hosts, open dead letters. Internal.';
 
--- fn_snapshot_operations() → the section operations: up to 50 bulk operations that have not ended, the running ones and
--- of those the newest first. Internal.
+-- fn_snapshot_operations() → the section operations: up to 50 bulk operations that have not ended; running operations
+-- first, then newest first. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_operations() RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -127,7 +129,7 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_operations IS
-  'Section of the picture: bulk operations that have not ended. Internal.';
+  'Section of the snapshot: bulk operations that have not ended. Internal.';
 
 -- fn_snapshot_marks() → the section marks: the newest 20 marks of the last hour, newest first. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_marks() RETURNS json
@@ -139,10 +141,10 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_marks IS
-  'Section of the picture: marks of the last hour. Internal.';
+  'Section of the snapshot: marks of the last hour. Internal.';
 
--- fn_snapshot_server() → the section server: version, database, what it is a copy of ('' where it is none), and of a
--- standby how many seconds it is behind; NULL on a primary. Internal.
+-- fn_snapshot_server() → the section server: version; database; clone_of, the database that this one is a copy of (''
+-- if it is not a copy); in_recovery; replay_lag_seconds, how far a standby is behind (NULL on a primary). Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_server() RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -152,23 +154,26 @@ BEGIN
       THEN public.fn_age(pg_last_xact_replay_timestamp()) END);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_snapshot_server IS 'Section of the picture: the server. Internal.';
+COMMENT ON FUNCTION public.fn_snapshot_server IS 'Section of the snapshot: the server. Internal.';
 
--- fn_queue_picture(max age) → the picture, when it was taken, in how many ms, and
--- whether it is the stored one: that while it is younger than max age, else one
--- computed by one session for everybody (transaction-scoped try-lock). The others
--- take a stored one that is a little older, or wait for the new one for a moment:
--- a transaction that keeps the lock open must not hold up the screens, so then
--- each computes its own. A standby, a read-only session and one with an old
--- snapshot compute their own and store nothing; so do all while nothing can be
--- written, as on a full disk.
+-- fn_queue_picture(max age) → the snapshot (body), when it was computed (taken_at), in how many ms (took_ms), and
+-- whether it is the stored one (shared).
+--
+-- 1. If the stored snapshot is younger than max age, it is returned.
+-- 2. Otherwise the session that gets the row lock of the lease queue_snapshot (SKIP LOCKED, held until its transaction
+--    ends) computes a new snapshot and stores it for all consoles.
+-- 3. The other sessions accept a stored snapshot of up to five times max age (at least 5 s), and wait up to about one
+--    second for the new one. Then each computes its own: a transaction that stays open with the lock must not block the
+--    screens.
+-- 4. On a standby, in a read-only transaction, in one of isolation repeatable read or serializable, and while nothing
+--    can be written (as on a full disk), each session computes its own snapshot and stores nothing.
 CREATE OR REPLACE FUNCTION public.fn_queue_picture(p_max_age interval DEFAULT interval '1 second',
   OUT taken_at timestamptz, OUT took_ms numeric, OUT shared boolean, OUT body text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_stored public.queue_snapshot;
   v_start timestamptz := clock_timestamp();
-  v_store boolean := NOT pg_is_in_recovery(); -- whose unlogged tables cannot even be read
+  v_store boolean := NOT pg_is_in_recovery(); -- a standby cannot even read unlogged tables
   v_fits interval := least(p_max_age, interval '1 day');
   v_locked boolean := false;
 BEGIN
@@ -188,7 +193,7 @@ BEGIN
       v_store := current_setting('transaction_read_only') = 'off'
         AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted');
       EXIT WHEN NOT v_store OR v_locked;
-      -- The lock may have come free because the picture has just been stored: look once more.
+      -- The lock may be free because another session has just stored a snapshot: read it once more.
       BEGIN
         PERFORM 1 FROM public.dot_iu_runtime_lease l WHERE l.lease_name = 'queue_snapshot' FOR UPDATE SKIP LOCKED;
         v_locked := FOUND;
@@ -212,7 +217,7 @@ BEGIN
     BEGIN
       INSERT INTO public.queue_snapshot (taken_at, took_ms, body) VALUES (v_start, took_ms, body)
       ON CONFLICT (one) DO UPDATE SET taken_at = excluded.taken_at, took_ms = excluded.took_ms, body = excluded.body;
-    EXCEPTION WHEN OTHERS THEN -- such as on a full disk: what cannot be shared is shown all the same
+    EXCEPTION WHEN OTHERS THEN -- as on a full disk: this console still shows it
       RAISE LOG 'qtop: the snapshot was not stored for other consoles: %', SQLERRM;
     END;
   END IF;
@@ -220,9 +225,9 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_picture TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_picture IS
-  'What fn_queue_snapshot answers, as the consoles read it: the sections as a text of JSON, the rest as columns.';
+  'The snapshot as the consoles read it: the sections as JSON text (body), the other fields as columns.';
 
--- fn_queue_snapshot(max age) → fn_queue_picture as one jsonb.
+-- fn_queue_snapshot(max age) → the result of fn_queue_picture as one jsonb object.
 CREATE OR REPLACE FUNCTION public.fn_queue_snapshot(p_max_age interval DEFAULT interval '1 second') RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN

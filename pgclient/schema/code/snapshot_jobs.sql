@@ -1,27 +1,28 @@
--- The sections of the picture that tell of jobs: lanes, rules, leases, the table. Sources: DP4 §8, DP1 §10.
+-- Snapshot sections about jobs: queue lanes, job subscriptions, leases, the table job_queue. Sources: DP4 §8, DP1 §10.
 
 COMMENT ON TYPE public.snapshot_lane IS
-  'A lane as the section queues of the picture shows it: counts now and of the last hour, arrivals and ends per '
-  'second over five to ten minutes, seconds since the oldest is due and until it is empty at that pace, and why it '
-  'waits, empty = nothing holds it. Internal.';
+  'A queue lane in the section queues of the snapshot: counts now and of the last hour, jobs that arrived and ended '
+  'per second over five to ten minutes, seconds since the oldest job became due and until the lane is empty at that '
+  'pace, and why its jobs wait (empty = nothing blocks them). Internal.';
 
--- fn_snapshot_lanes(backlog of jobs) → each lane, a job kind of a domain, that has live jobs or had some come or end
--- within the last hour. oldest_at: since when the oldest is due, NULL while all is due later or nothing waits; why: the
--- first link of the chain that holds the lane. Internal.
+-- fn_snapshot_lanes(backlog of jobs) → one row per queue lane (job kind and domain) that has live jobs, or in which
+-- jobs arrived or ended within the last hour. oldest_at: when the oldest waiting job became due, NULL if no job waits
+-- or all of them are due later. why: the first condition that keeps the lane waiting, in the order of the CASE below.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_lanes(p_jobs public.v_job_backlog[])
   RETURNS public.snapshot_lane[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_five bigint := (extract(epoch FROM now())::bigint / 300) * 300;
-  -- buckets are told from older ones as text: epochs of ten digits
+  -- bucket starts are epochs of ten digits, so they can be compared as text
   v_hour_ago text := (v_five - 3600)::text;
-  -- what the rates are taken over, in seconds
+  -- the period over which the rates are measured, in seconds
   v_window numeric := 300 + extract(epoch FROM now())::bigint % 300;
   v_jobs_off boolean := NOT public.fn_cfg_bool('queue.job_substrate.enabled');
   v_due_late boolean := public.fn_job_due_late();
 BEGIN
   RETURN ARRAY(WITH pace AS (
-    -- the bucket that runs and the one before: five to ten minutes
+    -- the current bucket and the one before: five to ten minutes
     SELECT c.k1, c.k2,
       COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_in_5m' AND c.k3::bigint >= v_five - 300), 0) AS came,
       COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_out_5m' AND c.k3::bigint >= v_five - 300), 0) AS went,
@@ -37,10 +38,10 @@ BEGIN
   ), leased AS (
     SELECT l.subscription_id, sum(l.live) AS live FROM public.job_lease l GROUP BY 1
   ), sorts AS (
-    -- Executors that may the same, can the same and are alike absent count as one: a fleet is of few sorts, and there
-    -- are as many pairs of a lane and an executor as there are of both multiplied.
+    -- Executors with the same subscriptions, the same handlers and the same absence are grouped into one sort. Joining
+    -- every lane with every executor would multiply their numbers, and a fleet has only a few sorts.
     SELECT row_number() OVER () AS sort, e.absent, e.kinds, array_agg(e.executor_id ORDER BY e.executor_id) AS ids,
-      -- more do not fit into 200 characters
+      -- more than 100 ids do not fit into the 200 characters of the text
       to_json((array_agg(e.executor_id ORDER BY e.executor_id))[1:100])::text AS who
     FROM (SELECT s.executor_id, CASE WHEN h.state IN ('silent', 'stopped') THEN h.state ELSE '' END AS absent, k.kinds,
         array_agg(ARRAY[s.executor_kind, s.job_kind, s.event_domain] ORDER BY s.job_kind, s.event_domain) AS may
@@ -50,7 +51,7 @@ BEGIN
       WHERE s.enabled GROUP BY s.executor_id, 2, k.kinds) e
     GROUP BY e.absent, e.kinds, e.may
   ), rules AS (
-    -- wide: what the rule leaves open, the most specific first
+    -- wide: which of job kind and domain the subscription leaves open; 0 is the most specific
     SELECT x.sort, x.absent, x.kinds, x.who, s.executor_kind,
       (s.job_kind IS NULL)::int * 2 + (s.event_domain IS NULL)::int AS wide,
       COALESCE(s.job_kind, '') AS job_kind, COALESCE(s.event_domain, '') AS event_domain,
@@ -85,7 +86,7 @@ BEGIN
           WHERE l.queued + l.retry_waiting > 0
           ORDER BY l.lane, r.sort, r.wide) x GROUP BY x.lane
   ), never AS (
-    -- of an older release: times have a bound now
+    -- jobs of an older release, which accepted any process_after; it has an upper bound now
     SELECT q.job_kind, q.event_domain, count(*) AS n FROM public.job_queue q
     WHERE NOT q.ready AND q.process_after > '9999-12-31Z' GROUP BY 1, 2
   ), told AS (
@@ -108,7 +109,7 @@ BEGIN
       FROM unnest(r.who) AS x (ids) CROSS JOIN json_array_elements_text(x.ids::json) AS e (executor_id)
       WHERE r.all_absent OR r.no_room OR l.reaches < r.floor) w
   )
-  -- in the order of the type
+  -- columns in the order of the type snapshot_lane
   SELECT (t.queued, t.scheduled, t.leased, t.in_progress, t.retry_waiting, t.age_seconds, t.in_per_s, t.out_per_s,
     t.succeeded_1h, t.failed_1h, t.dead_1h, t.cancelled_1h, t.oldest_at, t.newest_at,
     CASE WHEN t.why = '' AND t.queued + t.retry_waiting > 0 AND t.out_per_s > t.in_per_s
@@ -118,9 +119,9 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_lanes IS
-  'The lanes of the jobs with their pace and why they wait, for the picture. Internal.';
+  'Queue lanes with their counts, rates and the reason why they wait, for the snapshot. Internal.';
 
--- fn_snapshot_queues(lanes) → the section queues: the lanes as they are, the one that waits longest first. Internal.
+-- fn_snapshot_queues(lanes) → the section queues: the queue lanes, the one that has waited longest first. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_queues(p_lanes public.snapshot_lane[]) RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -129,10 +130,10 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_queues IS
-  'Section of the picture: the lanes of the jobs, the one that waits longest first. Internal.';
+  'Section of the snapshot: queue lanes, the one that has waited longest first. Internal.';
 
--- fn_snapshot_job_subscriptions() → the section job_subscriptions: every rule, with how many jobs are under lease by
--- it. Internal.
+-- fn_snapshot_job_subscriptions() → the section job_subscriptions: every job subscription, and how many jobs are leased
+-- through it (in_flight). Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_job_subscriptions() RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -148,17 +149,17 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_job_subscriptions IS
-  'Section of the picture: the rules of the executors, each with its jobs under lease. Internal.';
+  'Section of the snapshot: job subscriptions, each with the number of its leased jobs. Internal.';
 
--- fn_snapshot_job_leases() → the section job_leases: up to 50 leases that have run out or have less than a third of
--- their time left, the first to end first. Internal.
+-- fn_snapshot_job_leases() → the section job_leases: up to 50 leases that have expired or have less than a third of
+-- their time left, the earliest end first. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_job_leases() RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_lease int := public.fn_cfg_int('queue.lease.duration_seconds', 300);
 BEGIN
   RETURN COALESCE((SELECT json_agg(x ORDER BY x.lease_until) FROM (
-    -- lease_token is for consoles of the release before: the id too
+    -- consoles of the release before read lease_token; it is the lease id too, never the token itself
     SELECT l.lease_id, l.lease_id AS lease_token, l.lease_owner, COALESCE(q.job_kind, '') AS job_kind,
       COALESCE(q.event_domain, '') AS event_domain, l.live,
       l.claimed_at, l.lease_until, l.lease_until < now() AS expired
@@ -167,11 +168,11 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_job_leases IS
-  'Section of the picture: leases that are about to be lost, or are. Internal.';
+  'Section of the snapshot: leases that have expired or will soon expire. Internal.';
 
--- fn_snapshot_job_table() → the section job_table: live and dead rows of job_queue as the statistics have them, its
--- last vacuum, how many leases there are and have run out, and the session that keeps dead rows for longest: its pid,
--- program and the seconds since its transaction began. Internal.
+-- fn_snapshot_job_table() → the section job_table: live and dead rows of job_queue by PostgreSQL's statistics, its last
+-- vacuum, how many leases exist and how many of them have expired, and the session whose open transaction has held back
+-- vacuum the longest: its pid, its program and the seconds since its transaction began. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_job_table() RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -190,4 +191,4 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_job_table IS
-  'Section of the picture: the state of job_queue as a table, and who holds back its vacuum. Internal.';
+  'Section of the snapshot: rows and vacuum of job_queue, and the session that holds back vacuum. Internal.';

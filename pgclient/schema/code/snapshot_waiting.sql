@@ -1,16 +1,20 @@
--- The sections of the picture that tell what waits, what is held and what is dead, of webhooks, events and jobs.
+-- Snapshot sections about waiting, held and dead webhooks, events and jobs, and about suspended endpoints.
 -- Sources: DP4 §8, DP1 §10.
 
--- fn_snapshot_waiting(lanes, backlogs of webhooks and routes) → the section waiting: one object per endpoint, for the
--- events that the webhook router has not gone through, per route, and per lane with jobs that wait; the one that waits
--- longest first. waiting_bound: there are more than were counted. Rates are per second over five minutes, of jobs over
--- five to ten; age_seconds: how long the oldest has been due; clears_in_seconds: until nothing waits at that pace, NULL
--- = not at that pace; why: the first link of the chain that holds it, empty = nothing does. Internal.
+-- fn_snapshot_waiting(lanes, backlogs of webhooks and routes) → the section waiting: one object per endpoint, one for
+-- the events that the webhook router has not processed yet, one per route, and one per queue lane with waiting jobs;
+-- the one that has waited longest first.
+--   waiting_bound      more items wait than were counted
+--   in_per_s, out_per_s   items per second over five minutes; of jobs over five to ten minutes
+--   age_seconds        how long the oldest item has been due
+--   clears_in_seconds  until nothing waits at these rates; NULL = the backlog does not shrink
+--   why                the first condition that blocks it, in the order of the CASE below; empty = nothing blocks it
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_waiting(p_lanes public.snapshot_lane[],
   p_hooks public.v_webhook_backlog[], p_routes public.v_iu_route_backlog[]) RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  -- buckets are told from older ones as text: epochs of ten digits
+  -- bucket starts are epochs of ten digits, so they can be compared as text
   v_5m_ago text := (extract(epoch FROM date_trunc('minute', now()))::bigint - 300)::text;
   v_senders int;
   v_orchestrators int;
@@ -99,10 +103,10 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_waiting IS
-  'Section of the picture: what waits to be delivered, routed or worked on, at which pace, and why. Internal.';
+  'Section of the snapshot: waiting webhooks, events and jobs, at which rate they go, and why they wait. Internal.';
 
--- fn_snapshot_held() → the section held: one object per transaction that has been open for over a minute, and worker
--- that will route its events when it ends. domain is empty for events of the outbox. Internal.
+-- fn_snapshot_held() → the section held: one object per transaction that has been open for over a minute and per worker
+-- that will route the events of this transaction when it ends. domain is empty for events of the outbox. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_held() RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -113,19 +117,19 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_held IS
-  'Section of the picture: open transactions that delay the routing of their own events. Internal.';
+  'Section of the snapshot: open transactions whose events cannot be routed before they end. Internal.';
 
--- fn_snapshot_dead_groups(groups of dead letters) → the section dead_groups: each group with how many of it died in
--- each five minutes of the last hour (trend, oldest first), the largest group first. Internal.
+-- fn_snapshot_dead_groups(groups of dead letters) → the section dead_groups: each group, and how many dead letters were
+-- added to it in each five minutes of the last hour (trend, oldest first); the largest group first. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_dead_groups(p_dead public.v_dead_letter_group[]) RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 DECLARE
   v_five bigint := (extract(epoch FROM now())::bigint / 300) * 300;
-  -- buckets are told from older ones as text: epochs of ten digits
+  -- bucket starts are epochs of ten digits, so they can be compared as text
   v_hour_ago text := (v_five - 3600)::text;
 BEGIN
   RETURN COALESCE((WITH bars AS (
-    -- found by key: how many there are the planner learns late, and would join them one by one
+    -- One object, read by key: the planner cannot estimate the number of groups and would choose a nested loop.
     SELECT jsonb_object_agg(json_build_array(x.scope, x.k1, x.k2)::text, x.trend) AS by FROM (
       SELECT b.scope, b.k1, b.k2, json_build_array(
         COALESCE(sum(b.n) FILTER (WHERE b.back = 11), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 10), 0),
@@ -135,7 +139,7 @@ BEGIN
         COALESCE(sum(b.n) FILTER (WHERE b.back = 3), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 2), 0),
         COALESCE(sum(b.n) FILTER (WHERE b.back = 1), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 0), 0)) AS trend
       FROM (
-        -- of these groups alone: those that died lately may be many more
+        -- only of these groups: many other groups may have new dead letters
         SELECT c.scope, c.k1, c.k2, (v_five - c.k3::bigint) / 300 AS back, c.n
         FROM (SELECT g.code, 'dead_' || g.source || '_5m' AS scope,
             CASE g.source WHEN 'webhook' THEN g.subscription_id::text ELSE g.domain || '/' || g.endpoint END AS k2
@@ -157,10 +161,11 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_dead_groups IS
-  'Section of the picture: groups of open dead letters, each with its last hour in steps of five minutes. Internal.';
+  'Section of the snapshot: groups of open dead letters, each with a trend of the last hour in steps of 5 min. '
+  'Internal.';
 
--- fn_snapshot_suspended() → the section suspended: endpoints that are not delivered to, or whose circuit is open or
--- half open, in the order in which they were suspended; until = NULL: for ever. Internal.
+-- fn_snapshot_suspended() → the section suspended: endpoints to which nothing is delivered, or whose circuit is open or
+-- half open, in the order in which they were suspended. until: NULL = without an end. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_suspended() RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -172,4 +177,4 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_suspended IS
-  'Section of the picture: suspended endpoints and open circuits. Internal.';
+  'Section of the snapshot: suspended endpoints and open circuits. Internal.';

@@ -1,15 +1,14 @@
--- The sections of the picture that tell how those who work are: health, alerts, executors, hosts, ticks.
+-- Snapshot sections about health, alerts, executors, worker hosts and tick workers.
 -- Sources: DP4 §8, DP1 §10.
 
--- fn_queue_time_or_null(text) → the time, or NULL where the text is none, or none
--- of this age: what an executor or a host writes must not break the picture of
--- everybody. Internal.
+-- fn_queue_time_or_null(text) → the text as a time, or NULL if it is not a time between the years 2000 and 2200.
+-- Executors and hosts write these texts, and a bad one must not break the snapshot for all consoles. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_time_or_null(p_text text) RETURNS timestamptz
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_at timestamptz;
 BEGIN
-  -- a time of this form is one: only what may be none needs the subtransaction of a handler
+  -- A text of this form is always a valid time. Any other needs an exception handler, which costs a subtransaction.
   IF p_text ~ '^2[01]\d\d-(0[1-9]|1[0-2])-([01][1-9]|[12]0|2[1-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?Z$' THEN
     RETURN p_text::timestamptz;
   END IF;
@@ -24,10 +23,10 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_time_or_null IS
-  'A time out of a payload, NULL where it is none. Internal.';
+  'The text as a time, NULL if it is not a time between 2000 and 2200. Internal.';
 
--- fn_snapshot_health(what fn_queue_health_rows takes) → the section health: the rows of v_queue_health, stale ones
--- first, then by age. Internal.
+-- fn_snapshot_health(the arguments of fn_queue_health_rows) → the section health: the rows of v_queue_health, stale
+-- rows first, then by age. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_health(p_jobs public.v_job_backlog[],
   p_hooks public.v_webhook_backlog[], p_dead public.v_dead_letter_group[], p_ticks public.v_queue_scheduler_status[])
   RETURNS json
@@ -40,9 +39,9 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_health IS
-  'Section of the picture: the rows of v_queue_health, stale ones first. Internal.';
+  'Section of the snapshot: the rows of v_queue_health, stale ones first. Internal.';
 
--- fn_snapshot_alerts(alerts) → the section alerts: v_queue_alert, the one that is longest overdue by its own cadence
+-- fn_snapshot_alerts(alerts) → the section alerts: the rows of v_queue_alert, the highest ratio (age over cadence)
 -- first. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_alerts(p_alerts public.v_queue_alert[]) RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -51,12 +50,12 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_alerts IS
-  'Section of the picture: alerts, the worst first. Internal.';
+  'Section of the snapshot: alerts, the worst first. Internal.';
 
--- fn_snapshot_executors(alerts) → the section executors: every executor, those with an alert first, the deregistered
+-- fn_snapshot_executors(alerts) → the section executors: every executor, those with an alert first, deregistered ones
 -- last. state is deregistered, stopped, dead (silent for ten cadences), stale, unwatched (late while monitoring is
--- off), stuck (it has work in flight and ended none for its stale threshold), working or idle; ratio is the age of the
--- last beat over the cadence. Internal.
+-- off), stuck (it has work in flight and has ended none for its stale threshold), working or idle. ratio is the age of
+-- the last heartbeat divided by the cadence. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_executors(p_alerts public.v_queue_alert[]) RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -90,10 +89,11 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_executors IS
-  'Section of the picture: executors with their state, those with an alert first. Internal.';
+  'Section of the snapshot: executors with their state, those with an alert first. Internal.';
 
--- fn_snapshot_hosts() → the section hosts: worker hosts seen within seven days, those that stopped last; alive: beat
--- within 15 seconds; progress: per loop its state, last tick and how much it did and failed at. Internal.
+-- fn_snapshot_hosts() → the section hosts: worker hosts seen within seven days, stopped hosts after the others. alive:
+-- its last heartbeat is younger than 15 seconds. progress: per loop its state, its last tick, and the numbers of items
+-- done and of errors. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_hosts() RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -113,7 +113,7 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_hosts IS
-  'Section of the picture: worker hosts and what their loops did. Internal.';
+  'Section of the snapshot: worker hosts and the progress of their loops. Internal.';
 
 -- fn_snapshot_ticks(tick workers) → the section ticks: v_queue_scheduler_status. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_ticks(p_ticks public.v_queue_scheduler_status[]) RETURNS json
@@ -123,4 +123,4 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_ticks IS
-  'Section of the picture: the tick workers, v_queue_scheduler_status. Internal.';
+  'Section of the snapshot: the tick workers, v_queue_scheduler_status. Internal.';

@@ -1,15 +1,16 @@
--- Webhooks: the counters of sagas, jobs and open dead letters.
+-- Webhooks: triggers that count sagas, jobs and open dead letters, and check what must hold between rows.
 
--- After the fact, once per statement: what must hold between rows, the counters, the derived table.
--- Buckets are the epoch in seconds of the bucket's start.
+-- These triggers run after each statement, once per statement. They check what must hold between rows, write the
+-- counter deltas, and maintain the derived table dead_letter_open. The key of a time bucket (k3) is the epoch of its
+-- start, in seconds.
 CREATE OR REPLACE FUNCTION public.fn_webhook_saga_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_minute text := (floor(extract(epoch FROM now()) / 60) * 60)::bigint::text;
 BEGIN
   IF TG_OP = 'INSERT' THEN
-    -- a pair that has died is delivered again by requeueing its letter, never by routing it twice
-    -- OFFSET 0: a look per row, however many letters there are
+    -- An event that died for a subscription is delivered again only by requeueing its dead letter, never by a second
+    -- routing. OFFSET 0 makes the planner look up one row at a time, however many dead letters there are.
     IF EXISTS (SELECT 1 FROM new_rows n WHERE n.requeued_from_dead_letter_id IS NULL AND EXISTS (
         SELECT 1 FROM public.dead_letters d WHERE d.event_id = n.event_id
           AND d.subscription_id = n.subscription_id OFFSET 0))
@@ -47,8 +48,8 @@ BEGIN
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_saga_counted IS
-  'Trigger: counters saga, arrived_1m, drained_1m, delivered_1m, dead_1m; no saga beside a dead letter or of an '
-  'erased event.';
+  'Trigger: counts saga, arrived_1m, drained_1m, delivered_1m and dead_1m; refuses a saga for an event and '
+  'subscription that have a dead letter (except its requeue), and one of an erased event.';
 
 CREATE OR REPLACE TRIGGER trg_saga_inserted AFTER INSERT ON public.webhook_delivery_sagas
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_saga_counted();
@@ -65,9 +66,10 @@ DECLARE
   v_sagas bigint[];
 BEGIN
   IF TG_OP = 'INSERT' THEN
-    -- By the array and by scalar lookups: a join may be planned, and kept, from the side of the sagas.
+    -- An array and scalar lookups, not a join: the planner may cache a plan that starts from all sagas.
     SELECT array_agg(saga_id) INTO v_sagas FROM new_rows;
-    -- FOR SHARE: a saga about to end waits for us or we for it; either way no job joins an ended one
+    -- FOR SHARE: either this insert waits for a saga that is ending, or that end waits for this insert. Either way no
+    -- job is added to an ended saga.
     PERFORM 1 FROM (SELECT s.status FROM public.webhook_delivery_sagas s WHERE s.id = ANY (v_sagas)
       ORDER BY s.id FOR SHARE) x
       WHERE x.status IN ('Completed', 'DeadLettered');
@@ -96,7 +98,7 @@ BEGIN
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_job_counted IS
-  'Trigger: counter webhook_job; no job for an ended saga; a finished job wakes the orchestrator.';
+  'Trigger: counts webhook_job; refuses a job for an ended saga; a finished job wakes the orchestrator.';
 
 CREATE OR REPLACE TRIGGER trg_job_inserted AFTER INSERT ON public.webhook_delivery_jobs
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_job_counted();
@@ -123,7 +125,7 @@ BEGIN
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_letter_born IS
-  'Trigger: a dead letter is a true copy, is open, and counts in dead_webhook_5m (R02 §3.1).';
+  'Trigger: checks that a dead letter repeats its saga and payload, opens it, counts dead_webhook_5m (R02 §3.1).';
 
 CREATE OR REPLACE TRIGGER trg_dead_letter_born AFTER INSERT ON public.dead_letters
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_letter_born();
@@ -144,7 +146,7 @@ BEGIN
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_letter_closed IS
-  'Trigger: a letter leaves dead_letter_open when requeued or resolved and is back when that is undone.';
+  'Trigger: removes a requeued or resolved dead letter from dead_letter_open; an undo adds it again.';
 
 CREATE OR REPLACE TRIGGER trg_requeue_closes AFTER INSERT ON public.dead_letter_requeues
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_letter_closed();
@@ -166,7 +168,7 @@ BEGIN
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_open_counted IS
-  'Trigger: counter dead_webhook, open letters by code and subscription.';
+  'Trigger: counts dead_webhook, the open dead letters by code and webhook subscription.';
 
 CREATE OR REPLACE TRIGGER trg_dead_open_inserted AFTER INSERT ON public.dead_letter_open
   REFERENCING NEW TABLE AS changed_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_open_counted();
