@@ -20,9 +20,9 @@ func bulkPlan(filter string) queue.Request {
 func TestFortyFilters(t *testing.T) {
 	w := newWorld(t)
 	const acme, slow = "https://hooks.acme.test/a", "https://slow.test/b"
-	hooks := w.die(letter{"order", acme, "HTTP_503", time.Minute}, letter{"order", acme, "HTTP_500", 2 * time.Minute},
-		letter{"invoice", slow, "TIMEOUT", 10 * time.Minute}, letter{"invoice", slow, "HTTP_503", 3 * time.Hour},
-		letter{"order", acme, "HTTP_503", 26 * time.Hour}, letter{"order", acme, "CONNECTION_REFUSED", 5 * time.Minute})
+	hooks := w.die(deadLetter{"order", acme, "HTTP_503", time.Minute}, deadLetter{"order", acme, "HTTP_500", 2 * time.Minute},
+		deadLetter{"invoice", slow, "TIMEOUT", 10 * time.Minute}, deadLetter{"invoice", slow, "HTTP_503", 3 * time.Hour},
+		deadLetter{"order", acme, "HTTP_503", 26 * time.Hour}, deadLetter{"order", acme, "CONNECTION_REFUSED", 5 * time.Minute})
 	jobs := w.dieJobs(jobLetter{"kg.reindex", "kg", "HTTP_503", time.Minute}, jobLetter{"kg.reindex", "kg", "TIMEOUT", 3 * time.Minute},
 		jobLetter{"mail.send", "iu", "EXIT_7", 40 * time.Minute})
 	op := w.client("dead_letter_operator", "queue_viewer")
@@ -103,12 +103,12 @@ func TestBulkRefusesBadNumbers(t *testing.T) {
 // bulkLetters makes two dead letters of webhooks and two of jobs.
 func bulkLetters(w *world) (hooks, jobs []string) {
 	w.t.Helper()
-	hooks = w.die(letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute}, letter{"order", "https://hooks.acme.test/a", "HTTP_500", 2 * time.Minute})
+	hooks = w.die(deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute}, deadLetter{"order", "https://hooks.acme.test/a", "HTTP_500", 2 * time.Minute})
 	jobs = w.dieJobs(jobLetter{"kg.reindex", "kg", "HTTP_503", time.Minute}, jobLetter{"kg.reindex", "kg", "TIMEOUT", 3 * time.Minute})
 	return hooks, jobs
 }
 
-// What came between the preview and the freeze is not slipped in.
+// Dead letters that arrive between the preview and the freeze are not included.
 func TestBulkRefusesWhatChanged(t *testing.T) {
 	w := newWorld(t)
 	hooks, _ := bulkLetters(w)
@@ -124,7 +124,7 @@ func TestBulkRefusesWhatChanged(t *testing.T) {
 
 	// What has died since the preview is left out, and stops nobody.
 	p = plan(t, op, bulkPlan("age>0s"))
-	w.die(letter{"order", "https://hooks.acme.test/a", "HTTP_503", 0})
+	w.die(deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", 0})
 	res = apply(t, op, p)
 	require.Empty(t, res.Refused)
 	require.EqualValues(t, 3, res.Done)

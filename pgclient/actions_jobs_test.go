@@ -34,7 +34,7 @@ func outcomes(all []queue.Outcome) map[string]string {
 
 func TestLettersOfBothSources(t *testing.T) {
 	w := newWorld(t)
-	hooks := w.die(letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute}, letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})
+	hooks := w.die(deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute}, deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})
 	jobs := w.dieJobs(jobLetter{"kg.reindex", "kg", "HTTP_503", time.Minute}, jobLetter{"kg.reindex", "kg", "TIMEOUT", time.Minute})
 	op := w.client("queue_viewer", "dead_letter_operator")
 	count := func() string {

@@ -18,7 +18,7 @@ func (w *world) interval() string {
 	return get[string](w, "SELECT value FROM public.dot_config WHERE key = $1", reaper)
 }
 
-// A pause that expires, one that stays, and each resumed to what stood before it.
+// A pause that expires and one that does not: each resumes with the interval that was set before it.
 func TestPauseAndResume(t *testing.T) {
 	w := newWorld(t)
 	admin := w.client("queue_viewer", "workflow_admin")
@@ -57,7 +57,7 @@ func TestPauseAndResume(t *testing.T) {
 	require.EqualValues(t, 1, apply(t, admin, ask(queue.ActTickResume, nil)).Done)
 	require.Equal(t, "45", w.interval())
 
-	// Two operators: the plan of the second is of what stood before.
+	// Two operators: the second one planned with the interval from before the first pause.
 	late := ask(queue.ActTickPause, nil)
 	require.EqualValues(t, 1, apply(t, admin, ask(queue.ActTickPause, nil)).Done)
 	require.Contains(t, apply(t, admin, late).Refused, "was changed to")

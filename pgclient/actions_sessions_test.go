@@ -13,8 +13,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// From the list to the signal: the statement ends, then the session, and both stand in
-// the audit before they are sent. Without pg_signal_backend nothing is sent.
+// From the list to the signal: first the statement is cancelled, then the session is
+// terminated, and both signals are recorded in the audit before they are sent. Without pg_signal_backend nothing is sent.
 func TestSignalsToSessions(t *testing.T) {
 	w := newWorld(t)
 	ctx, stop := context.WithCancel(context.Background())

@@ -32,8 +32,8 @@ func apply(t *testing.T, c *console, p queue.Plan) queue.Result {
 
 func TestPlanIsWhatHappens(t *testing.T) {
 	w := newWorld(t)
-	l := letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute}
-	made := w.die(l, l, l, letter{"other", "https://other.test/", "TIMEOUT", time.Hour})
+	l := deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute}
+	made := w.die(l, l, l, deadLetter{"other", "https://other.test/", "TIMEOUT", time.Hour})
 	op := w.client("queue_viewer", "dead_letter_operator")
 	before := get[string](w, "SELECT count(*) || ' ' || (SELECT count(*) FROM public.queue_operator_action) FROM public.webhook_delivery_sagas")
 
@@ -80,7 +80,7 @@ func TestPlanIsWhatHappens(t *testing.T) {
 // Two consoles with the same plan: one saga per dead letter, and the loser learns who.
 func TestRequeueTwice(t *testing.T) {
 	w := newWorld(t)
-	made := w.die(letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})
+	made := w.die(deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})
 	ops := []*console{w.client("queue_viewer", "dead_letter_operator"), w.client("queue_viewer", "dead_letter_operator")}
 	results := make([]queue.Result, 2)
 	errs := make([]error, 2)

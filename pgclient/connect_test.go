@@ -421,10 +421,10 @@ func TestWithoutSchemaOrRights(t *testing.T) {
 	require.False(t, queue.Of[*queue.Session](page).Pooler)
 }
 
-// A client that asks for columns and one that asks for the jsonb are told the same.
-func TestSnapshotIsThePicture(t *testing.T) {
+// A client that reads the columns and one that reads the jsonb get the same snapshot.
+func TestSnapshotBothForms(t *testing.T) {
 	w := newWorld(t)
-	w.die(letter{"order", "https://a.example/x", "HTTP_500", 0})
+	w.die(deadLetter{"order", "https://a.example/x", "HTTP_500", 0})
 	w.silent("kg", 4000)
 	viewer := open(t, pgclient.Options{DSN: w.db.DSN(pgtest.Login(t, w.db, "queue_viewer")), MaxAge: time.Hour})
 	_, err := viewer.Snapshot(context.Background())

@@ -13,7 +13,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// What the picture leaves out of the groups of dead letters is read page by page.
+// Groups of dead letters that the snapshot omits are read page by page.
 func TestEveryDeadGroup(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

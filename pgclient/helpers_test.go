@@ -83,15 +83,15 @@ func (w *world) silent(id string, seconds int) {
 		stale_threshold_seconds, registered_by) VALUES ($1, 'Agent', '{}', now() - make_interval(secs => $2), 60, 300, 'test')`, id, seconds)
 }
 
-// letter describes a dead letter to be made.
-type letter struct {
+// deadLetter describes a dead letter to be made.
+type deadLetter struct {
 	eventType, url, code string
 	age                  time.Duration
 }
 
-// die makes them, in this order, by routing, claiming and failing; then it ages
+// die makes these dead letters, in this order, by routing, claiming and failing; then it ages
 // them, which the schema itself lets nobody do.
-func (w *world) die(letters ...letter) (ids []string) {
+func (w *world) die(letters ...deadLetter) (ids []string) {
 	w.t.Helper()
 	w.exec("UPDATE public.dot_config SET value = '0' WHERE key = 'webhook.circuit_failures'")
 	for _, l := range letters {

@@ -1,5 +1,5 @@
-// Jobs that are enqueued at the same time go together, and nobody sees a
-// difference: each has the id of its own job, or its own refusal.
+// Jobs that are enqueued at the same time are sent in one batch, and callers notice no
+// difference: each gets the id of its job, or the refusal of its job.
 package pgclient_test
 
 import (

@@ -1,6 +1,7 @@
-// A claim goes with jobs in their transaction: what it brings is leased and told
-// once, whatever becomes of who enqueued, nobody is woken for a job that is taken
-// already, and what keeps a claim from its work keeps nobody from enqueueing.
+// A claim can run in the transaction that enqueues jobs: each claimed job is leased and
+// delivered once, even if the caller that enqueued it has gone; no wake signal is sent for
+// a job that is already claimed; and a claim that fails does not stop jobs from being
+// enqueued.
 package pgclient_test
 
 import (
@@ -20,7 +21,7 @@ import (
 	"github.com/qtop/qtop/pgclient/work"
 )
 
-// taker claims for executor "mine" when nothing of its own is under way.
+// taker claims for executor "mine" while it has no other claim under way.
 type taker struct {
 	mu     sync.Mutex
 	busy   bool // a claim is under way
@@ -85,9 +86,9 @@ func (k *taker) next(t *testing.T) claimed {
 	}
 }
 
-// bells counts what was rung for domain work until now: it waits until so many were
-// heard, and then for the last word.
-func bells(t *testing.T, conn *pgx.Conn, least int) (n int) {
+// wakes counts the wake signals for domain work until now: it waits until at least least
+// signals have arrived, and then for a marker sent last.
+func wakes(t *testing.T, conn *pgx.Conn, least int) (n int) {
 	t.Helper()
 	hear := func() string {
 		wait, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -99,7 +100,7 @@ func bells(t *testing.T, conn *pgx.Conn, least int) (n int) {
 	for ; n < least; n++ {
 		hear()
 	}
-	time.Sleep(30 * time.Millisecond) // six times what a bell waits for: one too many shows
+	time.Sleep(30 * time.Millisecond) // six times the delay of a wake signal: one signal too many would be seen
 	_, err := conn.Exec(t.Context(), "NOTIFY queue_wake_work, 'last word'")
 	require.NoError(t, err)
 	for hear() != "last word" {
@@ -144,7 +145,7 @@ func TestClaimWithAJob(t *testing.T) {
 			require.Equal(t, []any{id, "a", "work", `{"n": 1.50}`}, []any{j.ID.String(), j.Kind, j.Domain, string(j.Payload)})
 			require.InDelta(t, 300, j.Lease.Seconds(), 5)
 			require.Equal(t, "leased "+j.Token.String(), state(id))
-			require.Zero(t, bells(t, conn, 0), "it is taken already")
+			require.Zero(t, wakes(t, conn, 0), "it is taken already")
 
 			// one that the claim does not bring is rung for, and told
 			other := job
@@ -155,7 +156,7 @@ func TestClaimWithAJob(t *testing.T) {
 			require.True(t, got.left)
 			require.Empty(t, got.jobs)
 			require.Equal(t, "queued ", state(id))
-			require.Equal(t, 1, bells(t, conn, 1))
+			require.Equal(t, 1, wakes(t, conn, 1))
 
 			// one that is refused takes the claim with it; another is looked for
 			wrong := job
@@ -166,7 +167,7 @@ func TestClaimWithAJob(t *testing.T) {
 			require.False(t, got.left)
 			require.Empty(t, got.jobs)
 			require.Equal(t, 1, k.looks())
-			require.Zero(t, bells(t, conn, 0))
+			require.Zero(t, wakes(t, conn, 0))
 
 			// somebody changes the rule: the claim gives way to the job
 			tx, err := db.Conn(t, "").Begin(t.Context())
@@ -182,7 +183,7 @@ func TestClaimWithAJob(t *testing.T) {
 			require.True(t, got.left)
 			require.Empty(t, got.jobs)
 			require.Equal(t, "queued ", state(id))
-			require.Equal(t, 1, bells(t, conn, 1), "it is owed one, and nobody claimed it")
+			require.Equal(t, 1, wakes(t, conn, 1), "it is owed one, and nobody claimed it")
 			require.NoError(t, tx.Rollback(t.Context()))
 			require.Equal(t, 2, k.looks())
 			var patience string
@@ -206,13 +207,13 @@ func TestClaimWithAJob(t *testing.T) {
 			require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM public.job_queue WHERE status = 'queued'").Scan(&queued))
 			require.Equal(t, 2, queued, "b, and the one that was made alone")
 
-			// while a claim is under way: a bell is owed, until the job is claimed
+			// while a claim is under way: the wake signal stays pending until the job is claimed
 			k.mu.Lock()
 			k.busy, k.takes = true, true
 			k.mu.Unlock()
 			_, _, err = p.Enqueue(t.Context(), job)
 			require.NoError(t, err)
-			require.Equal(t, 1, bells(t, conn, 1))
+			require.Equal(t, 1, wakes(t, conn, 1))
 			looked := 4
 			require.Eventually(t, func() bool { // on a slow machine 5 ms pass on the way, not each time
 				_, _, err = p.Enqueue(t.Context(), job)
@@ -221,7 +222,7 @@ func TestClaimWithAJob(t *testing.T) {
 				require.NoError(t, err)
 				p.Claimed(jobs)
 				looked++
-				return bells(t, conn, 0) == 0
+				return wakes(t, conn, 0) == 0
 			}, 30*time.Second, time.Millisecond)
 
 			// of who has no place, nothing is expected
@@ -230,14 +231,14 @@ func TestClaimWithAJob(t *testing.T) {
 			k.mu.Unlock()
 			_, _, err = p.Enqueue(t.Context(), job)
 			require.NoError(t, err)
-			require.Equal(t, 1, bells(t, conn, 1))
+			require.Equal(t, 1, wakes(t, conn, 1))
 			require.Equal(t, looked, k.looks())
 		})
 	}
 }
 
-// Many at once, some of whose callers have gone: every job is claimed and told of
-// once, and each caller has the id of its own.
+// Many jobs are enqueued at once, and some of the callers have gone: every job is claimed
+// and delivered once, and each caller gets the id of its job.
 func TestClaimWithManyJobs(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -1,5 +1,5 @@
-// The job calls against a real queue: what comes back is what stands in the row, a
-// repeated result is done, a lost lease is told, and a bell rings seldom.
+// The job calls against a real queue: a claim returns the fields of the row, a repeated
+// result counts as done, a lost lease is reported, and wake signals are sent rarely.
 package pgclient_test
 
 import (
@@ -130,7 +130,8 @@ func TestJobCalls(t *testing.T) {
 	require.Contains(t, refused, "not registered")
 }
 
-// One job goes with its bell, prepared or not: each field arrives, a refused one says why and leaves nothing.
+// One job is sent with its wake signal, prepared or not: each field arrives; a refused job
+// returns the reason and leaves no row.
 func TestJobEnqueueOne(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"cache_statement", "exec"} {

@@ -76,14 +76,14 @@ func ids(letters []queue.DeadLetter) []string {
 func TestFilterMeansTheSame(t *testing.T) {
 	w := newWorld(t)
 	made := w.die(
-		letter{"order.paid", "https://hooks.acme.test/a", "HTTP_503", time.Minute},
-		letter{"order.paid", "https://hooks.acme.test/a", "HTTP_500", time.Hour},
-		letter{"order_sent", "https://hooks.acme.test:8443/x", "TIMEOUT", 2 * time.Hour},
-		letter{"Order%Odd", "https://other.test/", "HTTP_503", 26 * time.Hour},
-		letter{`back\slash`, "https://other.test/p", "DNS_FAILURE", 48 * time.Hour},
-		letter{"ünïcode", "http://10.0.0.1:80/", "HTTP_404", 3 * time.Second},
-		letter{"order.paid", "https://hooks.acme.test/a", "HTTP_503", 90 * time.Minute},
-		letter{"star*type", "garbage url", "BAD_URL", 30 * 24 * time.Hour},
+		deadLetter{"order.paid", "https://hooks.acme.test/a", "HTTP_503", time.Minute},
+		deadLetter{"order.paid", "https://hooks.acme.test/a", "HTTP_500", time.Hour},
+		deadLetter{"order_sent", "https://hooks.acme.test:8443/x", "TIMEOUT", 2 * time.Hour},
+		deadLetter{"Order%Odd", "https://other.test/", "HTTP_503", 26 * time.Hour},
+		deadLetter{`back\slash`, "https://other.test/p", "DNS_FAILURE", 48 * time.Hour},
+		deadLetter{"ünïcode", "http://10.0.0.1:80/", "HTTP_404", 3 * time.Second},
+		deadLetter{"order.paid", "https://hooks.acme.test/a", "HTTP_503", 90 * time.Minute},
+		deadLetter{"star*type", "garbage url", "BAD_URL", 30 * 24 * time.Hour},
 	)
 	client := w.client("queue_viewer", "dead_letter_operator")
 	for _, r := range []queue.Request{
@@ -153,7 +153,7 @@ func TestFilterMeansTheSame(t *testing.T) {
 
 func TestDeadLetterDetail(t *testing.T) {
 	w := newWorld(t)
-	made := w.die(letter{"order", "https://hooks.acme.test/a?token=x", "HTTP_503", time.Minute})
+	made := w.die(deadLetter{"order", "https://hooks.acme.test/a?token=x", "HTTP_503", time.Minute})
 	client := w.client("queue_viewer", "dead_letter_operator")
 	read := func() *queue.DeadLetterDetail {
 		t.Helper()

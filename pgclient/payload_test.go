@@ -36,7 +36,7 @@ func (w *world) detail(c *console, id string) *queue.DeadLetterDetail {
 
 func TestRevealThroughPlanAndApply(t *testing.T) {
 	w := newWorld(t)
-	hook := w.die(letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})[0]
+	hook := w.die(deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})[0]
 	event := w.dieEvents("made")[0]
 	op := w.client("queue_viewer", "dead_letter_operator")
 	for _, id := range []string{hook, event} {
@@ -99,7 +99,7 @@ func TestPayloadIsBounded(t *testing.T) {
 
 func TestEventLetters(t *testing.T) {
 	w := newWorld(t)
-	hook := w.die(letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})[0]
+	hook := w.die(deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})[0]
 	job := w.dieJobs(jobLetter{"kg.reindex", "kg", "TIMEOUT", 2 * time.Minute})[0]
 	events := w.dieEvents("made", "made", "sent")
 	op := w.client("queue_viewer", "dead_letter_operator")
@@ -174,7 +174,7 @@ func TestEventLetters(t *testing.T) {
 func TestLineageOfManyGenerations(t *testing.T) {
 	w := newWorld(t)
 	op := w.client("queue_viewer", "dead_letter_operator")
-	first := w.die(letter{"order", "https://hooks.acme.test/a", "HTTP_503", 0})[0]
+	first := w.die(deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", 0})[0]
 	last := w.generations(first, 120)
 	d := w.detail(op, first)
 	require.Equal(t, 0, d.Generation)

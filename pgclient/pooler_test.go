@@ -35,7 +35,7 @@ func TestThroughPooler(t *testing.T) {
 func throughPooler(t *testing.T, mode string) {
 	ctx := context.Background()
 	w := newWorld(t)
-	w.die(letter{"order", "https://a.example/x", "HTTP_500", 0})
+	w.die(deadLetter{"order", "https://a.example/x", "HTTP_500", 0})
 	login := pgtest.Login(t, w.db, "workflow_admin", "queue_viewer", "dead_letter_operator", "dot_executor")
 	user := pgx.Identifier{login}.Sanitize()
 	for _, sql := range []string{

@@ -23,8 +23,8 @@ func report(t *testing.T, w *world, back time.Duration) queue.Report {
 	return r
 }
 
-// A silence is told by what was sampled of it, by who had it, and by what stands:
-// also one that is over.
+// The report finds silences in the samples, the acknowledgements and the open alerts,
+// including silences that are over.
 func TestReportSilences(t *testing.T) {
 	w := newWorld(t)
 	w.silent("lasts", 1200)
@@ -125,9 +125,9 @@ func TestReportCurves(t *testing.T) {
 func TestReportDeadLetters(t *testing.T) {
 	w := newWorld(t)
 	hooks := w.die(
-		letter{"order", "https://hooks.acme.test/a", "HTTP_503", 10 * time.Minute}, letter{"order", "https://hooks.acme.test/a", "HTTP_503", 11 * time.Minute},
-		letter{"order", "https://hooks.acme.test/a", "HTTP_503", 12 * time.Minute}, letter{"order", "https://hooks.acme.test/a", "HTTP_503", 3 * time.Hour},
-		letter{"bill", "https://slow.test/a", "TIMEOUT", 13 * time.Minute})
+		deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", 10 * time.Minute}, deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", 11 * time.Minute},
+		deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", 12 * time.Minute}, deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", 3 * time.Hour},
+		deadLetter{"bill", "https://slow.test/a", "TIMEOUT", 13 * time.Minute})
 	jobs := w.dieJobs(jobLetter{"kg.reindex", "kg", "HANDLER_ERROR", time.Minute}, jobLetter{"kg.reindex", "kg", "HANDLER_ERROR", 2 * time.Minute})
 	op := w.client("dead_letter_operator", "queue_viewer")
 	require.EqualValues(t, 2, apply(t, op, plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: []string{hooks[0], jobs[0]}, Reason: "r"})).Done)
@@ -155,7 +155,7 @@ func TestReportDeadLetters(t *testing.T) {
 	}, got)
 }
 
-// Lists are cut, and say so; the rest of the report does not notice.
+// Long lists are cut and marked as cut; the rest of the report is complete.
 func TestReportIsBounded(t *testing.T) {
 	w := newWorld(t)
 	w.exec("SELECT public.fn_queue_mark('m' || i, 'ann') FROM generate_series(1, 130) i")

@@ -26,7 +26,7 @@ func TestReplayOfEvents(t *testing.T) {
 	w := newWorld(t)
 	ids := w.dieEvents("made", "made", "sent", "broken")
 	w.exec("UPDATE public.iu_route_dead_letter SET event_snapshot = event_snapshot - 'event_stream' || '{\"event_domain\": null}' WHERE 'event:' || dead_letter_id = $1", ids[3])
-	hook := w.die(letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})[0]
+	hook := w.die(deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})[0]
 	op := w.client("queue_viewer", "dead_letter_operator")
 	p := plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: []string{ids[0]}, Reason: "cured"})
 	require.EqualValues(t, 1, p.Count)

@@ -29,7 +29,7 @@ func TestRulesAndTheirShare(t *testing.T) {
 	p := rules(t, c, "")
 	require.Len(t, p.Subscriptions, 9)
 	require.Equal(t, []queue.BroadcastShare{
-		{Events: 10 + 1, Broadcast: 1, Percent: 100.0 / 11, Over: true}, // one is the event that says so
+		{Events: 10 + 1, Broadcast: 1, Percent: 100.0 / 11, Over: true}, // one is the event that reports the excess
 		{Domain: queue.Clean("lost"), Events: 1, Broadcast: 1, Percent: 100, Over: true},
 		{Domain: queue.Clean("kg"), Events: 9}, {Domain: queue.Clean("system"), Events: 1},
 	}, p.Broadcast.Shares)

@@ -1,4 +1,4 @@
-// Whatever time stands in whatever column, every list and the snapshot can be read.
+// Every list and the snapshot can be read with any time in any column.
 
 package pgclient_test
 

@@ -10,11 +10,11 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Endpoints are listed with what stands between them and their deliveries; suspend
-// and resume do what their previews say, each once, and not to what changed since.
+// Endpoints are listed with the reason why nothing is delivered to them. Suspend and
+// resume do what their previews show, each once, and refuse endpoints that changed since.
 func TestEndpoints(t *testing.T) {
 	w := newWorld(t)
-	w.die(letter{"order", "https://u:hush@hooks.acme.test/a?t=hush", "HTTP_503", time.Minute}, letter{"invoice", "https://slow.test/b", "TIMEOUT", time.Minute})
+	w.die(deadLetter{"order", "https://u:hush@hooks.acme.test/a?t=hush", "HTTP_503", time.Minute}, deadLetter{"invoice", "https://slow.test/b", "TIMEOUT", time.Minute})
 	op := w.client("dead_letter_operator", "queue_viewer")
 	list := func(q queue.Query) queue.Page {
 		t.Helper()
@@ -80,7 +80,7 @@ func TestWebhookLeases(t *testing.T) {
 // workflow_admin may reveal, and so may ask for the reveal of a webhook's dead letter.
 func TestAdminRevealsALetter(t *testing.T) {
 	w := newWorld(t)
-	id := w.die(letter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})[0]
+	id := w.die(deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})[0]
 	admin := w.client("workflow_admin", "queue_viewer")
 	res := apply(t, admin, plan(t, admin, queue.Request{Action: queue.ActReveal, Targets: []string{id}, Reason: "what was sent"}))
 	require.Contains(t, res.Payload.String(), "hidden")

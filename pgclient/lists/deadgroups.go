@@ -16,7 +16,7 @@ type groupMark struct {
 	Subscription                   int64
 }
 
-// deadGroups reads every group of open dead letters, also those that the picture leaves out, by source and code.
+// deadGroups reads every group of open dead letters, including those that the snapshot omits, by source and code.
 func deadGroups(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	var mark groupMark
 	if q.After != "" {

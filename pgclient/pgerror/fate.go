@@ -89,7 +89,7 @@ func StateFates() []StateFate {
 		{"58", Again, false, "the server's file system failed"},
 		{"72", Again, false, "the snapshot was too old"},
 		{"F0", GiveBack, false, "the server's configuration file is wrong"},
-		{"HV", GiveBack, false, "a query through a foreign-data wrapper failed: a trigger that others added"},
+		{"HV", GiveBack, false, "a query through foreign-data wrappers failed: a trigger that others added"},
 		{"P0", GiveBack, false, "a function raised: a trigger that others added, or a check in qtop's functions"},
 		{"XX", GiveBack, false, "an internal error, or damaged data"},
 	}

@@ -56,7 +56,7 @@ func TestEveryClientSpeaksUTF8(t *testing.T) {
 	say(dsn, "the environment")
 }
 
-// A database that is not UTF-8 is told by its session, with what to do.
+// A session of a database that is not UTF-8 returns an error that says what to do.
 func TestOtherEncodings(t *testing.T) {
 	for _, encoding := range []string{"LATIN1", "SQL_ASCII", "EUC_JP"} {
 		conn, err := pgsession.Connect(t.Context(), pgtest.Encoded(t, encoding).DSN(""))

@@ -13,7 +13,7 @@ import (
 )
 
 // A login that may CREATE in public plants what the migrator, a superuser, would read or write: a view, a trigger or a
-// default of its own would run as the superuser.
+// default of this login would run as the superuser.
 func TestForeignBooks(t *testing.T) {
 	w := newRolesWorld(t)
 	w.run("postgres", "CREATE ROLE planter LOGIN", "CREATE DATABASE queue")

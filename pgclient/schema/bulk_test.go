@@ -57,8 +57,8 @@ func (b *bulk) state() string {
 	return one[string](b.hooks, "SELECT concat_ws(' ', state, state_why) FROM public.queue_bulk_operation WHERE operation_id = $1", b.id)
 }
 
-// attempt makes the first attempts of what waits and settles them with these codes,
-// "" = delivered, in the order they are claimed.
+// attempt makes the first attempts of the waiting webhooks and settles them with these
+// codes, "" = delivered, in the order in which they are claimed.
 func (b *bulk) attempt(codes ...string) {
 	b.t.Helper()
 	b.step()
@@ -300,7 +300,7 @@ func TestBulkReplaysJobs(t *testing.T) {
 	j := newJobs(t)
 	var letters []string
 	for range 6 {
-		letters = append(letters, "job:"+j.letter("k", "iu", "TIMEOUT"))
+		letters = append(letters, "job:"+j.deadLetter("k", "iu", "TIMEOUT"))
 	}
 	got := call(t, j.work, "public.fn_queue_bulk_plan('replay_job', $1::text[], 'code:TIMEOUT', 1000, 50, 2, 'ann', 'it is mended')", letters)
 	id := num(got, "operation_id")
@@ -384,7 +384,7 @@ func TestBulkRoles(t *testing.T) {
 }
 
 // Items of an endpoint that is suspended, or whose circuit is open, stay dead letters and wait, while those of others
-// go on; the operation says so, and comes to them when the endpoint may be sent to again.
+// go on; the operation shows why it waits, and processes them when the endpoint accepts webhooks again.
 func TestBulkWaitsForEndpoints(t *testing.T) {
 	h := newHooks(t)
 	fine, letters := h.die("fine", 4)

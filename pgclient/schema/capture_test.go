@@ -1,5 +1,5 @@
-// Nothing that a caller makes can stand in for what a function of ours means: every name in its body is qualified, so
-// that it is found although schema public is on no path, and what the caller made is looked at last.
+// No object that a caller creates can replace one that a function of qtop uses: every name in the function's body is
+// qualified, so it is found although schema public is on no search path, and the caller's objects are searched last.
 
 package schema_test
 

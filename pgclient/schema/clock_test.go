@@ -103,7 +103,7 @@ func TestClockThatGoesBack(t *testing.T) {
 	require.Equal(t, 1, get[int](c, "SELECT count(*)::int FROM public.queue_mark"), "said once")
 }
 
-// A host whose own beat lies ahead says so, and goes on.
+// A host whose last heartbeat lies in the future reports it to the clock check, and goes on.
 func TestBeatAheadOfTheClock(t *testing.T) {
 	c := newCore(t)
 	const beat = "public.fn_queue_host_beat('h', '00000000-0000-0000-0000-000000000001', '{job_executor}', 0, '{}')"

@@ -1,4 +1,4 @@
-// dot_config: what fn_dot_config_set admits, who is told what, what expires.
+// dot_config: what fn_dot_config_set accepts, who is notified of a change, and how flags revert.
 
 package schema_test
 
@@ -198,7 +198,7 @@ func TestConfigExpiry(t *testing.T) {
 
 	setFor("false")
 	require.Equal(t, "map[dropped:0 held:0 reverted:0]", expire(), "not due yet")
-	setFor("false") // longer: it still goes back to what stood before the first
+	setFor("false") // longer: it still reverts to the value from before the first change
 	due()
 	require.Equal(t, "map[dropped:0 held:0 reverted:1]", expire())
 	require.Equal(t, "true", value())
@@ -302,8 +302,8 @@ func TestConfigUnreadable(t *testing.T) {
 	require.EqualValues(t, 1, call(t, c.root, "public.fn_dot_config_expire()")["reverted"])
 }
 
-// A login may have quote_all_identifiers set, and with it the call stack is written in another way: what comes through a
-// function is still not taken for a write by hand.
+// A login may have quote_all_identifiers set, and with it the call stack is written in another way: a write
+// through a function is still not taken for a write by hand.
 func TestConfigSetWhileNamesAreQuoted(t *testing.T) {
 	c := newCore(t)
 	login := pgtest.Login(t, c.db, "workflow_admin", "dot_executor")

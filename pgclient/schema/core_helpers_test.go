@@ -21,7 +21,7 @@ import (
 // patience is how long a condition may take on a loaded machine.
 const patience = 30 * time.Second
 
-// What is in schema public, whoever owns it, but for the doubles of the hostile pass: the conditions on pg_class, pg_proc
+// Everything in schema public, of any owner, except the doubles of the hostile pass: the conditions on pg_class, pg_proc
 // and pg_type of each test that lists all that is there.
 const (
 	inPublic        = "'public'::regnamespace"
@@ -149,7 +149,7 @@ func together(t *testing.T, n int, f func(i int) (map[string]any, error)) []map[
 	return out
 }
 
-// count tells how often a key of the answers has this value.
+// count returns in how many of the answers the key has this value.
 func count(answers []map[string]any, key string, want any) (n int) {
 	for _, a := range answers {
 		if a[key] == want {

@@ -183,8 +183,8 @@ func TestMaskNumbers(t *testing.T) {
 	}
 }
 
-// Card numbers and IBANs are masked whatever stands around them, told by their
-// checksums; other numbers stay.
+// Card numbers and IBANs are recognised by their checksums and masked in any context;
+// other numbers are kept.
 func TestMaskAccounts(t *testing.T) {
 	c := newCore(t)
 	mask := func(payload string) string {

@@ -157,7 +157,7 @@ func TestMigrateDownRefusesLoss(t *testing.T) {
 	h.planned(letters, 1, 0, 0)
 	h.emit("dead", 3)
 	j := &jobs{core: c, work: c.as("event_ingest_writer", "dot_executor", "dead_letter_operator", "workflow_admin")}
-	j.letter("k", "iu", "TIMEOUT")
+	j.deadLetter("k", "iu", "TIMEOUT")
 	j.put("k", "iu", 3)
 	j.one("undertaker")
 	c.executor("kg", 60, 300, 1)

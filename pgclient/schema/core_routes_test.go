@@ -173,7 +173,7 @@ func TestRouteConsumers(t *testing.T) {
 	require.Zero(t, get[int](c, "SELECT count(*) FROM public.job_queue"))
 	c.exec("SELECT public.fn_iu_route_events(array_agg(e), 'iu_outbound_default') FROM public.event_outbox e")
 	require.Zero(t, get[int](c, "SELECT count(*) FROM public.job_queue"), "its attempts stand: whoever routes it beside the worker makes nothing")
-	// disabled: its row stays, NULL leaves what stands
+	// disabled: its row stays, NULL keeps the current value
 	got := call(t, admin, "public.fn_consumer_set('two', NULL, NULL, NULL, NULL, false, 'ann', 'enough')")
 	require.Equal(t, "true index", fmt.Sprint(got["before"].(map[string]any)["enabled"], " ", got["after"].(map[string]any)["job_kind"]))
 	c.emit("iu", "3")
@@ -282,7 +282,7 @@ func TestRouteSwitches(t *testing.T) {
 		WHERE w ->> 'queue' = 'events iu'`))
 }
 
-// The domain staging has a worker, a tick and a cursor of its own.
+// The domain staging has its own worker, tick and cursor.
 func TestRouteStaging(t *testing.T) {
 	c := newRoutes(t)
 	c.emit("staging", "1")
@@ -297,8 +297,8 @@ func TestRouteStaging(t *testing.T) {
 		WHERE l ->> 'link' = 'host'`))
 }
 
-// letters makes one open dead letter per reference and returns their ids in that order.
-func (c *core) letters(refs ...string) []string {
+// deadLetters makes one open dead letter per reference and returns their ids in that order.
+func (c *core) deadLetters(refs ...string) []string {
 	c.t.Helper()
 	c.refuseRouting("22000", refs...)
 	for _, ref := range refs {
@@ -323,7 +323,7 @@ func outcomes(answer map[string]any) string {
 
 func TestRouteReplay(t *testing.T) {
 	c := newRoutes(t)
-	ids := c.letters("1", "2", "3")
+	ids := c.deadLetters("1", "2", "3")
 	op := c.as("dead_letter_operator")
 	replay := func(pool *pgxpool.Pool, ids []string, dry bool) map[string]any {
 		return call(t, pool, "public.fn_iu_route_dead_letter_replay($1::text[]::uuid[], 'ann', 'cured', $2)", ids, dry)
@@ -391,7 +391,7 @@ func TestRouteReplayTogether(t *testing.T) {
 	for i := range 20 {
 		refs = append(refs, fmt.Sprint(i))
 	}
-	ids := c.letters(refs...)
+	ids := c.deadLetters(refs...)
 	c.exec("DELETE FROM public.test_poison")
 	c.exec("INSERT INTO public.consumer_registry VALUES ('c', 'iu', 'made', 'work', 'DOT', true, 't', now(), 't', now())")
 	ops := c.wide(4, "dead_letter_operator")
@@ -410,7 +410,7 @@ func TestRouteReplayTogether(t *testing.T) {
 // A bulk replay routes what it may, and its canary and brake know at once how it ends.
 func TestRouteBulkReplay(t *testing.T) {
 	c := newRoutes(t)
-	ids := c.letters("1", "2", "3", "4")
+	ids := c.deadLetters("1", "2", "3", "4")
 	c.exec("UPDATE public.iu_route_dead_letter SET last_failed_at = now() - make_interval(secs => 10 - (event_snapshot ->> 'event_subject_ref')::int)")
 	op := c.as("dead_letter_operator")
 	for i := range ids {
@@ -445,7 +445,7 @@ func TestRouteBulkReplay(t *testing.T) {
 	eventually(t, "completed", func() bool { tick(); return strings.HasPrefix(state(second), "completed") })
 	require.Equal(t, "completed 1 1 0 1 0", state(second), "what was replayed before is skipped")
 
-	more := c.letters("5", "6")
+	more := c.deadLetters("5", "6")
 	got := call(t, op, "public.fn_queue_bulk_plan('resolve', ARRAY['event:' || $1, 'event:' || $2], 'source:event', 1000, 0, 0, 'ann', 'over')", more[0], more[1])
 	call(t, op, fmt.Sprintf("public.fn_queue_bulk_run(%v, 'ann')", got["operation_id"]))
 	eventually(t, "resolved", func() bool {

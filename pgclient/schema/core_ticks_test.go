@@ -1,4 +1,4 @@
-// Ticks: one run per interval, whoever asks, and nothing left behind.
+// Ticks: one run per interval, no matter how many callers ask, and no rows or locks left behind.
 
 package schema_test
 

@@ -29,7 +29,7 @@ func (c *core) ear() *pgx.Conn {
 	return conn
 }
 
-// heard returns what came until now: a marker is sent behind it.
+// heard returns the notifications that have arrived until now: it sends a marker after them.
 func (c *core) heard(conn *pgx.Conn) (got []*pgconn.Notification) {
 	c.t.Helper()
 	c.exec("SELECT pg_notify('queue_wake_system', 'marker')")

@@ -1,4 +1,5 @@
-// A hundred thousand groups of dead letters: the picture shows the largest and the newest, and how many more there are.
+// A hundred thousand groups of dead letters: the snapshot shows the largest and the newest, and how many more
+// there are.
 
 package schema_test
 
@@ -20,8 +21,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// groupsShown is how many of the largest groups of each source the picture has where there are over allShown groups;
-// newestShown, of how many newest dead letters of each source it has the groups.
+// groupsShown is how many of the largest groups of each source the snapshot has if there are more than allShown groups.
+// newestShown is for how many of the newest dead letters of each source the snapshot has the groups.
 const (
 	allShown    = 200
 	groupsShown = 50
@@ -82,8 +83,8 @@ func (c *core) deadTruth() (groups []queue.DeadGroup) {
 	return groups
 }
 
-// pictured wants the picture to say what the dead letters say.
-func (c *core) pictured(why string) {
+// snapshotAgrees requires that the snapshot agrees with the dead letters.
+func (c *core) snapshotAgrees(why string) {
 	c.t.Helper()
 	s := picture(c.t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')"))
 	type key struct {
@@ -151,37 +152,37 @@ func (c *core) pictured(why string) {
 func TestDeadGroupsOfThePicture(t *testing.T) {
 	j := newJobs(t)
 	require.Zero(t, j.picture().DeadMore.Groups)
-	j.letter("k", "iu", "FEW")
-	j.pictured("one group")
+	j.deadLetter("k", "iu", "FEW")
+	j.snapshotAgrees("one group")
 	fillDead(t, j.root, 700, 1)
-	j.pictured("loaded")
+	j.snapshotAgrees("loaded")
 	j.exec("SELECT public.fn_queue_counter_compact()")
-	j.pictured("folded")
+	j.snapshotAgrees("folded")
 	require.Equal(t, 701, get[int](j.core, "SELECT count(*) FROM public.v_dead_letter_group"), "the view has all of them")
 
 	for range 9 {
-		j.letter("k", "iu", "GREW") // not folded yet, and among the largest
+		j.deadLetter("k", "iu", "GREW") // not folded yet, and among the largest
 	}
-	j.letter("k", "iu", "LAST") // the smallest, and the one that failed last
-	j.pictured("not folded")
+	j.deadLetter("k", "iu", "LAST") // the smallest, and the one that failed last
+	j.snapshotAgrees("not folded")
 	closed := func(n int) {
 		_, err := j.root.Exec(t.Context(), `SELECT public.fn_job_dead_letter_resolve(ARRAY(SELECT dead_letter_id FROM public.job_dead_letter
 			WHERE resolved_at IS NULL ORDER BY failure_code LIMIT $1), 'abandoned', 'over', 'ann', false)`, n)
 		require.NoError(t, err)
 	}
 	closed(900)
-	j.pictured("closed, not folded")
+	j.snapshotAgrees("closed, not folded")
 	j.exec("SELECT public.fn_queue_counter_compact()")
-	j.pictured("closed")
+	j.snapshotAgrees("closed")
 	j.exec("SELECT public.fn_queue_counter_compact()")
 	require.Zero(t, get[int](j.core, "SELECT (SELECT count(*) FROM public.queue_counter WHERE scope ~ '^dead_[a-z]*$' AND n = 0) + (SELECT count(*) FROM public.queue_counter_rank WHERE n = 0)"),
 		"nothing stays of a group that is closed")
 	closed(10000)
 	j.exec("SELECT public.fn_queue_counter_compact(), public.fn_queue_counter_compact()")
-	j.pictured("no job")
+	j.snapshotAgrees("no job")
 
 	fillDead(t, j.root, 1500, 1) // beside what has the same names
-	j.pictured("more than are counted")
+	j.snapshotAgrees("more than are counted")
 }
 
 // The ranks are derived: what they lost a recount puts right, while others fold.
@@ -196,7 +197,7 @@ func TestCounterRankRecounted(t *testing.T) {
 	require.Equal(t, "queue_counter_rank 3", one[string](h, "SELECT scope || ' ' || found FROM public.fn_queue_counter_drift(NULL)"))
 	require.EqualValues(t, 3, call(t, h.root, "public.fn_queue_recount('ann', 'r', false)")["queue_counter_rank"])
 	h.exact()
-	c.pictured("recounted")
+	c.snapshotAgrees("recounted")
 
 	// A fold that has begun and a recount: whichever is first, the sum is right.
 	h.die("order", 2)
@@ -208,7 +209,7 @@ func TestCounterRankRecounted(t *testing.T) {
 	require.Zero(t, call(t, h.root, "public.fn_queue_recount('ann', 'r', false)")["queue_counter_rank"])
 	require.NoError(t, fold.Commit(t.Context()))
 	h.exact()
-	c.pictured("folded beside it")
+	c.snapshotAgrees("folded beside it")
 }
 
 // The figures of a refresh, and of what else reads or counts the groups, with as many as there may be.
@@ -220,7 +221,7 @@ func TestDeadGroupsLarge(t *testing.T) {
 	fillDead(t, c.root, 100_000, 7)
 	c.exec("SET statement_timeout = 0; SELECT public.fn_queue_counter_compact(); RESET statement_timeout")
 	c.exec("VACUUM ANALYZE")
-	c.pictured("large")
+	c.snapshotAgrees("large")
 	mid := medianMS(t, c.root, "SELECT length(body) FROM public.fn_queue_picture('0')", 20)
 	t.Logf("a refresh: %.1f ms", mid)
 	require.Less(t, mid, 50.0, "five times the budget, for a machine that does something else as well")
@@ -245,7 +246,7 @@ func medianMS(t testing.TB, pool *pgxpool.Pool, sql string, n int) float64 {
 	return took[len(took)/2]
 }
 
-// BenchmarkDeadGroups has few and 100,000 groups of dead letters: a refresh of the picture, a fold of one second beside
+// BenchmarkDeadGroups has few and 100,000 groups of dead letters: a refresh of the snapshot, a fold of one second beside
 // them, v_queue_health, and a recount. The figures are medians of 20 runs in ms, but for the last two.
 func BenchmarkDeadGroups(b *testing.B) {
 	for _, groups := range []int{10, 1000, 100_000} {

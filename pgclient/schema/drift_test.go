@@ -128,7 +128,7 @@ func TestDriftOfEverySort(t *testing.T) {
 		upped := false
 		for _, f := range found {
 			if isUp := strings.HasPrefix(f.Remedy, "qtop migrate up"); !isUp || !upped {
-				mend(t, c.db, conn, f)
+				repair(t, c.db, conn, f)
 				upped = upped || isUp
 			}
 		}
@@ -138,7 +138,7 @@ func TestDriftOfEverySort(t *testing.T) {
 	c.exec("ALTER TYPE public.webhook_job_status RENAME VALUE 'Leased' TO 'Taken'") // constraints name its values
 	found := differences(t, conn)
 	require.Equal(t, "enum webhook_job_status", found[0].Object)
-	mend(t, c.db, conn, found[0])
+	repair(t, c.db, conn, found[0])
 	require.Empty(t, differences(t, conn))
 }
 
@@ -149,8 +149,8 @@ func differences(t *testing.T, conn *pgx.Conn) []schema.Difference {
 	return all
 }
 
-// mend does what a line says, each statement by itself, as psql does.
-func mend(t *testing.T, db *pgtest.DB, conn *pgx.Conn, d schema.Difference) {
+// repair executes what a line says, each statement by itself, as psql does.
+func repair(t *testing.T, db *pgtest.DB, conn *pgx.Conn, d schema.Difference) {
 	t.Helper()
 	if strings.HasPrefix(d.Remedy, "qtop migrate up") {
 		up(t, db, schema.Current())

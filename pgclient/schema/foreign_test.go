@@ -59,7 +59,7 @@ const everything = `SELECT string_agg(i.type || ' ' || i.identity, E'\n' ORDER B
 	FROM (SELECT DISTINCT d.classid, d.objid FROM pg_depend d UNION SELECT 'pg_class'::regclass, c.oid FROM pg_class c WHERE c.relnamespace IN ('public'::regnamespace, to_regnamespace('app'))) d
 	CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, 0) i WHERE i.identity !~ 'pg_toast' AND i.identity !~ 'RI_ConstraintTrigger'`
 
-// migrate down names whatever stands on objects of ours and changes nothing; without
+// migrate down names every foreign object that depends on qtop's objects and changes nothing; without
 // it the database is as before migrate up.
 func TestDownNamesWhatIsForeign(t *testing.T) {
 	t.Parallel()
@@ -169,7 +169,7 @@ func TestDownThatFails(t *testing.T) {
 	c := newCore(t)
 	c.exec("CREATE SCHEMA app; CREATE TABLE app.log (what text)")
 	before := get[string](c, everything)
-	// An event trigger stands on nothing of ours; it refuses the last of the tables, and nobody but a superuser made it.
+	// An event trigger depends on none of qtop's objects; it refuses the last of the tables, and nobody but a superuser made it.
 	c.exec(`CREATE FUNCTION app.kept() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF EXISTS (SELECT FROM pg_event_trigger_dropped_objects() WHERE object_identity = 'public.dot_config') THEN RAISE 'kept'; END IF; END $$;
 		CREATE EVENT TRIGGER kept ON sql_drop EXECUTE FUNCTION app.kept()`)

@@ -1,4 +1,4 @@
-// Health is told by a view and by a section of the snapshot: they say the same, row by row and column by column.
+// The view v_queue_health and the section health of the snapshot have the same rows and columns.
 
 package schema_test
 
@@ -52,7 +52,7 @@ func TestHealthIsTheSameInViewAndPicture(t *testing.T) {
 	h.finish("TIMEOUT", h.claim(1)...)
 	h.call("public.fn_saga_orchestrator_run()")
 	for _, l := range [][3]string{{"dead", "iu", "TIMEOUT"}, {"dead", "iu", "HTTP_500"}, {"dead", "kg", "TIMEOUT"}} {
-		j.letter(l[0], l[1], l[2])
+		j.deadLetter(l[0], l[1], l[2])
 	}
 	h.exec(`INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name, last_failed_at)
 		SELECT gen_random_uuid(), jsonb_build_object('event_type', type), n, code, 'it broke', domain, 'iu_outbound_default', now() - make_interval(mins => n)

@@ -108,7 +108,7 @@ func TestCloneHandsOutNothing(t *testing.T) {
 	// Work is taken in: producers are no part of what a clone must not do.
 	c.put("mail", "kg", 1)
 
-	// migrate up leaves a clone what it is, and says so.
+	// migrate up keeps a clone a clone, and prints a line about it.
 	var told []string
 	require.NoError(t, schema.Up(context.Background(), c.db.DSN(""), func(line string) { told = append(told, line) }))
 	require.Contains(t, told, said)

@@ -19,7 +19,7 @@ func TestImmutable(t *testing.T) {
 	_, letters := h.die("order", 2)
 	h.requeue(letters[0])
 	h.call("public.fn_dead_letter_resolve($1, 'abandoned', '', 'ann')", letters[1:])
-	j.letter("k", "iu", "TIMEOUT")
+	j.deadLetter("k", "iu", "TIMEOUT")
 	c.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
 	c.emit("iu", "1")
 	c.exec("SELECT public.fn_queue_mark('deploy', 'ann'), public.fn_metrics_sampler_run()")

@@ -140,7 +140,7 @@ func TestJobLateWork(t *testing.T) {
 	}
 	j.balanced()
 
-	// A lane that two producers opened at once is told once.
+	// A queue lane that two producers opened at once is shown once.
 	j.exec("INSERT INTO public.job_lane (event_domain, job_kind) VALUES ('iu', 'k'), ('iu', 'k')")
 	j.put("k", "iu", 4)
 	require.Len(t, ids(j.take("w", 100)), 10)

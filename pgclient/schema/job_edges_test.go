@@ -1,5 +1,5 @@
-// The state machine against whoever writes by hand: of nine times nine edges the
-// legal ones, nothing deleted, nothing emptied, no executor of no kind.
+// The state machine against writes by hand: of 9 × 9 edges only the legal ones are
+// accepted, no row can be deleted or emptied, and no executor is without a kind.
 
 package schema_test
 
@@ -193,8 +193,8 @@ func TestJobHistoryPartitions(t *testing.T) {
 		"VALUES (gen_random_uuid(), 'k', 'iu', 'DOT', 'cleaned', 'failed', now(), '{\"n\": 1}')"), "cleaned is empty")
 }
 
-// Who inserts by hand is told what the functions know: what is due later waits outside the claim index and is
-// counted as scheduled, and no row of many is born with a past.
+// Rows inserted by hand follow the same rules as those of the functions: a job that is due later waits outside the
+// claim index and is counted as scheduled, and none of many inserted rows may have a past.
 func TestJobBornByHand(t *testing.T) {
 	j := newJobs(t)
 	const insert = "INSERT INTO public.job_queue (job_kind, event_domain, executor, process_after, attempts, lost_leases, prior_token) SELECT "
@@ -212,7 +212,7 @@ func TestJobBornByHand(t *testing.T) {
 	j.balanced()
 }
 
-// The values of a job, refused to whoever writes them.
+// Bad values of a job are refused to every writer.
 func TestJobValuesByHand(t *testing.T) {
 	j := newJobs(t)
 	h := j.standing("leased")
@@ -238,7 +238,7 @@ func TestJobValuesByHand(t *testing.T) {
 	}
 }
 
-// The bounds of the names, to the letter.
+// The bounds of the names, to the character.
 func TestJobNamesHaveBounds(t *testing.T) {
 	j := newJobs(t)
 	enqueue := func(kind, domain string) error {

@@ -176,8 +176,8 @@ func (j *jobs) reap() map[string]any {
 	return call(j.t, j.work, "public.fn_job_reap_expired()")
 }
 
-// letter makes a dead job and returns its dead letter's id.
-func (j *jobs) letter(kind, domain, code string) string {
+// deadLetter makes a dead job and returns the id of its dead letter.
+func (j *jobs) deadLetter(kind, domain, code string) string {
 	j.t.Helper()
 	j.exec(`SELECT public.fn_job_enqueue($1, $2, 'external_worker', '{"n": 1, "api_key": "hidden-key"}', p_max_attempts => 1)`, kind, domain)
 	j.rule("undertaker", kind, domain, 0, 100)
@@ -186,7 +186,7 @@ func (j *jobs) letter(kind, domain, code string) string {
 	return get[string](j.core, "SELECT dead_letter_id::text FROM public.job_dead_letter WHERE job_id = $1", h.Job)
 }
 
-// balanced compares counters, leases and dead letters with the tables they tell of.
+// balanced compares counters, leases and dead letters with the tables that they count.
 func (j *jobs) balanced() {
 	j.t.Helper()
 	differ := func(what, counted, told string) {

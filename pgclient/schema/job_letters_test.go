@@ -14,7 +14,7 @@ const replay = "public.fn_job_dead_letter_replay($1, $2, 'receiver is back')"
 
 func TestJobReplayOnce(t *testing.T) {
 	j := newJobs(t)
-	letters := []string{j.letter("k", "iu", "TIMEOUT"), j.letter("k", "iu", "TIMEOUT")}
+	letters := []string{j.deadLetter("k", "iu", "TIMEOUT"), j.deadLetter("k", "iu", "TIMEOUT")}
 	j.exec("UPDATE public.dot_config SET value = 'true' WHERE key = 'queue.notify.bridge_enabled'")
 	pool := j.wide(16, "dead_letter_operator")
 	answers := together(t, 16, func(i int) (map[string]any, error) {
@@ -48,7 +48,7 @@ func TestJobReplayOnce(t *testing.T) {
 	}
 	j.balanced()
 
-	// The replayed job may die again: that is a dead letter of its own.
+	// The replayed job may die again: that makes another dead letter.
 	for _, h := range j.take("undertaker", 2) {
 		require.Equal(t, "done", j.told("TIMEOUT", h))
 	}
@@ -59,7 +59,7 @@ func TestJobReplayOnce(t *testing.T) {
 // A key is anybody's to choose: none keeps a dead letter, or those beside it, from being replayed.
 func TestJobReplayKeyIsItsOwn(t *testing.T) {
 	j := newJobs(t)
-	letters := []string{j.letter("k", "iu", "TIMEOUT"), j.letter("k", "iu", "TIMEOUT")}
+	letters := []string{j.deadLetter("k", "iu", "TIMEOUT"), j.deadLetter("k", "iu", "TIMEOUT")}
 	j.exec(`SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_idempotency_key => k) FROM unnest($1::text[]) l, public.job_dead_letter d,
 		unnest(ARRAY[l, 'replay:' || l, d.job_id::text, 'replay:' || d.job_id]) k WHERE d.dead_letter_id::text = l`, letters)
 	require.EqualValues(t, 2, call(t, j.work, replay, letters, "ann")["replayed"])
@@ -86,7 +86,7 @@ func TestJobReplayWithoutHistory(t *testing.T) {
 
 func TestJobResolveAndReopen(t *testing.T) {
 	j := newJobs(t)
-	letter := j.letter("k", "iu", "TIMEOUT")
+	letter := j.deadLetter("k", "iu", "TIMEOUT")
 	resolve := func(dry bool) map[string]any {
 		return call(t, j.work, "public.fn_job_dead_letter_resolve(ARRAY[$1]::uuid[], 'duplicate', 'came twice', 'ann', $2)", letter, dry)
 	}
@@ -119,7 +119,7 @@ func TestJobResolveAndReopen(t *testing.T) {
 
 func TestJobReplaySwitchedOff(t *testing.T) {
 	j := newJobs(t)
-	letter := j.letter("k", "iu", "TIMEOUT")
+	letter := j.deadLetter("k", "iu", "TIMEOUT")
 	setFlag(t, j.work, "queue.dlq.replay_enabled", "false")
 	before := j.all()
 	got := call(t, j.work, replay, []string{letter}, "ann")

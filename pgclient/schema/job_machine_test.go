@@ -13,8 +13,8 @@ import (
 
 var reports = []string{"start", "renew", "ack", "release", "TIMEOUT", "BROKEN!"}
 
-// standing makes one job of kind "k" that stands at this status, and the claim it
-// had last, with a token nobody knows where it had none.
+// standing makes one job of kind "k" with this status, and returns its last claim, with
+// an unknown token if it was never claimed.
 func (j *jobs) standing(status string) held {
 	j.t.Helper()
 	if get[int](j.core, "SELECT count(*) FROM public.job_subscription WHERE executor_id = 'w'") == 0 {
@@ -181,7 +181,7 @@ func TestJobRepeatedResult(t *testing.T) {
 	require.Equal(t, "done,lease_lost", j.told("ack", h, j.standing("succeeded"), held{Job: "00000000-0000-4000-8000-000000000000", Token: h.Token}))
 }
 
-// Twice in one batch counts once; what stands beside it is done nevertheless.
+// A job that is twice in one batch counts once; the other jobs of the batch are done nevertheless.
 func TestJobMixedBatch(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 1000)

@@ -1,5 +1,5 @@
-// Many lanes and many rules: the snapshot tells of each lane what its rules, taken
-// one by one, tell, and what it reads to tell it grows as they do.
+// Many queue lanes and many job subscriptions: the snapshot gives each lane the reason that
+// follows from its subscriptions one by one, and the rows that it reads grow linearly.
 
 package schema_test
 
@@ -97,7 +97,7 @@ func TestJobPictureRuleByRule(t *testing.T) {
 	}
 }
 
-// planned is a node of a plan as EXPLAIN tells it.
+// planned is a node of a plan as EXPLAIN prints it.
 type planned struct {
 	Rows     float64   `json:"Actual Rows"`
 	Loops    float64   `json:"Actual Loops"`
@@ -163,8 +163,8 @@ func TestJobPictureGrowsAsLanesAndRules(t *testing.T) {
 	require.Less(t, many/few, 5.0)
 }
 
-// A lane whose jobs all have a priority of their own costs what one with a single priority does, and its oldest job and,
-// where a floor asks for it, its highest priority are found wherever they stand.
+// A queue lane in which each job has another priority costs as much as one with a single priority. Its oldest job and,
+// if there is a priority floor, its highest priority are found at any position.
 func TestJobBacklogOfManyPriorities(t *testing.T) {
 	j := newJobs(t)
 	touched := func() float64 {

@@ -110,7 +110,7 @@ func TestJobRolesOfTheOthers(t *testing.T) {
 // No way to a payload, by column, whole row, copy, leaf, filter or statistics.
 func TestJobViewerSeesNoPayload(t *testing.T) {
 	j := newJobs(t)
-	letter := j.letter("k", "iu", "TIMEOUT")
+	letter := j.deadLetter("k", "iu", "TIMEOUT")
 	queued := call(t, j.work, `public.fn_job_enqueue('k', 'iu', 'external_worker', '{"n": 1, "api_key": "hidden-key"}')`)["job_id"]
 	j.exec("ANALYZE")
 	leaf := get[string](j.core, "SELECT tableoid::regclass::text FROM public.job_history")

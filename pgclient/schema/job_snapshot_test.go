@@ -1,5 +1,5 @@
-// The part of the snapshot that tells of jobs: lanes with the reason why they wait,
-// leases that are about to be lost, rules, dead letters, the flow.
+// The sections of the snapshot about jobs: queue lanes with the reason why they wait,
+// leases that will soon expire, job subscriptions, dead letters, the flow.
 
 package schema_test
 
@@ -48,7 +48,7 @@ func TestJobSnapshotLanes(t *testing.T) {
 	require.Equal(t, "done", j.told("TIMEOUT", hs[5]))
 	j.exec("SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => now() + '1 hour') FROM generate_series(1, 2)")
 	call(t, j.work, "public.fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'test')", hs[6].Job)
-	j.letter("k", "kg", "TIMEOUT")
+	j.deadLetter("k", "kg", "TIMEOUT")
 	j.exec("UPDATE public.job_queue SET process_after = now() - interval '1 hour' WHERE job_id = (SELECT job_id FROM public.job_queue WHERE status = 'queued' AND ready ORDER BY process_after, job_id LIMIT 1)")
 	j.put("old", "iu", 1)
 	s = j.picture()
@@ -175,10 +175,10 @@ func TestJobSnapshotTable(t *testing.T) {
 func TestJobSnapshotDead(t *testing.T) {
 	j := newJobs(t)
 	for range 3 {
-		j.letter("k", "iu", "TIMEOUT")
+		j.deadLetter("k", "iu", "TIMEOUT")
 	}
-	letter := j.letter("k", "kg", "TIMEOUT")
-	j.letter("l", "kg", "HTTP_500")
+	letter := j.deadLetter("k", "kg", "TIMEOUT")
+	j.deadLetter("l", "kg", "HTTP_500")
 	groups := func() (out []string) {
 		for _, g := range j.picture().DeadGroups {
 			require.Equal(t, "job", g.Source)

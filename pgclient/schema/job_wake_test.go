@@ -79,7 +79,7 @@ func TestJobWakeOn(t *testing.T) {
 	call(t, j.work, "public.fn_queue_doorbell('iu')")
 	require.Len(t, woken(t, j.heard(conn)), 1)
 
-	// Work that becomes due, and work that comes back.
+	// Jobs that become due, and jobs that are returned.
 	call(t, j.work, "public.fn_job_enqueue('k', 'kg', 'external_worker', p_process_after => now() + '1 hour')")
 	j.heard(conn)
 	call(t, j.work, "public.fn_job_tick()")
@@ -97,7 +97,7 @@ func TestJobWakeOn(t *testing.T) {
 	j.reap()
 	got = woken(t, j.heard(conn))
 	require.EqualValues(t, 7, got["queue_wake_iu"]["count"])
-	letter := j.letter("dead", "kg", "TIMEOUT")
+	letter := j.deadLetter("dead", "kg", "TIMEOUT")
 	j.heard(conn)
 	call(t, j.work, replay, []string{letter}, "ann")
 	require.Contains(t, woken(t, j.heard(conn)), "queue_wake_kg", "a replayed job wakes too")

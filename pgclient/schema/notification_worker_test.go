@@ -51,7 +51,7 @@ func TestNotificationT9HotPath(t *testing.T) {
 }
 
 // birthCost is what the birth hook adds to the insert of a version: the server's own counters of this transaction,
-// with the trigger and without it (what is left then is the foreign key).
+// with the trigger and without it (then only the check of foreign keys remains).
 func (b board) birthCost() string {
 	b.t.Helper()
 	type stat struct{ ins, idx, seq, rows, pendingSeq int64 }
@@ -151,8 +151,8 @@ func TestNotificationT13ErrorHandling(t *testing.T) {
 	b.counted()
 }
 
-// What no column tells: the server refuses a row. It is found among thousands, the others go through; and an error
-// that is no row's fault blames none, says so and is tried again.
+// The server refuses a row for a reason that no column shows. The row is found among thousands, and the others are
+// processed. An error that no row has caused is reported without blaming a row, and is tried again.
 func TestNotificationT13Unforeseen(t *testing.T) {
 	b := newBoard(t)
 	const n = 3000
@@ -247,8 +247,8 @@ func TestNotificationHundredThousand(t *testing.T) {
 	b.counted()
 }
 
-// Pieces come, age and are told in any order, by workers that race: each piece is told once, alone or in the one
-// document_imported that its document gets per run.
+// Pieces arrive, age and are processed in any order, by workers that race: each piece is notified once, alone or in the
+// one document_imported that its document gets per run.
 func TestNotificationStraddle(t *testing.T) {
 	b := newBoard(t)
 	seed := uint64(time.Now().UnixNano())
@@ -313,7 +313,7 @@ func TestNotificationSweep(t *testing.T) {
 	b.counted()
 }
 
-// Health says what waits and what failed, from counters and the end of an index.
+// Health shows how many notifications wait and failed, from counters and the end of an index.
 func TestNotificationHealth(t *testing.T) {
 	b := newBoard(t)
 	line := func() string {

@@ -72,7 +72,7 @@ func TestRevealAuditsFirst(t *testing.T) {
 }
 
 // A transaction that is rolled back takes its audit row with it; the server's log
-// keeps who saw what and why. A client that asks for it is told what goes there.
+// keeps who saw what and why. A client can ask for a copy of what is logged.
 func TestRevealThatIsRolledBackIsLogged(t *testing.T) {
 	j, ids := secretive(t)
 	pool := j.as("dead_letter_operator")

@@ -157,7 +157,7 @@ func TestJobKeyLife(t *testing.T) {
 func TestJobRootsAreSwept(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 100)
-	call(t, j.work, replay, []string{j.letter("k", "iu", "TIMEOUT")}, "ann")
+	call(t, j.work, replay, []string{j.deadLetter("k", "iu", "TIMEOUT")}, "ann")
 	j.later("1 hour")
 	require.Equal(t, 1, get[int](j.core, "SELECT count(*)::int FROM public.job_root"), "its job is in the queue")
 	require.Equal(t, "done", j.told("TIMEOUT", j.take("undertaker", 1)...))

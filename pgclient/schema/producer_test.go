@@ -40,7 +40,7 @@ func ways() []way {
 	}
 }
 
-// producing is a producer with a business of its own.
+// producing is a producer with its own business table.
 type producing struct {
 	*core
 	conn *pgx.Conn
@@ -84,7 +84,7 @@ func (p *producing) with(begin string, statements ...string) error {
 	return err
 }
 
-// handedOver is how many rows stand in the tables of all ways, and how many the business has.
+// handedOver returns how many rows are in the tables of all ways to enqueue, and how many the business table has.
 func (p *producing) handedOver() (work, business int) {
 	p.t.Helper()
 	seen := map[string]bool{}

@@ -27,8 +27,8 @@ func (h *hooks) woken(worker string) (bool, map[string]any) {
 	return quick, result
 }
 
-// A wake within a second of a full run makes a quick run: it does the work and writes none of the rows that tell of the
-// worker. The next full run accounts for it.
+// A wake within a second of a full run makes a quick run: it does the work and writes none of the rows about the
+// worker itself. The next full run accounts for it.
 func TestQuickRunsWriteOnceASecond(t *testing.T) {
 	h := newHooks(t)
 	h.subscribe("order")
@@ -203,7 +203,7 @@ func TestQuickOrchestratorBehindAQuota(t *testing.T) {
 	require.Zero(t, one[int](h, "SELECT count(*) FROM public.webhook_delivery_sagas WHERE status = 'Pending'"))
 }
 
-// A claim behind a job takes nothing older, whoever hands it back; one from the head does.
+// A claim that continues behind a job takes no older job, even a returned one; a claim from the head does.
 func TestClaimBehindAJob(t *testing.T) {
 	h := newHooks(t)
 	h.subscribe("order")

@@ -1,4 +1,4 @@
-// Rows that are loaded without triggers are counted, shown and claimed after a recount, whoever writes beside it.
+// Rows that are loaded without triggers are counted, shown and claimed after a recount, even with concurrent writers.
 
 package schema_test
 

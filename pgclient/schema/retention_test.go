@@ -50,7 +50,7 @@ func TestRetentionOfSamples(t *testing.T) {
 	require.Equal(t, "-1", c.ages("queue_metric_sample"))
 }
 
-// A finished job is emptied when its time is over and gone when its day is; the counters go with it.
+// A finished job is emptied when its retention is over and deleted with its day; the counters follow.
 func TestRetentionOfJobs(t *testing.T) {
 	j := newJobs(t)
 	past := func(kind, age string) {
@@ -83,13 +83,13 @@ func TestRetentionOfLetters(t *testing.T) {
 	j.exec("ALTER TABLE public.job_dead_letter DISABLE TRIGGER trg_job_dead_letter_edge")
 	letter := func(code string, resolved string) {
 		j.exec("UPDATE public.job_dead_letter SET resolved_at = "+resolved+", resolved_by = 'ann', resolution = 'r', triage_status = 'abandoned' WHERE dead_letter_id = $1",
-			j.letter("k", "iu", code))
+			j.deadLetter("k", "iu", code))
 		j.exec(`INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name, resolved_at, resolution)
 			VALUES (gen_random_uuid(), '{}', $1, $1, 'x', 'iu', 'w', `+resolved+`, 'r')`, code)
 	}
 	letter("OLD", "now() - interval '366 days'")
 	letter("YOUNG", "now() - interval '364 days'")
-	open := j.letter("k", "iu", "OPEN")
+	open := j.deadLetter("k", "iu", "OPEN")
 	left := func() string {
 		return get[string](j.core, "SELECT string_agg(failure_code, ' ' ORDER BY failure_code) FROM (SELECT failure_code FROM public.job_dead_letter UNION ALL SELECT failure_code FROM public.iu_route_dead_letter) d")
 	}
@@ -111,7 +111,7 @@ func TestRetentionOfJobsOverTheLine(t *testing.T) {
 	j := newJobs(t)
 	letters := map[string]string{}
 	for _, name := range []string{"open", "replayed", "done", "planned", "resolved"} {
-		letters[name] = j.letter(name, "iu", "TIMEOUT")
+		letters[name] = j.deadLetter(name, "iu", "TIMEOUT")
 	}
 	replayed := func(name string) {
 		require.EqualValues(t, 1, call(t, j.work, replay, []string{letters[name]}, "ann")["replayed"])

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A schedule is a list of waits; the flag of one kind or subscription stands over
-// that of all, until it is default again.
+// A schedule is a list of waits; the flag of one job kind or webhook subscription
+// overrides the common flag, until it is set to default again.
 func TestRetryScheduleFlags(t *testing.T) {
 	c := newCore(t)
 	admin := c.as("workflow_admin", "dot_executor")

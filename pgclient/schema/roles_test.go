@@ -63,8 +63,8 @@ func (w rolesWorld) up(database string, o schema.UpOptions) (string, error) {
 }
 
 // Releases before this one made viewers members of pg_read_all_stats. Migrations of
-// several databases take that away together, whoever had granted it; one that may not
-// says so and goes on. The owner keeps it.
+// several databases revoke that together, no matter who granted it; a migration that
+// may not revoke it prints that and goes on. The owner keeps it.
 func TestViewersLosePgReadAllStats(t *testing.T) {
 	w := newRolesWorld(t)
 	databases := []string{"one", "two", "three", "four"}

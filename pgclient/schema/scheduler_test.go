@@ -106,8 +106,8 @@ func (c *core) due(worker, source string, ago float64) string {
 }
 
 // A schedule of fixed marks that is late by up to a tenth of the interval skips no
-// mark, whatever came before; and in hybrid mode, where worker hosts tick at times
-// of their own, no two runs come closer than 0.9 of it.
+// mark, whatever came before; and in hybrid mode, where worker hosts tick at other
+// times, no two runs come closer than 0.9 of it.
 func TestSchedulerJitter(t *testing.T) {
 	c := newCore(t)
 	c.worker("w", "RETURN '{}';", true)
@@ -126,7 +126,7 @@ func TestSchedulerJitter(t *testing.T) {
 			require.Empty(t, c.due("w", "pg_cron", at-last), "mark %d of every %v s, %v s after the last", mark, interval, at-last)
 			last = at
 		}
-		// Hosts at three times of their own beside it.
+		// In addition, hosts tick at three other times.
 		type request struct {
 			at     float64
 			source string
@@ -391,7 +391,7 @@ func TestOffSwitches(t *testing.T) {
 	setFlag(t, admin, "queue.notify.bridge_enabled", "false")
 	heard(false)
 
-	// Layer 3: the stale check becomes inert, and the snapshot says so.
+	// Layer 3: the stale check becomes inert, and the snapshot shows it.
 	c.executor("kg", 60, 300, 4000)
 	setFlag(t, admin, "queue.heartbeat.stale_threshold_seconds", "1000000")
 	require.Equal(t, false, call(t, c.root, "public.fn_queue_stale_check()")["monitoring"])

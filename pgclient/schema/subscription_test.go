@@ -119,7 +119,7 @@ func TestResolveTable(t *testing.T) {
 		c.exec("UPDATE public.dot_config SET value = $1 WHERE key = 'queue.subscription_resolution.enabled'", map[bool]string{true: "false", false: "true"}[x.off])
 		require.Equal(t, x.want, get[string](c, `SELECT string_agg(recipient_ref || ' ' || step, ',' ORDER BY recipient_ref)
 			FROM public.fn_event_resolve_recipients($1, $2, $3, NULLIF($4, ''), $5)`, x.event.domain, x.event.kind, x.event.stream, x.event.table, x.event.payload), x.name)
-		// Why it is so tells the same.
+		// The explanation has the same recipients.
 		require.Equal(t, x.want, get[string](c, `SELECT COALESCE(string_agg(recipient_ref || ' ' || step, ',' ORDER BY recipient_ref) FILTER (WHERE outcome = 'taken'), 'broadcast 5')
 			FROM public.fn_event_resolve_explain($1, $2, $3, NULLIF($4, ''), $5)`, x.event.domain, x.event.kind, x.event.stream, x.event.table, x.event.payload), x.name)
 	}

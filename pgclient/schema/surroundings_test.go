@@ -171,7 +171,7 @@ func TestCountingTakesNoTransactionIDs(t *testing.T) {
 		p.n++
 		for _, sql := range p.all() {
 			if strings.Contains(sql, "fn_job_enqueue_many") {
-				continue // which has a subtransaction of its own, whatever it counts
+				continue // which always has a subtransaction, no matter what it counts
 			}
 			_, err := tx.Exec(t.Context(), p.fill(sql))
 			require.NoError(t, err)
@@ -186,7 +186,7 @@ func TestCountingTakesNoTransactionIDs(t *testing.T) {
 }
 
 // Two-phase commit: PostgreSQL refuses to prepare a transaction that has notified. Without the bridge, or with a producer
-// that rings the doorbell after its own commit, all ways can be prepared.
+// that sends its wake signal after its own commit, all ways can be prepared.
 func TestProducersPrepareTransactions(t *testing.T) {
 	server := newOwn(t, map[string]string{"max_prepared_transactions": "4"})
 	server.exec("INSERT INTO public.event_type_registry (event_domain, event_type, event_stream, delivery_lane, active) VALUES ('iu', 'made', 'update', 'immediate', true)")

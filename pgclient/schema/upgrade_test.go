@@ -122,7 +122,7 @@ func stable(t *testing.T, conn *pgx.Conn) string {
 	return strings.Join(out, "\n")
 }
 
-// triggersOf tells each trigger, with what changes whenever it is made again.
+// triggersOf returns each trigger, with the values that change when it is created again.
 func triggersOf(t *testing.T, conn *pgx.Conn) map[string]string {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), `SELECT format('%s on %s', tgname, tgrelid::regclass), format('%s %s', oid, xmin) FROM pg_trigger WHERE NOT tgisinternal AND tgparentid = 0`)
@@ -363,7 +363,7 @@ func TestUpgradeWaitsForATable(t *testing.T) {
 	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM public.job_queue"))
 }
 
-// A new argument replaces the function, whatever stands on it; there are never two.
+// A new argument replaces the function, whatever depends on it; there are never two.
 func TestUpgradeOfASignature(t *testing.T) {
 	c := newCore(t)
 	r := newLater(t).

@@ -10,7 +10,7 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// What is open at the upgrade goes on as it was: who has a lease of the release before reports by it, what waits is
+// Open work continues after the upgrade: a worker with a lease of the release before reports with it, waiting work is
 // tried again, dead letters are requeued and replayed, and each delivery keeps its id.
 func TestUpgradeKeepsOpenWork(t *testing.T) {
 	t.Parallel()

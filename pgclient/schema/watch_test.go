@@ -273,8 +273,8 @@ func TestWatchModel(t *testing.T) {
 	require.Positive(t, silences)
 }
 
-// Whatever interval follows whatever other: nobody who keeps to the interval that was is silent when it changes, whoever
-// was silent stays so where the new interval allows it, and nobody is silent for longer than the new threshold unseen.
+// For every pair of intervals: a worker that kept the old interval is not silent when the interval changes; a silent
+// worker stays silent if the new interval allows it; no silence is unseen for longer than the new threshold.
 func TestWatchEveryPairOfIntervals(t *testing.T) {
 	c := newCore(t)
 	c.worker("w", "RETURN '{}';", false)
@@ -343,7 +343,7 @@ func TestWatchBeatsAheadOfTheClock(t *testing.T) {
 	require.EqualValues(t, 2, call(t, c.root, "public.fn_queue_stale_check()")["emitted"])
 }
 
-// A worker that is kept from running is silent, with the reason and with whoever keeps it.
+// A worker that is blocked is silent, with the reason and with the session that blocks it.
 func TestWatchSaysWhy(t *testing.T) {
 	c := newCore(t)
 	c.worker("w", "RETURN '{}';", true)
@@ -384,7 +384,7 @@ func TestWatchSaysWhy(t *testing.T) {
 	require.Equal(t, true, tick(t, c, "w", "wake")["ran"])
 	require.Equal(t, "ok: ", why())
 
-	// The mode that nothing stands behind.
+	// The scheduler mode that nothing implements here.
 	admin := c.as("workflow_admin")
 	refused := setFlag(t, admin, "queue.scheduler.mode", "pg_cron")
 	require.Equal(t, "conflict", refused["rule"])

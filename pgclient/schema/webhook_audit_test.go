@@ -108,8 +108,8 @@ func TestMaskURL(t *testing.T) {
 	}
 }
 
-// A producer writes events and finds its own again by their ids; nobody's payload
-// comes back by any way.
+// A producer writes events and finds them again by their ids; no way returns anyone's
+// payload.
 func TestProducerReadsNoPayload(t *testing.T) {
 	h := newHooks(t)
 	h.exec(`INSERT INTO public.events (external_event_id, event_type, payload) VALUES ('theirs', 'order', '{"canary": "c4n4ry"}')`)
