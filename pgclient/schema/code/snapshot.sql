@@ -165,8 +165,9 @@ COMMENT ON FUNCTION public.fn_snapshot_server IS 'Section of the snapshot: the s
 -- 3. The other sessions accept a stored snapshot of up to five times max age (at least 5 s), and wait up to about one
 --    second for the new one. Then each computes its own: a transaction that stays open with the lock must not block the
 --    screens.
--- 4. On a standby, in a read-only transaction, in one of isolation repeatable read or serializable, and while nothing
---    can be written (as on a full disk), each session computes its own snapshot and stores nothing.
+-- 4. In a read-only transaction, in one of isolation repeatable read or serializable, and while nothing can be written
+--    (as on a full disk), steps 2 and 3 are skipped, and on a standby step 1 too: the session computes its own snapshot
+--    and stores nothing.
 CREATE OR REPLACE FUNCTION public.fn_queue_picture(p_max_age interval DEFAULT interval '1 second',
   OUT taken_at timestamptz, OUT took_ms numeric, OUT shared boolean, OUT body text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
