@@ -209,7 +209,7 @@ func (l *loader) flatten(settings map[string]any, above, where string, out map[s
 		isGroup := slices.ContainsFunc(l.keys, func(k key) bool { return strings.HasPrefix(k.Name, full+".") })
 		if !isGroup {
 			if _, twice := out[full]; twice {
-				l.problem(quote(full)+" stands there twice, once with a dot", where, "keep one of them")
+				l.problem(quote(full)+" is set twice, once nested and once with a dot", where, "keep one of them")
 			}
 			out[full] = settings[name]
 			continue
@@ -219,7 +219,7 @@ func (l *loader) flatten(settings map[string]any, above, where string, out map[s
 		case map[string]any:
 			l.flatten(group, full+".", where, out)
 		default:
-			l.problem(quote(full)+" is "+kindOf(group), where, "give it keys of its own")
+			l.problem(quote(full)+" is "+kindOf(group), where, "write a group of keys below it")
 		}
 	}
 }

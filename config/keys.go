@@ -40,7 +40,7 @@ func Themes() []string { return []string{"auto", "dark", "light", "mono"} }
 // Poolers are the values of pooler.
 func Poolers() []string { return []string{"auto", "transaction"} }
 
-// key is a KeyInfo with what Load needs beside it.
+// key is a KeyInfo with the default, the parser and the formatter that Load needs.
 type key struct {
 	KeyInfo
 	def   any
@@ -48,36 +48,36 @@ type key struct {
 	show  func(any) string
 }
 
-// keys is made again for each Load: two defaults depend on the machine, and
-// nothing of a package is to be changed by a caller.
+// keys builds a new list for each Load: two defaults depend on the machine, and no
+// caller can change a list that others use.
 func keys(src Sources) []key {
 	none := []string(nil)
 	all := []key{
 		connection("dsn", src.Judge, "database, as a URL or key=value pairs; a password belongs in pgpass, PGPASSWORD or QTOP_DSN"),
-		connection("listen_dsn", src.Judge, "direct connection for LISTEN and migrations where dsn is a pooler; default dsn"),
-		text("pooler", "auto", oneOf(Poolers()), "pooler between this program and the database: auto detects it, transaction is a transaction pooler"),
-		list("expect_server", none, names, "servers that are meant, by cluster_name, address or address:port, comma separated: hosts claim nothing on another, the console says so; tells a physical copy from its original"),
+		connection("listen_dsn", src.Judge, "direct connection to the server for LISTEN and migrations, needed if dsn points to a pooler; default: dsn"),
+		text("pooler", "auto", oneOf(Poolers()), "pooler between qtop and the database: auto detects it, transaction says that it is one in transaction mode"),
+		list("expect_server", none, names, "servers that this profile is for, by cluster_name, address or address:port, comma separated; on any other server, such as a physical copy, hosts claim nothing and the console shows a warning"),
 		text("profile", "", plainText, "profile of the configuration file"),
 		flag("read_only", false, "show everything, change nothing"),
-		flag("production", false, "this is production, whatever the database says: actions want a name typed"),
+		flag("production", false, "this is production, whatever the database says: each action asks you to type a name"),
 		duration("refresh", time.Second, 250*time.Millisecond, time.Hour, "interval between two snapshots of the database"),
-		text("actor", src.User, plainText, "who acts, as the audit names it"),
+		text("actor", src.User, plainText, "your name in the audit"),
 		flag("ascii", false, "draw with ASCII only"),
 		text("theme", "auto", oneOf(Themes()), "colours: "+strings.Join(Themes(), ", ")),
-		flag("mouse", false, "take mouse clicks from the terminal at start"),
+		flag("mouse", false, "start with the mouse on"),
 		flag("clipboard", true, "let y copy to the terminal's clipboard (OSC 52)"),
 
-		text("host_id", src.Hostname, plainText, "name of this worker host; two live hosts never share one"),
-		text("executor", "", plainText, "executor that this host claims jobs as, registered and subscribed; default host_id"),
-		list("loops", none, names, "loops to run, comma separated; default all"),
-		number("concurrency", 64, 1, 10_000, "jobs and deliveries in flight at most on this host"),
-		duration("grace", 20*time.Second, 0, time.Hour, "time to finish what is in flight at a stop"),
+		text("host_id", src.Hostname, plainText, "name of this worker host; two running hosts cannot have the same"),
+		text("executor", "", plainText, "executor under which this host claims jobs; it must be registered and have a job subscription; default: host_id"),
+		list("loops", none, names, "loops to run, comma separated; default: all"),
+		number("concurrency", 64, 1, 10_000, "maximum number of jobs and deliveries in flight on this host"),
+		duration("grace", 20*time.Second, 0, time.Hour, "how long a stop waits for jobs and deliveries in flight"),
 		text("metrics_addr", "", address, "address for Prometheus metrics, /healthz and /readyz, such as 127.0.0.1:9187"),
-		list("handlers", []Handler(nil), handlers, "job kinds and what runs them, a list of {kind, command | url, timeout (1h)}; JSON in a flag or variable"),
+		list("handlers", []Handler(nil), handlers, "job kinds and the command or URL that runs each: a list of {kind, command | url, timeout (default 1h)}; JSON in a flag or variable"),
 
-		list("delivery.allow_networks", noPrefixes(), prefixes, "networks (CIDR) that may be dialled although special-purpose, comma separated"),
-		list("delivery.allow_plain_http", noPrefixes(), prefixes, "networks (CIDR) to which http without TLS may go, comma separated; a special-purpose one must be in delivery.allow_networks too"),
-		number("delivery.per_endpoint", 8, 1, 10_000, "deliveries in flight at most per endpoint (host:port)"),
+		list("delivery.allow_networks", noPrefixes(), prefixes, "private and other special-purpose networks (CIDR) that webhooks and URL handlers may reach, comma separated"),
+		list("delivery.allow_plain_http", noPrefixes(), prefixes, "networks (CIDR) that may be reached by http without TLS, comma separated; a special-purpose network must be in delivery.allow_networks too"),
+		number("delivery.per_endpoint", 8, 1, 10_000, "maximum number of deliveries in flight to one endpoint (host:port)"),
 		list("delivery.secrets", []Secret(nil), secrets, "signing secrets, a list of {ref, from: env:NAME | file:PATH}; REF=env:NAME,… in a flag or variable"),
 	}
 	for i := range all {

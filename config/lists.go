@@ -150,7 +150,7 @@ func secrets(raw any) (any, *bad) {
 }
 
 func secret(entry any) (Secret, *bad) {
-	const do = "use env:NAME or file:/ABSOLUTE/PATH; a secret itself never stands in a configuration"
+	const do = "use env:NAME or file:/ABSOLUTE/PATH; never write the secret itself into a configuration"
 	m, b := group(entry, []string{"ref", "from"})
 	if b != nil {
 		return Secret{}, b

@@ -11,8 +11,8 @@ import (
 
 const cloneSays = "CLONE OF prod (recorded 2026-11-22 08:00:00Z): run qtop adopt --waiting keep|suspend|cancel --reason R; until then nothing is claimed or sent here"
 
-// A clone stands above everything in every pane, with the command that adopts it; the
-// name of the database must be typed.
+// Every pane shows at its top that the database is a clone, with the command that adopts
+// it; to adopt, the user types the name of the database.
 func TestAdopt(t *testing.T) {
 	s := newStore()
 	s.snap.Server.CloneOf = queue.Clean(cloneSays)

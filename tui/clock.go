@@ -45,7 +45,7 @@ func (m *deck) hint(msg hintMsg) tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// polled stores the state of link and host, and refreshes when the link has come back.
+// polled stores the state of link and host, and refreshes when the connection works again.
 func (m *deck) polled(msg polledMsg) tea.Cmd {
 	m.local = msg.host
 	if m.pane().localOnly {

@@ -154,7 +154,7 @@ func TestFilter(t *testing.T) {
 		c.model(func(m *root) { require.True(t, m.line.open(), "a wrong filter is not taken") })
 		c.press("esc")
 		c.sees("21 rows")
-		// The letters are filtered by the database.
+		// The database filters the dead letters.
 		c.press("5", "enter", "/")
 		c.typing("age>1h")
 		c.press("enter")
@@ -188,7 +188,7 @@ func TestFilterOfAGroupIsReadBack(t *testing.T) {
 		g := queue.DeadGroup{Source: "webhook", Code: queue.Clean(bad), Endpoint: queue.Clean(bad), Domain: queue.Clean(bad)}
 		text := groupFilter(g)
 		if len(text) > 8000 {
-			continue // longer than a filter may be; the refusal says so
+			continue // longer than a filter may be; the refusal names the limit
 		}
 		f, err := queue.ParseFilter(text, queue.DeadLetterFields())
 		require.NoError(t, err, text)
@@ -381,7 +381,7 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// At rest the clock and the times of the picture change, and little else.
+// At rest only the clock and the times of the snapshot change, and little else.
 func TestBytesAtRest(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, w: 200, h: 50}, func(c *console) {

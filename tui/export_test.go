@@ -137,15 +137,15 @@ func TestExportOfLetters(t *testing.T) {
 	})
 }
 
-// Rows that come with the picture go out as they stand: filtered, sorted, and of
-// the table that the cursor is in.
+// Rows of the snapshot are exported as the screen shows them: filtered, sorted, and only
+// those of the table that the cursor is in.
 func TestExportOfTheSnapshot(t *testing.T) {
 	s := newStore()
 	saving(t, s, func(c *console, f *folder) {
 		c.press("4", "o", "3", "/")
 		c.typing("!state:deregistered")
 		c.press("enter", "p")
-		s.set(func(s *fakeStore) { s.snap.Executors = nil }) // what is shown is written, not what came after
+		s.set(func(s *fakeStore) { s.snap.Executors = nil }) // the rows shown are written, not those of a later snapshot
 		c.rest(5 * time.Second)
 		c.press("x", "enter")
 		c.sees(" of executors → ", "as of "+viewstest.Now().UTC().Format("2006-01-02 15:04:05"))

@@ -15,7 +15,7 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// fakeStore answers from pictures; tests change it while the console runs.
+// fakeStore answers from snapshots in memory; tests change it while the console runs.
 type fakeStore struct {
 	mu      sync.Mutex
 	snap    queue.Snapshot
@@ -45,7 +45,7 @@ type fakeStore struct {
 	changes chan struct{}
 	clock   func() time.Time
 	kept    []queue.Snapshot // oldest first
-	past    time.Duration    // a kept picture takes so long
+	past    time.Duration    // how long reading a kept snapshot takes
 }
 
 func (s *fakeStore) Actions() queue.Registry { return actions.Registry() }
@@ -53,7 +53,7 @@ func (s *fakeStore) Actions() queue.Registry { return actions.Registry() }
 func newStore() *fakeStore {
 	s := &fakeStore{
 		snap: viewstest.Rich(), session: viewstest.Session(), link: queue.Link{State: "live"},
-		letters: viewstest.Letters(40), jobs: viewstest.Jobs(40), audit: viewstest.Audit(), notify: viewstest.Notifications(), rules: viewstest.Rules(),
+		letters: viewstest.DeadLetters(40), jobs: viewstest.Jobs(40), audit: viewstest.Audit(), notify: viewstest.Notifications(), rules: viewstest.Rules(),
 		share: viewstest.BroadcastShare(), resolve: viewstest.Resolution(), changes: make(chan struct{}, 1), clock: time.Now,
 	}
 	for _, a := range actions.Registry() {

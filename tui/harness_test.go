@@ -184,7 +184,7 @@ func (c *console) seesNot(words ...string) {
 	}
 }
 
-// ended tells whether the program has quit.
+// ended reports whether the program has quit.
 func (c *console) ended() bool {
 	c.rest(200 * time.Millisecond)
 	select {
@@ -220,7 +220,7 @@ func (c *console) model(look func(m *root)) {
 	<-msg.done
 }
 
-// overlays is how many lie over the picture.
+// overlays returns how many overlays (menus, dialogs, help) are open over the pane.
 func (c *console) overlays() (n int) {
 	c.model(func(m *root) { n = len(m.over) })
 	return n

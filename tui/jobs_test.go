@@ -101,7 +101,7 @@ func TestLaneFilterIsReadBack(t *testing.T) {
 		l := queue.Lane{Kind: queue.Clean(bad), Domain: queue.Clean(bad)}
 		text := queue.LaneFilter(l.Kind.String(), l.Domain.String(), "")
 		if len(text) > 8000 {
-			continue // longer than a filter may be; the refusal says so
+			continue // longer than a filter may be; the refusal names the limit
 		}
 		f, err := queue.ParseFilter(text, queue.JobFields())
 		require.NoError(t, err, text)
@@ -214,8 +214,8 @@ func TestSubscriptionForm(t *testing.T) {
 	})
 }
 
-// What waits on the Overview opens its lane, the dead of a kind open their
-// letters.
+// On the Overview, enter on a row of waiting jobs opens their queue lane, and enter on a
+// row of dead jobs opens the dead letters of their kind.
 func TestJobsFromTheOverview(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, w: 200, h: 60}, func(c *console) {

@@ -5,8 +5,8 @@ type KeyHelp struct {
 	Group, Keys, Text string
 }
 
-// Keys lists the keys that move, look and select, in the order of the help. The capital
-// letters that act come from the registry of actions; docs/keys.md has both.
+// Keys lists the keys that move, look and select, in the order of the help. The keys that
+// act (capitals) come from the registry of actions; docs/keys.md has both.
 func Keys() []KeyHelp {
 	list := []KeyHelp{}
 	for _, p := range Panes() {

@@ -26,7 +26,7 @@ func (m *deck) open(id queue.PaneID) tea.Cmd {
 	return tea.Batch(m.reread(true)...)
 }
 
-// cycle opens the pane d places further in menu order.
+// cycle opens the pane that is d steps further in menu order.
 func (m *deck) cycle(d int) tea.Cmd {
 	panes := Panes()
 	for i, p := range panes {

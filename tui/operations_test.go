@@ -47,7 +47,7 @@ func TestOperationsRate(t *testing.T) {
 	}
 }
 
-// A page shows the operation and what became of its letters; its keys still work.
+// A page shows the operation and the results of its dead letters; its keys still work.
 func TestOperationPage(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, w: 100, h: 40}, func(x *console) {

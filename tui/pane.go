@@ -6,7 +6,7 @@ import (
 )
 
 // pane is one pane and the levels that are open in it, the deepest last. The functions
-// are declared once per pane; nil means that the pane does without.
+// are declared once per pane; nil means that the pane does not have it.
 type pane struct {
 	queue.Pane
 	acts

@@ -10,8 +10,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// kept are pictures of so many minutes, each with an alert of its own; the last is
-// half a minute old.
+// kept gives s one snapshot for each of the last minutes, each with a different alert;
+// the newest is half a minute old.
 func kept(s *fakeStore, minutes int) {
 	for n := range minutes {
 		p := s.snap
@@ -50,8 +50,8 @@ func TestLookingBack(t *testing.T) {
 	})
 }
 
-// Keys that come while a picture is being read are one step more each, and nobody
-// goes beyond the oldest.
+// Each key pressed while a snapshot is being read goes one step further, but never
+// beyond the oldest snapshot.
 func TestLookingBackAddsUp(t *testing.T) {
 	s := newStore()
 	kept(s, 5)

@@ -132,8 +132,7 @@ func TestChordNamesItsPanes(t *testing.T) {
 	})
 }
 
-// Each pane has a name, a key and a help of its own, and what the registry of actions
-// says of it holds.
+// Each pane has its own name, key and help, and matches the registry of actions.
 func TestPanesAreSound(t *testing.T) {
 	panes, keys := newPanes(), map[string]bool{}
 	require.Len(t, panes, len(declared()), "two panes have one name")
@@ -209,7 +208,7 @@ func TestHostileStringsReachNoScreen(t *testing.T) {
 			s := newStore()
 			s.jobs, s.notify = w.Jobs, *w.Notifications
 			s.rules, s.share, s.resolve = w.Rules, *w.Broadcast, w.Resolution
-			s.snap, s.audit, s.letters = w.Picture, w.Audit, w.Letters
+			s.snap, s.audit, s.letters = w.Snapshot, w.Audit, w.Letters
 			s.snap.Missing = map[string]queue.Text{"waiting": queue.Clean(bad)}
 			s.link = queue.Link{State: "lost", Reason: queue.Clean(bad), RetryIn: 3}
 			s.session.Database, s.session.Actor = queue.Clean(bad), bad
@@ -264,7 +263,7 @@ func BenchmarkKeyToFrame(b *testing.B) {
 	}{{"80x24", 80, 24}, {"200x60", 200, 60}} {
 		b.Run(c.name, func(b *testing.B) {
 			s := newStore()
-			s.letters = viewstest.Letters(100_000)
+			s.letters = viewstest.DeadLetters(100_000)
 			m := newStill(s, nil, Options{Actor: "anna"})
 			m.send(tea.WindowSizeMsg{Width: c.w, Height: c.h})
 			m.keys("5", "enter")

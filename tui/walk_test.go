@@ -54,7 +54,7 @@ func newWalker(t *testing.T, seed uint64) *walker {
 	return w
 }
 
-// start opens a console on a store of its own.
+// start opens a console on a new store.
 func (w *walker) start() {
 	w.store, w.host = newStore(), newHost()
 	w.store.kept = []queue.Snapshot{keptAt(time.Hour), keptAt(time.Minute)}
@@ -280,7 +280,7 @@ func (w *walker) disturb() {
 		case 2:
 			s.err = queue.Choose[error](s.err == nil, context.DeadlineExceeded, nil)
 		case 3:
-			s.snap, s.letters, s.jobs = viewstest.Rich(), viewstest.Letters(w.rnd.IntN(120)), viewstest.Jobs(w.rnd.IntN(120))
+			s.snap, s.letters, s.jobs = viewstest.Rich(), viewstest.DeadLetters(w.rnd.IntN(120)), viewstest.Jobs(w.rnd.IntN(120))
 		case 4: // rows vanish
 			p := s.snap
 			p.Alerts, p.Executors, p.Health = half(w, p.Alerts), half(w, p.Executors), half(w, p.Health)
@@ -399,7 +399,7 @@ func TestRandomWalk(t *testing.T) {
 		seen, confirmed := map[queue.PaneID]bool{}, 0
 		for i := range n {
 			before := w.applied
-			if i%40 == 0 { // every pane has its turn
+			if i%40 == 0 { // walk through every pane
 				panes := Panes()
 				w.m.over, w.m.line, w.m.chord = nil, prompt{}, false
 				w.exec(w.m.open(panes[i/40%len(panes)].ID))

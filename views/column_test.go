@@ -19,7 +19,7 @@ import (
 
 // tables are the lists that verbs print, with the Source of each.
 func tables(w viewstest.World) map[string]views.Source {
-	s := &w.Picture
+	s := &w.Snapshot
 	out := map[string]views.Source{
 		"audit": views.Audit(w.Audit), "dlq": views.DeadLetters(w.Letters), "jobs": views.Jobs(w.Jobs, 0), "ops": views.Operations(w.Operations),
 		"operation-items": views.OperationItems(w.Items), "webhooks": views.Webhooks(w.Endpoints, w.Leases), "webhook-leases": views.Webhooks(nil, w.Leases),
@@ -67,7 +67,7 @@ func TestTablesShortenNothing(t *testing.T) {
 	require.Equal(t, w.Jobs[0].ID, cell("jobs", "ID"))
 	require.Equal(t, views.PlainTime(&w.Letters[0].FailedAt), cell("dlq", "FAILED"))
 	require.Regexp(t, `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$`, cell("dlq", "FAILED"))
-	require.Equal(t, views.PlainAge(w.Picture.Alerts[0].AgeSeconds), cell("alerts", "FOR"))
+	require.Equal(t, views.PlainAge(w.Snapshot.Alerts[0].AgeSeconds), cell("alerts", "FOR"))
 	require.Equal(t, "≥10000", cell("routes", "WAITING"))
 	screen := strings.Join(grid(views.Jobs(w.Jobs, 80), nil).Lines(env(theme.Options{}), views.Size{W: 80, H: 20}), "\n")
 	require.NotContains(t, screen, w.Jobs[0].ID, "a pane does")

@@ -42,7 +42,7 @@ func grid(src views.Source, marks map[string]bool) views.Grid {
 
 // bodies are all panes and pages over a snapshot.
 func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
-	s := w.Picture
+	s := w.Snapshot
 	g := func(src views.Source, marks map[string]bool) func(views.Env, views.Size) []string {
 		return func(e views.Env, size views.Size) []string { return grid(src, marks).Lines(e, size) }
 	}
@@ -141,8 +141,8 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 
 func screen(w viewstest.World, name string, body func(views.Env, views.Size) []string, e views.Env, size views.Size) string {
 	return views.Screen{
-		Header: views.Header{Session: &w.Session, Server: &w.Picture.Server, Link: queue.Link{State: "live"}, Now: e.Now, Actor: "anna", Profile: "staging"},
-		Tabs:   viewstest.Tabs(&w.Picture, queue.PaneID(name)),
+		Header: views.Header{Session: &w.Session, Server: &w.Snapshot.Server, Link: queue.Link{State: "live"}, Now: e.Now, Actor: "anna", Profile: "staging"},
+		Tabs:   viewstest.Tabs(&w.Snapshot, queue.PaneID(name)),
 		Status: views.Status{Left: name, Right: []string{"db 3.1 ms"}},
 		Hints:  []views.Hint{{Key: "A", Word: "acknowledge", Off: true}, {Key: "?", Word: "help"}},
 	}.Draw(e, size, func(s views.Size) []string { return body(e, s) })

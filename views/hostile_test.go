@@ -38,7 +38,7 @@ func TestHostileStringsReachNoScreen(t *testing.T) {
 				requireFits(t, got, size)
 			}
 		}
-		h := views.Header{Profile: bad, Actor: bad, Session: &w.Session, Server: &w.Picture.Server, Link: queue.Link{State: bad, Reason: queue.Clean(bad)}}
+		h := views.Header{Profile: bad, Actor: bad, Session: &w.Session, Server: &w.Snapshot.Server, Link: queue.Link{State: bad, Reason: queue.Clean(bad)}}
 		e := env(theme.Options{})
 		requireOwn(t, "header", h.Line(e, 120))
 		requireOwn(t, "banner", views.Banner{Word: "LOST", Text: bad}.Line(e, 120))
@@ -49,7 +49,7 @@ func TestHostileStringsReachNoScreen(t *testing.T) {
 		for _, line := range picksOf(bad).Lines(e, views.Size{W: 80, H: 24}) {
 			requireOwn(t, "picks", line)
 		}
-		for _, line := range views.PlainLines(&w.Picture, e) {
+		for _, line := range views.PlainLines(&w.Snapshot, e) {
 			requireOwn(t, "plain lines", line)
 		}
 	}

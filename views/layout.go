@@ -5,8 +5,8 @@ package views
 // Rect is a part of the screen, in cells.
 type Rect struct{ X, Y, W, H int }
 
-// Layout is the screen's parts from top to bottom. Header and status line are
-// the two bars that frame the picture; a production profile colours both.
+// Layout is the screen's parts from top to bottom. The header and the
+// status line are the bars above and below the body; a production profile colours both.
 type Layout struct {
 	Header, Tabs, Banner, Body, Status, Footer Rect
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// drawn fills each part of a layout with its letter.
+// drawn fills each part of a layout with one character that stands for it.
 func drawn(l views.Layout, w, h int) string {
 	rows := make([]string, h)
 	for i := range rows {

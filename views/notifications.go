@@ -113,7 +113,7 @@ func stagedList(rows []stagedLine, n queue.Notifications) lines {
 				}
 				return cell(l.sentIn(e), tone(l, e))
 			}},
-			{Name: "told_as", Title: "as", Head: "TOLD AS", Width: 18, Max: 26, Look: ofRow,
+			{Name: "told_as", Title: "as", Head: "NOTIFIED AS", Width: 18, Max: 26, Look: ofRow,
 				Text:  func(l stagedLine, _ Env) string { return l.as },
 				Plain: func(l stagedLine) string { return plain("", l.events) + " " + l.as }},
 			{Name: "first_piece", Width: 16, Want: 30, Max: 60, Drop: 1, Look: dim},

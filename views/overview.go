@@ -146,7 +146,7 @@ func silences(s *queue.Snapshot, e Env, w int) section {
 	for _, i := range Arrange(src, 0, nil) {
 		a := all[i]
 		if a.Kind != queue.AlertSilence {
-			continue // it stands above
+			continue // it has its own row above
 		}
 		row := src.pick(i, e, "subject", "age_seconds", "ratio", "severity", "acked_by")
 		owner := &row.Cells[4]

@@ -162,8 +162,8 @@ func (v PageView) Visible(e Env, s Size) []string {
 	return out
 }
 
-// Has tells whether line i shows the words, or begins them: a long word goes on in
-// the line after it.
+// Has reports whether line i contains words or their beginning: a long word continues on
+// the next line.
 func (p Page) Has(i int, words string) bool {
 	if Contains(p.Lines[i], words) {
 		return true
@@ -175,7 +175,7 @@ func (p Page) Has(i int, words string) bool {
 	return Contains(head+strings.TrimLeft(ansi.Strip(p.Lines[i+1]), " "), words)
 }
 
-// Contains tells whether a painted line shows the words, whatever their case.
+// Contains reports whether a painted line contains words, ignoring case.
 func Contains(line, words string) bool {
 	return strings.Contains(strings.ToLower(ansi.Strip(line)), strings.ToLower(words))
 }

@@ -34,8 +34,8 @@ func TestPayloadKeepsEveryCharacter(t *testing.T) {
 	}
 }
 
-// Of a payload of five megabytes, in one line or in a million, a page has a bounded
-// part, and says so.
+// A page shows a limited part of a payload of five megabytes, in one line or in a
+// million, and says that it is a part.
 func TestPayloadOfAnySize(t *testing.T) {
 	t.Parallel()
 	for name, raw := range map[string]string{

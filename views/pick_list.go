@@ -1,7 +1,7 @@
 package views
 
-// This file draws the lists that lie over the picture: the menu of panes, the
-// orders of a table, the help.
+// This file draws the lists that open over a pane: the menu of panes, the sort orders of
+// a table, the help.
 
 import (
 	"github.com/qtop/qtop/pgclient/queue"

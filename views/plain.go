@@ -62,7 +62,7 @@ func orDashed(e Env, v any) string {
 	return fmt.Sprint(v)
 }
 
-// short is enough of an id to tell it from its neighbours.
+// short returns the beginning of an id, long enough to distinguish it from other ids.
 func short(_ Env, v any) string { return ShortID(fmt.Sprint(v)) }
 
 // stamped is a time to the second.

@@ -25,7 +25,7 @@ func Quarantine(rows []queue.Quarantined) Source {
 			{Name: "attempts", Width: 8, Right: true},
 			{Name: "code", Width: 6, Look: ofRow},
 			{Name: "set_aside_at", Title: "set aside", Head: "SET ASIDE", Width: 11, Drop: 2},
-			{Name: "next_try_at", Title: "next try", Head: "NEXT TRY", Width: 11, Drop: 3, Look: dim},
+			{Name: "next_try_at", Title: "next", Head: "NEXT", Width: 11, Drop: 3, Look: dim},
 			{Name: "error", Width: 20, Want: 50, Max: 90, Look: dim},
 			{Name: "first_failed_at", Head: "FIRST FAILED"},
 			{Name: "last_failed_at", Head: "LAST FAILED"},

@@ -153,7 +153,7 @@ func TestTabsLeaveOutQuietOnesWhereTheyMust(t *testing.T) {
 	}
 }
 
-// Only executors of the kind that what waits is for may claim it.
+// A waiting job may be claimed only by executors that are subscribed to its kind.
 func TestWhoMayClaimNamesItsKindAlone(t *testing.T) {
 	t.Parallel()
 	sub := func(id, kind string) queue.JobSubscription {

@@ -11,7 +11,7 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// marker is what stands over one cell of a history line.
+// marker is the mark above one cell of a history line.
 type marker struct {
 	x     int
 	label string // of the newest mark in the cell

@@ -12,8 +12,8 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Source is the table of a pane over one picture. Columns, Len, ID, Row, Field and
-// Export come of its lists.
+// Source is the table of a pane for one snapshot. Columns, Len, ID, Row, Field and
+// Export come from its lists.
 type Source struct {
 	lists   []lines
 	Columns []table.Column
@@ -22,12 +22,12 @@ type Source struct {
 	Row     func(i int, e Env) table.Row
 	Fields  []queue.Field // the words of its filter
 	Field   func(i int, name string) (any, bool)
-	Sorts   []Sort   // the first is how it comes
-	Empty   []string // what is said when there is no row: calm, and what to do next
-	Note    string   // what the picture lacks here, and why
+	Sorts   []Sort   // the first is the default order
+	Empty   []string // shown when there is no row: a calm text, and what to do next
+	Note    string   // what is missing in the snapshot for this table, and why
 	Second  Second
-	// Export is what a row is for qtop export: the list it stands in and what that
-	// has of it. nil: the rows are in none.
+	// Export returns what qtop export writes for row i: the name of its list and its rows
+	// there. nil: the rows belong to no exported list.
 	Export func(i int) (list string, rows []any)
 }
 
@@ -104,7 +104,7 @@ func (g Grid) table(e Env, columns []table.Column, from, to, offset int) table.T
 	}
 }
 
-// Upper is how many of Order stand in the first table.
+// Upper returns how many rows of Order belong to the first table.
 func (g Grid) Upper() int {
 	n := len(g.Order)
 	for n > 0 && g.Source.Lower(g.Order[n-1]) {
@@ -211,12 +211,12 @@ func noteLines(e Env, note string, w int) []string {
 	return []string{th.Cut(" "+th.Warning.Paint(th.Cut(th.G.Warning+" not in this snapshot: "+theme.Safe(note), w-2)), w)}
 }
 
-// missing is the note of a section that the picture could not contain.
+// missing returns the note about a section that could not be read for the snapshot.
 func missing(s *queue.Snapshot, sections ...string) string {
 	if s == nil {
 		return ""
 	}
-	if why, ok := s.Missing["all"]; ok { // there is no picture but of the server
+	if why, ok := s.Missing["all"]; ok { // only the server's own data was read
 		return why.String()
 	}
 	for _, name := range sections {
@@ -229,7 +229,7 @@ func missing(s *queue.Snapshot, sections ...string) string {
 
 func cell(text string, style theme.Style) table.Cell { return table.Cell{Text: text, Style: style} }
 
-// Names tells whether the name of a queue ends in a subject.
+// Names reports whether the name of a queue ends in subject.
 func Names(queueName string, subject any) bool {
 	s, ok := subject.(string)
 	return ok && s != "" && (queueName == s || strings.HasSuffix(queueName, " "+s))

@@ -19,7 +19,7 @@ func TestOverviewNamesWhatNobodyTicks(t *testing.T) {
 	tick := func(name, state, why string) queue.TickWorker {
 		return queue.TickWorker{Name: queue.Clean(name), IntervalSeconds: 60, State: state, Why: queue.Clean(why)}
 	}
-	s := viewstest.RichWorld().Picture
+	s := viewstest.RichWorld().Snapshot
 	s.Ticks = []queue.TickWorker{
 		tick("a", "ok", "no live host runs it"), tick("b", "stale", "its lease is held by pid 7, login eve"), tick("c", "ok", "no live host runs it"),
 		tick("d", "failed", "its last run failed: x"), tick("e", "ok", ""),

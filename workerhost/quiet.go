@@ -70,8 +70,8 @@ func unnumbered(r rune) rune {
 	return r
 }
 
-// left is how often a warning was left out since it was written last; again tells that
-// it is left out now.
+// left returns n, how often a warning was left out since it was last written, and again,
+// whether it is left out now.
 func (s *said) left(what string, now time.Time) (n int, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

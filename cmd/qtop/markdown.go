@@ -1,7 +1,7 @@
 package main
 
-// This file writes a report as Markdown. What comes from the database stands in
-// code spans, where nothing of it can be a link, a mention, a table or HTML.
+// This file writes a report as Markdown. Values from the database are written in code
+// spans, where they cannot become links, mentions, tables or HTML.
 
 import (
 	"fmt"

@@ -20,8 +20,8 @@ type revealOptions struct {
 	on bool
 }
 
-// revealing is a verb that shows one thing with its payload, with --reveal and what
-// goes with it.
+// revealing returns a verb that shows one object with its payload. It adds the flag
+// --reveal and the flags that --reveal needs.
 func revealing(a *app, short string, show func(ctx context.Context, a *app, c *pgclient.Client, id string, o revealOptions) error) *cobra.Command {
 	o := &revealOptions{}
 	cmd := a.viewCmd(view{use: "show ID", short: short, show: func(ctx context.Context, a *app, c *pgclient.Client, v viewOptions) error {

@@ -58,8 +58,8 @@ func TestScripts(t *testing.T) {
 					ts.Fatalf("sql: %v", err)
 				}
 			},
-			// letters N CODE: makes dead letters through the state machine.
-			"letters": func(ts *testscript.TestScript, _ bool, args []string) {
+			// deadletters N CODE: makes dead letters through the state machine.
+			"deadletters": func(ts *testscript.TestScript, _ bool, args []string) {
 				n, err := strconv.Atoi(args[0])
 				ts.Check(err)
 				ts.Check(deadLetters(context.Background(), dial(ts), n, args[1]))

@@ -13,8 +13,8 @@ import (
 )
 
 // serviceManager is the systemd that started this process with Type=notify, if any.
-// It is told by datagrams (sd_notify(3)) when the host is ready, that it lives (the
-// watchdog), why it is not ready yet, and that it stops.
+// The host sends it datagrams (sd_notify(3)): when the host is ready, that it is alive
+// (the watchdog), why it is not ready yet, and that it stops.
 type serviceManager struct {
 	conn     net.Conn      // nil: there is none
 	watchdog time.Duration // the longest pause between two signs of life; 0 = none is expected

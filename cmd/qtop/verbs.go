@@ -38,7 +38,7 @@ func commandLine(a *app) *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if jsonWanted.MatchString(strings.Join(a.args, "\n")) {
-			a.output = "json" // --output may stand behind the flag at fault
+			a.output = "json" // --output may follow the flag at fault
 		}
 		if n := negative.FindStringSubmatch(err.Error()); n != nil {
 			return usage(n[1]+" is taken for a flag", "command line", "no number here is below 0; put an argument that begins with a dash after --")

@@ -35,7 +35,7 @@ func (a *app) host(client *pgclient.Client, loops []string, log *slog.Logger, ow
 	// An endpoint of a job does its work before it answers: its header may take as
 	// long as the lease can be renewed.
 	jobSender := sender.New(sender.Config{
-		Version: version(), Allow: s.Delivery.AllowNetworks, PlainHTTP: s.Delivery.AllowPlainHTTP, Concurrency: s.Concurrency, Headers: longestTry, Lookup: lookup,
+		Version: version(), Allow: s.Delivery.AllowNetworks, PlainHTTP: s.Delivery.AllowPlainHTTP, Concurrency: s.Concurrency, Headers: longestAttempt, Lookup: lookup,
 	})
 	if loops == nil && len(s.Loops) > 0 {
 		loops = s.Loops
@@ -54,15 +54,15 @@ func (a *app) host(client *pgclient.Client, loops []string, log *slog.Logger, ow
 	}
 	return workerhost.New(client, workerhost.Options{
 		ID: s.HostID, Version: version(), Loops: loops, Concurrency: s.Concurrency, PerEndpoint: s.Delivery.PerEndpoint,
-		Grace: s.Grace, Log: log, Secrets: secrets, Handlers: handlers, Executor: s.Executor, JobTimeout: longestTry, Operator: s.Actor,
+		Grace: s.Grace, Log: log, Secrets: secrets, Handlers: handlers, Executor: s.Executor, JobTimeout: longestAttempt, Operator: s.Actor,
 		Sender: sender.New(sender.Config{
 			Version: version(), Allow: s.Delivery.AllowNetworks, PlainHTTP: s.Delivery.AllowPlainHTTP, Concurrency: s.Concurrency, Lookup: lookup,
 		}),
 	})
 }
 
-// longestTry is as long as a try may last; each handler has a limit of its own.
-const longestTry = 24 * time.Hour
+// longestAttempt is the longest time that an attempt may take; each handler also has its own limit.
+const longestAttempt = 24 * time.Hour
 
 func specs(in []config.Handler) []handler.Spec {
 	var out []handler.Spec

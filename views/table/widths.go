@@ -10,11 +10,11 @@ package table
 type Column struct {
 	Title string
 	Width int  // what it needs at least
-	Want  int  // what it should have before columns of luxury stand; 0 = Width
-	Max   int  // what it may grow to where there is room; 0 = Width
-	Right bool // numbers stand on their last digit
-	// Drop orders columns by how well one can do without them: the highest goes
-	// first when the screen is narrow, 0 stays always.
+	Want  int  // width that it gets before optional columns are shown; 0 = Width
+	Max   int  // width up to which it grows where there is room; 0 = Width
+	Right bool // numbers: aligned at their last digit
+	// Drop orders columns by how dispensable they are: on a narrow screen the column with
+	// the highest number is left out first, a column with 0 never.
 	Drop int
 }
 

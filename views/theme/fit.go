@@ -34,7 +34,7 @@ func Safe(s string) string {
 	return queue.Clean(s).String()
 }
 
-// plain tells whether every byte is printable ASCII, so that bytes are cells.
+// plain reports whether every byte is printable ASCII, so that bytes are cells.
 func plain(s string) bool {
 	for i := range len(s) {
 		if s[i] < 0x20 || s[i] > 0x7e {

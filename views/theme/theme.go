@@ -51,8 +51,8 @@ type Options struct {
 	ASCII bool
 }
 
-// Theme is everything a widget paints with. It is a value: a faded copy draws
-// old data, or what lies under a dialog.
+// Theme is everything a widget paints with. It is a value: a faded copy draws old data
+// and the screen under a dialog.
 type Theme struct {
 	Options
 	G Glyphs
@@ -103,8 +103,8 @@ func New(o Options) Theme {
 	return t
 }
 
-// Faded is the theme of old data and of what lies under a dialog: the same
-// words, nothing shouting.
+// Faded returns the theme for old data and for the screen under a dialog: the same
+// words, nothing emphasised.
 func (t Theme) Faded() Theme {
 	d := t.Dim
 	t.Text, t.Strong, t.Title, t.Accent = d, d, d, d

@@ -35,8 +35,8 @@ func EventLetter() queue.DeadLetterDetail {
 	}
 }
 
-// Revealed is a letter whose payload stands with its secrets, cut where a screen
-// ends it.
+// Revealed is a dead letter whose payload is shown with its secrets, cut to what a
+// screen shows.
 func Revealed() queue.DeadLetterDetail {
 	d := Detail()
 	d.Attempts, d.Lineage, d.LineageLeft = nil, nil, 0

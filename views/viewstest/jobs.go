@@ -1,7 +1,7 @@
 package viewstest
 
-// This file is the job queue of the rich picture: a lane whose executor is
-// silent, one that nobody subscribes to, one that fails, and those that flow.
+// This file has the job queue of the rich snapshot: a queue lane whose executor is
+// silent, one that no executor subscribes to, one that fails, and healthy ones.
 
 import (
 	"fmt"
@@ -55,7 +55,7 @@ func subscriptions() []queue.JobSubscription {
 		sub(1, "agent_01", "mail.send", "iu", 0, 12, 12, true, "twelve at once is what the relay takes"),
 		sub(2, "agent_01", "thumb.make", "", 50, 4, 1, true, ""),
 		sub(3, "agent_02", "", "import", 0, 100, 100, true, ""),
-		sub(4, "agent_03", "report.render", "billing", 0, 2, 0, false, "off until the template is mended"),
+		sub(4, "agent_03", "report.render", "billing", 0, 2, 0, false, "off until the template is fixed"),
 		sub(5, "codex_indexer", "kg.reindex", "kg", 0, 10, 10, true, ""),
 	}
 }

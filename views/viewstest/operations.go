@@ -19,7 +19,7 @@ func Operations() []queue.Operation {
 		}
 	}
 	braked := op(12, queue.BulkPaused, "code:HTTP_503 endpoint:hooks.acme.example", 4640, 1190, 12)
-	braked.StateBy, braked.StateWhy = t("bulk_operation_runner"), t("the brake: 12 of the last 50 first tries failed (mostly HTTP_503)")
+	braked.StateBy, braked.StateWhy = t("bulk_operation_runner"), t("the brake: 12 of the last 50 first attempts failed (mostly HTTP_503)")
 	braked.Failed, braked.Undone = 2, 30
 	planned := op(14, queue.BulkPlanned, "source:job kind:kg.reindex", 600, 0, 0)
 	planned.Kind, planned.CanaryPassed, planned.StartedAt = "replay_job", false, nil
@@ -30,7 +30,7 @@ func Operations() []queue.Operation {
 	return []queue.Operation{planned, running, braked, op(11, queue.BulkAborted, "12 ids", 12, 3, 1), closed}
 }
 
-// OperationItems are what became of some letters, those tried last first.
+// OperationItems are the results of some dead letters, the latest attempts first.
 func OperationItems() []queue.OperationItem {
 	at := ptr(ago(time.Minute))
 	return []queue.OperationItem{

@@ -1,9 +1,9 @@
-// Package viewstest holds pictures for the tests of views and tui: one rich with
-// an incident, one of an empty database, one in which every string is hostile.
+// Package viewstest holds snapshots for the tests of views and tui: one of an incident
+// (rich), one of an empty database, one in which every string is hostile.
 package viewstest
 
-// This file is the rich picture: an outbound executor silent for 95 hours, a
-// receiver that answers 503, and what follows from both.
+// This file has the rich snapshot: an outbound executor that has been silent for 95
+// hours, a receiver that answers 503, and the consequences of both.
 
 import (
 	"encoding/json"
@@ -13,7 +13,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Now is the server time of every picture here.
+// Now is the server time of every snapshot here.
 func Now() time.Time { return time.Date(2026, 11, 21, 0, 14, 7, 0, time.UTC) }
 
 func t(s string) queue.Text { return queue.Clean(s) }
@@ -22,7 +22,7 @@ func ago(d time.Duration) time.Time { return Now().Add(-d) }
 
 func ptr[T any](v T) *T { return &v }
 
-// Rich is the picture of an incident.
+// Rich is the snapshot of an incident.
 func Rich() queue.Snapshot {
 	s := queue.Snapshot{
 		TakenAt: Now(), TookMS: 3.1,
@@ -56,7 +56,7 @@ func Rich() queue.Snapshot {
 	return s
 }
 
-// Empty is the picture of a database that was migrated a minute ago.
+// Empty is the snapshot of a database that was migrated a minute ago.
 func Empty() queue.Snapshot {
 	f := flags()
 	f[0] = queue.Flag{Key: t("webhook.worker.enabled"), Value: t("true"), Kind: "boolean", Description: t("webhook worker sends"), UpdatedAt: ago(time.Minute), UpdatedBy: t("migrate")}
@@ -70,7 +70,7 @@ func flags() []queue.Flag {
 	back, past := Now().Add(21*time.Minute), ago(12*time.Minute)
 	return []queue.Flag{
 		{Key: t("webhook.worker.enabled"), Value: t("false"), Kind: "boolean", Description: t("webhook worker sends"), UpdatedAt: ago(9 * time.Minute), UpdatedBy: t("ben"), Reason: t("receiver down"), Off: true, RevertsAt: &back, RevertsTo: t("true")},
-		{Key: t("event.wake_bridge.enabled"), Value: t("true"), Kind: "boolean", Description: t("producers ring the doorbell"), UpdatedAt: ago(200 * time.Hour), UpdatedBy: t("anna")},
+		{Key: t("event.wake_bridge.enabled"), Value: t("true"), Kind: "boolean", Description: t("producers send wake signals"), UpdatedAt: ago(200 * time.Hour), UpdatedBy: t("anna")},
 		{Key: t("queue.tick.router.mode"), Value: t("shadw"), Kind: "mode", Description: t("active, shadow or off"), UpdatedAt: ago(30 * time.Hour), UpdatedBy: t("carl"), Reason: t("try it in shadow"), Invalid: true},
 		{Key: t("queue.heartbeat.stale_threshold_seconds"), Value: t("300"), Kind: "integer", Description: t("silence after this many seconds is stale"), UpdatedAt: ago(900 * time.Hour), UpdatedBy: t("migrate")},
 		{Key: t("webhook.max_attempts"), Value: t("3"), Kind: "integer", Description: t("attempts before a dead letter"), UpdatedAt: ago(31 * time.Minute), UpdatedBy: t("anna"), Reason: t("fail fast during the incident"), RevertsAt: &past, RevertsTo: t("8"), Overdue: true},
@@ -211,8 +211,8 @@ func Audit() []queue.AuditEntry {
 	}
 }
 
-// Letters is one page of dead letters of the first group.
-func Letters(n int) []queue.DeadLetter {
+// DeadLetters is one page of dead letters of the first group.
+func DeadLetters(n int) []queue.DeadLetter {
 	out := make([]queue.DeadLetter, n)
 	for i := range out {
 		out[i] = queue.DeadLetter{
@@ -224,9 +224,9 @@ func Letters(n int) []queue.DeadLetter {
 	return out
 }
 
-// Detail is one letter in full.
+// Detail is one dead letter in full.
 func Detail() queue.DeadLetterDetail {
-	d := queue.DeadLetterDetail{DeadLetter: Letters(1)[0], CallbackURL: t("https://hooks.acme.example/in/billing?token=•••")}
+	d := queue.DeadLetterDetail{DeadLetter: DeadLetters(1)[0], CallbackURL: t("https://hooks.acme.example/in/billing?token=•••")}
 	for i := range 3 {
 		start := ago(time.Duration(190-i*60) * time.Second)
 		end := start.Add(time.Duration(300+i*900) * time.Millisecond)

@@ -11,17 +11,17 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// World is a picture and everything that is read on demand.
+// World is a snapshot and everything that the console reads on demand.
 type World struct {
-	Picture queue.Snapshot
-	Session queue.Session
-	Host    *queue.HostStatus
-	Letters []queue.DeadLetter
-	Detail  queue.DeadLetterDetail
-	Audit   []queue.AuditEntry
-	History []queue.AlertAck
-	Jobs    []queue.Job
-	Job     queue.JobDetail
+	Snapshot queue.Snapshot
+	Session  queue.Session
+	Host     *queue.HostStatus
+	Letters  []queue.DeadLetter
+	Detail   queue.DeadLetterDetail
+	Audit    []queue.AuditEntry
+	History  []queue.AlertAck
+	Jobs     []queue.Job
+	Job      queue.JobDetail
 
 	JobLetters []queue.DeadLetter
 	JobLetter  queue.DeadLetterDetail
@@ -54,7 +54,7 @@ func RichWorld() World {
 	n := Notifications()
 	share := BroadcastShare()
 	return World{
-		Picture: Rich(), Session: Session(), Host: &h, Letters: Letters(40), Detail: Detail(), Audit: Audit(), History: History(),
+		Snapshot: Rich(), Session: Session(), Host: &h, Letters: DeadLetters(40), Detail: Detail(), Audit: Audit(), History: History(),
 		Jobs: Jobs(40), Job: Job(), JobLetters: JobLetters(12), JobLetter: JobLetter(),
 		EventLetters: EventLetters(3), EventLetter: EventLetter(), Revealed: Revealed(),
 		Sessions: Sessions(), Quarantine: Quarantine(), Operations: Operations(), Items: OperationItems(),
@@ -67,7 +67,7 @@ func RichWorld() World {
 // can run here.
 func EmptyWorld() World {
 	return World{
-		Picture: Empty(), Session: Session(), Notifications: &queue.Notifications{DebounceSeconds: 90, Threshold: 2, IntervalSeconds: 120},
+		Snapshot: Empty(), Session: Session(), Notifications: &queue.Notifications{DebounceSeconds: 90, Threshold: 2, IntervalSeconds: 120},
 		Broadcast: &queue.Broadcast{On: true, Line: 5, Shares: []queue.BroadcastShare{{}}, Trend: make([]*float64, 24)},
 	}
 }
@@ -107,11 +107,11 @@ func HostileWorld(bad string) World {
 	for i := range w.Audit {
 		w.Audit[i].Before, w.Audit[i].After = raw, json.RawMessage(`{"value":`+string(raw)+`}`)
 	}
-	for i := range w.Picture.Alerts { // one with a cause is drawn on the page of its cause alone
-		w.Picture.Alerts[i].Cause = queue.Text{}
+	for i := range w.Snapshot.Alerts { // one with a cause is drawn on the page of its cause alone
+		w.Snapshot.Alerts[i].Cause = queue.Text{}
 	}
-	for i := range w.Picture.Ticks {
-		w.Picture.Ticks[i].LastResult = json.RawMessage(`{"error":` + string(raw) + `,` + string(raw) + `:1}`)
+	for i := range w.Snapshot.Ticks {
+		w.Snapshot.Ticks[i].LastResult = json.RawMessage(`{"error":` + string(raw) + `,` + string(raw) + `:1}`)
 	}
 	return w
 }
