@@ -78,7 +78,7 @@ func (l *loader) flagValues(flags map[string]string) map[string]value {
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
 		at := slices.IndexFunc(l.keys, func(k key) bool { return name == k.Name || name == k.Flag })
 		if at < 0 {
-			l.problem("there is no setting behind the flag "+quote(name), "flag",
+			l.problem("no setting belongs to the flag "+quote(name), "flag",
 				"did you mean --"+strings.ReplaceAll(nearest(name, l.names()), "_", "-")+"?")
 			continue
 		}

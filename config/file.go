@@ -72,7 +72,7 @@ func (l *loader) readFile(path string) configFile {
 	l.seen(string(text))
 	settings, err := decodeYAML(text)
 	if err != nil {
-		l.problem("the configuration file is not YAML as it should be: "+err.Error(), where, "correct it")
+		l.problem("the configuration file is not valid YAML: "+err.Error(), where, "correct it")
 		return configFile{broken: true}
 	}
 	file := configFile{profiles: map[string]map[string]value{}}

@@ -139,9 +139,9 @@ func (v *verb) request(args []string) (queue.Request, error) {
 	see := "see qtop " + v.entry.Targets.List
 	switch {
 	case v.entry.Targets.Instead == "filter" && (len(r.Targets) > 0) == (r.Filter != ""):
-		return r, usage("name ids, or give --filter, one of the two", "command line", see)
+		return r, usage("give either ids or --filter", "command line", see)
 	case v.entry.Targets.Instead == "all" && (len(r.Targets) > 0) == v.o.all:
-		return r, usage("name ids, or say --all, one of the two", "command line", see)
+		return r, usage("give either ids or --all", "command line", see)
 	}
 	return r, v.entry.Check(r.Args)
 }
@@ -185,7 +185,7 @@ func groupOf(parent *cobra.Command, name, short string) *cobra.Command {
 }
 
 const adoptLong = "A copy of a database (a restored dump, a clone of a template) holds the waiting work of its original. Until it is\n" +
-	"adopted, hosts refuse to start in it and nothing is claimed, routed or sent. --waiting says what becomes of that work:\n\n" +
+	"adopted, hosts refuse to start in it and nothing is claimed, routed or sent. --waiting decides what happens to that work:\n\n" +
 	"  keep     all of it goes on here\n" +
 	"  suspend  every endpoint is suspended, running bulk operations are paused, and the flags\n" +
 	"           queue.job_substrate.enabled and iu_core.routes_master_enabled are switched off\n" +
@@ -260,9 +260,9 @@ func (a *app) confirm(ctx context.Context, c *pgclient.Client, p queue.Plan, o a
 	case name != "" && o.confirm != "":
 		return usage(fmt.Sprintf("the name of the %s is %s, not %s", whose, name, o.confirm), "--confirm", "nothing was changed")
 	case name != "" && (o.yes || headless):
-		return usage(fmt.Sprintf("the name of the %s (%s) is needed: --yes is not enough", whose, name), "command line", "say --confirm NAME, or --dry-run to see the plan")
+		return usage(fmt.Sprintf("the name of the %s (%s) is needed: --yes is not enough", whose, name), "command line", "give --confirm NAME, or --dry-run to see the plan")
 	case headless:
-		return usage("nobody is here to confirm", "command line", "say --yes, or --dry-run to see the plan")
+		return usage("cannot ask for confirmation: standard input is not a terminal", "command line", "give --yes, or --dry-run to see the plan")
 	}
 	a.planLines(p)
 	ask, want := entry.Verb, "yes"

@@ -121,7 +121,7 @@ func (a *app) canShow() error {
 		return nil
 	}
 	if !terminal(a.out) || !terminal(a.in) {
-		return usage("this is no terminal", "standard input or output", "use a verb such as qtop status, or --accessible")
+		return usage("this is not a terminal", "standard input or output", "use a verb such as qtop status, or --accessible")
 	}
 	if t := os.Getenv("TERM"); t == "dumb" || t == "" {
 		return usage(fmt.Sprintf("the terminal says TERM=%q: it cannot show a screen", t), "env TERM",

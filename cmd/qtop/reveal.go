@@ -36,7 +36,7 @@ func revealing(a *app, short string, show func(ctx context.Context, a *app, c *p
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.Changed("watch") && o.on {
-			return usage("--reveal shows a payload once", "command line", "leave out --watch")
+			return usage("--reveal and --watch cannot be combined: a payload is shown once", "command line", "leave out --watch")
 		}
 		return run(cmd, args)
 	}

@@ -26,9 +26,9 @@ func subscriptionsCmd(a *app) *cobra.Command {
 		show: func(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 			switch {
 			case resolve != "" && share:
-				return usage("--resolve and --share are two questions", "command line", "ask one of them")
+				return usage("--resolve and --share cannot be combined", "command line", "give one of them")
 			case resolve == "" && scope != (queue.Scope{}):
-				return usage("--subject-table and --payload narrow the event of --resolve", "command line", "give --resolve DOMAIN/TYPE")
+				return usage("--subject-table and --payload need --resolve, whose event they describe", "command line", "give --resolve DOMAIN/TYPE")
 			case resolve != "":
 				return showResolution(ctx, a, c, resolve, scope)
 			case share:

@@ -49,7 +49,7 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 			return usage(fmt.Sprintf("--limit is %d", o.limit), "--limit", fmt.Sprintf("use 1 to %d; qtop export writes all", queue.MostPage))
 		}
 		if watch && o.at != "" {
-			return usage("what --at shows does not change", "command line", "leave out --watch")
+			return usage("--at shows a stored snapshot, which does not change", "command line", "leave out --watch")
 		}
 		client, err := a.client(cmd.Context(), 0)
 		if err != nil {

@@ -104,5 +104,5 @@ func webhooksCmd(a *app) *cobra.Command {
 }
 
 func whyCmd(a *app) *cobra.Command {
-	return a.viewCmd(view{use: "why [QUEUE]", short: "Why a queue waits: every link that could block it, with its cure; without a name, all that wait", show: showWhy}, &viewOptions{})
+	return a.viewCmd(view{use: "why [QUEUE]", short: "Why a queue waits: everything that could block it, each with its remedy; without a name, all waiting queues", show: showWhy}, &viewOptions{})
 }
