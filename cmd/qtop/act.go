@@ -262,7 +262,7 @@ func (a *app) confirm(ctx context.Context, c *pgclient.Client, p queue.Plan, o a
 	case name != "" && (o.yes || headless):
 		return usage(fmt.Sprintf("the name of the %s (%s) is needed: --yes is not enough", whose, name), "command line", "give --confirm NAME, or --dry-run to see the plan")
 	case headless:
-		return usage("cannot ask for confirmation: standard input is not a terminal", "command line", "give --yes, or --dry-run to see the plan")
+		return usage("cannot ask for confirmation without a terminal, or with --output json", "command line", "give --yes, or --dry-run to see the plan")
 	}
 	a.planLines(p)
 	ask, want := entry.Verb, "yes"
