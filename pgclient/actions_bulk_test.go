@@ -169,8 +169,8 @@ func TestBulkTurns(t *testing.T) {
 func TestSeveralFilters(t *testing.T) {
 	w := newWorld(t)
 	const acme, slow = "https://hooks.acme.test/a", "https://slow.test/b"
-	hooks := w.die(letter{"order", acme, "HTTP_503", time.Minute}, letter{"order", acme, "TIMEOUT", 3 * time.Hour},
-		letter{"invoice", slow, "TIMEOUT", time.Minute}, letter{"invoice", slow, "HTTP_503", 3 * time.Hour})
+	hooks := w.die(deadLetter{"order", acme, "HTTP_503", time.Minute}, deadLetter{"order", acme, "TIMEOUT", 3 * time.Hour},
+		deadLetter{"invoice", slow, "TIMEOUT", time.Minute}, deadLetter{"invoice", slow, "HTTP_503", 3 * time.Hour})
 	w.dieJobs(jobLetter{"kg.reindex", "kg", "TIMEOUT", time.Minute}, jobLetter{"mail.send", "iu", "EXIT_7", time.Minute})
 	op := w.client("dead_letter_operator", "queue_viewer")
 	require.EqualValues(t, 1, apply(t, op, plan(t, op, queue.Request{Action: queue.ActResolve, Targets: hooks[:1], Reason: "r", Args: map[string]string{}})).Done)

@@ -19,12 +19,12 @@ import (
 )
 
 type actOptions struct {
-	dryRun, yes    bool
-	reason         string
-	filters        []string
-	confirm        string // the name that a guarded database, or an action on all of it, wants typed
-	all            bool
-	values         map[string]*string
+	dryRun, yes bool
+	reason      string
+	filters     []string
+	confirm     string // the name that a guarded database, or an action on all of it, wants typed
+	all         bool
+	values      map[string]*string
 }
 
 // verb is the command of an action and what a verb does beyond its entry.
