@@ -224,7 +224,7 @@ func (l *loader) flatten(settings map[string]any, above, where string, out map[s
 	}
 }
 
-// holdsPassword looks at every text of the file, wherever it stands.
+// holdsPassword reports whether any text in values, at any depth, contains a password.
 func holdsPassword(values ...any) bool {
 	for _, v := range values {
 		var inner []any

@@ -215,7 +215,7 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 	words = typed.Words
 	req := queue.Request{Args: map[string]string{}, Reason: typed.Reason}
 	if len(typed.Filters) > 0 {
-		req.Filter, req.Or = typed.Filters[0], typed.Filters[1:]
+		req.Filter, req.Or = typed.Filters[0], queue.Others(typed.Filters)
 	}
 	if len(words) == 0 && !typed.Flags {
 		if worksIn(a, m.at) && a.Key != "" {

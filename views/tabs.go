@@ -51,7 +51,8 @@ func AlertsBadge(s *queue.Snapshot) (n int64, loud int) {
 // DeadBadge counts open dead letters.
 func DeadBadge(s *queue.Snapshot) (n int64, loud int) { return s.Flow.DeadOpen, rankWarning }
 
-// OperationsBadge counts bulk operations that were started and have not ended.
+// OperationsBadge counts operations that were started and have not ended; loud is the rank of the
+// most severe one, which colours the badge.
 func OperationsBadge(s *queue.Snapshot) (n int64, loud int) {
 	return counted(s.Operations, func(o queue.Operation) (int, bool) { return operationRank(o), o.State != queue.BulkPlanned })
 }

@@ -116,7 +116,7 @@ func wanted(entry queue.Action) cobra.PositionalArgs {
 func (v *verb) request(args []string) (queue.Request, error) {
 	r := queue.Request{Action: v.entry.ID, Args: map[string]string{}, Reason: v.o.reason}
 	if len(v.o.filters) > 0 {
-		r.Filter, r.Or = v.o.filters[0], v.o.filters[1:]
+		r.Filter, r.Or = v.o.filters[0], queue.Others(v.o.filters)
 	}
 	for name, value := range v.o.values {
 		if v.cmd.Flags().Changed(name) { // an omitted flag keeps the current value, or has the registry's default

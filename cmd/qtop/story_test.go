@@ -199,8 +199,10 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 		return x.number("SELECT count(*) FROM public.webhook_delivery_sagas g WHERE g.status = 'Pending' AND NOT "+begun) > 10
 	})
 	s.keys(":", "why webhook "+endpoint, enter)
+	s.until("What can block it, in order")
 	s.until("no live host runs webhook_worker")
 	s.keys("\x1b")
+	s.gone("What can block it, in order") // an X right behind esc would be one sequence of the terminal
 	s.until("Items, last attempted first")
 
 	// Enough: abort, and take back what nobody has begun.

@@ -63,7 +63,8 @@ SELECT bad, what, remedy FROM (
 		AND pg_get_userbyid(a.grantee) <> 'pg_database_owner' AND NOT COALESCE((SELECT r.rolsuper FROM pg_roles r WHERE r.oid = a.grantee), false)
 ) s ORDER BY place, what LIMIT 100`
 
-// ForeignObjects returns up to 100 of them, the harmful ones first.
+// ForeignObjects returns up to 100 objects that others made in or for qtop's schema, those that can
+// change what qtop does first.
 func ForeignObjects(ctx context.Context, c *pgclient.Client) ([]Foreign, error) {
 	return read[Foreign](ctx, c, foreignSQL)
 }

@@ -17,6 +17,14 @@ type Request struct {
 	Whole   bool // of a reveal: all of the payload, however large; else its first PayloadShown characters
 }
 
+// Others returns all filters but the first; nil if there are none.
+func Others(filters []string) []string {
+	if len(filters) < 2 {
+		return nil
+	}
+	return filters[1:]
+}
+
 // Filters returns Filter and Or; nil if rows are named by their ids.
 func (r Request) Filters() []string {
 	if r.Filter == "" {

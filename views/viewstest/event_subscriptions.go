@@ -5,7 +5,7 @@ package viewstest
 
 import "github.com/qtop/qtop/pgclient/queue"
 
-// Rules are those of an installed schema, one muted, two with a scope.
+// Rules returns the event subscriptions of a new schema, with one muted and two limited to a scope.
 func Rules() []queue.EventSubscription {
 	n := int64(0)
 	rule := func(recipient, domain, kind, stream string) queue.EventSubscription {

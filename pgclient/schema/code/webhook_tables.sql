@@ -105,8 +105,8 @@ COMMENT ON TABLE public.dead_letter_resolutions IS
 COMMENT ON TABLE public.dead_letter_open IS
   'Dead letters neither requeued nor resolved. Written only by triggers and fn_queue_recount.';
 
--- fn_webhook_immutable refuses the statement for every role, the owner included, except for the erasure of an event and
--- for the deletion of a settled one.
+-- fn_webhook_immutable refuses UPDATE and DELETE for every role, the owner included. Two are let through: an erasure
+-- (the payload becomes {}, fn_webhook_event_erase) and the deletion of an event by retention.
 CREATE OR REPLACE FUNCTION public.fn_webhook_immutable() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
