@@ -56,7 +56,7 @@ func DeadGroups(s *queue.Snapshot) Source {
 		Filter: "code endpoint kind=source subscription=subscription_id domain source open age",
 		Word: func(g queue.DeadGroup, word string) (any, bool) {
 			switch {
-			case word == "age":
+			case word == "age" && !g.FirstAt.IsZero():
 				return s.TakenAt.Sub(g.FirstAt), true
 			case word == "kind" && g.Source == "job":
 				return g.Endpoint.String(), true
@@ -89,7 +89,8 @@ func MoreGroups(m queue.DeadMore) string {
 }
 
 // DeadPane is DeadGroups, with one more row if the snapshot leaves groups out: its number is
-// that of their dead letters. A note says how many groups they are.
+// that of their dead letters, its times are not known, and exports leave it out. A note says
+// how many groups they are.
 func DeadPane(s *queue.Snapshot) Source {
 	more := MoreGroups(s.OrEmpty().DeadMore)
 	if more == "" {
@@ -97,9 +98,16 @@ func DeadPane(s *queue.Snapshot) Source {
 	}
 	shown := *s
 	shown.DeadGroups = append(slices.Clone(s.DeadGroups), queue.DeadGroup{
-		Code: queue.Clean("other groups"), Endpoint: queue.Clean("enter: list all"), Open: s.DeadMore.Open, FirstAt: s.TakenAt, LastAt: s.TakenAt,
+		Code: queue.Clean("other groups"), Endpoint: queue.Clean("enter: list all"), Open: s.DeadMore.Open,
 	})
 	src := DeadGroups(&shown)
+	export := src.Export
+	src.Export = func(i int) (string, []any) {
+		if i == len(s.DeadGroups) {
+			return "", nil // the row of the other groups is no group
+		}
+		return export(i)
+	}
 	if src.Note == "" {
 		src.Note = more + "; enter on \"other groups\" lists all dead letters, to filter by code and endpoint"
 	}

@@ -1,6 +1,6 @@
 package views
 
-// This file is pane gs: event subscriptions, the event types that only broadcast reaches, and
+// Pane gs: event subscriptions, the event types that only broadcast reaches, and
 // how the recipients of a type are resolved.
 
 import (

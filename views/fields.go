@@ -1,6 +1,6 @@
 package views
 
-// This file names the fields of the filters of the panes. A name means the same
+// Names the fields of the filters of the panes. A name means the same
 // kind of value in every pane.
 
 import "github.com/qtop/qtop/pgclient/queue"

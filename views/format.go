@@ -1,6 +1,6 @@
 package views
 
-// This file formats numbers and times. A number is exact (4,812), shortened where space is
+// Formats numbers and times. A number is exact (4,812), shortened where space is
 // scarce (4.8k), or marked ≥ if its count was bounded; ages are relative to the snapshot.
 
 import (

@@ -1,6 +1,6 @@
 package views
 
-// This file is pane gw: the loops of this process, the other hosts, and the wake stream.
+// Pane gw: the loops of this process, the other hosts, and the wake stream.
 
 import (
 	"fmt"

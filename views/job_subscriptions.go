@@ -1,6 +1,6 @@
 package views
 
-// This file is the job subscriptions of executors: the second table of pane 4, and a part of
+// The job subscriptions of executors: the second table of pane 4, and a part of
 // an executor's page.
 
 import (

@@ -1,6 +1,6 @@
 package views
 
-// This file is the pages of a lane and a lease, and the state of the job table: dead rows
+// The pages of a lane and a lease, and the state of the job table: dead rows
 // that an old PostgreSQL snapshot keeps make every claim slower.
 
 import (

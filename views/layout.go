@@ -1,6 +1,6 @@
 package views
 
-// This file cuts the screen into its parts, in one pure function.
+// Cuts the screen into its parts, in one pure function.
 
 // Rect is a part of the screen, in cells.
 type Rect struct{ X, Y, W, H int }

@@ -1,6 +1,6 @@
 package views
 
-// This file lays one painted string over another by cells.
+// Lays one painted string over another by cells.
 
 import (
 	"github.com/charmbracelet/x/ansi"

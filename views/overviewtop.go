@@ -1,6 +1,6 @@
 package views
 
-// This file is the rows at the top of the Overview, which exist only while something is
+// The rows at the top of the Overview, which exist only while something is
 // wrong, and the sections beside it on a wide screen.
 
 import (

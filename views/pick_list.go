@@ -1,6 +1,6 @@
 package views
 
-// This file draws the lists that open over a pane: the menu of panes, the sort orders of
+// Draws the lists that open over a pane: the menu of panes, the sort orders of
 // a table, the help.
 
 import (

@@ -1,6 +1,6 @@
 package views
 
-// This file says values by their type: on the screen as short as they can be, in the
+// Says values by their type: on the screen as short as they can be, in the
 // table of a verb as they are.
 
 import (
@@ -45,7 +45,7 @@ func (e Env) shown(name string, v any) string {
 
 // ago is how long ago a time was.
 func ago(e Env, v any) string {
-	if t, ok := v.(time.Time); ok {
+	if t, ok := v.(time.Time); ok && !t.IsZero() {
 		return e.Ago(t)
 	}
 	return e.Theme.G.Dash

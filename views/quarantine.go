@@ -1,6 +1,6 @@
 package views
 
-// This file is the table of rows that are set aside because a step fails on them.
+// The table of rows that are set aside because a step fails on them.
 
 import (
 	"strconv"

@@ -1,6 +1,6 @@
 package views
 
-// This file is the layout of pane 8: its tables, then the page of the row under the cursor or,
+// The layout of pane 8: its tables, then the page of the row under the cursor or,
 // without room, that row in two lines, and last the state of the job table.
 
 import "github.com/qtop/qtop/pgclient/queue"

@@ -1,6 +1,6 @@
 package views
 
-// This file sets marks over history lines: a sign in the cell of its time, its
+// Sets marks over history lines: a sign in the cell of its time, its
 // label beside it where there is room.
 
 import (

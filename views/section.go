@@ -1,6 +1,6 @@
 package views
 
-// This file is what the Overview is made of: sections that keep their worst row
+// What the Overview is made of: sections that keep their worst row
 // however small the screen is, say how many more there are, and share what room
 // is left by turns.
 

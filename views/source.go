@@ -1,6 +1,6 @@
 package views
 
-// This file says what a pane with a table is: a value. A pane is not code that
+// Says what a pane with a table is: a value. A pane is not code that
 // draws; it names its columns, says what a row shows, how it is found again
 // after a refresh, and what it can be filtered and sorted by.
 

@@ -1,6 +1,6 @@
 package views
 
-// This file draws small curves. A bucket without anything is blank rather than
+// Draws small curves. A bucket without anything is blank rather than
 // the lowest bar: nothing and little are different news.
 
 import (

@@ -1,6 +1,6 @@
 package views
 
-// This file maps states to sign, word and look, in one place, so that a state
+// Maps states to sign, word and look, in one place, so that a state
 // looks the same wherever it appears.
 
 import (

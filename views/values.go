@@ -1,6 +1,6 @@
 package views
 
-// This file says what may be absent.
+// Says what may be absent.
 
 // dashed says a value, a dash where there is none.
 func dashed[T any](e Env, p *T, say func(T) string) string {

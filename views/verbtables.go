@@ -1,6 +1,6 @@
 package views
 
-// This file is the lists that verbs print as tables and that have no separate pane.
+// The lists that verbs print as tables and that have no separate pane.
 
 import (
 	"cmp"

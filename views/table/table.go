@@ -1,6 +1,6 @@
 package table
 
-// This file draws the head and the rows.
+// Draws the head and the rows.
 
 import (
 	"strings"

@@ -1,6 +1,6 @@
 package theme
 
-// This file brings strings to a width. Widths are those of graphemes as a
+// Brings strings to a width. Widths are those of graphemes as a
 // terminal shows them, not of bytes or runes.
 
 import (

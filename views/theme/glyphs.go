@@ -1,6 +1,6 @@
 package theme
 
-// This file holds the signs. Each state is a sign and a word, so that neither
+// The signs. Each state is a sign and a word, so that neither
 // colour nor a complete font is needed to read the screen. No sign is wider than
 // one cell, none is an emoji or from a patched font.
 

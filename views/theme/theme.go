@@ -3,7 +3,7 @@
 // to bring a string to a width.
 package theme
 
-// This file makes styles. They are declared with Lip Gloss and then taken apart
+// Makes styles. They are declared with Lip Gloss and then taken apart
 // once into their sequences: a screen has some thousand styled cells a second,
 // and a Style.Render call for each would be most of the cost of a frame.
 

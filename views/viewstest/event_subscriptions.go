@@ -1,6 +1,6 @@
 package viewstest
 
-// This file is rules of who reads which events, a share over its line, and a type
+// Rules of who reads which events, a share over its line, and a type
 // resolved step by step.
 
 import "github.com/qtop/qtop/pgclient/queue"

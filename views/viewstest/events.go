@@ -1,6 +1,6 @@
 package viewstest
 
-// This file is the dead letters of events that could not be routed, and a payload
+// The dead letters of events that could not be routed, and a payload
 // that was revealed.
 
 import (

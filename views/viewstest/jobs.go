@@ -1,6 +1,6 @@
 package viewstest
 
-// This file has the job queue of the rich snapshot: a queue lane whose executor is
+// The job queue of the rich snapshot: a queue lane whose executor is
 // silent, one that no executor subscribes to, one that fails, and healthy ones.
 
 import (

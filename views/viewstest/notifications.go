@@ -1,6 +1,6 @@
 package viewstest
 
-// This file is staged notifications: documents that wait and are due, rows that
+// Staged notifications: documents that wait and are due, rows that
 // failed, and a worker that has runs behind it.
 
 import (

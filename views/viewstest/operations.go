@@ -1,6 +1,6 @@
 package viewstest
 
-// This file is bulk operations in every state, and the items of one.
+// Bulk operations in every state, and the items of one.
 
 import (
 	"time"

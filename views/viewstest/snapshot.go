@@ -2,7 +2,7 @@
 // (rich), one of an empty database, one in which every string is hostile.
 package viewstest
 
-// This file has the rich snapshot: an outbound executor that has been silent for 95
+// The rich snapshot: an outbound executor that has been silent for 95
 // hours, a receiver that answers 503, and the consequences of both.
 
 import (

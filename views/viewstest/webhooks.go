@@ -1,6 +1,6 @@
 package viewstest
 
-// This file is endpoints in every state, the leases on their jobs, and why one of
+// Endpoints in every state, the leases on their jobs, and why one of
 // them waits.
 
 import (

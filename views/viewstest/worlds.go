@@ -1,6 +1,6 @@
 package viewstest
 
-// This file gathers all that the console can show into worlds: a rich one, an
+// Gathers all that the console can show into worlds: a rich one, an
 // empty one, and one in which every string is hostile.
 
 import (
