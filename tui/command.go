@@ -1,6 +1,6 @@
 package tui
 
-// This file is the command line: pane names and the actions, spelt as the headless verbs.
+// The command line: pane names and the actions, spelt as the headless verbs.
 
 import (
 	"slices"
@@ -214,9 +214,7 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 	}
 	words = typed.Words
 	req := queue.Request{Args: map[string]string{}, Reason: typed.Reason}
-	if len(typed.Filters) > 0 {
-		req.Filter, req.Or = typed.Filters[0], queue.Others(typed.Filters)
-	}
+	req.Select(typed.Filters)
 	if len(words) == 0 && !typed.Flags {
 		if worksIn(a, m.at) && a.Key != "" {
 			return m.act(a, nil)

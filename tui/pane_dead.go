@@ -63,17 +63,14 @@ func groupTarget(at scene, req *queue.Request) string {
 	if len(rows) == 0 {
 		return at.noRow("there is no group under the cursor")
 	}
-	for n, row := range rows {
+	var filters []string
+	for _, row := range rows {
 		if row >= len(at.snap.DeadGroups) {
 			return "this row stands for many groups: press enter to list their dead letters, and filter them"
 		}
-		f := strings.TrimSpace(groupFilter(at.snap.DeadGroups[row]) + " " + withinGroups(g.filter))
-		if n == 0 {
-			req.Filter = f
-		} else {
-			req.Or = append(req.Or, f)
-		}
+		filters = append(filters, strings.TrimSpace(groupFilter(at.snap.DeadGroups[row])+" "+withinGroups(g.filter)))
 	}
+	req.Select(filters)
 	return ""
 }
 

@@ -1,6 +1,6 @@
 package main
 
-// This file is the verbs that act: the headless twins of the console's actions.
+// The verbs that act: the headless twins of the console's actions.
 // Each plans, shows the plan, and applies it when told to.
 
 import (
@@ -115,9 +115,7 @@ func wanted(entry queue.Action) cobra.PositionalArgs {
 // request is what the command line asks for.
 func (v *verb) request(args []string) (queue.Request, error) {
 	r := queue.Request{Action: v.entry.ID, Args: map[string]string{}, Reason: v.o.reason}
-	if len(v.o.filters) > 0 {
-		r.Filter, r.Or = v.o.filters[0], queue.Others(v.o.filters)
-	}
+	r.Select(v.o.filters)
 	for name, value := range v.o.values {
 		if v.cmd.Flags().Changed(name) { // an omitted flag keeps the current value, or has the registry's default
 			r.Args[name] = *value

@@ -17,12 +17,15 @@ type Request struct {
 	Whole   bool // of a reveal: all of the payload, however large; else its first PayloadShown characters
 }
 
-// Others returns all filters but the first; nil if there are none.
-func Others(filters []string) []string {
-	if len(filters) < 2 {
-		return nil
+// Select selects the rows that match any of the filters.
+func (r *Request) Select(filters []string) {
+	r.Filter, r.Or = "", nil
+	if len(filters) > 0 {
+		r.Filter = filters[0]
 	}
-	return filters[1:]
+	if len(filters) > 1 {
+		r.Or = filters[1:]
+	}
 }
 
 // Filters returns Filter and Or; nil if rows are named by their ids.

@@ -1,6 +1,6 @@
 package queue
 
-// This file writes a Text in ASCII, so that tests see each of its characters.
+// Writes a Text in ASCII, so that tests see each of its characters.
 
 import "strings"
 
