@@ -20,8 +20,7 @@ type serviceManager struct {
 	watchdog time.Duration // the longest pause between two signs of life; 0 = none is expected
 }
 
-// newServiceManager reads NOTIFY_SOCKET and WATCHDOG_USEC. They are taken out of the
-// environment of handlers by systemd's NotifyAccess=main, which ignores other processes.
+// newServiceManager reads NOTIFY_SOCKET and WATCHDOG_USEC.
 func newServiceManager(ctx context.Context, getenv func(string) string, log *slog.Logger) *serviceManager {
 	path := getenv("NOTIFY_SOCKET")
 	if path == "" {
@@ -45,8 +44,9 @@ func (m *serviceManager) send(lines ...string) {
 }
 
 // follow reports the state of host until ctx ends: READY=1 once the host holds its id and
-// every loop runs, then a sign of life at half of the watchdog's time. A host whose loops
-// hang does not answer Ready, and so sends none.
+// every loop runs, then a sign of life at half of the watchdog's time. The sign says that the
+// process runs and its state can be read. A loop that waits for the database or a handler is no
+// reason to kill the host.
 func (m *serviceManager) follow(ctx context.Context, host *workerhost.Host) {
 	if m.conn == nil {
 		return

@@ -1,6 +1,6 @@
 package main
 
-// This file is `qtop worker`: the host alone.
+// `qtop worker`: the host alone.
 
 import (
 	"context"
@@ -111,6 +111,9 @@ func (a *app) work(ctx context.Context, client *pgclient.Client) error {
 	}
 	reloads := hangups(ctx)
 	manager := newServiceManager(ctx, os.Getenv, log)
+	for _, name := range []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"} {
+		_ = os.Unsetenv(name) // they are this process's, not its handlers'
+	}
 	defer context.AfterFunc(ctx, manager.stopping)()
 	for host != nil {
 		host, err = a.workUntil(ctx, client, host, reloads, manager, log)
