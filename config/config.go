@@ -11,7 +11,7 @@
 // a password or a secret's source.
 package config
 
-// This file is the settings themselves and the one way to get them.
+// The settings themselves and the one way to get them.
 
 import (
 	"net/netip"

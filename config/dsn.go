@@ -1,6 +1,6 @@
 package config
 
-// This file looks at connection strings, of both forms that the driver takes, for
+// Looks at connection strings, of both forms that the driver takes, for
 // one purpose: to know whether a password is in one, and to show it without.
 
 import (

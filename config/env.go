@@ -1,6 +1,6 @@
 package config
 
-// This file is the two sources that are text: flags and environment variables.
+// The two sources that are text: flags and environment variables.
 
 import (
 	"maps"

@@ -1,6 +1,6 @@
 package config
 
-// This file is the configuration file: its place, its mode, its profiles.
+// The configuration file: its place, its mode, its profiles.
 
 import (
 	"bytes"

@@ -1,6 +1,6 @@
 package config
 
-// This file is the list of keys: the one place that knows a name, its default,
+// The list of keys: the one place that knows a name, its default,
 // what it takes and its sentence of help. Flags, documents and checks come of it.
 
 import (

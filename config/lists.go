@@ -1,6 +1,6 @@
 package config
 
-// This file reads the two lists whose entries have parts: handlers and secrets.
+// Reads the two lists whose entries have parts: handlers and secrets.
 
 import (
 	"encoding/json"

@@ -1,6 +1,6 @@
 package config
 
-// This file says where values came from, for `qtop config show --origin`.
+// Says where values came from, for `qtop config show --origin`.
 
 // Origin is one setting as it ended up.
 type Origin struct {

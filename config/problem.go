@@ -1,6 +1,6 @@
 package config
 
-// This file is how bad configuration is told: one line each, all at once.
+// How bad configuration is told: one line each, all at once.
 
 import (
 	"errors"

@@ -1,6 +1,6 @@
 package config
 
-// This file reads single values: text, switches, numbers, durations, lists.
+// Reads single values: text, switches, numbers, durations, lists.
 
 import (
 	"fmt"

@@ -1,6 +1,6 @@
 package pgclient
 
-// This file answers List and Report.
+// Answers List and Report.
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 package tui
 
-// This file sends the requests of a dialog to the store and hands it the answers.
+// Sends the requests of a dialog to the store and hands it the answers.
 
 import (
 	"strings"

@@ -1,6 +1,6 @@
 package tui
 
-// This file turns a capital letter into a request: which action the key has in this
+// Turns a capital letter into a request: which action the key has in this
 // pane, what the action works on, and why it is refused.
 
 import (

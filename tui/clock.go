@@ -1,6 +1,6 @@
 package tui
 
-// This file handles what happens without a key press: the clock, change hints and
+// Handles what happens without a key press: the clock, change hints and
 // arriving snapshots.
 
 import (

@@ -1,6 +1,6 @@
 package tui
 
-// This file is key x, the export of a list to a file. Loaded rows are written in the order
+// Key x, the export of a list to a file. Loaded rows are written in the order
 // and with the filter of the pane. A list that is only partly loaded is read again from
 // its beginning, in the order of the database.
 

@@ -1,6 +1,6 @@
 package tui
 
-// This file applies and clears the filter of a level, and finds the next match (n).
+// Applies and clears the filter of a level, and finds the next match (n).
 
 import (
 	"errors"

@@ -1,6 +1,6 @@
 package tui
 
-// This file is key /: it edits the filter of a table or the search text of a page. A filter
+// Key /: it edits the filter of a table or the search text of a page. A filter
 // over loaded rows applies with every key; one that the database evaluates is sent on enter.
 
 import (

@@ -1,6 +1,6 @@
 package tui
 
-// This file is the two lowest lines: the status line (message or position, cost of the
+// The two lowest lines: the status line (message or position, cost of the
 // snapshot) and the key hints.
 
 import (

@@ -1,6 +1,6 @@
 package tui
 
-// This file declares every message that the program sends itself.
+// Declares every message that the program sends itself.
 
 import (
 	"time"

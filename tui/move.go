@@ -1,6 +1,6 @@
 package tui
 
-// This file moves the cursor and selects rows.
+// Moves the cursor and selects rows.
 
 import (
 	"slices"

@@ -1,6 +1,6 @@
 package tui
 
-// This file moves between panes and levels.
+// Moves between panes and levels.
 
 import (
 	"slices"

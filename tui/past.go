@@ -1,6 +1,6 @@
 package tui
 
-// This file shows stored snapshots of the last 24 hours instead of the live one. It works
+// Shows stored snapshots of the last 24 hours instead of the live one. It works
 // like a pause: nothing is read automatically and no action works. Lists that a snapshot
 // does not contain keep the rows of their last read, and a banner names this.
 

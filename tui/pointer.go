@@ -1,6 +1,6 @@
 package tui
 
-// This file is the mouse, which is off at the start, and the clipboard.
+// The mouse, which is off at the start, and the clipboard.
 
 import (
 	"strings"

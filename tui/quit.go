@@ -1,6 +1,6 @@
 package tui
 
-// This file is the end of the console: at once if no loop runs in this process, else after
+// The end of the console: at once if no loop runs in this process, else after
 // the operator has chosen what happens to the claimed work.
 
 import (

@@ -1,6 +1,6 @@
 package tui
 
-// This file reads lists: when a level opens, when the cursor nears the end of the
+// Reads lists: when a level opens, when the cursor nears the end of the
 // loaded rows, and again at intervals while few rows are loaded.
 
 import (

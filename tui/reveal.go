@@ -1,6 +1,6 @@
 package tui
 
-// This file shows a revealed payload. It is kept only in the level whose page it was
+// Shows a revealed payload. It is kept only in the level whose page it was
 // requested for, and it is masked again when its time is over, when the page is left,
 // and when the console is paused.
 

@@ -1,6 +1,6 @@
 package tui
 
-// This file is the selection: single rows, a range, all loaded rows and, as a separate
+// The selection: single rows, a range, all loaded rows and, as a separate
 // explicit step, all matching rows.
 
 import "maps"

@@ -1,6 +1,6 @@
 package main
 
-// This file holds what the verbs share: settings from flags, environment and
+// What the verbs share: settings from flags, environment and
 // file, the client, and the way out.
 
 import (

@@ -1,6 +1,6 @@
 package main
 
-// This file is bulk operations under fire: worker hosts that are killed while they
+// Bulk operations under fire: worker hosts that are killed while they
 // carry one out, and a receiver that fails again in the middle.
 
 import (

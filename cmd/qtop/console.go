@@ -1,6 +1,6 @@
 package main
 
-// This file is the verb without a name: the console, with a worker host beside
+// The verb without a name: the console, with a worker host beside
 // it that runs nothing until it is told to.
 
 import (

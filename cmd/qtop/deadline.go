@@ -1,6 +1,6 @@
 package main
 
-// This file ends the program when a stop takes too long, in whatever step.
+// Ends the program when a stop takes too long, in whatever step.
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 package main
 
-// This file is `qtop demo`: an embedded PostgreSQL, the demo's traffic and
+// `qtop demo`: an embedded PostgreSQL, the demo's traffic and
 // incident, a worker host in this process, and the console over it.
 
 import (

@@ -1,6 +1,6 @@
 package main
 
-// This file is the verb that looks at dead letters, of webhooks and of jobs.
+// The verb that looks at dead letters, of webhooks and of jobs.
 
 import (
 	"context"

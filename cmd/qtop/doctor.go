@@ -1,6 +1,6 @@
 package main
 
-// This file is `qtop doctor`: what is missing between this machine and a working
+// `qtop doctor`: what is missing between this machine and a working
 // queue, each line with its remedy.
 
 import (

@@ -11,7 +11,7 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// This file is what the doctor says of the schema and of what is kept in it.
+// What the doctor says of the schema and of what is kept in it.
 
 // shownDifferences is how many objects that differ the doctor names.
 const shownDifferences = 20

@@ -10,7 +10,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// This file judges the server for the doctor: its disk and its standbys.
+// Judges the server for the doctor: its disk and its standbys.
 
 const (
 	// heldWAL is how many bytes of WAL one slot may hold before the doctor reports it.

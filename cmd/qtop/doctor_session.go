@@ -11,7 +11,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// This file is what the doctor says of the connection, the login's rights and the clock.
+// What the doctor says of the connection, the login's rights and the clock.
 
 // elsewhereFindings are the first: this is a copy of the database, or another server
 // than the one that is meant.

@@ -1,6 +1,6 @@
 package main
 
-// This file is the verb that writes a list out whole: for a spreadsheet, a script,
+// The verb that writes a list out whole: for a spreadsheet, a script,
 // or for anyone who asks in the morning what was done.
 
 import (

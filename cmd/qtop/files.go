@@ -1,6 +1,6 @@
 package main
 
-// This file looks at the files that decide what runs and what is known: the
+// Looks at the files that decide what runs and what is known: the
 // configuration, what the driver reads, handlers and signing secrets.
 
 import (

@@ -1,6 +1,6 @@
 package main
 
-// This file opens each file that decides what runs to others, and reads what the
+// Opens each file that decides what runs to others, and reads what the
 // program says.
 
 import (

@@ -1,6 +1,6 @@
 package main
 
-// This file proves what ends a worker and what does not: SIGTERM drains, a SIGHUP
+// Proves what ends a worker and what does not: SIGTERM drains, a SIGHUP
 // ends it only where it has a terminal. The row of the host says why it stopped.
 
 import (

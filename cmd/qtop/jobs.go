@@ -1,6 +1,6 @@
 package main
 
-// This file is the verbs about jobs: lanes, one job, cancel, enqueue, leases and
+// The verbs about jobs: lanes, one job, cancel, enqueue, leases and
 // what executors may claim.
 
 import (

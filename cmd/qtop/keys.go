@@ -1,6 +1,6 @@
 package main
 
-// This file makes docs/keys.md of the two lists that the console itself uses.
+// Makes docs/keys.md of the two lists that the console itself uses.
 
 import (
 	"cmp"

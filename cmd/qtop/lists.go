@@ -1,6 +1,6 @@
 package main
 
-// This file is the verbs that print a list unchanged; package views declares the columns.
+// The verbs that print a list unchanged; package views declares the columns.
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 package main
 
-// This file builds qtop for scripts and process tests, and lets the test binary be
+// Builds qtop for scripts and process tests, and lets the test binary be
 // qtop itself where the race detector is to watch a host or a console.
 
 import (

@@ -1,6 +1,6 @@
 package main
 
-// This file writes a report as Markdown. Values from the database are written in code
+// Writes a report as Markdown. Values from the database are written in code
 // spans, where they cannot become links, mentions, tables or HTML.
 
 import (

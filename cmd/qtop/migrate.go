@@ -1,6 +1,6 @@
 package main
 
-// This file is `qtop migrate`.
+// `qtop migrate`.
 
 import (
 	"cmp"

@@ -1,6 +1,6 @@
 package main
 
-// This file makes files that are there whole or not at all.
+// Makes files that are there whole or not at all.
 
 import (
 	"bufio"

@@ -1,6 +1,6 @@
 package main
 
-// This file is `qtop notifications`.
+// `qtop notifications`.
 
 import (
 	"context"

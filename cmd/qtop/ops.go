@@ -1,6 +1,6 @@
 package main
 
-// This file is the verbs of bulk operations: freeze, start, watch, take back.
+// The verbs of bulk operations: freeze, start, watch, take back.
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 package main
 
-// This file writes answers: a table for people, JSON for programs. Both carry
+// Writes answers: a table for people, JSON for programs. Both carry
 // sanitised text only.
 
 import (

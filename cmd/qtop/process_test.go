@@ -1,6 +1,6 @@
 package main
 
-// This file runs many real processes at once, and puts hostile strings into
+// Runs many real processes at once, and puts hostile strings into
 // every column that a verb prints.
 
 import (

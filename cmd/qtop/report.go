@@ -1,6 +1,6 @@
 package main
 
-// This file is the verb that tells an incident afterwards, as Markdown or JSON.
+// The verb that tells an incident afterwards, as Markdown or JSON.
 
 import (
 	"fmt"

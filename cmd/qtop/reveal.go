@@ -1,6 +1,6 @@
 package main
 
-// This file prints payloads: masked, or with --reveal as stored, which is an action
+// Prints payloads: masked, or with --reveal as stored, which is an action
 // with a reason, a confirmation and an audit row like every other.
 
 import (

@@ -1,6 +1,6 @@
 package main
 
-// This file is the verbs about where events go: the route of each domain, and the
+// The verbs about where events go: the route of each domain, and the
 // consumers that get a job of each event.
 
 import (

@@ -1,6 +1,6 @@
 package main
 
-// This file is the verbs of the scheduler: who ticks and when, pause and resume,
+// The verbs of the scheduler: who ticks and when, pause and resume,
 // the pg_cron jobs.
 
 import (

@@ -1,6 +1,6 @@
 package main
 
-// This file drives the console as an operator does: the real program in a
+// Drives the console as an operator does: the real program in a
 // pseudo-terminal, keys in, screen out, on a real database.
 
 import (

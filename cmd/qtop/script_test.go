@@ -1,6 +1,6 @@
 package main
 
-// This file runs the scripts of testdata/script: each with a database of its
+// Runs the scripts of testdata/script: each with a database of its
 // own and three logins.
 
 import (

@@ -1,6 +1,6 @@
 package main
 
-// This file runs the real program against servers and sources that are broken in
+// Runs the real program against servers and sources that are broken in
 // every way, with the canary for a password.
 
 import (

@@ -1,6 +1,6 @@
 package main
 
-// This file looks for a canary, which stands wherever a password may stand, in all
+// Looks for a canary, which stands wherever a password may stand, in all
 // that this program says.
 
 import (

@@ -1,6 +1,6 @@
 package main
 
-// This file proves the second signal: it ends a worker that drains, whatever
+// Proves the second signal: it ends a worker that drains, whatever
 // its grace time.
 
 import (

@@ -8,7 +8,7 @@ import (
 	"github.com/qtop/qtop/pgclient/inspect"
 )
 
-// This file is `qtop doctor --staging`.
+// `qtop doctor --staging`.
 
 func staging(ctx context.Context, a *app, c *pgclient.Client) error {
 	lines, err := inspect.Staging(ctx, c)

@@ -14,7 +14,7 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// This file is the verb that says in a few lines how the queue is.
+// The verb that says in a few lines how the queue is.
 
 type statusJSON struct {
 	AsOf          time.Time         `json:"as_of"`

@@ -1,6 +1,6 @@
 package main
 
-// This file proves that a stop is bounded: whatever the database, the network or a
+// Proves that a stop is bounded: whatever the database, the network or a
 // handler does, the program ends within its grace time and two seconds more, and
 // nothing of a command is left.
 

@@ -1,6 +1,6 @@
 package main
 
-// This file is the story at three in the morning, whole: an operator on a narrow
+// The story at three in the morning, whole: an operator on a narrow
 // terminal finds what killed fifty thousand dead letters, freezes them, requeues them
 // at a rate with the brake on, loses the connection, reconnects, sees exact
 // progress, raises the rate, aborts, takes back what was not begun, and reads it

@@ -1,6 +1,6 @@
 package main
 
-// This file is the verbs about who reads which events: rules, the broadcast
+// The verbs about who reads which events: rules, the broadcast
 // share, a type step by step; new rules, mute and unmute.
 
 import (

@@ -10,7 +10,7 @@ import (
 	"github.com/qtop/qtop/config"
 )
 
-// This file is the command line: what every verb takes, and the verbs, each of which
+// The command line: what every verb takes, and the verbs, each of which
 // is made in the file that is about it.
 
 // verbs are those that are no action.

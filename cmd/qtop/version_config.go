@@ -1,6 +1,6 @@
 package main
 
-// This file is the verbs version, config and keys.
+// The verbs version, config and keys.
 
 import (
 	"context"

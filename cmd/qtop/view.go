@@ -1,6 +1,6 @@
 package main
 
-// This file is the verbs that look: they print and end, or print again with
+// The verbs that look: they print and end, or print again with
 // --watch.
 
 import (

@@ -1,6 +1,6 @@
 package main
 
-// This file is the verbs that look at webhooks and at what blocks a queue.
+// The verbs that look at webhooks and at what blocks a queue.
 
 import (
 	"context"

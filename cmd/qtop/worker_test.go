@@ -1,6 +1,6 @@
 package main
 
-// This file runs `qtop worker` as a process: it ticks, works on jobs, tells its
+// Runs `qtop worker` as a process: it ticks, works on jobs, tells its
 // metrics, and ends cleanly at a signal.
 
 import (

@@ -71,7 +71,7 @@ func TestOwnDirRefusesWhatOthersCanWrite(t *testing.T) {
 func TestTakenSocketName(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root to make a directory of somebody else")
+		t.Skip("NOT CHECKED: only root can make a directory of somebody else")
 	}
 	base := filepath.Join(baseDir(t), "a,b")
 	require.NoError(t, os.Mkdir(base, baseMode()))

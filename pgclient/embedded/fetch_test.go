@@ -252,7 +252,7 @@ func TestPins(t *testing.T) {
 // mount namespace. Without the network there is one line that says what to do.
 func TestMachineWithoutPostgres(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root to hide PostgreSQL")
+		t.Skip("NOT CHECKED: only root can hide PostgreSQL")
 	}
 	cache := baseDir(t)
 	bare := func(env ...string) helperReport {
@@ -282,7 +282,7 @@ func TestMachineWithoutPostgres(t *testing.T) {
 		return
 	}
 	if _, err := exec.LookPath("npm"); err != nil {
-		t.Skip("no npm")
+		t.Skip("NOT CHECKED: npm is not installed")
 	}
 	for range 2 { // fetched, then from the cache, offline
 		h := startHelper(t, helperOrder{Mode: "start", Hide: true}, func(cmd *exec.Cmd) {

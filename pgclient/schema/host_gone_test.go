@@ -1,6 +1,6 @@
 package schema_test
 
-// This file proves when a second worker host may have an id that another one holds: at
+// Proves when a second worker host may have an id that another one holds: at
 // once where no session of that one is left, after 15 s of silence where that says
 // nothing, else never.
 

@@ -1,6 +1,6 @@
 package schema_test
 
-// This file proves what a worker gets back of claims whose answer it never saw: what
+// Proves what a worker gets back of claims whose answer it never saw: what
 // sessions named as its own have claimed for its executor, and nothing else.
 
 import (

@@ -1,6 +1,6 @@
 package handler
 
-// This file keeps the end of what a command says, at the same cost however much
+// Keeps the end of what a command says, at the same cost however much
 // it says.
 
 // maxOutput is how many bytes of output are kept. They are the last ones, because the end says

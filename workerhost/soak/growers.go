@@ -1,6 +1,6 @@
 package main
 
-// This file names what grows by design, and why.
+// Names what grows by design, and why.
 
 import "strings"
 

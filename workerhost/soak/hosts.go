@@ -1,6 +1,6 @@
 package main
 
-// This file is the processes of qtop: hosts and a console on a terminal.
+// The processes of qtop: hosts and a console on a terminal.
 
 import (
 	"bufio"

@@ -1,6 +1,6 @@
 package main
 
-// This file is the rule by which a figure is flat or grows.
+// The rule by which a figure is flat or grows.
 //
 // The first sixth of the time is left out: caches fill, tables find their size. Of the
 // rest, a figure that should be flat grows when both hold:

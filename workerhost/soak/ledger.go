@@ -1,6 +1,6 @@
 package main
 
-// This file is the ledger: what producers were told and what the receiver saw, outside of
+// The ledger: what producers were told and what the receiver saw, outside of
 // the database and of qtop.
 
 import (

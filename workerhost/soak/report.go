@@ -1,6 +1,6 @@
 package main
 
-// This file is the report.
+// The report.
 
 import (
 	"fmt"

@@ -1,6 +1,6 @@
 package main
 
-// This file takes the figures: of the processes, of the tables, of the backlog.
+// Takes the figures: of the processes, of the tables, of the backlog.
 
 import (
 	"bufio"

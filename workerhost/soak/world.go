@@ -1,6 +1,6 @@
 package main
 
-// This file is one soak: the server, what producers put into it, the kills, the end.
+// One soak: the server, what producers put into it, the kills, the end.
 
 import (
 	"context"
