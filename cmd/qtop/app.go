@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -110,23 +109,6 @@ func (a *app) client(ctx context.Context, workConns int32) (*pgclient.Client, er
 // and shares, a verb that prints once shows what is.
 func sharedAge(console bool) time.Duration {
 	return queue.Choose(console, 200*time.Millisecond, 0)
-}
-
-// version is the build's own account of itself.
-func version() string {
-	bi, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if v := bi.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	for _, s := range bi.Settings {
-		if s.Key == "vcs.revision" {
-			return "devel-" + s.Value[:min(12, len(s.Value))]
-		}
-	}
-	return "devel"
 }
 
 // terminal reports whether the file is a terminal that can show a screen.

@@ -36,6 +36,8 @@ func commandLine(a *app) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.console(cmd.Context()) },
 	}
+	root.Version = release
+	root.SetVersionTemplate(versionLine() + "\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if jsonWanted.MatchString(strings.Join(a.args, "\n")) {
 			a.output = "json" // --output may follow the flag at fault

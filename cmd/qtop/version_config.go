@@ -26,7 +26,7 @@ func versionCmd(a *app) *cobra.Command {
 			carried := schema.Current()
 			if a.output == "json" {
 				out := map[string]any{
-					"version": version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
+					"version": release, "commit": commit(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
 					"schema": carried.Version(), "code": carried.Code, "hash": carried.Hash,
 				}
 				if err == nil {
@@ -35,7 +35,7 @@ func versionCmd(a *app) *cobra.Command {
 				a.encode(a.out, out)
 				return nil
 			}
-			fmt.Fprintf(a.out, "qtop %s (%s %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintln(a.out, versionLine())
 			a.say(fmt.Sprintf("schema %d, code %d (%s)", carried.Version(), carried.Code, carried.Hash))
 			switch {
 			case err != nil:
