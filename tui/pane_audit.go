@@ -17,6 +17,11 @@ func auditPane() pane {
 		},
 		list:          pagedList(queue.Query{Kind: queue.ListAudit}, func(x queue.AuditEntry) int64 { return x.ID }),
 		filterOnEnter: true,
+		beforeFollow: func(l *level, id string) { // the list may not be read yet; a mark has no row of its own
+			if _, err := strconv.ParseInt(id, 10, 64); err == nil {
+				l.grid.at = id
+			}
+		},
 		source: func(at scene) views.Source {
 			return listSource(at, views.Audit(queue.Of[[]queue.AuditEntry](at.level.list.page)))
 		},

@@ -22,11 +22,16 @@ func overviewPane() pane {
 			targets: map[queue.ActionID]target{
 				queue.ActAck: acknowledge(func(at scene) (queue.Alert, bool) { return alertBy(at.snap, at.overviewID(queue.PaneAlerts)) },
 					func(at scene) string {
-						return at.noRow("A needs a row whose cure is A, such as one under SILENT; enter opens a row that several share")
+						return at.noRow("A needs the row of an alert, such as one under SILENT; enter opens a row that several share")
 					}),
 				queue.ActFlagSet: setFlag(func(at scene) string { return at.overviewID(queue.PaneFlags) }),
 			},
-			queueName: func(at scene) string { return waitingAt(at.snap, at.overviewID("")) },
+			queueName: func(at scene) string {
+				if a, ok := alertBy(at.snap, at.overviewID(queue.PaneAlerts)); ok && a.Queue() != "" {
+					return a.Queue()
+				}
+				return waitingAt(at.snap, at.overviewID(""))
+			},
 		},
 	}
 }

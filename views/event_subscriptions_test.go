@@ -44,10 +44,10 @@ func TestOverviewHasOneRowOfBroadcast(t *testing.T) {
 	s := viewstest.Empty()
 	s.Alerts = []queue.Alert{alert("broadcast:kg", "open"), alert("broadcast", "open"), alert("broadcast:iu", "open")}
 	got := plain(views.Overview(views.OverviewState{Snapshot: &s}, e, views.Size{W: 120, H: 40}).Lines)
-	require.Contains(t, got, "▲ BROADCAST  all events · 3.0× the limit · for 1m · – nobody –")
+	require.Contains(t, got, "▲ BROADCAST   all events · 3.0× the limit · for 1m · – nobody –")
 	require.NotContains(t, got, "events of kg")
 	s.Alerts = []queue.Alert{alert("broadcast:kg", "open"), alert("broadcast", "acked")}
-	require.Contains(t, plain(views.Overview(views.OverviewState{Snapshot: &s}, e, views.Size{W: 120, H: 40}).Lines), "BROADCAST  events of kg")
+	require.Contains(t, plain(views.Overview(views.OverviewState{Snapshot: &s}, e, views.Size{W: 120, H: 40}).Lines), "BROADCAST   events of kg")
 	s.Alerts = s.Alerts[1:]
 	require.Contains(t, plain(views.Overview(views.OverviewState{Snapshot: &s}, e, views.Size{W: 120, H: 40}).Lines), "all events · 3.0× the limit · for 1m · owner ben")
 }

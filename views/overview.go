@@ -32,7 +32,7 @@ const twoColumns = 160
 
 // Overview draws pane 1. At the top are rows that exist only while something is wrong (off,
 // held, suspended, no host); below them silent executors, the longest waits and their
-// reasons, dead letters, and the flow of the last hour.
+// reasons, dead letters, the flow of the last hour, and what people did meanwhile.
 func Overview(st OverviewState, e Env, size Size) OverviewView {
 	if st.Snapshot == nil {
 		return OverviewView{Lines: Calm(e, []string{"Waiting for the first snapshot of the database.", "q quits, ? shows the keys; no key waits for the database."}, size)}
@@ -43,15 +43,19 @@ func Overview(st OverviewState, e Env, size Size) OverviewView {
 	}
 	if size.W < twoColumns {
 		left := append(urgentSections(s, e, size.W, st.Expanded), flow(s, e, size.W, 1, false))
+		at := len(left) - 1
+		if r := recent(s, e, 3); len(r.items) > 0 {
+			left = append(left, r)
+		}
 		if spare := size.H - total(left); spare >= 1 {
 			jobs := greatest(s.Flow.Jobs) > 0
-			left[len(left)-1] = flow(s, e, size.W, 1, jobs)
+			left[at] = flow(s, e, size.W, 1, jobs)
 			if jobs {
 				spare -= 2
 			}
 			if spare >= 3 {
 				curves := queue.Choose(jobs, 3, 2)
-				left[len(left)-1] = flow(s, e, size.W, min(1+(spare-curves+1)/curves, 5), jobs)
+				left[at] = flow(s, e, size.W, min(1+(spare-curves+1)/curves, 5), jobs)
 			}
 		}
 		return view(stack(left, st.Cursor, e, size))
@@ -105,7 +109,7 @@ func total(sections []section) int {
 func urgentSections(s *queue.Snapshot, e Env, w int, expanded map[string]bool) []section {
 	var out []section
 	groups := append(flagsOff(s, e), brakes(s, e, w), heldCursors(s, e), suspensions(s, e), noHost(s, e))
-	for _, g := range append(append(groups, conditions(s, e)...), unticked(s, e), broadcasts(s, e)) {
+	for _, g := range append(append(groups, conditions(s, e)...), unticked(s, e), setAside(s, e), broadcasts(s, e)) {
 		if top := g.section(e, expanded); len(top.items) > 0 || top.missing != "" {
 			out = append(out, top)
 		}
@@ -126,8 +130,11 @@ func context(s *queue.Snapshot, e Env, w, high int) []section {
 	if jobs {
 		high = max(high*2/3, 3) // three curves in the room of two
 	}
-	f := flow(s, e, w, high, jobs)
-	return []section{f, hostsSection(s, e, calmAge), ticksSection(s, e, calmAge), executorsSection(s, e)}
+	out := []section{flow(s, e, w, high, jobs)}
+	if r := recent(s, e, 8); len(r.items) > 0 {
+		out = append(out, r)
+	}
+	return append(out, hostsSection(s, e, calmAge), ticksSection(s, e, calmAge), executorsSection(s, e))
 }
 
 // nameWidth is the width of the first column, which all sections share so that their numbers
@@ -231,7 +238,7 @@ func dead(s *queue.Snapshot, e Env, w int) section {
 		columns: []table.Column{
 			{Title: "DEAD", Width: code}, {Title: "endpoint / kind", Width: n - code - table.Gap},
 			{Title: "open", Width: 8, Right: true}, {Title: "first", Width: 7, Right: true},
-			{Title: "last", Width: 7, Right: true}, {Title: ruler(e.Theme, markers(s, 12, 5*time.Minute), 12, "last hour"), Width: 12},
+			{Title: "last", Width: 7, Right: true}, {Title: ruler(e.Theme, markers(s, e, 12, 5*time.Minute), 12, "last hour"), Width: 12},
 		},
 		quiet: "no dead letter is open", gap: true, order: 2, missing: missing(s, "dead_groups"),
 	}
@@ -251,11 +258,11 @@ func flow(s *queue.Snapshot, e Env, w, high int, jobs bool) section {
 	th := e.Theme
 	const label, tail = 14, 12
 	room := min(max(w-label-tail, 8), 60)
-	marks := markers(s, room, time.Minute)
+	marks := markers(s, e, room, time.Minute)
 	what := queue.Choose(len(marks) > 0, "last hour", "last hour, one bar per minute")
 	sec := section{
 		columns: []table.Column{{Title: "FLOW", Width: 9}, {Title: ruler(th, marks, room, what), Width: room}},
-		gap:     true, order: 3, missing: missing(s, "flow"), lines: []string{},
+		gap:     true, yields: true, order: 3, missing: missing(s, "flow"), lines: []string{},
 	}
 	type curve struct {
 		name string

@@ -62,7 +62,7 @@ var offStates = [...]string{"off", "invalid", "overdue", "for now"}
 // broadcasts are the alerts about events that only broadcast reaches: those without an owner
 // first, among them that of all domains.
 func broadcasts(s *queue.Snapshot, e Env) troubles {
-	t := troubles{label: "BROADCAST", cure: e.cure("acknowledge", "3 A")}
+	t := troubles{label: "BROADCAST", cure: e.cure("subscribe", "gs N")}
 	var all []queue.Alert
 	for _, a := range s.Alerts {
 		if a.Kind == "broadcast" {
@@ -74,7 +74,20 @@ func broadcasts(s *queue.Snapshot, e Env) troubles {
 	})
 	for _, a := range all {
 		owner := queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), e.nobody())
-		t.alert(a, shareName(a), e.dotted(shareName(a), e.Times(a.Ratio)+" the limit", "for "+Age(a.AgeSeconds), owner), e)
+		t.alert(a, shareName(a), e.dotted(shareName(a), e.Times(a.Ratio)+" the limit", "for "+Age(a.AgeSeconds), owner), t.cure)
+	}
+	return t
+}
+
+// setAside are the rows in quarantine: one step of a tick worker fails on them, and nobody tries them again.
+func setAside(s *queue.Snapshot, e Env) troubles {
+	t := troubles{label: "SET ASIDE", cure: e.cure("retry", "3 R")}
+	for _, a := range queue.Causes(s.Alerts) {
+		if a.Kind == queue.AlertQuarantine {
+			name := strings.ReplaceAll(quarantineName(a), "_", " ")
+			owner := queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), "")
+			t.alert(a, name, e.dotted(name, plural(int64(a.Ratio), "attempt", "attempts"), "for "+Age(a.AgeSeconds), owner), t.cure)
+		}
 	}
 	return t
 }
@@ -86,7 +99,7 @@ func conditions(s *queue.Snapshot, e Env) []troubles {
 	for _, kind := range []struct{ kind, label, text string }{
 		{queue.AlertUnclaimed, "UNCLAIMED", ""}, {queue.AlertBacklog, "BACKLOG", "due for "},
 	} {
-		t := troubles{label: kind.label, cure: e.cure("acknowledge", "3 A")}
+		t := troubles{label: kind.label, cure: e.cure("explain", ":why")}
 		var all []queue.Alert
 		for _, a := range queue.Causes(s.Alerts) {
 			if a.Kind == kind.kind {
@@ -96,7 +109,7 @@ func conditions(s *queue.Snapshot, e Env) []troubles {
 		slices.SortStableFunc(all, func(a, b queue.Alert) int { return queue.Choose(moreUrgent(a, b), -1, 1) })
 		for _, a := range all {
 			owner := queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), "")
-			t.alert(a, a.Queue(), e.dotted(a.Queue(), kind.text+Age(a.AgeSeconds), a.Detail.String(), owner), e)
+			t.alert(a, a.Queue(), e.dotted(a.Queue(), kind.text+Age(a.AgeSeconds), a.Detail.String(), owner), e.cureOf(a.Detail.String(), t.cure))
 		}
 		out = append(out, t)
 	}
@@ -240,7 +253,7 @@ func noHost(s *queue.Snapshot, e Env) troubles {
 	if missing(s, "hosts") != "" || slices.ContainsFunc(s.Hosts, func(h queue.Host) bool { return h.Alive }) {
 		return t
 	}
-	t.add(Target{queue.PaneHost, ""}, rankWarning, "", e.dotted("nothing is routed or sent", LastHost(s.Hosts, e.Clock), "start one: gw S, or qtop worker"), t.cure)
+	t.add(Target{queue.PaneHost, ""}, rankWarning, "", e.dotted("nothing is routed or sent", LastHost(s.Hosts, e.Clock)), t.cure)
 	return t
 }
 
@@ -262,7 +275,7 @@ func unticked(s *queue.Snapshot, e Env) troubles {
 	for _, u := range s.Unticked() {
 		name := u.Workers[0].String()
 		text := e.dotted(queue.Choose(len(u.Workers) > 1, name+" +"+strconv.Itoa(len(u.Workers)-1)+" more in 9", name), u.Why.String())
-		t.add(Target{queue.PaneScheduler, name}, rankWarning, name, text, t.cure)
+		t.add(Target{queue.PaneScheduler, name}, rankWarning, name, text, e.cureOf(u.Why.String(), t.cure))
 	}
 	return t
 }

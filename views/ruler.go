@@ -1,6 +1,6 @@
 package views
 
-// Sets marks over history lines: a sign in the cell of its time, its
+// Sets marks and actions of people over history lines: a sign in the cell of its time, its
 // label beside it where there is room.
 
 import (
@@ -11,10 +11,11 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// marker is the mark above one cell of a history line.
+// marker is the sign above one cell of a history line.
 type marker struct {
 	x     int
-	label string // of the newest mark in the cell
+	label string // of the newest mark in the cell, else of the newest action
+	mark  bool   // the label is of a mark
 	more  int    // how many others it stands for
 }
 
@@ -27,19 +28,24 @@ func (p marker) text(th theme.Theme, w int) string {
 	return th.Cut(p.label, w-len(tail)) + tail
 }
 
-// markers finds the marks of a line of n cells of so long each, of which the last one
-// is running; newest first, as the marks are.
-func markers(s *queue.Snapshot, n int, each time.Duration) []marker {
+// markers finds the marks and the actions of people on a line of n cells of so long each, of
+// which the last one is running; newest first.
+func markers(s *queue.Snapshot, e Env, n int, each time.Duration) []marker {
 	var out []marker
-	for _, m := range s.Marks {
-		back := max(int(s.TakenAt.Truncate(each).Sub(m.At.Truncate(each))/each), 0)
+	for _, h := range happenings(s, e) {
+		back := max(int(s.TakenAt.Truncate(each).Sub(h.at.Truncate(each))/each), 0)
 		x := n - 1 - back
-		switch {
+		m := marker{x: x, label: theme.Safe(h.pin), mark: h.id == ""}
+		switch last := len(out) - 1; {
 		case x < 0:
-		case len(out) > 0 && out[len(out)-1].x == x:
-			out[len(out)-1].more++
+		case last >= 0 && out[last].x == x:
+			m.more = out[last].more + 1
+			if out[last].mark || !m.mark {
+				m.label, m.mark = out[last].label, out[last].mark
+			}
+			out[last] = m
 		default:
-			out = append(out, marker{x: x, label: theme.Safe(m.Label.String())})
+			out = append(out, m)
 		}
 	}
 	return out

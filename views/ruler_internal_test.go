@@ -40,7 +40,7 @@ func TestRulerPutsMarksOverTheirMinute(t *testing.T) {
 		{map[time.Duration]string{19 * time.Minute: "first", 20*time.Minute + 21*time.Second: "gone"}, 20, "▼first              "},
 		{map[time.Duration]string{5 * time.Minute: "漢字", 4 * time.Minute: "b"}, 20, "what      漢字▼▼b   "},
 	} {
-		got := ruler(theme.New(theme.Options{}), markers(marked(at, tc.marks), tc.w, time.Minute), tc.w, "what")
+		got := ruler(theme.New(theme.Options{}), markers(marked(at, tc.marks), Env{}, tc.w, time.Minute), tc.w, "what")
 		require.Equal(t, tc.want, got, tc.marks)
 	}
 }
@@ -59,7 +59,7 @@ func TestRulerKeepsEverySign(t *testing.T) {
 		}
 		w := 8 + rng.IntN(53)
 		th := theme.New(theme.Options{ASCII: rng.IntN(2) == 0})
-		ps := markers(marked(at, marks), w, time.Minute)
+		ps := markers(marked(at, marks), Env{}, w, time.Minute)
 		line := ruler(th, ps, w, "last hour")
 		require.Equal(t, w, ansi.StringWidth(line), "%q %v", line, marks)
 		for _, p := range ps {
@@ -69,4 +69,16 @@ func TestRulerKeepsEverySign(t *testing.T) {
 			require.Equal(t, th.G.Pin, ansi.Cut(signs(th, ps, w)+theme.Blank(w), p.x, p.x+1))
 		}
 	}
+}
+
+// An action of a person has its sign too; where it shares a cell with a mark, the mark is the label.
+func TestRulerShowsActions(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 10, 30, 20, 0, time.UTC)
+	s := marked(at, map[time.Duration]string{20 * time.Minute: "deploy"})
+	act := func(back time.Duration) queue.Recent {
+		return queue.Recent{AuditID: 7, At: at.Add(-back), By: queue.Clean("ben"), Action: queue.Clean("flag_set"), Target: queue.Clean("a.b"), Rows: 1}
+	}
+	s.Actions = []queue.Recent{act(5 * time.Minute), act(20 * time.Minute)}
+	require.Equal(t, "         ▼deploy +1     ▼     ", ruler(theme.New(theme.Options{}), markers(s, Env{}, 30, time.Minute), 30, "a text without room"))
 }

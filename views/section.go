@@ -38,6 +38,7 @@ type section struct {
 	missing string
 	gap     bool // a blank line above, where there is room
 	wanted  bool // the operator expanded it: it gets room before the others grow
+	yields  bool // it gives its room to what was expanded
 	order   int  // who gets room first: lowest
 }
 
@@ -84,8 +85,8 @@ func divideLines(sections []section, h int) (lines []int, gaps []bool) {
 		spare -= queue.Choose(s.wanted, s.most(), s.least())
 	}
 	for i, s := range sections {
-		if s.lines != nil && spare < 0 && slices.ContainsFunc(sections, func(s section) bool { return s.wanted }) {
-			continue // what was expanded needs the room of the curves
+		if s.yields && spare < 0 && slices.ContainsFunc(sections, func(s section) bool { return s.wanted }) {
+			continue
 		}
 		n := min(s.least(), h)
 		if n < s.least() && s.head() > 0 && n <= s.head() {
@@ -205,6 +206,9 @@ func (s section) draw(d *drawn, n int, cursor Target, e Env, w int) {
 	}
 }
 
+// troubleWidth is the width of the label of a row: that of the longest, NOT TICKED.
+const troubleWidth = 10
+
 // rowColumns are the columns of a block without a head: a label and the rest.
 func (s section) rowColumns(w int) []table.Column {
 	if s.columns != nil {
@@ -216,7 +220,7 @@ func (s section) rowColumns(w int) []table.Column {
 			cure = max(cure, theme.Width(it.row.Cells[2].Text))
 		}
 	}
-	return []table.Column{{Width: 9}, {Width: 20, Max: w}, {Width: cure, Right: true}}[:queue.Choose(cure > 0, 3, 2)]
+	return []table.Column{{Width: troubleWidth}, {Width: 20, Max: w}, {Width: cure, Right: true}}[:queue.Choose(cure > 0, 3, 2)]
 }
 
 // moreBeside says how many more there are between the name of a head's first

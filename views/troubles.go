@@ -29,9 +29,8 @@ func (t *troubles) add(target Target, rank int, name, text, cure string) {
 	t.all = append(t.all, trouble{target, rank, name, text, cure})
 }
 
-// alert adds an alert. One that nobody owns is to be acknowledged.
-func (t *troubles) alert(a queue.Alert, name, text string, e Env) {
-	cure := queue.Choose(a.State == "acked", "", e.cure("acknowledge", "A"))
+// alert adds an alert.
+func (t *troubles) alert(a queue.Alert, name, text, cure string) {
 	t.add(Target{queue.PaneAlerts, a.Key.String()}, rank(a.Severity), name, text, cure)
 }
 
@@ -97,13 +96,26 @@ func whyKeys(why string) string {
 		{"no live host ", "gw S"}, {"does not run", "gw S"}, {"every subscribed executor is ", "gw S"},
 		{"endpoint suspended", "7 D"}, {"circuit open", "7 D"}, {"none of its subscriptions is open", "7 D"},
 		{"executor subscribes to it", "4 E"}, {"parallel limit", "4 E"}, {"priority floor", "4 E"},
-		{"open transaction", "gl"},
+		{"open transaction", "gl"}, {" is held by ", "gl"}, {"queue.scheduler.mode is ", "gf E"},
 	} {
 		if strings.Contains(why, c.words) {
 			return c.keys
 		}
 	}
 	return ""
+}
+
+// cureOf returns the cure of a reason, or another one if no key cures it.
+func (e Env) cureOf(why, otherwise string) string {
+	keys := whyKeys(why)
+	for _, c := range []struct{ keys, verb string }{
+		{"gf E", "set"}, {"gw S", "start"}, {"7 D", "resume"}, {"4 E", "subscribe"}, {"gl", "look"},
+	} {
+		if keys == c.keys {
+			return e.cure(c.verb, keys)
+		}
+	}
+	return otherwise
 }
 
 // troubleLines are the troubles as sentences, without their cures.

@@ -53,7 +53,7 @@ func TestFirstScreenOrderAndCures(t *testing.T) {
 	v := views.Overview(views.OverviewState{Snapshot: &s}, e, views.Size{W: 120, H: 40})
 	got := plain(v.Lines)
 	at := 0
-	for _, label := range []string{"OFF  ", "BRAKE  ", "HELD  ", "SUSPENDED  ", "NO HOST  ", "SILENT  ", "WAITING LONGEST", "DEAD  ", "RUNNING"} {
+	for _, label := range []string{"OFF  ", "BRAKE  ", "HELD  ", "SUSPENDED  ", "NO HOST  ", "SILENT  ", "WAITING LONGEST", "DEAD  ", "RUNNING", "FLOW  ", "RECENT  "} {
 		i := strings.Index(got, label)
 		require.Greater(t, i, at, "%s in its place\n%s", label, got)
 		at = i
@@ -67,4 +67,92 @@ func TestFirstScreenOrderAndCures(t *testing.T) {
 			require.Equal(t, "requeue · 5 R", v.Cures[i])
 		}
 	}
+}
+
+// Every kind of trouble shows its whole label and, once, its cure with a key, on every width.
+func TestEveryTroubleHasItsCureOnce(t *testing.T) {
+	t.Parallel()
+	e := env(theme.Options{Depth: theme.Mono})
+	alert := func(kind, subject, detail string) queue.Alert {
+		return queue.Alert{Key: queue.Clean(kind + ":x"), Kind: kind, Subject: queue.Clean(subject), Severity: "warning", Ratio: 3, AgeSeconds: 60, State: "open", Detail: queue.Clean(detail)}
+	}
+	with := func(change func(*queue.Snapshot)) queue.Snapshot {
+		s := viewstest.Empty()
+		s.Hosts = []queue.Host{{ID: queue.Clean("ops-1"), Alive: true}}
+		s.Flow.HostsAlive = 1
+		change(&s)
+		return s
+	}
+	alerts := func(a queue.Alert) queue.Snapshot { return with(func(s *queue.Snapshot) { s.Alerts = []queue.Alert{a} }) }
+	flag := func(f queue.Flag) queue.Snapshot {
+		f.Key = queue.Clean("webhook.worker.enabled")
+		return with(func(s *queue.Snapshot) { s.Flags = []queue.Flag{f} })
+	}
+	tick := func(why string) queue.Snapshot {
+		return with(func(s *queue.Snapshot) {
+			s.Ticks = []queue.TickWorker{{Name: queue.Clean("retention_sweep"), IntervalSeconds: 60, State: "stale", Why: queue.Clean(why)}}
+		})
+	}
+	at := viewstest.Now()
+	for _, c := range []struct {
+		label, cure string
+		s           queue.Snapshot
+	}{
+		{"OFF", "set · E", flag(queue.Flag{Off: true})},
+		{"INVALID", "set · E", flag(queue.Flag{Invalid: true})},
+		{"OVERDUE", "set · E", flag(queue.Flag{Overdue: true, RevertsAt: &at})},
+		{"BRAKE", "resume · 6 P", with(func(s *queue.Snapshot) {
+			s.Operations = []queue.Operation{{ID: 12, Kind: "requeue", State: queue.BulkPaused, StateWhy: queue.Clean("the brake: 12 of the last 50 first attempts failed"), Rate: 1}}
+		})},
+		{"HELD", "look · gl", with(func(s *queue.Snapshot) { s.Held = []queue.Held{{Worker: queue.Clean("router"), AgeSeconds: 90}} })},
+		{"SUSPENDED", "resume · 7 D", with(func(s *queue.Snapshot) {
+			s.Suspended = []queue.Suspension{{SubscriptionID: 1, Endpoint: queue.Clean("a.example"), Reason: queue.Clean("operator"), By: queue.Clean("ben"), Since: at}}
+		})},
+		{"NO HOST", "start · gw S", with(func(s *queue.Snapshot) { s.Hosts = nil })},
+		{"NO HOST", "start · gw S", alerts(alert(queue.AlertNoHost, "no_host", "no host runs webhook_worker; ops-1 stopped at 2026-11-20 22:00:00Z"))},
+		{"UNCLAIMED", "start · gw S", alerts(alert(queue.AlertUnclaimed, "unclaimed:kg/mail.send", "3 wait; no live host has a handler for it"))},
+		{"UNCLAIMED", "subscribe · 4 E", alerts(alert(queue.AlertUnclaimed, "unclaimed:kg/mail.send", "3 wait; no executor subscribes to it"))},
+		{"BACKLOG", "explain · :why", alerts(alert(queue.AlertBacklog, "backlog:job mail.send in kg", "3 wait"))},
+		{"NOT TICKED", "start · gw S", tick("no live host runs it")},
+		{"NOT TICKED", "look · gl", tick("its lease is held by pid 7, login eve")},
+		{"NOT TICKED", "look · 9", tick("its last run was slow")},
+		{"SET ASIDE", "retry · 3 R", alerts(alert(queue.AlertQuarantine, "quarantine:webhook_settle:71", ""))},
+		{"BROADCAST", "subscribe · gs N", alerts(alert(queue.AlertBroadcast, "broadcast:kg", ""))},
+	} {
+		for _, size := range sizes {
+			found := false
+			for line := range strings.Lines(plain(views.Overview(views.OverviewState{Snapshot: &c.s}, e, size).Lines)) {
+				if !strings.Contains(line, " "+c.label+" ") {
+					continue
+				}
+				_, keys, _ := strings.Cut(c.cure, "· ")
+				require.Contains(t, line, "  "+c.cure, "%v", size)
+				require.Equal(t, 1, strings.Count(line, " "+keys+" "), "%v: %s", size, line)
+				found = true
+			}
+			require.True(t, found, "%v: %s has its row", size, c.label)
+		}
+	}
+}
+
+// The flow names what people did and marked, newest first, with who and why.
+func TestFlowNamesRecentActions(t *testing.T) {
+	t.Parallel()
+	s, e := viewstest.Rich(), env(theme.Options{Depth: theme.Mono})
+	for _, size := range sizes {
+		v := views.Overview(views.OverviewState{Snapshot: &s}, e, size)
+		got := plain(v.Lines)
+		require.Contains(t, got, `RECENT      00:12  anna: requeue dead letter 551 +2 more`, "%v", size)
+		require.Contains(t, v.Targets, views.Target{Pane: queue.PaneAudit, ID: "94"})
+		if size.W >= 120 {
+			at := 0
+			for _, words := range []string{"anna: requeue", "ben: mark hotfix 4.2.1", "anna: mark rollback"} {
+				i := strings.Index(got, "  "+words)
+				require.Greater(t, i, at, "%s in %v\n%s", words, size, got)
+				at = i
+			}
+		}
+	}
+	s.Actions = nil // of a snapshot that an older release stored
+	require.NotContains(t, plain(views.Overview(views.OverviewState{Snapshot: &s}, e, views.Size{W: 120, H: 40}).Lines), "anna: requeue")
 }

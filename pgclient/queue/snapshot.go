@@ -28,7 +28,8 @@ type Snapshot struct {
 	Suspended  []Suspension `json:"suspended"`
 	Ticks      []TickWorker `json:"ticks"`
 	Flow       Flow         `json:"flow"`
-	Marks      []Mark       `json:"marks"` // of the last hour, newest first, at most 20
+	Marks      []Mark       `json:"marks"`   // of the last hour, newest first, at most 20
+	Actions    []Recent     `json:"actions"` // of the last hour, newest first, at most 10
 
 	Queues           []Lane            `json:"queues"` // oldest wait first
 	JobTable         JobTable          `json:"job_table"`
@@ -359,6 +360,18 @@ type Mark struct {
 	At    time.Time `json:"at"`
 	Label Text      `json:"label"`
 	By    Text      `json:"by"`
+}
+
+// Recent is what a person did within the last hour: one row of the audit, or several with the
+// same action, person and reason.
+type Recent struct {
+	AuditID int64     `json:"audit_id"` // of the newest row
+	At      time.Time `json:"at"`       // of the newest row
+	By      Text      `json:"by"`
+	Action  Text      `json:"action"`
+	Target  Text      `json:"target"` // of the newest row
+	Reason  Text      `json:"reason"`
+	Rows    int64     `json:"rows"`
 }
 
 // Flow is the last hour in 60 buckets of a minute, oldest first; the last bucket is the current,

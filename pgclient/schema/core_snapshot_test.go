@@ -125,6 +125,10 @@ func TestSnapshotFull(t *testing.T) {
 	require.EqualValues(t, 4, s.Hosts[0].Progress["webhook_worker"].Done)
 	require.NotNil(t, s.Hosts[0].Progress["webhook_worker"].LastTick)
 	require.NotEmpty(t, s.Waiting)
+	require.Greater(t, len(s.Actions), 1, "the newest first")
+	require.Equal(t, "flag_set webhook.worker.enabled ann maintenance 1", fmt.Sprint(s.Actions[0].Action, " ", s.Actions[0].Target, " ", s.Actions[0].By, " ", s.Actions[0].Reason, " ", s.Actions[0].Rows))
+	require.Equal(t, "ack", s.Actions[1].Action.String())
+	require.False(t, s.Actions[0].At.IsZero())
 	sources := map[string]bool{}
 	for _, r := range s.Health {
 		sources[r.Source.String()] = true
@@ -142,6 +146,32 @@ func TestSnapshotFull(t *testing.T) {
 			require.NotNil(t, f.RevertsAt)
 		}
 	}
+}
+
+// The recent actions are what people did: refusals, marks, expired flags and the brake are left out, and what one person
+// did to many rows for one reason is one action.
+func TestSnapshotActionsAreOfPeople(t *testing.T) {
+	h := newHooks(t)
+	audit := func(action, target, actor, reason, outcome string) {
+		h.exec("SELECT public.fn_operator_audit($1, $2, $3, $4, NULL, NULL, NULL, NULL, $5)", action, target, actor, reason, outcome)
+	}
+	for i := range 3 {
+		audit("requeue", fmt.Sprint("dead_letter ", i), "ann", "receiver healed", "done")
+	}
+	audit("requeue", "dead_letter 9", "ben", "receiver healed", "done")
+	for _, action := range []string{"mark", "flag_revert", "bulk_brake", "webhook_subscription_write"} {
+		audit(action, "x", "ann", "y", "done")
+	}
+	audit("tick", "retention_sweep", "ann", "now", "refused: leased")
+	s := picture(t, one[[]byte](h, "SELECT public.fn_queue_snapshot('0')"))
+	got := []string{}
+	for _, a := range s.Actions {
+		if a.Action.String() == "flag_set" {
+			continue // the fixture's own
+		}
+		got = append(got, fmt.Sprint(a.By, " ", a.Action, " ", a.Target, " ", a.Rows))
+	}
+	require.Equal(t, []string{"ben requeue dead_letter 9 1", "ann requeue dead_letter 2 3"}, got)
 }
 
 // What an executor or a host writes breaks nobody's snapshot.

@@ -42,6 +42,10 @@ func Rich() queue.Snapshot {
 		{At: ago(41 * time.Minute), Label: t("deploy 4.2"), By: t("ci")}, {At: ago(41*time.Minute + 5*time.Second), Label: t("migration 88"), By: t("ci")},
 		{At: ago(70 * time.Minute), Label: t("too long ago"), By: t("ci")},
 	}
+	s.Actions = []queue.Recent{
+		{AuditID: 94, At: ago(2 * time.Minute), By: t("anna"), Action: t("requeue"), Target: t("dead_letter 551"), Reason: t("receiver answers again"), Rows: 3},
+		{AuditID: 90, At: ago(29 * time.Minute), By: t("ben"), Action: t("flag_set"), Target: t("webhook.worker.enabled"), Reason: t("receiver down"), Rows: 1},
+	}
 	s.Queues, s.JobTable, s.JobLeases, s.JobSubscriptions = lanes(), jobTable(), jobLeases(), subscriptions()
 	s.Flow.HostsAlive, s.Flow.DeadOpen = 2, 4866
 	for i := range 60 {

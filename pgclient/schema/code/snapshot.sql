@@ -47,6 +47,7 @@ BEGIN
     'ticks', public.fn_snapshot_ticks(v_ticks),
     'flow', public.fn_snapshot_flow(v_total.open),
     'marks', public.fn_snapshot_marks(),
+    'actions', public.fn_snapshot_actions(),
     'monitoring_off', public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300) >= 1000000,
     'server', public.fn_snapshot_server());
 END
@@ -142,6 +143,28 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_marks IS
   'Section of the snapshot: marks of the last hour. Internal.';
+
+-- fn_snapshot_actions() → the section actions: what people did within the last hour, newest first, at most 10, from the
+-- newest 500 audit rows. Rows with the same action, person and reason are one action: rows is their number, target
+-- and audit_id are of the newest. Left out: refusals; marks, which have a section; what happened by itself (an expired
+-- flag, the brake); and rows of the triggers of tables, which cannot distinguish a person from a host. Internal.
+CREATE OR REPLACE FUNCTION public.fn_snapshot_actions() RETURNS json
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN COALESCE((SELECT json_agg(x ORDER BY x.audit_id DESC) FROM (
+    SELECT max(q.id) AS audit_id, max(q.at) AS at, q.actor AS by, q.action,
+      left((array_agg(q.target ORDER BY q.id DESC))[1], 200) AS target, left(COALESCE(q.reason, ''), 200) AS reason,
+      count(*) AS rows
+    FROM (SELECT r.id, r.at, r.actor, r.action, r.target, r.reason, r.outcome FROM public.queue_operator_action r
+      ORDER BY r.id DESC LIMIT 500) q
+    WHERE q.at > now() - interval '1 hour' AND q.outcome NOT LIKE 'refused%'
+      AND q.action <> ALL (ARRAY['mark', 'flag_revert', 'bulk_brake', 'webhook_subscription_write',
+        'job_subscription_write', 'event_subscription_write'])
+    GROUP BY q.actor, q.action, q.reason ORDER BY max(q.id) DESC LIMIT 10) x), '[]');
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_snapshot_actions IS
+  'Section of the snapshot: what people did within the last hour. Internal.';
 
 -- fn_snapshot_server() → the section server: version; database; clone_of, the database that this one is a copy of (''
 -- if it is not a copy); in_recovery; replay_lag_seconds, how far a standby is behind (NULL on a primary). Internal.
