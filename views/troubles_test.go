@@ -83,7 +83,9 @@ func TestEveryTroubleHasItsCureOnce(t *testing.T) {
 		change(&s)
 		return s
 	}
-	alerts := func(a queue.Alert) queue.Snapshot { return with(func(s *queue.Snapshot) { s.Alerts = []queue.Alert{a} }) }
+	alerts := func(a queue.Alert) queue.Snapshot {
+		return with(func(s *queue.Snapshot) { s.Alerts = []queue.Alert{a} })
+	}
 	flag := func(f queue.Flag) queue.Snapshot {
 		f.Key = queue.Clean("webhook.worker.enabled")
 		return with(func(s *queue.Snapshot) { s.Flags = []queue.Flag{f} })
