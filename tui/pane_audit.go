@@ -17,7 +17,7 @@ func auditPane() pane {
 		},
 		list:          pagedList(queue.Query{Kind: queue.ListAudit}, func(x queue.AuditEntry) int64 { return x.ID }),
 		filterOnEnter: true,
-		beforeFollow: func(l *level, id string) { // the list may not be read yet; a mark has no row of its own
+		beforeFollow: func(l *level, id string) { // the list may not be read yet; a mark has no such row
 			if _, err := strconv.ParseInt(id, 10, 64); err == nil {
 				l.grid.at = id
 			}

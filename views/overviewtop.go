@@ -79,7 +79,7 @@ func broadcasts(s *queue.Snapshot, e Env) troubles {
 	return t
 }
 
-// setAside are the rows in quarantine: one step of a tick worker fails on them, and nobody tries them again.
+// setAside are the rows in quarantine: one step of a tick worker fails on them, and it is not repeated.
 func setAside(s *queue.Snapshot, e Env) troubles {
 	t := troubles{label: "SET ASIDE", cure: e.cure("retry", "3 R")}
 	for _, a := range queue.Causes(s.Alerts) {
