@@ -1,0 +1,453 @@
+package main
+
+// Runs the command blocks of README.md and docs/*.md, in the order of each document, as
+// a reader who pastes one after the other.
+//
+// A document that installs the schema begins with an empty database, whose owner is an
+// ordinary login with CREATEROLE; any other begins with an installed one, as a login with
+// every role. A fenced block is judged by its language:
+//
+//	sh       bash runs it; every command must succeed
+//	console  lines "$ command" run; the lines below must be in the output, in this order:
+//	         "…" stands for anything, an id, time or age for any other
+//	sql      every statement must succeed; a line "-- {…" must be in the answer
+//	yaml     a configuration file that must be valid
+//	json     must be valid
+//	text     shown, nothing to run
+//
+// Any other block fails the test. A comment in the line before a block changes that:
+//
+//	<!-- not run: REASON -->     the block is only named, with the reason
+//	<!-- stays running -->       it runs beside the following blocks
+//	<!-- within N s -->          it is repeated until its output is as shown
+//	<!-- exits with N -->        one of its commands ends with this code
+//	<!-- examples: REASON -->    the ids are made up: commands may be refused (code 1)
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/config"
+	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/pgsession"
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+// docBlock is a fenced block of a document.
+type docBlock struct {
+	line       int // of its first line of text
+	lang, text string
+	mark       string // the comment in the line before the fence
+	indent     string // of the fence, inside a list
+}
+
+// docBlocks are the fenced blocks of a Markdown text.
+func docBlocks(text string) (blocks []docBlock) {
+	var open *docBlock
+	before := ""
+	for i, line := range strings.Split(text, "\n") {
+		fence, isFence := strings.CutPrefix(strings.TrimSpace(line), "```")
+		switch {
+		case isFence && open == nil:
+			open = &docBlock{line: i + 2, lang: fence, mark: before, indent: line[:len(line)-len(strings.TrimLeft(line, " "))]}
+		case isFence:
+			blocks = append(blocks, *open)
+			open = nil
+		case open != nil:
+			open.text += strings.TrimPrefix(line, open.indent) + "\n"
+		}
+		before = ""
+		if m := docMark.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
+			before = m[1]
+		}
+	}
+	return blocks
+}
+
+var docMark = regexp.MustCompile(`^<!-- (.*) -->$`)
+
+// rule is what a block's mark asks for.
+type rule struct {
+	notRun  string // the reason
+	stays   bool
+	within  time.Duration
+	allowed []int // exit codes beside 0
+}
+
+func (b docBlock) rule() (r rule, err error) {
+	what, reason, _ := strings.Cut(b.mark, ": ")
+	var n int
+	switch {
+	case b.mark == "":
+	case what == "not run" && reason != "":
+		r.notRun = reason
+	case what == "examples" && reason != "":
+		r.allowed = []int{1}
+	case b.mark == "stays running":
+		r.stays = true
+	case scans(b.mark, "within %d s", &n):
+		r.within = time.Duration(n) * time.Second
+	case scans(b.mark, "exits with %d", &n):
+		r.allowed = []int{n}
+	default:
+		err = fmt.Errorf("the mark %q is unknown", b.mark)
+	}
+	return r, err
+}
+
+func scans(text, format string, n *int) bool {
+	_, err := fmt.Sscanf(text, format, n)
+	return err == nil
+}
+
+// console splits the text of a console block into commands with the output shown below.
+func console(text string) (commands, shown []string) {
+	for _, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+		if command, ok := strings.CutPrefix(line, "$ "); ok {
+			commands, shown = append(commands, command), append(shown, "")
+		} else if len(shown) > 0 {
+			shown[len(shown)-1] += line + "\n"
+		}
+	}
+	return commands, shown
+}
+
+var changing = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[0-9:.]+Z|\b(\d+[dhms] ?)+\b`)
+
+// missing is the first line shown that the output lacks, "" if it has all in their order.
+func missing(shown, output string) string {
+	lines := strings.Split(output, "\n")
+	for _, want := range strings.Split(shown, "\n") {
+		if strings.Trim(want, " …") == "" {
+			continue
+		}
+		var pattern strings.Builder
+		for i, word := range strings.Fields(want) {
+			if i > 0 {
+				pattern.WriteString(`\s+`)
+			}
+			word = regexp.QuoteMeta(changing.ReplaceAllString(word, "…"))
+			pattern.WriteString(strings.ReplaceAll(word, "…", ".*"))
+		}
+		re := regexp.MustCompile(pattern.String())
+		at := slices.IndexFunc(lines, re.MatchString)
+		if at < 0 {
+			return want
+		}
+		lines = lines[at+1:]
+	}
+	return ""
+}
+
+// reader is someone who follows one document.
+type reader struct {
+	dir  string
+	conn *pgx.Conn
+	in   *os.File
+	out  *bufio.Reader
+	n    int
+	// metrics is the address in place of that in the documents, where another host may listen.
+	metrics string
+}
+
+func newReader(t *testing.T, dsn string) *reader {
+	t.Helper()
+	r := &reader{dir: t.TempDir()}
+	require.NoError(t, os.Symlink(filepath.Join(built, "qtop"), filepath.Join(r.dir, "qtop")))
+	var err error
+	r.conn, err = pgsession.Connect(context.Background(), dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = r.conn.Close(context.Background()) })
+
+	_, err = r.conn.Exec(context.Background(), `SET search_path = "$user", public`) // as in psql
+	require.NoError(t, err)
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	r.metrics = free.Addr().String()
+	require.NoError(t, free.Close())
+
+	cmd := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc")
+	cmd.Dir = r.dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Env = append(os.Environ(), "PATH="+built+":"+os.Getenv("PATH"), "QTOP_DSN="+dsn, "QTOP_ACTOR=anna", "QTOP_HOST_ID=host-1",
+		"HOME="+r.dir, "XDG_CONFIG_HOME="+filepath.Join(r.dir, ".config"), "XDG_STATE_HOME="+r.dir)
+	stdin, in, err := os.Pipe()
+	require.NoError(t, err)
+	out, stdout, err := os.Pipe()
+	require.NoError(t, err)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stdout
+	require.NoError(t, cmd.Start())
+	_, _ = stdin.Close(), stdout.Close()
+	r.in, r.out = in, bufio.NewReader(out)
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) // with what stays running
+		_ = in.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		_ = out.Close()
+	})
+	return r
+}
+
+var failure = regexp.MustCompile(`^@@failed (\d+) (.*)$`)
+
+// shell runs text in the reader's shell. It returns the output and the commands that
+// failed with a code that is not allowed.
+func (r *reader) shell(t *testing.T, text string, allowed []int) (output string, failed []string) {
+	t.Helper()
+	r.n++
+	file := filepath.Join(r.dir, fmt.Sprintf(".block%d", r.n))
+	trap := `trap 'printf "\n@@failed %d %s\n" $? "$BASH_COMMAND"' ERR; `
+	require.NoError(t, os.WriteFile(file, []byte(trap+text), 0o600))
+	_, err := fmt.Fprintf(r.in, ". %s </dev/null\nprintf '\\n@@done\\n'\n", file)
+	require.NoError(t, err)
+	var out strings.Builder
+	for {
+		line, err := r.out.ReadString('\n')
+		require.NoError(t, err, "the shell ended: %s", out.String())
+		line = strings.TrimSuffix(line, "\n")
+		if line == "@@done" {
+			return out.String(), failed
+		}
+		if m := failure.FindStringSubmatch(line); m != nil {
+			if code, _ := strconv.Atoi(m[1]); !slices.Contains(allowed, code) {
+				failed = append(failed, fmt.Sprintf("exit code %d: %s", code, m[2]))
+			}
+			continue
+		}
+		out.WriteString(line + "\n")
+	}
+}
+
+// statements end at a semicolon at the end of a line.
+var statements = regexp.MustCompile(`;[ \t]*(--[^\n]*)?\n`)
+
+func (r *reader) sql(text string) (answer string, err error) {
+	for _, statement := range statements.Split(text, -1) {
+		results, err := r.conn.PgConn().Exec(context.Background(), statement).ReadAll()
+		if err != nil {
+			return answer, fmt.Errorf("%w\n%s", err, statement)
+		}
+		for _, result := range results {
+			for _, row := range result.Rows {
+				for _, value := range row {
+					answer += string(value) + "\n"
+				}
+			}
+		}
+	}
+	return answer, nil
+}
+
+// follow does what a block says and returns what is wrong with it, "" if nothing is.
+func (r *reader) follow(t *testing.T, b docBlock, rule rule) string {
+	t.Helper()
+	switch b.lang {
+	case "sh":
+		text := b.text
+		if rule.stays {
+			text = "{ " + b.text + "} >running.log 2>&1 &\n"
+		}
+		out, failed := r.shell(t, text, rule.allowed)
+		if len(failed) > 0 {
+			return strings.Join(failed, "\n") + "\n" + out
+		}
+	case "console":
+		commands, shown := console(b.text)
+		for i := range commands {
+			for until := time.Now().Add(rule.within); ; time.Sleep(100 * time.Millisecond) {
+				out, failed := r.shell(t, commands[i]+"\n", rule.allowed)
+				lack := missing(shown[i], out)
+				if len(failed) == 0 && lack == "" {
+					break
+				}
+				if time.Now().After(until) {
+					return fmt.Sprintf("%s\nlacks the line %q\n%s\n%s", commands[i], lack, out, strings.Join(failed, "\n"))
+				}
+			}
+		}
+	case "sql":
+		answer, err := r.sql(b.text)
+		if err != nil {
+			return err.Error()
+		}
+		for _, line := range strings.Split(b.text, "\n") {
+			if shown, ok := strings.CutPrefix(line, "-- {"); ok && missing("{"+shown, answer) != "" {
+				return fmt.Sprintf("the answer is not %q:\n%s", "{"+shown, answer)
+			}
+		}
+	case "yaml":
+		home := t.TempDir()
+		require.NoError(t, os.Mkdir(filepath.Join(home, "qtop"), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(home, "qtop", "config.yaml"), []byte(b.text), 0o600))
+		if _, err := config.Load(config.Sources{ConfigHome: home, Hostname: "host-1", User: "anna"}); err != nil {
+			return err.Error()
+		}
+	case "json":
+		if !json.Valid([]byte(b.text)) {
+			return "this is not valid JSON"
+		}
+	case "text":
+	default:
+		return fmt.Sprintf("a block of language %q is neither run nor marked as not run", b.lang)
+	}
+	return ""
+}
+
+// documents are the files whose blocks are run, by name.
+func documents(t *testing.T) map[string][]docBlock {
+	t.Helper()
+	names, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	all := map[string][]docBlock{}
+	for _, name := range append(names, "../../README.md") {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		if blocks := docBlocks(string(text)); len(blocks) > 0 {
+			all[filepath.Base(name)] = blocks
+		}
+	}
+	require.Contains(t, all, "README.md")
+	return all
+}
+
+func TestDocumentsRun(t *testing.T) {
+	t.Parallel()
+	pgtest.NotHostile(t, "documents are followed in a database of the reader's own")
+	var server *embedded.Server
+	for name, blocks := range documents(t) {
+		installs := slices.ContainsFunc(blocks, func(b docBlock) bool {
+			r, _ := b.rule()
+			return r.notRun == "" && strings.Contains(b.text, "qtop migrate up")
+		})
+		if installs && server == nil {
+			server = ownersServer(t)
+		}
+		t.Run(name, func(t *testing.T) {
+			dsn := ""
+			if installs {
+				dsn = ownersDatabase(t, server, strings.TrimSuffix(strings.ToLower(name), ".md"))
+			} else {
+				t.Parallel()
+				dsn = everyRole(t)
+			}
+			followAll(t, newReader(t, dsn), blocks)
+		})
+	}
+}
+
+// A mistake of a document is seen: a block that is neither run nor marked, a command that fails, and an answer
+// that is not the one shown.
+func TestDocumentMistakesAreSeen(t *testing.T) {
+	t.Parallel()
+	r := newReader(t, pgtest.Empty(t).DSN(""))
+	for text, want := range map[string]string{
+		"```\nqtop status\n```":                                      `a block of language ""`,
+		"```ini\n[Unit]\n```":                                        `a block of language "ini"`,
+		"```sh\ntrue\nfalse | cat\nls /nowhere\n```":                 "exit code 2: ls /nowhere",
+		"```sh\nif true; then\n```":                                  "syntax error",
+		"<!-- exits with 3 -->\n```sh\n(exit 4)\n```":                "exit code 4",
+		"```console\n$ echo 3 dead\n2 dead\n```":                     `lacks the line "2 dead"`,
+		"```console\n$ printf 'a\\nb\\n'\nb\na\n```":                 `lacks the line "a"`,
+		"```console\n$ qtop flush\n```":                              "exit code 2: qtop flush",
+		"```sql\nSELECT 1;\nSELECT nothing;\n```":                    "SELECT nothing",
+		"```sql\nSELECT '{\"n\": 1}';\n-- {\"n\": 2}\n```":           `the answer is not "{\"n\": 2}"`,
+		"```yaml\nexecuter: mailer\n```":                             "executer",
+		"```json\n{\"a\": }\n```":                                    "not valid JSON",
+		"```console\n$ echo at 2026-01-02T03:04:05Z\nat 2025-1\n```": `lacks the line "at 2025-1"`,
+	} {
+		blocks := docBlocks(text)
+		require.Len(t, blocks, 1, text)
+		rule, err := blocks[0].rule()
+		require.NoError(t, err, text)
+		require.Contains(t, r.follow(t, blocks[0], rule), want, text)
+	}
+	for text, lang := range map[string]string{
+		"<!-- exits with 3 -->\n```sh\n(exit 3)\n```":                                             "sh",
+		"```console\n$ echo at 2026-01-02T03:04:05Z\nat 2025-11-22T01:00:00Z\n```":                "console",
+		"   ```console\n   $ echo 7cb3f6f2-3c07-4f0f-8a6a-2f8a2f1f9c11 in 3s\n   … in 2s\n   ```": "console",
+	} {
+		blocks := docBlocks(text)
+		require.Len(t, blocks, 1, text)
+		require.Equal(t, lang, blocks[0].lang)
+		rule, err := blocks[0].rule()
+		require.NoError(t, err, text)
+		require.Empty(t, r.follow(t, blocks[0], rule), text)
+	}
+	for _, mark := range []string{"not run", "not run: ", "later", "within s"} {
+		_, err := docBlock{mark: mark}.rule()
+		require.Error(t, err, mark)
+	}
+}
+
+func followAll(t *testing.T, r *reader, blocks []docBlock) {
+	t.Helper()
+	for _, b := range blocks {
+		rule, err := b.rule()
+		require.NoError(t, err, "line %d", b.line)
+		if rule.notRun != "" {
+			t.Logf("line %d: not run: %s", b.line, rule.notRun)
+			continue
+		}
+		b.text = strings.ReplaceAll(b.text, "127.0.0.1:9187", r.metrics)
+		begun := time.Now()
+		wrong := r.follow(t, b, rule)
+		running, _ := os.ReadFile(filepath.Join(r.dir, "running.log"))
+		require.Empty(t, wrong, "line %d\nbeside it:\n%s", b.line, running)
+		t.Logf("line %d: %s", b.line, time.Since(begun).Round(time.Millisecond))
+	}
+}
+
+// ownersServer has one login, which may create roles and is no superuser.
+func ownersServer(t *testing.T) *embedded.Server {
+	t.Helper()
+	s := pgtest.OwnServer(t, nil)
+	superuser(t, s, "CREATE ROLE shop LOGIN CREATEROLE PASSWORD 'shop'")
+	return s
+}
+
+func superuser(t *testing.T, s *embedded.Server, sql string) {
+	t.Helper()
+	conn, err := pgsession.Connect(t.Context(), s.DSN(embedded.Superuser, "postgres"))
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	_, err = conn.Exec(t.Context(), sql)
+	require.NoError(t, err)
+}
+
+func ownersDatabase(t *testing.T, s *embedded.Server, name string) string {
+	t.Helper()
+	superuser(t, s, fmt.Sprintf("CREATE DATABASE %q OWNER shop", name))
+	return s.DSN("shop", name)
+}
+
+// everyRole is the DSN of a login that has every role a person or a program can have, and may
+// create tables, in an installed database with dead letters of webhooks and jobs.
+func everyRole(t *testing.T) string {
+	t.Helper()
+	db := pgtest.New(t)
+	login := pgtest.Login(t, db, "queue_viewer", "dead_letter_operator", "workflow_admin", "subscription_admin", "event_ingest_writer",
+		"dot_executor", "router_worker", "saga_orchestrator", "webhook_worker", "lease_reset_cleaner")
+	conn := db.Conn(t, "")
+	_, err := conn.Exec(t.Context(), fmt.Sprintf("GRANT CREATE ON SCHEMA public TO %q", login))
+	require.NoError(t, err)
+	require.NoError(t, deadLetters(t.Context(), conn, 12, "HTTP_503"))
+	require.NoError(t, deadJobs(t.Context(), conn, 3, "mail.render", "mail"))
+	return db.DSN(login)
+}
