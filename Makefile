@@ -29,6 +29,7 @@ test-full: ## the same and the long tests
 	@.ci/postgres.sh
 	@.ci/components.sh
 	@QTOP_TEST_FULL=1 .ci/test.sh
+	@go -C workerhost/peerbench test ./...
 
 .PHONY: lint
 lint: ## formatting, vet, golangci-lint, import rules, file lengths, stale generated files
@@ -42,6 +43,11 @@ vuln: ## known vulnerabilities in what the binary calls (needs vuln.go.dev)
 bench: ## measure against the peers and the limits, in one run (time never fails a build); about 15 minutes
 	@.ci/postgres.sh
 	@cd workerhost/peerbench && go run . $(BENCH)
+
+.PHONY: bench-steady
+bench-steady: build ## a steady load in phases and faults, against the peers; 12 hours, continues where it stopped (STEADY='-length 1m -idle-in-tx 2m' shortens)
+	@.ci/postgres.sh
+	@cd workerhost/peerbench && go run . steady -qtop ../../qtop -dir ../../steady-out $(STEADY)
 
 .PHONY: soak
 soak: build ## an hour at 50 webhooks/s and 200 jobs/s with kills: what is lost, what grows (DURATION=5m shortens)

@@ -28,7 +28,7 @@ type bench struct {
 	part      string // the current one
 	databases int
 	templates map[string]bool
-	graphile  *graphile
+	graphile  *nodePeer
 	wrong     []string
 }
 

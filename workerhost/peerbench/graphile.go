@@ -12,8 +12,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -29,61 +27,24 @@ const (
 //go:embed graphile.mjs
 var graphileScript []byte
 
-// graphile is the folder with the package, or the error why there is none.
-type graphile struct {
-	dir, node string
-	err       error
+func installGraphile(ctx context.Context) *nodePeer {
+	return installNode(ctx, graphileName, graphileVersion, "graphile.mjs", graphileScript)
 }
 
-func (g *graphile) remove() {
-	if g != nil && g.dir != "" {
-		_ = os.RemoveAll(g.dir)
-	}
-}
-
-func installGraphile(ctx context.Context) *graphile {
-	g := &graphile{}
-	version, err := exec.CommandContext(ctx, "node", "-v").Output()
-	if err != nil {
-		g.err = notRun{"no node"}
-		return g
-	}
-	g.node = strings.TrimSpace(string(version))
-	if _, err := exec.LookPath("npm"); err != nil {
-		g.err = notRun{"no npm"}
-		return g
-	}
-	if g.dir, err = os.MkdirTemp("", "qtop-graphile-"); err != nil {
-		g.err = err
-		return g
-	}
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
-	defer cancel()
-	install := exec.CommandContext(ctx, "npm", "install", "--prefix", g.dir, "--no-audit", "--no-fund", "--loglevel=error", "graphile-worker@"+graphileVersion)
-	if out, err := install.CombinedOutput(); err != nil {
-		g.err = notRun{fmt.Sprintf("npm install: %v: %s", err, strings.TrimSpace(string(out)))}
-		return g
-	}
-	g.err = os.WriteFile(g.script(), graphileScript, 0o600)
-	return g
-}
-
-func (g *graphile) script() string { return filepath.Join(g.dir, "graphile.mjs") }
-
-func (g *graphile) command(ctx context.Context, d *database, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "node", append([]string{g.script()}, args...)...)
-	cmd.Env = append(os.Environ(), "BENCH_HOST="+d.b.server.SocketDir(), "BENCH_USER="+embedded.Superuser, "BENCH_DATABASE="+d.name)
+// graphileCommand is the script on a database of the run.
+func graphileCommand(ctx context.Context, g *nodePeer, d *database, args ...string) *exec.Cmd {
+	cmd := g.command(ctx, d.b.server.SocketDir(), embedded.Superuser, d.name, args...)
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
 
-func (g *graphile) system() system {
+func graphileSystem(g *nodePeer) system {
 	return system{
 		name: graphileName, template: &template{"graphile", nil, func(ctx context.Context, d *database) error {
 			if g.err != nil {
 				return g.err
 			}
-			out, err := g.command(ctx, d, "migrate").CombinedOutput()
+			out, err := graphileCommand(ctx, g, d, "migrate").CombinedOutput()
 			if err != nil {
 				err = fmt.Errorf("%w: %s", err, out)
 			}
@@ -95,7 +56,7 @@ func (g *graphile) system() system {
 				NULL::graphile_worker.job_spec, json_build_object('identifier', 'noop', 'payload', json_build_object('n', g)))
 				FROM generate_series(0, $1 - 1) g))`, n)
 		},
-		open: g.open,
+		open: func(ctx context.Context, d *database, _ func(int)) (session, error) { return graphileOpen(ctx, g, d) },
 		none: "SELECT NOT EXISTS (SELECT FROM graphile_worker._private_jobs)",
 		done: "SELECT COALESCE(sum(n), 0)::int FROM public.ran",
 	}
@@ -109,8 +70,8 @@ type graphileWorker struct {
 	ran int
 }
 
-func (g *graphile) spawn(ctx context.Context, d *database) (*graphileWorker, error) {
-	w := &graphileWorker{cmd: g.command(ctx, d, "work")}
+func graphileSpawn(ctx context.Context, g *nodePeer, d *database) (*graphileWorker, error) {
+	w := &graphileWorker{cmd: graphileCommand(ctx, g, d, "work")}
 	w.cmd.Stderr = os.Stderr
 	out, err := w.cmd.StdoutPipe()
 	if err == nil {
@@ -130,13 +91,13 @@ func (g *graphile) spawn(ctx context.Context, d *database) (*graphileWorker, err
 	return w, nil
 }
 
-// open starts the processes and, when all are connected, their work, so that the start of node is
+// graphileOpen starts the processes and, when all are connected, their work, so that the start of node is
 // not measured.
-func (g *graphile) open(ctx context.Context, d *database, _ func(int)) (session, error) {
+func graphileOpen(ctx context.Context, g *nodePeer, d *database) (session, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var workers []*graphileWorker
 	for range graphileProcesses {
-		w, err := g.spawn(ctx, d)
+		w, err := graphileSpawn(ctx, g, d)
 		if err != nil {
 			cancel()
 			return session{}, err

@@ -1,7 +1,9 @@
-// graphile-worker with the settings of its performance test: prints "ready", works on the queue
-// after a command, and prints how many jobs it ran.
+// graphile-worker. "work", with the settings of its performance test: prints "ready", works on the
+// queue after a command, and prints how many jobs it ran. "serve URL": a worker as its users start
+// it, whose jobs are a request to the URL.
 import { once } from "node:events";
-import { Logger, runMigrations, runOnce } from "graphile-worker";
+import http from "node:http";
+import { Logger, run, runMigrations, runOnce } from "graphile-worker";
 import pg from "pg";
 
 const concurrency = 24;
@@ -17,8 +19,26 @@ const logger = new Logger(() => (level, message) => {
   if (level === "error") console.error(message);
 });
 
+function post(agent, url, payload) {
+  return new Promise((resolve, reject) => {
+    const request = http.request(url, { method: "POST", agent }, (response) => {
+      response.resume();
+      response.on("end", () => (response.statusCode < 300 ? resolve() : reject(new Error(`answer ${response.statusCode}`))));
+    });
+    request.on("error", reject);
+    request.end(JSON.stringify(payload));
+  });
+}
+
 if (process.argv[2] === "migrate") {
   await runMigrations({ pgPool, logger });
+} else if (process.argv[2] === "serve") {
+  const agent = new http.Agent({ keepAlive: true, maxSockets: concurrency });
+  const runner = await run({
+    pgPool, logger, concurrency,
+    taskList: { noop: (payload) => post(agent, process.argv[3], payload) },
+  });
+  await runner.promise;
 } else {
   let ran = 0;
   const preset = {

@@ -28,8 +28,14 @@ import (
 func main() {
 	embedded.SuperviseMain()
 	receiverMain()
+	producerMain()
+	peerHostMain()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	command, args := run, os.Args[1:]
+	if len(args) > 0 && args[0] == "steady" {
+		command, args = steady, args[1:]
+	}
+	err := command(ctx, args, os.Stdout, os.Stderr)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "peerbench:", err)

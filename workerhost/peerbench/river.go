@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
@@ -25,12 +26,11 @@ func (riverNoop) Kind() string { return "noop" }
 
 type riverWorker struct {
 	river.WorkerDefaults[riverNoop]
-	handled func(n int)
+	handle func(ctx context.Context, n int) error
 }
 
-func (w *riverWorker) Work(_ context.Context, job *river.Job[riverNoop]) error {
-	w.handled(job.Args.N)
-	return nil
+func (w *riverWorker) Work(ctx context.Context, job *river.Job[riverNoop]) error {
+	return w.handle(ctx, job.Args.N)
 }
 
 func riverSystem() system {
@@ -48,19 +48,25 @@ func riverSystem() system {
 	}
 }
 
-func riverClient(d *database, handled func(n int)) (*river.Client[pgx.Tx], error) {
+// riverWorkers is how many jobs River's benchmark works on at a time.
+const riverWorkers = 2000
+
+// riverClient returns a client that only inserts, or with a handler one that works on up to workers jobs at a
+// time. What a killed client had is given out again after leaseSeconds.
+func riverClient(pool *pgxpool.Pool, handle func(ctx context.Context, n int) error, workers int) (*river.Client[pgx.Tx], error) {
 	cfg := &river.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
-	if handled != nil {
+	if handle != nil {
 		cfg.Workers = river.NewWorkers()
-		river.AddWorker(cfg.Workers, &riverWorker{handled: handled})
-		cfg.Queues = map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2000}}
+		river.AddWorker(cfg.Workers, &riverWorker{handle: handle})
+		cfg.Queues = map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: workers}}
 		cfg.FetchCooldown, cfg.FetchPollInterval = 2*time.Millisecond, 20*time.Millisecond
+		cfg.JobTimeout, cfg.RescueStuckJobsAfter = leaseSeconds*time.Second, leaseSeconds*time.Second
 	}
-	return river.NewClient(riverpgxv5.New(d.pool), cfg)
+	return river.NewClient(riverpgxv5.New(pool), cfg)
 }
 
 func riverFill(ctx context.Context, d *database, n int) error {
-	client, err := riverClient(d, nil)
+	client, err := riverClient(d.pool, nil, 0)
 	if err != nil {
 		return err
 	}
@@ -80,7 +86,10 @@ func riverFill(ctx context.Context, d *database, n int) error {
 const fillBatch = 5000
 
 func riverOpen(ctx context.Context, d *database, handled func(n int)) (session, error) {
-	client, err := riverClient(d, handled)
+	client, err := riverClient(d.pool, func(_ context.Context, n int) error {
+		handled(n)
+		return nil
+	}, riverWorkers)
 	if err != nil {
 		return session{}, err
 	}

@@ -17,7 +17,7 @@ func (b *bench) workRate(ctx context.Context) part {
 		b.graphile = installGraphile(ctx)
 	}
 	n := b.scale(100_000, 10_000)
-	systems := []system{qtopSystem(qtopName), riverSystem(), rawSystem(), b.graphile.system()}
+	systems := []system{qtopSystem(qtopName), riverSystem(), rawSystem(), graphileSystem(b.graphile)}
 	var cs []contender
 	for _, s := range systems {
 		cs = append(cs, b.fed(s.name, s.template, func(ctx context.Context, d *database, put put) error {

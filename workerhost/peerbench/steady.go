@@ -1,0 +1,199 @@
+package main
+
+// The command `peerbench steady`: queues that are fed, worked on and watched at the same time, in
+// the phases of the public comparison of PostgreSQL job queues
+// (github.com/hardbyte/postgresql-job-queue-benchmarking, docs/method.md).
+//
+//  1. A course is one or more phases that follow each other. Each contestant runs it on a new server.
+//  2. A producer in a separate process inserts numbered jobs at a fixed rate. One worker host, a
+//     process too, makes an HTTP request per job to the receiver in this process.
+//  3. After a warm-up, which is not measured, the phases begin. After the last one the producer stops, and
+//     what is left has `-patience` to be worked on. What has not been started by then is lost.
+//  4. The results of the course are appended to results.jsonl. A course whose results are all there is
+//     not run again.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// steadyOptions are the flags of `peerbench steady`.
+type steadyOptions struct {
+	dir         string        // of results.jsonl and the logs
+	rate        int           // jobs per second
+	length      time.Duration // of a phase
+	idleInTx    time.Duration // of the phase idle-in-tx of qtop and River
+	warmUp      time.Duration
+	patience    time.Duration
+	pgque       string // PgQue's SQL file
+	phases      *regexp.Regexp
+	contestants *regexp.Regexp
+	binaries    []binary
+	doc         string // the document that gets the table
+}
+
+// binary is a build of qtop under a name.
+type binary struct{ name, path string }
+
+func steady(ctx context.Context, args []string, out, progress io.Writer) error {
+	o := steadyOptions{}
+	flags := flag.NewFlagSet("peerbench steady", flag.ContinueOnError)
+	flags.StringVar(&o.dir, "dir", "steady-out", "folder of results.jsonl and the logs")
+	flags.IntVar(&o.rate, "rate", 800, "jobs per second")
+	flags.DurationVar(&o.length, "length", 5*time.Minute, "length of a phase")
+	flags.DurationVar(&o.idleInTx, "idle-in-tx", 30*time.Minute, "length of the phase idle-in-tx of qtop and River")
+	flags.DurationVar(&o.warmUp, "warm-up", 10*time.Second, "load before the first phase, not measured")
+	flags.DurationVar(&o.patience, "patience", 90*time.Second, "how long jobs that are left at the end may take before they are lost")
+	flags.StringVar(&o.pgque, "pgque", os.Getenv("PGQUE_SQL"), "PgQue's SQL file; without it PgQue is not measured (default $PGQUE_SQL)")
+	flags.StringVar(&o.doc, "doc", "", "document into which the tables are written, between its markers")
+	phases := flags.String("phases", "", "run the courses that have a phase whose name matches")
+	contestants := flags.String("contestants", "", "run the contestants whose name matches")
+	report := flags.Bool("report", false, "report what was measured before; measure nothing")
+	flags.Func("qtop", "a built `binary` of qtop, or NAME=binary; give it several times to compare builds in turns", func(text string) error {
+		b := binary{qtopName, text}
+		if name, path, named := strings.Cut(text, "="); named {
+			b = binary{name, path}
+		}
+		if _, err := os.Stat(b.path); err != nil {
+			return err
+		}
+		o.binaries = append(o.binaries, b)
+		return nil
+	})
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	var err, badPhases error
+	o.phases, badPhases = regexp.Compile(*phases)
+	o.contestants, err = regexp.Compile(*contestants)
+	if err = errors.Join(err, badPhases); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 || o.rate < 1 || o.length < time.Second || o.idleInTx < time.Second {
+		return errors.New("expected a rate of at least 1, phases of at least 1s, and no other words")
+	}
+	if err := os.MkdirAll(o.dir, 0o755); err != nil {
+		return err
+	}
+	s := &steadyRun{steadyOptions: o, progress: progress}
+	if s.results, err = readResults(s.file()); err != nil {
+		return err
+	}
+	if !*report {
+		err = s.run(ctx)
+	}
+	text := s.report()
+	fmt.Fprint(out, text)
+	if o.doc != "" {
+		err = errors.Join(err, writeIntoDocument(o.doc, text))
+	}
+	return err
+}
+
+// steadyRun is one run of the command.
+type steadyRun struct {
+	steadyOptions
+	progress io.Writer
+	results  []result
+	node     map[string]*nodePeer // the installed packages
+}
+
+func (s *steadyRun) file() string { return filepath.Join(s.dir, "results.jsonl") }
+
+func (s *steadyRun) say(format string, args ...any) {
+	fmt.Fprintf(s.progress, "%s  "+format+"\n", append([]any{time.Now().UTC().Format(time.TimeOnly)}, args...)...)
+}
+
+// run runs each course with all contestants before the next, so that drift of the machine affects
+// all of them. A contestant that fails leaves its course out, which the next run tries again.
+func (s *steadyRun) run(ctx context.Context) error {
+	defer s.removeNode()
+	var failed []error
+	all := s.all()
+	for _, c := range courses() {
+		for _, who := range all {
+			if !c.matches(s.phases) || !s.contestants.MatchString(who.name) || s.measured(who, c) {
+				continue
+			}
+			if err := s.available(ctx, who); err != nil {
+				s.say("%s, %s: %v", who.name, c.name(), err)
+				continue
+			}
+			s.say("%s, %s", who.name, c.name())
+			rs, err := s.drive(ctx, who, c)
+			if ctx.Err() != nil {
+				return fmt.Errorf("interrupted; the same command continues with %s, %s", who.name, c.name())
+			}
+			if err == nil {
+				err = s.keep(rs)
+			}
+			if err != nil {
+				s.say("%s, %s: %v", who.name, c.name(), err)
+				failed = append(failed, fmt.Errorf("%s, %s: %w", who.name, c.name(), err))
+			}
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// measured says whether the results have every phase of the course.
+func (s *steadyRun) measured(who contestant, c course) bool {
+	for _, p := range c {
+		found := false
+		for _, r := range s.results {
+			found = found || r.Contestant == who.name && r.Phase == p.name
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// keep appends the results to the file.
+func (s *steadyRun) keep(rs []result) error {
+	f, err := os.OpenFile(s.file(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	text := []byte("\n") // ends a line that was cut off
+	for _, r := range rs {
+		line, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		text = append(append(text, line...), '\n')
+	}
+	if _, err := f.Write(text); err != nil { // one write: a course is there whole or not at all
+		return err
+	}
+	s.results = append(s.results, rs...)
+	return f.Sync()
+}
+
+// readResults reads what was measured. The last line counts if a phase was measured twice; a line that
+// was cut off is left out.
+func readResults(file string) ([]result, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var rs []result
+	for line := range strings.Lines(string(text)) {
+		var r result
+		if json.Unmarshal([]byte(line), &r) == nil {
+			rs = append(rs, r)
+		}
+	}
+	return rs, err
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/embedded"
+)
+
+func TestMain(m *testing.M) {
+	embedded.SuperviseMain()
+	m.Run()
+}
+
+func TestLedgerKnowsWhatIsLostAndWhatRanTwice(t *testing.T) {
+	t.Parallel()
+	begin := time.Unix(1000, 0)
+	ms := func(n int) int64 { return begin.Add(time.Duration(n) * time.Millisecond).UnixNano() }
+	w := &world{steadyRun: &steadyRun{steadyOptions: steadyOptions{rate: 5}}, who: contestant{name: "c", load: jobsLoad}, ledger: &steadyLedger{}}
+	l := w.ledger
+	l.tell(0, ms(0), true)
+	l.start(0, ms(10))
+	l.start(1, ms(25)) // seen before the producer had its answer
+	l.tell(1, ms(5), true)
+	l.tell(2, ms(6), true) // never started
+	l.tell(3, ms(7), false)
+	l.tell(4, ms(8), true)
+	l.start(4, ms(38))
+	l.start(4, ms(90)) // again
+	l.tell(5, ms(2000), true)
+	if n := l.depth(); n != 2 {
+		t.Errorf("%d jobs are inserted and not started, not 2", n)
+	}
+	r := w.result(&span{phase: phase{name: "clean"}, begin: begin, end: begin.Add(time.Second)}, 0)
+	if r.Inserted != 4 || r.Lost != 1 || r.Twice != 1 || r.Unanswered != 1 || r.PerSecond != 3 {
+		t.Errorf("%+v", r)
+	}
+	if *r.StartP50 != 30 || r.StartP99 != nil { // 10, 20, 30, never
+		t.Errorf("p50 %v, p99 %v", *r.StartP50, r.StartP99)
+	}
+	if r.Recovered != nil || r.WAL == nil {
+		t.Errorf("without a disturbance there is no recovery: %+v", r)
+	}
+}
+
+func TestRecoveredNeedsThreeGoodSecondsInARow(t *testing.T) {
+	t.Parallel()
+	over := time.Unix(1000, 0)
+	l := &steadyLedger{}
+	slow := map[int]int64{0: 500, 1: 10, 2: 500} // by second, in ms; 10 afterwards
+	for second := range 8 {
+		took, isSlow := slow[second]
+		if !isSlow {
+			took = 10
+		}
+		sent := over.Add(time.Duration(second)*time.Second + time.Millisecond).UnixNano()
+		l.tell(second, sent, true)
+		l.start(second, sent+took*int64(time.Millisecond))
+	}
+	if s := l.recovered(over, over.Add(8*time.Second), 4); s != 3 {
+		t.Errorf("recovered after %v s, not 3", s)
+	}
+	if s := l.recovered(over, over.Add(5*time.Second), 4); s != -1 {
+		t.Errorf("two good seconds are no recovery: %v", s)
+	}
+	if s := l.recovered(over, over.Add(8*time.Second), 2); s != -1 {
+		t.Errorf("10 ms are over twice 2 ms and 5 ms: %v", s)
+	}
+}
+
+func TestPacerCountsElapsedTime(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1000, 0)
+	p := pacer{at: at}
+	total := 0
+	for range 1000 { // ticks of 3 ms that were to be of 1 ms
+		at = at.Add(3 * time.Millisecond)
+		total += p.due(at, 800)
+	}
+	if total < 2399 || total > 2400 {
+		t.Errorf("%d jobs were due in 3 s at 800 a second", total)
+	}
+	if n := p.due(at.Add(time.Minute), 800); n != 800 {
+		t.Errorf("after a minute without an insert %d are due, not those of a second", n)
+	}
+}
+
+func TestJobNumberOfEachLoad(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"n": 7}`:                             "7 <nil>", // a webhook, a peer
+		`{"job_id": "x", "payload": {"n": 0}}`: "0 <nil>",
+		`{"target_ref": "bench/12", "payload": {"event_id": "x"}}`: "12 <nil>", // a routed event
+		`{"payload": {}}`: "0 a request without a number",
+	} {
+		n, err := jobNumber(strings.NewReader(body))
+		if got := fmt.Sprint(n, " ", err); got != want {
+			t.Errorf("%s: %s instead of %s", body, got, want)
+		}
+	}
+}
+
+// What is in the file is not measured again; a course with a missing phase is.
+func TestMeasuredCoursesAreNotRunAgain(t *testing.T) {
+	t.Parallel()
+	s := &steadyRun{steadyOptions: steadyOptions{dir: t.TempDir()}}
+	idle := courses()[1]
+	if err := s.keep([]result{{Contestant: "c", Load: jobsLoad, Phase: "clean", At: time.Unix(1, 0)}, {Contestant: "c", Phase: idleInTx}}); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(s.file(), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = f.WriteString(`{"contestant": "c", "phase": "recov`) // the machine stopped here
+	_ = f.Close()
+	again := &steadyRun{steadyOptions: steadyOptions{dir: s.dir}}
+	if again.results, err = readResults(again.file()); err != nil {
+		t.Fatal(err)
+	}
+	c := contestant{name: "c"}
+	if !again.measured(c, courses()[0]) || again.measured(c, idle) || again.measured(contestant{name: "d"}, courses()[0]) {
+		t.Errorf("%+v", again.results)
+	}
+	if err := again.keep([]result{{Contestant: "c", Phase: "recovery"}}); err != nil {
+		t.Fatal(err)
+	}
+	if again.results, err = readResults(again.file()); err != nil || len(again.results) != 3 || !again.measured(c, idle) {
+		t.Errorf("after the line that was cut off: %+v, %v", again.results, err)
+	}
+}
+
+func TestReportGoesBetweenTheMarkers(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "doc.md")
+	if err := os.WriteFile(file, []byte("before\n"+docBegin+"\nold\n"+docEnd+"\nafter\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p50 := 12.5
+	s := &steadyRun{results: []result{
+		{Contestant: "late", Load: jobsLoad, Phase: idleInTx, LoadAvg: "0.10", Tenths: []float64{1, 100, -1}},
+		{Contestant: "qtop", Load: jobsLoad, Phase: "clean", LoadAvg: "7.5 1 1", StartP50: &p50},
+	}}
+	if err := writeIntoDocument(file, s.report()); err != nil {
+		t.Fatal(err)
+	}
+	text, _ := os.ReadFile(file)
+	got := string(text)
+	if !strings.HasPrefix(got, "before\n") || !strings.HasSuffix(got, docEnd+"\nafter\n") || strings.Contains(got, "old") {
+		t.Errorf("%s", got)
+	}
+	for _, want := range []string{`qtop ` + loaded + ` \| 12.5 / – / –`, `idle-in-tx, 0s \| late \| –`, `clean.*\n.*idle-in-tx`, `late  ▁█×`, `was busy with other work`} {
+		if !regexp.MustCompile(want).MatchString(got) {
+			t.Errorf("no %s in\n%s", want, got)
+		}
+	}
+	if err := os.WriteFile(file, []byte("no markers"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeIntoDocument(file, "x"); err == nil {
+		t.Error("a document without markers was written")
+	}
+}
+
+// The producer inserts at the rate and records each job that it inserted, and each that was refused.
+func TestProducerTellsWhatItInserted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: the producer is not run on a server")
+	}
+	server, err := embedded.Start(t.Context(), embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop(context.Background()) })
+	dsn := server.DSN(embedded.Superuser, "postgres")
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(t.Context(), "CREATE TABLE job (n int PRIMARY KEY CHECK (n % 10 <> 0))"); err != nil {
+		t.Fatal(err)
+	}
+	in, control := io.Pipe()
+	reader, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- produceSteadily(t.Context(), producerSpec{DSN: dsn, SQL: "INSERT INTO job VALUES ($1)"}, in, out)
+		_ = out.Close()
+	}()
+	go func() { _, _ = io.WriteString(control, "rate 500\n") }()
+	l := &steadyLedger{}
+	for lines := bufio.NewScanner(reader); lines.Scan(); {
+		var n int
+		var sent int64
+		var ok bool
+		if _, err := fmt.Sscanf(lines.Text(), "%d %d %t", &n, &sent, &ok); err != nil {
+			t.Fatalf("%q: %v", lines.Text(), err)
+		}
+		if l.tell(n, sent, ok); n == 200 {
+			_ = control.Close()
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	var inserted int
+	if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM job").Scan(&inserted); err != nil {
+		t.Fatal(err)
+	}
+	if l.told != inserted || inserted < 180 || len(l.unanswered) < 20 {
+		t.Errorf("told %d, refused %d, in the table %d", l.told, len(l.unanswered), inserted)
+	}
+}

@@ -1,0 +1,199 @@
+package main
+
+// The contestants of `peerbench steady`. All handlers are one HTTP request to the same receiver.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+)
+
+// leaseSeconds is after how long each contestant that can be told so gives the jobs of a killed host out again.
+const leaseSeconds = 30
+
+// contestant is a queue as its users run it.
+type contestant struct {
+	name     string
+	load     string                                    // "jobs", "webhooks" or "routed events"
+	long     bool                                      // idle-in-tx takes its own length
+	needs    func(ctx context.Context) error           // why it cannot be measured here; nil = always
+	install  func(ctx context.Context, w *world) error // into the empty database
+	host     func(w *world) (*exec.Cmd, error)
+	producer func(w *world) (*exec.Cmd, error)
+	watched  string // the binary whose console watches; "" = nobody watches
+	hot      string // the table that the active readers count
+	// recorded is SQL: the milliseconds from the insert to the recorded completion, for jobs that were
+	// inserted from $1 to $2; "" = finished jobs are not kept.
+	recorded string
+}
+
+const (
+	jobsLoad     = "jobs"
+	webhooksLoad = "webhooks"
+	routedLoad   = "routed events"
+	pgbossName   = "pg-boss"
+	pgqueName    = "PgQue"
+)
+
+// all returns the contestants in the order in which they take turns.
+func (s *steadyRun) all() []contestant {
+	var cs []contestant
+	for _, b := range s.binaries {
+		cs = append(cs, s.qtopJobs(b))
+	}
+	cs = append(cs, steadyRiver(), s.steadyGraphile(), s.steadyPgBoss(), s.steadyPgQue())
+	for _, b := range s.binaries {
+		cs = append(cs, s.qtopWebhooks(b), s.qtopRouted(b))
+	}
+	return cs
+}
+
+func (s *steadyRun) available(ctx context.Context, who contestant) error {
+	if who.needs == nil {
+		return nil
+	}
+	return who.needs(ctx)
+}
+
+// qtopOf is what the loads of qtop have in common: `qtop worker` with all its loops, and a console.
+func qtopOf(b binary, name, load string, setUp func(ctx context.Context, w *world) error, insert producerSpec) contestant {
+	return contestant{
+		name: name, load: load, watched: b.path,
+		install: func(ctx context.Context, w *world) error {
+			if err := installQtop(ctx, w, b); err != nil {
+				return err
+			}
+			return setUp(ctx, w)
+		},
+		host: func(w *world) (*exec.Cmd, error) {
+			handlers, err := json.Marshal([]map[string]string{{"kind": "noop", "url": w.url, "timeout": "20s"}})
+			cmd := exec.Command(b.path, "worker", "--host-id", "bench", "--executor", qtopExecutor, //nolint:noctx // killed by the phases or at the end
+				"--handlers", string(handlers), "--delivery-allow-networks", "127.0.0.0/8", "--delivery-allow-plain-http", "127.0.0.0/8")
+			cmd.Env = w.qtopEnv(hostLogin)
+			return cmd, err
+		},
+		producer: func(w *world) (*exec.Cmd, error) {
+			insert.DSN = w.dsn(writerLogin)
+			return self(producerEnv, insert)
+		},
+	}
+}
+
+// installQtop installs the schema of the binary itself, so that builds with different schemas can be compared.
+func installQtop(ctx context.Context, w *world, b binary) error {
+	cmd := exec.CommandContext(ctx, b.path, "migrate", "up", "--yes")
+	cmd.Env = w.qtopEnv("postgres")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s migrate up: %w: %s", b.path, err, out)
+	}
+	if err := w.exec(ctx,
+		"CREATE ROLE "+hostLogin+" LOGIN IN ROLE dot_executor, router_worker, saga_orchestrator, webhook_worker, lease_reset_cleaner",
+		"CREATE ROLE "+writerLogin+" LOGIN IN ROLE event_ingest_writer",
+		"CREATE ROLE "+viewerLogin+" LOGIN IN ROLE queue_viewer"); err != nil {
+		return err
+	}
+	for _, sql := range []string{
+		"SELECT public.fn_dot_config_set('queue.notify.bridge_enabled', 'true', 'bench', 'measured with wakes', NULL::timestamptz, NULL::timestamptz)",
+		fmt.Sprintf("SELECT public.fn_dot_config_set('queue.lease.duration_seconds', '%d', 'bench', 'as its peers', NULL::timestamptz, NULL::timestamptz)", leaseSeconds),
+		"SELECT public.fn_queue_heartbeat_register('" + qtopExecutor + "', 'DOT', '{}', 10, 3600, 'bench')",
+		"SELECT public.fn_job_subscription_set('" + qtopExecutor + "', NULL, NULL, 0::smallint, 1000000, true, NULL, 'bench', 'measured without a ceiling', false)",
+	} {
+		if err := w.call(ctx, sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *steadyRun) qtopJobs(b binary) contestant {
+	c := qtopOf(b, b.name, jobsLoad, func(context.Context, *world) error { return nil },
+		producerSpec{SQL: oneJob, Wake: qtopDomain})
+	c.hot, c.long = "public.job_queue", true
+	c.recorded = `SELECT extract(epoch FROM finished_at - enqueued_at)::float8 * 1000 FROM public.job_history
+		WHERE status = 'succeeded' AND enqueued_at >= $1 AND enqueued_at < $2`
+	return c
+}
+
+func (s *steadyRun) qtopWebhooks(b binary) contestant {
+	c := qtopOf(b, b.name+", webhooks", webhooksLoad, func(ctx context.Context, w *world) error {
+		_, err := w.admin.Exec(ctx, `INSERT INTO public.subscriptions (event_type, callback_url, active, verified) VALUES ('bench.happened', $1, true, true)`, w.url+"/")
+		return err
+	}, producerSpec{SQL: "INSERT INTO public.events (event_type, payload) VALUES ('bench.happened', pg_catalog.jsonb_build_object('n', $1::int))"})
+	c.hot = "public.webhook_delivery_jobs"
+	c.recorded = `SELECT extract(epoch FROM updated_at - created_at)::float8 * 1000 FROM public.webhook_delivery_sagas
+		WHERE status = 'Completed' AND created_at >= $1 AND created_at < $2`
+	return c
+}
+
+func (s *steadyRun) qtopRouted(b binary) contestant {
+	c := qtopOf(b, b.name+", routed events", routedLoad, func(ctx context.Context, w *world) error {
+		if err := w.exec(ctx, "INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')"); err != nil {
+			return err
+		}
+		return w.call(ctx, "SELECT public.fn_consumer_set('bench', 'iu', 'made', 'noop', 'DOT', true, 'bench', 'measured', false)")
+	}, producerSpec{SQL: `SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', 'bench', $1::int::text)`})
+	c.hot = "public.event_outbox"
+	c.recorded = `SELECT extract(epoch FROM finished_at - enqueued_at)::float8 * 1000 FROM public.job_history
+		WHERE status = 'succeeded' AND enqueued_at >= $1 AND enqueued_at < $2`
+	return c
+}
+
+func steadyRiver() contestant {
+	return contestant{
+		name: riverName, load: jobsLoad, long: true, hot: "public.river_job",
+		install: func(ctx context.Context, w *world) error {
+			pool, err := openPool(ctx, w.dsn(peerLogin), 2)
+			if err != nil {
+				return err
+			}
+			defer pool.Close()
+			m, err := rivermigrate.New(riverpgxv5.New(pool), nil)
+			if err == nil {
+				_, err = m.Migrate(ctx, rivermigrate.DirectionUp, nil)
+			}
+			return err
+		},
+		host: func(w *world) (*exec.Cmd, error) {
+			return self(peerHostEnv, peerHostSpec{Peer: riverName, DSN: w.dsn(peerLogin), URL: w.url})
+		},
+		producer: func(w *world) (*exec.Cmd, error) {
+			return self(producerEnv, producerSpec{DSN: w.dsn(peerLogin), River: true})
+		},
+		recorded: `SELECT extract(epoch FROM finalized_at - created_at)::float8 * 1000 FROM public.river_job
+			WHERE state = 'completed' AND created_at >= $1 AND created_at < $2`,
+	}
+}
+
+func (s *steadyRun) steadyPgQue() contestant {
+	return contestant{
+		name: pgqueName, load: jobsLoad, hot: "pgque.event_template",
+		needs: func(context.Context) error {
+			if s.pgque == "" {
+				return notRun{"no -pgque FILE"}
+			}
+			return nil
+		},
+		install: func(ctx context.Context, w *world) error {
+			// The file has statements that only psql understands, and DO blocks.
+			cmd := exec.CommandContext(ctx, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", w.dsn("postgres"), "-f", s.pgque)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return fmt.Errorf("psql -f %s: %w: %s", s.pgque, err, strings.TrimSpace(string(out)))
+			}
+			return w.exec(ctx, "SELECT pgque.create_queue('bench')", "SELECT pgque.subscribe('bench', 'bench')",
+				"SELECT pgque.set_queue_config('bench', 'ticker_max_count', '200')",
+				"SELECT pgque.set_queue_config('bench', 'ticker_max_lag', '100 milliseconds')",
+				"SELECT pgque.set_queue_config('bench', 'ticker_idle_period', '500 milliseconds')")
+		},
+		host: func(w *world) (*exec.Cmd, error) {
+			return self(peerHostEnv, peerHostSpec{Peer: pgqueName, DSN: w.dsn("postgres"), URL: w.url})
+		},
+		producer: func(w *world) (*exec.Cmd, error) {
+			return self(producerEnv, producerSpec{DSN: w.dsn("postgres"), SQL: "SELECT pgque.send('bench', $1::int::text)"})
+		},
+	}
+}

@@ -1,0 +1,381 @@
+package main
+
+// Drives one contestant through one course and takes the figures of its phases.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// result is one phase of one contestant, a line of results.jsonl. Nil = not measured for this contestant.
+type result struct {
+	Contestant string    `json:"contestant"`
+	Load       string    `json:"load"`
+	Phase      string    `json:"phase"`
+	At         time.Time `json:"at"`
+	Seconds    float64   `json:"seconds"`
+	Rate       int       `json:"rate"`    // jobs per second before the phase's own factor
+	LoadAvg    string    `json:"loadavg"` // of the machine, before the course
+
+	Inserted   int      `json:"inserted"`
+	Unanswered int      `json:"unanswered"` // inserts that failed or had no answer
+	Lost       int      `json:"lost"`       // inserted, and not started until the patience was over
+	Twice      int      `json:"twice"`      // started again
+	StartP50   *float64 `json:"start_p50_ms"`
+	StartP95   *float64 `json:"start_p95_ms"`
+	StartP99   *float64 `json:"start_p99_ms"`
+	EndP99     *float64 `json:"end_to_end_p99_ms"` // insert → recorded completion, by the database's clock
+	PerSecond  float64  `json:"completed_per_second"`
+	DepthMax   int      `json:"depth_max"`
+	DepthEnd   int      `json:"depth_end"`
+	DeadMax    *float64 `json:"dead_rows_max"`
+	Bytes      *float64 `json:"database_bytes"` // at the end of the phase
+	WAL        *float64 `json:"wal_bytes_per_job"`
+	Commits    *float64 `json:"commits_per_job"`
+	CPU        *float64 `json:"server_cpu_seconds_per_1000_jobs"`
+	Snapshot   *float64 `json:"snapshot_p50_ms"`
+	SnapMax    *float64 `json:"snapshot_max_ms"`
+	Recovered  *float64 `json:"recovered_seconds"` // -1 = not before the end of the course
+
+	// The medians of the start in each tenth of the phase, for the chart; 0 = no job.
+	Tenths []float64 `json:"start_p50_ms_tenths"`
+}
+
+// span is what was observed of a phase.
+type span struct {
+	phase       phase
+	begin, end  time.Time
+	over        time.Time // the last disturbance
+	depth       []int
+	dead, bytes []float64
+	snapshots   []float64
+	before      counters
+	after       counters
+}
+
+// counters only grow.
+type counters struct {
+	wal, commits float64
+	cpu          float64
+	err          error
+}
+
+func (s *steadyRun) drive(ctx context.Context, who contestant, c course) ([]result, error) {
+	loadavg := procField("/proc/loadavg", "")
+	w, err := s.open(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	spans, warm, err := w.play(ctx, c)
+	var rs []result
+	if err == nil {
+		for _, sp := range spans {
+			r := w.result(sp, warm)
+			r.LoadAvg = loadavg
+			r.EndP99 = w.endToEnd(ctx, sp)
+			rs = append(rs, r)
+		}
+	}
+	return rs, errors.Join(err, w.close())
+}
+
+// play runs the warm-up and the phases, and waits for what is left. warm is the median start of the warm-up.
+func (w *world) play(ctx context.Context, c course) (spans []*span, warm float64, err error) {
+	if err := w.firstJob(ctx); err != nil {
+		return nil, 0, err
+	}
+	began := time.Now()
+	w.producer.setRate(w.rate)
+	if err := pause(ctx, w.warmUp); err != nil {
+		return nil, 0, err
+	}
+	warmed := time.Now()
+	meter := newCPUMeter(w)
+	defer meter.stop()
+	for _, p := range c {
+		sp, err := w.observe(ctx, p, meter)
+		if err != nil {
+			return nil, 0, err
+		}
+		spans = append(spans, sp)
+		w.say("%s, %s: depth %d at the end", w.who.name, p.name, w.ledger.depth())
+	}
+	w.producer.setRate(0)
+	err = w.producer.stop()
+	w.producer = nil
+	for until := time.Now().Add(w.patience); err == nil && w.ledger.depth() > 0 && time.Now().Before(until); {
+		err = pause(ctx, 50*time.Millisecond)
+	}
+	starts := w.ledger.starts(began, warmed)
+	warm = at(starts, 0.5)
+	return spans, warm, errors.Join(err, w.ended())
+}
+
+// firstJob waits until one job was worked on: the host is ready then.
+func (w *world) firstJob(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	w.producer.setRate(10)
+	for {
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
+			return fmt.Errorf("no job was started within a minute; see %s", w.log.Name())
+		}
+		w.ledger.mu.Lock()
+		seen := w.ledger.seen
+		w.ledger.mu.Unlock()
+		if seen > 0 {
+			return nil
+		}
+		if err := w.ended(); err != nil {
+			return err
+		}
+	}
+}
+
+// observe runs a phase and samples beside it.
+func (w *world) observe(ctx context.Context, p phase, meter *cpuMeter) (*span, error) {
+	length := w.length
+	if p.name == idleInTx && w.who.long {
+		length = w.idleInTx
+	}
+	sp := &span{phase: p, before: w.counters(ctx, meter), begin: time.Now()}
+	sampling, stop := context.WithCancel(ctx)
+	var samplers sync.WaitGroup
+	samplers.Go(func() {
+		for pause(sampling, 100*time.Millisecond) == nil {
+			sp.depth = append(sp.depth, w.ledger.depth())
+		}
+	})
+	samplers.Go(func() { w.sampleTables(sampling, sp) })
+	if w.who.watched != "" {
+		samplers.Go(func() { w.sampleSnapshots(sampling, sp) })
+	}
+	var err error
+	sp.over, err = p.during(ctx, w, length)
+	sp.end = time.Now()
+	stop()
+	samplers.Wait()
+	sp.after = w.counters(ctx, meter)
+	return sp, err
+}
+
+// sampleTables reads dead rows and sizes every five seconds. What a fault does not let it read is left out.
+func (w *world) sampleTables(ctx context.Context, sp *span) {
+	for every := min(5*time.Second, w.length/4); ; {
+		var dead, bytes float64
+		if w.admin.QueryRow(ctx, `SELECT COALESCE(sum(n_dead_tup), 0)::float8, pg_database_size(current_database())::float8
+			FROM pg_stat_user_tables`).Scan(&dead, &bytes) == nil {
+			sp.dead, sp.bytes = append(sp.dead, dead), append(sp.bytes, bytes)
+		}
+		if pause(ctx, every) != nil {
+			return
+		}
+	}
+}
+
+// sampleSnapshots asks as a second console does and keeps the time of each snapshot that the database took,
+// for whichever console it took it.
+func (w *world) sampleSnapshots(ctx context.Context, sp *span) {
+	pool, err := openPool(ctx, w.dsn(viewerLogin), 1)
+	if err != nil {
+		return
+	}
+	defer pool.Close()
+	var last time.Time
+	for pause(ctx, time.Second) == nil {
+		var taken time.Time
+		var ms float64
+		if pool.QueryRow(ctx, "SELECT taken_at, took_ms::float8 FROM public.fn_queue_picture('1 second'::interval)").Scan(&taken, &ms) == nil && taken.After(last) {
+			last, sp.snapshots = taken, append(sp.snapshots, ms)
+		}
+	}
+}
+
+func (w *world) counters(ctx context.Context, meter *cpuMeter) (c counters) {
+	c.cpu = meter.read()
+	c.err = w.admin.QueryRow(ctx, `SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8,
+		(SELECT xact_commit FROM pg_stat_database WHERE datname = current_database())::float8`).Scan(&c.wal, &c.commits)
+	return c
+}
+
+// endToEnd asks the database for the time from each insert to its recorded completion.
+func (w *world) endToEnd(ctx context.Context, sp *span) *float64 {
+	if w.who.recorded == "" {
+		return nil
+	}
+	rows, _ := w.admin.Query(ctx, w.who.recorded, sp.begin, sp.end)
+	took, err := pgx.CollectRows(rows, pgx.RowTo[float64])
+	if err != nil || len(took) == 0 {
+		w.say("%s, %s: end to end: %d rows, %v", w.who.name, sp.phase.name, len(took), err)
+		return nil
+	}
+	slices.Sort(took)
+	return new(at(took, 0.99))
+}
+
+// result computes the figures of a phase.
+func (w *world) result(sp *span, warm float64) result {
+	l := w.ledger
+	seconds := sp.end.Sub(sp.begin).Seconds()
+	r := result{Contestant: w.who.name, Load: w.who.load, Phase: sp.phase.name, At: sp.begin.UTC(), Seconds: seconds, Rate: w.rate}
+	starts := l.starts(sp.begin, sp.end)
+	r.Inserted = len(starts)
+	if n := len(starts); n > 0 {
+		for _, q := range []struct {
+			to **float64
+			at float64
+		}{{&r.StartP50, 0.5}, {&r.StartP95, 0.95}, {&r.StartP99, 0.99}} {
+			if v := at(starts, q.at); !math.IsInf(v, 1) {
+				*q.to = new(v)
+			}
+		}
+		r.Lost = len(starts) - len(finite(starts))
+	}
+	done := l.countStarted(sp.begin, sp.end)
+	r.PerSecond = float64(done) / seconds
+	r.Unanswered, r.Twice = within(l.unanswered, sp.begin, sp.end), within(l.twice, sp.begin, sp.end)
+	if len(sp.depth) > 0 {
+		r.DepthMax, r.DepthEnd = slices.Max(sp.depth), sp.depth[len(sp.depth)-1]
+	}
+	if len(sp.dead) > 0 {
+		r.DeadMax, r.Bytes = new(slices.Max(sp.dead)), new(sp.bytes[len(sp.bytes)-1])
+	}
+	if b, a := sp.before, sp.after; done > 0 && a.err == nil && b.err == nil {
+		r.WAL, r.CPU = new((a.wal-b.wal)/float64(done)), new((a.cpu-b.cpu)/float64(done)*1000)
+		if a.commits > b.commits { // a server that crashed forgets its statistics
+			r.Commits = new((a.commits - b.commits) / float64(done))
+		}
+	}
+	if len(sp.snapshots) > 0 {
+		slices.Sort(sp.snapshots)
+		r.Snapshot, r.SnapMax = new(at(sp.snapshots, 0.5)), new(slices.Max(sp.snapshots))
+	}
+	if !sp.over.IsZero() {
+		r.Recovered = new(l.recovered(sp.over, sp.end, warm))
+	}
+	for i := range 10 {
+		from := sp.begin.Add(sp.end.Sub(sp.begin) * time.Duration(i) / 10)
+		tenth := at(l.starts(from, from.Add(sp.end.Sub(sp.begin)/10)), 0.5)
+		if math.IsInf(tenth, 1) {
+			tenth = -1
+		}
+		r.Tenths = append(r.Tenths, tenth)
+	}
+	return r
+}
+
+// starts returns the milliseconds from insert to start of the jobs that were inserted from … to, sorted;
+// infinite = not started.
+func (l *steadyLedger) starts(from, to time.Time) (ms []float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for n, sent := range l.sent {
+		if sent < from.UnixNano() || sent >= to.UnixNano() {
+			continue
+		}
+		if l.started[n] == 0 {
+			ms = append(ms, math.Inf(1))
+			continue
+		}
+		ms = append(ms, float64(l.started[n]-sent)/1e6)
+	}
+	slices.Sort(ms)
+	return ms
+}
+
+func finite(sorted []float64) []float64 {
+	return slices.DeleteFunc(slices.Clone(sorted), func(v float64) bool { return math.IsInf(v, 1) })
+}
+
+// countStarted counts the jobs that were started from … to.
+func (l *steadyLedger) countStarted(from, to time.Time) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return within(l.started, from, to)
+}
+
+func within(times []int64, from, to time.Time) (n int) {
+	for _, t := range times {
+		if t >= from.UnixNano() && t < to.UnixNano() {
+			n++
+		}
+	}
+	return n
+}
+
+// recovered returns the seconds from over until jobs start as before: the median start of three seconds in a
+// row is at most twice that of the warm-up and 5 ms. -1 = not before end.
+func (l *steadyLedger) recovered(over, end time.Time, warm float64) float64 {
+	good := 0
+	for second := 0; ; second++ {
+		from := over.Add(time.Duration(second) * time.Second)
+		if !from.Before(end) {
+			return -1
+		}
+		starts := l.starts(from, from.Add(time.Second))
+		if len(starts) > 0 && at(starts, 0.5) <= 2*warm+5 {
+			if good++; good == 3 {
+				return float64(second - 2)
+			}
+			continue
+		}
+		good = 0
+	}
+}
+
+// at is a quantile of sorted values; 0 of none.
+func at(sorted []float64, q float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+}
+
+// cpuMeter adds up the processor time of the server, also across its restart.
+type cpuMeter struct {
+	w    *world
+	mu   sync.Mutex
+	pid  int
+	last float64
+	sum  float64
+	end  context.CancelFunc
+	done chan struct{}
+}
+
+func newCPUMeter(w *world) *cpuMeter {
+	ctx, cancel := context.WithCancel(context.Background())
+	m := &cpuMeter{w: w, end: cancel, done: make(chan struct{})}
+	m.pid, m.last = w.cpu()
+	go func() {
+		defer close(m.done)
+		for pause(ctx, 200*time.Millisecond) == nil {
+			m.read()
+		}
+	}()
+	return m
+}
+
+func (m *cpuMeter) stop() {
+	m.end()
+	<-m.done
+}
+
+// read returns the seconds since the meter began.
+func (m *cpuMeter) read() float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	pid, now := m.w.cpu()
+	if pid != m.pid {
+		m.pid, m.last = pid, 0
+	}
+	m.sum += max(0, now-m.last)
+	m.last = max(now, m.last) // a process that ended between two readings of it is not counted twice
+	return m.sum
+}

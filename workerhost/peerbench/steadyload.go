@@ -1,0 +1,300 @@
+package main
+
+// The load: a producer in a separate process, and the receiver, which knows what was inserted
+// and what was started.
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/qtop/qtop/pgclient/enqueue"
+)
+
+// producerSpec says how a producer process inserts, in JSON in its environment.
+type producerSpec struct {
+	DSN   string `json:"dsn"`
+	River bool   `json:"river"`
+	SQL   string `json:"sql"`  // one job, $1 = its number
+	Wake  string `json:"wake"` // the domain that gets qtop's wake signal after commits; the triggers are silenced then
+}
+
+const producerEnv = "PEERBENCH_PRODUCER"
+
+// Inserts in flight: what a producer with a pool of connections has.
+const producerConns = 16
+
+// producerMain runs a producer: "rate N" on its input sets the rate, and each insert is a line "n sent ok" of
+// its output, sent in nanoseconds since 1970. It ends with its input.
+func producerMain() {
+	text := os.Getenv(producerEnv)
+	if text == "" {
+		return
+	}
+	var spec producerSpec
+	err := json.Unmarshal([]byte(text), &spec)
+	if err == nil {
+		err = produceSteadily(context.Background(), spec, os.Stdin, os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "producer:", err)
+		os.Exit(1) //nolint:forbidigo // a separate process; nothing to drain
+	}
+	os.Exit(0) //nolint:forbidigo // its input has ended
+}
+
+func produceSteadily(ctx context.Context, spec producerSpec, in io.Reader, out io.Writer) error {
+	cfg, err := pgxpool.ParseConfig(spec.DSN)
+	if err != nil {
+		return err
+	}
+	cfg.MaxConns = producerConns + 1
+	if spec.Wake != "" {
+		cfg.ConnConfig.RuntimeParams["qtop.doorbell"] = "on"
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	insert, err := spec.insert(pool)
+	if err != nil {
+		return err
+	}
+	var rate atomic.Int64
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for lines := bufio.NewScanner(in); lines.Scan(); {
+			n, err := strconv.ParseInt(strings.TrimPrefix(lines.Text(), "rate "), 10, 64)
+			if err != nil {
+				return
+			}
+			rate.Store(n)
+		}
+	}()
+	var mu sync.Mutex // of the output and complained
+	var complained time.Time
+	lines := bufio.NewWriter(out)
+	var wg sync.WaitGroup
+	free := make(chan struct{}, producerConns)
+	pace := pacer{at: time.Now()}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for n := 0; ; {
+		select {
+		case <-over:
+			wg.Wait()
+			return lines.Flush()
+		case <-tick.C:
+		}
+		for range pace.due(time.Now(), rate.Load()) {
+			free <- struct{}{}
+			number := n
+			n++
+			wg.Go(func() {
+				sent := time.Now().UnixNano()
+				call, cancel := context.WithTimeout(ctx, 30*time.Second)
+				err := insert(call, number)
+				cancel()
+				<-free
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil && time.Since(complained) > time.Second {
+					complained = time.Now()
+					fmt.Fprintln(os.Stderr, "producer:", err)
+				}
+				fmt.Fprintf(lines, "%d %d %t\n", number, sent, err == nil)
+				_ = lines.Flush()
+			})
+		}
+	}
+}
+
+func (spec producerSpec) insert(pool *pgxpool.Pool) (func(context.Context, int) error, error) {
+	if spec.River {
+		client, err := riverClient(pool, nil, 0)
+		return func(ctx context.Context, n int) error {
+			_, err := client.Insert(ctx, riverNoop{n}, nil)
+			return err
+		}, err
+	}
+	notifier := enqueue.NewNotifier(pool)
+	return func(ctx context.Context, n int) error {
+		_, err := pool.Exec(ctx, spec.SQL, n)
+		if err == nil && spec.Wake != "" {
+			notifier.Notify(spec.Wake)
+		}
+		return err
+	}, nil
+}
+
+// pacer turns elapsed time into jobs that are due.
+type pacer struct {
+	at     time.Time
+	credit float64
+}
+
+// due returns how many jobs are due. What a producer could not offer for longer than a second is not made
+// up for.
+func (p *pacer) due(now time.Time, rate int64) int {
+	p.credit = min(p.credit+float64(rate)*now.Sub(p.at).Seconds(), max(1, float64(rate)))
+	p.at = now
+	n := int(p.credit)
+	p.credit -= float64(n)
+	return n
+}
+
+// producer is the process.
+type producer struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	mu  sync.Mutex
+	end chan struct{} // closed when its output has ended
+}
+
+// startProducer starts the process and records in the ledger what it inserts.
+func startProducer(cmd *exec.Cmd, l *steadyLedger) (*producer, error) {
+	p := &producer{cmd: cmd, end: make(chan struct{})}
+	cmd.SysProcAttr = endWithParent()
+	var err error
+	if p.in, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(p.end)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			var n int
+			var sent int64
+			var ok bool
+			if _, err := fmt.Sscanf(lines.Text(), "%d %d %t", &n, &sent, &ok); err == nil {
+				l.tell(n, sent, ok)
+			}
+		}
+	}()
+	return p, nil
+}
+
+func (p *producer) setRate(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, _ = fmt.Fprintf(p.in, "rate %d\n", n)
+}
+
+// stop lets the process finish what it began.
+func (p *producer) stop() error {
+	_ = p.in.Close()
+	select {
+	case <-p.end:
+	case <-time.After(time.Minute):
+		_ = p.cmd.Process.Kill()
+		<-p.end
+	}
+	return p.cmd.Wait()
+}
+
+// steadyLedger has the times of each numbered job, in nanoseconds since 1970.
+type steadyLedger struct {
+	mu         sync.Mutex
+	sent       []int64 // 0 = not inserted, or without an answer
+	started    []int64 // 0 = not started
+	twice      []int64 // when jobs were started that had been started before
+	unanswered []int64 // when inserts were sent that failed or were not answered
+	told, seen int     // inserted; inserted and started
+}
+
+func extended(s []int64, n int) []int64 {
+	if n < len(s) {
+		return s
+	}
+	return append(s, make([]int64, n+1-len(s))...)
+}
+
+func (l *steadyLedger) tell(n int, sent int64, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !ok {
+		l.unanswered = append(l.unanswered, sent)
+		return
+	}
+	l.sent, l.started = extended(l.sent, n), extended(l.started, n)
+	l.sent[n] = sent
+	l.told++
+	if l.started[n] != 0 {
+		l.seen++
+	}
+}
+
+func (l *steadyLedger) start(n int, at int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sent, l.started = extended(l.sent, n), extended(l.started, n)
+	if l.started[n] != 0 {
+		l.twice = append(l.twice, at)
+		return
+	}
+	l.started[n] = at
+	if l.sent[n] != 0 {
+		l.seen++
+	}
+}
+
+// depth is how many jobs are inserted and not started.
+func (l *steadyLedger) depth() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.told - l.seen
+}
+
+// ServeHTTP takes the request of a handler. The number of the job is in its payload, as a webhook in the body
+// itself, and of a routed event in the reference to its subject.
+func (l *steadyLedger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	at := time.Now().UnixNano()
+	n, err := jobNumber(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	l.start(n, at)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func jobNumber(body io.Reader) (int, error) {
+	var b struct {
+		N       *int
+		Payload struct{ N *int }
+		Target  string `json:"target_ref"`
+	}
+	if err := json.NewDecoder(body).Decode(&b); err != nil {
+		return 0, err
+	}
+	switch _, subject, _ := strings.Cut(b.Target, "/"); {
+	case b.N != nil:
+		return *b.N, nil
+	case b.Payload.N != nil:
+		return *b.Payload.N, nil
+	case subject != "":
+		return strconv.Atoi(subject)
+	}
+	return 0, errors.New("a request without a number")
+}

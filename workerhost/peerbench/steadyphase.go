@@ -1,0 +1,203 @@
+package main
+
+// The phases, what each does to the contestant, and the courses that they form.
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const idleInTx = "idle-in-tx"
+
+// phase is one kind of load or fault.
+type phase struct {
+	name string
+	// during runs beside the load for the length of the phase. It returns when the last disturbance
+	// ended, from which the recovery counts; zero = there was none.
+	during func(ctx context.Context, w *world, length time.Duration) (time.Time, error)
+}
+
+// course are phases that follow each other on one server.
+type course []phase
+
+// courses are all that a contestant runs.
+func courses() []course {
+	return []course{
+		{{"clean", undisturbed}},
+		{{idleInTx, heldTransaction}, {"recovery", recovering}},
+		{{"active-readers", activeReaders}},
+		{{"high-load", highLoad}},
+		{{"burst", burst}},
+		{{"postgres-restart", serverRestart}},
+		{{"backends-killed", backendsKilled}},
+		{{"pool-exhausted", poolExhausted}},
+		{{"host-killed", hostKilled}},
+		{{"host-killed-repeatedly", hostKilledRepeatedly}},
+	}
+}
+
+func (c course) name() string {
+	var names []string
+	for _, p := range c {
+		names = append(names, p.name)
+	}
+	return strings.Join(names, " + ")
+}
+
+func (c course) matches(re *regexp.Regexp) bool {
+	for _, p := range c {
+		if re.MatchString(p.name) {
+			return true
+		}
+	}
+	return false
+}
+
+func undisturbed(ctx context.Context, _ *world, length time.Duration) (time.Time, error) {
+	return time.Time{}, pause(ctx, length)
+}
+
+// recovering follows a phase that ended as it began.
+func recovering(ctx context.Context, _ *world, length time.Duration) (time.Time, error) {
+	return time.Now(), pause(ctx, length)
+}
+
+// heldTransaction holds a transaction that has an id open.
+func heldTransaction(ctx context.Context, w *world, length time.Duration) (time.Time, error) {
+	conn, err := w.connect(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, "BEGIN"); err != nil {
+		return time.Time{}, err
+	}
+	if _, err := conn.Exec(ctx, "SELECT pg_catalog.txid_current()"); err != nil {
+		return time.Time{}, err
+	}
+	return time.Time{}, pause(ctx, length)
+}
+
+// activeReaders runs four REPEATABLE READ transactions that count the hot table ten times a second.
+func activeReaders(ctx context.Context, w *world, length time.Duration) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, length)
+	defer cancel()
+	var wg sync.WaitGroup
+	errs := make([]error, 4)
+	for i := range errs {
+		wg.Go(func() {
+			conn, err := w.connect(ctx)
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			defer conn.Close(context.WithoutCancel(ctx))
+			_, errs[i] = conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ")
+			for errs[i] == nil && ctx.Err() == nil {
+				if _, err := conn.Exec(ctx, "SELECT count(*) FROM "+w.who.hot); ctx.Err() == nil {
+					errs[i] = err
+				}
+				_ = pause(ctx, 100*time.Millisecond)
+			}
+		})
+	}
+	wg.Wait()
+	return time.Now(), errors.Join(errs...)
+}
+
+// highLoad offers 1.5 times the rate.
+func highLoad(ctx context.Context, w *world, length time.Duration) (time.Time, error) {
+	w.producer.setRate(w.rate * 3 / 2)
+	defer w.producer.setRate(w.rate)
+	return time.Time{}, pause(ctx, length)
+}
+
+// burst offers three times the rate for a third of the phase, and then the rate.
+func burst(ctx context.Context, w *world, length time.Duration) (time.Time, error) {
+	w.producer.setRate(w.rate * 3)
+	err := pause(ctx, length/3)
+	w.producer.setRate(w.rate)
+	over := time.Now()
+	return over, errors.Join(err, pause(ctx, length-length/3))
+}
+
+// serverRestart restarts PostgreSQL after a third of the phase.
+func serverRestart(ctx context.Context, w *world, length time.Duration) (time.Time, error) {
+	if err := pause(ctx, length/3); err != nil {
+		return time.Time{}, err
+	}
+	at := time.Now()
+	if err := w.server.Restart(ctx); err != nil {
+		return at, err
+	}
+	return at, pause(ctx, length-time.Since(at)-length/3)
+}
+
+// backendsKilled ends one session of the contestant, host or producer, each second of the first two thirds.
+func backendsKilled(ctx context.Context, w *world, length time.Duration) (last time.Time, err error) {
+	end := time.Now().Add(length)
+	for until := time.Now().Add(length * 2 / 3); err == nil && time.Now().Before(until); {
+		_, err = w.admin.Exec(ctx, `SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
+			WHERE datname = current_database() AND backend_type = 'client backend' AND application_name <> $1
+			ORDER BY random() LIMIT 1`, observer)
+		last = time.Now()
+		err = errors.Join(err, pause(ctx, time.Second))
+	}
+	return last, errors.Join(err, pause(ctx, time.Until(end)))
+}
+
+// poolExhausted takes every connection that the server still gives for two thirds of the phase, 300 at most.
+func poolExhausted(ctx context.Context, w *world, length time.Duration) (time.Time, error) {
+	end := time.Now().Add(length)
+	var held []*pgx.Conn
+	release := func() {
+		for _, conn := range held {
+			_ = conn.Close(context.WithoutCancel(ctx))
+		}
+		held = nil
+	}
+	defer release()
+	for until := time.Now().Add(length * 2 / 3); time.Now().Before(until) && ctx.Err() == nil; {
+		conn, err := w.connectAs(ctx, peerLogin)
+		if err == nil && len(held) < 300 {
+			held = append(held, conn)
+			continue
+		}
+		if err == nil {
+			_ = conn.Close(ctx)
+		}
+		_ = pause(ctx, 200*time.Millisecond) // one that a contestant gave up is taken too
+	}
+	w.say("held %d connections", len(held))
+	release()
+	return time.Now(), errors.Join(ctx.Err(), pause(ctx, time.Until(end)))
+}
+
+// downFor is how long a killed host is not there, as with a service manager.
+const downFor = time.Second
+
+// hostKilled kills the host after a third of the phase.
+func hostKilled(ctx context.Context, w *world, length time.Duration) (time.Time, error) {
+	if err := pause(ctx, length/3); err != nil {
+		return time.Time{}, err
+	}
+	at, err := w.killHost(ctx)
+	return at, errors.Join(err, pause(ctx, length-time.Since(at)-length/3))
+}
+
+// hostKilledRepeatedly kills the host every tenth of the first two thirds of the phase, at most every 10 s.
+func hostKilledRepeatedly(ctx context.Context, w *world, length time.Duration) (at time.Time, err error) {
+	end := time.Now().Add(length)
+	for until := time.Now().Add(length * 2 / 3); err == nil && time.Now().Before(until); {
+		if at, err = w.killHost(ctx); err == nil {
+			err = pause(ctx, max(length/15, 10*time.Second))
+		}
+	}
+	return at, errors.Join(err, pause(ctx, time.Until(end)))
+}

@@ -1,0 +1,179 @@
+package main
+
+// The report: tables, and a chart of the starts in each phase.
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The markers of the part of a document that the report replaces.
+const (
+	docBegin = "<!-- steady: begin (written by make bench-steady) -->"
+	docEnd   = "<!-- steady: end -->"
+)
+
+func writeIntoDocument(file, text string) error {
+	old, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	before, rest, begins := strings.Cut(string(old), docBegin)
+	_, after, ends := strings.Cut(rest, docEnd)
+	if !begins || !ends {
+		return fmt.Errorf("%s has no markers %q and %q", file, docBegin, docEnd)
+	}
+	return os.WriteFile(file, []byte(before+docBegin+"\n\n"+text+"\n"+docEnd+after), 0o644)
+}
+
+// loaded marks what was measured while the machine had other work.
+const loaded = "°"
+
+func (r result) busy() bool {
+	var load float64
+	_, err := fmt.Sscan(r.LoadAvg, &load)
+	return err == nil && load > busy
+}
+
+// report is Markdown.
+func (s *steadyRun) report() string {
+	rs := s.ordered()
+	if len(rs) == 0 {
+		return "Nothing is measured.\n"
+	}
+	var t strings.Builder
+	first, last := rs[0].At, rs[0].At
+	marked := false
+	for _, r := range rs {
+		if r.At.Before(first) {
+			first = r.At
+		}
+		if r.At.After(last) {
+			last = r.At
+		}
+		marked = marked || r.busy()
+	}
+	fmt.Fprintf(&t, "%s to %s; %s, %d cores, %s, shared by server, contestants, producer and receiver.\n", first.Format("2006-01-02 15:04"),
+		last.Format("2006-01-02 15:04 UTC"), procField("/proc/cpuinfo", "model name"), runtime.NumCPU(), memory())
+	if marked {
+		fmt.Fprintf(&t, "\n**%s: the machine was busy with other work** (load average over %s before the course): read the shape, not the digits.\n", loaded, number(busy))
+	}
+	for _, load := range []string{jobsLoad, webhooksLoad, routedLoad} {
+		of := slices.DeleteFunc(slices.Clone(rs), func(r result) bool { return r.Load != load })
+		if len(of) == 0 {
+			continue
+		}
+		fmt.Fprintf(&t, "\n### %s\n\n", strings.ToUpper(load[:1])+load[1:])
+		resultTable(&t, of)
+		chart(&t, of)
+	}
+	return t.String()
+}
+
+// ordered returns the last result of each phase and contestant, by phase and then in the order measured.
+func (s *steadyRun) ordered() (rs []result) {
+	for _, c := range courses() {
+		for _, p := range c {
+			var of []result
+			for _, r := range s.results {
+				if r.Phase != p.name {
+					continue
+				}
+				if i := slices.IndexFunc(of, func(x result) bool { return x.Contestant == r.Contestant }); i >= 0 {
+					of[i] = r
+				} else {
+					of = append(of, r)
+				}
+			}
+			rs = append(rs, of...)
+		}
+	}
+	return rs
+}
+
+func resultTable(t *strings.Builder, rs []result) {
+	line(t, "phase", "contestant", "start p50 / p95 / p99, ms", "end to end p99, ms", "completed/s", "depth max / end", "dead rows", "size, MB",
+		"WAL bytes/job", "commits/job", "server CPU s/1,000", "snapshot p50 / max, ms", "lost", "again", "no answer", "recovered, s")
+	line(t, slices.Repeat([]string{"---"}, 16)...)
+	for _, r := range rs {
+		mark := ""
+		if r.busy() {
+			mark = " " + loaded
+		}
+		snapshot := "–"
+		if r.Snapshot != nil {
+			snapshot = figureText(r.Snapshot) + " / " + figureText(r.SnapMax)
+		}
+		recovered := figureText(r.Recovered)
+		if r.Recovered != nil && *r.Recovered < 0 {
+			recovered = "not in the phase"
+		} else if r.Recovered != nil {
+			recovered = fmt.Sprintf("%.0f", *r.Recovered)
+		}
+		line(t, fmt.Sprintf("%s, %s", r.Phase, time.Duration(r.Seconds*float64(time.Second)).Round(time.Second)), r.Contestant+mark,
+			figureText(r.StartP50)+" / "+figureText(r.StartP95)+" / "+figureText(r.StartP99), figureText(r.EndP99), number(r.PerSecond),
+			fmt.Sprintf("%d / %d", r.DepthMax, r.DepthEnd), figureText(r.DeadMax), megabytes(r.Bytes), figureText(r.WAL), figureText(r.Commits),
+			figureText(r.CPU), snapshot, fmt.Sprint(r.Lost), fmt.Sprint(r.Twice), fmt.Sprint(r.Unanswered), recovered)
+	}
+}
+
+func figureText(v *float64) string {
+	if v == nil {
+		return "–"
+	}
+	return number(*v)
+}
+
+func megabytes(v *float64) string {
+	if v == nil {
+		return "–"
+	}
+	return number(*v / 1e6)
+}
+
+// chart draws the median start of each tenth of each phase, as blocks of a logarithmic scale.
+func chart(t *strings.Builder, rs []result) {
+	low, high := math.Inf(1), 0.0
+	var widthPhase, widthName int
+	for _, r := range rs {
+		for _, v := range r.Tenths {
+			if v > 0 {
+				low, high = min(low, v), max(high, v)
+			}
+		}
+		widthPhase, widthName = max(widthPhase, len(r.Phase)), max(widthName, len(r.Contestant))
+	}
+	if high == 0 {
+		return
+	}
+	fmt.Fprintf(t, "\nMedian start in each tenth of a phase, logarithmic from %s to %s ms; × = half or more were never started:\n\n```text\n", number(low), number(high))
+	for _, r := range rs {
+		fmt.Fprintf(t, "%-*s  %-*s  ", widthPhase, r.Phase, widthName, r.Contestant)
+		for _, v := range r.Tenths {
+			t.WriteRune(block(v, low, high))
+		}
+		if n := len(r.Tenths); n > 0 && r.Tenths[n-1] > 0 {
+			fmt.Fprintf(t, "  %s ms at the end", number(r.Tenths[n-1]))
+		}
+		fmt.Fprintln(t)
+	}
+	fmt.Fprint(t, "```\n")
+}
+
+func block(v, low, high float64) rune {
+	blocks := []rune("▁▂▃▄▅▆▇█")
+	switch {
+	case v < 0:
+		return '×'
+	case v == 0:
+		return ' '
+	case high <= low:
+		return blocks[0]
+	}
+	return blocks[min(len(blocks)-1, int(math.Log(v/low)/math.Log(high/low)*float64(len(blocks))))]
+}

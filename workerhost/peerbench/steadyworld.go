@@ -1,0 +1,328 @@
+package main
+
+// What one contestant runs in during one course: a new server, the host, the producer, the receiver,
+// and for qtop a console on a terminal.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/qtop/qtop/pgclient/embedded"
+)
+
+const (
+	steadyDatabase = "steady"
+	peerLogin      = "peer"             // owns the database; not a superuser
+	observer       = "peerbench steady" // application name of the sessions of this program
+)
+
+// world is everything that runs during one course.
+type world struct {
+	*steadyRun
+	who      contestant
+	server   *embedded.Server
+	admin    *pgxpool.Pool
+	receiver *http.Server
+	url      string
+	ledger   *steadyLedger
+	host     *child
+	console  *child
+	producer *producer
+	log      *os.File
+}
+
+func (w *world) dsn(login string) string { return w.server.DSN(login, steadyDatabase) }
+
+func (w *world) connect(ctx context.Context) (*pgx.Conn, error) {
+	return w.connectAs(ctx, embedded.Superuser)
+}
+
+func (w *world) connectAs(ctx context.Context, login string) (*pgx.Conn, error) {
+	cfg, err := pgx.ParseConfig(w.dsn(login))
+	if err != nil {
+		return nil, err
+	}
+	cfg.RuntimeParams["application_name"] = observer
+	return pgx.ConnectConfig(ctx, cfg)
+}
+
+// exec runs statements as a superuser.
+func (w *world) exec(ctx context.Context, sql ...string) error {
+	for _, s := range sql {
+		if _, err := w.admin.Exec(ctx, s); err != nil {
+			return fmt.Errorf("%s: %w", s, err)
+		}
+	}
+	return nil
+}
+
+// call runs a function of qtop that answers with JSON and fails if it refuses.
+func (w *world) call(ctx context.Context, sql string) error {
+	var answer string
+	if err := w.admin.QueryRow(ctx, sql).Scan(&answer); err != nil {
+		return fmt.Errorf("%s: %w", sql, err)
+	}
+	if err := refusal(answer); err != nil {
+		return fmt.Errorf("%s: %w", sql, err)
+	}
+	return nil
+}
+
+// open starts everything but the producer's load.
+func (s *steadyRun) open(ctx context.Context, who contestant) (w *world, err error) {
+	w = &world{steadyRun: s, who: who, ledger: &steadyLedger{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.close())
+		}
+	}()
+	name := strings.NewReplacer(" ", "-", "/", "-").Replace(who.name) + ".log"
+	if w.log, err = os.OpenFile(filepath.Join(s.dir, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
+		return w, err
+	}
+	params := map[string]string{"shared_buffers": "512MB", "max_wal_size": "8GB", "checkpoint_timeout": "15min",
+		"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on"}
+	if w.server, err = embedded.Start(ctx, embedded.Options{Params: params, Notice: func(line string) { s.say("%s", line) }}); err != nil {
+		return w, err
+	}
+	if err := w.createDatabase(ctx); err != nil {
+		return w, err
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return w, err
+	}
+	w.url = "http://" + l.Addr().String()
+	w.receiver = &http.Server{Handler: w.ledger, ReadHeaderTimeout: time.Minute}
+	go func() { _ = w.receiver.Serve(l) }()
+	if err := who.install(ctx, w); err != nil {
+		return w, fmt.Errorf("installing: %w", err)
+	}
+	if err := w.startHost(); err != nil {
+		return w, err
+	}
+	if who.watched != "" {
+		if err := w.startConsole(); err != nil {
+			return w, err
+		}
+	}
+	cmd, err := who.producer(w)
+	if err != nil {
+		return w, err
+	}
+	cmd.Stderr = w.log
+	w.producer, err = startProducer(cmd, w.ledger)
+	return w, err
+}
+
+func (w *world) createDatabase(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, w.server.DSN(embedded.Superuser, "postgres"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	for _, sql := range []string{"CREATE ROLE " + peerLogin + " LOGIN", "CREATE DATABASE " + steadyDatabase + " OWNER " + peerLogin} {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	cfg, err := pgxpool.ParseConfig(w.dsn(embedded.Superuser))
+	if err != nil {
+		return err
+	}
+	cfg.MaxConns = 3
+	cfg.ConnConfig.RuntimeParams["application_name"] = observer
+	w.admin, err = pgxpool.NewWithConfig(ctx, cfg)
+	return err
+}
+
+// close stops everything.
+func (w *world) close() error {
+	var errs []error
+	if w.producer != nil {
+		errs = append(errs, w.producer.stop())
+	}
+	for _, c := range []*child{w.console, w.host} {
+		if c != nil {
+			c.kill()
+		}
+	}
+	if w.receiver != nil {
+		_ = w.receiver.Close()
+	}
+	if w.admin != nil {
+		w.admin.Close()
+	}
+	if w.server != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		errs = append(errs, w.server.Stop(ctx))
+	}
+	if w.log != nil {
+		_ = w.log.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// child is a process that this one can kill.
+type child struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// startChild starts a process and keeps the thread that did: the kernel ends the process with it.
+func startChild(cmd *exec.Cmd, start func() error) (*child, error) {
+	c := &child{cmd, make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+		close(c.done)
+	}()
+	return c, <-started
+}
+
+func (c *child) kill() {
+	if c.cmd.Process != nil {
+		_ = c.cmd.Process.Kill()
+	}
+	<-c.done
+}
+
+func (w *world) startHost() error {
+	cmd, err := w.who.host(w)
+	if err != nil {
+		return err
+	}
+	cmd.Stdout, cmd.Stderr = w.log, w.log
+	cmd.SysProcAttr = endWithParent()
+	w.host, err = startChild(cmd, cmd.Start)
+	return err
+}
+
+// killHost kills the host and starts it again after downFor; it returns when it was killed.
+func (w *world) killHost(ctx context.Context) (time.Time, error) {
+	at := time.Now()
+	w.host.kill()
+	if err := pause(ctx, downFor); err != nil {
+		return at, err
+	}
+	return at, w.startHost()
+}
+
+// ended gives an error when the host or the console ended by itself.
+func (w *world) ended() error {
+	for name, c := range map[string]*child{"host": w.host, "console": w.console} {
+		if c == nil {
+			continue
+		}
+		select {
+		case <-c.done:
+			return fmt.Errorf("the %s ended with exit %d; see %s", name, c.cmd.ProcessState.ExitCode(), w.log.Name())
+		default:
+		}
+	}
+	return nil
+}
+
+// startConsole opens a console on a terminal; it shows the live panes for the whole course.
+func (w *world) startConsole() error {
+	cmd := exec.Command(w.who.watched, "--read-only") //nolint:noctx // killed at the end
+	cmd.Env = w.qtopEnv(viewerLogin, "TERM=xterm-256color", "LANG=C.UTF-8")
+	var tty *os.File
+	var err error
+	w.console, err = startChild(cmd, func() (err error) {
+		tty, err = pty.StartWithSize(cmd, &pty.Winsize{Cols: 140, Rows: 45})
+		return err
+	})
+	if err == nil {
+		go func() {
+			_, _ = io.Copy(io.Discard, tty)
+			_ = tty.Close()
+		}()
+	}
+	return err
+}
+
+// qtopEnv is the environment of a process of qtop: no settings but ours.
+func (w *world) qtopEnv(login string, more ...string) []string {
+	var env []string
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "QTOP_") && !strings.HasPrefix(v, "PG") && !strings.HasPrefix(v, "XDG_") {
+			env = append(env, v)
+		}
+	}
+	none := w.server.Dir() + "/none"
+	return append(append(env, "QTOP_DSN="+w.dsn(login), "XDG_CONFIG_HOME="+none, "XDG_STATE_HOME="+none), more...)
+}
+
+// self is this program as another process, with a specification in its environment.
+func self(env string, spec any) (*exec.Cmd, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(exe) //nolint:noctx // ended by its parent
+	cmd.Env = append(os.Environ(), env+"="+string(text))
+	return cmd, nil
+}
+
+// cpu returns the processor seconds of the postmaster, its children and those that ended.
+func (w *world) cpu() (pid int, seconds float64) {
+	pid = w.server.Pid()
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	seconds = processTime(pid, true)
+	for _, one := range strings.Fields(string(text)) {
+		var n int
+		if _, err := fmt.Sscan(one, &n); err == nil {
+			seconds += processTime(n, false)
+		}
+	}
+	return pid, seconds
+}
+
+// processTime returns the processor seconds of a process, and of its children that ended.
+func processTime(pid int, withEnded bool) float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(text), ") ") // the name in front may have spaces
+	f := strings.Fields(rest)
+	if len(f) < 15 {
+		return 0
+	}
+	const hertz = 100 // USER_HZ of every Linux that Go runs on
+	var sum float64
+	for i, ticks := range f[11:15] { // utime, stime, cutime, cstime
+		var n float64
+		if _, err := fmt.Sscan(ticks, &n); err == nil && (withEnded || i < 2) {
+			sum += n / hertz
+		}
+	}
+	return sum
+}
