@@ -11,11 +11,13 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
@@ -49,7 +51,7 @@ type Client struct {
 	opts  Options
 	route *pgsession.Route
 	tag   string       // suffix of the application_name of a worker host's sessions
-	look  *pgpool.Pool // reads only the catalogue: which server, login and schema this is
+	look  *pgpool.Pool // reads only the catalogue, where the schema refuses the connections of read
 	read  *pgpool.Pool
 	act   *pgpool.Pool
 	work  *pgpool.Pool
@@ -165,6 +167,23 @@ func (c *Client) Work() *pgpool.Pool { return c.work }
 // Read returns the pool of the panes.
 func (c *Client) Read() *pgpool.Pool { return c.read }
 
+// A console at rest has two connections: one reads and one listens. What it needs beyond these
+// opens when it is needed, and closes after this time without use.
+const (
+	spareLife = 5 * time.Second // the second reader, while a list and the snapshot are read at once
+	actIdle   = time.Minute     // the actions
+)
+
+// catalogue takes a connection that can read the catalogue: one of the panes, or, where the schema
+// does not fit this program, one that needs no schema.
+func (c *Client) catalogue(ctx context.Context) (*pgxpool.Conn, error) {
+	conn, err := c.read.Acquire(ctx)
+	if errors.Is(err, errMisfit) {
+		return c.look.Acquire(ctx)
+	}
+	return conn, err
+}
+
 func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.Duration, writes bool) (*pgpool.Pool, error) {
 	cfg, err := pgsession.PoolConfig(c.opts.DSN)
 	if err != nil {
@@ -172,7 +191,15 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 	}
 	cc := cfg.ConnConfig
 	cfg.MaxConns, cfg.MinConns = size, 0
-	cfg.HealthCheckPeriod = 10 * time.Second
+	cfg.HealthCheckPeriod = 5 * time.Second
+	var spare time.Duration
+	switch use {
+	case "read":
+		spare = spareLife
+		cc.BuildContextWatcherHandler = pgpool.CancelRead
+	case "look", "act":
+		cfg.MaxConnIdleTime = actIdle
+	}
 	pgpool.SetSession(cc, c.program(use), timeout)
 	if from := origin(); writes && from != "" {
 		pgsession.Set(cc, pgsession.Setting{Name: "qtop.origin", Value: from})
@@ -182,7 +209,6 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 		return nil
 	}
 	var pool *pgpool.Pool
-	cfg.AfterRelease = func(conn *pgx.Conn) bool { return pool.Keeps(conn) }
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		pgpool.Began(conn)
 		pgscan.RegisterTimes(conn.TypeMap())
@@ -199,7 +225,7 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 	} else if writes && cc.ValidateConnect == nil && len(cc.Fallbacks) > 0 {
 		cc.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
-	pool, err = pgpool.New(ctx, cfg, c.route, c.opts.ReadOnly)
+	pool, err = pgpool.New(ctx, cfg, c.route, c.opts.ReadOnly, spare)
 	return pool, err
 }
 
@@ -217,8 +243,12 @@ func (c *Client) Link() queue.Link {
 	return l
 }
 
-// Note records whether the last call reached the server.
-func (c *Client) Note(err error) {
+// Note records whether the last call reached the server. A call that its caller gave up says
+// nothing about the server.
+func (c *Client) Note(ctx context.Context, err error) {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

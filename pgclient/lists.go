@@ -21,14 +21,14 @@ func (c *Client) List(ctx context.Context, q queue.Query) (p queue.Page, err err
 	} else {
 		p, err = lists.Read(ctx, c.read, q)
 	}
-	c.Note(err)
+	c.Note(ctx, err)
 	return p, err
 }
 
 // Report reads the span from since until until; the zero until is now.
 func (c *Client) Report(ctx context.Context, since, until time.Time) (queue.Report, error) {
 	r, err := lists.Report(ctx, c.read, c.Actor(), since, until)
-	c.Note(err)
+	c.Note(ctx, err)
 	return r, err
 }
 

@@ -24,7 +24,7 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	s := queue.Session{Actor: c.Actor(), Rights: map[queue.ActionID]bool{}, Needs: map[queue.ActionID]string{}}
-	conn, err := c.look.Acquire(ctx)
+	conn, err := c.catalogue(ctx)
 	if err != nil {
 		return s, pgerror.Translate(err)
 	}
@@ -103,7 +103,7 @@ func nearby(conn *pgx.Conn) bool {
 func (c *Client) Environment(ctx context.Context) (queue.Environment, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
-	conn, err := c.look.Acquire(ctx)
+	conn, err := c.catalogue(ctx)
 	if err != nil {
 		return queue.Environment{}, pgerror.Translate(err)
 	}
@@ -160,7 +160,7 @@ const soon = 2 * time.Second
 func (c *Client) Serves(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
-	conn, err := c.look.Acquire(ctx)
+	conn, err := c.catalogue(ctx)
 	if err == nil {
 		conn.Release()
 		return nil
@@ -176,7 +176,7 @@ func (c *Client) Serves(ctx context.Context) error {
 func (c *Client) CheckSchema(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
-	conn, err := c.look.Acquire(ctx)
+	conn, err := c.catalogue(ctx)
 	if err != nil {
 		return pgerror.Translate(err)
 	}

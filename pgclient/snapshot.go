@@ -17,7 +17,7 @@ import (
 // Snapshot reads the shared snapshot, at most Options.MaxAge old.
 func (c *Client) Snapshot(ctx context.Context) (queue.Snapshot, error) {
 	s, err := c.snapshot(ctx)
-	c.Note(err)
+	c.Note(ctx, err)
 	return s, err
 }
 
@@ -64,7 +64,7 @@ func (c *Client) SnapshotAt(ctx context.Context, at time.Time, steps int) (s que
 	var body []byte
 	err = c.read.QueryRow(ctx, "SELECT taken_at, took_ms::float8, body, first_at FROM public.fn_queue_picture_at($1::timestamptz, $2::int)", at, steps).
 		Scan(&taken, &took, &body, &oldest)
-	c.Note(err)
+	c.Note(ctx, err)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "42501" {
 		return s, first, queue.NewError(queue.KindPermission, "this login may not read stored snapshots", "SQLSTATE "+pg.Code, "it needs the role queue_viewer").Because(err)

@@ -93,7 +93,7 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 	} else {
 		p.Command = done.Command(p.Request)
 	}
-	c.client.Note(err)
+	c.client.Note(ctx, err)
 	return p, err
 }
 
@@ -112,6 +112,6 @@ func (c *Planner) Apply(ctx context.Context, p queue.Plan) (queue.Result, error)
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
 	err = pgerror.Translate(e.apply(ctx, c, p, &res))
-	c.client.Note(err)
+	c.client.Note(ctx, err)
 	return res, err
 }

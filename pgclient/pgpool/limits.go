@@ -1,10 +1,12 @@
 package pgpool
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgsession"
@@ -40,15 +42,46 @@ const bornKey = "qtop.born"
 // Began records when a connection was made.
 func Began(conn *pgx.Conn) { conn.PgConn().CustomData()[bornKey] = time.Now() }
 
-// Keeps reports whether a released connection remains in the pool. Behind a pooler that is not
+// releases closes the released connections that the pool does not keep. Config.AfterRelease would
+// do that too, but then a connection is free only some time after its release, and a caller that
+// reads twice in a row opens, and keeps in use, a second one.
+type releases struct{ pool *Pool }
+
+// TraceQueryStart does nothing.
+func (releases) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+// TraceQueryEnd does nothing.
+func (releases) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TraceRelease is called before a connection returns to the pool, which drops a closed one.
+func (r releases) TraceRelease(_ *pgxpool.Pool, released pgxpool.TraceReleaseData) {
+	if !r.pool.keeps(released.Conn) {
+		ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+		defer cancel()
+		_ = released.Conn.Close(ctx)
+	}
+}
+
+// closeWithin bounds the goodbye to a pooler that does not answer.
+const closeWithin = 100 * time.Millisecond
+
+// keeps reports whether a released connection remains in the pool. Behind a pooler that is not
 // known to be in transaction mode, at most one does, and none of a small pool.
-func (p *Pool) Keeps(conn *pgx.Conn) bool {
-	if !p.route.Pooled() || p.route.Mode() == pgsession.Transaction {
+func (p *Pool) keeps(conn *pgx.Conn) bool {
+	stat := p.Stat()
+	if p.route.Pooled() && p.route.Mode() != pgsession.Transaction {
+		born, _ := conn.PgConn().CustomData()[bornKey].(time.Time)
+		return stat.MaxConns() > 2 && stat.IdleConns() == 0 && time.Since(born) < sessionLife
+	}
+	if p.spare == 0 || stat.TotalConns() < 2 {
 		return true
 	}
-	born, _ := conn.PgConn().CustomData()[bornKey].(time.Time)
-	stat := p.Stat()
-	return stat.MaxConns() > 2 && stat.IdleConns() == 0 && time.Since(born) < sessionLife
+	if stat.AcquiredConns() > 1 {
+		p.crowded.Store(time.Now().UnixNano())
+	}
+	return time.Since(time.Unix(0, p.crowded.Load())) < p.spare
 }
 
 // ParseDSN parses a connection string for a session of qtop: see [pgsession.Parse].

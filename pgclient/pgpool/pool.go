@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -24,12 +25,17 @@ type Pool struct {
 	route    *pgsession.Route
 	readOnly bool // the operator has set read_only
 	refusal  atomic.Pointer[queue.Error]
+	spare    time.Duration
+	crowded  atomic.Int64 // when two connections were last in use at once, in Unix nanoseconds
 }
 
-// New returns a pool; readOnly makes its sessions read-only.
-func New(ctx context.Context, cfg *pgxpool.Config, route *pgsession.Route, readOnly bool) (p *Pool, err error) {
-	p = &Pool{route: route, readOnly: readOnly}
+// New returns a pool; readOnly makes its sessions read-only. Once a single connection has been
+// enough for the time spare, the others are closed; 0 = only MaxConnIdleTime of cfg counts. That time
+// alone closes none of them while the pool is in regular use, because pgxpool uses all in turn.
+func New(ctx context.Context, cfg *pgxpool.Config, route *pgsession.Route, readOnly bool, spare time.Duration) (p *Pool, err error) {
+	p = &Pool{route: route, readOnly: readOnly, spare: spare}
 	cfg.ConnConfig.OnPgError = p.noticed
+	cfg.ConnConfig.Tracer = releases{p}
 	p.Pool, err = pgxpool.NewWithConfig(ctx, cfg)
 	return p, err
 }
@@ -130,6 +136,13 @@ func (r explainedRows) Err() error { return r.pool.explain(r.Rows.Err()) }
 type explainedTx struct {
 	pgx.Tx
 	pool *Pool
+}
+
+// Rollback ends the transaction also after ctx has ended, so that a cancelled read keeps its connection.
+func (t explainedTx) Rollback(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWithin)
+	defer cancel()
+	return t.Tx.Rollback(ctx)
 }
 
 func (t explainedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+// The console reads with one session and listens with another. Leaving a view ends its read and not the session.
+func TestConsoleBackends(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	conn := db.Conn(t, "")
+	asked := func(sql string) (n int) {
+		t.Helper()
+		require.NoError(t, conn.QueryRow(t.Context(), "SELECT "+sql+` FROM pg_catalog.pg_stat_activity a
+			WHERE a.datname = current_database() AND a.application_name LIKE 'qtop %'`).Scan(&n))
+		return n
+	}
+	s := open(t, db.DSN(operator(t, db)))
+	s.until("live")
+	const idle = "count(*) FILTER (WHERE state = 'idle' AND application_name IN ('qtop read', 'qtop listen')) * 10 + count(*)"
+	atRest := func() bool { return asked(idle) == 22 }
+	require.Eventually(t, atRest, patience, 20*time.Millisecond, "of all sessions, one reads and one listens")
+
+	lock, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = lock.Exec(t.Context(), "LOCK TABLE public.iu_notification_pending IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+	s.keys("g", "n")
+	const waits = "count(*) FILTER (WHERE wait_event_type = 'Lock')"
+	require.Eventually(t, func() bool { return asked(waits) == 1 }, patience, 5*time.Millisecond)
+	reader := asked("max(pid) FILTER (WHERE wait_event_type = 'Lock')")
+	s.keys("1")
+	require.Eventually(t, func() bool { return asked(waits) == 0 }, 3*time.Second, 5*time.Millisecond, "statement_timeout would end it after 5 s")
+	require.Equal(t, 1, asked("count(*) FILTER (WHERE pid = "+strconv.Itoa(reader)+")"), "its session lives on")
+	require.NoError(t, lock.Rollback(t.Context()))
+	s.gone("connecting")
+	s.until("live")
+	require.Eventually(t, atRest, patience, 100*time.Millisecond, "a second reader closes again")
+}
