@@ -43,7 +43,7 @@ func commandLine(a *app) *cobra.Command {
 			a.output = "json" // --output may follow the flag at fault
 		}
 		if n := negative.FindStringSubmatch(err.Error()); n != nil {
-			return usage(n[1]+" is taken for a flag", "command line", "no number here is below 0; put an argument that begins with a dash after --")
+			return usage("there is no flag "+n[1], "command line", "no number here is below 0; put an argument that begins with a dash after --")
 		}
 		return usage(err.Error(), "command line", "see --help")
 	})

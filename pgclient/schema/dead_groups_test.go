@@ -25,8 +25,8 @@ import (
 // newestShown is for how many of the newest dead letters of each source the snapshot has the groups.
 const (
 	allShown    = 200
-	groupsShown = 50
-	newestShown = 10
+	groupsShown = 20
+	newestShown = 5
 )
 
 // fillDead stores open dead letters in some groups: three fifths of jobs, a fifth each of events and of webhooks. Group i

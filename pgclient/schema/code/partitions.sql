@@ -101,8 +101,9 @@ BEGIN
   IF OLD.resolved_at < public.fn_queue_retention_before('retention.dead_letters_days') THEN
     RETURN OLD;
   END IF;
-  RAISE EXCEPTION 'DELETE of % is refused', TG_TABLE_NAME
-    USING ERRCODE = '42501', HINT = 'a dead letter is kept for retention.dead_letters_days after it was resolved';
+  RAISE EXCEPTION 'a row of % cannot be deleted: a dead letter is kept for retention.dead_letters_days after it was '
+    'resolved', TG_TABLE_NAME
+    USING ERRCODE = '42501', HINT = 'resolve or cancel it; the retention sweep deletes it later';
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_letter_kept IS

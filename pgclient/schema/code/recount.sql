@@ -111,7 +111,8 @@ DECLARE
 BEGIN
   IF NOT v_dry THEN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
-      RAISE EXCEPTION 'a recount needs READ COMMITTED: it must see what a run before it corrected'
+      RAISE EXCEPTION 'this transaction is %: call fn_queue_recount in READ COMMITTED, so that it sees what an earlier '
+        'recount has corrected', current_setting('transaction_isolation')
         USING ERRCODE = '25001';
     END IF;
     PERFORM public.fn_queue_lease_wait('recount'::text);

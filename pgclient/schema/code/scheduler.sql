@@ -112,7 +112,8 @@ BEGIN
   IF NOT (starts_with(v_caller, format('%spublic.%s(text,text,boolean)', v_function, v_allowed))
     -- quoted when quote_all_identifiers is on
     OR starts_with(v_caller, format('%s"public"."%s"("text","text",boolean)', v_function, v_allowed))) THEN
-    RAISE EXCEPTION 'fn_queue_scheduler_claim only records what % did: call that', v_allowed USING ERRCODE = '42501';
+    RAISE EXCEPTION 'fn_queue_scheduler_claim only records what % did: call % instead', v_allowed,
+      v_allowed USING ERRCODE = '42501';
   END IF;
   SELECT jsonb_build_object('run_as', max(q.run_as), 'jobs', count(q.run_as)) INTO v_before
     FROM public.queue_cron_job q;

@@ -19,7 +19,7 @@ DECLARE
   v_total record := public.fn_dead_letter_total(1000);
   -- all groups, or only the largest and the newest when there are many (there may be hundreds of thousands)
   v_dead public.v_dead_letter_group[] := ARRAY(SELECT g FROM public.fn_dead_letter_top(
-    CASE WHEN v_total.groups <= 200 THEN 200 ELSE 50 END, 10) g);
+    CASE WHEN v_total.groups <= 200 THEN 200 ELSE 20 END, 5) g);
   v_ticks public.v_queue_scheduler_status[] := ARRAY(SELECT s FROM public.v_queue_scheduler_status s);
   v_lanes public.snapshot_lane[] := public.fn_snapshot_lanes(v_jobs);
   v_alerts public.v_queue_alert[] := ARRAY(SELECT ROW(a.*)::public.v_queue_alert
@@ -29,7 +29,7 @@ BEGIN
     'flags', public.fn_snapshot_flags(),
     'queues', public.fn_snapshot_queues(v_lanes),
     'health', public.fn_snapshot_health(v_jobs, v_hooks, CASE WHEN v_total.groups <= cardinality(v_dead) THEN v_dead
-      ELSE ARRAY(SELECT s FROM public.fn_dead_letter_subjects(v_dead, 50) s) END, v_ticks),
+      ELSE ARRAY(SELECT s FROM public.fn_dead_letter_subjects(v_dead, 10) s) END, v_ticks),
     'alerts', public.fn_snapshot_alerts(v_alerts),
     'executors', public.fn_snapshot_executors(v_alerts),
     'dead_groups', public.fn_snapshot_dead_groups(v_dead),

@@ -79,8 +79,14 @@ GRANT SELECT ON public.v_queue_watch TO :"queue_viewer", :"dot_executor", :"work
 -- sessions. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_lock_holder(p_xid xid) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_next bigint := pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
+  -- the same number with its epoch, if it is the id of a transaction that began before this snapshot
+  v_full bigint := v_next - ((v_next - p_xid::text::bigint) & 4294967295);
 BEGIN
-  IF p_xid = '0'::xid THEN -- the row is not locked: reading locks is expensive
+  -- Reading all locks is expensive, and a row keeps the id of the last transaction that locked it.
+  IF p_xid = '0'::xid
+    OR v_full BETWEEN 3 AND v_next - 1 AND pg_xact_status(v_full::text::xid8) IN ('committed', 'aborted') THEN
     RETURN '';
   END IF;
   RETURN COALESCE(
@@ -96,47 +102,47 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_lock_holder IS 'Who runs or has prepared a transaction. Internal.';
 
--- fn_queue_tick_why(worker) → why a tick worker does not run, in one line: the database is a copy, another session
--- holds its lease, its last run failed, another session holds its heartbeat row, or nobody ticks it. '' = none of
--- these.
-CREATE OR REPLACE FUNCTION public.fn_queue_tick_why(p_worker_name text) RETURNS text
+-- fn_queue_tick_whys(workers) → why each of these tick workers does not run, in one line: the database is a copy,
+-- another session holds its lease, its last run failed, another session holds its heartbeat row, or nobody ticks it.
+-- '' = none of these. SECURITY DEFINER, as fn_queue_lock_holder. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_tick_whys(p_workers text[]) RETURNS TABLE (worker_name text, why text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
-DECLARE
-  v_worker public.queue_tick_worker;
-  v_mode text;
-  v_cron public.queue_cron_job;
-  v_holder text;
-  v_hosts text;
+#variable_conflict use_column
 BEGIN
-  SELECT * INTO v_worker FROM public.queue_tick_worker WHERE worker_name = p_worker_name;
-  IF public.fn_queue_tick_clone(p_worker_name) IS NOT NULL THEN
-    RETURN public.fn_queue_tick_clone(p_worker_name);
-  END IF;
-  SELECT public.fn_queue_lock_holder(l.xmax) INTO v_holder FROM public.dot_iu_runtime_lease l
-  WHERE l.lease_name = p_worker_name;
-  IF v_holder <> '' THEN
-    RETURN 'its lease is held by ' || v_holder;
-  ELSIF v_worker.last_result ? 'error' THEN
-    RETURN 'its last run failed: ' || left(v_worker.last_result ->> 'error', 200);
-  END IF;
-  SELECT public.fn_queue_lock_holder(h.xmax) INTO v_holder FROM public.queue_heartbeat h
-  WHERE h.executor_id = p_worker_name;
-  IF v_holder <> '' THEN
-    RETURN 'its heartbeat row is held by ' || v_holder;
-  END IF;
-  SELECT value INTO v_mode FROM public.dot_config WHERE key = 'queue.scheduler.mode';
-  SELECT * INTO v_cron FROM public.queue_cron_job q WHERE q.worker_name = p_worker_name;
-  v_hosts := CASE WHEN EXISTS (SELECT FROM public.queue_host q WHERE q.stopped_at IS NULL
-    AND q.last_seen_at > now() - interval '15 seconds'
-      AND q.last_seen_at <= clock_timestamp() + interval '5 seconds' AND p_worker_name = ANY (q.loops))
-    THEN '' ELSE 'no live host runs it' END;
-  IF v_worker.cron_job AND v_mode = 'pg_cron' THEN
-    RETURN 'queue.scheduler.mode is pg_cron, and ' || CASE
+  RETURN QUERY
+  SELECT p.name, COALESCE(
+    CASE WHEN c.clone THEN public.fn_queue_tick_clone(p.name) END,
+    'its lease is held by ' || NULLIF(public.fn_queue_lock_holder(l.xmax), ''),
+    'its last run failed: ' || left(w.last_result ->> 'error', 200),
+    'its heartbeat row is held by ' || NULLIF(public.fn_queue_lock_holder(h.xmax), ''),
+    CASE WHEN w.cron_job AND m.value = 'pg_cron' THEN 'queue.scheduler.mode is pg_cron, and ' || CASE
       WHEN NOT EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'pg_cron') THEN 'pg_cron is not in this database'
-      WHEN v_cron.run_as IS NULL THEN format('its cron job %s is not installed', v_cron.job_name)
-      ELSE format('its cron job %s, of %s, does not tick it', v_cron.job_name, v_cron.run_as) END;
-  END IF;
-  RETURN v_hosts;
+      WHEN j.run_as IS NULL THEN format('its cron job %s is not installed', j.job_name)
+      ELSE format('its cron job %s, of %s, does not tick it', j.job_name, j.run_as) END END,
+    CASE WHEN EXISTS (SELECT FROM public.queue_host q WHERE q.stopped_at IS NULL
+        AND q.last_seen_at > now() - interval '15 seconds'
+        AND q.last_seen_at <= clock_timestamp() + interval '5 seconds' AND p.name = ANY (q.loops))
+      THEN '' ELSE 'no live host runs it' END)
+  FROM unnest(p_workers) p (name)
+  -- computed once, not per worker
+  CROSS JOIN (SELECT public.fn_queue_clone_of() IS NOT NULL AS clone OFFSET 0) c
+  LEFT JOIN public.queue_tick_worker w ON w.worker_name = p.name
+  LEFT JOIN public.dot_iu_runtime_lease l ON l.lease_name = p.name
+  LEFT JOIN public.queue_heartbeat h ON h.executor_id = p.name
+  LEFT JOIN public.queue_cron_job j ON j.worker_name = p.name
+  LEFT JOIN public.dot_config m ON m.key = 'queue.scheduler.mode';
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_tick_whys TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_queue_tick_whys IS
+  'Why each of these tick workers does not run. Internal.';
+
+-- fn_queue_tick_why(worker) → fn_queue_tick_whys of one worker.
+CREATE OR REPLACE FUNCTION public.fn_queue_tick_why(p_worker_name text) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN (SELECT y.why FROM public.fn_queue_tick_whys(ARRAY[p_worker_name]) y);
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_tick_why TO :"queue_viewer", :"dot_executor", :"workflow_admin",

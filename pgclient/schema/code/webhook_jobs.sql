@@ -319,7 +319,8 @@ DECLARE
   v_gone bigint[];
 BEGIN
   IF p_results IS NULL OR jsonb_typeof(p_results) <> 'array' OR jsonb_array_length(p_results) > 10000 THEN
-    RAISE EXCEPTION 'p_results must be an array of at most 10000 results' USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_results is no JSON array, or has more than 10000 results: record them in several calls'
+      USING ERRCODE = '22023';
   END IF;
   BEGIN
     SELECT array_agg(r.job_id ORDER BY r.n), array_agg(lower(r.lease_token) ORDER BY r.n),
