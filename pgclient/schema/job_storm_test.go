@@ -66,7 +66,9 @@ func TestJobStorm(t *testing.T) {
 	}
 	s.exec("UPDATE public.queue_heartbeat SET executor_kind = 'Agent' WHERE executor_id = 'x2'; UPDATE public.job_subscription SET executor_kind = 'Agent' WHERE executor_id = 'x2'")
 	s.exec(`SELECT public.fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', (ARRAY['a', 'b', 'c'])[1 + i % 3], 'event_domain', (ARRAY['iu', 'kg'])[1 + i / 3 % 2],
-		'executor', (ARRAY['external_worker', 'Agent'])[1 + i / 6 % 2], 'priority', i * 7 % 200, 'max_attempts', 6)) FROM generate_series(1, $1::int) i))`, n)
+		'executor', (ARRAY['external_worker', 'Agent'])[1 + i / 6 % 2], 'priority', i * 7 % 200, 'max_attempts', 6,
+		'process_after', now() - interval '1 hour' + i * interval '10 milliseconds')) FROM generate_series(1, $1::int) i))`, n)
+	s.watermarksWanted()
 	want := get[int](s.core, "SELECT count(*) FROM public.job_queue WHERE "+admitted)
 
 	ctx, stop := context.WithCancel(context.Background())
@@ -117,6 +119,22 @@ func TestJobStorm(t *testing.T) {
 		}
 	})
 	loop(7*time.Millisecond, s.sample)
+	var began atomic.Int64 // how often the watermarks were valid
+	loop(50*time.Millisecond, func() {
+		var valid bool
+		if _, err := s.root.Exec(ctx, "UPDATE public.job_watermark_state SET at = at - interval '1 second'"); err == nil {
+			_ = s.root.QueryRow(ctx, "SELECT public.fn_job_watermark_advance()").Scan(&valid)
+		}
+		if valid {
+			began.Add(1)
+		}
+	})
+	loop(500*time.Millisecond, func() {
+		var passed int
+		if err := s.root.QueryRow(ctx, belowWatermarks).Scan(&passed); err == nil && passed > 0 {
+			s.bad("jobs below the watermarks")
+		}
+	})
 
 	deadline := time.Now().Add(2 * patience)
 	if full() {
@@ -132,6 +150,7 @@ func TestJobStorm(t *testing.T) {
 	others.Wait()
 
 	require.Empty(t, s.broken)
+	require.Positive(t, began.Load(), "claims began at watermarks")
 	require.Equal(t, want, get[int](s.core, "SELECT count(*) FROM public.job_history"), "each admitted job finished once, no other")
 	require.Equal(t, n-want, get[int](s.core, "SELECT count(*) FROM public.job_queue WHERE status = 'queued' AND attempts = 0 AND picked_at IS NULL AND NOT "+admitted),
 		"what no rule admits was never touched")

@@ -152,6 +152,15 @@ func (c *Client) JobClaimLost(ctx context.Context, executor string, known []pgty
 	return n, pgerror.Translate(err)
 }
 
+// JobWatermarkAdvance moves the watermarks at which claims begin to look for jobs, while an old snapshot
+// keeps dead rows. Call it once a second.
+func (c *Client) JobWatermarkAdvance(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
+	defer cancel()
+	_, err := c.pool.Exec(ctx, "SELECT public.fn_job_watermark_advance()")
+	return pgerror.Translate(err)
+}
+
 // JobFailure is a failed attempt.
 type JobFailure struct {
 	JobLease

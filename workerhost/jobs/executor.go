@@ -20,6 +20,7 @@ type executor struct {
 	results     *results
 	leases      *leases
 	standing    *standing
+	watermarks  *watermarks
 	workers     *workers
 	suspects    *suspects
 	claimWanted bool // there may be jobs to claim; only the owner of the loop uses it
@@ -33,6 +34,7 @@ func (x *Executor) Run(ctx context.Context, l *loop.Loop) error {
 	e.results = newResults(s, e.claimer.claimSoon)
 	e.leases = &leases{state: s, results: e.results, checked: make(chan struct{}, 1)}
 	e.standing = &standing{state: s, answers: make(chan answer, 1)}
+	e.watermarks = &watermarks{state: s}
 	e.workers = &workers{state: s, results: e.results, runner: handler.Runner{Log: x.Log, Grace: func() time.Duration { return l.Remaining() / 2 }}}
 	e.suspects = &suspects{state: s, results: e.results}
 	e.workers.working, e.workers.halt = context.WithCancel(context.WithoutCancel(ctx))
@@ -78,6 +80,9 @@ func (e *executor) run(ctx context.Context) error {
 		case <-keep.C:
 			e.leases.check(ctx)
 			e.standing.beat(ctx)
+			if e.standing.allowed() && !draining {
+				e.watermarks.advance(ctx)
+			}
 		}
 		e.standing.ask(ctx)
 		claiming := e.claimer.allow(!draining && e.standing.allowed() && !e.results.stuck() && !e.suspects.blocksClaims())

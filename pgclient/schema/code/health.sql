@@ -19,6 +19,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET j
   SET plan_cache_mode = force_generic_plan AS $fn$
 DECLARE
   v_floor int := (SELECT max(s.priority_floor) FROM public.job_subscription s WHERE s.enabled);
+  v_watermarks boolean := public.fn_job_watermark_valid(); -- no claimable job of a lane is before its watermark
 BEGIN
   RETURN QUERY
   SELECT l.kind, l.domain, l.queued, l.scheduled, l.leased, l.in_progress, l.retry_waiting, o.at, n.at,
@@ -35,9 +36,15 @@ BEGIN
     GROUP BY c.k1, c.k2
   ) l
   LEFT JOIN LATERAL (
+    SELECT least(w.due, (SELECT min(b.due) FROM public.job_watermark_below b
+      WHERE b.event_domain = l.domain AND b.job_kind = l.kind)) AS due
+    FROM public.job_watermark w WHERE v_watermarks AND w.event_domain = l.domain AND w.job_kind = l.kind
+    ORDER BY w.version DESC LIMIT 1) f ON true
+  LEFT JOIN LATERAL (
     SELECT least(greatest(q.enqueued_at, q.process_after, 'epoch'), now()) AS at, q.executor, q.priority
       FROM public.job_queue q
     WHERE l.queued + l.retry_waiting > l.scheduled AND q.event_domain = l.domain AND q.job_kind = l.kind AND q.ready
+      AND q.process_after >= COALESCE(f.due, '-infinity')
       AND q.status IN ('queued', 'retry_waiting') ORDER BY q.process_after LIMIT 1) o ON true
   LEFT JOIN LATERAL (
     SELECT least(greatest(q.enqueued_at, 'epoch'), now()) AS at FROM public.job_queue q
@@ -46,6 +53,7 @@ BEGIN
   LEFT JOIN LATERAL (
     SELECT q.priority FROM public.job_queue q
     WHERE o.priority < v_floor AND q.event_domain = l.domain AND q.job_kind = l.kind AND q.ready
+      AND q.process_after >= COALESCE(f.due, '-infinity')
       AND q.status IN ('queued', 'retry_waiting') ORDER BY q.priority DESC LIMIT 1) h ON true;
 END
 $fn$;

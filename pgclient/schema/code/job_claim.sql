@@ -53,8 +53,9 @@ COMMENT ON FUNCTION public.fn_job_lane_rule IS
   'The job subscription of an executor that applies to a queue lane (DP6 §3.3). Internal.';
 
 -- fn_job_lane_head(lane, below) → the highest priority less than below at which the lane has a claimable job after its
--- key (after_priority, after_time, after_id); NULL = none. The key is where the caller stopped. Rows before it at its
--- priority are not read, so that dead index entries there, which an old snapshot keeps, cost nothing. Internal.
+-- key (after_priority, after_time, after_id) and at or after due; NULL = none. The key is where the caller stopped.
+-- Rows before it at its priority are not read, so that dead index entries there, which an old snapshot keeps, cost
+-- nothing. At other priorities the entries before due are passed without reading their rows. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_lane_head(p_lane public.job_claim_lane, p_below bigint) RETURNS int
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -63,6 +64,7 @@ BEGIN
   SELECT q.priority INTO v_head FROM public.job_queue q
   WHERE q.event_domain = p_lane.event_domain AND q.job_kind = p_lane.job_kind AND q.ready
     AND q.priority >= p_lane.floor AND q.priority > p_lane.after_priority AND q.priority < p_below
+    AND q.process_after >= p_lane.due
     AND q.status IN ('queued', 'retry_waiting') AND q.executor = p_lane.executor
   ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1;
   IF v_head IS NOT NULL THEN
@@ -81,6 +83,7 @@ BEGIN
   SELECT q.priority INTO v_head FROM public.job_queue q
   WHERE q.event_domain = p_lane.event_domain AND q.job_kind = p_lane.job_kind AND q.ready
     AND q.priority >= p_lane.floor AND q.priority < least(p_below, p_lane.after_priority)
+    AND q.process_after >= p_lane.due
     AND q.status IN ('queued', 'retry_waiting') AND q.executor = p_lane.executor
   ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1;
   RETURN v_head;
@@ -106,6 +109,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cach
 DECLARE
   v_lanes public.job_claim_lane[]; -- the queue lanes that may have work
   v_lane public.job_claim_lane;
+  v_watermarks boolean := public.fn_job_watermark_valid(); -- each lane is read from its watermark
   v_until timestamptz;
   -- with several lanes, the free slots (room) and the token of a subscription are kept at its first lane
   v_subscription_ids uuid[];       -- per lane with work: its subscription
@@ -142,7 +146,8 @@ BEGIN
     SELECT ROW(l.event_domain, l.job_kind, r.subscription_id, r.priority_floor, 0, gen_random_uuid(), n.head,
       h.executor_kind,
       h.owner_role, (SELECT d.n::text FROM public.v_dot_config_number d WHERE d.key = 'queue.lease.duration_seconds'),
-      2147483647, '-infinity', '00000000-0000-0000-0000-000000000000')::public.job_claim_lane
+      COALESCE(f.priority, 2147483647), COALESCE(f.due, '-infinity'), '00000000-0000-0000-0000-000000000000',
+      COALESCE(f.due, '-infinity'))::public.job_claim_lane
     FROM public.dot_config c
     CROSS JOIN public.queue_heartbeat h
     CROSS JOIN (SELECT DISTINCT o.event_domain, o.job_kind FROM public.job_lane o WHERE p_kinds IS NULL
@@ -155,13 +160,18 @@ BEGIN
       ORDER BY s.job_kind, s.event_domain LIMIT 1) r
     LEFT JOIN LATERAL (
       SELECT q.priority AS head FROM public.job_queue q
-      WHERE p_after IS NULL AND q.event_domain = l.event_domain AND q.job_kind = l.job_kind AND q.ready
-        AND q.priority >= r.priority_floor
+      WHERE p_after IS NULL AND NOT v_watermarks AND q.event_domain = l.event_domain AND q.job_kind = l.job_kind
+        AND q.ready AND q.priority >= r.priority_floor
         AND q.status IN ('queued', 'retry_waiting') AND q.executor = h.executor_kind
       ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1) n ON true
+    LEFT JOIN LATERAL (
+      SELECT w.priority, least(w.due, (SELECT min(b.due) FROM public.job_watermark_below b
+        WHERE b.event_domain = l.event_domain AND b.job_kind = l.job_kind)) AS due
+      FROM public.job_watermark w WHERE v_watermarks AND w.event_domain = l.event_domain AND w.job_kind = l.job_kind
+      ORDER BY w.version DESC LIMIT 1) f ON true
     WHERE c.key = 'queue.job_substrate.enabled' AND c.value = 'true' AND h.executor_id = p_executor_id
       AND h.deregistered_at IS NULL
-      AND r.executor_kind = h.executor_kind AND (n.head IS NOT NULL OR p_after IS NOT NULL));
+      AND r.executor_kind = h.executor_kind AND (n.head IS NOT NULL OR p_after IS NOT NULL OR v_watermarks));
   v_lane := v_lanes[1];
   IF v_lane IS NULL OR public.fn_queue_clone_of() IS NOT NULL
     OR v_lane.owner_role IS NOT NULL AND NOT COALESCE(pg_has_role(session_user,
@@ -172,7 +182,7 @@ BEGIN
 
   -- The subscriptions are locked before their leases are counted, so that max_parallel is kept. A subscription that
   -- has changed since it was read gives no jobs in this call.
-  IF p_after IS NULL AND cardinality(v_lanes) = 1 THEN
+  IF p_after IS NULL AND NOT v_watermarks AND cardinality(v_lanes) = 1 THEN
     SELECT s.max_parallel INTO v_lane.room FROM public.job_subscription s
     WHERE s.subscription_id = v_lane.subscription_id AND s.enabled AND s.executor_kind = v_lane.executor
       AND s.executor_id = p_executor_id AND s.priority_floor = v_lane.floor
@@ -214,7 +224,7 @@ BEGIN
       v_lane.after_id := COALESCE((v_key ->> 2)::uuid, v_lane.after_id);
       v_lanes[i] := v_lane;
     END IF;
-    v_heads[i] := CASE WHEN p_after IS NULL THEN v_lane.head
+    v_heads[i] := CASE WHEN p_after IS NULL AND NOT v_watermarks THEN v_lane.head
       ELSE public.fn_job_lane_head(v_lane, 2147483648::bigint) END;
     v_subscription_ids[i] := CASE WHEN v_heads[i] IS NOT NULL THEN v_lane.subscription_id END;
   END LOOP;
@@ -254,7 +264,7 @@ BEGIN
       v_lane.room := v_lanes[v_first].room;
       v_n := (v_remaining + cardinality(v_top_lanes) - k) / (cardinality(v_top_lanes) - k + 1);
       IF v_times[v_i] IS NULL THEN
-        v_times[v_i] := CASE WHEN v_lane.after_priority = v_top THEN v_lane.after_time ELSE '-infinity' END;
+        v_times[v_i] := CASE WHEN v_lane.after_priority = v_top THEN v_lane.after_time ELSE v_lane.due END;
         v_ids[v_i] := CASE WHEN v_lane.after_priority = v_top THEN v_lane.after_id
           ELSE '00000000-0000-0000-0000-000000000000' END;
       END IF;

@@ -54,6 +54,8 @@ DECLARE
   v_direct boolean;
   v_used boolean;
   v_late boolean;
+  v_below boolean;
+  v_before timestamptz := clock_timestamp() - interval '500 milliseconds'; -- job_watermark.sql, step 3
   v_bytes int;
   v_five text := date_part('epoch', date_bin('5 minutes', now(), timestamptz 'epoch'))::bigint;
   v_stack text;
@@ -78,15 +80,21 @@ BEGIN
           AND (SELECT c.relnatts = 5 AND c.relchecks = 0
             AND NOT (c.relhastriggers OR c.relhasindex OR c.relhasrules OR c.relrowsecurity)
             AND NOT EXISTS (SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM public.queue_counter_delta d WHERE false)
-          FROM pg_class c WHERE c.oid = 'public.queue_counter_delta'::regclass)
-      INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct FROM new_rows r;
+          FROM pg_class c WHERE c.oid = 'public.queue_counter_delta'::regclass),
+        r.ready AND r.process_after < v_before
+      INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct, v_below FROM new_rows r;
     EXCEPTION WHEN OTHERS THEN
       SELECT r.job_kind, r.event_domain, CASE WHEN r.ready THEN 'queued' ELSE 'scheduled' END,
         EXISTS (SELECT FROM new_rows OFFSET 1),
         r.attempts = 0 AND r.lost_leases = 0 AND r.prior_token IS NULL AND NOT (r.ready AND r.process_after > now()),
-        false
-      INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct FROM new_rows r;
+        false, r.ready AND r.process_after < v_before
+      INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct, v_below FROM new_rows r;
     END;
+    IF v_below OR v_several THEN
+      PERFORM public.fn_job_watermark_below(x.event_domain, x.job_kind, x.due) FROM (
+        SELECT r.event_domain, r.job_kind, min(r.process_after) AS due FROM new_rows r
+        WHERE r.ready AND r.process_after < v_before GROUP BY 1, 2) x;
+    END IF;
     IF v_several THEN
       SELECT count(*), bool_and(r.job_kind = v_kind AND r.event_domain = v_domain AND r.ready = (v_status = 'queued')
         AND r.attempts = 0 AND r.lost_leases = 0 AND r.prior_token IS NULL
@@ -133,6 +141,11 @@ BEGIN
       SELECT job_kind, event_domain, CASE WHEN status = 'queued' AND NOT ready THEN 'scheduled' ELSE status END, 1
         FROM new_rows) x
     GROUP BY 2, 3, 4 HAVING sum(x.n) <> 0;
+    IF EXISTS (SELECT FROM new_rows r WHERE r.ready AND r.status IN ('queued', 'retry_waiting')) THEN
+      PERFORM public.fn_job_watermark_below(x.event_domain, x.job_kind, x.due) FROM (
+        SELECT r.event_domain, r.job_kind, min(r.process_after) AS due FROM new_rows r
+        WHERE r.ready AND r.status IN ('queued', 'retry_waiting') AND r.process_after < v_before GROUP BY 1, 2) x;
+    END IF;
   ELSE
     GET DIAGNOSTICS v_stack = PG_CONTEXT;
     v_stack := replace(v_stack, '"', ''); -- as quote_all_identifiers would have it

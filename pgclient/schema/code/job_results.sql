@@ -188,7 +188,9 @@ CREATE OR REPLACE FUNCTION public.fn_job_lease_less(p_lease_tokens uuid[]) RETUR
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   UPDATE public.job_lease l SET live = l.live - d.n
-  FROM (SELECT t, count(*)::int AS n FROM unnest(p_lease_tokens) t GROUP BY 1) d WHERE l.lease_token = d.t;
+  FROM (SELECT t, count(*)::int AS n FROM unnest(p_lease_tokens) t GROUP BY 1) d
+  -- by key, whichever side the join begins with: the table may be full of dead rows
+  WHERE l.lease_token = d.t AND l.lease_token = ANY (p_lease_tokens);
   DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = 0;
 END $$;
 COMMENT ON FUNCTION public.fn_job_lease_less IS 'Lowers the live count of leases and deletes empty ones. Internal.';

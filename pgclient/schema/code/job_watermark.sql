@@ -1,0 +1,197 @@
+-- Watermarks: where look-ups in the job queue begin while an old snapshot keeps dead rows.
+--
+-- PostgreSQL keeps each finished job in the table and its indexes while a snapshot exists that may still see it. A
+-- look-up from the head of an index then reads all of them. The watermark of a queue lane is a time: no claimable job
+-- of the lane has an earlier process_after, so that look-ups may begin there.
+--
+-- 1. fn_job_watermark_advance, which hosts call once a second, finds an old snapshot and writes a row of
+--    job_watermark_state without watermarks. The next call, after that row was committed, notes the time (seen_at) and
+--    the transactions that are in progress (seen).
+-- 2. When all of those have ended, it looks up the first claimable job of each lane, beginning at the last watermark.
+--    The new watermark is that job's process_after, or seen_at - 1 s if that is earlier. Jobs of transactions that
+--    ended are seen by this look-up. The jobs of all others are written after seen_at.
+-- 3. A trigger on job_queue writes to job_watermark_below each job that is, or becomes again, claimable with a
+--    process_after over 0.5 s ago: retries, returned jobs, jobs of a transaction that began long ago. The look-up of
+--    step 2 begins at these, and readers take the lower of both. A job and its row become visible together.
+-- 4. A transaction of step 1 that is still in progress after 10 s is noted in late. When it has ended, no watermark is
+--    valid until all of them were found again from the head.
+-- 5. Watermarks that nobody has renewed for 10 s, or that were written in the future (the clock was set back), are not
+--    valid: look-ups begin at the head. Once a minute each watermark is found again from the head, for rows that were
+--    written without triggers.
+--
+-- Rows are inserted, and read in descending order of version: a row that is updated every second would be read through
+-- all its earlier versions.
+
+COMMENT ON TABLE public.job_watermark_state IS
+  'Whether the watermarks in job_watermark are valid; the highest version counts. No row: look-ups begin at the head.';
+COMMENT ON COLUMN public.job_watermark_state.at IS 'when a host last called fn_job_watermark_advance';
+COMMENT ON COLUMN public.job_watermark_state.seen_at IS
+  'a time before seen; the next watermarks are at least 1 s before it';
+COMMENT ON COLUMN public.job_watermark_state.seen IS
+  'the transactions in progress here must end before the next watermarks are found';
+COMMENT ON COLUMN public.job_watermark_state.late IS
+  'transactions that were not waited for; the watermarks are not valid when one of them has ended';
+COMMENT ON COLUMN public.job_watermark_state.valid IS 'false = the first watermarks are not found yet';
+COMMENT ON COLUMN public.job_watermark_state.swept_at IS 'when all watermarks were last found from the head';
+COMMENT ON TABLE public.job_watermark IS
+  'Per queue lane: no claimable job has a process_after before due, beside those in job_watermark_below. The highest '
+  'version counts.';
+COMMENT ON COLUMN public.job_watermark.version IS 'the version of job_watermark_state that found it';
+COMMENT ON COLUMN public.job_watermark.priority IS
+  'a priority of many jobs of the lane: look-ups begin at due there, and pass the index entries of other priorities';
+COMMENT ON TABLE public.job_watermark_below IS
+  'Jobs that became claimable with a process_after over 0.5 s ago; the next watermarks are found from there.';
+
+-- fn_job_watermark_valid() → whether look-ups may begin at the watermarks in job_watermark. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_watermark_valid() RETURNS boolean
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+DECLARE
+  s record;
+BEGIN
+  SELECT x.valid, x.at, x.late INTO s FROM public.job_watermark_state x ORDER BY x.version DESC LIMIT 1;
+  RETURN COALESCE(s.valid AND s.at BETWEEN clock_timestamp() - interval '10 seconds' AND clock_timestamp()
+    AND NOT EXISTS (SELECT FROM unnest(s.late) t WHERE pg_visible_in_snapshot(t, pg_current_snapshot())), false);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_job_watermark_valid IS
+  'Whether look-ups in the job queue may begin at the watermarks. Internal.';
+
+-- fn_job_watermark_wanted() → whether a session, a prepared transaction or a replication slot has kept dead rows for
+-- more than 2,000 transactions. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_watermark_wanted() RETURNS boolean
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN EXISTS (SELECT FROM pg_stat_activity a WHERE (a.datname = current_database() OR a.datname IS NULL)
+      AND greatest(age(a.backend_xmin), age(a.backend_xid)) > 2000)
+    OR EXISTS (SELECT FROM pg_prepared_xacts p WHERE age(p.transaction) > 2000)
+    OR EXISTS (SELECT FROM pg_replication_slots r WHERE age(r.xmin) > 2000);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_job_watermark_wanted IS 'Whether an old snapshot keeps dead rows. Internal.';
+
+-- fn_job_watermark_below(domain, kind, due): notes the job of a lane that became claimable late, for the trigger of
+-- job_queue. Where the row cannot be written at once, the job is found within a minute (step 5). Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_watermark_below(p_domain text, p_kind text, p_due timestamptz) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $fn$
+BEGIN
+  BEGIN -- a subtransaction that writes nothing, as in fn_queue_count
+    LOCK TABLE public.job_watermark_below IN ROW EXCLUSIVE MODE NOWAIT;
+  EXCEPTION WHEN OTHERS THEN
+    RAISE LOG 'qtop: a job of %/%, due since %, may be claimed a minute late: %', p_domain, p_kind, p_due, SQLERRM;
+    RETURN;
+  END;
+  INSERT INTO public.job_watermark_below (event_domain, job_kind, due) VALUES (p_domain, p_kind, p_due);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_job_watermark_below IS
+  'Notes a job that became claimable below the watermark of its queue lane. Internal.';
+
+-- fn_job_watermark_advance() → whether the watermarks are valid. Each host with a job loop calls it once a second; only
+-- one call per second does anything. The numbers of the steps are those above.
+CREATE OR REPLACE FUNCTION public.fn_job_watermark_advance() RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+DECLARE
+  v_at timestamptz;
+  v_now pg_snapshot;
+  s public.job_watermark_state;
+  n public.job_watermark_state;
+  v_open xid8[];
+  v_below public.job_watermark_below[];
+  v_sweep boolean;
+  v_lane record;
+  v_from timestamptz;
+  v_due timestamptz;
+  v_priority int;
+BEGIN
+  IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+    RAISE EXCEPTION 'fn_job_watermark_advance needs a transaction with isolation level READ COMMITTED'
+      USING ERRCODE = '25001';
+  END IF;
+  IF NOT public.fn_job_watermark_wanted() AND NOT EXISTS (SELECT FROM public.job_watermark_state)
+    AND NOT EXISTS (SELECT FROM public.job_watermark_below) THEN
+    RETURN false; -- mostly; nothing is written
+  END IF;
+  PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = 'job_watermark' FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN public.fn_job_watermark_valid();
+  END IF;
+  SELECT * INTO s FROM public.job_watermark_state x ORDER BY x.version DESC LIMIT 1;
+  v_at := clock_timestamp(); -- before v_now
+  IF s.at BETWEEN v_at - interval '900 milliseconds' AND v_at THEN
+    RETURN public.fn_job_watermark_valid();
+  END IF;
+  v_now := pg_current_snapshot();
+  n.at := v_at;
+  n.late := '{}';
+  n.valid := false;
+  IF NOT public.fn_job_watermark_wanted() THEN
+    DELETE FROM public.job_watermark_state;
+    DELETE FROM public.job_watermark;
+    DELETE FROM public.job_watermark_below;
+    RETURN false;
+  ELSIF s.version IS NULL OR s.at NOT BETWEEN v_at - interval '10 seconds' AND v_at
+    OR EXISTS (SELECT FROM unnest(s.late) t WHERE pg_visible_in_snapshot(t, v_now)) THEN -- step 1, 4 or 5
+    DELETE FROM public.job_watermark_state;
+    DELETE FROM public.job_watermark;
+  ELSIF s.seen IS NULL THEN
+    n.seen_at := v_at;
+    n.seen := v_now;
+  ELSE
+    v_open := ARRAY(SELECT x FROM pg_snapshot_xip(s.seen) x WHERE NOT pg_visible_in_snapshot(x, v_now));
+    n.seen_at := s.seen_at;
+    n.seen := s.seen;
+    n.late := s.late;
+    n.valid := s.valid;
+    n.swept_at := s.swept_at;
+    IF v_open <@ s.late OR v_at > s.seen_at + interval '10 seconds' THEN -- step 2
+      n.seen_at := v_at;
+      n.seen := v_now;
+      n.late := v_open;
+      n.valid := true;
+      v_sweep := NOT s.valid OR COALESCE(s.swept_at NOT BETWEEN v_at - interval '1 minute' AND v_at, true);
+    END IF;
+  END IF;
+  INSERT INTO public.job_watermark_state (at, seen_at, seen, late, valid, swept_at)
+  VALUES (n.at, n.seen_at, n.seen, n.late, n.valid, CASE WHEN v_sweep THEN v_at ELSE n.swept_at END)
+  RETURNING * INTO n;
+  DELETE FROM public.job_watermark_state WHERE version = s.version;
+  IF v_sweep IS NULL THEN
+    RETURN n.valid;
+  END IF;
+  WITH gone AS (DELETE FROM public.job_watermark_below RETURNING event_domain, job_kind, due)
+  SELECT array_agg(ROW(g.event_domain, g.job_kind, g.due)::public.job_watermark_below) INTO v_below FROM (
+    SELECT event_domain, job_kind, min(due) AS due FROM gone GROUP BY 1, 2) g;
+  FOR v_lane IN
+    SELECT l.event_domain, l.job_kind, f.version, f.due, f.priority, b.due AS below
+    FROM (SELECT DISTINCT o.event_domain, o.job_kind FROM public.job_lane o) l
+    LEFT JOIN unnest(v_below) b ON b.event_domain = l.event_domain AND b.job_kind = l.job_kind
+    LEFT JOIN LATERAL (SELECT x.version, x.due, x.priority FROM public.job_watermark x
+      WHERE x.event_domain = l.event_domain AND x.job_kind = l.job_kind ORDER BY x.version DESC LIMIT 1) f ON true
+  LOOP
+    v_from := CASE WHEN v_sweep THEN '-infinity' ELSE COALESCE(least(v_lane.due, v_lane.below), '-infinity') END;
+    v_due := least(s.seen_at - interval '1 second', (SELECT q.process_after FROM public.job_queue q
+      WHERE q.event_domain = v_lane.event_domain AND q.job_kind = v_lane.job_kind AND q.ready
+        AND q.process_after >= v_from AND q.status IN ('queued', 'retry_waiting')
+      ORDER BY q.process_after LIMIT 1));
+    v_priority := (SELECT q.priority FROM public.job_queue q
+      WHERE q.event_domain = v_lane.event_domain AND q.job_kind = v_lane.job_kind AND q.ready
+        AND q.process_after >= greatest(v_due, s.seen_at - interval '1 second')
+      ORDER BY q.process_after DESC LIMIT 1);
+    -- the watermark of an idle lane rises twice a minute
+    IF v_lane.version IS NULL OR v_due < v_lane.due
+      OR v_due > v_lane.due + (CASE WHEN v_priority IS NULL THEN interval '30 seconds' ELSE interval '1 second' END)
+    THEN
+      INSERT INTO public.job_watermark (event_domain, job_kind, version, due, priority)
+      VALUES (v_lane.event_domain, v_lane.job_kind, n.version, v_due, COALESCE(v_priority, v_lane.priority, 100));
+      DELETE FROM public.job_watermark
+      WHERE event_domain = v_lane.event_domain AND job_kind = v_lane.job_kind AND version = v_lane.version;
+    END IF;
+  END LOOP;
+  RETURN true;
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_job_watermark_advance TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_job_watermark_advance IS
+  'Moves the watermarks, at which claims begin to look for jobs, while an old snapshot keeps dead rows.';

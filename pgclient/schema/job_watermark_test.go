@@ -1,0 +1,214 @@
+// Watermarks: claims and screens begin at them while an old snapshot keeps dead rows, and pass no job.
+
+package schema_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// belowWatermarks counts the claimable jobs that look-ups from the watermarks pass: always 0.
+const belowWatermarks = `SELECT count(*)::int FROM public.job_queue q
+	JOIN LATERAL (SELECT f.due FROM public.job_watermark f WHERE f.event_domain = q.event_domain AND f.job_kind = q.job_kind ORDER BY f.version DESC LIMIT 1) f ON true
+	WHERE q.ready AND q.status IN ('queued', 'retry_waiting') AND public.fn_job_watermark_valid()
+	AND q.process_after < least(f.due, (SELECT min(b.due) FROM public.job_watermark_below b WHERE b.event_domain = q.event_domain AND b.job_kind = q.job_kind))`
+
+// watermarksWanted behaves as if an old snapshot kept dead rows.
+func (j *jobs) watermarksWanted() {
+	j.t.Helper()
+	j.exec("CREATE OR REPLACE FUNCTION public.fn_job_watermark_wanted() RETURNS boolean LANGUAGE sql AS 'SELECT true'")
+}
+
+// advance moves the watermarks, as if a second had passed since the last time; it reports whether they are valid.
+func (j *jobs) advance() bool {
+	j.t.Helper()
+	j.exec("UPDATE public.job_watermark_state SET at = at - interval '1 second'")
+	return get[bool](j.core, "SELECT public.fn_job_watermark_advance()")
+}
+
+// watermarked moves the watermarks until they are valid, and lets them pass all jobs but claimable ones.
+func (j *jobs) watermarked() {
+	j.t.Helper()
+	eventually(j.t, "the watermarks are valid", j.advance)
+}
+
+// old puts a job with a process_after an hour ago into lane iu/k and returns its id.
+func (j *jobs) old(priority int) string {
+	j.t.Helper()
+	return get[string](j.core, "SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_priority => $1::int, p_process_after => now() - interval '1 hour') ->> 'job_id'", priority)
+}
+
+// Each way in which a job becomes claimable below the watermark of its lane: the next claim gets it.
+func TestJobWatermarkPassesNoJob(t *testing.T) {
+	j := newJobs(t)
+	j.rule("w", "", "", 0, 1000)
+	j.watermarksWanted()
+	j.put("k", "iu", 1)
+	j.told("ack", j.one("w"))
+	j.watermarked()
+	next := func(what, job string) held {
+		t.Helper()
+		require.True(t, get[bool](j.core, "SELECT public.fn_job_watermark_valid()"), what)
+		require.Zero(t, get[int](j.core, belowWatermarks), what)
+		require.Equal(t, 1, get[int](j.core, "SELECT count(*)::int FROM public.fn_job_backlog() WHERE oldest_at IS NOT NULL"), what)
+		h := j.one("w")
+		require.Equal(t, job, h.Job, what)
+		return h
+	}
+	h := next("enqueued late", j.old(100))
+	j.advance()
+	j.told("release", h)
+	h = next("returned", h.Job)
+	j.advance()
+	j.expire(h)
+	j.reap()
+	h = next("its lease ended", h.Job)
+	j.told("ack", h)
+	j.advance()
+	id := get[string](j.core, "SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => now() + interval '1 hour') ->> 'job_id'")
+	j.advance()
+	j.exec("UPDATE public.job_queue SET process_after = now() - interval '1 hour' WHERE job_id = $1", id)
+	require.EqualValues(t, 1, call(t, j.work, "public.fn_job_tick()")["promoted"])
+	j.told("ack", next("due long ago", id))
+	j.advance()
+	ids := get[[]string](j.core, `SELECT array_agg(x) FROM jsonb_array_elements_text(public.fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', 'k',
+		'event_domain', 'iu', 'executor', 'external_worker', 'process_after', now() - interval '1 hour')) FROM generate_series(1, 2))) -> 'job_ids') x`)
+	got := j.take("w", 5)
+	require.Len(t, got, 2, "several late ones")
+	require.ElementsMatch(t, ids, []string{got[0].Job, got[1].Job})
+	j.told("ack", got...)
+
+	// the highest priority first, whatever the priority of the watermark
+	for _, order := range [][]int{{500, 100, 1}, {1, 100, 500}} {
+		want := map[int]string{}
+		for _, p := range order {
+			want[p] = j.old(p)
+		}
+		j.advance()
+		require.Zero(t, get[int](j.core, belowWatermarks))
+		got = j.take("w", 10)
+		require.Equal(t, []string{want[500], want[100], want[1]}, []string{got[0].Job, got[1].Job, got[2].Job})
+		j.told("ack", got...)
+	}
+	j.balanced()
+	eventually(t, "the next watermarks are found from the jobs below them", func() bool {
+		return j.advance() && get[int](j.core, "SELECT count(*)::int FROM public.job_watermark_below") == 0
+	})
+}
+
+// A transaction that stays open is not waited for after 10 s; when it ends, no watermark is valid until all were found again.
+func TestJobWatermarkBesideAnOpenTransaction(t *testing.T) {
+	j := newJobs(t)
+	j.rule("w", "", "", 0, 1000)
+	j.watermarksWanted()
+	j.put("k", "iu", 1)
+	j.told("ack", j.one("w"))
+	tx := j.begin(j.root)
+	var id string
+	// as if the job had been due when it was written, long ago: it is not noted
+	require.NoError(t, tx.QueryRow(t.Context(), "SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => now() - interval '1 hour') ->> 'job_id'").Scan(&id))
+	_, err := tx.Exec(t.Context(), "DELETE FROM public.job_watermark_below")
+	require.NoError(t, err)
+	xid := ""
+	require.NoError(t, tx.QueryRow(t.Context(), "SELECT pg_current_xact_id()::text").Scan(&xid))
+	for range 3 {
+		require.False(t, j.advance(), "its transaction is waited for")
+	}
+	eventually(t, "the watermarks are valid without it", func() bool {
+		j.exec("UPDATE public.job_watermark_state SET seen_at = seen_at - interval '11 seconds'")
+		return j.advance() && get[bool](j.core, "SELECT late @> ARRAY[$1::xid8] FROM public.job_watermark_state", xid)
+	})
+	require.NoError(t, tx.Commit(t.Context()))
+	require.False(t, get[bool](j.core, "SELECT public.fn_job_watermark_valid()"))
+	require.Equal(t, id, j.one("w").Job)
+	require.False(t, j.advance(), "found again from the head")
+	j.watermarked()
+	require.Zero(t, get[int](j.core, belowWatermarks))
+}
+
+// Watermarks that no host renews, or of a time to come, are not used; without an old snapshot nothing is kept, nor written.
+func TestJobWatermarkEnds(t *testing.T) {
+	j := newJobs(t)
+	j.watermarksWanted()
+	j.put("k", "iu", 1)
+	for _, c := range []struct {
+		at   string
+		then bool
+	}{{"- interval '8 seconds'", true}, {"- interval '11 seconds'", false}, {"+ interval '1 minute'", false}} {
+		j.watermarked()
+		j.exec("UPDATE public.job_watermark_state SET at = clock_timestamp() " + c.at)
+		require.Equal(t, c.then, get[bool](j.core, "SELECT public.fn_job_watermark_valid()"), c.at)
+		require.Equal(t, c.then, j.advance(), c.at)
+	}
+	j.watermarked()
+	j.exec("CREATE OR REPLACE FUNCTION public.fn_job_watermark_wanted() RETURNS boolean LANGUAGE sql AS 'SELECT false'")
+	require.False(t, j.advance())
+	rows := "SELECT (SELECT count(*) FROM public.job_watermark) + (SELECT count(*) FROM public.job_watermark_state) + (SELECT count(*) FROM public.job_watermark_below)"
+	require.Zero(t, get[int](j.core, rows))
+	tx := j.begin(j.root)
+	var wrote bool
+	require.NoError(t, tx.QueryRow(t.Context(), "SELECT public.fn_job_watermark_advance() OR pg_current_xact_id_if_assigned() IS NOT NULL").Scan(&wrote))
+	require.False(t, wrote)
+}
+
+// Behind an old snapshot a claim and the backlog read about as much after 3,000 finished jobs as before.
+func TestJobWatermarkReadsFewDeadRows(t *testing.T) {
+	j := newJobs(t)
+	j.rule("w", "", "", 0, 10000)
+	tx, err := j.root.BeginTx(context.Background(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), "SELECT count(*) FROM public.job_queue")
+	require.NoError(t, err)
+	read := func(sql string) (buffers int) {
+		t.Helper()
+		probe := j.begin(j.root)
+		defer func() { _ = probe.Rollback(context.Background()) }()
+		for range 2 { // the first one also reads the catalogue
+			var raw []byte
+			require.NoError(t, probe.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql).Scan(&raw))
+			var plan []struct {
+				Plan struct {
+					Hit  int `json:"Shared Hit Blocks"`
+					Read int `json:"Shared Read Blocks"`
+				}
+			}
+			require.NoError(t, json.Unmarshal(raw, &plan))
+			buffers = plan[0].Plan.Hit + plan[0].Plan.Read
+		}
+		return buffers
+	}
+	const n = 3000
+	j.exec(`SELECT public.fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', 'k', 'event_domain', 'iu', 'executor', 'external_worker',
+		'process_after', now() - interval '1 hour')) FROM generate_series(1, $1::int)))`, n)
+	for done := 0; done < n; {
+		hs := j.take("w", 1000)
+		require.NotEmpty(t, hs)
+		j.told("ack", hs...)
+		done += len(hs)
+	}
+	j.put("k", "iu", 1)
+	queries := []string{"SELECT * FROM public.fn_job_claim('w')", "SELECT * FROM public.fn_job_backlog()"}
+	var before []int
+	for _, q := range queries {
+		before = append(before, read(q))
+	}
+	eventually(t, "the old snapshot is seen", func() bool {
+		j.exec("SELECT pg_current_xact_id() FROM generate_series(1, 1)")
+		for range 300 {
+			j.exec("SELECT pg_current_xact_id()")
+		}
+		return get[bool](j.core, "SELECT public.fn_job_watermark_wanted()")
+	})
+	j.watermarked()
+	for i, q := range queries {
+		after := read(q)
+		t.Log(fmt.Sprintf("%s: %d buffers from the head, %d from the watermark", q, before[i], after))
+		require.Less(t, after, before[i]/4, q)
+	}
+}
