@@ -25,7 +25,10 @@ func (m *root) startPlan(d *dialog) tea.Cmd {
 func (m *shell) planHere(r queue.Request) queue.Plan {
 	p := queue.Plan{Request: r, Ephemeral: true, Count: int64(len(r.Targets)), ReadAt: m.o.Now()}
 	a := m.actions.ByID(r.Action)
-	p.Command = strings.ReplaceAll(a.Twin, a.Targets.Name, strings.Join(r.Targets, ","))
+	p.Command = ":" + a.Words + " " + strings.Join(r.Targets, " ")
+	if strings.HasPrefix(a.Twin, "qtop ") {
+		p.Command = strings.ReplaceAll(a.Twin, a.Targets.Name, strings.Join(r.Targets, ","))
+	}
 	l, ok := queue.Find(loops(m.local), func(l queue.LoopStatus) bool { return len(r.Targets) == 1 && l.Name == r.Targets[0] })
 	switch start := r.Action == queue.ActHostStart; {
 	case !ok:
@@ -39,6 +42,7 @@ func (m *shell) planHere(r queue.Request) queue.Plan {
 	p.Lines = []queue.PlanLine{
 		{Label: "loop", Value: queue.Clean(l.Name + ": " + l.What)},
 		{Label: "now", Value: queue.Clean(l.State + ", " + views.Count(int64(l.InFlight)) + " in flight")},
+		{Label: "in a worker", Value: queue.Clean(a.Twin)},
 		{Label: "audit", Value: queue.Clean("not recorded: the audit has changes of the database only, not of the loops of this process")},
 	}
 	return p

@@ -48,25 +48,34 @@ func (m *root) act(a queue.Action, args map[string]string) tea.Cmd {
 			return nil
 		}
 	}
+	if a.Targets.Instead != "filter" {
+		req.Within = ""
+	}
 	maps.Copy(req.Args, args)
-	return m.ask(a, req)
+	return m.ask(asked{action: a, req: req, taken: at.taken(a, req)})
+}
+
+// asked is an action that a key or a command asks for.
+type asked struct {
+	action queue.Action
+	req    queue.Request
+	ready  bool             // the request needs no form
+	taken  []queue.PlanLine // what it takes, with names
 }
 
 // ask opens the dialog of an action. If the actor is a shared account, the first action
 // asks for the operator's name before that.
-func (m *root) ask(a queue.Action, req queue.Request) tea.Cmd { return m.askNow(a, req, false) }
-
-// askNow is ask, but goes to the preview at once if the request needs no form.
-func (m *root) askNow(a queue.Action, req queue.Request, ready bool) tea.Cmd {
-	req.Action, req.Actor = a.ID, m.me.actor
+func (m *root) ask(x asked) tea.Cmd {
+	a := x.action
+	x.req.Action, x.req.Actor = a.ID, m.me.actor
 	if m.me.askName && a.Danger != queue.DangerLocal {
-		m.raise(newNameDialog(a, req, ready, m.me.actor))
+		m.raise(newNameDialog(x, m.me.actor))
 		return nil
 	}
 	m.serial++
-	d := newDialog(m.serial, a, req, m.o.Now(), m.prefill(a, req))
-	d.production, d.facts, d.undo = m.production(), m.facts(a, req), m.actions.Undo(a)
-	if ready {
+	d := newDialog(m.serial, a, x.req, m.o.Now(), m.prefill(a, x.req))
+	d.production, d.facts, d.undo, d.taken = m.production(), m.facts(a, x.req), m.actions.Undo(a), x.taken
+	if x.ready {
 		d.stage, d.form = stagePlanning, nil
 	}
 	m.raise(d)

@@ -4,6 +4,7 @@ package tui
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -144,7 +145,7 @@ func (m *root) ids(a queue.Action) []string {
 
 // command carries out one line of the command line.
 func (m *root) command(text string) tea.Cmd {
-	text = strings.TrimPrefix(text, "qtop ") // a printed command works here as it is
+	text = strings.TrimPrefix(strings.TrimPrefix(text, ":"), "qtop ") // a printed command works here as it is
 	switch text {
 	case "":
 		return nil
@@ -163,22 +164,18 @@ func (m *root) command(text string) tea.Cmd {
 	if name, ok := cutWords(text, "why"); ok {
 		return m.why(strings.TrimSpace(name))
 	}
-	if loop, ok := strings.CutPrefix(text, "worker --loops "); ok { // what the dialog prints for S in Worker host
-		return m.commandAct(m.actions.ByID(queue.ActHostStart), []string{strings.TrimSpace(loop)})
+	line, closed := queue.SplitWords(text)
+	if !closed {
+		line = strings.Fields(text)
 	}
-	if words, ok := revealWords(text); ok {
-		return m.commandAct(m.actions.ByID(queue.ActReveal), words)
-	}
-	best, rest := queue.Action{}, ""
+	best, rest, most := queue.Action{}, []string(nil), 0
 	for _, a := range m.actions {
-		words := a.Words
-		if after, ok := cutWords(text, words); ok && len(words) > len(best.Words) {
-			best, rest = a, after
+		if after, n, ok := a.Spelled(line); ok && n > most {
+			best, rest, most = a, after, n
 		}
 	}
-	if best.ID != "" {
-		words, ok := queue.SplitWords(rest)
-		return m.commandAct(best, queue.Choose(ok, words, strings.Fields(rest)))
+	if most > 0 {
+		return m.commandAct(best, rest)
 	}
 	if p, ok := queue.Find(Panes(), func(p queue.Pane) bool {
 		return string(p.ID) == text || p.Also == text || strings.EqualFold(p.Title, text) || p.Keys == text
@@ -253,23 +250,17 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 	for name, v := range typed.Args {
 		req.Args[name] = v
 	}
-	if a.ID == queue.ActReveal && (m.pane().top().page == nil || !slices.Equal(req.Targets, []string{m.pane().top().id})) {
-		m.warn("a payload is revealed on its page: open the dead letter or job, then press V")
-		return nil
+	ask := asked{action: a, req: req, ready: typed.Flags && a.Ready(req), taken: m.named(req)}
+	if a.ID == queue.ActReveal && (m.pane().top().page == nil || m.pane().top().id != req.Targets[0]) {
+		return tea.Batch(m.openPayload(req.Targets[0]), m.ask(ask)) // a payload is shown on its page
 	}
-	return m.askNow(a, req, typed.Flags && a.Ready(req))
+	return m.ask(ask)
 }
 
-// revealWords returns the words after a verb that shows a dead letter or a job with its
-// payload, without the flag that reveals it.
-func revealWords(text string) (words []string, ok bool) {
-	for _, verb := range []string{"dlq show", "job show"} {
-		if rest, is := cutWords(text, verb); is {
-			words, _ := queue.SplitWords(rest)
-			if i := slices.Index(words, "--reveal"); i >= 0 {
-				return slices.Delete(words, i, i+1), true
-			}
-		}
+// openPayload opens the page of a dead letter or of a job.
+func (m *root) openPayload(id string) tea.Cmd {
+	if _, err := strconv.ParseInt(id, 10, 64); err != nil && !strings.Contains(id, ":") {
+		return tea.Batch(m.open(queue.PaneQueues), m.push(jobLevel(queue.Job{ID: id})))
 	}
-	return nil, false
+	return tea.Batch(m.open(queue.PaneDead), m.push(deadLetterLevel(queue.DeadLetter{ID: id})))
 }

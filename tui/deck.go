@@ -131,10 +131,19 @@ func (m *deck) settle() {
 	case l.page != nil:
 		m.settlePage(l)
 	default:
-		if lost := l.grid.refresh(l.table.rows(m.scene()), m.env().Now); lost > 0 {
-			m.warn(views.Count(int64(lost)) + queue.Choose(lost == 1, " selected row is", " selected rows are") + " gone; still selected: " + views.Count(int64(len(l.grid.selected))))
+		l.grid.refresh(l.table.rows(m.scene()), m.env().Now)
+		if !l.list.queried() || l.list.read { // else it is not known whether the selected rows are still there
+			m.pruneSelection(l)
 		}
 		l.grid.scroll(m.rows())
+	}
+}
+
+// pruneSelection drops selected rows that are not in the table any more, and warns.
+func (m *deck) pruneSelection(l *level) {
+	if lost := l.grid.prune(); lost > 0 {
+		gone := queue.Choose(l.list.queried() && l.grid.text != "", "gone or hidden by the filter", "gone")
+		m.warn(plural(lost, "selected row is ", "selected rows are ") + gone + "; still selected: " + views.Count(int64(len(l.grid.selected))))
 	}
 }
 

@@ -40,6 +40,7 @@ type dialog struct {
 	production string           // the name of the production database; "": not production
 	undo       string           // how the action is undone; "": not at all
 	facts      []queue.PlanLine // facts about the target, shown above the inputs
+	taken      []queue.PlanLine // what the request takes, with names
 }
 
 func newDialog(serial int, a queue.Action, req queue.Request, now time.Time, args []queue.Arg) *dialog {
@@ -89,10 +90,14 @@ func (d *dialog) buttons() []string {
 	case stageForm:
 		return []string{"Preview", d.action.Left()}
 	case stagePreview:
-		if d.plan.Refused != "" || d.plan.Count == 0 {
-			return []string{"Close"}
+		b := []string{"Close"}
+		if d.acts() {
+			b = []string{d.action.Kept(), d.action.Pressed(d.req, d.plan.Count, views.Count(d.plan.Count))}
 		}
-		return []string{d.action.Kept(), d.action.Pressed(d.req, d.plan.Count, views.Count(d.plan.Count))}
+		if m := d.plan.Match; m != nil {
+			b = append(b, "All "+matchCount(m)+" that match")
+		}
+		return b
 	case stageDone:
 		if d.failed() {
 			return []string{"Close", "Preview again"}
@@ -102,6 +107,9 @@ func (d *dialog) buttons() []string {
 		return nil
 	}
 }
+
+// acts reports whether the preview has something to confirm.
+func (d *dialog) acts() bool { return d.plan.Refused == "" && d.plan.Count > 0 }
 
 func (d *dialog) failed() bool { return d.err != nil || d.result.Refused != "" }
 
@@ -194,6 +202,10 @@ func (d *dialog) press() (overlay, effect) {
 		if d.focus == n {
 			return nil, nil
 		}
+		if !d.acts() || d.focus == n+2 {
+			d.widen()
+			return d, effPlan{d}
+		}
 		if !d.confirmed() {
 			return d, nil
 		}
@@ -207,6 +219,16 @@ func (d *dialog) press() (overlay, effect) {
 	default:
 		return d, nil
 	}
+}
+
+// widen makes the request take all rows that match the filter of their list. Only its own
+// preview can confirm that.
+func (d *dialog) widen() {
+	d.req.Targets = nil
+	d.req.Select([]string{d.req.Within})
+	d.req.Within = ""
+	d.taken = takenLines(nil, d.req)
+	d.typed = nil
 }
 
 // submit checks the form and asks for the plan.
@@ -240,7 +262,7 @@ func (d *dialog) preview(p queue.Plan, locked bool, now time.Time) {
 	d.stage, d.plan, d.err = stagePreview, p, nil
 	d.req = p.Request
 	d.gate, d.offset, d.typed = newKeyGate(now), 0, nil
-	if p.Refused == "" && p.Count > 0 {
+	if d.acts() {
 		if locked {
 			d.typed = append(d.typed, newField(queue.Arg{Name: d.production, Label: "Production", Help: "type " + d.production + " to unlock"}))
 		}

@@ -3,6 +3,7 @@ package tui
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -22,10 +23,10 @@ func (d *dialog) lines(at overlayContext) []string {
 	switch d.stage {
 	case stageForm:
 		v.Intro = []string{strings.ToUpper(d.action.Help[:1]) + d.action.Help[1:] + "."}
-		v.Facts = append(d.onWhat(), d.facts...)
+		v.Facts = append(slices.Clone(d.taken), d.facts...)
 		v.Hint = "enter continues to a preview, which changes nothing; esc closes"
 	case stagePlanning:
-		v.Facts = d.onWhat()
+		v.Facts = d.taken
 		v.Progress = "reading what would change" + e.Theme.G.Ellipsis + "  esc closes"
 	case stagePreview:
 		d.viewPreview(&v)
@@ -45,17 +46,9 @@ func (d *dialog) title() string {
 	return d.action.Heading() + queue.Choose(d.production != "", " in "+strings.ToUpper(d.production), "")
 }
 
-// onWhat names the targets before the plan is known.
-func (d *dialog) onWhat() []queue.PlanLine {
-	switch n := len(d.req.Targets); {
-	case d.req.Filter != "":
-		return []queue.PlanLine{{Label: "all that match", Value: queue.Clean(d.req.Selection())}}
-	case n == 1:
-		return []queue.PlanLine{{Label: "target", Value: queue.Clean(d.req.Targets[0])}}
-	case n > 1:
-		return []queue.PlanLine{{Label: "targets", Value: queue.Clean(fmt.Sprintf("%d selected: %s", n, firstFew(d.req.Targets)))}}
-	}
-	return nil
+// matchCount returns how many rows match.
+func matchCount(m *queue.Match) string {
+	return queue.Choose(m.AtLeast, "at least ", "") + views.Count(m.Count)
 }
 
 func firstFew(ids []string) string {
@@ -64,12 +57,20 @@ func firstFew(ids []string) string {
 
 func (d *dialog) viewPreview(v *views.Dialog) {
 	p := d.plan
-	v.Facts = append([]queue.PlanLine{}, p.Lines...)
+	v.Facts = slices.Clone(p.Lines)
+	for _, l := range d.taken { // the plan says what is taken, and not what is left out
+		if l.Label == notTaken {
+			v.Facts = slices.Insert(v.Facts, min(1, len(v.Facts)), l)
+		}
+	}
+	if m := p.Match; m != nil {
+		v.Facts = append(v.Facts, queue.PlanLine{Label: "all that match", Value: queue.Clean(matchCount(m) + ": " + m.What.String() + "; filter " + d.req.Within)})
+	}
 	if d.req.Reason != "" {
 		v.Facts = append(v.Facts, queue.PlanLine{Label: "reason", Value: queue.Clean(d.req.Reason)})
 	}
 	if p.Command != "" {
-		v.Facts = append(v.Facts, queue.PlanLine{Label: "same as", Value: queue.Clean(d.headless())})
+		v.Facts = append(v.Facts, queue.PlanLine{Label: "same as", Value: queue.CleanLong(d.headless())})
 	}
 	v.Facts = append(v.Facts, queue.PlanLine{Label: "undo", Value: queue.Clean(cmp.Or(d.undo, "none: this action cannot be undone"))})
 	v.Notes = skippedWords(p.Results, p.Skipped)

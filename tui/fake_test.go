@@ -273,6 +273,9 @@ func (s *fakeStore) Plan(_ context.Context, r queue.Request) (queue.Plan, error)
 	} else {
 		p.Lines = []queue.PlanLine{{Label: "changes", Value: queue.Clean(fmt.Sprint(len(r.Targets), " row(s)"))}}
 	}
+	if r.Within != "" {
+		p.Match = &queue.Match{Count: 4640, What: queue.Clean("hooks.acme.example:443 (4600), api.slow.example:443 (40)")}
+	}
 	return p, s.err
 }
 

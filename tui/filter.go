@@ -25,8 +25,8 @@ func (m *deck) setFilter(text string) tea.Cmd {
 	}
 	changed := l.grid.text != text
 	l.grid.text, l.grid.filter = text, nil
-	if changed {
-		l.grid.clear()
+	if changed { // selected rows stay selected; those that it hides are not taken, and dialogs name their number
+		l.grid.all, l.grid.anchor, l.grid.selectedBefore = false, -1, nil
 	}
 	if l.list.queried() {
 		if changed {

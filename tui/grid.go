@@ -39,8 +39,8 @@ func newGrid(marks bool) grid {
 	return g
 }
 
-// refresh replaces the rows. It returns how many selected rows have vanished.
-func (g *grid) refresh(src views.Source, now time.Time) (lost int) {
+// refresh replaces the rows.
+func (g *grid) refresh(src views.Source, now time.Time) {
 	g.src = src
 	var keep func(int) bool
 	if g.filter != nil {
@@ -50,7 +50,6 @@ func (g *grid) refresh(src views.Source, now time.Time) (lost int) {
 	}
 	g.order = views.Arrange(src, g.sort, keep)
 	g.follow()
-	return g.prune()
 }
 
 // follow moves the cursor to where its row is now.

@@ -34,22 +34,27 @@ func deadLetterTargets(meant target) map[queue.ActionID]target {
 }
 
 // selectionTarget returns the target of a list: all matching rows, else the selected rows, else
-// the row under the cursor. within is a filter that the list implies but its own filter
-// does not contain.
+// the row under the cursor; for the latter two, the request also has the filter of the list.
+// within is a filter that the list implies but its own filter does not contain.
 func selectionTarget(within, none string) target {
 	return func(at scene, req *queue.Request) string {
 		l := at.level
-		i, ok := l.grid.current()
-		switch {
-		case l.grid.all:
-			req.Filter = strings.TrimSpace(within + " " + l.list.query.Filter)
-		case len(l.grid.selected) > 0:
-			req.Targets = l.grid.selectedIDs()
-		case !ok:
-			return at.noRow(none)
-		default:
-			req.Targets = []string{l.grid.src.ID(i)}
+		match := strings.TrimSpace(within + " " + l.list.query.Filter)
+		if l.grid.all {
+			req.Filter = match
+			return ""
 		}
+		rows, problem := at.chosen()
+		if problem != "" {
+			return problem
+		}
+		if len(rows) == 0 {
+			return at.noRow(none)
+		}
+		for _, i := range rows {
+			req.Targets = append(req.Targets, l.grid.src.ID(i))
+		}
+		req.Within = match
 		return ""
 	}
 }
@@ -68,6 +73,9 @@ func deadLetterLevel(x queue.DeadLetter) level {
 	}
 	l.page = func(at scene) (views.Page, bool) {
 		d := queue.Of[*queue.DeadLetterDetail](at.level.list.page)
+		if d == nil && x.Source == "" { // it was opened by its id
+			return views.ReadingPage("Dead letter "+x.ID, at.env, at.size.W), true
+		}
 		if d != nil {
 			shown := *d
 			shown.Payload, shown.PayloadWhyNot, shown.Revealed = at.level.shown(at.now, d.Payload, d.PayloadWhyNot)

@@ -39,15 +39,16 @@ func (jobs) release(at scene, req *queue.Request) string {
 	if l.grid.all {
 		return "L releases single leases: select their jobs, or go to STUCK LEASES in Queues (8)"
 	}
-	var of []queue.Job
-	i, ok := l.grid.current()
-	for n, j := range queue.Of[[]queue.Job](l.list.page) {
-		if l.grid.selected[j.ID] || (ok && len(l.grid.selected) == 0 && n == i) {
-			of = append(of, j)
-		}
+	rows, problem := at.chosen()
+	if problem != "" {
+		return problem
 	}
-	if len(of) == 0 {
+	if len(rows) == 0 {
 		return at.noRow(noJob)
+	}
+	var of []queue.Job
+	for _, i := range rows {
+		of = append(of, queue.Of[[]queue.Job](l.list.page)[i])
 	}
 	return leaseTargets(req, of)
 }
@@ -80,6 +81,9 @@ func jobLevel(j queue.Job) level {
 	}
 	l.page = func(at scene) (views.Page, bool) {
 		d := queue.Of[*queue.JobDetail](at.level.list.page)
+		if d == nil && j.Kind.Empty() { // it was opened by its id
+			return views.ReadingPage("Job "+j.ID, at.env, at.size.W), true
+		}
 		if d != nil {
 			shown := *d
 			shown.Payload, shown.PayloadWhyNot, shown.Revealed = at.level.shown(at.now, d.Payload, d.PayloadWhyNot)

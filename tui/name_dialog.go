@@ -12,15 +12,13 @@ import (
 // nameDialog is the overlay that asks for the operator's name before the first action of a
 // shared account, because an audit row by "root" identifies nobody.
 type nameDialog struct {
-	action queue.Action
-	req    queue.Request
-	ready  bool // the request needs no form
-	was    string
-	field  *field
+	asked asked
+	was   string
+	field *field
 }
 
-func newNameDialog(a queue.Action, req queue.Request, ready bool, was string) *nameDialog {
-	return &nameDialog{action: a, req: req, ready: ready, was: was, field: newField(queue.Arg{
+func newNameDialog(x asked, was string) *nameDialog {
+	return &nameDialog{asked: x, was: was, field: newField(queue.Arg{
 		Name: "your name", Label: "Your name", Required: true, Help: "recorded in the audit; asked once",
 	})}
 }
@@ -35,7 +33,7 @@ func (n *nameDialog) update(msg tea.Msg, _ overlayContext) (overlay, effect) {
 		case shared(n.field.value()):
 			n.field.problem = "this is a shared account; enter a person's name"
 		default:
-			return nil, effNamed{n.field.value(), n.action, n.req, n.ready}
+			return nil, effNamed{n.field.value(), n.asked}
 		}
 	default:
 		n.field.edit(msg)
@@ -48,6 +46,6 @@ func (n *nameDialog) lines(at overlayContext) []string {
 	return views.Dialog{
 		Title: "Who are you?", Fields: []views.Field{n.field.shown()},
 		Intro: []string{"This session acts as " + was + ". Enter your name so that the audit names a person."},
-		Hint:  "enter continues to " + n.action.Verb + ", esc closes",
+		Hint:  "enter continues to " + n.asked.action.Verb + ", esc closes",
 	}.Lines(at.env, at.size)
 }

@@ -41,10 +41,8 @@ type (
 	effPlan  struct{ dialog *dialog }
 	effApply struct{ dialog *dialog }
 	effNamed struct {
-		name   string
-		action queue.Action
-		req    queue.Request
-		ready  bool
+		name  string
+		asked asked
 	}
 	effShutdown struct{ how shutdownMode }
 )

@@ -48,8 +48,7 @@ func (m *root) perform(eff effect) tea.Cmd {
 	case effNamed:
 		m.me.askName, m.me.actor = false, eff.name
 		m.o.AnswerActor(eff.name)
-		eff.req.Actor = eff.name
-		return m.askNow(eff.action, eff.req, eff.ready)
+		return m.ask(eff.asked)
 	case effShutdown:
 		return m.shutDown(eff.how)
 	}

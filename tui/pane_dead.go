@@ -35,9 +35,6 @@ func deadPane() pane {
 	p.targets = deadLetterTargets(groupTarget)
 	p.targets[queue.ActReveal] = openPayloadFirst
 	p.targets[queue.ActErase] = openDeadLetterFirst
-	p.forms = map[queue.ActionID]form{queue.ActReveal: {parseWords: func(*queue.Snapshot, []string, *queue.Request) string {
-		return "a payload is revealed on its page: open the dead letter or job, then press V"
-	}}}
 	return p
 }
 
@@ -47,28 +44,23 @@ func groupTarget(at scene, req *queue.Request) string {
 	if at.level.isWhy {
 		return "this page is about a queue; esc goes back to the dead letters"
 	}
-	g := &at.level.grid
-	var rows []int
-	i, ok := g.current()
-	switch {
-	case len(g.selected) > 0:
-		for _, o := range g.order {
-			if g.selected[g.src.ID(o)] {
-				rows = append(rows, o)
-			}
-		}
-	case ok:
-		rows = []int{i}
+	rows, problem := at.chosen()
+	if problem != "" {
+		return problem
 	}
 	if len(rows) == 0 {
 		return at.noRow("there is no group under the cursor")
+	}
+	within := withinGroups(at.level.grid.filter)
+	if f := at.level.grid.filter; !f.Empty() && within == f.String() { // a filter by "open" says nothing of a single dead letter
+		req.Within = within
 	}
 	var filters []string
 	for _, row := range rows {
 		if row >= len(at.snap.DeadGroups) {
 			return "this row stands for many groups: press enter to list their dead letters, and filter them"
 		}
-		filters = append(filters, strings.TrimSpace(groupFilter(at.snap.DeadGroups[row])+" "+withinGroups(g.filter)))
+		filters = append(filters, strings.TrimSpace(groupFilter(at.snap.DeadGroups[row])+" "+within))
 	}
 	req.Select(filters)
 	return ""

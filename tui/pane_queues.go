@@ -52,7 +52,8 @@ func laneJobs(at scene, req *queue.Request) string {
 func stuckLeases(at scene, req *queue.Request) string {
 	if g := &at.level.grid; len(g.selected) > 0 {
 		req.Targets = g.selectedIDs()
-		return ""
+		_, problem := at.chosen()
+		return problem
 	}
 	lease := func(at scene) (queue.JobLease, bool) { return views.LeaseAt(at.snap, at.subject()) }
 	return rowTarget(lease, func(l queue.JobLease) string { return l.ID }, "L needs a row under STUCK LEASES under the cursor")(at, req)

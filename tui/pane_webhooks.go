@@ -125,6 +125,9 @@ func webhookLeases(at scene, req *queue.Request) string {
 		req.Targets = []string{job}
 		return ""
 	}
+	if _, problem := at.chosen(); problem != "" {
+		return problem
+	}
 	for _, id := range g.selectedIDs() {
 		if job, ok := views.WebhookJob(id); ok {
 			req.Targets = append(req.Targets, job)

@@ -87,16 +87,27 @@ func (g *grid) clear() bool {
 	return had
 }
 
-// selectedIDs returns the ids of the selected rows in the order of the table.
+// selectedIDs returns the ids of the selected rows that are shown, in the order of the table.
 func (g *grid) selectedIDs() []string {
 	ids := make([]string, 0, len(g.selected))
-	if len(g.selected) == 0 {
-		return ids
-	}
-	for _, o := range g.order {
-		if id := g.src.ID(o); g.selected[id] {
-			ids = append(ids, id)
-		}
+	for _, i := range g.selectedRows() {
+		ids = append(ids, g.src.ID(i))
 	}
 	return ids
 }
+
+// selectedRows returns the selected rows that are shown, in the order of the table.
+func (g *grid) selectedRows() (rows []int) {
+	if len(g.selected) == 0 {
+		return nil
+	}
+	for _, o := range g.order {
+		if g.selected[g.src.ID(o)] {
+			rows = append(rows, o)
+		}
+	}
+	return rows
+}
+
+// hidden returns how many selected rows the filter hides.
+func (g *grid) hidden() int { return len(g.selected) - len(g.selectedRows()) }

@@ -1,20 +1,26 @@
 package tui
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+	"github.com/qtop/qtop/views/viewstest"
 )
 
 // The command that a dialog prints, typed after ":", opens the same plan.
 func TestPrintedCommandOpensTheSamePlan(t *testing.T) {
 	for _, a := range actions.Registry() {
 		if a.Local() || a.ID == queue.ActReveal {
-			continue // they print another program's command
+			continue // TestPrintedCommandOfEveryDialog has them
 		}
 		t.Run(string(a.ID), func(t *testing.T) {
 			var requests []queue.Request
@@ -129,4 +135,76 @@ func TestGroupsAreTakenAsTheyAreShown(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What a dialog prints on a screen of 80x24 is the whole command, however long, and typed
+// after ":" it opens the dialog of the same action on the same targets.
+func TestPrintedCommandOfEveryDialog(t *testing.T) {
+	for _, a := range actions.Registry() {
+		t.Run(string(a.ID), func(t *testing.T) {
+			s := newStore()
+			s.snap.Server.CloneOf = queue.Clean("another database")
+			m := newStill(s, newHost(), Options{Actor: "anna"})
+			m.resize(views.Size{W: 80, H: 24})
+			req := queue.Request{Action: a.ID, Actor: "anna", Args: map[string]string{}, Reason: "the receiver is back since 02:50, see incident 4711"}
+			for _, arg := range a.Args {
+				req.Args[arg.Name] = cmp.Or(arg.Default, append(arg.Options(), "one")[0])
+			}
+			switch {
+			case a.ID == queue.ActReveal:
+				req.Targets = []string{"90990"}
+			case a.Local():
+				req.Targets, req.Reason = []string{viewstest.Host().Loops[0].Name}, ""
+			case a.Targets.Many:
+				for i := range 60 {
+					req.Targets = append(req.Targets, fmt.Sprintf("job:01900000-0000-7000-8000-%012d", i))
+				}
+			case a.Targets.Name != "":
+				req.Targets = []string{"subject"}
+			}
+			cmd := m.ask(asked{action: a, req: req, ready: true})
+			require.NotNil(t, cmd)
+			d := m.over[0].(*dialog)
+			p, _ := s.Plan(t.Context(), req)
+			p.Command = queue.Choose(a.ID == queue.ActReveal, "qtop dlq show 90990 --reveal --reason 'incident 4711'", a.Command(req))
+			if a.Local() {
+				p = m.planHere(req)
+				p.Refused = ""
+			}
+			d.preview(p, false, m.o.Now())
+			printed := printedCommand(m.root, d)
+			require.Equal(t, strings.ReplaceAll(d.headless(), " ", ""), printed)
+
+			m.over = nil
+			require.NotNil(t, m.command(strings.TrimPrefix(d.headless(), ":")), m.notice.text)
+			require.Len(t, m.over, 1, "%s: %s", d.headless(), m.notice.text)
+			got := m.over[0].(*dialog)
+			require.Equal(t, a.ID, got.action.ID, d.headless())
+			if a.Targets.Name != "" && a.Danger != queue.DangerDatabase {
+				require.Equal(t, req.Targets, got.req.Targets)
+			}
+			require.NotNil(t, m.command(d.headless()), "also with the leading colon")
+		})
+	}
+}
+
+// printedCommand scrolls through a dialog and returns the command that it prints, without blanks.
+func printedCommand(m *root, d *dialog) string {
+	var all []string
+	for end := false; !end; d.offset++ {
+		frame := d.lines(m.overlayContext())[1:]
+		for i := range frame {
+			frame[i] = strings.Trim(ansi.Strip(frame[i]), "│ ")
+		}
+		first := slices.IndexFunc(frame, func(s string) bool { return strings.HasPrefix(s, "same as") })
+		for _, line := range frame[max(first, 0):] {
+			if end = strings.HasPrefix(line, "undo "); end || strings.Contains(line, "more lines") {
+				break // the buttons follow
+			}
+			if (first >= 0 || len(all) > 0) && !slices.Contains(all, line) {
+				all = append(all, line)
+			}
+		}
+	}
+	return strings.TrimPrefix(strings.Join(strings.Fields(strings.Join(all, " ")), ""), "sameas")
 }

@@ -20,7 +20,10 @@ func Activity(rows []queue.Activity) Source {
 		},
 		Empty: []string{"No other session of this database has a transaction open, blocks, waits or listens."},
 	}.with(List[queue.Activity]{
-		Name: "activity", Rows: rows, ID: func(a queue.Activity) string { return a.ID }, First: "pid login program state transaction_since effect",
+		Name: "activity", Rows: rows, ID: func(a queue.Activity) string { return a.ID },
+		Title: func(a queue.Activity) string {
+			return a.Login.String() + " " + a.Program.String() + " " + a.State.String()
+		}, First: "pid login program state transaction_since effect",
 		Filter: "pid kind login program client state waits=waits_for",
 		Look:   byRank(activityRank),
 		Columns: []Column[queue.Activity]{

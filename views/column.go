@@ -50,6 +50,7 @@ type List[T any] struct {
 	Name    string // the name of the list in exports
 	Rows    []T
 	ID      func(row T) string // identifies a row for cursor and selection across refreshes
+	Title   func(row T) string // names a row in a few words, for the dialogs of actions; nil: its id is its name
 	Columns []Column[T]
 	First   string // names of the columns that come first in the table of a verb
 	// Filter lists the fields of its filter, as field=member if the names differ. Word
@@ -67,6 +68,7 @@ type lines struct {
 	list    string
 	n       int
 	id      func(i int) string
+	title   func(i int) string
 	columns []table.Column
 	names   []string
 	row     func(i int, e Env) table.Row
@@ -86,6 +88,10 @@ func (l List[T]) lines() lines {
 		return l.Name, []any{l.Rows[i]}
 	}}
 	out.id = func(i int) string { return l.ID(l.Rows[i]) }
+	out.title = out.id
+	if l.Title != nil {
+		out.title = func(i int) string { return l.Title(l.Rows[i]) }
+	}
 	members := map[string][]int{}
 	if t := reflect.TypeFor[T](); t.Kind() == reflect.Struct {
 		for _, m := range queue.Members(t) {
@@ -225,6 +231,7 @@ func (s Source) with(first lines, second ...lines) Source {
 		return first, i
 	}
 	s.ID = func(i int) string { l, k := at(i); return l.id(k) }
+	s.Title = func(i int) string { l, k := at(i); return l.title(k) }
 	s.Row = func(i int, e Env) table.Row { l, k := at(i); return l.row(k, e) }
 	if first.list != "" {
 		s.Export = func(i int) (string, []any) { l, k := at(i); return l.export(k) }

@@ -52,7 +52,7 @@ func DeadGroups(s *queue.Snapshot) Source {
 		Empty: []string{"No dead letter is open.", "Jobs, webhooks and events that fail for good appear here, grouped by cause."},
 		Note:  missing(s, "dead_groups"),
 	}.with(List[queue.DeadGroup]{
-		Name: "dlq-groups", Rows: rows, ID: GroupID, First: "code endpoint subscription_id open first_at last_at source domain",
+		Name: "dlq-groups", Rows: rows, ID: GroupID, Title: func(g queue.DeadGroup) string { return g.Code.String() + " at " + names[GroupID(g)] }, First: "code endpoint subscription_id open first_at last_at source domain",
 		Filter: "code endpoint kind=source subscription=subscription_id domain source open age",
 		Word: func(g queue.DeadGroup, word string) (any, bool) {
 			switch {
@@ -146,7 +146,7 @@ func DeadLetters(rows []queue.DeadLetter) Source {
 		},
 		Empty: []string{"No open dead letter in this group.", "All were requeued or closed, or none matches the filter. esc goes back to the groups."},
 	}.with(List[queue.DeadLetter]{
-		Name: "dlq", Rows: rows, ID: func(d queue.DeadLetter) string { return d.ID }, First: "id state code endpoint event_type age_seconds failed_at generation domain",
+		Name: "dlq", Rows: rows, ID: func(d queue.DeadLetter) string { return d.ID }, Title: DeadLetterTitle, First: "id state code endpoint event_type age_seconds failed_at generation domain",
 		Look: func(d queue.DeadLetter, e Env) (table.Cell, theme.Style) {
 			if d.State != "open" {
 				return cell(e.Theme.G.Good, e.Theme.Accent), e.Theme.Accent
@@ -170,6 +170,17 @@ func DeadLetters(rows []queue.DeadLetter) Source {
 				Plain: func(d queue.DeadLetter) string { return plainID(d.SagaID) }},
 		},
 	}.lines())
+}
+
+// DeadLetterTitle names a dead letter: its error and where it was to go.
+func DeadLetterTitle(d queue.DeadLetter) string {
+	switch d.Source {
+	case "job":
+		return d.Code.String() + " of job " + d.Endpoint.String()
+	case "event":
+		return d.Code.String() + " of event " + d.Domain.String() + "/" + d.EventType.String()
+	}
+	return d.Code.String() + " at " + d.Endpoint.String()
 }
 
 // erased returns when and by whom the payload of a dead letter was erased; "": it was not.

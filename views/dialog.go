@@ -73,7 +73,7 @@ func (d Dialog) body(e Env, w int) []string {
 		out = append(out, "")
 	}
 	for _, f := range d.Facts {
-		out = append(out, hung(th.Dim.Paint(th.Left(theme.Safe(f.Label), label))+"  ", wrap(theme.Safe(f.Value.String()), w-label-2), th.Text)...)
+		out = append(out, hung(th.Dim.Paint(th.Left(theme.Safe(f.Label), label))+"  ", wrap(f.Value.String(), w-label-2), th.Text)...)
 	}
 	if len(d.Notes) > 0 && len(out) > 0 {
 		out = append(out, "")

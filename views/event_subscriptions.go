@@ -50,7 +50,10 @@ func EventSubscriptions(rows []queue.EventSubscription, b *queue.Broadcast) Sour
 
 func eventSubscriptionList(rows []queue.EventSubscription) lines {
 	return List[queue.EventSubscription]{
-		Name: "subscriptions", Rows: rows, ID: func(s queue.EventSubscription) string { return strconv.FormatInt(s.ID, 10) }, Word: queue.EventSubscription.Field,
+		Name: "subscriptions", Rows: rows, ID: func(s queue.EventSubscription) string { return strconv.FormatInt(s.ID, 10) },
+		Title: func(s queue.EventSubscription) string {
+			return s.Recipient.String() + " reads " + orEvery(s.Domain) + "/" + orEvery(s.Type)
+		}, Word: queue.EventSubscription.Field,
 		First: "subscription_id state recipient_ref event_domain event_type event_stream step scope_subject_table scope_filter",
 		Look: func(s queue.EventSubscription, e Env) (table.Cell, theme.Style) {
 			if s.Mute {

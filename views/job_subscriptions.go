@@ -104,6 +104,9 @@ func SubscriptionOf(s *queue.Snapshot, row string) (queue.JobSubscription, bool)
 func subscriptionList(subs []queue.JobSubscription) lines {
 	return List[queue.JobSubscription]{
 		Name: "executor-rules", Rows: subs, ID: subscriptionRowID,
+		Title: func(x queue.JobSubscription) string {
+			return x.ExecutorID.String() + " may claim " + orEvery(x.JobKind) + " in " + orEvery(x.Domain)
+		},
 		First: "state executor_id executor_kind job_kind event_domain priority_floor max_parallel in_flight registered_by registered_at subscription_id notes",
 		// The kind of pane 4 is an executor's.
 		Filter: "id=executor_id kind=executor_kind domain=event_domain state",

@@ -30,7 +30,8 @@ func Jobs(rows []queue.Job, w int) Source {
 		},
 		Empty: []string{"No live job in this lane.", "All were finished or cancelled. esc goes back to the lanes; dead letters are in pane 5."},
 	}.with(List[queue.Job]{
-		Name: "jobs", Rows: rows, ID: func(j queue.Job) string { return j.ID }, First: "job_id job_kind event_domain status age_seconds priority executor attempts process_after lease_owner failure_code",
+		Name: "jobs", Rows: rows, ID: func(j queue.Job) string { return j.ID },
+		Title: func(j queue.Job) string { return j.Kind.String() + " in " + j.Domain.String() }, First: "job_id job_kind event_domain status age_seconds priority executor attempts process_after lease_owner failure_code",
 		Look: func(j queue.Job, e Env) (table.Cell, theme.Style) { return jobSign(j, e), e.tone(jobRank(j, e)) },
 		Columns: []Column[queue.Job]{
 			{Name: "job_id", Title: "job", Head: "ID", Width: id, Look: strong, Say: shown},

@@ -87,7 +87,7 @@ func stagedList(rows []stagedLine, n queue.Notifications) lines {
 		return e.Theme.Text
 	}
 	return List[stagedLine]{
-		Name: "notifications", Rows: rows, ID: func(l stagedLine) string { return l.id }, First: "staged pieces due oldest told_as first_piece actor",
+		Name: "notifications", Rows: rows, ID: func(l stagedLine) string { return l.id }, Title: func(l stagedLine) string { return l.Whole }, First: "staged pieces due oldest told_as first_piece actor",
 		Look: func(l stagedLine, e Env) (table.Cell, theme.Style) {
 			switch {
 			case l.failed:

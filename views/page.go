@@ -75,6 +75,13 @@ func (p Page) Unread(why string, e Env, w int) Page {
 	return p
 }
 
+// ReadingPage is the page of a row that is still being read.
+func ReadingPage(title string, e Env, w int) Page {
+	p := newPage(e, w)
+	p.reading(title)
+	return p.done(title)
+}
+
 // list starts a list: it adds a line if the list is still being read, or none if it is empty.
 func (p *pageBuilder) list(read bool, n int, none string) {
 	switch {

@@ -15,6 +15,7 @@ func Quarantine(rows []queue.Quarantined) Source {
 		Empty: []string{"No row makes a step fail."},
 	}.with(List[queue.Quarantined]{
 		Name: "quarantine", Rows: rows, ID: func(q queue.Quarantined) string { return strconv.FormatInt(q.ID, 10) },
+		Title:  func(q queue.Quarantined) string { return q.Step.String() + " of " + q.Target.String() },
 		First:  "quarantine_id step target attempts code set_aside_at next_try_at error",
 		Filter: "id=quarantine_id step target code error attempts",
 		Look:   byRank(quarantineRank),

@@ -53,6 +53,7 @@ func Lanes(s *queue.Snapshot, w int) Source {
 		Second: Second{Selectable: true},
 	}.with(List[queue.Lane]{
 		Name: "queues", Rows: lanes, ID: func(l queue.Lane) string { return LaneID(l.Domain.String(), l.Kind.String()) },
+		Title:  func(l queue.Lane) string { return l.Kind.String() + " in " + l.Domain.String() },
 		First:  "job_kind event_domain queued scheduled retry_waiting leased in_progress oldest in_per_s out_per_s clears_in_seconds succeeded_1h failed_1h dead_1h cancelled_1h why",
 		Filter: "kind=job_kind domain=event_domain owner why age=age_seconds queued jobs",
 		Word: func(l queue.Lane, word string) (any, bool) {
@@ -87,6 +88,7 @@ func Lanes(s *queue.Snapshot, w int) Source {
 		},
 	}.lines(), List[queue.JobLease]{
 		Name: "job-leases", Rows: leases, ID: func(l queue.JobLease) string { return l.ID },
+		Title:  func(l queue.JobLease) string { return l.Kind.String() + " held by " + l.Owner.String() },
 		Filter: "kind=job_kind domain=event_domain owner=lease_owner jobs=live",
 		Word:   func(l queue.JobLease, word string) (any, bool) { return s.TakenAt.Sub(l.ClaimedAt), word == "age" },
 		Look:   byRank(leaseRank),

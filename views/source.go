@@ -19,6 +19,7 @@ type Source struct {
 	Columns []table.Column
 	Len     int
 	ID      func(i int) string // what cursor and marks follow across refreshes
+	Title   func(i int) string // the row in a few words, for the dialogs of actions
 	Row     func(i int, e Env) table.Row
 	Fields  []queue.Field // the words of its filter
 	Field   func(i int, name string) (any, bool)

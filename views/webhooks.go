@@ -52,6 +52,7 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 		Second: Second{Selectable: true},
 	}.with(List[queue.Endpoint]{
 		Name: "webhooks", Rows: rows, ID: func(r queue.Endpoint) string { return strconv.FormatInt(r.ID, 10) },
+		Title: func(r queue.Endpoint) string { return r.Endpoint.String() + " for " + r.EventType.String() },
 		First: "subscription_id endpoint gate waiting age_seconds pending_retry leased expired ok p50_ms p95_ms dead_open last_success_at event_type",
 		Look: func(r queue.Endpoint, e Env) (table.Cell, theme.Style) {
 			return e.atWork(endpointRank(r), r.Leased > 0)
@@ -79,6 +80,9 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 		},
 	}.lines(), List[queue.WebhookLease]{
 		Name: "webhook-leases", Rows: leases, ID: leaseID,
+		Title: func(x queue.WebhookLease) string {
+			return "delivery to " + x.Endpoint.String() + " by " + x.Worker.String()
+		},
 		Look: func(l queue.WebhookLease, e Env) (table.Cell, theme.Style) {
 			if l.Expired {
 				return e.sign(rankCritical), e.tone(rankCritical)

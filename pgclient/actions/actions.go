@@ -86,6 +86,11 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 	if err == nil {
 		err = e.plan(ctx, c, &p)
 	}
+	if err == nil && e.match != nil && r.Within != "" {
+		if p.Match, err = e.match(ctx, c, r.Within); p.Match != nil && p.Match.Count <= p.Count+p.Skipped {
+			p.Match = nil // every row that matches is taken
+		}
+	}
 	err = pgerror.Translate(err)
 	p.Took = time.Since(started)
 	if done, _ := find(p.Request.Action); done.command != nil { // planning may have replaced the request's action

@@ -45,7 +45,7 @@ func bulkActions() []entry {
 				{Name: "brake", Kind: queue.ArgWhole, Max: 100, Label: "Brake", Default: "20", Required: true, Help: "pause the operation when this percentage of the last 50 first attempts failed; 0 = never"},
 				{Name: "canary", Kind: queue.ArgWhole, Max: 1000, Label: "Canary", Default: "5", Required: true, Help: "this many items are sent first and must succeed; 0 = none"},
 			},
-		}, plan: planBulk, apply: applyBulk},
+		}, plan: planBulk, apply: applyBulk, match: matchDeadLetters},
 		operation(queue.Action{ID: queue.ActBulkRun, Key: "S", Verb: "Start", Undo: "qtop ops pause, then undo", Danger: queue.DangerMany, Function: "public.fn_queue_bulk_run(bigint,text)",
 			Words: "ops run", Help: "start a planned bulk operation; its canary is sent first"}),
 		operation(queue.Action{ID: queue.ActBulkPause, Key: "P", Verb: "Pause", Opposite: queue.ActBulkResume, Danger: queue.DangerOne, Function: "public.fn_queue_bulk_pause(bigint,text)",
@@ -129,18 +129,23 @@ func planBulk(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if err != nil {
 		return err
 	}
+	var all []group
 	for i := range parts {
 		x := &parts[i]
-		if err := c.act.QueryRow(ctx, "SELECT count(*) FROM ("+x.ids+") s", x.b.Args...).Scan(&x.n); err != nil {
+		some, err := c.groups(ctx, x.title(), "FROM "+x.from+x.where, 0, x.b.Args...)
+		if err != nil {
 			return err
 		}
+		_, x.n = namesOf(some)
+		all = append(all, some...)
 		p.Count += x.n
 		p.Expect += fmt.Sprintf(" %s=%d", x.name, x.n)
 	}
 	if p.Count == 0 {
 		return refuse(p, "empty", "no row matches the selection")
 	}
-	addLine(p, "dead letters", "%d, as of %s; later dead letters are not included", p.Count, queue.Stamp(at, "15:04:05Z"))
+	names, _ := namesOf(all)
+	addLine(p, "dead letters", "%d, as of %s: %s; later dead letters are not included", p.Count, queue.Stamp(at, "15:04:05Z"), names)
 	for _, x := range parts {
 		if x.n == 0 {
 			continue
@@ -302,8 +307,8 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	o := ops[0]
 	p.Lines = append(p.Lines,
-		line("operation", "%d: %s, %s by %s since %s", o.ID, o.Kind, o.State, o.StateBy, queue.Stamp(o.StateAt, "2006-01-02 15:04:05Z")),
-		line("selection", "%s", o.Filter), line("reason", "%s", o.Reason),
+		line("operation", "%d: %s of %d: %s", o.ID, strings.ReplaceAll(o.Kind, "_", " "), o.Frozen, o.Filter),
+		line("state", "%s by %s since %s", o.State, o.StateBy, queue.Stamp(o.StateAt, "2006-01-02 15:04:05Z")), line("reason", "%s", o.Reason),
 		line("progress", "%d of %d ended: %d done, %d skipped, %d failed, %d undone; %d requeued, %d sent", o.Ended(), o.Frozen, o.Done, o.Skipped, o.Failed, o.Undone, o.Requeued, o.Sent),
 		line("first attempts", "%d succeeded, %d failed, %d not settled", o.FirstOK, o.FirstFailed, o.Unknown()))
 	if o.StateWhy.String() != "" {

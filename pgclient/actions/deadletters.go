@@ -18,7 +18,7 @@ func deadLetterActions() []entry {
 	deadLetter := func(a queue.Action) entry {
 		a.Panes, a.Noun, a.Danger, a.Role, a.Reason = []queue.PaneID{queue.PaneDead}, "dead letter", queue.DangerMany, "dead_letter_operator", true
 		a.Targets.Name, a.Targets.Many = "ID", true
-		return entry{Action: a, plan: planDeadLetters, apply: applyDeadLetters}
+		return entry{Action: a, plan: planDeadLetters, apply: applyDeadLetters, match: matchDeadLetters}
 	}
 	selected := queue.Targets{Instead: "filter", List: "dlq"}
 	return []entry{
@@ -53,6 +53,7 @@ type deadLetterSource struct {
 	name, prefix string // the name of the source, and the prefix that the console gives its ids
 	array        string // the SQL type of an array of its ids
 	from, id     string // the FROM clause of its dead letters, and the id column
+	place, code  string // SQL expressions: where a dead letter was to go, and why it did not get there
 	order        string // the order in which a bulk operation processes them
 	bulk         string // the kind of bulk operation that requeues them
 	otherwise    string // its word for the resolution "delivered otherwise"
@@ -64,15 +65,15 @@ type deadLetterSource struct {
 // deadLetterSources returns webhooks, jobs and events, in the order of a filtersql.DeadSelection.
 func deadLetterSources() [3]deadLetterSource {
 	return [3]deadLetterSource{
-		{"webhook", "", "bigint[]", filtersql.DeadFrom, "d.id", "d.id", "requeue_webhook", "delivered_otherwise", (*Planner).breakdown, map[queue.ActionID]string{
+		{"webhook", "", "bigint[]", filtersql.DeadFrom, "d.id", "s.endpoint", "d.final_error_code", "d.id", "requeue_webhook", "delivered_otherwise", (*Planner).breakdown, map[queue.ActionID]string{
 			queue.ActRequeue: "fn_dead_letter_requeue", queue.ActResolve: "fn_dead_letter_resolve",
 			queue.ActReopen: "fn_dead_letter_reopen", queue.ActUndoRequeue: "fn_dead_letter_requeue_undo",
 		}},
-		{"job", parseid.JobPrefix, "uuid[]", filtersql.DeadJobFrom, "d.dead_letter_id", byDeath, "replay_job", "done_otherwise", (*Planner).jobBreakdown, map[queue.ActionID]string{
+		{"job", parseid.JobPrefix, "uuid[]", filtersql.DeadJobFrom, "d.dead_letter_id", "'job ' || d.job_kind", "d.failure_code", byDeath, "replay_job", "done_otherwise", (*Planner).jobBreakdown, map[queue.ActionID]string{
 			queue.ActRequeue: "fn_job_dead_letter_replay", queue.ActResolve: "fn_job_dead_letter_resolve",
 			queue.ActReopen: "fn_job_dead_letter_reopen", queue.ActUndoRequeue: "fn_job_dead_letter_replay_undo",
 		}},
-		{"event", parseid.EventPrefix, "uuid[]", filtersql.DeadEventFrom, "d.dead_letter_id", byDeath, "replay_event", "done_otherwise", (*Planner).eventBreakdown, map[queue.ActionID]string{
+		{"event", parseid.EventPrefix, "uuid[]", filtersql.DeadEventFrom, "d.dead_letter_id", "'event ' || d.event_domain || '/' || d.event_type", "d.failure_code", byDeath, "replay_event", "done_otherwise", (*Planner).eventBreakdown, map[queue.ActionID]string{
 			queue.ActRequeue: "fn_iu_route_dead_letter_replay", queue.ActResolve: "fn_iu_route_dead_letter_resolve",
 			queue.ActReopen: "fn_iu_route_dead_letter_reopen",
 		}},
@@ -221,11 +222,15 @@ func planDeadLetters(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return refuse(p, a.rule, a.refused)
 	}
 	reasons := tally(p, a.results)
-	addLine(p, "dead letters", "%d of %d", p.Count, len(a.results))
 	ids, err := deadLetterIDs(p.Request.Targets)
 	if err != nil {
 		return err
 	}
+	names, err := c.deadNames(ctx, ids)
+	if err != nil {
+		return err
+	}
+	addLine(p, "dead letters", "%d of %d: %s", p.Count, len(a.results), names)
 	var sources []string
 	for i, s := range deadLetterSources() {
 		if len(ids[i]) == 0 {

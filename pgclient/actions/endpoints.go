@@ -1,6 +1,7 @@
 package actions
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,7 +98,7 @@ func planGate(ctx context.Context, c *Planner, p *queue.Plan) error {
 		case !suspend && !g.resumable():
 			out.Outcome, out.Why = "refused", queue.Clean("it is not suspended")
 		}
-		if verdict(p, "subscription "+t, out) {
+		if verdict(p, cmp.Or(g.endpoint.String(), "subscription "+t), out) {
 			continue
 		}
 		targets, subscriptions = append(targets, t), append(subscriptions, id)

@@ -25,6 +25,8 @@ type entry struct {
 	fill  func(context.Context, *Planner, queue.Request) error
 	plan  func(context.Context, *Planner, *queue.Plan) error
 	apply func(context.Context, *Planner, queue.Plan, *queue.Result) error
+	// match counts the rows that a filter selects and says what they are; nil = rows are not selected by filters.
+	match func(context.Context, *Planner, string) (*queue.Match, error)
 	// command returns the equivalent command line; nil = the one derived from the declaration.
 	command func(queue.Request) string
 }

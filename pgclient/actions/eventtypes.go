@@ -70,7 +70,7 @@ func planEventType(ctx context.Context, c *Planner, p *queue.Plan) error {
 			return refuse(p, a.Rule, a.Reason)
 		}
 		p.Count, p.Expect = 1, a.Before.String()
-		p.Lines = append(p.Lines, line("now", "%s", a.Before), line("then", "%s", a.After))
+		p.Lines = append(p.Lines, line("event type", "%s", p.Request.Targets[0]), line("now", "%s", a.Before), line("then", "%s", a.After))
 		if a.Before != nil && (a.Before.Stream != a.After.Stream || a.Before.Lane != a.After.Lane || a.Before.Active && !a.After.Active) {
 			addLine(p, "producers", "events written the old way are refused from then on")
 		}

@@ -1,6 +1,7 @@
 package actions
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -22,7 +23,7 @@ func jobActions() []entry {
 			Help: "cancel live jobs; the worker of a leased one notices at its next report",
 			Noun: "job", Button: "Cancel {count} {things}", Leave: "Leave", Targets: queue.Targets{Name: "ID", Many: true, Instead: "filter", List: "queues --kind K"},
 			Danger: queue.DangerMany, Function: "public.fn_job_cancel(uuid[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
-		}, plan: planJobCancel, apply: applyJobCancel},
+		}, plan: planJobCancel, apply: applyJobCancel, match: matchJobs},
 		{Action: queue.Action{
 			ID: queue.ActLeaseRelease, Words: "lease release", Key: "L", Panes: []queue.PaneID{queue.PaneQueues, queue.PaneWebhooks}, Verb: "Release",
 			Help: "return the jobs of an expired lease to the queue now",
@@ -83,7 +84,12 @@ func planJobCancel(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	reasons := tally(p, a.outcomes(""))
-	addLine(p, "jobs", "%d of %d", p.Count, len(a.Results))
+	kinds, err := c.groups(ctx, "q.job_kind || ' in ' || q.event_domain", "FROM public.job_queue q WHERE q.job_id = ANY ($1::uuid[])", 0, ids)
+	if err != nil {
+		return err
+	}
+	names, _ := namesOf(kinds)
+	addLine(p, "jobs", "%d of %d: %s", p.Count, len(a.Results), cmp.Or(names, "not live any more"))
 	if err := c.cancelLines(ctx, p); err != nil {
 		return err
 	}
@@ -166,7 +172,14 @@ func planLeaseRelease(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	reasons := tally(p, all.outcomes)
-	addLine(p, "leases", "%d of %d", p.Count, len(all.outcomes))
+	held, err := c.groups(ctx, "h.name", `FROM (SELECT 'jobs of ' || l.lease_owner AS name FROM public.v_job_lease l WHERE l.lease_id = ANY ($1::uuid[])
+		UNION ALL SELECT 'delivery to ' || s.endpoint || ' by ' || j.worker_id FROM public.webhook_delivery_jobs j
+			JOIN public.subscriptions s ON s.id = j.subscription_id WHERE j.id = ANY ($2::bigint[])) h`, 0, all.ids, all.hooks)
+	if err != nil {
+		return err
+	}
+	names, _ := namesOf(held)
+	addLine(p, "leases", "%d of %d: %s", p.Count, len(all.outcomes), cmp.Or(names, "none that is held"))
 	if err := c.leaseLines(ctx, p, all.ids, all.hooks); err != nil {
 		return err
 	}

@@ -39,7 +39,12 @@ func planNotificationRequeue(ctx context.Context, c *Planner, p *queue.Plan) err
 		return err
 	}
 	reasons := tally(p, a.outcomes(""))
-	addLine(p, "rows", "%d of %d", p.Count, len(a.Results))
+	staged, err := c.groups(ctx, "p.canonical_address", "FROM public.iu_notification_pending p WHERE p.id = ANY ($1::uuid[])", 0, ids)
+	if err != nil {
+		return err
+	}
+	names, _ := namesOf(staged)
+	addLine(p, "notifications", "%d of %d: %s", p.Count, len(a.Results), names)
 	var failure string
 	var n int64
 	if err = pgrow.Visit(ctx, c.act, []any{&failure, &n}, func() { p.Lines = append(p.Lines, line("failed by", "%d × %s", n, failure)) },

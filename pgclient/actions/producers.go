@@ -53,6 +53,7 @@ func planProducer(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return "members of " + strings.Join(roles, ", ")
 	}
 	p.Count = 1
+	addLine(p, "executor kind", "%s", p.Request.Targets[0])
 	addLine(p, "now", "%s", named(a.Before))
 	addLine(p, "then", "%s", named(a.After))
 	return nil

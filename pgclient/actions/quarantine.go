@@ -59,7 +59,12 @@ func planQuarantineRetry(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	reasons := tally(p, a.outcomes(""))
-	addLine(p, "rows", "%d of %d", p.Count, len(a.Results))
+	aside, err := c.groups(ctx, "q.step || ' of ' || q.target", "FROM public.queue_quarantine q WHERE q.quarantine_id = ANY ($1::bigint[])", 0, ids)
+	if err != nil {
+		return err
+	}
+	names, _ := namesOf(aside)
+	addLine(p, "rows", "%d of %d: %s", p.Count, len(a.Results), names)
 	var step, code queue.Text
 	var n int64
 	if err = pgrow.Visit(ctx, c.act, []any{&step, &code, &n}, func() { addLine(p, step.String(), "%d failed with %s", n, code) },

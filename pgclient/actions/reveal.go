@@ -18,8 +18,9 @@ func revealActions() []entry {
 		{Action: queue.Action{
 			ID: queue.ActReveal, Words: "reveal", Key: "V", Panes: []queue.PaneID{queue.PaneDead, queue.PaneQueues}, Verb: "Reveal",
 			Help: "show a payload with its secrets for 30 seconds; an audit row is written first", Twin: "qtop dlq show ID --reveal --reason R",
-			Targets: queue.Targets{Name: "ID"},
-			Danger:  queue.DangerOne, Function: "public.fn_payload_reveal(text,text,text,text)", Role: "dead_letter_operator", Reason: true,
+			Spellings: []string{"dlq show --reveal", "job show --reveal"},
+			Targets:   queue.Targets{Name: "ID"},
+			Danger:    queue.DangerOne, Function: "public.fn_payload_reveal(text,text,text,text)", Role: "dead_letter_operator", Reason: true,
 		}, plan: planReveal, apply: applyReveal, command: revealCommand}, // headless, it is a flag of dlq show or job show, depending on the target
 	}
 }
@@ -43,11 +44,32 @@ func planReveal(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return refuse(p, "not_found", "there is no payload with the id "+p.Request.Targets[0])
 	}
 	p.Count = 1
+	name, err := c.payloadName(ctx, kind, key)
+	if err != nil {
+		return err
+	}
 	p.Lines = append(p.Lines,
-		line("payload of", "%s", p.Request.Targets[0]),
+		line("payload of", "%s (%s)", name, p.Request.Targets[0]),
 		line("shown", "with its secrets, on this screen only, for %s", queue.RevealFor),
 		line("audit", "your name, the time and the reason, recorded before the payload is shown"))
 	return nil
+}
+
+// payloadName names what a payload belongs to; if the login may not read it, by its kind alone.
+func (c *Planner) payloadName(ctx context.Context, kind, key string) (string, error) {
+	name, of := "q.job_kind || ' in ' || q.event_domain", "FROM public.v_job q WHERE q.job_id = $1::text::uuid"
+	for i, source := range []string{"dead_letter", "job_dead_letter", "event_dead_letter"} {
+		if s := deadLetterSources()[i]; source == kind {
+			name, of = s.title(), "FROM "+s.from+" WHERE "+s.id+" = $1::text::"+strings.TrimSuffix(s.array, "[]")
+		}
+	}
+	found, err := c.groups(ctx, name, of, 0, key)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "42501" {
+		return "a " + strings.ReplaceAll(kind, "_", " "), nil
+	}
+	names, _ := namesOf(found)
+	return names, err
 }
 
 func applyReveal(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {

@@ -99,7 +99,8 @@ func planRouting(ctx context.Context, c *Planner, p *queue.Plan) error {
 			return refuse(p, a.Rule, a.Reason)
 		}
 		p.Count, p.Expect = 1, a.Before.seen()
-		p.Lines = append(p.Lines, line("now", "%s", a.Before), line("then", "%s", a.After))
+		what := queue.Choose(p.Request.Action == queue.ActRouteSet, "domain", "consumer")
+		p.Lines = append(p.Lines, line(what, "%s", p.Request.Targets[0]), line("now", "%s", a.Before), line("then", "%s", a.After))
 		if p.Request.Action == queue.ActRouteSet {
 			var waiting int64
 			if err := tx.QueryRow(ctx, "SELECT waiting FROM public.fn_iu_route_backlog() WHERE event_domain = $1", p.Request.Targets[0]).Scan(&waiting); err != nil {

@@ -88,9 +88,12 @@ type Action struct {
 	Help  string   // one line
 	// Twin is the headless form of an action without a separate verb; "" = the
 	// command that Words, Targets and Args make.
-	Twin     string
-	Opposite ActionID // the action that reverses it
-	Undo     string   // how to reverse it, in words; "" = by Opposite; without either it cannot be undone
+	Twin string
+	// Spellings are further words that the console's command line takes for Words. A flag among
+	// them may be anywhere on the line: "dlq show --reveal".
+	Spellings []string
+	Opposite  ActionID // the action that reverses it
+	Undo      string   // how to reverse it, in words; "" = by Opposite; without either it cannot be undone
 
 	Title  string // title of its dialog; "" = Verb and Noun
 	Button string // text of the button that applies it, with {targets}, {count}, {things} and arguments filled in; "" = Verb, with the count if there can be several

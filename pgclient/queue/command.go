@@ -50,7 +50,7 @@ func (a Action) Command(r Request) string {
 	if r.Reason != "" {
 		words = append(words, "--reason", shellQuote(r.Reason))
 	}
-	return Clean(strings.Join(append(words, behind...), " ")).String()
+	return CleanLong(strings.Join(append(words, behind...), " ")).String()
 }
 
 // between returns the separator between a flag and its value: a switch needs --enabled=false.

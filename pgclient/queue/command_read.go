@@ -50,6 +50,26 @@ func SplitWords(line string) (words []string, ok bool) {
 	return words, quote == 0
 }
 
+// Spelled reports whether the words of a command line are those of the action, and returns the
+// rest, which Read reads. n is how many words they are: of two actions the longer one is meant.
+func (a Action) Spelled(line []string) (rest []string, n int, ok bool) {
+	for _, spelling := range append([]string{a.Words}, a.Spellings...) {
+		words := strings.Fields(spelling)
+		left, fits := slices.Clone(line), len(words) > 0
+		for _, w := range words {
+			i := slices.Index(left, w)
+			if fits = i == 0 || i > 0 && strings.HasPrefix(w, "--"); !fits {
+				break
+			}
+			left = slices.Delete(left, i, i+1)
+		}
+		if fits && len(words) > n {
+			rest, n, ok = left, len(words), true
+		}
+	}
+	return rest, n, ok
+}
+
 // Read reads the words that follow the action's own on a command line. It accepts
 // whatever Command prints; problem says which flag it does not know.
 func (a Action) Read(words []string) (t Typed, problem string) {

@@ -11,6 +11,7 @@ type Request struct {
 	Targets []string          // ids as the lists show them
 	Filter  string            // instead of Targets
 	Or      []string          // further filters: a dead letter that matches any of them is taken as well
+	Within  string            // the filter of the list that the rows were chosen from; the plan says how many match it
 	Args    map[string]string // by Arg.Name
 	Actor   string
 	Reason  string
@@ -52,6 +53,7 @@ type Plan struct {
 	Skipped   int64         // rows that will not, with their reasons in Results
 	Lines     []PlanLine    // what the dialog shows
 	Results   []Outcome     // per id, bounded to 1,000
+	Match     *Match        // all rows that match Request.Within, if they are more; nil: there are no more
 	Refused   string        // non-empty: nothing can be done, and why
 	Rule      string        // code of the refusal
 	Expect    string        // compare-and-set token
@@ -60,6 +62,13 @@ type Plan struct {
 	ReadAt    time.Time     // when it was read, by this machine's clock
 	Took      time.Duration // of the planning
 	Ephemeral bool          // concerns this process only: no audit row
+}
+
+// Match is what a filter selects: how many rows, and what they are.
+type Match struct {
+	Count   int64
+	AtLeast bool // there are more than were counted
+	What    Text // where they go or what they are, the most frequent first
 }
 
 // PlanLine is one labelled line of a preview.

@@ -1,0 +1,105 @@
+package actions
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/filtersql"
+	"github.com/qtop/qtop/pgclient/pgrow"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// group is rows of a selection that have the same name.
+type group struct {
+	Name string
+	N    int64
+}
+
+// mostMatches is how many rows of a filter are counted for a preview of other rows.
+const mostMatches = 100_000
+
+// groupsShown is how many names a line of a preview has.
+const groupsShown = 4
+
+// groups counts the rows of a selection by name. name is an SQL expression, the rest of the
+// statement is in from, such as "FROM t WHERE …". Beyond limit rows (0 = none) it stops.
+func (c *Planner) groups(ctx context.Context, name, from string, limit int, args ...any) ([]group, error) {
+	some := ""
+	if limit > 0 {
+		some = fmt.Sprintf(" LIMIT %d", limit)
+	}
+	return pgrow.All[group](ctx, c.act, "SELECT x.name, count(*) FROM (SELECT "+name+" AS name "+from+some+") x GROUP BY 1 ORDER BY 2 DESC, 1", args...)
+}
+
+// namesOf returns the names of all groups, the most frequent first, and how many rows they are.
+func namesOf(all []group) (names string, n int64) {
+	slices.SortStableFunc(all, func(a, b group) int { return int(b.N - a.N) })
+	var out []string
+	for i, g := range all {
+		n += g.N
+		switch {
+		case i == groupsShown:
+			out = append(out, fmt.Sprintf("%d more", len(all)-i))
+		case i < groupsShown && len(all) == 1:
+			out = append(out, g.Name)
+		case i < groupsShown:
+			out = append(out, fmt.Sprintf("%s (%d)", g.Name, g.N))
+		}
+	}
+	return strings.Join(out, ", "), n
+}
+
+// deadNames returns the names of dead letters given by their ids: error and destination.
+func (c *Planner) deadNames(ctx context.Context, ids [3][]string) (string, error) {
+	var all []group
+	for i, s := range deadLetterSources() {
+		if len(ids[i]) == 0 {
+			continue
+		}
+		some, err := c.groups(ctx, s.title(), "FROM "+s.from+s.given(), 0, ids[i])
+		if err != nil {
+			return "", err
+		}
+		all = append(all, some...)
+	}
+	names, _ := namesOf(all)
+	return names, nil
+}
+
+// title is an SQL expression for the name of a dead letter.
+func (s deadLetterSource) title() string {
+	return s.code + queue.Choose(s.name == "webhook", " || ' at ' || ", " || ' of ' || ") + s.place
+}
+
+func matchDeadLetters(ctx context.Context, c *Planner, filter string) (*queue.Match, error) {
+	s, err := filtersql.Dead(filter)
+	if err != nil || s.All() {
+		return nil, err
+	}
+	var all []group
+	for i, b := range [...]*filtersql.Builder{s.Hooks, s.Jobs, s.Events} {
+		x := deadLetterSources()[i]
+		some, err := c.groups(ctx, x.place, "FROM "+x.from+b.Clause(), mostMatches, b.Args...)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return matchOf(all), nil
+}
+
+func matchJobs(ctx context.Context, c *Planner, filter string) (*queue.Match, error) {
+	b, f, err := filtersql.Jobs(filter)
+	if err != nil || f.Empty() {
+		return nil, err
+	}
+	all, err := c.groups(ctx, "q.job_kind || ' in ' || q.event_domain || ', ' || q.status", "FROM public.job_queue q"+b.Clause(), mostMatches, b.Args...)
+	return matchOf(all), err
+}
+
+func matchOf(all []group) *queue.Match {
+	names, n := namesOf(all)
+	return &queue.Match{Count: n, AtLeast: n >= mostMatches, What: queue.Clean(names)}
+}

@@ -1,0 +1,128 @@
+package tui
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+// chosen returns the rows of the open table that an action works on: the selected rows that
+// are shown, else the row under the cursor. If the filter hides every selected row, problem
+// tells it: an action never works on rows that cannot be seen.
+func (at scene) chosen() (rows []int, problem string) {
+	g := &at.level.grid
+	if len(g.selected) == 0 {
+		if i, ok := g.current(); ok {
+			rows = []int{i}
+		}
+		return rows, ""
+	}
+	if rows = g.selectedRows(); len(rows) == 0 {
+		return nil, "the filter hides " + queue.Choose(len(g.selected) == 1, "the selected row", "all "+views.Count(int64(len(g.selected)))+" selected rows") +
+			": esc clears the filter, esc again the selection"
+	}
+	return rows, ""
+}
+
+// titles returns the names of the rows that an action works on; on a page, that of its row.
+func (at scene) titles() (out []string) {
+	switch l := at.level; {
+	case l.table != nil:
+		rows, _ := at.chosen()
+		for _, i := range rows {
+			out = append(out, l.grid.src.Title(i))
+		}
+	case l.page != nil:
+		n := slices.IndexFunc(at.pane.levels, func(x level) bool { return x.page != nil && x.id == l.id })
+		if n < 1 || at.pane.levels[n-1].table == nil {
+			return nil
+		}
+		if g := &at.pane.levels[n-1].grid; g.src.Title != nil {
+			if i := g.index(l.id); i >= 0 {
+				out = append(out, g.src.Title(g.order[i]))
+			}
+		}
+	}
+	return out
+}
+
+// notTaken is the label of the line about selected rows that are left out.
+const notTaken = "not taken"
+
+// taken says what a request takes, with names, and which selected rows it leaves out: the
+// lines at the top of its dialog.
+func (at scene) taken(a queue.Action, req queue.Request) []queue.PlanLine {
+	if at.level.grid.all {
+		return takenLines(nil, req)
+	}
+	out := takenLines(at.titles(), req)
+	if hidden := at.level.grid.hidden(); hidden > 0 && a.Targets.Many {
+		out = append(out, queue.PlanLine{
+			Label: notTaken, Value: queue.Clean(plural(hidden, "selected row that the filter hides", "selected rows that the filter hides")),
+		})
+	}
+	return out
+}
+
+// named is taken for a request of the command line: of the rows that the open table shows the
+// names are known, those of others are in the preview.
+func (m *root) named(req queue.Request) []queue.PlanLine {
+	var titles []string
+	if g := &m.pane().top().grid; g.src.Title != nil {
+		for _, id := range req.Targets {
+			if i := g.index(id); i >= 0 {
+				titles = append(titles, g.src.Title(g.order[i]))
+			}
+		}
+	}
+	return takenLines(queue.Choose(len(titles) == len(req.Targets), titles, nil), req)
+}
+
+// takenLines says what a request takes. titles are the names of its rows, or of the groups of
+// its filters; nil: they are not known.
+func takenLines(titles []string, req queue.Request) (out []queue.PlanLine) {
+	add := func(label, text string) { out = append(out, queue.PlanLine{Label: label, Value: queue.Clean(text)}) }
+	ids := firstFew(req.Targets)
+	switch n, filters := len(titles), req.Filters(); {
+	case filters != nil:
+		if n == len(filters) {
+			add(queue.Choose(n == 1, "target", "targets"), queue.Choose(n == 1, "", fmt.Sprintf("%d groups: ", n))+tallied(titles))
+		}
+		add("all that match", req.Selection())
+	case len(req.Targets) == 0:
+	case n == 0:
+		add(queue.Choose(len(req.Targets) == 1, "target", "targets"), queue.Choose(len(req.Targets) == 1, "", strconv.Itoa(len(req.Targets))+": ")+ids)
+	case len(req.Targets) == 1:
+		add("target", tallied(titles)+queue.Choose(strings.Contains(titles[0], ids), "", " ("+ids+")"))
+	default:
+		add("targets", fmt.Sprintf("%d: %s (%s)", len(req.Targets), tallied(titles), ids))
+	}
+	return out
+}
+
+func plural(n int, one, many string) string {
+	return views.Count(int64(n)) + " " + queue.Choose(n == 1, one, many)
+}
+
+// tallied joins names, each once with how often it occurs; more than four are counted only.
+func tallied(names []string) string {
+	count, order := map[string]int{}, []string{}
+	for _, name := range names {
+		if count[name]++; count[name] == 1 {
+			order = append(order, name)
+		}
+	}
+	var out []string
+	for i, name := range order {
+		if i == 4 {
+			out = append(out, fmt.Sprintf("%d more", len(order)-i))
+			break
+		}
+		out = append(out, name+queue.Choose(count[name] > 1, fmt.Sprintf(" (%d)", count[name]), ""))
+	}
+	return strings.Join(out, ", ")
+}

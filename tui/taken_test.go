@@ -1,0 +1,130 @@
+package tui
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/viewstest"
+)
+
+// The preview of some rows of a filtered list offers all that match, with their number and
+// endpoints; that button leads to a separate preview, also after ctrl+a.
+func TestAllThatMatchIsASecondButton(t *testing.T) {
+	for _, choose := range [][]string{nil, {"space", "space"}, {"ctrl+a"}} {
+		s := newStore()
+		run(t, setup{store: s, h: 40, w: 100}, func(c *console) {
+			c.press("5", "enter")
+			c.press(choose...)
+			c.press("R")
+			c.typing("back")
+			c.press("enter")
+			c.rest(quiet)
+			c.sees("All 4,640 that match", "hooks.acme.example:443 (4600), api.slow.example:443 (40)")
+			const within = "source=webhook code=HTTP_503 subscription=7 domain=billing"
+			require.Equal(t, within, s.asked()[0].Within)
+			require.NotEmpty(t, s.asked()[0].Targets)
+			c.press("shift+tab", "enter") // the last button
+			c.rest(quiet)
+			require.Empty(t, s.did(), "it plans, and carries nothing out")
+			require.Len(t, s.asked(), 2)
+			require.Equal(t, within, s.asked()[1].Filter)
+			require.Empty(t, s.asked()[1].Targets)
+			require.Equal(t, "back", s.asked()[1].Reason)
+			c.sees("type 4638") // as many as the plan counts
+			c.seesNot("that match ]")
+		})
+	}
+}
+
+// A form says what its action takes, with names: of rows and groups, of one and of several, on
+// a page and from the command line.
+func TestFormSaysWhatIsTaken(t *testing.T) {
+	for _, x := range []struct {
+		keys []string
+		want []string
+	}{
+		{[]string{"5", "R"}, []string{"target", "HTTP_503 at hooks.acme.example", "all that match"}},
+		{[]string{"5", "space", "space", "N"}, []string{"targets", "2 groups: HTTP_503 at hooks.acme.example", "TIMEOUT at "}},
+		{[]string{"5", "enter", "R"}, []string{"HTTP_503 at hooks.acme.example (91000)"}},
+		{[]string{"5", "enter", "space", "space", "R"}, []string{"2: HTTP_503 at hooks.acme.example (2) (91000, 90999)"}},
+		{[]string{"5", "enter", "enter", "C"}, []string{"HTTP_503 at hooks.acme.example (91000)"}},
+		{[]string{"7", "D"}, []string{"hooks.acme.example for "}},
+		{[]string{"5", "enter", ":", "requeue 90999", "enter"}, []string{"HTTP_503 at hooks.acme.example (90999)"}},
+	} {
+		run(t, setup{w: 120, h: 40}, func(c *console) {
+			for _, k := range x.keys {
+				if len(k) > 7 {
+					c.typing(k)
+					continue
+				}
+				c.press(k)
+			}
+			require.Equal(t, 1, c.overlays(), "%v", x.keys)
+			c.sees(x.want...)
+		})
+	}
+}
+
+// Selected rows that a later filter hides stay selected, are never taken, and the dialog counts them.
+func TestHiddenRowsAreNotTaken(t *testing.T) {
+	const slow = "source=webhook code=TIMEOUT subscription=9 domain=iu"
+	s := newStore()
+	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+		c.press("5", "space", "space", "/")
+		c.typing("code:TIMEOUT")
+		c.press("enter", "N")
+		c.sees("not taken", "1 selected row that the filter hides")
+		c.model(func(m *root) {
+			require.Equal(t, []string{slow + " code:TIMEOUT"}, m.over[0].(*dialog).req.Filters())
+		})
+		c.typing("x")
+		c.press("enter")
+		c.rest(quiet)
+		c.sees("not taken", "1 selected row that the filter hides")
+		c.press("esc", "/")
+		c.typing(" domain:nowhere")
+		c.press("enter", "R")
+		c.sees("the filter hides all 2 selected rows")
+		require.Zero(t, c.overlays())
+		c.press("esc", "R") // without the filter both are shown, and taken
+		c.model(func(m *root) { require.Len(t, m.over[0].(*dialog).req.Filters(), 2) })
+	})
+	// In a list that the database filters, rows that it does not find are no longer selected.
+	s = newStore()
+	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+		c.press("5", "enter", "space", "space", "/")
+		s.set(func(s *fakeStore) { s.letters = viewstest.DeadLetters(40)[1:] })
+		c.typing("age>1h")
+		c.press("enter")
+		c.sees("1 selected row is gone or hidden by the filter; still selected: 1")
+		c.press("R")
+		c.model(func(m *root) { require.Equal(t, []string{"90999"}, m.over[0].(*dialog).req.Targets) })
+	})
+}
+
+// A payload can be revealed by its printed command from anywhere: its page opens below the dialog.
+func TestRevealCommandOpensThePage(t *testing.T) {
+	for _, x := range []struct {
+		line string
+		pane queue.PaneID
+		id   string
+	}{
+		{"qtop dlq show 90990 --reveal --reason x", queue.PaneDead, "90990"},
+		{"job show 0190c2f0-0000-7000-8000-000000000001 --reason x --reveal", queue.PaneQueues, "0190c2f0-0000-7000-8000-000000000001"},
+	} {
+		run(t, setup{w: 120, h: 40}, func(c *console) {
+			c.press("2", ":")
+			c.typing(x.line)
+			c.press("enter")
+			c.rest(quiet)
+			c.model(func(m *root) {
+				require.Len(t, m.over, 1, m.notice.text)
+				require.Equal(t, queue.ActReveal, m.over[0].(*dialog).action.ID)
+				require.Equal(t, x.pane, m.at)
+				require.Equal(t, x.id, m.pane().top().id)
+			})
+		})
+	}
+}
