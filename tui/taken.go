@@ -12,7 +12,7 @@ import (
 
 // chosen returns the rows of the open table that an action works on: the selected rows that
 // are shown, else the row under the cursor. If the filter hides every selected row, problem
-// tells it: an action never works on rows that cannot be seen.
+// is the refusal: an action never works on rows that cannot be seen.
 func (at scene) chosen() (rows []int, problem string) {
 	g := &at.level.grid
 	if len(g.selected) == 0 {
