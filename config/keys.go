@@ -16,6 +16,35 @@ type KeyInfo struct {
 	Type    string // "bool", "duration", "number", "text", "list"
 	Default string // as it would be written; "" for none
 	Help    string // one sentence without a full stop
+	Part    string // what the key is for: one of Parts
+}
+
+// Parts are what keys are for: reaching the database, listening on it, who asks and what they may do, printing
+// again, the screen, the worker host, sending requests.
+func Parts() []string {
+	return []string{"connection", "listen", "caller", "watch", "screen", "host", "delivery"}
+}
+
+// partOf says what a key is for.
+func partOf(name string) string {
+	switch name {
+	case "dsn", "pooler", "expect_server":
+		return "connection"
+	case "listen_dsn":
+		return "listen"
+	case "profile", "read_only", "production", "actor":
+		return "caller"
+	case "refresh":
+		return "watch"
+	case "ascii", "theme", "mouse", "clipboard":
+		return "screen"
+	case "delivery.per_endpoint":
+		return "host"
+	}
+	if strings.HasPrefix(name, "delivery.") {
+		return "delivery"
+	}
+	return "host"
 }
 
 // Keys lists every key in the order in which they are best read.
@@ -84,7 +113,7 @@ func keys(src Sources) []key {
 		k := &all[i]
 		k.Flag = strings.NewReplacer("_", "-", ".", "-").Replace(k.Name)
 		k.Env = "QTOP_" + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_"))
-		k.Default = k.show(k.def)
+		k.Default, k.Part = k.show(k.def), partOf(k.Name)
 	}
 	return all
 }

@@ -113,32 +113,14 @@ func (m *root) offers(text string) []string {
 // ids returns the possible targets of an action that the snapshot contains.
 func (m *root) ids(a queue.Action) []string {
 	var out []string
-	snap := m.feed.snapshot.OrEmpty()
-	switch a.Targets.Of {
-	case "loop":
+	if a.Targets.Of == "loop" {
 		for _, l := range loops(m.local) {
 			out = append(out, l.Name)
 		}
-	case "alert":
-		for _, x := range snap.Alerts {
-			out = append(out, x.Subject.String())
-		}
-	case "flag":
-		for _, x := range snap.Flags {
-			out = append(out, x.Key.String())
-		}
-	case "executor":
-		for _, x := range snap.Executors {
-			if x.DeregisteredAt == nil {
-				out = append(out, x.ID.String())
-			}
-		}
-	case "lease":
-		for _, x := range snap.JobLeases {
-			out = append(out, x.ID)
-		}
-	case "tick worker":
-		out = tickWorkers(snap)
+		return out
+	}
+	for _, x := range m.feed.snapshot.OrEmpty().IDs(a.Targets.Of) {
+		out = append(out, x.ID)
 	}
 	return out
 }

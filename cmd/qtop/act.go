@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,7 +43,7 @@ type verb struct {
 func verbOf(a *app, entry queue.Action) *verb {
 	v := &verb{entry: entry, o: actOptions{values: map[string]*string{}}}
 	v.cmd = &cobra.Command{
-		Use: entry.Usage(), Short: strings.ToUpper(entry.Help[:1]) + entry.Help[1:], Args: wanted(entry),
+		Use: entry.Usage(), Example: entry.Example, Short: strings.ToUpper(entry.Help[:1]) + entry.Help[1:], Args: wanted(entry),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := v.request(args)
 			if err != nil {
@@ -166,6 +167,9 @@ func addActions(a *app, root *cobra.Command) {
 		for _, word := range words[:len(words)-1] {
 			group = groupOf(group, word, entry.Group)
 		}
+		if group == root {
+			v.cmd.GroupID = groupAct
+		}
 		group.AddCommand(v.cmd)
 	}
 }
@@ -178,6 +182,9 @@ func groupOf(parent *cobra.Command, name, short string) *cobra.Command {
 		}
 	}
 	c := &cobra.Command{Use: name, Short: short}
+	if !parent.HasParent() {
+		c.GroupID = groupAct
+	}
 	parent.AddCommand(c)
 	return c
 }
@@ -276,14 +283,14 @@ func (a *app) confirm(ctx context.Context, c *pgclient.Client, p queue.Plan, o a
 // headless reports whether nobody can answer a question.
 func (a *app) headless() bool { return !terminal(a.in) || a.output == "json" }
 
-// typed asks for a word on the terminal.
+// typed asks for a word on the terminal; y is enough for yes.
 func (a *app) typed(ctx context.Context, ask, want string) error {
 	fmt.Fprintf(a.errs, "%s? Type %s to do it: ", ask, queue.Clean(want))
 	text, err := awaitInput(ctx, func() (string, error) { return bufio.NewReader(a.in).ReadString('\n') })
 	if errors.Is(err, errInterrupted) {
 		return a.interrupted()
 	}
-	if err != nil || strings.TrimSpace(text) != want {
+	if said := strings.TrimSpace(text); err != nil || said != want && !(want == "yes" && slices.Contains([]string{"y", "yes"}, strings.ToLower(said))) {
 		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean("not confirmed: nothing was changed")}
 	}
 	return nil
@@ -332,18 +339,21 @@ func (a *app) outcome(res queue.Result, p queue.Plan) error {
 // executorCmd is what concerns executors beside the actions on them.
 func executorCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "executor", Short: "Register, deregister or beat an executor; say what it may claim"}
-	cmd.AddCommand(a.viewCmd(view{use: "subscriptions [ID]", short: "What executors may claim", show: showExecutorRules}, &viewOptions{}), beatCmd(a))
+	cmd.AddCommand(a.viewCmd(view{use: "subscriptions [ID]", example: "qtop executor subscriptions reindex_1", short: "What executors may claim", show: showExecutorRules}, &viewOptions{}), beatCmd(a))
 	return cmd
 }
 
 func beatCmd(a *app) *cobra.Command {
 	var payload string
 	cmd := &cobra.Command{
-		Use: "beat ID", Short: "Write one beat of a registered executor", Args: cobra.ExactArgs(1),
+		Use: "beat ID", Example: "qtop executor beat reindex_1", Short: "Write one beat of a registered executor", Args: cobra.ExactArgs(1),
 		RunE: a.connected(0, func(ctx context.Context, client *pgclient.Client, args []string) error {
 			at, refused, err := client.Beat(ctx, args[0], payload)
 			if err != nil {
 				return err
+			}
+			if near := client.Nearest(ctx, "executor", args[0]); refused != "" && near != "" && near != args[0] {
+				refused += "; did you mean " + near + "?"
 			}
 			return a.outcome(queue.Result{
 				Action: "executor_beat", Refused: refused,

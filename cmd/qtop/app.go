@@ -56,6 +56,9 @@ func (a *app) load(cmd *cobra.Command) error {
 	for _, k := range config.Keys() {
 		known[k.Flag] = true
 	}
+	if err := checkSettings(cmd); err != nil {
+		return err
+	}
 	own := cmd.LocalNonPersistentFlags() // a verb's flag of the same name is no setting
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if known[f.Name] && own.Lookup(f.Name) == nil {

@@ -37,7 +37,7 @@ type demoOptions struct {
 func demoCmd(a *app) *cobra.Command {
 	var o demoOptions
 	cmd := &cobra.Command{
-		Use: "demo", Short: "Try qtop: a private PostgreSQL with live traffic and an incident", Args: cobra.NoArgs,
+		Use: "demo", Example: "qtop demo --as viewer", Annotations: map[string]string{settingsKey: "caller watch screen"}, Short: "Try qtop: a private PostgreSQL with live traffic and an incident", Args: cobra.NoArgs,
 		Long: "Starts a private PostgreSQL on its own socket, installs the schema, sends real webhooks to receivers on\n" +
 			"loopback, and opens the console. Executor iu_outbound_default has been silent for 95 hours: find it, and start\n" +
 			"its loop in the worker host (gw). Everything is wiped at the next start unless --keep.",

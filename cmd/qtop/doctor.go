@@ -15,7 +15,7 @@ import (
 func doctorCmd(a *app) *cobra.Command {
 	staged := false
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Check connection, TLS, pooler, standby, logins, schema, rights and clock", Args: cobra.NoArgs,
+		Use: "doctor", Example: "qtop doctor", Annotations: map[string]string{settingsKey: "connection listen caller host delivery"}, Short: "Check connection, TLS, pooler, standby, logins, schema, rights and clock", Args: cobra.NoArgs,
 		RunE: a.connected(0, func(ctx context.Context, client *pgclient.Client, _ []string) error {
 			if staged {
 				return staging(ctx, a, client)

@@ -38,7 +38,7 @@ func exportCmd(a *app) *cobra.Command {
 		help = append(help, fmt.Sprintf("  %-22s %s%s", l.Name, l.Help, of))
 	}
 	cmd := &cobra.Command{
-		Use: "export LIST [FILE]", Short: "Write a list out whole, as CSV, JSON or JSON lines",
+		Use: "export LIST [FILE]", Example: "qtop export dlq dead.csv --filter 'code:HTTP_503'", Short: "Write a list out whole, as CSV, JSON or JSON lines",
 		Long: "Write every row of a list that matches, to FILE or to standard output; how many they are, and as of when, goes to standard error.\n" +
 			"The format is that of the file's name, .csv, .json or .jsonl, unless --output csv, json or jsonl says it; csv without a file. Rows and\n" +
 			"columns are those that the verbs print with --output json, masked alike. In CSV a text that a spreadsheet would take for a formula (= + - @) gets an apostrophe in front.\n\n" +

@@ -22,7 +22,7 @@ import (
 
 func jobCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "job", Short: "Show, cancel or enqueue a job"}
-	cmd.AddCommand(revealing(a, "One job, live or finished, with its payload", showJob), enqueueCmd(a))
+	cmd.AddCommand(revealing(a, "qtop job show 0190a6f0-7b1c-7c6e-9d5e-3f1f6a0c2b11", "One job, live or finished, with its payload", showJob), enqueueCmd(a))
 	return cmd
 }
 
@@ -45,7 +45,7 @@ func cancelLane(_ *app, v *verb) {
 func leaseCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "lease", Short: "List stuck leases of jobs, release expired ones"}
 	cmd.AddCommand(
-		a.viewCmd(view{use: "list", short: "Leases of jobs that expired, or that ran long without a renewal; leases of webhook jobs", show: showLeases}, &viewOptions{}),
+		a.viewCmd(view{use: "list", example: "qtop lease list", short: "Leases of jobs that expired, or that ran long without a renewal; leases of webhook jobs", show: showLeases}, &viewOptions{}),
 	)
 	return cmd
 }
@@ -56,7 +56,7 @@ func enqueueCmd(a *app) *cobra.Command {
 	var priority int
 	var after time.Duration
 	cmd := &cobra.Command{
-		Use: "enqueue", Short: "Put one job into the queue; needs the role event_ingest_writer", Args: cobra.NoArgs,
+		Use: "enqueue", Example: `qtop job enqueue --kind kg.reindex --domain kg --executor Agent --payload '{"id": 7}'`, Short: "Put one job into the queue; needs the role event_ingest_writer", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, f := range []struct{ name, value string }{{"kind", j.Kind}, {"domain", j.Domain}, {"executor", j.Executor}} {
 				if f.value == "" {
@@ -180,7 +180,7 @@ func showLeases(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) 
 func queuesCmd(a *app) *cobra.Command {
 	var kind, domain string
 	cmd := a.viewCmd(view{
-		use: "queues", short: "Jobs per kind and domain, oldest wait and why; with --kind or --domain the jobs themselves", list: true, past: true,
+		use: "queues", example: "qtop queues --kind kg.reindex", short: "Jobs per kind and domain, oldest wait and why; with --kind or --domain the jobs themselves", list: true, past: true,
 		show: func(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 			switch {
 			case kind == "" && domain == "" && o.filter == "":

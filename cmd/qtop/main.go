@@ -83,6 +83,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 	answer := &answered{Writer: out}
 	a := &app{in: in, args: args, writer: writer{out: answer, errs: errs}}
 	root := commandLine(a)
+	hideSettings(root, args)
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(answer)

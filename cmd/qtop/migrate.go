@@ -25,11 +25,11 @@ func (a *app) directDSN() string {
 }
 
 func migrateCmd(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "migrate", Short: "Install, inspect or remove the schema"}
+	cmd := &cobra.Command{Use: "migrate", Annotations: map[string]string{settingsKey: "connection listen caller"}, Short: "Install, inspect or remove the schema"}
 	var asked migrateAnswers
 	u := schema.UpOptions{Progress: a.say, Beside: func(ctx context.Context, tables []string) error { return a.beside(ctx, tables, asked) }}
 	up := &cobra.Command{
-		Use: "up", Short: "Install the schema, or bring it to this version", Args: cobra.NoArgs,
+		Use: "up", Example: "qtop migrate up", Short: "Install the schema, or bring it to this version", Args: cobra.NoArgs,
 		Long: "Brings the database to this version in one transaction: missing roles, pending migrations, and the functions,\n" +
 			"views, triggers, grants and comments that differ. A table that somebody holds for longer than 1.5 s rolls all of\n" +
 			"it back; migrate says who holds it and starts again, until --lock-wait is over.\n\n" +
@@ -51,7 +51,7 @@ func migrateCmd(a *app) *cobra.Command {
 	cmd.AddCommand(up)
 	o := schema.DownOptions{Confirm: func(ctx context.Context, m schema.Removal) error { return a.confirmDown(ctx, m, asked) }}
 	down := &cobra.Command{
-		Use: "down", Short: "Remove the schema; refuses while work or configuration would be lost", Args: cobra.NoArgs,
+		Use: "down", Example: "qtop migrate down --dry-run", Short: "Remove the schema; refuses while work or configuration would be lost", Args: cobra.NoArgs,
 		Long: "Removes everything that migrate up made but the roles, in one transaction. It lists what it removes, with the number of\n" +
 			"rows, and asks for the name of the database, in a guarded one for that of its environment; --confirm NAME gives it.\n" +
 			"It refuses, and names all of it, while objects of others depend on those of qtop, and without --discard while work or\n" +
@@ -68,12 +68,12 @@ func migrateCmd(a *app) *cobra.Command {
 	down.Flags().StringVar(&asked.confirm, "confirm", "", "name of the database, or in a guarded one of its environment, instead of typing it")
 	cmd.AddCommand(down)
 	cmd.AddCommand(&cobra.Command{
-		Use: "status", Short: "Say which version and code are installed, and what differs", Args: cobra.NoArgs,
+		Use: "status", Example: "qtop migrate status", Short: "Say which version and code are installed, and what differs", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.migrateStatus(cmd.Context()) },
 	})
 	prefix := ""
 	sql := &cobra.Command{
-		Use: "sql", Short: "Print the SQL that migrate up would run", Args: cobra.NoArgs,
+		Use: "sql", Example: "qtop migrate sql", Short: "Print the SQL that migrate up would run", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			text, err := schema.Current().SQL(prefix)
 			if err == nil {

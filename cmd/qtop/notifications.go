@@ -46,5 +46,5 @@ func showNotifications(ctx context.Context, a *app, c *pgclient.Client, o viewOp
 }
 
 func notificationsCmd(a *app) *cobra.Command {
-	return a.viewCmd(view{use: "notifications", short: "Staged notifications and how they will be sent, failures, and the log of the worker", list: true, show: showNotifications}, &viewOptions{})
+	return a.viewCmd(view{use: "notifications", example: "qtop notifications", short: "Staged notifications and how they will be sent, failures, and the log of the worker", list: true, show: showNotifications}, &viewOptions{})
 }

@@ -14,7 +14,7 @@ import (
 func reportCmd(a *app) *cobra.Command {
 	var since, until string
 	cmd := &cobra.Command{
-		Use: "report --since 02:00", Short: "Write what happened as Markdown: silences, acks, actions, dead letters, curves", Args: cobra.NoArgs,
+		Use: "report --since 02:00", Example: "qtop report --since 02:00 > incident.md", Short: "Write what happened as Markdown: silences, acks, actions, dead letters, curves", Args: cobra.NoArgs,
 		Annotations: map[string]string{"output": "markdown"},
 		Long: "Write what is recorded of a span of time as Markdown, or as JSON with --output json.\n" +
 			"--since and --until take 02:00 (the last time the clock here showed it), a date and time, or a duration before now such as 3h.",

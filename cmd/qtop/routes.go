@@ -14,7 +14,7 @@ import (
 func routeCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "route", Short: "List the routes of events per domain, switch one"}
 	cmd.AddCommand(
-		a.viewCmd(view{use: "list", short: "Which worker routes the events of each domain, its last run and the waiting events", show: listed(queue.ListRoutes, "routes", of(views.Routes))}, &viewOptions{}),
+		a.viewCmd(view{use: "list", example: "qtop route list", short: "Which worker routes the events of each domain, its last run and the waiting events", show: listed(queue.ListRoutes, "routes", of(views.Routes))}, &viewOptions{}),
 	)
 	return cmd
 }
@@ -22,14 +22,15 @@ func routeCmd(a *app) *cobra.Command {
 func consumerCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "consumer", Short: "List, set or disable the consumers of events"}
 	entry := actions.Registry().ByID(queue.ActConsumerSet)
-	entry.Words, entry.Args, entry.Help = "consumer disable", nil, "disable a consumer; the jobs it has stay"
+	entry.Words, entry.Example, entry.Args = "consumer disable", "qtop consumer disable reindex --reason 'consumer is down'", nil
+	entry.Help = "disable a consumer; the jobs it has stay"
 	disable := verbOf(a, entry) // a set with one value
 	disable.more = func(r *queue.Request) error {
 		r.Args["enabled"] = "false"
 		return nil
 	}
 	cmd.AddCommand(
-		a.viewCmd(view{use: "list", short: "Which consumers get a job of which events", show: listed(queue.ListConsumers, "consumers", of(views.Consumers))}, &viewOptions{}),
+		a.viewCmd(view{use: "list", example: "qtop consumer list", short: "Which consumers get a job of which events", show: listed(queue.ListConsumers, "consumers", of(views.Consumers))}, &viewOptions{}),
 		disable.cmd,
 	)
 	return cmd

@@ -197,5 +197,5 @@ func clearsWords(l queue.Lane) string {
 }
 
 func statusCmd(a *app) *cobra.Command {
-	return a.viewCmd(view{use: "status", short: "Say how the queue is; exits 3 when something is critical", past: true, show: showStatus}, &viewOptions{})
+	return a.viewCmd(view{use: "status", example: "qtop status --watch --output json", short: "Say how the queue is; exits 3 when something is critical", past: true, show: showStatus}, &viewOptions{})
 }

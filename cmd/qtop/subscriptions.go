@@ -22,7 +22,7 @@ func subscriptionsCmd(a *app) *cobra.Command {
 	var share bool
 	o := &viewOptions{}
 	cmd := a.viewCmd(view{
-		use: "subscriptions", short: "Who reads which events; with --share what reaches nobody, with --resolve whom a type reaches", list: true,
+		use: "subscriptions", example: "qtop subscriptions --resolve iu/made", short: "Who reads which events; with --share what reaches nobody, with --resolve whom a type reaches", list: true,
 		show: func(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 			switch {
 			case resolve != "" && share:

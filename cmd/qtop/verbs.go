@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -8,20 +9,34 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/qtop/qtop/config"
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // The command line: what every verb takes, and the verbs, each of which
 // is made in the file that is about it.
 
-// verbs are those that are no action.
+// verbs are those that are no action, by group; the verbs of actions are in groupAct.
 func verbs(a *app) []*cobra.Command {
-	cmds := lists(a)
-	for _, verb := range []func(*app) *cobra.Command{
-		demoCmd, migrateCmd, workerCmd, doctorCmd, configCmd, versionCmd, keysCmd, reportCmd, exportCmd,
-		statusCmd, lettersCmd, queuesCmd, webhooksCmd, whyCmd, notificationsCmd, schedulerCmd, subscriptionsCmd,
-		executorCmd, jobCmd, leaseCmd, opsCmd, routeCmd, consumerCmd,
+	var cmds []*cobra.Command
+	for _, g := range []struct {
+		group string
+		verbs []func(*app) *cobra.Command
+	}{
+		{groupLook, []func(*app) *cobra.Command{
+			statusCmd, lettersCmd, queuesCmd, webhooksCmd, whyCmd, notificationsCmd, schedulerCmd, subscriptionsCmd, opsCmd, reportCmd, exportCmd,
+		}},
+		{groupAct, []func(*app) *cobra.Command{executorCmd, jobCmd, leaseCmd, routeCmd, consumerCmd}},
+		{groupRun, []func(*app) *cobra.Command{demoCmd, migrateCmd, workerCmd, doctorCmd}},
+		{groupHelp, []func(*app) *cobra.Command{configCmd, versionCmd, keysCmd}},
 	} {
-		cmds = append(cmds, verb(a))
+		made := queue.Choose(g.group == groupLook, lists(a), nil)
+		for _, verb := range g.verbs {
+			made = append(made, verb(a))
+		}
+		for _, cmd := range made {
+			cmd.GroupID = g.group
+		}
+		cmds = append(cmds, made...)
 	}
 	return cmds
 }
@@ -32,22 +47,26 @@ func commandLine(a *app) *cobra.Command {
 		Short: "Operations console for queues that live in PostgreSQL",
 		Long: "qtop shows silent workers, the longest waits with their reasons, and dead letters, and acts on them.\n" +
 			"Without a verb it opens the console. Every action of the console has a verb here.",
+		Example: "qtop --pane dlq --filter 'code:HTTP_503 age<2h'", Annotations: map[string]string{settingsKey: allSettings},
 		SilenceUsage: true, SilenceErrors: true,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.console(cmd.Context()) },
 	}
 	root.Version = release
 	root.SetVersionTemplate(versionLine() + "\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if jsonWanted.MatchString(strings.Join(a.args, "\n")) {
 			a.output = "json" // --output may follow the flag at fault
 		}
 		if n := negative.FindStringSubmatch(err.Error()); n != nil {
 			return usage("there is no flag "+n[1], "command line", "no number here is below 0; put an argument that begins with a dash after --")
 		}
-		return usage(err.Error(), "command line", "see --help")
+		return usage(err.Error(), "command line", nearFlag(cmd, err))
 	})
-	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
+	root.AddGroup(groups()...)
+	root.SetHelpCommand(helpCmd(a, root))
+	root.SetHelpCommandGroupID(groupHelp)
+	root.SetCompletionCommandGroupID(groupHelp)
 	pf := root.PersistentFlags()
 	pf.SortFlags = false
 	for _, k := range config.Keys() {
@@ -68,7 +87,7 @@ func commandLine(a *app) *cobra.Command {
 	return root
 }
 
-// explain gives words that a verb does not take the three parts of an error, and
+// explain gives words that a verb does not take the three parts of an error, indents examples, and
 // makes a verb that only holds others refuse one it does not have: cobra would
 // print its help and call that done.
 func explain(cmd *cobra.Command) {
@@ -77,17 +96,18 @@ func explain(cmd *cobra.Command) {
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
 	cmd.SuggestionsMinimumDistance = 2
+	cmd.Example = queue.Choose(cmd.Example == "", "", "  "+cmd.Example)
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			switch err := check(cmd, args); {
+			err := check(cmd, args)
+			if near := nearVerb(cmd, args); err == nil && near != "" && cmd.HasParent() {
+				return usage(fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath()), "command line", near)
+			}
+			switch {
 			case err == nil:
 				return nil
 			case strings.HasPrefix(err.Error(), "unknown command"):
-				do := "see " + cmd.CommandPath() + " --help"
-				if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-					do = "did you mean " + strings.Join(near, " or ") + "?"
-				}
-				return usage(err.Error(), "command line", do)
+				return usage(err.Error(), "command line", cmp.Or(nearVerb(cmd, args), "see "+cmd.CommandPath()+" --help"))
 			case len(args) == 0:
 				return usage("something is missing after "+cmd.CommandPath(), "command line", "write "+cmd.UseLine())
 			default:

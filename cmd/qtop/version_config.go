@@ -18,7 +18,7 @@ import (
 
 func versionCmd(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version, the schema that it carries, and the one of the database, if that answers", Args: cobra.NoArgs,
+		Use: "version", Example: "qtop version", Annotations: map[string]string{settingsKey: "connection listen caller"}, Short: "Print the version, the schema that it carries, and the one of the database, if that answers", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Second)
 			defer cancel()
@@ -54,10 +54,10 @@ func versionCmd(a *app) *cobra.Command {
 }
 
 func configCmd(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Show or check the configuration"}
+	cmd := &cobra.Command{Use: "config", Annotations: map[string]string{settingsKey: allSettings}, Short: "Show or check the configuration"}
 	var origin bool
 	show := &cobra.Command{
-		Use: "show", Short: "Print every setting, passwords masked", Args: cobra.NoArgs, Annotations: map[string]string{"config": "shown"},
+		Use: "show", Example: "qtop config show --origin", Short: "Print every setting, passwords masked", Args: cobra.NoArgs, Annotations: map[string]string{"config": "shown", settingsKey: allSettings},
 		RunE: func(*cobra.Command, []string) error {
 			a.showConfig(origin)
 			return nil
@@ -65,7 +65,7 @@ func configCmd(a *app) *cobra.Command {
 	}
 	show.Flags().BoolVar(&origin, "origin", false, "say where each value comes from")
 	cmd.AddCommand(show, &cobra.Command{
-		Use: "check", Short: "Read every source; exit 78 and list the problems when there are any", Args: cobra.NoArgs,
+		Use: "check", Example: "qtop config check", Short: "Read every source; exit 78 and list the problems when there are any", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if err := refused(hostFiles(a.settings)); err != nil {
 				return err
@@ -110,7 +110,7 @@ func (a *app) showConfig(origin bool) {
 func keysCmd(a *app) *cobra.Command {
 	var check string
 	cmd := &cobra.Command{
-		Use: "keys", Short: "Print the key bindings as Markdown", Args: cobra.NoArgs, Hidden: true,
+		Use: "keys", Example: "qtop keys", Short: "Print the key bindings as Markdown", Args: cobra.NoArgs, Hidden: true,
 		RunE: func(*cobra.Command, []string) error {
 			text := keysMarkdown()
 			if check == "" {

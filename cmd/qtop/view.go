@@ -19,8 +19,9 @@ import (
 // view is a verb that prints one thing.
 type view struct {
 	use, short string
-	list       bool // takes --filter and --limit
-	past       bool // all its rows are in the snapshot: it accepts --at
+	example    string // a whole command line
+	list       bool   // takes --filter and --limit
+	past       bool   // all its rows are in the snapshot: it accepts --at
 	show       show
 }
 
@@ -36,7 +37,9 @@ type viewOptions struct {
 
 func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 	var watch bool
-	cmd := &cobra.Command{Use: v.use, Short: v.short, Args: cobra.NoArgs}
+	cmd := &cobra.Command{
+		Use: v.use, Short: v.short, Example: v.example, Args: cobra.NoArgs, Annotations: map[string]string{settingsKey: "connection caller watch"},
+	}
 	switch {
 	case strings.Contains(v.use, "[ID]"), strings.Contains(v.use, "[QUEUE]"):
 		cmd.Args = cobra.MaximumNArgs(1)

@@ -91,7 +91,7 @@ func problems(err error) error {
 
 func workerCmd(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "worker", Short: "Run the worker host: tick every worker, send the webhooks, work on jobs", Args: cobra.NoArgs,
+		Use: "worker", Example: "qtop worker --host-id worker-1 --loops webhook_worker,job_executor", Annotations: map[string]string{settingsKey: "connection listen caller host delivery"}, Short: "Run the worker host: tick every worker, send the webhooks, work on jobs", Args: cobra.NoArgs,
 		Long: "Runs the loops (all, or those of --loops) until SIGTERM or SIGINT. The first drains within --grace and hands\n" +
 			"back what is unfinished; the second aborts. Any number of hosts share one database. SIGHUP reads the\n" +
 			"configuration again; with a terminal it drains too, and under nohup it is ignored.",

@@ -14,7 +14,7 @@ import (
 func alertActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActAck, Words: "ack", Key: "A", Panes: []queue.PaneID{queue.PaneOverview, queue.PaneAlerts, queue.PaneExecutors}, Verb: "Acknowledge",
+			ID: queue.ActAck, Words: "ack", Example: "qtop ack iu_outbound_default --comment 'restarting its host' --for 30m", Key: "A", Panes: []queue.PaneID{queue.PaneOverview, queue.PaneAlerts, queue.PaneExecutors}, Verb: "Acknowledge",
 			Help: "acknowledge an alert for a limited time, with a comment",
 			Noun: "alert", Opposite: queue.ActUnack, Safe: "Not now", Open: true, Targets: queue.Targets{Name: "EXECUTOR|ALERT", Many: true, Of: "alert"},
 			Danger: queue.DangerOne, Function: "public.fn_queue_alert_ack(text,text,text,interval)", Role: "workflow_admin",
@@ -24,7 +24,7 @@ func alertActions() []entry {
 			},
 		}, plan: planAck, apply: applyAck},
 		{Action: queue.Action{
-			ID: queue.ActUnack, Words: "unack", Key: "A", Panes: []queue.PaneID{queue.PaneAlerts}, Verb: "Unacknowledge",
+			ID: queue.ActUnack, Words: "unack", Example: "qtop unack iu_outbound_default --comment 'handed over to ben'", Key: "A", Panes: []queue.PaneID{queue.PaneAlerts}, Verb: "Unacknowledge",
 			Help: "open an acknowledged alert again",
 			Noun: "alert", Opposite: queue.ActAck, Open: true, Targets: queue.Targets{Name: "EXECUTOR|ALERT", Many: true, Of: "alert"},
 			Danger: queue.DangerOne, Function: "public.fn_queue_alert_unack(text,text,text)", Role: "workflow_admin",
@@ -44,7 +44,7 @@ func planAck(ctx context.Context, c *Planner, p *queue.Plan) error {
 		out := queue.Outcome{ID: t, Outcome: "would_" + string(p.Request.Action)}
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
-			out.Outcome, out.Why = "refused", queue.Clean("no alert is open with this key or subject: see qtop alerts")
+			out.Outcome, out.Why = "refused", queue.Clean("no alert is open with this key or subject: see qtop alerts"+c.meant(ctx, "alert", t))
 		case err != nil:
 			return err
 		case p.Request.Action == queue.ActAck && a.State == "acked":

@@ -29,12 +29,12 @@ import (
 
 func bulkActions() []entry {
 	operation := func(a queue.Action) entry { // an action on an existing operation, named by its number
-		a.Panes, a.Targets, a.Role = []queue.PaneID{queue.PaneOps}, queue.Targets{Name: "OPERATION"}, "dead_letter_operator"
+		a.Panes, a.Targets, a.Role = []queue.PaneID{queue.PaneOps}, queue.Targets{Name: "OPERATION", Of: "operation"}, "dead_letter_operator"
 		return entry{Action: a, plan: planOperation, apply: applyOperation}
 	}
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActBulkPlan, Words: "ops plan", Key: "N", Panes: []queue.PaneID{queue.PaneDead}, Verb: "Freeze",
+			ID: queue.ActBulkPlan, Words: "ops plan", Example: "qtop ops plan --filter 'code:HTTP_503 age<2h' --rate 20 --brake 20 --canary 5 --reason 'receiver is back'", Key: "N", Panes: []queue.PaneID{queue.PaneDead}, Verb: "Freeze",
 			Help:     "freeze a selection of dead letters, to requeue, replay or close them at a fixed rate",
 			Opposite: queue.ActBulkAbort, Targets: queue.Targets{Name: "ID", Many: true, Instead: "filter", List: "dlq"},
 			Danger: queue.DangerMany, Function: "public.fn_queue_bulk_plan(text,text[],text,numeric,integer,integer,text,text)",
@@ -47,18 +47,18 @@ func bulkActions() []entry {
 			},
 		}, plan: planBulk, apply: applyBulk, match: matchDeadLetters},
 		operation(queue.Action{ID: queue.ActBulkRun, Key: "S", Verb: "Start", Undo: "qtop ops pause, then undo", Danger: queue.DangerMany, Function: "public.fn_queue_bulk_run(bigint,text)",
-			Words: "ops run", Help: "start a planned bulk operation; its canary is sent first"}),
+			Words: "ops run", Example: "qtop ops run 12", Help: "start a planned bulk operation; its canary is sent first"}),
 		operation(queue.Action{ID: queue.ActBulkPause, Key: "P", Verb: "Pause", Opposite: queue.ActBulkResume, Danger: queue.DangerOne, Function: "public.fn_queue_bulk_pause(bigint,text)",
-			Words: "ops pause", Help: "pause a bulk operation between two items"}),
+			Words: "ops pause", Example: "qtop ops pause 12 --reason 'receiver answers 503 again'", Help: "pause a bulk operation between two items"}),
 		operation(queue.Action{ID: queue.ActBulkResume, Key: "P", Verb: "Resume", Opposite: queue.ActBulkPause, Danger: queue.DangerMany, Function: "public.fn_queue_bulk_resume(bigint,text)",
-			Words: "ops resume", Help: "continue a paused bulk operation; if the brake paused it, the canary is sent first again"}),
+			Words: "ops resume", Example: "qtop ops resume 12", Help: "continue a paused bulk operation; if the brake paused it, the canary is sent first again"}),
 		operation(queue.Action{ID: queue.ActBulkAbort, Key: "X", Verb: "Abort", Danger: queue.DangerOne, Function: "public.fn_queue_bulk_abort(bigint,text)",
-			Words: "ops abort", Help: "end a bulk operation for good; items not attempted remain open dead letters"}),
+			Words: "ops abort", Example: "qtop ops abort 12 --reason 'wrong selection'", Help: "end a bulk operation for good; items not attempted remain open dead letters"}),
 		operation(queue.Action{ID: queue.ActBulkRate, Key: "+", Verb: "Rate", Undo: "set it back", Danger: queue.DangerOne, Function: "public.fn_queue_bulk_set_rate(bigint,numeric,text)",
-			Words: "ops rate", Help: "change the rate of a bulk operation, also while it runs",
+			Words: "ops rate", Example: "qtop ops rate 12 --rate 5", Help: "change the rate of a bulk operation, also while it runs",
 			Args: []queue.Arg{{Name: "rate", Kind: queue.ArgNumber, Min: 0.01, Max: 1000, Label: "Rate", Required: true, Help: "items per second, 0.01 to 1000"}}}),
 		operation(queue.Action{ID: queue.ActBulkUndo, Key: "U", Verb: "Undo", Opposite: queue.ActRequeue, Danger: queue.DangerMany, Function: "public.fn_queue_bulk_undo(bigint,text)",
-			Words: "ops undo", Help: "recall the requeued items of a bulk operation that were not attempted yet"}),
+			Words: "ops undo", Example: "qtop ops undo 12 --reason 'wrong selection'", Help: "recall the requeued items of a bulk operation that were not attempted yet"}),
 	}
 }
 

@@ -23,11 +23,11 @@ func deadLetterActions() []entry {
 	selected := queue.Targets{Instead: "filter", List: "dlq"}
 	return []entry{
 		deadLetter(queue.Action{
-			ID: queue.ActRequeue, Words: "requeue", Key: "R", Verb: "Requeue", Undo: "qtop undo ID… (until the first attempt; an event stays routed)", Targets: selected,
+			ID: queue.ActRequeue, Words: "requeue", Example: "qtop requeue 4812 job:0190a6f0-7b1c-7c6e-9d5e-3f1f6a0c2b11 --reason 'receiver is back'", Key: "R", Verb: "Requeue", Undo: "qtop undo ID… (until the first attempt; an event stays routed)", Targets: selected,
 			Help: "create one new saga or job per dead letter, or route its event again", Function: "public.fn_dead_letter_requeue(bigint[],text,text,boolean)",
 		}),
 		deadLetter(queue.Action{
-			ID: queue.ActResolve, Words: "resolve", Key: "C", Verb: "Close", Opposite: queue.ActReopen, Targets: selected,
+			ID: queue.ActResolve, Words: "resolve", Example: "qtop resolve 4812 --resolution duplicate --reason 'sent by hand'", Key: "C", Verb: "Close", Opposite: queue.ActReopen, Targets: selected,
 			Help: "close a dead letter with a resolution, without sending it", Function: "public.fn_dead_letter_resolve(bigint[],text,text,text,boolean)",
 			Args: []queue.Arg{{
 				Name: "resolution", Label: "Resolution", Default: "abandoned", Required: true,
@@ -35,11 +35,11 @@ func deadLetterActions() []entry {
 			}},
 		}),
 		deadLetter(queue.Action{
-			ID: queue.ActReopen, Words: "reopen", Verb: "Reopen", Opposite: queue.ActResolve,
+			ID: queue.ActReopen, Words: "reopen", Example: "qtop reopen 4812 --reason 'it was not sent after all'", Verb: "Reopen", Opposite: queue.ActResolve,
 			Help: "open a closed dead letter again", Function: "public.fn_dead_letter_reopen(bigint[],text,text,boolean)",
 		}),
 		deadLetter(queue.Action{
-			ID: queue.ActUndoRequeue, Words: "undo", Key: "U", Verb: "Undo requeue of", Opposite: queue.ActRequeue,
+			ID: queue.ActUndoRequeue, Words: "undo", Example: "qtop undo 4812 --reason 'requeued too early'", Key: "U", Verb: "Undo requeue of", Opposite: queue.ActRequeue,
 			Help: "recall a requeued dead letter whose saga has no job yet", Function: "public.fn_dead_letter_requeue_undo(bigint[],text,text,boolean)",
 		}),
 	}

@@ -18,16 +18,16 @@ import (
 func endpointActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActSuspend, Words: "endpoint suspend", Group: "Suspend or resume a webhook subscription", Key: "D", Panes: []queue.PaneID{queue.PaneWebhooks}, Verb: "Suspend",
+			ID: queue.ActSuspend, Words: "endpoint suspend", Example: "qtop endpoint suspend 7 --for 30m --reason 'receiver is deploying'", Group: "Suspend or resume a webhook subscription", Key: "D", Panes: []queue.PaneID{queue.PaneWebhooks}, Verb: "Suspend",
 			Help:     "send nothing to an endpoint until it is resumed, or for a limited time; waiting deliveries use up no attempts",
-			Opposite: queue.ActResume, Targets: queue.Targets{Name: "SUBSCRIPTION", Many: true, List: "webhooks"},
+			Opposite: queue.ActResume, Targets: queue.Targets{Name: "SUBSCRIPTION", Many: true, List: "webhooks", Of: "endpoint"},
 			Danger: queue.DangerMany, Function: "public.fn_endpoint_suspend(bigint,text,text,interval)", Role: "dead_letter_operator", Reason: true,
 			Args: []queue.Arg{{Name: "for", Kind: queue.ArgDuration, Label: "For", Help: "resumed automatically after this time, such as 30m or 2h; empty = until an operator resumes it"}},
 		}, plan: planGate, apply: applyGate},
 		{Action: queue.Action{
-			ID: queue.ActResume, Words: "endpoint resume", Key: "D", Panes: []queue.PaneID{queue.PaneWebhooks}, Verb: "Resume",
+			ID: queue.ActResume, Words: "endpoint resume", Example: "qtop endpoint resume 7 --reason 'deploy is over'", Key: "D", Panes: []queue.PaneID{queue.PaneWebhooks}, Verb: "Resume",
 			Help:     "lift a suspension or close a circuit; waiting deliveries are sent at a rate that rises step by step",
-			Opposite: queue.ActSuspend, Targets: queue.Targets{Name: "SUBSCRIPTION", Many: true, List: "webhooks"},
+			Opposite: queue.ActSuspend, Targets: queue.Targets{Name: "SUBSCRIPTION", Many: true, List: "webhooks", Of: "endpoint"},
 			Danger: queue.DangerMany, Function: "public.fn_endpoint_resume(bigint,text,text,timestamptz)", Role: "dead_letter_operator", Reason: true,
 		}, plan: planGate, apply: applyGate},
 	}

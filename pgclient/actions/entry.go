@@ -126,6 +126,13 @@ func refuse(p *queue.Plan, rule, why string) error {
 	return nil
 }
 
+// meant returns "; did you mean X?" with the id of the kind (Targets.Of) that is nearest to a misspelt one, ""
+// if none is near or the login may not read them.
+func (c *Planner) meant(ctx context.Context, of, typed string) string {
+	near := c.client.Nearest(ctx, of, typed)
+	return queue.Choose(near == "", "", "; did you mean "+near+"?")
+}
+
 // verdict adds the outcome of one target to the plan; the reason of a refused target becomes a line.
 func verdict(p *queue.Plan, label string, o queue.Outcome) (refused bool) {
 	p.Results = append(p.Results, o)

@@ -12,7 +12,7 @@ func guards() []string { return []string{"guarded", "open"} }
 func environmentActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActEnvironment, Words: "environment set", Group: "Say what this database is", Verb: "Set", Undo: "set what it was before",
+			ID: queue.ActEnvironment, Words: "environment set", Example: "qtop environment set prod-eu --guard guarded --confirm prod-eu --reason 'first installation'", Group: "Say what this database is", Verb: "Set", Undo: "set what it was before",
 			Help: "name the environment of this database and guard it: every change then asks you to type the name",
 			Noun: "environment", Title: "Name the environment", Button: "Set {environment} {guard}", Open: true, // planEnvironment itself asks for the name if the database is guarded
 			Danger: queue.DangerOne, Function: "public.fn_queue_environment_set(text,text,text,text,text,boolean)", Role: "workflow_admin", Reason: true,

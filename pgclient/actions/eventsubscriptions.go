@@ -13,7 +13,7 @@ import (
 func eventSubscriptionActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActRuleAdd, Words: "subscription add", Group: "Create event subscriptions, which say who reads which events; mute and unmute them", Key: "N", Panes: []queue.PaneID{queue.PaneRules}, Verb: "Make",
+			ID: queue.ActRuleAdd, Words: "subscription add", Example: "qtop subscription add billing --domain iu --type made --reason 'billing reads new units'", Group: "Create event subscriptions, which say who reads which events; mute and unmute them", Key: "N", Panes: []queue.PaneID{queue.PaneRules}, Verb: "Make",
 			Help: "create an event subscription, which says who reads which events",
 			Noun: "event subscription", Button: "Create the subscription", Safe: "Not now", Opposite: queue.ActRuleMute,
 			Danger: queue.DangerOne, Function: "public.fn_event_subscription_add(text,text,text,text,text,jsonb,text,text,boolean)", Role: "workflow_admin", Reason: true,
@@ -27,13 +27,13 @@ func eventSubscriptionActions() []entry {
 			},
 		}, plan: planEventSubscription, apply: applyEventSubscription},
 		{Action: queue.Action{
-			ID: queue.ActRuleMute, Words: "subscription mute", Key: "D", Panes: []queue.PaneID{queue.PaneRules}, Verb: "Mute",
+			ID: queue.ActRuleMute, Words: "subscription mute", Example: "qtop subscription mute 3 --reason 'consumer is being moved'", Key: "D", Panes: []queue.PaneID{queue.PaneRules}, Verb: "Mute",
 			Help: "ignore an event subscription; events that reach nobody else go to broadcast",
 			Noun: "event subscription", Button: "Mute {targets}", Opposite: queue.ActRuleUnmute, Targets: queue.Targets{Name: "RULE", List: "subscriptions"},
 			Danger: queue.DangerOne, Function: "public.fn_event_subscription_mute(bigint,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
 		}, plan: planMute, apply: applyMute},
 		{Action: queue.Action{
-			ID: queue.ActRuleUnmute, Words: "subscription unmute", Key: "D", Panes: []queue.PaneID{queue.PaneRules}, Verb: "Unmute",
+			ID: queue.ActRuleUnmute, Words: "subscription unmute", Example: "qtop subscription unmute 3 --reason 'consumer has moved'", Key: "D", Panes: []queue.PaneID{queue.PaneRules}, Verb: "Unmute",
 			Help: "apply a muted event subscription again",
 			Noun: "event subscription", Button: "Unmute {targets}", Opposite: queue.ActRuleMute, Targets: queue.Targets{Name: "RULE", List: "subscriptions"},
 			Danger: queue.DangerOne, Function: "public.fn_event_subscription_mute(bigint,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,

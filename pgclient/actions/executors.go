@@ -17,7 +17,7 @@ import (
 func executorActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActExecRegister, Words: "executor register", Key: "N", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Register",
+			ID: queue.ActExecRegister, Words: "executor register", Example: "qtop executor register reindex_1 --owner-role reindexer --kind Agent --domains kg --cadence 60s --reason 'new host'", Key: "N", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Register",
 			Help: "register an executor, so that qtop notices when it falls silent",
 			Noun: "executor", Button: "Register {id}", Safe: "Not now", Opposite: queue.ActExecDeregister,
 			Danger: queue.DangerOne, Function: "public.fn_queue_executor_register(text,text,text[],integer,integer,text,text)", Role: "workflow_admin",
@@ -31,14 +31,14 @@ func executorActions() []entry {
 			},
 		}, plan: planRegister, apply: applyRegister},
 		{Action: queue.Action{
-			ID: queue.ActExecDeregister, Words: "executor deregister", Verb: "Deregister",
+			ID: queue.ActExecDeregister, Words: "executor deregister", Example: "qtop executor deregister reindex_1 --reason 'host is gone'", Verb: "Deregister",
 			Panes: []queue.PaneID{queue.PaneExecutors},
 			Help:  "stop watching an executor; it remains listed as deregistered",
 			Noun:  "executor", Button: "Deregister {targets}", Opposite: queue.ActExecRegister, Targets: queue.Targets{Name: "ID", Of: "executor"},
 			Danger: queue.DangerOne, Function: "public.fn_queue_heartbeat_deregister(text,text,text)", Role: "workflow_admin", Reason: true,
 		}, plan: planDeregister, apply: applyDeregister},
 		{Action: queue.Action{
-			ID: queue.ActExecOwner, Words: "executor owner", Verb: "Set owner", Undo: "set it back",
+			ID: queue.ActExecOwner, Words: "executor owner", Example: "qtop executor owner reindex_1 --owner-role reindexer --reason 'own login'", Verb: "Set owner", Undo: "set it back",
 			Panes: []queue.PaneID{queue.PaneExecutors},
 			Help:  "assign an executor to another login or group role; only members may work as it",
 			Title: "Set owner of an executor", Button: "Set owner {targets}", Targets: queue.Targets{Name: "ID", Of: "executor"},
@@ -157,7 +157,7 @@ func (c *Planner) heartbeat(ctx context.Context, p *queue.Plan, already, tick st
 	case err != nil:
 		return h, err
 	case len(found) == 0:
-		return h, refuse(p, "not_found", "no executor "+id+" is registered")
+		return h, refuse(p, "not_found", "no executor "+id+" is registered"+c.meant(ctx, "executor", id))
 	case found[0].Gone != nil:
 		return h, refuse(p, "gone", id+" is deregistered"+already)
 	case found[0].Tick:

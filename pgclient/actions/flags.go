@@ -19,7 +19,7 @@ import (
 func flagActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActFlagSet, Words: "flag set", Group: "Change a flag", Key: "E", Panes: []queue.PaneID{queue.PaneFlags, queue.PaneOverview, queue.PaneScheduler}, Verb: "Set", Undo: "set it back, or give it an expiry",
+			ID: queue.ActFlagSet, Words: "flag set", Example: "qtop flag set webhook.worker.enabled false --for 30m --reason 'receiver is down'", Group: "Change a flag", Key: "E", Panes: []queue.PaneID{queue.PaneFlags, queue.PaneOverview, queue.PaneScheduler}, Verb: "Set", Undo: "set it back, or give it an expiry",
 			Help: "change the value of a flag, with a reason and an optional expiry",
 			Noun: "flag", Button: "Set {value}", Targets: queue.Targets{Name: "KEY", Of: "flag"},
 			Danger: queue.DangerOne, Function: "public.fn_dot_config_set(text,text,text,text,timestamptz,timestamptz)", Role: "workflow_admin", Reason: true,
@@ -77,7 +77,7 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 	}
 	if at == nil && (err != nil || rule.String() == "unknown_key") {
 		p.Lines, p.Count = nil, 0
-		return refuse(p, "unknown_key", "there is no flag "+key)
+		return refuse(p, "unknown_key", "there is no flag "+key+c.meant(ctx, "flag", key))
 	}
 	if !rule.Empty() {
 		p.Refused, p.Rule = reason.String(), rule.String()

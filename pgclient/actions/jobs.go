@@ -19,13 +19,13 @@ import (
 func jobActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActJobCancel, Words: "job cancel", Key: "C", Panes: []queue.PaneID{queue.PaneQueues}, Verb: "Cancel",
+			ID: queue.ActJobCancel, Words: "job cancel", Example: "qtop job cancel --kind kg.reindex --status queued --reason 'index was dropped'", Key: "C", Panes: []queue.PaneID{queue.PaneQueues}, Verb: "Cancel",
 			Help: "cancel live jobs; the worker of a leased one notices at its next report",
 			Noun: "job", Button: "Cancel {count} {things}", Leave: "Leave", Targets: queue.Targets{Name: "ID", Many: true, Instead: "filter", List: "queues --kind K"},
 			Danger: queue.DangerMany, Function: "public.fn_job_cancel(uuid[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
 		}, plan: planJobCancel, apply: applyJobCancel, match: matchJobs},
 		{Action: queue.Action{
-			ID: queue.ActLeaseRelease, Words: "lease release", Key: "L", Panes: []queue.PaneID{queue.PaneQueues, queue.PaneWebhooks}, Verb: "Release",
+			ID: queue.ActLeaseRelease, Words: "lease release", Example: "qtop lease release 0190a6f0-7b1c-7c6e-9d5e-3f1f6a0c2b11 --reason 'host is dead'", Key: "L", Panes: []queue.PaneID{queue.PaneQueues, queue.PaneWebhooks}, Verb: "Release",
 			Help: "return the jobs of an expired lease to the queue now",
 			Noun: "lease", Button: "Release {count} {things}", Targets: queue.Targets{Name: "LEASE|WEBHOOK-JOB", Many: true, Of: "lease"},
 			Danger: queue.DangerMany, Function: "public.fn_job_lease_release(uuid[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,

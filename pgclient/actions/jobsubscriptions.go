@@ -22,7 +22,7 @@ import (
 func subscribeActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActJobSubscribe, Words: "executor subscribe", Key: "E", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Save", Undo: "save the old values, or enabled=false",
+			ID: queue.ActJobSubscribe, Words: "executor subscribe", Example: "qtop executor subscribe reindex_1 --kind kg.reindex --parallel 4 --reason 'new host'", Key: "E", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Save", Undo: "save the old values, or enabled=false",
 			Help:  "create or change a job subscription: which jobs an executor may claim",
 			Title: "What an executor may claim", Button: "Save {targets}", Hint: "may claim", Targets: queue.Targets{Name: "ID", Of: "executor"},
 			Danger: queue.DangerOne, Function: "public.fn_job_subscription_set(text,text,text,integer,integer,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
@@ -36,13 +36,13 @@ func subscribeActions() []entry {
 			},
 		}, fill: fillJobSubscription, plan: planSubscribe, apply: applySubscribe},
 		{Action: queue.Action{
-			ID: queue.ActJobRuleOff, Words: "executor disable", Key: "D", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Disable",
+			ID: queue.ActJobRuleOff, Words: "executor disable", Example: "qtop executor disable 0190a6f0-7b1c-7c6e-9d5e-3f1f6a0c2b11 --reason 'host is overloaded'", Key: "D", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Disable",
 			Help: "disable a job subscription; the executor keeps the jobs it already claimed",
 			Noun: "job subscription", Opposite: queue.ActJobRuleOn, Targets: queue.Targets{Name: "RULE"},
 			Danger: queue.DangerOne, Function: "public.fn_job_subscription_set(text,text,text,integer,integer,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
 		}, plan: planEnabled, apply: applySubscribe},
 		{Action: queue.Action{
-			ID: queue.ActJobRuleOn, Words: "executor enable", Key: "D", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Enable",
+			ID: queue.ActJobRuleOn, Words: "executor enable", Example: "qtop executor enable 0190a6f0-7b1c-7c6e-9d5e-3f1f6a0c2b11 --reason 'host has recovered'", Key: "D", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Enable",
 			Help: "enable a job subscription of an executor",
 			Noun: "job subscription", Opposite: queue.ActJobRuleOff, Targets: queue.Targets{Name: "RULE"},
 			Danger: queue.DangerOne, Function: "public.fn_job_subscription_set(text,text,text,integer,integer,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,

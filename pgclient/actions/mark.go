@@ -11,7 +11,7 @@ import (
 func markActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActMark, Words: "mark", Panes: []queue.PaneID{queue.PaneOverview}, Verb: "Mark",
+			ID: queue.ActMark, Words: "mark", Example: "qtop mark 'deploy 1.42'", Panes: []queue.PaneID{queue.PaneOverview}, Verb: "Mark",
 			Help:  "put a label on every history line, such as a deploy",
 			Title: "Mark the history lines", Safe: "Not now",
 			Danger: queue.DangerOne, Function: "public.fn_queue_mark(text,text)", Role: "dead_letter_operator",

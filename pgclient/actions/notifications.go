@@ -10,7 +10,7 @@ import (
 func notificationActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActNotifyRequeue, Words: "notifications requeue", Key: "R", Panes: []queue.PaneID{queue.PaneNotify}, Verb: "Requeue",
+			ID: queue.ActNotifyRequeue, Words: "notifications requeue", Example: "qtop notifications requeue --all --reason 'mail server is back'", Key: "R", Panes: []queue.PaneID{queue.PaneNotify}, Verb: "Requeue",
 			Help: "queue failed staged notifications again, after the cause is fixed",
 			Noun: "notification", Targets: queue.Targets{Name: "ID", Many: true, Instead: "all", List: "notifications"},
 			Danger: queue.DangerMany, Function: "public.fn_iu_notification_requeue(uuid[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,

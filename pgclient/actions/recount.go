@@ -9,7 +9,7 @@ import (
 func recountActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActRecount, Words: "recount", Verb: "Recount",
+			ID: queue.ActRecount, Words: "recount", Example: "qtop recount --reason 'rows were loaded without triggers'", Verb: "Recount",
 			Help:  "correct counters, queue lanes, open dead letters and endpoint rows after rows were loaded without triggers",
 			Title: "Recount all queues", Safe: "Not now",
 			Danger: queue.DangerOne, Function: "public.fn_queue_recount(text,text,boolean)", Role: "workflow_admin", Reason: true,

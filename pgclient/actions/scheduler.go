@@ -20,33 +20,33 @@ import (
 func schedulerActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActTick, Words: "tick", Key: "T", Panes: []queue.PaneID{queue.PaneHost, queue.PaneScheduler, queue.PaneNotify}, Verb: "Tick",
+			ID: queue.ActTick, Words: "tick", Example: "qtop tick iu_outbound_default --reason 'events wait'", Key: "T", Panes: []queue.PaneID{queue.PaneHost, queue.PaneScheduler, queue.PaneNotify}, Verb: "Tick",
 			Help: "run a tick worker now, regardless of its interval",
 			Noun: "tick worker", Button: "Tick {worker}", Safe: "Not now", Targets: queue.Targets{Of: "tick worker"},
 			Danger: queue.DangerOne, Function: "public.fn_queue_tick_now(text,text,text)", Role: "workflow_admin",
 			Args: []queue.Arg{{Name: "worker", Kind: queue.ArgWord, Positional: true, Label: "Tick worker", Required: true}},
 		}, plan: planTick, apply: applyTick},
 		{Action: queue.Action{
-			ID: queue.ActTickPause, Words: "scheduler pause", Key: "P", Panes: []queue.PaneID{queue.PaneScheduler}, Verb: "Pause",
+			ID: queue.ActTickPause, Words: "scheduler pause", Example: "qtop scheduler pause iu_outbound_default --for 30m --reason 'maintenance'", Key: "P", Panes: []queue.PaneID{queue.PaneScheduler}, Verb: "Pause",
 			Help: "set the interval of a tick worker to 0, for a limited time or until it is resumed",
 			Noun: "tick worker", Button: "Pause {targets}", Safe: "Not now", Opposite: queue.ActTickResume, Targets: queue.Targets{Name: "WORKER", Of: "tick worker"},
 			Danger: queue.DangerOne, Function: "public.fn_dot_config_set(text,text,text,text,timestamptz,timestamptz)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{{Name: "for", Kind: queue.ArgDuration, Label: "For", Default: "30m", Help: "resumed automatically after this time; empty = until an operator resumes it"}},
 		}, plan: planTickPause, apply: applyTickFlag},
 		{Action: queue.Action{
-			ID: queue.ActTickResume, Words: "scheduler resume", Key: "P", Panes: []queue.PaneID{queue.PaneScheduler}, Verb: "Resume",
+			ID: queue.ActTickResume, Words: "scheduler resume", Example: "qtop scheduler resume iu_outbound_default --reason 'maintenance is over'", Key: "P", Panes: []queue.PaneID{queue.PaneScheduler}, Verb: "Resume",
 			Help: "restore the previous interval of a paused tick worker",
 			Noun: "tick worker", Button: "Resume {targets}", Opposite: queue.ActTickPause, Targets: queue.Targets{Name: "WORKER", Of: "tick worker"},
 			Danger: queue.DangerOne, Function: "public.fn_dot_config_set(text,text,text,text,timestamptz,timestamptz)", Role: "workflow_admin", Reason: true,
 		}, plan: planTickResume, apply: applyTickFlag},
 		{Action: queue.Action{
-			ID: queue.ActCronInstall, Words: "scheduler install", Panes: []queue.PaneID{queue.PaneScheduler}, Verb: "Install",
+			ID: queue.ActCronInstall, Words: "scheduler install", Example: "qtop scheduler install --reason 'pg_cron drives the ticks'", Panes: []queue.PaneID{queue.PaneScheduler}, Verb: "Install",
 			Help:  "create the pg_cron jobs that run the tick workers inside the database, as this login",
 			Title: "Install cron jobs", Button: "Install {count} cron jobs", Safe: "Not now", Opposite: queue.ActCronRemove,
 			Danger: queue.DangerOne, Function: "public.fn_queue_scheduler_install(text,text,boolean)", Role: "workflow_admin", Reason: true,
 		}, plan: planCron, apply: applyCron},
 		{Action: queue.Action{
-			ID: queue.ActCronRemove, Words: "scheduler remove", Panes: []queue.PaneID{queue.PaneScheduler}, Verb: "Remove",
+			ID: queue.ActCronRemove, Words: "scheduler remove", Example: "qtop scheduler remove --reason 'hosts drive the ticks'", Panes: []queue.PaneID{queue.PaneScheduler}, Verb: "Remove",
 			Help:  "unschedule the pg_cron jobs of the queue",
 			Title: "Remove cron jobs", Button: "Remove {count} cron jobs", Opposite: queue.ActCronInstall,
 			Danger: queue.DangerOne, Function: "public.fn_queue_scheduler_remove(text,text,boolean)", Role: "workflow_admin", Reason: true,
@@ -68,7 +68,7 @@ func tickWorker(ctx context.Context, c *Planner, p *queue.Plan, name string) (t 
 	err = c.act.QueryRow(ctx, `SELECT configured_interval_seconds, mode, state, flag_key, last_run_at
 		FROM public.v_queue_scheduler_status WHERE worker_name = $1`, name).Scan(&t.Every, &t.Mode, &t.State, &t.FlagKey, &t.LastRun)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return t, queue.NewError(queue.KindUsage, "there is no tick worker "+name, "", "qtop scheduler lists them")
+		return t, queue.NewError(queue.KindUsage, "there is no tick worker "+name+c.meant(ctx, "tick worker", name), "", "qtop scheduler lists them")
 	}
 	if err != nil {
 		return t, err

@@ -21,12 +21,12 @@ func sessionActions() []entry {
 	const function = "public.fn_queue_session_signal(integer,timestamptz,text,text,text,boolean)"
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActSessionCancel, Words: "session cancel", Group: "Cancel a session's statement, or end the session", Key: "C", Panes: []queue.PaneID{queue.PaneActivity}, Verb: "Cancel", Noun: "session", Title: "Cancel a session's statement",
+			ID: queue.ActSessionCancel, Words: "session cancel", Example: "qtop session cancel 4711 --reason 'it blocks the router'", Group: "Cancel a session's statement, or end the session", Key: "C", Panes: []queue.PaneID{queue.PaneActivity}, Verb: "Cancel", Noun: "session", Title: "Cancel a session's statement",
 			Help: "cancel the statement that a session is running; its program gets an error and continues", Safe: "Let it run",
 			Targets: targets, Danger: queue.DangerMany, Function: function, Role: "dead_letter_operator", Reason: true,
 		}, plan: planSignal, apply: applySignal},
 		{Action: queue.Action{
-			ID: queue.ActSessionTerminate, Words: "session terminate", Key: "X", Panes: []queue.PaneID{queue.PaneActivity}, Verb: "Terminate", Noun: "session",
+			ID: queue.ActSessionTerminate, Words: "session terminate", Example: "qtop session terminate 4711 --reason 'it holds the oldest snapshot'", Key: "X", Panes: []queue.PaneID{queue.PaneActivity}, Verb: "Terminate", Noun: "session",
 			Help: "end a session; its open transaction is rolled back", Safe: "Let it run",
 			Targets: targets, Danger: queue.DangerMany, Function: function, Role: "dead_letter_operator", Reason: true,
 		}, plan: planSignal, apply: applySignal},

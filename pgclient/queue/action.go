@@ -86,6 +86,8 @@ type Action struct {
 	Verb  string   // "Requeue": the text of its button, before the count
 	Noun  string   // what it works on, for the title and the button: "job"
 	Help  string   // one line
+	// Example is a whole command line of its verb, for --help; "" if it has no verb.
+	Example string
 	// Twin is the headless form of an action without a separate verb; "" = the
 	// command that Words, Targets and Args make.
 	Twin string

@@ -18,8 +18,9 @@ func brief(s string) string {
 	return Clean(s).String()
 }
 
-// nearest returns the candidate that s most likely means, "" if none is close.
-func nearest(s string, candidates []string) string {
+// Nearest returns the candidate that s most likely means: a part of it, or one at most two letters
+// away; "" if none is close.
+func Nearest(s string, candidates []string) string {
 	s = strings.ToLower(s)
 	if len(s) > 64 { // no field or value is that long
 		return ""

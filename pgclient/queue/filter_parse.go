@@ -182,7 +182,7 @@ func (p *filterReader) field(at int, name string) (Field, error) {
 		names[i] = f.Name
 	}
 	do := "fields are " + fieldNames(p.fields)
-	if near := nearest(name, names); near != "" {
+	if near := Nearest(name, names); near != "" {
 		do = "did you mean “" + near + "”? " + do
 	}
 	return Field{}, p.fail(at, "unknown field “"+brief(name)+"”", do+"; quote the text to search for it")
@@ -243,7 +243,7 @@ func (p *filterReader) value(f Field, op Op, w word) (Value, error) {
 			}
 		}
 		do := f.Name + " is one of " + strings.Join(f.Values, ", ")
-		if near := nearest(w.literal, f.Values); near != "" {
+		if near := Nearest(w.literal, f.Values); near != "" {
 			do = "did you mean “" + near + "”? " + do
 		}
 		return bad("no "+f.Name, do)

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/qtop/qtop/config"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// The groups of verbs, in the order of --help.
+const (
+	groupLook = "look"
+	groupAct  = "act"
+	groupRun  = "run"
+	groupHelp = "help"
+)
+
+func groups() []*cobra.Group {
+	return []*cobra.Group{
+		{ID: groupLook, Title: "Look (these change nothing):"},
+		{ID: groupAct, Title: "Act (each shows what it would do, and asks):"},
+		{ID: groupRun, Title: "Install, run and check:"},
+		{ID: groupHelp, Title: "Settings and help:"},
+	}
+}
+
+// settingsKey is the annotation of a verb that says which parts of the settings (config.Parts) act on it and on
+// the verbs below it. Without one they are defaultSettings.
+const (
+	settingsKey     = "settings"
+	defaultSettings = "connection caller"
+	allSettings     = "connection listen caller watch screen host delivery"
+)
+
+// settingsOf returns the parts of the settings that act on a verb.
+func settingsOf(cmd *cobra.Command) []string {
+	for c := cmd; c.HasParent() || c == cmd; c = c.Parent() {
+		if parts, ok := c.Annotations[settingsKey]; ok {
+			return strings.Fields(parts)
+		}
+		if !c.HasParent() {
+			break
+		}
+	}
+	return strings.Fields(defaultSettings)
+}
+
+// checkSettings refuses a flag of a setting that does not act on the verb: it would be ignored in silence.
+func checkSettings(cmd *cobra.Command) error {
+	acts, own := settingsOf(cmd), cmd.LocalNonPersistentFlags()
+	for _, k := range config.Keys() {
+		if f := cmd.Flags().Lookup(k.Flag); f != nil && f.Changed && own.Lookup(k.Flag) == nil && !slices.Contains(acts, k.Part) {
+			return usage(fmt.Sprintf("--%s has no effect on %s", k.Flag, cmd.CommandPath()), "command line", "leave it out; see "+cmd.CommandPath()+" --help")
+		}
+	}
+	return nil
+}
+
+// hideSettings leaves the flags that do not act on the verb of a command line out of its help and its completion.
+func hideSettings(root *cobra.Command, args []string) {
+	if len(args) > 0 && slices.Contains([]string{cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd, "help"}, args[0]) {
+		args = args[1:]
+	}
+	cmd, _, err := root.Find(args)
+	if err != nil || cmd == root {
+		return
+	}
+	acts := settingsOf(cmd)
+	for _, k := range config.Keys() {
+		root.PersistentFlags().Lookup(k.Flag).Hidden = !slices.Contains(acts, k.Part)
+	}
+}
+
+// nearVerb says which verb a misspelt word after cmd most likely means; "" if none is near.
+func nearVerb(cmd *cobra.Command, args []string) string {
+	if len(args) == 0 || !cmd.HasSubCommands() {
+		return ""
+	}
+	near := cmd.SuggestionsFor(args[0])
+	if len(near) == 0 {
+		var names []string
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() {
+				names = append(names, c.Name())
+			}
+		}
+		if name := queue.Nearest(args[0], names); name != "" {
+			near = []string{name}
+		}
+	}
+	if len(near) == 0 {
+		return ""
+	}
+	return "did you mean " + strings.Join(near, " or ") + "?"
+}
+
+// nearFlag says what to do about a flag that a verb does not have.
+func nearFlag(cmd *cobra.Command, err error) string {
+	see := "see " + cmd.CommandPath() + " --help"
+	name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --")
+	if !unknown {
+		return see
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	if near := queue.Nearest(name, names); near != "" {
+		return "did you mean --" + near + "? " + see
+	}
+	return see
+}
+
+// verbHelp is what `qtop help --output json` says of a verb.
+type verbHelp struct {
+	Verb    string     `json:"verb"`
+	Group   string     `json:"group"`
+	Usage   string     `json:"usage"`
+	Help    string     `json:"help"`
+	Example string     `json:"example"`
+	Flags   []flagHelp `json:"flags"`
+	Verbs   []string   `json:"verbs"`
+}
+
+type flagHelp struct {
+	Flag    string `json:"flag"`
+	Default string `json:"default"`
+	Help    string `json:"help"`
+}
+
+// helpCmd prints the help of a verb, as --help does; it reads no settings, which may be what is wrong.
+func helpCmd(a *app, root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use: "help [VERB...]", Short: "Print the help of a verb, or of all", Example: "qtop help requeue", Annotations: map[string]string{settingsKey: ""},
+		Args: cobra.ArbitraryArgs,
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			cmd, _, err := root.Find(args)
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			var names []string
+			for _, c := range cmd.Commands() {
+				if c.IsAvailableCommand() {
+					names = append(names, c.Name()+"\t"+c.Short)
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		PersistentPreRunE: func(*cobra.Command, []string) error { return nil },
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				word := args[len(args)-max(len(rest), 1)]
+				return usage("there is no verb "+strings.Join(append([]string{"qtop"}, args...), " "), "command line",
+					cmp.Or(nearVerb(cmd, []string{word}), "see "+cmd.CommandPath()+" --help"))
+			}
+			if a.asJSON(helpOf(cmd)) {
+				return nil
+			}
+			return cmd.Help()
+		},
+	}
+}
+
+func helpOf(cmd *cobra.Command) verbHelp {
+	cmd.InitDefaultHelpFlag()
+	h := verbHelp{
+		Verb: cmd.CommandPath(), Group: cmd.GroupID, Usage: cmd.UseLine(), Help: cmp.Or(cmd.Long, cmd.Short), Example: strings.TrimSpace(cmd.Example),
+		Flags: []flagHelp{}, Verbs: []string{},
+	}
+	add := func(f *pflag.Flag) {
+		if !f.Hidden {
+			h.Flags = append(h.Flags, flagHelp{f.Name, f.DefValue, f.Usage})
+		}
+	}
+	cmd.LocalFlags().VisitAll(add)
+	cmd.InheritedFlags().VisitAll(add)
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() || c.Name() == "help" {
+			h.Verbs = append(h.Verbs, c.Name())
+		}
+	}
+	return h
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// allVerbs are the verbs that do something, below cmd.
+func allVerbs(cmd *cobra.Command) []*cobra.Command {
+	var all []*cobra.Command
+	for _, c := range cmd.Commands() {
+		if c.Runnable() && c.Example != "" || !c.HasSubCommands() {
+			all = append(all, c)
+		}
+		all = append(all, allVerbs(c)...)
+	}
+	return all
+}
+
+// Every verb is in a group and has an example, and the example is a command line that the verb takes: without a
+// database it gets as far as the connection.
+func TestExamplesAreTaken(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Setenv("QTOP_DSN", "postgres://nobody@127.0.0.1:1/none")
+	root := commandLine(&app{})
+	seen := 0
+	for _, c := range root.Commands() {
+		require.NotEmpty(t, c.GroupID, c.CommandPath())
+	}
+	for _, c := range allVerbs(root) {
+		words, ok := queue.SplitWords(strings.TrimSpace(c.Example))
+		require.True(t, ok, c.Example)
+		require.True(t, strings.HasPrefix(strings.TrimSpace(c.Example)+" ", c.CommandPath()+" "), "the example of %s is %q", c.CommandPath(), c.Example)
+		if slices.Contains([]string{"demo", "keys", "worker"}, c.Name()) {
+			continue // two run on, one needs no database
+		}
+		if i := slices.Index(words, ">"); i >= 0 {
+			words = words[:i]
+		}
+		words = slices.DeleteFunc(words, func(word string) bool { return word == "--watch" }) // it would try for ever
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		var out, errs bytes.Buffer
+		code := run(ctx, words[1:], strings.NewReader(""), &out, &errs)
+		cancel()
+		want := 69
+		switch c.CommandPath() {
+		case "qtop help", "qtop version", "qtop config show", "qtop config check", "qtop migrate sql": // they need no database
+			want = 0
+		case "qtop doctor": // that there is none is a finding
+			want = 1
+		}
+		if code != want {
+			t.Errorf("%s ends with %d, not %d: %s", strings.TrimSpace(c.Example), code, want, errs.String())
+		}
+		seen++
+	}
+	require.Greater(t, seen, 70)
+}
+
+// A flag that does not act on a verb is not in its help and is refused; on the verbs on which it acts it is in both.
+func TestSettingsOnlyWhereTheyAct(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	said := func(args ...string) (int, string) {
+		var out, errs bytes.Buffer
+		code := run(t.Context(), args, strings.NewReader(""), &out, &errs)
+		return code, out.String() + errs.String()
+	}
+	for _, x := range []struct {
+		verb, flag string
+		acts       bool
+	}{
+		{"status", "refresh", true}, {"status", "loops", false}, {"ack", "refresh", false}, {"ack", "actor", true}, {"worker", "loops", true},
+		{"worker", "theme", false}, {"demo", "theme", true}, {"demo", "dsn", false}, {"migrate up", "listen-dsn", true}, {"flag set", "listen-dsn", false},
+		{"config show", "theme", true}, {"executor beat", "concurrency", false},
+	} {
+		words := strings.Fields(x.verb)
+		for _, help := range [][]string{append(slices.Clone(words), "--help"), append([]string{"help"}, words...)} {
+			code, text := said(help...)
+			require.Zero(t, code, help)
+			require.Equal(t, x.acts, strings.Contains(text, "--"+x.flag+" "), "%v and --%s:\n%s", help, x.flag, text)
+		}
+		_, text := said(append([]string{cobra.ShellCompNoDescRequestCmd}, append(words, "--")...)...)
+		require.Equal(t, x.acts, strings.Contains(text, "--"+x.flag+"\n"), "completion of %s and --%s:\n%s", x.verb, x.flag, text)
+	}
+	code, text := said("status", "--loops", "x", "--dsn", "postgres://nobody@127.0.0.1:1/none")
+	require.Equal(t, 2, code)
+	require.Equal(t, "qtop: --loops has no effect on qtop status (command line): leave it out; see qtop status --help\n", text)
+}
+
+// help works although the settings are broken, and says what a misspelt verb may mean.
+func TestHelpVerb(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", home)
+	require.NoError(t, os.MkdirAll(home+"/qtop", 0o700))
+	require.NoError(t, os.WriteFile(home+"/qtop/config.yaml", []byte("nonsense: 1\n"), 0o600))
+	for _, x := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"help"}, 0, "Look (these change nothing):"},
+		{[]string{"help", "dlq", "show"}, 0, "qtop dlq show 4812"},
+		{[]string{"help", "ack", "-o", "json"}, 0, `"verb":"qtop ack","group":"act"`},
+		{[]string{"help", "akc"}, 2, "there is no verb qtop akc (command line): did you mean ack?"},
+		{[]string{"help", "executor", "regster"}, 2, "there is no verb qtop executor regster (command line): did you mean register?"},
+		{[]string{"dlq", "shwo"}, 2, `unknown command "shwo" for "qtop dlq" (command line): did you mean show?`},
+		{[]string{"dlq", "--lmit", "3"}, 2, "unknown flag: --lmit (command line): did you mean --limit? see qtop dlq --help"},
+		{[]string{"ack", "--coment", "3"}, 2, "did you mean --comment?"},
+	} {
+		var out, errs bytes.Buffer
+		code := run(t.Context(), x.args, strings.NewReader(""), &out, &errs)
+		require.Equal(t, x.code, code, "%v: %s", x.args, errs.String())
+		require.Contains(t, out.String()+errs.String(), x.want, x.args)
+	}
+}
+
+// y is a yes where one is asked, and nothing else is.
+func TestYesIsY(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	dsn := db.DSN(operator(t, db))
+	for _, x := range []struct {
+		typed string
+		code  int
+	}{{"n", 1}, {"", 1}, {"yess", 1}, {"Y", 0}} {
+		s := open(t, dsn, "flag", "set", "webhook.worker.enabled", "false", "--reason", "r")
+		s.until("Type yes to do it")
+		_, err := s.tty.WriteString(x.typed + "\r")
+		require.NoError(t, err)
+		if x.code == 0 {
+			s.until("webhook.worker.enabled set")
+			require.NoError(t, <-s.exit)
+		} else {
+			s.exits(x.code)
+		}
+	}
+	var value string
+	require.NoError(t, db.Conn(t, "").QueryRow(t.Context(), "SELECT value FROM public.dot_config WHERE key = 'webhook.worker.enabled'").Scan(&value))
+	require.Equal(t, "false", value)
+}
