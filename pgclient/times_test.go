@@ -56,7 +56,7 @@ func everyRead(t *testing.T, c *console, conn *pgx.Conn, why string) {
 	}
 	for _, kind := range []queue.ListKind{
 		queue.ListDeadLetters, queue.ListDeadGroups, queue.ListAudit, queue.ListJobs, queue.ListOperations, queue.ListEndpoints, queue.ListLeases, queue.ListNotify, queue.ListRoutes,
-		queue.ListConsumers, queue.ListRules, queue.ListSession, queue.ListDeadLetter, queue.ListAlertHistory, queue.ListFlagHistory, queue.ListJob,
+		queue.ListConsumers, queue.ListEventTypes, queue.ListProducers, queue.ListRules, queue.ListSession, queue.ListDeadLetter, queue.ListAlertHistory, queue.ListFlagHistory, queue.ListJob,
 		queue.ListOperation, queue.ListEndpoint, queue.ListWhy, queue.ListResolution, queue.ListCron, queue.ListActivity, queue.ListQuarantine,
 	} {
 		names, named := of[kind]

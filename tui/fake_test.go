@@ -203,7 +203,7 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 			n.Keep(f, viewstest.Now())
 		}
 		return queue.Page{Rows: &n, Total: int64(len(n.Groups) + len(n.Failures) + len(n.Log))}, s.err
-	case queue.ListRoutes, queue.ListConsumers: // of the verbs alone
+	case queue.ListRoutes, queue.ListConsumers, queue.ListEventTypes, queue.ListProducers: // of the verbs alone
 		return queue.Page{}, s.err
 	case queue.ListCron:
 		c := viewstest.Cron()

@@ -25,8 +25,10 @@ func tables(w viewstest.World) map[string]views.Source {
 		"operation-items": views.OperationItems(w.Items), "webhooks": views.Webhooks(w.Endpoints, w.Leases), "webhook-leases": views.Webhooks(nil, w.Leases),
 		"notifications": views.Notifications(w.Notifications), "notification-log": views.Notifications(w.Notifications),
 		"subscriptions": views.EventSubscriptions(w.Rules, w.Broadcast), "unrouted": views.EventSubscriptions(nil, w.Broadcast),
-		"routes":    views.Routes([]queue.Route{{Domain: queue.Clean("iu"), Waiting: 10_001}}),
-		"consumers": views.Consumers([]queue.Consumer{{ID: queue.Clean("c"), Enabled: true}}),
+		"routes":      views.Routes([]queue.Route{{Domain: queue.Clean("iu"), Waiting: 10_001}}),
+		"consumers":   views.Consumers([]queue.Consumer{{ID: queue.Clean("c"), Enabled: true}}),
+		"event-types": views.EventTypes([]queue.EventType{{Domain: queue.Clean("iu"), EventType: queue.Clean("made"), Active: true}}),
+		"producers":   views.Producers([]queue.ProducerRole{{Kind: queue.Clean("DOT")}}),
 	}
 	for _, list := range []string{"alerts", "dlq-groups", "executors", "executor-rules", "flags", "health", "hosts", "job-leases", "queues", "scheduler", "waiting"} {
 		out[list] = views.SnapshotTable(list, s)

@@ -58,6 +58,24 @@ func Consumers(rows []queue.Consumer) Source {
 	}}.lines())
 }
 
+// EventTypes returns the registered types of events.
+func EventTypes(rows []queue.EventType) Source {
+	return Source{}.with(List[queue.EventType]{Name: "event-types", Rows: rows, Columns: []Column[queue.EventType]{
+		{Name: "event", Plain: func(x queue.EventType) string { return fmt.Sprintf("%s/%s", x.Domain, x.EventType) }},
+		{Name: "event_stream", Head: "STREAM"}, {Name: "delivery_lane", Head: "LANE"}, {Name: "worker_name", Head: "ROUTE WORKER", Plain: func(x queue.EventType) string { return cmp.Or(x.Worker.String(), "none") }},
+		{Name: "active", Head: "STATE", Plain: func(x queue.EventType) string { return queue.Choose(x.Active, "active", "inactive") }},
+		{Name: "description"},
+	}}.lines())
+}
+
+// Producers returns who may enqueue for each executor kind.
+func Producers(rows []queue.ProducerRole) Source {
+	return Source{}.with(List[queue.ProducerRole]{Name: "producers", Rows: rows, Columns: []Column[queue.ProducerRole]{
+		{Name: "executor_kind", Head: "EXECUTOR KIND"},
+		{Name: "producer_role", Head: "MEMBERS OF", Plain: func(x queue.ProducerRole) string { return cmp.Or(x.Role.String(), "(every producer)") }},
+	}}.lines())
+}
+
 // OperationItems returns the items of a bulk operation with their results.
 func OperationItems(rows []queue.OperationItem) Source {
 	return Source{}.with(List[queue.OperationItem]{Name: "operation-items", Rows: rows, Columns: []Column[queue.OperationItem]{

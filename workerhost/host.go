@@ -126,7 +126,7 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 		OnFailed: func() { all.notifyNext(loopJobs, map[string]int64{"failed": 1}) },
 	}
 	h.row = registration{
-		client: c, db: db, id: o.ID, instance: instance, version: o.Version, operator: o.Operator, loops: all, jobs: &h.jobs, log: log, logReturned: h.ticker.logOutcomes, beatRequested: make(chan struct{}, 1),
+		client: c, db: db, id: o.ID, instance: instance, version: o.Version, operator: o.Operator, loops: all, jobs: &h.jobs, secrets: o.Secrets, log: log, logReturned: h.ticker.logOutcomes, beatRequested: make(chan struct{}, 1),
 	}
 	h.row.refused.Store(new(string))
 	h.webhooks = webhooks.Worker{

@@ -18,6 +18,7 @@ import (
 	"github.com/qtop/qtop/workerhost/jobs"
 	"github.com/qtop/qtop/workerhost/lease"
 	"github.com/qtop/qtop/workerhost/loop"
+	"github.com/qtop/qtop/workerhost/sender"
 )
 
 // beatEvery is how often a host records its heartbeat. Another instance may take its id when
@@ -44,6 +45,7 @@ type registration struct {
 	operator      string // who runs the console in this process
 	loops         loops
 	jobs          *jobs.Executor
+	secrets       *sender.Secrets
 	log           *slog.Logger
 	logReturned   func(context.Context, []work.Outcome) // logs what was returned of the previous instance's work
 	beatRequested chan struct{}                         // size 1: a heartbeat is wanted now
@@ -128,6 +130,10 @@ func (r *registration) beat(ctx context.Context) {
 			}
 			if l.Name == loopJobs {
 				m.Executor, m.Kinds = r.jobs.ID, r.jobs.Kinds()
+			}
+			if l.Name == loopWebhook {
+				known := r.secrets.Usable()
+				m.Secrets = &known
 			}
 			progress[l.Name] = m
 		}

@@ -48,6 +48,8 @@ func TestAnotherHostHasTheSecret(t *testing.T) {
 
 	w.run(workerhost.Options{ID: "b", Secrets: fileSecret(t, good)})
 	w.becomes(events, completed)
+	w.becomes(1, "SELECT count(*)::int FROM public.v_webhook_host_secrets WHERE host_id = 'a' AND secret_refs = '{}'")
+	w.becomes(1, "SELECT count(*)::int FROM public.v_webhook_host_secrets WHERE host_id = 'b' AND secret_refs = '{acme}'")
 	require.Equal(t, events, r.count())
 	wh, err := standardwebhooks.NewWebhook(secret)
 	require.NoError(t, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
 )
 
 type actOptions struct {
@@ -148,6 +149,9 @@ func (v *verb) request(args []string) (queue.Request, error) {
 // more is what a verb can that its action says nothing of.
 var more = map[queue.ActionID]func(*app, *verb){
 	queue.ActRequeue: requeueAtRate, queue.ActJobCancel: cancelLane,
+	queue.ActWebhookVerify: func(_ *app, v *verb) {
+		v.cmd.Annotations = map[string]string{settingsKey: defaultSettings + " delivery"}
+	},
 	queue.ActAdopt: func(_ *app, v *verb) { v.cmd.Long = adoptLong },
 }
 
@@ -206,7 +210,7 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 		return err
 	}
 	defer client.Close()
-	do := actions.New(client)
+	do := actions.New(client).Probing(a.probe)
 	if o.dryRun && r.Reason == "" {
 		r.Reason = "dry run"
 	}
@@ -339,7 +343,8 @@ func (a *app) outcome(res queue.Result, p queue.Plan) error {
 // executorCmd is what concerns executors beside the actions on them.
 func executorCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "executor", Short: "Register, deregister or beat an executor; say what it may claim"}
-	cmd.AddCommand(a.viewCmd(view{use: "subscriptions [ID]", example: "qtop executor subscriptions reindex_1", short: "What executors may claim", show: showExecutorRules}, &viewOptions{}), beatCmd(a))
+	cmd.AddCommand(a.viewCmd(view{use: "subscriptions [ID]", example: "qtop executor subscriptions reindex_1", short: "What executors may claim", show: showExecutorRules}, &viewOptions{}), beatCmd(a),
+		a.viewCmd(view{use: "producers", example: "qtop executor producers", short: "Which roles may enqueue for each executor kind", show: listed(queue.ListProducers, "producers", of(views.Producers))}, &viewOptions{}))
 	return cmd
 }
 

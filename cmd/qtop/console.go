@@ -105,7 +105,7 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost,
 		wg.Go(func() { hostErr = host.Run(hostCtx) })
 	}
 	wg.Go(func() { _ = client.Listen(listenCtx) }) // its DSN was read before
-	err = tui.Run(ctx, store{client, actions.New(client)}, host, o)
+	err = tui.Run(ctx, store{client, actions.New(client).Probing(a.probe)}, host, o)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	defer a.endBy(ended, s.Grace)()

@@ -19,6 +19,14 @@ func routeCmd(a *app) *cobra.Command {
 	return cmd
 }
 
+func eventTypeCmd(a *app) *cobra.Command {
+	cmd := &cobra.Command{Use: "event-type", Short: "List, register or change the types of events"}
+	cmd.AddCommand(
+		a.viewCmd(view{use: "list", example: "qtop event-type list", short: "Registered types of events, and the values that their events must carry", show: listed(queue.ListEventTypes, "event-types", of(views.EventTypes))}, &viewOptions{}),
+	)
+	return cmd
+}
+
 func consumerCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "consumer", Short: "List, set or disable the consumers of events"}
 	entry := actions.Registry().ByID(queue.ActConsumerSet)

@@ -25,7 +25,7 @@ func verbs(a *app) []*cobra.Command {
 		{groupLook, []func(*app) *cobra.Command{
 			statusCmd, lettersCmd, queuesCmd, webhooksCmd, whyCmd, notificationsCmd, schedulerCmd, subscriptionsCmd, opsCmd, reportCmd, exportCmd,
 		}},
-		{groupAct, []func(*app) *cobra.Command{executorCmd, jobCmd, leaseCmd, routeCmd, consumerCmd}},
+		{groupAct, []func(*app) *cobra.Command{executorCmd, jobCmd, leaseCmd, routeCmd, consumerCmd, eventTypeCmd}},
 		{groupRun, []func(*app) *cobra.Command{demoCmd, migrateCmd, workerCmd, doctorCmd}},
 		{groupHelp, []func(*app) *cobra.Command{configCmd, versionCmd, keysCmd}},
 	} {

@@ -28,7 +28,14 @@ import (
 )
 
 // New returns a planner that uses the client's connection pool for actions.
+// Actions that send something are refused until Probing gives it the means.
 func New(c *pgclient.Client) *Planner { return &Planner{client: c, act: c.Act()} }
+
+// Probing lets the planner send test requests of webhooks.
+func (c *Planner) Probing(p Probe) *Planner {
+	c.probe = p
+	return c
+}
 
 func entries() []entry {
 	return slices.Concat(alertActions(), deadLetterActions(), revealActions(), eraseActions(), flagActions(), executorActions(), subscribeActions(), jobActions(), bulkActions(), endpointActions(), webhookActions(), notificationActions(), eventSubscriptionActions(), schedulerActions(), markActions(), recountActions(), quarantineActions(), routeActions(), eventTypeActions(), producerActions(), sessionActions(), adoptActions(), environmentActions(), loopActions())

@@ -16,6 +16,7 @@ import (
 type Planner struct {
 	client *pgclient.Client
 	act    *pgpool.Pool
+	probe  Probe
 }
 
 // entry is one action: its declaration, its preview and its implementation.

@@ -8,10 +8,10 @@ import (
 )
 
 func webhookActions() []entry {
-	return []entry{{Action: queue.Action{
-		ID: queue.ActWebhookAdd, Words: "webhook add", Example: "qtop webhook add https://hooks.acme.example/in --types order.paid,order.sent --secret acme --reason 'new customer'", Group: "Add webhook subscriptions", Key: "N", Panes: []queue.PaneID{queue.PaneWebhooks}, Verb: "Add",
+	return append([]entry{{Action: queue.Action{
+		ID: queue.ActWebhookAdd, Words: "webhook add", Example: "qtop webhook add https://hooks.acme.example/in --types order.paid,order.sent --secret acme --reason 'new customer'", Group: "Add, verify, disable and enable webhook subscriptions, and rotate their secrets", Key: "N", Panes: []queue.PaneID{queue.PaneWebhooks}, Verb: "Add",
 		Help: "send events of some types to a URL from now on, signed with a secret or explicitly unsigned",
-		Noun: "webhook subscription", Button: "Add the subscription", Safe: "Not now", Opposite: queue.ActSuspend,
+		Noun: "webhook subscription", Button: "Add the subscription", Safe: "Not now", Opposite: queue.ActWebhookOff,
 		Danger: queue.DangerOne, Function: "public.fn_webhook_subscription_add(text[],text,text,boolean,text,text,boolean)", Role: "subscription_admin", Reason: true,
 		Args: []queue.Arg{
 			{Name: "url", Positional: true, Label: "URL", Kind: queue.ArgWord, Required: true, Help: "where events are POSTed, such as https://hooks.acme.example/qtop"},
@@ -19,7 +19,7 @@ func webhookActions() []entry {
 			{Name: "secret", Label: "Secret", Kind: queue.ArgWord, Help: "the hosts' name for the signing secret (--delivery-secrets NAME=env:VARIABLE)"},
 			{Name: "unsigned", Label: "Unsigned", Kind: queue.ArgSwitch, Default: "false", Required: true, Help: "true = no signature: the receiver cannot verify the sender"},
 		},
-	}, plan: planWebhookAdd, apply: applyWebhookAdd}}
+	}, plan: planWebhookAdd, apply: applyWebhookAdd}}, webhookChanges()...)
 }
 
 func (c *Planner) webhookAdd(ctx context.Context, r queue.Request, dry bool) (answer, error) {

@@ -39,6 +39,8 @@ func readers() map[queue.ListKind]reader {
 		queue.ListWhy:          whole(why),
 		queue.ListRoutes:       routes,
 		queue.ListConsumers:    consumers,
+		queue.ListEventTypes:   eventTypes,
+		queue.ListProducers:    producers,
 		queue.ListCron:         whole(cronOf),
 		queue.ListAudit:        audit,
 		queue.ListFlagHistory:  flagHistory,

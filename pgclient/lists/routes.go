@@ -23,3 +23,17 @@ func consumers(ctx context.Context, db *pgpool.Pool, _ queue.Query, p *queue.Pag
 	p.Rows, p.Total = consumers, int64(len(consumers))
 	return err
 }
+
+func eventTypes(ctx context.Context, db *pgpool.Pool, _ queue.Query, p *queue.Page) error {
+	types, err := pgrow.All[queue.EventType](ctx, db, `SELECT event_domain, event_type, event_stream, delivery_lane, COALESCE(worker_name, ''), active, description
+		FROM public.event_type_registry ORDER BY event_domain, event_type`)
+	p.Rows, p.Total = types, int64(len(types))
+	return err
+}
+
+func producers(ctx context.Context, db *pgpool.Pool, _ queue.Query, p *queue.Page) error {
+	roles, err := pgrow.All[queue.ProducerRole](ctx, db, `SELECT k.kind, COALESCE(e.producer_role, '') FROM unnest($1::text[]) WITH ORDINALITY k (kind, n)
+		LEFT JOIN public.executor_producer e ON e.executor_kind = k.kind ORDER BY k.n, 2`, queue.ExecutorKinds())
+	p.Rows, p.Total = roles, int64(len(roles))
+	return err
+}

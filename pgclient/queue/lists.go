@@ -32,6 +32,8 @@ const (
 	ListQuarantine   ListKind = "quarantine"     // []Quarantined: rows on which a step fails, those in quarantine first
 	ListRoutes       ListKind = "routes"         // []Route: of events, per domain
 	ListConsumers    ListKind = "consumers"      // []Consumer: of events, per type
+	ListEventTypes   ListKind = "event_types"    // []EventType: registered types of events
+	ListProducers    ListKind = "producers"      // []ProducerRole: who may enqueue, per executor kind
 	ListCron         ListKind = "cron"           // *Cron: the pg_cron jobs, and what this login lacks to use pg_cron
 	ListActivity     ListKind = "activity"       // []Activity: sessions that may block the queues, the holder of the oldest snapshot first
 	ListRules        ListKind = "rules"          // EventSubscriptionList: event subscriptions, and the broadcast share

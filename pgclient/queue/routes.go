@@ -17,6 +17,24 @@ type Route struct {
 	UpdatedBy    Text       `json:"updated_by"`
 }
 
+// EventType is a registered type of events.
+type EventType struct {
+	Domain      Text `json:"event_domain"`
+	EventType   Text `json:"event_type"`
+	Stream      Text `json:"event_stream"`
+	Lane        Text `json:"delivery_lane"` // immediate or delayed
+	Worker      Text `json:"worker_name"`   // the route worker that is woken; empty = none
+	Active      bool `json:"active"`        // false = its events are refused
+	Description Text `json:"description"`
+}
+
+// ProducerRole says that the members of a role may enqueue for an executor kind. An executor kind with an empty
+// Role is open to everyone who may enqueue.
+type ProducerRole struct {
+	Kind Text `json:"executor_kind"`
+	Role Text `json:"producer_role"`
+}
+
 // Consumer gets a job of each event of its type.
 type Consumer struct {
 	ID        Text      `json:"consumer_id"`

@@ -262,8 +262,10 @@ type LoopMark struct {
 	// Only of the job executor: as which executor it works, and for which kinds it has handlers.
 	Executor string   `json:"executor,omitempty"`
 	Kinds    []string `json:"kinds,omitempty"`
-	// Only of the webhook worker: the subscriptions that it cannot sign.
+	// Only of the webhook worker: the subscriptions that it cannot sign, and the names of the secrets with which
+	// it can sign now; nil = its release does not report them.
 	Unsigned []Unsigned `json:"unsigned,omitempty"`
+	Secrets  *[]string  `json:"secrets,omitempty"`
 }
 
 // Held is a transaction that has been open for over a minute. The events that it has written

@@ -145,6 +145,17 @@ func (s *Secrets) Refs() []string {
 	return slices.Sorted(maps.Keys(s.byRef))
 }
 
+// Usable returns the references with which this host can sign now, sorted; never nil.
+func (s *Secrets) Usable() []string {
+	usable := []string{}
+	for _, ref := range s.Refs() {
+		if _, fault := s.Look(ref); fault == nil {
+			usable = append(usable, ref)
+		}
+	}
+	return usable
+}
+
 // Weak returns what is wrong with the length of the secrets behind ref, which are used
 // nevertheless; nil where nothing is wrong. See refuseWeak.
 func (s *Secrets) Weak(ref string) *Fault {

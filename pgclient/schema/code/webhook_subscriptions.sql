@@ -70,3 +70,199 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_subscription_add IS
   'Adds active and verified webhook subscriptions, one per event type; refused: unsigned, exists.';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_subscription_add TO :"subscription_admin";
+
+-- fn_webhook_subscription_activate(subscription, active, actor, reason, dry_run) → {subscription_id, event_type,
+-- callback_url (masked), active, waiting, audit_id}: switches a webhook subscription off or on. One that is off gets
+-- no deliveries of new events, and its waiting deliveries are not sent; no attempt is used up. Refused: not_found,
+-- unchanged (it is so already), exists (switched on, but another active subscription sends its type to its URL).
+CREATE OR REPLACE FUNCTION public.fn_webhook_subscription_activate(p_subscription_id bigint, p_active boolean,
+  p_actor text, p_reason text, p_dry_run boolean DEFAULT false) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, true);
+  v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
+  v_action text := CASE WHEN p_active THEN 'webhook_subscription_enable' ELSE 'webhook_subscription_disable' END;
+  v_target text := format('webhook subscription %s', p_subscription_id);
+  v_row public.subscriptions;
+  v_other bigint;
+  v_rule text;
+  v_why text;
+  v_audit bigint;
+BEGIN
+  IF p_subscription_id IS NULL OR p_active IS NULL THEN
+    RAISE EXCEPTION 'p_subscription_id and p_active are needed' USING ERRCODE = '22004';
+  END IF;
+  SELECT s.* INTO v_row FROM public.subscriptions s WHERE s.id = p_subscription_id FOR NO KEY UPDATE;
+  IF v_row.id IS NULL THEN
+    v_rule := 'not_found';
+    v_why := format('there is no webhook subscription %s', p_subscription_id);
+  ELSIF v_row.active = p_active THEN
+    v_rule := 'unchanged';
+    v_why := format('subscription %s is %s already', v_row.id, CASE WHEN p_active THEN 'enabled' ELSE 'disabled' END);
+  ELSIF p_active THEN
+    SELECT s.id INTO v_other FROM public.subscriptions s WHERE s.event_type = v_row.event_type
+      AND s.callback_url = v_row.callback_url AND s.active AND s.id <> v_row.id ORDER BY s.id LIMIT 1;
+    IF v_other IS NOT NULL THEN
+      v_rule := 'exists';
+      v_why := format('subscription %s sends %s there already', v_other, v_row.event_type);
+    END IF;
+  END IF;
+  IF v_rule IS NOT NULL THEN
+    IF v_dry THEN
+      RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'dry_run', true);
+    END IF;
+    RETURN public.fn_operator_refused(
+      p_action => v_action, p_target => v_target, p_actor => v_actor, p_reason => v_reason, p_rule => v_rule,
+      p_why => v_why);
+  END IF;
+  IF NOT v_dry THEN
+    UPDATE public.subscriptions SET active = p_active WHERE id = v_row.id;
+    v_audit := public.fn_operator_audit(
+      p_action => v_action, p_target => v_target, p_actor => v_actor, p_reason => v_reason, p_filter => NULL::text,
+      p_frozen_count => 1::bigint, p_before => jsonb_build_object('active', v_row.active),
+      p_after => jsonb_build_object('active', p_active), p_outcome => 'done'::text);
+  END IF;
+  RETURN jsonb_build_object('subscription_id', v_row.id, 'event_type', v_row.event_type,
+    'callback_url', public.fn_mask_url(v_row.callback_url::text), 'active', p_active, 'dry_run', v_dry,
+    'waiting', (SELECT COALESCE(sum(b.waiting), 0) FROM public.v_webhook_backlog b
+      WHERE b.subscription_id = v_row.id),
+    'audit_id', v_audit);
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_subscription_activate IS
+  'Switches a webhook subscription off or on; refused: not_found, unchanged, exists.';
+GRANT EXECUTE ON FUNCTION public.fn_webhook_subscription_activate TO :"subscription_admin";
+
+-- v_webhook_host_secrets: the live hosts that send webhooks, and the names of the secrets with which each can sign now;
+-- NULL = its release does not report them.
+CREATE OR REPLACE VIEW public.v_webhook_host_secrets AS
+SELECT q.host_id, q.version, CASE jsonb_typeof(q.progress #> '{webhook_worker,secrets}') WHEN 'array'
+    THEN ARRAY(SELECT jsonb_array_elements_text(q.progress #> '{webhook_worker,secrets}')) END AS secret_refs
+FROM public.queue_host q
+WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
+  AND q.last_seen_at <= clock_timestamp() + interval '5 seconds' AND 'webhook_worker' = ANY (q.loops);
+COMMENT ON VIEW public.v_webhook_host_secrets IS
+  'Live hosts that send webhooks, with the names of the secrets with which each can sign; never a secret.';
+GRANT SELECT ON public.v_webhook_host_secrets TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin",
+  :"subscription_admin";
+
+-- fn_webhook_secret_rotate(subscription, secret_ref, actor, reason, dry_run, expected secret_ref) → {subscription_id,
+-- event_type, callback_url (masked), before, after, hosts, audit_id}: signs the deliveries of a webhook subscription
+-- with another secret from now on, also those that wait. Refused: not_found; unchanged (it has this secret); changed
+-- (its secret is not the expected one; '' expects none, NULL does not check); no_host (no live host sends webhooks, so
+-- nothing says that the secret is known); hosts (a live host cannot sign with it). Raises 22023 for an invalid name.
+CREATE OR REPLACE FUNCTION public.fn_webhook_secret_rotate(p_subscription_id bigint, p_secret_ref text,
+  p_actor text, p_reason text, p_dry_run boolean DEFAULT false, p_expect text DEFAULT NULL) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, true);
+  v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
+  v_target text := format('webhook subscription %s', p_subscription_id);
+  v_row public.subscriptions;
+  v_hosts text[];
+  v_without text;
+  v_rule text;
+  v_why text;
+  v_audit bigint;
+BEGIN
+  IF p_subscription_id IS NULL THEN
+    RAISE EXCEPTION 'p_subscription_id is needed' USING ERRCODE = '22004';
+  ELSIF (p_secret_ref ~ '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$' AND p_secret_ref !~* '^whsec_') IS NOT TRUE THEN
+    RAISE EXCEPTION 'p_secret_ref must be the name under which hosts know a secret, not the secret'
+      USING ERRCODE = '22023';
+  END IF;
+  SELECT s.* INTO v_row FROM public.subscriptions s WHERE s.id = p_subscription_id FOR NO KEY UPDATE;
+  SELECT array_agg(h.host_id ORDER BY h.host_id), string_agg(CASE
+      WHEN h.secret_refs IS NULL THEN format('host %s (qtop %s) does not report its secrets', h.host_id, h.version)
+      WHEN p_secret_ref <> ALL (h.secret_refs) THEN format('host %s cannot sign with %s', h.host_id, p_secret_ref)
+    END, ', ' ORDER BY h.host_id)
+  INTO v_hosts, v_without FROM public.v_webhook_host_secrets h;
+  IF v_row.id IS NULL THEN
+    v_rule := 'not_found';
+    v_why := format('there is no webhook subscription %s', p_subscription_id);
+  ELSIF v_row.secret_ref = p_secret_ref THEN
+    v_rule := 'unchanged';
+    v_why := format('subscription %s is signed with %s already', v_row.id, p_secret_ref);
+  ELSIF p_expect <> COALESCE(v_row.secret_ref, '') THEN
+    v_rule := 'changed';
+    v_why := format('meanwhile its secret became %s', COALESCE(v_row.secret_ref, 'none'));
+  ELSIF v_hosts IS NULL THEN
+    v_rule := 'no_host';
+    v_why := 'no live host sends webhooks, so no host confirms that it has the secret: start one (qtop worker)';
+  ELSIF v_without IS NOT NULL THEN
+    v_rule := 'hosts';
+    v_why := left(v_without, 400) || ': give every host the secret (delivery.secrets) first';
+  END IF;
+  IF v_rule IS NOT NULL THEN
+    IF v_dry THEN
+      RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'dry_run', true);
+    END IF;
+    RETURN public.fn_operator_refused(
+      p_action => 'webhook_secret_rotate'::text, p_target => v_target, p_actor => v_actor, p_reason => v_reason,
+      p_rule => v_rule, p_why => v_why);
+  END IF;
+  IF NOT v_dry THEN
+    UPDATE public.subscriptions SET secret_ref = p_secret_ref WHERE id = v_row.id;
+    v_audit := public.fn_operator_audit(
+      p_action => 'webhook_secret_rotate'::text, p_target => v_target, p_actor => v_actor, p_reason => v_reason,
+      p_filter => NULL::text, p_frozen_count => 1::bigint,
+      p_before => jsonb_build_object('secret_ref', v_row.secret_ref),
+      p_after => jsonb_build_object('secret_ref', p_secret_ref, 'hosts', to_jsonb(v_hosts)), p_outcome => 'done'::text);
+  END IF;
+  RETURN jsonb_build_object('subscription_id', v_row.id, 'event_type', v_row.event_type,
+    'callback_url', public.fn_mask_url(v_row.callback_url::text), 'before', v_row.secret_ref, 'after', p_secret_ref,
+    'hosts', to_jsonb(v_hosts), 'dry_run', v_dry, 'audit_id', v_audit);
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_secret_rotate IS
+  'Sets the secret of a webhook subscription once all live hosts can sign with it; refused: not_found, unchanged, '
+  'changed, no_host, hosts.';
+GRANT EXECUTE ON FUNCTION public.fn_webhook_secret_rotate TO :"subscription_admin";
+
+-- fn_webhook_subscription_verified(subscription, delivered, answer, signed, actor, reason, expected updated_at) →
+-- {subscription_id, verified, audit_id}: records the answer to a signed test request that the caller sent to the URL of
+-- a webhook subscription, such as HTTP_204 or TIMEOUT. A 2xx makes the subscription verified, which lets it get
+-- deliveries. Refused: not_found; changed (it was changed after the caller read where to send); answer (no 2xx: nothing
+-- is changed).
+CREATE OR REPLACE FUNCTION public.fn_webhook_subscription_verified(p_subscription_id bigint, p_delivered boolean,
+  p_answer text, p_signed boolean, p_actor text, p_reason text, p_expect timestamptz) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_reason text := public.fn_operator_reason(p_reason);
+  v_target text := format('webhook subscription %s', p_subscription_id);
+  v_answer text := left(COALESCE(NULLIF(btrim(p_answer), ''), 'no answer'), 300);
+  v_row public.subscriptions;
+  v_rule text;
+  v_why text;
+BEGIN
+  IF p_subscription_id IS NULL OR p_delivered IS NULL OR p_expect IS NULL THEN
+    RAISE EXCEPTION 'p_subscription_id, p_delivered and p_expect are needed' USING ERRCODE = '22004';
+  END IF;
+  SELECT s.* INTO v_row FROM public.subscriptions s WHERE s.id = p_subscription_id FOR NO KEY UPDATE;
+  IF v_row.id IS NULL THEN
+    v_rule := 'not_found';
+    v_why := format('there is no webhook subscription %s', p_subscription_id);
+  ELSIF v_row.updated_at <> p_expect THEN
+    v_rule := 'changed';
+    v_why := 'the subscription was changed since the request was sent: verify it again';
+  ELSIF NOT p_delivered THEN
+    v_rule := 'answer';
+    v_why := 'the receiver did not answer 2xx: ' || v_answer;
+  END IF;
+  IF v_rule IS NOT NULL THEN
+    RETURN public.fn_operator_refused(
+      p_action => 'webhook_subscription_verify'::text, p_target => v_target, p_actor => v_actor, p_reason => v_reason,
+      p_rule => v_rule, p_why => v_why);
+  END IF;
+  UPDATE public.subscriptions SET verified = true WHERE id = v_row.id AND NOT verified;
+  RETURN jsonb_build_object('subscription_id', v_row.id, 'verified', true, 'audit_id', public.fn_operator_audit(
+    p_action => 'webhook_subscription_verify'::text, p_target => v_target, p_actor => v_actor, p_reason => v_reason,
+    p_filter => NULL::text, p_frozen_count => 1::bigint, p_before => jsonb_build_object('verified', v_row.verified),
+    p_after => jsonb_build_object('verified', true, 'answer', v_answer, 'signed', p_signed),
+    p_outcome => 'done'::text));
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_subscription_verified IS
+  'Records the answer to a test request to a webhook subscription; a 2xx makes it verified. Refused: not_found, '
+  'changed, answer.';
+GRANT EXECUTE ON FUNCTION public.fn_webhook_subscription_verified TO :"subscription_admin";

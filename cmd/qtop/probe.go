@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/qtop/qtop/pgclient/actions"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/workerhost/sender"
+)
+
+// probeTimeout is for the whole test request.
+const probeTimeout = 15 * time.Second
+
+// probeType is the event type of a test request, which no event has.
+const probeType = "qtop.verify"
+
+// probe sends one test request of a webhook subscription, with the sender and the secrets of the settings: the same
+// checks of the address and the same signature as a worker host's.
+func (a *app) probe(ctx context.Context, url, secretRef string, subscription int64) (actions.ProbeAnswer, error) {
+	now := time.Now().UTC().Format(time.RFC3339Nano)
+	body, err := json.Marshal(map[string]any{"type": probeType, "subscription": subscription, "created_at": now})
+	if err != nil {
+		return actions.ProbeAnswer{}, err
+	}
+	r := sender.Request{
+		URL: url, ID: "qtop_verify_" + rand.Text(), Body: body, Timeout: probeTimeout,
+		Header: map[string]string{"webhook-event-type": probeType, "webhook-event-created": now},
+	}
+	if secretRef != "" {
+		secrets, err := sender.NewSecrets(secretSources(a.settings.Delivery.Secrets))
+		if err != nil {
+			return actions.ProbeAnswer{}, err
+		}
+		keys, fault := secrets.Look(secretRef)
+		if fault != nil {
+			return actions.ProbeAnswer{}, queue.NewError(queue.KindFailed, "nothing was sent, this process cannot sign: "+fault.What, "webhook verify",
+				fault.Do+"; or run it where the worker host runs, with its settings")
+		}
+		r.Secrets = keys
+	}
+	s := sender.New(sender.Config{Version: version(), Allow: a.settings.Delivery.AllowNetworks, PlainHTTP: a.settings.Delivery.AllowPlainHTTP})
+	defer s.Close()
+	res := s.Send(ctx, r)
+	if res.Delivered {
+		return actions.ProbeAnswer{Delivered: true, Answer: "HTTP_" + strconv.Itoa(res.Status), Took: res.Took}, nil
+	}
+	return actions.ProbeAnswer{Answer: strings.TrimSpace(res.Code + " " + res.Detail), Took: res.Took}, nil
+}

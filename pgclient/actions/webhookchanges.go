@@ -1,0 +1,225 @@
+package actions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/parseid"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// Probe sends one test request to a URL as a worker host would send a delivery of the subscription, signed with
+// the secret of that name ("" = unsigned). An error says why nothing was sent.
+type Probe func(ctx context.Context, url, secretRef string, subscription int64) (ProbeAnswer, error)
+
+// ProbeAnswer is the answer to a test request.
+type ProbeAnswer struct {
+	Delivered bool   // the receiver answered 2xx
+	Answer    string // what it answered, in one line, such as HTTP_204 or TIMEOUT
+	Took      time.Duration
+}
+
+func webhookChanges() []entry {
+	one := queue.Targets{Name: "SUBSCRIPTION", List: "webhooks", Of: "endpoint"}
+	many := one
+	many.Many = true
+	activate := queue.Action{Noun: "webhook subscription", Targets: many, Danger: queue.DangerMany, Reason: true, Role: "subscription_admin",
+		Function: "public.fn_webhook_subscription_activate(bigint,boolean,text,text,boolean)"}
+	off, on := activate, activate
+	off.ID, off.Words, off.Verb, off.Opposite = queue.ActWebhookOff, "webhook disable", "Disable", queue.ActWebhookOn
+	off.Help = "give a webhook subscription no more deliveries and send none that wait, until it is enabled"
+	off.Example = "qtop webhook disable 7 --reason 'customer has left'"
+	on.ID, on.Words, on.Verb, on.Opposite = queue.ActWebhookOn, "webhook enable", "Enable", queue.ActWebhookOff
+	on.Help = "let a disabled webhook subscription get deliveries again; those that waited are sent"
+	on.Example = "qtop webhook enable 7 --reason 'customer is back'"
+	return []entry{
+		{Action: queue.Action{
+			ID: queue.ActWebhookVerify, Words: "webhook verify", Example: "qtop webhook verify 7 --reason 'new receiver'", Verb: "Send the test",
+			Help: "send a signed test request from here, and mark the webhook subscription as verified if the answer is 2xx",
+			Noun: "webhook subscription", Undo: "qtop webhook disable", Title: "Verify a webhook subscription", Button: "Send the test request", Targets: one,
+			Danger: queue.DangerOne, Function: "public.fn_webhook_subscription_verified(bigint,boolean,text,boolean,text,text,timestamptz)", Role: "subscription_admin", Reason: true,
+		}, plan: planWebhookVerify, apply: applyWebhookVerify},
+		{Action: queue.Action{
+			ID: queue.ActWebhookRotate, Words: "webhook rotate-secret", Example: "qtop webhook rotate-secret 7 --secret acme-2026 --reason 'yearly rotation'", Verb: "Rotate",
+			Key: "E", Panes: []queue.PaneID{queue.PaneWebhooks}, Hint: "secret",
+			Help: "sign the deliveries of a webhook subscription with another secret, once every live host can sign with it",
+			Noun: "secret", Undo: "run it again with the old secret", Title: "Rotate the secret of a webhook subscription", Button: "Sign with {secret}", Targets: one,
+			Danger: queue.DangerOne, Function: "public.fn_webhook_secret_rotate(bigint,text,text,text,boolean,text)", Role: "subscription_admin", Reason: true,
+			Args: []queue.Arg{{Name: "secret", Label: "Secret", Kind: queue.ArgWord, Required: true, Help: "the hosts' name for the new secret (--delivery-secrets NAME=env:VARIABLE)"}},
+		}, plan: planWebhookRotate, apply: applyWebhookRotate},
+		{Action: off, plan: planWebhookActivate, apply: applyWebhookActivate},
+		{Action: on, plan: planWebhookActivate, apply: applyWebhookActivate},
+	}
+}
+
+// webhookChange is what the functions that change one webhook subscription return.
+type webhookChange struct {
+	answer
+	ID      int64      `json:"subscription_id"`
+	Type    queue.Text `json:"event_type"`
+	URL     queue.Text `json:"callback_url"`
+	Waiting int64      `json:"waiting"`
+	Before  string     `json:"before"`
+	Hosts   []string   `json:"hosts"`
+}
+
+func (c *Planner) activate(ctx context.Context, r queue.Request, target string, dry bool) (a webhookChange, err error) {
+	id, err := parseid.Subscription(target)
+	if err != nil {
+		return a, err
+	}
+	err = c.act.QueryRow(ctx, "SELECT public.fn_webhook_subscription_activate($1::bigint, $2::boolean, $3::text, $4::text, $5::boolean)",
+		id, r.Action == queue.ActWebhookOn, r.Actor, r.Reason, dry).Scan(&a)
+	return a, err
+}
+
+func planWebhookActivate(ctx context.Context, c *Planner, p *queue.Plan) error {
+	p.Request.Targets = slices.Compact(slices.Sorted(slices.Values(p.Request.Targets)))
+	on := p.Request.Action == queue.ActWebhookOn
+	var targets []string
+	for _, t := range p.Request.Targets {
+		a, err := c.activate(ctx, p.Request, t, true)
+		if err != nil {
+			return err
+		}
+		out := queue.Outcome{ID: t, Outcome: queue.Choose(on, "would_enable", "would_disable")}
+		if a.Refused {
+			out.Outcome, out.Why = "refused", queue.Clean(a.Reason)
+		}
+		if verdict(p, "subscription "+t, out) {
+			continue
+		}
+		targets = append(targets, t)
+		p.Lines = append(p.Lines, line("subscription", "%d, %s to %s", a.ID, a.Type, a.URL), line("waiting", "%d deliveries", a.Waiting))
+	}
+	if p.Count == 0 {
+		return refuse(p, "refused", p.Results[0].Why.String())
+	}
+	p.Request.Targets = targets
+	addLine(p, "then", "%s", queue.Choose(on, "events written from then on are delivered, and waiting deliveries are sent",
+		"new events are not delivered to it, and waiting deliveries wait; no attempt is used up"))
+	return nil
+}
+
+func applyWebhookActivate(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
+	for _, t := range p.Request.Targets {
+		a, err := c.activate(ctx, p.Request, t, false)
+		if err != nil {
+			return err
+		}
+		recordOne(res, t, queue.Choose(p.Request.Action == queue.ActWebhookOn, "enabled", "disabled"), a.answer)
+	}
+	return nil
+}
+
+func (c *Planner) rotate(ctx context.Context, r queue.Request, dry bool, expect *string) (a webhookChange, err error) {
+	id, err := parseid.Subscription(r.Targets[0])
+	if err != nil {
+		return a, err
+	}
+	err = c.act.QueryRow(ctx, "SELECT public.fn_webhook_secret_rotate($1::bigint, $2::text, $3::text, $4::text, $5::boolean, $6::text)",
+		id, r.Args["secret"], r.Actor, r.Reason, dry, expect).Scan(&a)
+	return a, err
+}
+
+func planWebhookRotate(ctx context.Context, c *Planner, p *queue.Plan) error {
+	a, err := c.rotate(ctx, p.Request, true, nil)
+	if err != nil {
+		return err
+	}
+	if a.Refused {
+		return refuse(p, a.Rule, a.Reason)
+	}
+	p.Count, p.Expect = 1, a.Before
+	p.Lines = append(p.Lines, line("subscription", "%d, %s to %s", a.ID, a.Type, a.URL),
+		line("now", "%s", queue.Choose(a.Before == "", "unsigned", "signed with "+a.Before)), line("then", "signed with %s, also waiting deliveries", p.Request.Args["secret"]))
+	for _, h := range a.Hosts {
+		addLine(p, "host", "%s can sign with it", h)
+	}
+	return nil
+}
+
+func applyWebhookRotate(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
+	a, err := c.rotate(ctx, p.Request, false, &p.Expect)
+	if err == nil {
+		recordOne(res, p.Request.Targets[0], "rotated", a.answer)
+	}
+	return err
+}
+
+// probed is what is read of a webhook subscription before a test request, and compared after it.
+type probed struct {
+	ID        int64     `json:"id"`
+	URL       string    `json:"-"`
+	Secret    string    `json:"-"`
+	UpdatedAt time.Time `json:"updated_at"`
+	verified  bool
+	kind      queue.Text
+}
+
+// probed reads where a test request goes. It needs the right to read the URL, which subscription_admin has.
+func (c *Planner) probed(ctx context.Context, target string) (x probed, err error) {
+	x.ID, err = parseid.Subscription(target)
+	if err != nil {
+		return x, err
+	}
+	err = c.act.QueryRow(ctx, "SELECT s.callback_url, COALESCE(s.secret_ref, ''), s.verified, s.event_type, s.updated_at FROM public.subscriptions s WHERE s.id = $1::bigint", x.ID).
+		Scan(&x.URL, &x.Secret, &x.verified, &x.kind, &x.UpdatedAt)
+	return x, err
+}
+
+func planWebhookVerify(ctx context.Context, c *Planner, p *queue.Plan) error {
+	x, err := c.probed(ctx, p.Request.Targets[0])
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return refuse(p, "not_found", "there is no webhook subscription "+p.Request.Targets[0]+": see qtop webhooks")
+	case err != nil:
+		return err
+	case c.probe == nil:
+		return refuse(p, "no_probe", "this process cannot send: use qtop webhook verify")
+	}
+	expect, err := json.Marshal(x)
+	if err != nil {
+		return err
+	}
+	p.Count, p.Expect = 1, string(expect)
+	p.Lines = append(p.Lines, line("subscription", "%d, %s to %s", x.ID, x.kind, queue.SafeURL(x.URL)),
+		line("sends", "one POST from here, %s", queue.Choose(x.Secret == "", "unsigned", "signed with "+x.Secret)),
+		line("now", "%s", queue.Choose(x.verified, "verified", "not verified: it gets no deliveries")), line("then", "verified, if the answer is 2xx; else nothing is changed"))
+	return nil
+}
+
+func applyWebhookVerify(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
+	x, err := c.probed(ctx, p.Request.Targets[0])
+	if err != nil {
+		return err
+	}
+	var seen probed
+	if err := json.Unmarshal([]byte(p.Expect), &seen); err != nil {
+		return err
+	}
+	if !x.UpdatedAt.Equal(seen.UpdatedAt) { // before anything is sent to a place that nobody has seen
+		var a answer
+		a.Refused, a.Reason = true, "it was changed since the preview: plan it again"
+		recordOne(res, p.Request.Targets[0], "", a)
+		return nil
+	}
+	got, err := c.probe(ctx, x.URL, x.Secret, x.ID)
+	if err != nil {
+		return err
+	}
+	a, err := c.call(ctx, "SELECT public.fn_webhook_subscription_verified($1::bigint, $2::boolean, $3::text, $4::boolean, $5::text, $6::text, $7::timestamptz)",
+		x.ID, got.Delivered, got.Answer, x.Secret != "", p.Request.Actor, p.Request.Reason, x.UpdatedAt)
+	if err == nil {
+		recordOne(res, p.Request.Targets[0], "verified", a)
+		if !a.Refused {
+			res.Results[len(res.Results)-1].Why = queue.Clean(got.Answer + " after " + got.Took.Round(time.Millisecond).String())
+		}
+	}
+	return err
+}
