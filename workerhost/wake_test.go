@@ -2,6 +2,7 @@
 package workerhost_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -46,5 +47,40 @@ func TestJobSignalsWakeNoRouter(t *testing.T) {
 		calls := w.int("SELECT COALESCE(sum(calls), 0)::int FROM pg_stat_user_functions WHERE funcname = $1", run)
 		t.Logf("%s: %d runs in %v, %d jobs", run, calls, took, n)
 		require.LessOrEqual(t, calls, int(took.Seconds())+5, run) // one a second, and a few at its start
+	}
+}
+
+// Behind an open transaction that has written events the routers find nothing to do: signals that
+// keep arriving make each of them run a few times a second.
+func TestSignalsBesideAnOpenTransaction(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 100, "queue.notify.bridge_enabled", "true", "iu_core.routes_master_enabled", "true", "iu_core.route_worker_enabled", "true")
+	w.exec("ALTER DATABASE " + pgx.Identifier{w.db.Name}.Sanitize() + " SET track_functions = 'all'")
+	w.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
+	w.enqueue("first", 1) // hosts listen only for existing domains
+	s := &seen{}
+	h := w.run(workerhost.Options{Handlers: map[string]handler.Handler{"first": s}})
+	h.listens()
+	tx, err := w.admin.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	for _, sql := range []string{
+		"INSERT INTO public.events (event_type, payload) VALUES ('order', '1')",
+		"SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL)",
+	} {
+		_, err = tx.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	began := time.Now()
+	for pace := time.NewTicker(5 * time.Millisecond); time.Since(began) < 3*time.Second; <-pace.C {
+		w.exec("SELECT public.fn_queue_wake_signal('webhook', 'event'), public.fn_queue_doorbell('work')")
+	}
+	took := time.Since(began)
+	require.NoError(t, h.stop()) // the server has counted its sessions' work by then
+	eventually(t, func() bool { return w.looks() > 0 }, "the server counts")
+	for _, run := range []string{"fn_iu_route_worker_run", "fn_webhook_router_run"} {
+		calls := w.int("SELECT COALESCE(sum(calls), 0)::int FROM pg_stat_user_functions WHERE funcname = $1", run)
+		t.Logf("%s: %d runs in %v", run, calls, took)
+		require.LessOrEqual(t, calls, int(10*took.Seconds()), run)
 	}
 }
