@@ -72,6 +72,16 @@ docs: ## write the generated documents (docs/keys.md, docs/schema.md, pgclient/s
 .PHONY: dist
 dist: ## cross-compile for linux and darwin, amd64 and arm64, with checksums, into dist/
 	@.ci/dist.sh
+	@.ci/sums.sh
+
+.PHONY: package
+package: ## dist, and archives, deb, rpm, SBOM, formula and image of a release (QTOP_SIGN_KEY=KEY signs the checksums)
+	@.ci/package.sh
+
+.PHONY: package-try
+package-try: ## install, run, upgrade and purge the package in a bare Debian (root), and build it twice to compare
+	@.ci/package/try.sh
+	@.ci/package/reproducible.sh
 
 .PHONY: clean
 clean: ## remove what the other targets built

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds cmd/qtop: .ci/build.sh OUTPUT, for GOOS/GOARCH of the environment.
+# Builds cmd/qtop: .ci/build.sh OUTPUT [FLAG of go build]…, for GOOS/GOARCH of the environment.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -8,4 +8,6 @@ cd "$(dirname "$0")/.."
 vcs=false
 if git rev-parse --verify -q HEAD >/dev/null 2>&1; then vcs=true; fi
 
-CGO_ENABLED=0 exec go build -trimpath -buildvcs="$vcs" -o "$1" ./cmd/qtop
+out=$1
+shift
+CGO_ENABLED=0 exec go build -trimpath -buildvcs="$vcs" "$@" -o "$out" ./cmd/qtop

@@ -1,0 +1,33 @@
+#!/bin/sh
+# dpkg calls this with `configure OLD-VERSION` (empty at the first installation), rpm with the
+# number of versions that are installed now.
+#
+# It starts and restarts nothing. An upgraded host refuses to work until `qtop migrate up` has run, and
+# running the old program until then loses nothing.
+set -e
+
+case "${1:-}" in
+configure) [ -z "${2:-}" ] && first=yes || first= ;;
+1) first=yes ;;
+[2-9]*) first= ;;
+*) exit 0 ;; # dpkg takes back a failed step: there is nothing to do
+esac
+
+if command -v systemd-sysusers >/dev/null 2>&1; then
+	systemd-sysusers /usr/lib/sysusers.d/qtop.conf
+else
+	getent group qtop >/dev/null || groupadd --system qtop
+	getent passwd qtop >/dev/null || useradd --system --gid qtop --home-dir /nonexistent --no-create-home \
+		--shell /usr/sbin/nologin --comment "qtop worker hosts" qtop
+fi
+# What an administrator changed later stays.
+[ -z "$first" ] || chgrp qtop /etc/qtop /etc/qtop/config.yaml
+
+[ -d /run/systemd/system ] || exit 0
+systemctl daemon-reload
+[ -z "$first" ] || exit 0
+running=$(systemctl list-units --plain --no-legend --state=active 'qtop-worker@*.service' | cut -d ' ' -f 1 | tr '\n' ' ')
+[ -z "$running" ] || cat <<-END
+	qtop: these worker hosts go on with the program of before: $running
+	qtop: run 'qtop migrate up' with the new one, then: systemctl restart 'qtop-worker@*'
+END

@@ -1,0 +1,348 @@
+#!/usr/bin/env bash
+# Tries the Debian package where it will live: a bare Debian with systemd, in a container. Installs the
+# package of a release before, sets a database up as an owner who is no superuser (PostgreSQL 15 and 17,
+# or the majors of QTOP_TEST_PG), starts the unit, delivers the first webhook, requeues the first dead
+# letter, upgrades under load with a ledger of what was sent and done, lets the unit crash and hang, and
+# purges. Needs root, debootstrap, systemd-nspawn and psql; names what it skips. Two to six minutes.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+skip() {
+	echo "SKIP package trial: $1" >&2
+	exit 0
+}
+[[ $(id -u) -eq 0 ]] || skip "it needs root, for debootstrap and systemd-nspawn"
+missing=
+for program in debootstrap:debootstrap systemd-nspawn:systemd-container psql:postgresql-client; do
+	command -v "${program%:*}" >/dev/null || missing+=" ${program#*:}"
+done
+if [[ -n $missing ]] && command -v apt-get >/dev/null; then
+	# shellcheck disable=SC2086 # one word each
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing >/dev/null 2>&1 || true
+fi
+for program in debootstrap systemd-nspawn psql; do
+	command -v "$program" >/dev/null || skip "$program is not installed and could not be (apt-get install$missing)"
+done
+
+work=$(mktemp -d /var/tmp/qtop-trial-XXXXXX)
+chmod 0755 "$work"
+began=$SECONDS
+children=()
+stop_server=()
+# shellcheck disable=SC2329 # trap
+cleanup() {
+	local code=$? pid
+	[[ $code -eq 0 ]] || show_failure
+	for pid in "${children[@]}"; do kill "$pid" 2>/dev/null || true; done
+	for data in "${stop_server[@]}"; do as_postgres "${data%%:*}/pg_ctl" -D "${data#*:}" -m immediate stop >/dev/null 2>&1 || true; done
+	wait
+	rm -rf "$work"
+	exit "$code"
+}
+show_failure() {
+	echo "FAILED after $((SECONDS - began)) s; the journal of the units ends with:" >&2
+	[[ -z ${leader:-} ]] || inside journalctl --no-pager -q -n 500 -u 'qtop-worker@*' | grep -v '"msg":"attempt"' | tail -n 20 >&2 || true
+}
+trap cleanup EXIT
+
+say() { echo "[$((SECONDS - began)) s] $*"; }
+fail() {
+	echo "FAILED: $*" >&2
+	exit 1
+}
+# until SECONDS WHAT CMD…: waits for a condition.
+until_true() {
+	local limit=$((SECONDS + $1)) what=$2
+	shift 2
+	until "$@" >"$work/last" 2>&1; do
+		((SECONDS < limit)) || {
+			tail -n 5 "$work/last" >&2
+			fail "$what did not come true"
+		}
+		sleep 0.1
+	done
+}
+
+# ---- packages -----------------------------------------------------------------
+arch=$(go env GOHOSTARCH)
+# tree NAME: a copy of the working tree without git, to build in.
+tree() {
+	mkdir "$work/$1"
+	git ls-files -co --exclude-standard -z | xargs -0 tar -cf - --ignore-failed-read 2>/dev/null | tar -C "$work/$1" -xf -
+}
+# build NAME: its Debian package.
+build() {
+	(cd "$work/$1" && SOURCE_DATE_EPOCH=$(git -C "$OLDPWD" log -1 --format=%ct) QTOP_DIST=linux/$arch .ci/package.sh) >"$work/$1.log" 2>&1 || {
+		cat "$work/$1.log" >&2
+		fail "the package of the tree '$1' is not built"
+	}
+	deb=$(echo "$work/$1"/dist/*.deb)
+	mv "$deb" "$work/$1.deb"
+}
+tree next
+tree before
+sed -i 's/^const release = .*/const release = "v0.1.99"/' "$work/before/cmd/qtop/version.go"
+build next
+build before
+say "built $(dpkg-deb -W "$work/before.deb" | tr '\t' ' ') (this source with another version: no earlier release has packages) and $(dpkg-deb -W "$work/next.deb" | tr '\t' ' ')"
+go build -o "$work/receiver" ./.ci/package/receiver
+
+# ---- a bare Debian ------------------------------------------------------------
+cache=/var/cache/qtop/trial-bookworm-$arch.tar
+if [[ ! -s $cache ]]; then
+	mkdir -p "$(dirname "$cache")"
+	debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus bookworm "$work/base" >"$work/debootstrap.log" 2>&1 || {
+		tail -n 3 "$work/debootstrap.log" >&2
+		skip "debootstrap cannot get Debian bookworm here"
+	}
+	rm -f "$work/base/etc/machine-id"
+	tar -C "$work/base" -cf "$cache.$$" . && mv "$cache.$$" "$cache"
+	rm -rf "$work/base"
+fi
+root=$work/root
+mkdir "$root"
+tar -C "$root" -xf "$cache"
+systemd-nspawn -q -D "$root" -b --register=no --keep-unit --console=read-only --machine=qtop-trial-$$ \
+	--bind-ro="$work:/packages" >"$work/console" 2>&1 &
+children+=($!)
+container=$!
+leader=
+booted() {
+	leader=$(ps -o pid= --ppid "$container" | head -n 1 | tr -d ' ')
+	[[ -n $leader ]] && nsenter -t "$leader" -a systemctl is-system-running
+}
+for ((i = 0; ; i++)); do
+	booted >"$work/last" 2>&1 && break
+	kill -0 "$container" 2>/dev/null && ((i < 300)) || {
+		tail -n 3 "$work/console" >&2
+		skip "systemd-nspawn cannot boot here"
+	}
+	sleep 0.1
+done
+inside() { nsenter -t "$leader" -a env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$@"; }
+say "booted $(inside sh -c '. /etc/os-release; echo "$PRETTY_NAME"') with $(inside systemctl --version | head -n 1)"
+
+# files: all names with type, owner and mode, and the users. What other programs write by themselves is left out.
+files() {
+	inside sh -c 'find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /packages -o -path /tmp -o -path /var/log \
+		-o -path "/var/tmp/*" -o -path "/var/lib/systemd/*" -o -path "/var/lib/private/*" -o -path "/var/lib/dpkg/*-old" -o -path "/etc/*-" \) -prune -o -printf "%p %y %u:%g %m\n" | sort
+		cat /etc/passwd /etc/group /etc/shadow /etc/gshadow | sort'
+}
+files >"$work/files.before"
+
+# ---- install: starts nothing ----------------------------------------------------
+inside dpkg -i /packages/before.deb >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; fail "dpkg -i"; }
+[[ $(inside qtop --version) == "qtop v0.1.99 "* ]] || fail "qtop --version: $(inside qtop --version)"
+[[ -z $(inside systemctl list-units --plain --no-legend 'qtop-worker@*') ]] || fail "the installation started a unit"
+[[ -z $(inside sh -c 'ls /etc/systemd/system/*.wants/ | grep qtop') ]] || fail "the installation enabled a unit"
+[[ $(inside stat -c '%U:%G %a' /etc/qtop /etc/qtop/config.yaml | tr '\n' ' ') == "root:qtop 750 root:qtop 640 " ]] || fail "rights of /etc/qtop"
+inside env XDG_CONFIG_HOME=/etc qtop config check >/dev/null || fail "the sample configuration is not valid"
+inside systemd-analyze verify --man=no qtop-worker@main.service >"$work/verify" 2>&1 || true
+[[ ! -s $work/verify ]] || { cat "$work/verify"; fail "systemd-analyze verify has something to say"; }
+say "installed: nothing started or enabled; systemd-analyze verify is silent; $(inside systemd-analyze security --no-pager qtop-worker@main.service 2>&1 | grep -o 'Overall exposure level.*')"
+
+# ---- databases ------------------------------------------------------------------
+as_postgres() { (cd / && setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/ "$@"); }
+# bin MAJOR: the folder of its server programs.
+bin() {
+	local dir
+	for dir in /usr/lib/postgresql/"$1"/bin "${XDG_CACHE_HOME:-/nonexistent}"/qtop/postgres/*-"$1".*/bin ~/.cache/qtop/postgres/*-"$1".*/bin /var/cache/qtop/postgres/*-"$1".*/bin; do
+		[[ -x $dir/initdb ]] && as_postgres test -x "$dir/initdb" && echo "$dir" && return
+	done
+	return 1
+}
+# server MAJOR: starts one with passwords over TCP; sets port and super.
+server() {
+	local data=$work/pg$1 dir
+	dir=$(bin "$1")
+	install -d -o 65534 -g 65534 -m 0700 "$data"
+	as_postgres "$dir/initdb" -D "$data" -U postgres --auth-local=trust --auth-host=scram-sha-256 -E UTF8 --locale=C >/dev/null
+	port=$((20000 + RANDOM % 20000))
+	as_postgres "$dir/pg_ctl" -D "$data" -w -l "$data/log" -o "-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories=$data -c fsync=off" start >/dev/null || {
+		tail -n 3 "$data/log" >&2
+		fail "PostgreSQL $1 does not start"
+	}
+	stop_server+=("$dir:$data")
+	super="host=$data port=$port user=postgres dbname=app"
+	psql -qX "host=$data port=$port user=postgres dbname=postgres" -v ON_ERROR_STOP=1 >/dev/null <<-END
+		CREATE ROLE app_owner LOGIN CREATEROLE PASSWORD 'owner-secret';
+		CREATE DATABASE app OWNER app_owner;
+	END
+}
+# sql LOGIN STATEMENT
+sql() { PGPASSWORD=$1-secret psql -qXAt "host=127.0.0.1 port=$port user=app_$1 dbname=app" -v ON_ERROR_STOP=1 -c "$2"; }
+# qtop_as LOGIN ARGUMENT…: the packaged program inside, as an operator's shell has it.
+qtop_as() {
+	local login=$1
+	shift
+	inside env PGPASSWORD="$login-secret" QTOP_DSN="postgres://app_$login@127.0.0.1:$port/app" QTOP_ACTOR=anna HOME=/root qtop "$@"
+}
+field() { grep -o "\"$1\":\"[^\"]*\"" | head -n 1 | cut -d '"' -f 4; }
+count() { sort -nu "$1" 2>/dev/null | grep -c . || true; }
+
+# receiver: starts it; sets hook and the ledger's folder.
+receiver() {
+	ledger=$work/ledger$1
+	mkdir "$ledger"
+	"$work/receiver" "$ledger" &
+	children+=($!)
+	until_true 5 "the receiver's address" test -s "$ledger/address"
+	hook=http://$(cat "$ledger/address")/hook
+}
+
+# configure: what an administrator writes before the unit is started.
+configure() {
+	inside sh -c 'cat >/etc/qtop/config.yaml' <<-END
+		profiles:
+		  main:
+		    dsn: postgres://app_host@127.0.0.1:$port/app
+		    executor: mailer
+		    grace: 10s
+		    handlers:
+		      - {kind: mail.render, command: [/usr/local/bin/render-mail], timeout: 1m}
+		    delivery:
+		      allow_networks: [127.0.0.0/8]
+		      allow_plain_http: [127.0.0.0/8]
+	END
+	inside sh -c 'umask 077; echo PGPASSWORD=host-secret >/etc/qtop/main.env'
+	# The handler keeps its ledger where the unit lets it write: a drop-in makes that folder.
+	inside sh -c 'mkdir -p /usr/local/bin /etc/systemd/system/qtop-worker@main.service.d
+		printf "[Service]\nStateDirectory=trial\nWatchdogSec=3s\n" >/etc/systemd/system/qtop-worker@main.service.d/trial.conf
+		printf "#!/bin/sh\nread -r job\necho \"\$job\" >>/var/lib/trial/done\n" >/usr/local/bin/render-mail
+		chmod 755 /usr/local/bin/render-mail; systemctl daemon-reload'
+}
+
+delivered() { grep -qx "$1" "$ledger/delivered"; }
+is_dead() { qtop_as operator dlq -o json | grep HTTP_503 >/dev/null; }
+# lost LEDGER: how many committed numbers it lacks.
+lost() { comm -23 <(sort -u "$ledger/committed") <(sort -u "$1") | wc -l; }
+# nothing_lost: copies the handler's ledger out of the container, and compares both with what was committed.
+nothing_lost() {
+	inside cat /var/lib/trial/done | grep -o '"n": *[0-9]*' | grep -o '[0-9]*' >"$work/done"
+	echo "lost: $(lost "$ledger/delivered") webhooks, $(lost "$work/done") jobs"
+	[[ $(lost "$ledger/delivered") -eq 0 && $(lost "$work/done") -eq 0 ]]
+}
+pid_of_unit() { inside systemctl show -p MainPID --value qtop-worker@main; }
+
+# first MAJOR: from an empty database to the first requeued dead letter.
+first() {
+	local start=$SECONDS id
+	receiver "$1"
+	qtop_as owner migrate up >"$work/migrate.log" 2>&1 || { tail -n 5 "$work/migrate.log" >&2; fail "migrate up as the owner on PostgreSQL $1"; }
+	[[ $(sql owner 'SELECT rolsuper FROM pg_roles WHERE rolname = session_user') == f ]] || fail "the owner is a superuser"
+	sql owner "CREATE ROLE app_host LOGIN PASSWORD 'host-secret';
+		GRANT dot_executor, router_worker, saga_orchestrator, webhook_worker, lease_reset_cleaner TO app_host;
+		CREATE ROLE app_operator LOGIN PASSWORD 'operator-secret';
+		GRANT queue_viewer, dead_letter_operator, workflow_admin, subscription_admin TO app_operator;
+		CREATE ROLE app_producer LOGIN PASSWORD 'producer-secret';
+		GRANT event_ingest_writer TO app_producer"
+	qtop_as operator executor register mailer --domains mail --owner-role app_host --reason trial --yes >/dev/null
+	qtop_as operator executor subscribe mailer --kind mail.render --reason trial --yes >/dev/null
+	configure
+	inside env XDG_CONFIG_HOME=/etc qtop --profile main config check >/dev/null
+	inside systemctl enable --now qtop-worker@main 2>"$work/last" || { cat "$work/last" >&2; fail "the unit does not start"; }
+	[[ $(inside systemctl show -p StatusText --value qtop-worker@main) == "every loop runs" ]] || fail "the status of the unit"
+	[[ $(inside ps -o user= -p "$(pid_of_unit)" 2>/dev/null || inside stat -c %U "/proc/$(pid_of_unit)") == qtop ]] || fail "the user of the unit"
+
+	qtop_as operator webhook add "$hook" --types order.paid --unsigned --reason trial --yes >/dev/null
+	sql producer "INSERT INTO events (event_type, payload) VALUES ('order.paid', '{\"n\": 1}')"
+	until_true 60 "the first webhook" delivered 1
+	local webhook=$((SECONDS - start))
+
+	qtop_as operator flag set webhook.max_attempts 1 --reason trial --yes >/dev/null
+	touch "$ledger/down"
+	sql producer "INSERT INTO events (event_type, payload) VALUES ('order.paid', '{\"n\": 2}')"
+	until_true 60 "the first dead letter" is_dead
+	rm "$ledger/down"
+	id=$(qtop_as operator dlq -o json | field id)
+	qtop_as operator requeue "$id" --reason "receiver is back" --yes >/dev/null
+	until_true 60 "the delivery of the requeued dead letter" delivered 2
+	say "PostgreSQL $1 ($(sql owner 'SHOW server_version'), owner without superuser): first webhook after $webhook s, first dead letter requeued after $((SECONDS - start)) s"
+}
+
+# leave: stops the unit and forgets the database.
+leave() {
+	local start=$SECONDS
+	inside systemctl disable --now qtop-worker@main 2>/dev/null
+	[[ $(inside systemctl show -p Result --value qtop-worker@main) == success ]] || fail "the unit did not stop cleanly"
+	[[ $(psql -qXAt "$super" -c "SELECT stop_reason FROM public.queue_host") == SIGTERM ]] || fail "the host did not record why it stopped"
+	say "stopped: a clean drain in $((SECONDS - start)) s"
+}
+
+majors=${QTOP_TEST_PG:-15,17}
+tried=()
+for major in ${majors//,/ }; do
+	if ! bin "$major" >/dev/null; then
+		echo "SKIP PostgreSQL $major: its server programs are not here (QTOP_TEST_PG=$major go test ./pgclient/embedded fetches them)" >&2
+		continue
+	fi
+	[[ ${#tried[@]} -eq 0 ]] || leave
+	server "$major"
+	first "$major"
+	tried+=("$major")
+done
+[[ ${#tried[@]} -gt 0 ]] || skip "no PostgreSQL of the majors $majors"
+
+# ---- upgrade under load -----------------------------------------------------------
+qtop_as operator flag set webhook.max_attempts 10 --reason trial --yes >/dev/null
+# The producer writes down what was committed; its numbers begin at 1001.
+(
+	for ((n = 1001; ; n++)); do
+		sql producer "BEGIN; INSERT INTO events (event_type, payload) VALUES ('order.paid', '{\"n\": $n}');
+			SELECT 1 FROM fn_job_enqueue('mail.render', 'mail', 'external_worker', '{\"n\": $n}'); COMMIT" >/dev/null || exit 1
+		echo "$n" >>"$ledger/committed"
+	done
+) &
+producer=$!
+children+=("$producer")
+work_done() { (($(count "$ledger/delivered") > $1)) && (($(inside sh -c 'wc -l </var/lib/trial/done 2>/dev/null || echo 0') > $1)); }
+until_true 120 "work under load" work_done 30
+before_pid=$(pid_of_unit)
+inside dpkg -i /packages/next.deb >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; fail "dpkg -i of the next release"; }
+grep -q "qtop-worker@main.service" "$work/dpkg.log" || fail "the upgrade does not name the host that runs"
+[[ $(pid_of_unit) == "$before_pid" ]] || fail "the upgrade restarted the host"
+[[ $(inside readlink "/proc/$before_pid/exe") == *"(deleted)" ]] || fail "the host does not run the program of before"
+[[ $(inside cat /etc/qtop/config.yaml) == *app_host* ]] || fail "the upgrade changed the configuration"
+at=$(count "$ledger/delivered")
+until_true 120 "work by the host of before" work_done $((at + 10))
+qtop_as owner migrate up >/dev/null
+inside systemctl restart qtop-worker@main
+[[ $(inside readlink "/proc/$(pid_of_unit)/exe") == /usr/bin/qtop ]] || fail "the host does not run the new program"
+[[ $(qtop_as operator hosts -o json | field version) == v0.2* ]] || fail "the database does not show the new program"
+at=$(count "$ledger/delivered")
+until_true 120 "work by the new host" work_done $((at + 10))
+inside systemctl reload qtop-worker@main
+at=$(count "$ledger/delivered")
+until_true 120 "work after a reload" work_done $((at + 10))
+# A crash, and a host that hangs: systemd starts it again.
+crash() {
+	local old
+	old=$(pid_of_unit)
+	inside systemctl kill --kill-who=main -s "$1" qtop-worker@main
+	until_true 60 "the restart after $1" restarted "$old"
+	at=$(count "$ledger/delivered")
+	until_true 120 "work after $1" work_done $((at + 10))
+}
+restarted() { [[ $(inside systemctl is-active qtop-worker@main) == active && $(pid_of_unit) != "$1" ]]; }
+crash KILL
+crash STOP
+inside journalctl --no-pager -q -u qtop-worker@main | grep -i "watchdog timeout" >/dev/null || fail "it was not the watchdog that ended the hung host"
+kill "$producer"
+wait "$producer" 2>/dev/null || true
+until_true 180 "the end of all work without a loss" nothing_lost
+twice() { echo $(($(wc -l <"$1") - $(sort -u "$1" | wc -l))); }
+committed=$(wc -l <"$ledger/committed")
+[[ $committed -gt 60 ]] || fail "only $committed transactions were committed"
+say "upgrade, reload, crash and hang under load: $committed transactions committed, 0 of their webhooks and jobs lost, $(twice "$ledger/delivered") webhooks and $(twice "$work/done") jobs done twice"
+
+# ---- remove and purge ---------------------------------------------------------------
+inside dpkg -r qtop >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; fail "dpkg -r"; }
+[[ $(inside systemctl is-active qtop-worker@main || true) == inactive ]] || fail "the host runs without its package"
+[[ $(inside cat /etc/qtop/config.yaml) == *app_host* ]] || fail "the removal took the configuration away"
+inside dpkg -P qtop >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; fail "dpkg -P"; }
+[[ ! -s $work/dpkg.log ]] || ! grep -i warning "$work/dpkg.log" || fail "the purge warns"
+inside rm -rf /usr/local/bin/render-mail /var/lib/trial # the trial's own
+files >"$work/files.after"
+diff "$work/files.before" "$work/files.after" >"$work/left" || { cat "$work/left"; fail "the purge left something, or took too much"; }
+say "removed and purged: the $(wc -l <"$work/files.before") names and users are those of before"
+echo "package trial: ok on PostgreSQL ${tried[*]}, $((SECONDS - began)) s"

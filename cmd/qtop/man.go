@@ -1,0 +1,43 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+// manCmd writes a man page per verb, from the declarations that --help shows. The
+// packages contain them.
+func manCmd(*app) *cobra.Command {
+	return &cobra.Command{
+		Use: "man FOLDER", Short: "Write a man page per verb into a folder", Args: cobra.ExactArgs(1), Hidden: true,
+		Annotations: map[string]string{"config": "shown"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			date, err := sourceDate()
+			if err != nil {
+				return err
+			}
+			root := cmd.Root()
+			root.DisableAutoGenTag = true
+			header := &doc.GenManHeader{Section: "1", Date: &date, Source: "qtop " + release, Manual: "qtop"}
+			return doc.GenManTree(root, header, filepath.Clean(args[0]))
+		},
+	}
+}
+
+// sourceDate is the time SOURCE_DATE_EPOCH (https://reproducible-builds.org), else now.
+func sourceDate() (time.Time, error) {
+	epoch := os.Getenv("SOURCE_DATE_EPOCH")
+	if epoch == "" {
+		return time.Now().UTC(), nil
+	}
+	seconds, err := strconv.ParseInt(epoch, 10, 64)
+	if err != nil {
+		return time.Time{}, usage("SOURCE_DATE_EPOCH is no number of seconds", "environment", "unset it, or give it the time of the commit: git log -1 --format=%ct")
+	}
+	return time.Unix(seconds, 0).UTC(), nil
+}
