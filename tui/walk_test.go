@@ -365,7 +365,19 @@ func (w *walker) checkFrame() {
 			w.fail("line %d has %d cells in %d", i, n, m.size.W)
 		}
 	}
-	if _, fits := views.Split(m.size.W, m.size.H, 0); !fits || time.Since(w.linkAt) < 2*heartbeatEvery || len(m.over) > 0 {
+	_, fits := views.Split(m.size.W, m.size.H, len(m.banners()))
+	if fits && len(lines) != m.size.H {
+		w.fail("the frame has %d lines in %d: header, body and footer do not fit", len(lines), m.size.H)
+	}
+	if fits && len(m.over) == 0 && !m.line.open() && !m.chord {
+		footer := ansi.Strip(lines[len(lines)-1])
+		for _, key := range []string{"?", ":", "q"} {
+			if !strings.Contains(footer, key) {
+				w.fail("the footer lacks %q: %q", key, footer)
+			}
+		}
+	}
+	if !fits || time.Since(w.linkAt) < 2*heartbeatEvery || len(m.over) > 0 {
 		return
 	}
 	head := ansi.Strip(lines[0])
