@@ -3,25 +3,25 @@ module github.com/qtop/qtop
 go 1.26.0
 
 require (
-	charm.land/bubbles/v2 v2.1.1
-	charm.land/bubbletea/v2 v2.0.9
-	charm.land/lipgloss/v2 v2.0.6
-	github.com/charmbracelet/colorprofile v0.4.3
-	github.com/charmbracelet/x/ansi v0.11.8
-	github.com/charmbracelet/x/vt v0.0.0-20260316093931-f2fb44ab3145
-	github.com/creack/pty v1.1.24
-	github.com/google/uuid v1.6.0
-	github.com/jackc/pgx/v5 v5.12.0
-	github.com/prometheus/client_golang v1.25.0
-	github.com/rogpeppe/go-internal v1.16.0
-	github.com/spf13/cobra v1.10.2
-	github.com/spf13/pflag v1.0.10
-	github.com/spf13/viper v1.21.0
-	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
-	github.com/stretchr/testify v1.12.1
-	go.uber.org/goleak v1.3.0
-	golang.org/x/sync v0.24.0
-	golang.org/x/sys v0.49.0
+	charm.land/bubbles/v2 v2.1.1 // text inputs and key bindings of the console
+	charm.land/bubbletea/v2 v2.0.9 // the console's terminal: input, rendering, the event loop
+	charm.land/lipgloss/v2 v2.0.6 // styles and colours of the console
+	github.com/charmbracelet/colorprofile v0.4.3 // which colours a terminal can show
+	github.com/charmbracelet/x/ansi v0.11.8 // cell widths, wrapping and cutting of styled text
+	github.com/charmbracelet/x/vt v0.0.0-20260316093931-f2fb44ab3145 // tests: the emulator of a terminal, to read what it shows
+	github.com/creack/pty v1.1.24 // tests and soak: a terminal for the console
+	github.com/google/uuid v1.6.0 // ids of hosts and requests
+	github.com/jackc/pgx/v5 v5.12.0 // the PostgreSQL driver, its pool and notifications
+	github.com/prometheus/client_golang v1.25.0 // the metrics endpoint
+	github.com/rogpeppe/go-internal v1.16.0 // tests: testscript, the binary as its user sees it
+	github.com/spf13/cobra v1.10.2 // verbs, flags, completions, man pages
+	github.com/spf13/pflag v1.0.10 // flags of cobra, whose types are named in our code
+	github.com/spf13/viper v1.21.0 // reading and layering settings (in config alone)
+	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1 // tests: checking our signatures with the reference
+	github.com/stretchr/testify v1.12.1 // tests: assertions
+	go.uber.org/goleak v1.3.0 // tests: finding goroutines that outlive a test
+	golang.org/x/sync v0.24.0 // the weighted semaphore of a host's payloads
+	golang.org/x/sys v0.49.0 // parent-death signal and file locks of the private server, the room on a disk
 )
 
 require (

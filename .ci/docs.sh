@@ -1,5 +1,6 @@
 #!/bin/sh
-# Writes the generated documents; `make lint` fails while docs/keys.md is stale, `make test` while docs/schema.md is.
+# Writes the generated documents. `make lint` fails while docs/keys.md, docs/configuration.md or the table of
+# CONTRIBUTING.md is stale, `make test` while docs/schema.md is.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -14,3 +15,10 @@ go test ./pgclient/schema -run TestSchemaDocument -count=1 -update >/dev/null
 echo "docs/schema.md"
 go test ./pgclient/schema -run 'TestObjectsOfTheRelease|TestTablesOfTheRelease' -count=1 -update >/dev/null
 echo "pgclient/schema/objects.txt, pgclient/schema/tables.txt"
+# After docs/schema.md, from which it takes the flags.
+go run ./cmd/qtop keys --settings docs/schema.md >"$tmp"
+cat "$tmp" >docs/configuration.md
+echo "docs/configuration.md"
+.ci/dependencies.sh >"$tmp"
+cat "$tmp" >CONTRIBUTING.md
+echo "CONTRIBUTING.md"

@@ -56,9 +56,21 @@ generated() {
 	go run ./cmd/qtop keys --check docs/keys.md
 }
 
+settings() {
+	go run ./cmd/qtop keys --settings docs/schema.md --check docs/configuration.md
+}
+
+dependencies() {
+	.ci/dependencies.sh | diff -u CONTRIBUTING.md - || {
+		echo "CONTRIBUTING.md is stale: run make docs"
+		return 1
+	}
+}
+
 check "gofmt" gofmt_clean
 check "file lengths" lengths
 check "go mod tidy" go mod tidy -diff
+check "the dependencies of CONTRIBUTING.md are current" dependencies
 check "go vet" go vet ./...
 check "go vet of the peer benchmarks" go -C workerhost/peerbench vet ./...
 check "tests of the peer benchmarks without a server" go -C workerhost/peerbench test -short ./...
@@ -66,6 +78,7 @@ check "SQL of the schema" go run ./pgclient/schema/lint
 check "golangci-lint" go run "$golangci" run --timeout 10m ./...
 if [ -d cmd/qtop ]; then
 	check "docs/keys.md is current" generated
+	check "docs/configuration.md is current" settings
 else
 	echo "SKIP  docs/keys.md: there is no cmd/qtop to generate it"
 fi

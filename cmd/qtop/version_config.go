@@ -108,11 +108,20 @@ func (a *app) showConfig(origin bool) {
 
 // keysCmd writes docs/keys.md from the registry; --check fails when it is stale.
 func keysCmd(a *app) *cobra.Command {
-	var check string
+	var check, schema string
 	cmd := &cobra.Command{
-		Use: "keys", Example: "qtop keys", Short: "Print the key bindings as Markdown", Args: cobra.NoArgs, Hidden: true,
+		Use: "keys", Example: "qtop keys", Short: "Print the key bindings, or with --settings the settings, as Markdown", Args: cobra.NoArgs, Hidden: true,
 		RunE: func(*cobra.Command, []string) error {
 			text := keysMarkdown()
+			if schema != "" {
+				tables, err := os.ReadFile(schema)
+				if err != nil {
+					return err
+				}
+				if text, err = settingsMarkdown(string(tables)); err != nil {
+					return err
+				}
+			}
 			if check == "" {
 				_, err := fmt.Fprint(a.out, text)
 				return err
@@ -128,5 +137,6 @@ func keysCmd(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&check, "check", "", "compare with this file")
+	cmd.Flags().StringVar(&schema, "settings", "", "print the settings, and the flags that this docs/schema.md lists")
 	return cmd
 }
