@@ -252,7 +252,7 @@ func leaves(cmd *cobra.Command, words []string) [][]string {
 		own := append(append([]string(nil), words...), c.Name())
 		if c.HasSubCommands() {
 			all = append(all, leaves(c, own)...)
-		} else if c.Name() != "demo" && c.Name() != "keys" {
+		} else if c.Name() != "demo" && c.Name() != "keys" && c.Name() != "man" {
 			for word := range strings.FieldsSeq(c.Use) {
 				if word == strings.ToUpper(word) && !strings.HasPrefix(word, "[") {
 					own = append(own, "1")
