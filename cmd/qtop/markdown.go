@@ -83,15 +83,15 @@ func reportMarkdown(r queue.Report) string {
 	m.line("# Incident report of %s\n", code(r.Database))
 	m.line("- From %s to %s, %s. All times are UTC.", at(&r.Since), at(&r.Until), views.PlainAge(int64(r.Until.Sub(r.Since)/time.Second)))
 	m.line("- As of %s, read by %s as %s from PostgreSQL %s.", at(&r.AsOf), code(r.Actor), code(r.Login), code(r.Version))
-	m.line("- %d silences, %d flag changes, %d bulk operations, %d operator actions, %s.", len(r.Silences)+r.More["silences"], len(r.Flags)+r.More["flags"],
-		len(r.Operations)+r.More["operations"], len(r.Actions)+r.More["actions"], died(r))
+	m.line("- %d operator actions, %d silences, %d flag changes, %d bulk operations, %s.", len(r.Actions)+r.More["actions"],
+		len(r.Silences)+r.More["silences"], len(r.Flags)+r.More["flags"], len(r.Operations)+r.More["operations"], died(r))
+	m.actions(r)
 	m.silences(r)
 	m.flags(r)
 	m.operations(r)
 	m.dead(r)
 	m.marks(r)
 	m.curves(r)
-	m.actions(r)
 	return m.String()
 }
 

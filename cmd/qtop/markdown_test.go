@@ -54,6 +54,8 @@ func TestReportKeepsItsTables(t *testing.T) {
 		}
 		text := reportMarkdown(r)
 		require.Equal(t, 7, strings.Count(text, "\n## "), bad)
+		_, first, _ := strings.Cut(text, "\n## ")
+		require.True(t, strings.HasPrefix(first, "Operator actions"), "what people did comes first")
 		require.NotContains(t, text, "\x1b")
 		heads := 0
 		for _, l := range strings.Split(text, "\n") {
