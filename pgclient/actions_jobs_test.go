@@ -202,8 +202,8 @@ func TestLeaseReleasePlan(t *testing.T) {
 	p := plan(t, op, request)
 	require.EqualValues(t, 2, p.Count)
 	require.Contains(t, lines(p), "of kg_1, expired at")
-	require.Contains(t, lines(p), "1 jobs return to queued, 0 die")
-	require.Contains(t, lines(p), "0 jobs return to queued, 1 die")
+	require.Contains(t, lines(p), "1 job returns to queued, 0 die")
+	require.Contains(t, lines(p), "0 jobs return to queued, 1 dies")
 	require.Equal(t, 2, get[int](w, "SELECT count(*) FROM public.job_lease"), "a plan changes nothing")
 	res := apply(t, op, p)
 	require.EqualValues(t, 2, res.Done)
@@ -267,11 +267,11 @@ func TestSubscribePlan(t *testing.T) {
 	require.Equal(t, "6 jobs wait that its subscriptions admit: disable those first", refused.Refused)
 	require.Equal(t, refused.Refused, get[string](w, "SELECT public.fn_queue_executor_waits('kg_1')"), "as the database says it")
 	w.claim("kg_1", "kg.reindex")
-	require.Equal(t, "kg_1 holds 1 jobs: let it drain, or cancel them", plan(t, admin, gone).Refused)
-	require.Equal(t, "kg_1 holds 1 jobs: let it drain, or cancel them", get[string](w, "SELECT public.fn_queue_executor_waits('kg_1')"))
+	require.Equal(t, "kg_1 holds 1 job: let it drain, or cancel them", plan(t, admin, gone).Refused)
+	require.Equal(t, "kg_1 holds 1 job: let it drain, or cancel them", get[string](w, "SELECT public.fn_queue_executor_waits('kg_1')"))
 	unseen := queue.Plan{Request: gone}
 	unseen.Request.Actor = "ann"
-	require.Contains(t, apply(t, admin, unseen).Refused, "holds 1 jobs", "nor without the preview")
+	require.Contains(t, apply(t, admin, unseen).Refused, "holds 1 job", "nor without the preview")
 
 	for id, rule := range map[string]string{"no_such": "not_found", "webhook_router": "tick_worker"} {
 		r := request()

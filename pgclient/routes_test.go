@@ -140,7 +140,7 @@ func TestRoutesAndConsumers(t *testing.T) {
 	p := plan(t, admin, off)
 	require.Equal(t, "enabled, by iu_outbound_default\n", lineOf(p, "now"))
 	require.Equal(t, "disabled, by iu_outbound_default\n", lineOf(p, "then"))
-	require.Contains(t, lineOf(p, "waiting"), "1 events wait, and new ones will wait too")
+	require.Contains(t, lineOf(p, "waiting"), "1 event waits, and new ones will wait too")
 	require.Equal(t, "qtop route set iu --enabled=false --reason flood", p.Command)
 	stale := p
 	require.Equal(t, "changed", outcome(apply(t, admin, p), "iu").Outcome)

@@ -31,7 +31,7 @@ func TestPanes(t *testing.T) {
 	run(t, setup{host: newHost(), w: 120, h: 40}, func(c *console) {
 		c.sees("SILENT", "iu_outbound_default", "WAITING LONGEST", "DEAD", "FLOW", "live", "anna (admin, dlq operator)", "db 3.1 ms")
 		for _, p := range []struct{ keys, words string }{
-			{"2", "queue_heartbeat"}, {"3", "import runs"}, {"4", "external_reports"}, {"5", "TLS_CERT_INVALID"}, {"8", "STUCK LEASES"},
+			{"2", "heartbeat"}, {"3", "import runs"}, {"4", "external_reports"}, {"5", "TLS_CERT_INVALID"}, {"8", "STUCK LEASES"},
 			{"g f", "webhook.batch_size"}, {"g w", "WAKE STREAM"}, {"g s", "REACHES NOBODY"}, {"g a", "flag_set"}, {"1", "SILENT"},
 		} {
 			for _, k := range p.keys {

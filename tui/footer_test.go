@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/views/viewstest"
 )
 
 // The keys that lead out of every place never fall off the footer, and acting keys are apart
@@ -24,6 +26,57 @@ func TestFooterKeepsTheWayOut(t *testing.T) {
 					require.Regexp(t, ` esc( back)? +\?( help)? +:( command)? +q( quit)? *$`, foot(), "%d wide, after %v", w, keys)
 				}
 			})
+		})
+	}
+}
+
+// On every pane, at every width, full and empty, and one level down: the footer names a key once, its acting keys are
+// left of the line and the others right of it, and the keys that lead out are whole.
+func TestFooterOfEveryPane(t *testing.T) {
+	for _, w := range []int{60, 80, 100, 120, 160, 200} {
+		t.Run(fmt.Sprint(w), func(t *testing.T) {
+			for _, full := range []bool{true, false} {
+				s := setup{w: w, h: 24}
+				if !full {
+					s.store = newStore()
+					s.store.snap, s.store.letters, s.store.jobs, s.store.audit, s.store.rules = viewstest.Empty(), nil, nil, nil, nil
+				}
+				run(t, s, func(c *console) {
+					for _, p := range Panes() {
+						for _, deeper := range []bool{false, true} {
+							c.press(strings.Split(p.Keys, "")...)
+							if deeper {
+								c.press("enter")
+							}
+							lines := strings.Split(strings.TrimRight(c.screen(), "\n"), "\n")
+							foot := lines[len(lines)-1]
+							at := fmt.Sprint(w, " ", p.ID, " full=", full, " deeper=", deeper, ": ", foot)
+							if p.ID != home() || deeper && len(lines) > 0 && strings.Contains(foot, " esc") {
+								require.Regexp(t, ` esc( back)? +\?( help)? +:( command)? +q( quit)? *$`, foot, at)
+							}
+							require.Regexp(t, ` \?( help)? +:( command)? +q( quit)? *$`, foot, at)
+							acting, looking, ok := strings.Cut(foot, "│")
+							if !ok {
+								acting, looking = "", foot
+							}
+							seen := map[string]bool{}
+							for side, text := range map[string]string{"acting": acting, "looking": looking} {
+								for _, hint := range strings.Split(strings.TrimSpace(text), "  ") {
+									key, _, _ := strings.Cut(strings.Trim(hint, " ()"), " ")
+									if key == "" {
+										continue
+									}
+									require.False(t, seen[key], "%s twice: %s", key, at)
+									seen[key] = true
+									capital := key == "+" || len(key) == 1 && key >= "A" && key <= "Z"
+									require.Equal(t, side == "acting", capital, "%s: %s", key, at)
+								}
+							}
+							c.press("esc", "esc")
+						}
+					}
+				})
+			}
 		})
 	}
 }

@@ -11,7 +11,7 @@ func healthPane() pane {
 		Pane: queue.Pane{
 			ID: queue.PaneHealth, Keys: "2", Title: "Health",
 			From: "v_queue_health",
-			Help: "every source and row of v_queue_health, stale first",
+			Help: "what each cursor, heartbeat, backlog and group of dead letters reports, stale first",
 		},
 		source: func(at scene) views.Source { return snapshotSource(at, views.Health(at.snap)) },
 		enter: func(at scene, i int) level {

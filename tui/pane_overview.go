@@ -12,7 +12,7 @@ func overviewPane() pane {
 		Pane: queue.Pane{
 			ID: queue.PaneOverview, Keys: "1", Title: "Overview", Short: "Over",
 			From: "all",
-			Help: "flags that are off, held cursors, silent executors, longest waits, dead letters, flow of the last hour",
+			Help: "flags that are off, held cursors, silent executors, longest waits, dead letters, flow and actions of the last hour",
 		},
 		board: func(at scene, s views.Size, cursor views.Target) views.OverviewView {
 			return views.Overview(views.OverviewState{Snapshot: at.snap, Cursor: cursor, Expanded: at.base().expanded}, at.env, s)

@@ -1,6 +1,9 @@
 package views
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -35,7 +38,7 @@ func Health(s *queue.Snapshot) Source {
 		Look:   byRank(func(r queue.HealthRow) int { return rank(r.StatusHint.String()) }),
 		Columns: []Column[queue.HealthRow]{
 			{Name: "subject", Width: 22, Want: 28, Max: 44, Look: strong},
-			{Name: "source", Width: 14, Want: 20, Max: 26, Drop: 1, Look: dim},
+			{Name: "source", Width: 14, Want: 20, Max: 26, Drop: 1, Look: dim, Say: func(_ Env, v any) string { return HealthSource(fmt.Sprint(v)) }},
 			{Name: "domain", Width: 8, Max: 16, Drop: 4, Look: dim},
 			{Name: "status_hint", Title: "status", Head: "HINT", Width: 8, Max: 12, Look: ofRow},
 			{Name: "age_seconds", Title: "last seen", Head: "AGE", Width: 9, Right: true},
@@ -48,11 +51,33 @@ func Health(s *queue.Snapshot) Source {
 	}.lines())
 }
 
+// HealthSource returns what a row of health is about in the words of the glossary.
+func HealthSource(source string) string {
+	switch source {
+	case "cursor_held":
+		return "held cursor"
+	case "executor_subscription":
+		return "job subscriptions"
+	case "notification_pending":
+		return "staged notifications"
+	case "subscription_broadcast":
+		return "broadcast share"
+	case "backlog_job_queue":
+		return "job backlog"
+	case "backlog_webhook":
+		return "webhook backlog"
+	}
+	if of, ok := strings.CutPrefix(source, "dead_letter_"); ok {
+		return of + " dead letters"
+	}
+	return strings.ReplaceAll(source, "_", " ")
+}
+
 // HealthPage returns the page of one row of pane 2.
 func HealthPage(s *queue.Snapshot, r queue.HealthRow, e Env, w int) Page {
 	p := newPage(e, w)
 	p.head(r.Subject.String())
-	p.pair("source", r.Source.String())
+	p.pair("source", HealthSource(r.Source.String()))
 	p.pair("domain", r.Domain.String())
 	p.paint("status", r.StatusHint.String(), e.tone(rank(r.StatusHint.String())))
 	if r.LastSeenAt != nil {

@@ -200,7 +200,7 @@ func failurePage(f queue.StagedFailure, e Env, w int) Page {
 	p.head(plural(f.N, "staged notification", "staged notifications") + " could not be sent")
 	p.paint("why", f.Failure.String(), e.Theme.Critical)
 	p.pair("since", e.Stamp(f.FirstAt)+", the last "+e.Ago(f.LastAt)+" ago")
-	p.pair("what to do", "Every run skips them. Correct the rows in iu_notification_pending, then press R to make all rows "+
+	p.pair("what to do", "Every run skips them. Correct the staged notifications, then press R to make all rows "+
 		"listed here wait again; a row that is still wrong fails again.")
 	for i, r := range f.Rows {
 		if e.Brief && i == 5 {

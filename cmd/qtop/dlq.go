@@ -60,8 +60,8 @@ func (a *writer) hookLetterHead(d *queue.DeadLetterDetail) {
 }
 
 func (a *writer) jobLetterHead(d *queue.DeadLetterDetail) {
-	a.printf("%s  %s  %s  %s (%s)\njob %s for %s, tried %d times, generation %d\nfailed %s (%s ago), first %s\n", d.ID, d.State, d.Code, d.Endpoint,
-		d.Domain, d.JobID, d.Executor, d.Tries, d.Generation, views.PlainTime(&d.FailedAt), views.PlainAge(d.AgeSeconds), views.PlainTime(d.FirstFailedAt))
+	a.printf("%s  %s  %s  %s (%s)\njob %s for %s, %s, generation %d\nfailed %s (%s ago), first %s\n", d.ID, d.State, d.Code, d.Endpoint,
+		d.Domain, d.JobID, d.Executor, queue.Plural(d.Tries, "attempt", "attempts"), d.Generation, views.PlainTime(&d.FailedAt), views.PlainAge(d.AgeSeconds), views.PlainTime(d.FirstFailedAt))
 	a.printf("last error: "+"%s\n", d.LastError)
 	a.fate(d)
 }

@@ -132,8 +132,8 @@ func showJob(ctx context.Context, a *app, c *pgclient.Client, id string, o revea
 	case !j.Ready && j.AgeSeconds == 0:
 		since = "due later"
 	}
-	a.printf("%s  %s  %s (%s)  %s\nfor %s, priority %d, tried %d of %d times, %d leases lost\nenqueued %s by %s, due %s, picked %s, finished %s\n",
-		j.ID, j.Status, j.Kind, j.Domain, since, j.Executor, j.Priority, j.Attempts, j.MaxAttempts, j.LostLeases,
+	a.printf("%s  %s  %s (%s)  %s\nfor %s, priority %d, attempt %d of %d, %s lost\nenqueued %s by %s, due %s, picked %s, finished %s\n",
+		j.ID, j.Status, j.Kind, j.Domain, since, j.Executor, j.Priority, j.Attempts, j.MaxAttempts, queue.Plural(j.LostLeases, "lease", "leases"),
 		views.PlainTime(&j.EnqueuedAt), cmp.Or(j.Actor.String(), "nobody named"), views.PlainTime(&j.ProcessAfter), views.PlainTime(j.PickedAt), views.PlainTime(j.FinishedAt))
 	for _, l := range [][2]string{
 		{"lease", strings.TrimSpace(j.LeaseOwner.String() + " " + j.LeaseID)}, {"before", j.FromStatus}, {"key", j.Key.String()},

@@ -208,7 +208,7 @@ func TestConsoleRequeues(t *testing.T) {
 	s.keys(enter)
 	s.gone("Done")
 	s.keys("ga")
-	s.until("dead_letter 3")
+	s.until("dead letter 3")
 	s.keys(enter)
 	s.until("receiver healed")
 	s.keys("q")

@@ -134,7 +134,7 @@ func (a *writer) statusTable(st statusJSON) {
 	if more := views.MoreGroups(st.DeadMore); more != "" {
 		a.printf("DEAD    %s: qtop dlq-groups lists them\n", more)
 	}
-	a.printf("%d dead letters open, %d worker hosts alive\n", st.DeadOpen, st.HostsAlive)
+	a.printf("%s open, %s alive\n", queue.Plural(st.DeadOpen, "dead letter", "dead letters"), queue.Plural(st.HostsAlive, "worker host", "worker hosts"))
 }
 
 // statusAlerts prints a line for each cause: the alert, and who has acknowledged it.
@@ -178,7 +178,7 @@ func (a *writer) statusLanes(st statusJSON) {
 	}
 	for _, l := range st.JobLeases {
 		if l.Expired {
-			a.printf("LEASE   %s of %s expired at %s · %d jobs · %s (%s)\n", l.ID, l.Owner, views.PlainTime(&l.Until), l.Live, l.Kind, l.Domain)
+			a.printf("LEASE   %s of %s expired at %s · %s · %s (%s)\n", l.ID, l.Owner, views.PlainTime(&l.Until), queue.Plural(l.Live, "job", "jobs"), l.Kind, l.Domain)
 		}
 	}
 }

@@ -93,7 +93,7 @@ func showResolution(ctx context.Context, a *app, c *pgclient.Client, id string, 
 	for _, t := range r.Recipients {
 		to = append(to, t.String())
 	}
-	a.printf("%s/%s in stream %s reaches %s\n%d events in 24 h, %d of them to broadcast\n", r.Domain, r.Type, cmp.Or(r.Stream.String(), "(none)"), strings.Join(to, ", "), r.Events, r.Broadcast)
+	a.printf("%s/%s in stream %s reaches %s\n%s in 24 h, %d to broadcast\n", r.Domain, r.Type, cmp.Or(r.Stream.String(), "(none)"), strings.Join(to, ", "), queue.Plural(r.Events, "event", "events"), r.Broadcast)
 	if !r.Registered {
 		fmt.Fprintln(a.out, "the type is not registered: no such event can be written")
 	}

@@ -70,8 +70,9 @@ func planAdopt(ctx context.Context, c *Planner, p *queue.Plan) error {
 	p.Results = []queue.Outcome{{ID: a.Database, Outcome: "would_adopt"}}
 	p.Lines = append(p.Lines,
 		line("now", "%s", a.Was),
-		line("copied work", "%d jobs, %d more leased to hosts of the original, %d webhooks for %d endpoints, %d bulk operations running",
-			a.Jobs, a.JobsLeased, a.Webhooks, a.Endpoints, a.Operations))
+		line("copied work", "%s, %d more leased to hosts of the original, %s for %s, %s running",
+			queue.Plural(a.Jobs, "job", "jobs"), a.JobsLeased, queue.Plural(a.Webhooks, "webhook", "webhooks"),
+			queue.Plural(a.Endpoints, "endpoint", "endpoints"), queue.Plural(a.Operations, "bulk operation", "bulk operations")))
 	if p.Request.Args["environment"] != "" {
 		addLine(p, "environment", "%s", a.Environment)
 	}
@@ -89,11 +90,11 @@ func (a adoptAnswer) outcomeLines(waiting string) []queue.PlanLine {
 	}
 	out := []queue.PlanLine{}
 	if waiting == "cancel" {
-		out = append(out, line("cancelled", "%d jobs, for good", a.Cancelled))
+		out = append(out, line("cancelled", "%s, for good", queue.Plural(a.Cancelled, "job", "jobs")))
 	}
 	out = append(out,
-		line("suspended", "%d endpoints; qtop endpoint resume SUBSCRIPTION --reason R sends the waiting deliveries of one", a.Suspended),
-		line("paused", "%d bulk operations; qtop ops resume ID continues one", a.Paused))
+		line("suspended", "%s; qtop endpoint resume SUBSCRIPTION --reason R sends the waiting deliveries of one", queue.Plural(a.Suspended, "endpoint", "endpoints")),
+		line("paused", "%s; qtop ops resume ID continues one", queue.Plural(a.Paused, "bulk operation", "bulk operations")))
 	for _, flag := range a.SwitchedOff {
 		out = append(out, line("switched off", "%s; qtop flag set %s true --reason R switches it on", flag, flag))
 	}

@@ -3,7 +3,6 @@ package actions
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/pgrow"
@@ -82,11 +81,19 @@ func (c *Planner) released(ctx context.Context, p *queue.Plan, subscriptions []i
 	return nil
 }
 
+// gateText says whether an endpoint is sent to, in the words of the pane Webhooks.
 func gateText(gate, reason string) string {
-	if gate == "suspended" {
+	switch {
+	case gate == "open":
+		return "sending"
+	case gate == "half_open":
+		return "circuit half open"
+	case gate == "suspended" && reason == "circuit":
+		return "circuit open"
+	case gate == "suspended":
 		return "suspended: " + reason
 	}
-	return "gate " + strings.ReplaceAll(gate, "_", " ")
+	return gate
 }
 
 // jobBreakdown adds lines that say where requeued job dead letters would go: one per kind,

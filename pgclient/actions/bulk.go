@@ -231,7 +231,7 @@ func applyBulk(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 	}
 	filter := p.Request.Selection()
 	if filter == "" {
-		filter = fmt.Sprintf("%d ids", len(p.Request.Targets))
+		filter = queue.Plural(len(p.Request.Targets), "id", "ids")
 	}
 	errRefused := errors.New("refused")
 	err = pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) error {
@@ -339,9 +339,9 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 			p.Refused, p.Rule = "every item of the operation was attempted already", "empty"
 		}
 	case queue.ActBulkAbort:
-		addLine(p, "then", "%d items not attempted remain open dead letters; this operation cannot be started again", o.Left())
+		addLine(p, "then", "%s, not attempted, as open; this operation cannot be started again", queue.Plural(o.Left(), "dead letter remains", "dead letters remain"))
 		if o.Unknown() > 0 {
-			addLine(p, "still sent", "%d requeued items, at the same rate; undo recalls those not attempted yet", o.Unknown())
+			addLine(p, "still sent", "%s, at the same rate; undo recalls what is not attempted yet", queue.Plural(o.Unknown(), "requeued item", "requeued items"))
 		}
 	case queue.ActBulkRate:
 		addLine(p, "rate", "%s/s → %s/s", strconv.FormatFloat(o.Rate, 'f', -1, 64), p.Request.Args["rate"])

@@ -130,10 +130,10 @@ func (g gate) lines() []queue.PlanLine {
 		answers = "last success " + queue.Stamp(*g.lastSuccess, time.RFC3339)
 	}
 	if g.failures > 0 {
-		answers += fmt.Sprintf(", %d consecutive failures (%s)", g.failures, g.lastCode)
+		answers += fmt.Sprintf(", %s (%s)", queue.Plural(g.failures, "consecutive failure", "consecutive failures"), g.lastCode)
 	}
 	out := []queue.PlanLine{
-		line("endpoint", "%s, subscription %d", g.endpoint, g.id), line("waiting", "%d deliveries, %d in flight", g.waiting, g.leased),
+		line("endpoint", "%s, subscription %d", g.endpoint, g.id), line("waiting", "%s, %d in flight", queue.Plural(g.waiting, "delivery", "deliveries"), g.leased),
 		line("results", "%s", answers),
 	}
 	if g.resumable() {

@@ -42,7 +42,8 @@ func planErase(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	p.Count = 1
 	addLine(p, "event", "%d, %s of %s", id, a.EventType, queue.Stamp(a.CreatedAt, time.RFC3339))
-	addLine(p, "emptied", "its payload, the copies in %d dead letters and %d recorded answers of receivers; %d deliveries remain without them", a.DeadLetters, a.Excerpts, a.Deliveries)
+	addLine(p, "emptied", "its payload, the copies in %s and %s of receivers; without them remain %s",
+		queue.Plural(a.DeadLetters, "dead letter", "dead letters"), queue.Plural(a.Excerpts, "recorded answer", "recorded answers"), queue.Plural(a.Deliveries, "delivery", "deliveries"))
 	addLine(p, "then", "none of its dead letters can be requeued; the payload cannot be restored")
 	addLine(p, "not reached", "backups, the WAL, lagging replicas, and copies that receivers already got")
 	return nil

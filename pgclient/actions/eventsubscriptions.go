@@ -152,7 +152,8 @@ func planEventSubscription(ctx context.Context, c *Planner, p *queue.Plan) error
 		upTo = "up to " // the counts are per domain and type only
 	}
 	p.Lines = append(p.Lines, line("recipient", "%s", args["recipient"]), line("reads", "%s", eventSubscriptionText(s)), line("at step", "%d", s.Step()),
-		line("then gets", "%s%d events of %d types that went to broadcast in the last 24 h", upTo, broadcast, types))
+		line("then gets", "%s%s of %s that went to broadcast in the last 24 h", upTo,
+			queue.Plural(broadcast, "event", "events"), queue.Plural(types, "type", "types")))
 	return nil
 }
 

@@ -215,8 +215,8 @@ func (c *Planner) leaseLines(ctx context.Context, p *queue.Plan, ids []string, h
 			addLine(p, "lease", "and more")
 			break
 		}
-		p.Lines = append(p.Lines, line("lease", "of %s, expired at %s: %d jobs return to queued, %d die", x.Owner,
-			queue.Stamp(x.Until, time.RFC3339), x.N-x.Dies, x.Dies))
+		p.Lines = append(p.Lines, line("lease", "of %s, expired at %s: %s to queued, %s", x.Owner,
+			queue.Stamp(x.Until, time.RFC3339), queue.Plural(x.N-x.Dies, "job returns", "jobs return"), queue.Plural(x.Dies, "dies", "die")))
 	}
 	return nil
 }

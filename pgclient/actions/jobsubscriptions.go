@@ -64,9 +64,9 @@ func (c *Planner) executorWaits(ctx context.Context, id string) (string, error) 
 	case err != nil:
 		return "", err
 	case held > 0:
-		return fmt.Sprintf("%s holds %d jobs: let it drain, or cancel them", id, held), nil
+		return fmt.Sprintf("%s holds %s: let it drain, or cancel them", id, queue.Plural(held, "job", "jobs")), nil
 	case waits > 0:
-		return fmt.Sprintf("%d jobs wait that its subscriptions admit: disable those first", waits), nil
+		return queue.Plural(waits, "job waits", "jobs wait") + " that its subscriptions admit: disable those first", nil
 	}
 	return "", nil
 }

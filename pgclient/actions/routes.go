@@ -106,11 +106,11 @@ func planRouting(ctx context.Context, c *Planner, p *queue.Plan) error {
 			if err := tx.QueryRow(ctx, "SELECT waiting FROM public.fn_iu_route_backlog() WHERE event_domain = $1", p.Request.Targets[0]).Scan(&waiting); err != nil {
 				return err
 			}
-			what := "%d events wait, and new ones will wait too"
+			what := "%s, and new ones will wait too"
 			if a.After.Enabled {
-				what = "%d events wait; they are routed in order"
+				what = "%s, to be routed in order"
 			}
-			addLine(p, "waiting", what, waiting)
+			addLine(p, "waiting", what, queue.Plural(waiting, "event waits", "events wait"))
 			return nil
 		}
 		var executors int64
@@ -118,7 +118,7 @@ func planRouting(ctx context.Context, c *Planner, p *queue.Plan) error {
 			JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
 			WHERE s.enabled AND s.executor_kind = $1 AND (s.job_kind IS NULL OR s.job_kind = $2) AND (s.event_domain IS NULL OR s.event_domain = $3)`,
 			a.After.Executor, a.After.JobKind, a.After.Domain).Scan(&executors)
-		p.Lines = append(p.Lines, line("run by", "%d executors subscribe to such jobs", executors), line("from", "events routed after the change"))
+		p.Lines = append(p.Lines, line("run by", "%s", queue.Plural(executors, "executor subscribes to such jobs", "executors subscribe to such jobs")), line("from", "events routed after the change"))
 		return err
 	})
 }

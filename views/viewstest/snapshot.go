@@ -188,17 +188,17 @@ func Cron() queue.Cron {
 
 func health() []queue.HealthRow {
 	rows := []queue.HealthRow{
-		{Source: t("queue_heartbeat"), Subject: t("iu_outbound_default"), Domain: t("iu"), LastSeenAt: ptr(ago(95 * time.Hour)), AgeSeconds: ptr(int64(342000)), StatusHint: t("stale")},
+		{Source: t("heartbeat"), Subject: t("iu_outbound_default"), Domain: t("iu"), LastSeenAt: ptr(ago(95 * time.Hour)), AgeSeconds: ptr(int64(342000)), StatusHint: t("stale")},
 		{Source: t("cursor_held"), Subject: t("webhook_router"), Domain: t("webhook"), LastSeenAt: ptr(ago(38 * time.Minute)), AgeSeconds: ptr(int64(2300)), StatusHint: t("held")},
-		{Source: t("event_outbox"), Subject: t("kg"), Domain: t("kg"), LastSeenAt: ptr(ago(2 * time.Second)), AgeSeconds: ptr(int64(2)), EventsSeen: ptr(int64(9214555)), StatusHint: t("held")},
-		{Source: t("webhook_endpoint"), Subject: t("hooks.acme.example"), Domain: t("billing"), LastSeenAt: ptr(ago(9 * time.Minute)), AgeSeconds: ptr(int64(540)), AttemptsWritten: ptr(int64(14120)), DeadLettered: ptr(int64(4640)), StatusHint: t("open")},
-		{Source: t("webhook_endpoint"), Subject: t("api.slow.example"), Domain: t("iu"), LastSeenAt: ptr(ago(4 * time.Second)), AgeSeconds: ptr(int64(4)), AttemptsWritten: ptr(int64(90331)), DeadLettered: ptr(int64(172)), StatusHint: t("fresh")},
-		{Source: t("event_router"), Subject: t("iu"), Domain: t("iu"), LastSeenAt: ptr(ago(2 * time.Second)), AgeSeconds: ptr(int64(2)), EventsSeen: ptr(int64(120553)), StatusHint: t("fresh")},
-		{Source: t("event_subscription"), Subject: t("reports"), Domain: t("kg")},
+		{Source: t("cursor"), Subject: t("kg"), Domain: t("kg"), LastSeenAt: ptr(ago(2 * time.Second)), AgeSeconds: ptr(int64(2)), EventsSeen: ptr(int64(9214555)), StatusHint: t("held")},
+		{Source: t("dead_letter_webhook"), Subject: t("HTTP_503"), Domain: t("billing"), LastSeenAt: ptr(ago(9 * time.Minute)), AgeSeconds: ptr(int64(540)), AttemptsWritten: ptr(int64(14120)), DeadLettered: ptr(int64(4640)), StatusHint: t("open")},
+		{Source: t("backlog_webhook"), Subject: t("api.slow.example"), Domain: t("iu"), LastSeenAt: ptr(ago(4 * time.Second)), AgeSeconds: ptr(int64(4)), AttemptsWritten: ptr(int64(90331)), DeadLettered: ptr(int64(172)), StatusHint: t("fresh")},
+		{Source: t("cursor"), Subject: t("iu"), Domain: t("iu"), LastSeenAt: ptr(ago(2 * time.Second)), AgeSeconds: ptr(int64(2)), EventsSeen: ptr(int64(120553)), StatusHint: t("fresh")},
+		{Source: t("executor_subscription"), Subject: t("reports"), Domain: t("kg")},
 	}
 	for i := range 14 {
 		rows = append(rows, queue.HealthRow{
-			Source: t("queue_heartbeat"), Subject: t(fmt.Sprintf("agent_%02d", i+1)), Domain: t("kg"), LastSeenAt: ptr(ago(time.Duration(i) * time.Second)),
+			Source: t("heartbeat"), Subject: t(fmt.Sprintf("agent_%02d", i+1)), Domain: t("kg"), LastSeenAt: ptr(ago(time.Duration(i) * time.Second)),
 			AgeSeconds: ptr(int64(i)), StatusHint: t("fresh"),
 		})
 	}
