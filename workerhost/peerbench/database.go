@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	qtopName     = "qtop"
-	qtopWakeName = "qtop, wake signal" // the producer is another program
-	qtopOneName  = "qtop, one program" // the producer is the host's program
-	qtopDomain   = "bench"
-	qtopExecutor = "bench_executor"
-	hostLogin    = "bench_host"
-	writerLogin  = "bench_writer"
-	bothLogin    = "bench_both"
-	viewerLogin  = "bench_viewer"
+	qtopName          = "qtop"
+	qtopElsewhereName = "qtop, producer elsewhere" // another process, with the Go client
+	qtopSQLName       = "qtop, SQL producer"       // bare SQL: the trigger sends the wake signal
+	qtopOneName       = "qtop, one program"        // the producer is the host's program
+	qtopDomain        = "bench"
+	qtopExecutor      = "bench_executor"
+	hostLogin         = "bench_host"
+	writerLogin       = "bench_writer"
+	bothLogin         = "bench_both"
+	viewerLogin       = "bench_viewer"
 )
 
 func qtopTemplate() *template { return &template{"qtop", nil, qtopPrepare} }
@@ -70,8 +71,8 @@ func refusal(answer string) error {
 	return nil
 }
 
-// qtopSystem is qtop with jobs enqueued as name says: by bare SQL, or by JobEnqueue of another
-// program or of the host's program.
+// qtopSystem is qtop with jobs enqueued as name says: by JobEnqueue of another process or of the host's program, or by
+// bare SQL.
 func qtopSystem(name string) system {
 	return system{
 		name: name, template: qtopTemplate(), fill: qtopFill,

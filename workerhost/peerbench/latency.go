@@ -19,7 +19,8 @@ func (b *bench) wakeLatency(ctx context.Context) part {
 		{"1,000/s", b.scale(10_000, 500), 32, everyMillisecond},
 	}
 	var cs []contender
-	for _, s := range []system{qtopSystem(qtopName), qtopSystem(qtopWakeName), qtopSystem(qtopOneName), riverSystem(), tablesSystem(), rawSystem()} {
+	for _, s := range []system{qtopSystem(qtopElsewhereName), riverSystem(riverElsewhereName), qtopSystem(qtopOneName), riverSystem(riverName),
+		qtopSystem(qtopSQLName), tablesSystem(), rawSystem()} {
 		cs = append(cs, contender{s.name, func(ctx context.Context, put put) error {
 			for _, l := range loads {
 				if err := b.waited(ctx, s, l.name, l.n, l.inFlight, l.gap, put); err != nil {
@@ -33,17 +34,19 @@ func (b *bench) wakeLatency(ctx context.Context) part {
 	p := part{title: "latency", figs: f, notes: []string{
 		"idle: single inserts with random pauses of 10 to 30 ms; 1,000/s: one insert each millisecond, up to 32 in flight; the first tenth " +
 			"of the inserts, while connections open and plans are made, does not count",
-		"qtop inserts with fn_job_enqueue, the bridge on; \"wake signal\": with JobEnqueue of another program's pgclient, which switches the trigger off " +
-			"and sends the signal after its commit, at most once per 5 ms; \"one program\": with JobEnqueue of the host's own client, as River's " +
-			"producer is its worker's, so that the claim is in the transaction of the insert; the raw loop ends when the claim has returned",
+		"qtop's host runs all loops; nobody watches, for that see make bench-steady. \"producer elsewhere\": another process inserts, with JobEnqueue, " +
+			"which switches the trigger off and sends the signal after its commit, at most once per 5 ms, or with River's client. Special cases: \"one program\" " +
+			"and River without an addition: the worker's own client inserts, with qtop so that the claim is in the transaction of the insert; " +
+			"\"SQL producer\": fn_job_enqueue in bare SQL, the trigger sends the signal; the raw loop ends when the claim has returned",
 	}}
 	for _, of := range []struct {
 		figure       string
 		floor, aimed float64
 	}{{"idle p50", 1, 0.6}, {"idle p99", 1, 0.6}, {"1,000/s p50", 1, 0.4}, {"1,000/s p99", 1, 0.4}} {
-		for _, who := range []string{qtopName, qtopWakeName, qtopOneName, tablesName} {
+		for _, pair := range [][2]string{{qtopElsewhereName, riverElsewhereName}, {qtopSQLName, riverElsewhereName}, {qtopOneName, riverName}, {tablesName, riverName}} {
+			who, peer := pair[0], pair[1]
 			p.goals = append(p.goals, goal{"insert → handler start, " + of.figure + ", " + who, f.get(who, of.figure),
-				f.get(riverName, of.figure), riverName, atMost(of.floor), atMost(of.aimed)})
+				f.get(peer, of.figure), peer, atMost(of.floor), atMost(of.aimed)})
 		}
 	}
 	return p

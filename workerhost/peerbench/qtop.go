@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// The settings of a host; its loops are those that a job queue needs.
+// The settings of a host, which runs all loops, as `qtop worker` does.
 const (
 	hostConns       = 8
 	hostConcurrency = 100
@@ -43,43 +44,65 @@ func qtopOpen(ctx context.Context, d *database, handled func(int), name string) 
 	beside := enqueue.New(client)
 	host, err := workerhost.New(client, workerhost.Options{
 		Producer: beside, ID: "bench", Version: "bench", Executor: qtopExecutor, Concurrency: hostConcurrency, Grace: 10 * time.Second,
-		Loops:    []string{"job_executor", "job_queue_default", "lease_reaper", "counter_compactor"},
 		Handlers: map[string]handler.Handler{"noop": handler.Func(noop)},
 	})
 	if err != nil {
 		client.Close()
 		return session{}, err
 	}
-	writer, err := pgclient.Open(ctx, pgclient.Options{DSN: d.dsn(writerLogin), Program: "bench producer", WorkConns: 32})
+	insert, end, err := qtopInsert(ctx, d, beside, name)
 	if err != nil {
 		client.Close()
 		return session{}, err
 	}
-	apart := enqueue.New(writer)
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- host.Run(ctx) }()
 	return session{
-		insert: func(ctx context.Context, n int) error {
-			by := apart
-			switch name {
-			case qtopName:
-				_, err := writer.Work().Exec(ctx, oneJob, n)
-				return err
-			case qtopOneName:
-				by = beside
-			}
-			_, _, err := by.Enqueue(ctx, enqueue.Job{
-				Kind: "noop", Domain: qtopDomain, Executor: "DOT", Payload: fmt.Appendf(nil, `{"n": %d}`, n),
-			})
-			return err
-		},
+		insert: insert,
 		stop: func() error {
+			err := end()
 			cancel()
-			err := <-ended
-			writer.Close()
+			err = errors.Join(err, <-ended)
 			client.Close()
 			return err
 		},
 	}, nil
+}
+
+// qtopInsert returns how the producer that name says inserts, and what ends it. beside is the producer of the host's
+// program.
+func qtopInsert(ctx context.Context, d *database, beside *enqueue.Producer, name string) (
+	insert func(context.Context, int) (time.Time, error), end func() error, err error) {
+	switch name {
+	case qtopElsewhereName:
+		other, err := openElsewhere(producerSpec{DSN: d.dsn(writerLogin), Client: true})
+		if err != nil {
+			return nil, nil, err
+		}
+		return other.insert, other.producer.stop, nil
+	case qtopOneName:
+		return func(ctx context.Context, n int) (time.Time, error) {
+			_, _, err := beside.Enqueue(ctx, noopJob(n))
+			return time.Time{}, err
+		}, func() error { return nil }, nil
+	}
+	pool, err := d.login(ctx, writerLogin, 32, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	insert = func(ctx context.Context, n int) (time.Time, error) {
+		_, err := pool.Exec(ctx, oneJob, n)
+		return time.Time{}, err
+	}
+	end = func() error {
+		pool.Close()
+		return nil
+	}
+	return insert, end, nil
+}
+
+// noopJob is the job with a number.
+func noopJob(n int) enqueue.Job {
+	return enqueue.Job{Kind: "noop", Domain: qtopDomain, Executor: "DOT", Payload: fmt.Appendf(nil, `{"n": %d}`, n)}
 }

@@ -135,7 +135,7 @@ func loops(ctx context.Context, d *database, conns int, channel string, step fun
 		})
 	}
 	return session{
-		insert: insert,
+		insert: func(ctx context.Context, n int) (time.Time, error) { return time.Time{}, insert(ctx, n) },
 		stop: func() error {
 			cancel()
 			wg.Wait()

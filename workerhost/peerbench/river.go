@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"time"
@@ -15,7 +16,10 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-const riverName = "River"
+const (
+	riverName          = "River"
+	riverElsewhereName = "River, producer elsewhere" // the producer is another process
+)
 
 // riverNoop is a job that does nothing.
 type riverNoop struct {
@@ -33,16 +37,20 @@ func (w *riverWorker) Work(ctx context.Context, job *river.Job[riverNoop]) error
 	return w.handle(ctx, job.Args.N)
 }
 
-func riverSystem() system {
+// riverSystem is River with a producer in the worker's program, or elsewhere, as name says.
+func riverSystem(name string) system {
 	return system{
-		name: riverName, template: &template{"river", nil, func(ctx context.Context, d *database) error {
+		name: name, template: &template{"river", nil, func(ctx context.Context, d *database) error {
 			m, err := rivermigrate.New(riverpgxv5.New(d.pool), nil)
 			if err == nil {
 				_, err = m.Migrate(ctx, rivermigrate.DirectionUp, nil)
 			}
 			return err
 		}},
-		fill: riverFill, open: riverOpen,
+		fill: riverFill,
+		open: func(ctx context.Context, d *database, handled func(int)) (session, error) {
+			return riverOpen(ctx, d, handled, name == riverElsewhereName)
+		},
 		none: "SELECT NOT EXISTS (SELECT FROM river_job WHERE state IN ('available', 'running', 'retryable', 'scheduled'))",
 		done: "SELECT count(*)::int FROM river_job WHERE state = 'completed'",
 	}
@@ -85,7 +93,7 @@ func riverFill(ctx context.Context, d *database, n int) error {
 // fillBatch is how many jobs are inserted with one call.
 const fillBatch = 5000
 
-func riverOpen(ctx context.Context, d *database, handled func(n int)) (session, error) {
+func riverOpen(ctx context.Context, d *database, handled func(n int), apart bool) (session, error) {
 	client, err := riverClient(d.pool, func(_ context.Context, n int) error {
 		handled(n)
 		return nil
@@ -96,15 +104,27 @@ func riverOpen(ctx context.Context, d *database, handled func(n int)) (session, 
 	if err := client.Start(ctx); err != nil {
 		return session{}, err
 	}
+	insert := func(ctx context.Context, n int) (time.Time, error) {
+		_, err := client.Insert(ctx, riverNoop{n}, nil)
+		return time.Time{}, err
+	}
+	var other *elsewhere
+	if apart {
+		if other, err = openElsewhere(producerSpec{DSN: d.dsn("postgres"), River: true}); err != nil {
+			return session{}, errors.Join(err, client.Stop(ctx))
+		}
+		insert = other.insert
+	}
 	return session{
-		insert: func(ctx context.Context, n int) error {
-			_, err := client.Insert(ctx, riverNoop{n}, nil)
-			return err
-		},
+		insert: insert,
 		stop: func() error {
+			var ended error
+			if other != nil {
+				ended = other.producer.stop()
+			}
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
-			return client.Stop(ctx)
+			return errors.Join(ended, client.Stop(ctx))
 		},
 	}, nil
 }

@@ -21,15 +21,17 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/enqueue"
 )
 
 // producerSpec says how a producer process inserts, in JSON in its environment.
 type producerSpec struct {
-	DSN   string `json:"dsn"`
-	River bool   `json:"river"`
-	SQL   string `json:"sql"`  // one job, $1 = its number
-	Wake  string `json:"wake"` // the domain that gets qtop's wake signal after commits; the triggers are silenced then
+	DSN    string `json:"dsn"`
+	River  bool   `json:"river"`
+	Client bool   `json:"client"` // qtop's Go client: JobEnqueue
+	SQL    string `json:"sql"`    // one job, $1 = its number
+	Wake   string `json:"wake"`   // the domain that gets qtop's wake signal after commits; the triggers are silenced then
 }
 
 const producerEnv = "PEERBENCH_PRODUCER"
@@ -37,8 +39,8 @@ const producerEnv = "PEERBENCH_PRODUCER"
 // Inserts in flight: what a producer with a pool of connections has.
 const producerConns = 16
 
-// producerMain runs a producer: "rate N" on its input sets the rate, and each insert is a line "n sent ok" of
-// its output, sent in nanoseconds since 1970. It ends with its input.
+// producerMain runs a producer: "rate N" on its input sets the rate, "insert N" inserts one job with that number. Each
+// insert is a line "n sent ok" of its output, sent in nanoseconds since 1970. It ends with its input.
 func producerMain() {
 	text := os.Getenv(producerEnv)
 	if text == "" {
@@ -61,7 +63,7 @@ func produceSteadily(ctx context.Context, spec producerSpec, in io.Reader, out i
 	if err != nil {
 		return err
 	}
-	cfg.MaxConns = producerConns + 1
+	cfg.MaxConns = producerConns + 1 // and one for wake signals
 	if spec.Wake != "" {
 		cfg.ConnConfig.RuntimeParams["qtop.doorbell"] = "on"
 	}
@@ -70,20 +72,24 @@ func produceSteadily(ctx context.Context, spec producerSpec, in io.Reader, out i
 		return err
 	}
 	defer pool.Close()
-	insert, err := spec.insert(pool)
+	insert, err := spec.insert(ctx, pool)
 	if err != nil {
 		return err
 	}
 	var rate atomic.Int64
+	ordered := make(chan int)
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
 		for lines := bufio.NewScanner(in); lines.Scan(); {
-			n, err := strconv.ParseInt(strings.TrimPrefix(lines.Text(), "rate "), 10, 64)
-			if err != nil {
+			var n int
+			if _, err := fmt.Sscanf(lines.Text(), "insert %d", &n); err == nil {
+				ordered <- n
+			} else if _, err := fmt.Sscanf(lines.Text(), "rate %d", &n); err == nil {
+				rate.Store(int64(n))
+			} else {
 				return
 			}
-			rate.Store(n)
 		}
 	}()
 	var mu sync.Mutex // of the output and complained
@@ -91,6 +97,24 @@ func produceSteadily(ctx context.Context, spec producerSpec, in io.Reader, out i
 	lines := bufio.NewWriter(out)
 	var wg sync.WaitGroup
 	free := make(chan struct{}, producerConns)
+	one := func(number int) {
+		free <- struct{}{}
+		wg.Go(func() {
+			sent := time.Now().UnixNano()
+			call, cancel := context.WithTimeout(ctx, 30*time.Second)
+			err := insert(call, number)
+			cancel()
+			<-free
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil && time.Since(complained) > time.Second {
+				complained = time.Now()
+				fmt.Fprintln(os.Stderr, "producer:", err)
+			}
+			fmt.Fprintf(lines, "%d %d %t\n", number, sent, err == nil)
+			_ = lines.Flush()
+		})
+	}
 	pace := pacer{at: time.Now()}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -99,32 +123,30 @@ func produceSteadily(ctx context.Context, spec producerSpec, in io.Reader, out i
 		case <-over:
 			wg.Wait()
 			return lines.Flush()
+		case number := <-ordered:
+			one(number)
+			continue
 		case <-tick.C:
 		}
 		for range pace.due(time.Now(), rate.Load()) {
-			free <- struct{}{}
-			number := n
+			one(n)
 			n++
-			wg.Go(func() {
-				sent := time.Now().UnixNano()
-				call, cancel := context.WithTimeout(ctx, 30*time.Second)
-				err := insert(call, number)
-				cancel()
-				<-free
-				mu.Lock()
-				defer mu.Unlock()
-				if err != nil && time.Since(complained) > time.Second {
-					complained = time.Now()
-					fmt.Fprintln(os.Stderr, "producer:", err)
-				}
-				fmt.Fprintf(lines, "%d %d %t\n", number, sent, err == nil)
-				_ = lines.Flush()
-			})
 		}
 	}
 }
 
-func (spec producerSpec) insert(pool *pgxpool.Pool) (func(context.Context, int) error, error) {
+func (spec producerSpec) insert(ctx context.Context, pool *pgxpool.Pool) (func(context.Context, int) error, error) {
+	if spec.Client {
+		client, err := pgclient.Open(ctx, pgclient.Options{DSN: spec.DSN, Program: "bench producer", WorkConns: producerConns})
+		if err != nil {
+			return nil, err
+		}
+		by := enqueue.New(client)
+		return func(ctx context.Context, n int) error {
+			_, _, err := by.Enqueue(ctx, noopJob(n))
+			return err
+		}, nil
+	}
 	if spec.River {
 		client, err := riverClient(pool, nil, 0)
 		return func(ctx context.Context, n int) error {
@@ -166,8 +188,8 @@ type producer struct {
 	end chan struct{} // closed when its output has ended
 }
 
-// startProducer starts the process and records in the ledger what it inserts.
-func startProducer(cmd *exec.Cmd, l *steadyLedger) (*producer, error) {
+// startProducer starts the process; told is called for each insert.
+func startProducer(cmd *exec.Cmd, told func(n int, sent int64, ok bool)) (*producer, error) {
 	p := &producer{cmd: cmd, end: make(chan struct{})}
 	cmd.SysProcAttr = endWithParent()
 	var err error
@@ -188,17 +210,19 @@ func startProducer(cmd *exec.Cmd, l *steadyLedger) (*producer, error) {
 			var sent int64
 			var ok bool
 			if _, err := fmt.Sscanf(lines.Text(), "%d %d %t", &n, &sent, &ok); err == nil {
-				l.tell(n, sent, ok)
+				told(n, sent, ok)
 			}
 		}
 	}()
 	return p, nil
 }
 
-func (p *producer) setRate(n int) {
+func (p *producer) setRate(n int) { p.say("rate %d\n", n) }
+
+func (p *producer) say(format string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, _ = fmt.Fprintf(p.in, "rate %d\n", n)
+	_, _ = fmt.Fprintf(p.in, format, n)
 }
 
 // stop lets the process finish what it began.

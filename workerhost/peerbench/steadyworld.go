@@ -126,7 +126,7 @@ func (s *steadyRun) open(ctx context.Context, who contestant) (w *world, err err
 		return w, err
 	}
 	cmd.Stderr = w.log
-	w.producer, err = startProducer(cmd, w.ledger)
+	w.producer, err = startProducer(cmd, w.ledger.tell)
 	return w, err
 }
 

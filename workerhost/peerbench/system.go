@@ -27,9 +27,11 @@ type system struct {
 
 // session is a system with running workers.
 type session struct {
-	insert func(ctx context.Context, n int) error // one job, the way its producers do it
-	ready  func() error                           // starts workers of other processes; nil = they run
-	idle   func(ctx context.Context) error        // waits until those have no more work; nil = handled is called
+	// insert inserts one job, the way its producers do it, and returns when another process sent it; zero = this
+	// process did.
+	insert func(ctx context.Context, n int) (time.Time, error)
+	ready  func() error                    // starts workers of other processes; nil = they run
+	idle   func(ctx context.Context) error // waits until those have no more work; nil = handled is called
 	stop   func() error
 }
 
@@ -184,8 +186,12 @@ func (a *arrivals) send(ctx context.Context, run session, inFlight int, gap func
 		free <- struct{}{}
 		wg.Go(func() {
 			a.sent[n].Store(int64(time.Since(a.epoch)))
-			if err := run.insert(ctx, n); err != nil {
+			sent, err := run.insert(ctx, n)
+			if err != nil {
 				cancel(fmt.Errorf("inserting: %w", err))
+			}
+			if !sent.IsZero() {
+				a.sent[n].Store(int64(sent.Sub(a.epoch)))
 			}
 			<-free
 		})

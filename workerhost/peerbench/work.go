@@ -17,7 +17,7 @@ func (b *bench) workRate(ctx context.Context) part {
 		b.graphile = installGraphile(ctx)
 	}
 	n := b.scale(100_000, 10_000)
-	systems := []system{qtopSystem(qtopName), riverSystem(), rawSystem(), graphileSystem(b.graphile)}
+	systems := []system{qtopSystem(qtopName), riverSystem(riverName), rawSystem(), graphileSystem(b.graphile)}
 	var cs []contender
 	for _, s := range systems {
 		cs = append(cs, b.fed(s.name, s.template, func(ctx context.Context, d *database, put put) error {
@@ -32,7 +32,7 @@ func (b *bench) workRate(ctx context.Context) part {
 		{toRaw, ours, f.get(rawName, rateFigure), rawName, limit{}, atLeast(0.8)},
 	}, notes: []string{
 		number(float64(n)) + " jobs are inserted first; the time runs from the start of the workers (graphile-worker: from when " +
-			"its processes are connected) to the last completion in the database",
+			"its processes are connected) to the last completion in the database: a drain, no steady load; qtop's host runs all loops",
 		"the raw loop is 4 connections, claim and complete 1,000 at a time, without a host; finished jobs are kept " +
 			"by all but graphile-worker, which deletes them",
 	}}
