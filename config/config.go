@@ -7,8 +7,8 @@
 // like, pgpass and service files are left to the driver, so an empty dsn is fine.
 //
 // Nothing is silently defaulted: what cannot be read, is out of range or has an
-// unknown name is a Problem, and Load lists all of them at once. No message holds
-// a password or a secret's source.
+// unknown name is a Problem, and Load lists all of them at once. A QTOP_ variable of
+// an unknown name is a warning. No message holds a password or a secret's source.
 package config
 
 // The settings themselves and the one way to get them.
@@ -50,7 +50,8 @@ type Settings struct {
 
 	Delivery Delivery `mapstructure:"delivery"`
 
-	origins []Origin
+	origins  []Origin
+	warnings Problems
 }
 
 // Delivery is what the webhook sender needs to know.
@@ -140,7 +141,7 @@ func Load(src Sources) (Settings, error) {
 		// Every value was given its field's type before it got here.
 		l.problem("the settings do not fit together: "+oneLine(err.Error()), "config", "report this as a bug")
 	}
-	s.origins = l.origins()
+	s.origins, s.warnings = l.origins(), l.warnings
 	return s, l.problems.err()
 }
 
@@ -153,6 +154,7 @@ type loader struct {
 	found    map[string]Origin
 	seen     func(string)
 	problems Problems
+	warnings Problems
 }
 
 func (l *loader) problem(what, where, do string) {

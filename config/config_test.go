@@ -225,13 +225,21 @@ func TestEveryProblemAtOnce(t *testing.T) {
 	require.Equal(t, []string{
 		`a password in --dsn is refused: anyone on this machine can read it in the process list (flag --dsn): put it in ~/.pgpass, PGPASSWORD or QTOP_DSN and give the rest`,
 		`refresh cannot be "1" (flag --refresh): use a time from 250ms to 1h0m0s with its unit, such as 500ms, 2s or 5m`,
-		`the environment sets the unknown "QTOP_DNS" (env): did you mean QTOP_DSN? else unset it`,
 		`unknown key "refresch" (` + path + `): did you mean refresh? else take it out`,
 		`theme cannot be "pink" (` + path + `): use one of auto, dark, light, mono`,
 		`unknown key "delivery.per_endpoints" (` + path + `, profile "prod"): did you mean delivery.per_endpoint? else take it out`,
 		`grace must be a time with its unit, not a number (` + path + `, profile "prod"): use a time from 0s to 1h0m0s with its unit, such as 500ms, 2s or 5m`,
 		`there is no profile "prud" (env QTOP_PROFILE): did you mean prod?`,
 	}, got)
+}
+
+// A variable of an unknown name is a warning: the settings are good.
+func TestUnknownVariablesWarn(t *testing.T) {
+	s, err := config.Load(config.Sources{Environ: []string{"QTOP_DNS=postgres://anna:hunter2@h", "QTOP_TEST_X=1", "QTOP_REFRESH=2s"}, Hostname: "h", User: "anna"})
+	require.NoError(t, err)
+	require.Equal(t, 2*time.Second, s.Refresh)
+	require.Len(t, s.Warnings(), 1)
+	require.Equal(t, `the environment sets the unknown "QTOP_DNS" (env): did you mean QTOP_DSN? else unset it`, s.Warnings()[0].Error())
 }
 
 func TestFileWithPasswordMustBePrivate(t *testing.T) {

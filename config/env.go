@@ -42,7 +42,7 @@ func environ(list []string) map[string]string {
 	return env
 }
 
-// envValues understands the QTOP_ variables. An empty one counts as not set: that
+// envValues understands the QTOP_ variables. An unknown one is a warning: a newer or older qtop, or a script, may use it. An empty one counts as not set: that
 // is how a shell or a unit file takes one away.
 func (l *loader) envValues() map[string]value {
 	byEnv := map[string]key{}
@@ -59,8 +59,8 @@ func (l *loader) envValues() map[string]value {
 		k, ok := byEnv[name]
 		if !ok {
 			// The value stays unsaid: it may be a password under a wrong name.
-			l.problem("the environment sets the unknown "+quote(name), "env",
-				"did you mean "+nearest(name, known)+"? else unset it")
+			l.warnings = append(l.warnings, Problem{What: "the environment sets the unknown " + quote(name), Where: "env",
+				Do: "did you mean " + nearest(name, known) + "? else unset it"})
 			continue
 		}
 		if v, ok := l.understand(k, l.env[name], where); ok {

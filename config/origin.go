@@ -9,6 +9,9 @@ type Origin struct {
 	From  string `json:"from"`  // "flag --dsn", "env QTOP_DSN", "file …, profile …", "default"
 }
 
+// Warnings lists what is odd and stops nothing: QTOP_ variables of unknown names.
+func (s Settings) Warnings() Problems { return s.warnings }
+
 // Origins lists every setting in the order of Keys.
 func (s Settings) Origins() []Origin {
 	return append([]Origin(nil), s.origins...)

@@ -81,6 +81,7 @@ func verbOf(a *app, entry queue.Action) *verb {
 			}
 		}
 	}
+	v.completeArgs(a)
 	return v
 }
 
@@ -343,7 +344,7 @@ func (a *app) outcome(res queue.Result, p queue.Plan) error {
 // executorCmd is what concerns executors beside the actions on them.
 func executorCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "executor", Short: "Register, deregister or beat an executor; say what it may claim"}
-	cmd.AddCommand(a.viewCmd(view{use: "subscriptions [ID]", example: "qtop executor subscriptions reindex_1", short: "What executors may claim", show: showExecutorRules}, &viewOptions{}), beatCmd(a),
+	cmd.AddCommand(a.viewCmd(view{use: "subscriptions [ID]", of: "executor", example: "qtop executor subscriptions reindex_1", short: "What executors may claim", show: showExecutorRules}, &viewOptions{}), beatCmd(a),
 		a.viewCmd(view{use: "producers", example: "qtop executor producers", short: "Which roles may enqueue for each executor kind", show: listed(queue.ListProducers, "producers", of(views.Producers))}, &viewOptions{}))
 	return cmd
 }
@@ -366,6 +367,7 @@ func beatCmd(a *app) *cobra.Command {
 			}, queue.Plan{})
 		}),
 	}
+	cmd.ValidArgsFunction = a.completeIDs("executor", 1)
 	cmd.Flags().StringVar(&payload, "payload", "{}", "JSON: state, done_total, in_flight, last_work_at")
 	return cmd
 }

@@ -198,6 +198,17 @@ func (a *writer) exit(err error) int {
 	return queue.Choose(strings.HasPrefix(msg, "unknown command") || strings.Contains(msg, "arg(s)"), int(queue.KindUsage), 1)
 }
 
+// warn says what is odd about the settings, a line each, and goes on.
+func (a *app) warn() {
+	for _, p := range a.settings.Warnings() {
+		if a.output == "json" {
+			a.encode(a.errs, map[string]any{"warning": map[string]queue.Text{"what": queue.Clean(p.What), "where": queue.Clean(p.Where), "do": queue.Clean(p.Do)}})
+			continue
+		}
+		fmt.Fprintln(a.errs, "qtop: warning: "+queue.Clean(p.Error()).String())
+	}
+}
+
 func (a *writer) printError(e queue.Error) {
 	if strings.HasPrefix(a.output, "json") {
 		a.encode(a.errs, map[string]any{"error": map[string]queue.Text{"what": e.What, "where": e.Where, "do": e.Do}})

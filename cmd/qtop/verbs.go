@@ -77,10 +77,16 @@ func commandLine(a *app) *cobra.Command {
 		}
 	}
 	pf.StringVarP(&a.output, "output", "o", "table", "table or json")
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	root.Flags().StringVar(&a.pane, "pane", "", "pane to open: "+strings.Join(paneNames(), ", "))
+	_ = root.RegisterFlagCompletionFunc("pane", cobra.FixedCompletions(paneNames(), cobra.ShellCompDirectiveNoFileComp))
 	root.Flags().StringVar(&a.filter, "filter", "", "filter to open it with")
 	root.Flags().BoolVar(&a.access, "accessible", false, "plain lines for screen readers, no full-screen display")
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.load(cmd) }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		err := a.load(cmd)
+		a.warn()
+		return err
+	}
 	root.AddCommand(verbs(a)...)
 	addActions(a, root)
 	explain(root)

@@ -74,6 +74,9 @@ func configCmd(a *app) *cobra.Command {
 			for _, f := range append(a.files, hostFiles(a.settings)...) {
 				warnings = append(warnings, queue.Clean(secrecy.Mask(f.line())))
 			}
+			for _, p := range a.settings.Warnings() {
+				warnings = append(warnings, queue.Clean(p.Error()))
+			}
 			if a.asJSON(map[string]any{"ok": true, "warnings": warnings}) {
 				return nil
 			}

@@ -20,6 +20,7 @@ import (
 type view struct {
 	use, short string
 	example    string // a whole command line
+	of         string // what its argument is, for completion: see completeIDs
 	list       bool   // takes --filter and --limit
 	past       bool   // all its rows are in the snapshot: it accepts --at
 	show       show
@@ -46,6 +47,7 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 	case strings.Contains(v.use, "ID"):
 		cmd.Args = cobra.ExactArgs(1)
 	}
+	cmd.ValidArgsFunction = queue.Choose(v.of == "", cobra.NoFileCompletions, a.completeIDs(v.of, 1))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.args = args
 		if v.list && (o.limit < 1 || o.limit > queue.MostPage) {
@@ -81,6 +83,9 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 	if v.list {
 		cmd.Flags().StringVar(&o.filter, "filter", "", "filter, such as 'code:HTTP_5* age>2h'")
 		cmd.Flags().IntVar(&o.limit, "limit", 200, "rows at most")
+		if strings.HasPrefix(v.use, "dlq") {
+			_ = cmd.RegisterFlagCompletionFunc("filter", a.completeCodes)
+		}
 	}
 	return cmd
 }

@@ -100,9 +100,9 @@ func showWebhooks(ctx context.Context, a *app, c *pgclient.Client, o viewOptions
 }
 
 func webhooksCmd(a *app) *cobra.Command {
-	return a.viewCmd(view{use: "webhooks [ID]", example: "qtop webhooks --filter 'gate:suspended'", short: "Endpoints with state, success rate, pace and waiting webhooks, or one endpoint with its attempts and retries", list: true, show: showWebhooks}, &viewOptions{})
+	return a.viewCmd(view{use: "webhooks [ID]", of: "endpoint", example: "qtop webhooks --filter 'gate:suspended'", short: "Endpoints with state, success rate, pace and waiting webhooks, or one endpoint with its attempts and retries", list: true, show: showWebhooks}, &viewOptions{})
 }
 
 func whyCmd(a *app) *cobra.Command {
-	return a.viewCmd(view{use: "why [QUEUE]", example: "qtop why", short: "Why a queue waits: everything that could block it, each with its remedy; without a name, all waiting queues", show: showWhy}, &viewOptions{})
+	return a.viewCmd(view{use: "why [QUEUE]", of: "queue", example: "qtop why", short: "Why a queue waits: everything that could block it, each with its remedy; without a name, all waiting queues", show: showWhy}, &viewOptions{})
 }

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+// Ids are completed from the database; without one, and without the right to read, nothing is said.
+func TestLiveCompletion(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	db := pgtest.New(t)
+	conn := db.Conn(t, "")
+	require.NoError(t, deadLetters(t.Context(), conn, 3, "HTTP_503"))
+	require.NoError(t, deadJobs(t.Context(), conn, 1, "kg.reindex", "kg"))
+	complete := func(dsn string, words ...string) (out, errs string) {
+		var stdout, stderr bytes.Buffer
+		args := append([]string{cobra.ShellCompRequestCmd, "--dsn", dsn}, words...)
+		require.Zero(t, run(t.Context(), args, strings.NewReader(""), &stdout, &stderr))
+		return stdout.String(), strings.TrimSpace(stderr.String())
+	}
+	dsn := db.DSN(operator(t, db))
+	for _, x := range []struct{ words, want string }{
+		{"flag set ", "webhook.worker.enabled\t"},
+		{"executor deregister ", "undertaker\t"},
+		{"executor beat ", "undertaker\t"},
+		{"executor subscriptions ", "undertaker\t"},
+		{"tick ", "iu_outbound_default"},
+		{"webhooks ", "1\tt.HTTP_503 to http_503.example"},
+		{"endpoint suspend 9 ", "1\tt.HTTP_503"},
+		{"webhook rotate-secret ", "1\tt.HTTP_503"},
+		{"dlq --filter ", "code:HTTP_503\t"},
+		{"requeue --filter code:HTTP", "code:HTTP_503\t"},
+		{"resolve --filter age>1s_code:", "age>1s code:HTTP_503\t"},
+		{"status --output ", "json\n"},
+		{"event-type set iu/made --lane ", "delayed\n"},
+	} {
+		words := strings.Split(x.words, " ")
+		for i := range words {
+			words[i] = strings.ReplaceAll(words[i], "1s_", "1s ")
+		}
+		out, errs := complete(dsn, words...)
+		require.Contains(t, "\n"+out, "\n"+x.want, x.words)
+		require.NotContains(t, errs, "Error", x.words)
+	}
+	out, _ := complete(dsn, "webhook", "rotate-secret", "1", "")
+	require.Equal(t, ":4\n", out, "one subscription is enough")
+	for _, where := range []string{"postgres://nobody@127.0.0.1:1/none", db.DSN(pgtest.Login(t, db))} {
+		for _, words := range [][]string{{"flag", "set", ""}, {"webhooks", ""}} {
+			began := time.Now()
+			out, errs := complete(where, words...)
+			require.Equal(t, ":4\n", out, words)
+			require.NotContains(t, errs, "qtop:", words)
+			require.Less(t, time.Since(began), 10*time.Second)
+		}
+	}
+}
