@@ -45,7 +45,7 @@ func (a *app) completeCodes(cmd *cobra.Command, _ []string, typed string) ([]cob
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// live reads ids from the database of the command line. It says nothing about errors, which would stand in the
+// live reads ids from the database of the command line. It says nothing about errors, which would appear in the
 // middle of what is typed: then there are no ids.
 func (a *app) live(cmd *cobra.Command, of string) []queue.ID {
 	if a.load(cmd) != nil {
