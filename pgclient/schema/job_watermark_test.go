@@ -5,7 +5,6 @@ package schema_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -208,7 +207,7 @@ func TestJobWatermarkReadsFewDeadRows(t *testing.T) {
 	j.watermarked()
 	for i, q := range queries {
 		after := read(q)
-		t.Log(fmt.Sprintf("%s: %d buffers from the head, %d from the watermark", q, before[i], after))
+		t.Logf("%s: %d buffers from the head, %d from the watermark", q, before[i], after)
 		require.Less(t, after, before[i]/4, q)
 	}
 }
