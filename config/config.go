@@ -26,8 +26,8 @@ type Settings struct {
 	DSN       string `mapstructure:"dsn"`        // "" leaves it to PGHOST and its like
 	ListenDSN string `mapstructure:"listen_dsn"` // "" means the same as DSN
 	Pooler    string `mapstructure:"pooler"`     // one of Poolers
-	// ExpectServer names the servers that are meant by cluster_name, address or
-	// address:port; empty means any.
+	// ExpectServer lists the servers that qtop may connect to, each as cluster_name,
+	// address or address:port; empty means any.
 	ExpectServer []string `mapstructure:"expect_server"`
 
 	Profile    string        `mapstructure:"profile"` // "" is the file's top level alone

@@ -27,7 +27,7 @@ type taker struct {
 	busy   bool // a claim is under way
 	takes  bool // and without one it says that it will look
 	looked int
-	told   chan claimed
+	claims chan claimed
 }
 
 type claimed struct {
@@ -38,7 +38,7 @@ type claimed struct {
 
 func attach(t *testing.T, p *enqueue.Producer) *taker {
 	t.Helper()
-	k := &taker{told: make(chan claimed, 1000)}
+	k := &taker{claims: make(chan claimed, 1000)}
 	p.Attach(k)
 	t.Cleanup(func() { p.Detach(k) })
 	return k
@@ -58,7 +58,7 @@ func (k *taker) Claimed(jobs []work.Job, left bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.busy = false
-	k.told <- claimed{jobs, left, err}
+	k.claims <- claimed{jobs, left, err}
 }
 
 func (k *taker) Look() {
@@ -77,11 +77,11 @@ func (k *taker) looks() int {
 func (k *taker) next(t *testing.T) claimed {
 	t.Helper()
 	select {
-	case c := <-k.told:
+	case c := <-k.claims:
 		require.NoError(t, c.err)
 		return c
 	case <-time.After(20 * time.Second):
-		require.Fail(t, "no claim was told of")
+		require.Fail(t, "no claim came")
 		return claimed{}
 	}
 }
@@ -283,7 +283,7 @@ func TestClaimWithManyJobs(t *testing.T) {
 	quiet := 0 // looks in a row: of callers that have gone, some may not be sent yet
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		select {
-		case got := <-k.told:
+		case got := <-k.claims:
 			require.NoError(t, got.err)
 			for _, j := range got.jobs {
 				require.NotContains(t, told, j.ID.String(), "told twice")
@@ -293,7 +293,7 @@ func TestClaimWithManyJobs(t *testing.T) {
 		default:
 		}
 		k.mu.Lock()
-		if quiet++; k.busy || len(k.told) > 0 || c.Work().Stat().AcquiredConns() > 0 {
+		if quiet++; k.busy || len(k.claims) > 0 || c.Work().Stat().AcquiredConns() > 0 {
 			quiet = 0
 		}
 		k.mu.Unlock()
@@ -349,11 +349,11 @@ func TestClaimWithAJobCutOff(t *testing.T) {
 		return ended == 1
 	}, 20*time.Second, time.Millisecond)
 	require.Error(t, <-made)
-	got := <-k.told
+	got := <-k.claims
 	require.Error(t, got.err)
 	require.Empty(t, got.jobs)
 	require.False(t, got.left)
-	require.Empty(t, k.told)
+	require.Empty(t, k.claims)
 	var jobs int
 	require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM public.job_queue").Scan(&jobs))
 	require.Zero(t, jobs)

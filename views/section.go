@@ -14,8 +14,7 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Target is what a row of the Overview is about: the pane that knows more and
-// the row in it.
+// Target is where a row of the Overview leads: the pane with the details, and the row in it.
 type Target struct {
 	Pane queue.PaneID
 	ID   string

@@ -47,8 +47,8 @@ func (d *drill) judge(t *testing.T, seed uint64, lasted, settled time.Duration) 
 		w.int("SELECT count(*)::int FROM (SELECT 1 FROM public.webhook_delivery_jobs WHERE status = 'Completed' GROUP BY saga_id HAVING count(*) > 1) x")
 	dead := w.int("SELECT (SELECT count(*) FROM public.dead_letters)::int + (SELECT count(*) FROM public.job_dead_letter)::int")
 	failed := w.int("SELECT count(*)::int FROM public.job_history WHERE job_kind = 'drill' AND status <> 'succeeded'")
-	d.told.mu.Lock()
-	defer d.told.mu.Unlock()
+	d.acknowledged.mu.Lock()
+	defer d.acknowledged.mu.Unlock()
 	var starts int
 	for _, h := range d.hosts {
 		starts += h.times
@@ -59,11 +59,11 @@ func (d *drill) judge(t *testing.T, seed uint64, lasted, settled time.Duration) 
 	}
 	slices.Sort(lines)
 	report := fmt.Sprintf("fire drill: %s with %d hosts (%d starts), seed %d\nfaults: %s\nleft out: %s\n"+
-		"producers were told of %d jobs and %d events; %d jobs were asked for again with their key, of %d events the answer did not come; slowest answer %s\n"+
+		"producers had %d jobs and %d events acknowledged; %d jobs were asked for again with their key, of %d events the answer did not come; slowest answer %s\n"+
 		"lost: %d jobs, %d events; with two outcomes: %d; dead letters: %d; all was worked on %s after the last fault\n"+
 		"done twice, each across a fault that cut off its record:\n%s",
 		lasted.Round(time.Second), len(d.hosts), starts, seed, d.log.counts(), strings.Join(d.log.skipped, "; "),
-		len(d.told.jobs), len(d.told.events), d.told.again, d.told.doubt, d.told.slowestAnswer.Round(time.Millisecond),
+		len(d.acknowledged.jobs), len(d.acknowledged.events), d.acknowledged.again, d.acknowledged.doubt, d.acknowledged.slowestAnswer.Round(time.Millisecond),
 		len(lostJobs), len(lostEvents), twice, dead, settled.Round(100*time.Millisecond), strings.Join(lines, "\n"))
 	t.Log(report)
 	if file := os.Getenv("QTOP_TEST_DRILL_REPORT"); file != "" {
@@ -76,8 +76,8 @@ func (d *drill) judge(t *testing.T, seed uint64, lasted, settled time.Duration) 
 	require.Zero(t, failed, "jobs that did not succeed")
 	require.Zero(t, otherIDs, "a webhook was sent again under another id")
 	require.Empty(t, untraced, "done twice, and no fault between explains it")
-	require.NotEmpty(t, d.told.jobs)
-	require.NotEmpty(t, d.told.events)
+	require.NotEmpty(t, d.acknowledged.jobs)
+	require.NotEmpty(t, d.acknowledged.events)
 	if !d.short { // when each fault happens once, it may prevent no record
 		require.NotEmpty(t, traced, "no result failed to be recorded: nothing was tested")
 	}

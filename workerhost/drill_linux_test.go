@@ -31,17 +31,17 @@ import (
 // drill is one fire drill.
 type drill struct {
 	*world
-	server    *drillServer
-	network   *pgtest.Path // to the server, of the hosts that have no pooler
-	producing *pgtest.Path // of the producers
-	producer  string       // their DSN
-	dir       string
-	hosts     map[string]*drillHost
-	direct    []string // hosts whose network fails
-	log       cuts
-	short     bool
-	told      acknowledged
-	receiver  *receiver
+	server       *drillServer
+	network      *pgtest.Path // to the server, of the hosts that have no pooler
+	producing    *pgtest.Path // of the producers
+	producer     string       // their DSN
+	dir          string
+	hosts        map[string]*drillHost
+	direct       []string // hosts whose network fails
+	log          cuts
+	short        bool
+	acknowledged acknowledged
+	receiver     *receiver
 }
 
 // drillHost is a worker process and how often it has been started.
@@ -67,7 +67,7 @@ type acknowledged struct {
 func TestFireDrill(t *testing.T) {
 	t.Parallel()
 	d := &drill{dir: t.TempDir(), hosts: map[string]*drillHost{}, short: os.Getenv("QTOP_TEST_FULL") == ""}
-	d.told.jobs, d.told.events = map[int]bool{}, map[int]bool{}
+	d.acknowledged.jobs, d.acknowledged.events = map[int]bool{}, map[int]bool{}
 	lasts := 10 * time.Minute
 	if text := os.Getenv("QTOP_TEST_DRILL"); text != "" {
 		var err error
@@ -194,9 +194,9 @@ func (d *drill) produce(ctx context.Context, one func(context.Context, *pgx.Conn
 			if one(call, conn, n) {
 				n++
 			}
-			d.told.mu.Lock()
-			d.told.slowestAnswer = max(d.told.slowestAnswer, time.Since(began))
-			d.told.mu.Unlock()
+			d.acknowledged.mu.Lock()
+			d.acknowledged.slowestAnswer = max(d.acknowledged.slowestAnswer, time.Since(began))
+			d.acknowledged.mu.Unlock()
 			if conn.IsClosed() {
 				conn = nil
 			}
@@ -211,25 +211,25 @@ func (d *drill) produce(ctx context.Context, one func(context.Context, *pgx.Conn
 // enqueueJob enqueues a job with a key, repeatedly until it gets an answer.
 func (d *drill) enqueueJob(ctx context.Context, conn *pgx.Conn, n int) bool {
 	_, err := conn.Exec(ctx, `SELECT public.fn_job_enqueue('drill', 'work', 'DOT', pg_catalog.jsonb_build_object('n', $1::int), p_idempotency_key => $1::int::text)`, n)
-	d.told.mu.Lock()
-	defer d.told.mu.Unlock()
+	d.acknowledged.mu.Lock()
+	defer d.acknowledged.mu.Unlock()
 	if err != nil {
-		d.told.again++
+		d.acknowledged.again++
 		return false
 	}
-	d.told.jobs[n] = true
+	d.acknowledged.jobs[n] = true
 	return true
 }
 
 // insertEvent inserts an event once.
 func (d *drill) insertEvent(ctx context.Context, conn *pgx.Conn, n int) bool {
 	_, err := conn.Exec(ctx, `INSERT INTO public.events (event_type, payload) VALUES ('drill', pg_catalog.jsonb_build_object('n', $1::int))`, n)
-	d.told.mu.Lock()
-	defer d.told.mu.Unlock()
+	d.acknowledged.mu.Lock()
+	defer d.acknowledged.mu.Unlock()
 	if err != nil {
-		d.told.doubt++
+		d.acknowledged.doubt++
 	} else {
-		d.told.events[n] = true
+		d.acknowledged.events[n] = true
 	}
 	return true
 }
@@ -463,14 +463,14 @@ func (d *drill) lost(t *testing.T) (jobs, events []int) {
 	t.Helper()
 	handled := d.handled(t)
 	at, _ := d.requests()
-	d.told.mu.Lock()
-	defer d.told.mu.Unlock()
-	for n := range d.told.jobs {
+	d.acknowledged.mu.Lock()
+	defer d.acknowledged.mu.Unlock()
+	for n := range d.acknowledged.jobs {
 		if !slices.ContainsFunc(handled[n], func(b begun) bool { return b.ended }) {
 			jobs = append(jobs, n)
 		}
 	}
-	for n := range d.told.events {
+	for n := range d.acknowledged.events {
 		if len(at[n]) == 0 {
 			events = append(events, n)
 		}

@@ -244,7 +244,7 @@ func TestFailover(t *testing.T) {
 	t.Cleanup(admin.Close)
 	d := &drill{
 		world: &world{t: t, admin: admin, dsn: m.dsn("test_host")}, dir: t.TempDir(), hosts: map[string]*drillHost{}, producer: m.dsn("postgres"),
-		told: acknowledged{jobs: map[int]bool{}, events: map[int]bool{}},
+		acknowledged: acknowledged{jobs: map[int]bool{}, events: map[int]bool{}},
 	}
 	t.Cleanup(d.tell)
 	d.exec("CREATE ROLE test_host LOGIN IN ROLE dot_executor, router_worker, saga_orchestrator, webhook_worker, lease_reset_cleaner, queue_viewer")
@@ -281,7 +281,7 @@ func TestFailover(t *testing.T) {
 			return err == nil
 		}, 2*time.Minute, 50*time.Millisecond, "no node takes writes")
 		writable := time.Now()
-		before := d.acknowledged()
+		before := d.acknowledgedSoFar()
 		for left := d.waiting(t, before); len(left) > 0; left = d.waiting(t, before) {
 			require.Less(t, time.Since(writable), time.Minute, "not all that was acknowledged is worked on within a minute: %v", left)
 			time.Sleep(200 * time.Millisecond) // between two reads of the files
@@ -317,20 +317,20 @@ func TestFailover(t *testing.T) {
 
 // count returns how many jobs and events were acknowledged.
 func (d *drill) count() int {
-	d.told.mu.Lock()
-	defer d.told.mu.Unlock()
-	return len(d.told.jobs) + len(d.told.events)
+	d.acknowledged.mu.Lock()
+	defer d.acknowledged.mu.Unlock()
+	return len(d.acknowledged.jobs) + len(d.acknowledged.events)
 }
 
-// acknowledged returns what has been acknowledged so far.
-func (d *drill) acknowledged() *acknowledged {
-	d.told.mu.Lock()
-	defer d.told.mu.Unlock()
+// acknowledgedSoFar returns what has been acknowledged so far.
+func (d *drill) acknowledgedSoFar() *acknowledged {
+	d.acknowledged.mu.Lock()
+	defer d.acknowledged.mu.Unlock()
 	out := &acknowledged{jobs: map[int]bool{}, events: map[int]bool{}}
-	for n := range d.told.jobs {
+	for n := range d.acknowledged.jobs {
 		out.jobs[n] = true
 	}
-	for n := range d.told.events {
+	for n := range d.acknowledged.events {
 		out.events[n] = true
 	}
 	return out

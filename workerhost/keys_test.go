@@ -147,8 +147,8 @@ func TestKeysOfJobsThatComeDuringAClaim(t *testing.T) {
 	require.True(t, roots[second])
 }
 
-// told is what a handler was given for one attempt.
-type told struct {
+// given is what a handler got for one attempt.
+type given struct {
 	handler.Job
 	token string // as header, variable or field
 }
@@ -159,7 +159,7 @@ func TestKeysReachEveryHandler(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 100)
 	var mu sync.Mutex
-	var all []told
+	var all []given
 	var healed atomic.Bool
 	keep := func(line []byte, token string) {
 		var job handler.Job
@@ -168,7 +168,7 @@ func TestKeysReachEveryHandler(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		all = append(all, told{job, token})
+		all = append(all, given{job, token})
 	}
 	url := receive(t, func(rw http.ResponseWriter, _ *http.Request) {
 		if !healed.Load() {

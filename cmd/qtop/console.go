@@ -128,7 +128,7 @@ func (a *app) canShow() error {
 			"use --accessible for plain lines, a verb such as qtop status --watch, or set TERM (xterm-256color)")
 	}
 	if t := os.Getenv("TERM"); !knownTerminal(t) {
-		return usage(fmt.Sprintf("the terminal TERM=%q is not known here", t), "env TERM",
+		return usage(fmt.Sprintf("this machine has no description of the terminal TERM=%q", t), "env TERM",
 			"set TERM to what it is (xterm-256color, say), or use --accessible for plain lines")
 	}
 	return nil

@@ -44,7 +44,7 @@ func TestUnknownTerminal(t *testing.T) {
 	cmd.Env = append(cmd.Env, "TERM=nonexist")
 	s := onTerminal(t, 120, 40, cmd)
 	s.exits(2)
-	require.Contains(t, s.text(), `qtop: the terminal TERM="nonexist" is not known here`)
+	require.Contains(t, s.text(), `qtop: this machine has no description of the terminal TERM="nonexist"`)
 	require.NotContains(t, string(s.raw.b), "\x1b[?1049h")
 }
 

@@ -94,8 +94,8 @@ func fileError(path string, err error) error {
 	return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(secrecy.Mask("the file cannot be written: " + err.Error())), Where: queue.Clean(path), Do: queue.Clean("choose another folder"), Err: err}
 }
 
-// fromHome is a name in which ~ means the home of the user who runs this; in a console
-// no shell does it.
+// fromHome replaces ~ in a file name by the user's home directory: no shell does that for
+// names typed into the console.
 func fromHome(name string) string {
 	if rest, ok := strings.CutPrefix(name, "~/"); ok {
 		if home, err := os.UserHomeDir(); err == nil {

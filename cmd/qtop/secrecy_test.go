@@ -1,7 +1,7 @@
 package main
 
-// Looks for a canary, which stands wherever a password may stand, in all
-// that this program says.
+// Puts a marker wherever a password can be given, and checks that none of the program's output
+// has it.
 
 import (
 	"bytes"

@@ -326,7 +326,7 @@ func (c *Planner) freeze(ctx context.Context, filters []string) (ids []string, e
 }
 
 func emptyFilter(example string) error {
-	return queue.NewError(queue.KindUsage, "an empty filter selects everything", "--filter", "write a filter, such as "+example)
+	return queue.NewError(queue.KindUsage, "an empty filter is refused: it would select everything", "--filter", "write a filter, such as "+example)
 }
 
 func applyDeadLetters(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {

@@ -68,7 +68,7 @@ func planJobCancel(ctx context.Context, c *Planner, p *queue.Plan) error {
 	ids, err := uuids(p.Request.Targets, "job")
 	if len(p.Request.Targets) == 0 {
 		if len(p.Request.Or) > 0 {
-			return queue.NewError(queue.KindUsage, "jobs are cancelled by one filter", "--filter", "cancel them in parts, one --filter each")
+			return queue.NewError(queue.KindUsage, "there is more than one --filter: cancelling jobs takes one", "--filter", "run the command once for each filter")
 		}
 		ids, err = c.freezeJobs(ctx, p.Request.Filter)
 	}

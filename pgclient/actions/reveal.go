@@ -41,7 +41,7 @@ func planReveal(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	if !there {
-		return refuse(p, "not_found", "there is no payload with the id "+p.Request.Targets[0])
+		return refuse(p, "not_found", "there is no dead letter or job with a payload under the id "+p.Request.Targets[0]+": it may have been removed after its retention")
 	}
 	p.Count = 1
 	name, err := c.payloadName(ctx, kind, key)

@@ -64,7 +64,7 @@ func Webhook(id string) (int64, error) {
 func Subscription(id string) (int64, error) {
 	n, err := strconv.ParseInt(id, 10, 64)
 	if err != nil || n <= 0 {
-		return 0, queue.NewError(queue.KindUsage, "not a subscription: "+id, "", "write its number, as qtop webhooks prints it")
+		return 0, queue.NewError(queue.KindUsage, "not the number of a webhook subscription: "+id, "", "write its number, as qtop webhooks prints it")
 	}
 	return n, nil
 }

@@ -93,8 +93,8 @@ type NotificationRun struct {
 	Failed    int64     `json:"failed_total"`
 }
 
-// Keep removes the groups and failures that the filter does not match. The worker's log is not
-// filtered.
+// Keep keeps only the groups and failures that the filter matches. It leaves the worker's log
+// whole.
 func (n *Notifications) Keep(f *Filter, now time.Time) {
 	if f.Empty() {
 		return

@@ -312,12 +312,12 @@ func TestBulkReplaysJobs(t *testing.T) {
 	}
 	require.Equal(t, "2 0 0", tick())
 	for _, h := range j.take("undertaker", 2) {
-		require.Equal(t, "done", j.told("ack", h))
+		require.Equal(t, "done", j.outcome("ack", h))
 	}
 	require.Equal(t, "0 0 0", tick())
 	require.Equal(t, "4 0 0", tick())
 	h := j.one("undertaker")
-	require.Equal(t, "done", j.told("TIMEOUT", h))
+	require.Equal(t, "done", j.outcome("TIMEOUT", h))
 	call(t, j.root, "public.fn_queue_bulk_tick()")
 	require.Equal(t, "2 1", get[string](j.core, "SELECT first_ok || ' ' || first_failed FROM public.queue_bulk_operation"))
 	call(t, j.work, "public.fn_queue_bulk_abort($1::bigint, 'ann')", id)

@@ -14,9 +14,9 @@ import (
 // hashes of different forms cannot be compared.
 const catalogueForm = 1
 
-// formOf names the form of the hashes that this program makes on this server. The
-// major version is part of it, because another version may print definitions
-// differently.
+// formOf says how definitions are hashed on this server: hashes can be compared only
+// where it is the same. PostgreSQL's major version is part of it, because another version
+// may print definitions differently.
 func formOf(conn *pgx.Conn) string {
 	return fmt.Sprintf("%s/%d", major(conn), catalogueForm)
 }

@@ -74,7 +74,7 @@ func TestHealthIsTheSameInViewAndPicture(t *testing.T) {
 	j.rule("w", "k", "iu", 0, 2)
 	require.Len(t, j.take("w", 2), 2)
 	j.rule("ender", "ended", "", 0, 1)
-	require.Equal(t, "done", j.told("ack", j.one("ender")))
+	require.Equal(t, "done", j.outcome("ack", j.one("ender")))
 	j.exec("SELECT public.fn_job_enqueue('later', 'iu', 'external_worker', p_process_after => now() + '1 hour')")
 	j.exec("UPDATE public.job_subscription SET enabled = false WHERE executor_id = 'ender'")
 	j.exec("UPDATE public.job_queue SET process_after = now() - interval '9 minutes' WHERE job_kind = 'k' AND event_domain = 'kg'")

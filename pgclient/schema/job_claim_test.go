@@ -66,7 +66,7 @@ func TestJobClaimAfter(t *testing.T) {
 	require.Equal(t, list[:5], ids(five))
 	last := five[4]
 	after := map[string]any{"iu/k": []any{last.Priority, last.After, last.Job}}
-	require.Equal(t, "done", j.told("release", five[1], five[3]))
+	require.Equal(t, "done", j.outcome("release", five[1], five[3]))
 	require.Equal(t, list[5:7], j.takeOf("w", nil, 2, after), "what was handed back lies before the key")
 	other, urgent, idle := j.job("k", "kg", 100), j.job("k", "iu", 101), j.job("k", "iu", 99)
 	require.Equal(t, []string{urgent}, j.takeOf("w", nil, 1, after), "more urgent than the key")
@@ -127,9 +127,9 @@ func TestJobClaimFloorAndLimit(t *testing.T) {
 	first := j.take("w", 10)
 	require.ElementsMatch(t, []string{at[2], at[3], at[0], free}, ids(first), "three of the limited rule, whatever the lanes")
 	require.Empty(t, j.take("w", 10))
-	require.Equal(t, "done", j.told("start", first...))
+	require.Equal(t, "done", j.outcome("start", first...))
 	require.Empty(t, j.take("w", 10), "in progress counts")
-	require.Equal(t, "done", j.told("ack", first[0]))
+	require.Equal(t, "done", j.outcome("ack", first[0]))
 	require.Equal(t, []string{at[1]}, j.takeOf("w", nil, 10, nil), "one more for each that is finished")
 	j.exec("UPDATE public.job_subscription SET priority_floor = 99, max_parallel = 1000")
 	require.Equal(t, []string{below}, j.takeOf("w", nil, 10, nil))
@@ -272,7 +272,7 @@ func TestJobDeregisterWaits(t *testing.T) {
 	require.Contains(t, got["reason"], "2 jobs wait")
 	h := j.one("w")
 	require.Contains(t, deregister()["reason"], "w holds 1 jobs")
-	require.Equal(t, "done", j.told("ack", h))
+	require.Equal(t, "done", j.outcome("ack", h))
 	require.Contains(t, deregister()["reason"], "1 jobs wait")
 	call(t, j.work, "public.fn_job_cancel($1::uuid[], 'ann', 'test')", job[1:])
 	require.Equal(t, true, deregister()["deregistered"])
@@ -332,7 +332,7 @@ func TestJobClaimOldSnapshot(t *testing.T) {
 		}
 		_ = tx.Rollback(ctx)
 		require.LessOrEqual(t, get[int](j.core, "SELECT sum(live) FROM public.job_lease"), 1, "%s: %v", level, err)
-		require.Equal(t, "done", j.told("release", h...))
+		require.Equal(t, "done", j.outcome("release", h...))
 	}
 }
 

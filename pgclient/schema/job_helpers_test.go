@@ -136,8 +136,8 @@ func tell(ctx context.Context, pool *pgxpool.Pool, what string, hs ...held) (map
 	return out, err
 }
 
-// told is the one outcome that all these jobs had.
-func (j *jobs) told(what string, hs ...held) string {
+// outcome reports what for these jobs and returns the one outcome that all of them had.
+func (j *jobs) outcome(what string, hs ...held) string {
 	j.t.Helper()
 	got, err := tell(context.Background(), j.work, what, hs...)
 	require.NoError(j.t, err, what)
@@ -182,7 +182,7 @@ func (j *jobs) deadLetter(kind, domain, code string) string {
 	j.exec(`SELECT public.fn_job_enqueue($1, $2, 'external_worker', '{"n": 1, "api_key": "hidden-key"}', p_max_attempts => 1)`, kind, domain)
 	j.rule("undertaker", kind, domain, 0, 100)
 	h := j.one("undertaker")
-	require.Equal(j.t, "done", j.told(code, h))
+	require.Equal(j.t, "done", j.outcome(code, h))
 	return get[string](j.core, "SELECT dead_letter_id::text FROM public.job_dead_letter WHERE job_id = $1", h.Job)
 }
 

@@ -133,7 +133,7 @@ func TestJobKeysManyFinishedMeanwhile(t *testing.T) {
 	eventually(t, "the call waits", func() bool {
 		return get[bool](j.core, "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = 77 AND NOT granted)")
 	})
-	require.Equal(t, "done", j.told("ack", h))
+	require.Equal(t, "done", j.outcome("ack", h))
 	require.NoError(t, tx.Rollback(context.Background()))
 	got := <-done
 	require.Contains(t, got, "job_ids", got)

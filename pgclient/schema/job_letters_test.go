@@ -50,7 +50,7 @@ func TestJobReplayOnce(t *testing.T) {
 
 	// The replayed job may die again: that makes another dead letter.
 	for _, h := range j.take("undertaker", 2) {
-		require.Equal(t, "done", j.told("TIMEOUT", h))
+		require.Equal(t, "done", j.outcome("TIMEOUT", h))
 	}
 	require.Equal(t, 4, get[int](j.core, "SELECT count(*) FROM public.job_dead_letter"))
 	j.balanced()
@@ -76,7 +76,7 @@ func TestJobReplayWithoutHistory(t *testing.T) {
 		VALUES ('k', 'iu', 'external_worker', '{"n": 1}', 7, 1, 'source', 'target', 's3://payload', 'cor', gen_random_uuid())`)
 	was := get[string](j.core, is)
 	j.rule("undertaker", "", "", 0, 1)
-	require.Equal(t, "done", j.told("TIMEOUT", j.one("undertaker")))
+	require.Equal(t, "done", j.outcome("TIMEOUT", j.one("undertaker")))
 	j.exec("DO $$ BEGIN EXECUTE 'DROP TABLE ' || (SELECT tableoid::regclass FROM public.job_history); END $$")
 	letter := get[string](j.core, "SELECT dead_letter_id::text FROM public.job_dead_letter")
 	require.EqualValues(t, 1, call(t, j.work, replay, []string{letter}, "ann")["replayed"])

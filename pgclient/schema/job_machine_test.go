@@ -37,13 +37,13 @@ func (j *jobs) standing(status string) held {
 	switch status {
 	case "leased":
 	case "in_progress":
-		require.Equal(j.t, "done", j.told("start", h))
+		require.Equal(j.t, "done", j.outcome("start", h))
 	case "retry_waiting", "dead_letter":
-		require.Equal(j.t, "done", j.told("TIMEOUT", h))
+		require.Equal(j.t, "done", j.outcome("TIMEOUT", h))
 	case "succeeded", "cleaned":
-		require.Equal(j.t, "done", j.told("ack", h))
+		require.Equal(j.t, "done", j.outcome("ack", h))
 	case "failed":
-		require.Equal(j.t, "done", j.told("BROKEN!", h))
+		require.Equal(j.t, "done", j.outcome("BROKEN!", h))
 	case "cancelled":
 		cancel()
 	}
@@ -60,7 +60,7 @@ func TestJobEdgesByFunction(t *testing.T) {
 		for what, want := range map[string]string{"start": "in_progress 0 0", "renew": from + " 0 0", "ack": "succeeded 0 0", "release": "queued 0 0",
 			"TIMEOUT": "retry_waiting 1 0", "BROKEN!": "failed 1 0"} {
 			h := j.standing(from)
-			require.Equal(t, "done", j.told(what, h), from+" "+what)
+			require.Equal(t, "done", j.outcome(what, h), from+" "+what)
 			require.Equal(t, want, j.state(h.Job), from+" "+what)
 			call(t, j.work, "public.fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'out of the way')", h.Job)
 		}
@@ -90,7 +90,7 @@ func TestJobForeignTokenChangesNothing(t *testing.T) {
 		h.Token = "00000000-0000-0000-0000-000000000002"
 		before := j.all()
 		for _, what := range reports {
-			require.Equal(t, "lease_lost", j.told(what, h), status+" "+what)
+			require.Equal(t, "lease_lost", j.outcome(what, h), status+" "+what)
 		}
 		require.Equal(t, before, j.all(), status)
 		call(t, j.work, "public.fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'out of the way')", h.Job)
@@ -114,16 +114,16 @@ func TestJobStaleToken(t *testing.T) {
 	stale := func(when string) {
 		before := j.all()
 		for _, what := range reports {
-			require.Equal(t, "lease_lost", j.told(what, old), what+" "+when)
+			require.Equal(t, "lease_lost", j.outcome(what, old), what+" "+when)
 		}
 		require.Equal(t, before, j.all(), when)
 	}
 	stale("between two leases")
 	fresh := j.one("w")
 	stale("under another's lease")
-	require.Equal(t, "done", j.told("start", fresh))
+	require.Equal(t, "done", j.outcome("start", fresh))
 	stale("under another's work")
-	require.Equal(t, "done", j.told("ack", fresh))
+	require.Equal(t, "done", j.outcome("ack", fresh))
 	stale("after another's success")
 	require.Equal(t, "succeeded 0 1", j.state(old.Job))
 
@@ -149,10 +149,10 @@ func TestJobRepeatedResult(t *testing.T) {
 	same := func(when, what string, h held) {
 		t.Helper()
 		before := j.all()
-		require.Equal(t, "done", j.told(what, h), what+" repeated "+when)
+		require.Equal(t, "done", j.outcome(what, h), what+" repeated "+when)
 		for _, other := range reports {
 			if other != what && !(strings.ToUpper(other) == other && strings.ToUpper(what) == what) {
-				require.Equal(t, "lease_lost", j.told(other, h), other+" after "+what+" "+when)
+				require.Equal(t, "lease_lost", j.outcome(other, h), other+" after "+what+" "+when)
 			}
 		}
 		require.Equal(t, before, j.all(), what+" "+when)
@@ -165,20 +165,20 @@ func TestJobRepeatedResult(t *testing.T) {
 	}
 	for what, status := range map[string]string{"TIMEOUT": "retry_waiting", "release": "queued"} {
 		h := j.standing("in_progress")
-		require.Equal(t, "done", j.told(what, h))
+		require.Equal(t, "done", j.outcome(what, h))
 		require.Equal(t, status, strings.Fields(j.state(h.Job))[0])
 		same("while it waits", what, h)
 		next := j.one("w")
 		require.Equal(t, h.Job, next.Job)
 		same("under the next lease", what, h)
-		require.Equal(t, "done", j.told("ack", next))
+		require.Equal(t, "done", j.outcome("ack", next))
 		same("after the next one's success", what, h)
 	}
 	h := j.standing("in_progress")
 	before := j.all()
-	require.Equal(t, "done", j.told("start", h))
+	require.Equal(t, "done", j.outcome("start", h))
 	require.Equal(t, before, j.all())
-	require.Equal(t, "done,lease_lost", j.told("ack", h, j.standing("succeeded"), held{Job: "00000000-0000-4000-8000-000000000000", Token: h.Token}))
+	require.Equal(t, "done,lease_lost", j.outcome("ack", h, j.standing("succeeded"), held{Job: "00000000-0000-4000-8000-000000000000", Token: h.Token}))
 }
 
 // A job that is twice in one batch counts once; the other jobs of the batch are done nevertheless.
@@ -192,7 +192,7 @@ func TestJobMixedBatch(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{b[2].Job: "done", a[0].Job: "done", a[1].Job: "done", a[2].Job: "lease_lost"}, got)
 	require.Equal(t, 3, get[int](j.core, "SELECT count(*) FROM public.job_history"))
-	require.Equal(t, "done", j.told("TIMEOUT", a[2], b[0], b[0]))
+	require.Equal(t, "done", j.outcome("TIMEOUT", a[2], b[0], b[0]))
 	require.Equal(t, "retry_waiting 1 0", j.state(b[0].Job))
 	j.balanced()
 	for _, bad := range []string{"ack(NULL, NULL)", "ack('{}', '{}')", "ack(ARRAY[gen_random_uuid()], '{}')", "renew(NULL, '{}')",
@@ -208,7 +208,7 @@ func TestJobFailRecordsWhy(t *testing.T) {
 	job := call(t, j.work, "public.fn_job_enqueue('k', 'iu', 'external_worker', p_max_attempts => 4)")["job_id"].(string)
 	for try := 1; try <= 4; try++ {
 		h := j.one("w")
-		require.Equal(t, "done", j.told([]string{"", "TIMEOUT", "NO CODE", "HTTP_500", "LAST"}[try], h))
+		require.Equal(t, "done", j.outcome([]string{"", "TIMEOUT", "NO CODE", "HTTP_500", "LAST"}[try], h))
 		if try == 4 {
 			break
 		}

@@ -90,7 +90,7 @@ func TestJobReapChargesNoNeighbours(t *testing.T) {
 		}
 	}
 	require.Len(t, last, 2)
-	require.Equal(t, "done", j.told("start", last[0]))
+	require.Equal(t, "done", j.outcome("start", last[0]))
 	j.expire(hs...)
 	got := j.reap()
 	require.Len(t, got["log"], 7)
@@ -113,9 +113,9 @@ func TestJobReapSparesTheLiving(t *testing.T) {
 	hs := j.take("w", 4)
 	require.EqualValues(t, 0, j.reap()["reaped"])
 	j.expire()
-	require.Equal(t, "done", j.told("renew", hs[1]))
+	require.Equal(t, "done", j.outcome("renew", hs[1]))
 	require.EqualValues(t, 0, j.reap()["reaped"])
-	require.Equal(t, "done", j.told("ack", hs[0], hs[1], hs[2]))
+	require.Equal(t, "done", j.outcome("ack", hs[0], hs[1], hs[2]))
 	j.expire()
 	require.EqualValues(t, 1, j.reap()["reaped"], "only what is left of the claim")
 	j.balanced()

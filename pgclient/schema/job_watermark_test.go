@@ -48,7 +48,7 @@ func TestJobWatermarkPassesNoJob(t *testing.T) {
 	j.rule("w", "", "", 0, 1000)
 	j.watermarksWanted()
 	j.put("k", "iu", 1)
-	j.told("ack", j.one("w"))
+	j.outcome("ack", j.one("w"))
 	j.watermarked()
 	next := func(what, job string) held {
 		t.Helper()
@@ -61,26 +61,26 @@ func TestJobWatermarkPassesNoJob(t *testing.T) {
 	}
 	h := next("enqueued late", j.old(100))
 	j.advance()
-	j.told("release", h)
+	j.outcome("release", h)
 	h = next("returned", h.Job)
 	j.advance()
 	j.expire(h)
 	j.reap()
 	h = next("its lease ended", h.Job)
-	j.told("ack", h)
+	j.outcome("ack", h)
 	j.advance()
 	id := get[string](j.core, "SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => now() + interval '1 hour') ->> 'job_id'")
 	j.advance()
 	j.exec("UPDATE public.job_queue SET process_after = now() - interval '1 hour' WHERE job_id = $1", id)
 	require.EqualValues(t, 1, call(t, j.work, "public.fn_job_tick()")["promoted"])
-	j.told("ack", next("due long ago", id))
+	j.outcome("ack", next("due long ago", id))
 	j.advance()
 	ids := get[[]string](j.core, `SELECT array_agg(x) FROM jsonb_array_elements_text(public.fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', 'k',
 		'event_domain', 'iu', 'executor', 'external_worker', 'process_after', now() - interval '1 hour')) FROM generate_series(1, 2))) -> 'job_ids') x`)
 	got := j.take("w", 5)
 	require.Len(t, got, 2, "several late ones")
 	require.ElementsMatch(t, ids, []string{got[0].Job, got[1].Job})
-	j.told("ack", got...)
+	j.outcome("ack", got...)
 
 	// the highest priority first, whatever the priority of the watermark
 	for _, order := range [][]int{{500, 100, 1}, {1, 100, 500}} {
@@ -92,7 +92,7 @@ func TestJobWatermarkPassesNoJob(t *testing.T) {
 		require.Zero(t, get[int](j.core, belowWatermarks))
 		got = j.take("w", 10)
 		require.Equal(t, []string{want[500], want[100], want[1]}, []string{got[0].Job, got[1].Job, got[2].Job})
-		j.told("ack", got...)
+		j.outcome("ack", got...)
 	}
 	j.balanced()
 	eventually(t, "the next watermarks are found from the jobs below them", func() bool {
@@ -106,7 +106,7 @@ func TestJobWatermarkBesideAnOpenTransaction(t *testing.T) {
 	j.rule("w", "", "", 0, 1000)
 	j.watermarksWanted()
 	j.put("k", "iu", 1)
-	j.told("ack", j.one("w"))
+	j.outcome("ack", j.one("w"))
 	tx := j.begin(j.root)
 	var id string
 	// as if the job had been due when it was written, long ago: it is not noted
@@ -188,7 +188,7 @@ func TestJobWatermarkReadsFewDeadRows(t *testing.T) {
 	for done := 0; done < n; {
 		hs := j.take("w", 1000)
 		require.NotEmpty(t, hs)
-		j.told("ack", hs...)
+		j.outcome("ack", hs...)
 		done += len(hs)
 	}
 	j.put("k", "iu", 1)

@@ -21,7 +21,7 @@ func TestNoLeaseTokenCanBeRead(t *testing.T) {
 	j.rule("w", "", "", 0, 1000)
 	j.put("k", "iu", 3)
 	done, leased := j.one("w"), j.one("w")
-	require.Equal(t, "done", j.told("ack", done))
+	require.Equal(t, "done", j.outcome("ack", done))
 	j.expire(leased)
 	j.exec("SELECT public.fn_metrics_sampler_run()")
 	h := &hooks{t: t, db: j.db, root: j.root, work: j.as("event_ingest_writer", "subscription_admin", "router_worker", "saga_orchestrator", "webhook_worker")}
@@ -60,7 +60,7 @@ func TestNoLeaseTokenCanBeRead(t *testing.T) {
 	public := held{Job: leased.Job, Token: j.leaseID(leased)}
 	require.Equal(t, public.Token+" "+public.Token, get[string](j.core, `SELECT concat_ws(' ', lease_id, lease_token) FROM public.v_job WHERE job_id = $1`, leased.Job),
 		"programs of the release before find the id where the token was")
-	require.Equal(t, "lease_lost", j.told("ack", public), "an id is no token")
+	require.Equal(t, "lease_lost", j.outcome("ack", public), "an id is no token")
 	require.Equal(t, "leased 0 0", j.state(leased.Job))
 }
 

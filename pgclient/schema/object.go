@@ -231,7 +231,7 @@ func (o object) drop() string {
 	return ""
 }
 
-// target is what rights and comments apply to: TABLE public.job_queue.
+// target is the object as GRANT and COMMENT name it after ON, such as TABLE public.job_queue.
 func (o object) target() string {
 	what, name, _ := strings.Cut(o.name, " ")
 	return what + " public." + name

@@ -84,11 +84,11 @@ func TestPayloadsThatWereStoredBeforeTheLimit(t *testing.T) {
 	j.flag("queue.payload.max_bytes", "262144")
 	_, err := j.work.Exec(t.Context(), "SELECT public.fn_job_enqueue('k', 'd', 'external_worker', "+payload(300000)+")")
 	refused(t, "22023", err, "300000 bytes")
-	require.Equal(t, "done", j.told("BROKE", j.take("e", 10)...))
+	require.Equal(t, "done", j.outcome("BROKE", j.take("e", 10)...))
 	letter := get[string](j.core, "SELECT dead_letter_id::text FROM public.job_dead_letter")
 	answer := call(t, j.work, "public.fn_job_dead_letter_replay(ARRAY[$1::uuid], 'ann', 'again')", letter)
 	require.Equal(t, "replayed", results(t, answer)[0]["outcome"], "%v", answer)
-	require.Equal(t, "done", j.told("ack", j.take("e", 10)...))
+	require.Equal(t, "done", j.outcome("ack", j.take("e", 10)...))
 }
 
 // The payload of a leased job is read apart from its claim, by the token of its lease and up to so many bytes.
@@ -106,6 +106,6 @@ func TestPayloadOfALeasedJob(t *testing.T) {
 	require.Equal(t, "20000 20000", read(h.Job, h.Token, 20000))
 	require.Equal(t, "20000", read(h.Job, h.Token, 19999), "too long")
 	require.Empty(t, read(h.Job, h.Job, 20000), "another token")
-	require.Equal(t, "done", j.told("release", h))
+	require.Equal(t, "done", j.outcome("release", h))
 	require.Empty(t, read(h.Job, h.Token, 20000), "its lease is gone")
 }

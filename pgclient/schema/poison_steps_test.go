@@ -19,7 +19,9 @@ const unsampled = "DELETE FROM public.queue_metric_sample"
 
 // poisonedSweeps are the steps of retention of which each row is deleted or emptied alone.
 func poisonedSweeps() []poisoned {
-	// row is one step: its table, the event that the poison waits for, what makes n + 1 rows, and what names one of them.
+	// row describes one step of a worker. A trigger makes one row of its table fail at when (DELETE or UPDATE); the other
+	// rows must still be swept. name is an SQL expression that identifies a row x, makes is SQL that writes n + 1 rows,
+	// left is SQL that counts the rows that are left besides the failing one, flags are keys and values to set first.
 	row := func(step, worker, table, when, name, makes, left string, flags ...string) poisoned {
 		of := "NEW"
 		if when == "DELETE" {

@@ -34,7 +34,7 @@ func TestJobKeyLife(t *testing.T) {
 		return get[[]string](j.core, "SELECT array_agg(dead_letter_id::text) FROM public.job_dead_letter WHERE resolved_at IS NULL")
 	}
 	end := func(what string) func(*jobs) {
-		return func(j *jobs) { require.Equal(j.t, "done", j.told(what, j.one("w"))) }
+		return func(j *jobs) { require.Equal(j.t, "done", j.outcome(what, j.one("w"))) }
 	}
 	done := end("ack")
 	again := end("TIMEOUT")
@@ -67,7 +67,7 @@ func TestJobKeyLife(t *testing.T) {
 	}{
 		{"queued", nil, "queued", false},
 		{"leased", []func(*jobs){func(j *jobs) { j.one("w") }}, "leased", false},
-		{"running", []func(*jobs){func(j *jobs) { j.told("start", j.one("w")) }}, "in_progress", false},
+		{"running", []func(*jobs){func(j *jobs) { j.outcome("start", j.one("w")) }}, "in_progress", false},
 		{"handed back", []func(*jobs){end("release")}, "queued", false},
 		{"to be tried again", []func(*jobs){again, later("6 days")}, "retry_waiting", false},
 		{"tried again and done", []func(*jobs){again, due, done, later("6 days")}, "succeeded", false},
@@ -160,11 +160,11 @@ func TestJobRootsAreSwept(t *testing.T) {
 	call(t, j.work, replay, []string{j.deadLetter("k", "iu", "TIMEOUT")}, "ann")
 	j.later("1 hour")
 	require.Equal(t, 1, get[int](j.core, "SELECT count(*)::int FROM public.job_root"), "its job is in the queue")
-	require.Equal(t, "done", j.told("TIMEOUT", j.take("undertaker", 1)...))
+	require.Equal(t, "done", j.outcome("TIMEOUT", j.take("undertaker", 1)...))
 	j.later("1 hour")
 	require.Equal(t, 1, get[int](j.core, "SELECT count(*)::int FROM public.job_root"), "its job may be replayed")
 	call(t, j.work, replay, get[[]string](j.core, "SELECT array_agg(dead_letter_id::text) FROM public.job_dead_letter WHERE resolved_at IS NULL"), "ann")
-	require.Equal(t, "done", j.told("ack", j.take("undertaker", 1)...))
+	require.Equal(t, "done", j.outcome("ack", j.take("undertaker", 1)...))
 	j.later("1 hour")
 	require.Equal(t, 1, get[int](j.core, "SELECT count(*)::int FROM public.job_root"))
 }
@@ -204,7 +204,7 @@ func TestJobKeyScopes(t *testing.T) {
 	require.Equal(t, []any{shared["job_id"], other["job_id"]}, got["job_ids"].([]any)[:2])
 	require.Equal(t, []any{"queued", "queued", "queued"}, got["statuses"])
 	require.Equal(t, 4, get[int](j.core, "SELECT count(DISTINCT idempotency_key)::int FROM public.job_queue WHERE idempotency_key ~ '^one( of .*)?$'"))
-	require.Equal(t, "done", j.told("ack", j.take("w", 10)...))
+	require.Equal(t, "done", j.outcome("ack", j.take("w", 10)...))
 	require.Equal(t, "succeeded", call(t, bob, put, `{"n": 3}`, team)["status"])
 	j.balanced()
 }
@@ -360,7 +360,7 @@ func TestJobKeyDays(t *testing.T) {
 			jobs, ends := map[string]any{}, map[string]string{"succeeded": "ack", "failed": "BROKEN!", "dead_letter": "TIMEOUT"}
 			for status, end := range ends {
 				jobs[status] = put(status)["job_id"]
-				require.Equal(t, "done", j.told(end, j.one("w")))
+				require.Equal(t, "done", j.outcome(end, j.one("w")))
 			}
 			j.exec("BEGIN; SET LOCAL session_replication_role = replica; UPDATE public.job_history SET finished_at = finished_at - interval '3 days'; COMMIT")
 			j.later(kept)

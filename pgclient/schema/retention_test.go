@@ -119,7 +119,7 @@ func TestRetentionOfJobsOverTheLine(t *testing.T) {
 	replayed("replayed")
 	replayed("done")
 	j.rule("w", "done", "", 0, 10)
-	require.Equal(t, "done", j.told("ack", j.one("w")))
+	require.Equal(t, "done", j.outcome("ack", j.one("w")))
 	j.exec("SELECT public.fn_job_dead_letter_resolve(ARRAY[$1::uuid], 'abandoned', 'test', 'ann')", letters["resolved"])
 	call(t, j.work, "public.fn_queue_bulk_plan('replay_job', $1, 'code:TIMEOUT', 1000, 0, 0, 'ann', 'r')", []string{"job:" + letters["planned"]})
 	left := func() string {
@@ -147,7 +147,7 @@ func TestRetentionOfJobsOverTheLine(t *testing.T) {
 	})
 	replayed("open")
 	require.Equal(t, `{"n": 1, "api_key": "hidden-key"} x 3`, get[string](j.core, "SELECT min(payload::text) || ' x ' || count(*) FROM public.job_queue"), "as they were given")
-	require.Equal(t, "done", j.told("ack", j.take("undertaker", 10)...))
+	require.Equal(t, "done", j.outcome("ack", j.take("undertaker", 10)...))
 	require.Equal(t, 3, get[int](j.core, "SELECT count(*)::int FROM public.job_history WHERE status = 'succeeded'"))
 }
 

@@ -35,9 +35,9 @@ func TestUpgradeKeepsOpenWork(t *testing.T) {
 	}
 	c.exec("SELECT public.fn_job_enqueue('later', 'kg', 'Agent', p_process_after => now() + interval '1 hour')")
 	leased, running, lost := claim("leased"), claim("running"), claim("lost")
-	require.Equal(t, "done", j.told("start", running))
+	require.Equal(t, "done", j.outcome("start", running))
 	for _, kind := range []string{"waiting", "dead"} {
-		require.Equal(t, "done", j.told("TIMEOUT", claim(kind)))
+		require.Equal(t, "done", j.outcome("TIMEOUT", claim(kind)))
 	}
 
 	// Deliveries of one event each.
@@ -82,14 +82,14 @@ func TestUpgradeKeepsOpenWork(t *testing.T) {
 	require.Equal(t, jobsBefore, get[string](c, queue))
 
 	// Reports of hosts that were not restarted.
-	require.Equal(t, "done", j.told("ack", leased))
-	require.Equal(t, "done", j.told("renew", running))
-	require.Equal(t, "done", j.told("ack", running))
+	require.Equal(t, "done", j.outcome("ack", leased))
+	require.Equal(t, "done", j.outcome("renew", running))
+	require.Equal(t, "done", j.outcome("ack", running))
 	h.finish("", taken["reported"])
 	require.Equal(t, []string{"repeated"}, h.report(result(taken["reported"], "")))
 	j.expire(lost)
 	j.reap()
-	require.Equal(t, "lease_lost", j.told("ack", lost))
+	require.Equal(t, "lease_lost", j.outcome("ack", lost))
 	require.NoError(t, h.asOwner("UPDATE public.webhook_delivery_jobs SET lease_until = now() - interval '1 second' WHERE id = $1", taken["lost"].Job))
 	c.exec("SELECT public.fn_lease_reset_cleaner_run()")
 	require.Equal(t, []string{"lease_lost"}, h.report(result(taken["lost"], "")))
@@ -99,7 +99,7 @@ func TestUpgradeKeepsOpenWork(t *testing.T) {
 	c.exec("SELECT public.fn_job_tick()")
 	require.EqualValues(t, 1, call(t, c.root, replay, get[[]string](c, "SELECT array_agg(dead_letter_id::text) FROM public.job_dead_letter WHERE job_kind = 'dead'"), "ann")["replayed"])
 	for _, kind := range []string{"queued", "lost", "waiting", "dead", "later"} {
-		require.Equal(t, "done", j.told("ack", claim(kind)), kind)
+		require.Equal(t, "done", j.outcome("ack", claim(kind)), kind)
 	}
 	require.Equal(t, "dead succeeded, later succeeded, leased succeeded, lost succeeded, queued succeeded, running succeeded, waiting succeeded",
 		get[string](c, "SELECT string_agg(concat_ws(' ', job_kind, status), ', ' ORDER BY job_kind) FROM public.v_job WHERE event_domain = 'kg' AND job_kind !~ '[.]' AND status <> 'dead_letter'"))

@@ -1,5 +1,5 @@
-// The machine: every edge that is legal, the ones that are not, and how a saga
-// retries, completes and dies.
+// Tests the state machine of sagas: every legal transition, the illegal ones, and how a saga
+// retries, completes and becomes a dead letter.
 
 package schema_test
 

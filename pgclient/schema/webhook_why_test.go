@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// told is the chain of a queue and the column of the snapshot for it.
-func (h *hooks) told(name string) (why string, links map[string]string, column string) {
+// whyOf returns the chain of a queue and the column of the snapshot for it.
+func (h *hooks) whyOf(name string) (why string, links map[string]string, column string) {
 	h.t.Helper()
 	got := h.call("public.fn_queue_why($1)", name)
 	require.Nil(h.t, got["refused"], got)
@@ -58,7 +58,7 @@ func TestWhyAnEndpointWaits(t *testing.T) {
 	h := newHooks(t)
 	sub := h.subscribe("order")
 	name := "webhook " + one[string](h, "SELECT endpoint FROM public.subscriptions")
-	why, _, _ := h.told(name)
+	why, _, _ := h.whyOf(name)
 	require.Empty(t, why, "nothing waits")
 	h.emit("order", 3)
 	h.route()
@@ -102,7 +102,7 @@ func TestWhyAnEndpointWaits(t *testing.T) {
 		if c.set != nil {
 			c.set()
 		}
-		why, links, column := h.told(name)
+		why, links, column := h.whyOf(name)
 		require.Equal(t, c.why, why, c.link)
 		require.Equal(t, why, column, "the column of the picture says the same")
 		if c.link != "" {
@@ -119,10 +119,10 @@ func TestWhyAnEndpointWaits(t *testing.T) {
 	h.emit("order2", 1)
 	h.route()
 	gate("operator", "1 hour")()
-	why, links, column := h.told(name)
+	why, links, column := h.whyOf(name)
 	require.Equal(t, []string{"1 of 2 subscriptions are suspended", "slows", ""}, []string{why, links["suspension"], column})
 	h.exec("UPDATE public.subscriptions SET active = false WHERE id = $1", other)
-	why, _, column = h.told(name)
+	why, _, column = h.whyOf(name)
 	require.Equal(t, []string{"none of its subscriptions is open", "none of its subscriptions is open"}, []string{why, column})
 	for _, alias := range []string{fmt.Sprint(sub), fmt.Sprintf("subscription %d", sub), name[len("webhook "):]} {
 		require.Equal(t, name, h.call("public.fn_queue_why($1)", alias)["queue"], alias)
@@ -134,10 +134,10 @@ func TestWhyEventsWait(t *testing.T) {
 	h.subscribe("order")
 	h.alive("webhook_router")
 	h.emit("order", 2)
-	why, _, column := h.told("webhook events")
+	why, _, column := h.whyOf("webhook events")
 	require.Equal(t, []string{"", ""}, []string{why, column})
 	h.alive()
-	why, _, column = h.told("webhook events")
+	why, _, column = h.whyOf("webhook events")
 	require.Equal(t, []string{"no live host runs webhook_router", why}, []string{why, column})
 	h.exec(`DO $$ BEGIN EXECUTE replace(pg_get_functiondef('public.fn_routing_held()'::regprocedure), '1 minute', '0'); END $$`)
 	open, err := h.root.Begin(t.Context())
@@ -145,7 +145,7 @@ func TestWhyEventsWait(t *testing.T) {
 	defer func() { _ = open.Rollback(context.Background()) }()
 	_, err = open.Exec(t.Context(), "INSERT INTO public.events (event_type, payload) VALUES ('order', '{}')")
 	require.NoError(t, err)
-	_, links, _ := h.told("webhook events")
+	_, links, _ := h.whyOf("webhook events")
 	require.Equal(t, "slows", links["held"])
 
 	got := h.call("public.fn_queue_why('no such queue')")

@@ -102,7 +102,8 @@ func (o *optional) ScanBytes(v []byte) error {
 	return nil
 }
 
-// JobLease identifies a lease of a job. The token fences every result: it is rejected if the job has been leased again.
+// JobLease identifies a lease of a job. The token fences every result: a result is rejected if
+// the job has been leased again since.
 type JobLease struct{ ID, Token pgtype.UUID }
 
 // columns splits leases into an array of ids and an array of tokens.

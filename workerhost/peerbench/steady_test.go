@@ -218,7 +218,7 @@ func TestProducerTellsWhatItInserted(t *testing.T) {
 	if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM job").Scan(&inserted); err != nil {
 		t.Fatal(err)
 	}
-	if l.told != inserted || inserted < 180 || len(l.unanswered) < 20 {
-		t.Errorf("told %d, refused %d, in the table %d", l.told, len(l.unanswered), inserted)
+	if l.acknowledged != inserted || inserted < 180 || len(l.unanswered) < 20 {
+		t.Errorf("acknowledged %d, refused %d, in the table %d", l.acknowledged, len(l.unanswered), inserted)
 	}
 }

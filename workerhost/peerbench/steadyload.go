@@ -188,8 +188,8 @@ type producer struct {
 	end chan struct{} // closed when its output has ended
 }
 
-// startProducer starts the process; told is called for each insert.
-func startProducer(cmd *exec.Cmd, told func(n int, sent int64, ok bool)) (*producer, error) {
+// startProducer starts the process; inserted is called for each insert.
+func startProducer(cmd *exec.Cmd, inserted func(n int, sent int64, ok bool)) (*producer, error) {
 	p := &producer{cmd: cmd, end: make(chan struct{})}
 	cmd.SysProcAttr = endWithParent()
 	var err error
@@ -210,7 +210,7 @@ func startProducer(cmd *exec.Cmd, told func(n int, sent int64, ok bool)) (*produ
 			var sent int64
 			var ok bool
 			if _, err := fmt.Sscanf(lines.Text(), "%d %d %t", &n, &sent, &ok); err == nil {
-				told(n, sent, ok)
+				inserted(n, sent, ok)
 			}
 		}
 	}()
@@ -239,12 +239,12 @@ func (p *producer) stop() error {
 
 // steadyLedger has the times of each numbered job, in nanoseconds since 1970.
 type steadyLedger struct {
-	mu         sync.Mutex
-	sent       []int64 // 0 = not inserted, or without an answer
-	started    []int64 // 0 = not started
-	twice      []int64 // when jobs were started that had been started before
-	unanswered []int64 // when inserts were sent that failed or were not answered
-	told, seen int     // inserted; inserted and started
+	mu                 sync.Mutex
+	sent               []int64 // 0 = not inserted, or without an answer
+	started            []int64 // 0 = not started
+	twice              []int64 // when jobs were started that had been started before
+	unanswered         []int64 // when inserts were sent that failed or were not answered
+	acknowledged, seen int     // inserted; inserted and started
 }
 
 func extended(s []int64, n int) []int64 {
@@ -263,7 +263,7 @@ func (l *steadyLedger) tell(n int, sent int64, ok bool) {
 	}
 	l.sent, l.started = extended(l.sent, n), extended(l.started, n)
 	l.sent[n] = sent
-	l.told++
+	l.acknowledged++
 	if l.started[n] != 0 {
 		l.seen++
 	}
@@ -287,7 +287,7 @@ func (l *steadyLedger) start(n int, at int64) {
 func (l *steadyLedger) depth() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.told - l.seen
+	return l.acknowledged - l.seen
 }
 
 // ServeHTTP takes the request of a handler. The number of the job is in its payload, as a webhook in the body

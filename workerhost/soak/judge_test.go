@@ -63,5 +63,5 @@ func TestLedger(t *testing.T) {
 	require.Equal(t, []int{2, 5}, []int{r.doubled[0].n, r.doubled[1].n})
 	require.True(t, l.see("job", oneInAHundred))
 	require.Equal(t, []int{4}, l.result("job").lost)
-	require.Equal(t, 5, l.result("job").told)
+	require.Equal(t, 5, l.result("job").acknowledged)
 }

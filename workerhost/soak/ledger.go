@@ -1,6 +1,6 @@
 package main
 
-// The ledger: what producers were told and what the receiver saw, outside of
+// The ledger: what producers had acknowledged, and what the receiver saw, outside of
 // the database and of qtop.
 
 import (
@@ -33,12 +33,12 @@ func newLedger() *ledger {
 
 // tally is one kind.
 type tally struct {
-	told    []bool
-	doubt   int // of which no answer came; such a one may be seen or not
-	seen    []time.Time
-	done    int
-	refused map[int]bool
-	again   []repeat
+	acknowledged []bool
+	doubt        int // of which no answer came; such a one may be seen or not
+	seen         []time.Time
+	done         int
+	refused      map[int]bool
+	again        []repeat
 }
 
 // repeat is a request for what had been answered.
@@ -60,8 +60,8 @@ func (l *ledger) tell(kind string, n int, err error) {
 		t.doubt++
 		return
 	}
-	t.told = grown(t.told, n)
-	t.told[n] = true
+	t.acknowledged = grown(t.acknowledged, n)
+	t.acknowledged[n] = true
 }
 
 // see records a request; false = it is to be refused.
@@ -93,7 +93,7 @@ func (l *ledger) killed(at time.Time) {
 	l.kills = append(l.kills, at)
 }
 
-// behind is how many of a kind are told and not seen; done is how many are seen.
+// behind is how many of a kind are acknowledged and not yet seen; done is how many are seen.
 func (l *ledger) behind(kind string) (behind, done int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,8 +103,8 @@ func (l *ledger) behind(kind string) (behind, done int) {
 
 // missing returns the ones that a producer got an answer for and the receiver never saw.
 func (t *tally) missing() (out []int) {
-	for n, told := range t.told {
-		if told && (n >= len(t.seen) || t.seen[n].IsZero()) {
+	for n, acknowledged := range t.acknowledged {
+		if acknowledged && (n >= len(t.seen) || t.seen[n].IsZero()) {
 			out = append(out, n)
 		}
 	}
@@ -113,10 +113,10 @@ func (t *tally) missing() (out []int) {
 
 // result is what the ledger says of a kind in the end.
 type result struct {
-	told, doubt, refused int
-	lost                 []int
-	traced               int      // done twice, with a kill between answer and record
-	doubled              []repeat // done twice without
+	acknowledged, doubt, refused int
+	lost                         []int
+	traced                       int      // done twice, with a kill between answer and record
+	doubled                      []repeat // done twice without
 }
 
 func (l *ledger) result(kind string) result {
@@ -124,9 +124,9 @@ func (l *ledger) result(kind string) result {
 	defer l.mu.Unlock()
 	t := l.kinds[kind]
 	r := result{doubt: t.doubt, refused: len(t.refused), lost: t.missing()}
-	for _, told := range t.told {
-		if told {
-			r.told++
+	for _, acknowledged := range t.acknowledged {
+		if acknowledged {
+			r.acknowledged++
 		}
 	}
 	for _, a := range t.again {

@@ -18,8 +18,8 @@ import (
 func (s *soak) verdict(w io.Writer) []string {
 	for _, kind := range []string{"job", "webhook"} {
 		r := s.ledger.result(kind)
-		fmt.Fprintf(w, "%ss: told %d (%.0f a second), not answered %d, lost %d, done twice %d across a kill and %d without; %d refused once by the receiver\n",
-			kind, r.told, float64(r.told)/s.produced.Seconds(), r.doubt, len(r.lost), r.traced, len(r.doubled), r.refused)
+		fmt.Fprintf(w, "%ss: acknowledged %d (%.0f a second), not answered %d, lost %d, done twice %d across a kill and %d without; %d refused once by the receiver\n",
+			kind, r.acknowledged, float64(r.acknowledged)/s.produced.Seconds(), r.doubt, len(r.lost), r.traced, len(r.doubled), r.refused)
 		if len(r.lost) > 0 {
 			s.fail("%d %ss are lost, the first is %d", len(r.lost), kind, r.lost[0])
 		}

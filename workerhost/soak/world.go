@@ -61,7 +61,7 @@ func (s *soak) say(format string, args ...any) {
 	fmt.Fprintf(s.progress, "%s  "+format+"\n", append([]any{time.Now().UTC().Format(time.TimeOnly)}, args...)...)
 }
 
-// fail keeps what makes the soak fail in the end and lets it go on.
+// fail records a failure: the soak goes on, and fails at its end.
 func (s *soak) fail(format string, args ...any) {
 	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
 	s.say("WRONG: "+format, args...)
@@ -69,7 +69,7 @@ func (s *soak) fail(format string, args ...any) {
 
 func (s *soak) dsn(login string) string { return s.server.DSN(login, database) }
 
-// run is the whole soak, up to where everything that was told is worked on.
+// run is the whole soak, until every acknowledged job and webhook is done.
 func (s *soak) run(ctx context.Context) error {
 	if err := s.open(ctx); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (s *soak) run(ctx context.Context) error {
 	work.Wait()
 	s.produced = time.Since(s.began)
 	if err == nil {
-		err = s.settle(ctx)
+		err = s.finish(ctx)
 	}
 	return err
 }
@@ -191,7 +191,7 @@ func (s *soak) produce(ctx context.Context, kind string, first, of, perSecond in
 		if pause(ctx, time.Until(due)) != nil {
 			return
 		}
-		// What it has begun it ends: only so is known what it was told.
+		// It completes what it has begun: else nobody knows whether it was acknowledged.
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		var err error
 		if conn == nil || conn.IsClosed() {
@@ -264,8 +264,8 @@ func (s *soak) killOne(ctx context.Context) error {
 const left = `SELECT (SELECT count(*) FROM public.job_queue)::int
 	+ (SELECT count(*) FROM public.webhook_delivery_sagas WHERE status NOT IN ('Completed', 'DeadLettered'))::int`
 
-// settle waits until everything that was told is worked on, and stops the hosts.
-func (s *soak) settle(ctx context.Context) error {
+// finish waits until every acknowledged job and webhook is done, and stops the hosts.
+func (s *soak) finish(ctx context.Context) error {
 	began := time.Now()
 	for {
 		var n int
@@ -285,7 +285,7 @@ func (s *soak) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	s.say("all was worked on %s after the last was told", time.Since(began).Round(100*time.Millisecond))
+	s.say("all work was done %s after the last was acknowledged", time.Since(began).Round(100*time.Millisecond))
 	for _, h := range s.hosts {
 		if code := h.stop(); code != 0 {
 			s.fail("host %s ended with exit %d", h.id, code)
@@ -306,8 +306,8 @@ func (s *soak) compare(ctx context.Context) error {
 		"webhooks were completed twice":           "SELECT count(*)::int FROM (SELECT 1 FROM public.webhook_delivery_jobs WHERE status = 'Completed' GROUP BY saga_id HAVING count(*) > 1) x",
 		"events have two sagas":                   "SELECT count(*)::int FROM (SELECT 1 FROM public.webhook_delivery_sagas GROUP BY event_id HAVING count(*) > 1) x",
 		"dead letters":                            "SELECT (SELECT count(*) FROM public.dead_letters)::int + (SELECT count(*) FROM public.job_dead_letter)::int",
-		"jobs more or less than the ledger's":     fmt.Sprintf("SELECT abs(count(*) - %d)::int FROM public.job_history", s.ledger.result("job").told),
-		"webhooks more or less than the ledger's": fmt.Sprintf("SELECT abs(count(*) - %d)::int FROM public.webhook_delivery_sagas WHERE status = 'Completed'", s.ledger.result("webhook").told),
+		"jobs more or less than the ledger's":     fmt.Sprintf("SELECT abs(count(*) - %d)::int FROM public.job_history", s.ledger.result("job").acknowledged),
+		"webhooks more or less than the ledger's": fmt.Sprintf("SELECT abs(count(*) - %d)::int FROM public.webhook_delivery_sagas WHERE status = 'Completed'", s.ledger.result("webhook").acknowledged),
 	} {
 		var n int
 		if err := s.admin.QueryRow(ctx, sql).Scan(&n); err != nil {

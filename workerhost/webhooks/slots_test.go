@@ -90,8 +90,8 @@ func TestSlotsRememberSuccesses(t *testing.T) {
 	require.Empty(t, p.endpoints)
 }
 
-// Buffered deliveries are handed back after a failure of the same webhook subscription, and
-// after a second.
+// A buffered delivery is returned to the database when a delivery of the same webhook
+// subscription has failed, and when it has been buffered for one second.
 func TestBufferedAreHandedBack(t *testing.T) {
 	t.Parallel()
 	p := newSlots(4, 2)

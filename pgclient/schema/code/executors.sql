@@ -227,7 +227,7 @@ DECLARE
   v_reason text;
 BEGIN
   IF jsonb_typeof(COALESCE(p_payload, '{}')) <> 'object' OR octet_length(p_payload::text) > 8000 THEN
-    RAISE EXCEPTION 'p_payload must be an object of at most 8000 bytes' USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_payload must be a JSON object of at most 8000 bytes' USING ERRCODE = '22023';
   END IF;
   IF p_payload ?| ARRAY[:denied_keys] THEN
     RAISE EXCEPTION 'p_payload %', public.fn_denied_key(p_payload) USING ERRCODE = '22023';

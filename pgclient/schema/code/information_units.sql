@@ -317,7 +317,7 @@ DECLARE
   v_reader text := public.fn_iu_reader(p_reader);
 BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 10000 THEN
-    RAISE EXCEPTION 'p_limit must be 1 to 10000' USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_limit must be 1 to 10000, not %', p_limit USING ERRCODE = '22023';
   END IF;
   RETURN QUERY
   SELECT e.id, e.event_type, e.event_stream, e.unit_id, e.canonical_address, e.ref_id, e.actor_ref, e.source,

@@ -17,7 +17,7 @@ BEGIN
       OR EXISTS (SELECT 1 FROM new_rows n WHERE n.requeued_from_dead_letter_id IS NOT NULL AND EXISTS (
         SELECT 1 FROM public.dead_letters d WHERE d.id = n.requeued_from_dead_letter_id
           AND (d.event_id, d.subscription_id) <> (n.event_id, n.subscription_id) OFFSET 0)) THEN
-      RAISE EXCEPTION 'a dead letter stands for this event and subscription: requeue it instead'
+      RAISE EXCEPTION 'this event already has a dead letter for this webhook subscription: requeue that instead'
         USING ERRCODE = '42501';
     END IF;
     IF EXISTS (SELECT 1 FROM new_rows n WHERE EXISTS (
