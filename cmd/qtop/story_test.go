@@ -224,12 +224,12 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 
 	// And it is all in the audit: who, what, why.
 	s.keys("ga")
-	for _, action := range []string{"bulk_undo", "bulk_abort", "bulk_rate", "bulk_run", "bulk_plan"} {
+	for _, action := range []string{"bulk undo", "bulk abort", "bulk rate", "bulk run", "bulk plan"} {
 		s.until(action)
 	}
 	s.until("tester")
 	s.keys("/", "action:bulk_plan", enter)
-	s.gone("bulk_undo")
+	s.gone("bulk undo")
 	s.keys(enter)
 	s.until("receiver is back since 02:50")
 	s.match(`rows +` + grouped(cause))

@@ -145,7 +145,7 @@ COMMENT ON FUNCTION public.fn_snapshot_marks IS
   'Section of the snapshot: marks of the last hour. Internal.';
 
 -- fn_snapshot_actions() → the section actions: what people did within the last hour, newest first, at most 10, from the
--- newest 500 audit rows. Rows with the same action, person and reason are one action: rows is their number, target
+-- newest 80 audit rows. Rows with the same action, person and reason are one action: rows is their number, target
 -- and audit_id are of the newest. Left out: refusals; marks, which have a section; what happened by itself (an expired
 -- flag, the brake); and rows of the triggers of tables, which cannot distinguish a person from a host. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_actions() RETURNS json
@@ -156,7 +156,7 @@ BEGIN
       left((array_agg(q.target ORDER BY q.id DESC))[1], 200) AS target, left(COALESCE(q.reason, ''), 200) AS reason,
       count(*) AS rows
     FROM (SELECT r.id, r.at, r.actor, r.action, r.target, r.reason, r.outcome FROM public.queue_operator_action r
-      ORDER BY r.id DESC LIMIT 500) q
+      ORDER BY r.id DESC LIMIT 80) q
     WHERE q.at > now() - interval '1 hour' AND q.outcome NOT LIKE 'refused%'
       AND q.action <> ALL (ARRAY['mark', 'flag_revert', 'bulk_brake', 'webhook_subscription_write',
         'job_subscription_write', 'event_subscription_write'])
