@@ -20,7 +20,7 @@ func TestEraseThroughPlanAndApply(t *testing.T) {
 	request := queue.Request{Action: queue.ActErase, Targets: []string{event}, Reason: "request 12"}
 	p := plan(t, op, request)
 	require.Equal(t, "qtop erase "+event+" --reason 'request 12'", p.Command)
-	require.Contains(t, lines(p), "the copies in 1 dead letters")
+	require.Contains(t, lines(p), "the copies in 1 dead letter ")
 	require.Equal(t, "erased", apply(t, op, p).Results[0].Outcome)
 	require.Equal(t, "ann request 12", get[string](w, "SELECT actor || ' ' || reason FROM public.queue_operator_action WHERE action = 'webhook_event_erase'"))
 

@@ -58,7 +58,7 @@ func TestRulesAndTheirShare(t *testing.T) {
 
 	add := queue.Request{Action: queue.ActRuleAdd, Reason: "they are read now", Args: map[string]string{"recipient": "role:finder", "domain": "lost", "payload": `{"n": 1}`}}
 	got := plan(t, c, add)
-	require.Contains(t, lines(got), "up to 1 events of 1 types")
+	require.Contains(t, lines(got), "up to 1 event of 1 type")
 	require.Equal(t, `qtop subscription add role:finder --domain lost --payload '{"n": 1}' --reason 'they are read now'`, got.Command)
 	res := apply(t, c, got)
 	require.Equal(t, get[string](w, "SELECT subscription_id::text FROM public.event_subscription WHERE recipient_ref = 'role:finder'"), res.Results[0].NewID)

@@ -278,13 +278,15 @@ DECLARE
 BEGIN
   SELECT sum(l.live) INTO v_n FROM public.job_lease l WHERE l.lease_owner = p_executor_id;
   IF v_n > 0 THEN
-    RETURN format('%s holds %s jobs: let it drain, or cancel them', p_executor_id, v_n);
+    RETURN format('%s holds %s %s: let it drain, or cancel them', p_executor_id, v_n,
+      CASE WHEN v_n = 1 THEN 'job' ELSE 'jobs' END);
   END IF;
   SELECT sum(c.n) INTO v_n FROM public.v_queue_counter c
   WHERE c.scope = 'job' AND c.k3 IN ('queued', 'scheduled', 'retry_waiting') AND c.n > 0
     AND EXISTS (SELECT 1 FROM public.fn_job_lane_rule(p_executor_id, c.k2, c.k1));
   IF v_n > 0 THEN
-    RETURN format('%s jobs wait that its subscriptions admit: disable those first', v_n);
+    RETURN format('%s that its subscriptions admit: disable those first',
+      CASE WHEN v_n = 1 THEN '1 job waits' ELSE v_n || ' jobs wait' END);
   END IF;
   RETURN NULL;
 END $$;
