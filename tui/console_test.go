@@ -32,7 +32,7 @@ func TestPanes(t *testing.T) {
 		c.sees("SILENT", "iu_outbound_default", "WAITING LONGEST", "DEAD", "FLOW", "live", "anna (admin, dlq operator)", "db 3.1 ms")
 		for _, p := range []struct{ keys, words string }{
 			{"2", "heartbeat"}, {"3", "import runs"}, {"4", "external_reports"}, {"5", "TLS_CERT_INVALID"}, {"8", "STUCK LEASES"},
-			{"g f", "webhook.batch_size"}, {"g w", "WAKE STREAM"}, {"g s", "REACHES NOBODY"}, {"g a", "flag_set"}, {"1", "SILENT"},
+			{"g f", "webhook.batch_size"}, {"g w", "WAKE STREAM"}, {"g s", "REACHES NOBODY"}, {"g a", "flag set"}, {"1", "SILENT"},
 		} {
 			for _, k := range p.keys {
 				if k != ' ' {
@@ -47,7 +47,7 @@ func TestPanes(t *testing.T) {
 		c.press("esc", "tab")
 		c.sees("stale first")
 		c.press("shift+tab", "shift+tab")
-		c.sees("flag_set")
+		c.sees("flag set")
 		c.press("9")
 		c.sees("SCHEDULER MODE")
 	})
@@ -140,11 +140,11 @@ func TestCursorFollowsIDs(t *testing.T) {
 func TestFilter(t *testing.T) {
 	run(t, setup{w: 120, h: 40}, func(c *console) {
 		c.press("2", "/")
-		c.typing("source:webhook_endpoint")
-		c.sees("2 of 21 rows", "hooks.acme.example")
+		c.typing("source:backlog_webhook")
+		c.sees("1 of 21 rows", "api.slow.example")
 		c.seesNot("agent_01")
 		c.press("enter")
-		c.sees("filter source:webhook_endpoint")
+		c.sees("filter source:backlog_webhook")
 		c.press("3", "2")
 		c.sees("21 rows") // cleared on pane change
 		c.press("/")
