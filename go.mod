@@ -20,6 +20,7 @@ require (
 	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1 // tests: checking our signatures with the reference
 	github.com/stretchr/testify v1.12.1 // tests: assertions
 	go.uber.org/goleak v1.3.0 // tests: finding goroutines that outlive a test
+	go.yaml.in/yaml/v3 v3.0.5 // the configuration file with its lines (in config alone)
 	golang.org/x/sync v0.24.0 // the weighted semaphore of a host's payloads
 	golang.org/x/sys v0.49.0 // parent-death signal and file locks of the private server, the room on a disk
 )
@@ -58,7 +59,6 @@ require (
 	github.com/spf13/cast v1.10.0 // indirect
 	github.com/subosito/gotenv v1.6.0 // indirect
 	github.com/xo/terminfo v0.0.0-20220910002029-abceb7e1c41e // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/text v0.42.0 // indirect
 	golang.org/x/tools v0.49.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect

@@ -52,6 +52,7 @@ type Settings struct {
 
 	origins  []Origin
 	warnings Problems
+	profiles []Profile
 }
 
 // Delivery is what the webhook sender needs to know.
@@ -125,7 +126,7 @@ func Load(src Sources) (Settings, error) {
 	file := l.readFile(path)
 
 	l.layer(file.top, "file "+path)
-	profile, from := l.chooseProfile(flags, env, file)
+	profile, from := l.chooseProfile(flags, env, file, path)
 	if profile != "" {
 		if values, ok := l.profileValues(profile, from, file); ok {
 			l.layer(values, "file "+path+", profile "+quote(profile))
@@ -141,7 +142,7 @@ func Load(src Sources) (Settings, error) {
 		// Every value was given its field's type before it got here.
 		l.problem("the settings do not fit together: "+oneLine(err.Error()), "config", "report this as a bug")
 	}
-	s.origins, s.warnings = l.origins(), l.warnings
+	s.origins, s.warnings, s.profiles = l.origins(), l.warnings, l.profiles(file)
 	return s, l.problems.err()
 }
 
@@ -166,6 +167,7 @@ type value struct {
 	v     any
 	text  string // as shown, passwords masked
 	where string // "" takes the layer's own name
+	line  int    // in the file, 0 elsewhere
 }
 
 func (l *loader) defaults() {

@@ -3,7 +3,6 @@ package config
 // The configuration file: its place, its mode, its profiles.
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,11 +10,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/spf13/viper"
 )
 
 // mostBytes is far more than a configuration needs; a device or a log file in its
@@ -27,6 +23,7 @@ type configFile struct {
 	broken   bool // and so nothing can be said about what is missing in it
 	top      map[string]value
 	profiles map[string]map[string]value
+	lines    map[string]int // of the profiles' names
 }
 
 // File is where the configuration file stands or would stand; "" where no folder is
@@ -70,28 +67,30 @@ func (l *loader) readFile(path string) configFile {
 		return configFile{broken: true}
 	}
 	l.seen(string(text))
-	settings, err := decodeYAML(text)
-	if err != nil {
-		l.problem("the configuration file is not valid YAML: "+err.Error(), where, "correct it")
+	settings, lines, bad := decodeYAML(text)
+	if bad != nil {
+		l.problem(bad.what, where+bad.at(), "correct it")
 		return configFile{broken: true}
 	}
-	file := configFile{profiles: map[string]map[string]value{}}
+	file := configFile{profiles: map[string]map[string]value{}, lines: map[string]int{}}
 
 	raw, has := settings["profiles"]
 	delete(settings, "profiles")
-	file.top = l.fileValues(settings, where, "")
+	file.top = l.fileValues(settings, where, "", lines)
 	profiles, ok := raw.(map[string]any)
 	if has && raw != nil && !ok {
-		l.problem("profiles is "+kindOf(raw), where, "write profiles: {NAME: {dsn: …}}")
+		l.problem("profiles is "+kindOf(raw), where+lines.at("profiles"), "write profiles: {NAME: {dsn: …}}")
 	}
+	below := lines.below("profiles")
 	for _, name := range slices.Sorted(maps.Keys(profiles)) {
 		values, ok := profiles[name].(map[string]any)
 		if !ok && profiles[name] != nil {
-			l.problem("profile "+quote(name)+" is "+kindOf(profiles[name]), where, "give it keys, such as dsn")
+			l.problem("profile "+quote(name)+" is "+kindOf(profiles[name]), where+below.at(name), "give it keys, such as dsn")
 			file.broken = true
 			continue
 		}
-		file.profiles[name] = l.fileValues(values, where, name)
+		file.lines[name] = below.line(name)
+		file.profiles[name] = l.fileValues(values, where, name, below.below(name))
 	}
 
 	if mode.Perm()&0o077 != 0 && holdsPassword(settings, profiles) {
@@ -126,66 +125,20 @@ func slurp(path string) ([]byte, fs.FileMode, error) {
 	return text, info.Mode(), err
 }
 
-// decodeYAML reads the text with viper's decoder. Not with viper's ReadConfig: that
-// folds case, so of 'dsn' and 'DSN' one would win by chance, and it drops a key
-// without a value and a profile without keys.
-func decodeYAML(text []byte) (map[string]any, error) {
-	dec, err := viper.NewCodecRegistry().Decoder("yaml")
-	if err != nil {
-		return nil, err
-	}
-	// The decoder stops at the end of the first document.
-	begun := false
-	for line := range bytes.Lines(text) {
-		line = bytes.TrimRight(line, " \t\r\n")
-		if begun && (bytes.Equal(line, []byte("---")) || bytes.HasPrefix(line, []byte("--- "))) {
-			return nil, errors.New("it holds more than one document, separated by ---")
-		}
-		begun = begun || (len(line) > 0 && line[0] != '#' && line[0] != '%')
-	}
-	settings := map[string]any{}
-	if err := dec.Decode(text, settings); err != nil {
-		// The message quotes the value in doubt, which may be a password.
-		msg := regexp.MustCompile("`[^`]*`|'[^']*'|\"[^\"]*\"").ReplaceAllString(err.Error(), "a value")
-		return nil, errors.New(oneLine(strings.TrimPrefix(msg, "yaml: ")))
-	}
-	for name, v := range settings {
-		settings[name] = textKeys(v)
-	}
-	return settings, nil
-}
-
-// textKeys makes text of keys that YAML takes for numbers or switches: a profile
-// may be called 2026 or no.
-func textKeys(v any) any {
-	switch v := v.(type) {
-	case map[any]any:
-		out := make(map[string]any, len(v))
-		for name, inner := range v {
-			out[fmt.Sprint(name)] = textKeys(inner)
-		}
-		return out
-	case map[string]any:
-		for name, inner := range v {
-			v[name] = textKeys(inner)
-		}
-	case []any:
-		for i, inner := range v {
-			v[i] = textKeys(inner)
-		}
-	}
-	return v
-}
-
 // fileValues understands one level of keys: the top, or a profile's.
-func (l *loader) fileValues(settings map[string]any, where, profile string) map[string]value {
-	if profile != "" {
-		where += ", profile " + quote(profile)
+func (l *loader) fileValues(settings map[string]any, file, profile string, lines place) map[string]value {
+	at := func(name string) string {
+		where := file + lines.at(name)
+		if profile != "" {
+			where += ", profile " + quote(profile)
+		}
+		return where
 	}
 	flat := map[string]any{}
-	l.flatten(settings, "", where, flat)
+	l.flatten(settings, "", at, flat)
 	values := map[string]value{}
 	for _, name := range slices.Sorted(maps.Keys(flat)) {
+		where := at(name)
 		k, ok := l.key(name)
 		switch {
 		case !ok:
@@ -195,6 +148,7 @@ func (l *loader) fileValues(settings map[string]any, where, profile string) map[
 			l.problem("a profile cannot choose a profile", where, "move the line to the top of the file")
 		default:
 			if v, ok := l.understand(k, flat[name], where); ok {
+				v.line = lines.line(name)
 				values[name] = v
 			}
 		}
@@ -203,13 +157,13 @@ func (l *loader) fileValues(settings map[string]any, where, profile string) map[
 }
 
 // flatten joins the names of groups with dots, down to what is a key or unknown.
-func (l *loader) flatten(settings map[string]any, above, where string, out map[string]any) {
+func (l *loader) flatten(settings map[string]any, above string, at func(string) string, out map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		full := above + name
 		isGroup := slices.ContainsFunc(l.keys, func(k key) bool { return strings.HasPrefix(k.Name, full+".") })
 		if !isGroup {
 			if _, twice := out[full]; twice {
-				l.problem(quote(full)+" is set twice, once nested and once with a dot", where, "keep one of them")
+				l.problem(quote(full)+" is set twice, once nested and once with a dot", at(full), "keep one of them")
 			}
 			out[full] = settings[name]
 			continue
@@ -217,9 +171,9 @@ func (l *loader) flatten(settings map[string]any, above, where string, out map[s
 		switch group := settings[name].(type) {
 		case nil: // 'delivery:' with everything under it commented out
 		case map[string]any:
-			l.flatten(group, full+".", where, out)
+			l.flatten(group, full+".", at, out)
 		default:
-			l.problem(quote(full)+" is "+kindOf(group), where, "write a group of keys below it")
+			l.problem(quote(full)+" is "+kindOf(group), at(full), "write a group of keys below it")
 		}
 	}
 }
@@ -247,14 +201,14 @@ func holdsPassword(values ...any) bool {
 
 // chooseProfile is the strongest source's word on the profile, and where it came
 // from.
-func (l *loader) chooseProfile(flags, env map[string]value, file configFile) (name, from string) {
+func (l *loader) chooseProfile(flags, env map[string]value, file configFile, path string) (name, from string) {
 	for _, layer := range []map[string]value{flags, env, file.top} {
 		v, ok := layer["profile"]
 		if !ok {
 			continue
 		}
 		if from = v.where; from == "" {
-			from = "file"
+			from = "file " + path + atLine(v.line)
 		}
 		name, _ = v.v.(string)
 		return name, from
@@ -270,11 +224,14 @@ func (l *loader) profileValues(name, from string, file configFile) (map[string]v
 	if file.broken {
 		return nil, false
 	}
-	all := slices.Sorted(maps.Keys(file.profiles))
-	do := "write it under profiles: in $XDG_CONFIG_HOME/qtop/config.yaml (~/.config without it)"
-	if len(all) > 0 {
-		do = "did you mean " + nearest(name, all) + "?"
-	}
-	l.problem("there is no profile "+quote(name), from, do)
+	l.problem("there is no profile "+quote(name), from, insteadOf(name, file.profiles))
 	return nil, false
+}
+
+// insteadOf says what to do about a profile that does not exist.
+func insteadOf[V any](name string, profiles map[string]V) string {
+	if len(profiles) == 0 {
+		return "write it under profiles: in $XDG_CONFIG_HOME/qtop/config.yaml (~/.config without it), or with qtop profile add"
+	}
+	return "did you mean " + nearest(name, slices.Sorted(maps.Keys(profiles))) + "?"
 }

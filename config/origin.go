@@ -1,12 +1,46 @@
 package config
 
-// Says where values came from, for `qtop config show --origin`.
+// Says where values came from, for `qtop config show --origin`, and what profiles there are.
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+)
 
 // Origin is one setting as it ended up.
 type Origin struct {
 	Key   string `json:"key"`
 	Value string `json:"value"` // as it would be written, passwords masked
 	From  string `json:"from"`  // "flag --dsn", "env QTOP_DSN", "file …, profile …", "default"
+}
+
+// Profile is a profile of the configuration file.
+type Profile struct {
+	Name     string   `json:"profile"`
+	Line     int      `json:"line"`     // of its name in the file
+	Settings []Origin `json:"settings"` // what it sets, in the order of Keys; passwords masked
+}
+
+// Profiles lists the profiles of the configuration file in the order of the file. What cannot
+// be understood is left out; it is among the problems of Load.
+func (s Settings) Profiles() []Profile {
+	return append([]Profile(nil), s.profiles...)
+}
+
+func (l *loader) profiles(file configFile) []Profile {
+	var all []Profile
+	for name, values := range file.profiles {
+		p := Profile{Name: name, Line: file.lines[name], Settings: []Origin{}}
+		for _, k := range l.keys {
+			if v, ok := values[k.Name]; ok {
+				p.Settings = append(p.Settings, Origin{Key: k.Name, Value: v.text, From: "line " + strconv.Itoa(v.line)})
+			}
+		}
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b Profile) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Name, b.Name)) })
+	return all
 }
 
 // Warnings lists what is odd and stops nothing: QTOP_ variables of unknown names.

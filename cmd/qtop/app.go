@@ -32,8 +32,9 @@ type app struct {
 	filter   string
 	access   bool
 	settings config.Settings
-	files    []fileFinding // that others may change or read
-	reread   func() error  // reads the settings again, from where load read them
+	files    []fileFinding         // that others may change or read
+	sources  func() config.Sources // where load read the settings
+	reread   func() error          // reads them again
 }
 
 // load reads the settings; every problem of theirs is told at once.
@@ -65,7 +66,8 @@ func (a *app) load(cmd *cobra.Command) error {
 			flags[f.Name] = f.Value.String()
 		}
 	})
-	a.reread = func() error { return a.read(config.System(flags)) }
+	a.sources = func() config.Sources { return judged(config.System(flags)) }
+	a.reread = func() error { return a.read(a.sources()) }
 	if err := a.reread(); err != nil && cmd.Annotations["config"] != "shown" {
 		return err
 	}
@@ -75,13 +77,19 @@ func (a *app) load(cmd *cobra.Command) error {
 // read takes the settings from their sources and registers every secret among them for
 // masking.
 func (a *app) read(src config.Sources) (err error) {
-	src.Judge, src.Seen = secrecy.CheckDSN, secrecy.LearnText
+	src = judged(src)
 	a.settings, err = config.Load(src)
 	if err != nil {
 		return err
 	}
 	a.files = guarded(src, a.settings)
 	return refused(a.files)
+}
+
+// judged has connection strings checked, and every text remembered for masking.
+func judged(src config.Sources) config.Sources {
+	src.Judge, src.Seen = secrecy.CheckDSN, secrecy.LearnText
+	return src
 }
 
 // connected is the run of a verb that needs the database.

@@ -29,8 +29,9 @@ The first that has the setting decides:
 5. for the database alone, ` + "`DATABASE_URL`, then `PGHOST`, `PGPORT`, `PGUSER`, `PGDATABASE`, `PGSERVICE` and `~/.pgpass`" + `;
 6. the default.
 
-` + "`qtop config show --origin`" + ` prints each value with its source, ` + "`qtop config check`" + ` lists everything that is wrong. An unknown key is an error,
-never ignored. A file with a password must be readable by its owner alone (` + "`chmod 600`" + `).
+` + "`qtop config show --origin`" + ` prints each value with its source, ` + "`qtop config check`" + ` lists everything that is wrong, with the line of the file
+and the name that is most likely meant. An unknown key is an error, never ignored. A file with a password must be readable by its owner
+alone (` + "`chmod 600`" + `).
 
 ` + "```yaml" + `
 refresh: 2s                          # for every profile
@@ -52,6 +53,20 @@ profiles:
       secrets:
         - {ref: acme, from: "env:ACME_SECRET"}
         - {ref: acme, from: "file:/etc/qtop/acme.old"}  # both sign while a secret is rotated
+` + "```" + `
+
+` + "`qtop profile add`" + ` writes a profile with the settings of its flags, and the file where there is none. ` + "`qtop profile use`" + ` writes the line
+` + "`profile:`" + `. Both leave every other line as it is, comments too. ` + "`qtop profile list`" + ` shows the profiles, and which one is in use:
+
+` + "```console" + `
+$ qtop profile add test --dsn postgres://anna@localhost/app
+$ qtop profile add prod --dsn postgres://anna@db.example/app --production --expect-server prod-a,prod-b
+$ qtop profile use test
+$ qtop profile list
+PROFILE  IN USE  LINE  SETTINGS
+test     yes     …     dsn=postgres://anna@localhost/app
+prod             …     dsn=postgres://anna@db.example/app expect_server=prod-a,prod-b production=true
+…
 ` + "```" + `
 
 ## Settings of the program

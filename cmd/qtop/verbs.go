@@ -27,7 +27,7 @@ func verbs(a *app) []*cobra.Command {
 		}},
 		{groupAct, []func(*app) *cobra.Command{executorCmd, jobCmd, leaseCmd, routeCmd, consumerCmd, eventTypeCmd}},
 		{groupRun, []func(*app) *cobra.Command{demoCmd, migrateCmd, workerCmd, doctorCmd}},
-		{groupHelp, []func(*app) *cobra.Command{configCmd, versionCmd, keysCmd, manCmd}},
+		{groupHelp, []func(*app) *cobra.Command{configCmd, profileCmd, versionCmd, keysCmd, manCmd}},
 	} {
 		made := queue.Choose(g.group == groupLook, lists(a), nil)
 		for _, verb := range g.verbs {

@@ -1,0 +1,236 @@
+package config
+
+// Changes the configuration file line by line: what people wrote around a line stays.
+
+import (
+	"bytes"
+	"cmp"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// AddProfile writes a new profile, whose settings are src.Flags, into the configuration file and
+// returns the path of that. A file that does not exist is made, for its owner alone. In one that exists every
+// other line stays as it is, comments too. The error, if any, is a Problems: the file is no configuration
+// or cannot be written, a setting is wrong or holds a password, the profile exists.
+func AddProfile(src Sources, name string) (path string, err error) {
+	path = File(src)
+	return path, changeFile(path, func(text []byte) ([]byte, error) { return withProfile(src, text, name) })
+}
+
+// UseProfile makes a profile of the configuration file the one that is used if neither a flag nor a
+// variable names another, and returns the path of the file. Every other line stays as it is. The error, if
+// any, is a Problems: the file is no configuration or cannot be written, or there is no such profile.
+func UseProfile(src Sources, name string) (path string, err error) {
+	path = File(src)
+	return path, changeFile(path, func(text []byte) ([]byte, error) { return usingProfile(src, text, name) })
+}
+
+// withProfile is the text of a configuration file with a profile more.
+func withProfile(src Sources, text []byte, name string) ([]byte, error) {
+	e, err := newEdit(src, text, name)
+	if err != nil {
+		return nil, err
+	}
+	if len(src.Flags) == 0 {
+		return nil, e.refuse("a profile without settings changes nothing", "command line", "give it at least --dsn")
+	}
+	values := e.flagValues(src.Flags)
+	if _, ok := values["profile"]; ok {
+		e.problem("a profile cannot choose a profile", "flag --profile", "leave it out")
+	}
+	if len(e.problems) > 0 {
+		return nil, e.problems
+	}
+	profiles, _ := e.settings["profiles"].(map[string]any)
+	if _, exists := profiles[name]; exists {
+		return nil, e.refuse("the profile "+quote(name)+" exists", e.where+e.lines.below("profiles").at(name), "choose another name, or change its lines in the file")
+	}
+	wanted := map[string]any{}
+	var entry []string
+	group := ""
+	for _, k := range e.keys {
+		v, ok := values[k.Name]
+		if !ok {
+			continue
+		}
+		above, last, nested := strings.Cut(k.Name, ".")
+		if !nested {
+			above, last = "", k.Name
+		}
+		if above != group && nested {
+			entry = append(entry, "  "+above+":")
+		}
+		group = above
+		raw, written := yamlOf(k, v.v, e.given(src.Flags, k))
+		entry = append(entry, strings.Repeat("  ", strings.Count(k.Name, ".")+1)+last+": "+written)
+		into := wanted
+		if nested {
+			if _, ok := wanted[above]; !ok {
+				wanted[above] = map[string]any{}
+			}
+			into, _ = wanted[above].(map[string]any)
+		}
+		into[last] = raw
+	}
+	entry = append([]string{scalar(name) + ":"}, entry...)
+	if profiles == nil {
+		profiles = map[string]any{}
+	}
+	profiles[name] = wanted
+	e.settings["profiles"] = profiles
+
+	key := e.lines.keys["profiles"]
+	if key == nil {
+		return e.result(len(e.text), append([]string{"profiles:"}, indented(entry, "  ")...))
+	}
+	indent, at := "  ", key.Line // the line after the key
+	if all := e.lines.inner["profiles"]; all.Kind == yaml.MappingNode && len(all.Content) > 0 {
+		indent = strings.Repeat(" ", all.Content[0].Column-1)
+		at = e.endOf(key.Line)
+	}
+	return e.result(at, indented(entry, indent))
+}
+
+// usingProfile is the text of a configuration file that uses another profile.
+func usingProfile(src Sources, text []byte, name string) ([]byte, error) {
+	e, err := newEdit(src, text, name)
+	if err != nil {
+		return nil, err
+	}
+	profiles, _ := e.settings["profiles"].(map[string]any)
+	if _, ok := profiles[name]; !ok {
+		return nil, e.refuse("there is no profile "+quote(name), e.where+e.lines.at("profiles"), insteadOf(name, profiles))
+	}
+	e.settings["profile"] = name
+	key := e.lines.keys["profile"]
+	if key == nil {
+		at := max(e.lines.line("profiles")-1, 0)
+		for at > 0 && strings.HasPrefix(e.text[at-1], "#") { // what is said of the profiles stays with them
+			at--
+		}
+		return e.result(at, []string{"profile: " + scalar(name)})
+	}
+	value := e.lines.inner["profile"]
+	line := e.text[key.Line-1]
+	head, _, _ := strings.Cut(line, ":")
+	tail := ""
+	if at := strings.LastIndex(line, cmp.Or(value.LineComment, key.LineComment, "\n")); at >= 0 {
+		tail = line[len(strings.TrimRight(line[:at], " \t")):]
+	}
+	e.text[key.Line-1] = head + ": " + scalar(name) + tail
+	return e.result(0, nil)
+}
+
+// edit is a change of the configuration file.
+type edit struct {
+	loader
+	where    string // "file PATH"
+	text     []string
+	newline  string
+	settings map[string]any // as they are to be afterwards
+	lines    place
+}
+
+func newEdit(src Sources, text []byte, name string) (*edit, error) {
+	if src.Seen == nil {
+		src.Seen = func(string) {}
+	}
+	e := &edit{loader: loader{keys: keys(src), env: environ(src.Environ), seen: src.Seen}, newline: "\n"}
+	e.where = "file " + configPath(src.ConfigHome, e.env)
+	if _, bad := plainText(name); bad != nil || name == "" {
+		return nil, e.refuse("a profile cannot be called "+quote(name), "command line", "give it a name that can be typed")
+	}
+	e.seen(string(text))
+	var bad *yamlError
+	if e.settings, e.lines, bad = decodeYAML(text); bad != nil {
+		return nil, e.refuse(bad.what, e.where+bad.at(), "correct it")
+	}
+	if e.settings == nil {
+		e.settings = map[string]any{}
+	}
+	if bytes.Contains(text, []byte("\r\n")) {
+		e.newline = "\r\n"
+	}
+	if len(text) > 0 {
+		e.text = strings.Split(strings.TrimSuffix(string(text), e.newline), e.newline)
+	}
+	return e, nil
+}
+
+func (e *edit) refuse(what, where, do string) error {
+	return Problems{{What: what, Where: where, Do: do}}
+}
+
+// endOf is the number of lines up to the end of what a key of the top level in this line holds. Comments
+// at the margin before the next key belong to that.
+func (e *edit) endOf(line int) int {
+	next := 0
+	for _, key := range e.lines.keys {
+		if key.Column == 1 && key.Line > line && (next == 0 || key.Line < next) {
+			next = key.Line
+		}
+	}
+	end := len(e.text)
+	if next > 0 {
+		for end = next - 1; end > 0 && strings.HasPrefix(e.text[end-1], "#"); {
+			end--
+		}
+	}
+	for end > 0 && strings.TrimSpace(e.text[end-1]) == "" {
+		end--
+	}
+	return end
+}
+
+// result is the text with more lines after the first at, if it says what it is to say: a file may be
+// written in a form in which lines cannot be added.
+func (e *edit) result(at int, more []string) ([]byte, error) {
+	all := append(append(append([]string(nil), e.text[:at]...), more...), e.text[at:]...)
+	text := []byte(strings.Join(all, e.newline) + e.newline)
+	got, _, bad := decodeYAML(text)
+	if bad != nil || !reflect.DeepEqual(got, e.settings) {
+		return nil, e.refuse("the file is written in a form that cannot be changed line by line", e.where, "change it with an editor")
+	}
+	return text, nil
+}
+
+// given is the text of a flag that was given under the name of its key or its own.
+func (e *edit) given(flags map[string]string, k key) string {
+	if s, ok := flags[k.Name]; ok {
+		return s
+	}
+	return flags[k.Flag]
+}
+
+// yamlOf is a setting as YAML reads it and as it is written: switches and numbers as such, all else as the
+// text that the flag was given.
+func yamlOf(k key, v any, given string) (raw any, written string) {
+	switch v := v.(type) {
+	case bool, int:
+		return v, k.show(v)
+	default:
+		return given, scalar(given)
+	}
+}
+
+// scalar is a text as YAML writes it on one line, in quotes where it needs them.
+func scalar(s string) string {
+	node := yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
+	out, err := yaml.Marshal(&node)
+	if err != nil || bytes.Count(out, []byte("\n")) > 1 {
+		node.Style = yaml.DoubleQuotedStyle
+		out, _ = yaml.Marshal(&node)
+	}
+	return strings.TrimSuffix(string(out), "\n")
+}
+
+func indented(lines []string, indent string) []string {
+	out := make([]string, len(lines))
+	for i, line := range lines {
+		out[i] = indent + line
+	}
+	return out
+}

@@ -1,0 +1,96 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// changeFile replaces the text of the file by what change makes of it, all at once. A link stays a link, and
+// owner, group and mode of the file stay; a new file is for its owner alone. The error is a Problems.
+func changeFile(path string, change func([]byte) ([]byte, error)) error {
+	if path == "" {
+		return Problems{{What: "no folder for the configuration file is known", Where: "env", Do: "set HOME or XDG_CONFIG_HOME"}}
+	}
+	cannot := func(err error) error {
+		if ps, ok := AsProblems(err); ok {
+			return ps
+		}
+		var pe *fs.PathError
+		if errors.As(err, &pe) {
+			err = pe.Err
+		}
+		return Problems{{What: "the configuration file cannot be changed: " + oneLine(err.Error()), Where: "file " + path, Do: "change it with an editor, as a user who may"}}
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		text, err := change(nil)
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return cannot(err)
+		}
+		if err := put(path, text, func(*os.File) error { return nil }, os.Link); err != nil { // a link never replaces
+			return cannot(err)
+		}
+		return nil
+	}
+	if err != nil {
+		return cannot(err)
+	}
+	old, mode, err := slurp(real)
+	if err != nil {
+		return cannot(err)
+	}
+	text, err := change(old)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(real)
+	if err != nil {
+		return cannot(err)
+	}
+	like := func(f *os.File) error {
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && (int(st.Uid) != os.Getuid() || int(st.Gid) != os.Getgid()) {
+			if err := f.Chown(int(st.Uid), int(st.Gid)); err != nil {
+				return fmt.Errorf("its owner and group cannot be kept: %w", errors.Unwrap(err))
+			}
+		}
+		return f.Chmod(mode.Perm())
+	}
+	if err := put(real, text, like, func(from, to string) error {
+		if now, _, err := slurp(real); err != nil || !bytes.Equal(now, old) {
+			return errors.New("somebody else changes it at this moment")
+		}
+		return os.Rename(from, to)
+	}); err != nil {
+		return cannot(err)
+	}
+	return nil
+}
+
+// put writes a file beside path, prepares it and lets place give it its name.
+func put(path string, text []byte, prepare func(*os.File) error, place func(from, to string) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".qtop-config-*")
+	if err != nil {
+		return err
+	}
+	defer func() { // of the name that it has after a rename nothing is left to remove
+		_ = f.Close()
+		_ = os.Remove(f.Name())
+	}()
+	if _, err := f.Write(text); err != nil {
+		return err
+	}
+	for _, step := range []func() error{func() error { return prepare(f) }, f.Sync, f.Close} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return place(f.Name(), path)
+}

@@ -1,0 +1,147 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// yamlError says why a text is not a configuration file, and in which line.
+type yamlError struct {
+	what string
+	line int // 0 = unknown
+}
+
+func (e *yamlError) at() string { return atLine(e.line) }
+
+// atLine is what stands after the name of a file: ":7", or nothing if the line is unknown.
+func atLine(line int) string {
+	if line == 0 {
+		return ""
+	}
+	return ":" + strconv.Itoa(line)
+}
+
+// place says in which lines of the file the keys of one mapping stand. Its zero value knows none.
+type place struct {
+	line0 int // of the mapping itself, 0 = unknown
+	keys  map[string]*yaml.Node
+	inner map[string]*yaml.Node
+}
+
+// placeOf reads the lines of a mapping. Keys of a mapping below it get a dot: delivery.per_endpoint.
+func placeOf(n *yaml.Node, line int) place {
+	p := place{line0: line, keys: map[string]*yaml.Node{}, inner: map[string]*yaml.Node{}}
+	p.add(n, "")
+	return p
+}
+
+func (p place) add(n *yaml.Node, above string) {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return // what an alias stands for has the line of its key
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name := above + n.Content[i].Value
+		p.keys[name], p.inner[name] = n.Content[i], n.Content[i+1]
+		p.add(n.Content[i+1], name+".")
+	}
+}
+
+// line is that of a key, or that of the nearest key above it; 0 if it is unknown.
+func (p place) line(name string) int {
+	for ; name != ""; name = name[:max(strings.LastIndexByte(name, '.'), 0)] {
+		if key := p.keys[name]; key != nil {
+			return key.Line
+		}
+	}
+	return p.line0
+}
+
+func (p place) at(name string) string { return atLine(p.line(name)) }
+
+// below is the place of the mapping that a key holds.
+func (p place) below(name string) place { return placeOf(p.inner[name], p.line(name)) }
+
+var (
+	yamlLine = regexp.MustCompile(`\bline (\d+): `)
+	// A message quotes the value in doubt, which may be a password.
+	yamlValue = regexp.MustCompile("`[^`]*`|'[^']*'|\"[^\"]*\"")
+)
+
+// notYAML is an error of the YAML library without values.
+func notYAML(err error) *yamlError {
+	msg := yamlValue.ReplaceAllString(err.Error(), "a value")
+	line := 0
+	if m := yamlLine.FindStringSubmatch(msg); m != nil {
+		line, _ = strconv.Atoi(m[1])
+		msg = strings.Replace(msg, m[0], "", 1)
+	}
+	msg = strings.TrimPrefix(strings.TrimPrefix(msg, "yaml: "), "unmarshal errors:")
+	return &yamlError{"the configuration file is not valid YAML: " + oneLine(msg), line}
+}
+
+// parseYAML reads the one document of a text; nil if there is none.
+func parseYAML(text []byte) (*yaml.Node, *yamlError) {
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	var doc, next yaml.Node
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return nil, nil
+	case err != nil:
+		return nil, notYAML(err)
+	}
+	switch err := dec.Decode(&next); {
+	case errors.Is(err, io.EOF):
+		return doc.Content[0], nil
+	case err != nil:
+		return nil, notYAML(err)
+	default:
+		return nil, &yamlError{"the configuration file holds more than one document, separated by ---", next.Line}
+	}
+}
+
+// decodeYAML reads the text of a configuration file, and the lines of its keys. Not with viper's
+// ReadConfig: that folds case, so of 'dsn' and 'DSN' one would win by chance, and it drops a key
+// without a value and a profile without keys.
+func decodeYAML(text []byte) (map[string]any, place, *yamlError) {
+	root, bad := parseYAML(text)
+	settings := map[string]any{}
+	if bad != nil || root == nil {
+		return settings, place{}, bad
+	}
+	if err := root.Decode(&settings); err != nil {
+		return nil, place{}, notYAML(err)
+	}
+	for name, v := range settings {
+		settings[name] = textKeys(v)
+	}
+	return settings, placeOf(root, 0), nil
+}
+
+// textKeys makes text of keys that YAML takes for numbers or switches: a profile
+// may be called 2026 or no.
+func textKeys(v any) any {
+	switch v := v.(type) {
+	case map[any]any:
+		out := make(map[string]any, len(v))
+		for name, inner := range v {
+			out[fmt.Sprint(name)] = textKeys(inner)
+		}
+		return out
+	case map[string]any:
+		for name, inner := range v {
+			v[name] = textKeys(inner)
+		}
+	case []any:
+		for i, inner := range v {
+			v[i] = textKeys(inner)
+		}
+	}
+	return v
+}
