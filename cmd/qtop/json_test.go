@@ -4,6 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +20,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
+var update = flag.Bool("update", false, "write the lists of this run")
+
 // jsonRun is what a verb printed with --output json.
 func jsonRun(t *testing.T, args ...string) (code int, out, errs string) {
 	t.Helper()
@@ -23,6 +30,36 @@ func jsonRun(t *testing.T, args ...string) (code int, out, errs string) {
 	var stdout, stderr bytes.Buffer
 	code = run(ctx, append(args, "--output", "json"), strings.NewReader(""), &stdout, &stderr)
 	return code, stdout.String(), stderr.String()
+}
+
+// jsonProcess is the same in a process of its own, whose environment has one variable more.
+func jsonProcess(t *testing.T, variable string, args ...string) (code int, out, errs string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), filepath.Join(built, "qtop"), append(args, "--output", "json")...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), variable), &stdout, &stderr
+	err := cmd.Run()
+	if _, ended := errors.AsType[*exec.ExitError](err); !ended {
+		require.NoError(t, err)
+	}
+	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
+}
+
+// requireKeys compares the keys of the answers with those that are promised.
+func requireKeys(t *testing.T, lines []string) {
+	t.Helper()
+	if *update {
+		require.NoError(t, os.WriteFile(keysFile, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+	}
+	text, err := os.ReadFile(keysFile)
+	require.NoError(t, err)
+	kept := strings.Split(strings.TrimSpace(string(text)), "\n")
+	for _, line := range kept {
+		require.Contains(t, lines, line, "this key of docs/json.md's promise is gone; a key that exists is never renamed or removed")
+	}
+	for _, line := range lines {
+		require.Contains(t, kept, line, "a new key is a promise: run go test ./cmd/qtop -run TestEveryVerbSpeaksJSON -update")
+	}
 }
 
 // requireError checks that the last line of errs is an error as docs/json.md has it.
@@ -40,37 +77,66 @@ func requireError(t *testing.T, errs string, args []string) {
 	require.Contains(t, said.Error, "do", args)
 }
 
+// keysFile has the keys of every verb's answer, a line each.
+const keysFile = "testdata/json_keys.txt"
+
+// stored are the keys of JSON that is passed on as it is stored.
+var stored = []string{"payload", "progress", "before", "after", "last_result"}
+
+// keyPaths adds the paths of all keys in v below path, such as [].executors[].id.
+func keyPaths(v any, path string, into map[string]bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, member := range v {
+			into[strings.TrimPrefix(path+"."+k, ".")] = true
+			if !slices.Contains(stored, k) {
+				keyPaths(member, path+"."+k, into)
+			}
+		}
+	case []any:
+		for _, member := range v {
+			keyPaths(member, path+"[]", into)
+		}
+	}
+}
+
 // Every verb, with and without arguments: an answer is one JSON value whose keys are
-// words in snake case; a verb that fails or refuses writes one error of three parts.
+// words in snake case; a verb that fails or refuses writes one error of three parts. The keys are those
+// of keysFile: docs/json.md promises that none of them goes or changes its name (-update adds new ones).
 func TestEveryVerbSpeaksJSON(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	require.NoError(t, deadLetters(t.Context(), db.Conn(t, ""), 3, "HTTP_503"))
+	conn := db.Conn(t, "")
+	require.NoError(t, deadLetters(t.Context(), conn, 3, "HTTP_503"))
+	require.NoError(t, deadJobs(t.Context(), conn, 3, "mail.render", "mail"))
 	dsn := db.DSN("")
 	key := regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
-	var keys func(v any, args []string)
-	keys = func(v any, args []string) {
-		switch v := v.(type) {
-		case map[string]any:
-			for k, member := range v {
-				require.Regexp(t, key, k, args)
-				if k != "payload" && k != "progress" && k != "before" && k != "after" && k != "last_result" { // stored JSON
-					keys(member, args)
-				}
-			}
-		case []any:
-			for _, member := range v {
-				keys(member, args)
-			}
-		}
-	}
+	found := map[string]map[string]bool{} // by verb
 	answers, refusals := 0, 0
+	bare := func(verb []string) []string { // without arguments and flags
+		return slices.DeleteFunc(slices.Clone(verb), func(word string) bool { return word == "1" || strings.HasPrefix(word, "--") })
+	}
+	own := "XDG_CONFIG_HOME=" + t.TempDir()
 	try := func(args []string) {
-		code, out, errs := jsonRun(t, append(slices.Clone(args), "--dsn", dsn)...)
+		verb := strings.Join(bare(args), " ")
+		words := slices.Clone(args)
+		if verb == "profile add" || args[0] != "profile" {
+			words = append(words, "--dsn", dsn)
+		}
+		var code int
+		var out, errs string
+		if args[0] == "profile" { // a process: they change the configuration file
+			code, out, errs = jsonProcess(t, own, words...)
+		} else {
+			code, out, errs = jsonRun(t, words...)
+		}
 		if out != "" {
 			var v any
 			require.NoError(t, json.Unmarshal([]byte(out), &v), "%v: %s", args, out)
-			keys(v, args)
+			if found[verb] == nil {
+				found[verb] = map[string]bool{}
+			}
+			keyPaths(v, "", found[verb])
 			answers++
 		}
 		partial := strings.Contains(out, `"outcome":"skipped"`) || strings.Contains(out, `"outcome":"failed"`) // each has its reason
@@ -79,15 +145,39 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 			refusals++
 		}
 	}
-	for _, verb := range leaves(commandLine(&app{}), nil) {
-		if slices.Contains([]string{"worker", "completion", "migrate"}, verb[0]) {
-			continue // they run on, print a script, remove the schema
+	all := leaves(commandLine(&app{}), nil)
+	for _, cmd := range allVerbs(commandLine(&app{})) {
+		if cmd.HasSubCommands() { // a list, with a verb for one of its rows below it
+			all = append(all, strings.Fields(cmd.CommandPath())[1:])
 		}
+	}
+	all = slices.DeleteFunc(all, func(verb []string) bool {
+		return slices.Contains([]string{"worker", "completion", "migrate"}, verb[0]) // they run on, print a script, remove the schema
+	})
+	for _, verb := range all {
 		try(verb) // as far as a word "1" for each argument gets
-		try(slices.DeleteFunc(slices.Clone(verb), func(word string) bool { return word == "1" || strings.HasPrefix(word, "--") }))
+		try(bare(verb))
 	}
 	require.Greater(t, answers, 40)
 	require.Greater(t, refusals, 40)
+	for _, verb := range all { // what was empty may have rows now
+		if name := strings.Join(bare(verb), " "); len(found[name]) == 0 {
+			try(bare(verb))
+		}
+	}
+	var lines []string
+	for verb, paths := range found {
+		for path := range paths {
+			for part := range strings.SplitSeq(strings.ReplaceAll(path, "[]", ""), ".") {
+				if part != "" {
+					require.Regexp(t, key, part, verb)
+				}
+			}
+			lines = append(lines, verb+": "+path)
+		}
+	}
+	slices.Sort(lines)
+	requireKeys(t, lines)
 
 	for _, args := range [][]string{
 		{"dlq", "--limit", "x"}, {"dlq", "--no-such-flag"}, {"no-such-verb"}, {"dlq", "--filter", "cod:X"},
