@@ -25,11 +25,12 @@ test: ## run every test, on a PostgreSQL that the run starts itself; per major o
 	@.ci/test.sh
 
 .PHONY: test-full
-test-full: ## the same and the long tests
+test-full: ## the same, the long tests and package-try
 	@.ci/postgres.sh
 	@.ci/components.sh
 	@QTOP_TEST_FULL=1 .ci/test.sh
 	@go -C workerhost/peerbench test ./...
+	@$(MAKE) --no-print-directory package-try
 
 .PHONY: lint
 lint: ## formatting, vet, golangci-lint, import rules, file lengths, stale generated files
@@ -79,7 +80,7 @@ package: ## dist, and archives, deb, rpm, SBOM, formula and image of a release (
 	@.ci/package.sh
 
 .PHONY: package-try
-package-try: ## install, run, upgrade and purge the package in a bare Debian (root), and build it twice to compare
+package-try: ## install, run, upgrade and purge the package in a bare Debian (root; else SKIP), and build it twice to compare
 	@.ci/package/try.sh
 	@.ci/package/reproducible.sh
 

@@ -3,7 +3,10 @@
 # package of a release before, sets a database up as an owner who is no superuser (PostgreSQL 15 and 17,
 # or the majors of QTOP_TEST_PG), starts the unit, delivers the first webhook, requeues the first dead
 # letter, upgrades under load with a ledger of what was sent and done, lets the unit crash and hang, and
-# purges. Needs root, debootstrap, systemd-nspawn and psql; names what it skips. Two to six minutes.
+# purges. Where no container boots, or with QTOP_TRIAL=chroot, the same is tried in a chroot, in which
+# .ci/package/units stands in for systemd: it starts the installed unit, waits for READY=1, expects its signs
+# of life and ends a host that hangs; the sandbox of the unit is not tried there. Needs root, debootstrap and
+# psql; names what it skips. Two to six minutes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -11,7 +14,7 @@ skip() {
 	echo "SKIP package trial: $1" >&2
 	exit 0
 }
-[[ $(id -u) -eq 0 ]] || skip "it needs root, for debootstrap and systemd-nspawn"
+[[ $(id -u) -eq 0 ]] || skip "it needs root, for debootstrap and a container or chroot"
 missing=
 for program in debootstrap:debootstrap systemd-nspawn:systemd-container psql:postgresql-client; do
 	command -v "${program%:*}" >/dev/null || missing+=" ${program#*:}"
@@ -20,7 +23,7 @@ if [[ -n $missing ]] && command -v apt-get >/dev/null; then
 	# shellcheck disable=SC2086 # one word each
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing >/dev/null 2>&1 || true
 fi
-for program in debootstrap systemd-nspawn psql; do
+for program in debootstrap psql dpkg-deb; do
 	command -v "$program" >/dev/null || skip "$program is not installed and could not be (apt-get install$missing)"
 done
 
@@ -36,12 +39,13 @@ cleanup() {
 	for pid in "${children[@]}"; do kill "$pid" 2>/dev/null || true; done
 	for data in "${stop_server[@]}"; do as_postgres "${data%%:*}/pg_ctl" -D "${data#*:}" -m immediate stop >/dev/null 2>&1 || true; done
 	wait
-	rm -rf "$work"
+	[[ ! -e $work/root/proc/self ]] || umount -l "$work/root/proc"
+	rm -rf --one-file-system "$work"
 	exit "$code"
 }
 show_failure() {
 	echo "FAILED after $((SECONDS - began)) s; the journal of the units ends with:" >&2
-	[[ -z ${leader:-} ]] || inside journalctl --no-pager -q -n 500 -u 'qtop-worker@*' | grep -v '"msg":"attempt"' | tail -n 20 >&2 || true
+	[[ -z ${enter[*]:-} ]] || inside journalctl --no-pager -q -n 500 -u 'qtop-worker@*' | grep -v '"msg":"attempt"' | tail -n 20 >&2 || true
 }
 trap cleanup EXIT
 
@@ -86,6 +90,7 @@ build next
 build before
 say "built $(dpkg-deb -W "$work/before.deb" | tr '\t' ' ') (this source with another version: no earlier release has packages) and $(dpkg-deb -W "$work/next.deb" | tr '\t' ' ')"
 go build -o "$work/receiver" ./.ci/package/receiver
+CGO_ENABLED=0 go build -o "$work/units" ./.ci/package/units
 
 # ---- a bare Debian ------------------------------------------------------------
 cache=/var/cache/qtop/trial-bookworm-$arch.tar
@@ -102,25 +107,55 @@ fi
 root=$work/root
 mkdir "$root"
 tar -C "$root" -xf "$cache"
-systemd-nspawn -q -D "$root" -b --register=no --keep-unit --console=read-only --machine=qtop-trial-$$ \
-	--bind-ro="$work:/packages" >"$work/console" 2>&1 &
-children+=($!)
-container=$!
-leader=
-booted() {
-	leader=$(ps -o pid= --ppid "$container" | head -n 1 | tr -d ' ')
-	[[ -n $leader ]] && nsenter -t "$leader" -a systemctl is-system-running
+# container: boots the root in a container; enter is then how a command gets into it.
+container() {
+	local pid leader=
+	if [[ ${QTOP_TRIAL:-} == chroot ]] || ! command -v systemd-nspawn >/dev/null; then
+		echo "not tried" >"$work/console"
+		return 1
+	fi
+	systemd-nspawn -q -D "$root" -b --register=no --keep-unit --console=read-only --machine=qtop-trial-$$ \
+		--bind-ro="$work:/packages" >"$work/console" 2>&1 &
+	pid=$!
+	for ((i = 0; i < 300; i++)); do
+		leader=$(ps -o pid= --ppid "$pid" | head -n 1 | tr -d ' ')
+		if [[ -n $leader ]] && nsenter -t "$leader" -a systemctl is-system-running >"$work/last" 2>&1; then
+			children+=("$pid")
+			enter=(nsenter -t "$leader" -a)
+			return 0
+		fi
+		kill -0 "$pid" 2>/dev/null || break
+		sleep 0.1
+	done
+	kill "$pid" 2>/dev/null || true
+	wait "$pid" 2>/dev/null || true
+	return 1
 }
-for ((i = 0; ; i++)); do
-	booted >"$work/last" 2>&1 && break
-	kill -0 "$container" 2>/dev/null && ((i < 300)) || {
-		tail -n 3 "$work/console" >&2
-		skip "systemd-nspawn cannot boot here"
-	}
-	sleep 0.1
-done
-inside() { nsenter -t "$leader" -a env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$@"; }
-say "booted $(inside sh -c '. /etc/os-release; echo "$PRETTY_NAME"') with $(inside systemctl --version | head -n 1)"
+# standin: a chroot with units in place of systemd.
+standin() {
+	mount -t proc proc "$root/proc" || skip "neither systemd-nspawn nor mount works here ($(tail -n 1 "$work/console"))"
+	mkdir "$root/packages"
+	cp "$work"/*.deb "$root/packages"
+	"$work/units" serve "$root" &
+	children+=($!)
+	until_true 5 "the stand-in for systemd" test -S "$root/run/qtop-trial/control"
+	for name in systemctl journalctl; do install -m 0755 "$work/units" "$root/run/qtop-trial/bin/$name"; done
+	path=/run/qtop-trial/bin:$path
+	enter=(chroot "$root")
+	offline=--offline=true
+}
+path=/usr/sbin:/usr/bin:/sbin:/bin
+offline=--offline=false
+enter=()
+how="in a container"
+container || {
+	standin
+	how="in a chroot"
+}
+inside() { "${enter[@]}" env -i PATH="$path" DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$@"; }
+# shellcheck disable=SC2016 # expanded inside
+say "$how: $(inside sh -c '. /etc/os-release; echo "$PRETTY_NAME"') with $(inside systemctl --version | head -n 1)"
+[[ $how != "in a chroot" ]] || say "no container ($(tail -n 1 "$work/console")): the sandbox of the unit and a boot are not tried"
 
 # files: all names with type, owner and mode, and the users. What other programs write by themselves is left out.
 files() {
@@ -139,7 +174,7 @@ inside dpkg -i /packages/before.deb >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.
 inside env XDG_CONFIG_HOME=/etc qtop config check >/dev/null || fail "the sample configuration is not valid"
 inside systemd-analyze verify --man=no qtop-worker@main.service >"$work/verify" 2>&1 || true
 [[ ! -s $work/verify ]] || { cat "$work/verify"; fail "systemd-analyze verify has something to say"; }
-say "installed: nothing started or enabled; systemd-analyze verify is silent; $(inside systemd-analyze security --no-pager qtop-worker@main.service 2>&1 | grep -o 'Overall exposure level.*')"
+say "installed: nothing started or enabled; systemd-analyze verify is silent; $(inside systemd-analyze security --no-pager $offline qtop-worker@main.service 2>&1 | grep -o 'Overall exposure level.*')"
 
 # ---- databases ------------------------------------------------------------------
 as_postgres() { (cd / && setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/ "$@"); }
@@ -345,4 +380,4 @@ inside rm -rf /usr/local/bin/render-mail /var/lib/trial # the trial's own
 files >"$work/files.after"
 diff "$work/files.before" "$work/files.after" >"$work/left" || { cat "$work/left"; fail "the purge left something, or took too much"; }
 say "removed and purged: the $(wc -l <"$work/files.before") names and users are those of before"
-echo "package trial: ok on PostgreSQL ${tried[*]}, $((SECONDS - began)) s"
+echo "package trial: ok $how on PostgreSQL ${tried[*]}, $((SECONDS - began)) s"
