@@ -148,7 +148,7 @@ func TestUseProfileKeepsEveryOtherLine(t *testing.T) {
 	require.ErrorContains(t, err, "cannot be changed line by line")
 }
 
-// A file that others own, or that a link names, stays what it is.
+// A change keeps the mode of the file, and a link that names it.
 func TestAChangeKeepsModeAndLink(t *testing.T) {
 	dir, elsewhere := home(t, "profiles:\n"), filepath.Join(t.TempDir(), "mine.yaml")
 	path := filepath.Join(dir, "qtop", "config.yaml")

@@ -20,7 +20,7 @@ type yamlError struct {
 
 func (e *yamlError) at() string { return atLine(e.line) }
 
-// atLine is what stands after the name of a file: ":7", or nothing if the line is unknown.
+// atLine is the suffix of a file name that names a line: ":7", or nothing if the line is unknown.
 func atLine(line int) string {
 	if line == 0 {
 		return ""

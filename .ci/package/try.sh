@@ -4,7 +4,7 @@
 # or the majors of QTOP_TEST_PG), starts the unit, delivers the first webhook, requeues the first dead
 # letter, upgrades under load with a ledger of what was sent and done, lets the unit crash and hang, and
 # purges. Where no container boots, or with QTOP_TRIAL=chroot, the same is tried in a chroot, in which
-# .ci/package/units stands in for systemd: it starts the installed unit, waits for READY=1, expects its signs
+# .ci/package/units replaces systemd: it starts the installed unit, waits for READY=1, expects its signs
 # of life and ends a host that hangs; the sandbox of the unit is not tried there. Needs root, debootstrap and
 # psql; names what it skips. Two to six minutes.
 set -euo pipefail

@@ -32,7 +32,7 @@ func jsonRun(t *testing.T, args ...string) (code int, out, errs string) {
 	return code, stdout.String(), stderr.String()
 }
 
-// jsonProcess is the same in a process of its own, whose environment has one variable more.
+// jsonProcess does the same in a new process, whose environment has one variable more.
 func jsonProcess(t *testing.T, variable string, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer

@@ -1,4 +1,4 @@
-// Command units stands in for systemd in .ci/package/try.sh where a container cannot boot: it runs the
+// Command units replaces systemd in .ci/package/try.sh where a container cannot boot: it runs the
 // installed unit in a chroot and answers systemctl and journalctl there.
 //
 // `units serve ROOT` runs on the machine until it is ended. In ROOT it is called as systemctl or journalctl:
