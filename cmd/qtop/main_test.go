@@ -59,7 +59,7 @@ func inBuilt(run func() int) int {
 
 // qtop is a real process of the program: hosts and the console under the race
 // detector, where the tests have it, and verbs without.
-func qtop(t *testing.T, dsn string, args ...string) *exec.Cmd {
+func qtop(t testing.TB, dsn string, args ...string) *exec.Cmd {
 	t.Helper()
 	if len(args) > 0 && args[0] != "worker" {
 		return program(t, filepath.Join(built, "qtop"), dsn, args...)
@@ -70,7 +70,7 @@ func qtop(t *testing.T, dsn string, args ...string) *exec.Cmd {
 }
 
 // program is a real process of another build of qtop.
-func program(t *testing.T, path, dsn string, args ...string) *exec.Cmd {
+func program(t testing.TB, path, dsn string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), path, args...)
 	home := t.TempDir()
@@ -79,7 +79,7 @@ func program(t *testing.T, path, dsn string, args ...string) *exec.Cmd {
 }
 
 // operator is a login with the rights of an operator on call.
-func operator(t *testing.T, db *pgtest.DB) string {
+func operator(t testing.TB, db *pgtest.DB) string {
 	t.Helper()
 	return pgtest.Login(t, db, "dead_letter_operator", "workflow_admin", "queue_viewer")
 }

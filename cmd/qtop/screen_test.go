@@ -27,7 +27,7 @@ import (
 const patience = 60 * time.Second
 
 type screen struct {
-	t    *testing.T
+	t    testing.TB
 	cmd  *exec.Cmd
 	tty  *os.File
 	emu  *vt.SafeEmulator
@@ -36,39 +36,46 @@ type screen struct {
 }
 
 // lastBytes keeps the end of what the program wrote.
-type lastBytes struct{ b []byte }
+type lastBytes struct {
+	b    []byte
+	seen chan time.Time // when something was written; one time at most waits here
+}
 
 func (l *lastBytes) add(p []byte) {
+	select {
+	case l.seen <- time.Now():
+	default:
+	}
 	l.b = append(l.b, p...)
 	if len(l.b) > 1<<16 {
 		l.b = l.b[len(l.b)-1<<15:]
 	}
 }
 
-func open(t *testing.T, dsn string, args ...string) *screen {
+func open(t testing.TB, dsn string, args ...string) *screen {
 	t.Helper()
 	return openSized(t, 120, 40, dsn, args...)
 }
 
-func openSized(t *testing.T, cols, rows int, dsn string, args ...string) *screen {
+func openSized(t testing.TB, cols, rows int, dsn string, args ...string) *screen {
 	t.Helper()
 	return onScreen(t, cols, rows, qtop(t, dsn, args...))
 }
 
 // onScreen starts the program in a terminal.
-func onScreen(t *testing.T, cols, rows int, cmd *exec.Cmd) *screen {
+func onScreen(t testing.TB, cols, rows int, cmd *exec.Cmd) *screen {
 	t.Helper()
 	cmd.Env = append(cmd.Env, "TERM=xterm-256color")
 	return onTerminal(t, cols, rows, cmd)
 }
 
 // onTerminal starts the program in a terminal whose TERM the program was given.
-func onTerminal(t *testing.T, cols, rows int, cmd *exec.Cmd) *screen {
+func onTerminal(t testing.TB, cols, rows int, cmd *exec.Cmd) *screen {
 	t.Helper()
 	cmd.Env = append(cmd.Env, "LANG=C.UTF-8", "TZ=UTC")
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Cols: uint16(cols), Rows: uint16(rows)})
 	require.NoError(t, err)
-	s := &screen{t: t, cmd: cmd, tty: tty, emu: vt.NewSafeEmulator(cols, rows), exit: make(chan error, 1), raw: &lastBytes{}}
+	s := &screen{t: t, cmd: cmd, tty: tty, emu: vt.NewSafeEmulator(cols, rows), exit: make(chan error, 1), raw: &lastBytes{seen: make(chan time.Time, 1)}}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)

@@ -24,12 +24,14 @@ type Path struct {
 	down    bool // connections are refused
 	drops   int  // how many more replies are dropped and their connections cut
 	dropped []time.Time
+	delay   time.Duration // before the first bytes of each reply
 }
 
 // pair is the client's and the server's connection.
 type pair struct {
 	client, server net.Conn
 	half           bool // the server's connection is closed, which the client does not see
+	asked          bool // the client has sent something and got no reply yet
 }
 
 func (p *pair) close() {
@@ -98,8 +100,15 @@ func (p *Path) copy(pr *pair, to, from net.Conn) {
 			pass = false
 			pr.close()
 		}
+		wait := time.Duration(0)
+		if from == pr.client {
+			pr.asked = true
+		} else if pr.asked {
+			pr.asked, wait = false, p.delay
+		}
 		p.mu.Unlock()
 		if pass {
+			time.Sleep(wait)
 			if _, werr := to.Write(buf[:n]); werr != nil {
 				err = werr
 			}
@@ -147,6 +156,13 @@ func (p *Path) Cut(down bool) {
 	for pr := range p.open {
 		pr.close()
 	}
+}
+
+// Delay makes each reply begin d later from now on, as if the server took that long to answer.
+func (p *Path) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
 }
 
 // Hole drops all bytes from now on. Existing connections stay broken afterwards.

@@ -5,7 +5,6 @@ package schema_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -28,39 +27,6 @@ const (
 	groupsShown = 20
 	newestShown = 5
 )
-
-// fillDead stores open dead letters in some groups: three fifths of jobs, a fifth each of events and of webhooks. Group i
-// of a source has per + i % 7 of them. They come without triggers, as from a restored dump, and a recount counts them.
-func fillDead(t testing.TB, pool *pgxpool.Pool, groups, per int) {
-	t.Helper()
-	ctx := context.Background()
-	sized := strings.NewReplacer("GROUPS", strconv.Itoa(groups), "EACH", fmt.Sprintf("generate_series(1, %d + g %% 7) i", per),
-		"FAILED", "now() - make_interval(secs => (g::bigint * 7919 + i * 104729) % 600000)")
-	require.NoError(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		for _, sql := range []string{
-			"SET LOCAL session_replication_role = replica",
-			"SET LOCAL statement_timeout = 0",
-			`INSERT INTO public.job_dead_letter (job_id, job_kind, event_domain, failure_code, executor, payload, attempts, first_failed_at, last_failed_at)
-			SELECT gen_random_uuid(), 'kind_' || g % 50, 'dom_' || g % 3, 'CODE_' || g, 'external_worker', '{}', 3, now() - interval '9 days', FAILED
-			FROM generate_series(1, GROUPS * 3 / 5) g, EACH`,
-			`INSERT INTO public.iu_route_dead_letter (worker_name, event_domain, event_id, event_snapshot, failure_code, last_error, idempotency_key, last_failed_at)
-			SELECT 'iu_outbound_default', 'dom_' || g % 3, gen_random_uuid(), jsonb_build_object('event_type', 'type_' || g % 40), 'E_' || g, 'x', gen_random_uuid()::text, FAILED
-			FROM generate_series(1, GROUPS / 5) g, EACH`,
-			`INSERT INTO public.subscriptions (id, event_type, callback_url, verified) OVERRIDING SYSTEM VALUE
-			SELECT 1000 + s, 'order', 'http://127.0.0.1:1/' || s, true FROM generate_series(0, 19) s ON CONFLICT DO NOTHING`,
-			`INSERT INTO public.dead_letters (saga_id, event_id, subscription_id, final_error_code, payload_snapshot, failed_at)
-			SELECT before.n + g * 1000 + i, g, 1000 + g % 20, 'W_' || g / 20, '{}', FAILED
-			FROM (SELECT COALESCE(max(saga_id), 0) AS n FROM public.dead_letters) before, generate_series(1, GROUPS / 5) g, EACH ORDER BY 6`,
-		} {
-			if _, err := tx.Exec(ctx, sized.Replace(sql)); err != nil {
-				return fmt.Errorf("%s: %w", sql, err)
-			}
-		}
-		return nil
-	}))
-	_, err := pool.Exec(ctx, "SET statement_timeout = 0; SELECT public.fn_queue_recount('test', 'filled', false); RESET statement_timeout")
-	require.NoError(t, err)
-}
 
 // deadTruth is what the dead letters themselves say, group by group, the largest group of each source first.
 func (c *core) deadTruth() (groups []queue.DeadGroup) {
@@ -154,7 +120,7 @@ func TestDeadGroupsOfThePicture(t *testing.T) {
 	require.Zero(t, j.picture().DeadMore.Groups)
 	j.deadLetter("k", "iu", "FEW")
 	j.snapshotAgrees("one group")
-	fillDead(t, j.root, 700, 1)
+	pgtest.FillDead(t, j.root, 700, 1)
 	j.snapshotAgrees("loaded")
 	j.exec("SELECT public.fn_queue_counter_compact()")
 	j.snapshotAgrees("folded")
@@ -181,7 +147,7 @@ func TestDeadGroupsOfThePicture(t *testing.T) {
 	j.exec("SELECT public.fn_queue_counter_compact(), public.fn_queue_counter_compact()")
 	j.snapshotAgrees("no job")
 
-	fillDead(t, j.root, 1500, 1) // beside what has the same names
+	pgtest.FillDead(t, j.root, 1500, 1) // beside what has the same names
 	j.snapshotAgrees("more than are counted")
 }
 
@@ -218,7 +184,7 @@ func TestDeadGroupsLarge(t *testing.T) {
 		t.Skip("full: 1,000,000 dead letters in 100,000 groups")
 	}
 	c := newCore(t)
-	fillDead(t, c.root, 100_000, 7)
+	pgtest.FillDead(t, c.root, 100_000, 7)
 	c.exec("SET statement_timeout = 0; SELECT public.fn_queue_counter_compact(); RESET statement_timeout")
 	c.exec("VACUUM ANALYZE")
 	c.snapshotAgrees("large")
@@ -259,7 +225,7 @@ func BenchmarkDeadGroups(b *testing.B) {
 				require.NoError(b, err)
 				return float64(time.Since(start).Microseconds()) / 1000
 			}
-			fillDead(b, pool, groups, 7)
+			pgtest.FillDead(b, pool, groups, 7)
 			first := run("SELECT public.fn_queue_counter_compact()")
 			run("VACUUM ANALYZE")
 			for b.Loop() {
