@@ -37,7 +37,7 @@ func TestPauseAndResume(t *testing.T) {
 	require.Equal(t, "0", w.interval())
 	require.Equal(t, "paused", ask(queue.ActTickPause, nil).Rule)
 	off := false
-	s, err := admin.Snapshot(context.Background())
+	s, err := admin.Snapshot(context.Background(), 0)
 	require.NoError(t, err)
 	for _, f := range s.Flags {
 		off = off || (f.Key.String() == reaper && f.Off && f.RevertsAt != nil)

@@ -211,7 +211,7 @@ func TestAckPlan(t *testing.T) {
 	require.EqualValues(t, 1, res.Done)
 	require.Contains(t, res.Refused, "acknowledged by bob since")
 	require.Contains(t, plan(t, admin, request).Results[0].Why.String(), "bob acknowledged it: was faster")
-	s, err := admin.Snapshot(context.Background())
+	s, err := admin.Snapshot(context.Background(), 0)
 	require.NoError(t, err)
 	acked := map[string]string{}
 	for _, a := range s.Alerts {
@@ -272,7 +272,7 @@ func TestMarkPlan(t *testing.T) {
 	require.NoError(t, err)
 	_, err = viewer.Apply(context.Background(), p)
 	kind(t, queue.KindPermission, err)
-	s, err := op.Snapshot(context.Background())
+	s, err := op.Snapshot(context.Background(), 0)
 	require.NoError(t, err)
 	require.Len(t, s.Marks, 1)
 	require.Equal(t, "deploy 4.2", s.Marks[0].Label.String())

@@ -42,7 +42,7 @@ func TestBackendsOfConsole(t *testing.T) {
 	rest := map[string]int{"qtop read": 1, "qtop listen": 1}
 	look := func() {
 		for _, kind := range []queue.ListKind{queue.ListSession, queue.ListDeadLetters, queue.ListJobs} {
-			_, err := c.Snapshot(ctx)
+			_, err := c.Snapshot(ctx, 0)
 			require.NoError(t, err)
 			_, err = c.List(ctx, queue.Query{Kind: kind})
 			require.NoError(t, err)
@@ -109,7 +109,7 @@ func TestReadCancelled(t *testing.T) {
 func TestReadOverdue(t *testing.T) {
 	w := newWorld(t)
 	c := w.client("queue_viewer")
-	_, err := c.Snapshot(t.Context())
+	_, err := c.Snapshot(t.Context(), 0)
 	require.NoError(t, err)
 	const session = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'qtop read'"
 	lock, err := w.root.Begin(t.Context())

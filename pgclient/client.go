@@ -38,9 +38,6 @@ type Options struct {
 	// ExpectServer names the intended servers, by cluster_name, address or address:port;
 	// empty = any. On any other server, a worker host claims nothing.
 	ExpectServer []string
-	// MaxAge is how old a snapshot may be that was computed for another console; 0 = always
-	// compute a new one.
-	MaxAge time.Duration
 	// Actions are the actions for which Session reports whether this login may use them.
 	Actions queue.Registry
 }
@@ -311,10 +308,13 @@ func (c *Client) CheckListen(ctx context.Context) error {
 	return pgerror.Translate(l.probe(ctx, conn))
 }
 
+// modeWithin is how long the mode of a pooler is looked for.
+const modeWithin = 2 * time.Second
+
 // PoolMode detects what a pooler does with connections. It asks once, and only if there is a
 // pooler.
 func (c *Client) PoolMode(ctx context.Context) (pgsession.Mode, error) {
-	ctx, cancel := context.WithTimeout(ctx, soon)
+	ctx, cancel := context.WithTimeout(ctx, modeWithin)
 	defer cancel()
 	mode, err := c.route.FindMode(ctx, c.read.Config().ConnConfig)
 	return mode, pgerror.Translate(err)

@@ -183,7 +183,7 @@ func TestSessionSaysWhoAnswersAndHow(t *testing.T) {
 		c := open(t, pgclient.Options{DSN: dsn, Actor: "ann"})
 		session, err := c.Session(ctx)
 		require.NoError(t, err, dsn)
-		pic, err := c.Snapshot(ctx)
+		pic, err := c.Snapshot(ctx, 0)
 		require.NoError(t, err, dsn)
 		require.Equal(t, session.Address, pic.Server.Address, dsn)
 		return session, pic.Server
@@ -316,7 +316,7 @@ func TestErrorsHoldNoPassword(t *testing.T) {
 		require.NotContains(t, err.Error(), s, dsn)
 	}
 	c := open(t, pgclient.Options{DSN: "host=" + t.TempDir() + " user=u password=" + s})
-	_, err := c.Snapshot(context.Background())
+	_, err := c.Snapshot(context.Background(), 0)
 	kind(t, queue.KindUnavailable, err)
 	require.NotContains(t, err.Error(), s)
 	require.Equal(t, "lost", c.Link().State)
@@ -332,7 +332,7 @@ func TestErrorKinds(t *testing.T) {
 	kind(t, queue.KindUnavailable, err)
 	require.Contains(t, err.Error(), "qtop doctor")
 
-	_, err = open(t, pgclient.Options{DSN: strings.Replace(w.db.DSN(""), w.db.Name, "no_such_db", 1)}).Snapshot(ctx)
+	_, err = open(t, pgclient.Options{DSN: strings.Replace(w.db.DSN(""), w.db.Name, "no_such_db", 1)}).Snapshot(ctx, 0)
 	kind(t, queue.KindUnavailable, err)
 
 	p, err := viewer.Plan(ctx, queue.Request{Action: queue.ActFlagSet, Targets: []string{"webhook.max_attempts"}, Args: map[string]string{"value": "4"}, Reason: "r"})
@@ -372,7 +372,7 @@ func TestErrorKinds(t *testing.T) {
 	kind(t, queue.KindUsage, err)
 
 	readonly := open(t, pgclient.Options{DSN: w.db.DSN(""), Actor: "ann", ReadOnly: true})
-	_, err = readonly.Snapshot(ctx)
+	_, err = readonly.Snapshot(ctx, 0)
 	require.NoError(t, err)
 	p, err = readonly.Plan(ctx, queue.Request{Action: queue.ActFlagSet, Targets: []string{"webhook.max_attempts"}, Args: map[string]string{"value": "4"}, Reason: "r"})
 	require.NoError(t, err)
@@ -386,7 +386,7 @@ func TestWithoutSchemaOrRights(t *testing.T) {
 	ctx := context.Background()
 	empty := pgtest.Empty(t)
 	c := open(t, pgclient.Options{DSN: empty.DSN("")})
-	s, err := c.Snapshot(ctx)
+	s, err := c.Snapshot(ctx, 0)
 	require.NoError(t, err)
 	require.Contains(t, s.Missing["all"].String(), "qtop migrate up")
 	require.False(t, s.TakenAt.IsZero())
@@ -400,14 +400,14 @@ func TestWithoutSchemaOrRights(t *testing.T) {
 
 	db := pgtest.New(t)
 	nobody := open(t, pgclient.Options{DSN: db.DSN(pgtest.Login(t, db))})
-	s, err = nobody.Snapshot(ctx)
+	s, err = nobody.Snapshot(ctx, 0)
 	require.NoError(t, err)
 	require.Contains(t, s.Missing["all"].String(), "queue_viewer")
 	_, err = nobody.List(ctx, queue.Query{Kind: queue.ListDeadLetters})
 	kind(t, queue.KindPermission, err)
 
 	viewer := open(t, pgclient.Options{DSN: db.DSN(pgtest.Login(t, db, "queue_viewer"))})
-	s, err = viewer.Snapshot(ctx)
+	s, err = viewer.Snapshot(ctx, 0)
 	require.NoError(t, err)
 	require.Empty(t, s.Missing)
 	require.NotEmpty(t, s.Flags)
@@ -426,10 +426,10 @@ func TestSnapshotBothForms(t *testing.T) {
 	w := newWorld(t)
 	w.die(deadLetter{"order", "https://a.example/x", "HTTP_500", 0})
 	w.silent("kg", 4000)
-	viewer := open(t, pgclient.Options{DSN: w.db.DSN(pgtest.Login(t, w.db, "queue_viewer")), MaxAge: time.Hour})
-	_, err := viewer.Snapshot(context.Background())
+	viewer := open(t, pgclient.Options{DSN: w.db.DSN(pgtest.Login(t, w.db, "queue_viewer"))})
+	_, err := viewer.Snapshot(context.Background(), 0)
 	require.NoError(t, err)
-	got, err := viewer.Snapshot(context.Background())
+	got, err := viewer.Snapshot(context.Background(), time.Hour)
 	require.NoError(t, err)
 	var want queue.Snapshot
 	require.NoError(t, json.Unmarshal(get[[]byte](w, "SELECT public.fn_queue_snapshot('1 hour')"), &want))

@@ -25,7 +25,7 @@ func TestEveryDeadGroup(t *testing.T) {
 		return err
 	}))
 	c := open(t, pgclient.Options{DSN: db.DSN(pgtest.Login(t, db, "queue_viewer")), Actor: "ann"})
-	s, err := c.Snapshot(t.Context())
+	s, err := c.Snapshot(t.Context(), 0)
 	require.NoError(t, err)
 	require.Less(t, len(s.DeadGroups), 100)
 	require.Equal(t, queue.DeadMore{Groups: int64(250 - len(s.DeadGroups)), Open: 375 - opened(s)}, s.DeadMore)

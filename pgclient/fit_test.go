@@ -27,7 +27,7 @@ func TestStrangersAreNotCalled(t *testing.T) {
 				require.NoError(t, err)
 			}
 			c := open(t, pgclient.Options{DSN: db.DSN("")})
-			s, err := c.Snapshot(ctx)
+			s, err := c.Snapshot(ctx, 0)
 			require.NoError(t, err)
 			require.Equal(t, name == "nothing is installed", len(s.Missing) > 0, "an older schema is shown")
 
@@ -45,7 +45,7 @@ func TestStrangersAreNotCalled(t *testing.T) {
 				require.NoError(t, err)
 			}
 			c = open(t, pgclient.Options{DSN: db.DSN("")})
-			s, err = c.Snapshot(ctx)
+			s, err = c.Snapshot(ctx, 0)
 			require.NoError(t, err)
 			require.Contains(t, s.Missing["all"].String(), "run qtop migrate up")
 			_, _, err = inspect.SigningFaults(ctx, c.Client)

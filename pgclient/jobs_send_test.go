@@ -200,7 +200,12 @@ func TestClaimWithAJob(t *testing.T) {
 			cancel()
 			require.Error(t, err)
 			require.True(t, k.next(t).left)
-			require.Eventually(t, func() bool { return c.Work().Stat().AcquiredConns() == 0 }, 20*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { // the server has ended the session that waited: nothing of it goes on after the lock
+				var sessions int32
+				require.NoError(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_catalog.pg_stat_activity
+					WHERE datname = current_database() AND application_name LIKE '% ' || $1`, c.SessionTag()).Scan(&sessions))
+				return c.Work().Stat().AcquiredConns() == 0 && sessions == c.Work().Stat().TotalConns()
+			}, 20*time.Second, time.Millisecond)
 			require.NoError(t, tx.Rollback(t.Context()))
 			require.Equal(t, 3, k.looks())
 			var queued int

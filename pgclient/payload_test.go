@@ -127,7 +127,7 @@ func TestEventLetters(t *testing.T) {
 	require.ElementsMatch(t, events[:2], list("kind:event type:made code:ROUTE_*", 9))
 	require.Equal(t, []string{events[2]}, list("domain:iu endpoint:sent", 9))
 
-	s, err := op.Snapshot(context.Background())
+	s, err := op.Snapshot(context.Background(), 0)
 	require.NoError(t, err)
 	groups := map[string]queue.DeadGroup{}
 	for _, g := range s.DeadGroups {

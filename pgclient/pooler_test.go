@@ -51,7 +51,7 @@ func throughPooler(t *testing.T, mode string) {
 	c := open(t, at)
 
 	// What a console and a verb do.
-	s, err := c.Snapshot(ctx)
+	s, err := c.Snapshot(ctx, 0)
 	require.NoError(t, err)
 	require.Empty(t, s.Missing)
 	page, err := c.List(ctx, queue.Query{Kind: queue.ListSession})
@@ -117,7 +117,7 @@ func throughPooler(t *testing.T, mode string) {
 	// A read-only console is one.
 	at.ReadOnly, at.WorkConns = true, 0
 	only := open(t, at)
-	_, err = only.Snapshot(ctx)
+	_, err = only.Snapshot(ctx, 0)
 	require.NoError(t, err)
 	p, err = only.Plan(ctx, queue.Request{Action: queue.ActFlagSet, Actor: "ann", Targets: []string{"webhook.max_attempts"}, Args: map[string]string{"value": "5"}, Reason: "r"})
 	require.NoError(t, err)
@@ -194,7 +194,7 @@ func TestPoolModes(t *testing.T) {
 	b := pgtest.NewBouncer(t, w.db, "statement", []string{login})
 	for _, pooler := range []string{"", "transaction"} {
 		c := open(t, pgclient.Options{DSN: b.DSN(login), Pooler: pooler})
-		_, err := c.Snapshot(t.Context())
+		_, err := c.Snapshot(t.Context(), 0)
 		kind(t, queue.KindConfig, err)
 		require.ErrorContains(t, err, "the pooler is in statement mode")
 		require.ErrorContains(t, err, "pool_mode = transaction")
@@ -219,7 +219,7 @@ func TestSessionPoolerHasRoom(t *testing.T) {
 		require.NoError(t, err)
 		_, err = c.Session(t.Context())
 		require.NoError(t, err)
-		_, err = c.Snapshot(t.Context())
+		_, err = c.Snapshot(t.Context(), 0)
 		require.NoError(t, err)
 		var busy []func()
 		for range 4 {
@@ -233,7 +233,7 @@ func TestSessionPoolerHasRoom(t *testing.T) {
 			release()
 		}
 	}
-	_, err := open(t, pgclient.Options{DSN: b.DSN(login), Actor: "bob"}).Snapshot(t.Context())
+	_, err := open(t, pgclient.Options{DSN: b.DSN(login), Actor: "bob"}).Snapshot(t.Context(), 0)
 	require.NoError(t, err)
 }
 

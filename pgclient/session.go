@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -152,14 +151,10 @@ func readRights(ctx context.Context, conn *pgx.Conn, actions queue.Registry, rol
 	return nil
 }
 
-// soon is how long a console waits at its start for a database that may be down.
-const soon = 2 * time.Second
-
-// Serves returns an error if the database can never serve a console, because it is not UTF-8. A
-// database that does not answer soon is not an error.
+// Serves returns an error if the database can never serve a console, because it is not UTF-8 or
+// behind a pooler in statement mode. A database that cannot be reached, or has not answered when
+// ctx ends, is not an error.
 func (c *Client) Serves(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, soon)
-	defer cancel()
 	conn, err := c.catalogue(ctx)
 	if err == nil {
 		conn.Release()

@@ -14,14 +14,15 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Snapshot reads the shared snapshot, at most Options.MaxAge old.
-func (c *Client) Snapshot(ctx context.Context) (queue.Snapshot, error) {
-	s, err := c.snapshot(ctx)
+// Snapshot reads the snapshot that all consoles share. It is at most maxAge old, except while
+// another session computes a new one; 0 = compute a new one.
+func (c *Client) Snapshot(ctx context.Context, maxAge time.Duration) (queue.Snapshot, error) {
+	s, err := c.snapshot(ctx, maxAge)
 	c.Note(ctx, err)
 	return s, err
 }
 
-func (c *Client) snapshot(ctx context.Context) (queue.Snapshot, error) {
+func (c *Client) snapshot(ctx context.Context, maxAge time.Duration) (queue.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	var body []byte
@@ -31,7 +32,7 @@ func (c *Client) snapshot(ctx context.Context) (queue.Snapshot, error) {
 	if err == nil {
 		defer conn.Release()
 		err = conn.QueryRow(ctx, "SELECT taken_at, took_ms::float8, shared, body, "+serverColumns+
-			" FROM public.fn_queue_picture(make_interval(secs => $1))", c.opts.MaxAge.Seconds()).
+			" FROM public.fn_queue_picture(make_interval(secs => $1))", maxAge.Seconds()).
 			Scan(&s.TakenAt, &s.TookMS, &s.Shared, &body, &self.cluster, &self.address, &self.port)
 	}
 	var pg *pgconn.PgError
@@ -56,7 +57,7 @@ func (c *Client) snapshot(ctx context.Context) (queue.Snapshot, error) {
 // Nearest returns the id of a kind (see queue.Snapshot.IDs) that a misspelt one most likely means; "" if none is
 // near, or if the snapshot cannot be read.
 func (c *Client) Nearest(ctx context.Context, of, typed string) string {
-	s, err := c.Snapshot(ctx)
+	s, err := c.Snapshot(ctx, 0)
 	if err != nil {
 		return ""
 	}

@@ -30,7 +30,7 @@ func TestPromotedStandby(t *testing.T) {
 	require.NoError(t, s.Restart(ctx))
 
 	c := open(t, pgclient.Options{DSN: dsn, Actor: "ann", WorkConns: 1})
-	pic, err := c.Snapshot(ctx)
+	pic, err := c.Snapshot(ctx, 0)
 	require.NoError(t, err)
 	require.True(t, pic.Server.InRecovery)
 	page, err := c.List(ctx, queue.Query{Kind: queue.ListSession})
@@ -56,7 +56,7 @@ func TestPromotedStandby(t *testing.T) {
 	require.NoError(t, err)
 	promoted := time.Now()
 	require.Eventually(t, func() bool {
-		pic, err := c.Snapshot(ctx)
+		pic, err := c.Snapshot(ctx, 0)
 		page, bad := c.List(ctx, queue.Query{Kind: queue.ListSession})
 		return err == nil && bad == nil && !pic.Server.InRecovery && !queue.Of[*queue.Session](page).InRecovery && c.Link().State == "live"
 	}, 10*time.Second, 50*time.Millisecond, "%v", c.Link())

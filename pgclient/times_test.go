@@ -27,7 +27,7 @@ func everyRead(t *testing.T, c *console, conn *pgx.Conn, why string) {
 		_, err = json.Marshal(v)
 		require.NoError(t, err, "%s: %s as JSON", why, what)
 	}
-	s, err := c.Snapshot(t.Context())
+	s, err := c.Snapshot(t.Context(), 0)
 	told("the snapshot", s, err)
 	r, err := c.Report(t.Context(), time.Now().Add(-time.Hour), time.Now())
 	told("the report", r, err)
@@ -123,7 +123,7 @@ func TestOddTimesThereAndBack(t *testing.T) {
 		require.NoError(t, err)
 		_, err = conn.Exec(t.Context(), "UPDATE public.dot_config SET updated_at = $1::text::timestamptz WHERE key = 'webhook.max_attempts'", value)
 		require.NoError(t, err)
-		s, err := c.Snapshot(t.Context())
+		s, err := c.Snapshot(t.Context(), 0)
 		require.NoError(t, err)
 		i := slices.IndexFunc(s.Flags, func(f queue.Flag) bool { return f.Key.String() == "webhook.max_attempts" })
 		require.Equal(t, word, queue.Stamp(s.Flags[i].UpdatedAt, "2006-01-02"), value)

@@ -30,10 +30,11 @@ func accessible(ctx context.Context, s Store, o Options, w io.Writer) error {
 	}
 	var before []string
 	failed := ""
-	tick := time.NewTicker(max(o.Refresh, time.Second))
+	every := max(o.Refresh, time.Second)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		p, err := takeSnapshot(ctx, s)
+		p, err := takeSnapshot(ctx, s, every)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -63,11 +64,11 @@ func accessible(ctx context.Context, s Store, o Options, w io.Writer) error {
 	}
 }
 
-// takeSnapshot reads one snapshot.
-func takeSnapshot(ctx context.Context, s Store) (queue.Snapshot, error) {
+// takeSnapshot reads a snapshot for consoles that refresh at this interval.
+func takeSnapshot(ctx context.Context, s Store, every time.Duration) (queue.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotDeadline)
 	defer cancel()
-	return s.Snapshot(ctx)
+	return s.Snapshot(ctx, feed{refresh: every}.shareable())
 }
 
 // changes prints the lines that ended and those that are new.

@@ -89,7 +89,7 @@ func (m *root) planned(msg plannedMsg) tea.Cmd {
 
 // applied hands a result to its dialog and reads again what the action changed.
 func (m *root) applied(msg appliedMsg) tea.Cmd {
-	cmds := []tea.Cmd{later(quietFor, armMsg{}), m.refresh(), m.poll()}
+	cmds := []tea.Cmd{later(quietFor, armMsg{}), m.refresh(fresh), m.poll()}
 	cmds = append(cmds, m.reread(true)...)
 	d := m.dialog(msg.dialog)
 	if d == nil {

@@ -52,11 +52,11 @@ func (m *calls) within(d time.Duration, ask func(context.Context, Store) tea.Msg
 	}
 }
 
-func (m *calls) readSnapshot() tea.Cmd {
+func (m *calls) readSnapshot(maxAge time.Duration) tea.Cmd {
 	now := m.o.Now
 	return m.within(snapshotDeadline, func(ctx context.Context, s Store) tea.Msg {
 		start := now()
-		p, err := s.Snapshot(ctx)
+		p, err := s.Snapshot(ctx, maxAge)
 		return snapshotMsg{p, err, now().Sub(start)}
 	})
 }

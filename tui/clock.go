@@ -16,7 +16,7 @@ func (m *root) onHeartbeat() tea.Cmd {
 	m.countDown(now)
 	cmds := []tea.Cmd{heartbeat(), m.poll()}
 	if m.feed.due(now) {
-		cmds = append(cmds, m.refresh())
+		cmds = append(cmds, m.refresh(m.feed.shareable()))
 	}
 	if now.Sub(m.feed.asked) >= sessionLife {
 		cmds = append(cmds, m.askSession())
@@ -37,7 +37,7 @@ func (m *deck) hint(msg hintMsg) tea.Cmd {
 	case m.feed.inFlight:
 		m.feed.again = true
 	case wait == 0:
-		cmds = append(cmds, m.refresh())
+		cmds = append(cmds, m.refresh(fresh))
 	default:
 		m.feed.waiting = true
 		cmds = append(cmds, later(wait, dueMsg{}))
@@ -54,7 +54,7 @@ func (m *deck) polled(msg polledMsg) tea.Cmd {
 	if m.feed.setLink(msg.link, m.o.Now()) {
 		m.inform("connected to the database again")
 		m.notice.holds = func() bool { return !m.feed.lost() }
-		return tea.Batch(m.refresh(), m.askSession())
+		return tea.Batch(m.refresh(fresh), m.askSession())
 	}
 	return nil
 }

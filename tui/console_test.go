@@ -2,6 +2,7 @@ package tui
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -224,6 +225,7 @@ func TestRefreshCadence(t *testing.T) {
 		before := s.snapped()
 		c.rest(60 * time.Second)
 		require.InDelta(t, 60, s.snapped()-before, 2, "one a second")
+		require.Equal(t, []time.Duration{900 * time.Millisecond}, slices.Compact(s.allowed()[before:]), "shared with consoles that refresh as often")
 
 		// Hints are taken at most every 250 ms.
 		before = s.snapped()
@@ -237,6 +239,8 @@ func TestRefreshCadence(t *testing.T) {
 		n := s.snapped() - before
 		require.GreaterOrEqual(t, n, 4)
 		require.LessOrEqual(t, n, 6)
+		require.Subset(t, []time.Duration{fresh, 900 * time.Millisecond}, s.allowed()[before:])
+		require.Contains(t, s.allowed()[before:], fresh, "after a hint a fresh one")
 
 		// A slow database is asked less often, and never twice at once.
 		s.set(func(s *fakeStore) { s.delay = 2 * time.Second })
@@ -244,6 +248,7 @@ func TestRefreshCadence(t *testing.T) {
 		before = s.snapped()
 		c.rest(100 * time.Second)
 		require.InDelta(t, 10, s.snapped()-before, 1, "five times its own time")
+		require.Equal(t, 9*time.Second, s.allowed()[before])
 		require.Equal(t, 1, s.busiest())
 
 		// One that does not answer is left after the deadline.

@@ -35,6 +35,7 @@ type fakeStore struct {
 	running int            // reads of it that run
 	begun   int            // and that ever began
 	snaps   []time.Time
+	ages    []time.Duration // how old each of them was allowed to be
 	lists   []queue.Query
 	plans   []queue.Request
 	applied []queue.Plan
@@ -68,9 +69,9 @@ func (s *fakeStore) set(f func(*fakeStore)) {
 	f(s)
 }
 
-func (s *fakeStore) Snapshot(ctx context.Context) (queue.Snapshot, error) {
+func (s *fakeStore) Snapshot(ctx context.Context, maxAge time.Duration) (queue.Snapshot, error) {
 	s.mu.Lock()
-	s.snaps = append(s.snaps, s.clock())
+	s.snaps, s.ages = append(s.snaps, s.clock()), append(s.ages, maxAge)
 	s.flying++
 	s.most = max(s.most, s.flying)
 	delay := s.delay
@@ -297,6 +298,12 @@ func (s *fakeStore) Apply(_ context.Context, p queue.Plan) (queue.Result, error)
 }
 
 // What the store was asked, as copies: the console may be asking.
+// allowed is how old each snapshot was allowed to be.
+func (s *fakeStore) allowed() (ages []time.Duration) {
+	s.set(func(s *fakeStore) { ages = slices.Clone(s.ages) })
+	return ages
+}
+
 func (s *fakeStore) snapped() (n int) { s.set(func(s *fakeStore) { n = len(s.snaps) }); return n }
 func (s *fakeStore) busiest() (n int) { s.set(func(s *fakeStore) { n = s.most }); return n }
 

@@ -8,9 +8,10 @@ import (
 
 const (
 	hintEvery   = 250 * time.Millisecond
-	slowest     = 30 * time.Second // the longest interval
-	sessionLife = time.Minute      // how often the session is read
-	roleLife    = 5 * time.Second  // how often, while snapshot and session disagree on primary or standby
+	fresh       = 200 * time.Millisecond // how old a shared snapshot may be when something has changed
+	slowest     = 30 * time.Second       // the longest interval
+	sessionLife = time.Minute            // how often the session is read
+	roleLife    = 5 * time.Second        // how often, while snapshot and session disagree on primary or standby
 )
 
 // feed decides when the snapshot is read, so that the console never becomes the incident:
@@ -43,6 +44,11 @@ func (f feed) interval() time.Duration { return min(max(f.refresh, 5*f.took), sl
 func (f feed) due(now time.Time) bool {
 	return !f.inFlight && !f.paused && now.Sub(f.started) >= f.interval()-50*time.Millisecond
 }
+
+// shareable returns how old a snapshot of another console may be for a regular refresh. It is
+// just below the interval, so that consoles with one interval compute one snapshot per interval
+// together, and a console alone does not get its own last one again.
+func (f feed) shareable() time.Duration { return f.interval() * 9 / 10 }
 
 // hintDelay returns how long a refresh for a hint has to wait; 0: it may start now.
 func (f feed) hintDelay(now time.Time) time.Duration {

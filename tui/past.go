@@ -100,5 +100,5 @@ func (m *deck) pause() tea.Cmd {
 	m.notice = notice{}
 	m.revision++
 	m.settle()
-	return tea.Batch(append(m.reread(true), m.refresh())...)
+	return tea.Batch(append(m.reread(true), m.refresh(fresh))...)
 }

@@ -42,7 +42,7 @@ func newStill(s *fakeStore, h Host, o Options) *still {
 
 // load hands the model what its commands would have read.
 func (s *still) load() {
-	snap, err := s.store.Snapshot(context.Background())
+	snap, err := s.store.Snapshot(context.Background(), 0)
 	s.send(snapshotMsg{snapshot: snap, err: err})
 	page, _ := s.store.List(context.Background(), queue.Query{Kind: queue.ListSession})
 	s.send(sessionMsg{session: queue.Of[*queue.Session](page)})

@@ -68,8 +68,9 @@ func (m *shell) retheme() {
 	m.revision++
 }
 
-// refresh starts to read a snapshot. During a read it schedules another one.
-func (m *shell) refresh() tea.Cmd {
+// refresh starts to read a snapshot that is at most maxAge old. During a read it schedules
+// a fresh one.
+func (m *shell) refresh(maxAge time.Duration) tea.Cmd {
 	if m.feed.paused {
 		return nil
 	}
@@ -78,7 +79,7 @@ func (m *shell) refresh() tea.Cmd {
 		return nil
 	}
 	m.feed.inFlight, m.feed.again, m.feed.started = true, false, m.o.Now()
-	return m.readSnapshot()
+	return m.readSnapshot(maxAge)
 }
 
 func (m *shell) askSession() tea.Cmd {

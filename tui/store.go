@@ -30,7 +30,9 @@ import (
 
 // Store is what the console reads and acts through.
 type Store interface {
-	Snapshot(ctx context.Context) (queue.Snapshot, error)
+	// Snapshot returns the current state. It may be one that was computed for another
+	// console, if that is at most maxAge old.
+	Snapshot(ctx context.Context, maxAge time.Duration) (queue.Snapshot, error)
 	// SnapshotAt returns the stored snapshot that is steps away from the one of time at;
 	// first is the time of the oldest one. A zero TakenAt means that there is none.
 	SnapshotAt(ctx context.Context, at time.Time, steps int) (s queue.Snapshot, first time.Time, err error)

@@ -43,7 +43,7 @@ func (m *root) route(msg tea.Msg) tea.Cmd {
 		return m.onHeartbeat()
 	case dueMsg:
 		m.feed.waiting = false
-		return m.refresh()
+		return m.refresh(fresh)
 	case hintMsg:
 		return m.hint(msg)
 	case polledMsg:

@@ -227,7 +227,7 @@ func TestPromotedStandbyIsNoClone(t *testing.T) {
 	viewer, err := pgclient.Open(t.Context(), pgclient.Options{DSN: standby.DSN(embedded.Superuser, "postgres"), WorkConns: 1, ExpectServer: []string{primaryName}})
 	require.NoError(t, err)
 	defer viewer.Close()
-	snap, err := viewer.Snapshot(t.Context())
+	snap, err := viewer.Snapshot(t.Context(), 0)
 	require.NoError(t, err)
 	require.Contains(t, snap.Server.Unexpected.String(), primaryName)
 	_, err = work.New(viewer).ClaimWebhooks(t.Context(), "x", 1, nil, 1, 0)

@@ -89,7 +89,7 @@ func TestOtherEncodingsAreRefused(t *testing.T) {
 	require.Equal(t, queue.KindConfig, queue.KindOf(err))
 	_, err = work.New(client).ClaimWebhooks(t.Context(), "h", 1, nil, 1, 0)
 	require.ErrorContains(t, err, "SQL_ASCII")
-	_, err = client.Snapshot(t.Context())
+	_, err = client.Snapshot(t.Context(), 0)
 	require.ErrorContains(t, err, "SQL_ASCII")
 	require.Zero(t, r.count())
 	var left int

@@ -76,7 +76,7 @@ func TestPoolerThatCannotBeServed(t *testing.T) {
 		require.ErrorContains(t, h.err, "connect to the primary", mode)
 		c, err := pgclient.Open(t.Context(), pgclient.Options{DSN: at, Actor: "ann"})
 		require.NoError(t, err)
-		pic, err := c.Snapshot(t.Context())
+		pic, err := c.Snapshot(t.Context(), 0)
 		require.NoError(t, err, mode)
 		require.True(t, pic.Server.InRecovery, mode)
 		c.Close()

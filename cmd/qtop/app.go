@@ -12,7 +12,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -111,15 +110,9 @@ func (a *app) connected(workConns int32, run func(context.Context, *pgclient.Cli
 func (a *app) client(ctx context.Context, workConns int32) (*pgclient.Client, error) {
 	return pgclient.Open(ctx, pgclient.Options{
 		DSN: a.settings.DSN, ListenDSN: a.settings.ListenDSN, Pooler: a.settings.Pooler, Actor: a.settings.Actor,
-		ReadOnly: a.settings.ReadOnly, WorkConns: workConns, MaxAge: sharedAge(workConns > 0), ExpectServer: a.settings.ExpectServer,
+		ReadOnly: a.settings.ReadOnly, WorkConns: workConns, ExpectServer: a.settings.ExpectServer,
 		Actions: actions.Registry(),
 	})
-}
-
-// sharedAge is how old a shared snapshot may be: a console refreshes many times
-// and shares, a verb that prints once shows what is.
-func sharedAge(console bool) time.Duration {
-	return queue.Choose(console, 200*time.Millisecond, 0)
 }
 
 // terminal reports whether the file is a terminal that can show a screen.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -42,4 +43,41 @@ func TestConsoleBackends(t *testing.T) {
 	s.gone("connecting")
 	s.until("live")
 	require.Eventually(t, atRest, patience, 100*time.Millisecond, "a second reader closes again")
+}
+
+// Ten consoles at rest compute one snapshot per refresh together, and have two sessions each.
+func TestTenConsoles(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	conn := db.Conn(t, "")
+	for _, sql := range []string{
+		"CREATE SEQUENCE public.computed", "GRANT USAGE ON SEQUENCE public.computed TO PUBLIC",
+		`CREATE FUNCTION public.computed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('public.computed'); RETURN NULL; END $$`,
+		"CREATE TRIGGER computed AFTER INSERT OR UPDATE ON public.queue_snapshot FOR EACH ROW EXECUTE FUNCTION public.computed()",
+	} {
+		_, err := conn.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+	asked := func(sql string) (n int) {
+		t.Helper()
+		require.NoError(t, conn.QueryRow(t.Context(), sql).Scan(&n))
+		return n
+	}
+	dsn := db.DSN(operator(t, db))
+	for range 10 {
+		onScreen(t, 120, 40, program(t, filepath.Join(built, "qtop"), dsn)).until("live")
+	}
+	require.Eventually(t, func() bool {
+		return asked(`SELECT count(*) FROM pg_catalog.pg_stat_activity
+			WHERE datname = current_database() AND application_name LIKE 'qtop %'`) == 20
+	}, patience, 50*time.Millisecond, "one reads and one listens for each")
+
+	const computed = "SELECT last_value FROM public.computed"
+	next := func(more int) time.Time {
+		enough := asked(computed) + more
+		require.Eventually(t, func() bool { return asked(computed) >= enough }, patience, 5*time.Millisecond)
+		return time.Now()
+	}
+	first := next(1)
+	require.Greater(t, next(4).Sub(first), 3*time.Second, "one is computed when the last one is 0.9 s old")
 }

@@ -78,7 +78,7 @@ func (a *app) readIDs(ctx context.Context, of string) []queue.ID {
 		for _, e := range queue.Of[queue.EndpointList](p).Endpoints {
 			all = append(all, queue.ID{ID: strconv.FormatInt(e.ID, 10), About: e.EventType.String() + " to " + e.Endpoint.String()})
 		}
-	} else if s, err := client.Snapshot(ctx); err == nil {
+	} else if s, err := client.Snapshot(ctx, 0); err == nil {
 		all = s.IDs(of)
 	}
 	var out []queue.ID

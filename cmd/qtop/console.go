@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/actions"
@@ -29,9 +30,6 @@ func (a *app) console(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	if err := client.Serves(ctx); err != nil {
-		return err
-	}
 	log, closeLog := a.logFile()
 	defer closeLog()
 	var host localHost
@@ -71,11 +69,17 @@ type store struct {
 	*actions.Planner
 }
 
+// soon is how long a console that can show nothing waits for a database that may be down.
+const soon = 2 * time.Second
+
 // show runs the console over a client and, beside it, a host; both are walled
-// from each other by their own contexts and pools.
+// from each other by their own contexts and pools. The first frame does not wait for the
+// database: a database that can never serve a console ends the screen when it answers.
 func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost, log *slog.Logger, demo string) error {
 	if err := a.canShow(); err != nil {
-		return err
+		ctx, cancel := context.WithTimeout(ctx, soon)
+		defer cancel()
+		return cmp.Or(client.Serves(ctx), err) // another terminal would not help
 	}
 	pane, err := paneOf(a.pane)
 	if err != nil {
@@ -99,20 +103,27 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost,
 	slog.SetDefault(log) // what libraries log must not reach the screen
 	hostCtx, stopHost := context.WithCancelCause(context.WithoutCancel(ctx))
 	listenCtx, stopListening := context.WithCancel(context.WithoutCancel(ctx))
+	screen, endScreen := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	var hostErr error
+	var hostErr, refused error
 	if host != nil {
 		wg.Go(func() { hostErr = host.Run(hostCtx) })
 	}
 	wg.Go(func() { _ = client.Listen(listenCtx) }) // its DSN was read before
-	err = tui.Run(ctx, store{client, actions.New(client).Probing(a.probe)}, host, o)
+	wg.Go(func() {
+		if refused = client.Serves(screen); refused != nil {
+			endScreen()
+		}
+	})
+	err = tui.Run(screen, store{client, actions.New(client).Probing(a.probe)}, host, o)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	defer a.endBy(ended, s.Grace)()
+	endScreen()
 	stopListening()
 	stopHost(cmp.Or(context.Cause(ctx), errors.New(strings.TrimSpace("quit by "+s.Actor))))
 	wg.Wait()
-	return cmp.Or(err, hostErr)
+	return cmp.Or(refused, err, hostErr)
 }
 
 // canShow refuses a terminal that cannot show a screen, and says what to do.

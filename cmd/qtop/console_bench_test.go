@@ -23,10 +23,10 @@ import (
 //
 //   - first-frame: from the start of the process to the first frame, in ms, where the database answers at once and
 //     where each of its replies takes 2 s.
-//   - key: from a key press to the first byte of its frame, in ms, in the groups of pane 5 and in the list of all dead
-//     letters, while each reply of the database takes 2 s.
-//   - page: reading 200 rows of a group of 38,000 dead letters and their count, in ms, for each source, and of all dead
-//     letters.
+//   - key: from a key press to the first byte of its frame, in ms, in the groups of pane 5 and in the list of all
+//     dead letters, while each reply of the database takes 2 s.
+//   - page: reading 200 rows of a group of 38,000 dead letters and their count, in ms, for each source, and of all open
+//     ones.
 //   - ten: the server's processor time for one console at rest and for ten, in ms per second, their ratio, and the
 //     sessions of the ten.
 func BenchmarkConsole(b *testing.B) {

@@ -91,7 +91,7 @@ func (a *app) demo(ctx context.Context, o demoOptions) error {
 	if o.headless {
 		return a.demoHeadless(ctx, host, world, dsn(user), dsn(demo.Viewer))
 	}
-	client, err := pgclient.Open(ctx, pgclient.Options{DSN: dsn(user), Actor: a.settings.Actor, Actions: actions.Registry(), ReadOnly: a.settings.ReadOnly, MaxAge: sharedAge(true)})
+	client, err := pgclient.Open(ctx, pgclient.Options{DSN: dsn(user), Actor: a.settings.Actor, Actions: actions.Registry(), ReadOnly: a.settings.ReadOnly})
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (a *app) demoJoined(ctx context.Context, o demoOptions, dsn string) error {
 		<-ctx.Done()
 		return nil
 	}
-	client, err := pgclient.Open(ctx, pgclient.Options{DSN: dsn, Actor: a.settings.Actor, Actions: actions.Registry(), ReadOnly: a.settings.ReadOnly, MaxAge: sharedAge(true)})
+	client, err := pgclient.Open(ctx, pgclient.Options{DSN: dsn, Actor: a.settings.Actor, Actions: actions.Registry(), ReadOnly: a.settings.ReadOnly})
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 // elsewhereFindings are the first: this is a copy of the database, or another server
 // than the one that is meant.
 func elsewhereFindings(ctx context.Context, x patient) []finding {
-	s, err := x.client.Snapshot(ctx)
+	s, err := x.client.Snapshot(ctx, 0)
 	if err != nil || !s.Missing["all"].Empty() {
 		return nil // a later line reports it
 	}
@@ -75,7 +75,7 @@ func clockFinding(ctx context.Context, x patient) []finding {
 }
 
 func hostFinding(ctx context.Context, x patient) []finding {
-	s, err := x.client.Snapshot(ctx)
+	s, err := x.client.Snapshot(ctx, 0)
 	switch {
 	case err != nil:
 		return []finding{{"bad", "snapshot", queue.Said(err), ""}}

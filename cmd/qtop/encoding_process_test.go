@@ -14,7 +14,7 @@ import (
 func TestOtherEncodingsInOneLine(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Encoded(t, "LATIN1")
-	for _, verb := range []string{"", "worker", "migrate up", "status"} {
+	for _, verb := range []string{"", "--accessible", "worker", "migrate up", "status"} {
 		out, err := qtop(t, db.DSN(""), strings.Fields(verb)...).CombinedOutput()
 		require.Error(t, err, verb)
 		var said []string

@@ -92,7 +92,7 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 
 // snapshot reads the snapshot; one that lacks everything is an error here.
 func snapshot(ctx context.Context, c *pgclient.Client) (queue.Snapshot, error) {
-	s, err := c.Snapshot(ctx)
+	s, err := c.Snapshot(ctx, 0)
 	if lack := s.Missing["all"].String(); err == nil && lack != "" {
 		kind := queue.KindFailed
 		if strings.Contains(lack, "needs the role") {

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// The first frame does not wait for the database: at best it is there within a second of the start, while nothing answers.
+func TestFirstFrameWaitsForNothing(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	path := pgtest.NewPath(t, pgtest.TCP(t, db.Server))
+	path.Hole(true)
+	dsn := pgtest.OverTCP(t, db.DSN(operator(t, db)), path.Addr())
+	first := func() time.Duration {
+		start := time.Now()
+		s := onScreen(t, 120, 40, program(t, filepath.Join(built, "qtop"), dsn))
+		s.until("Waiting for the first snapshot")
+		defer func() {
+			require.NoError(t, s.cmd.Process.Kill())
+			<-s.exit
+		}()
+		return time.Since(start)
+	}
+	for deadline := time.Now().Add(patience); first() > time.Second; { // on a busy machine a start takes longer
+		require.True(t, time.Now().Before(deadline), "each first frame took more than a second")
+	}
+}
+
+// A database that can never serve a console ends the screen with one line, also when its answer comes after the first frame.
+func TestScreenEndsForAnotherEncoding(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Encoded(t, "LATIN1")
+	path := pgtest.NewPath(t, pgtest.TCP(t, db.Server))
+	path.Delay(300 * time.Millisecond)
+	for what, dsn := range map[string]string{"at once": db.DSN(""), "late": pgtest.OverTCP(t, db.DSN(""), path.Addr())} {
+		s := onScreen(t, 120, 40, program(t, filepath.Join(built, "qtop"), dsn))
+		var end error
+		select {
+		case end = <-s.exit:
+		case <-time.After(patience):
+			t.Fatalf("%s: the program did not end:\n%s", what, s.text())
+		}
+		var exit *exec.ExitError
+		require.True(t, errors.As(end, &exit), "%s: %v", what, end)
+		require.Equal(t, int(queue.KindConfig), exit.ExitCode(), what)
+		_, after, left := bytes.Cut(s.raw.b, []byte("\x1b[?1049l"))
+		require.True(t, left, "%s: the alternate screen was left", what)
+		require.Equal(t, 1, strings.Count(string(after), "qtop: "), "%s: %q", what, after)
+		require.Contains(t, string(after), "qtop: the encoding of the database is LATIN1, and qtop needs UTF8", what)
+		if what == "late" {
+			require.Contains(t, string(s.raw.b), "Waiting for the first snapshot")
+		}
+	}
+}
