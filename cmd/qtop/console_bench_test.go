@@ -65,7 +65,7 @@ func BenchmarkConsole(b *testing.B) {
 				for range 20 {
 					start := time.Now()
 					s := console(b, slow)
-					s.wait("its first frame", func(text string) bool { return strings.Contains(text, "Overview") })
+					s.wait("its first frame", func(text string) bool { return strings.Contains(text, "1 Over") })
 					took = append(took, ms(time.Since(start)))
 					quit(s)
 				}
