@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -52,7 +51,7 @@ func TestScreenEndsForAnotherEncoding(t *testing.T) {
 			t.Fatalf("%s: the program did not end:\n%s", what, s.text())
 		}
 		var exit *exec.ExitError
-		require.True(t, errors.As(end, &exit), "%s: %v", what, end)
+		require.ErrorAs(t, end, &exit, what)
 		require.Equal(t, int(queue.KindConfig), exit.ExitCode(), what)
 		_, after, left := bytes.Cut(s.raw.b, []byte("\x1b[?1049l"))
 		require.True(t, left, "%s: the alternate screen was left", what)
