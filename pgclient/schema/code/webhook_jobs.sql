@@ -23,7 +23,8 @@ RETURNS TABLE (job_id bigint, saga_id bigint, attempt_no int, lease_token uuid, 
   callback_url text, secret_ref text, webhook_id text, payload text, event_created text, paced boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-  SET jit = off AS $$
+  -- no sort: if no job was waiting when the table was analyzed, the planner would read all of them and sort
+  SET enable_sort = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
   v_lease int := public.fn_cfg_int('webhook.lease_seconds', 60);
