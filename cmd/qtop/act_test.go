@@ -52,7 +52,7 @@ func sampleArgs(a queue.Action, word string, empty bool) map[string]string {
 func TestPrintedCommandIsTheRequest(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
-		t.Skip("NOT CHECKED: there is no sh")
+		t.Skip("NOT CHECKED: there is no sh here to read the printed commands")
 	}
 	for _, entry := range actions.Registry() {
 		if entry.Twin != "" {

@@ -87,7 +87,7 @@ func BenchmarkConsole(b *testing.B) {
 			s.until("live")
 			for _, k := range view.keys {
 				s.keys(k)
-				time.Sleep(time.Second) // the list of the level is read
+				time.Sleep(time.Second) // the list of the level is read meanwhile; not all lists look different afterwards
 			}
 			s.until(view.show)
 			path.Delay(2 * time.Second)
@@ -95,8 +95,8 @@ func BenchmarkConsole(b *testing.B) {
 			var took []float64
 			for b.Loop() {
 				for i := range 400 {
-					key := "jk"[i/10%2 : i/10%2+1] // ten down, ten up
-					time.Sleep(time.Duration(20+i*7%23) * time.Millisecond)
+					key := "jk"[i/10%2 : i/10%2+1]                          // ten down, ten up
+					time.Sleep(time.Duration(20+i*7%23) * time.Millisecond) // as fast as a held key repeats, never in step with a refresh
 					select {
 					case <-s.raw.seen:
 					default:
@@ -144,7 +144,7 @@ func BenchmarkConsole(b *testing.B) {
 		const span = 15 * time.Second
 		load := func() float64 {
 			before := serverTime(b, db.Server.Pid())
-			time.Sleep(span)
+			time.Sleep(span) // the time that is measured
 			return ms(serverTime(b, db.Server.Pid())-before) / span.Seconds()
 		}
 		sessions := func() (n int) {
@@ -159,7 +159,7 @@ func BenchmarkConsole(b *testing.B) {
 				s.until("live")
 				open = append(open, s)
 			}
-			time.Sleep(10 * time.Second) // what opened at the start closes
+			time.Sleep(10 * time.Second) // spare connections of the start close 5 s after their last use
 		}
 		for b.Loop() {
 			none := load()

@@ -39,6 +39,6 @@ func (a *app) giveUp(grace time.Duration) {
 			"leases that were not handed back expire by themselves\n", grace)
 	}()
 	handler.KillCommands()
-	time.Sleep(20 * time.Millisecond) // for that line
+	time.Sleep(20 * time.Millisecond) // for that line, which another goroutine writes: standard error may block for good
 	os.Exit(1)
 }

@@ -195,6 +195,8 @@ func newReader(t *testing.T, dsn string) *reader {
 	require.NoError(t, cmd.Start())
 	_, _ = stdin.Close(), stdout.Close()
 	r.in, r.out = in, bufio.NewReader(out)
+	_, err = in.WriteString(`trap 'printf "\n@@failed %d %s\n" $? "$BASH_COMMAND"' ERR` + "\n")
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) // with what stays running
 		_ = in.Close()
@@ -213,8 +215,7 @@ func (r *reader) shell(t *testing.T, text string, allowed []int) (output string,
 	t.Helper()
 	r.n++
 	file := filepath.Join(r.dir, fmt.Sprintf(".block%d", r.n))
-	trap := `trap 'printf "\n@@failed %d %s\n" $? "$BASH_COMMAND"' ERR; `
-	require.NoError(t, os.WriteFile(file, []byte(trap+text), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	_, err := fmt.Fprintf(r.in, ". %s </dev/null\nprintf '\\n@@done\\n'\n", file)
 	require.NoError(t, err)
 	var out strings.Builder
@@ -271,7 +272,7 @@ func (r *reader) follow(t *testing.T, b docBlock, rule rule) string {
 	case "console":
 		commands, shown := console(b.text)
 		for i := range commands {
-			for until := time.Now().Add(rule.within); ; time.Sleep(100 * time.Millisecond) {
+			for until := time.Now().Add(rule.within); ; time.Sleep(100 * time.Millisecond) { // between two attempts
 				out, failed := r.shell(t, commands[i]+"\n", rule.allowed)
 				lack := missing(shown[i], out)
 				if len(failed) == 0 && lack == "" {

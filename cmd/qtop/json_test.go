@@ -109,6 +109,10 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 	conn := db.Conn(t, "")
 	require.NoError(t, deadLetters(t.Context(), conn, 3, "HTTP_503"))
 	require.NoError(t, deadJobs(t.Context(), conn, 3, "mail.render", "mail"))
+	open, err := db.Conn(t, "").Begin(t.Context()) // qtop activity always has a row
+	require.NoError(t, err)
+	_, err = open.Exec(t.Context(), "SELECT pg_current_xact_id()")
+	require.NoError(t, err)
 	dsn := db.DSN("")
 	key := regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 	found := map[string]map[string]bool{} // by verb

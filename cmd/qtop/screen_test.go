@@ -153,7 +153,7 @@ func (s *screen) keys(keys ...string) {
 }
 
 // quiet lets a dialog's period pass in which it takes no keys.
-func (s *screen) quiet() { time.Sleep(600 * time.Millisecond) } // nothing on the screen shows the end
+func (s *screen) quiet() { time.Sleep(600 * time.Millisecond) } // nothing on the screen shows when keys are taken again
 
 func (s *screen) ends() {
 	s.t.Helper()
