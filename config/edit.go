@@ -108,7 +108,7 @@ func usingProfile(src Sources, text []byte, name string) ([]byte, error) {
 	key := e.lines.keys["profile"]
 	if key == nil {
 		at := max(e.lines.line("profiles")-1, 0)
-		for at > 0 && strings.HasPrefix(e.text[at-1], "#") { // what is said of the profiles stays with them
+		for at > 0 && strings.HasPrefix(e.text[at-1], "#") { // comments above profiles: stay directly above it
 			at--
 		}
 		return e.result(at, []string{"profile: " + scalar(name)})

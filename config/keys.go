@@ -4,6 +4,7 @@ package config
 // what it takes and its sentence of help. Flags, documents and checks come of it.
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -19,32 +20,23 @@ type KeyInfo struct {
 	Part    string // what the key is for: one of Parts
 }
 
-// Parts are what keys are for: reaching the database, listening on it, who asks and what they may do, printing
-// again, the screen, the worker host, sending requests.
-func Parts() []string {
-	return []string{"connection", "listen", "caller", "watch", "screen", "host", "delivery"}
+// Parts are what keys are for, in the order of Keys: reaching the database (connection), listening on it (listen), who
+// asks and what they may do (caller), printing again (watch), the screen, the worker host, sending requests (delivery).
+func Parts() (parts []string) {
+	for _, k := range Keys() {
+		if !slices.Contains(parts, k.Part) {
+			parts = append(parts, k.Part)
+		}
+	}
+	return parts
 }
 
-// partOf says what a key is for.
-func partOf(name string) string {
-	switch name {
-	case "dsn", "pooler", "expect_server":
-		return "connection"
-	case "listen_dsn":
-		return "listen"
-	case "profile", "read_only", "production", "actor":
-		return "caller"
-	case "refresh":
-		return "watch"
-	case "ascii", "theme", "mouse", "clipboard":
-		return "screen"
-	case "delivery.per_endpoint":
-		return "host"
+// part declares what keys are for.
+func part(name string, keys ...key) []key {
+	for i := range keys {
+		keys[i].Part = name
 	}
-	if strings.HasPrefix(name, "delivery.") {
-		return "delivery"
-	}
-	return "host"
+	return keys
 }
 
 // Keys lists every key in the order in which they are best read.
@@ -81,39 +73,59 @@ type key struct {
 // caller can change a list that others use.
 func keys(src Sources) []key {
 	none := []string(nil)
-	all := []key{
-		connection("dsn", src.Judge, "database, as a URL or key=value pairs; a password belongs in pgpass, PGPASSWORD or QTOP_DSN"),
-		connection("listen_dsn", src.Judge, "direct connection to the server for LISTEN and migrations, needed if dsn points to a pooler; default: dsn"),
-		text("pooler", "auto", oneOf(Poolers()), "pooler between qtop and the database: auto detects it, transaction says that it is one in transaction mode"),
-		list("expect_server", none, names, "servers that this profile is for, by cluster_name, address or address:port, comma separated; on any other server, such as a physical copy, hosts claim nothing and the console shows a warning"),
-		text("profile", "", plainText, "profile of the configuration file"),
-		flag("read_only", false, "show everything, change nothing"),
-		flag("production", false, "this is production, whatever the database says: each action asks you to type a name"),
-		duration("refresh", time.Second, 250*time.Millisecond, time.Hour, "interval between two snapshots of the database"),
-		text("actor", src.User, plainText, "your name in the audit"),
-		flag("ascii", false, "draw with ASCII only"),
-		text("theme", "auto", oneOf(Themes()), "colours: "+strings.Join(Themes(), ", ")),
-		flag("mouse", false, "start with the mouse on"),
-		flag("clipboard", true, "let y copy to the terminal's clipboard (OSC 52)"),
-
-		text("host_id", src.Hostname, plainText, "name of this worker host; two running hosts cannot have the same"),
-		text("executor", "", plainText, "executor under which this host claims jobs; it must be registered and have a job subscription; default: host_id"),
-		list("loops", none, names, "loops to run, comma separated; default: all"),
-		number("concurrency", 64, 1, 10_000, "maximum number of jobs and deliveries in flight on this host"),
-		duration("grace", 20*time.Second, 0, time.Hour, "how long a stop waits for jobs and deliveries in flight"),
-		text("metrics_addr", "", address, "address for Prometheus metrics, /healthz and /readyz, such as 127.0.0.1:9187"),
-		list("handlers", []Handler(nil), handlers, "job kinds and the command or URL that runs each: a list of {kind, command | url, timeout (default 1h)}; JSON in a flag or variable"),
-
-		list("delivery.allow_networks", noPrefixes(), prefixes, "private and other special-purpose networks (CIDR) that webhooks and URL handlers may reach, comma separated"),
-		list("delivery.allow_plain_http", noPrefixes(), prefixes, "networks (CIDR) that may be reached by http without TLS, comma separated; a special-purpose network must be in delivery.allow_networks too"),
-		number("delivery.per_endpoint", 8, 1, 10_000, "maximum number of deliveries in flight to one endpoint (host:port)"),
-		list("delivery.secrets", []Secret(nil), secrets, "signing secrets, a list of {ref, from: env:NAME | file:PATH}; REF=env:NAME,… in a flag or variable"),
-	}
+	all := slices.Concat(
+		part("connection",
+			connection("dsn", src.Judge, "database, as a URL or key=value pairs; a password belongs in pgpass, PGPASSWORD or QTOP_DSN"),
+		),
+		part("listen",
+			connection("listen_dsn", src.Judge, "direct connection to the server for LISTEN and migrations, needed if dsn points to a pooler; default: dsn"),
+		),
+		part("connection",
+			text("pooler", "auto", oneOf(Poolers()), "pooler between qtop and the database: auto detects it, transaction says that it is one in transaction mode"),
+			list("expect_server", none, names, "servers that this profile is for, by cluster_name, address or address:port, comma separated; on any other server, such as a physical copy, hosts claim nothing and the console shows a warning"),
+		),
+		part("caller",
+			text("profile", "", plainText, "profile of the configuration file"),
+			flag("read_only", false, "show everything, change nothing"),
+			flag("production", false, "this is production, whatever the database says: each action asks you to type a name"),
+		),
+		part("watch",
+			duration("refresh", time.Second, 250*time.Millisecond, time.Hour, "interval between two snapshots of the database"),
+		),
+		part("caller",
+			text("actor", src.User, plainText, "your name in the audit"),
+		),
+		part("screen",
+			flag("ascii", false, "draw with ASCII only"),
+			text("theme", "auto", oneOf(Themes()), "colours: "+strings.Join(Themes(), ", ")),
+			flag("mouse", false, "start with the mouse on"),
+			flag("clipboard", true, "let y copy to the terminal's clipboard (OSC 52)"),
+		),
+		part("host",
+			text("host_id", src.Hostname, plainText, "name of this worker host; two running hosts cannot have the same"),
+			text("executor", "", plainText, "executor under which this host claims jobs; it must be registered and have a job subscription; default: host_id"),
+			list("loops", none, names, "loops to run, comma separated; default: all"),
+			number("concurrency", 64, 1, 10_000, "maximum number of jobs and deliveries in flight on this host"),
+			duration("grace", 20*time.Second, 0, time.Hour, "how long a stop waits for jobs and deliveries in flight"),
+			text("metrics_addr", "", address, "address for Prometheus metrics, /healthz and /readyz, such as 127.0.0.1:9187"),
+			list("handlers", []Handler(nil), handlers, "job kinds and the command or URL that runs each: a list of {kind, command | url, timeout (default 1h)}; JSON in a flag or variable"),
+		),
+		part("delivery",
+			list("delivery.allow_networks", noPrefixes(), prefixes, "private and other special-purpose networks (CIDR) that webhooks and URL handlers may reach, comma separated"),
+			list("delivery.allow_plain_http", noPrefixes(), prefixes, "networks (CIDR) that may be reached by http without TLS, comma separated; a special-purpose network must be in delivery.allow_networks too"),
+		),
+		part("host",
+			number("delivery.per_endpoint", 8, 1, 10_000, "maximum number of deliveries in flight to one endpoint (host:port)"),
+		),
+		part("delivery",
+			list("delivery.secrets", []Secret(nil), secrets, "signing secrets, a list of {ref, from: env:NAME | file:PATH}; REF=env:NAME,… in a flag or variable"),
+		),
+	)
 	for i := range all {
 		k := &all[i]
 		k.Flag = strings.NewReplacer("_", "-", ".", "-").Replace(k.Name)
 		k.Env = "QTOP_" + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_"))
-		k.Default, k.Part = k.show(k.def), partOf(k.Name)
+		k.Default = k.show(k.def)
 	}
 	return all
 }

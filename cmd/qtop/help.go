@@ -35,17 +35,16 @@ func groups() []*cobra.Group {
 const (
 	settingsKey     = "settings"
 	defaultSettings = "connection caller"
-	allSettings     = "connection listen caller watch screen host delivery"
 )
+
+// allSettings names every part.
+func allSettings() string { return strings.Join(config.Parts(), " ") }
 
 // settingsOf returns the parts of the settings that act on a verb.
 func settingsOf(cmd *cobra.Command) []string {
-	for c := cmd; c.HasParent() || c == cmd; c = c.Parent() {
+	for c := cmd; c != nil && (c == cmd || c.HasParent()); c = c.Parent() { // the root's are those of the console alone
 		if parts, ok := c.Annotations[settingsKey]; ok {
 			return strings.Fields(parts)
-		}
-		if !c.HasParent() {
-			break
 		}
 	}
 	return strings.Fields(defaultSettings)

@@ -15,7 +15,7 @@ import (
 func manCmd(*app) *cobra.Command {
 	return &cobra.Command{
 		Use: "man FOLDER", Short: "Write a man page per verb into a folder", Args: cobra.ExactArgs(1), Hidden: true,
-		Example: "  qtop man share/man/man1", Annotations: map[string]string{"config": "shown"},
+		Example: "qtop man share/man/man1", Annotations: map[string]string{"config": "shown"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			date, err := sourceDate()
 			if err != nil {

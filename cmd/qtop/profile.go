@@ -34,7 +34,7 @@ func profileCmd(a *app) *cobra.Command {
 		Short: "Write a new profile with the settings of the flags into the configuration file",
 		Long: "Write a new profile with the settings of the flags into the configuration file, which is made where there is none. All other\n" +
 			"lines stay as they are. A profile that exists is left alone. No flag takes a password: use ~/.pgpass or PGPASSWORD."},
-		allSettings, cobra.ExactArgs(1), a.addProfile)
+		allSettings(), cobra.ExactArgs(1), a.addProfile)
 	verb(cobra.Command{Use: "use NAME", Example: "qtop profile use prod",
 		Short: "Use this profile where neither --profile nor QTOP_PROFILE names one", ValidArgsFunction: a.completeProfiles},
 		"", cobra.ExactArgs(1), a.useProfile)

@@ -47,7 +47,7 @@ func commandLine(a *app) *cobra.Command {
 		Short: "Operations console for queues that live in PostgreSQL",
 		Long: "qtop shows silent workers, the longest waits with their reasons, and dead letters, and acts on them.\n" +
 			"Without a verb it opens the console. Every action of the console has a verb here.",
-		Example: "qtop --pane dlq --filter 'code:HTTP_503 age<2h'", Annotations: map[string]string{settingsKey: allSettings},
+		Example: "qtop --pane dlq --filter 'code:HTTP_503 age<2h'", Annotations: map[string]string{settingsKey: allSettings()},
 		SilenceUsage: true, SilenceErrors: true,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.console(cmd.Context()) },

@@ -54,10 +54,10 @@ func versionCmd(a *app) *cobra.Command {
 }
 
 func configCmd(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Annotations: map[string]string{settingsKey: allSettings}, Short: "Show or check the configuration"}
+	cmd := &cobra.Command{Use: "config", Annotations: map[string]string{settingsKey: allSettings()}, Short: "Show or check the configuration"}
 	var origin bool
 	show := &cobra.Command{
-		Use: "show", Example: "qtop config show --origin", Short: "Print every setting, passwords masked", Args: cobra.NoArgs, Annotations: map[string]string{"config": "shown", settingsKey: allSettings},
+		Use: "show", Example: "qtop config show --origin", Short: "Print every setting, passwords masked", Args: cobra.NoArgs, Annotations: map[string]string{"config": "shown", settingsKey: allSettings()},
 		RunE: func(*cobra.Command, []string) error {
 			a.showConfig(origin)
 			return nil
