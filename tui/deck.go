@@ -143,7 +143,7 @@ func (m *deck) settle() {
 func (m *deck) pruneSelection(l *level) {
 	if lost := l.grid.prune(); lost > 0 {
 		gone := queue.Choose(l.list.queried() && l.grid.text != "", "gone or hidden by the filter", "gone")
-		m.warn(plural(lost, "selected row is ", "selected rows are ") + gone + "; still selected: " + views.Count(int64(len(l.grid.selected))))
+		m.warn(views.Plural(int64(lost), "selected row is ", "selected rows are ") + gone + "; still selected: " + views.Count(int64(len(l.grid.selected))))
 	}
 }
 

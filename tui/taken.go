@@ -62,7 +62,7 @@ func (at scene) taken(a queue.Action, req queue.Request) []queue.PlanLine {
 	out := takenLines(at.titles(), req)
 	if hidden := at.level.grid.hidden(); hidden > 0 && a.Targets.Many {
 		out = append(out, queue.PlanLine{
-			Label: notTaken, Value: queue.Clean(plural(hidden, "selected row that the filter hides", "selected rows that the filter hides")),
+			Label: notTaken, Value: queue.Clean(views.Plural(int64(hidden), "selected row that the filter hides", "selected rows that the filter hides")),
 		})
 	}
 	return out
@@ -102,10 +102,6 @@ func takenLines(titles []string, req queue.Request) (out []queue.PlanLine) {
 		add("targets", fmt.Sprintf("%d: %s (%s)", len(req.Targets), tallied(titles), ids))
 	}
 	return out
-}
-
-func plural(n int, one, many string) string {
-	return views.Count(int64(n)) + " " + queue.Choose(n == 1, one, many)
 }
 
 // tallied joins names, each once with how often it occurs; more than four are counted only.

@@ -99,7 +99,7 @@ func AlertPage(a queue.Alert, all []queue.Alert, history []queue.AlertAck, e Env
 		p.pair("since", dashed(e, a.Since, e.Stamp))
 		p.pair("cure", "add or unmute a subscription for the types listed in Subscriptions (gs); the flag queue.subscription_resolution.broadcast_warn_percent is the limit")
 	case queue.AlertQuarantine:
-		p.pair("in quarantine", "for "+Age(a.AgeSeconds)+", after "+plural(int64(a.Ratio), "attempt", "attempts")+"; all other rows are processed")
+		p.pair("in quarantine", "for "+Age(a.AgeSeconds)+", after "+Plural(int64(a.Ratio), "attempt", "attempts")+"; all other rows are processed")
 		p.pair("since", dashed(e, a.Since, e.Stamp))
 		p.pair("cure", "qtop quarantine shows the error; fix the cause, then press R here or run qtop quarantine retry")
 	case "failing":
@@ -176,7 +176,7 @@ func failingID(a queue.Alert) string { return strings.TrimPrefix(a.Subject.Strin
 // its limit another alert has reached, or the attempts of a row in quarantine.
 func alertRatio(a queue.Alert, e Env) string {
 	if a.Kind == queue.AlertQuarantine {
-		return plural(int64(a.Ratio), "attempt", "attempts")
+		return Plural(int64(a.Ratio), "attempt", "attempts")
 	}
 	return e.Times(a.Ratio) + queue.Choose(a.Kind != queue.AlertSilence, " limit", "")
 }

@@ -85,7 +85,7 @@ func MoreGroups(m queue.DeadMore) string {
 		return ""
 	}
 	return queue.Choose(m.GroupsBound, "at least ", "") + Count(m.Groups) + " more " + queue.Choose(m.Groups == 1, "group", "groups") + " with " +
-		plural(m.Open, "dead letter", "dead letters")
+		Plural(m.Open, "dead letter", "dead letters")
 }
 
 // DeadPane is DeadGroups, with one more row if the snapshot leaves groups out: its number is

@@ -36,7 +36,7 @@ func DeadLetterPage(l queue.DeadLetter, d *queue.DeadLetterDetail, e Env, w int)
 		p.paint("erased", e.Stamp(*l.ErasedAt)+" by "+l.ErasedBy.String()+": the payload is gone, so it cannot be sent again", e.Theme.Warning)
 	}
 	if l.Generation > 0 {
-		p.pair("requeued", plural(int64(l.Generation), "time before", "times before"))
+		p.pair("requeued", Plural(int64(l.Generation), "time before", "times before"))
 	}
 	if d == nil {
 		p.reading("Attempts")
@@ -129,7 +129,7 @@ func (p *pageBuilder) attempt(a queue.Attempt, first *time.Time) {
 	p.add("   " + sign.Style.Paint(sign.Text) + " " + th.Left(strconv.Itoa(a.No), 3) + th.Left(when, 20) +
 		th.Left(theme.Safe(status), 10) + th.Left(theme.Safe(code), 16) + th.Dim.Paint(th.Left(took, 12)+theme.Safe(a.Worker.String())))
 	if a.Resets > 0 {
-		p.pair("", plural(int64(a.Resets), "lease was lost", "leases were lost")+" in this attempt")
+		p.pair("", Plural(int64(a.Resets), "lease was lost", "leases were lost")+" in this attempt")
 	}
 	if x := a.Excerpt.String(); x != "" {
 		for _, part := range wrap(theme.Safe(x), p.w-9) {

@@ -135,7 +135,7 @@ func BroadcastHead(b *queue.Broadcast, e Env, w int) []string {
 	all := b.Shares[0]
 	r := rankOf(all.Over)
 	sign := e.sign(r)
-	share := e.dotted(percent(all.Broadcast, all.Events)+" of "+plural(all.Events, "event", "events")+" in 24 h",
+	share := e.dotted(percent(all.Broadcast, all.Events)+" of "+Plural(all.Events, "event", "events")+" in 24 h",
 		queue.Choose(all.Over, "OVER", "not over")+" the limit of "+strconv.FormatInt(b.Line, 10)+" %")
 	if all.Events == 0 {
 		share = "no event in 24 h"
@@ -236,7 +236,7 @@ func ResolutionPage(name string, r *queue.Resolution, e Env, w int) Page {
 	if s := r.Payload.String(); s != "{}" {
 		p.pair("payload", s)
 	}
-	p.pair("in 24 h", plural(r.Events, "event", "events")+", "+Count(r.Broadcast)+" of them to broadcast ("+percent(r.Broadcast, r.Events)+")")
+	p.pair("in 24 h", Plural(r.Events, "event", "events")+", "+Count(r.Broadcast)+" of them to broadcast ("+percent(r.Broadcast, r.Events)+")")
 	if !r.On {
 		p.paint("resolution", "off: every event goes to broadcast (queue.subscription_resolution.enabled)", th.Warning)
 	}

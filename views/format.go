@@ -209,8 +209,8 @@ func (e Env) loc() *time.Location {
 	return e.Loc
 }
 
-// plural returns n with the singular or plural word.
-func plural(n int64, one, many string) string {
+// Plural returns n, with thousands separators, and the singular or plural word.
+func Plural(n int64, one, many string) string {
 	return Count(n) + " " + queue.Choose(n == 1, one, many)
 }
 

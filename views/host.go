@@ -125,7 +125,7 @@ func wakeSection(h *queue.HostStatus, e Env) section {
 	r := map[string]int{"connecting": rankWarning, "polling": rankWarning, "lost": rankCritical}[l.State] // off is deliberate
 	sign, tone := e.running(r, l.State == "listening")
 	words := l.State + queue.Choose(l.Since.IsZero(), "", " since "+e.Clock(l.Since))
-	heard := fmt.Sprintf("%s, %s heard, %s", plural(int64(l.Channels), "channel", "channels"), Count(l.Heard), plural(l.Resyncs, "resync", "resyncs"))
+	heard := fmt.Sprintf("%s, %s heard, %s", Plural(int64(l.Channels), "channel", "channels"), Count(l.Heard), Plural(l.Resyncs, "resync", "resyncs"))
 	if r := l.Reason.String(); r != "" {
 		heard = r
 	}

@@ -158,7 +158,7 @@ func lostLeases(d *queue.JobDetail) string {
 	if d == nil || d.LostLeases == 0 {
 		return ""
 	}
-	return ", " + plural(int64(d.LostLeases), "lease was lost", "leases were lost")
+	return ", " + Plural(int64(d.LostLeases), "lease was lost", "leases were lost")
 }
 
 // origin shows who enqueued the job and the references it was given.

@@ -88,7 +88,7 @@ func LeasePage(l queue.JobLease, e Env, w int) Page {
 	p := newPage(e, w)
 	p.head("Lease of " + l.Owner.String())
 	p.paint("problem", leaseWords(l, e), e.tone(leaseRank(l)))
-	p.pair("jobs", plural(l.Live, "job", "jobs")+", the first of kind "+l.Kind.String()+" in "+l.Domain.String())
+	p.pair("jobs", Plural(l.Live, "job", "jobs")+", the first of kind "+l.Kind.String()+" in "+l.Domain.String())
 	p.pair("claimed", e.since(&l.ClaimedAt))
 	p.pair("until", e.Stamp(l.Until))
 	p.pair("lease", l.ID)
@@ -158,7 +158,7 @@ func (e Env) dottedLines(w int, parts ...string) []string {
 }
 
 func rowWords(t queue.JobTable) string {
-	s := plural(t.LiveRows, "live row", "live rows") + ", " + Count(t.DeadRows) + " dead"
+	s := Plural(t.LiveRows, "live row", "live rows") + ", " + Count(t.DeadRows) + " dead"
 	if all := t.LiveRows + t.DeadRows; t.DeadRows > 0 && all > 0 {
 		bloated := t.DeadRows >= manyDeadRows && t.DeadRows >= t.LiveRows
 		s += " (" + strconv.FormatInt(t.DeadRows*100/all, 10) + " %: " + queue.Choose(bloated, "each claim reads past them", "harmless") + ")"
@@ -191,5 +191,5 @@ func snapshotWords(t queue.JobTable) string {
 }
 
 func leaseCount(t queue.JobTable) string {
-	return plural(t.Leases, "lease", "leases") + queue.Choose(t.LeasesExpired > 0, ", "+Count(t.LeasesExpired)+" expired", "")
+	return Plural(t.Leases, "lease", "leases") + queue.Choose(t.LeasesExpired > 0, ", "+Count(t.LeasesExpired)+" expired", "")
 }

@@ -163,7 +163,7 @@ func NotificationHead(n *queue.Notifications, e Env, w int) []string {
 	}
 	th := e.Theme
 	more := e.counted(n.Debouncing, n.DebouncingBound) + " in the debounce of " + strconv.FormatInt(n.DebounceSeconds, 10) + "s"
-	first := e.dotted(Count(n.Waiting)+" staged", Count(n.Due())+" due", more, "document from "+plural(n.Threshold, "piece", "pieces"))
+	first := e.dotted(Count(n.Waiting)+" staged", Count(n.Due())+" due", more, "document from "+Plural(n.Threshold, "piece", "pieces"))
 
 	ran, style := "the notification worker has never run", th.Warning
 	if n.LastRunAt != nil {
@@ -197,7 +197,7 @@ func NotificationPage(n *queue.Notifications, id string, e Env, w int) (Page, bo
 
 func failurePage(f queue.StagedFailure, e Env, w int) Page {
 	p := newPage(e, w)
-	p.head(plural(f.N, "staged notification", "staged notifications") + " could not be sent")
+	p.head(Plural(f.N, "staged notification", "staged notifications") + " could not be sent")
 	p.paint("why", f.Failure.String(), e.Theme.Critical)
 	p.pair("since", e.Stamp(f.FirstAt)+", the last "+e.Ago(f.LastAt)+" ago")
 	p.pair("what to do", "Every run skips them. Correct the staged notifications, then press R to make all rows "+
@@ -215,7 +215,7 @@ func failurePage(f queue.StagedFailure, e Env, w int) Page {
 		p.pair("failed", e.Stamp(r.FailedAt))
 	}
 	if left := f.N - int64(len(f.Rows)); left > 0 {
-		p.para(plural(left, "more row is", "more rows are")+" not listed; qtop notifications requeue --all includes them.", e.Theme.Dim)
+		p.para(Plural(left, "more row is", "more rows are")+" not listed; qtop notifications requeue --all includes them.", e.Theme.Dim)
 	}
 	return p.done("failed")
 }
@@ -224,7 +224,7 @@ func groupPage(g queue.StagedGroup, n queue.Notifications, e Env, w int) Page {
 	p := newPage(e, w)
 	p.head(groupName(g))
 	kind, events := g.Told(n.Threshold)
-	p.pair("waiting", plural(g.Pieces, "piece", "pieces")+", "+Count(g.Due)+" of them due")
+	p.pair("waiting", Plural(g.Pieces, "piece", "pieces")+", "+Count(g.Due)+" of them due")
 	p.pair("sent as", Count(events)+" "+kind)
 	p.pair("when", queue.Choose(g.Due > 0, "", "due in "+dueText(g, n)(e)+", then ")+"at the next run of iu_notification_worker")
 	p.pair("staged", e.Stamp(g.OldestAt)+" to "+e.Stamp(g.NewestAt))
@@ -238,11 +238,11 @@ func groupPage(g queue.StagedGroup, n queue.Notifications, e Env, w int) Page {
 func runPage(r queue.NotificationRun, e Env, w int) Page {
 	p := newPage(e, w)
 	p.head("Run of " + e.Stamp(r.At))
-	p.pair("claimed", plural(r.Taken, "row", "rows")+" in "+Millis(r.TookMS))
-	p.pair("sent", plural(r.Groups, "document_imported", "document_imported")+", "+Count(r.Pieces)+" new_piece_created")
-	p.pair("duplicates", plural(r.Conflicts, "notification was", "notifications were")+" sent before")
-	p.pair("marked", plural(r.Marked, "row", "rows")+" as processed")
-	p.pair("left", plural(r.Left, "row", "rows")+" not processed, "+Count(r.Failed)+" of them failed")
+	p.pair("claimed", Plural(r.Taken, "row", "rows")+" in "+Millis(r.TookMS))
+	p.pair("sent", Plural(r.Groups, "document_imported", "document_imported")+", "+Count(r.Pieces)+" new_piece_created")
+	p.pair("duplicates", Plural(r.Conflicts, "notification was", "notifications were")+" sent before")
+	p.pair("marked", Plural(r.Marked, "row", "rows")+" as processed")
+	p.pair("left", Plural(r.Left, "row", "rows")+" not processed, "+Count(r.Failed)+" of them failed")
 	if r.Errors > 0 {
 		p.paint("errors", Count(r.Errors), e.Theme.Warning)
 		p.verbatim(r.Error.String())

@@ -176,7 +176,7 @@ func beating(s *queue.Snapshot) string {
 			n++
 		}
 	}
-	return queue.Choose(n == 0, "no executor is registered yet (4, then N)", plural(n, "live executor", "live executors"))
+	return queue.Choose(n == 0, "no executor is registered yet (4, then N)", Plural(n, "live executor", "live executors"))
 }
 
 func waiting(s *queue.Snapshot, e Env, w int) section {

@@ -86,7 +86,7 @@ func setAside(s *queue.Snapshot, e Env) troubles {
 		if a.Kind == queue.AlertQuarantine {
 			name := strings.ReplaceAll(quarantineName(a), "_", " ")
 			owner := queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), "")
-			t.alert(a, name, e.dotted(name, plural(int64(a.Ratio), "attempt", "attempts"), "for "+Age(a.AgeSeconds), owner), t.cure)
+			t.alert(a, name, e.dotted(name, Plural(int64(a.Ratio), "attempt", "attempts"), "for "+Age(a.AgeSeconds), owner), t.cure)
 		}
 	}
 	return t
@@ -196,7 +196,7 @@ func suspendedBy(x queue.Suspension) int {
 
 // someOf returns a number with its noun, "" for 0.
 func someOf(n int, one, many string) string {
-	return queue.Choose(n == 0, "", plural(int64(n), one, many))
+	return queue.Choose(n == 0, "", Plural(int64(n), one, many))
 }
 
 // brakes are the bulk operations that stopped automatically.
@@ -245,7 +245,7 @@ func noHost(s *queue.Snapshot, e Env) troubles {
 	t := troubles{label: "NO HOST", cure: e.cure("start", "gw S")}
 	if a, ok := queue.Find(s.Alerts, func(a queue.Alert) bool { return a.Kind == queue.AlertNoHost }); ok {
 		owner := queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), "")
-		parts := plural(int64(len(a.Parts(s.Alerts))), "alert follows", "alerts follow")
+		parts := Plural(int64(len(a.Parts(s.Alerts))), "alert follows", "alerts follow")
 		text := e.dotted(owner, "for "+Age(a.AgeSeconds), a.Detail.String(), queue.Choose(len(a.Parts(s.Alerts)) > 0, parts, ""))
 		t.add(Target{queue.PaneAlerts, a.Key.String()}, rank(a.Severity), "", text, t.cure)
 		return t

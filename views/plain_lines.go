@@ -59,7 +59,7 @@ func PlainLines(s *queue.Snapshot, e Env) []string {
 	}
 	names := GroupNames(s.DeadGroups)
 	for i, g := range s.DeadGroups {
-		add("DEAD " + g.Code.String() + " " + names[i] + ", " + plural(g.Open, "dead letter", "dead letters"))
+		add("DEAD " + g.Code.String() + " " + names[i] + ", " + Plural(g.Open, "dead letter", "dead letters"))
 	}
 	if more := MoreGroups(s.DeadMore); more != "" {
 		add("DEAD " + more)

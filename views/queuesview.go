@@ -56,7 +56,7 @@ func rowInTwo(s *queue.Snapshot, id string, e Env, w int) []string {
 	if l, ok := LaneAt(s, id); ok {
 		words = laneWords(l, e)
 	} else if l, ok := LeaseAt(s, id); ok {
-		words = []string{leaseWords(l, e), plural(l.Live, "job", "jobs"), "claimed " + e.Ago(l.ClaimedAt) + " ago", "lease " + l.ID}
+		words = []string{leaseWords(l, e), Plural(l.Live, "job", "jobs"), "claimed " + e.Ago(l.ClaimedAt) + " ago", "lease " + l.ID}
 	}
 	out := make([]string, 0, rowLines)
 	for i, part := range e.dottedLines(w-6, words...) {

@@ -177,7 +177,7 @@ func (g Grid) empty(e Env, s Size) []string {
 	words := g.Source.Empty
 	if g.Source.Len > 0 && g.Filter != "" {
 		words = []string{
-			"No row matches " + theme.Safe(g.Filter) + " among " + plural(int64(g.Source.Len), "row", "rows") + ".",
+			"No row matches " + theme.Safe(g.Filter) + " among " + Plural(int64(g.Source.Len), "row", "rows") + ".",
 			"esc clears the filter.",
 		}
 	}

@@ -166,7 +166,7 @@ func WebhookLeasePage(l queue.WebhookLease, e Env, w int) Page {
 	p.pair("subscription", strconv.FormatInt(l.SubscriptionID, 10))
 	p.pair("since", e.since(&l.StartedAt))
 	if l.Resets > 0 {
-		p.pair("lost before", plural(int64(l.Resets), "time", "times")+"; the third loss fails it as LEASE_LOST_LIMIT")
+		p.pair("lost before", Plural(int64(l.Resets), "time", "times")+"; the third loss fails it as LEASE_LOST_LIMIT")
 	}
 	if l.Expired {
 		p.paint("lease", "expired "+e.Ago(l.Until)+" ago", e.Theme.Critical)
