@@ -90,6 +90,9 @@ func (d *dialog) viewDone(v *views.Dialog) {
 	case d.err != nil:
 		v.Error = why(d.err)
 		v.Intro = []string{"Unknown whether the action took effect. Repeating it is safe: no effect happens twice."}
+		if queue.KindOf(d.err) == queue.KindPermission || d.plan.Ephemeral { // the first call was refused, or a loop of this process did not change
+			v.Intro = []string{"Nothing was changed."}
+		}
 		return
 	case r.Refused != "":
 		v.Error = r.Refused

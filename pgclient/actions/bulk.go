@@ -336,7 +336,7 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 		p.Count = o.Unknown()
 		addLine(p, "then", "up to %d are recalled: those not attempted yet", p.Count)
 		if p.Count == 0 {
-			p.Refused, p.Rule = "every item of the operation was attempted already", "empty"
+			p.Refused, p.Rule = queue.Choose(o.Requeued == 0, "nothing of it was requeued yet: ops abort ends it", "every item that it requeued was attempted already"), "empty"
 		}
 	case queue.ActBulkAbort:
 		addLine(p, "then", "%s, not attempted, as open; this operation cannot be started again", queue.Plural(o.Left(), "dead letter remains", "dead letters remain"))

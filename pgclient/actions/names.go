@@ -78,16 +78,16 @@ func matchDeadLetters(ctx context.Context, c *Planner, filter string) (*queue.Ma
 	if err != nil || s.All() {
 		return nil, err
 	}
-	var all []group
+	var parts [][]group
 	for i, b := range [...]*filtersql.Builder{s.Hooks, s.Jobs, s.Events} {
 		x := deadLetterSources()[i]
 		some, err := c.groups(ctx, x.place, "FROM "+x.from+b.Clause(), mostMatches, b.Args...)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, some...)
+		parts = append(parts, some)
 	}
-	return matchOf(all), nil
+	return matchOf(parts...), nil
 }
 
 func matchJobs(ctx context.Context, c *Planner, filter string) (*queue.Match, error) {
@@ -99,7 +99,13 @@ func matchJobs(ctx context.Context, c *Planner, filter string) (*queue.Match, er
 	return matchOf(all), err
 }
 
-func matchOf(all []group) *queue.Match {
-	names, n := namesOf(all)
-	return &queue.Match{Count: n, AtLeast: n >= mostMatches, What: queue.Clean(names)}
+func matchOf(parts ...[]group) *queue.Match {
+	m := &queue.Match{}
+	for _, part := range parts { // each was counted up to mostMatches
+		_, n := namesOf(part)
+		m.AtLeast = m.AtLeast || n >= mostMatches
+	}
+	names, n := namesOf(slices.Concat(parts...))
+	m.Count, m.What = n, queue.Clean(names)
+	return m
 }

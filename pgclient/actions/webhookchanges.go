@@ -95,7 +95,7 @@ func planWebhookActivate(ctx context.Context, c *Planner, p *queue.Plan) error {
 			continue
 		}
 		targets = append(targets, t)
-		p.Lines = append(p.Lines, line("subscription", "%d, %s to %s", a.ID, a.Type, a.URL), line("waiting", "%d deliveries", a.Waiting))
+		p.Lines = append(p.Lines, line("subscription", "%d, %s to %s", a.ID, a.Type, a.URL), line("waiting", "%s", queue.Plural(a.Waiting, "delivery", "deliveries")))
 	}
 	if p.Count == 0 {
 		return refuse(p, "refused", p.Results[0].Why.String())

@@ -164,9 +164,9 @@ BEGIN
     v_links := v_links || public.fn_why_link(
       p_link => 'slow start'::text,
       p_state => CASE WHEN v_slow.endpoint IS NULL THEN 'clear' ELSE 'slows' END,
-      p_text => COALESCE(format('slow start: %s/s', round(v_slow.rate::numeric, 1)), 'no slow start'),
-      p_detail => format('since %s: %s', to_char(v_slow.began_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
-        v_slow.why), p_keys => 'gf E'::text,
+      p_text => COALESCE('slow start: ' || round(v_slow.rate::numeric, 1) || '/s', 'no slow start'),
+      p_detail => 'since ' || to_char(v_slow.began_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')
+        || COALESCE(': ' || v_slow.why, ''), p_keys => 'gf E'::text,
       p_do => 'qtop flag set webhook.slow_start.enabled false --reason R'::text);
     SELECT left(string_agg(format('operation %s is paused', o.operation_id), ', ' ORDER BY o.operation_id), 400)
     INTO v_who FROM public.queue_bulk_operation o WHERE o.state = ANY ('{planned,running,paused}'::text[])
