@@ -57,7 +57,7 @@ func (c *Client) snapshot(ctx context.Context, maxAge time.Duration) (queue.Snap
 // Nearest returns the id of a kind (see queue.Snapshot.IDs) that a misspelt one most likely means; "" if none is
 // near, or if the snapshot cannot be read.
 func (c *Client) Nearest(ctx context.Context, of, typed string) string {
-	s, err := c.Snapshot(ctx, 0)
+	s, err := c.Snapshot(ctx, time.Minute) // names rarely change
 	if err != nil {
 		return ""
 	}

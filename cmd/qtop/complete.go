@@ -15,6 +15,10 @@ import (
 // completionTime is the longest that a completion may take: somebody waits with a key pressed.
 const completionTime = time.Second
 
+// completionAge is how old the snapshot may be from which ids are offered: one key press should
+// not compute a new one.
+const completionAge = 10 * time.Second
+
 // completeIDs completes arguments of a kind, as queue.Snapshot.IDs names them, or "endpoint"; at most most of them,
 // 0 = any number.
 func (a *app) completeIDs(of string, most int) cobra.CompletionFunc {
@@ -78,7 +82,7 @@ func (a *app) readIDs(ctx context.Context, of string) []queue.ID {
 		for _, e := range queue.Of[queue.EndpointList](p).Endpoints {
 			all = append(all, queue.ID{ID: strconv.FormatInt(e.ID, 10), About: e.EventType.String() + " to " + e.Endpoint.String()})
 		}
-	} else if s, err := client.Snapshot(ctx, 0); err == nil {
+	} else if s, err := client.Snapshot(ctx, completionAge); err == nil {
 		all = s.IDs(of)
 	}
 	var out []queue.ID
