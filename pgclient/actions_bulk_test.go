@@ -147,7 +147,7 @@ func TestBulkTurns(t *testing.T) {
 	require.Empty(t, turn(queue.ActBulkRun, nil).Refused)
 	require.Empty(t, turn(queue.ActBulkRate, map[string]string{"rate": "200"}).Refused)
 	require.Empty(t, turn(queue.ActBulkPause, nil).Refused)
-	require.Contains(t, turn(queue.ActBulkUndo, nil).Refused, "attempted already")
+	require.Contains(t, turn(queue.ActBulkUndo, nil).Refused, "nothing of it was requeued yet: ops abort ends it")
 	require.Empty(t, turn(queue.ActBulkResume, nil).Refused)
 	require.Empty(t, turn(queue.ActBulkAbort, nil).Refused)
 	require.Contains(t, turn(queue.ActBulkResume, nil).Refused, "is aborted")

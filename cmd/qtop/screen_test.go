@@ -103,6 +103,10 @@ func onTerminal(t testing.TB, cols, rows int, cmd *exec.Cmd) *screen {
 	go func() {
 		defer close(ended)
 		err := cmd.Wait()
+		select {
+		case <-read: // to the end of what it wrote
+		case <-time.After(2 * time.Second): // a child that lives on keeps the terminal open
+		}
 		_ = tty.Close()
 		<-read
 		s.exit <- err
