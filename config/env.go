@@ -3,6 +3,7 @@ package config
 // The two sources that are text: flags and environment variables.
 
 import (
+	"cmp"
 	"maps"
 	"os"
 	"os/user"
@@ -40,6 +41,31 @@ func environ(list []string) map[string]string {
 		}
 	}
 	return env
+}
+
+// ASCIIByEnvironment reports whether the environment alone asks for ASCII: QTOP_ASCII, else the
+// locale.
+func ASCIIByEnvironment(list []string) bool {
+	env := environ(list)
+	if v, problem := boolean(env[prefix+"ASCII"]); problem == nil {
+		on, _ := v.(bool)
+		return on
+	}
+	return asciiLocale(env)
+}
+
+// asciiLocale reports whether the locale of characters is not UTF-8, by the first of LC_ALL,
+// LC_CTYPE and LANG that is not empty, as POSIX has it. A name without a character set, such
+// as en_US, says nothing, and neither does an unset locale.
+func asciiLocale(env map[string]string) bool {
+	name := cmp.Or(env["LC_ALL"], env["LC_CTYPE"], env["LANG"])
+	name, _, _ = strings.Cut(name, "@")
+	if name == "C" || name == "POSIX" {
+		return true
+	}
+	_, set, named := strings.Cut(name, ".")
+	set = strings.ToLower(strings.ReplaceAll(set, "-", ""))
+	return named && set != "utf8"
 }
 
 // envValues understands the QTOP_ variables. An unknown one is a warning: a newer or older qtop, or a script, may use it. An empty one counts as not set: that

@@ -21,7 +21,7 @@ type KeyInfo struct {
 }
 
 // Parts are what keys are for, in the order of Keys: reaching the database (connection), listening on it (listen), who
-// asks and what they may do (caller), printing again (watch), the screen, the worker host, sending requests (delivery).
+// asks and what they may do (caller), printing again (watch), what is printed (text), the screen, the worker host, sending requests (delivery).
 func Parts() (parts []string) {
 	for _, k := range Keys() {
 		if !slices.Contains(parts, k.Part) {
@@ -95,8 +95,10 @@ func keys(src Sources) []key {
 		part("caller",
 			text("actor", src.User, plainText, "your name in the audit"),
 		),
+		part("text",
+			flag("ascii", asciiLocale(environ(src.Environ)), "draw and print in ASCII only; default: true if LC_ALL, LC_CTYPE or LANG names a locale that is not UTF-8"),
+		),
 		part("screen",
-			flag("ascii", false, "draw with ASCII only"),
 			text("theme", "auto", oneOf(Themes()), "colours: "+strings.Join(Themes(), ", ")),
 			flag("mouse", false, "start with the mouse on"),
 			flag("clipboard", true, "let y copy to the terminal's clipboard (OSC 52)"),

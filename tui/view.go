@@ -13,7 +13,7 @@ import (
 func (m *root) View() tea.View {
 	v := tea.NewView(m.frame())
 	v.AltScreen = true
-	v.WindowTitle = strings.TrimSpace("qtop " + theme.Safe(m.o.Profile))
+	v.WindowTitle = m.display.theme.Twins(strings.TrimSpace("qtop " + theme.Safe(m.o.Profile)))
 	if m.display.mouse {
 		v.MouseMode = tea.MouseModeCellMotion
 	}

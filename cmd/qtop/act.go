@@ -18,6 +18,7 @@ import (
 	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
+	"github.com/qtop/qtop/views/theme"
 )
 
 type actOptions struct {
@@ -295,7 +296,11 @@ func (a *app) typed(ctx context.Context, ask, want string) error {
 	if errors.Is(err, errInterrupted) {
 		return a.interrupted()
 	}
-	if said := strings.TrimSpace(text); err != nil || said != want && !(want == "yes" && slices.Contains([]string{"y", "yes"}, strings.ToLower(said))) {
+	said := strings.TrimSpace(text)
+	if a.ascii && said == theme.ASCIIText(want) { // as the question shows it
+		said = want
+	}
+	if err != nil || said != want && !(want == "yes" && slices.Contains([]string{"y", "yes"}, strings.ToLower(said))) {
 		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean("not confirmed: nothing was changed")}
 	}
 	return nil

@@ -44,10 +44,10 @@ func allSettings() string { return strings.Join(config.Parts(), " ") }
 func settingsOf(cmd *cobra.Command) []string {
 	for c := cmd; c != nil && (c == cmd || c.HasParent()); c = c.Parent() { // the root's are those of the console alone
 		if parts, ok := c.Annotations[settingsKey]; ok {
-			return strings.Fields(parts)
+			return append(strings.Fields(parts), "text") // each verb prints something
 		}
 	}
-	return strings.Fields(defaultSettings)
+	return append(strings.Fields(defaultSettings), "text")
 }
 
 // checkSettings refuses a flag of a setting that does not act on the verb: it would be ignored in silence.

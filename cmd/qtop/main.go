@@ -73,7 +73,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 	for _, arg := range args {
 		secrecy.LearnValue(arg)
 	}
-	errs = secrecy.Writer{W: errs}
+	a := &app{in: in, args: args, writer: writer{ascii: asciiAtFirst(args)}}
+	out, errs = asciiWriter{W: out, on: a.printsASCII}, secrecy.Writer{W: asciiWriter{W: errs, on: a.saysASCII}}
 	defer func() {
 		if p := recover(); p != nil {
 			fmt.Fprintf(errs, "qtop: panic: %v\n%s", p, debug.Stack())
@@ -81,7 +82,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 		}
 	}()
 	answer := &answered{Writer: out}
-	a := &app{in: in, args: args, writer: writer{out: answer, errs: errs}}
+	a.out, a.errs = answer, errs
 	root := commandLine(a)
 	hideSettings(root, args)
 	root.SetArgs(args)

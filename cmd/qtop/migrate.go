@@ -77,7 +77,7 @@ func migrateCmd(a *app) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			text, err := schema.Current().SQL(prefix)
 			if err == nil {
-				_, err = fmt.Fprint(a.out, text)
+				_, err = fmt.Fprint(asItIs(a.out), text)
 			}
 			return err
 		},

@@ -17,12 +17,14 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
 	"github.com/qtop/qtop/views"
+	"github.com/qtop/qtop/views/theme"
 )
 
 // writer is where a verb answers, and in which form.
 type writer struct {
 	out, errs io.Writer
 	output    string // table, json; what else a verb writes, it says itself
+	ascii     bool   // text for people is in ASCII
 }
 
 // answered keeps the first error of writing an answer, which verbs need not look at: run says it.
@@ -75,10 +77,19 @@ func (a *writer) print(v any, heads []string, rows [][]string) {
 		fmt.Fprintln(a.out, "(none)")
 		return
 	}
+	cut := "…"
+	if a.printsASCII() { // before the widths are taken
+		cut = theme.Spell(cut)
+		for _, r := range rows {
+			for i, c := range r {
+				r[i] = theme.ASCIIText(c)
+			}
+		}
+	}
 	for _, r := range rows {
 		for i, c := range r {
 			if len(c) > queue.CellMost { // bytes: at least as many as columns
-				r[i] = ansi.Truncate(c, queue.CellMost, "…")
+				r[i] = ansi.Truncate(c, queue.CellMost, cut)
 			}
 		}
 	}

@@ -1,19 +1,128 @@
 package theme
 
-import "strings"
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 
-// signs are the ASCII twins, cell for cell, of signs in words that were not made with Glyphs.
-var signs = strings.NewReplacer(
-	"×", "x", "·", "-", "…", "~", "–", "-", "→", ">", "←", "<", "↑", "^", "↓", "v", "≥", ">", "≈", "~", "•", "*",
-	"─", "-", "│", "|", "╭", "+", "╮", "+", "╰", "+", "╯", "+", "└", "`", "├", "|", "┊", ":", "▌", ">", "▏", "_",
-	"✖", "X", "▲", "!", "✓", "+", "●", "*", "○", "o", "‖", "=", "◌", "?", "◆", "#", "▼", "|", "␊", "/",
+	"github.com/charmbracelet/x/ansi"
 )
 
-// Twins returns a drawn screen or a line without the signs that only a complete font has, if the
-// theme is ASCII. Letters of other languages in data stay. Widths do not change.
+// twin is the ASCII twin of a sign: in one cell, as the sign has it on a screen, and in
+// running text, where there is room.
+type twin struct{ sign, cell, text string }
+
+// twins is the one mapping of signs to ASCII: screens, verbs and plain lines use it.
+var twins = []twin{
+	{"×", "x", "x"}, {"÷", "/", "/"}, {"±", "~", "+-"}, {"≈", "~", "~"}, {"≥", ">", ">="}, {"≤", "<", "<="}, {"µ", "u", "u"}, {"°", "o", "deg"},
+	{"·", "-", "-"}, {"•", "*", "*"}, {"…", "~", "..."}, {"⋯", "~", "..."}, {"–", "-", "-"}, {"—", "-", "-"}, {"§", "$", "section "},
+	{"‘", "'", "'"}, {"’", "'", "'"}, {"“", `"`, `"`}, {"”", `"`, `"`}, {"⟨", "<", "<"}, {"⟩", ">", ">"}, {"\u00a0", " ", " "},
+	{"→", ">", "->"}, {"←", "<", "<-"}, {"↑", "^", "^"}, {"↓", "v", "v"},
+	{"─", "-", "-"}, {"│", "|", "|"}, {"╭", "+", "+"}, {"╮", "+", "+"}, {"╰", "+", "+"}, {"╯", "+", "+"},
+	{"└", "`", "`-"}, {"├", "|", "|-"}, {"┊", ":", ":"}, {"▌", ">", ">"}, {"▏", "_", "_"},
+	{"✖", "X", "X"}, {"▲", "!", "!"}, {"✓", "+", "+"}, {"●", "*", "*"}, {"○", "o", "o"}, {"◯", "O", "O"}, {"‖", "=", "="}, {"◌", "?", "?"},
+	{"◆", "#", "#"}, {"▼", "|", "|"}, {"▁", ".", "."}, {"▂", ":", ":"}, {"▃", "~", "~"}, {"▄", "=", "="}, {"▅", "+", "+"}, {"▆", "*", "*"}, {"▇", "%", "%"}, {"█", "#", "#"},
+	{"␊", "/", `\n`}, {"␉", " ", `\t`}, {"␛", "?", `\e`}, {"␀", "?", `\0`}, {"␡", "?", `\x7f`},
+}
+
+var cellTwins, textTwins = replacers()
+
+func replacers() (cells, text *strings.Replacer) {
+	var c, t []string
+	for _, w := range twins {
+		c, t = append(c, w.sign, w.cell), append(t, w.sign, w.text)
+	}
+	return strings.NewReplacer(c...), strings.NewReplacer(t...)
+}
+
+// Twins returns a drawn screen, or a line of one, in ASCII if the theme is: signs as their
+// twins, other characters as question marks. Widths do not change.
 func (t Theme) Twins(s string) string {
-	if !t.ASCII || plain(s) {
+	if !t.ASCII || isASCII(s) {
 		return s
 	}
-	return signs.Replace(s)
+	s = cellTwins.Replace(s)
+	if isASCII(s) {
+		return s
+	}
+	var b strings.Builder
+	for s != "" {
+		if s[0] == 0x1b {
+			_, _, n, _ := ansi.DecodeSequence(s, 0, nil)
+			b.WriteString(s[:n])
+			s = s[n:]
+			continue
+		}
+		grapheme, width := ansi.FirstGraphemeCluster(s, ansi.GraphemeWidth)
+		s = s[len(grapheme):]
+		if grapheme[0] < utf8.RuneSelf { // alone, or with what joins it
+			b.WriteByte(grapheme[0])
+			width--
+		}
+		b.WriteString(strings.Repeat("?", max(width, 0)))
+	}
+	return b.String()
+}
+
+// Spell returns text with its signs spelt in ASCII. Letters of other languages stay.
+func Spell(s string) string {
+	if isASCII(s) {
+		return s
+	}
+	return textTwins.Replace(s)
+}
+
+// ASCIIText returns text in ASCII: signs spelt, every other character escaped as in JSON
+// (\u00e9), so that nothing is lost and JSON in the text stays the same JSON.
+func ASCIIText(s string) string {
+	s = Spell(s)
+	if isASCII(s) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r < utf8.RuneSelf:
+			b.WriteByte(s[i])
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+		i += size
+	}
+	return b.String()
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// inASCII returns the glyphs with the twins of their signs.
+func (g Glyphs) inASCII() Glyphs {
+	v := reflect.ValueOf(&g).Elem()
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.String {
+			f.SetString(Spell(f.String()))
+		}
+	}
+	spark := make([]string, len(g.Spark))
+	for i, s := range g.Spark {
+		spark[i] = Spell(s)
+	}
+	g.Spark = spark
+	g.Ellipsis = cellTwins.Replace(unicode.Ellipsis) // it ends cells that are cut
+	g.Quiet = "."                                    // a row's sign, not a separator
+	return g
 }

@@ -31,14 +31,4 @@ var unicode = Glyphs{
 	Tee:   "└", Caret: "▏", Pin: "▼",
 }
 
-var ascii = Glyphs{
-	Critical: "X", Warning: "!", Quiet: ".", Good: "+",
-	Live: "*", Lost: "o", Paused: "=", Waiting: "?",
-	Cursor: ">", Mark: "#", Stale: ":",
-	Ellipsis: "~", Times: "x", Dot: "-", Dash: "-",
-	Up: "^", Down: "v", Right: "->",
-	Approx: "~", AtLeast: ">=",
-	H: "-", V: "|", TL: "+", TR: "+", BL: "+", BR: "+", Rule: "-",
-	Spark: []string{".", ":", "-", "=", "+", "*", "%", "#"},
-	Tee:   "`-", Caret: "_", Pin: "|",
-}
+var ascii = unicode.inASCII()

@@ -1,6 +1,7 @@
 package theme_test
 
 import (
+	"reflect"
 	"regexp"
 	"testing"
 
@@ -77,4 +78,44 @@ func TestGlyphsAreOneCell(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Screens keep their widths in ASCII, and text loses nothing.
+func TestASCIITwins(t *testing.T) {
+	t.Parallel()
+	th := theme.New(theme.Options{ASCII: true})
+	for r := rune(0xa0); r < 0x3000; r++ {
+		s := "a" + string(r) + "│ \x1b[1m" + string(r) + "\x1b[m漢"
+		got := th.Twins(s)
+		require.NotRegexp(t, `[^\x00-\x7f]`, got, "%q", s)
+		require.Equal(t, ansi.StringWidth(s), ansi.StringWidth(got), "%q is %q", s, got)
+	}
+	require.Equal(t, "a ?? > 3x", th.Twins("a 漢 ≥ 3×"))
+	require.Equal(t, "a · b", theme.New(theme.Options{}).Twins("a · b"))
+	require.Equal(t, `caf\u00e9 -> \ud83d\ude92 - \xff...`, theme.ASCIIText("café → 🚒 · \xff…"))
+	require.Equal(t, "café -> 3x", theme.Spell("café → 3×"))
+}
+
+// Every sign that the console draws with has its ASCII twin in the one mapping, of one cell on screens.
+func TestEveryGlyphHasATwin(t *testing.T) {
+	t.Parallel()
+	signs, twins := reflect.ValueOf(theme.New(theme.Options{}).G), reflect.ValueOf(theme.New(theme.Options{ASCII: true}).G)
+	seen := map[string]string{}
+	for i := range signs.NumField() {
+		name := signs.Type().Field(i).Name
+		if name == "Spark" {
+			continue
+		}
+		sign, twin := signs.Field(i).String(), twins.Field(i).String()
+		require.NotContains(t, theme.ASCIIText(sign), `\u`, name)
+		require.NotRegexp(t, `[^\x00-\x7f]`, twin, name)
+		if name != "Quiet" && name != "Ellipsis" {
+			require.Equal(t, theme.Spell(sign), twin, name)
+		}
+	}
+	for _, s := range theme.New(theme.Options{ASCII: true}).G.Spark {
+		require.Empty(t, seen[s], "two heights look the same")
+		seen[s] = s
+	}
+	require.Len(t, seen, 8)
 }

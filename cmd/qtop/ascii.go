@@ -1,0 +1,68 @@
+package main
+
+import (
+	"io"
+	"os"
+	"strings"
+
+	"github.com/qtop/qtop/config"
+	"github.com/qtop/qtop/views/theme"
+)
+
+// asciiWriter writes text in ASCII while on returns true: signs spelt, other characters escaped.
+type asciiWriter struct {
+	W  io.Writer
+	on func() bool
+}
+
+// Write writes p, whose characters are whole; it returns the length of p.
+func (w asciiWriter) Write(p []byte) (int, error) {
+	if !w.on() {
+		return w.W.Write(p)
+	}
+	if _, err := io.WriteString(w.W, theme.ASCIIText(string(p))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Unwrap returns the underlying writer, which may be a terminal.
+func (w asciiWriter) Unwrap() io.Writer { return w.W }
+
+// asItIs returns the writer without the one that writes ASCII: for SQL and other input of programs.
+func asItIs(w io.Writer) io.Writer {
+	for inner := w; ; {
+		if a, ok := inner.(asciiWriter); ok {
+			return a.W
+		}
+		next, ok := inner.(interface{ Unwrap() io.Writer })
+		if !ok {
+			return w
+		}
+		inner = next.Unwrap()
+	}
+}
+
+// printsASCII reports whether answers are in ASCII. JSON and CSV are data and stay as they are.
+func (a *writer) printsASCII() bool {
+	return a.ascii && (a.output == "table" || a.output == "markdown" || a.output == "")
+}
+
+// saysASCII reports whether errors, warnings and questions are in ASCII.
+func (a *writer) saysASCII() bool { return a.ascii && !strings.HasPrefix(a.output, "json") }
+
+// asciiAtFirst reports whether ASCII is asked for, as far as that is known before the settings are read.
+func asciiAtFirst(args []string) bool {
+	on := config.ASCIIByEnvironment(os.Environ())
+	for _, arg := range args {
+		switch {
+		case arg == "--":
+			return on
+		case arg == "--ascii":
+			on = true
+		case strings.HasPrefix(arg, "--ascii="):
+			on = config.ASCIIByEnvironment([]string{"QTOP_ASCII=" + strings.TrimPrefix(arg, "--ascii=")})
+		}
+	}
+	return on
+}
