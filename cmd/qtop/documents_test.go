@@ -14,6 +14,7 @@ package main
 //	yaml     a configuration file that must be valid
 //	json     must be valid
 //	text     shown, nothing to run
+//	go       a whole program: it is built and run; python, js: run where the machine has them
 //
 // Any other block fails the test. A comment in the line before a block changes that:
 //
@@ -22,6 +23,7 @@ package main
 //	<!-- within N s -->          it is repeated until its output is as shown
 //	<!-- exits with N -->        one of its commands ends with this code
 //	<!-- examples: REASON -->    the ids are made up: commands may be refused (code 1)
+//	<!-- …, with python -->      left out where the machine lacks the language
 
 import (
 	"bufio"
@@ -88,9 +90,13 @@ type rule struct {
 	stays   bool
 	within  time.Duration
 	allowed []int // exit codes beside 0
+	with    string
 }
 
 func (b docBlock) rule() (r rule, err error) {
+	if m := withLanguage.FindStringSubmatch(b.mark); m != nil {
+		b.mark, r.with = m[1], m[2]
+	}
 	what, reason, _ := strings.Cut(b.mark, ": ")
 	var n int
 	switch {
@@ -164,6 +170,7 @@ type reader struct {
 	n    int
 	// metrics is the address in place of that in the documents, where another host may listen.
 	metrics string
+	lacks   []string // languages of the documents that this machine lacks
 }
 
 func newReader(t *testing.T, dsn string) *reader {
@@ -263,7 +270,7 @@ func (r *reader) follow(t *testing.T, b docBlock, rule rule) string {
 	case "sh":
 		text := b.text
 		if rule.stays {
-			text = "{ " + b.text + "} >running.log 2>&1 &\n"
+			text = "{ " + b.text + "} >>running.log 2>&1 &\n"
 		}
 		out, failed := r.shell(t, text, rule.allowed)
 		if len(failed) > 0 {
@@ -408,7 +415,10 @@ func followAll(t *testing.T, r *reader, blocks []docBlock) {
 		}
 		b.text = strings.ReplaceAll(b.text, "127.0.0.1:9187", r.metrics)
 		begun := time.Now()
-		wrong := r.follow(t, b, rule)
+		b, run, wrong := r.asShell(t, b)
+		if run && !slices.Contains(r.lacks, rule.with) {
+			wrong = r.follow(t, b, rule)
+		}
 		running, _ := os.ReadFile(filepath.Join(r.dir, "running.log"))
 		require.Empty(t, wrong, "line %d\nbeside it:\n%s", b.line, running)
 		t.Logf("line %d: %s", b.line, time.Since(begun).Round(time.Millisecond))

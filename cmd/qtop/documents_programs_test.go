@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// program turns a block in a programming language into a shell command that runs it in the
+// reader's folder: Go is built within this module, Python and JavaScript are interpreted. lack
+// says what this machine lacks for it.
+func (r *reader) program(t *testing.T, b docBlock) (command, lack, wrong string) {
+	t.Helper()
+	file := filepath.Join(r.dir, fmt.Sprintf("line%d%s", b.line, map[string]string{"go": ".go", "python": ".py", "js": ".mjs"}[b.lang]))
+	require.NoError(t, os.WriteFile(file, []byte(b.text), 0o600))
+	switch b.lang {
+	case "go":
+		binary := strings.TrimSuffix(file, ".go")
+		if out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput(); err != nil {
+			return "", "", string(out)
+		}
+		if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, file).CombinedOutput(); err != nil {
+			return "", "", string(out)
+		}
+		return binary, "", ""
+	case "python":
+		var modules []string
+		for _, m := range imports.FindAllStringSubmatch(b.text, -1) {
+			modules = append(modules, m[1])
+		}
+		for _, python := range []string{"python3", "/usr/bin/python3"} {
+			if exec.CommandContext(t.Context(), python, "-c", "import "+strings.Join(modules, ", ")).Run() == nil {
+				return python + " " + file, "", ""
+			}
+		}
+		return "", "no python3 here that has " + strings.Join(modules, ", "), ""
+	default:
+		if _, err := exec.LookPath("node"); err != nil {
+			return "", "no node here", ""
+		}
+		return "node " + file, "", ""
+	}
+}
+
+// withLanguage is a mark that also names a language.
+var withLanguage = regexp.MustCompile(`^(?:(.*), )?with (python|js)$`)
+
+var imports = regexp.MustCompile(`(?m)^(?:import|from) ([a-z_]+)`)
+
+// asShell is the sh block that runs a block in a programming language. Where the machine lacks
+// what it needs, a skipped test names it, and the block's language is noted in r.lacks.
+func (r *reader) asShell(t *testing.T, b docBlock) (_ docBlock, run bool, wrong string) {
+	t.Helper()
+	switch b.lang {
+	case "go", "python", "js":
+	default:
+		return b, true, ""
+	}
+	command, lack, wrong := r.program(t, b)
+	if lack != "" {
+		r.lacks = append(r.lacks, b.lang)
+		t.Run(fmt.Sprintf("line %d in %s", b.line, b.lang), func(t *testing.T) { t.Skip(lack) })
+		return b, false, ""
+	}
+	b.lang, b.text = "sh", command+"\n"
+	return b, wrong == "", wrong
+}
+
+// A program that does not compile, one that fails and a language that the machine lacks are
+// seen; what follows of a program that cannot run here is left out with it.
+func TestDocumentProgramsAreRun(t *testing.T) {
+	t.Parallel()
+	r := &reader{dir: t.TempDir()}
+	_, _, wrong := r.program(t, docBlock{lang: "go", text: "package main\n\nfunc main() { undefined() }\n"})
+	require.Contains(t, wrong, "undefined")
+	command, lack, wrong := r.program(t, docBlock{lang: "go", line: 7, text: "package main\n\nfunc main() { panic(\"seven\") }\n"})
+	require.Empty(t, lack+wrong)
+	out, err := exec.CommandContext(t.Context(), command).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "seven")
+	_, lack, _ = r.program(t, docBlock{lang: "python", text: "import nosuchmodule_\n"})
+	require.Contains(t, lack, "nosuchmodule_")
+
+	rule, err := docBlock{mark: "within 20 s, with python"}.rule()
+	require.NoError(t, err)
+	require.Equal(t, "python", rule.with)
+	require.Positive(t, rule.within)
+	for mark, with := range map[string]string{"stays running": "", "with js": "js", "not run: it ends, with care": ""} {
+		rule, err = docBlock{mark: mark}.rule()
+		require.NoError(t, err, mark)
+		require.Equal(t, with, rule.with, mark)
+	}
+}
