@@ -56,6 +56,8 @@ type registration struct {
 	held     bool   // this instance has the id
 	sign     string // last sign of life of another instance that has the id; "" = none has it
 	refused  atomic.Pointer[string]
+
+	clock serverClock // guarded by engaging
 }
 
 // announce takes the host id, unless the installed schema does not fit this program or the
@@ -138,7 +140,11 @@ func (r *registration) beat(ctx context.Context) {
 			progress[l.Name] = m
 		}
 	}
-	refusal, err := r.db.HostBeat(ctx, r.id, r.instance.String(), r.loops.running(), st.InFlight, progress)
+	asked := time.Now()
+	at, refusal, err := r.db.HostBeat(ctx, r.id, r.instance.String(), r.loops.running(), st.InFlight, progress)
+	if err == nil && refusal == "" {
+		r.reportStep(ctx, r.clock.read(at, asked, time.Now()))
+	}
 	switch {
 	case err != nil && ctx.Err() == nil:
 		r.log.Warn("could not record the heartbeat of the host", "error", err.Error())
@@ -152,6 +158,17 @@ func (r *registration) beat(ctx context.Context) {
 		r.log.Error(what, "reason", refusal)
 		r.refused.Store(&refusal)
 		r.held = false
+	}
+}
+
+// reportStep records a step of the server's clock in the history; 0 is none.
+func (r *registration) reportStep(ctx context.Context, by time.Duration) {
+	if by == 0 {
+		return
+	}
+	r.log.Warn("the clock of the server stepped, or another server answers now", "by", by.String())
+	if err := r.db.ClockStepped(ctx, r.id, r.instance.String(), by); err != nil {
+		r.log.Warn("could not record the step of the server's clock", "error", err.Error())
 	}
 }
 

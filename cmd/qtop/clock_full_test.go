@@ -167,6 +167,12 @@ func TestClockSteps(t *testing.T) {
 			require.Equal(t, 1, number("SELECT count(*) FROM public.queue_mark WHERE created_by = 'system:clock'"), "it is marked")
 		}
 		require.Eventually(t, func() bool {
+			return number("SELECT count(*) FROM public.queue_mark WHERE created_by = 'system:clock' AND at BETWEEN clock_timestamp() - interval '1 minute' AND clock_timestamp()") > 0
+		}, patience, 50*time.Millisecond, "a mark says that the clock stepped to "+by)
+		if by == "+1d" {
+			require.Equal(t, 1, number("SELECT count(*) FROM public.queue_mark WHERE label LIKE '% forward by 1 day (noticed by host %' AND at > clock_timestamp() - interval '1 minute'"))
+		}
+		require.Eventually(t, func() bool {
 			return number("SELECT count(DISTINCT host_id) FROM public.queue_host WHERE stopped_at IS NULL AND last_seen_at BETWEEN clock_timestamp() - interval '15 seconds' AND clock_timestamp() + interval '1 second'") == 2
 		}, patience, 50*time.Millisecond, "both hosts are alive after "+by)
 	}

@@ -117,6 +117,29 @@ func TestBeatAheadOfTheClock(t *testing.T) {
 	require.Equal(t, 1, get[int](c, "SELECT count(*)::int FROM public.v_live_loop"))
 }
 
+// A host reports steps of the clock that it noticed: one mark for all hosts that noticed the same, none from others.
+func TestClockStepped(t *testing.T) {
+	c := newCore(t)
+	const h = "'h', '00000000-0000-0000-0000-000000000001'"
+	require.Equal(t, "h", call(t, c.root, "public.fn_queue_host_register("+h+", 'v', '{job_executor}')")["host_id"])
+	at, err := time.Parse(time.RFC3339Nano, call(t, c.root, "public.fn_queue_host_beat("+h+", '{job_executor}', 0, '{}')")["at"].(string))
+	require.NoError(t, err)
+	require.InDelta(t, 0, get[float64](c, "SELECT extract(epoch FROM clock_timestamp())::float8")-float64(at.UnixMicro())/1e6, 60)
+	step := func(who, seconds string) string {
+		t.Helper()
+		c.exec("SELECT public.fn_queue_clock_stepped(" + who + ", " + seconds + ")")
+		return get[string](c, "SELECT string_agg(label, '; ' ORDER BY mark_id) FROM (SELECT '' AS label, 0 AS mark_id UNION ALL SELECT label, mark_id FROM public.queue_mark WHERE at > clock_timestamp() - interval '15 seconds') m")
+	}
+	require.Equal(t, "", step("'h', gen_random_uuid()", "86400"), "not this instance")
+	require.Equal(t, "; the clock of the server went forward by 1 day (noticed by host h), or another server answers now", step(h, "86399.97"))
+	require.Equal(t, "; the clock of the server went forward by 1 day (noticed by host h), or another server answers now", step(h, "86399.97"), "noticed twice")
+	c.asReplica("UPDATE public.queue_mark SET at = at - interval '16 seconds'")
+	require.Equal(t, "; the clock of the server went back by 00:00:01.1 (noticed by host h), or another server answers now", step(h, "-1.06"))
+	for _, bad := range []string{"NULL", "0", "'NaN'", "'infinity'", "1e300"} {
+		fails(t, c.root, "22023", "SELECT public.fn_queue_clock_stepped("+h+", "+bad+")")
+	}
+}
+
 // The clock was ahead while no host ran: the next one that registers sees it by what others wrote.
 func TestClockWasAheadWithoutHosts(t *testing.T) {
 	c := newCore(t)

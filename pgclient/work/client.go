@@ -12,6 +12,7 @@ package work
 
 import (
 	"context"
+	"time"
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgerror"
@@ -65,9 +66,25 @@ func (c *Client) HostRegister(ctx context.Context, id, instance, version string,
 	return r, pgerror.Translate(err)
 }
 
-// HostBeat sends a heartbeat of the host. A non-empty string says that another instance now holds the id.
-func (c *Client) HostBeat(ctx context.Context, id, instance string, loops []string, inFlight int, progress map[string]queue.LoopMark) (string, error) {
-	return c.call(ctx, "SELECT public.fn_queue_host_beat($1::text, $2::uuid, $3::text[], $4::int, $5::jsonb)", id, instance, loops, inFlight, progress)
+// HostBeat sends a heartbeat of the host and returns the server's time. A non-empty refusal says that another
+// instance now holds the id.
+func (c *Client) HostBeat(ctx context.Context, id, instance string, loops []string, inFlight int, progress map[string]queue.LoopMark) (at time.Time, refusal string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+	defer cancel()
+	var r struct {
+		pgscan.Refusal
+		At time.Time `json:"at"`
+	}
+	err = c.pool.QueryRow(ctx, "SELECT public.fn_queue_host_beat($1::text, $2::uuid, $3::text[], $4::int, $5::jsonb)", id, instance, loops, inFlight, progress).Scan(&r)
+	return r.At, r.Reason, pgerror.Translate(err)
+}
+
+// ClockStepped records in the history that the server's clock went forward by so much, or back where by is negative.
+func (c *Client) ClockStepped(ctx context.Context, id, instance string, by time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+	defer cancel()
+	_, err := c.pool.Exec(ctx, "SELECT public.fn_queue_clock_stepped($1::text, $2::uuid, $3::float8)", id, instance, by.Seconds())
+	return pgerror.Translate(err)
 }
 
 // HostStop records that the host stopped cleanly, and why: a signal, or the operator who stopped it.

@@ -43,6 +43,16 @@ func (c *Client) ClaimWebhooks(ctx context.Context, workerID string, n int, skip
 	return jobs, pgerror.Translate(err)
 }
 
+// WebhookClaimLost releases jobs that this worker host claimed in claims whose reply was lost: all
+// its leases except those with the known tokens. It returns their number. No claim may be in
+// flight.
+func (c *Client) WebhookClaimLost(ctx context.Context, workerID string, known []string) (n int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+	defer cancel()
+	err = c.pool.QueryRow(ctx, "SELECT public.fn_webhook_claim_lost($1::text, $2::text[]::uuid[])", workerID, known).Scan(&n)
+	return n, pgerror.Translate(err)
+}
+
 // WebhookPayload reads the payload of an event that was not returned with its claim; the text is
 // nil if it is longer than most bytes.
 func (c *Client) WebhookPayload(ctx context.Context, event, most int64) (Payload, error) {

@@ -195,9 +195,16 @@ func (d *deliverer) claim(ctx context.Context) {
 	if len(skip) == 0 && now.Sub(d.headAt) < headEvery {
 		after = d.claimedTo
 	}
+	unanswered, known := d.leases.unanswered, d.leases.tokens()
 	go func() {
 		claiming, cancel := lease.Outlive(ctx, d.l.Remaining)
 		defer cancel()
+		if unanswered {
+			if err := d.leases.releaseUnanswered(claiming, known); err != nil {
+				d.claims <- claim{err: err}
+				return
+			}
+		}
 		jobs, err := d.Client.ClaimWebhooks(claiming, d.ID, room, skip, each, after)
 		d.claims <- claim{jobs, err, room, each, skip, after, now, time.Now()}
 	}()

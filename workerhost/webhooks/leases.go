@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/url"
@@ -9,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/work"
@@ -101,10 +104,12 @@ type leases struct {
 	l          *loop.Loop
 	leased     map[int64]*delivery
 	unreleased []*delivery // must be handed back when the database is available again
+	unanswered bool        // a claim failed that may have been committed
 }
 
 // add keeps the deliveries of a claim until they are settled or handed back.
 func (s *leases) add(c claim) []*delivery {
+	s.unanswered = c.err != nil
 	xs := make([]*delivery, len(c.jobs))
 	for i, j := range c.jobs {
 		xs[i] = &delivery{WebhookJob: j, endpoint: endpointOf(j.CallbackURL), claimSent: c.sent, claimed: c.returned}
@@ -112,6 +117,30 @@ func (s *leases) add(c claim) []*delivery {
 		s.leased[j.JobID] = xs[i]
 	}
 	return xs
+}
+
+// tokens returns the tokens of all leases that are known here.
+func (s *leases) tokens() []string {
+	tokens := make([]string, 0, len(s.leased))
+	for _, x := range s.leased {
+		tokens = append(tokens, x.LeaseToken)
+	}
+	return tokens
+}
+
+// releaseUnanswered hands back the deliveries of claims that were committed although their
+// answer never arrived: those that this host leases under a token not in known. No claim may be
+// under way. It may run beside the goroutine that owns s.
+func (s *leases) releaseUnanswered(ctx context.Context, known []string) error {
+	n, err := s.Client.WebhookClaimLost(ctx, s.ID, known)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "42883" { // an older database has no such function: the leases will expire
+		return nil
+	}
+	if n > 0 {
+		s.Log.Info("handed back deliveries of a claim whose answer did not arrive", "jobs", n)
+	}
+	return err
 }
 
 // renew extends the leases that are due.
@@ -141,7 +170,7 @@ func (s *leases) renew(ctx context.Context) {
 	}
 }
 
-// handBack hands back all deliveries without a result.
+// handBack hands back all deliveries without a result, and those of a claim without an answer.
 func (s *leases) handBack(ctx context.Context) {
 	var open []*delivery
 	for _, x := range s.leased {
@@ -152,6 +181,16 @@ func (s *leases) handBack(ctx context.Context) {
 	owed := s.unreleased
 	s.unreleased = nil
 	s.release(ctx, append(open, owed...))
+	if !s.unanswered {
+		return
+	}
+	ctx, cancel := lease.Outlive(ctx, s.l.Remaining)
+	defer cancel()
+	ctx, cancel = context.WithTimeout(ctx, loop.HandBackTime/2)
+	defer cancel()
+	if err := s.releaseUnanswered(ctx, s.tokens()); err != nil {
+		s.Log.Warn("deliveries of a claim whose answer did not arrive could not be handed back; their leases will expire", "error", err.Error())
+	}
 }
 
 // retryRelease hands back the deliveries that could not be handed back before.

@@ -9,21 +9,69 @@
 --    the history records it.
 -- 3. Some times are not moved: those that a producer or an operator gave (when a job is due), and those in the audit,
 --    the history, samples and events, which record what the clock showed then.
+-- 4. A host compares the server's time with its own clock from heartbeat to heartbeat, and reports a difference of half
+--    a second or more, forward or back (fn_queue_clock_stepped): only a mark follows.
 --
 -- A time less than 5 s ahead cannot be distinguished from the delay between two statements on a busy server, and delays
 -- work by at most those 5 s.
+
+-- fn_queue_clock_mark(label, gap) adds a mark to the history, unless this file added one within the gap: several hosts
+-- and ticks notice the same step. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_clock_mark(p_label text, p_gap interval) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  c_by CONSTANT text := 'system:clock';
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  IF EXISTS (SELECT FROM public.queue_mark m WHERE m.created_by = c_by AND m.at <= v_now + interval '5 seconds'
+    AND m.at > v_now - p_gap) THEN
+    RETURN;
+  END IF;
+  INSERT INTO public.queue_mark (at, label, created_by) VALUES (v_now, p_label, c_by);
+  PERFORM public.fn_queue_wake('queue_wake_system', jsonb_build_object('layer', 'mark', 'event_domain', 'system',
+    'worker_hint', 'console', 'count', 1, 'occurred_at', v_now));
+  RAISE LOG 'qtop: %', p_label;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_clock_mark IS
+  'Adds a mark about the clock of the server, unless there was one within the given time. Internal.';
+
+-- fn_queue_clock_stepped(host id, instance, seconds) adds a mark that says by how much the clock of the server went
+-- forward, or back (seconds < 0), between two heartbeats of this host. Nothing in the database can distinguish a step
+-- forward from a silence of that length; a host can, by its own clock. It changes no times. Ignored unless the caller
+-- registered this host.
+CREATE OR REPLACE FUNCTION public.fn_queue_clock_stepped(p_host_id text, p_instance uuid, p_seconds double precision)
+  RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  IF NOT COALESCE(abs(p_seconds) BETWEEN 0.1 AND 1e10, false) THEN
+    RAISE EXCEPTION 'p_seconds must be between 0.1 and 1e10, forward, or back as a negative number'
+      USING ERRCODE = '22023';
+  END IF;
+  IF EXISTS (SELECT FROM public.queue_host q WHERE q.host_id = p_host_id AND q.instance = p_instance
+    AND q.db_role = session_user) THEN
+    PERFORM public.fn_queue_clock_mark(format(
+      'the clock of the server went %s by %s (noticed by host %s), or another server answers now',
+      CASE WHEN p_seconds > 0 THEN 'forward' ELSE 'back' END,
+      justify_interval(make_interval(secs => round(abs(p_seconds)::numeric,
+        CASE WHEN abs(p_seconds) < 10 THEN 1 ELSE 0 END)::float8)),
+      left(p_host_id, 100)), interval '15 seconds');
+  END IF;
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_clock_stepped TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_queue_clock_stepped IS
+  'Adds a mark about a step of the server''s clock that a worker host noticed between two heartbeats.';
 
 -- fn_queue_clock_check(a time that the server's clock wrote) moves back the times for which work would wait, if the
 -- given time lies more than 5 s ahead. It does nothing while another session is doing the same. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_clock_check(p_seen timestamptz) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
-  c_by CONSTANT text := 'system:clock';
   v_now timestamptz := clock_timestamp();
   v_late timestamptz := v_now + interval '5 seconds';
   v_back interval;
   v_lease timestamptz;
-  v_label text;
 BEGIN
   IF NOT COALESCE(isfinite(p_seen) AND p_seen > v_late, false) THEN
     RETURN;
@@ -122,15 +170,9 @@ BEGIN
     RETURN;
   END;
 
-  IF NOT EXISTS (SELECT FROM public.queue_mark m WHERE m.created_by = c_by AND m.at <= v_late
-    AND m.at > v_now - interval '1 minute') THEN
-    v_label := format('a time lies %s ahead of the clock of the server: the clock was set back, or was wrong before',
-      date_trunc('second', v_back));
-    INSERT INTO public.queue_mark (at, label, created_by) VALUES (v_now, v_label, c_by);
-    PERFORM public.fn_queue_wake('queue_wake_system', jsonb_build_object('layer', 'mark', 'event_domain', 'system',
-      'worker_hint', 'console', 'count', 1, 'occurred_at', v_now));
-    RAISE LOG 'qtop: %', v_label;
-  END IF;
+  PERFORM public.fn_queue_clock_mark(format(
+    'a time lies %s ahead of the clock of the server: the clock was set back, or was wrong before',
+    date_trunc('second', v_back)), interval '1 minute');
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_clock_check IS

@@ -116,7 +116,7 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_host_register TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_queue_host_register IS
   'Registers a worker host; refuses a second live instance with the same id and names the one that holds it.';
 
--- fn_queue_host_beat(id, instance, loops, in_flight, progress) → {host_id};
+-- fn_queue_host_beat(id, instance, loops, in_flight, progress) → {host_id, at}, at = the server's time;
 -- refused: clone (this is no longer the database in which it registered); lost (another instance registered the id
 -- while this one was silent, or another login registered it).
 CREATE OR REPLACE FUNCTION public.fn_queue_host_beat(
@@ -155,7 +155,7 @@ BEGIN
   IF v_ended <> '{}' THEN
     PERFORM public.fn_queue_loops_ended(v_ended);
   END IF;
-  RETURN jsonb_build_object('host_id', p_host_id);
+  RETURN jsonb_build_object('host_id', p_host_id, 'at', clock_timestamp());
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_host_beat TO :"dot_executor";

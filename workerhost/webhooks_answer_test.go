@@ -1,0 +1,50 @@
+package workerhost_test
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/workerhost"
+)
+
+// When a claim was committed but its answer did not arrive, its deliveries are sent soon and not
+// only after their lease; a delivery under way keeps its lease.
+func TestWebhooksClaimedWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "webhook.lease_seconds", "600", "webhook.timeout_seconds", "300")
+	p := pgtest.NewPath(t, pgtest.TCP(t, w.db.Server))
+	release := make(chan struct{})
+	long, short := receive(t, hanging(release)), receive(t, ok)
+	w.subscribe("long", long.URL, nil)
+	w.subscribe("short", short.URL, nil)
+	log := &lines{}
+	runHost(t, pgtest.OverTCP(t, w.dsn, p.Addr()), workerhost.Options{
+		Loops: []string{"webhook_worker"}, Concurrency: 8, Log: slog.New(slog.NewJSONHandler(log, nil)),
+	})
+	due := func(eventType string) {
+		t.Helper()
+		w.events(eventType, 1)
+		w.exec("SELECT public.fn_webhook_router_run(100)")
+		w.exec("SELECT public.fn_saga_orchestrator_run(100)")
+	}
+	due("long")
+	eventually(t, func() bool { return long.count() == 1 }, "the long request does not begin")
+	n := 0
+	for ; n < 100 && len(log.of(t, "handed back deliveries of a claim whose answer did not arrive")) == 0; n++ {
+		p.DropReplies(1 + n%3) // of the heartbeat of the loop, and of its claim
+		due("short")
+		eventually(t, func() bool { return w.int(reported) == n+1 }, "delivery %d is not made", n+1)
+	}
+	require.Less(t, n, 100, "no answer to a claim was ever dropped: nothing was tested")
+	require.Equal(t, 1, w.int(leased), "the request under way keeps its lease")
+	close(release)
+	w.becomes(n+1, reported)
+	require.Equal(t, n, short.count(), "a delivery was sent twice")
+	require.Equal(t, 1, long.count())
+	require.Zero(t, w.int("SELECT sum(lease_resets)::int FROM public.webhook_delivery_jobs"), "a lease expired")
+}
+
+const reported = "SELECT count(*)::int FROM public.webhook_delivery_jobs WHERE status = 'Completed'"
