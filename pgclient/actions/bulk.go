@@ -62,6 +62,9 @@ func bulkActions() []entry {
 	}
 }
 
+// bulkResolve is the kind of the operations that close dead letters.
+const bulkResolve = "resolve"
+
 // bulkPart is the dead letters of one source in a selection. Each source gets its own
 // operation.
 type bulkPart struct {
@@ -96,7 +99,7 @@ func bulkParts(r queue.Request, at time.Time) (parts []bulkPart, err error) {
 			x.ids = "SELECT unnest(" + x.b.Arg(ids[i]) + "::text[]::" + x.array + ") AS id"
 		}
 		if r.Args["what"] == "resolve" {
-			x.bulk = "resolve"
+			x.bulk = bulkResolve
 		}
 		parts = append(parts, x)
 	}
@@ -159,6 +162,9 @@ func planBulk(ctx context.Context, c *Planner, p *queue.Plan) error {
 		if err := c.sample(ctx, p, x); err != nil {
 			return err
 		}
+		if err := c.blockedPart(ctx, p, x); err != nil {
+			return err
+		}
 	}
 	takes := time.Duration(float64(p.Count) / rate * float64(time.Second)).Round(time.Second)
 	var kinds []string
@@ -195,21 +201,29 @@ func guardText(off bool, none, format string, n int) string {
 	return fmt.Sprintf(format, n)
 }
 
-// runners adds lines that warn if no live host runs bulk operations, or if requeued
+// runners adds lines that warn if requeueing is switched off, if no live host runs bulk operations, or if requeued
 // webhooks would have no host to send them.
 func (c *Planner) runners(ctx context.Context, p *queue.Plan, kinds ...string) error {
 	var n, senders int
-	err := c.act.QueryRow(ctx, `SELECT count(*) FILTER (WHERE 'bulk_operation_runner' = ANY (h.loops)), count(*) FILTER (WHERE 'webhook_worker' = ANY (h.loops))
-		FROM public.queue_host h WHERE h.stopped_at IS NULL AND h.last_seen_at > now() - interval '15 seconds'`).Scan(&n, &senders)
-	if err == nil && senders == 0 && slices.Contains(kinds, "requeue_webhook") {
-		addLine(p, "note", "no live host sends webhooks: requeued items pile up, the brake does not see them, and all are sent as soon as a host starts")
-	}
-	switch {
-	case err != nil:
+	var off bool
+	err := c.act.QueryRow(ctx, `SELECT count(*) FILTER (WHERE 'bulk_operation_runner' = ANY (h.loops)), count(*) FILTER (WHERE 'webhook_worker' = ANY (h.loops)),
+			EXISTS (SELECT FROM public.dot_config f WHERE f.key = 'queue.dlq.replay_enabled' AND f.value <> 'true')
+		FROM public.queue_host h WHERE h.stopped_at IS NULL AND h.last_seen_at > now() - interval '15 seconds'`).Scan(&n, &senders, &off)
+	if err != nil {
 		return err
-	case n == 0:
+	}
+	if off && slices.ContainsFunc(kinds, func(kind string) bool { return kind != bulkResolve }) {
+		addBlocked(p, "", "queue.dlq.replay_enabled is off")
+	}
+	if err := c.blockedLoop(ctx, p, "bulk_operation_runner", ""); err != nil {
+		return err
+	}
+	if senders == 0 && slices.Contains(kinds, "requeue_webhook") {
+		addLine(p, "note", "requeued items pile up meanwhile, the brake does not see them, and all are sent as soon as a host sends webhooks")
+	}
+	if n == 0 {
 		addLine(p, "hosts", "no live host runs bulk operations: start one (g w S, or qtop worker)")
-	default:
+	} else {
 		addLine(p, "hosts", "%d can run it", n)
 	}
 	return nil
@@ -327,6 +341,9 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 		p.Count = o.Left()
 		p.Lines = append(p.Lines, line("then", "%d at %s/s: about %s", o.Left(), strconv.FormatFloat(o.Rate, 'f', -1, 64),
 			time.Duration(float64(o.Left())/o.Rate*float64(time.Second)).Round(time.Second)), firstMinute(o.Left()+o.Unknown(), o.Rate))
+		if err := c.blockedOperation(ctx, p, o); err != nil {
+			return err
+		}
 		return c.runners(ctx, p, o.Kind)
 	case queue.ActBulkUndo:
 		if o.Kind == "replay_event" {

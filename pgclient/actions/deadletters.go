@@ -241,6 +241,11 @@ func planDeadLetters(ctx context.Context, c *Planner, p *queue.Plan) error {
 			return err
 		}
 	}
+	if p.Request.Action == queue.ActRequeue {
+		if err := c.blockedLetters(ctx, p, ids); err != nil {
+			return err
+		}
+	}
 	if len(sources) > 1 {
 		addLine(p, "audit", "%s rows, one for the %s; the result shows the id of the last", []string{"two", "three"}[len(sources)-2], strings.Join(sources, " and one for the "))
 	}

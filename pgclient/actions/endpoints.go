@@ -115,7 +115,10 @@ func planGate(ctx context.Context, c *Planner, p *queue.Plan) error {
 	switch {
 	case !suspend:
 		addLine(p, "then", "waiting deliveries may be sent, and the count of consecutive failures starts at 0")
-		return c.released(ctx, p, subscriptions)
+		if err := c.released(ctx, p, subscriptions); err != nil {
+			return err
+		}
+		return c.blockedHooks(ctx, p, allOf, []string{gateSuspended, gateCircuit}, subscriptions)
 	case p.Request.Args["for"] == "":
 		addLine(p, "until", "an operator resumes it; waiting deliveries use up no attempts")
 	default:

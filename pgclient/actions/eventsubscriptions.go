@@ -107,6 +107,9 @@ func planMute(ctx context.Context, c *Planner, p *queue.Plan) error {
 	p.Count, p.Expect = 1, strconv.FormatBool(s.Mute)
 	p.Lines = append(p.Lines, line("subscription", "%d, %s", id, s.Recipient), line("reads", "%s", eventSubscriptionText(s)),
 		line("broadcast", "%s", percentText(now, events)), line("then", "%s", percentText(then, events)))
+	if !mute {
+		return c.blockedEvents(ctx, p, s.Domain.String())
+	}
 	return nil
 }
 
@@ -154,7 +157,7 @@ func planEventSubscription(ctx context.Context, c *Planner, p *queue.Plan) error
 	p.Lines = append(p.Lines, line("recipient", "%s", args["recipient"]), line("reads", "%s", eventSubscriptionText(s)), line("at step", "%d", s.Step()),
 		line("then gets", "%s%s of %s that went to broadcast in the last 24 h", upTo,
 			queue.Plural(broadcast, "event", "events"), queue.Plural(types, "type", "types")))
-	return nil
+	return c.blockedEvents(ctx, p, args["domain"])
 }
 
 func applyEventSubscription(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {

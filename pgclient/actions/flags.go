@@ -87,6 +87,11 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 			return err
 		}
 	}
+	if p.Refused == "" && value.String() != to {
+		if err := c.blockedFlag(ctx, p, key, to); err != nil {
+			return err
+		}
+	}
 	if revertAt != nil {
 		addLine(p, "cancels", "the pending revert to %s at %s", revertTo, queue.Stamp(*revertAt, time.RFC3339))
 	}

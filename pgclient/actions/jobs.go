@@ -183,6 +183,9 @@ func planLeaseRelease(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if err := c.leaseLines(ctx, p, all.ids, all.hooks); err != nil {
 		return err
 	}
+	if err := c.blockedLeases(ctx, p, all); err != nil {
+		return err
+	}
 	return reasons.refuseIfNone(p, "none of the selected leases can be released")
 }
 

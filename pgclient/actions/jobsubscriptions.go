@@ -145,7 +145,10 @@ func planSubscribe(ctx context.Context, c *Planner, p *queue.Plan) error {
 	p.Lines = append(p.Lines, line("executor", "%s (%s)", p.Request.Targets[0], a.After.ExecutorKind),
 		line("for", "%s in %s", orEvery(p.Request.Args["kind"], "every kind"), orEvery(p.Request.Args["domain"], "every domain")),
 		line("before", "%s", a.Before), line("after", "%s", a.After))
-	return c.governs(ctx, p, a.After)
+	if err := c.governs(ctx, p, a.After); err != nil || !a.After.Enabled {
+		return err
+	}
+	return c.blockedExecutor(ctx, p, p.Request.Targets[0], p.Request.Args["kind"], p.Request.Args["domain"])
 }
 
 // planEnabled plans to disable or enable a job subscription, named by its id. It replaces the

@@ -53,6 +53,9 @@ func planNotificationRequeue(ctx context.Context, c *Planner, p *queue.Plan) err
 		return err
 	}
 	addLine(p, "then", "the next run of iu_notification_worker processes them; if the cause remains, they fail again")
+	if err := c.blockedLoop(ctx, p, "iu_notification_worker", ""); err != nil {
+		return err
+	}
 	return reasons.refuseIfNone(p, "none of the selected notifications has failed")
 }
 

@@ -73,6 +73,9 @@ func planQuarantineRetry(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	addLine(p, "then", "the next run of their tick worker processes them; those that still fail return to quarantine")
+	if err := c.blockedSteps(ctx, p, ids); err != nil {
+		return err
+	}
 	return reasons.refuseIfNone(p, "none of the selected rows is in quarantine")
 }
 

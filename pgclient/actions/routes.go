@@ -111,6 +111,9 @@ func planRouting(ctx context.Context, c *Planner, p *queue.Plan) error {
 				what = "%s, to be routed in order"
 			}
 			addLine(p, "waiting", what, queue.Plural(waiting, "event waits", "events wait"))
+			if a.After.Enabled && (a.Before == nil || !a.Before.Enabled) {
+				return c.blocked(ctx, p, "SELECT 'events ' || $1::text, $1::text, 1", []string{"route"}, p.Request.Targets[0])
+			}
 			return nil
 		}
 		var executors int64
@@ -119,7 +122,13 @@ func planRouting(ctx context.Context, c *Planner, p *queue.Plan) error {
 			WHERE s.enabled AND s.executor_kind = $1 AND (s.job_kind IS NULL OR s.job_kind = $2) AND (s.event_domain IS NULL OR s.event_domain = $3)`,
 			a.After.Executor, a.After.JobKind, a.After.Domain).Scan(&executors)
 		p.Lines = append(p.Lines, line("run by", "%s", queue.Plural(executors, "executor subscribes to such jobs", "executors subscribe to such jobs")), line("from", "events routed after the change"))
-		return err
+		if err != nil || !a.After.Enabled {
+			return err
+		}
+		if err := c.blocked(ctx, p, "SELECT 'events ' || $1::text, $1::text, 1", nil, a.After.Domain); err != nil {
+			return err
+		}
+		return c.blockedLanes(ctx, p, "SELECT $1::text, $2::text, 1", nil, a.After.JobKind, a.After.Domain)
 	})
 }
 

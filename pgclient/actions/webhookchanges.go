@@ -82,6 +82,7 @@ func planWebhookActivate(ctx context.Context, c *Planner, p *queue.Plan) error {
 	p.Request.Targets = slices.Compact(slices.Sorted(slices.Values(p.Request.Targets)))
 	on := p.Request.Action == queue.ActWebhookOn
 	var targets []string
+	var subscriptions []int64
 	for _, t := range p.Request.Targets {
 		a, err := c.activate(ctx, p.Request, t, true)
 		if err != nil {
@@ -94,7 +95,7 @@ func planWebhookActivate(ctx context.Context, c *Planner, p *queue.Plan) error {
 		if verdict(p, "subscription "+t, out) {
 			continue
 		}
-		targets = append(targets, t)
+		targets, subscriptions = append(targets, t), append(subscriptions, a.ID)
 		p.Lines = append(p.Lines, line("subscription", "%d, %s to %s", a.ID, a.Type, a.URL), line("waiting", "%s", queue.Plural(a.Waiting, "delivery", "deliveries")))
 	}
 	if p.Count == 0 {
@@ -103,6 +104,9 @@ func planWebhookActivate(ctx context.Context, c *Planner, p *queue.Plan) error {
 	p.Request.Targets = targets
 	addLine(p, "then", "%s", queue.Choose(on, "events written from then on are delivered, and waiting deliveries are sent",
 		"new events are not delivered to it, and waiting deliveries wait; no attempt is used up"))
+	if on {
+		return c.blockedHooks(ctx, p, allOf, []string{gateInactive}, subscriptions)
+	}
 	return nil
 }
 
@@ -191,6 +195,9 @@ func planWebhookVerify(ctx context.Context, c *Planner, p *queue.Plan) error {
 	p.Lines = append(p.Lines, line("subscription", "%d, %s to %s", x.ID, x.kind, queue.SafeURL(x.URL)),
 		line("sends", "one POST from here, %s", queue.Choose(x.Secret == "", "unsigned", "signed with "+x.Secret)),
 		line("now", "%s", queue.Choose(x.verified, "verified", "not verified: it gets no deliveries")), line("then", "verified, if the answer is 2xx; else nothing is changed"))
+	if !x.verified {
+		return c.blockedHooks(ctx, p, allOf, []string{gateUnverified}, []int64{x.ID})
+	}
 	return nil
 }
 

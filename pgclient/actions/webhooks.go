@@ -43,7 +43,7 @@ func planWebhookAdd(ctx context.Context, c *Planner, p *queue.Plan) error {
 		signed = "no: the receiver cannot verify the sender"
 	}
 	p.Lines = append(p.Lines, line("URL", "%s", queue.SafeURL(p.Request.Args["url"])), line("event types", "%s, from now on", p.Request.Args["types"]), line("signed", "%s", signed))
-	return nil
+	return c.blocked(ctx, p, "SELECT 'webhook events', 'webhook events', 1", nil)
 }
 
 func applyWebhookAdd(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {

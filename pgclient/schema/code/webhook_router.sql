@@ -19,7 +19,8 @@ LEFT JOIN public.webhook_endpoint_suspensions x ON x.subscription_id = s.id
 LEFT JOIN public.webhook_slow_start w ON w.endpoint = s.endpoint;
 COMMENT ON VIEW public.v_webhook_gate IS
   'Per webhook subscription: whether a request may be sent now, or why not. Router, orchestrator and claim obey it.';
-GRANT SELECT ON public.v_webhook_gate TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin";
+GRANT SELECT ON public.v_webhook_gate TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin",
+  :"subscription_admin";
 COMMENT ON COLUMN public.v_webhook_gate.slow_start_rate IS
   'requests per second while its endpoint is in slow start (webhook_slow_start); NULL = it is not';
 COMMENT ON COLUMN public.v_webhook_gate.gate IS

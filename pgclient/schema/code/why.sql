@@ -404,6 +404,6 @@ BEGIN
         WHERE l.value ->> 'state' = 'slows' ORDER BY l.n LIMIT 1), '') END);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_why TO :"queue_viewer", :"dot_executor", :"workflow_admin",
-  :"dead_letter_operator";
+  :"dead_letter_operator", :"subscription_admin";
 COMMENT ON FUNCTION public.fn_queue_why IS
   'Why a queue waits: every link that could block it, in order, with its remedy.';

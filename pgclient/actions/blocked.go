@@ -1,0 +1,147 @@
+package actions
+
+// What keeps the work of an action from running: the lines "blocked" of its preview.
+// fn_queue_why knows what can block a queue; it is asked about the queues that the selected
+// rows go to. Whether a webhook subscription is sent to is read for each subscription.
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/pgrow"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// queuesAsked is the largest number of queues that a preview asks fn_queue_why about.
+const queuesAsked = 8
+
+// Links of fn_queue_why that a preview does not repeat: waiting for a due time or a free slot passes by itself,
+// and the priority floor was compared with other jobs.
+var passing = []string{"due", "parallel", "floor", "held"}
+
+// gates are the links of fn_queue_why about single webhook subscriptions, which blockedHooks reads itself.
+var gates = []string{"subscription", "suspension", "circuit", "gates"}
+
+// blocked adds the lines about the queues that a query returns: their names as fn_queue_why takes them, the names for
+// the preview, and how much work goes there. frees are the links that the action opens itself.
+func (c *Planner) blocked(ctx context.Context, p *queue.Plan, queues string, frees []string, args ...any) error {
+	type link struct {
+		Link, Text, Name string
+		N                int64
+	}
+	links, err := pgrow.All[link](ctx, c.act, `WITH place AS MATERIALIZED (
+			SELECT x.queue, x.name, sum(x.n)::bigint AS n FROM (`+queues+`) x (queue, name, n) GROUP BY 1, 2 ORDER BY 3 DESC, 1 LIMIT `+fmt.Sprint(queuesAsked)+`)
+		SELECT w.value ->> 'link', w.value ->> 'text', x.name, x.n
+		FROM place x CROSS JOIN LATERAL jsonb_array_elements(public.fn_queue_why(x.queue) -> 'links') WITH ORDINALITY AS w (value, ord)
+		WHERE w.value ->> 'state' = 'blocks' ORDER BY w.ord, x.n DESC, x.name`, args...)
+	if err != nil {
+		return err
+	}
+	var order []string
+	waiting := map[string][]group{}
+	for _, x := range links {
+		if slices.Contains(passing, x.Link) || slices.Contains(frees, x.Link) {
+			continue
+		}
+		if waiting[x.Text] == nil {
+			order = append(order, x.Text)
+		}
+		if slices.Contains([]string{"flag", "schedule", "host", "clone", "route"}, x.Link) { // the text says what is meant
+			waiting[x.Text] = []group{}
+			continue
+		}
+		waiting[x.Text] = append(waiting[x.Text], group{x.Name, x.N})
+	}
+	for _, text := range order {
+		names, _ := namesOf(waiting[text])
+		addBlocked(p, names, text)
+	}
+	return nil
+}
+
+// addBlocked adds a line that names a blocker, and the destinations that it blocks unless the text does, after the lines that
+// say what the action takes. A blocker is named once.
+func addBlocked(p *queue.Plan, names, text string) {
+	if names != "" {
+		text = names + ": " + text
+	}
+	x := line("blocked", "%s", text)
+	if slices.Contains(p.Lines, x) {
+		return
+	}
+	at := min(1, len(p.Lines))
+	for at < len(p.Lines) && p.Lines[at].Label == x.Label {
+		at++
+	}
+	p.Lines = slices.Insert(p.Lines, at, x)
+}
+
+// blockedHooks adds the lines about the webhook subscriptions that a query returns, with how much work goes to each.
+// frees are the states of subscriptions (such as circuit open) that the action ends, or whose rows it leaves out.
+func (c *Planner) blockedHooks(ctx context.Context, p *queue.Plan, subscriptions string, frees []string, args ...any) error {
+	shut, err := c.groupsOf(ctx, `SELECT CASE WHEN g.gate = 'suspended' AND g.suspended_reason <> 'circuit' THEN 'endpoint suspended: ' || g.suspended_reason
+				WHEN g.gate = 'suspended' THEN 'circuit open' WHEN g.gate = 'half_open' THEN 'circuit half open: one probe at a time'
+				ELSE 'subscription ' || g.gate END, g.endpoint, sum(x.n)::bigint
+			FROM (`+subscriptions+`) x (subscription_id, n) JOIN public.v_webhook_gate g ON g.subscription_id = x.subscription_id
+			WHERE g.gate <> 'open' GROUP BY 1, 2 ORDER BY 1, 3 DESC, 2`, args...)
+	if err != nil {
+		return err
+	}
+	for _, text := range shut.order {
+		if slices.ContainsFunc(frees, func(free string) bool { return strings.HasPrefix(text, free) }) {
+			continue
+		}
+		names, _ := namesOf(shut.of[text])
+		addBlocked(p, names, text)
+	}
+	return c.blocked(ctx, p, `SELECT 'webhook ' || g.endpoint, g.endpoint, x.n FROM (`+subscriptions+`) x (subscription_id, n)
+		JOIN public.v_webhook_gate g ON g.subscription_id = x.subscription_id`, gates, args...)
+}
+
+// named groups rows by a text; order has the texts in the order of the query.
+type named struct {
+	order []string
+	of    map[string][]group
+}
+
+// groupsOf reads rows of (text, name, number).
+func (c *Planner) groupsOf(ctx context.Context, sql string, args ...any) (named, error) {
+	type row struct {
+		Text, Name string
+		N          int64
+	}
+	rows, err := pgrow.All[row](ctx, c.act, sql, args...)
+	out := named{of: map[string][]group{}}
+	for _, x := range rows {
+		if out.of[x.Text] == nil {
+			out.order = append(out.order, x.Text)
+		}
+		out.of[x.Text] = append(out.of[x.Text], group{x.Name, x.N})
+	}
+	return out, err
+}
+
+// blockedLanes adds the lines about the queue lanes that a query returns: job kind, event domain, number of jobs.
+func (c *Planner) blockedLanes(ctx context.Context, p *queue.Plan, lanes string, frees []string, args ...any) error {
+	return c.blocked(ctx, p, `SELECT format('job %s in %s', x.kind, x.domain), format('job %s in %s', x.kind, x.domain), x.n
+		FROM (`+lanes+`) x (kind, domain, n)`, frees, args...)
+}
+
+// blockedLoop adds a line for a flag that is off and for a tick worker that nobody runs. frees: the flag that the
+// action turns on.
+func (c *Planner) blockedLoop(ctx context.Context, p *queue.Plan, worker, frees string) error {
+	why, err := pgrow.Column[string](ctx, c.act, `SELECT x.why FROM public.v_queue_scheduler_status s CROSS JOIN LATERAL (VALUES
+			(1, CASE WHEN s.flag_key <> $2 AND EXISTS (SELECT FROM public.dot_config f WHERE f.key = s.flag_key AND f.value <> 'true') THEN s.flag_key || ' is off' END),
+			(2, CASE WHEN s.configured_interval_seconds = 0 AND $2 <> 'queue.tick.' || s.worker_name || '.interval_seconds'
+				THEN 'queue.tick.' || s.worker_name || '.interval_seconds is 0' END),
+			(3, CASE WHEN NOT (s.cron_run_as IS NOT NULL AND s.mode IN ('pg_cron', 'hybrid')) AND NOT EXISTS (SELECT FROM public.queue_host h
+				WHERE h.stopped_at IS NULL AND h.last_seen_at > now() - interval '15 seconds' AND s.worker_name = ANY (h.loops))
+				THEN 'no live host runs ' || s.worker_name END)) x (n, why)
+		WHERE s.worker_name = $1 AND x.why IS NOT NULL ORDER BY x.n`, worker, frees)
+	for _, text := range why {
+		addBlocked(p, "", text)
+	}
+	return err
+}

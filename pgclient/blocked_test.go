@@ -1,0 +1,180 @@
+package pgclient_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/actions"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// blockers returns the lines of a preview that say what blocks.
+func blockers(p queue.Plan) (out []string) {
+	for _, l := range p.Lines {
+		if l.Label == "blocked" {
+			out = append(out, l.Value.String())
+		}
+	}
+	return out
+}
+
+// host makes a live host that runs these loops.
+func (w *world) host(loops ...string) {
+	w.t.Helper()
+	id := uuid.NewString()
+	w.exec("SELECT public.fn_queue_host_register($1, $2, 'v1', $3::text[])", "h"+id[:8], id, loops)
+	w.exec("SELECT public.fn_queue_host_beat($1, $2, $3::text[], 0, '{}')", "h"+id[:8], id, loops)
+
+}
+
+func (w *world) flag(key, value string) {
+	w.t.Helper()
+	w.exec("UPDATE public.dot_config SET value = $2 WHERE key = $1", key, value)
+}
+
+// shut makes the endpoint of a URL suspended for a reason; "circuit" = an open circuit.
+func (w *world) shut(url, reason string) {
+	w.t.Helper()
+	w.exec(`INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, since, until, by)
+		SELECT s.id, $2, now(), 'infinity', 'anna' FROM public.subscriptions s WHERE s.callback_url = $1
+		ON CONFLICT (subscription_id) DO UPDATE SET reason = excluded.reason`, url, reason)
+}
+
+const acmeURL, slowURL = "https://hooks.acme.test/a", "https://slow.test/b"
+
+// Everything that keeps requeued webhooks from being sent is in the preview of each action that makes them, with
+// names; what the action itself opens, and what does not concern its rows, is not.
+func TestPreviewsSayWhatBlocksWebhooks(t *testing.T) {
+	w := newWorld(t)
+	hooks := w.die(deadLetter{"order", acmeURL, "HTTP_503", time.Minute}, deadLetter{"order", acmeURL, "HTTP_503", time.Minute}, deadLetter{"invoice", slowURL, "TIMEOUT", time.Minute})
+	op := w.client("dead_letter_operator", "queue_viewer")
+	admin := w.client("workflow_admin", "queue_viewer")
+	requeue := queue.Request{Action: queue.ActRequeue, Targets: hooks, Reason: "r"}
+	freeze := queue.Request{Action: queue.ActBulkPlan, Targets: hooks, Reason: "r", Args: map[string]string{}}
+	on := queue.Request{Action: queue.ActFlagSet, Targets: []string{"webhook.worker.enabled"}, Reason: "r", Args: map[string]string{"value": "true"}}
+
+	all := []string{"webhook.worker.enabled is off", "no live host runs webhook_worker", "no live host runs saga_orchestrator"}
+	w.flag("webhook.worker.enabled", "false")
+	require.Equal(t, all, blockers(plan(t, op, requeue)))
+	require.ElementsMatch(t, append([]string{"no live host runs bulk_operation_runner"}, all...), blockers(plan(t, op, freeze)))
+	id := apply(t, op, plan(t, op, freeze)).Results[0].NewID
+	run := queue.Request{Action: queue.ActBulkRun, Targets: []string{id}}
+	require.ElementsMatch(t, append([]string{"no live host runs bulk_operation_runner"}, all...), blockers(plan(t, op, run)))
+	require.ElementsMatch(t, []string{"no live host runs webhook_worker", "no live host runs webhook_router"}, blockers(plan(t, admin, on)),
+		"the flag that is turned on is not named")
+	require.Equal(t, "blocked", plan(t, op, requeue).Lines[1].Label, "right after what is taken")
+
+	w.host("webhook_worker", "saga_orchestrator", "bulk_operation_runner", "webhook_router")
+	require.Equal(t, []string{"webhook.worker.enabled is off"}, blockers(plan(t, op, run)))
+	require.Empty(t, blockers(plan(t, admin, on)))
+	w.flag("webhook.worker.enabled", "true")
+	for _, r := range []queue.Request{requeue, freeze, run} {
+		require.Empty(t, blockers(plan(t, op, r)))
+	}
+
+	// Of one endpoint: only where its rows are selected.
+	w.shut(acmeURL, "circuit")
+	require.Equal(t, []string{"hooks.acme.test: circuit open"}, blockers(plan(t, op, requeue)))
+	require.Equal(t, []string{"hooks.acme.test: circuit open"}, blockers(plan(t, op, run)))
+	require.Empty(t, blockers(plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: hooks[2:], Reason: "r"})))
+	w.shut(slowURL, "circuit")
+	require.Equal(t, []string{"hooks.acme.test (2), slow.test (1): circuit open"}, blockers(plan(t, op, freeze)))
+	w.shut(slowURL, "operator")
+	require.ElementsMatch(t, []string{"hooks.acme.test: circuit open", "slow.test: endpoint suspended: operator"}, blockers(plan(t, op, freeze)))
+	require.Equal(t, []string{"hooks.acme.test: circuit open"}, blockers(plan(t, op, requeue)), "those of slow.test are skipped, and a line says so")
+	require.Contains(t, lines(plan(t, op, requeue)), "endpoint suspended (operator) by anna")
+
+	// A resume does not name the circuit that it closes, but what else blocks.
+	acme := get[string](w, "SELECT id::text FROM public.subscriptions WHERE callback_url = $1", acmeURL)
+	resume := queue.Request{Action: queue.ActResume, Targets: []string{acme}, Reason: "r"}
+	p := plan(t, op, resume)
+	require.Empty(t, p.Refused)
+	require.Empty(t, blockers(p))
+	w.flag("webhook.worker.enabled", "false")
+	require.Equal(t, []string{"webhook.worker.enabled is off"}, blockers(plan(t, op, resume)))
+	w.exec("UPDATE public.subscriptions SET active = false WHERE callback_url = $1", acmeURL)
+	require.ElementsMatch(t, []string{"slow.test: endpoint suspended: operator", "hooks.acme.test: subscription inactive", "webhook.worker.enabled is off"}, blockers(plan(t, op, freeze)))
+	require.Equal(t, []string{"webhook.worker.enabled is off"}, blockers(plan(t, w.client("subscription_admin"), queue.Request{Action: queue.ActWebhookOn, Targets: []string{acme}, Reason: "r"}))[:1])
+	require.Equal(t, []string{"webhook.worker.enabled is off"}, blockers(plan(t, w.client("subscription_admin"), queue.Request{
+		Action: queue.ActWebhookAdd, Reason: "r", Args: map[string]string{"url": "https://new.test/a", "types": "order", "unsigned": "true"},
+	})))
+
+	w.flag("queue.dlq.replay_enabled", "false")
+	require.Contains(t, blockers(plan(t, op, run)), "queue.dlq.replay_enabled is off")
+	resolve := queue.Request{Action: queue.ActBulkPlan, Targets: hooks, Reason: "r", Args: map[string]string{"what": "resolve"}}
+	require.Empty(t, blockers(plan(t, op, resolve)), "nothing is sent")
+}
+
+// The same for jobs: switch, nobody subscribes, silent, no handler.
+func TestPreviewsSayWhatBlocksJobs(t *testing.T) {
+	w := newWorld(t)
+	jobs := w.dieJobs(jobLetter{"kg.reindex", "kg", "HTTP_503", time.Minute}, jobLetter{"kg.reindex", "kg", "TIMEOUT", 3 * time.Minute})
+	op := w.client("dead_letter_operator", "queue_viewer")
+	requeue := queue.Request{Action: queue.ActRequeue, Targets: jobs, Reason: "r"}
+	freeze := queue.Request{Action: queue.ActBulkPlan, Targets: jobs, Reason: "r", Args: map[string]string{}}
+	w.host("bulk_operation_runner")
+	w.exec("UPDATE public.job_subscription SET enabled = false")
+	blocked := func() []string {
+		t.Helper()
+		at, frozen := blockers(plan(t, op, requeue)), blockers(plan(t, op, freeze))
+		require.Equal(t, at, frozen)
+		return at
+	}
+	nobody := blocked()
+	require.Len(t, nobody, 1)
+	require.Regexp(t, `^job kg.reindex in kg: no (\w+ )?executor subscribes to it$`, nobody[0])
+
+	executor := get[string](w, "SELECT min(executor) FROM public.job_dead_letter")
+	w.exec(`INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
+		stale_threshold_seconds, registered_by) VALUES ('reindex_1', $1, '{}', now() - interval '1 hour', 60, 300, 'test')`, executor)
+	admin := w.client("workflow_admin", "queue_viewer")
+	subscribe := queue.Request{Action: queue.ActJobSubscribe, Targets: []string{"reindex_1"}, Reason: "r", Args: map[string]string{"kind": "kg.reindex", "domain": "kg"}}
+	require.Equal(t, []string{"reindex_1 is silent"}, blockers(plan(t, admin, subscribe)), "that nobody subscribes is what it ends")
+	require.Empty(t, apply(t, admin, plan(t, admin, subscribe)).Refused)
+	require.Equal(t, []string{"job kg.reindex in kg: every subscribed executor is silent: reindex_1"}, blocked())
+	w.exec("UPDATE public.queue_heartbeat SET last_beat_at = now()")
+	require.Empty(t, blocked())
+	w.flag("queue.job_substrate.enabled", "false")
+	require.Equal(t, []string{"queue.job_substrate.enabled is off"}, blocked())
+	require.Equal(t, []string{"queue.job_substrate.enabled is off"}, blockers(plan(t, admin, subscribe)))
+	on := queue.Request{Action: queue.ActFlagSet, Targets: []string{"queue.job_substrate.enabled"}, Reason: "r", Args: map[string]string{"value": "true"}}
+	require.NotContains(t, blockers(plan(t, admin, on)), "queue.job_substrate.enabled is off")
+}
+
+// Tick workers: resumed, or their rows tried again, while nobody runs them or they are switched off.
+func TestPreviewsSayWhatBlocksTickWorkers(t *testing.T) {
+	w := newWorld(t)
+	admin, op := w.client("workflow_admin", "queue_viewer"), w.client("dead_letter_operator", "queue_viewer")
+	w.flag("queue.tick.webhook_router.interval_seconds", "0")
+	w.flag("webhook.worker.enabled", "false")
+	resume := queue.Request{Action: queue.ActTickResume, Targets: []string{"webhook_router"}, Reason: "r"}
+	require.Equal(t, []string{"webhook.worker.enabled is off", "no live host runs webhook_router"}, blockers(plan(t, admin, resume)))
+	id := get[string](w, `INSERT INTO public.queue_quarantine (step, target, code, error, next_try_at, set_aside_at)
+		VALUES ('webhook_route', '1/1', '22P02', 'e', now(), now()) RETURNING quarantine_id::text`)
+	retry := queue.Request{Action: queue.ActQuarantineRetry, Targets: []string{id}, Reason: "r"}
+	require.Equal(t, []string{"webhook.worker.enabled is off", "queue.tick.webhook_router.interval_seconds is 0", "no live host runs webhook_router"}, blockers(plan(t, op, retry)))
+	w.flag("webhook.worker.enabled", "true")
+	w.host("webhook_router")
+	require.Empty(t, blockers(plan(t, admin, resume)))
+}
+
+// Each step of a tick worker has a worker that tries its rows again.
+func TestStepsHaveWorkers(t *testing.T) {
+	w := newWorld(t)
+	workers := get[[]string](w, "SELECT array_agg(worker_name) FROM public.queue_tick_worker")
+	steps := get[[]string](w, `SELECT array_agg(DISTINCT substr(p.proname, 9)) FROM pg_catalog.pg_proc p
+		WHERE p.proname LIKE 'fn\_step\_%' AND p.proname NOT LIKE '%\_targets'`)
+	require.Greater(t, len(steps), 15)
+	for _, step := range steps {
+		i := slices.IndexFunc(actions.StepWorkers(), func(x [2]string) bool { return strings.HasPrefix(step, x[0]) })
+		require.GreaterOrEqual(t, i, 0, step)
+		if worker := actions.StepWorkers()[i][1]; worker != "" {
+			require.Contains(t, workers, worker, step)
+		}
+	}
+}
