@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -14,22 +13,22 @@ import (
 
 // accessible is the console of --accessible: plain lines for screen readers and simple
 // terminals, printed until ctx ends. It shows what the Overview shows and offers no
-// actions; the headless verbs do that. A line is printed once when it becomes true, and
-// once more with "over:" when it no longer holds.
+// actions; the headless verbs do that. A condition is printed when it begins, when it changes and,
+// with "over:", when it ends, and what people did once; ages are those of the moment.
 func accessible(ctx context.Context, s Store, o Options, w io.Writer) error {
 	e := views.Env{Theme: theme.New(theme.Options{ASCII: true}), Loc: time.Local}
 	if o.UTC {
 		e.Loc = time.UTC
 	}
 	say := func(format string, a ...any) error {
-		_, err := io.WriteString(w, e.Theme.Twins(fmt.Sprintf("%s "+format+"\n", append([]any{o.Now().In(e.Loc).Format("15:04:05")}, a...)...)))
+		line := fmt.Sprintf("%s "+format+"\n", append([]any{o.Now().In(e.Loc).Format("15:04:05")}, a...)...)
+		_, err := io.WriteString(w, queue.Choose(o.ASCII, theme.ASCIIText(line), theme.Spell(line)))
 		return err
 	}
 	if err := say("qtop %s, plain lines; ctrl+c quits; actions: qtop --help", theme.Safe(o.Profile)); err != nil {
 		return err
 	}
-	var before []string
-	failed := ""
+	news, lines := plainNews{}, []views.PlainLine(nil)
 	every := max(o.Refresh, time.Second)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -38,23 +37,18 @@ func accessible(ctx context.Context, s Store, o Options, w io.Writer) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if f := why(err); f != failed {
-			failed = f
-			line := "database: " + f
-			if f == "" {
-				line = "database: connected again"
-			}
+		now := lines // of the last snapshot that was read
+		if err != nil {
+			now = append([]views.PlainLine{{Key: "database", State: why(err), Text: "DATABASE " + why(err), Over: "DATABASE cannot be read"}}, lines...)
+		} else {
+			e.Now = p.TakenAt
+			lines = views.PlainLines(&p, e)
+			now = lines
+		}
+		for _, line := range news.of(now, o.Now()) {
 			if err := say("%s", line); err != nil {
 				return err
 			}
-		}
-		if err == nil {
-			e.Now = p.TakenAt
-			now := views.PlainLines(&p, e)
-			if err := changes(say, before, now); err != nil {
-				return err
-			}
-			before = now
 		}
 		select {
 		case <-ctx.Done():
@@ -69,23 +63,4 @@ func takeSnapshot(ctx context.Context, s Store, every time.Duration) (queue.Snap
 	ctx, cancel := context.WithTimeout(ctx, snapshotDeadline)
 	defer cancel()
 	return s.Snapshot(ctx, feed{refresh: every}.shareable())
-}
-
-// changes prints the lines that ended and those that are new.
-func changes(say func(string, ...any) error, before, now []string) error {
-	for _, line := range before {
-		if !slices.Contains(now, line) {
-			if err := say("over: %s", line); err != nil {
-				return err
-			}
-		}
-	}
-	for _, line := range now {
-		if !slices.Contains(before, line) {
-			if err := say("%s", line); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -231,29 +230,6 @@ func TestHostileStringsReachNoScreen(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestAccessible(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
-		ctx, cancel := context.WithCancel(t.Context())
-		var out strings.Builder
-		done := make(chan error)
-		go func() { done <- accessible(ctx, s, Options{UTC: true, Profile: "x"}.withDefaults(), &out) }()
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		first := out.String()
-		require.Contains(t, first, "SILENT iu_outbound_default, critical, no owner")
-		require.Contains(t, first, "OFF webhook.worker.enabled")
-		require.NotContains(t, first, "\x1b")
-		s.set(func(s *fakeStore) { s.snap.Alerts = s.snap.Alerts[1:] })
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		require.Equal(t, 1, strings.Count(out.String()[len(first):], "\n"), "only what changed is said")
-		require.Contains(t, out.String(), "over: SILENT iu_outbound_default")
-		cancel()
-		require.NoError(t, <-done)
-	})
 }
 
 func BenchmarkKeyToFrame(b *testing.B) {

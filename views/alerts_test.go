@@ -28,7 +28,7 @@ func TestFailingEndpointIsTold(t *testing.T) {
 		require.Contains(t, page, words)
 	}
 	require.NotContains(t, page, "silent")
-	lines := strings.Join(views.PlainLines(&queue.Snapshot{Alerts: []queue.Alert{a}}, e), "\n")
+	lines := plainText(views.PlainLines(&queue.Snapshot{Alerts: []queue.Alert{a}}, e))
 	require.Contains(t, lines, "FAILING webhook subscription 7, suspended, no owner")
 	require.NotContains(t, lines, "SILENT")
 }
@@ -82,7 +82,7 @@ func TestAlertsFoldByCause(t *testing.T) {
 	for _, words := range []string{"Included alerts (2)", "config_expiry", "webhook events", "ops-1 stopped at 2026-11-20 22:00:00Z: SIGTERM", "qtop worker"} {
 		require.Contains(t, page, words)
 	}
-	lines := strings.Join(views.PlainLines(&s, e), "\n")
+	lines := plainText(views.PlainLines(&s, e))
 	require.Contains(t, lines, "NO HOST no host runs config_expiry, webhook_router; ops-1 stopped at 2026-11-20 22:00:00Z: SIGTERM, critical, no owner")
 	require.Contains(t, lines, "UNCLAIMED job mail.send in kg, no live executor can claim its jobs, warning, no owner")
 	require.NotContains(t, lines, "SILENT")

@@ -1,83 +1,194 @@
 package views
 
 import (
+	"math/bits"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/theme"
 )
 
-// PlainLines returns the Overview as sentences for --accessible: one line per condition, or
-// one that says that there is none. Lines contain no ages and no rates, so that they change
-// only when something changes.
-func PlainLines(s *queue.Snapshot, e Env) []string {
-	var out []string
-	add := func(line string) { out = append(out, theme.Safe(line)) }
+// PlainLine is a condition, or something that happened, as a sentence for --accessible.
+type PlainLine struct {
+	Key   string // what it is about
+	State string // what makes it news again: without ages, rates and exact counts
+	Text  string
+	Over  string // names it when it has ended; "" = its end is no news
+}
+
+type plainLines struct {
+	e   Env
+	out []PlainLine
+}
+
+// add adds a condition: a name, and what else there is to say of it.
+func (p *plainLines) add(state, name string, more ...string) {
+	name = p.clean(name)
+	text := name
+	for _, m := range more {
+		if m != "" {
+			text += ", " + p.clean(m)
+		}
+	}
+	p.out = append(p.out, PlainLine{Key: name, State: state, Text: text, Over: name})
+}
+
+func (p *plainLines) clean(s string) string {
+	return strings.ReplaceAll(theme.Safe(s), " "+p.e.Theme.G.Dot+" ", ", ")
+}
+
+// PlainLines returns the Overview as sentences for --accessible: the conditions, or one line
+// that says that there is none, then what people did and marked, oldest first.
+func PlainLines(s *queue.Snapshot, e Env) []PlainLine {
+	p := &plainLines{e: e}
 	if why, ok := s.Missing["all"]; ok {
-		add("not in this snapshot: " + why.String())
-		return out
+		p.add(why.String(), "not in this snapshot", why.String())
+		return p.out
 	}
 	for _, first := range []queue.Text{s.Server.CloneOf, s.Server.Unexpected} {
 		if !first.Empty() {
-			add(first.String())
+			p.add("", first.String())
 		}
 	}
-	all := append(flagsOff(s, e), suspensions(s, e), noHost(s, e), unticked(s, e))
-	for _, t := range append(all, heldCursors(s, e)) {
+	for _, t := range append(flagsOff(s, e), brakes(s, e, 1000), heldCursors(s, e), suspensions(s, e), noHost(s, e), unticked(s, e)) {
 		if t.missing != "" {
-			add("not in this snapshot: " + t.missing)
+			p.add(t.missing, "not in this snapshot", t.missing)
+		}
+		for _, x := range t.all {
+			if x.target.Pane != queue.PaneAlerts { // see alerts
+				p.trouble(t.label, x)
+			}
 		}
 	}
-	out = append(out, troubleLines(all...)...)
-	for _, h := range s.Held {
-		add("HELD " + h.Worker.String() + " " + h.Domain.String())
-	}
-	for _, a := range queue.Causes(s.Alerts) {
-		line := "SILENT " + a.Subject.String() + ", " + a.Severity
-		switch a.Kind {
-		case queue.AlertNoHost:
-			line = "NO HOST " + a.Detail.String() + ", " + a.Severity
-		case queue.AlertUnclaimed:
-			line = "UNCLAIMED " + a.Queue() + ", no live executor can claim its jobs, " + a.Severity
-		case queue.AlertBacklog:
-			line = "BACKLOG " + a.Queue() + ", overdue, " + a.Severity
-		case queue.AlertCircuit:
-			line = "CIRCUIT webhook subscription " + strings.TrimPrefix(a.Subject.String(), "circuit:") + ", open for too long, " + a.Severity
-		case queue.AlertQuarantine:
-			line = "SET ASIDE " + quarantineName(a)
-		case "failing":
-			line = "FAILING webhook subscription " + failingID(a) + ", suspended"
-		case "broadcast":
-			line = "BROADCAST " + shareName(a) + ", over the limit"
-		}
-		add(line + ", " + queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), "no owner"))
-	}
-	for _, w := range s.Waiting {
-		if w.ClearsInSeconds == nil && w.Waiting > 0 {
-			add("WAITING " + w.Name() + ", never clears at this rate" + reasonTail(w.Why.String()))
-		}
-	}
-	names := GroupNames(s.DeadGroups)
-	for i, g := range s.DeadGroups {
-		add("DEAD " + g.Code.String() + " " + names[i] + ", " + Plural(g.Open, "dead letter", "dead letters"))
-	}
-	if more := MoreGroups(s.DeadMore); more != "" {
-		add("DEAD " + more)
-	}
-	for _, m := range s.Marks {
-		add("MARK " + m.Label.String() + " by " + m.By.String() + " at " + e.Clock(m.At))
-	}
+	p.alerts(s)
+	p.operations(s)
+	p.waiting(s)
+	p.dead(s)
 	if jobTableRank(s.JobTable) > rankQuiet {
-		add("JOB TABLE too many dead rows, or an old PostgreSQL snapshot keeps them")
+		p.add("", "JOB TABLE too many dead rows, or an old PostgreSQL snapshot keeps them")
 	}
 	if s.JobTable.LeasesExpired > 0 {
-		add("LEASES expired, not released yet")
+		p.add("", "LEASES expired, not released yet")
+	}
+	for _, h := range s.Hosts {
+		if !h.Alive && h.StoppedAt == nil {
+			p.add("", "HOST "+h.ID.String()+" no longer reports", "last seen "+Age(h.AgeSeconds)+" ago")
+		}
 	}
 	if s.MonitoringOff {
-		add("MONITORING OFF")
+		p.add("", "MONITORING OFF")
 	}
-	if len(out) == 0 {
-		add("all quiet")
+	if len(p.out) == 0 {
+		p.out = append(p.out, PlainLine{Key: "quiet", Text: "all quiet"})
 	}
-	return out
+	p.happened(s)
+	return p.out
+}
+
+// trouble adds a trouble. Its text may hold ages, so that only its rank makes it news, but
+// for a flag, whose text is what was set.
+func (p *plainLines) trouble(label string, x trouble) {
+	state := strconv.Itoa(x.rank)
+	if x.target.Pane == queue.PaneFlags {
+		state = x.text
+	}
+	text := p.clean(label + " " + x.text)
+	name := p.clean(strings.TrimSpace(label + " " + x.name))
+	p.out = append(p.out, PlainLine{Key: name + "\x00" + x.target.ID, State: state, Text: text, Over: name})
+}
+
+func (p *plainLines) alerts(s *queue.Snapshot) {
+	for _, a := range queue.Causes(s.Alerts) {
+		name, what := "SILENT "+a.Subject.String(), ""
+		switch a.Kind {
+		case queue.AlertNoHost:
+			name = "NO HOST " + a.Detail.String()
+		case queue.AlertUnclaimed:
+			name, what = "UNCLAIMED "+a.Queue(), "no live executor can claim its jobs"
+		case queue.AlertBacklog:
+			name, what = "BACKLOG "+a.Queue(), "overdue"
+		case queue.AlertCircuit:
+			name, what = "CIRCUIT webhook subscription "+strings.TrimPrefix(a.Subject.String(), "circuit:"), "open for too long"
+		case queue.AlertQuarantine:
+			name = "SET ASIDE " + quarantineName(a)
+		case "failing":
+			name, what = "FAILING webhook subscription "+failingID(a), "suspended"
+		case "broadcast":
+			name, what = "BROADCAST "+shareName(a), "over the limit"
+		}
+		owner := queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), "no owner")
+		severity := queue.Choose(a.Kind == "failing" || a.Kind == "broadcast", "", a.Severity)
+		p.add(severity+owner, name, what, severity, owner, "for "+Age(a.AgeSeconds)+p.sinceWhen(a.Since))
+		if last := &p.out[len(p.out)-1]; a.Kind == queue.AlertNoHost { // which loops changes
+			last.Key, last.Over = "NO HOST", "NO HOST"
+		}
+	}
+}
+
+// sinceWhen returns " since 22:41", "" if that is not known.
+func (p *plainLines) sinceWhen(t *time.Time) string {
+	if t == nil || t.IsZero() {
+		return ""
+	}
+	return " since " + p.e.Clock(*t)
+}
+
+// operations are the bulk operations that are not stopped by their brake: news are each
+// quarter, and a delay that begins or ends.
+func (p *plainLines) operations(s *queue.Snapshot) {
+	for _, o := range s.Operations {
+		if o.State == queue.BulkPaused && !o.StateWhy.Empty() {
+			continue // among the brakes
+		}
+		state, done := o.State, ""
+		if o.Frozen > 0 && o.State != queue.BulkPlanned {
+			state += strconv.FormatInt(4*o.Ended()/o.Frozen, 10)
+			done = Count(o.Ended()) + " of " + Count(o.Frozen) + " done, " + strconv.FormatInt(100*o.Ended()/o.Frozen, 10) + " %"
+		}
+		by := queue.Choose(o.State == queue.BulkPaused && !o.StateBy.Empty(), "by "+o.StateBy.String()+" "+p.e.Clock(o.StateAt), "by "+o.CreatedBy.String())
+		left := ""
+		if d, ok := o.EndsIn(); ok {
+			left = Span(d) + " left"
+		}
+		waits := queue.Choose(o.Waits.Empty(), "", "waits: "+o.Waits.String())
+		p.add(state+queue.Choose(o.Waits.Empty(), "", " waits"), "OPERATION #"+strconv.FormatInt(o.ID, 10)+" "+operationWord(o.Kind)+" "+o.Filter.String(),
+			o.State, by, done, queue.Choose(o.State == queue.BulkRunning, rateText(o.Rate), ""), left, waits)
+	}
+}
+
+// waiting are the queues that something blocks, or that never clear.
+func (p *plainLines) waiting(s *queue.Snapshot) {
+	for _, w := range s.Waiting {
+		never := w.ClearsInSeconds == nil && w.Waiting > 0
+		if !never && w.Why.Empty() {
+			continue
+		}
+		count := queue.Choose(w.WaitingBound, "at least ", "") + Count(w.Waiting) + " waiting"
+		p.add("", "WAITING "+w.Name(), queue.Choose(never, "never clears at this rate"+reasonTail(w.Why.String()), w.Why.String()), count, "oldest for "+Age(w.AgeSeconds))
+	}
+}
+
+// dead are the groups of dead letters. News is a new group, and one that has doubled or halved.
+func (p *plainLines) dead(s *queue.Snapshot) {
+	names := GroupNames(s.DeadGroups)
+	for i, g := range s.DeadGroups {
+		p.add(magnitude(g.Open), "DEAD "+g.Code.String()+" "+names[i], Plural(g.Open, "dead letter", "dead letters"),
+			"first "+p.e.Ago(g.FirstAt)+" ago", "last "+p.e.Ago(g.LastAt)+" ago")
+	}
+	if more := MoreGroups(s.DeadMore); more != "" {
+		p.out = append(p.out, PlainLine{Key: "DEAD more", State: magnitude(s.DeadMore.Open), Text: p.clean("DEAD " + more)})
+	}
+}
+
+func magnitude(n int64) string { return strconv.Itoa(bits.Len64(uint64(max(n, 0)))) }
+
+// happened is what people did and marked within the last hour.
+func (p *plainLines) happened(s *queue.Snapshot) {
+	for _, h := range slices.Backward(happenings(s, p.e)) {
+		key := queue.Choose(h.id == "", h.pin, h.id) + h.at.Format(time.RFC3339Nano)
+		p.out = append(p.out, PlainLine{Key: "happened " + key, Text: p.clean("ACTION " + p.e.Clock(h.at) + " " + h.text)})
+	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
-	"github.com/qtop/qtop/views/theme"
 )
 
 // troubles are all troubles of one kind. One is a row of the Overview; several share one row,
@@ -116,15 +115,4 @@ func (e Env) cureOf(why, otherwise string) string {
 		}
 	}
 	return otherwise
-}
-
-// troubleLines are the troubles as sentences, without their cures.
-func troubleLines(all ...troubles) []string {
-	var out []string
-	for _, t := range all {
-		for _, x := range t.all {
-			out = append(out, theme.Safe(t.label+" "+x.text))
-		}
-	}
-	return out
 }

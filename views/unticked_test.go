@@ -26,13 +26,13 @@ func TestOverviewNamesWhatNobodyTicks(t *testing.T) {
 	}
 	said := func() (rows []string) {
 		for _, line := range views.PlainLines(&s, env(theme.Options{})) {
-			if strings.HasPrefix(line, "NOT TICKED ") {
-				rows = append(rows, line)
+			if strings.HasPrefix(line.Text, "NOT TICKED ") {
+				rows = append(rows, line.Text)
 			}
 		}
 		return rows
 	}
-	require.Equal(t, []string{"NOT TICKED a +1 more in 9 · no live host runs it", "NOT TICKED b · its lease is held by pid 7, login eve"}, said())
+	require.Equal(t, []string{"NOT TICKED a +1 more in 9, no live host runs it", "NOT TICKED b, its lease is held by pid 7, login eve"}, said())
 	s.Flow.HostsAlive = 0
-	require.Equal(t, []string{"NOT TICKED b · its lease is held by pid 7, login eve"}, said())
+	require.Equal(t, []string{"NOT TICKED b, its lease is held by pid 7, login eve"}, said())
 }

@@ -1,0 +1,127 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+var update = flag.Bool("update", false, "write the goldens of this run")
+
+// listener is a console of --accessible in a bubble.
+type listener struct {
+	store *fakeStore
+	out   strings.Builder
+	heard int
+}
+
+// during lets virtual time pass and returns what was printed meanwhile.
+func (l *listener) during(d time.Duration) string {
+	time.Sleep(d)
+	synctest.Wait()
+	all := l.out.String()
+	news := all[l.heard:]
+	l.heard = len(all)
+	return news
+}
+
+func listening(t *testing.T, o Options, test func(l *listener)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		l := &listener{store: newStore()}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		o.UTC, o.Profile = true, "x"
+		go func() { done <- accessible(ctx, l.store, o.withDefaults(), &l.out) }()
+		test(l)
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
+
+func TestAccessible(t *testing.T) {
+	listening(t, Options{}, func(l *listener) {
+		first := l.during(time.Second)
+		require.Contains(t, first, "SILENT iu_outbound_default, critical, no owner, for 95h 00m since ")
+		for _, words := range []string{"OFF webhook.worker.enabled", "HELD ", "BRAKE #", "ACTION ", "OPERATION #"} {
+			require.Contains(t, first, words)
+		}
+		require.NotContains(t, first, "\x1b")
+		require.Empty(t, l.during(time.Minute), "nothing changed")
+		l.store.set(func(s *fakeStore) { s.snap.Alerts = s.snap.Alerts[1:] })
+		news := l.during(5 * time.Second)
+		require.Equal(t, 1, strings.Count(news, "\n"), "only what changed is said: %s", news)
+		require.Contains(t, news, "over: SILENT iu_outbound_default")
+	})
+}
+
+// What toggles with every snapshot is said a few times, ever more seldom, and with the number of its changes.
+func TestAccessibleDoesNotFlap(t *testing.T) {
+	listening(t, Options{}, func(l *listener) {
+		l.during(time.Minute)
+		var alerts []queue.Alert
+		l.store.set(func(s *fakeStore) { alerts = s.snap.Alerts })
+		toggled := ""
+		for i := range 600 {
+			l.store.set(func(s *fakeStore) { s.snap.Alerts = alerts[i%2:] })
+			toggled += l.during(time.Second)
+		}
+		lines := strings.Count(toggled, "\n")
+		require.Less(t, lines, 12, toggled)
+		require.Greater(t, lines, 3, toggled)
+		require.Contains(t, toggled, ", changed ")
+		l.store.set(func(s *fakeStore) { s.snap.Alerts = alerts[1:] })
+		end := l.during(10 * time.Minute)
+		require.Contains(t, toggled+end, "over: SILENT iu_outbound_default")
+		require.Empty(t, l.during(10*time.Minute))
+	})
+}
+
+// A database that cannot be read is said once, and ends nothing else.
+func TestAccessibleWithoutDatabase(t *testing.T) {
+	listening(t, Options{}, func(l *listener) {
+		l.during(time.Minute)
+		l.store.set(func(s *fakeStore) { s.err = errors.New("connection refused") })
+		news := l.during(time.Minute)
+		require.Equal(t, 1, strings.Count(news, "\n"), news)
+		require.Contains(t, news, "DATABASE connection refused")
+		l.store.set(func(s *fakeStore) { s.err = nil })
+		require.Contains(t, l.during(time.Minute), "over: DATABASE cannot be read")
+	})
+}
+
+// The whole output, without and with --ascii: an action, a mark in another script, and an end.
+func TestAccessibleGoldens(t *testing.T) {
+	for _, ascii := range []bool{false, true} {
+		listening(t, Options{ASCII: ascii}, func(l *listener) {
+			l.during(30 * time.Second)
+			l.store.set(func(s *fakeStore) {
+				s.snap.Marks = append([]queue.Mark{{At: s.snap.TakenAt, By: queue.Clean("Zoë"), Label: queue.Clean("監視 → 3×")}}, s.snap.Marks...)
+				s.snap.Held = nil
+			})
+			l.during(30 * time.Second)
+			path := filepath.Join("testdata", fmt.Sprintf("accessible-ascii-%v.golden", ascii))
+			if *update {
+				require.NoError(t, os.MkdirAll("testdata", 0o755))
+				require.NoError(t, os.WriteFile(path, []byte(l.out.String()), 0o600))
+			}
+			want, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.Equal(t, string(want), l.out.String())
+			if ascii {
+				require.NotRegexp(t, `[^\x00-\x7f]`, l.out.String())
+			}
+		})
+	}
+}
