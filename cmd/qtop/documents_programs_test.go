@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,7 +52,7 @@ func (r *reader) program(t *testing.T, b docBlock) (command, lack, wrong string)
 // withLanguage is a mark that also names a language.
 var withLanguage = regexp.MustCompile(`^(?:(.*), )?with (python|js)$`)
 
-var imports = regexp.MustCompile(`(?m)^(?:import|from) ([a-z_]+)`)
+var imports = regexp.MustCompile(`(?m)^(?:import|from) ([a-z0-9_]+)`)
 
 // asShell is the sh block that runs a block in a programming language. Where the machine lacks
 // what it needs, a skipped test names it, and the block's language is noted in r.lacks.
@@ -70,6 +71,21 @@ func (r *reader) asShell(t *testing.T, b docBlock) (_ docBlock, run bool, wrong 
 	}
 	b.lang, b.text = "sh", command+"\n"
 	return b, wrong == "", wrong
+}
+
+// addresses are those on which programs of the documents listen.
+var addresses = regexp.MustCompile(`127\.0\.0\.1:91\d\d\b`)
+
+// address is a free address in place of one of the documents, the same each time.
+func (r *reader) address(t *testing.T, a string) string {
+	t.Helper()
+	if r.free[a] == "" {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		r.free[a] = l.Addr().String()
+		require.NoError(t, l.Close())
+	}
+	return r.free[a]
 }
 
 // A program that does not compile, one that fails and a language that the machine lacks are

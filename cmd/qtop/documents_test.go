@@ -30,7 +30,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -168,14 +167,13 @@ type reader struct {
 	in   *os.File
 	out  *bufio.Reader
 	n    int
-	// metrics is the address in place of that in the documents, where another host may listen.
-	metrics string
-	lacks   []string // languages of the documents that this machine lacks
+	free  map[string]string // in place of the documents' addresses, where others may listen
+	lacks []string          // languages of the documents that this machine lacks
 }
 
 func newReader(t *testing.T, dsn string) *reader {
 	t.Helper()
-	r := &reader{dir: t.TempDir()}
+	r := &reader{dir: t.TempDir(), free: map[string]string{}}
 	require.NoError(t, os.Symlink(filepath.Join(built, "qtop"), filepath.Join(r.dir, "qtop")))
 	var err error
 	r.conn, err = pgsession.Connect(context.Background(), dsn)
@@ -184,11 +182,6 @@ func newReader(t *testing.T, dsn string) *reader {
 
 	_, err = r.conn.Exec(context.Background(), `SET search_path = "$user", public`) // as in psql
 	require.NoError(t, err)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	r.metrics = free.Addr().String()
-	require.NoError(t, free.Close())
-
 	cmd := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc")
 	cmd.Dir = r.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -413,7 +406,7 @@ func followAll(t *testing.T, r *reader, blocks []docBlock) {
 			t.Logf("line %d: not run: %s", b.line, rule.notRun)
 			continue
 		}
-		b.text = strings.ReplaceAll(b.text, "127.0.0.1:9187", r.metrics)
+		b.text = addresses.ReplaceAllStringFunc(b.text, func(a string) string { return r.address(t, a) })
 		begun := time.Now()
 		b, run, wrong := r.asShell(t, b)
 		if run && !slices.Contains(r.lacks, rule.with) {
