@@ -4,15 +4,14 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // breakdown adds lines that say where requeued webhook dead letters would be sent: one
 // per endpoint and error code, with the endpoint's gate, last success and recent rate.
-// where is the WHERE clause over filtersql.DeadFrom that selects the dead letters.
-func (c *Planner) breakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
+// from and where are the FROM and WHERE clauses that select the dead letters d with their sagas g.
+func (c *Planner) breakdown(ctx context.Context, p *queue.Plan, from, where string, args ...any) error {
 	type part struct {
 		Endpoint, Code string
 		N, Again       int64
@@ -22,7 +21,7 @@ func (c *Planner) breakdown(ctx context.Context, p *queue.Plan, where string, ar
 	}
 	parts, err := pgrow.All[part](ctx, c.act, `WITH parts AS MATERIALIZED (
 			SELECT d.subscription_id AS sub, d.final_error_code AS code, count(*) AS n, count(*) FILTER (WHERE g.requeue_generation > 0) AS again
-			FROM `+filtersql.DeadFrom+where+` GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT 9)
+			FROM `+from+where+` GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT 9)
 		SELECT v.endpoint, x.code, x.n, x.again, v.gate, COALESCE(v.suspended_reason, ''),
 			to_char(v.last_success_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI"Z"'), r.pace
 		FROM parts x JOIN public.v_webhook_endpoint v ON v.subscription_id = x.sub
@@ -98,15 +97,15 @@ func gateText(gate, reason string) string {
 
 // jobBreakdown adds lines that say where requeued job dead letters would go: one per kind,
 // domain and failure code, with the number already waiting and the number of executors
-// that may claim them. where is the WHERE clause over filtersql.DeadJobFrom.
-func (c *Planner) jobBreakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
+// that may claim them. from and where are as those of breakdown.
+func (c *Planner) jobBreakdown(ctx context.Context, p *queue.Plan, from, where string, args ...any) error {
 	type part struct {
 		Kind, Domain, Code, Executor string
 		N, Again, Waiting, Admitted  int64
 	}
 	parts, err := pgrow.All[part](ctx, c.act, `WITH parts AS (
 			SELECT d.job_kind, d.event_domain, d.failure_code, d.executor, count(*) AS n, count(e.job_id) AS again
-			FROM `+filtersql.DeadJobFrom+` LEFT JOIN public.job_dead_letter e ON e.replayed_job_id = d.job_id`+where+` GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC, 1, 2, 3, 4 LIMIT 9)
+			FROM `+from+` LEFT JOIN public.job_dead_letter e ON e.replayed_job_id = d.job_id`+where+` GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC, 1, 2, 3, 4 LIMIT 9)
 		SELECT d.job_kind, d.event_domain, d.failure_code, d.executor, d.n, d.again, COALESCE(b.queued + b.retry_waiting, 0), (
 			SELECT count(DISTINCT s.executor_id) FROM public.job_subscription s
 			JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
@@ -138,13 +137,13 @@ func (c *Planner) jobBreakdown(ctx context.Context, p *queue.Plan, where string,
 // eventBreakdown adds lines that say which events would be routed again: one per domain,
 // type and failure code, with the number of consumers that get a job of each event. where
 // is the WHERE clause over filtersql.DeadEventFrom.
-func (c *Planner) eventBreakdown(ctx context.Context, p *queue.Plan, where string, args ...any) error {
+func (c *Planner) eventBreakdown(ctx context.Context, p *queue.Plan, from, where string, args ...any) error {
 	type part struct {
 		Domain, Kind, Code string
 		N, Consumers       int64
 	}
 	parts, err := pgrow.All[part](ctx, c.act, `WITH parts AS (
-			SELECT d.event_domain, d.event_type, d.failure_code, count(*) AS n FROM `+filtersql.DeadEventFrom+where+` GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT 9)
+			SELECT d.event_domain, d.event_type, d.failure_code, count(*) AS n FROM `+from+where+` GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT 9)
 		SELECT x.event_domain, x.event_type, x.failure_code, x.n, (SELECT count(*) FROM public.consumer_registry c
 			WHERE c.enabled AND c.event_domain = x.event_domain AND c.event_type = x.event_type)
 		FROM parts x ORDER BY x.n DESC, 1, 2, 3`, args...)

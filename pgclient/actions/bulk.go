@@ -93,6 +93,9 @@ func bulkParts(r queue.Request, at time.Time) (parts []bulkPart, err error) {
 	}
 	for i, b := range [...]*filtersql.Builder{s.Hooks, s.Jobs, s.Events} {
 		x := bulkPart{deadLetterSource: deadLetterSources()[i], where: b.Clause(), b: b}
+		if len(r.Targets) == 0 {
+			x.from = b.From
+		}
 		x.ids = "SELECT " + x.id + " AS id FROM " + x.from + x.where + " ORDER BY " + x.order
 		if len(r.Targets) > 0 {
 			x.b, x.where = &filtersql.Builder{}, x.given()
@@ -156,7 +159,7 @@ func planBulk(ctx context.Context, c *Planner, p *queue.Plan) error {
 		if x.n < p.Count {
 			addLine(p, "operation", "a separate one for the %d of source %s", x.n, x.name)
 		}
-		if err := x.breakdown(c, ctx, p, x.where, x.b.Args...); err != nil {
+		if err := x.breakdown(c, ctx, p, x.from, x.where, x.b.Args...); err != nil {
 			return err
 		}
 		if err := c.sample(ctx, p, x); err != nil {

@@ -58,7 +58,7 @@ type deadLetterSource struct {
 	bulk         string // the kind of bulk operation that requeues them
 	otherwise    string // its word for the resolution "delivered otherwise"
 	// breakdown adds lines that say where requeued dead letters would go.
-	breakdown func(*Planner, context.Context, *queue.Plan, string, ...any) error
+	breakdown func(*Planner, context.Context, *queue.Plan, string, string, ...any) error
 	calls     map[queue.ActionID]string // the function for each action; none for an action that the source does not support
 }
 
@@ -237,7 +237,7 @@ func planDeadLetters(ctx context.Context, c *Planner, p *queue.Plan) error {
 			continue
 		}
 		sources = append(sources, s.name+"s")
-		if err := s.breakdown(c, ctx, p, s.given(), ids[i]); err != nil {
+		if err := s.breakdown(c, ctx, p, s.from, s.given(), ids[i]); err != nil {
 			return err
 		}
 	}
@@ -321,7 +321,7 @@ func (c *Planner) freeze(ctx context.Context, filters []string) (ids []string, e
 	}
 	for i, b := range [...]*filtersql.Builder{s.Hooks, s.Jobs, s.Events} {
 		x := deadLetterSources()[i]
-		some, err := pgrow.Column[string](ctx, c.act, "SELECT '"+x.prefix+"' || "+x.id+" FROM "+x.from+b.Clause()+" ORDER BY "+x.id, b.Args...)
+		some, err := pgrow.Column[string](ctx, c.act, "SELECT '"+x.prefix+"' || "+x.id+" FROM "+b.From+b.Clause()+" ORDER BY "+x.id, b.Args...)
 		if err != nil {
 			return nil, err
 		}

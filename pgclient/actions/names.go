@@ -81,7 +81,7 @@ func matchDeadLetters(ctx context.Context, c *Planner, filter string) (*queue.Ma
 	var parts [][]group
 	for i, b := range [...]*filtersql.Builder{s.Hooks, s.Jobs, s.Events} {
 		x := deadLetterSources()[i]
-		some, err := c.groups(ctx, x.place, "FROM "+x.from+b.Clause(), mostMatches, b.Args...)
+		some, err := c.groups(ctx, x.place, "FROM "+b.From+b.Clause(), mostMatches, b.Args...)
 		if err != nil {
 			return nil, err
 		}

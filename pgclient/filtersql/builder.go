@@ -18,11 +18,28 @@ import (
 type Column struct {
 	Expr   string
 	Number string // the SQL to compare with numbers if Expr is text; empty = Expr
+	// Const says that Expr has the same value in every row, Text. Its terms are decided without the database.
+	Const bool
+	Text  string
+	// Cases lists the values of Expr, if these are all.
+	Cases []Case
+	// Distinct is a query for the values v that open dead letters have in this column: it reads one index entry for each.
+	Distinct string
+	// Same returns the SQL of the rows in which the text of Expr is this one, so that an index on the column behind
+	// Expr serves it; false if no row can have this text. nil = the text itself is compared.
+	Same func(b *Builder, text string) (string, bool)
 }
+
+// Case is a value of a column, and the SQL of the rows that have it.
+type Case struct{ Text, Cond string }
 
 // Builder collects conditions and their arguments.
 type Builder struct {
 	columns map[string]Column
+	From    string // the FROM clause to which the conditions belong
+	Rows    string // the same without what only the columns of the list need; to find and count rows
+	Key     string // the column that identifies a row of Rows
+	open    bool   // only open dead letters are selected
 	Now     string // the SQL of the time at which ages end
 	Conds   []string
 	Args    []any
@@ -68,70 +85,14 @@ func (b *Builder) Clause() string {
 	return " WHERE " + strings.Join(b.Conds, " AND ")
 }
 
+// None reports whether no row can match, whatever the database holds.
+func (b *Builder) None() bool { return slices.Contains(b.Conds, never) }
+
 // Where adds the filter's terms.
 func (b *Builder) Where(f *queue.Filter) {
 	for _, cond := range b.conds(f) {
 		b.And(cond)
 	}
-}
-
-// conds returns the filter's terms as conditions, which must all hold.
-func (b *Builder) conds(f *queue.Filter) (conds []string) {
-	if f == nil {
-		return nil
-	}
-	for _, t := range f.Terms {
-		var alts []string
-		for _, v := range t.Values {
-			alts = append(alts, b.term(f, t, v))
-		}
-		cond := "(" + strings.Join(alts, " OR ") + ")"
-		if t.Negate {
-			cond = "NOT COALESCE(" + cond + ", false)"
-		}
-		conds = append(conds, cond)
-	}
-	return conds
-}
-
-func (b *Builder) term(f *queue.Filter, t queue.Term, v queue.Value) string {
-	if t.Op == queue.OpContains {
-		var alts []string
-		pattern := b.Arg("%" + like(v) + "%")
-		for _, name := range f.AnyFields() {
-			alts = append(alts, fmt.Sprintf("COALESCE((%s)::text, '') ILIKE %s", b.columns[name].Expr, pattern))
-		}
-		return "(" + strings.Join(alts, " OR ") + ")"
-	}
-	c := b.columns[t.Field]
-	switch t.Kind {
-	case queue.FieldDuration:
-		return fmt.Sprintf("%s - %s %s make_interval(secs => %s)", b.Now, c.Expr, sqlOp(t.Op), b.Arg(v.Duration.Seconds()))
-	case queue.FieldTime:
-		return fmt.Sprintf("%s %s %s", c.Expr, sqlOp(t.Op), b.when(v.Time))
-	case queue.FieldNumber:
-		return fmt.Sprintf("%s %s %s::numeric", c.Expr, sqlOp(t.Op), b.Arg(v.Raw))
-	case queue.FieldText, queue.FieldID:
-	}
-	switch t.Op {
-	case queue.OpGlob:
-		return fmt.Sprintf("COALESCE((%s)::text, '') ILIKE %s", c.Expr, b.Arg(like(v)))
-	case queue.OpEq:
-		return fmt.Sprintf("COALESCE((%s)::text, '') = %s", c.Expr, b.Arg(v.Raw))
-	}
-	number := c.Number
-	if number == "" {
-		number = c.Expr
-	}
-	return fmt.Sprintf("%s %s %s::numeric", number, sqlOp(t.Op), b.Arg(v.Raw))
-}
-
-// like returns a value as a LIKE pattern.
-func like(v queue.Value) string {
-	if v.Glob {
-		return queue.GlobToLike(v.Raw)
-	}
-	return strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(v.Raw)
 }
 
 // when returns the SQL of a point in time: absolute, or relative to now.
@@ -140,13 +101,6 @@ func (b *Builder) when(t queue.TimeRef) string {
 		return fmt.Sprintf("%s - make_interval(secs => %s)", b.Now, b.Arg(t.Ago.Seconds()))
 	}
 	return b.Arg(t.Resolve(time.Now())) + "::timestamptz"
-}
-
-func sqlOp(op queue.Op) string {
-	if op == queue.OpGlob {
-		return "="
-	}
-	return string(op)
 }
 
 // Before adds the condition for the rows after a page mark, in a list with descending numbers.

@@ -2,26 +2,61 @@ package filtersql
 
 import (
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/qtop/qtop/pgclient/parseid"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // DeadFrom is the FROM clause of webhook dead letters d.
-const DeadFrom = `public.dead_letters d
-	JOIN public.subscriptions s ON s.id = d.subscription_id
-	JOIN public.webhook_delivery_sagas g ON g.id = d.saga_id`
+const DeadFrom = "public.dead_letters d " + deadRest
 
 // DeadState is the state of a webhook dead letter.
-const DeadState = `CASE WHEN EXISTS (SELECT 1 FROM public.dead_letter_open o WHERE o.dead_letter_id = d.id) THEN 'open'
-	WHEN EXISTS (SELECT 1 FROM public.dead_letter_requeues r WHERE r.dead_letter_id = d.id) THEN 'requeued' ELSE 'resolved' END`
+const DeadState = `CASE WHEN ` + hookOpen + ` THEN 'open' WHEN ` + hookRequeued + ` THEN 'requeued' ELSE 'resolved' END`
+
+// deadOpen is the FROM clause of open webhook dead letters. dead_letter_open repeats the columns by which they are
+// found, and its index has them in the order of the groups.
+const deadOpen = "public.dead_letter_open o JOIN public.dead_letters d ON d.id = o.dead_letter_id " + deadRest
+
+// deadRest is LEFT JOIN and not JOIN, although no row is missing, so that PostgreSQL leaves out a table of which no
+// column is used.
+const deadRest = `LEFT JOIN public.subscriptions s ON s.id = d.subscription_id
+	LEFT JOIN public.webhook_delivery_sagas g ON g.id = d.saga_id`
 
 var deadColumns = map[string]Column{
-	"id": {Expr: "d.id"}, "code": {Expr: "d.final_error_code"}, "endpoint": {Expr: "s.endpoint"},
-	"subscription": {Expr: "d.subscription_id"}, "domain": {Expr: "'webhook'"}, "kind": {Expr: "'webhook'"},
+	"id": {Expr: "d.id", Same: sameNumber("d.id")}, "code": {Expr: "d.final_error_code"}, "endpoint": {Expr: "s.endpoint"},
+	"subscription": {Expr: "d.subscription_id"}, "domain": {Const: true, Text: "webhook"}, "kind": {Const: true, Text: "webhook"},
 	"type": {Expr: "s.event_type"}, "age": {Expr: "d.failed_at"}, "failed": {Expr: "d.failed_at"},
-	"source": {Expr: "'webhook'"}, "state": {Expr: DeadState},
+	"source": {Const: true, Text: "webhook"}, "state": {Expr: DeadState, Cases: []Case{
+		{"open", hookOpen}, {"requeued", "NOT " + hookOpen + " AND " + hookRequeued}, {"resolved", "NOT " + hookOpen + " AND NOT " + hookRequeued}}},
+}
+
+const (
+	hookOpen     = "EXISTS (SELECT 1 FROM public.dead_letter_open o WHERE o.dead_letter_id = d.id)"
+	hookRequeued = "EXISTS (SELECT 1 FROM public.dead_letter_requeues r WHERE r.dead_letter_id = d.id)"
+)
+
+// The codes of open dead letters. A pattern is compared with each code once, and not with each dead letter.
+const (
+	openHookCodes = `WITH RECURSIVE c (v) AS ((SELECT x.final_error_code::text FROM public.dead_letter_open x ORDER BY x.final_error_code LIMIT 1)
+		UNION ALL SELECT (SELECT x.final_error_code::text FROM public.dead_letter_open x WHERE x.final_error_code > c.v ORDER BY x.final_error_code LIMIT 1) FROM c WHERE c.v IS NOT NULL)
+		SELECT v FROM c WHERE v IS NOT NULL`
+	openJobCodes = `WITH RECURSIVE c (v) AS ((SELECT x.failure_code FROM public.job_dead_letter x WHERE x.resolved_at IS NULL ORDER BY x.failure_code LIMIT 1)
+		UNION ALL SELECT (SELECT x.failure_code FROM public.job_dead_letter x WHERE x.resolved_at IS NULL AND x.failure_code > c.v ORDER BY x.failure_code LIMIT 1) FROM c WHERE c.v IS NOT NULL)
+		SELECT v FROM c WHERE v IS NOT NULL`
+	openEventCodes = `WITH RECURSIVE c (d, v) AS (SELECT * FROM (SELECT x.event_domain, x.failure_code FROM public.iu_route_dead_letter x
+			WHERE x.resolved_at IS NULL ORDER BY x.event_domain, x.failure_code LIMIT 1) f
+		UNION ALL SELECT n.* FROM c CROSS JOIN LATERAL (SELECT x.event_domain, x.failure_code FROM public.iu_route_dead_letter x WHERE x.resolved_at IS NULL
+			AND (x.event_domain, x.failure_code) > (c.d, c.v) ORDER BY x.event_domain, x.failure_code LIMIT 1) n)
+		SELECT v FROM c WHERE true`
+)
+
+// openColumns are the deadColumns of open dead letters.
+var openColumns = map[string]Column{
+	"id": {Expr: "o.dead_letter_id", Same: sameNumber("o.dead_letter_id")}, "code": {Expr: "o.final_error_code", Distinct: openHookCodes}, "endpoint": {Expr: "s.endpoint"},
+	"subscription": {Expr: "o.subscription_id"}, "domain": deadColumns["domain"], "kind": deadColumns["kind"],
+	"type": {Expr: "s.event_type"}, "age": {Expr: "o.failed_at"}, "failed": {Expr: "o.failed_at"}, "source": deadColumns["source"],
+	"state": {Const: true, Text: "open"},
 }
 
 // DeadSelection is a filter over the dead letters of all sources, or several filters of
@@ -43,57 +78,85 @@ func Dead(texts ...string) (DeadSelection, error) { return DeadAt(time.Time{}, t
 // DeadAt is Dead for the dead letters that existed at a time, with ages as of that time; the zero
 // time is now.
 func DeadAt(at time.Time, texts ...string) (DeadSelection, error) {
-	s := DeadSelection{Hooks: New(deadColumns), Jobs: New(deadJobColumns), Events: New(deadEventColumns)}
-	stateless := 0
+	var s DeadSelection
+	var filters []*queue.Filter // as s.Filters, without terms that only say open
+	var open []bool
 	for _, text := range texts {
 		f, err := queue.ParseFilter(text, queue.DeadLetterFields())
 		if err != nil {
 			return DeadSelection{}, Error(err)
 		}
 		s.Filters = append(s.Filters, f)
-		if !hasState(f) {
-			stateless++
-		}
+		f, isOpen := openOnly(f)
+		filters, open = append(filters, f), append(open, isOpen)
 	}
-	for _, x := range []struct {
-		b          *Builder
-		died, open string
-	}{
-		{s.Hooks, "d.failed_at", "EXISTS (SELECT 1 FROM public.dead_letter_open o WHERE o.dead_letter_id = d.id)"},
-		{s.Jobs, "d.last_failed_at", "d.resolved_at IS NULL"},
-		{s.Events, "d.last_failed_at", "d.resolved_at IS NULL"},
-	} {
-		b := x.b
+	shared := !slices.Contains(open, false) // kept outside of the OR, so that an index can serve it
+	s.Hooks = &Builder{columns: deadColumns, From: DeadFrom, Rows: DeadFrom, Key: "d.id"}
+	if shared {
+		s.Hooks = &Builder{columns: openColumns, From: deadOpen, Rows: "public.dead_letter_open o LEFT JOIN public.subscriptions s ON s.id = o.subscription_id", Key: "o.dead_letter_id"}
+	}
+	s.Jobs = &Builder{columns: deadJobColumns, From: DeadJobFrom, Rows: DeadJobFrom, Key: "d.dead_letter_id"}
+	s.Events = &Builder{columns: deadEventColumns, From: DeadEventFrom, Rows: DeadEventFrom, Key: "d.dead_letter_id"}
+	for _, b := range []*Builder{s.Hooks, s.Jobs, s.Events} {
+		b.open = shared
+		b.Now = "now()"
 		if !at.IsZero() {
 			b.Now = b.Arg(at) + "::timestamptz"
-			b.And(x.died + " <= " + b.Now)
+			b.And(b.columns["failed"].Expr + " <= " + b.Now)
 		}
-		// A condition that all filters share is kept outside of the OR, so that an index can serve it.
-		shared := stateless == len(s.Filters)
-		if shared {
-			b.And(x.open)
+		isOpen := "d.resolved_at IS NULL"
+		if b == s.Hooks {
+			isOpen = hookOpen
 		}
-		var alternatives []string
-		for _, f := range s.Filters {
-			conds := b.conds(f)
-			if !shared && !hasState(f) {
-				conds = append(conds, x.open)
+		if shared && b != s.Hooks { // From of the webhooks has open ones only
+			b.And(isOpen)
+		}
+		if len(filters) == 1 { // each term by itself, so that an index can serve it
+			b.Where(filters[0])
+			continue
+		}
+		if alternatives := b.decide(func() string {
+			var alts []string
+			for i, f := range filters {
+				alts = append(alts, b.decide(func() string {
+					conds := b.conds(f)
+					if open[i] && !shared {
+						conds = append(conds, isOpen)
+					}
+					return allOf(conds)
+				}))
 			}
-			if len(s.Filters) == 1 {
-				b.Conds = append(b.Conds, conds...)
-				break
-			}
-			alternatives = append(alternatives, "("+strings.Join(append(conds, "true"), " AND ")+")")
-		}
-		if len(alternatives) > 0 {
-			b.And("(" + strings.Join(alternatives, " OR ") + ")")
+			return anyOf(alts)
+		}); len(filters) > 0 && alternatives != always {
+			b.And(alternatives)
 		}
 	}
 	return s, nil
 }
 
-func hasState(f *queue.Filter) bool {
-	return slices.ContainsFunc(f.Terms, func(t queue.Term) bool { return t.Field == "state" })
+// openOnly reports whether a filter matches only open dead letters, and returns it without the terms about the state. A
+// filter that does not mention the state does.
+func openOnly(f *queue.Filter) (*queue.Filter, bool) {
+	if f.Empty() {
+		return f, true
+	}
+	var state, rest queue.Filter
+	for _, t := range f.Terms {
+		if t.Field == "state" {
+			state.Terms = append(state.Terms, t)
+		} else {
+			rest.Terms = append(rest.Terms, t)
+		}
+	}
+	if len(state.Terms) == 0 {
+		return f, true
+	}
+	for _, x := range deadColumns["state"].Cases {
+		if state.Match(func(string) (any, bool) { return x.Text, true }, time.Time{}) != (x.Text == "open") {
+			return f, false
+		}
+	}
+	return f.With(rest.Terms), true
 }
 
 // DeadJobFrom is the FROM clause of job dead letters d.
@@ -103,10 +166,11 @@ const DeadJobFrom = "public.job_dead_letter d"
 const DeadJobState = "CASE d.triage_status WHEN 'open' THEN 'open' WHEN 'replayed' THEN 'requeued' ELSE 'resolved' END"
 
 var deadJobColumns = map[string]Column{
-	"id": {Expr: "'job:' || d.dead_letter_id", Number: "NULL::numeric"}, "code": {Expr: "d.failure_code"}, "endpoint": {Expr: "d.job_kind"},
-	"subscription": {Expr: "NULL::bigint"}, "domain": {Expr: "d.event_domain"}, "kind": {Expr: "d.job_kind"},
-	"type": {Expr: "NULL::text"}, "age": {Expr: "d.last_failed_at"}, "failed": {Expr: "d.last_failed_at"},
-	"source": {Expr: "'job'"}, "state": {Expr: DeadJobState},
+	"id": {Expr: "'job:' || d.dead_letter_id", Number: "NULL::numeric", Same: sameUUID("d.dead_letter_id", parseid.JobPrefix)}, "code": {Expr: "d.failure_code", Distinct: openJobCodes}, "endpoint": {Expr: "d.job_kind"},
+	"subscription": {Const: true}, "domain": {Expr: "d.event_domain"}, "kind": {Expr: "d.job_kind"},
+	"type": {Const: true}, "age": {Expr: "d.last_failed_at"}, "failed": {Expr: "d.last_failed_at"},
+	"source": {Const: true, Text: "job"}, "state": {Expr: DeadJobState, Cases: []Case{
+		{"open", "d.resolved_at IS NULL"}, {"requeued", "d.triage_status = 'replayed'"}, {"resolved", "d.triage_status NOT IN ('open', 'replayed')"}}},
 }
 
 // DeadEventFrom is where the event dead letters d are selected from.
@@ -116,8 +180,9 @@ const DeadEventFrom = "public.iu_route_dead_letter d"
 const DeadEventState = "CASE WHEN d.resolved_at IS NULL THEN 'open' WHEN d.resolution = 'replayed' THEN 'requeued' ELSE 'resolved' END"
 
 var deadEventColumns = map[string]Column{
-	"id": {Expr: "'event:' || d.dead_letter_id", Number: "NULL::numeric"}, "code": {Expr: "d.failure_code"}, "endpoint": {Expr: "d.event_type"},
-	"subscription": {Expr: "NULL::bigint"}, "domain": {Expr: "d.event_domain"}, "kind": {Expr: "'event'"},
+	"id": {Expr: "'event:' || d.dead_letter_id", Number: "NULL::numeric", Same: sameUUID("d.dead_letter_id", parseid.EventPrefix)}, "code": {Expr: "d.failure_code", Distinct: openEventCodes}, "endpoint": {Expr: "d.event_type"},
+	"subscription": {Const: true}, "domain": {Expr: "d.event_domain"}, "kind": {Const: true, Text: "event"},
 	"type": {Expr: "d.event_type"}, "age": {Expr: "d.last_failed_at"}, "failed": {Expr: "d.last_failed_at"},
-	"source": {Expr: "'event'"}, "state": {Expr: DeadEventState},
+	"source": {Const: true, Text: "event"}, "state": {Expr: DeadEventState, Cases: []Case{
+		{"open", "d.resolved_at IS NULL"}, {"requeued", "d.resolution = 'replayed'"}, {"resolved", "d.resolution <> 'replayed'"}}},
 }

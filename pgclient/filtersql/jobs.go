@@ -8,7 +8,7 @@ const JobSince = `CASE WHEN q.finished_at IS NOT NULL THEN q.finished_at WHEN q.
 	ELSE least(greatest(q.enqueued_at, q.process_after, '0001-01-01Z'), '9999-12-31Z') END`
 
 var jobColumns = map[string]Column{
-	"id": {Expr: "q.job_id::text", Number: "NULL::numeric"}, "kind": {Expr: "q.job_kind"}, "domain": {Expr: "q.event_domain"},
+	"id": {Expr: "q.job_id::text", Number: "NULL::numeric", Same: sameUUID("q.job_id", "")}, "kind": {Expr: "q.job_kind"}, "domain": {Expr: "q.event_domain"},
 	"status": {Expr: "q.status"}, "executor": {Expr: "q.executor"}, "priority": {Expr: "q.priority"}, "attempts": {Expr: "q.attempts"},
 	"age": {Expr: "(" + JobSince + ")"}, "code": {Expr: "q.failure_code"}, "owner": {Expr: "q.lease_owner"},
 }

@@ -3,7 +3,6 @@ package lists
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,11 +15,13 @@ import (
 )
 
 func eventDeadLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
+	if b.None() {
+		return nil, nil
+	}
 	mark.event.after(b)
 	return pgrow.All[queue.DeadLetter](ctx, db, `SELECT 'event:' || d.dead_letter_id, 'event', `+filtersql.DeadEventState+`, d.failure_code, d.event_type,
-		d.event_domain, 0, 0, d.event_type, 0, 0, d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint, NULL::timestamptz, NULL::text FROM `+filtersql.DeadEventFrom+b.Clause()+`
-		ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC LIMIT `+strconv.Itoa(limit), b.Args...)
-
+		d.event_domain, 0, 0, d.event_type, 0, 0, d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint, NULL::timestamptz, NULL::text FROM `+newest(b, limit)+` JOIN `+filtersql.DeadEventFrom+` USING (dead_letter_id)
+		ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC`, b.Args...)
 }
 
 func eventDeadLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLetterDetail, error) {

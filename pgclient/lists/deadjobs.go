@@ -22,13 +22,20 @@ const deadJobGeneration = `(WITH RECURSIVE up (job_id, n) AS (
 	SELECT max(up.n) FROM up)`
 
 func jobDeadLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
+	if b.None() {
+		return nil, nil
+	}
 	mark.job.after(b)
 	return pgrow.All[queue.DeadLetter](ctx, db, `SELECT 'job:' || d.dead_letter_id, 'job', `+filtersql.DeadJobState+`, d.failure_code, d.job_kind,
 		d.event_domain, 0, 0, '', 0, `+deadJobGeneration+`, d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint,
-		NULL::timestamptz, NULL::text FROM (SELECT d.* FROM (SELECT dead_letter_id, job_id, triage_status, failure_code, job_kind, event_domain, last_failed_at, resolved_at
-			FROM public.job_dead_letter) d`+b.Clause()+` ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC LIMIT `+strconv.Itoa(limit)+`) d
+		NULL::timestamptz, NULL::text FROM `+newest(b, limit)+` JOIN `+filtersql.DeadJobFrom+` USING (dead_letter_id)
 		ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC`, b.Args...)
+}
 
+// newest returns the FROM item of the ids of a page of dead letters, the newest first. Only what is in an index is read
+// to find them; rows hold payloads.
+func newest(b *filtersql.Builder, limit int) string {
+	return "(SELECT d.dead_letter_id FROM " + b.Rows + b.Clause() + " ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC LIMIT " + strconv.Itoa(limit) + ") page"
 }
 
 func jobDeadLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLetterDetail, error) {

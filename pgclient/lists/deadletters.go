@@ -128,14 +128,16 @@ func deadLetters(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.P
 	case q.Bare:
 		return nil
 	case s.All():
-		return db.QueryRow(ctx, "SELECT COALESCE(sum(n), 0)::bigint FROM public.v_queue_counter WHERE scope IN ('dead_webhook', 'dead_job', 'dead_event')").Scan(&p.Total)
+		return db.QueryRow(ctx, `SELECT COALESCE(sum(n), 0)::bigint FROM (
+			SELECT n FROM public.queue_counter_rank WHERE scope IN ('open_dead_webhook', 'open_dead_job', 'open_dead_event')
+			UNION ALL SELECT n FROM public.queue_counter_delta WHERE scope IN ('dead_webhook', 'dead_job', 'dead_event')) x`).Scan(&p.Total)
 	}
-	for _, x := range []struct {
-		from string
-		b    *filtersql.Builder
-	}{{filtersql.DeadFrom, s.Hooks}, {filtersql.DeadJobFrom, s.Jobs}, {filtersql.DeadEventFrom, s.Events}} {
+	for _, b := range []*filtersql.Builder{s.Hooks, s.Jobs, s.Events} {
+		if b.None() {
+			continue
+		}
 		var part queue.Page
-		if err := countRows(ctx, db, x.from, x.b, &part); err != nil {
+		if err := countRows(ctx, db, b.Rows, b, &part); err != nil {
 			return err
 		}
 		p.Total, p.TotalBound = p.Total+part.Total, p.TotalBound || part.TotalBound
@@ -144,14 +146,18 @@ func deadLetters(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.P
 }
 
 func webhookDeadLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, mark deadMark, limit int) ([]queue.DeadLetter, error) {
-	if mark.hook != 0 {
-		b.And("d.id < " + b.Arg(mark.hook))
+	if b.None() {
+		return nil, nil
 	}
-	return pgrow.All[queue.DeadLetter](ctx, db, `SELECT d.id::text, 'webhook', `+filtersql.DeadState+`, d.final_error_code, s.endpoint, 'webhook',
-		d.subscription_id, d.event_id, s.event_type, d.saga_id, g.requeue_generation, d.failed_at, floor(public.fn_age(d.failed_at))::bigint,
+	if mark.hook != 0 {
+		b.And(b.Key + " < " + b.Arg(mark.hook))
+	}
+	return pgrow.All[queue.DeadLetter](ctx, db, `WITH page AS MATERIALIZED (SELECT `+b.Key+` AS id FROM `+b.Rows+b.Clause()+`
+			ORDER BY 1 DESC LIMIT `+strconv.Itoa(limit)+`)
+		SELECT d.id::text, 'webhook', `+filtersql.DeadState+`, d.final_error_code, s.endpoint, 'webhook',
+		d.subscription_id, d.event_id, s.event_type, d.saga_id, COALESCE(g.requeue_generation, 0), d.failed_at, floor(public.fn_age(d.failed_at))::bigint,
 		(SELECT w.erased_at FROM public.webhook_erasure w WHERE w.event_id = d.event_id), (SELECT w.erased_by FROM public.webhook_erasure w WHERE w.event_id = d.event_id)
-		FROM `+filtersql.DeadFrom+b.Clause()+" ORDER BY d.id DESC LIMIT "+strconv.Itoa(limit), b.Args...)
-
+		FROM page JOIN `+filtersql.DeadFrom+` ON d.id = page.id ORDER BY d.id DESC`, b.Args...)
 }
 
 func deadLetter(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.DeadLetterDetail, error) {

@@ -151,6 +151,9 @@ func (f *Filter) AnyFields() []string {
 	return append([]string(nil), f.any...)
 }
 
+// With returns f with these terms only; a bare word is searched in the same fields.
+func (f *Filter) With(terms []Term) *Filter { return &Filter{Terms: terms, any: f.any} }
+
 // At returns f with every relative time replaced by the absolute time that it means at now, so
 // that the same text selects the same rows later, elsewhere and in any time zone. Durations are
 // unchanged: an age is computed when the filter is evaluated.
