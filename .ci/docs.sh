@@ -13,8 +13,8 @@ cat "$tmp" >docs/keys.md
 echo "docs/keys.md"
 go test ./pgclient/schema -run TestSchemaDocument -count=1 -update >/dev/null
 echo "docs/schema.md"
-go test ./pgclient/schema -run 'TestObjectsOfTheRelease|TestTablesOfTheRelease' -count=1 -update >/dev/null
-echo "pgclient/schema/objects.txt, pgclient/schema/tables.txt"
+go test ./pgclient/schema -run 'TestObjectsOfTheRelease|TestTablesOfTheRelease|TestRightsMatrix' -count=1 -update >/dev/null
+echo "pgclient/schema/objects.txt, pgclient/schema/tables.txt, pgclient/schema/testdata/rights.txt"
 # After docs/schema.md, from which it takes the flags.
 go run ./cmd/qtop keys --settings docs/schema.md >"$tmp"
 cat "$tmp" >docs/configuration.md

@@ -69,7 +69,7 @@ func (m *deck) exportTarget() (x queue.Export, why string) {
 	}
 	var err error
 	if x.List, err = queue.ExportListNamed(name); err != nil {
-		return x, "there are no rows to export"
+		return x, queue.Choose(len(l.grid.order) > 0, "this list cannot be exported", "there are no rows to export")
 	}
 	x.Query = l.list.query
 	if x.List.Plain {

@@ -59,7 +59,7 @@ func leaseOf(at scene, job string) (queue.WebhookLease, bool) {
 func endpointActs(endpoint func(at scene) (queue.Endpoint, bool)) acts {
 	gate := rowTarget(endpoint, func(r queue.Endpoint) string { return strconv.FormatInt(r.ID, 10) }, "there is no endpoint under the cursor")
 	return acts{
-		targets: map[queue.ActionID]target{queue.ActSuspend: gate, queue.ActResume: gate},
+		targets: map[queue.ActionID]target{queue.ActSuspend: gate, queue.ActResume: gate, queue.ActWebhookRotate: gate},
 		usesSecond: func(at scene) bool { // D resumes what is suspended
 			r, ok := endpoint(at)
 			return ok && r.Since != nil

@@ -42,6 +42,24 @@ func TestWebhookKeys(t *testing.T) {
 	}
 }
 
+// E rotates the secret of the subscription under the cursor, in the list and on its page.
+func TestWebhookSecretKey(t *testing.T) {
+	for _, keys := range [][]string{{"7", "j", "E"}, {"7", "j", "enter", "E"}} {
+		s := newStore()
+		run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
+			x.press(keys...)
+			x.sees("Rotate the secret of a webhook subscription")
+			x.typing("acme-2027")
+			x.press("tab")
+			x.typing("yearly rotation")
+			x.press("enter")
+			x.rest(quiet)
+			require.Equal(t, queue.ActWebhookRotate, last(s.asked()).Action)
+			require.Equal(t, []string{"12"}, last(s.asked()).Targets)
+		})
+	}
+}
+
 func TestWebhookKeysSayWhyNot(t *testing.T) {
 	run(t, setup{}, func(x *console) {
 		x.press("7", "L")

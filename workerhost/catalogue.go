@@ -35,17 +35,7 @@ type handOff struct{ count, next string }
 // catalogue lists the loops that a host can run. Each has the name of the tick worker that it
 // runs; job_executor runs none.
 //
-// To add a tick worker, add:
-//
-//  1. its entry here,
-//  2. its function in pgclient/schema/code,
-//  3. its row with the interval in pgclient/schema/seeds.sql,
-//  4. its name in the list of scheduler_test.go there; docs/schema.md is generated.
-//
-// The function needs no arguments and returns a JSON object. The numbers in it count work
-// done, except held, waiting, in_flight, checked and total. A count of lease.MaxBatch or
-// more, under any name, says that there is more work: the loop runs again at once
-// (notifyNext). In a clone of a database only the workers run that fn_queue_tick_clone names.
+// docs/architecture.md says what else a new tick worker needs, and what its function returns.
 func catalogue() []worker {
 	return []worker{
 		{loopRoutes, "routes outbox events to their recipients and consumers", []handOff{{"jobs", loopJobs}}},

@@ -92,7 +92,10 @@ func Load(fsys fs.FS) (*Release, error) {
 		if err != nil {
 			return nil, err
 		}
-		up, down, _ := strings.Cut(text, downMark)
+		up, down, found := strings.Cut(text, downMark)
+		if !found {
+			return nil, fmt.Errorf("migrations/%s.sql:1: no line %q between the change and the way back", name, downMark)
+		}
 		r.migrations = append(r.migrations, migration{name, strings.TrimSpace(up), strings.TrimSpace(down)})
 	}
 	if r.moves, err = loadMoves(fsys); err != nil {
