@@ -1,10 +1,26 @@
-// Package pgclient connects qtop to PostgreSQL. Start with [Open], which returns a [Client]: it
-// has separate connection pools for reading, acting and working, reads the snapshot and the
-// lists behind the panes, and listens for wake signals. Package actions plans and applies
-// changes with it; package work has the calls of a worker host.
+// Package pgclient connects a Go program to a database that has qtop's schema. Which package
+// to start from:
 //
-// The database decides rights, times and outcomes. This package calls the functions of the
-// schema and translates their errors (see pgerror).
+//   - to enqueue jobs: package enqueue, inside your transaction, without this one;
+//   - to work on jobs: package workerhost, whose host needs a [Client] with
+//     [Options.WorkConns], and package handler;
+//   - to read what the console shows, or to hear of new work: this package.
+//
+// [Open] returns a [Client], which has separate pools for reading, acting and working, so that
+// one kind of work never waits for a connection of another. It does not wait for the server:
+// the first call fails if it does not answer. A Client is safe for many goroutines; Close it.
+//
+// Rights are those of the login, and the database decides them: [Client.Snapshot] and
+// [Client.List] need queue_viewer, enqueueing needs event_ingest_writer, a worker host
+// dot_executor (and for webhooks the other roles of hosts: docs/security.md). A missing right
+// is an error that names what is missing; a snapshot leaves out what the login may not read and
+// names that in its field Missing.
+//
+// Errors are one line that says what happened, where and what to do: a *queue.Error, whose
+// cause is the *pgconn.PgError where the server refused something.
+//
+// Wake signals are hints: see [Client.NewListener]. Package actions plans and applies an
+// operator's changes; package work has the calls of a worker host, for those who write one.
 package pgclient
 
 import (
@@ -278,7 +294,16 @@ func (c *Client) Listen(ctx context.Context) error {
 	return nil
 }
 
-// NewListener makes a listener in addition to the console's.
+// NewListener returns a listener, to be started with [Listener.Run], on a connection outside
+// the pools. use is its part of the application_name. onWake is called for each wake signal of
+// any domain, resync each time that listening begins or begins again: signals sent before that
+// are lost, so look at everything.
+//
+// A signal is only a hint. Any login may send one, some are lost, none is sent while the flag
+// queue.notify.bridge_enabled is off, and where LISTEN does not work (a transaction pooler, a
+// standby) neither function is ever called. So look for work at an interval as well, and
+// decide nothing by what a signal contains. Both functions are called from Run, one at a time:
+// they must return soon.
 func (c *Client) NewListener(use string, onWake func(queue.Wake), resync func()) (*Listener, error) {
 	dsn, route := c.opts.ListenDSN, &pgsession.Route{}
 	if dsn == "" {

@@ -16,6 +16,9 @@ import (
 
 // Snapshot reads the snapshot that all consoles share. It is at most maxAge old, except while
 // another session computes a new one; 0 = compute a new one.
+//
+// It needs queue_viewer. Without it there is no error: what this login may not read is left out,
+// and so is what is not installed; the field Missing names each with the reason.
 func (c *Client) Snapshot(ctx context.Context, maxAge time.Duration) (queue.Snapshot, error) {
 	s, err := c.snapshot(ctx, maxAge)
 	c.Note(ctx, err)

@@ -1,10 +1,24 @@
-// Package workerhost is the one external orchestrator of DP1 §4.1 layer 1: a host ticks the
-// workers of the catalogue, sends webhooks, runs job handlers and records its heartbeat. It
-// runs inside the console or as its own process. Any number of hosts share one database, and
-// none of them leads.
+// Package workerhost works on jobs, sends webhooks and runs the tick workers: it is the one
+// external orchestrator of DP1 §4.1 layer 1. A host runs inside the console, as qtop
+// worker or in your own process. Any number of hosts share one database, and none of them leads.
 //
-// Start from Host: New prepares one from Options, Run makes it work until its context ends.
-// The console controls the host of its process with Start, Drain, Stop and Status.
+// Start from [Host]: [New] prepares one from a pgclient.Client and [Options], [Host.Run] makes it
+// work until its context ends, then drains it. To work on jobs, four things are needed:
+//
+//  1. A registered executor with a job subscription for the kind, once per database: qtop
+//     executor register and qtop executor subscribe. [Options.Executor] is its id.
+//  2. A handler per kind in [Options.Handlers]: see package handler.
+//  3. pgclient.Options.WorkConns, the connections of the host, such as 4.
+//  4. A login that is a member of dot_executor and of the executor's owner role; for the loops
+//     of webhooks also router_worker, saga_orchestrator, webhook_worker and
+//     lease_reset_cleaner.
+//
+// [Options.Loops] chooses what the host runs. A program that only works on its jobs runs
+// job_executor, job_queue_default and lease_reaper; some host has to run the others, as qtop
+// worker does. [Host.Ready] and [Host.Status] name what keeps a loop from working.
+//
+// The console controls the host of its process with [Host.Start], [Host.Drain], [Host.Stop] and
+// [Host.Status].
 //
 // The parts:
 //

@@ -17,18 +17,26 @@ import (
 	"github.com/qtop/qtop/pgclient/work"
 )
 
-// Job is a job to be enqueued. Empty fields get their defaults.
+// Job is a job to be enqueued. Kind, Domain and Executor are required; other fields that are
+// empty get their defaults. docs/producers.md says what each may hold.
 type Job struct {
-	Kind           string          `json:"job_kind"`
-	Domain         string          `json:"event_domain"`
-	Executor       string          `json:"executor"` // an executor kind, such as DOT
-	Payload        json.RawMessage `json:"payload,omitempty"`
-	Priority       *int            `json:"priority,omitempty"`
-	ProcessAfter   *time.Time      `json:"process_after,omitempty"`
-	IdempotencyKey string          `json:"idempotency_key,omitempty"`
-	Scope          string          `json:"scope,omitempty"` // the namespace of the key: a role of the login; empty = the login itself
-	MaxAttempts    int             `json:"max_attempts,omitempty"`
-	Actor          string          `json:"actor,omitempty"`
+	Kind     string `json:"job_kind"`     // finds the handler, such as mail.send; at most 100 characters
+	Domain   string `json:"event_domain"` // the part of the business, such as mail
+	Executor string `json:"executor"`     // an executor kind, such as external_worker; not the id of an executor
+	// Payload is a JSON object of at most 256 KiB as text, with references and small facts;
+	// default {}.
+	Payload json.RawMessage `json:"payload,omitempty"`
+	// Priority is 0 to 1000, higher is claimed first; default 100.
+	Priority *int `json:"priority,omitempty"`
+	// ProcessAfter is the time before which the job does not start, by the server's clock;
+	// default now.
+	ProcessAfter *time.Time `json:"process_after,omitempty"`
+	// IdempotencyKey makes the job safe to enqueue again: per scope and kind there is one job
+	// with a key, which a second call returns. The same key with other content is refused.
+	IdempotencyKey string `json:"idempotency_key,omitempty"`
+	Scope          string `json:"scope,omitempty"`        // the namespace of the key: a role of the login; empty = the login itself
+	MaxAttempts    int    `json:"max_attempts,omitempty"` // 1 to 1000; default 20
+	Actor          string `json:"actor,omitempty"`        // who caused it, for people; at most 200 characters
 }
 
 // Made is the result of enqueueing a batch.
@@ -43,8 +51,10 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// In enqueues jobs inside the caller's transaction, all or none. It wakes nobody: call
-// [Producer.Notify] for their domains after the commit.
+// In enqueues jobs inside the caller's transaction, all or none: after an error the
+// transaction can only be rolled back. It wakes nobody: call [Producer.Notify] or
+// [Notifier.Notify] for their domains after the commit. With a pool as q, they are a
+// separate transaction.
 func In(ctx context.Context, q Querier, jobs []Job) (Made, error) {
 	var r answer
 	err := q.QueryRow(ctx, enqueueManySQL, jobs).Scan(&r)

@@ -1,8 +1,23 @@
 // Package enqueue puts jobs into the queue.
 //
-// Start with [New], which makes a [Producer], and [Producer.Enqueue]. One producer per process
-// is enough. [In] enqueues inside a transaction of the caller, who must call
-// [Producer.Notify] after the commit.
+// Two ways:
+//
+//   - [In] enqueues inside a transaction that is yours, so that your rows and their jobs are
+//     committed together or not at all. It needs no client of qtop: any pgx pool, connection
+//     or transaction will do. After the commit call [Notifier.Notify] for the domains of the
+//     jobs; without it the work starts with the next poll of a host, within a second.
+//   - [New] makes a [Producer] from a pgclient.Client. [Producer.Enqueue] and
+//     [Producer.EnqueueMany] enqueue in a separate transaction and wake the hosts.
+//
+// One [Producer] or [Notifier] per process is enough; both are safe for many goroutines. The
+// login needs event_ingest_writer.
+//
+// An error is a *queue.Error. Nothing was enqueued if its cause is a *pgconn.PgError: such a
+// job is refused, with the argument and the remedy in one line. After any other error (the
+// connection broke, the context ended) it is unknown whether the jobs were committed: give a
+// job an IdempotencyKey, and enqueue it again.
+//
+// # One process that produces and works
 //
 // A producer and a worker host in the same process can share one Producer. The host then
 // claims new jobs before they are committed: such a job needs no wake signal, and its work

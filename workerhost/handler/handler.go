@@ -1,13 +1,21 @@
-// Package handler runs the work of jobs: a Go function (Func), a command (Command) or
-// an HTTP endpoint (URL), bound to a job kind.
+// Package handler runs the work of jobs: a Go function ([Func]), a command ([Command]) or
+// an HTTP endpoint ([URL]), bound to a job kind.
 //
-// Start from Handler and Job, and from Permanent and Coded for errors. Parse makes
-// handlers from the configuration; Runner calls them on behalf of a host.
+// Start from [Handler] and [Job]. What a handler returns decides what becomes of the job:
+//
+//   - nil: it has succeeded;
+//   - an error: it is tried again after a wait, and is a dead letter after its last attempt;
+//   - [Coded]: the same, with a code by which people filter and requeue, such as NO_STOCK;
+//   - [Permanent]: no retry and no dead letter, the job ends as failed.
+//
+// [Parse] makes handlers from the configuration; [Runner] calls them on behalf of a host, or of
+// a test.
 //
 // A handler can rely on this: it is called at least once for every attempt of its job. If
 // the host dies during the call, the lease is lost or the result does not reach the
-// database, it is called again, so it must be safe to repeat. Job.ID is the same in all
-// attempts of a job.
+// database, it is called again, so it must be safe to repeat. [Job].ID is the same in all
+// attempts of a job, [Job].RootID also in its replays: store it with the effect, and do
+// nothing where it is there already.
 //
 // A host can rely on this: Runner.Run returns soon after its context ends, whatever the
 // handler does, with an error that Outcome turns into a code and a text that can be stored.
