@@ -118,7 +118,11 @@ func (a *app) client(ctx context.Context, workConns int32) (*pgclient.Client, er
 
 // terminal reports whether the file is a terminal that can show a screen.
 func terminal(f any) bool {
-	if w, ok := f.(interface{ Unwrap() io.Writer }); ok {
+	for {
+		w, ok := f.(interface{ Unwrap() io.Writer })
+		if !ok {
+			break
+		}
 		f = w.Unwrap()
 	}
 	file, ok := f.(*os.File)
