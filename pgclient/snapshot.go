@@ -18,7 +18,8 @@ import (
 // another session computes a new one; 0 = compute a new one.
 //
 // It needs queue_viewer. Without it there is no error: what this login may not read is left out,
-// and so is what is not installed; the field Missing names each with the reason.
+// and so is what is not installed; the field Missing names each section
+// with the reason, all where nothing may be read.
 func (c *Client) Snapshot(ctx context.Context, maxAge time.Duration) (queue.Snapshot, error) {
 	s, err := c.snapshot(ctx, maxAge)
 	c.Note(ctx, err)
