@@ -27,10 +27,36 @@ func auditPane() pane {
 		},
 		enter: func(at scene, i int) level {
 			x := queue.Of[[]queue.AuditEntry](at.level.list.page)[i]
-			return level{
-				id: at.level.grid.src.ID(i), title: "#" + strconv.FormatInt(x.ID, 10),
-				page: func(at scene) (views.Page, bool) { return views.AuditPage(x, at.env, at.size.W), true },
+			if x.Folded() {
+				return auditOfOperation(x)
 			}
+			return auditLevel(x)
 		},
 	}
+}
+
+// auditLevel is the page of an audit row.
+func auditLevel(x queue.AuditEntry) level {
+	id := strconv.FormatInt(x.ID, 10)
+	return level{id: id, title: "#" + id, page: func(at scene) (views.Page, bool) { return views.AuditPage(x, at.env, at.size.W), true }}
+}
+
+// operationAudit is the table of the audit rows of one bulk operation.
+type operationAudit struct{}
+
+// auditOfOperation is the table of what people and batches did for the operation of a folded row.
+func auditOfOperation(x queue.AuditEntry) level {
+	operation := strconv.FormatInt(*x.OperationID, 10)
+	l := level{id: strconv.FormatInt(x.ID, 10), title: "operation " + operation, table: operationAudit{}, grid: newGrid(false)}
+	l.list = pagedList(queue.Query{Kind: queue.ListAudit, Filter: queue.AuditOperation + "=" + operation}, func(x queue.AuditEntry) int64 { return x.ID })
+	l.list.base = l.list.query.Filter
+	return l
+}
+
+func (operationAudit) rows(at scene) views.Source {
+	return listSource(at, views.Audit(queue.Of[[]queue.AuditEntry](at.level.list.page)))
+}
+
+func (operationAudit) under(at scene, i int) level {
+	return auditLevel(queue.Of[[]queue.AuditEntry](at.level.list.page)[i])
 }

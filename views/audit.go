@@ -14,7 +14,7 @@ import (
 // Audit returns the table of pane ga: who did what and why.
 func Audit(rows []queue.AuditEntry) Source {
 	return Source{
-		Fields: fields("actor", "role", "action", "target", "reason", "outcome", "at", "age"),
+		Fields: fields("actor", "role", "action", "target", "reason", "outcome", queue.AuditOperation, "at", "age"),
 		Sorts:  []Sort{{Name: "newest first", Column: "at", Desc: true}},
 		Empty:  []string{"No action has been taken yet.", "Every action adds a row here: who, what, why, and the values before and after."},
 	}.with(List[queue.AuditEntry]{
@@ -29,6 +29,9 @@ func Audit(rows []queue.AuditEntry) Source {
 				if n := orZero(a.FrozenCount); n > 1 {
 					target = Count(n) + " " + e.Theme.G.Times + " " + target
 				}
+				if a.Folded() {
+					target += " in " + Plural(*a.Batches, "batch", "batches")
+				}
 				return target
 			}},
 			{Name: "outcome", Width: 8, Max: 12, Drop: 3, Look: ofRow},
@@ -39,6 +42,9 @@ func Audit(rows []queue.AuditEntry) Source {
 			{Name: "after"},
 			{Name: "filter"},
 			{Name: "frozen_count", Head: "ROWS"},
+			{Name: "operation_id"},
+			{Name: "batches"},
+			{Name: "last_at"},
 		},
 	}.lines())
 }
@@ -56,6 +62,9 @@ func AuditPage(a queue.AuditEntry, e Env, w int) Page {
 	p.pair("when", e.Stamp(a.At))
 	p.pair("who", a.Actor.String()+" as "+a.DBRole.String()+from(a.ClientAddr.String()))
 	p.pair("target", AuditTarget(a.Target.String()))
+	if a.OperationID != nil {
+		p.pair("operation", strconv.FormatInt(*a.OperationID, 10))
+	}
 	p.pair("filter", a.Filter.String())
 	if a.FrozenCount != nil {
 		p.pair("rows", Count(*a.FrozenCount))

@@ -243,6 +243,9 @@ func (m *markdown) actions(r queue.Report) {
 		if !e.Filter.Empty() {
 			target += " " + code(e.Filter)
 		}
+		if e.Folded() {
+			target += fmt.Sprintf(" (%s in %s)", queue.Plural(*e.FrozenCount, "item", "items"), queue.Plural(*e.Batches, "batch", "batches"))
+		}
 		rows = append(rows, []string{at(&e.At), code(e.Actor), code(e.DBRole), code(e.Action), target, code(e.Reason), code(e.Outcome)})
 	}
 	m.section("Operator actions", r.More["actions"], []string{"at", "actor", "role", "action", "target", "reason", "outcome"}, rows)

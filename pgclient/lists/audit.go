@@ -2,6 +2,8 @@ package lists
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/pgpool"
@@ -20,22 +22,44 @@ func flagHistory(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.P
 }
 
 func auditOf(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page, target string) error {
-	b, _, err := filtersql.Parse(q.Filter, queue.AuditFields(), auditColumns)
+	f, err := queue.ParseFilter(q.Filter, queue.AuditFields())
 	if err != nil {
 		return err
+	}
+	selected, columns := auditSelect, auditColumns
+	folded := !slices.ContainsFunc(f.Terms, func(t queue.Term) bool { return t.Field == queue.AuditOperation && !t.Negate })
+	if folded {
+		selected, columns = foldedSelect, foldedColumns
+	}
+	b, _, err := filtersql.Parse(q.Filter, queue.AuditFields(), columns)
+	if err != nil {
+		return err
+	}
+	if folded {
+		b.And("COALESCE(a.batch, 1) = 1")
 	}
 	if target != "" {
 		b.And("a.target = " + b.Arg(target))
 	}
 	return readByNumber(ctx, db, q, p, b, "public.queue_operator_action a", "a.id", func(e queue.AuditEntry) int64 { return e.ID },
 		func(rest string) ([]queue.AuditEntry, error) {
-			return pgrow.All[queue.AuditEntry](ctx, db, "SELECT "+auditSelect+" FROM public.queue_operator_action a"+rest, b.Args...)
+			return pgrow.All[queue.AuditEntry](ctx, db, "SELECT "+selected+" FROM public.queue_operator_action a"+queue.Choose(folded, lastBatch, "")+rest, b.Args...)
 		})
 }
 
 // auditSelect lists the columns of a queue.AuditEntry.
 const auditSelect = `a.id, a.at, a.actor, a.db_role, host(a.client_addr), a.action, a.target, a.filter, a.frozen_count,
-	a.reason, a.before, a.after, a.outcome, a.claimed`
+	a.reason, a.before, a.after, a.outcome, a.claimed, a.operation_id, NULL::bigint, NULL::timestamptz`
+
+// lastBatch joins the last batch of an operation to its first, which stands for all. foldedSelect is auditSelect with it.
+const (
+	lastBatch = ` LEFT JOIN LATERAL (SELECT x.batch, x.batch_items, x.at, x.outcome FROM public.queue_operator_action x
+		WHERE a.batch = 1 AND x.operation_id = a.operation_id AND x.action = a.action AND x.batch IS NOT NULL ORDER BY x.id DESC LIMIT 1) l ON true`
+	foldedSelect = `a.id, a.at, a.actor, a.db_role, host(a.client_addr), a.action, ` + foldedTarget + `, a.filter, COALESCE(l.batch_items, a.frozen_count),
+	a.reason, a.before, CASE WHEN a.batch = 1 THEN jsonb_build_object('batches', l.batch, 'items', l.batch_items) ELSE a.after END,
+	CASE WHEN l.outcome LIKE 'refused%' THEN a.outcome ELSE COALESCE(l.outcome, a.outcome) END, a.claimed, a.operation_id, l.batch, l.at`
+	foldedTarget = `CASE WHEN a.batch = 1 THEN 'operation ' || a.operation_id ELSE a.target END`
+)
 
 func alertHistory(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	history, err := pgrow.All[queue.AlertAck](ctx, db, "SELECT "+ackColumns+` FROM public.queue_alert_ack WHERE $1 = '' OR alert_key = $1 OR subject = $1 ORDER BY ack_id DESC LIMIT $2`, q.ID, q.Limit)
@@ -51,5 +75,11 @@ const ackColumns = `alert_key, acked_by, acked_at, comment, expires_at,
 var auditColumns = map[string]filtersql.Column{
 	"actor": {Expr: "a.actor"}, "role": {Expr: "a.db_role"}, "action": {Expr: "a.action"},
 	"target": {Expr: "a.target"}, "reason": {Expr: "a.reason"}, "outcome": {Expr: "a.outcome"},
-	"at": {Expr: "a.at"}, "age": {Expr: "a.at"},
+	"at": {Expr: "a.at"}, "age": {Expr: "a.at"}, queue.AuditOperation: {Expr: "a.operation_id"},
 }
+
+var foldedColumns = func() map[string]filtersql.Column {
+	all := maps.Clone(auditColumns)
+	all["target"] = filtersql.Column{Expr: foldedTarget}
+	return all
+}()

@@ -159,8 +159,8 @@ func reportMarks(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
 }
 
 func reportAudit(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
-	r.Actions, err = collect[queue.AuditEntry](ctx, tx, r, "actions", "SELECT count(*) OVER (), "+auditSelect+`
-		FROM public.queue_operator_action a WHERE a.at >= $1 AND a.at < $2 ORDER BY a.id LIMIT $3`,
+	r.Actions, err = collect[queue.AuditEntry](ctx, tx, r, "actions", "SELECT count(*) OVER (), "+foldedSelect+`
+		FROM public.queue_operator_action a`+lastBatch+` WHERE a.at >= $1 AND a.at < $2 AND COALESCE(a.batch, 1) = 1 ORDER BY a.id LIMIT $3`,
 		r.Since, r.Until, reportActions)
 	return err
 }

@@ -42,11 +42,12 @@ func TestExportSaysTheSameInEveryFormat(t *testing.T) {
 		queue.AuditEntry{
 			ID: n, At: at, Actor: queue.Clean("anna, \"the\" one"), Reason: queue.Clean("line\nbreak"), FrozenCount: &n,
 			Before: json.RawMessage(`{"n":12345678901234567890.10,"s":"=1+1"}`), Outcome: queue.Clean("done"),
+			OperationID: &n, Batches: &n, LastAt: &at, // a row that stands for the batches of an operation
 		},
 	}}
 	text, done := exported(t, x, nil)
-	require.Equal(t, "id,at,actor,db_role,client_addr,action,target,filter,frozen_count,reason,before,after,outcome,claimed\n"+
-		`9007199254740993,2026-11-22T03:15:00.123456Z,"anna, ""the"" one",,,,,,9007199254740993,line␊break,"{""n"":12345678901234567890.10,""s"":""=1+1""}",,done,`+"\n", text)
+	require.Equal(t, "id,at,actor,db_role,client_addr,action,target,filter,frozen_count,reason,before,after,outcome,claimed,operation_id,batches,last_at\n"+
+		`9007199254740993,2026-11-22T03:15:00.123456Z,"anna, ""the"" one",,,,,,9007199254740993,line␊break,"{""n"":12345678901234567890.10,""s"":""=1+1""}",,done,,9007199254740993,9007199254740993,2026-11-22T03:15:00.123456Z`+"\n", text)
 	require.Equal(t, "1 row as of 2026-11-22T03:15:00Z", done.String())
 	x.Format = queue.ExportLines
 	lines, _ := exported(t, x, nil)
@@ -57,7 +58,10 @@ func TestExportSaysTheSameInEveryFormat(t *testing.T) {
 	var back []map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal([]byte(array), &back))
 	require.Equal(t, `"line␊break"`, string(back[1]["reason"]))
-	require.Equal(t, "9007199254740993", string(back[0]["id"]))
+	for _, key := range []string{"id", "operation_id", "batches"} {
+		require.Equal(t, "9007199254740993", string(back[0][key]), key)
+	}
+	require.Equal(t, string(back[0]["at"]), string(back[0]["last_at"]))
 }
 
 func TestExportDefusesFormulas(t *testing.T) {

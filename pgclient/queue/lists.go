@@ -201,7 +201,14 @@ type AuditEntry struct {
 	After       json.RawMessage `json:"after"`
 	Outcome     Text            `json:"outcome"`
 	Claimed     json.RawMessage `json:"claimed"` // who runs the caller's program, as it claims; null = nothing claimed
+
+	OperationID *int64     `json:"operation_id"` // the bulk operation that acted or was acted on
+	Batches     *int64     `json:"batches"`      // of a row that stands for all batches of an operation: how many; FrozenCount has their items
+	LastAt      *time.Time `json:"last_at"`      // of such a row: when the last batch was
 }
+
+// Folded reports whether the row stands for all batches of an operation.
+func (a AuditEntry) Folded() bool { return a.Batches != nil }
 
 // AlertAck is a row of queue_alert_ack.
 type AlertAck struct {
@@ -230,6 +237,10 @@ type JobDetail struct {
 	LostLeases    int    `json:"lost_leases"`
 }
 
+// AuditOperation is the field that selects the audit rows of a bulk operation. Without it the batches of an operation are
+// one row for each action.
+const AuditOperation = "operation_id"
+
 // AuditFields returns the fields of the audit pane's filter.
 func AuditFields() []Field {
 	return []Field{
@@ -239,6 +250,7 @@ func AuditFields() []Field {
 		{Name: "target", Kind: FieldText, Help: "what it was done to"},
 		{Name: "reason", Kind: FieldText, Help: "why"},
 		{Name: "outcome", Kind: FieldText, Help: "done, refused: …"},
+		{Name: AuditOperation, Kind: FieldNumber, Help: "a bulk operation; its batches are listed one by one"},
 		{Name: "at", Kind: FieldTime, Help: "when"},
 		{Name: "age", Kind: FieldDuration, Help: "how long ago"},
 	}

@@ -15,6 +15,11 @@ COMMENT ON COLUMN public.queue_operator_action.claimed IS
 COMMENT ON COLUMN public.queue_operator_action.frozen_count IS 'number of rows that the action was about';
 COMMENT ON COLUMN public.queue_operator_action.before IS 'the values before the action';
 COMMENT ON COLUMN public.queue_operator_action.after IS 'the values after the action';
+COMMENT ON COLUMN public.queue_operator_action.operation_id IS
+  'the bulk operation that acted or that was acted on; NULL = none, or a row of an earlier release';
+COMMENT ON COLUMN public.queue_operator_action.batch IS
+  'number of this batch of the operation among those with the same action; NULL = not a batch';
+COMMENT ON COLUMN public.queue_operator_action.batch_items IS 'items of this batch and of those before it';
 COMMENT ON COLUMN public.queue_operator_action.outcome IS
   'done; asked, of a signal that the caller sent afterwards; or refused, with the rule';
 GRANT SELECT ON public.queue_operator_action TO
@@ -103,16 +108,24 @@ COMMENT ON FUNCTION public.fn_operator_origin IS
 -- fn_operator_audit(…) → id of the new audit row. db_role and client_addr are read from the session, so that no caller
 -- can forge them. The filter is stored as the caller's claim. At most 100 refusals of one login are recorded per
 -- minute, so that none can fill the table: the hundredth row says that the next ones are not recorded, and for these
--- the function returns NULL. Internal.
+-- the function returns NULL.
+--   operation  the bulk operation that acts, or that a person acts on. Only functions that no login may call pass it,
+--              so that nobody can hide an action among the batches of an operation. Rows whose action does not begin
+--              with bulk_ are its batches: numbered from 1 per action, with the sum of their items so far, so that one
+--              look at the last batch gives the counts of all. The caller has locked the operation.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_operator_audit(
   p_action text, p_target text, p_actor text, p_reason text,
   p_filter text DEFAULT NULL, p_frozen_count bigint DEFAULT NULL,
-  p_before jsonb DEFAULT NULL, p_after jsonb DEFAULT NULL, p_outcome text DEFAULT 'done')
+  p_before jsonb DEFAULT NULL, p_after jsonb DEFAULT NULL, p_outcome text DEFAULT 'done',
+  p_operation_id bigint DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   c_refusals CONSTANT int := 100;
   v_refused bigint := 0;
+  v_batch bigint;
+  v_items bigint;
   v_id bigint;
 BEGIN
   IF p_outcome LIKE 'refused%' THEN
@@ -123,13 +136,20 @@ BEGIN
       RETURN NULL;
     END IF;
   END IF;
+  IF p_operation_id IS NOT NULL AND p_action NOT LIKE 'bulk\_%' THEN
+    SELECT a.batch, a.batch_items INTO v_batch, v_items FROM public.queue_operator_action a
+    WHERE a.operation_id = p_operation_id AND a.action = p_action AND a.batch IS NOT NULL ORDER BY a.id DESC LIMIT 1;
+    v_batch := COALESCE(v_batch, 0) + 1;
+    v_items := COALESCE(v_items, 0) + COALESCE(p_frozen_count, 0);
+  END IF;
   INSERT INTO public.queue_operator_action
-    (actor, action, target, filter, frozen_count, reason, before, after, outcome, claimed)
+    (actor, action, target, filter, frozen_count, reason, before, after, outcome, claimed, operation_id, batch,
+      batch_items)
   VALUES
     (p_actor, p_action, p_target, 'claimed: ' || p_filter, p_frozen_count, p_reason, p_before, p_after,
       p_outcome || CASE WHEN v_refused = c_refusals - 1
         THEN '; further refusals of this login are not recorded for a minute' ELSE '' END,
-      public.fn_operator_origin())
+      public.fn_operator_origin(), p_operation_id, v_batch, v_items)
   RETURNING id INTO v_id;
   RETURN v_id;
 END

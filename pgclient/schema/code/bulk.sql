@@ -113,7 +113,7 @@ BEGIN
     p_action => 'bulk_plan', p_target => 'operation ' || v_id, p_actor => v_actor, p_reason => v_reason,
     p_filter => btrim(p_filter), p_frozen_count => v_n::bigint,
     p_after => jsonb_build_object('kind', p_kind, 'rate_per_second', p_rate, 'brake_percent', v_brake, 'canary',
-      v_canary), p_before => NULL::jsonb, p_outcome => 'done'::text);
+      v_canary), p_before => NULL::jsonb, p_outcome => 'done'::text, p_operation_id => v_id);
   RETURN jsonb_build_object('operation_id', v_id, 'frozen_count', v_n, 'state', 'planned', 'audit_id', v_audit);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_plan TO :"dead_letter_operator";
@@ -166,7 +166,7 @@ BEGIN
     p_before => jsonb_build_object('state', v_old.state, 'state_why', v_old.state_why),
     p_after => jsonb_build_object('state', p_to, 'requeued', v_old.requeued, 'done', v_old.done,
       'skipped', v_old.skipped, 'failed', v_old.failed),
-    p_outcome => 'done'::text);
+    p_outcome => 'done'::text, p_operation_id => p_operation_id);
   RETURN jsonb_build_object('operation_id', p_operation_id, 'before', v_old.state, 'state', p_to, 'audit_id', v_audit);
 END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_turn IS
@@ -237,7 +237,8 @@ BEGIN
     p_action => 'bulk_rate', p_target => 'operation ' || p_operation_id, p_actor => v_actor,
     p_reason => v_old.reason, p_frozen_count => v_old.frozen_count,
     p_before => jsonb_build_object('rate_per_second', v_old.rate_per_second),
-    p_after => jsonb_build_object('rate_per_second', p_rate), p_filter => NULL::text, p_outcome => 'done'::text);
+    p_after => jsonb_build_object('rate_per_second', p_rate), p_filter => NULL::text, p_outcome => 'done'::text,
+    p_operation_id => p_operation_id);
   RETURN jsonb_build_object('operation_id', p_operation_id, 'before', v_old.rate_per_second, 'rate_per_second',
     p_rate, 'audit_id', v_audit);
 END $$;
@@ -268,27 +269,39 @@ BEGIN
   INTO v_webhooks, v_jobs, v_events FROM unnest(p_targets) t;
   IF v_webhooks IS NOT NULL THEN
     v_webhook_answer := CASE
-      WHEN p_kind = 'resolve' AND p_undo THEN public.fn_dead_letter_reopen(v_webhooks, p_actor, p_reason, false)
-      WHEN p_kind = 'resolve' THEN public.fn_dead_letter_resolve(v_webhooks, 'abandoned', p_reason, p_actor, false)
-      WHEN p_undo THEN public.fn_dead_letter_requeue_undo(v_webhooks, p_actor, p_reason, false)
+      WHEN p_kind = 'resolve' AND p_undo THEN public.fn_dead_letter_reopen_as(v_webhooks, p_actor, p_reason, false,
+        p_operation_id)
+      WHEN p_kind = 'resolve' THEN public.fn_dead_letter_resolve_as(p_dead_letter_ids => v_webhooks,
+        p_resolution => 'abandoned', p_note => p_reason, p_actor => p_actor, p_dry_run => false,
+        p_operation_id => p_operation_id)
+      WHEN p_undo THEN public.fn_dead_letter_requeue_undo_as(v_webhooks, p_actor, p_reason, false,
+        p_operation_id)
       ELSE public.fn_dead_letter_requeue_as(v_webhooks, p_actor, p_reason, false, p_operation_id) END;
 
   END IF;
   IF v_jobs IS NOT NULL THEN
     v_job_answer := CASE
-      WHEN p_kind = 'resolve' AND p_undo THEN public.fn_job_dead_letter_reopen(v_jobs, p_actor, p_reason, false)
-      WHEN p_kind = 'resolve' THEN public.fn_job_dead_letter_resolve(v_jobs, 'abandoned', p_reason, p_actor, false)
-      WHEN p_undo THEN public.fn_job_dead_letter_replay_undo(v_jobs, p_actor, p_reason, false)
-      ELSE public.fn_job_dead_letter_replay(v_jobs, p_actor, p_reason, false) END;
+      WHEN p_kind = 'resolve' AND p_undo THEN public.fn_job_dead_letter_reopen_as(v_jobs, p_actor, p_reason, false,
+        p_operation_id)
+      WHEN p_kind = 'resolve' THEN public.fn_job_dead_letter_resolve_as(p_dead_letter_ids => v_jobs,
+        p_resolution => 'abandoned', p_note => p_reason, p_actor => p_actor, p_dry_run => false,
+        p_operation_id => p_operation_id)
+      WHEN p_undo THEN public.fn_job_dead_letter_replay_undo_as(v_jobs, p_actor, p_reason, false,
+        p_operation_id)
+      ELSE public.fn_job_dead_letter_replay_as(v_jobs, p_actor, p_reason, false,
+        p_operation_id) END;
 
   END IF;
   IF v_events IS NOT NULL THEN
     v_event_answer := CASE
-      WHEN p_kind = 'resolve' AND p_undo THEN public.fn_iu_route_dead_letter_reopen(v_events, p_actor, p_reason,
-        false)
-      WHEN p_kind = 'resolve' THEN public.fn_iu_route_dead_letter_resolve(v_events, 'abandoned', p_reason, p_actor,
-        false)
-      ELSE public.fn_iu_route_dead_letter_replay(v_events, p_actor, p_reason, false) END;
+      WHEN p_kind = 'resolve' AND p_undo
+        THEN public.fn_iu_route_dead_letter_reopen_as(v_events, p_actor, p_reason, false,
+        p_operation_id)
+      WHEN p_kind = 'resolve' THEN public.fn_iu_route_dead_letter_resolve_as(p_dead_letter_ids => v_events,
+        p_resolution => 'abandoned', p_note => p_reason, p_actor => p_actor, p_dry_run => false,
+        p_operation_id => p_operation_id)
+      ELSE public.fn_iu_route_dead_letter_replay_as(v_events, p_actor, p_reason, false,
+        p_operation_id) END;
   END IF;
   RETURN QUERY
   SELECT a.prefix || (x ->> 'id'), x ->> 'why', x ->> 'new_id', x ->> 'code'
@@ -645,7 +658,8 @@ BEGIN
       p_action => 'bulk_brake', p_target => 'operation ' || p_operation_id, p_actor => 'bulk_operation_runner',
       p_reason => v_op.reason, p_filter => v_op.filter, p_frozen_count => v_op.frozen_count,
       p_before => jsonb_build_object('state', 'running'),
-      p_after => jsonb_build_object('state', 'paused', 'why', v_why), p_outcome => 'done'::text);
+      p_after => jsonb_build_object('state', 'paused', 'why', v_why), p_outcome => 'done'::text,
+      p_operation_id => p_operation_id);
     RETURN;
   END IF;
 
@@ -861,7 +875,8 @@ BEGIN
     p_action => 'bulk_undo', p_target => 'operation ' || p_operation_id, p_actor => v_actor,
     p_reason => v_op.reason, p_filter => v_op.filter, p_frozen_count => v_op.frozen_count,
     p_before => jsonb_build_object('state', v_op.state, 'requeued', v_op.requeued),
-    p_after => jsonb_build_object('undone', v_undone, 'started_already', v_skipped), p_outcome => 'done'::text);
+    p_after => jsonb_build_object('undone', v_undone, 'started_already', v_skipped), p_outcome => 'done'::text,
+    p_operation_id => p_operation_id);
   RETURN jsonb_build_object('operation_id', p_operation_id, 'undone', v_undone, 'skipped', v_skipped,
     'audit_id', v_audit);
 END $$;

@@ -19,6 +19,22 @@ CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_resolve(p_dead_letter_
   p_note text, p_actor text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN public.fn_iu_route_dead_letter_resolve_as(p_dead_letter_ids => p_dead_letter_ids, p_resolution => p_resolution,
+    p_note => p_note, p_actor => p_actor, p_dry_run => p_dry_run, p_operation_id => NULL::bigint);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_iu_route_dead_letter_resolve TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_iu_route_dead_letter_resolve IS
+  'Closes dead letters of events without a replay: abandoned, done_otherwise or duplicate.';
+
+-- fn_iu_route_dead_letter_resolve_as(…, operation): the same on behalf of a bulk operation, NULL = none; see
+-- fn_dead_letter_requeue_as. Internal.
+CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_resolve_as(p_dead_letter_ids uuid[], p_resolution text,
+  p_note text, p_actor text,
+  p_dry_run boolean, p_operation_id bigint)
+RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -41,19 +57,32 @@ BEGIN
   END IF;
   RETURN public.fn_job_answer(
     p_action => 'resolve', p_target => 'iu_route_dead_letter', p_done => 'resolved', p_ids => v_ids, p_why => v_why,
-    p_new => NULL, p_actor => v_actor, p_reason => v_note, p_dry_run => v_dry);
+    p_new => NULL, p_actor => v_actor, p_reason => v_note, p_dry_run => v_dry,
+    p_operation_id => p_operation_id);
 END
 $fn$;
-GRANT EXECUTE ON FUNCTION public.fn_iu_route_dead_letter_resolve TO :"dead_letter_operator";
-COMMENT ON FUNCTION public.fn_iu_route_dead_letter_resolve IS
-  'Closes dead letters of events without a replay: abandoned, done_otherwise or duplicate.';
+COMMENT ON FUNCTION public.fn_iu_route_dead_letter_resolve_as IS
+  'The same on behalf of the bulk operation given. Internal.';
 
 -- fn_iu_route_dead_letter_reopen(ids, actor, reason, dry_run) → outcome per id: withdraws a resolution. A replay cannot
 -- be withdrawn.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_reopen(p_dead_letter_ids uuid[], p_actor text,
-  p_reason text, p_dry_run boolean DEFAULT false)
-RETURNS jsonb
+  p_reason text, p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN public.fn_iu_route_dead_letter_reopen_as(p_dead_letter_ids, p_actor, p_reason, p_dry_run, NULL::bigint);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_iu_route_dead_letter_reopen TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_iu_route_dead_letter_reopen IS
+  'Opens resolved dead letters of events again.';
+
+-- fn_iu_route_dead_letter_reopen_as(…, operation): the same on behalf of a bulk operation, NULL = none; see
+-- fn_dead_letter_requeue_as. Internal.
+CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_reopen_as(p_dead_letter_ids uuid[], p_actor text,
+  p_reason text, p_dry_run boolean, p_operation_id bigint)
+RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -76,20 +105,33 @@ BEGIN
   END IF;
   RETURN public.fn_job_answer(
     p_action => 'reopen', p_target => 'iu_route_dead_letter', p_done => 'reopened', p_ids => v_ids, p_why => v_why,
-    p_new => NULL, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
+    p_new => NULL, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry,
+    p_operation_id => p_operation_id);
 END
 $fn$;
-GRANT EXECUTE ON FUNCTION public.fn_iu_route_dead_letter_reopen TO :"dead_letter_operator";
-COMMENT ON FUNCTION public.fn_iu_route_dead_letter_reopen IS
-  'Opens resolved dead letters of events again.';
+COMMENT ON FUNCTION public.fn_iu_route_dead_letter_reopen_as IS
+  'The same on behalf of the bulk operation given. Internal.';
 
 -- fn_iu_route_dead_letter_replay(ids, actor, reason, dry_run) → outcome per id: routes the events of open dead letters
 -- again, with the current recipients and consumers. If the event is routed, its dead letter is resolved as replayed; if
 -- it fails again, the dead letter stays open with the new failure (outcome failed). Refused: clone, disabled.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_replay(p_dead_letter_ids uuid[], p_actor text,
-  p_reason text, p_dry_run boolean DEFAULT false)
+  p_reason text, p_dry_run boolean DEFAULT false) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN public.fn_iu_route_dead_letter_replay_as(p_dead_letter_ids, p_actor, p_reason, p_dry_run, NULL::bigint);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_iu_route_dead_letter_replay TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_iu_route_dead_letter_replay IS
+  'Routes the events of open dead letters again and returns the outcome per id.';
+
+-- fn_iu_route_dead_letter_replay_as(…, operation): the same on behalf of a bulk operation, NULL = none; see
+-- fn_dead_letter_requeue_as. Internal.
+CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_replay_as(p_dead_letter_ids uuid[], p_actor text,
+  p_reason text, p_dry_run boolean, p_operation_id bigint)
 RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -162,7 +204,8 @@ BEGIN
   END IF;
   v_answer := public.fn_job_answer(
     p_action => 'replay', p_target => 'iu_route_dead_letter', p_done => 'replayed', p_ids => v_ids, p_why => v_why,
-    p_new => NULL, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
+    p_new => NULL, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry,
+    p_operation_id => p_operation_id);
   IF v_failed <> '{}' THEN
     SELECT v_answer || jsonb_build_object('results',
       jsonb_agg(CASE WHEN r.value ->> 'outcome' = 'skipped' AND v_failed ? d.event_id::text
@@ -174,6 +217,5 @@ BEGIN
   RETURN v_answer;
 END
 $fn$;
-GRANT EXECUTE ON FUNCTION public.fn_iu_route_dead_letter_replay TO :"dead_letter_operator";
-COMMENT ON FUNCTION public.fn_iu_route_dead_letter_replay IS
-  'Routes the events of open dead letters again and returns the outcome per id.';
+COMMENT ON FUNCTION public.fn_iu_route_dead_letter_replay_as IS
+  'The same on behalf of the bulk operation given. Internal.';

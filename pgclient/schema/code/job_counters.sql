@@ -152,7 +152,7 @@ BEGIN
     -- whole signatures: the words around them are in the language of the server
     IF NOT (strpos(v_stack, 'fn_job_finish(uuid[],uuid[],text)') > 0
       OR strpos(v_stack, 'fn_job_bury(uuid[],text[],text[],text[],integer)') > 0
-      OR strpos(v_stack, 'fn_job_dead_letter_replay_undo(uuid[],text,text,boolean)') > 0) THEN
+      OR strpos(v_stack, 'fn_job_dead_letter_replay_undo_as(uuid[],text,text,boolean,bigint)') > 0) THEN
       RAISE EXCEPTION 'DELETE of job_queue is refused: a job ends through the fn_job_ functions'
         USING ERRCODE = '42501';
     END IF;

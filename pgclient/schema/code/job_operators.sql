@@ -22,7 +22,7 @@ COMMENT ON FUNCTION public.fn_job_ids IS
 -- of this file. why is the reason an id was skipped, NULL where the action was done. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_answer(p_action text, p_target text, p_done text, p_ids uuid[],
   p_why text[], p_new uuid[],
-  p_actor text, p_reason text, p_dry_run boolean) RETURNS jsonb
+  p_actor text, p_reason text, p_dry_run boolean, p_operation_id bigint DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_done bigint := (SELECT count(*) FROM unnest(p_ids, p_why) AS w (id, why) WHERE w.why IS NULL);
@@ -43,7 +43,7 @@ BEGIN
         ( SELECT COALESCE(jsonb_agg(jsonb_build_array(r.id, r.new) ORDER BY r.id), '[]')
         FROM unnest(p_ids, p_why, p_new) AS r (id, why, new) WHERE r.why IS NULL)),
       p_outcome => CASE WHEN v_done = 0 THEN 'refused' ELSE 'done' END,
-      p_filter => NULL::text, p_before => NULL::jsonb);
+      p_filter => NULL::text, p_before => NULL::jsonb, p_operation_id => p_operation_id);
   END IF;
   RETURN jsonb_build_object('action', p_action, 'dry_run', p_dry_run, p_done, v_done, 'skipped', v_skipped,
     'results', v_results, 'audit_id', v_audit);
@@ -194,9 +194,22 @@ COMMENT ON FUNCTION public.fn_job_letter_why IS
 -- (producer_key), and job_root has the first job of the chain. Dead letters are locked in id order: of two operators,
 -- one replays and the other gets the name of the one who did.
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_replay(p_dead_letter_ids uuid[], p_actor text, p_reason text,
-  p_dry_run boolean DEFAULT false)
+  p_dry_run boolean DEFAULT false) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN public.fn_job_dead_letter_replay_as(p_dead_letter_ids, p_actor, p_reason, p_dry_run, NULL::bigint);
+END
+$$;
+GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_replay TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_job_dead_letter_replay IS
+  'Makes one new job per open job dead letter, at most once each, and returns an outcome per id.';
+
+-- fn_job_dead_letter_replay_as(…, operation): the same on behalf of a bulk operation, NULL = none; see
+-- fn_dead_letter_requeue_as. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_replay_as(p_dead_letter_ids uuid[], p_actor text, p_reason text,
+  p_dry_run boolean, p_operation_id bigint)
 RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -249,17 +262,34 @@ BEGIN
   END IF;
   RETURN public.fn_job_answer(
     p_action => 'replay', p_target => 'job_dead_letter', p_done => 'replayed', p_ids => v_ids, p_why => v_why,
-    p_new => v_new, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
-END $$;
-GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_replay TO :"dead_letter_operator";
-COMMENT ON FUNCTION public.fn_job_dead_letter_replay IS
-  'Makes one new job per open job dead letter, at most once each, and returns an outcome per id.';
+    p_new => v_new, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry,
+    p_operation_id => p_operation_id);
+END
+$$;
+COMMENT ON FUNCTION public.fn_job_dead_letter_replay_as IS
+  'The same on behalf of the bulk operation given. Internal.';
 
 -- fn_job_dead_letter_resolve(ids, resolution, note, actor, dry_run): closes open dead letters without a replay.
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_resolve(p_dead_letter_ids uuid[], p_resolution text,
   p_note text, p_actor text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN public.fn_job_dead_letter_resolve_as(p_dead_letter_ids => p_dead_letter_ids, p_resolution => p_resolution,
+    p_note => p_note, p_actor => p_actor, p_dry_run => p_dry_run, p_operation_id => NULL::bigint);
+END
+$$;
+GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_resolve TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_job_dead_letter_resolve IS
+  'Closes job dead letters without a replay: abandoned, done_otherwise or duplicate.';
+
+-- fn_job_dead_letter_resolve_as(…, operation): the same on behalf of a bulk operation, NULL = none; see
+-- fn_dead_letter_requeue_as. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_resolve_as(p_dead_letter_ids uuid[], p_resolution text,
+  p_note text, p_actor text,
+  p_dry_run boolean, p_operation_id bigint)
+RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -281,17 +311,30 @@ BEGIN
   END IF;
   RETURN public.fn_job_answer(
     p_action => 'resolve', p_target => 'job_dead_letter', p_done => 'resolved', p_ids => v_ids, p_why => v_why,
-    p_new => NULL, p_actor => v_actor, p_reason => v_note, p_dry_run => v_dry);
-END $$;
-GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_resolve TO :"dead_letter_operator";
-COMMENT ON FUNCTION public.fn_job_dead_letter_resolve IS
-  'Closes job dead letters without a replay: abandoned, done_otherwise or duplicate.';
+    p_new => NULL, p_actor => v_actor, p_reason => v_note, p_dry_run => v_dry,
+    p_operation_id => p_operation_id);
+END
+$$;
+COMMENT ON FUNCTION public.fn_job_dead_letter_resolve_as IS
+  'The same on behalf of the bulk operation given. Internal.';
 
 -- fn_job_dead_letter_reopen(ids, actor, reason, dry_run): opens resolved dead letters again; a replayed one is skipped.
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_reopen(p_dead_letter_ids uuid[], p_actor text, p_reason text,
-  p_dry_run boolean DEFAULT false)
-RETURNS jsonb
+  p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN public.fn_job_dead_letter_reopen_as(p_dead_letter_ids, p_actor, p_reason, p_dry_run, NULL::bigint);
+END
+$$;
+GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_reopen TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_job_dead_letter_reopen IS 'Opens resolved job dead letters again.';
+
+-- fn_job_dead_letter_reopen_as(…, operation): the same on behalf of a bulk operation, NULL = none; see
+-- fn_dead_letter_requeue_as. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_reopen_as(p_dead_letter_ids uuid[], p_actor text, p_reason text,
+  p_dry_run boolean, p_operation_id bigint)
+RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -315,17 +358,32 @@ BEGIN
   END IF;
   RETURN public.fn_job_answer(
     p_action => 'reopen', p_target => 'job_dead_letter', p_done => 'reopened', p_ids => v_ids, p_why => v_why,
-    p_new => NULL, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
-END $$;
-GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_reopen TO :"dead_letter_operator";
-COMMENT ON FUNCTION public.fn_job_dead_letter_reopen IS 'Opens resolved job dead letters again.';
+    p_new => NULL, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry,
+    p_operation_id => p_operation_id);
+END
+$$;
+COMMENT ON FUNCTION public.fn_job_dead_letter_reopen_as IS
+  'The same on behalf of the bulk operation given. Internal.';
 
 -- fn_job_dead_letter_replay_undo(ids, actor, reason, dry_run): undoes replays whose new job was never claimed. Deletes
 -- the new job and opens the dead letter again; the audit row keeps both ids. new_id = the job that was deleted.
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_replay_undo(p_dead_letter_ids uuid[], p_actor text,
-  p_reason text, p_dry_run boolean DEFAULT false)
+  p_reason text, p_dry_run boolean DEFAULT false) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN public.fn_job_dead_letter_replay_undo_as(p_dead_letter_ids, p_actor, p_reason, p_dry_run, NULL::bigint);
+END
+$$;
+GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_replay_undo TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_job_dead_letter_replay_undo IS
+  'Undoes replays whose new job was never claimed: deletes the job and opens the dead letter again.';
+
+-- fn_job_dead_letter_replay_undo_as(…, operation): the same on behalf of a bulk operation, NULL = none; see
+-- fn_dead_letter_requeue_as. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_replay_undo_as(p_dead_letter_ids uuid[], p_actor text,
+  p_reason text, p_dry_run boolean, p_operation_id bigint)
 RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -362,8 +420,9 @@ BEGIN
   END IF;
   RETURN public.fn_job_answer(
     p_action => 'replay_undo', p_target => 'job_dead_letter', p_done => 'recalled', p_ids => v_ids, p_why => v_why,
-    p_new => v_jobs, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
-END $$;
-GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_replay_undo TO :"dead_letter_operator";
-COMMENT ON FUNCTION public.fn_job_dead_letter_replay_undo IS
-  'Undoes replays whose new job was never claimed: deletes the job and opens the dead letter again.';
+    p_new => v_jobs, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry,
+    p_operation_id => p_operation_id);
+END
+$$;
+COMMENT ON FUNCTION public.fn_job_dead_letter_replay_undo_as IS
+  'The same on behalf of the bulk operation given. Internal.';

@@ -196,7 +196,7 @@ BEGIN
   GET DIAGNOSTICS v_stack = PG_CONTEXT;
   v_stack := replace(v_stack, '"', ''); -- quoted when quote_all_identifiers is on
   IF OLD.triage_status = 'replayed' AND NEW.triage_status = 'open'
-    AND strpos(v_stack, 'fn_job_dead_letter_replay_undo(uuid[],text,text,boolean)') > 0 THEN
+    AND strpos(v_stack, 'fn_job_dead_letter_replay_undo_as(uuid[],text,text,boolean,bigint)') > 0 THEN
     RETURN NEW;
   END IF;
   RAISE EXCEPTION '% of % is refused', TG_OP, TG_TABLE_NAME

@@ -145,9 +145,11 @@ COMMENT ON FUNCTION public.fn_snapshot_marks IS
   'Section of the snapshot: marks of the last hour. Internal.';
 
 -- fn_snapshot_actions() → the section actions: what people did within the last hour, newest first, at most 10, from the
--- newest 80 audit rows. Rows with the same action, person and reason are one action: rows is their number, target
--- and audit_id are of the newest. Left out: refusals; marks, which have a section; what happened by itself (an expired
--- flag, the brake); and rows of the triggers of tables, which cannot distinguish a person from a host. Internal.
+-- newest 80 rows of people. Rows with the same action, person and reason are one action: rows is their number, target
+-- and audit_id are of the newest. Left out: batches of bulk operations, as starting one is the action; refusals; marks,
+-- which have a section; what happened by itself (an expired flag, the brake); and rows of the triggers of tables, which
+-- cannot distinguish a person from a host. The conditions are those of ix_queue_operator_action_people: rows that are
+-- left out are not looked at, however many they are. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_actions() RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -155,11 +157,11 @@ BEGIN
     SELECT max(q.id) AS audit_id, max(q.at) AS at, q.actor AS by, q.action,
       left((array_agg(q.target ORDER BY q.id DESC))[1], 200) AS target, left(COALESCE(q.reason, ''), 200) AS reason,
       count(*) AS rows
-    FROM (SELECT r.id, r.at, r.actor, r.action, r.target, r.reason, r.outcome FROM public.queue_operator_action r
+    FROM (SELECT r.id, r.at, r.actor, r.action, r.target, r.reason FROM public.queue_operator_action r
+      WHERE r.batch IS NULL AND r.outcome !~~ 'refused%' AND r.action <> ALL (ARRAY['mark', 'flag_revert', 'bulk_brake',
+        'webhook_subscription_write', 'job_subscription_write', 'event_subscription_write'])
       ORDER BY r.id DESC LIMIT 80) q
-    WHERE q.at > now() - interval '1 hour' AND q.outcome NOT LIKE 'refused%'
-      AND q.action <> ALL (ARRAY['mark', 'flag_revert', 'bulk_brake', 'webhook_subscription_write',
-        'job_subscription_write', 'event_subscription_write'])
+    WHERE q.at > now() - interval '1 hour'
     GROUP BY q.actor, q.action, q.reason ORDER BY max(q.id) DESC LIMIT 10) x), '[]');
 END
 $fn$;

@@ -18,7 +18,7 @@ COMMENT ON FUNCTION public.fn_webhook_letter_ids IS 'Checks and sorts dead lette
 -- fn_webhook_letter_answer(...): builds the result of the dead letter functions and writes their audit row. The audit
 -- row has each changed dead letter with its new or deleted saga. p_why is NULL where the action was done. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_letter_answer(p_action text, p_done text, p_ids bigint[], p_why text[],
-  p_sagas bigint[], p_actor text, p_reason text, p_dry_run boolean) RETURNS jsonb
+  p_sagas bigint[], p_actor text, p_reason text, p_dry_run boolean, p_operation_id bigint) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_done bigint := (SELECT count(*) FROM unnest(p_why) w WHERE w IS NULL);
@@ -40,7 +40,7 @@ BEGIN
         ( SELECT COALESCE(jsonb_agg(jsonb_build_array(r.id, r.saga) ORDER BY r.id), '[]')
         FROM unnest(p_ids, p_why, p_sagas) AS r (id, why, saga) WHERE r.why IS NULL)),
       p_outcome => CASE WHEN v_done = 0 THEN 'refused' ELSE 'done' END,
-      p_filter => NULL::text, p_before => NULL::jsonb);
+      p_filter => NULL::text, p_before => NULL::jsonb, p_operation_id => p_operation_id);
   END IF;
   RETURN jsonb_build_object('action', p_action, 'dry_run', p_dry_run, p_done, v_done, 'skipped', v_skipped,
     'results', v_results, 'audit_id', v_audit);
@@ -157,7 +157,8 @@ BEGIN
   END IF;
   RETURN public.fn_webhook_letter_answer(
     p_action => 'requeue', p_done => 'requeued', p_ids => v_ids, p_why => v_why, p_sagas => v_sagas,
-    p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
+    p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry,
+    p_operation_id => p_operation_id);
 END $$;
 COMMENT ON FUNCTION public.fn_dead_letter_requeue_as IS
   'Requeues dead letters for an operator or for the bulk operation given. Internal.';
@@ -166,7 +167,22 @@ COMMENT ON FUNCTION public.fn_dead_letter_requeue_as IS
 -- and the requeue record, and the dead letter is open again; the audit row keeps both ids. new_id = the deleted saga.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_requeue_undo(p_dead_letter_ids bigint[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN public.fn_dead_letter_requeue_undo_as(p_dead_letter_ids, p_actor, p_reason, p_dry_run, NULL::bigint);
+END
+$$;
+COMMENT ON FUNCTION public.fn_dead_letter_requeue_undo IS
+  'Undoes requeues whose saga has no job yet; the only function that deletes a saga.';
+GRANT EXECUTE ON FUNCTION public.fn_dead_letter_requeue_undo TO :"dead_letter_operator";
+
+-- fn_dead_letter_requeue_undo_as(…, operation): the same on behalf of a bulk operation, NULL = none; see
+-- fn_dead_letter_requeue_as. Internal.
+CREATE OR REPLACE FUNCTION public.fn_dead_letter_requeue_undo_as(p_dead_letter_ids bigint[], p_actor text,
+  p_reason text,
+  p_dry_run boolean, p_operation_id bigint)
+RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -199,17 +215,33 @@ BEGIN
   END IF;
   RETURN public.fn_webhook_letter_answer(
     p_action => 'requeue_undo', p_done => 'recalled', p_ids => v_ids, p_why => v_why, p_sagas => v_sagas,
-    p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
-END $$;
-COMMENT ON FUNCTION public.fn_dead_letter_requeue_undo IS
-  'Undoes requeues whose saga has no job yet; the only function that deletes a saga.';
-GRANT EXECUTE ON FUNCTION public.fn_dead_letter_requeue_undo TO :"dead_letter_operator";
+    p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry,
+    p_operation_id => p_operation_id);
+END
+$$;
+COMMENT ON FUNCTION public.fn_dead_letter_requeue_undo_as IS
+  'The same on behalf of the bulk operation given. Internal.';
 
 -- fn_dead_letter_resolve(ids, resolution, note, actor, dry_run): closes open dead letters without a requeue.
 -- fn_dead_letter_reopen(ids, actor, reason, dry_run): opens them again.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_resolve(p_dead_letter_ids bigint[], p_resolution text, p_note text,
   p_actor text, p_dry_run boolean DEFAULT false) RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN public.fn_dead_letter_resolve_as(p_dead_letter_ids => p_dead_letter_ids, p_resolution => p_resolution,
+    p_note => p_note, p_actor => p_actor, p_dry_run => p_dry_run, p_operation_id => NULL::bigint);
+END
+$$;
+COMMENT ON FUNCTION public.fn_dead_letter_resolve IS
+  'Closes open dead letters as abandoned, delivered_otherwise or duplicate.';
+GRANT EXECUTE ON FUNCTION public.fn_dead_letter_resolve TO :"dead_letter_operator";
+
+-- fn_dead_letter_resolve_as(…, operation): the same on behalf of a bulk operation, NULL = none; see
+-- fn_dead_letter_requeue_as. Internal.
+CREATE OR REPLACE FUNCTION public.fn_dead_letter_resolve_as(p_dead_letter_ids bigint[], p_resolution text, p_note text,
+  p_actor text, p_dry_run boolean, p_operation_id bigint)
+RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -235,15 +267,30 @@ BEGIN
   END IF;
   RETURN public.fn_webhook_letter_answer(
     p_action => 'resolve', p_done => 'resolved', p_ids => v_ids, p_why => v_why, p_sagas => NULL,
-    p_actor => v_actor, p_reason => p_resolution || COALESCE(': ' || v_note, ''), p_dry_run => v_dry);
-END $$;
-COMMENT ON FUNCTION public.fn_dead_letter_resolve IS
-  'Closes open dead letters as abandoned, delivered_otherwise or duplicate.';
-GRANT EXECUTE ON FUNCTION public.fn_dead_letter_resolve TO :"dead_letter_operator";
+    p_actor => v_actor, p_reason => p_resolution || COALESCE(': ' || v_note, ''), p_dry_run => v_dry,
+    p_operation_id => p_operation_id);
+END
+$$;
+COMMENT ON FUNCTION public.fn_dead_letter_resolve_as IS
+  'The same on behalf of the bulk operation given. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_reopen(p_dead_letter_ids bigint[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN public.fn_dead_letter_reopen_as(p_dead_letter_ids, p_actor, p_reason, p_dry_run, NULL::bigint);
+END
+$$;
+COMMENT ON FUNCTION public.fn_dead_letter_reopen IS
+  'Opens resolved dead letters again; the audit row keeps the resolution.';
+GRANT EXECUTE ON FUNCTION public.fn_dead_letter_reopen TO :"dead_letter_operator";
+
+-- fn_dead_letter_reopen_as(…, operation): the same on behalf of a bulk operation, NULL = none; see
+-- fn_dead_letter_requeue_as. Internal.
+CREATE OR REPLACE FUNCTION public.fn_dead_letter_reopen_as(p_dead_letter_ids bigint[], p_actor text, p_reason text,
+  p_dry_run boolean, p_operation_id bigint)
+RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -262,11 +309,12 @@ BEGIN
   END IF;
   RETURN public.fn_webhook_letter_answer(
     p_action => 'reopen', p_done => 'reopened', p_ids => v_ids, p_why => v_why, p_sagas => NULL, p_actor => v_actor,
-    p_reason => v_reason, p_dry_run => v_dry);
-END $$;
-COMMENT ON FUNCTION public.fn_dead_letter_reopen IS
-  'Opens resolved dead letters again; the audit row keeps the resolution.';
-GRANT EXECUTE ON FUNCTION public.fn_dead_letter_reopen TO :"dead_letter_operator";
+    p_reason => v_reason, p_dry_run => v_dry,
+    p_operation_id => p_operation_id);
+END
+$$;
+COMMENT ON FUNCTION public.fn_dead_letter_reopen_as IS
+  'The same on behalf of the bulk operation given. Internal.';
 
 -- fn_webhook_lease_release(job ids, actor, reason, dry_run): resets expired leases at once, as the cleaner would: to
 -- Pending, or to Failed at the third loss. A lease that has not expired is skipped.

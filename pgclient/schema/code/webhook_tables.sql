@@ -309,7 +309,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF public.fn_called_from('fn_webhook_purge(bigint,timestamp with time zone,bigint[],bigint[])') THEN
     RETURN OLD;
-  ELSIF NOT public.fn_called_from('fn_dead_letter_requeue_undo(bigint[],text,text,boolean)') THEN
+  ELSIF NOT public.fn_called_from('fn_dead_letter_requeue_undo_as(bigint[],text,text,boolean,bigint)') THEN
     RAISE EXCEPTION 'DELETE of % is refused: only fn_dead_letter_requeue_undo does that', TG_TABLE_NAME
       USING ERRCODE = '42501';
   END IF;

@@ -1,0 +1,94 @@
+// Batches of bulk operations in the audit: linked to their operation, numbered, and in nobody's way.
+
+package schema_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+// Every audit row that an operation writes has its id, and the last batch has the counts of all.
+func TestAuditRowsOfAnOperation(t *testing.T) {
+	h := newHooks(t)
+	h.flag("webhook.circuit_failures", "0")
+	_, letters := h.die("order", 7)
+	ids := []string{}
+	for _, id := range letters {
+		ids = append(ids, fmt.Sprint(id))
+	}
+	h.exec("SELECT public.fn_queue_bulk_plan('requeue_webhook', $1::text[], 'code:X', 1000, 0, 2, 'ann', 'healed')", ids)
+	op := one[int64](h, "SELECT max(operation_id) FROM public.queue_bulk_operation")
+	h.exec("SELECT public.fn_queue_bulk_run($1, 'ben')", op)
+	require.NoError(t, h.asOwner("SELECT public.fn_queue_bulk_step($1)", op)) // the canary
+	h.exec("UPDATE public.queue_bulk_operation SET canary_passed = true, credited_at = now() - interval '1 second' WHERE operation_id = $1", op)
+	require.NoError(t, h.asOwner("SELECT public.fn_queue_bulk_step($1)", op)) // the others
+	h.exec("SELECT public.fn_queue_bulk_pause($1, 'ben')", op)
+	h.exec("SELECT public.fn_queue_bulk_undo($1, 'cleo')", op)
+
+	require.Equal(t, []string{
+		"bulk_plan ann - - 7", "bulk_run ben - - 7", "dead_letter_requeue ann 1 2 2", "dead_letter_requeue ann 2 7 5",
+		"bulk_pause ben - - 7", "dead_letter_requeue_undo cleo 1 7 7", "bulk_undo cleo - - 7",
+	}, one[[]string](h, `SELECT array_agg(concat_ws(' ', action, actor, COALESCE(batch::text, '-'), COALESCE(batch_items::text, '-'), frozen_count) ORDER BY id)
+		FROM public.queue_operator_action WHERE operation_id = $1`, op))
+	require.Zero(t, one[int](h, "SELECT count(*) FROM public.queue_operator_action WHERE operation_id IS NULL AND action LIKE 'dead_letter%'"))
+
+	// A person's requeue beside it is nobody's batch, and no login can make it one.
+	login := h.db.Pool(t, pgtest.Login(t, h.db, "dead_letter_operator"))
+	_, err := login.Exec(context.Background(), "SELECT public.fn_dead_letter_requeue($1::bigint[], 'dora', 'by hand', false)", letters[:1])
+	require.NoError(t, err)
+	require.Equal(t, "dora t t", one[string](h, `SELECT concat_ws(' ', actor, operation_id IS NULL, batch IS NULL) FROM public.queue_operator_action ORDER BY id DESC LIMIT 1`))
+	for _, f := range one[[]string](h, `SELECT array_agg(format('%s(%s)', p.oid::regproc, pg_catalog.oidvectortypes(p.proargtypes))) FROM pg_catalog.pg_proc p
+			WHERE p.pronamespace = 'public'::regnamespace AND 'p_operation_id' = ANY (p.proargnames) AND 'p_actor' = ANY (p.proargnames) AND p.proname LIKE '%\_as'`) {
+		require.False(t, one[bool](h, "SELECT has_function_privilege('dead_letter_operator', $1::text, 'EXECUTE')", f), f)
+	}
+	require.Equal(t, 11, one[int](h, `SELECT count(*) FROM pg_catalog.pg_proc p WHERE p.pronamespace = 'public'::regnamespace AND p.proname LIKE '%dead\_letter%\_as'`))
+}
+
+// However many batches and refusals are newer, the snapshot has what people did, and reads only their rows.
+func TestSnapshotActionsBehindBatches(t *testing.T) {
+	h := newHooks(t)
+	h.exec("SELECT public.fn_operator_audit('endpoint_suspend', 'x', 'ann', 'deploy', NULL, NULL, NULL, NULL, 'done')")
+	h.exec("SELECT public.fn_operator_audit('dead_letter_requeue', 'dead_letter 1', 'ben', 'r', NULL, 1, NULL, NULL, 'done', 12) FROM generate_series(1, 5000)")
+	h.exec(`INSERT INTO public.queue_operator_action (actor, action, target, outcome)
+		SELECT 'eve', 'flag_set', 'x', 'refused: disabled' FROM generate_series(1, 5000)`)
+	require.Equal(t, int64(5000), one[int64](h, "SELECT batch FROM public.queue_operator_action WHERE operation_id = 12 ORDER BY id DESC LIMIT 1"))
+	s := picture(t, one[[]byte](h, "SELECT public.fn_queue_snapshot('0')"))
+	got := []string{}
+	for _, a := range s.Actions {
+		if a.Action.String() != "flag_set" { // the fixture's own
+			got = append(got, fmt.Sprint(a.By, " ", a.Action))
+		}
+	}
+	require.Equal(t, []string{"ann endpoint_suspend"}, got)
+
+	conn := h.db.Conn(t, "")
+	run := func(sql string) {
+		t.Helper()
+		_, err := conn.Exec(context.Background(), sql)
+		require.NoError(t, err)
+	}
+	run("ANALYZE public.queue_operator_action")
+	run("SELECT public.fn_snapshot_actions()")
+	look := func() (read, scans int64) {
+		t.Helper()
+		run("SELECT pg_catalog.pg_stat_force_next_flush()")
+		require.NoError(t, conn.QueryRow(context.Background(), `SELECT seq_scan, (SELECT idx_scan FROM pg_catalog.pg_stat_user_indexes WHERE indexrelname = 'ix_queue_operator_action_people')
+			FROM pg_catalog.pg_stat_user_tables WHERE relname = 'queue_operator_action'`).Scan(&read, &scans))
+		return read, scans
+	}
+	seq, people := look()
+	run("SELECT public.fn_snapshot_actions() FROM generate_series(1, 20)")
+	seq2, people2 := look()
+	require.Equal(t, seq, seq2, "no scan of the table")
+	require.GreaterOrEqual(t, people2, people+20, "by the index of what people did")
+	var ms float64
+	require.NoError(t, conn.QueryRow(context.Background(), `WITH a AS MATERIALIZED (SELECT clock_timestamp() AS t), b AS MATERIALIZED (
+		SELECT count(public.fn_snapshot_actions()::text) AS n FROM a, generate_series(1, 100)), c AS MATERIALIZED (SELECT clock_timestamp() AS t, n FROM b)
+		SELECT extract(epoch FROM c.t - a.t) * 1000 / c.n FROM a, c`).Scan(&ms))
+	t.Logf("fn_snapshot_actions: %.3f ms", ms)
+}
