@@ -38,7 +38,7 @@ func fileFindings(_ context.Context, x patient) (all []finding) {
 func signingFindings(ctx context.Context, x patient) (all []finding) {
 	faults, hosts, err := inspect.SigningFaults(ctx, x.client)
 	if err != nil {
-		return []finding{{"bad", "signing", queue.Said(err), ""}}
+		return []finding{unread("signing", err)}
 	}
 	of := map[int64]map[string]bool{}
 	for _, f := range faults {
@@ -53,7 +53,7 @@ func signingFindings(ctx context.Context, x patient) (all []finding) {
 	}
 	unsigned, err := inspect.Unsigned(ctx, x.client)
 	if err != nil {
-		return []finding{{"bad", "signing", queue.Said(err), ""}}
+		return []finding{unread("signing", err)}
 	}
 	if unsigned > 0 {
 		all = append(all, finding{"note", "signing", queue.Clean(fmt.Sprintf("%d active webhook subscriptions send unsigned", unsigned)),

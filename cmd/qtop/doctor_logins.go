@@ -42,6 +42,12 @@ func loginFindings(ctx context.Context, x patient) []finding {
 		slices.SortStableFunc(out, func(a, b finding) int { return strings.Compare(a.State, b.State) }) // bad before note, this login first
 		out = append(out[:shownLogins:shownLogins], finding{"note", "logins", queue.Clean(fmt.Sprintf("%d more lines about logins", more)), "fix these first"})
 	}
+	for _, l := range logins {
+		if l.Migrates {
+			out = append(out, finding{"ok", "migrates", queue.Clean(l.Name.String() + " owns the database: it may run qtop migrate, and change every row and function"),
+				"give hosts and people other logins"})
+		}
+	}
 	if len(out) == 0 {
 		out = []finding{{"ok", "logins", queue.Clean(fmt.Sprintf("%d, none may do more than its roles; no setting of theirs changes what a statement does", len(logins))), ""}}
 	}
@@ -188,9 +194,9 @@ func wideFindings(l inspect.Login) []finding {
 		whose := queue.Choose(l.Mine, "this login", "the login "+l.Name.String())
 		out = append(out, finding{"note", "superuser", queue.Clean(whose + " is a superuser: no right is checked, and what it runs may do anything on the server"),
 			"give hosts and people separate logins with the roles that they need"})
-	} else if len(l.Attributes) > 0 {
-		out = append(out, finding{"note", "wide login", queue.Clean(l.Name.String() + " has " + strings.Join(l.Attributes, ", ") + ", which no work of qtop needs"),
-			"ALTER ROLE " + l.Name.String() + " NO" + strings.Join(l.Attributes, " NO")})
+	} else if extra := slices.DeleteFunc(slices.Clone(l.Attributes), func(a string) bool { return a == "CREATEROLE" && l.Migrates }); len(extra) > 0 {
+		out = append(out, finding{"note", "wide login", queue.Clean(l.Name.String() + " has " + strings.Join(extra, ", ") + ", which its work with qtop does not need"),
+			"ALTER ROLE " + l.Name.String() + " NO" + strings.Join(extra, " NO")})
 	}
 	var works, administers []string
 	for _, r := range l.Roles {
@@ -201,7 +207,7 @@ func wideFindings(l inspect.Login) []finding {
 			administers = append(administers, r)
 		}
 	}
-	if slices.Contains(administers, "queue_owner") {
+	if slices.Contains(administers, "queue_owner") && !l.Migrates {
 		out = append(out, finding{"note", "wide login", queue.Clean(l.Name.String() + " is a member of queue_owner: it may change every table and function of qtop"),
 			"only the login that runs qtop migrate needs it: REVOKE queue_owner FROM the others"})
 	}

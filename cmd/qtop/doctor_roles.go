@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/qtop/qtop/pgclient/inspect"
@@ -33,7 +34,7 @@ func roleFindings(ctx context.Context, x patient) []finding {
 		}
 		if len(r.Members) > 0 {
 			members := finding{"ok", "members", queue.Clean(r.Role + ": " + firstNames(r.Members)), ""}
-			if r.Name == "queue_owner" {
+			if r.Name == "queue_owner" && !slices.Equal(r.Members, []string{found.DatabaseOwner}) {
 				members.State, members.Remedy = "note", "they may change every row and function; only a login that migrates needs that"
 			}
 			out = append(out, members)

@@ -66,7 +66,7 @@ func partitionFinding(ctx context.Context, x patient) []finding {
 func sizeFinding(ctx context.Context, x patient) []finding {
 	sizes, err := inspect.KeptSizes(ctx, x.client)
 	if err != nil {
-		return []finding{{"bad", "kept for ever", queue.Said(err), ""}}
+		return []finding{unread("kept for ever", err)}
 	}
 	return []finding{{"ok", "kept for ever", sizes, queue.Choose(strings.Contains(sizes.String(), "webhooks"), "set retention.webhooks_days where settled webhook events need not stay", "")}}
 }
@@ -74,7 +74,9 @@ func sizeFinding(ctx context.Context, x patient) []finding {
 // driftFinding compares counters and derived rows with their tables.
 func driftFinding(ctx context.Context, x patient) []finding {
 	drift, n, large, err := inspect.CounterDrift(ctx, x.client)
-	if err != nil {
+	if queue.KindOf(err) == queue.KindPermission {
+		return []finding{unread("counters", err)}
+	} else if err != nil {
 		return []finding{{"note", "counters", queue.Said(err), "qtop recount --dry-run compares without a time limit of the doctor"}}
 	}
 	out := []finding{{"ok", "counters", queue.Clean("they agree with their tables"), ""}}
@@ -100,7 +102,7 @@ func idFinding(ctx context.Context, x patient) []finding {
 	ids, n, err := inspect.OddIDs(ctx, x.client)
 	switch {
 	case queue.KindOf(err) == queue.KindPermission:
-		return []finding{{"note", "ids", queue.Clean("this login may not read them"), "ask with the role queue_viewer"}}
+		return []finding{unread("ids", err)}
 	case err != nil:
 		return []finding{{"note", "ids", queue.Clean(err.Error()), ""}}
 	case n == 0:
@@ -122,7 +124,7 @@ func neverDueFinding(ctx context.Context, x patient) []finding {
 	lanes, n, err := inspect.NeverDue(ctx, x.client)
 	switch {
 	case queue.KindOf(err) == queue.KindPermission:
-		return []finding{{"note", "due times", queue.Clean("this login may not read them"), "ask with the role queue_viewer"}}
+		return []finding{unread("due times", err)}
 	case err != nil:
 		return []finding{{"note", "due times", queue.Clean(err.Error()), ""}}
 	case n == 0:

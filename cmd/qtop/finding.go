@@ -28,3 +28,11 @@ type patient struct {
 
 // check looks at one thing.
 type check func(context.Context, patient) []finding
+
+// unread is the finding of a check that could not look: a right that a host or a producer has no use for is nothing bad.
+func unread(check string, err error) finding {
+	if queue.KindOf(err) == queue.KindPermission {
+		return finding{"note", check, queue.Clean("not looked at: this login may not read it"), "ask with the role queue_viewer"}
+	}
+	return finding{"bad", check, queue.Said(err), ""}
+}

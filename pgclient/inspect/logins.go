@@ -26,6 +26,7 @@ type Login struct {
 	Attributes []string // SUPERUSER, CREATEROLE, REPLICATION, BYPASSRLS
 	Roles      []string // qtop's roles of which it is a member
 	Mine       bool
+	Migrates   bool // it may act as the owner of the database and is no superuser: migrate up needs that, with CREATEROLE
 }
 
 // members lists the roles that are members of one of qtop's roles, directly or through other roles, and this login.
@@ -64,6 +65,7 @@ func Logins(ctx context.Context, c *pgclient.Client) ([]Login, error) {
 	return read[Login](ctx, c, members+`SELECT l.rolname::text, array_remove(ARRAY[CASE WHEN l.rolsuper THEN 'SUPERUSER' END,
 			CASE WHEN l.rolcreaterole THEN 'CREATEROLE' END, CASE WHEN l.rolreplication THEN 'REPLICATION' END,
 			CASE WHEN l.rolbypassrls THEN 'BYPASSRLS' END], NULL),
-			ARRAY(SELECT DISTINCT h.role::text FROM held h WHERE h.member = l.oid ORDER BY 1), l.rolname = session_user
-		FROM login l ORDER BY l.rolname = session_user DESC, l.rolname`, rolesOfOurs())
+			ARRAY(SELECT DISTINCT h.role::text FROM held h WHERE h.member = l.oid ORDER BY 1), l.rolname = session_user,
+			NOT l.rolsuper AND pg_has_role(l.oid, d.datdba, 'MEMBER')
+		FROM login l, pg_catalog.pg_database d WHERE d.datname = current_database() ORDER BY l.rolname = session_user DESC, l.rolname`, rolesOfOurs())
 }

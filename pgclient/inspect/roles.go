@@ -16,6 +16,7 @@ import (
 // RoleReport says which rights the roles of a database give to whom.
 type RoleReport struct {
 	Roles         []schema.Role // those that exist, the owner first
+	DatabaseOwner string        // who migrates, unless a superuser does
 	OpenExecutors []string      // executors that every member of dot_executor may work as; nil if this login has no right to read them
 }
 
@@ -27,6 +28,10 @@ func Roles(ctx context.Context, c *pgclient.Client) (r RoleReport, err error) {
 	err = pgx.BeginTxFunc(ctx, c.Read(), pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		var err error
 		if r.Roles, err = schema.ClusterRoles(ctx, tx); err != nil {
+			return err
+		}
+		err = tx.QueryRow(ctx, "SELECT pg_get_userbyid(datdba) FROM pg_catalog.pg_database WHERE datname = current_database()").Scan(&r.DatabaseOwner)
+		if err != nil {
 			return err
 		}
 		var may bool

@@ -48,7 +48,8 @@ var quotedValue = regexp.MustCompile(`\\?"(?:[^"\\]|\\.)*\\?"|:[^\s()]*@\S*`)
 func withoutValues(msg string) string {
 	msg = quotedValue.ReplaceAllString(msg, "a value")
 	if at := repeated.FindStringSubmatchIndex(msg); at != nil && !plainValue.MatchString(msg[at[2]:]) {
-		return msg[:at[2]] + "not shown"
+		head := msg[:at[2]] + "not shown"
+		return head + strings.Repeat(")", max(strings.Count(head, "(")-strings.Count(head, ")"), 0))
 	}
 	return msg
 }
@@ -95,6 +96,9 @@ func Translate(err error) error {
 	do := "check that the server runs and is reachable; see qtop doctor"
 	if strings.Contains(what, "refused TLS") {
 		do = "give the server TLS, or write sslmode=disable in the connection string where plain text is meant"
+	}
+	if strings.Contains(what, "x509:") {
+		do = "name the file of the authority's certificate as sslrootcert in the connection string, and the host as the certificate of the server does"
 	}
 	return queue.NewError(queue.KindUnavailable, what, "", do).Because(err)
 }
