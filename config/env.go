@@ -86,7 +86,7 @@ func (l *loader) envValues() map[string]value {
 		if !ok {
 			// The value stays unsaid: it may be a password under a wrong name.
 			l.warnings = append(l.warnings, Problem{What: "the environment sets the unknown " + quote(name), Where: "env",
-				Do: "did you mean " + nearest(name, known) + "? else unset it"})
+				Do: orElse(meant(name, "", known), "unset it")})
 			continue
 		}
 		if v, ok := l.understand(k, l.env[name], where); ok {
@@ -105,7 +105,7 @@ func (l *loader) flagValues(flags map[string]string) map[string]value {
 		at := slices.IndexFunc(l.keys, func(k key) bool { return name == k.Name || name == k.Flag })
 		if at < 0 {
 			l.problem("no setting belongs to the flag "+quote(name), "flag",
-				"did you mean --"+strings.ReplaceAll(nearest(name, l.names()), "_", "-")+"?")
+				strings.ReplaceAll(meant(name, "--", l.names()), "_", "-"))
 			continue
 		}
 		k := l.keys[at]

@@ -142,7 +142,7 @@ func (l *loader) fileValues(settings map[string]any, file, profile string, lines
 		k, ok := l.key(name)
 		switch {
 		case !ok:
-			do := "did you mean " + nearest(name, append(l.names(), "profiles")) + "? else take it out"
+			do := orElse(meant(name, "", append(l.names(), "profiles")), "take it out")
 			l.problem("unknown key "+quote(name), where, do)
 		case name == "profile" && profile != "":
 			l.problem("a profile cannot choose a profile", where, "move the line to the top of the file")
@@ -233,5 +233,5 @@ func insteadOf[V any](name string, profiles map[string]V) string {
 	if len(profiles) == 0 {
 		return "write it under profiles: in $XDG_CONFIG_HOME/qtop/config.yaml (~/.config without it), or with qtop profile add"
 	}
-	return "did you mean " + nearest(name, slices.Sorted(maps.Keys(profiles))) + "?"
+	return meant(name, "", slices.Sorted(maps.Keys(profiles)))
 }

@@ -190,7 +190,7 @@ func group(entry any, parts []string) (map[string]any, *bad) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		if !slices.Contains(parts, name) {
-			return nil, &bad{"has the unknown key " + quote(name), "did you mean " + nearest(name, parts) + "?"}
+			return nil, &bad{"has the unknown key " + quote(name), meant(name, "", parts)}
 		}
 	}
 	return m, nil

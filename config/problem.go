@@ -90,8 +90,28 @@ func oneLine(s string) string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// nearest is the name closest to s, or "" without any.
-func nearest(s string, names []string) string {
+// meant says which of names, each with the prefix in front, a misspelt one means, or which there are where none is near.
+func meant(s, prefix string, names []string) string {
+	name, far := nearest(s, names)
+	switch {
+	case name != "" && far <= max(3, len(s)/3):
+		return "did you mean " + prefix + name + "?"
+	case len(names) <= 10:
+		return "use " + prefix + strings.Join(names, ", "+prefix)
+	}
+	return "qtop config show lists them"
+}
+
+// orElse is a hint and what else to do.
+func orElse(hint, do string) string {
+	if strings.HasSuffix(hint, "?") {
+		return hint + " else " + do
+	}
+	return do + "; " + hint
+}
+
+// nearest is the name closest to s, or "" without any, and how many bytes differ.
+func nearest(s string, names []string) (string, int) {
 	best, least := "", -1
 	s = strings.ToLower(s)
 	// Far longer than any name: not worth a table of distances.
@@ -103,7 +123,7 @@ func nearest(s string, names []string) string {
 			best, least = name, d
 		}
 	}
-	return best
+	return best, least
 }
 
 // distance counts the bytes to insert, delete or replace to make b of a.
