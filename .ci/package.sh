@@ -48,6 +48,13 @@ qtop man "$work/man"
 gzip -n -9 "$work/man"/*
 for shell in bash zsh fish; do qtop completion $shell >"$work/completions/qtop.$shell"; done
 
+# documents FOLDER: README and docs side by side, as in the source, so that their links lead somewhere.
+documents() {
+	install -m 0644 README.md SECURITY.md CONTRIBUTING.md "$1/"
+	mkdir -p "$1/docs"
+	install -m 0644 docs/* "$1/docs/"
+}
+
 # archive TARGET: the tree of one tar.gz, with a folder of its own inside.
 archive() {
 	os=${1%/*} arch=${1#*/}
@@ -60,7 +67,8 @@ archive() {
 	install -D -m 0644 "$work/completions/qtop.zsh" "$root/share/zsh/site-functions/_qtop"
 	install -D -m 0644 "$work/completions/qtop.fish" "$root/share/fish/vendor_completions.d/qtop.fish"
 	install -D -m 0644 -t "$root/examples" .ci/package/config.yaml .ci/package/qtop-worker@.service .ci/package/sysusers.conf
-	install -m 0644 README.md CHANGELOG.md LICENSE docs/install.md "$root/"
+	install -m 0644 CHANGELOG.md LICENSE "$root/"
+	documents "$root"
 	$tar -C "$work" --sort=name --format=ustar --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - "$name" |
 		gzip -n -9 >"dist/$name.tar.gz"
 }
@@ -78,7 +86,7 @@ packages() {
 	install -D -m 0644 -t "$usr/lib/systemd/system" .ci/package/qtop-worker@.service
 	install -D -m 0644 .ci/package/sysusers.conf "$usr/lib/sysusers.d/qtop.conf"
 	install -D -m 0644 LICENSE "$usr/share/doc/qtop/copyright"
-	install -m 0644 docs/install.md README.md "$usr/share/doc/qtop/"
+	documents "$usr/share/doc/qtop"
 	gzip -n -9 <CHANGELOG.md >"$usr/share/doc/qtop/CHANGELOG.md.gz"
 	install -m 0644 .ci/package/config.yaml "$stage/config.yaml"
 	cp -r .ci/package/scripts .ci/package/nfpm.yaml "$stage/"
