@@ -130,7 +130,11 @@ func terminal(f any) bool {
 		return false
 	}
 	st, err := file.Stat()
-	return err == nil && st.Mode()&os.ModeCharDevice != 0
+	if err != nil || st.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull) // it is a character device too, and what cron and systemd give
+	return err != nil || !os.SameFile(st, null)
 }
 
 func asQueueError(err error) (*queue.Error, bool) {

@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/qtop/qtop/config"
+	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/workerhost"
 )
 
 // completionTime is the longest that a completion may take: somebody waits with a key pressed.
@@ -19,17 +22,64 @@ const completionTime = time.Second
 // not compute a new one.
 const completionAge = 10 * time.Second
 
-// completeIDs completes arguments of a kind, as queue.Snapshot.IDs names them, or "endpoint"; at most most of them,
+// completeIDs completes arguments of a kind, as queue.Snapshot.IDs and idQueries name them; at most most of them,
 // 0 = any number.
 func (a *app) completeIDs(of string, most int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		var out []cobra.Completion
-		if most == 0 || len(args) < most {
-			for _, id := range a.live(cmd, of) {
-				out = append(out, cobra.CompletionWithDesc(id.ID, id.About))
-			}
+		if most > 0 && len(args) >= most {
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return out, cobra.ShellCompDirectiveNoFileComp
+		return offered(a.live(cmd, of)), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func offered(ids []queue.ID) (out []cobra.Completion) {
+	for _, id := range ids {
+		out = append(out, cobra.CompletionWithDesc(id.ID, id.About))
+	}
+	return out
+}
+
+// completeFlag completes the key of a flag of the database, then its value.
+func (a *app) completeFlag(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) == 1 {
+		return offered(a.liveFrom(cmd, func(ctx context.Context, c *pgclient.Client) []queue.ID { return flagValues(ctx, c, args[0]) })), cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.completeIDs("flag", 1)(cmd, args, typed)
+}
+
+// completeLanes completes --kind and --domain with those of the queue lanes.
+func (a *app) completeLanes(cmd *cobra.Command) {
+	for _, name := range []string{"kind", "domain"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return offered(a.live(cmd, "lane "+name)), cobra.ShellCompDirectiveNoFileComp
+		})
+	}
+}
+
+// completeSettings completes the flags of settings that have fixed values, and of every verb offers no files for
+// flags: none takes one.
+func (a *app) completeSettings(root *cobra.Command) {
+	fixed := func(values ...string) cobra.CompletionFunc {
+		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	}
+	_ = root.RegisterFlagCompletionFunc("theme", fixed(config.Themes()...))
+	_ = root.RegisterFlagCompletionFunc("pooler", fixed(config.Poolers()...))
+	_ = root.RegisterFlagCompletionFunc("loops", fixed(workerhost.LoopNames()...))
+	_ = root.RegisterFlagCompletionFunc("profile", func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return a.completeProfiles(cmd, nil, typed)
+	})
+	noFiles(root)
+}
+
+func noFiles(cmd *cobra.Command) {
+	for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
+		flags.VisitAll(func(f *pflag.Flag) {
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.NoFileCompletions) // refused where the flag has its own
+		})
+	}
+	for _, c := range cmd.Commands() {
+		noFiles(c)
 	}
 }
 
@@ -52,41 +102,34 @@ func (a *app) completeCodes(cmd *cobra.Command, _ []string, typed string) ([]cob
 // live reads ids from the database of the command line. It says nothing about errors, which would appear in the
 // middle of what is typed: then there are no ids.
 func (a *app) live(cmd *cobra.Command, of string) []queue.ID {
+	return a.liveFrom(cmd, func(ctx context.Context, c *pgclient.Client) []queue.ID { return idsOf(ctx, c, of) })
+}
+
+// liveFrom reads ids within the time of a completion.
+func (a *app) liveFrom(cmd *cobra.Command, ids func(context.Context, *pgclient.Client) []queue.ID) []queue.ID {
 	if a.load(cmd) != nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), completionTime)
 	defer cancel()
 	found := make(chan []queue.ID, 1)
-	go func() { found <- a.readIDs(ctx, of) }()
+	go func() { found <- a.readIDs(ctx, ids) }()
 	select {
-	case ids := <-found:
-		return ids
+	case all := <-found:
+		return all
 	case <-ctx.Done():
 		return nil
 	}
 }
 
-func (a *app) readIDs(ctx context.Context, of string) []queue.ID {
+func (a *app) readIDs(ctx context.Context, ids func(context.Context, *pgclient.Client) []queue.ID) []queue.ID {
 	client, err := a.client(ctx, 0)
 	if err != nil {
 		return nil
 	}
 	defer client.Close()
-	var all []queue.ID
-	if of == "endpoint" {
-		p, err := client.List(ctx, queue.Query{Kind: queue.ListEndpoints})
-		if err != nil {
-			return nil
-		}
-		for _, e := range queue.Of[queue.EndpointList](p).Endpoints {
-			all = append(all, queue.ID{ID: strconv.FormatInt(e.ID, 10), About: e.EventType.String() + " to " + e.Endpoint.String()})
-		}
-	} else if s, err := client.Snapshot(ctx, completionAge); err == nil {
-		all = s.IDs(of)
-	}
 	var out []queue.ID
-	for _, id := range all {
+	for _, id := range ids(ctx, client) {
 		if !strings.ContainsFunc(id.ID, func(r rune) bool { return r <= ' ' }) { // a completion is one word on a line
 			out = append(out, queue.ID{ID: id.ID, About: ansi.Truncate(strings.Join(strings.Fields(id.About), " "), 60, "…")})
 		}
@@ -101,6 +144,9 @@ func (v *verb) completeArgs(a *app) {
 		v.cmd.ValidArgsFunction = a.completeIDs(t.Of, queue.Choose(t.Many, 0, 1))
 	} else if free.Name == "" || free.Kind != queue.ArgText {
 		v.cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	if v.entry.ID == queue.ActFlagSet {
+		v.cmd.ValidArgsFunction = a.completeFlag
 	}
 	for _, arg := range v.entry.Args {
 		if options := arg.Choices; !arg.Positional && (len(options) > 0 || arg.Kind == queue.ArgSwitch) {

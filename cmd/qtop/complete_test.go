@@ -15,10 +15,8 @@ import (
 // Ids are completed from the database; without one, and without the right to read, nothing is said.
 func TestLiveCompletion(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	db := pgtest.New(t)
-	conn := db.Conn(t, "")
-	require.NoError(t, deadLetters(t.Context(), conn, 3, "HTTP_503"))
-	require.NoError(t, deadJobs(t.Context(), conn, 1, "kg.reindex", "kg"))
+	f := furnish(t)
+	db := f.db
 	complete := func(dsn string, words ...string) (out, errs string) {
 		var stdout, stderr bytes.Buffer
 		args := append([]string{cobra.ShellCompRequestCmd, "--dsn", dsn}, words...)
@@ -40,6 +38,31 @@ func TestLiveCompletion(t *testing.T) {
 		{"resolve --filter age>1s_code:", "age>1s code:HTTP_503\t"},
 		{"status --output ", "json\n"},
 		{"event-type set iu/made --lane ", "delayed\n"},
+		{"flag set webhook.worker.enabled ", "false\n"},
+		{"flag set queue.scheduler.mode ", "hybrid\n"},
+		{"flag set queue.backlog.warn_seconds ", "700\n"},
+		{"dlq ", f.open + "\tHTTP_503 http_503.example"},
+		{"dlq show ", f.jobLetter + "\t"},
+		{"requeue ", f.open + "\tHTTP_503"},
+		{"reopen ", f.closed + "\tHTTP_503"},
+		{"undo ", f.requeued + "\tHTTP_503"},
+		{"erase ", f.event + "\tt.HTTP_503 to"},
+		{"session terminate ", f.session},
+		{"event-type set ", "system/queue_worker_silent\t"},
+		{"executor producer ", "external_worker"},
+		{"route set ", "kg\trouting on"},
+		{"consumer disable ", "reindex\tkg/node.changed, enabled"},
+		{"subscription mute ", "3\t"},
+		{"executor disable ", f.rule + "\tundertaker"},
+		{"job show ", f.job + "\tkg.reindex of kg, queued"},
+		{"job cancel --kind ", "kg.reindex\tkg"},
+		{"queues --domain ", "kg"},
+		{"job enqueue --executor ", "external_worker"},
+		{"ops show ", "1\tplanned"},
+		{"quarantine retry ", f.quarantine + "\tcounter_fold"},
+		{"status --theme ", "dark"},
+		{"worker --loops ", "webhook_worker"},
+		{"demo --as ", "viewer"},
 	} {
 		words := strings.Split(x.words, " ")
 		for i := range words {

@@ -46,6 +46,7 @@ func demoCmd(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&o.headless, "headless", false, "no console: print the DSN once traffic flows, stay until a signal")
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the state of the last demo")
 	cmd.Flags().StringVar(&o.as, "as", "operator", "who looks: operator, viewer or admin")
+	_ = cmd.RegisterFlagCompletionFunc("as", cobra.FixedCompletions([]string{"operator", "viewer", "admin"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

@@ -88,7 +88,7 @@ func (a *writer) fate(d *queue.DeadLetterDetail) {
 }
 
 func lettersCmd(a *app) *cobra.Command {
-	cmd := a.viewCmd(view{use: "dlq [ID]", example: "qtop dlq --filter 'code:HTTP_5* age>2h' --limit 20", short: "Open dead letters, or one with its attempts and lineage", list: true, show: showDead}, &viewOptions{})
-	cmd.AddCommand(revealing(a, "qtop dlq show 4812", "One dead letter with its attempts and lineage", showLetter))
+	cmd := a.viewCmd(view{use: "dlq [ID]", of: "dead letter", example: "qtop dlq --filter 'code:HTTP_5* age>2h' --limit 20", short: "Open dead letters, or one with its attempts and lineage", list: true, show: showDead}, &viewOptions{})
+	cmd.AddCommand(revealing(a, "dead letter", "qtop dlq show 4812", "One dead letter with its attempts and lineage", showLetter))
 	return cmd
 }

@@ -22,17 +22,19 @@ import (
 
 func jobCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "job", Short: "Show, cancel or enqueue a job"}
-	cmd.AddCommand(revealing(a, "qtop job show 0190a6f0-7b1c-7c6e-9d5e-3f1f6a0c2b11", "One job, live or finished, with its payload", showJob), enqueueCmd(a))
+	cmd.AddCommand(revealing(a, "job", "qtop job show 0190a6f0-7b1c-7c6e-9d5e-3f1f6a0c2b11", "One job, live or finished, with its payload", showJob), enqueueCmd(a))
 	return cmd
 }
 
 // cancelLane lets a lane be named by its parts.
-func cancelLane(_ *app, v *verb) {
+func cancelLane(a *app, v *verb) {
 	var kind, domain, status string
 	f := v.cmd.Flags()
 	f.StringVar(&kind, "kind", "", "all live jobs of this kind")
 	f.StringVar(&domain, "domain", "", "all live jobs of this domain")
 	f.StringVar(&status, "status", "", "only jobs in this status: queued, leased, in_progress, retry_waiting")
+	a.completeLanes(v.cmd)
+	_ = v.cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(queue.LiveJobStatuses(), cobra.ShellCompDirectiveNoFileComp))
 	v.more = func(r *queue.Request) error {
 		if status != "" && kind == "" && domain == "" && !f.Changed("filter") {
 			return usage("--status alone would select jobs of every kind", "command line", "add --kind, --domain or both")
@@ -105,6 +107,8 @@ func enqueueCmd(a *app) *cobra.Command {
 	f.StringVar(&j.Kind, "kind", "", "what is to be done")
 	f.StringVar(&j.Domain, "domain", "", "event domain")
 	f.StringVar(&j.Executor, "executor", "", "executor kind: "+strings.Join(queue.ExecutorKinds(), ", "))
+	_ = cmd.RegisterFlagCompletionFunc("executor", cobra.FixedCompletions(queue.ExecutorKinds(), cobra.ShellCompDirectiveNoFileComp))
+	a.completeLanes(cmd)
 	f.StringVar(&payload, "payload", "{}", "JSON object of references; - reads standard input")
 	f.IntVar(&priority, "priority", 100, "0 to 1000, higher goes first")
 	f.DurationVar(&after, "after", 0, "due so long from now, such as 10m")
@@ -204,5 +208,6 @@ func queuesCmd(a *app) *cobra.Command {
 	}, &viewOptions{})
 	cmd.Flags().StringVar(&kind, "kind", "", "list the live jobs of this kind")
 	cmd.Flags().StringVar(&domain, "domain", "", "list the live jobs of this domain")
+	a.completeLanes(cmd)
 	return cmd
 }

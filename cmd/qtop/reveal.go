@@ -22,9 +22,9 @@ type revealOptions struct {
 
 // revealing returns a verb that shows one object with its payload. It adds the flag
 // --reveal and the flags that --reveal needs.
-func revealing(a *app, example, short string, show func(ctx context.Context, a *app, c *pgclient.Client, id string, o revealOptions) error) *cobra.Command {
+func revealing(a *app, of, example, short string, show func(ctx context.Context, a *app, c *pgclient.Client, id string, o revealOptions) error) *cobra.Command {
 	o := &revealOptions{}
-	cmd := a.viewCmd(view{use: "show ID", example: example, short: short, show: func(ctx context.Context, a *app, c *pgclient.Client, v viewOptions) error {
+	cmd := a.viewCmd(view{use: "show ID", of: of, example: example, short: short, show: func(ctx context.Context, a *app, c *pgclient.Client, v viewOptions) error {
 		return show(ctx, a, c, v.args[0], *o)
 	}}, &viewOptions{})
 	f := cmd.Flags()

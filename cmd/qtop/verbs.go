@@ -89,7 +89,17 @@ func commandLine(a *app) *cobra.Command {
 	}
 	root.AddCommand(verbs(a)...)
 	addActions(a, root)
+	root.InitDefaultCompletionCmd("") // now, so that it is checked as the others are
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Annotations = map[string]string{settingsKey: ""}
+			for _, shell := range c.Commands() {
+				shell.Example = shell.CommandPath()
+			}
+		}
+	}
 	explain(root)
+	a.completeSettings(root)
 	return root
 }
 

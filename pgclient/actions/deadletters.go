@@ -20,7 +20,7 @@ func deadLetterActions() []entry {
 		a.Targets.Name, a.Targets.Many = "ID", true
 		return entry{Action: a, plan: planDeadLetters, apply: applyDeadLetters, match: matchDeadLetters}
 	}
-	selected := queue.Targets{Instead: "filter", List: "dlq"}
+	selected := queue.Targets{Instead: "filter", List: "dlq", Of: "dead letter"}
 	return []entry{
 		deadLetter(queue.Action{
 			ID: queue.ActRequeue, Words: "requeue", Example: "qtop requeue 4812 job:0190a6f0-7b1c-7c6e-9d5e-3f1f6a0c2b11 --reason 'receiver is back'", Key: "R", Verb: "Requeue", Undo: "qtop undo ID… (until the first attempt; an event stays routed)", Targets: selected,
@@ -35,11 +35,11 @@ func deadLetterActions() []entry {
 			}},
 		}),
 		deadLetter(queue.Action{
-			ID: queue.ActReopen, Words: "reopen", Example: "qtop reopen 4812 --reason 'it was not sent after all'", Verb: "Reopen", Opposite: queue.ActResolve,
+			ID: queue.ActReopen, Words: "reopen", Example: "qtop reopen 4812 --reason 'it was not sent after all'", Verb: "Reopen", Opposite: queue.ActResolve, Targets: queue.Targets{Of: "closed dead letter"},
 			Help: "open a closed dead letter again", Function: "public.fn_dead_letter_reopen(bigint[],text,text,boolean)",
 		}),
 		deadLetter(queue.Action{
-			ID: queue.ActUndoRequeue, Words: "undo", Example: "qtop undo 4812 --reason 'requeued too early'", Key: "U", Verb: "Undo requeue of", Opposite: queue.ActRequeue,
+			ID: queue.ActUndoRequeue, Words: "undo", Example: "qtop undo 4812 --reason 'requeued too early'", Key: "U", Verb: "Undo requeue of", Opposite: queue.ActRequeue, Targets: queue.Targets{Of: "requeued dead letter"},
 			Help: "recall a requeued dead letter whose saga has no job yet", Function: "public.fn_dead_letter_requeue_undo(bigint[],text,text,boolean)",
 		}),
 	}

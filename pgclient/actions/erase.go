@@ -13,7 +13,7 @@ func eraseActions() []entry {
 		{Action: queue.Action{
 			ID: queue.ActErase, Words: "erase", Example: "qtop erase event:4711 --reason 'erasure request 18'", Key: "Z", Panes: []queue.PaneID{queue.PaneDead}, Verb: "Erase",
 			Help: "delete the payload of a webhook event for good, also from its dead letters and the receivers' recorded answers", Noun: "event",
-			Button: "Erase {targets} for good", Targets: queue.Targets{Name: "event:ID"},
+			Button: "Erase {targets} for good", Targets: queue.Targets{Name: "event:ID", Of: "event"},
 			Danger: queue.DangerOne, Function: "public.fn_webhook_event_erase(bigint,text,text,boolean)", Role: "workflow_admin", Reason: true,
 		}, plan: planErase, apply: applyErase},
 	}

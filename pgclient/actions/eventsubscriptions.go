@@ -29,13 +29,13 @@ func eventSubscriptionActions() []entry {
 		{Action: queue.Action{
 			ID: queue.ActRuleMute, Words: "subscription mute", Example: "qtop subscription mute 3 --reason 'consumer is being moved'", Key: "D", Panes: []queue.PaneID{queue.PaneRules}, Verb: "Mute",
 			Help: "ignore an event subscription; events that reach nobody else go to broadcast",
-			Noun: "event subscription", Button: "Mute {targets}", Opposite: queue.ActRuleUnmute, Targets: queue.Targets{Name: "RULE", List: "subscriptions"},
+			Noun: "event subscription", Button: "Mute {targets}", Opposite: queue.ActRuleUnmute, Targets: queue.Targets{Name: "RULE", List: "subscriptions", Of: "event subscription"},
 			Danger: queue.DangerOne, Function: "public.fn_event_subscription_mute(bigint,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
 		}, plan: planMute, apply: applyMute},
 		{Action: queue.Action{
 			ID: queue.ActRuleUnmute, Words: "subscription unmute", Example: "qtop subscription unmute 3 --reason 'consumer has moved'", Key: "D", Panes: []queue.PaneID{queue.PaneRules}, Verb: "Unmute",
 			Help: "apply a muted event subscription again",
-			Noun: "event subscription", Button: "Unmute {targets}", Opposite: queue.ActRuleMute, Targets: queue.Targets{Name: "RULE", List: "subscriptions"},
+			Noun: "event subscription", Button: "Unmute {targets}", Opposite: queue.ActRuleMute, Targets: queue.Targets{Name: "RULE", List: "subscriptions", Of: "event subscription"},
 			Danger: queue.DangerOne, Function: "public.fn_event_subscription_mute(bigint,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
 		}, plan: planMute, apply: applyMute},
 	}

@@ -21,7 +21,7 @@ func jobActions() []entry {
 		{Action: queue.Action{
 			ID: queue.ActJobCancel, Words: "job cancel", Example: "qtop job cancel --kind kg.reindex --status queued --reason 'index was dropped'", Key: "C", Panes: []queue.PaneID{queue.PaneQueues}, Verb: "Cancel",
 			Help: "cancel live jobs; the worker of a leased one notices at its next report",
-			Noun: "job", Button: "Cancel {count} {things}", Leave: "Leave", Targets: queue.Targets{Name: "ID", Many: true, Instead: "filter", List: "queues --kind K"},
+			Noun: "job", Button: "Cancel {count} {things}", Leave: "Leave", Targets: queue.Targets{Name: "ID", Many: true, Instead: "filter", List: "queues --kind K", Of: "job"},
 			Danger: queue.DangerMany, Function: "public.fn_job_cancel(uuid[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
 		}, plan: planJobCancel, apply: applyJobCancel, match: matchJobs},
 		{Action: queue.Action{

@@ -38,13 +38,13 @@ func subscribeActions() []entry {
 		{Action: queue.Action{
 			ID: queue.ActJobRuleOff, Words: "executor disable", Example: "qtop executor disable 0190a6f0-7b1c-7c6e-9d5e-3f1f6a0c2b11 --reason 'host is overloaded'", Key: "D", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Disable",
 			Help: "disable a job subscription; the executor keeps the jobs it already claimed",
-			Noun: "job subscription", Opposite: queue.ActJobRuleOn, Targets: queue.Targets{Name: "RULE"},
+			Noun: "job subscription", Opposite: queue.ActJobRuleOn, Targets: queue.Targets{Name: "RULE", Of: "job subscription"},
 			Danger: queue.DangerOne, Function: "public.fn_job_subscription_set(text,text,text,integer,integer,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
 		}, plan: planEnabled, apply: applySubscribe},
 		{Action: queue.Action{
 			ID: queue.ActJobRuleOn, Words: "executor enable", Example: "qtop executor enable 0190a6f0-7b1c-7c6e-9d5e-3f1f6a0c2b11 --reason 'host has recovered'", Key: "D", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Enable",
 			Help: "enable a job subscription of an executor",
-			Noun: "job subscription", Opposite: queue.ActJobRuleOff, Targets: queue.Targets{Name: "RULE"},
+			Noun: "job subscription", Opposite: queue.ActJobRuleOff, Targets: queue.Targets{Name: "RULE", Of: "job subscription"},
 			Danger: queue.DangerOne, Function: "public.fn_job_subscription_set(text,text,text,integer,integer,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
 		}, plan: planEnabled, apply: applySubscribe},
 	}

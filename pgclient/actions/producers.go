@@ -13,7 +13,7 @@ func producerActions() []entry {
 		{Action: queue.Action{
 			ID: queue.ActProducerSet, Words: "executor producer", Example: "qtop executor producer Codex --role event_ingest_writer --reason 'one team only'", Key: "O", Panes: []queue.PaneID{queue.PaneExecutors}, Hint: "producers", Verb: "Save", Undo: "run it again with the opposite --allowed",
 			Help:  "allow the members of a role to enqueue for an executor kind, or revoke that",
-			Title: "Producers of an executor kind", Button: "Save {targets}", Targets: queue.Targets{Name: "KIND"},
+			Title: "Producers of an executor kind", Button: "Save {targets}", Targets: queue.Targets{Name: "KIND", Of: "executor kind"},
 			Danger: queue.DangerOne, Function: "public.fn_executor_producer_set(text,text,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{
 				{Name: "role", Label: "Role", Required: true, Help: "login or group of the producers"},

@@ -14,7 +14,7 @@ func quarantineActions() []entry {
 		{Action: queue.Action{
 			ID: queue.ActQuarantineRetry, Words: "quarantine retry", Example: "qtop quarantine retry --all --reason 'cause is removed'", Key: "R", Panes: []queue.PaneID{queue.PaneAlerts}, Verb: "Retry",
 			Help: "process quarantined rows again, after the cause of their failure is fixed",
-			Noun: "row in quarantine", Targets: queue.Targets{Name: "ID", Many: true, Instead: "all", List: "quarantine"},
+			Noun: "row in quarantine", Targets: queue.Targets{Name: "ID", Many: true, Instead: "all", List: "quarantine", Of: "row in quarantine"},
 			Danger: queue.DangerMany, Function: "public.fn_queue_quarantine_retry(bigint[],text,text,boolean)", Role: "dead_letter_operator", Reason: true,
 		}, plan: planQuarantineRetry, apply: applyQuarantineRetry},
 	}

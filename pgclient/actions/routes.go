@@ -17,14 +17,14 @@ func routeActions() []entry {
 	return []entry{
 		{Action: queue.Action{
 			ID: queue.ActRouteSet, Words: "route set", Example: "qtop route set iu --enabled false --reason 'consumer is down'", Verb: "Save", Undo: "set it back", Help: "switch the routing of a domain's events on or off; while it is off, events wait and none is lost",
-			Title: "Routing of a domain", Button: "Save {targets}", Targets: queue.Targets{Name: "DOMAIN", List: "route list"},
+			Title: "Routing of a domain", Button: "Save {targets}", Targets: queue.Targets{Name: "DOMAIN", List: "route list", Of: "domain"},
 			Danger: queue.DangerOne, Function: "public.fn_iu_outbound_route_set(text,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{{Name: "enabled", Kind: queue.ArgSwitch, Label: "Enabled", Required: true}},
 		}, plan: planRouting, apply: applyRouting},
 		{Action: queue.Action{
 			ID: queue.ActConsumerSet, Words: "consumer set", Example: "qtop consumer set reindex --domain iu --type made --kind kg.reindex --executor Agent --reason 'new consumer'", Verb: "Save", Undo: "qtop consumer disable, or set the old values",
 			Help:  "create or change a consumer, which gets one job per event of a type",
-			Title: "A consumer of events", Button: "Save {targets}", Targets: queue.Targets{Name: "ID", List: "consumer list"},
+			Title: "A consumer of events", Button: "Save {targets}", Targets: queue.Targets{Name: "ID", List: "consumer list", Of: "consumer"},
 			Danger: queue.DangerOne, Function: "public.fn_consumer_set(text,text,text,text,text,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{
 				{Name: "domain", Label: "Domain", Help: "of the events; empty = unchanged"},

@@ -17,7 +17,7 @@ import (
 )
 
 func sessionActions() []entry {
-	targets := queue.Targets{Name: "SESSION", Many: true, List: "activity"}
+	targets := queue.Targets{Name: "SESSION", Many: true, List: "activity", Of: "session"}
 	const function = "public.fn_queue_session_signal(integer,timestamptz,text,text,text,boolean)"
 	return []entry{
 		{Action: queue.Action{

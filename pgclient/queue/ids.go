@@ -12,8 +12,8 @@ type ID struct {
 }
 
 // IDs returns what the snapshot contains of one kind, each once, in the order of the snapshot. The kinds are
-// those of Targets.Of: "alert", "executor", "flag", "lease", "operation", "tick worker"; also "code", the codes
-// of open dead letters, and "queue", the queues that wait. Any other kind gives none.
+// those of Targets.Of: "alert", "executor", "flag", "job subscription", "lease", "operation", "tick worker"; also "code", the codes
+// of open dead letters, "queue", the queues that wait, and "lane kind" and "lane domain" of queue lanes. Any other kind gives none.
 func (s *Snapshot) IDs(of string) []ID {
 	var all []ID
 	add := func(id, about Text) {
@@ -35,6 +35,18 @@ func (s *Snapshot) IDs(of string) []ID {
 	case "flag":
 		for _, x := range s.Flags {
 			add(x.Key, Clean(x.Value.String()+"; "+x.Description.String()))
+		}
+	case "job subscription":
+		for _, x := range s.JobSubscriptions {
+			add(Clean(x.ID), Clean(x.ExecutorID.String()+" "+x.JobKind.String()+Choose(x.Enabled, "", ", disabled")))
+		}
+	case "lane kind":
+		for _, x := range s.Queues {
+			add(x.Kind, x.Domain)
+		}
+	case "lane domain":
+		for _, x := range s.Queues {
+			add(x.Domain, Text{})
 		}
 	case "lease":
 		for _, x := range s.JobLeases {
