@@ -36,8 +36,38 @@ func keysMarkdown() string {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s |\n", strings.ReplaceAll(k.Keys, "|", `\|`), strings.ReplaceAll(k.Text, "|", `\|`))
 	}
+	filtersMarkdown(&b)
 	return b.String()
 }
+
+// filtersMarkdown lists the words of every filter.
+func filtersMarkdown(b *strings.Builder) {
+	b.WriteString("\n## Filters\n\nThe words that `/` in a pane and `--filter` of a verb know: `code:HTTP_5* age>2h !endpoint:acme*`. All terms must match; " +
+		"`a|b` in a term matches either, `!` in front none, and a word without a field is looked for in the text of the row. `:` compares with a pattern (`*`, `?`), `=` exactly. " +
+		"A number takes `=`, `>`, `<`, `>=`, `<=`, a duration or a time the last four. " +
+		"A duration is `90s`, `30m`, `2h30m`, `3d` or `1w`; so are `--for` and `For` of the actions. A time is `-30m` (ago), `02:00`, `2026-11-20` or `2026-11-20T02:00Z`.\n\n" +
+		"| pane | list | fields |\n|---|---|---|\n")
+	for _, f := range tui.Filters() {
+		var words []string
+		for _, field := range f.Fields {
+			word := "`" + field.Name + "`"
+			var of []string
+			if kind := fieldKinds[field.Kind]; kind != "" {
+				of = append(of, kind)
+			}
+			if field.Closed {
+				of = append(of, strings.Join(field.Values, ", "))
+			}
+			if len(of) > 0 {
+				word += " (" + strings.Join(of, "; ") + ")"
+			}
+			words = append(words, word)
+		}
+		fmt.Fprintf(b, "| `%s` %s | %s | %s |\n", f.Pane.Keys, f.Pane.Title, cmp.Or(f.List, "–"), strings.Join(words, ", "))
+	}
+}
+
+var fieldKinds = map[queue.FieldKind]string{queue.FieldNumber: "number", queue.FieldDuration: "duration", queue.FieldTime: "time"}
 
 func guard(d queue.Danger) string {
 	switch d {
