@@ -19,7 +19,7 @@ type furnished struct {
 	db                                       *pgtest.DB
 	conn                                     *pgx.Conn // a superuser's
 	open, closed, requeued                   string    // dead letters of webhooks
-	jobLetter, event                         string    // a dead letter of a job; the event of open
+	jobLetter, event                         string    // a dead letter of a job; the event of one of a webhook that is open
 	job, webhookJob, lease, rule, quarantine string
 	session                                  string // a session of another program, which holds a transaction open
 }
@@ -38,7 +38,7 @@ func furnish(t *testing.T) furnished {
 	}
 	f.open, f.closed, f.requeued = get("SELECT dead_letter_id::text FROM public.dead_letter_open ORDER BY 1 DESC LIMIT 1"),
 		get("SELECT min(dead_letter_id)::text FROM public.dead_letter_open"), get("SELECT (min(dead_letter_id) + 1)::text FROM public.dead_letter_open")
-	f.event = get("SELECT 'event:' || event_id FROM public.dead_letters WHERE id = " + f.open)
+	f.event = get("SELECT 'event:' || event_id FROM public.dead_letters WHERE id = " + f.requeued + " + 1")
 	f.jobLetter = get("SELECT 'job:' || dead_letter_id FROM public.job_dead_letter LIMIT 1")
 	for _, args := range [][]string{
 		{"resolve", f.closed, "--reason", "r", "--yes"},
@@ -47,6 +47,7 @@ func furnish(t *testing.T) furnished {
 		{"flag", "set", "queue.backlog.warn_seconds", "700", "--for", "30m", "--reason", "r", "--yes"},
 		{"event-type", "set", "kg/node.changed", "--stream", "update", "--lane", "immediate", "--description", "d", "--reason", "r", "--yes"},
 		{"consumer", "set", "reindex", "--domain", "kg", "--type", "node.changed", "--kind", "kg.reindex", "--executor", "Agent", "--reason", "r", "--yes"},
+		{"subscription", "mute", "8", "--reason", "r", "--yes"}, // who reads kg: its events go to broadcast
 		{"executor", "producer", "Agent", "--role", "event_ingest_writer", "--reason", "r", "--yes"},
 		{"ops", "plan", "--filter", "code:HTTP_503", "--reason", "r", "--yes"},
 	} {
