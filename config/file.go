@@ -107,7 +107,7 @@ func slurp(path string) ([]byte, fs.FileMode, error) {
 	if info, err := os.Stat(path); err != nil {
 		return nil, 0, err
 	} else if !info.Mode().IsRegular() {
-		return nil, 0, errors.New("it is not a regular file")
+		return nil, 0, errors.New("not a regular file")
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -120,7 +120,7 @@ func slurp(path string) ([]byte, fs.FileMode, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
 	if err == nil && len(text) > mostBytes {
-		err = errors.New("it is larger than 1 MB")
+		err = errors.New("larger than 1 MB")
 	}
 	return text, info.Mode(), err
 }

@@ -157,7 +157,7 @@ func TestCancelPlan(t *testing.T) {
 	res := apply(t, op, queued)
 	require.EqualValues(t, 2, res.Done)
 	require.EqualValues(t, 1, res.Skipped)
-	require.Equal(t, "skipped it no longer matches the filter", outcomes(res.Results)[taken])
+	require.Equal(t, "skipped no longer matches the filter", outcomes(res.Results)[taken])
 	require.NotZero(t, res.AuditID)
 
 	p = plan(t, op, queue.Request{Action: queue.ActJobCancel, Targets: ids, Reason: "r"})
@@ -197,7 +197,7 @@ func TestLeaseReleasePlan(t *testing.T) {
 	w.exec("UPDATE public.job_queue SET lost_leases = 1 WHERE job_id = $1", dying)
 	op := w.client("dead_letter_operator")
 	request := queue.Request{Action: queue.ActLeaseRelease, Targets: []string{expired, last}, Reason: "host died"}
-	require.Contains(t, plan(t, op, request).Refused, "none of the selected leases can be released: it runs until")
+	require.Contains(t, plan(t, op, request).Refused, "none of the selected leases can be released: leased until")
 	w.exec("UPDATE public.job_lease SET lease_until = now() - interval '1 minute'")
 	p := plan(t, op, request)
 	require.EqualValues(t, 2, p.Count)

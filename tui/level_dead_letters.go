@@ -33,9 +33,11 @@ func deadLetterTargets(meant target) map[queue.ActionID]target {
 	return map[queue.ActionID]target{queue.ActRequeue: meant, queue.ActResolve: meant, queue.ActUndoRequeue: meant, queue.ActBulkPlan: meant}
 }
 
-// selectionTarget returns the target of a list: all matching rows, else the selected rows, else
-// the row under the cursor; for the latter two, the request also has the filter of the list.
-// within is a filter that the list implies but its own filter does not contain.
+// selectionTarget returns what an action on a list works on: all rows that match the filter, if the
+// operator chose all (ctrl+a); else the selected rows; else the row under the cursor. In the last
+// two cases the request also carries the filter, for the button "all that match". within is a
+// filter that the list implies but its own filter does not contain; none is the message where
+// there is no row.
 func selectionTarget(within, none string) target {
 	return func(at scene, req *queue.Request) string {
 		l := at.level

@@ -15,8 +15,8 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// Whatever a receiver asks for, the next attempt is not earlier than by the schedule and not
-// later than the cap; between them its wish is followed.
+// Whatever Retry-After a receiver sends, the next attempt is never before the time of the
+// schedule and never after the cap; between the two, Retry-After decides.
 func TestRetryAfterEndsInTheSchedule(t *testing.T) {
 	t.Parallel()
 	const base, limit = 100, 1000 // seconds

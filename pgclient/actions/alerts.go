@@ -50,7 +50,7 @@ func planAck(ctx context.Context, c *Planner, p *queue.Plan) error {
 		case p.Request.Action == queue.ActAck && a.State == "acked":
 			out.Outcome, out.Why = "refused", queue.Clean(a.AckedBy.String()+" acknowledged it: "+a.Comment.String())
 		case p.Request.Action == queue.ActUnack && a.State != "acked":
-			out.Outcome, out.Why = "refused", queue.Clean("it is not acknowledged")
+			out.Outcome, out.Why = "refused", queue.Clean("not acknowledged")
 		}
 		if verdict(p, t, out) {
 			continue

@@ -98,8 +98,8 @@ func (c *Planner) blockedEvents(ctx context.Context, p *queue.Plan, domain strin
 		WHERE $1 IN ('', r.event_domain)) d`, nil, domain)
 }
 
-// blockedExecutor adds what keeps an executor from claiming the jobs of a subscription that is saved: the switch of all
-// jobs, its own silence, and kinds for which no live host has a handler.
+// blockedExecutor adds to the preview of saving a job subscription what would keep the executor from claiming those jobs:
+// the switch for all jobs is off, the executor is silent, or no live host has a handler for a kind.
 func (c *Planner) blockedExecutor(ctx context.Context, p *queue.Plan, executor, kind, domain string) error {
 	var state string
 	var missing []string

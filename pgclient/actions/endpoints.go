@@ -96,7 +96,7 @@ func planGate(ctx context.Context, c *Planner, p *queue.Plan) error {
 		case suspend && g.suspended():
 			out.Outcome, out.Why = "refused", queue.Clean("suspended already: "+g.suspension())
 		case !suspend && !g.resumable():
-			out.Outcome, out.Why = "refused", queue.Clean("it is not suspended")
+			out.Outcome, out.Why = "refused", queue.Clean("not suspended")
 		}
 		if verdict(p, cmp.Or(g.endpoint.String(), "subscription "+t), out) {
 			continue

@@ -79,7 +79,7 @@ func planEventType(ctx context.Context, c *Planner, p *queue.Plan) error {
 }
 
 func applyEventType(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
-	errChanged := errors.New("it was changed")
+	errChanged := errors.New("the event type was changed")
 	var a eventTypeAnswer
 	err := pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) (err error) {
 		if a, err = setEventType(ctx, tx, p.Request, false); err != nil {
@@ -92,7 +92,7 @@ func applyEventType(ctx context.Context, c *Planner, p queue.Plan, res *queue.Re
 	})
 	switch {
 	case errors.Is(err, errChanged):
-		a.Refusal = pgscan.Refusal{Refused: true, Reason: "it was changed since the preview: plan it again"}
+		a.Refusal = pgscan.Refusal{Refused: true, Reason: "the event type was changed since the preview: plan the change again"}
 	case err != nil:
 		return err
 	}

@@ -154,7 +154,7 @@ func applyJobCancel(ctx context.Context, c *Planner, p queue.Plan, res *queue.Re
 		var gone []queue.Outcome
 		for _, id := range ids {
 			if !meets[id] {
-				gone = append(gone, queue.Outcome{ID: id, Outcome: "skipped", Why: queue.Clean("it no longer matches the filter")})
+				gone = append(gone, queue.Outcome{ID: id, Outcome: "skipped", Why: queue.Clean("no longer matches the filter")})
 			}
 		}
 		record(res, gone)

@@ -24,7 +24,7 @@ const mostMatches = 100_000
 const groupsShown = 4
 
 // groups counts the rows of a selection by name. name is an SQL expression, the rest of the
-// statement is in from, such as "FROM t WHERE …". Beyond limit rows (0 = none) it stops.
+// statement is in from, such as "FROM t WHERE …". It counts the first limit rows only; 0 = all.
 func (c *Planner) groups(ctx context.Context, name, from string, limit int, args ...any) ([]group, error) {
 	some := ""
 	if limit > 0 {

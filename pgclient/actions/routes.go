@@ -133,7 +133,7 @@ func planRouting(ctx context.Context, c *Planner, p *queue.Plan) error {
 }
 
 func applyRouting(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
-	errChanged := errors.New("it was changed")
+	errChanged := errors.New("the route or consumer was changed")
 	var a routingAnswer
 	err := pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) (err error) {
 		if a, err = setRouting(ctx, tx, p.Request, false); err != nil {
@@ -150,7 +150,7 @@ func applyRouting(ctx context.Context, c *Planner, p queue.Plan, res *queue.Resu
 		if a.Before != nil {
 			by = a.Before.UpdatedBy
 		}
-		a.Refusal = pgscan.Refusal{Refused: true, Reason: "it was changed since the preview, last by " + by + ": plan it again"}
+		a.Refusal = pgscan.Refusal{Refused: true, Reason: "the route or consumer was changed since the preview, last by " + by + ": plan the change again"}
 	case err != nil:
 		return err
 	}

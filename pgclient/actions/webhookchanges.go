@@ -212,7 +212,7 @@ func applyWebhookVerify(ctx context.Context, c *Planner, p queue.Plan, res *queu
 	}
 	if !x.UpdatedAt.Equal(seen.UpdatedAt) { // before anything is sent to a place that nobody has seen
 		var a answer
-		a.Refused, a.Reason = true, "it was changed since the preview: plan it again"
+		a.Refused, a.Reason = true, "the webhook subscription was changed since the preview: plan the change again"
 		recordOne(res, p.Request.Targets[0], "", a)
 		return nil
 	}

@@ -18,7 +18,7 @@ func childEnv() []string {
 // tail returns the last error lines of a program's output, else its last line.
 func tail(out string) string {
 	var errs []string
-	last := "it printed nothing"
+	last := "no output"
 	for line := range strings.Lines(out) {
 		line = strings.TrimSpace(line)
 		if line == "" {

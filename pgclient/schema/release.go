@@ -152,7 +152,7 @@ func (r *Release) loadCode(fsys fs.FS) error {
 	r.Hash = shortHash(append(texts, "seeds.sql", r.seeds)...)
 	for _, o := range r.dropped {
 		if slices.ContainsFunc(r.objects, o.same) {
-			return fmt.Errorf("release.txt: %s is declared and dropped", o)
+			return fmt.Errorf("release.txt drops %s, but a file in code/ still declares it", o)
 		}
 	}
 	return nil

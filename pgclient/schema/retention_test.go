@@ -163,7 +163,7 @@ func TestRetentionOfEvents(t *testing.T) {
 	subjects := func() string {
 		return get[string](c, "SELECT string_agg(event_subject_ref, ' ' ORDER BY event_subject_ref) FROM public.event_outbox")
 	}
-	require.Equal(t, map[string]any{leaf: "it has events that no cursor has passed"}, c.sweep()["kept"])
+	require.Equal(t, map[string]any{leaf: "has events that no cursor has passed"}, c.sweep()["kept"])
 	require.Equal(t, "iu kg now", subjects())
 	eventually(t, "routed", func() bool {
 		call(t, c.root, "public.fn_iu_route_worker_run()")

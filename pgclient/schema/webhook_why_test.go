@@ -263,7 +263,7 @@ func TestWebhookLeaseRelease(t *testing.T) {
 	require.Equal(t, 2, one[int](h, "SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Leased'"), "a dry run changes nothing")
 	got := whys(h.call(release, ids, false))
 	require.Equal(t, "released <nil>", got[0])
-	require.Contains(t, got[1], "skipped it runs until 20")
+	require.Contains(t, got[1], "skipped leased until 20")
 	require.Equal(t, "skipped no lease holds it: it is Pending", got[2])
 	require.Equal(t, "skipped no such webhook job", got[3])
 	require.Equal(t, "Pending 1", one[string](h, "SELECT concat_ws(' ', status, lease_resets) FROM public.webhook_delivery_jobs WHERE id = $1", held[0].Job))

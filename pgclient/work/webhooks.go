@@ -53,11 +53,11 @@ func (c *Client) WebhookClaimLost(ctx context.Context, workerID string, known []
 	return n, pgerror.Translate(err)
 }
 
-// WebhookPayload reads the payload of an event that was not returned with its claim; the text is
-// nil if it is longer than most bytes.
-func (c *Client) WebhookPayload(ctx context.Context, event, most int64) (Payload, error) {
+// WebhookPayload reads the payload of an event whose claim did not include it; the text is nil if
+// it is longer than maxBytes.
+func (c *Client) WebhookPayload(ctx context.Context, event, maxBytes int64) (Payload, error) {
 	p, err := c.payload(ctx, `SELECT octet_length(x.t)::bigint, CASE WHEN octet_length(x.t) <= $2::bigint THEN x.t END FROM (
-		SELECT CASE WHEN public.fn_payload_fits(e.payload) THEN e.payload::text END AS t FROM public.events e WHERE e.id = $1::bigint OFFSET 0) x`, event, most)
+		SELECT CASE WHEN public.fn_payload_fits(e.payload) THEN e.payload::text END AS t FROM public.events e WHERE e.id = $1::bigint OFFSET 0) x`, event, maxBytes)
 	return p, pgerror.Translate(err)
 }
 

@@ -19,7 +19,7 @@ const (
 	// maxPrefetched bounds the jobs that are claimed beyond the free slots: many leased rows
 	// make every claim slower, and other hosts cannot work on them.
 	maxPrefetched = 4000
-	// maxDelivered is how many claims may wait for the owner of the loop.
+	// maxDelivered is how many claims may wait for the goroutine that runs the loop.
 	maxDelivered = 16
 	// minClaimGap is the least time from a claim to one that is made because this process
 	// enqueued or settled jobs. In the meantime a claim can share the transaction of the
@@ -36,11 +36,11 @@ const (
 //
 //  1. reserve makes a claim the current one, if claims are allowed, jobs are wanted and no
 //     claim is under way. It is called by start, for a claim of the loop, and by Offer, for a
-//     claim in the transaction of jobs that a producer of this process enqueues.
+//     claim in the transaction in which a producer of this process enqueues jobs.
 //  2. The claim is sent: by start in the background, or by the producer, which calls Claimed
 //     after its commit.
-//  3. deliver ends the claim and sends it to the owner of the loop through delivered, or
-//     hands its jobs back where the loop has ended.
+//  3. deliver ends the claim and sends it through delivered to the goroutine that runs the
+//     loop or, if the loop has ended, hands its jobs back.
 //
 // A claim that fails may have been committed nevertheless; see releaseUnanswered.
 type claimer struct {
@@ -57,7 +57,7 @@ type claimer struct {
 	timer          *time.Timer   // fires when another claim is wanted, minClaimGap after lastSent
 	resumeAfter    work.JobKeys  // where the next claim begins in each queue lane; nil = at the start of all lanes
 	sweptAt        time.Time     // when a claim last began at the start of all lanes
-	limit          int           // of jobs per claim, after one that brought suspects; 0 = none
+	limit          int           // of jobs per claim, after one that brought suspects; 0 = no limit
 }
 
 // claim is one claim and its result.

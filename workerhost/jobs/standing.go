@@ -57,8 +57,8 @@ func (s *standing) ask(ctx context.Context) {
 	})
 }
 
-// handle takes an answer. changed says that the refusal has changed, so that there may be
-// jobs to claim.
+// handle records the answer of the database to ask. changed reports that the reason why this
+// executor may not claim has ended or is another one, so that there may be jobs to claim.
 func (s *standing) handle(a answer) (changed bool) {
 	s.asking = false
 	if a.err != nil {

@@ -1,13 +1,13 @@
-// Command soak runs qtop for an hour as a site does and says what grows. A PostgreSQL of
-// its own, two hosts and a console (real processes of the built binary), one kind of job
-// that is an HTTP request, one signed webhook; one host is killed every sixth of the time
-// and started again under its id. Each sample is a line of JSON in samples.jsonl; a ledger
-// outside of qtop is compared with the database in the end.
+// Command soak runs qtop for an hour under a load like that of a site, and reports what grows. It
+// starts a PostgreSQL, two hosts and a console (processes of the built binary), and produces jobs
+// of one kind, each an HTTP request, and signed webhooks. After each sixth of the duration one host
+// is killed and started again under its id. Each sample is a line of JSON in samples.jsonl; a
+// ledger outside of qtop is compared with the database at the end.
 //
 //	go run ./workerhost/soak [-qtop ./qtop] [-duration 1h] [-jobs 200] [-webhooks 50] [-dir soak-out]
 //	go run ./workerhost/soak -read soak-out     the report of the samples so far
 //
-// It fails when something was lost or done twice without a kill between, or, from
+// It fails when work was lost, or was done twice although no host was killed in between, or, from
 // judgedFrom on, when a figure grows that should not: see judge.go for the rule and
 // growers.go for what grows by design.
 package main

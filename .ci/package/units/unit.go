@@ -76,7 +76,7 @@ func (u *unit) start() error {
 		return err
 	case <-time.After(90 * time.Second):
 		u.end(unix.SIGKILL)
-		return errors.New("it did not get ready within 90 s")
+		return errors.New("the unit was not ready within 90 s")
 	}
 }
 

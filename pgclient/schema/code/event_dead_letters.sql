@@ -95,8 +95,8 @@ BEGIN
       ORDER BY dead_letter_id FOR NO KEY UPDATE;
   END IF;
   SELECT array_agg(CASE WHEN d.dead_letter_id IS NULL THEN 'no such dead letter' WHEN d.resolved_at IS NULL
-    THEN 'it is already open'
-      WHEN d.resolution = 'replayed' THEN format('it was replayed by %s', d.resolved_by) END ORDER BY i.n)
+    THEN 'already open'
+      WHEN d.resolution = 'replayed' THEN format('replayed by %s', d.resolved_by) END ORDER BY i.n)
   INTO v_why FROM unnest(v_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.iu_route_dead_letter d
     ON d.dead_letter_id = i.id;
   IF NOT v_dry THEN

@@ -19,8 +19,9 @@ COMMENT ON TABLE public.event_read IS
 GRANT SELECT ON public.event_read TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
 -- fn_event_resolve_recipients(domain, type, stream, subject table, payload) → (recipient_ref, step): each recipient
--- once, with its best step (1 all equal, 2 type NULL, 3 stream NULL, 4 both NULL). If no subscription matches: one row
--- (broadcast, 5). A NULL domain of a subscription means every domain; a muted subscription counts as absent. While
+-- once, with its lowest step: 1 = type and stream of the subscription equal those of the event, 2 = its type is NULL,
+-- 3 = its stream is NULL, 4 = both are NULL. If no subscription matches: one row (broadcast, 5). A NULL domain or
+-- subject table of a subscription means every one; a muted subscription counts as absent. While
 -- queue.subscription_resolution.enabled is off, every event is broadcast.
 CREATE OR REPLACE FUNCTION public.fn_event_resolve_recipients(
   p_event_domain text, p_event_type text, p_event_stream text,

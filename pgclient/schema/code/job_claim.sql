@@ -136,7 +136,7 @@ BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 10000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 10000, not %', p_limit USING ERRCODE = '22023';
   ELSIF jsonb_typeof(p_after) <> 'object' THEN
-    RAISE EXCEPTION 'p_after must be a JSON object whose values are [priority, process_after, job_id]'
+    RAISE EXCEPTION 'p_after must be a JSON object: "domain/kind": [priority, process_after, job_id]'
       USING ERRCODE = '22023';
   ELSIF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
     -- an old snapshot would not show the leases that concurrent claims have committed

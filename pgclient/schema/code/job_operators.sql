@@ -113,7 +113,7 @@ BEGIN
         to_char(h.finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'))
       -- claimed between the two locks above: waiting for its lease now could deadlock
       WHEN NOT v_dry AND NOT COALESCE(q.lease_token = ANY (v_tokens), q.lease_token IS NULL)
-        THEN 'it was claimed just now: try again'
+        THEN 'claimed just now: try again'
       END ORDER BY i.n)
   INTO v_why
   FROM unnest(v_ids) WITH ORDINALITY AS i (id, n)
@@ -156,7 +156,7 @@ BEGIN
     PERFORM 1 FROM public.job_lease l WHERE l.lease_token = ANY (v_tokens) ORDER BY l.lease_token FOR UPDATE;
   END IF;
   SELECT array_agg(CASE WHEN l.lease_token IS NULL THEN 'no such lease: its jobs were finished or returned to the queue'
-      WHEN l.lease_until >= clock_timestamp() THEN format('it runs until %s: %s may be at work',
+      WHEN l.lease_until >= clock_timestamp() THEN format('leased until %s: %s may be at work',
         to_char(l.lease_until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), l.lease_owner) END ORDER BY i.n),
     array_agg(l.lease_token) FILTER (WHERE l.lease_until < clock_timestamp())
   INTO v_why, v_expired
@@ -346,8 +346,8 @@ BEGIN
     PERFORM 1 FROM public.job_dead_letter WHERE dead_letter_id = ANY (v_ids) ORDER BY dead_letter_id FOR NO KEY UPDATE;
   END IF;
   SELECT array_agg(CASE WHEN d.dead_letter_id IS NULL THEN 'no such dead letter' WHEN d.triage_status = 'open'
-    THEN 'it is open'
-      WHEN d.triage_status = 'replayed' THEN format('it was replayed by %s as job %s', d.resolved_by,
+    THEN 'open'
+      WHEN d.triage_status = 'replayed' THEN format('replayed by %s as job %s', d.resolved_by,
         d.replayed_job_id) END ORDER BY i.n)
   INTO v_why FROM unnest(v_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.job_dead_letter d
     ON d.dead_letter_id = i.id;

@@ -268,7 +268,7 @@ BEGIN
   END IF;
   SELECT array_agg(CASE WHEN p.id IS NULL THEN 'no such staged notification' WHEN p.processed_at IS NOT NULL
     THEN 'its notification was emitted already'
-      WHEN p.failed_at IS NULL THEN 'it is waiting already' END ORDER BY i.n)
+      WHEN p.failed_at IS NULL THEN 'waiting already' END ORDER BY i.n)
   INTO v_why FROM unnest(v_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.iu_notification_pending p ON p.id = i.id;
   IF NOT v_dry THEN
     UPDATE public.iu_notification_pending p SET failed_at = NULL, failure = NULL

@@ -225,7 +225,7 @@ BEGIN
         IF public.fn_queue_leaf_routed(v_leaf) THEN
           v_event_leaves := v_event_leaves || v_leaf;
         ELSE
-          v_kept := v_kept || jsonb_build_object(v_leaf, 'it has events that no cursor has passed');
+          v_kept := v_kept || jsonb_build_object(v_leaf, 'has events that no cursor has passed');
         END IF;
       EXCEPTION WHEN lock_not_available THEN
         v_kept := v_kept || jsonb_build_object(v_leaf, 'busy: checked again in the next run');

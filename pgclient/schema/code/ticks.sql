@@ -160,7 +160,7 @@ BEGIN
   IF v_skip IN ('clone', 'mode', 'not_due') THEN
     RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'skipped', v_skip, 'reason',
       CASE v_skip WHEN 'clone' THEN public.fn_queue_clone_of() WHEN 'mode' THEN 'queue.scheduler.mode has just changed'
-        ELSE 'it ran a moment ago' END);
+        ELSE 'ran a moment ago' END);
   END IF;
 
   SELECT * INTO v_worker FROM public.queue_tick_worker WHERE worker_name = p_worker_name;

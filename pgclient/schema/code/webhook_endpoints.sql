@@ -79,7 +79,7 @@ BEGIN
   RETURNING x.* INTO v_before;
   IF NOT FOUND THEN
     RETURN public.fn_operator_refused(p_action => 'endpoint_resume'::text, p_target => v_target, p_actor => v_actor,
-      p_reason => v_reason, p_rule => 'not_suspended'::text, p_why => 'it is not suspended'::text);
+      p_reason => v_reason, p_rule => 'not_suspended'::text, p_why => 'not suspended'::text);
   END IF;
   UPDATE public.webhook_endpoint_state SET consecutive_failures = 0, failing_since = NULL
   WHERE subscription_id = p_subscription_id;

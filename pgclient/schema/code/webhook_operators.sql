@@ -342,7 +342,7 @@ BEGIN
     SELECT i AS id, CASE
         WHEN j.id IS NULL THEN 'no such webhook job'
         WHEN j.status <> 'Leased' THEN format('no lease holds it: it is %s', j.status)
-        WHEN j.lease_until >= now() THEN format('it runs until %s: %s may be sending',
+        WHEN j.lease_until >= now() THEN format('leased until %s: %s may be sending',
           to_char(j.lease_until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), j.worker_id) END AS why
     FROM unnest(v_ids) i LEFT JOIN public.webhook_delivery_jobs j ON j.id = i)
   SELECT count(*) FILTER (WHERE v.why IS NULL), array_agg(v.id) FILTER (WHERE v.why IS NULL),
