@@ -40,14 +40,13 @@ func (at scene) above(w int) []string {
 func (at scene) tableSize(s views.Size) views.Size {
 	l := at.level
 	s.H -= len(at.above(s.W))
-	need := l.grid.view().Need()
 	switch {
 	case l != at.base():
 	case at.pane.tableLines != nil:
 		s.H = at.pane.tableLines(at, s)
 	case len(l.grid.order) == 0: // the text of an empty table gets the whole body
-	case need+views.PageRoom <= s.H:
-		s.H = need
+	default:
+		s.H, _ = views.TableLines(l.grid.view().Need(), s.H)
 	}
 	return s
 }

@@ -8,18 +8,30 @@ import "github.com/qtop/qtop/pgclient/queue"
 // PageRoom is how many free lines below a table the page of the row under the cursor needs.
 const PageRoom = 16
 
+// pageFrom is the height of a body from which a long table leaves PageRoom to the page.
+const pageFrom = 40
+
+// TableLines divides a body of h lines between a table that needs this many and the page of
+// the row under its cursor. Without room for both the table gets all.
+func TableLines(need, h int) (lines int, page bool) {
+	if need+PageRoom > h && h < pageFrom {
+		return h, false
+	}
+	return min(need, h-PageRoom), true
+}
+
 // rowLines is the height of the short form of that page.
 const rowLines = 2
 
 // QueuesTable returns how many lines the tables get, and whether the page fits below them.
 func QueuesTable(s *queue.Snapshot, g Grid, e Env, size Size) (lines int, page bool) {
 	foot := len(JobTable(s, e, size.W)) + 1
-	need := g.Need()
-	switch {
-	case len(g.Order) == 0:
+	if len(g.Order) == 0 {
 		return max(size.H-foot, 0), false
-	case need+PageRoom+foot <= size.H:
-		return need, true
+	}
+	need := g.Need()
+	if lines, page = TableLines(need, size.H-foot); page {
+		return lines, true
 	}
 	return max(min(need, size.H-foot-rowLines), min(4, size.H)), false
 }
