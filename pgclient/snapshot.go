@@ -106,6 +106,16 @@ func pictured(body []byte, s *queue.Snapshot) error {
 	if err := pgscan.Unmarshal(body, s); err != nil {
 		return queue.NewError(queue.KindFailed, pgerror.Mask("the snapshot cannot be read: "+err.Error()), "", "the schema does not fit this program: run qtop migrate status")
 	}
+	for i := range s.Queues {
+		if s.Queues[i].OldestAt == nil {
+			s.Queues[i].AgeSeconds = nil // SQL has 0
+		}
+	}
+	for i := range s.Executors {
+		if s.Executors[i].LastBeatAt == nil {
+			s.Executors[i].AgeSeconds = nil
+		}
+	}
 	return nil
 }
 

@@ -396,7 +396,10 @@ func TestBytesAtRest(t *testing.T) {
 			s.set(func(s *fakeStore) {
 				s.snap.TakenAt = s.snap.TakenAt.Add(time.Second)
 				for i := range s.snap.Executors {
-					s.snap.Executors[i].AgeSeconds++
+					if a := s.snap.Executors[i].AgeSeconds; a != nil {
+						n := *a + 1
+						s.snap.Executors[i].AgeSeconds = &n
+					}
 				}
 				for i := range s.snap.Health {
 					if a := s.snap.Health[i].AgeSeconds; a != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// grown returns n rows made of the given ones, each with a name of its own.
+// grown returns n rows made of the given ones, each with another name.
 func grown[T any](rows []T, n int, name func(row *T, as queue.Text)) []T {
 	out := make([]T, n)
 	for i := range out {

@@ -20,7 +20,7 @@ func EndpointPage(r queue.Endpoint, d *queue.EndpointDetail, e Env, w int) Page 
 	p.endpointState(r)
 	p.pair("waiting", fmt.Sprintf("%s: %s new, %s in progress, %s waiting for their next attempt", Count(r.Waiting), Count(r.Pending), Count(r.InProgress), Count(r.PendingRetry)))
 	if r.OldestAt != nil {
-		p.paint("oldest wait", Age(r.AgeSeconds)+", since "+e.Stamp(*r.OldestAt), e.tone(endpointRank(r)))
+		p.paint("oldest wait", dashed(e, r.AgeSeconds, Age)+", since "+e.Stamp(*r.OldestAt), e.tone(endpointRank(r)))
 	} else if r.NextAt != nil {
 		p.pair("next", e.In(*r.NextAt)+", at "+e.Stamp(*r.NextAt))
 	}

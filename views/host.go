@@ -35,7 +35,9 @@ func Loops(h *queue.HostStatus) Source {
 			{Name: "InFlight", Title: "in flight", Width: 9, Right: true, Drop: 2},
 			{Name: "Done", Title: "done", Width: 8, Max: 12, Right: true},
 			{Name: "Errors", Title: "errors", Width: 6, Max: 9, Right: true, Tone: func(l queue.LoopStatus, e Env) theme.Style { return e.warn(l.Errors > 0) }},
-			{Name: "PerSec", Title: "rate/s", Width: 6, Right: true, Drop: 1},
+			{Name: "PerSec", Title: "rate/s", Width: 6, Right: true, Drop: 1, Text: func(l queue.LoopStatus, e Env) string {
+				return queue.Choose(l.LastTick.IsZero() && l.Done == 0, e.Theme.G.Dash, Rate(l.PerSec))
+			}},
 			{Name: "What", Title: "what it does", Width: 22, Max: 60, Drop: 3, Cell: func(l queue.LoopStatus, e Env) table.Cell {
 				return queue.Choose(l.LastErr.Empty(), cell(l.What, e.Theme.Dim), cell(l.LastErr.String(), e.Theme.Warning))
 			}},

@@ -14,7 +14,7 @@ import (
 // LanePage returns the page of one lane with the job subscriptions that cover it.
 func LanePage(l queue.Lane, s *queue.Snapshot, e Env, w int) Page {
 	p := newPage(e, w)
-	clears, r := e.clearing(l.ClearsInSeconds, l.AgeSeconds, waits(l), l.OutPerSecond, true)
+	clears, r := e.clearing(l.ClearsInSeconds, orZero(l.AgeSeconds), waits(l), l.OutPerSecond, true)
 	switch {
 	case l.ClearsInSeconds != nil:
 		clears = "; clears in " + clears
@@ -25,7 +25,7 @@ func LanePage(l queue.Lane, s *queue.Snapshot, e Env, w int) Page {
 	}
 	p.head(l.Kind.String() + " in " + l.Domain.String())
 	if l.OldestAt != nil {
-		p.paint("oldest wait", Age(l.AgeSeconds)+", since "+e.Stamp(*l.OldestAt), e.tone(r))
+		p.paint("oldest wait", dashed(e, l.AgeSeconds, Age)+", since "+e.Stamp(*l.OldestAt), e.tone(r))
 	}
 	p.paint("why", l.Why.String(), e.tone(r))
 	p.pair("waiting", Count(l.Queued)+" queued, "+Count(l.RetryWaiting)+" waiting for their next attempt; "+Count(l.Scheduled)+" of both are due later")

@@ -341,7 +341,7 @@ func executorsSection(s *queue.Snapshot, e Env) section {
 		}
 		row := src.pick(i, e, "executor_id", "age_seconds", "in_flight", "state")
 		if x := s.Executors[i]; x.LastBeatAt != nil && executorRank(x) == rankQuiet {
-			row.Cells[1].Text = calmAge(x.AgeSeconds)
+			row.Cells[1].Text = calmAge(orZero(x.AgeSeconds))
 		}
 		sec.items = append(sec.items, item{target: Target{queue.PaneExecutors, src.ID(i)}, row: row})
 	}

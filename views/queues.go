@@ -32,13 +32,13 @@ func Lanes(s *queue.Snapshot, w int) Source {
 				a, b := lanes[i], lanes[j]
 				if x, y := laneRank(a), laneRank(b); x != y {
 					return x > y
-				} else if x > rankQuiet && a.AgeSeconds != b.AgeSeconds {
-					return a.AgeSeconds > b.AgeSeconds
+				} else if x > rankQuiet && orZero(a.AgeSeconds) != orZero(b.AgeSeconds) {
+					return orZero(a.AgeSeconds) > orZero(b.AgeSeconds)
 				}
 				// Healthy lanes are ordered by name: by age each claim would reorder them.
 				return laneName(a) < laneName(b)
 			}},
-			{Name: "oldest wait first", Column: "oldest", Desc: true, Less: func(i, j int) bool { return lanes[i].AgeSeconds > lanes[j].AgeSeconds }},
+			{Name: "oldest wait first", Column: "oldest", Desc: true, Less: func(i, j int) bool { return orZero(lanes[i].AgeSeconds) > orZero(lanes[j].AgeSeconds) }},
 			{Name: "queued, most first", Column: "queued", Desc: true, Less: func(i, j int) bool { return lanes[i].Queued > lanes[j].Queued }},
 			{Name: "dead in the last hour, most first", Column: "dead_1h", Desc: true, Less: func(i, j int) bool { return lanes[i].Dead > lanes[j].Dead }},
 			{Name: "job kind", Column: "job_kind", Less: func(i, j int) bool { return laneName(lanes[i]) < laneName(lanes[j]) }},
@@ -66,7 +66,7 @@ func Lanes(s *queue.Snapshot, w int) Source {
 			}},
 			{Name: "event_domain", Title: "domain", Width: 8, Max: 18, Drop: 3, Look: dim},
 			{Name: "oldest", Width: 8, Right: true, Look: ofRow, Text: func(l queue.Lane, e Env) string {
-				return queue.Choose(l.OldestAt == nil, e.Theme.G.Dash, Age(l.AgeSeconds))
+				return dashed(e, l.AgeSeconds, Age)
 			}, Plain: PlainWaited},
 			{Name: "queued", Width: 7, Max: 10, Right: true, Plain: func(l queue.Lane) string { return plain("", l.Queued-l.Scheduled) }},
 			{Name: "scheduled", Title: "due later", Head: "SCHEDULED", Width: 9, Right: true, Drop: 8, Look: dim},
@@ -75,7 +75,7 @@ func Lanes(s *queue.Snapshot, w int) Source {
 			{Name: "in_per_s", Title: "in/s", Width: 5, Right: true, Drop: 4},
 			{Name: "out_per_s", Title: "out/s", Width: 5, Right: true, Drop: 4},
 			{Name: "clears_in_seconds", Title: "clears in", Width: clears, Cell: func(l queue.Lane, e Env) table.Cell {
-				words, r := e.clearing(l.ClearsInSeconds, l.AgeSeconds, waits(l), l.OutPerSecond, w >= wideLanes)
+				words, r := e.clearing(l.ClearsInSeconds, orZero(l.AgeSeconds), waits(l), l.OutPerSecond, w >= wideLanes)
 				return cell(words, e.tone(r))
 			}, Plain: PlainClears},
 			{Name: "succeeded_1h", Title: "ok 1h", Head: "DONE 1H", Width: 7, Max: 9, Right: true, Drop: 7, Look: dim},
@@ -111,7 +111,7 @@ func waits(l queue.Lane) int64 { return l.Queued + l.RetryWaiting }
 
 // laneRank depends only on the age of the oldest waiting job.
 func laneRank(l queue.Lane) int {
-	_, r := Env{}.clearing(l.ClearsInSeconds, l.AgeSeconds, waits(l), l.OutPerSecond, false)
+	_, r := Env{}.clearing(l.ClearsInSeconds, orZero(l.AgeSeconds), waits(l), l.OutPerSecond, false)
 	return r
 }
 
@@ -155,7 +155,7 @@ func (e Env) bad(n int64) table.Cell {
 
 // PlainWaited returns how long the oldest job of a lane has waited.
 func PlainWaited(l queue.Lane) string {
-	return queue.Choose(l.OldestAt == nil, "-", PlainAge(l.AgeSeconds))
+	return queue.Choose(l.AgeSeconds == nil, "-", PlainAge(orZero(l.AgeSeconds)))
 }
 
 // PlainClears returns when a lane is empty at its current rates.

@@ -53,11 +53,11 @@ func TestLanesAreJudged(t *testing.T) {
 		lane queue.Lane
 		want string // sign, then what it says of clearing
 	}{
-		{queue.Lane{Queued: 5, AgeSeconds: 4, OldestAt: &since}, "· –"},
-		{queue.Lane{Queued: 5, AgeSeconds: 5, OldestAt: &since}, "▲ never"},
-		{queue.Lane{Queued: 5, AgeSeconds: 60, OldestAt: &since}, "✖ never"},
-		{queue.Lane{Queued: 5, AgeSeconds: 600, OldestAt: &since, OutPerSecond: 1}, "▲ never"},
-		{queue.Lane{Queued: 5, AgeSeconds: 600, OldestAt: &since, OutPerSecond: 1, ClearsInSeconds: &clears}, "· 1m"},
+		{queue.Lane{Queued: 5, AgeSeconds: seconds(4), OldestAt: &since}, "· –"},
+		{queue.Lane{Queued: 5, AgeSeconds: seconds(5), OldestAt: &since}, "▲ never"},
+		{queue.Lane{Queued: 5, AgeSeconds: seconds(60), OldestAt: &since}, "✖ never"},
+		{queue.Lane{Queued: 5, AgeSeconds: seconds(600), OldestAt: &since, OutPerSecond: 1}, "▲ never"},
+		{queue.Lane{Queued: 5, AgeSeconds: seconds(600), OldestAt: &since, OutPerSecond: 1, ClearsInSeconds: &clears}, "· 1m"},
 		{queue.Lane{Queued: 5, Scheduled: 5}, "· –"},
 		{queue.Lane{InProgress: 1}, "● –"},
 	} {
@@ -66,7 +66,7 @@ func TestLanesAreJudged(t *testing.T) {
 		row := src.Row(0, e)
 		require.Equal(t, c.want, row.Sign.Text+" "+row.Cells[9].Text, "%+v", c.lane)
 	}
-	src := views.Lanes(&queue.Snapshot{Queues: []queue.Lane{{Queued: 5, AgeSeconds: 60}}}, 200)
+	src := views.Lanes(&queue.Snapshot{Queues: []queue.Lane{{Queued: 5, AgeSeconds: seconds(60)}}}, 200)
 	require.Equal(t, "never at this rate", src.Row(0, e).Cells[9].Text)
 }
 
@@ -167,3 +167,5 @@ func TestWhoMayClaimNamesItsKindAlone(t *testing.T) {
 	l.Executor = queue.Text{}
 	require.Contains(t, plain(views.LanePage(l, &s, env(theme.Options{}), 120).Lines), "hermes_1")
 }
+
+func seconds(n int64) *int64 { return &n }

@@ -30,15 +30,15 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 				if a.Shut() != b.Shut() {
 					return a.Shut()
 				}
-				if a.Shut() && a.AgeSeconds != b.AgeSeconds {
-					return a.AgeSeconds > b.AgeSeconds
+				if a.Shut() && orZero(a.AgeSeconds) != orZero(b.AgeSeconds) {
+					return orZero(a.AgeSeconds) > orZero(b.AgeSeconds)
 				}
 				if a.Endpoint != b.Endpoint { // by age or count each refresh would reorder the healthy ones
 					return a.Endpoint.String() < b.Endpoint.String()
 				}
 				return a.ID < b.ID
 			}},
-			{Name: "oldest wait first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return rows[i].AgeSeconds > rows[j].AgeSeconds }},
+			{Name: "oldest wait first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return orZero(rows[i].AgeSeconds) > orZero(rows[j].AgeSeconds) }},
 			{Name: "waiting, most first", Column: "waiting", Desc: true, Less: func(i, j int) bool { return rows[i].Waiting > rows[j].Waiting }},
 			{Name: "success, worst first", Column: "ok", Less: func(i, j int) bool { return okShare(rows[i]) < okShare(rows[j]) }},
 			{Name: "p95, slowest first", Column: "p95_ms", Desc: true, Less: func(i, j int) bool { return orNone(rows[i].P95MS) > orNone(rows[j].P95MS) }},
@@ -64,7 +64,7 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 			{Name: "subscription_id", Title: "sub", Head: "SUBSCRIPTION", Width: 4, Max: 7, Right: true, Drop: 5, Look: dim, Say: digits},
 			{Name: "gate", Title: "state", Width: 12, Max: 18, Text: gateWords, Tone: func(r queue.Endpoint, e Env) theme.Style { return e.warn(r.Shut()) }, Plain: PlainGate},
 			{Name: "age_seconds", Title: "oldest", Width: 8, Right: true, Cell: func(r queue.Endpoint, e Env) table.Cell {
-				return queue.Choose(r.OldestAt == nil, cell(e.Theme.G.Dash, e.Theme.Dim), cell(Age(r.AgeSeconds), e.tone(endpointRank(r))))
+				return queue.Choose(r.OldestAt == nil, cell(e.Theme.G.Dash, e.Theme.Dim), cell(dashed(e, r.AgeSeconds, Age), e.tone(endpointRank(r))))
 			}},
 			{Name: "waiting", Width: 7, Max: 9, Right: true},
 			{Name: "pending_retry", Title: "retry", Width: 6, Max: 9, Right: true, Drop: 4},

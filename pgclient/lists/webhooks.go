@@ -94,7 +94,7 @@ func endpointPage(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, li
 			FROM public.webhook_delivery_jobs j WHERE j.status = 'Leased' GROUP BY 1
 		)
 		SELECT v.subscription_id, v.event_type, v.callback_url, v.endpoint, v.gate, v.unsigned, v.max_attempts, v.rate_limit_per_second, v.waiting,
-			v.oldest_waiting_at, COALESCE(floor(public.fn_age(v.oldest_waiting_at)), 0)::bigint, v.dead_open,
+			v.oldest_waiting_at, floor(public.fn_age(v.oldest_waiting_at))::bigint, v.dead_open,
 			COALESCE(s.pending, 0), COALESCE(s.progress, 0), COALESCE(s.retry, 0), COALESCE(s.completed, 0), COALESCE(s.dead, 0),
 			COALESCE(l.n, 0), COALESCE(l.expired, 0), n.at, v.suspended_by, v.suspended_reason, v.suspended_since,
 			CASE WHEN isfinite(v.suspended_until) THEN v.suspended_until END, COALESCE(v.consecutive_failures, 0), v.last_success_at,
@@ -103,8 +103,9 @@ func endpointPage(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, li
 		LEFT JOIN LATERAL (SELECT g.next_attempt_at AS at FROM public.webhook_delivery_sagas g WHERE g.status IN ('Pending', 'PendingRetry')
 			AND g.subscription_id = v.subscription_id ORDER BY g.next_attempt_at LIMIT 1) n ON true
 		CROSS JOIN LATERAL (SELECT count(*) AS n, count(*) FILTER (WHERE a.status = 'Completed') AS ok,
-				percentile_cont(0.5) WITHIN GROUP (ORDER BY a.took_ms) AS p50, percentile_cont(0.95) WITHIN GROUP (ORDER BY a.took_ms) AS p95
-			FROM (SELECT j.status, j.took_ms FROM public.webhook_delivery_jobs j WHERE j.subscription_id = v.subscription_id AND j.settled_at IS NOT NULL
+				percentile_cont(0.5) WITHIN GROUP (ORDER BY a.took_ms) FILTER (WHERE a.answered) AS p50,
+				percentile_cont(0.95) WITHIN GROUP (ORDER BY a.took_ms) FILTER (WHERE a.answered) AS p95
+			FROM (SELECT j.status, j.took_ms, j.response_status IS NOT NULL OR j.error_code = 'TIMEOUT' AS answered FROM public.webhook_delivery_jobs j WHERE j.subscription_id = v.subscription_id AND j.settled_at IS NOT NULL
 				ORDER BY j.id DESC LIMIT `+strconv.Itoa(recentAttempts)+`) a) r
 		ORDER BY v.gate = 'open', v.oldest_waiting_at, v.dead_open DESC, v.waiting DESC, v.subscription_id`, b.Args...)
 }

@@ -167,7 +167,7 @@ type Executor struct {
 	Domains          []Text     `json:"domain_scope"`
 	State            string     `json:"state"` // working, idle, stuck, silent, unwatched (late while monitoring is off), stopped, deregistered
 	LastBeatAt       *time.Time `json:"last_beat_at"`
-	AgeSeconds       int64      `json:"age_seconds"`
+	AgeSeconds       *int64     `json:"age_seconds"` // null: it has never sent a heartbeat
 	CadenceSeconds   int64      `json:"expected_cadence_seconds"`
 	ThresholdSeconds int64      `json:"stale_threshold_seconds"`
 	Ratio            float64    `json:"ratio"`

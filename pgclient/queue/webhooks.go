@@ -18,7 +18,7 @@ type Endpoint struct {
 
 	Waiting    int64      `json:"waiting"` // sagas that are neither completed nor dead-lettered
 	OldestAt   *time.Time `json:"oldest_waiting_at"`
-	AgeSeconds int64      `json:"age_seconds"` // of the oldest that is due
+	AgeSeconds *int64     `json:"age_seconds"` // of the oldest that is due; null: none is
 	DeadOpen   int64      `json:"dead_open"`
 	// Sagas by state.
 	Pending      int64 `json:"pending"`

@@ -12,10 +12,10 @@ import (
 
 func lanes() []queue.Lane {
 	out := []queue.Lane{
-		{Kind: t("kg.reindex"), Domain: t("kg"), Queued: 1200, RetryWaiting: 6, Scheduled: 4, Leased: 2, InProgress: 8, OldestAt: ptr(ago(47 * time.Minute)), AgeSeconds: 2820, NewestAt: ptr(ago(2 * time.Second)), InPerSecond: 0.4, Succeeded: 210, Failed: 9, Why: t("every subscribed executor is silent: codex_indexer")},
-		{Kind: t("report.render"), Domain: t("billing"), Queued: 31, OldestAt: ptr(ago(26 * time.Minute)), AgeSeconds: 1560, NewestAt: ptr(ago(time.Minute)), InPerSecond: 0.02, Why: t("no executor subscribes to it")},
-		{Kind: t("mail.send"), Domain: t("iu"), Queued: 120, RetryWaiting: 44, Scheduled: 51, Leased: 3, InProgress: 9, OldestAt: ptr(ago(95 * time.Second)), AgeSeconds: 95, NewestAt: ptr(ago(time.Second)), InPerSecond: 3.1, OutPerSecond: 2.4, Succeeded: 8120, Failed: 310, Dead: 41, Cancelled: 2, Why: t("parallel limit reached: agent_01")},
-		{Kind: t("import.rows.normalise.and.deduplicate"), Domain: t("import"), Queued: 48120, Leased: 40, InProgress: 60, OldestAt: ptr(ago(4 * time.Minute)), AgeSeconds: 244, NewestAt: ptr(ago(time.Second)), InPerSecond: 40.2, OutPerSecond: 61.4, Succeeded: 204112, ClearsInSeconds: ptr(int64(2270))},
+		{Kind: t("kg.reindex"), Domain: t("kg"), Queued: 1200, RetryWaiting: 6, Scheduled: 4, Leased: 2, InProgress: 8, OldestAt: ptr(ago(47 * time.Minute)), AgeSeconds: ptr(int64(2820)), NewestAt: ptr(ago(2 * time.Second)), InPerSecond: 0.4, Succeeded: 210, Failed: 9, Why: t("every subscribed executor is silent: codex_indexer")},
+		{Kind: t("report.render"), Domain: t("billing"), Queued: 31, OldestAt: ptr(ago(26 * time.Minute)), AgeSeconds: ptr(int64(1560)), NewestAt: ptr(ago(time.Minute)), InPerSecond: 0.02, Why: t("no executor subscribes to it")},
+		{Kind: t("mail.send"), Domain: t("iu"), Queued: 120, RetryWaiting: 44, Scheduled: 51, Leased: 3, InProgress: 9, OldestAt: ptr(ago(95 * time.Second)), AgeSeconds: ptr(int64(95)), NewestAt: ptr(ago(time.Second)), InPerSecond: 3.1, OutPerSecond: 2.4, Succeeded: 8120, Failed: 310, Dead: 41, Cancelled: 2, Why: t("parallel limit reached: agent_01")},
+		{Kind: t("import.rows.normalise.and.deduplicate"), Domain: t("import"), Queued: 48120, Leased: 40, InProgress: 60, OldestAt: ptr(ago(4 * time.Minute)), AgeSeconds: ptr(int64(244)), NewestAt: ptr(ago(time.Second)), InPerSecond: 40.2, OutPerSecond: 61.4, Succeeded: 204112, ClearsInSeconds: ptr(int64(2270))},
 		{Kind: t("invoice.close"), Domain: t("billing"), Queued: 12, Scheduled: 12, NewestAt: ptr(ago(3 * time.Hour)), Why: t("all due later")},
 		{Kind: t("thumb.make"), Domain: t("iu"), InProgress: 1, Succeeded: 77, InPerSecond: 0.02, OutPerSecond: 0.02},
 		{Kind: t("thumb.make"), Domain: t("kg"), Succeeded: 5, Cancelled: 12},

@@ -97,16 +97,16 @@ func alerts() []queue.Alert {
 
 func executors() []queue.Executor {
 	x := []queue.Executor{
-		{ID: t("iu_outbound_default"), Kind: t("PG_worker"), Domains: []queue.Text{t("iu"), t("billing")}, State: "silent", LastBeatAt: ptr(ago(95 * time.Hour)), AgeSeconds: 342000, CadenceSeconds: 60, ThresholdSeconds: 300, Ratio: 5700, Severity: "critical", OwnerRole: t("dot_executor"), RegisteredAt: ago(2000 * time.Hour), RegisteredBy: t("anna")},
-		{ID: t("hermes_batch_1"), Kind: t("Hermes"), Domains: []queue.Text{t("import")}, State: "silent", LastBeatAt: ptr(ago(14 * time.Minute)), AgeSeconds: 840, CadenceSeconds: 120, ThresholdSeconds: 300, Ratio: 7, Severity: "warning", AckedBy: t("ben"), AckExpiresAt: ptr(Now().Add(9 * time.Minute)), RegisteredAt: ago(400 * time.Hour), RegisteredBy: t("ben")},
-		{ID: t("codex_indexer"), Kind: t("Codex"), Domains: []queue.Text{t("kg")}, State: "stuck", LastBeatAt: ptr(ago(12 * time.Second)), AgeSeconds: 12, CadenceSeconds: 60, ThresholdSeconds: 300, Ratio: 0.2, InFlight: ptr(int64(3)), DoneTotal: ptr(int64(88123)), LastWorkAt: ptr(ago(40 * time.Minute)), InstanceID: t("gw/9f31c2aa"), RegisteredAt: ago(400 * time.Hour), RegisteredBy: t("ben")},
-		{ID: t("external_reports"), Kind: t("external_worker"), State: "deregistered", LastBeatAt: ptr(ago(700 * time.Hour)), AgeSeconds: 2520000, CadenceSeconds: 300, ThresholdSeconds: 900, Ratio: 8400, RegisteredAt: ago(3000 * time.Hour), RegisteredBy: t("carl"), DeregisteredAt: ptr(ago(650 * time.Hour)), DeregisteredBy: t("anna")},
+		{ID: t("iu_outbound_default"), Kind: t("PG_worker"), Domains: []queue.Text{t("iu"), t("billing")}, State: "silent", LastBeatAt: ptr(ago(95 * time.Hour)), AgeSeconds: ptr(int64(342000)), CadenceSeconds: 60, ThresholdSeconds: 300, Ratio: 5700, Severity: "critical", OwnerRole: t("dot_executor"), RegisteredAt: ago(2000 * time.Hour), RegisteredBy: t("anna")},
+		{ID: t("hermes_batch_1"), Kind: t("Hermes"), Domains: []queue.Text{t("import")}, State: "silent", LastBeatAt: ptr(ago(14 * time.Minute)), AgeSeconds: ptr(int64(840)), CadenceSeconds: 120, ThresholdSeconds: 300, Ratio: 7, Severity: "warning", AckedBy: t("ben"), AckExpiresAt: ptr(Now().Add(9 * time.Minute)), RegisteredAt: ago(400 * time.Hour), RegisteredBy: t("ben")},
+		{ID: t("codex_indexer"), Kind: t("Codex"), Domains: []queue.Text{t("kg")}, State: "stuck", LastBeatAt: ptr(ago(12 * time.Second)), AgeSeconds: ptr(int64(12)), CadenceSeconds: 60, ThresholdSeconds: 300, Ratio: 0.2, InFlight: ptr(int64(3)), DoneTotal: ptr(int64(88123)), LastWorkAt: ptr(ago(40 * time.Minute)), InstanceID: t("gw/9f31c2aa"), RegisteredAt: ago(400 * time.Hour), RegisteredBy: t("ben")},
+		{ID: t("external_reports"), Kind: t("external_worker"), State: "deregistered", LastBeatAt: ptr(ago(700 * time.Hour)), AgeSeconds: ptr(int64(2520000)), CadenceSeconds: 300, ThresholdSeconds: 900, Ratio: 8400, RegisteredAt: ago(3000 * time.Hour), RegisteredBy: t("carl"), DeregisteredAt: ptr(ago(650 * time.Hour)), DeregisteredBy: t("anna")},
 	}
 	for i := range 9 {
 		state := []string{"working", "idle"}[i%2]
 		x = append(x, queue.Executor{
 			ID: t(fmt.Sprintf("agent_%02d", i+1)), Kind: t("Agent"), Domains: []queue.Text{t("kg"), t("iu"), t("import")}, State: state,
-			LastBeatAt: ptr(ago(time.Duration(i*5) * time.Second)), AgeSeconds: int64(i * 5), CadenceSeconds: 60, ThresholdSeconds: 300, Ratio: float64(i*5) / 60,
+			LastBeatAt: ptr(ago(time.Duration(i*5) * time.Second)), AgeSeconds: ptr(int64(int64(i * 5))), CadenceSeconds: 60, ThresholdSeconds: 300, Ratio: float64(i*5) / 60,
 			InFlight: ptr(int64(i % 4)), DoneTotal: ptr(int64(120000 + i*7919)), LastWorkAt: ptr(ago(time.Minute)), RegisteredAt: ago(500 * time.Hour), RegisteredBy: t("deploy"),
 		})
 	}

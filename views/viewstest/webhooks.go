@@ -14,7 +14,7 @@ func Endpoints() []queue.Endpoint {
 	ms := func(v float64) *float64 { return &v }
 	acme := queue.Endpoint{
 		ID: 5, EventType: t("order.created"), URL: t("https://hooks.acme.example/in"), Endpoint: t("hooks.acme.example"), Gate: "suspended",
-		Waiting: 4812, OldestAt: ptr(ago(192 * time.Minute)), AgeSeconds: 11_520, DeadOpen: 4640, Pending: 12, InProgress: 3, PendingRetry: 4797, Completed: 120_331, DeadLettered: 4701,
+		Waiting: 4812, OldestAt: ptr(ago(192 * time.Minute)), AgeSeconds: ptr(int64(11_520)), DeadOpen: 4640, Pending: 12, InProgress: 3, PendingRetry: 4797, Completed: 120_331, DeadLettered: 4701,
 		NextAt: ptr(ago(192 * time.Minute)), SuspendedBy: t("webhook_worker"), Reason: t("circuit"), Since: ptr(ago(20 * time.Second)), Until: ptr(ago(-10 * time.Second)),
 		FailuresInRow: 51, LastSuccessAt: ptr(ago(195 * time.Minute)), LastFailureAt: ptr(ago(21 * time.Second)), LastFailure: t("HTTP_503"), Recent: 50, P50MS: ms(31), P95MS: ms(88),
 	}
@@ -25,12 +25,12 @@ func Endpoints() []queue.Endpoint {
 	}
 	maintenance := queue.Endpoint{
 		ID: 11, EventType: t("invoice.paid"), URL: t("https://api.slow.example/hooks/billing"), Endpoint: t("api.slow.example"), Gate: "suspended", Waiting: 240, Pending: 240,
-		OldestAt: ptr(ago(9 * time.Minute)), AgeSeconds: 540, SuspendedBy: t("ben"), Reason: t("operator"), Since: ptr(ago(10 * time.Minute)), Until: ptr(ago(-20 * time.Minute)),
+		OldestAt: ptr(ago(9 * time.Minute)), AgeSeconds: ptr(int64(540)), SuspendedBy: t("ben"), Reason: t("operator"), Since: ptr(ago(10 * time.Minute)), Until: ptr(ago(-20 * time.Minute)),
 		Recent: 50, RecentOK: 50, P50MS: ms(1240), P95MS: ms(2890), Completed: 44_010, LastSuccessAt: ptr(ago(10 * time.Minute)), MaxAttempts: ptr(8), RateLimit: ms(5),
 	}
 	slow := maintenance
 	slow.ID, slow.EventType, slow.Gate, slow.Reason, slow.SuspendedBy, slow.Since, slow.Until = 12, t("invoice.sent"), "open", queue.Text{}, queue.Text{}, nil, nil
-	slow.Waiting, slow.Pending, slow.InProgress, slow.PendingRetry, slow.Leased, slow.Expired, slow.AgeSeconds, slow.OldestAt = 31, 20, 8, 3, 8, 1, 4, ptr(ago(4*time.Second))
+	slow.Waiting, slow.Pending, slow.InProgress, slow.PendingRetry, slow.Leased, slow.Expired, slow.AgeSeconds, slow.OldestAt = 31, 20, 8, 3, 8, 1, ptr(int64(4)), ptr(ago(4*time.Second))
 	slow.RecentOK, slow.FailuresInRow, slow.LastFailureAt, slow.LastFailure = 43, 0, ptr(ago(time.Minute)), t("TIMEOUT")
 	well := queue.Endpoint{
 		ID: 2, EventType: t("user.signed_up"), URL: t("https://hooks.partner.example/v2"), Endpoint: t("hooks.partner.example"), Gate: "open", Completed: 2_400_112,

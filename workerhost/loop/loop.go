@@ -286,13 +286,19 @@ func (l *Loop) SetInFlight(n int) {
 	l.inFlight = n
 }
 
+// perSecond is the mean of the last minute, or of the time since the loop exists. The caller holds mu.
+func (l *Loop) perSecond() float64 {
+	age := time.Since(l.created)
+	return float64(l.rate.Recent(age)) / min(max(age.Seconds(), 1), 60)
+}
+
 // Status returns the loop as the console shows it.
 func (l *Loop) Status() queue.LoopStatus {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return queue.LoopStatus{
 		Name: l.Name, State: l.state, What: l.purpose, Every: l.interval, LastTick: l.lastTick, InFlight: l.inFlight,
-		Done: l.total, Errors: l.errors, LastErr: l.lastErr, PerSec: float64(l.rate.Recent(time.Since(l.created))) / 60,
+		Done: l.total, Errors: l.errors, LastErr: l.lastErr, PerSec: l.perSecond(),
 		Unsigned: l.unsigned,
 	}
 }
