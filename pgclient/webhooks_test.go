@@ -85,3 +85,22 @@ func TestAdminRevealsALetter(t *testing.T) {
 	res := apply(t, admin, plan(t, admin, queue.Request{Action: queue.ActReveal, Targets: []string{id}, Reason: "what was sent"}))
 	require.Contains(t, res.Payload.String(), "hidden")
 }
+
+// A connection that was refused says nothing about how fast the receiver answers, and where
+// nothing waits nothing is old.
+func TestLatencyIsOfAnswers(t *testing.T) {
+	w := newWorld(t)
+	w.die(deadLetter{"a", "https://answers.test/", "HTTP_503", time.Minute}, deadLetter{"b", "https://refuses.test/", "CONNECTION_REFUSED", time.Minute},
+		deadLetter{"c", "https://hangs.test/", "TIMEOUT", time.Minute})
+	w.exec(`DO $$ BEGIN PERFORM set_config('session_replication_role', 'replica', true); UPDATE public.webhook_delivery_jobs SET took_ms = 7; END $$`)
+	p, err := w.client("queue_viewer").List(t.Context(), queue.Query{Kind: queue.ListEndpoints})
+	require.NoError(t, err)
+	measured := map[string]bool{}
+	for _, e := range queue.Of[queue.EndpointList](p).Endpoints {
+		measured[e.Endpoint.String()] = e.P50MS != nil && *e.P50MS == 7 && e.P95MS != nil
+		require.Equal(t, e.OldestAt == nil, e.AgeSeconds == nil)
+		require.Nil(t, e.AgeSeconds)
+		require.EqualValues(t, 1, e.Recent)
+	}
+	require.Equal(t, map[string]bool{"answers.test": true, "refuses.test": false, "hangs.test": true}, measured)
+}
