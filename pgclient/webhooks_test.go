@@ -104,3 +104,41 @@ func TestLatencyIsOfAnswers(t *testing.T) {
 	}
 	require.Equal(t, map[string]bool{"answers.test": true, "refuses.test": false, "hangs.test": true}, measured)
 }
+
+// The database finds what the screen shows: words instead of stored values.
+func TestListsFindWhatIsShown(t *testing.T) {
+	w := newWorld(t)
+	w.die(deadLetter{"a", "https://a.test/", "HTTP_503", time.Minute}, deadLetter{"b", "https://b.test/", "HTTP_503", time.Minute})
+	op := w.client("dead_letter_operator", "workflow_admin", "queue_viewer")
+	apply(t, op, plan(t, op, queue.Request{Action: queue.ActSuspend, Targets: []string{"1"}, Reason: "r", Args: map[string]string{"for": "30m"}}))
+	apply(t, op, plan(t, op, queue.Request{Action: queue.ActFlagSet, Targets: []string{"queue.backlog.warn_seconds"}, Reason: "r", Args: map[string]string{"value": "700"}}))
+	rows := func(kind queue.ListKind, filter string) int {
+		t.Helper()
+		p, err := op.List(t.Context(), queue.Query{Kind: kind, Filter: filter, Limit: 100})
+		require.NoError(t, err, filter)
+		if kind == queue.ListEndpoints {
+			return len(queue.Of[queue.EndpointList](p).Endpoints)
+		}
+		return len(queue.Of[[]queue.AuditEntry](p))
+	}
+	require.Equal(t, 1, rows(queue.ListEndpoints, "gate:sending"))
+	require.Equal(t, 1, rows(queue.ListEndpoints, "sending"))
+	require.Equal(t, 1, rows(queue.ListEndpoints, "gate:open"), "the stored value too")
+	require.Equal(t, 1, rows(queue.ListEndpoints, "gate:operator"))
+	require.Equal(t, 1, rows(queue.ListEndpoints, "!sending"))
+	p, err := op.List(t.Context(), queue.Query{Kind: queue.ListAudit, Limit: 100})
+	require.NoError(t, err)
+	all := queue.Of[[]queue.AuditEntry](p)
+	require.GreaterOrEqual(t, len(all), 2)
+	for _, a := range all {
+		for _, field := range []struct{ name, stored, shown string }{
+			{"action", a.Action.String(), queue.AuditWords(a.Action.String())}, {"target", a.Target.String(), queue.AuditTarget(a.Target.String())},
+		} {
+			n := rows(queue.ListAudit, field.name+`="`+field.stored+`"`)
+			require.Positive(t, n, field)
+			require.Equal(t, n, rows(queue.ListAudit, field.name+`="`+field.shown+`"`), field)
+			require.GreaterOrEqual(t, rows(queue.ListAudit, `"`+field.shown+`"`), n, field)
+		}
+	}
+	require.Positive(t, rows(queue.ListAudit, `"flag set"`))
+}

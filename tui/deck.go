@@ -131,7 +131,7 @@ func (m *deck) settle() {
 	case l.page != nil:
 		m.settlePage(l)
 	default:
-		l.grid.refresh(l.table.rows(m.scene()), m.env().Now)
+		l.grid.refresh(l.table.rows(m.scene()), m.env())
 		if !l.list.queried() || l.list.read { // else it is not known whether the selected rows are still there
 			m.pruneSelection(l)
 		}

@@ -19,7 +19,7 @@ func (m *root) openFilter() {
 		return
 	}
 	was := queue.Choose(l.page != nil, l.find, l.grid.text)
-	m.line = prompt{kind: promptFilter, input: newInput(was), was: was, history: m.line.history}
+	m.line = prompt{kind: promptFilter, input: newInput(was), was: was, row: l.grid.at, history: m.line.history}
 }
 
 // filtersLive reports whether the filter of the open level can be applied with every key.
@@ -58,7 +58,11 @@ func (m *root) typed(msg tea.Msg) tea.Cmd {
 	}
 	text := m.line.input.Value()
 	if p := m.pane(); m.checkFilter(text) && (filtersLive(p) || p.top().page != nil) {
-		return m.setFilter(text)
+		cmd := m.setFilter(text)
+		if l := p.top(); l.page == nil && !l.list.queried() && m.line.row != "" {
+			l.grid.jump(m.line.row, m.rows) // half a word may have hidden it
+		}
+		return cmd
 	}
 	return nil
 }

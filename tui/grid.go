@@ -2,7 +2,6 @@ package tui
 
 import (
 	"slices"
-	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -40,12 +39,12 @@ func newGrid(marks bool) grid {
 }
 
 // refresh replaces the rows.
-func (g *grid) refresh(src views.Source, now time.Time) {
+func (g *grid) refresh(src views.Source, e views.Env) {
 	g.src = src
 	var keep func(int) bool
 	if g.filter != nil {
 		keep = func(i int) bool {
-			return g.filter.Match(func(f string) (any, bool) { return src.Field(i, f) }, now)
+			return g.filter.MatchShown(func(f string) (any, bool) { return src.Field(i, f) }, func(f string) string { return src.Shown(i, f, e) }, e.Now)
 		}
 	}
 	g.order = views.Arrange(src, g.sort, keep)

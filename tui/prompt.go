@@ -49,6 +49,7 @@ const (
 // prompt is the input line at the foot of the screen: filter, command or file name.
 // bubbles/textinput edits the text, but qtop draws it, to show where an error is.
 type prompt struct {
+	row     string // id under the cursor when / was pressed
 	kind    promptKind
 	input   textinput.Model
 	was     string // the filter before it was edited

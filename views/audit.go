@@ -23,9 +23,9 @@ func Audit(rows []queue.AuditEntry) Source {
 		Columns: []Column[queue.AuditEntry]{
 			{Name: "at", Title: "when", Head: "AT", Width: 11, Look: dim},
 			{Name: "actor", Title: "who", Head: "ACTOR", Width: 8, Max: 16, Look: accent},
-			{Name: "action", Width: 19, Max: 20, Look: strong, Say: func(_ Env, v any) string { return AuditWords(fmt.Sprint(v)) }},
+			{Name: "action", Width: 19, Max: 20, Look: strong, Say: func(_ Env, v any) string { return queue.AuditWords(fmt.Sprint(v)) }},
 			{Name: "target", Width: 18, Want: 28, Max: 44, Text: func(a queue.AuditEntry, e Env) string {
-				target := cmp.Or(AuditTarget(a.Target.String()), a.Filter.String())
+				target := cmp.Or(queue.AuditTarget(a.Target.String()), a.Filter.String())
 				if n := orZero(a.FrozenCount); n > 1 {
 					target = Count(n) + " " + e.Theme.G.Times + " " + target
 				}
@@ -58,10 +58,10 @@ func outcomeRank(outcome string) int {
 // AuditPage returns the page of one audit row with the values before and after.
 func AuditPage(a queue.AuditEntry, e Env, w int) Page {
 	p := newPage(e, w)
-	p.head("#" + strconv.FormatInt(a.ID, 10) + " " + AuditWords(a.Action.String()))
+	p.head("#" + strconv.FormatInt(a.ID, 10) + " " + queue.AuditWords(a.Action.String()))
 	p.pair("when", e.Stamp(a.At))
 	p.pair("who", a.Actor.String()+" as "+a.DBRole.String()+from(a.ClientAddr.String()))
-	p.pair("target", AuditTarget(a.Target.String()))
+	p.pair("target", queue.AuditTarget(a.Target.String()))
 	if a.OperationID != nil {
 		p.pair("operation", strconv.FormatInt(*a.OperationID, 10))
 	}

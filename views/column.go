@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
 	"github.com/qtop/qtop/views/theme"
@@ -77,6 +79,7 @@ type lines struct {
 	plain   func(i int) []string
 	words   []string
 	value   func(i int, word string) (any, bool)
+	shown   func(i int, word string, e Env) string
 }
 
 // lines drops the type of the rows.
@@ -146,6 +149,17 @@ func (l List[T]) lines() lines {
 			name = word
 		}
 		of[word], out.words = name, append(out.words, word)
+	}
+	out.shown = func(i int, word string, e Env) string {
+		cells := out.row(i, e).Cells
+		var all []string
+		for k, c := range l.Columns {
+			if word != "" && (c.Name == of[word] || c.Name == word) {
+				return ansi.Strip(cells[k].Text)
+			}
+			all = append(all, ansi.Strip(cells[k].Text))
+		}
+		return queue.Choose(word == "", strings.Join(all, "\n"), "")
 	}
 	out.value = func(i int, word string) (any, bool) {
 		if l.Word != nil {
@@ -237,6 +251,13 @@ func (s Source) with(first lines, second ...lines) Source {
 		s.Export = func(i int) (string, []any) { l, k := at(i); return l.export(k) }
 	}
 	s.Field = func(i int, word string) (any, bool) { l, k := at(i); return l.value(k, word) }
+	s.Shown = func(i int, word string, e Env) string {
+		if s.Stored {
+			return ""
+		}
+		l, k := at(i)
+		return l.shown(k, word, e)
+	}
 	if s.Fields == nil && len(first.words) > 0 {
 		s.Fields = fields(first.words...)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 	"github.com/qtop/qtop/views/theme"
 	"github.com/qtop/qtop/views/viewstest"
@@ -79,6 +80,6 @@ func TestNoInternalNames(t *testing.T) {
 			require.NotContains(t, views.HealthSource(source), "_")
 		}
 	}
-	require.Equal(t, "flag set", views.AuditWords("flag_set"))
+	require.Equal(t, "flag set", queue.AuditWords("flag_set"))
 	require.Equal(t, "webhook dead letters", views.HealthSource(viewstest.Rich().Health[3].Source.String()))
 }

@@ -71,13 +71,7 @@ func PlainProgress(o queue.Operation) string {
 }
 
 func operationWord(kind string) string {
-	switch kind {
-	case "requeue_webhook":
-		return "requeue"
-	case "replay_job", "replay_event":
-		return "replay"
-	}
-	return kind
+	return queue.Shown(queue.OperationWords(), kind)
 }
 
 // operationRank makes operations stand out that the brake or a canary paused.

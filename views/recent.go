@@ -3,7 +3,6 @@ package views
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -25,12 +24,12 @@ func happenings(s *queue.Snapshot, e Env) []happening {
 		out = append(out, happening{at: m.At, pin: label, text: e.dotted(m.By.String() + ": mark " + label)})
 	}
 	for _, a := range s.Actions {
-		words := AuditWords(a.Action.String())
+		words := queue.AuditWords(a.Action.String())
 		more := queue.Choose(a.Rows > 1, " +"+Count(a.Rows-1)+" more", "")
 		why := queue.Choose(a.Reason.Empty(), "", `"`+a.Reason.String()+`"`)
 		out = append(out, happening{
 			at: a.At, pin: a.By.String() + ": " + words, id: plainID(a.AuditID),
-			text: e.dotted(a.By.String()+": "+words+" "+AuditTarget(a.Target.String())+more, why),
+			text: e.dotted(a.By.String()+": "+words+" "+queue.AuditTarget(a.Target.String())+more, why),
 		})
 	}
 	out = slices.DeleteFunc(out, func(h happening) bool { return s.TakenAt.Sub(h.at) > time.Hour })
@@ -48,18 +47,4 @@ func recent(s *queue.Snapshot, e Env, n int) section {
 		sec.items = append(sec.items, topRow(t, e, rankQuiet, queue.Choose(i == 0, "RECENT", ""), h.at.In(e.loc()).Format("15:04")+"  "+h.text))
 	}
 	return sec
-}
-
-// AuditWords returns the action of an audit row in words.
-func AuditWords(action string) string {
-	return strings.ReplaceAll(strings.TrimPrefix(action, "iu_route_"), "_", " ")
-}
-
-// AuditTarget returns the target of an audit row in words: what kind of row, and its id.
-func AuditTarget(target string) string {
-	kind, id, ok := strings.Cut(target, " ")
-	if !ok {
-		return target
-	}
-	return strings.ReplaceAll(kind, "_", " ") + " " + id
 }

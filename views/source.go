@@ -23,10 +23,13 @@ type Source struct {
 	Row     func(i int, e Env) table.Row
 	Fields  []queue.Field // the words of its filter
 	Field   func(i int, name string) (any, bool)
-	Sorts   []Sort   // the first is the default order
-	Empty   []string // shown when there is no row: a calm text, and what to do next
-	Note    string   // what is missing in the snapshot for this table, and why
-	Second  Second
+	// Shown is what the screen shows in the column of a filter word, in the whole row for "".
+	Shown  func(i int, word string, e Env) string
+	Stored bool     // its filter is also one of the database, which does not know what screens show: Shown is ""
+	Sorts  []Sort   // the first is the default order
+	Empty  []string // shown when there is no row: a calm text, and what to do next
+	Note   string   // what is missing in the snapshot for this table, and why
+	Second Second
 	// Export returns what qtop export writes for row i: the name of its list and its rows
 	// there. nil: the rows belong to no exported list.
 	Export func(i int) (list string, rows []any)

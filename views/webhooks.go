@@ -136,12 +136,9 @@ func endpointRank(r queue.Endpoint) int {
 // gateWords returns the state of an endpoint in a few words. An open gate reads "sending",
 // because "open" beside "circuit open" would mean the opposite.
 func gateWords(r queue.Endpoint, e Env) string {
-	s := strings.ReplaceAll(r.Gate, "_", " ")
+	s := queue.Shown(queue.GateWords(), r.Gate)
 	if r.Gate == "open" && r.SlowStart != nil {
 		return "slow " + slowRate(r)
-	}
-	if r.Gate == "open" {
-		return "sending"
 	}
 	if r.Gate == "suspended" {
 		s = r.Reason.String()

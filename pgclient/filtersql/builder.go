@@ -17,6 +17,7 @@ import (
 // as text, with NULL as the empty string; a comparison of numbers or times with NULL is false.
 type Column struct {
 	Expr   string
+	Shown  string // the SQL of what screens show instead of a text; a filter may say either. Empty = Expr
 	Number string // the SQL to compare with numbers if Expr is text; empty = Expr
 	// Const says that Expr has the same value in every row, Text. Its terms are decided without the database.
 	Const bool
@@ -28,6 +29,16 @@ type Column struct {
 	// Same returns the SQL of the rows in which the text of Expr is this one, so that an index on the column behind
 	// Expr serves it; false if no row can have this text. nil = the text itself is compared.
 	Same func(b *Builder, text string) (string, bool)
+}
+
+// Words returns the SQL of what screens show for the stored values of expr.
+func Words(expr string, words []queue.Word) string {
+	var b strings.Builder
+	b.WriteString("CASE " + expr)
+	for _, w := range words { // constants of this program
+		fmt.Fprintf(&b, " WHEN '%s' THEN '%s'", w.Stored, w.Shown)
+	}
+	return b.String() + " ELSE " + expr + " END"
 }
 
 // Case is a value of a column, and the SQL of the rows that have it.

@@ -54,7 +54,7 @@ func (b *Builder) decide(build func() string) string {
 // not with an OR.
 func (b *Builder) oneOf(t queue.Term) []string {
 	c := b.columns[t.Field]
-	if t.Op != queue.OpEq || len(t.Values) < 2 || t.Kind != queue.FieldText || c.Const || len(c.Cases) > 0 {
+	if t.Op != queue.OpEq || len(t.Values) < 2 || t.Kind != queue.FieldText || c.Const || c.Shown != "" || len(c.Cases) > 0 {
 		return nil
 	}
 	var texts []string
@@ -153,8 +153,15 @@ func (b *Builder) term(f *queue.Filter, t queue.Term, v queue.Value) string {
 		if c.Distinct != "" && b.open {
 			return "(" + c.Expr + ")::text = ANY (ARRAY(" + c.Distinct + " AND v ILIKE " + b.Arg(like(v)) + "))"
 		}
-		return textOf(c) + " ILIKE " + b.Arg(like(v))
+		pattern := b.Arg(like(v))
+		if c.Shown != "" {
+			return "(" + textOf(c) + " ILIKE " + pattern + " OR " + c.Shown + " ILIKE " + pattern + ")"
+		}
+		return textOf(c) + " ILIKE " + pattern
 	case queue.OpEq:
+		if c.Shown != "" {
+			return "(" + b.same(c, v.Raw) + " OR " + c.Shown + " = " + b.Arg(v.Raw) + ")"
+		}
 		return b.same(c, v.Raw)
 	}
 	number := c.Number
@@ -179,6 +186,9 @@ func (b *Builder) contains(fields []string, t queue.Term, v queue.Value) string 
 			pattern = b.Arg("%" + like(v) + "%")
 		}
 		alts = append(alts, textOf(c)+" ILIKE "+pattern)
+		if c.Shown != "" {
+			alts = append(alts, c.Shown+" ILIKE "+pattern)
+		}
 	}
 	return anyOf(alts)
 }

@@ -73,13 +73,18 @@ const ackColumns = `alert_key, acked_by, acked_at, comment, expires_at,
 	CASE WHEN cleared_at IS NULL AND expires_at <= now() THEN 'expired' ELSE cleared_reason END`
 
 var auditColumns = map[string]filtersql.Column{
-	"actor": {Expr: "a.actor"}, "role": {Expr: "a.db_role"}, "action": {Expr: "a.action"},
-	"target": {Expr: "a.target"}, "reason": {Expr: "a.reason"}, "outcome": {Expr: "a.outcome"},
+	"actor": {Expr: "a.actor"}, "role": {Expr: "a.db_role"}, "action": {Expr: "a.action", Shown: "replace(regexp_replace(a.action, '^iu_route_', ''), '_', ' ')"}, // as queue.AuditWords
+	"target": {Expr: "a.target", Shown: shownTarget("a.target")}, "reason": {Expr: "a.reason"}, "outcome": {Expr: "a.outcome"},
 	"at": {Expr: "a.at"}, "age": {Expr: "a.at"}, queue.AuditOperation: {Expr: "a.operation_id"},
 }
 
 var foldedColumns = func() map[string]filtersql.Column {
 	all := maps.Clone(auditColumns)
-	all["target"] = filtersql.Column{Expr: foldedTarget}
+	all["target"] = filtersql.Column{Expr: foldedTarget, Shown: shownTarget("(" + foldedTarget + ")")}
 	return all
 }()
+
+// shownTarget returns the SQL of queue.AuditTarget.
+func shownTarget(target string) string {
+	return "regexp_replace(" + target + `, '^\S+ ', replace(substring(` + target + ` FROM '^\S+ '), '_', ' '))`
+}

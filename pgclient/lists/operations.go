@@ -13,7 +13,7 @@ import (
 )
 
 var operationColumns = map[string]filtersql.Column{
-	"id": {Expr: "o.operation_id"}, "state": {Expr: "o.state"}, "by": {Expr: "o.created_by"}, "kind": {Expr: "o.kind"}, "selection": {Expr: "o.filter"},
+	"id": {Expr: "o.operation_id"}, "state": {Expr: "o.state"}, "by": {Expr: "o.created_by"}, "kind": {Expr: "o.kind", Shown: filtersql.Words("o.kind", queue.OperationWords())}, "selection": {Expr: "o.filter"},
 }
 
 // operations reads a page of bulk operations.

@@ -21,7 +21,7 @@ const (
 )
 
 var endpointColumns = map[string]filtersql.Column{
-	"id": {Expr: "v.subscription_id"}, "endpoint": {Expr: "v.endpoint"}, "type": {Expr: "v.event_type"}, "gate": {Expr: "v.gate"},
+	"id": {Expr: "v.subscription_id"}, "endpoint": {Expr: "v.endpoint"}, "type": {Expr: "v.event_type"}, "gate": {Expr: "v.gate", Shown: "CASE WHEN v.gate = 'suspended' THEN v.suspended_reason ELSE " + filtersql.Words("v.gate", queue.GateWords()) + " END"},
 	"reason": {Expr: "v.suspended_reason"}, "waiting": {Expr: "v.waiting"}, "dead": {Expr: "v.dead_open"}, "code": {Expr: "v.last_failure_code"},
 }
 

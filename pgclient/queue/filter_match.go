@@ -14,6 +14,12 @@ import (
 // and false if it is absent; any other type, the zero time and NaN count as absent. Numbers in a
 // duration field are seconds.
 func (f *Filter) Match(get func(field string) (any, bool), now time.Time) bool {
+	return f.MatchShown(get, func(string) string { return "" }, now)
+}
+
+// MatchShown is Match for a row on a screen: a text may also be what the screen shows for a field,
+// and a bare word anything that it shows of the row, which is shown(""); "" if it shows nothing.
+func (f *Filter) MatchShown(get func(field string) (any, bool), shown func(field string) string, now time.Time) bool {
 	if f.Empty() {
 		return true
 	}
@@ -24,7 +30,7 @@ func (f *Filter) Match(get func(field string) (any, bool), now time.Time) bool {
 		return nil
 	}
 	for _, t := range f.Terms {
-		if t.matches(value, f.any, now) == t.Negate {
+		if (t.matches(value, f.any, now) || t.reads(shown)) == t.Negate {
 			return false
 		}
 	}
@@ -47,6 +53,21 @@ func (t Term) matches(get func(string) any, anyFields []string, now time.Time) b
 			if matchGlob(part, textOf(get(field))) {
 				return true
 			}
+		}
+	}
+	return false
+}
+
+// reads reports whether what the screen shows has the text of the term.
+func (t Term) reads(shown func(string) string) bool {
+	text := shown(t.Field)
+	for _, v := range t.Values {
+		switch {
+		case text == "":
+		case t.Field == "" && matchGlob("*"+v.Raw+"*", text),
+			t.Field != "" && v.Glob && matchGlob(v.Raw, text),
+			t.Field != "" && !v.Glob && t.Kind == FieldText && t.Op == OpEq && v.Raw == text:
+			return true
 		}
 	}
 	return false

@@ -12,8 +12,8 @@ type Lane struct {
 	Leased          int64      `json:"leased"`
 	InProgress      int64      `json:"in_progress"`
 	RetryWaiting    int64      `json:"retry_waiting"`
-	Executor        Text       `json:"executor"`  // executor kind of the oldest job
-	OldestAt        *time.Time `json:"oldest_at"` // when the oldest due job became due
+	Executor        Text       `json:"executor"`    // executor kind of the oldest job
+	OldestAt        *time.Time `json:"oldest_at"`   // when the oldest due job became due
 	AgeSeconds      *int64     `json:"age_seconds"` // of the oldest; null: none waits
 	NewestAt        *time.Time `json:"newest_at"`
 	InPerSecond     float64    `json:"in_per_s"`  // arrivals, mean of the last 5 to 10 minutes
