@@ -38,7 +38,9 @@ func TestEscThenColonAsBytes(t *testing.T) {
 			require.NoError(t, err)
 		}
 		typed("2/state:stale")
-		until(func(m *root) bool { return m.line.kind == promptFilter && m.line.input.Value() == "state:stale" && m.at == queue.PaneHealth })
+		until(func(m *root) bool {
+			return m.line.kind == promptFilter && m.line.input.Value() == "state:stale" && m.at == queue.PaneHealth
+		})
 		for i, piece := range pieces {
 			typed(piece)
 			if i == 0 && len(pieces) > 1 {
