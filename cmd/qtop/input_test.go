@@ -73,3 +73,19 @@ func (s *screen) exits(code int) {
 		s.t.Fatalf("the program did not end:\n%s", s.text())
 	}
 }
+
+// Cron and systemd give /dev/null, which is a character device as a terminal is: nobody can answer there.
+func TestNobodyAnswersFromDevNull(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	cmd := qtop(t, db.DSN(operator(t, db)), "mark", "deploy")
+	null, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer func() { _ = null.Close() }()
+	cmd.Stdin = null
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	require.Equal(t, 2, cmd.ProcessState.ExitCode(), "%s", out)
+	require.Contains(t, string(out), "cannot ask for confirmation without a terminal")
+	require.Contains(t, string(out), "give --yes")
+}
