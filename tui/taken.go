@@ -104,21 +104,16 @@ func takenLines(titles []string, req queue.Request) (out []queue.PlanLine) {
 	return out
 }
 
-// tallied joins names, each once with how often it occurs; more than four are counted only.
+// tallied joins names, each once with how often it occurs.
 func tallied(names []string) string {
-	count, order := map[string]int{}, []string{}
+	var all []queue.Counted
+	at := map[string]int{}
 	for _, name := range names {
-		if count[name]++; count[name] == 1 {
-			order = append(order, name)
+		if _, ok := at[name]; !ok {
+			at[name] = len(all)
+			all = append(all, queue.Counted{Name: name})
 		}
+		all[at[name]].N++
 	}
-	var out []string
-	for i, name := range order {
-		if i == 4 {
-			out = append(out, fmt.Sprintf("%d more", len(order)-i))
-			break
-		}
-		out = append(out, name+queue.Choose(count[name] > 1, fmt.Sprintf(" (%d)", count[name]), ""))
-	}
-	return strings.Join(out, ", ")
+	return queue.Names(all)
 }

@@ -48,7 +48,7 @@ func TestFormSaysWhatIsTaken(t *testing.T) {
 		{[]string{"5", "R"}, []string{"target", "HTTP_503 at hooks.acme.example", "all that match"}},
 		{[]string{"5", "space", "space", "N"}, []string{"targets", "2 groups: HTTP_503 at hooks.acme.example", "TIMEOUT at "}},
 		{[]string{"5", "enter", "R"}, []string{"HTTP_503 at hooks.acme.example (91000)"}},
-		{[]string{"5", "enter", "space", "space", "R"}, []string{"2: HTTP_503 at hooks.acme.example (2) (91000, 90999)"}},
+		{[]string{"5", "enter", "space", "space", "R"}, []string{"2: HTTP_503 at hooks.acme.example (91000, 90999)"}},
 		{[]string{"5", "enter", "enter", "C"}, []string{"HTTP_503 at hooks.acme.example (91000)"}},
 		{[]string{"7", "D"}, []string{"hooks.acme.example for "}},
 		{[]string{"5", "enter", ":", "requeue 90999", "enter"}, []string{"HTTP_503 at hooks.acme.example (90999)"}},

@@ -52,7 +52,7 @@ func (c *Planner) blocked(ctx context.Context, p *queue.Plan, queues string, fre
 			waiting[x.Text] = []group{}
 			continue
 		}
-		waiting[x.Text] = append(waiting[x.Text], group{x.Name, x.N})
+		waiting[x.Text] = append(waiting[x.Text], group{Name: x.Name, N: x.N})
 	}
 	for _, text := range order {
 		names, _ := namesOf(waiting[text])
@@ -118,7 +118,7 @@ func (c *Planner) groupsOf(ctx context.Context, sql string, args ...any) (named,
 		if out.of[x.Text] == nil {
 			out.order = append(out.order, x.Text)
 		}
-		out.of[x.Text] = append(out.of[x.Text], group{x.Name, x.N})
+		out.of[x.Text] = append(out.of[x.Text], group{Name: x.Name, N: x.N})
 	}
 	return out, err
 }

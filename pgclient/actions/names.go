@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/pgrow"
@@ -12,16 +11,10 @@ import (
 )
 
 // group is rows of a selection that have the same name.
-type group struct {
-	Name string
-	N    int64
-}
+type group = queue.Counted
 
 // mostMatches is how many rows of a filter are counted for a preview of other rows.
 const mostMatches = 100_000
-
-// groupsShown is how many names a line of a preview has.
-const groupsShown = 4
 
 // groups counts the rows of a selection by name. name is an SQL expression, the rest of the
 // statement is in from, such as "FROM t WHERE …". It counts the first limit rows only; 0 = all.
@@ -35,20 +28,10 @@ func (c *Planner) groups(ctx context.Context, name, from string, limit int, args
 
 // namesOf returns the names of all groups, the most frequent first, and how many rows they are.
 func namesOf(all []group) (names string, n int64) {
-	slices.SortStableFunc(all, func(a, b group) int { return int(b.N - a.N) })
-	var out []string
-	for i, g := range all {
+	for _, g := range all {
 		n += g.N
-		switch {
-		case i == groupsShown:
-			out = append(out, fmt.Sprintf("%d more", len(all)-i))
-		case i < groupsShown && len(all) == 1:
-			out = append(out, g.Name)
-		case i < groupsShown:
-			out = append(out, fmt.Sprintf("%s (%d)", g.Name, g.N))
-		}
 	}
-	return strings.Join(out, ", "), n
+	return queue.Names(all), n
 }
 
 // deadNames returns the names of dead letters given by their ids: error and destination.
