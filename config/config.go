@@ -11,7 +11,7 @@
 // an unknown name is a warning. No message holds a password or a secret's source.
 package config
 
-// The settings themselves and the one way to get them.
+// Settings, and Load, the only function that makes them.
 
 import (
 	"net/netip"

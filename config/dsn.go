@@ -1,7 +1,7 @@
 package config
 
-// Looks at connection strings, of both forms that the driver takes, for
-// one purpose: to know whether a password is in one, and to show it without.
+// Finds passwords in connection strings of both forms that the driver takes, so that they can be
+// refused or shown without.
 
 import (
 	"net/url"

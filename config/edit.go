@@ -1,6 +1,6 @@
 package config
 
-// Changes the configuration file line by line: what people wrote around a line stays.
+// Changes single lines of the configuration file; all other lines stay as they are.
 
 import (
 	"bytes"

@@ -65,7 +65,7 @@ func changeFile(path string, change func([]byte) ([]byte, error)) error {
 	}
 	if err := put(real, text, like, func(from, to string) error {
 		if now, _, err := slurp(real); err != nil || !bytes.Equal(now, old) {
-			return errors.New("somebody else changes it at this moment")
+			return errors.New("another process is changing the configuration file at this moment")
 		}
 		return os.Rename(from, to)
 	}); err != nil {

@@ -1,7 +1,7 @@
 package config_test
 
-// Whatever the environment or the file holds, Load answers: settings or printable
-// lines, and none of them with the password.
+// Whatever the environment or the file holds, Load returns settings or printable lines, and none of
+// them contains the password.
 
 import (
 	"os"

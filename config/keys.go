@@ -1,7 +1,7 @@
 package config
 
-// The list of keys: the one place that knows a name, its default,
-// what it takes and its sentence of help. Flags, documents and checks come of it.
+// The list of keys: name, default, allowed values and help of each. Flags, documents and checks are
+// made from it.
 
 import (
 	"slices"

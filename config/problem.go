@@ -1,6 +1,6 @@
 package config
 
-// How bad configuration is told: one line each, all at once.
+// Problems of the configuration: one line each, all reported at once.
 
 import (
 	"errors"
@@ -90,7 +90,7 @@ func oneLine(s string) string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// meant says which of names, each with the prefix in front, a misspelt one means, or which there are where none is near.
+// meant returns the advice for a misspelt name: the nearest of names, or all of them if none is near. Each gets the prefix.
 func meant(s, prefix string, names []string) string {
 	name, far := nearest(s, names)
 	switch {

@@ -1,6 +1,6 @@
 package config_test
 
-// Tests of single values: what each key takes, and what it says to the rest.
+// Single values: what each key accepts, and the message for everything else.
 
 import (
 	"testing"

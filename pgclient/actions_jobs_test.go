@@ -1,5 +1,5 @@
-// Actions on jobs: what the preview says is what happens, to dead letters of both
-// sources in one request, to live jobs, leases and rules.
+// Actions on jobs: what the preview says is what happens, to dead letters of both sources in one
+// request, to live jobs, leases and job subscriptions.
 
 package pgclient_test
 

@@ -1,4 +1,4 @@
-// Connecting: what is verified, what is said when it fails, and what never is.
+// Connecting: what is verified, and the messages when it fails, which never contain a secret.
 
 package pgclient_test
 

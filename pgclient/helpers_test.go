@@ -1,5 +1,5 @@
-// What the tests of this package share: a database, clients with the roles a
-// test asks for, and dead letters made by the machine itself.
+// Helpers of the tests of this package: a database, clients with given roles, and dead letters made
+// by the state machine itself.
 
 package pgclient_test
 

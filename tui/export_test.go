@@ -1,6 +1,6 @@
 package tui
 
-// x: what a pane shows is what its file has.
+// Key x: the file has what the pane shows.
 
 import (
 	"bytes"

@@ -1,7 +1,6 @@
 package views
 
-// Says values by their type: on the screen as short as they can be, in the
-// table of a verb as they are.
+// How values are shown by their type: short on the screen, exact in the table of a verb.
 
 import (
 	"cmp"

@@ -1,7 +1,7 @@
 package views
 
-// Sets marks and actions of people over history lines: a sign in the cell of its time, its
-// label beside it where there is room.
+// Shows marks and the actions of people above lines of history: a sign in the cell of its time, and
+// its label beside it where there is room.
 
 import (
 	"strings"

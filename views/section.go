@@ -1,8 +1,7 @@
 package views
 
-// What the Overview is made of: sections that keep their worst row
-// however small the screen is, say how many more there are, and share what room
-// is left by turns.
+// The sections of the Overview: each keeps its worst row on a small screen, says how many more
+// there are, and gets its share of the remaining lines.
 
 import (
 	"slices"

@@ -1,8 +1,7 @@
 package views
 
-// Says what a pane with a table is: a value. A pane is not code that
-// draws; it names its columns, says what a row shows, how it is found again
-// after a refresh, and what it can be filtered and sorted by.
+// Source is what a pane with a table consists of: it names the columns, says what a row shows, how
+// the row is found again after a refresh, and by what it can be filtered and sorted.
 
 import (
 	"strings"

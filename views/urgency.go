@@ -1,7 +1,6 @@
 package views
 
-// Maps states to sign, word and look, in one place, so that a state
-// looks the same wherever it appears.
+// The sign, word and colour of each state, in one place, so that a state looks the same everywhere.
 
 import (
 	"github.com/qtop/qtop/pgclient/queue"

@@ -1,6 +1,6 @@
 package views
 
-// Says what may be absent.
+// How absent values are shown.
 
 // dashed says a value, a dash where there is none.
 func dashed[T any](e Env, p *T, say func(T) string) string {

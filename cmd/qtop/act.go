@@ -1,7 +1,7 @@
 package main
 
-// The verbs that act: the headless twins of the console's actions.
-// Each plans, shows the plan, and applies it when told to.
+// The verbs that act: the headless twins of the console's actions. Each plans, prints the plan, and
+// applies it once confirmed.
 
 import (
 	"bufio"

@@ -1,7 +1,6 @@
 package main
 
-// What the verbs share: settings from flags, environment and
-// file, the client, and the way out.
+// Shared by all verbs: settings from flags, environment and file, the client, and the exit code.
 
 import (
 	"cmp"

@@ -1,7 +1,7 @@
 package main
 
-// The verb without a name: the console, with a worker host beside
-// it that runs nothing until it is told to.
+// The command without a verb: the console, and in the same process a worker host that runs no loop
+// until the operator starts one.
 
 import (
 	"cmp"

@@ -1,7 +1,7 @@
 package main
 
-// `qtop doctor`: what is missing between this machine and a working
-// queue, each line with its remedy.
+// `qtop doctor`: what is missing between this machine and a working queue; each finding is a line
+// with its remedy.
 
 import (
 	"context"

@@ -10,7 +10,7 @@ import (
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
-// What the doctor says of files and of the secrets that sign.
+// Checks of `qtop doctor`: files and signing secrets.
 
 // fileFindings is both, for the doctor, and what this machine's secrets lack.
 func fileFindings(_ context.Context, x patient) (all []finding) {

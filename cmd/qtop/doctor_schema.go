@@ -11,7 +11,7 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// What the doctor says of the schema and of what is kept in it.
+// Checks of `qtop doctor`: the schema and the data in it.
 
 // shownDifferences is how many objects that differ the doctor names.
 const shownDifferences = 20

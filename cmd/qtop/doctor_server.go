@@ -10,7 +10,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Judges the server for the doctor: its disk and its standbys.
+// Checks of `qtop doctor`: the disk and the standbys of the server.
 
 const (
 	// heldWAL is how many bytes of WAL one slot may hold before the doctor reports it.

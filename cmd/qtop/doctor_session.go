@@ -11,7 +11,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// What the doctor says of the connection, the login's rights and the clock.
+// Checks of `qtop doctor`: the connection, the rights of the login, the clock.
 
 // elsewhereFindings are the first: this is a copy of the database, or another server
 // than the one that is meant.

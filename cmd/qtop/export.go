@@ -1,7 +1,6 @@
 package main
 
-// The verb that writes a list out whole: for a spreadsheet, a script,
-// or for anyone who asks in the morning what was done.
+// `qtop export`: writes a whole list to a file.
 
 import (
 	"bufio"

@@ -1,7 +1,7 @@
 package main
 
-// Exports of the real program from a real database: more rows than a page has,
-// nothing that a payload hides, and from the screen what the verb writes.
+// Exports by the built program from a real database: more rows than a page has, masked payloads
+// stay masked, and the console writes the same file as the verb.
 
 import (
 	"bytes"

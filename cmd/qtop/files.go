@@ -1,7 +1,7 @@
 package main
 
-// Looks at the files that decide what runs and what is known: the
-// configuration, what the driver reads, handlers and signing secrets.
+// Checks who may read or write the files that decide what runs or that hold secrets: the
+// configuration, the files of the driver, handlers and signing secrets.
 
 import (
 	"os"

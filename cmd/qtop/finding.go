@@ -8,7 +8,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Says what the doctor finds: lines, each with its remedy.
+// The findings of `qtop doctor`: a line each, with its remedy.
 
 // finding is one line of the doctor. ok, note (works, with less), bad.
 type finding struct {

@@ -1,7 +1,7 @@
 package main
 
-// Proves what ends a worker and what does not: SIGTERM drains, a SIGHUP
-// ends it only where it has a terminal. The row of the host says why it stopped.
+// What ends a worker: SIGTERM drains it, SIGHUP ends it only where it has a terminal. The row of
+// the host records why it stopped.
 
 import (
 	"bytes"

@@ -1,6 +1,6 @@
 package main
 
-// Makes docs/keys.md of the two lists that the console itself uses.
+// Writes docs/keys.md from the lists of panes and actions that the console uses.
 
 import (
 	"cmp"

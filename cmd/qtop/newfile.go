@@ -1,6 +1,6 @@
 package main
 
-// Makes files that are there whole or not at all.
+// Creates files that are complete or do not exist.
 
 import (
 	"bufio"

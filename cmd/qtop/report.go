@@ -1,6 +1,6 @@
 package main
 
-// The verb that tells an incident afterwards, as Markdown or JSON.
+// `qtop report`: what happened in a span of time, as Markdown or JSON.
 
 import (
 	"fmt"

@@ -14,7 +14,7 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// The verb that says in a few lines how the queue is.
+// `qtop status`: the state of the queues in a few lines.
 
 type statusJSON struct {
 	AsOf          time.Time         `json:"as_of"`

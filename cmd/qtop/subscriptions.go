@@ -1,7 +1,7 @@
 package main
 
-// The verbs about who reads which events: rules, the broadcast
-// share, a type step by step; new rules, mute and unmute.
+// The verbs about who reads which events: event subscriptions, their mute and unmute, the broadcast
+// share, and how the recipients of an event type are resolved.
 
 import (
 	"cmp"

@@ -1,7 +1,6 @@
 package main
 
-// The verbs that look: they print and end, or print again with
-// --watch.
+// The verbs that only read: they print once, or again and again with --watch.
 
 import (
 	"context"

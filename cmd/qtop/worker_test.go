@@ -1,7 +1,7 @@
 package main
 
-// Runs `qtop worker` as a process: it ticks, works on jobs, tells its
-// metrics, and ends cleanly at a signal.
+// Runs `qtop worker` as a process: it ticks, works on jobs, serves its metrics, and ends cleanly at
+// a signal.
 
 import (
 	"bufio"

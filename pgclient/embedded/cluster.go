@@ -159,7 +159,7 @@ func (s *Server) runInitdb(ctx context.Context, dir string, id identity) (string
 // dst and gives the copy to id.
 func copyTree(src, dst string, id identity) error {
 	if _, err := os.Stat(filepath.Join(src, "postmaster.pid")); err == nil {
-		return fmt.Errorf("the seed %s was not shut down cleanly", src)
+		return fmt.Errorf("the server of the ready data directory %s was not shut down cleanly", src)
 	}
 	err := filepath.WalkDir(src, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

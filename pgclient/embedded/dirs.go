@@ -165,7 +165,7 @@ func tempBase(test bool) (string, *os.File, error) {
 		return fail(err)
 	}
 	if lock == nil {
-		return fail(fmt.Errorf("%s: another process took its lock", making))
+		return fail(fmt.Errorf("another process locked %s first", making))
 	}
 	dir := filepath.Join(filepath.Dir(making), tempPrefix+strings.TrimPrefix(filepath.Base(making), makingPrefix))
 	if err := os.Rename(making, dir); err != nil {

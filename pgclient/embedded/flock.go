@@ -1,5 +1,4 @@
-// Ownership of a directory: an flock, which the kernel gives back when its
-// holder ends in whatever way.
+// Ownership of a directory: an flock, which the kernel releases when its holder ends in any way.
 
 package embedded
 

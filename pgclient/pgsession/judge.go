@@ -1,7 +1,7 @@
 package pgsession
 
-// A connection string, and what the driver made of it, are checked before any name is looked up,
-// because a misread one would send a piece of a password to the resolver.
+// A connection string is checked before any name is looked up: if the driver parsed it differently
+// than it was meant, a piece of a password could be sent to the resolver.
 
 import (
 	"github.com/jackc/pgx/v5"

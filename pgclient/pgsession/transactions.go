@@ -102,7 +102,7 @@ func (r *requests) rewrite(p []byte) ([]byte, error) {
 	out := make([]byte, 0, len(p)+len(r.extended)+len(r.sql)+8)
 	for len(p) > 0 {
 		if len(p) < 5 || int64(binary.BigEndian.Uint32(p[1:])) > int64(len(p)-1) {
-			return nil, errors.New("a message was not written whole")
+			return nil, errors.New("a message was written only in part")
 		}
 		message := p[:1+binary.BigEndian.Uint32(p[1:])]
 		p = p[len(message):]

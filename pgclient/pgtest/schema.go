@@ -1,4 +1,4 @@
-// The only use of qtop's schema by the cluster of the tests.
+// The only place where the cluster of the tests uses the schema of qtop.
 
 package pgtest
 

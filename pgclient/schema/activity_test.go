@@ -1,5 +1,5 @@
-// The sessions that hold queues up, and the audit row that comes before a signal to
-// one of them.
+// Sessions that block the queue: which they are, and the audit row that is committed before one of
+// them is signalled.
 
 package schema_test
 

@@ -1,4 +1,5 @@
-// Batches of bulk operations in the audit: linked to their operation, numbered, and in nobody's way.
+// Batches of bulk operations in the audit: linked to their operation, numbered, and not in the way
+// of other rows.
 
 package schema_test
 

@@ -1,4 +1,4 @@
-// What an audit row claims and what it proves, and how many refusals are kept.
+// What an audit row proves and what it only claims, and how many refusals are kept.
 
 package schema_test
 

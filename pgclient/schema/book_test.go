@@ -1,4 +1,5 @@
-// The tables in which an installation keeps its books: nobody else's is read or written.
+// The tables in which an installation records itself (book): those of another installation are
+// neither read nor written.
 
 package schema_test
 

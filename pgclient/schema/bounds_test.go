@@ -1,5 +1,5 @@
-// Every number among the flags has two bounds: what is set beyond one is refused, what is stored beyond one counts as
-// that bound and shows.
+// Every numeric flag has two bounds: a value beyond one is refused when it is set; a stored value
+// beyond one counts as that bound, and the console shows it.
 
 package schema_test
 

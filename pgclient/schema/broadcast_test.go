@@ -1,5 +1,5 @@
-// The broadcast share: equal to a count of the events themselves, at a cost that does not grow with them, and what is
-// raised where it is over the line.
+// The broadcast share equals a count of the events, its cost does not grow with them, and an alert
+// is raised above the limit.
 
 package schema_test
 

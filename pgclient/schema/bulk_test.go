@@ -1,5 +1,5 @@
-// Bulk operations: frozen selections that go canary first, at a rate, with a
-// brake, each item once with its outcome, and that can be taken back.
+// Bulk operations: a frozen selection runs canary first, at a rate, with a brake; each item once,
+// with its outcome; and it can be undone.
 
 package schema_test
 

@@ -1,5 +1,5 @@
-// What the tests of the core share: a database with a superuser's pool, and
-// logins with the roles a test asks for.
+// Helpers of the tests of this package: a database with a pool of a superuser, and logins with
+// given roles.
 
 package schema_test
 

@@ -1,4 +1,4 @@
-// Executors and hosts: who may be one, who may beat, who may end it.
+// Executors and hosts: who may register one, send its heartbeat, and end it.
 
 package schema_test
 

@@ -1,4 +1,4 @@
-// Payloads: what a viewer may see of them, and that there is no other way in.
+// Payloads: what a viewer may see of them, and that no other function or view shows more.
 
 package schema_test
 

@@ -1,4 +1,4 @@
-// event_outbox: what may be written, and that nothing of it ever changes.
+// event_outbox: what may be written, and that no row is ever changed.
 
 package schema_test
 

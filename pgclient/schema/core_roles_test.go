@@ -1,4 +1,4 @@
-// Rights, read from the catalogue: what is true of every table and function.
+// Rights, read from the catalogue: statements that hold for every table and function.
 
 package schema_test
 

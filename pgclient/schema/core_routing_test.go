@@ -1,4 +1,4 @@
-// Routing: who an event reaches, and that no event is passed by.
+// Routing: which recipients an event reaches, and that no event is skipped.
 
 package schema_test
 

@@ -1,4 +1,4 @@
-// Silence: who is reported, how often, and who has the alert.
+// Silence: which executors are reported, how often, and who has acknowledged the alert.
 
 package schema_test
 

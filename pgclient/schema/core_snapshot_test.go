@@ -1,4 +1,4 @@
-// The one snapshot: shared, complete, and not to be broken by what rows hold.
+// The snapshot: shared, complete, and built whatever values rows have.
 
 package schema_test
 

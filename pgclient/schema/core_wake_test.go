@@ -1,5 +1,5 @@
-// The wake bridge: silent when off, one signal per channel and statement when
-// on, and never at the cost of a row.
+// The wake bridge: silent when off; one signal per channel and statement when on; and a failing
+// signal never fails the row that was written.
 
 package schema_test
 

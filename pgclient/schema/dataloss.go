@@ -1,6 +1,6 @@
 package schema
 
-// What `migrate down` would destroy: counts and names.
+// What `migrate down` would delete: counts and names.
 
 import (
 	"context"

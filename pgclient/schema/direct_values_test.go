@@ -1,5 +1,6 @@
-// Hostile values for every column that a granted role may write by hand, and what becomes of each: refused with an
-// SQLSTATE, or kept as a condition says. A column that is granted and not listed fails the test by its name.
+// Hostile values for every column that a granted role may write directly. Each is refused with an
+// SQLSTATE, or kept if a condition holds. A column that is granted but not listed here fails the
+// test.
 
 package schema_test
 

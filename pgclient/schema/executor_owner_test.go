@@ -1,5 +1,5 @@
-// Whose executor it is: nobody else claims, beats or reports as it, nor holds up
-// who does.
+// The owner of an executor: no other login claims, sends heartbeats or reports for it, or blocks
+// its owner.
 
 package schema_test
 

@@ -1,4 +1,4 @@
-// What others made on objects of ours, or under names of ours, and how migrate treats it.
+// Objects of others on tables of qtop, or under names of qtop, and what migrate does with them.
 
 package schema_test
 

@@ -1,8 +1,7 @@
 package schema_test
 
-// Proves when a second worker host may have an id that another one holds: at
-// once where no session of that one is left, after 15 s of silence where that says
-// nothing, else never.
+// When a second worker host may have a host id: at once if no session of the first host is left,
+// after 15 s of silence where sessions cannot tell, else never.
 
 import (
 	"encoding/json"

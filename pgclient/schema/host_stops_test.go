@@ -1,4 +1,4 @@
-// A worker host that stops cleanly: its tick workers have stopped, they are not silent.
+// After a worker host stopped cleanly, its tick workers are stopped, not silent.
 
 package schema_test
 

@@ -1,4 +1,4 @@
-// A copy of a database knows that it is one: it hands out nothing until it is adopted.
+// A copy of a database recognises that it is one: it hands out no work until it is adopted.
 
 package schema_test
 

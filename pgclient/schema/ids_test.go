@@ -1,4 +1,4 @@
-// Ids can be typed and drawn as they are; those of an older release go on working.
+// Ids need no quoting where they are typed and shown; ids of older releases keep working.
 
 package schema_test
 

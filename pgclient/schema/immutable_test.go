@@ -1,5 +1,5 @@
-// What is append-only stays as it was written, by whatever statement and for every role, its owner and a superuser
-// included.
+// Append-only rows stay as they were written, whatever statement and whichever role tries, the
+// owner and a superuser included.
 
 package schema_test
 

@@ -1,5 +1,5 @@
-// What may become a job: kinds of executors, payloads without content, producers
-// that are named, and work that is due later.
+// What may be enqueued: kinds of executors, payloads, producers that are named, and work that is
+// due later.
 
 package schema_test
 

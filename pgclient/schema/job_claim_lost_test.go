@@ -1,7 +1,7 @@
 package schema_test
 
-// Proves what a worker gets back of claims whose answer it never saw: what
-// sessions named as its own have claimed for its executor, and nothing else.
+// What a worker gets back of claims whose answer did not arrive: what sessions of its login and
+// application_name claimed for its executor, and nothing else.
 
 import (
 	"testing"

@@ -1,5 +1,5 @@
-// Claiming: order, where a worker goes on, which rule governs, and who is refused
-// and told why.
+// Claims: their order, where the next one begins, which job subscription applies, and who is
+// refused with which reason.
 
 package schema_test
 

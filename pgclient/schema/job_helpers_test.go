@@ -1,5 +1,5 @@
-// What the job tests share: a login that may play every part, executors with
-// their rules, and the machine's steps as one call each.
+// Helpers of the job tests: a login with all roles, executors with their job subscriptions, and
+// each step of the state machine as one call.
 
 package schema_test
 

@@ -1,5 +1,5 @@
-// Dead letters of jobs: replayed at most once by however many operators, closed,
-// reopened, and the loser learns who was first.
+// Dead letters of jobs: many operators replay one at most once; they are closed and reopened; the
+// second operator learns who was first.
 
 package schema_test
 

@@ -1,5 +1,5 @@
-// The state machine as its functions walk it: every legal edge, no other, and
-// what a token is worth once its lease is gone.
+// The state machine of jobs by its functions: every legal edge, no other, and what a token allows
+// once its lease is lost.
 
 package schema_test
 

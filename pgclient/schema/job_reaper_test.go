@@ -1,5 +1,5 @@
-// Leases of the dead: taken back once, counted as lost attempts, and never from a
-// worker that renews, reports or is cancelled in the same moment.
+// Expired leases: returned once, counted as lost attempts, and never taken from a worker that
+// renews, reports or is cancelled at the same moment.
 
 package schema_test
 

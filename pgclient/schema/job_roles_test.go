@@ -1,5 +1,5 @@
-// Rights around jobs: each function for the roles that need it, tables for nobody,
-// payloads for no viewer.
+// Rights around jobs: each function for the roles that need it, no direct rights on tables, no
+// payloads for viewers.
 
 package schema_test
 

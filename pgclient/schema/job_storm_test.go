@@ -1,5 +1,5 @@
-// Many claimers at once, cancelled, killed and robbed of their leases: every job
-// is finished once, within the rules, and the counters know.
+// Many claimers at once, some cancelled, killed or deprived of their leases: every job is finished
+// once, within the limits of the job subscriptions, and the counters equal the tables.
 
 package schema_test
 

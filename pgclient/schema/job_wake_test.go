@@ -1,5 +1,5 @@
-// Wake signals of jobs: none when the bridge is off, one per domain and statement
-// when it is on, silenced by a writer that rings itself.
+// Wake signals of jobs: none while the bridge is off, one per domain and statement while it is on,
+// none for a producer that sends its own.
 
 package schema_test
 

@@ -1,4 +1,4 @@
-// The token of a lease is known to who claimed it, and to nobody else: what can be read is a public id.
+// The token of a lease is known only to who claimed it; everybody else sees a public id.
 
 package schema_test
 

@@ -1,5 +1,5 @@
-// The reveal: no payload without its audit row, not even for a caller who rolls
-// back, and none at all for who may only look.
+// Revealing a payload: never without a committed audit row, even if the caller rolls back, and
+// never for a login that may only view.
 
 package schema_test
 

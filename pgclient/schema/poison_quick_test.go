@@ -1,4 +1,5 @@
-// A quick run has no steps: a row that fails ends it as a whole, and the full run that follows goes on without the row.
+// A quick run is not divided into steps: a row that fails ends it as a whole, and the following
+// full run continues without that row.
 
 package schema_test
 

@@ -1,6 +1,6 @@
 package schema_test
 
-// The steps of retention, each with one poisoned row, and the steps of one part.
+// The steps of retention, each with one row that fails, and the steps that belong together.
 
 import (
 	"fmt"

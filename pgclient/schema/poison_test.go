@@ -1,4 +1,5 @@
-// One row that fails for ever stays one row: every step of the tick workers, with one poisoned row among good ones.
+// A row that fails every time stops no other row: each step of the tick workers, with one such row
+// among good ones.
 
 package schema_test
 

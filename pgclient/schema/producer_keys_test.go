@@ -1,4 +1,4 @@
-// How long a key of a producer stands for its job, for whom, and for what content.
+// Idempotency keys: how long one stands for its job, for which logins, and for which content.
 
 package schema_test
 

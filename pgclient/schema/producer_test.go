@@ -1,5 +1,5 @@
-// A producer's own rows and what it enqueues or emits with them are committed together or not at all: what is refused
-// raises, and no flag refuses.
+// A producer's own rows and what it enqueues or emits with them are committed together or not at
+// all: what is refused raises an error, and no flag refuses.
 
 package schema_test
 

@@ -1,4 +1,5 @@
-// Quick runs: a worker that is woken many times a second reads what is new, and writes where it stands once a second.
+// Quick runs: a worker that is woken many times a second reads only new rows, and stores its
+// position once a second.
 
 package schema_test
 

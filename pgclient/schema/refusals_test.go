@@ -1,4 +1,5 @@
-// A refusal says what is wrong, of which row of the call, and is given by us, not by an index behind us.
+// A refusal says what is wrong in which row of the call, and comes from a check of qtop, not from
+// an index.
 
 package schema_test
 

@@ -1,4 +1,5 @@
-// What is old enough goes, by the leaf or by the row; what is younger, open or not yet routed stays.
+// Rows older than their retention are deleted, by partition or singly; younger, open and unrouted
+// rows stay.
 
 package schema_test
 

@@ -1,5 +1,5 @@
-// What every role may do with every table, sequence and function, found out by doing it, against a list that is
-// kept: whatever is new, or is granted again, is red until somebody writes it down (go test ./pgclient/schema -update).
+// What every role may do with every table, sequence and function, found out by trying it and
+// compared with testdata/rights.txt: a new right fails the test until it is added there.
 
 package schema_test
 

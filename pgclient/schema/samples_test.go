@@ -1,5 +1,4 @@
-// Metric samples and marks: what the tables hold, once a minute, never changed,
-// kept by the day.
+// Metric samples and marks: what the tables hold, once a minute, never changed, kept for days.
 
 package schema_test
 

@@ -1,4 +1,4 @@
-// Nobody writes down by himself that cron jobs were installed.
+// No login can record that cron jobs were installed unless they were.
 
 package schema_test
 

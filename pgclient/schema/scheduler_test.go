@@ -1,5 +1,5 @@
-// The scheduler: who may tick when, what an operator's tick leaves behind, and
-// how workers are switched off.
+// The scheduler: who may run which tick worker when, what an operator's run records, and how
+// workers are switched off.
 
 package schema_test
 

@@ -1,5 +1,5 @@
-// Subscriptions: who an event reaches, step by step; the rules' lifecycle; who may read an event as whom; and every off
-// switch of DP6 §7.
+// Event subscriptions: which recipients an event reaches, step by step; how a subscription is
+// added, muted and unmuted; who may read events as which recipient; and every switch of DP6 §7.
 
 package schema_test
 

@@ -1,5 +1,5 @@
-// Business writes do not depend on our surroundings: whatever table of ours, other than those of the work itself, is held,
-// renamed, unreadable or changed, a producer's transaction is committed at once, or refused as documented.
+// A producer's transaction needs only the tables of the work itself: whichever other table of qtop
+// is locked, renamed, unreadable or changed, it commits at once, or is refused as documented.
 
 package schema_test
 

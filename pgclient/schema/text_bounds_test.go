@@ -1,4 +1,4 @@
-// No login stores a text or a list without a bound by way of our functions.
+// No login can store an unbounded text or list through the functions of qtop.
 
 package schema_test
 

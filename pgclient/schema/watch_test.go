@@ -1,4 +1,5 @@
-// Who is silent: one definition, whatever was set when; and nobody whom a lock of others keeps from work.
+// Who is silent: one definition, whatever order settings were made in; and a lock of somebody else
+// keeps nobody from work.
 
 package schema_test
 

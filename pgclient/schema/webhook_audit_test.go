@@ -13,8 +13,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// Every statement that writes subscriptions leaves a row per row that it wrote, by
-// everybody who may write, also where triggers are told to be silent.
+// Every statement that writes rows of subscriptions leaves an audit row for each, whichever login
+// ran it, even in a session that has switched ordinary triggers off.
 func TestWebhookSubscriptionsAreAudited(t *testing.T) {
 	h := newHooks(t)
 	admin := pgtest.Login(t, h.db, "subscription_admin")

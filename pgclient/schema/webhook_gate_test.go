@@ -1,5 +1,5 @@
-// What holds deliveries back: suspensions, circuits, rates, and the router's
-// promise to skip no event and to repeat none.
+// What blocks deliveries: suspensions, circuits, rates. And the router skips no event and repeats
+// none.
 
 package schema_test
 

@@ -1,5 +1,5 @@
-// What the webhook tests share: a database with one login per part to play, and
-// the machine's steps as one call each.
+// Helpers of the webhook tests: a database with one login per role, and each step of the state
+// machine as one call.
 
 package schema_test
 

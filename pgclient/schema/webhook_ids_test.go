@@ -1,5 +1,5 @@
-// A webhook-id stands for one content, whatever became of the database: a receiver that drops what it has seen
-// loses nothing.
+// A webhook-id belongs to one content, whatever happened to the database: a receiver that drops
+// repeated ids loses nothing.
 
 package schema_test
 

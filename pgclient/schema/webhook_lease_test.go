@@ -1,5 +1,5 @@
-// Leases: what a worker may do with its token, what it may not without, and what
-// the cleaner does with the leases of the dead.
+// Leases of webhook jobs: what a worker may do with its token and not without it, and how the
+// cleaner returns expired leases.
 
 package schema_test
 

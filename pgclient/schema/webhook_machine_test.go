@@ -254,8 +254,8 @@ func TestWebhookTooManyRequestsCostNothing(t *testing.T) {
 	require.Equal(t, "DeadLettered 2 102 102", stands())
 }
 
-// A 429 that says nothing of its end waits by the schedule, but never longer than a
-// circuit does; one that says it waits so long, up to a separate cap.
+// After a 429 without Retry-After the delivery waits by the schedule, but never longer than a
+// circuit does; after one with Retry-After it waits as long as that says, up to a separate cap.
 func TestWebhookTooManyRequestsWait(t *testing.T) {
 	h := newHooks(t)
 	h.subscribe("order")

@@ -1,4 +1,4 @@
-// What operators do about dead letters: once each, told why not, undone, closed.
+// The actions of operators on dead letters: once each, refused with a reason, undone, closed.
 
 package schema_test
 

@@ -1,4 +1,5 @@
-// Webhook events go whole when their time is over, and what an event holds can be erased; else nobody changes anything.
+// A webhook event is deleted as a whole when its retention is over, and its content can be erased;
+// nothing else changes it.
 
 package schema_test
 

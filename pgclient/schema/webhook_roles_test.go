@@ -1,5 +1,5 @@
-// Who may touch what: table rights exactly, the verbs each role must never have,
-// and what is refused even to the owner.
+// Rights around webhooks: table rights exactly, the verbs that each role must never have, and what
+// is refused even to the owner.
 
 package schema_test
 

@@ -1,5 +1,5 @@
-// Slow starts: whatever blocked an endpoint, its backlog goes out at a rate that rises
-// step by step, over all its subscriptions, and everybody else is not held up.
+// Slow starts: after any block, the backlog of an endpoint is sent at a rate that rises step by
+// step, over all its subscriptions, and other endpoints are not delayed.
 
 package schema_test
 

@@ -1,5 +1,5 @@
-// Why a queue waits: each link of the chain blocks when it should, says the words
-// that the snapshot says, and names a cure. And expired webhook leases are released.
+// Why a queue waits: each link of the chain blocks when it should, has the words of the snapshot,
+// and names a cure. And expired webhook leases are released.
 
 package schema_test
 

@@ -4,7 +4,7 @@
 // rows or a hundred thousand, because widths come from the columns alone.
 package table
 
-// Decides which columns stand and how wide they are.
+// Decides which columns are shown and how wide they are.
 
 // Column describes one column. Widths are cells.
 type Column struct {

@@ -1,7 +1,7 @@
 package theme
 
-// Brings strings to a width. Widths are those of graphemes as a
-// terminal shows them, not of bytes or runes.
+// Brings strings to a width, which is counted in graphemes as a terminal shows them, not in bytes
+// or runes.
 
 import (
 	"strings"

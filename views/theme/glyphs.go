@@ -1,8 +1,8 @@
 package theme
 
-// The signs. Each state is a sign and a word, so that neither
-// colour nor a complete font is needed to read the screen. No sign is wider than
-// one cell, none is an emoji or from a patched font.
+// The signs of states. Each state has a sign and a word, so that neither colour nor a complete font
+// is needed to read the screen. No sign is wider than one cell, none is an emoji or from a patched
+// font.
 
 // Glyphs is one set of signs.
 type Glyphs struct {

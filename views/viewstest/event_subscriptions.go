@@ -1,6 +1,6 @@
 package viewstest
 
-// Rules of who reads which events, a share over its line, and a type
+// Event subscriptions, a broadcast share over its limit, and an event type whose recipients are
 // resolved step by step.
 
 import "github.com/qtop/qtop/pgclient/queue"

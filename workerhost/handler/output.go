@@ -1,7 +1,6 @@
 package handler
 
-// Keeps the end of what a command says, at the same cost however much
-// it says.
+// Keeps the end of the output of a command, in bounded memory.
 
 // maxOutput is how many bytes of output are kept. They are the last ones, because the end says
 // more about a failure than the start.

@@ -81,7 +81,7 @@ func parseSource(source SecretSource) (*secretEntry, error) {
 	}
 	kind, value, _ := strings.Cut(source.From, ":")
 	if strings.Contains(value, secretPrefix) {
-		return nil, errors.New("from contains a secret; name the variable or file that contains it instead")
+		return nil, errors.New("the value of from contains a secret; name the variable or file that contains it instead")
 	}
 	entry := &secretEntry{refresh: secretFresh}
 	switch kind {
@@ -96,7 +96,7 @@ func parseSource(source SecretSource) (*secretEntry, error) {
 		}
 		entry.file = value
 	default: // not repeated: it may be a secret put in the wrong place
-		return nil, errors.New("from must be env:NAME or file:PATH")
+		return nil, errors.New("the value of from must be env:NAME or file:PATH")
 	}
 	return entry, nil
 }

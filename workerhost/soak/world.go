@@ -160,8 +160,8 @@ func (s *soak) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	// As installed, 5 minutes, but in a short soak: what a killed host had claimed is worked
-	// on before the next kill.
+	// 5 minutes as installed, less in a short soak: the jobs that a killed host had claimed are
+	// done before the next kill.
 	lease := min(5*time.Minute, max(10*time.Second, s.kill/2))
 	for _, sql := range []string{
 		fmt.Sprintf("SELECT public.fn_dot_config_set('queue.lease.duration_seconds', '%.0f', 'soak', 'soak') ->> 'reason'", lease.Seconds()),

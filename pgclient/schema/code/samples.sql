@@ -33,7 +33,7 @@ DECLARE
   v_audit bigint;
 BEGIN
   IF COALESCE(v_label, '') = '' OR length(v_label) > 200 THEN
-    RAISE EXCEPTION 'p_label must say what happened, with 1 to 200 characters' USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_label must have 1 to 200 characters that say what happened' USING ERRCODE = '22023';
   END IF;
   PERFORM public.fn_queue_lease_wait('queue_mark'::text);
   SELECT * INTO v_mark FROM public.queue_mark m
