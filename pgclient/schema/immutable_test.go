@@ -1,4 +1,4 @@
-// Append-only rows stay as they were written, whatever statement and whichever role tries, the
+// Append-only rows stay as they were written, whatever statement and whichever role runs it, the
 // owner and a superuser included.
 
 package schema_test
