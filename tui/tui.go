@@ -10,6 +10,10 @@ import (
 // New returns the model of the console. Run is the usual way to start it; tests drive the model directly.
 func New(s Store, h Host, o Options) tea.Model { return newRoot(context.Background(), s, h, o) }
 
+// framesPerSecond is how often a changed frame may be written. A key waits for the next of these moments: at 60, the
+// default of Bubble Tea, that is up to 16.7 ms and most of the time from a key to its frame.
+const framesPerSecond = 90
+
 // Run shows the console until the operator quits or ctx ends. It returns nil when ctx
 // ends; the caller that cancels ctx also drains the loops.
 func Run(ctx context.Context, s Store, h Host, o Options, opts ...tea.ProgramOption) error {
@@ -21,7 +25,7 @@ func Run(ctx context.Context, s Store, h Host, o Options, opts ...tea.ProgramOpt
 	defer m.cancel()
 	// The caller handles signals and ends ctx. Quit, not Kill: a killed program closes
 	// its input while a goroutine still reads from it.
-	p := tea.NewProgram(m, append([]tea.ProgramOption{tea.WithoutSignalHandler()}, opts...)...)
+	p := tea.NewProgram(m, append([]tea.ProgramOption{tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond)}, opts...)...)
 	defer context.AfterFunc(ctx, p.Quit)()
 	_, err := p.Run()
 	return err

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -39,9 +40,11 @@ type screen struct {
 type lastBytes struct {
 	b    []byte
 	seen chan time.Time // when something was written; one time at most waits here
+	last atomic.Int64   // when something was written last, in Unix microseconds
 }
 
 func (l *lastBytes) add(p []byte) {
+	l.last.Store(time.Now().UnixMicro())
 	select {
 	case l.seen <- time.Now():
 	default:
