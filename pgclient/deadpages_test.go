@@ -42,8 +42,8 @@ func TestDeadLetterPagesReadLittle(t *testing.T) {
 	}{
 		{"source=job code=CODE_2 endpoint=kind_2 domain=dom_2", 3_002 + 14, 1300},
 		{"source:job code=CODE_2 kind=kind_2 domain=dom_2", 3_002 + 14, 1300},
-		{"source=event code=E_1 endpoint=type_1 domain=dom_1", 3_001 + 13, 1500},
-		{"source=event code=E_1 type=type_1 domain=dom_1 state:open", 3_001 + 13, 1500},
+		{"source=event code=E_1 endpoint=type_1 domain=dom_1", 3_001 + 13, 600},
+		{"source=event code=E_1 type=type_1 domain=dom_1 state:open", 3_001 + 13, 600},
 		{"source=webhook code=W_0 subscription=1001 domain=webhook", 3_001 + 13, 3000},
 		{"source=webhook code=W_3 subscription=1001", 12 + 61%7, 1000},
 		{"source=webhook id:77", 1, 50},
@@ -52,17 +52,21 @@ func TestDeadLetterPagesReadLittle(t *testing.T) {
 		before := read()
 		c, err := pgclient.Open(t.Context(), pgclient.Options{DSN: login, Actor: "ann"})
 		require.NoError(t, err)
-		p, err := c.List(t.Context(), queue.Query{Kind: queue.ListDeadLetters, Filter: x.filter, Limit: 200})
-		require.NoError(t, err, x.filter)
-		require.Equal(t, x.total, p.Total, x.filter)
-		require.Len(t, queue.Of[[]queue.DeadLetter](p), min(200, int(x.total)), x.filter)
+		const times = 8 // PostgreSQL may change the plan after five
+		for range times {
+			p, err := c.List(t.Context(), queue.Query{Kind: queue.ListDeadLetters, Filter: x.filter, Limit: 200})
+			require.NoError(t, err, x.filter)
+			require.Equal(t, x.total, p.Total, x.filter)
+			require.Len(t, queue.Of[[]queue.DeadLetter](p), min(200, int(x.total)), x.filter)
+		}
 		c.Close() // a session reports what it has read when it ends
 		require.Eventually(t, func() bool {
 			var n int
 			require.NoError(t, root.QueryRow(t.Context(), "SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'qtop %'").Scan(&n))
 			return n == 0
 		}, 30*time.Second, 5*time.Millisecond)
-		assert.Less(t, read()-before, x.blocks, x.filter)
-		t.Logf("%s: %d", x.filter, read()-before)
+		each := (read() - before) / times
+		assert.Less(t, each, x.blocks, x.filter)
+		t.Logf("%s: %d", x.filter, each)
 	}
 }

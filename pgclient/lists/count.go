@@ -12,7 +12,7 @@ import (
 // countRows counts the rows that match a filter, up to filtersql.CountBound.
 func countRows(ctx context.Context, db *pgpool.Pool, from string, b *filtersql.Builder, p *queue.Page) error {
 	err := db.QueryRow(ctx, "SELECT count(*) FROM (SELECT 1 FROM "+from+b.Clause()+
-		" LIMIT "+strconv.Itoa(filtersql.CountBound+1)+") s", b.Args...).Scan(&p.Total)
+		" LIMIT "+strconv.Itoa(filtersql.CountBound+1)+") s", db.Planned(b.Args)...).Scan(&p.Total)
 	if p.Total > filtersql.CountBound {
 		p.Total, p.TotalBound = filtersql.CountBound, true
 	}

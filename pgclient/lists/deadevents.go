@@ -21,7 +21,7 @@ func eventDeadLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder
 	mark.event.after(b)
 	return pgrow.All[queue.DeadLetter](ctx, db, `SELECT 'event:' || d.dead_letter_id, 'event', `+filtersql.DeadEventState+`, d.failure_code, d.event_type,
 		d.event_domain, 0, 0, d.event_type, 0, 0, d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint, NULL::timestamptz, NULL::text FROM `+newest(b, limit)+` JOIN `+filtersql.DeadEventFrom+` USING (dead_letter_id)
-		ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC`, b.Args...)
+		ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC`, db.Planned(b.Args)...)
 }
 
 func eventDeadLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLetterDetail, error) {

@@ -29,7 +29,7 @@ func jobDeadLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, 
 	return pgrow.All[queue.DeadLetter](ctx, db, `SELECT 'job:' || d.dead_letter_id, 'job', `+filtersql.DeadJobState+`, d.failure_code, d.job_kind,
 		d.event_domain, 0, 0, '', 0, `+deadJobGeneration+`, d.last_failed_at, floor(public.fn_age(d.last_failed_at))::bigint,
 		NULL::timestamptz, NULL::text FROM `+newest(b, limit)+` JOIN `+filtersql.DeadJobFrom+` USING (dead_letter_id)
-		ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC`, b.Args...)
+		ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC`, db.Planned(b.Args)...)
 }
 
 // newest returns the FROM item of the ids of a page of dead letters, the newest first. Only what is in an index is read

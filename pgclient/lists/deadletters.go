@@ -157,7 +157,7 @@ func webhookDeadLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Build
 		SELECT d.id::text, 'webhook', `+filtersql.DeadState+`, d.final_error_code, s.endpoint, 'webhook',
 		d.subscription_id, d.event_id, s.event_type, d.saga_id, COALESCE(g.requeue_generation, 0), d.failed_at, floor(public.fn_age(d.failed_at))::bigint,
 		(SELECT w.erased_at FROM public.webhook_erasure w WHERE w.event_id = d.event_id), (SELECT w.erased_by FROM public.webhook_erasure w WHERE w.event_id = d.event_id)
-		FROM page JOIN `+filtersql.DeadFrom+` ON d.id = page.id ORDER BY d.id DESC`, b.Args...)
+		FROM page JOIN `+filtersql.DeadFrom+` ON d.id = page.id ORDER BY d.id DESC`, db.Planned(b.Args)...)
 }
 
 func deadLetter(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.DeadLetterDetail, error) {

@@ -87,6 +87,15 @@ func (p *Pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 	return explainedRows{rows, p}, p.explain(err)
 }
 
+// Planned returns the arguments of a statement that must be planned for them. Otherwise PostgreSQL plans it for any values after
+// five uses: a page of a group would be read as if the group were small.
+func (p *Pool) Planned(args []any) []any {
+	if p.Config().ConnConfig.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement { // nothing else keeps a plan
+		return args
+	}
+	return append([]any{pgx.QueryExecModeCacheDescribe}, args...)
+}
+
 // QueryRow runs a statement that returns one row; Scan returns its error.
 func (p *Pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return row(func(into ...any) error {
