@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
@@ -66,7 +65,7 @@ func TestDeadLetterPagesReadLittle(t *testing.T) {
 			return n == 0
 		}, 30*time.Second, 5*time.Millisecond)
 		each := (read() - before) / times
-		assert.Less(t, each, x.blocks, x.filter)
+		require.Less(t, each, x.blocks, x.filter)
 		t.Logf("%s: %d", x.filter, each)
 	}
 }

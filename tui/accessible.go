@@ -37,9 +37,9 @@ func accessible(ctx context.Context, s Store, o Options, w io.Writer) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		now := lines // of the last snapshot that was read
+		var now []views.PlainLine
 		if err != nil {
-			now = append([]views.PlainLine{{Key: "database", State: why(err), Text: "DATABASE " + why(err), Over: "DATABASE cannot be read"}}, lines...)
+			now = append([]views.PlainLine{{Key: "database", State: why(err), Text: "DATABASE " + why(err), Over: "DATABASE cannot be read"}}, lines...) // those of the last snapshot that was read
 		} else {
 			e.Now = p.TakenAt
 			lines = views.PlainLines(&p, e)

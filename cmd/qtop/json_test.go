@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -145,11 +144,9 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 	for _, x := range answering(f) {
 		words := append(strings.Fields(x.verb), x.args...)
 		code, out, errs := jsonRun(t, append(words, "--dsn", dsn)...)
-		assert.Equal(t, x.code, code, "%v: %s %s", words, out, errs)
+		require.Equal(t, x.code, code, "%v: %s %s", words, out, errs)
 		var v any
-		if !assert.NoError(t, json.Unmarshal([]byte(out), &v), "%v: %s %s", words, out, errs) {
-			continue
-		}
+		require.NoError(t, json.Unmarshal([]byte(out), &v), "%v: %s %s", words, out, errs)
 		fill(v, x.verb, lists)
 		if found[x.verb] == nil {
 			found[x.verb] = map[string]bool{}
@@ -158,7 +155,7 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 		done[x.verb] = true
 	}
 	for path, filled := range lists {
-		assert.True(t, filled || slices.Contains(never, path), "%s is empty in every answer: put a row into furnish", path)
+		require.True(t, filled || slices.Contains(never, path), "%s is empty in every answer: put a row into furnish", path)
 	}
 	all := leaves(commandLine(&app{}), nil)
 	for _, cmd := range allVerbs(commandLine(&app{})) {

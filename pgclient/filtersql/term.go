@@ -118,7 +118,7 @@ func matches(text string, t queue.Term, v queue.Value) bool {
 
 func (b *Builder) term(f *queue.Filter, t queue.Term, v queue.Value) string {
 	if t.Op == queue.OpContains {
-		return b.contains(f.AnyFields(), t, v)
+		return b.contains(f.AnyFields(), v)
 	}
 	c := b.columns[t.Field]
 	if c.Const {
@@ -172,7 +172,7 @@ func (b *Builder) term(f *queue.Filter, t queue.Term, v queue.Value) string {
 }
 
 // contains returns the condition that one of these fields contains a bare word.
-func (b *Builder) contains(fields []string, t queue.Term, v queue.Value) string {
+func (b *Builder) contains(fields []string, v queue.Value) string {
 	part := queue.Value{Raw: "*" + v.Raw + "*", Glob: true}
 	pattern := ""
 	var alts []string
