@@ -55,8 +55,8 @@ type page func(at scene) (views.Page, bool)
 // board draws the Overview.
 type board func(at scene, s views.Size, cursor views.Target) views.OverviewView
 
-// acts says what keys and commands act on in a level. For anything that a level does
-// not set, the pane's value holds.
+// acts says what keys and commands act on in one level of a pane: its list, or a page or list that
+// was opened from it. For anything that a level does not set, the value of the pane holds.
 type acts struct {
 	targets    map[queue.ActionID]target
 	forms      map[queue.ActionID]form

@@ -51,9 +51,9 @@ func (h *Host) endLoops(name string, end func(*loop.Loop)) error {
 	l := h.loops.get(name)
 	switch {
 	case l == nil:
-		return fmt.Errorf("there is no loop %s", name)
+		return fmt.Errorf("this host has no loop %s", name)
 	case l.Status().State == loop.Stopped:
-		return fmt.Errorf("loop %s does not run here", name)
+		return fmt.Errorf("loop %s is not running in this host", name)
 	}
 	end(l)
 	return nil

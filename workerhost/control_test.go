@@ -38,8 +38,8 @@ func TestLoopsAlone(t *testing.T) {
 	require.ErrorContains(t, h.Drain("nonsense"), "no loop nonsense")
 	require.ErrorContains(t, h.Stop("nonsense"), "no loop nonsense")
 	require.Equal(t, 0, w.int("SELECT count(*)::int FROM public.queue_host"))
-	require.ErrorContains(t, h.Drain("webhook_worker"), "does not run here")
-	require.ErrorContains(t, h.Stop("webhook_worker"), "does not run here")
+	require.ErrorContains(t, h.Drain("webhook_worker"), "is not running in this host")
+	require.ErrorContains(t, h.Stop("webhook_worker"), "is not running in this host")
 	require.NoError(t, h.Drain(""))
 	require.NoError(t, h.Stop(""))
 

@@ -25,8 +25,8 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// refuseResults makes every result fail with the SQLSTATE in the table fault, as long as there is
-// one.
+// refuseResults makes the recording of every result fail with the SQLSTATE that is in the table
+// fault, as long as that table has a row.
 func (w *world) refuseResults() {
 	w.t.Helper()
 	w.exec(`CREATE TABLE public.fault (code text)`)

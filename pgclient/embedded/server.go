@@ -106,9 +106,9 @@ type postmaster struct {
 	signal func(sig os.Signal) error // nil for a joined server
 }
 
-// spawn runs the server as our direct child. Where the kernel has parent-death
-// signals they are tied to the thread that forked, so this goroutine keeps its
-// thread until the child has ended.
+// spawn runs the server as a direct child of this process. Where the kernel has parent-death
+// signals, they are tied to the thread that forked; so a separate goroutine starts the server and
+// keeps its thread until the server has ended.
 func spawn(cmd *exec.Cmd, attr *syscall.SysProcAttr) (*postmaster, error) {
 	cmd.SysProcAttr = attr
 	p := &postmaster{done: make(chan struct{})}

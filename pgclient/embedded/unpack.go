@@ -64,7 +64,7 @@ func unpack(tgz, dir string) error {
 			return fmt.Errorf("unexpected entry %q", h.Name)
 		}
 		if left -= h.Size; left < 0 {
-			return errors.New("it is larger than any known package")
+			return errors.New("the package unpacks to more bytes than any known one")
 		}
 		if err := writeEntry(root, name, h, tr); err != nil {
 			return err

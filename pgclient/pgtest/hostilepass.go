@@ -63,8 +63,9 @@ func hostileHash() (string, error) {
 	return hex.EncodeToString(sum[:6]), nil
 }
 
-// plantServer makes every database of a bare server, and every copy of one, a hostile one, and
-// gives every login the search_path.
+// plantServer puts the doubles of hostile.go into the databases of a server without qtop, template1
+// among them, so that every database made later has them, and gives every login the search_path
+// that finds them first.
 func plantServer(ctx context.Context, s *embedded.Server) error {
 	for _, database := range []string{"template1", "postgres"} {
 		conn, err := pgsession.Connect(ctx, s.DSN(embedded.Superuser, database))

@@ -17,8 +17,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// complete fails for every field of v's type that the JSON does not name: it
-// would silently stay empty on the screen.
+// complete fails the test for every field of the Go type typ that v, the decoded JSON at path, does
+// not have: such a field would stay empty on the screen without an error.
 func complete(t *testing.T, path string, typ reflect.Type, v any) {
 	t.Helper()
 	for typ.Kind() == reflect.Pointer {

@@ -407,9 +407,10 @@ func (d directWrite) sql(column, expression string) string {
 	return fmt.Sprintf("INSERT INTO public.%s (%s) OVERRIDING SYSTEM VALUE VALUES (%s)", d.table, strings.Join(columns, ", "), strings.Join(expressions, ", "))
 }
 
-// directState is what the values are tried on: saga 1 in progress with a job that failed and is not settled, saga 2 due,
-// saga 3 not due; events 1 to 3 of the type of subscription 1, event 3 not routed, event 4 of that of subscription 2,
-// event 5 dead for subscription 1; subscription 3 not verified, 4 younger than the events.
+// directState makes the rows into whose columns the hostile values are written: saga 1 is in progress with a job that
+// failed and is not settled, saga 2 is due, saga 3 is not due; events 1 to 3 have the type of subscription 1, event 3 is
+// not routed, event 4 has the type of subscription 2, event 5 is a dead letter for subscription 1; subscription 3 is not
+// verified, subscription 4 is younger than the events.
 func directState(t *testing.T) *hooks {
 	t.Helper()
 	h := newHooks(t)

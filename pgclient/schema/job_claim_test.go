@@ -1,5 +1,5 @@
-// Claims: their order, where the next one begins, which job subscription applies, and who is
-// refused with which reason.
+// Claims: in which order jobs are claimed, at which job of a queue lane the next claim begins, which
+// job subscription applies, and which executors are refused, with which reason.
 
 package schema_test
 

@@ -12,8 +12,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
-// JobTimeout bounds one statement over up to a thousand jobs. On a loaded machine such a
-// statement may take seconds, and one that was abandoned may still have been committed.
+// JobTimeout is the time limit of one statement about up to a thousand jobs. On a loaded machine
+// such a statement may take seconds; after the limit it may have been committed all the same.
 const JobTimeout = 15 * time.Second
 
 // Job is a leased job.

@@ -87,8 +87,8 @@ func TestCommandMayEndItselfWithinTheGrace(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { <-p.lines; cancel() }()
-	// The exit code 0 is that of its clean-up, not of its work. The process it waits for does
-	// not keep the output open, because a SIGTERM between fork and exec does not reach it.
+	// The shell's exit code 0 is that of its clean-up, not of its work. sleep does not hold the
+	// output open: a SIGTERM between its fork and exec would be lost, and the test would wait for it.
 	h := command(t, patience, "sh", "-c", `trap 'echo cleaned up; exit 0' TERM; exec 9>"$0"; sleep 300 >/dev/null 2>&1 & echo up >&9; wait`, p.path)
 	code, text, _ := handler.Outcome(within(t, func() error { return h.Handle(ctx, job()) }))
 	require.Equal(t, handler.CodeStopped, code)

@@ -92,7 +92,7 @@ func parseSource(source SecretSource) (*secretEntry, error) {
 		entry.env = value
 	case "file":
 		if !filepath.IsAbs(value) {
-			return nil, errors.New("what follows file: must be an absolute path")
+			return nil, errors.New("after file: there must be an absolute path")
 		}
 		entry.file = value
 	default: // not repeated: it may be a secret put in the wrong place

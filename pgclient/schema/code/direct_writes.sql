@@ -263,7 +263,7 @@ DECLARE
 BEGIN
   IF NEW.recipient_ref IS DISTINCT FROM v_old.recipient_ref AND (NEW.recipient_ref ~ c_invisible
     OR NEW.recipient_ref ~ '^(role|agency|user|agent):\s') THEN
-    RAISE EXCEPTION 'recipient_ref must be role:, agency:, user: or agent: and a name without invisible characters'
+    RAISE EXCEPTION 'recipient_ref must be role:NAME, agency:NAME, user:NAME or agent:NAME without invisible characters'
       USING ERRCODE = '22023';
   ELSIF NEW.event_domain IS DISTINCT FROM v_old.event_domain AND NEW.event_domain !~ '^[a-z][a-z0-9_]{0,50}$' THEN
     RAISE EXCEPTION 'event_domain must match ^[a-z][a-z0-9_]{0,50}$ or be null' USING ERRCODE = '22023';

@@ -3,7 +3,7 @@
 COMMENT ON TABLE public.event_subscription IS
   'Event subscriptions: which recipient reads which events (DP6 §3.1). NULL means every domain, type or stream; a '
   'muted row counts as absent.';
-COMMENT ON COLUMN public.event_subscription.recipient_ref IS 'role:, agency:, user: or agent: and a name';
+COMMENT ON COLUMN public.event_subscription.recipient_ref IS 'role:NAME, agency:NAME, user:NAME or agent:NAME';
 COMMENT ON COLUMN public.event_subscription.event_domain IS 'NULL = every domain';
 COMMENT ON COLUMN public.event_subscription.event_type IS 'NULL = every type';
 COMMENT ON COLUMN public.event_subscription.event_stream IS 'NULL = every stream';
@@ -94,7 +94,7 @@ DECLARE
   v_audit bigint;
 BEGIN
   IF COALESCE(p_recipient_ref !~ '^(role|agency|user|agent):[^\s].*$' OR length(p_recipient_ref) > 200, true) THEN
-    RAISE EXCEPTION 'p_recipient_ref must be role:, agency:, user: or agent: and a name, 200 characters at most'
+    RAISE EXCEPTION 'p_recipient_ref must be role:NAME, agency:NAME, user:NAME or agent:NAME, 200 characters at most'
       USING ERRCODE = '22023';
   ELSIF p_event_domain !~ '^[a-z][a-z0-9_]{0,50}$' THEN
     RAISE EXCEPTION 'p_event_domain must match ^[a-z][a-z0-9_]{0,50}$ or be null' USING ERRCODE = '22023';
@@ -267,7 +267,7 @@ CREATE OR REPLACE FUNCTION public.fn_event_acts_as(p_recipient_ref text) RETURNS
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   IF COALESCE(p_recipient_ref !~ '^(role|agency|user|agent):.+', true) THEN
-    RAISE EXCEPTION 'p_recipient_ref must be role:, agency:, user: or agent: and a name' USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_recipient_ref must be role:NAME, agency:NAME, user:NAME or agent:NAME' USING ERRCODE = '22023';
   END IF;
   RETURN public.fn_session_acts_as(p_recipient_ref);
 END

@@ -347,7 +347,7 @@ COMMENT ON FUNCTION public.fn_queue_heartbeat_deregister IS
   'Deregisters an executor, so that it is not watched any more. Its row stays as a tombstone.';
 
 -- fn_queue_hc_executor_adopt() → what it did, '' = nothing. Installations older than queue_heartbeat kept the time of
--- the last run of their executor in the flag hc_executor_last_run (DP4 §2). If that flag exists, it becomes a row of
+-- the last run of their executor in the flag hc_executor_last_run of DP4 §2. If that flag exists, it becomes a row of
 -- queue_heartbeat and is deleted. A time that cannot be read, or that is in the future, is replaced by the time at
 -- which the flag was written. migrate up calls it at every run.
 CREATE OR REPLACE FUNCTION public.fn_queue_hc_executor_adopt() RETURNS text

@@ -299,8 +299,8 @@ DECLARE
   v_reader text := public.fn_iu_text('p_reader', p_reader, 200);
 BEGIN
   IF NOT public.fn_session_acts_as(v_reader) THEN
-    RAISE EXCEPTION 'login % may not read as %', session_user, v_reader
-      USING ERRCODE = '42501', HINT = 'the login must be a member of the role that the reader names';
+    RAISE EXCEPTION 'login % may not read the notifications of %', session_user, v_reader
+      USING ERRCODE = '42501', HINT = 'the login must be a member of the role that p_reader names';
   END IF;
   RETURN v_reader;
 END

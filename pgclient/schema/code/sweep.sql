@@ -103,7 +103,7 @@ BEGIN
       AND (p_only IS NULL OR x.job_id::text = ANY (p_only)) AND (p_except = '{}' OR x.job_id::text <> ALL (p_except))
       LIMIT p_limit;
     ELSE
-      RAISE EXCEPTION 'there is no step %', p_step USING ERRCODE = '22023';
+      RAISE EXCEPTION 'the retention sweep has no step %', p_step USING ERRCODE = '22023';
   END CASE;
 END
 $fn$;
