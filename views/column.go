@@ -59,7 +59,7 @@ type List[T any] struct {
 	// returns fields that are not members.
 	Filter string
 	Word   func(row T, word string) (any, bool)
-	// Look returns the sign of a row and the style of its urgency.
+	// Look returns the sign of a row and the style of its urgency; nil: no row is urgent.
 	Look func(row T, e Env) (sign table.Cell, urgent theme.Style)
 	// Export returns the export list of a row and its record; nil: Name and the row itself.
 	Export func(row T) (list string, rows []any)
@@ -100,6 +100,9 @@ func (l List[T]) lines() lines {
 		for _, m := range queue.Members(t) {
 			members[m.Name] = m.Index
 		}
+	}
+	if l.Look == nil {
+		l.Look = func(T, Env) (sign table.Cell, urgent theme.Style) { return sign, urgent }
 	}
 	for _, c := range l.Columns {
 		out.names = append(out.names, c.Name)

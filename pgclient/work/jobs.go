@@ -13,7 +13,7 @@ import (
 )
 
 // JobTimeout is the time limit of one statement about up to a thousand jobs. On a loaded machine
-// such a statement may take seconds; after the limit it may have been committed all the same.
+// such a statement may take seconds; after the limit it may nevertheless have been committed.
 const JobTimeout = 15 * time.Second
 
 // Job is a leased job.
