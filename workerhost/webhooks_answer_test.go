@@ -3,26 +3,30 @@ package workerhost_test
 import (
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/workerhost"
+	"github.com/qtop/qtop/workerhost/sender"
 )
 
 // When a claim was committed but its answer did not arrive, its deliveries are sent soon and not
 // only after their lease; a delivery under way keeps its lease.
 func TestWebhooksClaimedWithoutAnswer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "webhook.lease_seconds", "600", "webhook.timeout_seconds", "300")
+	w := newWorld(t, "webhook.lease_seconds", "600", "webhook.timeout_seconds", "300", "queue.notify.bridge_enabled", "true")
 	p := pgtest.NewPath(t, pgtest.TCP(t, w.db.Server))
 	release := make(chan struct{})
 	long, short := receive(t, hanging(release)), receive(t, ok)
 	w.subscribe("long", long.URL, nil)
 	w.subscribe("short", short.URL, nil)
+	patient := sender.New(sender.Config{Version: "test", Allow: loopback(), PlainHTTP: loopback(), Concurrency: 8, Headers: 5 * time.Minute})
+	t.Cleanup(patient.Close)
 	log := &lines{}
 	runHost(t, pgtest.OverTCP(t, w.dsn, p.Addr()), workerhost.Options{
-		Loops: []string{"webhook_worker"}, Concurrency: 8, Log: slog.New(slog.NewJSONHandler(log, nil)),
+		Loops: []string{"webhook_worker"}, Concurrency: 8, Sender: patient, Log: slog.New(slog.NewJSONHandler(log, nil)),
 	})
 	due := func(eventType string) {
 		t.Helper()
@@ -40,6 +44,7 @@ func TestWebhooksClaimedWithoutAnswer(t *testing.T) {
 	}
 	require.Less(t, n, 100, "no answer to a claim was ever dropped: nothing was tested")
 	require.Equal(t, 1, w.int(leased), "the request under way keeps its lease")
+	t.Logf("an answer to a claim was dropped at delivery %d", n)
 	close(release)
 	w.becomes(n+1, reported)
 	require.Equal(t, n, short.count(), "a delivery was sent twice")
