@@ -74,6 +74,8 @@ func (e Env) Times(ratio float64) string {
 	switch {
 	case math.IsNaN(ratio) || math.IsInf(ratio, 0) || ratio <= 0:
 		return e.Theme.G.Dash
+	case ratio < 0.1:
+		return "<0.1" + x
 	case ratio < 10:
 		// Cut, not rounded: 9.96 is still a warning and must not read 10.
 		return strconv.FormatFloat(math.Floor(ratio*10)/10, 'f', 1, 64) + x

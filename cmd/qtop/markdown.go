@@ -83,8 +83,10 @@ func reportMarkdown(r queue.Report) string {
 	m.line("# Incident report of %s\n", code(r.Database))
 	m.line("- From %s to %s, %s. All times are UTC.", at(&r.Since), at(&r.Until), views.PlainAge(int64(r.Until.Sub(r.Since)/time.Second)))
 	m.line("- As of %s, read by %s as %s from PostgreSQL %s.", at(&r.AsOf), code(r.Actor), code(r.Login), code(r.Version))
-	m.line("- %d operator actions, %d silences, %d flag changes, %d bulk operations, %s.", len(r.Actions)+r.More["actions"],
-		len(r.Silences)+r.More["silences"], len(r.Flags)+r.More["flags"], len(r.Operations)+r.More["operations"], died(r))
+	m.line("- %s, %s, %s, %s, %s.", queue.Plural(len(r.Actions)+r.More["actions"], "operator action", "operator actions"),
+		queue.Plural(len(r.Silences)+r.More["silences"], "silence", "silences"),
+		queue.Plural(len(r.Flags)+r.More["flags"], "flag change", "flag changes"),
+		queue.Plural(len(r.Operations)+r.More["operations"], "bulk operation", "bulk operations"), died(r))
 	m.actions(r)
 	m.silences(r)
 	m.flags(r)
