@@ -304,7 +304,7 @@ func (l *Listener) heard(n *pgconn.Notification) {
 		Hint       queue.Text      `json:"worker_hint"`
 		Count      json.RawMessage `json:"count"`
 		OccurredAt string          `json:"occurred_at"`
-		Due        string          `json:"process_after"`
+		Delayed    *int64          `json:"delayed"`
 	}
 	w := queue.Wake{At: time.Now(), Channel: queue.Clean(n.Channel), LagMS: -1}
 	if json.Unmarshal([]byte(n.Payload), &p) == nil {
@@ -315,9 +315,7 @@ func (l *Listener) heard(n *pgconn.Notification) {
 		if at, err := time.Parse(time.RFC3339Nano, p.OccurredAt); err == nil {
 			w.LagMS = float64(w.At.Sub(at).Microseconds()) / 1000
 		}
-		if due, err := time.Parse(time.RFC3339Nano, p.Due); err == nil {
-			w.Due = due
-		}
+		w.Delayed = p.Delayed
 	}
 	l.mu.Lock()
 	l.status.Heard++

@@ -33,9 +33,9 @@ func (s *signals) handle(w queue.Wake) {
 		case "job", "subscription", "executor":
 			s.wake(loopJobs)
 			switch {
-			case w.Due.IsZero(): // the signal does not say when the job is due
+			case w.Delayed == nil: // the signal does not say whether jobs become due later
 				s.wakeDue()
-			case w.Due.After(w.At):
+			case *w.Delayed > 0:
 				s.wake(loopDue)
 			}
 			return

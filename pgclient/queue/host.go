@@ -57,6 +57,6 @@ type Wake struct {
 	Layer   Text
 	Hint    Text
 	Count   int64
-	LagMS   float64   // from occurred_at to arrival; negative where unknown
-	Due     time.Time // process_after of a job; zero where unknown
+	LagMS   float64 // from occurred_at to arrival; negative where unknown
+	Delayed *int64  // how many of the jobs become due later; nil where unknown
 }

@@ -49,6 +49,18 @@ func TestJobWakeOff(t *testing.T) {
 	require.Empty(t, j.heard(conn))
 }
 
+// A signal says how many jobs of the statement become due later, so that a host looks at them although others of them
+// are due already.
+func TestJobWakeCountsDelayed(t *testing.T) {
+	j := newJobs(t)
+	setFlag(t, j.work, "queue.notify.bridge_enabled", "true")
+	conn := j.ear()
+	call(t, j.work, `public.fn_job_enqueue_many('[{"job_kind": "k", "event_domain": "iu", "executor": "external_worker"},
+		{"job_kind": "k", "event_domain": "iu", "executor": "external_worker", "process_after": "2099-01-01"}]')`)
+	got := woken(t, j.heard(conn))["queue_wake_iu"]
+	require.EqualValues(t, []any{2.0, 1.0}, []any{got["count"], got["delayed"]})
+}
+
 func TestJobWakeOn(t *testing.T) {
 	j := newJobs(t)
 	conn := j.ear()
@@ -61,7 +73,7 @@ func TestJobWakeOn(t *testing.T) {
 		p := got["queue_wake_"+domain]
 		require.EqualValues(t, 50, p["count"])
 		require.Equal(t, []any{"job", "k", "job_executor"}, []any{p["layer"], p["job_kind"], p["worker_hint"]})
-		for _, key := range []string{"layer", "job_id", "job_kind", "process_after", "worker_hint", "count"} {
+		for _, key := range []string{"layer", "job_id", "job_kind", "process_after", "delayed", "worker_hint", "count"} {
 			require.Contains(t, p, key)
 		}
 		require.NotContains(t, p, "payload", "a signal carries no content")

@@ -158,10 +158,11 @@ BEGIN
     -- the CHECKs of job_lane bound channel and payload
     PERFORM pg_notify('queue_wake_' || x.event_domain, jsonb_build_object(
       'layer', 'job', 'event_domain', x.event_domain, 'job_id', x.job_id, 'job_kind', x.job_kind,
-      'process_after', x.process_after, 'worker_hint', 'job_executor', 'count', x.n_rows, 'occurred_at', now())::text)
-    FROM (SELECT d.event_domain, d.n_rows, d.process_after, f.job_id, f.job_kind
-      FROM (SELECT n.event_domain, count(*) AS n_rows, min(n.process_after) AS process_after FROM new_rows n
-        GROUP BY 1) d
+      'process_after', x.process_after, 'delayed', x.delayed, 'worker_hint', 'job_executor', 'count', x.n_rows,
+      'occurred_at', now())::text)
+    FROM (SELECT d.event_domain, d.n_rows, d.process_after, d.delayed, f.job_id, f.job_kind
+      FROM (SELECT n.event_domain, count(*) AS n_rows, min(n.process_after) AS process_after,
+          count(*) FILTER (WHERE NOT n.ready) AS delayed FROM new_rows n GROUP BY 1) d
       CROSS JOIN LATERAL (SELECT n.job_id, n.job_kind FROM new_rows n
         WHERE n.event_domain = d.event_domain AND n.process_after = d.process_after LIMIT 1) f) x;
   EXCEPTION WHEN OTHERS THEN
