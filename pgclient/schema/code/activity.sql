@@ -1,23 +1,23 @@
--- The other connections to this database that matter to queues, and the right to end a session. Source: DP4 §8 (what
--- holds a cursor back must be visible). These functions never return the text of a statement.
+-- The other connections to this database that affect the queues, and the right to end a session. Source: DP4 §8 (an
+-- operator must see which session holds a cursor back). These functions never return the text of a statement.
 
 -- fn_queue_activity() → one row for each connection that may hold queues up: the sessions of this database that have an
 -- open transaction, block others, wait for a lock, listen or belong to qtop; and each standby's sender, replication
 -- slot and prepared transaction that holds a snapshot. Columns:
---   id               PID@START, which identifies one session for ever; where there is no session, the name
+--   id               PID@START, which identifies one session for ever; a row without a session has a name instead
 --   kind             session, sender, slot or prepared
---   state            as in pg_stat_activity, and since when
---   snapshot_age     how many transactions have begun since its oldest snapshot, or since it began to write: VACUUM
---                    keeps every row that was deleted since then
---   oldest_snapshot  no other connection holds an older snapshot
+--   state            as in pg_stat_activity, and the time since when
+--   snapshot_age     the number of transactions begun since the connection took its oldest snapshot or began to write:
+--                    VACUUM keeps every row that was deleted since then
+--   oldest_snapshot  true: no other connection holds an older snapshot
 --   waits_for        the wait event
---   blocked_by       pids that block it; blocks: pids that it blocks
---   tables           up to five of qtop's tables that it has locked against writers
---   listens          its last statement was LISTEN
---   qtop             its application_name is one of qtop's
---   seen             false where the owner of this function may not see the session (needs pg_read_all_stats)
--- At most 500 rows: first what holds the oldest snapshot, then what blocks others, then by the start of the
--- transaction. SECURITY DEFINER: the caller needs no right on the server's statistics.
+--   blocked_by       pids of the sessions that block this session; blocks: pids of the sessions that it blocks
+--   tables           up to five of qtop's tables that the session has locked against writers
+--   listens          true: the last statement of the session was LISTEN
+--   qtop             true: the application_name of the session is one of qtop's
+--   seen             false: the owner of this function may not see the session (needs pg_read_all_stats)
+-- At most 500 rows: first the holders of the oldest snapshot, then the sessions that block others, then by the start of
+-- the transaction. SECURITY DEFINER: the caller needs no right on the server's statistics.
 CREATE OR REPLACE FUNCTION public.fn_queue_activity()
 RETURNS TABLE (id text, kind text, pid int, started_at timestamptz, login text, program text, client text, state text,
   state_since timestamptz, transaction_since timestamptz, snapshot_age bigint, oldest_snapshot boolean, waits_for text,
@@ -77,8 +77,8 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_activity TO :"queue_viewer", :"workflo
 COMMENT ON FUNCTION public.fn_queue_activity IS
   'Connections that may hold queues up: open transactions, blockers, listeners and qtop''s own sessions.';
 
--- fn_queue_session_is(pid, started) → whether this pid is still the client session of this database that began at that
--- time. Call it in the statement that sends the signal, because the system reuses pids.
+-- fn_queue_session_is(pid, started) → whether the pid still belongs to the client session of this database that began
+-- at started. Call it in the statement that sends the signal, because the system reuses pids.
 CREATE OR REPLACE FUNCTION public.fn_queue_session_is(p_pid int, p_started timestamptz) RETURNS boolean
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -90,9 +90,9 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_session_is TO :"dead_letter_operator",
 COMMENT ON FUNCTION public.fn_queue_session_is IS 'Whether a pid still belongs to the session that began at this time.';
 
 -- fn_queue_session_signal(pid, started, signal, actor, reason, dry run) → {audit_id, login, program, state, begun}:
--- writes the audit row (outcome asked) of a signal that the caller then sends with its own rights, after this
+-- writes the audit row (outcome asked) of a signal. The caller then sends the signal with its own rights, after this
 -- transaction has committed. signal: cancel (ends the statement) or terminate (ends the session). Refused: not_found
--- (the session has ended, or its pid belongs to another one), right (session_user may not signal sessions of that
+-- (the session has ended, or another session has the pid now), right (session_user may not signal sessions of that
 -- login: it needs pg_signal_backend or the rights of that login; only a superuser may signal a superuser's session). A
 -- dry run writes nothing.
 CREATE OR REPLACE FUNCTION public.fn_queue_session_signal(p_pid int, p_started timestamptz, p_signal text, p_actor text,

@@ -1,8 +1,8 @@
--- Alerts other than silence: work that no live host can do, backlogs and open circuits; and the cause of each alert. An
--- alert that follows from another one keeps its row and names the other one in its column cause. Consoles and qtop
+-- Alerts other than silence (work that no live host can do, backlogs, open circuits), and the cause of each alert. An
+-- alert that follows from a second alert keeps its row and names the second one in its column cause. Consoles and qtop
 -- status show the rows without a cause. Sources: DP4 §3.5, DP1 §10.
 
--- v_queue_unserved: tick workers that are switched on, that no live host runs and that nothing else ticks.
+-- v_queue_unserved: tick workers that are switched on, but that no live host, pg_cron or operator runs.
 CREATE OR REPLACE VIEW public.v_queue_unserved AS
 SELECT w.worker_name AS loop
 FROM public.queue_tick_worker w
@@ -17,9 +17,12 @@ COMMENT ON VIEW public.v_queue_unserved IS
 GRANT SELECT ON public.v_queue_unserved TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
--- fn_queue_due_work(queue lanes, webhook backlogs, route backlogs) → one row for each queue with due work: queue, named
--- as fn_queue_why takes it (empty for housekeeping); loops, which must run for the work to be done; oldest_at, when the
--- oldest became due; waiting, how much there is; subscriptions, the webhook subscriptions of an endpoint. Internal.
+-- fn_queue_due_work(queue lanes, webhook backlogs, route backlogs) → one row for each queue with due work. Internal.
+--   queue          the name that fn_queue_why accepts; empty for housekeeping
+--   loops          the loops that must run to do the work
+--   oldest_at      when the oldest of the work became due
+--   waiting        how many items are due
+--   subscriptions  the webhook subscriptions of an endpoint
 CREATE OR REPLACE FUNCTION public.fn_queue_due_work(p_lanes public.snapshot_lane[],
   p_hooks public.v_webhook_backlog[], p_routes public.v_iu_route_backlog[])
   RETURNS TABLE (queue text, loops text[], oldest_at timestamptz, waiting bigint, subscriptions bigint[], why text)
@@ -103,7 +106,7 @@ BEGIN
     FROM public.fn_queue_due_work(p_lanes, p_hooks, p_routes) w CROSS JOIN unserved u
     WHERE w.oldest_at < now() - interval '1 minute'
   ), unclaimed AS MATERIALIZED (
-    -- the first reason that fn_snapshot_lanes gives must say that no live executor can claim
+    -- only lanes for which the first reason of fn_snapshot_lanes is that no live executor can claim
     SELECT l.*, public.fn_age(l.oldest_at) AS age,
       CASE WHEN v_critical > 0 AND public.fn_age(l.oldest_at) >= v_critical THEN 'critical' ELSE 'warning' END
         AS severity,
@@ -217,9 +220,9 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_alerts TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_alerts IS 'The rows of v_queue_alert. Read v_queue_alert.';
 
--- fn_queue_alert_acks_end(only, except) → how many acknowledgements it ended because their condition is over; only and
--- except are ids of acknowledgements, only NULL = all. The acknowledgement of a silence ends with the next beat, that
--- of a broadcast share with the sample that finds it below the line: neither ends here. Internal.
+-- fn_queue_alert_acks_end(only, except) → how many acknowledgements it ended because their condition is over. only and
+-- except are ids of acknowledgements; only NULL = all of them. Two kinds end elsewhere: the acknowledgement of a
+-- silence with the next beat, that of a broadcast share with the sample that finds the share below the line. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_alert_acks_end(p_only text[], p_except text[]) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE

@@ -9,7 +9,8 @@ COMMENT ON COLUMN public.queue_alert_ack.cleared_reason IS
   'why it ended: the executor beat again, it expired, the alert rose to critical, or an operator withdrew it';
 GRANT SELECT ON public.queue_alert_ack TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
--- fn_queue_alert_key(executor, last beat) → the alert key of one silence. Internal.
+-- fn_queue_alert_key(executor, last beat) → the key of the alert for the silence of the executor since that beat.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_alert_key(p_executor_id text, p_last_beat_at timestamptz) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
   SELECT 'silence:' || p_executor_id || ':' || to_char(p_last_beat_at AT TIME ZONE 'UTC',
@@ -26,7 +27,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_severity IS
   'Severity of a silence by age ÷ cadence: warning below 10, critical from 10.';
 
--- v_queue_alert_own: the alerts that come from one row each: silences, shares, suspended endpoints, quarantine.
+-- v_queue_alert_own: the alerts that each follow from one row of a table: silence, broadcast share, endpoint suspended
+-- after long failures, quarantine.
 CREATE OR REPLACE VIEW public.v_queue_alert_own AS
 SELECT s.alert_key, s.kind, s.subject, s.severity, s.since, s.age, s.ratio, s.event_ids
 FROM (
@@ -98,8 +100,9 @@ COMMENT ON COLUMN public.v_queue_alert.cause IS
 COMMENT ON COLUMN public.v_queue_alert.detail IS 'the condition in one line; may be empty';
 
 -- fn_queue_stale_check() → {checked, emitted, acks_cleared, monitoring}: DP4 §3.5. Emits at most one event per executor
--- per 2 × threshold, even when two checks run at once: the row is locked, a concurrent check skips it, a later one sees
--- silent_event_at. For a worker with a threshold below the flag: one per 2 × the flag or 10 minutes, the shorter.
+-- in 2 × its threshold, even when two checks run at once: a check locks the row, a concurrent check skips the locked
+-- row, and a later check reads silent_event_at. If the threshold of a worker is below the flag, the interval is 2 × the
+-- flag or 10 minutes, whichever is shorter.
 CREATE OR REPLACE FUNCTION public.fn_queue_stale_check() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -217,8 +220,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_stale_check_targets IS 'Executors that are silent. Internal.';
 
--- fn_queue_alert_current(text) → the open alert with this key or this subject: an executor, or broadcast[:domain].
--- Internal.
+-- fn_queue_alert_current(text) → the open alert that has the text as its key or subject. A subject is the id of an
+-- executor, or broadcast[:domain]. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_alert_current(p_alert_key text) RETURNS SETOF public.v_queue_alert
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
   SELECT * FROM public.v_queue_alert v WHERE v.alert_key = p_alert_key OR v.subject = p_alert_key
@@ -227,7 +230,7 @@ COMMENT ON FUNCTION public.fn_queue_alert_current IS
   'The open alert with this key or about this subject. Internal.';
 
 -- fn_queue_alert_ack(alert key or subject, actor, comment, ttl) → {alert_key, acked_by, expires_at, audit_id}; refused:
--- not_found, already_acked (by whom, since when, until when).
+-- not_found (no such open alert), already_acked (the reason names the person, since when and until when).
 CREATE OR REPLACE FUNCTION public.fn_queue_alert_ack(p_alert_key text, p_actor text, p_comment text, p_ttl interval)
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -245,8 +248,9 @@ BEGIN
   IF p_ttl IS NULL OR p_ttl < interval '1 second' OR p_ttl > interval '7 days' THEN
     RAISE EXCEPTION 'p_ttl must be between 1 second and 7 days' USING ERRCODE = '22023';
   END IF;
-  -- Locking the heartbeat row serializes two operators, and an operator with a beat; the row of a share does the same
-  -- for shares. Other alerts have no row to lock, so all lock the row of one flag first.
+  -- The lock on the heartbeat row makes two operators, and an operator and a beat, run one after the other; the lock on
+  -- the row of a broadcast share does the same for shares. Other alerts have no row to lock, so every call locks the
+  -- row of one flag first.
   PERFORM 1 FROM public.dot_config c WHERE c.key = 'queue.backlog.critical_seconds' FOR UPDATE;
   PERFORM 1 FROM public.queue_heartbeat h
   WHERE h.executor_id IN (SELECT c.subject FROM public.fn_queue_alert_current(p_alert_key) c) FOR UPDATE;
@@ -291,7 +295,8 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_alert_ack TO :"workflow_admin", :"dead
 COMMENT ON FUNCTION public.fn_queue_alert_ack IS
   'Acknowledges an alert: by whom, why and for how long. Refused while another acknowledgement is in force.';
 
--- fn_queue_alert_unack(alert key or subject, actor, comment) → {alert_key, was_acked_by, audit_id}; refused: not_acked.
+-- fn_queue_alert_unack(alert key or subject, actor, comment) → {alert_key, was_acked_by, audit_id}: withdraws an
+-- acknowledgement; refused: not_acked (nobody has acknowledged the alert).
 CREATE OR REPLACE FUNCTION public.fn_queue_alert_unack(p_alert_key text, p_actor text, p_comment text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE

@@ -79,8 +79,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_operator_reason IS
   'Checks and trims the reason given to an operator function.';
 
--- fn_operator_origin() → what the program of this session says about who runs it, read from the setting qtop.origin:
--- only the keys listed below, each masked and cut to 200 characters; NULL = nothing. Never raises. Internal.
+-- fn_operator_origin() → the keys listed below from the setting qtop.origin, in which the program of this session
+-- describes the person who runs it. Each value is masked and cut to 200 characters; NULL = no such key. Never raises.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_operator_origin() RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -106,13 +107,13 @@ COMMENT ON FUNCTION public.fn_operator_origin IS
   'What the program of this session says about who runs it, not verified. Internal.';
 
 -- fn_operator_audit(…) → id of the new audit row. db_role and client_addr are read from the session, so that no caller
--- can forge them. The filter is stored as the caller's claim. At most 100 refusals of one login are recorded per
--- minute, so that none can fill the table: the hundredth row says that the next ones are not recorded, and for these
--- the function returns NULL.
---   operation  the bulk operation that acts, or that a person acts on. Only functions that no login may call pass it,
---              so that nobody can hide an action among the batches of an operation. Rows whose action does not begin
---              with bulk_ are its batches: numbered from 1 per action, with the sum of their items so far, so that one
---              look at the last batch gives the counts of all. The caller has locked the operation.
+-- can forge them. The filter is stored as the caller passes it, unchecked. At most 100 refusals of one login are
+-- recorded per minute, so that no login can fill the table: the hundredth row notes that further refusals are not
+-- recorded, and for each of these the function returns NULL.
+--   operation  the bulk operation that acts, or on which a person acts. Only functions that no login may call pass this
+--              argument, so that nobody can hide an action among the batches of an operation. A row whose action does
+--              not begin with bulk_ is a batch of the operation. Batches are numbered from 1 per action, with the sum
+--              of all items so far, so that the last batch alone gives the total. The caller has locked the operation.
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_operator_audit(
   p_action text, p_target text, p_actor text, p_reason text,
@@ -157,8 +158,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_operator_audit IS
   'Writes one operator audit row in the caller''s transaction. Internal.';
 
--- fn_operator_refused(action, target, actor, reason, rule, why) → {refused, rule, reason, audit_id}: what an operator
--- function returns when it refuses; writes the audit row of the refusal. Internal.
+-- fn_operator_refused(action, target, actor, reason, rule, why) → {refused, rule, reason, audit_id}: the result of an
+-- operator function that refuses an action; it writes the audit row of the refusal. Internal.
 CREATE OR REPLACE FUNCTION public.fn_operator_refused(p_action text, p_target text, p_actor text, p_reason text,
   p_rule text, p_why text) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$

@@ -1,9 +1,11 @@
 -- Bounds of the texts and lists that a login passes to functions of qtop or writes into its tables. Texts that are not
--- listed here are bounded by a CHECK, by the type of their column or by the function that takes them (actors and
--- reasons: audit.sql; ids: ids.sql; information units: information_units.sql). Payloads have separate bounds.
+-- listed here are bounded by a CHECK, by the type of their column or by the function that has them as an argument
+-- (actors and reasons: audit.sql; ids: ids.sql; information units: information_units.sql). Payloads have separate
+-- bounds.
 
--- fn_index_fits(names, values): raises 22023 if values that share an index entry have more than 2500 bytes together. A
--- btree entry holds at most 2704 bytes; without this check PostgreSQL's own error would name only the index. Internal.
+-- fn_index_fits(names, values): raises 22023 if the values of one index entry have more than 2500 bytes together. A
+-- btree entry has at most 2704 bytes; without this check PostgreSQL would raise an error that names only the index.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_index_fits(p_names text[], p_values text[]) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -41,8 +43,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_text_bounds_hold IS
   'Refuses new texts and lists of a row that are longer than their column may hold. Internal.';
 
--- fn_text_bound('column characters', …): trigger function that applies fn_text_bounds_hold to the row. Longer values
--- that rows of older releases hold remain, and the other columns of such a row can be updated.
+-- fn_text_bound('column characters', …): trigger function that applies fn_text_bounds_hold to the row. Rows of older
+-- releases keep their longer values, and the other columns of such a row can be updated.
 CREATE OR REPLACE FUNCTION public.fn_text_bound() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN

@@ -1,5 +1,5 @@
--- The share of events that no subscription matches ("broadcast"), computed at a cost that does not grow with the number
--- of events. Source: DP6 §3.2, §8.
+-- The share of events that no event subscription matches ("broadcast"). The cost of computing it does not grow with the
+-- number of events. Source: DP6 §3.2, §8.
 
 COMMENT ON TABLE public.queue_broadcast_share IS
   'The latest sample of v_subscription_broadcast_share, which alerts and the console read. over_since: time of the '
@@ -19,8 +19,9 @@ COMMENT ON TABLE public.event_class_count IS
 COMMENT ON TABLE public.event_class_state IS
   'How far events have been counted per class, and which scope filters the classes distinguish.';
 
--- fn_event_classes_roll() → how many events it counted. After a new scope filter, or a restore into another cluster, it
--- counts the whole window once again; until then fn_event_broadcast reads the events themselves. Internal.
+-- fn_event_classes_roll() → how many events it counted. After an event subscription with a new scope filter, or a
+-- restore into another cluster, it counts the whole window once again; until then fn_event_broadcast reads the events
+-- themselves. Internal.
 CREATE OR REPLACE FUNCTION public.fn_event_classes_roll() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $fn$
 DECLARE
@@ -102,9 +103,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_event_classes_roll IS
   'Counts, per class, events that are certain to be committed. Internal.';
 
--- fn_event_broadcast(flip) → per domain and type, the number of events of the last 24 hours and how many of them no
--- event subscription matches, judged by the current subscriptions. flip: id of an event subscription that counts as if
--- its mute were reversed, for a preview; NULL = none. SECURITY DEFINER: the caller needs no right to read payloads.
+-- fn_event_broadcast(flip) → per domain and type, the number of events of the last 24 hours, and how many of them no
+-- current event subscription matches. flip: id of an event subscription whose mute counts as reversed, for a preview;
+-- NULL = no such subscription. SECURITY DEFINER: the caller needs no right to read payloads.
 CREATE OR REPLACE FUNCTION public.fn_event_broadcast(p_flip bigint DEFAULT NULL)
 RETURNS TABLE (event_domain text, event_type text, events bigint, broadcast bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
@@ -125,7 +126,7 @@ BEGIN
     WHERE s.scope_filter <> '{}';
   IF NOT v_state.known_filters @> v_filters
     OR v_state.system_identifier <> (SELECT c.system_identifier FROM pg_control_system() c) THEN
-    v_state.rolled_xid := '0'; -- the counts do not know these filters: read the events
+    v_state.rolled_xid := '0'; -- the counts do not cover these filters: read the events
     v_minute := 'infinity';
     v_hour := 'infinity';
   END IF;
@@ -213,9 +214,9 @@ COMMENT ON COLUMN public.v_subscription_broadcast_share.warn_percent IS
   'the line: queue.subscription_resolution.broadcast_warn_percent';
 
 -- fn_event_broadcast_sample() → {counted, percent, over, emitted}: counts new events, stores the share for alerts and
--- the console, ends acknowledgements of shares that fell, and, while the share of all domains is over the line, emits
--- system/subscription_broadcast_high once in 24 hours, even when two calls run at once. Called by metrics_sampler.
--- Internal.
+-- the console, and ends acknowledgements of shares that fell below the line. While the share of all domains is over the
+-- line, it emits system/subscription_broadcast_high once in 24 hours, even when two calls run at once. metrics_sampler
+-- calls it. Internal.
 CREATE OR REPLACE FUNCTION public.fn_event_broadcast_sample() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE

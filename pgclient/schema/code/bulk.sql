@@ -1,7 +1,7 @@
 -- Bulk operations: a frozen selection of dead letters that are requeued, replayed or resolved at a given rate, with a
 -- canary and a brake:
---   1. fn_queue_bulk_plan freezes the selection. Nothing else happens until fn_queue_bulk_run.
---   2. Every tick of bulk_operation_runner is one transaction (fn_queue_bulk_step): it takes the next items that the
+--   1. fn_queue_bulk_plan freezes the selection. The dead letters do not change until fn_queue_bulk_run.
+--   2. Every tick of bulk_operation_runner is one transaction (fn_queue_bulk_step): it selects the next items that the
 --      rate allows and commits the change of each dead letter together with the outcome of its item.
 --   3. The first canary items run alone; all their first attempts must succeed before the others start.
 --   4. The brake pauses the operation when too many of the latest first attempts failed, or when 50 items in a row were
@@ -52,8 +52,8 @@ COMMENT ON COLUMN public.queue_bulk_operation_item.first_result IS
 --           duplicates count once
 --   filter  the filter that the rows were selected with, for the record; must not be empty
 --   rate    items per second, 0.01 to 1000
---   brake   percentage of failed first attempts that pauses the operation; NULL = 20, 0 = none
---   canary  how many items run first and must succeed; NULL = 5, 0 = none
+--   brake   percentage of failed first attempts that pauses the operation; NULL = 20, 0 = no brake
+--   canary  how many items run first and must succeed; NULL = 5, 0 = no canary
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_plan(p_kind text, p_ids text[], p_filter text, p_rate numeric,
   p_brake_percent int,
   p_canary int, p_actor text, p_reason text) RETURNS jsonb
@@ -120,9 +120,11 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_plan TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_plan IS
   'Freezes a selection of dead letters as a bulk operation; nothing happens to them until fn_queue_bulk_run.';
 
--- fn_queue_bulk_turn(id, action, from states, to, actor) → {operation_id, before, state, audit_id}, what run, pause,
--- resume and abort return; refused: not_found, clone, state. After run and resume, canary and brake count only the
--- items that are carried out from then on; after a brake or a failed canary the canary runs again. Internal.
+-- fn_queue_bulk_turn(id, action, from states, to, actor) → {operation_id, before, state, audit_id}: changes the state
+-- of an operation; run, pause, resume and abort return its result. Refused: not_found; clone (the database is a copy
+-- that is not adopted); state (the operation is in none of the from states). After run and resume, canary and brake
+-- count only the items that are carried out from then on; after a brake or a failed canary the canary runs again.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_turn(p_operation_id bigint, p_action text, p_from text[], p_to text,
   p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -172,8 +174,8 @@ END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_turn IS
   'Moves a bulk operation from one state to another. Internal.';
 
--- fn_queue_bulk_run|pause|resume|abort(id, actor) → {operation_id, before, state, audit_id}; refused: not_found, clone,
--- state. Abort is final; the dead letters of items that were not carried out stay open.
+-- fn_queue_bulk_run|pause|resume|abort(id, actor) → {operation_id, before, state, audit_id}; refused as in
+-- fn_queue_bulk_turn. Abort is final; the dead letters of items that were not carried out stay open.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_run(p_operation_id bigint, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -210,8 +212,8 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_abort TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_abort IS
   'Ends a bulk operation for good; dead letters that it has not reached stay open.';
 
--- fn_queue_bulk_set_rate(id, rate, actor) → {operation_id, before, rate_per_second, audit_id}; refused: not_found,
--- state.
+-- fn_queue_bulk_set_rate(id, rate, actor) → {operation_id, before, rate_per_second, audit_id}; refused: not_found;
+-- state (the operation has ended).
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_set_rate(p_operation_id bigint, p_rate numeric, p_actor text)
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -248,9 +250,9 @@ COMMENT ON FUNCTION public.fn_queue_bulk_set_rate IS
 
 -- Carrying items out
 -- fn_queue_bulk_apply(operation, kind, targets, actor, reason, undo) → (target, why, new_id, failed): calls, for each
--- kind of dead letter, the function that requeues, replays or resolves it, or its undo. why: why a target was not done,
--- NULL = done; failed: the error code of an attempt that was made and failed, which only the replay of an event knows
--- at once. Internal.
+-- kind of dead letter, the function that requeues, replays or resolves it, or the undo of that function. why: the
+-- reason why a target was skipped; NULL = it was done. failed: the error code of an attempt that was made and failed;
+-- only the replay of an event returns it, because only routing has its result at once. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_apply(p_operation_id bigint, p_kind text, p_targets text[],
   p_actor text, p_reason text, p_undo boolean)
 RETURNS TABLE (target text, why text, new_id text, failed text)
@@ -362,10 +364,12 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_watch IS 'Records how first attempts of a bulk operation ended. Internal.';
 
--- fn_queue_bulk_halt(operation) → why it must pause, or NULL. Reasons: requeueing is switched off, which would skip all
--- remaining items; a first attempt of the canary failed; the brake: since the operation was started at least 10 first
--- attempts are known, and too many of the last 50 failed; or the latest 50 items that were carried out since then were
--- all skipped for one reason, so that the others probably would be too. Internal.
+-- fn_queue_bulk_halt(operation) → why the operation must pause; NULL = it may continue. Internal. Reasons:
+--   off      requeueing is switched off, which would skip all remaining items
+--   canary   a first attempt of the canary failed
+--   brake    the results of at least 10 first attempts since the start are known, and too many of the last 50 failed
+--   skipped  the latest 50 items since the start were all skipped for one reason, so that the remaining ones probably
+--            would be skipped too
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_halt(p_operation public.queue_bulk_operation) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -389,8 +393,8 @@ BEGIN
     RETURN format('the brake: %s of the last %s first attempts failed (mostly %s)', v_failed, v_seen,
       COALESCE(v_code, 'no code'));
   END IF;
-  -- The latest items by number are a first, cheap look. One reason may name what differs from item to item, such as a
-  -- number or a time: compare it without them.
+  -- The latest items by number are a first, cheap check. The same reason may contain a number, an id or a time that
+  -- differs from item to item: compare the reasons without these.
   SELECT (array_agg(x.why))[1] INTO v_skipped FROM (
     SELECT i.outcome, i.why FROM public.queue_bulk_operation_item i
     WHERE i.operation_id = p_operation.operation_id AND i.item_no < p_operation.next_item
@@ -401,7 +405,7 @@ BEGIN
       '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]+', '', 'g')) = 1;
   IF v_skipped IS NOT NULL AND EXISTS (SELECT FROM public.queue_bulk_operation_item i
       WHERE i.operation_id = p_operation.operation_id AND i.outcome IS NULL) THEN
-    -- Items of several endpoints are carried out in turn: count those skipped since any item was not.
+    -- Items of several endpoints are carried out alternately: count the items skipped since the last one that was not.
     SELECT count(*) INTO v_seen FROM public.queue_bulk_operation_item i
     WHERE i.operation_id = p_operation.operation_id AND i.outcome = 'skipped' AND i.at >= p_operation.watch_since
       AND i.at > COALESCE((SELECT max(d.at) FROM public.queue_bulk_operation_item d
@@ -416,9 +420,10 @@ END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_halt IS
   'Why a bulk operation must pause: canary, brake, items skipped in a row, or requeueing off. Internal.';
 
--- fn_queue_bulk_next(operation, n, except) → up to n items to carry out now, without those in except: round-robin over
--- the endpoints that may be sent to, the lowest item numbers of each first. Items of an endpoint that is suspended or
--- whose circuit is open wait. A half-open circuit gets one item as its probe, if no other delivery of it is due.
+-- fn_queue_bulk_next(operation, n, except) → up to n items to carry out now, without those in except: alternately from
+-- the endpoints to which requests may be sent, the lowest item number of each endpoint first. Items of an endpoint that
+-- is suspended or whose circuit is open wait. A half-open circuit gets one item as its probe, if no other delivery to
+-- the endpoint is due.
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_next(p_operation_id bigint, p_n bigint, p_except bigint[])
 RETURNS TABLE (item_no bigint, target text)
@@ -458,8 +463,8 @@ END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_next IS
   'The next items of a bulk operation, without those of blocked endpoints. Internal.';
 
--- fn_queue_bulk_waits(operation) → what a running operation waits for, or NULL: items of blocked endpoints, and
--- requeued items whose first attempt is not made because delivery is off or no host runs it, or is not settled.
+-- fn_queue_bulk_waits(operation) → why a running operation waits, NULL = it does not wait. Reasons: items of blocked
+-- endpoints; requeued items whose first attempt is not settled, or not made because delivery is off or no host runs it.
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_waits(p_operation_id bigint) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
@@ -589,7 +594,7 @@ BEGIN
     WHERE i.outcome IS NULL GROUP BY i.operation_id ORDER BY i.operation_id
   LOOP
     SELECT * INTO v_op FROM public.queue_bulk_operation o WHERE o.operation_id = v_part.operation_id FOR UPDATE;
-    CONTINUE WHEN v_op.state <> 'running'; -- taken again once the operation runs
+    CONTINUE WHEN v_op.state <> 'running'; -- the step selects the item again once the operation runs
     PERFORM public.fn_queue_bulk_carry(v_op, v_part.items, clock_timestamp());
     v_out := public.fn_queue_step_sum(v_out, public.fn_queue_bulk_count(v_op.operation_id, v_part.items));
   END LOOP;
@@ -597,8 +602,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.fn_step_bulk_item IS 'Carries out items that failed in a batch. Internal.';
 
--- fn_queue_bulk_bury(quarantine row) → {done, skipped, failed}: what happens when a target of a step keeps failing. An
--- item gets the outcome failed; if the step of the whole operation failed, the operation is paused. Internal.
+-- fn_queue_bulk_bury(quarantine row) → {done, skipped, failed}: gives up a target of a step that keeps failing. An item
+-- gets the outcome failed; if the step of the whole operation failed, the operation is paused. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_bury(p_row public.queue_quarantine) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -618,9 +623,9 @@ END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_bury IS
   'Fails an item of a bulk operation, or pauses the operation. Internal.';
 
--- fn_queue_bulk_step(id) → (done, skipped, failed): one tick of a running operation whose row the caller has locked;
--- done = requeued, replayed or resolved. At most 1,000 items. If carrying out the batch raises, its items are carried
--- out one by one (fn_step_bulk_item), so that one bad item fails alone. Internal.
+-- fn_queue_bulk_step(id) → (done, skipped, failed): one tick of a running operation whose row the caller has locked; at
+-- most 1,000 items. done = requeued, replayed or resolved. If the batch raises an error, its items are carried out one
+-- by one (fn_step_bulk_item), so that one bad item fails alone. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_step(p_operation_id bigint, OUT done bigint, OUT skipped bigint,
   OUT failed bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -677,9 +682,9 @@ BEGIN
       UPDATE public.queue_bulk_operation SET canary_passed = v_canary_ok >= v_op.canary, credit = 0, credited_at = v_now
       WHERE operation_id = p_operation_id;
     END IF;
-    v_n := v_op.canary - v_canary_done; -- a skipped item proves nothing: take the next one instead
+    v_n := v_op.canary - v_canary_done; -- a skipped item proves nothing: carry out the next one instead
   ELSE
-    -- after a pause of all hosts the operation must not catch up in one burst
+    -- after a time without any host the operation must not catch up in one burst
     v_credit := v_op.credit + v_op.rate_per_second * least(
       CASE WHEN isfinite(v_op.credited_at) THEN extract(epoch FROM v_now - v_op.credited_at) END,
       2 * greatest(1, public.fn_cfg_int('queue.tick.bulk_operation_runner.interval_seconds', 1)));
@@ -696,7 +701,7 @@ BEGIN
   IF v_n > 0 THEN
     BEGIN
       PERFORM public.fn_queue_bulk_carry(v_op, v_items, v_now);
-    EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN -- then item by item: see fn_queue_step
+    EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN -- then one by one: see fn_queue_step
       v_late := public.fn_queue_step_late(SQLSTATE::text);
       IF v_late IS NULL THEN
         RAISE;
@@ -822,9 +827,9 @@ END $$;
 COMMENT ON FUNCTION public.fn_step_bulk_watch_targets IS
   'Bulk operations that do not run and have first attempts without a result. Internal.';
 
--- fn_queue_bulk_undo(id, actor) → {operation_id, undone, skipped, audit_id}: takes back what the operation did, except
--- for sagas and jobs that have been attempted (skipped); the dead letters are open again. Refused: not_found; state,
--- while the operation is planned or running; final, if it routed events: their recipients have them.
+-- fn_queue_bulk_undo(id, actor) → {operation_id, undone, skipped, audit_id}: undoes the operation and opens its
+-- dead letters again, except for sagas and jobs that have been attempted (skipped). Refused: not_found; state (the
+-- operation is planned or running); final (it routed events, and their recipients already have them).
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_undo(p_operation_id bigint, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE

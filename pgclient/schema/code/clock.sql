@@ -1,22 +1,22 @@
--- Repair of times in the future: when the server's clock is set back, or was ahead for a while, the times that it wrote
--- before lie in the future, and work would wait for them.
+-- Repair of times in the future. When the server's clock is set back, or was ahead for a while, the times that the
+-- server wrote before lie in the future, and work would wait until then.
 --
 -- 1. A tick whose last run, or a host whose last heartbeat, lies more than 5 s in the future calls fn_queue_clock_check
 --    with that time. A host that registers calls it with the newest of all heartbeats, of the staged notifications and
 --    of the flags that revert.
--- 2. The distance of that time from now is taken as the distance by which the clock went back; it is too short by the
+-- 2. The distance of that time from now is used as the distance by which the clock went back; it is too short by the
 --    seconds since the time was written. Each time that would delay work is moved back by this distance, and a mark in
 --    the history records it.
--- 3. Some times are not moved: those that a producer or an operator gave (when a job is due), and those in the audit,
---    the history, samples and events, which record what the clock showed then.
+-- 3. Some times are not moved: times that a producer or an operator chose (when a job is due), and times in the audit,
+--    the history, samples and events, because they record the clock of that moment.
 -- 4. A host compares the server's time with its own clock from heartbeat to heartbeat, and reports a difference of half
 --    a second or more, forward or back (fn_queue_clock_stepped): only a mark follows.
 --
--- A time less than 5 s ahead cannot be distinguished from the delay between two statements on a busy server, and delays
--- work by at most those 5 s.
+-- A time less than 5 s ahead cannot be distinguished from the delay between two statements on a busy server. Such a
+-- time delays work by at most 5 s.
 
--- fn_queue_clock_mark(label, gap) adds a mark to the history, unless this file added one within the gap: several hosts
--- and ticks notice the same step. Internal.
+-- fn_queue_clock_mark(label, gap) adds a mark to the history, unless a function of clock.sql added a mark within the
+-- gap: several hosts and ticks notice the same step. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_clock_mark(p_label text, p_gap interval) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -36,10 +36,10 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_clock_mark IS
   'Adds a mark about the clock of the server, unless there was one within the given time. Internal.';
 
--- fn_queue_clock_stepped(host id, instance, seconds) adds a mark that says by how much the clock of the server went
--- forward, or back (seconds < 0), between two heartbeats of this host. Nothing in the database can distinguish a step
--- forward from a silence of that length; a host can, by its own clock. It changes no times. Ignored unless the caller
--- registered this host.
+-- fn_queue_clock_stepped(host id, instance, seconds) adds a mark with the seconds by which the server's clock went
+-- forward, or back (seconds < 0), between two heartbeats of this host. In the database a step forward looks like a
+-- silence of that length; only a host can distinguish them, with its own clock. The function changes no times. It does
+-- nothing unless the caller registered this host.
 CREATE OR REPLACE FUNCTION public.fn_queue_clock_stepped(p_host_id text, p_instance uuid, p_seconds double precision)
   RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -64,7 +64,7 @@ COMMENT ON FUNCTION public.fn_queue_clock_stepped IS
   'Adds a mark about a step of the server''s clock that a worker host noticed between two heartbeats.';
 
 -- fn_queue_clock_check(a time that the server's clock wrote) moves back the times for which work would wait, if the
--- given time lies more than 5 s ahead. It does nothing while another session is doing the same. Internal.
+-- given time lies more than 5 s ahead. It does nothing while another session runs the same repair. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_clock_check(p_seen timestamptz) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
@@ -115,8 +115,8 @@ BEGIN
       updated_at = v_now
     WHERE s.id IN (SELECT x.id FROM public.webhook_delivery_sagas x WHERE x.status IN ('Pending', 'PendingRetry')
       AND x.next_attempt_at > v_now AND x.updated_at > v_late ORDER BY x.id LIMIT 100000 FOR UPDATE SKIP LOCKED);
-    -- A webhook subscription gets no event that is older than itself, so created_at must not lie after events that come
-    -- now. v_back is too short by the time since the last heartbeat; the 15 s cover that time.
+    -- A webhook subscription gets no event that is older than its created_at, so created_at must not be later than the
+    -- events that are written now. v_back is too short by the time since the last heartbeat; the 15 s cover that time.
     UPDATE public.subscriptions s SET created_at = s.created_at - v_back - interval '15 seconds'
     WHERE s.id IN (SELECT x.id FROM public.subscriptions x WHERE x.created_at > v_late
       AND x.created_at < p_seen + interval '1 minute' ORDER BY x.id FOR UPDATE SKIP LOCKED);

@@ -26,8 +26,8 @@ COMMENT ON COLUMN public.dot_config_revert.set_value IS 'the key is set back onl
 COMMENT ON COLUMN public.dot_config_revert.revert_to IS 'the value that the key is set back to';
 COMMENT ON COLUMN public.dot_config_revert.revert_at IS 'when the value expires';
 
--- fn_cfg_bool(key) → true only for the text 'true'. Missing or unreadable is false, the safe value: it sends nothing.
--- Internal.
+-- fn_cfg_bool(key) → true only for the text 'true'. A missing or unreadable flag is false, the safe value: with false,
+-- nothing is sent. Internal.
 CREATE OR REPLACE FUNCTION public.fn_cfg_bool(p_key text) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN -- not LANGUAGE sql: that would be planned again at every call
@@ -38,8 +38,8 @@ COMMENT ON FUNCTION public.fn_cfg_bool IS
   'A boolean flag: true only for the text true. Internal.';
 
 -- v_dot_config_number: the numeric flags as all code reads them. A stored number beyond a bound of its rule counts as
--- that bound; one that cannot be read is NULL. The pattern is in a CASE because as a WHERE condition it would be
--- evaluated first, for every flag.
+-- that bound; an unreadable value is NULL. The pattern is in a CASE because PostgreSQL would evaluate a WHERE condition
+-- first, for every flag.
 CREATE OR REPLACE VIEW public.v_dot_config_number AS
 SELECT c.key, CASE WHEN c.value ~ '^[0-9]{1,9}$' THEN least(greatest(c.value::int, r.lowest), r.highest) END AS n
 FROM public.dot_config c LEFT JOIN public.dot_config_rule r USING (key);
@@ -60,9 +60,9 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_cfg_int IS 'An integer flag within its bounds, else the default given. Internal.';
 
--- fn_cfg_rule(key) → the rule of a flag; no row if there is no such flag. A retry schedule can also be set for one job
--- kind or one webhook subscription, in a separate flag: the key, a dot, and the kind or id. Until it is set, the value
--- of that flag is "default". Internal.
+-- fn_cfg_rule(key) → the rule (kind, default, bounds) of a flag; no row if there is no such flag. A retry schedule can
+-- also be set for one job kind or one webhook subscription, in a separate flag: the key, a dot, and the kind or id.
+-- Until that flag is set, its value is "default". Internal.
 CREATE OR REPLACE FUNCTION public.fn_cfg_rule(p_key text) RETURNS SETOF public.dot_config_rule
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
   SELECT p_key, r.kind, CASE WHEN r.key = p_key THEN r.default_value ELSE 'default' END, r.choices, r.switch, r.lowest,
@@ -77,8 +77,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_cfg_rule IS
   'The rule of a flag, also of a schedule for one job kind or one webhook subscription. Internal.';
 
--- fn_retry_wait(key, name, n) → how long to wait after attempt n: wait number n of the schedule in flag KEY.NAME, else
--- in flag KEY, else of the default; after the last wait of the schedule, that one again; ± 20 % at random. Internal.
+-- fn_retry_wait(key, name, n) → how long to wait after attempt n: wait number n of the schedule in flag KEY.NAME, or,
+-- if it has none, in flag KEY, or of the default; the last wait of the schedule repeats; ± 20 % at random. Internal.
 CREATE OR REPLACE FUNCTION public.fn_retry_wait(p_key text, p_own text, p_try int) RETURNS interval
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -114,7 +114,7 @@ $fn$;
 COMMENT ON FUNCTION public.fn_cfg_readable IS 'Whether a value fits the kind and the bounds of its key. Internal.';
 
 -- fn_dot_config_seed(key, kind, default, description, switch, choices): declares a flag. An existing flag keeps its
--- value, unless that is the default of the previous release and nobody has set it. For seeds.
+-- value, unless the value is the default of the previous release and nobody has set it. Only seeds.sql calls it.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_seed(
   p_key text, p_kind text, p_default text, p_description text,
   p_switch boolean DEFAULT false, p_choices text[] DEFAULT NULL) RETURNS void
@@ -139,10 +139,10 @@ $fn$;
 COMMENT ON FUNCTION public.fn_dot_config_seed IS
   'Declares a flag with its kind, default and description. For seeds.';
 
--- fn_dot_config_stamp(), fn_dot_config_audit(): triggers for writes of dot_config rows. A write that does not come from
--- fn_dot_config_set, the expiry or the seeds is stamped (who, when) and audited, and cancels a pending revert as
--- fn_dot_config_set does. The call stack shows which function wrote, because a session setting could be set by anyone
--- who writes. It is searched for whole signatures: the words around them are in the server's language.
+-- fn_dot_config_stamp(), fn_dot_config_audit(): triggers for writes of dot_config rows. fn_dot_config_set, the expiry
+-- and the seeds stamp and audit their writes themselves. The triggers stamp (who, when) and audit every other write,
+-- and cancel a pending revert. They recognise the writing function by the call stack, because any writer could forge a
+-- session setting. They search it for whole signatures: the words around a signature are in the server's language.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_stamp() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -251,7 +251,7 @@ COMMENT ON FUNCTION public.fn_dot_config_conflict IS
   'Why a value is not compatible with the other flags; empty if it is. Internal.';
 
 -- fn_dot_config_refusal(key, value, expires_at, expected_updated_at) → (rule, reason): why fn_dot_config_set would
--- refuse this change now, NULL if it would not. Previews call it too. Takes no locks.
+-- refuse this change now; both NULL = it would accept the change. Previews call it too. Takes no locks.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_refusal(p_key text, p_value text, p_expires_at timestamptz DEFAULT NULL,
   p_expected_updated_at timestamptz DEFAULT NULL, OUT rule text, OUT reason text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -310,8 +310,9 @@ COMMENT ON FUNCTION public.fn_dot_config_refusal IS
   'Why a change of a flag would be refused; NULL if it would not.';
 
 -- fn_dot_config_set(key, value, actor, reason, expires_at, expected_updated_at) → {key, before, after, updated_at,
--- reverts_at, audit_id}, or a refusal: unknown_key, invalid_value, conflict, changed (who, when), unchanged,
--- expiry_in_the_past, expiry_too_far, confirm (of a guarded database). A later set cancels a pending revert.
+-- reverts_at, audit_id}, or a refusal: unknown_key; invalid_value; conflict (with another flag); changed (the flag was
+-- changed since expected_updated_at: by whom and when); unchanged (the flag has this value); expiry_in_the_past;
+-- expiry_too_far; confirm (a guarded database needs a confirmation). A later set cancels a pending revert.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_set(
   p_key text, p_value text, p_actor text, p_reason text,
   p_expires_at timestamptz DEFAULT NULL, p_expected_updated_at timestamptz DEFAULT NULL)
@@ -387,9 +388,9 @@ COMMENT ON FUNCTION public.fn_dot_config_set IS
   'after, and with p_expires_at stores the value to set back. Refusals: unknown_key, invalid_value, conflict, changed, '
   'unchanged, expiry_in_the_past, expiry_too_far, confirm.';
 
--- fn_dot_config_expire() → {reverted, dropped, held}: tick config_expiry. A flag is set back only if it still has the
--- value that was to expire; otherwise the revert is dropped. A revert that would conflict with the other flags is held:
--- it stays pending and is shown as overdue.
+-- fn_dot_config_expire() → {reverted, dropped, held}: tick worker config_expiry. A flag reverts only if it still has
+-- the value that was set with the expiry; otherwise the revert is dropped. A revert that would conflict with other
+-- flags is held: it stays pending and is shown as overdue.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_expire() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -415,7 +416,7 @@ BEGIN
       AND (p_only IS NULL OR r.key = ANY (p_only)) AND r.key <> ALL (p_except)
     ORDER BY r.key
   LOOP
-    -- Lock the flag's row first, as fn_dot_config_set does; a flag that is being set right now is not due any more.
+    -- Lock the flag's row first, as fn_dot_config_set does; a locked flag is being set right now and is no longer due.
     SELECT * INTO v_row FROM public.dot_config WHERE key = v_key FOR UPDATE SKIP LOCKED;
     CONTINUE WHEN NOT FOUND;
     SELECT * INTO v_due FROM public.dot_config_revert WHERE key = v_key AND revert_at <= clock_timestamp();

@@ -1,5 +1,5 @@
--- Delta counters: statement triggers append rows to queue_counter_delta, the tick counter_compactor adds them up in
--- queue_counter (it folds them), and readers add both tables.
+-- Delta counters: statement triggers append rows to queue_counter_delta; the tick worker counter_compactor adds these
+-- rows to queue_counter (it folds them); readers add up both tables.
 
 COMMENT ON TABLE public.queue_counter IS
   'Folded counts by scope; k3 of the scopes ending in m is the epoch of the bucket.';
@@ -21,8 +21,8 @@ CREATE OR REPLACE VIEW public.v_queue_counter AS
   SELECT scope, k1, k2, k3, sum(n)::bigint AS n FROM public.v_queue_counter_part GROUP BY scope, k1, k2, k3;
 COMMENT ON VIEW public.v_queue_counter IS 'Exact counts: folded counts plus the deltas since then.';
 
--- queue_counter_rank holds three rows for each folded counter of open dead letters. The triggers of queue_counter, to
--- which only folds write, change them in the same transaction.
+-- queue_counter_rank has three rows for each folded counter of open dead letters. The triggers of queue_counter write
+-- these rows in the transaction of the fold; only folds write queue_counter.
 --   dead_webhook, dead_job, dead_event            the group, with the keys of queue_counter
 --   subject_dead_webhook, _job, _event: k1, k2    the sum per row of v_queue_health: its subject and domain
 --   open_dead_webhook, _job, _event               the sum of all groups of a source
@@ -55,7 +55,7 @@ DECLARE
   v_k3 text[];
   v_n bigint[];
 BEGIN
-  -- most statements change no counter of dead letters: then v_scopes is NULL
+  -- most statements change no counter of dead letters: v_scopes is then NULL
   IF TG_OP = 'INSERT' THEN
     SELECT array_agg(r.scope), array_agg(r.k1), array_agg(r.k2), array_agg(r.k3), array_agg(r.n)
     INTO v_scopes, v_k1, v_k2, v_k3, v_n FROM new_rows r WHERE r.scope = ANY (c_scopes);
@@ -94,8 +94,8 @@ CREATE OR REPLACE TRIGGER trg_queue_counter_updated AFTER UPDATE ON public.queue
 CREATE OR REPLACE TRIGGER trg_queue_counter_deleted AFTER DELETE ON public.queue_counter
   REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_queue_counter_ranked();
 
--- fn_queue_count(counts): writes {{scope, k1, k2, k3, n}, …} as deltas. Triggers on tables that producers write call
--- it, so it never fails and never blocks the producer's statement:
+-- fn_queue_count(counts): writes {{scope, k1, k2, k3, n}, …} as deltas. Triggers on the tables of producers call it, so
+-- it never fails and never blocks the producer's statement:
 --   1. It checks whether queue_counter_delta can be locked at once and is still as installed. It does so in a
 --      subtransaction that writes nothing, which therefore takes no transaction id: from the 65th id of
 --      subtransactions on, a transaction makes the snapshots of all other sessions slower.
@@ -152,8 +152,8 @@ COMMENT ON FUNCTION public.fn_queue_counter_compact IS
   'Tick counter_compactor: folds counter deltas, opens queue lanes that no trigger could open, and drops time buckets '
   'older than two hours.';
 
--- Both steps identify a counter by a JSON array of scope, k1, k2 and k3. A delta that is not folded is not lost:
--- readers add it to the folded counts.
+-- The two functions identify a counter by a JSON array of scope, k1, k2 and k3. A delta that a step leaves unfolded is
+-- not lost: readers add it to the folded counts.
 CREATE OR REPLACE FUNCTION public.fn_step_counter_fold(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -175,7 +175,7 @@ BEGIN
   )
   SELECT COALESCE(sum(c), 0), array_agg(k2) FILTER (WHERE scope = 'job' AND n > 0),
     array_agg(k1) FILTER (WHERE scope = 'job' AND n > 0) INTO v_folded, v_domains, v_kinds FROM sums;
-  -- the queue lanes that no trigger could open
+  -- the queue lanes that the trigger on job_queue could not open
   INSERT INTO public.job_lane (event_domain, job_kind)
   SELECT DISTINCT l.event_domain, l.job_kind
   FROM ROWS FROM (unnest(v_domains), unnest(v_kinds)) AS l (event_domain, job_kind)
@@ -196,8 +196,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_counter_fold_targets IS 'Counters with deltas. Internal.';
 
--- fn_queue_counter_buckets() → the scopes of time buckets that have rows. It reads one index entry per scope, since
--- other scopes may have a hundred thousand rows. Internal.
+-- fn_queue_counter_buckets() → the scopes of time buckets that have rows. It reads one index entry per scope, because
+-- scopes without time buckets may have a hundred thousand rows. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_counter_buckets() RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 BEGIN

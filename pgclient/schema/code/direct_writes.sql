@@ -1,6 +1,6 @@
--- What a login may write directly to the tables on which R02 and DP6 grant it INSERT or UPDATE: no chosen ids, no times
--- but the server's, no state that the functions would not produce. Writes by qtop's functions, which run as
--- queue_owner, are not checked, nor are writes by its members and by superusers: see docs/security.md.
+-- The limits of direct writes: R02 and DP6 grant some roles INSERT or UPDATE on tables. These triggers refuse chosen
+-- ids, times other than the server's, and states that the functions of qtop would not produce. They do not check writes
+-- by qtop's functions, which run as queue_owner, by members of queue_owner and by superusers: see docs/security.md.
 
 -- fn_direct_identity(column): refuses an id that this session has not just drawn from the sequence of the table.
 CREATE OR REPLACE FUNCTION public.fn_direct_identity() RETURNS trigger
@@ -40,8 +40,8 @@ CREATE OR REPLACE TRIGGER trg_event_subscription_direct_id BEFORE INSERT ON publ
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_identity('subscription_id');
 
--- Sagas: a new one must be what the router would make of the event and the subscription; a job may start only when the
--- saga is due.
+-- Sagas: a new saga must have the values that the router would give it for this event and webhook subscription; a job
+-- may start only when the saga is due.
 CREATE OR REPLACE FUNCTION public.fn_direct_saga() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -92,13 +92,13 @@ CREATE OR REPLACE TRIGGER trg_saga_direct BEFORE INSERT OR UPDATE ON public.webh
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_saga();
 
--- Jobs: all that follows from the saga is taken from it, and a job is settled at the current time.
+-- Jobs: every column that follows from the saga must have the saga's value, and a job is settled at the current time.
 CREATE OR REPLACE FUNCTION public.fn_direct_job() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   IF TG_OP = 'UPDATE' THEN
     IF (NEW.took_ms, NEW.controlled, NEW.operation_id) IS DISTINCT FROM (OLD.took_ms, OLD.controlled, OLD.operation_id)
-    THEN -- trg_job_guard refuses the others
+    THEN -- trg_job_guard refuses changes of all other columns
       RAISE EXCEPTION 'took_ms, controlled and operation_id of job % cannot be changed by hand', OLD.id
         USING ERRCODE = '42501';
     END IF;
@@ -130,8 +130,8 @@ CREATE OR REPLACE TRIGGER trg_job_direct BEFORE INSERT OR UPDATE ON public.webho
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_job();
 
--- At the end of the transaction a saga must agree with its jobs: it is InProgress exactly while one of them is not
--- settled, and its state otherwise follows from the last job.
+-- At the end of the transaction a saga must agree with its jobs: it is InProgress exactly while one of its jobs is not
+-- settled; otherwise its state follows from its last job.
 CREATE OR REPLACE FUNCTION public.fn_direct_saga_agrees() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -173,7 +173,7 @@ CREATE CONSTRAINT TRIGGER trg_job_agrees AFTER INSERT OR UPDATE ON public.webhoo
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_saga_agrees('saga_id');
 
--- Dead letters: trg_dead_letter_born compares them with saga and event; failed_at is the server's time.
+-- Dead letters: failed_at is the server's time; trg_dead_letter_born compares the other columns with saga and event.
 CREATE OR REPLACE FUNCTION public.fn_direct_dead_letter() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -188,7 +188,8 @@ CREATE OR REPLACE TRIGGER trg_dead_letters_direct BEFORE INSERT ON public.dead_l
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_dead_letter();
 
--- Webhook subscriptions: one with deliveries under way keeps its event type.
+-- Webhook subscriptions: refuses invalid values, and a new event type while deliveries of the subscription are under
+-- way.
 CREATE OR REPLACE FUNCTION public.fn_direct_webhook_subscription() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -219,8 +220,8 @@ CREATE OR REPLACE TRIGGER trg_subscriptions_direct BEFORE INSERT OR UPDATE ON pu
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_webhook_subscription();
 
--- The router's offset may only move forward and not beyond the existing events. The restored columns, which say how far
--- the router has gone through the events of a restored copy, are written only by adopt and by the router.
+-- The router's offset may only move forward, and not beyond the existing events. Only adopt and the router write the
+-- restored columns: they record how far the router has gone through the events of a restored copy.
 CREATE OR REPLACE FUNCTION public.fn_direct_router_offset() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE

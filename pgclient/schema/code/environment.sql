@@ -1,6 +1,6 @@
 -- The environment of this database: flag queue.environment has the name of the environment and its guard ("prod-eu
 -- guarded", "staging open"), or is "unset". In a guarded database an operator must type the name to confirm any change.
--- A profile of the console can guard a database whose flag does not, but cannot lift the guard of one.
+-- A profile of the console can guard a database whose flag is open, but cannot remove the guard of a guarded database.
 
 -- fn_queue_environment_value(name, guard) → the value of the flag; raises 22023 for an invalid name or guard. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_environment_value(p_environment text, p_guard text) RETURNS text
@@ -29,7 +29,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_environment_lowers IS
   'Whether a change of queue.environment removes the guard or changes the name of a guarded database. Internal.';
 
--- fn_queue_environment_put(value, actor, reason) → audit id: writes the flag and its audit row. Internal.
+-- fn_queue_environment_put(value, actor, reason) → audit id: writes the flag queue.environment and its audit row.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_environment_put(p_value text, p_actor text, p_reason text) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -51,7 +52,8 @@ COMMENT ON FUNCTION public.fn_queue_environment_put IS 'Writes queue.environment
 
 -- fn_queue_environment_set(name, guard, confirm, actor, reason, dry_run) → {before, after, confirm, audit_id}: sets the
 -- name and the guard (guarded or open). To remove the guard or change the name of a guarded database, confirm must be
--- its current name; a dry run accepts NULL and returns the name to type as confirm. Refused: unchanged, name.
+-- the current name; a dry run accepts NULL and returns the name to type as confirm. Refused: unchanged (the flag has
+-- this value); name (confirm is not the current name).
 CREATE OR REPLACE FUNCTION public.fn_queue_environment_set(p_environment text, p_guard text, p_confirm text,
   p_actor text, p_reason text, p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$

@@ -1,6 +1,6 @@
 -- Dead letters of events that could not be routed: replay, resolve, reopen.
 
--- fn_iu_route_letter_why(ids) → per id, why its dead letter cannot be closed; NULL if it can. Internal.
+-- fn_iu_route_letter_why(ids) → per id, why its dead letter cannot be closed; NULL = it can be closed. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_letter_why(p_ids uuid[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -28,8 +28,8 @@ GRANT EXECUTE ON FUNCTION public.fn_iu_route_dead_letter_resolve TO :"dead_lette
 COMMENT ON FUNCTION public.fn_iu_route_dead_letter_resolve IS
   'Closes dead letters of events without a replay: abandoned, done_otherwise or duplicate.';
 
--- fn_iu_route_dead_letter_resolve_as(…, operation): the same on behalf of a bulk operation, NULL = none; see
--- fn_dead_letter_requeue_as. Internal.
+-- fn_iu_route_dead_letter_resolve_as(…, operation): fn_iu_route_dead_letter_resolve on behalf of a bulk operation, NULL
+-- = on behalf of a person; see fn_dead_letter_requeue_as. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_resolve_as(p_dead_letter_ids uuid[], p_resolution text,
   p_note text, p_actor text,
   p_dry_run boolean, p_operation_id bigint)
@@ -64,8 +64,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_iu_route_dead_letter_resolve_as IS
   'The same on behalf of the bulk operation given. Internal.';
 
--- fn_iu_route_dead_letter_reopen(ids, actor, reason, dry_run) → outcome per id: withdraws a resolution. A replay cannot
--- be withdrawn.
+-- fn_iu_route_dead_letter_reopen(ids, actor, reason, dry_run) → outcome per id: opens resolved dead letters again. A
+-- replayed dead letter cannot be opened again.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_reopen(p_dead_letter_ids uuid[], p_actor text,
   p_reason text, p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -77,8 +77,8 @@ GRANT EXECUTE ON FUNCTION public.fn_iu_route_dead_letter_reopen TO :"dead_letter
 COMMENT ON FUNCTION public.fn_iu_route_dead_letter_reopen IS
   'Opens resolved dead letters of events again.';
 
--- fn_iu_route_dead_letter_reopen_as(…, operation): the same on behalf of a bulk operation, NULL = none; see
--- fn_dead_letter_requeue_as. Internal.
+-- fn_iu_route_dead_letter_reopen_as(…, operation): fn_iu_route_dead_letter_reopen on behalf of a bulk operation, NULL =
+-- on behalf of a person; see fn_dead_letter_requeue_as. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_reopen_as(p_dead_letter_ids uuid[], p_actor text,
   p_reason text, p_dry_run boolean, p_operation_id bigint)
 RETURNS jsonb
@@ -113,8 +113,9 @@ COMMENT ON FUNCTION public.fn_iu_route_dead_letter_reopen_as IS
   'The same on behalf of the bulk operation given. Internal.';
 
 -- fn_iu_route_dead_letter_replay(ids, actor, reason, dry_run) → outcome per id: routes the events of open dead letters
--- again, with the current recipients and consumers. If the event is routed, its dead letter is resolved as replayed; if
--- it fails again, the dead letter stays open with the new failure (outcome failed). Refused: clone, disabled.
+-- again, to the current recipients and consumers. If routing succeeds, the dead letter is resolved as replayed; if it
+-- fails again, the dead letter stays open with the new failure (outcome failed). Refused: clone (the database is a copy
+-- that is not adopted); disabled (requeueing is switched off).
 CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_replay(p_dead_letter_ids uuid[], p_actor text,
   p_reason text, p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -126,8 +127,8 @@ GRANT EXECUTE ON FUNCTION public.fn_iu_route_dead_letter_replay TO :"dead_letter
 COMMENT ON FUNCTION public.fn_iu_route_dead_letter_replay IS
   'Routes the events of open dead letters again and returns the outcome per id.';
 
--- fn_iu_route_dead_letter_replay_as(…, operation): the same on behalf of a bulk operation, NULL = none; see
--- fn_dead_letter_requeue_as. Internal.
+-- fn_iu_route_dead_letter_replay_as(…, operation): fn_iu_route_dead_letter_replay on behalf of a bulk operation, NULL =
+-- on behalf of a person; see fn_dead_letter_requeue_as. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_replay_as(p_dead_letter_ids uuid[], p_actor text,
   p_reason text, p_dry_run boolean, p_operation_id bigint)
 RETURNS jsonb

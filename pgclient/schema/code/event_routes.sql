@@ -60,7 +60,7 @@ CREATE OR REPLACE TRIGGER trg_event_type_registry_route AFTER INSERT ON public.e
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_iu_outbound_route_born();
 
 -- Counters: dead_event (code, type, domain) counts open dead letters; dead_event_5m (code, domain/type, start of the
--- five minutes) counts new ones; dead_1m counts new ones per minute, with those of webhooks and jobs.
+-- five minutes) counts new ones; dead_1m counts the new dead letters of events, webhooks and jobs together, per minute.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_letter_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -114,7 +114,8 @@ BEGIN
   CROSS JOIN LATERAL (
     SELECT count(*) AS waiting, min(e.created_at) AS oldest_at
     FROM (
-      -- transaction ids of another cluster may be ahead of this one's: rows before restored_at were routed
+      -- after a restore, transaction ids of the old cluster may be ahead of the current ones: rows before restored_at
+      -- were routed
       (SELECT t.created_at FROM public.fn_routing_ranges(c.routed, v_now) b
        CROSS JOIN LATERAL ( -- this order matches the index
          SELECT e.created_at FROM public.event_outbox e
@@ -140,14 +141,14 @@ CREATE OR REPLACE TRIGGER trg_iu_route_dead_letter_no_truncate BEFORE TRUNCATE O
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
 
 -- fn_iu_route_events(events, worker) → (attempts, jobs): routes all of these events, or raises. An event is routed
--- once: its jobs are created together with its first attempts; if it has attempts already, nothing is done. A job
+-- once: its jobs are created together with its first attempts, and an event that already has attempts is skipped. A job
 -- refers to its event and contains nothing of its payload. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_events(p_events public.event_outbox[], p_worker_name text,
   OUT attempts bigint, OUT jobs bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
   v_max int := public.fn_cfg_int('queue.retry.max_attempts_default', 20);
-  -- if no subscription filters by payload, the events of a type are resolved together
+  -- if no event subscription filters by payload, the recipients of all events of a type are found together
   v_scoped boolean := EXISTS (SELECT 1 FROM public.event_subscription s WHERE NOT s.mute AND s.scope_filter <> '{}');
 BEGIN
   WITH e AS MATERIALIZED (
@@ -190,9 +191,9 @@ COMMENT ON FUNCTION public.fn_iu_route_events IS
   'Writes the attempts and jobs of a batch of events, all or none. Internal.';
 
 -- fn_iu_route_apply(events, worker) → (attempts, jobs, failed): routes all events that can be routed. failed: an array
--- of {event_id, code, error}. The batch is tried as a whole; if it fails it is halved until each event that cannot be
--- routed is alone. A temporary error (deadlock, timeout, out of space) is raised, so that the whole batch is retried.
--- Internal.
+-- of {event_id, code, error}. It first routes the batch as a whole; if that fails, the batch is halved until each event
+-- that cannot be routed is alone. A temporary error (deadlock, timeout, out of space) is raised, so that the whole
+-- batch is retried. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_apply(p_events public.event_outbox[], p_worker_name text,
   OUT attempts bigint, OUT jobs bigint, OUT failed jsonb)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
@@ -234,9 +235,9 @@ COMMENT ON FUNCTION public.fn_iu_route_apply IS
   'Routes the events of a batch that can be routed and returns the others with their errors. Internal.';
 
 -- fn_iu_route_duplicates(batch, fresh, worker) → (fresh, dead): fresh without events whose id an earlier event has, and
--- how many dead letters it wrote for these. Producers may choose ids, and an event counts as routed by its id: without
--- this, the second event would be skipped as if it were done; instead it becomes a dead letter ROUTE_DUPLICATE_ID.
--- Internal.
+-- how many dead letters it wrote for these events. Producers may choose ids, and an id marks its event as routed. So
+-- the router would skip the second event with an id as done; instead that event becomes a dead letter
+-- ROUTE_DUPLICATE_ID. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_duplicates(p_batch public.event_outbox[],
   p_fresh public.event_outbox[], p_worker_name text, OUT fresh public.event_outbox[], OUT dead bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
@@ -278,10 +279,10 @@ COMMENT ON FUNCTION public.fn_iu_route_duplicates IS
 -- id).
 --   concurrency   two runs at once work on different domains
 --   bad events    an event that cannot be routed becomes a dead letter; the others are routed
---   restore       in another cluster than last time, all events are gone through once by id: an event that has attempts
---                 or a dead letter counts as routed
+--   restore       in a new cluster (a restored copy), all events are read once by id: an event that has attempts or a
+--                 dead letter counts as routed
 --   quick         (fn_queue_tick_run) routes the same events as a full run, but raises if one cannot be routed, and
---                 leaves iu_route_worker_cursor to the next full run
+--                 does not write iu_route_worker_cursor: the next full run does
 CREATE OR REPLACE FUNCTION public.fn_iu_route_worker_run(p_worker_name text DEFAULT 'iu_outbound_default',
   p_batch_limit int DEFAULT 1000, p_quick boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
@@ -317,7 +318,7 @@ BEGIN
     END IF;
   END LOOP;
   v_done := CASE WHEN p_quick THEN '{}'::jsonb
-    ELSE public.fn_queue_step_rest('event_route'::text) END; -- events that failed before, of every domain
+    ELSE public.fn_queue_step_rest('event_route'::text) END; -- earlier failed events, of every domain
   v_all := ARRAY[0, COALESCE((v_done ->> 'attempts')::bigint, 0), COALESCE((v_done ->> 'jobs')::bigint, 0),
     COALESCE((v_done ->> 'dead_lettered')::bigint, 0)];
   v_late := v_done ? 'timed_out';
@@ -337,7 +338,7 @@ BEGIN
 
     v_quick := p_quick AND x.system_identifier = v_system AND x.restored_after IS NULL;
     IF x.system_identifier <> v_system THEN
-      -- taken before anything is read, so that an event that is not read is not visible in it
+      -- read before any event, so that an event that this run does not read is not visible in it
       c.routed := public.fn_routing_snapshot();
       c.batch := NULL;
       x.system_identifier := v_system;
@@ -431,8 +432,9 @@ COMMENT ON FUNCTION public.fn_iu_route_worker_run IS
   'Ticks iu_outbound_default and staging_outbound: routes new events to their recipients and creates the jobs of '
   'their consumers.';
 
--- fn_step_event_route(limit, only, except) → {attempts, jobs}: routes the events in only, which failed in a batch, even
--- if the route of their domain has been disabled since: the position of its worker is behind them already. Internal.
+-- fn_step_event_route(limit, only, except) → {attempts, jobs}: routes the events in only, which failed in a batch. It
+-- does so even if the route of their domain has been disabled since, because the cursor of the worker has already
+-- passed these events. Internal.
 CREATE OR REPLACE FUNCTION public.fn_step_event_route(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
@@ -441,7 +443,7 @@ DECLARE
 BEGIN
   FOR v_part IN
     SELECT o.worker_name, array_agg(o.e ORDER BY (o.e).id) AS events FROM (
-      -- the first of several events with the same id; the others: fn_iu_route_duplicates
+      -- of several events with the same id only the first; fn_iu_route_duplicates handles the others
       SELECT DISTINCT ON (e.id) r.worker_name, e::public.event_outbox AS e
       FROM public.event_outbox e JOIN public.iu_outbound_route r ON r.event_domain = e.event_domain
       WHERE e.id = ANY (p_only::uuid[])
@@ -459,7 +461,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_event_route IS 'Routes events that failed in a batch. Internal.';
 
--- fn_iu_route_bury(quarantine row) → {dead_lettered}: makes a dead letter of an event that keeps failing. Internal.
+-- fn_iu_route_bury(quarantine row) → {dead_lettered}: makes a dead letter of an event whose routing keeps failing.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_bury(p_row public.queue_quarantine) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -491,7 +494,7 @@ COMMENT ON FUNCTION public.fn_iu_staging_route_worker_run IS
 -- fn_iu_route_worker_health(worker) → {worker_name, healthy, why, last_run_at, age_seconds, stale_after_seconds,
 -- events_seen, attempts_written, dead_lettered, open_dead_letters, waiting, oldest_at, routes: [{event_domain, enabled,
 -- last_run_at, waiting}]}. last_run_at: the oldest last run of the enabled routes, NULL if one of them never ran.
--- healthy only if it is recent, whatever the reason. why: '' if healthy.
+-- healthy: true only if last_run_at is recent, whatever the reason for a delay. why: '' if healthy.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_worker_health(p_worker_name text DEFAULT 'iu_outbound_default')
   RETURNS jsonb
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -543,9 +546,9 @@ COMMENT ON FUNCTION public.fn_iu_route_worker_health IS
   'Health of a route worker (DP4 §2): healthy only if it ran recently, so that silence does not count as health.';
 
 -- fn_consumer_set(consumer, domain, type, kind, executor, enabled, actor, reason, dry_run) → {consumer_id, created,
--- before, after, audit_id}: creates or changes a consumer; NULL keeps the current value. It gets the events that are
--- routed from then on. Refused: not_found (a new consumer without domain, type, kind or executor); event_type (not
--- registered).
+-- before, after, audit_id}: creates or changes a consumer; NULL keeps the current value. The consumer gets the events
+-- that are routed from then on. Refused: not_found (a new consumer needs a domain, type, kind and executor); event_type
+-- (the type is not registered).
 CREATE OR REPLACE FUNCTION public.fn_consumer_set(p_consumer_id text, p_event_domain text, p_event_type text,
   p_job_kind text, p_executor text,
   p_enabled boolean, p_actor text, p_reason text, p_dry_run boolean DEFAULT false) RETURNS jsonb
@@ -619,8 +622,8 @@ GRANT EXECUTE ON FUNCTION public.fn_consumer_set TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_consumer_set IS
   'Creates, changes, enables or disables a consumer of events (DP6 §3.4).';
 
--- fn_iu_outbound_route_set(domain, enabled, actor, reason, dry_run) → {event_domain, before, after, audit_id}: while a
--- route is disabled, the events of its domain wait. Refused: not_found.
+-- fn_iu_outbound_route_set(domain, enabled, actor, reason, dry_run) → {event_domain, before, after, audit_id}: switches
+-- the route of a domain on or off. While it is off, the events of the domain wait. Refused: not_found (no such route).
 CREATE OR REPLACE FUNCTION public.fn_iu_outbound_route_set(p_event_domain text, p_enabled boolean, p_actor text,
   p_reason text, p_dry_run boolean DEFAULT false)
 RETURNS jsonb

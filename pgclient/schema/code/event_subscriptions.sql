@@ -20,8 +20,8 @@ GRANT SELECT ON public.event_read TO :"queue_viewer", :"workflow_admin", :"dead_
 
 -- fn_event_resolve_recipients(domain, type, stream, subject table, payload) → (recipient_ref, step): each recipient
 -- once, with its lowest step: 1 = type and stream of the subscription equal those of the event, 2 = its type is NULL,
--- 3 = its stream is NULL, 4 = both are NULL. If no subscription matches: one row (broadcast, 5). A NULL domain or
--- subject table of a subscription means every one; a muted subscription counts as absent. While
+-- 3 = its stream is NULL, 4 = both are NULL. If no subscription matches: one row (broadcast, 5). A subscription with a
+-- NULL domain or subject table matches every domain or subject table; a muted subscription matches nothing. While
 -- queue.subscription_resolution.enabled is off, every event is broadcast.
 CREATE OR REPLACE FUNCTION public.fn_event_resolve_recipients(
   p_event_domain text, p_event_type text, p_event_stream text,
@@ -56,7 +56,7 @@ GRANT EXECUTE ON FUNCTION public.fn_event_resolve_recipients TO :"queue_viewer",
 COMMENT ON FUNCTION public.fn_event_resolve_recipients IS
   'The recipients of an event, and the step of DP6 §3.2 by which each was found.';
 
--- Event subscriptions are muted, never deleted (DP6 §4).
+-- Event subscriptions are muted, never deleted (DP6 §4). This trigger audits rows that are written directly.
 CREATE OR REPLACE FUNCTION public.fn_event_subscription_audit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -79,7 +79,7 @@ CREATE OR REPLACE TRIGGER trg_event_subscription_audit AFTER INSERT OR UPDATE OR
 
 -- fn_event_subscription_add(recipient, domain, type, stream, subject table, filter, actor, reason, dry_run) →
 -- {subscription_id, after, audit_id}: creates an event subscription; NULL = every domain, type, stream or subject
--- table, {} = every payload. Refused: exists, also if the existing one is muted.
+-- table, {} = every payload. Refused: exists (there is an equal event subscription, perhaps muted).
 CREATE OR REPLACE FUNCTION public.fn_event_subscription_add(p_recipient_ref text, p_event_domain text,
   p_event_type text, p_event_stream text,
   p_scope_subject_table text, p_scope_filter jsonb, p_actor text, p_reason text, p_dry_run boolean DEFAULT false)
@@ -150,7 +150,7 @@ COMMENT ON FUNCTION public.fn_event_subscription_add IS
   'Creates an event subscription: which recipient reads which events (DP6 §3.1).';
 
 -- fn_event_subscription_mute(subscription, mute, actor, reason, dry_run) → {subscription_id, mute, before, audit_id}.
--- Refused: not_found; unchanged, with who changed it last.
+-- Refused: not_found; unchanged (the mute has this value already: the reason names the person who set it).
 CREATE OR REPLACE FUNCTION public.fn_event_subscription_mute(p_subscription_id bigint, p_mute boolean, p_actor text,
   p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
@@ -210,8 +210,9 @@ COMMENT ON FUNCTION public.fn_event_subscription_mute IS
   'Mutes or unmutes an event subscription: a muted one counts as absent (DP6 §4).';
 
 -- fn_event_resolve_explain(domain, type, stream, subject table, payload) → every event subscription that matches
--- domain, type and stream, with its step and its outcome: taken; better (its recipient is found at an earlier step);
--- muted; subject_table or filter (its scope does not match); off (resolution is switched off).
+-- domain, type and stream, with its step and its outcome: taken (this subscription makes its recipient read the event);
+-- better (another subscription of the recipient has an earlier step); muted; subject_table or filter (the scope of the
+-- subscription does not match); off (resolution is switched off).
 CREATE OR REPLACE FUNCTION public.fn_event_resolve_explain(
   p_event_domain text, p_event_type text, p_event_stream text, p_subject_table text DEFAULT NULL,
     p_safe_payload jsonb DEFAULT '{}')
@@ -248,8 +249,9 @@ GRANT EXECUTE ON FUNCTION public.fn_event_resolve_explain TO :"queue_viewer", :"
 COMMENT ON FUNCTION public.fn_event_resolve_explain IS
   'Why an event reaches its recipients: each event subscription that may match, with its outcome (DP6 §3.2).';
 
--- fn_session_acts_as(ref) → whether this login may act as the person or role that a reference such as user:ann names:
--- it must be a member of the role whose name follows the first colon (without a colon, the whole text). Internal.
+-- fn_session_acts_as(ref) → whether this login may act as the person or role in a reference such as user:ann. The login
+-- must be a member of the role whose name follows the first colon (without a colon: of the role that the whole text
+-- names). Internal.
 CREATE OR REPLACE FUNCTION public.fn_session_acts_as(p_ref text) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -310,8 +312,9 @@ GRANT EXECUTE ON FUNCTION public.fn_event_inbox TO :"queue_viewer", :"dot_execut
 COMMENT ON FUNCTION public.fn_event_inbox IS
   'The events of a recipient, for logins that may act as it (DP6 §1.4).';
 
--- fn_event_mark_read(events, recipient) → {results: [{id, outcome: read|already|refused, why}]}. Refused as a whole:
--- not_recipient; per event: not_resolved, if it was neither routed to the recipient nor broadcast.
+-- fn_event_mark_read(events, recipient) → {results: [{id, outcome: read|already|refused, why}]}. The whole call is
+-- refused with not_recipient if this login may not act as the recipient; an event with not_resolved, if it was neither
+-- routed to the recipient nor broadcast.
 CREATE OR REPLACE FUNCTION public.fn_event_mark_read(p_event_ids uuid[], p_recipient_ref text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE

@@ -1,4 +1,4 @@
--- The registry of event types: how a workflow_admin registers a type, and what a type fixes. Source: DP4 §3.5.
+-- The registry of event types: a workflow_admin registers a type with its stream and lane. Source: DP4 §3.5.
 
 -- fn_event_type_set(domain, type, stream, lane, worker, active, description, actor, reason, dry_run) → {event_domain,
 -- event_type, created, before, after, audit_id}: registers an event type or changes it; NULL keeps the current value.
