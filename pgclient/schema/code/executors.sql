@@ -21,16 +21,16 @@ COMMENT ON COLUMN public.queue_heartbeat.deregistered_at IS 'when it was deregis
 COMMENT ON COLUMN public.queue_heartbeat.tick_worker IS 'true = only its tick writes its beats';
 GRANT SELECT ON public.queue_heartbeat TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- fn_queue_heartbeat_touch(executor, payload, instance) → time of the beat: writes a beat and ends the acknowledgement
--- of the silence that it ends. Internal: the callers check who may beat.
+-- fn_queue_heartbeat_touch(executor, payload, instance) → time of the beat: writes a beat; if the beat ends a silence,
+-- the acknowledgement of that silence ends too. Internal: the callers check that the login may beat as this executor.
 CREATE OR REPLACE FUNCTION public.fn_queue_heartbeat_touch(p_executor_id text, p_payload jsonb, p_instance text)
   RETURNS timestamptz
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_at timestamptz := clock_timestamp();
 BEGIN
-  -- A row that another session has locked, for example in an open transaction that sets a flag or acknowledges an
-  -- alert, must not stop a worker: its beat is not recorded then, and fn_queue_tick_why names the session.
+  -- The beat must not wait for a session that has locked the row, for example in an open transaction that sets a flag
+  -- or acknowledges an alert. The beat is then not recorded, and fn_queue_tick_why names that session.
   UPDATE public.queue_heartbeat SET last_beat_at = v_at, last_beat_payload = p_payload, instance_id = p_instance
   WHERE executor_id = (SELECT h.executor_id FROM public.queue_heartbeat h WHERE h.executor_id = p_executor_id
     FOR UPDATE SKIP LOCKED);
@@ -43,8 +43,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_heartbeat_touch IS
   'Writes a beat and ends the acknowledgement of the silence. Internal.';
 
--- fn_executor_member(role) → whether the login is a member of the role that owns an executor; true for NULL, as nobody
--- owns it. A role that does not exist any more has no members. Internal.
+-- fn_executor_member(role) → whether the login is a member of the role that owns an executor; true if role is NULL (the
+-- executor has no owner). A role that no longer exists has no members. Internal.
 CREATE OR REPLACE FUNCTION public.fn_executor_member(p_owner_role text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
   SELECT p_owner_role IS NULL
@@ -54,9 +54,9 @@ COMMENT ON FUNCTION public.fn_executor_member IS
   'Whether this login belongs to the role that owns an executor. Internal.';
 
 -- fn_queue_executor_register(id, kind, domains, cadence, threshold, owner role, actor) → {executor_id, registered,
--- audit_id}; refused: exists. A deregistered executor is registered again. A null threshold becomes
--- fn_queue_threshold_default. The time until the first beat counts from now. owner role: the login or the group of the
--- executor's hosts; only its members may claim, beat and report results as this executor.
+-- audit_id}: registers an executor, or registers a deregistered one again. Refused: exists. threshold: NULL =
+-- fn_queue_threshold_default. Until the first beat, silence counts from the registration. owner role: the login or the
+-- group of the executor's hosts; only its members may claim, beat and report results as this executor.
 CREATE OR REPLACE FUNCTION public.fn_queue_executor_register(
   p_executor_id text, p_kind text, p_domain_scope text[],
   p_expected_cadence_seconds int, p_stale_threshold_seconds int, p_owner_role text, p_actor text)
@@ -146,8 +146,8 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_executor_register TO :"workflow_admin"
 COMMENT ON FUNCTION public.fn_queue_executor_register IS
   'Registers an executor and the role whose members may act as it. MOT is not an executor.';
 
--- fn_queue_heartbeat_register(id, kind, domains, cadence, threshold, actor): like fn_queue_executor_register, for an
--- executor as which every member of dot_executor may act (DP4 §6).
+-- fn_queue_heartbeat_register(id, kind, domains, cadence, threshold, actor): like fn_queue_executor_register, but every
+-- member of dot_executor may act as the new executor (DP4 §6).
 CREATE OR REPLACE FUNCTION public.fn_queue_heartbeat_register(
   p_executor_id text, p_kind text, p_domain_scope text[],
   p_expected_cadence_seconds int, p_stale_threshold_seconds int, p_actor text)
@@ -164,9 +164,9 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_heartbeat_register TO :"workflow_admin
 COMMENT ON FUNCTION public.fn_queue_heartbeat_register IS
   'Registers an executor so that its silence is noticed (DP4 §6); any dot_executor may act as it.';
 
--- fn_queue_executor_owner_set(id, owner role, actor, reason) → {executor_id, before, after, audit_id}: gives an
--- executor to another login or group. The hosts of the new owner continue with the jobs that are leased to it. Refused:
--- not_found, gone, tick_worker.
+-- fn_queue_executor_owner_set(id, owner role, actor, reason) → {executor_id, before, after, audit_id}: makes another
+-- login or group the owner of an executor. The hosts of the new owner go on with the jobs that are leased to the
+-- executor. Refused: not_found; gone (the executor was deregistered); tick_worker (the id is that of a tick worker).
 CREATE OR REPLACE FUNCTION public.fn_queue_executor_owner_set(p_executor_id text, p_owner_role text, p_actor text,
   p_reason text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -183,7 +183,7 @@ BEGIN
     RAISE EXCEPTION 'role % does not exist: p_owner_role must name the login or the group of the executor''s hosts',
       quote_literal(left(COALESCE(p_owner_role, ''), 63)) USING ERRCODE = '22023';
   END IF;
-  -- the row of a tick worker is not locked: it is not changed here
+  -- a tick worker is refused, so its row needs no lock
   PERFORM 1 FROM public.queue_heartbeat WHERE executor_id = p_executor_id AND NOT tick_worker FOR UPDATE;
   SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id;
   IF NOT FOUND THEN
@@ -215,8 +215,9 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_executor_owner_set TO :"workflow_admin
 COMMENT ON FUNCTION public.fn_queue_executor_owner_set IS
   'Gives an executor to another login or group: from then on only members of that role may act as it.';
 
--- fn_queue_heartbeat_write(id, payload, actor) → {executor_id, actor, last_beat_at}; refused: unregistered,
--- deregistered, tick_worker, not_owner.
+-- fn_queue_heartbeat_write(id, payload, actor) → {executor_id, actor, last_beat_at}; refused: unregistered;
+-- deregistered; tick_worker (only a tick of the worker writes its beats); not_owner (this login is not a member of the
+-- owner role).
 CREATE OR REPLACE FUNCTION public.fn_queue_heartbeat_write(p_executor_id text, p_payload jsonb, p_actor text)
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -232,7 +233,7 @@ BEGIN
   IF p_payload ?| ARRAY[:denied_keys] THEN
     RAISE EXCEPTION 'p_payload %', public.fn_denied_key(p_payload) USING ERRCODE = '22023';
   END IF;
-  -- A login that may not beat takes no lock: while it held one, the executor could not beat.
+  -- A login that may not beat takes no lock, because its lock would block the beats of the executor.
   SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id;
   IF FOUND AND NOT v_row.tick_worker AND public.fn_executor_member(v_row.owner_role) THEN
     SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id FOR UPDATE;
@@ -251,7 +252,7 @@ BEGIN
     v_reason := format('%s belongs to role %s: only members of that role may beat as it', p_executor_id,
       v_row.owner_role);
   END IF;
-  IF v_rule = 'not_owner' THEN -- audited: the other refusals are mistakes of a host, this one may be an intrusion
+  IF v_rule = 'not_owner' THEN -- audited: this refusal may be an intrusion, the others are mistakes of a host
     PERFORM public.fn_operator_audit(
       p_action => 'executor_beat'::text, p_target => p_executor_id, p_actor => v_actor, p_reason => NULL::text,
       p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb,
@@ -269,8 +270,8 @@ COMMENT ON FUNCTION public.fn_queue_heartbeat_write IS
   'Writes a beat of a registered executor. Payload keys: state (working, idle, stopped), done_total, in_flight, '
   'last_work_at.';
 
--- fn_queue_executor_waits(executor) → why it may not be deregistered, NULL = it may: it holds leased jobs, or waiting
--- jobs match its subscriptions. Internal.
+-- fn_queue_executor_waits(executor) → why the executor may not be deregistered: it holds leased jobs, or waiting jobs
+-- match its job subscriptions. NULL = it may be deregistered. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_executor_waits(p_executor_id text) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -293,8 +294,8 @@ END $$;
 COMMENT ON FUNCTION public.fn_queue_executor_waits IS
   'Why an executor may not be deregistered: work that it holds or that waits for it; null = it may. Internal.';
 
--- fn_queue_heartbeat_deregister(id, actor, reason) → {executor_id, deregistered, audit_id}; refused: not_found, gone,
--- tick_worker, work_waits.
+-- fn_queue_heartbeat_deregister(id, actor, reason) → {executor_id, deregistered, audit_id}; refused: not_found; gone
+-- (it was deregistered before); tick_worker (the id is that of a tick worker); work_waits (fn_queue_executor_waits).
 CREATE OR REPLACE FUNCTION public.fn_queue_heartbeat_deregister(p_executor_id text, p_actor text, p_reason text)
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -306,7 +307,7 @@ DECLARE
   v_why text;
   v_audit bigint;
 BEGIN
-  -- the row of a tick worker is not locked: it is not changed here
+  -- a tick worker is refused, so its row needs no lock
   PERFORM 1 FROM public.queue_heartbeat WHERE executor_id = p_executor_id AND NOT tick_worker FOR UPDATE;
   SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id;
   IF NOT FOUND THEN
@@ -346,10 +347,10 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_heartbeat_deregister TO :"workflow_adm
 COMMENT ON FUNCTION public.fn_queue_heartbeat_deregister IS
   'Deregisters an executor, so that it is not watched any more. Its row stays as a tombstone.';
 
--- fn_queue_hc_executor_adopt() → what it did, '' = nothing. Installations older than queue_heartbeat kept the time of
--- the last run of their executor in the flag hc_executor_last_run of DP4 §2. If that flag exists, it becomes a row of
--- queue_heartbeat and is deleted. A time that cannot be read, or that is in the future, is replaced by the time at
--- which the flag was written. migrate up calls it at every run.
+-- fn_queue_hc_executor_adopt() → a line that describes the change, '' = no change. Installations older than
+-- queue_heartbeat kept the time of their executor's last run in the flag hc_executor_last_run of DP4 §2. If that flag
+-- exists, this function makes a row of queue_heartbeat from it and deletes the flag. If the time is unreadable or in
+-- the future, it uses the time at which the flag was written. Every run of migrate up calls it.
 CREATE OR REPLACE FUNCTION public.fn_queue_hc_executor_adopt() RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $fn$
 DECLARE
@@ -367,7 +368,7 @@ BEGIN
     v_at := CASE WHEN v_text ~ '^[0-9]{9,11}(\.[0-9]+)?$' THEN to_timestamp(v_text::float8) ELSE v_text::timestamptz
       END;
   EXCEPTION WHEN data_exception THEN
-    NULL; -- unreadable
+    NULL; -- unreadable time
   END;
   v_done := format('hc_executor last ran at %s', v_at);
   IF v_at IS NULL OR NOT isfinite(v_at) OR v_at > clock_timestamp() THEN

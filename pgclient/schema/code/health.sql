@@ -3,9 +3,10 @@
 
 -- fn_job_backlog() → one row per domain and job kind with live jobs:
 --   queued … retry_waiting   exact counts
---   oldest_at, executor      since when the oldest due job waits, and for which kind of executor
+--   oldest_at, executor      when the oldest due job became due, and the kind of executor that it is for
 --   newest_at                when the newest due job was enqueued
---   reaches                  the highest priority among due jobs; the priority of the oldest if no floor is above it
+--   reaches                  the highest priority among due jobs; if no priority floor is above the priority of the
+--                            oldest due job, that priority
 -- The oldest and newest jobs are read from the ends of an index on the time from which a job is due, so a job enqueued
 -- with a process_after in the past may hide one that has waited longer. An enqueued_at set by hand is clamped to the
 -- time between 1970 and now, so that no snapshot contains an infinite age. SECURITY DEFINER: roles that may read the
@@ -19,7 +20,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET j
   SET plan_cache_mode = force_generic_plan AS $fn$
 DECLARE
   v_floor int := (SELECT max(s.priority_floor) FROM public.job_subscription s WHERE s.enabled);
-  v_watermarks boolean := public.fn_job_watermark_valid(); -- no claimable job of a lane is before its watermark
+  v_watermarks boolean := public.fn_job_watermark_valid(); -- no claimable job of a queue lane has a process_after before its watermark
 BEGIN
   RETURN QUERY
   SELECT l.kind, l.domain, l.queued, l.scheduled, l.leased, l.in_progress, l.retry_waiting, o.at, n.at,
@@ -62,8 +63,8 @@ GRANT EXECUTE ON FUNCTION public.fn_job_backlog TO :"queue_viewer", :"dot_execut
 COMMENT ON FUNCTION public.fn_job_backlog IS
   'Live jobs per domain and kind: exact counts, since when the oldest due job waits, when the newest was enqueued.';
 
--- fn_job_due_late() → whether a job has been due for over a minute without fn_job_tick having made it ready: then
--- fn_job_tick does not run. SECURITY DEFINER for the same reason as fn_job_backlog.
+-- fn_job_due_late() → whether a job became due more than a minute ago but is not ready: then fn_job_tick, which makes
+-- due jobs ready, does not run. SECURITY DEFINER for the same reason as fn_job_backlog.
 CREATE OR REPLACE FUNCTION public.fn_job_due_late() RETURNS boolean
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
@@ -75,8 +76,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_job_due_late IS
   'Whether a job has been due for over a minute and is not ready. Internal.';
 
--- v_job_handlers: the job kinds for which live worker hosts have handlers, per executor as which they work. An executor
--- without a row runs outside of qtop's hosts, so its handlers are unknown.
+-- v_job_handlers: per executor, the job kinds for which live worker hosts have handlers. An executor without a row runs
+-- outside of qtop's hosts, so its handlers are unknown.
 CREATE OR REPLACE VIEW public.v_job_handlers AS
 SELECT m.mark ->> 'executor' AS executor_id, array_agg(DISTINCT k.kind) AS kinds
 FROM (SELECT h.progress -> 'job_executor' AS mark FROM public.queue_host h
@@ -112,8 +113,8 @@ GRANT EXECUTE ON FUNCTION public.fn_job_letters_open TO :"queue_viewer", :"dot_e
 COMMENT ON FUNCTION public.fn_job_letters_open IS
   'Open job dead letters per code, kind and domain, with the times of the first and last failure.';
 
--- fn_iu_notification_backlog() → staged notifications: how many wait, how many failed, since when the oldest waits, and
--- when the newest was staged. SECURITY DEFINER, as fn_job_backlog.
+-- fn_iu_notification_backlog() → staged notifications: how many wait, how many failed, when the oldest waiting and the
+-- newest were staged. SECURITY DEFINER, as fn_job_backlog.
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_backlog()
   RETURNS TABLE (waiting bigint, failed bigint, oldest_at timestamptz, newest_at timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -134,8 +135,8 @@ GRANT EXECUTE ON FUNCTION public.fn_iu_notification_backlog TO :"queue_viewer", 
 COMMENT ON FUNCTION public.fn_iu_notification_backlog IS
   'Staged notifications: exact counts, times of the oldest and the newest.';
 
--- The inputs of fn_queue_health_rows are views, so that their rows have a type: the snapshot reads each once and passes
--- it to its sections as an array.
+-- The inputs of fn_queue_health_rows are views, so that their rows have a type: the snapshot reads each view once and
+-- passes the rows to its sections as an array.
 CREATE OR REPLACE VIEW public.v_job_backlog AS SELECT * FROM public.fn_job_backlog();
 COMMENT ON VIEW public.v_job_backlog IS 'The rows of fn_job_backlog, as a view so that they have a row type.';
 GRANT SELECT ON public.v_job_backlog, public.v_iu_route_backlog TO :"queue_viewer", :"dot_executor",
@@ -173,10 +174,9 @@ COMMENT ON COLUMN public.v_dead_letter_group.domain IS 'webhook, or the domain o
 COMMENT ON COLUMN public.v_dead_letter_group.subscription_id IS 'the webhook subscription; NULL for jobs and events';
 GRANT SELECT ON public.v_dead_letter_group TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
--- fn_dead_letter_top(largest, newest) → rows of v_dead_letter_group: of each source (webhook, job, event) the largest
--- groups, and the groups of the newest dead letters. Its cost does not depend on how many groups exist: the largest are
--- found by the folded counters and the deltas that are not folded yet. Counts are exact. SECURITY DEFINER, as
--- fn_job_backlog.
+-- fn_dead_letter_top(largest, newest) → rows of v_dead_letter_group: for each source (webhook, job, event), the largest
+-- groups, and the groups of the newest dead letters. The cost does not depend on the number of groups: it finds the
+-- largest by the folded counters and the unfolded deltas. Counts are exact. SECURITY DEFINER, as fn_job_backlog.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_top(p_largest int, p_newest int)
   RETURNS SETOF public.v_dead_letter_group
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -242,8 +242,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_dead_letter_top IS
   'The largest groups of open dead letters per source, and those of the newest dead letters. Internal.';
 
--- fn_dead_letter_total(bound) → groups: how many groups of open dead letters there are, counted up to bound; bounded:
--- true if there are more than bound; open: how many dead letters are open, exact. Internal.
+-- fn_dead_letter_total(bound) → groups: the number of groups of open dead letters, at most bound; bounded: true if
+-- there are more groups than bound; open: the exact number of open dead letters. Internal.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_total(p_bound int, OUT groups bigint, OUT bounded boolean,
   OUT open bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -272,9 +272,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_dead_letter_total IS
   'How many groups of open dead letters there are, up to a bound, and how many dead letters. Internal.';
 
--- fn_dead_letter_subjects(groups, n) → the dead letters for fn_queue_health_rows when groups holds only some of the
--- groups: a row per source, subject and domain, for the n subjects with the most open dead letters of each source and
--- for all subjects in groups. open is exact; last_at is the last failure in groups, NULL if no group is of this
+-- fn_dead_letter_subjects(groups, n) → the dead letters for fn_queue_health_rows when groups has only some of the
+-- groups: a row per source, subject and domain, for all subjects in groups and for the n subjects of each source with
+-- the most open dead letters. open is exact; last_at is the last failure in groups, NULL if groups has no group of this
 -- subject. Internal.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_subjects(p_dead public.v_dead_letter_group[], p_most int)
   RETURNS SETOF public.v_dead_letter_group
@@ -318,10 +318,10 @@ COMMENT ON FUNCTION public.fn_dead_letter_subjects IS
   'The dead letters for v_queue_health when there are too many groups to read. Internal.';
 
 -- fn_queue_health_rows(backlogs of jobs and webhooks, groups of dead letters, tick workers) → the rows of
--- v_queue_health, defined once for the view and the snapshot. The snapshot also needs the arguments for other sections,
--- so the caller reads them. Counts come from counters and index ends, never from a scan; staleness comes from the row
--- and the server's time. SECURITY DEFINER: roles that may read the health of the queue need no right to read its
--- tables.
+-- v_queue_health, defined once for the view and the snapshot. The caller reads the arguments, because the snapshot
+-- needs them for other sections too. Counts come from counters and index ends, never from a scan; staleness follows
+-- from a row's own time and the server's time. SECURITY DEFINER: roles that may read the health of the queue need no
+-- right to read its tables.
 CREATE OR REPLACE FUNCTION public.fn_queue_health_rows(p_jobs public.v_job_backlog[],
   p_hooks public.v_webhook_backlog[], p_dead public.v_dead_letter_group[], p_ticks public.v_queue_scheduler_status[])
   RETURNS TABLE (source text, subject text, domain text, last_seen_at timestamptz, age_seconds bigint,
@@ -333,7 +333,7 @@ BEGIN
   RETURN QUERY
   SELECT 'cursor', c.worker_name, c.event_domain, c.last_run_at,
     floor(public.fn_age(c.last_run_at))::bigint, c.events_seen, c.attempts_written, c.dead_lettered,
-    -- by the age of the cursor itself: a worker that ticks but routes nothing because a switch is off is not fresh
+    -- stale by the age of the cursor: a worker that ticks but routes nothing, because a switch is off, is not fresh
     CASE WHEN NOT r.enabled OR s.configured_interval_seconds = 0 THEN 'stopped'
       WHEN NOT (COALESCE(c.last_run_at, '-infinity') < now() - make_interval(secs => public.fn_queue_tick_threshold(
           s.configured_interval_seconds::int, least(f.flag, 999999)))
@@ -360,7 +360,7 @@ BEGIN
   UNION ALL
   SELECT 'notification_pending', 'iu_notification_worker', 'iu', b.newest_at,
     floor(public.fn_age(b.oldest_at))::bigint, b.waiting, NULL, b.failed,
-    -- stale also when the oldest has waited too long, even if the worker's heartbeat is fresh
+    -- also stale when the oldest notification has waited too long, even if the worker's heartbeat is fresh
     CASE WHEN b.waiting > 0 AND (s.stale OR public.fn_age(b.oldest_at) > s.stale_threshold_seconds
         + public.fn_iu_notification_debounce()) THEN 'stale'
       WHEN b.failed > 0 THEN 'open' ELSE 'fresh' END

@@ -1,7 +1,7 @@
--- When a worker host stops cleanly, the tick workers that only it ran are marked stopped, so that they do not count as
--- silent. Source: DP4 §3.5.
+-- Clean stops of worker hosts: a tick worker that only the stopped host ran is marked stopped, so that it does not
+-- count as silent. Source: DP4 §3.5.
 
--- v_live_loop: the loops that at least one live host runs, each once.
+-- v_live_loop: the loops that at least one live host runs, one row per loop.
 CREATE OR REPLACE VIEW public.v_live_loop AS
 SELECT DISTINCT l.loop FROM public.queue_host q CROSS JOIN LATERAL unnest(q.loops) AS l (loop)
 WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
@@ -9,9 +9,9 @@ WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
 COMMENT ON VIEW public.v_live_loop IS 'Loops that at least one live worker host runs.';
 GRANT SELECT ON public.v_live_loop TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- fn_queue_loops_lock(loops): locks the heartbeat rows of these tick workers before the row of a host changes; it waits
--- up to half a second for the locks. If two hosts stop at the same time, the second one then sees that the first has
--- stopped. Internal.
+-- fn_queue_loops_lock(loops): locks the heartbeat rows of these tick workers, before the caller changes the row of its
+-- host; waits up to half a second for the locks. So if two hosts stop at the same time, the second one sees that the
+-- first one has stopped. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_loops_lock(p_loops text[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $fn$
 BEGIN
@@ -24,9 +24,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_loops_lock IS
   'Locks the heartbeats of tick workers whose loops a host is about to end. Internal.';
 
--- fn_queue_loops_ended(loops): called when a host has ended these loops cleanly. A tick worker that no live host runs
--- any more is marked stopped, unless it was silent already: a stop must not hide a silence. The next tick of the worker
--- ends the state stopped. Internal.
+-- fn_queue_loops_ended(loops): called after a host has ended these loops cleanly. It marks each tick worker that no
+-- live host runs any more as stopped, unless the worker was already silent: a stop must not hide a silence. The next
+-- tick of the worker ends the state stopped. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_loops_ended(p_loops text[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -42,8 +42,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_loops_ended IS
   'Marks those tick workers stopped that no live host runs any more. Internal.';
 
--- fn_queue_loops_begun(loops): called when a host begins to run these loops. A tick worker among them that was stopped
--- is watched again, unless its switch is off or its interval is 0. Internal.
+-- fn_queue_loops_begun(loops): called when a host begins to run these loops. A tick worker that was stopped is watched
+-- again, unless its switch is off or its interval is 0. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_loops_begun(p_loops text[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN

@@ -4,15 +4,15 @@
 -- fn_queue_host_return(host row of the ended instance) → {jobs, webhooks, log}: how many jobs and webhook jobs were
 -- returned to the queue before their leases expired, and a log line for each. The caller must be the login of that row,
 -- and the server must have no session of the instance left (fn_queue_host_gone). If the process is alive nevertheless,
--- its results are refused, because their lease tokens no longer exist. The loss counts as an expired lease. A webhook
+-- its results are refused, because their lease tokens no longer exist. Each return counts as a lost lease. A webhook
 -- may have been sent already; it is sent again with the same webhook-id (R02 §2.4).
 -- Only work that has never lost a lease is returned at once. Otherwise a job that kills its host, or a host that is
 -- killed again and again, would use up all attempts within seconds. Work that lost a lease before waits until its
 -- current lease expires.
 -- 1. Jobs: those of the leases that sessions of this login with the tag of the instance have claimed.
 -- 2. Webhook jobs: those whose worker is the instance, if the login may report webhooks.
--- If lease_reaper or lease_reset_cleaner is switched off, the work that this tick worker would return is not returned
--- here either. After an error nothing is returned here; the two tick workers do it when the leases expire. Internal.
+-- If lease_reaper or lease_reset_cleaner is switched off, this function does not return the work of that tick worker
+-- either. After an error it returns nothing; the two tick workers return the work when the leases expire. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_host_return(p_host public.queue_host) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 DECLARE

@@ -16,8 +16,8 @@ COMMENT ON COLUMN public.queue_host.progress IS
   'per loop: state, last tick, done, errors; the webhook worker also lists subscriptions it cannot sign for, and why';
 GRANT SELECT ON public.queue_host TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- v_signing_fault: webhook subscriptions that a live host excludes from its claims, because their signing secret is
--- missing or invalid on that host.
+-- v_signing_fault: webhook subscriptions that a live host excludes from its claims, because the host does not have
+-- their signing secret or has an invalid one.
 CREATE OR REPLACE VIEW public.v_signing_fault AS
 SELECT q.host_id, f.subscription_id, left(f.what, 400) AS what, left(f.remedy, 400) AS remedy
 FROM public.queue_host q
@@ -34,9 +34,9 @@ COMMENT ON VIEW public.v_signing_fault IS
   'Webhook subscriptions for which a live host sends nothing: their secret is missing or invalid there; what to do.';
 GRANT SELECT ON public.v_signing_fault TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- fn_queue_host_gone(host) → true if a host cannot be alive although it was seen within 15 s: the server has no session
--- of the host, and has not restarted since the host was last seen (a restart would end the sessions of a live host
--- too). False if the sessions of the host cannot be identified (session_tag NULL). Internal.
+-- fn_queue_host_gone(host) → true if a host cannot be alive although it was seen within the last 15 s: the server has
+-- no session of the host, and has not restarted since the host was last seen (a restart ends the sessions of a live
+-- host too). False if the sessions of the host cannot be identified (session_tag NULL). Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_host_gone(p_host public.queue_host) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
   SELECT p_host.session_tag IS NOT NULL AND p_host.last_seen_at >= pg_postmaster_start_time()
@@ -47,13 +47,13 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_host_gone IS
   'Whether a worker host that was seen recently has no session left. Internal.';
 
--- fn_queue_host_register(id, instance, version, loops, session tag) → {host_id, instance}. The key returned {jobs,
--- webhooks, log} is added if the instance before crashed and its work was returned to the queue (fn_queue_host_return).
--- Refused with the rule clone, or with the rule held: another instance holds the id. The refusal names this holder and
--- its last_seen_at, which changes with each heartbeat.
--- Another instance holds the id while it was seen within 15 s, unless it belongs to the same login and has no session
--- left (fn_queue_host_gone): then it has crashed, and the new instance gets the id at once. Anyone may read which
--- instance a live host is; only the login that registered it may send its heartbeat and stop it. The session tag is
+-- fn_queue_host_register(id, instance, version, loops, session tag) → {host_id, instance}; with the key returned {jobs,
+-- webhooks, log} if the previous instance crashed and its work was returned to the queue (fn_queue_host_return).
+-- Refused: clone (the database is a copy that is not adopted); held (another instance holds the id: the refusal has
+-- this instance as holder, and its last_seen_at, which changes with each heartbeat). Another instance holds the id if
+-- it was seen within the last 15 s. Exception: it belongs to the same login and has no session left
+-- (fn_queue_host_gone). Then it has crashed, and the new instance gets the id at once. Any login may read the instance
+-- of a live host; only the login that registered the host may send its heartbeat and stop it. The session tag is
 -- ignored unless the caller's application_name ends with it.
 CREATE OR REPLACE FUNCTION public.fn_queue_host_register(p_host_id text, p_instance uuid, p_version text,
   p_loops text[], p_session_tag text DEFAULT NULL) RETURNS jsonb
@@ -72,14 +72,14 @@ BEGIN
   IF v_clone IS NOT NULL THEN
     RETURN jsonb_build_object('refused', true, 'rule', 'clone', 'reason', v_clone);
   END IF;
-  -- The clock may have been ahead while no host ran. Then no heartbeat lies in the future, but other times do.
+  -- The clock may have been ahead while no host ran. Then other times lie in the future, although no heartbeat does.
   PERFORM public.fn_queue_clock_check(greatest((SELECT max(q.last_seen_at) FROM public.queue_host q),
     (SELECT max(r.set_at) FROM public.dot_config_revert r),
     (SELECT max(p.created_at) FROM public.iu_notification_pending p WHERE p.processed_at IS NULL)));
   SELECT q.* INTO v_gone FROM public.queue_host q
   WHERE q.host_id = p_host_id AND q.instance <> p_instance AND q.db_role = session_user
     AND public.fn_queue_host_gone(q);
-  -- A caller that may not get the id takes no row lock, which would block the heartbeat of the live host.
+  -- A caller that cannot get the id locks no row, because the lock would block the heartbeat of the live host.
   IF NOT EXISTS (SELECT FROM public.queue_host q WHERE q.host_id = p_host_id AND q.stopped_at IS NULL
     AND q.last_seen_at >= clock_timestamp() - interval '15 seconds'
     AND (q.instance <> p_instance OR q.db_role <> session_user) AND q.instance IS DISTINCT FROM v_gone.instance) THEN
@@ -116,9 +116,9 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_host_register TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_queue_host_register IS
   'Registers a worker host; refuses a second live instance with the same id and names the one that holds it.';
 
--- fn_queue_host_beat(id, instance, loops, in_flight, progress) → {host_id, at}, at = the server's time;
--- refused: clone (this is no longer the database in which it registered); lost (another instance registered the id
--- while this one was silent, or another login registered it).
+-- fn_queue_host_beat(id, instance, loops, in_flight, progress) → {host_id, at}, at = the server's time; refused: clone
+-- (the database has become a copy that is not adopted); lost (another instance registered the id while this one was
+-- silent, or another login registered it).
 CREATE OR REPLACE FUNCTION public.fn_queue_host_beat(
   p_host_id text, p_instance uuid, p_loops text[], p_in_flight int, p_progress jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -162,7 +162,7 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_host_beat TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_queue_host_beat IS 'Heartbeat of a worker host, with its loops and their progress.';
 
 -- fn_queue_host_stop(id, instance, reason) → {host_id, stopped}: records a clean stop and its reason, such as a signal
--- or the operator who asked for it. Tick workers that no other live host runs are marked stopped.
+-- or the name of the operator. Tick workers that no other live host runs are marked stopped.
 CREATE OR REPLACE FUNCTION public.fn_queue_host_stop(p_host_id text, p_instance uuid, p_reason text DEFAULT NULL)
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$

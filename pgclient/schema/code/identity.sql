@@ -1,7 +1,7 @@
--- Whether this database is a copy: a restored dump, a copy made from a template, or part of a cluster that was upgraded
--- with pg_upgrade. A copy contains the waiting work of its original, which the original does too. Therefore a copy
--- hands out and sends nothing until an operator adopts it. A promoted standby, a restart and a renamed database keep
--- the system identifier of the cluster and the oid of the database, and are not copies.
+-- Copies: a restored dump, a copy made from a template, or a database of a cluster that was upgraded with pg_upgrade. A
+-- copy contains the waiting work of its original, and the original does that work too. Therefore nothing is claimed or
+-- sent in a copy until an operator adopts it. A promoted standby, a restart and a renamed database keep the system
+-- identifier of the cluster and the oid of the database, and are not copies.
 
 COMMENT ON TABLE public.queue_identity IS
   'The identity of this database when migrate up first ran in it, or when qtop adopt last adopted it. One row. If it '
@@ -17,9 +17,9 @@ COMMENT ON COLUMN public.queue_identity.reason IS 'why the identity was recorded
 GRANT SELECT ON public.queue_identity TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
--- fn_queue_clone_of() → NULL, or one line: what this database is a copy of and what to do. Every function that hands
--- out work or sends calls it first, at each call. The system identifier is read from its file each time, because
--- anything that a session could cache could be changed by its user. A missing row counts as a copy. Internal.
+-- fn_queue_clone_of() → NULL, or one line that names the original of this copy and the command to run. Every function
+-- that hands out work or sends calls it first, at each call. It reads the system identifier from the control file each
+-- time, because a user could change any value that a session caches. A missing row counts as a copy. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_clone_of() RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -75,8 +75,9 @@ COMMENT ON FUNCTION public.fn_queue_clone_refusal IS
 --   cancel   every job is cancelled, including those that hosts of the original hold; endpoints, bulk operations and
 --            iu_core.routes_master_enabled as for suspend (waiting events would create jobs).
 -- environment and guard: the new value of queue.environment; required if that flag still names the original.
--- The counts of a dry run are what would be done. If two run at once, one adopts and the other is refused.
--- Refused: no_clone, name, environment.
+-- The counts of a dry run are those that the adoption would have. If two adoptions run at once, one adopts and the
+-- other is refused. Refused: no_clone (the database is not a copy); name (database is not its name); environment (the
+-- flag still names the original's environment, and no new one is given).
 CREATE OR REPLACE FUNCTION public.fn_queue_adopt(p_waiting text, p_database text, p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false, p_environment text DEFAULT NULL, p_guard text DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$

@@ -1,8 +1,8 @@
--- Which ids executors, hosts, job subscriptions and consumers may have: ids that can be typed, displayed and put into
--- commands.
+-- Valid ids of executors, hosts, job subscriptions and consumers: ids that people can type, and that can be displayed
+-- and put into commands.
 
--- fn_id_check(column…): trigger function that refuses a new row with an invalid id. An invalid id that the table
--- already has, from an older release, is accepted, so that such an executor or host can continue.
+-- fn_id_check(column…): trigger function that refuses a new row with an invalid id. An invalid id that a row of an
+-- older release already has stays accepted, so that such an executor or host can continue.
 CREATE OR REPLACE FUNCTION public.fn_id_check() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -35,7 +35,7 @@ CREATE OR REPLACE TRIGGER trg_job_subscription_id BEFORE INSERT ON public.job_su
 CREATE OR REPLACE TRIGGER trg_consumer_registry_id BEFORE INSERT ON public.consumer_registry
   FOR EACH ROW EXECUTE FUNCTION public.fn_id_check('consumer_id');
 
--- v_queue_odd_id: ids from older releases that new rows may not have.
+-- v_queue_odd_id: ids of rows from older releases that fn_id_check would refuse in a new row.
 CREATE OR REPLACE VIEW public.v_queue_odd_id AS
 SELECT i.kind, i.id FROM (
   SELECT 'executor' AS kind, h.executor_id AS id FROM public.queue_heartbeat h

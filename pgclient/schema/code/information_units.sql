@@ -40,7 +40,7 @@ COMMENT ON COLUMN public.iu_notification_pending.failure IS 'what is wrong with 
 GRANT SELECT ON public.iu_notification_pending, public.iu_notification_worker_log, public.iu_notification_read TO
   :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
--- fn_iu_notif_counted(): counts waiting and failed rows (counter notification_pending), which the console shows.
+-- fn_iu_notif_counted(): counts waiting and failed rows (counter notification_pending); the console shows this counter.
 CREATE OR REPLACE FUNCTION public.fn_iu_notif_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -91,13 +91,13 @@ CREATE OR REPLACE TRIGGER trg_iu_notif_pending_updated AFTER UPDATE ON public.iu
     EXECUTE FUNCTION public.fn_iu_notif_counted();
 CREATE OR REPLACE TRIGGER trg_iu_notif_pending_deleted AFTER DELETE ON public.iu_notification_pending
   REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_iu_notif_counted();
--- TRUNCATE is refused because the counters would not follow it.
+-- TRUNCATE is refused because no trigger would update the counters.
 CREATE OR REPLACE TRIGGER trg_iu_notif_pending_no_truncate BEFORE TRUNCATE ON public.iu_notification_pending
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
 
--- Triggers that notify. Each does one insert and one primary-key lookup, so that the cost of writing a piece does not
--- grow with the size of the tables. enable_seqscan = off: otherwise a session that began on a small table would keep a
--- plan that suited the small table.
+-- Triggers that stage or publish notifications. Each makes one insert and one primary-key lookup, so that the cost of
+-- writing a unit does not grow with the size of the tables. enable_seqscan = off: otherwise a session that began on a
+-- small table would keep a plan for a small table.
 CREATE OR REPLACE FUNCTION public.fn_iu_notif_birth() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
 BEGIN
@@ -162,11 +162,11 @@ COMMENT ON FUNCTION public.fn_iu_notif_draft IS 'Trigger function: publishes a d
 CREATE OR REPLACE TRIGGER trg_aa_iu_notif_draft AFTER INSERT ON public.iu_draft
   FOR EACH ROW EXECUTE FUNCTION public.fn_iu_notif_draft();
 
--- Functions for producers. Invalid arguments raise 22023; an action that the state of the unit forbids raises too, so
--- that the producer's transaction keeps all of its writes or none.
+-- Functions for producers. Invalid arguments raise 22023; an action that the state of the unit forbids raises an error
+-- too, so that the producer's transaction keeps all of its writes or none.
 
--- fn_iu_text(name, value, most) → the value without surrounding blanks; raises 22023 if it is blank or has more than
--- most characters. Internal.
+-- fn_iu_text(name, value, most) → the value without blanks at both ends; raises 22023 if nothing is left or it has more
+-- than most characters. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_text(p_name text, p_value text, p_most int) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -179,8 +179,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_iu_text IS 'Checks and trims a text argument. Internal.';
 
 -- fn_iu_save(address, body, actor, document, batch) → {unit_id, version_id, version_seq: 1, canonical_address}: inserts
--- the unit with its references, then version 1, so that the trigger for new pieces finds the references. 23505 = a unit
--- exists at the address; DETAIL is its id, so that a caller who lost the answer and calls again learns it.
+-- the unit with its references, then version 1, so that the trigger for new units finds the references. 23505 = a unit
+-- exists at the address; DETAIL is its id. So a caller that did not receive the answer can call again and gets the id.
 CREATE OR REPLACE FUNCTION public.fn_iu_save(p_canonical_address text, p_body text, p_actor text,
   p_source_document_ref text DEFAULT NULL, p_import_batch_ref text DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
@@ -268,7 +268,7 @@ DECLARE
   v_version uuid;
   v_seq int;
 BEGIN
-  -- lock the unit first: two drafts of it must not become the same version
+  -- lock the unit first, so that two of its drafts do not become the same version
   PERFORM 1 FROM public.information_unit u WHERE u.id = (SELECT d.unit_id FROM public.iu_draft d
     WHERE d.id = p_draft_id) FOR NO KEY UPDATE;
   SELECT * INTO v_draft FROM public.iu_draft d WHERE d.id = p_draft_id FOR NO KEY UPDATE;

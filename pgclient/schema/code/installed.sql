@@ -1,4 +1,4 @@
--- What qtop migrate installed: code number, objects, data moves, roles. Every login may read it.
+-- Records of qtop migrate: code number, objects, data moves, roles. Every login may read them.
 
 COMMENT ON TABLE public.qtop_schema_code IS
   'The installed code: its number, the oldest code number whose programs it supports, and the hash of code and seeds. '
@@ -18,8 +18,8 @@ COMMENT ON TABLE public.qtop_schema_role IS
   'Which role of the cluster is used for each logical name, and whether migrate up created it, found it in use by an '
   'installed qtop (granted), or was told to use it (adopted). Written by qtop migrate.';
 
--- fn_queue_role_name(logical name) → the role of the cluster that this database uses for it; any other name unchanged.
--- Internal.
+-- fn_queue_role_name(logical name) → the name of the role in this cluster, with the prefix of this database; a name
+-- that is no logical role name is returned unchanged. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_role_name(p_name text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN

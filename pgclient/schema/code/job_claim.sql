@@ -1,11 +1,11 @@
--- Claiming jobs. Source: DP6 §3.3. Lock order of everything that changes jobs:
+-- Claiming jobs. Source: DP6 §3.3. Lock order of all functions that change jobs:
 --   1. job subscriptions, 2. leases, 3. jobs; within each kind in the order of their ids.
--- A leased job is changed only while the row of its lease is locked; jobs without a lease are locked in the order of
+-- A leased job is changed only while the row of its lease is locked. Jobs without a lease are locked in the order of
 -- job_id, or skipped.
 
 COMMENT ON TYPE public.job_claim_lane IS 'A queue lane (kind × domain) during fn_job_claim. Internal.';
 
--- fn_job_refusal(executor) → why this session gets no job as that executor; NULL = it may claim.
+-- fn_job_refusal(executor) → why this session cannot claim as the executor; NULL = it may claim.
 CREATE OR REPLACE FUNCTION public.fn_job_refusal(p_executor_id text) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -52,10 +52,11 @@ $$;
 COMMENT ON FUNCTION public.fn_job_lane_rule IS
   'The job subscription of an executor that applies to a queue lane (DP6 §3.3). Internal.';
 
--- fn_job_lane_head(lane, below) → the highest priority less than below at which the lane has a claimable job after its
--- key (after_priority, after_time, after_id) and at or after due; NULL = none. The key is where the caller stopped.
--- Rows before it at its priority are not read, so that dead index entries there, which an old snapshot keeps, cost
--- nothing. At other priorities the entries before due are passed without reading their rows. Internal.
+-- fn_job_lane_head(lane, below) → the highest priority below `below` at which the lane has a claimable job after the
+-- key of the lane and at or after due; NULL = no such job. The key (after_priority, after_time, after_id) is the job at
+-- which the caller stopped. Rows before the key at its priority are not read, so that dead index entries there, which
+-- an old snapshot keeps, cost nothing. At other priorities the entries before due are skipped without reading their
+-- rows. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_lane_head(p_lane public.job_claim_lane, p_below bigint) RETURNS int
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -92,14 +93,14 @@ COMMENT ON FUNCTION public.fn_job_lane_head IS
   'The priority of the next claimable job of a queue lane. Internal.';
 
 -- fn_job_claim(executor, kinds, limit, after) → the leased jobs, highest priority first, then oldest first; no rows if
--- refused (fn_job_refusal returns why).
+-- the claim is refused (fn_job_refusal returns why).
 --   kinds   only these job kinds; NULL = all
---   limit   at most so many jobs, 1 to 10000; queue lanes whose next jobs have the same priority share it
---   after   {"<domain>/<kind>": [priority, process_after, job_id]}, where this worker stopped in each queue lane;
---           NULL = read every queue lane from its start
--- The job subscriptions that apply are locked first, so that max_parallel holds whatever else runs. A call that meets
--- very many different priorities may return fewer jobs than there are. Commit before working on the jobs: a lease is
--- valid only when it is committed.
+--   limit   the most jobs to claim, 1 to 10000; queue lanes whose next jobs have the same priority share this number
+--   after   {"<domain>/<kind>": [priority, process_after, job_id]}, the job at which this worker stopped in each queue
+--           lane; NULL = read every queue lane from its start
+-- The claim first locks the job subscriptions that apply, so that concurrent claims do not exceed max_parallel. If due
+-- jobs have very many different priorities, a call may return fewer jobs than exist. Commit before working on the jobs:
+-- a lease is valid only when it is committed.
 CREATE OR REPLACE FUNCTION public.fn_job_claim(p_executor_id text, p_kinds text[] DEFAULT NULL,
   p_limit int DEFAULT 1, p_after jsonb DEFAULT NULL)
 RETURNS SETOF public.job_queue
@@ -109,9 +110,9 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cach
 DECLARE
   v_lanes public.job_claim_lane[]; -- the queue lanes that may have work
   v_lane public.job_claim_lane;
-  v_watermarks boolean := public.fn_job_watermark_valid(); -- each lane is read from its watermark
+  v_watermarks boolean := public.fn_job_watermark_valid(); -- true: each lane is read from its watermark
   v_until timestamptz;
-  -- with several lanes, the free slots (room) and the token of a subscription are kept at its first lane
+  -- if several lanes have the same subscription, its first lane has the free slots (room) and the token
   v_subscription_ids uuid[];       -- per lane with work: its subscription
   v_heads int[];                   -- per lane: the priority of its next job
   v_subscription record;
@@ -142,7 +143,8 @@ BEGIN
     -- an old snapshot would not show the leases that concurrent claims have committed
     RAISE EXCEPTION 'fn_job_claim needs a transaction with isolation level READ COMMITTED' USING ERRCODE = '25001';
   END IF;
-  -- Whatever fn_job_refusal refuses yields no lanes here. If there is no work, a claim locks and writes nothing.
+  -- If fn_job_refusal would refuse the executor, there are no lanes here. A claim without work locks and writes
+  -- nothing.
   v_lanes := ARRAY(
     SELECT ROW(l.event_domain, l.job_kind, r.subscription_id, r.priority_floor, 0, gen_random_uuid(), n.head,
       h.executor_kind,
@@ -181,8 +183,8 @@ BEGIN
   END IF;
   v_until := clock_timestamp() + make_interval(secs => COALESCE(v_lane.lease_secs::int, 300));
 
-  -- The subscriptions are locked before their leases are counted, so that max_parallel is kept. A subscription that
-  -- has changed since it was read gives no jobs in this call.
+  -- Lock the subscriptions before counting their leases, so that no claim exceeds max_parallel. A subscription that has
+  -- changed since it was read yields no jobs in this call.
   IF p_after IS NULL AND NOT v_watermarks AND cardinality(v_lanes) = 1 THEN
     SELECT s.max_parallel INTO v_lane.room FROM public.job_subscription s
     WHERE s.subscription_id = v_lane.subscription_id AND s.enabled AND s.executor_kind = v_lane.executor

@@ -1,15 +1,15 @@
--- Lost claims: the answer of a claim did not arrive, but the claim may have been committed. Then nobody works on the
--- jobs that it leased.
+-- Lost claims: the host did not receive the answer of a claim, but the claim may have been committed. Then nobody works
+-- on the jobs that it leased.
 
 COMMENT ON COLUMN public.job_lease.claimed_by IS
   'login and application_name of the session that claimed; NULL = claimed by a release that did not record them';
 
--- fn_job_claim_lost(executor, known tokens) → how many jobs were returned to queued; 0 if there was no such claim. A
+-- fn_job_claim_lost(executor, known tokens) → how many jobs were returned to queued; 0 = the claim was not committed. A
 -- worker calls it after a claim that failed without showing whether it was committed, and passes the tokens of all
 -- leases that it knows. All other leases that sessions of the same login and application_name hold for the executor are
--- released at once, and no attempt is spent: nobody works on their jobs, which would otherwise wait until the leases
--- expire. Therefore two workers must not share an executor and an application_name, and the worker must have no other
--- claim under way during the call.
+-- released at once; otherwise their jobs would wait until the leases expire. No attempt is counted, because nobody
+-- worked on the jobs. Therefore two workers must not share an executor and an application_name, and the worker must
+-- have no other claim under way during the call.
 CREATE OR REPLACE FUNCTION public.fn_job_claim_lost(p_executor_id text, p_known uuid[]) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
   SELECT count(*) FILTER (WHERE r.outcome = 'done')

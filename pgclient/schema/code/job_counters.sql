@@ -1,9 +1,10 @@
 -- Jobs: the counters of live jobs, finished jobs and open dead letters.
 
--- fn_job_lane_open(domain, kind): the queue lane of a job that was just written is in job_lane, for the trigger of
--- job_queue. 23514 = what is no domain or kind, as the checks of job_lane say it. It never waits: a lane that cannot be
--- looked up or written now is opened when the counter of its jobs is folded. So are those of SERIALIZABLE transactions:
--- two that open one would fail each other. Internal.
+-- fn_job_lane_open(domain, kind): makes sure that job_lane has the queue lane of a job that was just written; the
+-- trigger of job_queue calls it. 23514 = an invalid domain or kind, with the name of the violated check of job_lane. It
+-- never waits: a lane that cannot be looked up or written at once is opened later, when the counter of its jobs is
+-- folded. The same holds for SERIALIZABLE transactions, because two of them that open one lane would make each other
+-- fail. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_lane_open(p_domain text, p_kind text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $$
 DECLARE
@@ -39,9 +40,9 @@ END $$;
 COMMENT ON FUNCTION public.fn_job_lane_open IS
   'Opens the queue lane of a job for the trigger of job_queue; refuses what is no domain or kind. Internal.';
 
--- After the fact, once per statement: counters, lanes, the wake. Counter job: kind, domain, status, where
--- scheduled means queued and not ready. Buckets (k3) are the epoch of the bucket's start; few and wide per lane,
--- because a refresh reads them all.
+-- Runs once per statement, after the rows are written: checks, counters, queue lanes, watermarks. Keys of the counter
+-- job: kind, domain, status, where status scheduled means queued and not ready. The key of a time bucket (k3) is the
+-- epoch of its start. A queue lane has few buckets of several minutes each, because every snapshot reads all of them.
 CREATE OR REPLACE FUNCTION public.fn_job_queue_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -61,14 +62,15 @@ DECLARE
   v_stack text;
 BEGIN
   IF TG_OP = 'INSERT' THEN
-    -- a replay has the payload that was stored before
+    -- a replay keeps its stored payload, whatever the limit is now
     SELECT max(octet_length(r.payload::text)) INTO v_bytes FROM new_rows r
     WHERE starts_with(r.idempotency_key, 'replay:') IS NOT TRUE;
     IF v_bytes > 16384 THEN
       PERFORM public.fn_payload_admit('payload'::text, v_bytes);
     END IF;
-    -- mostly it is one row, queued and ready or rightly not, or several of one lane: then cheap statements do
-    BEGIN -- as fn_queue_count and fn_job_lane_open do, which are for what is rare
+    -- Usually the statement writes one row, or several rows of one lane, with correct values: then cheap statements are
+    -- enough.
+    BEGIN -- does the work of fn_queue_count and fn_job_lane_open, without the cost of calls
       LOCK TABLE public.queue_counter_delta, public.job_lane IN ROW EXCLUSIVE MODE NOWAIT;
       SELECT r.job_kind, r.event_domain, CASE WHEN r.ready THEN 'queued' ELSE 'scheduled' END,
         EXISTS (SELECT FROM new_rows OFFSET 1),
@@ -118,7 +120,8 @@ BEGIN
     IF v_used THEN
       RAISE EXCEPTION 'a job is born queued, unleased, with no attempts' USING ERRCODE = '42501';
     ELSIF v_late THEN
-      -- the functions know what is due later; this is for who inserts by hand. The update counts itself.
+      -- the functions set ready correctly; this is for direct INSERTs. The UPDATE fires its own trigger, which counts
+      -- it.
       UPDATE public.job_queue q SET ready = false FROM new_rows r
       WHERE q.job_id = r.job_id AND r.ready AND r.process_after > now();
     END IF;
@@ -148,8 +151,8 @@ BEGIN
     END IF;
   ELSE
     GET DIAGNOSTICS v_stack = PG_CONTEXT;
-    v_stack := replace(v_stack, '"', ''); -- as quote_all_identifiers would have it
-    -- whole signatures: the words around them are in the language of the server
+    v_stack := replace(v_stack, '"', ''); -- present if quote_all_identifiers is on
+    -- compare whole signatures: the words around them are in the language of the server
     IF NOT (strpos(v_stack, 'fn_job_finish(uuid[],uuid[],text)') > 0
       OR strpos(v_stack, 'fn_job_bury(uuid[],text[],text[],text[],integer)') > 0
       OR strpos(v_stack, 'fn_job_dead_letter_replay_undo_as(uuid[],text,text,boolean,bigint)') > 0) THEN
@@ -193,8 +196,8 @@ BEGIN
       INTO v_n, v_alike FROM new_rows r;
   END IF;
   IF v_kind IS NULL THEN
-    RETURN NULL; -- no row
-  ELSIF v_alike THEN -- mostly
+    RETURN NULL; -- the statement wrote no row
+  ELSIF v_alike THEN -- the usual case
     INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
     VALUES ('job', v_kind, v_domain, v_status, v_n),
       ('job_' || v_status || '_10m', v_kind, v_domain, (v_now - v_now % 600)::text, v_n),
@@ -233,8 +236,8 @@ CREATE OR REPLACE TRIGGER trg_job_history_cleaned AFTER UPDATE ON public.job_his
   REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT
     EXECUTE FUNCTION public.fn_job_cleaned_counted();
 
--- Counter dead_job: code, kind, domain of the open ones; dead_job_5m: code, domain/kind, bucket of five minutes;
--- dead_1m: with the webhooks' dead ones.
+-- Counter dead_job (code, kind, domain) counts open dead letters; dead_job_5m (code, domain/kind, start of the five
+-- minutes) counts new ones; dead_1m counts the new dead letters of jobs, webhooks and events together, per minute.
 CREATE OR REPLACE FUNCTION public.fn_job_letter_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

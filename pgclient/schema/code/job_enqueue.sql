@@ -1,5 +1,5 @@
--- Enqueueing jobs. Sources: DP1 §5, DP6 §1.4. A refused call raises, so that the producer's transaction contains both
--- its own rows and the job, or neither. No flag stops enqueueing: flags stop claims.
+-- Enqueueing jobs. Sources: DP1 §5, DP6 §1.4. A refused call raises an error, so that the producer's transaction
+-- contains both its own rows and the job, or neither. No flag stops enqueueing: flags stop claims.
 
 COMMENT ON TABLE public.executor_producer IS
   'Who may enqueue for an executor kind (DP6 §1.4). A kind without a row is open to everyone who may enqueue.';
@@ -7,7 +7,8 @@ COMMENT ON COLUMN public.executor_producer.producer_role IS
   'if a kind has rows, only members of these roles may enqueue for it';
 
 -- fn_job_producer_check(executor kinds): raises 42501 if this session may not enqueue for one of the executor kinds of
--- a call, which are in the order of its jobs; a call with several jobs names the first such job. Internal.
+-- a call. The kinds are in the order of the jobs; for a call with several jobs the message names the first refused job.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_producer_check(p_executors text[]) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -30,10 +31,10 @@ END $$;
 COMMENT ON FUNCTION public.fn_job_producer_check IS
   'Raises 42501 if this session may not enqueue for an executor kind (DP6 §1.4). Internal.';
 
--- fn_job_terms(max attempts) → free: no executor kind is restricted to certain producers; max_attempts: the argument,
--- else the value of the flag. Called when these could not be read without waiting. The flag is not waited for: 20 is
--- used instead. Permissions are never guessed: 55P03 = executor_producer stayed locked for a second, or cannot be read.
--- Internal.
+-- fn_job_terms(max attempts) → free: true = no executor kind is restricted to certain producers; max_attempts: the
+-- argument or, if it is NULL, the value of the flag. Callers use it only when they could not read these values without
+-- waiting. It does not wait for the flag either, and returns 20 instead. It never guesses permissions: 55P03 =
+-- executor_producer stayed locked for a second, or cannot be read. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_terms(p_max_attempts int, OUT free boolean, OUT max_attempts int)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $$
 BEGIN
@@ -58,8 +59,8 @@ END $$;
 COMMENT ON FUNCTION public.fn_job_terms IS
   'Permissions and default attempts for enqueueing, if they could not be read without waiting. Internal.';
 
--- Idempotency keys. A key is kept for retention.job_keys_days after its job is final and has no open dead letter; a
--- replay takes the key over. Jobs without a key write nothing here.
+-- Idempotency keys. A key is kept for retention.job_keys_days after its job is final and has no open dead letter; when
+-- the job is replayed, its key belongs to the new job. Jobs without a key write nothing here.
 COMMENT ON TABLE public.producer_key IS
   'Idempotency keys, each with its job or event. Written in the same transaction as the job or event, moved to the new '
   'job by a replay, deleted retention.job_keys_days after the end.';
@@ -82,10 +83,10 @@ COMMENT ON COLUMN public.job_root.root_job_id IS
 GRANT SELECT ON public.job_root TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 COMMENT ON TYPE public.job_given IS 'A job as an argument of fn_job_put. Internal.';
 
--- fn_job_key(job) → the idempotency key of a job, NULL = none. fn_job_root(job) → the first job of its chain of
--- replays, or the job itself. Both are for jobs that fn_job_claim has just returned. They are VOLATILE so that they see
--- a job that was committed after the calling statement began; a join in that statement would not see its row in
--- job_root, and would take a replay for a first job.
+-- fn_job_key(job) → the idempotency key of a job, NULL = it has no key. fn_job_root(job) → the first job of its chain
+-- of replays, or the job itself. Both are for jobs that fn_job_claim has just returned. They are VOLATILE so that they
+-- see a job that was committed after the calling statement began; a join in that statement would not see the row in
+-- job_root, and would mistake a replay for a first job.
 CREATE OR REPLACE FUNCTION public.fn_job_key(p_job_id uuid) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -104,7 +105,7 @@ COMMENT ON FUNCTION public.fn_job_root IS
   'for rows of fn_job_claim.';
 GRANT EXECUTE ON FUNCTION public.fn_job_root TO :"dot_executor";
 
--- fn_content_hash(content) → SHA-256, to recognise the same content. Internal.
+-- fn_content_hash(content) → the SHA-256 by which a second call with the same key is compared with the first. Internal.
 CREATE OR REPLACE FUNCTION public.fn_content_hash(p_content jsonb) RETURNS bytea
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -112,10 +113,10 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.fn_content_hash IS 'SHA-256 of the content of an idempotency key. Internal.';
 
--- fn_job_put(jobs) → ids, statuses, made: for each job, in the order of the argument, the id and status of the new job,
--- or of the existing job with its key; and how many were created, those without a key and those whose key is new. 42501
--- = this login is not a member of the scope's role, 23505 = the key belongs to a job with different content, 40001 =
--- the key was committed by another transaction after this REPEATABLE READ transaction began. Internal.
+-- fn_job_put(jobs) → ids and statuses: for each job, in the order of the argument, the id and status of the new job, or
+-- of the existing job with its key; made: how many jobs were created. 42501 = this login is not a member of the scope's
+-- role, 23505 = the key belongs to a job with different content, 40001 = another transaction committed the key after
+-- this REPEATABLE READ transaction began. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_put(p_jobs public.job_given[], OUT ids uuid[], OUT statuses text[],
   OUT made bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off
@@ -136,7 +137,7 @@ BEGIN
       USING ERRCODE = '42501', HINT = 'a scope is a role of which the login is a member';
   END IF;
   LOOP
-    -- in the order of the keys, so that two calls with the same keys wait for each other and do not deadlock
+    -- in the order of the keys, so that two calls with the same keys wait for each other instead of a deadlock
     INSERT INTO public.producer_key (scope, kind, key, target_id, content_hash)
     SELECT j.scope, j.job_kind, j.idempotency_key, j.job_id,
       public.fn_content_hash(jsonb_build_array(j.job_kind, j.event_domain, j.executor, j.payload))
@@ -160,7 +161,7 @@ BEGIN
       WHERE o.scope IN ('', j.scope) AND o.kind = j.job_kind AND o.key = j.idempotency_key
       ORDER BY o.scope LIMIT 1) k ON true
     LEFT JOIN public.job_queue q ON q.job_id = k.target_id AND k.target_id <> j.job_id;
-    EXIT WHEN array_position(ids, NULL) IS NULL; -- otherwise a key was deleted between the two statements
+    EXIT WHEN array_position(ids, NULL) IS NULL; -- otherwise a key was deleted between the two statements: repeat them
   END LOOP;
   IF v_bad IS NOT NULL THEN
     RAISE EXCEPTION '%', v_bad USING ERRCODE = '23505',
@@ -169,9 +170,9 @@ BEGIN
   v_remaining := made;
   FOR v_attempt IN 1..2 LOOP
     EXIT WHEN v_remaining = 0;
-    -- job_queue allows one live job per kind and key. A key that a job of another scope has there is stored with the
-    -- scope and the job id appended; so is a key in the form of those of the router or of replays, which it would
-    -- block.
+    -- job_queue allows one live job per kind and key. If a live job of another scope has the same key, the new job is
+    -- stored with the scope and the job id appended to its key. The same is done for a key in the form of the router's
+    -- or a replay's keys, because it would block these.
     INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready,
       idempotency_key, max_attempts, actor)
     SELECT j.job_id, j.job_kind, j.event_domain, j.executor, j.payload, j.priority, j.process_after,
@@ -191,9 +192,9 @@ COMMENT ON FUNCTION public.fn_job_put IS
   'Puts jobs whose key is new into the queue, and returns the existing jobs of the other keys. Internal.';
 
 -- fn_job_enqueue(…) → {job_id, created: true}; with a key {job_id, created, status} of the job that has the key in the
--- scope (NULL = this login): created now, or the first one with this content, even if it has ended. 22023 = an invalid
--- argument, 42501 = executor_producer allows only other roles, or this login is not a member of p_scope, 23505 = the
--- key belongs to a job with different content. Sends no wake signal: the caller does, after its commit.
+-- scope (NULL = this login): the new job, or the first one with this content, even if that job has ended. 22023 = an
+-- invalid argument, 42501 = executor_producer allows only other roles, or this login is not a member of p_scope, 23505
+-- = the key belongs to a job with different content. It sends no wake signal: the caller sends one after its commit.
 CREATE OR REPLACE FUNCTION public.fn_job_enqueue(p_job_kind text, p_event_domain text, p_executor text,
   p_payload jsonb DEFAULT '{}',
   p_priority int DEFAULT 100, p_process_after timestamptz DEFAULT now(), p_idempotency_key text DEFAULT NULL,
@@ -218,8 +219,8 @@ BEGIN
   IF NOT v_free THEN
     PERFORM public.fn_job_producer_check(ARRAY[p_executor]);
   END IF;
-  -- the checks of job_queue and job_lane, with the argument in the message; {0,99} in a pattern costs ten times as much
-  -- as *
+  -- the checks of job_queue and job_lane, with the argument in the message; a pattern with {0,99} costs ten times as
+  -- much as one with *
   v_bad := CASE
     WHEN (p_job_kind ~ '^[A-Za-z][A-Za-z0-9_.:-]*$' AND length(p_job_kind) <= 100) IS NOT TRUE
       THEN 'p_job_kind must match ^[A-Za-z][A-Za-z0-9_.:-]{0,99}$'
@@ -258,7 +259,8 @@ GRANT EXECUTE ON FUNCTION public.fn_job_enqueue TO :"event_ingest_writer";
 COMMENT ON FUNCTION public.fn_job_enqueue IS
   'Puts one job into the queue. The same key with the same content returns the same job, even after it has ended.';
 
--- fn_json_said(value) → a value for an error message: its JSON in printable ASCII, at most 60 characters. Internal.
+-- fn_json_said(value) → the value as shown in an error message: its JSON in printable ASCII, at most 60 characters.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_json_said(p_value jsonb) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -267,7 +269,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.fn_json_said IS 'A value as error messages show it. Internal.';
 
--- fn_time_bad(text) → whether it is not a time of the years 1 to 9999; NULL of NULL. Internal.
+-- fn_time_bad(text) → true if the text is not a time of the years 1 to 9999; NULL = NULL. Internal.
 CREATE OR REPLACE FUNCTION public.fn_time_bad(p_time text) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -277,7 +279,7 @@ EXCEPTION WHEN data_exception THEN
 END $$;
 COMMENT ON FUNCTION public.fn_time_bad IS 'Whether a text is not a time of the years 1 to 9999. Internal.';
 
--- fn_number_bad(text, least, most) → whether it is not a whole number within these bounds; NULL of NULL. Internal.
+-- fn_number_bad(text, least, most) → true if the text is not a whole number within these bounds; NULL = NULL. Internal.
 CREATE OR REPLACE FUNCTION public.fn_number_bad(p_number text, p_least int, p_most int) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -287,9 +289,9 @@ EXCEPTION WHEN data_exception THEN
 END $$;
 COMMENT ON FUNCTION public.fn_number_bad IS 'Whether a text is not a whole number within bounds. Internal.';
 
--- fn_job_many_refusal(jobs, keys) → what is wrong with the first invalid job of fn_job_enqueue_many: its index from 0,
--- the field, what it must be and its value, but never the value of payload, idempotency key or actor. NULL if nothing
--- is wrong. Internal.
+-- fn_job_many_refusal(jobs, keys) → a description of the first invalid job of fn_job_enqueue_many: its index from 0,
+-- the field, its value and the values that are allowed, but never the value of payload, idempotency key or actor. NULL
+-- = all jobs are valid. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_many_refusal(p_jobs jsonb, p_keys text[]) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
@@ -327,9 +329,9 @@ COMMENT ON FUNCTION public.fn_job_many_refusal IS
   'What is wrong with the first invalid job of a call, by index, field and value. Internal.';
 
 -- fn_job_enqueue_many(jobs) → {enqueued, existing, job_ids, statuses}: jobs is an array of objects with the argument
--- names of fn_job_enqueue without p_. job_ids is in the order of the array; statuses too, present only if a job has a
--- key. All or nothing; raises like fn_job_enqueue. The ids ascend, so that indexes grow at their end: milliseconds, 48
--- random bits, the number of the job. force_generic_plan: a custom plan would copy the argument.
+-- names of fn_job_enqueue without p_. job_ids and statuses are in the order of the array; statuses is present only if a
+-- job has a key. It enqueues all jobs or raises, like fn_job_enqueue. The ids ascend, so that indexes grow at their
+-- end: milliseconds, 48 random bits, the number of the job. force_generic_plan: a custom plan would copy the argument.
 CREATE OR REPLACE FUNCTION public.fn_job_enqueue_many(p_jobs jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 SET plan_cache_mode = force_generic_plan SET work_mem = '64MB' AS $$

@@ -19,7 +19,7 @@ COMMENT ON FUNCTION public.fn_job_ids IS
 
 -- fn_job_answer(action, target, done word, ids, why, new ids, actor, reason, dry run) → {action, dry_run,
 -- <done word>: n, skipped: n, results: [{id, outcome, why, new_id}], audit_id}: the result of every operator function
--- of this file. why is the reason an id was skipped, NULL where the action was done. Internal.
+-- of job_operators.sql. why: per id the reason why it was skipped, NULL = the action was done. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_answer(p_action text, p_target text, p_done text, p_ids uuid[],
   p_why text[], p_new uuid[],
   p_actor text, p_reason text, p_dry_run boolean, p_operation_id bigint DEFAULT NULL) RETURNS jsonb
@@ -51,9 +51,9 @@ END $$;
 COMMENT ON FUNCTION public.fn_job_answer IS
   'Builds the result of an operator function of jobs and writes its audit row. Internal.';
 
--- fn_job_finish(ids, tokens, status) → the ids that were moved: moves live jobs to job_history, as succeeded or
--- cancelled, and removes them from their leases. tokens: per job, the lease that must still hold it; NULL = move each
--- job whatever its lease. The caller has locked the leases. Internal.
+-- fn_job_finish(ids, tokens, status) → the ids of the moved jobs: moves live jobs to job_history, as succeeded or
+-- cancelled, and removes them from their leases. tokens: per job, the token of the lease that must still hold it; NULL
+-- = move each job whatever its lease. The caller has locked the leases. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_finish(p_job_ids uuid[], p_lease_tokens uuid[], p_status text) RETURNS uuid[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -90,7 +90,7 @@ COMMENT ON FUNCTION public.fn_job_finish IS
   'Moves live jobs to history, as succeeded or cancelled, and removes them from their leases. Internal.';
 
 -- fn_job_cancel(ids, actor, reason, dry_run): moves live jobs to job_history as cancelled. A worker that holds such a
--- job gets lease_lost at its next renewal or result.
+-- job gets the outcome lease_lost when it renews the lease or records a result.
 CREATE OR REPLACE FUNCTION public.fn_job_cancel(p_job_ids uuid[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
@@ -111,7 +111,7 @@ BEGIN
       WHEN q.job_id IS NULL AND h.job_id IS NULL THEN 'no such job'
       WHEN q.job_id IS NULL THEN format('finished already: %s at %s', h.status,
         to_char(h.finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'))
-      -- claimed between the two locks above: waiting for its lease now could deadlock
+      -- it was claimed between the two locks above; waiting for its lease now could deadlock
       WHEN NOT v_dry AND NOT COALESCE(q.lease_token = ANY (v_tokens), q.lease_token IS NULL)
         THEN 'claimed just now: try again'
       END ORDER BY i.n)
@@ -131,9 +131,9 @@ END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_cancel TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_job_cancel IS 'Cancels live jobs, and returns an outcome per id.';
 
--- fn_job_lease_release(lease ids, actor, reason, dry_run): returns the jobs of expired leases to the queue at once,
--- as the reaper would. A lease that has not expired is skipped. For one release of qtop a lease may be named by its
--- token too; the audit row has its public id.
+-- fn_job_lease_release(lease ids, actor, reason, dry_run): returns the jobs of expired leases to the queue at once, as
+-- the reaper would. A lease that has not expired is skipped. For one release of qtop callers may pass lease tokens
+-- instead of lease ids; the audit row has the lease id in any case.
 CREATE OR REPLACE FUNCTION public.fn_job_lease_release(p_lease_tokens uuid[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -174,7 +174,7 @@ END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_lease_release TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_job_lease_release IS 'Returns the jobs of expired leases to the queue at once.';
 
--- fn_job_letter_why(ids) → per dead letter, why it cannot be closed; NULL where it is open. Internal.
+-- fn_job_letter_why(ids) → per dead letter, why it cannot be closed; NULL = it is open. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_letter_why(p_ids uuid[]) RETURNS text[]
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT array_agg(CASE
@@ -189,10 +189,10 @@ COMMENT ON FUNCTION public.fn_job_letter_why IS
   'Per job dead letter, who closed it and when; NULL where it is open. Internal.';
 
 -- fn_job_dead_letter_replay(ids, actor, reason, dry_run): makes one new job per open dead letter, with the same kind,
--- domain, executor, payload, priority and references, no attempts, and due now. Its idempotency key is
+-- domain, executor, payload, priority and references, no attempts, and due now. The idempotency key of the new job is
 -- replay:<id of the new job>, which no other job can have. From then on the key of the old job leads to the new job
--- (producer_key), and job_root has the first job of the chain. Dead letters are locked in id order: of two operators,
--- one replays and the other gets the name of the one who did.
+-- (producer_key), and job_root has the first job of the chain. Dead letters are locked in id order: if two operators
+-- replay the same one, the first replays it and the second is shown the name of the first.
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_replay(p_dead_letter_ids uuid[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -204,8 +204,8 @@ GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_replay TO :"dead_letter_oper
 COMMENT ON FUNCTION public.fn_job_dead_letter_replay IS
   'Makes one new job per open job dead letter, at most once each, and returns an outcome per id.';
 
--- fn_job_dead_letter_replay_as(…, operation): the same on behalf of a bulk operation, NULL = none; see
--- fn_dead_letter_requeue_as. Internal.
+-- fn_job_dead_letter_replay_as(…, operation): fn_job_dead_letter_replay on behalf of a bulk operation, NULL = on behalf
+-- of a person; see fn_dead_letter_requeue_as. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_replay_as(p_dead_letter_ids uuid[], p_actor text, p_reason text,
   p_dry_run boolean, p_operation_id bigint)
 RETURNS jsonb
@@ -283,8 +283,8 @@ GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_resolve TO :"dead_letter_ope
 COMMENT ON FUNCTION public.fn_job_dead_letter_resolve IS
   'Closes job dead letters without a replay: abandoned, done_otherwise or duplicate.';
 
--- fn_job_dead_letter_resolve_as(…, operation): the same on behalf of a bulk operation, NULL = none; see
--- fn_dead_letter_requeue_as. Internal.
+-- fn_job_dead_letter_resolve_as(…, operation): fn_job_dead_letter_resolve on behalf of a bulk operation, NULL = on
+-- behalf of a person; see fn_dead_letter_requeue_as. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_resolve_as(p_dead_letter_ids uuid[], p_resolution text,
   p_note text, p_actor text,
   p_dry_run boolean, p_operation_id bigint)
@@ -329,8 +329,8 @@ $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_reopen TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_job_dead_letter_reopen IS 'Opens resolved job dead letters again.';
 
--- fn_job_dead_letter_reopen_as(…, operation): the same on behalf of a bulk operation, NULL = none; see
--- fn_dead_letter_requeue_as. Internal.
+-- fn_job_dead_letter_reopen_as(…, operation): fn_job_dead_letter_reopen on behalf of a bulk operation, NULL = on behalf
+-- of a person; see fn_dead_letter_requeue_as. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_reopen_as(p_dead_letter_ids uuid[], p_actor text, p_reason text,
   p_dry_run boolean, p_operation_id bigint)
 RETURNS jsonb
@@ -378,8 +378,8 @@ GRANT EXECUTE ON FUNCTION public.fn_job_dead_letter_replay_undo TO :"dead_letter
 COMMENT ON FUNCTION public.fn_job_dead_letter_replay_undo IS
   'Undoes replays whose new job was never claimed: deletes the job and opens the dead letter again.';
 
--- fn_job_dead_letter_replay_undo_as(…, operation): the same on behalf of a bulk operation, NULL = none; see
--- fn_dead_letter_requeue_as. Internal.
+-- fn_job_dead_letter_replay_undo_as(…, operation): fn_job_dead_letter_replay_undo on behalf of a bulk operation, NULL =
+-- on behalf of a person; see fn_dead_letter_requeue_as. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_replay_undo_as(p_dead_letter_ids uuid[], p_actor text,
   p_reason text, p_dry_run boolean, p_operation_id bigint)
 RETURNS jsonb

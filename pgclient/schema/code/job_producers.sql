@@ -1,4 +1,4 @@
--- Which roles may enqueue for an executor kind, as a workflow_admin names them. Source: DP6 §1.4.
+-- Which roles may enqueue jobs for an executor kind. A workflow_admin sets them. Source: DP6 §1.4.
 
 -- fn_executor_producer_set(kind, role, allowed, actor, reason, dry_run) → {executor_kind, before, after, audit_id}:
 -- names a role whose members may enqueue for the kind, or removes it. before and after are the roles named for the
@@ -28,7 +28,7 @@ BEGIN
     WHERE p.executor_kind = p_executor_kind ORDER BY p.producer_role);
   v_after := ARRAY(SELECT DISTINCT r FROM unnest(CASE WHEN p_allowed THEN v_before || p_producer_role
     ELSE array_remove(v_before, p_producer_role) END) r ORDER BY r);
-  -- a row whose role was dropped can be removed
+  -- a role that was dropped can be removed, but not added
   v_rule := CASE
     WHEN p_allowed AND NOT EXISTS (SELECT FROM pg_roles r
       WHERE r.rolname = public.fn_queue_role_name(p_producer_role)) THEN 'role'

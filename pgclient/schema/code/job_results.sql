@@ -1,12 +1,12 @@
--- Jobs: start, renew, ack, fail and release, and the tick and the reaper. Lock order: see job_claim.sql.
--- Sources: DP1 §5, DP4.
+-- Jobs: start, renew, ack, fail and release, the tick worker that promotes due jobs, and the reaper of expired leases.
+-- Lock order: see job_claim.sql. Sources: DP1 §5, DP4.
 
--- Results. Each function takes parallel arrays of job ids and lease tokens, changes the jobs that their token still
--- holds, and returns an outcome per pair: done, or lease_lost when the token no longer holds the job. Recording the
--- same result again returns done and changes nothing.
--- fn_job_lease_lock(ids, tokens): checks the arrays, and that this login is a member of the role that owns the
--- executor of each lease; then locks the leases. It raises 42501 before it locks anything: others can read tokens, and
--- the transaction of a login without the right must not block the host that holds the lease. Internal.
+-- Results. Each function gets parallel arrays of job ids and lease tokens, changes each job that is still leased with
+-- its token, and returns an outcome per pair: done, or lease_lost (the job is no longer leased with this token).
+-- Recording the same result again returns done and changes nothing. fn_job_lease_lock(ids, tokens): checks the arrays,
+-- and that this login is a member of the role that owns the executor of each lease; then locks the leases. It raises
+-- 42501 before it locks anything: other logins can read tokens, and a transaction of a login without the right must not
+-- block the host that holds the lease. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_lease_lock(p_job_ids uuid[], p_lease_tokens uuid[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -31,7 +31,7 @@ END $$;
 COMMENT ON FUNCTION public.fn_job_lease_lock IS
   'Checks the arguments of a result and locks its leases. Internal.';
 
--- fn_job_start(ids, tokens) → (job_id, outcome): leased → in_progress.
+-- fn_job_start(ids, tokens) → (job_id, outcome): changes the jobs from leased to in_progress.
 CREATE OR REPLACE FUNCTION public.fn_job_start(p_job_ids uuid[], p_lease_tokens uuid[])
   RETURNS TABLE (job_id uuid, outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -81,7 +81,7 @@ GRANT EXECUTE ON FUNCTION public.fn_job_renew TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_renew IS
   'Extends leases to queue.lease.duration_seconds from now. The other jobs of the same claim stay leased with it.';
 
--- fn_job_ack(ids, tokens) → (job_id, outcome): succeeded; the job moves to job_history.
+-- fn_job_ack(ids, tokens) → (job_id, outcome): records success and moves the jobs to job_history.
 CREATE OR REPLACE FUNCTION public.fn_job_ack(p_job_ids uuid[], p_lease_tokens uuid[])
   RETURNS TABLE (job_id uuid, outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -142,8 +142,8 @@ COMMENT ON FUNCTION public.fn_job_release IS
   'Returns leased jobs to queued without counting an attempt.';
 
 -- fn_job_bury(ids, statuses, codes, errors, lost): moves leased jobs to job_history as failed or dead_letter and counts
--- the failed attempt. A dead_letter one gets its job_dead_letter row, and producer_key gets the final status.
--- The caller has locked the leases. Internal.
+-- the failed attempt. A job with status dead_letter gets a row of job_dead_letter, and producer_key gets the final
+-- status. The caller has locked the leases. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_bury(p_job_ids uuid[], p_statuses text[], p_codes text[], p_errors text[],
   p_lost int) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -189,16 +189,16 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   UPDATE public.job_lease l SET live = l.live - d.n
   FROM (SELECT t, count(*)::int AS n FROM unnest(p_lease_tokens) t GROUP BY 1) d
-  -- by key, whichever side the join begins with: the table may be full of dead rows
+  -- find the leases by their key, however the join is planned: the table may be full of dead rows
   WHERE l.lease_token = d.t AND l.lease_token = ANY (p_lease_tokens);
   DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = 0;
 END $$;
 COMMENT ON FUNCTION public.fn_job_lease_less IS 'Lowers the live count of leases and deletes empty ones. Internal.';
 
 -- fn_job_fail(ids, tokens, codes, errors, permanent) → (job_id, outcome): records a failed attempt. The job becomes
--- failed, without a dead letter, when the failure is permanent; dead_letter when attempts reaches max_attempts; else
--- retry_waiting, for as long as queue.retry.schedule or the schedule of its kind says. A code that is not in the form
--- of one is stored as HANDLER_ERROR.
+-- failed, without a dead letter, if the failure is permanent; dead_letter if attempts reaches max_attempts; otherwise
+-- retry_waiting, for the next wait of the schedule of its kind or of queue.retry.schedule. A code with characters that
+-- codes do not have is stored as HANDLER_ERROR.
 CREATE OR REPLACE FUNCTION public.fn_job_fail(p_job_ids uuid[], p_lease_tokens uuid[], p_codes text[],
   p_errors text[], p_permanent boolean[])
 RETURNS TABLE (job_id uuid, outcome text)
@@ -274,9 +274,9 @@ COMMENT ON FUNCTION public.fn_job_fail IS
   'Records failed attempts: retried, failed for good, or a dead letter. Fenced by the lease token.';
 
 -- Ticks
--- fn_job_tick(limit) → {promoted, next_due, at}: makes due jobs claimable that were outside the claim index. next_due
--- is when the next job becomes due, NULL = none; at is the server's time, for hosts whose clock differs. Several
--- sessions may run it at once. Tick worker job_queue_default.
+-- fn_job_tick(limit) → {promoted, next_due, at}: makes due jobs claimable: sets ready, which adds them to the claim
+-- index. next_due: when the next job becomes due, NULL = no job waits for its time; at: the server's time, for hosts
+-- whose clock differs. Several sessions may run it at once. Tick worker job_queue_default.
 CREATE OR REPLACE FUNCTION public.fn_job_tick(p_limit int DEFAULT 10000) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
@@ -290,7 +290,7 @@ BEGIN
   IF NOT v_out ? 'timed_out' THEN
     v_out := v_out || public.fn_queue_step('job_lanes'::text, p_limit);
   END IF;
-  -- a quarantined job is due already, and when it will be promoted is not known
+  -- leave out quarantined jobs: they are due already, and the time of their promotion is not known
   RETURN v_out || jsonb_build_object('next_due', (
     SELECT to_char(q.process_after AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM public.job_queue q
     WHERE NOT q.ready AND isfinite(q.process_after) AND NOT EXISTS (SELECT FROM public.queue_quarantine x
@@ -303,11 +303,11 @@ COMMENT ON FUNCTION public.fn_job_tick IS
   'Tick job_queue_default: makes scheduled jobs and retries claimable when they are due.';
 
 -- fn_job_reap(tokens, only) → {reaped, returned, dead_lettered, log}: returns the jobs of these leases, which the
--- caller has locked, to queued, or makes them dead letters at the third lost lease or after the last attempt.
--- The first lost lease of a job costs no attempt: one job of the claim may have killed the host, and the others are
--- not to blame. After that, hosts run the job alone (lost_leases), and each lost lease counts as an attempt. A job
--- that was in_progress at its last attempt has used it.
--- only: reap these jobs of the leases and no others; a lease stays while it holds other jobs. Internal.
+-- caller has locked, to queued, or makes them dead letters at the third lost lease or after the last attempt. The first
+-- lost lease of a job costs no attempt: one job of the claim may have killed the host, and the others did not cause
+-- that. After the first, hosts run the job alone (lost_leases), and each lost lease counts as an attempt. If a job was
+-- in_progress at its last attempt, that attempt is used. only: reap only these jobs of the leases; NULL = all. A lease
+-- stays while it holds other jobs. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_reap(p_lease_tokens uuid[], p_only uuid[] DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -368,7 +368,7 @@ END $$;
 COMMENT ON FUNCTION public.fn_job_reap IS 'Returns the jobs of locked leases to the queue. Internal.';
 
 -- fn_job_reap_expired(limit) → {reaped, returned, dead_lettered}: reaps expired leases, oldest first, about limit jobs.
--- Sessions that run it at the same time divide the leases among them. Tick worker lease_reaper.
+-- Sessions that run it at the same time reap different leases. Tick worker lease_reaper.
 CREATE OR REPLACE FUNCTION public.fn_job_reap_expired(p_limit int DEFAULT 1000) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -60,8 +60,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_job_lanes_targets IS 'The only target of the step job_lanes. Internal.';
 
--- job_reap: returns jobs whose lease expired. A batch takes whole leases, oldest first, about limit jobs. A lease with
--- an excepted job keeps that job, and only that one.
+-- job_reap: returns jobs whose lease expired. A batch consists of whole leases, oldest first, about limit jobs. A job
+-- in except stays in its lease; the other jobs of that lease are returned.
 CREATE OR REPLACE FUNCTION public.fn_step_job_reap(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
