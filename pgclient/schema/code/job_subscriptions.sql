@@ -30,8 +30,8 @@ CREATE OR REPLACE TRIGGER trg_job_subscription_audit AFTER INSERT OR UPDATE OR D
 
 -- fn_job_subscription_set(executor, kind, domain, floor, parallel, enabled, notes, actor, reason, dry_run) →
 -- {subscription_id, created, before, after, audit_id}: creates or changes the executor's job subscription to that kind
--- and domain (NULL = all). refused: not_found; gone, the executor was deregistered; tick_worker, the id is that of a
--- tick worker. An executor cannot give itself a job subscription (DP6 §6).
+-- and domain (NULL = all). Refused: not_found (no such executor); gone (the executor was deregistered); tick_worker
+-- (the id is that of a tick worker). An executor cannot give itself a job subscription (DP6 §6).
 CREATE OR REPLACE FUNCTION public.fn_job_subscription_set(p_executor_id text, p_job_kind text, p_event_domain text,
   p_priority_floor int,
   p_max_parallel int, p_enabled boolean, p_notes text, p_actor text, p_reason text, p_dry_run boolean DEFAULT false)

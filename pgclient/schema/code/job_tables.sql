@@ -34,9 +34,8 @@ COMMENT ON COLUMN public.job_queue.lease_token IS
 COMMENT ON COLUMN public.job_queue.idempotency_key IS
   'as given; another text that ends with the id of the job for a replay, for a key that another scope has in the '
   'queue, and for a key that begins with route: or replay:';
--- Grants: everything but payloads can be read; only the functions write.
--- The token of a lease, with which results are recorded, cannot be read; its public id is in v_job, v_job_lease and
--- v_leased_job.
+-- Grants: everything except payloads and lease tokens can be read; only the functions write. A token authorises
+-- results, so readers see only the public id of a lease, in v_job, v_job_lease and v_leased_job.
 GRANT SELECT (job_id, job_kind, event_domain, executor, status, ready, priority, process_after, enqueued_at, picked_at,
   finished_at, lease_owner, lease_until, attempts, max_attempts, lost_leases, idempotency_key, source_ref, target_ref,
   payload_ref, last_error, failure_code, first_failed_at, actor, correlation_id, causation_event_id, updated_at)
@@ -107,7 +106,8 @@ COMMENT ON COLUMN public.v_job.lease_id IS 'public id of its lease; no result ca
 COMMENT ON COLUMN public.v_job.lease_token IS 'retired: holds lease_id, for programs of the previous release';
 COMMENT ON COLUMN public.v_job.from_status IS 'of a finished job: the status before';
 
--- The public id of a lease is a hash of its token: it needs no column, and leases made before the upgrade have one too.
+-- The public id of a lease is a hash of its token: this needs no column, and leases made before the upgrade have an id
+-- too.
 CREATE OR REPLACE VIEW public.v_job_lease AS
 SELECT left(encode(sha256(uuid_send(lease_token)), 'hex'), 32)::uuid AS lease_id, lease_owner, subscription_id,
   claimed_at, lease_until, job_ids, live
@@ -124,8 +124,8 @@ COMMENT ON VIEW public.v_leased_job IS 'Leased jobs with the public id of their 
 COMMENT ON COLUMN public.v_leased_job.lease_id IS 'as in v_job_lease';
 GRANT SELECT ON public.v_leased_job TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- Guards. The legal moves are in the WHEN, so that a legal change costs no function call. Every statement on the table
--- parses its WHENs and CHECKs: keep them short.
+-- Guards. The legal changes are in the WHEN of each trigger, so that a legal change costs no function call. Every
+-- statement on the table parses its WHENs and CHECKs: keep them short.
 CREATE OR REPLACE FUNCTION public.fn_job_refuse() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -147,12 +147,12 @@ COMMENT ON FUNCTION public.fn_job_refuse IS
 CREATE OR REPLACE TRIGGER trg_job_queue_born BEFORE INSERT ON public.job_queue FOR EACH ROW
   WHEN (NEW.status <> 'queued') EXECUTE FUNCTION public.fn_job_refuse();
 
- -- the other columns: fn_job_queue_counted
+ -- fn_job_queue_counted checks the other columns
 CREATE OR REPLACE TRIGGER trg_job_queue_fixed BEFORE UPDATE OF job_id, job_kind, event_domain, executor, enqueued_at,
   max_attempts,
   idempotency_key ON public.job_queue FOR EACH ROW EXECUTE FUNCTION public.fn_job_refuse();
 
--- the initial of the status before, by how much attempts grew, the initial of the status after
+-- each entry: initial of the status before, increase of attempts, initial of the status after
 CREATE OR REPLACE TRIGGER trg_job_queue_edge BEFORE UPDATE OF status, attempts ON public.job_queue FOR EACH ROW
   WHEN (strpos('q0q l0l i0i r0r q0l r0l l0i l0q l1q l0r l1r i0q i1q i0r i1r',
     concat(left(OLD.status, 1), NEW.attempts - OLD.attempts, left(NEW.status, 1))) = 0)
@@ -194,7 +194,7 @@ DECLARE
   v_stack text;
 BEGIN
   GET DIAGNOSTICS v_stack = PG_CONTEXT;
-  v_stack := replace(v_stack, '"', ''); -- quoted when quote_all_identifiers is on
+  v_stack := replace(v_stack, '"', ''); -- present if quote_all_identifiers is on
   IF OLD.triage_status = 'replayed' AND NEW.triage_status = 'open'
     AND strpos(v_stack, 'fn_job_dead_letter_replay_undo_as(uuid[],text,text,boolean,bigint)') > 0 THEN
     RETURN NEW;

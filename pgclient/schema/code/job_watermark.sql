@@ -1,4 +1,4 @@
--- Watermarks: where look-ups in the job queue begin while an old snapshot keeps dead rows.
+-- Watermarks: the time at which look-ups in the job queue begin while an old snapshot keeps dead rows.
 --
 -- PostgreSQL keeps each finished job in the table and its indexes while a snapshot exists that may still see it. A
 -- look-up from the head of an index then reads all of them. The watermark of a queue lane is a time: no claimable job
@@ -7,17 +7,17 @@
 -- 1. fn_job_watermark_advance, which hosts call once a second, finds an old snapshot and writes a row of
 --    job_watermark_state without watermarks. The next call, after that row was committed, notes the time (seen_at) and
 --    the transactions that are in progress (seen).
--- 2. When all of those have ended, it looks up the first claimable job of each lane, beginning at the last watermark.
---    The new watermark is that job's process_after, or seen_at - 1 s if that is earlier. Jobs of transactions that
---    ended are seen by this look-up. The jobs of all others are written after seen_at.
+-- 2. When all of these transactions have ended, it looks up the first claimable job of each lane, beginning at the last
+--    watermark. The new watermark is that job's process_after, or seen_at - 1 s if that is earlier. This look-up sees
+--    the jobs of the ended transactions; the jobs of all other transactions are written after seen_at.
 -- 3. A trigger on job_queue writes to job_watermark_below each job that is, or becomes again, claimable with a
 --    process_after over 0.5 s ago: retries, returned jobs, jobs of a transaction that began long ago. The look-up of
 --    step 2 begins at these, and readers take the lower of both. A job and its row become visible together.
--- 4. A transaction of step 1 that is still in progress after 10 s is noted in late. When it has ended, no watermark is
---    valid until all of them were found again from the head.
--- 5. Watermarks that nobody has renewed for 10 s, or that were written in the future (the clock was set back), are not
---    valid: look-ups begin at the head. Once a minute each watermark is found again from the head, for rows that were
---    written without triggers.
+-- 4. Step 2 waits at most 10 s for a transaction of step 1; after that the transaction is noted in late. When it has
+--    ended, no watermark is valid until all watermarks were found again from the head.
+-- 5. Watermarks are not valid if nobody has renewed them for 10 s, or if they were written in the future (the clock was
+--    set back): look-ups then begin at the head. Once a minute each watermark is found again from the head, for rows
+--    that were written without triggers.
 --
 -- Rows are inserted, and read in descending order of version: a row that is updated every second would be read through
 -- all its earlier versions.
@@ -70,8 +70,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_job_watermark_wanted IS 'Whether an old snapshot keeps dead rows. Internal.';
 
--- fn_job_watermark_below(domain, kind, due): notes the job of a lane that became claimable late, for the trigger of
--- job_queue. Where the row cannot be written at once, the job is found within a minute (step 5). Internal.
+-- fn_job_watermark_below(domain, kind, due): notes that a job of the lane became claimable late, for the trigger of
+-- job_queue. If the row cannot be written at once, step 5 finds the job within a minute. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_watermark_below(p_domain text, p_kind text, p_due timestamptz) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $fn$
 BEGIN
@@ -88,7 +88,7 @@ COMMENT ON FUNCTION public.fn_job_watermark_below IS
   'Notes a job that became claimable below the watermark of its queue lane. Internal.';
 
 -- fn_job_watermark_advance() → whether the watermarks are valid. Each host with a job loop calls it once a second; only
--- one call per second does anything. The numbers of the steps are those above.
+-- one call per second does anything. Step numbers in it are those at the top of job_watermark.sql.
 CREATE OR REPLACE FUNCTION public.fn_job_watermark_advance() RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
@@ -111,14 +111,14 @@ BEGIN
   END IF;
   IF NOT public.fn_job_watermark_wanted() AND NOT EXISTS (SELECT FROM public.job_watermark_state)
     AND NOT EXISTS (SELECT FROM public.job_watermark_below) THEN
-    RETURN false; -- mostly; nothing is written
+    RETURN false; -- the usual case: nothing is written
   END IF;
   PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = 'job_watermark' FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
     RETURN public.fn_job_watermark_valid();
   END IF;
   SELECT * INTO s FROM public.job_watermark_state x ORDER BY x.version DESC LIMIT 1;
-  v_at := clock_timestamp(); -- before v_now
+  v_at := clock_timestamp(); -- read before v_now, so that seen_at is not after seen
   IF s.at BETWEEN v_at - interval '900 milliseconds' AND v_at THEN
     RETURN public.fn_job_watermark_valid();
   END IF;
@@ -179,7 +179,7 @@ BEGIN
       WHERE q.event_domain = v_lane.event_domain AND q.job_kind = v_lane.job_kind AND q.ready
         AND q.process_after >= greatest(v_due, s.seen_at - interval '1 second')
       ORDER BY q.process_after DESC LIMIT 1);
-    -- the watermark of an idle lane rises twice a minute
+    -- the watermark of a lane without jobs rises only twice a minute, to save writes
     IF v_lane.version IS NULL OR v_due < v_lane.due
       OR v_due > v_lane.due + (CASE WHEN v_priority IS NULL THEN interval '30 seconds' ELSE interval '1 second' END)
     THEN

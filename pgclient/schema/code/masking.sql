@@ -1,11 +1,11 @@
 -- Masks secrets in text and JSON that was written outside qtop.
 
--- One set of rules serves payloads and the messages of programs (last_error, response_excerpt). In doubt it masks:
--- masking too much is safe, too little is not.
--- fn_mask_names(left) → a regular expression, to be used without regard to case, that matches a name of a
--- secret (password, token, …) up to its end. Short words match only as separate words: left is the expression for
--- what may come before them, so that author, tokenizer, discard and shipping do not match. It uses no lookaround, which
--- would cost a hundred times as much. Internal.
+-- The same patterns serve payloads and the messages of programs (last_error, response_excerpt). In doubt they mask:
+-- masking too much is safe, masking too little is not.
+-- fn_mask_names(left) → a case-insensitive regular expression that matches the name of a secret (password, token, …) up
+-- to its end. Short words match only as separate words, so that author, tokenizer, discard and shipping do not match:
+-- left is the expression for the text that may precede them. It uses no lookaround, which would cost a hundred times as
+-- much. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_names(p_left text DEFAULT '(?:^|[^a-z])') RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -25,8 +25,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_mask_names IS
   'A regular expression for names of secrets. Internal.';
 
--- fn_mask_fold(text) → the text as a reader sees it: full-width, accented and look-alike characters become ASCII,
--- zero-width characters are removed. Internal.
+-- fn_mask_fold(text) → the text with full-width, accented and look-alike characters replaced by ASCII, and zero-width
+-- characters removed, so that it matches as a person reads it. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_fold(p_text text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -150,7 +150,7 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_iban IS 'Whether a text is an IBAN, by its checksum. Internal.';
 
--- fn_mask_accounts(text) → the text with card numbers and IBANs masked. Checksums distinguish them from other numbers.
+-- fn_mask_accounts(text) → the text with card numbers and IBANs masked. A number with a wrong checksum is not masked.
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_accounts(p_text text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -166,7 +166,7 @@ BEGIN
       END IF;
       CONTINUE;
     END IF;
-    v_part := v_found[2]; -- written in groups, an IBAN may be followed by words of four characters
+    v_part := v_found[2]; -- an IBAN in groups may be followed by a word of four characters
     WHILE length(v_part) > 14 LOOP
       IF public.fn_mask_iban(regexp_replace(v_part, '[ -]', '', 'g')) THEN
         v_text := replace(v_text, v_part, '•••');
@@ -181,8 +181,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_accounts IS 'A text with its card numbers and IBANs masked. Internal.';
 
--- fn_mask_maybe(text) → false when nothing in the text, JSON or not, can be a secret; true when there may be one. A
--- cheap test that settles most payloads. Internal.
+-- fn_mask_maybe(text) → false if nothing in the text, JSON or not, can be a secret; true if something may be a secret.
+-- This cheap test spares most payloads the full masking. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_maybe(p_text text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -223,7 +223,7 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_maybe IS 'Whether a text may hold a secret. Internal.';
 
--- fn_mask_named(name) → whether the name is that of a secret, in any case, escaped or with look-alike characters.
+-- fn_mask_named(name) → whether this is the name of a secret, in any case, escaped or with look-alike characters.
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_named(p_name text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -309,8 +309,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_mask_words IS
   'A text with everything masked that looks like a secret. Internal.';
 
--- fn_mask_coded(text, depth) → the text with every base64 or hex piece masked that is JSON, also truncated, and holds a
--- secret. Internal.
+-- fn_mask_coded(text, depth) → the text with each base64 or hex piece masked that decodes to JSON, even truncated JSON,
+-- with a secret. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_coded(p_text text, p_depth int) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -347,8 +347,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_coded IS 'A text with base64 or hex JSON masked that holds a secret. Internal.';
 
--- fn_mask_text(text, depth) → the text with its secrets masked; JSON is masked as JSON. Where a secret shows only after
--- escapes are decoded or look-alike characters are read as ASCII, the text is returned in that form. Internal.
+-- fn_mask_text(text, depth) → the text with its secrets masked; JSON is masked as JSON. If a secret is found only after
+-- decoding escapes or replacing look-alike characters, the result is the decoded or replaced text. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_text(p_text text, p_depth int DEFAULT 0) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -369,7 +369,7 @@ BEGIN
       NULL; -- not JSON, or JSON that jsonb cannot hold
     END;
   END IF;
-  IF length(v_text) > 100000 THEN -- about one second of work where it is full of candidates
+  IF length(v_text) > 100000 THEN -- text full of possible secrets would take about a second
     RETURN format('[masked: a text of %s characters that may hold secrets]', length(v_text));
   END IF;
   IF v_text ~ public.fn_mask_codes() THEN
@@ -396,8 +396,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_mask_text IS 'A text with its secrets masked. Internal.';
 
 -- fn_mask_json(value, depth) → the value with its secrets masked: members with the name of a secret, the value of
--- {name, value} pairs, the element after such a name in a list, and secrets inside strings. null, true and false are
--- kept: they reveal nothing. So are numbers whose name says that they count or measure. Internal.
+-- {name, value} pairs, the element after such a name in a list, and secrets inside strings. null, true and false reveal
+-- nothing and are kept, and so are numbers whose name shows that they are counts or measures. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_json(p_value jsonb, p_depth int DEFAULT 0) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -464,8 +464,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_json IS 'A payload with its secrets masked. Internal.';
 
--- fn_mask_said(text) → the message of a program with its secrets masked. Never raises: a result must be recorded
--- whatever its message holds. Internal.
+-- fn_mask_said(text) → the message of a program with its secrets masked. Never raises, because the result of a job must
+-- be recorded whatever its message contains. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_said(p_text text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -477,8 +477,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_mask_said IS
   'The message of a program, with its secrets masked. Internal.';
 
--- fn_mask_url(url) → the URL without credentials, query and fragment. Parts of its path that are not plain words are
--- masked, since receivers such as chats put their token there, and so is everything else that looks like a secret. A
+-- fn_mask_url(url) → the URL without credentials, query and fragment. In its path, parts that are not plain words are
+-- masked, because receivers such as chats have their token there, and so is everything else that looks like a secret. A
 -- text that is not a URL is masked as text. Never raises. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_url(p_url text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$

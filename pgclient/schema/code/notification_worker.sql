@@ -1,4 +1,4 @@
--- The notification worker, which turns staged births into notifications, and the cleanup of the staging table.
+-- The notification worker, which turns staged rows into notifications, and the cleanup of the staging table.
 -- Source: P3D4C1 §4; DP1 §4.2.
 
 COMMENT ON TABLE public.iu_notification_worker_log IS
@@ -10,8 +10,8 @@ COMMENT ON COLUMN public.iu_notification_worker_log.conflicts_skipped IS 'notifi
 COMMENT ON COLUMN public.iu_notification_worker_log.error_count IS
   'rows that failed in this run; 1 when the whole run failed and was rolled back';
 
--- fn_iu_notification_debounce() → how long births wait for other pieces of their document, in seconds, clamped to
--- 60-300 (the table may hold any number, also a negative one).
+-- fn_iu_notification_debounce() → how many seconds a new unit waits for other units of its document, clamped to 60-300
+-- (the setting may be any number, even a negative one).
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_debounce() RETURNS int
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -25,7 +25,8 @@ GRANT EXECUTE ON FUNCTION public.fn_iu_notification_debounce TO :"queue_viewer",
 COMMENT ON FUNCTION public.fn_iu_notification_debounce IS
   'The debounce of staged notifications in seconds, clamped.';
 
--- fn_iu_notification_threshold() → the number of pieces from which a document gets one notification, clamped to 2-50.
+-- fn_iu_notification_threshold() → how many new units of a document are needed for one notification of the whole
+-- document, clamped to 2-50.
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_threshold() RETURNS int
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -38,9 +39,9 @@ COMMENT ON FUNCTION public.fn_iu_notification_threshold IS
   'The number of pieces from which a document gets one notification, clamped.';
 
 -- fn_iu_notification_emit(cutoff, threshold, most, except) → {pending_pre, groups_emitted, pieces_emitted,
--- conflicts_skipped, rows_marked, broken, broken_text}: notifies of the rows staged before the cutoff, oldest first, at
--- most `most` of them, without the excepted ones. One statement emits, marks and counts, so that all three are about
--- the same rows. A row that another session has locked waits for the next run. A row that cannot become a notification
+-- conflicts_skipped, rows_marked, broken, broken_text}: makes notifications of at most `most` rows staged before the
+-- cutoff, oldest first, without the rows in except. One statement emits, marks and counts, so that all three cover the
+-- same rows. A row that another session has locked waits for the next run. A row that cannot become a notification
 -- fails; the other rows of its document are emitted without it. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_emit(p_cutoff timestamptz, p_threshold int, p_most int,
   p_except uuid[] DEFAULT '{}') RETURNS jsonb
@@ -99,7 +100,8 @@ COMMENT ON FUNCTION public.fn_iu_notification_emit IS
   'Emits notifications for rows staged before a time. Internal.';
 
 -- fn_step_notify(limit, only, except): tests whether staged rows can become notifications, for errors that
--- fn_iu_notification_emit does not foresee: it raises the error of a row, and rolls back what it wrote. Internal.
+-- fn_iu_notification_emit does not catch: it raises the error of a row, and rolls back all that the test wrote.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_step_notify(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -134,14 +136,15 @@ COMMENT ON FUNCTION public.fn_iu_notification_bury IS
   'Marks a staged row as failed that PostgreSQL refuses. Internal.';
 
 -- fn_iu_notification_worker_tick() → {status: processed|idle|skipped|error, pending_pre, pending_post, groups_emitted,
--- pieces_emitted, conflicts_skipped, rows_marked, error_count, failed_total, duration_ms}. One run at a time: the lease
--- is the row lock that its tick holds already, so it ends with the transaction, and only a role that may run the worker
--- can hold it. Rows that fail are counted in error_count and skipped from then on (failed_total). An error that no row
--- causes rolls the run back, which is logged with the numbers from before it. Tick worker iu_notification_worker.
+-- pieces_emitted, conflicts_skipped, rows_marked, error_count, failed_total, duration_ms}. One run at a time: its lease
+-- is the row lock that its tick holds anyway. So the lease ends with the transaction, and only a role that may run the
+-- worker can hold it. Rows that fail are counted in error_count and skipped from then on (failed_total). An error that
+-- no single row causes rolls the run back; the log then has the numbers from before the run. Tick worker
+-- iu_notification_worker.
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_worker_tick() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  c_most CONSTANT int := 100000; -- rows of one run, so that no run is cancelled for its duration; the next continues
+  c_most CONSTANT int := 100000; -- limits a run, so that it is not cancelled for its duration; the next run continues
   v_start timestamptz := clock_timestamp();
   v_cutoff timestamptz := now() - make_interval(secs => public.fn_iu_notification_debounce());
   v_threshold int := public.fn_iu_notification_threshold();
@@ -227,7 +230,7 @@ COMMENT ON FUNCTION public.fn_iu_notification_worker_tick IS
 
 -- fn_staging_cleanup_sweep() → {deleted}: deletes processed rows older than retention.staging_days (0 = keep all), at
 -- most ten thousand per statement and a hundred thousand per run, so that no run is long; the next run continues. Rows
--- that are not processed, failed ones among them, are kept. Tick worker staging_cleanup_sweep.
+-- that are not processed, including failed ones, are kept. Tick worker staging_cleanup_sweep.
 CREATE OR REPLACE FUNCTION public.fn_staging_cleanup_sweep() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -246,8 +249,8 @@ GRANT EXECUTE ON FUNCTION public.fn_staging_cleanup_sweep TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_staging_cleanup_sweep IS
   'Tick staging_cleanup_sweep: deletes processed staged rows past retention.staging_days.';
 
--- fn_iu_notification_requeue(ids, actor, reason, dry_run): lets failed rows wait for the next run again; a row that is
--- still wrong fails again. The debounce does not start again.
+-- fn_iu_notification_requeue(ids, actor, reason, dry_run): the next run reads these failed rows again, without another
+-- debounce; a row that is still wrong fails again.
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_requeue(p_ids uuid[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$

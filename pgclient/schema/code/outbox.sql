@@ -1,4 +1,4 @@
--- The event outbox: which events may be written, and how an event is emitted. Source: DP4 §3.2.
+-- The event outbox: the checks of new events, and the functions that emit an event. Source: DP4 §3.2.
 
 COMMENT ON TABLE public.event_type_registry IS
   'The event types that may be written. A new type is a decision of the vocabulary owners, not of a producer.';
@@ -26,7 +26,8 @@ GRANT SELECT (id, event_domain, event_type, event_stream, delivery_lane, event_s
   occurred_at, created_at, created_xid) ON public.event_outbox TO :"queue_viewer", :"workflow_admin",
     :"dead_letter_operator";
 
--- fn_denied_key(payload) → why the payload is refused, naming the first denied key in it; NULL = none. Internal.
+-- fn_denied_key(payload) → why the payload is refused, naming the first denied key in it; NULL = no denied key.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_denied_key(p_payload jsonb) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -46,7 +47,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_event_ours IS 'Whether only qtop emits events of this type.';
 
--- An event is refused while the registry cannot be read or is locked for a second: its type is never assumed.
+-- An event is refused while the registry cannot be read, or is locked for over a second, because its type must not be
+-- guessed.
 CREATE OR REPLACE FUNCTION public.fn_event_outbox_admit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $fn$
 DECLARE
@@ -57,7 +59,7 @@ DECLARE
 BEGIN
   NEW.created_xid := pg_current_xact_id();
   IF current_setting('session_replication_role') = 'replica' THEN
-    RETURN NEW; -- the other checks ran where it was first written
+    RETURN NEW; -- the other checks ran in the database where the event was first written
   END IF;
   NEW.created_at := now();
   v_bytes := octet_length(NEW.safe_payload::text);
@@ -79,7 +81,7 @@ BEGIN
       USING ERRCODE = '23503', HINT = 'a workflow_admin registers it: qtop event-type set DOMAIN/TYPE';
   END IF;
   IF NEW.event_domain = 'system' AND public.fn_event_ours(NEW.event_domain, NEW.event_type) THEN
-    -- the call stack would not prove it: it holds the text of the writer's statements
+    -- the call stack is no proof of an event of qtop: it contains the text of the writer's statements
     DELETE FROM public.event_own o WHERE o.id = NEW.id;
     IF NOT FOUND THEN
       RAISE EXCEPTION 'events %/% are emitted by qtop alone', NEW.event_domain, NEW.event_type
@@ -99,7 +101,7 @@ BEGIN
   END IF;
   IF octet_length(concat(NEW.event_type, NEW.event_stream, NEW.event_subject_table, NEW.event_subject_ref,
     NEW.canonical_address, NEW.actor_ref, NEW.source_system, NEW.correlation_id, NEW.payload_classification)) > 200
-  THEN -- texts that are short in total need no check of each
+  THEN -- short in total: no text needs its own check
     PERFORM public.fn_text_bounds_hold('event_outbox'::text, to_jsonb(NEW) - 'safe_payload'::text, NULL::jsonb,
       ARRAY['event_type 200', 'event_stream 200', 'event_subject_table 200', 'event_subject_ref 500',
         'canonical_address 500', 'actor_ref 200', 'source_system 200', 'correlation_id 200',
@@ -141,7 +143,7 @@ BEGIN
     RAISE EXCEPTION 'an event with the id % exists already', v_id
       USING ERRCODE = '23505', HINT = 'leave the id out: the database assigns one';
   END IF;
-  BEGIN -- does what fn_queue_count does, which is made for rare calls
+  BEGIN -- does the work of fn_queue_count, which is too slow for every event
     LOCK TABLE public.queue_counter_delta IN ROW EXCLUSIVE MODE NOWAIT;
     SELECT c.relnatts = 5 AND c.relchecks = 0
       AND NOT (c.relhastriggers OR c.relhasindex OR c.relhasrules OR c.relrowsecurity)
@@ -169,8 +171,8 @@ CREATE OR REPLACE TRIGGER trg_event_outbox_count AFTER INSERT ON public.event_ou
 COMMENT ON TABLE public.event_own IS
   'Passes the id of an event that only qtop emits from fn_event_emit to the trigger of event_outbox.';
 
--- fn_event_emit(…) → {event_id, event_domain, event_type}. Raises 23503 where the registry refuses the event, and 23514
--- where its payload is refused. Internal.
+-- fn_event_emit(…) → {event_id, event_domain, event_type}. Raises 23503 if the registry refuses the event, and 23514 if
+-- its payload is refused. Internal.
 CREATE OR REPLACE FUNCTION public.fn_event_emit(
   p_event_domain text, p_event_type text, p_event_stream text, p_delivery_lane text, p_event_severity text,
   p_event_subject_table text, p_event_subject_ref text, p_safe_payload jsonb,
@@ -198,8 +200,8 @@ COMMENT ON FUNCTION public.fn_event_emit IS
 
 -- fn_iu_emit_event(…) → {event_id, event_domain, event_type}; with an idempotency key also created: false = this login
 -- emitted the event before, with the same type and key. Raises 23503 = the type is not registered, 23514 = the payload
--- holds a denied key, 22023 = a text is too long, 42501 = only qtop emits the type, 23505 = the key was used for other
--- content. No flag switches it off.
+-- has a denied key, 22023 = a text is too long, 42501 = only qtop emits the type, 23505 = the key was used for other
+-- content. No flag stops producers from emitting events.
 CREATE OR REPLACE FUNCTION public.fn_iu_emit_event(
   p_event_domain text, p_event_type text, p_event_stream text, p_delivery_lane text, p_event_severity text,
   p_event_subject_table text, p_event_subject_ref text, p_safe_payload jsonb DEFAULT '{}',

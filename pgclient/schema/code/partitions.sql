@@ -1,11 +1,12 @@
--- Partitions by time, and the retention sweep, which drops the ones past their retention.
+-- Partitions by time, and the retention sweep, which drops partitions older than their retention.
 
 COMMENT ON TABLE public.queue_partitioned IS
   'Tables partitioned by time: by which column, in which steps (UTC), and how far ahead leaves are created.';
 GRANT SELECT ON public.queue_partitioned TO :"queue_viewer", :"dot_executor", :"workflow_admin";
 
--- The default partitions catch rows that have no leaf; the migrations of the tables create them. TRUNCATE of a leaf
--- does not fire the trigger of its parent: each leaf needs its own guard, as the defaults have here.
+-- A default partition stores rows for which no leaf (partition of a period) exists; the migrations create it. A
+-- TRUNCATE of a leaf does not fire the trigger of its parent, so each leaf needs a guard, as the default partitions
+-- have here.
 COMMENT ON TABLE public.event_outbox_default IS
   'Rows of event_outbox in a month without a partition; should be empty.';
 
@@ -22,9 +23,9 @@ CREATE OR REPLACE TRIGGER trg_job_history_default_no_truncate
 CREATE OR REPLACE TRIGGER trg_queue_metric_sample_default_no_truncate BEFORE TRUNCATE
   ON public.queue_metric_sample_default FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
 
--- fn_queue_partitions_ensure() → {created, moved}: creates the leaves from the current step to as far ahead as
--- queue_partitioned says, each with its own guard against TRUNCATE. Rows that the default caught move into a new leaf
--- of their step.
+-- fn_queue_partitions_ensure() → {created, moved}: creates the leaves from the current period to as far ahead as
+-- queue_partitioned requires, each with its guard against TRUNCATE. Rows of a new leaf's period that were stored in the
+-- default partition move into the leaf.
 CREATE OR REPLACE FUNCTION public.fn_queue_partitions_ensure() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -59,7 +60,7 @@ BEGIN
       EXECUTE format('SELECT count(*) FROM public.%I d WHERE d.%I >= $1 AND d.%2$I < $2', v_default, v_plan.time_column)
         INTO v_rows USING v_from, v_to;
       IF v_rows > 0 THEN
-        -- the default is detached here and so has no row triggers: moving a row changes nothing in it
+        -- the default partition is detached here and so has no row triggers: moving a row changes nothing in it
         EXECUTE format('ALTER TABLE public.%I DETACH PARTITION public.%I', v_plan.parent, v_default);
         EXECUTE format('WITH gone AS (DELETE FROM public.%I d WHERE d.%I >= $1 AND d.%2$I < $2 RETURNING *) '
           'INSERT INTO public.%3$I SELECT * FROM gone', v_default, v_plan.time_column, v_name) USING v_from, v_to;
@@ -94,7 +95,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_retention_before IS
   'The time before which a retention key allows rows to be deleted; at 0 days no row is old enough. Internal.';
 
--- No role may delete a resolved dead letter before its retention has passed.
+-- Refuses, for every role, the deletion of a resolved dead letter before its retention is over, and of an open one
+-- always.
 CREATE OR REPLACE FUNCTION public.fn_queue_letter_kept() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -132,9 +134,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_leaves_before IS
   'The leaves of a partitioned table that end before a time. Internal.';
 
--- fn_queue_leaf_routed(leaf of event_outbox) → whether every event in it is routed: has an attempt or a dead letter. A
--- snapshot could not show this for events that came from another cluster. A caller that is about to drop the leaf has
--- locked out its writers first. Internal.
+-- fn_queue_leaf_routed(leaf of event_outbox) → whether every event in the leaf is routed, that is, has an attempt or a
+-- dead letter. A PostgreSQL snapshot could not show this for events that came from another cluster. A caller that is
+-- about to drop the leaf locks out its writers first. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_leaf_routed(p_leaf text) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -171,10 +173,10 @@ COMMENT ON FUNCTION public.fn_event_stamps_always IS
 
 -- fn_queue_retention_sweep() → {created, moved, letters, attempts, cleaned, webhooks, webhooks_after,
 -- dropped: [leaves], kept: {leaf: why}}. One run deletes at most 10,000 dead letters of each table, empties 10,000
--- finished jobs, and deletes 200,000 attempts, more than an hour brings at two million events a day. Webhook events:
--- fn_webhook_retention_sweep. Leaves are created and dropped last, after all work on rows, since that locks their
--- parents and defaults until the run commits. A lock that is not granted within 50 ms is left for the next run, because
--- a session that waits for a lock makes others wait behind it. Tick worker retention_sweep.
+-- finished jobs, and deletes 200,000 attempts (two million events a day make fewer attempts per hour). Webhook events:
+-- fn_webhook_retention_sweep. Leaves are created and dropped last, after all work on rows, because that locks their
+-- parents and default partitions until the run commits. If a lock is not granted within 50 ms, the next run repeats the
+-- step: a session that waits for a lock makes other sessions wait behind it. Tick worker retention_sweep.
 CREATE OR REPLACE FUNCTION public.fn_queue_retention_sweep() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' SET jit = off AS $fn$
 DECLARE
@@ -214,8 +216,8 @@ BEGIN
     RETURN v_made || v_did || v_webhooks;
   END IF;
 
-  -- The slow work first, then the locks: creating a leaf locks the default until the run commits, and dropping one
-  -- locks its parent. The second round is for rows that a default had caught.
+  -- The slow work is done; now the steps that lock. Creating a leaf locks the default partition until the run commits,
+  -- and dropping a leaf locks its parent. The second round is for rows that a default partition had.
   FOR v_round IN 1..2 LOOP
     FOREACH v_leaf IN ARRAY public.fn_queue_leaves_before('event_outbox', v_events) LOOP
       CONTINUE WHEN v_leaf = ANY (v_event_leaves) OR v_kept ? v_leaf;

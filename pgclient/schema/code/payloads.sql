@@ -1,8 +1,8 @@
 -- Payloads: masked for viewers, revealed in full to operators who give a reason.
 
 -- fn_payload_fits(payload) → whether the payload can be returned as text: about 64 MiB at most. A number takes a few
--- bytes in jsonb, whatever its exponent, and up to 150 kB as text: nine thousand of them in one row would make every
--- claim fail that includes the row.
+-- bytes in jsonb, whatever its exponent, but up to 150 kB as text: a row with nine thousand such numbers would make
+-- every claim of that row fail.
 CREATE OR REPLACE FUNCTION public.fn_payload_fits(p_payload jsonb) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -19,10 +19,10 @@ $fn$;
 COMMENT ON FUNCTION public.fn_payload_fits IS 'Whether a payload can be returned as text: about 64 MiB at most.';
 GRANT EXECUTE ON FUNCTION public.fn_payload_fits TO :"dot_executor", :"webhook_worker";
 
--- fn_job_payload(job, token, most) → the length of the payload of a leased job as text, in bytes, and the text itself
--- where it is at most `most` bytes; for the host that holds the lease and is about to run the job. Both NULL where it
--- cannot be returned (fn_payload_fits). No row: the token no longer holds the job. Raises 42501 as the result functions
--- do. So a host keeps only a few long payloads of a claim in memory at a time.
+-- fn_job_payload(job, token, most) → bytes: the length of the payload of a leased job as text; payload: the text itself
+-- if it has at most `most` bytes. It is for the host that holds the lease and is about to run the job, so that a host
+-- keeps only a few long payloads of a claim in memory at a time. Both are NULL if the payload cannot be returned
+-- (fn_payload_fits). No row: the job is no longer leased with the token. Raises 42501 as the result functions do.
 CREATE OR REPLACE FUNCTION public.fn_job_payload(p_job_id uuid, p_lease_token uuid, p_most bigint)
 RETURNS TABLE (bytes bigint, payload text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -49,7 +49,7 @@ COMMENT ON FUNCTION public.fn_job_payload IS
   'The payload of a leased job as text, for the host that works on it.';
 
 -- fn_payload_max() → the most bytes that a payload may have as text: flag queue.payload.max_bytes. It never waits for a
--- lock, since producers call it: while the flag cannot be read at once, the default applies. Internal.
+-- lock, because producers call it: if the flag cannot be read at once, the default applies. Internal.
 CREATE OR REPLACE FUNCTION public.fn_payload_max() RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $fn$
 BEGIN -- a subtransaction that writes nothing
@@ -61,8 +61,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_payload_max IS
   'The most bytes that a payload may have as text; read without waiting. Internal.';
 
--- fn_payload_admit(name, bytes): raises 22023 where a new payload is too long as text. Triggers call it only from 16384
--- bytes on, the lower bound of the flag. Internal.
+-- fn_payload_admit(name, bytes): raises 22023 if a new payload is too long as text. Triggers call it only above 16384
+-- bytes, because the flag cannot be set lower. Internal.
 CREATE OR REPLACE FUNCTION public.fn_payload_admit(p_name text, p_bytes int) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -77,8 +77,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_payload_admit IS
   'Refuses a payload whose text is longer than queue.payload.max_bytes. Internal.';
 
--- fn_payload_raw(kind, id) → the payload as stored; NULL where there is none. kind: event (a webhook event),
--- dead_letter, event_outbox, event_dead_letter (the event that could not be routed), job, job_dead_letter. Internal.
+-- fn_payload_raw(kind, id) → the payload as stored; NULL = no such payload. kind: event (a webhook event), dead_letter
+-- (of a webhook), event_outbox, event_dead_letter (the event that could not be routed), job, job_dead_letter. Internal.
 CREATE OR REPLACE FUNCTION public.fn_payload_raw(p_kind text, p_id text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -117,8 +117,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_payload_raw IS 'A payload as stored. Internal.';
 
--- fn_payload_masked(kind, id) → the payload with secrets masked; NULL where there is none. An error while masking never
--- quotes the payload.
+-- fn_payload_masked(kind, id) → the payload with secrets masked; NULL = no such payload. Errors of the masking never
+-- quote the payload.
 CREATE OR REPLACE FUNCTION public.fn_payload_masked(p_kind text, p_id text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -133,8 +133,8 @@ GRANT EXECUTE ON FUNCTION public.fn_payload_masked TO :"queue_viewer", :"dead_le
 COMMENT ON FUNCTION public.fn_payload_masked IS
   'A payload as a viewer may see it: secrets are masked.';
 
--- fn_payload_reveal(kind, id, actor, reason) → {payload, audit_id}: the payload as stored. It writes the audit row
--- first, and before that a line in the server log, which stays when the caller rolls back. refused: not_found.
+-- fn_payload_reveal(kind, id, actor, reason) → {payload, audit_id}: the payload as stored. First it writes a line in
+-- the server log, which remains if the caller rolls back, and then the audit row. refused: not_found (no such payload).
 CREATE OR REPLACE FUNCTION public.fn_payload_reveal(p_kind text, p_id text, p_actor text, p_reason text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE

@@ -1,21 +1,21 @@
--- Quarantine: a row that makes a batch fail stops no other row. A step is the part of a tick worker that processes rows
--- in batches. It consists of two functions, and both take targets (ids of what it processes) as text:
---   fn_step_NAME(limit, only, except) → numbers, a JSON object of counts: processes up to limit targets; only those of
---     `only` where it is not NULL, and never those of `except`.
+-- Quarantine: a row that makes a batch fail must not stop other rows. A step is the part of a tick worker that
+-- processes rows in batches. A step has two functions. Both identify the rows to process by targets: ids as text.
+--   fn_step_NAME(limit, only, except) → numbers, a JSON object of counts: processes up to limit targets; only those
+--     in `only` (NULL = all), and never those in `except`.
 --   fn_step_NAME_targets(limit, except) → the targets that such a batch would contain.
 -- fn_queue_step runs it:
 --
 -- 1. The whole batch runs in one subtransaction, without the targets that are set aside or pending. A run without a
 --    failure does nothing else.
--- 2. When the batch fails, its targets become pending. Pending targets are tried in parts, each in a subtransaction: a
---    part that fails is halved until the failing target is alone; after a part that succeeds, parts grow again. One
---    run isolates at most 1,000 targets and stops after 20 seconds; the next run continues.
+-- 2. When the batch fails, its targets become pending. Pending targets run in parts, each in a subtransaction: a part
+--    that fails is halved until the failing target is alone; after a part that succeeds, the next parts are larger
+--    again. One run isolates at most 1,000 targets and stops after 20 seconds; the next run continues.
 -- 3. When statement_timeout ends a part, the run ends and keeps what it did, because a statement has only one timeout.
 --    The next run begins with other targets, then takes a part of half the size.
--- 4. A target that fails alone is written to queue_quarantine and tried again alone, with growing waits: 10 times for
---    errors that may pass without help (fn_queue_step_transient), else 3 times. Then it is set aside: it becomes the
---    dead letter of its kind, or, where its kind has none, stays in queue_quarantine, and v_queue_alert names it.
--- 5. fn_queue_quarantine_retry makes a step try it again.
+-- 4. A target that fails alone is written to queue_quarantine and runs again alone, with growing waits: 10 attempts for
+--    errors that may pass without help (fn_queue_step_transient), 3 for others. Then it is set aside: its row becomes a
+--    dead letter, or, if rows of its kind have no dead letters, stays in queue_quarantine, and v_queue_alert names it.
+-- 5. fn_queue_quarantine_retry makes a step run such a target again.
 --
 -- A cancel by a person or by the client ends the whole run and rolls all of it back.
 
@@ -47,8 +47,9 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_step_transient IS 'Whether an error may pass without help. Internal.';
 
--- fn_queue_step_late(SQLSTATE of a failure) → true: statement_timeout caused it, so that no timeout limits the
--- statement from here on; NULL: a person or the client cancelled it; false: any other failure. Internal.
+-- fn_queue_step_late(SQLSTATE of a failure) → the cause of the failure: true = statement_timeout, so that no timeout
+-- limits the statement any more; NULL = a person or the client cancelled the statement; false = any other cause.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_step_late(p_state text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -65,7 +66,7 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_step_late IS
   'Whether a failure was caused by statement_timeout; NULL for a cancel. Internal.';
 
--- fn_queue_step_sum(a, b) → b with the numbers of a added to its own, and the log entries of both. Internal.
+-- fn_queue_step_sum(a, b) → the sums of the numbers of a and b by name, and the log entries of both. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_step_sum(p_a jsonb, p_b jsonb) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -106,13 +107,13 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_step_call IS 'Calls the function of a step. Internal.';
 
--- fn_queue_step_failed(step, target, SQLSTATE, error) → the numbers of what was done with the target, mostly none:
--- records that the target failed alone and when to try it again, and sets it aside after its last attempt. Internal.
+-- fn_queue_step_failed(step, target, SQLSTATE, error) → the numbers of fn_queue_step_bury, usually empty: records that
+-- the target failed alone and the time of its next attempt, and sets the target aside after its last attempt. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_step_failed(p_step text, p_target text, p_state text, p_error text)
   RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  -- each attempt of a target that runs into statement_timeout uses the whole time of a run
+  -- each attempt of a target that reaches statement_timeout uses the whole time of a run
   c_most CONSTANT int := CASE WHEN p_state <> '57014' AND public.fn_queue_step_transient(p_state) THEN 10 ELSE 3 END;
   v_now timestamptz := clock_timestamp();
   v_error text := left(public.fn_mask_said(left(p_error, 1000)), 1000);
@@ -150,8 +151,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_step_failed IS 'Records that a target of a step failed alone. Internal.';
 
 -- fn_queue_step_rest(step) → numbers: runs pending targets of the step in parts, then the quarantined targets that are
--- due. timed_out: true where statement_timeout ended it. Raises where at least five targets failed with errors that may
--- pass and none succeeded: then the step itself fails, not its rows. Internal.
+-- due. timed_out: true if statement_timeout ended it. It raises an error if at least five targets failed with errors
+-- that may pass without help and no target succeeded: then the step itself fails, not its rows. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_step_rest(p_step text) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -246,7 +247,7 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_step_rest IS
   'Tries the failed targets of a step in parts, then alone. Internal.';
 
--- fn_queue_step_part(step, targets): marks the targets of a batch that failed as pending. Internal.
+-- fn_queue_step_part(step, targets): marks targets as pending after their batch failed. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_step_part(p_step text, p_targets text[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -257,9 +258,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_step_part IS
   'Marks the targets of a failed batch as pending, to be tried in parts. Internal.';
 
--- fn_queue_step(step, limit) → the numbers of fn_step_STEP over up to limit targets, plus those of its pending and
--- quarantined targets that were tried. timed_out: true where statement_timeout ended it: the caller must end its run.
--- The targets of a batch that failed are those that fn_step_STEP_targets(limit, except) returns. Internal.
+-- fn_queue_step(step, limit) → the numbers of fn_step_STEP over up to limit targets, plus those of the pending and
+-- quarantined targets that it ran. timed_out: true if statement_timeout ended it: the caller must end its run. The
+-- targets of a failed batch are those that fn_step_STEP_targets(limit, except) returns. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_step(p_step text, p_limit int) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -290,7 +291,7 @@ BEGIN
     EXECUTE format('SELECT public.%I($1::int, $2::text[])', 'fn_step_' || p_step || '_targets')
       INTO v_targets USING p_limit, v_except;
   END IF;
-  IF COALESCE(v_targets, '{}') = '{}' THEN -- no row can be the cause
+  IF COALESCE(v_targets, '{}') = '{}' THEN -- the error cannot come from a row
     RAISE EXCEPTION USING ERRCODE = v_state, MESSAGE = v_error;
   END IF;
   PERFORM public.fn_queue_step_part(p_step, v_targets);
@@ -301,8 +302,8 @@ COMMENT ON FUNCTION public.fn_queue_step IS
   'Runs a step so that a row that fails does not stop other rows. Internal.';
 
 -- fn_queue_step_bury(row of quarantine) → {dead_lettered} or {failed}: makes the dead letter of a row that is set
--- aside, where its kind has dead letters. For these kinds an error that cannot pass without help is not retried. NULL
--- where such a dead letter exists already, where the kind has none, and where making it fails: the row stays in
+-- aside, if its kind has dead letters. For these kinds an error that cannot pass without help is not retried. NULL if
+-- such a dead letter exists already, if the kind has no dead letters, or if making it fails: the row stays in
 -- quarantine. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_step_bury(p_row public.queue_quarantine) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
@@ -321,8 +322,8 @@ COMMENT ON FUNCTION public.fn_queue_step_bury IS
   'Makes a dead letter of a row that is set aside, where its kind has one. Internal.';
 
 -- fn_queue_quarantine_retry(ids, actor, reason, dry_run) → {action, dry_run, retried, skipped, results: [{id, outcome,
--- why, step, target}], audit_id}: makes the next run of the tick worker try quarantined rows again, with attempts from
--- 0. A row that still fails is set aside again.
+-- why, step, target}], audit_id}: the next run of the tick worker processes these quarantined rows again, and counts
+-- their attempts from 0. A row that still fails is set aside again.
 CREATE OR REPLACE FUNCTION public.fn_queue_quarantine_retry(p_ids bigint[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$

@@ -81,7 +81,8 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_counter_drift TO :"queue_viewer", :"wo
 COMMENT ON FUNCTION public.fn_queue_counter_drift IS
   'Where counters and derived rows differ from their tables; tables above a size in bytes are not compared.';
 
--- fn_webhook_letters_astray() → the ids for which dead_letter_open is wrong. Internal.
+-- fn_webhook_letters_astray() → ids of dead letters that are missing in dead_letter_open, or in it although not open.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_letters_astray() RETURNS SETOF bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 BEGIN
@@ -96,9 +97,9 @@ COMMENT ON FUNCTION public.fn_webhook_letters_astray IS 'Dead letters for which 
 
 -- fn_queue_recount(actor, reason, dry_run) → {action, dry_run, counters, job_lane, dead_letter_open,
 -- webhook_endpoint_state, webhook_rate_bucket, queue_counter_rank, drift: [{scope, k1, k2, k3, found, counted}],
--- audit_id}: corrects what fn_queue_counter_drift finds. The numbers count keys and rows; drift has the first 100. One
--- run at a time. The only rows that it locks and others write are dead letters for which dead_letter_open is wrong, and
--- only in its last step, and rows of queue_counter_rank that differ.
+-- audit_id}: corrects the differences that fn_queue_counter_drift finds. The numbers count keys and rows; drift has the
+-- first 100. One run at a time. It locks only two kinds of rows that other sessions write: rows of queue_counter_rank
+-- that differ and, in its last step, dead letters for which dead_letter_open is wrong.
 CREATE OR REPLACE FUNCTION public.fn_queue_recount(p_actor text, p_reason text, p_dry_run boolean DEFAULT false)
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
@@ -142,7 +143,8 @@ BEGIN
   SELECT s.id FROM public.subscriptions s ORDER BY s.id ON CONFLICT DO NOTHING;
   INSERT INTO public.webhook_rate_bucket (subscription_id)
   SELECT s.id FROM public.subscriptions s ORDER BY s.id ON CONFLICT DO NOTHING;
-  -- A session that opens or closes a dead letter locks its row: what is still wrong after we locked it cannot change.
+  -- A session that opens or closes a dead letter locks its row, so a row that is still wrong under our lock cannot
+  -- change.
   v_letters := ARRAY(SELECT a FROM public.fn_webhook_letters_astray() a);
   PERFORM 1 FROM public.dead_letters d WHERE d.id = ANY (v_letters) ORDER BY d.id FOR NO KEY UPDATE;
   v_letters := ARRAY(SELECT a FROM public.fn_webhook_letters_astray() a WHERE a = ANY (v_letters));
@@ -153,7 +155,7 @@ BEGIN
   SELECT d.id, d.final_error_code, d.subscription_id, d.failed_at FROM public.dead_letters d
   WHERE d.id = ANY (v_letters) AND d.id NOT IN (SELECT g.dead_letter_id FROM gone g);
   IF (v_out ->> 'queue_counter_rank')::bigint > 0 THEN
-    LOCK TABLE public.queue_counter_rank IN SHARE ROW EXCLUSIVE MODE; -- a fold beside it waits, or was before it
+    LOCK TABLE public.queue_counter_rank IN SHARE ROW EXCLUSIVE MODE; -- a concurrent fold waits, or has ended
     DELETE FROM public.queue_counter_rank r WHERE r.n <> 0 AND NOT EXISTS (SELECT FROM public.v_queue_counter_ranked w
       WHERE w.scope = r.scope AND w.k1 = r.k1 AND w.k2 = r.k2 AND w.k3 = r.k3);
     INSERT INTO public.queue_counter_rank AS r (scope, k1, k2, k3, n)

@@ -1,7 +1,7 @@
--- Objects that programs of this release do not use, kept for running programs of the previous release. The next release
--- removes them and names them in release.txt.
+-- Objects that programs of this release no longer use; they stay for running programs of the previous release. The next
+-- release drops them and names them in release.txt.
 
--- Retired by code 1: a part of v_queue_health, which has one definition now.
+-- Retired by code 1: v_queue_health without some of its rows; programs read v_queue_health instead.
 CREATE OR REPLACE VIEW public.v_queue_health_rest AS
 SELECT * FROM public.v_queue_health h
 WHERE h.source NOT LIKE 'dead\_letter\_%' AND h.source NOT LIKE 'backlog\_%'
@@ -11,9 +11,9 @@ COMMENT ON VIEW public.v_queue_health_rest IS
 GRANT SELECT ON public.v_queue_health_rest TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
--- fn_dot_config_waits(flag, base flag, its default, cap flag, its default): turns the waits that an operator set as
--- base and cap into the list of the flag, still recorded as set by that operator, and deletes base and cap. For seeds,
--- once.
+-- fn_dot_config_waits(flag, base flag, its default, cap flag, its default): replaces the two flags base and cap, from
+-- which older releases computed the waits, by the equal list of waits in the new flag. The new flag still records the
+-- operator who set them; base and cap are deleted. The seeds call it once.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_waits(p_key text, p_base text, p_base_default text, p_cap text,
   p_cap_default text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$

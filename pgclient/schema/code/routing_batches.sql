@@ -1,7 +1,8 @@
--- How a reader of events makes progress between two PostgreSQL snapshots. An event belongs to a batch when its
--- transaction is visible in the snapshot of the batch and was not visible in the one before. So a transaction that
--- stays open delays only its own events, and one that commits late is in the first batch that starts after its commit.
--- An event has the number of the top-level transaction, whatever savepoints that uses.
+-- Batches of events: how a reader of events goes from one PostgreSQL snapshot to the next. A batch has a snapshot; an
+-- event belongs to the batch if its transaction is visible in this snapshot and was not visible in the snapshot of the
+-- batch before. So a transaction that stays open delays only its own events, and the events of a transaction that
+-- commits late are in the first batch that starts after its commit. The transaction of an event is the top-level
+-- transaction, even if the event was written in a savepoint.
 --
 -- 1. A reader locks its cursor. If no batch is open, it opens one: it stores fn_routing_snapshot in batch.
 -- 2. It reads events of the ranges of fn_routing_ranges(routed, batch), ordered by (created_xid, id), at most as many
@@ -22,10 +23,10 @@ COMMENT ON COLUMN public.queue_cursor.uncounted IS
   'work of quick runs (fn_queue_tick_run) by counter: the next full run adds it to the row of the reader';
 GRANT SELECT ON public.queue_cursor TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- fn_routing_cursor(worker, domain, xid, id) → the row of the reader. Where there is none, a row built from the
--- progress of the previous release, which had routed every event older than transaction xid, and, when id is not zero
--- (xid had ended), the events of xid up to id. A caller that will store the row first locks the row that xid and id
--- come from. Internal.
+-- fn_routing_cursor(worker, domain, xid, id) → the row of the reader. If there is no row yet, it builds one from the
+-- progress of the previous release: that release had routed every event of transactions before xid and, if id is not
+-- zero (xid had ended), the events of xid up to id. A caller that will store the row first locks the row from which xid
+-- and id come. Internal.
 CREATE OR REPLACE FUNCTION public.fn_routing_cursor(p_worker_name text, p_event_domain text, p_xid xid8, p_id text)
   RETURNS public.queue_cursor
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -53,8 +54,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_routing_cursor IS
   'Progress of a reader of events, carried over from the previous release at its first run. Internal.';
 
--- fn_routing_cursor_keep(cursor): stores the cursor if it has changed. Version 0, which fn_routing_cursor builds, is
--- inserted. Internal.
+-- fn_routing_cursor_keep(cursor): stores the cursor if it has changed. A cursor that fn_routing_cursor has built has
+-- version 0 and is inserted. Internal.
 CREATE OR REPLACE FUNCTION public.fn_routing_cursor_keep(p_cursor public.queue_cursor) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -71,8 +72,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_routing_cursor_keep IS
   'Stores the progress of a reader of events. Internal.';
 
--- fn_routing_snapshot() → the current snapshot, in which the caller's own transaction counts as in progress, since it
--- may still write events. Internal.
+-- fn_routing_snapshot() → the current snapshot, in which the caller's own transaction counts as in progress, because
+-- that transaction may still write events. Internal.
 CREATE OR REPLACE FUNCTION public.fn_routing_snapshot() RETURNS pg_snapshot
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -115,8 +116,8 @@ COMMENT ON FUNCTION public.fn_routing_ranges IS
 
 -- fn_routing_held() → transactions of this database that have been open for over a minute and have written webhook
 -- events (domain webhook) or events of the outbox (domain NULL: their domains are not visible yet). They delay only
--- their own events. pid is NULL for a prepared transaction. A transaction whose start the owner of this function may
--- not see is left out. SECURITY DEFINER, because roles that may see queue health may not see other sessions.
+-- their own events. pid is NULL for a prepared transaction. A transaction is omitted if the owner of this function may
+-- not see its start. SECURITY DEFINER, because roles that may see queue health may not see other sessions.
 CREATE OR REPLACE FUNCTION public.fn_routing_held()
   RETURNS TABLE (worker_name text, event_domain text, pid int, usename text, program text, xact_start timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$

@@ -22,8 +22,8 @@ CREATE OR REPLACE TRIGGER trg_queue_mark_no_truncate BEFORE TRUNCATE ON public.q
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
 
 -- fn_queue_mark(label, actor) → {mark_id, at, label, audit_id}: adds a label of 1 to 200 characters to the history
--- graphs, at the current time. refused: repeated (same label, same person, within a minute), as a graph could not show
--- the two apart.
+-- graphs, at the current time. refused: repeated (the same person set the same label within the last minute: a graph
+-- could not show both).
 CREATE OR REPLACE FUNCTION public.fn_queue_mark(p_label text, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -62,9 +62,10 @@ CREATE OR REPLACE TRIGGER trg_queue_metric_sample_immutable BEFORE UPDATE OR DEL
 CREATE OR REPLACE TRIGGER trg_queue_metric_sample_no_truncate BEFORE TRUNCATE ON public.queue_metric_sample
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
 
--- fn_queue_picture_at(time, steps) → a stored snapshot in the form of fn_queue_picture: 0 steps = the last one at or
--- before the time; -n = the n-th before that, or the oldest; n = the n-th after that. first_at: the time of the oldest
--- stored snapshot. All NULL where there is none at that place; first_at is NULL only when none is stored at all.
+-- fn_queue_picture_at(time, steps) → a stored snapshot in the form of fn_queue_picture. steps: 0 = the last snapshot at
+-- or before the time; -n = n snapshots earlier, or the oldest; n = n snapshots later. first_at: the time of the oldest
+-- stored snapshot; NULL only if no snapshot is stored. The other columns are NULL if there is no snapshot at that
+-- position.
 CREATE OR REPLACE FUNCTION public.fn_queue_picture_at(p_at timestamptz, p_steps int DEFAULT 0,
   OUT taken_at timestamptz, OUT took_ms numeric, OUT body text, OUT first_at timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -91,7 +92,8 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_picture_at TO :"queue_viewer", :"workf
 COMMENT ON FUNCTION public.fn_queue_picture_at IS
   'A snapshot of the last 24 hours, for consoles that look back.';
 
--- fn_metrics_rows(minute, snapshot, its ms, first and last whole minute) → the samples of one run. Internal.
+-- fn_metrics_rows(minute, snapshot, milliseconds that it took, first and last whole minute) → the samples of one run.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_metrics_rows(p_minute timestamptz, p_picture jsonb, p_took_ms numeric,
   p_first timestamptz, p_whole timestamptz)
   RETURNS TABLE (at timestamptz, metric text, labels jsonb, value double precision)
@@ -140,7 +142,7 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_metrics_rows IS 'The samples of one run of metrics_sampler. Internal.';
 
--- sample: stores samples that failed in a batch, each as JSON. They belong to their minute, whenever they succeed.
+-- sample: stores samples that failed in a batch, each as JSON, with the minute in which they were sampled.
 CREATE OR REPLACE FUNCTION public.fn_step_sample(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -193,13 +195,13 @@ DECLARE
   v_late boolean;
   v_samples bigint := 0;
 BEGIN
-  -- a caller beside the tick takes the lease of the tick too
+  -- a call outside of the tick locks the lease of the tick too, so that only one run is under way
   PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = 'metrics_sampler' FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('samples', 0, 'skipped', 'another run is under way');
   END IF;
   v_samples := COALESCE((public.fn_queue_step_rest('sample'::text) ->> 'samples')::bigint, 0);
-  -- Samples that failed count as taken: they are retried and belong to their minute.
+  -- Samples that failed count as stored: a step retries them and stores them with their minute.
   SELECT max((f.row ->> 'at')::timestamptz) FILTER (WHERE f.row ->> 'metric' = 'hosts_alive'),
     max((f.row ->> 'at')::timestamptz) FILTER (WHERE f.row ->> 'metric' = 'delivered_per_minute')
   INTO v_sampled, v_counted FROM (
@@ -233,7 +235,7 @@ BEGIN
   SELECT greatest(v_counted, max(s.at)) INTO v_counted FROM public.queue_metric_sample s
   WHERE s.metric = 'delivered_per_minute' AND s.at > v_minute - interval '2 hours' AND s.at <= v_minute;
   v_first := v_counted + interval '1 minute';
-  IF v_counted IS NULL THEN -- no sample within two hours: start at the first minute that is in the counters
+  IF v_counted IS NULL THEN -- no sample within two hours: start at the first minute that has counters
     SELECT to_timestamp(min(c.k3::bigint)) INTO v_first FROM public.v_queue_counter c
     WHERE c.scope IN ('delivered_1m', 'dead_1m', 'job_done_1m') AND c.k3 ~ '^[0-9]+$';
     v_first := COALESCE(v_first, v_whole);

@@ -1,4 +1,5 @@
--- pg_cron as the scheduler of ticks: creates, shows and removes its jobs. Sources: DP1 §4.3, P3D4C1.
+-- pg_cron as the scheduler of ticks: the functions that create, show and remove its cron jobs. Sources: DP1 §4.3,
+-- P3D4C1.
 
 COMMENT ON TABLE public.queue_cron_job IS
   'The pg_cron jobs of DP1 §4.3 and P3D4C1, each the tick of one worker. run_as: the login that owns the job; '
@@ -9,9 +10,9 @@ COMMENT ON COLUMN public.queue_cron_job.run_as IS
   'the login that installed the job and as which it runs; NULL = not installed';
 GRANT SELECT ON public.queue_cron_job TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- fn_queue_scheduler_lacks() → why the caller cannot use pg_cron in this database and what to do about it, in one line;
--- '' = it can. It runs with the caller's rights, because a cron job belongs to the login that creates it and runs as
--- that login: queue_owner cannot log in.
+-- fn_queue_scheduler_lacks() → one line: why the caller cannot use pg_cron in this database and how to change that; ''
+-- = the caller can. It runs with the caller's rights, because a cron job belongs to the login that creates it and runs
+-- as that login: queue_owner cannot log in.
 CREATE OR REPLACE FUNCTION public.fn_queue_scheduler_lacks() RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -28,7 +29,7 @@ BEGIN
   BEGIN
     v_cron_database := current_setting('cron.database_name', true);
   EXCEPTION WHEN insufficient_privilege THEN
-    v_hidden := true; -- it is loaded, but this login may not read the name of its database
+    v_hidden := true; -- pg_cron is loaded, but this login may not read the name of its database
   END;
   IF v_cron_database IS NULL AND NOT v_hidden THEN
     RETURN format('pg_cron is not loaded: %s; then, %s', v_load, v_create);
@@ -55,14 +56,14 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_scheduler_lacks TO :"queue_viewer", :"
 COMMENT ON FUNCTION public.fn_queue_scheduler_lacks IS
   'Why the caller cannot use pg_cron in this database, with the remedy; empty = it can.';
 
--- fn_queue_cron_jobs() → one row per job of qtop, with what pg_cron shows of it to the caller. found null: unknown,
--- since pg_cron shows a job only to its owner and to superusers.
+-- fn_queue_cron_jobs() → one row per cron job of qtop, with the columns that pg_cron shows to the caller. found NULL:
+-- unknown, because pg_cron shows a job only to its owner and to superusers.
 CREATE OR REPLACE FUNCTION public.fn_queue_cron_jobs() RETURNS TABLE (
   job_name text, worker_name text, schedule text, run_as text, installed_at timestamptz, installed_by text,
   found boolean, active boolean, last_start_at timestamptz, last_status text, last_message text)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  c_cron CONSTANT text := 'cron'; -- the schema may be missing: no name in it may be written in the query itself
+  c_cron CONSTANT text := 'cron'; -- the schema may be missing, so static SQL must not name it
   v_superuser boolean := (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user);
 BEGIN
   IF NOT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'pg_cron') THEN
@@ -92,10 +93,10 @@ COMMENT ON FUNCTION public.fn_queue_cron_jobs IS
   'The pg_cron jobs of the queue, their owner, and how their last run ended, as far as the caller may see.';
 
 -- fn_queue_scheduler_claim(install, login, actor, reason, outcome per job) → {audit_id}: records the owner of the cron
--- jobs and writes the audit row. Only install and remove may call it. Those run with the caller's rights, because
--- pg_cron creates a job for its caller and shows it to no other role; so workflow_admin may call this function, and it
--- checks that the next line of the call stack is one of the two. The text before the signature in such a line is in the
--- language of the server, and the same in both lines.
+-- jobs and writes the audit row. Only fn_queue_scheduler_install and fn_queue_scheduler_remove may call it. These two
+-- run with the caller's rights, because pg_cron creates a job for its caller and shows it to no other role. Therefore
+-- workflow_admin may call this function too, and it checks that the next line of the call stack is one of the two. The
+-- text before the signature in such a line is in the language of the server, and the same in both lines.
 CREATE OR REPLACE FUNCTION public.fn_queue_scheduler_claim(
   p_install boolean, p_run_as text, p_actor text, p_reason text, p_outcomes jsonb, p_outcome text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -110,7 +111,7 @@ BEGIN
   v_function := rtrim(split_part(v_stack, 'public', 1), '"');
   v_caller := split_part(v_stack, E'\n', 2);
   IF NOT (starts_with(v_caller, format('%spublic.%s(text,text,boolean)', v_function, v_allowed))
-    -- quoted when quote_all_identifiers is on
+    -- with quotes if quote_all_identifiers is on
     OR starts_with(v_caller, format('%s"public"."%s"("text","text",boolean)', v_function, v_allowed))) THEN
     RAISE EXCEPTION 'fn_queue_scheduler_claim only records what % did: call % instead', v_allowed,
       v_allowed USING ERRCODE = '42501';
@@ -136,8 +137,8 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_scheduler_claim TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_scheduler_claim IS
   'Records the owner of the cron jobs, and writes the audit row of installing or removing them.';
 
--- fn_queue_scheduler_wait() waits for other sessions that install or remove cron jobs. SECURITY DEFINER: those two
--- functions run with the caller's rights, which do not allow it to lock a lease.
+-- fn_queue_scheduler_wait() waits for other sessions that install or remove cron jobs. SECURITY DEFINER: install and
+-- remove run with the caller's rights, which do not allow them to lock a lease.
 CREATE OR REPLACE FUNCTION public.fn_queue_scheduler_wait() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -148,7 +149,8 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_scheduler_wait TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_scheduler_wait IS 'Waits for other sessions that install or remove cron jobs.';
 
 -- fn_queue_scheduler_install(actor, reason, dry run) → {results: [{id, outcome: created|changed|kept}], run_as, mode,
--- audit_id}; refused: no_pg_cron, not_yours, name_taken. Each job is one call of
+-- audit_id}. Refused: no_pg_cron (this login cannot use pg_cron here); not_yours (another login has installed the
+-- jobs); name_taken (a cron job of another database has the name). Each job is one call of
 -- fn_queue_tick_request(worker, 'pg_cron') as the caller. A second call changes only jobs that differ.
 CREATE OR REPLACE FUNCTION public.fn_queue_scheduler_install(p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
@@ -195,7 +197,7 @@ BEGIN
       v_results := v_results || jsonb_build_object('id', v_job.job_name, 'outcome',
         CASE WHEN v_dry AND v_outcome <> 'kept' THEN 'would_' || left(v_outcome, -1) ELSE v_outcome END);
       CONTINUE WHEN v_dry OR v_outcome = 'kept';
-      IF v_outcome = 'changed' THEN -- created again: cron.schedule alone would not enable a job that was disabled
+      IF v_outcome = 'changed' THEN -- create it again: cron.schedule would not enable a disabled job
         EXECUTE format('SELECT %I.unschedule($1)', c_cron) USING (v_is ->> 'jobid')::bigint;
       END IF;
       EXECUTE format('SELECT %I.schedule($1, $2, $3)', c_cron) USING v_job.job_name, v_job.schedule, v_command;
@@ -218,13 +220,13 @@ COMMENT ON FUNCTION public.fn_queue_scheduler_install IS
   'Creates the six pg_cron jobs (DP1 §4.3 and iu-notification-worker), which run as the caller. Refusals: no_pg_cron, '
   'not_yours, name_taken.';
 
--- fn_queue_scheduler_remove(actor, reason, dry run) → {results: [{id, outcome: removed|absent}], audit_id}; refused:
--- not_yours, no_pg_cron. A superuser can remove the jobs of any owner.
+-- fn_queue_scheduler_remove(actor, reason, dry run) → {results: [{id, outcome: removed|absent}], audit_id}. Refused:
+-- not_yours (another login owns the jobs), no_pg_cron. A superuser can remove the jobs of any owner.
 CREATE OR REPLACE FUNCTION public.fn_queue_scheduler_remove(p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  c_cron CONSTANT text := 'cron'; -- the schema may be missing: no name in it may be written in the query itself
+  c_cron CONSTANT text := 'cron'; -- the schema may be missing, so static SQL must not name it
   v_dry boolean := COALESCE(p_dry_run, true);
   v_superuser boolean := (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user);
   v_installed boolean := EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'pg_cron');

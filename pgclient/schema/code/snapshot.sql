@@ -1,5 +1,5 @@
--- The one snapshot that all consoles share: its sections, and which session computes it.
--- Sources: DP4 §8, DP1 §10.
+-- The snapshot that all consoles share: its sections, and the rules for which session computes it. Sources: DP4 §8, DP1
+-- §10.
 
 COMMENT ON TABLE public.queue_snapshot IS
   'The last snapshot, shared by all consoles. Read it with fn_queue_picture.';
@@ -17,7 +17,7 @@ DECLARE
   v_routes public.v_iu_route_backlog[] := ARRAY(SELECT b FROM public.v_iu_route_backlog b);
   v_hooks public.v_webhook_backlog[] := ARRAY(SELECT b FROM public.v_webhook_backlog b);
   v_total record := public.fn_dead_letter_total(1000);
-  -- all groups, or only the largest and the newest when there are many (there may be hundreds of thousands)
+  -- all groups, or, if there are more than 200 (there may be hundreds of thousands), only the largest and the newest
   v_dead public.v_dead_letter_group[] := ARRAY(SELECT g FROM public.fn_dead_letter_top(
     CASE WHEN v_total.groups <= 200 THEN 200 ELSE 20 END, 5) g);
   v_ticks public.v_queue_scheduler_status[] := ARRAY(SELECT s FROM public.v_queue_scheduler_status s);
@@ -85,8 +85,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_flags IS 'Section of the snapshot: the flags. Internal.';
 
 -- fn_snapshot_flow(open dead letters) → the section flow: for each of the last 60 minutes, oldest first, how many
--- webhooks were delivered, how many died and how many jobs ended; how many hosts have sent a heartbeat within the last
--- 15 seconds; how many dead letters are open. Internal.
+-- webhooks were delivered, how many dead letters were added and how many jobs ended; how many hosts have sent a
+-- heartbeat within the last 15 seconds; how many dead letters are open. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_flow(p_dead_open bigint) RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -144,12 +144,13 @@ $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_marks IS
   'Section of the snapshot: marks of the last hour. Internal.';
 
--- fn_snapshot_actions() → the section actions: what people did within the last hour, newest first, at most 10, from the
--- newest 80 rows of people. Rows with the same action, person and reason are one action: rows is their number, target
--- and audit_id are of the newest. Left out: batches of bulk operations, as starting one is the action; refusals; marks,
--- which have a section; what happened by itself (an expired flag, the brake); and rows of the triggers of tables, which
--- cannot distinguish a person from a host. The conditions are those of ix_queue_operator_action_people: rows that are
--- left out are not looked at, however many they are. Internal.
+-- fn_snapshot_actions() → the section actions: the actions of people within the last hour, newest first, at most 10,
+-- from the newest 80 audit rows of people. Rows with the same action, person and reason are one action: rows is their
+-- number, target and audit_id are those of the newest row. Not included: batches of bulk operations, because starting
+-- an operation is the action; refusals; marks, which have their own section; actions without a person (an expired flag,
+-- the brake); and rows of the triggers of tables, which cannot distinguish a person from a host. The conditions are
+-- those of the index ix_queue_operator_action_people, so that excluded rows cost nothing, however many there are.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_actions() RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -182,17 +183,17 @@ $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_server IS 'Section of the snapshot: the server. Internal.';
 
 -- fn_queue_picture(max age) → the snapshot (body), when it was computed (taken_at), in how many ms (took_ms), and
--- whether it is the stored one (shared).
+-- shared: true = the stored snapshot.
 --
 -- 1. If the stored snapshot is younger than max age, it is returned.
 -- 2. Otherwise the session that gets the row lock of the lease queue_snapshot (SKIP LOCKED, held until its transaction
 --    ends) computes a new snapshot and stores it for all consoles.
 -- 3. The other sessions accept a stored snapshot of up to five times max age (at least 5 s), and wait up to about one
---    second for the new one. Then each computes its own: a transaction that stays open with the lock must not block the
---    screens.
--- 4. In a read-only transaction, in one of isolation repeatable read or serializable, and while nothing can be written
---    (as on a full disk), steps 2 and 3 are skipped, and on a standby step 1 too: the session computes its own snapshot
---    and stores nothing.
+--    second for the new one. After that each computes its own: a transaction that stays open with the lock must not
+--    block the screens.
+-- 4. In a read-only transaction, under isolation repeatable read or serializable, and while nothing can be written (as
+--    on a full disk), a session skips steps 2 and 3, computes its own snapshot and stores nothing. On a standby it skips
+--    step 1 too.
 CREATE OR REPLACE FUNCTION public.fn_queue_picture(p_max_age interval DEFAULT interval '1 second',
   OUT taken_at timestamptz, OUT took_ms numeric, OUT shared boolean, OUT body text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -223,7 +224,7 @@ BEGIN
       BEGIN
         PERFORM 1 FROM public.dot_iu_runtime_lease l WHERE l.lease_name = 'queue_snapshot' FOR UPDATE SKIP LOCKED;
         v_locked := FOUND;
-      EXCEPTION WHEN OTHERS THEN -- nothing can be written
+      EXCEPTION WHEN OTHERS THEN -- nothing can be written: compute without the lock
         v_store := false;
         EXIT;
       END;
@@ -243,7 +244,7 @@ BEGIN
     BEGIN
       INSERT INTO public.queue_snapshot (taken_at, took_ms, body) VALUES (v_start, took_ms, body)
       ON CONFLICT (one) DO UPDATE SET taken_at = excluded.taken_at, took_ms = excluded.took_ms, body = excluded.body;
-    EXCEPTION WHEN OTHERS THEN -- as on a full disk: this console still shows it
+    EXCEPTION WHEN OTHERS THEN -- as on a full disk: this session still returns its snapshot
       RAISE LOG 'qtop: the snapshot was not stored for other consoles: %', SQLERRM;
     END;
   END IF;

@@ -6,9 +6,8 @@ COMMENT ON TYPE public.snapshot_lane IS
   'pace, and why its jobs wait (empty = nothing blocks them). Internal.';
 
 -- fn_snapshot_lanes(backlog of jobs) → one row per queue lane (job kind and domain) that has live jobs, or in which
--- jobs arrived or ended within the last hour. oldest_at: when the oldest waiting job became due, NULL if no job waits
--- or all of them are due later. why: the first condition that keeps the lane waiting, in the order of the CASE below.
--- Internal.
+-- jobs arrived or ended within the last hour. oldest_at: when the oldest waiting job became due, NULL = no waiting job
+-- is due. why: the first condition that keeps the jobs of the lane waiting, in the order of the CASE below. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_lanes(p_jobs public.v_job_backlog[])
   RETURNS public.snapshot_lane[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -22,7 +21,7 @@ DECLARE
   v_due_late boolean := public.fn_job_due_late();
 BEGIN
   RETURN ARRAY(WITH pace AS (
-    -- the current bucket and the one before: five to ten minutes
+    -- the current bucket and the bucket before: five to ten minutes
     SELECT c.k1, c.k2,
       COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_in_5m' AND c.k3::bigint >= v_five - 300), 0) AS came,
       COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_out_5m' AND c.k3::bigint >= v_five - 300), 0) AS went,
@@ -38,8 +37,8 @@ BEGIN
   ), leased AS (
     SELECT l.subscription_id, sum(l.live) AS live FROM public.job_lease l GROUP BY 1
   ), sorts AS (
-    -- Executors with the same subscriptions, the same handlers and the same absence are grouped into one sort. Joining
-    -- every lane with every executor would multiply their numbers, and a fleet has only a few sorts.
+    -- Executors with the same job subscriptions, the same handlers and the same absence form one group (sort). A join
+    -- of every lane with every executor would multiply their numbers, and a fleet has only a few such groups.
     SELECT row_number() OVER () AS sort, e.absent, e.kinds, array_agg(e.executor_id ORDER BY e.executor_id) AS ids,
       -- more than 100 ids do not fit into the 200 characters of the text
       to_json((array_agg(e.executor_id ORDER BY e.executor_id))[1:100])::text AS who
@@ -51,7 +50,7 @@ BEGIN
       WHERE s.enabled GROUP BY s.executor_id, 2, k.kinds) e
     GROUP BY e.absent, e.kinds, e.may
   ), rules AS (
-    -- wide: which of job kind and domain the subscription leaves open; 0 is the most specific
+    -- wide: which of job kind and domain the job subscription leaves open; 0 = neither, the most specific
     SELECT x.sort, x.absent, x.kinds, x.who, s.executor_kind,
       (s.job_kind IS NULL)::int * 2 + (s.event_domain IS NULL)::int AS wide,
       COALESCE(s.job_kind, '') AS job_kind, COALESCE(s.event_domain, '') AS event_domain,
@@ -86,7 +85,7 @@ BEGIN
           WHERE l.queued + l.retry_waiting > 0
           ORDER BY l.lane, r.sort, r.wide) x GROUP BY x.lane
   ), never AS (
-    -- jobs of an older release, which accepted any process_after; it has an upper bound now
+    -- jobs of an older release, which accepted any process_after; newer releases refuse such times
     SELECT q.job_kind, q.event_domain, count(*) AS n FROM public.job_queue q
     WHERE NOT q.ready AND q.process_after > '9999-12-31Z' GROUP BY 1, 2
   ), told AS (
@@ -159,7 +158,7 @@ DECLARE
   v_lease int := public.fn_cfg_int('queue.lease.duration_seconds', 300);
 BEGIN
   RETURN COALESCE((SELECT json_agg(x ORDER BY x.lease_until) FROM (
-    -- consoles of the release before read lease_token; it is the lease id too, never the token itself
+    -- consoles of the previous release read lease_token; here it has the lease id, never the token itself
     SELECT l.lease_id, l.lease_id AS lease_token, l.lease_owner, COALESCE(q.job_kind, '') AS job_kind,
       COALESCE(q.event_domain, '') AS event_domain, l.live,
       l.claimed_at, l.lease_until, l.lease_until < now() AS expired

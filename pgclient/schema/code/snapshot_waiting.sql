@@ -3,12 +3,12 @@
 
 -- fn_snapshot_waiting(lanes, backlogs of webhooks and routes) → the section waiting: one object per endpoint, one for
 -- the events that the webhook router has not processed yet, one per route, and one per queue lane with waiting jobs;
--- the one that has waited longest first.
---   waiting_bound      more items wait than were counted
+-- the object with the oldest due item first.
+--   waiting_bound      true: more items wait than were counted
 --   in_per_s, out_per_s   items per second over five minutes; of jobs over five to ten minutes
 --   age_seconds        how long the oldest item has been due
---   clears_in_seconds  until nothing waits at these rates; NULL = the backlog does not shrink
---   why                the first condition that blocks it, in the order of the CASE below; empty = nothing blocks it
+--   clears_in_seconds  after how many seconds no item waits, at these rates; NULL = the backlog does not shrink
+--   why                the first condition that keeps the items waiting, in the order of the CASE below; '' = none
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_waiting(p_lanes public.snapshot_lane[],
   p_hooks public.v_webhook_backlog[], p_routes public.v_iu_route_backlog[]) RETURNS json
@@ -105,8 +105,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_waiting IS
   'Section of the snapshot: waiting webhooks, events and jobs, at which rate they go, and why they wait. Internal.';
 
--- fn_snapshot_held() → the section held: one object per transaction that has been open for over a minute and per worker
--- that will route the events of this transaction when it ends. domain is empty for events of the outbox. Internal.
+-- fn_snapshot_held() → the section held: one object per transaction that has been open for over a minute, and per
+-- worker that will route its events after it ends. domain is empty for events of the outbox. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_held() RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -139,7 +139,7 @@ BEGIN
         COALESCE(sum(b.n) FILTER (WHERE b.back = 3), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 2), 0),
         COALESCE(sum(b.n) FILTER (WHERE b.back = 1), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 0), 0)) AS trend
       FROM (
-        -- only of these groups: many other groups may have new dead letters
+        -- only these groups: many other groups may have new dead letters
         SELECT c.scope, c.k1, c.k2, (v_five - c.k3::bigint) / 300 AS back, c.n
         FROM (SELECT g.code, 'dead_' || g.source || '_5m' AS scope,
             CASE g.source WHEN 'webhook' THEN g.subscription_id::text ELSE g.domain || '/' || g.endpoint END AS k2
