@@ -2,13 +2,14 @@
 -- Sources: DP4 §8, DP1 §10.
 
 -- fn_queue_time_or_null(text) → the text as a time, or NULL if it is not a time between the years 2000 and 2200.
--- Executors and hosts write these texts, and a bad one must not break the snapshot for all consoles. Internal.
+-- Executors and hosts write these texts; an invalid text must not break the snapshot for all consoles. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_time_or_null(p_text text) RETURNS timestamptz
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_at timestamptz;
 BEGIN
-  -- A text of this form is always a valid time. Any other needs an exception handler, which costs a subtransaction.
+  -- A text of this form is always a valid time. Any other text needs an exception handler, which costs a
+  -- subtransaction.
   IF p_text ~ '^2[01]\d\d-(0[1-9]|1[0-2])-([01][1-9]|[12]0|2[1-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?Z$' THEN
     RETURN p_text::timestamptz;
   END IF;
@@ -91,9 +92,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_executors IS
   'Section of the snapshot: executors with their state, those with an alert first. Internal.';
 
--- fn_snapshot_hosts() → the section hosts: worker hosts seen within seven days, stopped hosts after the others. alive:
--- its last heartbeat is younger than 15 seconds. progress: per loop its state, its last tick, and the numbers of items
--- done and of errors. Internal.
+-- fn_snapshot_hosts() → the section hosts: worker hosts seen within seven days; stopped hosts are last. alive: the last
+-- heartbeat of the host is younger than 15 seconds. progress: per loop its state, its last tick, and the numbers of
+-- items done and of errors. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_hosts() RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN

@@ -1,14 +1,14 @@
--- What retention deletes and empties, as steps of fn_queue_step. The batch, its parts and the targets of a failed batch
--- read the same rows.
+-- The deletions of the retention sweep, as steps of fn_queue_step. A batch, its parts and the list of targets of a
+-- failed batch all select rows with fn_queue_sweep_rows.
 
--- fn_queue_sweep_before(step) → the time before which rows may be deleted; NULL where the step does not depend on time.
--- Internal.
+-- fn_queue_sweep_before(step) → the time before which the step may delete rows; NULL = the step does not depend on
+-- time. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_sweep_before(p_step text) RETURNS timestamptz
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_events timestamptz := public.fn_queue_retention_before('retention.events_days');
-  -- attempts and dead letters prove that an event is routed: they are kept as long as the event. One day longer,
-  -- because a run that began before the event gives its attempt an earlier time.
+  -- Attempts and dead letters prove that an event is routed, so they are kept as long as the event, and one day longer:
+  -- a run that began before the event gives its attempt an earlier time.
   v_oldest timestamptz;
 BEGIN
   IF p_step IN ('sweep_event_letters', 'sweep_attempts', 'sweep_reads') THEN
@@ -28,8 +28,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_sweep_before IS 'The time before which a retention step may delete. Internal.';
 
--- fn_queue_sweep_rows(step, limit, only, except, before) → the rows that may be deleted or emptied, each with its name.
--- Internal.
+-- fn_queue_sweep_rows(step, limit, only, except, before) → the rows that may be deleted or emptied, each with its
+-- target. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_sweep_rows(p_step text, p_limit int, p_only text[], p_except text[],
   p_before timestamptz) RETURNS TABLE (tid tid, target text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
@@ -54,7 +54,7 @@ BEGIN
       AND (p_only IS NULL OR k.key = ANY (p_only)) AND (p_except = '{}' OR k.key <> ALL (p_except))
       LIMIT p_limit;
     WHEN 'sweep_ended_keys' THEN
-      -- jobs that ended during an upgrade may have no final status in producer_key
+      -- jobs that ended while an upgrade ran may have no final status in producer_key
       RETURN QUERY SELECT x.ctid, k.key FROM public.producer_key x
       CROSS JOIN LATERAL (SELECT jsonb_build_array(x.scope, x.kind, x.key)::text AS key) k
       WHERE x.scope = '' AND x.final_at IS NULL
@@ -62,7 +62,7 @@ BEGIN
       AND (p_only IS NULL OR k.key = ANY (p_only)) AND (p_except = '{}' OR k.key <> ALL (p_except))
       LIMIT p_limit;
     WHEN 'sweep_keys' THEN
-      -- a key is deleted when its job was final and its dead letter closed long enough ago
+      -- a key is deleted when retention is over since its job became final and since its dead letter was closed
       RETURN QUERY SELECT x.ctid, k.key FROM public.producer_key x
       CROSS JOIN LATERAL (SELECT jsonb_build_array(x.scope, x.kind, x.key)::text AS key) k
       WHERE x.final_at < p_before AND NOT EXISTS (SELECT FROM public.job_dead_letter d
@@ -77,7 +77,8 @@ BEGIN
       AND (p_only IS NULL OR k.key = ANY (p_only)) AND (p_except = '{}' OR k.key <> ALL (p_except))
       LIMIT p_limit;
     WHEN 'sweep_reads' THEN
-      -- the record that a recipient read an event is deleted with the attempt that let it read the event
+      -- event_read records that a recipient read an event: deleted with the attempt that routed the event to this
+      -- recipient
       RETURN QUERY SELECT x.ctid, k.key FROM public.event_read x
       CROSS JOIN LATERAL (SELECT x.event_id || '/' || x.recipient_ref AS key) k
       WHERE x.read_at < p_before
@@ -96,7 +97,7 @@ BEGIN
       AND (p_only IS NULL OR k.key = ANY (p_only)) AND (p_except = '{}' OR k.key <> ALL (p_except))
       ORDER BY x.processed_at LIMIT p_limit FOR UPDATE OF x SKIP LOCKED;
     WHEN 'sweep_history' THEN
-      -- only the day that the limit falls in: whole days before it are dropped as partitions
+      -- only the day in which `before` lies: earlier days are dropped as whole partitions
       RETURN QUERY SELECT x.ctid, x.job_id::text FROM public.job_history x
       WHERE x.finished_at >= date_trunc('day', p_before AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
       AND x.finished_at < p_before AND x.status <> 'cleaned'
@@ -127,7 +128,7 @@ BEGIN
     RETURN jsonb_build_object('webhooks', v_n);
   END IF;
   v_before := public.fn_queue_sweep_before(p_step);
-  IF p_step = 'sweep_history' THEN -- partitioned: a row is identified by its id and its time
+  IF p_step = 'sweep_history' THEN -- partitioned: id and time identify a row
     v_jobs := ARRAY(SELECT r.target::uuid
       FROM public.fn_queue_sweep_rows(p_step, p_limit, p_only, p_except, v_before) r);
     UPDATE public.job_history h SET status = 'cleaned', from_status = h.status, payload = '{}', source_ref = NULL,
@@ -168,7 +169,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_sweep IS 'Runs a retention step, or a part of it. Internal.';
 
--- fn_queue_sweep_targets(step, limit, except) → the rows that a batch of the step would contain. Internal.
+-- fn_queue_sweep_targets(step, limit, except) → the targets of the rows that a batch of the step would contain.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_sweep_targets(p_step text, p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN

@@ -1,4 +1,5 @@
--- Tick workers: which function runs how often, and never twice at once. Source: DP1 §4.1, §5, §8, §10.
+-- Tick workers: the function and the interval of each; a tick worker never runs twice at once. Source: DP1 §4.1, §5,
+-- §8, §10.
 
 COMMENT ON TABLE public.queue_tick_worker IS
   'The known tick workers (DP1 §4.2). last_run_at: last success; last_attempt_at: last attempt, failed or not.';
@@ -22,7 +23,7 @@ GRANT SELECT (lease_name, lease_holder, acquired_at, expires_at) ON public.dot_i
   TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
 -- fn_queue_lease_wait(lease) waits for a lease and holds it to the end of the transaction. A lease is a lock on a row
--- that only functions of qtop can lock; any login could take an advisory lock. Internal.
+-- that only functions of qtop can lock. An advisory lock would not do, because any login could hold it. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_lease_wait(p_lease_name text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -32,8 +33,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_lease_wait IS
   'Waits for a lease and holds it to the end of the transaction. Internal.';
 
--- fn_queue_tick_worker_add(name, function, flag, cron job, domains): creates the registry row, its lease and its
--- heartbeat row; existing rows keep their state. For seeds.
+-- fn_queue_tick_worker_add(name, function, flag, cron job, domains): creates the registry row of a tick worker, its
+-- lease and its heartbeat row; existing rows keep their state. Only seeds.sql calls it.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_worker_add(
   p_worker_name text, p_function text, p_flag_key text, p_cron_job boolean, p_domain_scope text[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
@@ -64,9 +65,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_tick_worker_add IS
   'Adds a tick worker with its lease and heartbeat rows. For seeds.';
 
--- fn_queue_tick_clone(worker) → NULL where the worker may run; in a copy of a database, which one it is a copy of and
--- what to do. Workers that only do housekeeping run in a copy too; all others hand out work, reclaim it or send.
--- Internal.
+-- fn_queue_tick_clone(worker) → NULL = the worker may run; in a copy of a database, one line that names the original
+-- and the command to run. Workers that only do housekeeping run in a copy too; all others hand out work, reclaim it or
+-- send. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_clone(p_worker_name text) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -77,9 +78,10 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_tick_clone IS
   'Why a tick worker does not run in a copy of a database; null where it runs. Internal.';
 
--- fn_queue_tick_due(worker, source) → '' when the worker may run now, else why it is skipped: clone, off, mode,
--- not_due. The interval counts from start to start, so that after a long run the next tick of a fixed schedule is not
--- too early. A last run in the future (the clock was set back) delays nothing. Internal.
+-- fn_queue_tick_due(worker, source) → '' if the worker may run now, else why it is skipped: clone (the database is a
+-- copy that is not adopted); off (a flag is off or the interval is 0); mode (queue.scheduler.mode excludes the source);
+-- not_due (the interval is not over). The interval counts from start to start, so that after a long run the next tick
+-- of a fixed schedule is not too early. A last run in the future (the clock was set back) delays nothing. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_due(p_worker_name text, p_source text) RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -113,12 +115,12 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_tick_due IS
   'Whether a tick worker may run now, else why not. Internal.';
 
--- fn_queue_tick_run(worker, source) → the result of fn_queue_tick_request. A wake within a second of the last full run
--- makes a quick run, if the worker's function has an argument p_quick, unless the full run failed or found more work
--- than it may do at once. A quick run does not update the worker's row, its lease and its heartbeat, so that a busy
--- worker writes each of them once a second; and it may read only what is newer than the last full run. After a quick
--- run the caller asks again a second later and gets a full run; after a quick run that failed, it asks at once.
--- Internal.
+-- fn_queue_tick_run(worker, source) → the result of fn_queue_tick_request. A wake signal within a second of the last
+-- full run makes a quick run, if the worker's function has an argument p_quick; but a full run if the last full run
+-- failed or found more work than it may do at once. A quick run does not update the worker's row, its lease and its
+-- heartbeat, so that a busy worker writes each of them once a second; and it may read only rows that are newer than the
+-- last full run. After a quick run the caller calls again a second later, for a full run; after a failed quick run it
+-- calls at once. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_run(p_worker_name text, p_source text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -168,7 +170,7 @@ BEGIN
     AND NOT COALESCE(v_worker.last_result ?| '{error,more}'::text[], true);
   v_interval := public.fn_cfg_int('queue.tick.' || p_worker_name || '.interval_seconds', 0);
   IF v_skip = 'off' THEN
-    -- a worker that is switched off has stopped cleanly: shown as stopped, and not silent
+    -- a worker that is switched off has ended cleanly: it is shown as stopped, not as silent
     PERFORM 1 FROM public.queue_heartbeat WHERE executor_id = p_worker_name
       AND last_beat_payload ->> 'state' = 'stopped'
       AND last_beat_at > clock_timestamp() - interval '20 seconds';
@@ -182,8 +184,8 @@ BEGIN
   END IF;
 
   BEGIN
-    -- The call names the arguments and types that its function declares, so that no overload that somebody else created
-    -- under the same name matches better.
+    -- The call casts each argument to the type that the function declares, so that no overload that another login
+    -- created under the same name is a better match.
     SELECT p.oid INTO v_function FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner
     WHERE p.pronamespace = 'public'::regnamespace AND p.proname = v_worker.function
       AND (r.rolname = current_user OR r.rolsuper) AND p.pronargs = p.pronargdefaults
@@ -200,7 +202,7 @@ BEGIN
     IF jsonb_typeof(v_result) <> 'object' THEN
       RAISE EXCEPTION '% returned %, not an object', v_worker.function, jsonb_typeof(v_result);
     END IF;
-    -- the function could not do its work and recorded that itself
+    -- the function could not do its work and returned the error as its result
     v_error := CASE WHEN v_result ->> 'status' = 'error' THEN left(v_result ->> 'error', 500) END;
   EXCEPTION WHEN OTHERS THEN
     v_error := SQLSTATE || ' ' || public.fn_mask_said(left(SQLERRM, 500));
@@ -244,11 +246,13 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_tick_run IS
   'One run of a tick worker, if it may run now. Internal.';
 
--- fn_queue_tick_request(worker, source) → {worker, ran: true, result, took_ms},
--- {worker, ran: false, skipped: clone|off|mode|not_due|lease_held, reason} or {worker, ran: false, failed: true,
--- error}; with quick: true where it was a quick run. source: external, pg_cron, wake or operator; the last is audited.
--- A failure of the worker is recorded and updates no heartbeat, so that it becomes visible; a cancelled run leaves no
--- trace.
+-- fn_queue_tick_request(worker, source) → one of three results, with quick: true after a quick run:
+--   {worker, ran: true, result, took_ms}
+--   {worker, ran: false, skipped: clone|off|mode|not_due|lease_held, reason}: see fn_queue_tick_due; lease_held =
+--     another session runs the worker
+--   {worker, ran: false, failed: true, error}
+-- source: external, pg_cron, wake or operator; a request of an operator is audited. A failure of the worker is recorded
+-- and updates no heartbeat, so that the failing worker becomes silent; a cancelled run leaves no trace.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_request(p_worker_name text, p_source text DEFAULT 'external')
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -264,8 +268,8 @@ COMMENT ON FUNCTION public.fn_queue_tick_request IS
   'The only way to run a tick worker (DP1 §8). Checks flag, mode and interval, then takes the lease: ten hosts and '
   'pg_cron make one run per interval.';
 
--- fn_queue_tick_now(worker, actor, reason) → the result of fn_queue_tick_request and audit_id: a run that an operator
--- asks for, whatever the interval and the mode.
+-- fn_queue_tick_now(worker, actor, reason) → the result of fn_queue_tick_request, and audit_id: a run at the request of
+-- an operator, whatever the interval and the mode are.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_now(p_worker_name text, p_actor text, p_reason text DEFAULT NULL)
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -288,8 +292,8 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_tick_now TO :"dot_executor", :"workflo
 COMMENT ON FUNCTION public.fn_queue_tick_now IS
   'Runs a tick worker for an operator, audited; skipped, with the reason, while it is off or running.';
 
--- fn_queue_watch_write(worker, interval): writes the cadence and the threshold in force into the heartbeat row, for
--- readers of that row alone (DP4 §3.3). A row that is locked is skipped: its values decide nothing, and the next run
+-- fn_queue_watch_write(worker, interval): writes the current cadence and threshold into the heartbeat row, for programs
+-- that read only this row (DP4 §3.3). A locked row is skipped: qtop decides nothing by these values, and the next run
 -- writes them. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_watch_write(p_worker_name text, p_interval int) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
@@ -306,10 +310,10 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_watch_write IS
   'Writes the cadence and the threshold in force into the heartbeat row of a tick worker. Internal.';
 
--- A changed flag updates the heartbeat rows of its workers in the same transaction. Switched off, a worker has stopped
--- cleanly. Switched on, it is watched from then on, also when no host is left to run it. A shorter interval makes no
--- worker silent that was not: the shorter threshold counts from the change. Locked rows are skipped: their worker is
--- writing its heartbeat now, and writes these values itself.
+-- A changed flag updates the heartbeat rows of its workers in the same transaction. A worker that is switched off
+-- becomes stopped. A worker that is switched on is watched from then on, even if no host is left to run it. A shorter
+-- interval makes no worker silent at once: the shorter threshold counts from the change. Locked rows are skipped: their
+-- worker is writing its heartbeat now, and writes these values itself.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_switched_on() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -343,7 +347,8 @@ BEGIN
       last_beat_payload = h.last_beat_payload || CASE WHEN v_row.is_on = v_row.was_on THEN '{}'
         WHEN v_row.is_on THEN '{"state": "idle"}' ELSE '{"state": "stopped"}' END::jsonb,
       counted_from = CASE WHEN v_row.is_on AND v_row.was_on AND v_row.interval_is <> v_row.interval_was
-        -- silent at the time by the old threshold, or a new threshold after the change, whichever is earlier
+        -- the worker is silent at the time by the old threshold, or one new threshold after the change, whichever is
+        -- earlier
         THEN least(v_now, greatest(h.last_beat_at, h.counted_from) + make_interval(secs =>
           public.fn_queue_tick_threshold(v_row.interval_was, v_flag)
           - public.fn_queue_tick_threshold(v_row.interval_is, v_flag))) ELSE h.counted_from END

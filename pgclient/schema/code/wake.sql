@@ -1,9 +1,9 @@
--- Wake signals by NOTIFY. Sources: DP4 §3.2, DP1 §4.1 layer 2; names by DP4.
+-- Wake signals by NOTIFY. Sources: DP4 §3.2 (also for the names), DP1 §4.1 layer 2.
 
--- A NOTIFY only wakes a reader; the tables hold the truth.
--- fn_queue_notify_enabled() → the flag queue.notify.bridge_enabled; false where it cannot be read at once. Transactions
--- of producers call it, so a lock on the table of flags must neither fail nor delay them. The block that catches errors
--- is a subtransaction that writes nothing, so it uses no transaction id.
+-- A NOTIFY only wakes a reader, which then finds the work in the tables. fn_queue_notify_enabled() → the flag
+-- queue.notify.bridge_enabled; false if the flag cannot be read at once. Transactions of producers call it, so a lock
+-- on the table of flags must neither fail nor delay them. The block that catches errors is a subtransaction that writes
+-- nothing, so it uses no transaction id.
 CREATE OR REPLACE FUNCTION public.fn_queue_notify_enabled() RETURNS boolean
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $fn$
 BEGIN
@@ -18,9 +18,9 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_notify_enabled TO :"queue_viewer", :"d
 COMMENT ON FUNCTION public.fn_queue_notify_enabled IS
   'Whether wake signals are on (DP4 §3.2); false where the flag cannot be read at once. Never raises nor waits.';
 
--- fn_queue_wake(channel, payload): sends one wake signal, or none where signals are switched off, the writer silenced
--- the triggers and sends its own, the notification queue is more than half full, or the payload is too long. Never
--- raises: a signal must not make a business transaction fail. Internal.
+-- fn_queue_wake(channel, payload): sends one wake signal. It sends none if signals are switched off, if the writer
+-- turned off the triggers and sends its own signals (setting qtop.doorbell), if the notification queue is more than
+-- half full, or if the payload is too long. Never raises: a signal must not make a business transaction fail. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_wake(p_channel text, p_payload jsonb) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -39,9 +39,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_wake IS
   'Sends one wake signal when signals are on; never raises. Internal.';
 
--- fn_queue_wake_signal(domain, layer) → {signalled}: for a writer that silenced the triggers. It calls this after its
--- commit, at most once per domain, layer, 5 ms and process. layer = who is woken: event (routers), saga (the
--- orchestrator), job (hosts that claim) or doorbell (all of them).
+-- fn_queue_wake_signal(domain, layer) → {signalled}: sends the wake signal of a writer that turned off the triggers
+-- (setting qtop.doorbell). The writer calls it after its commit, at most once per domain, layer, 5 ms and process.
+-- layer: event wakes the routers, saga the orchestrator, job the hosts that claim, doorbell all of them.
 CREATE OR REPLACE FUNCTION public.fn_queue_wake_signal(p_domain text, p_layer text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -64,7 +64,7 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_wake_signal TO :"event_ingest_writer",
 COMMENT ON FUNCTION public.fn_queue_wake_signal IS
   'Wakes the workers of one layer of a domain after the caller''s commit, when wake signals are on.';
 
--- fn_queue_doorbell(domain) → {rung}: fn_queue_wake_signal for a writer that does not name the layer.
+-- fn_queue_doorbell(domain) → {rung}: fn_queue_wake_signal with the layer doorbell.
 CREATE OR REPLACE FUNCTION public.fn_queue_doorbell(p_domain text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -77,7 +77,7 @@ COMMENT ON FUNCTION public.fn_queue_doorbell IS
   'Wakes all listeners of a domain after the caller''s commit, when signals are on; see fn_queue_wake_signal.';
 
 -- One signal per channel and statement: a row trigger would cost two thirds of the producers' throughput. The function
--- reads the flag, as definer: a WHEN clause would read it with the writer's rights.
+-- reads the flag with the rights of its owner; a WHEN clause would read it with the writer's rights.
 CREATE OR REPLACE FUNCTION public.fn_queue_wake_notify_event_outbox() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -108,9 +108,9 @@ COMMENT ON FUNCTION public.fn_queue_wake_notify_event_outbox IS
 CREATE OR REPLACE TRIGGER trg_event_outbox_wake_notify AFTER INSERT ON public.event_outbox
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_queue_wake_notify_event_outbox();
 
--- Sends one wake signal per inserting statement, if the wake bridge is on (off by default). Trigger arguments: the
--- layer (which kind of loop to wake: webhooks, jobs, …) and the tick worker. On table events it also refuses payloads
--- that are too long, always: a separate trigger would make the upgrade wait for open transactions of producers.
+-- Sends one wake signal per inserting statement, if wake signals are on (off by default). Trigger arguments: the layer
+-- (see fn_queue_wake_signal) and the tick worker. On table events it also refuses payloads that are too long, whether
+-- signals are on or off: adding a separate trigger would make the upgrade wait for open transactions of producers.
 CREATE OR REPLACE FUNCTION public.fn_webhook_wake() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -143,8 +143,8 @@ CREATE OR REPLACE TRIGGER trg_sagas_wake AFTER INSERT ON public.webhook_delivery
 CREATE OR REPLACE TRIGGER trg_jobs_wake AFTER INSERT ON public.webhook_delivery_jobs REFERENCING NEW TABLE AS new_rows
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_wake('job', 'webhook_worker');
 
--- One signal per channel and statement. The function reads the flag, as definer: a WHEN clause would read it with the
--- writer's rights (DP4 §3.2).
+-- One signal per channel and statement. The function reads the flag with the rights of its owner; a WHEN clause would
+-- read it with the writer's rights (DP4 §3.2).
 CREATE OR REPLACE FUNCTION public.fn_queue_wake_notify_job_queue() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

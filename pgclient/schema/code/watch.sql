@@ -1,9 +1,9 @@
--- When a tick worker or an executor is silent: the single definition, which everything that shows silence reads.
--- Sources: DP1 §9, §10, DP4 §3.3, §3.5.
+-- Silence of tick workers and executors: the single definition, which every display of silence uses. Sources: DP1 §9,
+-- §10, DP4 §3.3, §3.5.
 
 -- fn_queue_tick_threshold(cadence, flag) → after how many seconds without a heartbeat a tick worker is silent: the flag
 -- queue.heartbeat.stale_threshold_seconds, but at least three of its cadences, at most five cadences and 5 s, and never
--- less than 10 s. From 1,000,000 on the flag itself: nothing is watched.
+-- less than 10 s. From 1,000,000 on the flag switches watching off, and the result is the flag.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_threshold(p_cadence_seconds int, p_flag int) RETURNS int
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
   SELECT CASE WHEN p_flag >= 1000000 THEN p_flag ELSE least(greatest(10, least(greatest(p_flag,
@@ -14,8 +14,9 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_tick_threshold TO :"queue_viewer", :"w
 COMMENT ON FUNCTION public.fn_queue_tick_threshold IS
   'After how many seconds a tick worker with this cadence is silent, by the flag of the stale threshold.';
 
--- fn_queue_threshold_default() → the stale threshold of an executor that is registered without one: the flag, or the
--- default of the flag while it switches watching off, so that an executor registered then is watched later. Internal.
+-- fn_queue_threshold_default() → the stale threshold of an executor that is registered without a threshold: the flag.
+-- While the flag switches watching off, the default of the flag, so that this executor is watched once the flag is
+-- lowered. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_threshold_default() RETURNS int
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -28,8 +29,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_threshold_default IS
   'The stale threshold of an executor that is registered without one. Internal.';
 
--- The flags in force decide about a tick worker, its own row about a registered executor. Silence counts from the last
--- heartbeat, or from counted_from where that is later. A heartbeat more than 5 s ahead of the clock does not count.
+-- For a tick worker the current flags decide, for a registered executor its own row. Silence counts from the last
+-- heartbeat, or from counted_from if that is later. A heartbeat more than 5 s ahead of the clock does not count.
 CREATE OR REPLACE VIEW public.v_queue_watch AS
 SELECT h.executor_id, f.tick AS tick_worker, h.last_beat_at, f.cadence AS cadence_seconds,
   f.threshold AS threshold_seconds, f.off,
@@ -74,14 +75,14 @@ COMMENT ON COLUMN public.v_queue_watch.silent_event_ids IS 'the events of that s
 GRANT SELECT ON public.v_queue_watch TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
--- fn_queue_lock_holder(transaction) → the session that runs the transaction with this id, or the prepared transaction;
--- '' = none. For the xmax of a locked row. SECURITY DEFINER, because roles that may see queue health may not see other
--- sessions. Internal.
+-- fn_queue_lock_holder(transaction) → the session or prepared transaction that has this transaction id, such as the
+-- xmax of a locked row; '' = no such session. SECURITY DEFINER, because roles that may see queue health may not see
+-- other sessions. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_lock_holder(p_xid xid) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_next bigint := pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
-  -- the same number with its epoch, if it is the id of a transaction that began before this snapshot
+  -- p_xid with its epoch, if p_xid began before the current snapshot
   v_full bigint := v_next - ((v_next - p_xid::text::bigint) & 4294967295);
 BEGIN
   -- Reading all locks is expensive, and a row keeps the id of the last transaction that locked it.
@@ -102,9 +103,9 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_lock_holder IS 'Who runs or has prepared a transaction. Internal.';
 
--- fn_queue_tick_whys(workers) → why each of these tick workers does not run, in one line: the database is a copy,
+-- fn_queue_tick_whys(workers) → per tick worker one line with the reason why it does not run: the database is a copy,
 -- another session holds its lease, its last run failed, another session holds its heartbeat row, or nobody ticks it.
--- '' = none of these. SECURITY DEFINER, as fn_queue_lock_holder. Internal.
+-- '' = no such reason. SECURITY DEFINER, as fn_queue_lock_holder. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_whys(p_workers text[]) RETURNS TABLE (worker_name text, why text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 #variable_conflict use_column
@@ -138,7 +139,7 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_tick_whys TO :"queue_viewer", :"dot_ex
 COMMENT ON FUNCTION public.fn_queue_tick_whys IS
   'Why each of these tick workers does not run. Internal.';
 
--- fn_queue_tick_why(worker) → fn_queue_tick_whys of one worker.
+-- fn_queue_tick_why(worker) → the line of fn_queue_tick_whys for one worker.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_why(p_worker_name text) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN

@@ -1,12 +1,12 @@
--- Lost claims of webhook deliveries: the answer of a claim did not arrive, but the claim may have been committed. Then
--- nobody sends the deliveries that it leased.
+-- Lost claims of webhook deliveries: the host did not receive the answer of a claim, but the claim may have been
+-- committed. Then nobody sends the deliveries that it leased.
 
--- fn_webhook_claim_lost(worker_id, known tokens) → how many jobs were returned to Pending; 0 without such a claim.
--- A worker calls it after a claim that failed without showing whether it was committed, and passes the tokens of all
--- leases that it knows. All other leases under its worker_id are released at once, and no attempt is spent; otherwise
--- the deliveries would wait until the leases expire. The worker must have no other claim under way during the call. The
--- worker_id must be that of a registered worker host of the caller's login, host id/first 8 digits of its instance; for
--- others nothing is released.
+-- fn_webhook_claim_lost(worker_id, known tokens) → how many jobs were returned to Pending; 0 = the claim was not
+-- committed. A worker calls it after a claim that failed without showing whether it was committed, and passes the
+-- tokens of all leases that it knows. All other leases under its worker_id are released at once, and no attempt is
+-- counted; otherwise the deliveries would wait until the leases expire. The worker must have no other claim under way
+-- during the call. The worker_id must be that of a registered worker host of the caller's login (host id/first 8 digits
+-- of its instance); otherwise nothing is released.
 CREATE OR REPLACE FUNCTION public.fn_webhook_claim_lost(p_worker_id text, p_known uuid[]) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
   SELECT count(*) FILTER (WHERE r.outcome = 'done')

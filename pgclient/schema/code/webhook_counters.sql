@@ -1,15 +1,15 @@
--- Webhooks: triggers that count sagas, jobs and open dead letters, and check what must hold between rows.
+-- Webhooks: triggers that count sagas, jobs and open dead letters, and check conditions across rows.
 
--- These triggers run after each statement, once per statement. They check what must hold between rows, write the
--- counter deltas, and maintain the derived table dead_letter_open. The key of a time bucket (k3) is the epoch of its
--- start, in seconds.
+-- These triggers run once per statement, after the statement. They check conditions across rows, write the counter
+-- deltas, and maintain the derived table dead_letter_open. The key of a time bucket (k3) is the epoch of its start, in
+-- seconds.
 CREATE OR REPLACE FUNCTION public.fn_webhook_saga_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_minute text := (floor(extract(epoch FROM now()) / 60) * 60)::bigint::text;
 BEGIN
   IF TG_OP = 'INSERT' THEN
-    -- An event that died for a subscription is delivered again only by requeueing its dead letter, never by a second
+    -- If an event is dead for a subscription, only requeueing its dead letter delivers it again, never a second
     -- routing. OFFSET 0 makes the planner look up one row at a time, however many dead letters there are.
     IF EXISTS (SELECT 1 FROM new_rows n WHERE n.requeued_from_dead_letter_id IS NULL AND EXISTS (
         SELECT 1 FROM public.dead_letters d WHERE d.event_id = n.event_id
@@ -68,8 +68,8 @@ BEGIN
   IF TG_OP = 'INSERT' THEN
     -- An array and scalar lookups, not a join: the planner may cache a plan that starts from all sagas.
     SELECT array_agg(saga_id) INTO v_sagas FROM new_rows;
-    -- FOR SHARE: either this insert waits for a saga that is ending, or that end waits for this insert. Either way no
-    -- job is added to an ended saga.
+    -- FOR SHARE: if a saga is ending in another transaction, this insert waits for that end, or that end waits for this
+    -- insert. So no job is added to an ended saga.
     PERFORM 1 FROM (SELECT s.status FROM public.webhook_delivery_sagas s WHERE s.id = ANY (v_sagas)
       ORDER BY s.id FOR SHARE) x
       WHERE x.status IN ('Completed', 'DeadLettered');

@@ -1,9 +1,9 @@
 -- Webhook endpoints: suspend, resume, backlog and success rates.
 
--- fn_endpoint_suspend(subscription, actor, reason, for): nothing is sent until the endpoint is resumed, or for that
--- interval. Refused (rule suspended) where an operator or a 410 has suspended it already; it replaces an open circuit.
--- fn_endpoint_resume(subscription, actor, reason, expected): ends any suspension and resets the failure counts. Refused
--- (rule changed) where the suspension is not the one that began at expected.
+-- fn_endpoint_suspend(subscription, actor, reason, for): suspends sending to a webhook subscription for that interval,
+-- or until it is resumed (NULL). A suspension replaces an open circuit. Refused: suspended (suspended already, by an
+-- operator, after a 410 answer or after long failures). fn_endpoint_resume(subscription, actor, reason, expected): ends
+-- any suspension and resets the failure counts. Refused: changed (the current suspension did not begin at expected).
 CREATE OR REPLACE FUNCTION public.fn_endpoint_suspend(p_subscription_id bigint, p_actor text, p_reason text,
   p_for interval DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -97,7 +97,7 @@ COMMENT ON FUNCTION public.fn_endpoint_resume IS
 GRANT EXECUTE ON FUNCTION public.fn_endpoint_resume TO :"dead_letter_operator";
 
 -- v_webhook_backlog: waiting deliveries per webhook subscription, from counters and the ends of two indexes. oldest_at:
--- when the oldest due work became due, including work whose expired lease has not been reset yet; NULL while none is
+-- when the oldest due work became due, including work whose expired lease has not been reset yet; NULL = no work is
 -- due.
 CREATE OR REPLACE VIEW public.v_webhook_backlog AS
 WITH waiting AS MATERIALIZED (
@@ -134,8 +134,8 @@ $$;
 COMMENT ON FUNCTION public.fn_webhook_backlog IS
   'v_webhook_backlog for the health snapshot. Internal.';
 
--- fn_webhook_url(subscription) → its callback URL without parts that may be secret: credentials, query, fragment, and
--- parts of its path that are not plain words. NULL = there is no such webhook subscription.
+-- fn_webhook_url(subscription) → its callback URL without the parts that may be secret: credentials, query, fragment,
+-- and parts of its path that are not plain words. NULL = there is no such webhook subscription.
 CREATE OR REPLACE FUNCTION public.fn_webhook_url(p_subscription_id bigint) RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT public.fn_mask_url(s.callback_url::text) FROM public.subscriptions s WHERE s.id = p_subscription_id

@@ -1,20 +1,19 @@
 -- Webhooks: claim, report, renew, release and reset jobs. Source: R02 §2. Lock order: see webhook_router.sql.
 
 -- fn_webhook_job_claim(p_worker_id, p_limit, p_skip_subscriptions, p_per_subscription, p_after, p_payload_bytes):
--- leases up to p_limit Pending jobs, oldest first, and returns what their deliveries need. It skips
--- p_skip_subscriptions, those that have their full share in flight on the host, and claims at most p_per_subscription
--- jobs of each other one. Nothing is claimed while webhook.worker.enabled is off, or in a copy of a database
--- (fn_queue_clone_of).
--- p_after: of the jobs that no rate limits, only those with a greater id. A host that has just claimed everything up to
--- that id need not read past it again. Jobs that were released meanwhile have smaller ids, so the host claims without
--- p_after once a second.
--- The gate and the rates are checked here, so that a suspended or exhausted subscription costs no attempt and no lease.
--- Three rates apply, each over all hosts: that of the subscription, that of the bulk operation that requeued the
--- delivery, and the slow start of the endpoint. A job that used a token of one of them is paced: the host sends it
--- within 250 ms or releases it, so that two time slices are never sent together.
--- webhook_id is the same for all retries and requeues of a delivery, and differs from that of every other delivery, in
--- any database. event_created is RFC 3339 in UTC. With p_payload_bytes, a payload that is longer as text is NULL: the
--- host reads it when it sends, a few at a time. Commit before sending: a lease is held only once it is committed.
+-- leases up to p_limit Pending jobs, oldest first, and returns the columns that a host needs to send them. It skips the
+-- subscriptions in p_skip_subscriptions, of which the host has as many in flight as it may, and claims at most
+-- p_per_subscription jobs of each other one. Nothing is claimed while webhook.worker.enabled is off, or in a copy of a
+-- database (fn_queue_clone_of). p_after: of the jobs without a rate limit, claim only those with a greater id. A host
+-- that has just claimed everything up to that id need not read past these jobs again. Jobs that were released meanwhile
+-- have smaller ids, so the host claims without p_after once a second. The claim checks the gate and the rates, so that
+-- a subscription that is suspended or out of tokens costs no attempt and no lease. Three rates apply, each over all
+-- hosts: that of the subscription, that of the bulk operation that requeued the delivery, and the slow start of the
+-- endpoint. A job that used a token of one of them is paced: the host sends it within 250 ms or releases it, so that
+-- the tokens of two time slices are never used together. webhook_id is the same for all retries and requeues of a
+-- delivery, and differs from that of every other delivery, in any database. event_created is RFC 3339 in UTC.
+-- p_payload_bytes: a payload with more bytes as text is returned as NULL, and the host reads it when it sends, a few at
+-- a time. Commit before sending: a lease is valid only when it is committed.
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_claim(p_worker_id text, p_limit int DEFAULT 1,
   p_skip_subscriptions bigint[] DEFAULT NULL, p_per_subscription int DEFAULT NULL, p_after bigint DEFAULT 0,
   p_payload_bytes int DEFAULT NULL)
@@ -23,7 +22,7 @@ RETURNS TABLE (job_id bigint, saga_id bigint, attempt_no int, lease_token uuid, 
   callback_url text, secret_ref text, webhook_id text, payload text, event_created text, paced boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-  -- no sort: if no job was waiting when the table was analyzed, the planner would read all of them and sort
+  -- no sort: if no job was waiting when the table was last analyzed, the planner would read and sort all jobs
   SET enable_sort = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -50,7 +49,7 @@ BEGIN
   IF NOT public.fn_cfg_bool('webhook.worker.enabled') OR public.fn_queue_clone_of() IS NOT NULL THEN
     RETURN;
   END IF;
-  p_skip_subscriptions := array_remove(p_skip_subscriptions, NULL); -- a NULL would exclude every subscription
+  p_skip_subscriptions := array_remove(p_skip_subscriptions, NULL); -- because x = ANY with a NULL is never false
 
   PERFORM public.fn_webhook_suspensions_end(); -- before the gates are read: a suspension that ends may start slowly
 
@@ -79,7 +78,7 @@ BEGIN
   FROM bucket b WHERE b.tokens >= 1;
 
   -- how many jobs may be claimed of each subscription with waiting controlled jobs: the tokens of its bucket, or one
-  -- probe
+  -- probe if its circuit is half open
   WITH RECURSIVE waiting (sub) AS (
     (SELECT j.subscription_id FROM public.webhook_delivery_jobs j
       WHERE j.status = 'Pending' AND j.controlled ORDER BY j.subscription_id LIMIT 1)
@@ -115,7 +114,7 @@ BEGIN
 
   RETURN QUERY
   WITH RECURSIVE shares AS MATERIALIZED (
-    -- how many of the oldest jobs belong to each subscription, so that no more rows are locked than it may get
+    -- how many of the oldest jobs belong to each subscription, so that not more rows are locked than can be claimed
     SELECT f.subscription_id AS sub, count(*) AS n FROM (
       SELECT j.subscription_id FROM public.webhook_delivery_jobs j
       CROSS JOIN LATERAL (SELECT g.gate = 'open' AND g.rate_limit_per_second IS NULL
@@ -132,7 +131,8 @@ BEGIN
       WHERE j.status = 'Pending' AND NOT j.controlled AND j.subscription_id = f.sub AND j.id > COALESCE(p_after, 0)
       ORDER BY j.id LIMIT least(f.n, p_per_subscription) FOR UPDATE OF j SKIP LOCKED) p
   ), walk (sub) AS (
-    -- when subscriptions are skipped: one subscription after the other, so that jobs of the skipped ones are not read
+    -- if subscriptions are skipped: read one subscription after the other, so that jobs of the skipped ones are not
+    -- read
     (SELECT j.subscription_id FROM public.webhook_delivery_jobs j
       WHERE j.status = 'Pending' AND NOT j.controlled AND cardinality(p_skip_subscriptions) > 0
       ORDER BY j.subscription_id LIMIT 1)
@@ -168,7 +168,7 @@ BEGIN
       WHERE j.status = 'Pending' AND j.operation_id = q.op AND j.subscription_id = ANY (v_subs)
       ORDER BY j.id LIMIT q.tokens FOR UPDATE OF j SKIP LOCKED) p
   ), paced AS (
-    -- both together stay within the quota of their subscription and the slow start of their endpoint
+    -- the jobs of both lists together stay within the quota of their subscription and the slow start of their endpoint
     SELECT b.id, b.subscription_id FROM (
       SELECT a.id, a.subscription_id, row_number() OVER (PARTITION BY a.subscription_id ORDER BY a.id) AS n,
         v_quotas[array_position(v_subs, a.subscription_id)] AS quota,
@@ -221,7 +221,7 @@ BEGIN
     -- a payload that is short and not compressed is short as text too
     CASE WHEN pg_column_compression(e.payload) IS NULL AND pg_column_size(e.payload) < 256 THEN e.payload::text
       WHEN pg_column_size(e.payload) > p_payload_bytes
-        OR pg_column_size(jsonb_build_array(e.payload)) > p_payload_bytes THEN NULL -- its uncompressed size
+        OR pg_column_size(jsonb_build_array(e.payload)) > p_payload_bytes THEN NULL -- the uncompressed size
       WHEN public.fn_payload_fits(e.payload) THEN CASE WHEN octet_length(e.payload::text) > p_payload_bytes THEN NULL
         ELSE e.payload::text END END,
     COALESCE(to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), ''),
@@ -237,8 +237,8 @@ COMMENT ON FUNCTION public.fn_webhook_job_claim IS
   'Leases due webhook jobs to a worker, oldest first, within suspensions, circuits and rates (R02 §2.3).';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_job_claim TO :"webhook_worker";
 
--- fn_webhook_endpoint_gone(subscriptions): suspends endpoints that answered 410. A suspension by an operator without an
--- end stays; any suspension with an end is replaced.
+-- fn_webhook_endpoint_gone(subscriptions): suspends endpoints that answered 410. An operator's suspension without an
+-- end stays; a suspension with an end is replaced.
 CREATE OR REPLACE FUNCTION public.fn_webhook_endpoint_gone(p_subscriptions bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -253,8 +253,8 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_endpoint_gone IS
   'Suspends endpoints that answered 410. Internal.';
 
--- fn_record_refusal(name, array, fields) → the first object of the array with a field that cannot be read: its index
--- from 0, the field and its value. fields: "name type" each. NULL where all can be read. Internal.
+-- fn_record_refusal(name, array, fields) → for the first object of the array with an unreadable field: its index from
+-- 0, the field and its value. fields: each "name type". NULL = all fields can be read. Internal.
 CREATE OR REPLACE FUNCTION public.fn_record_refusal(p_name text, p_array jsonb, p_fields text[]) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -266,7 +266,7 @@ BEGIN
     IF jsonb_typeof(v_object) <> 'object' THEN
       RETURN format('%s[%s] must be an object, not %s', p_name, v_n, public.fn_json_said(v_object));
     END IF;
-    BEGIN -- one test for all fields: usually they can all be read
+    BEGIN -- one test of all fields: usually all can be read
       EXECUTE format('SELECT FROM jsonb_to_record($1) AS r (%s)', array_to_string(p_fields, ', ')) USING v_object;
     EXCEPTION WHEN data_exception THEN
       FOREACH v_field IN ARRAY p_fields LOOP
@@ -284,12 +284,13 @@ END $$;
 COMMENT ON FUNCTION public.fn_record_refusal IS
   'Why the first unreadable object of an array cannot be read, with index, field and value. Internal.';
 
--- fn_webhook_job_report(p_results): array of {job_id, lease_token, delivered, status, code, excerpt,
--- retry_after, took_ms, unsent} → per result done | repeated (the same result was recorded before) | lease_lost
--- (nothing changed). It then updates the endpoints. Consecutive failures open a circuit; each failed probe doubles its
--- duration up to webhook.circuit_max_seconds; a success closes it. A 410 suspends the endpoint, and so do failures
--- without a success for webhook.disable_after_days, in the same transaction, so that nothing is claimed before the job
--- is settled. A failure that is unsent (the payload cannot be read) does not count for the endpoint.
+-- fn_webhook_job_report(p_results): array of {job_id, lease_token, delivered, status, code, excerpt, retry_after,
+-- took_ms, unsent} → per result done | repeated (the same result was recorded before) | lease_lost (nothing changed).
+-- Then it updates the endpoints. Consecutive failures open a circuit; each failed probe doubles the duration of the
+-- circuit up to webhook.circuit_max_seconds; a success closes it. A 410, and failures without a success for
+-- webhook.disable_after_days, suspend the endpoint in the same transaction, so that nothing is claimed before the job
+-- is settled. unsent = the host could not send, because the payload is unreadable: such a failure does not count for
+-- the endpoint.
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_report(p_results jsonb) RETURNS TABLE (job_id bigint, outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -367,8 +368,8 @@ BEGIN
     RAISE EXCEPTION '%', v_bad USING ERRCODE = '22023';
   END IF;
 
-  -- the excerpt comes from outside: secrets are masked, control and bidirectional characters become visible question
-  -- marks. It is computed once, here: an expression in the UPDATE would run once per use.
+  -- The excerpt comes from outside: secrets are masked, and control and bidirectional characters become visible
+  -- question marks. It is computed here once: an expression in the UPDATE would be evaluated once per use.
   IF EXISTS (SELECT 1 FROM unnest(v_excerpts) e WHERE e <> '') THEN
     SELECT array_agg(CASE WHEN octet_length(c.excerpt) <= 4096 THEN c.excerpt ELSE left(c.excerpt, 1024) END
       ORDER BY c.n) INTO v_excerpts
@@ -396,7 +397,7 @@ BEGIN
     WHERE j.id = i.id AND j.finished_at IS NULL AND j.lease_token::text = i.token
     RETURNING i.n, j.subscription_id)
   SELECT array_agg(f.n), array_agg(f.subscription_id) INTO v_done, v_subs FROM finished f;
-  -- a separate statement, which sees changes that the UPDATE waited for
+  -- a separate statement, because it sees the changes that the UPDATE waited for
   IF COALESCE(cardinality(v_done), 0) < cardinality(v_ids) THEN
     SELECT array_agg(i.n) FILTER (WHERE j.status IN ('Completed', 'Failed') AND j.lease_token::text = i.token
       AND (j.status = 'Completed') = i.delivered AND j.error_code IS NOT DISTINCT FROM i.code)
@@ -554,10 +555,10 @@ COMMENT ON FUNCTION public.fn_webhook_job_release IS
 GRANT EXECUTE ON FUNCTION public.fn_webhook_job_release TO :"webhook_worker";
 
 -- fn_webhook_lease_lose(ids) → {reset, failed, log}: returns jobs whose lease expired to Pending with lease_resets + 1,
--- or, at the third loss, fails them with LEASE_LOST_LIMIT. A job that was renewed or reported meanwhile is skipped. The
--- token is removed, so that the worker that lost the lease cannot change the job. The caller has locked the rows.
--- Internal.
--- fn_lease_reset_cleaner_run(p_limit): does this for all expired leases, once per row, however many sessions run it.
+-- or, at the third lost lease, fails them with LEASE_LOST_LIMIT. A job that was renewed or reported meanwhile is
+-- skipped. The token is removed, so that the worker that lost the lease cannot change the job. The caller has locked
+-- the rows. Internal. fn_lease_reset_cleaner_run(p_limit): does this for all expired leases, once per row, however many
+-- sessions run it.
 CREATE OR REPLACE FUNCTION public.fn_webhook_lease_lose(p_ids bigint[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off

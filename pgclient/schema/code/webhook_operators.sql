@@ -1,7 +1,8 @@
 -- Webhooks, operator functions: requeue and undo, resolve and reopen dead letters. Source: R02 §3.3, §4.3.
 -- Each function writes its audit row in its own transaction. A dry run takes the same path and writes nothing.
 
--- fn_webhook_letter_ids(ids) → the ids without duplicates, sorted; raises 22023 for a bad list. Internal.
+-- fn_webhook_letter_ids(ids) → the ids without duplicates, sorted; raises 22023 for an empty or too long list and for a
+-- NULL id. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_letter_ids(p_ids bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -16,7 +17,8 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_letter_ids IS 'Checks and sorts dead letter ids. Internal.';
 
 -- fn_webhook_letter_answer(...): builds the result of the dead letter functions and writes their audit row. The audit
--- row has each changed dead letter with its new or deleted saga. p_why is NULL where the action was done. Internal.
+-- row has each changed dead letter with its new or deleted saga. p_why: per id the reason why it was skipped, NULL =
+-- the action was done. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_letter_answer(p_action text, p_done text, p_ids bigint[], p_why text[],
   p_sagas bigint[], p_actor text, p_reason text, p_dry_run boolean, p_operation_id bigint) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -48,7 +50,8 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_letter_answer IS
   'Builds the result of the dead letter functions and writes their audit row. Internal.';
 
--- fn_webhook_letter_closed_by(ids) → who closed each dead letter and when, NULL where it is open. Internal.
+-- fn_webhook_letter_closed_by(ids) → the person who closed each dead letter, and the time; why NULL = it is open.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_letter_closed_by(p_ids bigint[])
 RETURNS TABLE (id bigint, why text, new_saga_id bigint, resolved boolean)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -67,11 +70,12 @@ $$;
 COMMENT ON FUNCTION public.fn_webhook_letter_closed_by IS
   'Who requeued or resolved a dead letter and when. Internal.';
 
--- fn_dead_letter_requeue(ids, actor, reason, dry_run): makes one new saga per open dead letter: same event and
--- subscription, Pending, no attempts, due now, no job. Skipped, with the reason: closed before, erased, the pair of
--- event and subscription has a live or completed saga, subscription inactive or unverified, endpoint suspended (an open
--- circuit is no reason to skip: the saga waits for it). Dead letters are locked in id order: of two operators, one
--- requeues and the other gets the name of the one who did.
+-- fn_dead_letter_requeue(ids, actor, reason, dry_run): makes one new saga per open dead letter: same event and webhook
+-- subscription, Pending, no attempts, due now, no job. Skipped, with the reason: a dead letter that is closed; an
+-- erased payload; a live or completed saga of the same event and subscription; a subscription that is inactive or
+-- unverified; a suspended endpoint (an open circuit is no reason to skip: the saga waits for it). Dead letters are
+-- locked in id order: if two operators requeue the same one, the first requeues it and the second is shown the name of
+-- the first.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_requeue(p_dead_letter_ids bigint[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -83,8 +87,8 @@ COMMENT ON FUNCTION public.fn_dead_letter_requeue IS
 GRANT EXECUTE ON FUNCTION public.fn_dead_letter_requeue TO :"dead_letter_operator";
 
 -- fn_dead_letter_requeue_as(ids, actor, reason, dry_run, operation): fn_dead_letter_requeue on behalf of a bulk
--- operation, NULL = none. Only this function, which no login may call, takes the operation, so that nobody can
--- attribute a requeue to an operation that did not make it. Internal.
+-- operation, NULL = on behalf of a person. No login may call this function, and only it has the argument operation, so
+-- that nobody can attribute a requeue to an operation that did not make it. Internal.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_requeue_as(p_dead_letter_ids bigint[], p_actor text, p_reason text,
   p_dry_run boolean, p_operation_id bigint) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
@@ -176,8 +180,8 @@ COMMENT ON FUNCTION public.fn_dead_letter_requeue_undo IS
   'Undoes requeues whose saga has no job yet; the only function that deletes a saga.';
 GRANT EXECUTE ON FUNCTION public.fn_dead_letter_requeue_undo TO :"dead_letter_operator";
 
--- fn_dead_letter_requeue_undo_as(…, operation): the same on behalf of a bulk operation, NULL = none; see
--- fn_dead_letter_requeue_as. Internal.
+-- fn_dead_letter_requeue_undo_as(…, operation): fn_dead_letter_requeue_undo on behalf of a bulk operation, NULL = on
+-- behalf of a person; see fn_dead_letter_requeue_as. Internal.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_requeue_undo_as(p_dead_letter_ids bigint[], p_actor text,
   p_reason text,
   p_dry_run boolean, p_operation_id bigint)
@@ -236,8 +240,8 @@ COMMENT ON FUNCTION public.fn_dead_letter_resolve IS
   'Closes open dead letters as abandoned, delivered_otherwise or duplicate.';
 GRANT EXECUTE ON FUNCTION public.fn_dead_letter_resolve TO :"dead_letter_operator";
 
--- fn_dead_letter_resolve_as(…, operation): the same on behalf of a bulk operation, NULL = none; see
--- fn_dead_letter_requeue_as. Internal.
+-- fn_dead_letter_resolve_as(…, operation): fn_dead_letter_resolve on behalf of a bulk operation, NULL = on behalf of a
+-- person; see fn_dead_letter_requeue_as. Internal.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_resolve_as(p_dead_letter_ids bigint[], p_resolution text, p_note text,
   p_actor text, p_dry_run boolean, p_operation_id bigint)
 RETURNS jsonb
@@ -285,8 +289,8 @@ COMMENT ON FUNCTION public.fn_dead_letter_reopen IS
   'Opens resolved dead letters again; the audit row keeps the resolution.';
 GRANT EXECUTE ON FUNCTION public.fn_dead_letter_reopen TO :"dead_letter_operator";
 
--- fn_dead_letter_reopen_as(…, operation): the same on behalf of a bulk operation, NULL = none; see
--- fn_dead_letter_requeue_as. Internal.
+-- fn_dead_letter_reopen_as(…, operation): fn_dead_letter_reopen on behalf of a bulk operation, NULL = on behalf of a
+-- person; see fn_dead_letter_requeue_as. Internal.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_reopen_as(p_dead_letter_ids bigint[], p_actor text, p_reason text,
   p_dry_run boolean, p_operation_id bigint)
 RETURNS jsonb

@@ -20,9 +20,9 @@ END $$;
 COMMENT ON FUNCTION public.fn_called_from IS
   'Whether the function with this signature is in the call stack. Internal.';
 
--- fn_webhook_settled(events, before, dead letters) → the ids of those events that may be deleted: created before,
--- routed, each saga ended before, each dead letter requeued, or resolved before, and none of its dead letters in the
--- list given. Internal.
+-- fn_webhook_settled(events, before, dead letters) → the ids of those events that may be deleted. Such an event was
+-- created before `before` and is routed; each of its sagas ended before `before`; each of its dead letters was
+-- requeued, or resolved before `before`, and none of them is in the list of dead letters. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_settled(p_events bigint[], p_before timestamptz, p_letters bigint[])
   RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
@@ -43,11 +43,11 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_settled IS 'The webhook events that may be deleted. Internal.';
 
--- fn_webhook_purge(after, before, dead letters, only) → (last_id, over, deleted): takes the next 1,000 events by id, or
--- those in only, and deletes the ones that fn_webhook_settled returns, each completely: with all generations of its
--- sagas and their jobs, dead letters, requeues and resolutions. over: no later event is old enough. Rows that another
--- session has locked are left for the next run. One statement deletes everything: foreign keys are checked at its end,
--- so that generations may refer to each other, and no dead letter becomes open because its requeue was deleted.
+-- fn_webhook_purge(after, before, dead letters, only) → (last_id, over, deleted): reads the next 1,000 events by id, or
+-- the events in only, and deletes those that fn_webhook_settled returns, each completely: with all generations of its
+-- sagas and their jobs, dead letters, requeues and resolutions. over: true = no later event is old enough. Rows that
+-- another session has locked stay until the next run. One statement deletes everything: foreign keys are checked at its
+-- end, so that generations may refer to each other, and no dead letter becomes open because its requeue was deleted.
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_purge(p_after bigint, p_before timestamptz, p_letters bigint[],
   p_only bigint[] DEFAULT NULL, OUT last_id bigint, OUT over boolean, OUT deleted bigint)
@@ -62,8 +62,8 @@ BEGIN
   FROM (SELECT e.id, e.created_at FROM public.events e WHERE e.id > p_after AND p_only IS NULL ORDER BY e.id
     LIMIT 1000) n;
   v_ids := public.fn_webhook_settled(COALESCE(p_only, v_ids), p_before, p_letters);
-  -- A new saga locks its event; a requeue, resolution or reopening locks its dead letter. Asking again after the locks
-  -- shows what was done before them.
+  -- A new saga locks its event; a requeue, resolution or reopening locks its dead letter. So a second call of
+  -- fn_webhook_settled, after these rows are locked here, sees all such changes.
   v_ids := ARRAY(SELECT e.id FROM public.events e WHERE e.id = ANY (v_ids) ORDER BY e.id FOR UPDATE SKIP LOCKED);
   v_letters := ARRAY(SELECT d.id FROM public.dead_letters d WHERE d.event_id = ANY (v_ids) ORDER BY d.id
     FOR UPDATE SKIP LOCKED);
@@ -107,10 +107,10 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_pending_letters IS
   'Dead letters that a bulk operation has not processed yet. Internal.';
 
--- fn_webhook_retention_sweep(after) → {webhooks, webhooks_after}: continues after the event `after`, by id, through at
--- most 100,000 events or for 10 s, and deletes events older than retention.webhooks_days, except those of which
--- a bulk operation has not processed a dead letter yet. webhooks_after: where the next run continues; '0' = from the
--- start. Internal.
+-- fn_webhook_retention_sweep(after) → {webhooks, webhooks_after}: deletes events older than retention.webhooks_days,
+-- except events with a dead letter that a bulk operation has not processed yet. It continues after the event id
+-- `after`, through at most 100,000 events or for 10 s. webhooks_after: the id after which the next run continues; '0' =
+-- from the start. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_retention_sweep(p_after bigint) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -160,10 +160,10 @@ COMMENT ON FUNCTION public.fn_webhook_retention_sweep IS
   'Deletes webhook events that are past retention.webhooks_days. Internal.';
 
 -- fn_webhook_event_erase(event, actor, reason, dry_run) → {action, dry_run, event_id, event_type, created_at,
--- deliveries, dead_letters, excerpts, audit_id}: empties the payload of the event, the payload_snapshot of its dead
--- letters and the response_excerpt of its jobs, irrevocably. Neither the result nor the audit row holds the erased
--- content. refused: not_found; erased; unsettled, while a delivery of it is not finished. It cannot reach backups, the
--- WAL and what receivers were sent.
+-- deliveries, dead_letters, excerpts, audit_id}: empties the payload of the event, the payload_snapshot of its
+-- dead letters and the response_excerpt of its jobs, irrevocably. Neither the result nor the audit row holds the erased
+-- content. Refused: not_found; erased (it was erased before); unsettled (a delivery of the event is not finished).
+-- Backups, the WAL and the receivers keep their copies.
 CREATE OR REPLACE FUNCTION public.fn_webhook_event_erase(p_event_id bigint, p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp

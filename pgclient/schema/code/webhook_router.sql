@@ -26,7 +26,8 @@ COMMENT ON COLUMN public.v_webhook_gate.slow_start_rate IS
 COMMENT ON COLUMN public.v_webhook_gate.gate IS
   'open, half_open (one attempt after a circuit was open), suspended, inactive or unverified';
 
--- fn_webhook_sagas_make(events) → the number of sagas made: the missing ones of these events, in their order. Internal.
+-- fn_webhook_sagas_make(events) → the number of sagas made: those of these events that do not exist yet, in the order
+-- of the events. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_sagas_make(p_events bigint[]) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -48,14 +49,12 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_sagas_make IS 'Makes the missing sagas of events. Internal.';
 
--- fn_webhook_router_run(p_limit, p_quick) → {events, sagas}: reads events in batches (queue_cursor), in a batch ordered
--- by (created_xid, id), and makes their sagas. One run at a time: skipped while another is under way. Safe to repeat:
--- the unique index and the dead letters prevent a second saga.
--- In another cluster than at the last run (a restored dump that has been adopted) transaction numbers start again. Then
--- events that the last cursor does not cover are routed by id first, and a new epoch of transaction numbers begins,
--- which excludes every id up to restored_through_id.
--- A quick run routes the same events as a full run, and leaves writing router_offsets to the next full run
--- (fn_queue_tick_run).
+-- fn_webhook_router_run(p_limit, p_quick) → {events, sagas}: reads events in batches (queue_cursor), each ordered by
+-- (created_xid, id), and makes their sagas. One run at a time: skipped while another is under way. Safe to repeat: the
+-- unique index and the dead letters prevent a second saga. In a new cluster (a restored dump that has been adopted)
+-- transaction numbers start again. Then events that the last cursor does not cover are routed by id first, and a new
+-- epoch of transaction numbers begins, which excludes every id up to restored_through_id. A quick run routes the same
+-- events as a full run, but does not write router_offsets: the next full run does (fn_queue_tick_run).
 CREATE OR REPLACE FUNCTION public.fn_webhook_router_run(p_limit int DEFAULT 1000, p_quick boolean DEFAULT false)
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -87,7 +86,7 @@ BEGIN
 
   IF o.system_identifier <> v_system THEN
     BEGIN
-      -- without an open writer, every id up to the highest is visible
+      -- while no writer is open, every id up to the highest is visible
       PERFORM set_config('lock_timeout', '1s', true);
       LOCK TABLE public.events IN SHARE MODE;
     EXCEPTION WHEN lock_not_available THEN
@@ -103,7 +102,7 @@ BEGIN
   END IF;
 
   IF o.restored_after_id IS NOT NULL THEN
-    -- the cursor is unchanged meanwhile: it records what the previous cluster had routed
+    -- the cursor does not change here: it records the events that were routed in the previous cluster
     SELECT array_agg(b.id ORDER BY b.id) INTO v_ids FROM (
       SELECT e.id FROM public.events e
       WHERE e.id > o.restored_after_id AND e.id <= o.restored_through_id
@@ -119,7 +118,7 @@ BEGIN
       c.batch := NULL;
     END IF;
   ELSE
-    LOOP -- the rest of the open batch, then a new batch
+    LOOP -- first the rest of the open batch, then a new batch
       v_open := c.batch IS NOT NULL;
       IF NOT v_open THEN
         c.batch := public.fn_routing_snapshot();
@@ -138,7 +137,8 @@ BEGIN
         ORDER BY r.n, e.created_xid, e.id LIMIT p_limit - cardinality(v_ids)) b;
       v_ids := v_ids || v_part;
       EXIT WHEN cardinality(v_ids) = p_limit;
-      -- events of the other cluster have transaction numbers that are still to come here: they are skipped for good
+      -- events of the other cluster have transaction numbers that this cluster has not reached: they are skipped for
+      -- good
       IF v_open OR v_part IS NOT NULL OR o.restored_through_id IS NOT NULL THEN
         c.routed := c.batch;
       END IF;
@@ -162,7 +162,7 @@ BEGIN
   ELSE
     BEGIN
       v_sagas := public.fn_webhook_sagas_make(v_ids);
-    EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN -- then pair by pair: fn_queue_step
+    EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN -- then each pair alone: fn_queue_step
       v_late := public.fn_queue_step_late(SQLSTATE::text);
       IF v_late IS NULL THEN
         RAISE;
@@ -182,7 +182,7 @@ BEGIN
     BEGIN
       PERFORM public.fn_webhook_slow_start_begin((SELECT array_agg(DISTINCT s.subscription_id)
         FROM public.webhook_delivery_sagas s WHERE s.event_id = ANY (v_ids)), 'its events could not be routed'::text,
-        false); -- false: batches follow each other and must not begin it again
+        false); -- false: a running slow start goes on, because batches follow each other
     EXCEPTION WHEN OTHERS THEN
       NULL; -- a slow start that fails does not stop routing
     END;
@@ -209,7 +209,7 @@ BEGIN
   c := public.fn_routing_cursor('webhook_router'::text, 'webhook'::text, o.last_xid, o.last_event_id::text);
   SELECT count(*), min(e.created_at) INTO waiting, oldest_at FROM (
     (SELECT w.created_at FROM public.fn_routing_ranges(c.routed, pg_current_snapshot()) r
-     CROSS JOIN LATERAL ( -- ordered as the index is
+     CROSS JOIN LATERAL ( -- in the order of the index
        SELECT x.created_at FROM public.events x
        WHERE o.restored_after_id IS NULL AND x.created_xid > r.after AND x.created_xid < r.before
          AND x.id > COALESCE(o.restored_through_id, 0) AND (pg_visible_in_snapshot(x.created_xid, c.batch)
@@ -253,20 +253,23 @@ COMMENT ON FUNCTION public.fn_webhook_jobs_make IS 'Makes the next job of each o
 
 -- fn_saga_orchestrator_run(p_limit, p_quick) → {settled, completed, retried, dead_lettered, jobs_created}: settles up
 -- to p_limit finished jobs, then makes up to p_limit jobs. Several sessions may run it at once: it skips locked rows.
--- Settling: each result once, in id order. A failure counts one attempt, except for the first hundred 429 of a saga.
--- Below the maximum the saga waits as webhook.retry_schedule or that of its subscription says; after a 429 at most
--- webhook.circuit_max_seconds; and always at least as long as Retry-After asks, up to webhook.retry_after_cap_seconds.
--- At the maximum, or at once for a 410, for the third lost lease and for a payload that no host can read, the saga
--- becomes DeadLettered together with its dead letter. Making: subscriptions with due sagas share p_limit evenly, so
--- that the backlog of one endpoint delays no other. Jobs are made only where the gate is open, or one job where it is
--- half-open. A quick run (fn_queue_tick_run) looks only at jobs from settled_from on and at sagas after made_through,
--- both set by the last full run: older ones are done, and what that run could not see waits for the next full run. A
--- full run that left work undone, because of its limits or a failure, sets no made_through. A full run uses the steps
--- of quarantine.sql; a quick run does the same work without them, leaves out what they set aside, and fails as a whole.
+-- Settling: each result once, in id order. A failure counts one attempt, except the first hundred 429 answers of a
+-- saga.
+--   retry        below the maximum of attempts; the saga waits as webhook.retry_schedule or the schedule of its
+--                subscription requires, after a 429 at most webhook.circuit_max_seconds, and always at least as long as
+--                Retry-After asks, up to webhook.retry_after_cap_seconds
+--   dead letter  at the maximum, or at once after a 410, after the third lost lease and if no host can read the
+--                payload; the saga becomes DeadLettered together with its dead letter
+-- Making: subscriptions with due sagas share p_limit evenly, so that the backlog of one endpoint delays no other. Jobs
+-- are made only if the gate is open; one job if it is half-open. Quick runs (fn_queue_tick_run) look only at jobs from
+-- settled_from on and at sagas after made_through, both set by the last full run: older rows are done, and rows that
+-- the full run could not see wait for the next full run. A full run that left work undone, because of its limits or a
+-- failure, sets no made_through. A full run uses the steps of quarantine.sql; a quick run does the same work without
+-- steps, excludes the rows that they set aside, and fails as a whole.
 
 -- fn_saga_orchestrator_part(part, limit, only, except, from): one part of a run: settle, make or lanes. It works on the
 -- ids of jobs or sagas in only (NULL = all that are due) without those in except; settle only on jobs from the id
--- `from` on. settle and make return settled_from and made_through where only is NULL. Internal.
+-- `from` on. If only is NULL, settle returns settled_from, and make returns made_through. Internal.
 CREATE OR REPLACE FUNCTION public.fn_saga_orchestrator_part(p_part text, p_limit int, p_only bigint[],
   p_except bigint[], p_from bigint) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -280,7 +283,7 @@ DECLARE
   v_completed bigint;
   v_retried bigint;
   v_dead bigint;
-  v_operations bigint[]; -- operations with jobs to claim, and paused ones
+  v_operations bigint[]; -- bulk operations with jobs to claim, and paused ones
   v_remaining bigint[];  -- how many more jobs each may have
   v_from bigint;         -- id of the first job that was settled
   v_log jsonb;           -- retries and dead letters
@@ -319,7 +322,7 @@ BEGIN
       FROM done d
       JOIN public.webhook_delivery_sagas s ON s.id = d.saga_id
       JOIN public.subscriptions u ON u.id = s.subscription_id
-      -- earlier jobs of the saga minus the attempts counted = jobs that cost no attempt
+      -- earlier jobs of the saga minus the attempts counted = jobs that did not count as attempts
       CROSS JOIN LATERAL (SELECT d.status = 'Failed' AND d.error_code = 'HTTP_429'
         AND d.attempt_no - 1 - s.attempt_count < 100 AS free) w
     ), moved AS (
@@ -365,7 +368,7 @@ BEGIN
   END IF;
 
   IF p_part = 'make' THEN
-    -- an operation has at most 5 s of its rate as jobs to claim; a paused one gets no more
+    -- a bulk operation has as many jobs to claim as its rate allows in 5 s; a paused operation gets no more
     WITH RECURSIVE waiting (op) AS (
       (SELECT j.operation_id FROM public.webhook_delivery_jobs j
         WHERE j.status = 'Pending' AND j.operation_id IS NOT NULL ORDER BY j.operation_id LIMIT 1)
@@ -409,7 +412,7 @@ BEGIN
       SELECT p.id, h.controlled, p.operation_id, h.sub, h.quota FROM share h CROSS JOIN LATERAL (
         SELECT s.id, s.next_attempt_at, b.operation_id FROM public.webhook_delivery_sagas s
         LEFT JOIN public.dead_letter_requeues q ON q.dead_letter_id = s.requeued_from_dead_letter_id
-        LEFT JOIN public.webhook_operation_bucket b ON b.operation_id = q.operation_id -- none = no rate
+        LEFT JOIN public.webhook_operation_bucket b ON b.operation_id = q.operation_id -- no row = no rate
         WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = h.sub
           AND s.next_attempt_at <= v_now
           AND (p_only IS NULL OR s.id = ANY (p_only)) AND s.id <> ALL (p_except)
@@ -511,8 +514,8 @@ COMMENT ON FUNCTION public.fn_saga_orchestrator_run IS
   'Settles finished jobs once each and makes the next ones. Tick worker saga_orchestrator (R02).';
 GRANT EXECUTE ON FUNCTION public.fn_saga_orchestrator_run TO :"saga_orchestrator", :"dot_executor";
 
--- fn_webhook_worker_tick() → {waiting, in_flight, done, total}: the heartbeat of the hosts' delivery loops, from
--- counters alone; done = attempts finished since the last tick.
+-- fn_webhook_worker_tick() → {waiting, in_flight, done, total}: the tick of the tick worker webhook_worker, whose loops
+-- in the hosts send webhooks. It reads only counters; done = attempts finished since the last tick.
 CREATE OR REPLACE FUNCTION public.fn_webhook_worker_tick() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -26,8 +26,8 @@ COMMENT ON TABLE public.webhook_operation_bucket IS
   'Requests that bulk operations may send now: a claim uses tokens of the rate of its operation.';
 GRANT SELECT ON public.webhook_operation_bucket TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin";
 
--- fn_webhook_tokens(tokens, refilled_at, rate, now) → the tokens in a bucket at now: it gains rate per second, but
--- holds at most a quarter of a second of its rate (at least 1), so that unused tokens expire. Internal.
+-- fn_webhook_tokens(tokens, refilled_at, rate, now) → the tokens in a bucket at now. The bucket gains rate tokens per
+-- second, but holds at most those of a quarter of a second (at least 1), so that unused tokens expire. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_tokens(p_tokens double precision, p_refilled_at timestamptz,
   p_rate double precision, p_now timestamptz) RETURNS double precision
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -38,10 +38,11 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_tokens IS
   'How many requests a bucket allows at a time: at most a quarter of a second of its rate. Internal.';
 
--- fn_webhook_usual_rates(subscriptions) → the endpoints of these subscriptions (NULL = all) that have work, how much is
--- waiting, and their usual rate: deliveries per second, in those seconds of the last 500 settled attempts of each
--- subscription in which it delivered; 10 where it never did. slow_start: whether a slow start would begin if a blockade
--- ended now; first_minute: the most that would be sent in the first minute then, as far as rates limit it.
+-- fn_webhook_usual_rates(subscriptions) → the endpoints of these subscriptions (NULL = all) that have waiting
+-- deliveries, with their number. usual_rate: deliveries per second, in those seconds of the last 500 settled attempts
+-- of each subscription in which it delivered; 10 if it never did. slow_start: whether a slow start would begin if a
+-- blockade ended now. first_minute: the most requests that would be sent in the first minute after that, as far as
+-- rates limit them.
 CREATE OR REPLACE FUNCTION public.fn_webhook_usual_rates(p_subscriptions bigint[])
 RETURNS TABLE (endpoint text, waiting bigint, usual_rate double precision, slow_start boolean, first_minute bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
@@ -80,8 +81,9 @@ COMMENT ON FUNCTION public.fn_webhook_usual_rates IS
 GRANT EXECUTE ON FUNCTION public.fn_webhook_usual_rates TO :"queue_viewer", :"dead_letter_operator",
   :"workflow_admin", :"subscription_admin";
 
--- fn_webhook_slow_start_begin(subscriptions, why, again): begins the slow start of their endpoints (NULL = all) where
--- more than 10 s of the usual rate waits. again: a running slow start begins again; else it continues. Internal.
+-- fn_webhook_slow_start_begin(subscriptions, why, again): begins a slow start for each endpoint of these subscriptions
+-- (NULL = all) with more waiting deliveries than its usual rate sends in 10 s. again: true = a running slow start
+-- begins again, false = it continues. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_slow_start_begin(p_subscriptions bigint[], p_why text, p_again boolean)
   RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -101,7 +103,7 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_slow_start_begin IS
   'Begins the slow start of endpoints whose blockade ended. Internal.';
 
--- fn_webhook_slow_start_step(only, except): doubles, holds or ends the rate of each slow start, every 10 s; of the
+-- fn_webhook_slow_start_step(only, except): every 10 s, doubles, keeps or ends the rate of each slow start, for the
 -- endpoints in only (NULL = all) without those in except. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_slow_start_step(p_only text[], p_except text[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -120,7 +122,7 @@ BEGIN
       AND (p_only IS NULL OR endpoint = ANY (p_only)) AND endpoint <> ALL (p_except)
     ORDER BY endpoint FOR UPDATE SKIP LOCKED
   LOOP
-    -- also ends where no subscription has this endpoint any more: its URL was changed
+    -- a slow start also ends when no subscription has its endpoint any more, because the URL was changed
     SELECT COALESCE(sum(p.n), 0) INTO v_left FROM public.subscriptions s CROSS JOIN LATERAL (
       SELECT count(*) AS n FROM (SELECT FROM public.webhook_delivery_jobs j WHERE j.status = 'Pending'
         AND j.controlled IN (true, false) AND j.subscription_id = s.id LIMIT 10001) x) p
@@ -138,7 +140,8 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_slow_start_step IS
   'Doubles, holds or ends the rate of each slow start every 10 s. Internal.';
 
--- Ends of a blockade: a suspension is deleted, a subscription may get more than before, a flag is switched on.
+-- The ends of blockades: a suspension is deleted, a subscription may get more deliveries than before, a flag is
+-- switched on.
 CREATE OR REPLACE FUNCTION public.fn_webhook_suspension_released() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

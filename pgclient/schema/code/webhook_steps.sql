@@ -1,6 +1,6 @@
 -- The steps of the webhook tick workers; quarantine.sql explains what a step is. All functions are internal.
 
--- webhook_route: pairs EVENT/SUBSCRIPTION that the router failed on.
+-- webhook_route: makes the missing sagas, for pairs EVENT/SUBSCRIPTION for which the router failed.
 CREATE OR REPLACE FUNCTION public.fn_webhook_route_pairs(p_events bigint[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -53,8 +53,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_webhook_settle_targets IS 'Finished webhook jobs, by id. Internal.';
 
--- webhook_resume: deletes expired suspensions. A circuit stays until a probe has its result. The gate of an expired
--- suspension is open already before its row is deleted.
+-- webhook_resume: deletes expired suspensions. A circuit stays until a probe has its result. After the end of a
+-- suspension its gate is open, even before the row is deleted.
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_resume(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -71,7 +71,7 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_webhook_resume IS 'Deletes expired suspensions. Internal.';
 
--- fn_webhook_suspensions_end(): does the same for a claim, which must not fail for a row that cannot be deleted.
+-- fn_webhook_suspensions_end(): the same for a claim, which must not fail because of a row that cannot be deleted.
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_suspensions_end() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
@@ -80,7 +80,7 @@ BEGIN
     BEGIN
       PERFORM public.fn_step_webhook_resume(10000, NULL::text[], public.fn_queue_step_except('webhook_resume'::text));
     EXCEPTION WHEN OTHERS THEN
-      NULL; -- the orchestrator finds the failing one; all gates are open already
+      NULL; -- the orchestrator finds the failing row; all gates are open already
     END;
   END IF;
 END
@@ -98,7 +98,7 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_webhook_resume_targets IS 'Expired suspensions. Internal.';
 
--- webhook_ramp: endpoints in slow start.
+-- webhook_ramp: advances slow starts; targets are endpoints.
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_ramp(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -146,7 +146,7 @@ $fn$;
 COMMENT ON FUNCTION public.fn_step_webhook_make_targets IS
   'Due sagas whose gate is open, alternating between subscriptions. Internal.';
 
--- webhook_lanes: jobs of subscriptions that got a quota, a suspension or a slow start become controlled.
+-- webhook_lanes: jobs become controlled if their subscription has got a quota, a suspension or a slow start.
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_lanes(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -171,7 +171,7 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_webhook_lanes_targets IS 'Jobs that become controlled. Internal.';
 
--- webhook_reap: jobs whose lease expired.
+-- webhook_reap: returns jobs whose lease expired.
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_reap(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off

@@ -1,10 +1,11 @@
--- Webhooks: adding webhook subscriptions. Source: R02 §2.
+-- Webhook subscriptions: add, switch on or off, change the secret, verify. Source: R02 §2.
 
 -- fn_webhook_subscription_add(event types, callback_url, secret_ref, unsigned, actor, reason, dry_run) → {added,
 -- results, audit_id}; results per event type: {id: the type, outcome, new_id: the subscription}. Adds one active and
--- verified subscription per event type, which gets events from now on. Deliveries are signed with the secret that hosts
--- know as secret_ref; without one the caller must pass unsigned. Refused: unsigned (neither was passed), exists (an
--- active subscription sends this type to this URL already). Raises 22023 for an invalid argument.
+-- verified subscription per event type; it gets the events that are written from now on. Deliveries are signed with the
+-- secret that hosts know under the name secret_ref; without secret_ref the caller must pass unsigned = true. Refused:
+-- unsigned (neither was passed), exists (an active subscription sends this type to this URL already). Raises 22023 for
+-- an invalid argument.
 CREATE OR REPLACE FUNCTION public.fn_webhook_subscription_add(p_event_types text[], p_callback_url text,
   p_secret_ref text, p_unsigned boolean, p_actor text, p_reason text, p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -72,9 +73,9 @@ COMMENT ON FUNCTION public.fn_webhook_subscription_add IS
 GRANT EXECUTE ON FUNCTION public.fn_webhook_subscription_add TO :"subscription_admin";
 
 -- fn_webhook_subscription_activate(subscription, active, actor, reason, dry_run) → {subscription_id, event_type,
--- callback_url (masked), active, waiting, audit_id}: switches a webhook subscription off or on. One that is off gets
--- no deliveries of new events, and its waiting deliveries are not sent; no attempt is used up. Refused: not_found,
--- unchanged (it is so already), exists (switched on, but another active subscription sends its type to its URL).
+-- callback_url (masked), active, waiting, audit_id}: switches a webhook subscription off or on. While it is off, it
+-- gets no deliveries of new events, and its waiting deliveries are not sent; no attempt is counted. Refused: not_found,
+-- unchanged (active has this value already), exists (another active subscription sends its type to its URL).
 CREATE OR REPLACE FUNCTION public.fn_webhook_subscription_activate(p_subscription_id bigint, p_active boolean,
   p_actor text, p_reason text, p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -133,8 +134,8 @@ COMMENT ON FUNCTION public.fn_webhook_subscription_activate IS
   'Switches a webhook subscription off or on; refused: not_found, unchanged, exists.';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_subscription_activate TO :"subscription_admin";
 
--- v_webhook_host_secrets: the live hosts that send webhooks, and the names of the secrets with which each can sign now;
--- NULL = its release does not report them.
+-- v_webhook_host_secrets: the live hosts that send webhooks, and per host the names of the secrets with which it can
+-- sign now; NULL = the release of the host does not report them.
 CREATE OR REPLACE VIEW public.v_webhook_host_secrets AS
 SELECT q.host_id, q.version, CASE jsonb_typeof(q.progress #> '{webhook_worker,secrets}') WHEN 'array'
     THEN ARRAY(SELECT jsonb_array_elements_text(q.progress #> '{webhook_worker,secrets}')) END AS secret_refs
@@ -148,9 +149,10 @@ GRANT SELECT ON public.v_webhook_host_secrets TO :"queue_viewer", :"dead_letter_
 
 -- fn_webhook_secret_rotate(subscription, secret_ref, actor, reason, dry_run, expected secret_ref) → {subscription_id,
 -- event_type, callback_url (masked), before, after, hosts, audit_id}: signs the deliveries of a webhook subscription
--- with another secret from now on, also those that wait. Refused: not_found; unchanged (it has this secret); changed
--- (its secret is not the expected one; '' expects none, NULL does not check); no_host (no live host sends webhooks, so
--- nothing says that the secret is known); hosts (a live host cannot sign with it). Raises 22023 for an invalid name.
+-- with another secret from now on, including waiting ones. Raises 22023 for an invalid name. Refused: not_found;
+-- unchanged (it has this secret); changed (its secret is not the expected one; '' expects no secret, NULL does not
+-- check); no_host (no live host sends webhooks, so the secret may be unknown to all); hosts (a live host cannot sign
+-- with it).
 CREATE OR REPLACE FUNCTION public.fn_webhook_secret_rotate(p_subscription_id bigint, p_secret_ref text,
   p_actor text, p_reason text, p_dry_run boolean DEFAULT false, p_expect text DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -220,10 +222,10 @@ COMMENT ON FUNCTION public.fn_webhook_secret_rotate IS
 GRANT EXECUTE ON FUNCTION public.fn_webhook_secret_rotate TO :"subscription_admin";
 
 -- fn_webhook_subscription_verified(subscription, delivered, answer, signed, actor, reason, expected updated_at) →
--- {subscription_id, verified, audit_id}: records the answer to a signed test request that the caller sent to the URL of
--- a webhook subscription, such as HTTP_204 or TIMEOUT. A 2xx makes the subscription verified, which lets it get
--- deliveries. Refused: not_found; changed (it was changed after the caller read where to send); answer (no 2xx: nothing
--- is changed).
+-- {subscription_id, verified, audit_id}: records the answer, such as HTTP_204 or TIMEOUT, to a signed test request that
+-- the caller sent to the URL of a webhook subscription. A 2xx answer makes the subscription verified: from then on it
+-- gets deliveries. Refused: not_found; changed (the subscription was changed after the caller read its URL); answer (no
+-- 2xx: nothing is changed).
 CREATE OR REPLACE FUNCTION public.fn_webhook_subscription_verified(p_subscription_id bigint, p_delivered boolean,
   p_answer text, p_signed boolean, p_actor text, p_reason text, p_expect timestamptz) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

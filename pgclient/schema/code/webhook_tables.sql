@@ -1,11 +1,11 @@
--- Webhooks: the values that the tables accept, and what no role may change. Source: R02.
+-- Webhooks: the allowed values of the tables, and the changes that no role may make. Source: R02.
 
 COMMENT ON TABLE public.events IS
   'Business events to deliver by webhook (R02). Append-only, except for retention and erasure.';
 COMMENT ON COLUMN public.events.external_event_id IS 'the producer''s id of the event; unique when given';
 -- a producer can find its events again, but cannot read payloads
 GRANT INSERT (external_event_id, event_type, payload, created_at, created_xid) ON public.events
-  TO :"event_ingest_writer"; -- not the id: an id that a producer chose could make inserts of others fail
+  TO :"event_ingest_writer"; -- not the id: a chosen id could make inserts of other producers fail
 GRANT SELECT (id, external_event_id) ON public.events TO :"event_ingest_writer";
 GRANT SELECT ON public.events, public.subscriptions TO :"router_worker", :"saga_orchestrator", :"webhook_worker";
 GRANT SELECT ON public.events, public.subscriptions, public.webhook_endpoint_suspensions,
@@ -79,7 +79,7 @@ COMMENT ON COLUMN public.webhook_delivery_jobs.operation_id IS
 COMMENT ON COLUMN public.webhook_delivery_jobs.lease_resets IS 'lost leases; the third fails the job';
 COMMENT ON COLUMN public.webhook_delivery_jobs.response_excerpt IS 'at most 4 KiB, masked';
 COMMENT ON COLUMN public.webhook_delivery_jobs.settled_at IS 'when its result was counted, once';
--- R02 §4 lets these roles read jobs: all columns but the lease token, which only its worker gets, from the claim
+-- R02 §4 lets these roles read jobs: all columns except the lease token, which only the claim returns to its worker
 GRANT INSERT, UPDATE ON public.webhook_delivery_jobs TO :"saga_orchestrator";
 GRANT SELECT (id, saga_id, status, lease_until, attempt_at, response_status, error_code, attempt_no,
     subscription_id, controlled, operation_id, worker_id, lease_resets, retry_after_at, started_at, finished_at,
@@ -105,7 +105,7 @@ COMMENT ON TABLE public.dead_letter_resolutions IS
 COMMENT ON TABLE public.dead_letter_open IS
   'Dead letters neither requeued nor resolved. Written only by triggers and fn_queue_recount.';
 
--- fn_webhook_immutable refuses UPDATE and DELETE for every role, the owner included. Two are let through: an erasure
+-- fn_webhook_immutable refuses UPDATE and DELETE for every role, including the owner, with two exceptions: an erasure
 -- (the payload becomes {}, fn_webhook_event_erase) and the deletion of an event by retention.
 CREATE OR REPLACE FUNCTION public.fn_webhook_immutable() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -155,14 +155,15 @@ CREATE OR REPLACE TRIGGER trg_dead_open_derived BEFORE INSERT OR UPDATE OR DELET
 CREATE OR REPLACE TRIGGER trg_dead_open_no_truncate BEFORE TRUNCATE ON public.dead_letter_open
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_immutable();
 
--- The database, not the writer, sets times and transaction of a row. The WHEN saves ordinary inserts the function call.
+-- The database, not the writer, sets the times and the transaction of a row. The WHEN of the triggers saves ordinary
+-- inserts the function call.
 CREATE OR REPLACE FUNCTION public.fn_webhook_event_stamp() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF current_setting('session_replication_role') <> 'replica' THEN
     NEW.created_at := now();
   ELSIF public.fn_queue_clone_of() IS NOT NULL THEN
-    RETURN NEW; -- a move by replication: the router's cursor moves too and refers to these transaction numbers
+    RETURN NEW; -- copied by replication: the router's cursor is copied too and refers to these numbers
   END IF;
   NEW.created_xid := pg_current_xact_id();
   RETURN NEW;
@@ -179,7 +180,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   -- created_at decides which events a subscription may get, so nobody may set it earlier
   NEW.created_at := CASE WHEN TG_OP = 'INSERT' THEN now()
-    -- except where it was written by a clock that was ahead (fn_queue_clock_check)
+    -- except a time that was written by a clock that was ahead (fn_queue_clock_check)
     WHEN OLD.created_at > clock_timestamp() + interval '5 seconds' AND current_user = :'queue_owner'
       THEN least(NEW.created_at, OLD.created_at)
     ELSE OLD.created_at END;
@@ -261,8 +262,8 @@ CREATE OR REPLACE TRIGGER trg_subscriptions_audit_truncate BEFORE TRUNCATE ON pu
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_subscription_audit();
 ALTER TABLE public.subscriptions ENABLE ALWAYS TRIGGER trg_subscriptions_audit_truncate;
 
--- Saga guard: the legal moves are in the WHEN, so a legal change costs no function call. A new saga is Pending; only
--- fn_dead_letter_requeue (as queue_owner) makes one from a dead letter.
+-- Saga guard: the legal changes are in the WHEN, so a legal change costs no function call. A new saga is Pending; only
+-- fn_dead_letter_requeue (as queue_owner) makes a saga from a dead letter.
 CREATE OR REPLACE FUNCTION public.fn_webhook_saga_refuse() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -294,7 +295,8 @@ CREATE OR REPLACE TRIGGER trg_saga_guard BEFORE UPDATE ON public.webhook_deliver
       OR (OLD.status = 'InProgress' AND NEW.status = 'PendingRetry'
         AND NEW.attempt_count BETWEEN OLD.attempt_count AND OLD.attempt_count + 1)
       OR (OLD.status = 'InProgress' AND NEW.status = 'DeadLettered' AND NEW.attempt_count = OLD.attempt_count + 1)
-      -- written by a clock that was ahead: may become due earlier, with no other change (fn_queue_clock_check)
+      -- a time that was written by a clock that was ahead may become earlier, with no other change
+      -- (fn_queue_clock_check)
       OR (OLD.status IN ('Pending', 'PendingRetry') AND NEW.status = OLD.status
         AND NEW.attempt_count = OLD.attempt_count AND NEW.final_error_code IS NOT DISTINCT FROM OLD.final_error_code
         AND OLD.updated_at > clock_timestamp() + interval '5 seconds' AND NEW.next_attempt_at < OLD.next_attempt_at))))
@@ -303,7 +305,7 @@ CREATE OR REPLACE TRIGGER trg_saga_guard BEFORE UPDATE ON public.webhook_deliver
 CREATE OR REPLACE TRIGGER trg_saga_webhook_id BEFORE UPDATE OF webhook_id ON public.webhook_delivery_sagas
   FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_saga_refuse();
 
--- Only two functions delete: the undo of a requeue, for a saga without a job, and retention.
+-- Only two functions may delete: the undo of a requeue deletes a saga without a job, and retention deletes old rows.
 CREATE OR REPLACE FUNCTION public.fn_webhook_undo_only() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -330,7 +332,8 @@ CREATE OR REPLACE TRIGGER trg_saga_no_delete BEFORE DELETE ON public.webhook_del
 CREATE OR REPLACE TRIGGER trg_requeues_no_delete BEFORE DELETE ON public.dead_letter_requeues
   FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_undo_only();
 
--- A saga becomes DeadLettered in the transaction that writes its dead letter: checked at commit, for every writer.
+-- A saga becomes DeadLettered in the transaction that writes its dead letter; this is checked at commit, for every
+-- writer.
 CREATE OR REPLACE FUNCTION public.fn_webhook_saga_needs_letter() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -354,7 +357,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF TG_OP = 'INSERT' THEN
     RAISE EXCEPTION 'a job starts as Pending, without a lease' USING ERRCODE = '42501';
-  ELSIF current_user = :'queue_owner' THEN -- only queue_owner may call the function used here
+  ELSIF current_user = :'queue_owner' THEN -- queue_owner may call the function used here, others may not
     IF public.fn_called_from('fn_webhook_event_erase(bigint,text,text,boolean)') THEN
       RETURN NEW;
     END IF;

@@ -1,9 +1,9 @@
--- Why a queue waits: the ordered chain of everything that can block it.
+-- Why a queue waits: the ordered chain of conditions that can block it.
 
--- fn_why_link(link, state, text, detail, keys, do) → one link of the chain. state: blocks (no work of the queue moves
--- until it is fixed), slows (some of it waits), clear. keys: console keys that lead to where it is fixed; do: a command
--- line that fixes it. Internal.
--- fn_why_flag(key) → the link of a switch. fn_why_host(loop) → the link of a live host that runs the loop. Internal.
+-- fn_why_link(link, state, text, detail, keys, do) → one link of the chain: one condition. state: blocks (no work of
+-- the queue moves until it is fixed), slows (some of the work waits), clear. keys: console keys that lead to the screen
+-- where it can be fixed; do: a command line that fixes it. Internal. fn_why_flag(key) → the link of a switch.
+-- fn_why_host(loop) → the link for a live host that runs the loop. Internal.
 CREATE OR REPLACE FUNCTION public.fn_why_link(p_link text, p_state text, p_text text, p_detail text, p_keys text,
   p_do text) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -54,7 +54,7 @@ CREATE OR REPLACE FUNCTION public.fn_why_webhook(p_endpoint text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_interval int := public.fn_cfg_int('queue.tick.saga_orchestrator.interval_seconds', 5);
-  v_subs bigint[];      -- webhook subscriptions with waiting work; if none has any, all of the endpoint
+  v_subs bigint[];      -- webhook subscriptions with waiting work; if there are none, all of the endpoint
   v_waiting bigint;
   v_oldest timestamptz;
   v_next timestamptz;
@@ -129,7 +129,7 @@ BEGIN
     p_link => 'parallel', p_state => 'clear', p_text => v_in_flight || ' in flight',
     p_detail => 'each host sends delivery.per_endpoint at once', p_keys => '', p_do => '')
     || public.fn_why_host('webhook_worker') || public.fn_why_host('saga_orchestrator');
-  -- other hosts can do the work of one that cannot sign: it blocks only where no live host can
+  -- a host that cannot sign is replaced by other hosts: the condition blocks only if no live host can sign
   SELECT count(*) AS n, count(*) FILTER (WHERE s.hosts >= h.n) AS nowhere, min(s.what) AS what, min(s.remedy) AS remedy,
     left(string_agg(format('subscription %s: %s', s.subscription_id, s.who), '; ' ORDER BY s.subscription_id), 400)
       AS detail
@@ -283,7 +283,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.fn_why_job IS 'The chain of what can block a queue lane. Internal.';
 
--- fn_why_events(domain) → the links of events in the outbox; for NULL of webhook events. Internal.
+-- fn_why_events(domain) → the links of events in the outbox; NULL = of webhook events. Internal.
 CREATE OR REPLACE FUNCTION public.fn_why_events(p_domain text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -294,7 +294,7 @@ DECLARE
   v_oldest timestamptz;
   v_who text;
   v_route public.iu_outbound_route;
-  v_silent timestamptz; -- since when the worker is silent; NULL = it is not
+  v_silent timestamptz; -- since when the worker is silent; NULL = not silent
   v_links jsonb;
 BEGIN
   IF p_domain IS NULL THEN
@@ -345,9 +345,9 @@ COMMENT ON FUNCTION public.fn_why_events IS
 
 -- fn_queue_why(queue) → {queue, source, waiting, waiting_bound, oldest_at, age_seconds, why, links: [{link, state,
 -- text, detail, keys, do}]}. queue: a name as in the Overview: 'webhook ENDPOINT', 'webhook events', 'events DOMAIN',
--- 'job KIND' or 'job KIND in DOMAIN'; or only an endpoint, subscription number, kind or domain where that means one
--- queue. why = the first link that blocks, else the first that slows, '' where neither does. refused: not_found,
--- ambiguous.
+-- 'job KIND' or 'job KIND in DOMAIN'; or only an endpoint, subscription number, kind or domain, if only one queue has
+-- it. why = the first link that blocks, else the first that slows, '' = neither. Refused: not_found; ambiguous (several
+-- queues have it).
 CREATE OR REPLACE FUNCTION public.fn_queue_why(p_queue text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
