@@ -12,15 +12,16 @@ import (
 	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
-// querier is a connection, a pool's connection or a transaction.
+// querier is a connection, a pooled connection or a transaction.
 type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// bookExists reports whether a table exists in which qtop records its installation. It refuses a table whose owner could
-// not have installed qtop, and anything that is not a table: a view, a trigger, a default or a policy would run with the
-// rights of the login that reads or migrates. Call it before the first read or write of such a table.
+// bookExists reports whether a table exists in which qtop records its installation. It refuses a
+// table whose owner could not have installed qtop, and anything that is not a table: a view, a
+// trigger, a default or a policy would run with the rights of the login that reads or migrates.
+// Call it before the first read or write of such a table.
 func bookExists(ctx context.Context, q querier, table string) (bool, error) {
 	var who string
 	var trusted bool
@@ -68,8 +69,9 @@ func readCode(ctx context.Context, q querier) (c installedCode, err error) {
 	return c, err
 }
 
-// admit refuses a database that Up must not change, before Up creates anything in
-// it. prefix is the role prefix for a new installation.
+// admit refuses a database that Up must not change, before Up creates anything in it. prefix is the
+// role prefix for a new installation. admit returns the number of the newest installed migration; 0
+// = nothing is installed.
 func (r *Release) admit(ctx context.Context, q querier, prefix string) (from int32, err error) {
 	if from, err = version(ctx, q); err != nil {
 		return 0, err
@@ -97,11 +99,11 @@ func (r *Release) admit(ctx context.Context, q querier, prefix string) (from int
 
 var createRelation = regexp.MustCompile(`(?m)^CREATE (?:OR REPLACE )?(?:UNLOGGED )?(?:TABLE|VIEW) public\.([a-z0-9_]+)`)
 
-// refuseForeign refuses a database that has objects of other owners under names that
-// Up would use: an events or subscriptions table of another program must not be
-// overwritten. It checks relations, types and functions of the pending migrations,
-// whatever their owner, and those of the rest of the release that queue_owner does not
-// own. A function of the same name with other arguments is no conflict.
+// refuseForeign refuses a database that has objects of other owners under names that Up would use,
+// because Up must not overwrite, for example, an events table of another program. It checks
+// relations, types and functions of the pending migrations, whatever their owner, and the other
+// objects of the release unless queue_owner owns them. A function of the same name with other
+// arguments is no conflict.
 func (r *Release) refuseForeign(ctx context.Context, q querier, from int32, set roleSet) error {
 	names := []string{} // of the relations that pending migrations create
 	for _, m := range r.migrations[from:] {

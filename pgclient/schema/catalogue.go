@@ -10,13 +10,13 @@ import (
 	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
-// catalogueForm rises whenever catalogueSQL prints the same definition differently:
+// catalogueForm must be raised whenever catalogueSQL changes the text of an unchanged definition:
 // hashes of different forms cannot be compared.
 const catalogueForm = 1
 
-// formOf says how definitions are hashed on this server: hashes can be compared only
-// where it is the same. PostgreSQL's major version is part of it, because another version
-// may print definitions differently.
+// formOf returns the form of the hashes on this server: hashes can be compared only if their forms
+// are equal. PostgreSQL's major version is part of the form, because another version may print
+// definitions differently.
 func formOf(conn *pgx.Conn) string {
 	return fmt.Sprintf("%s/%d", major(conn), catalogueForm)
 }
@@ -27,10 +27,10 @@ func major(conn *pgx.Conn) string {
 	return n
 }
 
-// catalogueSQL lists, per kind, the objects of schema public in the catalogue, each
-// with a text that describes it: two objects have the same text only if they are
-// alike. The text depends only on the definitions, under search_path = pg_catalog,
-// pg_temp. Functions of other owners and rights of other roles are not listed.
+// catalogueSQL lists, per kind, the objects of schema public in the catalogue, each with a text
+// that describes it: two objects have the same text only if their definitions are equal. The text
+// depends only on the definitions, under search_path = pg_catalog, pg_temp. Functions of other
+// owners and rights of other roles are not listed.
 var catalogueSQL = map[kind]string{
 	function: `
 SELECT p.proname::text AS name, string_agg(concat_ws(E'\n', pg_get_function_arguments(p.oid), pg_get_function_result(p.oid),
@@ -77,7 +77,7 @@ FROM pg_description d JOIN (
 	FROM pg_type t WHERE t.typnamespace = 'public'::regnamespace) o ON (d.objoid, d.objsubid, d.classoid) = (o.oid, o.sub, o.class)`,
 }
 
-// key names an object of the catalogue.
+// key identifies an object of the catalogue.
 type key struct {
 	kind kind
 	name string
@@ -85,8 +85,8 @@ type key struct {
 
 func (o object) key() key { return key{o.kind, o.name} }
 
-// readCatalogue returns a hash of each object in the catalogue. The search path of
-// the transaction must be pg_catalog, pg_temp.
+// readCatalogue returns a hash of the text (catalogueSQL) of each object in the catalogue. The
+// search path of the transaction must be pg_catalog, pg_temp.
 func readCatalogue(ctx context.Context, q querier, set roleSet) (map[key]string, error) {
 	out := map[key]string{}
 	for k, sql := range catalogueSQL {
@@ -102,7 +102,7 @@ func readCatalogue(ctx context.Context, q querier, set roleSet) (map[key]string,
 	return out, nil
 }
 
-// readOne returns the text of one object.
+// readOne returns the text (catalogueSQL) of one object.
 func readOne(ctx context.Context, q querier, set roleSet, k kind, name string) (text string, err error) {
 	sql, err := expand(catalogueSQL[k], set)
 	if err == nil {
@@ -124,8 +124,8 @@ func literalRoles() string {
 // of its text in the catalogue.
 type recorded struct{ source, installed string }
 
-// readRecords reads what the last migration recorded; empty for a database whose
-// release did not record objects yet.
+// readRecords reads the hashes that the last migration recorded. It returns an empty map if the
+// installed release did not record objects yet.
 func readRecords(ctx context.Context, q querier) (map[key]recorded, error) {
 	out := map[key]recorded{}
 	there, err := bookExists(ctx, q, "public.qtop_schema_object")

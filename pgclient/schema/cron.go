@@ -1,7 +1,7 @@
 package schema
 
-// Before `migrate down` drops the functions that cron jobs call, it removes the
-// jobs: pg_cron would go on calling them every minute.
+// `migrate down` removes cron jobs before it drops the functions that they call: otherwise pg_cron
+// would call missing functions every minute.
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
-// cron is qtop's cron jobs in this database, as far as the migrator may see them.
+// cron holds the cron jobs of qtop in this database, as far as the migrator may see them.
 type cron struct {
 	ids    []int64
 	names  []string
@@ -29,7 +29,7 @@ func cronJobs(ctx context.Context, conn pgx.Tx) (c cron, err error) {
 		return c, err
 	}
 	if there {
-		// This includes jobs that a login created by hand.
+		// These include cron jobs that a login created without qtop.
 		var id int64
 		var name string
 		if err = pgrow.Visit(ctx, conn, []any{&id, &name}, func() { c.ids, c.names = append(c.ids, id), append(c.names, name) },
@@ -43,7 +43,7 @@ func cronJobs(ctx context.Context, conn pgx.Tx) (c cron, err error) {
 	return c, err
 }
 
-// unschedule removes the jobs in the transaction of Down: they stay if it fails.
+// unschedule removes the cron jobs in the transaction of Down, so that a failed Down keeps them.
 func (c cron) unschedule(ctx context.Context, tx pgx.Tx) error {
 	for _, id := range c.ids {
 		if _, err := tx.Exec(ctx, "SELECT cron.unschedule($1::bigint)", id); err != nil {

@@ -1,6 +1,6 @@
 package schema
 
-// What `migrate down` would delete: counts and names.
+// The data that `migrate down` would delete: counts and names.
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
-// Each query counts work that stops `migrate down`. Names are qualified: with another
-// search_path a table would seem not to be installed.
+// Each query counts unfinished work that stops `migrate down`. Table names are qualified: under
+// another search_path a table would seem not to be installed.
 var lostWorkQueries = []struct{ what, sql string }{
 	{"webhook sagas under way", `SELECT count(*) FROM public.webhook_delivery_sagas WHERE status NOT IN ('Completed', 'DeadLettered')`},
 	{"leased webhook jobs", `SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Leased'`},
@@ -43,8 +43,8 @@ var lostWorkQueries = []struct{ what, sql string }{
 		WHERE stopped_at IS NULL AND last_seen_at > now() - interval '15 seconds'`},
 }
 
-// lostWork returns what `migrate down` would lose, as phrases with a count. A table
-// that is not installed counts as empty.
+// lostWork returns phrases with counts of the unfinished work that `migrate down` would delete. A
+// table that is not installed counts as empty.
 func lostWork(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	var out []string
 	for _, q := range lostWorkQueries {
@@ -60,7 +60,8 @@ func lostWork(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	return out, nil
 }
 
-// ifInstalled reads within a savepoint; a table, column or function that an older version does not have is no error.
+// ifInstalled calls read in a savepoint, and returns no error if read needs a table, column or
+// function that an older version does not have.
 func ifInstalled(ctx context.Context, tx pgx.Tx, read func(pgx.Tx) error) error {
 	err := pgx.BeginFunc(ctx, tx, read)
 	var pg *pgconn.PgError
@@ -70,8 +71,8 @@ func ifInstalled(ctx context.Context, tx pgx.Tx, read func(pgx.Tx) error) error 
 	return err
 }
 
-// Each query names what operators configured: rows that a new installation would not
-// have.
+// Each query returns the names of the rows that operators configured, that is, rows that a new
+// installation does not have.
 var configuredQueries = []struct{ what, sql string }{
 	{"webhook subscriptions", `SELECT format('%s (%s)', s.id, s.event_type) FROM public.subscriptions s ORDER BY s.id`},
 	{"suspended endpoints", `SELECT x.subscription_id::text FROM public.webhook_endpoint_suspensions x ORDER BY x.subscription_id`},
@@ -92,7 +93,7 @@ var configuredQueries = []struct{ what, sql string }{
 		WHERE c.value IS DISTINCT FROM r.default_value ORDER BY 1`},
 }
 
-// configured returns what operators configured, as one phrase per sort of row.
+// configured returns the rows that operators configured: one phrase with their names per query.
 func configured(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	var out []string
 	for _, q := range configuredQueries {
@@ -111,7 +112,8 @@ func configured(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	return out, nil
 }
 
-// countedRows is the limit up to which the rows of a table are counted.
+// countedRows is the number up to which the rows of a table are counted; larger tables are shown as
+// having more.
 const countedRows = 1_000_000
 
 // tableRows counts the rows of each non-empty table of the owner in schema public.

@@ -18,27 +18,26 @@ import (
 type DownOptions struct {
 	DryRun  bool // report what would be removed, change nothing
 	Discard bool // continue although unfinished work and configuration would be lost
-	// Confirm is called when no refusal applies, before anything is locked or
-	// changed; its error ends Down. nil = no confirmation.
+	// Confirm is called if Down does not refuse, before anything is locked or changed; its error
+	// ends Down. nil = no confirmation.
 	Confirm func(context.Context, Removal) error
 }
 
 // Removal is what Down would remove.
 type Removal struct {
-	Foreign    []string // objects that are not qtop's and depend on objects that would be removed: Down refuses
+	Foreign    []string // objects that are not qtop's and depend on qtop's: Down refuses
 	Lost       []string // unfinished work that would be lost; refused without Discard
-	Configured []string // what operators configured; refused without Discard
+	Configured []string // the configuration by operators; refused without Discard
 	Rows       []string // each table with rows, and how many
-	// Environment is the environment that the database is marked as; operators confirm with its name.
+	// Environment is the environment of the database; operators confirm Down by its name.
 	Environment queue.Environment
 
 	version int32
 	jobs    cron
 }
 
-// Down removes everything that Up made, except the roles: logins may be members
-// of them. All of it is one transaction, so that a failure leaves the database
-// unchanged:
+// Down removes everything that Up made, except the roles, because logins may be members of them.
+// Down is one transaction, so that a failure leaves the database unchanged:
 //
 //  1. It reports what would be removed, and refuses, naming every reason: objects
 //     of other owners that depend on qtop's; without Discard also unfinished work,
@@ -50,7 +49,7 @@ func Down(ctx context.Context, dsn string, o DownOptions, progress func(string))
 	return Current().Down(ctx, dsn, o, progress)
 }
 
-// Down does what the function Down does, for this release.
+// Down is like the function Down, for this release.
 func (r *Release) Down(ctx context.Context, dsn string, o DownOptions, progress func(string)) error {
 	if progress == nil {
 		progress = func(string) {}
@@ -87,7 +86,7 @@ func (r *Release) Down(ctx context.Context, dsn string, o DownOptions, progress 
 	return explain(in.down(ctx, o), in.doing)
 }
 
-// removal reads what would be removed, in a transaction that changes nothing.
+// removal reads the removal that Down would make, in a transaction that changes nothing.
 func (in *installer) removal(ctx context.Context) (Removal, error) {
 	tx, err := begin(ctx, in.conn)
 	if err != nil {
@@ -101,7 +100,7 @@ func (in *installer) removal(ctx context.Context) (Removal, error) {
 	return in.look(ctx)
 }
 
-// look reads what would be removed.
+// look reads the removal that Down would make, in the current transaction.
 func (in *installer) look(ctx context.Context) (m Removal, err error) {
 	if m.version, err = version(ctx, in.tx); err != nil || m.version == 0 {
 		return m, err
@@ -160,7 +159,8 @@ func (m Removal) refusal(o DownOptions) error {
 	return nil
 }
 
-// lines are the reasons against a removal and the rows that it removes, one per line.
+// lines returns the reasons against a removal and the tables with rows that it removes, one per
+// line.
 func (m Removal) lines() []string {
 	var out []string
 	for _, all := range []struct {
@@ -200,7 +200,7 @@ func (in *installer) down(ctx context.Context, o DownOptions) error {
 	if err := in.lockOwn(ctx); err != nil {
 		return err
 	}
-	found, err := in.look(ctx) // again: it may have changed before the locks
+	found, err := in.look(ctx) // again: the database may have changed before the locks
 	if err != nil || found.version == 0 {
 		return err
 	}
@@ -214,7 +214,8 @@ func (in *installer) down(ctx context.Context, o DownOptions) error {
 	if err := exec(ctx, tx, "SET LOCAL ROLE "+in.roleSet.owner()); err != nil {
 		return err
 	}
-	// Trigger functions are dropped last: their triggers disappear with the tables, also those of leaves.
+	// Trigger functions are dropped last: their triggers disappear with the tables, including those
+	// of partitions.
 	code, triggerFunctions := in.codeToDrop()
 	for _, o := range code {
 		in.doing = o.String()
@@ -271,7 +272,7 @@ func (in *installer) lockOwn(ctx context.Context) error {
 	return err
 }
 
-// revokeSchema revokes what rolesSQL grants on schema public.
+// revokeSchema revokes the rights on schema public that rolesSQL grants.
 func (in *installer) revokeSchema(ctx context.Context) error {
 	roles, err := pgrow.Column[string](ctx, in.tx, "SELECT quote_ident(r.rolname) FROM pg_roles r WHERE r.rolname::text = ANY ($1::text[]) ORDER BY 1", in.roleSet.all())
 	if err != nil || len(roles) == 0 {
@@ -327,8 +328,8 @@ func (r *Release) dryRun(m Removal, progress func(string)) {
 	}
 }
 
-// Removes reports whether Down drops every one of these tables, functions and
-// triggers: code is dropped because it is declared, tables by their migrations.
+// Removes reports whether Down drops all of these tables, functions and triggers: the release
+// declares the functions and triggers, and the down parts of its migrations drop the tables.
 func Removes(names ...string) bool {
 	r := Current()
 	var down strings.Builder

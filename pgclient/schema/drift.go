@@ -11,8 +11,9 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Differences between what the migrations made and what the database has. Remedies are
-// in remedy.go: a migration runs only once, so migrate up does not repair them.
+// Differences between the objects that the migrations made and those that the database has.
+// remedy.go has the statements that repair them: a migration runs only once, so migrate up does
+// not.
 
 // ownersSQL finds relations, types and functions of qtop that another role owns. $1 is
 // the owner, $2 are names of relations and types, $3 functions with their arguments.
@@ -32,9 +33,9 @@ SELECT format('%s %s', lower(what), name), format('belongs to %I', pg_get_userby
 	WHERE f.pronamespace = 'public'::regnamespace AND i.identity = ANY ($3::text[])) x (what, name, full_name, owner)
 WHERE owner IS DISTINCT FROM to_regrole($1)::oid`
 
-// firingSQL finds triggers whose enabled state is wrong and that migrate up does not
-// check: those of foreign keys, and those that partitions inherit. $1 are the names of
-// tables.
+// firingSQL finds triggers that are disabled, or enabled in another way than they should be, and
+// that migrate up does not check: triggers of foreign keys, and triggers that partitions inherit.
+// $1 are the names of tables.
 const firingSQL = `
 WITH t AS MATERIALIZED (SELECT c.oid, c.relname FROM pg_class c LEFT JOIN pg_inherits i ON c.relispartition AND i.inhrelid = c.oid LEFT JOIN pg_class p ON p.oid = i.inhparent
 	WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND COALESCE(p.relname, c.relname) = ANY ($1::text[]))
@@ -73,9 +74,9 @@ const schemaSQL = `
 SELECT 'rights SCHEMA public', format('%I may not use it', r.rolname), format('GRANT USAGE ON SCHEMA public TO %I', r.rolname)
 FROM pg_roles r WHERE r.rolname::text = ANY ($1::text[]) AND NOT has_schema_privilege(r.oid, 'public'::regnamespace, 'USAGE')`
 
-// tableDifferences returns the differences of tables, columns, constraints, indexes,
-// sequences, types, owners, and of the triggers of partitions and foreign keys. astray
-// are the relations and functions that another role owns.
+// tableDifferences returns the differences of tables, columns, constraints, indexes, sequences,
+// types and owners, and of the triggers of partitions and foreign keys. astray holds the relations
+// and functions that another role owns.
 func (r *Release) tableDifferences(ctx context.Context, q querier, set roleSet) (out []Difference, astray map[string]bool, err error) {
 	names := r.tables.names()
 	found, err := readForms(ctx, q, set.owner(), names)
@@ -137,7 +138,7 @@ func (r *Release) identityOf(name string, found forms) bool {
 	return false
 }
 
-// relation is the table or type that the part is, or belongs to.
+// relation returns the name of the table or type that the part is, or to which it belongs.
 func (k part) relation() string {
 	switch k.kind {
 	case column:
@@ -151,7 +152,7 @@ func (k part) relation() string {
 	}
 }
 
-// ident is the name of the part alone, as an SQL identifier.
+// ident returns the name of the part without its table, as an SQL identifier.
 func (k part) ident() string {
 	name, _, _ := strings.Cut(k.name, " on ")
 	if k.kind == column {
@@ -162,8 +163,8 @@ func (k part) ident() string {
 
 var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
-// quoted returns an identifier, quoted if it needs quotes. Names of qtop never need
-// them, and none is a keyword.
+// quoted returns the identifier, in quotes if it needs them. Names of qtop never need quotes, and
+// none is a keyword.
 func quoted(name string) string {
 	if plainName.MatchString(name) {
 		return name

@@ -13,9 +13,9 @@ import (
 	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
-// dependentsSQL lists everything that depends on the function or view $1 of kind $2,
-// each with what it depends on: functions (through the row type of a view), views
-// (through their rule) and triggers.
+// dependentsSQL lists everything that depends on the function or view $1 of kind $2, each row with
+// the object on which it depends: functions (through the row type of a view), views (through their
+// rule) and triggers.
 const dependentsSQL = `
 WITH RECURSIVE edge (class, oid, on_class, on_oid) AS (
 	SELECT 'pg_proc'::regclass::oid, p.oid, 0::oid, 0::oid FROM pg_proc p
@@ -78,9 +78,9 @@ func (in *installer) dependents(ctx context.Context, o object) ([]object, error)
 	return out, nil
 }
 
-// dropWithDependents drops an object that CREATE OR REPLACE cannot change, and its
-// dependents. All of them must be qtop's: those that this release declares are
-// created again later, the others belong to older releases.
+// dropWithDependents drops an object that CREATE OR REPLACE cannot change, and its dependents, and
+// returns them. It refuses dependents that are not qtop's. The caller installs those that this
+// release declares again later; the others belong to older releases.
 func (in *installer) dropWithDependents(ctx context.Context, o object) ([]object, error) {
 	hits, err := in.dependents(ctx, o)
 	if err != nil {
@@ -105,7 +105,7 @@ func (in *installer) dropWithDependents(ctx context.Context, o object) ([]object
 	return hits, nil
 }
 
-// dropAll drops an object if it exists; of a function, every overload that qtop owns.
+// dropAll drops an object if it exists. For a function it drops every overload that qtop owns.
 func (in *installer) dropAll(ctx context.Context, o object) error {
 	switch o.kind {
 	case function:
@@ -132,7 +132,7 @@ func (in *installer) dropAll(ctx context.Context, o object) error {
 			return nil
 		}
 		var pg *pgconn.PgError
-		if errors.As(err, &pg) && strings.HasPrefix(pg.Code, "42") { // the object that it was on was dropped
+		if errors.As(err, &pg) && strings.HasPrefix(pg.Code, "42") { // the object of the rights was dropped
 			return nil
 		}
 		return err
@@ -140,8 +140,9 @@ func (in *installer) dropAll(ctx context.Context, o object) error {
 	return nil
 }
 
-// dropGone drops what earlier releases installed and this one does not declare: what
-// they recorded, and what release.txt names from releases without records.
+// dropGone drops the objects that earlier releases installed and this one does not declare: those
+// that the earlier releases recorded and, for releases that recorded none, those that release.txt
+// names.
 func (in *installer) dropGone(ctx context.Context) ([]object, error) {
 	declares := map[key]bool{}
 	for _, o := range in.release.objects {
@@ -172,7 +173,7 @@ func (in *installer) dropGone(ctx context.Context) ([]object, error) {
 	var told []object
 	for _, o := range gone {
 		in.doing = "dropping " + o.String()
-		if o.kind == view || o.kind == function { // of qtop's objects only ones that are dropped too depend on it
+		if o.kind == view || o.kind == function { // only objects that are dropped too depend on it
 			if _, err := in.dropWithDependents(ctx, o); err != nil {
 				return nil, err
 			}

@@ -9,8 +9,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// explain turns a server error into one line for the operator. where is the file or
-// object that was being worked on.
+// explain turns a server error into one line for the operator. where is the file or object on which
+// the installer was working.
 func explain(err error, where string) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {

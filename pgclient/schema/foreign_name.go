@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Installed reports whether any release is installed, by tables that only an
-// installation can have made.
+// Installed reports whether any release is installed. It reads only tables that bookExists accepts,
+// and returns false on errors.
 func Installed(ctx context.Context, conn *pgx.Conn) bool {
 	v, err := version(ctx, conn)
 	return err == nil && v > 0
@@ -18,10 +18,9 @@ func Installed(ctx context.Context, conn *pgx.Conn) bool {
 
 var tableNames = regexp.MustCompile(`(?i)CREATE TABLE (?:IF NOT EXISTS )?public\.(\w+)`)
 
-// ForeignName names a function or relation of schema public that has a name of this
-// release and an owner who could not have installed qtop, while the installed release
-// has no object of that name; empty if there is none. A call by that name would run the
-// code of that owner.
+// ForeignName returns a function or relation of schema public with a name of this release and an
+// owner who could not have installed qtop, if the installed release has no object of that name;
+// empty if there is no such object. A call by that name would run the code of that owner.
 func ForeignName(ctx context.Context, conn *pgx.Conn) (string, error) {
 	var functions, relations []string
 	for _, o := range Current().objects {

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// code brings the objects of the code and the seeds to this release, and records the
-// resulting catalogue texts.
+// code changes the objects of the code and the rows of the seeds to those of this release, and
+// records hashes of the resulting catalogue texts.
 func (in *installer) code(ctx context.Context, _ int32) error {
 	in.doing = "code"
 	changed := map[kind][]string{}
@@ -54,8 +54,8 @@ func (in *installer) code(ctx context.Context, _ int32) error {
 	return in.record(ctx, seeds)
 }
 
-// report adds the progress line that lists the changed functions, views and triggers,
-// by name if they are few.
+// report adds the progress line that lists the changed functions, views and triggers: by name if
+// there are few, otherwise by number.
 func (in *installer) report(changed map[kind][]string, gone []object) {
 	line := fmt.Sprintf("code %d (%s):", in.release.Code, in.release.Hash)
 	for _, k := range []kind{function, view, trigger, rights, comment} {
@@ -79,15 +79,16 @@ func (in *installer) report(changed map[kind][]string, gone []object) {
 	in.said = append(in.said, strings.TrimSuffix(line, ";"))
 }
 
-// unchanged reports whether the installed object and the source of this release are
-// both as recorded. Records of another form do not count.
+// unchanged reports whether the installed object and the source of this release both have the
+// recorded hashes. Records of another form (formOf) do not count.
 func (in *installer) unchanged(o object, found map[key]string) bool {
 	live, there := found[o.key()]
 	r, ok := in.records[o.key()]
 	return in.comparable && ok && there && r == recorded{o.hash(), live}
 }
 
-// installDifferent installs an object unless the installed one is alike, and reports whether it did.
+// installDifferent installs an object unless the installed object is equal, and reports whether it
+// did.
 func (in *installer) installDifferent(ctx context.Context, o object, found map[key]string) (bool, error) {
 	if in.unchanged(o, found) {
 		return false, nil
@@ -105,7 +106,7 @@ func (in *installer) installDifferent(ctx context.Context, o object, found map[k
 				if err != nil {
 					return false, err
 				}
-				for _, d := range dropped { // its dependents are created again when their turn comes
+				for _, d := range dropped { // a later call creates its dependents again
 					delete(found, d.key())
 				}
 			}
@@ -121,8 +122,8 @@ func (in *installer) installDifferent(ctx context.Context, o object, found map[k
 	return true, nil
 }
 
-// withArguments adds the argument types to the name of a function in rights and
-// comments: a function of another owner with the same name would make it ambiguous.
+// withArguments adds the argument types to the name of a function in GRANT and COMMENT statements,
+// because a function of another owner with the same name would make the name ambiguous.
 func (in *installer) withArguments(ctx context.Context, o object, sql string) (string, error) {
 	name, ok := strings.CutPrefix(o.name, "FUNCTION ")
 	if !ok {
@@ -134,13 +135,13 @@ func (in *installer) withArguments(ctx context.Context, o object, sql string) (s
 	return strings.ReplaceAll(sql, o.target()+" ", "FUNCTION "+signature+" "), err
 }
 
-// comparedName is the temporary name under which compare creates the wanted definition of a
-// function, view or trigger; it is rolled back after the comparison.
+// comparedName is the name under which compare creates the wanted definition of a function, view or
+// trigger, until it rolls this back.
 const comparedName = "qtop_schema_compared"
 
-// compare creates the object under another name, compares it with the installed one,
-// and rolls it back. like: the catalogue shows the same for both. fit: CREATE OR
-// REPLACE can change the installed one into it.
+// compare creates the object under another name, compares it with the installed object, and rolls
+// back. like: the catalogue shows the same text for both. fit: CREATE OR REPLACE can change the
+// installed object into the wanted one.
 func (in *installer) compare(ctx context.Context, o object, live string) (like, fit bool, err error) {
 	sql := o.sql
 	if o.kind == trigger {
@@ -169,8 +170,8 @@ func (in *installer) compare(ctx context.Context, o object, live string) (like, 
 
 var errCompared = errors.New("compared")
 
-// alike reports whether the catalogue shows the same for the compared object as for
-// the installed one, apart from the name.
+// alike reports whether the catalogue text of the compared object equals live, the text of the
+// installed one, apart from the name.
 func (in *installer) alike(ctx context.Context, tx pgx.Tx, o object, live string) (bool, error) {
 	name := comparedName
 	if o.kind == trigger {
@@ -206,7 +207,7 @@ func (in *installer) fits(ctx context.Context, tx pgx.Tx, o object) (fits bool, 
 	return fits, err
 }
 
-// record stores the hashes of what is installed now.
+// record stores the hashes of the objects that are installed now.
 func (in *installer) record(ctx context.Context, seeds string) error {
 	in.doing = "public.qtop_schema_object"
 	found, err := readCatalogue(ctx, in.tx, in.roleSet)

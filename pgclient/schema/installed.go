@@ -15,24 +15,24 @@ import (
 	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
-// thing is an object of the catalogue under the name that PostgreSQL gives it,
-// independent of session settings: index public.ix_job_queue_due.
+// thing is an object of the catalogue, with the name that PostgreSQL prints for it, independent of
+// session settings, such as index public.ix_job_queue_due.
 type thing struct {
 	class, oid uint32
 	sub        int32 // column of a table; 0 = the whole object
 	kind, name string
 	owner      string // "" = this kind of object has no owner
-	// inner is an object that only exists as part of another and needs no name: a row
-	// type, an internal trigger, what a partition inherits from its parent.
+	// inner = the object only exists as part of another object and needs no name: a row type, an
+	// internal trigger, or an object that a partition inherits from its parent.
 	inner bool
-	// leaf: it is a partition of the table parent.
+	// leaf = the object is a partition of the table parent.
 	leaf   bool
 	parent string
 }
 
 func (t thing) String() string { return t.kind + " " + t.name }
 
-// withOwner is the name for reports: with the owner, who can be asked.
+// withOwner returns the name and the owner, so that a reader of the report can ask the owner.
 func (t thing) withOwner() string {
 	if t.owner == "" {
 		return t.String()
@@ -40,7 +40,7 @@ func (t thing) withOwner() string {
 	return fmt.Sprintf("%s (owner %s)", t, t.owner)
 }
 
-// ownThings is what a release makes in schema public, of every kind, by its names in
+// ownThings are the objects of every kind that a release makes in schema public, by their names in
 // the catalogue: the content of objects.txt.
 type ownThings struct {
 	things  map[string]bool            // function public.fn_x(text)
@@ -95,7 +95,7 @@ func (o ownThings) functions() []string {
 	return out
 }
 
-// thingColumns completes a query for rows (class, oid, sub): it reads them as things.
+// thingColumns completes a query for rows (class, oid, sub) with the columns of thing.
 const thingColumns = `
 SELECT DISTINCT x.class, x.oid, x.sub, i.type, i.identity, COALESCE(pg_get_userbyid(COALESCE(c.relowner, p.proowner, CASE WHEN t.typrelid = 0 THEN t.typowner END)), ''),
 	COALESCE(c.relkind = 't' OR c.relnamespace = 'pg_toast'::regnamespace OR c.relkind IN ('i', 'I') AND c.relispartition, false)
@@ -124,7 +124,7 @@ const beginsSQL = `WITH x (class, oid, sub) AS (
 	UNION ALL SELECT 'pg_proc'::regclass, p.oid, 0 FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace AND p.proowner = to_regrole($1)
 	UNION ALL SELECT 'pg_type'::regclass, t.oid, 0 FROM pg_type t WHERE t.typnamespace = 'public'::regnamespace AND t.typowner = to_regrole($1) AND t.typtype <> 'c')` + thingColumns
 
-// aboveSQL selects what depends on the objects $1, $2. If $3 of an object is false, it
+// aboveSQL selects the objects that depend on the objects $1, $2. If $3 of an object is false, it
 // leaves out the parts of that object, which are dropped with it.
 const aboveSQL = `WITH f AS MATERIALIZED (SELECT * FROM unnest($1::oid[], $2::oid[], $3::bool[]) u (class, oid, parts)), x (class, oid, sub) AS (
 	SELECT d.classid, d.objid, d.objsubid FROM f JOIN pg_depend d ON d.refclassid = f.class AND d.refobjid = f.oid
@@ -139,8 +139,8 @@ func readThings(ctx context.Context, q querier, sql string, args ...any) ([]thin
 
 var leafName = regexp.MustCompile(`^public\.(\w+?)_(default|[0-9]{4}_[0-9]{2}(?:_[0-9]{2})?)$`)
 
-// ourLeaf reports whether t is a partition that fn_queue_partitions_ensure makes, or its
-// guard against TRUNCATE.
+// ourLeaf reports whether t is a partition that fn_queue_partitions_ensure makes, or the guard of
+// such a partition against TRUNCATE.
 func ourLeaf(t thing, owner string) bool {
 	if m := leafName.FindStringSubmatch(t.name); t.leaf && m != nil {
 		return m[1] == t.parent && t.owner == owner
@@ -149,10 +149,10 @@ func ourLeaf(t thing, owner string) bool {
 	return t.kind == "trigger" && leafName.MatchString(on) && name == "trg_"+strings.TrimPrefix(on, "public.")+"_no_truncate"
 }
 
-// walkInstalled calls see for everything that an installation made and everything that
-// depends on it. see reports whether the thing belongs to the installation; the parts of
-// a thing that does not are skipped. first: the thing belongs to the owner, and its
-// dependencies are not known yet.
+// walkInstalled calls see for everything that an installation made and everything that depends on
+// it. see reports whether the thing belongs to the installation; if it does not, walkInstalled
+// skips the parts of the thing. first: the thing belongs to the owner, and its dependencies are not
+// known yet.
 func walkInstalled(ctx context.Context, q querier, owner string, see func(t thing, first bool) bool) error {
 	type key struct {
 		class, oid uint32
@@ -169,7 +169,7 @@ func walkInstalled(ctx context.Context, q querier, owner string, see func(t thin
 				continue
 			}
 			ours := t.inner || see(t, first)
-			if first && !ours { // created by hand as the owner; it may still depend on an object of qtop
+			if first && !ours { // not made by qtop; may still depend on an object of qtop
 				continue
 			}
 			seen[k] = true
@@ -192,9 +192,9 @@ const columnsSQL = `SELECT format('public.%s', c.relname), array_agg(a.attname::
 	WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND (c.relowner = to_regrole($1) OR c.oid = to_regclass($2))
 	GROUP BY c.relname ORDER BY 1`
 
-// foreign lists what depends on the objects that Down removes and is not part of this
-// release: both what would prevent the removal and what would be dropped with it, such
-// as an index on a table of qtop.
+// foreign lists the objects that depend on the objects that Down removes and are not part of this
+// release: those that would prevent the removal and those that would be dropped with it, such as an
+// index on a table of qtop.
 func (r *Release) foreign(ctx context.Context, q querier, set roleSet, from int32, records map[key]recorded) ([]string, error) {
 	found := map[string]bool{}
 	var older func(name string) bool // whether an older version may have an object of this name that this one lacks

@@ -22,10 +22,9 @@ const (
 var alteredTable = regexp.MustCompile(
 	`(?m)^(?:ALTER TABLE (?:ONLY )?|DROP TABLE |CREATE (?:UNIQUE )?INDEX \w+\s+ON (?:ONLY )?|UPDATE |DELETE FROM )public\.(\w+)`)
 
-// lockTables locks the tables that this attempt will change, ordered by name and each
-// in the mode that its change needs, before anything is changed. So an attempt that
-// meets a locked table wastes no work, and two migrations never lock in opposite
-// orders.
+// lockTables locks the tables that this attempt will change, in the order of their names and each
+// in the mode that its change needs, before anything is changed. So an attempt that meets a locked
+// table wastes no work, and two migrations never lock in opposite orders.
 func (in *installer) lockTables(ctx context.Context, from int32) error {
 	modes := map[string]string{}
 	for _, m := range in.release.migrations[from:] {
@@ -62,8 +61,8 @@ func (in *installer) lockTables(ctx context.Context, from int32) error {
 	return nil
 }
 
-// blockerWatch remembers which session blocks another one, as seen from a separate
-// connection: after a lock timeout the server no longer knows.
+// blockerWatch remembers which session blocks another one. It looks from a separate connection
+// while the lock request waits, because after a lock timeout the server no longer knows.
 type blockerWatch struct {
 	stop context.CancelFunc
 	done chan struct{}
@@ -72,8 +71,8 @@ type blockerWatch struct {
 	who string
 }
 
-// watchBlockers looks five times a second which session blocks conn, until close. It
-// connects at the first look; without a second connection it sees nothing.
+// watchBlockers looks five times a second which session blocks conn, until close. It connects when
+// it looks for the first time; without a second connection it finds no blocker.
 func watchBlockers(ctx context.Context, conn *pgx.Conn) *blockerWatch {
 	ctx, stop := context.WithCancel(ctx)
 	w := &blockerWatch{stop: stop, done: make(chan struct{})}
@@ -117,7 +116,7 @@ func (w *blockerWatch) look(ctx context.Context, second *pgx.Conn, pid uint32) {
 	}
 }
 
-// blocker returns the session that was seen last, and forgets it.
+// blocker returns a description of the session that was last seen to block, and forgets it.
 func (w *blockerWatch) blocker() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

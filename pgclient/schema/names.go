@@ -10,7 +10,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// owner owns every object; no login uses it.
+// owner is the role that owns every object; no login uses it.
 const owner = "queue_owner"
 
 // Roles are the group roles that the schema grants rights to, without its owner.
@@ -21,7 +21,8 @@ func Roles() []string {
 	}
 }
 
-// vocabulary is the lists of words that several tables and functions accept or refuse.
+// vocabulary returns the lists of words that several tables and functions accept or refuse, by
+// name.
 func vocabulary() map[string][]string {
 	return map[string][]string{
 		"executor_kinds": queue.ExecutorKinds(),
@@ -39,14 +40,13 @@ func vocabulary() map[string][]string {
 //	:denied_keys       a list of literals: 'body', 'content', …
 //	:'denied_keys'     an array literal: '{body,content,…}'
 //
-// A name in quotes that is neither a role nor a list is an error. A colon after
-// another colon, as in ::text, or after a quote, as in '{"a":"b"}', does not begin a
-// placeholder. It scans by hand, without regular expressions: every program loads
-// half a megabyte of SQL when it starts.
+// A name in quotes that is neither a role nor a list is an error. A colon after another colon, as
+// in ::text, or after a quote, as in '{"a":"b"}', does not begin a placeholder. expand uses no
+// regular expressions, because every program loads half a megabyte of SQL when it starts.
 func expand(text string, set roleSet) (string, error) {
 	lists, roles := vocabulary(), append(Roles(), owner)
 	var b strings.Builder
-	from := 0 // text[:from] is written
+	from := 0 // text[:from] is already written to b
 	for {
 		step := strings.IndexByte(text[from:], ':')
 		if step < 0 || from+step == len(text)-1 {
@@ -91,7 +91,7 @@ func isWord(c byte) bool {
 	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
-// word is the word characters at the start of s: A-Z, a-z, 0-9 and underscores.
+// word returns the word characters at the start of s: A-Z, a-z, 0-9 and underscores.
 func word(s string) string {
 	for i := range len(s) {
 		if !isWord(s[i]) {

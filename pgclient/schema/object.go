@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// kind is the kind of an object of the code. Objects are installed in this order of
-// kinds, functions and views together.
+// kind is the kind of an object of the code. Objects are installed in the order of the kinds below,
+// but functions and views together.
 type kind string
 
 const (
@@ -26,9 +26,8 @@ const (
 // the rights on a relation or function, or a comment.
 type object struct {
 	kind kind
-	// name identifies it among its kind: fn_job_claim, v_job,
-	// trg_job_queue_born on job_queue, TABLE job_queue, COLUMN job_queue.status.
-	// All are in schema public.
+	// name identifies the object among those of its kind: fn_job_claim, v_job, trg_job_queue_born
+	// on job_queue, TABLE job_queue, COLUMN job_queue.status. All objects are in schema public.
 	name string
 	sql  string // as written in the file, with placeholders
 	file string
@@ -37,8 +36,8 @@ type object struct {
 
 func (o object) String() string { return string(o.kind) + " " + o.name }
 
-// hash identifies the source of an object. It is computed before placeholders are
-// expanded, so that databases with other role names have the same hash.
+// hash identifies the source of an object. It is computed before placeholders are expanded, so that
+// it does not depend on the role names of a database.
 func (o object) hash() string { return shortHash(o.sql) }
 
 func shortHash(parts ...string) string {
@@ -50,14 +49,14 @@ func shortHash(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// relation is the table of a trigger.
+// relation returns the table of a trigger.
 func (o object) relation() string {
 	_, table, _ := strings.Cut(o.name, " on ")
 	return table
 }
 
-// header is the part of a function before its body: the names in it must exist
-// when it is created, those in the body only when it runs.
+// header returns the part of a function before its body. The objects that it names must exist when
+// the function is created; those in the body only when it runs.
 func (o object) header() string {
 	if o.kind == function {
 		if at := asBody.FindStringIndex(o.sql); at != nil {
@@ -107,8 +106,8 @@ func declared(s statement, file string) ([]object, error) {
 	return nil, fmt.Errorf("%s:%d: %.60s… declares no function, view, trigger, grant or comment in schema public", file, s.line, flat)
 }
 
-// enabledAlways reports whether the statement makes the trigger declared before it
-// fire also under session_replication_role = replica, and adds it to that trigger.
+// enabledAlways reports whether the statement makes the trigger declared before it fire also under
+// session_replication_role = replica. If so, it adds the statement to that trigger.
 func enabledAlways(s statement, file string, before []object) (bool, error) {
 	if !strings.HasPrefix(s.sql, "ALTER") { // cheaper than matching a whole function
 		return false, nil
@@ -124,9 +123,8 @@ func enabledAlways(s statement, file string, before []object) (bool, error) {
 	return false, fmt.Errorf("%s:%d: %s must directly follow the declaration of the trigger", file, s.line, m[0])
 }
 
-// inOrder sorts objects so that each comes after those that it needs: functions and
-// views by the names in them, then triggers, rights and comments. Otherwise they keep
-// the order of the files.
+// inOrder sorts objects so that each is after the objects that it needs: functions and views by the
+// names in them, then triggers, rights and comments. Otherwise they keep the order of the files.
 func inOrder(all []object) ([]object, error) {
 	byName := map[string]object{}
 	for _, o := range all {
@@ -202,7 +200,7 @@ func merged(all []object) []object {
 	return append(slices.DeleteFunc(slices.Clone(all), func(o object) bool { return o.kind == rights }), out...)
 }
 
-// install returns the statements that make the object as declared, whatever is installed.
+// install returns the statements that make the object as declared, whether or not it is installed.
 func (o object) install() string {
 	if o.kind == trigger && strings.HasPrefix(o.sql, "CREATE CONSTRAINT TRIGGER") { // has no OR REPLACE
 		return o.drop() + "\n" + o.sql
@@ -231,7 +229,7 @@ func (o object) drop() string {
 	return ""
 }
 
-// target is the object as GRANT and COMMENT name it after ON, such as TABLE public.job_queue.
+// target returns the object as it follows ON in GRANT and COMMENT, such as TABLE public.job_queue.
 func (o object) target() string {
 	what, name, _ := strings.Cut(o.name, " ")
 	return what + " public." + name

@@ -14,8 +14,8 @@ import (
 //go:embed migrations/*.sql code/*.sql moves seeds.sql release.txt objects.txt tables.txt
 var files embed.FS
 
-// Release is everything that one version of qtop installs in a database. Current
-// is the release of this program.
+// Release is everything that one version of qtop installs in a database. Current returns the
+// release of this program.
 type Release struct {
 	numbers
 	Hash string // of code and seeds, before placeholders are expanded
@@ -28,8 +28,8 @@ type Release struct {
 	tables     forms // the definitions that the migrations make
 }
 
-// numbers identify a release. They can be read without the SQL, because every console
-// needs them before its first snapshot.
+// numbers identify a release. They can be read without parsing the SQL, because every console needs
+// them before its first snapshot.
 type numbers struct {
 	Code   int // number of the code; rises with each release that changes it
 	Serves int // the oldest code number whose programs this code still serves
@@ -38,10 +38,10 @@ type numbers struct {
 	dropped []object // objects of earlier releases that this one does not have
 }
 
-// version is the number of the newest migration.
+// version returns the number of the newest migration.
 func (n numbers) version() int32 { return int32(len(n.names)) } //nolint:gosec // a few dozen
 
-// own are the numbers of this program's release.
+// own returns the numbers of this program's release.
 var own = sync.OnceValue(func() numbers {
 	n, err := loadNumbers(files)
 	if err != nil {
@@ -53,7 +53,7 @@ var own = sync.OnceValue(func() numbers {
 // migration is a numbered change of tables, types, indexes and constraints.
 type migration struct{ name, up, down string }
 
-// title is the number and the name: 001 roles_config.
+// title returns the number and the name, such as 001 roles_config.
 func (m migration) title() string { return strings.Replace(m.name, "_", " ", 1) }
 
 // move is a bulk change of data that runs after the migration, in its own transactions.
@@ -61,7 +61,7 @@ type move struct{ name, sql string }
 
 const downMark = "---- create above / drop below ----"
 
-// Current is the release that this program carries.
+// Current returns the release that is embedded in this program.
 var Current = sync.OnceValue(func() *Release {
 	r, err := Load(files)
 	if err != nil {
@@ -70,8 +70,8 @@ var Current = sync.OnceValue(func() *Release {
 	return r
 })
 
-// Load reads a release from a file system with the layout of this folder. An
-// error names file and line.
+// Load reads a release from a file system with the layout of this folder. Its errors name the file
+// and the line.
 func Load(fsys fs.FS) (*Release, error) {
 	r := &Release{}
 	var err error
@@ -236,7 +236,7 @@ type Declared struct {
 	SQL        string
 	File       string
 	Line       int
-	Granted    bool // whether a role may call or read it
+	Granted    bool // whether a role has the right to call or read it
 }
 
 // Declared lists the functions, views and triggers of the release, for checks of
@@ -266,12 +266,12 @@ func (r *Release) Dropped() []string {
 	return out
 }
 
-// Version is the number of the newest migration.
+// Version returns the number of the newest migration.
 func (r *Release) Version() int32 { return r.version() }
 
-// SQL returns the text that Up runs on an empty database, in order, with roles of this
-// prefix, for a database administrator to read. If it is run by hand, in one
-// transaction, Up must run afterwards to record what is installed.
+// SQL returns the text that Up runs on an empty database, in order, with roles of this prefix, for
+// a database administrator to read. An administrator who runs it, in one transaction, must run Up
+// afterwards to record the installed objects.
 func (r *Release) SQL(rolePrefix string) (string, error) {
 	if err := checkPrefix(rolePrefix); err != nil {
 		return "", err

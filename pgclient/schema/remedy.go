@@ -7,8 +7,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Remedies: the statement that repairs each difference. Each is one line for psql, and
-// what it creates gets the right owner, whichever login runs it.
+// Remedies: the statement that repairs each difference. Each is one line for psql, and gives the
+// objects that it creates the right owner, whichever login runs it.
 
 // alter returns the beginning of the statement that changes a part of a table or domain.
 func (r *Release) alter(k part) string {
@@ -20,12 +20,12 @@ func (r *Release) partitioned(table_ string) bool {
 	return strings.Contains(r.tables[part{table, table_}], "PARTITION BY")
 }
 
-// readable is a definition in one line, for a person to read.
+// readable returns the definition in one line, for a person to read.
 func readable(form string) string {
 	return queue.Clean(strings.ReplaceAll(strings.TrimSuffix(strings.Replace(form, "\tNULL\t", "\t", 1), "\tNULL"), "\t", " ")).Cut(200).String()
 }
 
-// missing is the difference of a part that does not exist.
+// missing returns the difference for a part that does not exist.
 func (r *Release) missing(k part, want, owner string) Difference {
 	d := Difference{Object: k.String(), Why: missingByHand, harm: true}
 	form := strings.ReplaceAll(want, "\t", " ")
@@ -65,7 +65,7 @@ func (r *Release) dropIndex(k part) string {
 	return "DROP INDEX " + queue.Choose(r.partitioned(k.relation()), "", "CONCURRENTLY ") + "public." + k.ident()
 }
 
-// added is the difference of a part that is not qtop's on a table or domain of qtop.
+// added returns the difference for a part that is not qtop's, on a table or domain of qtop.
 func (r *Release) added(k part, live string) Difference {
 	d := Difference{Object: k.String(), Why: "is not qtop's: " + readable(live)}
 	switch k.kind {
@@ -91,7 +91,7 @@ func settingNames(form string) string {
 	return strings.Join(out, ", ")
 }
 
-// changed is the difference of a part with another definition.
+// changed returns the difference for a part whose definition was changed.
 func (r *Release) changed(k part, want, live string) Difference {
 	d := Difference{Object: k.String(), Why: changedByHand + ": " + readable(live), harm: true}
 	switch k.kind {
@@ -175,8 +175,8 @@ func changedDomain(alter, want, live string) string {
 	return strings.Join(do, "; ")
 }
 
-// changedEnum returns the statement that renames a value back. An added value does no
-// harm and cannot be removed.
+// changedEnum returns the statement that renames a value back. harm = false if values were only
+// added: added values do no harm and cannot be removed.
 func changedEnum(k part, want, live string) (harm bool, remedy string) {
 	old, now := strings.Split(want, ", "), strings.Split(live, ", ")
 	lost := slices.DeleteFunc(slices.Clone(old), func(v string) bool { return slices.Contains(now, v) })

@@ -13,11 +13,10 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// roleSet is the set of roles that a database uses. Roles belong to the whole
-// cluster: databases with the same set share their members. Code, documents and all
-// output use logical names (queue_viewer); a database with a prefix has separate roles
-// for them (staging_queue_viewer). Only this type, and [expand] and fn_queue_role_name
-// that follow it, map logical names to roles.
+// roleSet is the set of roles that a database uses. Roles belong to the whole cluster, so databases
+// with the same set have the same members. Code, documents and all output use logical names
+// (queue_viewer); a database with a prefix has separate roles for them (staging_queue_viewer). Only
+// this type, and [expand] and fn_queue_role_name, which follow it, map logical names to roles.
 type roleSet struct{ prefix string }
 
 // named returns the role of the cluster for a logical name.
@@ -34,8 +33,8 @@ func (s roleSet) all() []string {
 	return out
 }
 
-// rolePrefix matches a valid prefix: with the longest role name after it, it fits the
-// 63 bytes of an identifier, and needs no quotes.
+// rolePrefix matches a valid prefix. A prefix of 40 characters and the longest role name fit into
+// the 63 bytes of an identifier, and need no quotes.
 var rolePrefix = regexp.MustCompile(`^[a-z][a-z0-9_]{0,39}$`)
 
 func checkPrefix(prefix string) error {
@@ -52,14 +51,13 @@ func RolePrefix(ctx context.Context, q querier) (string, error) {
 	return s.prefix, err
 }
 
-// RealRoles returns the roles of the cluster for [Roles] in this database, in the same
-// order.
+// RealRoles returns the names in the cluster of the roles that [Roles] lists, in the same order.
 func RealRoles(ctx context.Context, q querier) ([]string, error) {
 	s, err := storedRoles(ctx, q)
 	return s.all()[1:], err
 }
 
-// storedRoles reads the set that the database was installed with.
+// storedRoles reads the set of roles with which the database was installed.
 func storedRoles(ctx context.Context, q querier) (s roleSet, err error) {
 	there, err := bookExists(ctx, q, "public.qtop_schema_role")
 	if err != nil || !there {
@@ -77,7 +75,7 @@ type Role struct {
 	Members    []string
 	MemberOf   []string // without pg_read_all_stats, which migrate up grants to the owner
 	Databases  []string // other databases of the cluster in which it has rights or objects
-	Hint       bool     // its comment says that qtop made it; any login with CREATEROLE can write that
+	Hint       bool     // its comment names qtop; any login with CREATEROLE can write it
 
 	here      bool // it has rights or objects in this database
 	elsewhere bool // it has them in another database, in which the owner of the set owns tables and functions
@@ -114,14 +112,14 @@ SELECT r.rolname::text,
 FROM pg_roles r WHERE r.rolname::text = ANY ($1::text[]) ORDER BY array_position($1::text[], r.rolname::text)`, s.all(), s.owner())
 }
 
-// otherMembers returns the roles that are members of the owner, directly or through
-// other roles, without superusers and this login.
+// otherMembers returns the roles that are members of the owner, directly or through other roles,
+// except superusers and the current login.
 func (s roleSet) otherMembers(ctx context.Context, q querier) ([]string, error) {
 	return pgrow.Column[string](ctx, q, `SELECT m.rolname::text FROM pg_roles m, pg_roles o WHERE o.rolname::text = $1::text AND m.oid <> o.oid AND NOT m.rolsuper
 		AND m.rolname <> session_user AND pg_has_role(m.oid, o.oid, 'MEMBER') ORDER BY 1`, s.owner())
 }
 
-// String describes what an administrator must check before qtop uses the role.
+// String describes the facts that an administrator must check before qtop uses the role.
 func (r Role) String() string {
 	var about []string
 	for _, part := range []struct {
@@ -141,7 +139,7 @@ func (r Role) String() string {
 	return r.Role + " (" + strings.Join(about, "; ") + ")"
 }
 
-// few joins at most the first ten names.
+// few joins the first ten names and adds the number of the others.
 func few(names []string) string {
 	if len(names) <= 10 {
 		return strings.Join(names, ", ")
@@ -167,12 +165,12 @@ const (
 //  1. The stored prefix is used; another one is refused.
 //  2. A role that may log in, or has attributes such as SUPERUSER, is refused, even if
 //     qtop made it.
-//  3. An existing role is accepted if this database recorded it, or has used it since
-//     before roles were recorded.
+//  3. An existing role is accepted if this database recorded it, or used it before releases
+//     recorded roles.
 //  4. In a database without qtop, an existing role is accepted if an installed qtop
 //     uses it: in another database of the cluster the owner of the set owns tables and
-//     functions, and the role has rights or objects. A member of the owner could fake
-//     that, so no role except superusers and this login may be a member.
+//     functions, and the role has rights or objects. A member of the owner could forge
+//     this evidence, so no role except superusers and this login may be a member.
 //  5. Any other role is refused without --adopt-roles.
 func (in *installer) admitRoles(ctx context.Context, from int32) error {
 	var err error
@@ -230,7 +228,7 @@ func (in *installer) admitRoles(ctx context.Context, from int32) error {
 	return nil
 }
 
-// refuseAttributes refuses roles that have attributes besides being groups.
+// refuseAttributes refuses roles that have attributes which a group role must not have.
 func refuseAttributes(roles []Role) error {
 	var found, remedies []string
 	for _, r := range roles {
@@ -246,7 +244,7 @@ func refuseAttributes(roles []Role) error {
 		"nothing was changed; run "+strings.Join(remedies, "; ")+"; or rename the role, or give this database separate roles with --role-prefix P")
 }
 
-// recordedRoles returns the logical names whose roles the database has recorded.
+// recordedRoles returns the logical names for which the database has recorded a role.
 func recordedRoles(ctx context.Context, q querier) (map[string]bool, error) {
 	out := map[string]bool{}
 	there, err := bookExists(ctx, q, "public.qtop_schema_role")
@@ -273,11 +271,11 @@ func (in *installer) recordRoles(ctx context.Context, _ int32) error {
 	return nil
 }
 
-// narrowViewers revokes the membership in pg_read_all_stats that earlier releases gave
-// to viewers: with it they can read every statement of the cluster. Memberships belong
-// to the whole cluster, and migrations of several databases may revoke them at the same
-// time; so each is revoked separately, after the long transaction, and checked again.
-// If one cannot be revoked, it reports that through progress.
+// narrowViewers revokes the membership in pg_read_all_stats that earlier releases granted to
+// viewers: with it viewers can read every statement of the cluster. Memberships belong to the whole
+// cluster, and migrations of several databases may revoke them at the same time. So each is revoked
+// separately, after the long transaction, and then checked again. If a membership cannot be
+// revoked, narrowViewers reports that through progress.
 func narrowViewers(ctx context.Context, conn *pgx.Conn, progress func(string)) error {
 	set, err := storedRoles(ctx, conn)
 	var failed error
@@ -302,7 +300,7 @@ func narrowViewers(ctx context.Context, conn *pgx.Conn, progress func(string)) e
 	return nil
 }
 
-// recordRolesSQL does what recordRoles does, for an administrator who runs the SQL by hand.
+// recordRolesSQL does the work of recordRoles in SQL, for an administrator who runs the SQL.
 func recordRolesSQL() string {
 	var rows []string
 	for _, name := range append([]string{owner}, Roles()...) {

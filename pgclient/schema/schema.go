@@ -15,12 +15,11 @@
 // the seeds. [Down] removes everything again. [GetStatus] and [Release.Differences]
 // read how a database differs from the release.
 //
-// To find the objects that differ, the last migration recorded two hashes per
-// object in qtop_schema_object: one of the text that declares it, one of what the
-// catalogue shows of it. So an edited function reaches every installed database, an
-// object that was changed by hand is detected and repaired, and unchanged objects
-// are not touched: replacing a trigger needs a lock that would stop all writers
-// while it waits for one open transaction.
+// To find the objects that differ, each migration records two hashes per object in
+// qtop_schema_object: the hash of its source text, and the hash of its text in the catalogue. So an
+// edited function reaches every installed database, an object that somebody changed is found and
+// repaired, and unchanged objects are not touched: replacing a trigger needs a lock that would stop
+// all writers while it waits for one open transaction.
 //
 // Objects are owned by the NOLOGIN role queue_owner; the migrator needs CREATEROLE
 // (or existing roles) and membership in queue_owner. The SQL has placeholders for

@@ -2,15 +2,15 @@ package schema
 
 import "strings"
 
-// statement is one SQL statement of a file: its text from after the comments before
-// it to its semicolon, and the line on which it begins.
+// statement is one SQL statement of a file: its text up to the semicolon, without the comments
+// before it, and the line on which it begins.
 type statement struct {
 	sql  string
 	line int
 }
 
-// statements splits SQL text at the semicolons outside of quotes, dollar quotes and
-// comments. Text after the last semicolon is a statement too.
+// statements splits SQL text at the semicolons that are not in quotes, dollar quotes or comments.
+// Text after the last semicolon is a statement too.
 func statements(text string) []statement {
 	var out []statement
 	line, start, startLine := 1, -1, 0
@@ -36,7 +36,7 @@ func statements(text string) []statement {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
 
-// skip is the length of the token at the start of s: a whole comment, quoted or
+// skip returns the length in bytes of the token at the start of s: a whole comment, a quoted or
 // dollar-quoted text, or one byte.
 func skip(s string) int {
 	until := func(from int, end string) int {
@@ -50,7 +50,7 @@ func skip(s string) int {
 		return until(0, "\n")
 	case strings.HasPrefix(s, "/*"):
 		return until(2, "*/")
-	case s[0] == '\'' || s[0] == '"': // a doubled quote is two texts in a row
+	case s[0] == '\'' || s[0] == '"': // a doubled quote ends one text and begins the next
 		return until(1, s[:1])
 	case s[0] == '$':
 		if end := strings.IndexByte(s[1:], '$'); end >= 0 && isTag(s[1:end+1]) {

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Hash identifies all that this program installs: migrations, code and seeds.
+// Hash identifies everything that this program installs: migrations, code and seeds.
 func Hash() string {
 	r := Current()
 	parts := []string{r.Hash, fmt.Sprint(r.Code, r.Serves, catalogueForm)}
@@ -19,7 +19,7 @@ func Hash() string {
 	return shortHash(parts...)
 }
 
-// Latest is the number of the newest migration of this program.
+// Latest returns the number of the newest migration of this program.
 func Latest() int32 { return own().version() }
 
 // SQL returns everything that `migrate up` runs on an empty database, in order.
@@ -34,11 +34,11 @@ type Status struct {
 	Latest  int32    `json:"latest"`  // number of the newest migration of this program
 	Pending []string `json:"pending"` // migrations that the next Up runs
 
-	InstalledCode int    `json:"installed_code"` // 0 = none, or from before code had a number
+	InstalledCode int    `json:"installed_code"` // 0 = nothing is installed, or code had no number yet
 	InstalledHash string `json:"installed_hash"`
-	Code          int    `json:"code"` // what this program carries
+	Code          int    `json:"code"` // number of this program's code
 
-	RolePrefix string `json:"role_prefix"` // of the roles of this database; empty = none
+	RolePrefix string `json:"role_prefix"` // prefix of the database's roles; empty = no prefix
 
 	serves int // the oldest code number whose programs the installed code serves
 }
@@ -48,7 +48,7 @@ func GetStatus(ctx context.Context, conn *pgx.Conn) (Status, error) {
 	return own().status(ctx, conn)
 }
 
-// Status does what GetStatus does, for this release.
+// Status is like GetStatus, for this release.
 func (r *Release) Status(ctx context.Context, conn *pgx.Conn) (Status, error) {
 	return r.numbers.status(ctx, conn)
 }
@@ -75,8 +75,8 @@ func (n numbers) status(ctx context.Context, conn *pgx.Conn) (Status, error) {
 	return s, err
 }
 
-// atOnce reads from one snapshot, because a migration may be running, and with
-// settings under which the catalogue prints every name in full.
+// atOnce calls read in a read-only transaction with one snapshot, because a migration may be
+// running, and with settings under which the catalogue prints every name in full.
 func atOnce(ctx context.Context, conn *pgx.Conn, read func(querier) error) error {
 	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if err := exec(ctx, tx, settingsSQL); err != nil {
@@ -86,9 +86,9 @@ func atOnce(ctx context.Context, conn *pgx.Conn, read func(querier) error) error
 	})
 }
 
-// Refusal returns why this program must not work on the database, and what to do. It is
-// empty when it may. Reasons: nothing is installed; the code is older than this program
-// needs; the code no longer serves programs as old as this one.
+// Refusal returns why this program must not work on the database, and the remedy; both are empty if
+// it may. Reasons: nothing is installed; the installed code is older than this program needs; the
+// installed code no longer serves programs as old as this one.
 func (s Status) Refusal() (what, do string) {
 	const up = "run qtop migrate up"
 	switch {
@@ -109,7 +109,7 @@ func (s Status) Refusal() (what, do string) {
 type Difference struct {
 	Object string `json:"object"` // function fn_job_claim
 	Why    string `json:"why"`    // changed by hand, not installed, of another release, left over
-	Remedy string `json:"remedy"` // the command or statement that restores the release's form
+	Remedy string `json:"remedy"` // the command or statement that restores the declared form
 
 	harm bool // the difference changes what qtop does
 }
@@ -117,25 +117,25 @@ type Difference struct {
 const (
 	missingByHand = "missing: dropped by hand"
 	changedByHand = "changed by hand"
-	// upRemedy is the remedy of everything that the code declares.
+	// upRemedy is the remedy for all objects that the code declares.
 	upRemedy = "qtop migrate up restores this program's form"
 )
 
-// Harmful reports whether the difference is a change by hand that changes what qtop
-// does. Comments, storage parameters and additional indexes or columns are harmless.
+// Harmful reports whether the difference changes the behaviour of qtop. Differences of comments,
+// storage parameters and additional indexes or columns are harmless.
 func (d Difference) Harmful() bool { return d.harm }
 
-// Differences compares each table, column, constraint, index, function, view, trigger,
-// right, owner and comment of the database with what this program declares, and those of
-// the code also with what the last migration recorded. Tables are compared only if
-// exactly the migrations of this program have run. A schema that has no records of its
-// objects yet has no differences: the next Up replaces all of it. Differences of tables
-// come first: their remedies may require that a view is missing.
+// Differences compares each table, column, constraint, index, function, view, trigger, right, owner
+// and comment of the database with the declarations of this program, and the objects of the code
+// also with the records of the last migration. Tables are compared only if exactly the migrations
+// of this program have run. A schema that has no records of its objects yet has no differences: the
+// next Up replaces all of it. Differences of tables are first, because their remedies may require
+// that a view is missing.
 func Differences(ctx context.Context, conn *pgx.Conn) ([]Difference, error) {
 	return Current().Differences(ctx, conn)
 }
 
-// Differences does what the function Differences does, for this release.
+// Differences is like the function Differences, for this release.
 func (r *Release) Differences(ctx context.Context, conn *pgx.Conn) (out []Difference, err error) {
 	err = atOnce(ctx, conn, func(q querier) error {
 		code, err := readCode(ctx, q)
@@ -152,8 +152,8 @@ func (r *Release) Differences(ctx context.Context, conn *pgx.Conn) (out []Differ
 	return out, err
 }
 
-// differences compares the records and the catalogue with what the release declares.
-// comparable: the records have the form that this program makes.
+// differences compares the records and the catalogue with the declarations of the release.
+// comparable: the records have the form (formOf) of this program on this server.
 func (r *Release) differences(ctx context.Context, q querier, comparable bool) ([]Difference, error) {
 	records, err := readRecords(ctx, q)
 	if err != nil {

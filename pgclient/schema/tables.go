@@ -13,23 +13,22 @@ import (
 	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
-// The tables, columns, constraints, indexes, sequences and types that migrations make,
-// each in the form in which every supported major version prints it. tables.txt has
-// them; it is written from a fresh installation. Migrations run only once: a later
-// change by hand must be repaired by hand, with the statement that
-// [Release.Differences] gives.
+// The tables, columns, constraints, indexes, sequences and types that migrations make, each with a
+// definition (form) that is the same on every supported major version. tables.txt has these
+// definitions, read from a fresh installation. Migrations run only once, so migrate up does not
+// repair a later change: an administrator runs the statement that [Release.Differences] returns.
 
-// part identifies what a migration makes, by kind and name.
+// part identifies an object that a migration makes, by kind and name.
 type part struct {
 	kind partKind
 	name string
 }
 
-// partKind is the kind of a part, as kind is for objects of the code.
+// partKind is the kind of a part; for objects of the code the type is kind.
 type partKind string
 
 const (
-	table      partKind = "table"      // how its rows are kept: UNLOGGED, PARTITION BY …
+	table      partKind = "table"      // how its rows are stored: UNLOGGED, PARTITION BY …
 	storage    partKind = "storage"    // of a table: fillfactor=50
 	column     partKind = "column"     // job_queue.status: type, NOT NULL, default
 	constraint partKind = "constraint" // job_queue_pkey on job_queue
@@ -39,10 +38,10 @@ const (
 	enum       partKind = "enum"
 )
 
-// tablesSQL prints the definition of each part: (kind, name, form). $1 is the owner, $2 the version table, $3 are names
-// of relations and types that are included whatever their owner. Indexes of constraints are left out, and so are NOT NULL
-// constraints, which only version 18 lists. Partitions are left out: they follow their tables. The parts of a form are
-// separated by tabs.
+// tablesSQL prints the definition of each part: (kind, name, form). $1 is the owner, $2 the version
+// table, $3 are names of relations and types that are included whatever their owner. Not included:
+// indexes of constraints; NOT NULL constraints, which only version 18 lists; partitions, because
+// they follow their tables. The fields of a form are separated by tabs.
 const tablesSQL = `
 WITH t AS MATERIALIZED (SELECT c.oid, c.relname::text AS name, c.relkind, c.relpersistence, c.reloptions FROM pg_class c
 	WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
@@ -84,10 +83,11 @@ SELECT kind, name, regexp_replace(form, '\s*\n\s*', ' ', 'g') FROM (
 	SELECT 'enum', d.typname, (SELECT string_agg(quote_literal(e.enumlabel), ', ' ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = d.oid)
 	FROM d WHERE d.typtype = 'e') x (kind, name, form)`
 
-// forms are the definitions of parts.
+// forms maps each part to its definition.
 type forms map[part]string
 
-// readForms reads the definitions in the database. names are included whatever their owner.
+// readForms reads the definitions in the database. Relations and types in names are included
+// whatever their owner.
 func readForms(ctx context.Context, q querier, owner string, names []string) (forms, error) {
 	out := forms{}
 	var k part

@@ -16,23 +16,23 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// versionTable holds one number, that of the newest installed migration. Its name
-// differs from the version tables of other programs.
+// versionTable has one number, that of the newest installed migration. Its name differs from the
+// names of other programs' version tables.
 const versionTable = "public.qtop_schema_version"
 
-// migrateLock serializes migrations of one database, also with releases that took it
-// as a session lock.
+// migrateLock is the advisory lock that serializes migrations of one database. Older releases took
+// the same lock for the session.
 const migrateLock = 9628173550095224
 
-// sessionSQL begins every transaction of a migration. It is sent as a separate message,
-// because its settings must apply before the following text is parsed. A lock request
-// gives up soon, since everyone who wants the table queues behind it.
+// sessionSQL begins every transaction of a migration. It is sent as a separate message, because its
+// settings must apply before the following text is parsed. A lock request ends after 1.5 s, because
+// every session that needs the table waits behind it.
 const sessionSQL = settingsSQL + `;
 SET LOCAL lock_timeout = '1500ms';`
 
-// settingsSQL makes statements, and what the catalogue prints, independent of the
-// settings of the server, the database and the login. It sets those that this login
-// may set.
+// settingsSQL makes statements, and the texts that the catalogue prints, independent of the
+// settings of the server, the database and the login. It changes only settings that this login may
+// change.
 const settingsSQL = `SET LOCAL search_path = pg_catalog, pg_temp;
 SELECT count(set_config(s.name, w.value, true)) FROM (VALUES
 	('standard_conforming_strings', 'on'), ('backslash_quote', 'safe_encoding'), ('escape_string_warning', 'off'), ('array_nulls', 'on'),
@@ -45,7 +45,8 @@ SELECT count(set_config(s.name, w.value, true)) FROM (VALUES
 JOIN pg_settings s ON s.name = w.name
 WHERE s.setting <> w.value AND (s.context = 'user' OR s.context = 'superuser' AND (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user))`
 
-// bookSQL creates the version table, and rowSQL its row; the owner of the table is checked between the two.
+// bookSQL creates the version table, and rowSQL its row; between the two, Up checks the owner of
+// the table.
 const (
 	bookSQL = `CREATE TABLE IF NOT EXISTS public.qtop_schema_version (version int4 NOT NULL);`
 	rowSQL  = `INSERT INTO public.qtop_schema_version SELECT 0 WHERE NOT EXISTS (SELECT FROM public.qtop_schema_version);`
@@ -59,15 +60,15 @@ func Up(ctx context.Context, dsn string, progress func(string)) error {
 // UpOptions are the options of Up.
 type UpOptions struct {
 	Progress func(string) // gets one line per step
-	// LockWait is for how long Up tries again while another session holds a table that
-	// it must change; default 10 minutes.
+	// LockWait is how long Up repeats its attempts while another session holds a table that it must
+	// change; 0 = 10 minutes.
 	LockWait time.Duration
-	// RolePrefix is the prefix of the role names in a new installation; later the
-	// stored one is used.
+	// RolePrefix is the prefix of the role names in a new installation; later Up uses the stored
+	// prefix.
 	RolePrefix string
 	AdoptRoles bool // use existing roles although qtop did not make them
-	// Beside is called before qtop is installed in a database that has tables of other
-	// programs; its error ends Up. nil = no question.
+	// Beside is called before qtop is installed in a database that has tables of other programs;
+	// its error ends Up. nil = Up does not ask.
 	Beside func(ctx context.Context, tables []string) error
 }
 
@@ -84,8 +85,8 @@ type UpOptions struct {
 //  4. It revokes from viewers what older releases granted them, creates the partitions
 //     of the coming months, and runs the bulk moves of data.
 //
-// If the lock of a table is not granted within 1.5 s, step 3 is rolled back; Up reports
-// who holds the table and tries again, until LockWait is over. So a database always has
+// If the lock of a table is not granted within 1.5 s, step 3 is rolled back; Up reports which
+// session holds the table and repeats the step, until LockWait is over. So a database always has
 // either the old release or this one, never a mix.
 func (r *Release) Up(ctx context.Context, dsn string, o UpOptions) error {
 	if o.Progress == nil {
@@ -139,7 +140,7 @@ func askBeside(ctx context.Context, conn *pgx.Conn, o UpOptions) error {
 	return o.Beside(ctx, tables)
 }
 
-// upUntilLocked repeats the transaction of Up until it gets its locks.
+// upUntilLocked repeats the transaction of Up until all its locks are granted.
 func (r *Release) upUntilLocked(ctx context.Context, conn *pgx.Conn, o UpOptions) error {
 	deadline := time.Now().Add(o.LockWait)
 	seen := watchBlockers(ctx, conn)
@@ -164,8 +165,8 @@ func (r *Release) upUntilLocked(ctx context.Context, conn *pgx.Conn, o UpOptions
 	}
 }
 
-// retryable reports whether an attempt may succeed later: after a lock timeout, a
-// deadlock, or two transactions that changed the same catalogue row.
+// retryable reports whether a later attempt may succeed: after a lock timeout, a deadlock, or a
+// conflict of two transactions that changed the same catalogue row.
 func retryable(err error) bool {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -183,14 +184,14 @@ type installer struct {
 	tx       pgx.Tx
 	progress func(string)
 	doing    string   // the current file or object, for errors
-	said     []string // progress lines, reported once the transaction has committed
+	said     []string // progress lines, reported after the commit
 
 	roleSet    roleSet
 	roleOrigin map[string]string // by logical name: how each role became part of the set
 
 	before     installedCode
-	records    map[key]recorded // what was installed before
-	comparable bool             // the records have the form that this program makes on this server
+	records    map[key]recorded // the hashes that the last migration recorded
+	comparable bool             // the records have the form (formOf) of this program on this server
 }
 
 // run is the transaction of Up.
@@ -237,7 +238,7 @@ func (in *installer) run(ctx context.Context) error {
 	return nil
 }
 
-// begin starts a transaction of a migration, whatever the server's default isolation is.
+// begin starts a transaction of a migration, whatever the server's default isolation level is.
 func begin(ctx context.Context, conn *pgx.Conn) (pgx.Tx, error) {
 	return conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite, DeferrableMode: pgx.NotDeferrable})
 }
@@ -274,7 +275,7 @@ func (in *installer) tables(ctx context.Context, from int32) error {
 	if from == in.release.Version() {
 		return nil
 	}
-	in.doing = versionTable // it belongs to the login that installed qtop
+	in.doing = versionTable // the table belongs to the login that installed qtop
 	if err := exec(ctx, in.tx, "SET LOCAL ROLE NONE; "+bookSQL); err != nil {
 		return err
 	}
@@ -295,9 +296,9 @@ func (in *installer) tables(ctx context.Context, from int32) error {
 	return nil
 }
 
-// finish does what every `migrate up` does, also without a migration: it creates the
-// partitions of the coming months, and registers the executor that an older
-// installation kept as a flag. It reports if the database is a clone.
+// finish does the work of every `migrate up`, even without a pending migration: it creates the
+// partitions of the coming months, and registers the executor that an older installation kept as a
+// flag. It reports if the database is a clone.
 func finish(ctx context.Context, conn *pgx.Conn, progress func(string)) error {
 	var adopted string
 	var clone *string

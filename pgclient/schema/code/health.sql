@@ -20,7 +20,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET j
   SET plan_cache_mode = force_generic_plan AS $fn$
 DECLARE
   v_floor int := (SELECT max(s.priority_floor) FROM public.job_subscription s WHERE s.enabled);
-  v_watermarks boolean := public.fn_job_watermark_valid(); -- no claimable job of a queue lane has a process_after before its watermark
+  v_watermarks boolean := public.fn_job_watermark_valid(); -- true: a lane has no claimable job before its watermark
 BEGIN
   RETURN QUERY
   SELECT l.kind, l.domain, l.queued, l.scheduled, l.leased, l.in_progress, l.retry_waiting, o.at, n.at,

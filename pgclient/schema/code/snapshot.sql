@@ -192,8 +192,8 @@ COMMENT ON FUNCTION public.fn_snapshot_server IS 'Section of the snapshot: the s
 --    second for the new one. After that each computes its own: a transaction that stays open with the lock must not
 --    block the screens.
 -- 4. In a read-only transaction, under isolation repeatable read or serializable, and while nothing can be written (as
---    on a full disk), a session skips steps 2 and 3, computes its own snapshot and stores nothing. On a standby it skips
---    step 1 too.
+--    on a full disk), a session skips steps 2 and 3, computes its own snapshot and stores nothing. On a standby it
+--    skips step 1 too.
 CREATE OR REPLACE FUNCTION public.fn_queue_picture(p_max_age interval DEFAULT interval '1 second',
   OUT taken_at timestamptz, OUT took_ms numeric, OUT shared boolean, OUT body text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$

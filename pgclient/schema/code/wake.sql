@@ -18,8 +18,8 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_notify_enabled TO :"queue_viewer", :"d
 COMMENT ON FUNCTION public.fn_queue_notify_enabled IS
   'Whether wake signals are on (DP4 §3.2); false where the flag cannot be read at once. Never raises nor waits.';
 
--- fn_queue_wake(channel, payload): sends one wake signal. It sends none if signals are switched off, if the writer
--- turned off the triggers and sends its own signals (setting qtop.doorbell), if the notification queue is more than
+-- fn_queue_wake(channel, payload): sends one wake signal. It sends none if signals are switched off, if the writer has
+-- turned off the signals of triggers (a setting of its session) to send its own, if the notification queue is more than
 -- half full, or if the payload is too long. Never raises: a signal must not make a business transaction fail. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_wake(p_channel text, p_payload jsonb) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -39,9 +39,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_wake IS
   'Sends one wake signal when signals are on; never raises. Internal.';
 
--- fn_queue_wake_signal(domain, layer) → {signalled}: sends the wake signal of a writer that turned off the triggers
--- (setting qtop.doorbell). The writer calls it after its commit, at most once per domain, layer, 5 ms and process.
--- layer: event wakes the routers, saga the orchestrator, job the hosts that claim, doorbell all of them.
+-- fn_queue_wake_signal(domain, layer) → {signalled}: sends the wake signal of a writer that turned off the signals of
+-- triggers. The writer calls it after its commit, at most once per domain, layer, 5 ms and process. layer = the programs
+-- to wake: event (routers), saga (the orchestrator), job (hosts that claim) or doorbell (all of them).
 CREATE OR REPLACE FUNCTION public.fn_queue_wake_signal(p_domain text, p_layer text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -64,7 +64,7 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_wake_signal TO :"event_ingest_writer",
 COMMENT ON FUNCTION public.fn_queue_wake_signal IS
   'Wakes the workers of one layer of a domain after the caller''s commit, when wake signals are on.';
 
--- fn_queue_doorbell(domain) → {rung}: fn_queue_wake_signal with the layer doorbell.
+-- fn_queue_doorbell(domain) → {rung}: fn_queue_wake_signal for a writer that does not name a layer; wakes all of them.
 CREATE OR REPLACE FUNCTION public.fn_queue_doorbell(p_domain text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
