@@ -50,11 +50,11 @@ COMMENT ON FUNCTION public.fn_queue_host_gone IS
 -- fn_queue_host_register(id, instance, version, loops, session tag) → {host_id, instance}; with the key returned {jobs,
 -- webhooks, log} if the previous instance crashed and its work was returned to the queue (fn_queue_host_return).
 -- Refused: clone (the database is a copy that is not adopted); held (another instance holds the id: the refusal has
--- this instance as holder, and its last_seen_at, which changes with each heartbeat). Another instance holds the id if
--- it was seen within the last 15 s. Exception: it belongs to the same login and has no session left
--- (fn_queue_host_gone). Then it has crashed, and the new instance gets the id at once. Any login may read the instance
--- of a live host; only the login that registered the host may send its heartbeat and stop it. The session tag is
--- ignored unless the caller's application_name ends with it.
+-- this instance as holder, and its last_seen_at, which changes with each heartbeat).
+-- Another instance holds the id if it was seen within the last 15 s. Exception: it belongs to the same login and has no
+-- session left (fn_queue_host_gone). Then it has crashed, and the new instance gets the id at once. Any login may read
+-- the instance of a live host; only the login that registered the host may send its heartbeat and stop it. The session
+-- tag is ignored unless the caller's application_name ends with it.
 CREATE OR REPLACE FUNCTION public.fn_queue_host_register(p_host_id text, p_instance uuid, p_version text,
   p_loops text[], p_session_tag text DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$

@@ -3,10 +3,10 @@
 
 -- Results. Each function gets parallel arrays of job ids and lease tokens, changes each job that is still leased with
 -- its token, and returns an outcome per pair: done, or lease_lost (the job is no longer leased with this token).
--- Recording the same result again returns done and changes nothing. fn_job_lease_lock(ids, tokens): checks the arrays,
--- and that this login is a member of the role that owns the executor of each lease; then locks the leases. It raises
--- 42501 before it locks anything: other logins can read tokens, and a transaction of a login without the right must not
--- block the host that holds the lease. Internal.
+-- Recording the same result again returns done and changes nothing.
+-- fn_job_lease_lock(ids, tokens): checks the arrays, and that this login is a member of the role that owns the executor
+-- of each lease; then locks the leases. It raises 42501 before it locks anything: other logins can read tokens, and a
+-- transaction of a login without the right must not block the host that holds the lease. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_lease_lock(p_job_ids uuid[], p_lease_tokens uuid[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -303,11 +303,11 @@ COMMENT ON FUNCTION public.fn_job_tick IS
   'Tick job_queue_default: makes scheduled jobs and retries claimable when they are due.';
 
 -- fn_job_reap(tokens, only) → {reaped, returned, dead_lettered, log}: returns the jobs of these leases, which the
--- caller has locked, to queued, or makes them dead letters at the third lost lease or after the last attempt. The first
--- lost lease of a job costs no attempt: one job of the claim may have killed the host, and the others did not cause
--- that. After the first, hosts run the job alone (lost_leases), and each lost lease counts as an attempt. If a job was
--- in_progress at its last attempt, that attempt is used. only: reap only these jobs of the leases; NULL = all. A lease
--- stays while it holds other jobs. Internal.
+-- caller has locked, to queued, or makes them dead letters at the third lost lease or after the last attempt.
+-- The first lost lease of a job costs no attempt: one job of the claim may have killed the host, and the others did not
+-- cause that. After the first, hosts run the job alone (lost_leases), and each lost lease counts as an attempt. If a
+-- job was in_progress at its last attempt, that attempt is used.
+-- only: reap only these jobs of the leases; NULL = all. A lease stays while it holds other jobs. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_reap(p_lease_tokens uuid[], p_only uuid[] DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off

@@ -179,7 +179,7 @@ BEGIN
       WHERE q.event_domain = v_lane.event_domain AND q.job_kind = v_lane.job_kind AND q.ready
         AND q.process_after >= greatest(v_due, s.seen_at - interval '1 second')
       ORDER BY q.process_after DESC LIMIT 1);
-    -- the watermark of a lane without jobs rises only twice a minute, to save writes
+    -- the watermark of a lane without new jobs rises only twice a minute, to save writes
     IF v_lane.version IS NULL OR v_due < v_lane.due
       OR v_due > v_lane.due + (CASE WHEN v_priority IS NULL THEN interval '30 seconds' ELSE interval '1 second' END)
     THEN

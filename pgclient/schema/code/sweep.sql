@@ -77,8 +77,8 @@ BEGIN
       AND (p_only IS NULL OR k.key = ANY (p_only)) AND (p_except = '{}' OR k.key <> ALL (p_except))
       LIMIT p_limit;
     WHEN 'sweep_reads' THEN
-      -- event_read records that a recipient read an event: deleted with the attempt that routed the event to this
-      -- recipient
+      -- the record that a recipient has read an event is kept as long as the attempt that let the recipient read the
+      -- event
       RETURN QUERY SELECT x.ctid, k.key FROM public.event_read x
       CROSS JOIN LATERAL (SELECT x.event_id || '/' || x.recipient_ref AS key) k
       WHERE x.read_at < p_before

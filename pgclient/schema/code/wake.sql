@@ -1,9 +1,9 @@
 -- Wake signals by NOTIFY. Sources: DP4 §3.2 (also for the names), DP1 §4.1 layer 2.
 
--- A NOTIFY only wakes a reader, which then finds the work in the tables. fn_queue_notify_enabled() → the flag
--- queue.notify.bridge_enabled; false if the flag cannot be read at once. Transactions of producers call it, so a lock
--- on the table of flags must neither fail nor delay them. The block that catches errors is a subtransaction that writes
--- nothing, so it uses no transaction id.
+-- A NOTIFY only wakes a reader, which then finds the work in the tables.
+-- fn_queue_notify_enabled() → the flag queue.notify.bridge_enabled; false if the flag cannot be read at once.
+-- Transactions of producers call it, so a lock on the table of flags must neither fail nor delay them. The block that
+-- catches errors is a subtransaction that writes nothing, so it uses no transaction id.
 CREATE OR REPLACE FUNCTION public.fn_queue_notify_enabled() RETURNS boolean
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $fn$
 BEGIN
@@ -40,8 +40,8 @@ COMMENT ON FUNCTION public.fn_queue_wake IS
   'Sends one wake signal when signals are on; never raises. Internal.';
 
 -- fn_queue_wake_signal(domain, layer) → {signalled}: sends the wake signal of a writer that turned off the signals of
--- triggers. The writer calls it after its commit, at most once per domain, layer, 5 ms and process. layer = the programs
--- to wake: event (routers), saga (the orchestrator), job (hosts that claim) or doorbell (all of them).
+-- triggers. The writer calls it after its commit, at most once per domain, layer, 5 ms and process. layer = the
+-- programs to wake: event (routers), saga (the orchestrator), job (hosts that claim) or doorbell (all of them).
 CREATE OR REPLACE FUNCTION public.fn_queue_wake_signal(p_domain text, p_layer text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN

@@ -2,8 +2,9 @@
 
 -- fn_endpoint_suspend(subscription, actor, reason, for): suspends sending to a webhook subscription for that interval,
 -- or until it is resumed (NULL). A suspension replaces an open circuit. Refused: suspended (suspended already, by an
--- operator, after a 410 answer or after long failures). fn_endpoint_resume(subscription, actor, reason, expected): ends
--- any suspension and resets the failure counts. Refused: changed (the current suspension did not begin at expected).
+-- operator, after a 410 answer or after long failures).
+-- fn_endpoint_resume(subscription, actor, reason, expected): ends any suspension and resets the failure counts.
+-- Refused: changed (the current suspension did not begin at expected).
 CREATE OR REPLACE FUNCTION public.fn_endpoint_suspend(p_subscription_id bigint, p_actor text, p_reason text,
   p_for interval DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -4,16 +4,18 @@
 -- leases up to p_limit Pending jobs, oldest first, and returns the columns that a host needs to send them. It skips the
 -- subscriptions in p_skip_subscriptions, of which the host has as many in flight as it may, and claims at most
 -- p_per_subscription jobs of each other one. Nothing is claimed while webhook.worker.enabled is off, or in a copy of a
--- database (fn_queue_clone_of). p_after: of the jobs without a rate limit, claim only those with a greater id. A host
--- that has just claimed everything up to that id need not read past these jobs again. Jobs that were released meanwhile
--- have smaller ids, so the host claims without p_after once a second. The claim checks the gate and the rates, so that
--- a subscription that is suspended or out of tokens costs no attempt and no lease. Three rates apply, each over all
--- hosts: that of the subscription, that of the bulk operation that requeued the delivery, and the slow start of the
--- endpoint. A job that used a token of one of them is paced: the host sends it within 250 ms or releases it, so that
--- the tokens of two time slices are never used together. webhook_id is the same for all retries and requeues of a
--- delivery, and differs from that of every other delivery, in any database. event_created is RFC 3339 in UTC.
--- p_payload_bytes: a payload with more bytes as text is returned as NULL, and the host reads it when it sends, a few at
--- a time. Commit before sending: a lease is valid only when it is committed.
+-- database (fn_queue_clone_of).
+-- p_after: of the jobs without a rate limit, claim only those with a greater id. A host that has just claimed
+-- everything up to that id need not read past these jobs again. Jobs that were released meanwhile have smaller ids, so
+-- the host claims without p_after once a second.
+-- The claim checks the gate and the rates, so that a subscription that is suspended or out of tokens costs no attempt
+-- and no lease. Three rates apply, each over all hosts: that of the subscription, that of the bulk operation that
+-- requeued the delivery, and the slow start of the endpoint. A job that used a token of one of them is paced: the host
+-- sends it within 250 ms or releases it, so that the tokens of two time slices are never used together.
+-- webhook_id is the same for all retries and requeues of a delivery, and differs from that of every other delivery, in
+-- any database. event_created is RFC 3339 in UTC. p_payload_bytes: a payload with more bytes as text is returned as
+-- NULL, and the host reads it when it sends, a few at a time. Commit before sending: a lease is valid only when it is
+-- committed.
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_claim(p_worker_id text, p_limit int DEFAULT 1,
   p_skip_subscriptions bigint[] DEFAULT NULL, p_per_subscription int DEFAULT NULL, p_after bigint DEFAULT 0,
   p_payload_bytes int DEFAULT NULL)
@@ -49,7 +51,7 @@ BEGIN
   IF NOT public.fn_cfg_bool('webhook.worker.enabled') OR public.fn_queue_clone_of() IS NOT NULL THEN
     RETURN;
   END IF;
-  p_skip_subscriptions := array_remove(p_skip_subscriptions, NULL); -- because x = ANY with a NULL is never false
+  p_skip_subscriptions := array_remove(p_skip_subscriptions, NULL); -- a NULL would exclude every subscription
 
   PERFORM public.fn_webhook_suspensions_end(); -- before the gates are read: a suspension that ends may start slowly
 
@@ -557,8 +559,8 @@ GRANT EXECUTE ON FUNCTION public.fn_webhook_job_release TO :"webhook_worker";
 -- fn_webhook_lease_lose(ids) → {reset, failed, log}: returns jobs whose lease expired to Pending with lease_resets + 1,
 -- or, at the third lost lease, fails them with LEASE_LOST_LIMIT. A job that was renewed or reported meanwhile is
 -- skipped. The token is removed, so that the worker that lost the lease cannot change the job. The caller has locked
--- the rows. Internal. fn_lease_reset_cleaner_run(p_limit): does this for all expired leases, once per row, however many
--- sessions run it.
+-- the rows. Internal.
+-- fn_lease_reset_cleaner_run(p_limit): does this for all expired leases, once per row, however many sessions run it.
 CREATE OR REPLACE FUNCTION public.fn_webhook_lease_lose(p_ids bigint[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off

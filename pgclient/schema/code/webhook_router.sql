@@ -51,10 +51,12 @@ COMMENT ON FUNCTION public.fn_webhook_sagas_make IS 'Makes the missing sagas of 
 
 -- fn_webhook_router_run(p_limit, p_quick) → {events, sagas}: reads events in batches (queue_cursor), each ordered by
 -- (created_xid, id), and makes their sagas. One run at a time: skipped while another is under way. Safe to repeat: the
--- unique index and the dead letters prevent a second saga. In a new cluster (a restored dump that has been adopted)
--- transaction numbers start again. Then events that the last cursor does not cover are routed by id first, and a new
--- epoch of transaction numbers begins, which excludes every id up to restored_through_id. A quick run routes the same
--- events as a full run, but does not write router_offsets: the next full run does (fn_queue_tick_run).
+-- unique index and the dead letters prevent a second saga.
+-- In a new cluster (a restored dump that has been adopted) transaction numbers start again. Then events that the last
+-- cursor does not cover are routed by id first, and a new epoch of transaction numbers begins, which excludes every id
+-- up to restored_through_id.
+-- A quick run routes the same events as a full run, but does not write router_offsets: the next full run does
+-- (fn_queue_tick_run).
 CREATE OR REPLACE FUNCTION public.fn_webhook_router_run(p_limit int DEFAULT 1000, p_quick boolean DEFAULT false)
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -261,11 +263,12 @@ COMMENT ON FUNCTION public.fn_webhook_jobs_make IS 'Makes the next job of each o
 --   dead letter  at the maximum, or at once after a 410, after the third lost lease and if no host can read the
 --                payload; the saga becomes DeadLettered together with its dead letter
 -- Making: subscriptions with due sagas share p_limit evenly, so that the backlog of one endpoint delays no other. Jobs
--- are made only if the gate is open; one job if it is half-open. Quick runs (fn_queue_tick_run) look only at jobs from
--- settled_from on and at sagas after made_through, both set by the last full run: older rows are done, and rows that
--- the full run could not see wait for the next full run. A full run that left work undone, because of its limits or a
--- failure, sets no made_through. A full run uses the steps of quarantine.sql; a quick run does the same work without
--- steps, excludes the rows that they set aside, and fails as a whole.
+-- are made only if the gate is open; one job if it is half-open.
+-- Quick runs (fn_queue_tick_run) look only at jobs from settled_from on and at sagas after made_through, both set by
+-- the last full run: older rows are done, and rows that the full run could not see wait for the next full run. A full
+-- run that left work undone, because of its limits or a failure, sets no made_through. A full run uses the steps of
+-- quarantine.sql; a quick run does the same work without steps, excludes the rows that they set aside, and fails as a
+-- whole.
 
 -- fn_saga_orchestrator_part(part, limit, only, except, from): one part of a run: settle, make or lanes. It works on the
 -- ids of jobs or sagas in only (NULL = all that are due) without those in except; settle only on jobs from the id

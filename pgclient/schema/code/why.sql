@@ -2,8 +2,8 @@
 
 -- fn_why_link(link, state, text, detail, keys, do) → one link of the chain: one condition. state: blocks (no work of
 -- the queue moves until it is fixed), slows (some of the work waits), clear. keys: console keys that lead to the screen
--- where it can be fixed; do: a command line that fixes it. Internal. fn_why_flag(key) → the link of a switch.
--- fn_why_host(loop) → the link for a live host that runs the loop. Internal.
+-- where it can be fixed; do: a command line that fixes it. Internal.
+-- fn_why_flag(key) → the link of a switch. fn_why_host(loop) → the link for a live host that runs the loop. Internal.
 CREATE OR REPLACE FUNCTION public.fn_why_link(p_link text, p_state text, p_text text, p_detail text, p_keys text,
   p_do text) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
