@@ -27,11 +27,11 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// New returns a planner that uses the client's connection pool for actions.
-// Actions that send something are refused until Probing gives it the means.
+// New returns a planner that uses the client's connection pool for actions. Actions that send a
+// test request are refused until Probing sets the function that sends it.
 func New(c *pgclient.Client) *Planner { return &Planner{client: c, act: c.Act()} }
 
-// Probing lets the planner send test requests of webhooks.
+// Probing sets the function that sends test requests of webhooks.
 func (c *Planner) Probing(p Probe) *Planner {
 	c.probe = p
 	return c

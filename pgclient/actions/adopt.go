@@ -83,7 +83,8 @@ func planAdopt(ctx context.Context, c *Planner, p *queue.Plan) error {
 	return nil
 }
 
-// outcomeLines says what happens to the copied work, and how to resume what is paused.
+// outcomeLines says what happens to the waiting work of the copy, and how to resume what the
+// adoption pauses.
 func (a adoptAnswer) outcomeLines(waiting string) []queue.PlanLine {
 	if waiting == "keep" {
 		return []queue.PlanLine{line("then", "all of it continues here: waiting webhooks are sent, waiting jobs are run")}
@@ -104,7 +105,7 @@ func (a adoptAnswer) outcomeLines(waiting string) []queue.PlanLine {
 func applyAdopt(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	name := p.Request.Args[confirmArg]
 	if name == "" {
-		name = p.Confirm // typed where the plan was shown
+		name = p.Confirm // typed in the preview of the plan
 	}
 	a, err := c.adopt(ctx, p.Request, &name, false)
 	if err != nil {

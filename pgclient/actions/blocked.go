@@ -1,8 +1,8 @@
 package actions
 
-// What keeps the work of an action from running: the lines "blocked" of its preview.
-// fn_queue_why knows what can block a queue; it is asked about the queues that the selected
-// rows go to. Whether a webhook subscription is sent to is read for each subscription.
+// The lines "blocked" of a preview: what keeps the work of an action from running. fn_queue_why
+// knows what can block a queue; it is asked about the queues that the selected rows go to. For
+// webhook subscriptions, their own state is read in addition.
 
 import (
 	"context"
@@ -17,15 +17,17 @@ import (
 // queuesAsked is the largest number of queues that a preview asks fn_queue_why about.
 const queuesAsked = 8
 
-// Links of fn_queue_why that a preview does not repeat: waiting for a due time or a free slot passes by itself,
-// and the priority floor was compared with other jobs.
+// passing are the links of fn_queue_why that a preview does not repeat: a due time or a busy slot
+// passes by itself, and the priority floor was compared with other jobs.
 var passing = []string{"due", "parallel", "floor", "held"}
 
-// gates are the links of fn_queue_why about single webhook subscriptions, which blockedHooks reads itself.
+// gates are the links of fn_queue_why about single webhook subscriptions, which blockedHooks reads
+// itself.
 var gates = []string{"subscription", "suspension", "circuit", "gates"}
 
-// blocked adds the lines about the queues that a query returns: their names as fn_queue_why takes them, the names for
-// the preview, and how much work goes there. frees are the links that the action opens itself.
+// blocked adds the lines about the queues that a query returns: their names as fn_queue_why takes
+// them, the names for the preview, and how much work goes there. frees are the links that the
+// action opens itself.
 func (c *Planner) blocked(ctx context.Context, p *queue.Plan, queues string, frees []string, args ...any) error {
 	type link struct {
 		Link, Text, Name string
@@ -48,7 +50,7 @@ func (c *Planner) blocked(ctx context.Context, p *queue.Plan, queues string, fre
 		if waiting[x.Text] == nil {
 			order = append(order, x.Text)
 		}
-		if slices.Contains([]string{"flag", "schedule", "host", "clone", "route"}, x.Link) { // the text says what is meant
+		if slices.Contains([]string{"flag", "schedule", "host", "clone", "route"}, x.Link) { // the text names the blocked work itself
 			waiting[x.Text] = []group{}
 			continue
 		}
@@ -61,8 +63,8 @@ func (c *Planner) blocked(ctx context.Context, p *queue.Plan, queues string, fre
 	return nil
 }
 
-// addBlocked adds a line that names a blocker, and the destinations that it blocks unless the text does, after the lines that
-// say what the action takes. A blocker is named once.
+// addBlocked adds a line that names a blocker, after the lines that say what the action takes. The
+// line also names the blocked destinations, unless the text does. A blocker gets one line only.
 func addBlocked(p *queue.Plan, names, text string) {
 	if names != "" {
 		text = names + ": " + text
@@ -78,8 +80,9 @@ func addBlocked(p *queue.Plan, names, text string) {
 	p.Lines = slices.Insert(p.Lines, at, x)
 }
 
-// blockedHooks adds the lines about the webhook subscriptions that a query returns, with how much work goes to each.
-// frees are the states of subscriptions (such as circuit open) that the action ends, or whose rows it leaves out.
+// blockedHooks adds the lines about the webhook subscriptions that a query returns, with how much
+// work goes to each. frees are the states of subscriptions (such as circuit open) that the action
+// ends, or whose rows it leaves out.
 func (c *Planner) blockedHooks(ctx context.Context, p *queue.Plan, subscriptions string, frees []string, args ...any) error {
 	shut, err := c.groupsOf(ctx, `SELECT CASE WHEN g.gate = 'suspended' AND g.suspended_reason <> 'circuit' THEN 'endpoint suspended: ' || g.suspended_reason
 				WHEN g.gate = 'suspended' THEN 'circuit open' WHEN g.gate = 'half_open' THEN 'circuit half open: one probe at a time'
@@ -123,14 +126,15 @@ func (c *Planner) groupsOf(ctx context.Context, sql string, args ...any) (named,
 	return out, err
 }
 
-// blockedLanes adds the lines about the queue lanes that a query returns: job kind, event domain, number of jobs.
+// blockedLanes adds the lines about the queue lanes that a query returns: job kind, event domain,
+// number of jobs.
 func (c *Planner) blockedLanes(ctx context.Context, p *queue.Plan, lanes string, frees []string, args ...any) error {
 	return c.blocked(ctx, p, `SELECT format('job %s in %s', x.kind, x.domain), format('job %s in %s', x.kind, x.domain), x.n
 		FROM (`+lanes+`) x (kind, domain, n)`, frees, args...)
 }
 
-// blockedLoop adds a line for a flag that is off and for a tick worker that nobody runs. frees: the flag that the
-// action turns on.
+// blockedLoop adds a line for a flag that is off and for a tick worker that nobody runs. frees: the
+// flag that the action turns on.
 func (c *Planner) blockedLoop(ctx context.Context, p *queue.Plan, worker, frees string) error {
 	why, err := pgrow.Column[string](ctx, c.act, `SELECT x.why FROM public.v_queue_scheduler_status s CROSS JOIN LATERAL (VALUES
 			(1, CASE WHEN s.flag_key <> $2 AND EXISTS (SELECT FROM public.dot_config f WHERE f.key = s.flag_key AND f.value <> 'true') THEN s.flag_key || ' is off' END),

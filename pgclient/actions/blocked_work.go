@@ -1,6 +1,6 @@
 package actions
 
-// Where the work of each kind of action goes, for the lines "blocked" of its preview.
+// For each kind of action: which queues its work goes to, for the lines "blocked" of its preview.
 
 import (
 	"context"
@@ -23,11 +23,12 @@ const (
 // allOf is a query for webhook subscriptions given by their numbers.
 const allOf = "SELECT s, 1 FROM unnest($1::bigint[]) s"
 
-// itemsAsked is how many waiting items of an operation are looked at for the lanes that they go to.
+// itemsAsked is how many waiting items of an operation are read to find their queue lanes.
 const itemsAsked = 10_000
 
-// blockedLetters adds what blocks dead letters that are requeued now. A requeue skips the dead letters of a
-// subscription that is suspended, inactive or not verified, with a separate line; an open circuit keeps none back.
+// blockedLetters adds what blocks dead letters that are requeued now. A requeue skips the dead
+// letters of a subscription that is suspended, inactive or not verified, which
+// another line of the preview reports; a requeue does not skip those behind an open circuit.
 func (c *Planner) blockedLetters(ctx context.Context, p *queue.Plan, ids [3][]string) error {
 	for i, s := range deadLetterSources() {
 		if len(ids[i]) == 0 {
@@ -40,7 +41,7 @@ func (c *Planner) blockedLetters(ctx context.Context, p *queue.Plan, ids [3][]st
 	return nil
 }
 
-// blockedPart adds what blocks the part of a selection that a bulk operation will requeue.
+// blockedPart adds what blocks the dead letters that a bulk operation requeues from one source.
 func (c *Planner) blockedPart(ctx context.Context, p *queue.Plan, x bulkPart) error {
 	if x.bulk == bulkResolve {
 		return nil
@@ -48,7 +49,8 @@ func (c *Planner) blockedPart(ctx context.Context, p *queue.Plan, x bulkPart) er
 	return c.blockedFrom(ctx, p, x.deadLetterSource, x.where, nil, x.b.Args...)
 }
 
-// blockedFrom adds what blocks the dead letters of a source. Events are routed by the requeue itself.
+// blockedFrom adds what blocks the dead letters of a source. Events need no line here: the requeue
+// itself routes them.
 func (c *Planner) blockedFrom(ctx context.Context, p *queue.Plan, s deadLetterSource, where string, frees []string, args ...any) error {
 	switch s.name {
 	case "webhook":
@@ -62,7 +64,7 @@ func (c *Planner) blockedFrom(ctx context.Context, p *queue.Plan, s deadLetterSo
 // blockedOperation adds what blocks the items of an operation that are not carried out yet.
 func (c *Planner) blockedOperation(ctx context.Context, p *queue.Plan, o queue.Operation) error {
 	switch o.Kind {
-	case "requeue_webhook": // one look in the index per subscription, however many items wait
+	case "requeue_webhook": // one index look-up per subscription, however many items wait
 		return c.blockedHooks(ctx, p, `WITH RECURSIVE lane (sub) AS (
 				(SELECT i.subscription_id FROM public.queue_bulk_operation_item i WHERE i.operation_id = $1 AND i.outcome IS NULL ORDER BY i.subscription_id LIMIT 1)
 				UNION ALL
@@ -98,8 +100,9 @@ func (c *Planner) blockedEvents(ctx context.Context, p *queue.Plan, domain strin
 		WHERE $1 IN ('', r.event_domain)) d`, nil, domain)
 }
 
-// blockedExecutor adds to the preview of saving a job subscription what would keep the executor from claiming those jobs:
-// the switch for all jobs is off, the executor is silent, or no live host has a handler for a kind.
+// blockedExecutor adds to the preview of saving a job subscription what would keep the executor
+// from claiming those jobs: the switch for all jobs is off, the executor is silent, or no live host
+// has a handler for a kind.
 func (c *Planner) blockedExecutor(ctx context.Context, p *queue.Plan, executor, kind, domain string) error {
 	var state string
 	var missing []string
@@ -119,8 +122,8 @@ func (c *Planner) blockedExecutor(ctx context.Context, p *queue.Plan, executor, 
 		[]string{"executor", "silence", "handler"}, kind, domain)
 }
 
-// blockedFlag adds what else blocks the work that a flag lets run: the flags of webhooks, of jobs and of routes, and
-// those of single tick workers.
+// blockedFlag adds what else blocks the work that a flag switches on: the flags of webhooks, of
+// jobs, of routes and of single tick workers.
 func (c *Planner) blockedFlag(ctx context.Context, p *queue.Plan, key, to string) error {
 	if worker, ok := strings.CutSuffix(strings.TrimPrefix(key, "queue.tick."), ".interval_seconds"); ok {
 		if to == "0" {
@@ -163,14 +166,15 @@ func without(lines []queue.PlanLine, x queue.PlanLine) (out []queue.PlanLine) {
 	return out
 }
 
-// StepWorkers returns the tick workers that process the rows of a step again, by the beginning of its name.
+// StepWorkers returns pairs of the beginning of a step's name and the tick worker that processes
+// the quarantined rows of that step again.
 func StepWorkers() [][2]string {
 	return [][2]string{
 		{"alert_acks", "stale_heartbeat_check"}, {"stale_check", "stale_heartbeat_check"}, {"bulk", "bulk_operation_runner"},
 		{"config_expire", "config_expiry"}, {"counter_", "counter_compactor"}, {"job_lanes", "job_queue_default"}, {"job_promote", "job_queue_default"},
 		{"job_reap", "lease_reaper"}, {"notify", "iu_notification_worker"}, {"sweep_staging", "iu_notification_worker"}, {"sweep_pictures", "metrics_sampler"},
 		{"sample", "metrics_sampler"}, {"webhook_reap", "lease_reset_cleaner"}, {"webhook_route", "webhook_router"}, {"webhook_", "saga_orchestrator"},
-		{"sweep_", "retention_sweep"}, {"event_route", ""}, // the worker of its domain
+		{"sweep_", "retention_sweep"}, {"event_route", ""}, // each domain has its own worker
 	}
 }
 

@@ -62,7 +62,7 @@ func bulkActions() []entry {
 	}
 }
 
-// bulkResolve is the kind of the operations that close dead letters.
+// bulkResolve is the kind of operation that closes dead letters.
 const bulkResolve = "resolve"
 
 // bulkPart is the dead letters of one source in a selection. Each source gets its own
@@ -75,7 +75,7 @@ type bulkPart struct {
 	n     int64
 }
 
-// text returns the SQL expression for an id of the ids query with the source's prefix.
+// text returns the SQL expression for an id, with the prefix of the source.
 func (x bulkPart) text() string { return "'" + x.prefix + "' || id" }
 
 // bulkParts returns the three sources, each with the dead letters that the request selects.
@@ -204,8 +204,8 @@ func guardText(off bool, none, format string, n int) string {
 	return fmt.Sprintf(format, n)
 }
 
-// runners adds lines that warn if requeueing is switched off, if no live host runs bulk operations, or if requeued
-// webhooks would have no host to send them.
+// runners adds lines that warn if requeueing is switched off, if no live host runs bulk operations,
+// or if requeued webhooks would have no host to send them.
 func (c *Planner) runners(ctx context.Context, p *queue.Plan, kinds ...string) error {
 	var n, senders int
 	var off bool

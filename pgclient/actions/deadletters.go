@@ -51,12 +51,12 @@ const shownOutcomes = 1000
 // deadLetterSource holds what differs between the sources of dead letters.
 type deadLetterSource struct {
 	name, prefix string // the name of the source, and the prefix that the console gives its ids
-	array        string // the SQL type of an array of its ids
+	array        string // the SQL type of an array of the source's ids
 	from, id     string // the FROM clause of its dead letters, and the id column
-	place, code  string // SQL expressions: where a dead letter was to go, and why it did not get there
-	order        string // the order in which a bulk operation processes them
-	bulk         string // the kind of bulk operation that requeues them
-	otherwise    string // its word for the resolution "delivered otherwise"
+	place, code  string // SQL expressions: the destination of a dead letter, and its error code
+	order        string // the order in which a bulk operation processes the dead letters
+	bulk         string // the kind of bulk operation that requeues the dead letters
+	otherwise    string // the source's word for the resolution "delivered otherwise"
 	// breakdown adds lines that say where requeued dead letters would go.
 	breakdown func(*Planner, context.Context, *queue.Plan, string, string, ...any) error
 	calls     map[queue.ActionID]string // the function for each action; none for an action that the source does not support
@@ -133,9 +133,9 @@ type deadLettersAnswer struct {
 	rule    string
 }
 
-// callAll calls the functions of all sources in one transaction, so that the request is
-// carried out completely or not at all. One flag governs all of them, so the first refusal
-// is the answer; if the flag changes between two calls, everything is rolled back.
+// callAll calls the functions of all sources in one transaction, so that the request is carried out
+// completely or not at all. One flag allows or refuses all of them, so the first refusal is the
+// answer; if the flag changes between two calls, everything is rolled back.
 func (c *Planner) callAll(ctx context.Context, r queue.Request, dry bool) (deadLettersAnswer, error) {
 	ids, err := deadLetterIDs(r.Targets)
 	if err != nil {
@@ -310,7 +310,8 @@ func pastParticiple(a queue.ActionID) string {
 	}
 }
 
-// freeze returns the ids of the dead letters that match any of the filters now. An empty filter is refused.
+// freeze returns the ids of the dead letters that match any of the filters now. An empty filter is
+// refused.
 func (c *Planner) freeze(ctx context.Context, filters []string) (ids []string, err error) {
 	s, err := filtersql.Dead(filters...)
 	if err != nil {

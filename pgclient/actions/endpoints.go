@@ -148,7 +148,7 @@ func (g gate) lines() []queue.PlanLine {
 // gateFor returns the length of a suspension in seconds; nil = until it is resumed.
 func gateFor(r queue.Request) (*float64, error) {
 	if r.Action != queue.ActSuspend || r.Args["for"] == "" {
-		return nil, nil //nolint:nilnil // no duration means without end
+		return nil, nil // no duration: until it is resumed
 	}
 	n, err := queue.Seconds("--for", r.Args["for"])
 	if err != nil {

@@ -22,11 +22,13 @@ type Planner struct {
 // entry is one action: its declaration, its preview and its implementation.
 type entry struct {
 	queue.Action
-	// fill sets arguments that the request leaves out to their current values; nil = only the defaults.
+	// fill sets arguments that the request leaves out to their current values; nil = only the
+	// defaults.
 	fill  func(context.Context, *Planner, queue.Request) error
 	plan  func(context.Context, *Planner, *queue.Plan) error
 	apply func(context.Context, *Planner, queue.Plan, *queue.Result) error
-	// match counts the rows that a filter selects and says what they are; nil = rows are not selected by filters.
+	// match counts the rows that a filter selects and returns their names; nil = this action does
+	// not select rows by filters.
 	match func(context.Context, *Planner, string) (*queue.Match, error)
 	// command returns the equivalent command line; nil = the one derived from the declaration.
 	command func(queue.Request) string
@@ -100,7 +102,8 @@ func recordOne(res *queue.Result, id, done string, a answer) {
 	res.Results = append(res.Results, queue.Outcome{ID: id, Outcome: done})
 }
 
-// applyOne calls an action function for one target and records its answer; done is the outcome if it is not refused.
+// applyOne calls an action function for one target and records its answer; done is the outcome if
+// it is not refused.
 func (c *Planner) applyOne(ctx context.Context, res *queue.Result, id, done, sql string, args ...any) error {
 	a, err := c.call(ctx, sql, args...)
 	if err == nil {
@@ -127,14 +130,15 @@ func refuse(p *queue.Plan, rule, why string) error {
 	return nil
 }
 
-// meant returns "; did you mean X?" with the id of the kind (Targets.Of) that is nearest to a misspelt one, ""
-// if none is near or the login may not read them.
+// meant returns "; did you mean X?", where X is the id nearest to a misspelt one (of the kind
+// Targets.Of). It returns "" if no id is near or the login may not read the ids.
 func (c *Planner) meant(ctx context.Context, of, typed string) string {
 	near := c.client.Nearest(ctx, of, typed)
 	return queue.Choose(near == "", "", "; did you mean "+near+"?")
 }
 
-// verdict adds the outcome of one target to the plan; the reason of a refused target becomes a line.
+// verdict adds the outcome of one target to the plan; the reason of a refused target becomes a
+// line.
 func verdict(p *queue.Plan, label string, o queue.Outcome) (refused bool) {
 	p.Results = append(p.Results, o)
 	if refused = o.Outcome == "refused"; refused {

@@ -14,7 +14,7 @@ func environmentActions() []entry {
 		{Action: queue.Action{
 			ID: queue.ActEnvironment, Words: "environment set", Example: "qtop environment set prod-eu --guard guarded --confirm prod-eu --reason 'first installation'", Group: "Say what this database is", Verb: "Set", Undo: "set what it was before",
 			Help: "name the environment of this database and guard it: every change then asks you to type the name",
-			Noun: "environment", Title: "Name the environment", Button: "Set {environment} {guard}", Open: true, // planEnvironment itself asks for the name if the database is guarded
+			Noun: "environment", Title: "Name the environment", Button: "Set {environment} {guard}", Open: true, // planEnvironment asks for the typed name if the database is guarded
 			Danger: queue.DangerOne, Function: "public.fn_queue_environment_set(text,text,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{
 				{Name: "environment", Kind: queue.ArgWord, Positional: true, Label: "Environment", Required: true, Help: "letters, digits and . _ -, such as prod-eu"},
@@ -58,7 +58,7 @@ func planEnvironment(ctx context.Context, c *Planner, p *queue.Plan) error {
 
 func applyEnvironment(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	var name *string
-	if p.Confirm != "" { // typed with the request or in the preview
+	if p.Confirm != "" { // the name was typed with the request or in the preview
 		name = &p.Confirm
 	}
 	a, err := c.environment(ctx, p.Request, name, false)

@@ -123,7 +123,8 @@ func applyRegister(ctx context.Context, c *Planner, p queue.Plan, res *queue.Res
 	return nil
 }
 
-// ownerRole returns the line with the owner role and the number of logins that may work as its executor.
+// ownerRole returns the line with the owner role and the number of logins that may work as its
+// executor.
 func (c *Planner) ownerRole(ctx context.Context, role string) (queue.PlanLine, error) {
 	var there bool
 	var logins int
@@ -147,8 +148,9 @@ type heartbeat struct {
 	Tick            bool
 }
 
-// heartbeat reads the executor of a request. The plan is refused if the executor is not registered, is deregistered
-// (already is appended to that reason), or is a tick worker of qtop itself (tick says what to do instead).
+// heartbeat reads the executor of a request. The plan is refused if the executor is not registered,
+// is deregistered (already is appended to that reason), or is a tick worker of qtop itself (tick
+// says what to do instead).
 func (c *Planner) heartbeat(ctx context.Context, p *queue.Plan, already, tick string) (h heartbeat, err error) {
 	id := p.Request.Targets[0]
 	found, err := pgrow.All[heartbeat](ctx, c.act, `SELECT executor_id, executor_kind, owner_role, last_beat_at, deregistered_at, tick_worker

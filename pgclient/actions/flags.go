@@ -1,7 +1,7 @@
 package actions
 
-// A flag is changed only if it was not changed since the preview: the time of its last
-// change is the condition.
+// Setting a flag is conditional: it is refused if the time of the flag's last change is not the one
+// that the preview saw.
 
 import (
 	"context"

@@ -48,7 +48,8 @@ func uuids(targets []string, what string) ([]string, error) {
 	return ids, nil
 }
 
-// freezeJobs returns the ids of the live jobs that match the filter now. An empty filter is refused.
+// freezeJobs returns the ids of the live jobs that match the filter now. An empty filter is
+// refused.
 func (c *Planner) freezeJobs(ctx context.Context, filter string) ([]string, error) {
 	b, f, err := filtersql.Jobs(filter)
 	if err != nil {
@@ -132,9 +133,9 @@ func (c *Planner) cancelLines(ctx context.Context, p *queue.Plan) error {
 	return nil
 }
 
-// applyJobCancel cancels the jobs that the plan selected. If they were selected by a filter,
-// only those that still match are cancelled: an operator who cancels queued jobs does not
-// mean those that a worker has claimed since.
+// applyJobCancel cancels the jobs that the plan selected. If a filter selected them, only those
+// that still match are canceled: an operator who cancels queued jobs does not mean jobs that a
+// worker has claimed since.
 func applyJobCancel(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	ids := p.Request.Targets
 	if p.Request.Filter != "" {

@@ -1,7 +1,7 @@
 package actions
 
-// The actions on loops have no plan and apply here: they change the worker host of this
-// process, which plans and applies them itself.
+// The actions on loops have no plan and apply function in this package: the console carries them
+// out itself, because its worker host runs in the same process.
 
 import (
 	"strings"

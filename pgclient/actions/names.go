@@ -13,7 +13,8 @@ import (
 // group is rows of a selection that have the same name.
 type group = queue.Counted
 
-// mostMatches is how many rows of a filter are counted for a preview of other rows.
+// mostMatches is the largest number of rows that the preview counts for the filter from which rows
+// were chosen.
 const mostMatches = 100_000
 
 // groups counts the rows of a selection by name. name is an SQL expression, the rest of the
@@ -26,7 +27,8 @@ func (c *Planner) groups(ctx context.Context, name, from string, limit int, args
 	return pgrow.All[group](ctx, c.act, "SELECT x.name, count(*) FROM (SELECT "+name+" AS name "+from+some+") x GROUP BY 1 ORDER BY 2 DESC, 1", args...)
 }
 
-// namesOf returns the names of all groups, the most frequent first, and how many rows they are.
+// namesOf returns the names of all groups, the most frequent first, and the number of rows of all
+// groups.
 func namesOf(all []group) (names string, n int64) {
 	for _, g := range all {
 		n += g.N
@@ -34,7 +36,7 @@ func namesOf(all []group) (names string, n int64) {
 	return queue.Names(all), n
 }
 
-// deadNames returns the names of dead letters given by their ids: error and destination.
+// deadNames returns the names of the dead letters with these ids: error and destination.
 func (c *Planner) deadNames(ctx context.Context, ids [3][]string) (string, error) {
 	var all []group
 	for i, s := range deadLetterSources() {
@@ -84,7 +86,7 @@ func matchJobs(ctx context.Context, c *Planner, filter string) (*queue.Match, er
 
 func matchOf(parts ...[]group) *queue.Match {
 	m := &queue.Match{}
-	for _, part := range parts { // each was counted up to mostMatches
+	for _, part := range parts { // each source was counted up to mostMatches
 		_, n := namesOf(part)
 		m.AtLeast = m.AtLeast || n >= mostMatches
 	}

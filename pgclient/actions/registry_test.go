@@ -21,7 +21,7 @@ func TestActionRegistryIsSound(t *testing.T) {
 		require.NotEmpty(t, a.Help, a.ID)
 		require.NotEmpty(t, a.Words, a.ID)
 		if a.Key != "" {
-			if a.ID != queue.ActBulkRate { // + and - are the rate of the selected operation
+			if a.ID != queue.ActBulkRate { // + and - change the rate of the selected operation
 				require.Regexp(t, `^[A-Z]$`, a.Key, "%s: capitals act", a.ID)
 			}
 			require.NotEmpty(t, a.Panes, "%s: a key without a pane", a.ID)
@@ -52,12 +52,10 @@ func TestActionRegistryIsSound(t *testing.T) {
 	require.Empty(t, Registry().ByID("no_such_action").ID)
 }
 
-// A key means one thing in a pane. Acknowledging and giving up, pausing and
-// resuming (an operation, a tick worker), suspending and resuming,
-// muting and unmuting, disabling and enabling are the two halves of one key: which of them
-// it is depends on the row.
-// Elsewhere C closes, E edits, N makes, P pauses, S starts, U undoes and X ends,
-// whatever the pane is about.
+// A key has one meaning in a pane. Two opposite actions may share a key: acknowledge and give up,
+// pause and resume (an operation, a tick worker), suspend and resume, mute and unmute, disable and
+// enable; the state of the row decides which of the two it is. Elsewhere a key has the same meaning
+// in every pane: C closes, E edits, N makes, P pauses, S starts, U undoes and X ends.
 func TestActionKeysMeanOneThing(t *testing.T) {
 	type place struct {
 		pane queue.PaneID

@@ -21,7 +21,7 @@ func revealActions() []entry {
 			Spellings: []string{"dlq show --reveal", "job show --reveal"},
 			Targets:   queue.Targets{Name: "ID"},
 			Danger:    queue.DangerOne, Function: "public.fn_payload_reveal(text,text,text,text)", Role: "dead_letter_operator", Reason: true,
-		}, plan: planReveal, apply: applyReveal, command: revealCommand}, // headless, it is a flag of dlq show or job show, depending on the target
+		}, plan: planReveal, apply: applyReveal, command: revealCommand}, // as a verb, this action is the flag --reveal of dlq show or job show
 	}
 }
 
@@ -55,7 +55,8 @@ func planReveal(ctx context.Context, c *Planner, p *queue.Plan) error {
 	return nil
 }
 
-// payloadName names what a payload belongs to; if the login may not read it, by its kind alone.
+// payloadName returns the name of the job or event that the payload belongs to; if the login may
+// not read that, only its kind.
 func (c *Planner) payloadName(ctx context.Context, kind, key string) (string, error) {
 	name, of := "q.job_kind || ' in ' || q.event_domain", "FROM public.v_job q WHERE q.job_id = $1::text::uuid"
 	for i, source := range []string{"dead_letter", "job_dead_letter", "event_dead_letter"} {

@@ -63,7 +63,7 @@ func (r *routing) String() string {
 	return fmt.Sprintf("%s, one job %s for %s per %s/%s", state, r.JobKind, r.Executor, r.Domain, r.EventType)
 }
 
-// seen returns what applyRouting compares with the preview: when the row last changed.
+// seen returns the time of the row's last change, which applyRouting compares with the preview.
 func (r *routing) seen() string {
 	if r == nil || r.UpdatedAt == nil {
 		return notFound

@@ -228,8 +228,8 @@ func planCron(ctx context.Context, c *Planner, p *queue.Plan) error {
 	return nil
 }
 
-// cronInDatabase adds the statements that a superuser must run in the database of pg_cron, if that is
-// another database.
+// cronInDatabase adds the statements that a superuser must run in the database of pg_cron, if that
+// is another database.
 func (c *Planner) cronInDatabase(ctx context.Context, p *queue.Plan, jobs []queue.CronJob) error {
 	if p.Rule != "no_pg_cron" || !strings.Contains(p.Refused, "cron.schedule_in_database") {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Probe sends one test request to a URL as a worker host would send a delivery of the subscription, signed with
-// the secret of that name ("" = unsigned). An error says why nothing was sent.
+// Probe sends one test request to a URL as a worker host would send a delivery of the subscription,
+// signed with the secret of that name ("" = unsigned). An error says why nothing was sent.
 type Probe func(ctx context.Context, url, secretRef string, subscription int64) (ProbeAnswer, error)
 
 // ProbeAnswer is the answer to a test request.
@@ -156,7 +156,8 @@ func applyWebhookRotate(ctx context.Context, c *Planner, p queue.Plan, res *queu
 	return err
 }
 
-// probed is what is read of a webhook subscription before a test request, and compared after it.
+// probed has the columns of a webhook subscription that are read before a test request and compared
+// after it.
 type probed struct {
 	ID        int64     `json:"id"`
 	URL       string    `json:"-"`
@@ -166,7 +167,8 @@ type probed struct {
 	kind      queue.Text
 }
 
-// probed reads where a test request goes. It needs the right to read the URL, which subscription_admin has.
+// probed reads the subscription to which a test request goes. This needs the right to read the URL,
+// which subscription_admin has.
 func (c *Planner) probed(ctx context.Context, target string) (x probed, err error) {
 	x.ID, err = parseid.Subscription(target)
 	if err != nil {
@@ -210,7 +212,7 @@ func applyWebhookVerify(ctx context.Context, c *Planner, p queue.Plan, res *queu
 	if err := json.Unmarshal([]byte(p.Expect), &seen); err != nil {
 		return err
 	}
-	if !x.UpdatedAt.Equal(seen.UpdatedAt) { // before anything is sent to a place that nobody has seen
+	if !x.UpdatedAt.Equal(seen.UpdatedAt) { // checked first, so that nothing is sent to a URL that the preview did not show
 		var a answer
 		a.Refused, a.Reason = true, "the webhook subscription was changed since the preview: plan the change again"
 		recordOne(res, p.Request.Targets[0], "", a)
