@@ -52,7 +52,7 @@ func candidates() []candidate {
 		if _, err := os.Stat(filepath.Join(dir, "postgres")); err != nil {
 			return
 		}
-		// PATH often contains links into the real directory, which has all programs.
+		// The directory in PATH often has only links; the real directory has all programs.
 		if real, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres")); err == nil {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(real), "initdb")); err == nil {
 				dir = filepath.Dir(real)

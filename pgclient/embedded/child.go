@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// startPatience includes crash recovery of a kept data directory.
+// startPatience is how long a server may take to start, including crash recovery of a kept data
+// directory.
 const startPatience = 2 * time.Minute
 
 // childEnv returns the only variables of this process's environment that the server programs get,
@@ -15,7 +16,7 @@ func childEnv() []string {
 	return []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", "TZ=UTC"}
 }
 
-// tail returns the last error lines of a program's output, else its last line.
+// tail returns the last error lines of a program's output; without errors, its last line.
 func tail(out string) string {
 	var errs []string
 	last := "no output"

@@ -1,6 +1,6 @@
-// Making a data directory, by initdb or as a copy of a ready one. It is made under
-// another name and renamed when complete, so that an incomplete one is never used
-// as a cluster.
+// Making a data directory, by initdb or as a copy of a stopped server's. The directory is made
+// under another name and renamed when it is complete, so that an incomplete one is never used as a
+// cluster.
 
 package embedded
 
@@ -50,7 +50,7 @@ func clusters(base string) []int {
 	return majors
 }
 
-// prepare makes the directories and, where there is none, the data directory.
+// prepare makes the directories of the server, and the data directory if it does not exist.
 func (s *Server) prepare(ctx context.Context) error {
 	if err := s.id.canReach(s.dir); err != nil {
 		return err
@@ -107,8 +107,8 @@ func (s *Server) initdb(ctx context.Context, dir string) error {
 	}
 	out, err := s.runInitdb(ctx, dir, s.id)
 	if err != nil && namespaces && !s.id.drop && strings.Contains(out, "could not look up effective user ID") {
-		// The user has no passwd entry, as in a container started with only a uid. Only initdb
-		// needs the entry, and in a namespace it finds one.
+		// This user has no passwd entry, as in a container that was started with only a uid. Only
+		// initdb needs the entry; in a user namespace it finds one.
 		out, err = s.runInitdb(ctx, dir, inNamespace())
 	}
 	if err != nil {

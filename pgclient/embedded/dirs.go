@@ -1,4 +1,4 @@
-// Where things live: base directories, temporary ones, the socket, the cache.
+// The directories of a server: base directories, temporary ones, the socket, the cache.
 
 package embedded
 
@@ -16,17 +16,16 @@ import (
 	"syscall"
 )
 
-// Names of temporary directories. A base directory is made under the second
-// name and renamed once its lock is held, so that sweep never takes one that
-// is only being made.
+// Names of temporary directories. A base directory is made under the second name and renamed once
+// its lock is held, so that sweep never removes a directory that is still being made.
 const (
 	tempPrefix   = "qtop-pg-"
 	makingPrefix = "qtop-new-"
 	sockPrefix   = "qtop-s-"
 )
 
-// DefaultDir is the base directory of `qtop demo --keep`: in the user's state
-// directory, and for root where the server's user can reach it.
+// DefaultDir returns the base directory of `qtop demo --keep`: in the user's state directory; for
+// root, a directory that the server's user can reach.
 func DefaultDir() (string, error) {
 	if os.Geteuid() == 0 {
 		return ownDir("/var/lib/qtop/demo", "/tmp/qtop-demo-0")
@@ -46,7 +45,7 @@ func DefaultDir() (string, error) {
 	return ownDir(filepath.Join(state, "qtop", "demo"), fallback)
 }
 
-// CacheDir is where fetched programs and ready test clusters are kept.
+// CacheDir returns the directory where fetched programs and ready test clusters are kept.
 func CacheDir() (string, error) {
 	if os.Geteuid() != 0 {
 		fallback := filepath.Join(os.TempDir(), "qtop-cache-"+strconv.Itoa(os.Geteuid()))
@@ -62,8 +61,8 @@ func CacheDir() (string, error) {
 	return ownDir(append(places, "/var/cache/qtop", "/tmp/qtop-cache-0")...)
 }
 
-// ownDir makes and returns the first usable directory of the candidates. Programs are run from
-// below it, so a directory to which another user can write is refused.
+// ownDir returns the first usable directory of the candidates, and makes it if needed. Programs
+// from below this directory are run, so a directory to which another user can write is refused.
 func ownDir(places ...string) (string, error) {
 	var errs []error
 	for _, dir := range places {
@@ -102,9 +101,9 @@ func writable(dir string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// openBase makes a base directory and returns its real path: the working
-// directory of a server process is compared with it. Root's base directories let the
-// server's user pass; those of other users are closed to everyone else.
+// openBase makes a base directory and returns its real path, which is later compared with the
+// working directory of server processes. If root makes the directory, the server's user can pass
+// through it; a directory that another user makes is closed to everyone else.
 func openBase(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -142,8 +141,8 @@ func baseMode() os.FileMode {
 	return 0o700
 }
 
-// tempBase makes a temporary base directory and takes its lock. A test server's
-// is in memory where there is room, unless TMPDIR is set.
+// tempBase makes a temporary base directory and takes its lock. For a test server the directory is
+// in memory if there is room, unless TMPDIR is set.
 func tempBase(test bool) (string, *os.File, error) {
 	root := tempRoot()
 	if mem := memoryRoot(); test && mem != "" && os.Getenv("TMPDIR") == "" {
@@ -178,8 +177,8 @@ func tempBase(test bool) (string, *os.File, error) {
 // shmDir is where Linux has its memory file system.
 const shmDir = "/dev/shm"
 
-// tempRoot is the real path of the directory for temporary files; for root, one
-// that other users can pass through.
+// tempRoot returns the real path of the directory for temporary files; for root, a directory that
+// other users can pass through.
 func tempRoot() string {
 	places := []string{os.TempDir(), "/tmp", "/var/tmp"}
 	if os.Geteuid() != 0 {
@@ -208,13 +207,13 @@ func openToAll(dir string) bool {
 	}
 }
 
-// socketLimit is the longest path of a unix socket that PostgreSQL takes, in
-// bytes: the smaller limit of macOS, for all.
+// socketLimit is the longest path of a unix socket that PostgreSQL accepts, in bytes: the limit of
+// macOS, the smallest, used on every system.
 const socketLimit = 103
 
-// makeSocketDir makes the directory of the socket: run in the base directory,
-// or a short one named after it where that path would be too long. A comma
-// would make clients read the path as a list of hosts.
+// makeSocketDir makes the directory of the socket: run in the base directory, or, if that path
+// would be too long or has a comma, a short one named after the base directory. Clients read a path
+// with a comma as a list of hosts.
 func makeSocketDir(base string, id identity) (string, error) {
 	dir := filepath.Join(base, "run")
 	if len(dir)+len("/.s.PGSQL.5432") <= socketLimit && !strings.Contains(dir, ",") {
@@ -226,7 +225,7 @@ func makeSocketDir(base string, id identity) (string, error) {
 	if errors.Is(err, fs.ErrExist) {
 		err = ownedByUs(top)
 	}
-	if err != nil { // another user took the name
+	if err != nil { // another user has made a directory of this name
 		if top, err = os.MkdirTemp("/tmp", sockPrefix); err != nil {
 			return "", err
 		}

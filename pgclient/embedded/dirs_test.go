@@ -47,7 +47,8 @@ func TestCacheDir(t *testing.T) {
 	}
 }
 
-// Programs are run from the cache, so a directory to which another user can write is not used.
+// Programs from the cache are run, so a directory to which another user can write is not used as
+// the cache.
 func TestOwnDirRefusesWhatOthersCanWrite(t *testing.T) {
 	t.Parallel()
 	base := baseDir(t)
@@ -67,7 +68,7 @@ func TestOwnDirRefusesWhatOthersCanWrite(t *testing.T) {
 	}
 }
 
-// A short socket directory whose name another user has taken is not used.
+// A short socket directory is not used if another user has made one of this name.
 func TestTakenSocketName(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

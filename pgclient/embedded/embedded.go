@@ -28,7 +28,7 @@ import (
 	"time"
 )
 
-// Start runs a server, or joins the one that another process runs in o.Dir.
+// Start runs a server, or joins the server that another process runs in o.Dir.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	if os.Getenv(superviseEnv) != "" {
 		return nil, errors.New("embedded postgres: this process was started as a supervisor but runs as a program: call embedded.SuperviseMain first in main (or TestMain)")
@@ -78,8 +78,8 @@ func (s *Server) start(ctx context.Context) error {
 // lock but does not accept connections yet (it may be downloading or recovering).
 const joinPatience = 2 * time.Minute
 
-// lockOrJoin takes the ownership of the base directory, or joins its owner's
-// server. An owner that ends meanwhile leaves the lock to us.
+// lockOrJoin takes the lock of the base directory, or joins the server of the process that holds
+// the lock. If the owner ends while this process waits, this process gets the lock.
 func (s *Server) lockOrJoin(ctx context.Context) (joined bool, err error) {
 	deadline := time.Now().Add(joinPatience)
 	for {
@@ -104,7 +104,7 @@ func (s *Server) lockOrJoin(ctx context.Context) (joined bool, err error) {
 	}
 }
 
-// own prepares the data directory and starts the server; the lock is held.
+// own prepares the data directory and starts the server. The caller holds the lock.
 func (s *Server) own(ctx context.Context) error {
 	have := clusters(s.dir)
 	for _, major := range have {
@@ -129,7 +129,7 @@ func (s *Server) own(ctx context.Context) error {
 	return s.launch(ctx)
 }
 
-// choose settles the programs and the user to run them as.
+// choose decides which programs run the server, and as which user.
 func (s *Server) choose(ctx context.Context, have []int) error {
 	major := s.opts.Major
 	if major == 0 && s.opts.Seed != "" {
@@ -158,10 +158,11 @@ func (s *Server) choose(ctx context.Context, have []int) error {
 	return nil
 }
 
-// DSN is a connection string for the server's socket; pgx, libpq and psql take it.
+// DSN returns a connection string for the server's socket, which pgx, libpq and psql accept.
 func (s *Server) DSN(user, database string) string { return socketDSN(s.sock, user, database) }
 
-// reserved names the settings that keep the server private and recognisable.
+// reserved reports whether a caller may not change this setting, because it keeps the server
+// private or identifies it.
 func reserved(name string) bool {
 	switch strings.ToLower(name) {
 	case "listen_addresses", "unix_socket_directories", "unix_socket_permissions", "unix_socket_group", "port", "cluster_name", "hba_file", "data_directory", "external_pid_file":

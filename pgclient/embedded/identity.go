@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// nobodyID is the uid and gid to which our user is mapped inside a user namespace.
+// nobodyID is the uid and gid to which the user of this process is mapped inside a user namespace.
 const nobodyID = 65534
 
 // identity is the user that runs the server's programs and owns its files.
@@ -23,7 +23,7 @@ type identity struct {
 	ns       bool // same user, but mapped to another one inside a user namespace
 }
 
-// as returns the identity for messages, with a leading space; "" = our own user.
+// as returns the identity for messages, with a leading space; "" = the user of this process.
 func (id identity) as() string {
 	switch {
 	case id.ns:
@@ -42,10 +42,10 @@ func inNamespace() identity {
 	return id
 }
 
-// identities returns the users as whom the server could run, best first. initdb looks its
-// user up by number, so only users with a passwd entry count. Whether we can
-// become one of them (in a rootless container often only uid 0 is mapped) shows
-// when the programs are first run; see inspect.
+// identities returns the users as whom the server could run, best first. initdb looks up its user
+// by number, so only users with a passwd entry count. Whether this process can become such a user
+// shows when the programs are first run (see inspect): in a rootless container often only uid 0 is
+// mapped.
 func identities() []identity {
 	if os.Geteuid() != 0 {
 		return []identity{self()}
@@ -76,8 +76,8 @@ func toIdentity(u *user.User) (identity, bool) {
 	return identity{uid: uid, gid: gid, name: u.Username, drop: true}, err1 == nil && err2 == nil
 }
 
-// ownerOf returns the identity that must run the server of an existing data directory, because
-// PostgreSQL must own it.
+// ownerOf returns the identity that must run the server of an existing data directory: PostgreSQL
+// refuses a data directory that another user owns.
 func ownerOf(data string) (identity, bool) {
 	fi, err := os.Stat(data)
 	if err != nil {

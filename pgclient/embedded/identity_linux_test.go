@@ -30,8 +30,8 @@ func ownerUid(t *testing.T, path string) int {
 	return int(st.Uid)
 }
 
-// Root's server runs as another user; the one who called sudo comes first, and
-// a data directory keeps its owner.
+// If root starts the server, it runs as another user: preferably the one who called sudo. An
+// existing data directory keeps its owner.
 func TestRootDropsToAnotherUser(t *testing.T) {
 	needRoot(t)
 	nobody, err := user.Lookup("nobody")
@@ -66,8 +66,8 @@ func TestClosedParentIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "chmod o+x "+dir)
 }
 
-// A umask of 077 does not close our own directories to the server's user. The
-// umask belongs to the process, so a helper sets it.
+// A umask of 077 does not close directories that qtop makes to the server's user. The umask belongs
+// to the whole process, so a helper process sets it.
 func TestTightUmask(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(baseDir(t), "a", "b")
@@ -79,7 +79,7 @@ func TestTightUmask(t *testing.T) {
 	h.end(t)
 }
 
-// A rootless container maps only uid 0: there is no user to drop to.
+// A rootless container maps only uid 0, so there is no other user to run the server as.
 func TestOnlyRootMapped(t *testing.T) {
 	t.Parallel()
 	dir := baseDir(t)
@@ -107,13 +107,13 @@ func TestOnlyRootMapped(t *testing.T) {
 	again := startHelper(t, helperOrder{Mode: "start", Dir: dir}, inContainer)
 	require.Empty(t, again.report.Err)
 	again.end(t)
-	if os.Geteuid() == 0 { // the same data outside the container: its owner is root, so a namespace again
+	if os.Geteuid() == 0 { // the same data outside the container: it belongs to root, so the server runs in a namespace again
 		s := start(t, Options{Dir: dir})
 		require.Equal(t, "1", query(t, s, "select 1::text"))
 	}
 }
 
-// A container that was started with a bare uid has no passwd entry for it.
+// A container that was started with a bare uid has no passwd entry for that uid.
 func TestBareUid(t *testing.T) {
 	needRoot(t)
 	t.Parallel()

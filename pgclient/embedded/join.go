@@ -1,5 +1,5 @@
-// Joining a server that another process owns, by the state file that its owner
-// keeps beside the data.
+// Joining a server that another process owns: its owner describes the server in a state file in the
+// base directory.
 
 package embedded
 
@@ -18,11 +18,11 @@ import (
 	"github.com/qtop/qtop/pgclient/pgsession"
 )
 
-// state is the content of the state file. It is there only while the server
-// accepts connections, except after a crash of the owner.
+// state is the content of the state file. The file exists only while the server accepts
+// connections, and after a crash of the owner.
 type state struct {
-	Pid     int    `json:"pid"`   // postmaster
-	Owner   int    `json:"owner"` // qtop process
+	Pid     int    `json:"pid"`   // of the postmaster
+	Owner   int    `json:"owner"` // of the qtop process that owns the server
 	Socket  string `json:"socket_dir"`
 	Data    string `json:"data_dir"`
 	Version string `json:"version"`
@@ -69,7 +69,7 @@ func (s *Server) join(ctx context.Context) error {
 	return nil
 }
 
-// watchPid closes done when a process that is not our child has ended.
+// watchPid closes p.done when the postmaster, which is not a child of this process, has ended.
 func watchPid(ctx context.Context, p *postmaster) {
 	for pause(ctx, 100*time.Millisecond) == nil {
 		if info, ok := lookup(p.pid); !ok || info.zombie {
@@ -95,7 +95,7 @@ func ping(ctx context.Context, sock string) (string, error) {
 	return version, nil
 }
 
-// socketPort only names the socket file; there is no TCP port.
+// socketPort is only part of the name of the socket file; the server listens on no TCP port.
 const socketPort = 5432
 
 func socketDSN(sock, user, database string) string {

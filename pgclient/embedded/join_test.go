@@ -26,7 +26,7 @@ func TestSecondProcessJoins(t *testing.T) {
 
 	h = startHelper(t, helperOrder{Mode: "start", Dir: dir}, nil)
 	require.True(t, h.report.Joined)
-	h.kill(t) // nor does one that is killed
+	h.kill(t) // nor does a joiner that is killed
 	require.Equal(t, "1", query(t, owner, "select n::text from precious"))
 
 	joiner := start(t, Options{Dir: dir, Wipe: true})
@@ -56,7 +56,7 @@ func TestJoinRefusesAnotherMajor(t *testing.T) {
 	require.ErrorContains(t, s.join(limit(t)), "the server that runs there is PostgreSQL "+owner.Version())
 }
 
-// Of many that start at the same moment one becomes the owner.
+// Of many processes that start at the same moment, one becomes the owner.
 func TestRaceForOwnership(t *testing.T) {
 	t.Parallel()
 	dir := baseDir(t)

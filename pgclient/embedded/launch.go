@@ -26,7 +26,7 @@ func (s *Server) launch(ctx context.Context) error {
 	cmd.Dir = "/"
 	cmd.Env = childEnv()
 	if s.opts.Test {
-		cmd.Env = append(cmd.Env, "LANGUAGE=de") // of messages, once a session sets lc_messages to C.UTF-8
+		cmd.Env = append(cmd.Env, "LANGUAGE=de") // the language of messages, once a session sets lc_messages to C.UTF-8
 	}
 	cmd.Env = append(cmd.Env, s.opts.Env...)
 	cmd.Stdout, cmd.Stderr = log, log

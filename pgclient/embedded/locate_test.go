@@ -64,7 +64,7 @@ func TestPgConfigIsAsked(t *testing.T) {
 	require.Equal(t, Binaries{Dir: programs, Major: 79, Version: "79.1", Origin: "pg_config"}, b)
 }
 
-// PATH often contains links to programs whose folder has the others.
+// A directory in PATH often has links to programs, whose real folder has the other programs too.
 func TestLinksInPathAreFollowed(t *testing.T) {
 	programs, bin := fakePrograms(t, "79.1"), t.TempDir()
 	require.NoError(t, os.Symlink(filepath.Join(programs, "postgres"), filepath.Join(bin, "postgres")))

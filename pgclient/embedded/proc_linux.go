@@ -12,7 +12,8 @@ import (
 	"syscall"
 )
 
-// deathSignals: the kernel signals the server when its host has died.
+// deathSignals says that the kernel can signal the server when the process that started it has
+// died.
 const deathSignals = true
 
 func processes() ([]process, error) {
@@ -38,7 +39,7 @@ func processes() ([]process, error) {
 	return all, nil
 }
 
-// lookup describes one process; false = there is none.
+// lookup describes the process pid; false = there is no such process.
 func lookup(pid int) (process, bool) {
 	if pid <= 0 {
 		return process{}, false
@@ -46,7 +47,7 @@ func lookup(pid int) (process, bool) {
 	base := filepath.Join("/proc", strconv.Itoa(pid))
 	stat, err := os.ReadFile(filepath.Join(base, "stat"))
 	if err != nil {
-		// Where /proc hides other users' processes, kill still finds them.
+		// /proc may hide other users' processes; kill still finds them.
 		return process{pid: pid}, errors.Is(syscall.Kill(pid, 0), syscall.EPERM)
 	}
 	p := process{pid: pid}
@@ -82,10 +83,11 @@ func (id identity) attr() *syscall.SysProcAttr {
 	return a
 }
 
-// namespaces: a user namespace can replace a second user.
+// namespaces says that a user namespace can replace a second user.
 const namespaces = true
 
-// withoutDeathSignal is for short runs from a thread that may end earlier.
+// withoutDeathSignal removes the parent-death signal, for short runs that are started from a thread
+// that may end before the child.
 func withoutDeathSignal(a *syscall.SysProcAttr) *syscall.SysProcAttr {
 	a.Pdeathsig = 0
 	return a

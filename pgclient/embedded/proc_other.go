@@ -13,10 +13,11 @@ import (
 	"syscall"
 )
 
-// deathSignals: there are none; a supervisor on a pipe takes their place.
+// deathSignals says that this system has no parent-death signals; a supervisor on a pipe takes
+// their place.
 const deathSignals = false
 
-// namespaces: there are no user namespaces.
+// namespaces says that this system has no user namespaces.
 const namespaces = false
 
 func processes() ([]process, error) {
@@ -33,7 +34,7 @@ func processes() ([]process, error) {
 	return all, nil
 }
 
-// lookup describes one process; false = there is none.
+// lookup describes the process pid; false = there is no such process.
 func lookup(pid int) (process, bool) {
 	if pid <= 0 {
 		return process{}, false

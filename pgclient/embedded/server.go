@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// Superuser is the superuser role of every cluster made here.
+// Superuser is the superuser role of every cluster that this package makes.
 const Superuser = "postgres"
 
 const (
@@ -23,12 +23,12 @@ const (
 type Options struct {
 	Dir    string            // base directory; "" = a fresh temporary one that Stop removes
 	Test   bool              // fsync, full_page_writes and synchronous_commit off
-	Major  int               // 0 = newest >= 15 (an existing data directory pins its own)
+	Major  int               // 0 = the newest from 15 on, or the major of an existing data directory
 	Notice func(line string) // called with a line per important step; nil = no lines
-	Wipe   bool              // remove the data before the start; never while another process owns it
-	Params map[string]string // further settings, given to the server with -c
-	Env    []string          // further variables of the server's environment, NAME=value
-	Seed   string            // base directory of a stopped server whose data is copied in place of initdb
+	Wipe   bool              // remove the data before the start; never while another process owns the server
+	Params map[string]string // further settings; the server gets them as -c options
+	Env    []string          // further environment variables of the server, NAME=value
+	Seed   string            // base directory of a stopped server; its data is copied instead of running initdb
 
 	pipe bool // use the pipe supervisor also where parent-death signals exist
 }
@@ -79,11 +79,11 @@ func (s *Server) Version() string { return s.ver }
 // Binaries are the programs that the server runs; empty for a joined server.
 func (s *Server) Binaries() Binaries { return s.bin }
 
-// Done is closed when the postmaster ended, by Stop or otherwise. After a
-// Restart, Done returns the channel of the new postmaster.
+// Done returns a channel that is closed when the postmaster has ended, by Stop or otherwise. After
+// a Restart, Done returns the channel of the new postmaster.
 func (s *Server) Done() <-chan struct{} { return s.current().done }
 
-// LogFile is the file that the server's messages go to.
+// LogFile returns the path of the file to which the server writes its messages.
 func (s *Server) LogFile() string { return filepath.Join(s.dir, logFile) }
 
 func (s *Server) current() *postmaster {
@@ -101,14 +101,14 @@ func (s *Server) setCurrent(p *postmaster) {
 // postmaster is one run of the server program.
 type postmaster struct {
 	pid    int                       // of postgres itself, known once it is ready
-	done   chan struct{}             // closed when it ended
-	err    error                     // how it ended; valid after done
+	done   chan struct{}             // closed when the process has ended
+	err    error                     // how the process ended; valid after done is closed
 	signal func(sig os.Signal) error // nil for a joined server
 }
 
-// spawn runs the server as a direct child of this process. Where the kernel has parent-death
-// signals, they are tied to the thread that forked; so a separate goroutine starts the server and
-// keeps its thread until the server has ended.
+// spawn runs the server as a direct child of this process. A parent-death signal is sent when the
+// thread that forked ends. So a separate goroutine starts the server and keeps its thread until the
+// server has ended.
 func spawn(cmd *exec.Cmd, attr *syscall.SysProcAttr) (*postmaster, error) {
 	cmd.SysProcAttr = attr
 	p := &postmaster{done: make(chan struct{})}

@@ -49,9 +49,9 @@ func TestKeptServer(t *testing.T) {
 	require.Equal(t, "true", query(t, s, "select (to_regclass('kept') is null)::text"))
 }
 
-// The server is reachable through its socket alone, and only for its owner.
+// The server is reachable only through its socket, and only for the owner of the socket directory.
 func TestPrivate(t *testing.T) {
-	// The environment of the host is not the server's.
+	// The server does not get the environment of this process.
 	t.Setenv("PGDATA", "/nowhere")
 	t.Setenv("PGPORT", "1")
 	t.Setenv("PGHOST", "nowhere.invalid")
@@ -75,7 +75,8 @@ func TestPrivate(t *testing.T) {
 	}
 }
 
-// Ctrl-C and a closed terminal reach the session of qtop, not the server.
+// Ctrl-C and a closed terminal signal qtop's session; the server runs in another one and gets no
+// signal.
 func TestOwnSession(t *testing.T) {
 	t.Parallel()
 	for _, pipe := range []bool{false, true} {
@@ -121,8 +122,8 @@ func TestNames(t *testing.T) {
 	require.Equal(t, "a b/c@d?'|x y&z=1%", got)
 }
 
-// Stop is bounded although a client is at work, and also when its context has
-// ended already.
+// Stop ends within its time limits although a client is running a statement, and also when its
+// context has ended already.
 func TestStopBusy(t *testing.T) {
 	t.Parallel()
 	for name, cancelled := range map[string]bool{"patient": false, "cancelled": true} {
@@ -159,7 +160,7 @@ func TestStartIsBoundedByContext(t *testing.T) {
 	dir := baseDir(t)
 	_, err := Start(ctx, Options{Dir: dir, Test: true})
 	require.ErrorIs(t, err, context.Canceled)
-	start(t, Options{Dir: dir}) // no remains prevent another start
+	start(t, Options{Dir: dir}) // the stopped server leaves nothing that prevents another start
 }
 
 func TestRefusesToSuperviseByAccident(t *testing.T) {

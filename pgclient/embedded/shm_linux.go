@@ -1,14 +1,14 @@
-// The memory file system of Linux, where a throw-away test server makes its
-// thousand files several times faster than on a disk.
+// The memory file system of Linux: a temporary test server makes its thousand files there several
+// times faster than on a disk.
 
 package embedded
 
 import "syscall"
 
-// shmRoom leaves space for a test run: containers often give 64 MB only.
+// shmRoom is the free space that a test run needs there: containers often have 64 MB only.
 const shmRoom = 2 << 30
 
-// memoryRoot is a directory in memory with room for a test server; "" = none.
+// memoryRoot returns a directory in memory with room for a test server; "" = there is none.
 func memoryRoot() string {
 	const tmpfsMagic = 0x01021994
 	var fs syscall.Statfs_t

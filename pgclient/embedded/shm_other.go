@@ -2,5 +2,5 @@
 
 package embedded
 
-// memoryRoot is a directory in memory with room for a test server; there is none.
+// memoryRoot returns "": this system has no directory in memory.
 func memoryRoot() string { return "" }

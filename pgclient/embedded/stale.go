@@ -1,5 +1,5 @@
-// Remains of an earlier server in a data directory whose lock we hold: stale lock files, and
-// processes that still run.
+// Remains of an earlier server in a data directory whose lock this process holds: old lock files,
+// and processes that still run.
 
 package embedded
 
@@ -16,15 +16,14 @@ import (
 	"time"
 )
 
-// survivorPatience is how long a server whose host has just died may still
-// take for its own shutdown.
+// survivorPatience is how long to wait for a server that shuts down because the process that
+// started it has died.
 const survivorPatience = 15 * time.Second
 
-// clearStale removes the postmaster's lock file when nothing runs in the data
-// directory. PostgreSQL refuses to start when the pid in that file exists, even
-// as a zombie or as a stranger that got the number after a reboot, so the file
-// is judged here: by what works in the directory, never by the number alone.
-// A file whose server lives, and a directory with a backend left, stay untouched.
+// clearStale removes postmaster.pid if no server runs in the data directory. PostgreSQL refuses to
+// start while the pid in that file exists, even if it is a zombie, or another program that got the
+// number after a reboot. So clearStale looks for processes that work in the directory, and never
+// trusts the number alone. If a server or a single backend still works there, the file stays.
 func clearStale(ctx context.Context, data string) error {
 	if _, err := os.Stat(data); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -77,10 +76,10 @@ func survivors(data string) ([]process, error) {
 	return left, nil
 }
 
-// worksIn reports whether p is a live server process of this data directory. A
-// server's processes have it as working directory; where that cannot be read
-// (other systems, containers without ptrace rights) the command line of the
-// postmaster and the titles of its children name it.
+// worksIn reports whether p is a live server process of this data directory. Its working directory
+// is the data directory. Where that cannot be read (other systems, containers without ptrace
+// rights), the command line of the postmaster and the titles of its children name the data
+// directory.
 func (p process) worksIn(data string) bool {
 	if p.zombie || !strings.Contains(p.name, "postgres") {
 		return false
@@ -98,7 +97,7 @@ func clusterTag(data string) string {
 	return "qtop-" + hex.EncodeToString(sum[:6])
 }
 
-// pidFile is what we read of postmaster.pid.
+// pidFile has the parts of postmaster.pid that qtop reads.
 type pidFile struct {
 	pid    int
 	status string // "starting", "ready", "stopping", "standby"; "" while it is being written

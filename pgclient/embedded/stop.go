@@ -1,5 +1,5 @@
-// Ending and restarting an owned server. SIGINT (fast shutdown) always comes
-// first; harder signals only after a wait.
+// Stopping and restarting an owned server. The first signal is always SIGINT (fast shutdown);
+// harder signals follow after a wait.
 
 package embedded
 
@@ -19,9 +19,9 @@ const (
 	quitPatience  = 8 * time.Second  // PostgreSQL kills its own children 5 s after SIGQUIT
 )
 
-// Stop ends an owned server with a fast shutdown, waits for it, and removes a
-// temporary base directory; on a joined server it only ends the watch. A second
-// call returns the result of the first.
+// Stop ends an owned server with a fast shutdown, waits until it has ended, and removes a temporary
+// base directory. For a joined server, Stop only ends the watch of the server. A second call
+// returns the result of the first.
 func (s *Server) Stop(ctx context.Context) error {
 	s.op.Lock()
 	defer s.op.Unlock()
@@ -38,7 +38,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		s.stopErr = s.awaitBackends(ctx)
 	}
 	if s.stopErr != nil {
-		// A process still runs there: keep the lock and the files.
+		// A server process still runs: keep the lock and the files.
 		s.stopErr = fmt.Errorf("embedded postgres: stopping: %w", s.stopErr)
 		return s.stopErr
 	}
@@ -73,8 +73,8 @@ func (s *Server) Restart(ctx context.Context) error {
 	return nil
 }
 
-// awaitBackends waits for the children of a postmaster that did not end cleanly: they end by
-// themselves shortly after it.
+// awaitBackends waits for the children of a postmaster that did not end cleanly; they end by
+// themselves shortly after the postmaster.
 func (s *Server) awaitBackends(ctx context.Context) error {
 	if s.current().clean() {
 		return nil
@@ -84,7 +84,7 @@ func (s *Server) awaitBackends(ctx context.Context) error {
 	return awaitEmpty(ctx, s.data)
 }
 
-// stop ends the process: fast, then immediate, then by force.
+// stop ends the process: by a fast shutdown, then an immediate one, then SIGKILL.
 func (p *postmaster) stop(ctx context.Context) error {
 	if p.ended() {
 		return nil
@@ -133,7 +133,7 @@ func (p *postmaster) ended() bool {
 // clean reports whether the process ended by itself with status 0.
 func (p *postmaster) clean() bool { return p.ended() && p.err == nil }
 
-// release gives up ownership and removes what was made for this server alone.
+// release releases the lock and removes the directories that were made for this server alone.
 func (s *Server) release() {
 	_ = os.Remove(filepath.Join(s.dir, stateFile))
 	if s.sock != "" {

@@ -1,6 +1,7 @@
-// The pipe supervisor, for systems without parent-death signals: our program, started a second
-// time, runs the server and reads a pipe whose other end only the host has open. When the host
-// ends, in any way, the pipe ends, and the supervisor shuts the server down.
+// The pipe supervisor, for systems without parent-death signals. This program is started a second
+// time, as the supervisor: it runs the server and reads a pipe whose other end only the first
+// process, the host, has open. When the host ends, in whatever way, the pipe ends, and the
+// supervisor shuts the server down.
 
 package embedded
 
@@ -22,7 +23,7 @@ const (
 	lifelineFd   = 3
 )
 
-// supervised is the command that a supervisor runs, as JSON in superviseEnv.
+// supervised is the command that a supervisor runs; superviseEnv passes it as JSON.
 type supervised struct {
 	Path     string
 	Args     []string // without the program's name
@@ -32,9 +33,9 @@ type supervised struct {
 	Drop     bool
 }
 
-// SuperviseMain runs this process as the supervisor and exits, if that is what
-// it was started for. Call it first in main and in a TestMain that starts
-// servers; in any other process it returns at once.
+// SuperviseMain runs this process as the supervisor and then exits, if the process was started as
+// one. Call it first in main, and in a TestMain that starts servers; in any other process it
+// returns at once.
 func SuperviseMain() {
 	order := os.Getenv(superviseEnv)
 	if order == "" {
@@ -54,11 +55,11 @@ func supervise(job supervised, lifeline io.Reader) int {
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	asked := make(chan os.Signal, 4)
 	wanted := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
-	if !signal.Ignored(syscall.SIGHUP) { // under nohup the server outlives the terminal, as the program does
+	if !signal.Ignored(syscall.SIGHUP) { // under nohup the server outlives the terminal, as this program does
 		wanted = append(wanted, syscall.SIGHUP)
 	}
 	signal.Notify(asked, wanted...)
-	p, err := spawn(cmd, withoutDeathSignal(id.attr())) // only the pipe, on every system
+	p, err := spawn(cmd, withoutDeathSignal(id.attr())) // the pipe alone ends the server, on every system
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "qtop supervisor: FATAL:", err)
 		return 1
@@ -83,7 +84,7 @@ func supervise(job supervised, lifeline io.Reader) int {
 	}
 }
 
-// lastStop ends a server whose host has ended.
+// lastStop stops a server whose host has ended.
 func (p *postmaster) lastStop() error {
 	for _, step := range []struct {
 		sig      syscall.Signal
@@ -108,9 +109,8 @@ func exitStatus(err error) int {
 	return 1
 }
 
-// spawnSupervised runs the server under a supervisor. Signals go to the
-// supervisor, which passes them on; only SIGKILL, which it could not, goes to
-// the server itself.
+// spawnSupervised runs the server under a supervisor. Signals go to the supervisor, which forwards
+// them to the server. SIGKILL, which a process cannot forward, is sent to the server itself.
 func spawnSupervised(ctx context.Context, server *exec.Cmd, id identity, data string) (*postmaster, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -166,6 +166,6 @@ func endOrphan(data string) {
 			return
 		}
 		_ = syscall.Kill(f.pid, syscall.SIGINT)
-		time.Sleep(50 * time.Millisecond) // between two signals: the end of a process that is not our child is not signalled
+		time.Sleep(50 * time.Millisecond) // between two signals, because nothing signals the end of a process that is not a child of this one
 	}
 }

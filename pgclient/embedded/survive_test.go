@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// When a host is killed, its server ends too, and committed data stays.
+// When the process that started a server is killed, the server ends too, and committed data is
+// kept.
 func TestHostKilled(t *testing.T) {
 	t.Parallel()
 	for name, pipe := range map[string]bool{"kernel": false, "pipe": true} {
@@ -46,7 +47,7 @@ func TestHostKilled(t *testing.T) {
 	}
 }
 
-// A supervisor that is killed leaves no server behind either.
+// When a supervisor is killed, its server ends too.
 func TestSupervisorKilled(t *testing.T) {
 	t.Parallel()
 	s := start(t, Options{pipe: true})
@@ -64,8 +65,8 @@ func TestSupervisorKilled(t *testing.T) {
 	empty(t, s.DataDir())
 }
 
-// A postmaster that is killed is reported, and the same server starts again on the same socket
-// with all committed data.
+// After a kill of the postmaster, Done is closed with the cause, and the same server starts again
+// on the same socket with all committed data.
 func TestPostmasterKilled(t *testing.T) {
 	t.Parallel()
 	for name, pipe := range map[string]bool{"kernel": false, "pipe": true} {
@@ -93,8 +94,8 @@ func TestPostmasterKilled(t *testing.T) {
 	}
 }
 
-// Postmaster and host are killed: the host while it is stopped, so that it never
-// collects the dead postmaster, whose pid stays taken.
+// The postmaster and its host are both killed. The host is stopped (SIGSTOP) first, so that it
+// never waits for the dead postmaster, whose pid stays in use.
 func TestBothKilled(t *testing.T) {
 	t.Parallel()
 	dir := baseDir(t)
@@ -133,7 +134,7 @@ func stealPid(t *testing.T, s *Server, pid int) {
 	}
 }
 
-// PostgreSQL takes a zombie for a running server.
+// PostgreSQL mistakes a zombie for a running server.
 func TestZombiePostmaster(t *testing.T) {
 	t.Parallel()
 	s := crashed(t)
@@ -151,7 +152,7 @@ func TestZombiePostmaster(t *testing.T) {
 	require.Equal(t, "1", query(t, again, "select 1::text"))
 }
 
-// After a reboot the number may belong to any process of the same user.
+// After a reboot the pid in the lock file may belong to any process of the same user.
 func TestReusedPid(t *testing.T) {
 	t.Parallel()
 	s := crashed(t)
@@ -176,8 +177,8 @@ func TestReusedPid(t *testing.T) {
 	require.True(t, ok && !p.zombie, "the stranger was not touched")
 }
 
-// A backend that outlives its postmaster could still write: the start waits for it, names it, and
-// does not touch the lock file.
+// A backend that outlives its postmaster could still write. The next start waits for the backend,
+// names it in the error, and does not touch the lock file.
 func TestSurvivingBackend(t *testing.T) {
 	t.Parallel()
 	dir := baseDir(t)
@@ -195,7 +196,7 @@ func TestSurvivingBackend(t *testing.T) {
 	t.Cleanup(resume)
 	require.NoError(t, syscall.Kill(s.Pid(), syscall.SIGKILL))
 	<-s.Done()
-	s.release() // as if the host had died with it
+	s.release() // as if the host had died together with the postmaster
 
 	for _, wipe := range []bool{false, true} {
 		ctx, cancel := context.WithTimeout(limit(t), 500*time.Millisecond)
@@ -254,10 +255,10 @@ func TestAlienDataDirectory(t *testing.T) {
 	require.ErrorContains(t, err, "neither empty nor a PostgreSQL data directory")
 	require.FileExists(t, precious)
 	require.NoError(t, os.Remove(precious))
-	start(t, Options{Dir: dir}) // an empty directory can be used
+	start(t, Options{Dir: dir}) // an empty data directory can be used
 }
 
-// The programs of another major must not touch the data.
+// The programs of one major must not touch the data of another.
 func TestDataDirectoryPinsItsMajor(t *testing.T) {
 	bin, err := Locate(limit(t), 0, nil)
 	require.NoError(t, err)
@@ -272,17 +273,17 @@ func TestDataDirectoryPinsItsMajor(t *testing.T) {
 	require.ErrorContains(t, err, "holds PostgreSQL "+bin.Version)
 	require.FileExists(t, version)
 
-	s := start(t, Options{Dir: dir, Major: bin.Major}) // a requested major gets its own directory
+	s := start(t, Options{Dir: dir, Major: bin.Major}) // a requested major gets a separate data directory
 	require.Equal(t, dataDir(s.Dir(), bin.Major), s.DataDir())
 	require.NoError(t, s.Stop(limit(t)))
-	s = start(t, Options{Dir: dir, Wipe: true}) // wiped data fixes no version
+	s = start(t, Options{Dir: dir, Wipe: true}) // after the data is removed, any version may be used
 	require.NoDirExists(t, other)
 	require.Equal(t, bin.Version, s.Version())
 }
 
 // The next start removes the remains of killed temporary servers; directories in use stay.
 func TestLeftoversAreSwept(t *testing.T) {
-	t.Setenv("TMPDIR", baseDir(t)) // where no other process sweeps
+	t.Setenv("TMPDIR", baseDir(t)) // a directory where no other process removes leftovers
 	live := start(t, Options{})
 	h := startHelper(t, helperOrder{Mode: "start"}, nil)
 	require.Empty(t, h.report.Err)
@@ -293,7 +294,7 @@ func TestLeftoversAreSwept(t *testing.T) {
 	require.NoDirExists(t, h.report.Dir)
 	require.NoError(t, next.Stop(limit(t)))
 
-	starting, lock, err := tempBase(true) // one that has an owner but no server yet
+	starting, lock, err := tempBase(true) // a directory that has an owner but no server yet
 	require.NoError(t, err)
 	sweep()
 	require.DirExists(t, starting)

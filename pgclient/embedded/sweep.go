@@ -20,7 +20,7 @@ func sweep() {
 	for _, root := range slices.Compact(roots) {
 		entries, err := os.ReadDir(root)
 		if err != nil {
-			continue // not every system has them all
+			continue // not every system has all of these directories
 		}
 		for _, e := range entries {
 			path := filepath.Join(root, e.Name())

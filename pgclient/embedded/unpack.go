@@ -1,5 +1,5 @@
-// Unpacking a package: its native folder only, plain files only, nothing
-// outside, and the symlinks that the format of the registry cannot carry.
+// Unpacking a package: only plain files, only from its native folder, never to a place outside of
+// the target, and the symlinks that a tarball of the registry cannot hold.
 
 package embedded
 
@@ -20,7 +20,7 @@ import (
 const (
 	nativeDir   = "package/native/"
 	symlinkList = "pg-symlinks.json"
-	// maxUnpacked bounds what a tarball may grow to (the largest is 150 MB).
+	// maxUnpacked limits the unpacked size of a tarball (the largest is 150 MB).
 	maxUnpacked = 1 << 30
 )
 
@@ -104,8 +104,8 @@ func makeDirs(root *os.Root, dir string) error {
 	return root.Chmod(dir, 0o755)
 }
 
-// makeSymlinks creates the links that the package lists: both names are paths
-// inside the package, and the shared libraries are not found without them.
+// makeSymlinks makes the links that the package lists; both names of a link are paths inside the
+// package. Without the links, the programs do not find their shared libraries.
 func makeSymlinks(root *os.Root) error {
 	b, err := root.ReadFile(symlinkList)
 	if errors.Is(err, fs.ErrNotExist) {
