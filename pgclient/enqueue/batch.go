@@ -1,8 +1,9 @@
 package enqueue
 
-// Batching: while a statement is in flight, further jobs wait and are sent together in the
-// next one, which costs the server a fraction. Two such statements at the same time were no
-// faster, and slower under load. Each caller gets its answer after its job is committed.
+// Batching: while a statement is in flight, further jobs wait, and are sent together in the next
+// statement, which costs the server a fraction of single statements. Two such statements at the
+// same time were no faster, and slower under load. Each caller gets its answer after its job is
+// committed.
 
 import (
 	"bytes"
@@ -44,7 +45,7 @@ type enqueueResult struct {
 
 // put enqueues a job: at once, or together with other waiting jobs.
 func (g *batcher) put(ctx context.Context, job Job) (id string, created bool, err error) {
-	job.Payload = bytes.Clone(job.Payload) // the caller may return, and reuse it, before it is sent
+	job.Payload = bytes.Clone(job.Payload) // the caller may return and reuse the slice before the job is sent
 	if job.IdempotencyKey != "" {
 		return g.enqueue(ctx, job)
 	}
@@ -120,7 +121,7 @@ func (g *batcher) enqueueAll(ctx context.Context, batch []*waitingJob) (ids []st
 		jobs[i] = w.job
 	}
 	text, err := json.Marshal(jobs)
-	if err != nil { // the payload of one of them is not JSON
+	if err != nil { // the payload of one of the jobs is not JSON
 		return nil, errRefused
 	}
 	a, err := g.commit(ctx, statement{enqueueManySQL, [][]byte{text}}, jobs)

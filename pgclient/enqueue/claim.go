@@ -18,8 +18,9 @@ import (
 // changes a job subscription: the jobs have priority over the claim.
 func (s *sender) claimInTx(ctx context.Context, conn *pgx.Conn, enqueue statement, jobs []Job, claimer Claimer, claim *work.Claim) (answer, error) {
 	statementWithTimeout := statement{enqueue.sql + shortLockWait, enqueue.args}
-	// Claimed jobs must be worked on even if the caller has given up waiting, so its context
-	// does not end the statements. The server's timeouts end each of them before this one.
+	// Claimed jobs must be delivered to workers even if the caller has given up, so the end of its
+	// context does not cancel the statements. The server's timeouts end each statement before this
+	// context ends.
 	both, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*pgpool.WorkTimeout+work.JobTimeout)
 	defer cancel()
 	p := startPipeline(both, conn, []statement{statementWithTimeout, {work.ClaimSQL, claim.Arguments(conn.TypeMap())}}, false)
@@ -38,7 +39,7 @@ func (s *sender) claimInTx(ctx context.Context, conn *pgx.Conn, enqueue statemen
 		}
 	}
 	_ = p.Close()
-	if errors.As(err, &refused) && !conn.IsClosed() { // rolled back
+	if errors.As(err, &refused) && !conn.IsClosed() { // the server refused a statement, so the transaction is rolled back
 		claimer.Claimed(nil, made, nil)
 		return s.sendAndNotify(ctx, conn, enqueue, jobs, claimer, true)
 	} else if err != nil {

@@ -9,11 +9,14 @@ import (
 // Claimer is a worker host in the same process as the producer. It may claim jobs in the
 // transaction that enqueues them.
 type Claimer interface {
-	// Offer is called before jobs are sent. If it returns a claim, that claim runs in the
-	// transaction of the jobs, and Claimed is called once after the commit with the jobs that
-	// it leased and whether it left some of the offered ones; it leases none if it fails or is
-	// dropped because of a lock. Without a claim, willLook promises to look for the jobs: Look
-	// is called after the commit.
+	// Offer is called before jobs are sent. It returns a claim, or promises to look for the jobs
+	// (willLook), or declines with nil and false.
+	//
+	// A claim runs in the transaction of the jobs. After the commit, Claimed is called once with
+	// the jobs that the claim leased, and with whether it left some of the offered ones. It leased
+	// none if the claim failed, or was dropped because of a lock.
+	//
+	// After a promise, Look is called after the commit.
 	Offer(jobs []Job) (claim *work.Claim, willLook bool)
 	Claimed(jobs []work.Job, remaining bool, err error)
 	Look()

@@ -68,7 +68,8 @@ func ExampleProducer_Enqueue() {
 	}
 }
 
-// The examples print what they should, on a database: go test does not run examples that need one.
+// The examples print the expected output. go test does not run them, because they need a database,
+// so this test does.
 func TestExamples(t *testing.T) {
 	db := pgtest.New(t)
 	login := pgtest.Login(t, db, "event_ingest_writer")
@@ -85,7 +86,7 @@ func TestExamples(t *testing.T) {
 	require.Equal(t, []int{2, 1}, []int{jobs, orders})
 }
 
-// printed is what f prints.
+// printed returns what f writes to standard output.
 func printed(t *testing.T, f func()) string {
 	t.Helper()
 	r, w, err := os.Pipe()

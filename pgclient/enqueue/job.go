@@ -20,15 +20,15 @@ import (
 // Job is a job to be enqueued. Kind, Domain and Executor are required; other fields that are
 // empty get their defaults. docs/producers.md says what each may hold.
 type Job struct {
-	Kind     string `json:"job_kind"`     // finds the handler, such as mail.send; at most 100 characters
+	Kind     string `json:"job_kind"`     // selects the handler, such as mail.send; at most 100 characters
 	Domain   string `json:"event_domain"` // the part of the business, such as mail
 	Executor string `json:"executor"`     // an executor kind, such as external_worker; not the id of an executor
-	// Payload is a JSON object of at most 256 KiB as text, with references and small facts;
-	// default {}.
+	// Payload is a JSON object of at most 256 KiB as text; default {}. It should hold references
+	// and small facts, not documents.
 	Payload json.RawMessage `json:"payload,omitempty"`
 	// Priority is 0 to 1000, higher is claimed first; default 100.
 	Priority *int `json:"priority,omitempty"`
-	// ProcessAfter is the time before which the job does not start, by the server's clock;
+	// ProcessAfter is the earliest time at which the job may be claimed, by the server's clock;
 	// default now.
 	ProcessAfter *time.Time `json:"process_after,omitempty"`
 	// IdempotencyKey makes the job safe to enqueue again: per scope and kind there is one job
@@ -36,7 +36,7 @@ type Job struct {
 	IdempotencyKey string `json:"idempotency_key,omitempty"`
 	Scope          string `json:"scope,omitempty"`        // the namespace of the key: a role of the login; empty = the login itself
 	MaxAttempts    int    `json:"max_attempts,omitempty"` // 1 to 1000; default 20
-	Actor          string `json:"actor,omitempty"`        // who caused it, for people; at most 200 characters
+	Actor          string `json:"actor,omitempty"`        // who caused the job, such as a person; at most 200 characters
 }
 
 // Made is the result of enqueueing a batch.
@@ -51,10 +51,10 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// In enqueues jobs inside the caller's transaction, all or none: after an error the
-// transaction can only be rolled back. It wakes nobody: call [Producer.Notify] or
-// [Notifier.Notify] for their domains after the commit. With a pool as q, they are a
-// separate transaction.
+// In enqueues jobs inside the caller's transaction, all or none. After an error the transaction can
+// only be rolled back. In sends no wake signal: after the commit, call [Producer.Notify] or
+// [Notifier.Notify] for the domains of the jobs. If q is a pool, the jobs are a separate
+// transaction.
 func In(ctx context.Context, q Querier, jobs []Job) (Made, error) {
 	var r answer
 	err := q.QueryRow(ctx, enqueueManySQL, jobs).Scan(&r)
@@ -62,10 +62,11 @@ func In(ctx context.Context, q Querier, jobs []Job) (Made, error) {
 }
 
 const (
-	// noTrigger disables the wake trigger until the end of the transaction. PostgreSQL evaluates
-	// a condition without a table before the function in the SELECT list.
+	// noTrigger disables the wake trigger until the end of the transaction. It is a condition
+	// without a table, which PostgreSQL evaluates before it calls the function in the SELECT list.
 	noTrigger = " WHERE set_config('qtop.doorbell', 'on', true) = 'on'"
-	// shortLockWait, appended to it, limits each wait for a lock in the transaction to claimLockTimeout.
+	// shortLockWait is appended to noTrigger; it limits each wait for a lock in the transaction to
+	// claimLockTimeout.
 	shortLockWait    = " AND set_config('lock_timeout', '" + claimLockTimeout + "', true) IS NOT NULL"
 	claimLockTimeout = "100ms"
 	enqueueManySQL   = "SELECT public.fn_job_enqueue_many($1::jsonb)" + noTrigger
@@ -77,11 +78,11 @@ const (
 type answer struct {
 	ID      string `json:"job_id"`
 	Created bool   `json:"created"`
-	Status  string `json:"status"` // only of a job with a key
+	Status  string `json:"status"` // set only for a job with a key
 	Made
 }
 
-// arguments returns the arguments of enqueueSQL as text; nil gets the default.
+// arguments returns the arguments of enqueueSQL as text; nil means the default.
 func (j *Job) arguments() [][]byte {
 	args := [][]byte{[]byte(j.Kind), []byte(j.Domain), []byte(j.Executor), nil, nil, nil, nil, nil, nil, nil}
 	if len(j.Payload) > 0 {

@@ -25,16 +25,15 @@ type Notifier struct {
 	recent map[string]*pending // the domains notified in the last 5 ms
 }
 
-// pending is the next wake signal of one domain, not sooner than 5 ms after the last. It is
-// sent if Notify was called since the last one (again), or if a job in due is still
-// unclaimed. Jobs in owed move to due 5 ms later, so that a steady stream of jobs that are
-// claimed at once sends no signals.
+// pending is the next wake signal of one domain, at least 5 ms after the last one. It is sent if
+// Notify was called since the last one (again), or if a job in due is still unclaimed. Jobs in owed
+// move to due 5 ms later, so a steady stream of jobs that are claimed at once sends no signals.
 type pending struct {
 	again     bool
 	owed, due map[string]bool
 }
 
-// conns is a pgpool.Pool or a pgxpool.Pool.
+// conns is the pool on which wake signals are sent: a pgpool.Pool or a pgxpool.Pool.
 type conns interface {
 	Acquire(ctx context.Context) (*pgxpool.Conn, error)
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
@@ -59,7 +58,8 @@ func (r *Notifier) Notify(domain string) {
 	b.again = true
 }
 
-// reserve reports whether the caller may send the wake signal of the domain itself; false: one was sent in the last 5 ms.
+// reserve reports whether the caller may send the wake signal of the domain now; false = one was
+// sent in the last 5 ms, so the caller calls Notify instead.
 func (r *Notifier) reserve(domain string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,7 +70,8 @@ func (r *Notifier) reserve(domain string) bool {
 	return true
 }
 
-// later starts a pending signal that is decided in 5 ms; mu must be held.
+// later prepares a pending signal and starts a goroutine, which decides in 5 ms whether to send it.
+// The caller holds mu.
 func (r *Notifier) later(domain string) *pending {
 	b := &pending{}
 	r.recent[domain] = b
@@ -121,7 +122,8 @@ func (r *Notifier) run(domain string, b *pending) {
 	}
 }
 
-// advance says whether to send now or to check again later, and moves owed jobs to due. If neither, the domain is removed.
+// advance says whether to send now or to check again later, and moves owed jobs to due. If neither,
+// the domain is removed.
 func (r *Notifier) advance(domain string, b *pending) (now, later bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

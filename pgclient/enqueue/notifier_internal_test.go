@@ -10,11 +10,12 @@ import (
 	"github.com/qtop/qtop/pgclient/work"
 )
 
-// A steady stream of jobs that are claimed within 5 ms sends no wake signal; a job that is not claimed in time sends one.
+// A steady stream of jobs that are claimed within 5 ms sends no wake signal; a job that is not
+// claimed in time sends one.
 func TestWakeSignalOfOwedJobs(t *testing.T) {
 	r := NewNotifier(nil)
 	b := &pending{}
-	r.recent["iu"] = b // as while run is active
+	r.recent["iu"] = b // as while the goroutine of run is active
 	advance := func(now, later bool, what string) {
 		t.Helper()
 		gotNow, gotLater := r.advance("iu", b)

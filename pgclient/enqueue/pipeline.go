@@ -16,8 +16,8 @@ type statement struct {
 	args [][]byte
 }
 
-// startPipeline sends statements in one round trip: each in a separate transaction, or all in
-// one.
+// startPipeline sends statements in one round trip: each in a separate transaction, or all in one
+// transaction.
 func startPipeline(ctx context.Context, conn *pgx.Conn, statements []statement, separate bool) *pgconn.Pipeline {
 	prepared := make([]*pgconn.StatementDescription, len(statements))
 	if conn.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
@@ -48,7 +48,7 @@ func startPipeline(ctx context.Context, conn *pgx.Conn, statements []statement, 
 func readAnswer(p *pgconn.Pipeline) (a answer, err error) {
 	err = readNext(p, func(rows *pgconn.ResultReader) error {
 		if !rows.NextRow() {
-			return nil // readNext returns the error of the statement
+			return nil // readNext returns the error of the statement instead
 		}
 		return json.Unmarshal(rows.Values()[0], &a)
 	})

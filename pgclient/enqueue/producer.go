@@ -92,10 +92,10 @@ func (p *Producer) EnqueueMany(ctx context.Context, jobs []Job) (Made, error) {
 // Notify wakes the listeners of the domain, now or within 5 ms: see [Notifier.Notify].
 func (p *Producer) Notify(domain string) { p.batch.Notify(domain) }
 
-// Attach makes t the claimer to which new jobs are offered.
+// Attach sets the claimer to which new jobs are offered.
 func (p *Producer) Attach(t Claimer) { p.batch.attach(t) }
 
-// Detach removes t, unless another claimer was attached since.
+// Detach removes the claimer t, unless another one was attached since.
 func (p *Producer) Detach(t Claimer) { p.batch.detach(t) }
 
 // Claimed reports jobs that a worker host of this process claimed in the usual way: no wake

@@ -6,12 +6,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sendAndNotify sends jobs without a claim. It wakes the listeners of their domains after the
-// commit, in the same round trip; if a claimer will look for the jobs (willLook), it looks
-// first, and the listeners are woken only for jobs that it has not claimed 5 to 10 ms later.
+// sendAndNotify sends jobs without a claim. After the commit it wakes the listeners of their
+// domains, in the same round trip. If a claimer has promised to look for the jobs (willLook), it
+// looks first, and 5 to 10 ms later the listeners are woken for the jobs that it has not claimed.
 func (s *sender) sendAndNotify(ctx context.Context, conn *pgx.Conn, enqueue statement, jobs []Job, claimer Claimer, willLook bool) (answer, error) {
 	if willLook {
-		defer claimer.Look() // also after an error: the failed claim might have found other jobs
+		defer claimer.Look() // also after an error: there may be other jobs to claim
 	}
 	statements := []statement{enqueue}
 	var later []string // domains that were notified in the last 5 ms
@@ -25,7 +25,7 @@ func (s *sender) sendAndNotify(ctx context.Context, conn *pgx.Conn, enqueue stat
 		}
 	}
 	p := startPipeline(ctx, conn, statements, true)
-	defer func() { _ = p.Close() }() // reads the rest
+	defer func() { _ = p.Close() }() // reads the remaining results
 	a, err := readAnswer(p)
 	if end := readEnd(p); err == nil {
 		err = end
