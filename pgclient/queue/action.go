@@ -1,8 +1,8 @@
 package queue
 
-// The actions are declared in package actions, where they are planned and applied, one value
-// each. The footer, the help, the command palette, the read-only checks, the headless verbs and
-// docs/keys.md are all generated from these declarations.
+// The types of actions. Package actions declares each action as one value, and plans and applies
+// it. The footer, the help, the command palette, the read-only checks, the verbs and docs/keys.md
+// are all generated from these declarations.
 
 import "time"
 
@@ -75,7 +75,7 @@ type Danger int
 const (
 	DangerLocal    Danger = iota // affects this process only: one confirmation
 	DangerOne                    // affects one row: one confirmation
-	DangerMany                   // one row: as DangerOne; several: type the count
+	DangerMany                   // one row: one confirmation; several: type their number
 	DangerDatabase               // affects the whole database: type its name
 )
 
@@ -83,37 +83,38 @@ const (
 // form, checks, title, buttons, footer, help and docs are derived from it.
 type Action struct {
 	ID    ActionID
-	Key   string   // the capital letter that starts it; "" = command line only
+	Key   string   // the capital letter that starts the action; "" = command line only
 	Panes []PaneID // the panes in which the key works
-	Words string   // the words of its command: "ops plan"
-	Group string   // what the verbs of a group do; set in the first action of the group
-	Verb  string   // "Requeue": the text of its button, before the count
-	Noun  string   // what it works on, for the title and the button: "job"
+	Words string   // the words of the action on the command line: "ops plan"
+	Group string   // what the verbs of this group do, for the help; set in the first action of the group
+	Verb  string   // "Requeue": the text of the action's button, before the count
+	Noun  string   // what the action works on, for the title and the button: "job"
 	Help  string   // one line
-	// Example is a whole command line of its verb, for --help; "" if it has no verb.
+	// Example is a complete command line of the action's verb, for --help; "" if the action has no
+	// verb.
 	Example string
-	// Twin is the headless form of an action without a separate verb; "" = the
+	// Twin is the command line that does the same as an action without a separate verb; "" = the
 	// command that Words, Targets and Args make.
 	Twin string
-	// Spellings are further words that the console's command line takes for Words. A flag among
-	// them may be anywhere on the line: "dlq show --reveal".
+	// Spellings are alternatives to Words that the console's command line accepts. A flag in a
+	// spelling may be anywhere on the line: "dlq show --reveal".
 	Spellings []string
-	Opposite  ActionID // the action that reverses it
-	Undo      string   // how to reverse it, in words; "" = by Opposite; without either it cannot be undone
+	Opposite  ActionID // the action that reverses this one
+	Undo      string   // how to reverse the action, in words; "" = by Opposite; without either it cannot be undone
 
-	Title  string // title of its dialog; "" = Verb and Noun
-	Button string // text of the button that applies it, with {targets}, {count}, {things} and arguments filled in; "" = Verb, with the count if there can be several
+	Title  string // title of the dialog; "" = Verb and Noun
+	Button string // text of the button that applies the action, with {targets}, {count}, {things} and arguments filled in; "" = Verb, with the count if there can be several targets
 	Safe   string // text of the button that changes nothing; "" = Keep
 	Leave  string // text of the button that leaves the form; "" = Cancel
-	Hint   string // its word in the footer; "" = the first word of Verb
+	Hint   string // the action's word in the footer; "" = the first word of Verb
 
 	Danger Danger
-	// Function is the SQL function whose EXECUTE right this needs, as a
-	// regprocedure; "" = none (this process only).
+	// Function is the SQL function whose EXECUTE right the action needs, as a regprocedure; "" = no
+	// right needed, because the action changes this process only.
 	Function string
-	Role     string // the role that carries the right, named if the right is missing
+	Role     string // the role that has the right; named if the right is missing
 	Reason   bool   // a reason is required
-	Open     bool   // needs no name typed, not even in a guarded database
+	Open     bool   // true: the name of a guarded database need not be typed
 	Targets  Targets
 	Args     []Arg
 }
@@ -124,8 +125,8 @@ type Targets struct {
 	Many bool
 	// Instead is the flag that selects rows without naming ids: "filter" or "all".
 	Instead string
-	List    string // the verb that lists possible targets: "dlq"
-	Of      string // the kind of ids to complete: "executor", "flag"; "" = none
+	List    string // the verb that lists possible targets, such as "dlq"
+	Of      string // the kind of ids to complete, such as "executor" or "flag"; "" = no completion
 }
 
 // RevealFor is how long a revealed payload remains on a screen.
@@ -134,7 +135,7 @@ const RevealFor = 30 * time.Second
 // Registry is the list of all actions in a stable order.
 type Registry []Action
 
-// ByID finds a registry entry; the zero value if there is none.
+// ByID returns the registry entry with this id; the zero value if there is none.
 func (r Registry) ByID(id ActionID) Action {
 	for _, a := range r {
 		if a.ID == id {
@@ -152,7 +153,8 @@ func (r Registry) Undo(a Action) string {
 	return "qtop " + r.ByID(a.Opposite).Words
 }
 
-// ExecutorKinds is the whitelist of DP6 §3.4. MOT is not an executor.
+// ExecutorKinds returns the executor kinds that source document DP6 §3.4 allows. MOT is not an
+// executor.
 func ExecutorKinds() []string {
 	return []string{"DOT", "Agent", "Hermes", "Codex", "PG_worker", "external_worker", "future_Kestra_adapter"}
 }

@@ -9,25 +9,25 @@ import (
 // Activity is a session, a WAL sender of a standby, a replication slot or a prepared
 // transaction that may block the queues. It never contains the text of a statement.
 type Activity struct {
-	ID        string     `json:"id"`   // PID@START, unique for each session; without a session, a name
+	ID        string     `json:"id"`   // PID@START, unique per session; for an entry without a session, its name
 	Kind      string     `json:"kind"` // session, sender, slot, prepared
 	Pid       *int64     `json:"pid"`
 	Started   *time.Time `json:"started_at"`
 	Login     Text       `json:"login"`
 	Program   Text       `json:"program"`
-	Client    Text       `json:"client"` // its address; empty = a local socket
+	Client    Text       `json:"client"` // the address of the client; empty = a local socket
 	State     Text       `json:"state"`  // as in pg_stat_activity
 	Since     *time.Time `json:"state_since"`
 	Begun     *time.Time `json:"transaction_since"` // nil: no open transaction
-	Snapshot  *int64     `json:"snapshot_age"`      // transactions begun since the oldest snapshot it holds, or since it began to write; nil: neither
-	Oldest    bool       `json:"oldest_snapshot"`   // it holds the oldest snapshot, so vacuum cannot remove dead rows
+	Snapshot  *int64     `json:"snapshot_age"`      // transactions begun since the oldest snapshot that it holds, or since it began to write; nil = neither
+	Oldest    bool       `json:"oldest_snapshot"`   // it holds the server's oldest snapshot, so vacuum cannot remove dead rows
 	Waits     Text       `json:"waits_for"`         // the event it waits for
 	BlockedBy []int64    `json:"blocked_by"`
 	Blocks    []int64    `json:"blocks"`
-	Tables    []Text     `json:"tables"` // tables of qtop that it has locked against writers, at most five
+	Tables    []Text     `json:"tables"` // tables of qtop on which its locks block writers, at most five
 	Listens   bool       `json:"listens"`
 	Ours      bool       `json:"qtop"` // its application_name is qtop's
-	Seen      bool       `json:"seen"` // false: this server shows only the existence of the session
+	Seen      bool       `json:"seen"` // false: this login sees only that the session exists
 }
 
 // SessionID names a session by its pid and its start time, because the server reuses pids.

@@ -1,7 +1,7 @@
 package queue
 
-// The checks of arguments are here, so that a form, a verb and a plan refuse the same value
-// with the same words.
+// Arguments of actions. Their checks are in this package, so that a form, a verb and a plan refuse
+// the same value with the same words.
 
 import (
 	"encoding/json"
@@ -18,9 +18,9 @@ type ArgKind int
 
 // The kinds.
 const (
-	ArgText     ArgKind = iota // of up to Max characters
-	ArgWord                    // without spaces and commas
-	ArgDuration                // 90s, 30m, 2h, 1d
+	ArgText     ArgKind = iota // a text of up to Max characters
+	ArgWord                    // a text without spaces and commas
+	ArgDuration                // such as 90s, 30m, 2h, 1d
 	ArgWhole                   // a whole number from Min to Max
 	ArgNumber                  // a number from Min to Max
 	ArgChoice                  // one of Choices
@@ -30,19 +30,19 @@ const (
 
 // Arg is one input of an action's form.
 type Arg struct {
-	Name       string // key in Request.Args and name of the headless flag
+	Name       string // the key in Request.Args and the name of the verb's flag
 	Label      string
 	Default    string
 	Required   bool
 	Kind       ArgKind
 	Min, Max   float64
 	Choices    []string // the values of an ArgChoice; a form may offer more from the snapshot
-	Positional bool     // on the command line it follows the target, without a flag
-	Clears     bool     // an empty value clears the current one
+	Positional bool     // on the command line, the value follows the target, without a flag
+	Clears     bool     // an empty value is allowed, and clears the current one
 	Help       string
 }
 
-// Hint says which values are accepted: the help, or otherwise the choices.
+// Hint says which values are accepted: Help; if that is empty, the choices.
 func (a Arg) Hint() string {
 	if a.Help == "" {
 		return strings.Join(a.Options(), " or ")
@@ -56,12 +56,12 @@ func (a Arg) Options() []string {
 	case a.Kind == ArgSwitch:
 		return []string{"true", "false"}
 	case a.Kind == ArgChoice && !a.Required:
-		return nil // an empty value has a meaning, so it is typed
+		return nil // an empty value has a meaning, so the value must be typed
 	}
 	return a.Choices
 }
 
-// Check returns a usage error if the argument cannot have the value.
+// Check returns a usage error if the value is not valid for the argument.
 func (a Arg) Check(v string) error {
 	if v == "" {
 		if a.Required {
@@ -115,7 +115,7 @@ func (a Arg) bounds() string {
 	return "from " + strconv.FormatFloat(a.Min, 'f', -1, 64) + " to " + strconv.FormatFloat(a.Max, 'f', -1, 64)
 }
 
-// where names the argument as the command line does.
+// where returns the name of the argument as it is on the command line.
 func (a Arg) where() string {
 	if a.Positional {
 		return strings.ToUpper(a.Name)
@@ -123,7 +123,7 @@ func (a Arg) where() string {
 	return "--" + a.Name
 }
 
-// Check returns a usage error for the first given argument that cannot have its value.
+// Check returns a usage error for the first argument whose given value is not valid.
 func (a Action) Check(args map[string]string) error {
 	for _, arg := range a.Args {
 		if v := args[arg.Name]; v != "" {
@@ -136,7 +136,7 @@ func (a Action) Check(args map[string]string) error {
 }
 
 // Complete sets arguments that are left out to their defaults, and returns a usage error for
-// missing or invalid ones. A value that was given empty is never replaced by the default.
+// missing or invalid ones. An argument that was given as empty stays empty.
 func (a Action) Complete(args map[string]string) error {
 	for _, arg := range a.Args {
 		if _, given := args[arg.Name]; !given && arg.Default != "" {
@@ -152,7 +152,8 @@ func (a Action) Complete(args map[string]string) error {
 // longest is the longest duration that an operator can enter, in days: ten years.
 const longest = 3650
 
-// Seconds parses a duration such as 30m, 90s, 2h, 1d.
+// Seconds parses a duration such as 30m, 90s, 2h or 1d into seconds; name is the argument that
+// errors mention.
 func Seconds(name, text string) (int64, error) {
 	s := strings.TrimSpace(text)
 	d, err := time.ParseDuration(s)

@@ -1,23 +1,26 @@
 package queue
 
-// Bounding an answer: a program that writes rows must not be able to make the output of a verb arbitrarily long.
+// Limits for the JSON answers of verbs: a program that writes rows to the database must not be able
+// to make the output of a verb arbitrarily long.
 
 import "strings"
 
 const (
 	// FieldMost is the largest number of bytes of JSON in a field of an answer.
 	FieldMost = 64 << 10
-	// CellMost is the largest number of columns in a table cell, LineMost that of bytes in a value outside a table.
+	// CellMost is the largest number of columns in a table cell; LineMost is the largest number of
+	// bytes of a value outside of a table.
 	CellMost = 200
 	LineMost = 8 << 10
 
-	mostMembers = 1000 // the most members kept of an object that is too long; no row has as many
-	deepest     = 64   // levels of objects and arrays; in a field that is too long, deeper values become null
+	mostMembers = 1000 // the most members kept of an object that is too long; no row of a list has as many
+	deepest     = 64   // the most levels of objects and arrays in a field that is too long; deeper values become null
 )
 
-// BoundJSON shortens the fields of a valid JSON text so that none takes more than FieldMost: texts, arrays of numbers
-// and texts, and objects with more members than a row has. The object around a shortened field names it in a member
-// "truncated". Lists of rows are not shortened, and neither is a payload, because it was explicitly requested.
+// BoundJSON shortens the fields of a valid JSON text so that no field takes more than FieldMost. It
+// shortens texts, arrays of numbers and texts, and objects with more members than a row has. The
+// object around a shortened field gets a member "truncated" that names the field. Lists of rows are
+// not shortened, and neither is a payload, because the caller asked for it.
 func BoundJSON(text string) string {
 	if len(text) <= FieldMost {
 		return text
@@ -86,7 +89,7 @@ func (b *bounder) object(i, depth int) int {
 	return i + 1
 }
 
-// field writes the value of a member; whole is false if it was shortened.
+// field writes the value of a member; whole is false if the value was shortened.
 func (b *bounder) field(i, depth int, asked bool) (end int, whole bool) {
 	end = skip(b.in, i)
 	raw := b.in[i:end]
@@ -150,7 +153,8 @@ func plainArray(raw string) bool {
 	return true
 }
 
-// lastElement returns the end of the last element of a plain array that ends before most.
+// lastElement returns the end of the last element of a plain array that ends within the first most
+// bytes.
 func lastElement(raw string, most int) int {
 	last := 0
 	for i := 1; raw[i] != ']' && i < most; {
@@ -164,7 +168,7 @@ func lastElement(raw string, most int) int {
 	return last
 }
 
-// cutString returns a JSON string of at most FieldMost bytes, with an ellipsis.
+// cutString returns a JSON string shortened to at most FieldMost bytes, with an ellipsis.
 func cutString(raw string) string {
 	end := 1
 	for i := 1; i < FieldMost-len(`…"`); {

@@ -21,16 +21,16 @@ type Operation struct {
 	CreatedAt    time.Time  `json:"created_at"`
 	Reason       Text       `json:"reason"`
 	State        string     `json:"state"`
-	StateWhy     Text       `json:"state_why"` // why the brake or a canary paused it
+	StateWhy     Text       `json:"state_why"` // why the brake or a canary paused the operation
 	StateBy      Text       `json:"state_by"`
 	StateAt      time.Time  `json:"state_at"`
 	StartedAt    *time.Time `json:"started_at"`
 	Rate         float64    `json:"rate_per_second"`
-	Brake        int        `json:"brake_percent"` // 0 = none
+	Brake        int        `json:"brake_percent"` // percentage of failed first attempts that pauses the operation; 0 = no brake
 	Canary       int        `json:"canary"`
 	CanaryPassed bool       `json:"canary_passed"`
 	Frozen       int64      `json:"frozen_count"`
-	Requeued     int64      `json:"requeued"` // requeued, replayed or resolved
+	Requeued     int64      `json:"requeued"` // items that were requeued, replayed or resolved
 	Sent         int64      `json:"sent"`     // requeued items whose first attempt was started
 	Done         int64      `json:"done"`     // requeued items whose first attempt is settled
 	Skipped      int64      `json:"skipped"`
@@ -38,7 +38,7 @@ type Operation struct {
 	Undone       int64      `json:"undone"`
 	FirstOK      int64      `json:"first_ok"` // first attempts of requeued items that succeeded
 	FirstFailed  int64      `json:"first_failed"`
-	Waits        Text       `json:"waits"` // what delays it while it is running, apart from its rate
+	Waits        Text       `json:"waits"` // what delays a running operation, apart from its rate
 }
 
 // Tried returns the number of items that were requeued, skipped, failed or undone.
@@ -53,8 +53,8 @@ func (o Operation) Ended() int64 { return o.Done + o.Skipped + o.Failed + o.Undo
 // Unknown returns the number of requeued items whose first attempt is not settled yet.
 func (o Operation) Unknown() int64 { return o.Requeued - o.Done }
 
-// EndsIn returns how long the remaining items take at the rate; false unless the operation is
-// running and nothing else delays it.
+// EndsIn returns how long the remaining items take at the rate. It returns false unless the
+// operation is running and only the rate delays it.
 func (o Operation) EndsIn() (time.Duration, bool) {
 	if o.State != BulkRunning || o.Rate <= 0 || !o.Waits.Empty() {
 		return 0, false
@@ -79,7 +79,7 @@ type OperationItem struct {
 	Target      Text       `json:"target"`
 	Outcome     string     `json:"outcome"` // done, skipped, failed, undone; empty = not attempted
 	Why         Text       `json:"why"`
-	NewID       Text       `json:"new_id"` // the new saga or job
+	NewID       Text       `json:"new_id"` // id of the new saga or job
 	At          *time.Time `json:"at"`
 	FirstResult string     `json:"first_result"` // ok, failed; empty = not known yet
 	FirstCode   Text       `json:"first_code"`

@@ -1,18 +1,20 @@
 package queue
 
-// PostgreSQL has times that Go's and JSON's calendars do not have: before year 1, after year 9999, and infinity. The
-// functions here represent them as special values of time.Time.
+// Times that PostgreSQL can store but that Go's JSON cannot express: before year 1, after year
+// 9999, and infinity. Below, "the calendar" means the years 1 to 9999. The functions here represent
+// other times as special values of time.Time.
 
 import "time"
 
-// beyond is a time outside the calendar, represented by a time at the first or last moment of the calendar. Its
-// nanoseconds distinguish it from every real value, because PostgreSQL stores whole microseconds.
+// beyond is a time outside the calendar, represented by a time at the first or last moment of the
+// calendar. Its nanoseconds distinguish it from every real value, because PostgreSQL stores whole
+// microseconds.
 type beyond struct {
 	at   time.Time
 	word string
 }
 
-// The indices of the result of beyonds.
+// Indices of the result of beyonds.
 const (
 	infinitelyLate = iota
 	late
@@ -30,7 +32,8 @@ func beyonds() [4]beyond {
 	}
 }
 
-// Infinite returns the time that represents PostgreSQL's infinity, or with a negative sign its -infinity.
+// Infinite returns the time that represents PostgreSQL's infinity, or with a negative sign its
+// -infinity.
 func Infinite(sign int) time.Time {
 	if sign < 0 {
 		return beyonds()[infinitelyEarly].at
@@ -50,7 +53,8 @@ func Calendar(t time.Time) time.Time {
 	return t
 }
 
-// Uncalendared returns the words for a time outside the calendar, such as "after year 9999"; "" for any other time.
+// Uncalendared returns the words for a time outside the calendar, such as "after year 9999"; "" for
+// any other time.
 func Uncalendared(t time.Time) string {
 	if y := t.UTC().Year(); y > 1 && y < 9999 {
 		return ""

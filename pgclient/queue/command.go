@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// Local reports whether the action affects this process only, so that no other process can do it.
+// Local reports whether the action changes this process only, so that a verb, which is another
+// process, cannot do it.
 func (a Action) Local() bool { return a.Danger == DangerLocal }
 
 // Command returns the qtop command line that does the same as r; "" = there is none. A positional
-// value that begins with a dash is put last, after --.
+// value that begins with a dash comes last, after --.
 func (a Action) Command(r Request) string {
 	if a.Local() {
 		return ""
@@ -40,7 +41,7 @@ func (a Action) Command(r Request) string {
 	}
 	for _, arg := range a.Args {
 		v, ok := r.Args[arg.Name]
-		if !arg.Positional && (v != "" || ok && (arg.Clears || arg.Default != "")) { // left out it would not be empty
+		if !arg.Positional && (v != "" || ok && (arg.Clears || arg.Default != "")) { // if the flag were left out, the value would not be empty
 			words = append(words, "--"+arg.Name+a.between()+shellQuote(v))
 		}
 	}
@@ -53,7 +54,8 @@ func (a Action) Command(r Request) string {
 	return CleanLong(strings.Join(append(words, behind...), " ")).String()
 }
 
-// between returns the separator between a flag and its value: a switch needs --enabled=false.
+// between returns the separator between a flag and its value: "=" if the action has a switch, which
+// takes its value only as --enabled=false; otherwise a space.
 func (a Action) between() string {
 	if slices.ContainsFunc(a.Args, func(x Arg) bool { return x.Kind == ArgSwitch }) {
 		return "="
@@ -61,7 +63,7 @@ func (a Action) between() string {
 	return " "
 }
 
-// Usage returns the command with placeholders, without the words of its group: "release
+// Usage returns the command with placeholders, without the words of the action's group: "release
 // LEASE|WEBHOOK-JOB...".
 func (a Action) Usage() string {
 	words := strings.Fields(a.Words)
@@ -83,7 +85,7 @@ func (a Action) Usage() string {
 	return use
 }
 
-// Headless returns the whole command with placeholders, for the docs.
+// Headless returns the whole command with placeholders, for the documents.
 func (a Action) Headless() string {
 	if a.Twin != "" {
 		return a.Twin
@@ -119,7 +121,7 @@ func (a Action) Headless() string {
 	return s + map[bool]string{true: " --reason R"}[a.Reason]
 }
 
-// holder returns the placeholder for a value.
+// holder returns the placeholder for a value of the argument.
 func (a Arg) holder() string {
 	switch {
 	case a.Default != "":
@@ -151,7 +153,8 @@ func (a Action) Heading() string {
 	return a.Verb + " a " + a.Noun
 }
 
-// Pressed returns the text of the button that applies the action to n targets; count is n as text.
+// Pressed returns the text of the button that applies the action to n targets; count is n formatted
+// as text.
 func (a Action) Pressed(r Request, n int64, count string) string {
 	if a.Button == "" {
 		if a.Danger == DangerMany {
@@ -179,8 +182,8 @@ func (a Action) Left() string { return cmp.Or(a.Leave, "Cancel") }
 // Word returns the action in one word, for the footer.
 func (a Action) Word() string { return cmp.Or(a.Hint, strings.ToLower(strings.Fields(a.Verb)[0])) }
 
-// Free returns the argument that takes the values after the target on the command line; the
-// zero value if there is none.
+// Free returns the argument whose value follows the target on the command line; the zero value if
+// the action has none.
 func (a Action) Free() Arg {
 	for _, arg := range a.Args {
 		if arg.Positional {

@@ -5,14 +5,15 @@ import (
 	"strings"
 )
 
-// Typed is an action as a command line has it: what Action.Command prints, read back.
+// Typed is an action as typed on a command line: what Action.Read finds in a line that
+// Action.Command may have printed.
 type Typed struct {
-	Words   []string          // what is no flag: ids, then the argument that is written without a flag
-	Args    map[string]string // of the flags
+	Words   []string          // the words that belong to no flag: ids, then the argument that needs no flag
+	Args    map[string]string // values of the flags
 	Filters []string
-	All     bool // --all
+	All     bool // --all was given
 	Reason  string
-	Flags   bool // there is at least one flag
+	Flags   bool // at least one flag was given
 }
 
 // SplitWords splits a command line into words as a POSIX shell does, without expanding
@@ -50,8 +51,9 @@ func SplitWords(line string) (words []string, ok bool) {
 	return words, quote == 0
 }
 
-// Spelled reports whether the words of a command line are those of the action, and returns the
-// rest, which Read reads. n is how many words they are: of two actions the longer one is meant.
+// Spelled reports whether a command line begins with the words of this action, and returns the rest
+// of the line, which Read reads. n is the number of matching words: if two actions match, the one
+// with more words is meant.
 func (a Action) Spelled(line []string) (rest []string, n int, ok bool) {
 	for _, spelling := range append([]string{a.Words}, a.Spellings...) {
 		words := strings.Fields(spelling)
@@ -70,8 +72,8 @@ func (a Action) Spelled(line []string) (rest []string, n int, ok bool) {
 	return rest, n, ok
 }
 
-// Read reads the words that follow the action's own on a command line. It accepts
-// whatever Command prints; problem says which flag it does not know.
+// Read reads the words that follow the action's own words on a command line. It accepts whatever
+// Command prints; problem names a flag that the action does not have.
 func (a Action) Read(words []string) (t Typed, problem string) {
 	t.Args = map[string]string{}
 	for i := 0; i < len(words); i++ {
@@ -87,7 +89,7 @@ func (a Action) Read(words []string) (t Typed, problem string) {
 		known = known || alone || slices.Contains([]string{"reason", "confirm"}, name) || name == "filter" && a.Targets.Instead == "filter"
 		switch {
 		case isFlag && !known && a.Free().Kind == ArgText && a.Free().Name != "":
-			isFlag = false // the argument is a text, which may begin with dashes
+			isFlag = false // this argument takes any text, also one that begins with dashes
 		case isFlag && !known:
 			return t, "unknown flag --" + name + "; flags: " + a.flagNames()
 		}
@@ -103,7 +105,7 @@ func (a Action) Read(words []string) (t Typed, problem string) {
 			value = words[i]
 		}
 		switch name {
-		case "yes", "dry-run", "confirm": // the dialog previews and asks
+		case "yes", "dry-run", "confirm": // the dialog previews and asks anyway
 		case "all":
 			t.All = true
 		case "reason":

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Environment is the environment of a database, as its flag queue.environment names it.
+// Environment is the environment of a database, as the flag queue.environment names it.
 type Environment struct {
 	Name     Text // name of the environment; empty = the flag is unset
 	Guarded  bool // every change requires the name to be typed
 	Database Text
 }
 
-// EnvironmentFlag is the flag that names the environment.
+// EnvironmentFlag is the flag that holds the name and the guard of the environment.
 const EnvironmentFlag = "queue.environment"
 
 // ReadEnvironment parses the flag's value: NAME guarded, NAME open, or unset. A value that
@@ -37,9 +37,9 @@ func (e Environment) Guard(production bool) string {
 	return cmp.Or(e.Name.String(), e.Database.String(), "production")
 }
 
-// Guards reports whether the action requires the name to be typed in a guarded database. All
-// actions do, except those that affect this process only, acknowledgements (Open), and those
-// that require the name of the database anyway.
+// Guards reports whether the action, in a guarded database, requires that the name is typed. All
+// actions do, except those that change this process only, acknowledgements (Open), and those that
+// require the name of the database anyway.
 func (a Action) Guards() bool {
 	return !a.Open && a.Danger != DangerLocal && a.Danger != DangerDatabase
 }

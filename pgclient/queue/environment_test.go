@@ -8,7 +8,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// The name that is typed: by what the database says and what the profile says.
+// The name that must be typed depends on the flag of the database and on the profile.
 func TestGuard(t *testing.T) {
 	for _, c := range []struct {
 		value      string
@@ -18,7 +18,7 @@ func TestGuard(t *testing.T) {
 		{"unset", false, ""}, {"unset", true, "app"}, {"", false, ""}, {"", true, "app"},
 		{"prod guarded", false, "prod"}, {"prod guarded", true, "prod"},
 		{"staging open", false, ""}, {"staging open", true, "staging"},
-		{"production", false, "production"}, {"prod opened", false, "prod opened"}, // written by hand
+		{"production", false, "production"}, {"prod opened", false, "prod opened"}, // a value that a person wrote with a mistake
 	} {
 		require.Equal(t, c.want, queue.ReadEnvironment("app", c.value).Guard(c.production), "%+v", c)
 	}

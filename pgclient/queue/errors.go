@@ -27,7 +27,7 @@ type Error struct {
 	Err   error // the cause; may be nil
 }
 
-// NewError returns an error with all its parts; where and do may be empty.
+// NewError returns an error; where and do may be empty.
 func NewError(kind Kind, what, where, do string) *Error {
 	return &Error{Kind: kind, What: Clean(what), Where: Clean(where), Do: Clean(do)}
 }
@@ -50,13 +50,13 @@ func (e *Error) Error() string {
 	return secrecy.Mask(s)
 }
 
-// Said returns the text of a library's error: masked, then cleaned.
+// Said returns the text of an error from a library: with secrets masked, then made safe to print.
 func Said(err error) Text { return Clean(secrecy.Mask(err.Error())) }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// KindOf returns the kind of the first Error in the chain, otherwise KindFailed.
+// KindOf returns the kind of the first *Error in the chain; KindFailed if there is none.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {

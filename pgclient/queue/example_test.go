@@ -8,8 +8,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// A filter is parsed once, and then used on rows in memory as here, or by a list in the
-// database.
+// A filter is parsed once. Here it is then used on rows in memory; a list in the database uses the
+// same filter in SQL.
 func ExampleParseFilter() {
 	filter, err := queue.ParseFilter("code:HTTP_5* age>2h", queue.DeadLetterFields())
 	if err != nil {
@@ -26,7 +26,8 @@ func ExampleParseFilter() {
 	// TIMEOUT false
 }
 
-// Every error has what happened, where, and what to do about it, also through wrapping.
+// Every error says what happened, where, and what to do; errors.As finds it in an error that wraps
+// it.
 func ExampleError() {
 	var err error = queue.NewError(queue.KindConfig, "the handler is nil", "handlers, kind mail.send", "set a handler or remove the entry")
 	err = fmt.Errorf("starting: %w", err)

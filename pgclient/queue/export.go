@@ -1,6 +1,7 @@
 package queue
 
-// An export reads a list page by page, so that a million rows need only the memory of one page.
+// Exports. A list is read page by page, so that an export of a million rows needs only the memory
+// of one page.
 
 import (
 	"context"
@@ -14,16 +15,16 @@ import (
 // MostPage is the most rows that a page of a list may have.
 const MostPage = 10_000
 
-// ExportList is a list that qtop export can write. Its rows are those of the list verbs with
-// --output json, masked in the same way.
+// ExportList is a list that qtop export can write. Its rows are those that the list's verb prints
+// with --output json, masked in the same way.
 type ExportList struct {
 	Name, Help string
-	Also       string   // its second name
-	Kind       ListKind // empty: its rows are part of the snapshot
-	Row        any      // the zero value of a row; its members are the columns
+	Also       string   // the second name of the list
+	Kind       ListKind // empty: the rows are part of the snapshot
+	Row        any      // the zero value of a row; the members of its JSON are the columns
 	Of         string   // the meaning of Query.ID; empty: the list takes no ID
 	Optional   bool     // the ID may be left out
-	Plain      bool     // takes no filter
+	Plain      bool     // the list takes no filter
 	// rows returns the rows of a page; whole is false if the list is bounded and may have
 	// more rows.
 	rows func(p Page) (rows []any, whole bool)
@@ -52,16 +53,17 @@ func each[T any](rows []T) []any {
 	return out
 }
 
-// all is for lists that are read page by page to their end, most for lists with a single page:
-// a full page may not be the whole list.
+// all is for lists that are read page by page to their end; most is for lists with a single page,
+// which may be incomplete if the page is full.
 func all[T any](rows []T) ([]any, bool)  { return each(rows), true }
 func most[T any](rows []T) ([]any, bool) { return each(rows), len(rows) < MostPage }
 
-// listed reads the rows of a list with pages, bounded those of a list with a single page.
+// listed returns the rows of a list with several pages, bounded the rows of a list with a single
+// page.
 func listed[T any](p Page) ([]any, bool)  { return all(Of[[]T](p)) }
 func bounded[T any](p Page) ([]any, bool) { return most(Of[[]T](p)) }
 
-// ExportLists returns all lists, by name.
+// ExportLists returns all lists that can be exported, by name.
 func ExportLists() []ExportList {
 	return []ExportList{
 		{Name: "activity", Help: "sessions that may block the queues", Kind: ListActivity, Row: Activity{}, Plain: true, rows: listed[Activity]},
@@ -119,7 +121,7 @@ func endpointsOf(p Page) (rows []any, whole bool) {
 	return each(e), int64(len(e)) >= p.Total
 }
 
-// ExportListNamed finds a list by one of its names; an unknown name is a usage error.
+// ExportListNamed finds a list by its name or second name; an unknown name is a usage error.
 func ExportListNamed(name string) (ExportList, error) {
 	lists := ExportLists()
 	i := slices.IndexFunc(lists, func(l ExportList) bool { return name == l.Name || name == l.Also && name != "" })
@@ -137,9 +139,9 @@ func ExportListNamed(name string) (ExportList, error) {
 type Export struct {
 	List   ExportList
 	Query  Query // Filter and ID, for a list that is read
-	Rows   []any // the rows, if the caller has them already; nil: the list is read
+	Rows   []any // rows that the caller has already; nil: the list is read
 	AsOf   time.Time
-	Limit  int64 // 0 = all
+	Limit  int64 // 0 = no limit
 	Format ExportFormat
 }
 
@@ -149,7 +151,7 @@ type Exported struct {
 	From  time.Time // when the first page was read
 	To    time.Time // when the last page was read
 	Total int64     // matching rows, as counted with the first page; 0 = not counted
-	Bound bool      // the number is at least Total
+	Bound bool      // Total is a lower bound
 	Cut   bool      // there are more rows than were written
 }
 
@@ -175,7 +177,7 @@ func (x Exported) String() string {
 	return s
 }
 
-// Lister reads a page of a list.
+// Lister reads one page of a list.
 type Lister interface {
 	List(ctx context.Context, q Query) (Page, error)
 }
@@ -209,8 +211,8 @@ func (x Export) Run(ctx context.Context, from Lister, w io.Writer, progress func
 	return done, out.end()
 }
 
-// read passes the list to put, page by page. It requests one row more than the limit, to notice
-// that there are more rows.
+// read reads the list page by page and passes the rows to put. It requests one row more than the
+// limit, to learn whether there are more rows.
 func (x Export) read(ctx context.Context, from Lister, done *Exported, put func([]any) error) error {
 	q := x.Query
 	q.Kind, q.After = x.List.Kind, ""
@@ -241,8 +243,8 @@ func (x Export) read(ctx context.Context, from Lister, done *Exported, put func(
 }
 
 // again returns a function that reports whether a job was exported before. Jobs are read in the
-// order in which they are due, and one that is requeued meanwhile becomes due later, so that it
-// appears twice. In no other list do rows move towards the end.
+// order of their due times; a job that is retried during the export becomes due later, so it would
+// appear twice. In no other list do rows move towards the end.
 func again(seen map[string]bool) func(row any) bool {
 	return func(row any) bool {
 		j, ok := row.(Job)

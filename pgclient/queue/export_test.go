@@ -1,5 +1,5 @@
-// Exports: what the formats say of a row, what a spreadsheet could take for a
-// formula, and where a list ends.
+// Exports: a row in each format, texts that a spreadsheet could take for formulas, and the end of a
+// list.
 
 package queue_test
 
@@ -37,12 +37,12 @@ func listNamed(t *testing.T, name string) queue.ExportList {
 
 func TestExportSaysTheSameInEveryFormat(t *testing.T) {
 	at := time.Date(2026, 11, 22, 3, 15, 0, 123456000, time.UTC)
-	n := int64(9007199254740993) // a float has no such number
+	n := int64(9007199254740993) // a float64 cannot hold this number
 	x := queue.Export{List: listNamed(t, "audit"), AsOf: at, Format: queue.ExportCSV, Rows: []any{
 		queue.AuditEntry{
 			ID: n, At: at, Actor: queue.Clean("anna, \"the\" one"), Reason: queue.Clean("line\nbreak"), FrozenCount: &n,
 			Before: json.RawMessage(`{"n":12345678901234567890.10,"s":"=1+1"}`), Outcome: queue.Clean("done"),
-			OperationID: &n, Batches: &n, LastAt: &at, // a row that stands for the batches of an operation
+			OperationID: &n, Batches: &n, LastAt: &at, // a row that represents all batches of an operation
 		},
 	}}
 	text, done := exported(t, x, nil)
@@ -103,8 +103,8 @@ func FuzzExport(f *testing.F) {
 	})
 }
 
-// The columns of every list are the members of its rows; and a list has rows of
-// one kind only.
+// The columns of every list are the members of its rows' JSON, and all rows of a list have one
+// type.
 func TestExportListsHaveColumns(t *testing.T) {
 	last := ""
 	for _, l := range queue.ExportLists() {
@@ -134,12 +134,12 @@ func omitted(row any) (n int) {
 	return n
 }
 
-// pages is a list of so many dead letters or jobs.
+// pages is a Lister with a number of dead letters or jobs.
 type pages struct {
 	n, size int
 	asked   []queue.Query
-	jobs    bool // each page begins with a job of the page before
-	fail    int  // the page that fails
+	jobs    bool // each page begins with a job of the previous page
+	fail    int  // the number of the page that cannot be read
 }
 
 func (p *pages) List(_ context.Context, q queue.Query) (out queue.Page, err error) {

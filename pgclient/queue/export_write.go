@@ -1,9 +1,9 @@
 package queue
 
-// Rows are written for machines: as CSV for spreadsheets, as JSON, or as JSON lines. All formats
-// have the same content, because a CSV cell is made from the member of the JSON object: times
-// are RFC 3339 in UTC, numbers have all their digits, lists and objects are compact JSON, and
-// null is empty.
+// Rows are written for programs: as CSV for spreadsheets, as JSON, or as JSON lines. All formats
+// have the same content, because each CSV cell is made from a member of the row's JSON object:
+// times are RFC 3339 in UTC, numbers have all their digits, lists and objects are compact JSON, and
+// null is an empty cell.
 
 import (
 	"bytes"
@@ -25,10 +25,10 @@ type ExportFormat string
 const (
 	ExportCSV   ExportFormat = "csv"
 	ExportJSON  ExportFormat = "json"  // one array
-	ExportLines ExportFormat = "jsonl" // one object a line
+	ExportLines ExportFormat = "jsonl" // one object per line
 )
 
-// ExportFormatOf returns the format for the extension of a file name.
+// ExportFormatOf returns the format that belongs to the extension of a file name.
 func ExportFormatOf(file string) (ExportFormat, error) {
 	switch end := strings.ToLower(filepath.Ext(file)); end {
 	case ".csv":
@@ -152,7 +152,7 @@ func EscapeJSON(s string) string {
 // Member is a member of a row's JSON object, which is a column of its CSV.
 type Member struct {
 	Name  string
-	Index []int // of the field, as reflect has it
+	Index []int // of the struct field, as in reflect.StructField
 }
 
 // Members returns the members of a row's JSON object in their order, including those that are
@@ -185,12 +185,12 @@ func cellsOf(text string, columns []string, cells []string) ([]string, error) {
 	}
 	var cut []string
 	if t, ok := members["truncated"]; ok {
-		_ = json.Unmarshal(t, &cut) // of another kind it is a column
+		_ = json.Unmarshal(t, &cut) // if it is no list of names, it is an ordinary column
 	}
 	for _, c := range columns {
 		raw := string(members[c])
 		if !strings.HasPrefix(raw, `"`) && slices.Contains(cut, c) {
-			raw += "…" // a text has its own
+			raw += "…" // a shortened text ends with an ellipsis already
 		}
 		switch {
 		case raw == "null":
@@ -209,8 +209,8 @@ func cellsOf(text string, columns []string, cells []string) ([]string, error) {
 
 // harmless puts an apostrophe before a text that a spreadsheet would treat as a formula. It also
 // does so before a text that begins with an apostrophe, so that a reader who removes one leading
-// apostrophe gets the text back. Values that are not texts need none: a number is a number, and
-// JSON begins with a bracket.
+// apostrophe gets the original text. Other values need none: a number is no formula, and JSON
+// begins with a bracket.
 func harmless(s string) string {
 	if strings.IndexAny(s, "=+-@\t\r\n'＝＋－＠") == 0 {
 		return "'" + s

@@ -1,7 +1,7 @@
 package queue
 
-// The filter language is shared by panes, previews, bulk operations and headless verbs. This
-// file has its syntax tree and writes it back as text.
+// The filter language of panes, previews, bulk operations and verbs. Below are the syntax tree and
+// the functions that write it back as text.
 
 import (
 	"fmt"
@@ -10,24 +10,24 @@ import (
 	"unicode"
 )
 
-// FieldKind is the type of a field's values, which decides its operators.
+// FieldKind is the type of a field's values; it determines the operators that the field accepts.
 type FieldKind int
 
 // The kinds of fields.
 const (
 	FieldText     FieldKind = iota // : and =
-	FieldNumber                    // all; : means =
+	FieldNumber                    // all operators; : means =
 	FieldDuration                  // > < >= <=
 	FieldTime                      // > < >= <=
-	FieldID                        // : and = on its text; > < >= <= with a whole number, which only numeric ids can match
+	FieldID                        // : and = compare the text; > < >= <= take a whole number, and match only ids that are numbers
 )
 
-// Field is a name that a filter may use.
+// Field is a field that a filter may name.
 type Field struct {
 	Name   string
 	Kind   FieldKind
 	Help   string
-	Values []string // known values, for completion
+	Values []string // known values of the field, for completion
 	Closed bool     // Values is complete: any other value is an error
 }
 
@@ -36,40 +36,39 @@ type Op string
 
 // The operators.
 const (
-	OpContains Op = ""   // a bare word: part of any text field, as a glob
-	OpGlob     Op = ":"  // the whole value, as a glob
-	OpEq       Op = "="  // the exact value
+	OpContains Op = ""   // a bare word: a part of any text field, as a glob
+	OpGlob     Op = ":"  // the whole value matches a glob
+	OpEq       Op = "="  // the value is exactly this text
 	OpGt       Op = ">"  //
 	OpLt       Op = "<"  //
 	OpGe       Op = ">=" //
 	OpLe       Op = "<=" //
 )
 
-// Filter is a list of terms that must all hold. A nil Filter is the empty one, which matches
+// Filter is a list of terms that must all hold. A nil Filter is the empty filter, which matches
 // every row.
 //
-// The meaning of a term, the same in memory and in SQL:
-//   - Text that is absent (NULL) is the empty string. Any other absent value
-//     makes a comparison false and so its negation true:
-//     not coalesce(<comparison>, false).
+// The meaning of a term is the same in memory and in SQL:
+//   - A missing text (NULL) is the empty string. Any other missing value makes a comparison false,
+//     and so its negation true: not coalesce(<comparison>, false).
 //   - A glob ignores case; = does not. Beyond ASCII, the locale of the database
 //     decides which characters differ only in case.
-//   - Values are alternatives; a negated term holds if none of them does.
-//   - A bare word holds if one text field contains it: AnyFields.
+//   - Values are alternatives; a negated term holds if none of the values matches.
+//   - A bare word matches a row if one of its text fields (see AnyFields) contains the word.
 type Filter struct {
 	Terms []Term
 
 	any []string
 }
 
-// Term is one condition.
+// Term is one condition of a filter.
 type Term struct {
 	Negate bool
-	Field  string    // "" = any text
-	Kind   FieldKind // of the field
+	Field  string    // "" = any text field
+	Kind   FieldKind // the kind of Field
 	Op     Op
 	Values []Value // at least one; exactly one for > < >= <=
-	Column int     // 1-based, in characters
+	Column int     // where the term begins: 1-based, in characters
 }
 
 // Value is a value to compare with.
@@ -84,15 +83,15 @@ type Value struct {
 	Time     TimeRef
 }
 
-// TimeKind says how a TimeRef is anchored.
+// TimeKind says what a TimeRef is relative to.
 type TimeKind int
 
 // The kinds of time references.
 const (
 	TimeNone     TimeKind = iota
-	TimeAbsolute          // At
-	TimeAgo               // Ago before now
-	TimeClock             // the last time that the clock in Loc showed Clock
+	TimeAbsolute          // the time At
+	TimeAgo               // the duration Ago before now
+	TimeClock             // the last time at which the clock in Loc showed Clock
 )
 
 // TimeRef is a point in time, absolute or relative to now.
@@ -151,12 +150,12 @@ func (f *Filter) AnyFields() []string {
 	return append([]string(nil), f.any...)
 }
 
-// With returns f with these terms only; a bare word is searched in the same fields.
+// With returns a filter with these terms, which searches a bare word in the same fields as f.
 func (f *Filter) With(terms []Term) *Filter { return &Filter{Terms: terms, any: f.any} }
 
-// At returns f with every relative time replaced by the absolute time that it means at now, so
-// that the same text selects the same rows later, elsewhere and in any time zone. Durations are
-// unchanged: an age is computed when the filter is evaluated.
+// At returns f with every relative time replaced by the absolute time that it means at now. The
+// text of the result selects the same rows later, on another machine and in any time zone.
+// Durations are unchanged: an age is computed when the filter is evaluated.
 func (f *Filter) At(now time.Time) *Filter {
 	if f.Empty() {
 		return f
@@ -205,7 +204,7 @@ func (t Term) String() string {
 	return b.String()
 }
 
-// quoteValue writes a value so that parsing returns the same value.
+// quoteValue writes a value so that parsing the text returns the same value.
 func quoteValue(v Value, bare bool) string {
 	s := v.Raw
 	if !v.Glob {
@@ -223,7 +222,8 @@ func quoteValue(v Value, bare bool) string {
 	return s
 }
 
-// isConnective reports whether s is a word such as "and" that other query languages put between terms.
+// isConnective reports whether s is a word such as "and", which other query languages put between
+// terms.
 func isConnective(s string) bool {
 	switch strings.ToLower(s) {
 	case "and", "or", "not":
@@ -232,7 +232,7 @@ func isConnective(s string) bool {
 	return false
 }
 
-// DeadLetterFields returns the fields of dead letters.
+// DeadLetterFields returns the fields that a filter of dead letters may name.
 func DeadLetterFields() []Field {
 	return []Field{
 		{Name: "id", Kind: FieldID, Help: "the dead letter: a number for a webhook, job:UUID, event:UUID"},
@@ -249,8 +249,8 @@ func DeadLetterFields() []Field {
 	}
 }
 
-// LaneFilter returns a filter for exactly the live jobs of a kind, a domain and a status; empty
-// ones are left out.
+// LaneFilter returns a filter for exactly the live jobs of a kind, a domain and a status; an empty
+// argument means any.
 func LaneFilter(kind, domain, status string) string {
 	var f Filter
 	for _, t := range [][2]string{{"kind", kind}, {"domain", domain}, {"status", status}} {
@@ -261,7 +261,7 @@ func LaneFilter(kind, domain, status string) string {
 	return f.String()
 }
 
-// JobFields returns the fields of live jobs.
+// JobFields returns the fields that a filter of live jobs may name.
 func JobFields() []Field {
 	return []Field{
 		{Name: "id", Kind: FieldID, Help: "the job"},

@@ -5,9 +5,9 @@ import (
 	"unicode"
 )
 
-// CompleteFilter returns whole filter texts that complete the word before the cursor (in
-// characters): field names, then the known values of the field or examples of its type. The text
-// after the cursor is kept.
+// CompleteFilter returns complete filter texts in which the word before the cursor (a position in
+// characters) is completed: to a field name, or to a known value of the field, or to an example of
+// its type. The text after the cursor is kept.
 func CompleteFilter(s string, cursor int, fields []Field) []string {
 	in := []rune(s)
 	cursor = max(0, min(cursor, len(in)))

@@ -18,11 +18,11 @@ func brief(s string) string {
 	return Clean(s).String()
 }
 
-// Nearest returns the candidate that s most likely means: a part of it, or one at most two letters
-// away; "" if none is close.
+// Nearest returns the candidate that s most likely means: one that begins with s or with which s
+// begins, or one that differs in at most two letters; "" if none is close.
 func Nearest(s string, candidates []string) string {
 	s = strings.ToLower(s)
-	if len(s) > 64 { // no field or value is that long
+	if len(s) > 64 { // longer than any field or value
 		return ""
 	}
 	best, bestDistance := "", 3

@@ -9,16 +9,17 @@ import (
 	"unicode"
 )
 
-// Match reports whether a row matches the filter, with the same meaning as the SQL form. get
-// returns a field's value as a string, Text, int, int64, float64, time.Time or time.Duration,
-// and false if it is absent; any other type, the zero time and NaN count as absent. Numbers in a
-// duration field are seconds.
+// Match reports whether a row matches the filter, with the same meaning as in SQL. get returns a
+// field's value as a string, Text, int, int64, float64, time.Time or time.Duration, and false if
+// the value is missing. Any other type, the zero time and NaN count as missing. A number in a
+// duration field is in seconds.
 func (f *Filter) Match(get func(field string) (any, bool), now time.Time) bool {
 	return f.MatchShown(get, func(string) string { return "" }, now)
 }
 
-// MatchShown is Match for a row on a screen: a text may also be what the screen shows for a field,
-// and a bare word anything that it shows of the row, which is shown(""); "" if it shows nothing.
+// MatchShown is Match for a row on a screen. A text of the filter may also be the text that the
+// screen shows for the field, which is shown(field). A bare word may also be part of the whole row
+// as shown, which is shown(""). shown returns "" if the screen shows nothing.
 func (f *Filter) MatchShown(get func(field string) (any, bool), shown func(field string) string, now time.Time) bool {
 	if f.Empty() {
 		return true
@@ -58,7 +59,7 @@ func (t Term) matches(get func(string) any, anyFields []string, now time.Time) b
 	return false
 }
 
-// reads reports whether what the screen shows has the text of the term.
+// reads reports whether the text that the screen shows for the term's field matches the term.
 func (t Term) reads(shown func(string) string) bool {
 	text := shown(t.Field)
 	for _, v := range t.Values {
@@ -104,7 +105,7 @@ func (t Term) holds(row any, v Value, now time.Time) bool {
 	return order == 0
 }
 
-// textOf returns the text of a value; an absent value is the empty string.
+// textOf returns the text of a value; a missing value is the empty string.
 func textOf(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -136,7 +137,7 @@ func compareDuration(row any, d time.Duration) (int, bool) {
 	return 0, false
 }
 
-// compareNumber compares exactly: a float64 could not distinguish ids above 2^53.
+// compareNumber compares numbers exactly: a float64 could not distinguish ids above 2^53.
 func compareNumber(row any, raw string) (int, bool) {
 	r, ok := ratOf(row)
 	if !ok {
@@ -199,7 +200,7 @@ func matchGlob(pattern, s string) bool {
 	return i == len(p)
 }
 
-// Wildcards in a pattern of runes; negative, so that no text contains them.
+// Wildcards in a pattern of runes. They are negative, so no text contains them.
 const (
 	anyRun rune = -1
 	anyOne rune = -2
@@ -224,7 +225,7 @@ func globRunes(pattern string) []rune {
 			out = append(out, fold(r))
 		}
 	}
-	if escaped { // a backslash at the end is literal
+	if escaped { // a backslash at the end means itself
 		out = append(out, '\\')
 	}
 	return out

@@ -9,14 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// The limits of a filter, because it is compiled to one SQL statement.
+// The limits of a filter. They exist because a filter becomes one SQL statement.
 const (
 	filterMaxChars = 8192
 	filterMaxTerms = 100
 )
 
-// ParseFilter parses a filter; times without a zone are UTC. The error is a *FilterError, which
-// points at the character at which parsing stopped. An empty text gives an empty Filter.
+// ParseFilter parses a filter; times without a zone are UTC. The error is a *FilterError, which has
+// the position of the mistake. An empty text gives an empty Filter.
 func ParseFilter(s string, fields []Field) (*Filter, error) {
 	return ParseFilterIn(s, fields, time.UTC)
 }
@@ -54,7 +54,7 @@ func ParseFilterIn(s string, fields []Field, loc *time.Location) (*Filter, error
 	}
 }
 
-// checkFilterText refuses characters that could not be shown again as they were typed.
+// checkFilterText refuses characters that a screen could not show as they were typed.
 func checkFilterText(s string) error {
 	column := 0
 	for i, r := range s {

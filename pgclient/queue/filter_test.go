@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testFields has a field of each kind besides those of dead letters.
+// testFields returns the fields of dead letters, and further fields so that each kind occurs.
 func testFields() []Field {
 	return append(DeadLetterFields(), Field{Name: "share", Kind: FieldNumber}, Field{Name: "note"})
 }
@@ -89,7 +89,7 @@ func TestParseFilterCanonical(t *testing.T) {
 	}
 }
 
-// sameFilter requires that the canonical text gives the same terms.
+// sameFilter requires that parsing the filter's canonical text gives the same terms.
 func sameFilter(t *testing.T, f *Filter, fields []Field) {
 	t.Helper()
 	again, err := ParseFilter(f.String(), fields)

@@ -10,10 +10,11 @@ import (
 // maxDuration keeps "now minus a duration" inside the range of a timestamp.
 const maxDuration = 100 * 365 * 24 * time.Hour
 
-// maxDigits bounds the length of a number; int64 has 19 digits.
+// maxDigits is the largest number of digits in a number; an int64 has at most 19.
 const maxDigits = 40
 
-// parseNumber accepts plain decimals only: without an exponent, an exact comparison is cheap.
+// parseNumber parses plain decimals. It refuses exponents, with which an exact comparison would be
+// expensive.
 func parseNumber(s string) (Value, bool) {
 	s = strings.TrimPrefix(s, "+")
 	digits := strings.TrimPrefix(s, "-")
@@ -34,7 +35,7 @@ func isDigits(s string) bool {
 	return s != ""
 }
 
-// durationUnit parses a unit at the start of s. ms comes before m.
+// durationUnit returns the unit at the start of s, and its name; ms is tried before m.
 func durationUnit(s string) (time.Duration, string) {
 	for _, u := range [...]struct {
 		name string
@@ -79,7 +80,8 @@ func parseDuration(s string) (time.Duration, bool) {
 	return total, true
 }
 
-// formatDuration returns the canonical form: largest units first, each at most once.
+// formatDuration returns the canonical form of a duration: largest unit first, each unit at most
+// once.
 func formatDuration(d time.Duration) string {
 	if d == 0 {
 		return "0s"
@@ -95,7 +97,7 @@ func formatDuration(d time.Duration) string {
 		}
 	}
 	if d > 0 {
-		us := strconv.FormatInt(int64(d/time.Microsecond)+1_000_000_000, 10)[1:] // 9 digits
+		us := strconv.FormatInt(int64(d/time.Microsecond)+1_000_000_000, 10)[1:] // nine digits: three of seconds, six of microseconds
 		sec, frac := strings.TrimLeft(us[:3], "0"), strings.TrimRight(us[3:], "0")
 		if sec == "" {
 			sec = "0"
@@ -119,18 +121,18 @@ func parseTime(s string, loc *time.Location) (Value, bool) {
 			continue
 		}
 		if at, err := time.Parse(layout, s); err == nil {
-			// "02:00:00" becomes "02:00"; only one ":00" is taken off.
+			// A clock time is written as "02:00" instead of "02:00:00"; only one ":00" is removed.
 			clock := at.Sub(time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC))
 			return Value{Raw: strings.TrimSuffix(at.Format("15:04:05"), ":00"), Time: TimeRef{Kind: TimeClock, Clock: clock, Loc: loc}}, true
 		}
 	}
 	s = strings.Replace(s, " ", "T", 1)
 	for _, layout := range []string{
-		"2006-01-02", "2006-01-02T15:04", "2006-01-02T15:04:05", // a fraction of the second is taken too
+		"2006-01-02", "2006-01-02T15:04", "2006-01-02T15:04:05", // these layouts also accept a fraction of the second
 		"2006-01-02T15:04Z07:00", "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04Z07", "2006-01-02T15:04:05Z07",
 	} {
 		at, err := time.ParseInLocation(layout, s, loc)
-		// Years in which every zone's form has four digits.
+		// In these years every zone's form has a year of four digits.
 		if err == nil && at.Year() > 1900 && at.Year() < 3000 {
 			return absoluteValue(at), true
 		}

@@ -57,7 +57,7 @@ func (p *filterReader) word(bare bool) (word, error) {
 			literal.WriteRune(r)
 		case quote == 0 && p.misplaced(r, start, bare):
 			return w, p.fail(p.pos, "“"+string(r)+"” where a value is expected", "quote the value if that is its text")
-		case Unsafe(r): // a tab or line end inside quotes; between terms they are spaces
+		case Unsafe(r): // inside quotes, a tab or line end is unsafe; between terms it counts as a space
 			return w, p.invisible(r)
 		default:
 			glob.WriteRune(r)

@@ -31,7 +31,7 @@ func (s *Snapshot) Flag(key string) (Flag, bool) {
 	return Find(s.OrEmpty().Flags, func(f Flag) bool { return f.Key.String() == key })
 }
 
-// Name returns the name of the queue as fn_queue_why takes it: for jobs, the kind with its domain.
+// Name returns the name by which fn_queue_why knows the queue: for jobs, the kind with its domain.
 func (w Waiting) Name() string {
 	return w.Queue.String() + Choose(w.Source == "job", " in "+w.Domain.String(), "")
 }

@@ -7,14 +7,14 @@ type HostStatus struct {
 	ID       string
 	Instance string
 	Running  bool   // at least one loop runs
-	Refused  string // why the host may not start here (another live instance holds the id)
+	Refused  string // why the host may not start here, such as another live instance that holds its id
 	Loops    []LoopStatus
 	Listener ListenerStatus
 	Wakes    []Wake // newest first, bounded
 	InFlight int
 }
 
-// LoopStatus is one loop.
+// LoopStatus is the status of one loop of the host.
 type LoopStatus struct {
 	Name     string
 	State    string // stopped, running, draining, failed
@@ -25,12 +25,12 @@ type LoopStatus struct {
 	Done     int64
 	Errors   int64
 	LastErr  Text
-	PerSec   float64 // done per second, mean of the last minute
+	PerSec   float64 // finished items per second, mean of the last minute
 	Unsigned []Unsigned
 }
 
-// Unsigned is a subscription that a host does not deliver to, because its secret is missing or
-// invalid there; another host may have it.
+// Unsigned is a webhook subscription to which this host delivers nothing, because the
+// subscription's secret is missing or invalid on this host; another host may have the secret.
 type Unsigned struct {
 	Subscription int64     `json:"subscription"`
 	What         Text      `json:"what"`
@@ -38,7 +38,7 @@ type Unsigned struct {
 	Since        time.Time `json:"since"`
 }
 
-// ListenerStatus is the LISTEN connection.
+// ListenerStatus is the state of a LISTEN connection.
 type ListenerStatus struct {
 	State    string // off, connecting, listening, polling, lost
 	Since    time.Time
@@ -57,6 +57,6 @@ type Wake struct {
 	Layer   Text
 	Hint    Text
 	Count   int64
-	LagMS   float64 // from occurred_at to arrival; negative where unknown
-	Delayed *int64  // how many of the jobs become due later; nil where unknown
+	LagMS   float64 // milliseconds from occurred_at to arrival; negative = unknown
+	Delayed *int64  // how many of the jobs become due later; nil = unknown
 }

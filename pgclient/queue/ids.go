@@ -5,15 +5,17 @@ import (
 	"strconv"
 )
 
-// ID is something that a person can name: its id, and a few words about it.
+// ID is the id of something that an operator can name, and a few words about it.
 type ID struct {
 	ID    string
 	About string // may be empty
 }
 
-// IDs returns what the snapshot contains of one kind, each once, in the order of the snapshot. The kinds are
-// those of Targets.Of: "alert", "executor", "flag", "job subscription", "lease", "operation", "tick worker"; also "code", the codes
-// of open dead letters, "queue", the queues that wait, and "lane kind" and "lane domain" of queue lanes. Any other kind gives none.
+// IDs returns the ids of one kind in the snapshot, each once, in the order of the snapshot. The
+// kinds are those of Targets.Of ("alert", "executor", "flag", "job subscription", "lease",
+// "operation", "tick worker"), and "code" (codes of open dead letters), "queue" (queues with
+// waiting work), "lane kind" and "lane domain" (of queue lanes). For any other kind the result is
+// empty.
 func (s *Snapshot) IDs(of string) []ID {
 	var all []ID
 	add := func(id, about Text) {

@@ -7,17 +7,17 @@ import "time"
 type Lane struct {
 	Kind            Text       `json:"job_kind"`
 	Domain          Text       `json:"event_domain"`
-	Queued          int64      `json:"queued"`    // including those due later
-	Scheduled       int64      `json:"scheduled"` // of Queued: due later
+	Queued          int64      `json:"queued"`    // including jobs that are due later
+	Scheduled       int64      `json:"scheduled"` // the part of Queued that is due later
 	Leased          int64      `json:"leased"`
 	InProgress      int64      `json:"in_progress"`
 	RetryWaiting    int64      `json:"retry_waiting"`
-	Executor        Text       `json:"executor"`    // executor kind of the oldest job
+	Executor        Text       `json:"executor"`    // the executor kind of the oldest job
 	OldestAt        *time.Time `json:"oldest_at"`   // when the oldest due job became due
-	AgeSeconds      *int64     `json:"age_seconds"` // of the oldest; null: none waits
+	AgeSeconds      *int64     `json:"age_seconds"` // of the oldest due job; null = none waits
 	NewestAt        *time.Time `json:"newest_at"`
 	InPerSecond     float64    `json:"in_per_s"`  // arrivals, mean of the last 5 to 10 minutes
-	OutPerSecond    float64    `json:"out_per_s"` // finished, likewise
+	OutPerSecond    float64    `json:"out_per_s"` // finished jobs, mean of the same time
 	Succeeded       int64      `json:"succeeded_1h"`
 	Failed          int64      `json:"failed_1h"`
 	Dead            int64      `json:"dead_1h"`
@@ -26,15 +26,15 @@ type Lane struct {
 	Why             Text       `json:"why"` // the first link of the blocking chain; empty = nothing blocks
 }
 
-// JobTable is the health of the table of the queue: an open transaction with an old snapshot
-// keeps vacuum from removing dead rows, which slows the queue down.
+// JobTable is the state of the table job_queue. A transaction with an old snapshot keeps vacuum
+// from removing dead rows, which makes claims slower.
 type JobTable struct {
 	LiveRows              int64      `json:"live_rows"`
 	DeadRows              int64      `json:"dead_rows"`
 	LastVacuum            *time.Time `json:"last_vacuum"`
 	Leases                int64      `json:"leases"`
 	LeasesExpired         int64      `json:"leases_expired"`
-	OldestSnapshotSeconds *int64     `json:"oldest_snapshot_seconds"` // null: there is none, or no right to see it
+	OldestSnapshotSeconds *int64     `json:"oldest_snapshot_seconds"` // null = there is none, or this login may not see it
 	OldestSnapshotPid     *int64     `json:"oldest_snapshot_pid"`
 	OldestSnapshotProgram Text       `json:"oldest_snapshot_program"`
 }
@@ -42,24 +42,24 @@ type JobTable struct {
 // JobLease is a lease that has expired, or that has not been renewed for two thirds of its
 // length.
 type JobLease struct {
-	ID        string    `json:"lease_id"` // not secret: results need the token
+	ID        string    `json:"lease_id"` // not secret: a result also needs the token
 	Owner     Text      `json:"lease_owner"`
-	Kind      Text      `json:"job_kind"` // of its first job
+	Kind      Text      `json:"job_kind"` // kind of the first job under the lease
 	Domain    Text      `json:"event_domain"`
-	Live      int64     `json:"live"` // jobs still leased with it
+	Live      int64     `json:"live"` // jobs that still have this lease
 	ClaimedAt time.Time `json:"claimed_at"`
 	Until     time.Time `json:"lease_until"`
 	Expired   bool      `json:"expired"`
 }
 
-// JobSubscription is a row of job_subscription: what an executor may claim (DP6
+// JobSubscription is a row of job_subscription: what an executor may claim (source document DP6
 // §3.3).
 type JobSubscription struct {
 	ID            string    `json:"subscription_id"`
 	ExecutorID    Text      `json:"executor_id"`
 	ExecutorKind  Text      `json:"executor_kind"`
-	JobKind       Text      `json:"job_kind"`     // empty = all
-	Domain        Text      `json:"event_domain"` // empty = all
+	JobKind       Text      `json:"job_kind"`     // empty = all kinds
+	Domain        Text      `json:"event_domain"` // empty = all domains
 	PriorityFloor int64     `json:"priority_floor"`
 	MaxParallel   int64     `json:"max_parallel"`
 	Enabled       bool      `json:"enabled"`
@@ -74,13 +74,13 @@ func LiveJobStatuses() []string {
 	return []string{"queued", "leased", "in_progress", "retry_waiting"}
 }
 
-// JobLetter returns the id of a job's dead letter as lists show it and verbs take it.
+// JobLetter returns the id of a job's dead letter as lists show it and verbs accept it.
 func JobLetter(uuid string) string { return "job:" + uuid }
 
 // EventLetter returns the id of the dead letter of an event that could not be routed.
 func EventLetter(uuid string) string { return "event:" + uuid }
 
-// Job is a row of v_job without its payload.
+// Job is a row of v_job, without the job's payload.
 type Job struct {
 	ID           string     `json:"job_id"`
 	Kind         Text       `json:"job_kind"`
@@ -95,7 +95,7 @@ type Job struct {
 	FinishedAt   *time.Time `json:"finished_at"`
 	LeaseOwner   Text       `json:"lease_owner"`
 	LeaseUntil   *time.Time `json:"lease_until"`
-	LeaseID      string     `json:"lease_id"` // public, as that of JobLease
+	LeaseID      string     `json:"lease_id"` // not secret, as in JobLease
 	Attempts     int        `json:"attempts"`
 	MaxAttempts  int        `json:"max_attempts"`
 	Key          Text       `json:"idempotency_key"`

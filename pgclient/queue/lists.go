@@ -14,41 +14,41 @@ type ListKind string
 // The lists, each with the type of its Page.Rows.
 const (
 	ListDeadLetters  ListKind = "dead_letters"   // []DeadLetter: open ones, newest first
-	ListDeadGroups   ListKind = "dead_groups"    // []DeadGroup: every group of open dead letters, without its last hour
-	ListDeadLetter   ListKind = "dead_letter"    // *DeadLetterDetail: one, with timeline and lineage (Query.ID)
+	ListDeadGroups   ListKind = "dead_groups"    // every group of open dead letters, without the counts of the last hour
+	ListDeadLetter   ListKind = "dead_letter"    // one dead letter, with timeline and lineage (Query.ID)
 	ListAudit        ListKind = "audit"          // []AuditEntry: newest first
-	ListAlertHistory ListKind = "alert_history"  // []AlertAck: acknowledgements of one alert key or all
-	ListFlagHistory  ListKind = "flag_history"   // []AuditEntry: of one flag (Query.ID)
+	ListAlertHistory ListKind = "alert_history"  // acknowledgements of one alert key (Query.ID) or of all
+	ListFlagHistory  ListKind = "flag_history"   // changes of one flag (Query.ID)
 	ListSession      ListKind = "session"        // *Session: of this login
-	ListJobs         ListKind = "jobs"           // []Job: live ones of Query.ID = "domain/kind", or of all lanes, longest wait first
-	ListJob          ListKind = "job"            // *JobDetail: one, live or finished, with its masked payload (Query.ID)
+	ListJobs         ListKind = "jobs"           // live jobs of Query.ID = "domain/kind", or of all queue lanes, longest wait first
+	ListJob          ListKind = "job"            // one job, live or finished, with its masked payload (Query.ID)
 	ListOperations   ListKind = "operations"     // []Operation: bulk operations, newest first
-	ListOperation    ListKind = "operation"      // *OperationDetail: one with its items, last attempted first (Query.ID)
+	ListOperation    ListKind = "operation"      // one operation with its items, last attempted first (Query.ID)
 	ListEndpoints    ListKind = "endpoints"      // EndpointList: webhook subscriptions, those with problems first, and the leases on their jobs
-	ListEndpoint     ListKind = "endpoint"       // *EndpointDetail: one with its latest attempts, its leases and its retry calendar (Query.ID)
-	ListLeases       ListKind = "webhook_leases" // []WebhookLease: on webhook jobs, expired ones first
-	ListNotify       ListKind = "notifications"  // *Notifications: staged rows, failed rows, the worker's log
+	ListEndpoint     ListKind = "endpoint"       // one webhook subscription with its latest attempts, its leases and its retry calendar (Query.ID)
+	ListLeases       ListKind = "webhook_leases" // leases on webhook jobs, expired ones first
+	ListNotify       ListKind = "notifications"  // staged rows, failed rows, runs of the worker
 	ListWhy          ListKind = "why"            // *Why: why a queue waits (Query.ID = its name)
 	ListQuarantine   ListKind = "quarantine"     // []Quarantined: rows on which a step fails, those in quarantine first
 	ListRoutes       ListKind = "routes"         // []Route: of events, per domain
-	ListConsumers    ListKind = "consumers"      // []Consumer: of events, per type
-	ListEventTypes   ListKind = "event_types"    // []EventType: registered types of events
+	ListConsumers    ListKind = "consumers"      // routes of events, per domain
+	ListEventTypes   ListKind = "event_types"    // consumers of events, per type
 	ListProducers    ListKind = "producers"      // []ProducerRole: who may enqueue, per executor kind
-	ListCron         ListKind = "cron"           // *Cron: the pg_cron jobs, and what this login lacks to use pg_cron
+	ListCron         ListKind = "cron"           // who may enqueue, per executor kind
 	ListActivity     ListKind = "activity"       // []Activity: sessions that may block the queues, the holder of the oldest snapshot first
-	ListRules        ListKind = "rules"          // EventSubscriptionList: event subscriptions, and the broadcast share
+	ListRules        ListKind = "rules"          // event subscriptions, and the broadcast share
 	ListResolution   ListKind = "resolution"     // *Resolution: who receives an event of a type (Query.ID = domain/type[/stream])
 )
 
 // Query requests one page of a list.
 type Query struct {
 	Kind   ListKind
-	Filter string // the filter language; errors point at the column
+	Filter string // in the filter language; errors have the column of the mistake
 	ID     string
-	After  string // Page.Next of the page before
-	Limit  int    // 0 = 200
-	Whole  bool   // the complete payload, however large; otherwise its first PayloadShown characters
-	Bare   bool   // do not count: Page.Total is 0
+	After  string // Page.Next of the previous page; empty = the first page
+	Limit  int    // rows per page; 0 = 200
+	Whole  bool   // read the complete payload, however large; otherwise its first PayloadShown characters
+	Bare   bool   // do not count the matching rows: Page.Total is 0
 	Scope  Scope  // for ListResolution
 }
 
@@ -59,9 +59,9 @@ type Scope struct {
 
 // Page is the result of a Query.
 type Page struct {
-	Rows       any   // of the type documented at its ListKind; Of returns it
-	Total      int64 // matching rows
-	TotalBound bool  // true: at least Total, the count was bounded
+	Rows       any   // of the type that the ListKind documents; see Of
+	Total      int64 // number of matching rows
+	TotalBound bool  // true: at least Total rows match; counting stopped there
 	Next       string
 	AsOf       time.Time
 }
@@ -84,7 +84,7 @@ type EndpointList struct {
 	Leases    []WebhookLease
 }
 
-// EndpointDetail is one endpoint with details that are not read for lists.
+// EndpointDetail is one endpoint with further details, which lists do not read.
 type EndpointDetail struct {
 	Endpoint
 	Attempts []Attempt      `json:"attempts"` // newest first
@@ -93,13 +93,13 @@ type EndpointDetail struct {
 	Why      *Why           `json:"why"`
 }
 
-// EventSubscriptionList is the event subscriptions with the broadcast share.
+// EventSubscriptionList holds the event subscriptions and the broadcast share.
 type EventSubscriptionList struct {
 	Subscriptions []EventSubscription
 	Broadcast     *Broadcast
 }
 
-// PayloadShown is the largest part of a payload that is read for a screen, in characters.
+// PayloadShown is how many characters of a payload are read for a screen.
 const PayloadShown = 100_000
 
 // LeasesShown is the largest number of webhook leases shown below the endpoints.
@@ -121,10 +121,10 @@ type DeadLetter struct {
 	EventID        int64     `json:"event_id"`
 	EventType      Text      `json:"event_type"`
 	SagaID         int64     `json:"saga_id"`
-	Generation     int       `json:"generation"` // number of requeues before it
+	Generation     int       `json:"generation"` // number of requeues that led to it
 	FailedAt       time.Time `json:"failed_at"`
 	AgeSeconds     int64     `json:"age_seconds"`
-	// If the event of a webhook was erased: it has no payload any more.
+	// ErasedAt is when the event of a webhook was erased, and its payload with it.
 	ErasedAt *time.Time `json:"erased_at"`
 	ErasedBy Text       `json:"erased_by"`
 }
@@ -132,11 +132,11 @@ type DeadLetter struct {
 // DeadLetterDetail is one dead letter with all its details.
 type DeadLetterDetail struct {
 	DeadLetter
-	Payload       Text          `json:"payload"` // JSON as stored, secrets masked; empty with PayloadWhyNot set
+	Payload       Text          `json:"payload"` // JSON as stored, secrets masked; empty if PayloadWhyNot is set
 	PayloadWhyNot Text          `json:"payload_why_not"`
-	PayloadSize   int64         `json:"payload_size"`       // characters, including those left out
+	PayloadSize   int64         `json:"payload_size"`       // in characters, including the part that was not read
 	Revealed      int           `json:"revealed,omitempty"` // seconds until Payload is masked again; 0 = masked
-	Attempts      []Attempt     `json:"attempts"`           // of a webhook
+	Attempts      []Attempt     `json:"attempts"`           // only for a webhook
 	Lineage       []LineageStep `json:"lineage"`
 	LineageLeft   int64         `json:"lineage_left,omitempty"` // generations that are not in Lineage
 	RequeuedBy    Text          `json:"requeued_by"`
@@ -146,20 +146,20 @@ type DeadLetterDetail struct {
 	ResolvedBy    Text          `json:"resolved_by"`
 	ResolvedAt    *time.Time    `json:"resolved_at"`
 	ResolvedNote  Text          `json:"resolved_note"`
-	CallbackURL   Text          `json:"callback_url"` // as SafeURL leaves it
+	CallbackURL   Text          `json:"callback_url"` // without secrets: see SafeURL
 	Unsigned      bool          `json:"unsigned"`
-	Worker        Text          `json:"worker,omitzero"`     // of an event: the route worker
-	RoutedID      string        `json:"routed_id,omitempty"` // of an event: its id
-	// Only of a job's dead letter:
+	Worker        Text          `json:"worker,omitzero"`     // the route worker; only for an event
+	RoutedID      string        `json:"routed_id,omitempty"` // the id of the event; only for an event
+	// The following fields are set only for a job's dead letter.
 	JobID         string     `json:"job_id,omitempty"`
 	ReplayedJobID string     `json:"replayed_job_id,omitempty"`
-	Executor      Text       `json:"executor,omitzero"` // its executor kind
+	Executor      Text       `json:"executor,omitzero"` // the executor kind
 	Tries         int        `json:"tries,omitempty"`   // number of attempts
 	LastError     Text       `json:"last_error,omitzero"`
 	FirstFailedAt *time.Time `json:"first_failed_at,omitempty"`
 }
 
-// Attempt is one job of the saga.
+// Attempt is one attempt of a delivery: a webhook job of the saga.
 type Attempt struct {
 	JobID      int64      `json:"job_id"`
 	No         int        `json:"attempt_no"`
@@ -181,7 +181,7 @@ type LineageStep struct {
 	Status     string     `json:"status"`
 	At         *time.Time `json:"at"`
 	By         Text       `json:"by"`
-	Generation int        `json:"generation"` // number of requeues before it
+	Generation int        `json:"generation"` // number of requeues before this step
 	Current    bool       `json:"current,omitempty"`
 }
 
@@ -200,14 +200,14 @@ type AuditEntry struct {
 	Before      json.RawMessage `json:"before"`
 	After       json.RawMessage `json:"after"`
 	Outcome     Text            `json:"outcome"`
-	Claimed     json.RawMessage `json:"claimed"` // who runs the caller's program, as it claims; null = nothing claimed
+	Claimed     json.RawMessage `json:"claimed"` // who ran the caller's program, as the program claims; null = it claims nothing
 
-	OperationID *int64     `json:"operation_id"` // the bulk operation that acted or was acted on
-	Batches     *int64     `json:"batches"`      // of a row that stands for all batches of an operation: how many; FrozenCount has their items
-	LastAt      *time.Time `json:"last_at"`      // of such a row: when the last batch was
+	OperationID *int64     `json:"operation_id"` // the bulk operation that did this or that this was done to
+	Batches     *int64     `json:"batches"`      // set if the row represents all batches of an operation: their number; FrozenCount is then the number of their items
+	LastAt      *time.Time `json:"last_at"`      // set on the same rows: the time of the last batch
 }
 
-// Folded reports whether the row stands for all batches of an operation.
+// Folded reports whether the row represents all batches of an operation.
 func (a AuditEntry) Folded() bool { return a.Batches != nil }
 
 // AlertAck is a row of queue_alert_ack.
@@ -224,11 +224,11 @@ type AlertAck struct {
 // JobDetail is one job with all its details.
 type JobDetail struct {
 	Job
-	Payload       Text   `json:"payload"` // JSON as stored, secrets masked; empty with PayloadWhyNot set
+	Payload       Text   `json:"payload"` // JSON as stored, secrets masked; empty if PayloadWhyNot is set
 	PayloadWhyNot Text   `json:"payload_why_not"`
-	PayloadSize   int64  `json:"payload_size"`       // characters, including those left out
+	PayloadSize   int64  `json:"payload_size"`       // in characters, including the part that was not read
 	Revealed      int    `json:"revealed,omitempty"` // seconds until Payload is masked again; 0 = masked
-	FromStatus    string `json:"from_status"`        // of a finished job: its status before
+	FromStatus    string `json:"from_status"`        // the status before the final one; only of a finished job
 	SourceRef     Text   `json:"source_ref"`
 	TargetRef     Text   `json:"target_ref"`
 	PayloadRef    Text   `json:"payload_ref"`
@@ -237,8 +237,8 @@ type JobDetail struct {
 	LostLeases    int    `json:"lost_leases"`
 }
 
-// AuditOperation is the field that selects the audit rows of a bulk operation. Without it the batches of an operation are
-// one row for each action.
+// AuditOperation is the filter field that selects the audit rows of a bulk operation. If a filter
+// does not use it, the batches of an operation are one row per action.
 const AuditOperation = "operation_id"
 
 // AuditFields returns the fields of the audit pane's filter.

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Notifications describes the staging table of notifications: waiting rows grouped as they will
-// be published, failed rows, and the worker's runs.
+// Notifications describes the staging table of notifications: waiting rows in the groups in which
+// they will be published, failed rows, and the worker's runs.
 type Notifications struct {
 	Waiting         int64 `json:"waiting"`
 	Debouncing      int64 `json:"debouncing"` // waiting rows younger than the debounce
 	DebouncingBound bool  `json:"debouncing_bound"`
 	Failed          int64 `json:"failed"`
-	DebounceSeconds int64 `json:"debounce_seconds"` // limited to the allowed range
+	DebounceSeconds int64 `json:"debounce_seconds"` // the debounce in force, limited to the allowed range
 	Threshold       int64 `json:"batch_piece_threshold"`
 
 	LastRunAt       *time.Time `json:"last_run_at"` // of the tick worker, including idle runs
@@ -21,28 +21,29 @@ type Notifications struct {
 
 	Groups      []StagedGroup     `json:"groups"` // the oldest first
 	GroupsBound bool              `json:"groups_bound"`
-	Failures    []StagedFailure   `json:"failures"` // by reason, most first
+	Failures    []StagedFailure   `json:"failures"` // grouped by reason, most rows first
 	Log         []NotificationRun `json:"log"`      // newest first
 }
 
 // Due returns the number of rows that the next run would process.
 func (n Notifications) Due() int64 { return max(n.Waiting-n.Debouncing, 0) }
 
-// StagedGroup is the waiting pieces with the same stable key; pieces without a key form one group.
+// StagedGroup is the group of waiting pieces with the same stable key; all pieces without a key are
+// one group.
 type StagedGroup struct {
 	Key       Text      `json:"stable_key"`
 	Keyed     bool      `json:"keyed"`
-	Document  bool      `json:"document"` // the key is a document's, not a batch's
+	Document  bool      `json:"document"` // true: the key is that of a document; false: that of a batch
 	Pieces    int64     `json:"pieces"`
 	Due       int64     `json:"due"`
 	OldestAt  time.Time `json:"oldest_at"`
 	NewestAt  time.Time `json:"newest_at"`
-	FirstUnit Text      `json:"first_unit"` // its canonical address
-	Actor     Text      `json:"actor"`      // of the first
+	FirstUnit Text      `json:"first_unit"` // the canonical address of the first information unit
+	Actor     Text      `json:"actor"`      // the person who staged the first piece
 }
 
-// Told returns the event type and the number of pieces that the next run would publish for the
-// group: of its due pieces, or of all waiting ones if none is due.
+// Told returns the event that the next run would publish for the group: its type, and the number of
+// pieces. It counts the due pieces, or all waiting ones if none is due.
 func (g StagedGroup) Told(threshold int64) (eventType string, n int64) {
 	taken := g.Due
 	if taken == 0 {
@@ -54,13 +55,13 @@ func (g StagedGroup) Told(threshold int64) (eventType string, n int64) {
 	return "new_piece_created", taken
 }
 
-// StagedFailure is the rows that the worker could not publish for the same reason.
+// StagedFailure is the group of rows that the worker could not publish for one reason.
 type StagedFailure struct {
 	Failure Text        `json:"failure"`
 	N       int64       `json:"n"`
 	FirstAt time.Time   `json:"first_failed_at"`
 	LastAt  time.Time   `json:"last_failed_at"`
-	Rows    []StagedRow `json:"rows"` // the first FailuresShown
+	Rows    []StagedRow `json:"rows"` // the first FailuresShown of them
 }
 
 // FailuresShown is the largest number of rows that are read per reason.
@@ -93,8 +94,8 @@ type NotificationRun struct {
 	Failed    int64     `json:"failed_total"`
 }
 
-// Keep keeps only the groups and failures that the filter matches. It leaves the worker's log
-// whole.
+// Keep removes the groups and failures that do not match the filter. The worker's runs stay
+// complete.
 func (n *Notifications) Keep(f *Filter, now time.Time) {
 	if f.Empty() {
 		return

@@ -27,8 +27,8 @@ type Pane struct {
 	ID    PaneID
 	Keys  string // "1", "gf"
 	Title string
-	Short string // used if the title does not fit; "" = the title
-	From  string // the tables, views and functions that it reads
+	Short string // used where the title does not fit; "" = Title
+	From  string // the tables, views and functions that the pane reads
 	Help  string
 	Also  string // a second name on the command line
 }

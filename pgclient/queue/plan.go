@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Request requests an action on targets.
+// Request is an operator's request: an action on targets.
 type Request struct {
 	Action  ActionID
 	Targets []string          // ids as the lists show them
-	Filter  string            // instead of Targets
-	Or      []string          // further filters: a dead letter that matches any of them is taken as well
-	Within  string            // the filter of the list that the rows were chosen from; the plan says how many match it
-	Args    map[string]string // by Arg.Name
+	Filter  string            // set instead of Targets
+	Or      []string          // further filters: dead letters that match any of the filters are selected
+	Within  string            // the filter of the list from which the rows were chosen; the plan says how many rows match it
+	Args    map[string]string // values by Arg.Name
 	Actor   string
 	Reason  string
-	Whole   bool // of a reveal: all of the payload, however large; else its first PayloadShown characters
+	Whole   bool // for a reveal: the complete payload, however large; otherwise its first PayloadShown characters
 }
 
-// Select selects the rows that match any of the filters.
+// Select makes the request select the rows that match any of the filters.
 func (r *Request) Select(filters []string) {
 	r.Filter, r.Or = "", nil
 	if len(filters) > 0 {
@@ -45,30 +45,30 @@ func (r Request) Selection() string {
 	return "(" + strings.Join(r.Filters(), ") or (") + ")"
 }
 
-// Plan is the exact preview of a Request. Applying it does what the preview shows, or refuses:
-// Expect holds what was read and is compared again when the plan is applied.
+// Plan is the exact preview of a Request. Applying the plan does what the preview shows, or is
+// refused: Expect holds the state that the preview read, and is compared again at that time.
 type Plan struct {
 	Request   Request
 	Count     int64         // rows that will change
-	Skipped   int64         // rows that will not, with their reasons in Results
-	Lines     []PlanLine    // what the dialog shows
+	Skipped   int64         // rows that will not change; the reasons are in Results
+	Lines     []PlanLine    // the lines of the dialog
 	Results   []Outcome     // per id, bounded to 1,000
-	Match     *Match        // all rows that match Request.Within, if they are more; nil: there are no more
-	Refused   string        // non-empty: nothing can be done, and why
+	Match     *Match        // all rows that match Request.Within; nil: they are no more than the selected ones
+	Refused   string        // not empty: nothing can be done, for this reason
 	Rule      string        // code of the refusal
-	Expect    string        // compare-and-set token
-	Confirm   string        // of DangerDatabase: the name that must be typed
+	Expect    string        // the state that the preview read; the plan applies only if it is unchanged
+	Confirm   string        // the name that must be typed; empty = none
 	Command   string        // the equivalent headless command line
-	ReadAt    time.Time     // when it was read, by this machine's clock
-	Took      time.Duration // of the planning
-	Ephemeral bool          // concerns this process only: no audit row
+	ReadAt    time.Time     // when the plan was made, by this machine's clock
+	Took      time.Duration // how long planning took
+	Ephemeral bool          // changes this process only: no audit row
 }
 
-// Match is what a filter selects: how many rows, and what they are.
+// Match describes the rows that a filter selects: their number, and their names.
 type Match struct {
 	Count   int64
-	AtLeast bool // there are more than were counted
-	What    Text // where they go or what they are, the most frequent first
+	AtLeast bool // there are more rows than N
+	What    Text // destinations or names of the rows, the most frequent first
 }
 
 // PlanLine is one labelled line of a preview.
@@ -80,20 +80,20 @@ type PlanLine struct {
 // Outcome is what happened, or would happen, to one id.
 type Outcome struct {
 	ID      string `json:"id"`
-	Outcome string `json:"outcome"` // done verbs (requeued, acked, …), would_…, skipped, refused
+	Outcome string `json:"outcome"` // what was done (requeued, acked, …), would_…, skipped, refused
 	Why     Text   `json:"why,omitzero"`
 	NewID   string `json:"new_id,omitempty"`
 }
 
-// Result is the result of an applied plan, in the form of the headless JSON.
+// Result is the result of an applied plan; verbs print it as JSON.
 type Result struct {
 	Action  ActionID   `json:"action"`
 	DryRun  bool       `json:"dry_run"`
 	Plan    []PlanLine `json:"plan"`
 	Results []Outcome  `json:"results"`
-	AuditID int64      `json:"audit_id"` // of the last row: a request for dead letters of several sources writes one row each
+	AuditID int64      `json:"audit_id"` // the last audit row: a request for dead letters of several sources writes one row per source
 	Refused string     `json:"refused,omitempty"`
-	Payload Text       `json:"-"` // the revealed payload; it is returned to the requester only
+	Payload Text       `json:"-"` // the revealed payload; only the requester gets it, so it is not in the JSON
 	Done    int64      `json:"done"`
 	Skipped int64      `json:"skipped"`
 }

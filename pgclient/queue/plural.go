@@ -12,17 +12,17 @@ func Plural[N int | int32 | int64](n N, one, many string) string {
 	return strconv.FormatInt(int64(n), 10) + " " + Choose(n == 1, one, many)
 }
 
-// Counted is a name and how many rows have it.
+// Counted is a name, and the number of rows that have it.
 type Counted struct {
 	Name string
 	N    int64
 }
 
-// namesShown is how many names a line has.
+// namesShown is how many names Names writes.
 const namesShown = 4
 
-// Names joins names, the most frequent first, each with its number if there are several names and not all are single;
-// more than four are only counted.
+// Names joins names, the most frequent first. Each has its number of rows, unless there is only one
+// name or each name has one row. Of more than four names, the rest is only counted.
 func Names(all []Counted) string {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b Counted) int { return int(b.N - a.N) })

@@ -2,8 +2,9 @@ package queue
 
 import "time"
 
-// Quarantined is a row on which a step of a tick worker fails; all other rows are processed
-// without it. While SetAside is nil, the step retries the row at NextTry.
+// Quarantined is a row on which a step of a tick worker fails; the step processes all other rows
+// without it. While SetAside is nil, the row is not in quarantine yet, and the step retries it at
+// NextTry.
 type Quarantined struct {
 	ID          int64      `json:"quarantine_id"`
 	Step        Text       `json:"step"`

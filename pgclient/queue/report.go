@@ -2,8 +2,8 @@ package queue
 
 import "time"
 
-// Report is what the database recorded from Since until Until. Lists are bounded; More has the
-// number of rows left out of each list, by name.
+// Report is what the database recorded between Since and Until. Lists are limited; More has the
+// number of rows left out, by the name of the list.
 type Report struct {
 	Database Text      `json:"database"`
 	Version  Text      `json:"version"`
@@ -11,7 +11,7 @@ type Report struct {
 	Actor    Text      `json:"actor"`
 	AsOf     time.Time `json:"as_of"` // server time
 	Since    time.Time `json:"since"`
-	Until    time.Time `json:"until"` // exclusive
+	Until    time.Time `json:"until"` // the report ends before this time
 
 	Silences   []Silence      `json:"silences"`
 	Flags      []FlagChange   `json:"flags"`
@@ -23,17 +23,17 @@ type Report struct {
 	Actions    []AuditEntry   `json:"actions"`
 	More       map[string]int `json:"more"`
 
-	// DeadBound is true if more rows became dead letters than were read: the counts then
-	// cover the newest only.
+	// DeadBound is true if more rows became dead letters than the report reads: the counts then
+	// cover only the newest.
 	DeadBound bool `json:"dead_bound"`
 }
 
-// How a silence ended, if it did.
+// How a silence ended; empty = it has not ended.
 const (
 	SilenceLasts   = ""
 	SilenceBeat    = "beat_returned"
 	SilenceGone    = "deregistered"
-	SilenceSampled = "last_seen" // EndedAt is when it was seen last
+	SilenceSampled = "last_seen" // EndedAt is the time of the last sample in which the executor was silent
 	SilenceUnknown = "unknown"
 )
 
@@ -41,10 +41,10 @@ const (
 type Silence struct {
 	Alert          Text       `json:"alert_key"`
 	Executor       Text       `json:"executor_id"`
-	LastBeatAt     *time.Time `json:"last_beat_at"` // the last one before the silence
+	LastBeatAt     *time.Time `json:"last_beat_at"` // the last heartbeat before the silence
 	EndedAt        *time.Time `json:"ended_at"`
 	Ended          string     `json:"ended"`
-	WorstSeconds   int64      `json:"worst_age_seconds"` // in the span
+	WorstSeconds   int64      `json:"worst_age_seconds"` // the longest age within the span
 	CadenceSeconds int64      `json:"expected_cadence_seconds"`
 	Acks           []AlertAck `json:"acks" db:"-"`
 }
@@ -60,27 +60,27 @@ type FlagChange struct {
 	Reason    Text       `json:"reason"`
 }
 
-// DeadStory is the dead letters of one fingerprint that died in the span, and their states when
-// the report was made.
+// DeadStory describes the dead letters of one fingerprint that died in the span, and how many of
+// them were in which state when the report was made.
 type DeadStory struct {
 	Source    string    `json:"source"`
 	Code      Text      `json:"code"`
-	Endpoint  Text      `json:"endpoint"` // the endpoint, or the kind of a job
+	Endpoint  Text      `json:"endpoint"` // the endpoint of a webhook, or the kind of a job
 	Domain    Text      `json:"domain"`
 	Arose     int64     `json:"arose"`
 	Open      int64     `json:"open"`
 	Requeued  int64     `json:"requeued"`
-	Delivered *int64    `json:"delivered"` // of the requeued ones; nil except for webhooks
+	Delivered *int64    `json:"delivered"` // how many of the requeued ones were delivered; only for webhooks, otherwise nil
 	Closed    int64     `json:"closed"`
 	FirstAt   time.Time `json:"first_at"`
 	LastAt    time.Time `json:"last_at"`
 }
 
-// Curve is one metric over the span. A point is the highest value of its step; nil if nothing
-// was sampled.
+// Curve is one metric over the span. Each point is the highest value within one step; nil if
+// nothing was sampled in it.
 type Curve struct {
 	Metric string     `json:"metric"`
-	Name   Text       `json:"name"` // queue, executor or source; empty where there is one
+	Name   Text       `json:"name"` // of the queue, executor or source; empty if the metric has only one curve
 	Points []*float64 `json:"points"`
 	Min    float64    `json:"min"`
 	Max    float64    `json:"max"`

@@ -2,7 +2,7 @@ package queue
 
 import "time"
 
-// Route is the routing of one domain.
+// Route says whether and how the events of one domain are routed.
 type Route struct {
 	Domain       Text       `json:"event_domain"`
 	Worker       Text       `json:"worker_name"`
@@ -11,7 +11,7 @@ type Route struct {
 	EventsSeen   int64      `json:"events_seen"`
 	Attempts     int64      `json:"attempts_written"`
 	DeadLettered int64      `json:"dead_lettered"`
-	Waiting      int64      `json:"waiting"` // counted up to 10,001 rows
+	Waiting      int64      `json:"waiting"` // exact up to 10,000; 10,001 means more
 	OldestAt     *time.Time `json:"oldest_at"`
 	UpdatedAt    time.Time  `json:"updated_at"`
 	UpdatedBy    Text       `json:"updated_by"`
@@ -23,19 +23,19 @@ type EventType struct {
 	EventType   Text `json:"event_type"`
 	Stream      Text `json:"event_stream"`
 	Lane        Text `json:"delivery_lane"` // immediate or delayed
-	Worker      Text `json:"worker_name"`   // the route worker that is woken; empty = none
+	Worker      Text `json:"worker_name"`   // the route worker to which a wake signal is sent; empty = none
 	Active      bool `json:"active"`        // false = its events are refused
 	Description Text `json:"description"`
 }
 
-// ProducerRole says that the members of a role may enqueue for an executor kind. An executor kind with an empty
-// Role is open to everyone who may enqueue.
+// ProducerRole says that the members of a role may enqueue for an executor kind. If Role is empty,
+// everyone with the right to enqueue may use the executor kind.
 type ProducerRole struct {
 	Kind Text `json:"executor_kind"`
 	Role Text `json:"producer_role"`
 }
 
-// Consumer gets a job of each event of its type.
+// Consumer is a row of consumer_registry: each event of its type makes a job.
 type Consumer struct {
 	ID        Text      `json:"consumer_id"`
 	Domain    Text      `json:"event_domain"`

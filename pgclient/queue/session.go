@@ -1,24 +1,24 @@
 package queue
 
-// Session describes this connection: the login, its rights, and the kind of connection. The
-// rights are enforced by PostgreSQL; the console only mirrors them.
+// Session describes this connection: the login, its rights, and how it reaches the server.
+// PostgreSQL enforces the rights; the console only shows them.
 type Session struct {
 	User     Text   // session_user
-	Actor    string // the person claimed for audit rows
+	Actor    string // the person whom audit rows name, as the program claims
 	Roles    []string
 	Database Text
-	// Environment is the environment that the database's flag names.
+	// Environment is read from the database's flag.
 	Environment Environment
-	Address     Text // host:port that answered, or "local socket"
+	Address     Text // host:port of the server that answered, or "local socket"
 	Version     Text
 	InRecovery  bool
 	ReadOnly    bool // default_transaction_read_only or the read_only setting
-	Pooler      bool // a transaction pooler is in the path: no LISTEN
-	TLS         bool // encrypted as the server says (pg_stat_ssl), and up to a pooler in the path
-	Local       bool // an unencrypted connection stays on loopback or a socket
-	Encryption  Text // TLS and Local in words
+	Pooler      bool // there is a transaction pooler, so LISTEN does not work
+	TLS         bool // the server says that it is encrypted (pg_stat_ssl), and so is the way to a pooler
+	Local       bool // a connection without TLS that does not leave this machine
+	Encryption  Text // TLS and Local as text
 	Superuser   bool
-	Misfit      *Error // why the installed schema does not serve this program; nil when it does
+	Misfit      *Error // why this program cannot use the installed schema; nil = it can
 	// Rights says for each action whether this login may use it; Needs names the missing role
 	// if it may not.
 	Rights map[ActionID]bool
@@ -30,5 +30,5 @@ type Link struct {
 	State   string // connecting, live, polling, lost
 	Reason  Text   // of the last failure; empty while live
 	Attempt int
-	RetryIn float64 // seconds, while lost
+	RetryIn float64 // seconds until the next attempt, while lost
 }

@@ -5,17 +5,18 @@ import "strings"
 // Word is a stored value and the word that screens show for it.
 type Word struct{ Stored, Shown string }
 
-// OperationWords are the words for kinds of bulk operations.
+// OperationWords returns the words for the kinds of bulk operations.
 func OperationWords() []Word {
 	return []Word{{"requeue_webhook", "requeue"}, {"replay_job", "replay"}, {"replay_event", "replay"}}
 }
 
-// GateWords are the words for gates of webhook subscriptions; a suspended one shows its reason.
+// GateWords returns the words for the gates of webhook subscriptions; a suspended one is shown as
+// its reason instead.
 func GateWords() []Word {
 	return []Word{{"open", "sending"}, {"half_open", "half open"}}
 }
 
-// Shown returns the word for a stored value, else the value.
+// Shown returns the word for a stored value; without one, the value.
 func Shown(words []Word, stored string) string {
 	for _, w := range words {
 		if w.Stored == stored {
@@ -30,7 +31,8 @@ func AuditWords(action string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(action, "iu_route_"), "_", " ")
 }
 
-// AuditTarget returns the target of an audit row in words: what kind of row, and its id.
+// AuditTarget returns the target of an audit row in words: the kind of the row that was changed,
+// and its id.
 func AuditTarget(target string) string {
 	kind, id, ok := strings.Cut(target, " ")
 	if !ok {

@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// Snapshot is the state of the queue as of TakenAt (server time), as fn_queue_picture returns
-// it. One snapshot feeds all live panes of all consoles. Every age is computed with the
-// server's clock.
+// Snapshot is the state of the queue at TakenAt (server time), as fn_queue_picture returns it. All
+// live panes of all consoles show one snapshot. Every age is computed with the server's clock.
 type Snapshot struct {
 	TakenAt time.Time `json:"taken_at"`
-	TookMS  float64   `json:"took_ms"` // database time it cost to compute
+	TookMS  float64   `json:"took_ms"` // milliseconds that the database took to compute it
 	Shared  bool      `json:"shared"`  // true: the stored snapshot, computed for another console
 	Server  Server    `json:"server"`
 
@@ -19,29 +18,29 @@ type Snapshot struct {
 	Health     []HealthRow  `json:"health"`
 	Alerts     []Alert      `json:"alerts"`
 	Executors  []Executor   `json:"executors"`
-	DeadGroups []DeadGroup  `json:"dead_groups"` // the largest of each source, and those of the newest dead letters
-	DeadMore   DeadMore     `json:"dead_more"`   // what DeadGroups leaves out
+	DeadGroups []DeadGroup  `json:"dead_groups"` // the largest groups of each source, and the groups of the newest dead letters
+	DeadMore   DeadMore     `json:"dead_more"`   // the groups that DeadGroups leaves out
 	Waiting    []Waiting    `json:"waiting"`
-	Operations []Operation  `json:"operations"` // planned, running and paused ones; the running first
+	Operations []Operation  `json:"operations"` // planned, running and paused operations, running ones first
 	Hosts      []Host       `json:"hosts"`
 	Held       []Held       `json:"held"`
 	Suspended  []Suspension `json:"suspended"`
 	Ticks      []TickWorker `json:"ticks"`
 	Flow       Flow         `json:"flow"`
 	Marks      []Mark       `json:"marks"`   // of the last hour, newest first, at most 20
-	Actions    []Recent     `json:"actions"` // of the last hour, newest first, at most 10
+	Actions    []Recent     `json:"actions"` // actions of the last hour, newest first, at most 10
 
-	Queues           []Lane            `json:"queues"` // oldest wait first
+	Queues           []Lane            `json:"queues"` // the queue lane with the oldest wait first
 	JobTable         JobTable          `json:"job_table"`
 	JobLeases        []JobLease        `json:"job_leases"`
 	JobSubscriptions []JobSubscription `json:"job_subscriptions"`
 
-	// Missing says by section name what this snapshot could not contain, and why (a view is not
-	// installed, a right is missing).
+	// Missing says which sections this snapshot lacks, by name, and why: a view is not installed,
+	// or a right is missing.
 	Missing map[string]Text `json:"missing,omitempty"`
 
-	// MonitoringOff is true if a stale threshold flag is 1,000,000 s or more: the stale check
-	// then raises no alert, and every pane shows a warning (DP4 §7).
+	// MonitoringOff is true if a flag with a threshold of silence is 1,000,000 s or more: silence
+	// then raises no alert, and every pane shows a warning (source document DP4 §7).
 	MonitoringOff bool `json:"monitoring_off"`
 }
 
@@ -49,15 +48,15 @@ type Snapshot struct {
 type Server struct {
 	Version          Text     `json:"version"`
 	Database         Text     `json:"database"`
-	CloneOf          Text     `json:"clone_of"` // the original of this database, and what to do; empty = it is not a copy
-	Unexpected       Text     `json:"-"`        // of this connection: why this is not the server of expect_server; empty = it is, or any will do
-	Address          Text     `json:"-"`        // of this connection: host:port that answered, or "local socket"
-	Behind           Text     `json:"-"`        // of this connection: the server behind a pooler, by cluster_name or address; empty without one
+	CloneOf          Text     `json:"clone_of"` // the database of which this one is a copy, and what to do; empty = it is no copy
+	Unexpected       Text     `json:"-"`        // of this connection: why the server is not one of expect_server; empty = it is, or any server is accepted
+	Address          Text     `json:"-"`        // of this connection: host:port of the server that answered, or "local socket"
+	Behind           Text     `json:"-"`        // of this connection: the server behind the pooler, by cluster_name or address; empty without a pooler
 	InRecovery       bool     `json:"in_recovery"`
-	ReplayLagSeconds *float64 `json:"replay_lag_seconds"` // on a standby only
+	ReplayLagSeconds *float64 `json:"replay_lag_seconds"` // only on a standby, otherwise null
 }
 
-// Flag is a row of dot_config with its pending revert.
+// Flag is a row of dot_config, with the time at which it reverts.
 type Flag struct {
 	Key         Text       `json:"key"`
 	Value       Text       `json:"value"`
@@ -66,14 +65,14 @@ type Flag struct {
 	UpdatedAt   time.Time  `json:"updated_at"`
 	UpdatedBy   Text       `json:"updated_by"`
 	Reason      Text       `json:"reason"`     // of the last change
-	Off         bool       `json:"off"`        // a switch whose normal position is on is off
-	Invalid     bool       `json:"invalid"`    // not a valid value: the safe value applies
-	RevertsAt   *time.Time `json:"reverts_at"` // "back in 30 min"
+	Off         bool       `json:"off"`        // a switch that is normally on is off
+	Invalid     bool       `json:"invalid"`    // the value is not valid; the safe value applies instead
+	RevertsAt   *time.Time `json:"reverts_at"` // when a temporary value ends; null = it is permanent
 	RevertsTo   Text       `json:"reverts_to"`
-	Overdue     bool       `json:"overdue"` // its expiry has passed but it was not reverted
+	Overdue     bool       `json:"overdue"` // the temporary value has ended but was not reverted yet
 }
 
-// HealthRow is a row of v_queue_health (DP4 §3.3).
+// HealthRow is a row of v_queue_health (source document DP4 §3.3).
 type HealthRow struct {
 	Source          Text       `json:"source"`
 	Subject         Text       `json:"subject"`
@@ -87,30 +86,30 @@ type HealthRow struct {
 }
 
 // Alert is a row of v_queue_alert: a silence, a broadcast share over its limit, a suspended
-// endpoint, a row in quarantine, loops that no host runs, a queue lane whose jobs no live
-// executor can claim, a backlog or a circuit that stays open. It exists whether or not a check
-// has emitted an event for it.
+// endpoint, a row in quarantine, loops that no host runs, a queue lane whose jobs no live executor
+// can claim, a backlog or a circuit that stays open. An alert exists whether or not an event was
+// emitted for it.
 type Alert struct {
 	Key          Text       `json:"alert_key"`
 	Kind         string     `json:"kind"` // one of the Alert… constants
 	Subject      Text       `json:"subject"`
 	Severity     string     `json:"severity"` // warning, critical
-	Since        *time.Time `json:"since"`    // the last heartbeat
+	Since        *time.Time `json:"since"`    // for a silence, the last heartbeat
 	AgeSeconds   int64      `json:"age_seconds"`
-	Ratio        float64    `json:"ratio"` // age ÷ expected cadence, or share or age ÷ its limit
+	Ratio        float64    `json:"ratio"` // age ÷ expected cadence; for other kinds, share or age ÷ its limit
 	EventIDs     []string   `json:"event_ids"`
 	State        string     `json:"state"` // open, acked
 	AckedBy      Text       `json:"acked_by"`
 	AckedAt      *time.Time `json:"acked_at"`
 	Comment      Text       `json:"comment"`
 	AckExpiresAt *time.Time `json:"ack_expires_at"`
-	// LastCleared says how the previous acknowledgement of this alert ended:
-	// "", expired, beat_returned, rose_to_critical, unacked, share_fell, resumed, deregistered, ended.
+	// LastCleared says how the previous acknowledgement of this alert ended: "", expired,
+	// beat_returned, rose_to_critical, unacked, share_fell, resumed, deregistered, ended.
 	LastCleared string `json:"last_cleared"`
 	// Cause is the subject of the alert that causes this one and is shown instead of it;
 	// empty = this alert is a cause.
 	Cause  Text `json:"cause"`
-	Detail Text `json:"detail"` // its subject in one line; may be empty
+	Detail Text `json:"detail"` // the alert's subject in one line; may be empty
 }
 
 // The kinds of alerts.
@@ -125,7 +124,7 @@ const (
 	AlertCircuit    = "circuit"    // a circuit that has been open for a long time
 )
 
-// Causes returns the alerts without a Cause: one for each cause.
+// Causes returns the alerts without a Cause: one per cause.
 func Causes(all []Alert) []Alert {
 	out := make([]Alert, 0, len(all))
 	for _, a := range all {
@@ -136,7 +135,7 @@ func Causes(all []Alert) []Alert {
 	return out
 }
 
-// Parts returns the alerts that a causes.
+// Parts returns the alerts whose cause is a.
 func (a Alert) Parts(all []Alert) []Alert {
 	var out []Alert
 	for _, x := range all {
@@ -147,8 +146,8 @@ func (a Alert) Parts(all []Alert) []Alert {
 	return out
 }
 
-// Queue returns the queue that a backlog or an unclaimed lane is about, as fn_queue_why takes
-// it; empty for other kinds.
+// Queue returns the queue of a backlog or of an unclaimed queue lane, by the name that fn_queue_why
+// takes; empty for other kinds of alerts.
 func (a Alert) Queue() string {
 	if name, ok := strings.CutPrefix(a.Subject.String(), "backlog:"); ok {
 		return name
@@ -167,7 +166,7 @@ type Executor struct {
 	Domains          []Text     `json:"domain_scope"`
 	State            string     `json:"state"` // working, idle, stuck, silent, unwatched (late while monitoring is off), stopped, deregistered
 	LastBeatAt       *time.Time `json:"last_beat_at"`
-	AgeSeconds       *int64     `json:"age_seconds"` // null: it has never sent a heartbeat
+	AgeSeconds       *int64     `json:"age_seconds"` // null = it has never sent a heartbeat
 	CadenceSeconds   int64      `json:"expected_cadence_seconds"`
 	ThresholdSeconds int64      `json:"stale_threshold_seconds"`
 	Ratio            float64    `json:"ratio"`
@@ -182,12 +181,12 @@ type Executor struct {
 	RegisteredBy     Text       `json:"registered_by"`
 	DeregisteredAt   *time.Time `json:"deregistered_at"`
 	DeregisteredBy   Text       `json:"deregistered_by"`
-	TickWorker       bool       `json:"tick_worker"` // its heartbeat is sent by its own tick
-	InstanceID       Text       `json:"instance_id"` // sender of the last heartbeat: HOST/INSTANCE of a worker host
+	TickWorker       bool       `json:"tick_worker"` // it is a tick worker, whose heartbeat each tick sends
+	InstanceID       Text       `json:"instance_id"` // the sender of the last heartbeat: HOST/INSTANCE of a worker host
 }
 
-// UnmarshalJSON decodes an executor of the snapshot. The database has two states of silence,
-// stale and dead; here both are "silent", and Severity is different.
+// UnmarshalJSON decodes an executor of the snapshot. The database has two states of silence, stale
+// and dead. Here both become "silent", with a different Severity.
 func (x *Executor) UnmarshalJSON(raw []byte) error {
 	type plain Executor
 	if err := json.Unmarshal(raw, (*plain)(x)); err != nil {
@@ -199,7 +198,7 @@ func (x *Executor) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// DeadGroup is one fingerprint of open dead letters.
+// DeadGroup is a group of open dead letters with the same fingerprint.
 type DeadGroup struct {
 	Source         string    `json:"source"` // webhook, job, event
 	Code           Text      `json:"code"`
@@ -212,12 +211,12 @@ type DeadGroup struct {
 	Trend          []int64   `json:"trend"` // new dead letters per 5 minutes, oldest first, 12 buckets
 }
 
-// DeadMore counts the groups of open dead letters that a snapshot leaves out: there may be
-// hundreds of thousands.
+// DeadMore counts the groups of open dead letters that a snapshot leaves out, possibly hundreds of
+// thousands.
 type DeadMore struct {
 	Groups      int64 `json:"groups"`
-	GroupsBound bool  `json:"groups_bound"` // true: at least Groups
-	Open        int64 `json:"open"`         // dead letters in them, exact
+	GroupsBound bool  `json:"groups_bound"` // true: there are at least Groups
+	Open        int64 `json:"open"`         // exact number of dead letters in those groups
 }
 
 // Waiting is one queue with waiting work.
@@ -229,14 +228,14 @@ type Waiting struct {
 	OldestAt        *time.Time `json:"oldest_at"`
 	AgeSeconds      int64      `json:"age_seconds"`
 	Waiting         int64      `json:"waiting"`
-	WaitingBound    bool       `json:"waiting_bound"` // true: at least Waiting
+	WaitingBound    bool       `json:"waiting_bound"` // true: at least Waiting wait
 	InPerSecond     float64    `json:"in_per_s"`      // arrivals, mean of the last 5 minutes
-	OutPerSecond    float64    `json:"out_per_s"`     // drain, mean of the last 5 minutes
+	OutPerSecond    float64    `json:"out_per_s"`     // finished work, mean of the last 5 minutes
 	ClearsInSeconds *int64     `json:"clears_in_seconds"`
 	Why             Text       `json:"why"` // the first link of the blocking chain; empty = nothing blocks
 }
 
-// Host is a row of queue_host: a worker host, in this process or elsewhere.
+// Host is a row of queue_host: a worker host of this process or of another.
 type Host struct {
 	ID         Text                `json:"host_id"`
 	Instance   string              `json:"instance"`
@@ -247,40 +246,42 @@ type Host struct {
 	Alive      bool                `json:"alive"`
 	Version    Text                `json:"version"`
 	Loops      []Text              `json:"loops"`
-	LastLoops  []Text              `json:"last_loops"`  // the last one before the silence stopped
-	StopReason Text                `json:"stop_reason"` // a signal, or who requested it; empty = not recorded, or not stopped
+	LastLoops  []Text              `json:"last_loops"`  // the loops that it last ran; kept after it stopped
+	StopReason Text                `json:"stop_reason"` // a signal, or who stopped it; empty = not recorded, or not stopped
 	InFlight   int64               `json:"in_flight"`
 	Progress   map[string]LoopMark `json:"progress"`
 }
 
-// LoopMark is what a host reports about one of its loops.
+// LoopMark is the state of one loop, as its host reports it.
 type LoopMark struct {
 	State    string     `json:"state"`
 	LastTick *time.Time `json:"last_tick"`
 	Done     int64      `json:"done"`
 	Errors   int64      `json:"errors"`
-	// Only of the job executor: as which executor it works, and for which kinds it has handlers.
+	// Executor and Kinds are set only for the job executor: the executor as which it claims, and
+	// the kinds for which it has handlers.
 	Executor string   `json:"executor,omitempty"`
 	Kinds    []string `json:"kinds,omitempty"`
-	// Only of the webhook worker: the subscriptions that it cannot sign, and the names of the secrets with which
-	// it can sign now; nil = its release does not report them.
+	// Unsigned and Secrets are set only for the webhook sender: the subscriptions whose requests it
+	// cannot sign, and the names of the secrets with which it can sign now; nil = its release does
+	// not report them.
 	Unsigned []Unsigned `json:"unsigned,omitempty"`
 	Secrets  *[]string  `json:"secrets,omitempty"`
 }
 
-// Held is a transaction that has been open for over a minute. The events that it has written
-// cannot be routed until it ends; other events are not delayed.
+// Held is a transaction that has been open for over a minute. Events that it has written cannot be
+// routed until it ends; other events are not delayed.
 type Held struct {
 	Worker     Text   `json:"worker"`
-	Domain     Text   `json:"domain"` // empty = not known before it ends
+	Domain     Text   `json:"domain"` // empty = unknown until the transaction ends
 	AgeSeconds int64  `json:"age_seconds"`
-	Pid        *int64 `json:"pid"` // null where it is prepared
+	Pid        *int64 `json:"pid"` // null = a prepared transaction
 	Program    Text   `json:"program"`
 	User       Text   `json:"user"`
 }
 
-// Holder returns the oldest transaction that delays the events of this row; nil if the row is
-// not about such transactions.
+// Holder returns the oldest of the transactions that delay the events of this row; nil if the row
+// is not about such transactions.
 func (s *Snapshot) Holder(r HealthRow) *Held {
 	if r.Source.String() != "cursor_held" {
 		return nil
@@ -293,7 +294,7 @@ func (s *Snapshot) Holder(r HealthRow) *Held {
 	return nil
 }
 
-// Suspension is a webhook endpoint to which nothing is sent now.
+// Suspension is a webhook endpoint to which nothing is sent at present.
 type Suspension struct {
 	SubscriptionID int64      `json:"subscription_id"`
 	Endpoint       Text       `json:"endpoint"`
@@ -303,11 +304,11 @@ type Suspension struct {
 	By             Text       `json:"by"`
 }
 
-// TickWorker is a row of v_queue_scheduler_status (DP1 §10).
+// TickWorker is a row of v_queue_scheduler_status (source document DP1 §10).
 type TickWorker struct {
 	Name            Text            `json:"worker_name"`
 	IntervalSeconds int64           `json:"configured_interval_seconds"`
-	LastRunAt       *time.Time      `json:"last_run_at"` // when it started
+	LastRunAt       *time.Time      `json:"last_run_at"` // when the last run started
 	AgeSeconds      *int64          `json:"age_seconds"`
 	Stale           bool            `json:"stale"`
 	Mode            Text            `json:"mode"`
@@ -315,19 +316,20 @@ type TickWorker struct {
 	NextDueAt       *time.Time      `json:"next_due_at"`
 	LastSource      Text            `json:"last_source"` // external, pg_cron, wake, operator
 	LastResult      json.RawMessage `json:"last_result"`
-	LastAttemptAt   *time.Time      `json:"last_attempt_at"` // including failed ones
+	LastAttemptAt   *time.Time      `json:"last_attempt_at"` // also if it failed
 	LastWorkAt      *time.Time      `json:"last_work_at"`
 	DoneTotal       int64           `json:"done_total"`
-	FlagKey         Text            `json:"flag_key"` // the flag that switches it off; empty = none
-	CronJob         Text            `json:"cron_job"` // the pg_cron job that may tick it; empty = none
+	FlagKey         Text            `json:"flag_key"` // the flag that switches the worker off; empty = no flag does
+	CronJob         Text            `json:"cron_job"` // the pg_cron job that can run the worker; empty = none
 	CronSchedule    Text            `json:"cron_schedule"`
-	CronRunAs       Text            `json:"cron_run_as"` // the login that the job runs as; empty = not installed
-	// ThresholdSeconds is the silence from which it is stale, by the flags in force; from 1,000,000 on it is not watched.
+	CronRunAs       Text            `json:"cron_run_as"` // the login as which the job runs; empty = not installed
+	// ThresholdSeconds is the silence after which the worker is stale, according to the current
+	// flags; from 1,000,000 on the worker is unwatched.
 	ThresholdSeconds int64 `json:"stale_threshold_seconds"`
-	Why              Text  `json:"why"` // why it does not run, or that nothing runs it; empty = it runs, or is off
+	Why              Text  `json:"why"` // why the worker does not run, or that nothing runs it; empty = it runs, or is switched off
 }
 
-// TickInterval returns the flag with the interval of a tick worker.
+// TickInterval returns the name of the flag that holds the interval of a tick worker.
 func TickInterval(worker string) string { return "queue.tick." + worker + ".interval_seconds" }
 
 // SchedulerMode is the flag that says what runs the tick workers.
@@ -336,9 +338,9 @@ const SchedulerMode = "queue.scheduler.mode"
 // SchedulerModes returns the values of SchedulerMode.
 func SchedulerModes() []string { return []string{"external", "pg_cron", "hybrid"} }
 
-// Cron is the pg_cron jobs of the queue, as far as this login may see them.
+// Cron holds the pg_cron jobs of the queue that this login may see.
 type Cron struct {
-	Lacks Text      `json:"lacks"` // why this login cannot use it, with the remedy; empty = it can
+	Lacks Text      `json:"lacks"` // why this login cannot use pg_cron, with the remedy; empty = it can
 	Jobs  []CronJob `json:"jobs"`
 }
 
@@ -347,25 +349,25 @@ type CronJob struct {
 	Name        Text       `json:"job_name"`
 	Worker      Text       `json:"worker_name"`
 	Schedule    Text       `json:"schedule"`
-	RunAs       Text       `json:"run_as"` // the login that it runs as; empty = not installed
+	RunAs       Text       `json:"run_as"` // the login as which it runs; empty = not installed
 	InstalledAt *time.Time `json:"installed_at"`
 	InstalledBy Text       `json:"installed_by"`
-	Found       *bool      `json:"found"` // exists in pg_cron; nil = this login may not see
+	Found       *bool      `json:"found"` // whether it exists in pg_cron; nil = this login may not see that
 	Active      *bool      `json:"active"`
 	LastStartAt *time.Time `json:"last_start_at"`
 	LastStatus  Text       `json:"last_status"`
 	LastMessage Text       `json:"last_message"`
 }
 
-// Mark is a label on the history lines, for example a deploy.
+// Mark is a label on the history lines, such as a deploy.
 type Mark struct {
 	At    time.Time `json:"at"`
 	Label Text      `json:"label"`
 	By    Text      `json:"by"`
 }
 
-// Recent is what a person did within the last hour: one row of the audit, or several with the
-// same action, person and reason.
+// Recent is an action of a person within the last hour: one audit row, or several with the same
+// action, person and reason.
 type Recent struct {
 	AuditID int64     `json:"audit_id"` // of the newest row
 	At      time.Time `json:"at"`       // of the newest row
@@ -376,12 +378,12 @@ type Recent struct {
 	Rows    int64     `json:"rows"`
 }
 
-// Flow is the last hour in 60 buckets of a minute, oldest first; the last bucket is the current,
+// Flow is the last hour in 60 buckets of one minute, oldest first; the last bucket is the current,
 // incomplete minute.
 type Flow struct {
 	Delivered  []int64 `json:"delivered"`
 	Dead       []int64 `json:"dead"`
-	Jobs       []int64 `json:"jobs"` // finished, with any outcome
+	Jobs       []int64 `json:"jobs"` // finished jobs, with any outcome
 	HostsAlive int64   `json:"hosts_alive"`
 	DeadOpen   int64   `json:"dead_open"` // all open dead letters
 }

@@ -2,8 +2,8 @@ package queue
 
 import "strings"
 
-// EventSubscription says that a recipient reads certain events. An empty domain, type, stream or
-// subject table means every one.
+// EventSubscription says which events a recipient reads. An empty domain, type, stream or subject
+// table means any.
 type EventSubscription struct {
 	ID           int64 `json:"subscription_id"`
 	Recipient    Text  `json:"recipient_ref"`
@@ -11,11 +11,12 @@ type EventSubscription struct {
 	Type         Text  `json:"event_type"`
 	Stream       Text  `json:"event_stream"`
 	SubjectTable Text  `json:"scope_subject_table"`
-	Filter       Text  `json:"scope_filter"` // JSON; {} = every payload
+	Filter       Text  `json:"scope_filter"` // a JSON object that the payload must contain; {} = every payload
 	Mute         bool  `json:"mute"`
 }
 
-// Step returns the step of DP6 §3.2 in which the subscription is considered.
+// Step returns the step of source document DP6 §3.2 in which the router considers this event
+// subscription.
 func (s EventSubscription) Step() int {
 	switch {
 	case !s.Type.Empty() && !s.Stream.Empty():
@@ -28,7 +29,8 @@ func (s EventSubscription) Step() int {
 	return 4
 }
 
-// Field returns a field for the filter of event subscriptions.
+// Field returns the value of a field that a filter of event subscriptions names; false if there is
+// no value.
 func (s EventSubscription) Field(name string) (any, bool) {
 	switch name {
 	case "id":
@@ -52,7 +54,7 @@ func (s EventSubscription) Field(name string) (any, bool) {
 	return nil, false
 }
 
-// EventSubscriptionFields returns the fields of the filter of event subscriptions.
+// EventSubscriptionFields returns the fields that a filter of event subscriptions may name.
 func EventSubscriptionFields() []Field {
 	return []Field{
 		{Name: "id", Kind: FieldNumber, Help: "the number of the rule"},
@@ -65,7 +67,7 @@ func EventSubscriptionFields() []Field {
 	}
 }
 
-// BroadcastShare is the share of a domain's events that reach no particular recipient.
+// BroadcastShare is the share of a domain's events that no event subscription names.
 type BroadcastShare struct {
 	Domain    Text    `json:"event_domain"` // empty: all domains together
 	Events    int64   `json:"events_24h"`
@@ -74,7 +76,7 @@ type BroadcastShare struct {
 	Over      bool    `json:"over_line"`
 }
 
-// UnroutedType is an event type of which some events reach no particular recipient.
+// UnroutedType is an event type of which some events are named by no event subscription.
 type UnroutedType struct {
 	Domain    Text  `json:"event_domain"`
 	Type      Text  `json:"event_type"`
@@ -83,19 +85,19 @@ type UnroutedType struct {
 	Broadcast int64 `json:"broadcast_events_24h"`
 }
 
-// ID returns the type as ListResolution takes it.
+// ID returns the event type in the form that ListResolution takes.
 func (u UnroutedType) ID() string { return u.Domain.String() + "/" + u.Type.String() }
 
 // Broadcast is the exact broadcast share of the last 24 hours, and its history.
 type Broadcast struct {
 	On       bool             `json:"resolution_enabled"`
 	Line     int64            `json:"warn_percent"`
-	Shares   []BroadcastShare `json:"shares"`        // the total first, then the largest
-	Unrouted []UnroutedType   `json:"unrouted"`      // most broadcast events first
-	Trend    []*float64       `json:"percent_trend"` // the sample of each of the last 24 hours, oldest first; null = not sampled
+	Shares   []BroadcastShare `json:"shares"`        // the total first, then the largest shares
+	Unrouted []UnroutedType   `json:"unrouted"`      // the type with the most broadcast events first
+	Trend    []*float64       `json:"percent_trend"` // one sample per hour of the last 24, oldest first; null = not sampled
 }
 
-// Resolution says who receives an event of a type, step by step.
+// Resolution says, step by step, who receives an event of a type.
 type Resolution struct {
 	Domain       Text           `json:"event_domain"`
 	Type         Text           `json:"event_type"`
@@ -104,14 +106,14 @@ type Resolution struct {
 	Payload      Text           `json:"payload"`
 	Registered   bool           `json:"registered"`
 	On           bool           `json:"resolution_enabled"`
-	Events       int64          `json:"events_24h"` // of this type, in all streams
+	Events       int64          `json:"events_24h"` // events of this type in the last 24 hours, in all streams
 	Broadcast    int64          `json:"broadcast_events_24h"`
-	Rules        []ResolvedRule `json:"rules"` // subscriptions that name the event, by step
+	Rules        []ResolvedRule `json:"rules"` // event subscriptions that name the event, by step
 	Recipients   []Text         `json:"recipients"`
 }
 
-// ResolvedRule is an event subscription and its outcome: taken, better (its recipient is reached
-// in an earlier step), muted, subject_table or filter (out of scope), off.
+// ResolvedRule is an event subscription and its outcome: taken; better (an earlier step reaches its
+// recipient already); muted; subject_table or filter (does not apply to this event); off.
 type ResolvedRule struct {
 	EventSubscription
 	StepNo  int    `json:"step"`

@@ -1,6 +1,6 @@
 package queue
 
-// Text from the database, the network or a configuration becomes a Text before it is printed.
+// Text from the database, the network or a configuration file becomes a Text before it is printed.
 
 import (
 	"bytes"
@@ -9,24 +9,23 @@ import (
 	"strings"
 )
 
-// Text is a string that contains nothing that can act on a terminal or deceive the reader. Only
-// Clean and CleanLong make a Text that is not empty; the original cannot be recovered. Texts
-// compare with ==; the zero value is the empty text.
+// Text is a string that contains nothing that can control a terminal or deceive the reader. Only
+// Clean and CleanLong make a Text that is not empty; the original cannot be recovered. Texts compare
+// with ==; the zero value is the empty text.
 //
 // A character that cannot be shown is replaced by a mark:
 //
 //	␛ ␊ ␉ ␡          a C0 control character or DEL
 //	⟨9B⟩              a C1 control character
-//	⟨U+202E⟩          a character that cannot be seen, or that moves others
+//	⟨U+202E⟩          a character that is invisible, or that moves other characters
 //	⟨xFF⟩             a byte that is not UTF-8
+//	⟨+12⟩             12 characters stacked on the previous one were left out
+//	◌                 a combining mark without a base character
+//	…(+900 bytes)     this many bytes of the raw value were left out
 //
-// ⟨+12⟩             12 characters stacked on the previous one were left out
-// ◌                 a combining mark without a base character
-// …(+900 bytes)     this many bytes of the raw value were left out
-//
-// A value that contains a mark in plain characters looks the same as the mark. That is
-// necessary for Clean(t.String()) == t, without which a text that is cleaned twice on its way to
-// the screen would grow.
+// If a value contains a mark as ordinary characters, it looks the same as the mark. That is
+// necessary for Clean(t.String()) == t; otherwise a text that is cleaned twice on its way to the
+// screen would grow.
 type Text struct{ s string }
 
 // Clean makes a Text. It reads at most 64 KiB of raw and returns at most 64 KiB, so that the
@@ -39,8 +38,8 @@ func Clean(raw string) Text {
 	return Text{s: c.clean(raw)}
 }
 
-// CleanLong is Clean without a bound, for a payload that was requested as a whole. Calling Clean
-// on its result applies the bound again.
+// CleanLong is Clean without a limit, for a payload that was requested as a whole. Calling Clean on
+// its result applies the limit again.
 func CleanLong(raw string) Text {
 	var b strings.Builder
 	b.Grow(len(raw))
@@ -56,7 +55,7 @@ func CleanLong(raw string) Text {
 // String returns the safe form.
 func (t Text) String() string { return t.s }
 
-// Cut returns the text in at most n bytes; a longer text is cut and gets an ellipsis.
+// Cut returns the text, shortened to at most n bytes including an ellipsis.
 func (t Text) Cut(n int) Text {
 	if len(t.s) <= n {
 		return t
@@ -82,9 +81,8 @@ func (t *Text) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// MarshalJSON returns the safe form as a JSON string. Only two characters need an
-// escape, because a Text has no control characters; < > & are left to the
-// encoder around it.
+// MarshalJSON returns the safe form as a JSON string. Only two characters need an escape, because a
+// Text has no control characters; the encoder that calls this escapes < > &.
 func (t Text) MarshalJSON() ([]byte, error) {
 	b := make([]byte, 0, len(t.s)+2)
 	b = append(b, '"')
@@ -121,8 +119,8 @@ func (t *Text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Scan cleans the value of a column, so that a row never holds the raw form. NULL becomes the
-// empty text.
+// Scan cleans the value of a column, so that a row never holds the raw form. NULL becomes the empty
+// text.
 func (t *Text) Scan(src any) error {
 	switch v := src.(type) {
 	case nil:
@@ -137,16 +135,16 @@ func (t *Text) Scan(src any) error {
 	return nil
 }
 
-// The bounds of Lines.
+// The limits of Lines.
 const (
 	linesMaxBytes = 1 << 20
 	linesMaxCount = 20_000
 	tabSpaces     = "    "
 )
 
-// Lines is Clean for values of several lines, such as payloads: split at line
-// ends, tabs become four spaces, each line is cleaned. At most 1 MiB and 20,000
-// lines are kept; a last line then says how many bytes were left out.
+// Lines is Clean for values of several lines, such as payloads: the value is split at line ends,
+// each tab becomes four spaces, and each line is cleaned. At most 1 MiB and 20,000 lines are kept;
+// a last line then says how many bytes were left out.
 func Lines(raw string) []Text {
 	var lines []Text
 	rest := raw

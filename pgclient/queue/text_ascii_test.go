@@ -1,13 +1,12 @@
 package queue
 
-// Writes a Text in ASCII, so that tests see each of its characters.
+// A form of Text in ASCII, with which tests compare every character.
 
 import "strings"
 
-// ASCII is t in printable ASCII. Marks keep their names (<ESC>, <9B>,
-// <U+202E>, <+12>, "...(+900 bytes)"); every other character is written by its
-// number, as \u{E9}. It is never replaced by a similar character: two
-// ids that differ must not read the same.
+// ASCII returns t in printable ASCII. Marks keep their names (<ESC>, <9B>, <U+202E>, <+12>,
+// "...(+900 bytes)"); every other character is written by its number, as \u{E9}. No character is
+// replaced by a similar one, so that different texts never look the same.
 func ASCII(t Text) string {
 	if plain(t.s) {
 		return t.s
@@ -33,7 +32,7 @@ func ASCII(t Text) string {
 	return b.String()
 }
 
-// controlName names a control snapshot by its distance from U+2400.
+// controlName returns the name of a control character; n is the distance of its symbol from U+2400.
 func controlName(n rune) string {
 	names := [...]string{
 		"NUL", "SOH", "STX", "ETX", "EOT", "ENQ", "ACK", "BEL", "BS", "TAB", "LF", "VT", "FF", "CR", "SO", "SI",

@@ -1,7 +1,7 @@
 package queue
 
-// The rules of cleaning depend only on what was already written, never on what was read, so that
-// cleaning the output again changes nothing.
+// The rules of cleaning depend only on the text that was written so far, never on the raw text, so
+// that cleaning a cleaned text changes nothing.
 
 import (
 	"strconv"
@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	textLimit = 64 << 10 // bytes, of what is read and of what is written
+	textLimit = 64 << 10 // bytes, both of the raw text and of the cleaned one
 	tailRoom  = 32       // bytes; holds "…(+N bytes)" with any int64
-	maxMarks  = 4        // combining marks in a row; Hebrew with cantillation needs 4
-	maxJoined = 16       // further characters in one cell cluster; Indic conjuncts need about 8
+	maxMarks  = 4        // combining marks on one character; Hebrew with cantillation needs 4
+	maxJoined = 16       // further characters in one cluster; Indic conjuncts need about 8
 )
 
 // plain reports whether raw is printable ASCII that is short enough to be kept whole.
@@ -45,8 +45,8 @@ type cleaner struct {
 	cluster
 }
 
-// clean cuts where the tail still fits into textLimit; otherwise cleaning the result again would
-// cut the tail.
+// clean returns the safe form of raw. If it must cut, it cuts so early that the tail "…(+N bytes)"
+// still fits into textLimit; otherwise cleaning the result again would cut the tail.
 func (c *cleaner) clean(raw string) string {
 	kept := raw
 	if len(raw) > textLimit {
@@ -69,8 +69,8 @@ func (c *cleaner) clean(raw string) string {
 	return string(c.out[:cutOut]) + tail(len(raw)-cutIn)
 }
 
-// step writes the first character of s, or skips several of a pile that is too high, and returns
-// how many bytes of s it consumed.
+// step writes the first character of s and returns its length in bytes. If too many characters are
+// stacked on the previous one, step leaves out several of them at once.
 func (c *cleaner) step(s string) int {
 	r, size := utf8.DecodeRuneInString(s)
 	switch {
@@ -91,7 +91,8 @@ func (c *cleaner) step(s string) int {
 		c.write(r)
 		return size
 	}
-	// Only what keeps joining is left out; the copy knows what r began.
+	// Only characters that join the same cluster are left out; the copy of the cluster finds where
+	// they end.
 	pile, count := c.cluster, 0
 	for used := 0; ; {
 		pile.add(r)
@@ -110,7 +111,7 @@ func (c *cleaner) write(r rune) {
 	c.add(r)
 }
 
-// mark writes a mark. No following character joins it.
+// mark writes a mark. A following combining character does not join it.
 func (c *cleaner) mark(m string) {
 	c.out = append(c.out, m...)
 	last, _ := utf8.DecodeLastRuneInString(m)

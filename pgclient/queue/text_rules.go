@@ -3,12 +3,12 @@ package queue
 import "unicode"
 
 // Unsafe reports whether r must not be printed as itself: control characters (also tab and
-// newline), format characters (bidi, zero-width, tags, soft hyphen, byte order mark,
-// annotations), everything that Unicode lets a renderer ignore (variation selectors, fillers,
-// joiners), line and paragraph separators, surrogates, noncharacters, private use (its glyph and
-// width are undefined) and blank glyphs that are not spaces.
+// newline), format characters (bidi, zero-width, tags, soft hyphen, byte order mark, annotations),
+// everything that Unicode lets a renderer ignore (variation selectors, fillers, joiners), line and
+// paragraph separators, surrogates, noncharacters, private use (whose glyph and width are
+// undefined) and blank glyphs that are not spaces.
 //
-// Spaces such as U+00A0 and U+3000 are safe: they occupy cells like any space.
+// Spaces such as U+00A0 and U+3000 are safe: each occupies cells like any space.
 func Unsafe(r rune) bool {
 	switch {
 	case r < 0x20 || r > unicode.MaxRune:
@@ -21,7 +21,7 @@ func Unsafe(r rune) bool {
 		return false
 	case r&0xfffe == 0xfffe || (r >= 0xfdd0 && r <= 0xfdef): // noncharacters
 		return true
-	case r >= 0xfff0 && r <= 0xfff8, r >= 0xe0000 && r <= 0xe0fff: // ignorable although unassigned
+	case r >= 0xfff0 && r <= 0xfff8, r >= 0xe0000 && r <= 0xe0fff: // renderers may ignore these, although they are unassigned
 		return true
 	case r == 0x2800, r == 0x16fe4, r == 0x1d159: // Braille blank, Khitan filler, null notehead
 		return true
@@ -30,14 +30,14 @@ func Unsafe(r rune) bool {
 		unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// cluster tracks which characters share a terminal cell, closely enough to bound their number: a
-// terminal measures the width of a string by clusters, so an endless one would be one cell wide
-// and fill a screen.
+// cluster tracks which characters share a terminal cell, closely enough to limit their number: a
+// terminal measures the width of a string by clusters, so an endless cluster would count as one
+// cell and fill a screen.
 type cluster struct {
 	last   rune // the last character; 0 before the first
 	marks  int  // combining marks since the last base character
-	joined int  // characters after the first of the cluster
-	linked bool // the marks contain a virama: a following consonant would join
+	joined int  // characters of the cluster after the first
+	linked bool // the marks contain a virama, which would join a following consonant
 }
 
 func (c *cluster) add(r rune) {
@@ -55,7 +55,7 @@ func (c *cluster) add(r rune) {
 	}
 }
 
-// fits reports whether r may be written where it is.
+// fits reports whether r may be written after the characters so far.
 func (c *cluster) fits(r rune) bool {
 	if !c.joins(r) {
 		return true
@@ -65,7 +65,7 @@ func (c *cluster) fits(r rune) bool {
 
 func (c *cluster) joins(r rune) bool {
 	switch {
-	case unicode.Is(unicode.M, r), r == 0xff9e, r == 0xff9f: // with the halfwidth voiced sound marks
+	case unicode.Is(unicode.M, r), r == 0xff9e, r == 0xff9f: // also the halfwidth voiced sound marks
 		return true
 	case c.linked && unicode.Is(unicode.Lo, r):
 		return true
@@ -77,8 +77,8 @@ func (c *cluster) joins(r rune) bool {
 	return jamoJoins(c.last, r)
 }
 
-// takesMark reports whether a combining mark may follow the last character. On one of Clean's
-// marks it would disguise the mark.
+// takesMark reports whether a combining mark may follow the last character. After a mark of Clean
+// it may not, because it would disguise that mark.
 func (c *cluster) takesMark() bool {
 	return c.last != 0 && c.last != '⟩' && c.last != '…' && (c.last < '␀' || c.last > '␡')
 }
@@ -112,7 +112,7 @@ func isPrefix(r rune) bool {
 // jamoJoins reports whether two parts of a Hangul syllable share its cells.
 func jamoJoins(last, r rune) bool {
 	const lead, vowel, final = 1, 2, 3
-	end, begin := 0, 0 // how the last one ends, how r begins
+	end, begin := 0, 0 // how the previous character ends, and how r begins
 	switch {
 	case isBetween(last, 0x1100, 0x115f), isBetween(last, 0xa960, 0xa97c):
 		end = lead

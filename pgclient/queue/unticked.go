@@ -11,12 +11,13 @@ type Unticked struct {
 // noHostRuns is the reason that the database gives for a worker that only a host can run.
 const noHostRuns = "no live host runs it"
 
-// Unticked returns the reasons why enabled tick workers are not run, those of the most workers first. A worker whose
-// last run failed counts as run. A worker that has an alert is left to that alert. If no host is alive, or an alert
-// names the loops that no host runs, that is not repeated per worker.
+// Unticked returns the reasons why enabled tick workers are not run, the reason of the most workers
+// first. A worker whose last run failed counts as run. A worker with an alert is left out, because
+// the alert says why. If no host is alive, or an alert names the loops that no host runs, that
+// reason is not repeated per worker.
 func (s *Snapshot) Unticked() []Unticked {
 	out := []Unticked{}
-	if !s.Server.CloneOf.Empty() { // that message covers all of them
+	if !s.Server.CloneOf.Empty() { // the message about the clone covers all tick workers
 		return out
 	}
 	told := map[string]bool{}

@@ -9,18 +9,18 @@ import (
 type Endpoint struct {
 	ID          int64    `json:"subscription_id"`
 	EventType   Text     `json:"event_type"`
-	URL         Text     `json:"callback_url"` // without what may be a secret: credentials and query
+	URL         Text     `json:"callback_url"` // without parts that may be secret: credentials and query
 	Endpoint    Text     `json:"endpoint"`     // host[:port]
 	Gate        string   `json:"gate"`         // open, half_open, suspended, unverified, inactive
 	Unsigned    bool     `json:"unsigned"`
-	MaxAttempts *int     `json:"max_attempts"` // null: the flag webhook.max_attempts
+	MaxAttempts *int     `json:"max_attempts"` // null = the flag webhook.max_attempts applies
 	RateLimit   *float64 `json:"rate_limit_per_second"`
 
 	Waiting    int64      `json:"waiting"` // sagas that are neither completed nor dead-lettered
 	OldestAt   *time.Time `json:"oldest_waiting_at"`
-	AgeSeconds *int64     `json:"age_seconds"` // of the oldest that is due; null: none is
+	AgeSeconds *int64     `json:"age_seconds"` // seconds since the oldest due one became due; null = none is due
 	DeadOpen   int64      `json:"dead_open"`
-	// Sagas by state.
+	// The numbers of sagas by state.
 	Pending      int64 `json:"pending"`
 	InProgress   int64 `json:"in_progress"`
 	PendingRetry int64 `json:"pending_retry"`
@@ -29,30 +29,30 @@ type Endpoint struct {
 
 	Leased      int64      `json:"leased"` // jobs in flight
 	Expired     int64      `json:"expired"`
-	NextAt      *time.Time `json:"next_attempt_at"` // of the waiting sagas
+	NextAt      *time.Time `json:"next_attempt_at"` // of the waiting sagas; null = none waits
 	SuspendedBy Text       `json:"suspended_by"`
 	Reason      Text       `json:"suspended_reason"` // 410, circuit, operator
 	Since       *time.Time `json:"suspended_since"`
 	Until       *time.Time `json:"suspended_until"`
-	// SlowStart is the current rate limit, in requests per second, that the endpoint and all its
-	// subscriptions share after it was blocked; nil = no slow start.
+	// SlowStart is the current rate limit in requests per second, which the endpoint and all its
+	// subscriptions share after a block; nil = no slow start.
 	SlowStart *float64 `json:"slow_start_rate"`
 
 	FailuresInRow int        `json:"consecutive_failures"`
 	LastSuccessAt *time.Time `json:"last_success_at"`
 	LastFailureAt *time.Time `json:"last_failure_at"`
 	LastFailure   Text       `json:"last_failure_code"`
-	// Of the last 50 settled attempts, or fewer if there are fewer:
+	// Statistics of the last 50 settled attempts, or of all if there are fewer.
 	Recent   int64    `json:"recent"`
 	RecentOK int64    `json:"recent_ok"`
-	P50MS    *float64 `json:"p50_ms"` // of attempts that the receiver answered or let time out
+	P50MS    *float64 `json:"p50_ms"` // only of attempts that the receiver answered or that timed out
 	P95MS    *float64 `json:"p95_ms"`
 }
 
 // Shut reports whether nothing is sent to the endpoint until an operator acts or time passes.
 func (e Endpoint) Shut() bool { return e.Gate != "open" }
 
-// EndpointFields returns the fields of the filter of endpoints.
+// EndpointFields returns the fields that a filter of endpoints may name.
 func EndpointFields() []Field {
 	return []Field{
 		{Name: "id", Kind: FieldNumber, Help: "the subscription's number"},
@@ -82,8 +82,8 @@ type WebhookLease struct {
 
 // RetrySlot is the number of retries that become due within a span of time from now.
 type RetrySlot struct {
-	From  int64 `json:"from_seconds"` // negative: due already
-	To    int64 `json:"to_seconds"`   // 0 in the last: without end
+	From  int64 `json:"from_seconds"` // negative = due already
+	To    int64 `json:"to_seconds"`   // 0 in the last slot = no end
 	N     int64 `json:"n"`
 	Bound bool  `json:"n_bound"` // true: at least N
 }
@@ -98,7 +98,7 @@ func SafeURL(raw string) Text {
 		}
 		at := strings.LastIndex(host, "@")
 		if _, port, ok := strings.Cut(host, ":"); ok && at < 0 && strings.Trim(port, "0123456789") != "" {
-			at = strings.LastIndex(rest, "@") // no port: the beginning of a password that holds / ? or #
+			at = strings.LastIndex(rest, "@") // the text is no port: it is the beginning of a password that contains / ? or #
 		}
 		if at >= 0 {
 			rest = "•••@" + rest[at+1:]

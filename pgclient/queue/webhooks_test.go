@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Credentials, query and fragment of a URL may be secrets; the rest says where it
-// goes.
+// SafeURL removes credentials, query and fragment of a URL, which may be secrets, and keeps the
+// rest, which names the destination.
 func TestSafeURL(t *testing.T) {
 	for raw, want := range map[string]string{
 		"https://hooks.acme.example/in":                       "https://hooks.acme.example/in",

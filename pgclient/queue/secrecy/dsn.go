@@ -1,7 +1,8 @@
 package secrecy
 
-// Connection strings are checked before any driver or resolver sees them. One that can be parsed
-// in two ways would expose a piece of the password to a parser that reads it the other way.
+// Connection strings are checked before a driver or resolver sees them. If a string can be parsed
+// in two ways, a parser that chooses the wrong one could take a piece of the password for something
+// that it prints or looks up.
 
 import (
 	"net/netip"
@@ -16,8 +17,8 @@ const (
 	quoteIt  = "write key=value pairs, a value with spaces in single quotes, or postgres://USER@HOST:PORT/DATABASE"
 )
 
-// CheckDSN says what is wrong with a connection string, without repeating any of it, and what to
-// do; both are empty if its parts are unambiguous.
+// CheckDSN says what is wrong with a connection string, and what to do, without repeating any of
+// it. Both results are empty if the string can be parsed in only one way.
 func CheckDSN(dsn string) (what, do string) {
 	scheme, rest, isURL := strings.Cut(dsn, "://")
 	if isURL && strings.ContainsAny(scheme, "= \t\r\n'") { // a URL among key=value pairs
@@ -26,7 +27,7 @@ func CheckDSN(dsn string) (what, do string) {
 	if !isURL {
 		pairs, ok := Pairs(dsn)
 		for _, p := range pairs {
-			// an @ in a parameter that no driver knows: probably part of a password
+			// An @ in a parameter that no driver knows is probably part of a password.
 			ok = ok && (!strings.Contains(p[1], "@") || secretName.MatchString(p[0]+"=") || slices.Contains(plainKeys(), strings.ToLower(p[0])))
 		}
 		if !ok {
@@ -77,7 +78,7 @@ func hostList(s string) bool { return hostPorts.MatchString(s) }
 // CheckHost says why a text that was parsed as a host cannot be one; it does not repeat the
 // text, which may be a piece of a password.
 func CheckHost(host string) (what, do string) {
-	if host == "" || host[0] == '/' || host[0] == '@' { // sockets
+	if host == "" || host[0] == '/' || host[0] == '@' { // paths of sockets
 		return "", ""
 	}
 	if _, err := netip.ParseAddr(host); err == nil || !strings.ContainsAny(host, "@:/?#%=&\\ \t\r\n\"'`;<>{}|^*$!()[]+~,") {

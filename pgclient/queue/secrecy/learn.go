@@ -1,8 +1,8 @@
 package secrecy
 
-// The secrets of a process are found in its environment, in connection strings and other values,
-// and in service and password files. When in doubt, more is treated as secret: a masked host
-// name does less harm than a visible password.
+// Finding the secrets of a process: in its environment, in connection strings and other values, and
+// in service and password files. When in doubt, a text is treated as secret: a masked host name
+// does less harm than a visible password.
 
 import (
 	"encoding/base64"
@@ -17,17 +17,17 @@ import (
 // mostFile is the largest part of a file that is read, in bytes; such files are far smaller.
 const mostFile = 1 << 20
 
-// Learn adds the secrets of the environment, and of the password and service files that it
-// names, which the driver will read.
+// Learn adds the secrets in these environment variables, and in the password and service files that
+// the variables name and that the driver will read.
 func Learn(environ []string) { process.Learn(environ) }
 
-// LearnValue adds the secrets of one value: a connection string, a URL.
+// LearnValue adds the secrets of one value, such as a connection string or a URL.
 func LearnValue(v string) { process.LearnValue(v) }
 
-// LearnText adds the secrets of a text with many values: a configuration file.
+// LearnText adds the secrets of a text with many values, such as a configuration file.
 func LearnText(text string) { process.LearnText(text) }
 
-// Learn is described at the function of that name.
+// Learn is the method of the function Learn.
 func (k *Keeper) Learn(environ []string) {
 	env := map[string]string{}
 	for _, entry := range environ {
@@ -55,7 +55,7 @@ func orHome(path, home, name string) string {
 	return path
 }
 
-// learnFile passes the lines of a file to a function; a file that cannot be read has none.
+// learnFile passes each line of a file to a function. A file that cannot be read is ignored.
 func (k *Keeper) learnFile(path string, line func(string)) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() { // opening a pipe would block
@@ -72,8 +72,8 @@ func (k *Keeper) learnFile(path string, line func(string)) {
 	}
 }
 
-// learnPassLine reads host:port:database:user:password, where \ makes the next character
-// literal. In a broken line, the last field is the secret.
+// learnPassLine reads host:port:database:user:password, where \ makes the next character literal.
+// If the line does not have five fields, its last field counts as the secret.
 func (k *Keeper) learnPassLine(line string) {
 	if strings.HasPrefix(strings.TrimSpace(line), "#") {
 		return
@@ -120,11 +120,11 @@ var (
 	serviceIn  = regexp.MustCompile(`(?i)(?:^|[\s?&])(servicefile|passfile)\s*=\s*'?([^\s&']+)`)
 )
 
-// LearnValue is described at the function of that name.
+// LearnValue is the method of the function LearnValue.
 func (k *Keeper) LearnValue(v string) {
 	k.learnURL(v)
 	k.learnParameters(v)
-	// A value that cannot be parsed with certainty may hold the password up to its end.
+	// If the value cannot be parsed with certainty, the password may reach to the end of the value.
 	if at := secretName.FindStringIndex(v); at != nil {
 		if what, _ := CheckDSN(v); what != "" {
 			k.Know(v[at[1]:])
@@ -190,11 +190,11 @@ func endOf(s, stops string) int {
 	return len(s)
 }
 
-// learnURL adds the text between the first colon after :// and the last @; without an @, the
-// text in the position of the port if it is not a number.
+// learnURL adds the text between the first colon after :// and the last @. Without an @, it adds
+// the text in the position of the port if that is not a number.
 func (k *Keeper) learnURL(v string) {
 	_, rest, ok := strings.Cut(v, "://")
-	if !ok { // USER:PASSWORD@HOST without the scheme
+	if !ok { // USER:PASSWORD@HOST without a scheme
 		if m := bareUser.FindStringSubmatch(v); m != nil {
 			k.Know(m[1])
 		}
@@ -214,11 +214,11 @@ func (k *Keeper) learnURL(v string) {
 		return
 	}
 	k.Know(password)
-	k.Know(base64.StdEncoding.EncodeToString([]byte(user + ":" + password))) // Authorization: Basic
+	k.Know(base64.StdEncoding.EncodeToString([]byte(user + ":" + password))) // as in a header Authorization: Basic
 	k.learnURL(password)                                                     // a second URL in the same value
 }
 
-// LearnText is described at the function of that name.
+// LearnText is the method of the function LearnText.
 func (k *Keeper) LearnText(text string) {
 	for line := range strings.Lines(text) {
 		k.LearnValue(strings.TrimRight(line, "\r\n"))

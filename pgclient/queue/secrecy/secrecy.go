@@ -22,13 +22,14 @@ const (
 	Mark = "****"
 	// pieceLen is the shortest piece of a longer secret that is masked, in bytes.
 	pieceLen = 6
-	// leastLen is the shortest secret, in bytes; masking shorter ones would mask half of every text.
+	// leastLen is the shortest secret, in bytes; masking shorter ones would mask half of every
+	// text.
 	leastLen = 4
 	// mostLen is the largest part of one secret that is remembered, in bytes.
 	mostLen = 16 << 10
 )
 
-// common is text that appears in messages about any connection: its pieces reveal nothing, and
+// common is text that occurs in messages about any connection: its pieces reveal nothing, and
 // masking them would make every message unreadable.
 const common = "postgresql://postgres:postgres@localhost:5432/postgres password=passfile sslpassword application_name whsec_ " +
 	"sslmode=verify-full qtop migrate doctor connection"
@@ -41,8 +42,9 @@ type Keeper struct {
 	short  []string
 }
 
-// process is the keeper of this process: there is one, because all parts of a process share its secrets.
-var process Keeper //nolint:gochecknoglobals // one per process is the point of it
+// process is the keeper of this process. There is one, because all parts of a process share its
+// secrets.
+var process Keeper // shared by the whole process on purpose
 
 // Know adds secrets to the keeper of this process.
 func Know(secrets ...string) { process.Know(secrets...) }
@@ -50,8 +52,8 @@ func Know(secrets ...string) { process.Know(secrets...) }
 // Mask returns text without the secrets of this process.
 func Mask(text string) string { return process.Mask(text) }
 
-// Forget empties the keeper of this process, for tests: thousands of made-up secrets would slow
-// down the tests that follow.
+// Forget empties the keeper of this process. It is for tests: the thousands of made-up secrets of
+// one test would slow down the next ones.
 func Forget() {
 	process.mu.Lock()
 	defer process.mu.Unlock()
@@ -120,7 +122,7 @@ func (k *Keeper) Mask(text string) string {
 	}
 	low := lower(text)
 	var out strings.Builder
-	from, to, shown := 0, 0, 0 // the current run of secret bytes; everything before shown is written
+	from, to, shown := 0, 0, 0 // the current run of secret bytes, and the end of the part that is written
 	cover := func(a, b int) {
 		if a > to || to == 0 {
 			if to > from {
@@ -160,7 +162,7 @@ func piece(s string) uint64 {
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 | uint64(s[4])<<32 | uint64(s[5])<<40
 }
 
-// lower folds ASCII only, so that the length does not change.
+// lower changes A to Z only, so that the length of the text does not change.
 func lower(s string) string {
 	at := strings.IndexFunc(s, func(r rune) bool { return r >= 'A' && r <= 'Z' })
 	if at < 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
 )
 
-// A secret is masked in every form and piece in which a library may say it.
+// A secret is masked in every form and piece in which a library may print it.
 func TestMask(t *testing.T) {
 	const secret = `Kq7@wZ/x9"V?b2#mT\n5c`
 	var k secrecy.Keeper
@@ -125,7 +125,7 @@ func TestWriter(t *testing.T) {
 	require.Equal(t, "a ****\n", b.String())
 }
 
-// Masking must never change a text that holds nothing, or fail on any.
+// Mask never changes a text without secrets, and never fails.
 func FuzzMask(f *testing.F) {
 	f.Add("Canary1234", "said Canary1234")
 	f.Add("\xff\xfe\xfd\xfc", "\xff\xfe\xfd\xfc\xff")
