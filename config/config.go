@@ -1,17 +1,17 @@
-// Package config turns flags, environment, the configuration file and defaults
-// into one typed Settings, and remembers where each value came from.
+// Package config makes one typed Settings of flags, environment variables, the configuration file
+// and defaults, and remembers where each value came from.
 //
-// A flag beats an environment variable (QTOP_ and the key in capitals, dots as
-// underscores), that beats the chosen profile of the file, that its top level,
-// that the default. DATABASE_URL serves where nothing names a dsn; PGHOST and its
-// like, pgpass and service files are left to the driver, so an empty dsn is fine.
+// A flag overrides an environment variable (QTOP_ and the key in capitals, with underscores for
+// dots). A variable overrides the chosen profile of the file, which overrides the top level of the
+// file, which overrides the default. DATABASE_URL is used if no source sets dsn. PGHOST and the
+// other PG* variables, pgpass and service files are read by the driver, so an empty dsn is valid.
 //
-// Nothing is silently defaulted: what cannot be read, is out of range or has an
-// unknown name is a Problem, and Load lists all of them at once. A QTOP_ variable of
-// an unknown name is a warning. No message holds a password or a secret's source.
+// No mistake is silently replaced by a default: a value that cannot be read or is out of range, or
+// an unknown name, is a Problem, and Load returns all of them at once. A QTOP_ variable with an
+// unknown name is only a warning. No message contains a password or the source of a secret.
 package config
 
-// Settings, and Load, the only function that makes them.
+// The type Settings, and Load, the only function that makes one.
 
 import (
 	"net/netip"
@@ -20,17 +20,17 @@ import (
 	"github.com/spf13/viper"
 )
 
-// Settings is everything that can be configured. Keys lists the same with a
-// sentence each.
+// Settings is everything that can be configured. Keys lists the same settings with a sentence about
+// each.
 type Settings struct {
-	DSN       string `mapstructure:"dsn"`        // "" leaves it to PGHOST and its like
-	ListenDSN string `mapstructure:"listen_dsn"` // "" means the same as DSN
+	DSN       string `mapstructure:"dsn"`        // "" = the driver uses the PG* variables
+	ListenDSN string `mapstructure:"listen_dsn"` // "" = DSN
 	Pooler    string `mapstructure:"pooler"`     // one of Poolers
 	// ExpectServer lists the servers that qtop may connect to, each as cluster_name,
 	// address or address:port; empty means any.
 	ExpectServer []string `mapstructure:"expect_server"`
 
-	Profile    string        `mapstructure:"profile"` // "" is the file's top level alone
+	Profile    string        `mapstructure:"profile"` // "" = only the top level of the file
 	ReadOnly   bool          `mapstructure:"read_only"`
 	Production bool          `mapstructure:"production"`
 	Refresh    time.Duration `mapstructure:"refresh"`
@@ -41,11 +41,11 @@ type Settings struct {
 	Clipboard  bool          `mapstructure:"clipboard"`
 
 	HostID      string        `mapstructure:"host_id"`
-	Executor    string        `mapstructure:"executor"` // "" means the same as HostID
-	Loops       []string      `mapstructure:"loops"`    // empty means all
+	Executor    string        `mapstructure:"executor"` // "" = HostID
+	Loops       []string      `mapstructure:"loops"`    // empty = all loops
 	Concurrency int           `mapstructure:"concurrency"`
 	Grace       time.Duration `mapstructure:"grace"`
-	MetricsAddr string        `mapstructure:"metrics_addr"` // "" serves no metrics
+	MetricsAddr string        `mapstructure:"metrics_addr"` // "" = metrics are not served
 	Handlers    []Handler     `mapstructure:"handlers"`
 
 	Delivery Delivery `mapstructure:"delivery"`
@@ -55,15 +55,15 @@ type Settings struct {
 	profiles []Profile
 }
 
-// Delivery is what the webhook sender needs to know.
+// Delivery has the settings of the webhook sender.
 type Delivery struct {
-	// AllowNetworks may be dialled although they are special-purpose (loopback,
-	// private, …).
+	// AllowNetworks are special-purpose networks (loopback, private, …) to which webhooks may be
+	// sent nevertheless.
 	AllowNetworks []netip.Prefix `mapstructure:"allow_networks"`
-	// AllowPlainHTTP may be sent http without TLS; a special-purpose network must be
-	// in AllowNetworks too.
+	// AllowPlainHTTP are networks to which webhooks may be sent by http without TLS; a
+	// special-purpose network must be in AllowNetworks too.
 	AllowPlainHTTP []netip.Prefix `mapstructure:"allow_plain_http"`
-	PerEndpoint    int            `mapstructure:"per_endpoint"` // in flight per host:port
+	PerEndpoint    int            `mapstructure:"per_endpoint"` // requests in flight per host:port
 	Secrets        []Secret       `mapstructure:"secrets"`
 }
 
@@ -73,41 +73,41 @@ type Handler struct {
 	Kind    string
 	Command []string
 	URL     string
-	Timeout time.Duration // of one attempt
+	Timeout time.Duration // time limit of one attempt
 }
 
-// Secret says where the signing secret behind a secret_ref is to be read:
-// exactly one of Env (a variable's name) and File (an absolute path) is set. The
-// same Ref twice means that both sign, which is how a secret is rotated.
+// Secret says where the signing secret for a secret_ref is read: exactly one of Env (the name of a
+// variable) and File (an absolute path) is set. If two entries have the same Ref, requests are
+// signed with both secrets; this is how a secret is rotated.
 type Secret struct {
 	Ref  string
 	Env  string
 	File string
 }
 
-// Sources is where settings come from. System fills it for a real process.
+// Sources holds everything from which Load makes settings. System returns the sources of a real
+// process.
 type Sources struct {
-	// Flags that were set explicitly, by key ("read_only") or by the flag's own
-	// name ("read-only"). A flag at its default must not be here.
+	// Flags are the flags that were set explicitly, by key ("read_only") or by the name of the flag
+	// ("read-only"). A flag at its default must not be here.
 	Flags map[string]string
-	// Environ is in the form of os.Environ.
+	// Environ is in the form that os.Environ returns.
 	Environ []string
-	// ConfigHome overrides $XDG_CONFIG_HOME; qtop/config.yaml is below it.
+	// ConfigHome is used instead of $XDG_CONFIG_HOME; the file is qtop/config.yaml below it.
 	ConfigHome string
-	// Judge says what is wrong with a connection string and what to do, without a
-	// word of it; nil judges none.
+	// Judge says what is wrong with a connection string and what to do, without repeating any part
+	// of it; nil = connection strings are not judged.
 	Judge func(dsn string) (what, do string)
-	// Seen is told every text and value that was read, before anything is said about
-	// it, so that what masks passwords knows them; nil is told nothing.
+	// Seen is called with every text and value that was read, before any message is made, so that
+	// the caller can mask the passwords in them; nil = not called.
 	Seen func(text string)
-	// Hostname is the default of host_id, User that of actor.
+	// Hostname is the default of host_id; User is the default of actor.
 	Hostname string
 	User     string
 }
 
-// Load reads all sources. The error, if any, is a Problems with every problem
-// found; the settings then hold what could be understood, good for showing and
-// for nothing else.
+// Load reads all sources. The error, if any, is a Problems with every problem found; the settings
+// then hold the valid values only, and may be used for display but for nothing else.
 func Load(src Sources) (Settings, error) {
 	l := loader{
 		keys:  keys(src),
@@ -139,15 +139,14 @@ func Load(src Sources) (Settings, error) {
 
 	var s Settings
 	if err := l.vars.UnmarshalExact(&s); err != nil {
-		// Every value was given its field's type before it got here.
+		// Each value already has the type of its field here.
 		l.problem("the settings do not fit together: "+oneLine(err.Error()), "config", "report this as a bug")
 	}
 	s.origins, s.warnings, s.profiles = l.origins(), l.warnings, l.profiles(file)
 	return s, l.problems.err()
 }
 
-// loader gathers values layer by layer, weakest first, into one viper, and the
-// problems on the way.
+// loader sets values layer by layer, weakest first, in one viper, and collects the problems.
 type loader struct {
 	keys     []key
 	env      map[string]string
@@ -162,12 +161,12 @@ func (l *loader) problem(what, where, do string) {
 	l.problems = append(l.problems, Problem{What: what, Where: where, Do: do})
 }
 
-// value is one understood value of a layer.
+// value is one valid value of a layer.
 type value struct {
 	v     any
-	text  string // as shown, passwords masked
-	where string // "" takes the layer's own name
-	line  int    // in the file, 0 elsewhere
+	text  string // as text, with passwords masked
+	where string // the source of the value; "" = the name of the layer
+	line  int    // line in the file; 0 in other sources
 }
 
 func (l *loader) defaults() {
@@ -177,7 +176,7 @@ func (l *loader) defaults() {
 	}
 }
 
-// layer sets values that stronger layers override later.
+// layer sets values, which stronger layers override later.
 func (l *loader) layer(values map[string]value, name string) {
 	for key, v := range values {
 		where := v.where
@@ -189,13 +188,13 @@ func (l *loader) layer(values map[string]value, name string) {
 	}
 }
 
-// layerDatabaseURL takes the platform's usual variable where nothing of qtop's
-// own names a database.
+// layerDatabaseURL uses DATABASE_URL, the usual variable of hosting platforms, if no setting of
+// qtop names a database.
 func (l *loader) layerDatabaseURL(flags map[string]value) {
 	const name = "DATABASE_URL"
 	raw := l.env[name]
 	_, byFlag := flags["dsn"]
-	// A variable of others is judged only if it would be used.
+	// DATABASE_URL may be meant for other programs, so it is judged only if it would be used.
 	if raw == "" || byFlag || l.env["QTOP_DSN"] != "" || l.found["dsn"].From != "default" {
 		return
 	}
@@ -205,7 +204,7 @@ func (l *loader) layerDatabaseURL(flags map[string]value) {
 	}
 }
 
-// required checks settings whose default comes from the system and can be missing.
+// required checks settings whose default comes from the system and may be missing.
 func (l *loader) required() {
 	if l.vars.GetString("host_id") == "" {
 		l.problem("host_id is empty and this machine has no host name", l.found["host_id"].From, "set QTOP_HOST_ID to a unique name for this worker host")

@@ -1,6 +1,6 @@
 package config_test
 
-// Tests of Load as a whole: precedence, origins, profiles, the file's mode.
+// Tests of Load as a whole: precedence, origins, profiles, the mode of the file.
 
 import (
 	"net/netip"
@@ -31,7 +31,8 @@ func load(t *testing.T, src config.Sources) config.Settings {
 	return s
 }
 
-// withMachine fills what System would, and keeps the tester's own file out.
+// withMachine sets what System would set, but not the configuration file of the person who runs the
+// test.
 func withMachine(src config.Sources) config.Sources {
 	if src.Hostname == "" {
 		src.Hostname = "db1"
@@ -42,7 +43,7 @@ func withMachine(src config.Sources) config.Sources {
 	return src
 }
 
-// problems are the lines of a Load that must fail.
+// problems returns the lines of the error of a Load that must fail.
 func problems(t *testing.T, src config.Sources) []string {
 	t.Helper()
 	_, err := config.Load(withMachine(src))
@@ -233,7 +234,7 @@ func TestEveryProblemAtOnce(t *testing.T) {
 	}, got)
 }
 
-// A variable of an unknown name is a warning: the settings are good.
+// A variable with an unknown name is only a warning: the settings are valid.
 func TestUnknownVariablesWarn(t *testing.T) {
 	s, err := config.Load(config.Sources{Environ: []string{"QTOP_DNS=postgres://anna:hunter2@h", "QTOP_TEST_X=1", "QTOP_REFRESH=2s"}, Hostname: "h", User: "anna"})
 	require.NoError(t, err)

@@ -1,7 +1,6 @@
 package config
 
-// Finds passwords in connection strings of both forms that the driver takes, so that they can be
-// refused or shown without.
+// Finds passwords in both forms of connection strings, so that they can be refused or masked.
 
 import (
 	"net/url"
@@ -11,11 +10,11 @@ import (
 
 const masked = "****"
 
-// span is a piece of a string, as offsets.
+// span is a part of a string, given by its offsets.
 type span struct{ from, to int }
 
-// dsnText takes a URL or key=value pairs; judge, and then the driver, see to the
-// rest.
+// dsnText parses a connection string: a URL or key=value pairs. It checks only the form; judge, and
+// later the driver, check the parts.
 func dsnText(raw any, judge func(string) (what, do string)) (any, *bad) {
 	v, b := plainText(raw)
 	if b != nil {
@@ -40,12 +39,12 @@ func dsnText(raw any, judge func(string) (what, do string)) (any, *bad) {
 	return s, nil
 }
 
-// hasPassword reports whether a connection string or URL holds one.
+// hasPassword reports whether a connection string or URL contains a password.
 func hasPassword(s string) bool { return len(passwords(s, secretParameter)) > 0 }
 
-// maskDSN is s with its passwords replaced, and with the values of parameters that
-// are not known to hold none: one character makes a password's name another. Text
-// without any is left alone.
+// maskDSN returns s with its passwords masked, and also the values of parameters that are not known
+// to be harmless, because a typing error may have changed the name of the password's parameter. A
+// text without any of these is returned unchanged.
 func maskDSN(s string) string {
 	var out strings.Builder
 	at := 0
@@ -58,8 +57,8 @@ func maskDSN(s string) string {
 	return out.String()
 }
 
-// passwords finds where they stand, in order. When in doubt it takes more: a
-// masked database name is a smaller harm than a shown password.
+// passwords returns the positions of passwords, in order. When in doubt it returns a longer part: a
+// masked database name does less harm than a visible password.
 func passwords(s string, secret func(name, val string) bool) []span {
 	start := strings.Index(s, "://")
 	if start < 0 {
@@ -72,15 +71,16 @@ func passwords(s string, secret func(name, val string) bool) []span {
 	if q := strings.IndexByte(s[start:], '?'); q >= 0 {
 		query = start + q
 	}
-	// The last @ before the query: a password may hold an unescaped @ or /. An
-	// unescaped ? hides it from the driver, but not from a reader.
+	// The user ends at the last @ before the query, because a password may contain an unescaped @
+	// or /. The driver takes an unescaped ? for the beginning of the query, but a reader of the
+	// text would still see the rest of the password.
 	at := strings.LastIndexByte(s[start:query], '@')
 	if at < 0 && !hostList(s[start:query]) {
 		at = strings.LastIndexByte(s[start:], '@')
 	}
 	if at >= 0 {
 		if colon := strings.IndexByte(s[start:start+at], ':'); colon >= 0 && colon+1 < at {
-			// There is one; where it ends, only the last @ of all says for sure.
+			// The text has a password, and its end is certain only at the last @ of the whole text.
 			at = strings.LastIndexByte(s[start:], '@')
 			found = append(found, span{start + colon + 1, start + at})
 			query = max(query, start+at)
@@ -98,7 +98,7 @@ func passwords(s string, secret func(name, val string) bool) []span {
 		switch {
 		case val != "" && secret(name, val):
 			found = append(found, span{end - len(val), end})
-		case !isPair && name != "" && secret("", name): // cut off from its name
+		case !isPair && name != "" && secret("", name): // a value that was separated from its name
 			found = append(found, span{at, end})
 		}
 		at = end + 1
@@ -121,8 +121,8 @@ func secretParameter(name, _ string) bool {
 	return false
 }
 
-// doubtful reports whether a parameter may hold a password: by its name, or as its
-// value goes on with another one.
+// doubtful reports whether a parameter may hold a password: because of its name, or because its
+// value continues with another parameter.
 func doubtful(name, val string) bool {
 	if strings.Contains(val, "=") && name != "options" {
 		return true
@@ -140,9 +140,9 @@ func doubtful(name, val string) bool {
 	return true
 }
 
-// pairs reads libpq's form: key = value, the value bare or in single quotes,
-// backslash escapes in both. It gives the passwords, and false where the text is
-// not of this form; then all that follows the first password counts as password.
+// pairs parses libpq's form: key = value, the value bare or in single quotes, with backslash
+// escapes. It returns the positions of passwords. ok is false if the text does not have this form;
+// then everything after the beginning of the first password counts as password.
 func pairs(s string, secret func(name, val string) bool) (found []span, ok bool) {
 	const space = " \t\r\n"
 	ok = true
@@ -159,7 +159,8 @@ func pairs(s string, secret func(name, val string) bool) (found []span, ok bool)
 			break
 		}
 		begin := at
-		// One word before the =, or the text is broken and its last word is it.
+		// There must be one word before the =. Otherwise the text is broken, and its last word
+		// counts as the name.
 		name := ""
 		words := strings.Fields(s[at : at+equals])
 		if len(words) > 0 {
@@ -173,11 +174,11 @@ func pairs(s string, secret func(name, val string) bool) (found []span, ok bool)
 		at, whole = pairValue(s, at)
 		ok = ok && whole
 		if at > from && secret(name, s[from:at]) {
-			if !secret(name, "") { // it is the value that looks like one
+			if !secret(name, "") { // not because of the name, but because the value looks like a password
 				found = append(found, span{from, at})
 				continue
 			}
-			if !secretParameter(name, "") { // the name may be a part of one
+			if !secretParameter(name, "") { // the name itself may be a part of a password
 				from = begin
 			}
 			found = append(found, span{from, at})
@@ -189,7 +190,7 @@ func pairs(s string, secret func(name, val string) bool) (found []span, ok bool)
 	return found, ok
 }
 
-// pairValue is the end of the value that begins at, and whether its quotes close.
+// pairValue returns the end of the value that begins at at, and whether its quotes are closed.
 func pairValue(s string, at int) (end int, whole bool) {
 	quoted := at < len(s) && s[at] == '\''
 	if quoted {

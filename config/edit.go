@@ -1,6 +1,6 @@
 package config
 
-// Changes single lines of the configuration file; all other lines stay as they are.
+// Changes to single lines of the configuration file; all other lines stay unchanged.
 
 import (
 	"bytes"
@@ -11,24 +11,26 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// AddProfile writes a new profile, whose settings are src.Flags, into the configuration file and
-// returns the path of that. A file that does not exist is made, for its owner alone. In one that exists every
-// other line stays as it is, comments too. The error, if any, is a Problems: the file is no configuration
-// or cannot be written, a setting is wrong or holds a password, the profile exists.
+// AddProfile writes a new profile with the settings in src.Flags into the configuration file, and
+// returns the path of the file. If there is no file, AddProfile makes one that only its owner can
+// read. In an existing file every other line stays unchanged, comments too. The error, if any, is a
+// Problems: the file is no valid configuration or cannot be written, a setting is wrong or contains
+// a password, or the profile exists already.
 func AddProfile(src Sources, name string) (path string, err error) {
 	path = File(src)
 	return path, changeFile(path, func(text []byte) ([]byte, error) { return withProfile(src, text, name) })
 }
 
-// UseProfile makes a profile of the configuration file the one that is used if neither a flag nor a
-// variable names another, and returns the path of the file. Every other line stays as it is. The error, if
-// any, is a Problems: the file is no configuration or cannot be written, or there is no such profile.
+// UseProfile makes a profile the one that is used if neither a flag nor a variable names another,
+// and returns the path of the configuration file. Every other line of the file stays unchanged. The
+// error, if any, is a Problems: the file is no valid configuration or cannot be written, or there
+// is no such profile.
 func UseProfile(src Sources, name string) (path string, err error) {
 	path = File(src)
 	return path, changeFile(path, func(text []byte) ([]byte, error) { return usingProfile(src, text, name) })
 }
 
-// withProfile is the text of a configuration file with a profile more.
+// withProfile returns the text of a configuration file with a profile added.
 func withProfile(src Sources, text []byte, name string) ([]byte, error) {
 	e, err := newEdit(src, text, name)
 	if err != nil {
@@ -94,7 +96,7 @@ func withProfile(src Sources, text []byte, name string) ([]byte, error) {
 	return e.result(at, indented(entry, indent))
 }
 
-// usingProfile is the text of a configuration file that uses another profile.
+// usingProfile returns the text of a configuration file with another profile in use.
 func usingProfile(src Sources, text []byte, name string) ([]byte, error) {
 	e, err := newEdit(src, text, name)
 	if err != nil {
@@ -108,7 +110,7 @@ func usingProfile(src Sources, text []byte, name string) ([]byte, error) {
 	key := e.lines.keys["profile"]
 	if key == nil {
 		at := max(e.lines.line("profiles")-1, 0)
-		for at > 0 && strings.HasPrefix(e.text[at-1], "#") { // comments above profiles: stay directly above it
+		for at > 0 && strings.HasPrefix(e.text[at-1], "#") { // comments directly above the key profiles stay above it
 			at--
 		}
 		return e.result(at, []string{"profile: " + scalar(name)})
@@ -124,13 +126,13 @@ func usingProfile(src Sources, text []byte, name string) ([]byte, error) {
 	return e.result(0, nil)
 }
 
-// edit is a change of the configuration file.
+// edit is a change to the text of a configuration file.
 type edit struct {
 	loader
 	where    string // "file PATH"
 	text     []string
 	newline  string
-	settings map[string]any // as they are to be afterwards
+	settings map[string]any // the settings that the changed file must have
 	lines    place
 }
 
@@ -164,8 +166,8 @@ func (e *edit) refuse(what, where, do string) error {
 	return Problems{{What: what, Where: where, Do: do}}
 }
 
-// endOf is the number of lines up to the end of what a key of the top level in this line holds. Comments
-// at the margin before the next key belong to that.
+// endOf returns the number of lines up to the end of a top-level key's value; the key is in this
+// line. Comments without indentation before the next key belong to that next key.
 func (e *edit) endOf(line int) int {
 	next := 0
 	for _, key := range e.lines.keys {
@@ -185,8 +187,8 @@ func (e *edit) endOf(line int) int {
 	return end
 }
 
-// result is the text with more lines after the first at, if it says what it is to say: a file may be
-// written in a form in which lines cannot be added.
+// result returns the text with more lines inserted after line at, if the result then has the
+// intended settings: some forms of YAML do not allow that lines are inserted.
 func (e *edit) result(at int, more []string) ([]byte, error) {
 	all := append(append(append([]string(nil), e.text[:at]...), more...), e.text[at:]...)
 	text := []byte(strings.Join(all, e.newline) + e.newline)
@@ -197,7 +199,7 @@ func (e *edit) result(at int, more []string) ([]byte, error) {
 	return text, nil
 }
 
-// given is the text of a flag that was given under the name of its key or its own.
+// given returns the value of a flag, which may be given under the name of the key or of the flag.
 func (e *edit) given(flags map[string]string, k key) string {
 	if s, ok := flags[k.Name]; ok {
 		return s
@@ -205,8 +207,8 @@ func (e *edit) given(flags map[string]string, k key) string {
 	return flags[k.Flag]
 }
 
-// yamlOf is a setting as YAML reads it and as it is written: switches and numbers as such, all else as the
-// text that the flag was given.
+// yamlOf returns a setting as YAML reads it, and as it is written: switches and numbers as such,
+// everything else as the text that the flag had.
 func yamlOf(k key, v any, given string) (raw any, written string) {
 	switch v := v.(type) {
 	case bool, int:
@@ -216,7 +218,7 @@ func yamlOf(k key, v any, given string) (raw any, written string) {
 	}
 }
 
-// scalar is a text as YAML writes it on one line, in quotes where it needs them.
+// scalar returns a text as a YAML value on one line, in quotes if needed.
 func scalar(s string) string {
 	node := yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 	out, err := yaml.Marshal(&node)

@@ -10,8 +10,9 @@ import (
 	"syscall"
 )
 
-// changeFile replaces the text of the file by what change makes of it, all at once. A link stays a link, and
-// owner, group and mode of the file stay; a new file is for its owner alone. The error is a Problems.
+// changeFile replaces the text of the file by the result of change, all at once. A symbolic link
+// stays a link, and the file keeps its owner, group and mode; a new file is readable for its owner
+// only. The error is a Problems.
 func changeFile(path string, change func([]byte) ([]byte, error)) error {
 	if path == "" {
 		return Problems{{What: "no folder for the configuration file is known", Where: "env", Do: "set HOME or XDG_CONFIG_HOME"}}
@@ -35,7 +36,7 @@ func changeFile(path string, change func([]byte) ([]byte, error)) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return cannot(err)
 		}
-		if err := put(path, text, func(*os.File) error { return nil }, os.Link); err != nil { // a link never replaces
+		if err := put(path, text, func(*os.File) error { return nil }, os.Link); err != nil { // a link fails if a file exists, so it never replaces one
 			return cannot(err)
 		}
 		return nil
@@ -74,13 +75,13 @@ func changeFile(path string, change func([]byte) ([]byte, error)) error {
 	return nil
 }
 
-// put writes a file beside path, prepares it and lets place give it its name.
+// put writes a temporary file beside path, prepares it, and calls place to move it to path.
 func put(path string, text []byte, prepare func(*os.File) error, place func(from, to string) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".qtop-config-*")
 	if err != nil {
 		return err
 	}
-	defer func() { // of the name that it has after a rename nothing is left to remove
+	defer func() { // after a rename, the temporary name no longer exists, and this removes nothing
 		_ = f.Close()
 		_ = os.Remove(f.Name())
 	}()

@@ -14,7 +14,7 @@ import (
 
 var pathless = regexp.MustCompile(`file [^ ]*/config\.yaml`)
 
-// edited is the file after add or use, and the error of that.
+// edited returns the text of the file after a change, and the error of the change.
 func edited(t *testing.T, text string, change func(src config.Sources) (string, error), flags map[string]string) (string, error) {
 	t.Helper()
 	dir := home(t, text)
@@ -57,13 +57,13 @@ func TestAddProfileKeepsEveryOtherLine(t *testing.T) {
 	}
 }
 
-// What the flags say is what the profile then sets.
+// The profile has the settings that the flags gave.
 func TestAddedProfileIsRead(t *testing.T) {
 	flags := map[string]string{
 		"dsn": "postgres://anna@db/app", "production": "true", "concurrency": "7", "grace": "5s", "expect-server": "a,b: c", "actor": "no",
 		"delivery-per-endpoint": "3", "delivery-allow-networks": "10.0.0.0/8", "handlers": `[{"kind":"k","command":["/bin/k","# 'x'"]}]`,
 	}
-	dir := t.TempDir() // no folder qtop in it
+	dir := t.TempDir() // there is no folder qtop in it yet
 	src := withMachine(config.Sources{ConfigHome: dir, Flags: flags})
 	path, err := config.AddProfile(src, "2026: x")
 	require.NoError(t, err)
@@ -148,7 +148,7 @@ func TestUseProfileKeepsEveryOtherLine(t *testing.T) {
 	require.ErrorContains(t, err, "cannot be changed line by line")
 }
 
-// A change keeps the mode of the file, and a link that names it.
+// A change keeps the mode of the file, and a symbolic link to it.
 func TestAChangeKeepsModeAndLink(t *testing.T) {
 	dir, elsewhere := home(t, "profiles:\n"), filepath.Join(t.TempDir(), "mine.yaml")
 	path := filepath.Join(dir, "qtop", "config.yaml")
@@ -170,7 +170,7 @@ func TestAChangeKeepsModeAndLink(t *testing.T) {
 	require.ErrorContains(t, err, "no folder for the configuration file is known")
 }
 
-// Every problem of the file names its line.
+// Every problem in the file is reported with its line.
 func TestProblemsNameTheirLine(t *testing.T) {
 	for name, x := range map[string]struct{ text, want string }{
 		"unknown key":        {"theme: dark\n\nrefesh: 2s\n", `unknown key "refesh" (file PATH:3): did you mean refresh?`},

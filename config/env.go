@@ -1,6 +1,6 @@
 package config
 
-// The two sources that are text: flags and environment variables.
+// The two sources whose values are text: flags and environment variables.
 
 import (
 	"cmp"
@@ -13,25 +13,26 @@ import (
 
 const prefix = "QTOP_"
 
-// System is the sources of this process: its environment, host name and login.
+// System returns the sources of this process: its environment, host name and login.
 func System(flags map[string]string) Sources {
 	src := Sources{Flags: flags, Environ: os.Environ()}
-	// Without either the setting is empty, which Load or the database judges.
+	// If the host name or the user is not known, the setting stays empty, and Load or the database
+	// decides whether that is allowed.
 	if name, err := os.Hostname(); err == nil {
 		src.Hostname = name
 	}
 	if u, err := user.Current(); err == nil {
 		src.User = u.Username
 	}
-	// Behind sudo the person is the one who called it.
+	// Under sudo, the user is the person who called sudo.
 	if name := os.Getenv("SUDO_USER"); name != "" {
 		src.User = name
 	}
 	return src
 }
 
-// environ makes a map; of a name that occurs twice the first counts, as in
-// the C library.
+// environ makes a map of the variables. If a name occurs twice, the first one counts, as in the C
+// library.
 func environ(list []string) map[string]string {
 	env := make(map[string]string, len(list))
 	for _, entry := range list {
@@ -43,8 +44,8 @@ func environ(list []string) map[string]string {
 	return env
 }
 
-// ASCIIByEnvironment reports whether the environment alone asks for ASCII: QTOP_ASCII, else the
-// locale.
+// ASCIIByEnvironment reports whether the environment alone asks for ASCII: by QTOP_ASCII, or, if
+// that is not set, by the locale.
 func ASCIIByEnvironment(list []string) bool {
 	env := environ(list)
 	if v, problem := boolean(env[prefix+"ASCII"]); problem == nil {
@@ -54,9 +55,9 @@ func ASCIIByEnvironment(list []string) bool {
 	return asciiLocale(env)
 }
 
-// asciiLocale reports whether the locale of characters is not UTF-8, by the first of LC_ALL,
-// LC_CTYPE and LANG that is not empty, as POSIX has it. A name without a character set, such
-// as en_US, says nothing, and neither does an unset locale.
+// asciiLocale reports whether the character set of the locale is not UTF-8. As in POSIX, the first
+// of LC_ALL, LC_CTYPE and LANG that is not empty counts. The result is false for a name without a
+// character set, such as en_US, and if no locale is set.
 func asciiLocale(env map[string]string) bool {
 	name := cmp.Or(env["LC_ALL"], env["LC_CTYPE"], env["LANG"])
 	name, _, _ = strings.Cut(name, "@")
@@ -68,8 +69,9 @@ func asciiLocale(env map[string]string) bool {
 	return named && set != "utf8"
 }
 
-// envValues understands the QTOP_ variables. An unknown one is a warning: a newer or older qtop, or a script, may use it. An empty one counts as not set: that
-// is how a shell or a unit file takes one away.
+// envValues parses the QTOP_ variables. An unknown one is a warning, because a newer or older qtop,
+// or a script, may use it. An empty one counts as not set, because shells and unit files unset
+// variables in this way.
 func (l *loader) envValues() map[string]value {
 	byEnv := map[string]key{}
 	for _, k := range l.keys {
@@ -84,7 +86,7 @@ func (l *loader) envValues() map[string]value {
 		where := "env " + name
 		k, ok := byEnv[name]
 		if !ok {
-			// The value stays unsaid: it may be a password under a wrong name.
+			// The value is not shown: it may be a password under a wrong name.
 			l.warnings = append(l.warnings, Problem{What: "the environment sets the unknown " + quote(name), Where: "env",
 				Do: orElse(meant(name, "", known), "unset it")})
 			continue
@@ -97,8 +99,8 @@ func (l *loader) envValues() map[string]value {
 	return values
 }
 
-// flagValues understands the flags that were given. A password among them is
-// refused: every user of the machine sees the arguments of every process.
+// flagValues parses the flags that were given. A flag with a password is refused, because every
+// user of the machine can see the arguments of every process.
 func (l *loader) flagValues(flags map[string]string) map[string]value {
 	values := map[string]value{}
 	for _, name := range slices.Sorted(maps.Keys(flags)) {

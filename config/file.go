@@ -14,24 +14,24 @@ import (
 	"strings"
 )
 
-// mostBytes is far more than a configuration needs; a device or a log file in its
-// place must not fill the memory.
+// mostBytes is the largest configuration file that is read. It is far more than a configuration
+// needs: a device or a log file at this path must not fill the memory.
 const mostBytes = 1 << 20
 
-// configFile is what was understood of the file.
+// configFile is the valid content of the configuration file.
 type configFile struct {
-	broken   bool // and so nothing can be said about what is missing in it
+	broken   bool // the file cannot be parsed, so a missing key is not reported
 	top      map[string]value
 	profiles map[string]map[string]value
-	lines    map[string]int // of the profiles' names
+	lines    map[string]int // the lines of the profiles' names
 }
 
-// File is where the configuration file stands or would stand; "" where no folder is
-// known.
+// File returns the path of the configuration file, whether it exists or not; "" if no folder for it
+// is known.
 func File(src Sources) string { return configPath(src.ConfigHome, environ(src.Environ)) }
 
-// configPath is $XDG_CONFIG_HOME/qtop/config.yaml, or "" where no folder is known.
-// The XDG rules have a relative folder ignored.
+// configPath returns $XDG_CONFIG_HOME/qtop/config.yaml, or "" if no folder is known. As the XDG
+// rules require, a relative folder is ignored.
 func configPath(home string, env map[string]string) string {
 	if home == "" {
 		home = env["XDG_CONFIG_HOME"]
@@ -48,8 +48,8 @@ func configPath(home string, env map[string]string) string {
 	return filepath.Join(home, "qtop", "config.yaml")
 }
 
-// readFile understands the whole file, the profiles that are not chosen too: a
-// mistake is better found today than on the night it is needed.
+// readFile parses the whole file, including the profiles that are not chosen, so that a mistake in
+// one of those is found before the profile is needed.
 func (l *loader) readFile(path string) configFile {
 	if path == "" {
 		return configFile{}
@@ -100,10 +100,10 @@ func (l *loader) readFile(path string) configFile {
 	return file
 }
 
-// slurp reads the file and the mode of what it read, not of what is at the
-// path a moment later.
+// slurp returns the content of the file and the mode of that same file, even if another file is put
+// at the path meanwhile.
 func slurp(path string) ([]byte, fs.FileMode, error) {
-	// A pipe without a writer would hang a blind open.
+	// Opening a pipe without a writer would block.
 	if info, err := os.Stat(path); err != nil {
 		return nil, 0, err
 	} else if !info.Mode().IsRegular() {
@@ -125,7 +125,7 @@ func slurp(path string) ([]byte, fs.FileMode, error) {
 	return text, info.Mode(), err
 }
 
-// fileValues understands one level of keys: the top, or a profile's.
+// fileValues parses one level of keys: the top level or a profile.
 func (l *loader) fileValues(settings map[string]any, file, profile string, lines place) map[string]value {
 	at := func(name string) string {
 		where := file + lines.at(name)
@@ -156,7 +156,7 @@ func (l *loader) fileValues(settings map[string]any, file, profile string, lines
 	return values
 }
 
-// flatten joins the names of groups with dots, down to what is a key or unknown.
+// flatten joins the names of groups and their keys with dots, down to known keys and unknown names.
 func (l *loader) flatten(settings map[string]any, above string, at func(string) string, out map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		full := above + name
@@ -169,7 +169,7 @@ func (l *loader) flatten(settings map[string]any, above string, at func(string) 
 			continue
 		}
 		switch group := settings[name].(type) {
-		case nil: // 'delivery:' with everything under it commented out
+		case nil: // a group whose lines are all commented out, such as 'delivery:'
 		case map[string]any:
 			l.flatten(group, full+".", at, out)
 		default:
@@ -199,8 +199,7 @@ func holdsPassword(values ...any) bool {
 	return false
 }
 
-// chooseProfile is the strongest source's word on the profile, and where it came
-// from.
+// chooseProfile returns the profile that the strongest source names, and that source.
 func (l *loader) chooseProfile(flags, env map[string]value, file configFile, path string) (name, from string) {
 	for _, layer := range []map[string]value{flags, env, file.top} {
 		v, ok := layer["profile"]
@@ -216,7 +215,7 @@ func (l *loader) chooseProfile(flags, env map[string]value, file configFile, pat
 	return "", ""
 }
 
-// profileValues finds a profile.
+// profileValues returns the values of a profile.
 func (l *loader) profileValues(name, from string, file configFile) (map[string]value, bool) {
 	if values, ok := file.profiles[name]; ok {
 		return values, true
@@ -228,7 +227,7 @@ func (l *loader) profileValues(name, from string, file configFile) (map[string]v
 	return nil, false
 }
 
-// insteadOf says what to do about a profile that does not exist.
+// insteadOf says what to do if a profile does not exist.
 func insteadOf[V any](name string, profiles map[string]V) string {
 	if len(profiles) == 0 {
 		return "write it under profiles: in $XDG_CONFIG_HOME/qtop/config.yaml (~/.config without it), or with qtop profile add"

@@ -1,7 +1,7 @@
 package config_test
 
-// Whatever the environment or the file holds, Load returns settings or printable lines, and none of
-// them contains the password.
+// Whatever the environment or the file contains, Load returns settings or printable error lines,
+// and none of them contains the password.
 
 import (
 	"os"
@@ -16,7 +16,7 @@ import (
 	"github.com/qtop/qtop/config"
 )
 
-// answers checks one Load.
+// answers checks the settings and messages of one Load.
 func answers(t *testing.T, src config.Sources) {
 	t.Helper()
 	s, err := config.Load(withMachine(src))
@@ -63,15 +63,15 @@ func FuzzEnviron(f *testing.F) {
 	})
 }
 
-// FuzzPassword: a password with any bytes, in its place in either form, is never
-// in what is shown.
+// FuzzPassword checks that a password of any bytes, in its place in either form of a connection
+// string, never appears in a message or a shown value.
 func FuzzPassword(f *testing.F) {
 	for _, seed := range []string{"plain", "with space", "a'b", `a\b`, "a@b/c?d#e", "a:b", "a&b=c", "a,b"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
 		const mark = "QqZzQq"
-		// Marked at both ends, so that a rest that slips through is seen.
+		// A mark at both ends, so that a remaining part of the password is noticed.
 		password := mark + raw + mark
 		for _, dsn := range []string{
 			"postgres://anna:" + password + "@h/db",

@@ -1,7 +1,7 @@
 package config
 
-// The list of keys: name, default, allowed values and help of each. Flags, documents and checks are
-// made from it.
+// The list of keys, each with name, default, allowed values and help. Flags, documents and checks
+// are generated from it.
 
 import (
 	"slices"
@@ -15,13 +15,14 @@ type KeyInfo struct {
 	Flag    string // "delivery-per-endpoint"
 	Env     string // "QTOP_DELIVERY_PER_ENDPOINT"
 	Type    string // "bool", "duration", "number", "text", "list"
-	Default string // as it would be written; "" for none
+	Default string // as it would be written; "" = no default
 	Help    string // one sentence without a full stop
 	Part    string // what the key is for: one of Parts
 }
 
-// Parts are what keys are for, in the order of Keys: reaching the database (connection), listening on it (listen), who
-// asks and what they may do (caller), printing again (watch), what is printed (text), the screen, the worker host, sending requests (delivery).
+// Parts returns what keys are for, in the order of Keys: reaching the database (connection),
+// listening on it (listen), the person and their rights (caller), repeated printing (watch),
+// printed text (text), the screen, the worker host, sending requests (delivery).
 func Parts() (parts []string) {
 	for _, k := range Keys() {
 		if !slices.Contains(parts, k.Part) {
@@ -31,7 +32,7 @@ func Parts() (parts []string) {
 	return parts
 }
 
-// part declares what keys are for.
+// part sets what these keys are for.
 func part(name string, keys ...key) []key {
 	for i := range keys {
 		keys[i].Part = name
@@ -39,7 +40,7 @@ func part(name string, keys ...key) []key {
 	return keys
 }
 
-// Keys lists every key in the order in which they are best read.
+// Keys lists every key, in the order of the documents.
 func Keys() []KeyInfo {
 	all := keys(Sources{})
 	infos := make([]KeyInfo, len(all))
@@ -55,10 +56,11 @@ func Keys() []KeyInfo {
 	return infos
 }
 
-// Themes are the values of theme; auto asks the terminal for its background.
+// Themes returns the values of theme; with auto, the console asks the terminal for its background
+// color.
 func Themes() []string { return []string{"auto", "dark", "light", "mono"} }
 
-// Poolers are the values of pooler.
+// Poolers returns the values of pooler.
 func Poolers() []string { return []string{"auto", "transaction"} }
 
 // key is a KeyInfo with the default, the parser and the formatter that Load needs.
@@ -69,8 +71,8 @@ type key struct {
 	show  func(any) string
 }
 
-// keys builds a new list for each Load: two defaults depend on the machine, and no
-// caller can change a list that others use.
+// keys makes a new list for each Load: two defaults depend on the machine, and a caller cannot
+// change a list that other callers use.
 func keys(src Sources) []key {
 	none := []string(nil)
 	all := slices.Concat(
@@ -149,8 +151,7 @@ func (l *loader) names() []string {
 	return all
 }
 
-// understand parses one raw value: text from a flag or variable, whatever YAML
-// made of it from a file.
+// understand parses one raw value: text from a flag or variable, or a YAML value from the file.
 func (l *loader) understand(k key, raw any, where string) (value, bool) {
 	if s, ok := raw.(string); ok {
 		l.seen(s)
@@ -163,8 +164,8 @@ func (l *loader) understand(k key, raw any, where string) (value, bool) {
 	return value{v: v, text: k.show(v)}, true
 }
 
-// foreignEnv knows the variables of other parts of qtop that are no settings:
-// where PostgreSQL's programs come from, and what the tests are told.
+// foreignEnv reports whether a QTOP_ variable belongs to another part of qtop and is no setting:
+// the variables that say where PostgreSQL's programs are, and those of the tests.
 func foreignEnv(name string) bool {
 	switch name {
 	case "QTOP_PG_BIN", "QTOP_PG_MIRROR", "QTOP_OFFLINE":

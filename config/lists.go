@@ -1,6 +1,6 @@
 package config
 
-// Reads the two lists whose entries have parts: handlers and secrets.
+// Parses the two lists whose entries have several parts: handlers and secrets.
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// handlers takes a YAML list of maps, or JSON of the same shape as text.
+// handlers parses a YAML list of maps, or JSON of the same shape as text.
 func handlers(raw any) (any, *bad) {
 	const do = `use a list of {kind, command} or {kind, url}, in a variable as JSON: [{"kind":"resize","command":["/usr/bin/resize","-"]}]`
 	if s, ok := raw.(string); ok {
@@ -87,7 +87,7 @@ func handler(entry any) (Handler, *bad) {
 	return h, nil
 }
 
-// argv insists on a list: a line of text would need a shell to take it apart.
+// argv accepts only a list: a single line of text would need a shell to split it.
 func argv(raw any) ([]string, *bad) {
 	const do = "write it as a list of the program and its arguments: [/usr/bin/resize, --in, -]"
 	items, ok := raw.([]any)
@@ -111,8 +111,8 @@ func argv(raw any) ([]string, *bad) {
 	return out, nil
 }
 
-// secrets takes a YAML list of maps, or REF=env:NAME,REF=file:PATH as text. What
-// stands after the = is never shown: it may be the secret itself by mistake.
+// secrets parses a YAML list of maps, or REF=env:NAME,REF=file:PATH as text. The text after = is
+// never shown, because somebody may have written the secret itself there.
 func secrets(raw any) (any, *bad) {
 	const do = "use a list of {ref, from: env:NAME | file:PATH}, in a variable REF=env:NAME,REF=file:PATH"
 	var entries []any
@@ -171,7 +171,8 @@ func secret(entry any) (Secret, *bad) {
 		}
 		s.Env = name
 	case "file":
-		// Relative to what? A console and a service start in different folders.
+		// A relative path would mean different files: a console and a service start in different
+		// folders.
 		if !filepath.IsAbs(name) {
 			return Secret{}, &bad{"has a path in from that is not absolute", do}
 		}
@@ -182,7 +183,7 @@ func secret(entry any) (Secret, *bad) {
 	return s, nil
 }
 
-// group takes an entry apart and refuses parts that it should not have.
+// group returns the parts of an entry, and refuses parts that it does not know.
 func group(entry any, parts []string) (map[string]any, *bad) {
 	m, ok := entry.(map[string]any)
 	if !ok {
@@ -196,7 +197,7 @@ func group(entry any, parts []string) (map[string]any, *bad) {
 	return m, nil
 }
 
-// member is a part that must be there, as text.
+// member returns a required part of an entry, as text.
 func member(m map[string]any, name string) (string, *bad) {
 	raw, ok := m[name]
 	if !ok {
@@ -213,7 +214,7 @@ func member(m map[string]any, name string) (string, *bad) {
 	return s, nil
 }
 
-// showList is a list as it would be written, passwords in URLs masked.
+// showList returns a list as it would be written, with passwords in URLs masked.
 func showList(v any) string {
 	var out []string
 	switch all := v.(type) {
@@ -241,7 +242,7 @@ func showList(v any) string {
 			if h.URL != "" {
 				out = append(out, h.Kind+" → "+maskDSN(h.URL))
 			} else {
-				// Arguments may hold a token; the program says enough.
+				// Only the program is shown, because an argument may be a token.
 				out = append(out, h.Kind+" → "+quote(h.Command[0]))
 			}
 		}

@@ -1,6 +1,6 @@
 package config
 
-// Says where values came from, for `qtop config show --origin`, and what profiles there are.
+// The sources of values, for `qtop config show --origin`, and the list of profiles.
 
 import (
 	"cmp"
@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Origin is one setting as it ended up.
+// Origin is the value of one setting and its source.
 type Origin struct {
 	Key   string `json:"key"`
 	Value string `json:"value"` // as it would be written, passwords masked
@@ -18,12 +18,12 @@ type Origin struct {
 // Profile is a profile of the configuration file.
 type Profile struct {
 	Name     string   `json:"profile"`
-	Line     int      `json:"line"`     // of its name in the file
-	Settings []Origin `json:"settings"` // what it sets, in the order of Keys; passwords masked
+	Line     int      `json:"line"`     // the line of its name in the file
+	Settings []Origin `json:"settings"` // the settings of the profile, in the order of Keys; passwords masked
 }
 
-// Profiles lists the profiles of the configuration file in the order of the file. What cannot
-// be understood is left out; it is among the problems of Load.
+// Profiles lists the profiles of the configuration file in the order of the file. Values that
+// cannot be parsed are left out; Load returns them as problems.
 func (s Settings) Profiles() []Profile {
 	return append([]Profile(nil), s.profiles...)
 }
@@ -43,7 +43,7 @@ func (l *loader) profiles(file configFile) []Profile {
 	return all
 }
 
-// Warnings lists what is odd and stops nothing: QTOP_ variables of unknown names.
+// Warnings lists QTOP_ variables with unknown names, which do not stop qtop.
 func (s Settings) Warnings() Problems { return s.warnings }
 
 // Origins lists every setting in the order of Keys.

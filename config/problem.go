@@ -10,24 +10,23 @@ import (
 	"unicode/utf8"
 )
 
-// Problem is one thing that is wrong. It prints as a single line that stands
-// alone; input in it is quoted, so that it cannot steer a terminal.
+// Problem is one mistake in the configuration. It prints as a single line that can be understood
+// alone. Input is quoted in that line, so that it cannot control a terminal.
 type Problem struct {
 	What  string // what is wrong
-	Where string // where it came from: a flag, a variable, a file
+	Where string // the source: a flag, a variable, a file
 	Do    string // what to do about it
 }
 
-// Error is the whole line.
+// Error returns the problem as one line.
 func (p Problem) Error() string {
 	return p.What + " (" + p.Where + "): " + p.Do
 }
 
-// Problems is the error of Load: everything that is wrong, in the order of the
-// sources.
+// Problems is the error of Load: every problem, in the order of the sources.
 type Problems []Problem
 
-// Error is one line per problem.
+// Error returns one line per problem.
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {
@@ -36,7 +35,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap gives each problem to errors.As.
+// Unwrap returns each problem, for errors.As.
 func (ps Problems) Unwrap() []error {
 	all := make([]error, len(ps))
 	for i, p := range ps {
@@ -45,12 +44,12 @@ func (ps Problems) Unwrap() []error {
 	return all
 }
 
-// AsProblems finds the problems in an error of Load, wrapped or not.
+// AsProblems returns the problems in an error of Load, wrapped or not.
 func AsProblems(err error) (Problems, bool) {
 	return errors.AsType[Problems](err)
 }
 
-// err is nil without problems: a nil slice in an error interface is not.
+// err returns nil if there are no problems; a nil slice in an error interface would not be nil.
 func (ps Problems) err() error {
 	if len(ps) == 0 {
 		return nil
@@ -58,8 +57,8 @@ func (ps Problems) err() error {
 	return ps
 }
 
-// quote shows input: escaped, and not longer than a line bears. What may hold a
-// password is not shown.
+// quote returns input for a message: escaped, and shortened to fit on a line. Input that may
+// contain a password is not shown.
 func quote(s string) string {
 	if mayHoldPassword(s) {
 		return "(not shown: it may hold a password)"
@@ -75,22 +74,23 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// mayHoldPassword reports whether text looks like a connection string, or like a part
-// of one, that is where it does not belong.
+// mayHoldPassword reports whether a text in the wrong place looks like a connection string or a
+// part of one.
 func mayHoldPassword(s string) bool {
 	return beyondHex.MatchString(s) && strings.Contains(s, ":") || hasPassword(s) || strings.Contains(s, "://") || strings.ContainsAny(s, "@=?#%&|") || strings.Contains(strings.ToLower(s), "pass")
 }
 
-// beyondHex is a character that no network address contains.
+// beyondHex matches a character that no network address contains.
 var beyondHex = regexp.MustCompile(`[g-zG-Z]`)
 
-// oneLine brings a library's message to one printable line.
+// oneLine turns a library's message into one printable line.
 func oneLine(s string) string {
 	quoted := strconv.Quote(strings.Join(strings.Fields(s), " "))
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// meant returns the advice for a misspelt name: the nearest of names, or all of them if none is near. Each gets the prefix.
+// meant returns the advice for a misspelt name: the nearest of names, or all of them if none is
+// near. Each gets the prefix.
 func meant(s, prefix string, names []string) string {
 	name, far := nearest(s, names)
 	switch {
@@ -102,7 +102,7 @@ func meant(s, prefix string, names []string) string {
 	return "qtop config show lists them"
 }
 
-// orElse is a hint and what else to do.
+// orElse joins a hint with the alternative.
 func orElse(hint, do string) string {
 	if strings.HasSuffix(hint, "?") {
 		return hint + " else " + do
@@ -110,11 +110,12 @@ func orElse(hint, do string) string {
 	return do + "; " + hint
 }
 
-// nearest is the name closest to s, or "" without any, and how many bytes differ.
+// nearest returns the name closest to s and the number of bytes that differ; "" if there are no
+// names.
 func nearest(s string, names []string) (string, int) {
 	best, least := "", -1
 	s = strings.ToLower(s)
-	// Far longer than any name: not worth a table of distances.
+	// Far longer than any name, so the distances need not be computed.
 	if len(s) > 200 {
 		s = s[:200]
 	}
@@ -126,7 +127,7 @@ func nearest(s string, names []string) (string, int) {
 	return best, least
 }
 
-// distance counts the bytes to insert, delete or replace to make b of a.
+// distance counts the bytes to insert, delete or replace to turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

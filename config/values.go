@@ -1,6 +1,6 @@
 package config
 
-// Reads single values: text, switches, numbers, durations, lists.
+// Parses single values: text, switches, numbers, durations, lists.
 
 import (
 	"fmt"
@@ -13,10 +13,10 @@ import (
 	"unicode/utf8"
 )
 
-// parser makes a field's value of text (flag, variable) or of a YAML value.
+// parser turns text (of a flag or variable) or a YAML value into the value of a field.
 type parser func(raw any) (any, *bad)
 
-// bad says what is wrong with a value, after the key's name, and what to do.
+// bad says what is wrong with a value (a phrase that follows the key's name), and what to do.
 type bad struct{ what, do string }
 
 func text(name, def string, parse parser, help string) key {
@@ -29,7 +29,7 @@ func text(name, def string, parse parser, help string) key {
 		}}
 }
 
-// connection is a text that may hold a password in its place.
+// connection declares a key whose value is a connection string, which may contain a password.
 func connection(name string, judge func(string) (what, do string), help string) key {
 	k := text(name, "", func(raw any) (any, *bad) { return dsnText(raw, judge) }, help)
 	k.show = func(v any) string { return maskDSN(fmt.Sprint(v)) }
@@ -55,8 +55,8 @@ func list(name string, def any, parse parser, help string) key {
 	return key{KeyInfo: KeyInfo{Name: name, Type: "list", Help: help}, def: def, parse: parse, show: showList}
 }
 
-// plainText takes anything that prints. YAML reads an unquoted 42 as a number,
-// which is good enough for a name; yes and no have become switches there.
+// plainText accepts any printable text. YAML reads an unquoted 42 as a number, which is accepted as
+// a name; yes and no are refused, because YAML has turned them into switches.
 func plainText(raw any) (any, *bad) {
 	var s string
 	switch v := raw.(type) {
@@ -104,7 +104,7 @@ func boolean(raw any) (any, *bad) {
 	case bool:
 		return v, nil
 	case string:
-		// on and off are how people say it; strconv knows the rest.
+		// on and off are common words for a switch; strconv.ParseBool accepts the others.
 		switch strings.ToLower(v) {
 		case "on", "yes":
 			return true, nil
@@ -131,7 +131,7 @@ func within(least, most int) parser {
 			if n, err = strconv.Atoi(v); err != nil {
 				return nil, &bad{"cannot be " + quote(v), do}
 			}
-		case int64, uint64, float64: // 1e3, 2.5, or too large
+		case int64, uint64, float64: // such as 1e3, 2.5, or a number that is too large
 			return nil, &bad{fmt.Sprintf("cannot be %v", v), do}
 		default:
 			return nil, &bad{"must be a number, not " + kindOf(raw), do}
@@ -148,7 +148,7 @@ func lasting(least, most time.Duration) parser {
 		do := fmt.Sprintf("use a time from %s to %s with its unit, such as 500ms, 2s or 5m", least, most)
 		s, ok := raw.(string)
 		if !ok {
-			// A bare 2 would be nanoseconds to Go and seconds to a reader.
+			// A number without a unit would be nanoseconds in Go and seconds for a reader.
 			return nil, &bad{"must be a time with its unit, not " + kindOf(raw), do}
 		}
 		d, err := time.ParseDuration(s)
@@ -159,7 +159,7 @@ func lasting(least, most time.Duration) parser {
 	}
 }
 
-// address takes host:port, :port, or nothing.
+// address accepts host:port, :port, or an empty text.
 func address(raw any) (any, *bad) {
 	v, b := plainText(raw)
 	if b != nil {
@@ -180,7 +180,7 @@ func address(raw any) (any, *bad) {
 	return s, nil
 }
 
-// parts makes a list of what may be one: a YAML list, or text with commas.
+// parts accepts a YAML list, or text with commas between the entries.
 func parts(raw any) ([]string, *bad) {
 	var items []any
 	switch v := raw.(type) {
@@ -211,8 +211,8 @@ func parts(raw any) ([]string, *bad) {
 	return out, nil
 }
 
-// names is a list of names, each once. Which names there are is for the part
-// that owns them to say.
+// names parses a list of names, each once. Whether a name exists is checked by the part of qtop
+// that uses the list.
 func names(raw any) (any, *bad) {
 	all, b := parts(raw)
 	if b != nil {
@@ -245,7 +245,8 @@ func prefixes(raw any) (any, *bad) {
 			}
 			return nil, &bad{"cannot be " + quote(s), do}
 		}
-		// Addresses are unmapped before they are judged, so this would never match.
+		// Addresses are unmapped before they are compared with the list, so this network would
+		// never match.
 		if p.Addr().Is4In6() {
 			return nil, &bad{"holds the mapped address " + quote(s), "write the IPv4 network itself"}
 		}
@@ -257,7 +258,7 @@ func prefixes(raw any) (any, *bad) {
 	return out, nil
 }
 
-// kindOf names what YAML made of a value, without showing it.
+// kindOf names the type of a YAML value, without showing the value.
 func kindOf(raw any) string {
 	switch raw.(type) {
 	case nil:

@@ -90,7 +90,7 @@ func TestPasswordInAFlagIsRefused(t *testing.T) {
 			require.Contains(t, got[0], "process list", dsn)
 			require.NotContains(t, got[0], "ter2", dsn)
 		}
-		// Elsewhere it is taken, and never shown.
+		// From other sources than a flag the value is accepted, and never shown.
 		s := load(t, config.Sources{Environ: []string{"QTOP_DSN=" + dsn}})
 		require.Equal(t, dsn, s.DSN)
 		require.NotContains(t, origin(t, s, "dsn").Value, "ter2", dsn)
@@ -107,7 +107,8 @@ func TestPasswordInAFlagIsRefused(t *testing.T) {
 	}
 }
 
-// What YAML takes for a number, and is not valid for the key, is reported literally.
+// A value that YAML reads as a number, and that is not valid for the key, is reported as it was
+// written.
 func TestNumberInAFile(t *testing.T) {
 	for raw, says := range map[string]string{
 		"1e3": "concurrency cannot be 1000 (", "2.5": "concurrency cannot be 2.5 (", "99999999999999999999": "concurrency cannot be", "many": `concurrency cannot be "many" (`,

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// yamlError says why a text is not a configuration file, and in which line.
+// yamlError says why a text is no valid configuration file, and in which line the mistake is.
 type yamlError struct {
 	what string
 	line int // 0 = unknown
@@ -28,14 +28,15 @@ func atLine(line int) string {
 	return ":" + strconv.Itoa(line)
 }
 
-// place says in which lines of the file the keys of one mapping stand. Its zero value knows none.
+// place has the lines in which the keys of one mapping are. The zero value knows no lines.
 type place struct {
-	line0 int // of the mapping itself, 0 = unknown
+	line0 int // of the mapping itself; 0 = unknown
 	keys  map[string]*yaml.Node
 	inner map[string]*yaml.Node
 }
 
-// placeOf reads the lines of a mapping. Keys of a mapping below it get a dot: delivery.per_endpoint.
+// placeOf reads the lines of a mapping. The keys of a mapping inside it get its key and a dot:
+// delivery.per_endpoint.
 func placeOf(n *yaml.Node, line int) place {
 	p := place{line0: line, keys: map[string]*yaml.Node{}, inner: map[string]*yaml.Node{}}
 	p.add(n, "")
@@ -44,7 +45,7 @@ func placeOf(n *yaml.Node, line int) place {
 
 func (p place) add(n *yaml.Node, above string) {
 	if n == nil || n.Kind != yaml.MappingNode {
-		return // what an alias stands for has the line of its key
+		return // the value of an alias gets the line of the alias
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name := above + n.Content[i].Value
@@ -53,7 +54,7 @@ func (p place) add(n *yaml.Node, above string) {
 	}
 }
 
-// line is that of a key, or that of the nearest key above it; 0 if it is unknown.
+// line returns the line of a key, or of the nearest group above it; 0 = unknown.
 func (p place) line(name string) int {
 	for ; name != ""; name = name[:max(strings.LastIndexByte(name, '.'), 0)] {
 		if key := p.keys[name]; key != nil {
@@ -65,16 +66,17 @@ func (p place) line(name string) int {
 
 func (p place) at(name string) string { return atLine(p.line(name)) }
 
-// below is the place of the mapping that a key holds.
+// below returns the place of the mapping that is the value of a key.
 func (p place) below(name string) place { return placeOf(p.inner[name], p.line(name)) }
 
 var (
 	yamlLine = regexp.MustCompile(`\bline (\d+): `)
-	// A message quotes the value in doubt, which may be a password.
+	// yamlValue matches the value that a message of the YAML library quotes, which may be a
+	// password.
 	yamlValue = regexp.MustCompile("`[^`]*`|'[^']*'|\"[^\"]*\"")
 )
 
-// notYAML is an error of the YAML library without values.
+// notYAML returns an error of the YAML library without the values that it quotes.
 func notYAML(err error) *yamlError {
 	msg := yamlValue.ReplaceAllString(err.Error(), "a value")
 	line := 0
@@ -86,7 +88,7 @@ func notYAML(err error) *yamlError {
 	return &yamlError{"the configuration file is not valid YAML: " + oneLine(msg), line}
 }
 
-// parseYAML reads the one document of a text; nil if there is none.
+// parseYAML returns the single YAML document of a text; nil if the text has none.
 func parseYAML(text []byte) (*yaml.Node, *yamlError) {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, next yaml.Node
@@ -106,9 +108,9 @@ func parseYAML(text []byte) (*yaml.Node, *yamlError) {
 	}
 }
 
-// decodeYAML reads the text of a configuration file, and the lines of its keys. Not with viper's
-// ReadConfig: that folds case, so of 'dsn' and 'DSN' one would win by chance, and it drops a key
-// without a value and a profile without keys.
+// decodeYAML returns the content of a configuration file, and the lines of its keys. viper's
+// ReadConfig is not used, because it ignores case, so that of 'dsn' and 'DSN' one would win by
+// chance, and because it drops keys without a value and profiles without keys.
 func decodeYAML(text []byte) (map[string]any, place, *yamlError) {
 	root, bad := parseYAML(text)
 	settings := map[string]any{}
@@ -124,8 +126,8 @@ func decodeYAML(text []byte) (map[string]any, place, *yamlError) {
 	return settings, placeOf(root, 0), nil
 }
 
-// textKeys makes text of keys that YAML takes for numbers or switches: a profile
-// may be called 2026 or no.
+// textKeys turns keys that YAML reads as numbers or switches back into text: a profile may have the
+// name 2026 or no.
 func textKeys(v any) any {
 	switch v := v.(type) {
 	case map[any]any:
