@@ -8,7 +8,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Activity returns the table of pane gl: the sessions that may hold up queues, the worst first.
+// Activity returns the table of pane gl: the sessions that may hold up queues, those with the worst
+// effect first.
 func Activity(rows []queue.Activity) Source {
 	return Source{
 		Sorts: []Sort{
@@ -45,8 +46,8 @@ func Activity(rows []queue.Activity) Source {
 	}.lines())
 }
 
-// activityRank puts first the sessions that block others, or that prevent vacuum with an idle
-// transaction.
+// activityRank is highest for sessions that block others, or that are idle in a transaction and
+// keep vacuum from removing dead rows.
 func activityRank(a queue.Activity) int {
 	switch {
 	case len(a.Blocks) > 0:

@@ -11,8 +11,8 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Alerts returns the table of pane 3: one row per cause with its owner, open alerts by urgency,
-// then acknowledged ones, the oldest first. Acknowledged alerts stay listed, because an
+// Alerts returns the table of pane 3: one row per cause with its owner. Open alerts are first, by
+// urgency; then acknowledged ones, the oldest first. Acknowledged alerts stay listed, because an
 // acknowledgement does not fix anything.
 func Alerts(s *queue.Snapshot) Source {
 	rows := queue.Causes(s.OrEmpty().Alerts)
@@ -60,8 +60,8 @@ func Alerts(s *queue.Snapshot) Source {
 	}.lines())
 }
 
-// moreUrgent orders alerts: open before acknowledged, critical before warning, then the
-// longest; acknowledged ones by the time of their acknowledgement.
+// moreUrgent orders alerts: open ones before acknowledged ones, critical before warning, then the
+// longest first; acknowledged ones by the time of their acknowledgement.
 func moreUrgent(a, b queue.Alert) bool {
 	if x, y := a.State == "acked", b.State == "acked"; x != y {
 		return y
@@ -87,7 +87,7 @@ func AlertName(a queue.Alert) string {
 	return a.Subject.String()
 }
 
-// AlertPage returns the page of one alert with the alerts it includes and the history of its
+// AlertPage returns the page of one alert, with the alerts that it causes and the history of its
 // acknowledgements. history is nil until it has been read.
 func AlertPage(a queue.Alert, all []queue.Alert, history []queue.AlertAck, e Env, w int) Page {
 	p := newPage(e, w)
@@ -164,16 +164,16 @@ func AlertPage(a queue.Alert, all []queue.Alert, history []queue.AlertAck, e Env
 	return p.done(AlertName(a))
 }
 
-// quarantineName returns the step and the row that an alert of the kind quarantine is about.
+// quarantineName returns the step and the row of a quarantine alert.
 func quarantineName(a queue.Alert) string {
 	return strings.TrimPrefix(a.Subject.String(), "quarantine:")
 }
 
-// failingID returns the subscription that an alert of the kind failing is about.
+// failingID returns the webhook subscription of a failing alert.
 func failingID(a queue.Alert) string { return strings.TrimPrefix(a.Subject.String(), "failing:") }
 
-// alertRatio returns how many times its cadence an executor has been silent, how many times
-// its limit another alert has reached, or the attempts of a row in quarantine.
+// alertRatio returns how urgent an alert is as a number: for a silence, its age ÷ the cadence; for
+// a row in quarantine, the attempts; for other alerts, the value ÷ its limit.
 func alertRatio(a queue.Alert, e Env) string {
 	if a.Kind == queue.AlertQuarantine {
 		return Plural(int64(a.Ratio), "attempt", "attempts")

@@ -14,8 +14,8 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// An endpoint that was given up is no silence: its page and its line say what it is,
-// how long it failed and what lifts it, and the Overview does not count it as silent.
+// An endpoint that was given up is not shown as a silence: its page and its row name the endpoint,
+// how long it failed and what lifts the block, and the Overview does not count it as silent.
 func TestFailingEndpointIsTold(t *testing.T) {
 	since := viewstest.Now().Add(-2 * time.Hour)
 	a := queue.Alert{
@@ -33,7 +33,7 @@ func TestFailingEndpointIsTold(t *testing.T) {
 	require.NotContains(t, lines, "SILENT")
 }
 
-// conditions are the alerts beside silence, two silences that follow from one of them among them.
+// conditions returns alerts that are no silences, and two silences that one of these alerts causes.
 func conditions() []queue.Alert {
 	since := viewstest.Now().Add(-2 * time.Hour)
 	make := func(kind, subject, severity, cause, detail string) queue.Alert {
@@ -53,10 +53,11 @@ func conditions() []queue.Alert {
 	}
 }
 
-// One cause is one row on the first screen, in the pane and in its badge; its page lists the included alerts.
+// One cause is one row on the first screen, in the pane and in its badge; its page lists the
+// included alerts.
 func TestAlertsFoldByCause(t *testing.T) {
 	e := env(theme.Options{Depth: theme.Mono})
-	until := viewstest.Now().Add(-time.Second) // it ended after the snapshot was taken
+	until := viewstest.Now().Add(-time.Second) // it ends after the snapshot was taken
 	s := queue.Snapshot{Alerts: conditions(), Suspended: []queue.Suspension{{
 		SubscriptionID: 12, Endpoint: queue.Clean("hooks.acme.example"), Reason: queue.Clean("circuit"), Since: viewstest.Now().Add(-2 * time.Hour), Until: &until,
 	}}}
@@ -88,7 +89,8 @@ func TestAlertsFoldByCause(t *testing.T) {
 	require.NotContains(t, lines, "SILENT")
 }
 
-// Without a host and without work that waits nothing alerts; the first screen says who stopped the last one, and why.
+// Without a host and without waiting work there is no alert; the first screen says who stopped the
+// last host, and why.
 func TestNoHostSaysHowTheLastOneEnded(t *testing.T) {
 	e := env(theme.Options{Depth: theme.Mono})
 	at := viewstest.Now().Add(-time.Minute)
@@ -108,7 +110,7 @@ func TestNoHostSaysHowTheLastOneEnded(t *testing.T) {
 	}
 }
 
-// A time that is over is not said to last on.
+// A time that has passed is shown as over, not as still to come.
 func TestTimesThatAreOver(t *testing.T) {
 	e := env(theme.Options{Depth: theme.Mono})
 	now := viewstest.Now()

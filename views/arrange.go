@@ -2,8 +2,8 @@ package views
 
 import "slices"
 
-// Arrange returns the indices that pass keep (nil: all), in the order of sort. Callers call
-// it when the snapshot, the filter or the order changes, not for keys that only move.
+// Arrange returns the indices of the rows for which keep is true (nil = all), in the order of sort.
+// Call it when the snapshot, the filter or the order changes; moving the cursor does not need it.
 func Arrange(src Source, sort int, keep func(i int) bool) []int {
 	order := make([]int, 0, src.Len)
 	for i := range src.Len {
@@ -19,7 +19,7 @@ func Arrange(src Source, sort int, keep func(i int) bool) []int {
 		if la, lb := src.Lower(a), src.Lower(b); la || lb {
 			switch {
 			case la == lb:
-				return 0 // the second table keeps its order
+				return 0 // rows of the second table keep their order
 			case la:
 				return 1
 			}

@@ -8,7 +8,7 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// With --ascii every pane and every page is ASCII, also what the data holds.
+// With --ascii every pane and every page is ASCII, including text from the database.
 func TestASCIIScreens(t *testing.T) {
 	t.Parallel()
 	e := env(theme.Options{Depth: theme.Mono, ASCII: true})

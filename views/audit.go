@@ -49,7 +49,7 @@ func Audit(rows []queue.AuditEntry) Source {
 	}.lines())
 }
 
-// outcomeRank makes refused actions stand out.
+// outcomeRank is higher for refused actions, so that they stand out.
 func outcomeRank(outcome string) int {
 	word, _, _ := strings.Cut(outcome, ":")
 	return rank(word)
@@ -100,8 +100,8 @@ func (p *pageBuilder) rawJSON(raw json.RawMessage) {
 	p.json(b.String(), p.e.Theme.Text)
 }
 
-// shortJSON returns a value in a few words: a scalar as it is, an object as its member
-// "value" if it has one.
+// shortJSON returns a value in a few words: a scalar unchanged, an object as its member "value" if
+// it has one.
 func shortJSON(raw json.RawMessage) string {
 	if len(raw) == 0 || string(raw) == "null" {
 		return "nothing"

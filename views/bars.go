@@ -10,10 +10,10 @@ import (
 type Banner struct {
 	Word  string // LOST, MONITORING OFF
 	Text  string
-	Alarm bool // else a caution
+	Alarm bool // true: drawn as an alarm; false: as a caution
 }
 
-// Line draws it in exactly w cells.
+// Line draws the banner in exactly w cells.
 func (b Banner) Line(e Env, w int) string {
 	th := e.Theme
 	look := queue.Choose(b.Alarm, th.Alarm, th.Caution)
@@ -24,12 +24,12 @@ func (b Banner) Line(e Env, w int) string {
 // Status is the status line below the body.
 type Status struct {
 	Left       string
-	Right      []string // the text on the right, longest form first
+	Right      []string // the text on the right, in several forms, the longest first
 	Bad        bool     // the text on the left is a refusal or an error
 	Production bool
 }
 
-// Line draws it in exactly w cells.
+// Line draws the status line in exactly w cells.
 func (s Status) Line(e Env, w int) string {
 	th := e.Theme
 	bar := queue.Choose(s.Production, th.Alarm, th.Bar)
@@ -50,15 +50,15 @@ func (s Status) Line(e Env, w int) string {
 	return bar.Paint(th.Left(" "+left, room) + right)
 }
 
-// Hint is one key in the last line.
+// Hint is one key with its word in the last line.
 type Hint struct {
 	Key, Word string
-	Off       bool // drawn dim and in brackets; pressing the key says why
-	Acts      bool // it changes something: drawn first, apart from the keys that look
-	Keep      bool // it never falls off the line; without room, its word does
+	Off       bool // drawn dim and in brackets; pressing the key shows the reason
+	Acts      bool // the key changes something: drawn first, apart from the keys that only show something
+	Keep      bool // the key is never left out; if there is no room, its word is
 }
 
-// draw returns the hint and its width.
+// draw returns the painted hint and its width in cells.
 func (h Hint) draw(th theme.Theme, words bool) (string, int) {
 	word := theme.Safe(h.Word)
 	plain, painted := h.Key+" "+word, th.Accent.Paint(h.Key)+" "+th.Text.Paint(word)
@@ -75,9 +75,9 @@ func (h Hint) draw(th theme.Theme, words bool) (string, int) {
 	return painted, theme.Width(plain)
 }
 
-// Footer draws the hints in exactly w cells: those that act, a line, those that look, and last
-// those that are kept. Where room lacks, the last ones that look fall off first, then the last
-// ones that act.
+// Footer draws the hints in exactly w cells: keys that act, a line, keys that only show something,
+// and last the hints with Keep. If there is no room, it first leaves out the keys that only show
+// something, from the end, then the keys that act, from the end.
 func Footer(hints []Hint, e Env, w int) string {
 	th := e.Theme
 	var acting, looking, kept []Hint
@@ -100,7 +100,7 @@ func Footer(hints []Hint, e Env, w int) string {
 		return n
 	}
 	words = width(kept) <= w/2
-	room, rule := w+1-width(kept), 0 // a blank before, two between, none after the last
+	room, rule := w+1-width(kept), 0 // one blank before each, two between them, none after the last
 	if len(acting) > 0 {
 		rule = theme.Width(th.G.V) + 2
 	}
@@ -138,7 +138,8 @@ type Problem struct {
 	Text string
 }
 
-// Line draws it in exactly w cells, with the text on the side that has room for it.
+// Line draws the error in exactly w cells, with the text on the side of the cell that has room for
+// it.
 func (p Problem) Line(e Env, w int) string {
 	th := e.Theme
 	text := theme.Safe(p.Text)

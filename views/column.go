@@ -14,29 +14,29 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Column is one column of a List. It is declared once and used three times: the pane draws its
-// cell, the table of a verb prints its plain value, and exports write the member it names.
+// Column is one column of a List. One declaration has three uses: the pane draws its cell, the
+// table of a verb prints its plain value, and exports write the JSON member that it names.
 type Column[T any] struct {
-	// Name is the JSON member that the column shows, which is also its name in exports. A
-	// column made of several members has another name, and Text, Cell or Plain.
+	// Name is the JSON member that the column shows, and the column's name in exports. A column
+	// that combines several members has another name and sets Text, Cell or Plain.
 	Name  string
-	Title string // on the screen; "": the name
-	Head  string // in the table of a verb; "": the title in capitals
+	Title string // on the screen; "" = the name
+	Head  string // in the table of a verb; "" = the title in capitals
 
-	// The layout on the screen, as in table.Column. Width 0: not on the screen.
+	// The layout on the screen, as in table.Column. Width 0: the column is not on the screen.
 	Width, Want, Max int
 	Right            bool
-	Drop             int // the highest is left out first if there is no room, from 4 on before others give up their Want; 0: never left out
+	Drop             int // if there is no room, the column with the highest number is left out first; from 4 on, already before other columns get less than their Want; 0 = never left out
 
 	Look  look
-	Tone  func(row T, e Env) theme.Style // a look that depends on the row
-	Say   func(e Env, v any) string      // formats the member for the screen; nil: Env.shown
-	Text  func(row T, e Env) string      // the text of the cell, if it is not the member
-	Cell  func(row T, e Env) table.Cell  // text and look of the cell
-	Plain func(row T) string             // the text in the table of a verb; nil: plain of the member
+	Tone  func(row T, e Env) theme.Style // a style that depends on the row
+	Say   func(e Env, v any) string      // formats the member for the screen; nil = Env.shown
+	Text  func(row T, e Env) string      // the text of the cell, if it is not simply the member
+	Cell  func(row T, e Env) table.Cell  // text and style of the cell
+	Plain func(row T) string             // the text in the table of a verb; nil = the member as plain formats it
 }
 
-// look is how a cell is painted.
+// look is how a cell is drawn.
 type look int
 
 const (
@@ -44,28 +44,30 @@ const (
 	dim
 	strong
 	accent
-	ofRow // as urgent as the row
+	ofRow // in the style of the row's urgency
 )
 
 // List is a table of rows of one type.
 type List[T any] struct {
 	Name    string // the name of the list in exports
 	Rows    []T
-	ID      func(row T) string // identifies a row for cursor and selection across refreshes
-	Title   func(row T) string // names a row in a few words, for the dialogs of actions; nil: its id is its name
+	ID      func(row T) string // identifies a row across refreshes, for the cursor and the selection
+	Title   func(row T) string // names a row in a few words, for the dialogs of actions; nil = the id is used
 	Columns []Column[T]
-	First   string // names of the columns that come first in the table of a verb
-	// Filter lists the fields of its filter, as field=member if the names differ. Word
-	// returns fields that are not members.
+	First   string // the columns that come first in the table of a verb
+	// Filter lists the fields of the filter, as field=member if the two names differ. Word returns
+	// the values of fields that are no members.
 	Filter string
 	Word   func(row T, word string) (any, bool)
-	// Look returns the sign of a row and the style of its urgency; nil: no row is urgent.
+	// Look returns the sign of a row and the style of its urgency; nil = no row is urgent.
 	Look func(row T, e Env) (sign table.Cell, urgent theme.Style)
-	// Export returns the export list of a row and its record; nil: Name and the row itself.
+	// Export returns the name of the export list to which a row belongs, and its records there; nil
+	// = Name and the row itself.
 	Export func(row T) (list string, rows []any)
 }
 
-// lines is a List without the type of its rows.
+// lines is a List whose functions take the index of a row, so that lists of different types can be
+// used alike.
 type lines struct {
 	list    string
 	n       int
@@ -82,7 +84,7 @@ type lines struct {
 	shown   func(i int, word string, e Env) string
 }
 
-// lines drops the type of the rows.
+// lines returns the list in the form that does not depend on the type of its rows.
 func (l List[T]) lines() lines {
 	out := lines{list: l.Name, n: len(l.Rows), export: func(i int) (string, []any) {
 		if l.Export != nil {
@@ -178,7 +180,7 @@ func (l List[T]) lines() lines {
 	return out
 }
 
-// inTable returns the indices of the columns of a verb's table, in its order.
+// inTable returns the indices of the columns in the table of a verb, in the order of that table.
 func (l List[T]) inTable(members map[string][]int) (shown []int) {
 	for _, name := range strings.Fields(l.First) {
 		k := slices.IndexFunc(l.Columns, func(c Column[T]) bool { return c.Name == name })
@@ -195,7 +197,7 @@ func (l List[T]) inTable(members map[string][]int) (shown []int) {
 	return shown
 }
 
-// member returns the value of a JSON member of a row; nil if it is absent.
+// member returns the value of a JSON member of a row; nil if the value is null.
 func member[T any](row T, members map[string][]int, name string) any {
 	at, ok := members[name]
 	if !ok {
@@ -234,7 +236,7 @@ func (e Env) painted(l look, urgent theme.Style) theme.Style {
 	return e.Theme.Text
 }
 
-// with sets the tables of a Source: the first list and an optional second one below it.
+// with returns the Source with its tables: the first list, and an optional second list below it.
 func (s Source) with(first lines, second ...lines) Source {
 	s.lists = append([]lines{first}, second...)
 	s.Columns, s.Len = first.columns, first.n
@@ -267,7 +269,7 @@ func (s Source) with(first lines, second ...lines) Source {
 	return s
 }
 
-// Table returns the rows of one list as the table of a verb: every column, nothing shortened,
+// Table returns the rows of one list for the table of a verb: with every column, nothing shortened,
 // in their original order.
 func (s Source) Table(list string) (heads []string, rows [][]string) {
 	for _, l := range s.lists {

@@ -1,5 +1,5 @@
-// Columns: the same declaration makes the pane, the table of a verb and, by the
-// member that it names, the column of an export.
+// Columns: one declaration makes the column of the pane, of the table of a verb and, by the member
+// that it names, of the export.
 
 package views_test
 
@@ -17,7 +17,7 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// tables are the lists that verbs print, with the Source of each.
+// tables returns the lists that verbs print, each with its Source.
 func tables(w viewstest.World) map[string]views.Source {
 	s := &w.Snapshot
 	out := map[string]views.Source{
@@ -36,8 +36,8 @@ func tables(w viewstest.World) map[string]views.Source {
 	return out
 }
 
-// Every row of every list has a value for each head, no head comes twice, and a list
-// that exports know is the one that they know.
+// Every row of every list has a value for each heading, no two headings are equal, and the list of
+// an exported row is one of the known export lists.
 func TestTablesOfVerbs(t *testing.T) {
 	t.Parallel()
 	for list, src := range tables(viewstest.RichWorld()) {
@@ -56,8 +56,8 @@ func TestTablesOfVerbs(t *testing.T) {
 	}
 }
 
-// What a table of a verb says is whole: no id is cut, a time is RFC 3339, an age has
-// its two largest units.
+// The table of a verb shortens nothing: ids are complete, times are RFC 3339, ages have their two
+// largest units.
 func TestTablesShortenNothing(t *testing.T) {
 	t.Parallel()
 	w := viewstest.RichWorld()

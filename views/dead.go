@@ -11,8 +11,9 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// GroupNames returns the endpoint or job kind of each group. If one code has several groups of
-// that name, it adds the domain or the subscription, for which a narrow screen has no columns.
+// GroupNames returns the endpoint or job kind of each group. If several groups of one code have the
+// same name, it adds the domain or the subscription, because a narrow screen has no column for
+// these.
 func GroupNames(groups []queue.DeadGroup) []string {
 	type named struct{ source, code, endpoint string }
 	of := func(g queue.DeadGroup) named { return named{g.Source, g.Code.String(), g.Endpoint.String()} }
@@ -79,7 +80,8 @@ func DeadGroups(s *queue.Snapshot) Source {
 	}.lines())
 }
 
-// MoreGroups says how many groups of dead letters a snapshot leaves out; "" = none.
+// MoreGroups says how many groups of dead letters a snapshot leaves out; "" = no groups are left
+// out.
 func MoreGroups(m queue.DeadMore) string {
 	if m.Groups == 0 {
 		return ""
@@ -88,9 +90,9 @@ func MoreGroups(m queue.DeadMore) string {
 		Plural(m.Open, "dead letter", "dead letters")
 }
 
-// DeadPane is DeadGroups, with one more row if the snapshot leaves groups out: its number is
-// that of their dead letters, its times are not known, and exports leave it out. A note says
-// how many groups they are.
+// DeadPane is DeadGroups, plus one row for the groups that the snapshot leaves out, if any. That
+// row has the number of their dead letters; it has no times and is not exported. A note says how
+// many groups it represents.
 func DeadPane(s *queue.Snapshot) Source {
 	more := MoreGroups(s.OrEmpty().DeadMore)
 	if more == "" {
@@ -104,7 +106,7 @@ func DeadPane(s *queue.Snapshot) Source {
 	export := src.Export
 	src.Export = func(i int) (string, []any) {
 		if i == len(s.DeadGroups) {
-			return "", nil // the row of the other groups is no group
+			return "", nil // the row of the left-out groups is not exported
 		}
 		return export(i)
 	}
@@ -114,12 +116,12 @@ func DeadPane(s *queue.Snapshot) Source {
 	return src
 }
 
-// GroupID identifies a group for cursor and selection.
+// GroupID identifies a group across refreshes, for the cursor and the selection.
 func GroupID(g queue.DeadGroup) string {
 	return g.Source + "\x00" + g.Code.String() + "\x00" + g.Endpoint.String() + "\x00" + g.Domain.String() + "\x00" + strconv.FormatInt(g.SubscriptionID, 10)
 }
 
-// groupRank puts groups that still grow first.
+// groupRank is higher for groups that still grow.
 func groupRank(g queue.DeadGroup) int {
 	for _, v := range last(g.Trend, 3) {
 		if v > 0 {
@@ -133,8 +135,8 @@ func groupRank(g queue.DeadGroup) int {
 func DeadLetters(rows []queue.DeadLetter) Source {
 	id, event := 8, 1
 	if len(rows) > 0 && rows[0].Source != "webhook" {
-		event = 9                               // there is no event, or the kind names it
-		id = len(rows[0].Source+":") + shortLen // the page shows the whole id
+		event = 9                               // jobs have no event, and the kind of an event dead letter names it
+		id = len(rows[0].Source+":") + shortLen // enough for a short id; the page shows the whole one
 	}
 	return Source{
 		Fields: queue.DeadLetterFields(),
@@ -172,7 +174,7 @@ func DeadLetters(rows []queue.DeadLetter) Source {
 	}.lines())
 }
 
-// DeadLetterTitle names a dead letter: its error and where it was to go.
+// DeadLetterTitle names a dead letter: its error and its destination.
 func DeadLetterTitle(d queue.DeadLetter) string {
 	switch d.Source {
 	case "job":
@@ -183,7 +185,7 @@ func DeadLetterTitle(d queue.DeadLetter) string {
 	return d.Code.String() + " at " + d.Endpoint.String()
 }
 
-// erased returns when and by whom the payload of a dead letter was erased; "": it was not.
+// erased returns when and by whom the payload of a dead letter was erased; "" = it was not erased.
 func erased(d queue.DeadLetter) string {
 	if d.ErasedAt == nil {
 		return ""

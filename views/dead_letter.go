@@ -69,7 +69,7 @@ func eventWords(l queue.DeadLetter) string {
 	return l.EventType.String() + queue.Choose(l.EventID != 0, " #"+strconv.FormatInt(l.EventID, 10), "")
 }
 
-// outcome shows who requeued or closed it, and as what.
+// outcome shows who requeued or closed the dead letter, and how.
 func (p *pageBuilder) outcome(d *queue.DeadLetterDetail) {
 	if d.ReplayedJobID != "" {
 		who := ""
@@ -87,11 +87,12 @@ func (p *pageBuilder) outcome(d *queue.DeadLetterDetail) {
 	}
 }
 
-// attempts shows the timeline: the first attempt with its time, the others relative to it.
+// attempts shows the attempts as a timeline: the first one with its time, the others relative to
+// that time.
 func (p *pageBuilder) attempts(d *queue.DeadLetterDetail) {
 	th, as := p.e.Theme, d.Attempts
 	if len(as) == 0 && d.Source != "webhook" {
-		return // this queue stores only the last error
+		return // for this source, only the last error is stored
 	}
 	p.head(fmt.Sprintf("Attempts (%d)", len(as)))
 	if len(as) == 0 {

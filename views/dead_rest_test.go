@@ -14,8 +14,7 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// The row that stands for the groups left out of a snapshot is no group: exports omit it,
-// and its times are not known.
+// The row of the groups that a snapshot leaves out is not exported and has no times.
 func TestRowOfTheOtherGroups(t *testing.T) {
 	s := viewstest.Rich()
 	s.DeadMore = queue.DeadMore{Groups: 3, Open: 70}

@@ -11,31 +11,31 @@ import (
 type Field struct {
 	Label   string
 	Value   string
-	Caret   int // in runes
+	Caret   int // position of the caret, in runes
 	Help    string
 	Error   string
-	Choices bool // left and right change the value
+	Choices bool // the keys left and right change the value
 }
 
-// Dialog is a dialog as it is drawn: the input, preview or result of an action. Buttons are
-// labelled with what they do; the safe one is first and has the focus at the start.
+// Dialog is a dialog as it is drawn: the form, preview or result of an action. The button that
+// changes nothing is first and has the focus at the start.
 type Dialog struct {
 	Title    string
 	Alarm    bool // production: the frame is drawn as an alarm
 	Intro    []string
 	Facts    []queue.PlanLine
-	Notes    []string // what is skipped and why, warnings
+	Notes    []string // skipped rows with the reasons, and warnings
 	Fields   []Field
 	Buttons  []string
 	Focus    int  // fields first, then buttons
-	Quiet    bool // answers are not accepted yet
+	Quiet    bool // the dialog does not accept answers yet
 	Hint     string
 	Error    string
 	Offset   int
 	Progress string // shown instead of the buttons while the action runs
 }
 
-// Lines draws it for a screen of size s.
+// Lines draws the dialog for a screen of size s.
 func (d Dialog) Lines(e Env, s Size) []string {
 	th := e.Theme
 	w := boxWidth(s, 84)
@@ -58,7 +58,7 @@ func (d Dialog) Lines(e Env, s Size) []string {
 	return box(e, d.Title, lines, w, queue.Choose(d.Alarm, th.Critical, th.Accent))
 }
 
-// body returns the informative part; it scrolls if it is long.
+// body returns the text above fields and buttons; it scrolls if it is long.
 func (d Dialog) body(e Env, w int) []string {
 	th := e.Theme
 	var out []string

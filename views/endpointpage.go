@@ -9,8 +9,8 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// EndpointPage returns the page of one endpoint: its state, results, retries and what blocks
-// it. d is nil until it has been read.
+// EndpointPage returns the page of one endpoint: its state, results and retries, and what keeps
+// deliveries from being sent. d is nil until it has been read.
 func EndpointPage(r queue.Endpoint, d *queue.EndpointDetail, e Env, w int) Page {
 	th := e.Theme
 	p := newPage(e, w)
@@ -63,7 +63,7 @@ func (p *pageBuilder) endpointState(r queue.Endpoint) {
 		p.paint("state", r.Gate+": nothing is routed to this endpoint; a subscription_admin can change that", e.Theme.Warning)
 	default:
 		s := "suspended (" + r.Reason.String() + ")"
-		over := r.Until != nil && !e.Now.Before(*r.Until) // it ended after the snapshot was taken
+		over := r.Until != nil && !e.Now.Before(*r.Until) // it has ended since the snapshot was taken
 		switch {
 		case r.Gate == "half_open", over && r.Reason.String() == "circuit":
 			s = "circuit half open: one probe at a time is sent, and its result decides"
@@ -144,8 +144,8 @@ func (p *pageBuilder) retries(slots []queue.RetrySlot) {
 	}
 }
 
-// causes shows the links of the chain that can block a queue: what blocks, with its cure, and
-// what is in order.
+// causes shows the links of the chain that can block a queue: those that block, with their
+// remedies, and those that do not.
 func (p *pageBuilder) causes(y queue.Why) {
 	th := p.e.Theme
 	for _, l := range y.Links {
@@ -175,7 +175,8 @@ func (p *pageBuilder) causes(y queue.Why) {
 	}
 }
 
-// WhyPage returns the page of :why, why a queue waits. y is nil until it has been read.
+// WhyPage returns the page of the command :why, which says why a queue waits. y is nil until it has
+// been read.
 func WhyPage(name string, y *queue.Why, e Env, w int) Page {
 	p := newPage(e, w)
 	if y == nil {

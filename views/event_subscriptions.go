@@ -80,7 +80,7 @@ func muteState(s queue.EventSubscription) string {
 	return queue.Choose(s.Mute, "muted", "active")
 }
 
-// PlainPercent returns a share in percent as a bare number.
+// PlainPercent returns the share n ÷ of in percent, as a bare number.
 func PlainPercent(n, of int64) string {
 	if of == 0 {
 		return "-"
@@ -88,12 +88,13 @@ func PlainPercent(n, of int64) string {
 	return strconv.FormatFloat(100*float64(n)/float64(of), 'f', 2, 64)
 }
 
-// eventSubscriptionOrder keeps the subscriptions of a domain together, those of every domain first.
+// eventSubscriptionOrder returns a sort key that keeps the event subscriptions of a domain
+// together, after those of all domains.
 func eventSubscriptionOrder(s queue.EventSubscription) string {
 	return strings.Join([]string{s.Domain.String(), s.Type.String(), s.Stream.String(), s.Recipient.String(), fmt.Sprintf("%19d", s.ID)}, "\x00")
 }
 
-// scopeWords returns the conditions that narrow a subscription.
+// scopeWords returns the conditions that narrow an event subscription.
 func scopeWords(s queue.EventSubscription) string {
 	var words []string
 	if !s.SubjectTable.Empty() {
@@ -105,7 +106,7 @@ func scopeWords(s queue.EventSubscription) string {
 	return strings.Join(words, ", ")
 }
 
-// percent returns a share with enough digits that a share above 0 does not read 0.
+// percent returns a share with so many digits that a share above 0 is never shown as 0.
 func percent(n, of int64) string {
 	if of <= 0 {
 		return "0 %"
@@ -120,12 +121,12 @@ func percent(n, of int64) string {
 	return strconv.FormatFloat(share, 'f', 2, 64) + " %"
 }
 
-// BroadcastHead returns the head of pane gs: the share of events that only broadcast reaches,
-// against its limit, over 24 hours and per domain.
+// BroadcastHead returns the head of pane gs: the share of events of the last 24 hours that only
+// broadcast reaches, with its limit, over time and per domain.
 func BroadcastHead(b *queue.Broadcast, e Env, w int) []string {
 	out := make([]string, BroadcastHeadLines)
 	th := e.Theme
-	if b != nil && len(b.Shares) == 0 { // it could not be read, and the table shows why
+	if b != nil && len(b.Shares) == 0 { // the shares could not be read; the table shows the reason
 		return out
 	}
 	if b == nil {
@@ -193,12 +194,13 @@ func EventSubscriptionPage(s queue.EventSubscription, history []queue.AuditEntry
 	return p.done(title)
 }
 
-// stepWords returns what a subscription must name at a step of the resolution (DP6 §3.2).
+// stepWords returns what an event subscription must name at a step of the resolution (source
+// document DP6 §3.2).
 func stepWords(step int) string {
 	return [...]string{"", "type and stream are named", "the stream is named, every type", "the type is named, every stream", "every type and stream", "broadcast"}[min(max(step, 0), 5)]
 }
 
-// outcomeWords returns why a subscription was reached or not.
+// outcomeWords says why an event subscription was used or not.
 func outcomeWords(r queue.ResolvedRule) string {
 	switch r.Outcome {
 	case "taken":
@@ -217,7 +219,7 @@ func outcomeWords(r queue.ResolvedRule) string {
 	return r.Outcome
 }
 
-// ResolutionPage returns the page that shows step by step which recipients an event of a type
+// ResolutionPage returns the page that shows, step by step, which recipients an event of a type
 // reaches. r is nil until it has been read.
 func ResolutionPage(name string, r *queue.Resolution, e Env, w int) Page {
 	th := e.Theme

@@ -11,8 +11,8 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// The head says whether the share is over its limit, and when
-// resolution is off; a share that is not nothing does not look like nothing.
+// The head says whether the share is over its limit, and whether resolution is off. A share above 0
+// is not shown as 0.
 func TestRulesTop(t *testing.T) {
 	t.Parallel()
 	e := env(theme.Options{Depth: theme.Mono})
@@ -33,8 +33,8 @@ func TestRulesTop(t *testing.T) {
 	require.Contains(t, plain(views.BroadcastHead(nil, e, 120)), "reading")
 }
 
-// The Overview has one row for all shares over their limit, about one that nobody
-// has.
+// The Overview has one row for all shares over their limit, and shows a share without an owner in
+// it.
 func TestOverviewHasOneRowOfBroadcast(t *testing.T) {
 	t.Parallel()
 	e := env(theme.Options{Depth: theme.Mono})

@@ -12,7 +12,7 @@ import (
 )
 
 // Executors returns the tables of pane 4: executors by state, and below them their job
-// subscriptions. A deregistered executor stays listed as a tombstone.
+// subscriptions. A deregistered executor stays in the table, below the others.
 func Executors(s *queue.Snapshot) Source {
 	rows, subs := s.OrEmpty().Executors, s.OrEmpty().JobSubscriptions
 	rules := subscriptionCounts(subs)
@@ -25,7 +25,7 @@ func Executors(s *queue.Snapshot) Source {
 				if executorRank(rows[i]) > rankQuiet && rows[i].Ratio != rows[j].Ratio {
 					return rows[i].Ratio > rows[j].Ratio
 				}
-				return rows[i].ID.String() < rows[j].ID.String() // a heartbeat must not reorder the rows
+				return rows[i].ID.String() < rows[j].ID.String() // not by age, because each heartbeat would reorder the rows
 			}},
 			{Name: "last heartbeat, oldest first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return orZero(rows[i].AgeSeconds) > orZero(rows[j].AgeSeconds) }},
 			{Name: "executor", Column: "executor_id", Less: func(i, j int) bool { return rows[i].ID.String() < rows[j].ID.String() }},
@@ -61,7 +61,7 @@ func Executors(s *queue.Snapshot) Source {
 	}.lines(), subscriptionList(subs))
 }
 
-// executorRank puts silent executors first and tombstones last.
+// executorRank is highest for silent executors and lowest for deregistered ones.
 func executorRank(x queue.Executor) int {
 	switch x.State {
 	case "silent":
@@ -109,7 +109,8 @@ func ExecutorPage(x queue.Executor, subs []queue.JobSubscription, e Env, w int) 
 	return p.done(x.ID.String())
 }
 
-// joinTexts joins a list; of a long one it shows the beginning and how many more there are.
+// joinTexts joins a list of texts; of a long list it shows the first ones and how many more there
+// are.
 func joinTexts(ts []queue.Text) string {
 	var b strings.Builder
 	for i, t := range ts {

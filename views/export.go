@@ -6,7 +6,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// SnapshotTable returns the table that contains an export list whose rows are part of the
+// SnapshotTable returns the table whose rows an export list has, for a list that is part of the
 // snapshot.
 func SnapshotTable(list string, s *queue.Snapshot) Source {
 	for _, table := range []func(*queue.Snapshot) Source{Alerts, DeadGroups, Executors, Flags, Health, Hosts, everyLane, Scheduler, WaitingQueues} {
@@ -19,8 +19,8 @@ func SnapshotTable(list string, s *queue.Snapshot) Source {
 
 func everyLane(s *queue.Snapshot) Source { return Lanes(s, 0) }
 
-// Exported returns the records of the rows in order that belong to one export list. The
-// result is never nil.
+// Exported returns the records of those rows in order that belong to one export list. The result is
+// never nil.
 func (s Source) Exported(list string, order []int) []any {
 	rows := []any{}
 	for _, i := range order {

@@ -1,12 +1,10 @@
 package views
 
-// Names the fields of the filters of the panes. A name means the same
-// kind of value in every pane.
+// The names of filter fields of panes. A name has the same kind of value in every pane.
 
 import "github.com/qtop/qtop/pgclient/queue"
 
-// fields makes the fields of a filter; what is no number and no length of time
-// is text.
+// fields makes the fields of a filter. A field that is neither a number nor a duration is text.
 func fields(names ...string) []queue.Field {
 	out := make([]queue.Field, len(names))
 	for i, name := range names {

@@ -1,7 +1,7 @@
 package views
 
-// Formats numbers and times. A number is exact (4,812), shortened where space is
-// scarce (4.8k), or marked ≥ if its count was bounded; ages are relative to the snapshot.
+// Formats numbers and times. A number is exact (4,812), shortened if there is little room (4.8k),
+// or marked ≥ if counting stopped at a limit. Ages are relative to the snapshot.
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ func Count(n int64) string {
 	return s
 }
 
-// counted returns a count, with ≥ if it was bounded.
+// counted returns a count, with ≥ if counting stopped there.
 func (e Env) counted(n int64, bound bool) string {
 	return queue.Choose(bound, e.Theme.G.AtLeast, "") + Count(n)
 }
@@ -52,7 +52,7 @@ func Short(n int64) string {
 // Age returns a number of seconds in its two largest units.
 func Age(seconds int64) string {
 	if seconds < 0 {
-		return "0s" // the clocks of two transactions can differ
+		return "0s" // negative ages occur, because the clocks of two transactions can differ
 	}
 	switch {
 	case seconds < 60:
@@ -68,7 +68,7 @@ func Age(seconds int64) string {
 	}
 }
 
-// Times returns a ratio, such as of an age to a cadence, with ×.
+// Times returns a ratio with ×, such as the ratio of an age to a cadence.
 func (e Env) Times(ratio float64) string {
 	x := e.Theme.G.Times
 	switch {
@@ -77,14 +77,14 @@ func (e Env) Times(ratio float64) string {
 	case ratio < 0.1:
 		return "<0.1" + x
 	case ratio < 10:
-		// Cut, not rounded: 9.96 is still a warning and must not read 10.
+		// Rounded down: 9.96 is still a warning and must not be shown as 10.
 		return strconv.FormatFloat(math.Floor(ratio*10)/10, 'f', 1, 64) + x
 	default:
 		return Count(int64(min(ratio, 1e15))) + x
 	}
 }
 
-// Rate returns a rate per second with the significant digits.
+// Rate returns a rate per second with its significant digits.
 func Rate(f float64) string {
 	switch {
 	case math.IsNaN(f) || f <= 0:

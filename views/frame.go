@@ -6,14 +6,14 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Screen is everything around the body of a pane.
+// Screen has the lines around the body of a pane.
 type Screen struct {
 	Header  Header
 	Tabs    []Tab
 	Banners []Banner
 	Status  Status
 	Hints   []Hint
-	Problem Problem // instead of the hints
+	Problem Problem // an error in the input line, shown in place of the hints
 }
 
 // Draw draws the whole screen. It calls body with the size left for it. The result has exactly

@@ -23,8 +23,8 @@ var update = flag.Bool("update", false, "write the goldens of this run")
 
 var sizes = []views.Size{{W: 80, H: 24}, {W: 120, H: 40}, {W: 200, H: 60}}
 
-// looks are the three ways in which a screen is kept. Mono and ASCII goldens are
-// plain text to read; the colour ones keep their sequences, each as ␛.
+// looks are the three styles in which goldens are stored. Mono and ASCII goldens are plain text;
+// those in color contain escape sequences, written with ␛.
 var looks = map[string]theme.Options{
 	"colour": {Depth: theme.Sixteen},
 	"mono":   {Depth: theme.Mono},
@@ -35,12 +35,12 @@ func env(o theme.Options) views.Env {
 	return views.Env{Theme: theme.New(o), Now: viewstest.Now(), Loc: time.UTC}
 }
 
-// grid is a source as a pane shows it when it is opened.
+// grid returns a source as a pane shows it after opening.
 func grid(src views.Source, marks map[string]bool) views.Grid {
 	return views.Grid{Source: src, Order: views.Arrange(src, 0, nil), Selected: marks}
 }
 
-// bodies are all panes and pages over a snapshot.
+// bodies returns functions that draw all panes and pages for a world.
 func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 	s := w.Snapshot
 	g := func(src views.Source, marks map[string]bool) func(views.Env, views.Size) []string {
@@ -148,11 +148,11 @@ func screen(w viewstest.World, name string, body func(views.Env, views.Size) []s
 	}.Draw(e, size, func(s views.Size) []string { return body(e, s) })
 }
 
-// frameTop and frameFoot are the heights of the lines around a body.
+// frameTop and frameFoot are the numbers of lines above and below a body.
 const frameTop, frameFoot = 2, 2
 
-// TestGoldens keeps every body as the screen shows it, without what the screen
-// puts around it: a new tab or another header changes none of them.
+// TestGoldens compares every body with its golden, without the frame of the screen: a new tab or
+// another header changes none of these files.
 func TestGoldens(t *testing.T) {
 	t.Parallel()
 	for worldName, w := range worlds() {
@@ -167,8 +167,8 @@ func TestGoldens(t *testing.T) {
 	}
 }
 
-// TestFramedGoldens keeps whole screens, few: header, tabs, status and hints at
-// every size, in every look, with much to count and with nothing.
+// TestFramedGoldens compares a few whole screens with their goldens: header, tabs, status and hints
+// at every size and in every style, with high counts and with empty ones.
 func TestFramedGoldens(t *testing.T) {
 	t.Parallel()
 	for _, f := range []struct{ world, name, look string }{
@@ -189,7 +189,7 @@ func goldenName(name string, size views.Size, look string) string {
 	return fmt.Sprintf("%s-%dx%d-%s", name, size.W, size.H, look)
 }
 
-// fitted is a whole screen that fits.
+// fitted draws a whole screen and requires that it fits.
 func fitted(t *testing.T, w viewstest.World, name string, body func(views.Env, views.Size) []string, look string, size views.Size) string {
 	t.Helper()
 	got := screen(w, name, body, env(looks[look]), size)
@@ -200,7 +200,7 @@ func fitted(t *testing.T, w viewstest.World, name string, body func(views.Env, v
 	return got
 }
 
-// requireFits: exactly as many lines, each exactly as wide as the screen.
+// requireFits requires exactly as many lines as the screen has, each exactly as wide as the screen.
 func requireFits(t *testing.T, got string, size views.Size) {
 	t.Helper()
 	lines := strings.Split(got, "\n")

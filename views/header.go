@@ -17,16 +17,16 @@ type Header struct {
 	ReadOnly   bool
 	Actor      string
 	Session    *queue.Session // nil until the database has answered
-	Server     *queue.Server  // of the snapshot; nil without one
+	Server     *queue.Server  // the server of the snapshot; nil without a snapshot
 	Link       queue.Link
-	Age        time.Duration // of the snapshot
-	Old        bool          // older than its interval explains
+	Age        time.Duration // age of the snapshot
+	Old        bool          // the snapshot is older than the refresh interval explains
 	Paused     bool
-	Past       time.Duration // age of the stored snapshot on the screen; 0: it is live
+	Past       time.Duration // age of the stored snapshot on the screen; 0 = the snapshot is live
 	Now        time.Time     // the operator's clock
 }
 
-// Line draws it in exactly w cells.
+// Line draws the header in exactly w cells.
 func (h Header) Line(e Env, w int) string {
 	th := e.Theme
 	bar := h.calm(th)
@@ -42,7 +42,7 @@ func (h Header) Line(e Env, w int) string {
 	return th.Cut(word+bar.Paint(left+fill)+look.Paint(" "+state+" ")+bar.Paint(" "+clock), w)
 }
 
-// left returns as much of server and login as fits, the most important first.
+// left returns as many parts of server and login as fit, the most important first.
 func (h Header) left(e Env, w int) string {
 	th := e.Theme
 	out := " " + queue.Choose(h.Profile != "", strings.ToUpper(theme.Safe(h.Profile))+"  ", "")
@@ -100,7 +100,8 @@ func (h Header) words() [][]string {
 	return words
 }
 
-// Role returns the roles of a login in short form, without those that do not matter here.
+// Role returns the roles of a login in short form, without roles that do not matter for the
+// console.
 func Role(roles []string) string {
 	var out []string
 	for _, r := range []struct{ role, word string }{

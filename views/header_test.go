@@ -11,7 +11,7 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// The header names the server that answered last, and says when nothing is encrypted.
+// The header names the server that answered last, and says if the connection is not encrypted.
 func TestHeaderNamesWhoAnswers(t *testing.T) {
 	e := env(theme.Options{})
 	s := viewstest.Session()

@@ -20,7 +20,7 @@ func Health(s *queue.Snapshot) Source {
 				} else if a > rankQuiet && age(i) != age(j) {
 					return age(i) > age(j)
 				}
-				// Fresh rows are ordered by name: by age each heartbeat would reorder them.
+				// Fresh rows are sorted by name: sorted by age, each heartbeat would reorder them.
 				return rows[i].Subject.String() < rows[j].Subject.String()
 			}},
 			{Name: "last seen, oldest first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return age(i) > age(j) }},
@@ -51,7 +51,7 @@ func Health(s *queue.Snapshot) Source {
 	}.lines())
 }
 
-// HealthSource returns what a row of health is about in the words of the glossary.
+// HealthSource returns the subject of a row of health, in the words of the glossary.
 func HealthSource(source string) string {
 	switch source {
 	case "cursor_held":

@@ -1,6 +1,6 @@
 package views
 
-// Pane gw: the loops of this process, the other hosts, and the wake stream.
+// Pane gw: the loops of this process, the other hosts, and the latest wake signals.
 
 import (
 	"fmt"
@@ -65,16 +65,17 @@ func LoopPage(l queue.LoopStatus, e Env, w int) Page {
 	return p.done("loop " + l.Name)
 }
 
-// HostBelow returns what pane gw shows below its loops: the last error of loop at, tick workers,
-// other hosts, and the wake stream. They share the lines so that each is visible.
+// HostBelow returns the lines of pane gw below its loops: the last error of the loop named at, tick
+// workers, other hosts, and the latest wake signals. They share the room so that each is visible.
 func HostBelow(s *queue.Snapshot, h *queue.HostStatus, at string, e Env, size Size) []string {
 	said := loopErrors(h, at, e, size.W)
 	said = said[:min(len(said), max(size.H, 0))]
 	return append(said, hostSections(s, h, e, Size{size.W, size.H - len(said)})...)
 }
 
-// loopErrors returns the last error of loop at, else of the first loop with one, in two lines if
-// any loop has one, so that nothing moves with the cursor.
+// loopErrors returns the last error of the loop named at; if it has none, that of the first loop
+// with one. The result has two lines whenever any loop has an error, so that the lines below do not
+// move with the cursor.
 func loopErrors(h *queue.HostStatus, at string, e Env, w int) []string {
 	if h == nil {
 		return nil
@@ -124,7 +125,7 @@ func hostSections(s *queue.Snapshot, h *queue.HostStatus, e Env, size Size) []st
 // wakeSection shows the listener and its last wake signals, newest first.
 func wakeSection(h *queue.HostStatus, e Env) section {
 	th, l := e.Theme, h.Listener
-	r := map[string]int{"connecting": rankWarning, "polling": rankWarning, "lost": rankCritical}[l.State] // off is deliberate
+	r := map[string]int{"connecting": rankWarning, "polling": rankWarning, "lost": rankCritical}[l.State] // "off" is missing, because it is deliberate
 	sign, tone := e.running(r, l.State == "listening")
 	words := l.State + queue.Choose(l.Since.IsZero(), "", " since "+e.Clock(l.Since))
 	heard := fmt.Sprintf("%s, %s heard, %s", Plural(int64(l.Channels), "channel", "channels"), Count(l.Heard), Plural(l.Resyncs, "resync", "resyncs"))

@@ -12,11 +12,11 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// own is the one kind of sequence that qtop draws with.
+// own matches the only kind of escape sequence that qtop draws with.
 var own = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// requireOwn fails on every character that could act on a terminal, other than
-// qtop's own colours and line ends.
+// requireOwn fails if the text has a character that could control a terminal, other than qtop's own
+// colors and line ends.
 func requireOwn(t *testing.T, what, got string) {
 	t.Helper()
 	for _, r := range own.ReplaceAllString(got, "") {

@@ -28,13 +28,14 @@ func subscriptionCounts(subs []queue.JobSubscription) map[queue.Text]subscriptio
 	return counts
 }
 
-// needsSubscriptions reports whether an executor claims nothing without a subscription. Workers
-// of the database get their work by name instead.
+// needsSubscriptions reports whether an executor needs a job subscription to claim anything. Tick
+// workers and other workers inside the database do not, because each has fixed work.
 func needsSubscriptions(x queue.Executor) bool {
 	return !x.TickWorker && x.State != "deregistered" && x.Kind.String() != "PG_worker" && x.Kind.String() != "DOT"
 }
 
-// mayClaimCell shows how many subscriptions an executor has, and warns if it needs one.
+// mayClaimCell shows how many job subscriptions an executor has, and warns if it needs one and has
+// none.
 func mayClaimCell(x queue.Executor, c subscriptionCount, e Env) table.Cell {
 	switch {
 	case c.all == 0 && needsSubscriptions(x):
@@ -49,7 +50,8 @@ func mayClaimCell(x queue.Executor, c subscriptionCount, e Env) table.Cell {
 	return cell(Count(c.all), e.Theme.Text)
 }
 
-// subscriptionRowID is the row id of a subscription. Its prefix keeps it apart from executors.
+// subscriptionRowID returns the row id of a job subscription. Its prefix distinguishes it from the
+// row id of an executor.
 func subscriptionRowID(x queue.JobSubscription) string { return "sub\x00" + x.ID }
 
 // orEvery returns "every" for an empty kind or domain.
@@ -61,12 +63,14 @@ func subscriptionState(x queue.JobSubscription) string {
 	return queue.Choose(x.Enabled, "enabled", "off")
 }
 
-// subscriptionWords returns priority and parallel jobs of a subscription in one line.
+// subscriptionWords returns the priority floor and the number of parallel jobs of a job
+// subscription in one line.
 func subscriptionWords(x queue.JobSubscription) string {
 	return queue.Choose(x.Enabled, "", "OFF; ") + "priority " + strconv.FormatInt(x.PriorityFloor, 10) + " and up, " + Count(x.InFlight) + " of " + Count(x.MaxParallel) + " in flight"
 }
 
-// JobSubscriptionText returns a subscription in one line: which jobs, how many at once.
+// JobSubscriptionText returns a job subscription in one line: which jobs it covers, and how many
+// run at once.
 func JobSubscriptionText(x queue.JobSubscription) string {
 	s := orEvery(x.JobKind) + " in " + orEvery(x.Domain) + ": " + subscriptionWords(x)
 	if note := x.Notes.String(); note != "" {
@@ -75,7 +79,7 @@ func JobSubscriptionText(x queue.JobSubscription) string {
 	return s
 }
 
-// subscriptions adds the jobs that an executor may claim.
+// subscriptions adds the part with the jobs that an executor may claim.
 func (p *pageBuilder) subscriptions(x queue.Executor, subs []queue.JobSubscription) {
 	p.head("May claim")
 	n := 0
@@ -95,12 +99,12 @@ func (p *pageBuilder) subscriptions(x queue.Executor, subs []queue.JobSubscripti
 	}
 }
 
-// SubscriptionOf returns the job subscription of a row of the second table of pane 4.
+// SubscriptionOf returns the job subscription that a row of the second table of pane 4 shows.
 func SubscriptionOf(s *queue.Snapshot, row string) (queue.JobSubscription, bool) {
 	return queue.Find(s.OrEmpty().JobSubscriptions, func(x queue.JobSubscription) bool { return subscriptionRowID(x) == row })
 }
 
-// subscriptionList is the second table of pane 4.
+// subscriptionList returns the second table of pane 4.
 func subscriptionList(subs []queue.JobSubscription) lines {
 	return List[queue.JobSubscription]{
 		Name: "executor-rules", Rows: subs, ID: subscriptionRowID,
@@ -108,7 +112,7 @@ func subscriptionList(subs []queue.JobSubscription) lines {
 			return x.ExecutorID.String() + " may claim " + orEvery(x.JobKind) + " in " + orEvery(x.Domain)
 		},
 		First: "state executor_id executor_kind job_kind event_domain priority_floor max_parallel in_flight registered_by registered_at subscription_id notes",
-		// The kind of pane 4 is an executor's.
+		// In the filter of pane 4, kind means the executor kind, as in the first table.
 		Filter: "id=executor_id kind=executor_kind domain=event_domain state",
 		Word: func(x queue.JobSubscription, word string) (any, bool) {
 			return subscriptionState(x), word == "state"
@@ -128,7 +132,7 @@ func subscriptionList(subs []queue.JobSubscription) lines {
 				Text: func(x queue.JobSubscription, _ Env) string { return Count(x.InFlight) + " of " + Count(x.MaxParallel) },
 				Tone: func(x queue.JobSubscription, e Env) theme.Style {
 					return e.warn(x.Enabled && x.InFlight >= x.MaxParallel)
-				}}, // it claims no more jobs
+				}}, // a disabled one: the executor claims no more jobs by it
 			{Name: "state", Width: 7, Look: ofRow, Text: func(x queue.JobSubscription, _ Env) string { return subscriptionState(x) }, Plain: func(x queue.JobSubscription) string { return OnOff(x.Enabled) }},
 			{Name: "notes", Width: 12, Max: 50, Drop: 3, Look: dim},
 			{Name: "registered_by", Title: "by", Width: 8, Max: 16, Drop: 4, Look: dim},

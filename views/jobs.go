@@ -10,10 +10,10 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// wholeIDs is the width from which on a table shows ids unshortened.
+// wholeIDs is the width of a table from which on ids are not shortened.
 const wholeIDs = 120
 
-// Jobs returns the table of the live jobs of one lane, on a screen of w cells.
+// Jobs returns the table of the live jobs of one queue lane, on a screen of w cells.
 func Jobs(rows []queue.Job, w int) Source {
 	id, shown := shortLen, short
 	if w >= wholeIDs {
@@ -53,7 +53,7 @@ func Jobs(rows []queue.Job, w int) Source {
 	}.lines())
 }
 
-// jobHolder shows the owner of a job's lease, else its last error.
+// jobHolder shows the owner of a job's lease; without a lease, the job's last error.
 func jobHolder(j queue.Job, e Env) table.Cell {
 	switch {
 	case j.LeaseUntil != nil:
@@ -104,7 +104,7 @@ func jobRank(j queue.Job, e Env) int {
 	return rankQuiet
 }
 
-// jobSign returns the sign of a job: in progress, succeeded, or by its rank.
+// jobSign returns the sign of a job: in progress, succeeded, or the sign of its rank.
 func jobSign(j queue.Job, e Env) table.Cell {
 	r := jobRank(j, e)
 	switch {
@@ -161,7 +161,7 @@ func lostLeases(d *queue.JobDetail) string {
 	return ", " + Plural(int64(d.LostLeases), "lease was lost", "leases were lost")
 }
 
-// origin shows who enqueued the job and the references it was given.
+// origin shows who enqueued the job, and the references in its payload.
 func (p *pageBuilder) origin(d *queue.JobDetail) {
 	n := len(p.lines)
 	p.head("Origin")

@@ -1,7 +1,7 @@
 package views
 
-// The pages of a lane and a lease, and the state of the job table: dead rows
-// that an old PostgreSQL snapshot keeps make every claim slower.
+// The pages of a queue lane and of a lease, and the state of the job table: dead rows that an old
+// PostgreSQL snapshot keeps make every claim slower.
 
 import (
 	"strconv"
@@ -11,7 +11,7 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// LanePage returns the page of one lane with the job subscriptions that cover it.
+// LanePage returns the page of one queue lane with the job subscriptions that cover it.
 func LanePage(l queue.Lane, s *queue.Snapshot, e Env, w int) Page {
 	p := newPage(e, w)
 	clears, r := e.clearing(l.ClearsInSeconds, orZero(l.AgeSeconds), waits(l), l.OutPerSecond, true)
@@ -39,7 +39,7 @@ func LanePage(l queue.Lane, s *queue.Snapshot, e Env, w int) Page {
 	n := 0
 	for _, x := range s.JobSubscriptions {
 		if k, d := x.JobKind.String(), x.Domain.String(); (k == "" || k == l.Kind.String()) && (d == "" || d == l.Domain.String()) &&
-			(l.Executor.Empty() || x.ExecutorKind == l.Executor) { // the waiting jobs name a kind of executor
+			(l.Executor.Empty() || x.ExecutorKind == l.Executor) { // the waiting jobs name an executor kind
 			p.pair(x.ExecutorID.String(), subscriptionWords(x))
 			n++
 		}
@@ -50,7 +50,7 @@ func LanePage(l queue.Lane, s *queue.Snapshot, e Env, w int) Page {
 	return p.done(l.Kind.String())
 }
 
-// hourWords returns the results of a lane's jobs in the last hour.
+// hourWords returns the results of a queue lane's jobs in the last hour.
 func hourWords(l queue.Lane, e Env) string {
 	var parts []string
 	for _, x := range []struct {
@@ -70,7 +70,7 @@ func hourWords(l queue.Lane, e Env) string {
 	return strings.Join(parts, ", ")
 }
 
-// laneWords returns one lane in a few words, for a screen without room for its page.
+// laneWords returns one queue lane in a few words, for a screen without room for its page.
 func laneWords(l queue.Lane, e Env) []string {
 	why := l.Why.String()
 	if why == "" && waits(l) > 0 {
@@ -101,7 +101,8 @@ func LeasePage(l queue.JobLease, e Env, w int) Page {
 }
 
 // Limits above which the job table needs attention: the age of the oldest PostgreSQL snapshot,
-// which keeps every row that died since, and the number of dead rows, which slow down claims.
+// which keeps every row that became dead since then, and the number of dead rows, which make claims
+// slower.
 const (
 	oldSnapshot  = 5 * 60 // seconds
 	manyDeadRows = 10_000
@@ -121,7 +122,7 @@ func jobTableRank(t queue.JobTable) int {
 	}
 }
 
-// JobTable returns the state of the job table, in as many lines as it needs.
+// JobTable returns the state of the job table, in as many lines as the text needs.
 func JobTable(s *queue.Snapshot, e Env, w int) []string {
 	if s == nil || missing(s, "job_table") != "" {
 		return nil
@@ -148,7 +149,7 @@ func (e Env) dottedLines(w int, parts ...string) []string {
 		switch {
 		case line == "":
 			line = word
-		case word == e.Theme.G.Dot || theme.Width(line)+1+theme.Width(word) <= w-2: // a dot still fits behind it
+		case word == e.Theme.G.Dot || theme.Width(line)+1+theme.Width(word) <= w-2: // a dot still fits after the word
 			line += " " + word
 		default:
 			out, line = append(out, line), word
@@ -173,8 +174,8 @@ func vacuumWords(t queue.JobTable, e Env) string {
 	return "vacuumed " + e.Ago(*t.LastVacuum) + " ago"
 }
 
-// snapshotWords returns the age of the oldest PostgreSQL snapshot. A null age means that there
-// is none, or none that this login may see.
+// snapshotWords returns the age of the oldest PostgreSQL snapshot. A null age means that there is
+// none, or that this login may not see it.
 func snapshotWords(t queue.JobTable) string {
 	if t.OldestSnapshotSeconds == nil {
 		return "no old snapshot"

@@ -1,18 +1,18 @@
 package views
 
-// Cuts the screen into its parts, in one pure function.
+// Divides the screen into its parts.
 
 // Rect is a part of the screen, in cells.
 type Rect struct{ X, Y, W, H int }
 
-// Layout is the screen's parts from top to bottom. The header and the
-// status line are the bars above and below the body; a production profile colours both.
+// Layout has the parts of the screen from top to bottom. The header and the status line are the
+// lines above and below the body; with a production profile both are colored.
 type Layout struct {
 	Header, Tabs, Banner, Body, Status, Footer Rect
 }
 
-// Split lays a screen of w × h out with so many banner lines. ok is false where
-// the screen is too small to be honest on.
+// Split divides a screen of w × h cells that has this many banner lines. ok is false if the screen
+// is too small to show every warning.
 func Split(w, h, banners int) (l Layout, ok bool) {
 	if w < MinWidth || h < MinHeight {
 		return Layout{}, false

@@ -12,7 +12,7 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// drawn fills each part of a layout with one character that stands for it.
+// drawn fills each part of a layout with one character that represents the part.
 func drawn(l views.Layout, w, h int) string {
 	rows := make([]string, h)
 	for i := range rows {
@@ -23,7 +23,7 @@ func drawn(l views.Layout, w, h int) string {
 			rows[y] = rows[y][:r.X] + strings.Repeat(letter, r.W) + rows[y][r.X+r.W:]
 		}
 	}
-	for i := range rows { // every column of a row is alike
+	for i := range rows { // all columns of a row are alike
 		rows[i] = rows[i][:1] + strings.TrimLeft(rows[i], rows[i][:1])
 	}
 	return strings.Join(rows, "")
@@ -50,8 +50,8 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// Every size from 1×1 to 250×80: no panic, no line that is too wide, and from
-// 60×15 on every line exactly full.
+// Every size from 1×1 to 250×80: no panic, no line that is too wide, and from 60×15 on every line
+// is exactly as wide as the screen.
 func TestEverySize(t *testing.T) {
 	t.Parallel()
 	for _, w := range []viewstest.World{viewstest.RichWorld(), viewstest.EmptyWorld(), viewstest.HostileWorld("漢字👩‍👩‍👧‍👦\x1b[31m")} {
@@ -79,7 +79,7 @@ func TestEverySize(t *testing.T) {
 				for _, line := range lines {
 					require.LessOrEqual(t, theme.Width(line), max(width, 8), "%s at %v", name, size)
 				}
-				all[name](e, size) // the pane itself, without the guard of the frame
+				all[name](e, size) // the pane itself, without the check that the screen is large enough
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func TestWorstRowStays(t *testing.T) {
 	}
 }
 
-// How many more there are never runs into the name of the next column.
+// The number of further rows in a heading never touches the name of the next column.
 func TestHowManyMoreKeepsApart(t *testing.T) {
 	t.Parallel()
 	s := viewstest.Rich()

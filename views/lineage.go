@@ -7,9 +7,9 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// lineage shows where a dead letter came from and what became of it, one generation after the
-// other: event → saga → jobs → dead letter → requeued saga, or a job and its replays, or an
-// event. The dead letter itself is marked. left is the number of generations not shown.
+// lineage shows how a dead letter came about and what became of it, one generation after the other:
+// event → saga → jobs → dead letter → requeued saga, or a job and its replays, or an event. The
+// dead letter itself is marked. left is the number of generations that are not shown.
 func (p *pageBuilder) lineage(steps []queue.LineageStep, left int64) {
 	if len(steps) == 0 {
 		return
@@ -19,7 +19,7 @@ func (p *pageBuilder) lineage(steps []queue.LineageStep, left int64) {
 	for _, s := range steps {
 		ids = max(ids, min(theme.Width(shortStep(s))+1, len("event:")+shortLen+1))
 	}
-	status := min(max(p.w-48-ids, 14), 44) // for a requeue it holds the reason
+	status := min(max(p.w-48-ids, 14), 44) // for a requeue, this column has the reason
 	p.head("Lineage")
 	if left > 0 {
 		p.para("+"+Count(left)+" more distant generations are not shown", th.Dim)
@@ -44,7 +44,7 @@ func (p *pageBuilder) lineage(steps []queue.LineageStep, left int64) {
 	}
 }
 
-// shortStep returns the id of a step, shortened unless it is the name of a recipient.
+// shortStep returns the id of a step, shortened unless the id is the name of a recipient.
 func shortStep(s queue.LineageStep) string {
 	return queue.Choose(s.Kind == "attempt", s.ID.String(), ShortID(s.ID.String()))
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// internalNames are the names of tables, views, functions and columns that the installed schema declares and that are
-// no English words, and the sources of v_queue_health.
+// internalNames returns the names of tables, views, functions and columns that the installed schema
+// declares and that are no English words, and the sources of v_queue_health.
 func internalNames(t *testing.T) map[string]bool {
 	t.Helper()
 	read := func(path string) string {
@@ -49,19 +49,19 @@ func internalNames(t *testing.T) map[string]bool {
 	return names
 }
 
-// No pane and no page shows a name of the schema. Exempt is what the database itself said, what is stored as JSON, the
-// statements of sessions, and the functions that a producer calls.
+// No pane and no page shows a name of the schema. Exempt are messages of the database, values that
+// are stored as JSON, the statements of sessions, and the functions that a producer calls.
 func TestNoInternalNames(t *testing.T) {
 	t.Parallel()
 	names := internalNames(t)
 	theirs := regexp.MustCompile(`"\w+": ?|\{"|relation "|for table |actor_ref is missing`)
-	producers := map[string]bool{"fn_job_enqueue": true, "fn_iu_save": true, "job_executor": true} // the last is a loop
+	producers := map[string]bool{"fn_job_enqueue": true, "fn_iu_save": true, "job_executor": true} // the last one is also the name of a loop
 	e := env(theme.Options{Depth: theme.Mono})
 	token := regexp.MustCompile(`[A-Za-z0-9_.:/-]+`)
 	for world, w := range worlds() {
 		for name, body := range bodies(w) {
 			if name == "activity" || name == "page-session" {
-				continue // the statements and locks of sessions
+				continue // the statements and locks of sessions contain such names
 			}
 			for _, size := range []views.Size{{W: 300, H: 400}} {
 				for line := range strings.Lines(screen(w, name, body, e, size)) {

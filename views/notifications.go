@@ -9,8 +9,8 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Notifications returns the tables of pane gn: failures, then staged groups as they will be
-// sent, and below them the log of the notification worker.
+// Notifications returns the tables of pane gn: failures, then staged groups in the form in which
+// they will be sent, and below them the runs of the notification worker.
 func Notifications(n *queue.Notifications) Source {
 	x := orZero(n)
 	var staged []stagedLine
@@ -55,9 +55,9 @@ func Notifications(n *queue.Notifications) Source {
 	}.lines())
 }
 
-// stagedLine is a line of the first table: pieces that failed, or a group that will be sent.
+// stagedLine is a row of the first table: pieces that failed, or a group that will be sent.
 type stagedLine struct {
-	Whole  string     `json:"staged"` // the name with the kind of its key
+	Whole  string     `json:"staged"` // the name of the group, with the kind of its key
 	Pieces int64      `json:"pieces"`
 	Due    int64      `json:"due"`
 	Since  time.Time  `json:"oldest"`
@@ -65,13 +65,13 @@ type stagedLine struct {
 	Actor  queue.Text `json:"actor"`
 
 	id, name, as, list string
-	sentIn             func(Env) string // when it will be sent; nil: never
+	sentIn             func(Env) string // the time until it is sent; nil = it is never sent
 	failed             bool
 	events             int64
 	export             []any
 }
 
-// cell returns text in a look, or as failed.
+// cell returns the text in the given style, or in the style of failures for a failed row.
 func (l stagedLine) cell(text string, e Env, look theme.Style) table.Cell {
 	return cell(text, queue.Choose(l.failed, e.Theme.Critical, look))
 }
@@ -143,8 +143,8 @@ func groupName(g queue.StagedGroup) string {
 	return g.Key.String()
 }
 
-// dueText returns "now", or the seconds until the oldest piece of a group is due, which are
-// never more than five minutes.
+// dueText returns "now", or the seconds until the oldest piece of a group is due (at most five
+// minutes).
 func dueText(g queue.StagedGroup, n queue.Notifications) func(Env) string {
 	return func(e Env) string {
 		if g.Due > 0 {
@@ -155,8 +155,8 @@ func dueText(g queue.StagedGroup, n queue.Notifications) func(Env) string {
 	}
 }
 
-// NotificationHead returns the two lines above the table: how much is staged and due, and the
-// state of the notification worker. Without data there are none.
+// NotificationHead returns the two lines above the table: how much is staged and due, and the state
+// of the notification worker. Without data it returns no lines.
 func NotificationHead(n *queue.Notifications, e Env, w int) []string {
 	if n == nil {
 		return nil
@@ -250,7 +250,7 @@ func runPage(r queue.NotificationRun, e Env, w int) Page {
 	return p.done("run")
 }
 
-// FailedIDs returns the ids of the staged rows behind a failure's row in pane gn.
+// FailedIDs returns the ids of the staged rows that a failure's row in pane gn represents.
 func FailedIDs(n *queue.Notifications, id string) []string {
 	var ids []string
 	f, _ := queue.Find(orZero(n).Failures, func(f queue.StagedFailure) bool { return failureID(f) == id })

@@ -31,7 +31,7 @@ func TestTabCountsFailedNotifications(t *testing.T) {
 	require.Zero(t, count(0).Count)
 }
 
-// A worker that never ran, is off or late is said in the head.
+// The head says if the worker never ran, is off or is late.
 func TestNotificationHead(t *testing.T) {
 	t.Parallel()
 	head := func(change func(*queue.Notifications)) string {
@@ -48,7 +48,7 @@ func TestNotificationHead(t *testing.T) {
 	require.Empty(t, views.NotificationHead(nil, env(theme.Options{}), 80))
 }
 
-// What becomes of a group is what the worker makes of its pieces that are due.
+// A group is shown with the event that the worker would make of its due pieces.
 func TestStagedGroupTold(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// setTimes gives every time within v a value.
+// setTimes sets every time within v to one value.
 func setTimes(v reflect.Value, at time.Time) {
 	if v.Type() == reflect.TypeFor[time.Time]() {
 		if v.CanSet() {
@@ -22,7 +22,7 @@ func setTimes(v reflect.Value, at time.Time) {
 		}
 		return
 	}
-	switch v.Kind() { //nolint:exhaustive // what else holds nothing
+	switch v.Kind() { // no other kind can contain a time
 	case reflect.Pointer, reflect.Interface:
 		if !v.IsNil() {
 			setTimes(v.Elem(), at)
@@ -40,7 +40,7 @@ func setTimes(v reflect.Value, at time.Time) {
 	}
 }
 
-// No pane breaks because of a time that no calendar holds, and what is shown of one is a word.
+// Every pane can be drawn with times outside the calendar, and shows such a time as words.
 func TestPanesWithOddTimes(t *testing.T) {
 	t.Parallel()
 	shown := map[string]int{}

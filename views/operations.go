@@ -11,10 +11,10 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// progressWidth is the width of the bar in the table.
+// progressWidth is the width of the progress bar in the table, in cells.
 const progressWidth = 10
 
-// OperationTitle names a bulk operation: what it does to which selection.
+// OperationTitle names a bulk operation: its action and its selection.
 func OperationTitle(o queue.Operation) string {
 	return strings.ReplaceAll(o.Kind, "_", " ") + " of " + Count(o.Frozen) + ": " + o.Filter.String()
 }
@@ -74,7 +74,7 @@ func operationWord(kind string) string {
 	return queue.Shown(queue.OperationWords(), kind)
 }
 
-// operationRank makes operations stand out that the brake or a canary paused.
+// operationRank is higher for operations that the brake or a canary paused, so that they stand out.
 func operationRank(o queue.Operation) int {
 	if o.State == queue.BulkPaused && !o.StateWhy.Empty() {
 		return rankCritical
@@ -88,15 +88,15 @@ func firstAttempts(o queue.Operation) string {
 	return queue.Choose(o.FirstOK+o.FirstFailed == 0, "", fmt.Sprintf("%s ok %s bad", Count(o.FirstOK), Count(o.FirstFailed)))
 }
 
-// progress returns a bar of w cells and a percentage, which is 100 only after the last item.
+// progress returns a bar of w cells and a percentage. It is 100 only when every item has ended.
 func progress(o queue.Operation, e Env, w int) string {
 	share := int(o.Ended() * 100 / max(o.Frozen, 1))
 	n := share * w / 100
 	return strings.Repeat(e.Theme.G.Spark[len(e.Theme.G.Spark)-1], n) + strings.Repeat(e.Theme.G.Rule, w-n) + fmt.Sprintf(" %3d%%", share)
 }
 
-// OperationPage returns the page of one operation with its items, the last attempted first. A
-// brief page omits the items. items is nil until they have been read.
+// OperationPage returns the page of one operation with its items, the last attempted first. A brief
+// page (Env.Brief) leaves out the items. items is nil until they have been read.
 func OperationPage(o queue.Operation, items []queue.OperationItem, e Env, w int) Page {
 	title := "operation " + strconv.FormatInt(o.ID, 10)
 	th := e.Theme

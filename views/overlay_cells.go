@@ -1,6 +1,6 @@
 package views
 
-// Lays one painted string over another by cells.
+// Lays one painted string over another, counted in cells.
 
 import (
 	"github.com/charmbracelet/x/ansi"
@@ -10,8 +10,8 @@ import (
 
 const sgrReset = "\x1b[m"
 
-// overlayCells replaces the cells of line from x on by over. Where a wide rune is cut
-// in half its other half becomes a blank, so that every line keeps its width.
+// overlayCells replaces the cells of line from x on by over. If a wide rune is cut in half, its
+// remaining half becomes a blank, so that every line keeps its width.
 func overlayCells(line, over string, x, w int) string {
 	n := theme.Width(over)
 	if x >= w {

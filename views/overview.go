@@ -8,15 +8,15 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// OverviewState is the input of pane 1.
+// OverviewState is the state from which pane 1 is drawn.
 type OverviewState struct {
 	Snapshot *queue.Snapshot
 	Cursor   Target
-	Expanded map[string]bool // the kinds of trouble whose rows are all shown, by the id of their target
+	Expanded map[string]bool // the kinds of trouble that the operator expanded, by the id of their shared row's target
 }
 
-// OverviewView is the drawn pane with its selectable rows, top to bottom, and what cures each
-// of them, with its key; "" = nothing is to be done.
+// OverviewView is the drawn pane 1, with its selectable rows from top to bottom, and for each row
+// the remedy with its key; "" = nothing needs to be done.
 type OverviewView struct {
 	Lines   []string
 	Targets []Target
@@ -27,18 +27,18 @@ type OverviewView struct {
 // may claim it.
 const newWork = 5
 
-// twoColumns is the width from which on the Overview has two columns.
+// twoColumns is the width from which on the Overview has two columns, in cells.
 const twoColumns = 160
 
-// Overview draws pane 1. At the top are rows that exist only while something is wrong (off,
-// held, suspended, no host); below them silent executors, the longest waits and their
-// reasons, dead letters, the flow of the last hour, and what people did meanwhile.
+// Overview draws pane 1. At the top are rows that exist only while something is wrong (off, held,
+// suspended, no host). Below them are silent executors, the longest waits with their reasons,
+// dead letters, the flow of the last hour, and what people did in that hour.
 func Overview(st OverviewState, e Env, size Size) OverviewView {
 	if st.Snapshot == nil {
 		return OverviewView{Lines: Calm(e, []string{"Waiting for the first snapshot of the database.", "q quits, ? shows the keys; no key waits for the database."}, size)}
 	}
 	s := st.Snapshot
-	if why, ok := s.Missing["all"]; ok { // shown once, not under every heading
+	if why, ok := s.Missing["all"]; ok { // shown once, instead of under every heading
 		return view(stack([]section{{missing: why.String()}}, st.Cursor, e, size))
 	}
 	if size.W < twoColumns {
@@ -103,9 +103,9 @@ func total(sections []section) int {
 	return n
 }
 
-// urgentSections returns the sections that can be the reason of a page to the operator, in the
-// order in which a person must decide. A clone of a database comes first: it is a banner above
-// every pane.
+// urgentSections returns the sections about which the operator may have been called, in the order
+// in which they need a decision. Only a clone of a database is more urgent, and is shown by a
+// banner above every pane.
 func urgentSections(s *queue.Snapshot, e Env, w int, expanded map[string]bool) []section {
 	var out []section
 	groups := append(flagsOff(s, e), brakes(s, e, w), heldCursors(s, e), suspensions(s, e), noHost(s, e))
@@ -124,11 +124,11 @@ func urgentSections(s *queue.Snapshot, e Env, w int, expanded map[string]bool) [
 	return out
 }
 
-// context returns the sections beside them, on a wide screen.
+// context returns the sections beside the urgent ones, on a wide screen.
 func context(s *queue.Snapshot, e Env, w, high int) []section {
 	jobs := greatest(s.Flow.Jobs) > 0
 	if jobs {
-		high = max(high*2/3, 3) // three curves in the room of two
+		high = max(high*2/3, 3) // three curves instead of two share the room
 	}
 	out := []section{flow(s, e, w, high, jobs)}
 	if r := recent(s, e, 8); len(r.items) > 0 {
@@ -137,8 +137,8 @@ func context(s *queue.Snapshot, e Env, w, high int) []section {
 	return append(out, hostsSection(s, e, calmAge), ticksSection(s, e, calmAge), executorsSection(s, e))
 }
 
-// nameWidth is the width of the first column, which all sections share so that their numbers
-// are aligned.
+// nameWidth returns the width of the first column. All sections use it, so that their numbers are
+// aligned.
 func nameWidth(w int) int { return min(max(33+(w-80)/4, 33), 56) }
 
 func silences(s *queue.Snapshot, e Env, w int) section {
@@ -153,7 +153,7 @@ func silences(s *queue.Snapshot, e Env, w int) section {
 	for _, i := range Arrange(src, 0, nil) {
 		a := all[i]
 		if a.Kind != queue.AlertSilence {
-			continue // it has its own row above
+			continue // this alert is shown in a row above
 		}
 		row := src.pick(i, e, "subject", "age_seconds", "ratio", "severity", "acked_by")
 		owner := &row.Cells[4]
@@ -201,7 +201,7 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 			}
 		case "job":
 			target = Target{queue.PaneQueues, LaneID(x.Domain.String(), x.Subject.String())}
-			if named[name] > 1 { // one kind in several domains
+			if named[name] > 1 { // the kind occurs in several domains, so the domain is added
 				name += " in " + x.Domain.String()
 			}
 		}
@@ -219,13 +219,13 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 	return sec
 }
 
-// clearing returns when the waiting work is done at the current rates, and how urgent that is.
+// clearing returns when the waiting work will be done at the current rates, and how urgent that is.
 func (e Env) clearing(clears *int64, age, waiting int64, out float64, wide bool) (string, int) {
 	switch {
 	case clears != nil:
 		return Age(*clears), rankQuiet
 	case age < newWork || waiting == 0:
-		// Work that is not due yet, or arrived just now, has not waited.
+		// Work that is not due yet, or has just arrived, is not counted as waiting.
 		return e.Theme.G.Dash, rankQuiet
 	}
 	return queue.Choose(wide, "never at this rate", "never"), queue.Choose(out == 0 && age >= 60, rankCritical, rankWarning)
@@ -252,8 +252,8 @@ func dead(s *queue.Snapshot, e Env, w int) section {
 	return sec
 }
 
-// flow shows the last hour with its marks, one bar per minute. high is the height of each
-// curve in lines; jobs adds the curve of finished jobs.
+// flow shows the last hour with its marks, one bar per minute. high is the height of each curve in
+// lines; jobs says whether to add the curve of finished jobs.
 func flow(s *queue.Snapshot, e Env, w, high int, jobs bool) section {
 	th := e.Theme
 	const label, tail = 14, 12

@@ -25,7 +25,8 @@ func (e Env) dotted(parts ...string) string {
 	return strings.Join(kept, " "+e.Theme.G.Dot+" ")
 }
 
-// flagsOff are the switches that are off, unreadable or past their expiry, one kind each.
+// flagsOff returns the flags that are off, invalid, past their expiry or temporary, as one kind of
+// trouble per state.
 func flagsOff(s *queue.Snapshot, e Env) []troubles {
 	var out []troubles
 	for _, state := range offStates {
@@ -56,11 +57,11 @@ func flagsOff(s *queue.Snapshot, e Env) []troubles {
 	return out
 }
 
-// offStates are the states of flags that stand out: those that stop work come first.
+// offStates are the states of flags that need attention; the state that stops work is first.
 var offStates = [...]string{"off", "invalid", "overdue", "for now"}
 
-// broadcasts are the alerts about events that only broadcast reaches: those without an owner
-// first, among them that of all domains.
+// broadcasts returns the alerts about events that only broadcast reaches: those without an owner
+// first, and of these the one about all domains first.
 func broadcasts(s *queue.Snapshot, e Env) troubles {
 	t := troubles{label: "BROADCAST", cure: e.cure("subscribe", "gs N")}
 	var all []queue.Alert
@@ -79,7 +80,8 @@ func broadcasts(s *queue.Snapshot, e Env) troubles {
 	return t
 }
 
-// setAside are the rows in quarantine: one step of a tick worker fails on them, and it is not repeated.
+// setAside returns the rows in quarantine: a step of a tick worker fails on them, and does not
+// retry them.
 func setAside(s *queue.Snapshot, e Env) troubles {
 	t := troubles{label: "SET ASIDE", cure: e.cure("retry", "3 R")}
 	for _, a := range queue.Causes(s.Alerts) {
@@ -92,8 +94,8 @@ func setAside(s *queue.Snapshot, e Env) troubles {
 	return t
 }
 
-// conditions are lanes that no live executor can claim, and backlogs. Open circuits are among
-// the suspensions.
+// conditions returns queue lanes whose jobs no live executor can claim, and backlogs. Open circuits
+// are in suspensions instead.
 func conditions(s *queue.Snapshot, e Env) []troubles {
 	var out []troubles
 	for _, kind := range []struct{ kind, label, text string }{
@@ -116,7 +118,7 @@ func conditions(s *queue.Snapshot, e Env) []troubles {
 	return out
 }
 
-// shareName returns whose share of broadcast events an alert is about.
+// shareName returns the domain whose share of broadcast events an alert is about.
 func shareName(a queue.Alert) string {
 	if domain, ok := strings.CutPrefix(a.Subject.String(), "broadcast:"); ok {
 		return "events of " + domain
@@ -133,21 +135,21 @@ func heldCursors(s *queue.Snapshot, e Env) troubles {
 	return t
 }
 
-// holder returns an open transaction and how long it has been open.
+// holder names an open transaction, with its age.
 func holder(h *queue.Held) string {
 	if h == nil {
 		return ""
 	}
-	who := h.Program.String() + " " + h.User.String() // a prepared one has no session
+	who := h.Program.String() + " " + h.User.String() // a prepared transaction has no session
 	if h.Pid != nil {
 		who = "open transaction pid " + strconv.FormatInt(*h.Pid, 10) + " " + h.User.String() + " " + h.Program.String()
 	}
 	return strings.TrimSpace(who) + " " + Age(h.AgeSeconds)
 }
 
-// suspensions are what keeps endpoints from being sent to: what people suspended comes first,
-// because only people end it; then endpoints that answered 410; then open circuits, which close
-// by themselves.
+// suspensions returns the endpoints to which nothing is sent: first those that people suspended,
+// because only people end that; then those that answered 410; then open circuits, which close by
+// themselves.
 func suspensions(s *queue.Snapshot, e Env) troubles {
 	t := troubles{label: "SUSPENDED", cure: e.cure("resume", "7 D"), missing: missing(s, "suspended")}
 	all := slices.Clone(s.Suspended)
@@ -183,7 +185,7 @@ func suspensions(s *queue.Snapshot, e Env) troubles {
 	return t
 }
 
-// suspendedBy returns who stopped an endpoint: 0 a person, 1 its answer 410, 2 its circuit.
+// suspendedBy returns what stopped an endpoint: 0 = a person, 1 = its answer 410, 2 = its circuit.
 func suspendedBy(x queue.Suspension) int {
 	switch why := x.Reason.String(); {
 	case why == "circuit":
@@ -194,12 +196,12 @@ func suspendedBy(x queue.Suspension) int {
 	return 0
 }
 
-// someOf returns a number with its noun, "" for 0.
+// someOf returns a number with its noun; "" for 0.
 func someOf(n int, one, many string) string {
 	return queue.Choose(n == 0, "", Plural(int64(n), one, many))
 }
 
-// brakes are the bulk operations that stopped automatically.
+// brakes returns the bulk operations that their brake or a canary paused.
 func brakes(s *queue.Snapshot, e Env, w int) troubles {
 	t := troubles{label: "BRAKE", cure: e.cure("resume", "6 P")}
 	for _, o := range s.Operations {
@@ -239,8 +241,8 @@ func running(s *queue.Snapshot, e Env, w int) section {
 	return sec
 }
 
-// noHost shows the loops that no host runs although work waits for them or an executor is
-// silent, or else that no host is alive, with how the last one ended.
+// noHost returns the loops that no host runs although work waits for them or an executor is silent.
+// Without such loops it returns that no host is alive, and how the last one ended.
 func noHost(s *queue.Snapshot, e Env) troubles {
 	t := troubles{label: "NO HOST", cure: e.cure("start", "gw S")}
 	if a, ok := queue.Find(s.Alerts, func(a queue.Alert) bool { return a.Kind == queue.AlertNoHost }); ok {
@@ -257,7 +259,7 @@ func noHost(s *queue.Snapshot, e Env) troubles {
 	return t
 }
 
-// LastHost returns how the host ended that was seen last; "" if there was none.
+// LastHost says how the host that was alive most recently ended; "" if there was none.
 func LastHost(hosts []queue.Host, clock func(time.Time) string) string {
 	if len(hosts) == 0 {
 		return ""
@@ -269,7 +271,7 @@ func LastHost(hosts []queue.Host, clock func(time.Time) string) string {
 	return h.ID.String() + " stopped " + clock(*h.StoppedAt) + queue.Choose(h.StopReason.Empty(), "", ": "+h.StopReason.String())
 }
 
-// unticked are the tick workers that are switched on but not run, one row per reason.
+// unticked returns the tick workers that are switched on but not run, one row per reason.
 func unticked(s *queue.Snapshot, e Env) troubles {
 	t := troubles{label: "NOT TICKED", cure: e.cure("look", "9")}
 	for _, u := range s.Unticked() {
@@ -280,14 +282,14 @@ func unticked(s *queue.Snapshot, e Env) troubles {
 	return t
 }
 
-// calmAge returns the age of something healthy in coarse form: seconds that tick on the first
-// screen are noise, and bytes on a slow connection.
+// calmAge returns the age of something healthy without its smaller unit: changing seconds on the
+// first screen would distract, and cost bytes on a slow connection.
 func calmAge(seconds int64) string {
 	return queue.Choose(seconds < 60, "<1m", Age(seconds))
 }
 
-// hostsSection and ticksSection format the age of healthy rows with age: coarsely on the first
-// screen, exactly in pane gw.
+// hostsSection and ticksSection format the age of healthy rows with the function age: without
+// seconds on the first screen, exactly in pane gw.
 func hostsSection(s *queue.Snapshot, e Env, age func(int64) string) section {
 	sec := section{
 		columns: []table.Column{{Title: "HOSTS", Width: 24, Max: 36}, {Title: "seen", Width: 9, Right: true}, {Title: "in flight", Width: 9, Right: true}, {Title: "loops", Width: 5, Max: 40}},
@@ -337,7 +339,7 @@ func executorsSection(s *queue.Snapshot, e Env) section {
 	src := Executors(s)
 	for _, i := range Arrange(src, 0, nil) {
 		if src.Lower(i) {
-			break // the pane shows their subscriptions
+			break // pane 7 shows which subscriptions these are
 		}
 		row := src.pick(i, e, "executor_id", "age_seconds", "in_flight", "state")
 		if x := s.Executors[i]; x.LastBeatAt != nil && executorRank(x) == rankQuiet {

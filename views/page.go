@@ -16,7 +16,7 @@ type Page struct {
 	Lines []string
 }
 
-// labelWidth is the width of the labels; the longest is "first attempts".
+// labelWidth is the width of the labels in cells; the longest label is "first attempts".
 const labelWidth = 15
 
 type pageBuilder struct {
@@ -41,7 +41,7 @@ func (p *pageBuilder) head(text string) {
 	p.add(" " + p.e.Theme.Title.Paint(p.e.Theme.Cut(theme.Safe(text), p.w-2)))
 }
 
-// pair adds a label with its value, wrapped and indented. It omits empty values.
+// pair adds a label with its value, wrapped and indented. It adds nothing if the value is empty.
 func (p *pageBuilder) pair(label, value string) { p.paint(label, value, p.e.Theme.Text) }
 
 func (p *pageBuilder) paint(label, value string, st theme.Style) {
@@ -61,7 +61,8 @@ func (p *pageBuilder) reading(head string) {
 	p.list(false, 0, "")
 }
 
-// Unread returns the page with why in place of what is still being read, because it could not be read.
+// Unread returns the page with the reason why in place of the parts that are still being read,
+// because they could not be read.
 func (p Page) Unread(why string, e Env, w int) Page {
 	b := newPage(e, w)
 	for _, line := range p.Lines {
@@ -75,14 +76,15 @@ func (p Page) Unread(why string, e Env, w int) Page {
 	return p
 }
 
-// ReadingPage is the page of a row that is still being read.
+// ReadingPage returns the page that is shown while a row is being read.
 func ReadingPage(title string, e Env, w int) Page {
 	p := newPage(e, w)
 	p.reading(title)
 	return p.done(title)
 }
 
-// list starts a list: it adds a line if the list is still being read, or none if it is empty.
+// list starts a list of n entries: it adds a line if the list is still being read, or the text none
+// if it is empty.
 func (p *pageBuilder) list(read bool, n int, none string) {
 	switch {
 	case !read:
@@ -101,16 +103,16 @@ func (p *pageBuilder) para(text string, st theme.Style) {
 	}
 }
 
-// verbatim adds the output of a program, such as an error. Line ends that were replaced by
-// signs when the text was made safe become line ends again.
+// verbatim adds the output of a program, such as an error. Line ends in it were replaced by signs
+// when the text was made safe; here they become line ends again.
 func (p *pageBuilder) verbatim(text string) {
 	if text != "" {
 		p.para(strings.ReplaceAll(text, "␊", "\n"), p.e.Theme.Text)
 	}
 }
 
-// wrap breaks at spaces, and inside a word only if it is longer than the line, so that ids and
-// URLs stay whole if possible.
+// wrap breaks a text at spaces. It breaks a word only if the word is longer than the line, so that
+// ids and URLs stay whole if possible.
 func wrap(s string, w int) []string {
 	if w < 1 {
 		w = 1
@@ -121,7 +123,8 @@ func wrap(s string, w int) []string {
 	return strings.Split(ansi.Wrap(s, w, ""), "\n")
 }
 
-// hung puts parts on separate lines: the first after front, the others indented like it.
+// hung puts parts on separate lines: the first one after front, the others indented by the width of
+// front.
 func hung(front string, parts []string, st theme.Style) []string {
 	out := make([]string, len(parts))
 	for i, part := range parts {
@@ -131,8 +134,8 @@ func hung(front string, parts []string, st theme.Style) []string {
 	return out
 }
 
-// Beneath draws a page under a table, as much of it as fits: what the cursor is
-// on, in full, where there is room that the rows do not need.
+// Beneath draws the page of the row under the cursor below a table, as much of it as fits into the
+// room that the table does not need.
 func Beneath(p Page, e Env, s Size) []string {
 	if s.H < 3 || len(p.Lines) == 0 {
 		return nil
@@ -146,14 +149,14 @@ func Beneath(p Page, e Env, s Size) []string {
 	return append(out, PageView{Page: p}.Visible(e, Size{s.W, s.H - len(out)})...)
 }
 
-// PageView is a page with a place in it.
+// PageView is a page with a scroll position.
 type PageView struct {
 	Page   Page
 	Offset int
-	Find   string // matching lines are marked
+	Find   string // lines with this text are marked
 }
 
-// Visible draws the lines that show.
+// Visible draws the lines that the scroll position shows.
 func (v PageView) Visible(e Env, s Size) []string {
 	out := make([]string, 0, max(s.H, 0))
 	for i := max(v.Offset, 0); i < len(v.Page.Lines) && len(out) < s.H; i++ {
@@ -169,8 +172,8 @@ func (v PageView) Visible(e Env, s Size) []string {
 	return out
 }
 
-// Has reports whether line i contains words or their beginning: a long word continues on
-// the next line.
+// Has reports whether line i contains words. The beginning of a long word at the end of the line is
+// enough, because the word continues on the next line.
 func (p Page) Has(i int, words string) bool {
 	if Contains(p.Lines[i], words) {
 		return true

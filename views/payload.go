@@ -10,9 +10,9 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// payload adds a payload, indented but with every digit and character as stored, or why it is
-// not shown. size is its full number of characters; text has fewer if it was bounded. revealed
-// is how many more seconds it is shown unmasked; 0: it is masked.
+// payload adds a payload, indented but with every digit and character as stored, or the reason why
+// it is not shown. size is its full number of characters; text has fewer if only a part was read.
+// revealed is for how many more seconds the payload is shown unmasked; 0 = it is masked.
 func (p *pageBuilder) payload(text, whyNot queue.Text, size int64, revealed int) {
 	th := p.e.Theme
 	if revealed > 0 {
@@ -52,7 +52,7 @@ func first(s string, n int) string {
 	return s
 }
 
-// indented indents JSON, even if it was cut, without changing values. Text that already has
+// indented indents JSON, also JSON that was cut, without changing values. Text that already has
 // line ends is returned unchanged.
 func indented(s string) string {
 	if strings.ContainsAny(s, "\n␊") || !strings.ContainsAny(s[:min(len(s), 1)], `{[`) {
@@ -99,17 +99,18 @@ func indented(s string) string {
 	return b.String()
 }
 
-// json adds pretty-printed JSON. If it was made safe as one text, its line ends were replaced by
-// signs. Inside a JSON string a line end is written \n, so every sign is a line end of the layout.
+// json adds indented JSON. If it was made safe as one text, its line ends were replaced by signs.
+// Inside a JSON string a line end is written \n, so each of these signs is a line end between
+// values.
 func (p *pageBuilder) json(text string, st theme.Style) {
 	for _, line := range queue.Lines(strings.ReplaceAll(text, "␊", "\n")) {
 		for _, part := range hardWrap(line.String(), p.w-4) {
-			p.lines = append(p.lines, "   "+st.Paint(part)) // it fits; measuring thousands of lines again would be slow
+			p.lines = append(p.lines, "   "+st.Paint(part)) // fits already; measuring thousands of lines again would be slow
 		}
 	}
 }
 
-// hardWrap breaks anywhere and keeps the indentation.
+// hardWrap breaks a line anywhere, and indents the continuation like the line.
 func hardWrap(s string, w int) []string {
 	if w < 8 {
 		w = 8

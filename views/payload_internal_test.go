@@ -10,8 +10,8 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// million draws the page of an array of a million numbers, as each key does once it
-// is revealed.
+// million returns a function that draws the page of an array of a million numbers, as each key
+// press does once the payload is revealed.
 func million() func() *pageBuilder {
 	text := queue.CleanLong("[" + strings.Repeat("1, ", 1_000_000) + "1]")
 	e := Env{Theme: theme.New(theme.Options{})}
@@ -29,8 +29,9 @@ func BenchmarkLargePayload(b *testing.B) {
 	}
 }
 
-// A key costs two pieces of memory or three for each line of the page, whatever its size.
-func TestLargePayloadIsCheap(t *testing.T) { //nolint:paralleltest // others would allocate too
+// A key press costs at most three allocations per line of the page, whatever the size of the
+// payload.
+func TestLargePayloadIsCheap(t *testing.T) { // a parallel test would allocate too
 	draw := million()
 	lines := len(draw().lines)
 	require.Greater(t, lines, 10_000)

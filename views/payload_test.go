@@ -14,8 +14,8 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// What a page shows of a payload, put together again, is the payload: no character
-// is lost at any width, and every digit is kept.
+// The lines of a page, joined again, are the payload: no character is lost at any width, and every
+// digit is kept.
 func TestPayloadKeepsEveryCharacter(t *testing.T) {
 	t.Parallel()
 	const payload = `{"n": 12345678901234567890.10, "e": 1E400, "s": "a  b:c,{d}[e]\\\" x", "u": "tệp 漢字", "empty": [{}, [], ""], "long": "`
@@ -34,8 +34,8 @@ func TestPayloadKeepsEveryCharacter(t *testing.T) {
 	}
 }
 
-// A page shows a limited part of a payload of five megabytes, in one line or in a
-// million, and says that it is a part.
+// Of a payload of five megabytes, in one line or in a million, a page shows a limited part, and
+// says that it is a part.
 func TestPayloadOfAnySize(t *testing.T) {
 	t.Parallel()
 	for name, raw := range map[string]string{

@@ -1,20 +1,20 @@
 package views
 
-// Draws the lists that open over a pane: the menu of panes, the sort orders of
-// a table, the help.
+// Draws lists that open over a pane: the menu of panes, the sort orders of a table, the help.
 
 import (
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Entry is one line of such a list. An Entry without a Key is a heading.
+// Entry is one line of a PickList. An Entry without a Key is a heading.
 type Entry struct {
 	Key, Word, Text string
-	Off             string // why it cannot be used now; "" = it can
+	Off             string // why it cannot be chosen now; "" = it can
 }
 
-// PickList is a list with a cursor (-1: none) and what was typed to narrow it.
+// PickList is a list with a cursor (-1 = no cursor) and the text that the operator typed to narrow
+// the list.
 type PickList struct {
 	Title   string
 	Entries []Entry
@@ -24,14 +24,14 @@ type PickList struct {
 	Typing  bool
 	Hint    string
 	Wide    bool
-	KeyCol  int // cells of the column of keys
+	KeyCol  int // width of the column of keys, in cells
 	WordCol int
 }
 
-// Room is how many entries show on a screen of size s.
+// Room returns how many entries a screen of size s shows.
 func (p PickList) Room(s Size) int { return max(s.H-5, 1) }
 
-// Lines draws it for a screen of size s.
+// Lines draws the list for a screen of size s.
 func (p PickList) Lines(e Env, s Size) []string {
 	th := e.Theme
 	inner := p.inner(s)
@@ -59,7 +59,7 @@ func (p PickList) Lines(e Env, s Size) []string {
 	return box(e, p.Title, lines, w, th.Accent)
 }
 
-// Last is the greatest offset that still fills a screen of size s.
+// Last returns the greatest scroll offset that still fills a screen of size s.
 func (p PickList) Last(e Env, s Size) int {
 	return max(len(p.text(e, p.inner(s)))-p.Room(s), 0)
 }
@@ -68,8 +68,8 @@ func (p PickList) inner(s Size) int {
 	return boxWidth(s, queue.Choose(p.Wide, 110, 72)) - 4
 }
 
-// text is all lines. A list to choose from has one for each entry; one to read
-// wraps them.
+// text returns all lines. If the list has a cursor, each entry is one line; otherwise long entries
+// are wrapped.
 func (p PickList) text(e Env, w int) []string {
 	var out []string
 	for i, x := range p.Entries {

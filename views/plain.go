@@ -1,6 +1,6 @@
 package views
 
-// How values are shown by their type: short on the screen, exact in the table of a verb.
+// How values are shown, by their type: shortened on the screen, exact in the table of a verb.
 
 import (
 	"cmp"
@@ -13,12 +13,13 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// shown is a member on the screen. Names say the unit, as they do in JSON.
+// shown returns the value of a JSON member as the screen shows it. The name of the member
+// determines the unit.
 func (e Env) shown(name string, v any) string {
 	switch v := v.(type) {
 	case queue.Text:
 		return v.String()
-	case string: // of a fixed set in our schema, of anything in another
+	case string: // one of a fixed set in qtop's schema; another schema may have any text
 		return queue.Clean(v).String()
 	case []queue.Text:
 		return joinTexts(v)
@@ -42,7 +43,7 @@ func (e Env) shown(name string, v any) string {
 	return fmt.Sprint(v)
 }
 
-// ago is how long ago a time was.
+// ago returns how long ago a time was.
 func ago(e Env, v any) string {
 	if t, ok := v.(time.Time); ok && !t.IsZero() {
 		return e.Ago(t)
@@ -50,7 +51,7 @@ func ago(e Env, v any) string {
 	return e.Theme.G.Dash
 }
 
-// orDashed is a text, a dash where it is empty, or a number, a dash where it is 0.
+// orDashed returns a text or number, and a dash for an empty text or 0.
 func orDashed(e Env, v any) string {
 	switch v := v.(type) {
 	case int64:
@@ -64,7 +65,7 @@ func orDashed(e Env, v any) string {
 // short returns the beginning of an id, long enough to distinguish it from other ids.
 func short(_ Env, v any) string { return ShortID(fmt.Sprint(v)) }
 
-// stamped is a time to the second.
+// stamped returns a time to the second.
 func stamped(e Env, v any) string {
 	if t, ok := v.(time.Time); ok {
 		return e.Stamp(t)
@@ -72,10 +73,10 @@ func stamped(e Env, v any) string {
 	return e.Theme.G.Dash
 }
 
-// digits is a number that names something: its thousands are not apart.
+// digits returns a number that is a name, without thousands separators.
 func digits(_ Env, v any) string { return fmt.Sprint(v) }
 
-// everything is a narrowing of a rule, in words where it narrows nothing.
+// everything returns the condition of a subscription; an empty one in words.
 func everything(_ Env, v any) string {
 	if t, ok := v.(queue.Text); ok {
 		return orEvery(t)
@@ -83,12 +84,13 @@ func everything(_ Env, v any) string {
 	return fmt.Sprint(v)
 }
 
-// plain is a member in the table of a verb: a time is RFC 3339, what is absent a dash.
+// plain returns the value of a JSON member for the table of a verb: times in RFC 3339, a dash for
+// null.
 func plain(name string, v any) string {
 	switch v := v.(type) {
 	case queue.Text:
 		return v.String()
-	case string: // of a fixed set in our schema, of anything in another
+	case string: // one of a fixed set in qtop's schema; another schema may have any text
 		return queue.Clean(v).String()
 	case []queue.Text:
 		return joinTexts(v)
@@ -112,7 +114,8 @@ func plain(name string, v any) string {
 	return fmt.Sprint(v)
 }
 
-// compared is a member as a filter compares it; what is absent matches nothing.
+// compared returns the value of a JSON member in the form that a filter compares; false for null,
+// which matches nothing.
 func compared(name string, v any) (any, bool) {
 	switch v := v.(type) {
 	case queue.Text:
@@ -129,7 +132,7 @@ func compared(name string, v any) (any, bool) {
 	return v, true
 }
 
-// PlainAge is a number of seconds in the two largest units.
+// PlainAge returns a number of seconds in its two largest units.
 func PlainAge(seconds int64) string {
 	d := time.Duration(seconds) * time.Second
 	switch {
@@ -143,7 +146,7 @@ func PlainAge(seconds int64) string {
 	return fmt.Sprintf("%dd %02dh", seconds/86400, seconds/3600%24)
 }
 
-// PlainTime is a time in RFC 3339, a dash where there is none.
+// PlainTime returns a time in RFC 3339; a dash for nil.
 func PlainTime(t *time.Time) string {
 	if t == nil || t.IsZero() {
 		return "-"
@@ -151,33 +154,33 @@ func PlainTime(t *time.Time) string {
 	return queue.Stamp(*t, time.RFC3339)
 }
 
-// PlainMillis is milliseconds that may not be known.
+// PlainMillis returns milliseconds; a dash for nil.
 func PlainMillis(ms *float64) string { return queue.Choose(ms == nil, "-", plain("_ms", orZero(ms))) }
 
-// PlainRatio is how many times as much something is.
+// PlainRatio returns a ratio with ×.
 func PlainRatio(ratio float64) string { return plain("ratio", ratio) + "×" }
 
-// PlainBound is a count that may go on.
+// PlainBound returns a count, marked if counting stopped there.
 func PlainBound(n int64, bound bool) string {
 	return queue.Choose(bound, "≥", "") + plain("", n)
 }
 
-// plainID is an id that may be absent.
+// plainID returns an id; a dash for 0.
 func plainID(id int64) string {
 	return queue.Choose(id == 0, "-", strconv.FormatInt(id, 10))
 }
 
-// plainEvery is a narrowing of a rule, in words where it narrows nothing.
+// plainEvery returns the condition of a subscription; an empty one in words.
 func plainEvery(t queue.Text) string {
 	return cmp.Or(t.String(), "(every)")
 }
 
-// OnOff is a switch in a word.
+// OnOff returns "on" or "off".
 func OnOff(on bool) string {
 	return queue.Choose(on, "enabled", "disabled")
 }
 
-// PlainHolder names the transaction that holds a cursor.
+// PlainHolder names the transaction that delays events.
 func PlainHolder(h *queue.Held) string {
 	if h == nil {
 		return ""

@@ -11,12 +11,12 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// PlainLine is a condition, or something that happened, as a sentence for --accessible.
+// PlainLine is a condition, or an action or mark of a person, as a sentence for --accessible.
 type PlainLine struct {
-	Key   string // what it is about
-	State string // what makes it news again: without ages, rates and exact counts
+	Key   string // identifies the subject of the line
+	State string // the line is printed again if this changes; it has no ages, rates and exact counts
 	Text  string
-	Over  string // names it when it has ended; "" = its end is no news
+	Over  string // the sentence for the end of the condition starts with this name; "" = its end is not printed
 }
 
 type plainLines struct {
@@ -24,7 +24,7 @@ type plainLines struct {
 	out []PlainLine
 }
 
-// add adds a condition: a name, and what else there is to say of it.
+// add adds a condition: a name, and more texts about it.
 func (p *plainLines) add(state, name string, more ...string) {
 	name = p.clean(name)
 	text := name
@@ -40,8 +40,8 @@ func (p *plainLines) clean(s string) string {
 	return strings.ReplaceAll(theme.Safe(s), " "+p.e.Theme.G.Dot+" ", ", ")
 }
 
-// PlainLines returns the Overview as sentences for --accessible: the conditions, or one line
-// that says that there is none, then what people did and marked, oldest first.
+// PlainLines returns the Overview as sentences for --accessible: the conditions, or one line that
+// says that there are none; then actions of people and marks, oldest first.
 func PlainLines(s *queue.Snapshot, e Env) []PlainLine {
 	p := &plainLines{e: e}
 	if why, ok := s.Missing["all"]; ok {
@@ -58,7 +58,7 @@ func PlainLines(s *queue.Snapshot, e Env) []PlainLine {
 			p.add(t.missing, "not in this snapshot", t.missing)
 		}
 		for _, x := range t.all {
-			if x.target.Pane != queue.PaneAlerts { // see alerts
+			if x.target.Pane != queue.PaneAlerts { // those are added from the alerts
 				p.trouble(t.label, x)
 			}
 		}
@@ -88,8 +88,8 @@ func PlainLines(s *queue.Snapshot, e Env) []PlainLine {
 	return p.out
 }
 
-// trouble adds a trouble. Its text may hold ages, so that only its rank makes it news, but
-// for a flag, whose text is what was set.
+// trouble adds a row of trouble. Its text may contain ages, so the line is printed again only if
+// the rank changes; for a flag, if its text changes, which is the value that was set.
 func (p *plainLines) trouble(label string, x trouble) {
 	state := strconv.Itoa(x.rank)
 	if x.target.Pane == queue.PaneFlags {
@@ -122,13 +122,13 @@ func (p *plainLines) alerts(s *queue.Snapshot) {
 		owner := queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), "no owner")
 		severity := queue.Choose(a.Kind == "failing" || a.Kind == "broadcast", "", a.Severity)
 		p.add(severity+owner, name, what, severity, owner, "for "+Age(a.AgeSeconds)+p.sinceWhen(a.Since))
-		if last := &p.out[len(p.out)-1]; a.Kind == queue.AlertNoHost { // which loops changes
+		if last := &p.out[len(p.out)-1]; a.Kind == queue.AlertNoHost { // the loops that this alert names change
 			last.Key, last.Over = "NO HOST", "NO HOST"
 		}
 	}
 }
 
-// sinceWhen returns " since 22:41", "" if that is not known.
+// sinceWhen returns " since 22:41"; "" for nil.
 func (p *plainLines) sinceWhen(t *time.Time) string {
 	if t == nil || t.IsZero() {
 		return ""
@@ -136,12 +136,12 @@ func (p *plainLines) sinceWhen(t *time.Time) string {
 	return " since " + p.e.Clock(*t)
 }
 
-// operations are the bulk operations that are not stopped by their brake: news are each
-// quarter, and a delay that begins or ends.
+// operations adds the bulk operations that their brake has not stopped. A line is printed again at
+// each quarter of the items, and when a delay begins or ends.
 func (p *plainLines) operations(s *queue.Snapshot) {
 	for _, o := range s.Operations {
 		if o.State == queue.BulkPaused && !o.StateWhy.Empty() {
-			continue // among the brakes
+			continue // already added with the brakes
 		}
 		state, done := o.State, ""
 		if o.Frozen > 0 && o.State != queue.BulkPlanned {
@@ -159,7 +159,7 @@ func (p *plainLines) operations(s *queue.Snapshot) {
 	}
 }
 
-// waiting are the queues that something blocks, or that never clear.
+// waiting adds the queues that something blocks, or that never become empty at their current rates.
 func (p *plainLines) waiting(s *queue.Snapshot) {
 	for _, w := range s.Waiting {
 		never := w.ClearsInSeconds == nil && w.Waiting > 0
@@ -171,7 +171,8 @@ func (p *plainLines) waiting(s *queue.Snapshot) {
 	}
 }
 
-// dead are the groups of dead letters. News is a new group, and one that has doubled or halved.
+// dead adds the groups of dead letters. A line is printed for a new group, and again when the group
+// has doubled or halved.
 func (p *plainLines) dead(s *queue.Snapshot) {
 	names := GroupNames(s.DeadGroups)
 	for i, g := range s.DeadGroups {
@@ -185,7 +186,7 @@ func (p *plainLines) dead(s *queue.Snapshot) {
 
 func magnitude(n int64) string { return strconv.Itoa(bits.Len64(uint64(max(n, 0)))) }
 
-// happened is what people did and marked within the last hour.
+// happened adds what people did and marked within the last hour.
 func (p *plainLines) happened(s *queue.Snapshot) {
 	for _, h := range slices.Backward(happenings(s, p.e)) {
 		key := queue.Choose(h.id == "", h.pin, h.id) + h.at.Format(time.RFC3339Nano)

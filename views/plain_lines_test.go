@@ -16,7 +16,7 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// plainText are the texts of lines, one a line.
+// plainText returns the texts of lines, one per line.
 func plainText(lines []views.PlainLine) string {
 	var b strings.Builder
 	for _, l := range lines {
@@ -25,7 +25,7 @@ func plainText(lines []views.PlainLine) string {
 	return b.String()
 }
 
-// The lines of --accessible, as they are printed without and with --ascii.
+// The lines of --accessible are compared with their goldens, with and without --ascii.
 func TestPlainLinesGoldens(t *testing.T) {
 	t.Parallel()
 	for name, w := range worlds() {
@@ -42,7 +42,8 @@ func TestPlainLinesGoldens(t *testing.T) {
 	}
 }
 
-// Nothing that only grows older or moves a little is news, and each line has its own key.
+// A condition that only grows older or changes a little is not printed again, and each line has a
+// different key.
 func TestPlainLinesAreNewsOnce(t *testing.T) {
 	t.Parallel()
 	e := env(theme.Options{ASCII: true})
@@ -69,7 +70,7 @@ func TestPlainLinesAreNewsOnce(t *testing.T) {
 		s.Waiting[i].Waiting++
 	}
 	for i := range s.DeadGroups {
-		if n := s.DeadGroups[i].Open + 1; n&(n-1) != 0 { // a power of two is news
+		if n := s.DeadGroups[i].Open + 1; n&(n-1) != 0 { // at a power of two the line is printed again
 			s.DeadGroups[i].Open = n
 		}
 	}

@@ -1,6 +1,6 @@
 package views
 
-// The table of rows that are set aside because a step fails on them.
+// The table of rows that are in quarantine because a step of a tick worker fails on them.
 
 import (
 	"strconv"
@@ -8,7 +8,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Quarantine is the table of rows in quarantine.
+// Quarantine returns the table of rows in quarantine.
 func Quarantine(rows []queue.Quarantined) Source {
 	return Source{
 		Sorts: []Sort{{Name: "set aside first"}},
@@ -34,7 +34,7 @@ func Quarantine(rows []queue.Quarantined) Source {
 	}.lines())
 }
 
-// quarantineRank: what is not tried again by itself needs somebody.
+// quarantineRank is higher for rows that are not retried automatically, because somebody must act.
 func quarantineRank(q queue.Quarantined) int {
 	if q.SetAside != nil {
 		return rankWarning

@@ -8,10 +8,10 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// wideLanes is the width from which on "never" is written as "never at this rate".
+// wideLanes is the width in cells from which on "never" is written as "never at this rate".
 const wideLanes = 150
 
-// LaneID identifies a lane for cursor and selection, and for queue.ListJobs.
+// LaneID identifies a queue lane for the cursor, the selection and queue.ListJobs.
 func LaneID(domain, kind string) string { return domain + "/" + kind }
 
 // Lanes returns the tables of pane 8 on a screen of w cells: queue lanes with their waiting
@@ -22,7 +22,7 @@ func Lanes(s *queue.Snapshot, w int) Source {
 	if w >= wideLanes {
 		clears, why = len("never at this rate"), 40
 	}
-	domains := map[queue.Text]int{} // of each kind
+	domains := map[queue.Text]int{} // number of domains per kind
 	for _, l := range lanes {
 		domains[l.Kind]++
 	}
@@ -35,7 +35,8 @@ func Lanes(s *queue.Snapshot, w int) Source {
 				} else if x > rankQuiet && orZero(a.AgeSeconds) != orZero(b.AgeSeconds) {
 					return orZero(a.AgeSeconds) > orZero(b.AgeSeconds)
 				}
-				// Healthy lanes are ordered by name: by age each claim would reorder them.
+				// Healthy queue lanes are sorted by name: sorted by age, each claim would reorder
+				// them.
 				return laneName(a) < laneName(b)
 			}},
 			{Name: "oldest wait first", Column: "oldest", Desc: true, Less: func(i, j int) bool { return orZero(lanes[i].AgeSeconds) > orZero(lanes[j].AgeSeconds) }},
@@ -106,10 +107,11 @@ func Lanes(s *queue.Snapshot, w int) Source {
 
 func laneName(l queue.Lane) string { return l.Kind.String() + "\x00" + l.Domain.String() }
 
-// waits returns how many jobs of a lane are not claimed.
+// waits returns how many jobs of a queue lane are not claimed.
 func waits(l queue.Lane) int64 { return l.Queued + l.RetryWaiting }
 
-// laneRank depends only on the age of the oldest waiting job.
+// laneRank returns how urgent a queue lane is. It depends only on the age of the oldest waiting
+// job.
 func laneRank(l queue.Lane) int {
 	_, r := Env{}.clearing(l.ClearsInSeconds, orZero(l.AgeSeconds), waits(l), l.OutPerSecond, false)
 	return r
@@ -122,11 +124,11 @@ func leaseWords(l queue.JobLease, e Env) string {
 	return queue.Choose(l.Expired, "expired "+e.Ago(l.Until)+" ago", "not renewed, "+e.Left(l.Until))
 }
 
-// uuidLen is the length of a UUID, shortLen of what ShortID leaves of one.
+// uuidLen is the length of a UUID, shortLen the length of a UUID that ShortID has shortened.
 const uuidLen, shortLen = 36, 17
 
-// ShortID shortens an id for display. Of a UUID it keeps the second half: a UUID of version 7
-// begins with its time, so jobs enqueued together differ only there.
+// ShortID shortens an id for display. It keeps the second half of a UUID: a UUID of version 7
+// begins with its time, so UUIDs of jobs that were enqueued together differ only there.
 func ShortID(id string) string {
 	prefix := ""
 	for _, p := range []string{"job:", "event:"} {
@@ -143,22 +145,23 @@ func ShortID(id string) string {
 	return prefix + id[:8]
 }
 
-// laneLook returns sign and style of a lane: its urgency, or live if jobs are in progress.
+// laneLook returns sign and style of a queue lane: those of its urgency, or "live" if jobs are in
+// progress and the lane is not urgent.
 func laneLook(l queue.Lane, e Env) (table.Cell, theme.Style) {
 	return e.atWork(laneRank(l), l.Leased+l.InProgress > 0)
 }
 
-// bad shows a number that should be 0.
+// bad shows a number that should be 0, as a warning if it is not.
 func (e Env) bad(n int64) table.Cell {
 	return cell(Count(n), queue.Choose(n == 0, e.Theme.Dim, e.Theme.Warning))
 }
 
-// PlainWaited returns how long the oldest job of a lane has waited.
+// PlainWaited returns how long the oldest job of a queue lane has waited.
 func PlainWaited(l queue.Lane) string {
 	return queue.Choose(l.AgeSeconds == nil, "-", PlainAge(orZero(l.AgeSeconds)))
 }
 
-// PlainClears returns when a lane is empty at its current rates.
+// PlainClears returns when a queue lane is empty at its current rates.
 func PlainClears(l queue.Lane) string {
 	switch {
 	case l.ClearsInSeconds != nil:

@@ -18,8 +18,8 @@ import (
 
 func plain(lines []string) string { return ansi.Strip(strings.Join(lines, "\n")) }
 
-// The table under the queue is bad news from 5 minutes of snapshot on, or from
-// 10,000 dead rows that are as many as the live ones.
+// The job table is shown as a warning if the oldest snapshot is at least 5 minutes old, or if there
+// are at least 10,000 dead rows and as many as live rows.
 func TestJobTableSaysWhenItIsBad(t *testing.T) {
 	t.Parallel()
 	e := env(theme.Options{Depth: theme.Mono})
@@ -44,14 +44,15 @@ func TestJobTableSaysWhenItIsBad(t *testing.T) {
 	require.Empty(t, views.JobTable(&queue.Snapshot{Missing: map[string]queue.Text{"job_table": queue.Clean("no right")}}, e, 400))
 }
 
-// A lane is judged like everything that waits: by its age and whether it drains.
+// The urgency of a queue lane is that of any waiting queue: it depends on the age of its oldest
+// work and on whether the lane becomes empty.
 func TestLanesAreJudged(t *testing.T) {
 	t.Parallel()
 	e := env(theme.Options{Depth: theme.Mono})
 	since, clears := viewstest.Now(), int64(90)
 	for _, c := range []struct {
 		lane queue.Lane
-		want string // sign, then what it says of clearing
+		want string // the sign, then the text about when the lane is empty
 	}{
 		{queue.Lane{Queued: 5, AgeSeconds: seconds(4), OldestAt: &since}, "· –"},
 		{queue.Lane{Queued: 5, AgeSeconds: seconds(5), OldestAt: &since}, "▲ never"},
@@ -70,12 +71,12 @@ func TestLanesAreJudged(t *testing.T) {
 	require.Equal(t, "never at this rate", src.Row(0, e).Cells[9].Text)
 }
 
-// Whatever the order, leases stay under lanes.
+// In every sort order, leases stay below queue lanes.
 func TestLeasesStayUnderLanes(t *testing.T) {
 	t.Parallel()
 	s := viewstest.Rich()
 	src := views.Lanes(&s, 200)
-	src.Second.From = 2 // as if lanes came behind
+	src.Second.From = 2 // as if the lanes came after the leases
 	for sort := range src.Sorts {
 		low := false
 		for _, i := range views.Arrange(src, sort, nil) {
@@ -88,7 +89,7 @@ func TestLeasesStayUnderLanes(t *testing.T) {
 func TestShortIDsDiffer(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for i := range 4096 { // as fn_job_enqueue_many numbers a batch
+	for i := range 4096 { // ids like those that fn_job_enqueue_many gives the jobs of a batch
 		seen[views.ShortID(fmt.Sprintf("01a1ffab-7790-7000-8%03x-48907d178d60", i))] = true
 	}
 	require.Len(t, seen, 4096)
@@ -100,8 +101,8 @@ func TestShortIDsDiffer(t *testing.T) {
 	}
 }
 
-// Both tables show however many rows each has, the cursor's window among them,
-// and a click finds the row that it is on.
+// However many rows each of the two tables has, both are visible, the row under the cursor is among
+// the visible rows, and a click finds the row at its position.
 func TestTwoTables(t *testing.T) {
 	t.Parallel()
 	e := env(theme.Options{Depth: theme.Mono})
@@ -153,7 +154,7 @@ func TestTabsLeaveOutQuietOnesWhereTheyMust(t *testing.T) {
 	}
 }
 
-// A waiting job may be claimed only by executors that are subscribed to its kind.
+// "Who may claim" names only executors with a job subscription for the kind of the waiting job.
 func TestWhoMayClaimNamesItsKindAlone(t *testing.T) {
 	t.Parallel()
 	sub := func(id, kind string) queue.JobSubscription {

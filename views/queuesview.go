@@ -1,18 +1,19 @@
 package views
 
-// The layout of pane 8: its tables, then the page of the row under the cursor or,
-// without room, that row in two lines, and last the state of the job table.
+// The layout of pane 8: its tables; then the page of the row under the cursor or, without room, two
+// lines about that row; and last the state of the job table.
 
 import "github.com/qtop/qtop/pgclient/queue"
 
 // PageRoom is how many free lines below a table the page of the row under the cursor needs.
 const PageRoom = 16
 
-// pageFrom is the height of a body from which a long table leaves PageRoom to the page.
+// pageFrom is the height of a body, in lines, from which on a long table leaves PageRoom lines to
+// the page.
 const pageFrom = 40
 
-// TableLines divides a body of h lines between a table that needs this many and the page of
-// the row under its cursor. Without room for both the table gets all.
+// TableLines divides a body of h lines between a table that needs this many lines and the page of
+// the row under the cursor. Without room for both, the table gets all lines.
 func TableLines(need, h int) (lines int, page bool) {
 	if need+PageRoom > h && h < pageFrom {
 		return h, false
@@ -20,7 +21,7 @@ func TableLines(need, h int) (lines int, page bool) {
 	return min(need, h-PageRoom), true
 }
 
-// rowLines is the height of the short form of that page.
+// rowLines is the height of the text that replaces the page if there is no room for it.
 const rowLines = 2
 
 // QueuesTable returns how many lines the tables get, and whether the page fits below them.
@@ -88,7 +89,7 @@ func rowInTwo(s *queue.Snapshot, id string, e Env, w int) []string {
 	return out
 }
 
-// QueuesPage returns the page of a row of pane 8.
+// QueuesPage returns the page of the row of pane 8 with this id; false if there is no such row.
 func QueuesPage(s *queue.Snapshot, id string, e Env, w int) (Page, bool) {
 	if l, ok := LaneAt(s, id); ok {
 		return LanePage(l, s, e, w), true
@@ -99,7 +100,7 @@ func QueuesPage(s *queue.Snapshot, id string, e Env, w int) (Page, bool) {
 	return Page{}, false
 }
 
-// LaneAt returns the lane with this row id.
+// LaneAt returns the queue lane with this row id.
 func LaneAt(s *queue.Snapshot, id string) (queue.Lane, bool) {
 	return queue.Find(s.OrEmpty().Queues, func(l queue.Lane) bool { return LaneID(l.Domain.String(), l.Kind.String()) == id })
 }

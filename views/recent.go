@@ -8,15 +8,15 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// happening is an action of a person or a mark within the last hour.
+// happening is an action of a person, or a mark, within the last hour.
 type happening struct {
 	at   time.Time
-	text string // of a row
-	pin  string // of a history line
-	id   string // of the audit row, "" for a mark
+	text string // as the text of a row
+	pin  string // as the label at a history line
+	id   string // id of the audit row; "" for a mark
 }
 
-// happenings are what people did and marked within the last hour, newest first.
+// happenings returns the actions of people and the marks of the last hour, newest first.
 func happenings(s *queue.Snapshot, e Env) []happening {
 	var out []happening
 	for _, m := range s.Marks {
@@ -37,8 +37,8 @@ func happenings(s *queue.Snapshot, e Env) []happening {
 	return out
 }
 
-// recent lists the last n things that people did or marked within the last hour, newest first. Enter opens the audit,
-// which has all.
+// recent lists the last n actions and marks of the last hour, newest first. The enter key opens the
+// audit, which has all of them.
 func recent(s *queue.Snapshot, e Env, n int) section {
 	sec := section{gap: true, order: 3, yields: true}
 	all := happenings(s, e)

@@ -1,7 +1,7 @@
 package views
 
-// Shows marks and the actions of people above lines of history: a sign in the cell of its time, and
-// its label beside it where there is room.
+// Shows marks and the actions of people above history lines: a sign in the cell of its time, with
+// its label beside it if there is room.
 
 import (
 	"strings"
@@ -11,15 +11,15 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// marker is the sign above one cell of a history line.
+// marker is the sign above one cell of a history line; it may represent several actions and marks.
 type marker struct {
 	x     int
-	label string // of the newest mark in the cell, else of the newest action
-	mark  bool   // the label is of a mark
-	more  int    // how many others it stands for
+	label string // label of the newest mark in the cell; without a mark, of the newest action
+	mark  bool   // the label is that of a mark
+	more  int    // how many further actions and marks it represents
 }
 
-// text is the label in at most w cells; that there are others is not cut off.
+// text returns the label in at most w cells. The number of further ones is never cut off.
 func (p marker) text(th theme.Theme, w int) string {
 	if p.more == 0 {
 		return th.Cut(p.label, w)
@@ -28,8 +28,8 @@ func (p marker) text(th theme.Theme, w int) string {
 	return th.Cut(p.label, w-len(tail)) + tail
 }
 
-// markers finds the marks and the actions of people on a line of n cells of so long each, of
-// which the last one is running; newest first.
+// markers returns the signs for marks and actions above a line of n cells, newest first. A cell
+// covers the duration each; the last cell is the current, incomplete one.
 func markers(s *queue.Snapshot, e Env, n int, each time.Duration) []marker {
 	var out []marker
 	for _, h := range happenings(s, e) {
@@ -51,14 +51,14 @@ func markers(s *queue.Snapshot, e Env, n int, each time.Duration) []marker {
 	return out
 }
 
-// leastLabel is the cells below which a label says nothing.
+// leastLabel is the smallest width of a label in cells: a narrower one could not be understood.
 const leastLabel = 6
 
-// ruler is a line of w cells with its pins; before them, where there is room, what
-// the line is.
+// ruler returns a line of w cells with the signs and their labels. If there is room, the line
+// begins with the text what, which names the history line.
 func ruler(th theme.Theme, ps []marker, w int, what string) string {
 	var b strings.Builder
-	at := 0 // the cells that are written
+	at := 0 // how many cells are written
 	put := func(text string) { b.WriteString(text); at += theme.Width(text) }
 	if len(ps) == 0 || theme.Width(what) < ps[len(ps)-1].x {
 		put(th.Cut(what, w))
@@ -68,7 +68,7 @@ func ruler(th theme.Theme, ps []marker, w int, what string) string {
 		if i > 0 {
 			next = ps[i-1].x
 		}
-		before, after := p.x-at-1, next-p.x-2 // a blank on the far side of each
+		before, after := p.x-at-1, next-p.x-2 // one blank is left beside the neighboring signs
 		if at == 0 {
 			before = p.x
 		}
@@ -86,7 +86,7 @@ func ruler(th theme.Theme, ps []marker, w int, what string) string {
 	return b.String() + theme.Blank(w-at)
 }
 
-// signs is the ruler without a word, for the lines below the first.
+// signs returns the signs without labels, for the history lines below the first.
 func signs(th theme.Theme, ps []marker, w int) string {
 	bare := make([]marker, len(ps))
 	for i, p := range ps {

@@ -45,8 +45,8 @@ func TestRulerPutsMarksOverTheirMinute(t *testing.T) {
 	}
 }
 
-// Wherever marks are and however long their labels, each has its sign in its
-// cell and the line its width.
+// Wherever the marks are and however long their labels, each mark has a sign in its cell, and the
+// line has its width.
 func TestRulerKeepsEverySign(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -71,7 +71,8 @@ func TestRulerKeepsEverySign(t *testing.T) {
 	}
 }
 
-// An action of a person has its sign too; where it shares a cell with a mark, the mark is the label.
+// An action of a person has a sign too. If it shares a cell with a mark, the label is that of the
+// mark.
 func TestRulerShowsActions(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 10, 30, 20, 0, time.UTC)

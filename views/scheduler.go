@@ -27,7 +27,7 @@ func Scheduler(s *queue.Snapshot) Source {
 				if c := cmp.Compare(tickRank(rows[i]), tickRank(rows[j])); c != 0 {
 					return c > 0
 				}
-				return rows[i].Name.String() < rows[j].Name.String() // a run must not reorder them
+				return rows[i].Name.String() < rows[j].Name.String() // by name, because a run must not reorder the rows
 			}},
 			{Name: "last run, oldest first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return tickAge(rows[i]) > tickAge(rows[j]) }},
 			{Name: "worker", Column: "worker_name", Less: func(i, j int) bool { return rows[i].Name.String() < rows[j].Name.String() }},
@@ -71,7 +71,7 @@ func Scheduler(s *queue.Snapshot) Source {
 	}.lines(), modeList(modes, rows))
 }
 
-// modeList is the table of the scheduler mode, with one line.
+// modeList returns the table of the scheduler mode, which has one row.
 func modeList(modes []queue.Flag, ticks []queue.TickWorker) lines {
 	jobs, missing := modeJobs(ticks)
 	tone := func(f queue.Flag, e Env) (table.Cell, theme.Style) {
@@ -94,12 +94,13 @@ func modeList(modes []queue.Flag, ticks []queue.TickWorker) lines {
 	}.lines()
 }
 
-// tickAge returns the seconds since the last run; a worker that never ran is the oldest.
+// tickAge returns the seconds since the last run; for a worker that never ran, the largest number.
 func tickAge(t queue.TickWorker) int64 {
 	return queue.Choose(t.AgeSeconds == nil, 1<<62, orZero(t.AgeSeconds))
 }
 
-// tickRank puts failed and late workers first. Off is deliberate, but still a warning.
+// tickRank is highest for failed and late workers. A worker that is off is a warning, although that
+// is deliberate.
 func tickRank(t queue.TickWorker) int {
 	switch {
 	case t.State == "failed", t.Stale && t.State != "off":
@@ -122,12 +123,12 @@ func tickState(t queue.TickWorker) string {
 	case t.Stale:
 		return "STALE"
 	case t.State == "unwatched":
-		return "LATE" // monitoring is off, which a banner shows
+		return "LATE" // late while monitoring is off, about which a banner warns
 	}
 	return t.State
 }
 
-// due returns when a worker is due next.
+// due returns when a worker is due again.
 func (e Env) due(t queue.TickWorker) string {
 	switch {
 	case t.NextDueAt == nil:
@@ -142,7 +143,7 @@ func orDash(s string, e Env) string {
 	return cmp.Or(s, e.Theme.G.Dash)
 }
 
-// tickCron returns the cron job of a worker, and whether it is installed.
+// tickCron returns the name of a worker's pg_cron job, and whether the job is installed.
 func tickCron(t queue.TickWorker, e Env) string {
 	switch {
 	case t.CronJob.Empty():
@@ -153,7 +154,7 @@ func tickCron(t queue.TickWorker, e Env) string {
 	return t.CronSchedule.String() + " as " + t.CronRunAs.String()
 }
 
-// modeMeans describes a mode.
+// modeMeans says what a scheduler mode does.
 func modeMeans(mode string) string {
 	switch mode {
 	case "external":
@@ -166,7 +167,7 @@ func modeMeans(mode string) string {
 	return "invalid value: runs by pg_cron are refused"
 }
 
-// modeJobs counts the installed cron jobs.
+// modeJobs says how many pg_cron jobs are installed; missing reports whether some are not.
 func modeJobs(ticks []queue.TickWorker) (words string, missing bool) {
 	all, in := 0, 0
 	for _, t := range ticks {
@@ -180,7 +181,8 @@ func modeJobs(ticks []queue.TickWorker) (words string, missing bool) {
 	return fmt.Sprintf("%d of %d installed", in, all), in < all
 }
 
-// TickResult returns the result of a run in a few words: the error, else the counts above 0.
+// TickResult returns the result of a run in a few words: its error; without one, the counts above
+// 0.
 func TickResult(raw json.RawMessage) string {
 	var o map[string]any
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -199,7 +201,7 @@ func TickResult(raw json.RawMessage) string {
 				parts = append(parts, strings.ReplaceAll(k, "_", " ")+" "+v.String())
 			}
 		case bool:
-			if !v { // such as monitoring
+			if !v { // false, for example "monitoring"
 				parts = append(parts, strings.ReplaceAll(k, "_", " ")+" off")
 			}
 		}
@@ -214,7 +216,7 @@ func TickResult(raw json.RawMessage) string {
 func CronState(j queue.CronJob) string {
 	switch {
 	case j.Found == nil:
-		return "installed" // as recorded; pg_cron shows a job only to its owner
+		return "installed" // as qtop recorded it, because pg_cron shows a job only to the job's owner
 	case !*j.Found && !j.RunAs.Empty():
 		return "GONE"
 	case !*j.Found:

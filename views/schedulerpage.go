@@ -55,7 +55,7 @@ func bySource(t queue.TickWorker) string {
 	return queue.Choose(t.LastSource.Empty(), "", ", requested by "+t.LastSource.String())
 }
 
-// tickWhy returns what keeps a worker from running; "": nothing does.
+// tickWhy returns what keeps a worker from running; "" if nothing does.
 func tickWhy(t queue.TickWorker) string {
 	switch {
 	case t.IntervalSeconds == 0:
@@ -72,8 +72,8 @@ func tickWhy(t queue.TickWorker) string {
 	return t.Why.String()
 }
 
-// ModePage returns the page of the scheduler mode with the jobs of pg_cron. cron is nil until
-// it has been read.
+// ModePage returns the page of the scheduler mode with the pg_cron jobs. cron is nil until it has
+// been read.
 func ModePage(s *queue.Snapshot, cron *queue.Cron, e Env, w int) Page {
 	p := newPage(e, w)
 	p.head("Scheduler mode")

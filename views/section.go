@@ -1,7 +1,7 @@
 package views
 
-// The sections of the Overview: each keeps its worst row on a small screen, says how many more
-// there are, and gets its share of the remaining lines.
+// The sections of the Overview. On a small screen each section still shows its worst row and says
+// how many more there are; the remaining lines are divided between the sections.
 
 import (
 	"slices"
@@ -13,34 +13,34 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Target is where a row of the Overview leads: the pane with the details, and the row in it.
+// Target is what a row of the Overview opens: the pane with the details, and the row in that pane.
 type Target struct {
 	Pane queue.PaneID
 	ID   string
 }
 
-// item is one row of a section with an optional second line, its why.
+// item is one row of a section, with an optional second line that has the reason.
 type item struct {
 	target Target
 	row    table.Row
 	why    string
-	cure   string // what to do about it, and with which key
+	cure   string // the remedy, and its key
 }
 
-// section is a titled block. Without items it is one quiet line, or nothing.
+// section is a block with a title. Without items it is a single quiet line, or is left out.
 type section struct {
-	columns []table.Column // with their titles; nil: the block has no head
+	columns []table.Column // with their titles; nil = no heading line
 	items   []item
 	quiet   string
-	lines   []string // instead of items: lines that are drawn as they are
+	lines   []string // lines that are drawn unchanged, instead of items
 	missing string
-	gap     bool // a blank line above, where there is room
-	wanted  bool // the operator expanded it: it gets room before the others grow
-	yields  bool // it gives its room to what was expanded
-	order   int  // who gets room first: lowest
+	gap     bool // a blank line above the section, if there is room
+	wanted  bool // the operator expanded it: it gets lines before other sections get more than their least
+	yields  bool // it gives lines up for an expanded section
+	order   int  // the section with the lowest number gets lines first
 }
 
-// least is the lines without which the section would hide its worst row.
+// least returns the number of lines that the section needs to show its worst row.
 func (s section) least() int {
 	switch {
 	case s.missing != "" || (len(s.items) == 0 && s.lines == nil):
@@ -52,7 +52,7 @@ func (s section) least() int {
 	}
 }
 
-// most is the lines it would like.
+// most returns the number of lines that the section needs to show everything.
 func (s section) most() int {
 	if s.missing != "" || len(s.items) == 0 {
 		return s.least()
@@ -74,8 +74,9 @@ func (s section) head() int {
 	return 0
 }
 
-// divideLines divides h lines: first the least of each, from the top as far as it
-// goes; then one line at a time in order of need; then the gaps.
+// divideLines divides h lines between sections: first the least of each, from the top, as long as
+// there are lines; then one line at a time in the order of their need; then blank lines above
+// sections.
 func divideLines(sections []section, h int) (lines []int, gaps []bool) {
 	lines, gaps = make([]int, len(sections)), make([]bool, len(sections))
 	spare := h
@@ -88,7 +89,7 @@ func divideLines(sections []section, h int) (lines []int, gaps []bool) {
 		}
 		n := min(s.least(), h)
 		if n < s.least() && s.head() > 0 && n <= s.head() {
-			n = 0 // a head with nothing under it says nothing
+			n = 0 // a heading without a row below it is useless
 		}
 		lines[i] = n
 		h -= n
@@ -120,7 +121,7 @@ func divideLines(sections []section, h int) (lines []int, gaps []bool) {
 	return lines, gaps
 }
 
-// drawn is a block of finished lines with what can be selected in it.
+// drawn is a block of finished lines, with the rows in it that can be selected.
 type drawn struct {
 	lines   []string
 	targets []placed
@@ -132,7 +133,7 @@ type placed struct {
 	cure   string
 }
 
-// stack draws sections one under another.
+// stack draws sections one below the other.
 func stack(sections []section, cursor Target, e Env, size Size) drawn {
 	var d drawn
 	lines, gaps := divideLines(sections, size.H)
@@ -204,10 +205,10 @@ func (s section) draw(d *drawn, n int, cursor Target, e Env, w int) {
 	}
 }
 
-// troubleWidth is the width of the label of a row: that of the longest, NOT TICKED.
+// troubleWidth is the width of a row's label in cells: that of the longest, NOT TICKED.
 const troubleWidth = 10
 
-// rowColumns are the columns of a block without a head: a label and the rest.
+// rowColumns returns the columns of a section without a heading line: a label and the text.
 func (s section) rowColumns(w int) []table.Column {
 	if s.columns != nil {
 		return s.columns
@@ -221,9 +222,10 @@ func (s section) rowColumns(w int) []table.Column {
 	return []table.Column{{Width: troubleWidth}, {Width: 20, Max: w}, {Width: cure, Right: true}}[:queue.Choose(cure > 0, 3, 2)]
 }
 
-// moreBeside says how many more there are between the name of a head's first
-// column, which begins at cell from, and the name of the next one; where there is
-// no room, over the end of the first. A rune of a name is one cell.
+// moreBeside returns the text that says how many more rows there are, and the cell at which to
+// write it: between the name of a heading's first column, which begins at cell from, and the name
+// of the next column; without room there, over the end of the first name. Each rune of a name is
+// one cell wide.
 func moreBeside(head string, from int, n int64) (words string, at int) {
 	plain := []rune(ansi.Strip(head))
 	end := from

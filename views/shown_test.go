@@ -13,7 +13,8 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// Whatever a row shows finds it: typed as words, and as the value of its column's filter word.
+// A filter finds a row by any text that the row shows: as a bare word, and as the value of the
+// filter field of its column.
 func TestFiltersMatchWhatIsShown(t *testing.T) {
 	t.Parallel()
 	e := env(theme.Options{Depth: theme.Mono})

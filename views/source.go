@@ -1,7 +1,7 @@
 package views
 
-// Source is what a pane with a table consists of: it names the columns, says what a row shows, how
-// the row is found again after a refresh, and by what it can be filtered and sorted.
+// Source is the table of a pane: its columns, the texts of its rows, the id by which a row is found
+// again after a refresh, and the fields by which rows are filtered and sorted.
 
 import (
 	"strings"
@@ -17,56 +17,57 @@ type Source struct {
 	lists   []lines
 	Columns []table.Column
 	Len     int
-	ID      func(i int) string // what cursor and marks follow across refreshes
-	Title   func(i int) string // the row in a few words, for the dialogs of actions
+	ID      func(i int) string // identifies a row across refreshes, for the cursor and marks
+	Title   func(i int) string // names a row in a few words, for the dialogs of actions
 	Row     func(i int, e Env) table.Row
-	Fields  []queue.Field // the words of its filter
+	Fields  []queue.Field // the fields of the pane's filter
 	Field   func(i int, name string) (any, bool)
-	// Shown is what the screen shows in the column of a filter word, in the whole row for "".
+	// Shown returns the text that the screen shows in the column of the filter field word; for "",
+	// the text of the whole row.
 	Shown  func(i int, word string, e Env) string
-	Stored bool     // its filter is also one of the database, which does not know what screens show: Shown is ""
+	Stored bool     // the database evaluates the filter too, and does not know the texts of screens, so Shown returns ""
 	Sorts  []Sort   // the first is the default order
-	Empty  []string // shown when there is no row: a calm text, and what to do next
-	Note   string   // what is missing in the snapshot for this table, and why
+	Empty  []string // shown if there are no rows: first what that means, then what to do next
+	Note   string   // what the snapshot lacks for this table, and why
 	Second Second
-	// Export returns what qtop export writes for row i: the name of its list and its rows
-	// there. nil: the rows belong to no exported list.
+	// Export returns the name of the export list of row i, and its records there; nil = the rows
+	// belong to no export list.
 	Export func(i int) (list string, rows []any)
 }
 
-// Second is a table of another kind of rows under the first: what the rows from
-// index From on are. Sorts order the first alone.
+// Second is a second table below the first, with another kind of rows: those from index From on.
+// Sorts apply to the first table only.
 type Second struct {
-	Columns    []table.Column // nil: there is none
+	Columns    []table.Column // nil = there is no second table
 	From       int
-	Selectable bool // its rows, and no others, can be marked
+	Selectable bool // only rows of the second table can be marked
 }
 
-// Lower tells rows of the second table.
+// Lower reports whether row i belongs to the second table.
 func (s Source) Lower(i int) bool { return s.Second.Columns != nil && i >= s.Second.From }
 
 // Sort is one order of a Source.
 type Sort struct {
 	Name   string
-	Column string // whose title carries the arrow
+	Column string // the column whose title gets the arrow
 	Desc   bool
-	Less   func(i, j int) bool // nil: as it comes
+	Less   func(i, j int) bool // nil = the original order
 }
 
-// Grid is a Source as the operator has it before him: filtered, sorted, with a
-// cursor. Order holds indices into the Source.
+// Grid is a Source as the operator sees it: filtered, sorted, with a cursor. Order holds indices
+// into the Source.
 type Grid struct {
 	Source   Source
 	Order    []int
-	Cursor   int // index into Order, -1 none
+	Cursor   int // index into Order; -1 = no cursor
 	Offset   int
-	Low      int             // the offset of the second table
-	Selected map[string]bool // nil: the pane has no marks
+	Low      int             // the scroll offset of the second table
+	Selected map[string]bool // ids of the marked rows; nil = the pane has no marks
 	Sort     int
-	Filter   string // the filter that stands, to explain an empty table
+	Filter   string // the current filter, named in the text of an empty table
 }
 
-// Lines draws the grid.
+// Lines draws the grid into a body of size s.
 func (g Grid) Lines(e Env, s Size) []string {
 	note := noteLines(e, g.Source.Note, s.W)
 	if len(note) > s.H {
@@ -97,7 +98,7 @@ func (g Grid) Lines(e Env, s Size) []string {
 	return append(out, t.Lines(e.Theme, s.W, lower-1)...)
 }
 
-// table is the rows from index from of Order up to to.
+// table returns the table with the rows Order[from:to].
 func (g Grid) table(e Env, columns []table.Column, from, to, offset int) table.Table {
 	return table.Table{
 		Columns: columns, N: to - from, Cursor: g.Cursor - from, Offset: offset,
@@ -116,7 +117,7 @@ func (g Grid) Upper() int {
 	return n
 }
 
-// Need is the lines on which all rows show.
+// Need returns the number of lines in which all rows are visible.
 func (g Grid) Need() int {
 	n := len(g.Order) + 1
 	if g.Upper() < len(g.Order) {
@@ -128,8 +129,8 @@ func (g Grid) Need() int {
 	return n
 }
 
-// split divides h lines: the second table, with a blank line and its head, has
-// what it needs, or a good third where both are long.
+// split divides h lines between the tables. The second table, with a blank line and its heading,
+// gets the lines that it needs, or two fifths of all lines if both tables are long.
 func (g Grid) split(h int) (upper, lower int) {
 	k := g.Upper()
 	low := len(g.Order) - k
@@ -144,11 +145,11 @@ func (g Grid) split(h int) (upper, lower int) {
 	return min(h-lower, first), lower
 }
 
-// window keeps a table full: n rows, of which rows show.
+// window returns an offset at which a table of n rows, of which so many are visible, leaves no line
+// empty at its end.
 func window(offset, n, rows int) int { return min(max(offset, 0), max(n-max(rows, 0), 0)) }
 
-// Rows is how many rows show, in a body of size s, of the table that the cursor
-// is in.
+// Rows returns how many rows of the table with the cursor are visible in a body of size s.
 func (g Grid) Rows(e Env, s Size) int {
 	upper, lower := g.split(s.H - len(noteLines(e, g.Source.Note, s.W)))
 	if k := g.Upper(); g.Cursor >= k && k < len(g.Order) {
@@ -157,7 +158,8 @@ func (g Grid) Rows(e Env, s Size) int {
 	return max(upper-1, 0)
 }
 
-// RowAt is the index into Order of the row on line y of a body of size s.
+// RowAt returns the index into Order of the row on line y of a body of size s; false if no row is
+// there.
 func (g Grid) RowAt(e Env, s Size, y int) (int, bool) {
 	note := len(noteLines(e, g.Source.Note, s.W))
 	k := g.Upper()
@@ -186,8 +188,8 @@ func (g Grid) empty(e Env, s Size) []string {
 	return Calm(e, words, s)
 }
 
-// Calm says something in the middle of an empty body: first what is, then what
-// to do, quietly.
+// Calm draws texts in the middle of an empty body: first the state, then, less conspicuously, what
+// to do.
 func Calm(e Env, words []string, s Size) []string {
 	out := make([]string, 0, max(s.H, 0))
 	top := min(max((s.H-len(words))/3, 1), 6)
@@ -219,7 +221,7 @@ func missing(s *queue.Snapshot, sections ...string) string {
 	if s == nil {
 		return ""
 	}
-	if why, ok := s.Missing["all"]; ok { // only the server's own data was read
+	if why, ok := s.Missing["all"]; ok { // only the data of the server itself could be read
 		return why.String()
 	}
 	for _, name := range sections {
@@ -232,7 +234,7 @@ func missing(s *queue.Snapshot, sections ...string) string {
 
 func cell(text string, style theme.Style) table.Cell { return table.Cell{Text: text, Style: style} }
 
-// Names reports whether the name of a queue ends in subject.
+// Names reports whether the name of a queue ends in subject: the part after its source.
 func Names(queueName string, subject any) bool {
 	s, ok := subject.(string)
 	return ok && s != "" && (queueName == s || strings.HasSuffix(queueName, " "+s))

@@ -1,7 +1,7 @@
 package views
 
-// Draws small curves. A bucket without anything is blank rather than
-// the lowest bar: nothing and little are different news.
+// Draws small curves. A bucket of 0 is blank instead of the lowest bar, so that it differs from a
+// small value.
 
 import (
 	"strings"
@@ -9,7 +9,7 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Spark is one line of bars for the last w values, scaled to their greatest.
+// Spark returns one line of bars for the last w values, scaled to the greatest of them.
 func Spark(th theme.Theme, values []int64, w int) string {
 	values = last(values, w)
 	top := greatest(values)
@@ -21,13 +21,13 @@ func Spark(th theme.Theme, values []int64, w int) string {
 	return b.String()
 }
 
-// Chart is the same, h lines high, for the last w values.
+// Chart is like Spark, with bars that are h lines high.
 func Chart(th theme.Theme, values []int64, w, h int) []string {
 	values = last(values, w)
 	top, levels := greatest(values), len(th.G.Spark)
 	out := make([]string, h)
 	for line := range h {
-		floor := int64((h - 1 - line) * levels) // steps that lie below this line
+		floor := int64((h - 1 - line) * levels) // steps of a bar that are below this line
 		var b strings.Builder
 		b.WriteString(theme.Blank(w - len(values)))
 		for _, v := range values {
@@ -49,7 +49,7 @@ func Chart(th theme.Theme, values []int64, w, h int) []string {
 	return out
 }
 
-// scale is v ÷ top in steps, without overflow for counts as large as they get.
+// scale returns v ÷ top in steps, without an overflow for large counts.
 func scale(v, top, steps int64) int64 {
 	return int64(float64(v) / float64(top) * float64(steps))
 }

@@ -12,14 +12,14 @@ import (
 type Tab struct {
 	Keys, Title, Short string
 	Count              int64
-	Loud               int // rank of the count
+	Loud               int // the rank of the most severe counted row, which determines the badge's style
 	Open               bool
 }
 
-// Badge counts the rows of a pane that need attention, and returns how urgent they are.
+// Badge counts the rows of a pane that need attention; loud is the highest rank of these rows.
 type Badge func(s *queue.Snapshot) (n int64, loud int)
 
-// NewTab returns the tab of a pane with the count of its badge; a nil badge counts nothing.
+// NewTab returns the tab of a pane with the count of its badge; a nil badge means no count.
 func NewTab(p queue.Pane, open bool, badge Badge, s *queue.Snapshot) Tab {
 	t := Tab{Keys: p.Keys, Title: p.Title, Short: cmp.Or(p.Short, p.Title), Open: open}
 	if s != nil && badge != nil {
@@ -28,7 +28,7 @@ func NewTab(p queue.Pane, open bool, badge Badge, s *queue.Snapshot) Tab {
 	return t
 }
 
-// counted returns how many of the rows count, and their highest rank.
+// counted returns how many of the rows count, and the highest rank of these.
 func counted[T any](rows []T, of func(T) (rank int, counts bool)) (n int64, loud int) {
 	for _, x := range rows {
 		if r, counts := of(x); counts {
@@ -38,7 +38,7 @@ func counted[T any](rows []T, of func(T) (rank int, counts bool)) (n int64, loud
 	return n, loud
 }
 
-// ranked counts the rows that stand out.
+// ranked counts the rows whose rank is at least a warning.
 func ranked[T any](rows []T, rank func(T) int) (n int64, loud int) {
 	return counted(rows, func(x T) (int, bool) { return rank(x), rank(x) > rankQuiet })
 }
@@ -52,7 +52,7 @@ func AlertsBadge(s *queue.Snapshot) (n int64, loud int) {
 func DeadBadge(s *queue.Snapshot) (n int64, loud int) { return s.Flow.DeadOpen, rankWarning }
 
 // OperationsBadge counts operations that were started and have not ended; loud is the rank of the
-// most severe one, which colours the badge.
+// most severe one.
 func OperationsBadge(s *queue.Snapshot) (n int64, loud int) {
 	return counted(s.Operations, func(o queue.Operation) (int, bool) { return operationRank(o), o.State != queue.BulkPlanned })
 }
@@ -88,9 +88,9 @@ func FlagsBadge(s *queue.Snapshot) (n int64, loud int) {
 	return ranked(s.Flags, func(f queue.Flag) int { return rank(flagState(f)) })
 }
 
-// TabLine draws the panes in exactly w cells. If they do not fit, it uses short titles, then
-// leaves out panes whose badge is 0 (first those with two keys), then others with two keys.
-// The menu always has all of them.
+// TabLine draws the tabs in exactly w cells. If they do not fit, it uses short titles; then it
+// leaves out tabs whose badge is 0, first those that need two keys; then the other tabs that need
+// two keys. The menu always has all panes.
 func TabLine(tabs []Tab, e Env, w int) string {
 	th := e.Theme
 	for _, form := range []struct {
@@ -119,8 +119,8 @@ func TabLine(tabs []Tab, e Env, w int) string {
 	return th.Left(line, w)
 }
 
-// tabLine draws the panes gap cells apart. The open one is highlighted, one cell wider on
-// both sides.
+// tabLine draws the tabs with gap cells between them. The open tab is highlighted, and one cell
+// wider on both sides.
 func tabLine(tabs []Tab, th theme.Theme, long bool, gap int) (string, int) {
 	out, used, wasOpen := "", 0, false
 	for i, t := range append(tabs, Tab{Keys: "0", Title: "menu", Short: th.G.Ellipsis}) {

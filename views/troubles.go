@@ -8,13 +8,13 @@ import (
 	"github.com/qtop/qtop/views/table"
 )
 
-// troubles are all troubles of one kind. One is a row of the Overview; several share one row,
-// which enter expands: a broad outage keeps the first screen short.
+// troubles holds all troubles of one kind. A single one is a row of the Overview; several share one
+// row, which the enter key expands, so that a broad outage keeps the first screen short.
 type troubles struct {
 	label   string // OFF, HELD
-	cure    string // of the shared row
-	summary string // of the shared row; "": what the first row says
-	missing string // why the snapshot lacks them
+	cure    string // the remedy in the shared row
+	summary string // the text of the shared row; "" = that of the first trouble
+	missing string // why the snapshot lacks this kind
 	all     []trouble
 }
 
@@ -28,12 +28,12 @@ func (t *troubles) add(target Target, rank int, name, text, cure string) {
 	t.all = append(t.all, trouble{target, rank, name, text, cure})
 }
 
-// alert adds an alert.
+// alert adds an alert to the troubles.
 func (t *troubles) alert(a queue.Alert, name, text, cure string) {
 	t.add(Target{queue.PaneAlerts, a.Key.String()}, rank(a.Severity), name, text, cure)
 }
 
-// names returns the first two names and how many more there are.
+// names returns the names of the first two troubles, and how many more there are.
 func (t *troubles) names() string {
 	var names []string
 	for _, x := range t.all[:min(len(t.all), 2)] {
@@ -42,7 +42,7 @@ func (t *troubles) names() string {
 	return strings.Join(names, ", ") + queue.Choose(len(t.all) > 2, " +"+strconv.Itoa(len(t.all)-2)+" more", "")
 }
 
-// section returns the rows: the only one, else the shared row and, once it is expanded, all.
+// section returns the rows: the only one; or the shared row, with all of them if it is expanded.
 func (t *troubles) section(e Env, expanded map[string]bool) section {
 	sec := section{missing: t.missing}
 	if n := len(t.all); n > 1 {
@@ -73,7 +73,7 @@ func (t *troubles) section(e Env, expanded map[string]bool) section {
 	return sec
 }
 
-// topRow returns a row of a label, a sentence and a cure, if there is one.
+// topRow returns a row with a label, a sentence and, if given, a remedy.
 func topRow(t Target, e Env, r int, label, text string, cure ...string) item {
 	it := item{target: t, row: table.Row{Sign: e.sign(r), Cells: []table.Cell{
 		cell(label, e.tone(r)), cell(text, e.Theme.Text),
@@ -85,10 +85,11 @@ func topRow(t Target, e Env, r int, label, text string, cure ...string) item {
 	return it
 }
 
-// cure returns what to do and the keys that do it.
+// cure returns a remedy with its keys, for a row.
 func (e Env) cure(what, keys string) string { return e.dotted(what, keys) }
 
-// whyKeys returns the keys that cure a reason for which work waits, "" if no key does.
+// whyKeys returns the keys that lead to the remedy for a reason for which work waits; "" if no key
+// does.
 func whyKeys(why string) string {
 	for _, c := range []struct{ words, keys string }{
 		{" is off", "gf E"}, {"interval_seconds is ", "gf E"},
@@ -104,7 +105,7 @@ func whyKeys(why string) string {
 	return ""
 }
 
-// cureOf returns the cure of a reason, or another one if no key cures it.
+// cureOf returns the remedy for a reason; if no key leads to one, otherwise.
 func (e Env) cureOf(why, otherwise string) string {
 	keys := whyKeys(why)
 	for _, c := range []struct{ keys, verb string }{

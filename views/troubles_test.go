@@ -14,7 +14,7 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// outage is a snapshot in which everything is wrong at once.
+// outage returns a snapshot in which every kind of trouble occurs.
 func outage() queue.Snapshot {
 	s := viewstest.Rich()
 	s.Hosts = nil
@@ -28,7 +28,7 @@ func outage() queue.Snapshot {
 	return s
 }
 
-// Nine circuits share one row, which names the suspensions by people first, until it is expanded.
+// Nine open circuits share one row until it is expanded; suspensions by people come first.
 func TestTroublesOfOneKindShareOneRow(t *testing.T) {
 	t.Parallel()
 	s, e := outage(), env(theme.Options{Depth: theme.Mono})
@@ -46,7 +46,7 @@ func TestTroublesOfOneKindShareOneRow(t *testing.T) {
 	}
 }
 
-// The order of the rows is that in which a person must decide, each with its cure and key.
+// The rows are in the order in which they need a decision, each with its remedy and key.
 func TestFirstScreenOrderAndCures(t *testing.T) {
 	t.Parallel()
 	s, e := outage(), env(theme.Options{Depth: theme.Mono})
@@ -69,7 +69,7 @@ func TestFirstScreenOrderAndCures(t *testing.T) {
 	}
 }
 
-// Every kind of trouble shows its whole label and, once, its cure with a key, on every width.
+// Every kind of trouble shows its complete label and, once, its remedy with a key, at every width.
 func TestEveryTroubleHasItsCureOnce(t *testing.T) {
 	t.Parallel()
 	e := env(theme.Options{Depth: theme.Mono})
@@ -137,7 +137,7 @@ func TestEveryTroubleHasItsCureOnce(t *testing.T) {
 	}
 }
 
-// The flow names what people did and marked, newest first, with who and why.
+// The flow shows the actions of people and the marks, newest first, with person and reason.
 func TestFlowNamesRecentActions(t *testing.T) {
 	t.Parallel()
 	s, e := viewstest.Rich(), env(theme.Options{Depth: theme.Mono})
@@ -155,6 +155,6 @@ func TestFlowNamesRecentActions(t *testing.T) {
 			}
 		}
 	}
-	s.Actions = nil // of a snapshot that an older release stored
+	s.Actions = nil // as in a snapshot that an older release stored
 	require.NotContains(t, plain(views.Overview(views.OverviewState{Snapshot: &s}, e, views.Size{W: 120, H: 40}).Lines), "anna: requeue")
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// What was never measured is a dash, on the screen and in the table of a verb, and never a zero
-// that reads as fast, young or slow.
+// A value that was never measured is a dash on the screen and in the table of a verb, never a 0,
+// which would look fast, young or slow.
 func TestUnmeasuredIsADash(t *testing.T) {
 	t.Parallel()
 	e := env(theme.Options{Depth: theme.Mono})
@@ -22,7 +22,7 @@ func TestUnmeasuredIsADash(t *testing.T) {
 	for name, c := range map[string]struct {
 		src  views.Source
 		list string
-		want map[string]string // by title: on the screen, and in the table
+		want map[string]string // by title: the text on the screen, and the text in the table
 	}{
 		"endpoint": {views.Webhooks([]queue.Endpoint{{Endpoint: queue.Clean("a.example"), Gate: "open"}}, nil), "webhooks", map[string]string{
 			"oldest": "–/OLDEST", "p50": "–/P50", "p95": "–/P95", "last success": "–/LAST SUCCESS", "rate": "–/RATE"}},

@@ -12,8 +12,8 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// The Overview has one row per reason for which nobody runs tick workers; a failed one is run, and no host at all is said
-// by itself.
+// The Overview has one row per reason for which tick workers are not run. A worker whose last run
+// failed counts as run. If no host is alive, another row reports it.
 func TestOverviewNamesWhatNobodyTicks(t *testing.T) {
 	t.Parallel()
 	tick := func(name, state, why string) queue.TickWorker {

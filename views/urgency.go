@@ -1,6 +1,7 @@
 package views
 
-// The sign, word and colour of each state, in one place, so that a state looks the same everywhere.
+// The sign, style and urgency of each state, in one place, so that a state looks the same
+// everywhere.
 
 import (
 	"github.com/qtop/qtop/pgclient/queue"
@@ -8,14 +9,14 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// rank of a state: what an operator must see first has the greatest.
+// The ranks of states. The state that an operator must see first has the highest rank.
 const (
 	rankQuiet = iota
 	rankWarning
 	rankCritical
 )
 
-// rank sorts the states of every pane by urgency.
+// rank returns the rank of a state, by which panes sort their rows.
 func rank(state string) int {
 	switch state {
 	case "critical", "dead", "stale", "failed", "lost", "invalid", "overdue", "refused":
@@ -29,7 +30,7 @@ func rank(state string) int {
 
 func rankOf(bad bool) int { return queue.Choose(bad, rankWarning, rankQuiet) }
 
-// sign is the glyph of a rank.
+// sign returns the glyph of a rank.
 func (e Env) sign(r int) table.Cell {
 	th := e.Theme
 	switch r {
@@ -42,17 +43,19 @@ func (e Env) sign(r int) table.Cell {
 	}
 }
 
-// byRank is the sign and the look of a row by how urgent it is.
+// byRank returns a function for the sign and the style of a row, made of a function for its rank.
 func byRank[T any](rank func(T) int) func(T, Env) (table.Cell, theme.Style) {
 	return func(row T, e Env) (table.Cell, theme.Style) { return e.atWork(rank(row), false) }
 }
 
-// atWork is the sign and the look of a rank; what is busy and not urgent is live.
+// atWork returns the sign and the style of a rank; a busy row that is not urgent gets the sign
+// "live".
 func (e Env) atWork(r int, busy bool) (table.Cell, theme.Style) {
 	return queue.Choose(busy && r == rankQuiet, cell(e.Theme.G.Live, e.Theme.Accent), e.sign(r)), e.tone(r)
 }
 
-// running is the sign and the look of what runs, of what is urgent, and of what is off.
+// running returns the sign and the style of a row by whether it runs and by its rank; a row that
+// does not run and is not urgent is drawn as off.
 func (e Env) running(r int, runs bool) (table.Cell, theme.Style) {
 	switch th := e.Theme; {
 	case runs:
@@ -64,7 +67,7 @@ func (e Env) running(r int, runs bool) (table.Cell, theme.Style) {
 	}
 }
 
-// tone is the look of a rank.
+// tone returns the style of a rank.
 func (e Env) tone(r int) theme.Style {
 	switch r {
 	case rankCritical:
@@ -76,15 +79,15 @@ func (e Env) tone(r int) theme.Style {
 	}
 }
 
-// strongUnless is the look of a name, quiet where its row is out of use.
+// strongUnless returns the style of a name; a quiet one if its row is out of use.
 func (e Env) strongUnless(out bool) theme.Style {
 	return queue.Choose(out, e.Theme.Dim, e.Theme.Strong)
 }
 
-// warn is the look of what is as it should be, or not.
+// warn returns the style of a warning if bad is true, otherwise the normal one.
 func (e Env) warn(bad bool) theme.Style { return e.tone(rankOf(bad)) }
 
-// severity says a severity so that its greater one is louder without colour.
+// severity returns a severity in a form in which critical stands out without color.
 func severity(s string) string {
 	return queue.Choose(s == "critical", "CRITICAL", s)
 }

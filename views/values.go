@@ -1,8 +1,8 @@
 package views
 
-// How absent values are shown.
+// How missing values are shown.
 
-// dashed says a value, a dash where there is none.
+// dashed returns the value as say formats it; a dash for nil.
 func dashed[T any](e Env, p *T, say func(T) string) string {
 	if p == nil {
 		return e.Theme.G.Dash
@@ -10,7 +10,7 @@ func dashed[T any](e Env, p *T, say func(T) string) string {
 	return say(*p)
 }
 
-// orZero is a value, that of its kind which is nothing where there is none.
+// orZero returns the value; the zero value for nil.
 func orZero[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
@@ -18,5 +18,5 @@ func orZero[T any](p *T) (v T) {
 	return v
 }
 
-// nobody says that something has no owner.
+// nobody returns the text for an alert or row without an owner.
 func (e Env) nobody() string { return e.Theme.G.Dash + " nobody " + e.Theme.G.Dash }

@@ -47,7 +47,7 @@ func Routes(rows []queue.Route) Source {
 	}}.lines())
 }
 
-// Consumers returns which consumers get a job for which events.
+// Consumers returns the consumers, and the events for which each gets a job.
 func Consumers(rows []queue.Consumer) Source {
 	return Source{}.with(List[queue.Consumer]{Name: "consumers", Rows: rows, Columns: []Column[queue.Consumer]{
 		{Name: "consumer_id", Head: "CONSUMER"},
@@ -105,7 +105,7 @@ func Shares(b *queue.Broadcast) Source {
 	}}.lines())
 }
 
-// Resolved is what became of each rule that speaks of a type.
+// Resolved returns the event subscriptions that name a type, each with its outcome.
 func Resolved(rows []queue.ResolvedRule) Source {
 	every := func(of func(queue.ResolvedRule) queue.Text) func(queue.ResolvedRule) string {
 		return func(r queue.ResolvedRule) string { return plainEvery(of(r)) }

@@ -33,7 +33,7 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 				if a.Shut() && orZero(a.AgeSeconds) != orZero(b.AgeSeconds) {
 					return orZero(a.AgeSeconds) > orZero(b.AgeSeconds)
 				}
-				if a.Endpoint != b.Endpoint { // by age or count each refresh would reorder the healthy ones
+				if a.Endpoint != b.Endpoint { // sorted by age or count, each refresh would reorder the healthy ones
 					return a.Endpoint.String() < b.Endpoint.String()
 				}
 				return a.ID < b.ID
@@ -103,17 +103,19 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 	}.lines())
 }
 
-// leaseID is the row id of a lease. The prefix keeps it apart from an endpoint with the same number.
+// leaseID returns the row id of a lease. Its prefix distinguishes it from the row id of an endpoint
+// with the same number.
 func leaseID(l queue.WebhookLease) string { return "job " + strconv.FormatInt(l.JobID, 10) }
 
-// WebhookJob returns the job id of a lease's row; ok is false for the row of an endpoint.
+// WebhookJob returns the job id from the row id of a lease; ok is false for the row of an endpoint.
 func WebhookJob(id string) (job string, ok bool) { return strings.CutPrefix(id, "job ") }
 
 func orNone(p *float64) float64 {
 	return queue.Choose(p == nil, -1, orZero(p))
 }
 
-// okShare returns the share of recent attempts that succeeded, 0 to 1; 2 without attempts.
+// okShare returns the share of recent attempts that succeeded, from 0 to 1; 2 if there were no
+// attempts.
 func okShare(r queue.Endpoint) float64 {
 	if r.Recent == 0 {
 		return 2
@@ -122,7 +124,8 @@ func okShare(r queue.Endpoint) float64 {
 }
 
 // endpointRank returns how urgent an endpoint is: critical with expired leases or without any
-// success, a warning if it is suspended, shut with waiting work, or often fails.
+// success; a warning if it is suspended, if nothing is sent although work waits, or if its attempts
+// often fail.
 func endpointRank(r queue.Endpoint) int {
 	switch {
 	case r.Expired > 0, r.Recent >= 5 && r.RecentOK == 0:
@@ -133,7 +136,7 @@ func endpointRank(r queue.Endpoint) int {
 	return rankQuiet
 }
 
-// gateWords returns the state of an endpoint in a few words. An open gate reads "sending",
+// gateWords returns the state of an endpoint in a few words. An open gate is shown as "sending",
 // because "open" beside "circuit open" would mean the opposite.
 func gateWords(r queue.Endpoint, e Env) string {
 	s := queue.Shown(queue.GateWords(), r.Gate)
@@ -144,7 +147,7 @@ func gateWords(r queue.Endpoint, e Env) string {
 		s = r.Reason.String()
 		if r.Until != nil && e.Now.Before(*r.Until) {
 			s += " " + e.Until(*r.Until)
-		} else if r.Until != nil && s == "circuit" { // its time ended after the snapshot was taken
+		} else if r.Until != nil && s == "circuit" { // its time has ended since the snapshot was taken
 			s = "half open"
 		}
 	}

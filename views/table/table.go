@@ -1,6 +1,6 @@
 package table
 
-// Draws the head and the rows.
+// Draws the heading and the rows of a table.
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Cell is one value with its look. Text is made safe when it is drawn.
+// Cell is one value with its style. Its text is made safe when it is drawn.
 type Cell struct {
 	Text  string
 	Style theme.Style
@@ -16,26 +16,27 @@ type Cell struct {
 
 // Row is one line of the table.
 type Row struct {
-	Sign  Cell // one glyph in front: the state
+	Sign  Cell // one glyph before the first column: the state
 	Cells []Cell
 }
 
-// Table is what is drawn; it holds no rows, it asks for those that show.
+// Table describes a table to draw. It does not hold the rows, but calls Row for those that are
+// visible.
 type Table struct {
 	Columns  []Column
 	N        int
 	Row      func(i int) Row
-	Cursor   int // -1: none
+	Cursor   int // -1 = no cursor
 	Offset   int
 	Marks    bool // there is a column for marks
 	Marked   func(i int) bool
-	Sorted   int  // index of the column sorted by, -1: none
-	Desc     bool // which way
-	Stale    bool // the rows are old: each carries the sign
-	Headless bool // no line of titles
+	Sorted   int  // index of the column that the rows are sorted by; -1 = none
+	Desc     bool // sorted in descending order
+	Stale    bool // the rows are old: each has the sign for that
+	Headless bool // the table has no heading
 }
 
-// Gutter is the cells in front of the first column.
+// Gutter returns the number of cells before the first column.
 func (t Table) Gutter() int {
 	if t.Marks {
 		return 5
@@ -43,8 +44,8 @@ func (t Table) Gutter() int {
 	return 3
 }
 
-// Lines draws the table into width × height cells; each line is exactly width
-// wide. The number of rows drawn is height less the head.
+// Lines draws the table into width × height cells; each line is exactly width wide. The heading
+// takes one of the lines.
 func (t Table) Lines(th theme.Theme, width, height int) []string {
 	if width <= 0 || height <= 0 {
 		return nil
@@ -130,7 +131,7 @@ func (t Table) line(th theme.Theme, ws []int, width, i int) string {
 	if used < width {
 		put(theme.Blank(width-used), th.Text, width-used)
 	}
-	if used > width { // narrower than the gutter
+	if used > width { // only if the width is less than the gutter
 		return th.Cut(b.String(), width)
 	}
 	return b.String()

@@ -22,7 +22,7 @@ func TestColumnsDropByPriority(t *testing.T) {
 	for avail, want := range map[int][]int{
 		30:  {10, 6, 10},
 		32:  {11, 6, 11},
-		29:  {11, 6, 0}, // "why" goes first, and what is left grows
+		29:  {11, 6, 0}, // "why" is left out first, and the others grow
 		17:  {17, 0, 0},
 		5:   {5, 0, 0},
 		0:   {0, 0, 0},

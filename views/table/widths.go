@@ -1,32 +1,32 @@
-// Package table is a table of fixed column widths that draws only the rows one
-// can see. bubbles/table measures every cell of every row on every frame (9 ms
-// a frame at 40 rows); here a key costs the same whether the pane holds forty
-// rows or a hundred thousand, because widths come from the columns alone.
+// Package table draws tables with fixed column widths, and only their visible rows. bubbles/table
+// measures every cell of every row for every frame (9 ms per frame at 40 rows). Here the widths
+// depend on the columns alone, so that a key press costs the same with forty rows as with a hundred
+// thousand.
 package table
 
-// Decides which columns are shown and how wide they are.
+// Determines which columns are shown, and their widths.
 
-// Column describes one column. Widths are cells.
+// Column describes one column. Widths are in cells.
 type Column struct {
 	Title string
-	Width int  // what it needs at least
-	Want  int  // width that it gets before optional columns are shown; 0 = Width
-	Max   int  // width up to which it grows where there is room; 0 = Width
-	Right bool // numbers: aligned at their last digit
-	// Drop orders columns by how dispensable they are: on a narrow screen the column with
-	// the highest number is left out first, a column with 0 never.
+	Width int  // the smallest width of the column
+	Want  int  // the width that it gets before optional columns are shown; 0 = Width
+	Max   int  // the largest width, if there is room; 0 = Width
+	Right bool // aligned to the right, for numbers
+	// Drop says which columns are left out on a narrow screen: the column with the highest number
+	// first, a column with 0 never.
 	Drop int
 }
 
-// Gap is the space between two columns.
+// Gap is the number of cells between two columns.
 const Gap = 2
 
-// luxury is the Drop from which on a column stands only where the others have
-// what they want.
+// luxury is the value of Drop from which on a column is shown only if the other columns have their
+// Want.
 const luxury = 4
 
-// Widths gives each column its width within avail cells; 0 = it is not shown.
-// Where not even the columns that always stay fit, they share what there is.
+// Widths returns the width of each column within avail cells; 0 = it is not shown. If even the
+// columns with Drop 0 do not fit, they share the available cells.
 func Widths(cols []Column, avail int) []int {
 	w := make([]int, len(cols))
 	for i, c := range cols {
@@ -47,8 +47,8 @@ func Widths(cols []Column, avail int) []int {
 	return w
 }
 
-// drop gives up columns until the others fit, the highest Drop first, none that
-// is below least.
+// drop leaves out columns until the others fit: the highest Drop first, and none with a Drop below
+// least.
 func drop(cols []Column, w []int, avail, least int) {
 	for need(w) > avail {
 		victim := -1
@@ -64,7 +64,7 @@ func drop(cols []Column, w []int, avail, least int) {
 	}
 }
 
-// need is the cells that columns and the gaps between them take.
+// need returns the number of cells that columns and the gaps between them take.
 func need(w []int) int {
 	n, shown := 0, 0
 	for _, x := range w {
@@ -76,8 +76,8 @@ func need(w []int) int {
 	return n + max(0, shown-1)*Gap
 }
 
-// squeeze narrows the widest column until all fit or each is one cell wide;
-// then it gives up the last ones.
+// squeeze narrows the widest column until all fit or each is one cell wide; then it leaves out the
+// last columns.
 func squeeze(w []int, avail int) {
 	for need(w) > max(avail, 0) {
 		widest, last := -1, -1
@@ -100,7 +100,7 @@ func squeeze(w []int, avail int) {
 	}
 }
 
-// grow hands free cells out, one each in turn, so that no column starves.
+// grow distributes free cells, one per column in turn, so that every column gets some.
 func grow(cols []Column, w []int, free int) {
 	for free > 0 {
 		given := false

@@ -10,11 +10,11 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// twin is the ASCII twin of a sign: in one cell, as the sign has it on a screen, and in
-// running text, where there is room.
+// twin is the replacement of a sign in ASCII: cell for a screen, where it has the width of the
+// sign; text for running text, which has more room.
 type twin struct{ sign, cell, text string }
 
-// twins is the one mapping of signs to ASCII: screens, verbs and plain lines use it.
+// twins is the only mapping of signs to ASCII: screens, verbs and the lines of --accessible use it.
 var twins = []twin{
 	{"×", "x", "x"}, {"÷", "/", "/"}, {"±", "~", "+-"}, {"≈", "~", "~"}, {"≥", ">", ">="}, {"≤", "<", "<="}, {"µ", "u", "u"}, {"°", "o", "deg"},
 	{"·", "-", "-"}, {"•", "*", "*"}, {"…", "~", "..."}, {"⋯", "~", "..."}, {"–", "-", "-"}, {"—", "-", "-"}, {"§", "$", "section "},
@@ -37,8 +37,8 @@ func replacers() (cells, text *strings.Replacer) {
 	return strings.NewReplacer(c...), strings.NewReplacer(t...)
 }
 
-// Twins returns a drawn screen, or a line of one, in ASCII if the theme is: signs as their
-// twins, other characters as question marks. Widths do not change.
+// Twins returns a drawn screen, or a line of it, in ASCII if the theme is ASCII: signs become their
+// twins, other characters question marks. Widths do not change.
 func (t Theme) Twins(s string) string {
 	if !t.ASCII || isASCII(s) {
 		return s
@@ -57,7 +57,7 @@ func (t Theme) Twins(s string) string {
 		}
 		grapheme, width := ansi.FirstGraphemeCluster(s, ansi.GraphemeWidth)
 		s = s[len(grapheme):]
-		if grapheme[0] < utf8.RuneSelf { // alone, or with what joins it
+		if grapheme[0] < utf8.RuneSelf { // an ASCII character, perhaps with characters that combine with it
 			b.WriteByte(grapheme[0])
 			width--
 		}
@@ -66,7 +66,7 @@ func (t Theme) Twins(s string) string {
 	return b.String()
 }
 
-// Spell returns text with its signs spelt in ASCII. Letters of other languages stay.
+// Spell returns text with its signs replaced by ASCII. Letters of other languages are kept.
 func Spell(s string) string {
 	if isASCII(s) {
 		return s
@@ -74,8 +74,8 @@ func Spell(s string) string {
 	return textTwins.Replace(s)
 }
 
-// ASCIIText returns text in ASCII: signs spelt, every other character escaped as in JSON
-// (\u00e9), so that nothing is lost and JSON in the text stays the same JSON.
+// ASCIIText returns text in ASCII: signs are replaced, and every other character is escaped as in
+// JSON (\u00e9), so that nothing is lost and JSON in the text keeps its meaning.
 func ASCIIText(s string) string {
 	s = Spell(s)
 	if isASCII(s) {
@@ -109,7 +109,7 @@ func isASCII(s string) bool {
 	return true
 }
 
-// inASCII returns the glyphs with the twins of their signs.
+// inASCII returns the glyphs with ASCII twins in place of signs.
 func (g Glyphs) inASCII() Glyphs {
 	v := reflect.ValueOf(&g).Elem()
 	for i := range v.NumField() {
@@ -122,7 +122,7 @@ func (g Glyphs) inASCII() Glyphs {
 		spark[i] = Spell(s)
 	}
 	g.Spark = spark
-	g.Ellipsis = cellTwins.Replace(unicode.Ellipsis) // it ends cells that are cut
-	g.Quiet = "."                                    // a row's sign, not a separator
+	g.Ellipsis = cellTwins.Replace(unicode.Ellipsis) // it ends the texts of cut cells
+	g.Quiet = "."                                    // the sign of a row; as a separator, the same glyph has another twin
 	return g
 }

@@ -1,6 +1,6 @@
 package theme
 
-// Brings strings to a width, which is counted in graphemes as a terminal shows them, not in bytes
+// Brings strings to a width. Widths are counted in graphemes as a terminal shows them, not in bytes
 // or runes.
 
 import (
@@ -14,7 +14,7 @@ import (
 
 const blanks = "                                                                                                                                                                                                                                                                "
 
-// Blank is n spaces; none for a negative n.
+// Blank returns n spaces; none for a negative n.
 func Blank(n int) string {
 	if n <= 0 {
 		return ""
@@ -25,8 +25,8 @@ func Blank(n int) string {
 	return strings.Repeat(" ", n)
 }
 
-// Safe is text that cannot act on the terminal. Printable ASCII is passed
-// through: it is nearly everything that is drawn, and needs no second look.
+// Safe returns text that cannot control the terminal. Printable ASCII, which is nearly all text, is
+// returned without further checks.
 func Safe(s string) string {
 	if plain(s) {
 		return s
@@ -34,7 +34,7 @@ func Safe(s string) string {
 	return queue.Clean(s).String()
 }
 
-// plain reports whether every byte is printable ASCII, so that bytes are cells.
+// plain reports whether every byte is printable ASCII, so that each byte is one cell.
 func plain(s string) bool {
 	for i := range len(s) {
 		if s[i] < 0x20 || s[i] > 0x7e {
@@ -44,9 +44,9 @@ func plain(s string) bool {
 	return true
 }
 
-// Width is how many cells s takes; sequences take none. What the console itself is
-// drawn with (printable ASCII, colours, signs that join with nothing) is counted here:
-// graphemes need be found in foreign text alone.
+// Width returns the number of cells of s; escape sequences have none. Printable ASCII, colors and
+// signs that do not combine with other characters are counted here; only other text needs a search
+// for graphemes, which is slower.
 func Width(s string) int {
 	n := 0
 	for i := 0; i < len(s); i++ {
@@ -70,7 +70,7 @@ func Width(s string) int {
 	return n
 }
 
-// Cut shortens s to at most w cells, ending in the ellipsis where it was longer.
+// Cut shortens s to at most w cells; a shortened text ends in the ellipsis.
 func (t Theme) Cut(s string, w int) string {
 	if w <= 0 {
 		return ""
@@ -84,13 +84,13 @@ func (t Theme) Cut(s string, w int) string {
 	return ansi.Truncate(s, w, t.G.Ellipsis)
 }
 
-// Left is s in exactly w cells, filled on the right.
+// Left returns s in exactly w cells, filled with spaces on the right.
 func (t Theme) Left(s string, w int) string {
 	s = t.Cut(s, w)
 	return s + Blank(w-Width(s))
 }
 
-// Right is s in exactly w cells, filled on the left.
+// Right returns s in exactly w cells, filled with spaces on the left.
 func (t Theme) Right(s string, w int) string {
 	s = t.Cut(s, w)
 	return Blank(w-Width(s)) + s

@@ -1,8 +1,8 @@
 package theme
 
-// The signs of states. Each state has a sign and a word, so that neither colour nor a complete font
-// is needed to read the screen. No sign is wider than one cell, none is an emoji or from a patched
-// font.
+// The signs of states. Each state has a sign and a word, so that the screen can be read without
+// colors and with an incomplete font. Every sign is one cell wide; none is an emoji or needs a
+// patched font.
 
 // Glyphs is one set of signs.
 type Glyphs struct {
@@ -13,9 +13,9 @@ type Glyphs struct {
 	Up, Down, Right                string
 	Approx, AtLeast                string
 	H, V, TL, TR, BL, BR, Rule     string
-	Spark                          []string // low to high
+	Spark                          []string // the bars from low to high
 	Tee                            string
-	Pin                            string // over a cell of a history line: a mark
+	Pin                            string // above a cell of a history line, for a mark
 	Caret                          string
 }
 

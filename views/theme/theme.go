@@ -1,11 +1,10 @@
-// Package theme holds what every widget of the console is painted with: styles
-// as prebuilt escape sequences, glyphs with their ASCII twins, and the one way
-// to bring a string to a width.
+// Package theme holds what all parts of the console draw with: styles as prebuilt escape sequences,
+// glyphs with their ASCII twins, and the functions that bring a string to a width.
 package theme
 
-// Makes styles. They are declared with Lip Gloss and then taken apart
-// once into their sequences: a screen has some thousand styled cells a second,
-// and a Style.Render call for each would be most of the cost of a frame.
+// Makes styles. They are declared with Lip Gloss, and their escape sequences are extracted once:
+// the console draws some thousand styled cells per second, and a call of Style.Render for each
+// would be most of the cost of a frame.
 
 import (
 	"strings"
@@ -13,22 +12,22 @@ import (
 	"charm.land/lipgloss/v2"
 )
 
-// Depth is how many colours the terminal shows.
+// Depth is the number of colors that the terminal shows.
 type Depth int
 
-// The depths. Everything is designed for sixteen; more only softens edges.
+// The depths. The looks are designed for sixteen colors; with more, only shades differ.
 const (
 	Mono Depth = iota
 	Sixteen
 	Rich // 256 or more
 )
 
-// Style is a prebuilt look. The zero Style paints nothing.
+// Style is a prebuilt style. The zero Style changes nothing.
 type Style struct{ open, on string }
 
 const reset = "\x1b[m"
 
-// Paint gives s this look.
+// Paint returns the text in this style.
 func (s Style) Paint(text string) string {
 	if s.open == "" || text == "" {
 		return text
@@ -36,7 +35,7 @@ func (s Style) Paint(text string) string {
 	return s.open + text + reset
 }
 
-// PaintOn gives s this look on the row under the cursor.
+// PaintOn returns the text in this style for the row under the cursor.
 func (s Style) PaintOn(text string) string {
 	if s.on == "" || text == "" {
 		return text
@@ -44,35 +43,35 @@ func (s Style) PaintOn(text string) string {
 	return s.on + text + reset
 }
 
-// Options choose a Theme.
+// Options determine a Theme.
 type Options struct {
 	Depth Depth
 	Light bool // the terminal's background is light
 	ASCII bool
 }
 
-// Theme is everything a widget paints with. It is a value: a faded copy draws old data
-// and the screen under a dialog.
+// Theme has all styles and glyphs that the console draws with. It is a value: Faded returns a copy
+// for old data and for the screen under a dialog.
 type Theme struct {
 	Options
 	G Glyphs
 
 	Text     Style // ordinary words
-	Strong   Style // what the eye should find first in a row
+	Strong   Style // the most important text of a row
 	Dim      Style // labels, units, context
 	Title    Style // section and column heads
-	Accent   Style // keys, live things, what can be followed
+	Accent   Style // keys, work in progress, links to other panes
 	Critical Style
 	Warning  Style
-	Word     Style // a word set as a badge: the profile, OFF
-	Alarm    Style // a badge that must be seen: production, lost
+	Word     Style // a word drawn as a badge: the profile, OFF
+	Alarm    Style // a badge that must not be overlooked: production, lost
 	Caution  Style // a badge of a warning: PAUSED, READ-ONLY
 	Bar      Style // the header line
 	Tab      Style // the pane that is open
-	Field    Style // an input
-	Caret    Style // the cell of an input that is typed next
+	Field    Style // an input field
+	Caret    Style // the cell of an input field where typed text appears
 	Button   Style
-	Chosen   Style // the button that enter presses
+	Chosen   Style // the button that the enter key presses
 	Edge     Style // frames
 }
 
@@ -103,8 +102,8 @@ func New(o Options) Theme {
 	return t
 }
 
-// Faded returns the theme for old data and for the screen under a dialog: the same
-// words, nothing emphasised.
+// Faded returns the theme for old data and for the screen under a dialog: the same words without
+// emphasis.
 func (t Theme) Faded() Theme {
 	d := t.Dim
 	t.Text, t.Strong, t.Title, t.Accent = d, d, d, d
@@ -112,8 +111,8 @@ func (t Theme) Faded() Theme {
 	return t
 }
 
-// palette is one look per role. Meaning never hangs on the hue alone: each
-// state has a glyph and a word too, and no two roles differ by red and green.
+// palette has one style per role. Meaning never depends on color alone: each state also has a glyph
+// and a word, and no two roles differ only by red and green.
 type palette struct {
 	text, dim, title, accent, critical, warning         lipgloss.Style
 	word, alarm, caution, bar, tab, field, button, edge lipgloss.Style
@@ -129,9 +128,9 @@ func (t Theme) palette() palette {
 			bar: n.Bold(true), tab: n.Reverse(true), field: n.Underline(true), button: n, edge: n.Faint(true),
 		}
 	}
-	// Of sixteen colours the dark ones vanish on black and the bright ones on
-	// white; bright black is the background itself in some palettes, so that dim
-	// is an attribute.
+	// Of sixteen colors, the dark ones are invisible on black and the bright ones on white, and
+	// bright black is the background itself in some palettes. So Dim uses the attribute faint
+	// instead of a color.
 	pick := lipgloss.LightDark(!t.Light)
 	red, yellow := pick(lipgloss.Red, lipgloss.BrightRed), pick(lipgloss.Magenta, lipgloss.BrightYellow)
 	cyan, blue := pick(lipgloss.Blue, lipgloss.BrightCyan), pick(lipgloss.Blue, lipgloss.Cyan)
@@ -163,9 +162,9 @@ func (t Theme) palette() palette {
 	return p
 }
 
-// style takes a Lip Gloss style apart, once as it is and once as it looks on
-// the row under the cursor: a quiet background where there are colours enough,
-// otherwise reverse video without the hue (hues reversed are a colour salad).
+// style extracts the escape sequences of a Lip Gloss style: normally, and for the row under the
+// cursor. That row has a quiet background if there are enough colors; otherwise it is in reverse
+// video without color, because reversed colors would be hard to read.
 func (t Theme) style(s lipgloss.Style) Style {
 	on := lipgloss.NewStyle().Reverse(true).Bold(s.GetBold())
 	if t.Depth == Rich {

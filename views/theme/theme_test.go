@@ -25,8 +25,8 @@ func TestWidths(t *testing.T) {
 	require.Len(t, theme.Blank(1000), 1000)
 }
 
-// What is counted without looking for graphemes is as wide as the terminal library has
-// it: each sign alone, and between others, and next to what joins with it.
+// Where Width does not look for graphemes, its result is that of the terminal library: for each
+// sign alone, between others, and beside characters that combine with it.
 func TestWidthOfSigns(t *testing.T) {
 	t.Parallel()
 	for r := rune(0xa0); r < 0x3000; r++ {
@@ -49,7 +49,8 @@ func sameWidth(t *testing.T, s string) {
 	}
 }
 
-// In mono no sequence sets a colour, and in none is red set against green.
+// In mono no escape sequence sets a color. In no theme do red and green alone distinguish two
+// roles.
 func TestColours(t *testing.T) {
 	t.Parallel()
 	colour := regexp.MustCompile(`\x1b\[(?:[0-9;]*;)?(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;[0-9;]*)?m`)
@@ -80,7 +81,7 @@ func TestGlyphsAreOneCell(t *testing.T) {
 	}
 }
 
-// Screens keep their widths in ASCII, and text loses nothing.
+// In ASCII, screens keep their widths, and no text is lost.
 func TestASCIITwins(t *testing.T) {
 	t.Parallel()
 	th := theme.New(theme.Options{ASCII: true})
@@ -96,7 +97,8 @@ func TestASCIITwins(t *testing.T) {
 	require.Equal(t, "café -> 3x", theme.Spell("café → 3×"))
 }
 
-// Every sign that the console draws with has its ASCII twin in the one mapping, of one cell on screens.
+// Every sign that the console draws with has an ASCII twin in the mapping, one cell wide on
+// screens.
 func TestEveryGlyphHasATwin(t *testing.T) {
 	t.Parallel()
 	signs, twins := reflect.ValueOf(theme.New(theme.Options{}).G), reflect.ValueOf(theme.New(theme.Options{ASCII: true}).G)

@@ -6,8 +6,9 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Sessions is a report that holds the oldest snapshot, a migration that blocks a host,
-// that host, a slot of a standby that is gone, a listener and a session that is not shown.
+// Sessions returns a report that holds the oldest snapshot, a migration that blocks a host, that
+// host, a replication slot without its standby, a listener, and a session that the login may not
+// see.
 func Sessions() []queue.Activity {
 	ago := func(d time.Duration) *time.Time { t := Now().Add(-d); return &t }
 	pid := func(n int64) *int64 { return &n }

@@ -5,7 +5,8 @@ package viewstest
 
 import "github.com/qtop/qtop/pgclient/queue"
 
-// Rules returns the event subscriptions of a new schema, with one muted and two limited to a scope.
+// Rules returns the event subscriptions of a new installation, one of them muted and two limited to
+// a scope.
 func Rules() []queue.EventSubscription {
 	n := int64(0)
 	rule := func(recipient, domain, kind, stream string) queue.EventSubscription {
@@ -24,7 +25,8 @@ func Rules() []queue.EventSubscription {
 	return out
 }
 
-// BroadcastShare is a share over its line, mostly of a domain whose rule is muted.
+// BroadcastShare returns a share over its limit, mostly because of a domain whose event
+// subscription is muted.
 func BroadcastShare() queue.Broadcast {
 	b := queue.Broadcast{
 		On: true, Line: 5,
@@ -41,7 +43,7 @@ func BroadcastShare() queue.Broadcast {
 	for i := range 24 {
 		v := 1.2 + float64(i)/40
 		switch {
-		case i == 9 || i == 10: // nobody sampled
+		case i == 9 || i == 10: // not sampled
 			b.Trend = append(b.Trend, nil)
 			continue
 		case i > 18:
@@ -52,7 +54,8 @@ func BroadcastShare() queue.Broadcast {
 	return b
 }
 
-// Resolution is a type that only a muted rule and one out of scope speak of.
+// Resolution returns the resolution of a type that only a muted event subscription and one with
+// another scope name.
 func Resolution() queue.Resolution {
 	rules := Rules()
 	return queue.Resolution{
@@ -62,7 +65,8 @@ func Resolution() queue.Resolution {
 	}
 }
 
-// ResolutionReached is a type that reaches two, one of them at two steps.
+// ResolutionReached returns the resolution of a type that reaches two recipients, one of them by
+// two steps.
 func ResolutionReached() queue.Resolution {
 	rules := Rules()
 	return queue.Resolution{

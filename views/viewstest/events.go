@@ -1,7 +1,6 @@
 package viewstest
 
-// The dead letters of events that could not be routed, and a payload
-// that was revealed.
+// Dead letters of events that could not be routed, and a payload that was revealed.
 
 import (
 	"time"
@@ -9,7 +8,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// EventLetters is one page of them.
+// EventLetters returns one page of dead letters of events.
 func EventLetters(n int) []queue.DeadLetter {
 	out := make([]queue.DeadLetter, n)
 	for i := range out {
@@ -21,7 +20,7 @@ func EventLetters(n int) []queue.DeadLetter {
 	return out
 }
 
-// EventLetter is one of them in full.
+// EventLetter returns one dead letter of an event with all its details.
 func EventLetter() queue.DeadLetterDetail {
 	return queue.DeadLetterDetail{
 		DeadLetter: EventLetters(1)[0], RoutedID: jobID(700), Worker: t("iu_outbound_default"),
@@ -35,8 +34,8 @@ func EventLetter() queue.DeadLetterDetail {
 	}
 }
 
-// Revealed is a dead letter whose payload is shown with its secrets, cut to what a
-// screen shows.
+// Revealed returns a dead letter whose payload is shown unmasked, cut to the length that a screen
+// shows.
 func Revealed() queue.DeadLetterDetail {
 	d := Detail()
 	d.Attempts, d.Lineage, d.LineageLeft = nil, nil, 0

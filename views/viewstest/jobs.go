@@ -1,7 +1,7 @@
 package viewstest
 
-// The job queue of the rich snapshot: a queue lane whose executor is
-// silent, one that no executor subscribes to, one that fails, and healthy ones.
+// The job queue of the rich snapshot: a queue lane whose executor is silent, one without a job
+// subscription, one whose jobs fail, and healthy ones.
 
 import (
 	"fmt"
@@ -30,10 +30,10 @@ func jobTable() queue.JobTable {
 	}
 }
 
-// jobID is like those of jobs that came in together: they differ in the middle.
+// jobID returns ids like those of jobs that were enqueued together: they differ in the middle.
 func jobID(n int) string { return fmt.Sprintf("01a1ffab-7790-7000-8%03x-48907d178d60", n) }
 
-// token is of version 4, as the database makes them.
+// token returns a UUID of version 4, like the tokens that the database makes.
 func token(n int) string { return fmt.Sprintf("%08x-1111-4222-8333-0123456789ab", 0x3f2a9100+n) }
 
 func jobLeases() []queue.JobLease {
@@ -60,7 +60,7 @@ func subscriptions() []queue.JobSubscription {
 	}
 }
 
-// Jobs is one page of the lane kg.reindex.
+// Jobs returns one page of jobs of the queue lane kg.reindex.
 func Jobs(n int) []queue.Job {
 	out := make([]queue.Job, n)
 	for i := range out {
@@ -72,7 +72,7 @@ func Jobs(n int) []queue.Job {
 		j.EnqueuedAt = j.ProcessAfter
 		j.AgeSeconds = int64(Now().Sub(j.ProcessAfter).Seconds())
 		switch {
-		case i < 3: // its lease ran out 36 minutes ago
+		case i < 3: // the lease expired 36 minutes ago
 			j.Status, j.PickedAt, j.LeaseOwner, j.LeaseUntil, j.LeaseID = "in_progress", ptr(ago(41*time.Minute)), t("codex_indexer"), ptr(ago(36*time.Minute)), token(900)
 		case i < 5:
 			j.Status, j.PickedAt, j.LeaseOwner, j.LeaseUntil, j.LeaseID = "leased", ptr(ago(20*time.Second)), t("agent_01"), ptr(Now().Add(5*time.Minute)), token(903)
@@ -87,7 +87,7 @@ func Jobs(n int) []queue.Job {
 	return out
 }
 
-// Job is one job in full.
+// Job returns one job with all its details.
 func Job() queue.JobDetail {
 	j := Jobs(9)[8]
 	return queue.JobDetail{
@@ -96,7 +96,7 @@ func Job() queue.JobDetail {
 	}
 }
 
-// JobLetters is one page of dead letters of jobs.
+// JobLetters returns one page of dead letters of jobs.
 func JobLetters(n int) []queue.DeadLetter {
 	out := make([]queue.DeadLetter, n)
 	for i := range out {
@@ -108,7 +108,8 @@ func JobLetters(n int) []queue.DeadLetter {
 	return out
 }
 
-// JobLetter is one of them in full, replayed once before.
+// JobLetter returns one dead letter of a job with all its details; the job was replayed once
+// before.
 func JobLetter() queue.DeadLetterDetail {
 	return queue.DeadLetterDetail{
 		DeadLetter: JobLetters(1)[0], JobID: jobID(400), Tries: 5, Executor: t("Agent"), FirstFailedAt: ptr(ago(50 * time.Minute)),

@@ -1,7 +1,7 @@
 package viewstest
 
-// Staged notifications: documents that wait and are due, rows that
-// failed, and a worker that has runs behind it.
+// Staged notifications: documents that wait, documents that are due, rows that failed, and past
+// runs of the worker.
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Notifications are as pane gn reads them.
+// Notifications returns the data of pane gn.
 func Notifications() queue.Notifications {
 	row := func(i int, address string) queue.StagedRow {
 		return queue.StagedRow{

@@ -1,6 +1,6 @@
 package viewstest
 
-// Bulk operations in every state, and the items of one.
+// Bulk operations in every state, and the items of one of them.
 
 import (
 	"time"
@@ -8,7 +8,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Operations are newest first; the second is stopped by its brake.
+// Operations returns bulk operations, newest first; the brake has paused the second one.
 func Operations() []queue.Operation {
 	op := func(id int64, state, filter string, frozen, requeued, skipped int64) queue.Operation {
 		ok, failed := requeued*9/10, requeued/50
@@ -30,7 +30,7 @@ func Operations() []queue.Operation {
 	return []queue.Operation{planned, running, braked, op(11, queue.BulkAborted, "12 ids", 12, 3, 1), closed}
 }
 
-// OperationItems are the results of some dead letters, the latest attempts first.
+// OperationItems returns items with their results, the latest attempted first.
 func OperationItems() []queue.OperationItem {
 	at := ptr(ago(time.Minute))
 	return []queue.OperationItem{

@@ -6,7 +6,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Quarantine is a webhook job that cannot be settled, and a counter that is tried again.
+// Quarantine returns a webhook job in quarantine, which cannot be settled, and a counter that is
+// being retried.
 func Quarantine() []queue.Quarantined {
 	return []queue.Quarantined{
 		{ID: 4, Step: t("webhook_settle"), Target: t("88001"), Attempts: 3, Code: t("22012"), Error: t("division by zero"), FirstFailed: ptr(ago(2 * time.Hour)),

@@ -1,5 +1,5 @@
-// Package viewstest holds snapshots for the tests of views and tui: one of an incident
-// (rich), one of an empty database, one in which every string is hostile.
+// Package viewstest holds snapshots for the tests of views and tui: of an incident (rich), of an
+// empty database, and one in which every string is hostile.
 package viewstest
 
 // The rich snapshot: an outbound executor that has been silent for 95
@@ -13,7 +13,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Now is the server time of every snapshot here.
+// Now returns the server time of every snapshot here.
 func Now() time.Time { return time.Date(2026, 11, 21, 0, 14, 7, 0, time.UTC) }
 
 func t(s string) queue.Text { return queue.Clean(s) }
@@ -22,7 +22,7 @@ func ago(d time.Duration) time.Time { return Now().Add(-d) }
 
 func ptr[T any](v T) *T { return &v }
 
-// Rich is the snapshot of an incident.
+// Rich returns the snapshot of an incident.
 func Rich() queue.Snapshot {
 	s := queue.Snapshot{
 		TakenAt: Now(), TookMS: 3.1,
@@ -60,7 +60,7 @@ func Rich() queue.Snapshot {
 	return s
 }
 
-// Empty is the snapshot of a database that was migrated a minute ago.
+// Empty returns the snapshot of a database that was migrated a minute ago.
 func Empty() queue.Snapshot {
 	f := flags()
 	f[0] = queue.Flag{Key: t("webhook.worker.enabled"), Value: t("true"), Kind: "boolean", Description: t("webhook worker sends"), UpdatedAt: ago(time.Minute), UpdatedBy: t("migrate")}
@@ -166,12 +166,12 @@ func ticks() []queue.TickWorker {
 	return []queue.TickWorker{failed, route, worker("saga_orchestrator", 5, 4*time.Second, `{"settled": 12, "source": "operator"}`), stale, paused, switched, never}
 }
 
-// Paused is the flag of the tick worker that is paused for a while.
+// Paused returns the interval flag of a tick worker that is paused for a time.
 func Paused() queue.Flag {
 	return queue.Flag{Key: t("queue.tick.lease_reset_cleaner.interval_seconds"), Value: t("0"), Kind: "integer", Description: t("how often the lease_reset_cleaner tick runs, in seconds; 0 = off"), UpdatedAt: ago(40 * time.Minute), UpdatedBy: t("ben"), Reason: t("leases looked at by hand"), Off: true, RevertsTo: t("30"), RevertsAt: ptr(ago(-20 * time.Minute))}
 }
 
-// Cron is what pg_cron has of the queue.
+// Cron returns the pg_cron jobs of the queue.
 func Cron() queue.Cron {
 	job := func(name, worker, schedule string) queue.CronJob {
 		return queue.CronJob{Name: t(name), Worker: t(worker), Schedule: t(schedule), RunAs: t("queue_ops"), InstalledAt: ptr(ago(72 * time.Hour)), InstalledBy: t("anna")}
@@ -205,7 +205,7 @@ func health() []queue.HealthRow {
 	return rows
 }
 
-// Audit is the newest rows of the operator audit.
+// Audit returns the newest rows of the audit.
 func Audit() []queue.AuditEntry {
 	return []queue.AuditEntry{
 		{ID: 981, At: ago(9 * time.Minute), Actor: t("ben"), DBRole: t("demo_operator"), ClientAddr: t("10.0.0.4"), Action: t("flag_set"), Target: t("webhook.worker.enabled"), Reason: t("receiver down"), Claimed: json.RawMessage(`{"loginuid":"1001","sudo_user":"ben","ssh_connection":"10.0.0.7 50122 10.0.0.4 22"}`), Before: json.RawMessage(`{"value":"true","reverts_at":null}`), After: json.RawMessage(`{"value":"false","reverts_at":"2026-11-21T00:35:00Z"}`), Outcome: t("done")},
@@ -215,7 +215,7 @@ func Audit() []queue.AuditEntry {
 	}
 }
 
-// DeadLetters is one page of dead letters of the first group.
+// DeadLetters returns one page of dead letters of the first group.
 func DeadLetters(n int) []queue.DeadLetter {
 	out := make([]queue.DeadLetter, n)
 	for i := range out {
@@ -228,7 +228,7 @@ func DeadLetters(n int) []queue.DeadLetter {
 	return out
 }
 
-// Detail is one dead letter in full.
+// Detail returns one dead letter with all its details.
 func Detail() queue.DeadLetterDetail {
 	d := queue.DeadLetterDetail{DeadLetter: DeadLetters(1)[0], CallbackURL: t("https://hooks.acme.example/in/billing?token=•••")}
 	for i := range 3 {
@@ -254,7 +254,7 @@ func Detail() queue.DeadLetterDetail {
 	return d
 }
 
-// History is the acknowledgements of one alert.
+// History returns the acknowledgements of one alert.
 func History() []queue.AlertAck {
 	return []queue.AlertAck{
 		{AlertKey: t("silence:iu_outbound_default"), AckedBy: t("anna"), AckedAt: ago(5 * time.Hour), Comment: t("asked the platform team"), ExpiresAt: ptr(ago(3 * time.Hour)), ClearedAt: ptr(ago(3 * time.Hour)), ClearedReason: t("expired")},
@@ -262,7 +262,7 @@ func History() []queue.AlertAck {
 	}
 }
 
-// Session is a login that may do everything.
+// Session returns the session of a login with all rights.
 func Session() queue.Session {
 	return queue.Session{
 		User: t("demo_operator"), Actor: "anna", Roles: []string{"dead_letter_operator", "workflow_admin", "queue_viewer"},
@@ -270,7 +270,7 @@ func Session() queue.Session {
 	}
 }
 
-// Host is the worker host of this process.
+// Host returns the status of the worker host of this process.
 func Host() queue.HostStatus {
 	loops := []queue.LoopStatus{
 		{Name: "tick", State: "running", What: "runs the tick workers that are due", Every: time.Second, LastTick: ago(time.Second), Done: 18231, PerSec: 1},

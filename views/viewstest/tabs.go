@@ -5,8 +5,8 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// Tabs is a line of panes such as the console has, for the frame around a body. It is no
-// copy: a pane that comes to the console need not come here.
+// Tabs returns a line of tabs like the console's, for the frame around a body. It need not be the
+// same: a new pane of the console need not be added here.
 func Tabs(s *queue.Snapshot, open queue.PaneID) []views.Tab {
 	var tabs []views.Tab
 	for _, p := range []struct {

@@ -1,7 +1,6 @@
 package viewstest
 
-// Endpoints in every state, the leases on their jobs, and why one of
-// them waits.
+// Endpoints in every state, the leases on their jobs, and the reasons why one of them waits.
 
 import (
 	"time"
@@ -9,7 +8,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Endpoints are as pane 7 lists them, those in trouble first.
+// Endpoints returns the rows of pane 7, endpoints with problems first.
 func Endpoints() []queue.Endpoint {
 	ms := func(v float64) *float64 { return &v }
 	acme := queue.Endpoint{
@@ -41,7 +40,7 @@ func Endpoints() []queue.Endpoint {
 	return []queue.Endpoint{acme, gone, maintenance, slow, well, off}
 }
 
-// WebhookLeases are jobs that workers have; the lease of the first expired.
+// WebhookLeases returns leases on webhook jobs; the first lease has expired.
 func WebhookLeases() []queue.WebhookLease {
 	l := func(job, sub int64, host, worker string, started, until time.Duration, resets int) queue.WebhookLease {
 		return queue.WebhookLease{JobID: job, SagaID: job - 1000, SubscriptionID: sub, Endpoint: t(host), Worker: t(worker), AttemptNo: 2, StartedAt: ago(started), Until: ago(until), Expired: until > 0, Resets: resets}
@@ -53,7 +52,7 @@ func WebhookLeases() []queue.WebhookLease {
 	}
 }
 
-// EndpointPage is what is read of an endpoint that is open.
+// EndpointPage returns the details of an endpoint whose gate is open.
 func EndpointPage() queue.EndpointDetail {
 	attempts := Detail().Attempts
 	w := Why()
@@ -65,7 +64,7 @@ func EndpointPage() queue.EndpointDetail {
 	}
 }
 
-// Why is the chain of an endpoint whose circuit is open.
+// Why returns the chain of reasons for an endpoint whose circuit is open.
 func Why() queue.Why {
 	link := func(name, state, text, detail, keys, do string) queue.WhyLink {
 		return queue.WhyLink{Link: name, State: state, Text: t(text), Detail: t(detail), Keys: keys, Do: t(do)}

@@ -1,7 +1,7 @@
 package viewstest
 
-// Gathers all that the console can show into worlds: a rich one, an
-// empty one, and one in which every string is hostile.
+// Collects all data that the console can show, in three variants: a rich one, an empty one, and one
+// in which every string is hostile.
 
 import (
 	"encoding/json"
@@ -11,7 +11,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// World is a snapshot and everything that the console reads on demand.
+// World is a snapshot, and everything else that the console reads on demand.
 type World struct {
 	Snapshot queue.Snapshot
 	Session  queue.Session
@@ -48,7 +48,7 @@ type World struct {
 	Reached       queue.Resolution
 }
 
-// RichWorld is the incident.
+// RichWorld returns the data of the incident.
 func RichWorld() World {
 	h := Host()
 	n := Notifications()
@@ -63,8 +63,8 @@ func RichWorld() World {
 	}
 }
 
-// EmptyWorld is a database in which nothing has happened yet, and no worker host
-// can run here.
+// EmptyWorld returns the data of a database in which nothing has happened yet, on a machine where
+// no worker host can run.
 func EmptyWorld() World {
 	return World{
 		Snapshot: Empty(), Session: Session(), Notifications: &queue.Notifications{DebounceSeconds: 90, Threshold: 2, IntervalSeconds: 120},
@@ -72,7 +72,7 @@ func EmptyWorld() World {
 	}
 }
 
-// Hostile are strings that act on a terminal, deceive the eye or break widths.
+// Hostile returns strings that control a terminal, deceive the reader or break widths.
 func Hostile() []string {
 	return []string{
 		"\x1b[2J\x1b[31mred", "\x1b]52;c;aGk=\x07", "\x1b]0;title\x1b\\", "\u009b31m\u009d0;x\u009c", "a\rb\nc\td\x00e\x7f",
@@ -81,8 +81,8 @@ func Hostile() []string {
 	}
 }
 
-// HostileTogether are the same in fewer strings, each of which holds many of
-// them; the very long stay alone.
+// HostileTogether returns the same content in fewer strings, each of which joins many of them; very
+// long ones stay separate.
 func HostileTogether() []string {
 	var out []string
 	together := ""
@@ -99,7 +99,7 @@ func HostileTogether() []string {
 	return append(out, together)
 }
 
-// HostileWorld is the rich one with bad in every string that it holds.
+// HostileWorld returns the rich world with bad in every string.
 func HostileWorld(bad string) World {
 	w := RichWorld()
 	poison(reflect.ValueOf(&w).Elem(), bad)
@@ -107,7 +107,7 @@ func HostileWorld(bad string) World {
 	for i := range w.Audit {
 		w.Audit[i].Before, w.Audit[i].After = raw, json.RawMessage(`{"value":`+string(raw)+`}`)
 	}
-	for i := range w.Snapshot.Alerts { // one with a cause is drawn on the page of its cause alone
+	for i := range w.Snapshot.Alerts { // an alert with a cause is drawn only on the page of its cause
 		w.Snapshot.Alerts[i].Cause = queue.Text{}
 	}
 	for i := range w.Snapshot.Ticks {
@@ -116,8 +116,8 @@ func HostileWorld(bad string) World {
 	return w
 }
 
-// poison sets every Text and string below v; states keep their meaning every
-// second time, so that both known and unknown ones are drawn.
+// poison puts bad into every Text and string below v. Every second time it leaves a string that is
+// a state, so that both known and unknown states are drawn.
 func poison(v reflect.Value, bad string) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -143,6 +143,6 @@ func poison(v reflect.Value, bad string) {
 		}
 	case reflect.String:
 		v.SetString(bad)
-	default: // numbers, times and maps stay
+	default: // numbers, times and maps stay unchanged
 	}
 }
