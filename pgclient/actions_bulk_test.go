@@ -15,8 +15,9 @@ func bulkPlan(filter string) queue.Request {
 	return queue.Request{Action: queue.ActBulkPlan, Filter: filter, Reason: "the receiver is back", Args: map[string]string{}}
 }
 
-// What a filter lists is what the preview counts, and what is frozen and requeued;
-// one that does not parse points at its column, everywhere alike.
+// A filter selects the same dead letters in the list, in the count of the preview, and in the
+// operation that is frozen and carried out. A filter with a syntax error is refused with the same
+// column everywhere.
 func TestFortyFilters(t *testing.T) {
 	w := newWorld(t)
 	const acme, slow = "https://hooks.acme.test/a", "https://slow.test/b"

@@ -1,5 +1,5 @@
-// Actions on jobs: what the preview says is what happens, to dead letters of both sources in one
-// request, to live jobs, leases and job subscriptions.
+// Actions on jobs: an action does what its preview says, for webhook and job dead letters in one
+// request, for live jobs, for leases and for job subscriptions.
 
 package pgclient_test
 
@@ -71,7 +71,8 @@ func TestLettersOfBothSources(t *testing.T) {
 	none := plan(t, op, queue.Request{Action: queue.ActUndoRequeue, Targets: jobs[:1], Reason: "r"})
 	require.Contains(t, none.Refused, "not replayed")
 
-	// One word for both, either of the two.
+	// A request for both sources may use the resolution of either source; each source stores its
+	// own word.
 	for i, word := range []string{"done_otherwise", "delivered_otherwise"} {
 		targets := []string{hooks[0], jobs[1]}
 		p = plan(t, op, queue.Request{Action: queue.ActResolve, Targets: targets, Reason: "by hand", Args: map[string]string{"resolution": word}})
@@ -82,7 +83,7 @@ func TestLettersOfBothSources(t *testing.T) {
 		require.EqualValues(t, 2, apply(t, op, p).Done, i)
 	}
 
-	// Switched off is switched off for both, and nothing is half done.
+	// The flag that switches requeueing off refuses the whole request: neither source is changed.
 	p = plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: []string{hooks[0], jobs[1]}, Reason: "r"})
 	require.EqualValues(t, 2, p.Count)
 	w.exec("UPDATE public.dot_config SET value = 'false' WHERE key = 'queue.dlq.replay_enabled'")
@@ -100,7 +101,8 @@ func TestLettersOfBothSources(t *testing.T) {
 	kind(t, queue.KindPermission, err)
 }
 
-// Many consoles replay one dead letter at once: one job, and the losers learn who.
+// Many consoles replay one dead letter at the same time: one job is made, and the other consoles
+// learn who replayed it.
 func TestReplayTwice(t *testing.T) {
 	w := newWorld(t)
 	made := w.dieJobs(jobLetter{"kg.reindex", "kg", "TIMEOUT", time.Minute})
@@ -149,7 +151,8 @@ func TestCancelPlan(t *testing.T) {
 	require.Equal(t, "qtop job cancel --filter 'kind=kg.reindex domain=kg' --reason 'wrong input'", p.Command)
 	require.Equal(t, before, get[string](w, "SELECT string_agg(status, ' ' ORDER BY job_id) FROM public.job_queue"), "a plan changes nothing")
 
-	// What a worker took meanwhile is no longer what was asked for.
+	// A job that a worker claimed after the preview is not canceled: the operator asked for queued
+	// jobs.
 	queued := plan(t, op, queue.Request{Action: queue.ActJobCancel, Filter: "kind:kg.* status:queued", Reason: "r"})
 	require.EqualValues(t, 3, queued.Count)
 	require.Contains(t, lines(queued), "held now none")
@@ -260,7 +263,7 @@ func TestSubscribePlan(t *testing.T) {
 	require.Contains(t, lines(p), "governs kg.reindex (kg)\nwaiting 2")
 	require.Contains(t, lines(plan(t, admin, request("kind", "none"))), "no such job was ever enqueued")
 
-	// Work waits for it: it does not go.
+	// Jobs wait for this executor, so it cannot be deregistered.
 	gone := queue.Request{Action: queue.ActExecDeregister, Targets: []string{"kg_1"}, Reason: "moved"}
 	refused := plan(t, admin, gone)
 	require.Equal(t, "work_waits", refused.Rule)
@@ -290,7 +293,7 @@ func TestSubscribePlan(t *testing.T) {
 	kind(t, queue.KindPermission, err)
 }
 
-// A rule that is turned off and on again is the rule that it was.
+// A job subscription that is disabled and enabled again has all its former values.
 func TestRuleTurn(t *testing.T) {
 	w := newWorld(t)
 	w.silent("kg_1", 1)
@@ -372,7 +375,7 @@ func TestPutJob(t *testing.T) {
 		}
 	}
 	w.exec("UPDATE public.dot_config SET value = 'false' WHERE key = 'queue.job_substrate.enabled'")
-	put(j, time.Hour) // a switch stops claims, never the acceptance of work
+	put(j, time.Hour) // a flag that is off stops claims; jobs are still accepted
 	_, _, err := enqueue.New(w.client("workflow_admin").Client).Put(context.Background(), j, time.Hour)
 	kind(t, queue.KindPermission, err)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// The first line of a preview says what is taken, with names. If the rows were chosen from a
-// filtered list, the preview also says how many rows match its filter and where they go.
+// The first line of a preview names the rows that the action takes. If the rows were chosen from a
+// filtered list, the preview also says how many rows match the filter, and the names of those.
 func TestPreviewNamesWhatItTakes(t *testing.T) {
 	w := newWorld(t)
 	acme := deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute}

@@ -1,4 +1,4 @@
-// The scheduler from the client: pause, resume, the jobs of pg_cron.
+// The actions on tick workers and on the jobs of pg_cron: pause, resume, install, remove.
 
 package pgclient_test
 
@@ -18,7 +18,7 @@ func (w *world) interval() string {
 	return get[string](w, "SELECT value FROM public.dot_config WHERE key = $1", reaper)
 }
 
-// A pause that expires and one that does not: each resumes with the interval that was set before it.
+// A pause for a time and a permanent one: a resume sets the interval that applied before the pause.
 func TestPauseAndResume(t *testing.T) {
 	w := newWorld(t)
 	admin := w.client("queue_viewer", "workflow_admin")
@@ -50,19 +50,20 @@ func TestPauseAndResume(t *testing.T) {
 	require.Zero(t, get[int](w, "SELECT count(*) FROM public.dot_config_revert"), "and nothing is left to come back")
 	require.Equal(t, "not_paused", ask(queue.ActTickResume, nil).Rule)
 
-	// For good, then resumed; also over a second pause, whose before is 0.
+	// A permanent pause, then a resume; also after a second pause, whose audit row has 0 as the
+	// former interval.
 	require.EqualValues(t, 1, apply(t, admin, ask(queue.ActTickPause, map[string]string{"for": ""})).Done)
 	zero := plan(t, admin, queue.Request{Action: queue.ActFlagSet, Targets: []string{reaper}, Args: map[string]string{"value": "0", "for": "1h"}, Reason: "longer"})
 	require.EqualValues(t, 1, apply(t, admin, zero).Done)
 	require.EqualValues(t, 1, apply(t, admin, ask(queue.ActTickResume, nil)).Done)
 	require.Equal(t, "45", w.interval())
 
-	// Two operators: the second one planned with the interval from before the first pause.
+	// Two operators: the second one makes a plan before the first one pauses the tick worker.
 	late := ask(queue.ActTickPause, nil)
 	require.EqualValues(t, 1, apply(t, admin, ask(queue.ActTickPause, nil)).Done)
 	require.Contains(t, apply(t, admin, late).Refused, "was changed to")
 
-	// An interval of which nobody knows another value resumes to the default.
+	// If the audit has no former interval above 0, a resume sets the default.
 	w.exec("ALTER TABLE public.queue_operator_action DISABLE TRIGGER USER; DELETE FROM public.queue_operator_action; DELETE FROM public.dot_config_revert")
 	require.EqualValues(t, 1, apply(t, admin, ask(queue.ActTickResume, nil)).Done)
 	require.Equal(t, "60", w.interval())

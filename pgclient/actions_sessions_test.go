@@ -13,22 +13,23 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// From the list to the signal: first the statement is cancelled, then the session is
-// terminated, and both signals are recorded in the audit before they are sent. Without pg_signal_backend nothing is sent.
+// From the list to the signal: first the statement is cancelled, then the session is terminated,
+// and both signals are recorded in the audit before they are sent. Without pg_signal_backend
+// nothing is sent.
 func TestSignalsToSessions(t *testing.T) {
 	w := newWorld(t)
 	ctx, stop := context.WithCancel(context.Background())
 	victim := w.db.Conn(t, pgtest.Login(t, w.db, "queue_viewer"))
 	pid := strconv.Itoa(int(victim.PgConn().PID()))
 	ended := make(chan error, 1)
-	go func() { // the only user of that connection until it has said how it ended
+	go func() { // the only user of the connection until its statement has ended
 		_, err := victim.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1; SELECT pg_sleep(600)")
 		ended <- err
 		close(ended)
 	}()
 	t.Cleanup(func() {
 		stop()
-		for range ended { //nolint:revive // until it has ended
+		for range ended { // until the statement has ended
 		}
 	})
 	op := w.client("dead_letter_operator", "queue_viewer", "pg_signal_backend")
@@ -46,7 +47,7 @@ func TestSignalsToSessions(t *testing.T) {
 		return queue.Request{Action: id, Targets: []string{target}, Reason: "it holds the queue"}
 	}
 	until := func(what string, done func() bool) {
-		for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) { // between two looks at the server
+		for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) { // between two queries of pg_stat_activity
 			require.True(t, time.Now().Before(deadline), what)
 		}
 	}
@@ -61,7 +62,7 @@ func TestSignalsToSessions(t *testing.T) {
 	_, err := weak.Plan(ctx, request(queue.ActSessionCancel, "1"))
 	kind(t, queue.KindUsage, err)
 
-	p := plan(t, op, request(queue.ActSessionCancel, pid)) // by its pid alone, as psql shows it
+	p := plan(t, op, request(queue.ActSessionCancel, pid)) // by the pid alone, as psql shows it
 	require.Equal(t, []string{a.ID}, p.Request.Targets)
 	require.Contains(t, p.Command, "qtop session cancel "+a.ID)
 	require.EqualValues(t, 1, apply(t, op, p).Done)
@@ -75,7 +76,7 @@ func TestSignalsToSessions(t *testing.T) {
 		_, err := victim.Exec(ctx, "ROLLBACK")
 		require.NoError(t, err)
 	}
-	// Without its row in the audit, committed, nothing is sent.
+	// If the audit row cannot be committed, no signal is sent.
 	w.exec(`CREATE FUNCTION public.no_commit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$the disk is full$$; END'`)
 	w.exec(`CREATE CONSTRAINT TRIGGER no_commit AFTER INSERT ON public.queue_operator_action DEFERRABLE INITIALLY DEFERRED
 		FOR EACH ROW EXECUTE FUNCTION public.no_commit()`)
@@ -83,7 +84,7 @@ func TestSignalsToSessions(t *testing.T) {
 	require.ErrorContains(t, err, "the disk is full")
 	lives()
 	w.exec("DROP FUNCTION public.no_commit() CASCADE")
-	// Nor where the pid is another session's by then.
+	// No signal is sent either if the pid belongs to another session by then.
 	is := get[string](w, "SELECT pg_catalog.pg_get_functiondef('public.fn_queue_session_is(int, timestamptz)'::regprocedure)")
 	w.exec("CREATE OR REPLACE FUNCTION public.fn_queue_session_is(p_pid int, p_started timestamptz) RETURNS boolean LANGUAGE sql AS 'SELECT false'")
 	require.Equal(t, "skipped", apply(t, op, p).Results[0].Outcome)

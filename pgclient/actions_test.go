@@ -1,4 +1,4 @@
-// Actions: the plan is what happens, or nothing does.
+// Actions: an action does what its plan says, or nothing at all.
 
 package pgclient_test
 
@@ -38,8 +38,9 @@ var (
 	})
 )
 
-// noInternalNames fails if a preview has the name of a table, view or function: an operator knows neither. A flag, a loop
-// and a log's field are typed and read by operators.
+// noInternalNames fails if a preview contains the name of a table, view or function, which mean
+// nothing to an operator. Names of flags, loops and log fields are allowed: operators type and read
+// these.
 func noInternalNames(t *testing.T, p queue.Plan) {
 	t.Helper()
 	names, err := internals()
@@ -72,7 +73,7 @@ func TestPlanIsWhatHappens(t *testing.T) {
 	require.Equal(t, before, get[string](w, "SELECT count(*) || ' ' || (SELECT count(*) FROM public.queue_operator_action) FROM public.webhook_delivery_sagas"),
 		"a plan changes nothing")
 	late := w.die(l) // matches the filter, but nobody has seen it
-	// One of them is closed meanwhile.
+	// One of the dead letters is closed after the plan was made.
 	closed := apply(t, op, plan(t, op, queue.Request{Action: queue.ActResolve, Targets: made[:1], Reason: "r"}))
 	require.EqualValues(t, 1, closed.Done)
 	res := apply(t, op, p)
@@ -106,7 +107,8 @@ func TestPlanIsWhatHappens(t *testing.T) {
 	}
 }
 
-// Two consoles with the same plan: one saga per dead letter, and the loser learns who.
+// Two consoles apply the same plan: one saga is made per dead letter, and the second console learns
+// who requeued it.
 func TestRequeueTwice(t *testing.T) {
 	w := newWorld(t)
 	made := w.die(deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})
@@ -161,7 +163,7 @@ func TestFlagPlan(t *testing.T) {
 	require.Empty(t, apply(t, admin, p).Refused)
 	require.Equal(t, "true", get[string](w, "SELECT revert_to FROM public.dot_config_revert"))
 	require.Equal(t, "unknown_key", plan(t, admin, queue.Request{Action: queue.ActFlagSet, Targets: []string{"no.such"}, Args: map[string]string{"value": "1"}, Reason: "r"}).Rule)
-	// The preview refuses what the real thing would.
+	// The preview refuses the same values as the function that sets the flag.
 	for _, c := range []struct{ key, value, length, rule string }{
 		{"webhook.worker.enabled", "yes", "", "invalid_value"}, {"iu_core.route_worker_enabled", "true", "", "unchanged"},
 		{"webhook.lease_seconds", "15", "", "conflict"}, {"queue.tick.config_expiry.interval_seconds", "0", "10m", "conflict"},
@@ -176,7 +178,7 @@ func TestFlagPlan(t *testing.T) {
 	}
 }
 
-// MOT is not an executor here either.
+// The actions do not accept MOT as an executor.
 func TestExecutorPlan(t *testing.T) {
 	w := newWorld(t)
 	admin := w.client("workflow_admin")
@@ -187,7 +189,7 @@ func TestExecutorPlan(t *testing.T) {
 		_, err := admin.Plan(context.Background(), request(bad))
 		kind(t, queue.KindUsage, err)
 		require.Contains(t, err.Error(), "future_Kestra_adapter", "it says what is admitted")
-		// Nor is a plan that skipped the preview.
+		// Apply refuses a plan that was not made by Plan.
 		_, err = admin.Apply(context.Background(), queue.Plan{Request: queue.Request{Action: queue.ActExecRegister, Actor: "ann", Args: request(bad).Args}})
 		kind(t, queue.KindUsage, err)
 	}

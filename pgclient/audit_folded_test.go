@@ -11,8 +11,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// The batches of an operation are one row of the audit and of the report, with their counts; a filter on the operation
-// lists them, with what people did to it.
+// All batches of an operation are one row in the audit and in the report, with the sums of their
+// counts. A filter on the operation lists each batch, and what people did to the operation.
 func TestAuditFoldsBatches(t *testing.T) {
 	w := newWorld(t)
 	began := time.Now().Add(-time.Hour)

@@ -12,7 +12,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// backends counts the server's sessions of qtop by use.
+// backends counts the sessions that qtop has on the server, by the use in their application_name.
 func (w *world) backends() map[string]int {
 	w.t.Helper()
 	rows, err := w.root.Query(context.Background(), `SELECT application_name, count(*)::int FROM pg_stat_activity
@@ -37,7 +37,7 @@ func TestBackendsOfConsole(t *testing.T) {
 	listening := make(chan error)
 	go func() { listening <- c.Listen(ctx) }()
 	defer func() { cancel(); require.NoError(t, <-listening) }()
-	<-c.Changes() // it listens
+	<-c.Changes() // wait until the listener has subscribed
 	require.NoError(t, c.Serves(ctx))
 	rest := map[string]int{"qtop read": 1, "qtop listen": 1}
 	look := func() {
@@ -66,7 +66,8 @@ func TestBackendsOfConsole(t *testing.T) {
 	require.Less(t, time.Since(acted), 75*time.Second)
 }
 
-// A reader that waits leaves, and the statement ends at once; its connection reads on.
+// A caller that gives up ends its statement on the server at once; the connection goes on being
+// used.
 func TestReadCancelled(t *testing.T) {
 	w := newWorld(t)
 	c := w.client("queue_viewer")

@@ -8,8 +8,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgscan"
 )
 
-// Beat writes one heartbeat of a registered executor. It returns the time of the heartbeat, or
-// the reason why it was refused.
+// Beat writes one heartbeat of a registered executor. It returns the time of the heartbeat, or in
+// refused the reason why the database refused it.
 func (c *Client) Beat(ctx context.Context, id, payload string) (at, refused string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()

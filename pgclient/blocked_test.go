@@ -13,7 +13,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// blockers returns the lines of a preview that say what blocks.
+// blockers returns the lines of a preview that say what keeps the work from running.
 func blockers(p queue.Plan) (out []string) {
 	for _, l := range p.Lines {
 		if l.Label == "blocked" {
@@ -23,7 +23,7 @@ func blockers(p queue.Plan) (out []string) {
 	return out
 }
 
-// host makes a live host that runs these loops.
+// host registers a live host that runs these loops.
 func (w *world) host(loops ...string) {
 	w.t.Helper()
 	id := uuid.NewString()
@@ -37,7 +37,7 @@ func (w *world) flag(key, value string) {
 	w.exec("UPDATE public.dot_config SET value = $2 WHERE key = $1", key, value)
 }
 
-// shut makes the endpoint of a URL suspended for a reason; "circuit" = an open circuit.
+// shut suspends the endpoint of a URL with this reason; the reason "circuit" opens its circuit.
 func (w *world) shut(url, reason string) {
 	w.t.Helper()
 	w.exec(`INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, since, until, by)
@@ -47,8 +47,8 @@ func (w *world) shut(url, reason string) {
 
 const acmeURL, slowURL = "https://hooks.acme.test/a", "https://slow.test/b"
 
-// Everything that keeps requeued webhooks from being sent is in the preview of each action that makes them, with
-// names; what the action itself opens, and what does not concern its rows, is not.
+// The preview of each action that makes sagas names everything that keeps them from being sent. It
+// leaves out what the action itself lifts, and what concerns only other rows.
 func TestPreviewsSayWhatBlocksWebhooks(t *testing.T) {
 	w := newWorld(t)
 	hooks := w.die(deadLetter{"order", acmeURL, "HTTP_503", time.Minute}, deadLetter{"order", acmeURL, "HTTP_503", time.Minute}, deadLetter{"invoice", slowURL, "TIMEOUT", time.Minute})
@@ -77,7 +77,7 @@ func TestPreviewsSayWhatBlocksWebhooks(t *testing.T) {
 		require.Empty(t, blockers(plan(t, op, r)))
 	}
 
-	// Of one endpoint: only where its rows are selected.
+	// Only the selected rows count: the preview names an endpoint only if selected rows go there.
 	w.shut(acmeURL, "circuit")
 	require.Equal(t, []string{"hooks.acme.test: circuit open"}, blockers(plan(t, op, requeue)))
 	require.Equal(t, []string{"hooks.acme.test: circuit open"}, blockers(plan(t, op, run)))
@@ -89,7 +89,8 @@ func TestPreviewsSayWhatBlocksWebhooks(t *testing.T) {
 	require.Equal(t, []string{"hooks.acme.test: circuit open"}, blockers(plan(t, op, requeue)), "those of slow.test are skipped, and a line says so")
 	require.Contains(t, lines(plan(t, op, requeue)), "endpoint suspended (operator) by anna")
 
-	// A resume does not name the circuit that it closes, but what else blocks.
+	// The preview of a resume does not name the circuit that the resume closes, but names every
+	// other cause.
 	acme := get[string](w, "SELECT id::text FROM public.subscriptions WHERE callback_url = $1", acmeURL)
 	resume := queue.Request{Action: queue.ActResume, Targets: []string{acme}, Reason: "r"}
 	p := plan(t, op, resume)
@@ -110,7 +111,7 @@ func TestPreviewsSayWhatBlocksWebhooks(t *testing.T) {
 	require.Empty(t, blockers(plan(t, op, resolve)), "nothing is sent")
 }
 
-// The same for jobs: switch, nobody subscribes, silent, no handler.
+// The same for jobs: a flag that is off, no job subscription, a silent executor, no handler.
 func TestPreviewsSayWhatBlocksJobs(t *testing.T) {
 	w := newWorld(t)
 	jobs := w.dieJobs(jobLetter{"kg.reindex", "kg", "HTTP_503", time.Minute}, jobLetter{"kg.reindex", "kg", "TIMEOUT", 3 * time.Minute})
@@ -146,7 +147,8 @@ func TestPreviewsSayWhatBlocksJobs(t *testing.T) {
 	require.NotContains(t, blockers(plan(t, admin, on)), "queue.job_substrate.enabled is off")
 }
 
-// Tick workers: resumed, or their rows tried again, while nobody runs them or they are switched off.
+// The same for tick workers that are resumed, and for their quarantined rows: nobody runs the
+// worker, or its flag is off.
 func TestPreviewsSayWhatBlocksTickWorkers(t *testing.T) {
 	w := newWorld(t)
 	admin, op := w.client("workflow_admin", "queue_viewer"), w.client("dead_letter_operator", "queue_viewer")
@@ -163,7 +165,7 @@ func TestPreviewsSayWhatBlocksTickWorkers(t *testing.T) {
 	require.Empty(t, blockers(plan(t, admin, resume)))
 }
 
-// Each step of a tick worker has a worker that tries its rows again.
+// Each step that can quarantine rows has a tick worker that processes them again.
 func TestStepsHaveWorkers(t *testing.T) {
 	w := newWorld(t)
 	workers := get[[]string](w, "SELECT array_agg(worker_name) FROM public.queue_tick_worker")

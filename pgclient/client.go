@@ -44,11 +44,11 @@ import (
 
 // Options says how to connect.
 type Options struct {
-	DSN       string // empty = PG* variables, as everywhere
+	DSN       string // empty = the PG* environment variables, as in psql
 	ListenDSN string // a direct connection, if DSN leads to a pooler; empty = DSN
 	Program   string // application_name starts with it; default "qtop"
 	Actor     string // the person, for audit rows
-	Pooler    string // "transaction": DSN leads to a transaction pooler; otherwise this is detected
+	Pooler    string // the person whom audit rows name
 	ReadOnly  bool   // every session is read-only; PostgreSQL refuses writes too
 	WorkConns int32  // connections for a worker host; 0 = none
 	// ExpectServer names the intended servers, by cluster_name, address or address:port;
@@ -58,13 +58,13 @@ type Options struct {
 	Actions queue.Registry
 }
 
-// Client holds separate pools for reading, acting and working, so that one kind of work never
-// waits for a connection of another.
+// Client has separate connection pools for reading, acting and working, so that one kind of work
+// never waits for a connection that another kind uses.
 type Client struct {
 	opts  Options
 	route *pgsession.Route
 	tag   string       // suffix of the application_name of a worker host's sessions
-	look  *pgpool.Pool // reads only the catalogue, where the schema refuses the connections of read
+	look  *pgpool.Pool // reads the catalogue only; also used where the read pool refuses connections because of the schema
 	read  *pgpool.Pool
 	act   *pgpool.Pool
 	work  *pgpool.Pool
@@ -104,8 +104,8 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	return c, nil
 }
 
-// closeWithin bounds Close: a connection with a running statement first sends a cancel request,
-// which a server that hangs does not answer.
+// closeWithin is how long Close waits. To close a connection with a running statement, pgx first
+// sends a cancel request, and a server that hangs does not answer that request.
 const closeWithin = 500 * time.Millisecond
 
 // Close ends all connections. It waits half a second for them; connections that hang longer end
@@ -128,7 +128,7 @@ func (c *Client) Close() {
 	}
 }
 
-// newTag makes a unique tag.
+// newTag returns a random tag for the sessions of this process.
 func newTag() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:])
@@ -145,7 +145,7 @@ func (c *Client) SessionTag() string {
 	return c.tag
 }
 
-// program returns the application_name for a use of a connection.
+// program returns the application_name for connections of this use, such as "read".
 func (c *Client) program(use string) string {
 	name := c.opts.Program + " " + use
 	if use == "work" || use == "wake" {
@@ -154,41 +154,42 @@ func (c *Client) program(use string) string {
 	return name
 }
 
-// Actor returns the person that audit rows will name.
+// Actor returns the person whom audit rows name.
 func (c *Client) Actor() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.opts.Actor
 }
 
-// WithActor sets the person that audit rows will name from now on.
+// WithActor sets the person whom audit rows name from now on.
 func (c *Client) WithActor(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.opts.Actor = name
 }
 
-// Look returns the pool that reads only the catalogue: which server, login and schema this is.
+// Look returns the pool that reads only the catalogue. It answers which server, login and schema
+// this is, also where the schema does not fit this program.
 func (c *Client) Look() *pgpool.Pool { return c.look }
 
-// Act returns the pool of the actions.
+// Act returns the pool on which actions run.
 func (c *Client) Act() *pgpool.Pool { return c.act }
 
 // Work returns the worker host's pool; nil without Options.WorkConns.
 func (c *Client) Work() *pgpool.Pool { return c.work }
 
-// Read returns the pool of the panes.
+// Read returns the pool that reads the snapshot and the lists.
 func (c *Client) Read() *pgpool.Pool { return c.read }
 
-// A console at rest has two connections: one reads and one listens. What it needs beyond these
-// opens when it is needed, and closes after this time without use.
+// A console without input has two connections: one reads and one listens. Further connections open
+// when they are needed, and close after these times without use.
 const (
-	spareLife = 5 * time.Second // the second reader, while a list and the snapshot are read at once
-	actIdle   = time.Minute     // the actions
+	spareLife = 5 * time.Second // for the second connection that reads, while a list and the snapshot are read at once
+	actIdle   = time.Minute     // for the connections of the actions
 )
 
-// catalogue takes a connection that can read the catalogue: one of the panes, or, where the schema
-// does not fit this program, one that needs no schema.
+// catalogue acquires a connection that can read the catalogue: one of the read pool, or, where the
+// schema does not fit this program, one of the look pool.
 func (c *Client) catalogue(ctx context.Context) (*pgxpool.Conn, error) {
 	conn, err := c.read.Acquire(ctx)
 	if errors.Is(err, errMisfit) {
@@ -256,8 +257,8 @@ func (c *Client) Link() queue.Link {
 	return l
 }
 
-// Note records whether the last call reached the server. A call that its caller gave up says
-// nothing about the server.
+// Note records whether the last call reached the server. A call that its caller canceled is not
+// counted: it proves nothing about the server.
 func (c *Client) Note(ctx context.Context, err error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return
@@ -333,11 +334,11 @@ func (c *Client) CheckListen(ctx context.Context) error {
 	return pgerror.Translate(l.probe(ctx, conn))
 }
 
-// modeWithin is how long the mode of a pooler is looked for.
+// modeWithin is how long PoolMode may take to detect the mode of a pooler.
 const modeWithin = 2 * time.Second
 
-// PoolMode detects what a pooler does with connections. It asks once, and only if there is a
-// pooler.
+// PoolMode detects how a pooler assigns server connections. It tests this once, and only if there
+// is a pooler.
 func (c *Client) PoolMode(ctx context.Context) (pgsession.Mode, error) {
 	ctx, cancel := context.WithTimeout(ctx, modeWithin)
 	defer cancel()
@@ -345,8 +346,8 @@ func (c *Client) PoolMode(ctx context.Context) (pgsession.Mode, error) {
 	return mode, pgerror.Translate(err)
 }
 
-// Writable returns an error with the reason if the server accepts no change from the worker
-// host, also through a pooler.
+// Writable returns an error with the reason if the server refuses the writes of a worker host, for
+// example because it is a standby. It also works through a pooler.
 func (c *Client) Writable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()

@@ -1,4 +1,4 @@
-// Connecting: what is verified, and the messages when it fails, which never contain a secret.
+// Connecting: how the server is verified, and the error messages, which never contain a secret.
 
 package pgclient_test
 
@@ -37,8 +37,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Without an sslmode of the operator's own, whatever is not on this machine is
-// verified in full.
+// If the operator sets no sslmode, a server on another machine is verified in full (verify-full).
 func TestParseDSNVerifies(t *testing.T) {
 	for _, v := range []string{"PGSSLMODE", "PGSERVICE", "PGHOST", "PGSSLROOTCERT"} {
 		t.Setenv(v, "")
@@ -87,7 +86,7 @@ func TestParseDSNVerifies(t *testing.T) {
 				full = full && f.TLSConfig != nil
 			}
 		}
-		if strings.HasPrefix(cc.Host, "/") && verified { // the socket of a mixed list
+		if strings.HasPrefix(cc.Host, "/") && verified { // the socket in a list that also has hosts
 			full = len(cc.Fallbacks) > 0 && cc.Fallbacks[len(cc.Fallbacks)-1].TLSConfig != nil
 		}
 		require.Equal(t, verified, full, dsn)
@@ -102,7 +101,8 @@ func TestParseDSNVerifies(t *testing.T) {
 		_, err := pgpool.ParseDSN(dsn)
 		require.NoError(t, err, dsn)
 	}
-	// An sslmode that would do without TLS where the server, or somebody between, refuses it.
+	// An sslmode of the operator that would go on without TLS if the server, or somebody in
+	// between, refuses TLS.
 	require.NoError(t, os.WriteFile(services, []byte("[bare]\nhost=db.example.org\n[plain]\nhost=db.example.org\nsslmode=disable\n"+
 		"[prefer]\nhost=db.example.org\nsslmode=prefer\n[allow]\nhost=db.example.org\nsslmode=allow\n"), 0o600))
 	for _, dsn := range []string{
@@ -143,8 +143,8 @@ func TestParseDSNVerifies(t *testing.T) {
 	require.Nil(t, cc.TLSConfig, "the environment is the operator's word too")
 }
 
-// A session is encrypted where its bytes are: not where TLS was asked for and the
-// server, or somebody between, refused it.
+// A session counts as encrypted only if the server reports it: a request for TLS is not enough,
+// because the server, or somebody in between, may have refused it.
 func TestSessionKnowsWhetherItIsEncrypted(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -168,8 +168,8 @@ func TestSessionKnowsWhetherItIsEncrypted(t *testing.T) {
 	require.False(t, s.TLS)
 }
 
-// The server says whether a session is encrypted, and of several hosts the one that
-// answered is named; through a pooler both ways count.
+// The server says whether the session is encrypted. Of several hosts, the one that answered is
+// named. Through a pooler, both parts of the way must be encrypted.
 func TestSessionSaysWhoAnswersAndHow(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("NOT CHECKED: this system has one loopback address, and the test needs several")
@@ -218,8 +218,8 @@ func TestSessionSaysWhoAnswersAndHow(t *testing.T) {
 	require.Contains(t, session.Encryption.String(), "behind it encrypted (TLSv1")
 }
 
-// withTLS starts a server, called blue, of the programs and for the user of another one,
-// with TLS on an address beside its socket, and gives the folder of that.
+// withTLS starts a second server, with cluster_name blue, from the binaries and for the user of
+// like. It has TLS on ip beside its socket, whose folder is returned.
 func withTLS(t *testing.T, like *embedded.Server, ip string) (socket string) {
 	t.Helper()
 	if like == nil {
@@ -275,7 +275,7 @@ func withTLS(t *testing.T, like *embedded.Server, ip string) (socket string) {
 	return socket
 }
 
-// refuseTLS answers a request for TLS with no, and passes all else on.
+// refuseTLS answers a request for TLS with N (no), and forwards everything else.
 func refuseTLS(client net.Conn, to *pgx.ConnConfig) {
 	defer client.Close()
 	first := make([]byte, 8)
@@ -301,7 +301,7 @@ func refuseTLS(client net.Conn, to *pgx.ConnConfig) {
 	_, _ = io.Copy(client, server)
 }
 
-// No error repeats a password, however the DSN spells it.
+// No error message contains a password, in whatever form the DSN gives it.
 func TestErrorsHoldNoPassword(t *testing.T) {
 	const s = "S3cr3tV4lue"
 	for _, dsn := range []string{
@@ -421,7 +421,7 @@ func TestWithoutSchemaOrRights(t *testing.T) {
 	require.False(t, queue.Of[*queue.Session](page).Pooler)
 }
 
-// A client that reads the columns and one that reads the jsonb get the same snapshot.
+// A client that reads the snapshot as columns and one that reads it as jsonb get the same snapshot.
 func TestSnapshotBothForms(t *testing.T) {
 	w := newWorld(t)
 	w.die(deadLetter{"order", "https://a.example/x", "HTTP_500", 0})

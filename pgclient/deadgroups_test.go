@@ -13,7 +13,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Groups of dead letters that the snapshot omits are read page by page.
+// EveryDeadGroup reads, page by page, the groups of dead letters that the snapshot leaves out.
 func TestEveryDeadGroup(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -11,8 +11,9 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// A page of a group and its count read the group from an index, and the rows of the page: neither the other groups nor
-// the tables of which the list shows a column.
+// Reading one page of a group of dead letters, or counting the group, reads the group from an index
+// and the rows of that page. It reads no other group, and does not scan the tables that only supply
+// columns of the list.
 func TestDeadLetterPagesReadLittle(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -51,14 +52,14 @@ func TestDeadLetterPagesReadLittle(t *testing.T) {
 		before := read()
 		c, err := pgclient.Open(t.Context(), pgclient.Options{DSN: login, Actor: "ann"})
 		require.NoError(t, err)
-		const times = 8 // PostgreSQL may change the plan after five
+		const times = 8 // PostgreSQL may switch to a generic plan after five executions
 		for range times {
 			p, err := c.List(t.Context(), queue.Query{Kind: queue.ListDeadLetters, Filter: x.filter, Limit: 200})
 			require.NoError(t, err, x.filter)
 			require.Equal(t, x.total, p.Total, x.filter)
 			require.Len(t, queue.Of[[]queue.DeadLetter](p), min(200, int(x.total)), x.filter)
 		}
-		c.Close() // a session reports what it has read when it ends
+		c.Close() // a session reports its statistics of reads when it ends
 		require.Eventually(t, func() bool {
 			var n int
 			require.NoError(t, root.QueryRow(t.Context(), "SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'qtop %'").Scan(&n))

@@ -1,4 +1,4 @@
-// The erasure of a webhook event through the client.
+// Erasing the data of a webhook event through the client.
 
 package pgclient_test
 

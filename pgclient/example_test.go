@@ -15,7 +15,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// What the console shows. The login needs queue_viewer.
+// Read what the console shows. The login needs queue_viewer.
 func ExampleClient_Snapshot() {
 	ctx := context.Background()
 	client, err := pgclient.Open(ctx, pgclient.Options{DSN: os.Getenv("QTOP_DSN"), Program: "shop-monitor"})
@@ -25,7 +25,7 @@ func ExampleClient_Snapshot() {
 	}
 	defer client.Close()
 
-	snapshot, err := client.Snapshot(ctx, time.Second) // at most a second old: consoles share it
+	snapshot, err := client.Snapshot(ctx, time.Second) // at most a second old; all consoles share the stored snapshot
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -49,7 +49,7 @@ func ExampleClient_NewListener() {
 	}
 	defer client.Close()
 
-	look := make(chan struct{}, 1) // one place: several signals cause one look
+	look := make(chan struct{}, 1) // capacity 1: several signals cause one look
 	hint := func() {
 		select {
 		case look <- struct{}{}:
@@ -74,7 +74,8 @@ func ExampleClient_NewListener() {
 	fmt.Println("look for work")
 }
 
-// The examples print what they should, on a database: go test does not run examples that need one.
+// The examples print the expected output. go test does not run them, because they need a database,
+// so this test does.
 func TestExamples(t *testing.T) {
 	db := pgtest.New(t)
 	_, err := db.Conn(t, "").Exec(t.Context(), "SELECT public.fn_job_enqueue('order.ship', 'shop', 'external_worker')")
@@ -87,7 +88,7 @@ func TestExamples(t *testing.T) {
 	require.Contains(t, printed(t, ExampleClient_Snapshot), "is not there:")
 }
 
-// printed is what f prints.
+// printed returns what f writes to standard output.
 func printed(t *testing.T, f func()) string {
 	t.Helper()
 	r, w, err := os.Pipe()

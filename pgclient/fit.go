@@ -14,11 +14,11 @@ import (
 // this program can use.
 var errMisfit = errors.New("the schema does not fit")
 
-// fits refuses a connection whose statements could call what is not qtop's. Where
-// the schema of this program is installed, each call finds the function that it
-// means. Where it is missing or older, a name that it lacks may be somebody else's:
-// then no action is taken, and reading goes on only where nobody has made anything
-// under such a name. A host asks for itself when it announces itself.
+// fits refuses a connection on which a statement could call an object that is not qtop's. If the
+// schema of this program is installed, each call finds qtop's function. If the schema is missing or
+// older, another login may have made an object under a name that the schema lacks: then no action
+// runs, and reading is allowed only if no such object exists. A worker host checks the schema
+// itself when it registers.
 func fits(ctx context.Context, conn *pgx.Conn, use string) error {
 	if use != "read" && use != "act" {
 		return nil
@@ -46,13 +46,12 @@ func fits(ctx context.Context, conn *pgx.Conn, use string) error {
 	return &refused
 }
 
-// misfit says why the installed schema does not serve this program; nil when it
-// does.
+// misfit returns the reason why this program cannot use the installed schema; nil = it can.
 func misfit(ctx context.Context, conn *pgx.Conn) *queue.Error {
 	e := &queue.Error{Kind: queue.KindFailed, Where: queue.Clean("database " + conn.Config().Database)}
 	st, err := schema.GetStatus(ctx, conn)
 	var refused *queue.Error
-	if errors.As(err, &refused) { // it says itself what is wrong
+	if errors.As(err, &refused) { // the error already says what is wrong
 		return refused
 	}
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Where the schema is missing or older, another login may have made an object under a
-// name that it lacks. Neither reading nor acting calls that object.
+// Where the schema is missing or older, another login may have made an object under a name that the
+// schema lacks. Neither reading nor acting calls such an object.
 func TestStrangersAreNotCalled(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -1,5 +1,5 @@
 // Helpers of the tests of this package: a database, clients with given roles, and dead letters made
-// by the state machine itself.
+// through qtop's functions.
 
 package pgclient_test
 
@@ -33,7 +33,8 @@ func newWorld(t *testing.T) *world {
 	return newWorldAlone(t)
 }
 
-// newWorldAlone is a world for a test that changes its environment.
+// newWorldAlone returns a database that no other test uses, for a test that changes its
+// environment.
 func newWorldAlone(t *testing.T) *world {
 	t.Helper()
 	db := pgtest.New(t)
@@ -70,13 +71,13 @@ func open(t *testing.T, o pgclient.Options) *console {
 	return &console{c, actions.New(c)}
 }
 
-// console is what a console reads and acts through.
+// console is a client with its planner of actions, as the console has them.
 type console struct {
 	*pgclient.Client
 	*actions.Planner
 }
 
-// silent makes an executor that last beat so many seconds ago.
+// silent registers an executor whose last heartbeat is so many seconds ago.
 func (w *world) silent(id string, seconds int) {
 	w.t.Helper()
 	w.exec(`INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
@@ -89,8 +90,8 @@ type deadLetter struct {
 	age                  time.Duration
 }
 
-// die makes these dead letters, in this order, by routing, claiming and failing; then it ages
-// them, which the schema itself lets nobody do.
+// die makes these dead letters in this order: it routes, claims and fails their sagas. Then it
+// changes their times, which the schema lets no ordinary login do.
 func (w *world) die(letters ...deadLetter) (ids []string) {
 	w.t.Helper()
 	w.exec("UPDATE public.dot_config SET value = '0' WHERE key = 'webhook.circuit_failures'")
@@ -109,7 +110,7 @@ func (w *world) die(letters ...deadLetter) (ids []string) {
 			err := w.root.QueryRow(context.Background(), "SELECT job_id, lease_token::text FROM public.fn_webhook_job_claim('test', 1)").Scan(&job, &token)
 			if err != nil {
 				require.ErrorIs(w.t, err, pgx.ErrNoRows)
-				return false // a neighbour's transaction holds the router for a moment
+				return false // the transaction of another test delays the router for a moment
 			}
 			w.exec("SELECT public.fn_webhook_job_report(jsonb_build_array(jsonb_build_object('job_id', $1::bigint, 'lease_token', $2::text, 'delivered', false, 'code', $3::text)))",
 				job, token, l.code)

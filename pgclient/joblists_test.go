@@ -1,5 +1,5 @@
-// Lists of jobs: what is shown is what is there, page by page, and a dead letter of a
-// job tells its whole chain.
+// Lists of jobs: each page shows the rows of the tables, and the dead letter of a job shows its
+// whole lineage.
 
 package pgclient_test
 
@@ -16,7 +16,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// jobLetter describes a job dead letter to be made.
+// jobLetter describes a job's dead letter to be made.
 type jobLetter struct {
 	kind, domain, code string
 	age                time.Duration
@@ -36,7 +36,7 @@ func (w *world) enqueue(kind, domain string, tries int) (id string) {
 	return get[string](w, `SELECT public.fn_job_enqueue($1, $2, 'Agent', '{"ref": 12345678901234567890, "api_key": "hush"}', p_max_attempts => $3) ->> 'job_id'`, kind, domain, tries)
 }
 
-// claim leases one job of the kind.
+// claim claims one job of the kind and returns its id and lease token.
 func (w *world) claim(executor, kind string) (id, token string) {
 	w.t.Helper()
 	require.NoError(w.t, w.root.QueryRow(context.Background(),
@@ -44,7 +44,7 @@ func (w *world) claim(executor, kind string) (id, token string) {
 	return id, token
 }
 
-// kill lets the one waiting job of the kind fail for the last time and gives its
+// kill makes the only waiting job of the kind fail its last attempt, and returns the id of its
 // dead letter.
 func (w *world) kill(kind, code string) string {
 	w.t.Helper()
@@ -54,7 +54,7 @@ func (w *world) kill(kind, code string) string {
 	return get[string](w, "SELECT 'job:' || dead_letter_id FROM public.job_dead_letter WHERE job_id = $1", id)
 }
 
-// dieJobs makes dead letters through the machine, then ages them.
+// dieJobs makes dead letters by claiming and failing jobs, then changes their times.
 func (w *world) dieJobs(letters ...jobLetter) (ids []string) {
 	w.t.Helper()
 	for _, l := range letters {
@@ -230,8 +230,8 @@ func TestJobDetail(t *testing.T) {
 	}
 }
 
-// A job dies, is replayed, dies again, is replayed again and succeeds: each
-// dead letter tells all of it.
+// A job dies, is replayed, dies again, is replayed again and succeeds: the details of each
+// dead letter show all of this.
 func TestJobLetterChain(t *testing.T) {
 	w := newWorld(t)
 	op := w.client("queue_viewer", "dead_letter_operator")

@@ -65,7 +65,7 @@ func TestJobsEnqueuedAtOnceGoTogether(t *testing.T) {
 	require.Len(t, keyed, 1)
 	require.Len(t, in, n-3*n/50+1)
 
-	for i := range n { // what the server alone can refuse, beside what is right
+	for i := range n { // jobs that only the server can refuse, beside valid ones
 		wg.Go(func() {
 			job := enqueue.Job{Kind: "beside", Domain: "d", Executor: []string{"DOT", "nobody"}[i%2]}
 			_, _, errs[i] = p.Enqueue(t.Context(), job)
@@ -76,7 +76,7 @@ func TestJobsEnqueuedAtOnceGoTogether(t *testing.T) {
 		require.Equal(t, i%2 == 1, err != nil, "%v", err)
 	}
 
-	for range n { // none of which is refused
+	for range n { // valid jobs only
 		wg.Go(func() {
 			_, _, _ = p.Enqueue(t.Context(), enqueue.Job{Kind: "right", Domain: "d", Executor: "DOT"})
 		})
@@ -88,7 +88,7 @@ func TestJobsEnqueuedAtOnceGoTogether(t *testing.T) {
 	require.Less(t, transactions, n/2)
 }
 
-// Who leaves before the own job is under way has not enqueued it.
+// A caller that gives up before its job is sent has not enqueued that job.
 func TestJobThatWaitsForOthersCanBeLeft(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -100,7 +100,7 @@ func TestJobThatWaitsForOthersCanBeLeft(t *testing.T) {
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	job := func(kind string) enqueue.Job { return enqueue.Job{Kind: kind, Domain: "d", Executor: "DOT"} }
-	wg.Go(func() { // waits for the lock
+	wg.Go(func() { // waits for the lock that the test holds
 		_, _, err := p.Enqueue(context.WithoutCancel(t.Context()), job("first"))
 		require.NoError(t, err)
 	})

@@ -21,11 +21,12 @@ import (
 	"github.com/qtop/qtop/pgclient/work"
 )
 
-// taker claims for executor "mine" while it has no other claim under way.
+// taker is a worker host's side of the claim: it claims for executor "mine" while no other claim of
+// its is under way.
 type taker struct {
 	mu     sync.Mutex
 	busy   bool // a claim is under way
-	takes  bool // and without one it says that it will look
+	takes  bool // whether it claims; if not, it answers that it will look for the job itself
 	looked int
 	claims chan claimed
 }
@@ -73,7 +74,7 @@ func (k *taker) looks() int {
 	return k.looked
 }
 
-// next is what the next claim brought.
+// next returns the jobs of the next claim.
 func (k *taker) next(t *testing.T) claimed {
 	t.Helper()
 	select {
@@ -86,8 +87,8 @@ func (k *taker) next(t *testing.T) claimed {
 	}
 }
 
-// wakes counts the wake signals for domain work until now: it waits until at least least
-// signals have arrived, and then for a marker sent last.
+// wakes counts the wake signals for job domains so far. It waits until at least this many have
+// arrived, and then for a marker that is sent last.
 func wakes(t *testing.T, conn *pgx.Conn, least int) (n int) {
 	t.Helper()
 	hear := func() string {
@@ -100,7 +101,7 @@ func wakes(t *testing.T, conn *pgx.Conn, least int) (n int) {
 	for ; n < least; n++ {
 		hear()
 	}
-	time.Sleep(30 * time.Millisecond) // six times the delay of a wake signal: one signal too many would be seen
+	time.Sleep(30 * time.Millisecond) // six times the delay of a wake signal: a surplus signal would arrive in this time
 	_, err := conn.Exec(t.Context(), "NOTIFY queue_wake_work, 'last word'")
 	require.NoError(t, err)
 	for hear() != "last word" {
@@ -147,7 +148,8 @@ func TestClaimWithAJob(t *testing.T) {
 			require.Equal(t, "leased "+j.Token.String(), state(id))
 			require.Zero(t, wakes(t, conn, 0), "it is taken already")
 
-			// one that the claim does not bring is rung for, and told
+			// a job that the claim does not return: its wake signal is sent, and the executor is
+			// notified
 			other := job
 			other.Kind = "b"
 			id, _, err = p.Enqueue(t.Context(), other)
@@ -158,7 +160,7 @@ func TestClaimWithAJob(t *testing.T) {
 			require.Equal(t, "queued ", state(id))
 			require.Equal(t, 1, wakes(t, conn, 1))
 
-			// one that is refused takes the claim with it; another is looked for
+			// a refused job rolls the claim back too; the executor then claims another job
 			wrong := job
 			wrong.Executor = "nobody"
 			_, _, err = p.Enqueue(t.Context(), wrong)
@@ -169,7 +171,7 @@ func TestClaimWithAJob(t *testing.T) {
 			require.Equal(t, 1, k.looks())
 			require.Zero(t, wakes(t, conn, 0))
 
-			// somebody changes the rule: the claim gives way to the job
+			// somebody is changing the job subscription: the claim fails, the job is enqueued
 			tx, err := db.Conn(t, "").Begin(t.Context())
 			require.NoError(t, err)
 			_, err = tx.Exec(t.Context(), "UPDATE public.job_subscription SET max_parallel = max_parallel")
@@ -190,7 +192,7 @@ func TestClaimWithAJob(t *testing.T) {
 			require.NoError(t, c.Work().QueryRow(t.Context(), "SHOW lock_timeout").Scan(&patience))
 			require.Equal(t, "10s", patience, "of the next transaction")
 
-			// nobody waits any more: it is not made a second time
+			// the caller has given up: the job is not enqueued a second time
 			tx, err = db.Conn(t, "").Begin(t.Context())
 			require.NoError(t, err)
 			_, err = tx.Exec(t.Context(), "UPDATE public.job_subscription SET max_parallel = max_parallel")
@@ -200,7 +202,7 @@ func TestClaimWithAJob(t *testing.T) {
 			cancel()
 			require.Error(t, err)
 			require.True(t, k.next(t).left)
-			require.Eventually(t, func() bool { // the server has ended the session that waited: nothing of it goes on after the lock
+			require.Eventually(t, func() bool { // the server has ended the waiting session: none of its statements runs after the lock is released
 				var sessions int32
 				require.NoError(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_catalog.pg_stat_activity
 					WHERE datname = current_database() AND application_name LIKE '% ' || $1`, c.SessionTag()).Scan(&sessions))
@@ -220,7 +222,7 @@ func TestClaimWithAJob(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 1, wakes(t, conn, 1))
 			looked := 4
-			require.Eventually(t, func() bool { // on a slow machine 5 ms pass on the way, not each time
+			require.Eventually(t, func() bool { // on a slow machine 5 ms pass before the claim, but not each time
 				_, _, err = p.Enqueue(t.Context(), job)
 				require.NoError(t, err)
 				jobs, err := work.New(c).JobClaim(t.Context(), work.Claim{Executor: "mine", Kinds: []string{"a"}, Most: 10})
@@ -230,7 +232,7 @@ func TestClaimWithAJob(t *testing.T) {
 				return wakes(t, conn, 0) == 0
 			}, 30*time.Second, time.Millisecond)
 
-			// of who has no place, nothing is expected
+			// an executor without a free slot is not expected to claim
 			k.mu.Lock()
 			k.takes = false
 			k.mu.Unlock()
@@ -285,7 +287,7 @@ func TestClaimWithManyJobs(t *testing.T) {
 		require.NoError(t, err)
 		return s
 	}
-	quiet := 0 // looks in a row: of callers that have gone, some may not be sent yet
+	quiet := 0 // consecutive checks without a new job: jobs of callers that gave up may not be sent yet
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		select {
 		case got := <-k.claims:
@@ -305,7 +307,7 @@ func TestClaimWithManyJobs(t *testing.T) {
 		if quiet == 50 || time.Now().After(deadline) {
 			break
 		}
-		time.Sleep(time.Millisecond) // between two looks: callers that have gone left statements under way
+		time.Sleep(time.Millisecond) // between two checks: statements of callers that gave up may still be running
 	}
 	held := leased()
 	require.Len(t, held, len(told))
@@ -327,7 +329,8 @@ func TestClaimWithManyJobs(t *testing.T) {
 	}
 }
 
-// A connection that ends in their transaction makes neither: each hears of it once.
+// A connection that ends during the transaction of a job and a claim makes neither. The caller and
+// the executor each get one error.
 func TestClaimWithAJobCutOff(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/qtop/qtop/pgclient/work"
 )
 
-// jobClient opens a client that may do everything a host and a producer may.
+// jobClient opens a client with all rights of a worker host and of a producer.
 func jobClient(t *testing.T, db *pgtest.DB) *pgclient.Client {
 	t.Helper()
 	c, err := pgclient.Open(t.Context(), pgclient.Options{
@@ -84,7 +84,7 @@ func TestJobCalls(t *testing.T) {
 	require.Equal(t, []any{int32(100), "", `{"n": 1.50}`}, []any{second.Priority, second.IdempotencyKey, string(second.Payload)})
 	require.InDelta(t, 300, first.Lease.Seconds(), 5)
 
-	// behind the last key there is nothing, in other lanes there is
+	// after the last key of this queue lane there is no job; in other queue lanes there are jobs
 	after := work.JobKeys{second.Lane(): second.Key()}
 	none, err := work.New(c).JobClaim(t.Context(), work.Claim{Executor: "mine", Kinds: []string{"a"}, Most: 10, After: after})
 	require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestJobCalls(t *testing.T) {
 		func() ([]pgtype.UUID, error) { return work.New(c).JobStart(t.Context(), held) },
 		func() ([]pgtype.UUID, error) { return work.New(c).JobRenew(t.Context(), held) },
 		func() ([]pgtype.UUID, error) { return work.New(c).JobAck(t.Context(), held[:1]) },
-		func() ([]pgtype.UUID, error) { return work.New(c).JobAck(t.Context(), held[:1]) }, // the same once more
+		func() ([]pgtype.UUID, error) { return work.New(c).JobAck(t.Context(), held[:1]) }, // the same result again
 		func() ([]pgtype.UUID, error) { return work.New(c).JobRelease(t.Context(), held[1:]) },
 		func() ([]pgtype.UUID, error) { return work.New(c).JobRelease(t.Context(), held[1:]) },
 		func() ([]pgtype.UUID, error) {
@@ -195,7 +195,7 @@ func TestJobEnqueueOne(t *testing.T) {
 
 			_, err = conn.Exec(t.Context(), "UNLISTEN *; LISTEN queue_wake_other", pgx.QueryExecModeSimpleProtocol)
 			require.NoError(t, err)
-			for range 2 { // within 5 ms of each other, mostly: both are rung for
+			for range 2 { // mostly within 5 ms of each other: a wake signal is sent for both
 				_, _, err = p.Enqueue(t.Context(), enqueue.Job{Kind: "b", Domain: "other", Executor: "DOT"})
 				require.NoError(t, err)
 			}
@@ -211,7 +211,8 @@ func countJobs(t *testing.T, conn *pgx.Conn) (n int) {
 	return n
 }
 
-// Writers of qtop ring after their commit, and no trigger of the statement does.
+// Jobs that qtop's own functions write cause a wake signal after their commit, not by a trigger of
+// the statement.
 func TestJobBell(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -230,7 +231,7 @@ func TestJobBell(t *testing.T) {
 	took := time.Since(began)
 	_, err = conn.Exec(t.Context(), "LISTEN last_word")
 	require.NoError(t, err)
-	time.AfterFunc(100*time.Millisecond, func() { // what is rung within 5 ms is in by then, or comes later and is not missed
+	time.AfterFunc(100*time.Millisecond, func() { // a signal that is sent within 5 ms has arrived by then, or arrives later and is counted there
 		_, _ = c.Work().Exec(t.Context(), "SELECT pg_notify('last_word', '')")
 	})
 	rung := 0
@@ -248,7 +249,8 @@ func TestJobBell(t *testing.T) {
 	require.LessOrEqual(t, rung, int(took/(5*time.Millisecond))+2)
 }
 
-// A time beyond any calendar loses no claim, and a claim goes on behind it.
+// A due time that no Go calendar can hold does not lose a claim, and the next claim continues after
+// that job.
 func TestJobTimesBeyondTheCalendar(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -48,12 +48,12 @@ type Listener struct {
 
 	mu     sync.Mutex
 	status queue.ListenerStatus
-	wakes  []queue.Wake // a ring buffer; the next one is stored at newest
+	wakes  []queue.Wake // a ring buffer; newest is the index of the next signal
 	newest int
 }
 
-// keptWakes bounds the stream of wake signals that the console shows, keptWakeText the texts of a
-// payload: any login can send one.
+// keptWakes limits how many wake signals the console keeps to show, keptWakeText the length of the
+// texts of a payload: any login can send a signal of any content.
 const (
 	keptWakes    = 200
 	keptWakeText = 200
@@ -123,7 +123,7 @@ func (l *Listener) Run(ctx context.Context) {
 	l.set("off", queue.Text{})
 }
 
-// deafError says why LISTEN cannot work on this connection.
+// deafError is the reason why LISTEN cannot work on this connection.
 type deafError struct {
 	why  string
 	wait time.Duration // until the next attempt
@@ -131,7 +131,7 @@ type deafError struct {
 
 const (
 	poolerWait  = 30 * time.Second
-	standbyWait = 5 * time.Second // the standby may be promoted
+	standbyWait = 5 * time.Second // retry after this time, because the standby may be promoted
 )
 
 func (e *deafError) Error() string { return e.why }
@@ -201,8 +201,8 @@ func (l *Listener) serve(ctx context.Context) (err error) {
 	}
 }
 
-// probe checks that signals arrive. Behind a transaction pooler, LISTEN succeeds but no signal
-// ever arrives, except those that a connection sends to itself; so a second connection sends it.
+// probe checks that signals arrive. Behind a transaction pooler LISTEN succeeds, but only signals
+// that the connection sends to itself arrive. So another connection sends the signal of the probe.
 func (l *Listener) probe(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, pingWithin+probeWithin)
 	defer cancel()

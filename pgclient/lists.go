@@ -1,6 +1,6 @@
 package pgclient
 
-// Answers List and Report.
+// The calls that read lists and the report.
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// List reads one page.
+// List reads one page of the list that the query names.
 func (c *Client) List(ctx context.Context, q queue.Query) (p queue.Page, err error) {
 	if q.Kind == queue.ListSession {
 		var s queue.Session
@@ -25,15 +25,15 @@ func (c *Client) List(ctx context.Context, q queue.Query) (p queue.Page, err err
 	return p, err
 }
 
-// Report reads the span from since until until; the zero until is now.
+// Report reads what happened between since and until; a zero until means now.
 func (c *Client) Report(ctx context.Context, since, until time.Time) (queue.Report, error) {
 	r, err := lists.Report(ctx, c.read, c.Actor(), since, until)
 	c.Note(ctx, err)
 	return r, err
 }
 
-// EveryDeadGroup puts into a snapshot the groups of open dead letters that it leaves out, of which there may be hundreds
-// of thousands: they are read page by page, and have no last hour.
+// EveryDeadGroup adds to a snapshot the groups of open dead letters that the snapshot leaves out,
+// possibly hundreds of thousands. They are read page by page, without the counts of the last hour.
 func (c *Client) EveryDeadGroup(ctx context.Context, s *queue.Snapshot) error {
 	if s.DeadMore.Groups == 0 {
 		return nil

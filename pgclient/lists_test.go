@@ -1,4 +1,5 @@
-// Lists: the filter means in SQL what it means in memory, and pages join up.
+// Lists: a filter selects the same rows in SQL as in memory, and consecutive pages neither skip nor
+// repeat a row.
 
 package pgclient_test
 
@@ -15,7 +16,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// letterField is a dead letter as the filter reads it.
+// letterField returns the fields of a dead letter by the names that a filter uses.
 func letterField(l queue.DeadLetter, asOf time.Time) func(string) (any, bool) {
 	return func(name string) (any, bool) {
 		switch name {
@@ -177,7 +178,8 @@ func TestDeadLetterDetail(t *testing.T) {
 	require.Equal(t, "0 event, 0 saga, 0 job, 0 dead_letter *, 0 requeue ann, 1 saga", chain(d))
 }
 
-// chain is a lineage in short: generation, kind, who, and where the dead letter is.
+// chain writes a lineage in short: per generation its number, its kind, who made it, and where the
+// dead letter is.
 func chain(d *queue.DeadLetterDetail) string {
 	var steps []string
 	for _, s := range d.Lineage {
@@ -230,8 +232,8 @@ func TestAuditPages(t *testing.T) {
 	}
 }
 
-// Pages of operations, and of the items of one, join up; a page that is not to be
-// counted is not.
+// Consecutive pages of operations, and of the items of an operation, neither skip nor repeat a row.
+// Rows are counted only if the query asks for it.
 func TestOperationPages(t *testing.T) {
 	w := newWorld(t)
 	w.exec(`INSERT INTO public.queue_bulk_operation (kind, filter, created_by, reason, state, state_by, rate_per_second, brake_percent, canary, canary_passed, frozen_count, next_item)

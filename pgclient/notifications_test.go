@@ -9,8 +9,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// A group per waiting row is the worst that pane gn can meet: what pairs every
-// group with every other one does not answer within the deadline of a read.
+// One group per waiting row is the worst case for pane gn: a query that compares every group with
+// every other one would exceed the deadline of a read.
 func TestManyGroupsAreRead(t *testing.T) {
 	w := newWorld(t)
 	w.exec(`INSERT INTO public.iu_notification_pending (unit_id, canonical_address, source_document_ref, actor_ref, ref_id, created_at)

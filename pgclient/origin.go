@@ -9,7 +9,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// noLogin is the loginuid of a process that no login started.
+// noLogin is the loginuid of a process that does not descend from a login session (unsigned -1).
 const noLogin = "4294967295"
 
 // origin returns what this program reports to the database about who runs it, as JSON, for the

@@ -9,7 +9,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Who ran the program is in the audit row of what it did, marked as claimed.
+// The audit row of an action names the operating-system user who ran the program, marked as
+// claimed.
 func TestOriginReachesTheAudit(t *testing.T) {
 	t.Setenv("SUDO_USER", "anna\x1b[31m")
 	t.Setenv("SSH_CONNECTION", "10.0.0.7 50122 10.0.0.4 22")

@@ -14,7 +14,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// dieEvents makes dead letters of events that could not be routed.
+// dieEvents makes dead letters of events that could not be routed, one per type.
 func (w *world) dieEvents(types ...string) (ids []string) {
 	w.t.Helper()
 	for _, kind := range types {
@@ -73,7 +73,8 @@ func TestRevealThroughPlanAndApply(t *testing.T) {
 	require.False(t, session.Rights[queue.ActReveal])
 }
 
-// A large payload comes bounded, with its size; whole where it was asked for so.
+// A large payload is cut to the limit, with its full size; a request for the whole payload gets all
+// of it.
 func TestPayloadIsBounded(t *testing.T) {
 	w := newWorld(t)
 	w.exec(`INSERT INTO public.event_type_registry VALUES ('iu', 'large', 's', 'immediate')`)
@@ -90,7 +91,8 @@ func TestPayloadIsBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, queue.Of[*queue.DeadLetterDetail](p).Payload.String(), int(d.PayloadSize))
 
-	// Revealed, too, a console takes no more than it shows; a verb takes all.
+	// When it reveals a payload, a console reads no more than it shows; a verb reads the whole
+	// payload.
 	for whole, want := range map[bool]int{false: queue.PayloadShown + 1, true: int(d.PayloadSize)} {
 		res := apply(t, op, plan(t, op, queue.Request{Action: queue.ActReveal, Targets: []string{id}, Reason: "r", Whole: whole}))
 		require.Len(t, res.Payload.String(), want)
@@ -169,8 +171,8 @@ func TestEventLetters(t *testing.T) {
 	require.EqualValues(t, 2, get[int64](w, "SELECT count(*) FROM public.queue_operator_action WHERE action LIKE 'iu_route_dead_letter_%'"))
 }
 
-// A dead letter that was requeued 120 times has the hundred generations around it, and
-// says that there are more.
+// The lineage of a dead letter that was requeued 120 times shows the 100 generations nearest to it,
+// and says that there are more.
 func TestLineageOfManyGenerations(t *testing.T) {
 	w := newWorld(t)
 	op := w.client("queue_viewer", "dead_letter_operator")
@@ -187,8 +189,8 @@ func TestLineageOfManyGenerations(t *testing.T) {
 	require.Len(t, d.Lineage, 1+100*4+3)
 }
 
-// generations requeues a dead letter so often, each new saga dying too, and gives the
-// last dead letter.
+// generations requeues a dead letter n times, lets each new saga die, and returns the last
+// dead letter.
 func (w *world) generations(id string, n int) string {
 	w.t.Helper()
 	for range n {

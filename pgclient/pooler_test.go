@@ -1,5 +1,6 @@
-// Through a real PgBouncer with the settings of its package: every statement has the
-// settings of a direct session, in one round trip, and leaves none behind.
+// Through a real PgBouncer with the default settings of its package: every statement runs with the
+// settings of a direct session, in one round trip, and leaves no setting on the server's
+// connection.
 
 package pgclient_test
 
@@ -17,7 +18,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// inForce are the settings that a statement runs with.
+// inForce has the settings that a statement runs with.
 type inForce struct{ Path, Timeout, LockTimeout, Idle, Encoding, Zone, ReadOnly, Named, Evil string }
 
 const whatIsInForce = `SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_setting('statement_timeout'), pg_catalog.current_setting('lock_timeout'),
@@ -50,7 +51,7 @@ func throughPooler(t *testing.T, mode string) {
 	at := pgclient.Options{DSN: b.DSN(login) + "&options=-c%20work_mem%3D7MB", Actor: "ann", WorkConns: 2}
 	c := open(t, at)
 
-	// What a console and a verb do.
+	// The calls of a console and of a verb work.
 	s, err := c.Snapshot(ctx, 0)
 	require.NoError(t, err)
 	require.Empty(t, s.Missing)
@@ -68,14 +69,14 @@ func throughPooler(t *testing.T, mode string) {
 	_, err = c.Report(ctx, time.Now().Add(-time.Hour), time.Now())
 	require.NoError(t, err)
 
-	// Every statement has its settings, alone and in a transaction.
+	// Every statement runs with its settings, alone and in a transaction.
 	var got inForce
 	into := []any{&got.Path, &got.Timeout, &got.LockTimeout, &got.Idle, &got.Encoding, &got.Zone, &got.ReadOnly, &got.Named, &got.Evil}
 	read := inForce{"pg_catalog, pg_temp", "5s", "5s", "1min", "UTF8", "UTC", "off", "0", "false"}
 	work := read
 	work.Timeout, work.LockTimeout = "1min", "10s"
 	for range 3 {
-		require.NoError(t, c.Read().QueryRow(ctx, whatIsInForce).Scan(into...)) // a simple query
+		require.NoError(t, c.Read().QueryRow(ctx, whatIsInForce).Scan(into...)) // by the simple query protocol
 		require.Equal(t, read, got)
 		require.NoError(t, c.Read().QueryRow(ctx, whatIsInForce+" WHERE $1::int = 1", 1).Scan(into...))
 		require.Equal(t, read, got)
@@ -97,14 +98,14 @@ func throughPooler(t *testing.T, mode string) {
 	require.NoError(t, c.Read().QueryRow(ctx, "SELECT pg_catalog.current_setting('work_mem')").Scan(&memory))
 	require.Equal(t, "7MB", memory, "the options of the connection string")
 
-	// One round trip, also for its settings.
+	// A statement and its settings take one round trip together.
 	conn, err := c.Read().Acquire(ctx)
 	require.NoError(t, err)
 	ask := func() {
 		var n int
 		require.NoError(t, conn.QueryRow(ctx, "SELECT $1::int", 1).Scan(&n))
 	}
-	ask() // the server says once what its columns are
+	ask() // the first execution also describes the columns
 	xacts, queries := b.Count(t)
 	for range 25 {
 		ask()
@@ -114,7 +115,7 @@ func throughPooler(t *testing.T, mode string) {
 	require.EqualValues(t, 25, afterX-xacts, "transactions")
 	require.EqualValues(t, 25, afterQ-queries, "round trips")
 
-	// A read-only console is one.
+	// A read-only console has read-only sessions.
 	at.ReadOnly, at.WorkConns = true, 0
 	only := open(t, at)
 	_, err = only.Snapshot(ctx, 0)
@@ -136,8 +137,8 @@ func throughPooler(t *testing.T, mode string) {
 	require.Equal(t, "off", got.ReadOnly)
 }
 
-// A pooler that takes the parameters without obeying them is found out; one that is
-// named in the profile is believed.
+// A pooler that accepts the startup parameters but does not apply them is detected. If the profile
+// names the pooler, the profile is believed.
 func TestPoolerThatIgnores(t *testing.T) {
 	w := newWorld(t)
 	login := pgtest.Login(t, w.db, "queue_viewer")
@@ -157,7 +158,7 @@ func TestPoolerThatIgnores(t *testing.T) {
 	require.Equal(t, "pg_catalog, pg_temp", path, "settings come with each transaction also where no pooler is")
 }
 
-// Jobs that are enqueued and claimed in one pipeline have the settings too.
+// Jobs that are enqueued and claimed in one pipeline run with the settings too.
 func TestEnqueueThroughPooler(t *testing.T) {
 	w := newWorld(t)
 	login := pgtest.Login(t, w.db, "workflow_admin", "event_ingest_writer")
@@ -176,7 +177,7 @@ func TestEnqueueThroughPooler(t *testing.T) {
 	require.Equal(t, 7, get[int](w, "SELECT count(*) FROM public.job_queue WHERE job_kind = 'k'"))
 }
 
-// What a pooler does with connections is found out, and statement mode is refused.
+// The mode of a pooler is detected, and statement mode is refused.
 func TestPoolModes(t *testing.T) {
 	w := newWorld(t)
 	login := pgtest.Login(t, w.db, "queue_viewer")
@@ -237,7 +238,7 @@ func TestSessionPoolerHasRoom(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A wake that is to arrive over listen_dsn is tried out.
+// CheckListen tests whether wake signals arrive over listen_dsn.
 func TestCheckListen(t *testing.T) {
 	w, other := newWorld(t), pgtest.Empty(t)
 	login := pgtest.Login(t, w.db, "queue_viewer")

@@ -60,13 +60,13 @@ func TestReportSilences(t *testing.T) {
 	require.EqualValues(t, 60, told["sampled"].CadenceSeconds)
 }
 
-// A curve's points, extremes and last value are those of the samples; a queue that
-// is not sampled in a minute in which others were was empty.
+// The points, extremes and last value of a curve are those of the samples. A queue lane without a
+// sample in a minute in which other lanes have one was empty then.
 func TestReportCurves(t *testing.T) {
 	w := newWorld(t)
 	for m := 50; m >= 1; m-- {
 		if m >= 20 && m < 25 {
-			continue // the sampler was away
+			continue // no samples in this minute
 		}
 		w.sample(m, "hosts_alive", "{}", 2)
 		w.sample(m, "picture_ms", "{}", float64(m))
@@ -110,7 +110,7 @@ func TestReportCurves(t *testing.T) {
 	}
 	require.Equal(t, 45, known)
 
-	// A longer span has fewer points a minute, of which the highest counts.
+	// A longer span has fewer points; each shows the highest sample of its time.
 	r = report(t, w, 10*time.Hour)
 	require.EqualValues(t, 600, r.CurveStep)
 	for _, c := range r.Curves {
@@ -121,7 +121,7 @@ func TestReportCurves(t *testing.T) {
 	}
 }
 
-// What died in the span is told with what became of it, whatever died elsewhere.
+// The report lists what died in the span, and what became of it, and nothing else that died.
 func TestReportDeadLetters(t *testing.T) {
 	w := newWorld(t)
 	hooks := w.die(

@@ -1,5 +1,5 @@
-// Routing through the client: events that are routed once more, one by one and in
-// bulk, routes that are switched and consumers that are set.
+// Routing through the client: events are routed again, one by one and in bulk; routes are switched
+// on and off; consumers are set.
 
 package pgclient_test
 
@@ -42,7 +42,7 @@ func TestReplayOfEvents(t *testing.T) {
 	undo := plan(t, op, queue.Request{Action: queue.ActUndoRequeue, Targets: []string{ids[0]}, Reason: "x"})
 	require.Contains(t, undo.Refused, "routed events cannot be recalled: their recipients have them")
 
-	// by a filter, with a dead letter of another source and one that fails again
+	// selected by a filter, together with a dead letter of another source; one event fails again
 	p = plan(t, op, queue.Request{Action: queue.ActRequeue, Filter: "type:sent|broken", Reason: "cured"})
 	require.EqualValues(t, 2, p.Count)
 	res = apply(t, op, p)
@@ -104,7 +104,7 @@ func TestBulkReplayOfEvents(t *testing.T) {
 	undo := plan(t, op, queue.Request{Action: queue.ActBulkUndo, Targets: []string{id}})
 	require.Contains(t, undo.Refused, "routed events cannot be recalled")
 
-	// a selection of all sources is one operation per source
+	// a selection of dead letters of all sources becomes one operation per source
 	more := w.dieEvents("more")
 	r = bulkPlan("age>0s|<1d")
 	r.Filter, r.Targets = "source:webhook|job|event", nil

@@ -51,7 +51,7 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 		return s, pgerror.Translate(err)
 	}
 	if s.Pooler {
-		_, _ = c.PoolMode(ctx) // if it cannot be detected yet, it is tried again
+		_, _ = c.PoolMode(ctx) // a mode that cannot be detected yet is looked for again later
 	}
 	s.Misfit = misfit(ctx, conn.Conn())
 	err = readRights(ctx, conn.Conn(), c.opts.Actions, roles, &s)
@@ -64,7 +64,8 @@ func (c *Client) address(conn *pgx.Conn) queue.Text {
 }
 
 // encryption asks the server whether this session is encrypted; the configuration only says what
-// was requested. The way to a pooler is judged separately, because the server does not know it.
+// was requested. Behind a pooler, the server knows only its connection to the pooler, so the
+// connection to the pooler is judged separately.
 func encryption(ctx context.Context, conn *pgx.Conn, s *queue.Session) error {
 	var backend uint32
 	var encrypted, local bool

@@ -58,8 +58,8 @@ func (c *Client) snapshot(ctx context.Context, maxAge time.Duration) (queue.Snap
 	return s, err
 }
 
-// Nearest returns the id of a kind (see queue.Snapshot.IDs) that a misspelt one most likely means; "" if none is
-// near, or if the snapshot cannot be read.
+// Nearest returns the id of a kind (see queue.Snapshot.IDs) that a misspelt one most likely means;
+// "" if none is near, or if the snapshot cannot be read.
 func (c *Client) Nearest(ctx context.Context, of, typed string) string {
 	s, err := c.Snapshot(ctx, time.Minute) // names rarely change
 	if err != nil {
@@ -101,14 +101,14 @@ func (c *Client) SnapshotAt(ctx context.Context, at time.Time, steps int) (s que
 	return s, first, pictured(body, &s)
 }
 
-// pictured decodes the sections of a snapshot.
+// pictured decodes the sections of a snapshot into s.
 func pictured(body []byte, s *queue.Snapshot) error {
 	if err := pgscan.Unmarshal(body, s); err != nil {
 		return queue.NewError(queue.KindFailed, pgerror.Mask("the snapshot cannot be read: "+err.Error()), "", "the schema does not fit this program: run qtop migrate status")
 	}
 	for i := range s.Queues {
 		if s.Queues[i].OldestAt == nil {
-			s.Queues[i].AgeSeconds = nil // SQL has 0
+			s.Queues[i].AgeSeconds = nil // NULL means that no job is due; SQL returns 0
 		}
 	}
 	for i := range s.Executors {
@@ -135,7 +135,7 @@ func (c *Client) bareSnapshot(ctx context.Context, lack string) (queue.Snapshot,
 	return s, pgerror.Translate(err)
 }
 
-// answered reads which server answered on a connection.
+// answered reads which server is at the other end of a connection.
 func (c *Client) answered(conn *pgx.Conn, self server, s *queue.Server) {
 	s.Address = c.address(conn)
 	if c.route.Pooled() {

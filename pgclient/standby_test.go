@@ -1,4 +1,4 @@
-// A real standby that is promoted, and what is said where PostgreSQL takes no change.
+// A real standby that is promoted, and the errors where PostgreSQL accepts no writes.
 
 package pgclient_test
 
@@ -65,7 +65,7 @@ func TestPromotedStandby(t *testing.T) {
 	require.Less(t, time.Since(promoted), 10*time.Second)
 }
 
-// An error says which of the causes makes a session read-only.
+// The error names the cause that makes a session read-only.
 func TestReadOnlyCauses(t *testing.T) {
 	ctx := context.Background()
 	w := newWorld(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// rules lists them with the share.
+// rules lists the event subscriptions that match the filter, with the share of broadcast.
 func rules(t *testing.T, c *console, filter string) queue.EventSubscriptionList {
 	t.Helper()
 	p, err := c.List(context.Background(), queue.Query{Kind: queue.ListRules, Filter: filter})
@@ -17,8 +17,9 @@ func rules(t *testing.T, c *console, filter string) queue.EventSubscriptionList 
 	return queue.Of[queue.EventSubscriptionList](p)
 }
 
-// The share and the types that it is made of are those of the views; a mute does
-// to it what its preview says, and nothing to a rule that was changed since.
+// The share of broadcast and the types that it consists of are those of the views. A mute changes
+// the share as its preview says, and is refused if the event subscription changed since the
+// preview.
 func TestRulesAndTheirShare(t *testing.T) {
 	w := newWorld(t)
 	w.exec("INSERT INTO public.event_type_registry VALUES ('kg', 'made', 's', 'immediate'), ('lost', 'made', 's', 'immediate')")
@@ -29,7 +30,7 @@ func TestRulesAndTheirShare(t *testing.T) {
 	p := rules(t, c, "")
 	require.Len(t, p.Subscriptions, 9)
 	require.Equal(t, []queue.BroadcastShare{
-		{Events: 10 + 1, Broadcast: 1, Percent: 100.0 / 11, Over: true}, // one is the event that reports the excess
+		{Events: 10 + 1, Broadcast: 1, Percent: 100.0 / 11, Over: true}, // one of these is the event that reports the excess
 		{Domain: queue.Clean("lost"), Events: 1, Broadcast: 1, Percent: 100, Over: true},
 		{Domain: queue.Clean("kg"), Events: 9}, {Domain: queue.Clean("system"), Events: 1},
 	}, p.Broadcast.Shares)

@@ -1,4 +1,4 @@
-// Every list and the snapshot can be read with any time in any column.
+// Every list and the snapshot can be read whatever time value a column holds.
 
 package pgclient_test
 
@@ -18,7 +18,7 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// everyRead reads all that the client can, and encodes it.
+// everyRead calls every read of the client and encodes each result as JSON.
 func everyRead(t *testing.T, c *console, conn *pgx.Conn, why string) {
 	t.Helper()
 	told := func(what string, v any, err error) {
@@ -88,7 +88,7 @@ func TestEveryTimeColumnToEveryOddValue(t *testing.T) {
 	}
 }
 
-// One column at a time, so that none hides behind another.
+// One column at a time, so that no failure hides another.
 func TestEachTimeColumnToEveryOddValue(t *testing.T) {
 	if os.Getenv("QTOP_TEST_FULL") == "" {
 		t.Skip("takes minutes: make test-full")
@@ -107,7 +107,8 @@ func TestEachTimeColumnToEveryOddValue(t *testing.T) {
 	}
 }
 
-// What is shown of such a time is a word, and what is sent back is the time itself.
+// A time that Go cannot hold is shown as a word, and is sent back to the server as the stored
+// value.
 func TestOddTimesThereAndBack(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -130,7 +131,7 @@ func TestOddTimesThereAndBack(t *testing.T) {
 		p, err := c.Plan(t.Context(), queue.Request{Action: queue.ActFlagSet, Targets: []string{"webhook.max_attempts"}, Args: map[string]string{"value": "7"}, Reason: "r"})
 		require.NoError(t, err)
 		if value == "294276-12-31" {
-			continue // cannot be told from year 10000: refused as changed
+			continue // cannot be distinguished from the year 10000: refused as changed
 		}
 		require.Empty(t, p.Refused, value)
 		res, err := c.Apply(t.Context(), p)

@@ -11,7 +11,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// beat lets a live host with the webhook worker report these secrets; nil = its release reports none.
+// beat registers a live host with the webhook sender that reports these secrets; nil = its release
+// reports none.
 func (w *world) beat(host string, secrets *[]string) {
 	w.t.Helper()
 	const instance = "00000000-0000-4000-8000-00000000000"
@@ -22,7 +23,8 @@ func (w *world) beat(host string, secrets *[]string) {
 	w.exec("SELECT public.fn_queue_host_beat($1, $2, '{webhook_worker}', 0, $3)", host, id, string(progress))
 }
 
-// A secret is rotated once every live host has it, and not before; what a preview saw is the condition.
+// A secret is rotated only after every live host has the new one. The rotation is refused if the
+// subscription changed since the preview.
 func TestWebhookRotateSecret(t *testing.T) {
 	w := newWorld(t)
 	w.exec("INSERT INTO public.subscriptions (event_type, callback_url, verified, secret_ref) VALUES ('order', 'https://a.test/?t=hush', true, 'old')")
@@ -63,7 +65,8 @@ func TestWebhookRotateSecret(t *testing.T) {
 	require.Equal(t, queue.KindPermission, queue.KindOf(err), "%v", err)
 }
 
-// A disabled subscription gets no deliveries, and its waiting ones wait; enabling lifts both.
+// A disabled webhook subscription gets no new sagas, and its waiting ones are not sent; enabling it
+// lifts both.
 func TestWebhookDisableEnable(t *testing.T) {
 	w := newWorld(t)
 	w.exec("INSERT INTO public.subscriptions (event_type, callback_url, verified) VALUES ('order', 'https://a.test/', true), ('order', 'https://b.test/', true)")
@@ -99,7 +102,8 @@ func TestWebhookDisableEnable(t *testing.T) {
 	require.Equal(t, queue.KindPermission, queue.KindOf(err), "%v", err)
 }
 
-// A subscription becomes verified by a 2xx alone, and only while it is what the preview showed.
+// Only a 2xx answer makes a webhook subscription verified, and only if the subscription did not
+// change since the preview.
 func TestWebhookVerify(t *testing.T) {
 	w := newWorld(t)
 	w.exec("INSERT INTO public.subscriptions (event_type, callback_url, verified, secret_ref) VALUES ('order', 'https://a.test/?t=hush', false, 'acme')")
@@ -135,7 +139,7 @@ func TestWebhookVerify(t *testing.T) {
 	require.Equal(t, queue.KindPermission, queue.KindOf(err), "%v", err)
 }
 
-// Types of events and producers are listed as they are set.
+// The lists of event types and of producers show the values that the actions set.
 func TestEventTypesAndProducers(t *testing.T) {
 	w := newWorld(t)
 	w.exec("INSERT INTO public.event_type_registry (event_domain, event_type, event_stream, delivery_lane) VALUES ('zz', 'made', 'update', 'immediate')")

@@ -10,8 +10,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Endpoints are listed with the reason why nothing is delivered to them. Suspend and
-// resume do what their previews show, each once, and refuse endpoints that changed since.
+// Endpoints are listed with the reason why nothing is delivered to them. Suspend and resume do what
+// their previews show, take effect once, and refuse endpoints that changed since the preview.
 func TestEndpoints(t *testing.T) {
 	w := newWorld(t)
 	w.die(deadLetter{"order", "https://u:hush@hooks.acme.test/a?t=hush", "HTTP_503", time.Minute}, deadLetter{"invoice", "https://slow.test/b", "TIMEOUT", time.Minute})
@@ -52,8 +52,8 @@ func TestEndpoints(t *testing.T) {
 	require.Contains(t, plan(t, op, queue.Request{Action: queue.ActResume, Targets: []string{"1"}, Reason: "back"}).Refused, "not suspended")
 }
 
-// Leases of both kinds are released in one request; who has no right to look at
-// endpoints may still look at leases.
+// Leases of jobs and of webhook jobs are released in one request. A login without the right to read
+// endpoints may still list leases.
 func TestWebhookLeases(t *testing.T) {
 	w := newWorld(t)
 	w.exec("INSERT INTO public.subscriptions (event_type, callback_url, verified) VALUES ('order', 'https://a.test/', true)")
@@ -77,7 +77,8 @@ func TestWebhookLeases(t *testing.T) {
 	require.ErrorContains(t, err, "not the id of a lease")
 }
 
-// workflow_admin may reveal, and so may ask for the reveal of a webhook's dead letter.
+// workflow_admin may reveal payloads, so the role may also request the reveal of a webhook's
+// dead letter.
 func TestAdminRevealsALetter(t *testing.T) {
 	w := newWorld(t)
 	id := w.die(deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})[0]
@@ -86,8 +87,8 @@ func TestAdminRevealsALetter(t *testing.T) {
 	require.Contains(t, res.Payload.String(), "hidden")
 }
 
-// A connection that was refused says nothing about how fast the receiver answers, and where
-// nothing waits nothing is old.
+// A refused connection does not count for the latency of a receiver, and a queue without backlog
+// has no age.
 func TestLatencyIsOfAnswers(t *testing.T) {
 	w := newWorld(t)
 	w.die(deadLetter{"a", "https://answers.test/", "HTTP_503", time.Minute}, deadLetter{"b", "https://refuses.test/", "CONNECTION_REFUSED", time.Minute},
@@ -105,7 +106,7 @@ func TestLatencyIsOfAnswers(t *testing.T) {
 	require.Equal(t, map[string]bool{"answers.test": true, "refuses.test": false, "hangs.test": true}, measured)
 }
 
-// The database finds what the screen shows: words instead of stored values.
+// A filter finds the words that the screen shows, not the values that the tables store.
 func TestListsFindWhatIsShown(t *testing.T) {
 	w := newWorld(t)
 	w.die(deadLetter{"a", "https://a.test/", "HTTP_503", time.Minute}, deadLetter{"b", "https://b.test/", "HTTP_503", time.Minute})

@@ -51,7 +51,8 @@ func auditOf(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page,
 const auditSelect = `a.id, a.at, a.actor, a.db_role, host(a.client_addr), a.action, a.target, a.filter, a.frozen_count,
 	a.reason, a.before, a.after, a.outcome, a.claimed, a.operation_id, NULL::bigint, NULL::timestamptz`
 
-// lastBatch joins the last batch of an operation to its first, which stands for all. foldedSelect is auditSelect with it.
+// lastBatch joins the last batch of an operation to its first batch, whose row represents the
+// operation. foldedSelect is auditSelect for these rows.
 const (
 	lastBatch = ` LEFT JOIN LATERAL (SELECT x.batch, x.batch_items, x.at, x.outcome FROM public.queue_operator_action x
 		WHERE a.batch = 1 AND x.operation_id = a.operation_id AND x.action = a.action AND x.batch IS NOT NULL ORDER BY x.id DESC LIMIT 1) l ON true`
@@ -67,13 +68,14 @@ func alertHistory(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.
 	return err
 }
 
-// ackColumns lists the columns of a queue.AlertAck; an acknowledgement that has just expired may not be marked as cleared yet.
+// ackColumns lists the columns of a queue.AlertAck; an acknowledgement that has just expired may
+// not be marked as cleared yet.
 const ackColumns = `alert_key, acked_by, acked_at, comment, expires_at,
 	CASE WHEN cleared_at IS NULL AND expires_at <= now() THEN expires_at ELSE cleared_at END,
 	CASE WHEN cleared_at IS NULL AND expires_at <= now() THEN 'expired' ELSE cleared_reason END`
 
 var auditColumns = map[string]filtersql.Column{
-	"actor": {Expr: "a.actor"}, "role": {Expr: "a.db_role"}, "action": {Expr: "a.action", Shown: "replace(regexp_replace(a.action, '^iu_route_', ''), '_', ' ')"}, // as queue.AuditWords
+	"actor": {Expr: "a.actor"}, "role": {Expr: "a.db_role"}, "action": {Expr: "a.action", Shown: "replace(regexp_replace(a.action, '^iu_route_', ''), '_', ' ')"}, // with the words of queue.AuditWords
 	"target": {Expr: "a.target", Shown: shownTarget("a.target")}, "reason": {Expr: "a.reason"}, "outcome": {Expr: "a.outcome"},
 	"at": {Expr: "a.at"}, "age": {Expr: "a.at"}, queue.AuditOperation: {Expr: "a.operation_id"},
 }
@@ -84,7 +86,7 @@ var foldedColumns = func() map[string]filtersql.Column {
 	return all
 }()
 
-// shownTarget returns the SQL of queue.AuditTarget.
+// shownTarget returns the SQL expression that gives the same text as queue.AuditTarget.
 func shownTarget(target string) string {
 	return "regexp_replace(" + target + `, '^\S+ ', replace(substring(` + target + ` FROM '^\S+ '), '_', ' '))`
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// cronOf returns why this login cannot use pg_cron (if so), and the cron jobs that it can see.
+// cronOf returns the pg_cron jobs that this login can see, or the reason why it cannot use pg_cron.
 func cronOf(ctx context.Context, db *pgpool.Pool, _ queue.Query) (*queue.Cron, error) {
 	var out queue.Cron
 	err := db.QueryRow(ctx, "SELECT public.fn_queue_scheduler_lacks()").Scan(&out.Lacks)

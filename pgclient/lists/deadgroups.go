@@ -10,13 +10,14 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// groupMark is where a page of groups ended: the columns by which they are sorted.
+// groupMark is the position at which a page of groups ended: the values by which groups are sorted.
 type groupMark struct {
 	Source, Code, Endpoint, Domain string
 	Subscription                   int64
 }
 
-// deadGroups reads every group of open dead letters, including those that the snapshot omits, by source and code.
+// deadGroups reads the groups of open dead letters, including those that the snapshot omits, sorted
+// by source and code.
 func deadGroups(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	var mark groupMark
 	if q.After != "" {

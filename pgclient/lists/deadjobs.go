@@ -15,7 +15,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// deadJobGeneration is an SQL expression: the number of replays before the dead letter's job.
+// deadJobGeneration is an SQL expression: how many replays preceded the dead letter's job.
 const deadJobGeneration = `(WITH RECURSIVE up (job_id, n) AS (
 	SELECT d.job_id, 0 UNION ALL
 	SELECT e.job_id, up.n + 1 FROM up JOIN public.job_dead_letter e ON e.replayed_job_id = up.job_id WHERE up.n < 1000)
@@ -32,8 +32,8 @@ func jobDeadLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, 
 		ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC`, db.Planned(b.Args)...)
 }
 
-// newest returns the FROM item of the ids of a page of dead letters, the newest first. Only what is in an index is read
-// to find them; rows hold payloads.
+// newest returns the FROM item with the ids of a page of dead letters, newest first. It finds them
+// by an index alone, because the rows themselves hold payloads and are expensive to read.
 func newest(b *filtersql.Builder, limit int) string {
 	return "(SELECT d.dead_letter_id FROM " + b.Rows + b.Clause() + " ORDER BY d.last_failed_at DESC, d.dead_letter_id DESC LIMIT " + strconv.Itoa(limit) + ") page"
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// deadMark is the position at which a page ended in each of the three merged lists; the zero
-// value is before the first row.
+// deadMark is the position at which a page ended in each of the three merged lists; the zero value
+// means before the first row.
 type deadMark struct {
 	hook       int64
 	job, event uuidMark
@@ -71,8 +71,8 @@ func readDeadMark(text string) (m deadMark, err error) {
 	return m, nil
 }
 
-// deadLetters merges the dead letters of all sources, newest first. Those of webhooks are read
-// in the order of their ids, which differs from the order of their times only for concurrent
+// deadLetters merges the dead letters of all sources, newest first. Those of webhooks are read in
+// the order of their ids; that differs from the order of their times only for concurrent
 // transactions.
 func deadLetters(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	s, err := filtersql.Dead(q.Filter)
@@ -230,10 +230,11 @@ func setClosure(d *queue.DeadLetterDetail, resolution, by queue.Text, at *time.T
 	}
 }
 
-// attempts reads webhook jobs; which is a condition on $1 = id, with an ORDER BY clause.
+// attempts reads the webhook jobs that are the attempts of one saga. which is the condition, in
+// which $1 = id, with an ORDER BY clause.
 func attempts(ctx context.Context, db *pgpool.Pool, which string, id int64) ([]queue.Attempt, error) {
-	// The excerpt comes from the receiver and may contain anything, so reading it is a separate
-	// right.
+	// The response excerpt is text of the receiver and may contain anything, so reading it is a
+	// separate right.
 	excerpt := "response_excerpt"
 	var may bool
 	err := db.QueryRow(ctx, "SELECT has_column_privilege('public.webhook_delivery_jobs', 'response_excerpt', 'SELECT')").Scan(&may)

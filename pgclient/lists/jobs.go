@@ -14,11 +14,11 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// jobColumnList lists the readable columns of a job without its payload.
+// jobColumnList lists the columns of a job that lists show, without its payload.
 const jobColumnList = `q.job_id, q.job_kind, q.event_domain, q.executor, q.status, q.ready, q.priority, q.process_after, q.enqueued_at,
 	q.picked_at, q.finished_at, q.lease_owner, q.lease_until, q.attempts, q.max_attempts, q.idempotency_key, q.failure_code, q.last_error`
 
-// jobSelect lists those columns in the order of scanJob.
+// jobSelect lists jobColumnList's columns in the order of scanJob.
 const jobSelect = `q.job_id::text, q.job_kind, q.event_domain, q.executor, q.status, q.ready, q.priority,
 	q.process_after, q.enqueued_at, q.picked_at, q.finished_at, q.lease_owner, q.lease_until,
 	COALESCE(q.lease_id::text, ''), q.attempts, q.max_attempts, q.idempotency_key, q.failure_code, q.last_error,
@@ -32,9 +32,9 @@ func scanJob(j *queue.Job) []any {
 	}
 }
 
-// jobs reads a page of live jobs, earliest due first. It reads queue lane by queue lane and
-// priority by priority from the claim index, so that the cost of a page does not depend on the
-// size of the queue.
+// jobs reads a page of live jobs, earliest due first. It reads each queue lane and each priority
+// separately from the claim index, so that the cost of a page does not depend on the size of the
+// queue.
 func jobs(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	b, f, err := filtersql.Jobs(q.Filter)
 	if err != nil {

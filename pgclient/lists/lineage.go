@@ -16,7 +16,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// steps reads the lineage; columns: kind, id, status, at, by, generation, number of generations left out.
+// steps reads the lineage. The columns of sql are: kind, id, status, at, by, generation, number of
+// generations left out.
 func steps(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail, sql string, args ...any) (err error) {
 	d.Lineage, err = pgrow.Each(ctx, db, func(row pgx.CollectableRow) (queue.LineageStep, error) {
 		var s queue.LineageStep
@@ -30,8 +31,8 @@ func steps(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail, sql 
 
 const lineageShown = queue.LineageShown
 
-// hookLineage reads every saga of the event and subscription with its jobs, its dead letter and
-// its requeue.
+// hookLineage reads every saga of the event and subscription, each with its jobs, its dead letter
+// and its requeue.
 func hookLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail) error {
 	near := "BETWEEN $3 - " + strconv.Itoa(lineageShown) + " AND $3 + " + strconv.Itoa(lineageShown)
 	return steps(ctx, db, d, `
@@ -59,8 +60,8 @@ func hookLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail
 		) steps ORDER BY n, step, no, at`, d.EventID, d.SubscriptionID, d.Generation)
 }
 
-// jobLineage reads the chain of replays from the first job to the last. A job whose history was
-// dropped is known only through its dead letter.
+// jobLineage reads the chain of replays from the first job to the last. Of a job whose history
+// partition was dropped, only its dead letter is known.
 func jobLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail, letter string) error {
 	near := "BETWEEN -" + strconv.Itoa(lineageShown) + " AND " + strconv.Itoa(lineageShown)
 	return steps(ctx, db, d, `
@@ -101,8 +102,8 @@ func jobLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail,
 		) steps ORDER BY n, step`, letter, d.Generation)
 }
 
-// eventLineage reads the event, the recipients that it reached, the dead letter, and how that was
-// closed.
+// eventLineage reads the event, the recipients that it reached, the dead letter, and the
+// resolution that closed it.
 func eventLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail, letter string) error {
 	return steps(ctx, db, d, `
 		WITH l AS (SELECT d.dead_letter_id, d.event_id, d.event_type, d.failure_code, d.last_failed_at, d.worker_name, d.resolution, d.resolved_at,

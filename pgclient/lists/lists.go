@@ -50,7 +50,7 @@ func readers() map[queue.ListKind]reader {
 	}
 }
 
-// whole makes a reader of a function that reads a list without pages.
+// whole turns a function that reads a whole list into a reader.
 func whole[T any](read func(context.Context, *pgpool.Pool, queue.Query) (T, error)) reader {
 	return func(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) (err error) {
 		p.Rows, err = read(ctx, db, q)
@@ -58,7 +58,7 @@ func whole[T any](read func(context.Context, *pgpool.Pool, queue.Query) (T, erro
 	}
 }
 
-// activity reads the sessions; the SQL columns have the names of the JSON members.
+// activity reads the sessions; the SQL columns are named like the JSON members.
 func activity(ctx context.Context, db *pgpool.Pool, _ queue.Query) ([]queue.Activity, error) {
 	return pgrow.Column[queue.Activity](ctx, db, "SELECT to_jsonb(r) FROM public.fn_queue_activity() r")
 }

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	stagedLookedAt = 20_000 // the oldest waiting rows, which are grouped for the screen
-	failuresLooked = 20_000 // failed rows that are grouped by reason
+	stagedLookedAt = 20_000 // the number of oldest waiting rows that are grouped for the screen
+	failuresLooked = 20_000 // the number of failed rows that are grouped by reason
 	runsShown      = 50
 )
 
@@ -25,7 +25,7 @@ func notifications(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue
 		return filtersql.Error(err)
 	}
 	var n queue.Notifications
-	tx, err := db.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}) // one snapshot
+	tx, err := db.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}) // one PostgreSQL snapshot for all statements
 	if err != nil {
 		return err
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// payloadTimeout limits the masking of a slow payload, so that time remains for the rest of the
+// payloadTimeout limits the masking of a payload, so that time remains for reading the rest of the
 // page.
 const payloadTimeout = pgpool.ReadTimeout / 2
 
-// shownPayload is a payload as it is shown, or the reason why it is not.
+// shownPayload is a payload in the form in which it is shown, or the reason why it is not shown.
 type shownPayload struct {
 	text, whyNot queue.Text
 	size         int64

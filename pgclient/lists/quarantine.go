@@ -8,8 +8,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// quarantine reads the rows in quarantine first, then those that are being retried, each oldest
-// first.
+// quarantine reads the rows in quarantine, then the rows that are being retried; within each, the
+// oldest first.
 func quarantine(ctx context.Context, db *pgpool.Pool, _ queue.Query) ([]queue.Quarantined, error) {
 	return pgrow.Column[queue.Quarantined](ctx, db, `SELECT pg_catalog.to_jsonb(q) FROM public.queue_quarantine q
 		ORDER BY q.set_aside_at IS NULL, q.set_aside_at, q.first_failed_at, q.quarantine_id LIMIT 10000`)

@@ -15,15 +15,16 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// The bounds of a report.
+// The largest numbers of rows in a report.
 const (
 	reportTimeout = 60 * time.Second
-	reportRows    = 100     // of most lists
-	reportActions = 500     // of the audit
-	reportLetters = 100_000 // dead letters read per source
+	reportRows    = 100     // for most lists
+	reportActions = 500     // for audit rows
+	reportLetters = 100_000 // for the dead letters that are read per source
 )
 
-// Report reads what was recorded from since until until, as actor; a zero until means now.
+// Report reads what was recorded between since and until; a zero until means now. The report names
+// actor as the person who asked for it.
 func Report(ctx context.Context, db *pgpool.Pool, actor string, since, until time.Time) (queue.Report, error) {
 	r, err := report(ctx, db, actor, since, until)
 	return r, pgerror.Translate(err)
@@ -60,8 +61,8 @@ func report(ctx context.Context, db *pgpool.Pool, actor string, since, until tim
 	})
 }
 
-// collect reads a query whose LIMIT bounds it and whose first column is the total number of
-// rows; it records how many were left out in Report.More.
+// collect runs a query that has a LIMIT and whose first column is the total number of rows. It
+// records the number of rows left out in Report.More.
 func collect[T any](ctx context.Context, tx pgx.Tx, r *queue.Report, list, sql string, args ...any) ([]T, error) {
 	total := 0
 	out, err := pgrow.Each(ctx, tx, func(row pgx.CollectableRow) (T, error) {
@@ -76,7 +77,8 @@ func collect[T any](ctx context.Context, tx pgx.Tx, r *queue.Report, list, sql s
 	return out, err
 }
 
-// behindCount is a row without its first column, which Scan stores in n.
+// behindCount scans a row whose first column is a count: Scan stores the count in n, and the other
+// columns in the row.
 type behindCount struct {
 	pgx.CollectableRow
 	n *int
@@ -88,7 +90,8 @@ func (r behindCount) Scan(into ...any) error {
 	return r.CollectableRow.Scan(append([]any{r.n}, into...)...)
 }
 
-// reportSilences finds the silences in the span: those that were sampled, acknowledged, or are open now.
+// reportSilences finds the silences in the span: those that were sampled, those that were
+// acknowledged, and those that are open now.
 func reportSilences(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
 	r.Silences, err = collect[queue.Silence](ctx, tx, r, "silences", `
 		WITH seen AS (
@@ -165,8 +168,7 @@ func reportAudit(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
 	return err
 }
 
-// reportDead groups the dead letters of the span. Of each source, the newest reportLetters are
-// read.
+// reportDead groups the dead letters of the span. It reads the newest reportLetters of each source.
 func reportDead(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
 	type story struct {
 		queue.DeadStory

@@ -14,8 +14,8 @@ const (
 	curveLines  = 10 // curves per metric: those with the highest maximum
 )
 
-// metrics lists the metrics of a report in their order. A sparse metric is not sampled while it
-// is zero: a missing sample counts as zero if other metrics were sampled in that minute.
+// metrics lists the metrics of a report in their order. A sparse metric is sampled only while it is
+// above zero: a missing sample counts as zero if other metrics were sampled in that minute.
 var metrics = []struct {
 	name   string
 	sparse bool
@@ -32,7 +32,8 @@ var metrics = []struct {
 	{"picture_ms", false},
 }
 
-// sampler is a metric that every run of the sampler writes exactly once.
+// sampler is a metric that every run of the sampler writes once: its samples show in which minutes
+// the sampler ran.
 const sampler = "hosts_alive"
 
 // curveStep returns the time that one point covers, in whole minutes.
@@ -41,7 +42,7 @@ func curveStep(span time.Duration) time.Duration {
 }
 
 func reportCurves(ctx context.Context, tx pgx.Tx, r *queue.Report) error {
-	from := r.Since.Truncate(time.Minute) // a sample has the time at which its minute begins
+	from := r.Since.Truncate(time.Minute) // the time of a sample is the beginning of its minute
 	step := curveStep(r.Until.Sub(from))
 	r.CurveStep = int64(step / time.Second)
 	n := int((r.Until.Sub(from) + step - 1) / step)

@@ -13,10 +13,11 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// rulesMost is the largest number of event subscriptions that are read; DP6 §5 expects fewer than a thousand.
+// rulesMost is the largest number of event subscriptions that are read; DP6 §5 expects fewer than a
+// thousand.
 const rulesMost = 10_000
 
-// subscriptions reads the event subscriptions that match, and the broadcast share.
+// subscriptions reads the event subscriptions that match the filter, and the broadcast share.
 func subscriptions(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	f, err := queue.ParseFilter(q.Filter, queue.EventSubscriptionFields())
 	if err != nil {
@@ -39,7 +40,7 @@ func subscriptions(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue
 	return err
 }
 
-// broadcast reads the broadcast share of each event type, and sums it per domain and in total.
+// broadcast reads the broadcast share of each event type, and the sums per domain and in total.
 func broadcast(ctx context.Context, db *pgpool.Pool) (*queue.Broadcast, error) {
 	b := &queue.Broadcast{Shares: []queue.BroadcastShare{{}}, Unrouted: []queue.UnroutedType{}}
 	err := db.QueryRow(ctx, `SELECT COALESCE((SELECT value = 'true' FROM public.dot_config WHERE key = 'queue.subscription_resolution.enabled'), false),
@@ -83,8 +84,8 @@ func broadcast(ctx context.Context, db *pgpool.Pool) (*queue.Broadcast, error) {
 	return b, err
 }
 
-// resolution says who receives an event DOMAIN/TYPE[/STREAM]. Without a stream, it uses the
-// stream from the event type registry. Query.Scope narrows the event to a subject table and a
+// resolution returns the recipients of an event DOMAIN/TYPE[/STREAM]. Without a stream, the stream
+// comes from the registry of event types. Query.Scope narrows the event to a subject table and a
 // payload.
 func resolution(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.Resolution, error) {
 	domain, kind, ok := strings.Cut(q.ID, "/")

@@ -17,7 +17,7 @@ import (
 
 const (
 	recentAttempts = 50     // settled attempts from which success rate and latency are computed
-	retryBound     = 10_000 // the most retries counted per slot of the retry calendar
+	retryBound     = 10_000 // the most retries that are counted per time slot of the retry calendar
 )
 
 var endpointColumns = map[string]filtersql.Column{
@@ -46,7 +46,7 @@ func endpoints(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Pag
 	if q.Kind == queue.ListEndpoint && len(endpoints) == 0 {
 		return queue.NewError(queue.KindFailed, fmt.Sprintf("there is no webhook subscription %d", one), "", "see qtop webhooks")
 	}
-	ids := []int64{} // not nil, which would mean all
+	ids := []int64{} // an empty list, because nil would mean all
 	for _, e := range endpoints {
 		ids = append(ids, e.ID)
 	}
@@ -67,8 +67,8 @@ func endpoints(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Pag
 	return err
 }
 
-// endpointPage selects the rows of the page before it reads their recent attempts, because those
-// cost recentAttempts rows per subscription.
+// endpointPage selects the rows of the page before it reads their recent attempts: those are up to
+// recentAttempts rows per subscription.
 func endpointPage(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, limit int, total *int64) ([]queue.Endpoint, error) {
 	return pgrow.Each(ctx, db, func(row pgx.CollectableRow) (queue.Endpoint, error) {
 		var e queue.Endpoint
@@ -124,7 +124,8 @@ func webhookLeases(ctx context.Context, db *pgpool.Pool, subscriptions []int64, 
 		WHERE j.status = 'Leased' AND ($1::bigint[] IS NULL OR j.subscription_id = ANY ($1)) ORDER BY j.lease_until, j.id LIMIT `+strconv.Itoa(limit), subscriptions)
 }
 
-// retries counts the waiting retries by when they are due, each slot up to retryBound.
+// retries counts the waiting retries by the time at which they become due, up to retryBound per
+// time slot.
 func retries(ctx context.Context, db *pgpool.Pool, subscription int64) ([]queue.RetrySlot, error) {
 	return pgrow.Each(ctx, db, func(row pgx.CollectableRow) (queue.RetrySlot, error) {
 		var s queue.RetrySlot
