@@ -13,25 +13,29 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Column is the SQL of a field; for an age, the time from which it counts. Text columns compare
-// as text, with NULL as the empty string; a comparison of numbers or times with NULL is false.
+// Column is the SQL of a field. For an age, Expr is the time at which the age begins. Text columns
+// compare as text, with NULL as the empty string; a comparison of numbers or times with NULL is
+// false.
 type Column struct {
 	Expr   string
-	Shown  string // the SQL of what screens show instead of a text; a filter may say either. Empty = Expr
+	Shown  string // the SQL of the words that screens show instead of the stored text; a filter may use either. Empty = Expr
 	Number string // the SQL to compare with numbers if Expr is text; empty = Expr
-	// Const says that Expr has the same value in every row, Text. Its terms are decided without the database.
+	// Const says that Expr has the same value, Text, in every row. Terms on this column are decided
+	// without the database.
 	Const bool
 	Text  string
-	// Cases lists the values of Expr, if these are all.
+	// Cases lists the possible values of Expr; nil = not known.
 	Cases []Case
-	// Distinct is a query for the values v that open dead letters have in this column: it reads one index entry for each.
+	// Distinct is a query for the values v of this column in open dead letters. It reads one index
+	// entry per value.
 	Distinct string
-	// Same returns the SQL of the rows in which the text of Expr is this one, so that an index on the column behind
-	// Expr serves it; false if no row can have this text. nil = the text itself is compared.
+	// Same returns the SQL condition for rows whose Expr has exactly this text, in a form that an
+	// index on the column behind Expr can serve. It returns false if no row can have this text. nil
+	// = compare the text of Expr itself.
 	Same func(b *Builder, text string) (string, bool)
 }
 
-// Words returns the SQL of what screens show for the stored values of expr.
+// Words returns the SQL of the words that screens show for the stored values of expr.
 func Words(expr string, words []queue.Word) string {
 	var b strings.Builder
 	b.WriteString("CASE " + expr)
@@ -48,10 +52,10 @@ type Case struct{ Text, Cond string }
 type Builder struct {
 	columns map[string]Column
 	From    string // the FROM clause to which the conditions belong
-	Rows    string // the same without what only the columns of the list need; to find and count rows
+	Rows    string // From without the tables that only supply columns of the list; used to find and count rows
 	Key     string // the column that identifies a row of Rows
 	open    bool   // only open dead letters are selected
-	Now     string // the SQL of the time at which ages end
+	Now     string // the SQL of the time up to which ages are counted
 	Conds   []string
 	Args    []any
 }
@@ -96,10 +100,10 @@ func (b *Builder) Clause() string {
 	return " WHERE " + strings.Join(b.Conds, " AND ")
 }
 
-// None reports whether no row can match, whatever the database holds.
+// None reports whether the conditions exclude every row, whatever the database holds.
 func (b *Builder) None() bool { return slices.Contains(b.Conds, never) }
 
-// Where adds the filter's terms.
+// Where adds the terms of the filter as conditions.
 func (b *Builder) Where(f *queue.Filter) {
 	for _, cond := range b.conds(f) {
 		b.And(cond)
@@ -114,7 +118,8 @@ func (b *Builder) when(t queue.TimeRef) string {
 	return b.Arg(t.Resolve(time.Now())) + "::timestamptz"
 }
 
-// Before adds the condition for the rows after a page mark, in a list with descending numbers.
+// Before adds the condition for the rows after a page mark, in a list that is sorted by descending
+// numbers.
 func (b *Builder) Before(number, mark string) error {
 	if mark == "" {
 		return nil
@@ -127,5 +132,6 @@ func (b *Builder) Before(number, mark string) error {
 	return nil
 }
 
-// CountBound is the largest count of a filtered list: above it, the total is shown as "at least".
+// CountBound is the highest count of a filtered list. A list with more rows is shown as "at least"
+// this number.
 const CountBound = 100_000

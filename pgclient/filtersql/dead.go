@@ -11,15 +11,16 @@ import (
 // DeadFrom is the FROM clause of webhook dead letters d.
 const DeadFrom = "public.dead_letters d " + deadRest
 
-// DeadState is the state of a webhook dead letter.
+// DeadState is an SQL expression for the state of a webhook dead letter: open, requeued or
+// resolved.
 const DeadState = `CASE WHEN ` + hookOpen + ` THEN 'open' WHEN ` + hookRequeued + ` THEN 'requeued' ELSE 'resolved' END`
 
-// deadOpen is the FROM clause of open webhook dead letters. dead_letter_open repeats the columns by which they are
-// found, and its index has them in the order of the groups.
+// deadOpen is the FROM clause of open webhook dead letters. dead_letter_open repeats the columns
+// that filters use, and its index is in the order of the groups.
 const deadOpen = "public.dead_letter_open o JOIN public.dead_letters d ON d.id = o.dead_letter_id " + deadRest
 
-// deadRest is LEFT JOIN and not JOIN, although no row is missing, so that PostgreSQL leaves out a table of which no
-// column is used.
+// deadRest uses LEFT JOIN, although no row is ever missing, because PostgreSQL leaves a left-joined
+// table out of the plan if no column of that table is used.
 const deadRest = `LEFT JOIN public.subscriptions s ON s.id = d.subscription_id
 	LEFT JOIN public.webhook_delivery_sagas g ON g.id = d.saga_id`
 
@@ -36,7 +37,8 @@ const (
 	hookRequeued = "EXISTS (SELECT 1 FROM public.dead_letter_requeues r WHERE r.dead_letter_id = d.id)"
 )
 
-// The codes of open dead letters. A pattern is compared with each code once, and not with each dead letter.
+// Queries for the codes of open dead letters: a pattern is compared with each code once, instead of
+// with each dead letter.
 const (
 	openHookCodes = `WITH RECURSIVE c (v) AS ((SELECT x.final_error_code::text FROM public.dead_letter_open x ORDER BY x.final_error_code LIMIT 1)
 		UNION ALL SELECT (SELECT x.final_error_code::text FROM public.dead_letter_open x WHERE x.final_error_code > c.v ORDER BY x.final_error_code LIMIT 1) FROM c WHERE c.v IS NOT NULL)
@@ -51,7 +53,8 @@ const (
 		SELECT v FROM c WHERE true`
 )
 
-// openColumns are the deadColumns of open dead letters.
+// openColumns are used instead of deadColumns for open dead letters; most of them are columns of
+// dead_letter_open.
 var openColumns = map[string]Column{
 	"id": {Expr: "o.dead_letter_id", Same: sameNumber("o.dead_letter_id")}, "code": {Expr: "o.final_error_code", Distinct: openHookCodes}, "endpoint": {Expr: "s.endpoint"},
 	"subscription": {Expr: "o.subscription_id"}, "domain": deadColumns["domain"], "kind": deadColumns["kind"],
@@ -71,15 +74,15 @@ func (s DeadSelection) All() bool {
 	return len(s.Filters) == 0 || slices.ContainsFunc(s.Filters, (*queue.Filter).Empty)
 }
 
-// Dead compiles filters over dead letters: one that matches any of them is selected. A filter
-// without a state matches open ones only.
+// Dead compiles filters over dead letters; a dead letter that matches any of the filters is
+// selected. A filter that does not mention the state matches open dead letters only.
 func Dead(texts ...string) (DeadSelection, error) { return DeadAt(time.Time{}, texts...) }
 
-// DeadAt is Dead for the dead letters that existed at a time, with ages as of that time; the zero
-// time is now.
+// DeadAt is like Dead, for the dead letters that existed at a time, with ages as of that time; the
+// zero time means now.
 func DeadAt(at time.Time, texts ...string) (DeadSelection, error) {
 	var s DeadSelection
-	var filters []*queue.Filter // as s.Filters, without terms that only say open
+	var filters []*queue.Filter // like s.Filters, but without terms that only say "open"
 	var open []bool
 	for _, text := range texts {
 		f, err := queue.ParseFilter(text, queue.DeadLetterFields())
@@ -90,7 +93,7 @@ func DeadAt(at time.Time, texts ...string) (DeadSelection, error) {
 		f, isOpen := openOnly(f)
 		filters, open = append(filters, f), append(open, isOpen)
 	}
-	shared := !slices.Contains(open, false) // kept outside of the OR, so that an index can serve it
+	shared := !slices.Contains(open, false) // if every filter wants open ones, that condition is kept outside of the OR, so that an index can serve it
 	s.Hooks = &Builder{columns: deadColumns, From: DeadFrom, Rows: DeadFrom, Key: "d.id"}
 	if shared {
 		s.Hooks = &Builder{columns: openColumns, From: deadOpen, Rows: "public.dead_letter_open o LEFT JOIN public.subscriptions s ON s.id = o.subscription_id", Key: "o.dead_letter_id"}
@@ -108,10 +111,10 @@ func DeadAt(at time.Time, texts ...string) (DeadSelection, error) {
 		if b == s.Hooks {
 			isOpen = hookOpen
 		}
-		if shared && b != s.Hooks { // From of the webhooks has open ones only
+		if shared && b != s.Hooks { // the FROM clause of webhooks has only open dead letters
 			b.And(isOpen)
 		}
-		if len(filters) == 1 { // each term by itself, so that an index can serve it
+		if len(filters) == 1 { // each term becomes a separate condition, so that an index can serve it
 			b.Where(filters[0])
 			continue
 		}
@@ -134,8 +137,8 @@ func DeadAt(at time.Time, texts ...string) (DeadSelection, error) {
 	return s, nil
 }
 
-// openOnly reports whether a filter matches only open dead letters, and returns it without the terms about the state. A
-// filter that does not mention the state does.
+// openOnly reports whether a filter matches only open dead letters (also a filter that does not
+// mention the state), and returns the filter without the terms about the state.
 func openOnly(f *queue.Filter) (*queue.Filter, bool) {
 	if f.Empty() {
 		return f, true

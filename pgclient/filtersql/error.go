@@ -7,7 +7,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Error makes a usage error of a filter that does not parse.
+// Error turns a syntax error of a filter into a usage error of a command.
 func Error(err error) error {
 	var fe *queue.FilterError
 	if !errors.As(err, &fe) {

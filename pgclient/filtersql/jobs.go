@@ -2,8 +2,8 @@ package filtersql
 
 import "github.com/qtop/qtop/pgclient/queue"
 
-// JobSince is since when a job is in its current state: claimed, or due and waiting. A time outside
-// Go's calendar counts as the last time inside it.
+// JobSince is an SQL expression for the time at which a job got into its current state: finished,
+// claimed, or due. A time that Go cannot hold counts as the latest time that it can.
 const JobSince = `CASE WHEN q.finished_at IS NOT NULL THEN q.finished_at WHEN q.status IN ('leased', 'in_progress') THEN q.picked_at
 	ELSE least(greatest(q.enqueued_at, q.process_after, '0001-01-01Z'), '9999-12-31Z') END`
 

@@ -11,13 +11,13 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// The conditions of a term that is decided without the database.
+// Conditions of a term that is decided without the database.
 const (
 	always = "true"
 	never  = "false"
 )
 
-// conds returns the filter's terms as conditions, which must all hold.
+// conds returns the terms of the filter as conditions, all of which must hold.
 func (b *Builder) conds(f *queue.Filter) (conds []string) {
 	if f == nil {
 		return nil
@@ -39,8 +39,8 @@ func (b *Builder) conds(f *queue.Filter) (conds []string) {
 	return conds
 }
 
-// decide returns the condition that build makes, and drops its arguments if it needs none: PostgreSQL accepts no
-// argument that a statement does not use.
+// decide returns the condition that build makes. If that condition needs no arguments, decide drops
+// those that build added: PostgreSQL refuses arguments that a statement does not use.
 func (b *Builder) decide(build func() string) string {
 	n := len(b.Args)
 	cond := build()
@@ -50,8 +50,8 @@ func (b *Builder) decide(build func() string) string {
 	return cond
 }
 
-// oneOf returns the condition that the text of a column is one of several, if PostgreSQL can look them up together; it does
-// not with an OR.
+// oneOf returns the condition that the text of a column is one of several values, in a form (= ANY)
+// for which PostgreSQL can use an index at once; it cannot for an OR.
 func (b *Builder) oneOf(t queue.Term) []string {
 	c := b.columns[t.Field]
 	if t.Op != queue.OpEq || len(t.Values) < 2 || t.Kind != queue.FieldText || c.Const || c.Shown != "" || len(c.Cases) > 0 {
@@ -59,7 +59,7 @@ func (b *Builder) oneOf(t queue.Term) []string {
 	}
 	var texts []string
 	for _, v := range t.Values {
-		if v.Raw == "" { // NULL too
+		if v.Raw == "" { // the empty text also matches NULL
 			return nil
 		}
 		texts = append(texts, v.Raw)
@@ -125,7 +125,7 @@ func (b *Builder) term(f *queue.Filter, t queue.Term, v queue.Value) string {
 		return decided(matches(c.Text, t, v))
 	}
 	switch t.Kind {
-	case queue.FieldDuration: // the column alone on its side, so that an index serves it
+	case queue.FieldDuration: // the column stays alone on its side, so that an index can serve the condition
 		return fmt.Sprintf("%s %s %s - make_interval(secs => %s)", c.Expr, mirrored(t.Op), b.Now, b.Arg(v.Duration.Seconds()))
 	case queue.FieldTime:
 		return fmt.Sprintf("%s %s %s", c.Expr, t.Op, b.when(v.Time))
@@ -147,7 +147,7 @@ func (b *Builder) term(f *queue.Filter, t queue.Term, v queue.Value) string {
 	}
 	switch t.Op {
 	case queue.OpGlob:
-		if c.Same != nil && !strings.ContainsAny(v.Raw, `*?\`) { // the ids have no capitals
+		if c.Same != nil && !strings.ContainsAny(v.Raw, `*?\`) { // compare as written: ids have no capitals
 			return b.same(c, strings.ToLower(v.Raw))
 		}
 		if c.Distinct != "" && b.open {
@@ -196,8 +196,9 @@ func (b *Builder) contains(fields []string, v queue.Value) string {
 // textOf returns the SQL of the text of a column, in which NULL is the empty string.
 func textOf(c Column) string { return "COALESCE((" + c.Expr + ")::text, '')" }
 
-// same returns the condition that the text of a column is this one. Only the empty text is also that of NULL: any other
-// is compared with the column itself, so that an index serves it.
+// same returns the condition that the text of a column is this one. Only the empty text also
+// matches NULL; any other text is compared with the column itself, so that an index can serve the
+// condition.
 func (b *Builder) same(c Column, text string) string {
 	switch {
 	case c.Same != nil:
@@ -211,7 +212,7 @@ func (b *Builder) same(c Column, text string) string {
 	return "(" + c.Expr + ")::text = " + b.Arg(text)
 }
 
-// sameNumber compares a column with the decimal text of a whole number.
+// sameNumber returns a Column.Same for a column of whole numbers.
 func sameNumber(column string) func(*Builder, string) (string, bool) {
 	return func(b *Builder, text string) (string, bool) {
 		n, err := strconv.ParseInt(text, 10, 64)
@@ -222,7 +223,7 @@ func sameNumber(column string) func(*Builder, string) (string, bool) {
 	}
 }
 
-// sameUUID compares a column with a prefix and the text of a UUID.
+// sameUUID returns a Column.Same for a column of UUIDs that are shown with this prefix.
 func sameUUID(column, prefix string) func(*Builder, string) (string, bool) {
 	return func(b *Builder, text string) (string, bool) {
 		id, err := parseid.UUID(text, "id", prefix)
@@ -233,7 +234,8 @@ func sameUUID(column, prefix string) func(*Builder, string) (string, bool) {
 	}
 }
 
-// number returns the SQL of a number: a whole number as one, so that an index on a column of whole numbers serves it.
+// number returns the SQL of a number. A whole number stays one, so that an index on a column of
+// whole numbers can serve the condition.
 func (b *Builder) number(v queue.Value) string {
 	if n, err := strconv.ParseInt(v.Raw, 10, 64); err == nil {
 		return b.Arg(n) + "::bigint"
@@ -256,7 +258,8 @@ func sqlOp(op queue.Op) string {
 	return string(op)
 }
 
-// mirrored returns the operator with its sides exchanged: an age above an hour is a time before an hour ago.
+// mirrored returns the operator for exchanged sides: an age above an hour is a time before an hour
+// ago.
 func mirrored(op queue.Op) string {
 	return strings.NewReplacer("<", ">", ">", "<").Replace(string(op))
 }
