@@ -13,12 +13,13 @@ import (
 // Foreign is an object that does not belong to qtop and that changes, or could change, what
 // qtop does.
 type Foreign struct {
-	Bad    bool       // it has an effect now
+	Bad    bool       // it changes what qtop does now; false = it could
 	What   queue.Text // what it is, and what it can do
 	Remedy queue.Text // an SQL statement that removes it
 }
 
-// foreignSQL considers an object qtop's if the owner of the queue's tables owns it in schema public.
+// foreignSQL considers an object qtop's if the owner of the queue's tables owns it in schema
+// public.
 const foreignSQL = `
 WITH o AS (SELECT c.relowner AS owner FROM pg_class c WHERE c.oid = to_regclass('public.job_queue')),
 ours AS (SELECT c.* FROM pg_class c JOIN o ON o.owner = c.relowner WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v'))

@@ -18,7 +18,8 @@ func read[T any](ctx context.Context, c *pgclient.Client, sql string, args ...an
 	return all, pgerror.Translate(err)
 }
 
-// counted runs a query that returns the first names of a longer list, each with the length of the whole list.
+// counted runs a query that returns the first names of a longer list, each with the length of the
+// whole list.
 func counted(ctx context.Context, c *pgclient.Client, sql string) (names []queue.Text, n int64, err error) {
 	rows, err := read[struct {
 		Name queue.Text

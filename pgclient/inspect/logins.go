@@ -8,7 +8,8 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// LoginSetting is a parameter that a role, a database or the server's configuration sets for a session.
+// LoginSetting is a parameter that a role, a database or the server's configuration sets for a
+// session.
 type LoginSetting struct {
 	Role     queue.Text // empty = for every role
 	Database queue.Text // empty = for every database
@@ -26,10 +27,11 @@ type Login struct {
 	Attributes []string // SUPERUSER, CREATEROLE, REPLICATION, BYPASSRLS
 	Roles      []string // qtop's roles of which it is a member
 	Mine       bool
-	Migrates   bool // it may act as the owner of the database and is no superuser: migrate up needs that, with CREATEROLE
+	Migrates   bool // whether it may run migrate up: it can act as the owner of the database, has CREATEROLE, and is no superuser
 }
 
-// members lists the roles that are members of one of qtop's roles, directly or through other roles, and this login.
+// members lists the roles that are members of one of qtop's roles, directly or through other roles,
+// and this login.
 const members = `WITH RECURSIVE held (member, role) AS (
 		SELECT m.member, r.rolname FROM pg_catalog.pg_auth_members m JOIN pg_catalog.pg_roles r ON r.oid = m.roleid WHERE r.rolname = ANY ($1::text[])
 		UNION SELECT m.member, h.role FROM held h JOIN pg_catalog.pg_auth_members m ON m.roleid = h.member),
@@ -38,7 +40,8 @@ const members = `WITH RECURSIVE held (member, role) AS (
 
 func rolesOfOurs() []string { return append(schema.Roles(), "queue_owner") }
 
-// hurting lists the settings that change what a statement does, how fast it is, or how long it may run.
+// hurting lists the settings that change what a statement does, how fast it runs, or how long it
+// may run.
 const hurting = `('search_path', 'client_encoding', 'default_transaction_read_only', 'session_replication_role', 'default_transaction_isolation',
 	'statement_timeout', 'transaction_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout', 'lock_timeout', 'synchronous_commit',
 	'plan_cache_mode', 'enable_indexscan', 'enable_indexonlyscan', 'enable_bitmapscan', 'enable_nestloop', 'enable_hashagg', 'enable_hashjoin', 'enable_sort',
@@ -60,7 +63,7 @@ func LoginSettings(ctx context.Context, c *pgclient.Client) ([]LoginSetting, err
 		ORDER BY 5 DESC, 3, 1, 2`, rolesOfOurs())
 }
 
-// Logins returns this login and those that have a role of qtop.
+// Logins returns the login of this session and all logins that have a role of qtop.
 func Logins(ctx context.Context, c *pgclient.Client) ([]Login, error) {
 	return read[Login](ctx, c, members+`SELECT l.rolname::text, array_remove(ARRAY[CASE WHEN l.rolsuper THEN 'SUPERUSER' END,
 			CASE WHEN l.rolcreaterole THEN 'CREATEROLE' END, CASE WHEN l.rolreplication THEN 'REPLICATION' END,

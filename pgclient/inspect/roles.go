@@ -15,9 +15,9 @@ import (
 
 // RoleReport says which rights the roles of a database give to whom.
 type RoleReport struct {
-	Roles         []schema.Role // those that exist, the owner first
-	DatabaseOwner string        // who migrates, unless a superuser does
-	OpenExecutors []string      // executors that every member of dot_executor may work as; nil if this login has no right to read them
+	Roles         []schema.Role // the existing roles of qtop, the owner first
+	DatabaseOwner string        // the login that runs migrations, unless a superuser does
+	OpenExecutors []string      // executors as which every member of dot_executor may work; nil if this login may not read them
 }
 
 // Roles reads the roles of the database, their members, and the other databases in which the

@@ -8,32 +8,35 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// ServerState is the state of a server that affects qtop and that only its administrator can fix.
+// ServerState holds problems of the server that affect qtop and that only the server's
+// administrator can fix.
 type ServerState struct {
 	Bytes         int64      // the size of the database
-	DataDirectory queue.Text // empty = this login may not see it, or connected over the network
-	// ArchiveFailing: the last WAL segment could not be archived, so that all WAL since then
-	// remains on the disk.
+	DataDirectory queue.Text // empty = this login may not see it, or is connected over the network
+	// ArchiveFailing says that the last WAL segment could not be archived; the server keeps all WAL
+	// since then on its disk.
 	ArchiveFailing bool
-	// SyncMissing: commits wait for a standby (synchronous_standby_names), and no matching
-	// standby is connected. False also if the login may not see the standbys.
+	// SyncMissing says that commits wait for a standby (synchronous_standby_names), and that no
+	// matching standby is connected. False also if the login may not see the standbys.
 	SyncMissing bool
 	SyncNames   queue.Text
-	// Replay is how far this standby is behind; 0 = it is not a standby, or has replayed everything.
+	// Replay is how far this standby is behind its primary; 0 = the server is no standby, or has
+	// replayed everything.
 	Replay time.Duration
-	// Cut: this standby receives no WAL. False also if the login may not see this.
+	// Cut says that this server is a standby and receives no WAL. False also if the login may not
+	// see this.
 	Cut bool
 }
 
-// Follower is a replication slot or a standby that is behind.
+// Follower is a replication slot or a standby that lags behind.
 type Follower struct {
 	Slot    bool       // true: a replication slot, which keeps WAL on the disk; false: a standby
 	Name    queue.Text // the name of the slot, or the application_name of the standby
 	Active  bool
 	Status  string        // the wal_status of a slot (reserved, extended, unreserved, lost), or the state of a standby
-	Bytes   int64         // WAL that it still needs
-	Delay   time.Duration // time until a commit is replayed there; only of a standby
-	Unknown bool          // this login may not see the rest
+	Bytes   int64         // bytes of WAL that it still needs
+	Delay   time.Duration // time until a commit is replayed on the standby; not set for a slot
+	Unknown bool          // true: this login may not see the other values
 }
 
 // Server reads the state of the server.

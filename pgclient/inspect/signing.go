@@ -17,7 +17,8 @@ type SigningFault struct {
 	What, Do     queue.Text
 }
 
-// SigningFaults returns up to 100 of them, and the number of live hosts that send webhooks.
+// SigningFaults returns up to 100 subscriptions whose requests a live host cannot sign, and the
+// number of live hosts that send webhooks.
 func SigningFaults(ctx context.Context, c *pgclient.Client) (faults []SigningFault, hosts int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()

@@ -33,7 +33,8 @@ const (
 		AND strpos(p.prosrc, 'INSERT INTO public.information_unit') BETWEEN 1 AND strpos(p.prosrc, 'INSERT INTO public.unit_version')`
 	stagedColumns = `(SELECT count(*) FROM pg_attribute a WHERE a.attrelid = to_regclass('public.%s') AND a.attnum > 0 AND NOT a.attisdropped
 		AND a.attname = ANY ('{%s}'))`
-	// the body of a trigger function: one INSERT, one lookup by key, and no loop or aggregate
+	// stagedFlat is an SQL condition: the body of the trigger function has one INSERT and one
+	// look-up by key, and no loop or aggregate.
 	stagedFlat = `(SELECT count(*) FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace AND p.proname = ANY ('{%s}')
 		AND p.prosrc !~* '\m(count|sum|join|group by|order by|loop|perform)\M'
 		AND array_length(regexp_split_to_array(p.prosrc, 'insert into', 'i'), 1) = 2 AND p.prosrc ~ 'WHERE iu\.id = NEW\.unit_id'
@@ -42,8 +43,8 @@ const (
 	stagedCron   = `EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'pg_cron')`
 )
 
-// stagingLines returns the lines whose values come from one statement (key and SQL
-// expression), in the order of P3D4C1.
+// stagingLines returns pairs of a key and an SQL expression, which one statement evaluates, in the
+// order of source document P3D4C1.
 func stagingLines() [][2]string {
 	pass := func(cond string) string { return "CASE WHEN " + cond + " THEN 'PASS' ELSE 'FAIL' END" }
 	columns := func(table, names string) string {
@@ -85,9 +86,10 @@ func stagingLines() [][2]string {
 	}
 }
 
-// Staging checks the installation of staged notifications against the list of source document
-// P3D4C1, one line per check, by reading PostgreSQL's catalogue. A check that the catalogue cannot
-// answer is NOT_MEASURED_HERE (`go test` covers it); those of pg_cron are SKIPPED without it.
+// Staging checks the installation of staged notifications against the list in source document
+// P3D4C1, one line per check, by reading PostgreSQL's catalogue. The value is NOT_MEASURED_HERE for
+// a check that the catalogue cannot answer (`go test` covers it), and SKIPPED for checks of pg_cron
+// if it is not installed.
 func Staging(ctx context.Context, c *pgclient.Client) ([]StagingLine, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()

@@ -9,10 +9,10 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// EnsurePartitions creates the missing future partitions, as the tick worker retention_sweep
-// does. It returns how many were missing and how many default partitions still hold rows. It
-// needs the right to call fn_queue_partitions_ensure; otherwise the error has the kind
-// queue.KindPermission.
+// EnsurePartitions creates the missing partitions for the coming days, as the tick worker
+// retention_sweep does. It returns how many were missing (made) and how many default partitions
+// hold rows (caught). It needs the right to call fn_queue_partitions_ensure; otherwise the error
+// has the kind queue.KindPermission.
 func EnsurePartitions(ctx context.Context, c *pgclient.Client) (made, caught int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
@@ -54,8 +54,8 @@ func CounterDrift(ctx context.Context, c *pgclient.Client) (drift []queue.Text, 
 	return drift, n, large, err
 }
 
-// OddIDs returns up to twenty ids of executors, hosts and consumers, each with its kind, that an older release accepted
-// and new rows may not have, and how many there are.
+// OddIDs returns up to twenty ids of executors, hosts and consumers that an older release accepted
+// and that new rows may not have, each with its kind, and the number of all such ids.
 func OddIDs(ctx context.Context, c *pgclient.Client) (ids []queue.Text, n int64, err error) {
 	return counted(ctx, c, "SELECT v.kind || ' ' || left(v.id, 200), count(*) OVER () FROM public.v_queue_odd_id v ORDER BY 1 LIMIT 20")
 
