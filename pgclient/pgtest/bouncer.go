@@ -27,10 +27,10 @@ const (
 	bouncerAdmin = "bouncer_admin"
 )
 
-// NewBouncer starts a PgBouncer with a pool mode, session or transaction, in front of a database,
-// for these logins. Except for its address and authentication its settings are the defaults; more
-// has further settings, a line each. It is stopped at cleanup. The test is skipped where
-// PgBouncer is not installed.
+// NewBouncer starts a PgBouncer in front of a database, for these logins, with a pool mode (session
+// or transaction). Except for its address and authentication, it has the default settings; more
+// adds settings, one line each. It is stopped at cleanup. The test is skipped if PgBouncer is not
+// installed.
 func NewBouncer(t testing.TB, d *DB, mode string, logins []string, more ...string) *Bouncer {
 	t.Helper()
 	host, port, err := net.SplitHostPort(TCP(t, d.Server))
@@ -40,7 +40,7 @@ func NewBouncer(t testing.TB, d *DB, mode string, logins []string, more ...strin
 	return NewBouncerAt(t, fmt.Sprintf("host=%s port=%s", host, port), d.Name, mode, logins, more...)
 }
 
-// NewBouncerAt is NewBouncer in front of another server; server is its connection string in
+// NewBouncerAt is NewBouncer for another server; server is that server's connection string in
 // PgBouncer's format.
 func NewBouncerAt(t testing.TB, server, database, mode string, logins []string, more ...string) *Bouncer {
 	t.Helper()
@@ -48,7 +48,7 @@ func NewBouncerAt(t testing.TB, server, database, mode string, logins []string, 
 	if err != nil {
 		t.Skip("SKIP: pgbouncer is not installed; make test-full installs it on Debian as root")
 	}
-	dir, err := os.MkdirTemp("", "qtop-bouncer-") //nolint:usetesting // short, for the path of the socket, and open to another user
+	dir, err := os.MkdirTemp("", "qtop-bouncer-") // a short path for the socket; open to the user that runs PgBouncer
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
@@ -64,14 +64,14 @@ func NewBouncerAt(t testing.TB, server, database, mode string, logins []string, 
 		"pidfile = " + filepath.Join(dir, "pid"),
 	}, more...)
 	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil { //nolint:gosec // it runs as another user
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil { // PgBouncer, which runs as another user, must read it
 			t.Fatalf("pgtest: %v", err)
 		}
 	}
 	write("users", users)
 	write("ini", strings.Join(settings, "\n")+"\n")
 	cmd := exec.Command(program, filepath.Join(dir, "ini")) //nolint:gosec,noctx // found on the PATH; it ends at cleanup
-	if os.Getuid() == 0 {                                   // it refuses to run as root
+	if os.Getuid() == 0 {                                   // PgBouncer refuses to run as root
 		const nobody = 65534
 		if err := os.Chown(dir, nobody, nobody); err != nil {
 			t.Fatalf("pgtest: %v", err)
@@ -84,7 +84,7 @@ func NewBouncerAt(t testing.TB, server, database, mode string, logins []string, 
 		t.Fatalf("pgtest: pgbouncer: %v", err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGQUIT) // at once
+		_ = cmd.Process.Signal(syscall.SIGQUIT) // SIGQUIT ends PgBouncer without waiting for its clients
 		_ = cmd.Wait()
 		if t.Failed() {
 			t.Logf("pgbouncer: %s", out.Bytes())
@@ -120,7 +120,7 @@ func (b *Bouncer) Count(t testing.TB) (transactions, queries int64) {
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
-	cfg.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // its console supports no other
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // PgBouncer's admin console supports no other mode
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		t.Fatalf("pgtest: the console of pgbouncer: %v", err)

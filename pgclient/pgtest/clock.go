@@ -8,9 +8,9 @@ import (
 	"github.com/qtop/qtop/pgclient/embedded"
 )
 
-// ClockedServer is OwnServer with a separate clock: set moves the clock to an offset from the
-// true time, such as "-1d", "+1s" or "+0", while the server runs. This program and its other
-// children keep the true time. The test is skipped where libfaketime (Debian: faketime) is not
+// ClockedServer is OwnServer with a clock that the test can move: set moves it to an offset from
+// the true time, such as "-1d", "+1s" or "+0", while the server runs. This program and its other
+// children keep the true time. The test is skipped if libfaketime (Debian: faketime) is not
 // installed.
 func ClockedServer(t testing.TB, params map[string]string) (s *embedded.Server, set func(by string)) {
 	t.Helper()
@@ -30,11 +30,11 @@ func ClockedServer(t testing.TB, params map[string]string) (s *embedded.Server, 
 		if err := os.WriteFile(next, []byte(by+"\n"), 0o644); err != nil { //nolint:gosec // for the user of the server
 			t.Fatalf("pgtest: %v", err)
 		}
-		if err := os.Rename(next, file); err != nil { // a partly written file would be read as another time
+		if err := os.Rename(next, file); err != nil { // renamed when complete: a partly written file would be read as another time
 			t.Fatalf("pgtest: %v", err)
 		}
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // as above
+	if err := os.Chmod(dir, 0o755); err != nil { // the user of the server reads it
 		t.Fatalf("pgtest: %v", err)
 	}
 	set("+0")

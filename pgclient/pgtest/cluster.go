@@ -23,22 +23,22 @@ import (
 )
 
 const (
-	startPatience = 5 * time.Minute // may fetch PostgreSQL and wait for another process that does
+	startPatience = 5 * time.Minute // includes a download of PostgreSQL, or waiting for another process that downloads it
 	stepPatience  = time.Minute     // one administrative statement on a loaded machine
 )
 
-// cluster is where the databases of the tests live.
+// cluster is the server that holds the databases of the tests.
 type cluster struct {
 	server   *embedded.Server // nil for a server named by QTOP_TEST_DSN
-	given    *url.URL         // that server's DSN
+	given    *url.URL         // the DSN of that server
 	admin    *pgxpool.Pool
 	template string
-	password string   // of every role made by Login; only a given server asks for it
-	owners   sync.Map // of databases: the names of their tests
+	password string   // the password of every role that Login makes; only a server named by QTOP_TEST_DSN asks for it
+	owners   sync.Map // maps a database to the name of its test
 }
 
-// shared is the process's cluster. A test process has no object that outlives
-// its tests except its globals, and a cluster per test would cost ten times more.
+// shared returns the cluster of this process. It is a global because no other object of a test
+// process outlives its tests; a cluster per test would take ten times as long.
 var shared = sync.OnceValues(func() (*cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
 	defer cancel()
@@ -105,7 +105,7 @@ func open(ctx context.Context) (*cluster, error) {
 	return c, nil
 }
 
-// owner is the test that a database was made for.
+// owner returns the name of the test for which a database was made.
 func (c *cluster) owner(database string) string {
 	name, _ := c.owners.Load(database)
 	text, _ := name.(string)
@@ -124,7 +124,7 @@ func (c *cluster) close() error {
 	return c.server.Stop(ctx)
 }
 
-// dsn returns a connection string; an empty user is the superuser, an empty database the
+// dsn returns a connection string. An empty user means the superuser; an empty database means the
 // superuser's.
 func (c *cluster) dsn(user, database string) string {
 	if c.given == nil {
@@ -154,8 +154,8 @@ func (c *cluster) exec(ctx context.Context, sql string) error {
 	return err
 }
 
-// major is the PostgreSQL version under test, from QTOP_TEST_PG; 0 = any. A list
-// is for the Makefile, which runs the tests once for each of its members.
+// major is the PostgreSQL version under test, from QTOP_TEST_PG; 0 = any. If the variable has a
+// list of versions, the Makefile runs the tests once per version.
 func major() int {
 	first, _, _ := strings.Cut(os.Getenv("QTOP_TEST_PG"), ",")
 	n, err := strconv.Atoi(strings.TrimSpace(first))
@@ -165,7 +165,7 @@ func major() int {
 	return n
 }
 
-// unique makes a name that no other test process uses, fit as an SQL identifier.
+// unique returns a name that no other test process uses, valid as an SQL identifier.
 func unique(prefix string) string {
 	var b [6]byte
 	_, _ = rand.Read(b[:])

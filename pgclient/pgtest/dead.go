@@ -11,8 +11,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// FillDead stores open dead letters in some groups: three fifths of jobs, a fifth each of events and of webhooks. Group i
-// of a source has per + i % 7 of them, those of webhooks with their sagas. They come without triggers, as from a restored dump, and a recount counts them.
+// FillDead stores open dead letters in so many groups: three fifths of the groups are of jobs, a
+// fifth each of events and of webhooks. Group i of a source has per + i % 7 dead letters; those of
+// webhooks have sagas too. The rows are inserted without triggers, as by a restored dump, and then
+// a recount sets the counters.
 func FillDead(t testing.TB, pool *pgxpool.Pool, groups, per int) {
 	t.Helper()
 	ctx := context.Background()

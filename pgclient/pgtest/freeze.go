@@ -1,4 +1,4 @@
-// Freezing a server: the kernel still accepts connections, but the server responds to nothing.
+// Freezing a server: the kernel still accepts connections, but the server answers nothing.
 
 package pgtest
 
@@ -14,14 +14,14 @@ import (
 	"github.com/qtop/qtop/pgclient/embedded"
 )
 
-// Freeze stops (SIGSTOP) the server and all its processes until thaw or cleanup. It needs /proc;
-// the test is skipped where there is none.
+// Freeze stops (SIGSTOP) all processes of the server until thaw is called or the test ends. It
+// needs /proc; the test is skipped on systems without it.
 func Freeze(t testing.TB, s *embedded.Server) (thaw func()) {
 	t.Helper()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("SKIP: there is no /proc here to find the processes of the server")
 	}
-	frozen := []int{s.Pid()} // the postmaster first, so that it starts no more backends
+	frozen := []int{s.Pid()} // the postmaster first, so that it starts no more backends meanwhile
 	_ = syscall.Kill(s.Pid(), syscall.SIGSTOP)
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range stats {

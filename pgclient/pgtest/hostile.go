@@ -1,11 +1,11 @@
-// The hostile world: see hostile.sql. It is generated from qtop's SQL, so that new names get
-// doubles too.
+// Hostile databases: see hostile.sql. The doubles are generated from the names in qtop's SQL, so
+// that new names get doubles too.
 
 package pgtest
 
 import (
 	"context"
-	_ "embed" // the SQL of the world
+	_ "embed" // for hostile.sql
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,15 +25,15 @@ import (
 //go:embed hostile.sql
 var hostileSQL string
 
-// hostilePath is the search_path of the database and its logins in the hostile world.
+// hostilePath is the search_path of a hostile database and its logins.
 const hostilePath = "evil, pg_catalog, public"
 
-// Evil is the role that owns the doubles of the hostile world and nothing else.
+// Evil is the role that owns the doubles in a hostile database and nothing else.
 const Evil = "evil"
 
 var word = regexp.MustCompile(`[a-z_][a-z0-9_]+`)
 
-// words returns the identifiers in all SQL of qtop: the installed code and the string literals of
+// words returns all identifiers in qtop's SQL: in the installed code and in the string literals of
 // its programs.
 func words() ([]string, error) {
 	seen := map[string]bool{}
@@ -66,7 +66,7 @@ func words() ([]string, error) {
 	return all, nil
 }
 
-// plant makes the hostile world in the database of a superuser's connection.
+// plant makes the doubles in the database of this connection, which must be a superuser's.
 func plant(ctx context.Context, conn *pgx.Conn) error {
 	all, err := words()
 	if err != nil {
@@ -82,7 +82,7 @@ func plant(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	for _, schema := range []string{"evil", "public"} {
-		// A call of a name that is also a type is a cast.
+		// A name that is also a type is not doubled here: a call of the name is a cast.
 		if err := double(ctx, conn, schema, `p.pronamespace = 'pg_catalog'::regnamespace AND p.proname = ANY ($1::text[])
 			AND p.proname NOT IN (SELECT typname FROM pg_type)`, all); err != nil {
 			return err
@@ -104,7 +104,8 @@ func plantRelations(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// likes are types that PostgreSQL converts to each other implicitly, or prefers over each other.
+// likes are groups of types that PostgreSQL converts to each other implicitly, or prefers over each
+// other.
 var likes = [][]string{
 	{"text", "character varying", "name", `"char"`, "character", "json", "double precision"},
 	{"integer", "bigint", "double precision", "numeric", "smallint", "text"},
@@ -133,9 +134,9 @@ func others(kind string) []string {
 	return []string{kind}
 }
 
-// signatures returns the argument lists of the doubles of a function: the same list, lists with
-// one argument or all arguments of another type, shorter lists where some have defaults, a single
-// default argument by its name, and any number.
+// signatures returns the argument lists of the doubles of a function: the same list; lists in which
+// one argument or all have another type; shorter lists if some arguments have defaults; a single
+// default argument by its name; and any number of arguments.
 func signatures(types, names []string, defaults int) (out [][]string) {
 	name := func(i int) string {
 		if i < len(names) && names[i] != "" {
@@ -172,7 +173,7 @@ func signatures(types, names []string, defaults int) (out [][]string) {
 	if len(types) > 0 {
 		out = append(out, []string{"VARIADIC a1 text[]"}, []string{"VARIADIC a1 anyarray"}, []string{"a1 " + types[0], "VARIADIC a2 text[]"})
 	}
-	if len(types) > 0 && types[len(types)-1] == `"any"` { // any number of any type: pairs
+	if len(types) > 0 && types[len(types)-1] == `"any"` { // pairs of arguments of any type, any number of them
 		for _, l := range []string{"text", "character varying", "integer", "jsonb", "uuid"} {
 			for _, r := range []string{"text", "character varying", "integer", "bigint", "jsonb", "timestamp with time zone", "uuid"} {
 				out = append(out, []string{"a1 " + l, "a2 " + r})
@@ -182,8 +183,8 @@ func signatures(types, names []string, defaults int) (out [][]string) {
 	return out
 }
 
-// double makes doubles, in a schema, of the functions that fulfil the condition. It skips those
-// that exist already or cannot be made.
+// double makes doubles, in a schema, of the functions that fulfill the condition. It skips doubles
+// that exist already and those that PostgreSQL refuses to create.
 func double(ctx context.Context, conn *pgx.Conn, schema, condition string, args ...any) error {
 	rows, err := conn.Query(ctx, `SELECT p.proname::text, p.pronargdefaults::int, ARRAY(SELECT format_type(a, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY x (a, n) ORDER BY n),
 		COALESCE((SELECT array_agg(a ORDER BY n) FROM unnest(p.proargnames) WITH ORDINALITY x (a, n)
@@ -228,15 +229,15 @@ func double(ctx context.Context, conn *pgx.Conn, schema, condition string, args 
 // PL/pgSQL functions cannot have arguments of these types.
 var forbidden = regexp.MustCompile(`\b(internal|cstring|"any"|record|anyenum)(,|$|\[)`)
 
-// Hostile makes a database of the test a hostile one: every name in qtop's SQL has doubles in
-// schema public and in schema evil, which is first in the search_path of the database and of
-// logins that are made later.
+// Hostile makes the database of a test a hostile one: every name in qtop's SQL gets doubles in
+// schema public and in schema evil, which is first in the search_path of the database and of logins
+// that are made later.
 func Hostile(t testing.TB, d *DB) {
 	t.Helper()
 	if d.Server == nil {
 		t.Skip("NOT CHECKED: the log of a server that is given cannot be read")
 	}
-	if HostilePass() { // it is one already, except for tables made since
+	if HostilePass() { // the database is hostile already, except for tables that were made since
 		d.asSuperuser(t, plantRelations)
 		return
 	}
@@ -270,7 +271,7 @@ func (d *DB) setPath(ctx context.Context) error {
 	return d.cluster.exec(ctx, "ALTER DATABASE "+quote(d.Name)+" SET search_path = "+hostilePath)
 }
 
-// Calls returns the doubles that have been called in the database so far, each once.
+// Calls returns the doubles that were called in the database so far, each once.
 func (d *DB) Calls(t testing.TB) []string {
 	t.Helper()
 	text, err := os.ReadFile(d.Server.LogFile())
@@ -282,7 +283,7 @@ func (d *DB) Calls(t testing.TB) []string {
 
 const hostileMark = "qtop-hostile "
 
-// calls returns the doubles that were called in a database, from the server's log; "" is any
+// calls returns the doubles that were called in a database, from the server's log; "" means any
 // database.
 func calls(log, database string) []string {
 	var out []string

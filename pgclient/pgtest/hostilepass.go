@@ -1,7 +1,7 @@
-// The hostile pass: QTOP_TEST_HOSTILE=1 makes the doubles of hostile.go in every server and
-// database of the tests, and gives every login their search_path. The tests are the same; a call
-// of a double fails the package. There are no doubles of qtop's functions, because calls in tests
-// need not give exact types.
+// The hostile pass: with QTOP_TEST_HOSTILE=1, every server and database of the tests has the
+// doubles of hostile.go, and every login has the search_path that finds the doubles first. The
+// tests are the same; if a double is called, the package fails. qtop's own functions have no
+// doubles here, because calls in tests need not give arguments of the exact types.
 
 package pgtest
 
@@ -28,7 +28,7 @@ func HostilePass() bool {
 	return os.Getenv("QTOP_TEST_HOSTILE") != "" && os.Getenv("QTOP_TEST_DSN") == ""
 }
 
-// NotHostile skips a test in the hostile pass, with the reason.
+// NotHostile skips a test in the hostile pass, and logs why.
 func NotHostile(t testing.TB, why string) {
 	t.Helper()
 	if HostilePass() {
@@ -48,7 +48,7 @@ func hostileParams(params map[string]string) map[string]string {
 	return out
 }
 
-// hostileHash changes with everything from which the doubles are made.
+// hostileHash returns a hash of everything from which the doubles are made.
 func hostileHash() (string, error) {
 	all, err := words()
 	if err != nil {
@@ -63,9 +63,9 @@ func hostileHash() (string, error) {
 	return hex.EncodeToString(sum[:6]), nil
 }
 
-// plantServer puts the doubles of hostile.go into the databases of a server without qtop, template1
-// among them, so that every database made later has them, and gives every login the search_path
-// that finds them first.
+// plantServer makes the doubles of hostile.go in the databases of a server on which qtop is not
+// installed yet. template1 is one of them, so every database that is made later has the doubles
+// too. It gives every login the search_path that finds the doubles first.
 func plantServer(ctx context.Context, s *embedded.Server) error {
 	for _, database := range []string{"template1", "postgres"} {
 		conn, err := pgsession.Connect(ctx, s.DSN(embedded.Superuser, database))
@@ -83,7 +83,7 @@ func plantServer(ctx context.Context, s *embedded.Server) error {
 	return errors.Join(run(ctx, conn, "ALTER ROLE ALL SET search_path = "+hostilePath), conn.Close(ctx))
 }
 
-// shadowTables makes, in the hostile pass, the doubles of the tables of qtop.
+// shadowTables makes doubles of qtop's tables, in the hostile pass only.
 func shadowTables(ctx context.Context, dsn string) error {
 	if !HostilePass() {
 		return nil
@@ -95,8 +95,8 @@ func shadowTables(ctx context.Context, dsn string) error {
 	return errors.Join(plantRelations(ctx, conn), conn.Close(ctx))
 }
 
-// called returns an error that lists the doubles that a log says were called, each once with its
-// first caller; nil if none was. names maps a database to its test.
+// called returns an error that lists the doubles that were called according to a log, each once
+// with its first caller; nil if none was called. names maps a database to its test.
 func called(log string, names func(database string) string) error {
 	var all []error
 	for _, what := range calls(log, "") {
@@ -120,7 +120,7 @@ func called(log string, names func(database string) string) error {
 	return fmt.Errorf("the hostile world: %d foreign objects were called:\n%w", len(all), errors.Join(all...))
 }
 
-// calledOn checks the log of a server, in the hostile pass.
+// calledOn checks the log of a server for calls of doubles, in the hostile pass only.
 func calledOn(s *embedded.Server, names func(database string) string) error {
 	if s == nil || !HostilePass() {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each double that was called is listed once, with its test and its first caller.
+// Each double that was called is listed once, with the test and the first caller.
 func TestCalledIsTold(t *testing.T) {
 	t.Parallel()
 	const log = `2026-11-23 21:01:44.492 UTC [7] ann [unknown] LOG:  qtop-hostile t_1 public.now()

@@ -1,4 +1,4 @@
-// A TCP path to a server that can break like a network.
+// A TCP connection to a server through a proxy that can fail like a network.
 
 package pgtest
 
@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Path forwards a loopback port to a TCP address until a fault is set. Tests need their own proxy
-// because dropping a reply after COMMIT requires knowledge of the protocol.
+// Path forwards a loopback port to a TCP address until a fault is set. The tests need this
+// proxy because dropping the reply to a COMMIT requires knowledge of PostgreSQL's protocol.
 type Path struct {
 	l  net.Listener
 	to string
@@ -22,16 +22,16 @@ type Path struct {
 	open    map[*pair]bool
 	silent  bool // bytes are dropped, connections stay open
 	down    bool // connections are refused
-	drops   int  // how many more replies are dropped and their connections cut
+	drops   int  // how many more replies are dropped; the connection of each is cut
 	dropped []time.Time
 	delay   time.Duration // before the first bytes of each reply
 }
 
-// pair is the client's and the server's connection.
+// pair is the connection to the client and the connection to the server.
 type pair struct {
 	client, server net.Conn
-	half           bool // the server's connection is closed, which the client does not see
-	asked          bool // the client has sent something and got no reply yet
+	half           bool // the connection to the server is closed, and the client does not notice
+	asked          bool // the client has sent something and has no reply yet
 }
 
 func (p *pair) close() {
@@ -126,8 +126,8 @@ func (p *Path) copy(pr *pair, to, from net.Conn) {
 	}
 }
 
-// committed reports whether a reply ends a statement outside of a transaction: its last message
-// is ReadyForQuery with state idle, after the end of a command.
+// committed reports whether a reply ends a statement outside of a transaction: its last message is
+// ReadyForQuery with state idle, and a CommandComplete precedes it.
 func committed(reply []byte) bool {
 	n := len(reply)
 	return n > 6 && string(reply[n-6:]) == "Z\x00\x00\x00\x05I" && contains(reply, 'C')
@@ -141,14 +141,14 @@ func contains(reply []byte, kind byte) bool {
 		}
 		n := 1 + int(reply[1])<<24 + int(reply[2])<<16 + int(reply[3])<<8 + int(reply[4])
 		if n < 5 || n > len(reply) {
-			return true // the reply was divided between two reads; the earlier part was checked before
+			return true // the reply was divided between two reads, and its earlier part was checked before
 		}
 		reply = reply[n:]
 	}
 	return false
 }
 
-// Cut ends every connection; with down it also refuses new ones.
+// Cut ends every connection; if down is true, it also refuses new ones.
 func (p *Path) Cut(down bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,14 +158,14 @@ func (p *Path) Cut(down bool) {
 	}
 }
 
-// Delay makes each reply begin d later from now on, as if the server took that long to answer.
+// Delay makes each reply begin d later from now on, as if the server took that much longer.
 func (p *Path) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// Hole drops all bytes from now on. Existing connections stay broken afterwards.
+// Hole drops all bytes while on is true. Connections that exist meanwhile stay broken afterwards.
 func (p *Path) Hole(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -191,7 +191,7 @@ func (p *Path) DropReplies(n int) {
 	p.drops = n
 }
 
-// Dropped returns the times when replies were dropped.
+// Dropped returns the times at which replies were dropped.
 func (p *Path) Dropped() []time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -46,12 +46,12 @@ func Main(m *testing.M) int {
 // DB is a database that belongs to one test.
 type DB struct {
 	Name   string
-	Server *embedded.Server // nil where QTOP_TEST_DSN names the server
+	Server *embedded.Server // nil if QTOP_TEST_DSN names the server
 
 	cluster *cluster
-	hostile atomic.Bool // its logins have the hostile search_path
+	hostile atomic.Bool // logins of this database get the hostile search_path
 	mu      sync.Mutex
-	roles   []string // dropped after the database
+	roles   []string // roles that are dropped after the database
 }
 
 // New makes a database with the schema installed; it is dropped at cleanup.
@@ -69,8 +69,8 @@ func New(t testing.TB) *DB {
 	return d
 }
 
-// freshSQL makes a copy of the template equal to a database that was migrated now. The template
-// may be hours old, so the heartbeats of the tick workers are set to now; and the copy is
+// freshSQL makes a copy of the template equal to a database that was migrated just now. The
+// template may be hours old, so the heartbeats of the tick workers are set to now. The copy is also
 // adopted, so that it does not count as a clone.
 const freshSQL = `UPDATE public.queue_heartbeat SET last_beat_at = pg_catalog.clock_timestamp();
 UPDATE public.queue_identity SET (system_identifier, database_oid, database_name, recorded_at) =
@@ -87,15 +87,14 @@ func Empty(t testing.TB) *DB {
 	return use(t).create(t, "TEMPLATE "+from+" STRATEGY FILE_COPY")
 }
 
-// Encoded makes a database of an encoding, without the schema; it is dropped at
-// cleanup.
+// Encoded makes a database with this encoding, without the schema; it is dropped at cleanup.
 func Encoded(t testing.TB, encoding string) *DB {
 	t.Helper()
 	return use(t).create(t, "TEMPLATE template0 ENCODING '"+encoding+"' LC_COLLATE 'C' LC_CTYPE 'C'")
 }
 
-// Clone copies the database. No session may be connected to it, except those of pools that are
-// idle, which are reset. The copy is a clone, as fn_queue_clone_of reports; it is dropped at
+// Clone copies the database. No session may be connected to the database, except idle ones of its
+// pools, which Clone closes. The copy counts as a clone (see fn_queue_clone_of); it is dropped at
 // cleanup.
 func (d *DB) Clone(t testing.TB) *DB {
 	t.Helper()
@@ -131,8 +130,8 @@ func (d *DB) Rename(t testing.TB, name string) {
 	d.Name = name
 }
 
-// drop ends the sessions of the database and removes it, then its roles, on which nothing depends
-// any more.
+// drop ends the sessions of the database and drops it, then drops the roles of its test, on which
+// nothing depends any more.
 func (d *DB) drop(t testing.TB) {
 	if d.Server != nil {
 		select {
@@ -154,11 +153,11 @@ func (d *DB) drop(t testing.TB) {
 	}
 }
 
-// DSN connects to the database as user; "" is the superuser.
+// DSN returns a connection string to the database as user; "" is the superuser.
 func (d *DB) DSN(user string) string { return d.cluster.dsn(user, d.Name) }
 
-// Pool connects to the database as user; "" is the superuser. It is closed at
-// cleanup, when every connection must have been given back.
+// Pool connects to the database as user; "" is the superuser. The pool is closed at cleanup; every
+// connection must have been released by then.
 func (d *DB) Pool(t testing.TB, user string) *pgxpool.Pool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), stepPatience)
@@ -192,8 +191,7 @@ func (d *DB) Pool(t testing.TB, user string) *pgxpool.Pool {
 	return pool
 }
 
-// Conn is one connection to the database as user; "" is the superuser. It is
-// closed at cleanup.
+// Conn opens one connection to the database as user; "" is the superuser. It is closed at cleanup.
 func (d *DB) Conn(t testing.TB, user string) *pgx.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), stepPatience)
@@ -244,8 +242,8 @@ func OwnServer(t testing.TB, params map[string]string) *embedded.Server {
 	return OwnServerIn(t, "", params, nil)
 }
 
-// OwnServerIn is OwnServer in a base directory, "" for a temporary one, with further
-// variables in the server's environment.
+// OwnServerIn is OwnServer in a base directory ("" = a temporary one), with further variables in
+// the server's environment.
 func OwnServerIn(t testing.TB, dir string, params map[string]string, env []string) *embedded.Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
@@ -264,7 +262,7 @@ func OwnServerIn(t testing.TB, dir string, params map[string]string, env []strin
 		ctx, cancel := context.WithTimeout(context.Background(), stepPatience)
 		defer cancel()
 		calls := calledOn(s, func(string) string { return t.Name() })
-		if errors.Is(calls, os.ErrNotExist) { // the test stopped it itself
+		if errors.Is(calls, os.ErrNotExist) { // the test itself has stopped the server
 			calls = nil
 		}
 		if err := errors.Join(calls, s.Stop(ctx)); err != nil {

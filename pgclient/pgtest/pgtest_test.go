@@ -80,7 +80,7 @@ func TestLogin(t *testing.T) {
 	require.Equal(t, "0", text(t, admin, "select count(*)::text from pg_roles where rolname = $1", login))
 }
 
-// A database is dropped although a session is connected to it.
+// A database is dropped even if a session is connected to it.
 func TestDropIsForced(t *testing.T) {
 	admin := Empty(t).Conn(t, "")
 	var conn *pgx.Conn
@@ -158,7 +158,7 @@ func TestGivenServer(t *testing.T) {
 	require.Equal(t, "0", text(t, conn, "select count(*)::text from pg_roles where rolname like 'login%'"))
 
 	name := templateName(time.Now())
-	_, err = conn.Exec(t.Context(), "alter database "+name+" allow_connections true") // as a killed maker leaves it
+	_, err = conn.Exec(t.Context(), "alter database "+name+" allow_connections true") // as after a kill of the process that was making the template
 	require.NoError(t, err)
 	given("TestSchema")
 	require.NotEqual(t, first, text(t, conn, state))
@@ -190,7 +190,8 @@ func TestChildHoldsCluster(t *testing.T) {
 	_, _ = bufio.NewReader(os.Stdin).ReadByte()
 }
 
-// A test process that is killed leaves no server, and the next one removes its files.
+// A test process that is killed leaves no server behind, and the next test process removes its
+// files.
 func TestKilledRun(t *testing.T) {
 	t.Parallel()
 	cmd := self(t, "TestChildHoldsCluster")
@@ -268,7 +269,7 @@ func TestVersionAsked(t *testing.T) {
 	}
 }
 
-// Clones are cheap; the time is only logged.
+// BenchmarkNew logs how long a clone takes; it checks no limit.
 func BenchmarkNew(b *testing.B) {
 	for b.Loop() {
 		New(b)

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	_ "embed" // the fixture
+	_ "embed" // for the fixture files
 	"errors"
 	"io"
 	"regexp"
@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The schema of the last release before code had a number (version 23), as its
-// `migrate sql` printed it, and rows in every table of it.
+// The schema of the last release before code had a number (version 23), as `migrate sql` of that
+// release printed it, and statements that put rows into each of its tables.
 var (
 	//go:embed testdata/before_code_numbers.sql.gz
 	releasedSchema []byte
@@ -24,11 +24,11 @@ var (
 	releasedRows string
 )
 
-// Released makes a database as the last release before code numbers left it, with
-// rows in every table; it is dropped at cleanup.
+// Released makes a database like one of the last release before code numbers, with rows in every
+// table; it is dropped at cleanup.
 func Released(t testing.TB) *DB {
 	t.Helper()
-	d := use(t).create(t, "TEMPLATE template0 STRATEGY FILE_COPY") // never a hostile one, because that release calls doubles
+	d := use(t).create(t, "TEMPLATE template0 STRATEGY FILE_COPY") // not from template1, which may be hostile: that release calls doubles
 	zip, err := gzip.NewReader(bytes.NewReader(releasedSchema))
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
@@ -40,9 +40,9 @@ func Released(t testing.TB) *DB {
 	ctx := context.Background()
 	conn := d.Conn(t, "")
 	// The schema is installed in one transaction, for which it sets its role. Each row statement
-	// has a separate transaction, because routers wait for open transactions. Role memberships
-	// belong to the whole cluster: other tests would have what it grants to viewers, until a
-	// migration.
+	// has a separate transaction, because routers wait for open transactions. The membership
+	// of queue_viewer is left out, because memberships belong to the whole cluster: viewers of
+	// other tests would have it too, until a migration.
 	schema := strings.Replace(string(sql), "GRANT pg_read_all_stats TO queue_owner, queue_viewer", "GRANT pg_read_all_stats TO queue_owner", 1)
 	texts := append([]string{"BEGIN;\n" + schema + "\nCOMMIT;"}, strings.Split(releasedRows, ";\n")...)
 	for _, text := range texts {
@@ -58,10 +58,11 @@ func Released(t testing.TB) *DB {
 
 var until = regexp.MustCompile(`(?m)^-- until (.+)$`)
 
-// runFixture runs a statement, repeatedly where it has a condition ("-- until CONDITION").
+// runFixture runs a statement; if a condition follows ("-- until CONDITION"), it repeats the
+// statement until the condition holds.
 func runFixture(ctx context.Context, conn *pgx.Conn, text string) error {
 	condition := until.FindStringSubmatch(text)
-	for deadline := time.Now().Add(stepPatience); ; time.Sleep(20 * time.Millisecond) { // between two checks: the end of another transaction is not signalled
+	for deadline := time.Now().Add(stepPatience); ; time.Sleep(20 * time.Millisecond) { // between two checks: nothing signals the end of another transaction
 		if _, err := conn.PgConn().Exec(ctx, text).ReadAll(); err != nil || condition == nil {
 			return err
 		}
@@ -97,9 +98,9 @@ func Columns(t testing.TB, conn *pgx.Conn) map[string][]string {
 	return out
 }
 
-// RowSums returns a checksum of the rows of each of these tables, over these columns, so that
-// columns of a later migration do not change it. That of an empty table is empty. Flags and
-// leases are left out, because a release may change the defaults of flags and add leases.
+// RowSums returns a checksum of the rows of each of these tables; an empty table has an empty one.
+// Only these columns are read, so that columns of a later migration do not change the checksum.
+// Flags and leases are left out, because a release may change the defaults of flags and add leases.
 func RowSums(t testing.TB, conn *pgx.Conn, columns map[string][]string) map[string]string {
 	t.Helper()
 	out := map[string]string{}

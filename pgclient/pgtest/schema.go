@@ -1,4 +1,4 @@
-// The only place where the cluster of the tests uses the schema of qtop.
+// The only file through which the tests' cluster uses qtop's schema.
 
 package pgtest
 
@@ -9,7 +9,7 @@ import (
 )
 
 func schemaUp(ctx context.Context, dsn string, progress func(string)) error {
-	return schema.Current().Up(ctx, dsn, schema.UpOptions{Progress: progress, AdoptRoles: true}) // a given server may have the roles of an earlier run
+	return schema.Current().Up(ctx, dsn, schema.UpOptions{Progress: progress, AdoptRoles: true}) // a server named by QTOP_TEST_DSN may have the roles of an earlier run
 }
 
 func schemaHash() string { return schema.Hash() }

@@ -1,5 +1,5 @@
-// Ready data directories: made once per PostgreSQL version and schema, kept in
-// the cache, and copied at the start of every test process.
+// Ready data directories: each is made once per PostgreSQL version and schema, kept in the cache,
+// and copied at the start of every test process.
 
 package pgtest
 
@@ -18,27 +18,27 @@ import (
 	"github.com/qtop/qtop/pgclient/pgsession"
 )
 
-// seedFormat changes when the way of making a ready data directory does.
+// seedFormat is part of the name of a ready data directory; change it if the way of making one
+// changes.
 const seedFormat = "1"
 
-// Unused ready data directories (about 35 MB each) are removed after seedKeep;
-// while the schema is being worked on, all but the seedCount last ones after
-// seedBusy, which is longer than any test process takes to copy one.
+// Unused ready data directories (about 35 MB each) are removed after seedKeep. While somebody works
+// on the schema, new ones appear often: all but the latest seedCount are removed after seedBusy,
+// which is longer than any test process takes to copy one.
 const (
 	seedKeep  = 7 * 24 * time.Hour
 	seedCount = 8
 	seedBusy  = 15 * time.Minute
 )
 
-// templateName names the template database. It follows the schema, and the
-// month: the schema makes its partitions for the months from its installation on.
+// templateName returns the name of the template database. It contains a hash of the schema and the
+// month, because an installation makes partitions for the months that follow it.
 func templateName(now time.Time) string {
 	return "qtop_template_" + schemaHash() + "_" + now.UTC().Format("200601")
 }
 
-// readySeed returns the base directory of a stopped cluster that holds the
-// template database, or of a bare one for an empty name. It makes what the cache
-// does not hold.
+// readySeed returns the base directory of a stopped cluster that holds the template database; for
+// an empty name, of a cluster without one. If the cache has none, readySeed makes one.
 func readySeed(ctx context.Context, template string) (string, error) {
 	bin, err := embedded.Locate(ctx, major(), say)
 	if err != nil {
@@ -66,7 +66,8 @@ func readySeed(ctx context.Context, template string) (string, error) {
 	if markUsed(seed) {
 		return seed, nil
 	}
-	// The test processes of several packages start together: one makes it.
+	// The test processes of several packages start together; one of them makes the directory, the
+	// others wait.
 	unlock, err := embedded.Exclusive(ctx, filepath.Join(home, "lock"))
 	if err != nil {
 		return "", err
@@ -97,8 +98,8 @@ func makeSeed(ctx context.Context, o embedded.Options, template string) error {
 	return errors.Join(err, calledOn(s, func(database string) string { return database }), s.Stop(ctx))
 }
 
-// makeTemplate creates the template database and closes it to connections: one
-// that is connected to cannot be cloned.
+// makeTemplate creates the template database and forbids connections to it: a database with
+// connections cannot be cloned.
 func makeTemplate(ctx context.Context, dsn func(db string) string, name string) error {
 	conn, err := pgsession.Connect(ctx, dsn(""))
 	if err != nil {
@@ -124,16 +125,16 @@ func run(ctx context.Context, conn *pgx.Conn, sql string) error {
 	return err
 }
 
-// ensureTemplate makes the template on a server that was given to us, where
-// other test processes may be about to do the same. A template that allows
-// connections was left half-made.
+// ensureTemplate makes the template on a server named by QTOP_TEST_DSN, where other test processes
+// may be about to do the same. A template that still allows connections is incomplete, and is made
+// again.
 func (c *cluster) ensureTemplate(ctx context.Context) error {
 	conn, err := c.admin.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
-	const lockKey = 0x71746f70 // "qtop"
+	const lockKey = 0x71746f70 // the bytes of "qtop"
 	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(lockKey)); err != nil {
 		return err
 	}
@@ -167,14 +168,14 @@ func seedHome() (string, error) {
 	return home, os.Chmod(home, 0o711)
 }
 
-// markUsed reports whether a ready data directory is there, and keeps it from
-// being swept.
+// markUsed reports whether a ready data directory exists, and sets its time so that sweepSeeds does
+// not remove it.
 func markUsed(seed string) bool {
 	now := time.Now()
 	return os.Chtimes(seed, now, now) == nil
 }
 
-// sweepSeeds removes what has not been used for long.
+// sweepSeeds removes ready data directories that have not been used for long.
 func sweepSeeds(home string) {
 	entries, err := os.ReadDir(home)
 	if err != nil {

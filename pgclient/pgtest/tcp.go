@@ -1,4 +1,4 @@
-// A TCP port for a server that listens on a socket only: for tests that put a proxy between a
+// A TCP port for a server that listens only on a socket, for tests that put a proxy between a
 // client and the database.
 
 package pgtest
@@ -15,8 +15,8 @@ import (
 	"github.com/qtop/qtop/pgclient/embedded"
 )
 
-// TCP forwards a loopback port to the server's socket until cleanup and returns
-// its address, "127.0.0.1:port". See OverTCP for a DSN.
+// TCP forwards a loopback port to the server's socket until cleanup and returns the address of the
+// port, "127.0.0.1:port". OverTCP puts it into a DSN.
 func TCP(t testing.TB, s *embedded.Server) string {
 	t.Helper()
 	if s == nil {
@@ -36,7 +36,7 @@ func TCP(t testing.TB, s *embedded.Server) string {
 	return l.Addr().String()
 }
 
-// OverTCP is dsn with the socket replaced by a TCP address.
+// OverTCP returns the DSN with its socket replaced by a TCP address.
 func OverTCP(t testing.TB, dsn, addr string) string {
 	t.Helper()
 	u, err := url.Parse(dsn)
@@ -68,7 +68,7 @@ func (f *forwarder) accept(l net.Listener) {
 		}
 		var dialer net.Dialer
 		server, err := dialer.DialContext(context.Background(), "unix", f.socket)
-		if err != nil { // the server is down: the client sees its connection end
+		if err != nil { // the server is down: the connection of the client ends
 			_ = client.Close()
 			continue
 		}
@@ -91,7 +91,8 @@ func (f *forwarder) copy(to, from net.Conn) {
 	}
 }
 
-// keep registers a pair for close; false = closed already.
+// keep registers a pair of connections, which close will close; false = the forwarder is closed
+// already.
 func (f *forwarder) keep(pair ...net.Conn) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -36,9 +36,9 @@ func TimeColumns(t testing.TB, conn *pgx.Conn) []TimeColumn {
 	return all
 }
 
-// SetTimes sets columns to a time without running triggers: where the column is not NULL or, if
-// nulls is true, in every row. Where a constraint refuses that, it sets as many rows as the
-// constraint allows.
+// SetTimes sets columns to a time without running triggers: in the rows where the column is not
+// NULL, or in every row if nulls is true. If a constraint refuses the time, it sets as many rows as
+// the constraint allows.
 func SetTimes(t testing.TB, conn *pgx.Conn, columns []TimeColumn, value string, nulls bool) {
 	t.Helper()
 	ctx := context.Background()
