@@ -1,7 +1,7 @@
-// Package fileguard judges the files that decide what runs: whether anybody but root and
-// the user of this process may write them, or read them where they hold a secret. Each
-// finding names the file and the command that closes it, as ssh and libpq do. Symbolic links are followed: what counts is the file itself and the
-// folders on its real path.
+// Package fileguard checks the files that decide which programs qtop runs: whether anybody but root
+// and the user of this process may write such a file, or read it if it holds a secret. Like ssh and
+// libpq, it names the file and the command that closes it. Symbolic links are followed: the file
+// itself and the folders on its real path count.
 package fileguard
 
 import (
@@ -13,19 +13,19 @@ import (
 	"strings"
 )
 
-// owner is the uid of a file; false where the system has none.
+// owner returns the uid of a file's owner; false if the system has no uids.
 type owner func(fs.FileInfo) (int, bool)
 
-// Finding is what is wrong with a file. Refuse: everybody may change it, or read
-// the secret in it. Otherwise it is a warning: a group may write it, or it belongs
-// to somebody whom the operator may trust and this program cannot know.
+// Finding is a problem with the mode or the owner of a file. Refuse means that everybody may change
+// the file, or read the secret in it. Otherwise the finding is a warning: a group may write the
+// file, or it belongs to somebody whom the operator may trust, which this program cannot know.
 type Finding struct {
 	What, Do string
 	Refuse   bool
 }
 
-// Secret judges the mode of a file that holds a secret: nobody else may read or
-// write it. One that belongs to root may be read by a group.
+// Secret checks the mode of a file that holds a secret: only its owner may read or write it. A file
+// that belongs to root may be read by a group.
 func Secret(path string, info fs.FileInfo) *Finding {
 	most := fs.FileMode(0o600)
 	if uid, ok := fileOwner(info); ok && uid == 0 && os.Geteuid() != 0 {
@@ -37,8 +37,8 @@ func Secret(path string, info fs.FileInfo) *Finding {
 	return nil
 }
 
-// Kept judges a file that holds a secret and its folders; one that is not there has
-// no findings.
+// Kept checks a file that holds a secret, and the folders on its path. A file that does not exist
+// has no findings.
 func Kept(path string) []Finding {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
@@ -50,14 +50,13 @@ func Kept(path string) []Finding {
 	return Trusted(path)
 }
 
-// Trusted judges a file that decides what runs: nobody but root and this user may
-// write it, or exchange it in one of its folders. A file that is not there, or that
-// nobody else may change, has no findings.
+// Trusted checks a file that decides which programs run: only root and this user may write it, or
+// replace it in one of the folders on its path. A file that does not exist has no findings.
 func Trusted(path string) []Finding { return trusted(path, os.Geteuid(), fileOwner) }
 
-// Command judges the program at path and every file among its arguments, also behind a
-// "=": what an interpreter is told to run decides as much as the interpreter does. A
-// relative argument is one of the working directory, which the program will share.
+// Command checks the program at path and every file among its arguments, also after a "=": the
+// script of an interpreter decides as much as the interpreter. A relative argument is taken from
+// the working directory, which the program will have too.
 func Command(path string, arguments []string) []Finding {
 	all := Trusted(path)
 	for _, a := range arguments {
@@ -101,7 +100,7 @@ func trusted(path string, me int, own owner) (all []Finding) {
 			all = append(all, *f)
 		}
 	}
-	// Both paths decide: who may exchange the link chooses the file.
+	// Check the link and its target: a user who may replace the link chooses the file.
 	look("file", target)
 	for _, p := range []string{target, abs} {
 		for dir := filepath.Dir(p); ; dir = filepath.Dir(dir) {
@@ -114,8 +113,8 @@ func trusted(path string, me int, own owner) (all []Finding) {
 	return all
 }
 
-// judge is that of one file or folder. In a folder with the sticky bit, such as
-// /tmp, only its owner exchanges a file.
+// judge checks one file or folder. In a folder with the sticky bit, such as /tmp, only the owner of
+// a file may replace it.
 func judge(kind, path string, info fs.FileInfo, me int, own owner) *Finding {
 	mode := info.Mode()
 	sticky := kind == "folder" && mode&fs.ModeSticky != 0

@@ -26,7 +26,8 @@ func article(noun string) string {
 	return "a " + noun
 }
 
-// UUID parses a uuid after a prefix, and returns it in PostgreSQL's form.
+// UUID parses a uuid with an optional prefix, and returns it in PostgreSQL's form. what names the
+// id in errors.
 func UUID(id, what, prefix string) (string, error) {
 	s := strings.TrimPrefix(strings.TrimSpace(id), prefix)
 	if !uuidForm.MatchString(s) {
@@ -41,7 +42,7 @@ const EventPrefix = "event:"
 // IsEventLetter reports whether id is the id of an event dead letter.
 func IsEventLetter(id string) bool { return strings.HasPrefix(strings.TrimSpace(id), EventPrefix) }
 
-// WebhookEvent reads the id of a webhook event: event:NUMBER, or the number alone.
+// WebhookEvent parses the id of a webhook event: event:NUMBER, or the number alone.
 func WebhookEvent(id string) (int64, error) {
 	n, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimSpace(id), EventPrefix), 10, 64)
 	if err != nil || n <= 0 {
@@ -50,7 +51,7 @@ func WebhookEvent(id string) (int64, error) {
 	return n, nil
 }
 
-// Webhook reads a dead-letter id: a bare number.
+// Webhook parses the id of a webhook dead letter: a number.
 func Webhook(id string) (int64, error) {
 	n, err := strconv.ParseInt(strings.TrimSpace(id), 10, 64)
 	if err != nil || n <= 0 {
@@ -60,7 +61,7 @@ func Webhook(id string) (int64, error) {
 	return n, nil
 }
 
-// Subscription reads the number of a webhook subscription.
+// Subscription parses the number of a webhook subscription.
 func Subscription(id string) (int64, error) {
 	n, err := strconv.ParseInt(id, 10, 64)
 	if err != nil || n <= 0 {
@@ -69,8 +70,8 @@ func Subscription(id string) (int64, error) {
 	return n, nil
 }
 
-// Payload returns the kind and key that fn_payload_masked and fn_payload_reveal take for an id of a
-// list: a dead letter, or a job by its plain uuid.
+// Payload returns the kind and key with which fn_payload_masked and fn_payload_reveal find the
+// payload that belongs to an id: of a dead letter, or of a job (a plain uuid).
 func Payload(id string) (kind, key string, err error) {
 	switch id = strings.TrimSpace(id); {
 	case IsJobLetter(id):
@@ -86,7 +87,7 @@ func Payload(id string) (kind, key string, err error) {
 	return "dead_letter", id, err
 }
 
-// Operation reads the number of a bulk operation.
+// Operation parses the number of a bulk operation.
 func Operation(id string) (int64, error) {
 	n, err := strconv.ParseInt(id, 10, 64)
 	if err != nil || n <= 0 {

@@ -10,7 +10,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// JobCheck names the flag with the value that a function for jobs or job subscriptions refused.
+// JobCheck turns the refusal of a function for jobs or job subscriptions into a usage error that
+// names the flag whose value was refused.
 func JobCheck(err error) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || pg.Code != "22023" {

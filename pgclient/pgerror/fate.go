@@ -13,15 +13,16 @@ import (
 type Fate int
 
 const (
-	// GiveBack: this session cannot record the result, but another might, or an operator has
-	// to change something. The result is retried alone until its lease expires; then the job
-	// returns to the queue, and the lease counts as lost.
+	// GiveBack means that this session cannot record the result, but another session might, or an
+	// operator has to change something. The host retries this result separately until its lease
+	// expires; then the job returns to the queue, and the lease counts as lost.
 	GiveBack Fate = iota
-	// Again: the cause is temporary and independent of the result. The same statement is
-	// repeated until the database answers, even after the lease has expired: its token fences it.
+	// Again means that the cause is temporary and has nothing to do with the result. The host
+	// repeats the same statement until the database answers, even after the lease has expired: the
+	// token of the lease fences the result.
 	Again
-	// GiveUp: the database refuses the content of the result. It is retried alone and without
-	// its text; if that is refused too, it is dropped.
+	// GiveUp means that the database refuses the content of the result. The host retries this
+	// result separately, without its text; if that is refused too, it drops the result.
 	GiveUp
 )
 
@@ -29,9 +30,9 @@ func (f Fate) String() string { return [...]string{"give back", "record again", 
 
 // StateFate classifies one SQLSTATE, or a whole class of them (two characters).
 type StateFate struct {
-	State string // five characters, or the two of a class
+	State string // five characters; or two, for a whole class
 	Fate  Fate
-	// Smaller: the statement may succeed with fewer rows.
+	// Smaller says that the statement may succeed with fewer rows.
 	Smaller bool
 	Why     string
 }
@@ -95,9 +96,9 @@ func StateFates() []StateFate {
 	}
 }
 
-// FateOf classifies the error of a statement that records results. smaller: the statement may
-// succeed with fewer results. An error that does not come from the server counts as a lost
-// connection: Again.
+// FateOf classifies the error of a statement that records results; smaller means that the statement
+// may succeed with fewer results. An error that does not come from the server counts as a lost
+// connection, so its fate is Again.
 func FateOf(err error) (fate Fate, smaller bool) {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -112,7 +113,7 @@ func FateOf(err error) (fate Fate, smaller bool) {
 			found = f
 		}
 	}
-	return found.Fate, found.Smaller // a class that PostgreSQL does not have: GiveBack
+	return found.Fate, found.Smaller // for a class that PostgreSQL does not have: the zero value, GiveBack
 }
 
 func firstTwo(code string) string { return code[:min(2, len(code))] }

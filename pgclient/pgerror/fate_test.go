@@ -16,7 +16,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgerror"
 )
 
-// Every class of PostgreSQL's appendix A is in the table once, with its reason.
+// The table has each class of PostgreSQL's appendix A once, with a reason.
 func TestEveryStateIsClassedOnce(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -34,7 +34,7 @@ func TestEveryStateIsClassedOnce(t *testing.T) {
 		require.True(t, seen[class], "class %s is missing", class)
 	}
 	code := regexp.MustCompile(`^([0-9A-Z]{2})[0-9A-Z]{3} `)
-	files, _ := filepath.Glob("/usr/share/postgresql/*/errcodes.txt") // of the servers that are installed here
+	files, _ := filepath.Glob("/usr/share/postgresql/*/errcodes.txt") // of the PostgreSQL servers that are installed here
 	for _, name := range files {
 		file, err := os.Open(name)
 		require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
 )
 
-// Connect explains an invalid DSN or a failed connection, without its secrets.
+// Connect explains an invalid DSN or a failed connection; the message contains no secret.
 func Connect(err error) error {
 	if err == nil {
 		return nil
@@ -40,11 +40,11 @@ func withoutDSN(msg string) string {
 
 var secretInDSN = regexp.MustCompile(`(?i)(password\s*=\s*)('(?:[^'\\]|\\.)*'?|(?:\\.|\S)+)|(://[^:/@\s]*:)\S*@`)
 
-// quotedValue matches a value that a parser repeats, or the invalid escape in one.
+// quotedValue matches a quoted value in a parser's message, and the text after an invalid escape.
 var quotedValue = regexp.MustCompile(`\\?"(?:[^"\\]|\\.)*\\?"|:[^\s()]*@\S*`)
 
-// withoutValues removes the values that a parser quotes: what it read as a port may be the end of a
-// password.
+// withoutValues removes the values that a parser's message quotes: text that the parser took for a
+// port may be the end of a password.
 func withoutValues(msg string) string {
 	msg = quotedValue.ReplaceAllString(msg, "a value")
 	if at := repeated.FindStringSubmatchIndex(msg); at != nil && !plainValue.MatchString(msg[at[2]:]) {
@@ -55,18 +55,18 @@ func withoutValues(msg string) string {
 }
 
 var (
-	// repeated matches where a parser repeats a value without quotes.
+	// repeated matches the place in a parser's message where a value follows without quotes.
 	repeated   = regexp.MustCompile(`(?:value|service|file): ()`)
 	plainValue = regexp.MustCompile(`^[\w./-]*\)?$`)
 )
 
-// Mask hides passwords: the secrets that this process knows, and any text in the position of a
-// password.
+// Mask hides passwords in a text: the secrets that this process knows, and any text in the position
+// of a password.
 func Mask(s string) string {
 	return secrecy.Mask(secretInDSN.ReplaceAllString(s, "${1}${3}*****"))
 }
 
-// Translate gives an error its kind and its remedy. Translate(nil) is nil.
+// Translate turns an error into a *queue.Error with a kind and a remedy. Translate(nil) is nil.
 func Translate(err error) error {
 	if err == nil {
 		return nil
@@ -103,14 +103,15 @@ func Translate(err error) error {
 	return queue.NewError(queue.KindUnavailable, what, "", do).Because(err)
 }
 
-// reason returns the innermost message, because the outer ones repeat host and user.
+// reason returns the innermost message of an error, because the outer messages repeat host and
+// user.
 func reason(err error) string {
 	msg := Mask(err.Error())
 	if i := strings.LastIndex(msg, "dial error: "); i >= 0 {
 		msg = msg[i+len("dial error: "):]
 	}
 	msg = strings.ReplaceAll(strings.TrimSpace(msg), "\n", "; ")
-	// The resolver reports "no such host" also for a name without an address.
+	// The resolver reports "no such host" also for a name that exists but has no address.
 	return strings.ReplaceAll(msg, "no such host", "DNS has no address for this name")
 }
 
@@ -120,19 +121,19 @@ func serverError(pg *pgconn.PgError, err error) error {
 	case pg.Code == "42501" && strings.Contains(pg.Message, "read-only"), pg.Code == "25006":
 		e.What = queue.Clean("this session is read-only: " + pg.Message)
 		e.Do = queue.Clean("qtop doctor says whether the server is a standby, or the login, the database or the profile is read-only")
-	case pg.Hint != "" && (pg.Code == "42501" || pg.Code == "23505"): // raised by a function of qtop; its hint is the remedy
+	case pg.Hint != "" && (pg.Code == "42501" || pg.Code == "23505"): // raised by a function of qtop, whose hint is the remedy
 		e.Do = queue.Clean(Mask(pg.Hint))
 	case pg.Code == "42501":
 		e.Kind, e.Do = queue.KindPermission, queue.Clean(cmp.Or(Mask(pg.Hint), "ask for the role that carries this right; see qtop doctor"))
 	case pg.Code == "42P01", pg.Code == "42883", pg.Code == "42703":
 		e.Do = queue.Clean("the schema is missing or older than this program: run qtop migrate up")
-	case pg.Code == "42725": // a call by name that two functions fit
+	case pg.Code == "42725": // the call fits two functions of this name
 		e.Do = queue.Clean("another function of this name exists: see foreign in qtop doctor")
 	case pg.Code == "22023", pg.Code == "22008", pg.Code == "22003":
 		e.Kind, e.Do = queue.KindUsage, queue.Clean(Mask(pg.Hint))
 	case pg.Code == "22021":
 		e.Kind, e.Do = queue.KindUsage, queue.Clean("a text must be UTF-8 without zero bytes")
-	case pg.Code == "22P05" && !strings.Contains(pg.Detail, `\u0000`): // of an encoding that lacks the character
+	case pg.Code == "22P05" && !strings.Contains(pg.Detail, `\u0000`): // the encoding of the database lacks the character
 		e.Kind, e.Do = queue.KindUsage, queue.Clean("see qtop doctor for the encodings")
 	case pg.Code == "22P05":
 		e.Kind, e.What, e.Do = queue.KindUsage, queue.Clean(`PostgreSQL stores no \u0000 in text or JSON`), queue.Clean("leave that character out")

@@ -9,13 +9,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 )
 
-// cancelWithin is how long a cancelled statement may take to end before its connection is closed.
+// cancelWithin is how long a canceled statement may take to end; after that its connection is
+// closed.
 const cancelWithin = 2 * time.Second
 
-// CancelRead returns the handler that ends the statement of a connection when the context of its
-// caller ends. A caller that no longer wants the answer sends a cancel request, and the connection
-// lives on. A caller whose deadline has passed closes the connection: a server or a network that
-// did not answer in time does not answer a cancel request either.
+// CancelRead returns the handler that ends the running statement of a connection when the context
+// of the caller ends. If the caller no longer wants the answer, the handler sends a cancel request
+// and the connection stays open. If the caller's deadline has passed, the handler closes the
+// connection: a server or network that did not answer in time does not answer a cancel request
+// either.
 func CancelRead(conn *pgconn.PgConn) ctxwatch.Handler {
 	return &cancelRead{
 		request: &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelWithin},
@@ -25,7 +27,7 @@ func CancelRead(conn *pgconn.PgConn) ctxwatch.Handler {
 
 type cancelRead struct {
 	request, overdue ctxwatch.Handler
-	chosen           ctxwatch.Handler // for the context that has ended
+	chosen           ctxwatch.Handler // the handler for the way in which the context ended
 }
 
 // HandleCancel is called when the context ends.

@@ -20,8 +20,8 @@ const (
 	WorkTimeout = 60 * time.Second
 )
 
-// SetSession sets the application_name and the server-side limits of a connection: a client that
-// dies must not leave a statement or a transaction behind.
+// SetSession sets the application_name and the server-side time limits of a connection, so that a
+// client that dies leaves no statement or transaction running.
 func SetSession(cc *pgx.ConnConfig, name string, timeout time.Duration) {
 	cc.ConnectTimeout = 5 * time.Second
 	pgsession.Set(cc, append(pgsession.Always(),
@@ -32,19 +32,19 @@ func SetSession(cc *pgx.ConnConfig, name string, timeout time.Duration) {
 		pgsession.Setting{Name: "idle_in_transaction_session_timeout", Value: "60000"})...)
 }
 
-// sessionLife is how long a connection lives behind a pooler in session mode, which assigns one
-// of its few server connections to each client connection: a busy client makes room for others
-// after this time.
+// sessionLife is how long a connection lives behind a pooler in session mode. Such a pooler gives
+// each client connection one of its few server connections, so a busy client must make room for
+// others after this time.
 const sessionLife = 20 * time.Second
 
 const bornKey = "qtop.born"
 
-// Began records when a connection was made.
+// Began records the time at which a connection was made.
 func Began(conn *pgx.Conn) { conn.PgConn().CustomData()[bornKey] = time.Now() }
 
-// releases closes the released connections that the pool does not keep. Config.AfterRelease would
-// do that too, but then a connection is free only some time after its release, and a caller that
-// reads twice in a row opens, and keeps in use, a second one.
+// releases closes a released connection that the pool does not keep. Config.AfterRelease could do
+// that too, but with it a connection becomes free only some time after its release: a caller that
+// reads twice in a row would open a second connection and keep it in use.
 type releases struct{ pool *Pool }
 
 // TraceQueryStart does nothing.
@@ -64,7 +64,7 @@ func (r releases) TraceRelease(_ *pgxpool.Pool, released pgxpool.TraceReleaseDat
 	}
 }
 
-// closeWithin bounds the goodbye to a pooler that does not answer.
+// closeWithin is how long closing a connection may wait for a pooler that does not answer.
 const closeWithin = 100 * time.Millisecond
 
 // keeps reports whether a released connection remains in the pool. Behind a pooler that is not

@@ -17,9 +17,9 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Pool is a pool of connections, directly or through a pooler: see pgsession.Route. A call during
-// which a pooler is detected is repeated on a new connection. A change that is refused because
-// the session is read-only gets an error that says why it is.
+// Pool is a pool of connections, directly or through a pooler: see pgsession.Route. If a pooler is
+// detected during a call, the call is repeated on a new connection. If a change is refused because
+// the session is read-only, the error says why the session is read-only.
 type Pool struct {
 	*pgxpool.Pool
 	route    *pgsession.Route
@@ -29,9 +29,10 @@ type Pool struct {
 	crowded  atomic.Int64 // when two connections were last in use at once, in Unix nanoseconds
 }
 
-// New returns a pool; readOnly makes its sessions read-only. Once a single connection has been
-// enough for the time spare, the others are closed; 0 = only MaxConnIdleTime of cfg counts. That time
-// alone closes none of them while the pool is in regular use, because pgxpool uses all in turn.
+// New returns a pool; readOnly makes its sessions read-only. After a time spare in which one
+// connection was enough, the pool closes the others; 0 = it closes them only after MaxConnIdleTime
+// of cfg. That limit alone closes none of them while the pool is in regular use, because pgxpool
+// uses all connections in turn.
 func New(ctx context.Context, cfg *pgxpool.Config, route *pgsession.Route, readOnly bool, spare time.Duration) (p *Pool, err error) {
 	p = &Pool{route: route, readOnly: readOnly, spare: spare}
 	cfg.ConnConfig.OnPgError = p.noticed
@@ -40,7 +41,7 @@ func New(ctx context.Context, cfg *pgxpool.Config, route *pgsession.Route, readO
 	return p, err
 }
 
-// noticed receives each error of the server before the caller that sent the statement does.
+// noticed receives each error of the server, before the caller of the statement does.
 func (p *Pool) noticed(conn *pgconn.PgConn, e *pgconn.PgError) bool {
 	if e.Code == readOnlyCode {
 		refusal := pgsession.ReadOnly(conn, p.route)
@@ -54,7 +55,7 @@ func (p *Pool) noticed(conn *pgconn.PgConn, e *pgconn.PgError) bool {
 
 const readOnlyCode = "25006"
 
-// explain adds the cause to the error of a refused change.
+// explain adds the cause to the error of a change that the server refused.
 func (p *Pool) explain(err error) error {
 	var pg *pgconn.PgError
 	if err == nil || !errors.As(err, &pg) || pg.Code != readOnlyCode {
@@ -87,10 +88,11 @@ func (p *Pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 	return explainedRows{rows, p}, p.explain(err)
 }
 
-// Planned returns the arguments of a statement that must be planned for them. Otherwise PostgreSQL plans it for any values after
-// five uses: a page of a group would be read as if the group were small.
+// Planned returns arguments that make PostgreSQL plan the statement for their values. Without this,
+// after five executions PostgreSQL may use a generic plan, which would read a page of a large group
+// as if the group were small.
 func (p *Pool) Planned(args []any) []any {
-	if p.Config().ConnConfig.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement { // nothing else keeps a plan
+	if p.Config().ConnConfig.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement { // other modes keep no plan on the server
 		return args
 	}
 	return append([]any{pgx.QueryExecModeCacheDescribe}, args...)
@@ -147,7 +149,8 @@ type explainedTx struct {
 	pool *Pool
 }
 
-// Rollback ends the transaction even if ctx has ended; otherwise a cancelled read would cost its connection.
+// Rollback rolls the transaction back even if ctx has ended; otherwise the connection of a canceled
+// read would be closed.
 func (t explainedTx) Rollback(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWithin)
 	defer cancel()

@@ -11,7 +11,7 @@ type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Each makes a T of each row.
+// Each returns one T per row, made by read.
 func Each[T any](ctx context.Context, q Querier, read pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
 	rows, err := q.Query(ctx, sql, args...)
 	if err != nil {
@@ -20,17 +20,17 @@ func Each[T any](ctx context.Context, q Querier, read pgx.RowToFunc[T], sql stri
 	return pgx.CollectRows(rows, read)
 }
 
-// All makes a T of each row; the exported fields of T are in the order of the columns.
+// All returns one T per row; the exported fields of T are in the order of the columns.
 func All[T any](ctx context.Context, q Querier, sql string, args ...any) ([]T, error) {
 	return Each(ctx, q, pgx.RowToStructByPos[T], sql, args...)
 }
 
-// Column reads the single column of a query.
+// Column returns the values of a query's single column.
 func Column[T any](ctx context.Context, q Querier, sql string, args ...any) ([]T, error) {
 	return Each(ctx, q, pgx.RowTo[T], sql, args...)
 }
 
-// Visit reads the rows one after the other into the same values.
+// Visit scans each row into the same variables, and then calls visit.
 func Visit(ctx context.Context, q Querier, into []any, visit func(), sql string, args ...any) error {
 	rows, err := q.Query(ctx, sql, args...)
 	if err != nil {

@@ -2,7 +2,7 @@
 // answers of the schema's functions.
 package pgscan
 
-// Refusal is the form in which the functions of the schema refuse a request.
+// Refusal is the part of a JSON answer in which the functions of the schema refuse a request.
 type Refusal struct {
 	Refused bool   `json:"refused"`
 	Reason  string `json:"reason"`

@@ -1,7 +1,8 @@
 package pgscan
 
-// Times are converted between PostgreSQL and this program. A stored time outside Go's calendar is read as the value
-// that queue.Calendar returns, so that no list, snapshot or verb fails because of it.
+// Times are converted between PostgreSQL and this program. A stored time that Go cannot hold or
+// print is read as the value that Calendar returns, so that no list, snapshot or verb fails because
+// of it.
 
 import (
 	"bytes"
@@ -17,7 +18,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// RegisterTimes makes a connection convert times in this way; they are UTC wherever they are printed.
+// RegisterTimes makes a connection convert times with timeCodec. The resulting times are in UTC.
 func RegisterTimes(m *pgtype.Map) {
 	m.RegisterType(&pgtype.Type{
 		Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: timeCodec{&pgtype.TimestamptzCodec{ScanLocation: time.UTC}},
@@ -82,7 +83,7 @@ func (e timeEncode) Encode(value any, buf []byte) ([]byte, error) {
 	return e.plan.Encode(t, buf)
 }
 
-// Calendar returns a time as this program represents it.
+// Calendar returns the Go value that represents a stored time, also an infinite one.
 func Calendar(t pgtype.Timestamptz) time.Time {
 	switch t.InfinityModifier {
 	case pgtype.Infinity:
@@ -94,7 +95,8 @@ func Calendar(t pgtype.Timestamptz) time.Time {
 	return queue.Calendar(t.Time)
 }
 
-// Unmarshal is json.Unmarshal for JSON written by PostgreSQL, which may contain times without an RFC 3339 form.
+// Unmarshal is json.Unmarshal for JSON that PostgreSQL wrote, which may contain times that RFC 3339
+// cannot express.
 func Unmarshal(raw []byte, v any) error {
 	to := reflect.ValueOf(v)
 	if to.Kind() != reflect.Pointer || to.IsNil() {
@@ -120,13 +122,14 @@ func Unmarshal(raw []byte, v any) error {
 	return json.Unmarshal(told, v)
 }
 
-// odd matches times without an RFC 3339 form, and some other texts.
+// odd matches texts that may be times without an RFC 3339 form; it also matches some other texts.
 var (
 	odd  = regexp.MustCompile(`"(?:-?infinity|[^"]*\dT[^"]* BC|\d{5,}-[^"]*T[^"]*)"`)
 	late = regexp.MustCompile(`^\d{5,}-\d\d-\d\dT`)
 )
 
-// calendared replaces such times in a JSON tree by this program's representation, where the target type has a time.
+// calendared replaces such times in a JSON tree by the value of Calendar, wherever the target type
+// has a time.
 func calendared(tree any, t reflect.Type) any {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -155,7 +158,7 @@ func calendared(tree any, t reflect.Type) any {
 			}
 		}
 	case map[string]any:
-		switch t.Kind() { //nolint:exhaustive // an object is read into one of two
+		switch t.Kind() { // a JSON object is read into one of these two
 		case reflect.Map:
 			for k := range x {
 				x[k] = calendared(x[k], t.Elem())

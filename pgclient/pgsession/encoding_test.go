@@ -12,8 +12,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// A session speaks UTF-8, also where the login, the database, the environment or the
-// connection string sets another encoding.
+// A session uses UTF-8, even if the login, the database, the environment or the connection string
+// sets another encoding.
 func TestEveryClientSpeaksUTF8(t *testing.T) {
 	const word = "café 😀"
 	db := pgtest.Empty(t)
@@ -56,7 +56,7 @@ func TestEveryClientSpeaksUTF8(t *testing.T) {
 	say(dsn, "the environment")
 }
 
-// A session of a database that is not UTF-8 returns an error that says what to do.
+// A connection to a database that is not UTF-8 fails with an error that says what to do.
 func TestOtherEncodings(t *testing.T) {
 	for _, encoding := range []string{"LATIN1", "SQL_ASCII", "EUC_JP"} {
 		conn, err := pgsession.Connect(t.Context(), pgtest.Encoded(t, encoding).DSN(""))

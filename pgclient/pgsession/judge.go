@@ -1,7 +1,7 @@
 package pgsession
 
-// A connection string is checked before any name is looked up: if the driver parsed it differently
-// than it was meant, a piece of a password could be sent to the resolver.
+// A connection string is checked before any name is looked up: if the driver parsed it otherwise
+// than the operator meant, a part of a password could be sent to the name resolver.
 
 import (
 	"github.com/jackc/pgx/v5"

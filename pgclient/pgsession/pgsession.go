@@ -63,7 +63,7 @@ func Parse(dsn string) (*pgx.ConnConfig, error) {
 	if !explicit && prefersTLS(cc) {
 		if strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://") {
 			dsn += queue.Choose(strings.Contains(dsn, "?"), "&", "?") + "sslmode=verify-full"
-		} else { // in front, so that no backslash or quote before it can absorb it
+		} else { // sslmode goes first, so that no backslash or quote of the operator's text can absorb it
 			dsn = "sslmode=verify-full " + dsn
 		}
 		if cc, err = pgx.ParseConfig(dsn); err != nil {
@@ -135,9 +135,9 @@ func PoolConfig(dsn string) (*pgxpool.Config, error) {
 	return cfg, nil
 }
 
-// explicitTLS matches an sslmode set by the operator, in either form of a connection string. It does not match
-// a value that merely contains the word, nor an sslmode without a value, which means prefer to the
-// driver.
+// explicitTLS matches an sslmode that the operator set, in both forms of a connection string. It
+// matches neither a value that merely contains the word, nor an sslmode without a value, which the
+// driver takes for prefer.
 var explicitTLS = regexp.MustCompile(`(?:^|[\s?&])sslmode\s*=\s*(?:[^\s&']|'x')`)
 
 // quoted matches a value in quotes, which may contain anything, or a character after a backslash.

@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// A session has the search_path of qtop, also where the database, the login, the login
-// in this database, the environment or the connection string sets another.
+// A session has qtop's search_path, even if the database, the login, the login in this database,
+// the environment or the connection string sets another.
 func TestPath(t *testing.T) {
 	db := pgtest.Empty(t)
 	login := pgtest.Login(t, db)

@@ -12,8 +12,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// Whatever way a statement is sent, its settings are in force and its answer is its
-// own: an answer, an error, a batch, a copy, a pipeline of transactions.
+// In whatever way a statement is sent, its settings apply and the caller gets the right answer:
+// rows, an error, a batch, a copy, a pipeline of transactions.
 func TestEachTransaction(t *testing.T) {
 	db := pgtest.Empty(t)
 	login := pgtest.Login(t, db)
@@ -29,7 +29,7 @@ func TestEachTransaction(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close(context.WithoutCancel(t.Context()))) }()
 	require.True(t, route.Pooled())
-	pgsession.Set(cc, pgsession.Setting{Name: "statement_timeout", Value: "50"}) // of another client of the same server connection
+	pgsession.Set(cc, pgsession.Setting{Name: "statement_timeout", Value: "50"}) // set by another client on the same server connection
 	short, err := route.Connect(t.Context(), cc)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, short.Close(context.WithoutCancel(t.Context()))) }()
@@ -46,7 +46,7 @@ func TestEachTransaction(t *testing.T) {
 		var pg *pgconn.PgError
 		require.ErrorAs(t, err, &pg)
 		require.Equal(t, code, pg.Code)
-		is(conn.QueryRow(t.Context(), limit)) // and what follows has a separate answer
+		is(conn.QueryRow(t.Context(), limit)) // the next statement has a separate answer
 	}
 	late := func(args ...any) {
 		t.Helper()

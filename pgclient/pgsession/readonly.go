@@ -7,8 +7,9 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// ReadOnly returns an error that says why the server refuses changes on a connection. The server
-// notifies its clients when it stops being a standby; a pooler does not pass that on.
+// ReadOnly returns an error that says why the server refuses changes on a connection; nil = it does
+// not. When a standby is promoted, PostgreSQL notifies its clients, but a pooler does not forward
+// that.
 func ReadOnly(conn *pgconn.PgConn, route *Route) *queue.Error {
 	refuse := func(what, do string) *queue.Error {
 		return queue.NewError(queue.KindFailed, what, "", do)

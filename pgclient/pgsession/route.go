@@ -17,19 +17,20 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Route is the way to a database, directly or through a pooler. The connections of one client
-// share it, so that all of them know what one has detected. The zero value detects a pooler.
+// Route is the way to a database, directly or through a pooler. The connections of one client share
+// a Route, so that each uses what another has detected. The zero value detects a pooler.
 //
 // A direct connection carries its settings as startup parameters. A pooler such as PgBouncer
 // refuses most of them, and in transaction mode it runs each transaction on any of its server
-// connections. Then each transaction begins with the same settings, sent before its first
-// statement in one round trip, and prepared statements have no names.
+// connections. Then each transaction begins with the same settings, sent before its first statement
+// in one round trip, and prepared statements have no names.
 //
 // In session mode, a pooler assigns a server connection to each client connection for as long as
-// it is open. In statement mode it refuses transactions, so qtop refuses to use it.
+// the client connection is open. In statement mode it refuses transactions, so qtop refuses to use
+// it.
 type Route struct {
 	pooled atomic.Bool
-	begins atomic.Bool // a pooler was seen to accept a transaction
+	begins atomic.Bool // set once a pooler has accepted a transaction
 	mode   atomic.Pointer[Mode]
 	names  sync.Map // maps an IP address to the host name that was looked up
 }
@@ -69,7 +70,8 @@ func (r *Route) Address(conn *pgx.Conn) string {
 	return net.JoinHostPort(host, strconv.Itoa(remote.Port))
 }
 
-// Parameters that poolers keep per client: they remain startup parameters.
+// kept are the parameters that a pooler keeps per client: they are sent as startup parameters also
+// through a pooler.
 var kept = []string{"client_encoding", "datestyle", "timezone", "standard_conforming_strings", "application_name"}
 
 // Prepare adapts a connection's configuration to the route. It is called before each connect, with
@@ -116,7 +118,7 @@ func takeSettings(params map[string]string) map[string]string {
 		delete(params, name)
 		settings[name] = value
 	}
-	if value, ok := settings["default_transaction_read_only"]; ok { // would apply to the next transaction only
+	if value, ok := settings["default_transaction_read_only"]; ok { // SET LOCAL of the default would apply to the next transaction only
 		delete(settings, "default_transaction_read_only")
 		settings["transaction_read_only"] = value
 	}
@@ -172,8 +174,8 @@ func fields(text string) (words []string) {
 
 var errPooler = errors.New("the connection leads through a pooler, and its settings are not in force")
 
-// Learn reports whether a connect failed because of a pooler that was not known yet. If so, trying
-// the same connect again succeeds.
+// Learn reports whether a connect failed because of a pooler that was not known yet. If so, Learn
+// has recorded the pooler, and the same connect succeeds when repeated.
 func (r *Route) Learn(err error) bool {
 	var pg *pgconn.PgError
 	refused := errors.As(err, &pg) && pg.Code == "08P01" && strings.Contains(pg.Message, "unsupported startup parameter")
@@ -192,8 +194,9 @@ func (r *Route) Check(ctx context.Context, conn *pgx.Conn) error {
 	return r.look(ctx, conn)
 }
 
-// look asks the server for its process id: a pooler has announced another one. The first
-// connection through a pooler begins a transaction, which statement mode refuses.
+// look detects a pooler: the process id that the server returns differs from the one that the
+// pooler announced at the connect. The first connection through a pooler also begins a transaction,
+// which a pooler in statement mode refuses.
 func (r *Route) look(ctx context.Context, conn *pgx.Conn) error {
 	if r.Pooled() {
 		return r.begin(ctx, conn)
@@ -238,10 +241,10 @@ func (r *Route) begin(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// FindMode detects what the pooler does with connections, with two separate connections that it
-// opens and closes; the answer is kept. If they share a server connection, or change it between
-// transactions, the pooler is in transaction mode. If each keeps its server connection, or if the
-// second cannot connect because the first has the last one, it is in session mode.
+// FindMode detects how the pooler assigns server connections, with two connections that it opens
+// and closes; the Route remembers the mode. If the two share a server connection, or change it
+// between transactions, the pooler is in transaction mode. If each keeps its server connection, or
+// if the second cannot connect because the first has the last one, the pooler is in session mode.
 func (r *Route) FindMode(ctx context.Context, cc *pgx.ConnConfig) (Mode, error) {
 	if known := r.mode.Load(); known != nil || !r.Pooled() {
 		return r.Mode(), nil
@@ -250,7 +253,7 @@ func (r *Route) FindMode(ctx context.Context, cc *pgx.ConnConfig) (Mode, error) 
 	for i := range 2 {
 		conn, err := r.Connect(ctx, cc)
 		switch {
-		case err != nil && i == 1 && ctx.Err() != nil: // the first one has the last server connection
+		case err != nil && i == 1 && ctx.Err() != nil: // the first connection has the pooler's last server connection
 			seen[2] = "none"
 			seen[3] = seen[2]
 			continue
@@ -269,7 +272,7 @@ func (r *Route) FindMode(ctx context.Context, cc *pgx.ConnConfig) (Mode, error) 
 	return mode, nil
 }
 
-// Mode returns the pooler's mode, if it was detected.
+// Mode returns the pooler's mode; empty if there is no pooler or its mode is not known yet.
 func (r *Route) Mode() Mode {
 	if known := r.mode.Load(); known != nil {
 		return *known

@@ -12,20 +12,20 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// eachTransaction makes every transaction of a connection begin with settings, no matter what
-// starts it: a single statement, a pipeline, or BEGIN. It sits between pgx and the network, so that
-// no caller can bypass it:
+// eachTransaction makes every transaction of a connection begin with settings, whatever starts the
+// transaction: a single statement, a pipeline, or BEGIN. It filters the bytes between pgx and the
+// network, so that no caller can bypass it:
 //
-//  1. If the server is outside a transaction, a statement that sets all of them for the
-//     transaction is sent before the first message, or directly after BEGIN. Both are sent at
-//     once.
-//  2. The answer to that statement is removed from what the server sends, unless it is an error:
-//     an error is passed on as the answer to the statement that was to follow.
+//  1. If the server is outside of a transaction, a statement that sets all settings for the
+//     transaction is sent before the first message, or directly after BEGIN, without waiting
+//     for an answer in between.
+//  2. The answer to that statement is removed from the bytes that the server sends. An error is
+//     not removed: pgx takes it for the answer to the statement that was to follow.
 func eachTransaction(settings map[string]string) func(r io.Reader, w io.Writer) *pgproto3.Frontend {
 	sql := setSQL(settings)
 	var extended []byte
 	for _, m := range []pgproto3.FrontendMessage{&pgproto3.Parse{Query: sql}, &pgproto3.Bind{}, &pgproto3.Execute{}} {
-		extended, _ = m.Encode(extended) // of fixed messages
+		extended, _ = m.Encode(extended) // encoding these fixed messages cannot fail
 	}
 	return func(r io.Reader, w io.Writer) *pgproto3.Frontend {
 		s := &session{sql: sql, extended: extended}
@@ -58,18 +58,19 @@ type session struct {
 
 	mu     sync.Mutex
 	status byte     // of the last ReadyForQuery; 0 before the first
-	sent   []string // for each request that is not completely answered, the messages of its answer to remove
+	sent   []string // for each request without a complete answer, the messages to remove from its answer
 }
 
-// The answer to a request is compared with a list of message types, in order. A message of a type
-// written as a capital letter or digit is removed; a lower-case letter means that it is passed on.
+// The answer to a request is compared with a list of message types, in order. A capital letter or
+// digit means that a message of this type is removed; a lower-case letter means that the message is
+// passed on.
 const (
-	inFront     = "TDC"  // of a simple query
-	behindBegin = "cTDC" // likewise
-	inPipeline  = "12DC" // of Parse, Bind and Execute
+	inFront     = "TDC"  // settings before a simple query
+	behindBegin = "cTDC" // settings directly after BEGIN, in a simple query
+	inPipeline  = "12DC" // settings as Parse, Bind and Execute
 )
 
-// requests is the writer to which pgx sends. pgx writes whole messages.
+// requests is the writer to which pgx sends its messages. Each Write has whole messages.
 type requests struct {
 	*session
 	to   io.Writer
@@ -87,7 +88,7 @@ func (r *requests) Write(p []byte) (int, error) {
 	case err == nil:
 		return len(p), nil
 	case n > 0:
-		return 1, err // not 0: the server may have received a part
+		return 1, err // not 0, because the server may have received a part
 	}
 	return 0, err
 }
@@ -96,7 +97,7 @@ func (r *requests) rewrite(p []byte) ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.status == 0 {
-		return p, nil // still authenticating
+		return p, nil // authentication is not finished
 	}
 	outside := r.status == 'I'
 	out := make([]byte, 0, len(p)+len(r.extended)+len(r.sql)+8)
@@ -134,7 +135,8 @@ func (r *requests) rewrite(p []byte) ([]byte, error) {
 	return out, nil
 }
 
-// simple adds the settings to a simple query.
+// simple adds the statement with the settings to a simple query, and returns the messages to remove
+// from the answer.
 func (r *requests) simple(message []byte) ([]byte, string) {
 	text := strings.TrimRight(string(message[5:len(message)-1]), "; \t\r\n")
 	answer := inFront
@@ -143,18 +145,18 @@ func (r *requests) simple(message []byte) ([]byte, string) {
 	} else {
 		text = r.sql + "; " + text
 	}
-	out, _ := (&pgproto3.Query{String: text}).Encode(nil) // cannot fail: the text was a message before
+	out, _ := (&pgproto3.Query{String: text}).Encode(nil) // cannot fail: the text came from such a message
 	return out, answer
 }
 
-// answers is the reader from which pgx receives.
+// answers is the reader from which pgx receives the server's messages.
 type answers struct {
 	*session
 	from io.Reader
 	buf  [16 << 10]byte
-	head []byte // the bytes of the next message's header that were read so far
-	left int    // the remaining bytes of the current message
-	drop bool   // the current message is removed
+	head []byte // the bytes of the next message's header that have arrived
+	left int    // how many bytes of the current message are still to come
+	drop bool   // whether the current message is removed
 	out  []byte
 }
 
@@ -174,7 +176,7 @@ func (a *answers) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// take passes on the bytes that are not removed.
+// take appends the bytes that pgx is to receive, and drops the removed messages.
 func (a *answers) take(b []byte) {
 	for len(b) > 0 {
 		if a.left > 0 {
@@ -214,7 +216,7 @@ func (a *answers) remove(head []byte) bool {
 		return false
 	}
 	switch want := a.sent[0][0]; {
-	case kind == 'N', kind == 'A', kind == 'S': // notices, notifications and parameters come at any time
+	case kind == 'N', kind == 'A', kind == 'S': // notices, notifications and parameter changes may arrive at any time
 		return false
 	case kind == want:
 		a.sent[0] = a.sent[0][1:]
@@ -223,6 +225,6 @@ func (a *answers) remove(head []byte) bool {
 		a.sent[0] = a.sent[0][1:]
 		return false
 	}
-	a.sent[0] = "" // an error
+	a.sent[0] = "" // an error: nothing more is removed from this answer
 	return false
 }

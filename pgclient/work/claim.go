@@ -14,9 +14,9 @@ import (
 	"github.com/qtop/qtop/pgclient/pgscan"
 )
 
-// Claim says what to lease: at most Most jobs of the kinds, within the job subscriptions of the
-// executor. In each lane, the search begins after the key in After; nil begins at the start of
-// every lane.
+// Claim says which jobs to lease: at most Most jobs of the kinds, within the job subscriptions of
+// the executor. In each queue lane, the search begins after the lane's key in After; without a key,
+// at the beginning of the lane.
 type Claim struct {
 	Executor string
 	Kinds    []string
@@ -29,10 +29,10 @@ type Claim struct {
 // that a host holds only a few of them in memory at a time.
 const ClaimedPayload = 8192
 
-// ClaimSQL is the statement that claims; ReadClaimed reads its rows. An idempotency key that
-// ends with the job's id is not the key that the producer gave, and the job may be a replay:
-// fn_job_key and fn_job_root look both up. These functions are volatile, so that they see jobs
-// that are newer than this statement, as the claim does.
+// ClaimSQL is the statement that claims jobs; ReadClaimed reads its rows. If an idempotency key
+// ends with the job's id, the producer did not give that key, and the job may be a replay:
+// fn_job_key and fn_job_root return the original key and job. These functions are volatile, so that
+// they see jobs that are newer than this statement, as the claim does.
 const ClaimSQL = `SELECT job_id, lease_token, job_kind, event_domain, executor, priority, process_after, attempts,
 	max_attempts, enqueued_at, lease_until, picked_at, source_ref, target_ref, payload_ref,
 	CASE WHEN right(idempotency_key, 36) = job_id::text
@@ -45,7 +45,7 @@ const ClaimSQL = `SELECT job_id, lease_token, job_kind, event_domain, executor, 
 	FROM public.fn_job_claim($1::text, $2::text[], $3::int, $4::jsonb)`
 
 // JobClaim leases jobs. The claim is committed before the jobs are returned; otherwise a worker
-// could finish a job before its lease is visible.
+// could finish a job before other sessions see its lease.
 func (c *Client) JobClaim(ctx context.Context, claim Claim) ([]Job, error) {
 	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
 	defer cancel()
@@ -59,13 +59,13 @@ func (c *Client) JobClaim(ctx context.Context, claim Claim) ([]Job, error) {
 
 // Payload is a payload that was read separately from its claim.
 type Payload struct {
-	Bytes    int64  // length of its text
-	Text     []byte // nil: it is longer than the limit, or not readable
-	Readable bool   // false: the database cannot return it as text
+	Bytes    int64  // length of the payload as text
+	Text     []byte // nil: the payload is longer than the limit, or not readable
+	Readable bool   // false: the database cannot return the payload as text
 }
 
-// JobPayload reads the payload of a leased job that was not returned with its claim; the text is
-// nil if it is longer than most bytes. held is false if the lease is lost.
+// JobPayload reads the payload of a leased job that was not returned with its claim. The text is
+// nil if it has more than most bytes. held is false if the lease is lost.
 func (c *Client) JobPayload(ctx context.Context, lease JobLease, most int64) (p Payload, held bool, err error) {
 	p, err = c.payload(ctx, "SELECT bytes, payload FROM public.fn_job_payload($1::uuid, $2::uuid, $3::bigint)", lease.ID, lease.Token, most)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -84,7 +84,7 @@ func (c *Client) payload(ctx context.Context, sql string, args ...any) (p Payloa
 	return p, err
 }
 
-// ReadClaimed reads the rows of ClaimSQL.
+// ReadClaimed reads the rows of ClaimSQL; most is the limit of the claim.
 func ReadClaimed(rows pgx.Rows, most int) ([]Job, error) {
 	var jobs []Job
 	var j Job

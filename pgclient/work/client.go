@@ -41,10 +41,10 @@ func (c *Client) call(ctx context.Context, sql string, args ...any) (string, err
 
 // Registered is the answer to the registration of a host.
 type Registered struct {
-	pgscan.Refusal // Reason is empty if the host has its id
+	pgscan.Refusal // Reason is empty if this host now holds its id
 
-	// Holder is the instance that has the id instead, and LastSeen its last sign of life:
-	// it changes whenever that instance is seen again.
+	// Holder is the instance that holds the id instead of this host. LastSeen is its last sign of
+	// life: a value that changes whenever that instance is seen again.
 	Holder   string `json:"holder"`
 	LastSeen string `json:"last_seen_at"`
 
@@ -66,8 +66,8 @@ func (c *Client) HostRegister(ctx context.Context, id, instance, version string,
 	return r, pgerror.Translate(err)
 }
 
-// HostBeat sends a heartbeat of the host and returns the server's time. A non-empty refusal says that another
-// instance now holds the id.
+// HostBeat sends a heartbeat of the host and returns the server's time. A non-empty refusal says
+// that another instance now holds the id.
 func (c *Client) HostBeat(ctx context.Context, id, instance string, loops []string, inFlight int, progress map[string]queue.LoopMark) (at time.Time, refusal string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
@@ -79,7 +79,8 @@ func (c *Client) HostBeat(ctx context.Context, id, instance string, loops []stri
 	return r.At, r.Reason, pgerror.Translate(err)
 }
 
-// ClockStepped records in the history that the server's clock went forward by so much, or back where by is negative.
+// ClockStepped records in the history that the server's clock was set forward by this much; a
+// negative value means back.
 func (c *Client) ClockStepped(ctx context.Context, id, instance string, by time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
@@ -87,7 +88,8 @@ func (c *Client) ClockStepped(ctx context.Context, id, instance string, by time.
 	return pgerror.Translate(err)
 }
 
-// HostStop records that the host stopped cleanly, and why: a signal, or the operator who stopped it.
+// HostStop records that the host stopped cleanly, and why: a signal, or the operator who stopped
+// it.
 func (c *Client) HostStop(ctx context.Context, id, instance, reason string) error {
 	_, err := c.call(ctx, "SELECT public.fn_queue_host_stop($1::text, $2::uuid, $3::text)", id, instance, reason)
 	return err

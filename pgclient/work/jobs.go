@@ -13,7 +13,7 @@ import (
 )
 
 // JobTimeout is the time limit of one statement about up to a thousand jobs. On a loaded machine
-// such a statement may take seconds; after the limit it may nevertheless have been committed.
+// such a statement may take seconds. A statement that reached the limit may have been committed.
 const JobTimeout = 15 * time.Second
 
 // Job is a leased job.
@@ -24,9 +24,9 @@ type Job struct {
 	Executor       string
 	Priority       int32
 	ProcessAfter   pgtype.Timestamptz // may be infinite
-	Attempts       int32              // finished attempts
+	Attempts       int32              // number of finished attempts
 	MaxAttempts    int32
-	LostLeases     int32 // above 0, the job may have crashed a host, so it is run alone
+	LostLeases     int32 // above 0, the job may have crashed a host, so a host runs it alone
 	EnqueuedAt     time.Time
 	LeaseUntil     time.Time     // server time, for information only
 	Lease          time.Duration // length of the lease, measured by the server's clock alone
@@ -51,7 +51,7 @@ type JobKey struct {
 	ID           pgtype.UUID
 }
 
-// JobKeys says up to which position a worker has searched each lane, by Job.Lane.
+// JobKeys maps a queue lane (see Job.Lane) to the position up to which a worker has searched it.
 type JobKeys map[string]JobKey
 
 // argument returns the value of p_after: nil if there are no keys.
@@ -79,18 +79,18 @@ func timeText(t time.Time) string {
 	return fmt.Sprintf("%04d", year) + t.Format("-01-02T15:04:05.999999999Z07:00") + era
 }
 
-// interned keeps one copy of a text that repeats from row to row.
+// interned scans a text that often repeats from row to row, and keeps one copy of it.
 type interned struct{ last string }
 
 // ScanBytes implements pgtype.BytesScanner.
 func (s *interned) ScanBytes(v []byte) error {
-	if string(v) != s.last { // does not allocate
+	if string(v) != s.last { // this comparison does not allocate
 		s.last = string(v)
 	}
 	return nil
 }
 
-// optional is a text for which NULL is "".
+// optional scans a text; NULL becomes "".
 type optional struct{ s string }
 
 // ScanBytes implements pgtype.BytesScanner.
@@ -144,8 +144,8 @@ func (c *Client) JobRelease(ctx context.Context, leases []JobLease) ([]pgtype.UU
 }
 
 // JobClaimLost releases jobs that this client claimed for an executor in claims whose reply was
-// lost: all leases except those with the known tokens. It returns their number. No claim for the
-// executor may be in flight.
+// lost: all leases except those with the known tokens. It returns their number. The caller makes
+// sure that no claim for the executor is in flight.
 func (c *Client) JobClaimLost(ctx context.Context, executor string, known []pgtype.UUID) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
 	defer cancel()
@@ -153,8 +153,8 @@ func (c *Client) JobClaimLost(ctx context.Context, executor string, known []pgty
 	return n, pgerror.Translate(err)
 }
 
-// JobWatermarkAdvance moves the watermarks at which claims begin to look for jobs, while an old snapshot
-// keeps dead rows. Call it once a second.
+// JobWatermarkAdvance moves the watermarks at which claims begin to look for jobs, while an old
+// snapshot keeps dead rows. Call it once a second.
 func (c *Client) JobWatermarkAdvance(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
 	defer cancel()
@@ -166,7 +166,7 @@ func (c *Client) JobWatermarkAdvance(ctx context.Context) error {
 type JobFailure struct {
 	JobLease
 	Code, Text string
-	Permanent  bool // do not retry
+	Permanent  bool // true: the job becomes a dead letter without a retry
 }
 
 // JobFail records failed attempts; it returns the ids of jobs whose lease is lost. Safe to
@@ -189,11 +189,12 @@ func (c *Client) lost(ctx context.Context, sql string, args ...any) ([]pgtype.UU
 	return gone, pgerror.Translate(err)
 }
 
-// JobStanding says whether an executor may claim jobs, and with which timings.
+// JobStanding says whether an executor may claim jobs, and how long its heartbeat interval and
+// leases are.
 type JobStanding struct {
 	Refusal string        // why it may not claim; empty = it may
-	Cadence time.Duration // the longest interval between its heartbeats; 0 = it does not send any
-	Lease   time.Duration // length of leases claimed from now on; 0 = unknown
+	Cadence time.Duration // the longest interval between heartbeats; 0 = this executor sends none
+	Lease   time.Duration // length of leases that are claimed from now on; 0 = unknown
 }
 
 // JobStanding reads whether an executor may claim jobs.

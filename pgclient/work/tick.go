@@ -14,30 +14,31 @@ import (
 // TickResult is the result of fn_queue_tick_request.
 type TickResult struct {
 	Ran     bool
-	Quick   bool // a quick run: rows older than the last full run may remain; run it again a second later
+	Quick   bool // a quick run, which may have left rows that are older than the last full run: request another run a second later
 	Skipped string
 	Reason  string
 	Failed  bool
 	Error   string
 	TookMS  float64
-	AuditID int64            // only of a tick that an operator requested
+	AuditID int64            // set only if an operator requested the tick
 	Result  map[string]int64 // the numbers in the worker's result
 	Log     Outcomes         // what the tick decided about jobs that did not succeed
 	Raw     json.RawMessage
 }
 
-// Outcome is what a tick decided about one job: retry or dead letter after a failed attempt, reset or failed after an
-// expired lease. R02 §5.3 requires these fields in the log; jobs of the queue have no saga.
+// Outcome is what a tick decided about one job: retry or dead letter after a failed attempt, reset
+// or failed after an expired lease. Source document R02 §5.3 requires these fields in the log; jobs
+// of the queue have no saga.
 type Outcome struct {
 	Outcome         string     `json:"outcome"`
 	SagaID          int64      `json:"saga_id"`
-	JobID           any        `json:"job_id"` // a json.Number for webhooks, a UUID for jobs of the queue
+	JobID           any        `json:"job_id"` // a json.Number for a webhook job, a UUID for a job of the queue
 	ErrorCode       string     `json:"error_code"`
 	LeaseExpiration *time.Time `json:"lease_expiration"`
 	WorkerID        string     `json:"worker_id"`
 }
 
-// Outcomes decodes job ids as the numbers that they are, without loss.
+// Outcomes is a list that decodes numeric job ids without loss of digits.
 type Outcomes []Outcome
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -47,7 +48,7 @@ func (o *Outcomes) UnmarshalJSON(raw []byte) error {
 	return numbers.Decode((*[]Outcome)(o))
 }
 
-// Counted reports whether a number in a worker's result counts work that was done; the other
+// Counted reports whether a number in a worker's result counts work that the tick did; the other
 // numbers describe the current state.
 func Counted(key string) bool {
 	return !slices.Contains([]string{"held", "waiting", "in_flight", "checked", "total"}, key)
@@ -68,8 +69,8 @@ func (t TickResult) Work() int64 {
 	return sum
 }
 
-// tickGrace is how much longer than statement_timeout the client waits for a tick. The server stops one that takes too
-// long, records the rows that it was processing, and commits.
+// tickGrace is how much longer than statement_timeout the client waits for a tick. If a tick takes
+// too long, the server stops it, records the rows that it was processing, and commits.
 const tickGrace = 15 * time.Second
 
 // Tick requests one run of a tick worker.

@@ -26,13 +26,13 @@ type WebhookJob struct {
 	SecretRef      *string
 	WebhookID      string
 	Payload        *string // nil: read it with WebhookPayload
-	Paced          bool    // it used a token of a rate limit; the token expires
+	Paced          bool    // the claim used a token of a rate limit, which expires
 }
 
-// ClaimWebhooks leases up to n jobs: at most per of one subscription, and none of the
-// subscriptions in skip. If after is not 0, jobs that are not subject to a rate limit are leased
-// only if their id is greater. The claim is committed before the jobs are returned; otherwise a
-// worker could settle a job before its lease is visible.
+// ClaimWebhooks leases up to n jobs: at most per jobs of one subscription, and none of the
+// subscriptions in skip. If after is not 0, jobs without a rate limit are leased only if their id
+// is greater than after. The claim is committed before the jobs are returned; otherwise a worker
+// could settle a job before other sessions see its lease.
 func (c *Client) ClaimWebhooks(ctx context.Context, workerID string, n int, skip []int64, per int, after int64) ([]WebhookJob, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
@@ -44,8 +44,8 @@ func (c *Client) ClaimWebhooks(ctx context.Context, workerID string, n int, skip
 }
 
 // WebhookClaimLost releases jobs that this worker host claimed in claims whose reply was lost: all
-// its leases except those with the known tokens. It returns their number. No claim may be in
-// flight.
+// its leases except those with the known tokens. It returns their number. The caller makes sure
+// that no claim is in flight.
 func (c *Client) WebhookClaimLost(ctx context.Context, workerID string, known []string) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
@@ -61,8 +61,8 @@ func (c *Client) WebhookPayload(ctx context.Context, event, maxBytes int64) (Pay
 	return p, pgerror.Translate(err)
 }
 
-// SecretRefs reads the secret references of subscriptions; the map has no entry for a
-// subscription without a reference, or one that does not exist.
+// SecretRefs reads the secret references of subscriptions. The map has no entry for a subscription
+// without a reference, or for an id that does not exist.
 func (c *Client) SecretRefs(ctx context.Context, subscriptions []int64) (map[int64]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
@@ -84,7 +84,7 @@ type WebhookReport struct {
 	Excerpt    string     `json:"excerpt"`
 	RetryAfter *time.Time `json:"retry_after"`
 	TookMS     float64    `json:"took_ms"`
-	Unsent     bool       `json:"unsent,omitempty"` // it failed before anything was sent, so it does not count against the endpoint
+	Unsent     bool       `json:"unsent,omitempty"` // the attempt failed before anything was sent, so it does not count against the endpoint
 }
 
 // JobOutcome is the database's answer to a report, a renewal or a release.
@@ -98,12 +98,12 @@ func (c *Client) ReportWebhooks(ctx context.Context, reports []WebhookReport) ([
 	return c.outcomes(ctx, "SELECT job_id, outcome FROM public.fn_webhook_job_report($1::jsonb)", reports)
 }
 
-// RenewWebhooks extends leases.
+// RenewWebhooks extends leases on webhook jobs to their full length from now.
 func (c *Client) RenewWebhooks(ctx context.Context, ids []int64, tokens []string) ([]JobOutcome, error) {
 	return c.outcomes(ctx, "SELECT job_id, outcome FROM public.fn_webhook_job_renew($1::bigint[], $2::uuid[])", ids, tokens)
 }
 
-// ReleaseWebhooks returns jobs to the queue without an attempt.
+// ReleaseWebhooks returns jobs to the queue without using up an attempt.
 func (c *Client) ReleaseWebhooks(ctx context.Context, ids []int64, tokens []string) ([]JobOutcome, error) {
 	return c.outcomes(ctx, "SELECT job_id, outcome FROM public.fn_webhook_job_release($1::bigint[], $2::uuid[])", ids, tokens)
 }
