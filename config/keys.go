@@ -57,7 +57,7 @@ func Keys() []KeyInfo {
 }
 
 // Themes returns the values of theme; with auto, the console asks the terminal for its background
-// color.
+// colour.
 func Themes() []string { return []string{"auto", "dark", "light", "mono"} }
 
 // Poolers returns the values of pooler.

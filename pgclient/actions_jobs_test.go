@@ -151,7 +151,7 @@ func TestCancelPlan(t *testing.T) {
 	require.Equal(t, "qtop job cancel --filter 'kind=kg.reindex domain=kg' --reason 'wrong input'", p.Command)
 	require.Equal(t, before, get[string](w, "SELECT string_agg(status, ' ' ORDER BY job_id) FROM public.job_queue"), "a plan changes nothing")
 
-	// A job that a worker claimed after the preview is not canceled: the operator asked for queued
+	// A job that a worker claimed after the preview is not cancelled: the operator asked for queued
 	// jobs.
 	queued := plan(t, op, queue.Request{Action: queue.ActJobCancel, Filter: "kind:kg.* status:queued", Reason: "r"})
 	require.EqualValues(t, 3, queued.Count)

@@ -257,7 +257,7 @@ func (c *Client) Link() queue.Link {
 	return l
 }
 
-// Note records whether the last call reached the server. A call that its caller canceled is not
+// Note records whether the last call reached the server. A call that its caller cancelled is not
 // counted: it proves nothing about the server.
 func (c *Client) Note(ctx context.Context, err error) {
 	if errors.Is(ctx.Err(), context.Canceled) {

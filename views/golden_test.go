@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write the goldens of this run")
 var sizes = []views.Size{{W: 80, H: 24}, {W: 120, H: 40}, {W: 200, H: 60}}
 
 // looks are the three styles in which goldens are stored. Mono and ASCII goldens are plain text;
-// those in color contain escape sequences, written with ␛.
+// those in colour contain escape sequences, written with ␛.
 var looks = map[string]theme.Options{
 	"colour": {Depth: theme.Sixteen},
 	"mono":   {Depth: theme.Mono},

@@ -16,7 +16,7 @@ import (
 var own = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 // requireOwn fails if the text has a character that could control a terminal, other than qtop's own
-// colors and line ends.
+// colours and line ends.
 func requireOwn(t *testing.T, what, got string) {
 	t.Helper()
 	for _, r := range own.ReplaceAllString(got, "") {

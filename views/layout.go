@@ -6,7 +6,7 @@ package views
 type Rect struct{ X, Y, W, H int }
 
 // Layout has the parts of the screen from top to bottom. The header and the status line are the
-// lines above and below the body; with a production profile both are colored.
+// lines above and below the body; with a production profile both are coloured.
 type Layout struct {
 	Header, Tabs, Banner, Body, Status, Footer Rect
 }

@@ -50,8 +50,8 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// Every size from 1×1 to 250×80: no panic, no line that is too wide, and from 60×15 on every line
-// is exactly as wide as the screen.
+// Every size from 1×1 to 250×80: no panic, no line that is too wide, and from 60×15 on every
+// line is exactly as wide as the screen.
 func TestEverySize(t *testing.T) {
 	t.Parallel()
 	for _, w := range []viewstest.World{viewstest.RichWorld(), viewstest.EmptyWorld(), viewstest.HostileWorld("漢字👩‍👩‍👧‍👦\x1b[31m")} {

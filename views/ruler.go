@@ -68,7 +68,7 @@ func ruler(th theme.Theme, ps []marker, w int, what string) string {
 		if i > 0 {
 			next = ps[i-1].x
 		}
-		before, after := p.x-at-1, next-p.x-2 // one blank is left beside the neighboring signs
+		before, after := p.x-at-1, next-p.x-2 // one blank is left beside the neighbouring signs
 		if at == 0 {
 			before = p.x
 		}

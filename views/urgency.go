@@ -87,7 +87,7 @@ func (e Env) strongUnless(out bool) theme.Style {
 // warn returns the style of a warning if bad is true, otherwise the normal one.
 func (e Env) warn(bad bool) theme.Style { return e.tone(rankOf(bad)) }
 
-// severity returns a severity in a form in which critical stands out without color.
+// severity returns a severity in a form in which critical stands out without colour.
 func severity(s string) string {
 	return queue.Choose(s == "critical", "CRITICAL", s)
 }

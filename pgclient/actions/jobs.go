@@ -134,7 +134,7 @@ func (c *Planner) cancelLines(ctx context.Context, p *queue.Plan) error {
 }
 
 // applyJobCancel cancels the jobs that the plan selected. If a filter selected them, only those
-// that still match are canceled: an operator who cancels queued jobs does not mean jobs that a
+// that still match are cancelled: an operator who cancels queued jobs does not mean jobs that a
 // worker has claimed since.
 func applyJobCancel(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	ids := p.Request.Targets

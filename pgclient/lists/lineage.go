@@ -1,9 +1,9 @@
 package lists
 
 // The lineage of a dead letter is what led to it and what happened afterwards, over all
-// generations: event → saga → jobs → dead letter → requeued saga, job → dead letter → replayed
-// job, event → attempts → dead letter. Of a long chain, only the generations nearest to the
-// dead letter are read.
+// generations: event → saga → jobs → dead letter → requeued saga, job → dead letter →
+// replayed job, event → attempts → dead letter. Of a long chain, only the generations nearest
+// to the dead letter are read.
 
 import (
 	"context"

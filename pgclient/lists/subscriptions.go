@@ -13,8 +13,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// rulesMost is the largest number of event subscriptions that are read; DP6 §5 expects fewer than a
-// thousand.
+// rulesMost is the largest number of event subscriptions that are read; DP6 §5 expects fewer
+// than a thousand.
 const rulesMost = 10_000
 
 // subscriptions reads the event subscriptions that match the filter, and the broadcast share.

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 )
 
-// cancelWithin is how long a canceled statement may take to end; after that its connection is
+// cancelWithin is how long a cancelled statement may take to end; after that its connection is
 // closed.
 const cancelWithin = 2 * time.Second
 

@@ -149,7 +149,7 @@ type explainedTx struct {
 	pool *Pool
 }
 
-// Rollback rolls the transaction back even if ctx has ended; otherwise the connection of a canceled
+// Rollback rolls the transaction back even if ctx has ended; otherwise the connection of a cancelled
 // read would be closed.
 func (t explainedTx) Rollback(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWithin)

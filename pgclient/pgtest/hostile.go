@@ -183,7 +183,7 @@ func signatures(types, names []string, defaults int) (out [][]string) {
 	return out
 }
 
-// double makes doubles, in a schema, of the functions that fulfill the condition. It skips doubles
+// double makes doubles, in a schema, of the functions that fulfil the condition. It skips doubles
 // that exist already and those that PostgreSQL refuses to create.
 func double(ctx context.Context, conn *pgx.Conn, schema, condition string, args ...any) error {
 	rows, err := conn.Query(ctx, `SELECT p.proname::text, p.pronargdefaults::int, ARRAY(SELECT format_type(a, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY x (a, n) ORDER BY n),

@@ -1,8 +1,8 @@
--- The hostile world, made from the SQL of qtop: every name that it uses has a double
--- in schema public and in schema evil, which is first in the search_path of the database
--- and its logins. A call of a double is written to the server's log, which no rollback
--- undoes. The doubles of functions are made in hostile.go. All doubles
--- belong to role evil, which has the rights of a superuser.
+-- A hostile database: every name that qtop's SQL uses has a double, an object of the same name, in
+-- schema public and in schema evil, which is first in the search_path of the database and its
+-- logins. A call of a double is written to the server's log, which a rollback does not undo. The
+-- doubles of functions are made in hostile.go. All doubles belong to role evil, which has the
+-- rights of a superuser.
 DO $$ BEGIN
   CREATE ROLE evil SUPERUSER;
 EXCEPTION WHEN duplicate_object OR unique_violation THEN
@@ -17,7 +17,7 @@ BEGIN
   RETURN true;
 END $$;
 
--- plant makes the doubles of these words.
+-- plant makes doubles with these words as their names.
 CREATE FUNCTION evil.plant(p_words pg_catalog.text[]) RETURNS pg_catalog.int8 LANGUAGE plpgsql SET search_path = pg_catalog AS $do$
 DECLARE
   r record;

@@ -93,9 +93,8 @@ func Encoded(t testing.TB, encoding string) *DB {
 	return use(t).create(t, "TEMPLATE template0 ENCODING '"+encoding+"' LC_COLLATE 'C' LC_CTYPE 'C'")
 }
 
-// Clone copies the database. No session may be connected to the database, except idle ones of its
-// pools, which Clone closes. The copy counts as a clone (see fn_queue_clone_of); it is dropped at
-// cleanup.
+// Clone copies the database, to which no session may be connected. The copy counts as a clone (see
+// fn_queue_clone_of); it is dropped at cleanup.
 func (d *DB) Clone(t testing.TB) *DB {
 	t.Helper()
 	return d.cluster.create(t, "TEMPLATE "+quote(d.Name)+" STRATEGY FILE_COPY")

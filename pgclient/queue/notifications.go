@@ -42,8 +42,9 @@ type StagedGroup struct {
 	Actor     Text      `json:"actor"`      // the person who staged the first piece
 }
 
-// Told returns the event that the next run would publish for the group: its type, and the number of
-// pieces. It counts the due pieces, or all waiting ones if none is due.
+// Told returns the type and the number of the events that the next run would publish for the group:
+// one document_imported if a group with a key has at least threshold pieces, otherwise one
+// new_piece_created per piece. Only due pieces count; if none is due, all waiting ones.
 func (g StagedGroup) Told(threshold int64) (eventType string, n int64) {
 	taken := g.Due
 	if taken == 0 {

@@ -45,8 +45,8 @@ type cleaner struct {
 	cluster
 }
 
-// clean returns the safe form of raw. If it must cut, it cuts so early that the tail "…(+N bytes)"
-// still fits into textLimit; otherwise cleaning the result again would cut the tail.
+// clean returns the safe form of raw. If it must cut, it cuts so early that the tail "…(+N
+// bytes)" still fits into textLimit; otherwise cleaning the result again would cut the tail.
 func (c *cleaner) clean(raw string) string {
 	kept := raw
 	if len(raw) > textLimit {

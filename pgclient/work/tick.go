@@ -26,9 +26,9 @@ type TickResult struct {
 	Raw     json.RawMessage
 }
 
-// Outcome is what a tick decided about one job: retry or dead letter after a failed attempt, reset
-// or failed after an expired lease. Source document R02 §5.3 requires these fields in the log; jobs
-// of the queue have no saga.
+// Outcome is what a tick decided about one job: retry or dead letter after a failed attempt,
+// reset or failed after an expired lease. Source document R02 §5.3 requires these fields in
+// the log; jobs of the queue have no saga.
 type Outcome struct {
 	Outcome         string     `json:"outcome"`
 	SagaID          int64      `json:"saga_id"`

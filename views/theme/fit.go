@@ -44,7 +44,7 @@ func plain(s string) bool {
 	return true
 }
 
-// Width returns the number of cells of s; escape sequences have none. Printable ASCII, colors and
+// Width returns the number of cells of s; escape sequences have none. Printable ASCII, colours and
 // signs that do not combine with other characters are counted here; only other text needs a search
 // for graphemes, which is slower.
 func Width(s string) int {

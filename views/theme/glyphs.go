@@ -1,7 +1,7 @@
 package theme
 
 // The signs of states. Each state has a sign and a word, so that the screen can be read without
-// colors and with an incomplete font. Every sign is one cell wide; none is an emoji or needs a
+// colours and with an incomplete font. Every sign is one cell wide; none is an emoji or needs a
 // patched font.
 
 // Glyphs is one set of signs.

@@ -12,10 +12,10 @@ import (
 	"charm.land/lipgloss/v2"
 )
 
-// Depth is the number of colors that the terminal shows.
+// Depth is the number of colours that the terminal shows.
 type Depth int
 
-// The depths. The looks are designed for sixteen colors; with more, only shades differ.
+// The depths. The looks are designed for sixteen colours; with more, only shades differ.
 const (
 	Mono Depth = iota
 	Sixteen
@@ -111,7 +111,7 @@ func (t Theme) Faded() Theme {
 	return t
 }
 
-// palette has one style per role. Meaning never depends on color alone: each state also has a glyph
+// palette has one style per role. Meaning never depends on colour alone: each state also has a glyph
 // and a word, and no two roles differ only by red and green.
 type palette struct {
 	text, dim, title, accent, critical, warning         lipgloss.Style
@@ -128,9 +128,9 @@ func (t Theme) palette() palette {
 			bar: n.Bold(true), tab: n.Reverse(true), field: n.Underline(true), button: n, edge: n.Faint(true),
 		}
 	}
-	// Of sixteen colors, the dark ones are invisible on black and the bright ones on white, and
+	// Of sixteen colours, the dark ones are invisible on black and the bright ones on white, and
 	// bright black is the background itself in some palettes. So Dim uses the attribute faint
-	// instead of a color.
+	// instead of a colour.
 	pick := lipgloss.LightDark(!t.Light)
 	red, yellow := pick(lipgloss.Red, lipgloss.BrightRed), pick(lipgloss.Magenta, lipgloss.BrightYellow)
 	cyan, blue := pick(lipgloss.Blue, lipgloss.BrightCyan), pick(lipgloss.Blue, lipgloss.Cyan)
@@ -163,8 +163,8 @@ func (t Theme) palette() palette {
 }
 
 // style extracts the escape sequences of a Lip Gloss style: normally, and for the row under the
-// cursor. That row has a quiet background if there are enough colors; otherwise it is in reverse
-// video without color, because reversed colors would be hard to read.
+// cursor. That row has a quiet background if there are enough colours; otherwise it is in reverse
+// video without colour, because reversed colours would be hard to read.
 func (t Theme) style(s lipgloss.Style) Style {
 	on := lipgloss.NewStyle().Reverse(true).Bold(s.GetBold())
 	if t.Depth == Rich {

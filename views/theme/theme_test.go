@@ -49,7 +49,7 @@ func sameWidth(t *testing.T, s string) {
 	}
 }
 
-// In mono no escape sequence sets a color. In no theme do red and green alone distinguish two
+// In mono no escape sequence sets a colour. In no theme do red and green alone distinguish two
 // roles.
 func TestColours(t *testing.T) {
 	t.Parallel()

@@ -33,7 +33,7 @@ SELECT fn_queue_host_register('gone', gen_random_uuid(), 'v0', '{}');
 UPDATE queue_host SET last_seen_at = now() - interval '1 hour';
 SELECT fn_queue_tick_request('config_expiry', 'operator');
 
--- Jobs: queued, later, leased, done, failed, dead, replayed, cancelled.
+-- Jobs: queued, due later, leased, done, failed, dead, replayed, cancelled.
 SELECT fn_job_subscription_set(p_executor_id => 'indexer', p_job_kind => NULL, p_event_domain => NULL, p_priority_floor => 0,
   p_max_parallel => 100, p_enabled => true, p_notes => 'fixture', p_actor => 'ann', p_reason => 'fixture');
 INSERT INTO executor_producer VALUES ('Codex', 'workflow_admin');
@@ -46,7 +46,7 @@ SELECT fn_job_cancel(ARRAY[(SELECT job_id FROM job_queue WHERE job_kind = 'kg.la
 SELECT fn_job_dead_letter_replay(ARRAY[(SELECT dead_letter_id FROM job_dead_letter LIMIT 1)], 'ann', 'fixture');
 SELECT fn_queue_bulk_plan('replay_job', ARRAY(SELECT 'job:' || dead_letter_id FROM job_dead_letter WHERE resolved_at IS NULL), 'code:TIMEOUT', 1, 20, 0, 'ann', 'fixture');
 
--- Events: routed, not routed, read; rules, consumers, classes.
+-- Events: routed, not routed, read; event subscriptions, consumers, classes.
 INSERT INTO event_type_registry (event_domain, event_type, event_stream, delivery_lane) VALUES ('kg', 'made', 'birth', 'delayed');
 INSERT INTO consumer_registry (consumer_id, event_domain, event_type, job_kind, executor, enabled, registered_by, updated_by)
 VALUES ('index', 'kg', 'made', 'kg.index', 'Agent', true, 'ann', 'ann');
@@ -71,7 +71,7 @@ SELECT fn_iu_notification_worker_tick();
 SELECT fn_iu_save('doc/2', 'another body', 'ann', 'book-2', NULL);
 INSERT INTO iu_notification_read (event_id, reader_ref) SELECT id, 'user:ann' FROM iu_notification_event LIMIT 1;
 
--- What the panes keep, flags with an expiry, marks.
+-- Stored snapshots and samples, flags with an expiry, marks.
 SELECT fn_dot_config_set('queue.notify.bridge_enabled', 'true', 'ann', 'fixture', now() + interval '1 day');
 SELECT fn_queue_mark('deploy 7', 'ann');
 SELECT fn_queue_snapshot('0');
