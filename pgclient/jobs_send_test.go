@@ -21,12 +21,11 @@ import (
 	"github.com/qtop/qtop/pgclient/work"
 )
 
-// taker is a worker host's side of the claim: it claims for executor "mine" while no other claim of
-// its is under way.
+// taker is a claimer that claims for executor "mine", unless its previous claim is still under way.
 type taker struct {
 	mu     sync.Mutex
 	busy   bool // a claim is under way
-	takes  bool // whether it claims; if not, it answers that it will look for the job itself
+	takes  bool // while busy: whether it promises to look for the job after the commit
 	looked int
 	claims chan claimed
 }
@@ -148,8 +147,8 @@ func TestClaimWithAJob(t *testing.T) {
 			require.Equal(t, "leased "+j.Token.String(), state(id))
 			require.Zero(t, wakes(t, conn, 0), "it is taken already")
 
-			// a job that the claim does not return: its wake signal is sent, and the executor is
-			// notified
+			// a job that the claim does not lease: its wake signal is sent, and Claimed reports
+			// that a job is left
 			other := job
 			other.Kind = "b"
 			id, _, err = p.Enqueue(t.Context(), other)
@@ -160,7 +159,7 @@ func TestClaimWithAJob(t *testing.T) {
 			require.Equal(t, "queued ", state(id))
 			require.Equal(t, 1, wakes(t, conn, 1))
 
-			// a refused job rolls the claim back too; the executor then claims another job
+			// a refused job rolls the claim back too; then the taker looks for other jobs
 			wrong := job
 			wrong.Executor = "nobody"
 			_, _, err = p.Enqueue(t.Context(), wrong)
@@ -232,7 +231,7 @@ func TestClaimWithAJob(t *testing.T) {
 				return wakes(t, conn, 0) == 0
 			}, 30*time.Second, time.Millisecond)
 
-			// an executor without a free slot is not expected to claim
+			// without a promise to look (no free slot), the wake signal is sent at once
 			k.mu.Lock()
 			k.takes = false
 			k.mu.Unlock()

@@ -27,8 +27,8 @@ const allOf = "SELECT s, 1 FROM unnest($1::bigint[]) s"
 const itemsAsked = 10_000
 
 // blockedLetters adds what blocks dead letters that are requeued now. A requeue skips the dead
-// letters of a subscription that is suspended, inactive or not verified, which
-// another line of the preview reports; a requeue does not skip those behind an open circuit.
+// letters of a subscription that is suspended, inactive or not verified, which another line of the
+// preview reports; a requeue does not skip those behind an open circuit.
 func (c *Planner) blockedLetters(ctx context.Context, p *queue.Plan, ids [3][]string) error {
 	for i, s := range deadLetterSources() {
 		if len(ids[i]) == 0 {

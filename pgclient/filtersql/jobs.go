@@ -3,7 +3,7 @@ package filtersql
 import "github.com/qtop/qtop/pgclient/queue"
 
 // JobSince is an SQL expression for the time at which a job got into its current state: finished,
-// claimed, or due. A time that Go cannot hold counts as the latest time that it can.
+// claimed, or due. A due time outside the years 1 to 9999 counts as the nearest time inside.
 const JobSince = `CASE WHEN q.finished_at IS NOT NULL THEN q.finished_at WHEN q.status IN ('leased', 'in_progress') THEN q.picked_at
 	ELSE least(greatest(q.enqueued_at, q.process_after, '0001-01-01Z'), '9999-12-31Z') END`
 
