@@ -1,6 +1,6 @@
-// Command receiver is the receiver of webhooks of .ci/package/try.sh: it answers 204, or 503
-// while the file FOLDER/down exists, and appends the number n of each accepted body to FOLDER/delivered.
-// It writes its address into FOLDER/address and runs until it is ended.
+// Command receiver receives webhooks in .ci/package/try.sh. It answers 204, or 503 while the file
+// FOLDER/down exists, and appends the number n of each accepted body to FOLDER/delivered. It
+// writes its address into FOLDER/address and runs until it is killed.
 package main
 
 import (
@@ -47,7 +47,7 @@ func serve(folder string) error {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		// One write per line: lines of concurrent requests do not mix.
+		// One write per line, so that lines of concurrent requests are not mixed.
 		if _, err := fmt.Fprintln(ledger, body.N); err != nil {
 			w.WriteHeader(http.StatusInternalServerError)
 			return

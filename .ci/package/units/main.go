@@ -1,12 +1,14 @@
-// Command units replaces systemd in .ci/package/try.sh where a container cannot boot: it runs the
-// installed unit in a chroot and answers systemctl and journalctl there.
+// Command units replaces systemd in .ci/package/try.sh, because a container cannot boot systemd:
+// it runs the installed unit in a chroot and implements systemctl and journalctl in the chroot.
 //
-// `units serve ROOT` runs on the machine until it is ended. In ROOT it is called as systemctl or journalctl:
-// the first hands its arguments to the server over a socket, the second prints what the unit has written.
+// `units serve ROOT` runs outside the chroot until it is killed. In the chroot ROOT the program
+// is called as systemctl, which sends its arguments to the server over a socket, or as
+// journalctl, which prints the output of the unit.
 //
-// From the unit file and its drop-ins it takes User, Environment, EnvironmentFile, ExecStart, ExecReload, UMask,
-// StateDirectory, WatchdogSec, Restart=on-failure, RestartSec, RestartPreventExitStatus and TimeoutStopSec, and it
-// speaks sd_notify(3) with the unit. It does not build the sandbox of the unit.
+// It uses these settings of the unit file and its drop-ins: User, Environment, EnvironmentFile,
+// ExecStart, ExecReload, UMask, StateDirectory, WatchdogSec, Restart=on-failure, RestartSec,
+// RestartPreventExitStatus and TimeoutStopSec. It speaks sd_notify(3) with the unit. It does not
+// make the sandbox of the unit.
 package main
 
 import (
@@ -26,10 +28,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// folder is where the server and its clients meet, in the root.
+// folder holds the sockets of the server and the journal; a path in the root directory of the
+// chroot.
 const folder = "/run/qtop-trial"
 
-// answer is what a call of systemctl prints, and its exit code.
+// answer is the output of one call of systemctl, and its exit code.
 type answer struct {
 	Out, Err string
 	Code     int
@@ -78,7 +81,7 @@ func serve(root string) error {
 	if err := os.MkdirAll(dir+"/bin", 0o755); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(root+"/run/systemd/system", 0o755); err != nil { // the sign of a running systemd
+	if err := os.MkdirAll(root+"/run/systemd/system", 0o755); err != nil { // programs take this folder as the sign that systemd runs
 		return err
 	}
 	journal, err := os.OpenFile(dir+"/journal", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -115,7 +118,7 @@ func serve(root string) error {
 	return nil
 }
 
-// manager has the units of one root.
+// manager runs the units of one chroot.
 type manager struct {
 	root    string
 	journal *os.File
@@ -132,7 +135,7 @@ func (m *manager) all() (all []*unit) {
 	return all
 }
 
-// unit is the one of this name, with or without .service.
+// unit returns the unit with this name, which may end in .service.
 func (m *manager) unit(name string) *unit {
 	name = strings.TrimSuffix(name, ".service")
 	m.mu.Lock()
@@ -144,7 +147,7 @@ func (m *manager) unit(name string) *unit {
 	return m.units[name]
 }
 
-// matching are the units that were started and whose names match a pattern.
+// matching returns the started units whose names match a pattern.
 func (m *manager) matching(pattern string) (all []*unit) {
 	for _, u := range m.all() {
 		if ok, _ := filepath.Match(strings.TrimSuffix(pattern, ".service"), u.name); ok {
@@ -154,7 +157,7 @@ func (m *manager) matching(pattern string) (all []*unit) {
 	return all
 }
 
-// systemctl does what a call of it asks for.
+// systemctl runs the command that the arguments of a systemctl call name.
 func (m *manager) systemctl(args []string) (a answer) {
 	var words []string
 	flags := map[string]string{}
@@ -230,7 +233,8 @@ func (m *manager) systemctl(args []string) (a answer) {
 	return a
 }
 
-// real calls the systemctl of the root, which can enable and disable units without systemd.
+// real calls the systemctl program in the chroot, which can enable and disable units without a
+// running systemd.
 func (m *manager) real(args []string) (a answer) {
 	cmd := exec.Command("/usr/bin/systemctl", args...)
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = []string{"PATH=/usr/bin:/bin", "SYSTEMD_OFFLINE=1"}, "/", &syscall.SysProcAttr{Chroot: m.root}

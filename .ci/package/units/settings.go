@@ -7,13 +7,15 @@ import (
 	"time"
 )
 
-// settings are the lines of a unit file and its drop-ins, by key, with the instance filled in.
+// settings holds the values of a unit file and its drop-ins, by key; the instance name has
+// replaced %i.
 type settings struct {
 	lines map[string][]string
 	root  string
 }
 
-// settings reads the files as systemd does: the template of the package, then the drop-ins.
+// settings reads the files in the order of systemd: the unit template of the package, then the
+// drop-ins.
 func (u *unit) settings() (settings, error) {
 	s := settings{lines: map[string][]string{}, root: u.root}
 	template, _, _ := strings.Cut(u.name, "@")
@@ -35,7 +37,7 @@ func (u *unit) settings() (settings, error) {
 	return s, nil
 }
 
-// last is the value of a key that has one; "" without it.
+// last returns the last value of a key, or "" if the key is not set.
 func (s settings) last(key string) string {
 	if all := s.lines[key]; len(all) > 0 {
 		return all[len(all)-1]
@@ -50,7 +52,7 @@ func (s settings) seconds(key string, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
-// environment is what Environment and EnvironmentFile set.
+// environment returns the variables that Environment and EnvironmentFile set.
 func (s settings) environment() []string {
 	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"}
 	for _, line := range s.lines["Environment"] {
@@ -59,7 +61,7 @@ func (s settings) environment() []string {
 	for _, path := range s.lines["EnvironmentFile"] {
 		text, err := os.ReadFile(s.root + strings.TrimPrefix(path, "-"))
 		if err != nil {
-			continue // it need not be there
+			continue // a file with a leading "-" may be absent
 		}
 		for line := range strings.SplitSeq(string(text), "\n") {
 			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
@@ -70,7 +72,7 @@ func (s settings) environment() []string {
 	return env
 }
 
-// words splits a command line: at spaces outside of quotes, and $$ stands for a dollar sign.
+// words splits a command line at spaces outside of quotes. $$ becomes a dollar sign.
 func words(line string) (all []string) {
 	var word strings.Builder
 	quote, inWord := rune(0), false

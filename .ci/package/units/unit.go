@@ -18,18 +18,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unit is one instance of a template.
+// unit is one instance of a unit template.
 type unit struct {
 	*manager
 	name, instance string
 
 	mu       sync.Mutex
 	state    string // inactive, activating, active, failed
-	status   string // what the host says of itself
+	status   string // the last STATUS= text of the host
 	result   string
 	pid      int
-	stopping chan struct{} // closed when it is to end
-	ended    chan struct{} // closed when it has
+	stopping chan struct{} // closed to request the end of the unit
+	ended    chan struct{} // closed when the unit has ended
 }
 
 func (u *unit) set(change func()) {
@@ -52,12 +52,12 @@ func (u *unit) signal(s syscall.Signal) error {
 	return unix.Kill(pid, s)
 }
 
-// note writes a line into the journal, as systemd does.
+// note writes a line into the journal, as systemd does for its messages.
 func (u *unit) note(format string, args ...any) {
 	fmt.Fprintf(u.journal, "systemd: %s.service: "+format+"\n", append([]any{u.name}, args...)...)
 }
 
-// start runs the unit and waits until it is ready.
+// start runs the unit and waits until it is ready, at most 90 s.
 func (u *unit) start() error {
 	if u.property("ActiveState") == "active" {
 		return nil
@@ -80,7 +80,8 @@ func (u *unit) start() error {
 	}
 }
 
-// end asks the main process to stop, kills it after the time it has for that, and waits until all is over.
+// end sends s to the main process, kills it if it has not ended after TimeoutStopSec, and waits
+// until it has ended.
 func (u *unit) end(s syscall.Signal) {
 	u.mu.Lock()
 	ended := u.ended
@@ -107,7 +108,7 @@ func (u *unit) end(s syscall.Signal) {
 	}
 }
 
-// reload runs ExecReload.
+// reload runs the command of ExecReload.
 func (u *unit) reload() error {
 	s, err := u.settings()
 	if err != nil {
@@ -120,7 +121,7 @@ func (u *unit) reload() error {
 	return cmd.Run()
 }
 
-// supervise runs the main process, and again after a failure.
+// supervise runs the main process, and starts it again after a failure.
 func (u *unit) supervise(s settings, ready chan<- error) {
 	u.mu.Lock()
 	stopping, ended := u.stopping, u.ended
@@ -166,7 +167,8 @@ func (u *unit) supervise(s settings, ready chan<- error) {
 	}
 }
 
-// once runs the main process to its end. It calls ready at READY=1, and kills what shows no sign of life.
+// once runs the main process until it ends. It calls ready when the process sends READY=1, and
+// aborts a process that sends no WATCHDOG=1 within WatchdogSec.
 func (u *unit) once(s settings, ready func()) (code int, err error) {
 	socket := folder + "/notify-" + u.instance
 	_ = os.Remove(u.root + socket)
@@ -203,9 +205,9 @@ func (u *unit) once(s settings, ready func()) (code int, err error) {
 			}
 		}
 	}()
-	defer func() { // lets the reader of the socket go
+	defer func() { // lets the goroutine that reads the socket end
 		_ = conn.Close()
-		for range said { //nolint:revive // the rest is for nobody
+		for range said { //nolint:revive // drop the remaining lines
 		}
 	}()
 	alive, look := time.Now(), time.NewTicker(50*time.Millisecond)
@@ -231,19 +233,19 @@ func (u *unit) once(s settings, ready func()) (code int, err error) {
 				_ = cmd.Process.Signal(unix.SIGCONT)
 			}
 		case err := <-over:
-			_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // what it left
+			_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // the remaining processes of its group
 			if aborted && err == nil {
 				err = errors.New("watchdog")
 			}
 			if cmd.ProcessState.ExitCode() > 0 {
 				return cmd.ProcessState.ExitCode(), nil
 			}
-			return 0, err // nil, or a signal
+			return 0, err // err is nil, or the process was ended by a signal
 		}
 	}
 }
 
-// command is the main process: chrooted, as the user of the unit.
+// command returns the main process, not started: in the chroot, as the user of the unit.
 func (u *unit) command(s settings, env []string) (*exec.Cmd, error) {
 	uid, gid, err := u.user(s.last("User"))
 	if err != nil {
@@ -270,7 +272,7 @@ func (u *unit) command(s settings, env []string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// user finds the ids of a user of the root.
+// user returns the user id and group id of a user in the chroot.
 func (u *unit) user(name string) (uid, gid int, err error) {
 	f, err := os.Open(u.root + "/etc/passwd")
 	if err != nil {
