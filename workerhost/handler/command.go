@@ -25,8 +25,8 @@ const commandGrace = 2 * time.Second
 
 // CommandOptions are options of Command. The zero value is valid.
 type CommandOptions struct {
-	// Grace is the time from SIGTERM to SIGKILL, and how long processes that a command left
-	// behind may keep its output open; 0 = 2 s. It must be less than Runner.Grace, unless
+	// Grace is the time from SIGTERM to SIGKILL. It is also how long processes that a command
+	// left running may keep its output open. 0 = 2 s. It must be less than Runner.Grace, unless
 	// WithKill is used.
 	Grace time.Duration
 }
@@ -37,36 +37,37 @@ const (
 	exitDataErr = 65
 )
 
-// runVariable holds the name of the run in the environment of a command and of all processes
-// that it starts.
+// runVariable is the environment variable that holds the name of the run, in a command and in all
+// processes that it starts.
 const runVariable = "QTOP_RUN"
 
-// Command returns a handler that runs argv with Job.JSON as one line on its standard input.
-// The arguments reach the kernel unchanged: no shell splits them. argv[0] is looked up in PATH
-// once, by this call. It is an error when everyone may change the program or a file among its
+// Command returns a handler that runs argv and writes Job.JSON as one line to its standard input.
+// The arguments reach the kernel unchanged: no shell splits them. Command looks argv[0] up in
+// PATH once. It returns an error if everyone may change the program or a file among its
 // arguments, such as the script of a shell.
 //
 // Exit code 0 means that the job succeeded; 64 and 65 (sysexits: usage, data) fail it
-// permanently. Every other exit code N is a failed attempt with code EXIT_<N>; the code after
-// the end by a signal is SIGNAL_<name>, after the end of the context TIMEOUT or STOPPED, and
-// START_FAILED where the command cannot be started.
+// permanently. Every other exit code N is a failed attempt with the code EXIT_<N>. The code is
+// SIGNAL_<name> if a signal ended the command, TIMEOUT or STOPPED if the context ended, and
+// START_FAILED if the command cannot be started.
 //
-// The last 4 KiB of its output, standard output and error together, are kept for the text of a
-// failure; the rest is discarded.
+// The last 4 KiB of standard output and standard error together are kept for the text of a
+// failure; earlier output is discarded.
 //
-// The environment is PATH, HOME, LANG, LC_*, TZ and TMPDIR of the host, and
-// QTOP_JOB_ID, QTOP_ROOT_JOB_ID (its idempotency token), QTOP_JOB_KIND, QTOP_JOB_DOMAIN and
-// QTOP_JOB_ATTEMPT, so that it contains no password of the host. On Linux QTOP_RUN names the
-// run, by which the host finds the processes of the run. The working directory is the host's.
+// The environment is PATH, HOME, LANG, LC_*, TZ and TMPDIR of the host, plus QTOP_JOB_ID,
+// QTOP_ROOT_JOB_ID (the idempotency token of the job), QTOP_JOB_KIND, QTOP_JOB_DOMAIN and
+// QTOP_JOB_ATTEMPT. So a command does not see a password in the host's environment. On Linux
+// QTOP_RUN names the run; by this name the host finds the processes of the run. The working
+// directory is that of the host.
 //
-// A command runs in its own session, without a terminal. When the context ends, its process
-// group gets SIGTERM, and SIGKILL when the grace time is over. When the command itself has
-// ended, the rest of its process group is killed, and on Linux also processes that moved to
-// another session (setsid). So no process of an attempt outlives it, with two exceptions: one
-// that moved and cleared its environment, and one that changed its user. The cgroup of a
-// service manager (systemd: KillMode=control-group) kills these too.
-// When the host is killed (SIGKILL), Linux kills the command itself but not the processes that
-// it started; on other systems the command continues.
+// A command runs in a separate session, without a terminal. When the context ends, its process
+// group gets SIGTERM, and SIGKILL when the grace time is over. When the command itself has ended,
+// the other processes of its group are killed, and on Linux also its processes that moved to
+// another session (setsid). So no process outlives its attempt, with two exceptions: a process
+// that moved to another session and cleared its environment, and a process that changed its user.
+// The cgroup of a service manager (systemd: KillMode=control-group) kills these too. When the
+// host is killed (SIGKILL), Linux kills the command itself but not the processes that it started;
+// on other systems the command continues.
 func Command(argv []string, o CommandOptions) (Handler, error) {
 	if len(argv) == 0 || argv[0] == "" {
 		return nil, badCommand("the command is empty", "name a program and its arguments")
@@ -134,9 +135,9 @@ func (c *command) Handle(ctx context.Context, job Job) error {
 	if run != "" {
 		cmd.Env = append(cmd.Env, runVariable+"="+run)
 	}
-	// os/exec writes this to a pipe; a command that ends without reading it is no error.
+	// os/exec writes this to a pipe. A command that ends without reading its input is no error.
 	cmd.Stdin = bytes.NewReader(append(line, '\n'))
-	cmd.Stdout, cmd.Stderr = &out, &out // one pipe keeps the order
+	cmd.Stdout, cmd.Stderr = &out, &out // one pipe for both keeps their order
 	cmd.SysProcAttr = attr()
 	cmd.Cancel = func() error {
 		err := signalGroup(cmd.Process.Pid, terminate)
@@ -157,23 +158,23 @@ func (c *command) Handle(ctx context.Context, job Job) error {
 		}
 		return Coded(CodeStartFailed, err)
 	}
-	// The error repeats the state, or says that pipes were kept open or not read; neither
+	// The error repeats the exit state, or means that pipes were kept open or not read. Neither
 	// changes how the command ended.
 	stop := context.AfterFunc(killed, func() {
 		_ = signalGroup(cmd.Process.Pid, kill)
-		killStrays(run, cmd.Process.Pid) // they may keep its output open
+		killStrays(run, cmd.Process.Pid) // processes outside the group may keep its output open
 	})
 	_ = cmd.Wait()
 	stop()
-	// This cannot hit another process: the kernel does not reuse the id while the group has
-	// members, and after that not before it has used all other ids.
+	// SIGKILL cannot hit another process group: the kernel does not reuse the group id while the
+	// group has members, and after that only when it has used all other ids.
 	_ = signalGroup(cmd.Process.Pid, kill)
 	killStrays(run, cmd.Process.Pid)
 	return c.judge(ctx, cmd.ProcessState, interrupted.Load(), &out)
 }
 
-// judge returns the outcome. A command that got SIGTERM from the host has not done its work,
-// whatever its exit code.
+// judge returns the outcome. If the host sent SIGTERM to the command, the work is not done,
+// whatever the exit code.
 func (c *command) judge(ctx context.Context, state *os.ProcessState, interrupted bool, out *tail) error {
 	said, cut := out.end()
 	failed := func(code, what string) error {
@@ -202,8 +203,8 @@ func (c *command) judge(ctx context.Context, state *os.ProcessState, interrupted
 	}
 }
 
-// environment returns the variables of a command: those of the host that are known to be
-// harmless, by name, and those of the job.
+// environment returns the variables of a command: a fixed list of the host's variables that are
+// known to be harmless, and the variables of the job.
 func environment(host []string, job Job) []string {
 	var env []string
 	for _, kv := range host {

@@ -1,4 +1,4 @@
-// Tests of commands as real processes: their input and environment, their end, their output.
+// Tests of commands as real processes: input, environment, end and output.
 package handler_test
 
 import (
@@ -78,11 +78,11 @@ func TestArgumentsReachTheCommandAsTheyAre(t *testing.T) {
 		"*", "~", `back\slash`, "--", "é\u202e", "\xff",
 	}
 	require.NoError(t, command(t, 0, self(t, "args", args...)...).Handle(t.Context(), job()))
-	args[len(args)-1] = "\ufffd" // the child's JSON has no other way to write it
+	args[len(args)-1] = "\ufffd" // JSON, in which the child reports its arguments, can only hold U+FFFD here
 	require.Equal(t, args, readJSON[[]string](t, file))
 }
 
-// Not parallel: it changes the environment of this process.
+// Not parallel, because the test changes the environment of this process.
 func TestCommandSeesNoSecretOfTheHost(t *testing.T) {
 	for name, value := range map[string]string{
 		"PGPASSWORD": "secret", "DATABASE_URL": "postgres://u:secret@h/d", "QTOP_DSN": "secret", "QTOP_JOB_ID": "forged",
@@ -104,7 +104,7 @@ func TestCommandSeesNoSecretOfTheHost(t *testing.T) {
 	}, env)
 }
 
-// Not parallel: it measures what this process allocates.
+// Not parallel, because the test measures how much memory this process allocates.
 func TestFloodCostsNoMemory(t *testing.T) {
 	h := command(t, 0, "sh", "-c", "yes 0123456789 | head -c 220000000; echo the end >&2; exit 7")
 	var before, after runtime.MemStats
@@ -121,8 +121,8 @@ func TestFloodCostsNoMemory(t *testing.T) {
 
 func TestOutputIsCutBetweenCharacters(t *testing.T) {
 	t.Parallel()
-	// Blank lines at the end are removed, so that the text begins with the start of the kept
-	// output.
+	// Blank lines at the end are removed, so that the kept text begins exactly where the kept
+	// output begins.
 	for _, blank := range []string{"0", "200"} {
 		for _, end := range []string{"x", "xx", "xxx"} {
 			const script = `yes € | head -n 4000 | tr -d '\n'; echo "$1"; yes '' | head -n "$2"; exit 1`
@@ -170,7 +170,7 @@ func TestCommandThatCannotBe(t *testing.T) {
 	t.Parallel()
 	open := filepath.Join(t.TempDir(), "run.sh")
 	require.NoError(t, os.WriteFile(open, nil, 0o600))
-	require.NoError(t, os.Chmod(open, 0o646)) //nolint:gosec // the fault
+	require.NoError(t, os.Chmod(open, 0o646)) //nolint:gosec // writable by everyone, which must be refused
 	for _, tt := range []struct {
 		name string
 		argv []string

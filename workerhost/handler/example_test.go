@@ -9,8 +9,8 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// A handler in Go, called by a Runner as in a test of it. A host calls the same handler when it
-// is in workerhost.Options.Handlers.
+// A Go handler, called by a Runner as a test of the handler would call it. A host calls the same
+// handler when workerhost.Options.Handlers contains it.
 func ExampleFunc() {
 	ship := handler.Func(func(_ context.Context, job handler.Job) error {
 		var payload struct{ Order int }

@@ -1,4 +1,4 @@
-// Tests of the end of commands: no process of an attempt outlives it.
+// Tests of the end of commands: no process outlives its attempt.
 package handler_test
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// family is a command with two child processes, none of which ends by itself or by SIGTERM.
-// Its first line on the FIFO is its pid.
+// family is a command with two child processes. Neither the command nor a child ends without
+// SIGKILL. The first line that the command writes to the FIFO is its pid.
 const family = `
 trap '' TERM
 exec 9>"$0"
@@ -64,7 +64,7 @@ func TestEndOfTheContextEndsTheWholeGroup(t *testing.T) {
 	}
 }
 
-// expiring is a context whose deadline the test triggers.
+// expiring is a context whose deadline expires when the test says it does.
 type expiring struct {
 	context.Context //nolint:containedctx // a context that wraps one
 	done            chan struct{}
@@ -87,8 +87,9 @@ func TestCommandMayEndItselfWithinTheGrace(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { <-p.lines; cancel() }()
-	// The shell's exit code 0 is that of its clean-up, not of its work. sleep does not hold the
-	// output open: a SIGTERM between its fork and exec would be lost, and the test would wait for it.
+	// The exit code 0 is the result of the shell's clean-up, not of its work. sleep must not hold
+	// the output open: a SIGTERM between its fork and exec would be lost, and the test would wait
+	// for sleep to end.
 	h := command(t, patience, "sh", "-c", `trap 'echo cleaned up; exit 0' TERM; exec 9>"$0"; sleep 300 >/dev/null 2>&1 & echo up >&9; wait`, p.path)
 	code, text, _ := handler.Outcome(within(t, func() error { return h.Handle(ctx, job()) }))
 	require.Equal(t, handler.CodeStopped, code)
@@ -115,7 +116,8 @@ func TestWhatACommandLeavesBehind(t *testing.T) {
 	}
 }
 
-// A process that moved to another session delays no one and is killed too.
+// A process that moved to another session does not delay the end of its attempt, and is killed
+// too.
 func TestWhatMovedAwayEndsToo(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("setsid"); err != nil || runtime.GOOS != "linux" {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Job is one attempt of a job, as its handler gets it. The JSON names are those of the columns
-// of job_queue, with two exceptions: root_job_id is from job_root, and attempt is no column
-// (the column attempts counts finished attempts).
+// Job is one attempt of a job, in the form that its handler receives. The JSON names are the
+// column names of job_queue, with two exceptions: root_job_id is a column of job_root, and
+// attempt is no column (the column attempts counts finished attempts).
 type Job struct {
 	ID             string    `json:"job_id"`
 	RootID         string    `json:"root_job_id"` // the idempotency token: the same for every attempt and every replay
@@ -19,20 +19,20 @@ type Job struct {
 	MaxAttempts    int       `json:"max_attempts"`
 	Priority       int       `json:"priority"`
 	EnqueuedAt     time.Time `json:"enqueued_at"`
-	LeaseUntil     time.Time `json:"lease_until,omitzero"` // as claimed; the host renews it
+	LeaseUntil     time.Time `json:"lease_until,omitzero"` // as of the claim; the host renews the lease later
 	SourceRef      string    `json:"source_ref,omitempty"`
 	TargetRef      string    `json:"target_ref,omitempty"`
 	PayloadRef     string    `json:"payload_ref,omitempty"`
 	IdempotencyKey string    `json:"idempotency_key,omitempty"`
 	CorrelationID  string    `json:"correlation_id,omitempty"`
-	// Payload is the jsonb as text, as PostgreSQL wrote it, so that no number in it loses a
-	// digit. An empty one counts as {}.
+	// Payload is the text of the jsonb column as PostgreSQL wrote it, so that numbers keep all
+	// digits. An empty Payload counts as {}.
 	Payload json.RawMessage `json:"payload"`
 }
 
-// JSON returns the job as commands and URLs get it: one line, without the line end. It
-// contains the bytes of the payload unchanged (encoding/json would compact and escape them),
-// except that a line break between its tokens, which PostgreSQL never writes, becomes a space.
+// JSON returns the job in the form for commands and URLs: one line, without the line end. The
+// payload is copied byte for byte (encoding/json would compact and escape it), except that a line
+// break between its tokens, which PostgreSQL never writes, becomes a space.
 func (j Job) JSON() ([]byte, error) {
 	payload := []byte(j.Payload)
 	if len(payload) == 0 {
@@ -45,12 +45,13 @@ func (j Job) JSON() ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	// The outer payload hides the inner one and is itself omitted.
+	// The Payload field here replaces the embedded one and is omitted, so that JSON can append
+	// the payload.
 	err := enc.Encode(struct {
 		plain
 		Payload *struct{} `json:"payload,omitempty"`
 	}{plain: plain(j)})
-	if err != nil { // a year beyond 9999
+	if err != nil { // a time after the year 9999
 		return nil, Permanent(Coded(CodeBadJob, err))
 	}
 	b.Truncate(b.Len() - len("}\n"))
@@ -59,7 +60,7 @@ func (j Job) JSON() ([]byte, error) {
 	at := b.Len()
 	b.Write(payload)
 	for i, c := range b.Bytes()[at:] {
-		if c == '\n' || c == '\r' { // between tokens: JSON strings contain none
+		if c == '\n' || c == '\r' { // between tokens: JSON strings contain no line breaks
 			b.Bytes()[at+i] = ' '
 		}
 	}

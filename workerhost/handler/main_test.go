@@ -1,5 +1,5 @@
-// Child processes of the tests: the test binary, started with childArg, is a command that a
-// handler runs, or a host that runs one.
+// Child processes of the tests: with childArg, the test binary is a command that a handler runs,
+// or a host that runs such a command.
 package handler_test
 
 import (
@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// childMain writes its arguments, environment and input to a file, or is a host that the test
-// kills.
+// childMain writes its arguments, environment and input to a file, or runs as a host, which the
+// test kills.
 func childMain(mode string, args []string) int {
 	var what any
 	switch mode {
@@ -89,8 +89,8 @@ func command(t *testing.T, grace time.Duration, argv ...string) handler.Handler 
 	return h
 }
 
-// presence is a FIFO that shows whether processes are alive: a live process keeps it open for
-// writing, a zombie does not, and the reader sees the end when the last one has ended.
+// presence is a FIFO that shows whether processes are alive. Each live process keeps the FIFO
+// open for writing (a zombie does not), so the reader gets EOF when the last of them has ended.
 type presence struct {
 	path  string
 	lines chan string
@@ -132,7 +132,7 @@ func (p *presence) line(t *testing.T) string {
 	}
 }
 
-// none waits until all processes are gone.
+// none waits until all processes that hold the FIFO open have ended.
 func (p *presence) none(t *testing.T) {
 	t.Helper()
 	select {
@@ -142,7 +142,7 @@ func (p *presence) none(t *testing.T) {
 	}
 }
 
-// within fails when f does not return.
+// within runs f and fails the test when f does not return in time.
 func within(t *testing.T, f func() error) error {
 	t.Helper()
 	done := make(chan error, 1)

@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// Codes of a failed attempt. Others are EXIT_<code> and SIGNAL_<name> of commands,
-// HTTP_<status> and the codes of package sender of URLs, and those that Go handlers pass to
+// Codes of a failed attempt. There are more codes: EXIT_<code> and SIGNAL_<name> of commands,
+// HTTP_<status> and the codes of package sender for URLs, and the codes that Go handlers pass to
 // Coded.
 const (
 	CodeError       = "HANDLER_ERROR" // an error without a code
 	CodePanic       = "HANDLER_PANIC"
-	CodeExit        = "HANDLER_EXIT" // runtime.Goexit
-	CodeHung        = "HANDLER_HUNG" // did not return when its context ended; abandoned
+	CodeExit        = "HANDLER_EXIT" // the handler called runtime.Goexit
+	CodeHung        = "HANDLER_HUNG" // the handler did not return when its context ended, and was abandoned
 	CodeTimeout     = "TIMEOUT"      // the attempt used up its time
-	CodeStopped     = "STOPPED"      // the host ended the attempt: it stops, or the lease is lost
+	CodeStopped     = "STOPPED"      // the host ended the attempt, because the host stops or the lease is lost
 	CodeStartFailed = "START_FAILED" // the command could not be started
 	CodeBadJob      = "BAD_JOB"      // the job cannot be written as JSON
 )
@@ -24,11 +24,11 @@ const (
 const (
 	// MaxText is how many bytes of an error's text are stored.
 	MaxText = 4096
-	// maxWrapped bounds the search in an error that wraps itself.
+	// maxWrapped bounds how deep an error is unwrapped, because an error may wrap itself.
 	maxWrapped = 100
 )
 
-// Failure is an error with its code and whether the job may be retried.
+// Failure is an error with a code. It also records whether the job may be retried.
 type Failure struct {
 	Code      string // "" = the code of Err, or HANDLER_ERROR
 	Permanent bool   // no retry: the job ends as failed
@@ -46,7 +46,7 @@ func (f *Failure) Error() string {
 // Unwrap returns Err.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Permanent marks err as one that a retry would not fix: the job ends as failed at once,
+// Permanent marks err as an error that a retry would not fix: the job ends as failed at once,
 // without a dead letter. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
@@ -55,9 +55,9 @@ func Permanent(err error) error {
 	return &Failure{Permanent: true, Err: err}
 }
 
-// Coded gives err a failure code, by which dead letters are grouped: upper-case letters,
-// digits and underscores, at most 64 characters (^[A-Z][A-Z0-9_]{0,63}$). A code of another
-// form is recorded as HANDLER_ERROR. Coded(code, nil) is nil.
+// Coded gives err a failure code, by which dead letters are grouped: upper-case letters, digits
+// and underscores, at most 64 characters (^[A-Z][A-Z0-9_]{0,63}$). Any other code is recorded as
+// HANDLER_ERROR. Coded(code, nil) is nil.
 func Coded(code string, err error) error {
 	if err == nil {
 		return nil
@@ -65,11 +65,11 @@ func Coded(code string, err error) error {
 	return &Failure{Code: code, Err: err}
 }
 
-// Outcome returns what is recorded for err: the outermost code that has the right form, the
-// text as at most MaxText bytes of valid UTF-8 without NUL, and whether any Failure in the
-// chain is permanent. For nil it returns zero values.
+// Outcome returns the values to record for err: the outermost code that has the right form, at
+// most MaxText bytes of the text as valid UTF-8 without NUL, and whether any Failure in the chain
+// is permanent. For nil it returns zero values.
 //
-// It calls methods of err, which may panic; the errors of Runner.Run are safe.
+// Outcome calls methods of err, which may panic; errors that Runner.Run returned never do.
 func Outcome(err error) (code, text string, permanent bool) {
 	if err == nil {
 		return "", "", false
@@ -98,8 +98,8 @@ func validCode(code string) bool {
 	return strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
 }
 
-// cleanText returns the start of s that fits, in a form that PostgreSQL can store: NUL and
-// bytes that are not UTF-8 become U+FFFD.
+// cleanText returns the start of s, at most limit bytes, in a form that PostgreSQL can store: NUL
+// and bytes that are not UTF-8 become U+FFFD.
 func cleanText(s string, limit int) string {
 	var b strings.Builder
 	b.Grow(min(len(s), limit))
@@ -115,8 +115,8 @@ func cleanText(s string, limit int) string {
 	return b.String()
 }
 
-// withOutput appends the end of a command's output to what happened. The output is cut at its
-// front.
+// withOutput appends the end of a command's output to what, the description of the failure. If
+// both are too long, the front of the output is cut.
 func withOutput(what, output string, cut bool) string {
 	const gap, mark = ": ", "…"
 	output = strings.TrimRightFunc(cleanText(output, 3*len(output)), unicode.IsSpace)

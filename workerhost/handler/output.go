@@ -1,15 +1,15 @@
 package handler
 
-// Keeps the end of the output of a command, in bounded memory.
+// The output of commands: only its end is kept, in bounded memory.
 
-// maxOutput is how many bytes of output are kept. They are the last ones, because the end says
-// more about a failure than the start.
+// maxOutput is how many bytes of output are kept. The last bytes are kept, because the end of an
+// output explains a failure better than its start.
 const maxOutput = 4 << 10
 
 // tail keeps the last maxOutput bytes written to it, at a constant cost per byte. One goroutine
-// writes; end is called after it.
+// writes; end is called after the last write.
 type tail struct {
-	buf []byte // up to twice maxOutput, so that few writes move it
+	buf []byte // up to twice maxOutput, so that few writes copy the kept bytes
 	cut bool
 }
 
@@ -27,7 +27,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// end returns the kept output, from the start of a character, and whether there was more.
+// end returns the kept output, from the start of a character on, and whether earlier output was
+// cut.
 func (t *tail) end() (text string, cut bool) {
 	b := t.buf
 	if len(b) > maxOutput {

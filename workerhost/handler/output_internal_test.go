@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// However the output is divided into writes, its end is kept and the memory is bounded.
+// The end of the output is kept and the memory is bounded, however the output is divided into
+// writes.
 func TestTailKeepsTheEndOfAnyWrites(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

@@ -20,12 +20,12 @@ type Spec struct {
 }
 
 // Parse makes the handlers, by job kind. Its error joins all problems, each one line and a
-// *queue.Error of KindConfig. s sends the requests of handlers with a URL; it may be nil when
-// there are none.
+// *queue.Error of KindConfig. s sends the requests of handlers with a URL; s may be nil if no
+// handler has a URL.
 func Parse(specs []Spec, s *sender.Sender) (map[string]Handler, error) {
 	all := make(map[string]Handler, len(specs))
-	entries := make(map[string]int, len(specs))                   // kind → entry that binds it
-	form := regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.:-]{0,99}$`) // as job_lane checks it
+	entries := make(map[string]int, len(specs))                   // index of the spec that binds the kind
+	form := regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.:-]{0,99}$`) // the same check as in job_lane
 	var problems []error
 	for i, spec := range specs {
 		bad := func(what, do string) {
@@ -61,7 +61,7 @@ func Parse(specs []Spec, s *sender.Sender) (map[string]Handler, error) {
 	return all, nil
 }
 
-// limited ends an attempt after a timeout, so that a handler that hangs frees its slot.
+// limited gives each attempt a timeout, so that a handler that hangs frees its slot.
 type limited struct {
 	Handler
 	timeout time.Duration
@@ -73,7 +73,7 @@ func (l limited) Handle(ctx context.Context, job Job) error {
 	return l.Handler.Handle(ctx, job)
 }
 
-// handler makes the handler of one entry. An error is a *queue.Error.
+// handler makes the handler of one Spec. Its error is a *queue.Error.
 func (spec Spec) handler(s *sender.Sender) (Handler, error) {
 	switch {
 	case spec.Command != nil && spec.URL != "":

@@ -4,6 +4,6 @@ package handler
 
 import "syscall"
 
-// attr puts a command into its own session, where the terminal's signals do not reach it and
-// it cannot write to the terminal. These systems have no parent-death signal.
+// attr puts a command into a separate session, where it gets no signals from the terminal and
+// cannot write to the terminal. On these systems the command survives the death of the host.
 func attr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

@@ -14,8 +14,8 @@ const (
 	kill      = syscall.SIGKILL
 )
 
-// signalGroup sends a signal to the process group of a command. os.ErrProcessDone says that
-// the group has no process any more.
+// signalGroup sends a signal to the process group of a command. os.ErrProcessDone means that no
+// process of the group is left.
 func signalGroup(pid int, sig syscall.Signal) error {
 	err := syscall.Kill(-pid, sig)
 	if errors.Is(err, syscall.ESRCH) {
@@ -24,7 +24,8 @@ func signalGroup(pid int, sig syscall.Signal) error {
 	return err
 }
 
-// endSignal returns the name of the signal that ended a process, without "SIG".
+// endSignal returns the name, without "SIG", of the signal that ended a process; false if no
+// signal did.
 func endSignal(state *os.ProcessState) (string, bool) {
 	status, ok := state.Sys().(syscall.WaitStatus)
 	if !ok || !status.Signaled() {

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// defaultGrace is longer than a command takes to be killed (commandGrace).
+// defaultGrace is longer than commandGrace, the time after which a command is killed.
 const defaultGrace = 5 * time.Second
 
-// Runner runs handlers and contains them: whatever a handler does, its host goes on. The zero
-// value is ready to use; Close ends the goroutines that it keeps.
+// Runner runs handlers and protects the host from them: no panic or hang of a handler stops the
+// host. The zero value is ready to use; Close ends the goroutines that it keeps.
 type Runner struct {
 	Log *slog.Logger // nil = slog.Default()
-	// Grace is called when the context of a handler has ended and returns how long the
-	// handler may take to return; nil = 5 s. After that it is abandoned: its goroutine goes
-	// on, for Go cannot end it.
+	// Grace is called when the context of a handler has ended and returns how long the handler
+	// may take to return; nil = 5 s. After that the handler is abandoned: its goroutine
+	// continues, because Go cannot end it.
 	Grace func() time.Duration
 
 	mu        sync.Mutex
@@ -28,7 +28,7 @@ type Runner struct {
 	closed    bool
 }
 
-// Close ends the idle goroutines. Those that run a handler end after it.
+// Close ends the idle goroutines. A goroutine that runs a handler ends when the handler returns.
 func (r *Runner) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,16 +52,16 @@ type attempt struct {
 	h         Handler
 	job       Job
 	ended     chan error // size 1: an abandoned handler that returns does not block
-	abandoned bool       // Run does not wait for it any more
+	abandoned bool       // Run no longer waits for the attempt
 }
 
-// Run calls h for one attempt of job. It returns at the latest when the grace time after the
-// end of ctx is over. Its error is nil or a *Failure without any value of the handler's types,
-// so that Outcome on it cannot panic.
+// Run calls h for one attempt of job. It returns when h returns, or at the latest when ctx has
+// ended and the grace time is over. Its error is nil or a *Failure that holds no value of the
+// handler's types, so that Outcome cannot panic on it.
 //
-// An error without a code that is returned after ctx ended gets the code TIMEOUT or STOPPED.
-// A stopped attempt says nothing about its job: a caller whose own context has ended should
-// hand the job back instead of recording a failure.
+// If the handler returns an error without a code after ctx ended, the error gets the code TIMEOUT
+// or STOPPED. A stopped attempt is no evidence against its job: a caller whose own context has
+// ended should hand the job back instead of recording a failure.
 func (r *Runner) Run(ctx context.Context, h Handler, job Job) error {
 	if ctx.Err() != nil {
 		return &Failure{Code: endCode(ctx), Err: errText("not started: no time was left")}
@@ -96,7 +96,7 @@ func (r *Runner) start(t *attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n := len(r.idle); n > 0 {
-		r.idle[n-1] <- t // does not block: size 1
+		r.idle[n-1] <- t // does not block: the channel has size 1
 		r.idle = r.idle[:n-1]
 		return
 	}
@@ -112,7 +112,8 @@ func (r *Runner) serve(t *attempt) {
 	}
 }
 
-// call runs an attempt and makes the goroutine idle: it receives its next attempt from next.
+// call runs an attempt and then makes the goroutine idle: the goroutine receives its next attempt
+// from next.
 func (r *Runner) call(t *attempt, next chan *attempt) {
 	var err error
 	returned := false
@@ -132,8 +133,8 @@ func (r *Runner) call(t *attempt, next chan *attempt) {
 	returned = true
 }
 
-// settle makes a Failure of the handler's error, where a panic in the methods of that error is
-// still contained.
+// settle turns the handler's error into a Failure. It runs where a panic in the methods of that
+// error is still recovered.
 func settle(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -145,8 +146,8 @@ func settle(ctx context.Context, err error) error {
 	return &Failure{Code: code, Permanent: permanent, Err: errText(text)}
 }
 
-// broken returns the failure of a handler that did not return, p being the recovered value.
-// Only after runtime.Goexit is there none: panic(nil) has a value since Go 1.21.
+// broken returns the failure of a handler that panicked with p or called runtime.Goexit. p is nil
+// only after runtime.Goexit, because since Go 1.21 recover never returns nil for panic(nil).
 func (r *Runner) broken(p any, job Job) error {
 	if p == nil {
 		r.log().Error("the handler ended its goroutine", "job_id", job.ID, "job_kind", job.Kind)
@@ -157,8 +158,8 @@ func (r *Runner) broken(p any, job Job) error {
 	return &Failure{Code: CodePanic, Err: errText(text)}
 }
 
-// end records that the attempt has ended, and the channel of its goroutine, which is idle now;
-// next is nil when the goroutine ends. It returns true when the attempt was abandoned.
+// end records that the attempt has ended, and that its goroutine, which receives from next, is
+// idle; next is nil when the goroutine ends. It returns true when the attempt was abandoned.
 func (r *Runner) end(t *attempt, err error, next chan *attempt) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -195,7 +196,7 @@ func (r *Runner) log() *slog.Logger {
 	return r.Log
 }
 
-// endCode returns the code for the end of ctx.
+// endCode returns TIMEOUT if the deadline of ctx has passed, otherwise STOPPED.
 func endCode(ctx context.Context) string {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return CodeTimeout

@@ -1,4 +1,4 @@
-// Tests of handlers that misbehave, and of the errors that their host gets.
+// Tests of handlers that misbehave, and of the errors that the host receives.
 package handler_test
 
 import (
@@ -134,7 +134,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		h       handler.Func
-		timeout time.Duration // longer than patience = stopped
+		timeout time.Duration // longer than patience: the host stops the attempt
 		code    string
 	}{
 		{"out of time", obey(errors.New("interrupted")), time.Millisecond, handler.CodeTimeout},
@@ -167,7 +167,7 @@ func TestRunAbandonsWhatHangs(t *testing.T) {
 	hang := handler.Func(func(context.Context, handler.Job) error { <-release; return errors.New("too late") })
 	const n = 3
 	for range n {
-		code, text, permanent := handler.Outcome(within(t, func() error { return runFor(t.Context(), r, hang, 100*time.Millisecond) })) // it must begin by then
+		code, text, permanent := handler.Outcome(within(t, func() error { return runFor(t.Context(), r, hang, 100*time.Millisecond) })) // the handler must begin within this time
 		require.Equal(t, handler.CodeHung, code)
 		require.Equal(t, "the handler did not return within 1ms after the end of its context (context deadline exceeded) and was abandoned", text)
 		require.False(t, permanent)
@@ -183,7 +183,8 @@ func TestRunAbandonsWhatHangs(t *testing.T) {
 	require.Zero(t, r.Abandoned())
 }
 
-// When the grace time and the handler end at the same moment, only one of the two counts.
+// When the grace time ends in the moment in which the handler returns, the attempt is counted as
+// abandoned or as returned, never as both.
 func TestRunCountsEachAbandonedHandlerOnce(t *testing.T) {
 	t.Parallel()
 	r, _ := newRunner(t)
@@ -229,15 +230,15 @@ func TestCommandIsKilledBeforeItIsAbandoned(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { <-p.lines; cancel() }()
-	h := command(t, 0, "sh", "-c", family, p.path) // the default graces
+	h := command(t, 0, "sh", "-c", family, p.path) // with the default grace times
 	code, _, _ := handler.Outcome(within(t, func() error { return runFor(ctx, r, h, patience) }))
 	require.Equal(t, handler.CodeStopped, code)
 	require.Zero(t, r.Abandoned())
 	p.none(t)
 }
 
-// A goroutine runs handlers in sequence, until a handler ends it or Close is called, also
-// while it runs a handler.
+// A goroutine runs handlers one after another, until a handler ends the goroutine or Close is
+// called, which may be while the goroutine runs a handler.
 func TestRunKeepsItsGoroutines(t *testing.T) {
 	t.Parallel()
 	r, _ := newRunner(t)

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// strayRounds bounds how often remaining processes are searched: a process may fork while the
-// others are killed.
+// strayRounds bounds how often killStrays searches for processes of a run: a process may fork
+// while the others are killed.
 const strayRounds = 20
 
-// newRun returns the name of one run of a command, unique on this machine: the process id of
-// the host, when that process began, and a random number.
+// newRun returns a name for one run of a command, unique on this machine: the process id of the
+// host, the time at which that process began, and a random number.
 func newRun() string { return fmt.Sprintf("%s%x", runsOf(os.Getpid()), rand.Uint64()) }
 
 // runsOf returns the common prefix of the names of all runs of a host process.
@@ -25,8 +25,8 @@ func runsOf(pid int) string {
 	return fmt.Sprintf("%d.%s.", pid, began(pid))
 }
 
-// began returns when a process began, in ticks since boot; "" where the process does not
-// exist.
+// began returns the time at which a process began, in clock ticks since boot; "" if the process
+// does not exist.
 func began(pid int) string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -39,9 +39,9 @@ func began(pid int) string {
 	return f[19]
 }
 
-// killStrays kills the processes of a run until none is left, wherever they moved: all of them
-// began after the command and have inherited runVariable over fork, exec and setsid. A process
-// that changed its user or cleared its environment is not found.
+// killStrays kills the processes of a run until none is left, also those in other sessions: all
+// of them began after the command and have inherited runVariable over fork, exec and setsid. A
+// process that changed its user or cleared its environment is not found.
 func killStrays(run string, command int) {
 	mark := []byte(runVariable + "=" + run)
 	for round := range strayRounds {
@@ -58,12 +58,12 @@ func killStrays(run string, command int) {
 	}
 }
 
-// KillCommands kills, on Linux, every command that this process runs and the processes that
-// they started. It is for a program that ends at once.
+// KillCommands kills, on Linux, every command that this process runs, and all processes that
+// these commands started. It is for a program that must end at once.
 func KillCommands() { killStrays(runsOf(os.Getpid()), 0) }
 
-// processes returns the processes with a greater id than after, which are those that began
-// later, or all processes where the kernel has begun to reuse ids since.
+// processes returns the ids of the processes with an id greater than after, because these began
+// later. If the kernel has begun to reuse ids since, it returns all processes.
 func processes(after int) (pids []int) {
 	names, _ := filepath.Glob("/proc/[0-9]*")
 	again := newest() < after
@@ -75,7 +75,7 @@ func processes(after int) (pids []int) {
 	return pids
 }
 
-// newest returns the process id that the kernel used last.
+// newest returns the process id that the kernel assigned last.
 func newest() int {
 	b, _ := os.ReadFile("/proc/loadavg")
 	f := strings.Fields(string(b))
@@ -86,8 +86,8 @@ func newest() int {
 	return pid
 }
 
-// carries reports whether a process exists and mark begins a variable of its environment. The
-// environment of another user's process cannot be read.
+// carries reports whether a process exists whose environment has a variable that begins with
+// mark. The environment of another user's process cannot be read.
 func carries(pid int, mark []byte) bool {
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil || !bytes.HasPrefix(env, mark) && !bytes.Contains(env, append([]byte{0}, mark...)) {

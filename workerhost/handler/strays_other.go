@@ -2,7 +2,7 @@
 
 package handler
 
-// newRun returns no name, for processes cannot be found by it on these systems.
+// newRun returns "", because on these systems processes cannot be found by the name of their run.
 func newRun() string { return "" }
 
 // killStrays does nothing: processes that left their process group cannot be found.

@@ -11,25 +11,25 @@ import (
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
-// longest is the timeout of a request whose context has no deadline.
+// longest is the timeout of a request if its context has no deadline.
 const longest = 24 * time.Hour
 
 // URL returns a handler that POSTs Job.JSON to an http or https URL, with the headers
 // Qtop-Job-Id, Qtop-Job-Attempt and Idempotency-Key (the id of the first job of a chain of
 // replays).
 //
-// A status of 2xx means that the job succeeded; 400, 410 and 422 fail it permanently. Every
-// other status is a failed attempt with code HTTP_<status>, also a redirect, which is not
-// followed. Without a response the code is one of package sender's. At most 4 KiB of the
-// response body are kept for the text of a failure. The address checks and limits of package
+// A status of 2xx means that the job succeeded; 400, 410 and 422 fail it permanently. Every other
+// status is a failed attempt with code HTTP_<status>; this includes redirects, which are not
+// followed. Without a response the code is one of the codes of package sender. At most 4 KiB of
+// the response body are kept for the text of a failure. The address checks and limits of package
 // sender apply.
 //
-// The response header may take as long as s allows (Config.Headers, by default 15 s). An
-// endpoint usually does its work before it responds, so give these handlers a separate sender
-// whose limit is the longest timeout of an attempt.
+// A response header may take as long as the sender s allows (Config.Headers, by default 15 s). An
+// endpoint usually does its work before it responds, so use a separate sender for these handlers,
+// whose Headers is the longest timeout of an attempt.
 func URL(raw string, s *sender.Sender) (Handler, error) {
 	u, err := url.Parse(raw)
-	// No message repeats the URL: it may contain a token.
+	// No error text contains the URL, because a URL may contain a token.
 	switch {
 	case err != nil:
 		return nil, badURL("the url cannot be parsed")
@@ -85,7 +85,8 @@ func (e *endpoint) Handle(ctx context.Context, job Job) error {
 	return err
 }
 
-// withExcerpt appends the start of the response body, which often says what is wrong.
+// withExcerpt appends the start of the response body to what, because it often explains the
+// failure.
 func withExcerpt(what, excerpt string) string {
 	if excerpt == "" {
 		return what

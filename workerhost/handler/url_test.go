@@ -111,8 +111,8 @@ func TestURLGetsTheJob(t *testing.T) {
 	require.Empty(t, r.Header.Values("Webhook-Signature"))
 }
 
-// One attempt is one request, although net/http would repeat a request with an
-// Idempotency-Key when a kept-alive connection breaks.
+// One attempt is one request. Without the lower-case header name, net/http would repeat a request
+// with an Idempotency-Key when a kept-alive connection breaks.
 func TestURLIsCalledOncePerTry(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
