@@ -1,7 +1,7 @@
-// Package demo makes the traffic and the incident of `qtop demo`: receivers over real HTTP that
-// work or fail in different ways, producers and executors with ordinary logins, and one executor
-// that has been silent for 95 hours. Start from Demo: Prepare fills a new database once, Start
-// begins the traffic, Stop ends it. The console shows only what is in the tables.
+// Package demo makes the traffic and the incident of `qtop demo`: HTTP receivers that work or
+// fail in different ways, producers and executors with ordinary logins, and one executor that has
+// been silent for 95 hours. Start from Demo: Prepare fills a new database once, Start begins the
+// traffic, Stop ends it. The console treats the demo's database like any other.
 package demo
 
 import (
@@ -21,7 +21,7 @@ import (
 // Database is the demo's database in the embedded server.
 const Database = "qtop"
 
-// Demo is the traffic around the queue: receivers, producers and executors.
+// Demo makes the traffic of the demo: it runs receivers, producers and executors.
 type Demo struct {
 	dsn       func(user string) string
 	log       *slog.Logger
@@ -30,13 +30,13 @@ type Demo struct {
 	stop      context.CancelFunc
 }
 
-// New makes a Demo. dsn returns the DSN of a login.
+// New returns a Demo. dsn returns the connection string for a login.
 func New(dsn func(user string) string, log *slog.Logger) *Demo {
 	return &Demo{dsn: dsn, log: log}
 }
 
 // Prepare makes logins, flags, webhook subscriptions, executors and the incident in a newly
-// migrated database. superuser is the DSN of its owner.
+// migrated database. superuser is the connection string of the owner of the database.
 func (d *Demo) Prepare(ctx context.Context, superuser string) error {
 	conn, err := pgsession.Connect(ctx, superuser)
 	if err != nil {
@@ -80,7 +80,7 @@ func (d *Demo) Start(ctx context.Context) error {
 	return nil
 }
 
-// keep runs f, and again after an error, because the database may have been unavailable.
+// keep runs f, and runs it again after an error, because the database may have been unavailable.
 func (d *Demo) keep(ctx context.Context, f func() error) {
 	for ctx.Err() == nil {
 		if err := f(); err != nil && ctx.Err() == nil {
@@ -104,7 +104,8 @@ func (d *Demo) Stop() {
 	}
 }
 
-// Flowing waits until the first webhook has been delivered.
+// Flowing waits until the first webhook has been delivered. viewer is the connection string to
+// use.
 func (d *Demo) Flowing(ctx context.Context, viewer string) error {
 	conn, err := pgsession.Connect(ctx, viewer)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// imports is the notification side of the demo: an importer that writes documents piece by piece,
-// and people who write notes, comments and drafts. It writes through the gateway functions until
-// ctx ends.
+// imports makes the notifications of the demo: an importer writes documents in several pieces,
+// and people write notes, comments and drafts. All of them use the gateway functions, until ctx
+// ends.
 func imports(ctx context.Context, pool *pgxpool.Pool) error {
-	run := time.Now().UTC().Format("0102-150405") // makes addresses unique, also among earlier runs of a kept demo
+	run := time.Now().UTC().Format("0102-150405") // makes addresses unique, also among earlier runs on the same database
 	document, piece, pieces := 0, 0, 0
 	return every(ctx, 400*time.Millisecond, func() error {
 		if piece == pieces {

@@ -14,12 +14,12 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// Executor is the executor id of the demo's host.
+// Executor is the executor id of the demo's worker host.
 const Executor = "demo_worker"
 
-// Handlers returns the demo's job handlers by kind. Some renders fail and are retried; exports
-// fail permanently because an upstream is down; no executor has a job subscription for the
-// monthly reports.
+// Handlers returns the demo's job handlers by kind. Some jobs that render fail and are retried;
+// exports fail permanently, as if another system were down; no executor has a job subscription
+// for the monthly reports.
 func Handlers() map[string]handler.Handler {
 	work := func(atLeast, atMost time.Duration, fail func() error) handler.Func {
 		return func(ctx context.Context, _ handler.Job) error {
@@ -75,7 +75,7 @@ func ptr[T any](v T) *T { return &v }
 type jobKind struct {
 	kind, domain, executor string
 	every                  time.Duration // mean time between two jobs
-	first                  int           // at the start
+	first                  int           // number of jobs in the backlog at the start
 }
 
 func jobKinds() []jobKind {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// SecretRef names the signing secret that the working receivers share; its value is in the
-// environment variable SecretEnv of the demo's process.
+// SecretRef names the signing secret that all working receivers share. The environment variable
+// SecretEnv of the demo's process holds its value.
 const (
 	SecretRef = "demo"
 	SecretEnv = "DEMO_WEBHOOK_SECRET"
@@ -25,7 +25,7 @@ type receiver struct {
 	name      string // host name in the callback URL; Lookup resolves it
 	secretRef *string
 	server    *httptest.Server
-	address   string // instead of a server: nothing listens there
+	address   string // address without a server: connections to it are refused
 	release   chan struct{}
 }
 
@@ -38,8 +38,8 @@ func (r *receiver) url() string {
 	return scheme + "://" + r.name + ":" + port + "/hook"
 }
 
-// Lookup is the demo's DNS: the names of its receivers say what they do, and all of them are on
-// loopback.
+// Lookup resolves the names of the demo's receivers, which describe how each receiver behaves.
+// All of them are on loopback.
 func Lookup(_ context.Context, host string) ([]netip.Addr, error) {
 	if strings.HasSuffix(host, ".example") {
 		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
@@ -57,8 +57,8 @@ func (r *receiver) close() {
 	}
 }
 
-// openReceivers starts the receivers: two that work, and one each that returns 503, hangs,
-// refuses connections, has an untrusted certificate, and throttles.
+// openReceivers starts the receivers. Two of them work. Of the others, one returns 503, one
+// hangs, one refuses connections, one has an untrusted certificate, and one throttles.
 func openReceivers(ctx context.Context) (all []*receiver, err error) {
 	ref := SecretRef
 	quiet := log.New(io.Discard, "", 0)
@@ -102,7 +102,7 @@ func openReceivers(ctx context.Context) (all []*receiver, err error) {
 		}
 		ok(w, r)
 	})
-	// A port that was free a moment ago: connections to it are refused.
+	// A port that was free a moment ago, so that connections to it are refused.
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return all, err
@@ -111,7 +111,7 @@ func openReceivers(ctx context.Context) (all []*receiver, err error) {
 	return all, l.Close()
 }
 
-// steady is the pace of each event type, one event per interval.
+// steady returns the pace of each event type: the interval between two events.
 func steady() map[string]time.Duration {
 	return map[string]time.Duration{
 		"order.created": 150 * time.Millisecond, "invoice.paid": 400 * time.Millisecond, "shipment.sent": 700 * time.Millisecond,

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// produce inserts webhook events and outbox events until ctx ends. It begins with a backlog, so
-// that the console has something to show.
+// produce inserts webhook events and outbox events until ctx ends. It first inserts a backlog, so
+// that the console shows some work at once.
 func produce(ctx context.Context, pool *pgxpool.Pool) error {
 	for t, n := range map[string]int{"shipment.sent": 60, "user.invited": 12, "order.created": 25} {
 		for range n {
@@ -42,7 +42,7 @@ func produce(ctx context.Context, pool *pgxpool.Pool) error {
 	})
 }
 
-// every runs step now and once per d, until ctx ends or step fails.
+// every runs step now and then once per interval d, until ctx ends or step fails.
 func every(ctx context.Context, d time.Duration, step func() error) error {
 	tick := time.NewTicker(d)
 	defer tick.Stop()

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The logins of the demo. None is a superuser, so that all rights are checked.
+// The logins of the demo. None of them is a superuser, so that PostgreSQL checks all privileges.
 const (
 	Operator = "demo_operator" // dead_letter_operator, workflow_admin, queue_viewer
 	Admin    = "demo_admin"    // workflow_admin, subscription_admin, queue_viewer
@@ -17,7 +17,8 @@ const (
 	Producer = "demo_producer" // event_ingest_writer
 )
 
-// SilentLoop is the loop that the demo does not start; starting it ends the incident.
+// SilentLoop is the loop that the demo does not start; when a person starts it, the incident
+// ends.
 const SilentLoop = "iu_outbound_default"
 
 func logins(ctx context.Context, conn *pgx.Conn) error {
@@ -44,7 +45,7 @@ func logins(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// flags sets short waits and switches the bridge on.
+// flags sets short retry waits and switches the bridge on.
 func flags(ctx context.Context, conn *pgx.Conn) error {
 	for _, kv := range [][2]string{
 		{"queue.notify.bridge_enabled", "true"},
@@ -103,8 +104,8 @@ func executors(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// incident makes what the first screen shows: the outbound router has been silent for 95 hours, a
-// batch executor for a quarter of an hour.
+// incident makes the alerts of the first screen: the outbound router has been silent for 95
+// hours, and a batch executor for 14 minutes.
 func incident(ctx context.Context, conn *pgx.Conn) error {
 	for _, s := range []struct{ id, ago string }{{SilentLoop, "95 hours"}, {"hermes_batch_1", "14 minutes"}} {
 		if _, err := conn.Exec(ctx, fmt.Sprintf("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '%s', last_beat_payload = '{\"state\": \"idle\"}' WHERE executor_id = $1", s.ago), s.id); err != nil {

@@ -4,5 +4,5 @@ package main
 
 import "syscall"
 
-// endWithUs does nothing here: the kernel has no such signal.
+// endWithUs does nothing: the kernel of this system has no parent-death signal.
 func endWithUs() *syscall.SysProcAttr { return nil }

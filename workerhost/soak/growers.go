@@ -1,10 +1,11 @@
 package main
 
-// Names what grows by design, and why.
+// The names of the tables and figures that grow by design, and the reasons.
 
 import "strings"
 
-// growers are tables that keep what was done, for as long as their retention says.
+// growers returns the tables that keep finished work until their retention ends, with the reason
+// for each.
 func growers() map[string]string {
 	const (
 		jobs     = "a row per finished job, for retention.jobs_days"
@@ -24,7 +25,8 @@ func growers() map[string]string {
 	}
 }
 
-// growsBecause is why a figure may grow with the work that was done; "" = it may not.
+// growsBecause returns the reason why a figure may grow with the amount of finished work; "" = it
+// may not grow.
 func growsBecause(name string) string {
 	switch name {
 	case "jobs done", "webhooks done":

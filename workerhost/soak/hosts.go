@@ -1,6 +1,6 @@
 package main
 
-// The processes of qtop: hosts and a console on a terminal.
+// The processes of qtop that a soak runs: hosts, and a console on a terminal.
 
 import (
 	"bufio"
@@ -22,7 +22,8 @@ import (
 	"github.com/creack/pty"
 )
 
-// environment is that of a process of qtop: no settings but ours.
+// environment returns the environment of a qtop process: it has only the settings of the soak,
+// and none from the caller's environment.
 func (s *soak) environment(login string, more ...string) []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -33,15 +34,15 @@ func (s *soak) environment(login string, more ...string) []string {
 	return append(append(env, "QTOP_DSN="+s.dsn(login), "XDG_CONFIG_HOME="+s.server.Dir()+"/none"), more...)
 }
 
-// process is one process of qtop.
+// process is one running process of qtop.
 type process struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it ended
+	done chan struct{} // closed when the process has ended
 }
 
-// begin starts the process; then runs when it has ended, and done is closed. A process
-// ends with the thread that started it where the kernel is asked for that, so the thread
-// is kept.
+// begin starts the process. When the process has ended, begin calls then and closes done. Linux
+// kills the process when the thread that started it ends (endWithUs), so that thread must not end
+// earlier.
 func (p *process) begin(start func() error, then func()) error {
 	p.done = make(chan struct{})
 	started := make(chan error, 1)
@@ -64,7 +65,8 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// endsWithin gives the exit code; -1 = it had to be killed.
+// endsWithin waits for the end of the process and returns the exit code; -1 = the process had not
+// ended after d and was killed.
 func (p *process) endsWithin(d time.Duration) int {
 	select {
 	case <-p.done:
@@ -75,13 +77,13 @@ func (p *process) endsWithin(d time.Duration) int {
 	}
 }
 
-// host is a worker host: a process, again under its id.
+// host is a worker host. After a kill, it starts a new process with the same host id.
 type host struct {
 	*process
 	soak    *soak
 	id      string
 	log     string
-	metrics string // its address
+	metrics string // address of its metrics listener
 }
 
 // start starts the host and waits until it is ready.
@@ -95,7 +97,7 @@ func (h *host) start(ctx context.Context) error {
 		"worker", "--host-id", h.id, "--executor", executor, "--metrics-addr", "127.0.0.1:0", "--handlers", string(handlers),
 		"--delivery-allow-networks", "127.0.0.0/8", "--delivery-allow-plain-http", "127.0.0.0/8", "--delivery-secrets", secretName + "=env:" + secretName,
 	}
-	cmd := exec.Command(s.qtop, args...) //nolint:noctx // it is killed by us, at the end at the latest
+	cmd := exec.Command(s.qtop, args...) //nolint:noctx // the soak kills it, at the latest at its end
 	cmd.Env = s.environment(hostLogin, secretName+"=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	h.log = filepath.Join(s.dir, h.id+".log")
 	log, err := os.OpenFile(h.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -115,7 +117,8 @@ func (h *host) start(ctx context.Context) error {
 	return h.ready(ctx, from)
 }
 
-// ready waits for /readyz, whose address is in the log.
+// ready waits until /readyz reports that the host is ready. The host writes the address to its
+// log.
 func (h *host) ready(ctx context.Context, from int64) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -136,7 +139,8 @@ func (h *host) ready(ctx context.Context, from int64) error {
 	}
 }
 
-// said is an attribute of the first line of a JSON log with this message.
+// said returns an attribute of the first line with the message msg in a JSON log, from the offset
+// from on.
 func said(log string, from int64, msg, key string) string {
 	f, err := os.Open(log)
 	if err != nil {
@@ -156,7 +160,7 @@ func said(log string, from int64, msg, key string) string {
 	return ""
 }
 
-// get reads from the host's own listener.
+// get sends a GET request to the metrics listener of the host.
 func (h *host) get(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -176,13 +180,13 @@ func (h *host) get(ctx context.Context, path string) (string, error) {
 	return string(text), err
 }
 
-// stop ends the host as a service manager does.
+// stop ends the host with SIGTERM, as a service manager does, and returns the exit code.
 func (h *host) stop() int {
 	_ = h.cmd.Process.Signal(syscall.SIGTERM)
 	return h.endsWithin(time.Minute)
 }
 
-// console is a console on a terminal that somebody looks at.
+// console is a console on a pseudo-terminal, which is used during the soak.
 type console struct {
 	*process
 	tty *os.File
@@ -190,11 +194,11 @@ type console struct {
 }
 
 func (s *soak) openConsole() (*console, error) {
-	cmd := exec.Command(s.qtop, "--read-only") //nolint:noctx // it is ended by us
+	cmd := exec.Command(s.qtop, "--read-only") //nolint:noctx // the soak ends it
 	cmd.Env = s.environment(viewerLogin, "TERM=xterm-256color", "LANG=C.UTF-8", "XDG_STATE_HOME="+s.server.Dir()+"/none")
 	c := &console{process: &process{cmd: cmd}}
 	err := c.begin(func() (err error) {
-		c.tty, err = pty.StartWithSize(cmd, &pty.Winsize{Cols: 140, Rows: 45}) // it hangs up when we end
+		c.tty, err = pty.StartWithSize(cmd, &pty.Winsize{Cols: 140, Rows: 45}) // when the soak ends, the terminal hangs up and ends the console
 		return err
 	}, func() { _ = c.tty.Close() })
 	if err != nil {
@@ -204,7 +208,7 @@ func (s *soak) openConsole() (*console, error) {
 	return c, nil
 }
 
-// use goes from pane to pane until ctx ends.
+// use opens one pane after another until ctx ends.
 func (c *console) use(ctx context.Context) {
 	for {
 		for _, keys := range []string{"1", "2", "3", "4", "5", "6", "7", "8", "9", "gf", "gs", "gn", "gw", "gl", "ga"} {
@@ -222,13 +226,13 @@ func (c *console) press(keys string) {
 	_, _ = c.tty.WriteString(keys)
 }
 
-// quit leaves the console as a person does.
+// quit leaves the console with the keys that a person uses, and returns the exit code.
 func (c *console) quit() int {
 	c.press("1q")
 	return c.endsWithin(30 * time.Second)
 }
 
-// status is the exit code of `qtop status`.
+// status runs `qtop status` and returns its exit code.
 func (s *soak) status(ctx context.Context) (int, error) {
 	cmd := exec.CommandContext(ctx, s.qtop, "status", "-o", "json")
 	cmd.Env = s.environment(viewerLogin)

@@ -1,21 +1,21 @@
 package main
 
-// The rule by which a figure is flat or grows.
+// The criterion by which a figure is flat or grows.
 //
-// The first sixth of the time is left out: caches fill, tables find their size. Of the
-// rest, a figure that should be flat grows when both hold:
+// The first sixth of the time is left out, because caches fill and tables reach their size then.
+// In the remaining time, a figure that should be flat grows when both conditions hold:
 //
-//   - its slope over all of the rest adds up, over that time, to more than a fifth of where
-//     it began and to more than a floor for its unit;
-//   - its slope over the second half of the rest is at least half of that: a figure that settles
-//     does not grow without bound.
+//   - its slope, multiplied by the remaining time, is more than a fifth of its value at the
+//     beginning of that time, and more than a floor for its unit;
+//   - its slope over the second half of the remaining time is at least half of its slope over all
+//     of it: otherwise the figure settles and does not grow without bound.
 //
-// What grows by design, with the work that was done, grows too fast when its slope over
-// the second half is more than 1.5 times that over the first half (and a floor): then a
-// piece of work costs more and more room.
+// Some figures grow by design with the amount of finished work. Such a figure grows too fast when
+// its increase in the second half is more than 1.5 times its increase in the first half plus a
+// floor: then the same amount of work needs more and more space.
 //
-// A slope is that of Theil and Sen, the median of the slopes between all pairs of samples:
-// neither vacuum nor a restarted host bends it much.
+// The slope is that of Theil and Sen, the median of the slopes between all pairs of samples,
+// because vacuum and a restarted host hardly change it.
 
 import (
 	"math"
@@ -23,24 +23,26 @@ import (
 	"time"
 )
 
-// judgedFrom is the shortest soak whose growth says something: tables are vacuumed once a
-// minute at most, and need some rounds to find their size.
+// judgedFrom is the shortest duration of a soak whose growth is judged: tables are vacuumed once
+// a minute at most, and need some rounds until they keep their size.
 const judgedFrom = 20 * time.Minute
 
-// point is a figure at a time, in seconds from the start.
+// point is the value v of a figure at the time at, in seconds from the start.
 type point struct{ at, v float64 }
 
-// judgement is what the samples say of one figure.
+// judgement is the result of judge for one figure.
 type judgement struct {
-	first, last float64 // medians of the first and of the last sixth
-	slope       float64 // an hour, without the first sixth
+	first, last float64 // medians of the first and of the last sixth of the time
+	slope       float64 // change per hour, without the first sixth
 	grows       bool
 }
 
-// pointsAtMost bounds the pairs that slope goes through.
+// pointsAtMost bounds the points of one slope, because slope looks at all pairs of them.
 const pointsAtMost = 300
 
-// judge judges a figure that should be flat; floor is what does not count as growth.
+// judge decides whether a figure grows. lasted is the duration in seconds, floor the increase
+// that is not counted as growth, and byDesign means that the figure may grow with the finished
+// work.
 func judge(points []point, lasted, floor float64, byDesign bool) judgement {
 	sixth := lasted / 6
 	from := func(a, b float64) (out []point) {
@@ -83,7 +85,8 @@ func median(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-// slope is the median slope between all pairs of points, a second; 0 for fewer than 3.
+// slope returns the median slope between all pairs of points, per second; 0 for fewer than 3
+// points.
 func slope(points []point) float64 {
 	if len(points) < 3 {
 		return 0

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestJudge: what grows without bound is found among noise, teeth and kills; what settles
-// or falls is not.
+// TestJudge checks that a figure that grows without bound is found, also among noise, sawtooth
+// curves and kills; and that a figure that settles or falls is not reported.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	const mib, hour = 1 << 20, 3600.0
@@ -30,7 +30,7 @@ func TestJudge(t *testing.T) {
 		{name: "rows of history", f: func(at float64) float64 { return at / hour * 500 * mib }, byDesign: true},
 		{name: "history that costs more and more", f: func(at float64) float64 { return at / hour * at / hour * 500 * mib }, byDesign: true, grows: true},
 	} {
-		rnd := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // not for secrets
+		rnd := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // random numbers for a test, not for secrets
 		var points []point
 		for at := 0.0; at <= hour; at += 15 {
 			points = append(points, point{at, c.f(at) + rnd.Float64()*2*mib})
@@ -39,7 +39,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestLedger: lost, refused once, done twice with a kill between and without.
+// TestLedger checks the counts of lost work, of work that was refused once, and of work that was
+// done twice, with and without a kill in between.
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	l := newLedger()

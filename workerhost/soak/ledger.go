@@ -1,7 +1,7 @@
 package main
 
-// The ledger: what producers had acknowledged, and what the receiver saw, outside of
-// the database and of qtop.
+// The ledger: which work was acknowledged to producers, and which requests the receiver saw. It
+// is kept outside of the database and of qtop.
 
 import (
 	"encoding/json"
@@ -13,14 +13,15 @@ import (
 	"time"
 )
 
-// recordedWithin is the longest time from a request's answer to its record in the
-// database: a repetition is traced to a kill only if the kill was in this time.
+// recordedWithin is the longest time from a request's answer to its record in the database: a
+// repeated request is blamed on a kill only if the kill was within this time after the answer.
 const recordedWithin = 10 * time.Second
 
-// oneInAHundred of both kinds is refused at its first attempt, so that retries are part of it.
+// oneInAHundred: of jobs and of webhooks, each with a number n that this divides is refused at
+// its first attempt, so that the soak includes retries.
 const oneInAHundred = 100
 
-// ledger counts jobs and webhooks by n.
+// ledger counts jobs and webhooks by their number n.
 type ledger struct {
 	mu    sync.Mutex
 	kinds map[string]*tally
@@ -31,17 +32,17 @@ func newLedger() *ledger {
 	return &ledger{kinds: map[string]*tally{"job": {}, "webhook": {}}}
 }
 
-// tally is one kind.
+// tally holds the counts for jobs or for webhooks.
 type tally struct {
 	acknowledged []bool
-	doubt        int // of which no answer came; such a one may be seen or not
+	doubt        int // how many a producer enqueued without an answer; the receiver may see them or not
 	seen         []time.Time
 	done         int
 	refused      map[int]bool
 	again        []repeat
 }
 
-// repeat is a request for what had been answered.
+// repeat is a request that arrived again although the receiver had answered it.
 type repeat struct {
 	n            int
 	first, again time.Time
@@ -51,7 +52,7 @@ func grown[T any](s []T, n int) []T {
 	return append(s, make([]T, max(0, n+1-len(s)))...)
 }
 
-// tell records the answer that a producer had.
+// tell records the answer that a producer received; err means that there was no answer.
 func (l *ledger) tell(kind string, n int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,7 +65,8 @@ func (l *ledger) tell(kind string, n int, err error) {
 	t.acknowledged[n] = true
 }
 
-// see records a request; false = it is to be refused.
+// see records a request to the receiver. It returns false when the receiver must refuse the
+// request.
 func (l *ledger) see(kind string, n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,7 +95,8 @@ func (l *ledger) killed(at time.Time) {
 	l.kills = append(l.kills, at)
 }
 
-// behind is how many of a kind are acknowledged and not yet seen; done is how many are seen.
+// behind returns how many jobs or webhooks are acknowledged and not yet seen; done is how many
+// are seen.
 func (l *ledger) behind(kind string) (behind, done int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +104,8 @@ func (l *ledger) behind(kind string) (behind, done int) {
 	return len(t.missing()), t.done
 }
 
-// missing returns the ones that a producer got an answer for and the receiver never saw.
+// missing returns the numbers n that were acknowledged to a producer and that the receiver never
+// saw.
 func (t *tally) missing() (out []int) {
 	for n, acknowledged := range t.acknowledged {
 		if acknowledged && (n >= len(t.seen) || t.seen[n].IsZero()) {
@@ -111,12 +115,12 @@ func (t *tally) missing() (out []int) {
 	return out
 }
 
-// result is what the ledger says of a kind in the end.
+// result is the summary of the ledger for jobs or for webhooks at the end.
 type result struct {
 	acknowledged, doubt, refused int
 	lost                         []int
-	traced                       int      // done twice, with a kill between answer and record
-	doubled                      []repeat // done twice without
+	traced                       int      // done twice, with a kill between the answer and its record
+	doubled                      []repeat // done twice without such a kill
 }
 
 func (l *ledger) result(kind string) result {
@@ -142,7 +146,7 @@ func (l *ledger) result(kind string) result {
 	return r
 }
 
-// ServeHTTP is the receiver of webhooks (/webhook) and of jobs (/job).
+// ServeHTTP receives webhooks (/webhook) and jobs (/job).
 func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		N       *int
@@ -150,7 +154,7 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the host is gone: nobody hears an answer
+		return // the host was killed: no process reads an answer
 	}
 	if err := json.Unmarshal(text, &body); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)

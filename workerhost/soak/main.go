@@ -1,15 +1,15 @@
-// Command soak runs qtop for an hour under a load like that of a site, and reports what grows. It
-// starts a PostgreSQL, two hosts and a console (processes of the built binary), and produces jobs
-// of one kind, each an HTTP request, and signed webhooks. After each sixth of the duration one host
-// is killed and started again under its id. Each sample is a line of JSON in samples.jsonl; a
-// ledger outside of qtop is compared with the database at the end.
+// Command soak runs qtop for an hour under a realistic load, and reports which figures grow. It
+// starts a PostgreSQL server, two hosts and a console (processes of the built binary), and
+// produces jobs of one kind, each an HTTP request, and signed webhooks. After each sixth of the
+// duration one host is killed and started again with the same host id. Each sample is a line of
+// JSON in samples.jsonl. At the end, a ledger outside of qtop is compared with the database.
 //
 //	go run ./workerhost/soak [-qtop ./qtop] [-duration 1h] [-jobs 200] [-webhooks 50] [-dir soak-out]
 //	go run ./workerhost/soak -read soak-out     the report of the samples so far
 //
-// It fails when work was lost, or was done twice although no host was killed in between, or, from
-// judgedFrom on, when a figure grows that should not: see judge.go for the rule and
-// growers.go for what grows by design.
+// The soak fails when work was lost, or was done twice although no host was killed in between. If
+// the soak lasts for at least judgedFrom, it also fails when a figure grows that should not: see
+// judge.go for the criterion, and growers.go for the figures that grow by design.
 package main
 
 import (
@@ -35,19 +35,19 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
-		os.Exit(1) //nolint:forbidigo // this is a main; run has stopped what it started
+		os.Exit(1) //nolint:forbidigo // exit code of main; run has stopped all processes that it started
 	}
 }
 
-// options are what a soak was asked for.
+// options are the options of the command line.
 type options struct {
 	qtop           string
-	dir            string // samples, report and the hosts' logs
+	dir            string // for samples, the report and the logs of the hosts
 	duration       time.Duration
-	kill           time.Duration // from one kill to the next
-	every          time.Duration // from one sample to the next
-	jobs, webhooks int           // a second
-	patience       time.Duration // for what is left when producers have stopped
+	kill           time.Duration // interval between two kills
+	every          time.Duration // interval between two samples
+	jobs, webhooks int           // per second
+	patience       time.Duration // longest wait for unfinished work after the producers have stopped
 }
 
 func run(ctx context.Context, args []string, out, progress io.Writer) error {
@@ -95,7 +95,8 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	return errors.Join(err, reported)
 }
 
-// report prints the report and keeps it in report.txt; wrong is what makes the soak fail.
+// report prints the report and writes it to report.txt; wrong lists the reasons why the soak
+// fails.
 func (s *soak) report(out io.Writer) (wrong []string, err error) {
 	f, err := os.Create(filepath.Join(s.dir, "report.txt"))
 	if err != nil {
@@ -109,7 +110,7 @@ func (s *soak) report(out io.Writer) (wrong []string, err error) {
 	return append(wrong, table(w, s.samples)...), nil
 }
 
-// again prints the table of samples that were kept, of a soak that ended or still runs.
+// again prints the table for the samples in dir, of a soak that has ended or still runs.
 func again(dir string, out io.Writer) error {
 	samples, err := readSamples(filepath.Join(dir, "samples.jsonl"))
 	if err != nil {

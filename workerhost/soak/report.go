@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// verdict prints what the ledger and the database say; wrong is what makes the soak fail.
+// verdict prints the results of the ledger and of the database; wrong lists the reasons why the
+// soak fails.
 func (s *soak) verdict(w io.Writer) []string {
 	for _, kind := range []string{"job", "webhook"} {
 		r := s.ledger.result(kind)
@@ -34,7 +35,8 @@ func (s *soak) verdict(w io.Writer) []string {
 	return slices.Clone(s.wrong)
 }
 
-// unit is how a figure is written and how much of it is no growth.
+// unit is the unit of a figure: text formats a value, and an increase up to floor is not counted
+// as growth.
 type unit struct {
 	floor float64
 	text  func(float64) string
@@ -45,7 +47,7 @@ func unitOf(name string) unit {
 	size := func(v float64) string { return fmt.Sprintf("%.1f MiB", v/(1<<20)) }
 	switch {
 	case name == "server wal":
-		return unit{1 << 30, size} // max_wal_size as installed: recycled segments fill it at any pace
+		return unit{1 << 30, size} // default max_wal_size: recycled segments fill it at any pace
 	case strings.HasSuffix(name, " dead rows"):
 		return unit{20_000, count}
 	case strings.HasSuffix(name, " behind"):
@@ -61,10 +63,11 @@ func unitOf(name string) unit {
 	return unit{8 << 20, size}
 }
 
-// small is a table that is not worth a line while it is flat.
+// small is the size in bytes below which a table gets no line in the report.
 const small = 1 << 20
 
-// table prints the figures up to the last sample and gives those that grow and should not.
+// table prints the figures up to the last sample and returns the figures that grow and should
+// not.
 func table(w io.Writer, samples []sample) (wrong []string) {
 	if len(samples) == 0 {
 		return nil
@@ -109,7 +112,7 @@ func table(w io.Writer, samples []sample) (wrong []string) {
 	return wrong
 }
 
-// dull is what need not be shown.
+// dull reports whether a figure is too small to be shown.
 func dull(name string, points []point) bool {
 	limit := float64(small)
 	if strings.HasSuffix(name, " dead rows") {

@@ -1,6 +1,6 @@
 package main
 
-// Takes the figures: of the processes, of the tables, of the backlog.
+// The figures of a sample: of the processes, of the tables, of the backlog.
 
 import (
 	"bufio"
@@ -16,7 +16,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sample is a line of samples.jsonl: figures by name, at so many seconds from the start.
+// sample is a line of samples.jsonl: figures by name, and the time from the start of the soak in
+// seconds.
 type sample struct {
 	Time    time.Time          `json:"time"`
 	At      float64            `json:"at"`
@@ -63,7 +64,8 @@ func (s *soak) sample(ctx context.Context) error {
 	return json.NewEncoder(s.file).Encode(one)
 }
 
-// readSamples reads what a soak has written so far; a line that is cut off ends it.
+// readSamples reads the samples that a soak has written so far. It stops at a line that is cut
+// off.
 func readSamples(file string) (out []sample, err error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -79,7 +81,8 @@ func readSamples(file string) (out []sample, err error) {
 	}
 }
 
-// processFigures reads a process in Linux's /proc; elsewhere it returns nothing.
+// processFigures adds the figures of a process from Linux's /proc; on other systems it adds
+// nothing.
 func processFigures(f map[string]float64, name string, pid int) {
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	if kb, ok := procNumber(filepath.Join(proc, "status"), "VmRSS:"); ok {
@@ -93,8 +96,8 @@ func processFigures(f map[string]float64, name string, pid int) {
 	}
 }
 
-// serverFigures adds up the server's processes: how many, their files, and their memory
-// without what they share.
+// serverFigures adds the sums over the server's processes: their number, their open files, and
+// their memory without the shared memory.
 func serverFigures(f map[string]float64, postmaster int) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", postmaster, postmaster))
 	if err != nil {
@@ -111,7 +114,7 @@ func serverFigures(f map[string]float64, postmaster int) {
 	}
 }
 
-// procNumber is the number after a word that begins a line.
+// procNumber returns the number after word, in the line of file that begins with word.
 func procNumber(file, word string) (float64, bool) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -126,7 +129,7 @@ func procNumber(file, word string) (float64, bool) {
 	return 0, false
 }
 
-// goMetrics reads the metrics of the host's Go runtime.
+// goMetrics adds the metrics of the host's Go runtime.
 func goMetrics(f map[string]float64, name, text string) {
 	for line := range strings.Lines(text) {
 		for metric, word := range map[string]string{"go_goroutines": "goroutines", "go_memstats_heap_inuse_bytes": "heap"} {
@@ -139,7 +142,7 @@ func goMetrics(f map[string]float64, name, text string) {
 	}
 }
 
-// sizes are of each table with its partitions, and of the catalog as a whole.
+// sizes reads the size of each table including its partitions, and of the catalog as a whole.
 const sizes = `
 SELECT CASE WHEN n.nspname = 'public' THEN COALESCE(pg_partition_root(c.oid)::regclass::text, c.relname) ELSE n.nspname END,
   sum(pg_table_size(c.oid))::float8, sum(pg_indexes_size(c.oid))::float8, sum(pg_stat_get_dead_tuples(c.oid))::float8

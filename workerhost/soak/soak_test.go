@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestSoak is a soak of a minute, over what `make soak` builds.
+// TestSoak runs a soak of one minute with the binary that `make soak` builds.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("QTOP_TEST_FULL") == "" {

@@ -1,6 +1,6 @@
 package main
 
-// One soak: the server, what producers put into it, the kills, the end.
+// One soak: the server, the producers, the kills, the end.
 
 import (
 	"context"
@@ -36,12 +36,12 @@ const (
 	jobProducers, webhookProducers = 16, 4
 )
 
-// soak is one run.
+// soak is one run of the command.
 type soak struct {
 	options
 	progress io.Writer
 	began    time.Time
-	produced time.Duration // how long producers did
+	produced time.Duration // how long the producers ran
 
 	server   *embedded.Server
 	admin    *pgxpool.Pool
@@ -52,8 +52,8 @@ type soak struct {
 	ledger   *ledger
 	samples  []sample
 	file     *os.File
-	slowest  time.Duration // from a kill to the host's being ready again
-	health   map[int]int   // exit codes of `qtop status`
+	slowest  time.Duration // longest time from a kill until the host was ready again
+	health   map[int]int   // how often `qtop status` returned each exit code
 	wrong    []string
 }
 
@@ -61,7 +61,7 @@ func (s *soak) say(format string, args ...any) {
 	fmt.Fprintf(s.progress, "%s  "+format+"\n", append([]any{time.Now().UTC().Format(time.TimeOnly)}, args...)...)
 }
 
-// fail records a failure: the soak goes on, and fails at its end.
+// fail records a failure: the soak continues, and fails at its end.
 func (s *soak) fail(format string, args ...any) {
 	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
 	s.say("WRONG: "+format, args...)
@@ -69,7 +69,7 @@ func (s *soak) fail(format string, args ...any) {
 
 func (s *soak) dsn(login string) string { return s.server.DSN(login, database) }
 
-// run is the whole soak, until every acknowledged job and webhook is done.
+// run runs the whole soak, until every acknowledged job and webhook is done.
 func (s *soak) run(ctx context.Context) error {
 	if err := s.open(ctx); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (s *soak) run(ctx context.Context) error {
 	return err
 }
 
-// open starts everything.
+// open starts the server, the receiver, the hosts and the console.
 func (s *soak) open(ctx context.Context) (err error) {
 	if s.file, err = os.Create(filepath.Join(s.dir, "samples.jsonl")); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (s *soak) open(ctx context.Context) (err error) {
 		VALUES ($1, $2, true, true, $3)`, eventType, s.url+"/webhook", secretName); err != nil {
 		return err
 	}
-	for _, id := range []string{"steady", "killed"} { // the first lives for the whole soak
+	for _, id := range []string{"steady", "killed"} { // the host steady is never killed
 		h := &host{soak: s, id: id}
 		s.hosts = append(s.hosts, h)
 		if err := h.start(ctx); err != nil {
@@ -129,7 +129,7 @@ func (s *soak) open(ctx context.Context) (err error) {
 	return err
 }
 
-// prepare installs the schema, the logins and the rule that gives jobs to the hosts.
+// prepare installs the schema, the logins and the job subscription by which the hosts claim jobs.
 func (s *soak) prepare(ctx context.Context) error {
 	conn, err := pgsession.Connect(ctx, s.server.DSN(embedded.Superuser, "postgres"))
 	if err != nil {
@@ -160,8 +160,8 @@ func (s *soak) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	// 5 minutes as installed, less in a short soak: the jobs that a killed host had claimed are
-	// done before the next kill.
+	// 5 minutes is the default. A short soak uses less, so that the jobs that a killed host had
+	// claimed are done before the next kill.
 	lease := min(5*time.Minute, max(10*time.Second, s.kill/2))
 	for _, sql := range []string{
 		fmt.Sprintf("SELECT public.fn_dot_config_set('queue.lease.duration_seconds', '%.0f', 'soak', 'soak') ->> 'reason'", lease.Seconds()),
@@ -178,7 +178,8 @@ func (s *soak) prepare(ctx context.Context) error {
 	return nil
 }
 
-// produce puts every of-th piece of work, each at its time, until ctx ends.
+// produce enqueues the jobs or webhooks with the numbers first, first+of, first+2*of, …, each at
+// its time, until ctx ends.
 func (s *soak) produce(ctx context.Context, kind string, first, of, perSecond int) {
 	var conn *pgx.Conn
 	defer func() {
@@ -191,7 +192,8 @@ func (s *soak) produce(ctx context.Context, kind string, first, of, perSecond in
 		if pause(ctx, time.Until(due)) != nil {
 			return
 		}
-		// It completes what it has begun: else nobody knows whether it was acknowledged.
+		// The call completes even if ctx ends: otherwise nobody would know whether it was
+		// acknowledged.
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		var err error
 		if conn == nil || conn.IsClosed() {
@@ -221,7 +223,7 @@ func put(ctx context.Context, conn *pgx.Conn, kind string, n int) error {
 // watch takes samples and kills until the duration is over.
 func (s *soak) watch(ctx context.Context) error {
 	kill, tell := s.kill, s.duration/6
-	for next := s.every; next <= s.duration; next = (time.Since(s.began)/s.every + 1) * s.every { // a slow machine takes fewer
+	for next := s.every; next <= s.duration; next = (time.Since(s.began)/s.every + 1) * s.every { // a slow machine takes fewer samples
 		for ; kill < s.duration && kill <= next; kill += s.kill {
 			if err := pause(ctx, time.Until(s.began.Add(kill))); err != nil {
 				return err
@@ -245,7 +247,7 @@ func (s *soak) watch(ctx context.Context) error {
 	return nil
 }
 
-// killOne kills the host that is there for it and starts it again under its id.
+// killOne kills the last host and starts it again with the same host id.
 func (s *soak) killOne(ctx context.Context) error {
 	h := s.hosts[len(s.hosts)-1]
 	at := time.Now()
@@ -260,7 +262,7 @@ func (s *soak) killOne(ctx context.Context) error {
 	return nil
 }
 
-// left counts what is not worked to its end.
+// left counts the jobs and sagas that are not finished.
 const left = `SELECT (SELECT count(*) FROM public.job_queue)::int
 	+ (SELECT count(*) FROM public.webhook_delivery_sagas WHERE status NOT IN ('Completed', 'DeadLettered'))::int`
 
@@ -273,7 +275,7 @@ func (s *soak) finish(ctx context.Context) error {
 			return err
 		}
 		jobs, _ := s.ledger.behind("job")
-		webhooks, _ := s.ledger.behind("webhook") // not routed yet: in no table of work
+		webhooks, _ := s.ledger.behind("webhook") // webhooks that are not routed yet are in no table that the query counts
 		if n+jobs+webhooks == 0 {
 			break
 		}
@@ -297,7 +299,7 @@ func (s *soak) finish(ctx context.Context) error {
 	return s.compare(ctx)
 }
 
-// compare asks the database for what the ledger cannot see.
+// compare counts in the database what the ledger cannot see, such as duplicates.
 func (s *soak) compare(ctx context.Context) error {
 	for what, sql := range map[string]string{
 		"jobs have two outcomes":                  "SELECT count(*)::int FROM (SELECT 1 FROM public.job_history GROUP BY job_id HAVING count(*) > 1) x",
@@ -320,7 +322,7 @@ func (s *soak) compare(ctx context.Context) error {
 	return nil
 }
 
-// stop ends what still runs.
+// stop ends all processes that still run.
 func (s *soak) stop() error {
 	for _, h := range s.hosts {
 		if h.process != nil {
