@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// special is a special-purpose range, to which no request may go unless the operator allows it.
+// special is a special-purpose address range. No request may go to it unless the operator allows
+// it.
 type special struct {
 	prefix string
 	what   string
@@ -38,8 +39,9 @@ func specialV4() []special {
 	}
 }
 
-// specialV6 lists ranges with their names. Those outside 2000::/3 are listed for their names
-// only: every address outside it is refused, even if it is assigned one day.
+// specialV6 lists ranges with their names. The ranges outside 2000::/3 are listed only so that
+// refusals can name them: every address outside 2000::/3 is refused, even if it is assigned one
+// day.
 func specialV6() []special {
 	return []special{
 		{"2001::/32", "Teredo"},
@@ -67,10 +69,10 @@ func specialV6() []special {
 }
 
 // guard decides which addresses may be dialled: any IPv4 address that is not special, any IPv6
-// address in global unicast that is not special, and those that the operator allows.
+// global unicast address that is not special, and the addresses that the operator allows.
 type guard struct {
 	allow  []netip.Prefix
-	plain  []netip.Prefix // where http without TLS is allowed, if the address is allowed
+	plain  []netip.Prefix // networks to which http without TLS is allowed, if the address is allowed too
 	v4, v6 []namedPrefix
 }
 
@@ -90,8 +92,8 @@ func newGuard(allow, plain []netip.Prefix) *guard {
 	return &guard{allow: unmapPrefixes(allow), plain: unmapPrefixes(plain), v4: parse(specialV4()), v6: parse(specialV6())}
 }
 
-// unmapPrefixes turns ::ffff:a.b.c.d/96+n into a.b.c.d/n, the form in which addresses are
-// checked.
+// unmapPrefixes turns ::ffff:a.b.c.d/96+n into a.b.c.d/n, because addresses are checked in the
+// IPv4 form.
 func unmapPrefixes(in []netip.Prefix) []netip.Prefix {
 	out := make([]netip.Prefix, 0, len(in))
 	for _, p := range in {
@@ -103,13 +105,14 @@ func unmapPrefixes(in []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// judge returns the address to dial, in its plain form, or ADDRESS_REFUSED. With plainHTTP it
-// also refuses addresses to which the operator has not allowed http without TLS.
+// judge returns the address to dial, as an IPv4 address if it is an IPv4-mapped one, or the error
+// ADDRESS_REFUSED. With plainHTTP it also refuses addresses to which the operator has not allowed
+// http without TLS.
 //
-// An IPv6 address that embeds an IPv4 address can lead to either. It is allowed when the
-// operator allowed the inner address, or when the operator allowed the outer range and the
-// inner address is not special. Behind the well-known NAT64 prefix, by which an IPv6-only
-// network reaches IPv4, only the inner address counts.
+// An IPv6 address that embeds an IPv4 address can lead to the IPv6 or to the IPv4 address. It is
+// allowed when the operator allowed the embedded address, or when the operator allowed the IPv6
+// range and the embedded address is not special. With the well-known NAT64 prefix, by which an
+// IPv6-only network reaches IPv4, only the embedded address counts.
 func (g *guard) judge(given netip.Addr, plainHTTP bool) (netip.Addr, error) {
 	addr := given.Unmap()
 	if !addr.IsValid() {
@@ -148,11 +151,11 @@ func within(networks []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// nat64 reports whether a has the well-known NAT64 prefix, which leads to its inner IPv4
-// address.
+// nat64 reports whether a has the well-known NAT64 prefix: packets to a are sent to its embedded
+// IPv4 address.
 func nat64(a netip.Addr) bool { return netip.MustParsePrefix("64:ff9b::/96").Contains(a) }
 
-// special returns the name of the range because of which a is refused, "" when a is not
+// special returns the name of the special-purpose range that contains a, or "" when a is not
 // special.
 func (g *guard) special(a netip.Addr) string {
 	table := g.v6
@@ -188,7 +191,7 @@ func embedded(a netip.Addr) (netip.Addr, bool) {
 		return true
 	}
 	switch {
-	case zeros(0, 12) && !zeros(12, 15): // IPv4-compatible; :: and ::1 are themselves
+	case zeros(0, 12) && !zeros(12, 15): // IPv4-compatible, except :: and ::1
 		return v4(12)
 	case zeros(0, 8) && b[8] == 0xff && b[9] == 0xff && zeros(10, 12): // IPv4-translated
 		return v4(12)

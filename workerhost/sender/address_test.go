@@ -1,5 +1,5 @@
-// Tests of forbidden addresses: the table, each way to write them, names, rebinding, and
-// listeners that must get no connection.
+// Tests of forbidden addresses: the table of ranges, each way to write an address, names, DNS
+// rebinding, and listeners that must get no connection.
 package sender
 
 import (
@@ -81,7 +81,7 @@ func TestAllowedAddresses(t *testing.T) {
 		{"127.0.0.0/8", "::127.0.0.1", true},
 		{"127.0.0.0/8", "::1", false},
 		{"127.0.0.0/8", "10.0.0.1", false},
-		{"127.0.0.0/8", "128.0.0.1", true}, // public, by https only
+		{"127.0.0.0/8", "128.0.0.1", true}, // public, but allowed by https only
 		{"64:ff9b::/96", "64:ff9b::8.8.8.8", true},
 		{"64:ff9b::/96", "64:ff9b::127.0.0.1", false},
 		{"64:ff9b::/96", "64:ff9b::a9fe:a9fe", false},
@@ -108,8 +108,9 @@ func TestAllowedAddresses(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Plain http is allowed by a separate list of networks, which allows no special-purpose range;
-// allowing NAT64 does not allow plain http to the whole internet.
+// Plain http is allowed by a separate list of networks. That list allows no special-purpose
+// range, and allowing requests to the NAT64 prefix does not allow plain http to the whole
+// internet.
 func TestPlainHTTP(t *testing.T) {
 	for _, r := range []struct {
 		allow, plain, addr string
@@ -139,8 +140,8 @@ func TestPlainHTTP(t *testing.T) {
 	}
 }
 
-// sentinel listens on one loopback address and reports at the end whether anything except the
-// test itself connected.
+// sentinel listens on one loopback address. The test checks at its end that only the test itself
+// has connected.
 type sentinel struct{ net.Listener }
 
 func newSentinel(t *testing.T, addr string) sentinel {
@@ -155,7 +156,8 @@ func newSentinel(t *testing.T, addr string) sentinel {
 
 func (s sentinel) port() int { return s.Addr().(*net.TCPAddr).Port }
 
-// heardNothing connects itself: connections are accepted in order, so its own must be the first.
+// heardNothing connects to s and requires that its connection is the first: connections are
+// accepted in order.
 func (s sentinel) heardNothing(t *testing.T) {
 	t.Helper()
 	own, err := net.Dial("tcp", s.Addr().String())
@@ -214,15 +216,15 @@ func TestMetadataRefusedAtDial(t *testing.T) {
 	}
 }
 
-// newSilentTwin listens on 127.0.0.2 at a port that refuses on 127.0.0.1.
+// newSilentTwin listens on 127.0.0.2, at a port at which nothing listens on 127.0.0.1.
 func newSilentTwin(t *testing.T) sentinel {
 	t.Helper()
 	_, port := boundSocket(t)
 	return newSentinel(t, fmt.Sprintf("127.0.0.2:%d", port))
 }
 
-// The name server returns a public address first and loopback after that. The address that was
-// checked is dialled, so loopback gets no connection.
+// The name server first returns a public address and then loopback. Send dials the address that
+// was checked, so the listener on loopback gets no connection.
 func TestRebinding(t *testing.T) {
 	l := newSilentTwin(t)
 	var asked atomic.Int32

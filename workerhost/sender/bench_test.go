@@ -1,4 +1,5 @@
-// Benchmarks of Sender and of a bare net/http client with the same pool and receiver.
+// Benchmarks of Sender, and for comparison of a bare net/http client with the same pool and
+// receiver.
 package sender
 
 import (

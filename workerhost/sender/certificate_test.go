@@ -112,7 +112,7 @@ func TestBadCertificates(t *testing.T) {
 	}
 }
 
-// A handshake that arrives byte by byte, or whose records never end, ends by the handshake
+// When a handshake arrives byte by byte, or its records never end, Send ends by the handshake
 // timeout.
 func TestSlowHandshakes(t *testing.T) {
 	for name, talk := range map[string]func(net.Conn){

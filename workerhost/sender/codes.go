@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// Codes of Result.Code; the others are HTTP_<status>.
+// Error codes of Result.Code; a response without success has the code HTTP_<status>.
 const (
 	CodeTimeout           = "TIMEOUT"
 	CodeDNSFailure        = "DNS_FAILURE"
@@ -28,7 +28,7 @@ const (
 	CodeWorkerPanic       = "WORKER_PANIC"
 )
 
-// failure is an error with its code.
+// failure is an error with the code for Result.Code.
 type failure struct{ code, detail string }
 
 func (f *failure) Error() string { return f.code + ": " + f.detail }
@@ -60,8 +60,8 @@ func lookupFailure(host string, err error) error {
 	var dns *net.DNSError
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
-		// The resolver returns the same error for a name that does not exist, a name without
-		// an address, and a CNAME that leads to neither or to itself.
+		// The resolver returns the same error for three causes: the name does not exist, it has
+		// no address, or its CNAME leads to no name with an address or to itself.
 		return &failure{CodeDNSFailure, "DNS has no address for " + host + ": there is no such name, it has no address record, or its CNAME leads to none"}
 	case isTimeout(err):
 		return &failure{CodeDNSFailure, "looking up " + host + " took too long"}
@@ -70,7 +70,7 @@ func lookupFailure(host string, err error) error {
 }
 
 func connectFailure(target netip.AddrPort, err error) error {
-	code := CodeUnreachable // no route, no permission, no local port, …
+	code := CodeUnreachable // no route, no permission, no free local port, …
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		code = CodeConnectionRefused
@@ -97,15 +97,15 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// isReset also covers a peer that closes the connection: for a request without a response there
-// is no difference.
+// isReset reports whether the peer reset or closed the connection: for a request without a
+// response there is no difference.
 func isReset(err error) bool {
 	for _, end := range []error{syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
 		if errors.Is(err, end) {
 			return true
 		}
 	}
-	// net/http does not export this error: a kept-alive connection was closed while the next
+	// net/http does not export this error: the peer closed a kept-alive connection while the next
 	// request was written to it.
 	return strings.Contains(err.Error(), "server closed idle connection")
 }

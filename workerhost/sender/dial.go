@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// maxCandidates bounds how many addresses of one name are tried.
+// maxCandidates bounds how many addresses of one name are dialled.
 const maxCandidates = 8
 
 // dialer opens the connections of a Sender. It resolves a name once, checks each address and
@@ -26,9 +26,9 @@ type dialer struct {
 
 type dialDeadlineKey struct{}
 
-// withDialDeadline passes the request's deadline to the dial. net/http detaches dials from the
-// cancellation of their request but keeps the values of its context; without this a dial would
-// outlive its request.
+// withDialDeadline puts the request's deadline into the values of the context. net/http detaches
+// a dial from the cancellation of its request but keeps the context values; without this value a
+// dial could continue after its request has ended.
 func withDialDeadline(ctx context.Context) context.Context {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -44,8 +44,8 @@ func dialContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithCancel(ctx)
 }
 
-// caught turns a panic in net/http's dial goroutine, where Send cannot recover it, into an
-// error.
+// caught turns a panic into an error. It is deferred in code that net/http runs in its dial
+// goroutine, where Send cannot recover.
 func caught(err *error) {
 	if p := recover(); p != nil {
 		*err = &failure{CodeWorkerPanic, fmt.Sprintf("panic while connecting: %v", p)}
@@ -59,8 +59,8 @@ func (d *dialer) plain(ctx context.Context, _, hostport string) (conn net.Conn, 
 	return d.dial(ctx, hostport, true)
 }
 
-// tlsConn closes without the TLS close alert: writing it can block for 5 s when the peer does
-// not read, and Send must return by its deadline.
+// tlsConn closes the connection without sending the TLS close alert: writing the alert can block
+// for 5 s when the peer does not read, and Send must return by its deadline.
 type tlsConn struct{ *tls.Conn }
 
 func (c tlsConn) Close() error { return c.NetConn().Close() }
@@ -90,8 +90,8 @@ func (d *dialer) secured(ctx context.Context, _, hostport string) (conn net.Conn
 	return tlsConn{secured}, nil
 }
 
-// dial connects to the first permitted address that accepts. It skips refused addresses; when
-// all are refused, the first refusal is the error.
+// dial connects to the first permitted address that accepts the connection. It skips refused
+// addresses; if all addresses are refused, it returns the error of the first.
 func (d *dialer) dial(ctx context.Context, hostport string, plainHTTP bool) (net.Conn, error) {
 	host, portText, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -123,7 +123,7 @@ func (d *dialer) dial(ctx context.Context, hostport string, plainHTTP bool) (net
 	return dialFirst(ctx, targets[:min(len(targets), maxCandidates)])
 }
 
-// resolve returns at least one address or an error.
+// resolve returns at least one address of host, or an error.
 func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{addr}, nil
@@ -138,8 +138,9 @@ func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	return found, nil
 }
 
-// dialFirst tries the targets, at least one, in order. Each gets an equal share of the
-// remaining time, so that an unreachable target leaves time for the next ones.
+// dialFirst dials the targets in order, until one accepts. There is at least one target. Each
+// gets an equal share of the remaining time, so that an unreachable target leaves time for the
+// next ones.
 func dialFirst(ctx context.Context, targets []netip.AddrPort) (net.Conn, error) {
 	var first error
 	for i, target := range targets {

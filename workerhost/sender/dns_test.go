@@ -1,5 +1,5 @@
-// Tests with a hostile name server on loopback: whatever it returns, no forbidden address is
-// dialled.
+// Tests with a hostile name server on loopback: no forbidden address is dialled, whatever the
+// name server returns.
 package sender
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// answers returns what a name server returns for the n-th query of a name. ok is false where it
-// does not respond; no addresses mean NXDOMAIN.
+// answers returns the addresses that a name server returns for the n-th query of a name; no
+// addresses mean NXDOMAIN. If ok is false, the name server does not respond.
 type answers func(name string, n int) (all []netip.Addr, ok bool)
 
 // nameServer is a name server over UDP, and over TCP for responses that are too long for UDP.
@@ -31,8 +31,8 @@ type nameServer struct {
 	answers answers
 
 	mu    sync.Mutex
-	asked map[string]int // by name and type
-	conns []net.Conn     // of the resolver; it waits 5 s for a response also after its caller has returned
+	asked map[string]int // number of queries, by name and type
+	conns []net.Conn     // connections of the resolver; the resolver waits 5 s for a response even after its caller has returned
 }
 
 func newNameServer(t *testing.T, a answers) *nameServer {
@@ -59,7 +59,7 @@ func newNameServer(t *testing.T, a answers) *nameServer {
 	return s
 }
 
-// lookup is Config.Lookup by Go's resolver and this name server.
+// lookup is a Config.Lookup that uses Go's resolver with this name server.
 func (s *nameServer) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		address := s.udp.LocalAddr().String()
@@ -109,7 +109,8 @@ func (s *nameServer) serveTCP() {
 	}
 }
 
-// reply responds to one query for A or AAAA; a response that does not fit is truncated.
+// reply responds to one query for A or AAAA. If the response is longer than most bytes, it is
+// truncated.
 func (s *nameServer) reply(question []byte, most int) []byte {
 	name, at := "", 12
 	for question[at] != 0 {
@@ -119,7 +120,7 @@ func (s *nameServer) reply(question []byte, most int) []byte {
 	kind := binary.BigEndian.Uint16(question[at+1:])
 	question = question[:at+5]
 	s.mu.Lock()
-	if most == 512 { // the repeat over TCP is the same query
+	if most == 512 { // over UDP only: the repeat over TCP is the same query
 		s.asked[fmt.Sprint(name, kind)]++
 	}
 	n := s.asked[fmt.Sprint(name, kind)]
@@ -147,7 +148,7 @@ func (s *nameServer) reply(question []byte, most int) []byte {
 		flags, count, reply = flags|0x0200, 0, reply[:len(question)]
 	}
 	binary.BigEndian.PutUint16(reply[2:], flags)
-	binary.BigEndian.PutUint16(reply[6:], uint16(count)) //nolint:gosec // what fits into 64 KiB
+	binary.BigEndian.PutUint16(reply[6:], uint16(count)) //nolint:gosec // few enough for a response of 64 KiB
 	clear(reply[8:12])
 	return reply
 }
@@ -164,18 +165,18 @@ func TestHostileNameServer(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("SKIP: needs 127.0.0.2")
 	}
-	const honest = "127.0.0.1" // in the role of a public address
+	const honest = "127.0.0.1" // the test uses it as a public address
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer receiver.Close()
 	port := receiver.Listener.Addr().(*net.TCPAddr).Port
 	forbidden := newSentinel(t, fmt.Sprintf("127.0.0.2:%d", port))
-	closed := newSilentTwin(t) // at its port nothing listens on the honest address
+	closed := newSilentTwin(t) // nothing listens on the honest address at the port of closed
 	server := newNameServer(t, func(name string, n int) ([]netip.Addr, bool) {
 		if n > 100 { // an endless loop of queries is a bug
 			return nil, false
 		}
 		switch name, _, _ = strings.Cut(name, "."); name {
-		case "rebinding": // public at the check, forbidden in a second lookup at the dial
+		case "rebinding": // public when it is checked, forbidden in a second lookup at the dial
 			return many(1, map[bool]string{true: honest, false: "127.0.0.2"}[n == 1]), true
 		case "mixed":
 			return many(20, "127.0.0.2", "::ffff:127.0.0.2", "169.254.169.254", "::1", "64:ff9b::127.0.0.2", honest), true

@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One Send is at most one request on the wire: after a connection breaks with the request
-// written, the request is not repeated.
+// One Send is at most one request on the wire: when the connection breaks after the request was
+// written, net/http does not send it again.
 func TestNeverReplayed(t *testing.T) {
 	var mu sync.Mutex
 	requests := 0
@@ -89,7 +89,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	require.Less(t, perSend, uint64(512<<10))
 }
 
-// Many endless responses at once: the memory in use while all are under way.
+// Many endless responses at once use bounded memory while all of them are read.
 func TestMemoryInUseIsBounded(t *testing.T) {
 	const sends = 200
 	piece := []byte(strings.Repeat("\xff", 64<<10))
@@ -150,7 +150,7 @@ func TestMemoryInUseIsBounded(t *testing.T) {
 	require.Less(t, per, uint64(192<<10))
 }
 
-// A body beyond 64 KiB stays unread: the server notices that no one reads.
+// The sender reads at most 64 KiB of a body: the server notices that its writes stop.
 func TestBodyLimitStopsReading(t *testing.T) {
 	counting := &countingReader{}
 	s := newSender(t, Config{})

@@ -30,7 +30,7 @@ import (
 
 func quiet() *log.Logger { return log.New(io.Discard, "", 0) }
 
-// rawServer calls talk with every connection after it has read the request.
+// rawServer calls talk with every connection after rawServer has read the request.
 func rawServer(t testing.TB, talk func(c net.Conn)) string {
 	return connServer(t, func(c net.Conn) {
 		req, err := http.ReadRequest(bufio.NewReader(c))
@@ -106,7 +106,7 @@ func trickle(c net.Conn, piece string) {
 }
 
 func flood(c net.Conn, piece string) {
-	bytes := []byte(piece) // once: the memory test counts the servers' garbage too
+	bytes := []byte(piece) // made once, because the memory test also counts what the servers allocate
 	for {
 		if _, err := c.Write(bytes); err != nil {
 			return
@@ -122,7 +122,7 @@ func TestHostileReceivers(t *testing.T) {
 		name      string
 		talk      func(net.Conn)
 		code      string // "" = delivered
-		atTimeout bool   // ends by the deadline, not earlier
+		atTimeout bool   // the attempt must last until the deadline
 	}{
 		{"stall before header", hold, CodeTimeout, true},
 		{"stall in status line", func(c net.Conn) { _ = say(c, "HTTP/1.1 2"); hold(c) }, CodeTimeout, true},
@@ -205,7 +205,7 @@ func TestHostileReceivers(t *testing.T) {
 			}
 			res := s.Send(context.Background(), r)
 			if c.code == "*" {
-				// The reset can overtake the header; both codes are right.
+				// The connection reset can overtake the header; both codes are right.
 				require.Contains(t, []string{"", CodeConnectionReset}, res.Code, res.Detail)
 			} else {
 				require.Equal(t, c.code, res.Code, res.Detail)
@@ -220,7 +220,7 @@ func TestHostileReceivers(t *testing.T) {
 	}
 }
 
-// The header decides the outcome: the body delays no one.
+// The header decides the outcome: a body that stalls does not delay Send.
 func TestStallingBodyIsLeft(t *testing.T) {
 	t.Parallel()
 	for status, code := range map[string]string{"200 OK": "", "500 No": "HTTP_500"} {
@@ -234,8 +234,8 @@ func TestStallingBodyIsLeft(t *testing.T) {
 	}
 }
 
-// gzipBomb is 16 KiB that unpack to 16 MiB. A larger one takes minutes to make under the race
-// detector and proves no more.
+// gzipBomb returns 16 KiB that unpack to 16 MiB. A larger bomb takes minutes to make under the
+// race detector and proves no more.
 func gzipBomb(t *testing.T) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -249,8 +249,8 @@ func gzipBomb(t *testing.T) string {
 	return b.String()
 }
 
-// A response before the request was read counts; the connection of the half-sent request is not
-// used again.
+// A response that arrives before the receiver has read the whole request counts. The connection
+// with the half-sent request is not used again.
 func TestAnswerBeforeTheBodyIsRead(t *testing.T) {
 	for status, code := range map[string]string{"200 OK": "", "413 Too Large": "HTTP_413"} {
 		var connections atomic.Int32
@@ -310,14 +310,14 @@ func TestTLSEndsInHandshake(t *testing.T) {
 	s := newSender(t, Config{Allow: loopback()})
 	closing := connServer(t, func(c net.Conn) { _, _ = c.Read(make([]byte, 4096)) })
 	res := s.Send(context.Background(), request(strings.Replace(closing, "http:", "https:", 1)))
-	require.Contains(t, []string{CodeTLSFailure, CodeConnectionReset}, res.Code) // close with unread bytes is a reset
+	require.Contains(t, []string{CodeTLSFailure, CodeConnectionReset}, res.Code) // closing a socket with unread bytes resets the connection
 	resetting := connServer(t, func(c net.Conn) { _, _ = c.Read(make([]byte, 1)); reset(c) })
 	res = s.Send(context.Background(), request(strings.Replace(resetting, "http:", "https:", 1)))
 	require.Equal(t, CodeConnectionReset, res.Code)
 }
 
-// boundSocket binds a port of 127.0.0.1. Until Listen is called on it, connections are refused,
-// and no other process can take the port.
+// boundSocket binds a port of 127.0.0.1. Until Listen is called on the socket, connections are
+// refused, and no other process can take the port.
 func boundSocket(t *testing.T) (fd, port int) {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
@@ -339,8 +339,8 @@ func TestConnectionRefused(t *testing.T) {
 	}
 }
 
-// Closing must not write, because the TLS close alert to a peer that does not read can block. So
-// nothing arrives after the response.
+// Closing a TLS connection must not write the close alert, because writing to a peer that does
+// not read can block. So no bytes arrive after the response.
 func TestTLSCloseDoesNotWrite(t *testing.T) {
 	cert := httptest.NewUnstartedServer(nil)
 	cert.StartTLS()
@@ -366,7 +366,7 @@ func TestTLSCloseDoesNotWrite(t *testing.T) {
 	require.Zero(t, <-farewell)
 }
 
-// A listener whose queue is full completes no handshake, like an unreachable host.
+// A listener whose accept queue is full completes no TCP handshake, like an unreachable host.
 func TestConnectTimeout(t *testing.T) {
 	fd, port := boundSocket(t)
 	require.NoError(t, syscall.Listen(fd, 0))
@@ -392,7 +392,8 @@ func TestConnectTimeout(t *testing.T) {
 	require.Less(t, res.Took, 30*time.Second)
 }
 
-// A receiver that does not read a body larger than the socket buffers.
+// A receiver does not read a body that is larger than the socket buffers: Send ends by its
+// deadline.
 func TestReceiverThatDoesNotRead(t *testing.T) {
 	release := make(chan struct{})
 	url := connServer(t, func(net.Conn) { <-release })
@@ -423,7 +424,7 @@ func TestResolverThatHangs(t *testing.T) {
 	<-returned
 }
 
-// A dial ends with its request.
+// A dial ends when its request ends.
 func TestDialEndsWithItsRequest(t *testing.T) {
 	ended := make(chan error, 1)
 	s := newSender(t, Config{Connect: time.Hour, Lookup: func(ctx context.Context, _ string) ([]netip.Addr, error) {
@@ -441,16 +442,16 @@ func TestDialEndsWithItsRequest(t *testing.T) {
 	}
 }
 
-// A kept-alive connection that is closed between requests costs no delivery if the sender has
-// seen its end before the next request.
+// When a receiver closes a kept-alive connection between two requests, no delivery fails,
+// provided the sender has noticed the close before the next request.
 func TestDeadPooledConnection(t *testing.T) {
 	srv := server(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "ok") })
 	s := newSender(t, Config{Allow: loopback()})
 	for range 20 {
 		require.True(t, s.Send(context.Background(), request(srv.URL)).Delivered)
-		srv.CloseClientConnections() // waits until they are closed
-		// The sender sees the end soon. Until then a request may still be lost on the connection,
-		// so wait until a new dial is needed.
+		srv.CloseClientConnections() // returns when they are closed
+		// The sender notices the close soon. Until then a request may still fail on the
+		// connection, so the test waits until a new dial is needed.
 		require.Eventually(t, func() bool {
 			res := s.Send(context.Background(), request(srv.URL))
 			return res.Delivered || res.Code != CodeConnectionReset

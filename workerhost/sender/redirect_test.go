@@ -1,5 +1,5 @@
-// Tests of redirects: each is a response with its status, wherever it leads; no request follows
-// it, and its target is not kept.
+// Tests of redirects: a redirect is a response with its status, whatever its target. No request
+// follows it, and the result does not contain its target.
 package sender
 
 import (
@@ -48,7 +48,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	for _, from := range []string{plain.URL, secured.URL} {
 		for _, status := range []int{300, 301, 302, 303, 305, 307, 308, 399} {
 			for _, to := range []string{
-				target.URL, // https → http where from is secured
+				target.URL, // from https to http, when from is https
 				strings.Replace(target.URL, "127.0.0.1", "localhost", 1),
 				"/elsewhere", "elsewhere", "?again", "//" + strings.TrimPrefix(target.URL, "http://"), "",
 				from + "/hook", // a loop
@@ -58,7 +58,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			} {
 				location = to
 				res := s.Send(context.Background(), request(fmt.Sprintf("%s/hook?status=%d", from, status)))
-				if to == "\x00" { // net/http refuses the header itself
+				if to == "\x00" { // net/http itself refuses this header
 					require.Contains(t, []string{CodeProtocolError, fmt.Sprintf("HTTP_%d", status)}, res.Code)
 					continue
 				}

@@ -18,21 +18,21 @@ type Request struct {
 	// signed text). Any other ID, for instance one with CR or LF, fails with SIGNING_FAILED,
 	// also in unsigned requests.
 	ID string
-	// Body is sent byte for byte. It must not be changed after Send either: after a timeout
-	// the connection may still read it for a moment.
+	// Body is sent byte for byte. The caller must not change it, not even after Send: after a
+	// timeout the connection may still read it for a moment.
 	Body []byte
-	// Secrets are all used, one signature each. nil = unsigned. An empty list or an empty
-	// secret fails with SIGNING_FAILED, because a signature was intended.
+	// Secrets sign the request, one signature for each secret. nil = unsigned. An empty list or
+	// an empty secret fails with SIGNING_FAILED, because a signature was intended.
 	Secrets [][]byte
-	// Header holds further header lines, one value each. It cannot replace those that every
-	// request has.
+	// Header holds further header lines, one value each. They cannot replace the header lines
+	// that every request has.
 	Header map[string]string
-	// Timeout is for the whole request, from dial to the last byte read. Without a positive
-	// one Send dials nothing and fails with TIMEOUT.
+	// Timeout bounds the whole request, from the dial to the last byte read. If it is not
+	// positive, Send dials nothing and fails with TIMEOUT.
 	Timeout time.Duration
 }
 
-// build checks everything that can be checked without the network.
+// build checks everything that can be checked without the network and returns the HTTP request.
 func (r Request) build(ctx context.Context, userAgent []string, now time.Time) (*http.Request, error) {
 	u, err := judgeURL(r.URL)
 	if err != nil {
@@ -58,7 +58,7 @@ func (r Request) build(ctx context.Context, userAgent []string, now time.Time) (
 	for name, value := range r.Header {
 		name = http.CanonicalHeaderKey(name)
 		if name == "Idempotency-Key" {
-			// net/http may send a request with this header twice.
+			// With this header net/http may send a request twice.
 			name = "idempotency-key"
 		}
 		if header[name] == nil {
@@ -74,8 +74,8 @@ func (r Request) build(ctx context.Context, userAgent []string, now time.Time) (
 		ContentLength: int64(len(r.Body)),
 	}
 	if len(r.Body) > 0 {
-		// GetBody lets net/http use another connection when the pooled one was closed before
-		// a byte was written. After that it never repeats a POST.
+		// GetBody lets net/http use another connection when a pooled connection was closed before
+		// a byte was written. After the first byte net/http never repeats a POST.
 		req.GetBody = func() (io.ReadCloser, error) {
 			return io.NopCloser(bytes.NewReader(r.Body)), nil
 		}
@@ -98,7 +98,7 @@ func HeaderValue(text string) string {
 	return b.String()
 }
 
-// userAgent returns the User-Agent line, which is valid whatever version contains.
+// userAgent returns the value of User-Agent, which is a valid header value for any version.
 func userAgent(version string) string {
 	b := []byte("qtop/" + version)
 	for i, c := range b {

@@ -11,32 +11,35 @@ import (
 )
 
 const (
-	// maxBodyBytes is how much of a body is read at most. The connection is not reused after a
-	// longer body.
+	// maxBodyBytes is how many bytes of a response body are read at most. After a longer body the
+	// connection is not reused.
 	maxBodyBytes = 64 << 10
 	maxExcerpt   = 4 << 10
-	// keptBytes is the excerpt plus one character, so that it can be cut between characters.
+	// keptBytes is the excerpt plus one character, so that the excerpt can end between two
+	// characters.
 	keptBytes = maxExcerpt + utf8.UTFMax
-	// readBuffer has room for the kept part and, behind it, for the rest of a longer body,
-	// which is read and dropped.
+	// readBuffer has room for the kept part and, after it, for the part of a longer body that is
+	// read and dropped.
 	readBuffer = keptBytes + 8<<10
-	// maxRetryAfter bounds absurd values, which would overflow a time.Duration or timestamptz.
+	// maxRetryAfter bounds the Retry-After of a response: a larger value could overflow a
+	// time.Duration or a timestamptz.
 	maxRetryAfter = 366 * 24 * time.Hour
 )
 
 // Result is the outcome of one attempt. The response header decides it: a 2xx is Delivered
 // even if its body stalls, breaks off or never ends.
 //
-// An attempt that the caller's context stopped has Code TIMEOUT; the caller distinguishes it
-// from a slow receiver by its own ctx.Err().
+// When the caller's context ends the attempt, Code is TIMEOUT, as for a slow receiver; the caller
+// can check its ctx.Err() to distinguish the two.
 type Result struct {
 	Delivered bool
 	Status    int    // 0 when there was no response
 	Code      string // "" when Delivered, else HTTP_<status> or a Code constant
 	Detail    string // one sanitised line for logs; never a secret, never the URL
 	Excerpt   string // start of the response body, at most 4 KiB, valid UTF-8, no control characters
-	// RetryAfter is the time that a 429 or 503 asked for; zero when it asked for none or in
-	// an unusable form. It is at most maxRetryAfter ahead; the caller may bound it further.
+	// RetryAfter is the time at which a 429 or 503 response asked for the next attempt; zero if
+	// the response has no Retry-After or an unusable one. It is at most maxRetryAfter ahead; the
+	// caller may use a lower bound.
 	RetryAfter time.Time
 	Started    time.Time
 	Took       time.Duration
@@ -48,7 +51,7 @@ func (res *Result) fail(code, detail string) {
 	res.Detail = clean(detail, maxDetail)
 }
 
-// judge sets the outcome from the response. now is when the header arrived.
+// judge sets the outcome from the response. now is the time at which the header arrived.
 func (res *Result) judge(resp *http.Response, body *reader, now time.Time) {
 	status := resp.StatusCode
 	if status < 100 || status > 999 {
@@ -74,9 +77,9 @@ func (res *Result) judge(resp *http.Response, body *reader, now time.Time) {
 // reader reads response bodies and reuses its buffers.
 type reader struct{ buffers sync.Pool } // of *[readBuffer]byte
 
-// excerpt reads the body, at most maxBodyBytes of it, and returns its start. It reads to the
-// end because net/http reuses a connection only after the whole response was read. Errors of
-// the body, also the deadline, do not matter.
+// excerpt reads at most maxBodyBytes of the body and returns the start. It reads to the end, if
+// it can, because net/http reuses a connection only after the whole response was read. Errors
+// while reading, also the deadline, are ignored.
 func (r *reader) excerpt(body io.Reader) string {
 	buf, ok := r.buffers.Get().(*[readBuffer]byte)
 	if !ok {
@@ -96,9 +99,9 @@ func (r *reader) excerpt(body io.Reader) string {
 	return clean(string(buf[:kept]), maxExcerpt)
 }
 
-// retryAfter reads the values of Retry-After: one number of seconds or one HTTP date, both per
-// RFC 9110. It returns the zero time for a past date, "0", several different values and
-// anything else.
+// retryAfter parses the values of Retry-After: one number of seconds or one HTTP date, as in RFC
+// 9110. For a past date, "0", several different values and all other text it returns the zero
+// time.
 func retryAfter(values []string, now time.Time) time.Time {
 	if len(values) == 0 {
 		return time.Time{}
@@ -116,7 +119,7 @@ func retryAfter(values []string, now time.Time) time.Time {
 	if strings.Trim(value, "0123456789") == "" {
 		seconds, err := strconv.ParseInt(value, 10, 64)
 		switch {
-		case err != nil, seconds > int64(maxRetryAfter/time.Second): // err: out of range, as all are digits
+		case err != nil, seconds > int64(maxRetryAfter/time.Second): // all characters are digits, so an error means out of range
 			return latest
 		case seconds == 0:
 			return time.Time{}

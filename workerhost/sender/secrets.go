@@ -21,24 +21,25 @@ import (
 
 const (
 	secretPrefix = "whsec_"
-	// maxSecretFile is in bytes; a few secrets need far less.
+	// maxSecretFile is the greatest size of a secret file in bytes; a few secrets need far less.
 	maxSecretFile = 64 << 10
-	// secretFresh is how long a file's content is used before it is read again: thousands of
-	// deliveries need not each open it, and a rotated file is read without a restart.
+	// secretFresh is how long the content of a file is used before the file is read again: not
+	// each of thousands of deliveries opens the file, and a rotated secret is used without a
+	// restart.
 	secretFresh = time.Second
-	// leastKey and mostKey bound a secret in bytes, as Standard Webhooks has it.
-	// What is outside is warned about in this release, and refused when refuseWeak
-	// is set in the next.
+	// leastKey and mostKey are the shortest and longest secret in bytes, as in Standard Webhooks.
+	// A secret outside these bounds causes a warning in this release. In the next release
+	// refuseWeak is set, and then such a secret is refused.
 	leastKey, mostKey = 24, 64
 	refuseWeak        = false
 )
 
-// SecretSource says where the secret for the secret_ref of a webhook subscription is: From is
-// env:NAME or file:PATH with an absolute path.
+// SecretSource maps the secret_ref of a webhook subscription (Ref) to the source of its secret:
+// From is env:NAME or file:PATH with an absolute path.
 type SecretSource struct{ Ref, From string }
 
-// Secrets resolves secret references. A secret is in the environment or in a file, never in the
-// database, and no error contains one. Secrets is safe for concurrent use.
+// Secrets resolves secret references. A secret is in an environment variable or in a file, never
+// in the database, and no error text contains a secret. Secrets is safe for concurrent use.
 type Secrets struct{ byRef map[string][]*secretEntry }
 
 type secretEntry struct {
@@ -55,9 +56,9 @@ var (
 	refName = regexp.MustCompile(`^[!-~]{1,255}$`)
 )
 
-// NewSecrets checks the form of every source and returns all problems in one error. It reads
-// no source, for a secret that is missing now may exist when it is needed. A ref with two
-// sources has the secrets of both, and all of them sign.
+// NewSecrets checks the form of every source and returns all problems in one error. It does not
+// read the sources, because a secret that is missing now may exist when it is needed. If a ref
+// has two sources, the secrets of both sign.
 func NewSecrets(src []SecretSource) (*Secrets, error) {
 	s := &Secrets{byRef: make(map[string][]*secretEntry, len(src))}
 	var problems []error
@@ -95,13 +96,13 @@ func parseSource(source SecretSource) (*secretEntry, error) {
 			return nil, errors.New("after file: there must be an absolute path")
 		}
 		entry.file = value
-	default: // not repeated: it may be a secret put in the wrong place
+	default: // the error does not repeat the text, which may be a secret in the wrong place
 		return nil, errors.New("the value of from must be env:NAME or file:PATH")
 	}
 	return entry, nil
 }
 
-// Fault says why nothing can be signed with a reference on this host, and what to do. It
+// Fault is the reason why this host cannot sign with a reference (What), and the remedy (Do). It
 // contains no secret.
 type Fault struct{ What, Do string }
 
@@ -110,10 +111,10 @@ func (f *Fault) Error() string { return f.What + ": " + f.Do }
 
 func faultf(do, format string, args ...any) *Fault { return &Fault{fmt.Sprintf(format, args...), do} }
 
-// Look returns the secrets behind ref, at least one. The value is one or
-// more secrets separated by white space, each in standard base64 with or
-// without the prefix whsec_, as the reference library of Standard Webhooks
-// reads them. The first is the current one; all sign while rotating.
+// Look returns the secrets for ref, at least one, or a Fault. The value of a source is one or
+// more secrets separated by white space, each in standard base64 with or without the prefix
+// whsec_, the format of the reference library of Standard Webhooks. The first is the current
+// secret; during a rotation all of them sign.
 func (s *Secrets) Look(ref string) ([][]byte, *Fault) {
 	entries := s.of(ref)
 	if len(entries) == 0 {
@@ -156,8 +157,8 @@ func (s *Secrets) Usable() []string {
 	return usable
 }
 
-// Weak returns what is wrong with the length of the secrets behind ref, which are used
-// nevertheless; nil where nothing is wrong. See refuseWeak.
+// Weak returns the fault in the length of the secrets for ref, which are used nevertheless; nil
+// if their length is right. See refuseWeak.
 func (s *Secrets) Weak(ref string) *Fault {
 	keys, fault := s.Look(ref)
 	if fault != nil {
@@ -189,7 +190,7 @@ func (e *secretEntry) resolve() ([][]byte, *Fault) {
 	if e.keys != nil && time.Since(e.readAt) < e.refresh {
 		return e.keys, nil
 	}
-	// A file that has become unusable stops signing at once, without a fallback to old keys.
+	// When a file becomes unusable, signing stops at once: the old keys are not used any longer.
 	e.keys = nil
 	value, fault := readSecretFile(e.file)
 	if fault != nil {
@@ -218,8 +219,8 @@ func readSecretFile(path string) (string, *Fault) {
 		}
 		return faultf("correct the path or the file", "file %s: %v", path, why)
 	}
-	// Before opening, which would block on a pipe. Symbolic links are followed:
-	// that is how secrets are mounted into containers.
+	// Check the file before opening it, because opening a pipe would block. Stat follows symbolic
+	// links: containers mount secrets that way.
 	info, err := os.Stat(path)
 	if err != nil {
 		return "", failed(err)
@@ -268,8 +269,8 @@ func parseSecrets(value, from string) ([][]byte, *Fault) {
 	return keys, nil
 }
 
-// shownRef returns a ref for an error text, unless the secret itself was stored in place of its
-// reference.
+// shownRef returns a ref for an error text. If somebody stored the secret itself in place of its
+// reference, the returned text does not contain it.
 func shownRef(ref string) string {
 	if strings.Contains(ref, secretPrefix) {
 		return "(a secret, not a reference)"

@@ -53,7 +53,7 @@ func TestSecretSourcesAllProblemsAtOnce(t *testing.T) {
 	require.ErrorContains(t, err, "delivery.secrets")
 }
 
-// resolve is Look with a nil error instead of a nil *Fault.
+// resolve calls Look and returns a nil error instead of a nil *Fault.
 func resolve(s *Secrets, ref string) ([][]byte, error) {
 	keys, fault := s.Look(ref)
 	if fault != nil {
@@ -151,7 +151,7 @@ func TestSecretsFromFile(t *testing.T) {
 	require.ErrorContains(t, err, "regular")
 }
 
-// A rotated file is read after the refresh time and not before.
+// A rotated file is read again after secretFresh, and not before.
 func TestSecretFileIsReadAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(path, []byte("aGVsbG8="), 0o600))
@@ -169,7 +169,7 @@ func TestSecretFileIsReadAgain(t *testing.T) {
 	next, err := resolve(s, "r")
 	require.NoError(t, err)
 	require.Equal(t, [][]byte{sampleKey()}, next)
-	// The file is broken now: refused at once, without the old keys.
+	// The file has become unreadable: Look fails at once and does not use the old keys.
 	require.NoError(t, os.Chmod(path, 0o644))
 	entry.readAt = time.Now().Add(-2 * time.Hour)
 	_, err = resolve(s, "r")
@@ -177,7 +177,7 @@ func TestSecretFileIsReadAgain(t *testing.T) {
 	require.Nil(t, entry.keys)
 }
 
-// From the reference to a verified delivery.
+// A delivery that is signed with a resolved reference can be verified.
 func TestResolvedSecretSigns(t *testing.T) {
 	t.Setenv("QTOP_TEST_SECRET", "whsec_"+sampleSecret+" whsec_aGVsbG8=")
 	secrets, err := NewSecrets([]SecretSource{{"r", "env:QTOP_TEST_SECRET"}})
@@ -195,7 +195,7 @@ func TestResolvedSecretSigns(t *testing.T) {
 	}
 }
 
-// A ref with two sources has both secrets, for rotation.
+// A ref with two sources has the secrets of both, for rotation.
 func TestRefTwice(t *testing.T) {
 	t.Setenv("QTOP_TEST_OLD", sampleSecret)
 	t.Setenv("QTOP_TEST_NEW", "aGVsbG8=")

@@ -1,9 +1,9 @@
 // Package sender makes the outgoing HTTP requests of a worker host. No other code of the host
-// connects to machines of others.
+// connects to servers other than the database.
 //
 // Start from Sender (New, Send), Request and Result, and from Secrets for signing keys.
 //
-// Guarantees, whatever the URL is and whatever the receiver does:
+// Guarantees, for every URL and every behaviour of the receiver:
 //
 //   - one Send puts the request on the wire at most once, follows no redirect,
 //     uses no proxy and returns by its deadline with one of the fixed codes;
@@ -13,15 +13,15 @@
 //   - memory per request is bounded: 32 KiB of header, 64 KiB of body read,
 //     4 KiB of it kept.
 //
-// HTTP/1.1 only. With HTTP/2 all deliveries to a host would share one
-// connection: a receiver that stalls its flow-control window would stall
-// deliveries of other subscriptions, and the transport may replay refused
-// streams on its own. A pool of plain connections as large as the concurrency
-// keeps the deliveries independent and every one of them countable.
+// HTTP/1.1 only. With HTTP/2 all deliveries to a host would share one connection: if a receiver
+// stalled its flow-control window, it would stall the deliveries of other subscriptions too, and
+// the transport may send refused streams again without a call of Send. With a pool of HTTP/1.1
+// connections as large as the concurrency, deliveries do not affect each other and each request
+// is counted.
 //
-// net/http writes one quoted line to the standard logger when a receiver sends unrequested
-// bytes on an idle connection. slog.SetDefault, which the worker host calls, keeps that line
-// away from the terminal.
+// net/http writes one quoted line to the standard logger when a receiver sends unrequested bytes
+// on an idle connection. qtop calls slog.SetDefault, so that this line goes to its log and not to
+// the terminal.
 package sender
 
 import (
@@ -38,31 +38,31 @@ import (
 )
 
 const (
-	// maxHeaderBytes bounds the status line and header, including interim 1xx responses.
+	// maxHeaderBytes bounds the status line and header of a response, including interim 1xx
+	// responses.
 	maxHeaderBytes = 32 << 10
-	// idleTimeout is how long an unused connection is kept. Many receivers close
-	// theirs after 5 to 75 s; net/http notices that and dials again.
+	// idleTimeout is how long an unused connection is kept. Many receivers close idle connections
+	// after 5 to 75 s; net/http notices that and dials again.
 	idleTimeout = 60 * time.Second
-	// idleTotalFactor × Concurrency bounds idle connections over all hosts, so
-	// that many endpoints cannot use up the process's file descriptors.
+	// idleTotalFactor × Concurrency bounds the idle connections to all hosts together, so that
+	// many endpoints cannot use up the file descriptors of the process.
 	idleTotalFactor = 4
 )
 
 // Config configures a Sender. New reads it once.
 type Config struct {
 	Version string // sent as User-Agent qtop/<version>
-	// Allow holds special-purpose ranges that may be dialled (delivery.allow_networks).
+	// Allow holds the special-purpose ranges that may be dialled (delivery.allow_networks).
 	Allow []netip.Prefix
 	// PlainHTTP holds the networks to which http without TLS is allowed
 	// (delivery.allow_plain_http). It allows no special-purpose range.
 	PlainHTTP   []netip.Prefix
-	Concurrency int // idle connections kept per host; at least 1
-	// Connect covers name resolution and the TCP handshake, TLS the TLS
-	// handshake, Headers the time from the last byte sent to the end of the
-	// response header, Body the time for the body, which does not affect the outcome.
-	// Zero means 5 s, 5 s, 15 s and 5 s.
+	Concurrency int // idle connections kept per receiver host; at least 1
+	// Connect bounds name resolution plus the TCP handshake, TLS the TLS handshake, Headers the
+	// time from the last byte sent to the end of the response header, Body the time to read the
+	// body, which does not affect the outcome. Zero means 5 s, 5 s, 15 s and 5 s.
 	Connect, TLS, Headers, Body time.Duration
-	RootCAs                     *x509.CertPool // nil = those of the system
+	RootCAs                     *x509.CertPool // nil = the system's root certificates
 	// Lookup resolves names; nil = net.DefaultResolver. The addresses that it returns are
 	// checked and then dialled: no name is looked up twice.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -77,7 +77,7 @@ type Sender struct {
 	closed    atomic.Bool
 }
 
-// New returns a Sender that holds no connection yet.
+// New returns a Sender without open connections.
 func New(c Config) *Sender {
 	c.Connect = cmp.Or(c.Connect, 5*time.Second)
 	c.TLS = cmp.Or(c.TLS, 5*time.Second)
@@ -115,18 +115,18 @@ func New(c Config) *Sender {
 	return &Sender{userAgent: []string{userAgent(c.Version)}, transport: transport, body: c.Body}
 }
 
-// Close ends the idle connections and refuses further Sends with TIMEOUT.
-// Requests under way end by their own context or deadline.
+// Close closes the idle connections and makes further Sends fail with TIMEOUT. Requests under way
+// end by their context or deadline.
 func (s *Sender) Close() {
 	s.closed.Store(true)
 	s.transport.CloseIdleConnections()
 }
 
-// Send makes one attempt. It never panics and never outlasts r.Timeout.
+// Send makes one attempt. It never panics and returns within r.Timeout.
 func (s *Sender) Send(ctx context.Context, r Request) (res Result) {
 	res.Started = time.Now()
 	defer func() {
-		// A panic after a 2xx does not change the outcome.
+		// A panic after the header of a 2xx response does not change the outcome.
 		if p := recover(); p != nil && !res.Delivered {
 			res.fail(CodeWorkerPanic, fmt.Sprintf("panic while sending: %v", p))
 		}
@@ -149,7 +149,7 @@ func (s *Sender) Send(ctx context.Context, r Request) (res Result) {
 		res.fail(classify(ctx, err))
 		return res
 	}
-	// RoundTrip and not http.Client: it follows no redirect and keeps no cookie.
+	// RoundTrip and not http.Client, which would follow redirects.
 	resp, err := s.transport.RoundTrip(req)
 	if s.closed.Load() {
 		// A connection dialled while Close ran must not stay in the pool.
@@ -159,7 +159,7 @@ func (s *Sender) Send(ctx context.Context, r Request) (res Result) {
 		res.fail(classify(ctx, err))
 		return res
 	}
-	defer func() { _ = resp.Body.Close() }() // the outcome is decided already
+	defer func() { _ = resp.Body.Close() }() // an error does not matter: the outcome is decided already
 	defer time.AfterFunc(s.body, cancel).Stop()
 	res.judge(resp, &s.reader, time.Now())
 	return res

@@ -237,7 +237,8 @@ func TestNoProxy(t *testing.T) {
 		t.Setenv(name, proxy.URL)
 	}
 	s := newSender(t, Config{Allow: loopback()})
-	// net/http reads these variables once per process, perhaps before this test.
+	// net/http reads the proxy variables once per process, perhaps before this test, so check the
+	// field too.
 	require.Nil(t, s.transport.Proxy)
 	res := s.Send(context.Background(), request("http://hook.example/"))
 	require.Equal(t, CodeDNSFailure, res.Code)
@@ -278,8 +279,8 @@ func TestPoolIsAsLargeAsConcurrency(t *testing.T) {
 		}
 		done.Wait()
 	}
-	// A connection returns to the pool a moment after Send, so a few more dials than inFlight are
-	// possible; one per request (80) would mean no reuse.
+	// A connection returns to the pool a moment after Send returns, so there may be a few more
+	// dials than inFlight; 80 dials, one per request, would mean no reuse.
 	require.GreaterOrEqual(t, opened.Load(), int32(inFlight))
 	require.LessOrEqual(t, opened.Load(), int32(2*inFlight))
 }
@@ -376,8 +377,8 @@ func TestDNSFailures(t *testing.T) {
 	}
 }
 
-// A name without an address, and one whose CNAME leads to itself, may exist: the error must not
-// say more than the resolver knows.
+// A name without an address, and a name whose CNAME leads to itself, may exist: the error must
+// not claim that the name does not exist.
 func TestDNSWithoutAnAddress(t *testing.T) {
 	loop := []byte{0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 60, 0, 2, 0xc0, 12} // the queried name is a CNAME of itself
 	for name, answers := range map[string][]byte{"no record": nil, "a CNAME loop": loop} {
@@ -392,7 +393,7 @@ func TestDNSWithoutAnAddress(t *testing.T) {
 	}
 }
 
-// nameserver responds to every query with these records, of which there are one or none.
+// nameserver responds to every query with answers, which holds one record or none.
 func nameserver(t *testing.T, answers []byte) *net.Resolver {
 	t.Helper()
 	conn, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
@@ -405,7 +406,7 @@ func nameserver(t *testing.T, answers []byte) *net.Resolver {
 			if err != nil {
 				return
 			}
-			asked := 12 // header, name, type, class
+			asked := 12 // length of the header; then name, type and class
 			for asked < n && buf[asked] != 0 {
 				asked += int(buf[asked]) + 1
 			}

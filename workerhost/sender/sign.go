@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// maxID is in bytes, far above any id that qtop makes.
+// maxID is the greatest length of an id in bytes, far above the length of the ids that qtop
+// makes.
 const maxID = 512
 
 func signingFailed(detail string) error { return &failure{CodeSigningFailed, detail} }
 
-// checkID refuses ids that break the header line or the signed text. The
-// specification forbids the full stop: with it, two different messages could
-// have the same signed text.
+// checkID refuses ids that would break the header line or the signed text. The specification
+// forbids the full stop: if ids could contain it, two different messages could have the same
+// signed text.
 func checkID(id string) error {
 	if id == "" || len(id) > maxID {
 		return signingFailed("the webhook-id is empty or longer than 512 bytes")

@@ -6,12 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxDetail is in bytes: enough for an address and a reason.
+// maxDetail is the greatest length of Result.Detail in bytes: enough for an address and a reason.
 const maxDetail = 300
 
 // clean returns s as one line of valid UTF-8 of at most limit bytes without control or format
-// characters (C0, DEL, C1, bidi marks, zero width, tags, line separators). White space controls
-// become a space, all others U+FFFD, so that their place stays visible.
+// characters (C0, DEL, C1, bidi marks, zero width, tags, line separators). A white space control
+// becomes a space, each other such character U+FFFD, so that a reader sees where it was.
 func clean(s string, limit int) string {
 	var b strings.Builder
 	b.Grow(min(len(s), limit))

@@ -10,21 +10,21 @@ import (
 
 func badURL(detail string) error { return &failure{CodeBadURL, "callback URL: " + detail} }
 
-// judgeURL returns the parsed URL with lower-case scheme and host and without fragment, or
-// BAD_URL where the URL can be read in more than one way. The addresses of its host are checked
-// later, by the dialer. No message repeats any part of the URL, for callback URLs contain
-// tokens.
+// judgeURL returns the parsed URL with lower-case scheme and host and without fragment. It
+// returns BAD_URL if two programs could understand the URL differently. The dialer checks the
+// addresses of the host later. No error text repeats any part of the URL, because callback URLs
+// contain tokens.
 func judgeURL(raw string) (*url.URL, error) {
 	for i := range len(raw) {
-		// Non-ASCII too: such a host could become digits by normalisation, and such a query
-		// would be sent unescaped.
+		// Non-ASCII bytes are refused too: Unicode normalisation could turn such a host into
+		// digits, and such a query would be sent unescaped.
 		if raw[i] <= ' ' || raw[i] >= 0x7f {
 			return nil, badURL("has a blank, a control character or one beyond ASCII; percent-encode it, hosts in their xn-- form")
 		}
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, badURL("cannot be parsed") // err quotes the URL
+		return nil, badURL("cannot be parsed") // the parse error would quote the URL
 	}
 	switch {
 	case u.Scheme != "https" && u.Scheme != "http":
@@ -55,9 +55,9 @@ func judgeURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// judgeHost allows IPv6 in brackets without a zone, IPv4 as four plain decimals, and DNS
-// names. It refuses any other form of an address (127.1, 0x7f.1, 2130706433, 0177.0.0.1),
-// because some resolvers would accept it.
+// judgeHost allows IPv6 in brackets without a zone, IPv4 as four plain decimals, and DNS names.
+// It refuses any other form of an address (127.1, 0x7f.1, 2130706433, 0177.0.0.1), because some
+// resolvers would accept such a form.
 func judgeHost(host string, bracketed bool) error {
 	if host == "" {
 		return badURL("has no host")

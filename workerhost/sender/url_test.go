@@ -74,8 +74,8 @@ func FuzzURL(f *testing.F) {
 		require.NotEqual(t, "0", u.Port())
 		line := u.RequestURI()
 		require.Equal(t, -1, strings.IndexFunc(line+u.Host, func(r rune) bool { return r <= ' ' || r >= 0x7f }), "%q", line)
-		// Parsing the result again gives the same: the URL has only one reading and hides no
-		// address.
+		// Parsing the result again gives the same URL: it can be understood in one way only and
+		// hides no address.
 		again, err := judgeURL(u.String())
 		require.NoError(t, err)
 		require.Equal(t, u.String(), again.String())
