@@ -11,12 +11,13 @@ import (
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
-// pacedClaimsFor is how long a host claims once per pacedFor after a claim that brought a
-// rate-limited delivery. Rates of less than one request in this time are left to the poll.
+// pacedClaimsFor is how long a host claims once per pacedFor after a claim that returned a
+// rate-limited delivery. At a rate of less than one request in this time, the regular poll claims
+// the next delivery.
 const pacedClaimsFor = 2 * time.Second
 
-// headEvery is how often a claim reads the queue from its head at least. Between such claims
-// a delivery that was handed back is not found.
+// headEvery is the longest time between two claims that read the queue from its head. The claims
+// between them do not find a delivery that was handed back.
 const headEvery = time.Second
 
 // deliverer is one run of the loop. One goroutine owns it.
@@ -28,23 +29,24 @@ type deliverer struct {
 	requests  *requests
 	slots     *slots
 	failing   map[int64]int    // failures not recorded yet, by webhook subscription
-	endpoints map[int64]string // endpoint by webhook subscription, from its last claim
+	endpoints map[int64]string // endpoint by webhook subscription, as last claimed
 	claims    chan claim       // size 1
 
 	claimWanted   bool    // there may be deliveries to claim
 	claiming      bool    // a claim is under way
 	lastSkip      []int64 // webhook subscriptions that the last claim skipped
-	retryWhenRoom bool    // the last claim found nothing beside lastSkip: claim again when one of those has room
-	// pacedUntil: until then a claim is made every pacedFor. A claim that brings a
-	// rate-limited delivery sets it.
+	retryWhenRoom bool    // the last claim returned no delivery but skipped subscriptions: claim again when one of them has room
+	// Until pacedUntil a claim is made every pacedFor. A claim that returns a rate-limited
+	// delivery sets it.
 	pacedUntil time.Time
 
-	// Many claims a second should not each read past the jobs that were claimed before. So a
-	// claim from the head of the queue is followed by claims of jobs newer than claimedTo, the
-	// newest job that it brought; 0 when it left jobs behind.
+	// Of many claims a second, each would read past the jobs that were claimed before. So after a
+	// claim from the head of the queue, the next claims read only jobs newer than claimedTo, the
+	// newest job of that claim. claimedTo is 0 if the claim left jobs behind; then the next claim
+	// also reads from the head.
 	claimedTo int64
-	headAt    time.Time // when the last claim from the head was made
-	headDue   bool      // claims since then did not read the head
+	headAt    time.Time // when the last claim from the head of the queue was made
+	headDue   bool      // the claims since headAt did not read the head of the queue
 }
 
 // Run is the body of the loop.
@@ -62,7 +64,7 @@ func (w *Worker) Run(ctx context.Context, l *loop.Loop) error {
 		if d.claiming {
 			d.leases.add(<-d.claims)
 		}
-		d.requests.sending.Wait() // soon: their context has ended
+		d.requests.sending.Wait() // takes little time: the context of the requests has ended
 		d.requests.results.Close(time.Now().Add(l.Remaining() / 2))
 		d.leases.handBack(ctx)
 	}()
@@ -132,8 +134,8 @@ func (d *deliverer) run(ctx, send context.Context) error {
 	}
 }
 
-// begin starts requests as slots allow. It starts none while results cannot be recorded, for
-// such a request might have to be sent again.
+// begin starts requests as slots allow. It starts none while results cannot be recorded, because
+// a request whose result is lost is sent again.
 func (d *deliverer) begin(send context.Context) {
 	if d.requests.results.Stuck() {
 		return
@@ -144,8 +146,8 @@ func (d *deliverer) begin(send context.Context) {
 	}
 }
 
-// drainEnded handles all ends that are queued: results come in batches, and one claim after
-// all of them is enough.
+// drainEnded handles all ends of requests that are queued, before the next claim: results arrive
+// in batches, and one claim after a batch is enough.
 func (d *deliverer) drainEnded(ctx context.Context) {
 	for {
 		select {
@@ -157,10 +159,10 @@ func (d *deliverer) drainEnded(ctx context.Context) {
 	}
 }
 
-// tick records the heartbeat of the webhook worker. It runs in the loop that does the work, so
-// that a loop that hangs is seen.
+// tick records the heartbeat of the webhook worker. The loop that sends webhooks calls tick, so
+// that the heartbeat stops when the loop hangs.
 func (d *deliverer) tick(ctx context.Context, every time.Duration) {
-	// A dead connection must not delay claims and renewals.
+	// A database connection that hangs must not delay claims and renewals for long.
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	res, err := d.Client.Tick(ctx, d.l.Name, "external")
@@ -174,9 +176,10 @@ func (d *deliverer) tick(ctx context.Context, every time.Duration) {
 	}
 }
 
-// claim claims as many deliveries as fit, unless a claim is under way. An endpoint that hangs
-// must not occupy every slot: a claim brings at most slots.perSubscription deliveries of one
-// webhook subscription, and none while its endpoint has its full share here.
+// claim claims as many deliveries as there is room for, unless a claim is under way. An endpoint
+// that hangs must not occupy every slot: a claim returns at most slots.perSubscription deliveries
+// of one webhook subscription, and none if the endpoint of the subscription has its full share in
+// this host.
 func (d *deliverer) claim(ctx context.Context) {
 	if d.claiming || (!d.claimWanted && !d.retryWhenRoom) {
 		return
@@ -188,7 +191,7 @@ func (d *deliverer) claim(ctx context.Context) {
 	}
 	skip, each := d.saturated(now), d.slots.perSubscription(now)
 	if !d.claimWanted && slices.Equal(skip, d.lastSkip) {
-		return // no subscription has got room since the last claim, which found nothing
+		return // the last claim found nothing, and since then no skipped subscription has got room
 	}
 	d.claiming, d.claimWanted, d.retryWhenRoom = true, false, false
 	var after int64
@@ -211,8 +214,8 @@ func (d *deliverer) claim(ctx context.Context) {
 }
 
 // handleClaim takes the result of a claim. It hands back deliveries that cannot be buffered:
-// webhook subscriptions may share an endpoint and bring more than its share, or a request of
-// the subscription has failed meanwhile.
+// webhook subscriptions may share an endpoint and together exceed its share, or a request of the
+// subscription may have failed since the claim was sent.
 func (d *deliverer) handleClaim(ctx, send context.Context, c claim, draining bool) {
 	d.claiming = false
 	xs := d.leases.add(c)
@@ -225,7 +228,7 @@ func (d *deliverer) handleClaim(ctx, send context.Context, c claim, draining boo
 		return
 	}
 	if ctx.Err() != nil {
-		return // the loop was stopped; Run hands them back
+		return // the loop was stopped; Run hands the deliveries back
 	}
 	if draining {
 		d.release(ctx, xs)
@@ -248,12 +251,13 @@ func (d *deliverer) handleClaim(ctx, send context.Context, c claim, draining boo
 	}
 	d.recordClaim(c, xs, capped)
 	released := len(surplus) == 0 || d.release(ctx, surplus)
-	// deliveries of other subscriptions may follow behind one that got its share
+	// Behind the deliveries of a subscription that got its share, the queue may hold deliveries
+	// of others.
 	d.claimWanted = d.claimWanted || released && (len(xs) == c.limit || capped && len(xs) > 0)
 	d.retryWhenRoom, d.lastSkip = capped && len(xs) == 0, c.skipped
 }
 
-// recordClaim records up to which job the queue is claimed. capped says that the claim left
+// recordClaim records up to which job the queue is claimed. capped reports that the claim left
 // out deliveries of some subscription.
 func (d *deliverer) recordClaim(c claim, xs []*delivery, capped bool) {
 	switch {
@@ -270,8 +274,8 @@ func (d *deliverer) recordClaim(c claim, xs []*delivery, capped bool) {
 	d.headAt, d.headDue = c.sent, false
 }
 
-// release hands deliveries back. They are older than claimedTo then, so the next claim reads
-// from the head.
+// release hands deliveries back. Their job ids are then below claimedTo, so the next claim reads
+// from the head of the queue.
 func (d *deliverer) release(ctx context.Context, xs []*delivery) bool {
 	if len(xs) > 0 {
 		d.claimedTo = 0
@@ -279,9 +283,9 @@ func (d *deliverer) release(ctx context.Context, xs []*delivery) bool {
 	return d.leases.release(ctx, xs)
 }
 
-// saturated returns the webhook subscriptions that the next claim must skip: those whose
-// endpoint has its full share here, those whose failure is not recorded yet, and those that
-// cannot be signed here.
+// saturated returns the webhook subscriptions that the next claim must skip, because their
+// endpoint has its full share in this host, a failure of theirs is not recorded yet, or this host
+// has no secret to sign them.
 func (d *deliverer) saturated(now time.Time) []int64 {
 	full := slices.Collect(maps.Keys(d.failing))
 	for sub := range d.keys.missing {
@@ -312,13 +316,13 @@ func (d *deliverer) end(ctx context.Context, e end) {
 	}
 }
 
-// requestEnded handles the end of a request. After a failure the buffered deliveries of the
-// same webhook subscription are handed back, and none is claimed until the failure is
-// recorded: it may suspend the subscription or open its circuit.
+// requestEnded handles the end of a request. After a failure, the buffered deliveries of the same
+// webhook subscription are handed back, and none is claimed until the failure is recorded,
+// because the failure may suspend the subscription or open its circuit.
 func (d *deliverer) requestEnded(ctx context.Context, x *delivery) {
 	waiting := d.slots.release(x, time.Now())
 	switch {
-	case x.fault != nil: // the secret was lost between the claim and the request
+	case x.fault != nil: // the secret became unavailable between the claim and the request
 		d.keys.markUnsigned(x.SubscriptionID, *x.SecretRef, x.fault)
 		d.release(ctx, append(waiting, x))
 	case x.payloadUnread:
@@ -333,7 +337,7 @@ func (d *deliverer) requestEnded(ctx context.Context, x *delivery) {
 	}
 }
 
-// resultEnded forgets a delivery whose result is recorded or lost.
+// resultEnded removes a delivery whose result is recorded or lost.
 func (d *deliverer) resultEnded(x *delivery) {
 	delete(d.leases.leased, x.JobID)
 	if x.delivered {

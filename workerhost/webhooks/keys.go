@@ -12,38 +12,39 @@ import (
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
-// callTimeout bounds the statements that the owner of the loop waits for; a tick takes a few
+// callTimeout bounds the statements for which the owner of the loop waits; a tick takes a few
 // milliseconds.
 const callTimeout = 5 * time.Second
 
-// maxUnsigned is how many webhook subscriptions a host names in queue_host at most.
+// maxUnsigned is how many webhook subscriptions without a usable secret a host lists in
+// queue_host at most.
 const maxUnsigned = 50
 
-// keys knows which webhook subscriptions cannot be signed here. That is a fault of the
-// configuration and costs no attempt:
+// keys holds the webhook subscriptions whose deliveries this host cannot sign. That is a fault of
+// the configuration, so no attempt is counted:
 //
-//  1. Claims skip the subscription, and deliveries that were claimed are handed back for a
+//  1. Claims skip the subscription. Deliveries that were claimed already are handed back for a
 //     host that has the secret.
-//  2. queue_host.progress says why, with the next heartbeat.
+//  2. The next heartbeat writes the reason to queue_host.progress.
 //  3. Each poll checks whether the secret is available now.
 //
-// One goroutine owns it.
+// One goroutine owns a keys.
 type keys struct {
 	*Worker
 	l       *loop.Loop
-	missing map[int64]unsigned // by subscription
-	warned  map[string]bool    // references of weak secrets that were logged
+	missing map[int64]unsigned // by id of the webhook subscription
+	warned  map[string]bool    // references to weak secrets that were logged
 }
 
-// unsigned is why deliveries of a webhook subscription are not sent from here.
+// unsigned is the reason why this host does not send the deliveries of a webhook subscription.
 type unsigned struct {
 	ref   string
 	fault *sender.Fault
 	since time.Time
 }
 
-// canSign reports whether the delivery can be signed here or needs no signature. Where it
-// cannot be signed, claims skip its webhook subscription from now on.
+// canSign reports whether this host can sign the delivery, or the delivery needs no signature. If
+// not, claims skip its webhook subscription from now on.
 func (k *keys) canSign(x *delivery) bool {
 	if x.SecretRef == nil || *x.SecretRef == "" {
 		return true
@@ -56,8 +57,8 @@ func (k *keys) canSign(x *delivery) bool {
 	return false
 }
 
-// resolve returns what is wrong with a reference, nil if nothing is. It logs weak secrets
-// once.
+// resolve returns the fault of a reference, or nil if its secret can be used. It logs each weak
+// secret once.
 func (k *keys) resolve(ref string) *sender.Fault {
 	_, fault := k.Secrets.Look(ref)
 	if fault == nil {
@@ -83,7 +84,8 @@ func (k *keys) markUnsigned(sub int64, ref string, fault *sender.Fault) {
 	k.publish()
 }
 
-// publish makes the next heartbeat, at once, contain the list of what cannot be signed.
+// publish sends a heartbeat at once, with the list of the webhook subscriptions that cannot be
+// signed.
 func (k *keys) publish() {
 	var all []queue.Unsigned
 	for _, sub := range slices.Sorted(maps.Keys(k.missing)) {
@@ -96,7 +98,7 @@ func (k *keys) publish() {
 }
 
 // recheck drops the webhook subscriptions that can be signed now, that have another reference
-// or that are gone.
+// now, or that were deleted.
 func (k *keys) recheck(ctx context.Context) {
 	if len(k.missing) == 0 {
 		return

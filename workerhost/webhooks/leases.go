@@ -26,39 +26,40 @@ type delivery struct {
 	endpoint  string
 	claimSent time.Time // taken before the claim was sent
 	claimed   time.Time // when the claim returned
-	// sent, delivered, payloadUnread (the payload could not be read at present) and fault (the
-	// request could not be signed) are written before the end of the request is sent to
-	// requests.ended, report before the delivery is queued in requests.results.
+	// The request goroutine writes sent, delivered, payloadUnread (the payload could not be read
+	// at present) and fault (the request could not be signed) before it sends the end of the
+	// request to requests.ended. It writes report before it queues the delivery in
+	// requests.results.
 	sent, delivered bool
 	payloadUnread   bool
-	unreadable      bool // the database cannot hand out the payload; written with report
+	unreadable      bool // the database cannot return the payload; written together with report
 	fault           *sender.Fault
 	report          work.WebhookReport
-	settled         atomic.Bool // the database has answered the report
+	settled         atomic.Bool // the database has answered to the report
 
 	mu sync.Mutex
-	// until is the end of the lease on the local clock. It is counted from before the claim
-	// was sent, so the lease in the database never ends earlier.
+	// until is the end of the lease on the local clock. The lease is counted from before the
+	// claim was sent, so in the database it never ends earlier.
 	until time.Time
-	lost  bool // a renewal was refused: the lease is gone
+	lost  bool // the database refused a renewal: the lease is lost
 }
 
-// log returns a logger with the fields of the delivery. With worker_id and error_code they
-// are the fields of R02 §5.3.
+// log returns a logger with the fields of the delivery. Together with worker_id and error_code
+// they are the fields that R02 §5.3 requires.
 func (x *delivery) log(l *slog.Logger) *slog.Logger {
 	return l.With("saga_id", x.SagaID, "job_id", x.JobID, "lease_expiration", x.LeaseUntil)
 }
 
-// rateTokenExpired reports that the delivery took a token of a rate limit with its claim, and
-// that the token is too old to be used.
+// rateTokenExpired reports that the claim took a token of a rate limit for the delivery, and that
+// the token is now too old to be used.
 func (x *delivery) rateTokenExpired(now time.Time) bool {
 	return x.Paced && now.Sub(x.claimed) > pacedFor
 }
 
-// length returns how long the lease lasts from a claim or renewal.
+// length returns the duration of a lease, counted from its claim or renewal.
 func (x *delivery) length() time.Duration { return time.Duration(x.LeaseSeconds) * time.Second }
 
-// remaining returns how long the lease lasts from now.
+// remaining returns how much of the lease is left now.
 func (x *delivery) remaining() time.Duration {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -72,8 +73,8 @@ func (x *delivery) renewalDue() bool {
 	return !x.lost && time.Until(x.until) < x.length()*2/3
 }
 
-// renewed takes the answer to a renewal that was sent at the time at; true when the lease is
-// lost.
+// renewed records the answer to a renewal that was sent at the time at. It returns true when the
+// lease is lost.
 func (x *delivery) renewed(at time.Time, done bool) (lost bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -81,30 +82,31 @@ func (x *delivery) renewed(at time.Time, done bool) (lost bool) {
 		x.until = at.Add(x.length())
 		return false
 	}
-	x.lost, x.until = true, at // the request must not start; one under way is fenced
+	x.lost, x.until = true, at // a request must not start now; if one is under way, the token fences its result
 	return true
 }
 
-// claim is a claim and its result.
+// claim is one claim with its parameters and result.
 type claim struct {
 	jobs            []work.WebhookJob
 	err             error
 	limit           int
-	perSubscription int // of one subscription
+	perSubscription int // most jobs of one webhook subscription
 	skipped         []int64
-	after           int64 // only jobs with a greater id, where it is not 0
+	after           int64 // claim only jobs with a greater id; 0 = from the head of the queue
 	sent            time.Time
 	returned        time.Time
 }
 
-// leases holds the deliveries that are leased here and not settled. It renews a lease once a
-// third of it has passed, and hands back deliveries that are not sent. One goroutine owns it.
+// leases holds the deliveries that this host leases and that are not settled. It renews a lease
+// once a third of it has passed, and hands back deliveries that are not sent. One goroutine owns
+// it.
 type leases struct {
 	*Worker
 	l          *loop.Loop
 	leased     map[int64]*delivery
-	unreleased []*delivery // must be handed back when the database is available again
-	unanswered bool        // a claim failed that may have been committed
+	unreleased []*delivery // deliveries to hand back when the database is available again
+	unanswered bool        // a claim returned an error, but may have been committed
 }
 
 // add keeps the deliveries of a claim until they are settled or handed back.
@@ -119,7 +121,7 @@ func (s *leases) add(c claim) []*delivery {
 	return xs
 }
 
-// tokens returns the tokens of all leases that are known here.
+// tokens returns all lease tokens that this process knows.
 func (s *leases) tokens() []string {
 	tokens := make([]string, 0, len(s.leased))
 	for _, x := range s.leased {
@@ -128,13 +130,13 @@ func (s *leases) tokens() []string {
 	return tokens
 }
 
-// releaseUnanswered hands back the deliveries of claims that were committed although their
-// answer never arrived: those that this host leases under a token not in known. No claim may be
-// under way. It may run beside the goroutine that owns s.
+// releaseUnanswered hands back the deliveries of claims that were committed although their answer
+// never arrived: the deliveries that this host leases under a token not in known. No claim may be
+// under way. Other goroutines than the owner of s may call it.
 func (s *leases) releaseUnanswered(ctx context.Context, known []string) error {
 	n, err := s.Client.WebhookClaimLost(ctx, s.ID, known)
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "42883" { // an older database has no such function: the leases will expire
+	if errors.As(err, &pg) && pg.Code == "42883" { // undefined_function: an older database; the leases will expire
 		return nil
 	}
 	if n > 0 {
@@ -143,7 +145,7 @@ func (s *leases) releaseUnanswered(ctx context.Context, known []string) error {
 	return err
 }
 
-// renew extends the leases that are due.
+// renew extends the leases of which a third has passed.
 func (s *leases) renew(ctx context.Context) {
 	var ids []int64
 	var tokens []string
@@ -170,7 +172,8 @@ func (s *leases) renew(ctx context.Context) {
 	}
 }
 
-// handBack hands back all deliveries without a result, and those of a claim without an answer.
+// handBack hands back all deliveries without a result, and the deliveries of claims without an
+// answer.
 func (s *leases) handBack(ctx context.Context) {
 	var open []*delivery
 	for _, x := range s.leased {
@@ -200,9 +203,9 @@ func (s *leases) retryRelease(ctx context.Context) {
 	s.release(ctx, owed)
 }
 
-// release returns deliveries to Pending, no attempt spent; false when the statement failed.
-// After a temporary failure it is repeated later (retryRelease); after another one the leases
-// will expire.
+// release returns deliveries to Pending without counting an attempt; false when the statement
+// failed. After a temporary failure retryRelease repeats it later; after any other failure the
+// leases will expire.
 func (s *leases) release(ctx context.Context, xs []*delivery) bool {
 	if len(xs) == 0 {
 		return true
@@ -210,11 +213,11 @@ func (s *leases) release(ctx context.Context, xs []*delivery) bool {
 	ids, tokens := make([]int64, len(xs)), make([]string, len(xs))
 	for i, x := range xs {
 		ids[i], tokens[i] = x.JobID, x.LeaseToken
-		if s.leased[x.JobID] == x { // an unreleased one may have been claimed again
+		if s.leased[x.JobID] == x { // a delivery of unreleased may have been claimed again meanwhile
 			delete(s.leased, x.JobID)
 		}
 	}
-	// A stop must not cancel the statement, for these leases are no longer kept anywhere else.
+	// A stop must not cancel the statement, because leases no longer holds these deliveries.
 	ctx, cancel := lease.Outlive(ctx, s.l.Remaining)
 	defer cancel()
 	ctx, cancel = context.WithTimeout(ctx, loop.HandBackTime/2)
@@ -243,8 +246,8 @@ func (s *leases) release(ctx context.Context, xs []*delivery) bool {
 	return true
 }
 
-// endpointOf returns the host:port of a URL in lower case, or the whole text where it cannot
-// be parsed.
+// endpointOf returns the host:port of a URL in lower case, or the whole text if it cannot be
+// parsed.
 func endpointOf(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {

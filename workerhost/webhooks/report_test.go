@@ -1,4 +1,4 @@
-// Tests of results that the database does not accept.
+// Tests of results that the database refuses.
 package webhooks
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
-// A result that the database does not accept costs none of the others, and a repeated report
-// changes nothing.
+// A result that the database refuses does not affect the other results of its batch, and a
+// repeated report changes nothing.
 func TestReportBadResult(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -28,7 +28,7 @@ func TestReportBadResult(t *testing.T) {
 		_, err := admin.Exec(t.Context(), sql)
 		require.NoError(t, err)
 	}
-	require.Eventually(t, func() bool { // an event is held while its neighbours' transactions end
+	require.Eventually(t, func() bool { // an event is not routed before the transactions of its neighbours have ended
 		var n int
 		_, err := admin.Exec(t.Context(), "SELECT public.fn_webhook_router_run()")
 		if err == nil {

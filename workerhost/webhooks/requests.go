@@ -14,16 +14,17 @@ import (
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
-// end reports that a request has ended or, with result, that its result is recorded or lost.
+// end reports that the request of a delivery has ended or, if result is set, that its result is
+// recorded or lost.
 type end struct {
 	x      *delivery
 	result bool
 }
 
-// requests sends the requests, one goroutine each, and records their results.
+// requests sends the requests, each in a separate goroutine, and records their results.
 type requests struct {
 	*Worker
-	ended   chan end // has room for two ends of each delivery that can be leased: sending never blocks
+	ended   chan end // never blocks a sender: it has room for two ends of each delivery that can be leased
 	results *lease.Results[*delivery]
 	sending sync.WaitGroup
 }
@@ -73,7 +74,7 @@ func (r *requests) record(ctx context.Context, l *loop.Loop, batch []*delivery) 
 	return nil
 }
 
-// codeOf returns the error code of an attempt, "" where it succeeded.
+// codeOf returns the error code of an attempt, "" if the attempt succeeded.
 func codeOf(report work.WebhookReport) string {
 	if report.Code == nil {
 		return ""
@@ -87,8 +88,8 @@ func (r *requests) notifyEnded(batch []*delivery) {
 	}
 }
 
-// send makes the request and queues its result. A request that a stop cuts off before the
-// response arrived is no attempt: it has no result, and leases.handBack returns the job.
+// send makes the request and queues its result. If a stop cancels the request before the response
+// arrived, that is no attempt: there is no result, and leases.handBack returns the job.
 func (r *requests) send(ctx context.Context, x *delivery) {
 	log := x.log(r.Log)
 	res, sent := r.attempt(ctx, x)
@@ -99,7 +100,7 @@ func (r *requests) send(ctx context.Context, x *delivery) {
 	r.ended <- end{x, false}
 	if !sent {
 		if x.fault != nil || x.payloadUnread {
-			return // requestEnded logs it and hands it back
+			return // requestEnded logs the fault and hands the delivery back
 		}
 		log.Warn("not sent: the lease was too short or the payload could not be read; the cleaner returns the job when its lease expires", "error_code", "")
 		return
@@ -121,8 +122,8 @@ func (r *requests) send(ctx context.Context, x *delivery) {
 	r.results.Add(x)
 }
 
-// attempt makes the request, within the rest of the lease. sent is false where there was no
-// request and no result must be recorded.
+// attempt makes the request, within the rest of the lease. sent is false if no request was made
+// and no result must be recorded.
 func (r *requests) attempt(ctx context.Context, x *delivery) (res sender.Result, sent bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -156,12 +157,12 @@ func (r *requests) attempt(ctx context.Context, x *delivery) (res sender.Result,
 }
 
 const (
-	reportReserve = 2 * time.Second // of the lease, for recording the result
+	reportReserve = 2 * time.Second // the part of the lease that is kept for recording the result
 	minTimeout    = 500 * time.Millisecond
 )
 
-// request sends a payload. A nil payload is one that the database cannot hand out; it fails
-// the attempt without a request.
+// request sends a payload. A nil payload means that the database cannot return it; then the
+// attempt fails without a request.
 func (r *requests) request(ctx context.Context, x *delivery, payload []byte) (res sender.Result, sent bool) {
 	timeout := min(time.Duration(x.TimeoutSeconds)*time.Second, x.remaining()-reportReserve)
 	if timeout < minTimeout {

@@ -8,23 +8,23 @@ import (
 )
 
 const (
-	// trustedFor is how long after a success an endpoint may use its full share.
+	// trustedFor is how long after a success an endpoint may use its full share of slots.
 	trustedFor = time.Second
-	// bufferedFor bounds how long a claimed delivery waits here. Another host may have a slot
-	// for it, and suspensions are only checked at the claim.
+	// bufferedFor bounds how long a claimed delivery waits in this host. Another host may have a
+	// slot for it, and suspensions are checked only when a delivery is claimed.
 	bufferedFor = time.Second
-	// pacedFor bounds how long a delivery that took a token of a rate limit may wait: if it
-	// were sent later, it would add to the deliveries of later tokens.
+	// pacedFor bounds how long a delivery that took a token of a rate limit may wait. If it were
+	// sent later, together with the deliveries of later tokens, it would exceed the rate.
 	pacedFor = 250 * time.Millisecond
-	// bufferFactor × the number of slots is how many deliveries wait here at most.
+	// bufferFactor × the number of slots is how many deliveries the buffer holds at most.
 	bufferFactor = 4
 )
 
-// slots decides which requests may be in flight, and buffers the deliveries that wait for a
-// slot. An endpoint has at most perEndpoint slots; once half of all slots are taken it has a
-// single one, unless a request to it has just succeeded. So a few endpoints that hang can
-// occupy only half of the slots, and of the other half each needs another endpoint that
-// hangs. One goroutine owns it.
+// slots decides which requests may be in flight, and buffers the deliveries that wait for a slot.
+// An endpoint has at most perEndpoint slots. Once half of all slots are taken, an endpoint may
+// have only one slot, unless a request to it has just succeeded. So a few endpoints that hang can
+// occupy only half of the slots: each slot of the other half takes one more endpoint that hangs.
+// One goroutine owns slots.
 type slots struct {
 	total, perEndpoint int
 	taken, buffered    int
@@ -39,7 +39,7 @@ type endpoint struct {
 	name      string
 	inFlight  int
 	buffer    []*delivery
-	delivered time.Time // when a request to it last succeeded
+	delivered time.Time // when a request to the endpoint last succeeded
 	done      *loop.Pace
 }
 
@@ -50,10 +50,10 @@ func newSlots(total, perEndpoint int) *slots {
 	return &slots{total: total, perEndpoint: perEndpoint, endpoints: map[string]*endpoint{}, done: newPace(), epoch: time.Now()}
 }
 
-// leasable returns how many deliveries can be leased here at once.
+// leasable returns how many deliveries this host can lease at once: in slots and in the buffer.
 func (p *slots) leasable() int { return p.total * (1 + bufferFactor) }
 
-// share returns how many requests to the endpoint may be in flight now.
+// share returns how many requests to the endpoint may be in flight at once.
 func (p *slots) share(e *endpoint, now time.Time) int {
 	if p.trusts(e, now) || 2*p.taken < p.total {
 		return p.perEndpoint
@@ -63,13 +63,13 @@ func (p *slots) share(e *endpoint, now time.Time) int {
 
 func (p *slots) trusts(e *endpoint, now time.Time) bool { return now.Sub(e.delivered) < trustedFor }
 
-// bufferable returns how many claimed deliveries may wait: as many as were delivered in the
-// last 250 ms, so that they wait for about that long.
+// bufferable returns how many claimed deliveries may wait: as many as done counted in the last
+// 250 ms, so that they wait for about that long.
 func (p *slots) bufferable(done *loop.Pace, now time.Time) int {
 	return min(done.Recent(now.Sub(p.epoch)), p.total*bufferFactor)
 }
 
-// room returns how many more deliveries may be leased here. It returns 0 while no slot is free
+// room returns how many more deliveries this host may lease. It returns 0 while no slot is free
 // and the buffer is more than half full, because few large claims are cheaper than many small
 // ones.
 func (p *slots) room(leased int, now time.Time) int {
@@ -80,9 +80,9 @@ func (p *slots) room(leased int, now time.Time) int {
 	return p.total + ahead - leased
 }
 
-// perSubscription returns how many deliveries of one webhook subscription a claim may bring:
-// the share of an endpoint or, while all endpoints here deliver, as many as each of them can
-// buffer, because large claims are cheaper.
+// perSubscription returns how many deliveries of one webhook subscription a claim may return: the
+// share of an endpoint or, if requests to all endpoints of this host succeed, as many as each
+// endpoint can buffer, because large claims are cheaper.
 func (p *slots) perSubscription(now time.Time) int {
 	most := 0
 	for _, e := range p.endpoints {
@@ -99,11 +99,11 @@ func (p *slots) perSubscription(now time.Time) int {
 	return max(most, p.perEndpoint)
 }
 
-// The states of an endpoint, as a claim sees them.
+// The states of an endpoint for a claim.
 const (
 	endpointOpen = iota
 	endpointFull
-	endpointIdle // no delivery to it is here
+	endpointIdle // this host has no delivery to the endpoint
 )
 
 func (p *slots) state(name string, now time.Time) int {
@@ -117,8 +117,8 @@ func (p *slots) state(name string, now time.Time) int {
 	return endpointOpen
 }
 
-// limit returns how many deliveries to an endpoint may be here. Only an endpoint that delivers
-// may have more than its share.
+// limit returns how many deliveries to an endpoint this host may hold, sent or buffered. Only an
+// endpoint with recent successes may have more than its share.
 func (p *slots) limit(e *endpoint, now time.Time) int {
 	limit := p.share(e, now) + p.bufferable(e.done, now)
 	if p.trusts(e, now) {
@@ -127,7 +127,7 @@ func (p *slots) limit(e *endpoint, now time.Time) int {
 	return limit
 }
 
-// add buffers a delivery; false when its endpoint has as many as it may have.
+// add buffers a delivery; false when its endpoint has reached its limit.
 func (p *slots) add(x *delivery, now time.Time) bool {
 	e := p.endpoints[x.endpoint]
 	if e == nil {
@@ -145,8 +145,8 @@ func (p *slots) add(x *delivery, now time.Time) bool {
 	return true
 }
 
-// start takes a slot for the next delivery and returns it; nil when none may start. Endpoints
-// are served in rotation.
+// start takes a slot for the next delivery and returns the delivery; nil when no delivery may
+// start. Endpoints are served in rotation.
 func (p *slots) start(now time.Time) *delivery {
 	if p.taken >= p.total {
 		return nil
@@ -187,7 +187,8 @@ func (p *slots) release(x *delivery, now time.Time) (removed []*delivery) {
 	return removed
 }
 
-// takeStale removes and returns the deliveries that have waited for too long.
+// takeStale removes and returns the deliveries that have waited longer than bufferedFor, or whose
+// rate token has expired.
 func (p *slots) takeStale(now time.Time) []*delivery {
 	return p.removeAll(now, func(x *delivery) bool { return now.Sub(x.claimSent) > bufferedFor || x.rateTokenExpired(now) })
 }
@@ -222,8 +223,8 @@ func (p *slots) remove(e *endpoint, which func(*delivery) bool) (removed []*deli
 	return removed
 }
 
-// forget drops an endpoint without deliveries here, unless a recent success must still be
-// remembered.
+// forget drops an endpoint without deliveries in this host, unless its last success still counts
+// (trustedFor).
 func (p *slots) forget(e *endpoint, now time.Time) {
 	if e.inFlight == 0 && len(e.buffer) == 0 && !p.trusts(e, now) {
 		delete(p.endpoints, e.name)

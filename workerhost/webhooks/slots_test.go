@@ -11,14 +11,14 @@ import (
 	"github.com/qtop/qtop/pgclient/work"
 )
 
-// fill buffers n deliveries to one endpoint, each of another webhook subscription.
+// fill buffers n deliveries to one endpoint, each for another webhook subscription.
 func fill(p *slots, endpoint string, n int, at time.Time) {
 	for i := range n {
 		p.add(&delivery{WebhookJob: work.WebhookJob{JobID: int64(i), SubscriptionID: int64(i)}, endpoint: endpoint, claimSent: at}, at)
 	}
 }
 
-// startAll starts all deliveries that may start, by endpoint.
+// startAll starts all deliveries that may start, and returns them by endpoint.
 func startAll(p *slots, at time.Time) map[string][]*delivery {
 	out := map[string][]*delivery{}
 	for x := p.start(at); x != nil; x = p.start(at) {
@@ -27,8 +27,8 @@ func startAll(p *slots, at time.Time) map[string][]*delivery {
 	return out
 }
 
-// A few endpoints that hang occupy only half of the slots; to occupy the rest takes one more
-// endpoint per slot.
+// A few endpoints that hang occupy only half of the slots; each slot of the other half takes one
+// more endpoint that hangs.
 func TestFewHangingEndpointsOccupyHalfOfTheSlots(t *testing.T) {
 	t.Parallel()
 	for _, total := range []int{4, 16, 64} {
@@ -64,8 +64,8 @@ func TestSlotsOfAnEndpointThatDelivers(t *testing.T) {
 	require.Equal(t, endpointIdle, p.state("nobody", now))
 }
 
-// Between two claims all claimed deliveries may have been sent. The endpoint is remembered as
-// long as it is trusted.
+// Between two claims, all claimed deliveries may have been sent. The endpoint is remembered as
+// long as its last success counts.
 func TestSlotsRememberSuccesses(t *testing.T) {
 	t.Parallel()
 	p := newSlots(16, 16)
@@ -90,8 +90,8 @@ func TestSlotsRememberSuccesses(t *testing.T) {
 	require.Empty(t, p.endpoints)
 }
 
-// A buffered delivery is returned to the database when a delivery of the same webhook
-// subscription has failed, and when it has been buffered for one second.
+// A buffered delivery is handed back when a delivery of the same webhook subscription has failed,
+// and when it has been buffered for one second.
 func TestBufferedAreHandedBack(t *testing.T) {
 	t.Parallel()
 	p := newSlots(4, 2)
@@ -131,8 +131,8 @@ func TestEndpointsShareSlots(t *testing.T) {
 	}
 }
 
-// A claim brings many deliveries of one webhook subscription only while all endpoints here
-// deliver.
+// A claim returns many deliveries of one webhook subscription only if requests to all endpoints
+// of the host succeed.
 func TestDeliveriesPerSubscription(t *testing.T) {
 	t.Parallel()
 	p := newSlots(64, 8)
@@ -156,8 +156,8 @@ func TestDeliveriesPerSubscription(t *testing.T) {
 	require.Equal(t, 8, p.perSubscription(now), "one endpoint has not delivered")
 }
 
-// A delivery that took a token of a rate limit is sent within 250 ms of its claim or handed
-// back; other buffered deliveries are sent.
+// A delivery that took a token of a rate limit is sent or handed back within 250 ms of its claim.
+// Other deliveries may stay in the buffer for longer.
 func TestPacedDeliveriesExpire(t *testing.T) {
 	t.Parallel()
 	p := newSlots(4, 1)
