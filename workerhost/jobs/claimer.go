@@ -16,63 +16,64 @@ import (
 )
 
 const (
-	// maxPrefetched bounds the jobs that are claimed beyond the free slots: many leased rows
-	// make every claim slower, and other hosts cannot work on them.
+	// maxPrefetched bounds how many jobs are claimed beyond the free slots: many leased rows make
+	// every claim slower, and other hosts cannot work on these jobs.
 	maxPrefetched = 4000
-	// maxDelivered is how many claims may wait for the goroutine that runs the loop.
+	// maxDelivered is how many ended claims may wait for the owner of the loop.
 	maxDelivered = 16
-	// minClaimGap is the least time from a claim to one that is made because this process
-	// enqueued or settled jobs. In the meantime a claim can share the transaction of the
-	// next jobs that are enqueued, which is cheaper.
+	// minClaimGap is the least time between a claim and the next claim that is made because this
+	// process enqueued or settled jobs. Until then, a claim can share the transaction of the next
+	// jobs that this process enqueues, which is cheaper.
 	minClaimGap = 5 * time.Millisecond
-	// After a claim in a producer's transaction that found nothing, not even the jobs of that
-	// transaction, or that took longer than slowTxClaim, no producer's transaction is used
+	// A claim in a producer's transaction is a failure if it found no job, not even the jobs of
+	// that transaction, or took longer than slowTxClaim. Then no producer's transaction is used
 	// for txClaimPause.
 	slowTxClaim  = 50 * time.Millisecond
 	txClaimPause = time.Second
 )
 
-// claimer claims jobs. One claim is under way at a time:
+// claimer claims jobs. At most one claim is under way at a time:
 //
-//  1. reserve makes a claim the current one, if claims are allowed, jobs are wanted and no
-//     claim is under way. It is called by start, for a claim of the loop, and by Offer, for a
-//     claim in the transaction in which a producer of this process enqueues jobs.
-//  2. The claim is sent: by start in the background, or by the producer, which calls Claimed
-//     after its commit.
-//  3. deliver ends the claim and sends it through delivered to the goroutine that runs the
-//     loop or, if the loop has ended, hands its jobs back.
+//  1. reserve makes a claim the current one, if claims are allowed, jobs are wanted and no claim
+//     is under way. start calls it for a claim of the loop, and Offer calls it for a claim in the
+//     transaction in which a producer of this process enqueues jobs.
+//  2. start sends the claim in the background; or the producer sends it, and calls Claimed after
+//     its commit.
+//  3. deliver ends the claim and sends it on the channel delivered to the owner of the loop or,
+//     if the loop has ended, hands the jobs of the claim back.
 //
-// A claim that fails may have been committed nevertheless; see releaseUnanswered.
+// A claim that returned an error may have been committed nevertheless; see releaseUnanswered.
 type claimer struct {
 	*state
-	delivered chan *claim // claims that have ended
+	delivered chan *claim // claims that have ended, with their results
 
 	mu             sync.Mutex
 	allowed        bool // claims may be made
 	closed         bool // the loop has ended: jobs of the current claim are handed back
-	unanswered     bool // a claim failed that may have been committed
+	unanswered     bool // a claim returned an error, but may have been committed
 	current        *claim
-	lastSent       time.Duration // when a claim was last sent
-	noTxClaimUntil time.Duration // until then no claim shares a producer's transaction
+	lastSent       time.Duration // clock when a claim was last sent
+	noTxClaimUntil time.Duration // clock until which no claim shares a producer's transaction
 	timer          *time.Timer   // fires when another claim is wanted, minClaimGap after lastSent
 	resumeAfter    work.JobKeys  // where the next claim begins in each queue lane; nil = at the start of all lanes
-	sweptAt        time.Time     // when a claim last began at the start of all lanes
-	limit          int           // of jobs per claim, after one that brought suspects; 0 = no limit
+	sweptAt        time.Time     // when a claim last began at the start of all queue lanes
+	limit          int           // most jobs per claim; lower for a while after a claim that returned suspects; 0 = no limit
 }
 
 // claim is one claim and its result.
 type claim struct {
 	request    work.Claim
-	sentAt     time.Duration // when it was sent
-	inTx       bool          // in the transaction of a producer
+	sentAt     time.Duration // clock when the claim was sent
+	inTx       bool          // sent in the transaction of a producer
 	ownSkipped bool
 	jobs       []work.Job
 	err        error
 }
 
-// start sends a claim for as many jobs as are wanted; false when none is wanted or a claim is
-// under way. Jobs of an earlier claim without an answer are handed back first; knownTokens
-// returns the tokens of the leases here. Only the owner of the loop calls start.
+// start sends a claim for as many jobs as are wanted; it returns false when no job is wanted or a
+// claim is under way. If an earlier claim got no answer, its jobs are handed back first;
+// knownTokens returns the lease tokens that this host knows. Only the owner of the loop calls
+// start.
 func (t *claimer) start(ctx context.Context, knownTokens func() []pgtype.UUID) bool {
 	c := t.reserve(false)
 	if c == nil {
@@ -98,20 +99,20 @@ func (t *claimer) start(ctx context.Context, knownTokens func() []pgtype.UUID) b
 	return true
 }
 
-// hasUnanswered reports whether a claim failed that may have been committed.
+// hasUnanswered reports whether a claim returned an error but may have been committed.
 func (t *claimer) hasUnanswered() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.unanswered
 }
 
-// releaseUnanswered hands back the jobs of claims that were committed although their answer
-// never arrived: those that this host leases under a token not in knownTokens. No claim may be
-// under way.
+// releaseUnanswered hands back the jobs of claims that were committed although their answer never
+// arrived: the jobs that this host leases under a token not in knownTokens. No claim may be under
+// way.
 func (t *claimer) releaseUnanswered(ctx context.Context, knownTokens []pgtype.UUID) error {
 	n, err := t.Client.JobClaimLost(ctx, t.ID, knownTokens)
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "42883" { // an older database has no such function: the leases will expire
+	if errors.As(err, &pg) && pg.Code == "42883" { // undefined_function: an older database; the leases will expire
 		err = nil
 	}
 	if err != nil {
@@ -126,16 +127,16 @@ func (t *claimer) releaseUnanswered(ctx context.Context, knownTokens []pgtype.UU
 	return nil
 }
 
-// reserve makes a claim the current one; its caller must call deliver. nil says that no claim
-// may be made now; settled or returned jobs cause the next one. inTx is for a claim in a
-// producer's transaction.
+// reserve makes a claim the current one and returns it; the caller must call deliver. It returns
+// nil if no claim may be made now; the next claim then follows when jobs are settled or handed
+// back. inTx says that the claim would be made in a producer's transaction.
 func (t *claimer) reserve(inTx bool) *claim {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.allowed || t.current != nil || len(t.delivered) == cap(t.delivered) {
 		return nil
 	}
-	if inTx && (t.clock() < t.noTxClaimUntil || t.resumeAfter != nil || t.unanswered) { // no producer waits for claims from a backlog
+	if inTx && (t.clock() < t.noTxClaimUntil || t.resumeAfter != nil || t.unanswered) { // a claim from a backlog takes longer, and a producer must not wait for it
 		return nil
 	}
 	n := t.wanted()
@@ -161,13 +162,13 @@ func (t *claimer) claimSoon() {
 	t.timer.Reset(t.lastSent + minClaimGap - t.clock())
 }
 
-// deliver ends the current claim and sends it to the owner of the loop, or hands its jobs back
-// where the loop has ended.
+// deliver ends the current claim and sends it to the owner of the loop. If the loop has ended,
+// deliver hands the jobs of the claim back.
 func (t *claimer) deliver(c *claim) {
 	t.mu.Lock()
 	t.current, t.resumeAfter = nil, nil
 	if c.err != nil {
-		c.jobs = nil // releaseUnanswered hands back all of them, also those that were read
+		c.jobs = nil // releaseUnanswered hands back all jobs of the claim, also those whose rows were read
 		t.unanswered = true
 	}
 	if at := t.clock(); c.inTx && (c.ownSkipped && len(c.jobs) == 0 || at-c.sentAt > slowTxClaim) {
@@ -176,13 +177,13 @@ func (t *claimer) deliver(c *claim) {
 	if c.err == nil {
 		t.limit = nextLimit(t.limit, c.jobs)
 	}
-	if len(c.jobs) == c.request.Most { // there may be more
+	if len(c.jobs) == c.request.Most { // the claim was full: there may be more jobs
 		t.resumeAfter = keysOf(c.request.After, c.jobs)
 	}
 	closed := t.closed
 	if !closed {
 		t.open.Add(int64(len(c.jobs)))
-		t.delivered <- c // has room
+		t.delivered <- c // never blocks: the channel has room
 	}
 	t.mu.Unlock()
 	if !closed || len(c.jobs) == 0 {
@@ -207,16 +208,16 @@ func (t *claimer) allow(allowed bool) (underWay bool) {
 	return t.current != nil
 }
 
-// close makes deliver hand back the jobs of a claim that ends later.
+// close ends the deliveries to the loop: from now on deliver hands back the jobs of a claim.
 func (t *claimer) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
 }
 
-// Offer implements enqueue.Claimer. It allows no claim with jobs that have an idempotency key:
-// their insert may have to wait for another transaction with the same key, and the claim would
-// wait too.
+// Offer implements enqueue.Claimer. It offers no claim when one of the jobs has an idempotency
+// key: the insert of that job may have to wait for another transaction with the same key, and the
+// claim would wait too.
 func (t *claimer) Offer(jobs []enqueue.Job) (claim *work.Claim, takes bool) {
 	now, keyed := time.Now(), false
 	for i := range jobs {
@@ -246,13 +247,13 @@ func (t *claimer) Claimed(jobs []work.Job, ownSkipped bool, err error) {
 	t.deliver(c)
 }
 
-// Look implements enqueue.Claimer.
+// Look implements enqueue.Claimer: it schedules a claim.
 func (t *claimer) Look() { t.claimSoon() }
 
-// wanted returns how many jobs to claim now: as many as there are free slots and, where each
-// slot finishes more than one job per 250 ms, as many more as were finished in that time, so
-// that no claimed job waits for longer. While the buffer is more than half full it returns 0,
-// because few large claims are cheaper than many small ones.
+// wanted returns how many jobs to claim now. That is the number of free slots. If each slot
+// finishes more than one job per 250 ms, wanted adds the number of jobs finished in the last 250
+// ms, so that a claimed job waits for about that long at most. While the buffer is more than half
+// full it returns 0, because few large claims are cheaper than many small ones.
 func (t *claimer) wanted() int {
 	prefetch := min(t.pace.Recent(t.clock()), maxPrefetched)
 	if prefetch <= t.Concurrency {
@@ -267,9 +268,9 @@ func (t *claimer) wanted() int {
 	return n
 }
 
-// nextLimit returns how many jobs the next claim may bring, 0 = as many as are wanted. After a
-// claim with a suspect that is 1, for all suspects but one would be handed back; then it
-// doubles with each claim.
+// nextLimit returns the most jobs of the next claim, 0 = no limit. After a claim that returned a
+// suspect the limit is 1, because all suspects but one would be handed back; then it doubles with
+// each claim.
 func nextLimit(limit int, jobs []work.Job) int {
 	switch {
 	case slices.ContainsFunc(jobs, func(j work.Job) bool { return j.LostLeases > 0 }):
@@ -280,8 +281,8 @@ func nextLimit(limit int, jobs []work.Job) int {
 	return 2 * limit
 }
 
-// keysOf returns where a claim ended: the key of its last job in each queue lane, and for
-// other lanes where it began.
+// keysOf returns where a claim ended: in each queue lane with jobs of the claim, the key of its
+// last job; in all other lanes, the key where the claim began (before).
 func keysOf(before work.JobKeys, jobs []work.Job) work.JobKeys {
 	after := make(work.JobKeys, len(before)+1)
 	for lane, key := range before {

@@ -100,9 +100,10 @@ func (e *executor) run(ctx context.Context) error {
 	}
 }
 
-// handleClaim takes the result of a claim. handBack says that its jobs may not start any more.
+// handleClaim takes the result of a claim. With handBack, its jobs must not start any more and
+// are handed back.
 func (e *executor) handleClaim(c *claim, handBack bool) {
-	if !c.inTx || len(c.jobs) > 0 { // an empty claim in a producer's transaction says nothing about the queue
+	if !c.inTx || len(c.jobs) > 0 { // an empty claim in a producer's transaction does not mean that the queue is empty
 		e.l.RecordCheck(len(c.jobs) > 0)
 	}
 	if c.err != nil {
@@ -111,8 +112,8 @@ func (e *executor) handleClaim(c *claim, handBack bool) {
 		return // the next poll claims again
 	}
 	if len(c.jobs) == c.request.Most || c.request.After != nil {
-		// For more jobs, or for jobs that became visible before the key where the claim began:
-		// retries, higher priorities, rows of old transactions.
+		// The queue may hold more jobs after the last key, and jobs that became visible before
+		// the key where this claim began: retries, higher priorities, rows of old transactions.
 		e.claimWanted = true
 	}
 	if len(c.jobs) == 0 {
@@ -130,11 +131,12 @@ func (e *executor) handleClaim(c *claim, handBack bool) {
 	}
 }
 
-// finish ends the run, within Loop.Remaining:
+// finish ends the run, within the time that Loop.Remaining returns:
 //
-//  1. Handlers are cancelled. After 3/8 of the time their commands are killed, and after half
-//     of it handlers that have not returned are abandoned.
-//  2. A claim under way is awaited for half of the time; its jobs are handed back.
+//  1. Handlers are cancelled. After 3/8 of the time their commands are killed, and after half of
+//     the time handlers that have not returned are abandoned.
+//  2. If a claim is under way, finish waits for it during half of the time and hands back its
+//     jobs.
 //  3. Results are recorded, and jobs without a result are handed back.
 //  4. Jobs of claims whose answer never arrived are handed back.
 func (e *executor) finish(ctx context.Context) {
@@ -144,7 +146,7 @@ func (e *executor) finish(ctx context.Context) {
 	killing := time.AfterFunc(remaining*3/8, e.workers.kill)
 	defer killing.Stop()
 	defer e.workers.kill()
-	abandon := time.After(remaining / 2) // the connection of the claim may hang
+	abandon := time.After(remaining / 2) // do not wait longer for the claim: its connection may hang
 	for e.claimer.allow(false) {
 		select {
 		case f := <-e.claimer.delivered:
@@ -181,7 +183,7 @@ type workers struct {
 	runner  handler.Runner
 	working context.Context //nolint:containedctx // of the handlers; ends in finish, not with the context of the loop
 	halt    context.CancelFunc
-	kill    context.CancelFunc // kills the processes of handlers, whatever remains of their grace time
+	kill    context.CancelFunc // kills the processes of handlers, even if their grace time has not passed
 	count   int
 	running sync.WaitGroup
 }
@@ -219,7 +221,7 @@ func (c *workers) work(r *run) {
 	case err == nil:
 		r.outcome = succeeded
 		c.results.acks.Add(r)
-	case c.working.Err() != nil, errors.Is(err, errNotBegun): // not the fault of the job
+	case c.working.Err() != nil, errors.Is(err, errNotBegun): // the job is not at fault: no attempt is counted
 		r.outcome = released
 		c.results.returns.Add(r)
 	default:
@@ -232,12 +234,12 @@ func (c *workers) work(r *run) {
 	}
 }
 
-// errNotBegun says that the handler did not begin, because the payload could not be read at
+// errNotBegun means that the handler was not started, because the payload could not be read at
 // present.
 var errNotBegun = errors.New("not begun")
 
 // workWithReadPayload reads the payload of a job within the budget of the host and runs the
-// handler. It is for payloads that were too long to come with their claim.
+// handler. It is for payloads that were too long to be returned by the claim.
 func (c *workers) workWithReadPayload(ctx context.Context, r *run) (err error) {
 	leased := true
 	read := func(ctx context.Context, most int64) (p work.Payload, err error) {
@@ -263,7 +265,7 @@ func (c *workers) workWithReadPayload(ctx context.Context, r *run) (err error) {
 	return handler.Coded("PAYLOAD_UNREADABLE", readErr)
 }
 
-// handlerJob returns the job as its handler gets it.
+// handlerJob converts a claimed job to the type that handlers receive.
 func handlerJob(j *work.Job, payload []byte) handler.Job {
 	return handler.Job{
 		ID: j.ID.String(), RootID: j.Root.String(), Kind: j.Kind, Domain: j.Domain, Executor: j.Executor,

@@ -1,9 +1,9 @@
 // Package jobs is the job executor of a worker host: it claims jobs, runs their handlers and
 // records the results.
 //
-// Start from Executor, whose Run is the body of the loop, and from executor, one run of it.
-// One goroutine, the owner of the loop, decides everything and never waits for the database:
-// statements run in the background and their answers arrive on channels. Its parts:
+// Start from Executor, whose Run is the body of the loop, and from executor, one run of it. One
+// goroutine, the owner of the loop, makes all decisions and never waits for the database:
+// statements run in the background and their answers arrive on channels. The parts:
 //
 //   - claimer claims jobs: how many, from which queue lanes, and when.
 //   - suspects isolates jobs that may have killed a host.
@@ -13,8 +13,8 @@
 //   - leases renews the leases of open jobs.
 //   - standing knows whether the executor may claim, and sends its heartbeat.
 //
-// Invariants: a claim has committed before a job of it begins; the lease token fences every
-// result; jobs that are unfinished at the end are handed back at once, no attempt spent.
+// Invariants: a claim has committed before one of its jobs begins; the lease token fences every
+// result; jobs that are unfinished at the end are handed back at once, and no attempt is counted.
 package jobs
 
 import (
@@ -33,24 +33,24 @@ import (
 )
 
 const (
-	// jobPoll is how often jobs are claimed when no wake signal arrives.
+	// jobPoll is the interval of claims when no wake signal arrives.
 	jobPoll = time.Second
-	// standingEvery is how often the database is asked whether the executor may claim. While
-	// it may not, no other statement is sent.
+	// standingEvery is the interval at which the database is asked whether the executor may
+	// claim. While it may not claim, the loop sends no other statement.
 	standingEvery = 5 * time.Second
 )
 
 // Executor is the configuration of the loop.
 type Executor struct {
 	Client      *work.Client
-	Producer    *enqueue.Producer // of this process; claims can share its transactions
-	ID          string            // of the executor; several hosts may share one
+	Producer    *enqueue.Producer // the producer of this process; claims can share its transactions
+	ID          string            // id of the executor; several hosts may share one
 	Worker      string            // the name of this host
 	Concurrency int               // slots: handlers that run at once
 	Timeout     time.Duration
 	Handlers    map[string]handler.Handler // by kind; jobs of other kinds are not claimed
 	Log         *slog.Logger
-	Budget      *lease.Budget // of this host, for payloads that did not come with their claim
+	Budget      *lease.Budget // of this host, for payloads that were too long to be returned by the claim
 	OnFailed    func()        // called after failed attempts were recorded
 	Outcomes    Outcomes
 }
@@ -80,7 +80,8 @@ func (o *Outcomes) Totals() map[string]int64 {
 	return all
 }
 
-// worked counts the attempts whose handler ended: succeeded, failed or permanent.
+// worked returns how many attempts ended because the handler returned: succeeded, failed or
+// permanent.
 func (o *Outcomes) worked() (n int64) {
 	for i := range o[:released] {
 		n += o[i].Load()
@@ -93,10 +94,10 @@ type state struct {
 	*Executor
 	l     *loop.Loop
 	kinds []string
-	began time.Time // zero of clock
+	began time.Time // when clock was zero
 	pace  *loop.Pace
-	open  atomic.Int64 // claimed and not settled
-	ticks atomic.Int64 // of checkEvery
+	open  atomic.Int64 // jobs that are claimed and not settled
+	ticks atomic.Int64 // how many intervals checkEvery have passed
 
 	buffer     *buffer
 	background sync.WaitGroup // claims, standings, renewals

@@ -11,9 +11,9 @@ import (
 	"github.com/qtop/qtop/workerhost/lease"
 )
 
-// leases renews the leases of jobs that are not settled, cancels handlers whose lease is
-// lost, and records in the database which jobs run for long. Only the owner of the loop
-// uses it.
+// leases renews the leases of jobs that are not settled, cancels handlers whose lease is lost,
+// and records in the database which jobs have run for longer than slowTicks × checkEvery. Only
+// the owner of the loop uses it.
 type leases struct {
 	*state
 	results  *results
@@ -22,7 +22,7 @@ type leases struct {
 	checking bool
 }
 
-// add keeps the jobs of a claim and returns them as runs.
+// add registers the jobs of a claim for renewal and returns them as runs.
 func (s *leases) add(c *claim) []*run {
 	g := &leaseGroup{runs: make([]run, len(c.jobs))}
 	g.from.Store(int64(c.sentAt))
@@ -37,19 +37,19 @@ func (s *leases) add(c *claim) []*run {
 	return runs
 }
 
-// tokens returns the lease tokens of the jobs here.
+// tokens returns the lease tokens that this process knows.
 func (s *leases) tokens() []pgtype.UUID {
 	known := make(map[pgtype.UUID]bool, len(s.all))
 	for _, g := range s.all {
 		for i := range g.runs {
-			known[g.runs[i].job.Token] = true // one claim may have several
+			known[g.runs[i].job.Token] = true // the jobs of one claim may have several tokens
 		}
 	}
 	return slices.Collect(maps.Keys(known))
 }
 
-// shorten bounds all leases by length, the current value of the flag: the next renewal
-// will grant no more.
+// shorten limits the remaining time of all leases to length, the current value of the flag,
+// because the next renewal will grant no more.
 func (s *leases) shorten(length time.Duration) {
 	for _, g := range s.all {
 		g.length.Store(min(g.length.Load(), int64(length)))
@@ -66,7 +66,7 @@ func (s *leases) check(ctx context.Context) {
 			s.cancelExpired(g)
 		}
 	}
-	s.results.handBack(s.buffer.takeOlder(tick - slowTicks)) // another host may have a free slot, and here a more urgent job may come first
+	s.results.handBack(s.buffer.takeOlder(tick - slowTicks)) // another host may have a free slot, and this host may then claim more urgent jobs
 	if s.checking {
 		return
 	}
@@ -89,8 +89,8 @@ func (s *leases) cancelExpired(g *leaseGroup) {
 	}
 }
 
-// due returns the leases of which a third has passed, and the jobs whose start must be
-// recorded because they run for long.
+// due returns the leases of which a third has passed, and the jobs that have run for so long that
+// their start must be recorded.
 func (s *leases) due(now time.Duration, tick int64) (renew []*leaseGroup, start []*run) {
 	for _, g := range s.all {
 		length := time.Duration(g.length.Load())
@@ -106,7 +106,7 @@ func (s *leases) due(now time.Duration, tick int64) (renew []*leaseGroup, start 
 	return renew, start
 }
 
-// start records in the database that jobs run.
+// start records in the database that the jobs have started.
 func (s *leases) start(ctx context.Context, runs []*run) {
 	for batch := range slices.Chunk(runs, lease.MaxBatch) {
 		lost, err := s.Client.JobStart(ctx, leasesOf(batch))
@@ -114,7 +114,7 @@ func (s *leases) start(ctx context.Context, runs []*run) {
 			if ctx.Err() == nil {
 				s.l.RecordError(err)
 			}
-			return // repeated at the next check
+			return // the next check repeats it
 		}
 		for _, r := range batch {
 			r.mu.Lock()
@@ -144,7 +144,7 @@ func (s *leases) renew(ctx context.Context, leases []*leaseGroup) {
 				if ctx.Err() == nil {
 					s.l.RecordError(err)
 				}
-				return // repeated at the next check, as long as the leases last
+				return // the next check repeats it, as long as the leases last
 			}
 			s.cancelLost(open, lost)
 		}
@@ -155,8 +155,8 @@ func (s *leases) renew(ctx context.Context, leases []*leaseGroup) {
 	}
 }
 
-// cancelLost cancels the runs whose ids are in lost: the database says that their lease is
-// gone.
+// cancelLost cancels the runs whose job ids are in lost: the database reported that their lease
+// is lost.
 func (s *leases) cancelLost(runs []*run, lost []pgtype.UUID) {
 	for _, id := range lost {
 		i := slices.IndexFunc(runs, func(r *run) bool { return r.job.ID == id })

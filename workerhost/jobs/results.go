@@ -10,16 +10,16 @@ import (
 	"github.com/qtop/qtop/workerhost/lease"
 )
 
-// results records the outcomes of jobs: acknowledgements, failures and returned jobs, each
-// with its own statement.
+// results records the outcomes of jobs. Acknowledgements, failures and returned jobs each have a
+// separate statement and queue.
 type results struct {
 	*state
 	claimSoon            func() // requests a claim: slots may be free
 	acks, fails, returns *lease.Results[*run]
 }
 
-// newResults starts the writers: two for acks, which come by the thousand, one for each of
-// the others.
+// newResults starts the writers: two for acknowledgements, which arrive by the thousand, and one
+// each for failures and returned jobs.
 func newResults(s *state, claimSoon func()) *results {
 	r := &results{state: s, claimSoon: claimSoon}
 	r.acks = r.newRecorder("succeeded", 2, func(ctx context.Context, runs []*run) ([]pgtype.UUID, error) {
@@ -68,7 +68,7 @@ func (r *results) newRecorder(result string, writers int, record func(context.Co
 	})
 }
 
-// close records the queued results of all three kinds until deadline.
+// close records the queued results of all three kinds, until deadline.
 func (r *results) close(deadline time.Time) {
 	for _, s := range []*lease.Results[*run]{r.acks, r.fails, r.returns} {
 		s.Close(deadline)
@@ -76,7 +76,7 @@ func (r *results) close(deadline time.Time) {
 }
 
 // stuck reports that results cannot be recorded at present. Then no job is claimed or begun,
-// for it might have to run again.
+// because a job whose result is not recorded runs again.
 func (r *results) stuck() bool { return r.acks.Stuck() || r.fails.Stuck() }
 
 // handleAnswer settles a batch that the database has answered; lost are the ids of the jobs
@@ -102,7 +102,7 @@ func (r *results) markLost(x *run) {
 	r.l.Log.Warn("lease lost: the result was dropped", "job_id", x.job.ID.String(), "job_kind", x.job.Kind)
 }
 
-// handBack returns jobs to the queue on which no worker works, no attempt spent.
+// handBack returns jobs that no worker has begun to the queue, without counting an attempt.
 func (r *results) handBack(runs []*run) {
 	if len(runs) == 0 {
 		return
@@ -114,7 +114,8 @@ func (r *results) handBack(runs []*run) {
 	r.returns.Add(runs...)
 }
 
-// settle counts jobs as done here: the database has answered for them, or never will.
+// settle counts jobs as finished in this process: the database has recorded their results, or
+// never will.
 func (r *results) settle(runs []*run) {
 	var counts [outcomes]int64
 	for _, x := range runs {

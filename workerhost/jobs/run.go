@@ -12,8 +12,8 @@ import (
 const (
 	// checkEvery is how often leases, slow jobs and the heartbeat are checked.
 	checkEvery = 250 * time.Millisecond
-	// slowTicks × checkEvery is how long a job runs before its start is recorded in the
-	// database; most jobs end sooner.
+	// slowTicks × checkEvery is how long a job runs before its start is recorded in the database.
+	// Most jobs end sooner and save that statement.
 	slowTicks = 4
 )
 
@@ -33,9 +33,9 @@ type run struct {
 	mu             sync.Mutex
 	state          uint8
 	lost           bool  // its lease is gone or could not be renewed in time
-	lostInDatabase bool  // the database reported the lease as lost: it will refuse the result
-	startRecorded  bool  // the database has recorded that it runs
-	tick           int64 // when it was claimed or, once it runs, began
+	lostInDatabase bool  // the database reported the lease as lost, so it will refuse the result
+	startRecorded  bool  // the database has recorded the start of the job
+	tick           int64 // tick at which the job was claimed or, once it runs, at which it began
 	cancel         context.CancelFunc
 
 	// The result; set before the run is queued in results.
@@ -47,7 +47,7 @@ func (r *run) ref() work.JobLease {
 	return work.JobLease{ID: r.job.ID, Token: r.job.Token}
 }
 
-// start returns the context for the handler; nil when the lease is gone and the job must not
+// start returns the context for the handler, or nil when the lease is lost and the job must not
 // start.
 func (r *run) start(working context.Context, timeout, now time.Duration, tick int64) context.Context {
 	r.mu.Lock()
@@ -66,9 +66,9 @@ func (r *run) start(working context.Context, timeout, now time.Duration, tick in
 	return ctx
 }
 
-// finish records that the handler has returned. lost says that the lease was lost meanwhile,
-// confirmed that the database reported it. A lease that expired only by this host's clock may
-// still be valid in the database.
+// finish records that the handler has returned. lost reports that the lease was lost meanwhile,
+// and confirmed that the database reported the loss. A lease that expired only by this host's
+// clock may still be valid in the database.
 func (r *run) finish() (lost, confirmed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,8 +79,9 @@ func (r *run) finish() (lost, confirmed bool) {
 	return r.lost, r.lostInDatabase
 }
 
-// lose cancels a job whose lease is gone; confirmed says that the database reported it. It
-// returns false when the job is lost already or its result is queued, which the token fences.
+// lose cancels a job whose lease is lost; confirmed means that the database reported the loss. It
+// returns false when the job was marked lost before, or when its result is queued already (then
+// the token fences the result).
 func (r *run) lose(confirmed bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,26 +102,26 @@ func (r *run) isSettled() bool {
 	return r.state == settled
 }
 
-// settle frees the payload: one slow job keeps the memory of its whole claim otherwise.
+// settle drops the payload; otherwise one slow job would keep the memory of its whole claim.
 func (r *run) settle() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state, r.job.Payload = settled, nil
 }
 
-// leaseGroup is the jobs of one claim and their common lease.
+// leaseGroup holds the jobs of one claim and their common lease.
 type leaseGroup struct {
 	runs   []run
-	from   atomic.Int64 // clock before the claim or renewal that it lasts from
-	length atomic.Int64 // how long it lasts from then
-	open   atomic.Int32 // not settled
+	from   atomic.Int64 // start of the lease: clock before the last claim or renewal was sent
+	length atomic.Int64 // duration of the lease from then
+	open   atomic.Int32 // how many of the jobs are not settled
 }
 
-// until is the end of the lease on clock. It is counted from before the statement was sent,
-// so the lease in the database never ends earlier.
+// until is the time on clock at which the lease ends. The lease is counted from before the
+// statement was sent, so in the database it never ends earlier.
 func (g *leaseGroup) until() time.Duration { return time.Duration(g.from.Load() + g.length.Load()) }
 
-// startDue reports whether the job runs so long that its start must be recorded.
+// startDue reports whether the job has run for so long that its start must be recorded.
 func (r *run) startDue(tick int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,7 +141,7 @@ type buffer struct {
 	mu       sync.Mutex
 	nonEmpty *sync.Cond
 	runs     []*run
-	first    int // of runs
+	first    int // index in runs of the first waiting job
 	closed   bool
 }
 
@@ -164,8 +165,9 @@ func (s *buffer) add(runs []*run) {
 	s.nonEmpty.Signal()
 }
 
-// take waits for a job; nil when the buffer was closed. A worker that takes one wakes the next
-// worker while jobs remain, so that a batch of very short jobs does not wake all workers.
+// take waits for a job and returns it; nil when the buffer was closed. A worker that takes a job
+// wakes the next worker if more jobs remain, so that a batch of very short jobs does not wake all
+// workers.
 func (s *buffer) take() *run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +186,7 @@ func (s *buffer) take() *run {
 	return r
 }
 
-// takeOlder removes and returns the jobs that were claimed before a tick.
+// takeOlder removes and returns the jobs that were claimed before the tick before.
 func (s *buffer) takeOlder(before int64) []*run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +208,7 @@ func (s *buffer) takeAll() []*run {
 	return rest
 }
 
-// close removes and returns all jobs and ends the workers.
+// close removes and returns all jobs, and makes take return nil, which ends the workers.
 func (s *buffer) close() []*run {
 	rest := s.takeAll()
 	s.mu.Lock()

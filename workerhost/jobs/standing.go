@@ -14,15 +14,16 @@ import (
 // maxBeatInterval is the longest time between two heartbeats.
 const maxBeatInterval = 10 * time.Second
 
-// answer is the result of asking the database for the standing.
+// answer is the database's answer to the question whether the executor may claim.
 type answer struct {
 	work.JobStanding
 	err error
 }
 
-// standing knows whether the executor may claim jobs, as the database last answered, and
-// sends the heartbeat of the executor. The heartbeat comes from the loop that does the work,
-// so that a loop that hangs is seen. Only the owner of the loop uses standing.
+// standing holds the last answer of the database to the question whether the executor may claim
+// jobs, and sends the heartbeat of the executor. The heartbeat is sent by the loop that does the
+// work, so that the heartbeat stops when the loop hangs. Only the owner of the loop uses
+// standing.
 type standing struct {
 	*state
 	answers chan answer // size 1
@@ -31,20 +32,22 @@ type standing struct {
 	known     bool // the database has answered
 	asking    bool
 	askedAt   time.Time
-	askAt     time.Time // when to ask again
+	askAt     time.Time // when to ask the database again
 	beatAt    time.Time
 	beatEvery time.Duration // 0 = the executor sends no heartbeat
-	worked    int64         // jobs done at the last heartbeat
+	worked    int64         // jobs that had ended at the last heartbeat
 	workedAt  time.Time
 }
 
 // allowed reports whether jobs may be claimed.
 func (s *standing) allowed() bool { return s.known && s.refusal == "" }
 
-// askSoon makes ask due jobPoll after the last time: a job subscription may have changed.
+// askSoon makes the next question due jobPoll after the last one, because a job subscription may
+// have changed.
 func (s *standing) askSoon() { s.askAt = s.askedAt.Add(jobPoll) }
 
-// ask asks the database in the background, when that is due.
+// ask asks the database in the background whether the executor may claim, when that question is
+// due.
 func (s *standing) ask(ctx context.Context) {
 	if s.asking || time.Now().Before(s.askAt) {
 		return
@@ -58,7 +61,7 @@ func (s *standing) ask(ctx context.Context) {
 }
 
 // handle records the answer of the database to ask. changed reports that the reason why this
-// executor may not claim has ended or is another one, so that there may be jobs to claim.
+// executor may not claim has ended or has changed, so that there may be jobs to claim.
 func (s *standing) handle(a answer) (changed bool) {
 	s.asking = false
 	if a.err != nil {
@@ -83,10 +86,10 @@ func (s *standing) handle(a answer) (changed bool) {
 	return changed
 }
 
-// advice returns what to do about a refusal of fn_job_refusal.
+// advice returns what the operator can do about a refusal of fn_job_refusal.
 func advice(refusal, executor string) string {
 	switch {
-	case lease.IsCloneRefusal(refusal): // the refusal contains the advice
+	case lease.IsCloneRefusal(refusal): // the text of the refusal contains the advice
 		return ""
 	case strings.Contains(refusal, "switched off"):
 		return "qtop flag set queue.job_substrate.enabled true"
@@ -121,7 +124,7 @@ func (s *standing) beat(ctx context.Context) {
 	})
 }
 
-// beatStopped sends a last heartbeat, which says that the loop has ended.
+// beatStopped sends a last heartbeat, which records that the loop has ended.
 func (s *standing) beatStopped(ctx context.Context) {
 	if s.beatEvery == 0 {
 		return

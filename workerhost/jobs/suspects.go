@@ -2,32 +2,32 @@ package jobs
 
 import "time"
 
-// isolateFor bounds how long a suspect waits for the other jobs to end, and how long it runs
-// alone. A job that has run for longer has shown that it does not kill its host at once.
+// isolateFor bounds how long a suspect waits for the other jobs to end, and then for how long no
+// other job starts beside it. A job that has run for longer does not kill its host at once.
 const isolateFor = 2 * time.Second
 
-// suspects holds the claimed jobs that lost a lease before: any of them may have killed its
-// host. A host works on them one at a time:
+// suspects holds the claimed jobs that have lost a lease before: each of them may have killed its
+// former host. A host works on suspects one at a time:
 //
 //  1. While there is a suspect, nothing is claimed.
-//  2. The other jobs of its claim are worked on first. Further suspects are handed back, no
-//     attempt spent.
-//  3. The suspect begins when no other job is open here, or after isolateFor.
-//  4. Claims continue when the suspect has ended or has run for isolateFor: first of one job
-//     each, then of twice as many each time no suspect is among them.
+//  2. The other jobs of its claim are worked on first. Further suspects are handed back, and no
+//     attempt is counted.
+//  3. The suspect begins when no other job is open in this process, or after isolateFor.
+//  4. Claims continue when the suspect has ended or has run for isolateFor. The first claim is
+//     limited to one job; the limit doubles with each claim in which there is no suspect.
 //
-// If the suspect kills this host too, no job that had just begun loses its lease with it.
-// Only the owner of the loop uses suspects.
+// So if the suspect kills this host too, hardly any other job loses its lease because of it. Only
+// the owner of the loop uses suspects.
 type suspects struct {
 	*state
 	results   *results
 	waiting   []*run
-	firstAt   time.Duration // when the first of waiting was claimed
+	firstAt   time.Duration // clock when the first job of waiting was claimed
 	started   *run
-	startedAt time.Duration // when started began
+	startedAt time.Duration // clock when the job started began
 }
 
-// separate keeps the suspects of a claim and returns its other jobs.
+// separate puts the suspects of a claim aside and returns the other jobs.
 func (s *suspects) separate(runs []*run) (others []*run) {
 	for _, r := range runs {
 		if r.job.LostLeases == 0 {
@@ -50,8 +50,8 @@ func (s *suspects) blocksClaims() bool {
 	return s.started != nil || len(s.waiting) > 0
 }
 
-// next returns the suspect that may begin now, nil for none. claiming says that a claim is
-// under way.
+// next returns the suspect that may begin now, or nil. claiming reports that a claim is under
+// way.
 func (s *suspects) next(claiming bool) *run {
 	if len(s.waiting) == 0 || s.started != nil || claiming || s.buffer.size() > 0 {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/qtop/qtop/workerhost/lease"
 )
 
-// After a claim with a suspect the next is of one job, and then claims grow again.
+// After a claim with a suspect, the next claim is limited to one job; then the limit grows again.
 func TestClaimsAfterASuspect(t *testing.T) {
 	t.Parallel()
 	plain, suspect := []work.Job{{}, {}}, []work.Job{{}, {LostLeases: 1}}

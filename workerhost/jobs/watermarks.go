@@ -12,17 +12,17 @@ import (
 // watermarkEvery is how often a host asks the database to move the watermarks of the queue lanes.
 const watermarkEvery = time.Second
 
-// watermarks asks the database to move the watermarks of the queue lanes, so that claims need not read
-// the dead rows that an old snapshot keeps. Without it claims are slower there and nothing else.
-// Only the owner of the loop uses it.
+// watermarks asks the database to move the watermarks of the queue lanes, so that claims need not
+// read the dead rows that an old snapshot keeps. If the request fails, claims are slower behind
+// an old snapshot; nothing else changes. Only the owner of the loop uses watermarks.
 type watermarks struct {
 	*state
 	askedAt time.Time
 	asking  atomic.Bool
-	missing atomic.Bool // the database is of an older release
+	missing atomic.Bool // the database is of an older release and has no such function
 }
 
-// advance asks in the background, when that is due.
+// advance moves the watermarks in the background, when watermarkEvery has passed.
 func (f *watermarks) advance(ctx context.Context) {
 	if f.missing.Load() || time.Since(f.askedAt) < watermarkEvery || !f.asking.CompareAndSwap(false, true) {
 		return

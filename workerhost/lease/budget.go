@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// maxPayloadBytes is how many bytes of payloads a host holds, not counting those that
-	// came with their claims.
+	// maxPayloadBytes is how many bytes of payloads a host holds at most, not counting payloads
+	// that the claims returned.
 	maxPayloadBytes = 16 << 20
-	// largePayload is the length in bytes from which the memory of a payload is returned to
-	// the operating system before others may use its share.
+	// largePayload is the payload length in bytes from which the memory is returned to the
+	// operating system after use, before the bytes of the budget are free for other payloads.
 	largePayload = 4 << 20
 )
 
-// Budget bounds the bytes of long payloads that a host holds at once, of jobs and webhooks
-// together. A payload that is longer than the whole budget is held alone.
+// Budget bounds the bytes of long payloads that a host holds at once, for jobs and webhooks
+// together. A payload that is longer than the whole budget is held while no other is.
 type Budget struct {
 	reader *semaphore.Weighted // size 1: one caller reads or waits for room, the others queue
 	room   *semaphore.Weighted
@@ -35,10 +35,10 @@ func NewBudget() *Budget {
 
 // Use reads a payload and calls use with it once there is room for it.
 //
-// read is called with the greatest number of bytes that it may return, and a second time
-// without a limit where the payload is longer, once there is room. use is also called with a
-// payload that the database cannot hand out (Readable is false); it must not keep the
-// payload. The error is that of read, or of ctx where it ends during the wait.
+// Use calls read with the greatest number of bytes that it may return. If the payload is longer,
+// Use waits for room and calls read again without a limit. If the database cannot return the
+// payload (Readable is false), use is called nevertheless; use must not keep the payload. The
+// returned error is the error of read, or of ctx if ctx ends during the wait.
 func (b *Budget) Use(ctx context.Context, read func(ctx context.Context, maxBytes int64) (work.Payload, error), use func(work.Payload)) error {
 	p, n, err := b.read(ctx, read)
 	if err != nil {
@@ -56,7 +56,7 @@ func (b *Budget) Use(ctx context.Context, read func(ctx context.Context, maxByte
 	return nil
 }
 
-// read returns the payload and how many bytes of the budget it occupies.
+// read returns the payload and how many bytes of the budget the payload occupies.
 func (b *Budget) read(ctx context.Context, read func(ctx context.Context, maxBytes int64) (work.Payload, error)) (p work.Payload, n int64, err error) {
 	if err := b.reader.Acquire(ctx, 1); err != nil {
 		return p, 0, err

@@ -10,8 +10,8 @@ import (
 	"github.com/qtop/qtop/pgclient/work"
 )
 
-// The budget holds as many payloads as fit, and one that is longer than all of it alone; a
-// caller whose wait or read fails frees its share.
+// The budget holds as many payloads as fit, or one payload that is longer than the whole budget.
+// A caller whose wait or read fails frees its share.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	b := NewBudget()

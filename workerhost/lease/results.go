@@ -13,17 +13,19 @@ import (
 
 const batchWindow = 2 * time.Millisecond
 
-// maxTextBytes bounds the text of the results in one statement; a longer result is sent
-// alone. The server searches each text for secrets, which can take milliseconds.
+// maxTextBytes bounds the bytes of result texts in one statement; a result with a longer text is
+// sent alone. The server searches each text for secrets, which can take milliseconds.
 const maxTextBytes = 64 << 10
 
 // Recorder is what Results calls to record results of the type T.
 type Recorder[T any] struct {
 	// Record sends a batch as one statement and, unless that fails, handles the answer.
 	Record func(context.Context, []T) error
-	// LeaseLasts reports whether the lease of a result lasts at least that long from now.
+	// LeaseLasts reports whether the lease of the result lasts for at least the given time from
+	// now.
 	LeaseLasts func(T, time.Duration) bool
-	// OnLost is called with a batch that could not be recorded; its leases will expire.
+	// OnLost is called with results that could not be recorded, and the error; their leases will
+	// expire.
 	OnLost func([]T, error)
 	// OnError is called with each failure of Record.
 	OnError func(error)
@@ -34,9 +36,9 @@ type Recorder[T any] struct {
 	DropText func(T)
 }
 
-// Results collects results and records them through a Recorder: one statement per 2 ms or
-// per MaxBatch results. A statement is repeated while the database is away, because a
-// repeated result changes nothing. See send for what happens to refused results.
+// Results collects results and records them through a Recorder: one statement per 2 ms or per
+// MaxBatch results. While the database is unavailable a statement is repeated; that is safe,
+// because recording a result twice changes nothing. See send for the fate of refused results.
 type Results[T any] struct {
 	rec    Recorder[T]
 	ctx    context.Context //nolint:containedctx // ends when nothing is sent any more; results outlive every call
@@ -49,18 +51,18 @@ type Results[T any] struct {
 	stop      chan struct{}
 	stopped   sync.WaitGroup
 	retrying  atomic.Int32 // statements that are being repeated
-	refused   atomic.Int32 // results that this host may not record, since one was last recorded
+	refused   atomic.Int32 // results that this host may not record, counted since the last recorded result
 }
 
 // maxRefused is how many refused results in a row make the host Stuck.
 const maxRefused = 8
 
-// Stuck reports that results cannot be recorded at present. Callers then begin no work, for
-// it might have to be done again.
+// Stuck reports that results cannot be recorded at present. Callers then begin no work, because
+// work whose result is lost is done again.
 func (r *Results[T]) Stuck() bool { return r.retrying.Load() > 0 || r.refused.Load() >= maxRefused }
 
-// NewResults starts that many writers. With two, one batch commits while the next is
-// sent.
+// NewResults starts the given number of writers. With two writers, one batch commits while the
+// next is sent.
 func NewResults[T any](writers int, rec Recorder[T]) *Results[T] {
 	r := &Results[T]{rec: rec, pending: make(chan struct{}, 1), batchFull: make(chan struct{}, 1), stop: make(chan struct{})}
 	r.ctx, r.giveUp = context.WithCancel(context.Background())
@@ -101,15 +103,15 @@ func (r *Results[T]) run() {
 	}
 }
 
-// Close records the queued results, until deadline, and stops the writers. Results that are
-// not recorded by then are lost (Recorder.OnLost).
+// Close records the queued results until deadline and stops the writers. Results that are not
+// recorded by then are lost (Recorder.OnLost).
 func (r *Results[T]) Close(deadline time.Time) {
 	late := time.AfterFunc(time.Until(deadline), r.giveUp)
 	defer late.Stop()
 	close(r.stop)
 	r.stopped.Wait()
 	r.flush()
-	r.stopped.Wait() // for results that flush retries alone
+	r.stopped.Wait() // for the goroutines of retryAlone too
 	r.giveUp()
 }
 
@@ -127,7 +129,7 @@ func (r *Results[T]) nextBatch() []T {
 	batch := r.queue[:n:n]
 	r.queue = r.queue[n:]
 	if len(r.queue) > 0 {
-		loop.Signal(r.pending) // for the other writer
+		loop.Signal(r.pending) // wake the other writer
 	}
 	return batch
 }
@@ -138,7 +140,7 @@ func (r *Results[T]) flush() {
 	}
 }
 
-// The pauses between two attempts to record double from minPause to maxPause.
+// The pause before a batch is sent again doubles from minPause to maxPause.
 const (
 	minPause = 50 * time.Millisecond
 	maxPause = time.Second
@@ -146,15 +148,15 @@ const (
 
 // send records a batch. What it does after a failure depends on pgerror.FateOf:
 //
-//  1. A temporary failure (pgerror.Again) is repeated until the database answers or the host
-//     stops, even after the leases have expired, because their tokens fence the results. From
-//     the second failure on the host is Stuck.
-//  2. After any other failure the batch is split in halves, so that one refused result costs
-//     no other.
-//  3. A single result that this host may not record (pgerror.GiveBack) is retried in the
+//  1. After a temporary failure (pgerror.Again) the batch is sent again until the database
+//     answers or the host stops, even after the leases have expired, because their tokens fence
+//     the results. From the second failure on, the host is Stuck.
+//  2. After any other failure the batch is split in halves, so that one refused result does not
+//     prevent the others from being recorded.
+//  3. A single result that this host may not record (pgerror.GiveBack) is sent again in the
 //     background as long as its lease lasts.
-//  4. A single result that is refused because of its content (pgerror.GiveUp) is sent without
-//     its text. If that is refused too, the result is lost.
+//  4. A single result that is refused because of its content (pgerror.GiveUp) is sent without its
+//     text. If that is refused too, the result is lost.
 func (r *Results[T]) send(batch []T) {
 	countedRetrying := false
 	defer func() {
@@ -199,7 +201,7 @@ func (r *Results[T]) send(batch []T) {
 	}
 }
 
-// retryAlone repeats a single result, which failed with err, until the database records it,
+// retryAlone sends a single result again, which failed with err, until the database records it,
 // its lease ends or the host stops.
 func (r *Results[T]) retryAlone(one T, err error) {
 	for wait := minPause; r.rec.LeaseLasts(one, wait) && r.ctx.Err() == nil; wait = min(2*wait, maxPause) {
@@ -216,7 +218,7 @@ func (r *Results[T]) retryAlone(one T, err error) {
 	r.rec.OnLost([]T{one}, err)
 }
 
-// pause waits for that long, give or take a fifth, or until r.ctx ends.
+// pause waits for the time wait ± 20 %, or until r.ctx ends.
 func (r *Results[T]) pause(wait time.Duration) {
 	select {
 	case <-time.After(wait*4/5 + rand.N(wait*2/5)):

@@ -1,5 +1,5 @@
-// Tests of Results without a database: how results are divided into statements, which
-// statements are repeated, and that a refused result costs no other.
+// Tests of Results without a database: how results are divided into statements, which statements
+// are repeated, and that one refused result does not affect the others.
 package lease
 
 import (
@@ -24,8 +24,9 @@ type outcomes struct {
 	errors         int
 }
 
-// results makes a Results whose database refuses "bad" for ever, "other's" as not permitted,
-// long batches with "slow" as cancelled, and everything while unavailable returns true.
+// results makes a Results with a simulated database: it refuses "bad" for ever and "other's" as
+// not permitted, cancels long batches with "slow", and fails for everything while unavailable
+// returns true.
 func (out *outcomes) results(unavailable func() bool, leaseLasts bool) *Results[string] {
 	return NewResults(2, Recorder[string]{
 		Record: func(_ context.Context, batch []string) error {
@@ -176,7 +177,8 @@ func TestResults(t *testing.T) {
 
 var errOther = errors.New("other")
 
-// A claim outlives its loop, and its context ends when the claim is done.
+// Outlive lets a claim finish after the context of its loop has ended, and ends when the claim
+// does.
 func TestOutlive(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -1,10 +1,10 @@
 // Package loop runs one loop of a worker host: it starts, wakes, drains and stops the
 // loop's body, restarts it after a failure, and counts what it does.
 //
-// Start from Loop and Body. A host makes a Loop with New and starts it with a Body, a
-// function that works until its context ends or Draining is closed. The Body reports to
-// the Loop (RecordTick, RecordError, RecordCheck, SetInFlight); the console and the host
-// row read Status. Kick and Wake make the body check for work at once.
+// Start from Loop and Body. A host makes a Loop with New and starts it with a Body, a function
+// that works until its context ends or Draining is closed. The Body reports its results to the
+// Loop (RecordTick, RecordError, RecordCheck, SetInFlight); the console and the host row read
+// Status. Kick and Wake make the body check for work soon.
 //
 // Invariants: at most one body runs per loop; a panic in a body ends neither the host nor
 // the console in the same process; a drain or stop is never undone.
@@ -29,15 +29,15 @@ const (
 	Failed   = "failed"
 )
 
-// Loop runs one body at a time. Closing drain asks the body to take no new work and to
-// return when its current work is done; the body's context ends when it must return at once.
+// Loop runs one body at a time. When the channel drain is closed, the body must take no new work
+// and return when the current work is done. When its context ends, it must return at once.
 type Loop struct {
 	Name    string
 	Log     *slog.Logger
 	purpose string
 	wakes
 	created         time.Time
-	retry           chan struct{} // size 1: a start by an operator ends the pause after a failure
+	retry           chan struct{} // size 1: an operator's Start ends the pause after a failure
 	intervalChanged chan struct{} // size 1
 
 	mu         sync.Mutex
@@ -68,7 +68,7 @@ func (l *Loop) SetUnsigned(all []queue.Unsigned) {
 // wait for the end of the old one.
 func (l *Loop) NotifyInterval() { Signal(l.intervalChanged) }
 
-// IntervalChanged receives after NotifyInterval.
+// IntervalChanged returns a channel that receives a value after NotifyInterval.
 func (l *Loop) IntervalChanged() <-chan struct{} { return l.intervalChanged }
 
 // Body is the function that a loop runs. A nil error ends the loop; after any other error
@@ -86,17 +86,17 @@ func New(name, purpose string, log *slog.Logger) *Loop {
 	return l
 }
 
-// The pause after a failed body doubles from minPause to maxPause; after a body
-// that ran for longer than longRun it is minPause again.
+// The pause after a failed body doubles from minPause to maxPause. After a body that ran for
+// longer than longRun the pause is minPause again.
 const (
 	minPause = 200 * time.Millisecond
 	maxPause = 5 * time.Second
 	longRun  = 30 * time.Second
 )
 
-// Start runs body in its own goroutine. A body that fails or panics is started
-// again after a pause, until the loop is drained or stopped. Start during such a pause
-// ends the pause. It fails when the loop runs or drains already.
+// Start runs body in a new goroutine. A body that fails or panics is started again after a pause,
+// until the loop is drained or stopped. A call of Start during the pause ends the pause. Start
+// fails when the loop runs or drains already.
 func (l *Loop) Start(base context.Context, body Body) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,7 +175,7 @@ func (l *Loop) recordFailure(err error) bool {
 	l.state = Failed
 	l.inFlight = 0
 	select {
-	case <-l.retry: // requested before this failure
+	case <-l.retry: // a request from before this failure: drop it
 	default:
 	}
 	return true
@@ -200,12 +200,12 @@ func (l *Loop) Drain() {
 	l.beginDrain()
 }
 
-// HandBackTime is how long a stopped body may take to hand back unfinished work, unless
-// Stop gives it less.
+// HandBackTime is how long a stopped body may take to hand back unfinished work, unless Stop sets
+// an earlier deadline.
 const HandBackTime = 5 * time.Second
 
-// Stop cancels the body, which must return by deadline. Until it does, the loop's state is
-// Draining and not Running. It does not wait; see Ended.
+// Stop cancels the context of the body, which must return by deadline. Until the body returns,
+// the state is Draining and not Running. Stop does not wait; see Ended.
 func (l *Loop) Stop(deadline time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -218,8 +218,8 @@ func (l *Loop) Stop(deadline time.Time) {
 	}
 }
 
-// Remaining returns how long a stopped body may still take to return: the time to the
-// deadline of Stop, HandBackTime where Stop was not called.
+// Remaining returns how long a stopped body may still take to return: the time until the deadline
+// of Stop, or HandBackTime if Stop was not called.
 func (l *Loop) Remaining() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -262,7 +262,7 @@ func (l *Loop) RecordTick(n int64, interval time.Duration) {
 	l.lastErr = queue.Text{}
 }
 
-// RecordError records a failed pass after which the body goes on.
+// RecordError records a failed pass; the body continues.
 func (l *Loop) RecordError(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -270,8 +270,8 @@ func (l *Loop) RecordError(err error) {
 	l.lastErr = queue.Said(err)
 }
 
-// RecordBlocked records that the loop may not work at present. reason says why and what to
-// do; it counts as no error.
+// RecordBlocked records that the loop may not work at present. reason is the cause and what the
+// operator can do. It is not counted as an error.
 func (l *Loop) RecordBlocked(reason error, interval time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -286,7 +286,8 @@ func (l *Loop) SetInFlight(n int) {
 	l.inFlight = n
 }
 
-// perSecond is the mean of the last minute, or of the time since the loop exists. The caller holds mu.
+// perSecond returns the mean of the last minute, or since the loop was created if that is less.
+// The caller holds mu.
 func (l *Loop) perSecond() float64 {
 	age := time.Since(l.created)
 	return float64(l.rate.Recent(age)) / min(max(age.Seconds(), 1), 60)

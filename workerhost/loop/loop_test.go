@@ -76,8 +76,8 @@ func TestLoopFailsWhileDraining(t *testing.T) {
 	require.Equal(t, "late trouble", l.Status().LastErr.String())
 }
 
-// A stopped loop whose body still hands back its work is draining, not running: a caller
-// that starts all loops must not take it for a running one.
+// A stopped loop whose body still hands back work is in the state Draining, not Running: a caller
+// that starts all loops must not take such a loop for a running one.
 func TestLoopOnItsWayOut(t *testing.T) {
 	t.Parallel()
 	l := testLoop()

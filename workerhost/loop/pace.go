@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Pace counts events in a sliding window: a ring of buckets, each of one slot of time.
-// Times are durations since a start that the caller chooses.
+// Pace counts events in a sliding window: a ring of buckets, each for one slot of time. Times are
+// durations since a moment that the caller chooses.
 type Pace struct {
 	length time.Duration
 
@@ -15,8 +15,8 @@ type Pace struct {
 	slot    int64
 }
 
-// NewPace returns a window of that many slots of that length. The current, incomplete slot
-// is one of them.
+// NewPace returns a window of slots slots, each of the duration length. The current, incomplete
+// slot is one of them.
 func NewPace(length time.Duration, slots int) *Pace {
 	return &Pace{length: length, buckets: make([]int, slots)}
 }
@@ -29,7 +29,7 @@ func (p *Pace) Add(at time.Duration, n int) {
 	p.buckets[p.slot%int64(len(p.buckets))] += n
 }
 
-// Recent returns how many events the window that ends at the time at holds.
+// Recent returns the number of events in the window that ends at the time at.
 func (p *Pace) Recent(at time.Duration) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,8 +13,8 @@ type Spacing struct {
 	scheduled bool
 }
 
-// After calls f now if the last gap is over, otherwise at its end. While one call waits for
-// that end, further calls are dropped. gap is the time until the next call may run.
+// After calls f now if the last gap is over, otherwise when it ends. While one call waits,
+// further calls are dropped. gap is the least time from this call of f to the next.
 func (s *Spacing) After(gap time.Duration, f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,28 +36,28 @@ func (s *Spacing) After(gap time.Duration, f func()) {
 	})
 }
 
-// minWakeGap and MaxWakeGap bound the time between two checks for work that wake signals
-// caused, while those checks find none.
+// minWakeGap and MaxWakeGap bound the time between two checks for work that are caused by wake
+// signals, while these checks find no work.
 const (
 	minWakeGap = 10 * time.Millisecond
 	MaxWakeGap = 250 * time.Millisecond
 )
 
-// wakes makes a loop check for work. A wake signal is a hint that any session of the
-// database can send, so useless ones must not make the loop busy: each check after a wake
-// signal that finds no work doubles the gap to the next, and one that finds work ends it.
+// wakes makes a loop check for work. Any session of the database can send wake signals, so
+// useless signals must not keep the loop busy: each check after a wake signal that finds no work
+// doubles the gap to the next one, and a check that finds work sets the gap to zero.
 type wakes struct {
 	kick    chan struct{} // size 1: several kicks cause one check
 	spacing Spacing
-	gap     atomic.Int64 // of time.Duration
+	gap     atomic.Int64 // a time.Duration
 	byWake  atomic.Bool  // a wake signal caused the next check
 }
 
-// Kicked receives when the loop must check for work.
+// Kicked returns a channel that receives a value when the loop must check for work.
 func (w *wakes) Kicked() <-chan struct{} { return w.kick }
 
-// Kick makes the loop check for work now. It is for events that this process knows to be
-// true; for wake signals use Wake.
+// Kick makes the loop check for work now. Use Kick for work that this process knows of, and Wake
+// for wake signals.
 func (w *wakes) Kick() { Signal(w.kick) }
 
 // Wake makes the loop check for work because of a wake signal, as soon as the gap allows it.
@@ -68,8 +68,8 @@ func (w *wakes) Wake() {
 	})
 }
 
-// RecordCheck records whether a check found work, which sets the gap after wake signals. A
-// check that no wake signal caused and that found nothing does not change the gap.
+// RecordCheck records whether a check found work, which sets the gap for the next wake signals. A
+// check that no wake signal caused and that found no work does not change the gap.
 func (w *wakes) RecordCheck(found bool) {
 	byWake := w.byWake.Swap(false)
 	switch {
