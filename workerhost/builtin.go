@@ -12,9 +12,8 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// withBuiltIn returns the handlers of a host: those given and the built-in ones, which run the
-// tick workers of the catalogue as jobs. It fails where a given handler is nil or has a
-// built-in kind.
+// withBuiltIn returns the given handlers plus the built-in ones, which run the tick workers of
+// the catalogue as jobs. It fails if a given handler is nil or its kind is a built-in kind.
 func withBuiltIn(client *work.Client, given map[string]handler.Handler) (map[string]handler.Handler, error) {
 	all := make(map[string]handler.Handler, len(given))
 	for _, w := range catalogue() {
@@ -49,6 +48,6 @@ func tickHandler(client *work.Client, worker string) handler.Handler {
 		case res.Skipped == "off":
 			return handler.Permanent(handler.Coded("TICK_OFF", fmt.Errorf("%s does not run: %s", worker, res.Reason)))
 		}
-		return nil // it ran, or another run was under way
+		return nil // success: the tick worker ran, or another run of it was under way
 	})
 }

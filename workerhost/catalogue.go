@@ -28,14 +28,15 @@ type worker struct {
 	next          []handOff
 }
 
-// handOff makes the loop next check for work at once after a pass whose result has a count
-// above 0 under the key count.
+// handOff is one hand-off of work: after a pass whose result has a number above 0 under the key
+// count, the loop named next checks for work at once.
 type handOff struct{ count, next string }
 
-// catalogue lists the loops that a host can run. Each has the name of the tick worker that it
-// runs; job_executor runs none.
+// catalogue lists the loops that a host can run. A loop has the name of the tick worker that it
+// runs; only job_executor runs no tick worker.
 //
-// docs/architecture.md says what else a new tick worker needs, and what its function returns.
+// docs/architecture.md describes how to add a tick worker, and the result that its function must
+// return.
 func catalogue() []worker {
 	return []worker{
 		{loopRoutes, "routes outbox events to their recipients and consumers", []handOff{{"jobs", loopJobs}}},
@@ -44,10 +45,10 @@ func catalogue() []worker {
 		{loopOrchestrator, "settles attempts, retries, dead-letters, makes jobs", []handOff{{"jobs_created", loopWebhook}}},
 		{loopWebhook, "sends webhooks and records the results", []handOff{{"reported", loopOrchestrator}}},
 		{"lease_reset_cleaner", "returns webhook jobs whose lease expired", []handOff{{"reset", loopWebhook}, {"failed", loopOrchestrator}}},
-		{loopJobs, "claims jobs and runs their handlers", []handOff{{"failed", loopDue}}}, // that loop then knows when the retry is due
+		{loopJobs, "claims jobs and runs their handlers", []handOff{{"failed", loopDue}}}, // the loop of due retries then reads when the next retry is due
 		{loopDue, "finds jobs and retries that become due", []handOff{{"promoted", loopJobs}}},
 		{loopReaper, "returns jobs whose lease expired", []handOff{{"returned", loopJobs}}},
-		{loopBulk, "runs bulk operations at their rate", []handOff{{"done", loopOrchestrator}, {"done", loopJobs}}}, // it may pause after the first attempts, so they must end soon
+		{loopBulk, "runs bulk operations at their rate", []handOff{{"done", loopOrchestrator}, {"done", loopJobs}}}, // an operation may pause until its first attempts have ended: handle its jobs soon
 		{"iu_notification_worker", "notifies of staged pieces, one notification per document", nil},
 		{"staging_cleanup_sweep", "deletes staged rows that were notified long ago", nil},
 		{"stale_heartbeat_check", "raises an alert when an executor is silent", nil},
@@ -107,7 +108,8 @@ func (ls loops) running() []string {
 	return names
 }
 
-// wake makes a loop check for work because of a wake signal; false when there is no such loop.
+// wake makes the loop name check for work because of a wake signal. It returns false if there is
+// no such loop.
 func (ls loops) wake(name string) bool {
 	l := ls.get(name)
 	if l != nil {
@@ -116,8 +118,9 @@ func (ls loops) wake(name string) bool {
 	return l != nil
 }
 
-// notifyNext kicks the loops of this process that do the next step after a pass of the loop
-// name, and that loop itself when there is more work.
+// notifyNext makes other loops of this process check for work after a pass of the loop name:
+// those that do the next step for its result. If more work remains, the loop itself checks again
+// too.
 func (ls loops) notifyNext(name string, result map[string]int64) {
 	for key, n := range result {
 		if work.Counted(key) && n >= lease.MaxBatch {

@@ -2,23 +2,26 @@ package workerhost
 
 import "time"
 
-// minStep is the smallest difference between the server's clock and the host's that counts as a step. NTP corrects
-// less than that by running the clock faster or slower.
+// minStep is the smallest difference between the server's clock and this machine's that counts as
+// a step. NTP corrects smaller differences by running the clock faster or slower.
 const minStep = 500 * time.Millisecond
 
-// serverClock compares the server's time of successive answers with the time that passed here, and so notices that the
-// server's clock was set. The zero value has seen no answer yet.
+// serverClock notices that somebody set the server's clock: it compares the server's times in
+// successive answers with the time that passed on this machine. The zero value has seen no answer
+// yet.
 type serverClock struct {
 	at              time.Time // the server's time in the last answer
 	asked, answered time.Time // when that answer was asked for, and when it arrived
 }
 
-// read takes the server's time of a further answer. It returns by how much the server's clock stepped forward since the
-// last answer, or back as a negative duration, and 0 for no step.
+// read takes the server's time of a further answer. It returns the step of the server's clock
+// since the last answer: positive when it was set forward, negative when it was set back, 0 for
+// no step.
 //
-// The server read its clock at some moment between asked and answered, so the time that passed between two answers is
-// known within bounds; only a difference beyond them is a step, however slow the network is. Both clocks of this machine
-// count, as the monotonic clock of a suspended machine stops and its wall clock may be set.
+// The server read its clock at some moment between asked and answered, so the time that passed
+// between two answers is known within bounds. Only a difference beyond these bounds is a step,
+// however slow the network is. The bounds use this machine's monotonic and wall clock, because
+// the first stops while the machine is suspended and the second may be set.
 func (c *serverClock) read(at, asked, answered time.Time) time.Duration {
 	last := *c
 	*c = serverClock{at, asked, answered}
@@ -35,5 +38,5 @@ func (c *serverClock) read(at, asked, answered time.Time) time.Duration {
 	return 0
 }
 
-// wall is t without its reading of the monotonic clock.
+// wall returns t without the monotonic clock reading.
 func wall(t time.Time) time.Time { return t.Round(0) }

@@ -10,12 +10,12 @@ import (
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
-// Start starts a loop by its name, "" = all that do not run. It fails when the loop runs
-// already, when this host does not get its host id, or after 10 s.
+// Start starts a loop by its name, or with "" all loops that do not run. It fails when the loop
+// runs already, when another instance has the host id, or after 10 s.
 func (h *Host) Start(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if base := h.base.Load(); base != nil { // a start must not delay the end of the host
+	if base := h.base.Load(); base != nil { // when Run ends, the start is cancelled: it must not delay the end of the host
 		defer context.AfterFunc(*base, cancel)()
 	}
 	names := LoopNames()
@@ -32,10 +32,10 @@ func (h *Host) Start(name string) error {
 	return h.startLoops(ctx, names)
 }
 
-// Drain asks a loop, "" = all, to finish its current work and take no new work.
+// Drain asks a loop, or with "" all loops, to finish the current work and take no new work.
 func (h *Host) Drain(name string) error { return h.endLoops(name, (*loop.Loop).Drain) }
 
-// Stop ends a loop, "" = all, at once. Its unfinished work is handed back.
+// Stop ends a loop, or with "" all loops, at once. Unfinished work is handed back.
 func (h *Host) Stop(name string) error {
 	deadline := time.Now().Add(min(h.opts.Grace, loop.HandBackTime))
 	return h.endLoops(name, func(l *loop.Loop) { l.Stop(deadline) })

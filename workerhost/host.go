@@ -1,6 +1,6 @@
 // Package workerhost works on jobs, sends webhooks and runs the tick workers: it is the one
-// external orchestrator of DP1 §4.1 layer 1. A host runs inside the console, as qtop
-// worker or in your own process. Any number of hosts share one database, and none of them leads.
+// external orchestrator of DP1 §4.1 layer 1. A host runs inside the console, as the command qtop
+// worker, or in your own process. Any number of hosts share one database, and none of them leads.
 //
 // Start from [Host]: [New] prepares one from a pgclient.Client and [Options], [Host.Run] makes it
 // work until its context ends, then drains it. To work on jobs, four things are needed:
@@ -13,9 +13,9 @@
 //     of webhooks also router_worker, saga_orchestrator, webhook_worker and
 //     lease_reset_cleaner.
 //
-// [Options.Loops] chooses what the host runs. A program that only works on its jobs runs
-// job_executor, job_queue_default and lease_reaper; some host has to run the others, as qtop
-// worker does. [Host.Ready] and [Host.Status] name what keeps a loop from working.
+// [Options.Loops] chooses the loops of the host. A program that only works on its jobs runs
+// job_executor, job_queue_default and lease_reaper; some other host, such as qtop worker, has to
+// run the other loops. [Host.Ready] and [Host.Status] give the reason why a loop cannot work.
 //
 // The console controls the host of its process with [Host.Start], [Host.Drain], [Host.Stop] and
 // [Host.Status].
@@ -23,15 +23,15 @@
 // The parts:
 //
 //   - catalogue lists the loops and which loop passes work to which.
-//   - Package loop starts, wakes, drains and stops one loop. The body of the webhook loop is
-//     package webhooks, that of the job loop package jobs (both use package lease), that of
-//     all other loops is ticker.
+//   - Package loop starts, wakes, drains and stops one loop. The body of the webhook loop is in
+//     package webhooks, the body of the job loop in package jobs (both use package lease). All
+//     other loops have the body ticker.
 //   - registration holds the host id: one row of queue_host, one live instance.
 //   - signals turns wake signals of the database into checks of the loops.
 //   - settings reads the intervals of the loops.
 //
-// Invariants: no loop runs in a host that does not hold its host id; the database decides
-// what is due; a lost wake signal costs latency only; the end of a host is bounded (see
+// Invariants: no loop runs in a host that does not hold its host id; the database decides which
+// work is due; a lost wake signal costs latency only; the end of a host takes a bounded time (see
 // handBackSpare).
 package workerhost
 
@@ -61,24 +61,24 @@ import (
 
 // Options configures a Host.
 type Options struct {
-	ID          string // host_id; at most one live instance has it
+	ID          string // the host_id; at most one live instance has it
 	Version     string
-	Loops       []string // started by Run; nil = all, empty = none
-	Concurrency int      // slots: webhook requests in flight, and as many job handlers; default 64
+	Loops       []string // loops that Run starts; nil = all loops, empty = none
+	Concurrency int      // slots: webhook requests in flight, and also job handlers that run at once; default 64
 	PerEndpoint int      // webhook requests in flight per endpoint; default 8
 	Grace       time.Duration
-	// Handlers work on jobs, by job kind; a kind without one is never claimed. The
-	// names of the tick workers are built-in kinds and not allowed.
+	// Handlers work on jobs, by job kind. The host claims no jobs of a kind without a handler.
+	// The names of the tick workers are built-in kinds and not allowed here.
 	Handlers map[string]handler.Handler
 	// Executor is the executor id under which the host claims jobs; default ID. Several
 	// hosts may share one.
 	Executor   string
 	JobTimeout time.Duration // of one attempt; default 1 h, negative = as long as its lease can be renewed
-	// Producer enqueues jobs for other code of this process; the host claims in its
-	// transactions when it has a free slot. Default: a producer that no one uses.
+	// Producer enqueues jobs for other code of this process. When the host has a free slot, it
+	// claims jobs in the producer's transactions. Default: a producer that no one uses.
 	Producer *enqueue.Producer
-	// Operator is who runs the console in this process: the host row names them when its
-	// loops are ended there.
+	// Operator is the person who runs the console in this process. The host row names the
+	// operator when the loops are ended in the console.
 	Operator string
 	Log      *slog.Logger
 	Sender   *sender.Sender
@@ -100,13 +100,13 @@ type Host struct {
 
 	background sync.WaitGroup
 
-	ending    atomic.Pointer[time.Time]       // when the end of the host began; nil while it works
-	base      atomic.Pointer[context.Context] // context of the loops; nil while Run does not run, for Start may be called then
+	ending    atomic.Pointer[time.Time]       // when the host began to end; nil before that
+	base      atomic.Pointer[context.Context] // context of the loops; nil while Run does not run, and then Start fails
 	listener  atomic.Pointer[pgclient.Listener]
-	wakesLost atomic.Bool // no wake signals arrive; logged
+	wakesLost atomic.Bool // the listener receives no wake signals, and this was logged
 }
 
-// New prepares a host; Run makes it work. It fails where the client has no work pool or the
+// New prepares a host; Run starts its work. New fails if the client has no work pool, or if the
 // options name an unknown loop or a handler that is not allowed.
 func New(c *pgclient.Client, o Options) (*Host, error) {
 	if c.Work() == nil {
@@ -115,7 +115,7 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	o.Concurrency = cmp.Or(max(o.Concurrency, 0), 64)
 	o.PerEndpoint = cmp.Or(max(o.PerEndpoint, 0), 8)
 	o.Grace = cmp.Or(max(o.Grace, 0), 20*time.Second)
-	o.JobTimeout = cmp.Or(o.JobTimeout, time.Hour) // a handler that hangs would keep its slot and its job for ever
+	o.JobTimeout = cmp.Or(o.JobTimeout, time.Hour) // without a limit, a handler that hangs would keep its slot and its job for ever
 	o.Executor = cmp.Or(o.Executor, o.ID)
 	if o.Producer == nil {
 		o.Producer = enqueue.New(c)
@@ -157,14 +157,14 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	return h, nil
 }
 
-// Run starts the loops that the options name and records a heartbeat while any loop runs.
-// When ctx ends it drains the loops within the grace time, hands back the rest and records
-// the stop, with context.Cause(ctx) as the reason. A host without running loops has no host
-// row. Run fails when another live instance has the host id, as soon as that instance has
-// given a sign of life; it takes over the id of one that has crashed.
+// Run starts the loops that the options name and records a heartbeat while any loop runs. When
+// ctx ends, Run drains the loops within the grace time, hands back unfinished work and records
+// the stop, with context.Cause(ctx) as the reason. A host without running loops has no host row.
+// If another instance has the host id, Run waits: it fails when that instance records a further
+// heartbeat, and takes over the id of an instance that has crashed.
 func (h *Host) Run(ctx context.Context) error {
-	// The loops and the heartbeat outlive ctx: the loops drain before they are cancelled,
-	// and a host that drains is alive.
+	// The loops and the heartbeat continue after the end of ctx: the loops drain before they are
+	// cancelled, and a draining host is still alive.
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	h.base.Store(&base)
@@ -176,7 +176,7 @@ func (h *Host) Run(ctx context.Context) error {
 	} else if ctx.Err() != nil {
 		err = nil
 	}
-	h.base.Store(nil) // nothing starts from here on
+	h.base.Store(nil) // from here on no loop can start
 	h.drainInGrace(base)
 	cancel()
 	h.row.engaging.Lock()
@@ -188,32 +188,32 @@ func (h *Host) Run(ctx context.Context) error {
 	return err
 }
 
-// The end of a host is bounded, whatever the database, the network or a handler does. Times
-// are counted from its beginning; grace is the grace time:
+// The end of a host takes a bounded time, whatever the database, the network or a handler does.
+// The times below are counted from the beginning of the end; grace is the grace time:
 //
-//  1. Until grace minus a quarter of it (at most 5 s) the loops drain: they take no new work
-//     and finish their current work.
-//  2. Until grace + handBackSpare the loops are stopped: requests and handlers are cancelled.
-//     In the second half of that time, when handlers have returned or are abandoned and
-//     commands are killed, results are recorded and the rest is handed back.
+//  1. Until grace minus a quarter of grace (at most 5 s) the loops drain: they take no new work
+//     and finish the current work.
+//  2. Until grace + handBackSpare the loops are stopped: requests and handlers are cancelled. In
+//     the second half of that time, when handlers have returned or are abandoned and commands are
+//     killed, results are recorded and unfinished work is handed back.
 //  3. Until grace + goodbyeSpare the host records that it stopped.
 //
-// Work that could not be handed back by then is found by its expired lease. The connections
-// are closed within another half a second (pgclient.Client.Close).
+// If work could not be handed back by then, its lease expires and another host gets the work. The
+// connections are closed within another half a second (pgclient.Client.Close).
 const (
 	handBackSpare = 500 * time.Millisecond
 	goodbyeSpare  = time.Second
 )
 
-// endBegan returns when the end of the host began: now, unless it has begun already.
+// endBegan returns when the end of the host began. The first call sets that time to now.
 func (h *Host) endBegan() time.Time {
 	now := time.Now()
 	h.ending.CompareAndSwap(nil, &now)
 	return *h.ending.Load()
 }
 
-// drainInGrace drains all loops within the grace time and stops those that have not ended
-// by then.
+// drainInGrace drains all loops within the grace time and stops the loops that have not ended by
+// then.
 func (h *Host) drainInGrace(ctx context.Context) {
 	began := h.endBegan()
 	ctx, cancel := context.WithDeadline(ctx, began.Add(h.opts.Grace-min(h.opts.Grace/4, loop.HandBackTime)))
@@ -231,7 +231,7 @@ func (h *Host) startConfigured(ctx context.Context) error {
 	if len(names) == 0 {
 		return nil
 	}
-	var otherSign string // of life of the instance that has the id, when it was first seen
+	var otherSign string // last sign of life of the instance that has the id, when it was first seen
 	var since time.Time
 	for pause := 100 * time.Millisecond; ; {
 		err := h.startLoops(ctx, names)
@@ -258,15 +258,15 @@ func (h *Host) startConfigured(ctx context.Context) error {
 	}
 }
 
-// heldBy returns the last sign of life of another instance that has the host id, "" where
-// none has it.
+// heldBy returns the last sign of life of another instance that has the host id, or "" if no
+// other instance has it.
 func (h *Host) heldBy() string {
 	h.row.engaging.Lock()
 	defer h.row.engaging.Unlock()
 	return h.row.sign
 }
 
-// startLoops takes the host id and starts the named loops that do not run.
+// startLoops takes the host id and starts those of the named loops that do not run.
 func (h *Host) startLoops(ctx context.Context, names []string) error {
 	h.row.engaging.Lock()
 	defer h.row.engaging.Unlock()
@@ -300,8 +300,8 @@ func (h *Host) body(name string) loop.Body {
 	return h.ticker.run
 }
 
-// engage takes the host id and starts the listener, unless that is done. The caller holds
-// row.engaging.
+// engage takes the host id and starts the listener, unless both are done already. The caller
+// holds row.engaging.
 func (h *Host) engage(ctx, base context.Context) error {
 	if !h.row.held {
 		if err := h.row.announce(ctx); err != nil {
@@ -351,15 +351,16 @@ func (h *Host) beatUntil(ctx context.Context) {
 	}
 }
 
-// Shutdown drains every loop within the grace time or until ctx ends. Loops that have not
-// ended by then are stopped and hand back their work. Then it records that the host stopped.
+// Shutdown drains every loop within the grace time or until ctx ends, whichever is first. Loops
+// that have not ended by then are stopped and hand back their work. Then Shutdown records that
+// the host stopped.
 func (h *Host) Shutdown(ctx context.Context) error {
 	h.drainInGrace(ctx)
 	h.row.goodbye(ctx, h.endBegan().Add(h.opts.Grace+goodbyeSpare))
 	return nil
 }
 
-// drainAll drains every loop. When ctx ends, those that have not ended are stopped and must
+// drainAll drains every loop. When ctx ends, the loops that have not ended are stopped and must
 // return by deadline.
 func (h *Host) drainAll(ctx context.Context, deadline time.Time) {
 	for _, l := range h.loops {
@@ -370,7 +371,7 @@ func (h *Host) drainAll(ctx context.Context, deadline time.Time) {
 		case <-l.Ended():
 		case <-ctx.Done():
 			for _, l := range h.loops {
-				l.Stop(deadline) // all at once, so that they hand back in the same time
+				l.Stop(deadline) // stop all before waiting for any: they hand back their work in parallel
 			}
 			<-l.Ended()
 		}

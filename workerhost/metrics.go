@@ -48,7 +48,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	put(prometheus.CounterValue, "qtop_wakes_total", "Notifications received.", float64(st.Listener.Heard), nil)
 }
 
-// Ready returns why the host is not ready, "" when it holds its host id and every loop
+// Ready returns why the host is not ready, or "" when the host holds its host id and every loop
 // that it was started with runs.
 func (h *Host) Ready() string {
 	st := h.Status()
@@ -64,9 +64,9 @@ func (h *Host) Ready() string {
 	return ""
 }
 
-// ServeMetrics serves HTTP on addr until ctx ends: /metrics for Prometheus, /healthz (the
-// process lives) and /readyz (the host holds its host id and every configured loop runs). It
-// returns the address it listens on, so that port 0 can be used.
+// ServeMetrics serves HTTP on addr until ctx ends: /metrics for Prometheus, /healthz (the process
+// lives) and /readyz (the host holds its host id and every configured loop runs). It returns the
+// address of the listener, which shows the port when addr has port 0.
 func (h *Host) ServeMetrics(ctx context.Context, addr string) (net.Addr, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -74,7 +74,8 @@ func (h *Host) ServeMetrics(ctx context.Context, addr string) (net.Addr, error) 
 	}
 	registry := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{
-		// Whether a host grows shows in these: go_goroutines, process_resident_memory_bytes, process_open_fds.
+		// Growth of the process shows in go_goroutines, process_resident_memory_bytes and
+		// process_open_fds.
 		collector{h}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	} {
 		if err := registry.Register(c); err != nil {

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// sayAgain is how often a host repeats a warning whose error has not changed.
+// sayAgain is the pause after which a host repeats a warning whose error has not changed.
 const sayAgain = time.Minute
 
-// quietMost is how many different warnings are kept in mind.
+// quietMost is how many different warnings a quiet log remembers.
 const quietMost = 200
 
-// quiet is a log that says a warning with an error once, and again once a minute with
-// how often it was left out meanwhile: beside a database that is away, or a pooler that
-// refuses, each loop meets the same error several times a second.
+// quiet is a log handler that writes a warning with an error once, and then once a minute with
+// the number of repeats that it dropped. Without it, each loop would log the same error several
+// times a second while the database is unavailable or a pooler refuses connections.
 type quiet struct {
 	slog.Handler
 	said *said
@@ -28,11 +28,11 @@ type said struct {
 }
 
 type repeat struct {
-	at   time.Time // it was written last
-	left int       // out since then
+	at   time.Time // when the warning was last written
+	left int       // how often it was dropped since then
 }
 
-// quieten wraps a log.
+// quieten returns a log that writes to log through a quiet handler.
 func quieten(log *slog.Logger) *slog.Logger {
 	return slog.New(quiet{log.Handler(), &said{all: map[string]*repeat{}}})
 }
@@ -62,7 +62,7 @@ func (q quiet) Handle(ctx context.Context, r slog.Record) error {
 	return q.Handler.Handle(ctx, r)
 }
 
-// unnumbered makes digits alike: the port of this end is another one each time.
+// unnumbered replaces digits, so that errors that differ only in the local port count as equal.
 func unnumbered(r rune) rune {
 	if r >= '0' && r <= '9' {
 		return '#'
@@ -70,8 +70,8 @@ func unnumbered(r rune) rune {
 	return r
 }
 
-// left returns n, how often a warning was left out since it was last written, and again,
-// whether it is left out now.
+// left counts a warning. It returns n, how often the warning was dropped since it was last
+// written, and again, whether the warning must be dropped now.
 func (s *said) left(what string, now time.Time) (n int, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,14 +21,15 @@ import (
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
-// beatEvery is how often a host records its heartbeat. Another instance may take its id when
-// none of its sessions remains on the server, or after 15 s without a heartbeat.
+// beatEvery is the interval of a host's heartbeats. Another instance may take the host id when no
+// session of this instance remains on the server, or after 15 s without a heartbeat.
 const beatEvery = 5 * time.Second
 
-// A host whose id another instance has retries every retryHeldID: the other may have crashed,
-// and its id is free after 15 s at most. The host is refused once the other gives a sign of
-// life, which takes beatEvery at most, or after waitForHeldID. This way a service manager
-// that restarts the host repeatedly does so only every few seconds.
+// A host asks for its id every retryHeldID while another instance has the id: that instance may
+// have crashed, and then its id is free after 15 s at most. The host is refused as soon as the
+// other instance records a further heartbeat, which takes beatEvery at most, or after
+// waitForHeldID. So when a service manager restarts the host again and again, each restart takes
+// some seconds.
 const (
 	retryHeldID   = 500 * time.Millisecond
 	waitForHeldID = 25 * time.Second
@@ -47,20 +48,20 @@ type registration struct {
 	jobs          *jobs.Executor
 	secrets       *sender.Secrets
 	log           *slog.Logger
-	logReturned   func(context.Context, []work.Outcome) // logs what was returned of the previous instance's work
-	beatRequested chan struct{}                         // size 1: a heartbeat is wanted now
+	logReturned   func(context.Context, []work.Outcome) // logs the previous instance's work that was returned
+	beatRequested chan struct{}                         // size 1: requests a heartbeat at once
 
 	// engaging is locked while the host id is taken or released and while loops start, so
 	// that no loop ever runs without the id. It guards held and sign.
 	engaging sync.Mutex
 	held     bool   // this instance has the id
-	sign     string // last sign of life of another instance that has the id; "" = none has it
+	sign     string // last sign of life of another instance that has the id; "" = no other instance has it
 	refused  atomic.Pointer[string]
 
 	clock serverClock // guarded by engaging
 }
 
-// announce takes the host id, unless the installed schema does not fit this program or the
+// announce takes the host id. It fails if the installed schema does not fit this program or the
 // server is not the expected one. The caller holds engaging.
 func (r *registration) announce(ctx context.Context) error {
 	if err := r.client.CheckSchema(ctx); err != nil {
@@ -69,7 +70,7 @@ func (r *registration) announce(ctx context.Context) error {
 	if err := r.client.Writable(ctx); err != nil {
 		return err
 	}
-	_, _ = r.client.PoolMode(ctx) // before the loops take their connections; the heartbeat asks again
+	_, _ = r.client.PoolMode(ctx) // before the loops occupy the pool; each heartbeat asks again
 	if why, err := r.client.UnexpectedServer(ctx); err != nil || !why.Empty() {
 		if err == nil {
 			err = &queue.Error{Kind: queue.KindConfig, What: why, Where: queue.Clean("expect_server"), Do: queue.Clean("connect to the expected server")}
@@ -105,7 +106,7 @@ func (r *registration) announce(ctx context.Context) error {
 func (r *registration) beatNow() { loop.Signal(r.beatRequested) }
 
 func (r *registration) beat(ctx context.Context) {
-	_, _ = r.client.PoolMode(ctx) // asked again by the next beat where the pooler is full
+	_, _ = r.client.PoolMode(ctx) // the next heartbeat asks again if the pooler had no free connection
 	r.engaging.Lock()
 	defer r.engaging.Unlock()
 	st := r.loops.status()
@@ -115,8 +116,8 @@ func (r *registration) beat(ctx context.Context) {
 		r.refused.Store(new(string)) // the next start of a loop asks for the id again
 		return
 	case !r.held:
-		// Another instance took the id while this one was silent. Take it again when that
-		// one is gone.
+		// Another instance took the id while this instance recorded no heartbeat. Take the id
+		// again when the other instance has ended.
 		if err := r.announce(ctx); err != nil {
 			return
 		}
@@ -149,8 +150,8 @@ func (r *registration) beat(ctx context.Context) {
 	case err != nil && ctx.Err() == nil:
 		r.log.Warn("could not record the heartbeat of the host", "error", err.Error())
 	case refusal != "":
-		// This only informs the operator: leases fence the work of two instances, and a clone
-		// gives out no work.
+		// This warning only informs the operator. Two instances do no harm, because leases fence
+		// their results; and in a clone no work can be claimed.
 		what := "host id lost"
 		if lease.IsCloneRefusal(refusal) {
 			what = "this host is connected to a clone of its database: it works again once the clone is adopted"
@@ -161,7 +162,8 @@ func (r *registration) beat(ctx context.Context) {
 	}
 }
 
-// reportStep records a step of the server's clock in the history; 0 is none.
+// reportStep records in the history that the server's clock was set by the duration by; 0 = no
+// step, and nothing is recorded.
 func (r *registration) reportStep(ctx context.Context, by time.Duration) {
 	if by == 0 {
 		return
@@ -172,8 +174,8 @@ func (r *registration) reportStep(ctx context.Context, by time.Duration) {
 	}
 }
 
-// goodbye records that this host stopped and why, and releases the id, unless a loop was
-// started again. The reason is context.Cause(ctx). It gives up at by.
+// goodbye records that this host stopped and why, and releases the id, unless a loop was started
+// again. The reason is context.Cause(ctx). goodbye gives up at the time by.
 func (r *registration) goodbye(ctx context.Context, by time.Time) {
 	r.engaging.Lock()
 	defer r.engaging.Unlock()
@@ -182,7 +184,7 @@ func (r *registration) goodbye(ctx context.Context, by time.Time) {
 	}
 }
 
-// stopReason returns the cause with which ctx was cancelled, "" where there is none.
+// stopReason returns the cause with which ctx was cancelled, "" if ctx has no separate cause.
 func stopReason(ctx context.Context) string {
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return err.Error()
@@ -190,15 +192,16 @@ func stopReason(ctx context.Context) string {
 	return ""
 }
 
-// ended returns the reason of a stop without a cause: an operator ended the loops in the
-// console.
+// ended returns the reason to record for a stop without a cause: an operator ended the loops in
+// the console.
 func (r *registration) ended() string {
 	return strings.TrimSpace("loops ended " + queue.Choose(r.operator == "", "", "by "+r.operator))
 }
 
-// release records the stop and releases the id. The caller holds engaging, so that no
-// heartbeat can follow. The end of ctx does not cancel it, for an id that is not released is
-// kept for 15 s. After a failure the next heartbeat, or the end of the host, repeats it.
+// release records the stop and releases the id. The caller holds engaging, so that no heartbeat
+// can follow. The end of ctx does not cancel the statement, because without it nobody else gets
+// the id for 15 s. If the statement fails, the next heartbeat, or the end of the host, calls
+// release again.
 func (r *registration) release(ctx context.Context, why string, by time.Time) {
 	if !r.held {
 		return

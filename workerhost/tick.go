@@ -17,15 +17,15 @@ import (
 // minGap is the least time between two ticks of a worker.
 const minGap = 10 * time.Millisecond
 
-// retryLeaseHeld is when a tick after a wake signal is repeated that found the lease of the
-// worker held by another session.
+// retryLeaseHeld is the pause before a tick is repeated that a wake signal caused and that found
+// the lease of the tick worker held by another session.
 const retryLeaseHeld = 100 * time.Millisecond
 
-// fullRunAfter is how long after a quick run a full run follows.
+// fullRunAfter is the pause from a quick run to the full run that follows it.
 const fullRunAfter = time.Second
 
-// firstTickWait is how long the first tick waits for the listener. A tick after the listener
-// began sees all earlier rows, so that no second one is needed for them.
+// firstTickWait bounds how long the first tick waits for the listener. A tick that starts after
+// LISTEN sees all earlier rows, so that no second tick is needed for them.
 const firstTickWait = 500 * time.Millisecond
 
 // ticker runs tick workers: each at its interval, and sooner after a wake signal. The database
@@ -36,7 +36,7 @@ type ticker struct {
 	loops      loops
 	settings   *settings
 	log        *slog.Logger
-	outcomeLog *slog.Logger // without this host's worker_id: each line has that of the attempt
+	outcomeLog *slog.Logger // without this host's worker_id field: each line has the worker_id of its attempt
 }
 
 func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
@@ -51,7 +51,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var started, nextTick time.Time // times of the last tick and the next
+	var started, nextTick time.Time // when the last tick began, and when the next one is due
 	asWake := false                 // the next timed tick counts as a wake, so that the database does not check the interval
 	overduePause := minGap          // doubles while work is due but is not promoted
 	for {
@@ -71,7 +71,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 			continue
 		case <-timer.C:
 			if asWake {
-				source = "wake" // its interval need not have passed
+				source = "wake" // the database then does not check that the interval has passed
 			}
 		}
 		asWake = false
@@ -124,7 +124,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 	}
 }
 
-// logOutcomes logs what a tick decided about jobs that did not succeed (R02 §5.3).
+// logOutcomes logs the decisions of a tick about jobs that did not succeed (R02 §5.3).
 func (t *ticker) logOutcomes(ctx context.Context, all []work.Outcome) {
 	for _, o := range all {
 		attrs := []slog.Attr{
@@ -138,9 +138,9 @@ func (t *ticker) logOutcomes(ctx context.Context, all []work.Outcome) {
 	}
 }
 
-// untilDue returns how long after the answer the next delayed work becomes due; false where
-// the result does not say. Both times are the server's. Installed code that does not return
-// its time is assumed to have this machine's clock.
+// untilDue returns how long after the tick's answer the next delayed work becomes due; false if
+// the result names no such time. Both times come from the server's clock. Older installed code
+// does not return the server's time; then this machine's clock is used for it.
 func untilDue(res work.TickResult) (time.Duration, bool) {
 	var body struct {
 		Result struct {
@@ -157,16 +157,16 @@ func untilDue(res work.TickResult) (time.Duration, bool) {
 	return body.Result.NextDue.Sub(*body.Result.At), true
 }
 
-// tickWhenOff is how often a worker that is switched off is ticked: the tick then records a
-// heartbeat with the state stopped, so that no alert calls it silent.
+// tickWhenOff is the interval of the ticks of a worker that is switched off: such a tick records
+// a heartbeat with the state stopped, so that no alert reports the worker as silent.
 const tickWhenOff = 10 * time.Second
 
-// settingsEvery is how often the intervals are read. A change whose wake signal is lost takes
-// effect within this time.
+// settingsEvery is the interval at which a host reads the intervals of its loops. A change whose
+// wake signal is lost takes effect within this time.
 const settingsEvery = time.Second
 
-// settings knows the intervals of the loops. It reads them every second, and at once when a
-// flag changes.
+// settings holds the intervals of the loops. It reads them from the database every second, and at
+// once when a flag changes.
 type settings struct {
 	pool     *pgpool.Pool
 	loops    loops

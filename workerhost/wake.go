@@ -9,13 +9,13 @@ import (
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
-// signals passes wake signals to the loops. A wake signal is a hint that any session can send:
-// it makes a loop check for work sooner and does nothing else. A lost one costs latency only.
+// signals passes wake signals to the loops. Any session can send a wake signal, so the signal is
+// only a hint: a loop checks for work sooner. A lost signal costs latency only.
 type signals struct {
 	loops
 	settings     *settings
-	lateGate     loop.Spacing // spaces wakes of the loop that finds due work
-	settingsGate loop.Spacing // spaces reads of the intervals
+	lateGate     loop.Spacing // limits how often the loop of due retries is woken
+	settingsGate loop.Spacing // limits how often the intervals are read
 	first        sync.Once
 	listening    chan struct{} // closed when the listener first listens
 }
@@ -39,7 +39,7 @@ func (s *signals) handle(w queue.Wake) {
 				s.wake(loopDue)
 			}
 			return
-		case "doorbell": // the signal does not say for which loop
+		case "doorbell": // the signal names no loop
 			s.wake(loopJobs)
 			s.wakeDue()
 		}
@@ -53,8 +53,8 @@ func (s *signals) handle(w queue.Wake) {
 	}
 }
 
-// lateGap is the least time between two checks for due work that signals of single jobs
-// cause.
+// lateGap is the least time between two checks for due work that are caused by signals of single
+// jobs.
 const lateGap = time.Second
 
 func (s *signals) wakeDue() { s.lateGate.After(lateGap, func() { s.wake(loopDue) }) }
@@ -73,9 +73,9 @@ func (s *signals) wakeWebhook(w queue.Wake) {
 	}
 }
 
-// resync is called each time the listener begins to listen (again): signals that were sent
-// before are lost, so all loops check for work. At the first time, tick workers that have not
-// ticked yet are left out, for their first tick waits for the listener anyway.
+// resync is called each time the listener begins to listen (again). Earlier signals are lost, so
+// resync makes all loops check for work. The first call leaves out tick workers that have not
+// ticked yet, because their first tick waits for the listener anyway.
 func (s *signals) resync() {
 	first := false
 	s.first.Do(func() {
