@@ -36,7 +36,8 @@ func (b *bench) heldSnapshot(ctx context.Context) part {
 		number(float64(from)) + " of " + number(float64(n)) + " jobs; the raw loop claims from the head each time"}}
 }
 
-// holdSnapshot opens a transaction that keeps the current snapshot.
+// holdSnapshot opens a transaction that holds the current snapshot of PostgreSQL until release is
+// called.
 func holdSnapshot(ctx context.Context, d *database) (release func(), err error) {
 	tx, err := d.pool.Begin(ctx)
 	if err == nil {

@@ -1,7 +1,7 @@
 package main
 
-// The server of the run and its databases: each measurement has a fresh database, cloned from a
-// template, so that no round inherits the dead rows of an earlier one.
+// The server of the run and its databases. Each measurement has a new database, cloned from a
+// template, so that no round has the dead rows of an earlier round.
 
 import (
 	"context"
@@ -25,7 +25,7 @@ type bench struct {
 	quick, large bool
 	progress     io.Writer
 
-	part      string // the current one
+	part      string // the name of the current part
 	databases int
 	templates map[string]bool
 	graphile  *nodePeer
@@ -33,7 +33,7 @@ type bench struct {
 }
 
 // params keep the server durable and prevent checkpoints during a measurement; each measurement
-// starts after one.
+// starts after a checkpoint.
 func params() map[string]string {
 	return map[string]string{
 		"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on",
@@ -66,7 +66,7 @@ func (b *bench) stop() error {
 
 func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.progress, format+"\n", args...) }
 
-// scale returns the size of a part.
+// scale returns the size of a part: quick with -quick, otherwise full.
 func (b *bench) scale(full, quick int) int {
 	if b.quick {
 		return quick
@@ -74,7 +74,7 @@ func (b *bench) scale(full, quick int) int {
 	return full
 }
 
-// database is one database of the run and a superuser's pool to it.
+// database is one database of the run and a superuser's connection pool for it.
 type database struct {
 	name string
 	pool *pgxpool.Pool
@@ -83,14 +83,14 @@ type database struct {
 
 func (d *database) dsn(user string) string { return d.b.server.DSN(user, d.name) }
 
-// template is a database that is made at its first use and then cloned.
+// template is a database that is made when it is first needed and then cloned.
 type template struct {
 	name    string
-	base    *template // nil = empty
+	base    *template // nil = an empty database
 	prepare func(ctx context.Context, d *database) error
 }
 
-// fresh makes a database of the template.
+// fresh returns a new database, cloned from the template.
 func (b *bench) fresh(ctx context.Context, t *template) (*database, error) {
 	from, err := b.ready(ctx, t)
 	if err != nil {
@@ -100,7 +100,7 @@ func (b *bench) fresh(ctx context.Context, t *template) (*database, error) {
 	return b.create(ctx, fmt.Sprintf("b%d_%s", b.databases, t.name), from)
 }
 
-// fed is a contender with a fresh database for each measurement.
+// fed returns a contender that gets a new database for each measurement.
 func (b *bench) fed(name string, t *template, run func(ctx context.Context, d *database, put put) error) contender {
 	return contender{name, func(ctx context.Context, put put) error {
 		d, err := b.fresh(ctx, t)
@@ -153,7 +153,7 @@ func (b *bench) create(ctx context.Context, name, from string) (*database, error
 	return d, d.own(ctx)
 }
 
-// own adopts a copy of a template with qtop's schema, because a clone gives out no work.
+// own adopts a copy of a template with qtop's schema, because in a clone no work can be claimed.
 func (d *database) own(ctx context.Context) error {
 	var installed bool
 	err := d.pool.QueryRow(ctx, "SELECT to_regclass('public.queue_identity') IS NOT NULL").Scan(&installed)
@@ -166,8 +166,8 @@ func (d *database) own(ctx context.Context) error {
 	return err
 }
 
-// login returns a pool of a login that is no superuser; silent switches the trigger's wake
-// signal off in its sessions.
+// login returns a connection pool for a login that is no superuser. silent switches the trigger's
+// wake signal off in the sessions of the pool.
 func (d *database) login(ctx context.Context, user string, conns int, silent bool) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(d.dsn(user))
 	if err != nil {
@@ -180,7 +180,7 @@ func (d *database) login(ctx context.Context, user string, conns int, silent boo
 	return pgxpool.NewWithConfig(ctx, cfg)
 }
 
-// drop removes the database and ends its sessions.
+// drop ends the sessions of the database and removes it.
 func (d *database) drop() {
 	d.pool.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -195,7 +195,7 @@ func (d *database) exec(ctx context.Context, sql string, args ...any) error {
 	return err
 }
 
-// settle gives all contenders the same start: fresh statistics, hint bits set, no dirty pages
+// settle gives all contenders the same start: new statistics, hint bits set, and no dirty pages
 // from filling.
 func (d *database) settle(ctx context.Context) error {
 	if err := d.exec(ctx, "VACUUM (ANALYZE)"); err != nil {
@@ -210,7 +210,7 @@ func (d *database) count(ctx context.Context, sql string) (n int, err error) {
 	return n, err
 }
 
-// expect checks a count, because a rate is void when jobs were not done.
+// expect checks a count: if not all jobs were done, the measured rate is void.
 func (d *database) expect(ctx context.Context, want int, sql string) error {
 	got, err := d.count(ctx, sql)
 	if err == nil && got != want {
@@ -219,7 +219,7 @@ func (d *database) expect(ctx context.Context, want int, sql string) error {
 	return err
 }
 
-// until polls a statement until it returns true.
+// until runs a statement again and again until it returns true.
 func (d *database) until(ctx context.Context, sql string) error {
 	for {
 		var yes bool

@@ -1,7 +1,7 @@
 package main
 
-// Part 3: claim and complete by qtop's functions, without a host, by the number of jobs per call.
-// The limit deletes rows of a table that has only a key.
+// Part 3: claim and complete with qtop's functions, without a host, for several numbers of jobs
+// per call. For the limit, rows are deleted from a table that has only a key column.
 
 import (
 	"context"
@@ -85,7 +85,8 @@ func bareDelete(ctx context.Context, d *database, batch, total int) (float64, er
 	return rate, err
 }
 
-// claimer is one connection and its last key in the one queue lane of the benchmark.
+// claimer is one connection. It holds the last key that it claimed in the benchmark's only queue
+// lane.
 type claimer struct{ after *string }
 
 func claimAndAck(ctx context.Context, d *database, batch, total int) (float64, error) {
@@ -124,7 +125,7 @@ func (c *claimer) step(ctx context.Context, pool *pgxpool.Pool, batch int) (int,
 		return 0, err
 	}
 	if len(jobs) == 0 {
-		c.after = nil // the next sweep finds jobs before the key
+		c.after = nil // the next claims find jobs that became visible before the key
 		return 0, nil
 	}
 	ids, tokens := make([][16]byte, len(jobs)), make([][16]byte, len(jobs))

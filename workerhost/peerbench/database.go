@@ -1,7 +1,7 @@
 package main
 
-// qtop's database: its logins, each with only the rights of its kind, one executor with one job
-// subscription, and the ways to fill the queue.
+// qtop's database: logins with only the privileges that each needs, one executor with one job
+// subscription, and statements that fill the queue.
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 
 const (
 	qtopName          = "qtop"
-	qtopElsewhereName = "qtop, producer elsewhere" // another process, with the Go client
-	qtopSQLName       = "qtop, SQL producer"       // bare SQL: the trigger sends the wake signal
-	qtopOneName       = "qtop, one program"        // the producer is the host's program
+	qtopElsewhereName = "qtop, producer elsewhere" // the producer is another process, with the Go client
+	qtopSQLName       = "qtop, SQL producer"       // the producer uses SQL only: the trigger sends the wake signal
+	qtopOneName       = "qtop, one program"        // the producer is in the program of the host
 	qtopDomain        = "bench"
 	qtopExecutor      = "bench_executor"
 	hostLogin         = "bench_host"
@@ -27,7 +27,8 @@ const (
 
 func qtopTemplate() *template { return &template{"qtop", nil, qtopPrepare} }
 
-// qtopPrepare runs once per server, because logins belong to the whole server.
+// qtopPrepare installs the schema and makes the logins. It runs once per server, because logins
+// belong to the whole server.
 func qtopPrepare(ctx context.Context, d *database) error {
 	if err := schema.Current().Up(ctx, d.dsn("postgres"), schema.UpOptions{AdoptRoles: true}); err != nil {
 		return err
@@ -56,7 +57,8 @@ func qtopPrepare(ctx context.Context, d *database) error {
 	return nil
 }
 
-// refusal is the error of a refused call.
+// refusal returns the error in the JSON answer of a call that was refused; nil if the call
+// succeeded.
 func refusal(answer string) error {
 	var a struct {
 		Refused bool   `json:"refused"`
@@ -71,8 +73,8 @@ func refusal(answer string) error {
 	return nil
 }
 
-// qtopSystem is qtop with jobs enqueued as name says: by JobEnqueue of another process or of the host's program, or by
-// bare SQL.
+// qtopSystem returns qtop with the producer that name names: JobEnqueue in another process,
+// JobEnqueue in the host's program, or SQL only.
 func qtopSystem(name string) system {
 	return system{
 		name: name, template: qtopTemplate(), fill: qtopFill,
@@ -84,7 +86,7 @@ func qtopSystem(name string) system {
 	}
 }
 
-// manyJobs returns the argument of fn_job_enqueue_many for generated jobs $1 … $2.
+// manyJobs calls fn_job_enqueue_many for generated jobs with the numbers $1 to $2.
 const manyJobs = `SELECT public.fn_job_enqueue_many(jsonb_agg(jsonb_build_object('job_kind', 'noop', 'event_domain', '` + qtopDomain + `',
 	'executor', 'DOT', 'payload', jsonb_build_object('n', g))))::text FROM generate_series($1::int, $2::int) g`
 

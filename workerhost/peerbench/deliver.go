@@ -1,7 +1,8 @@
 package main
 
-// Part 9: webhooks through the whole path (event, saga, job, POST) and a client that only posts.
-// The receiver is a separate process, the same for both: it responds 204 and counts.
+// Part 9: webhooks through all steps (event, saga, job, POST), and for comparison a client that
+// only posts. The receiver is a separate process, the same for both; it responds 204 and counts
+// the requests.
 
 import (
 	"bufio"
@@ -31,7 +32,7 @@ const (
 	deliveries = "deliveries"
 	inFlight   = 64
 	hookEvent  = "bench.delivered"
-	// hookPayload is $1-th of the events; about the size of an order.
+	// hookPayload is the payload of event number $1; it is about as long as an order.
 	hookPayload = `jsonb_build_object('n', $1::int, 'order', 'A-100' || $1::int, 'currency', 'EUR', 'amount', 12.50, 'items',
 		jsonb_build_array(jsonb_build_object('sku', 'x-1', 'count', 2), jsonb_build_object('sku', 'x-2', 'count', 1)))`
 )
@@ -76,15 +77,15 @@ func (b *bench) deliverRate(ctx context.Context) part {
 	}}
 }
 
-// delivered measures one host from its start to the last settled saga.
+// delivered measures one host, from its start until the last saga is settled.
 func (b *bench) delivered(ctx context.Context, url string, n int) (float64, error) {
 	d, err := b.fresh(ctx, qtopTemplate())
 	if err != nil {
 		return 0, err
 	}
 	defer d.drop()
-	// The loops of a host notify each other in their process; wake signals are for other hosts
-	// and consoles, and off by default.
+	// The loops of a host wake each other in their process. Wake signals are for other hosts and
+	// consoles, and off by default.
 	err = d.exec(ctx, "SELECT public.fn_dot_config_set('queue.notify.bridge_enabled', 'false', 'bench', 'measured as installed', NULL::timestamptz, NULL::timestamptz)")
 	if err == nil {
 		err = d.exec(ctx, "SELECT public.fn_dot_config_set('webhook.slow_start.enabled', 'false', 'bench', 'a backlog is what is measured', NULL::timestamptz, NULL::timestamptz)")
@@ -96,8 +97,8 @@ func (b *bench) delivered(ctx context.Context, url string, n int) (float64, erro
 		err = d.exec(ctx, "INSERT INTO public.events (event_type, payload) SELECT $2, "+
 			strings.ReplaceAll(hookPayload, "$1", "g")+" FROM generate_series(1, $1::int) g", n, hookEvent)
 	}
-	// Only the filled tables: after a vacuum of an empty table the planner expects it to stay
-	// empty.
+	// Only the filled tables: after a vacuum of an empty table the planner assumes that the table
+	// stays empty.
 	if err == nil {
 		err = d.exec(ctx, "VACUUM (ANALYZE) public.events, public.subscriptions")
 	}
@@ -143,7 +144,7 @@ func (b *bench) delivered(ctx context.Context, url string, n int) (float64, erro
 	return float64(n) / took.Seconds(), err
 }
 
-// sent returns how many results the host has recorded.
+// sent returns how many results the host h has recorded.
 func sent(h *workerhost.Host) int64 {
 	for _, l := range h.Status().Loops {
 		if l.Name == "webhook_worker" {
@@ -153,7 +154,8 @@ func sent(h *workerhost.Host) int64 {
 	return 0
 }
 
-// posted measures the peer: the same bodies and the same number in flight.
+// posted measures the client that only posts: the same bodies, and the same number of requests in
+// flight.
 func (b *bench) posted(ctx context.Context, url string, n int) (float64, error) {
 	var body []byte
 	if err := b.admin.QueryRow(ctx, "SELECT "+hookPayload, n).Scan(&body); err != nil {
@@ -190,10 +192,11 @@ func (b *bench) posted(ctx context.Context, url string, n int) (float64, error) 
 	return float64(n) / took.Seconds(), context.Cause(ctx)
 }
 
-// receiverEnv makes this program the receiver.
+// receiverEnv is the environment variable that makes this program the receiver.
 const receiverEnv = "QTOP_BENCH_RECEIVER"
 
-// receiverMain runs the receiver's process: it prints its address and ends with its parent.
+// receiverMain runs the receiver's process: it prints its address, and it ends when its parent
+// ends.
 func receiverMain() {
 	if os.Getenv(receiverEnv) == "" {
 		return
@@ -203,7 +206,7 @@ func receiverMain() {
 		fmt.Fprintln(os.Stderr, "receiver:", err)
 		os.Exit(1) //nolint:forbidigo // a separate process; nothing to drain
 	}
-	fmt.Println("http://" + l.Addr().String()) //nolint:forbidigo // its answer to the parent
+	fmt.Println("http://" + l.Addr().String()) //nolint:forbidigo // the parent process reads it
 	var posts atomic.Int64
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /", func(w http.ResponseWriter, r *http.Request) {
@@ -214,7 +217,7 @@ func receiverMain() {
 	mux.HandleFunc("GET /count", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, posts.Load()) })
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(0) //nolint:forbidigo // the parent is gone
+		os.Exit(0) //nolint:forbidigo // the parent process has ended
 	}()
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	fmt.Fprintln(os.Stderr, "receiver:", server.Serve(l))

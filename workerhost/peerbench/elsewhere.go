@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// elsewhere inserts single jobs from another process.
+// elsewhere makes another process insert single jobs.
 type elsewhere struct {
 	producer *producer
 	mu       sync.Mutex
@@ -16,7 +16,7 @@ type elsewhere struct {
 }
 
 type inserted struct {
-	sent time.Time // by the clock of the machine, just before the insert
+	sent time.Time // just before the insert, by the machine's clock
 	ok   bool
 }
 
@@ -38,7 +38,7 @@ func openElsewhere(spec producerSpec) (*elsewhere, error) {
 	return e, err
 }
 
-// insert returns when the other process sent the insert.
+// insert makes the other process insert job n, and returns when that process sent the insert.
 func (e *elsewhere) insert(ctx context.Context, n int) (time.Time, error) {
 	answer := make(chan inserted, 1)
 	e.mu.Lock()

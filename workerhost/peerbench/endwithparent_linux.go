@@ -2,5 +2,5 @@ package main
 
 import "syscall"
 
-// endWithParent has the kernel kill a process when this one ends, however it ends.
+// endWithParent makes the kernel kill a child process when this process ends, even by SIGKILL.
 func endWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

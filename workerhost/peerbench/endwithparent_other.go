@@ -4,5 +4,5 @@ package main
 
 import "syscall"
 
-// endWithParent does nothing here: the kernel has no such signal.
+// endWithParent does nothing: the kernel of this system has no parent-death signal.
 func endWithParent() *syscall.SysProcAttr { return nil }

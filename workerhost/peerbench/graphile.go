@@ -1,7 +1,7 @@
 package main
 
-// graphile-worker, installed into a temporary folder for the run: two processes of node that
-// start on a command and report when they find no more work.
+// graphile-worker, which is installed into a temporary folder for the run: two node processes
+// that start to work on a command, and report when they find no more work.
 
 import (
 	"bufio"
@@ -31,7 +31,7 @@ func installGraphile(ctx context.Context) *nodePeer {
 	return installNode(ctx, graphileName, graphileVersion, "graphile.mjs", graphileScript)
 }
 
-// graphileCommand is the script on a database of the run.
+// graphileCommand returns a command of the script for graphile-worker, on a database of the run.
 func graphileCommand(ctx context.Context, g *nodePeer, d *database, args ...string) *exec.Cmd {
 	cmd := g.command(ctx, d.b.server.SocketDir(), embedded.Superuser, d.name, args...)
 	cmd.WaitDelay = 5 * time.Second
@@ -48,7 +48,8 @@ func graphileSystem(g *nodePeer) system {
 			if err != nil {
 				err = fmt.Errorf("%w: %s", err, out)
 			}
-			// Finished jobs are deleted, so the count of the workers is kept here.
+			// Finished jobs are deleted, so the workers record in this table how many they have
+			// done.
 			return errors.Join(err, d.exec(ctx, "CREATE TABLE public.ran (n int NOT NULL)"))
 		}},
 		fill: func(ctx context.Context, d *database, n int) error {
@@ -62,7 +63,7 @@ func graphileSystem(g *nodePeer) system {
 	}
 }
 
-// graphileWorker is one process of node.
+// graphileWorker is one node process.
 type graphileWorker struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -91,8 +92,8 @@ func graphileSpawn(ctx context.Context, g *nodePeer, d *database) (*graphileWork
 	return w, nil
 }
 
-// graphileOpen starts the processes and, when all are connected, their work, so that the start of node is
-// not measured.
+// graphileOpen starts the processes. When all of them are connected, it starts their work, so
+// that the start of node is not measured.
 func graphileOpen(ctx context.Context, g *nodePeer, d *database) (session, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var workers []*graphileWorker

@@ -1,7 +1,7 @@
 package main
 
-// Part 2: the time from just before an insert to the start of the job's handler, on an idle queue
-// and under a steady load.
+// Part 2: the time from just before an insert to the start of the job's handler, with an idle
+// queue and with a steady load.
 
 import (
 	"context"

@@ -1,7 +1,7 @@
 package main
 
-// What was measured on which machine, with which versions and settings: without them ratios
-// cannot be compared.
+// The description of the machine, the versions and the settings of a run: without these, ratios
+// of two runs cannot be compared.
 
 import (
 	"context"
@@ -50,7 +50,8 @@ func (b *bench) versions() string {
 	return strings.Join(append(vs, graphileName+" "+graphileVersion+" if run"), ", ")
 }
 
-// described returns the options of this run, and the load of the machine before it.
+// described returns the options of this run, its duration, and the load average of the machine
+// before it.
 func (b *bench) described(took time.Duration, load string) string {
 	s := fmt.Sprintf("%s, load average before %s", took.Round(time.Second), load)
 	var last float64
@@ -66,11 +67,12 @@ func (b *bench) described(took time.Duration, load string) string {
 	return s
 }
 
-// busy is the load average above which other work on the machine falsifies the figures.
+// busy is the load average above which the figures are marked, because other work on the machine
+// distorts them.
 const busy = 0.5
 
-// procField returns the value of "name : value" in a file of /proc, or its first line without a
-// name.
+// procField returns the value of the line "name : value" in a file of /proc, or the first line if
+// name is empty.
 func procField(file, name string) string {
 	text, _ := os.ReadFile(file)
 	for line := range strings.Lines(string(text)) {
@@ -92,7 +94,8 @@ func memory() string {
 	return fmt.Sprintf("%.0f GiB", kb/1024/1024)
 }
 
-// medium returns the kind of file system: in memory fsync costs nothing.
+// medium returns the kind of the file system of dir: on an in-memory file system fsync costs
+// nothing.
 func medium(dir string) string {
 	const tmpfs = 0x01021994
 	var fs syscall.Statfs_t

@@ -1,12 +1,12 @@
-// Command peerbench measures qtop, its peers and theoretical limits side by side in one run on a
-// private PostgreSQL, and prints the goals, and which were met, as Markdown. Times never make it
-// fail; it fails when a job was lost or not done.
+// Command peerbench measures qtop, other queues (its peers) and theoretical limits in one run on
+// a private PostgreSQL server. It prints goals, and which of them were met, as Markdown. It never
+// fails because of a time; it fails when a job was lost or not done.
 //
 //	go run . [-run regexp] [-rounds 3] [-quick] [-large] [-o file]
 //
-// Parts 1 to 9 of the report are listed in sections; each compares contenders (measure.go) in
-// fresh databases (bench.go). Only this command needs the modules of the peers, so it is a
-// separate module.
+// The report has the parts 1 to 9, see sections. Each part compares contenders (measure.go) in
+// new databases (bench.go). peerbench is a separate Go module, because only this command needs
+// the modules of the peers.
 package main
 
 import (
@@ -39,7 +39,7 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "peerbench:", err)
-		os.Exit(1) //nolint:forbidigo // a separate main; run has drained
+		os.Exit(1) //nolint:forbidigo // exit code of main; run has drained
 	}
 }
 

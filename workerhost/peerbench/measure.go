@@ -1,6 +1,7 @@
 package main
 
-// Figures, which are measured once per round, and the contest that measures them.
+// Figures, which are measured once per round, and the contest between contenders that measures
+// them.
 
 import (
 	"context"
@@ -10,7 +11,7 @@ import (
 	"time"
 )
 
-// measure is one figure with a value per round; an empty one was not measured.
+// measure is one figure with a value per round. Without values, it was not measured.
 type measure struct {
 	unit   string
 	values []float64
@@ -18,14 +19,16 @@ type measure struct {
 
 func (m measure) taken() bool { return len(m.values) > 0 }
 
-// median returns the median of the rounds, for an even number the mean of the middle two.
+// median returns the median of the rounds; for an even number of rounds, the mean of the middle
+// two.
 func (m measure) median() float64 {
 	s := slices.Sorted(slices.Values(m.values))
 	n := len(s)
 	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
-// over divides round by round, because other load in one round slows both contenders.
+// over returns the ratio of m to peer for each round. Other load in one round slows both
+// contenders, so their ratio hardly changes.
 func (m measure) over(peer measure) measure {
 	if len(m.values) != len(peer.values) {
 		return measure{}
@@ -54,7 +57,7 @@ func (m measure) suffix() string {
 	return " " + m.unit
 }
 
-// number formats three significant digits, and whole thousands in groups.
+// number formats v with three significant digits, and with a separator for thousands.
 func number(v float64) string {
 	switch {
 	case v >= 1000:
@@ -78,25 +81,26 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-// put records one value of the running contender.
+// put records one value of the contender that is being measured.
 type put func(figure, unit string, v float64)
 
-// contender is measured once per round.
+// contender is one participant of a contest. It is measured once per round.
 type contender struct {
 	name string
 	run  func(ctx context.Context, put put) error
 }
 
-// notRun says why a contender cannot be measured here, which is no failure.
+// notRun is the error of a contender that cannot be measured on this machine. It does not make
+// the command fail.
 type notRun struct{ why string }
 
 func (e notRun) Error() string { return "not run: " + e.why }
 
-// figures are the results of one part, in the order they were first put.
+// figures holds the results of one part, in the order in which they were first put.
 type figures struct {
 	keys []figure
 	by   map[figure]*measure
-	outs []string // contenders that gave no result, and why
+	outs []string // contenders without a result, with the reason
 }
 
 type figure struct{ who, what string }
@@ -117,7 +121,8 @@ func (f *figures) put(who, what, unit string, v float64) {
 	f.by[k].values = append(f.by[k].values, v)
 }
 
-// drop removes a contender, because its remaining rounds would not match those of the others.
+// drop removes the results of a contender, because its rounds would not match the rounds of the
+// others.
 func (f *figures) drop(who, why string) {
 	f.keys = slices.DeleteFunc(f.keys, func(k figure) bool {
 		if k.who == who {
@@ -128,8 +133,8 @@ func (f *figures) drop(who, why string) {
 	f.outs = append(f.outs, who+": "+why)
 }
 
-// contest measures the contenders round by round (A B C A B C …), so that slow drift of the
-// machine affects all of them. A contender that fails is dropped.
+// contest measures the contenders round by round (A B C A B C …), so that a slow change of the
+// machine's speed affects all of them. A contender that fails is dropped.
 func (b *bench) contest(ctx context.Context, cs ...contender) *figures {
 	return b.contestOf(ctx, b.rounds, cs...)
 }

@@ -10,7 +10,7 @@ import (
 
 func TestRatiosAreTakenWithinTheRound(t *testing.T) {
 	t.Parallel()
-	// In the second round the machine has half its speed; the ratio is unchanged.
+	// In the second round the machine has half its speed, and the ratio does not change.
 	r := measure{"/s", []float64{300, 150, 270}}.over(measure{"/s", []float64{100, 50, 100}})
 	if got := r.String(); got != "3.00 (2.70–3.00)" {
 		t.Errorf("ratio %s", got)

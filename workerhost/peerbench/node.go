@@ -1,6 +1,6 @@
 package main
 
-// Peers that run in node.
+// Peers that run on Node.js.
 
 import (
 	"context"
@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// nodePeer is a folder with an npm package and our script for it, or the error why there is none.
+// nodePeer is a folder with an npm package and a script that uses it, or the error why the
+// package is not available.
 type nodePeer struct {
 	dir, script string
-	node        string // its version
+	node        string // version of node
 	err         error
 }
 
@@ -25,7 +26,7 @@ func (p *nodePeer) remove() {
 	}
 }
 
-// installNode installs the package into a temporary folder.
+// installNode installs the npm package into a temporary folder.
 func installNode(ctx context.Context, name, version, script string, text []byte) *nodePeer {
 	p := &nodePeer{}
 	out, err := exec.CommandContext(ctx, "node", "-v").Output()
@@ -54,7 +55,8 @@ func installNode(ctx context.Context, name, version, script string, text []byte)
 	return p
 }
 
-// command is the script with a login of a database behind a socket.
+// command returns a command that runs the script as login on a database, through the socket
+// folder of the server.
 func (p *nodePeer) command(ctx context.Context, socket, login, database string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "node", append([]string{p.script}, args...)...)
 	cmd.Env = append(os.Environ(), "BENCH_HOST="+socket, "BENCH_USER="+login, "BENCH_DATABASE="+database)

@@ -1,7 +1,7 @@
 package main
 
-// Part 5 and the databases of part 7: many finished jobs, and the time of one refresh of the live
-// panes.
+// Part 5, and the databases of part 7: many finished jobs, and the duration of one refresh of the
+// console's live panes.
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// history is a database with that many finished and queued jobs in 64 queue lanes. All finished
-// times are in today's partition.
+// history returns a database with the given numbers of finished and queued jobs, in 64 queue
+// lanes. All jobs finished today, so they are in one partition.
 func history(finished, queued int) *template {
 	name := fmt.Sprintf("finished_%d_queued_%d", finished, queued)
 	return &template{name, qtopTemplate(), func(ctx context.Context, d *database) error {
@@ -78,7 +78,7 @@ func (b *bench) paneTime(ctx context.Context) part {
 		"the counters are checked against what was filled in"}}
 }
 
-// refreshes calls fn_queue_picture repeatedly, computed again each time.
+// refreshes calls fn_queue_picture n times. Each call computes the snapshot again.
 func refreshes(ctx context.Context, d *database, n int, put put) error {
 	pool, err := d.login(ctx, viewerLogin, 1, false)
 	if err != nil {
@@ -95,7 +95,7 @@ func refreshes(ctx context.Context, d *database, n int, put put) error {
 			return err
 		}
 		trip := time.Since(began)
-		if i > n/10 { // the first calls plan and fill caches
+		if i > n/10 { // the first calls make plans and fill caches
 			took, trips = append(took, ms), append(trips, trip)
 		}
 	}

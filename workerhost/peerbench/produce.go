@@ -1,6 +1,6 @@
 package main
 
-// Part 4: the cost of wake signals for producers, and the gain of one call for many jobs.
+// Part 4: how much wake signals cost producers, and how much one call for many jobs saves.
 
 import (
 	"context"
@@ -24,7 +24,7 @@ const (
 	wakeRow     = "a trigger per row, as DP4 first had it"
 )
 
-// rowTrigger is the earlier design, for comparison.
+// rowTrigger is the earlier design, a signal per row, for comparison.
 const rowTrigger = `
 CREATE FUNCTION public.bench_row_wake() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -39,7 +39,7 @@ func (b *bench) produceRate(ctx context.Context) part {
 	figure := func(n int) string { return fmt.Sprintf("inserts, %d clients", n) }
 	var cs []contender
 	for _, n := range clients {
-		for _, wake := range []string{wakeOff, wakeSignal, wakeTrigger, wakeRow} { // the divided pairs are measured next to each other
+		for _, wake := range []string{wakeOff, wakeSignal, wakeTrigger, wakeRow} { // in this order, because contenders whose ratio is shown are measured one after the other
 			cs = append(cs, contender{wake, func(ctx context.Context, put put) error {
 				rate, err := b.produced(ctx, wake, n, span)
 				if err == nil {
@@ -67,7 +67,7 @@ func (b *bench) produceRate(ctx context.Context) part {
 	return p
 }
 
-// produced returns the rate at which clients insert for a span of time.
+// produced returns the insert rate of the given number of clients during span.
 func (b *bench) produced(ctx context.Context, wake string, clients int, span time.Duration) (float64, error) {
 	d, err := b.fresh(ctx, qtopTemplate())
 	if err != nil {
@@ -126,7 +126,7 @@ func (b *bench) produced(ctx context.Context, wake string, clients int, span tim
 	return float64(inserted.Load()) / took.Seconds(), err
 }
 
-// listenTo listens and receives until ctx ends.
+// listenTo runs LISTEN on the channel and receives notifications until ctx ends.
 func listenTo(ctx context.Context, d *database, channel string) (ended <-chan struct{}, err error) {
 	conn, err := pgx.ConnectConfig(ctx, d.pool.Config().ConnConfig)
 	if err != nil {

@@ -1,7 +1,7 @@
 package main
 
-// qtop as a contender: one worker host in this process, with a host's login, whose one job kind
-// does nothing.
+// qtop as a contender: one worker host in this process, with the login of a host and one job kind
+// that does nothing.
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// The settings of a host, which runs all loops, as `qtop worker` does.
+// The settings of the host, which runs all loops, as `qtop worker` does.
 const (
 	hostConns       = 8
 	hostConcurrency = 100
@@ -70,8 +70,8 @@ func qtopOpen(ctx context.Context, d *database, handled func(int), name string) 
 	}, nil
 }
 
-// qtopInsert returns how the producer that name says inserts, and what ends it. beside is the producer of the host's
-// program.
+// qtopInsert returns insert, which inserts as the producer that name names, and end, which ends
+// that producer. beside is the producer in the host's program.
 func qtopInsert(ctx context.Context, d *database, beside *enqueue.Producer, name string) (
 	insert func(context.Context, int) (time.Time, error), end func() error, err error) {
 	switch name {
@@ -102,7 +102,7 @@ func qtopInsert(ctx context.Context, d *database, beside *enqueue.Producer, name
 	return insert, end, nil
 }
 
-// noopJob is the job with a number.
+// noopJob returns a job with the number n.
 func noopJob(n int) enqueue.Job {
 	return enqueue.Job{Kind: "noop", Domain: qtopDomain, Executor: "DOT", Payload: fmt.Appendf(nil, `{"n": %d}`, n)}
 }

@@ -1,7 +1,8 @@
 package main
 
-// The limits: bare loops of four connections without a host, on separate tables. rawSystem claims
-// and completes like qtop's design; rawDelete is the minimum to take each row once.
+// The limits: simple loops on four connections without a host, on separate tables. rawSystem
+// claims and completes as in qtop's design; rawDelete does the least work that takes each row
+// once.
 
 import (
 	"context"
@@ -21,8 +22,8 @@ const (
 	rawBatch = 1000
 )
 
-// A claim changes no indexed column, so its update stays on the page; finished rows leave the
-// table.
+// A claim changes no indexed column, so that its update can stay on the same page (HOT). Finished
+// rows are moved out of the table.
 const rawTables = `
 CREATE SCHEMA raw;
 CREATE TABLE raw.job (
@@ -90,7 +91,8 @@ func rawOpen(ctx context.Context, d *database, handled func(n int)) (session, er
 	})
 }
 
-// loops runs steps until stop. After an empty one it waits for a signal or the poll.
+// loops runs step in each worker until the session is stopped. After a step that found no job,
+// the worker waits for a signal or for the poll.
 func loops(ctx context.Context, d *database, conns int, channel string, step func(ctx context.Context, worker int) (int, error),
 	insert func(ctx context.Context, n int) error) (session, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -144,7 +146,8 @@ func loops(ctx context.Context, d *database, conns int, channel string, step fun
 	}, nil
 }
 
-// rawStep claims up to limit jobs and completes them. The rows are given out after the claim has committed, because a completion could overtake it otherwise.
+// rawStep claims up to limit jobs and completes them. It calls handled only after the claim has
+// committed, because otherwise a completion could be sent before the commit.
 func rawStep(ctx context.Context, pool *pgxpool.Pool, owner string, limit int, handled func(n int)) (int, error) {
 	rows, _ := pool.Query(ctx, rawClaim, limit, owner)
 	type job struct {
@@ -168,7 +171,7 @@ func rawStep(ctx context.Context, pool *pgxpool.Pool, owner string, limit int, h
 }
 
 // drain runs steps on all connections until total rows were taken, and returns the rate. The
-// limit of a step keeps the last ones from taking more.
+// limit of a step prevents that more than total rows are taken.
 func drain(ctx context.Context, conns, total int, step func(ctx context.Context, worker int) (int, error)) (rate float64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -1,6 +1,6 @@
 package main
 
-// The printed result in Markdown: machine, versions, goals and all figures.
+// The report in Markdown: machine, versions, goals and all figures.
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// limit is one aim of a goal; the zero limit is none.
+// limit is one aim of a goal; the zero value means that there is no aim.
 type limit struct {
 	set, most bool
 	v         float64
@@ -29,8 +29,8 @@ func (l limit) String() string {
 	return "≥ " + number(l.v)
 }
 
-// goal is one line of the table. It compares the ratio to the peer with its aims, or without a
-// peer the figure of qtop.
+// goal is one line of the table. With a peer, it compares the ratio of qtop to the peer with its
+// aims; without a peer, it compares the figure of qtop.
 type goal struct {
 	text           string
 	ours, peer     measure
@@ -109,7 +109,7 @@ func (r report) write(w io.Writer) {
 	}
 }
 
-// line writes one row. It replaces bars and line breaks in cells, which would end a cell.
+// line writes one row of a table. It replaces bars and line breaks, which would end a cell.
 func line(w io.Writer, cells ...string) {
 	for i, c := range cells {
 		cells[i] = strings.NewReplacer("|", "\\|", "\n", " ").Replace(c)

@@ -1,6 +1,6 @@
 package main
 
-// River with the settings of its benchmark.
+// River with the settings of River's benchmark.
 
 import (
 	"context"
@@ -37,7 +37,8 @@ func (w *riverWorker) Work(ctx context.Context, job *river.Job[riverNoop]) error
 	return w.handle(ctx, job.Args.N)
 }
 
-// riverSystem is River with a producer in the worker's program, or elsewhere, as name says.
+// riverSystem returns River with a producer in the worker's program or in another process, as
+// name says.
 func riverSystem(name string) system {
 	return system{
 		name: name, template: &template{"river", nil, func(ctx context.Context, d *database) error {
@@ -56,11 +57,11 @@ func riverSystem(name string) system {
 	}
 }
 
-// riverWorkers is how many jobs River's benchmark works on at a time.
+// riverWorkers is how many jobs run at once in River's benchmark.
 const riverWorkers = 2000
 
-// riverClient returns a client that only inserts, or with a handler one that works on up to workers jobs at a
-// time. What a killed client had is given out again after leaseSeconds.
+// riverClient returns a client that only inserts or, if handle is not nil, a client that runs up
+// to workers jobs at once. The jobs of a killed client are run again after leaseSeconds.
 func riverClient(pool *pgxpool.Pool, handle func(ctx context.Context, n int) error, workers int) (*river.Client[pgx.Tx], error) {
 	cfg := &river.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	if handle != nil {

@@ -1,16 +1,18 @@
 package main
 
-// The command `peerbench steady`: queues that are fed, worked on and watched at the same time, in
-// the phases of the public comparison of PostgreSQL job queues
+// The command `peerbench steady`: producers fill queues, hosts work on them and a console watches
+// them at the same time, in the phases of the public comparison of PostgreSQL job queues
 // (github.com/hardbyte/postgresql-job-queue-benchmarking, docs/method.md).
 //
-//  1. A course is one or more phases that follow each other. Each contestant runs it on a new server.
-//  2. A producer in a separate process inserts numbered jobs at a fixed rate. One worker host, a
-//     process too, makes an HTTP request per job to the receiver in this process.
-//  3. After a warm-up, which is not measured, the phases begin. After the last one the producer stops, and
-//     what is left has `-patience` to be worked on. What has not been started by then is lost.
-//  4. The results of the course are appended to results.jsonl. A course whose results are all there is
-//     not run again.
+//  1. A course is one phase, or several in sequence. Each contestant runs each course on a new
+//     server.
+//  2. A producer in a separate process inserts numbered jobs at a fixed rate. One worker host,
+//     also a separate process, makes an HTTP request per job to the receiver in this process.
+//  3. After a warm-up, which is not measured, the phases begin. After the last phase the producer
+//     stops, and the remaining jobs may take up to `-patience`. Jobs that have not been started
+//     by then count as lost.
+//  4. The results of the course are appended to results.jsonl. If results.jsonl has all results
+//     of a course, the course is not run again.
 
 import (
 	"context"
@@ -28,20 +30,20 @@ import (
 
 // steadyOptions are the flags of `peerbench steady`.
 type steadyOptions struct {
-	dir         string        // of results.jsonl and the logs
+	dir         string        // folder of results.jsonl and the logs
 	rate        int           // jobs per second
 	length      time.Duration // of a phase
-	idleInTx    time.Duration // of the phase idle-in-tx of qtop and River
+	idleInTx    time.Duration // length of the phase idle-in-tx for qtop and River
 	warmUp      time.Duration
 	patience    time.Duration
-	pgque       string // PgQue's SQL file
+	pgque       string // path of PgQue's SQL file
 	phases      *regexp.Regexp
 	contestants *regexp.Regexp
 	binaries    []binary
-	doc         string // the document that gets the table
+	doc         string // path of the document into which the table is written
 }
 
-// binary is a build of qtop under a name.
+// binary is a build of qtop, with a name for the report.
 type binary struct{ name, path string }
 
 func steady(ctx context.Context, args []string, out, progress io.Writer) error {
@@ -104,7 +106,7 @@ type steadyRun struct {
 	steadyOptions
 	progress io.Writer
 	results  []result
-	node     map[string]*nodePeer // the installed packages
+	node     map[string]*nodePeer // npm packages that are installed, by name
 }
 
 func (s *steadyRun) file() string { return filepath.Join(s.dir, "results.jsonl") }
@@ -113,8 +115,9 @@ func (s *steadyRun) say(format string, args ...any) {
 	fmt.Fprintf(s.progress, "%s  "+format+"\n", append([]any{time.Now().UTC().Format(time.TimeOnly)}, args...)...)
 }
 
-// run runs each course with all contestants before the next, so that drift of the machine affects
-// all of them. A contestant that fails leaves its course out, which the next run tries again.
+// run runs each course with all contestants before the next course, so that a slow change of the
+// machine's speed affects all of them. If a contestant fails, its course has no results, and the
+// next run of the command runs it again.
 func (s *steadyRun) run(ctx context.Context) error {
 	defer s.removeNode()
 	var failed []error
@@ -145,7 +148,7 @@ func (s *steadyRun) run(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// measured says whether the results have every phase of the course.
+// measured reports whether the results have every phase of the course.
 func (s *steadyRun) measured(who contestant, c course) bool {
 	for _, p := range c {
 		found := false
@@ -166,7 +169,7 @@ func (s *steadyRun) keep(rs []result) error {
 		return err
 	}
 	defer f.Close()
-	text := []byte("\n") // ends a line that was cut off
+	text := []byte("\n") // ends a line that a stop had cut off
 	for _, r := range rs {
 		line, err := json.Marshal(r)
 		if err != nil {
@@ -174,15 +177,15 @@ func (s *steadyRun) keep(rs []result) error {
 		}
 		text = append(append(text, line...), '\n')
 	}
-	if _, err := f.Write(text); err != nil { // one write: a course is there whole or not at all
+	if _, err := f.Write(text); err != nil { // one write, so that a course is written completely or not at all
 		return err
 	}
 	s.results = append(s.results, rs...)
 	return f.Sync()
 }
 
-// readResults reads what was measured. The last line counts if a phase was measured twice; a line that
-// was cut off is left out.
+// readResults reads the results in the file. If a phase was measured twice, the last line counts;
+// a line that was cut off is ignored.
 func readResults(file string) ([]result, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {

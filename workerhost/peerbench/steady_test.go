@@ -30,13 +30,13 @@ func TestLedgerKnowsWhatIsLostAndWhatRanTwice(t *testing.T) {
 	l := w.ledger
 	l.tell(0, ms(0), true)
 	l.start(0, ms(10))
-	l.start(1, ms(25)) // seen before the producer had its answer
+	l.start(1, ms(25)) // the receiver sees the job before the producer has its answer
 	l.tell(1, ms(5), true)
 	l.tell(2, ms(6), true) // never started
 	l.tell(3, ms(7), false)
 	l.tell(4, ms(8), true)
 	l.start(4, ms(38))
-	l.start(4, ms(90)) // again
+	l.start(4, ms(90)) // started a second time
 	l.tell(5, ms(2000), true)
 	if n := l.depth(); n != 2 {
 		t.Errorf("%d jobs are inserted and not started, not 2", n)
@@ -45,7 +45,7 @@ func TestLedgerKnowsWhatIsLostAndWhatRanTwice(t *testing.T) {
 	if r.Inserted != 4 || r.Lost != 1 || r.Twice != 1 || r.Unanswered != 1 || r.PerSecond != 3 {
 		t.Errorf("%+v", r)
 	}
-	if *r.StartP50 != 30 || r.StartP99 != nil { // 10, 20, 30, never
+	if *r.StartP50 != 30 || r.StartP99 != nil { // the start delays are 10, 20 and 30 ms; one job was never started
 		t.Errorf("p50 %v, p99 %v", *r.StartP50, r.StartP99)
 	}
 	if r.Recovered != nil || r.WAL == nil {
@@ -57,7 +57,7 @@ func TestRecoveredNeedsThreeGoodSecondsInARow(t *testing.T) {
 	t.Parallel()
 	over := time.Unix(1000, 0)
 	l := &steadyLedger{}
-	slow := map[int]int64{0: 500, 1: 10, 2: 500} // by second, in ms; 10 afterwards
+	slow := map[int]int64{0: 500, 1: 10, 2: 500} // start delay by second, in ms; 10 ms in all other seconds
 	for second := range 8 {
 		took, isSlow := slow[second]
 		if !isSlow {
@@ -83,7 +83,7 @@ func TestPacerCountsElapsedTime(t *testing.T) {
 	at := time.Unix(1000, 0)
 	p := pacer{at: at}
 	total := 0
-	for range 1000 { // ticks of 3 ms that were to be of 1 ms
+	for range 1000 { // the ticker is late: ticks take 3 ms, not 1 ms
 		at = at.Add(3 * time.Millisecond)
 		total += p.due(at, 800)
 	}
@@ -110,7 +110,7 @@ func TestJobNumberOfEachLoad(t *testing.T) {
 	}
 }
 
-// What is in the file is not measured again; a course with a missing phase is.
+// A course whose results are in the file is not measured again; a course with a missing phase is.
 func TestMeasuredCoursesAreNotRunAgain(t *testing.T) {
 	t.Parallel()
 	s := &steadyRun{steadyOptions: steadyOptions{dir: t.TempDir()}}
@@ -122,7 +122,7 @@ func TestMeasuredCoursesAreNotRunAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = f.WriteString(`{"contestant": "c", "phase": "recov`) // the machine stopped here
+	_, _ = f.WriteString(`{"contestant": "c", "phase": "recov`) // a line that was cut off when the machine stopped
 	_ = f.Close()
 	again := &steadyRun{steadyOptions: steadyOptions{dir: s.dir}}
 	if again.results, err = readResults(again.file()); err != nil {
@@ -172,7 +172,8 @@ func TestReportGoesBetweenTheMarkers(t *testing.T) {
 	}
 }
 
-// The producer inserts at the rate and records each job that it inserted, and each that was refused.
+// The producer inserts at the rate, and reports each job that it inserted and each that was
+// refused.
 func TestProducerTellsWhatItInserted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: the producer is not run on a server")

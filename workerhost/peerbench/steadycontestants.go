@@ -1,6 +1,7 @@
 package main
 
-// The contestants of `peerbench steady`. All handlers are one HTTP request to the same receiver.
+// The contestants of `peerbench steady`. Each handler makes one HTTP request to the same
+// receiver.
 
 import (
 	"context"
@@ -13,22 +14,23 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// leaseSeconds is after how long each contestant that can be told so gives the jobs of a killed host out again.
+// leaseSeconds is after how many seconds the jobs of a killed host are run again, for each
+// contestant that has such a setting.
 const leaseSeconds = 30
 
-// contestant is a queue as its users run it.
+// contestant is a queue with the settings that its users have.
 type contestant struct {
 	name     string
 	load     string                                    // "jobs", "webhooks" or "routed events"
-	long     bool                                      // idle-in-tx takes its own length
-	needs    func(ctx context.Context) error           // why it cannot be measured here; nil = always
-	install  func(ctx context.Context, w *world) error // into the empty database
+	long     bool                                      // the phase idle-in-tx lasts for -idle-in-tx, not for -length
+	needs    func(ctx context.Context) error           // returns why the contestant cannot be measured on this machine; nil = it always can
+	install  func(ctx context.Context, w *world) error // installs the queue into an empty database
 	host     func(w *world) (*exec.Cmd, error)
 	producer func(w *world) (*exec.Cmd, error)
-	watched  string // the binary whose console watches; "" = nobody watches
-	hot      string // the table that the active readers count
-	// recorded is SQL: the milliseconds from the insert to the recorded completion, for jobs that were
-	// inserted from $1 to $2; "" = finished jobs are not kept.
+	watched  string // the binary whose console watches the queue; "" = no console
+	hot      string // the table that the transactions of the phase active-readers count
+	// recorded is an SQL query of the milliseconds from the insert to the recorded completion,
+	// for jobs that were inserted from $1 to $2; "" = the queue keeps no finished jobs.
 	recorded string
 }
 
@@ -40,7 +42,7 @@ const (
 	pgqueName    = "PgQue"
 )
 
-// all returns the contestants in the order in which they take turns.
+// all returns the contestants in the order in which they are measured.
 func (s *steadyRun) all() []contestant {
 	var cs []contestant
 	for _, b := range s.binaries {
@@ -60,7 +62,8 @@ func (s *steadyRun) available(ctx context.Context, who contestant) error {
 	return who.needs(ctx)
 }
 
-// qtopOf is what the loads of qtop have in common: `qtop worker` with all its loops, and a console.
+// qtopOf returns a contestant that runs `qtop worker` with all its loops, and a console. The
+// loads of qtop differ only in the arguments.
 func qtopOf(b binary, name, load string, setUp func(ctx context.Context, w *world) error, insert producerSpec) contestant {
 	return contestant{
 		name: name, load: load, watched: b.path,
@@ -84,7 +87,8 @@ func qtopOf(b binary, name, load string, setUp func(ctx context.Context, w *worl
 	}
 }
 
-// installQtop installs the schema of the binary itself, so that builds with different schemas can be compared.
+// installQtop installs the schema with the binary, so that builds with different schemas can be
+// compared.
 func installQtop(ctx context.Context, w *world, b binary) error {
 	cmd := exec.CommandContext(ctx, b.path, "migrate", "up", "--yes")
 	cmd.Env = w.qtopEnv("postgres")
@@ -179,7 +183,7 @@ func (s *steadyRun) steadyPgQue() contestant {
 			return nil
 		},
 		install: func(ctx context.Context, w *world) error {
-			// The file has statements that only psql understands, and DO blocks.
+			// The file has DO blocks and statements that only psql understands.
 			cmd := exec.CommandContext(ctx, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", w.dsn("postgres"), "-f", s.pgque)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				return fmt.Errorf("psql -f %s: %w: %s", s.pgque, err, strings.TrimSpace(string(out)))

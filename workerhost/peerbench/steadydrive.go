@@ -1,6 +1,6 @@
 package main
 
-// Drives one contestant through one course and takes the figures of its phases.
+// Runs one contestant through one course and computes the figures of its phases.
 
 import (
 	"context"
@@ -14,20 +14,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// result is one phase of one contestant, a line of results.jsonl. Nil = not measured for this contestant.
+// result is one phase of one contestant, a line of results.jsonl. A nil figure was not measured
+// for this contestant.
 type result struct {
 	Contestant string    `json:"contestant"`
 	Load       string    `json:"load"`
 	Phase      string    `json:"phase"`
 	At         time.Time `json:"at"`
 	Seconds    float64   `json:"seconds"`
-	Rate       int       `json:"rate"`    // jobs per second before the phase's own factor
-	LoadAvg    string    `json:"loadavg"` // of the machine, before the course
+	Rate       int       `json:"rate"`    // jobs per second, before the factor of the phase
+	LoadAvg    string    `json:"loadavg"` // load average of the machine before the course
 
 	Inserted   int      `json:"inserted"`
-	Unanswered int      `json:"unanswered"` // inserts that failed or had no answer
-	Lost       int      `json:"lost"`       // inserted, and not started until the patience was over
-	Twice      int      `json:"twice"`      // started again
+	Unanswered int      `json:"unanswered"` // inserts that failed or got no answer
+	Lost       int      `json:"lost"`       // inserted, and not started before the end of -patience
+	Twice      int      `json:"twice"`      // started more than once
 	StartP50   *float64 `json:"start_p50_ms"`
 	StartP95   *float64 `json:"start_p95_ms"`
 	StartP99   *float64 `json:"start_p99_ms"`
@@ -36,23 +37,23 @@ type result struct {
 	DepthMax   int      `json:"depth_max"`
 	DepthEnd   int      `json:"depth_end"`
 	DeadMax    *float64 `json:"dead_rows_max"`
-	Bytes      *float64 `json:"database_bytes"` // at the end of the phase
+	Bytes      *float64 `json:"database_bytes"` // database size at the end of the phase
 	WAL        *float64 `json:"wal_bytes_per_job"`
 	Commits    *float64 `json:"commits_per_job"`
 	CPU        *float64 `json:"server_cpu_seconds_per_1000_jobs"`
 	Snapshot   *float64 `json:"snapshot_p50_ms"`
 	SnapMax    *float64 `json:"snapshot_max_ms"`
-	Recovered  *float64 `json:"recovered_seconds"` // -1 = not before the end of the course
+	Recovered  *float64 `json:"recovered_seconds"` // -1 = the course ended before the recovery
 
 	// The medians of the start in each tenth of the phase, for the chart; 0 = no job.
 	Tenths []float64 `json:"start_p50_ms_tenths"`
 }
 
-// span is what was observed of a phase.
+// span holds the observations of one phase.
 type span struct {
 	phase       phase
 	begin, end  time.Time
-	over        time.Time // the last disturbance
+	over        time.Time // when the last disturbance ended
 	depth       []int
 	dead, bytes []float64
 	snapshots   []float64
@@ -60,7 +61,7 @@ type span struct {
 	after       counters
 }
 
-// counters only grow.
+// counters are the values of the server's counters, which never decrease.
 type counters struct {
 	wal, commits float64
 	cpu          float64
@@ -86,7 +87,8 @@ func (s *steadyRun) drive(ctx context.Context, who contestant, c course) ([]resu
 	return rs, errors.Join(err, w.close())
 }
 
-// play runs the warm-up and the phases, and waits for what is left. warm is the median start of the warm-up.
+// play runs the warm-up and the phases, and waits for the remaining jobs. warm is the median
+// start delay in the warm-up, in ms.
 func (w *world) play(ctx context.Context, c course) (spans []*span, warm float64, err error) {
 	if err := w.firstJob(ctx); err != nil {
 		return nil, 0, err
@@ -118,7 +120,7 @@ func (w *world) play(ctx context.Context, c course) (spans []*span, warm float64
 	return spans, warm, errors.Join(err, w.ended())
 }
 
-// firstJob waits until one job was worked on: the host is ready then.
+// firstJob waits until one job was handled, because then the host is ready.
 func (w *world) firstJob(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -139,7 +141,7 @@ func (w *world) firstJob(ctx context.Context) error {
 	}
 }
 
-// observe runs a phase and samples beside it.
+// observe runs a phase and takes samples meanwhile.
 func (w *world) observe(ctx context.Context, p phase, meter *cpuMeter) (*span, error) {
 	length := w.length
 	if p.name == idleInTx && w.who.long {
@@ -166,7 +168,8 @@ func (w *world) observe(ctx context.Context, p phase, meter *cpuMeter) (*span, e
 	return sp, err
 }
 
-// sampleTables reads dead rows and sizes every five seconds. What a fault does not let it read is left out.
+// sampleTables reads dead rows and the database size every five seconds. It leaves out a sample
+// that fails because of the phase.
 func (w *world) sampleTables(ctx context.Context, sp *span) {
 	for every := min(5*time.Second, w.length/4); ; {
 		var dead, bytes float64
@@ -180,8 +183,8 @@ func (w *world) sampleTables(ctx context.Context, sp *span) {
 	}
 }
 
-// sampleSnapshots asks as a second console does and keeps the time of each snapshot that the database took,
-// for whichever console it took it.
+// sampleSnapshots asks for the snapshot as a second console does. It keeps the duration of each
+// snapshot that the database computed, also of those that it computed for the other console.
 func (w *world) sampleSnapshots(ctx context.Context, sp *span) {
 	pool, err := openPool(ctx, w.dsn(viewerLogin), 1)
 	if err != nil {
@@ -205,7 +208,8 @@ func (w *world) counters(ctx context.Context, meter *cpuMeter) (c counters) {
 	return c
 }
 
-// endToEnd asks the database for the time from each insert to its recorded completion.
+// endToEnd returns the 99th percentile of the time from insert to recorded completion, as the
+// database recorded these times; nil if it is unknown.
 func (w *world) endToEnd(ctx context.Context, sp *span) *float64 {
 	if w.who.recorded == "" {
 		return nil
@@ -249,7 +253,7 @@ func (w *world) result(sp *span, warm float64) result {
 	}
 	if b, a := sp.before, sp.after; done > 0 && a.err == nil && b.err == nil {
 		r.WAL, r.CPU = new((a.wal-b.wal)/float64(done)), new((a.cpu-b.cpu)/float64(done)*1000)
-		if a.commits > b.commits { // a server that crashed forgets its statistics
+		if a.commits > b.commits { // the statistics of a server are lost in a crash
 			r.Commits = new((a.commits - b.commits) / float64(done))
 		}
 	}
@@ -271,8 +275,8 @@ func (w *world) result(sp *span, warm float64) result {
 	return r
 }
 
-// starts returns the milliseconds from insert to start of the jobs that were inserted from … to, sorted;
-// infinite = not started.
+// starts returns the milliseconds from insert to start of the jobs that were inserted between
+// from and to, sorted; +Inf for a job that was not started.
 func (l *steadyLedger) starts(from, to time.Time) (ms []float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -294,7 +298,7 @@ func finite(sorted []float64) []float64 {
 	return slices.DeleteFunc(slices.Clone(sorted), func(v float64) bool { return math.IsInf(v, 1) })
 }
 
-// countStarted counts the jobs that were started from … to.
+// countStarted returns how many jobs were started between from and to.
 func (l *steadyLedger) countStarted(from, to time.Time) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -310,8 +314,9 @@ func within(times []int64, from, to time.Time) (n int) {
 	return n
 }
 
-// recovered returns the seconds from over until jobs start as before: the median start of three seconds in a
-// row is at most twice that of the warm-up and 5 ms. -1 = not before end.
+// recovered returns the seconds from over until jobs start as before, that is, until in each of
+// three seconds in a row the median start delay is at most twice that of the warm-up plus 5 ms.
+// -1 = not before end.
 func (l *steadyLedger) recovered(over, end time.Time, warm float64) float64 {
 	good := 0
 	for second := 0; ; second++ {
@@ -330,7 +335,7 @@ func (l *steadyLedger) recovered(over, end time.Time, warm float64) float64 {
 	}
 }
 
-// at is a quantile of sorted values; 0 of none.
+// at returns a quantile of sorted values; 0 if there are none.
 func at(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -338,7 +343,7 @@ func at(sorted []float64, q float64) float64 {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-// cpuMeter adds up the processor time of the server, also across its restart.
+// cpuMeter adds up the processor time of the server, also over restarts of the server.
 type cpuMeter struct {
 	w    *world
 	mu   sync.Mutex
@@ -367,7 +372,7 @@ func (m *cpuMeter) stop() {
 	<-m.done
 }
 
-// read returns the seconds since the meter began.
+// read returns the processor seconds since the meter began.
 func (m *cpuMeter) read() float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -376,6 +381,6 @@ func (m *cpuMeter) read() float64 {
 		m.pid, m.last = pid, 0
 	}
 	m.sum += max(0, now-m.last)
-	m.last = max(now, m.last) // a process that ended between two readings of it is not counted twice
+	m.last = max(now, m.last) // if a process ends while cpu reads, its time is not counted twice
 	return m.sum
 }

@@ -1,7 +1,7 @@
 package main
 
-// The load: a producer in a separate process, and the receiver, which knows what was inserted
-// and what was started.
+// The load: a producer in a separate process, and the receiver, which records the inserted and
+// the started jobs.
 
 import (
 	"bufio"
@@ -25,22 +25,24 @@ import (
 	"github.com/qtop/qtop/pgclient/enqueue"
 )
 
-// producerSpec says how a producer process inserts, in JSON in its environment.
+// producerSpec is the configuration of a producer process, which gets it as JSON in an
+// environment variable.
 type producerSpec struct {
 	DSN    string `json:"dsn"`
 	River  bool   `json:"river"`
-	Client bool   `json:"client"` // qtop's Go client: JobEnqueue
-	SQL    string `json:"sql"`    // one job, $1 = its number
-	Wake   string `json:"wake"`   // the domain that gets qtop's wake signal after commits; the triggers are silenced then
+	Client bool   `json:"client"` // insert with JobEnqueue of qtop's Go client
+	SQL    string `json:"sql"`    // SQL that inserts one job with the number $1
+	Wake   string `json:"wake"`   // domain for which qtop's wake signal is sent after commits; the triggers then send none
 }
 
 const producerEnv = "PEERBENCH_PRODUCER"
 
-// Inserts in flight: what a producer with a pool of connections has.
+// producerConns is the number of inserts in flight, as in a producer with a connection pool.
 const producerConns = 16
 
-// producerMain runs a producer: "rate N" on its input sets the rate, "insert N" inserts one job with that number. Each
-// insert is a line "n sent ok" of its output, sent in nanoseconds since 1970. It ends with its input.
+// producerMain runs a producer: the input line "rate N" sets the rate, and "insert N" inserts one
+// job with the number N. For each insert it writes the line "n sent ok", with sent in nanoseconds
+// since 1970. It ends when its input ends.
 func producerMain() {
 	text := os.Getenv(producerEnv)
 	if text == "" {
@@ -63,7 +65,7 @@ func produceSteadily(ctx context.Context, spec producerSpec, in io.Reader, out i
 	if err != nil {
 		return err
 	}
-	cfg.MaxConns = producerConns + 1 // and one for wake signals
+	cfg.MaxConns = producerConns + 1 // one more for wake signals
 	if spec.Wake != "" {
 		cfg.ConnConfig.RuntimeParams["qtop.doorbell"] = "on"
 	}
@@ -92,7 +94,7 @@ func produceSteadily(ctx context.Context, spec producerSpec, in io.Reader, out i
 			}
 		}
 	}()
-	var mu sync.Mutex // of the output and complained
+	var mu sync.Mutex // guards the output and complained
 	var complained time.Time
 	lines := bufio.NewWriter(out)
 	var wg sync.WaitGroup
@@ -164,14 +166,14 @@ func (spec producerSpec) insert(ctx context.Context, pool *pgxpool.Pool) (func(c
 	}, nil
 }
 
-// pacer turns elapsed time into jobs that are due.
+// pacer computes from the elapsed time how many jobs are due.
 type pacer struct {
 	at     time.Time
 	credit float64
 }
 
-// due returns how many jobs are due. What a producer could not offer for longer than a second is not made
-// up for.
+// due returns how many jobs are due. After a pause of more than a second, only the jobs of one
+// second are due.
 func (p *pacer) due(now time.Time, rate int64) int {
 	p.credit = min(p.credit+float64(rate)*now.Sub(p.at).Seconds(), max(1, float64(rate)))
 	p.at = now
@@ -180,15 +182,15 @@ func (p *pacer) due(now time.Time, rate int64) int {
 	return n
 }
 
-// producer is the process.
+// producer is a running producer process.
 type producer struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	mu  sync.Mutex
-	end chan struct{} // closed when its output has ended
+	end chan struct{} // closed when the output has ended
 }
 
-// startProducer starts the process; inserted is called for each insert.
+// startProducer starts the process. It calls inserted for each insert that the process reports.
 func startProducer(cmd *exec.Cmd, inserted func(n int, sent int64, ok bool)) (*producer, error) {
 	p := &producer{cmd: cmd, end: make(chan struct{})}
 	cmd.SysProcAttr = endWithParent()
@@ -225,7 +227,7 @@ func (p *producer) say(format string, n int) {
 	_, _ = fmt.Fprintf(p.in, format, n)
 }
 
-// stop lets the process finish what it began.
+// stop closes the input of the process and waits until its inserts in flight have ended.
 func (p *producer) stop() error {
 	_ = p.in.Close()
 	select {
@@ -237,13 +239,13 @@ func (p *producer) stop() error {
 	return p.cmd.Wait()
 }
 
-// steadyLedger has the times of each numbered job, in nanoseconds since 1970.
+// steadyLedger holds the times of each numbered job, in nanoseconds since 1970.
 type steadyLedger struct {
 	mu                 sync.Mutex
-	sent               []int64 // 0 = not inserted, or without an answer
+	sent               []int64 // 0 = not inserted, or no answer
 	started            []int64 // 0 = not started
 	twice              []int64 // when jobs were started that had been started before
-	unanswered         []int64 // when inserts were sent that failed or were not answered
+	unanswered         []int64 // when the inserts were sent that failed or got no answer
 	acknowledged, seen int     // inserted; inserted and started
 }
 
@@ -283,15 +285,16 @@ func (l *steadyLedger) start(n int, at int64) {
 	}
 }
 
-// depth is how many jobs are inserted and not started.
+// depth returns how many jobs are inserted and not started.
 func (l *steadyLedger) depth() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.acknowledged - l.seen
 }
 
-// ServeHTTP takes the request of a handler. The number of the job is in its payload, as a webhook in the body
-// itself, and of a routed event in the reference to its subject.
+// ServeHTTP receives the request of a handler. The number of the job is in the payload; for a
+// webhook the body is the payload, and for a routed event the number is in the reference to its
+// subject.
 func (l *steadyLedger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	at := time.Now().UnixNano()
 	n, err := jobNumber(r.Body)

@@ -11,13 +11,13 @@ import (
 	"strconv"
 )
 
-// pgbossVersion is the last one for node 20.
+// pgbossVersion is the last version that runs on Node.js 20.
 const pgbossVersion = "10.4.2"
 
 //go:embed pgboss.mjs
 var pgbossScript []byte
 
-// nodePeer installs a package at its first use.
+// nodePeer installs an npm package when it is first needed.
 func (s *steadyRun) nodePeer(ctx context.Context, name, version, script string, text []byte) error {
 	if s.node[name] == nil {
 		if s.node == nil {
@@ -34,7 +34,7 @@ func (s *steadyRun) removeNode() {
 	}
 }
 
-// script is a command of the peer's script on the database of the course.
+// script returns a command of the peer's script on the database of the course.
 func (w *world) script(name string, args ...string) *exec.Cmd {
 	return w.node[name].command(context.Background(), w.server.SocketDir(), peerLogin, steadyDatabase, args...)
 }

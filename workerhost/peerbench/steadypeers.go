@@ -1,6 +1,6 @@
 package main
 
-// Worker hosts of peers as separate processes: River and PgQue in this program.
+// Worker hosts of peers as separate processes: this program runs River and PgQue.
 
 import (
 	"bytes"
@@ -20,7 +20,8 @@ import (
 
 const peerHostEnv = "PEERBENCH_HOST"
 
-// peerHostSpec says which host a process is, in JSON in its environment.
+// peerHostSpec is the configuration of a host process of a peer, which gets it as JSON in an
+// environment variable.
 type peerHostSpec struct{ Peer, DSN, URL string }
 
 // peerHostMain runs the host until the process is killed.
@@ -57,7 +58,7 @@ func (spec peerHostSpec) run(ctx context.Context) error {
 	return err
 }
 
-// peerConcurrency is the concurrency of `qtop worker`.
+// peerConcurrency is the number of concurrent jobs, the same as the default of `qtop worker`.
 const peerConcurrency = 64
 
 func openPool(ctx context.Context, dsn string, conns int32) (*pgxpool.Pool, error) {
@@ -69,7 +70,7 @@ func openPool(ctx context.Context, dsn string, conns int32) (*pgxpool.Pool, erro
 	return pgxpool.NewWithConfig(ctx, cfg)
 }
 
-// poster returns the handler: one request to the receiver.
+// poster returns a handler that makes one request to the receiver.
 func poster(url string) func(ctx context.Context, n int) error {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: peerConcurrency}}
 	return func(ctx context.Context, n int) error {
@@ -93,7 +94,7 @@ func poster(url string) func(ctx context.Context, n int) error {
 	}
 }
 
-// consumePgQue ticks, maintains and consumes, as PgQue's adapter of the public comparison does.
+// consumePgQue ticks, maintains and consumes as PgQue's adapter in the public comparison does.
 func consumePgQue(ctx context.Context, pool *pgxpool.Pool, post func(context.Context, int) error) error {
 	go every(ctx, 50*time.Millisecond, pool, "SELECT pgque.ticker('bench')")
 	go every(ctx, 10*time.Second, pool, "SELECT pgque.maint()")

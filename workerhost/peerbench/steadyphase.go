@@ -1,6 +1,6 @@
 package main
 
-// The phases, what each does to the contestant, and the courses that they form.
+// The phases, their effects on a contestant, and the courses that consist of them.
 
 import (
 	"context"
@@ -15,18 +15,18 @@ import (
 
 const idleInTx = "idle-in-tx"
 
-// phase is one kind of load or fault.
+// phase is one kind of load or fault during a course.
 type phase struct {
 	name string
-	// during runs beside the load for the length of the phase. It returns when the last disturbance
-	// ended, from which the recovery counts; zero = there was none.
+	// during runs beside the load for the duration length. It returns when the last disturbance
+	// ended, from which the recovery is measured; zero = there was no disturbance.
 	during func(ctx context.Context, w *world, length time.Duration) (time.Time, error)
 }
 
-// course are phases that follow each other on one server.
+// course is a sequence of phases on one server.
 type course []phase
 
-// courses are all that a contestant runs.
+// courses returns the courses that every contestant runs.
 func courses() []course {
 	return []course{
 		{{"clean", undisturbed}},
@@ -63,12 +63,13 @@ func undisturbed(ctx context.Context, _ *world, length time.Duration) (time.Time
 	return time.Time{}, pause(ctx, length)
 }
 
-// recovering follows a phase that ended as it began.
+// recovering does nothing for the length of a phase. The disturbance ended with the phase before,
+// so the recovery is measured from the beginning.
 func recovering(ctx context.Context, _ *world, length time.Duration) (time.Time, error) {
 	return time.Now(), pause(ctx, length)
 }
 
-// heldTransaction holds a transaction that has an id open.
+// heldTransaction holds a transaction open that has a transaction id.
 func heldTransaction(ctx context.Context, w *world, length time.Duration) (time.Time, error) {
 	conn, err := w.connect(ctx)
 	if err != nil {
@@ -84,7 +85,8 @@ func heldTransaction(ctx context.Context, w *world, length time.Duration) (time.
 	return time.Time{}, pause(ctx, length)
 }
 
-// activeReaders runs four REPEATABLE READ transactions that count the hot table ten times a second.
+// activeReaders runs four REPEATABLE READ transactions that count the rows of the hot table ten
+// times a second.
 func activeReaders(ctx context.Context, w *world, length time.Duration) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
@@ -111,14 +113,15 @@ func activeReaders(ctx context.Context, w *world, length time.Duration) (time.Ti
 	return time.Time{}, errors.Join(errs...)
 }
 
-// highLoad offers 1.5 times the rate.
+// highLoad sets the producer to 1.5 times the rate.
 func highLoad(ctx context.Context, w *world, length time.Duration) (time.Time, error) {
 	w.producer.setRate(w.rate * 3 / 2)
 	defer w.producer.setRate(w.rate)
 	return time.Time{}, pause(ctx, length)
 }
 
-// burst offers three times the rate for a third of the phase, and then the rate.
+// burst sets the producer to three times the rate for a third of the phase, and then to the rate
+// again.
 func burst(ctx context.Context, w *world, length time.Duration) (time.Time, error) {
 	w.producer.setRate(w.rate * 3)
 	err := pause(ctx, length/3)
@@ -127,7 +130,7 @@ func burst(ctx context.Context, w *world, length time.Duration) (time.Time, erro
 	return over, errors.Join(err, pause(ctx, length-length/3))
 }
 
-// serverRestart restarts PostgreSQL after a third of the phase.
+// serverRestart restarts PostgreSQL after a third of the phase's length.
 func serverRestart(ctx context.Context, w *world, length time.Duration) (time.Time, error) {
 	if err := pause(ctx, length/3); err != nil {
 		return time.Time{}, err
@@ -139,7 +142,8 @@ func serverRestart(ctx context.Context, w *world, length time.Duration) (time.Ti
 	return at, pause(ctx, length-time.Since(at)-length/3)
 }
 
-// backendsKilled ends one session of the contestant, host or producer, each second of the first two thirds.
+// backendsKilled ends one session of the contestant, of its host or producer, each second during
+// the first two thirds of the phase.
 func backendsKilled(ctx context.Context, w *world, length time.Duration) (last time.Time, err error) {
 	end := time.Now().Add(length)
 	for until := time.Now().Add(length * 2 / 3); err == nil && time.Now().Before(until); {
@@ -152,7 +156,8 @@ func backendsKilled(ctx context.Context, w *world, length time.Duration) (last t
 	return last, errors.Join(err, pause(ctx, time.Until(end)))
 }
 
-// poolExhausted takes every connection that the server still gives for two thirds of the phase, 300 at most.
+// poolExhausted opens connections until the server refuses more, at most 300, and holds them for
+// two thirds of the phase.
 func poolExhausted(ctx context.Context, w *world, length time.Duration) (time.Time, error) {
 	end := time.Now().Add(length)
 	var held []*pgx.Conn
@@ -172,17 +177,17 @@ func poolExhausted(ctx context.Context, w *world, length time.Duration) (time.Ti
 		if err == nil {
 			_ = conn.Close(ctx)
 		}
-		_ = pause(ctx, 200*time.Millisecond) // one that a contestant gave up is taken too
+		_ = pause(ctx, 200*time.Millisecond) // then also take connections that the contestant has closed
 	}
 	w.say("held %d connections", len(held))
 	release()
 	return time.Now(), errors.Join(ctx.Err(), pause(ctx, time.Until(end)))
 }
 
-// downFor is how long a killed host is not there, as with a service manager.
+// downFor is the time from the kill of a host to its restart, as with a service manager.
 const downFor = time.Second
 
-// hostKilled kills the host after a third of the phase.
+// hostKilled kills the host after a third of the phase's length.
 func hostKilled(ctx context.Context, w *world, length time.Duration) (time.Time, error) {
 	if err := pause(ctx, length/3); err != nil {
 		return time.Time{}, err
@@ -191,7 +196,8 @@ func hostKilled(ctx context.Context, w *world, length time.Duration) (time.Time,
 	return at, errors.Join(err, pause(ctx, length-time.Since(at)-length/3))
 }
 
-// hostKilledRepeatedly kills the host every tenth of the first two thirds of the phase, at most every 10 s.
+// hostKilledRepeatedly kills the host again and again during the first two thirds of the phase:
+// each tenth of that time, at most every 10 s.
 func hostKilledRepeatedly(ctx context.Context, w *world, length time.Duration) (at time.Time, err error) {
 	end := time.Now().Add(length)
 	for until := time.Now().Add(length * 2 / 3); err == nil && time.Now().Before(until); {

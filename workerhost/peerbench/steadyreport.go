@@ -1,6 +1,6 @@
 package main
 
-// The report: tables, and a chart of the starts in each phase.
+// The report: tables, and a chart of the start delays in each phase.
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The markers of the part of a document that the report replaces.
+// The markers around the part of a document that the report replaces.
 const (
 	docBegin = "<!-- steady: begin (written by make bench-steady) -->"
 	docEnd   = "<!-- steady: end -->"
@@ -31,7 +31,7 @@ func writeIntoDocument(file, text string) error {
 	return os.WriteFile(file, []byte(before+docBegin+"\n\n"+text+"\n"+docEnd+after), 0o644)
 }
 
-// loaded marks what was measured while the machine had other work.
+// loaded marks figures that were measured while the machine had other work.
 const loaded = "°"
 
 func (r result) busy() bool {
@@ -40,7 +40,7 @@ func (r result) busy() bool {
 	return err == nil && load > busy
 }
 
-// report is Markdown.
+// report returns the report as Markdown.
 func (s *steadyRun) report() string {
 	rs := s.ordered()
 	if len(rs) == 0 {
@@ -75,7 +75,8 @@ func (s *steadyRun) report() string {
 	return t.String()
 }
 
-// ordered returns the last result of each phase and contestant, by phase and then in the order measured.
+// ordered returns the last result of each phase and contestant, ordered by phase and then by the
+// time of the measurement.
 func (s *steadyRun) ordered() (rs []result) {
 	for _, c := range courses() {
 		for _, p := range c {
@@ -136,7 +137,8 @@ func megabytes(v *float64) string {
 	return number(*v / 1e6)
 }
 
-// chart draws the median start of each tenth of each phase, as blocks of a logarithmic scale.
+// chart draws the median start delay of each tenth of each phase, as blocks on a logarithmic
+// scale.
 func chart(t *strings.Builder, rs []result) {
 	low, high := math.Inf(1), 0.0
 	var widthPhase, widthName int

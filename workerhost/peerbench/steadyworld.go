@@ -1,7 +1,7 @@
 package main
 
-// What one contestant runs in during one course: a new server, the host, the producer, the receiver,
-// and for qtop a console on a terminal.
+// The environment of one contestant during one course: a new server, the host, the producer, the
+// receiver, and for qtop a console on a terminal.
 
 import (
 	"context"
@@ -31,7 +31,7 @@ const (
 	observer       = "peerbench steady" // application name of the sessions of this program
 )
 
-// world is everything that runs during one course.
+// world holds everything that runs during one course.
 type world struct {
 	*steadyRun
 	who      contestant
@@ -71,7 +71,7 @@ func (w *world) exec(ctx context.Context, sql ...string) error {
 	return nil
 }
 
-// call runs a function of qtop that answers with JSON and fails if it refuses.
+// call runs a function of qtop that returns JSON. It returns an error if the function refuses.
 func (w *world) call(ctx context.Context, sql string) error {
 	var answer string
 	if err := w.admin.QueryRow(ctx, sql).Scan(&answer); err != nil {
@@ -83,7 +83,7 @@ func (w *world) call(ctx context.Context, sql string) error {
 	return nil
 }
 
-// open starts everything but the producer's load.
+// open starts everything except the producer.
 func (s *steadyRun) open(ctx context.Context, who contestant) (w *world, err error) {
 	w = &world{steadyRun: s, who: who, ledger: &steadyLedger{}}
 	defer func() {
@@ -151,7 +151,7 @@ func (w *world) createDatabase(ctx context.Context) error {
 	return err
 }
 
-// close stops everything.
+// close stops everything that open started.
 func (w *world) close() error {
 	var errs []error
 	if w.producer != nil {
@@ -179,13 +179,14 @@ func (w *world) close() error {
 	return errors.Join(errs...)
 }
 
-// child is a process that this one can kill.
+// child is a child process, which this process can kill.
 type child struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 }
 
-// startChild starts a process and keeps the thread that did: the kernel ends the process with it.
+// startChild starts a process. It keeps the thread that started the process, because the kernel
+// kills the process when that thread ends.
 func startChild(cmd *exec.Cmd, start func() error) (*child, error) {
 	c := &child{cmd, make(chan struct{})}
 	started := make(chan error, 1)
@@ -220,7 +221,7 @@ func (w *world) startHost() error {
 	return err
 }
 
-// killHost kills the host and starts it again after downFor; it returns when it was killed.
+// killHost kills the host and starts it again after downFor. It returns the time of the kill.
 func (w *world) killHost(ctx context.Context) (time.Time, error) {
 	at := time.Now()
 	w.host.kill()
@@ -230,7 +231,7 @@ func (w *world) killHost(ctx context.Context) (time.Time, error) {
 	return at, w.startHost()
 }
 
-// ended gives an error when the host or the console ended by itself.
+// ended returns an error if the host or the console has ended without being stopped.
 func (w *world) ended() error {
 	for name, c := range map[string]*child{"host": w.host, "console": w.console} {
 		if c == nil {
@@ -245,7 +246,8 @@ func (w *world) ended() error {
 	return nil
 }
 
-// startConsole opens a console on a terminal; it shows the live panes for the whole course.
+// startConsole opens a console on a pseudo-terminal. The console shows the live panes during the
+// whole course.
 func (w *world) startConsole() error {
 	cmd := exec.Command(w.who.watched, "--read-only") //nolint:noctx // killed at the end
 	cmd.Env = w.qtopEnv(viewerLogin, "TERM=xterm-256color", "LANG=C.UTF-8")
@@ -264,7 +266,8 @@ func (w *world) startConsole() error {
 	return err
 }
 
-// qtopEnv is the environment of a process of qtop: no settings but ours.
+// qtopEnv returns the environment of a qtop process: it has only the settings of the benchmark,
+// and none from the caller's environment.
 func (w *world) qtopEnv(login string, more ...string) []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -276,7 +279,8 @@ func (w *world) qtopEnv(login string, more ...string) []string {
 	return append(append(env, "QTOP_DSN="+w.dsn(login), "XDG_CONFIG_HOME="+none, "XDG_STATE_HOME="+none), more...)
 }
 
-// self is this program as another process, with a specification in its environment.
+// self returns a command that runs this program as another process, with spec as JSON in the
+// environment variable env.
 func self(env string, spec any) (*exec.Cmd, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -286,12 +290,13 @@ func self(env string, spec any) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(exe) //nolint:noctx // ended by its parent
+	cmd := exec.Command(exe) //nolint:noctx // its parent ends it
 	cmd.Env = append(os.Environ(), env+"="+string(text))
 	return cmd, nil
 }
 
-// cpu returns the processor seconds of the postmaster, its children and those that ended.
+// cpu returns the pid and the processor seconds of the postmaster, including all its children,
+// also those that have ended.
 func (w *world) cpu() (pid int, seconds float64) {
 	pid = w.server.Pid()
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
@@ -305,13 +310,14 @@ func (w *world) cpu() (pid int, seconds float64) {
 	return pid, seconds
 }
 
-// processTime returns the processor seconds of a process, and of its children that ended.
+// processTime returns the processor seconds of a process; withEnded includes its children that
+// have ended.
 func processTime(pid int, withEnded bool) float64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(text), ") ") // the name in front may have spaces
+	_, rest, _ := strings.Cut(string(text), ") ") // the name of the program before it may have spaces
 	f := strings.Fields(rest)
 	if len(f) < 15 {
 		return 0

@@ -1,7 +1,7 @@
 package main
 
-// What the peers have in common: how to fill them, to start their workers, and to check in their
-// tables that every job was done.
+// The common interface of the queues: how to fill a queue, to start its workers, and to check in
+// its tables that every job was done.
 
 import (
 	"context"
@@ -18,30 +18,30 @@ type system struct {
 	name     string
 	template *template
 	fill     func(ctx context.Context, d *database, n int) error
-	// open starts the workers. handled is called with the number in the payload of each job at
-	// the start of its handler.
+	// open starts the workers. Each handler calls handled at its start, with the number in the
+	// payload of the job.
 	open func(ctx context.Context, d *database, handled func(n int)) (session, error)
-	none string // SQL: true when no job is unfinished
-	done string // SQL: the number of jobs that succeeded
+	none string // SQL that returns true when no job is unfinished
+	done string // SQL that returns the number of jobs that succeeded
 }
 
-// session is a system with running workers.
+// session is a queue with running workers.
 type session struct {
-	// insert inserts one job, the way its producers do it, and returns when another process sent it; zero = this
-	// process did.
+	// insert inserts one job as the producers of the queue do. If another process inserts, it
+	// returns when that process sent the insert; zero = this process inserted.
 	insert func(ctx context.Context, n int) (time.Time, error)
-	ready  func() error                    // starts workers of other processes; nil = they run
-	idle   func(ctx context.Context) error // waits until those have no more work; nil = handled is called
+	ready  func() error                    // starts the work of workers in other processes; nil = the workers run already
+	idle   func(ctx context.Context) error // waits until workers in other processes find no more work; nil = the workers call handled
 	stop   func() error
 }
 
-// tally waits for a number of jobs.
+// tally waits until a number of jobs were handled, and measures the time.
 type tally struct {
-	from, to int64 // counted from the handler of job number from (0 = at once) …
+	from, to int64 // the time runs from the start of handler number from (0 = at once) …
 	n        atomic.Int64
 	epoch    time.Time
 	began    atomic.Int64  // nanoseconds since epoch
-	all      chan struct{} // … until number to started
+	all      chan struct{} // … until handler number to has started, which closes all
 }
 
 func newTally(from, to int) *tally {
@@ -71,8 +71,8 @@ func (t *tally) wait(ctx context.Context) error {
 	}
 }
 
-// work fills a system and returns its work rate, from the start of its workers, or from the
-// handler of job number from, to the last completion in the database.
+// work fills the queue and returns its work rate. The time runs from the start of the workers
+// (from = 0), or from the handler of job number from, to the last completion in the database.
 func (s system) work(ctx context.Context, d *database, from, n int) (rate float64, err error) {
 	if err := s.fill(ctx, d, n); err != nil {
 		return 0, fmt.Errorf("filling: %w", err)
@@ -111,7 +111,7 @@ func (s system) work(ctx context.Context, d *database, from, n int) (rate float6
 	return float64(n-from) / took.Seconds(), err
 }
 
-// arrivals are the times of numbered jobs.
+// arrivals holds the times of numbered jobs.
 type arrivals struct {
 	*tally
 	sent, started []atomic.Int64 // nanoseconds since epoch; 0 = not yet
@@ -127,8 +127,8 @@ func (a *arrivals) handled(n int) {
 }
 
 // latency inserts n jobs one by one and returns the times from just before each insert to the
-// start of its handler, sorted. gap is the time between two inserts; with several in flight a
-// slow insert does not delay the next.
+// start of its handler, sorted. gap returns the time between two inserts. With inFlight above 1,
+// a slow insert does not delay the next one.
 func (s system) latency(ctx context.Context, d *database, n, inFlight int, gap func() time.Duration) ([]time.Duration, error) {
 	a := newArrivals(n)
 	run, err := s.open(ctx, d, a.handled)
@@ -160,9 +160,10 @@ func (s system) latency(ctx context.Context, d *database, n, inFlight int, gap f
 }
 
 const (
-	// warmUp lets listeners subscribe and connections open.
+	// warmUp is the time in which listeners subscribe and connections are opened.
 	warmUp = 500 * time.Millisecond
-	// The first of the jobs, one in warmShare, are not counted: connections open and plans are made.
+	// One job in warmShare, the first ones, are not counted, because connections are opened and
+	// plans are made then.
 	warmShare = 10
 )
 
@@ -177,7 +178,7 @@ func (a *arrivals) send(ctx context.Context, run session, inFlight int, gap func
 	due := time.Now()
 	for n := range a.sent {
 		if inFlight == 1 {
-			due = time.Now() // pauses are between two inserts; a load follows the clock
+			due = time.Now() // one in flight: the pause begins after the last insert; otherwise inserts follow the clock
 		}
 		due = due.Add(gap())
 		if err := pause(ctx, time.Until(due)); err != nil {
@@ -200,7 +201,7 @@ func (a *arrivals) send(ctx context.Context, run session, inFlight int, gap func
 	return context.Cause(ctx)
 }
 
-// idlePauses are random, so that they are not synchronised with a timer of a peer.
+// idlePauses returns random pauses, so that inserts are not synchronous with a timer of a peer.
 func idlePauses() time.Duration { return 10*time.Millisecond + rand.N(20*time.Millisecond) }
 
 func everyMillisecond() time.Duration { return time.Millisecond }

@@ -1,7 +1,7 @@
 package main
 
-// The limit set by qtop's tables with their checks, triggers and leases, used by bare statements:
-// no function of qtop can be faster.
+// The limit that is set by qtop's tables with their checks, triggers and leases. Single
+// statements without qtop's functions use them, so no function of qtop can be faster.
 
 import (
 	"context"
@@ -17,7 +17,8 @@ const (
 INSERT INTO public.job_queue (job_kind, event_domain, executor, payload)
 SELECT 'noop', '` + qtopDomain + `', 'DOT', jsonb_build_object('n', $1::int) WHERE set_config('qtop.doorbell', 'on', true) = 'on'`
 
-	// The claim at the end of fn_job_claim, for a job subscription that is known and not locked.
+	// tablesClaim is the claim statement at the end of fn_job_claim, for a job subscription that
+	// is known and not locked.
 	tablesClaim = `
 WITH lease AS MATERIALIZED (SELECT gen_random_uuid() AS token, s.subscription_id, s.executor_id FROM public.job_subscription s LIMIT 1),
 claimed AS (
@@ -50,7 +51,7 @@ func tablesOpen(ctx context.Context, d *database, handled func(n int)) (session,
 	if err != nil {
 		return session{}, err
 	}
-	for _, off := range []string{"enable_seqscan", "enable_bitmapscan", "jit"} { // like the settings of the functions
+	for _, off := range []string{"enable_seqscan", "enable_bitmapscan", "jit"} { // the functions have the same settings
 		cfg.ConnConfig.RuntimeParams[off] = "off"
 	}
 	cfg.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"

@@ -1,6 +1,6 @@
 package main
 
-// Part 1: how many empty jobs are worked on per second.
+// Part 1: how many empty jobs are run per second.
 
 import "context"
 
@@ -38,7 +38,7 @@ func (b *bench) workRate(ctx context.Context) part {
 	}}
 }
 
-// worked records how many jobs per second the system works on.
+// worked records how many jobs per second the queue runs.
 func (s system) worked(ctx context.Context, d *database, from, n int, put put) error {
 	rate, err := s.work(ctx, d, from, n)
 	if err == nil {

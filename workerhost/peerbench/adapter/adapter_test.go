@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// lines hands every whole line of the output to its reader.
+// lines is a writer that passes each whole line of the output to its reader.
 type lines struct {
 	rest []byte
 	out  chan map[string]any
@@ -40,8 +40,9 @@ func (l *lines) Write(text []byte) (int, error) {
 	}
 }
 
-// The lines of a few seconds keep the contract of the comparison: the descriptor first, then at each
-// boundary of the clock every required metric, with jobs that were enqueued as the tokens said and worked on.
+// The output lines of a few seconds keep the contract of the comparison: first the descriptor,
+// then at each sampling time every required metric. The enqueued jobs are those that the tokens
+// requested, and they are completed.
 func TestTheLinesKeepTheContract(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: the adapter is not run on a server")
@@ -99,7 +100,7 @@ func TestTheLinesKeepTheContract(t *testing.T) {
 	}
 	windows := map[string]float64{"claim_p50_ms": 30, "claim_p95_ms": 30, "claim_p99_ms": 30, "enqueue_rate": 1, "completion_rate": 1, "queue_depth": 0}
 	var done float64
-	seen := map[string]map[string]float64{} // by time, by metric
+	seen := map[string]map[string]float64{} // metrics by time and name
 	for done < jobs-0.5 || len(seen) < 3 {
 		r := next(t, out.out)
 		at, metric := r["t"].(string), r["metric"].(string)
@@ -137,7 +138,7 @@ func TestTheLinesKeepTheContract(t *testing.T) {
 	positive := false
 	for at, metrics := range seen {
 		if _, whole := metrics["producer_target_rate"]; !whole {
-			continue // the last one of a tick
+			continue // the last metric of a tick
 		}
 		for name := range windows {
 			if _, there := metrics[name]; !there {
@@ -165,7 +166,7 @@ func next(t *testing.T, records <-chan map[string]any) map[string]any {
 	}
 }
 
-// A quantile is within 0.1 % and forgets what is older than 30 seconds.
+// A quantile is exact to 0.1 %, and values older than 30 seconds are not counted.
 func TestWindowForgets(t *testing.T) {
 	t.Parallel()
 	second := int64(1000)

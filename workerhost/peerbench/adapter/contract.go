@@ -7,25 +7,26 @@ import (
 	"time"
 )
 
-// settings are what the comparison says in the environment.
+// settings holds the environment variables by which the comparison controls the adapter.
 type settings struct {
 	dsn         string // DATABASE_URL
 	scenario    string // SCENARIO
-	depthTarget bool   // PRODUCER_MODE: keep so many jobs in the queue instead of a rate
-	tokens      bool   // PRODUCER_PACING=harness: "ENQUEUE n" on the input says when to enqueue how many
+	depthTarget bool   // PRODUCER_MODE: keep a number of jobs in the queue, instead of enqueueing at a rate
+	tokens      bool   // PRODUCER_PACING=harness: each line "ENQUEUE n" on the input requests n jobs
 	rate        int    // PRODUCER_RATE, jobs per second
-	rateFile    string // PRODUCER_RATE_CONTROL_FILE: replaces the rate while the adapter runs
+	rateFile    string // PRODUCER_RATE_CONTROL_FILE: its content replaces the rate while the adapter runs
 	batchMax    int    // PRODUCER_BATCH_MAX, jobs per call
 	batchEvery  time.Duration
 	targetDepth int
 	workers     int
-	payload     int // bytes
+	payload     int // length in bytes
 	workTime    time.Duration
 	sampleEvery time.Duration
-	instance    int // BENCH_INSTANCE_ID: 0 also observes what all instances share
+	instance    int // BENCH_INSTANCE_ID; instance 0 also reports the metrics that all instances share
 }
 
-// readSettings reads the environment; what is missing has the contract's default.
+// readSettings reads the settings from the environment; a missing variable has the contract's
+// default.
 func readSettings(env func(string) string) (settings, error) {
 	var errs []error
 	number := func(key string, usual, least int) int {

@@ -1,9 +1,10 @@
 // Command adapter runs qtop in the public comparison of PostgreSQL job queues
-// (github.com/hardbyte/postgresql-job-queue-benchmarking): a worker host with all its loops and a producer
-// in one process, controlled by the environment, whose output is JSON lines.
+// (github.com/hardbyte/postgresql-job-queue-benchmarking). It is a worker host with all its loops
+// and a producer in one process. The environment controls it, and its output is JSON lines.
 //
-// The contract is that repository's CONTRIBUTING_ADAPTERS.md: settings in contract.go, the producer in producer.go, records in
-// sampler.go. README.md says how to register the adapter there. The scenarios are long_horizon, and migrate_only,
+// The contract is CONTRIBUTING_ADAPTERS.md of that repository. The settings are in contract.go,
+// the producer is in producer.go, the output records are in sampler.go. README.md describes how
+// to register the adapter there. The adapter has two scenarios: long_horizon, and migrate_only,
 // which ends when the schema is installed.
 package main
 
@@ -38,7 +39,7 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "qtop adapter:", err)
-		os.Exit(1) //nolint:forbidigo // a main; run has stopped what it started
+		os.Exit(1) //nolint:forbidigo // exit code of main; run has stopped everything that it started
 	}
 }
 
@@ -56,11 +57,11 @@ const (
 	domain    = "bench"
 	jobKind   = "bench"
 	executor  = "bench"
-	leaseTime = 30 * time.Second // as the adapters of other systems: what a killed instance had claimed is given out again
-	grace     = 3 * time.Second  // of the host; the contract gives five seconds in all
+	leaseTime = 30 * time.Second // as in the adapters of other systems: after that time the jobs of a killed instance can be claimed again
+	grace     = 3 * time.Second  // grace time of the host; the contract allows five seconds for the whole end
 )
 
-// run works until ctx ends.
+// run runs the adapter until ctx ends.
 func run(ctx context.Context, env func(string) string, in io.Reader, out io.Writer) error {
 	s, err := readSettings(env)
 	if err != nil {
@@ -88,7 +89,8 @@ func run(ctx context.Context, env func(string) string, in io.Reader, out io.Writ
 	return a.work(ctx, in)
 }
 
-// prepare installs the schema and what the jobs need. Several instances may do it at once.
+// prepare installs the schema, the executor and the job subscription. Several instances may call
+// it at once.
 func prepare(ctx context.Context, dsn string, pool *pgxpool.Pool) error {
 	if err := schema.Current().Up(ctx, dsn, schema.UpOptions{AdoptRoles: true}); err != nil {
 		return err
@@ -130,7 +132,7 @@ type adapter struct {
 	latency, endToEnd *window
 }
 
-// describe emits the record that the comparison checks against adapter.json.
+// describe writes the descriptor, which the comparison checks against adapter.json.
 func (a *adapter) describe(m manifest) error {
 	cfg, err := pgx.ParseConfig(a.dsn)
 	if err != nil {
@@ -185,14 +187,14 @@ func (a *adapter) work(ctx context.Context, in io.Reader) error {
 	return err
 }
 
-// payload is that of a job.
+// payload is the payload of a job.
 type payload struct {
 	Seq  int64  `json:"seq"`
-	Sent int64  `json:"sent"` // before the insert, in nanoseconds since 1970
+	Sent int64  `json:"sent"` // just before the insert, in nanoseconds since 1970
 	Fill string `json:"fill"`
 }
 
-// handle is the work of a job: the time that the comparison asks for.
+// handle runs a job: it waits for the time that the comparison sets.
 func (a *adapter) handle(ctx context.Context, job handler.Job) error {
 	var p payload
 	if err := json.Unmarshal(job.Payload, &p); err != nil {

@@ -20,7 +20,8 @@ type counts struct {
 	enqueued, completed, depth, targetRate atomic.Int64
 }
 
-// produce enqueues jobs until ctx ends: as tokens say, at a rate of real elapsed time, or up to a depth.
+// produce enqueues jobs until ctx ends: as the tokens request, at a rate (by elapsed time), or up
+// to a queue depth.
 func (a *adapter) produce(ctx context.Context, in io.Reader) {
 	if a.tokens {
 		a.produceTokens(ctx, in)
@@ -54,7 +55,7 @@ func (a *adapter) produce(ctx context.Context, in io.Reader) {
 	}
 }
 
-// produceTokens enqueues what the comparison's own pacer says.
+// produceTokens enqueues as many jobs as the pacer of the comparison requests.
 func (a *adapter) produceTokens(ctx context.Context, in io.Reader) {
 	tokens := make(chan int, 1024)
 	go func() {
@@ -86,10 +87,11 @@ func (a *adapter) produceTokens(ctx context.Context, in io.Reader) {
 	}
 }
 
-// fill makes a payload as long as asked for.
+// fill returns the text that gives a payload the configured length.
 func (a *adapter) fill() string { return strings.Repeat("x", max(0, a.payload-48)) }
 
-// currentRate is the rate in the control file, or that of the environment.
+// currentRate returns the rate in the control file or, without that file, the rate of the
+// environment.
 func (a *adapter) currentRate() int {
 	if a.rateFile == "" {
 		return a.rate
@@ -105,8 +107,8 @@ func (a *adapter) currentRate() int {
 	return int(rate)
 }
 
-// enqueue enqueues n jobs with one call, a single one as a program does that has only one, and returns the next
-// number. Jobs that were refused are not offered again.
+// enqueue enqueues n jobs with one call, or one job with the call for a single job, and returns
+// the next number. Jobs that were refused are not enqueued again.
 func (a *adapter) enqueue(ctx context.Context, seq int64, n int, fill string) int64 {
 	if n < 1 {
 		return seq
@@ -116,7 +118,7 @@ func (a *adapter) enqueue(ctx context.Context, seq int64, n int, fill string) in
 	for i := range jobs {
 		text, err := json.Marshal(payload{seq + int64(i), sent, fill})
 		if err != nil {
-			panic(err) // numbers and a text can be encoded
+			panic(err) // numbers and a text can always be encoded
 		}
 		jobs[i] = enqueue.Job{Kind: jobKind, Domain: domain, Executor: "DOT", Payload: text}
 	}
@@ -141,7 +143,7 @@ func (a *adapter) enqueue(ctx context.Context, seq int64, n int, fill string) in
 	return seq + int64(n)
 }
 
-// watchDepth counts the jobs that nobody has claimed, five times a second.
+// watchDepth counts the unclaimed jobs, five times a second.
 func (a *adapter) watchDepth(ctx context.Context) {
 	if a.instance != 0 {
 		return

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// records writes JSON lines.
+// records writes the output records as JSON lines.
 type records struct {
 	mu       sync.Mutex
 	out      io.Writer
@@ -43,7 +43,8 @@ func (r *records) sample(at, metric string, value, window float64) {
 
 func now() string { return time.Now().UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// sample emits every metric at each boundary of the clock, and once more when ctx has ended.
+// sample writes every metric at each multiple of the sampling interval, and once more when ctx
+// has ended.
 func (a *adapter) sample(ctx context.Context) {
 	last := time.Now()
 	var enqueued, completed int64
@@ -64,7 +65,7 @@ func (a *adapter) sample(ctx context.Context) {
 		}
 		a.records.sample(at, "enqueue_rate", float64(e-enqueued)/seconds, every)
 		a.records.sample(at, "completion_rate", float64(c-completed)/seconds, every)
-		if a.instance == 0 { // what all instances share is reported once
+		if a.instance == 0 { // metrics that all instances share are reported once
 			a.records.sample(at, "queue_depth", float64(a.counts.depth.Load()), 0)
 			a.records.sample(at, "producer_target_rate", float64(a.counts.targetRate.Load()), 0)
 		}
@@ -74,7 +75,8 @@ func (a *adapter) sample(ctx context.Context) {
 
 const windowSeconds = 30
 
-// window is a histogram of the last 30 seconds in bounded memory: one part per second, each bucket 0.1 % wide.
+// window is a histogram of the last 30 seconds in bounded memory: one part per second, with
+// buckets that are 0.1 % wide.
 type window struct {
 	mu    sync.Mutex
 	parts [windowSeconds + 1]part
@@ -88,7 +90,7 @@ type part struct {
 
 const (
 	bucketWidth = 1.001
-	buckets     = 20_000 // 1 µs to 8 minutes
+	buckets     = 20_000 // cover 1 µs to 8 minutes
 )
 
 func newWindow() *window { return &window{now: func() int64 { return time.Now().Unix() }} }
@@ -109,7 +111,7 @@ func (w *window) add(d time.Duration) {
 	p.buckets[min(at, buckets-1)]++
 }
 
-// quantile is in milliseconds; 0 without any value.
+// quantile returns a quantile in milliseconds; 0 if there is no value.
 func (w *window) quantile(q float64) float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
