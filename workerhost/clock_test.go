@@ -12,8 +12,8 @@ func TestServerClock(t *testing.T) {
 	server := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	sec := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	for name, c := range map[string]struct {
-		passed          float64 // seconds by the server's clock
-		asked, answered float64 // seconds after the first answer was asked for, which took 1 s
+		passed          float64 // seconds from the first answer to the second, by the server's clock
+		asked, answered float64 // when the second answer was requested and arrived, in seconds after the request of the first, which took 1 s
 		want            float64
 	}{
 		"same pace":                    {5, 5, 5.01, 0},
@@ -37,7 +37,7 @@ func TestServerClock(t *testing.T) {
 	t.Run("this machine slept", func(t *testing.T) {
 		var clock serverClock
 		clock.read(server, start, start)
-		woken := wall(start).Add(time.Hour) // without the monotonic clock, as Sub then takes the wall clock
+		woken := wall(start).Add(time.Hour) // without the monotonic clock reading, so that Sub uses the wall clock
 		require.Zero(t, clock.read(server.Add(time.Hour), woken, woken))
 	})
 }

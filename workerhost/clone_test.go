@@ -23,8 +23,8 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// pgProgram returns the path of a program that comes with the server. It skips the test where the
-// program is missing.
+// pgProgram returns the path of a program that is installed with the server. It skips the test if
+// the program is missing.
 func pgProgram(t *testing.T, s *embedded.Server, name string) string {
 	t.Helper()
 	if s != nil {
@@ -50,7 +50,8 @@ func program(t *testing.T, path string, args ...string) {
 	require.NoError(t, err, "%s: %s", path, out)
 }
 
-// waitingWork makes a webhook to the receiver and a job, both due and never claimed.
+// waitingWork makes a webhook to the receiver at url and a job. Both are due and were never
+// claimed.
 func (w *world) waitingWork(url string) {
 	w.t.Helper()
 	executor(w.t, w.admin, "host", "", 10)
@@ -73,7 +74,7 @@ func (w *world) restored() *world {
 	file := filepath.Join(w.t.TempDir(), "dump")
 	program(w.t, dump, "-Fc", "-f", file, w.db.DSN(""))
 	db := pgtest.Empty(w.t)
-	if pgtest.HostilePass() { // the dump has the doubles too
+	if pgtest.HostilePass() { // the dump contains the schema evil of the hostile pass too
 		_, err := db.Conn(w.t, "").Exec(w.t.Context(), "DROP SCHEMA evil CASCADE; DROP SCHEMA public CASCADE; CREATE SCHEMA public")
 		require.NoError(w.t, err)
 	}
@@ -81,7 +82,7 @@ func (w *world) restored() *world {
 	return &world{t: w.t, db: db, admin: db.Pool(w.t, ""), dsn: db.DSN(pgtest.Login(w.t, db, hostRoles()...))}
 }
 
-// refusedBy expects that a host ends by itself with this error.
+// refusedBy expects that a host ends without being stopped, with an error that contains words.
 func (w *world) refusedBy(h *hosted, words string) {
 	w.t.Helper()
 	eventually(w.t, func() bool {
@@ -109,7 +110,8 @@ func TestRestoredDumpSendsNothing(t *testing.T) {
 	did := &seen{}
 	options := workerhost.Options{Handlers: map[string]handler.Handler{"mail": did}}
 	c.refusedBy(c.run(options), "CLONE OF "+w.db.Name)
-	// No call of a host claims or sends there, as a program of the release before would try.
+	// In the clone, the calls of a host claim and send nothing, even without the check at its
+	// start.
 	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: c.dsn, WorkConns: 2})
 	require.NoError(t, err)
 	defer client.Close()
@@ -128,7 +130,7 @@ func TestRestoredDumpSendsNothing(t *testing.T) {
 	require.Zero(t, r.count())
 	require.Zero(t, c.int(leased)+c.int(jobLeases))
 
-	// Once adopted, the clone is an ordinary database.
+	// After its adoption the clone is an ordinary database.
 	require.Equal(t, "false", c.text("SELECT public.fn_queue_adopt('keep'::text, $1::text, 'ann'::text, 'staging'::text, false) ? 'refused'", c.db.Name))
 	c.run(options)
 	c.becomes(3, completed)
@@ -157,7 +159,8 @@ func TestHostComesToAClone(t *testing.T) {
 	eventually(t, func() bool { return h.Status().Refused == "" }, "the refusal does not end")
 }
 
-// copied starts a server on a base backup of the world's server, made with these arguments.
+// copied starts a server on a base backup of the world's server, which is made with the arguments
+// args.
 func (w *world) copied(primary *embedded.Server, backup string, args ...string) (*world, *embedded.Server) {
 	t := w.t
 	t.Helper()
@@ -170,7 +173,7 @@ func (w *world) copied(primary *embedded.Server, backup string, args ...string) 
 
 	base := filepath.Join(t.TempDir(), "standby")
 	owner := owned(t, primary.DataDir())
-	for dir := base; len(dir) > len(os.TempDir()); dir = filepath.Dir(dir) { // the server's user passes through
+	for dir := base; len(dir) > len(os.TempDir()); dir = filepath.Dir(dir) { // the server's user needs access to all folders above
 		if _, err := os.Stat(dir); os.IsNotExist(err) {
 			require.NoError(t, os.MkdirAll(dir, 0o711))
 		}
@@ -198,7 +201,7 @@ func (w *world) copied(primary *embedded.Server, backup string, args ...string) 
 }
 
 // A promoted standby has the identity of its primary, also after a restart, so it does not count
-// as a clone. Only expect_server distinguishes the two.
+// as a clone. Only the option expect_server can distinguish it from the primary.
 func TestPromotedStandbyIsNoClone(t *testing.T) {
 	t.Parallel()
 	w, primary := ownWorld(t)
@@ -219,7 +222,7 @@ func TestPromotedStandbyIsNoClone(t *testing.T) {
 	eventually(t, func() bool { return s.text("SELECT pg_is_in_recovery()") == "false" }, "no promotion")
 	require.Empty(t, s.text(cloneOf), "no alarm")
 
-	// A profile that expects the primary refuses the copy.
+	// A host whose profile expects the primary refuses to run on the promoted copy.
 	primaryName := w.text("SELECT current_setting('cluster_name')")
 	wrong := runHostOn(t, pgclient.Options{DSN: s.dsn, WorkConns: hostConns, Actor: "test", ExpectServer: []string{primaryName, "192.0.2.1:5432"}}, workerhost.Options{})
 	s.refusedBy(wrong, "UNEXPECTED SERVER")

@@ -1,5 +1,5 @@
-// The host as the console handles it: loops started, drained and stopped alone
-// and together, in any order, while work goes on.
+// Tests of a host under the control of the console: loops are started, drained and stopped, one
+// by one and together, in any order, during work.
 package workerhost_test
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// What the schema ticks, a host ticks: no worker waits for a cron job alone.
+// Each tick worker of the schema has a loop of a host: no tick worker depends on pg_cron alone.
 func TestEveryTickWorkerHasALoop(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -88,8 +88,8 @@ func TestUnknownLoop(t *testing.T) {
 	require.ErrorContains(t, err, "no work pool")
 }
 
-// 200 random orders while events come in: every state is left again, nothing is
-// lost, and no attempt is spent by a stop.
+// 200 random orders of starts, drains and stops while events arrive: no loop stays in an
+// intermediate state, no event is lost, and a stop uses up no attempt.
 func TestRandomOrders(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -108,7 +108,7 @@ func TestRandomOrders(t *testing.T) {
 		name := names[rnd.IntN(len(names))]
 		switch rnd.IntN(5) {
 		case 0, 1:
-			_ = h.Start(name) // running already, or draining
+			_ = h.Start(name) // an error is expected when the loop runs already or drains
 		case 2, 3:
 			_ = h.Drain(name)
 		case 4:
@@ -119,7 +119,7 @@ func TestRandomOrders(t *testing.T) {
 			require.False(t, h.Status().Running)
 		}
 	}
-	// a loop may still be on its way out
+	// a loop may not have ended yet, and then Start fails
 	eventually(t, func() bool {
 		_ = h.Start("")
 		for _, l := range h.Status().Loops {

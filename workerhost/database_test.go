@@ -39,7 +39,7 @@ func ownWorld(t *testing.T, flags ...string) (*world, *embedded.Server) {
 	return w, s
 }
 
-// heard collects the calls of a listener.
+// heard collects the calls that a listener makes.
 type heard struct {
 	mu      sync.Mutex
 	wakes   map[string]int
@@ -70,8 +70,8 @@ func (h *heard) refreshed() int {
 	return h.resyncs
 }
 
-// The listener notices each fault, listens again, refreshes, and receives later signals; no
-// goroutine remains when it ends. Not parallel: it counts goroutines.
+// The listener notices each fault, listens again, calls resync, and receives later signals. No
+// goroutine remains when it ends. Not parallel, because the test counts goroutines.
 func TestListenerHeals(t *testing.T) {
 	w, server := ownWorld(t)
 	door := pgtest.TCP(t, server)
@@ -102,7 +102,7 @@ func TestListenerHeals(t *testing.T) {
 		hears := func(hint string) {
 			t.Helper()
 			eventually(t, func() bool {
-				// a restart breaks the admin's pool too
+				// the admin's pool breaks in a restart too, so use a direct connection
 				_, err := direct.Exec(t.Context(), `SELECT pg_notify('queue_wake_webhook', json_build_object('layer', 'event', 'worker_hint', $1::text)::text)`, hint)
 				return err == nil
 			}, "the server is not back")
@@ -127,7 +127,7 @@ func TestListenerHeals(t *testing.T) {
 			before, resyncs := h.refreshed(), l.Status().Resyncs
 			start := time.Now()
 			x.do()
-			// the state "lost" may be over already: a new LISTEN counts too
+			// the listener may be listening again already: then the resync count has grown
 			eventually(t, func() bool { return l.Status().State != "listening" || l.Status().Resyncs > resyncs }, "%s is not noticed", x.name)
 			noticed := time.Since(start)
 			x.heal()
@@ -137,12 +137,12 @@ func TestListenerHeals(t *testing.T) {
 			hears("after " + x.name)
 		}
 	}()
-	p.Close() // a cancel request of the driver may still wait for the silent network
-	// wait for the restarted server until the end of the test
+	p.Close() // the driver's cancel request may still wait for the silent network
+	// The goroutines of the restarted server run until the end of the test.
 	goleak.VerifyNone(t, leaks, goleak.IgnoreAnyFunction("github.com/qtop/qtop/pgclient/embedded.spawn.func1"))
 }
 
-// After a restart of the server a host resumes by itself and loses nothing.
+// After a restart of the server a host resumes work without a restart, and nothing is lost.
 func TestDatabaseRestart(t *testing.T) {
 	t.Parallel()
 	w, server := ownWorld(t, "queue.notify.bridge_enabled", "true")
@@ -167,8 +167,8 @@ func TestDatabaseRestart(t *testing.T) {
 	require.Equal(t, 301, w.int("SELECT count(DISTINCT saga_id)::int FROM public.webhook_delivery_jobs WHERE status = 'Completed'"))
 }
 
-// A response that arrives while the database is away is recorded once when it is available again,
-// and nothing is sent again.
+// A response that arrives while the database is unavailable is recorded once when the database is
+// available again, and no request is repeated.
 func TestLateReport(t *testing.T) {
 	t.Parallel()
 	w, server := ownWorld(t)
@@ -191,7 +191,8 @@ func TestLateReport(t *testing.T) {
 	require.EqualValues(t, 3, h.status("webhook_worker").Done)
 }
 
-// A host that starts while the database is away waits for it; a stop ends the wait.
+// A host that starts while the database is unavailable waits for the database; a stop ends the
+// wait.
 func TestStartsWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	w, server := ownWorld(t)

@@ -1,5 +1,5 @@
-// Delivery end to end: dead letters and requeue, refused addresses, secrets,
-// polling and waking, the switch, endpoints that hang, ids and headers.
+// Tests of deliveries from event to receiver: dead letters and requeue, refused addresses,
+// secrets, polling and wake signals, the off switch, endpoints that hang, ids and headers.
 package workerhost_test
 
 import (
@@ -51,7 +51,7 @@ func TestDeadLetterAndRequeue(t *testing.T) {
 	require.Equal(t, "true", w.text("SELECT d.payload_snapshot::text = e.payload::text FROM public.dead_letters d JOIN public.events e ON e.id = d.event_id"))
 	require.Equal(t, "true", w.text("SELECT count(DISTINCT lease_resets) = 1 AND max(lease_resets) = 0 FROM public.webhook_delivery_jobs"))
 
-	// requeue makes a new saga only; the job follows with the next run of the orchestrator
+	// requeue makes only a new saga; the next run of the orchestrator makes the job
 	require.NoError(t, h.Drain("saga_orchestrator"))
 	h.is("saga_orchestrator", "stopped")
 	op, err := pgclient.Open(t.Context(), pgclient.Options{DSN: w.db.DSN(pgtest.Login(t, w.db, "dead_letter_operator")), Actor: "ann"})
@@ -143,7 +143,7 @@ func TestRefused(t *testing.T) {
 	require.Equal(t, "ADDRESS_REFUSED", w.text("SELECT string_agg(DISTINCT final_error_code, ',') FROM public.dead_letters"))
 	require.NoError(t, h.stop())
 
-	w.run(workerhost.Options{}) // allows loopback: only the secret is wrong
+	w.run(workerhost.Options{}) // this host may dial loopback addresses, so only the secret is wrong
 	w.events("order.signed", 1)
 	w.becomes(1, "SELECT count(*)::int FROM public.v_signing_fault WHERE subscription_id = $1", signed)
 	w.becomes(1, "SELECT count(*)::int FROM public.webhook_delivery_jobs WHERE subscription_id = $1 AND status = 'Pending' AND attempt_no = 1", signed)
@@ -164,7 +164,7 @@ func TestPanicWhileSending(t *testing.T) {
 	require.Equal(t, "running", h.status("webhook_worker").State)
 }
 
-// With the bridge off no signal is sent and everything works by polling.
+// With the bridge off no wake signal is sent, and polls find all work.
 func TestPolling(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -221,8 +221,8 @@ func TestWaking(t *testing.T) {
 	require.NotEmpty(t, st.Wakes)
 }
 
-// The off switch stops deliveries within one poll, requests in flight finish, and the worker does
-// not count as silent. Switched on again, it delivers the rest.
+// The off switch stops deliveries within one poll, requests in flight finish, and no alert
+// reports the worker as silent. Switched on again, the worker delivers the rest.
 func TestSwitch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -237,7 +237,7 @@ func TestSwitch(t *testing.T) {
 	w.events("order.created", 30)
 	h.polls("webhook_worker", 2)
 	close(release)
-	w.becomes(4, completed) // the orchestrator continues
+	w.becomes(4, completed) // the orchestrator is not switched off
 	h.polls("webhook_worker", 3)
 	require.Equal(t, 4, r.count())
 	require.Equal(t, "stopped", w.text("SELECT last_beat_payload ->> 'state' FROM public.queue_heartbeat WHERE executor_id = 'webhook_worker'"))
@@ -250,7 +250,7 @@ func TestSwitch(t *testing.T) {
 }
 
 // An endpoint that hangs occupies only its share of the slots, also when many webhook
-// subscriptions lead to it.
+// subscriptions send to this endpoint.
 func TestHangingEndpoint(t *testing.T) {
 	t.Parallel()
 	for _, subscriptions := range []int{1, 12} {
@@ -263,7 +263,7 @@ func TestHangingEndpoint(t *testing.T) {
 				w.subscribe("stuck", fmt.Sprintf("%s/%d", stuck.URL, i), nil)
 			}
 			w.subscribe("fine", healthy.URL, nil)
-			w.events("stuck", 40) // all of them older than those to the healthy endpoint
+			w.events("stuck", 40) // all older than the events for the healthy endpoint
 			h := w.run(workerhost.Options{Concurrency: 16, PerEndpoint: 4, Grace: 2 * time.Second})
 			eventually(t, func() bool { return stuck.count() == 4 }, "the stuck endpoint has not its share")
 			w.events("fine", 100)
@@ -277,8 +277,8 @@ func TestHangingEndpoint(t *testing.T) {
 	}
 }
 
-// Two databases send to one receiver that drops repeated ids: it gets everything, and each
-// delivery names its event type and time.
+// Two databases send to one receiver that drops requests with a repeated id. The receiver gets
+// all events, and each delivery names its event type and time.
 func TestOneReceiverOfTwoDatabases(t *testing.T) {
 	const n = 100
 	r := receive(t, ok)

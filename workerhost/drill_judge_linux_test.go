@@ -78,7 +78,7 @@ func (d *drill) judge(t *testing.T, seed uint64, lasted, settled time.Duration) 
 	require.Empty(t, untraced, "done twice, and no fault between explains it")
 	require.NotEmpty(t, d.acknowledged.jobs)
 	require.NotEmpty(t, d.acknowledged.events)
-	if !d.short { // when each fault happens once, it may prevent no record
+	if !d.short { // in the short form each fault happens once and may prevent no record
 		require.NotEmpty(t, traced, "no result failed to be recorded: nothing was tested")
 	}
 }

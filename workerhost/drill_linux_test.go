@@ -1,5 +1,5 @@
-// The fire drill: hosts, server and network fail in many ways under load. At the end a ledger
-// outside of qtop is compared with the database.
+// The fire drill: hosts, server and network fail in many ways under load. At the end, a ledger
+// that is kept outside of qtop is compared with the database.
 package workerhost_test
 
 import (
@@ -32,12 +32,12 @@ import (
 type drill struct {
 	*world
 	server       *drillServer
-	network      *pgtest.Path // to the server, of the hosts that have no pooler
-	producing    *pgtest.Path // of the producers
-	producer     string       // their DSN
+	network      *pgtest.Path // from the hosts without pooler to the server
+	producing    *pgtest.Path // from the producers to the server
+	producer     string       // the connection string of the producers
 	dir          string
 	hosts        map[string]*drillHost
-	direct       []string // hosts whose network fails
+	direct       []string // hosts with a direct connection, whose network fails
 	log          cuts
 	short        bool
 	acknowledged acknowledged
@@ -51,19 +51,18 @@ type drillHost struct {
 	times int
 }
 
-// acknowledged is what was confirmed to producers, by number.
+// acknowledged holds the numbers of the jobs and events that the database confirmed to producers.
 type acknowledged struct {
 	mu            sync.Mutex
 	jobs, events  map[int]bool
-	doubt         int // events whose answer did not arrive
-	again         int // jobs that were enqueued again with their key because no answer arrived
+	doubt         int // events whose insert got no answer
+	again         int // jobs that were enqueued again with the same key because no answer arrived
 	slowestAnswer time.Duration
 }
 
 // TestFireDrill runs for 10 minutes with QTOP_TEST_FULL (QTOP_TEST_DRILL sets another time);
 // otherwise each fault happens once. No acknowledged job or event may be lost or have two
-// outcomes, and work that was done twice must be explained by a fault that kept its result from
-// being recorded.
+// outcomes. If work was done twice, a fault must have prevented the record of its first result.
 func TestFireDrill(t *testing.T) {
 	t.Parallel()
 	d := &drill{dir: t.TempDir(), hosts: map[string]*drillHost{}, short: os.Getenv("QTOP_TEST_FULL") == ""}
@@ -76,7 +75,7 @@ func TestFireDrill(t *testing.T) {
 		d.short = false
 	}
 	seed := uint64(time.Now().UnixNano())
-	rnd := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // not for secrets
+	rnd := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // random numbers for a test, not for secrets
 	d.open(t)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -110,7 +109,7 @@ func TestFireDrill(t *testing.T) {
 	worked := func() bool {
 		var n int
 		err := w.admin.QueryRow(t.Context(), left).Scan(&n)
-		jobs, events := d.lost(t) // an event that is not routed yet is in no table of work
+		jobs, events := d.lost(t) // counts also the events that are not routed yet, which are in no table of work
 		return err == nil && n == 0 && len(jobs)+len(events) == 0
 	}
 	all := worked()
@@ -118,7 +117,7 @@ func TestFireDrill(t *testing.T) {
 		holdFor(t.Context(), 100*time.Millisecond)
 	}
 	settled := time.Since(calm)
-	d.judge(t, seed, time.Since(began), settled) // reports what remains
+	d.judge(t, seed, time.Since(began), settled) // reports the work that remains
 	require.True(t, all, "some jobs or events are not finished")
 	for id, h := range d.hosts {
 		h.signal(syscall.SIGTERM)
@@ -172,7 +171,7 @@ func (d *drill) open(t *testing.T) {
 	}
 }
 
-// start starts a host, each time with the same id.
+// start starts the process of a host, with the same id at each start.
 func (d *drill) start(h *drillHost) {
 	h.spec.Ledger = filepath.Join(d.dir, fmt.Sprintf("%s.%d", h.spec.ID, h.times))
 	h.times++
@@ -180,11 +179,12 @@ func (d *drill) start(h *drillHost) {
 	d.hosts[h.spec.ID] = h
 }
 
-// produce runs make in sequence until ctx ends.
+// produce calls one with the numbers 0, 1, 2, … until ctx ends.
 func (d *drill) produce(ctx context.Context, one func(context.Context, *pgx.Conn, int) bool) {
 	var conn *pgx.Conn
 	for n := 0; ctx.Err() == nil; holdFor(ctx, 20*time.Millisecond) {
-		// It finishes what it has begun, for otherwise the answer would be unknown.
+		// The call completes even if ctx ends: otherwise nobody would know whether the work was
+		// acknowledged.
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		if conn == nil {
 			conn, _ = pgx.Connect(call, d.producer)
@@ -208,7 +208,7 @@ func (d *drill) produce(ctx context.Context, one func(context.Context, *pgx.Conn
 	}
 }
 
-// enqueueJob enqueues a job with a key, repeatedly until it gets an answer.
+// enqueueJob enqueues job n with a key, and repeats that until it gets an answer.
 func (d *drill) enqueueJob(ctx context.Context, conn *pgx.Conn, n int) bool {
 	_, err := conn.Exec(ctx, `SELECT public.fn_job_enqueue('drill', 'work', 'DOT', pg_catalog.jsonb_build_object('n', $1::int), p_idempotency_key => $1::int::text)`, n)
 	d.acknowledged.mu.Lock()
@@ -221,7 +221,7 @@ func (d *drill) enqueueJob(ctx context.Context, conn *pgx.Conn, n int) bool {
 	return true
 }
 
-// insertEvent inserts an event once.
+// insertEvent inserts event n once, also if it gets no answer.
 func (d *drill) insertEvent(ctx context.Context, conn *pgx.Conn, n int) bool {
 	_, err := conn.Exec(ctx, `INSERT INTO public.events (event_type, payload) VALUES ('drill', pg_catalog.jsonb_build_object('n', $1::int))`, n)
 	d.acknowledged.mu.Lock()
@@ -234,7 +234,7 @@ func (d *drill) insertEvent(ctx context.Context, conn *pgx.Conn, n int) bool {
 	return true
 }
 
-// faults returns all faults. Each lasts for the given time.
+// faults returns all faults as functions. Each fault lasts for the given time.
 func (d *drill) faults() []func(context.Context, time.Duration) {
 	restart := func(name string) {
 		from := time.Now()
@@ -296,7 +296,7 @@ func (d *drill) faults() []func(context.Context, time.Duration) {
 			d.network.Hole(true)
 			holdFor(ctx, hold)
 			d.network.Hole(false)
-			if d.short { // the test would wait for the stopped host
+			if d.short { // end the broken connections: the test would wait long for a host that uses them
 				d.network.Cut(false)
 			}
 		}),
@@ -356,7 +356,7 @@ func (d *drill) faults() []func(context.Context, time.Duration) {
 			empty()
 			d.log.add("disk full", "", from)
 			select {
-			case <-d.server.Done(): // a server ends when it cannot write its log
+			case <-d.server.Done(): // a server that cannot write its log ends
 				restart("disk full")
 			default:
 			}
@@ -370,7 +370,7 @@ func (d *drill) faults() []func(context.Context, time.Duration) {
 				from := time.Now()
 				_ = os.WriteFile(d.server.clock, []byte(step), 0o644) //nolint:gosec // the server reads it
 				holdFor(ctx, hold/2+time.Second)
-				_ = os.WriteFile(d.server.clock, []byte("+0"), 0o644) //nolint:gosec // the same
+				_ = os.WriteFile(d.server.clock, []byte("+0"), 0o644) //nolint:gosec // the server reads it
 				d.log.add("clock step", "", from)
 			}
 		},
@@ -389,7 +389,7 @@ func (d *drill) someHosts() []string {
 	return out
 }
 
-// busy waits for a limited time until the host works on a job.
+// busy waits until the host works on a job, but at most 2 s.
 func (d *drill) busy(ctx context.Context, h *drillHost) {
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end) && ctx.Err() == nil; holdFor(ctx, 2*time.Millisecond) {
 		b, _ := os.ReadFile(h.spec.Ledger)
@@ -399,7 +399,8 @@ func (d *drill) busy(ctx context.Context, h *drillHost) {
 	}
 }
 
-// requests returns the requests that the receiver got, and their webhook-ids, by number.
+// requests returns, by event number, the times of the requests that the receiver got, and their
+// webhook-ids.
 func (d *drill) requests() (at map[int][]time.Time, ids map[int]map[string]bool) {
 	at, ids = map[int][]time.Time{}, map[int]map[string]bool{}
 	for _, g := range d.receiver.all() {
@@ -416,14 +417,14 @@ func (d *drill) requests() (at map[int][]time.Time, ids map[int]map[string]bool)
 	return at, ids
 }
 
-// begun is the start of a handler.
+// begun is one start of a handler.
 type begun struct {
 	host  string
 	at    time.Time
 	ended bool
 }
 
-// handled returns the starts of handlers that the hosts wrote down, by number.
+// handled returns the starts of handlers that the hosts wrote into their ledgers, by job number.
 func (d *drill) handled(t *testing.T) map[int][]begun {
 	t.Helper()
 	all := map[int][]begun{}
@@ -438,7 +439,7 @@ func (d *drill) handled(t *testing.T) map[int][]begun {
 			var n int
 			var at int64
 			if got, _ := fmt.Sscanf(line, "%s %d %d", &what, &n, &at); got != 3 {
-				continue // cut off by a kill
+				continue // a kill cut the line off
 			}
 			if what == "begin" {
 				all[n] = append(all[n], begun{host, time.UnixMilli(at), false})

@@ -1,4 +1,5 @@
-// The faults of the fire drill. Each records what it did, to which host, and when.
+// The faults of the fire drill. Each fault records its kind, the host that it affected, and its
+// time.
 package workerhost_test
 
 import (
@@ -21,15 +22,15 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// cut is a fault that can keep results from being recorded: work that a host has done but not
-// recorded at that time may be done again.
+// cut is a fault that can prevent the record of results: if a host had done work but not recorded
+// its result at that time, the work may be done again.
 type cut struct {
 	fault    string
-	host     string // "" = any
+	host     string // "" = all hosts
 	from, to time.Time
 }
 
-// cuts collects all of them, and why some faults were left out.
+// cuts collects all cuts of a drill, and the reasons why some faults were skipped.
 type cuts struct {
 	mu      sync.Mutex
 	all     []cut
@@ -48,7 +49,8 @@ func (c *cuts) skip(fault string, why any) {
 	c.skipped = append(c.skipped, fmt.Sprintf("%s: %v", fault, why))
 }
 
-// explain returns the first fault between two times that affects the host.
+// explain returns the first fault between the times first and again that affects the host; "" if
+// there is none. An empty host means any host.
 func (c *cuts) explain(host string, first, again time.Time) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,13 +79,13 @@ func (c *cuts) counts() string {
 	return strings.Join(out, ", ")
 }
 
-// drillServer is a server on a separate disk that can become full, where that is possible, and
-// with a clock that can step.
+// drillServer is a server whose clock can step and, if the machine allows that, whose data is on
+// a separate disk that can become full.
 type drillServer struct {
 	*embedded.Server
 	disk    string // "" = no separate disk
 	noDisk  error
-	clock   string // the file that contains its offset; "" = the true clock
+	clock   string // the file with the offset of the server's clock; "" = the clock cannot step
 	noClock error
 }
 
@@ -92,12 +94,12 @@ const fakeClock = "/usr/lib/*/faketime/libfaketime.so.1"
 func newDrillServer(t *testing.T, bytes int64) *drillServer {
 	t.Helper()
 	s := &drillServer{}
-	dir, err := os.MkdirTemp("", "qtop-drill-") //nolint:usetesting // short, for a socket, and open to the server's user
+	dir, err := os.MkdirTemp("", "qtop-drill-") //nolint:usetesting // short, for a socket path, and readable for the server's user
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // the server runs as another user
 	disk := filepath.Join(dir, "disk")
-	require.NoError(t, os.Mkdir(disk, 0o755)) //nolint:gosec // the same
+	require.NoError(t, os.Mkdir(disk, 0o755)) //nolint:gosec // the server runs as another user
 	base := filepath.Join(dir, "pg")
 	if s.noDisk = mountTmpfs(disk, bytes); s.noDisk == nil {
 		s.disk, base = disk, filepath.Join(disk, "pg")
@@ -112,12 +114,13 @@ func newDrillServer(t *testing.T, bytes int64) *drillServer {
 			"LD_PRELOAD=" + found[0], "FAKETIME_TIMESTAMP_FILE=" + s.clock, "FAKETIME_CACHE_DURATION=1", "FAKETIME_DONT_FAKE_MONOTONIC=1", "NO_FAKE_STAT=1",
 		}
 	}
-	// Acknowledged rows survive when the server ends because its disk is full.
+	// With synchronous_commit, acknowledged rows survive when the server ends because its disk is
+	// full.
 	s.Server = pgtest.OwnServerIn(t, base, map[string]string{"synchronous_commit": "on"}, env)
 	return s
 }
 
-// fill fills the disk until empty is called.
+// fill fills the disk; empty frees the space again.
 func (s *drillServer) fill() (empty func(), err error) {
 	ballast := filepath.Join(s.disk, "ballast")
 	f, err := os.Create(ballast)
@@ -136,8 +139,9 @@ func (s *drillServer) fill() (empty func(), err error) {
 	return func() { _ = os.Remove(ballast) }, nil
 }
 
-// limitMemory makes the kernel end a process that uses more memory than the limit: by a memory
-// cgroup where this process may make one, otherwise by a limit of its address space.
+// limitMemory makes the kernel end a process that uses more memory than bytes. It uses a memory
+// cgroup if this process may make one, otherwise a limit of the address space. It returns the
+// name of the method.
 func limitMemory(t *testing.T, pid int, bytes uint64) string {
 	t.Helper()
 	group := filepath.Join("/sys/fs/cgroup/memory", fmt.Sprintf("qtop-drill-%d", pid))
@@ -158,7 +162,7 @@ func limitMemory(t *testing.T, pid int, bytes uint64) string {
 	return "address space"
 }
 
-// mountTmpfs mounts a separate disk on a directory.
+// mountTmpfs mounts a tmpfs of the given size on dir, as a separate disk.
 func mountTmpfs(dir string, bytes int64) error {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0755", bytes)); err != nil {
 		return fmt.Errorf("no tmpfs can be mounted here: %w", err)

@@ -16,9 +16,10 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// Of jobs with random due times none starts early and all start; the host sleeps until the next
-// of them and no longer. It finds them by its tick, where they were enqueued long before, or by a
-// wake signal. The small form only logs times, for they depend on the machine.
+// Of jobs with random due times, none starts early and all start, and the host sleeps until the
+// next due time. It learns the due times from its tick, if the jobs were enqueued long before, or
+// from a wake signal. The short form of the test only logs times, because they depend on the
+// machine.
 func TestJobsStartWhenTheyAreDue(t *testing.T) {
 	t.Parallel()
 	for _, wake := range []bool{false, true} {
@@ -33,13 +34,13 @@ func TestJobsStartWhenTheyAreDue(t *testing.T) {
 				from = 0
 			}
 			w := jobWorld(t, 1000, "queue.notify.bridge_enabled", strconv.FormatBool(wake))
-			w.exec("SELECT public.fn_job_enqueue('first', 'work', 'DOT')") // hosts listen for the domains that there are
+			w.exec("SELECT public.fn_job_enqueue('first', 'work', 'DOT')") // hosts listen only for domains that exist
 			put := func() {
 				w.exec(`SELECT public.fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', 'due', 'event_domain', 'work', 'executor', 'DOT',
 					'process_after', now() + make_interval(secs => $2 + random() * $3))) FROM generate_series(1, $1) i))`, n, from, span)
 			}
 			if !full && !wake {
-				put() // as if the host had missed a tick: it ticks when it starts
+				put() // before the start of the host, which ticks when it starts and so finds them
 			}
 			var mu sync.Mutex
 			began := map[string]time.Time{}

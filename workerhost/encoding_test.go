@@ -18,8 +18,8 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// Receivers have the same bytes, whatever encoding the client's role, database,
-// connection string or environment name.
+// Receivers get the same bytes, whatever encoding the client's role, database, connection string
+// or environment sets.
 func TestBytesUnderEveryClientEncoding(t *testing.T) {
 	const payload = `{"word": "café 😀 日本 \u007f", "name": "Ærøskøbing"}`
 	w := newWorld(t)
@@ -63,8 +63,8 @@ func TestBytesUnderEveryClientEncoding(t *testing.T) {
 	w.becomes(0, unfinished)
 }
 
-// A host claims nothing from a database that is not UTF-8, as older releases
-// accepted it.
+// A host claims nothing from a database whose encoding is not UTF-8. Older releases could be
+// installed in such a database.
 func TestOtherEncodingsAreRefused(t *testing.T) {
 	db := pgtest.Encoded(t, "SQL_ASCII")
 	admin := db.Conn(t, "")

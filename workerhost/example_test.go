@@ -9,8 +9,8 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// A host that runs jobs of one kind in Go. Before that, a workflow_admin registers its executor
-// and adds a job subscription for the kind.
+// A host that runs jobs of one kind in Go. Before that, a workflow_admin must register its
+// executor and add a job subscription for the kind.
 func ExampleOptions_handlers() {
 	client, err := pgclient.Open(context.Background(), pgclient.Options{DSN: "postgres://host@db.example/app", WorkConns: 8})
 	if err != nil {

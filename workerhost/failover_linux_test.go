@@ -1,4 +1,4 @@
-// Tests on a cluster managed by pg_auto_failover whose primary crashes under load.
+// Tests on a cluster that pg_auto_failover manages and whose primary crashes under load.
 package workerhost_test
 
 import (
@@ -25,27 +25,27 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// managed is a monitor and two nodes of pg_auto_failover, one of them primary and the
-// other one its synchronous standby.
+// managed is a cluster of pg_auto_failover: a monitor and two nodes, one of them the primary and
+// the other its synchronous standby.
 type managed struct {
 	t       *testing.T
 	dir     string
 	who     *syscall.Credential
 	env     []string
 	bin     string
-	monitor string // its DSN
+	monitor string // the connection string of the monitor
 	nodes   map[string]*node
 }
 
-// node is a server and the program that manages it.
+// node is a PostgreSQL server and the pg_autoctl process that manages it.
 type node struct {
 	name, data string
 	port       int
 	cmd        *exec.Cmd
-	ended      chan struct{} // of cmd
+	ended      chan struct{} // closed when cmd has ended
 }
 
-// newManaged starts the nodes. It skips the test where the components are missing.
+// newManaged starts the cluster. It skips the test if pg_auto_failover is not installed.
 func newManaged(t *testing.T) *managed {
 	t.Helper()
 	if _, err := exec.LookPath("pg_autoctl"); err != nil {
@@ -58,7 +58,7 @@ func newManaged(t *testing.T) *managed {
 	}
 	uid, _ := strconv.Atoi(who.Uid)
 	gid, _ := strconv.Atoi(who.Gid)
-	dir, err := os.MkdirTemp("", "qtop-failover-") //nolint:usetesting // short, for sockets, and of another user
+	dir, err := os.MkdirTemp("", "qtop-failover-") //nolint:usetesting // short, for sockets, and owned by another user
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	require.NoError(t, os.Chown(dir, uid, gid))
@@ -95,20 +95,21 @@ func newManaged(t *testing.T) *managed {
 func (m *managed) add(name string) *node {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(m.t, err)
-	n := &node{name: name, data: filepath.Join(m.dir, name), port: l.Addr().(*net.TCPAddr).Port} //nolint:forcetypeassert // of TCP
+	n := &node{name: name, data: filepath.Join(m.dir, name), port: l.Addr().(*net.TCPAddr).Port} //nolint:forcetypeassert // a TCP listener has a TCPAddr
 	require.NoError(m.t, l.Close())
 	m.nodes[name] = n
 	return n
 }
 
-// run starts the manager of a node; create is for the first time.
+// run starts the pg_autoctl process of a node. create holds its further arguments at the first
+// start.
 func (m *managed) run(n *node, create ...string) {
 	m.t.Helper()
 	args := []string{"run"}
 	if len(create) > 0 {
 		args = append(create, "--pgport", fmt.Sprint(n.port), "--pgctl", m.bin+"/pg_ctl", "--run")
 	}
-	n.cmd = exec.Command("pg_autoctl", append(args, "--pgdata", n.data)...) //nolint:gosec // it ends at cleanup
+	n.cmd = exec.Command("pg_autoctl", append(args, "--pgdata", n.data)...) //nolint:gosec // ended at cleanup
 	n.cmd.Env, n.cmd.Dir = m.env, m.dir
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: m.who}
 	log, err := os.OpenFile(filepath.Join(m.t.TempDir(), n.name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -130,7 +131,7 @@ func (m *managed) run(n *node, create ...string) {
 	})
 }
 
-// crash kills a node, its server first.
+// crash kills a node: first its server, then pg_autoctl.
 func (m *managed) crash(n *node) {
 	if b, err := os.ReadFile(filepath.Join(n.data, "postmaster.pid")); err == nil {
 		first, _, _ := strings.Cut(string(b), "\n")
@@ -141,7 +142,8 @@ func (m *managed) crash(n *node) {
 	_ = syscall.Kill(-n.cmd.Process.Pid, syscall.SIGKILL)
 }
 
-// end stops the nodes in order: a worker of the monitor's server outlives a crash of it.
+// end stops the nodes and then the monitor: a worker process of the monitor's server would
+// survive a crash of that server.
 func (m *managed) end() {
 	for _, n := range m.nodes {
 		if n.cmd != nil {
@@ -169,7 +171,7 @@ func (m *managed) psql(port int, sql string) {
 	if port == m.nodes["monitor"].port {
 		database = "pg_auto_failover"
 	}
-	cmd := exec.Command(m.bin+"/psql", "-XqAt", "-h", "127.0.0.1", "-p", fmt.Sprint(port), "-d", database, "-c", sql) //nolint:gosec // for a moment
+	cmd := exec.Command(m.bin+"/psql", "-XqAt", "-h", "127.0.0.1", "-p", fmt.Sprint(port), "-d", database, "-c", sql) //nolint:gosec // runs for a moment only
 	cmd.Env, cmd.Dir = m.env, m.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: m.who}
 	out, err := cmd.CombinedOutput()
@@ -221,15 +223,16 @@ func (m *managed) primary() *node {
 	return nil
 }
 
-// dsn names both nodes and connects to the one that accepts writes.
+// dsn returns a connection string that names both nodes and connects to the node that accepts
+// writes.
 func (m *managed) dsn(login string) string {
 	return fmt.Sprintf("postgres://%s@127.0.0.1:%d,127.0.0.1:%d/postgres?sslmode=disable&target_session_attrs=read-write&connect_timeout=2",
 		login, m.nodes["a"].port, m.nodes["b"].port)
 }
 
-// After each of three crashes of the primary under load, every acknowledged job and event is
-// finished within a minute of the database accepting writes again, the console names the new
-// primary, and no host has ended.
+// The primary crashes three times under load. Within a minute after the database accepts writes
+// again, every acknowledged job and event is finished and the console names the new primary. No
+// host has ended.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("QTOP_TEST_FULL") == "" {
@@ -298,7 +301,7 @@ func TestFailover(t *testing.T) {
 	}
 	cancel()
 	producers.Wait()
-	jobs, events := d.lost(t) // an event that is not routed yet is in no table of work
+	jobs, events := d.lost(t) // counts also the events that are not routed yet, which are in no table of work
 	for calm := time.Now(); len(jobs)+len(events) > 0 && time.Since(calm) < time.Minute; jobs, events = d.lost(t) {
 		holdFor(t.Context(), 200*time.Millisecond)
 	}
@@ -322,7 +325,7 @@ func (d *drill) count() int {
 	return len(d.acknowledged.jobs) + len(d.acknowledged.events)
 }
 
-// acknowledgedSoFar returns what has been acknowledged so far.
+// acknowledgedSoFar returns a copy of the acknowledged numbers.
 func (d *drill) acknowledgedSoFar() *acknowledged {
 	d.acknowledged.mu.Lock()
 	defer d.acknowledged.mu.Unlock()
@@ -336,7 +339,7 @@ func (d *drill) acknowledgedSoFar() *acknowledged {
 	return out
 }
 
-// waiting returns those that are not finished.
+// waiting returns the jobs and events of before that are not finished.
 func (d *drill) waiting(t *testing.T, before *acknowledged) (out []string) {
 	t.Helper()
 	jobs, events := d.lost(t)

@@ -1,4 +1,5 @@
-// Tests of fairness: endpoints that hang must not noticeably delay the others.
+// Tests of fairness: endpoints that hang must not noticeably delay deliveries to the other
+// endpoints.
 package workerhost_test
 
 import (
@@ -15,12 +16,12 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// crowd is 50 endpoints, each a separate receiver, of which some can hang.
+// crowd is 50 endpoints, each a separate receiver. Some of them can hang.
 type crowd struct {
 	w       *world
 	healthy []*receiver
 	hanging []*receiver
-	release atomic.Pointer[chan struct{}] // nil: none hangs
+	release atomic.Pointer[chan struct{}] // nil = no endpoint hangs
 }
 
 func newCrowd(w *world, total, stuck int) *crowd {
@@ -41,9 +42,9 @@ func newCrowd(w *world, total, stuck int) *crowd {
 	return c
 }
 
-// startDelays loads the healthy endpoints evenly for a while and returns the time from the commit
-// of each event to its arrival. With hang the other endpoints have a backlog and do not respond
-// meanwhile.
+// startDelays sends events to the healthy endpoints at an even rate and returns the time from the
+// commit of each event to its arrival. With hang, the other endpoints have a backlog during that
+// time and do not respond.
 func (c *crowd) startDelays(perSecond int, lasts time.Duration, hang bool) []time.Duration {
 	t := c.w.t
 	t.Helper()
@@ -99,8 +100,9 @@ func (c *crowd) startDelays(perSecond int, lasts time.Duration, hang bool) []tim
 	return delays
 }
 
-// With 5 of 50 endpoints hanging, the median start delay of the healthy ones stays within twice
-// that without them, also in a host with fewer slots than the five could occupy.
+// With 5 of 50 endpoints hanging, the median start delay of the healthy endpoints is at most
+// twice their delay without hanging endpoints, also in a host with fewer slots than the five
+// could occupy.
 func TestHealthyBesideHanging(t *testing.T) {
 	t.Parallel()
 	rounds, lasts := 2, 1500*time.Millisecond
@@ -113,10 +115,10 @@ func TestHealthyBesideHanging(t *testing.T) {
 			c := newCrowd(w, 50, 5)
 			h := w.run(workerhost.Options{Concurrency: concurrency})
 			h.listens()
-			c.startDelays(30, lasts, false) // connections open, plans are made
-			// Other load on the machine can affect one half of a round and not the other: then it
-			// is measured again. Hanging endpoints that took slots from the others would do so in
-			// every round.
+			c.startDelays(30, lasts, false) // opens connections and makes plans
+			// Other load on the machine can affect only one half of a round; then the round is
+			// repeated. Hanging endpoints that took slots from the others would do so in every
+			// round.
 			ratio := 0.0
 			for try := range 4 {
 				var without, with []time.Duration

@@ -1,4 +1,4 @@
-// Tests of a flood of wake signals, which any session can send: where there is no work, they
+// Tests of a flood of wake signals, which any session can send: if there is no work, the signals
 // cause few checks.
 package workerhost_test
 
@@ -31,13 +31,14 @@ func TestForgedWakesAreCheap(t *testing.T) {
 	h.listens()
 	h.polls("webhook_router", 1)
 
-	// First as many seconds without the flood: how often the host checks by itself.
+	// First count the checks without the flood, over the same time: these are the checks that the
+	// host makes without signals.
 	const span = 3 * time.Second
 	h.polls("webhook_router", 3)
 	quietly := w.looks()
 	quiet := time.NewTimer(span)
 	<-quiet.C
-	h.polls("webhook_router", 3) // by then the server has counted its sessions' work
+	h.polls("webhook_router", 3) // by then the server has counted the statements of its sessions
 	quietly = w.looks() - quietly
 
 	// Signals arrive faster than loops may check, and slowly enough not to overload the server.
@@ -58,10 +59,11 @@ func TestForgedWakesAreCheap(t *testing.T) {
 	t.Logf("%d signals, %d looks, %d without them", sent, took, quietly)
 	require.Positive(t, h.Status().Listener.Heard-heard, "the host received the flood")
 	require.Positive(t, took, "the server counts")
-	// Seven loops check at most four times a second, and some more at first: allow twice that.
+	// Seven loops check at most four times a second, and a few times more at first; allow twice
+	// that.
 	require.Less(t, took, 2*7*most+quietly, "%d signals", sent)
 
-	// Real work is done nevertheless, and the wakes of one loop do not delay another.
+	// Real work is still done, and the wake signals of one loop do not delay another loop.
 	w.enqueue("resize", 3)
 	w.events("t", 3)
 	eventually(t, func() bool { return s.count() == 3 && r.count() == 3 }, "work waits behind a flood")

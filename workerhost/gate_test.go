@@ -1,5 +1,5 @@
 // Tests of endpoints to which nothing is sent, because they are suspended or their circuit is
-// open: deliveries wait and spend no attempt.
+// open: deliveries wait, and no attempt is counted.
 package workerhost_test
 
 import (
@@ -19,7 +19,8 @@ const behindTheGate = `SELECT count(*)::int FROM public.webhook_delivery_jobs j
 	JOIN public.webhook_endpoint_suspensions x ON x.subscription_id = j.subscription_id
 	WHERE j.started_at > x.since AND (x.until IS NULL OR j.started_at < x.until)`
 
-// unspent checks that no attempt was counted, no lease lost and no job made twice.
+// unspent checks that n deliveries have one job each, no attempt was counted and no lease was
+// lost.
 func (w *world) unspent(n int) {
 	w.t.Helper()
 	require.Equal(w.t, n, w.int("SELECT count(*)::int FROM public.webhook_delivery_sagas WHERE attempt_count = 0"))
@@ -36,7 +37,7 @@ func TestSuspendedByOperator(t *testing.T) {
 	stuck := make(chan struct{})
 	var heard atomic.Int64
 	r := receive(t, func(rw http.ResponseWriter, req *http.Request) {
-		if heard.Add(1) > 5 { // it delivers first, for only then are deliveries buffered
+		if heard.Add(1) > 5 { // respond at first, because deliveries are buffered only after successes
 			hanging(stuck)(rw, req)
 		}
 	})
@@ -49,7 +50,7 @@ func TestSuspendedByOperator(t *testing.T) {
 		mostLeased = max(mostLeased, w.int(leased))
 		return r.count() == 6
 	}, "it does not hang")
-	h.polls("webhook_worker", 2) // the buffered deliveries are leased by now
+	h.polls("webhook_worker", 2) // by then the buffered deliveries are leased
 	eventually(t, func() bool {
 		n := w.int(leased)
 		mostLeased = max(mostLeased, n)
@@ -62,7 +63,7 @@ func TestSuspendedByOperator(t *testing.T) {
 	w.events("order.created", 10)
 	h.polls("webhook_router", 2)
 	close(stuck)
-	w.becomes(6, completed) // also the one in flight
+	w.becomes(6, completed) // including the request that was in flight
 	h.polls("saga_orchestrator", 2)
 	h.polls("webhook_worker", 2)
 	require.Equal(t, 6, r.count(), "requests to a suspended endpoint")
@@ -71,14 +72,14 @@ func TestSuspendedByOperator(t *testing.T) {
 	require.Equal(t, 0, w.int(behindTheGate))
 	w.unspent(events + 10)
 
-	w.exec("UPDATE public.webhook_endpoint_suspensions SET until = now() - interval '1 second'") // its hour is over
+	w.exec("UPDATE public.webhook_endpoint_suspensions SET until = now() - interval '1 second'") // as if its hour had passed
 	w.becomes(events+10, completed)
 	require.Equal(t, events+10, r.count(), "each was sent once")
 	require.Equal(t, 0, w.int("SELECT count(*)::int FROM public.webhook_endpoint_suspensions"))
 	w.unspent(events + 10)
 }
 
-// A 410 ends its saga and suspends the endpoint for the others.
+// A 410 response ends its saga and suspends the endpoint for the other deliveries.
 func TestGoneSuspends(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "queue.tick.webhook_worker.interval_seconds", "1")
@@ -107,8 +108,8 @@ func TestGoneSuspends(t *testing.T) {
 	require.Equal(t, 20, r.count())
 }
 
-// An open circuit costs no attempt. After its time one probe at a time is sent, which opens the
-// circuit again or closes it.
+// While a circuit is open, no attempt is counted. After its time one probe at a time is sent; the
+// probe opens the circuit again or closes it.
 func TestCircuitCostsNoAttempt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "queue.tick.webhook_worker.interval_seconds", "1", "webhook.circuit_failures", "3", "webhook.circuit_open_seconds", "600", "webhook.max_attempts", "1000")

@@ -1,4 +1,4 @@
-// Tests of when hosts tick: once at their start, then by the current interval.
+// Tests of the times at which hosts tick: once at their start, then by the current interval.
 package workerhost_test
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// slowWorld makes a database in which the interval of all loops is an hour, except the check of
-// silence, and which counts the runs of tick workers.
+// slowWorld makes a database that counts the runs of tick workers. The interval of all loops is
+// an hour, except for the loop that checks for silence.
 func slowWorld(t *testing.T, flags ...string) *world {
 	t.Helper()
 	w := newWorld(t, flags...)
@@ -33,9 +33,9 @@ func slowWorld(t *testing.T, flags ...string) *world {
 
 const runsOf = "SELECT count(*)::int FROM public.ran WHERE worker = $1"
 
-// A host that starts runs each worker once, whether or not its listener listens by then. A
-// shorter interval takes effect before the end of the old one; without a wake signal it is read
-// within a second.
+// A host runs each tick worker once at its start, whether or not its listener listens by then. A
+// shorter interval takes effect before the longer one has passed; without a wake signal the host
+// reads it within a second.
 func TestTicksAtStartAndWithAShorterInterval(t *testing.T) {
 	t.Parallel()
 	for _, bridge := range []string{"true", "false"} {
@@ -53,7 +53,7 @@ func TestTicksAtStartAndWithAShorterInterval(t *testing.T) {
 				eventually(t, func() bool { return w.int(runsOf, name) > before }, "%s waits for the end of the old interval", name)
 				took := time.Since(set)
 				t.Logf("%s ran %v after its interval became 1 s", name, took.Round(time.Millisecond))
-				if os.Getenv("QTOP_TEST_FULL") != "" { // depends on the machine
+				if os.Getenv("QTOP_TEST_FULL") != "" { // the time depends on the machine
 					require.Less(t, took, 2500*time.Millisecond, "the interval and one read of it")
 				}
 			}

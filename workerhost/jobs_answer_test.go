@@ -12,8 +12,8 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// When a claim was committed but its answer did not arrive, its jobs are worked on soon and not
-// only after their lease of five minutes; jobs that the host works on meanwhile keep their lease.
+// When a claim was committed but its answer did not arrive, its jobs are run soon and not only
+// after their lease of five minutes. Jobs that the host runs meanwhile keep their lease.
 func TestJobsClaimedWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 1000)

@@ -15,8 +15,8 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// BenchmarkJobExecutor runs 100,000 jobs per iteration: claimed, run, acknowledged, moved to
-// history.
+// BenchmarkJobExecutor runs 100,000 jobs per iteration: each job is claimed, run, acknowledged
+// and moved to job_history.
 func BenchmarkJobExecutor(b *testing.B) {
 	const n = 100_000
 	noop := handler.Func(func(context.Context, handler.Job) error { return nil })

@@ -18,8 +18,8 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// ledger returns, by job, how often handlers of worker processes wrote the word what, in all
-// files whose names begin with path.
+// ledger returns how often handlers of worker processes wrote the word what, by job, in all files
+// whose names begin with path.
 func ledger(path, what string) map[string]int {
 	files, _ := filepath.Glob(path + "*")
 	n := map[string]int{}
@@ -81,15 +81,15 @@ func TestJobsKilled(t *testing.T) {
 	t.Logf("%d jobs, %d kills: %d begun again, %d leases lost", n, kills, again, lost)
 	require.Positive(t, lost, "no lease was lost: nothing was tested")
 	require.LessOrEqual(t, again, lost, "more jobs began again than leases were lost")
-	for i, c := range workers { // the last host may have just begun
+	for i, c := range workers { // the last host may have just begun: wait for its host row
 		w.becomes(1, "SELECT count(*)::int FROM public.queue_host WHERE host_id = $1", fmt.Sprintf("w%d", numbers[i]))
 		c.signal(syscall.SIGTERM)
 		require.Equal(t, 0, c.exit())
 	}
 }
 
-// A job that kills its host runs alone from the second time on, and ends after three hosts; other
-// jobs lose no attempt.
+// After a job has killed its first host, it runs alone. It ends as a dead letter after it has
+// killed three hosts; other jobs lose no attempt.
 func TestJobThatKillsItsHost(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 1000, "queue.tick.lease_reaper.interval_seconds", "1")
@@ -123,8 +123,8 @@ func TestJobThatKillsItsHost(t *testing.T) {
 	require.Equal(t, "0 1", w.text("SELECT max(attempts) || ' ' || max(lost_leases) FROM public.job_history WHERE job_kind = 'work'"), "neighbours")
 }
 
-// After SIGTERM under load, jobs that can finish do so, and the rest is handed back at once, also
-// buffered jobs.
+// After SIGTERM under load, jobs that can finish in time do so. All other jobs, including the
+// buffered ones, are handed back at once.
 func TestJobsTerminate(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 1000)
@@ -155,7 +155,8 @@ func TestJobsTerminate(t *testing.T) {
 	w.becomes(5003, jobsOf, "succeeded")
 }
 
-// A worker that was stopped for longer than its leases changes nothing when it continues.
+// A worker process is stopped (SIGSTOP) for longer than its leases last. When it continues, its
+// results change nothing.
 func TestJobsStale(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 1000, "queue.lease.duration_seconds", "2", "queue.tick.lease_reaper.interval_seconds", "1")

@@ -1,5 +1,6 @@
-// Tests of a producer in the host's process. It needs no wake signal and no listener: the host
-// claims in its transaction, or later when a slot is free, and a host that stops leaves no lease.
+// Tests of a producer in the process of the host. It needs no wake signal and no listener: the
+// host claims in the producer's transaction, or later when a slot is free. A host that stops
+// leaves no lease.
 package workerhost_test
 
 import (
@@ -20,7 +21,7 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// both returns a world whose login may enqueue and work.
+// both makes a login that may enqueue and work, and returns its connection string.
 func (w *world) both() string {
 	w.t.Helper()
 	return w.db.DSN(pgtest.Login(w.t, w.db, append(hostRoles(), "event_ingest_writer")...))
@@ -58,7 +59,8 @@ func TestJobsOfTheSameProcess(t *testing.T) {
 	require.NoError(t, h.stop())
 }
 
-// A job is claimed in the transaction that enqueues it: both have the time of one transaction.
+// A job is claimed in the transaction that enqueues it: the times of both are the time of one
+// transaction.
 func TestJobsOfTheSameProcessTogether(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 100)
@@ -67,7 +69,7 @@ func TestJobsOfTheSameProcessTogether(t *testing.T) {
 		"step": handler.Func(func(context.Context, handler.Job) error { <-done; return nil }),
 	}})
 	eventually(t, func() bool { return !h.status("job_executor").LastTick.IsZero() }, "it does not run")
-	const n = 10 // while a claim of the loop is under way, none shares a transaction
+	const n = 10 // while a claim of the loop is under way, no claim shares a transaction
 	for i := range n {
 		_, _, err := h.jobs.Enqueue(t.Context(), jobOf(i))
 		require.NoError(t, err)
@@ -151,7 +153,7 @@ func TestJobsOfTheSameProcessWhileItStops(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(time.Duration(100+70*round) * time.Millisecond) // stop while it works
+		time.Sleep(time.Duration(100+70*round) * time.Millisecond) // stop the host while it works
 		require.NoError(t, h.stop())
 		close(stop)
 		wg.Wait()
@@ -166,7 +168,7 @@ func TestJobsOfTheSameProcessWhileItStops(t *testing.T) {
 	}
 }
 
-// Jobs whose insert waits for another open transaction delay nothing else.
+// A job whose insert waits for another open transaction delays no other job.
 func TestJobsOfTheSameProcessBehindALock(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 100)
@@ -201,7 +203,7 @@ func TestJobsOfTheSameProcessBehindALock(t *testing.T) {
 	require.NoError(t, h.stop())
 }
 
-// Jobs of a claim whose commit ends after the host has stopped are handed back at once.
+// If a claim commits after the host has stopped, its jobs are handed back at once.
 func TestJobsOfTheSameProcessAfterItStopped(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 100)
@@ -230,6 +232,6 @@ func TestJobsOfTheSameProcessAfterItStopped(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, <-made)
 	eventually(t, func() bool { return h.client.Work().Stat().AcquiredConns() == 0 }, "the claim does not return")
-	w.becomes(0, jobLeases) // if a claim of the loop was under way, none shared the transaction
+	w.becomes(0, jobLeases) // no lease; if a claim of the loop was under way, no claim shared the transaction
 	w.becomes(1, jobsOf, "queued")
 }

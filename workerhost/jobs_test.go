@@ -1,4 +1,4 @@
-// Tests of the job executor in this process: the job that a handler gets, the record of its
+// Tests of the job executor in this process: the job that a handler receives, the record of its
 // outcome, which jobs the executor may claim, and its status.
 package workerhost_test
 
@@ -82,7 +82,7 @@ func TestJobsRun(t *testing.T) {
 	require.Equal(t, "0", w.text(fmt.Sprintf(beat, "in_flight")))
 }
 
-// Whatever a handler does, its attempt is recorded and the host continues.
+// Whatever a handler does, its attempt is recorded and the host continues to work.
 func TestJobsOutcomes(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 100)
@@ -133,8 +133,8 @@ func TestJobsOutcomes(t *testing.T) {
 	require.Equal(t, "running", h.status("job_executor").State)
 }
 
-// A command gets the job on its input, and its exit code is the outcome. A failed job is retried,
-// and dead-lettered when its attempts are used up.
+// A command gets the job on its standard input, and its exit code is the outcome. A failed job is
+// retried and, when its attempts are used up, becomes a dead letter.
 func TestJobsCommand(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 10)
@@ -173,7 +173,7 @@ func TestJobsLeaseLost(t *testing.T) {
 	}}
 	w.exec("SELECT public.fn_job_enqueue('long', 'work', 'DOT')")
 	h := w.jobs(workerhost.Options{}, map[string]handler.Handler{"long": s})
-	w.becomes(1, jobsOf, "in_progress") // recorded after a while
+	w.becomes(1, jobsOf, "in_progress") // the start of a job is recorded only when it has run for a while
 	until := w.text("SELECT lease_until FROM public.job_lease")
 	eventually(t, func() bool { return w.text("SELECT lease_until FROM public.job_lease") > until }, "the lease is never renewed")
 	w.exec("SELECT public.fn_job_cancel(ARRAY(SELECT job_id FROM public.job_queue), 'test', 'not wanted')")
@@ -189,7 +189,8 @@ func TestJobsLeaseLost(t *testing.T) {
 	require.Equal(t, 1, s.count())
 }
 
-// A lease that cannot be renewed because the database is away also ends in this host.
+// If a lease cannot be renewed because the database is unavailable, the host stops the handler
+// when the lease ends.
 func TestJobsAway(t *testing.T) {
 	t.Parallel()
 	w, server := ownWorld(t)
@@ -217,7 +218,7 @@ func TestJobsAway(t *testing.T) {
 	require.Equal(t, 0, w.int(jobsOf, "succeeded"))
 }
 
-// max_parallel holds over all hosts of an executor, and is used.
+// max_parallel limits the jobs of all hosts of an executor together, and that many jobs do run.
 func TestJobsMaxParallel(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 3)
@@ -230,7 +231,7 @@ func TestJobsMaxParallel(t *testing.T) {
 		now.Add(-1)
 		return nil
 	})
-	w.enqueue("work", 450) // more than the polls of two hosts could claim in time
+	w.enqueue("work", 450) // more than two hosts could claim by polls alone in the time
 	for _, id := range []string{"a", "b"} {
 		w.jobs(workerhost.Options{ID: id, Executor: "host"}, map[string]handler.Handler{"work": work})
 	}
@@ -238,7 +239,7 @@ func TestJobsMaxParallel(t *testing.T) {
 	require.EqualValues(t, 3, most.Load())
 }
 
-// Delayed jobs and retries run when they are due and do not wait for the tick every 30 s.
+// Delayed jobs and retries start when they are due, not only with the tick every 30 s.
 func TestJobsLate(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 10, "queue.retry.schedule", "1s", "queue.notify.bridge_enabled", "true")
@@ -261,8 +262,8 @@ func TestJobsLate(t *testing.T) {
 	require.GreaterOrEqual(t, delay, time.Duration(0))
 	require.Less(t, time.Since(before), 25*time.Second, "the tick was waited for")
 
-	// enqueued while the host listens: the signal of the trigger says when the job is due, that
-	// of fn_queue_doorbell does not
+	// The jobs are enqueued while the host listens. The trigger's signal contains the time at
+	// which the job is due; the signal of fn_queue_doorbell does not.
 	h.listens()
 	before = time.Now()
 	w.exec("SELECT public.fn_job_enqueue('late', 'work', 'DOT', p_process_after => now() + interval '1 second')")
@@ -275,8 +276,8 @@ func TestJobsLate(t *testing.T) {
 	require.Less(t, time.Since(before), 25*time.Second, "the tick was waited for")
 }
 
-// From the insert to the handler, with the bridge on. The time is only logged, for it depends on
-// the machine.
+// The time from the insert to the handler, with the bridge on. It is only logged, because it
+// depends on the machine.
 func TestJobsWake(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 10, "queue.notify.bridge_enabled", "true")
@@ -298,7 +299,7 @@ func TestJobsWake(t *testing.T) {
 	require.Less(t, took[10], 900*time.Millisecond, "the poll was waited for")
 }
 
-// A drain hands back buffered jobs at once, begins no job, and waits for running ones.
+// A drain hands back buffered jobs at once, starts no job, and waits for running jobs.
 func TestJobsDrain(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 10_000)
@@ -330,8 +331,8 @@ func TestJobsDrain(t *testing.T) {
 	require.Equal(t, 0, w.int(jobLeases))
 }
 
-// A job that waits in the buffer is handed back, for another host with a free slot and for more
-// urgent jobs.
+// A job that has waited in the buffer for too long is handed back: another host may have a free
+// slot, and more urgent jobs may have arrived.
 func TestJobsThatWaitGoBack(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 10_000)
@@ -372,8 +373,8 @@ func TestJobsThatWaitGoBack(t *testing.T) {
 	require.Zero(t, w.int("SELECT count(*)::int FROM public.job_queue WHERE attempts > 0"))
 }
 
-// A handler that hangs is abandoned after an hour, unless the options of the host set another
-// time.
+// A handler that hangs is abandoned after an hour, or after the time that the options of the host
+// set.
 func TestJobsDeadline(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 10)
@@ -397,8 +398,8 @@ func TestJobsDeadline(t *testing.T) {
 	}
 }
 
-// The off switch stops claims within one poll, and the loop reports why. Other reasons why an
-// executor may not claim are reported in the same way.
+// The off switch stops claims within one poll, and the status of the loop has the reason. Other
+// reasons why an executor may not claim are reported in the same way.
 func TestJobsOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "queue.notify.bridge_enabled", "true")
@@ -432,7 +433,7 @@ func TestJobsOff(t *testing.T) {
 	w.becomes(4, jobsOf, "succeeded")
 }
 
-// Tests of the options that New refuses.
+// New refuses these handlers.
 func TestJobsHandlersRefused(t *testing.T) {
 	t.Parallel()
 	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: "host=/nowhere", WorkConns: 1})

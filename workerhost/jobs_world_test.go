@@ -1,5 +1,5 @@
-// Helpers of the job tests: an executor, its job subscription, jobs, and handlers that keep what
-// they are given.
+// Helpers of the job tests: an executor, its job subscription, jobs, and handlers that record the
+// jobs that they receive.
 package workerhost_test
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// executor registers an executor with a job subscription for a kind ("" = all).
+// executor registers an executor with a job subscription for a kind ("" = all kinds).
 func executor(t testing.TB, admin *pgxpool.Pool, id, kind string, parallel int) {
 	t.Helper()
 	for _, q := range []struct {
@@ -33,7 +33,7 @@ func executor(t testing.TB, admin *pgxpool.Pool, id, kind string, parallel int) 
 	}
 }
 
-// enqueue puts n jobs of a kind into domain work.
+// enqueue enqueues n jobs of a kind in the domain work.
 func (w *world) enqueue(kind string, n int) {
 	w.t.Helper()
 	w.exec(`SELECT public.fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', $1::text, 'event_domain', 'work',
@@ -46,11 +46,11 @@ const (
 	jobsHeld  = "SELECT COALESCE(sum(live), 0)::int FROM public.job_lease"
 )
 
-// seen is a handler that keeps the jobs it is given.
+// seen is a handler that records the jobs that it receives.
 type seen struct {
 	mu   sync.Mutex
 	jobs []handler.Job
-	then func(context.Context, handler.Job) error // nil = succeeds
+	then func(context.Context, handler.Job) error // called after the record; nil = the job succeeds
 }
 
 // Handle implements handler.Handler.
@@ -70,7 +70,7 @@ func (s *seen) count() int {
 	return len(s.jobs)
 }
 
-// scrape reads the metrics.
+// scrape returns the metrics of a host as text.
 func scrape(t *testing.T, addr string) string {
 	t.Helper()
 	resp, err := http.Get("http://" + addr + "/metrics")

@@ -27,8 +27,9 @@ import (
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
-// A producer without an answer enqueues again on the promoted standby: it gets the first job,
-// whatever its status. A job that the standby had not received is made there once.
+// A producer that got no answer enqueues again on the promoted standby and gets the first job,
+// whatever the status of that job. If the standby had not received the job, it is made once on
+// the standby.
 func TestKeysAfterAFailover(t *testing.T) {
 	t.Parallel()
 	w, primary := ownWorld(t, "queue.retry.schedule", "1h")
@@ -76,7 +77,7 @@ func TestKeysAfterAFailover(t *testing.T) {
 	event := emit(w)
 
 	standby.becomes(1, "SELECT (pg_last_wal_replay_lsn() >= $1::pg_lsn)::int", w.text("SELECT pg_current_wal_insert_lsn()"))
-	standby.exec("ALTER SYSTEM SET primary_conninfo = ''") // it receives no more
+	standby.exec("ALTER SYSTEM SET primary_conninfo = ''") // the standby receives no more changes
 	standby.exec("SELECT pg_reload_conf()")
 	standby.becomes(0, "SELECT count(*)::int FROM pg_stat_wal_receiver")
 	require.Empty(t, ask(before, "lost")[1])
@@ -95,7 +96,7 @@ func TestKeysAfterAFailover(t *testing.T) {
 	require.Equal(t, 1, standby.int("SELECT count(*)::int FROM public.event_outbox"))
 }
 
-// A claim returns jobs that are committed while it waits, with their key and token.
+// A claim that waits returns the jobs that are committed meanwhile, with their key and token.
 func TestKeysOfJobsThatComeDuringAClaim(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 100)
@@ -113,7 +114,7 @@ func TestKeysOfJobsThatComeDuringAClaim(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, dead, 1)
 	w.exec("SELECT public.fn_job_fail(ARRAY[$1::uuid], ARRAY[$2::uuid], '{TIMEOUT}', '{late}', '{false}')", dead[0].ID, dead[0].Token)
-	put("event_ingest_writer") // waits, so that the claim has to wait
+	put("event_ingest_writer") // a queued job, so that the claim has to wait for the lock below
 
 	holder, err := w.admin.Begin(t.Context())
 	require.NoError(t, err)
@@ -147,14 +148,14 @@ func TestKeysOfJobsThatComeDuringAClaim(t *testing.T) {
 	require.True(t, roots[second])
 }
 
-// given is what a handler got for one attempt.
+// given is the input of a handler for one attempt.
 type given struct {
 	handler.Job
-	token string // as header, variable or field
+	token string // the idempotency token: a header, a variable or a field
 }
 
-// Go, URL and command handlers get the producer's key and the idempotency token, which is the id
-// of the first job over all replays, also where two scopes use the same key.
+// Go, URL and command handlers receive the producer's key and the idempotency token. The token is
+// the id of the first job in a chain of replays, also when two scopes use the same key.
 func TestKeysReachEveryHandler(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 100)
@@ -197,7 +198,7 @@ func TestKeysReachEveryHandler(t *testing.T) {
 	})
 	w.jobs(workerhost.Options{}, handlers)
 
-	const n = 6 // kinds × scopes
+	const n = 6 // number of kinds × scopes
 	firsts := map[string]string{}
 	for _, kind := range []string{"go", "url", "command"} {
 		for _, scope := range []string{"event_ingest_writer", "workflow_admin"} {

@@ -19,8 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mostMemory returns the peak memory of the process in MiB; 0 where the system does not report
-// it.
+// mostMemory returns the peak memory of the process in MiB; 0 if the system does not report it.
 func (c *child) mostMemory() int {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
 	m := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(status)
@@ -31,21 +30,22 @@ func (c *child) mostMemory() int {
 	return kb >> 10
 }
 
-// raced reports whether this binary has the race detector.
+// raced reports whether the race detector is compiled into this binary.
 func raced() bool {
 	info, _ := debug.ReadBuildInfo()
 	return info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// A host works on jobs and webhooks of many MB, stored before there was a limit and many more
-// than fit, and on those between them, in little memory.
+// A host works in little memory on jobs and webhooks whose payloads have many MB: they were
+// stored before there was a limit, and many more than the memory could hold. Jobs and webhooks
+// with short payloads between them are done too.
 func TestLongPayloadsInLittleMemory(t *testing.T) {
 	t.Parallel()
 	n, mb, most := 2, 24, 128
 	if os.Getenv("QTOP_TEST_FULL") != "" {
 		n, mb = 20, 16
 	}
-	if raced() { // the detector's own memory is several times the program's
+	if raced() { // the memory of the race detector is several times that of the program
 		most *= 8
 	}
 	w := jobWorld(t, 1000, "queue.payload.max_bytes", "999999999", "queue.notify.bridge_enabled", "true")
@@ -53,7 +53,7 @@ func TestLongPayloadsInLittleMemory(t *testing.T) {
 	r := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		if n, _ := io.Copy(io.Discard, req.Body); n > 16_000_000 {
 			long.Add(1)
-			time.Sleep(300 * time.Millisecond) // so that several payloads would be held at once
+			time.Sleep(300 * time.Millisecond) // so that a host without the limit would hold several payloads at once
 		} else {
 			short.Add(1)
 		}

@@ -1,5 +1,5 @@
-// Worker processes of the tests: the test binary, started with QTOP_TEST_HOST, is a worker host
-// in a separate process that the tests kill, stop and signal.
+// Worker processes of the tests: with QTOP_TEST_HOST, the test binary is a worker host in a
+// separate process, which the tests kill, stop and signal.
 package workerhost_test
 
 import (
@@ -37,19 +37,19 @@ func TestMain(m *testing.M) {
 	os.Exit(pgtest.Main(m))
 }
 
-// childSpec configures a worker process.
+// childSpec is the configuration of a worker process.
 type childSpec struct {
 	DSN, ID     string
 	Loops       []string
 	Concurrency int
 	Grace       time.Duration
 	Executor    string
-	Ledger      string // where the handler of kind "work" writes the job's id at its start and end
+	Ledger      string // file to which the handler of kind "work" writes the job's id at its start and end
 	Took        time.Duration
 }
 
-// handlers returns the handlers of a worker process: "work" takes a while, "stuck" never returns,
-// "kill" kills the process.
+// handlers returns the handlers of a worker process: "work" runs for a while, "stuck" never
+// returns, and "kill" kills the process.
 func (s childSpec) handlers() (map[string]handler.Handler, error) {
 	if s.Ledger == "" {
 		return map[string]handler.Handler{}, nil
@@ -96,7 +96,7 @@ func childMain(spec string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	go leak()
-	go func() { // a test that died must not leave its workers behind
+	go func() { // end with the test: a test that died must not leave worker processes behind
 		_, _ = bufio.NewReader(os.Stdin).ReadByte()
 		os.Exit(4)
 	}()
@@ -126,7 +126,7 @@ func childMain(spec string) int {
 	return 0
 }
 
-// leak allocates memory without end after SIGUSR1.
+// leak makes SIGUSR1 start an endless allocation of memory.
 func leak() {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)
@@ -144,7 +144,7 @@ func leak() {
 
 func loopback() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} }
 
-// child is a worker process.
+// child is one worker process.
 type child struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -153,7 +153,7 @@ type child struct {
 	once sync.Once
 }
 
-// spawn starts a worker process over the world's database.
+// spawn starts a worker process on the world's database.
 func (w *world) spawn(s childSpec) *child {
 	w.t.Helper()
 	if s.DSN == "" {
@@ -174,7 +174,7 @@ func startChild(t *testing.T, cmd *exec.Cmd) *child {
 	out, err := os.Create(c.log)
 	require.NoError(t, err)
 	cmd.Stderr, cmd.Stdout = out, out
-	in, err := cmd.StdinPipe() // closed when this process ends
+	in, err := cmd.StdinPipe() // closed when the test process ends
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	go func() {
@@ -197,13 +197,13 @@ func (c *child) signal(s syscall.Signal) {
 	require.NoError(c.t, c.cmd.Process.Signal(s))
 }
 
-// kill ends the process like a crash.
+// kill ends the process with SIGKILL, like a crash.
 func (c *child) kill() {
 	c.once.Do(func() { _ = c.cmd.Process.Kill() })
 	<-c.done
 }
 
-// exit waits for the end of the process.
+// exit waits for the end of the process and returns its exit code.
 func (c *child) exit() int {
 	c.t.Helper()
 	select {

@@ -17,13 +17,13 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// stream is a database on a separate server into which events are written, and the receiver to
-// which they are posted.
+// stream is a database on a separate server to which the test writes events, and the receiver of
+// these events.
 type stream struct {
 	*world
 	r       *receiver
-	next    int               // events so far
-	written map[int]time.Time // when the transaction of each was committed
+	next    int               // number of events so far
+	written map[int]time.Time // commit time of the transaction of each event
 }
 
 const writeEvent = "INSERT INTO public.events (event_type, payload) VALUES ('order', to_jsonb($1::int))"
@@ -50,7 +50,7 @@ func (s *stream) write() {
 }
 
 // p99 returns the 99th percentile of the time from the commit of an event to its request, over
-// the committed events after first.
+// the committed events after the number first.
 func (s *stream) p99(first int) time.Duration {
 	var all []time.Duration
 	for _, g := range s.r.all() {
@@ -64,10 +64,11 @@ func (s *stream) p99(first int) time.Duration {
 	return all[len(all)*99/100]
 }
 
-// Twenty logins hold transactions open, one of them prepared. The events of all others are posted
-// as soon as in a second database without open transactions, and those of the open ones when they
-// end, each once. The times are only logged, for they depend on the machine and grow with the row
-// versions that an open transaction keeps alive.
+// Twenty logins hold transactions open, one of them prepared. The events of all other
+// transactions are posted as soon as in a second database without open transactions. The events
+// of the open transactions are posted when these end, each event once. The times are only logged,
+// because they depend on the machine and grow with the row versions that an open transaction
+// keeps alive.
 func TestWebhooksBesideOpenTransactions(t *testing.T) {
 	t.Parallel()
 	full := os.Getenv("QTOP_TEST_FULL") != ""
@@ -84,7 +85,7 @@ func TestWebhooksBesideOpenTransactions(t *testing.T) {
 			w.write()
 		}
 	}
-	produce(time.Second) // caches and connections
+	produce(time.Second) // fills caches and opens connections
 	var open []func() error
 	var theirs []int
 	for i := range 20 {
@@ -104,7 +105,7 @@ func TestWebhooksBesideOpenTransactions(t *testing.T) {
 		default:
 			w.next++
 			theirs = append(theirs, w.next)
-			if i == 2 { // a transaction that notifies cannot be prepared
+			if i == 2 { // a transaction with NOTIFY cannot be prepared, so switch the wake signal off
 				run("SET LOCAL qtop.doorbell = on")
 			}
 			run("SAVEPOINT s")
@@ -157,8 +158,9 @@ func (w *world) login(name string) string {
 	return fmt.Sprintf("host=%s port=%d user=%s dbname=%s", cfg.Host, cfg.Port, name, cfg.Database)
 }
 
-// A promoted standby and a restore of an earlier point continue from their own rows: nothing is
-// skipped or routed twice, also in the middle of a batch and with a transaction that was open.
+// A promoted standby, and a restore of an earlier point in time, continue from the rows that they
+// have: no event is skipped or routed twice, also in the middle of a batch and with a transaction
+// that was open.
 func TestRoutingAfterFailoverAndRestore(t *testing.T) {
 	t.Parallel()
 	w, primary := ownWorld(t)

@@ -1,4 +1,4 @@
-// Tests of what a host logs for each outcome (R02 §5.3).
+// Tests of the log lines of a host for each outcome (R02 §5.3).
 package workerhost_test
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// lines is a log of JSON lines.
+// lines is a log whose lines are JSON objects.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -42,8 +42,8 @@ func (l *lines) of(t *testing.T, msg string) (all []map[string]any) {
 	return all
 }
 
-// Each attempt, lost lease and hand-back is logged as one line with saga, job, error code, end of
-// the lease and worker.
+// Each attempt, lost lease and hand-back is logged as one line with the fields saga, job, error
+// code, end of the lease, and worker.
 func TestOutcomesAreLogged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "queue.notify.bridge_enabled", "true")
@@ -84,16 +84,16 @@ func TestOutcomesAreLogged(t *testing.T) {
 
 	w.set("webhook.worker.enabled", "true")
 	w.events("order", 1)
-	<-held // with a job that was returned meanwhile
+	<-held // the new webhook and one that was handed back meanwhile
 	<-held
-	require.NoError(t, h.stop()) // the requests are cut off
+	require.NoError(t, h.stop()) // cancels the requests
 	whole("handed back", 2)
 	whole("retry", 1)
 	require.Equal(t, "HTTP_500", log.of(t, "retry")[0]["error_code"])
 }
 
-// Each decision of a tick is logged as one line too: retries, dead letters and expired leases of
-// webhooks and jobs. Ticks do not store them: the rows of jobs, sagas and dead letters are the
+// Each decision of a tick is logged as one line too: retries, dead letters, and expired leases of
+// webhooks and jobs. Ticks do not store these lines, because the rows of the tables are the
 // record.
 func TestDecisionsOfTicksAreLogged(t *testing.T) {
 	t.Parallel()

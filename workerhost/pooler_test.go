@@ -45,8 +45,8 @@ func TestDeliversThroughPooler(t *testing.T) {
 	}
 }
 
-// Before a host takes its id or claims, it refuses a pooler in statement mode and a standby,
-// directly or through a pooler.
+// A host refuses a pooler in statement mode, and a standby (directly or through a pooler), before
+// it takes its id or claims.
 func TestPoolerThatCannotBeServed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -83,7 +83,7 @@ func TestPoolerThatCannotBeServed(t *testing.T) {
 	}
 }
 
-// A host that cannot listen logs that once, and polls.
+// A host that cannot listen logs that once and finds work by polling.
 func TestPollingIsLogged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -1,4 +1,4 @@
-// Tests of worker processes that are killed, stopped and signalled: the ledger of the receiver is
+// Tests of worker processes that are killed, stopped and signalled. The receiver's ledger is
 // compared with the database.
 package workerhost_test
 
@@ -21,8 +21,8 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// TestLedger kills random hosts under load and compares what the receiver wrote down before it
-// responded with the database.
+// TestLedger kills random hosts under load. The receiver writes each request into its ledger
+// before it responds, and at the end the ledger is compared with the database.
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	events, kills := 300, 2
@@ -34,7 +34,7 @@ func TestLedger(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 
 	w := newWorld(t, "webhook.timeout_seconds", "1", "webhook.lease_seconds", "11", "webhook.max_attempts", "100")
-	// every outcome that is ever recorded, by any host
+	// holds every outcome that any host records
 	w.exec("CREATE TABLE public.test_outcome (job_id bigint, status text)")
 	w.exec(`CREATE FUNCTION public.test_outcome() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 		BEGIN INSERT INTO public.test_outcome VALUES (new.id, new.status::text); RETURN NULL; END $$`)
@@ -84,7 +84,7 @@ func TestLedger(t *testing.T) {
 	require.Len(t, ids, events, "one webhook-id per event, none lost")
 	require.Equal(t, events, w.int("SELECT count(DISTINCT saga_id)::int FROM public.webhook_delivery_jobs WHERE status = 'Completed'"))
 	require.Equal(t, events, w.int(jobs+" WHERE status = 'Completed'"))
-	// a request that timed out here and its retry are two jobs, not a duplicate
+	// a request that timed out and its retry are two jobs, so they do not count as a duplicate
 	require.LessOrEqual(t, len(sent), total+inFlight, "duplicates beyond what was in flight")
 	require.Equal(t, total, w.int("SELECT count(*)::int FROM public.test_outcome"))
 	require.Equal(t, 0, w.int("SELECT count(*)::int FROM (SELECT job_id FROM public.test_outcome GROUP BY 1 HAVING count(*) > 1) x"), "a job with two outcomes")
@@ -95,8 +95,8 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// After SIGTERM under load, requests that can finish do so; the rest is handed back at once and
-// sent by another host at the next poll.
+// After SIGTERM under load, requests that can finish in time do so. All other deliveries are
+// handed back at once, and another host sends them at its next poll.
 func TestTerminate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -132,7 +132,7 @@ func TestTerminate(t *testing.T) {
 	require.NoError(t, b.stop())
 }
 
-// A host that drains still records its heartbeat, and no other host may take its id.
+// A draining host still records heartbeats, and no other host may take its id.
 func TestDrainBeats(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -153,7 +153,8 @@ func TestDrainBeats(t *testing.T) {
 	require.Equal(t, 1, w.int(jobs+" WHERE status = 'Completed'"), "the request in flight did not finish")
 }
 
-// A worker that was stopped for longer than its lease changes nothing when it continues.
+// A worker process is stopped (SIGSTOP) for longer than its lease lasts. When it continues, its
+// results change nothing.
 func TestStaleToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "webhook.timeout_seconds", "1", "webhook.lease_seconds", "11", "webhook.max_attempts", "100")
@@ -194,8 +195,9 @@ func TestStaleToken(t *testing.T) {
 	require.Equal(t, 6, r.count())
 }
 
-// Only one live instance has a host id, and the refusal names it. The id of a crashed instance is
-// free at once, for a host that waits for it and for one that starts.
+// Only one live instance has a host id, and the refusal of a second instance names the first. The
+// id of a crashed instance is free at once, for a host that waits for the id and for a host that
+// starts later.
 func TestHostID(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -210,7 +212,8 @@ func TestHostID(t *testing.T) {
 	require.False(t, second.Status().Running)
 	require.NotEmpty(t, second.Status().Refused)
 
-	// in a console the host goes on, and a start by the operator is refused in the same way
+	// in a console the host continues without its id, and a start by the operator is refused in
+	// the same way
 	idle := w.run(workerhost.Options{ID: "box", Loops: []string{}})
 	eventually(t, func() bool {
 		err := idle.Start("webhook_worker")
@@ -218,7 +221,7 @@ func TestHostID(t *testing.T) {
 	}, "not refused")
 	require.False(t, idle.Status().Running)
 
-	// a host that is restarted repeatedly waits each time, and then takes over the id
+	// a host that is restarted again and again waits each time, and then takes over the id
 	waiting := w.spawn(childSpec{ID: "box", Grace: time.Second})
 	eventually(t, func() bool { return strings.Contains(waiting.text(), "has the host id and may have crashed") }, "it does not wait")
 	a.kill()
@@ -241,8 +244,9 @@ func TestHostID(t *testing.T) {
 	third.is("webhook_router", "running")
 }
 
-// A host whose id was taken while it was silent reports that, continues to work under its leases,
-// and takes the id again when the other instance is gone.
+// If another instance took the id of a host while that host recorded no heartbeat, the host
+// reports this, continues to work under its leases, and takes the id again when the other
+// instance has ended.
 func TestHostIDLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

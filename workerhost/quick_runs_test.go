@@ -12,10 +12,10 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// While events keep arriving, a host reads only rows newer than those it has done. Rows that
-// become visible before that point are found nevertheless, without a wake signal: a job that
-// another host hands back, and a saga whose transaction was open. The same holds when no more
-// events arrive, long before the next tick is due.
+// While events keep arriving, a host reads only rows that are newer than the rows it has
+// processed. Rows that become visible before that point are found nevertheless, without a wake
+// signal: a job that another host hands back, and a saga whose transaction was open. They are
+// also found, long before the next tick is due, if no more events arrive.
 func TestBusyHostFindsOlderWork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "queue.notify.bridge_enabled", "true")
@@ -35,7 +35,7 @@ func TestBusyHostFindsOlderWork(t *testing.T) {
 			n++
 		}
 	}
-	handBack := func() { // as if its wake signal were lost
+	handBack := func() { // sends no wake signal, as if it were lost
 		w.exec(`WITH one AS (DELETE FROM public.theirs WHERE job_id = (SELECT min(job_id) FROM public.theirs) RETURNING *, set_config('qtop.doorbell', 'on', true))
 			SELECT public.fn_webhook_job_release(array_agg(job_id), array_agg(lease_token)) FROM one`)
 		n++
@@ -65,8 +65,8 @@ func TestBusyHostFindsOlderWork(t *testing.T) {
 	require.Equal(t, n, r.count(), "each once")
 }
 
-// A row that fails ends a quick run. The host then starts a full run at once, not when the next
-// tick is due, and that one continues without the row.
+// A row on which a quick run fails ends that run. The host then starts a full run at once, not
+// when the next tick is due, and the full run continues without the row.
 func TestBusyHostGoesOnWithoutARowThatFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "queue.notify.bridge_enabled", "true")

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One error of many loops is one line, and one a minute after that.
+// An error that many loops have is one log line, and then one line per minute.
 func TestQuietLog(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

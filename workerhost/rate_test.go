@@ -1,7 +1,7 @@
 package workerhost_test
 
-// Tests of rates: the rate of a bulk operation holds at the receiver, whatever happens between
-// the requeue and the request; and deliveries that were blocked start slowly.
+// Tests of rates: a receiver gets the requests of a bulk operation at most at its rate, whatever
+// happens between the requeue and the request; and deliveries that were blocked start slowly.
 
 import (
 	"net/http"
@@ -15,7 +15,7 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// deaden makes n dead letters of one webhook subscription, whose receiver fails.
+// deaden makes n dead letters of one webhook subscription whose receiver fails.
 func (w *world) deaden(eventType string, n int) {
 	w.t.Helper()
 	w.exec("UPDATE public.subscriptions SET max_attempts = 1 WHERE event_type = $1", eventType)
@@ -38,8 +38,8 @@ func (w *world) operation(rate int) (id int) {
 	return id
 }
 
-// densest returns the most requests that r got in any period of this length, before until unless
-// that is zero.
+// densest returns the most requests that r received in any period of the length within. A
+// non-zero until leaves out later requests.
 func (r *receiver) densest(until time.Time, within time.Duration) int {
 	most := 0
 	all := r.all()
@@ -52,9 +52,9 @@ func (r *receiver) densest(until time.Time, within time.Duration) int {
 	return most
 }
 
-// With a rate of 20 a second and three hosts, one of which is killed, an endpoint is first
-// suspended, then fails and recovers. In any 5 s it gets at most 1.2 × 5 × 20 + 1 requests,
-// including retries, and everything arrives.
+// A bulk operation runs at 20 requests a second with three hosts, one of which is killed; its
+// endpoint is suspended, then fails and recovers. In any 5 s the endpoint gets at most 1.2 × 5 ×
+// 20 + 1 requests, including retries, and all deliveries arrive.
 func TestRateHoldsAtTheReceiver(t *testing.T) {
 	t.Parallel()
 	letters, spells, spell := 120, 1, 2*time.Second
@@ -113,7 +113,7 @@ func TestRateHoldsAtTheReceiver(t *testing.T) {
 	require.Len(t, ids, letters)
 }
 
-// After a suspension, deliveries to a receiver that never got a request begin with ten a second;
+// After a suspension, deliveries to a receiver that never got a request start at ten a second;
 // with the flag off they are sent at once.
 func TestSuspensionEndsSlowly(t *testing.T) {
 	t.Parallel()

@@ -1,5 +1,4 @@
-// Tests of receivers that fail for a long time, with a real host and the installed retry
-// schedule.
+// Tests of receivers that fail for a long time, with a real host and the default retry schedule.
 package workerhost_test
 
 import (
@@ -15,15 +14,15 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// One receiver is down for half an hour, one returns 429 for an hour, one 429 with Retry-After.
-// Each gets everything once, and nothing becomes a dead letter: neither of many deliveries, where
-// the circuit opens, nor of a single one, which spends attempts. Whenever all remaining
-// deliveries wait, the test moves the time.
+// One receiver is down for half an hour, one returns 429 for an hour, and one returns 429 with
+// Retry-After. Each gets every event once, and no delivery becomes a dead letter: neither one of
+// many deliveries, where the circuit opens, nor a single delivery, for which attempts are
+// counted. Whenever all remaining deliveries wait, the test moves the time forward.
 func TestReceiversComeBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "queue.notify.bridge_enabled", "true")
 	w.exec("UPDATE public.dot_config c SET value = r.default_value FROM public.dot_config_rule r WHERE r.key = c.key AND c.key LIKE 'webhook.%'")
-	var passed atomic.Int64 // seconds
+	var passed atomic.Int64 // in seconds
 	away := map[string]func(http.ResponseWriter){
 		"down": func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
 		"busy": func(rw http.ResponseWriter) { rw.WriteHeader(http.StatusTooManyRequests) },
@@ -52,8 +51,8 @@ func TestReceiversComeBack(t *testing.T) {
 	h.listens()
 	w.becomes(all, "SELECT count(*)::int FROM public.webhook_delivery_sagas")
 
-	// An open delivery waits for its endpoint, its retry, or both. One that waits for neither is
-	// up to the host.
+	// An open delivery may wait for its endpoint, its retry, or both. If it waits for neither,
+	// the host can send it now.
 	const open = `FROM public.webhook_delivery_sagas s LEFT JOIN public.webhook_endpoint_suspensions x USING (subscription_id) WHERE s.status NOT IN ('Completed', 'DeadLettered')`
 	const until = "greatest(x.until, CASE WHEN s.status = 'PendingRetry' THEN s.next_attempt_at END)"
 	const busy = "SELECT count(*)::int " + open + " AND (COALESCE(" + until + " <= now(), true) OR EXISTS (SELECT FROM public.webhook_delivery_jobs j WHERE j.saga_id = s.id AND j.status = 'Leased'))"

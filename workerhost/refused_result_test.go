@@ -1,4 +1,4 @@
-// Tests of a database that refuses results: for a while, for ever, or because its disk is full.
+// Tests of a database that refuses results: for a while, always, or because its disk is full.
 package workerhost_test
 
 import (
@@ -25,8 +25,8 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// refuseResults makes the recording of every result fail with the SQLSTATE that is in the table
-// fault, as long as that table has a row.
+// refuseResults makes the record of every result fail as long as the table fault has a row, with
+// the SQLSTATE in that row.
 func (w *world) refuseResults() {
 	w.t.Helper()
 	w.exec(`CREATE TABLE public.fault (code text)`)
@@ -43,7 +43,7 @@ func (w *world) refuseResults() {
 	w.exec(`CREATE TRIGGER refuse BEFORE INSERT ON public.job_history FOR EACH ROW EXECUTE FUNCTION public.refuse('last_error')`)
 }
 
-// A result that was refused for a temporary reason is recorded when the reason is gone; the
+// If a result was refused for a temporary reason, it is recorded when the reason has ended. The
 // request is not repeated, the job does not run again, and no lease is lost.
 func TestRefusedResultsAreRecordedAgain(t *testing.T) {
 	t.Parallel()
@@ -78,8 +78,8 @@ func TestRefusedResultsAreRecordedAgain(t *testing.T) {
 	require.Equal(t, "0 0", w.text("SELECT max(attempts) || ' ' || max(lost_leases) FROM public.job_history"))
 }
 
-// When the statement that records is cancelled, its session ended and no connection slot free,
-// the result is nevertheless recorded once.
+// If the statement that records a result is cancelled, its session is terminated and no
+// connection slot is free, the result is nevertheless recorded once.
 func TestResultsOfSessionsThatAreEnded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "queue.notify.bridge_enabled", "true")
@@ -90,14 +90,14 @@ func TestResultsOfSessionsThatAreEnded(t *testing.T) {
 	h.listens()
 	for i, end := range []string{"pg_cancel_backend(pid)", "pg_terminate_backend(pid)"} {
 		require.NoError(t, pgx.BeginFunc(t.Context(), w.admin, func(tx pgx.Tx) error {
-			_, err := tx.Exec(t.Context(), "LOCK TABLE public.webhook_endpoint_state IN ACCESS EXCLUSIVE MODE") // a report waits for it
+			_, err := tx.Exec(t.Context(), "LOCK TABLE public.webhook_endpoint_state IN ACCESS EXCLUSIVE MODE") // the report has to wait for this lock
 			require.NoError(t, err)
 			w.events("order.created", 1)
 			eventually(t, func() bool {
 				return w.int(`SELECT count(`+end+`)::int FROM pg_stat_activity WHERE usename = $1 AND wait_event_type = 'Lock'
 					AND query LIKE '%fn_webhook_job_report%'`, login) > 0
 			}, "no report waits")
-			if i == 1 { // it gets no other session at present
+			if i == 1 { // the host can get no other session at present
 				w.exec("ALTER ROLE " + login + " CONNECTION LIMIT 0")
 				w.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", login)
 				errs := h.status("webhook_worker").Errors
@@ -112,7 +112,7 @@ func TestResultsOfSessionsThatAreEnded(t *testing.T) {
 	require.Equal(t, "1 0", w.text("SELECT max(attempt_no) || ' ' || max(lease_resets) FROM public.webhook_delivery_jobs"))
 }
 
-// A result whose text the database does not accept is recorded without it.
+// If the database refuses the text of a result, the result is recorded without the text.
 func TestResultsWhoseTextIsRefused(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 10)
@@ -131,8 +131,8 @@ func TestResultsWhoseTextIsRefused(t *testing.T) {
 	require.Equal(t, 2, w.int("SELECT count(*)::int FROM public.webhook_delivery_jobs WHERE response_excerpt = '' AND response_status = 200"))
 }
 
-// No work begins while results cannot be recorded: waiting jobs and webhooks are handed back, no
-// attempt spent.
+// No work begins while results cannot be recorded: waiting jobs and webhooks are handed back, and
+// no attempt is counted.
 func TestNothingBeginsWhileResultsAreRefused(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 10, "queue.notify.bridge_enabled", "true")
@@ -150,7 +150,7 @@ func TestNothingBeginsWhileResultsAreRefused(t *testing.T) {
 	}, "results are not tried")
 	w.events("order.created", 20)
 	w.exec(`SELECT public.fn_job_enqueue('work', 'work', 'DOT') FROM generate_series(1, 20)`)
-	w.becomes(21, jobs) // they could be claimed
+	w.becomes(21, jobs) // all of them are free to be claimed
 	errs := []int64{h.status("webhook_worker").Errors, h.status("job_executor").Errors}
 	eventually(t, func() bool {
 		return h.status("webhook_worker").Errors >= errs[0]+2 && h.status("job_executor").Errors >= errs[1]+2
@@ -164,15 +164,15 @@ func TestNothingBeginsWhileResultsAreRefused(t *testing.T) {
 	require.Equal(t, 21, s.count())
 }
 
-// smallDisk returns a world on a separate server whose tables are on a disk of that many MB; full
-// fills it and free empties it.
+// smallDisk returns a world on a separate server whose tables are on a disk of mb MB. full fills
+// the disk and free empties it.
 func smallDisk(t *testing.T, mb int) (w *world, full, free func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("root: a small file system must be mounted")
 	}
 	s := pgtest.OwnServer(t, nil)
-	dir, err := os.MkdirTemp("/tmp", "qtop-disk-") //nolint:usetesting // it is unmounted before it is removed, and the server passes through
+	dir, err := os.MkdirTemp("/tmp", "qtop-disk-") //nolint:usetesting // the test unmounts it before it is removed, and the server's user needs access
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%dm,mode=0755", mb), "tmpfs", dir).CombinedOutput(); err != nil {
@@ -213,8 +213,8 @@ func smallDisk(t *testing.T, mb int) (w *world, full, free func()) {
 	return w, full, free
 }
 
-// The disk is full while responses arrive: each result is recorded when there is room, nothing is
-// sent or run again, and the console shows the queue meanwhile.
+// The disk is full while responses arrive. Each result is recorded when there is space again, no
+// request or job is repeated, and the console shows the queue meanwhile.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("QTOP_TEST_FULL") == "" {
@@ -224,7 +224,7 @@ func TestFullDisk(t *testing.T) {
 	executor(t, w.admin, "host", "", 100)
 	const n = 40
 	release := make(chan struct{})
-	var answer strings.Builder // which cannot be compressed
+	var answer strings.Builder // a text that cannot be compressed
 	for range 40 {
 		answer.WriteString(rand.Text() + " ")
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// Whatever Retry-After a receiver sends, the next attempt is never before the time of the
-// schedule and never after the cap; between the two, Retry-After decides.
+// The next attempt is never before the time of the retry schedule and never after the cap;
+// between the two, the Retry-After of the receiver decides.
 func TestRetryAfterEndsInTheSchedule(t *testing.T) {
 	t.Parallel()
 	const base, limit = 100, 1000 // seconds
@@ -35,7 +35,7 @@ func TestRetryAfterEndsInTheSchedule(t *testing.T) {
 		ask := func(from, to float64, values ...string) {
 			wishes = append(wishes, wish{status, values, from, to, code})
 		}
-		// the time between the response and its settling is part of the wait
+		// the wait is counted from the response, so the time until its settling shortens it
 		asked := func(values ...string) { ask(400, 501, values...) }
 		none := func(values ...string) { ask(0.8*base, 1.2*base, values...) } // the first wait of the schedule
 		none()

@@ -1,5 +1,5 @@
 // Tests of routing by a host: an event becomes a job of its consumer, an open transaction delays
-// later events and is shown, and a host that is killed while it routes skips nothing.
+// later events and is shown, and no event is skipped when a host is killed while it routes.
 package workerhost_test
 
 import (
@@ -48,7 +48,7 @@ func TestRoutesToJobs(t *testing.T) {
 	require.Equal(t, job.SourceRef, job.PayloadRef)
 	require.Equal(t, "staging_outbound", w.text("SELECT DISTINCT worker_name FROM public.iu_route_attempt WHERE event_domain = 'staging'"))
 
-	// a transaction that commits late
+	// a transaction that commits later than the next events
 	tx, err := w.admin.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
@@ -61,8 +61,8 @@ func TestRoutesToJobs(t *testing.T) {
 	eventually(t, func() bool { return s.count() == 61 }, "the late event is not worked on")
 }
 
-// With several hosts, one of which is stopped while it routes, each event has one attempt and one
-// job.
+// With several hosts, one of which is stopped (SIGSTOP) while it routes, each event gets one
+// attempt and one job.
 func TestRoutesByManyHosts(t *testing.T) {
 	t.Parallel()
 	w := routesWorld(t)

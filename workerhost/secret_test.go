@@ -1,5 +1,5 @@
-// Tests of secrets in a running host: rotated in their file, and never visible except in
-// signatures.
+// Tests of secrets in a running host: they can be rotated in their file, and they are visible
+// only as signatures.
 package workerhost_test
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
-// output collects all that a host writes.
+// output collects everything that a host writes.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -57,7 +57,7 @@ func TestSecretsRotateAndStaySecret(t *testing.T) {
 	w := newWorld(t, "webhook.max_attempts", "1")
 	r := receive(t, func(rw http.ResponseWriter, req *http.Request) {
 		rw.WriteHeader(http.StatusAccepted)
-		_, _ = rw.Write([]byte("signed " + req.Header.Get("Webhook-Signature"))) // a receiver that repeats the signature
+		_, _ = rw.Write([]byte("signed " + req.Header.Get("Webhook-Signature"))) // a receiver that returns the signature in its response
 	})
 	secrets, err := sender.NewSecrets([]sender.SecretSource{{Ref: "acme", From: "file:" + file}})
 	require.NoError(t, err)
@@ -81,7 +81,7 @@ func TestSecretsRotateAndStaySecret(t *testing.T) {
 		require.Len(t, strings.Fields(g.header.Get("Webhook-Signature")), len(by), "one signature per secret")
 		return by
 	}
-	// until the file is read again, the old secrets sign
+	// the host signs with the old secrets until it reads the file again
 	signedBy := func(want ...int) {
 		t.Helper()
 		eventually(t, func() bool {
@@ -108,8 +108,7 @@ func TestSecretsRotateAndStaySecret(t *testing.T) {
 	w.becomes(1, unsigned, "order.unsigned")
 	w.becomes(1, failed, "order.panics", "WORKER_PANIC")
 	require.Equal(t, n, r.count(), "a webhook that cannot be signed was sent")
-	// with each broken form of the file nothing is sent, neither unsigned nor signed with the old
-	// secrets
+	// with a broken file nothing is sent, neither unsigned nor signed with the old secrets
 	require.NoError(t, os.WriteFile(file, []byte(keys[0]+" "+strings.TrimSuffix(keys[1], "=")+"!"), 0o600))
 	eventually(t, func() bool {
 		w.events("order.created", 1)

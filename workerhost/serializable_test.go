@@ -1,5 +1,5 @@
-// Tests on a server whose default isolation level is serializable: hosts and consoles set their
-// own level, and rows that producers write at the default level are routed, claimed and
+// Tests on a server whose default isolation level is serializable. Hosts and consoles set the
+// level of their sessions; rows that producers write at the default level are routed, claimed and
 // delivered.
 package workerhost_test
 
@@ -35,7 +35,7 @@ func TestSerializableByDefault(t *testing.T) {
 	for i := range producers {
 		wg.Go(func() {
 			errs[i] = func() error {
-				pool, err := pgxpool.New(t.Context(), dsn) // not a session of qtop
+				pool, err := pgxpool.New(t.Context(), dsn) // a pool of a program without qtop's session settings
 				if err != nil {
 					return err
 				}

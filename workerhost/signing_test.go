@@ -1,6 +1,6 @@
 // Tests of a secret that is missing or bad on one host. That is a fault of the host's
-// configuration: it costs no attempt, another host delivers, and it ends when the secret is
-// fixed.
+// configuration: no attempt is counted, another host delivers, and the fault ends when the secret
+// is fixed.
 package workerhost_test
 
 import (
@@ -25,8 +25,8 @@ func fileSecret(t *testing.T, path string) *sender.Secrets {
 	return s
 }
 
-// The host without the secret hands back what it claimed and reports why, the other host
-// delivers, and no attempt is spent.
+// The host without the secret hands back the deliveries that it claimed and reports the reason.
+// The other host delivers, and no attempt is counted.
 func TestAnotherHostHasTheSecret(t *testing.T) {
 	t.Parallel()
 	const events = 30
@@ -63,21 +63,22 @@ func TestAnotherHostHasTheSecret(t *testing.T) {
 	require.Equal(t, "clear", w.link(sub, "state"), "the fault of a stopped host is not shown")
 }
 
-// why returns the first reason that blocks the deliveries of a webhook subscription.
+// why returns the first reason why the deliveries of a webhook subscription are blocked.
 func (w *world) why(sub int) string {
 	w.t.Helper()
 	return w.text("SELECT public.fn_queue_why($1::text) ->> 'why'", strconv.Itoa(sub))
 }
 
-// link returns a member of the reason about signing.
+// link returns one member of the JSON object with the reason about signing.
 func (w *world) link(sub int, member string) string {
 	w.t.Helper()
 	return w.text("SELECT l ->> $2 FROM jsonb_array_elements(public.fn_queue_why($1::text) -> 'links') l WHERE l ->> 'link' = 'signing'",
 		strconv.Itoa(sub), member)
 }
 
-// A single host sends nothing and spends no attempt, whatever is wrong. Each reason says what to
-// do, and once the file is right the host delivers without a restart.
+// A single host without a usable secret sends nothing, and no attempt is counted, for every fault
+// of the secret. Each reason contains the remedy, and once the file is right the host delivers
+// without a restart.
 func TestSigningFaultEndsByItself(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "acme")
@@ -106,8 +107,8 @@ func TestSigningFaultEndsByItself(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("whsec_!!"), 0o600))
 	says("not whsec_ followed by standard base64", "copy it whole")
 	require.NoError(t, os.WriteFile(path, []byte(secret), 0o600))
-	require.NoError(t, os.Chmod(path, 0o644)) //nolint:gosec // the fault
-	// the file was right for a moment
+	require.NoError(t, os.Chmod(path, 0o644)) //nolint:gosec // a file that everyone may read is refused
+	// Between the write and the chmod the file was usable: the host may have sent some events.
 	w.events("order.created", 5)
 	w.becomes(0, leased)
 	sent := r.count()

@@ -1,5 +1,5 @@
-// A host is killed and its successor comes up under its id: what the dead one held is
-// worked on at once, not when its leases expire.
+// A host is killed and started again with the same id: the jobs and deliveries that the killed
+// host had leased are worked on at once, not when the leases expire.
 package workerhost_test
 
 import (
@@ -14,7 +14,7 @@ import (
 
 func TestSuccessorWorksOnWhatItsPredecessorHeld(t *testing.T) {
 	t.Parallel()
-	w := jobWorld(t, 1000) // a lease of a job lasts 300 s, one of a webhook 60 s
+	w := jobWorld(t, 1000) // job leases last 300 s, webhook leases 60 s
 	executor(t, w.admin, "neighbour", "", 100)
 	release := make(chan struct{})
 	answer := hanging(release)

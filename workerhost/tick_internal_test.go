@@ -10,7 +10,7 @@ import (
 	"github.com/qtop/qtop/workerhost/lease"
 )
 
-// Each hand-off of the catalogue names a loop and kicks only that loop.
+// Each hand-off of the catalogue names an existing loop and wakes only that loop.
 func TestHandOffs(t *testing.T) {
 	t.Parallel()
 	all := newLoops(slog.New(slog.DiscardHandler))

@@ -11,10 +11,11 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// longAsText is a payload of 2.5 kB that is 1.2 GB as text.
+// longAsText is a payload of 2.5 kB as jsonb, whose text form has 1.2 GB.
 const longAsText = "jsonb_build_object('n', (SELECT jsonb_agg('1e131000'::numeric) FROM generate_series(1, 9000)))"
 
-// before runs a statement as if it had run before payloads were limited.
+// before runs a statement without triggers, and so without the limit of payloads, as in an older
+// release.
 func (w *world) before(sql string) {
 	w.t.Helper()
 	require.NoError(w.t, pgx.BeginFunc(w.t.Context(), w.admin, func(tx pgx.Tx) error {
@@ -26,8 +27,8 @@ func (w *world) before(sql string) {
 	}))
 }
 
-// A webhook whose payload cannot be handed out becomes a dead letter at once, with the cause.
-// Other webhooks are delivered, and its endpoint does not count as failing.
+// A webhook whose payload the database cannot return becomes a dead letter at once, with the
+// cause. Other webhooks are delivered, and the endpoint does not count as failing.
 func TestUnreadablePayloadOfWebhook(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "webhook.circuit_failures", "1")
@@ -45,13 +46,13 @@ func TestUnreadablePayloadOfWebhook(t *testing.T) {
 	require.NoError(t, h.stop())
 }
 
-// The same for a job.
+// A job whose payload the database cannot return becomes a dead letter at once too.
 func TestUnreadablePayloadOfJob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	executor(t, w.admin, "ex", "k", 10)
 	w.set("queue.job_substrate.enabled", "true")
-	w.before("SELECT public.fn_job_enqueue('k', 'system', 'DOT', " + longAsText + ", 900)") // the first of all
+	w.before("SELECT public.fn_job_enqueue('k', 'system', 'DOT', " + longAsText + ", 900)") // first of all jobs in the queue
 	for range 5 {
 		w.exec("SELECT public.fn_job_enqueue('k', 'system', 'DOT', jsonb_build_object('text', repeat('x', 100000)))")
 	}

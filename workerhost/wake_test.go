@@ -15,8 +15,8 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// While another program enqueues jobs all the time and no event is written, the jobs run at once,
-// delayed ones when they are due, and the routers tick only at their intervals.
+// While another program enqueues jobs all the time and writes no event, the jobs run at once
+// (delayed jobs when they are due), and the routers tick only at their intervals.
 func TestJobSignalsWakeNoRouter(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 100, "queue.notify.bridge_enabled", "true", "iu_core.routes_master_enabled", "true", "iu_core.route_worker_enabled", "true")
@@ -41,17 +41,17 @@ func TestJobSignalsWakeNoRouter(t *testing.T) {
 	w.becomes(n+1, jobsOf, "succeeded")
 	require.Less(t, time.Since(soon), 10*time.Second, "long before the next tick")
 	took := time.Since(began)
-	require.NoError(t, h.stop()) // the server has counted its sessions' work by then
+	require.NoError(t, h.stop()) // by then the server has counted the statements of its sessions
 	eventually(t, func() bool { return w.looks() > 0 }, "the server counts")
 	for _, run := range []string{"fn_iu_route_worker_run", "fn_webhook_router_run"} {
 		calls := w.int("SELECT COALESCE(sum(calls), 0)::int FROM pg_stat_user_functions WHERE funcname = $1", run)
 		t.Logf("%s: %d runs in %v, %d jobs", run, calls, took, n)
-		require.LessOrEqual(t, calls, int(took.Seconds())+5, run) // one a second, and a few at its start
+		require.LessOrEqual(t, calls, int(took.Seconds())+5, run) // one run per second, and a few at the start
 	}
 }
 
-// Behind an open transaction that has written events the routers find nothing to do: signals that
-// keep arriving make each of them run a few times a second.
+// An open transaction has written events, so the routers find nothing to route. Signals that keep
+// arriving make each router run only a few times a second.
 func TestSignalsBesideAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 100, "queue.notify.bridge_enabled", "true", "iu_core.routes_master_enabled", "true", "iu_core.route_worker_enabled", "true")
@@ -76,7 +76,7 @@ func TestSignalsBesideAnOpenTransaction(t *testing.T) {
 		w.exec("SELECT public.fn_queue_wake_signal('webhook', 'event'), public.fn_queue_doorbell('work')")
 	}
 	took := time.Since(began)
-	require.NoError(t, h.stop()) // the server has counted its sessions' work by then
+	require.NoError(t, h.stop()) // by then the server has counted the statements of its sessions
 	eventually(t, func() bool { return w.looks() > 0 }, "the server counts")
 	for _, run := range []string{"fn_iu_route_worker_run", "fn_webhook_router_run"} {
 		calls := w.int("SELECT COALESCE(sum(calls), 0)::int FROM pg_stat_user_functions WHERE funcname = $1", run)

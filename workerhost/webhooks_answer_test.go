@@ -13,7 +13,7 @@ import (
 )
 
 // When a claim was committed but its answer did not arrive, its deliveries are sent soon and not
-// only after their lease; a delivery under way keeps its lease.
+// only after their lease. A delivery under way keeps its lease.
 func TestWebhooksClaimedWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "webhook.lease_seconds", "600", "webhook.timeout_seconds", "300", "queue.notify.bridge_enabled", "true")
@@ -38,7 +38,7 @@ func TestWebhooksClaimedWithoutAnswer(t *testing.T) {
 	eventually(t, func() bool { return long.count() == 1 }, "the long request does not begin")
 	n := 0
 	for ; n < 100 && len(log.of(t, "handed back deliveries of a claim whose answer did not arrive")) == 0; n++ {
-		p.DropReplies(1 + n%3) // of the heartbeat of the loop, and of its claim
+		p.DropReplies(1 + n%3) // the replies to the heartbeat of the loop, and to its claim
 		due("short")
 		eventually(t, func() bool { return w.int(reported) == n+1 }, "delivery %d is not made", n+1)
 	}

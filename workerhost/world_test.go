@@ -1,5 +1,5 @@
-// Helpers of the tests: a database with short intervals, logins with exactly a host's rights,
-// receivers over real HTTP, hosts in this process.
+// Helpers of the tests: a database with short intervals, logins with exactly the privileges of a
+// host, HTTP receivers, and hosts in this process.
 package workerhost_test
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
-// patience bounds the wait for conditions that take milliseconds on an idle machine.
+// patience bounds the wait for conditions that need only milliseconds on an idle machine.
 const patience = 60 * time.Second
 
 const hostConns = 6
@@ -49,7 +49,7 @@ type world struct {
 	t     *testing.T
 	db    *pgtest.DB
 	admin *pgxpool.Pool
-	dsn   string // of the host's login
+	dsn   string // the connection string of the host's login
 }
 
 // newWorld makes a database in which every loop ticks once a second and a failed webhook is
@@ -63,7 +63,7 @@ func newWorld(t *testing.T, flags ...string) *world {
 	return w
 }
 
-// tell logs the state of the database when a test has failed.
+// tell logs the state of the database if the test has failed.
 func (w *world) tell() {
 	if !w.t.Failed() {
 		return
@@ -102,7 +102,7 @@ func (w *world) quick(flags ...string) {
 	}
 }
 
-// set changes a flag as an operator does.
+// set sets a flag, as an operator does.
 func (w *world) set(key, value string) {
 	w.t.Helper()
 	var refused *string
@@ -133,7 +133,7 @@ func (w *world) text(sql string, args ...any) string {
 	return s
 }
 
-// becomes waits until the statement returns n.
+// becomes waits until the statement returns the number n.
 func (w *world) becomes(n int, sql string, args ...any) {
 	w.t.Helper()
 	got := 0
@@ -163,7 +163,7 @@ const (
 	jobs       = "SELECT count(*)::int FROM public.webhook_delivery_jobs"
 )
 
-// got is one request that a receiver got.
+// got is one request that a receiver received.
 type got struct {
 	id     string
 	body   []byte
@@ -171,14 +171,14 @@ type got struct {
 	at     time.Time
 }
 
-// receiver keeps every request before it responds.
+// receiver records every request before it responds.
 type receiver struct {
 	*httptest.Server
 	mu  sync.Mutex
 	got []got
 }
 
-// receive starts a receiver; answer runs after the request was kept.
+// receive starts a receiver; answer runs after the request was recorded.
 func receive(t *testing.T, answer func(http.ResponseWriter, *http.Request)) *receiver {
 	t.Helper()
 	r := &receiver{}
@@ -198,7 +198,8 @@ func receive(t *testing.T, answer func(http.ResponseWriter, *http.Request)) *rec
 
 func ok(http.ResponseWriter, *http.Request) {}
 
-// hanging responds when release is closed, and not at all when the client disconnects before.
+// hanging returns a handler that responds when release is closed. If the client disconnects
+// before, it does not respond.
 func hanging(release <-chan struct{}) func(http.ResponseWriter, *http.Request) {
 	return func(_ http.ResponseWriter, req *http.Request) {
 		select {
@@ -231,7 +232,7 @@ type hosted struct {
 	err    error
 }
 
-// run starts a host with defaults for unset options; it is stopped at cleanup.
+// run starts a host with test defaults for unset options. The host is stopped at cleanup.
 func (w *world) run(o workerhost.Options) *hosted {
 	w.t.Helper()
 	return runHost(w.t, w.dsn, o)
@@ -272,7 +273,7 @@ func runHostOn(t *testing.T, c pgclient.Options, o workerhost.Options) *hosted {
 	return h
 }
 
-// stop ends the host as a signal does and returns what Run returned.
+// stop ends the context of the host, as a signal does, and returns the error of Run.
 func (h *hosted) stop() error {
 	h.cancel()
 	select {
@@ -293,13 +294,13 @@ func (h *hosted) status(loop string) queue.LoopStatus {
 	return queue.LoopStatus{}
 }
 
-// is waits for a state of a loop.
+// is waits until a loop is in the given state.
 func (h *hosted) is(loop, state string) {
 	h.t.Helper()
 	eventually(h.t, func() bool { return h.status(loop).State == state }, "%s is never %s", loop, state)
 }
 
-// listens waits for the host's listener.
+// listens waits until the host's listener listens.
 func (h *hosted) listens() {
 	h.t.Helper()
 	eventually(h.t, func() bool { return h.Status().Listener.State == "listening" }, "the listener never listens")
