@@ -9,7 +9,7 @@ import (
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
-// The loops that pass work to each other inside one process.
+// Names of the loops of this process that pass work to each other.
 const (
 	loopRoutes       = "iu_outbound_default"
 	loopStaging      = "staging_outbound"
@@ -45,7 +45,7 @@ func catalogue() []worker {
 		{loopOrchestrator, "settles attempts, retries, dead-letters, makes jobs", []handOff{{"jobs_created", loopWebhook}}},
 		{loopWebhook, "sends webhooks and records the results", []handOff{{"reported", loopOrchestrator}}},
 		{"lease_reset_cleaner", "returns webhook jobs whose lease expired", []handOff{{"reset", loopWebhook}, {"failed", loopOrchestrator}}},
-		{loopJobs, "claims jobs and runs their handlers", []handOff{{"failed", loopDue}}}, // the loop of due retries then reads when the next retry is due
+		{loopJobs, "claims jobs and runs their handlers", []handOff{{"failed", loopDue}}}, // that loop then reads when the retry is due
 		{loopDue, "finds jobs and retries that become due", []handOff{{"promoted", loopJobs}}},
 		{loopReaper, "returns jobs whose lease expired", []handOff{{"returned", loopJobs}}},
 		{loopBulk, "runs bulk operations at their rate", []handOff{{"done", loopOrchestrator}, {"done", loopJobs}}}, // an operation may pause until its first attempts have ended: handle its jobs soon

@@ -11,7 +11,7 @@ const minStep = 500 * time.Millisecond
 // yet.
 type serverClock struct {
 	at              time.Time // the server's time in the last answer
-	asked, answered time.Time // when that answer was asked for, and when it arrived
+	asked, answered time.Time // when the last answer was requested, and when it arrived
 }
 
 // read takes the server's time of a further answer. It returns the step of the server's clock

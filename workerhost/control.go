@@ -59,7 +59,7 @@ func (h *Host) endLoops(name string, end func(*loop.Loop)) error {
 	return nil
 }
 
-// Status returns the host as the console shows it.
+// Status returns the status of the host and its loops, as the console shows it.
 func (h *Host) Status() queue.HostStatus {
 	st := h.loops.status()
 	st.ID, st.Instance = h.opts.ID, h.row.instance.String()

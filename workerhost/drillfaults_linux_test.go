@@ -141,7 +141,7 @@ func (s *drillServer) fill() (empty func(), err error) {
 
 // limitMemory makes the kernel end a process that uses more memory than bytes. It uses a memory
 // cgroup if this process may make one, otherwise a limit of the address space. It returns the
-// name of the method.
+// name of the method, or the error.
 func limitMemory(t *testing.T, pid int, bytes uint64) string {
 	t.Helper()
 	group := filepath.Join("/sys/fs/cgroup/memory", fmt.Sprintf("qtop-drill-%d", pid))

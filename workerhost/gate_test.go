@@ -28,8 +28,8 @@ func (w *world) unspent(n int) {
 	require.Equal(w.t, 0, w.int("SELECT count(*)::int FROM (SELECT 1 FROM public.webhook_delivery_jobs GROUP BY saga_id HAVING count(*) > 1) x"))
 }
 
-// An operator suspends an endpoint while one request is in flight, other jobs are leased and
-// others wait: only the request in flight counts.
+// An operator suspends an endpoint while one request is in flight, other jobs are leased and more
+// jobs wait: only the request in flight counts as an attempt.
 func TestSuspendedByOperator(t *testing.T) {
 	t.Parallel()
 	const events = 40

@@ -35,15 +35,15 @@ const (
 	waitForHeldID = 25 * time.Second
 )
 
-// registration is this instance's hold on the host id: the row of queue_host that only one
-// live instance may have.
+// registration holds the host id for this instance: the row of queue_host that only one live
+// instance may have.
 type registration struct {
 	client        *pgclient.Client
 	db            *work.Client
 	id            string
 	instance      uuid.UUID
 	version       string
-	operator      string // who runs the console in this process
+	operator      string // the person who runs the console in this process
 	loops         loops
 	jobs          *jobs.Executor
 	secrets       *sender.Secrets

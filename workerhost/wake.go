@@ -14,7 +14,7 @@ import (
 type signals struct {
 	loops
 	settings     *settings
-	lateGate     loop.Spacing // limits how often the loop of due retries is woken
+	lateGate     loop.Spacing // limits how often the loop that finds due work is woken
 	settingsGate loop.Spacing // limits how often the intervals are read
 	first        sync.Once
 	listening    chan struct{} // closed when the listener first listens

@@ -1,7 +1,7 @@
 // Package demo makes the traffic and the incident of `qtop demo`: HTTP receivers that work or
 // fail in different ways, producers and executors with ordinary logins, and one executor that has
 // been silent for 95 hours. Start from Demo: Prepare fills a new database once, Start begins the
-// traffic, Stop ends it. The console treats the demo's database like any other.
+// traffic, Stop ends it. The console gets no data except the tables of the database.
 package demo
 
 import (

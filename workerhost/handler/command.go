@@ -87,7 +87,7 @@ func Command(argv []string, o CommandOptions) (Handler, error) {
 		return nil, badCommand(fmt.Sprintf("command %q cannot be run: %v", argv[0], why), "install it, or give its whole path")
 	}
 	for _, f := range fileguard.Command(path, argv[1:]) {
-		if f.Refuse { // who can change it can run anything as the user of this host
+		if f.Refuse { // anyone who can change the file can run any code as the user of this host
 			return nil, badCommand("command "+strconv.Quote(argv[0])+": "+f.What, f.Do)
 		}
 	}

@@ -25,9 +25,9 @@ const (
 	// process enqueued or settled jobs. Until then, a claim can share the transaction of the next
 	// jobs that this process enqueues, which is cheaper.
 	minClaimGap = 5 * time.Millisecond
-	// A claim in a producer's transaction is a failure if it found no job, not even the jobs of
-	// that transaction, or took longer than slowTxClaim. Then no producer's transaction is used
-	// for txClaimPause.
+	// If a claim in a producer's transaction found no job, not even the jobs of that transaction,
+	// or took longer than slowTxClaim, then the loop uses no producer's transaction for
+	// txClaimPause.
 	slowTxClaim  = 50 * time.Millisecond
 	txClaimPause = time.Second
 )
@@ -60,7 +60,7 @@ type claimer struct {
 	limit          int           // most jobs per claim; lower for a while after a claim that returned suspects; 0 = no limit
 }
 
-// claim is one claim and its result.
+// claim is one request for jobs, with its result.
 type claim struct {
 	request    work.Claim
 	sentAt     time.Duration // clock when the claim was sent

@@ -13,7 +13,7 @@ import (
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
-// executor is one run of the loop.
+// executor holds the data of one run of the loop.
 type executor struct {
 	*state
 	claimer     *claimer

@@ -11,7 +11,7 @@
 //   - workers run the handlers, one goroutine per slot.
 //   - results record outcomes in batches (see lease.Results).
 //   - leases renews the leases of open jobs.
-//   - standing knows whether the executor may claim, and sends its heartbeat.
+//   - standing holds whether the executor may claim, and sends the heartbeat.
 //
 // Invariants: a claim has committed before one of its jobs begins; the lease token fences every
 // result; jobs that are unfinished at the end are handed back at once, and no attempt is counted.

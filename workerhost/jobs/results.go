@@ -96,7 +96,7 @@ func (r *results) handleAnswer(batch []*run, lost []pgtype.UUID) {
 	r.settle(batch)
 }
 
-// markLost marks a job whose lease is gone: another host may work on it already.
+// markLost marks a job whose lease is lost: another host may work on the job already.
 func (r *results) markLost(x *run) {
 	x.outcome = leaseLost
 	r.l.Log.Warn("lease lost: the result was dropped", "job_id", x.job.ID.String(), "job_kind", x.job.Kind)

@@ -21,7 +21,7 @@ const (
 const (
 	waiting = iota
 	running
-	reported // its result is queued or sent
+	reported // the result of the job is queued or sent
 	settled
 )
 
@@ -32,7 +32,7 @@ type run struct {
 
 	mu             sync.Mutex
 	state          uint8
-	lost           bool  // its lease is gone or could not be renewed in time
+	lost           bool  // the lease is lost or could not be renewed in time
 	lostInDatabase bool  // the database reported the lease as lost, so it will refuse the result
 	startRecorded  bool  // the database has recorded the start of the job
 	tick           int64 // tick at which the job was claimed or, once it runs, at which it began

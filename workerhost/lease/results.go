@@ -17,7 +17,7 @@ const batchWindow = 2 * time.Millisecond
 // sent alone. The server searches each text for secrets, which can take milliseconds.
 const maxTextBytes = 64 << 10
 
-// Recorder is what Results calls to record results of the type T.
+// Recorder holds the functions by which Results records results of the type T.
 type Recorder[T any] struct {
 	// Record sends a batch as one statement and, unless that fails, handles the answer.
 	Record func(context.Context, []T) error

@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// outcomes records what happened to results.
+// outcomes counts statements and errors, and collects the recorded and the lost results of a
+// test.
 type outcomes struct {
 	mu             sync.Mutex
 	recorded, lost []string

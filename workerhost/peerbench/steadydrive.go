@@ -45,7 +45,8 @@ type result struct {
 	SnapMax    *float64 `json:"snapshot_max_ms"`
 	Recovered  *float64 `json:"recovered_seconds"` // -1 = the course ended before the recovery
 
-	// The medians of the start in each tenth of the phase, for the chart; 0 = no job.
+	// Tenths holds the median start delay in each tenth of the phase, in ms, for the chart; 0 =
+	// no job.
 	Tenths []float64 `json:"start_p50_ms_tenths"`
 }
 

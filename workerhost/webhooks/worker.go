@@ -7,7 +7,7 @@
 //
 //   - slots decides which claimed delivery may be sent now, so that endpoints that hang do
 //     not occupy all slots.
-//   - leases renews the leases of open deliveries, and hands back those that are not sent.
+//   - leases renews the leases of open deliveries, and hands back unsent deliveries.
 //   - requests sends one delivery per goroutine and records results in batches (see
 //     lease.Results).
 //   - keys makes claims skip the webhook subscriptions whose secret is not available in this
