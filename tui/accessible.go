@@ -11,10 +11,12 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// accessible is the console of --accessible: plain lines for screen readers and simple
-// terminals, printed until ctx ends. It shows what the Overview shows and offers no
-// actions; the headless verbs do that. A condition is printed when it begins, when it changes and,
-// with "over:", when it ends, and what people did once; ages are those of the moment.
+// accessible runs the console of --accessible: until ctx ends it prints plain
+// lines for screen readers and simple terminals. It shows the content of the
+// Overview and offers no actions; the headless verbs have them. A condition,
+// such as a silent executor, gets a line when it begins, when it changes and,
+// with "over:", when it ends. An action of a person gets one line. An age in a
+// line is the age at the time of printing.
 func accessible(ctx context.Context, s Store, o Options, w io.Writer) error {
 	e := views.Env{Theme: theme.New(theme.Options{ASCII: true}), Loc: time.Local}
 	if o.UTC {
@@ -39,7 +41,8 @@ func accessible(ctx context.Context, s Store, o Options, w io.Writer) error {
 		}
 		var now []views.PlainLine
 		if err != nil {
-			now = append([]views.PlainLine{{Key: "database", State: why(err), Text: "DATABASE " + why(err), Over: "DATABASE cannot be read"}}, lines...) // those of the last snapshot that was read
+			// The other lines are those of the last snapshot that was read.
+			now = append([]views.PlainLine{{Key: "database", State: why(err), Text: "DATABASE " + why(err), Over: "DATABASE cannot be read"}}, lines...)
 		} else {
 			e.Now = p.TakenAt
 			lines = views.PlainLines(&p, e)

@@ -1,6 +1,7 @@
 package tui
 
-// Sends the requests of a dialog to the store and hands it the answers.
+// The requests that a dialog sends to the store, and the answers that it
+// receives.
 
 import (
 	"strings"
@@ -73,7 +74,8 @@ func (m *root) dialog(serial int) *dialog {
 	return nil
 }
 
-// planned hands a plan, or why there is none, to its dialog.
+// planned gives a plan, or the error of the planning, to the dialog that asked
+// for it.
 func (m *root) planned(msg plannedMsg) tea.Cmd {
 	d := m.dialog(msg.dialog)
 	if d == nil || d.stage != stagePlanning {
@@ -87,7 +89,7 @@ func (m *root) planned(msg plannedMsg) tea.Cmd {
 	return later(quietFor, armMsg{})
 }
 
-// applied hands a result to its dialog and reads again what the action changed.
+// applied gives a result to its dialog and reads the changed data again.
 func (m *root) applied(msg appliedMsg) tea.Cmd {
 	cmds := []tea.Cmd{later(quietFor, armMsg{}), m.refresh(fresh), m.poll()}
 	cmds = append(cmds, m.reread(true)...)

@@ -1,7 +1,7 @@
 package tui
 
-// Turns a capital letter into a request: which action the key has in this
-// pane, what the action works on, and why it is refused.
+// Actions on a key: which action a capital letter has in the open pane, which
+// targets the action gets, and why it may be refused.
 
 import (
 	"maps"
@@ -60,7 +60,7 @@ type asked struct {
 	action queue.Action
 	req    queue.Request
 	ready  bool             // the request needs no form
-	taken  []queue.PlanLine // what it takes, with names
+	taken  []queue.PlanLine // lines that name the targets, for the dialog
 }
 
 // ask opens the dialog of an action. If the actor is a shared account, the first action

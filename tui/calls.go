@@ -42,7 +42,7 @@ func later(d time.Duration, msg tea.Msg) tea.Cmd {
 	return tea.Tick(d, func(time.Time) tea.Msg { return msg })
 }
 
-// within calls ask with a context that ends after d.
+// within returns a command that calls ask with a context that ends after d.
 func (m *calls) within(d time.Duration, ask func(context.Context, Store) tea.Msg) tea.Cmd {
 	ctx, s := m.ctx, m.store
 	return func() tea.Msg {
@@ -142,8 +142,9 @@ func (m *calls) save(e *exporting, x queue.Export, name string) tea.Cmd {
 	}
 }
 
-// poll reads the state of link and host. Both answer from memory, but it is a command
-// anyway: a lock that another goroutine holds must not delay a key.
+// poll reads the state of the database connection (link) and of this process's
+// host. Both answer from memory, but poll is a command nevertheless: a lock
+// that another goroutine holds must not delay a key.
 func (m *calls) poll() tea.Cmd {
 	s, h := m.store, m.host
 	return func() tea.Msg {
@@ -156,7 +157,7 @@ func (m *calls) poll() tea.Cmd {
 	}
 }
 
-// listen waits for one change hint.
+// listen waits for one signal of Store.Changes (a change hint).
 func (m *calls) listen() tea.Cmd {
 	ctx, ch := m.ctx, m.store.Changes()
 	if ch == nil {

@@ -1,7 +1,7 @@
 package tui
 
-// Handles what happens without a key press: the clock, change hints and
-// arriving snapshots.
+// Handlers of events without a key press: the clock, change hints and arriving
+// snapshots.
 
 import (
 	"time"

@@ -127,7 +127,8 @@ func (m *root) ids(a queue.Action) []string {
 
 // command carries out one line of the command line.
 func (m *root) command(text string) tea.Cmd {
-	text = strings.TrimPrefix(strings.TrimPrefix(text, ":"), "qtop ") // a printed command works here as it is
+	// A command that a dialog prints works here unchanged.
+	text = strings.TrimPrefix(strings.TrimPrefix(text, ":"), "qtop ")
 	switch text {
 	case "":
 		return nil
@@ -168,7 +169,8 @@ func (m *root) command(text string) tea.Cmd {
 	return nil
 }
 
-// cutWords returns what follows words in text; ok reports whether text begins with words.
+// cutWords returns the rest of text after words; ok reports whether text begins
+// with words.
 func cutWords(text, words string) (rest string, ok bool) {
 	if words == "" {
 		return "", false
@@ -234,7 +236,8 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 	}
 	ask := asked{action: a, req: req, ready: typed.Flags && a.Ready(req), taken: m.named(req)}
 	if a.ID == queue.ActReveal && (m.pane().top().page == nil || m.pane().top().id != req.Targets[0]) {
-		return tea.Batch(m.openPayload(req.Targets[0]), m.ask(ask)) // a payload is shown on its page
+		// The payload appears on the page of its dead letter or job.
+		return tea.Batch(m.openPayload(req.Targets[0]), m.ask(ask))
 	}
 	return m.ask(ask)
 }

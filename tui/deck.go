@@ -10,7 +10,7 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// deck holds the panes and which one is open.
+// deck holds the panes and the id of the open pane.
 type deck struct {
 	shell
 	panes map[queue.PaneID]*pane
@@ -43,8 +43,8 @@ func (m *deck) rows() int {
 	return at.level.grid.view().Rows(at.env, at.tableSize(m.body()))
 }
 
-// banners returns the lines above every pane that say what is wrong with the snapshot
-// or the server.
+// banners returns the lines between the tabs and the pane that report a problem
+// of the snapshot or of the server.
 func (m *deck) banners() []views.Banner {
 	f, now := m.feed, m.o.Now()
 	zone := m.env()
@@ -132,7 +132,8 @@ func (m *deck) settle() {
 		m.settlePage(l)
 	default:
 		l.grid.refresh(l.table.rows(m.scene()), m.env())
-		if !l.list.queried() || l.list.read { // else it is not known whether the selected rows are still there
+		// Before the first read it is not known which selected rows are gone.
+		if !l.list.queried() || l.list.read {
 			m.pruneSelection(l)
 		}
 		l.grid.scroll(m.rows())
@@ -147,7 +148,8 @@ func (m *deck) pruneSelection(l *level) {
 	}
 }
 
-// settlePage builds a page again if anything that it shows may have changed.
+// settlePage builds the lines of a page again if the revision has changed since
+// the last build.
 func (m *deck) settlePage(l *level) {
 	if l.revision == m.revision {
 		return

@@ -18,7 +18,7 @@ const (
 	stagePlanning              // the database reads what would change
 	stagePreview               // the operator confirms or cancels
 	stageApplying              // the action runs
-	stageDone                  // the result, or why nothing was done
+	stageDone                  // the result, or the reason why nothing was done
 )
 
 // dialog is the dialog of one action, a state machine over the stages above. It never
@@ -38,9 +38,9 @@ type dialog struct {
 	offset int
 
 	production string           // the name of the production database; "": not production
-	undo       string           // how the action is undone; "": not at all
+	undo       string           // how the action is undone; "": it cannot be undone
 	facts      []queue.PlanLine // facts about the target, shown above the inputs
-	taken      []queue.PlanLine // what the request takes, with names
+	taken      []queue.PlanLine // lines that name the targets
 }
 
 func newDialog(serial int, a queue.Action, req queue.Request, now time.Time, args []queue.Arg) *dialog {
@@ -126,7 +126,7 @@ func (d *dialog) update(msg tea.Msg, at overlayContext) (overlay, effect) {
 	s := k.String()
 	if s == "esc" {
 		if d.stage == stageApplying {
-			return d, nil // the action already runs; its result must be seen
+			return d, nil // a running action cannot be cancelled; its result must be seen
 		}
 		return nil, nil
 	}
@@ -221,8 +221,9 @@ func (d *dialog) press() (overlay, effect) {
 	}
 }
 
-// widen makes the request take all rows that match the filter of their list. Only its own
-// preview can confirm that.
+// widen changes the request to all rows that match the filter of their list.
+// The caller then plans the request again: only the preview of all these rows
+// can confirm it.
 func (d *dialog) widen() {
 	d.req.Targets = nil
 	d.req.Select([]string{d.req.Within})

@@ -58,7 +58,8 @@ func firstFew(ids []string) string {
 func (d *dialog) viewPreview(v *views.Dialog) {
 	p := d.plan
 	v.Facts = slices.Clone(p.Lines)
-	for _, l := range d.taken { // the plan says what is taken, and not what is left out
+	// The plan names the targets, but not the selected rows that are left out.
+	for _, l := range d.taken {
 		if l.Label == notTaken {
 			v.Facts = slices.Insert(v.Facts, min(1, len(v.Facts)), l)
 		}
@@ -165,8 +166,8 @@ func skippedWords(results []queue.Outcome, skipped int64) []string {
 	return out
 }
 
-// headless returns the command line that does the same. On a production database it
-// includes --confirm with the name, which guarded actions need there.
+// headless returns the command line of the same action. For a guarded action on
+// a production database it includes --confirm with the name of the database.
 func (d *dialog) headless() string {
 	if d.production == "" || d.plan.Command == "" || !d.action.Guards() {
 		return d.plan.Command

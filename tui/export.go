@@ -54,7 +54,7 @@ func (m *deck) exportTarget() (x queue.Export, why string) {
 	case l.board != nil:
 		return x, "the Overview cannot be exported; open another pane and press x there"
 	case l.page != nil:
-		for _, list := range queue.ExportLists() { // the list that the page shows
+		for _, list := range queue.ExportLists() { // a page exports the list that it contains
 			if list.Of != "" && list.Kind == l.list.query.Kind {
 				name = list.Name
 			}
@@ -142,7 +142,8 @@ func (m *root) typedExport(msg tea.Msg, key string) tea.Cmd {
 	return nil
 }
 
-// startExport starts to write in the background.
+// startExport starts to write the file in the background; savedMsg reports the
+// end.
 func (m *root) startExport() tea.Cmd {
 	x, name := m.line.export, strings.TrimSpace(m.line.input.Value())
 	var err error
@@ -158,7 +159,7 @@ func (m *root) startExport() tea.Cmd {
 	return m.save(e, x, name)
 }
 
-// saved reports the end of an export.
+// saved shows the result of an export in the status line.
 func (m *root) saved(msg savedMsg) {
 	m.saving = nil
 	msg.of.cancel()

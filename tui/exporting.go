@@ -13,17 +13,19 @@ import (
 // cleanupWait is how long quitting waits for a cancelled export to remove its file.
 const cleanupWait = 2 * time.Second
 
-// exporting is the export in progress.
+// exporting is the state of the running export; a console runs at most one
+// export at a time.
 type exporting struct {
 	list   string
 	of     string          // the expected number of rows; "": not known
-	rows   atomic.Int64    // rows written so far; the command counts, the screen reads
+	rows   atomic.Int64    // rows written so far; the status line shows them
 	ctx    context.Context //nolint:containedctx // of this one command; esc ends it
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// lead returns the text before the file name.
+// lead returns the prompt text before the file name, such as "export 12 of
+// audit to ".
 func (p prompt) lead() string {
 	return "export " + queue.Choose(p.of != "", p.of+" of ", "") + p.export.List.Name + " to "
 }
@@ -44,7 +46,8 @@ func (e *exporting) status(ellipsis string) string {
 	return "exporting " + e.list + ellipsis + " " + views.Count(e.rows.Load()) + queue.Choose(e.of != "", " of "+e.of, "") + " rows; esc cancels"
 }
 
-// end waits until a cancelled export has removed its file, at most leaveFor.
+// end waits until a cancelled export has removed its file, at most cleanupWait.
+// It returns at once if e is nil.
 func (e *exporting) end() {
 	if e == nil {
 		return

@@ -8,24 +8,24 @@ import (
 
 const (
 	hintEvery   = 250 * time.Millisecond
-	fresh       = 200 * time.Millisecond // how old a shared snapshot may be when something has changed
-	slowest     = 30 * time.Second       // the longest interval
-	sessionLife = time.Minute            // how often the session is read
-	roleLife    = 5 * time.Second        // how often, while snapshot and session disagree on primary or standby
+	fresh       = 200 * time.Millisecond // the greatest age of a shared snapshot after a change
+	slowest     = 30 * time.Second       // the longest interval between refreshes
+	sessionLife = time.Minute            // interval between reads of the session
+	roleLife    = 5 * time.Second        // the same while snapshot and session name different roles
 )
 
-// feed decides when the snapshot is read, so that the console never becomes the incident:
-// one refresh at a time, a longer interval when the database is slow, and at most one
-// refresh every 250 ms for change hints.
+// feed decides when the snapshot is read, so that the console never overloads
+// the database: one refresh at a time, a longer interval when the database is
+// slow, and at most one refresh every 250 ms for change hints.
 type feed struct {
 	refresh  time.Duration
 	snapshot *queue.Snapshot
-	received time.Time // by the operator's clock
-	started  time.Time // of the last refresh
+	received time.Time // when the snapshot arrived, by the operator's clock
+	started  time.Time // when the last refresh started
 	took     time.Duration
 	inFlight bool
 	waiting  bool // a refresh for a hint is scheduled
-	again    bool // a hint came while a refresh was in flight
+	again    bool // a refresh was requested while another was in flight
 	err      error
 	failing  time.Time // since when refreshes fail; zero: the last one succeeded
 	link     queue.Link
@@ -45,9 +45,10 @@ func (f feed) due(now time.Time) bool {
 	return !f.inFlight && !f.paused && now.Sub(f.started) >= f.interval()-50*time.Millisecond
 }
 
-// shareable returns how old a snapshot of another console may be for a regular refresh. It is
-// just below the interval, so that consoles with one interval compute one snapshot per interval
-// together, and a console alone does not get its own last one again.
+// shareable returns the greatest age at which a regular refresh accepts the
+// snapshot of another console. It is just below the interval: consoles with the
+// same interval together compute one snapshot per interval, and a single
+// console never gets its own previous snapshot again.
 func (f feed) shareable() time.Duration { return f.interval() * 9 / 10 }
 
 // hintDelay returns how long a refresh for a hint has to wait; 0: it may start now.
@@ -63,7 +64,8 @@ func (f feed) age(now time.Time) time.Duration {
 	return max(now.Sub(f.received), 0)
 }
 
-// old reports whether the snapshot is older than the interval explains.
+// old reports whether the snapshot is much older than the interval: more than
+// two intervals plus 2 s.
 func (f feed) old(now time.Time) bool {
 	return f.snapshot != nil && !f.paused && f.age(now) > 2*f.interval()+2*time.Second
 }
@@ -99,16 +101,17 @@ func (f *feed) receive(msg snapshotMsg, now time.Time) {
 	f.snapshot, f.received = &p, now
 }
 
-// past is the state of looking back at stored snapshots.
+// past is the state of the view of stored snapshots.
 type past struct {
 	live   *queue.Snapshot // the live snapshot to return to; nil: the console shows the present
 	liveAt time.Time       // when live was received
 	steps  int             // steps requested while a stored snapshot is being read
 	asking bool            // a stored snapshot is being read
-	visit  int             // changes on return to the present, so that late answers are dropped
+	visit  int             // returns to the present; older answers are dropped
 }
 
-// backToLive shows the live snapshot again, if the console looks back.
+// backToLive shows the live snapshot again if a stored one is shown. Answers to
+// earlier reads of stored snapshots are dropped from then on.
 func (f *feed) backToLive() {
 	if f.past.live != nil {
 		f.snapshot, f.received = f.past.live, f.past.liveAt

@@ -51,7 +51,8 @@ func (f *field) edit(msg tea.Msg) {
 	}
 }
 
-// check validates the value with the rule that the verb and the plan use, and sets problem.
+// check validates the value with Arg.Check, as the headless verb and the plan
+// do, and sets problem.
 func (f *field) check() bool {
 	f.problem = ""
 	var refused *queue.Error
@@ -61,7 +62,7 @@ func (f *field) check() bool {
 	return f.problem == ""
 }
 
-// shown returns the field as views draws it.
+// shown returns the field in the form that package views draws.
 func (f *field) shown() views.Field {
 	return views.Field{
 		Label: f.arg.Label, Value: queue.Choose(len(f.arg.Options()) > 0, f.value(), f.input.Value()), Caret: f.input.Position(), Help: f.arg.Help,

@@ -1,6 +1,6 @@
 package tui
 
-// Applies and clears the filter of a level, and finds the next match (n).
+// The filter of a level: how it is applied and cleared, and the next match (n).
 
 import (
 	"errors"
@@ -11,8 +11,9 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// setFilter applies a filter: a search on a page, a query for a list that is read, else a
-// filter over the rows of the snapshot.
+// setFilter applies text to the open level. On a page it is a search; for a
+// queried list it becomes part of the query; else it filters the rows of the
+// snapshot.
 func (m *deck) setFilter(text string) tea.Cmd {
 	l := m.pane().top()
 	text = strings.TrimSpace(text)
@@ -25,7 +26,7 @@ func (m *deck) setFilter(text string) tea.Cmd {
 	}
 	changed := l.grid.text != text
 	l.grid.text, l.grid.filter = text, nil
-	if changed { // selected rows stay selected; those that it hides are not taken, and dialogs name their number
+	if changed { // hidden rows stay selected; actions skip them, and dialogs count them
 		l.grid.all, l.grid.anchor, l.grid.selectedBefore = false, -1, nil
 	}
 	if l.list.queried() {
@@ -55,7 +56,7 @@ func (m *deck) setFilter(text string) tea.Cmd {
 	return nil
 }
 
-// clearFilter drops the filter of a level that is being left.
+// clearFilter drops the filter of a level when the operator leaves the level.
 func (m *deck) clearFilter(l *level) {
 	if l.grid.text == "" {
 		return

@@ -1,7 +1,8 @@
 package tui
 
-// Key /: it edits the filter of a table or the search text of a page. A filter
-// over loaded rows applies with every key; one that the database evaluates is sent on enter.
+// Key / edits the filter of a table or the search text of a page. A filter over
+// loaded rows is applied at every key press; a filter that the database
+// evaluates is sent on enter.
 
 import (
 	"strings"
@@ -25,7 +26,7 @@ func (m *root) openFilter() {
 // filtersLive reports whether the filter of the open level can be applied with every key.
 func filtersLive(p *pane) bool { return !p.top().isNested() && !p.filterOnEnter }
 
-// typed hands a key or a paste to the open input line.
+// typed gives a key or a paste to the open input line.
 func (m *root) typed(msg tea.Msg) tea.Cmd {
 	s := pressed(msg)
 	switch m.line.kind {
@@ -60,7 +61,7 @@ func (m *root) typed(msg tea.Msg) tea.Cmd {
 	if p := m.pane(); m.checkFilter(text) && (filtersLive(p) || p.top().page != nil) {
 		cmd := m.setFilter(text)
 		if l := p.top(); l.page == nil && !l.list.queried() && m.line.row != "" {
-			l.grid.jump(m.line.row, m.rows) // half a word may have hidden it
+			l.grid.jump(m.line.row, m.rows) // a half-typed word may have hidden this row
 		}
 		return cmd
 	}
@@ -82,8 +83,8 @@ func (m *root) checkFilter(text string) bool {
 	return false
 }
 
-// caretCell converts a column, which counts runes of the typed text from 1, to the screen
-// cell it is drawn in.
+// caretCell returns the screen cell of a column. Columns count the runes of the
+// typed text from 1.
 func caretCell(text string, column int) int {
 	n := 0
 	for i := range text {

@@ -5,15 +5,16 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// PaneFilter is the words of the filter of one list of the console.
+// PaneFilter describes the filter of one list of the console: the fields that
+// it accepts.
 type PaneFilter struct {
 	Pane   queue.Pane
-	List   string // "" = the pane's own table; else the list below one of its rows
+	List   string // "" = the pane's own table; else a list that enter opens from a row
 	Fields []queue.Field
 }
 
-// Filters returns the filters of all lists, in menu order: those of tables that the panes declare, and those of the
-// lists below a row of theirs.
+// Filters returns the filters of all lists in menu order: for each pane the
+// filter of its table, then those of the lists that enter opens from its rows.
 func Filters() (all []PaneFilter) {
 	at := scene{snap: &queue.Snapshot{}, env: views.Env{}}
 	for _, p := range declared() {

@@ -91,8 +91,9 @@ func (m *root) hints() []views.Hint {
 	return append(hints, views.Hint{Key: "?", Word: "help", Keep: true}, views.Hint{Key: ":", Word: "command", Keep: true}, views.Hint{Key: "q", Word: "quit", Keep: true})
 }
 
-// problem returns what is wrong with the typed line, and in which cell. The line starts
-// after a blank and the prompt character.
+// problem returns the error of the typed line and the screen cell of the error;
+// cell -1: the error has no position. The typed text starts after a blank and
+// the prompt character.
 func (m *root) problem() views.Problem {
 	p := m.line
 	if p.column == 0 {

@@ -51,7 +51,8 @@ func (g *grid) refresh(src views.Source, e views.Env) {
 	g.follow()
 }
 
-// follow moves the cursor to where its row is now.
+// follow moves the cursor to the current position of its row, or marks the row
+// as gone.
 func (g *grid) follow() {
 	if len(g.order) == 0 {
 		g.gone = g.at != ""
@@ -80,7 +81,7 @@ func (g *grid) index(id string) int {
 	return slices.IndexFunc(g.order, func(o int) bool { return g.src.ID(o) == id })
 }
 
-// prune drops vanished rows from the selection and returns how many.
+// prune drops vanished rows from the selection and returns how many it dropped.
 func (g *grid) prune() (lost int) {
 	if len(g.selected) == 0 {
 		return 0
@@ -139,8 +140,8 @@ func (g *grid) scroll(rows int) {
 	g.offset = scrolled(g.offset, g.cursor, k, rows)
 }
 
-// scrolled returns the offset nearest to the given one at which a window of rows lines,
-// over n rows, shows row at.
+// scrolled returns the offset nearest to the given one at which row at is
+// visible. rows is the height of the window, n the number of rows of the table.
 func scrolled(offset, at, n, rows int) int {
 	rows = max(rows, 1)
 	offset = min(offset, at)
@@ -148,8 +149,8 @@ func scrolled(offset, at, n, rows int) int {
 	return min(max(offset, 0), max(n-rows, 0))
 }
 
-// next moves the cursor to the next row for which has is true, continuing at the top
-// after the end.
+// next moves the cursor to the next row for which has returns true, continuing
+// at the top after the end. It reports whether there is such a row.
 func (g *grid) next(has func(i int) bool, rows func() int) bool {
 	for d := 1; d <= len(g.order); d++ {
 		to := (g.cursor + d) % len(g.order)

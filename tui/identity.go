@@ -10,13 +10,14 @@ import (
 // unlockedFor is how long production stays unlocked after its name was typed.
 const unlockedFor = 15 * time.Minute
 
-// identity is who acts: the login with its rights, and the name in the audit.
+// identity describes the operator: the database login with its rights, and the
+// name for the audit.
 type identity struct {
 	session  *queue.Session
 	err      error // why the session could not be read
 	actor    string
 	askName  bool      // the actor is a shared account: ask for a name before the first action
-	unlocked time.Time // until when production is unlocked
+	unlocked time.Time // when production is locked again
 }
 
 func (i *identity) receive(msg sessionMsg) {
@@ -35,8 +36,9 @@ func shared(actor string) bool {
 	return false
 }
 
-// production returns the name that must be typed on production, or "". The database decides
-// whether this is production; until it has answered, the profile does.
+// production returns the name that must be typed on production, or "". The
+// database decides whether it is a production database; until it has answered,
+// the profile decides.
 func (m *shell) production() string {
 	if m.me.session == nil {
 		return m.o.Production

@@ -5,13 +5,13 @@ import "time"
 const (
 	// quietFor is how long no key must be pressed before a dialog accepts an answer.
 	quietFor = 400 * time.Millisecond
-	// quietMost is when a dialog accepts answers in any case: a key that repeats must not
-	// block it forever.
+	// quietMost is the time after which a dialog accepts answers even if keys
+	// are still pressed: a key that repeats must not block it forever.
 	quietMost = 1500 * time.Millisecond
 )
 
-// keyGate drops keys that were typed before a dialog opened or while it opened, so that they
-// do not answer it.
+// keyGate drops keys that were typed before or while a dialog opened, so that
+// they do not answer the dialog.
 type keyGate struct {
 	opened, last time.Time
 	open         bool
@@ -19,7 +19,8 @@ type keyGate struct {
 
 func newKeyGate(now time.Time) keyGate { return keyGate{opened: now, last: now} }
 
-// allows reports whether a key may answer. A key that may not restarts the quiet time.
+// allows reports whether a key may answer the dialog. A dropped key restarts
+// the quiet time.
 func (g *keyGate) allows(now time.Time) bool {
 	if !g.open && (now.Sub(g.last) >= quietFor || now.Sub(g.opened) >= quietMost) {
 		g.open = true
@@ -30,7 +31,8 @@ func (g *keyGate) allows(now time.Time) bool {
 	return g.open
 }
 
-// closed reports whether answers are not accepted yet. It does not count as a key.
+// closed reports whether the gate would still drop a key. Unlike allows, it
+// does not restart the quiet time.
 func (g keyGate) closed(now time.Time) bool {
 	return !g.open && now.Sub(g.last) < quietFor && now.Sub(g.opened) < quietMost
 }

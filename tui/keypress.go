@@ -9,9 +9,10 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// press handles a key. A message ends with it. Over a slow line, esc and the next key
-// arrive together, which terminals report as that key with alt: where no input takes the
-// combination, they are two keys.
+// press handles a key press and removes the current message. Over a slow line,
+// esc and the next key arrive together, and the terminal reports them as that
+// key with alt. press handles them as two keys, unless an input has a meaning
+// for the combination.
 func (m *root) press(k tea.KeyPressMsg) tea.Cmd {
 	m.notice = notice{}
 	if k.Mod != tea.ModAlt || (m.typing() && strings.Contains("bfd", string(k.Code))) || k.Code > unicode.MaxRune || !unicode.IsPrint(k.Code) {
@@ -59,7 +60,8 @@ func (m *root) key(k tea.KeyPressMsg) tea.Cmd {
 	return m.globalKey(k.String())
 }
 
-// paste hands pasted text to the open input. It never acts as keys.
+// paste gives pasted text to the open input. Pasted text never works as key
+// presses.
 func (m *root) paste(p tea.PasteMsg) tea.Cmd {
 	switch {
 	case len(m.over) > 0:
@@ -85,7 +87,8 @@ func (m *root) chordKey(keys string) tea.Cmd {
 	return nil
 }
 
-// openByKey opens a pane, or says that it is open.
+// openByKey opens a pane. If the pane is already open, the status line reports
+// that.
 func (m *root) openByKey(p queue.Pane) tea.Cmd {
 	if p.ID == m.at {
 		m.inform(p.Title + " is open")
@@ -177,8 +180,9 @@ func (m *root) globalKey(k string) tea.Cmd {
 	return nil
 }
 
-// digit opens a pane by its number. For the key of an action that does not work here it
-// says where it works. Keys that print nothing are ignored if they are unknown.
+// digit opens a pane by its number. For any other key of one character, the
+// status line names the panes in which the key has an action. Other unknown
+// keys are ignored.
 func (m *root) digit(k string) tea.Cmd {
 	if p, ok := paneOfKeys(k); ok {
 		return m.openByKey(p)
@@ -189,7 +193,7 @@ func (m *root) digit(k string) tea.Cmd {
 	return nil
 }
 
-// explainKey says in which panes a capital letter has an action.
+// explainKey shows in which panes a capital letter has an action.
 func (m *root) explainKey(k string) {
 	var said []string
 	for _, a := range m.actions {

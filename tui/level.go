@@ -7,12 +7,13 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// level is one step of the way that enter opened: a table, a page or the Overview.
-// Exactly one of table, page and board is set.
+// level is one step on the path into a pane: the pane's own table or board
+// first, then each level that enter opened. Exactly one of table, page and
+// board is set.
 type level struct {
 	acts
 	title string
-	id    string // of the row that it shows
+	id    string // id of the row that the level shows
 	isWhy bool   // the page of :why: it shows a queue, not a row of the pane
 
 	// A table: its rows come from the snapshot, or from list if they must be queried.
@@ -25,7 +26,7 @@ type level struct {
 	offset   int
 	find     string
 	built    views.Page
-	revision int // shell.stamp when it was built; 0: never built
+	revision int // shell.revision when the lines were built; 0: never built
 
 	// A payload that was revealed on this page, and when it is masked again.
 	revealed      queue.Text
@@ -37,8 +38,8 @@ type level struct {
 	target   views.Target
 	armed    bool
 	cursor   views.Target    // the row that the cursor is shown on
-	place    int             // its position among the rows
-	cure     string          // what cures the row under the cursor
+	place    int             // position of cursor among the rows
+	cure     string          // the remedy for the row under the cursor
 	expanded map[string]bool // the kinds of trouble that enter has expanded
 }
 
@@ -55,8 +56,9 @@ type page func(at scene) (views.Page, bool)
 // board draws the Overview.
 type board func(at scene, s views.Size, cursor views.Target) views.OverviewView
 
-// acts says what keys and commands act on in one level of a pane: its list, or a page or list that
-// was opened from it. For anything that a level does not set, the value of the pane holds.
+// acts declares the targets of keys and commands in one level: the pane's own
+// list, or a page or list that was opened from it. A target or function that a
+// level leaves nil is taken from its pane.
 type acts struct {
 	targets    map[queue.ActionID]target
 	forms      map[queue.ActionID]form
@@ -64,10 +66,12 @@ type acts struct {
 	queueName  func(at scene) string // the queue that :why explains for this row
 }
 
-// target sets the targets of a request, or returns why there are none.
+// target fills in the targets of a request, or returns the reason why there are
+// none.
 type target func(at scene, req *queue.Request) (problem string)
 
-// rowTarget returns a target for the row that find returns; without a row the problem is none.
+// rowTarget returns a target for the row that find returns. If there is no row,
+// the reason is the text none.
 func rowTarget[T any](find func(at scene) (T, bool), id func(T) string, none string) target {
 	return func(at scene, req *queue.Request) string {
 		x, ok := find(at)
@@ -87,7 +91,8 @@ func fixedTarget(id string) target {
 	}
 }
 
-// form adds to the dialog of an action what only the pane knows. Any field may be nil.
+// form holds the parts of an action's dialog that depend on the pane. Any field
+// may be nil.
 type form struct {
 	parseWords func(snap *queue.Snapshot, words []string, req *queue.Request) (problem string) // parses the words of a command
 	prefill    func(snap *queue.Snapshot, target string, args []queue.Arg)                     // sets the defaults of the inputs
@@ -109,8 +114,8 @@ type scene struct {
 // base is the pane's first level.
 func (at scene) base() *level { return &at.pane.levels[0] }
 
-// acting returns the scene that actions work in. On the page of :why that is the level
-// below it, if the pane allows it (through).
+// acting returns the scene that actions work in. On the page of :why that is
+// the scene of the level below the page, if the pane allows it (rowBehindWhy).
 func (at scene) acting() scene {
 	if n := len(at.pane.levels); at.level.isWhy && at.pane.rowBehindWhy && n > 1 {
 		at.level = &at.pane.levels[n-2]
@@ -158,7 +163,8 @@ const moveFirst = "the row under the cursor is gone; move to another row first"
 // scrollTo scrolls a page to a line, but not past its end in a body of h lines.
 func (l *level) scrollTo(line, h int) { l.offset = min(max(line, 0), max(len(l.built.Lines)-h, 0)) }
 
-// noRow returns why an action has no target: the row is gone, or else otherwise.
+// noRow returns the reason why an action has no target: moveFirst if the row
+// under the cursor is gone, else the text otherwise.
 func (at scene) noRow(otherwise string) string {
 	switch l := at.level; {
 	case l.table != nil && l.grid.gone && len(l.grid.order) > 0, l.board != nil && !l.armed && l.target != (views.Target{}):

@@ -33,11 +33,12 @@ func deadLetterTargets(meant target) map[queue.ActionID]target {
 	return map[queue.ActionID]target{queue.ActRequeue: meant, queue.ActResolve: meant, queue.ActUndoRequeue: meant, queue.ActBulkPlan: meant}
 }
 
-// selectionTarget returns what an action on a list works on: all rows that match the filter, if the
-// operator chose all (ctrl+a); else the selected rows; else the row under the cursor. In the last
-// two cases the request also carries the filter, for the button "all that match". within is a
-// filter that the list implies but its own filter does not contain; none is the message where
-// there is no row.
+// selectionTarget returns the target of an action on a list: all rows that
+// match the filter, if the operator selected all (ctrl+a); else the selected
+// rows; else the row under the cursor. In the last two cases the request also
+// carries the filter, for the button "all that match". within is a filter that
+// the list implies but its query does not contain. none is the reason to return
+// if there is no row.
 func selectionTarget(within, none string) target {
 	return func(at scene, req *queue.Request) string {
 		l := at.level
@@ -75,7 +76,7 @@ func deadLetterLevel(x queue.DeadLetter) level {
 	}
 	l.page = func(at scene) (views.Page, bool) {
 		d := queue.Of[*queue.DeadLetterDetail](at.level.list.page)
-		if d == nil && x.Source == "" { // it was opened by its id
+		if d == nil && x.Source == "" { // opened by id alone, without a row of a list
 			return views.ReadingPage("Dead letter "+x.ID, at.env, at.size.W), true
 		}
 		if d != nil {
@@ -88,12 +89,12 @@ func deadLetterLevel(x queue.DeadLetter) level {
 	return l
 }
 
-// openDeadLetterFirst is the answer of Z while no dead letter is open.
+// openDeadLetterFirst refuses the key Z while no dead letter is open.
 func openDeadLetterFirst(scene, *queue.Request) string {
 	return "open a dead letter first (enter); Z erases the payload of its event"
 }
 
-// openPayloadFirst is the answer of V while no page with a payload is open.
+// openPayloadFirst refuses the key V while no page with a payload is open.
 func openPayloadFirst(scene, *queue.Request) string {
 	return "open a dead letter or a job first (enter); V reveals its payload"
 }

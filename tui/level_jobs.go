@@ -7,12 +7,13 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// jobs is the table of the live jobs of a lane.
+// jobs provides the rows of a table of the live jobs of a queue lane.
 type jobs struct{}
 
 const noJob = "there is no job under the cursor"
 
-// jobsLevel is the table of the live jobs of a lane.
+// jobsLevel returns the level that lists the live jobs of a queue lane. id is
+// the row id of the lane.
 func jobsLevel(id string, lane queue.Lane) level {
 	cancel := selectionTarget(queue.LaneFilter(lane.Kind.String(), lane.Domain.String(), ""), noJob)
 	return level{
@@ -53,7 +54,8 @@ func (jobs) release(at scene, req *queue.Request) string {
 	return leaseTargets(req, of)
 }
 
-// leaseTargets targets the leases of jobs, each once.
+// leaseTargets adds the leases of live jobs to the targets, each lease once. It
+// returns the reason if there is none.
 func leaseTargets(req *queue.Request, jobs []queue.Job) string {
 	for _, j := range jobs {
 		if j.LeaseID != "" && j.FinishedAt == nil && !slices.Contains(req.Targets, j.LeaseID) {
@@ -81,7 +83,7 @@ func jobLevel(j queue.Job) level {
 	}
 	l.page = func(at scene) (views.Page, bool) {
 		d := queue.Of[*queue.JobDetail](at.level.list.page)
-		if d == nil && j.Kind.Empty() { // it was opened by its id
+		if d == nil && j.Kind.Empty() { // opened by id alone, without a row of a list
 			return views.ReadingPage("Job "+j.ID, at.env, at.size.W), true
 		}
 		if d != nil {

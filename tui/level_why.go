@@ -15,7 +15,8 @@ func whyLevel(name string) level {
 	}
 }
 
-// waitingAt returns the name of the queue that a row id stands for, or "".
+// waitingAt returns the name of the queue that the row with this id is about,
+// or "".
 func waitingAt(snap *queue.Snapshot, id string) string {
 	if snap == nil || id == "" {
 		return ""

@@ -8,16 +8,17 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// list is the state of a list that is read on demand. Its functions know the type of the rows.
+// list is the state of a list that is read on demand. Only count, join and
+// truncated know the type of the rows.
 type list struct {
 	query queue.Query
 	base  string // the level's own filter, which precedes the operator's
 	page  queue.Page
-	read  bool // it was read at least once
+	read  bool // the list was read at least once
 	err   error
 
 	reading int                // number of the read in progress; 0: none
-	stop    context.CancelFunc // cancels it
+	stop    context.CancelFunc // cancels that read
 	readAt  time.Time          // when the last read began
 
 	count     func(p queue.Page) int    // the rows of a page that Page.Total counts; nil: the answer is not a list of rows

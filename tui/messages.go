@@ -1,6 +1,6 @@
 package tui
 
-// Declares every message that the program sends itself.
+// The messages that the console's own commands send to Update.
 
 import (
 	"time"
@@ -9,13 +9,16 @@ import (
 )
 
 type (
-	// heartbeatMsg comes once a second: clock, ages, countdowns, refresh.
+	// heartbeatMsg arrives once a second. It updates clock, ages and
+	// countdowns, and starts the refreshes that are due.
 	heartbeatMsg struct{}
 	// dueMsg starts a refresh that was delayed after a hint.
 	dueMsg struct{}
-	// hintMsg says that something changed in the database; open is false when the channel was closed.
+	// hintMsg reports a change in the database; open is false when the channel
+	// was closed.
 	hintMsg struct{ open bool }
-	// polledMsg is the state of link and host.
+	// polledMsg is the state of the database connection and of the host of this
+	// process.
 	polledMsg struct {
 		link queue.Link
 		host *queue.HostStatus
@@ -31,7 +34,7 @@ type (
 		visit    int
 		steps    int
 		snapshot queue.Snapshot
-		first    time.Time // when the oldest stored one was taken
+		first    time.Time // when the oldest stored snapshot was taken; zero: none is stored
 		err      error
 	}
 	// sessionMsg is the login with its rights.
@@ -42,11 +45,12 @@ type (
 	// pageMsg is a page of a list, for the level that waits for this read.
 	pageMsg struct {
 		read int
-		more bool // to be appended
+		more bool // append the page to the loaded rows
 		page queue.Page
 		err  error
 	}
-	// plannedMsg and appliedMsg are the answers for a dialog, by its serial.
+	// plannedMsg and appliedMsg are answers for a dialog; dialog is its serial
+	// number.
 	plannedMsg struct {
 		dialog int
 		plan   queue.Plan

@@ -1,6 +1,6 @@
 package tui
 
-// Moves the cursor and selects rows.
+// Cursor movement, and the keys that select rows.
 
 import (
 	"slices"
@@ -43,7 +43,8 @@ func (m *deck) moveTo(i int) tea.Cmd {
 	return nil
 }
 
-// position returns what moves when the cursor moves or the page scrolls.
+// position returns a value that changes when the cursor moves or the page
+// scrolls.
 func (l *level) position() [2]any {
 	if l.board != nil {
 		return [2]any{l.target, l.armed}
@@ -51,7 +52,7 @@ func (l *level) position() [2]any {
 	return [2]any{[2]int{l.offset, l.grid.cursor}, l.grid.gone}
 }
 
-// sayStuck says why nothing moved.
+// sayStuck shows why nothing moved, if the position of the level is still was.
 func (m *deck) sayStuck(l *level, down bool, was [2]any) {
 	switch {
 	case l.position() != was:

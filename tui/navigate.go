@@ -1,6 +1,6 @@
 package tui
 
-// Moves between panes and levels.
+// Navigation between panes and levels.
 
 import (
 	"slices"
@@ -65,15 +65,16 @@ func (m *deck) enter() tea.Cmd {
 	return nil
 }
 
-// follow opens the pane that a row of the Overview belongs to, with the cursor on that row. A row
-// that several troubles share shows or hides theirs instead.
+// follow opens the pane that a row of the Overview belongs to, with the cursor
+// on that row. A row that groups several troubles is expanded or collapsed
+// instead.
 func (m *deck) follow(from *level) tea.Cmd {
 	if !from.armed {
 		m.warn(m.scene().noRow("there is no row to open"))
 		return nil
 	}
 	t := from.target
-	if t.Pane == queue.PaneOverview { // a row that several troubles share
+	if t.Pane == queue.PaneOverview { // a row that groups several troubles
 		if from.expanded == nil {
 			from.expanded = map[string]bool{}
 		}

@@ -10,7 +10,7 @@ import (
 // Options are the settings of a console.
 type Options struct {
 	Profile     string // the name in the header
-	Production  string // name of the production profile, "" if it is none; used until the database has answered
+	Production  string // production profile, used until the database answers; "": not production
 	ReadOnly    bool
 	Actor       string // the name in the audit
 	ASCII       bool
@@ -26,8 +26,8 @@ type Options struct {
 	Version     string
 	Demo        string // status line of the demo; "": not a demo
 	Mouse       bool
-	// AnswerActor gets the operator's name, once, if Actor is a shared account. nil: the
-	// console does not ask.
+	// AnswerActor receives the name that the operator types, once, if Actor is
+	// a shared account. nil: the console does not ask for a name.
 	AnswerActor func(string)
 	// Save creates the file name, lets write fill it, and returns its path. It refuses a
 	// file that exists. nil: exports are off.

@@ -17,7 +17,8 @@ type overlay interface {
 	lines(at overlayContext) []string
 }
 
-// overlayContext is what an overlay needs to draw and to decide.
+// overlayContext is the input of an overlay: the time, and the theme and size
+// to draw with.
 type overlayContext struct {
 	now  time.Time // the operator's clock
 	env  views.Env

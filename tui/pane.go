@@ -5,8 +5,9 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// pane is one pane and the levels that are open in it, the deepest last. The functions
-// are declared once per pane; nil means that the pane does not have it.
+// pane is one pane and the levels that are open in it, the deepest last. The
+// functions are declared once per pane; nil means that the pane lacks that
+// feature.
 type pane struct {
 	queue.Pane
 	acts
@@ -25,13 +26,13 @@ type pane struct {
 
 	actionKeys func(at scene, key string) (queue.ActionID, map[string]string) // keys that start an action with fixed arguments
 	copyText   func(at scene) string                                          // the text that y copies, if it is not the row's id
-	tickWorker string                                                         // the tick worker that T runs, if the row does not name it
+	tickWorker string                                                         // the worker that T offers; "": the row's
 
 	enterOnFollow bool // opening a row from the Overview also enters it
 	filterOnEnter bool // the filter is sent on enter only, because the query searches the history
 	rereadOften   bool // the list is read again with every snapshot: it is short and its progress matters
 	localOnly     bool // it shows this process, not the snapshot
-	rowBehindWhy  bool // on the page opened by :why, keys act on the row that :why was asked for
+	rowBehindWhy  bool // on the page of :why, keys act on the row below that page
 
 	levels []level
 }

@@ -39,7 +39,7 @@ func alertsPane() pane {
 	}
 }
 
-// inQuarantine returns the alert of a function if it is about a row in quarantine.
+// inQuarantine limits alert to alerts about a row in quarantine.
 func inQuarantine(alert func(at scene) (queue.Alert, bool)) func(at scene) (queue.Alert, bool) {
 	return func(at scene) (queue.Alert, bool) {
 		a, ok := alert(at)
@@ -47,7 +47,9 @@ func inQuarantine(alert func(at scene) (queue.Alert, bool)) func(at scene) (queu
 	}
 }
 
-// acknowledge returns the target of A: the alert that a row stands for, if it is open.
+// acknowledge returns the target of key A: the alert that alert finds for the
+// row, if nobody has acknowledged it yet. none returns the reason if there is
+// no alert.
 func acknowledge(alert func(at scene) (queue.Alert, bool), none func(at scene) string) target {
 	return func(at scene, req *queue.Request) string {
 		al, ok := alert(at)

@@ -17,7 +17,7 @@ func auditPane() pane {
 		},
 		list:          pagedList(queue.Query{Kind: queue.ListAudit}, func(x queue.AuditEntry) int64 { return x.ID }),
 		filterOnEnter: true,
-		beforeFollow: func(l *level, id string) { // the list may not be read yet; a mark has no such row
+		beforeFollow: func(l *level, id string) { // only the id of an audit row: a mark has none
 			if _, err := strconv.ParseInt(id, 10, 64); err == nil {
 				l.grid.at = id
 			}
@@ -44,7 +44,9 @@ func auditLevel(x queue.AuditEntry) level {
 // operationAudit is the table of the audit rows of one bulk operation.
 type operationAudit struct{}
 
-// auditOfOperation is the table of what people and batches did for the operation of a folded row.
+// auditOfOperation returns the level that lists the audit rows of one bulk
+// operation, those of people and those of batches. x is the folded row of the
+// operation.
 func auditOfOperation(x queue.AuditEntry) level {
 	operation := strconv.FormatInt(*x.OperationID, 10)
 	l := level{id: strconv.FormatInt(x.ID, 10), title: "operation " + operation, table: operationAudit{}, grid: newGrid(false)}

@@ -38,8 +38,9 @@ func deadPane() pane {
 	return p
 }
 
-// groupTarget targets the dead letters of the selected groups, else of the group under the
-// cursor: those within the filter of the list.
+// groupTarget targets the dead letters of the selected groups, else of the
+// group under the cursor. Dead letters outside the filter of the list are
+// excluded.
 func groupTarget(at scene, req *queue.Request) string {
 	if at.level.isWhy {
 		return "this page is about a queue; esc goes back to the dead letters"
@@ -52,7 +53,8 @@ func groupTarget(at scene, req *queue.Request) string {
 		return at.noRow("there is no group under the cursor")
 	}
 	within := withinGroups(at.level.grid.filter)
-	if f := at.level.grid.filter; !f.Empty() && within == f.String() { // a filter by "open" says nothing of a single dead letter
+	// "open" is a property of a group, not of a dead letter.
+	if f := at.level.grid.filter; !f.Empty() && within == f.String() {
 		req.Within = within
 	}
 	var filters []string
@@ -66,8 +68,9 @@ func groupTarget(at scene, req *queue.Request) string {
 	return ""
 }
 
-// withinGroups returns what a filter over groups says of a single dead letter: all of it but
-// how many dead letters a group has open.
+// withinGroups returns the part of a filter over groups that also applies to a
+// single dead letter: every term except "open", the number of open dead letters
+// of a group.
 func withinGroups(f *queue.Filter) string {
 	if f.Empty() {
 		return ""

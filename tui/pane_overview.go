@@ -36,8 +36,9 @@ func overviewPane() pane {
 	}
 }
 
-// overviewID returns the id under the cursor of the Overview if its row belongs to pane to, or
-// to any pane if to is empty. A row that several troubles share has none.
+// overviewID returns the id under the cursor of the Overview if its row belongs
+// to pane to, or to any pane if to is empty. It returns "" for a row that
+// groups several troubles.
 func (at scene) overviewID(to queue.PaneID) string {
 	l := at.base()
 	if !l.armed || l.target.Pane == queue.PaneOverview || to != "" && l.target.Pane != to {

@@ -55,12 +55,13 @@ func leaseOf(at scene, job string) (queue.WebhookLease, bool) {
 	return queue.Find(endpointList(at).Leases, func(x queue.WebhookLease) bool { return strconv.FormatInt(x.JobID, 10) == job })
 }
 
-// endpointActs returns the acts of a row or a page that has an endpoint: D and :why.
+// endpointActs returns the targets for a row or page with an endpoint: key D
+// (suspend, resume), key E (rotate the secret) and :why.
 func endpointActs(endpoint func(at scene) (queue.Endpoint, bool)) acts {
 	gate := rowTarget(endpoint, func(r queue.Endpoint) string { return strconv.FormatInt(r.ID, 10) }, "there is no endpoint under the cursor")
 	return acts{
 		targets: map[queue.ActionID]target{queue.ActSuspend: gate, queue.ActResume: gate, queue.ActWebhookRotate: gate},
-		usesSecond: func(at scene) bool { // D resumes what is suspended
+		usesSecond: func(at scene) bool { // D resumes a suspended endpoint
 			r, ok := endpoint(at)
 			return ok && r.Since != nil
 		},
@@ -148,7 +149,8 @@ func webhookLeases(at scene, req *queue.Request) string {
 	return ""
 }
 
-// endpointFilter is the filter of pane 7 for a subscription's number or an endpoint.
+// endpointFilter returns the filter of pane 7 that matches one webhook
+// subscription (id is its number) or one endpoint.
 func endpointFilter(id string) string {
 	t := exactly("endpoint", queue.FieldText, id)
 	if _, err := strconv.ParseInt(id, 10, 64); err == nil {

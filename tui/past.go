@@ -1,8 +1,9 @@
 package tui
 
-// Shows stored snapshots of the last 24 hours instead of the live one. It works
-// like a pause: nothing is read automatically and no action works. Lists that a snapshot
-// does not contain keep the rows of their last read, and a banner names this.
+// The view of the past: the console shows a stored snapshot of the last 24
+// hours instead of the live one. As in a pause, nothing is read automatically
+// and no action works. Lists that a snapshot does not contain keep the rows of
+// their last read, and a banner reports this.
 
 import (
 	tea "charm.land/bubbletea/v2"
@@ -10,8 +11,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// travel goes back or forward by a number of stored snapshots. Key presses during a read
-// add up.
+// travel goes back or forward by a number of stored snapshots. Steps that are
+// requested during a read are added up and taken after it.
 func (m *deck) travel(steps int) tea.Cmd {
 	f := &m.feed
 	switch {
@@ -52,7 +53,8 @@ func (m *deck) travelTo(text string) tea.Cmd {
 	return m.readPast(f.past.visit, at, 0)
 }
 
-// arrived shows a stored snapshot, or says why there is none.
+// arrived shows a stored snapshot, or the reason why there is none. It drops an
+// answer that arrives after the return to the present.
 func (m *deck) arrived(msg pastMsg) tea.Cmd {
 	f := &m.feed
 	if msg.visit != f.past.visit {

@@ -10,29 +10,33 @@ import (
 )
 
 const (
-	// newsHold is how long nothing more is said of a condition after a line about it. It
-	// doubles while the condition keeps changing, up to newsHoldMost.
+	// newsHold is how long no further line about a condition is printed after
+	// one line about it. It doubles while the condition keeps changing, up to
+	// newsHoldMost.
 	newsHold     = 5 * time.Second
 	newsHoldMost = 5 * time.Minute
-	// newsForget is when a condition that has ended is forgotten, so that it is new again.
+	// newsForget is how long an ended condition is remembered after its last
+	// line. After that, the same condition counts as new.
 	newsForget = 15 * time.Minute
 )
 
-// plainNews decides which lines of --accessible are printed: what is new at once, a change
-// of it when it has not just been said, and what toggles ever more seldom, with the number
-// of its changes.
+// plainNews decides which lines --accessible prints: a new condition at once, a
+// changed condition if its last line is old enough, and a condition that keeps
+// toggling less and less often, with the number of its changes. The key of the
+// map is PlainLine.Key.
 type plainNews map[string]*spoken
 
-// spoken is what was said of a condition, and how it is now.
+// spoken is the last printed state and the current state of one condition.
 type spoken struct {
-	said, now string // states; "" = it does not hold
+	said, now string // last printed and current state; "" = the condition has ended
 	line      views.PlainLine
-	at        time.Time // of the last line
+	at        time.Time // when the last line was printed
 	hold      time.Duration
-	changes   int // since then
+	changes   int // changes of the state since that line
 }
 
-// of returns what to say at a time, in the order of the lines; what has ended comes first.
+// of returns the lines to print now, in the order of lines; those of ended
+// conditions come first.
 func (n plainNews) of(lines []views.PlainLine, now time.Time) []string {
 	var out []string
 	here := make(map[string]bool, len(lines))
@@ -67,7 +71,8 @@ func (n plainNews) of(lines []views.PlainLine, now time.Time) []string {
 	return out
 }
 
-// say returns the line about a condition whose state is now this one, if there is one to print.
+// say records the current state of a condition. It returns the line to print,
+// or false if none is due.
 func (s *spoken) say(l views.PlainLine, state string, now time.Time) (string, bool) {
 	if state != s.now {
 		s.now = state

@@ -1,6 +1,6 @@
 package tui
 
-// The mouse, which is off at the start, and the clipboard.
+// The mouse, which is off by default, and the clipboard.
 
 import (
 	"strings"

@@ -15,7 +15,7 @@ import (
 func newInput(value string) textinput.Model {
 	in := textinput.New()
 	in.Prompt = ""
-	in.CharLimit = 64 << 10 // a printed command with a thousand ids
+	in.CharLimit = 64 << 10 // in characters: room for a printed command with a thousand ids
 	in.SetVirtualCursor(false)
 	in.KeyMap.Paste = key.NewBinding()
 	in.KeyMap.DeleteCharacterForward = key.NewBinding(key.WithKeys("delete"))
@@ -53,13 +53,13 @@ type prompt struct {
 	kind    promptKind
 	input   textinput.Model
 	was     string // the filter before it was edited
-	column  int    // of the error, from 1; 0: none
+	column  int    // column of the error, from 1; 0: no error position
 	problem string
 	offers  []string     // completions
 	offer   int          // index of the completion in the line
 	history []string     // earlier commands
 	export  queue.Export // the export whose file name is typed
-	of      string       // its number of rows; "": not known
+	of      string       // number of rows to export; "": not known
 	recall  int          // index into history
 }
 

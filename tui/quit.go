@@ -46,7 +46,7 @@ func (m *root) shutDown(how shutdownMode) tea.Cmd {
 	return m.drainAll()
 }
 
-// drained quits. After a drain that failed it first hands back what is left.
+// drained quits. After a failed drain it first hands back the remaining work.
 func (m *root) drained(msg drainedMsg) tea.Cmd {
 	if msg.err != nil && !m.shutdown.forced {
 		m.shutdown.forced = true

@@ -1,6 +1,6 @@
 package tui
 
-// Reads lists: when a level opens, when the cursor nears the end of the
+// The reads of lists: when a level opens, when the cursor nears the end of the
 // loaded rows, and again at intervals while few rows are loaded.
 
 import (
@@ -29,8 +29,8 @@ func (m *deck) read(l *level) tea.Cmd {
 	return m.startRead(l, q, false)
 }
 
-// startRead starts a read for a level. A level has at most one, and leaving the level
-// cancels it.
+// startRead starts a read for a level. A level has at most one read at a time,
+// and leaving the level cancels it.
 func (m *deck) startRead(l *level, q queue.Query, more bool) tea.Cmd {
 	m.serial++
 	ctx, stop := context.WithTimeout(m.ctx, listDeadline)

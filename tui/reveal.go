@@ -1,8 +1,8 @@
 package tui
 
-// Shows a revealed payload. It is kept only in the level whose page it was
-// requested for, and it is masked again when its time is over, when the page is left,
-// and when the console is paused.
+// Revealed payloads. The console keeps a revealed payload only in the level
+// whose page requested it. It masks the payload again when its time is over,
+// when the page is left, and when the console is paused.
 
 import (
 	"math"
@@ -12,8 +12,9 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// shown returns the payload that a page shows: the revealed one with its remaining
-// seconds, else the masked one with the reason why there is none, and 0.
+// shown returns the payload to draw, the reason why there is no payload, and
+// the seconds until a revealed payload is masked again; 0: the payload is
+// masked.
 func (l *level) shown(now time.Time, masked, whyNot queue.Text) (queue.Text, queue.Text, int) {
 	left := int(math.Ceil(l.revealedUntil.Sub(now).Seconds()))
 	if l.revealed.Empty() || left <= 0 {
@@ -51,7 +52,8 @@ func (m *deck) mask() {
 	}
 }
 
-// countDown updates the remaining time of a revealed payload, or masks it when that is over.
+// countDown redraws the remaining time of a revealed payload, or masks the
+// payload when the time is over.
 func (m *deck) countDown(now time.Time) {
 	l := m.pane().top()
 	switch {

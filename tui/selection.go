@@ -42,8 +42,8 @@ func (g *grid) toggleRange() {
 	g.extendRange()
 }
 
-// extendRange selects the rows between the anchor and the cursor, beside what was selected
-// before the range began.
+// extendRange selects the rows between the anchor and the cursor, in addition
+// to the rows that were selected before the range began.
 func (g *grid) extendRange() {
 	if g.anchor < 0 || g.selected == nil {
 		return

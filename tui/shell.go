@@ -22,11 +22,12 @@ type shell struct {
 	local      *queue.HostStatus // the host of this process, as of the last poll
 	notice     notice
 	lastNotice notice // the message that was shown last, to count repetitions
-	serial     int    // numbers reads and dialogs
-	revision   int    // grows when anything changes that pages are built from
+	serial     int    // the last number that a read or a dialog got
+	revision   int    // increases with each change of the data that pages show
 }
 
-// display is what is known about the terminal, and the theme made for it.
+// display holds the known properties of the terminal, the display settings, and
+// the theme made from them.
 type display struct {
 	profile colorprofile.Profile
 	known   bool // the terminal has reported its profile
@@ -36,8 +37,8 @@ type display struct {
 	theme   theme.Theme
 }
 
-// notice is a message in the status line. It ends with the next key, after its time, or
-// when holds says that it is no longer true.
+// notice is a message in the status line. It ends with the next key, after its
+// time, or when holds returns false.
 type notice struct {
 	text  string
 	bad   bool
@@ -68,8 +69,8 @@ func (m *shell) retheme() {
 	m.revision++
 }
 
-// refresh starts to read a snapshot that is at most maxAge old. During a read it schedules
-// a fresh one.
+// refresh starts to read a snapshot that is at most maxAge old. While another
+// read is in flight it only requests one more read after that.
 func (m *shell) refresh(maxAge time.Duration) tea.Cmd {
 	if m.feed.paused {
 		return nil
@@ -153,7 +154,8 @@ func (m *shell) pastAge() time.Duration {
 	return max(m.serverNow().Sub(m.feed.snapshot.TakenAt), time.Second)
 }
 
-// pastClock returns when it was taken, with the date if it was another day.
+// pastClock returns when the stored snapshot on the screen was taken, with the
+// date if that was another day.
 func (m *shell) pastClock() string {
 	e := m.env()
 	at := m.feed.snapshot.TakenAt.In(e.Loc)
@@ -163,8 +165,9 @@ func (m *shell) pastClock() string {
 	return at.Format("15:04:05")
 }
 
-// off returns why an action is not available now, or "" if it is. It covers what the
-// database would refuse, so that the console does not offer it.
+// off returns the reason why an action is not available now, or "". It checks
+// in advance what the database would refuse, so that the console does not offer
+// such an action.
 func (m *shell) off(a queue.Action) string {
 	s := m.me.session
 	here := a.Danger == queue.DangerLocal

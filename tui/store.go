@@ -3,10 +3,10 @@
 // Host are what the caller provides, Options are its settings.
 //
 // A pane is one value of type pane, declared in a pane_*.go file and listed in panes.go:
-// where its rows come from, what enter opens, what each key acts on. A level is one step
-// of the way that enter opened; level_*.go declares levels that several panes open.
+// the source of its rows, the level that enter opens, the targets of each key. A level is one step
+// on the path that enter opens; level_*.go declares levels that several panes share.
 //
-// The model consists of four parts. Each embeds the one before and knows only that:
+// The model consists of four parts. Each part embeds the previous part and uses only that:
 //
 //  1. calls calls Store and Host. Each call is a command with a deadline, so Update and
 //     View never wait.
@@ -33,8 +33,10 @@ type Store interface {
 	// Snapshot returns the current state. It may be one that was computed for another
 	// console, if that is at most maxAge old.
 	Snapshot(ctx context.Context, maxAge time.Duration) (queue.Snapshot, error)
-	// SnapshotAt returns the stored snapshot that is steps away from the one of time at;
-	// first is the time of the oldest one. A zero TakenAt means that there is none.
+	// SnapshotAt returns the stored snapshot that is steps snapshots after the
+	// one of time at, or before it if steps is negative. first is the time of
+	// the oldest stored snapshot. A zero TakenAt means that no such snapshot is
+	// stored.
 	SnapshotAt(ctx context.Context, at time.Time, steps int) (s queue.Snapshot, first time.Time, err error)
 	List(ctx context.Context, q queue.Query) (queue.Page, error)
 	// Actions returns the registry of all actions.

@@ -28,7 +28,8 @@ func (at scene) chosen() (rows []int, problem string) {
 	return rows, ""
 }
 
-// titles returns the names of the rows that an action works on; on a page, that of its row.
+// titles returns the names of the rows that an action works on; on a page, the
+// name of the row that the page shows.
 func (at scene) titles() (out []string) {
 	switch l := at.level; {
 	case l.table != nil:
@@ -53,8 +54,9 @@ func (at scene) titles() (out []string) {
 // notTaken is the label of the line about selected rows that are left out.
 const notTaken = "not taken"
 
-// taken says what a request takes, with names, and which selected rows it leaves out: the
-// lines at the top of its dialog.
+// taken returns the lines at the top of an action's dialog: the targets of the
+// request by name, and the number of selected rows that the action leaves out
+// because the filter hides them.
 func (at scene) taken(a queue.Action, req queue.Request) []queue.PlanLine {
 	if at.level.grid.all {
 		return takenLines(nil, req)
@@ -68,8 +70,9 @@ func (at scene) taken(a queue.Action, req queue.Request) []queue.PlanLine {
 	return out
 }
 
-// named is taken for a request of the command line: of the rows that the open table shows the
-// names are known, those of others are in the preview.
+// named returns the lines of taken for a request of the command line. It knows
+// the names only if the open table shows all targets; else the lines contain
+// ids, and the preview has the names.
 func (m *root) named(req queue.Request) []queue.PlanLine {
 	var titles []string
 	if g := &m.pane().top().grid; g.src.Title != nil {
@@ -82,8 +85,9 @@ func (m *root) named(req queue.Request) []queue.PlanLine {
 	return takenLines(queue.Choose(len(titles) == len(req.Targets), titles, nil), req)
 }
 
-// takenLines says what a request takes. titles are the names of its rows, or of the groups of
-// its filters; nil: they are not known.
+// takenLines returns lines that name the targets of a request. titles are the
+// names of the target rows, or of the groups that the request's filters match;
+// nil: the names are not known.
 func takenLines(titles []string, req queue.Request) (out []queue.PlanLine) {
 	add := func(label, text string) { out = append(out, queue.PlanLine{Label: label, Value: queue.Clean(text)}) }
 	ids := firstFew(req.Targets)

@@ -10,8 +10,10 @@ import (
 // New returns the model of the console. Run is the usual way to start it; tests drive the model directly.
 func New(s Store, h Host, o Options) tea.Model { return newRoot(context.Background(), s, h, o) }
 
-// framesPerSecond is how often a changed frame may be written. A key waits for the next of these moments: at 60, the
-// default of Bubble Tea, that is up to 16.7 ms and most of the time from a key to its frame.
+// framesPerSecond limits how often a changed frame is written. The frame of a
+// key press waits for the next of these moments: at 60, the default of Bubble
+// Tea, that is up to 16.7 ms and most of the time from the key press to its
+// frame.
 const framesPerSecond = 90
 
 // Run shows the console until the operator quits or ctx ends. It returns nil when ctx

@@ -18,7 +18,7 @@ func (m *root) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, cmd
 }
 
-// route hands a message to the method that handles it.
+// route calls the method that handles the message.
 func (m *root) route(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case tea.KeyPressMsg:
