@@ -19,7 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "write the goldens of this run")
 
-// listener is a console of --accessible in a bubble.
+// listener is a running console of --accessible in a synctest bubble, where
+// time is virtual.
 type listener struct {
 	store *fakeStore
 	out   strings.Builder
@@ -66,7 +67,8 @@ func TestAccessible(t *testing.T) {
 	})
 }
 
-// What toggles with every snapshot is said a few times, ever more seldom, and with the number of its changes.
+// A condition that toggles with every snapshot gets a few lines, less and less
+// often, each with the number of changes.
 func TestAccessibleDoesNotFlap(t *testing.T) {
 	listening(t, Options{}, func(l *listener) {
 		l.during(time.Minute)
@@ -88,7 +90,8 @@ func TestAccessibleDoesNotFlap(t *testing.T) {
 	})
 }
 
-// A database that cannot be read is said once, and ends nothing else.
+// A database that cannot be read gets one line, and no other condition counts
+// as ended.
 func TestAccessibleWithoutDatabase(t *testing.T) {
 	listening(t, Options{}, func(l *listener) {
 		l.during(time.Minute)
@@ -101,7 +104,8 @@ func TestAccessibleWithoutDatabase(t *testing.T) {
 	})
 }
 
-// The whole output, without and with --ascii: an action, a mark in another script, and an end.
+// The whole output, without and with --ascii: an action, a mark in another
+// script, and a condition that ends.
 func TestAccessibleGoldens(t *testing.T) {
 	for _, ascii := range []bool{false, true} {
 		listening(t, Options{ASCII: ascii}, func(l *listener) {

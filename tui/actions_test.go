@@ -12,7 +12,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// quiet is longer than a dialog needs before it takes an answer.
+// quiet is longer than the time during which a new dialog ignores keys.
 const quiet = 500 * time.Millisecond
 
 func TestAcknowledge(t *testing.T) {
@@ -60,14 +60,15 @@ func TestEarlyKeysConfirmNothing(t *testing.T) {
 	run(t, setup{store: s}, func(c *console) {
 		c.press("5", "enter", "enter")
 		for _, k := range []string{"R", "x", "enter", "tab", "enter", "enter", "tab", "enter", "right", "enter", "enter", "enter"} {
-			c.p.Send(keyOf(k)) // as fast as a paste without brackets
+			c.p.Send(keyOf(k)) // as fast as a paste without bracketed paste mode
 		}
 		c.rest(2 * time.Second)
 		require.Empty(t, s.did())
 		if c.overlays() > 0 {
-			c.sees("→ Keep") // the focus is where it was, on the safe button
+			c.sees("→ Keep") // the focus has not left the safe button
 		}
-		// A key that repeats for ever is let in after a while, onto the safe button.
+		// A key that repeats for ever is accepted after a while, and presses
+		// the safe button.
 		if c.overlays() == 0 {
 			c.press("R", "x", "enter")
 		}
@@ -175,8 +176,9 @@ func TestSelection(t *testing.T) {
 	})
 }
 
-// The database says that it is production, and its name; where it says nothing and the
-// profile does, the database's name is typed.
+// The database decides whether it is production, and which name must be typed.
+// If it names no environment and the profile is production, that is the name of
+// the database.
 func TestProduction(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, o: Options{Production: "prod", Profile: "prod"}}, func(c *console) {
@@ -188,7 +190,7 @@ func TestProduction(t *testing.T) {
 	})
 	s = newStore()
 	s.session.Environment = queue.ReadEnvironment("queue", "prod-eu guarded")
-	var ahead atomic.Int64 // of the clock: seconds
+	var ahead atomic.Int64 // seconds that the clock is ahead
 	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load()) * time.Second) }
 	run(t, setup{store: s, o: Options{Now: now}}, func(c *console) {
 		c.sees("PROD-EU")
@@ -212,7 +214,7 @@ func TestProduction(t *testing.T) {
 		one() // unlocked for 15 minutes
 		c.seesNot("type prod-eu")
 		c.press("esc", "esc", "esc")
-		c.press("R") // a bulk asks again
+		c.press("R") // several rows: the name is asked again
 		c.typing("x")
 		c.press("enter")
 		c.rest(quiet)
@@ -254,7 +256,7 @@ func TestRefusalsAreShown(t *testing.T) {
 func TestFlags(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s}, func(c *console) {
-		c.press("E") // the first row of the Overview stands OFF
+		c.press("E") // the first row of the Overview is a flag that is off
 		c.sees("Set a flag", "webhook.worker.enabled", "New value       true", "Reason", "now     false")
 		c.typing("receiver is back")
 		c.press("enter")
@@ -397,12 +399,12 @@ func TestQuit(t *testing.T) {
 	h := newHost()
 	h.wait = make(chan struct{})
 	run(t, setup{host: h}, func(c *console) {
-		h.wait = make(chan struct{}) // of this bubble
+		h.wait = make(chan struct{}) // made in the bubble that uses it
 		c.press("q")
 		c.sees("Quit?", "Stay", "Drain and quit", "Hand back and quit")
 		c.press("enter")
 		c.rest(quiet)
-		c.press("enter") // Stay
+		c.press("enter") // the button Stay
 		require.False(t, c.ended())
 		require.Zero(t, c.overlays())
 		c.press("q")
@@ -430,7 +432,8 @@ func TestQuit(t *testing.T) {
 	})
 }
 
-// A mark is set from the command line alone, and goes the way of every action.
+// A mark can be set only from the command line, with a dialog and a preview
+// like every action.
 func TestMarkFromTheCommandLine(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s}, func(c *console) {

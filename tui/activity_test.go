@@ -6,8 +6,8 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// C and X name the session under the cursor by pid and beginning; a slot has none, and
-// the page of a session that has ended stays.
+// C and X identify the session under the cursor by its pid and start time. A
+// replication slot has no session. The page of an ended session stays open.
 func TestSessionsAreSignalled(t *testing.T) {
 	run(t, setup{}, func(c *console) {
 		c.press("g", "l")

@@ -15,7 +15,7 @@ import (
 
 func TestFirstFrameNeedsNoDatabase(t *testing.T) {
 	s := newStore()
-	s.delay = time.Hour // it never answers
+	s.delay = time.Hour // no snapshot ever arrives
 	s.link = queue.Link{State: "connecting"}
 	run(t, setup{store: s}, func(c *console) {
 		c.sees("connecting", "1 Over", "Waiting for the first snapshot")
@@ -73,7 +73,8 @@ func TestEmptyDatabase(t *testing.T) {
 	})
 }
 
-// Where there is room under a table stands the page of the row under the cursor.
+// If there is room below a table, the page of the row under the cursor is shown
+// there.
 func TestPageBeneath(t *testing.T) {
 	run(t, setup{w: 120, h: 40}, func(c *console) {
 		c.press("3")
@@ -108,7 +109,7 @@ func TestCursorFollowsIDs(t *testing.T) {
 		id := ""
 		c.model(func(m *root) { id = m.pane().top().grid.at })
 		require.Equal(t, "agent_01", id)
-		s.set(func(s *fakeStore) { // others come in above it
+		s.set(func(s *fakeStore) { // other rows appear above it
 			worse := s.snap.Executors[0]
 			worse.ID = queue.Clean("a_new_dead_one")
 			s.snap.Executors = append([]queue.Executor{worse}, s.snap.Executors...)
@@ -119,7 +120,7 @@ func TestCursorFollowsIDs(t *testing.T) {
 			require.True(t, ok)
 			require.Equal(t, id, m.feed.snapshot.Executors[i].ID.String())
 		})
-		s.set(func(s *fakeStore) { // and it goes
+		s.set(func(s *fakeStore) { // the row under the cursor vanishes
 			var left []queue.Executor
 			for _, x := range s.snap.Executors {
 				if x.ID.String() != id {
@@ -227,7 +228,7 @@ func TestRefreshCadence(t *testing.T) {
 		require.InDelta(t, 60, s.snapped()-before, 2, "one a second")
 		require.Equal(t, []time.Duration{900 * time.Millisecond}, slices.Compact(s.allowed()[before:]), "shared with consoles that refresh as often")
 
-		// Hints are taken at most every 250 ms.
+		// Change hints cause at most one refresh every 250 ms.
 		before = s.snapped()
 		for range 100 {
 			select {
@@ -251,7 +252,7 @@ func TestRefreshCadence(t *testing.T) {
 		require.Equal(t, 9*time.Second, s.allowed()[before])
 		require.Equal(t, 1, s.busiest())
 
-		// One that does not answer is left after the deadline.
+		// A refresh without an answer ends at its deadline.
 		s.set(func(s *fakeStore) { s.delay = time.Hour })
 		c.rest(time.Minute)
 		c.sees("NOT FRESH", "did not answer in time")

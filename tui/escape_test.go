@@ -14,8 +14,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// The bytes ESC and : of a terminal close a filter and open the command line, whether they
-// arrive in one piece or apart.
+// The bytes ESC and : of a terminal close a filter and open the command line,
+// whether they arrive together or separately.
 func TestEscThenColonAsBytes(t *testing.T) {
 	t.Parallel()
 	for name, pieces := range map[string][]string{"at once": {"\x1b:"}, "apart": {"\x1b", ":"}, "with words after it": {"\x1b:why x"}} {

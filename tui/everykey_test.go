@@ -32,8 +32,8 @@ func everyKey(m *root) []string {
 	return keys
 }
 
-// Every key of the help does something that is seen on every pane and page, with and without
-// rows, or a line says why not.
+// Every key of the help has a visible effect on every pane and page, with and
+// without rows, or a line says why it has none.
 func TestEveryKeyIsAnswered(t *testing.T) {
 	for _, full := range []bool{true, false} {
 		for _, pane := range Panes() {
@@ -80,7 +80,8 @@ func TestEveryKeyIsAnswered(t *testing.T) {
 	}
 }
 
-// A queue that does not exist is an answer, not something that is still being read.
+// The page of an unknown queue shows that the queue does not exist; it does not
+// go on reading.
 func TestWhyOfAnUnknownName(t *testing.T) {
 	s := newStore()
 	run(t, setup{w: 120, h: 30, store: s}, func(c *console) {
@@ -96,7 +97,8 @@ func TestWhyOfAnUnknownName(t *testing.T) {
 	})
 }
 
-// What is done to the loops of this process is not audited, and the dialog says it.
+// Actions on the loops of this process are not audited, and the dialog shows
+// that.
 func TestLoopsOfThisProcessAreNotAudited(t *testing.T) {
 	run(t, setup{w: 120, h: 40, host: newHost()}, func(c *console) {
 		c.press("g", "w", "P")
@@ -105,7 +107,8 @@ func TestLoopsOfThisProcessAreNotAudited(t *testing.T) {
 	})
 }
 
-// A banner takes a line from the Overview: the cursor is on a row that is shown, also then.
+// When a banner takes a line from the Overview, the cursor is still on a
+// visible row.
 func TestCursorIsShownWhenABannerComes(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, o: Options{Refresh: time.Hour}}, func(c *console) {

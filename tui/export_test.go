@@ -1,6 +1,6 @@
 package tui
 
-// Key x: the file has what the pane shows.
+// Tests of key x: the file contains the rows that the pane shows.
 
 import (
 	"bytes"
@@ -21,8 +21,8 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// folder is where a test's console saves; like the real one it has a file whole
-// or not at all.
+// folder takes the files that a test's console saves. Like the real function,
+// it never has an incomplete file.
 type folder struct {
 	mu    sync.Mutex
 	files map[string]string
@@ -49,7 +49,7 @@ func (f *folder) names() (names []string) {
 	return names
 }
 
-// one is the records of the only file.
+// one returns the records of the only file.
 func (f *folder) one(t *testing.T) [][]string {
 	t.Helper()
 	require.Len(t, f.names(), 1)
@@ -85,7 +85,8 @@ func TestExportOfAList(t *testing.T) {
 		require.Len(t, rows, 1+len(s.audit))
 		require.Equal(t, s.audit[0].Reason.String(), column(rows, "reason")[0])
 
-		// By name, and in the form that the name says: what the headless twin writes.
+		// :export with a name: the name chooses the format, and the file equals
+		// the output of qtop export.
 		c.typing(":export")
 		c.press("space")
 		c.typing("a.jsonl")
@@ -100,8 +101,8 @@ func TestExportOfAList(t *testing.T) {
 	})
 }
 
-// A list of which a part is here is read whole, with the filter of the level and
-// the operator's; what is marked is written alone.
+// A list that is only partly loaded is read whole, with the filters of the
+// level and of the operator. If rows are selected, only these are exported.
 func TestExportOfLetters(t *testing.T) {
 	s := newStore()
 	saving(t, s, func(c *console, f *folder) {
@@ -137,8 +138,8 @@ func TestExportOfLetters(t *testing.T) {
 	})
 }
 
-// Rows of the snapshot are exported as the screen shows them: filtered, sorted, and only
-// those of the table that the cursor is in.
+// Rows of the snapshot are exported as the screen shows them: filtered, sorted,
+// and only those of the table with the cursor.
 func TestExportOfTheSnapshot(t *testing.T) {
 	s := newStore()
 	saving(t, s, func(c *console, f *folder) {
@@ -161,7 +162,7 @@ func TestExportOfTheSnapshot(t *testing.T) {
 	})
 }
 
-// Of a page with rows under its head those rows are the list.
+// On a page that contains a list, x exports that list.
 func TestExportOfAPage(t *testing.T) {
 	saving(t, nil, func(c *console, f *folder) {
 		c.press("6", "enter", "x")
@@ -185,12 +186,12 @@ func TestExportCanBeLeft(t *testing.T) {
 		c.sees("exporting dlq… 40 of 4,640 rows; esc cancels")
 		c.press("x")
 		c.sees("an export is running; esc cancels it")
-		c.press("j", "j") // the screen is free
+		c.press("j", "j") // keys work during the export
 		c.model(func(m *root) { require.Equal(t, 2, m.pane().top().grid.cursor) })
 		c.press("esc")
 		c.sees("export cancelled; no file was written")
 		require.Empty(t, f.names())
-		c.press("x", "enter", "3") // a quit does not wait an hour
+		c.press("x", "enter", "3") // quitting does not wait for a slow export
 		c.press("q")
 		require.True(t, c.ended())
 		require.Empty(t, f.names())

@@ -15,7 +15,8 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// fakeStore answers from snapshots in memory; tests change it while the console runs.
+// fakeStore answers from snapshots in memory; tests change them while the
+// console runs.
 type fakeStore struct {
 	mu      sync.Mutex
 	snap    queue.Snapshot
@@ -29,24 +30,24 @@ type fakeStore struct {
 	share   queue.Broadcast
 	resolve queue.Resolution
 	err     error
-	delay   time.Duration  // of a snapshot
-	slow    time.Duration  // of a second page of letters
-	stuck   queue.ListKind // this list is not answered
-	running int            // reads of it that run
-	begun   int            // and that ever began
+	delay   time.Duration  // how long Snapshot takes
+	slow    time.Duration  // how long a second page of dead letters takes
+	stuck   queue.ListKind // a list of this kind is never answered
+	running int            // reads of that list in progress
+	begun   int            // reads of that list that ever began
 	snaps   []time.Time
-	ages    []time.Duration // how old each of them was allowed to be
+	ages    []time.Duration // the maxAge of each Snapshot
 	lists   []queue.Query
 	plans   []queue.Request
 	applied []queue.Plan
-	refuse  string // what Apply answers
-	unknown error  // what :why answers
-	flying  int    // snapshots under way
-	most    int    // and the most there were at once
+	refuse  string // the refusal that Apply returns
+	unknown error  // the error that :why returns
+	flying  int    // snapshots that are being read now
+	most    int    // the most at the same time
 	changes chan struct{}
 	clock   func() time.Time
-	kept    []queue.Snapshot // oldest first
-	past    time.Duration    // how long reading a kept snapshot takes
+	kept    []queue.Snapshot // stored snapshots, oldest first
+	past    time.Duration    // how long reading a stored snapshot takes
 }
 
 func (s *fakeStore) Actions() queue.Registry { return actions.Registry() }
@@ -88,7 +89,7 @@ func (s *fakeStore) Snapshot(ctx context.Context, maxAge time.Duration) (queue.S
 	if ctx.Err() != nil {
 		return queue.Snapshot{}, ctx.Err()
 	}
-	p := s.snap // tests go on changing theirs
+	p := s.snap // copied below: tests go on changing their slices
 	p.Queues, p.JobLeases, p.JobSubscriptions = slices.Clone(p.Queues), slices.Clone(p.JobLeases), slices.Clone(p.JobSubscriptions)
 	p.Alerts, p.Executors, p.Health = slices.Clone(p.Alerts), slices.Clone(p.Executors), slices.Clone(p.Health)
 	return p, s.err
@@ -98,7 +99,7 @@ func (s *fakeStore) SnapshotAt(_ context.Context, at time.Time, steps int) (queu
 	s.mu.Lock()
 	kept, delay, err := s.kept, s.past, s.err
 	s.mu.Unlock()
-	time.Sleep(delay) // as long as the test says that the database takes
+	time.Sleep(delay) // the time that the database takes in this test
 	if err != nil || len(kept) == 0 {
 		return queue.Snapshot{}, time.Time{}, err
 	}
@@ -149,7 +150,7 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 		return queue.Page{Rows: s.letters, Total: int64(len(s.letters)) + 4600, Next: "more"}, s.err
 	case queue.ListJobs:
 		jobs := s.jobs
-		if q.Filter == "status:retry_waiting" { // what the database would find
+		if q.Filter == "status:retry_waiting" { // as the database would filter
 			jobs = slices.DeleteFunc(slices.Clone(jobs), func(j queue.Job) bool { return j.Status != "retry_waiting" })
 			return queue.Page{Rows: jobs, Total: int64(len(jobs))}, s.err
 		}
@@ -179,7 +180,7 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 		}
 	case queue.ListEndpoints:
 		rows := viewstest.Endpoints()
-		if q.Filter != "" { // what the database would find
+		if q.Filter != "" { // as the database would filter
 			rows = rows[:1]
 		}
 		return queue.Page{Rows: queue.EndpointList{Endpoints: rows, Leases: viewstest.WebhookLeases()}, Total: int64(len(rows))}, s.err
@@ -199,12 +200,12 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 		return queue.Page{Rows: viewstest.Sessions()}, s.err
 	case queue.ListNotify:
 		n := s.notify
-		if f, err := queue.ParseFilter(q.Filter, queue.NotificationFields()); err == nil { // what the client does
+		if f, err := queue.ParseFilter(q.Filter, queue.NotificationFields()); err == nil { // as the client filters
 			n.Groups, n.Failures = slices.Clone(n.Groups), slices.Clone(n.Failures)
 			n.Keep(f, viewstest.Now())
 		}
 		return queue.Page{Rows: &n, Total: int64(len(n.Groups) + len(n.Failures) + len(n.Log))}, s.err
-	case queue.ListRoutes, queue.ListConsumers, queue.ListEventTypes, queue.ListProducers: // of the verbs alone
+	case queue.ListRoutes, queue.ListConsumers, queue.ListEventTypes, queue.ListProducers: // lists that only verbs read
 		return queue.Page{}, s.err
 	case queue.ListCron:
 		c := viewstest.Cron()
@@ -228,7 +229,8 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 	return queue.Page{}, errors.New("no such list")
 }
 
-// hangs counts the reads of a list that is not answered.
+// hangs adds n to the running reads of the list that is never answered, if kind
+// is that list.
 func (s *fakeStore) hangs(kind queue.ListKind, n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -297,8 +299,8 @@ func (s *fakeStore) Apply(_ context.Context, p queue.Plan) (queue.Result, error)
 	return r, nil
 }
 
-// What the store was asked, as copies: the console may be asking.
-// allowed is how old each snapshot was allowed to be.
+// allowed returns the maxAge of each snapshot. Like the methods below, it
+// returns a copy: the console may call the store at the same time.
 func (s *fakeStore) allowed() (ages []time.Duration) {
 	s.set(func(s *fakeStore) { ages = slices.Clone(s.ages) })
 	return ages
@@ -330,12 +332,12 @@ func (s *fakeStore) Link() queue.Link {
 	return s.link
 }
 
-// fakeHost runs nothing and remembers what it was told.
+// fakeHost runs no loops and records the calls of its methods.
 type fakeHost struct {
 	mu    sync.Mutex
 	st    queue.HostStatus
 	calls []string
-	wait  chan struct{} // Shutdown waits for it; nil: it does not wait
+	wait  chan struct{} // Shutdown waits for it; nil: it returns at once
 }
 
 func newHost() *fakeHost { return &fakeHost{st: viewstest.Host()} }

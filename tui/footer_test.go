@@ -10,8 +10,8 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// The keys that lead out of every place never fall off the footer, and acting keys are apart
-// from looking keys.
+// The footer never cuts off the keys that leave a view, and keeps action keys
+// apart from the others.
 func TestFooterKeepsTheWayOut(t *testing.T) {
 	for _, w := range []int{60, 80, 120, 200} {
 		t.Run(fmt.Sprint(w), func(t *testing.T) {
@@ -30,8 +30,9 @@ func TestFooterKeepsTheWayOut(t *testing.T) {
 	}
 }
 
-// On every pane, at every width, full and empty, and one level down: the footer names a key once, its acting keys are
-// left of the line and the others right of it, and the keys that lead out are whole.
+// In every pane, at every width, with and without rows, and one level down: the
+// footer shows each key once, action keys left of the separator and the others
+// right of it, and never cuts off the keys that leave a view.
 func TestFooterOfEveryPane(t *testing.T) {
 	for _, w := range []int{60, 80, 100, 120, 160, 200} {
 		t.Run(fmt.Sprint(w), func(t *testing.T) {

@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// console is a running console in a terminal emulator, inside a bubble in which
-// time is virtual: hours pass in milliseconds and nothing is waited for.
+// console is a running console in a terminal emulator, inside a synctest
+// bubble: time is virtual, so hours pass in milliseconds.
 type console struct {
 	t     *testing.T
 	p     *tea.Program
-	m     *root // look at it with model alone
+	m     *root // read it only through the method model
 	emu   *vt.SafeEmulator
 	out   *crlf
 	store *fakeStore
@@ -28,8 +28,8 @@ type console struct {
 	done  chan error
 }
 
-// crlf is a terminal whose line discipline is on: without a tty the program
-// sends bare line feeds.
+// crlf turns line feeds into CR LF, as the line discipline of a terminal does:
+// without a tty the program sends bare line feeds.
 type crlf struct {
 	mu    sync.Mutex
 	emu   *vt.SafeEmulator
@@ -61,7 +61,7 @@ func (w *crlf) all() string {
 type setup struct {
 	w, h  int
 	store *fakeStore
-	host  *fakeHost // nil: none can run here
+	host  *fakeHost // nil: this process cannot run a host
 	o     Options
 }
 
@@ -76,7 +76,7 @@ func run(t *testing.T, s setup, test func(c *console)) {
 			s.w, s.h = 80, 24
 		}
 		c := &console{t: t, store: s.store, host: s.host, done: make(chan error, 1)}
-		c.store.changes = make(chan struct{}, 1) // of this bubble
+		c.store.changes = make(chan struct{}, 1) // made in this bubble
 		if s.o.Actor == "" {
 			s.o.Actor = "anna"
 		}
@@ -91,7 +91,7 @@ func run(t *testing.T, s setup, test func(c *console)) {
 		defer cancel()
 		c.m = newRoot(ctx, s.store, h, s.o)
 		drained := make(chan struct{})
-		go func() { // what the emulator answers is read and dropped
+		go func() { // reads and drops the answers of the emulator
 			defer close(drained)
 			buf := make([]byte, 1024)
 			for {
@@ -134,7 +134,7 @@ func (c *console) press(keys ...string) {
 	}
 }
 
-// typing types words into whatever takes them.
+// typing sends words as key presses, all at one moment.
 func (c *console) typing(words string) {
 	for _, r := range words {
 		c.p.Send(keyOf(string(r)))
@@ -162,7 +162,7 @@ func keyOf(k string) tea.KeyPressMsg {
 	return tea.KeyPressMsg{Code: []rune(strings.ToLower(k))[0], Text: k}
 }
 
-// screen is what the operator sees.
+// screen returns the text on the screen, without styles.
 func (c *console) screen() string {
 	c.rest(60 * time.Millisecond)
 	return ansi.Strip(c.emu.Render())
@@ -196,7 +196,8 @@ func (c *console) ended() bool {
 	}
 }
 
-// probed lets a test look at the model where it lives, on the event loop.
+// probed wraps the model so that a test can read it on the event loop, the only
+// goroutine that may touch it.
 type probed struct{ *root }
 
 type probeMsg struct {

@@ -22,7 +22,7 @@ func TestLaneToJobToCancel(t *testing.T) {
 		c.sees("kg.reindex in kg", "lease expired", "40 of 1,216 rows")
 		require.Equal(t, queue.Query{Kind: queue.ListJobs, ID: "kg/kg.reindex", Limit: pageRows}, last(s.listed()))
 
-		c.press("enter") // one job is one confirm
+		c.press("enter") // one job: no count is typed
 		c.sees("Job 01a1ffab-7790-7000-8000-48907d178d60", "expired 36m ago; L releases it", "Queues → kg.reindex in kg → job 8000-48907d178d60")
 		require.Equal(t, queue.ListJob, last(s.listed()).Kind)
 		c.press("C")
@@ -58,7 +58,7 @@ func TestLaneToJobToCancel(t *testing.T) {
 	})
 }
 
-// A whole lane is cancelled through its filter and the typed count alone.
+// A whole queue lane is cancelled by its filter, once its count is typed.
 func TestCancelAWholeLane(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s}, func(c *console) {
@@ -83,7 +83,7 @@ func TestCancelAWholeLane(t *testing.T) {
 		c.press("enter")
 		require.Equal(t, "status:retry_waiting", last(s.listed()).Filter)
 		require.Equal(t, "kg/kg.reindex", last(s.listed()).ID)
-		c.rest(7 * time.Second) // what was said goes
+		c.rest(7 * time.Second) // the message ends
 		c.sees("4 rows")
 		c.press("ctrl+a", "ctrl+a", "C")
 		c.typing("x")
@@ -148,13 +148,13 @@ func TestReleaseLeases(t *testing.T) {
 		c.model(func(m *root) { all = m.pane().top().grid.all })
 		require.False(t, all, "there is nothing beyond what shows")
 
-		c.press("esc", "g", "g", "enter", "space", "space", "space", "space", "L") // by the jobs that they hold
+		c.press("esc", "g", "g", "enter", "space", "space", "space", "space", "L") // the leases of the selected jobs
 		c.typing("x")
 		c.press("enter")
 		c.rest(quiet)
 		require.Equal(t, []string{token(0), s.jobs[3].LeaseID}, last(s.asked()).Targets, "each lease once")
 		c.press("esc", "esc", "G")
-		c.press("k", "L") // one that waits for its next attempt
+		c.press("k", "L") // a job that waits for its next attempt
 		c.sees("no lease to release")
 		require.Empty(t, s.did())
 	})
@@ -165,7 +165,7 @@ func TestSubscriptionForm(t *testing.T) {
 	run(t, setup{store: s, w: 120, h: 50}, func(c *console) {
 		c.press("4")
 		c.sees("E may claim", "may claim", "MAY CLAIM", "nothing", "off until the")
-		c.press("j", "j", "j", "E") // agent_01, with two rules: the first
+		c.press("j", "j", "j", "E") // agent_01 has two job subscriptions: the first
 		c.sees("which jobs an executor may claim", "agent_01", "mail.send in iu: priority 0 and up", "Job kind        mail.send", "At once         12", "Enabled         true", "Reason")
 		c.typing("the relay has more room")
 		c.press("up", "up", "up", "backspace", "backspace")
@@ -190,21 +190,21 @@ func TestSubscriptionForm(t *testing.T) {
 		c.rest(quiet)
 		c.press("enter")
 
-		c.press("G", "k", "k", "k", "E") // the second of agent_01
+		c.press("G", "k", "k", "k", "E") // the second job subscription of agent_01
 		c.sees("agent_01", "Job kind        thumb.make", "Priority floor  50")
-		c.press("esc", "G", "k", "E") // the rule under the cursor, which is off
+		c.press("esc", "G", "k", "E") // the disabled job subscription under the cursor
 		c.sees("agent_03", "Job kind        report.render", "Enabled         false")
 		c.press("esc", "enter")
 		c.sees("Executors → agent_03", "OFF; priority 0 and up")
 		c.press("E")
 		c.sees("Job kind        report.render")
-		c.press("esc", "esc", "g", "g", "E") // none yet
+		c.press("esc", "esc", "g", "g", "E") // an executor without a job subscription
 		c.sees("iu_outbound_default", "no job subscription: this executor gets no jobs", "At once         1")
 		c.press("esc", "D")
 		c.sees("D needs a row under MAY CLAIM")
-		c.press("G", "D") // of a rule that is on
+		c.press("G", "D") // an enabled job subscription
 		c.sees("Disable a job subscription", "executor   codex_indexer")
-		c.press("esc", "k", "D") // of one that is off
+		c.press("esc", "k", "D") // a disabled job subscription
 		c.sees("Enable a job subscription", "executor   agent_03")
 		c.press("esc", "g", "g")
 		c.press(":")
@@ -250,7 +250,8 @@ func TestJobsFromTheOverview(t *testing.T) {
 	})
 }
 
-// R routes events again: one, those that are marked, a group, all that match.
+// R routes events again: one, the selected ones, those of a group, all that
+// match.
 func TestEventLettersInPane5(t *testing.T) {
 	run(t, setup{}, func(c *console) {
 		letters := viewstest.EventLetters(3)
@@ -282,8 +283,8 @@ func TestEventLettersInPane5(t *testing.T) {
 	})
 }
 
-// Cursor, marks and windows stay with their rows while others come and go, in
-// both tables.
+// In both tables, cursor, selection and scroll offset stay with their rows
+// while other rows appear and vanish.
 func TestTwoTablesStayInPlace(t *testing.T) {
 	s := newStore()
 	for i := range 60 {
@@ -311,7 +312,7 @@ func TestTwoTablesStayInPlace(t *testing.T) {
 		c.sees("▌· z.kind_23")
 		require.Contains(t, before, "z.kind_23")
 		c.press("G")
-		c.sees("▌  ✖ codex_indexer", "0000003b", "z.kind_23") // the upper window stands
+		c.sees("▌  ✖ codex_indexer", "0000003b", "z.kind_23") // the upper table does not scroll
 		for range 61 {
 			c.p.Send(keyOf("k"))
 		}

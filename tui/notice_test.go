@@ -36,7 +36,7 @@ func TestNoticeCountsRepetitions(t *testing.T) {
 	})
 }
 
-// The reason why an action is off goes when it is no longer the reason.
+// The message that an action is off ends when its reason no longer holds.
 func TestNoticeEndsWhenItIsNoLongerTrue(t *testing.T) {
 	s := newStore()
 	s.delay = 3 * time.Second

@@ -9,8 +9,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// gn shows what is staged, into what it turns, what failed and what the worker
-// did; R takes the rows of a failure, and of nothing else.
+// gn shows the staged notifications, the events that they become, the failures
+// and the log of the worker. R requeues the rows of a failure and nothing else.
 func TestNotificationsPane(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, w: 120, h: 44}, func(x *console) {
@@ -41,7 +41,8 @@ func TestNotificationsPane(t *testing.T) {
 	})
 }
 
-// Who may not read it is told so.
+// Without the right to read notifications, the pane reports the missing
+// permission.
 func TestNotificationsNotPermitted(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s}, func(x *console) {

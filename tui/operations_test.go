@@ -63,7 +63,7 @@ func TestOperationPage(t *testing.T) {
 	})
 }
 
-// N in 5 plans over a group by its filter.
+// N in pane 5 plans an operation on a group by the group's filter.
 func TestPlanAnOperation(t *testing.T) {
 	run(t, setup{}, func(x *console) {
 		x.press("5", "N")

@@ -66,7 +66,7 @@ func TestLookingBackAddsUp(t *testing.T) {
 		c.press("[")
 		c.rest(3 * time.Second)
 		c.sees("no earlier snapshot is stored", then(s, 0))
-		c.press("]", "p") // what is asked for still comes, too late
+		c.press("]", "p") // the requested snapshot arrives too late
 		c.rest(5 * time.Second)
 		c.seesNot("PAST", "then_")
 	})
@@ -109,7 +109,8 @@ func TestLookingBackWithoutSnapshots(t *testing.T) {
 	})
 }
 
-// A list that was not read before stays so, and says it.
+// A list that was not read before a pause is not read during the pause, and the
+// pane shows that.
 func TestPausedListsSayThatTheyAreNotRead(t *testing.T) {
 	run(t, setup{}, func(c *console) {
 		c.press("p", "g", "a")

@@ -8,7 +8,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// The type under the cursor is changed with E, the producers of an executor's kind with O.
+// E changes the event type under the cursor, O the producers of the executor's
+// kind.
 func TestRegistriesFromTheScreen(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
@@ -16,7 +17,7 @@ func TestRegistriesFromTheScreen(t *testing.T) {
 		x.sees("REACHES NOBODY")
 		x.press("G", "k", "k", "k", "E")
 		x.sees("kg/node.updated", "Stream")
-		x.press("up", "up", "up", "up", "up") // from the reason, which is wanted
+		x.press("up", "up", "up", "up", "up") // up from Reason, which is required and has the focus
 		x.typing("graph")
 		x.press("enter", "enter", "enter", "enter", "enter")
 		x.typing("one stream")

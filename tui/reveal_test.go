@@ -12,7 +12,7 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// revealed opens the page of a letter or a job and reveals its payload.
+// revealed opens the page of a dead letter or a job and reveals its payload.
 func revealed(c *console, keys ...string) {
 	c.t.Helper()
 	c.press(keys...)
@@ -88,8 +88,8 @@ func TestRevealIsOffWhereItMust(t *testing.T) {
 	})
 }
 
-// A payload is searched, also for what two lines share, and one of any size
-// scrolls at 80×24.
+// The search finds text in a payload, also text that is split over two lines. A
+// payload of any size scrolls at 80×24.
 func TestPayloadIsSearched(t *testing.T) {
 	run(t, setup{}, func(c *console) {
 		c.press("5", "enter", "enter")

@@ -21,8 +21,8 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// still is a model that is driven by hand, without a program: what its commands
-// would do is done here and now, except to wait.
+// still is the model without a program. The test itself does at once what the
+// commands of the model would do, except waiting.
 type still struct {
 	*root
 	store *fakeStore
@@ -39,7 +39,8 @@ func newStill(s *fakeStore, h Host, o Options) *still {
 	return st
 }
 
-// load hands the model what its commands would have read.
+// load sends the model the snapshot, session and lists that its commands would
+// have read.
 func (s *still) load() {
 	snap, err := s.store.Snapshot(context.Background(), 0)
 	s.send(snapshotMsg{snapshot: snap, err: err})
@@ -58,12 +59,12 @@ func (s *still) poll1() {
 	s.send(p)
 }
 
-// lists answers the list of the level that is open.
+// lists answers the read of the open level's list.
 func (s *still) lists() {
 	l := s.pane().top()
 	if l.list.queried() {
 		page, err := s.store.List(context.Background(), l.list.query)
-		if l.list.reading == 0 { // it would be read later
+		if l.list.reading == 0 { // the list would be read later
 			l.list.reading = -1
 		}
 		s.send(pageMsg{read: l.list.reading, page: page, err: err})
@@ -83,7 +84,7 @@ func (s *still) keys(keys ...string) {
 	}
 }
 
-// plans answers the dialog that is open.
+// plans answers the open dialog if it waits for a plan.
 func (s *still) plans() {
 	if len(s.over) == 0 {
 		return
@@ -94,7 +95,8 @@ func (s *still) plans() {
 	}
 }
 
-// tours are ways to every pane, two levels deep, and to other rows and overlays.
+// tours are key sequences that lead to every pane, two levels deep, and to
+// other rows and overlays.
 func tours() map[string][]string {
 	all := map[string][]string{
 		"letters": {"5", "enter", "space", "v", "j"},
@@ -118,7 +120,8 @@ func tours() map[string][]string {
 	return all
 }
 
-// Behind g stands every pane that g leads to, also at 80 columns.
+// After g, the footer names every pane that a second key opens, also at 80
+// columns.
 func TestChordNamesItsPanes(t *testing.T) {
 	run(t, setup{}, func(c *console) {
 		c.press("g")
@@ -164,8 +167,8 @@ func toured(s *fakeStore, h Host, o Options, keys []string) *still {
 	return m
 }
 
-// Any size, at any time, in every pane and under every overlay: no panic, no
-// line that is wider than the screen, never more lines than it has.
+// At any size, at any time, in every pane and under every overlay: no panic, no
+// line wider than the screen, never more lines than the screen has.
 func TestResizeFuzz(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -193,15 +196,15 @@ func TestResizeFuzz(t *testing.T) {
 
 var ownSequence = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// Nothing that the database, the network, a host or an operator says reaches the
-// terminal raw.
+// No text from the database, the network, a host or an operator reaches the
+// terminal unsanitised.
 func TestHostileStringsReachNoScreen(t *testing.T) {
 	n := 0
 	for _, bad := range viewstest.HostileTogether() {
 		w := viewstest.HostileWorld(bad)
 		for name, keys := range tours() {
-			// The very long ones cost most and differ least: each goes on every
-			// fourth tour, on all of them in the full run.
+			// Very long strings cost most time and differ least: each is used
+			// on every fourth tour, in the full run on all tours.
 			if n++; len(bad) > 200 && n%4 != 0 && os.Getenv("QTOP_TEST_FULL") == "" {
 				continue
 			}
@@ -216,7 +219,7 @@ func TestHostileStringsReachNoScreen(t *testing.T) {
 			h := newHost()
 			h.st = *w.Host
 			m := toured(s, h, Options{Actor: bad, Profile: bad, Demo: bad}, keys)
-			for range 2 { // as it is, and with an error in both lines
+			for range 2 { // first unchanged, then with an error in both lines
 				for _, r := range ownSequence.ReplaceAllString(m.frame(), "") {
 					if r != '\n' && queue.Unsafe(r) {
 						require.Failf(t, "unsafe", "%s draws %U of %q", name, r, bad)

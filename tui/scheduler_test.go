@@ -8,8 +8,9 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Pane 9 shows who is late first, and its capitals work on the row: T ticks, E
-// sets the interval or the mode, P pauses what runs and resumes what is paused.
+// Pane 9 shows late tick workers first, and its capital letters act on the row:
+// T ticks, E sets the interval or the mode, P pauses a running worker and
+// resumes a paused one.
 func TestSchedulerKeys(t *testing.T) {
 	for _, c := range []struct {
 		down   int
@@ -36,7 +37,7 @@ func TestSchedulerKeys(t *testing.T) {
 			}
 			x.press(c.keys...)
 			x.sees(c.says...)
-			if c.action != queue.ActTick { // the first field that is empty and needed has the focus
+			if c.action != queue.ActTick { // the first empty required input has the focus
 				x.typing("looked at by hand")
 			}
 			x.press("enter")
@@ -59,7 +60,8 @@ func TestSchedulerInterval(t *testing.T) {
 	})
 }
 
-// What does not work says why; the mode line has no worker to tick or to pause.
+// A key that does not work says why. The row of the mode has no worker to tick
+// or to pause.
 func TestSchedulerSaysWhyNot(t *testing.T) {
 	run(t, setup{w: 120, h: 40}, func(x *console) {
 		x.press("9", "G", "T")
@@ -76,7 +78,8 @@ func TestSchedulerSaysWhyNot(t *testing.T) {
 	})
 }
 
-// Pages: a worker with the changes of its interval, who ticks with what pg_cron has.
+// The page of a worker has the changes of its interval, the page of the mode
+// the jobs of pg_cron.
 func TestSchedulerPages(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
@@ -93,7 +96,8 @@ func TestSchedulerPages(t *testing.T) {
 	})
 }
 
-// The command line has the verbs of the scheduler, with the workers to complete.
+// The command line offers the verbs of the scheduler and completes the names of
+// the workers.
 func TestSchedulerCommands(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, w: 120, h: 40}, func(x *console) {

@@ -8,8 +8,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// D mutes a rule that is heard and unmutes one that is not; on a type there is
-// nothing to mute.
+// D mutes an event subscription and unmutes a muted one. On the row of an event
+// type there is nothing to mute.
 func TestRuleKeys(t *testing.T) {
 	for _, c := range []struct {
 		down int
@@ -46,8 +46,8 @@ func TestRuleKeys(t *testing.T) {
 	})
 }
 
-// From a type that reaches nobody to why, and from there to the rule that would
-// reach somebody.
+// From an event type that reaches nobody to its resolution, and from there to
+// the event subscription that would reach a recipient.
 func TestResolveAType(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
@@ -72,7 +72,8 @@ func TestResolveAType(t *testing.T) {
 	})
 }
 
-// Who may not look is told so.
+// Without the right to read event subscriptions, the pane reports the missing
+// permission.
 func TestRulesNotPermitted(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s}, func(x *console) {
@@ -85,7 +86,7 @@ func TestRulesNotPermitted(t *testing.T) {
 	})
 }
 
-// A rule's page has its changes.
+// The page of an event subscription shows its changes.
 func TestRulePage(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s}, func(x *console) {
@@ -97,7 +98,7 @@ func TestRulePage(t *testing.T) {
 		x.press("esc", "/")
 		x.typing("state:muted")
 		x.press("enter")
-		x.rest(2 * rereadGap) // of what was asked for at one moment either may come last
+		x.rest(2 * rereadGap) // reads of the same moment may be recorded in either order
 		require.Equal(t, "state:muted", last(s.listed()).Filter)
 	})
 }

@@ -32,13 +32,13 @@ func TestAllThatMatchIsASecondButton(t *testing.T) {
 			require.Equal(t, within, s.asked()[1].Filter)
 			require.Empty(t, s.asked()[1].Targets)
 			require.Equal(t, "back", s.asked()[1].Reason)
-			c.sees("type 4638") // as many as the plan counts
+			c.sees("type 4638") // the number that the plan counts
 			c.seesNot("that match ]")
 		})
 	}
 }
 
-// A form says what its action takes, with names: of rows and groups, of one and of several, on
+// The form of an action names the targets: rows and groups, one and several, on
 // a page and from the command line.
 func TestFormSaysWhatIsTaken(t *testing.T) {
 	for _, x := range []struct {

@@ -8,8 +8,8 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// Enter on a row that several troubles share shows theirs, and hides them again; the status
-// line says what cures the row under the cursor.
+// Enter on a row that groups several troubles shows them, and hides them again.
+// The status line shows the remedy for the row under the cursor.
 func TestEnterExpandsTroublesOfOneKind(t *testing.T) {
 	s := newStore()
 	s.snap.Flags, s.snap.Held, s.snap.Suspended = nil, nil, nil

@@ -20,7 +20,7 @@ import (
 func TestPrintedCommandOpensTheSamePlan(t *testing.T) {
 	for _, a := range actions.Registry() {
 		if a.Local() || a.ID == queue.ActReveal {
-			continue // TestPrintedCommandOfEveryDialog has them
+			continue // tested by TestPrintedCommandOfEveryDialog
 		}
 		t.Run(string(a.ID), func(t *testing.T) {
 			var requests []queue.Request
@@ -55,7 +55,7 @@ func TestPrintedCommandOpensTheSamePlan(t *testing.T) {
 				r := base()
 				r.Targets = []string{"-a b'c"}
 				if a.Targets.Many {
-					for range 30 { // as many as are selected, none left out
+					for range 30 { // many targets: the command has all of them
 						r.Targets = append(r.Targets, "job:0190")
 					}
 				}
@@ -137,8 +137,9 @@ func TestGroupsAreTakenAsTheyAreShown(t *testing.T) {
 	}
 }
 
-// What a dialog prints on a screen of 80x24 is the whole command, however long, and typed
-// after ":" it opens the dialog of the same action on the same targets.
+// A dialog prints the whole command even on a screen of 80x24, however long the
+// command is. Typed after ":", the command opens the dialog of the same action
+// on the same targets.
 func TestPrintedCommandOfEveryDialog(t *testing.T) {
 	for _, a := range actions.Registry() {
 		t.Run(string(a.ID), func(t *testing.T) {

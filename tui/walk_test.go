@@ -32,10 +32,10 @@ type walker struct {
 	host  *fakeHost
 	m     *root
 	run   *walkerRun
-	keys  []string // the latest, for a failure
+	keys  []string // the latest keys, for the message of a failure
 
 	linkAt  time.Time // when the link changed last
-	applied int       // changes that were made so far
+	applied int       // changes made so far
 	ended   int       // how often the console was quit
 }
 
@@ -143,7 +143,8 @@ func (w *walker) press(k tea.Msg) {
 	w.settle()
 }
 
-// fail ends the test with what is needed to repeat it.
+// fail ends the test and prints the seed and the latest keys, with which the
+// walk can be repeated.
 func (w *walker) fail(format string, a ...any) {
 	w.t.Helper()
 	w.t.Fatalf("%s\nseed %d, after the keys … %s\n%s", fmt.Sprintf(format, a...), w.seed, strings.Join(w.keys, " "), ansi.Strip(w.m.frame()))
@@ -181,12 +182,14 @@ func (w *walker) step() {
 	}
 }
 
-// pause is the time between two keys: some too fast for a dialog, some as slow as thought.
+// pause returns the time between two keys: some keys come too fast for a
+// dialog, some as slowly as from a person who thinks.
 func (w *walker) pause() time.Duration {
 	return []time.Duration{0, 50 * time.Millisecond, 450 * time.Millisecond, 450 * time.Millisecond, 1600 * time.Millisecond}[w.rnd.IntN(5)]
 }
 
-// pick returns a random key, or a longer input of which the walk would type nothing by chance.
+// pick returns a random key, or a longer input that random keys would never
+// type.
 func (w *walker) pick() (tea.Msg, string) {
 	if d, ok := w.top().(*dialog); ok && w.rnd.IntN(3) > 0 {
 		return w.pickInDialog(d)
@@ -214,7 +217,8 @@ func (w *walker) pick() (tea.Msg, string) {
 	return keyOf(k), k
 }
 
-// pickInDialog fills a dialog, so that some of them are confirmed.
+// pickInDialog returns keys that fill a dialog, so that some dialogs are
+// confirmed.
 func (w *walker) pickInDialog(d *dialog) (tea.Msg, string) {
 	k := "enter"
 	switch n := d.fields(); {
@@ -223,7 +227,7 @@ func (w *walker) pickInDialog(d *dialog) (tea.Msg, string) {
 	case d.focus < len(n):
 		s := queue.Choose(d.stage == stagePreview, n[d.focus].arg.Name, "5")
 		if n[d.focus].value() == "" {
-			n[d.focus].input.SetValue(s) // typed, key by key
+			n[d.focus].input.SetValue(s) // as if typed key by key
 			return tea.KeyPressMsg{Code: tea.KeyEnd}, "type:" + s
 		}
 	case d.stage == stagePreview && d.focus == len(n):
@@ -267,7 +271,8 @@ func (w *walker) confirms(key tea.Msg) bool {
 	return true
 }
 
-// disturb changes the world: rows come and go, the link and the database fail and recover.
+// disturb changes the data and the connection: rows appear and vanish, the link
+// and the database fail and recover.
 func (w *walker) disturb() {
 	w.store.set(func(s *fakeStore) {
 		switch w.rnd.IntN(9) {
@@ -309,7 +314,7 @@ func half[T any](w *walker, rows []T) (out []T) {
 	return out
 }
 
-// check fails the test if something does not hold that must always hold.
+// check fails the test if an invariant does not hold.
 func (w *walker) check(confirmed bool) {
 	w.t.Helper()
 	m := w.m

@@ -8,7 +8,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// D suspends what is open and resumes what is shut; L takes expired leases.
+// D suspends an open endpoint and resumes a suspended one; L releases expired
+// leases.
 func TestWebhookKeys(t *testing.T) {
 	for _, c := range []struct {
 		down int
@@ -89,8 +90,8 @@ func TestWhyAnEndpointWaits(t *testing.T) {
 	})
 }
 
-// The rows of the Overview about an endpoint open pane 7 with that endpoint alone;
-// that about an operation opens it in pane 6.
+// The rows of the Overview about an endpoint open pane 7, filtered to that
+// endpoint. The row about an operation opens pane 6.
 func TestOverviewLeadsToEndpointsAndOperations(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
@@ -99,7 +100,7 @@ func TestOverviewLeadsToEndpointsAndOperations(t *testing.T) {
 				require.NotZero(t, q.SubscriptionID, i)
 			}
 		})
-		for range 5 { // OFF, INVALID, OVERDUE, BRAKE, HELD
+		for range 5 { // the rows OFF, INVALID, OVERDUE, BRAKE, HELD
 			x.press("j")
 		}
 		x.press("enter")
