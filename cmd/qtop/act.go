@@ -1,7 +1,8 @@
 package main
 
-// The verbs that act: the headless twins of the console's actions. Each plans, prints the plan, and
-// applies it once confirmed.
+// The verbs that act: the headless twins of the console's actions. Each verb
+// plans its action, prints the plan, and applies the plan after the
+// confirmation.
 
 import (
 	"bufio"
@@ -25,23 +26,25 @@ type actOptions struct {
 	dryRun, yes bool
 	reason      string
 	filters     []string
-	confirm     string // the name that a guarded database, or an action on all of it, wants typed
+	confirm     string // --confirm: the name that must be typed otherwise
 	all         bool
 	values      map[string]*string
 }
 
-// verb is the command of an action and what a verb does beyond its entry.
+// verb is the command of an action: its registry entry, and the extensions of
+// this verb.
 type verb struct {
 	entry queue.Action
 	cmd   *cobra.Command
 	o     actOptions
-	// more adds to the request what flags of this verb alone say, or refuses.
+	// more adds the flags that only this verb has to the request, or refuses
+	// them.
 	more func(r *queue.Request) error
-	// run does the request where the verb alone knows how; nil = doActThen.
+	// run carries out the request instead of doActThen; nil: doActThen does it.
 	run func(ctx context.Context, r queue.Request, o actOptions) error
 }
 
-// verbOf makes the command of an action from its registry entry.
+// verbOf returns the command of an action, made from its registry entry.
 func verbOf(a *app, entry queue.Action) *verb {
 	v := &verb{entry: entry, o: actOptions{values: map[string]*string{}}}
 	v.cmd = &cobra.Command{
@@ -78,7 +81,7 @@ func verbOf(a *app, entry queue.Action) *verb {
 		if !arg.Positional {
 			v.flag(arg.Name, arg.Default, arg.Hint())
 			if arg.Kind == queue.ArgSwitch && arg.Default == "false" {
-				v.cmd.Flags().Lookup(arg.Name).NoOptDefVal = "true" // said alone it is on
+				v.cmd.Flags().Lookup(arg.Name).NoOptDefVal = "true" // without a value: true
 			}
 		}
 	}
@@ -86,10 +89,12 @@ func verbOf(a *app, entry queue.Action) *verb {
 	return v
 }
 
-// confirmHelp is of verbs that change something.
+// confirmHelp is the help of --confirm, for verbs that need it in guarded
+// databases only.
 const confirmHelp = "in a guarded database: the name of its environment, else of the database, instead of typing it"
 
-// namesDatabase reports whether the plan of a verb says which database name must be confirmed.
+// namesDatabase reports whether the verb must be confirmed with the name of the
+// database or of its environment; the plan contains that name.
 func (v *verb) namesDatabase() bool {
 	return v.entry.Danger == queue.DangerDatabase || v.entry.ID == queue.ActEnvironment
 }
@@ -98,7 +103,7 @@ func (v *verb) flag(name, value, help string) {
 	v.o.values[name] = v.cmd.Flags().String(name, value, help)
 }
 
-// wanted is how many words follow the verb.
+// wanted returns the check of the number of words after the verb.
 func wanted(entry queue.Action) cobra.PositionalArgs {
 	n := queue.Choose(entry.Free().Name != "", 1, 0)
 	switch t := entry.Targets; {
@@ -116,7 +121,8 @@ func wanted(entry queue.Action) cobra.PositionalArgs {
 	return cobra.ExactArgs(n)
 }
 
-// request is what the command line asks for.
+// request returns the request that the command line describes, or an error if
+// the words, flags and values do not fit the action.
 func (v *verb) request(args []string) (queue.Request, error) {
 	r := queue.Request{Action: v.entry.ID, Args: map[string]string{}, Reason: v.o.reason}
 	r.Select(v.o.filters)
@@ -148,7 +154,8 @@ func (v *verb) request(args []string) (queue.Request, error) {
 	return r, v.entry.Check(r.Args)
 }
 
-// more is what a verb can that its action says nothing of.
+// more extends the verbs of some actions by flags and texts that their registry
+// entries do not declare.
 var more = map[queue.ActionID]func(*app, *verb){
 	queue.ActRequeue: requeueAtRate, queue.ActJobCancel: cancelLane,
 	queue.ActWebhookVerify: func(_ *app, v *verb) {
@@ -157,12 +164,12 @@ var more = map[queue.ActionID]func(*app, *verb){
 	queue.ActAdopt: func(_ *app, v *verb) { v.cmd.Long = adoptLong },
 }
 
-// addActions puts the verb of each action where its words say, into the groups that
-// are there and those that it makes.
+// addActions adds the verb of each action to root. The words of the action name
+// the parent commands; addActions creates those that do not exist yet.
 func addActions(a *app, root *cobra.Command) {
 	for _, entry := range actions.Registry() {
 		if entry.Twin != "" {
-			continue // it has no separate verb
+			continue // another verb carries out this action
 		}
 		v := verbOf(a, entry)
 		if add := more[entry.ID]; add != nil {
@@ -180,7 +187,8 @@ func addActions(a *app, root *cobra.Command) {
 	}
 }
 
-// groupOf is the command of this name below another one.
+// groupOf returns the command of this name below parent, and creates it if
+// necessary.
 func groupOf(parent *cobra.Command, name, short string) *cobra.Command {
 	for _, c := range parent.Commands() {
 		if c.Name() == name {
@@ -205,7 +213,8 @@ const adoptLong = "A copy of a database (a restored dump, a clone of a template)
 	"The name of the database is typed, or given as --confirm. After pg_upgrade or a move by logical replication run it\n" +
 	"once with --waiting keep. Failover, restart and rename need nothing. See docs/upgrading.md, Copies of a database."
 
-// doActThen does an action, and then another one on what it made.
+// doActThen plans, confirms and applies an action. Then it applies the action
+// then to each id that the first action made; "": no second action.
 func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then queue.ActionID) error {
 	client, err := a.client(ctx, 0)
 	if err != nil {
@@ -226,7 +235,7 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 			return err
 		}
 		if res, err = do.Apply(ctx, plan); err != nil {
-			if len(res.Results) > 0 { // what was done before it stays done
+			if len(res.Results) > 0 { // results before the error remain in effect
 				_ = a.outcome(res, plan)
 			}
 			return err
@@ -252,8 +261,9 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 	return a.outcome(res, plan)
 }
 
-// confirm asks unless --yes; where nobody can answer it refuses. An action on all of the
-// database, and any change in a guarded one, wants a name: typed, or as --confirm.
+// confirm asks for the confirmation of a plan, unless --yes is given; without a
+// terminal it refuses. An action on the whole database, and a guarded action in
+// a guarded database, needs a name: typed, or given as --confirm.
 func (a *app) confirm(ctx context.Context, c *pgclient.Client, p queue.Plan, o actOptions) error {
 	entry := actions.Registry().ByID(p.Request.Action)
 	name, whose := p.Confirm, queue.Choose(entry.ID == queue.ActEnvironment, "guarded environment", "database")
@@ -277,7 +287,8 @@ func (a *app) confirm(ctx context.Context, c *pgclient.Client, p queue.Plan, o a
 	}
 	a.planLines(p)
 	ask, want := entry.Verb, "yes"
-	if entry.Danger == queue.DangerMany { // a count beside one target would read as its number
+	// For other actions, a number after the verb could be read as an id.
+	if entry.Danger == queue.DangerMany {
 		ask = fmt.Sprintf("%s %d", ask, p.Count)
 	}
 	if p.Count > 1 {
@@ -289,7 +300,8 @@ func (a *app) confirm(ctx context.Context, c *pgclient.Client, p queue.Plan, o a
 // headless reports whether nobody can answer a question.
 func (a *app) headless() bool { return !terminal(a.in) || a.output == "json" }
 
-// typed asks for a word on the terminal; y is enough for yes.
+// typed asks the operator to type the text want, and returns an error if the
+// input differs. y is enough for yes.
 func (a *app) typed(ctx context.Context, ask, want string) error {
 	fmt.Fprintf(a.errs, "%s? Type %s to do it: ", ask, queue.Clean(want))
 	text, err := awaitInput(ctx, func() (string, error) { return bufio.NewReader(a.in).ReadString('\n') })
@@ -297,7 +309,7 @@ func (a *app) typed(ctx context.Context, ask, want string) error {
 		return a.interrupted()
 	}
 	said := strings.TrimSpace(text)
-	if a.ascii && said == theme.ASCIIText(want) { // as the question shows it
+	if a.ascii && said == theme.ASCIIText(want) { // the question shows want in ASCII
 		said = want
 	}
 	if err != nil || said != want && !(want == "yes" && slices.Contains([]string{"y", "yes"}, strings.ToLower(said))) {
@@ -346,7 +358,7 @@ func (a *app) outcome(res queue.Result, p queue.Plan) error {
 	return nil
 }
 
-// executorCmd is what concerns executors beside the actions on them.
+// executorCmd returns the verbs about executors that are not actions.
 func executorCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "executor", Short: "Register, deregister or beat an executor; say what it may claim"}
 	cmd.AddCommand(a.viewCmd(view{use: "subscriptions [ID]", of: "executor", example: "qtop executor subscriptions reindex_1", short: "What executors may claim", show: showExecutorRules}, &viewOptions{}), beatCmd(a),

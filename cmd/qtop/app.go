@@ -1,6 +1,7 @@
 package main
 
-// Shared by all verbs: settings from flags, environment and file, the client, and the exit code.
+// app is the state that all verbs share: the command line, standard input, and
+// the settings from flags, environment and file.
 
 import (
 	"cmp"
@@ -30,12 +31,12 @@ type app struct {
 	filter   string
 	access   bool
 	settings config.Settings
-	files    []fileFinding         // that others may change or read
+	files    []fileFinding         // about files that other users may change or read
 	sources  func() config.Sources // where load read the settings
-	reread   func() error          // reads them again
+	reread   func() error          // reads the settings again
 }
 
-// load reads the settings; every problem of theirs is told at once.
+// load reads the settings. The error names all their problems at once.
 func (a *app) load(cmd *cobra.Command) error {
 	forms := append(strings.Fields(cmp.Or(cmd.Annotations["output"], "table")), "json")
 	if !cmd.Flags().Changed("output") {
@@ -72,8 +73,8 @@ func (a *app) load(cmd *cobra.Command) error {
 	return nil
 }
 
-// read takes the settings from their sources and registers every secret among them for
-// masking.
+// read reads the settings from their sources and registers every secret among
+// them for masking.
 func (a *app) read(src config.Sources) (err error) {
 	src = judged(src)
 	a.settings, err = config.Load(src)
@@ -85,13 +86,16 @@ func (a *app) read(src config.Sources) (err error) {
 	return refused(a.files)
 }
 
-// judged has connection strings checked, and every text remembered for masking.
+// judged adds two hooks to src: every connection string is checked, and every
+// text is remembered for masking.
 func judged(src config.Sources) config.Sources {
 	src.Judge, src.Seen = secrecy.CheckDSN, secrecy.LearnText
 	return src
 }
 
-// connected is the run of a verb that needs the database.
+// connected returns the RunE of a verb that needs the database: it opens the
+// client, calls run, and closes the client. workConns is the number of
+// connections for a worker host; 0: the verb runs no host.
 func (a *app) connected(workConns int32, run func(context.Context, *pgclient.Client, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		client, err := a.client(cmd.Context(), workConns)
@@ -106,7 +110,7 @@ func (a *app) connected(workConns int32, run func(context.Context, *pgclient.Cli
 	}
 }
 
-// client opens the client of the settings.
+// client opens a client with the current settings.
 func (a *app) client(ctx context.Context, workConns int32) (*pgclient.Client, error) {
 	return pgclient.Open(ctx, pgclient.Options{
 		DSN: a.settings.DSN, ListenDSN: a.settings.ListenDSN, Pooler: a.settings.Pooler, Actor: a.settings.Actor,
@@ -115,7 +119,7 @@ func (a *app) client(ctx context.Context, workConns int32) (*pgclient.Client, er
 	})
 }
 
-// terminal reports whether the file is a terminal that can show a screen.
+// terminal reports whether f is a terminal.
 func terminal(f any) bool {
 	for {
 		w, ok := f.(interface{ Unwrap() io.Writer })
@@ -132,7 +136,9 @@ func terminal(f any) bool {
 	if err != nil || st.Mode()&os.ModeCharDevice == 0 {
 		return false
 	}
-	null, err := os.Stat(os.DevNull) // it is a character device too, and what cron and systemd give
+	// /dev/null is a character device too. Cron and systemd give it as standard
+	// input.
+	null, err := os.Stat(os.DevNull)
 	return err != nil || !os.SameFile(st, null)
 }
 

@@ -15,7 +15,8 @@ type asciiWriter struct {
 	on func() bool
 }
 
-// Write writes p, whose characters are whole; it returns the length of p.
+// Write writes p, which must not end within a character. It returns the length
+// of p.
 func (w asciiWriter) Write(p []byte) (int, error) {
 	if !w.on() {
 		return w.W.Write(p)
@@ -29,7 +30,8 @@ func (w asciiWriter) Write(p []byte) (int, error) {
 // Unwrap returns the underlying writer, which may be a terminal.
 func (w asciiWriter) Unwrap() io.Writer { return w.W }
 
-// asItIs returns the writer without the one that writes ASCII: for SQL and other input of programs.
+// asItIs returns the writer below an asciiWriter, for SQL and other input of
+// programs; w itself if there is no asciiWriter.
 func asItIs(w io.Writer) io.Writer {
 	for inner := w; ; {
 		if a, ok := inner.(asciiWriter); ok {
@@ -43,15 +45,18 @@ func asItIs(w io.Writer) io.Writer {
 	}
 }
 
-// printsASCII reports whether answers are in ASCII. JSON and CSV are data and stay as they are.
+// printsASCII reports whether answers are written in ASCII. JSON and CSV are
+// data and are not converted.
 func (a *writer) printsASCII() bool {
 	return a.ascii && (a.output == "table" || a.output == "markdown" || a.output == "")
 }
 
-// saysASCII reports whether errors, warnings and questions are in ASCII.
+// saysASCII reports whether errors, warnings and questions are written in
+// ASCII.
 func (a *writer) saysASCII() bool { return a.ascii && !strings.HasPrefix(a.output, "json") }
 
-// asciiAtFirst reports whether ASCII is asked for, as far as that is known before the settings are read.
+// asciiAtFirst reports whether the environment or the command line asks for
+// ASCII, before the settings are read.
 func asciiAtFirst(args []string) bool {
 	on := config.ASCIIByEnvironment(os.Environ())
 	for _, arg := range args {

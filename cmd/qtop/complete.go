@@ -15,15 +15,17 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// completionTime is the longest that a completion may take: somebody waits with a key pressed.
+// completionTime is the longest time that a completion may take: a person waits
+// for it.
 const completionTime = time.Second
 
-// completionAge is how old the snapshot may be from which ids are offered: one key press should
-// not compute a new one.
+// completionAge is the greatest age of the snapshot from which ids are offered:
+// a key press should not compute a new snapshot.
 const completionAge = 10 * time.Second
 
-// completeIDs completes arguments of a kind, as queue.Snapshot.IDs and idQueries name them; at most most of them,
-// 0 = any number.
+// completeIDs completes arguments with the ids of a kind that
+// queue.Snapshot.IDs or idQueries knows. most is the greatest number of
+// arguments, 0 = any number.
 func (a *app) completeIDs(of string, most int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if most > 0 && len(args) >= most {
@@ -57,8 +59,9 @@ func (a *app) completeLanes(cmd *cobra.Command) {
 	}
 }
 
-// completeSettings completes the flags of settings that have fixed values, and of every verb offers no files for
-// flags: none takes one.
+// completeSettings completes the flags of settings that have fixed values. For
+// all other flags of all verbs it turns off the completion of file names,
+// because no flag takes a file.
 func (a *app) completeSettings(root *cobra.Command) {
 	fixed := func(values ...string) cobra.CompletionFunc {
 		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
@@ -75,7 +78,8 @@ func (a *app) completeSettings(root *cobra.Command) {
 func noFiles(cmd *cobra.Command) {
 	for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
 		flags.VisitAll(func(f *pflag.Flag) {
-			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.NoFileCompletions) // refused where the flag has its own
+			// It returns an error if the flag has a completion already.
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.NoFileCompletions)
 		})
 	}
 	for _, c := range cmd.Commands() {
@@ -99,13 +103,13 @@ func (a *app) completeCodes(cmd *cobra.Command, _ []string, typed string) ([]cob
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// live reads ids from the database of the command line. It says nothing about errors, which would appear in the
-// middle of what is typed: then there are no ids.
+// live reads ids from the database that the command line names. After an error
+// it returns no ids: a message would appear in the middle of the typed line.
 func (a *app) live(cmd *cobra.Command, of string) []queue.ID {
 	return a.liveFrom(cmd, func(ctx context.Context, c *pgclient.Client) []queue.ID { return idsOf(ctx, c, of) })
 }
 
-// liveFrom reads ids within the time of a completion.
+// liveFrom reads ids for at most completionTime.
 func (a *app) liveFrom(cmd *cobra.Command, ids func(context.Context, *pgclient.Client) []queue.ID) []queue.ID {
 	if a.load(cmd) != nil {
 		return nil
@@ -137,7 +141,8 @@ func (a *app) readIDs(ctx context.Context, ids func(context.Context, *pgclient.C
 	return out
 }
 
-// completeArgs gives the command of an action the completions of its targets, its choices and its filter.
+// completeArgs adds completions of targets, choices and the filter to the
+// command of an action.
 func (v *verb) completeArgs(a *app) {
 	t, free := v.entry.Targets, v.entry.Free()
 	if t.Of != "" && t.Of != "loop" {

@@ -11,7 +11,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// idQueries are the ids that are not in the snapshot, by kind: the list that is read, and what its rows are called.
+// idQueries has, by kind, the ids that are not in the snapshot: the list to
+// read, and the function that makes ids of its rows.
 var idQueries = map[string]struct {
 	query queue.Query
 	ids   func(queue.Page) []queue.ID
@@ -79,7 +80,8 @@ func named[T any](rows []T, id func(T) queue.ID) (all []queue.ID) {
 	return all
 }
 
-// idsOf are the ids of a kind: of a list, of the snapshot, or fixed ones.
+// idsOf returns the ids of a kind: fixed ones, those of a list, or those of the
+// snapshot.
 func idsOf(ctx context.Context, c *pgclient.Client, of string) []queue.ID {
 	if of == "executor kind" {
 		return named(queue.ExecutorKinds(), func(kind string) queue.ID { return queue.ID{ID: kind} })
@@ -98,8 +100,8 @@ func idsOf(ctx context.Context, c *pgclient.Client, of string) []queue.ID {
 	return s.IDs(of)
 }
 
-// flagValues are the values that a flag of the database may have, as far as its kind limits them; else the one that it
-// has.
+// flagValues returns the values that a flag of the database can have, if the
+// kind of the flag limits them; else its current value.
 func flagValues(ctx context.Context, c *pgclient.Client, key string) []queue.ID {
 	s, err := c.Snapshot(ctx, completionAge)
 	if err != nil {

@@ -34,7 +34,8 @@ func (a *app) console(ctx context.Context) error {
 	defer closeLog()
 	var host localHost
 	if host, err = a.host(client, []string{}, log, nil, nil); err != nil {
-		// A bastion need not have the programs and the secrets of the workers.
+		// ^A machine for operators needs neither the programs nor the secrets
+		// of the workers.
 		log.Warn("no worker host can run in the console", "reason", err.Error())
 		first, _, _ := strings.Cut(err.Error(), "\n")
 		host = noHost(queue.Clean(first).String())
@@ -48,7 +49,7 @@ type localHost interface {
 	Run(ctx context.Context) error
 }
 
-// noHost is why none can run here.
+// noHost is the host of a process that cannot run one; its text is the reason.
 type noHost string
 
 func (n noHost) Run(ctx context.Context) error {
@@ -60,26 +61,30 @@ func (n noHost) Start(string) error       { return errors.New(string(n)) }
 func (n noHost) Drain(string) error       { return nil }
 func (n noHost) Stop(string) error        { return nil }
 
-// Shutdown has nothing to wait for.
+// Shutdown returns at once, because no loop runs.
 func (n noHost) Shutdown(context.Context) error { return nil }
 
-// store is what the console reads and acts through.
+// store is the tui.Store of the console: the client reads, the planner acts.
 type store struct {
 	*pgclient.Client
 	*actions.Planner
 }
 
-// soon is how long a console that can show nothing waits for a database that may be down.
+// soon is how long qtop waits for the database before it reports that the
+// terminal cannot show a console.
 const soon = 2 * time.Second
 
-// show runs the console over a client and, beside it, a host; both are walled
-// from each other by their own contexts and pools. The first frame does not wait for the
-// database: a database that can never serve a console ends the screen when it answers.
+// show runs the console over a client and, beside it, a host (nil: no host).
+// Both have separate contexts and connections, so that neither can stop the
+// other. The first frame does not wait for the database. If the database can
+// never serve a console, the screen ends when that is known.
 func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost, log *slog.Logger, demo string) error {
 	if err := a.canShow(); err != nil {
 		ctx, cancel := context.WithTimeout(ctx, soon)
 		defer cancel()
-		return cmp.Or(client.Serves(ctx), err) // another terminal would not help
+		// If the database cannot serve a console, another terminal would not
+		// help.
+		return cmp.Or(client.Serves(ctx), err)
 	}
 	pane, err := paneOf(a.pane)
 	if err != nil {
@@ -109,7 +114,7 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost,
 	if host != nil {
 		wg.Go(func() { hostErr = host.Run(hostCtx) })
 	}
-	wg.Go(func() { _ = client.Listen(listenCtx) }) // its DSN was read before
+	wg.Go(func() { _ = client.Listen(listenCtx) }) // a wrong DSN would have been reported earlier
 	wg.Go(func() {
 		if refused = client.Serves(screen); refused != nil {
 			endScreen()
@@ -126,7 +131,8 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost,
 	return cmp.Or(refused, err, hostErr)
 }
 
-// canShow refuses a terminal that cannot show a screen, and says what to do.
+// canShow refuses a terminal that cannot show a screen. The error contains the
+// remedy.
 func (a *app) canShow() error {
 	if a.access {
 		return nil
@@ -158,7 +164,7 @@ func paneOf(name string) (queue.PaneID, error) {
 	return queue.PaneID(name), nil
 }
 
-// paneNames are the panes as --pane takes them, in menu order.
+// paneNames returns the names that --pane accepts, in menu order.
 func paneNames() []string {
 	var names []string
 	for _, p := range tui.Panes() {
@@ -167,7 +173,9 @@ func paneNames() []string {
 	return names
 }
 
-// logFile is where a host inside the console logs: the screen is not its own.
+// logFile returns the log of a host inside the console. It is a file, because
+// the screen belongs to the console. If the file cannot be opened, the log is
+// discarded.
 func (a *app) logFile() (*slog.Logger, func()) {
 	dir := os.Getenv("XDG_STATE_HOME")
 	if dir == "" {

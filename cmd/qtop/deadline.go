@@ -1,6 +1,6 @@
 package main
 
-// Ends the program when a stop takes too long, in whatever step.
+// The forced end of a program whose stop takes too long, in whatever step.
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// overdue is how long after the grace time a program that was told to end is left to
-// do so by itself.
+// overdue is how long after the grace time a stopping program may still end by
+// itself.
 const overdue = 1800 * time.Millisecond
 
-// endBy ends the program when that does not come by itself within the grace time after
-// the end of ctx, and a little more, until stop is called.
+// endBy forces the end of the program if stop is not called within the grace
+// time plus overdue after the end of ctx.
 func (a *app) endBy(ctx context.Context, grace time.Duration) (stop func()) {
 	stopped := make(chan struct{})
 	unhook := context.AfterFunc(ctx, func() {
@@ -32,13 +32,13 @@ func (a *app) endBy(ctx context.Context, grace time.Duration) (stop func()) {
 	}
 }
 
-// giveUp ends the program.
+// giveUp kills the commands of handlers and ends the program with code 1.
 func (a *app) giveUp(grace time.Duration) {
-	go func() { // nobody may read what it writes
+	go func() { // standard error may block if nobody reads it
 		_, _ = fmt.Fprintf(a.errs, "qtop: the end took longer than the grace time of %s and was given up: "+
 			"leases that were not handed back expire by themselves\n", grace)
 	}()
 	handler.KillCommands()
-	time.Sleep(20 * time.Millisecond) // for that line, which another goroutine writes: standard error may block for good
+	time.Sleep(20 * time.Millisecond) // time for that line; a blocked write must not delay the end
 	os.Exit(1)
 }

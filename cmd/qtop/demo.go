@@ -1,7 +1,7 @@
 package main
 
-// `qtop demo`: an embedded PostgreSQL, the demo's traffic and
-// incident, a worker host in this process, and the console over it.
+// `qtop demo`: an embedded PostgreSQL with the traffic and the incident of the
+// demo, a worker host in this process, and the console.
 
 import (
 	"context"
@@ -134,8 +134,9 @@ func (a *app) demoWorld(ctx context.Context, server *embedded.Server, dsn func(s
 	return world, world.Start(ctx)
 }
 
-// demoHost is the worker host of the demo: it may dial loopback, signs with a
-// secret made for this run, and runs every loop but the silent one.
+// demoHost returns the worker host of the demo and its client. The host may
+// connect to loopback addresses, signs with a secret made for this run, and
+// runs every loop except the silent one.
 func (a *app) demoHost(ctx context.Context, dsn string, log *slog.Logger) (*pgclient.Client, *workerhost.Host, error) {
 	var secret [24]byte
 	if _, err := rand.Read(secret[:]); err != nil {
@@ -161,7 +162,8 @@ func (a *app) demoHost(ctx context.Context, dsn string, log *slog.Logger) (*pgcl
 	return client, host, nil
 }
 
-// demoJoined is a second console, or a second DSN, on the running demo.
+// demoJoined opens another console on the running demo, or prints its DSN with
+// --headless.
 func (a *app) demoJoined(ctx context.Context, o demoOptions, dsn string) error {
 	if o.headless {
 		a.announce(dsn)

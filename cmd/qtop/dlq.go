@@ -1,6 +1,6 @@
 package main
 
-// The verb that looks at dead letters, of webhooks and of jobs.
+// The verb that shows dead letters of webhooks, jobs and events.
 
 import (
 	"context"
@@ -73,7 +73,8 @@ func (a *writer) eventLetterHead(d *queue.DeadLetterDetail) {
 	a.fate(d)
 }
 
-// fate prints what became of a dead letter.
+// fate prints how a closed dead letter was closed: requeued or resolved, by
+// whom and when.
 func (a *writer) fate(d *queue.DeadLetterDetail) {
 	switch d.State {
 	case "requeued":

@@ -1,7 +1,7 @@
 package main
 
-// `qtop doctor`: what is missing between this machine and a working queue; each finding is a line
-// with its remedy.
+// `qtop doctor`: reports everything that is missing between this machine and a
+// working queue; each finding is a line with its remedy.
 
 import (
 	"context"
@@ -56,7 +56,7 @@ func examine(ctx context.Context, a *app, c *pgclient.Client) (all []finding) {
 		return []finding{{"bad", "connection", queue.Said(err), do}}
 	}
 	x := patient{client: c, session: s, settings: a.settings, files: a.files}
-	if s.Misfit != nil { // nothing else of this database can be asked
+	if s.Misfit != nil { // no other check can read such a schema
 		return append(sessionFindings(ctx, x), finding{"bad", "schema", s.Misfit.What, s.Misfit.Do.String()})
 	}
 	for _, look := range checks() {

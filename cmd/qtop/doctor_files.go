@@ -10,9 +10,10 @@ import (
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
-// Checks of `qtop doctor`: files and signing secrets.
+// Checks of `qtop doctor`: access to files, and signing secrets.
 
-// fileFindings is both, for the doctor, and what this machine's secrets lack.
+// fileFindings checks the files that every verb and a worker host read, and the
+// signing secrets of this machine.
 func fileFindings(_ context.Context, x patient) (all []finding) {
 	for _, f := range append(x.files, hostFiles(x.settings)...) {
 		all = append(all, finding{"note", "files", queue.Clean(secrecy.Mask(f.What + " (" + f.use + ")")), f.Do})
@@ -34,7 +35,8 @@ func fileFindings(_ context.Context, x patient) (all []finding) {
 	return all
 }
 
-// signingFindings names what live hosts cannot sign.
+// signingFindings lists the webhook subscriptions whose requests a live host
+// cannot sign.
 func signingFindings(ctx context.Context, x patient) (all []finding) {
 	faults, hosts, err := inspect.SigningFaults(ctx, x.client)
 	if err != nil {
@@ -48,7 +50,8 @@ func signingFindings(ctx context.Context, x patient) (all []finding) {
 		of[f.Subscription][f.Host.String()] = true
 	}
 	for _, f := range faults {
-		state := queue.Choose(len(of[f.Subscription]) >= hosts, "bad", "note") // another host has the secret
+		// The finding is only a note if another host can sign.
+		state := queue.Choose(len(of[f.Subscription]) >= hosts, "bad", "note")
 		all = append(all, finding{state, "signing", queue.Clean(fmt.Sprintf("host %s sends nothing of subscription %d: %s", f.Host, f.Subscription, f.What)), f.Do.String()})
 	}
 	unsigned, err := inspect.Unsigned(ctx, x.client)

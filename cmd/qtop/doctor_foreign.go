@@ -7,8 +7,9 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// foreignFindings name what others have put on the queue's tables, beside its
-// functions, or could put into the schemas that it uses.
+// foreignFindings lists objects that other owners have put on the queue's
+// tables or beside its functions, and roles that could create objects in the
+// schemas of the queue.
 func foreignFindings(ctx context.Context, x patient) []finding {
 	found, err := inspect.ForeignObjects(ctx, x.client)
 	if err != nil {

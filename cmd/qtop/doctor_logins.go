@@ -13,8 +13,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// loginFindings are what roles and the database bring to a session, and logins that
-// may do more than their work needs.
+// loginFindings reports settings that roles and the database give to sessions,
+// and logins with more rights than their work needs.
 func loginFindings(ctx context.Context, x patient) []finding {
 	settings, err := inspect.LoginSettings(ctx, x.client)
 	if err != nil {
@@ -39,7 +39,8 @@ func loginFindings(ctx context.Context, x patient) []finding {
 	}
 	if len(out) > shownLogins {
 		more := len(out) - shownLogins
-		slices.SortStableFunc(out, func(a, b finding) int { return strings.Compare(a.State, b.State) }) // bad before note, this login first
+		// Bad before note. The sort is stable, so this login stays first.
+		slices.SortStableFunc(out, func(a, b finding) int { return strings.Compare(a.State, b.State) })
 		out = append(out[:shownLogins:shownLogins], finding{"note", "logins", queue.Clean(fmt.Sprintf("%d more lines about logins", more)), "fix these first"})
 	}
 	for _, l := range logins {
@@ -54,11 +55,13 @@ func loginFindings(ctx context.Context, x patient) []finding {
 	return out
 }
 
-// shownLogins is how many lines about logins the doctor prints.
+// shownLogins is the greatest number of lines about logins that the doctor
+// prints.
 const shownLogins = 20
 
-// settingFinding judges one setting; without a check it is harmless. Sessions of qtop
-// set their own path, encoding and isolation level.
+// settingFinding judges one setting. A finding without Check means that the
+// setting is harmless. Sessions of qtop set their own path, encoding and
+// isolation level.
 func settingFinding(x inspect.LoginSetting, mayAct bool) finding {
 	value := strings.ToLower(x.Value.String())
 	whose := settingOwner(x)
@@ -96,12 +99,13 @@ func settingFinding(x inspect.LoginSetting, mayAct bool) finding {
 	return finding{}
 }
 
-// shortest is the time below which a time limit ends work of the queue that is not stuck.
+// shortest is the time below which a time limit also ends work of the queue
+// that is not stuck.
 const shortest = time.Minute
 
-// settingHurts says what a setting does to the queue, nothing where its value does no harm.
-// Statements of hosts and consoles have their own limits; those of a producer have what its
-// login brings.
+// settingHurts describes the harm that a setting does to the queue; "": no
+// harm. Statements of hosts and consoles have their own limits; statements of a
+// producer have the limits of its login.
 func settingHurts(name, value string) string {
 	off := slices.Contains([]string{"off", "false", "no", "0"}, value)
 	limit, ok := milliseconds(value)
@@ -121,7 +125,7 @@ func settingHurts(name, value string) string {
 		}
 	case "idle_in_transaction_session_timeout":
 		if ok && limit == 0 {
-			return "" // the default: who forgets a transaction is shown as HELD
+			return "" // the default: a forgotten transaction is shown as HELD
 		}
 		if ok && limit < time.Second {
 			return "transactions of producers end while they work"
@@ -187,7 +191,8 @@ func settingOwner(x inspect.LoginSetting) string {
 	return "ROLE " + x.Role.String()
 }
 
-// wideFindings name what a login may do beside its work.
+// wideFindings lists the rights of a login that its work with qtop does not
+// need.
 func wideFindings(l inspect.Login) []finding {
 	var out []finding
 	if slices.Contains(l.Attributes, "SUPERUSER") {

@@ -10,12 +10,12 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// shownNames is how many names one line of the doctor holds.
+// shownNames is the greatest number of names in one line of the doctor.
 const shownNames = 20
 
-// roleFindings say who may what through the roles of this database: attributes
-// that a group of rights must not have, members, other databases with the same
-// roles, and executors that every host may work as.
+// roleFindings reports on the roles of this database: attributes that a group
+// of rights must not have, members, other databases with the same roles, and
+// executors that every host may work as.
 func roleFindings(ctx context.Context, x patient) []finding {
 	found, err := inspect.Roles(ctx, x.client)
 	if err != nil {
@@ -57,7 +57,7 @@ func roleFindings(ctx context.Context, x patient) []finding {
 	return out
 }
 
-// firstNames joins names, the first twenty of them.
+// firstNames joins the names, at most shownNames of them.
 func firstNames(names []string) string {
 	if len(names) <= shownNames {
 		return strings.Join(names, ", ")

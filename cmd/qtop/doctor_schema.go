@@ -13,11 +13,12 @@ import (
 
 // Checks of `qtop doctor`: the schema and the data in it.
 
-// shownDifferences is how many objects that differ the doctor names.
+// shownDifferences is the greatest number of differing objects that the doctor
+// names.
 const shownDifferences = 20
 
-// schemaFindings names all of the schema that is not as this program declares it, what
-// does harm first.
+// schemaFindings lists the differences between the installed schema and the
+// schema of this program, the harmful ones first.
 func schemaFindings(ctx context.Context, x patient) []finding {
 	carried := schema.Current()
 	differs, err := inspect.SchemaDifferences(ctx, x.client)
@@ -42,8 +43,8 @@ func schemaFindings(ctx context.Context, x patient) []finding {
 	return out
 }
 
-// partitionFinding makes the partitions to come, as retention_sweep does, where
-// this login may.
+// partitionFinding creates the partitions that will be needed next, as
+// retention_sweep does, if this login has the right.
 func partitionFinding(ctx context.Context, x patient) []finding {
 	if x.session.InRecovery {
 		return []finding{{"note", "partitions", queue.Clean("not looked at on a standby"), "ask the primary"}}
@@ -62,7 +63,8 @@ func partitionFinding(ctx context.Context, x patient) []finding {
 	return []finding{{"ok", "partitions", queue.Clean("made ahead, none caught in a default"), ""}}
 }
 
-// sizeFinding says how large the tables are that nothing ever deletes from.
+// sizeFinding reports the size of the tables from which nothing is ever
+// deleted.
 func sizeFinding(ctx context.Context, x patient) []finding {
 	sizes, err := inspect.KeptSizes(ctx, x.client)
 	if err != nil {
@@ -97,7 +99,7 @@ func texts(all []queue.Text) string {
 	return strings.Join(out, "; ")
 }
 
-// idFinding lists ids that old rows have and that new rows are refused.
+// idFinding lists ids of old rows that a new row could not have.
 func idFinding(ctx context.Context, x patient) []finding {
 	ids, n, err := inspect.OddIDs(ctx, x.client)
 	switch {
@@ -119,7 +121,8 @@ func idFinding(ctx context.Context, x patient) []finding {
 	}}
 }
 
-// neverDueFinding lists jobs of an older release whose time never comes.
+// neverDueFinding lists jobs that an older release stored with a due time that
+// never comes.
 func neverDueFinding(ctx context.Context, x patient) []finding {
 	lanes, n, err := inspect.NeverDue(ctx, x.client)
 	switch {

@@ -13,14 +13,16 @@ import (
 // Checks of `qtop doctor`: the disk and the standbys of the server.
 
 const (
-	// heldWAL is how many bytes of WAL one slot may hold before the doctor reports it.
+	// heldWAL is how many bytes of WAL one replication slot may hold before the
+	// doctor reports it.
 	heldWAL = 1 << 30
-	// lateReplay is how far a standby may be behind before the doctor reports it.
+	// lateReplay is how far a standby may be behind before the doctor reports
+	// the delay.
 	lateReplay = 10 * time.Second
 )
 
-// diskFindings say what fills the disk, and how full it is where the server is on this
-// machine.
+// diskFindings reports what fills the disk of the server, how full the disk is
+// if the server runs on this machine, and the state of replication.
 func diskFindings(ctx context.Context, x patient) []finding {
 	s, err := inspect.Server(ctx, x.client)
 	if err != nil {
@@ -37,7 +39,8 @@ func diskFindings(ctx context.Context, x patient) []finding {
 	return append(judgeDisk(s, followers, free, total), judgeReplication(s, followers)...)
 }
 
-// judgeDisk judges the room for rows and WAL. total 0: it is not known.
+// judgeDisk judges the free space for rows and WAL; free and total are bytes.
+// total 0: not known.
 func judgeDisk(s inspect.ServerState, followers []inspect.Follower, free, total uint64) []finding {
 	var out []finding
 	about := "the database has " + size(uint64(max(s.Bytes, 0))) //nolint:gosec // a size
@@ -73,7 +76,8 @@ func judgeDisk(s inspect.ServerState, followers []inspect.Follower, free, total 
 	return out
 }
 
-// judgeReplication judges how the standbys follow, or this one.
+// judgeReplication judges how far the standbys of the server are behind, or
+// this server if it is a standby.
 func judgeReplication(s inspect.ServerState, followers []inspect.Follower) []finding {
 	var out []finding
 	if s.SyncMissing {
@@ -111,12 +115,12 @@ func judgeReplication(s inspect.ServerState, followers []inspect.Follower) []fin
 	return out
 }
 
-// literal is a text as SQL writes it, in a line to be copied.
+// literal returns s as an SQL string literal, for a line that is to be copied.
 func literal(s string) string {
 	return "'" + strings.ReplaceAll(queue.Clean(s).String(), "'", "''") + "'"
 }
 
-// size is a number of bytes as one reads it.
+// size formats a number of bytes with a binary unit, such as 1.5 GiB.
 func size(n uint64) string {
 	for _, u := range []struct {
 		name string

@@ -13,12 +13,12 @@ import (
 
 // Checks of `qtop doctor`: the connection, the rights of the login, the clock.
 
-// elsewhereFindings are the first: this is a copy of the database, or another server
-// than the one that is meant.
+// elsewhereFindings come first: this database is a copy that has not been
+// adopted, or the server is not the expected one.
 func elsewhereFindings(ctx context.Context, x patient) []finding {
 	s, err := x.client.Snapshot(ctx, 0)
 	if err != nil || !s.Missing["all"].Empty() {
-		return nil // a later line reports it
+		return nil // hostFinding reports it
 	}
 	var out []finding
 	if !s.Server.CloneOf.Empty() {
@@ -43,7 +43,8 @@ func tlsFinding(s queue.Session) finding {
 	return finding{"note", "tls", s.Encryption, "sslmode=verify-full in the connection string"}
 }
 
-// environmentFinding says whether the database itself says that it is production.
+// environmentFinding reports whether the database names its environment, and
+// whether that is guarded.
 func environmentFinding(_ context.Context, x patient) []finding {
 	e := x.session.Environment
 	state := queue.Choose(e.Guard(x.settings.Production) != "", "guarded", "open")
@@ -58,8 +59,9 @@ func environmentFinding(_ context.Context, x patient) []finding {
 	return []finding{{"ok", "environment", queue.Clean(fmt.Sprintf("%s, %s", e.Name, state)), ""}}
 }
 
-// clockFinding compares clocks: times are compared by the server alone, a skew
-// only makes ages on this screen wrong.
+// clockFinding compares the clocks of this machine and of the server. The queue
+// uses only the server's clock; a difference makes only the ages on this screen
+// wrong.
 func clockFinding(ctx context.Context, x patient) []finding {
 	before := time.Now()
 	var at time.Time
@@ -101,7 +103,7 @@ func joined(all []queue.Text) string {
 	return strings.Join(out, ", ")
 }
 
-// sessionFindings are of the way to the server.
+// sessionFindings reports on the connection to the server.
 func sessionFindings(ctx context.Context, x patient) []finding {
 	s := x.session
 	return []finding{
@@ -113,7 +115,8 @@ func sessionFindings(ctx context.Context, x patient) []finding {
 	}
 }
 
-// poolerFinding says which mode a pooler is in, whether wakes arrive, and what to set.
+// poolerFinding reports the mode of a pooler, whether wake signals arrive, and
+// what to set.
 func poolerFinding(ctx context.Context, x patient) finding {
 	note := func(state, found, do string) finding { return finding{state, "pooler", queue.Clean(found), do} }
 	if !x.session.Pooler {
@@ -142,7 +145,7 @@ func poolerFinding(ctx context.Context, x patient) finding {
 	return note("ok", "a pooler in transaction mode, and wakes arrive over listen_dsn", "")
 }
 
-// rightFindings name what the actions need that the login lacks.
+// rightFindings lists the rights that actions need and this login lacks.
 func rightFindings(_ context.Context, x patient) (all []finding) {
 	missing := map[string]bool{}
 	for _, act := range actions.Registry() {

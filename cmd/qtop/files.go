@@ -1,7 +1,8 @@
 package main
 
-// Checks who may read or write the files that decide what runs or that hold secrets: the
-// configuration, the files of the driver, handlers and signing secrets.
+// Checks of files: who may read or write the files that decide what runs or
+// that hold secrets: the configuration, the files of the driver, handlers and
+// signing secrets.
 
 import (
 	"os"
@@ -16,7 +17,7 @@ import (
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
-// fileFinding is one of a file with a use.
+// fileFinding is a finding about a file, with the use of the file.
 type fileFinding struct {
 	fileguard.Finding
 	use string
@@ -31,7 +32,8 @@ func findings(use string, all []fileguard.Finding) (out []fileFinding) {
 	return out
 }
 
-// refused is an error of those that are not to be lived with.
+// refused returns an error with the findings that are too dangerous to go on
+// (Refuse), or nil.
 func refused(all []fileFinding) error {
 	var ps config.Problems
 	for _, f := range all {
@@ -45,8 +47,8 @@ func refused(all []fileFinding) error {
 	return ps
 }
 
-// guarded judges the files that every verb reads: the configuration and those of
-// the driver.
+// guarded checks the files that every verb reads: the configuration file, and
+// the service, password and key files of the driver.
 func guarded(src config.Sources, s config.Settings) []fileFinding {
 	all := findings("configuration file", fileguard.Trusted(config.File(src)))
 	in := func(name, variable, home string) (paths []string) {
@@ -79,7 +81,8 @@ func guarded(src config.Sources, s config.Settings) []fileFinding {
 	return all
 }
 
-// hostFiles judges what a worker host runs and signs with.
+// hostFiles checks the files that only a worker host uses: the commands of
+// handlers and the files of signing secrets.
 func hostFiles(s config.Settings) (all []fileFinding) {
 	for _, h := range s.Handlers {
 		if len(h.Command) == 0 {

@@ -10,7 +10,8 @@ import (
 
 // The findings of `qtop doctor`: a line each, with its remedy.
 
-// finding is one line of the doctor. ok, note (works, with less), bad.
+// finding is one line of the doctor. State is ok, note (works, with limits) or
+// bad.
 type finding struct {
 	State  string     `json:"state"`
 	Check  string     `json:"check"`
@@ -18,7 +19,8 @@ type finding struct {
 	Remedy string     `json:"remedy"`
 }
 
-// patient is what the doctor looks at.
+// patient is the input of a check: the client, the session, and this machine's
+// settings.
 type patient struct {
 	client   *pgclient.Client
 	session  queue.Session
@@ -26,10 +28,11 @@ type patient struct {
 	files    []fileFinding
 }
 
-// check looks at one thing.
+// check examines one subject and returns its findings.
 type check func(context.Context, patient) []finding
 
-// unread is the finding of a check that could not look: a right that a host or a producer has no use for is nothing bad.
+// unread returns the finding of a check that could not read its data. A missing
+// right is only a note, because a host or a producer may not need that right.
 func unread(check string, err error) finding {
 	if queue.KindOf(err) == queue.KindPermission {
 		return finding{"note", check, queue.Clean("not looked at: this login may not read it"), "ask with the role queue_viewer"}

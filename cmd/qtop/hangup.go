@@ -6,13 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// hangup is what a SIGHUP does: it ends the program like any other signal, until a
-// verb asks to hear it instead.
+// hangup decides the effect of a SIGHUP: it ends the program like any other
+// signal, until a verb asks for a channel with hangups.
 type hangup struct{ heard atomic.Pointer[chan struct{}] }
 
 type hangupKey struct{}
 
-// tell passes a SIGHUP on to the verb that hears it; false where none does.
+// tell sends a SIGHUP to the verb that asked for it. It reports false if no
+// verb did.
 func (h *hangup) tell() bool {
 	c := h.heard.Load()
 	if c == nil {
@@ -20,14 +21,14 @@ func (h *hangup) tell() bool {
 	}
 	select {
 	case *c <- struct{}{}:
-	default: // one waits already
+	default: // an earlier SIGHUP still waits
 	}
 	return true
 }
 
-// hangups is a channel with a value for each SIGHUP from now on, which ends the
-// program no longer. It is nil where the process has a controlling terminal: there
-// the signal means that its operator has gone.
+// hangups returns a channel that gets a value for each SIGHUP from now on;
+// SIGHUP then no longer ends the program. It returns nil if the process has a
+// controlling terminal: there the signal means that the operator has gone.
 func hangups(ctx context.Context) <-chan struct{} {
 	h, ok := ctx.Value(hangupKey{}).(*hangup)
 	if !ok {

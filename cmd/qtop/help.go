@@ -30,8 +30,9 @@ func groups() []*cobra.Group {
 	}
 }
 
-// settingsKey is the annotation of a verb that says which parts of the settings (config.Parts) act on it and on
-// the verbs below it. Without one they are defaultSettings.
+// settingsKey is the annotation of a verb that names the parts of the settings
+// (config.Parts) with an effect on that verb and on the verbs below it. A verb
+// without the annotation has defaultSettings.
 const (
 	settingsKey     = "settings"
 	defaultSettings = "connection caller"
@@ -40,9 +41,10 @@ const (
 // allSettings names every part.
 func allSettings() string { return strings.Join(config.Parts(), " ") }
 
-// settingsOf returns the parts of the settings that act on a verb.
+// settingsOf returns the parts of the settings that have an effect on a verb.
 func settingsOf(cmd *cobra.Command) []string {
-	for c := cmd; c != nil && (c == cmd || c.HasParent()); c = c.Parent() { // the root's are those of the console alone
+	// The annotation of the root is for the console only.
+	for c := cmd; c != nil && (c == cmd || c.HasParent()); c = c.Parent() {
 		if parts, ok := c.Annotations[settingsKey]; ok {
 			return append(strings.Fields(parts), "text") // each verb prints something
 		}
@@ -50,7 +52,8 @@ func settingsOf(cmd *cobra.Command) []string {
 	return append(strings.Fields(defaultSettings), "text")
 }
 
-// checkSettings refuses a flag of a setting that does not act on the verb: it would be ignored in silence.
+// checkSettings refuses a flag of a setting that has no effect on the verb;
+// otherwise the flag would be ignored silently.
 func checkSettings(cmd *cobra.Command) error {
 	acts, own := settingsOf(cmd), cmd.LocalNonPersistentFlags()
 	for _, k := range config.Keys() {
@@ -61,7 +64,8 @@ func checkSettings(cmd *cobra.Command) error {
 	return nil
 }
 
-// hideSettings leaves the flags that do not act on the verb of a command line out of its help and its completion.
+// hideSettings hides the flags that have no effect on a verb from the help and
+// the completion of that verb.
 func hideSettings(root *cobra.Command, args []string) {
 	if len(args) > 0 && slices.Contains([]string{cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd, "help"}, args[0]) {
 		args = args[1:]
@@ -76,7 +80,8 @@ func hideSettings(root *cobra.Command, args []string) {
 	}
 }
 
-// nearVerb says which verb a misspelt word after cmd most likely means; "" if none is near.
+// nearVerb suggests the verb that a misspelt word after cmd most likely means;
+// "" if no verb is similar.
 func nearVerb(cmd *cobra.Command, args []string) string {
 	if len(args) == 0 || !cmd.HasSubCommands() {
 		return ""
@@ -99,7 +104,8 @@ func nearVerb(cmd *cobra.Command, args []string) string {
 	return "did you mean " + strings.Join(near, " or ") + "?"
 }
 
-// nearFlag says what to do about a flag that a verb does not have.
+// nearFlag returns the remedy for a flag that a verb does not have: a similar
+// flag, and the help of the verb.
 func nearFlag(cmd *cobra.Command, err error) string {
 	see := "see " + cmd.CommandPath() + " --help"
 	name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --")
@@ -118,7 +124,7 @@ func nearFlag(cmd *cobra.Command, err error) string {
 	return see
 }
 
-// verbHelp is what `qtop help --output json` says of a verb.
+// verbHelp describes a verb for `qtop help --output json`.
 type verbHelp struct {
 	Verb    string     `json:"verb"`
 	Group   string     `json:"group"`
@@ -135,7 +141,8 @@ type flagHelp struct {
 	Help    string `json:"help"`
 }
 
-// helpCmd prints the help of a verb, as --help does; it reads no settings, which may be what is wrong.
+// helpCmd prints the help of a verb, as --help does. It reads no settings,
+// because broken settings may be the reason to ask for help.
 func helpCmd(a *app, root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use: "help [VERB...]", Short: "Print the help of a verb, or of all", Example: "qtop help requeue", Annotations: map[string]string{settingsKey: ""},

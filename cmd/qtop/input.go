@@ -11,16 +11,16 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// exitInterrupted is the code of a program that a signal ended while it waited for
-// an answer, as shells have it for Ctrl-C.
+// exitInterrupted is the exit code after a signal during a question, the same
+// that shells use for ctrl+c.
 const exitInterrupted = 130
 
-// errInterrupted is what awaitInput returns when a signal came first.
+// errInterrupted is the error of awaitInput if a signal came before the input.
 var errInterrupted = errors.New("interrupted")
 
-// awaitInput runs a read of standard input and returns when it has ended or the
-// context is cancelled, whichever is first: a read of a terminal does not end when
-// a signal arrives. What the read still holds then is lost with the process.
+// awaitInput runs a read of standard input. It returns when the read has ended
+// or the context is cancelled, whichever is first: a read of a terminal does
+// not end when a signal arrives. Input that arrives after that is lost.
 func awaitInput[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	type result struct {
 		v   T
@@ -40,7 +40,8 @@ func awaitInput[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	}
 }
 
-// interrupted says that a signal came before the answer.
+// interrupted reports that a signal came before the answer, and returns the
+// exit code.
 func (a *app) interrupted() error {
 	if terminal(a.in) {
 		_, _ = a.errs.Write([]byte("\n")) // ends the line of the question
@@ -49,15 +50,16 @@ func (a *app) interrupted() error {
 	return &exitError{exitInterrupted}
 }
 
-// Terminals that understand what xterm does, whether or not this machine describes
-// them.
+// knownTerminals are families of terminals that understand the sequences of
+// xterm, whether or not this machine's terminfo describes them.
 var knownTerminals = []string{
 	"xterm", "screen", "tmux", "linux", "rxvt", "vt1", "vt2", "vt3", "vt4", "vt5", "ansi", "cygwin", "konsole", "gnome", "kitty", "alacritty",
 	"foot", "wezterm", "ghostty", "st", "iterm", "putty", "mlterm", "contour", "eterm", "aterm", "dtterm", "mintty", "nsterm", "sun", "wsvt25", "pccon", "hurd", "teraterm", "terminator", "vte", "zellij",
 }
 
-// knownTerminal reports whether TERM names a terminal: one of those above, with or
-// without a suffix such as -256color, or one that the machine's terminfo has.
+// knownTerminal reports whether TERM names a terminal: a name of
+// knownTerminals, with or without a suffix such as -256color, or a name that
+// this machine's terminfo has.
 func knownTerminal(term string) bool {
 	family, _, _ := strings.Cut(strings.ToLower(term), "-")
 	if slices.ContainsFunc(knownTerminals, func(k string) bool {

@@ -1,7 +1,6 @@
 package main
 
-// The verbs about jobs: lanes, one job, cancel, enqueue, leases and
-// what executors may claim.
+// The verbs about jobs: queue lanes, one job, cancel, enqueue, and leases.
 
 import (
 	"cmp"
@@ -26,7 +25,8 @@ func jobCmd(a *app) *cobra.Command {
 	return cmd
 }
 
-// cancelLane lets a lane be named by its parts.
+// cancelLane adds the flags --kind, --domain and --status, which select the
+// jobs of a queue lane.
 func cancelLane(a *app, v *verb) {
 	var kind, domain, status string
 	f := v.cmd.Flags()
@@ -161,7 +161,8 @@ func showLeases(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) 
 		return err
 	}
 	p, err := c.List(ctx, queue.Query{Kind: queue.ListLeases})
-	if err != nil && queue.KindOf(err) != queue.KindPermission { // who may see jobs alone sees theirs
+	// Without the right to read webhook jobs, only leases of jobs are listed.
+	if err != nil && queue.KindOf(err) != queue.KindPermission {
 		return err
 	}
 	var rows [][]string

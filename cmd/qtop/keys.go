@@ -1,6 +1,6 @@
 package main
 
-// Writes docs/keys.md from the lists of panes and actions that the console uses.
+// docs/keys.md, made from the lists of panes and actions that the console uses.
 
 import (
 	"cmp"
@@ -40,7 +40,7 @@ func keysMarkdown() string {
 	return b.String()
 }
 
-// filtersMarkdown lists the words of every filter.
+// filtersMarkdown lists the fields of every filter.
 func filtersMarkdown(b *strings.Builder) {
 	b.WriteString("\n## Filters\n\nThe words that `/` in a pane and `--filter` of a verb know: `code:HTTP_5* age>2h !endpoint:acme*`. All terms must match; " +
 		"`a|b` in a term matches either, `!` in front none, and a word without a field is looked for in the text of the row. `:` compares with a pattern (`*`, `?`), `=` exactly. " +

@@ -13,7 +13,8 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// lists returns the verbs without own flags.
+// lists returns the verbs that print a list and have no flags except the common
+// ones.
 func lists(a *app) (cmds []*cobra.Command) {
 	for _, v := range []view{
 		{use: "health", example: "qtop health --at 02:14", short: "Every source and row of v_queue_health", past: true, show: pictured("health")},
@@ -31,7 +32,7 @@ func lists(a *app) (cmds []*cobra.Command) {
 	return cmds
 }
 
-// of makes the table of the rows of a page.
+// of returns the function that makes a table from the rows of a page.
 func of[T any](table func([]T) views.Source) func(queue.Page) views.Source {
 	return func(p queue.Page) views.Source { return table(queue.Of[[]T](p)) }
 }
@@ -40,7 +41,8 @@ func endpointRows(p queue.Page) views.Source {
 	return views.Webhooks(queue.Of[queue.EndpointList](p).Endpoints, nil)
 }
 
-// showExecutorRules prints what executors may claim, or the one that is named.
+// showExecutorRules prints the job subscriptions of all executors, or of the
+// executor that the argument names.
 func showExecutorRules(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 	s, err := snapshot(ctx, c)
 	if err != nil {

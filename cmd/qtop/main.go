@@ -18,7 +18,7 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// exitPanic is how the runtime ends a program that panics.
+// exitPanic is the exit code after a panic, as the Go runtime has it.
 const exitPanic = 2
 
 func main() {
@@ -29,11 +29,11 @@ func main() {
 	os.Exit(code)
 }
 
-// signals cancels the context at the first signal, with the signal's name as the
-// cause, so that everything drains; a second one aborts. A SIGHUP that this process
-// was started to ignore, by nohup say, stays ignored. Any other means that the
-// operator's connection broke and counts like the rest, unless a verb hears it
-// (hangups).
+// signals returns a context that the first signal cancels, with the signal's
+// name as the cause, so that everything drains; a second signal ends the
+// process at once. If SIGHUP was ignored at the start, for example by nohup, it
+// stays ignored. Otherwise a SIGHUP means that the operator's connection broke
+// and counts like the other signals, unless a verb receives it (hangups).
 func signals(parent context.Context) (context.Context, func()) {
 	heard := &hangup{}
 	ctx, cancel := context.WithCancelCause(context.WithValue(parent, hangupKey{}, heard))
@@ -66,8 +66,8 @@ func signalNames() map[os.Signal]string {
 	return map[os.Signal]string{syscall.SIGTERM: "SIGTERM", syscall.SIGINT: "SIGINT", syscall.SIGHUP: "SIGHUP"}
 }
 
-// run is the whole program but the process around it. What it says about itself
-// passes the mask, a panic too.
+// run is the whole program except the handling of the process around it. All
+// errors and warnings, and also a panic, pass through the mask of secrets.
 func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) (code int) {
 	secrecy.Learn(os.Environ())
 	for _, arg := range args {

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// manCmd writes a man page per verb, from the declarations that --help shows. The
-// packages contain them.
+// manCmd writes a man page per verb, from the declarations that --help shows.
+// The packages install these pages.
 func manCmd(*app) *cobra.Command {
 	return &cobra.Command{
 		Use: "man FOLDER", Short: "Write a man page per verb into a folder", Args: cobra.ExactArgs(1), Hidden: true,

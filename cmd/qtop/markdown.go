@@ -1,7 +1,7 @@
 package main
 
-// Writes a report as Markdown. Values from the database are written in code
-// spans, where they cannot become links, mentions, tables or HTML.
+// The report as Markdown. Values from the database are written in code spans,
+// where they cannot become links, mentions, tables or HTML.
 
 import (
 	"fmt"
@@ -19,7 +19,8 @@ type markdown struct{ strings.Builder }
 
 func (m *markdown) line(format string, args ...any) { fmt.Fprintf(m, format+"\n", args...) }
 
-// section is a heading with a table under it, and how many rows were left out.
+// section writes a heading with a table. more is the number of rows that were
+// left out.
 func (m *markdown) section(title string, more int, heads []string, rows [][]string) {
 	m.line("\n## %s\n", title)
 	if len(rows) == 0 {
@@ -35,11 +36,12 @@ func (m *markdown) section(title string, more int, heads []string, rows [][]stri
 	}
 }
 
-// longest is the characters of a cell that are shown.
+// longest is the greatest number of characters of a cell that are shown.
 const longest = 300
 
-// code is foreign text as a code span in a table cell: with more backquotes around
-// it than are in it, and no pipe that could end the cell.
+// code returns a text from the database as a code span in a table cell: with
+// more backquotes around the text than in it, and without a pipe that could end
+// the cell.
 func code(t queue.Text) string {
 	s := t.String()
 	if strings.TrimSpace(s) == "" {
@@ -59,7 +61,7 @@ func code(t queue.Text) string {
 	slashes := 0
 	for _, r := range s {
 		if r == '|' {
-			b.WriteString(strings.Repeat(`\`, slashes) + `\`) // each backslash before it would take one away
+			b.WriteString(strings.Repeat(`\`, slashes) + `\`) // double the backslashes, escape the pipe
 		}
 		if slashes++; r != '\\' {
 			slashes = 0
@@ -213,7 +215,7 @@ func curve(c queue.Curve) string {
 	return b.String()
 }
 
-// amount is a value in the unit that its metric is read in.
+// amount formats a value in the unit of its metric.
 func amount(c queue.Curve, v float64) string {
 	if strings.HasSuffix(c.Metric, "_seconds") {
 		return views.Age(int64(v))

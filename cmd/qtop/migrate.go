@@ -87,13 +87,14 @@ func migrateCmd(a *app) *cobra.Command {
 	return cmd
 }
 
-// migrateAnswers are given on the command line to what migrate asks.
+// migrateAnswers are answers, given on the command line, to the questions of
+// migrate.
 type migrateAnswers struct {
 	yes     bool
 	confirm string
 }
 
-// mayMigrate refuses where the profile forbids changes.
+// mayMigrate refuses if read_only is set.
 func (a *app) mayMigrate() error {
 	if a.settings.ReadOnly {
 		return queue.NewError(queue.KindPermission, "read_only is set, and migrate changes the database", "settings", "nothing was changed; leave read_only out, or use another profile")
@@ -101,7 +102,8 @@ func (a *app) mayMigrate() error {
 	return nil
 }
 
-// beside asks whether a database with tables of others is the one that is meant.
+// beside asks whether qtop is to be installed in a database that has tables of
+// others.
 func (a *app) beside(ctx context.Context, tables []string, asked migrateAnswers) error {
 	what := fmt.Sprintf("%d tables of others are in this database, and no qtop: %s", len(tables), strings.Join(tables[:min(len(tables), 5)], ", ")+queue.Choose(len(tables) > 5, ", …", ""))
 	switch {
@@ -114,7 +116,8 @@ func (a *app) beside(ctx context.Context, tables []string, asked migrateAnswers)
 	return a.typed(ctx, "Install qtop here", "yes")
 }
 
-// confirmDown asks for the name of what migrate down removes.
+// confirmDown asks for the name of the database, or of its guarded environment,
+// before migrate down removes the schema.
 func (a *app) confirmDown(ctx context.Context, m schema.Removal, asked migrateAnswers) error {
 	guard := m.Environment.Guard(a.settings.Production)
 	want := cmp.Or(guard, m.Environment.Database.String())
@@ -133,10 +136,11 @@ func (a *app) confirmDown(ctx context.Context, m schema.Removal, asked migrateAn
 	return a.typed(ctx, fmt.Sprintf("Remove qtop from database %s", m.Environment.Database), want)
 }
 
-// standing is where a database stands, for `migrate status` and `version`.
+// standing is the state of the schema of a database, for `migrate status` and
+// `version`.
 type standing struct {
 	schema.Status
-	Hash    string              `json:"hash"` // of the code that this program carries
+	Hash    string              `json:"hash"` // of the code in this program
 	Differs []schema.Difference `json:"differs"`
 }
 

@@ -15,9 +15,10 @@ import (
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
 )
 
-// newFile lets write fill a file that gets its name when it is whole, and gives
-// its path. Only its owner may read it. One that exists is left alone unless force
-// says otherwise; what is no file, such as a device or a link, always is.
+// newFile creates a file, lets write fill it, and returns its path. The file
+// gets its name only when it is complete, and only its owner may read it. A
+// file that exists is replaced only if force is true; a device, a link or
+// anything else that is no regular file is never replaced.
 func newFile(name string, force bool, write func(io.Writer) error) (path string, err error) {
 	if path, err = filepath.Abs(name); err != nil {
 		return "", fileError(name, err)
@@ -29,7 +30,7 @@ func newFile(name string, force bool, write func(io.Writer) error) (path string,
 	if err != nil {
 		return "", fileError(path, err)
 	}
-	defer func() { // of the name that it has after success nothing is left to remove
+	defer func() { // removes the temporary name; a rename has removed it already
 		_ = f.Close()
 		_ = os.Remove(f.Name())
 	}()
@@ -42,16 +43,16 @@ func newFile(name string, force bool, write func(io.Writer) error) (path string,
 			return "", fileError(path, err)
 		}
 	}
-	if err := vacant(path, force); err != nil { // another may have come first
+	if err := vacant(path, force); err != nil { // another process may have created it meanwhile
 		return "", err
 	}
-	if !force { // a link, unlike a rename, never replaces
+	if !force { // a link, unlike a rename, never replaces a file
 		switch err := os.Link(f.Name(), path); {
 		case err == nil:
 			return path, nil
 		case errors.Is(err, fs.ErrExist):
 			return "", exists(path)
-		} // a file system without links
+		} // otherwise: a file system without links
 	}
 	if err := os.Rename(f.Name(), path); err != nil {
 		return "", fileError(path, err)
@@ -59,7 +60,7 @@ func newFile(name string, force bool, write func(io.Writer) error) (path string,
 	return path, nil
 }
 
-// vacant reports whether a file may get this name.
+// vacant returns an error if a new file must not get this name.
 func vacant(path string, force bool) error {
 	switch st, err := os.Lstat(path); {
 	case err != nil:
@@ -76,7 +77,8 @@ func exists(path string) error {
 	return &queue.Error{Kind: queue.KindFailed, What: queue.Clean("the file exists"), Where: queue.Clean(path), Do: queue.Clean("choose another name, or let --force replace it")}
 }
 
-// fileError says of an error of the file system what it is about; others stay.
+// fileError adds the path and a remedy to an error of the file system. Other
+// errors are returned unchanged.
 func fileError(path string, err error) error {
 	if _, ok := asQueueError(err); ok {
 		return err

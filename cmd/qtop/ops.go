@@ -1,6 +1,7 @@
 package main
 
-// The verbs of bulk operations: freeze, start, watch, take back.
+// The verbs that show bulk operations. The actions on them (freeze, start,
+// abort, undo) come from the registry.
 
 import (
 	"context"
@@ -24,7 +25,8 @@ func opsCmd(a *app) *cobra.Command {
 	return cmd
 }
 
-// requeueAtRate lets a requeue be planned as a bulk operation that it starts.
+// requeueAtRate adds the flags of a bulk operation to requeue. With any of
+// them, requeue plans a bulk operation and starts it.
 func requeueAtRate(a *app, v *verb) {
 	plan := actions.Registry().ByID(queue.ActBulkPlan)
 	for _, arg := range plan.Args {

@@ -1,6 +1,6 @@
 package main
 
-// Writes answers: a table for people, JSON for programs. Both carry
+// Output of answers: a table for people, JSON for programs. Both contain
 // sanitised text only.
 
 import (
@@ -20,14 +20,15 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// writer is where a verb answers, and in which form.
+// writer holds the outputs of a verb and the form of its answers.
 type writer struct {
 	out, errs io.Writer
-	output    string // table, json; what else a verb writes, it says itself
-	ascii     bool   // text for people is in ASCII
+	output    string // table, json, or another form that the verb declares
+	ascii     bool   // text for people is written in ASCII
 }
 
-// answered keeps the first error of writing an answer, which verbs need not look at: run says it.
+// answered keeps the first error of writing an answer. Verbs need not check for
+// it: run reports it.
 type answered struct {
 	io.Writer
 	err error
@@ -44,8 +45,8 @@ func (w *answered) Write(p []byte) (int, error) {
 // Unwrap returns the underlying writer, which may be a terminal.
 func (w *answered) Unwrap() io.Writer { return w.Writer }
 
-// encode writes one JSON value on a line. Whatever could act on a terminal is
-// escaped, also in members that are passed on as they are stored.
+// encode writes one JSON value on a line. Characters that could control a
+// terminal are escaped, also in stored JSON that is passed on unchanged.
 func (a *writer) encode(w io.Writer, v any) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -57,7 +58,7 @@ func (a *writer) encode(w io.Writer, v any) {
 	fmt.Fprintln(w, queue.BoundJSON(queue.EscapeJSON(strings.TrimSuffix(b.String(), "\n"))))
 }
 
-// asJSON writes v where JSON is asked for.
+// asJSON writes v if the output is JSON, and reports whether it is.
 func (a *writer) asJSON(v any) bool {
 	if a.output == "json" {
 		a.encode(a.out, v)
@@ -65,10 +66,10 @@ func (a *writer) asJSON(v any) bool {
 	return a.output == "json"
 }
 
-// never nil: an empty list is [] in JSON.
+// list returns the rows, but never nil: an empty list is [] in JSON.
 func list[T any](rows []T) []T { return append([]T{}, rows...) }
 
-// print writes v as JSON, or the rows as a table under their heads.
+// print writes v as JSON, or the rows as a table below the column heads.
 func (a *writer) print(v any, heads []string, rows [][]string) {
 	if a.asJSON(v) {
 		return
@@ -78,7 +79,7 @@ func (a *writer) print(v any, heads []string, rows [][]string) {
 		return
 	}
 	cut := "…"
-	if a.printsASCII() { // before the widths are taken
+	if a.printsASCII() { // before the widths are measured
 		cut = theme.Spell(cut)
 		for _, r := range rows {
 			for i, c := range r {
@@ -88,7 +89,7 @@ func (a *writer) print(v any, heads []string, rows [][]string) {
 	}
 	for _, r := range rows {
 		for i, c := range r {
-			if len(c) > queue.CellMost { // bytes: at least as many as columns
+			if len(c) > queue.CellMost { // the bytes are at least as many as the columns
 				r[i] = ansi.Truncate(c, queue.CellMost, cut)
 			}
 		}
@@ -137,7 +138,7 @@ func (a *writer) answer(v any, heads []string, rows [][]string) {
 	a.print(v, heads, rows)
 }
 
-// rows prints one list of a source, and says how many rows it has.
+// rows prints one list of a source and returns the number of its rows.
 func (a *writer) rows(src views.Source, list string) int {
 	all := make([]int, src.Len)
 	for i := range all {
@@ -148,13 +149,14 @@ func (a *writer) rows(src views.Source, list string) int {
 	return len(rows)
 }
 
-// table prints one list of a source under what was said before.
+// table prints one list of a source below earlier lines of the answer. The
+// caller has handled JSON before.
 func (a *writer) table(src views.Source, list string) {
 	heads, rows := src.Table(list)
 	a.print(nil, heads, rows)
 }
 
-// ofTotal says under a table how much of the list it is.
+// ofTotal prints below a table how many of all matching rows it shows.
 func (a *writer) ofTotal(rows int, p queue.Page) {
 	if a.output == "table" && int64(rows) < p.Total {
 		a.printf("%d of %s\n", rows, views.PlainBound(p.Total, p.TotalBound))
@@ -164,10 +166,11 @@ func (a *writer) ofTotal(rows int, p queue.Page) {
 // say prints a line with its secrets masked.
 func (a *writer) say(line string) { fmt.Fprintln(a.out, queue.Clean(secrecy.Mask(line))) }
 
-// payload prints what is carried, or why not.
+// payload prints a payload, or the reason why there is none.
 func (a *writer) payload(text, whyNot queue.Text, revealed int) {
 	how := queue.Choose(revealed > 0, "WITH ITS SECRETS", "secrets masked")
-	for _, part := range []string{"payload (" + how + "): ", text.String(), whyNot.String(), "\n"} { // as it is: it may be large
+	// A payload may be large, so printf, which cuts long values, is not used.
+	for _, part := range []string{"payload (" + how + "): ", text.String(), whyNot.String(), "\n"} {
 		_, _ = io.WriteString(a.out, part)
 	}
 }
@@ -176,15 +179,15 @@ func usage(what, where, do string) error {
 	return &queue.Error{Kind: queue.KindUsage, What: queue.Clean(what), Where: queue.Clean(where), Do: queue.Clean(do)}
 }
 
-// exitError carries an exit code that says more than the error: health is
-// critical, or an action that was refused.
+// exitError is an exit code without a message: health is critical, or an action
+// was refused.
 type exitError struct{ code int }
 
 func (e *exitError) Error() string { return fmt.Sprintf("exit %d", e.code) }
 
 const exitCritical = 3
 
-// exit prints the error, one clear line each, and gives the exit code.
+// exit prints the error, one line for each problem, and returns the exit code.
 func (a *writer) exit(err error) int {
 	var ex *exitError
 	switch {
@@ -209,7 +212,7 @@ func (a *writer) exit(err error) int {
 	return queue.Choose(strings.HasPrefix(msg, "unknown command") || strings.Contains(msg, "arg(s)"), int(queue.KindUsage), 1)
 }
 
-// warn says what is odd about the settings, a line each, and goes on.
+// warn prints the warnings about the settings, one line each.
 func (a *app) warn() {
 	for _, p := range a.settings.Warnings() {
 		if a.output == "json" {

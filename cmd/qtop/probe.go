@@ -13,14 +13,15 @@ import (
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
-// probeTimeout is for the whole test request.
+// probeTimeout is the time limit of a whole test request.
 const probeTimeout = 15 * time.Second
 
 // probeType is the event type of a test request, which no event has.
 const probeType = "qtop.verify"
 
-// probe sends one test request of a webhook subscription, with the sender and the secrets of the settings: the same
-// checks of the address and the same signature as a worker host's.
+// probe sends one test request to the URL of a webhook subscription, under the
+// settings of this process. The checks of the address and the signature are
+// those of a worker host.
 func (a *app) probe(ctx context.Context, url, secretRef string, subscription int64) (actions.ProbeAnswer, error) {
 	now := time.Now().UTC().Format(time.RFC3339Nano)
 	body, err := json.Marshal(map[string]any{"type": probeType, "subscription": subscription, "created_at": now})

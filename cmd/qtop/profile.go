@@ -19,8 +19,9 @@ type profileRow struct {
 	InUse bool `json:"in_use"`
 }
 
-// profileCmd is about the profiles of the configuration file. Its verbs work on a file that is otherwise
-// wrong: it may be the one that they are to put right.
+// profileCmd returns the verbs about the profiles of the configuration file.
+// They also work if the file has mistakes, because they may be needed to
+// correct them.
 func profileCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "profile", Short: "List the profiles of the configuration file, add one, choose one"}
 	verb := func(c cobra.Command, settings string, args cobra.PositionalArgs, run func(name string) error) {
@@ -52,7 +53,8 @@ func (a *app) completeProfiles(cmd *cobra.Command, args []string, _ string) ([]c
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-// inUse is the profile in use, and what chose it: "flag --profile", "env QTOP_PROFILE", the file, or "default".
+// inUse returns the profile in use and its source: "flag --profile", "env
+// QTOP_PROFILE", the file, or "default".
 func (a *app) inUse() (name, from string) {
 	for _, o := range a.settings.Origins() {
 		if o.Key == "profile" {
@@ -62,7 +64,7 @@ func (a *app) inUse() (name, from string) {
 	return "", ""
 }
 
-// profiles are those of the file, masked.
+// profiles returns the profiles of the configuration file, with secrets masked.
 func (a *app) profiles() []profileRow {
 	name, _ := a.inUse()
 	rows := []profileRow{}
@@ -76,7 +78,7 @@ func (a *app) profiles() []profileRow {
 }
 
 func (a *app) listProfiles() error {
-	wrong := a.reread() // told below what could be read
+	wrong := a.reread() // returned at the end, after the readable profiles
 	name, from := a.inUse()
 	file, rows := config.File(config.System(nil)), a.profiles()
 	if a.asJSON(map[string]any{"file": file, "profile": name, "from": from, "profiles": rows}) {
@@ -107,7 +109,7 @@ func (a *app) addProfile(name string) error {
 	if err != nil {
 		return err
 	}
-	_ = a.reread() // what is wrong elsewhere in the file is no fault of this verb
+	_ = a.reread() // mistakes elsewhere in the file are no errors of this verb
 	for _, row := range a.profiles() {
 		if row.Name == name && a.asJSON(map[string]any{"file": path, "profile": name, "line": row.Line, "settings": row.Settings}) {
 			return nil

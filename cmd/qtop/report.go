@@ -24,7 +24,7 @@ func reportCmd(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var to time.Time // the server's now
+			var to time.Time // zero: the current time of the server
 			if until != "" {
 				if to, err = when("--until", until, now); err != nil {
 					return err

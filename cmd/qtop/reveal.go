@@ -1,7 +1,8 @@
 package main
 
-// Prints payloads: masked, or with --reveal as stored, which is an action
-// with a reason, a confirmation and an audit row like every other.
+// The printing of payloads: masked, or with --reveal as stored. A reveal is an
+// action with a reason, a confirmation and an audit row like every other
+// action.
 
 import (
 	"context"
@@ -43,7 +44,8 @@ func revealing(a *app, of, example, short string, show func(ctx context.Context,
 	return cmd
 }
 
-// revealed is a payload with its secrets; done says that the verb ends here.
+// revealed returns a payload with its secrets if --reveal is given. done
+// reports that the verb has nothing more to print.
 func revealed(ctx context.Context, a *app, c *pgclient.Client, id string, o revealOptions) (text queue.Text, done bool, err error) {
 	if !o.on {
 		return text, false, nil
@@ -76,8 +78,8 @@ func revealed(ctx context.Context, a *app, c *pgclient.Client, id string, o reve
 	return res.Payload, false, nil
 }
 
-// detailed reads one thing with its payload, which is put in where it was revealed; done
-// says that the verb ends here.
+// detailed reads one object; put replaces its payload by the revealed one. done
+// reports that the verb has nothing more to print.
 func detailed[D any](ctx context.Context, a *app, c *pgclient.Client, q queue.Query, o revealOptions, put func(D, queue.Text)) (d D, done bool, err error) {
 	payload, done, err := revealed(ctx, a, c, q.ID, o)
 	if err != nil || done {

@@ -4,8 +4,8 @@ package main
 
 import "golang.org/x/sys/unix"
 
-// room is how many bytes of the file system of a directory are free for its users, and
-// how many it has; 0, 0 where that cannot be asked.
+// room returns how many bytes of the file system of a directory are free for
+// its users, and its size in bytes; 0, 0 if that is not known.
 func room(dir string) (free, total uint64) {
 	var s unix.Statfs_t
 	if unix.Statfs(dir, &s) != nil || s.Bsize <= 0 {

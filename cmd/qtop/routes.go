@@ -1,7 +1,7 @@
 package main
 
-// The verbs about where events go: the route of each domain, and the
-// consumers that get a job of each event.
+// The verbs about the routing of events: the route of each domain, the
+// consumers that get a job for each event, and the event types.
 
 import (
 	"github.com/spf13/cobra"
@@ -32,7 +32,7 @@ func consumerCmd(a *app) *cobra.Command {
 	entry := actions.Registry().ByID(queue.ActConsumerSet)
 	entry.Words, entry.Example, entry.Args = "consumer disable", "qtop consumer disable reindex --reason 'consumer is down'", nil
 	entry.Help = "disable a consumer; the jobs it has stay"
-	disable := verbOf(a, entry) // a set with one value
+	disable := verbOf(a, entry) // consumer set, always with enabled = false
 	disable.more = func(r *queue.Request) error {
 		r.Args["enabled"] = "false"
 		return nil

@@ -1,7 +1,7 @@
 package main
 
-// The verbs of the scheduler: who ticks and when, pause and resume,
-// the pg_cron jobs.
+// The verbs of the scheduler: which tick workers run and when, and the jobs of
+// pg_cron.
 
 import (
 	"context"

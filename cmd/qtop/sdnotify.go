@@ -16,7 +16,7 @@ import (
 // The host sends it datagrams (sd_notify(3)): when the host is ready, that it is alive
 // (the watchdog), why it is not ready yet, and that it stops.
 type serviceManager struct {
-	conn     net.Conn      // nil: there is none
+	conn     net.Conn      // nil: no systemd asked for notifications
 	watchdog time.Duration // the longest pause between two signs of life; 0 = none is expected
 }
 
@@ -38,7 +38,8 @@ func newServiceManager(ctx context.Context, getenv func(string) string, log *slo
 	return m
 }
 
-// send writes one notification; a manager that has gone away is no fault of the host.
+// send writes one notification. Errors are ignored: a missing manager is no
+// fault of the host.
 func (m *serviceManager) send(lines ...string) {
 	_, _ = m.conn.Write([]byte(strings.Join(lines, "\n")))
 }
@@ -83,7 +84,7 @@ func (m *serviceManager) follow(ctx context.Context, host *workerhost.Host) {
 	}
 }
 
-// stopping says that the host drains.
+// stopping notifies the manager that the host drains.
 func (m *serviceManager) stopping() {
 	if m.conn != nil {
 		m.send("STOPPING=1", "STATUS=draining")

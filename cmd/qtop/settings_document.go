@@ -94,8 +94,9 @@ The handler of a job, if it is a command, gets ` + "`QTOP_JOB_ID`, `QTOP_ROOT_JO
 // flagsChapter is the heading of docs/schema.md above the table of flags.
 const flagsChapter = "## Flags (dot_config)\n\n"
 
-// settingsMarkdown is docs/configuration.md: the settings that the program declares, and the table
-// of flags in schema, the text of docs/schema.md, which a test makes from a new database.
+// settingsMarkdown returns docs/configuration.md, made from the settings that
+// the program declares and from the table of flags in schema. schema is the
+// text of docs/schema.md, which a test makes from a new database.
 func settingsMarkdown(schema string) (string, error) {
 	_, flags, found := strings.Cut(schema, flagsChapter)
 	if !found {

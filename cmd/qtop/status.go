@@ -19,7 +19,7 @@ import (
 type statusJSON struct {
 	AsOf          time.Time         `json:"as_of"`
 	Health        string            `json:"health"`            // ok, warning, critical
-	CloneOf       queue.Text        `json:"clone_of"`          // what this database is a copy of; "" = it is none
+	CloneOf       queue.Text        `json:"clone_of"`          // the original of a copied database; "": no copy
 	Unexpected    queue.Text        `json:"unexpected_server"` // why this is not the server of expect_server
 	Off           []queue.Flag      `json:"off"`
 	Held          []queue.Held      `json:"held"`
@@ -30,10 +30,10 @@ type statusJSON struct {
 	JobLeases     []queue.JobLease  `json:"job_leases"` // expired, or long without a renewal
 	DeadOpen      int64             `json:"dead_open"`
 	Dead          []queue.DeadGroup `json:"dead"`
-	DeadMore      queue.DeadMore    `json:"dead_more"` // what dead leaves out
+	DeadMore      queue.DeadMore    `json:"dead_more"` // the groups that dead leaves out
 	HostsAlive    int64             `json:"hosts_alive"`
-	LastHost      string            `json:"last_host"`  // how the host ended that was seen last, where none is alive
-	NotTicked     []queue.Unticked  `json:"not_ticked"` // tick workers that nobody runs, by the reason
+	LastHost      string            `json:"last_host"`  // if none is alive: how the last one ended
+	NotTicked     []queue.Unticked  `json:"not_ticked"` // tick workers that no one runs, by reason
 	MonitoringOff bool              `json:"monitoring_off"`
 }
 
@@ -45,7 +45,7 @@ func statusOf(s queue.Snapshot) statusJSON {
 	}
 	st.CloneOf, st.Unexpected = s.Server.CloneOf, s.Server.Unexpected
 	if !st.CloneOf.Empty() || !st.Unexpected.Empty() {
-		st.Health = "critical" // nothing is claimed or sent
+		st.Health = "critical" // then nothing is claimed or sent
 	}
 	warn := s.MonitoringOff || s.Flow.DeadOpen > 0 || s.Flow.HostsAlive == 0 || len(s.Held) > 0 || len(st.NotTicked) > 0
 	for _, f := range s.Flags {
@@ -117,7 +117,7 @@ func (a *writer) statusTable(st statusJSON) {
 	}
 	a.statusAlerts(st)
 	for _, w := range st.Waiting {
-		if w.Source == "job" { // its lane says more
+		if w.Source == "job" { // statusLanes prints more about it
 			continue
 		}
 		clears := "never at this rate"
@@ -158,7 +158,7 @@ func (a *writer) statusAlerts(st statusJSON) {
 			queue.AlertCircuit:    "CIRCUIT %s · open for %s · %s the line",
 			queue.AlertQuarantine: "ASIDE   %s · set aside for %s after %s attempts",
 		}[al.Kind]
-		if form == "" { // of a newer release
+		if form == "" { // an alert kind of a newer release
 			form = "ALERT   %s · for %s · %s the line"
 		}
 		times := queue.Choose(al.Kind == queue.AlertQuarantine, strconv.Itoa(int(al.Ratio)), views.PlainRatio(al.Ratio))

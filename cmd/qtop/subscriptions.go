@@ -1,7 +1,7 @@
 package main
 
-// The verbs about who reads which events: event subscriptions, their mute and unmute, the broadcast
-// share, and how the recipients of an event type are resolved.
+// The verbs about event subscriptions: which recipients read which events, the
+// share of broadcast, and how the recipients of an event type are found.
 
 import (
 	"cmp"
@@ -78,8 +78,8 @@ func showShare(ctx context.Context, a *app, c *pgclient.Client) error {
 	return nil
 }
 
-// showResolution prints every rule that speaks of a type: what was ruled out is
-// half of the answer.
+// showResolution prints every event subscription that concerns an event type,
+// also those that were ruled out, because they explain the result.
 func showResolution(ctx context.Context, a *app, c *pgclient.Client, id string, scope queue.Scope) error {
 	p, err := c.List(ctx, queue.Query{Kind: queue.ListResolution, ID: id, Scope: scope})
 	if err != nil {

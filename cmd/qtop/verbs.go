@@ -12,10 +12,11 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// The command line: what every verb takes, and the verbs, each of which
-// is made in the file that is about it.
+// The command line: the flags that every verb takes, and the list of the verbs.
+// Each verb is declared in the file about its subject.
 
-// verbs are those that are no action, by group; the verbs of actions are in groupAct.
+// verbs returns the verbs that are not actions, each in its help group.
+// addActions adds the verbs of actions, in groupAct.
 func verbs(a *app) []*cobra.Command {
 	var cmds []*cobra.Command
 	for _, g := range []struct {
@@ -89,7 +90,7 @@ func commandLine(a *app) *cobra.Command {
 	}
 	root.AddCommand(verbs(a)...)
 	addActions(a, root)
-	root.InitDefaultCompletionCmd("") // now, so that it is checked as the others are
+	root.InitDefaultCompletionCmd("") // added now, so that the checks below cover it
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {
 			c.Annotations = map[string]string{settingsKey: ""}
@@ -103,9 +104,10 @@ func commandLine(a *app) *cobra.Command {
 	return root
 }
 
-// explain gives words that a verb does not take the three parts of an error, indents examples, and
-// makes a verb that only holds others refuse one it does not have: cobra would
-// print its help and call that done.
+// explain improves three things that cobra leaves to the verbs: arguments that
+// do not fit give an error with what, where and remedy; examples are indented;
+// and a verb that only groups others refuses an unknown subcommand, where cobra
+// would print the help and exit with 0.
 func explain(cmd *cobra.Command) {
 	if cmd.HasSubCommands() && !cmd.Runnable() {
 		cmd.Args, cmd.DisableFlagsInUseLine = cobra.NoArgs, true
@@ -136,8 +138,9 @@ func explain(cmd *cobra.Command) {
 	}
 }
 
-// jsonWanted finds --output json among the words of a command line, one a line.
+// jsonWanted finds --output json in a command line that has one word per line.
 var jsonWanted = regexp.MustCompile(`(?m)^(-o|--output)[\n=]?json`)
 
-// negative finds a number in what pflag says of an argument that begins with a dash.
+// negative finds the number in pflag's error about an argument that begins with
+// a dash, such as -5.
 var negative = regexp.MustCompile(`^unknown shorthand flag: '[0-9.]' in (-[0-9.]+)$`)

@@ -6,8 +6,8 @@ import (
 	"runtime/debug"
 )
 
-// release is the version of this source tree. The packages and the topmost released
-// section of CHANGELOG.md have the same.
+// release is the version of this source tree. The packages and the topmost
+// released section of CHANGELOG.md have the same version.
 const release = "v0.2.0"
 
 // version is the release with the commit that the program was built from, as SemVer
@@ -20,8 +20,9 @@ func version() string {
 	return release
 }
 
-// commit is the first 12 digits of the commit that the program was built from, with
-// ".modified" if files differed from it; "" where the build had no git.
+// commit is the first 12 digits of the commit that the program was built from,
+// with ".modified" if files differed from it; "" if the build had no git
+// information.
 func commit() string {
 	bi, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -109,7 +109,8 @@ func (a *app) showConfig(origin bool) {
 	a.print(all, heads, rows)
 }
 
-// keysCmd writes docs/keys.md from the registry; --check fails when it is stale.
+// keysCmd prints docs/keys.md, or with --settings docs/configuration.md. With
+// --check it fails if that file differs.
 func keysCmd(a *app) *cobra.Command {
 	var check, schema string
 	cmd := &cobra.Command{

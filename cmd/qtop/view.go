@@ -1,6 +1,6 @@
 package main
 
-// The verbs that only read: they print once, or again and again with --watch.
+// The verbs that only read. They print once, or repeatedly with --watch.
 
 import (
 	"context"
@@ -15,17 +15,17 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// view is a verb that prints one thing.
+// view is a verb that only reads and prints one answer.
 type view struct {
 	use, short string
 	example    string // a whole command line
-	of         string // what its argument is, for completion: see completeIDs
+	of         string // kind of ids that complete its argument, see completeIDs; "": none
 	list       bool   // takes --filter and --limit
 	past       bool   // all its rows are in the snapshot: it accepts --at
 	show       show
 }
 
-// show prints what a view is of.
+// show reads and prints the answer of a view once.
 type show func(context.Context, *app, *pgclient.Client, viewOptions) error
 
 type viewOptions struct {
@@ -89,7 +89,8 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 	return cmd
 }
 
-// snapshot reads the snapshot; one that lacks everything is an error here.
+// snapshot reads the current snapshot. A snapshot in which everything is
+// missing is an error here.
 func snapshot(ctx context.Context, c *pgclient.Client) (queue.Snapshot, error) {
 	s, err := c.Snapshot(ctx, 0)
 	if lack := s.Missing["all"].String(); err == nil && lack != "" {
@@ -122,7 +123,8 @@ func (o viewOptions) snapshot(ctx context.Context, c *pgclient.Client) (queue.Sn
 	return s, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("no snapshot is stored for " + views.PlainTime(&at)), Where: queue.Clean("--at"), Do: queue.Clean(do)}
 }
 
-// pictured prints a list of the snapshot, by its name in exports.
+// pictured returns a show that prints a list of the snapshot. list is the name
+// that exports use for it.
 func pictured(list string) show {
 	return func(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 		s, err := o.snapshot(ctx, c)
@@ -139,7 +141,8 @@ func pictured(list string) show {
 	}
 }
 
-// listed prints a page of a list that is read, as exports call it.
+// listed returns a show that prints one page of a queried list. list is the
+// name that exports use for it.
 func listed(kind queue.ListKind, list string, source func(queue.Page) views.Source) show {
 	return func(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 		p, err := c.List(ctx, queue.Query{Kind: kind, Filter: o.filter, Limit: o.limit})

@@ -1,6 +1,6 @@
 package main
 
-// The verbs that look at webhooks and at what blocks a queue.
+// The verbs that show webhooks and the causes that block a queue.
 
 import (
 	"context"
@@ -60,7 +60,8 @@ func slot(s queue.RetrySlot) string {
 	return "due in " + views.PlainAge(s.From) + " to " + views.PlainAge(s.To)
 }
 
-// showWhy says why one queue waits, or of all that wait the first link.
+// showWhy prints why the named queue waits; without a name, the first cause for
+// each waiting queue.
 func showWhy(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 	if len(o.args) == 0 {
 		return pictured("waiting")(ctx, a, c, o)
@@ -78,8 +79,8 @@ func showWhy(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) err
 	return nil
 }
 
-// chain prints every link, those that do not block too: what was ruled out is
-// half of the answer.
+// chain prints every link of the explanation, also links that do not block: it
+// matters as well what can be ruled out.
 func (a *writer) chain(y *queue.Why) {
 	for _, l := range y.Links {
 		a.printf("%-7s %-13s %s\n", strings.ToUpper(l.State), l.Link, l.Text)

@@ -1,6 +1,6 @@
 package main
 
-// `qtop worker`: the host alone.
+// `qtop worker`: a worker host without a console.
 
 import (
 	"context"
@@ -28,12 +28,13 @@ import (
 
 type lookup = func(context.Context, string) ([]netip.Addr, error)
 
-// host makes a worker host of the settings. loops: nil = the settings' own; own:
-// handlers beside the settings'; lookup: nil = the system's resolver.
+// host returns a worker host with these settings. loops: nil = the loops of the
+// settings; own: handlers in addition to those of the settings; lookup: nil =
+// the resolver of the system.
 func (a *app) host(client *pgclient.Client, loops []string, log *slog.Logger, own map[string]handler.Handler, lookup lookup) (*workerhost.Host, error) {
 	s := a.settings
-	// An endpoint of a job does its work before it answers: its header may take as
-	// long as the lease can be renewed.
+	// The URL of a handler does the work of a job before it answers, so its
+	// response header may take as long as the longest attempt.
 	jobSender := sender.New(sender.Config{
 		Version: version(), Allow: s.Delivery.AllowNetworks, PlainHTTP: s.Delivery.AllowPlainHTTP, Concurrency: s.Concurrency, Headers: longestAttempt, Lookup: lookup,
 	})
@@ -72,7 +73,7 @@ func specs(in []config.Handler) []handler.Spec {
 	return out
 }
 
-// problems makes a line of each error of a joined one.
+// problems turns a joined error into a list with one problem for each error.
 func problems(err error) error {
 	all, ok := err.(interface{ Unwrap() []error }) // as errors.Join makes them
 	if !ok {
@@ -99,9 +100,9 @@ func workerCmd(a *app) *cobra.Command {
 	}
 }
 
-// work runs worker hosts until a signal, one after the other: a SIGHUP in a process
-// without a terminal reads the settings again and replaces the host by one that has
-// them.
+// work runs worker hosts, one after the other, until a signal ends the last
+// one. In a process without a terminal, a SIGHUP makes it read the settings
+// again and replace the host by one with the new settings.
 func (a *app) work(ctx context.Context, client *pgclient.Client) error {
 	log := hostLog(a.errs)
 	slog.SetDefault(log)
@@ -112,7 +113,7 @@ func (a *app) work(ctx context.Context, client *pgclient.Client) error {
 	reloads := hangups(ctx)
 	manager := newServiceManager(ctx, os.Getenv, log)
 	for _, name := range []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"} {
-		_ = os.Unsetenv(name) // they are this process's, not its handlers'
+		_ = os.Unsetenv(name) // meant for this process, not for its handlers
 	}
 	defer context.AfterFunc(ctx, manager.stopping)()
 	for host != nil {
@@ -121,8 +122,8 @@ func (a *app) work(ctx context.Context, client *pgclient.Client) error {
 	return err
 }
 
-// workUntil runs a host until ctx ends or the settings are to be read again; then it
-// gives the host that comes next.
+// workUntil runs a host until ctx ends or a SIGHUP brings valid new settings.
+// Then it returns the next host; nil: there is none.
 func (a *app) workUntil(ctx context.Context, client *pgclient.Client, host *workerhost.Host, reloads <-chan struct{}, manager *serviceManager, log *slog.Logger) (*workerhost.Host, error) {
 	defer a.endBy(ctx, a.settings.Grace)()
 	run, stop := context.WithCancelCause(ctx)
@@ -155,10 +156,12 @@ func (a *app) workUntil(ctx context.Context, client *pgclient.Client, host *work
 	return next, <-ended
 }
 
-// errReload is why a host stops that another one of the same process replaces.
+// errReload is the cause with which a host stops when another host of the same
+// process replaces it.
 var errReload = errors.New("SIGHUP: configuration read again")
 
-// stopWord is the signal that ended ctx.
+// stopWord returns the name of the signal that ended ctx; "" if ctx has not
+// ended.
 func stopWord(ctx context.Context) string {
 	if err := context.Cause(ctx); err != nil {
 		return err.Error()
@@ -166,9 +169,10 @@ func stopWord(ctx context.Context) string {
 	return ""
 }
 
-// reloaded reads the settings again and makes a host of them; nil where they cannot
-// be used: the host that runs goes on with the old ones. Settings of the connection
-// stay as they are until the next start.
+// reloaded reads the settings again and returns a host with them. It returns
+// nil if they cannot be used: the running host then goes on with the old
+// settings. Changed settings of the connection take effect only at the next
+// start.
 func (a *app) reloaded(client *pgclient.Client, log *slog.Logger) *workerhost.Host {
 	old, files := a.settings, a.files
 	err := a.reread()
@@ -189,8 +193,8 @@ func (a *app) reloaded(client *pgclient.Client, log *slog.Logger) *workerhost.Ho
 	return next
 }
 
-// serveMetrics serves the metrics of host until ctx ends. The host before it may
-// need a moment to give the address free.
+// serveMetrics serves the metrics of host until ctx ends. For up to 1 s it
+// waits until the previous host has released the address.
 func (a *app) serveMetrics(ctx context.Context, host *workerhost.Host) (net.Addr, error) {
 	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) { // there is no signal when an address becomes free
 		addr, err := host.ServeMetrics(ctx, a.settings.MetricsAddr)
@@ -200,11 +204,12 @@ func (a *app) serveMetrics(ctx context.Context, host *workerhost.Host) (net.Addr
 	}
 }
 
-// hostConns are the connections of a worker host beside its listener: ticks,
-// claims and reports, each for a moment.
+// hostConns is the number of connections of a worker host in addition to its
+// listener. Ticks, claims and results use each of them only briefly.
 const hostConns = 8
 
-// hostLog is the log of a host that has the terminal for itself.
+// hostLog returns the log of a host without a console: text on a terminal, else
+// JSON.
 func hostLog(w io.Writer) *slog.Logger {
 	if _, masked := w.(secrecy.Writer); !masked {
 		w = secrecy.Writer{W: w}

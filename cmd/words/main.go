@@ -1,5 +1,5 @@
 // Command words finds phrases that the project's texts do not use: `make lint`
-// runs it. phrases.txt lists each with what to write instead.
+// runs it. phrases.txt lists each phrase with its replacement.
 //
 //	go run ./cmd/words                 every text of the project
 //	go run ./cmd/words PATH…           files and folders below these alone
@@ -47,8 +47,8 @@ func main() {
 	}
 }
 
-// check looks through the files below paths, or, without any, through the whole
-// tree and the program's help.
+// check returns the phrases found in the files below paths. Without paths it
+// checks the whole tree and the help of the program.
 func check(paths []string) ([]finding, error) {
 	phrases, err := parse(list)
 	if err != nil {
@@ -86,7 +86,8 @@ func check(paths []string) ([]finding, error) {
 	return found, nil
 }
 
-// skipped reports whether path is generated, frozen, or no text of the project.
+// skipped reports whether path is not checked: generated, frozen, or no text of
+// the project.
 func skipped(path string) bool {
 	path = filepath.ToSlash(path)
 	switch path {

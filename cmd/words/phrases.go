@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// A phrase is ruled out wherever its pattern matches outside of an exception.
+// A phrase is ruled out wherever its pattern matches, except inside a match of
+// its exception.
 type phrase struct {
 	pattern string
 	re      *regexp.Regexp
@@ -25,9 +26,9 @@ type finding struct {
 	instead string
 }
 
-// parse reads the list: a phrase per line as "pattern => instead", or
-// "pattern => instead | exception"; patterns are regular expressions that match
-// whole words in any case. Empty lines and lines that start with # say nothing.
+// parse reads the list: a phrase per line as "pattern => instead", or "pattern
+// => instead | exception". Patterns are regular expressions that match whole
+// words in any case. Empty lines and lines that start with # are ignored.
 func parse(list string) (phrases, error) {
 	var all phrases
 	for i, line := range strings.Split(list, "\n") {
@@ -59,7 +60,7 @@ func words(pattern string) (*regexp.Regexp, error) {
 	return regexp.Compile(`(?i)\b(?:` + strings.ReplaceAll(pattern, " ", `\s+`) + `)\b`)
 }
 
-// find returns each place of t at which a phrase stands.
+// find returns every match of a phrase in t.
 func (all phrases) find(t text) []finding {
 	var found []finding
 	for _, p := range all {

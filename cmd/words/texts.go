@@ -21,7 +21,7 @@ type text struct {
 	s    string
 }
 
-// textsOf returns the prose of one file; none for kinds of files without.
+// textsOf returns the prose of one file; nil for file types without prose.
 func textsOf(path string) ([]text, error) {
 	switch filepath.Ext(path) {
 	case ".go", ".sql", ".md":
@@ -73,7 +73,7 @@ func goTexts(path string, data []byte) ([]text, error) {
 	return texts, nil
 }
 
-// isSQL tells a statement from a sentence by its keywords.
+// isSQL reports whether a string is an SQL statement, which its keywords show.
 func isSQL(s string) bool { return sqlKeywords.MatchString(s) }
 
 var sqlKeywords = regexp.MustCompile(`\b(SELECT|INSERT|UPDATE|DELETE|VALUES|WHERE|FROM|CREATE|ALTER|GRANT)\b`)
@@ -138,7 +138,7 @@ func helpTexts(ctx context.Context) ([]text, error) {
 		verbs, _, _ = strings.Cut(verbs, "\n\n")
 		for _, m := range subcommand.FindAllStringSubmatch(verbs, -1) {
 			if m[1] == "completion" || m[1] == "help" {
-				continue // cobra's own words
+				continue // verbs that cobra adds
 			}
 			if err := walk(append(verb[:len(verb):len(verb)], m[1])); err != nil {
 				return err
