@@ -18,7 +18,8 @@ var oddWords = []string{
 	"-x", "--yes", "--", " lead",
 }
 
-// sampleArgs are values that an argument may have; word is what a text holds.
+// sampleArgs returns values that the arguments of an action may have; word is
+// the value of the texts.
 func sampleArgs(a queue.Action, word string, empty bool) map[string]string {
 	args := map[string]string{}
 	for _, arg := range a.Args {
@@ -47,8 +48,8 @@ func sampleArgs(a queue.Action, word string, empty bool) map[string]string {
 	return args
 }
 
-// The command that a dialog shows is read back by a shell and by its verb as the same
-// request, for every action and whatever its texts hold.
+// If a shell and the verb read the command that a dialog shows, the result is
+// the same request, for every action and for any text in it.
 func TestPrintedCommandIsTheRequest(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
@@ -106,8 +107,8 @@ func TestPrintedCommandIsTheRequest(t *testing.T) {
 	}
 }
 
-// A value that an argument cannot have is refused before a connection is made, with
-// the words of the form.
+// A value that an argument cannot have is refused before a connection is made,
+// with the message of the form.
 func TestVerbRefusesWhatTheFormRefuses(t *testing.T) {
 	bad := map[queue.ArgKind]string{
 		queue.ArgDuration: "soon", queue.ArgWhole: "1.5", queue.ArgNumber: "x", queue.ArgChoice: "nonsense", queue.ArgSwitch: "maybe", queue.ArgObject: "[1]", queue.ArgWord: "a b",

@@ -16,7 +16,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// asciiRun is what a verb prints and says with --ascii.
+// asciiRun runs a verb with --ascii and returns its standard output and
+// standard error.
 func asciiRun(t *testing.T, args ...string) (out, errs string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -31,7 +32,8 @@ func requireASCII(t *testing.T, text string, args []string) {
 	require.NotRegexp(t, `[^\x00-\x7f]`, text, "%v", args)
 }
 
-// With --ascii every verb answers, refuses and explains itself in ASCII, also what the data holds.
+// With --ascii the answers, refusals and help of every verb are ASCII, also if
+// the data is not.
 func TestEveryVerbSpeaksASCII(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -78,7 +80,7 @@ func TestEveryVerbSpeaksASCII(t *testing.T) {
 	require.Regexp(t, `[^\x00-\x7f]`, out, "SQL is for a program")
 }
 
-// The locale decides where nothing else does.
+// The locale decides if neither the environment nor a flag does.
 func TestLocaleAsksForASCII(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// The console reads with one session and listens with another. Leaving a view ends its read and not the session.
+// The console has one session for reads and one for LISTEN. Leaving a view
+// cancels its read, but does not end the session.
 func TestConsoleBackends(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -45,7 +46,8 @@ func TestConsoleBackends(t *testing.T) {
 	require.Eventually(t, atRest, patience, 100*time.Millisecond, "a second reader closes again")
 }
 
-// Ten consoles at rest compute one snapshot per refresh together, and have two sessions each.
+// Ten consoles at rest together compute one snapshot per refresh, and each has
+// two sessions.
 func TestTenConsoles(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -1,7 +1,7 @@
 package main
 
-// Bulk operations under fire: worker hosts that are killed while they
-// carry one out, and a receiver that fails again in the middle.
+// Bulk operations while worker hosts are killed, and with a receiver that fails
+// again in the middle.
 
 import (
 	"math/rand/v2"
@@ -20,7 +20,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// planned freezes and starts all letters of a code headless, and waits for nothing.
+// planned freezes and starts a bulk operation on all dead letters of a code,
+// with the verb, and does not wait for its end.
 func (x story) planned(code, rate, brake, canary string) {
 	x.t.Helper()
 	cmd := qtop(x.t, x.db.DSN(operator(x.t, x.db)), "requeue", "--filter", "code:"+code, "--rate", rate, "--brake", brake, "--canary", canary,
@@ -29,8 +30,8 @@ func (x story) planned(code, rate, brake, canary string) {
 	require.NoError(x.t, err, string(out))
 }
 
-// Every worker host is killed at random, five times: each item has its outcome once,
-// each dead letter became one saga, and none is left.
+// Every worker host is killed at random, five times: each item gets exactly one
+// outcome, each dead letter becomes one saga, and no item remains.
 func TestBulkSurvivesKilledHosts(t *testing.T) {
 	t.Parallel()
 	n, rate := 1000, "100"
@@ -45,7 +46,8 @@ func TestBulkSurvivesKilledHosts(t *testing.T) {
 	t.Logf("seed %d", seed)
 	dice := rand.New(rand.NewPCG(seed, 0))
 	x.planned("HTTP_503", rate, "0", "0")
-	require.NoError(t, deadLetters(t.Context(), x.conn, n/20, "CONNECTION_RESET")) // after the freeze: not in it
+	// These die after the freeze and are not part of the operation.
+	require.NoError(t, deadLetters(t.Context(), x.conn, n/20, "CONNECTION_RESET"))
 	_, err := x.conn.Exec(t.Context(), "UPDATE public.dot_config SET value = '0' WHERE key = 'queue.tick.saga_orchestrator.interval_seconds'")
 	require.NoError(t, err)
 
@@ -58,8 +60,9 @@ func TestBulkSurvivesKilledHosts(t *testing.T) {
 			break
 		}
 		before := x.number(tried)
-		x.eventually("the operation goes on", func() bool { return x.number(tried) > before || before == n }) // a slow machine has all done before the last round
-		time.Sleep(time.Duration(dice.IntN(700)) * time.Millisecond)                                          // killed at a moment that nothing tells
+		// All items may be done before the last round.
+		x.eventually("the operation goes on", func() bool { return x.number(tried) > before || before == n })
+		time.Sleep(time.Duration(dice.IntN(700)) * time.Millisecond) // the hosts are killed at a random moment
 		for _, cmd := range hosts {
 			require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
 			_ = cmd.Wait()
@@ -79,8 +82,9 @@ func TestBulkSurvivesKilledHosts(t *testing.T) {
 	}
 }
 
-// The receiver fails again in the middle: the brake pauses the operation while no
-// more than fifty first attempts have failed, and records that; the rest is untouched.
+// The receiver fails again in the middle: the brake pauses the operation before
+// more than fifty first attempts have failed, and records that. The remaining
+// items are unchanged.
 func TestBrakeStopsWhenTheReceiverFailsAgain(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -102,7 +106,8 @@ func TestBrakeStopsWhenTheReceiverFailsAgain(t *testing.T) {
 		require.NoError(t, err)
 	}
 	x.host("w", "saga_orchestrator,webhook_worker,bulk_operation_runner")
-	x.planned("HTTP_503", "15", "20", "5") // two ticks that are caught up with are less than fifty
+	// At this rate even two ticks at once take fewer than fifty items.
+	x.planned("HTTP_503", "15", "20", "5")
 	x.eventually("the brake", func() bool {
 		return x.number("SELECT count(*) FROM public.queue_bulk_operation WHERE state = 'paused' AND state_why LIKE 'the brake:%'") == 1
 	})

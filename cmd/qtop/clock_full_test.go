@@ -20,13 +20,14 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// lastWords are asked for when a condition has not come true.
+// lastWords is a text that is computed only when a condition has not come true
+// in time.
 type lastWords func() string
 
 func (w lastWords) String() string { return w() }
 
-// clocked is a queue on a server whose clock set moves, with a receiver of its webhooks and
-// one of its jobs.
+// clocked is a queue on a server whose clock the test moves, with a receiver
+// for its webhooks and one for its jobs.
 type clocked struct {
 	t                *testing.T
 	dsn              func(role string) string
@@ -39,7 +40,8 @@ type clocked struct {
 	events, enqueued int
 }
 
-// newClocked makes one, on a server whose clock is so far from the true one.
+// newClocked returns a clocked and the function that moves the clock of its
+// server. by is the difference from the true time, such as -1d.
 func newClocked(t *testing.T, by string) (c *clocked, set func(by string)) {
 	t.Helper()
 	s, set := pgtest.ClockedServer(t, nil)
@@ -76,7 +78,8 @@ func (c *clocked) number(sql string) (n int) {
 	return n
 }
 
-// work starts a host; kinds are handlers beside that of k.
+// work starts a host; kinds are more handlers, as JSON, in addition to that of
+// kind k.
 func (c *clocked) work(id, kinds string) {
 	c.t.Helper()
 	cmd := qtop(c.t, c.dsn("worker"), "worker", "--host-id", id, "--executor", "a")
@@ -110,9 +113,9 @@ func (c *clocked) settled(what string) {
 	c.t.Logf("%s: all done after %s", what, time.Since(began).Round(100*time.Millisecond))
 }
 
-// The server's clock is a day from that of the hosts, from the start: they claim, renew
-// leases, try again, work on what becomes due, are alive and stop as ever, and nobody takes
-// that for a step of the clock.
+// The server's clock differs by a day from that of the hosts, from the start.
+// Hosts claim, renew leases, retry, work on jobs that become due, stay alive
+// and stop as usual, and no host reports a step of the clock.
 func TestClockSkew(t *testing.T) {
 	if os.Getenv("QTOP_TEST_FULL") == "" {
 		t.Skip("full: a server under libfaketime; TestClockThatGoesBack is the small form")
@@ -144,9 +147,10 @@ func TestClockSkew(t *testing.T) {
 	}
 }
 
-// The clock of the server steps by a day and by a second, back and forth, under two hosts
-// at work: new work is still done at once, a killed host restarts under
-// its id, and what was in flight when the clock went forward is done again at most.
+// The clock of the server steps by a day and by a second, back and forth, while
+// two hosts work. New work is still done at once, a killed host restarts under
+// its id, and only work that was in flight when the clock went forward may be
+// done again.
 func TestClockSteps(t *testing.T) {
 	if os.Getenv("QTOP_TEST_FULL") == "" {
 		t.Skip("full: steps the clock of a server under libfaketime for some minutes; TestClockThatGoesBack is its small form")

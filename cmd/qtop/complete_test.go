@@ -12,7 +12,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// Ids are completed from the database; without one, and without the right to read, nothing is said.
+// Ids are completed from the database. Without a database, or without the right
+// to read, completion prints nothing.
 func TestLiveCompletion(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	f := furnish(t)

@@ -185,7 +185,8 @@ func BenchmarkConsole(b *testing.B) {
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// percentiles reports the median, the 95th percentile and the largest.
+// percentiles reports the median, the 95th percentile and the largest of the
+// times in took, in ms.
 func percentiles(b *testing.B, took []float64) {
 	slices.Sort(took)
 	b.ReportMetric(took[len(took)/2], "ms/p50")
@@ -194,7 +195,8 @@ func percentiles(b *testing.B, took []float64) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// serverTime is the processor time of a server and its processes, also of those that have ended.
+// serverTime returns the processor time of a server and its processes,
+// including those that have ended.
 func serverTime(b *testing.B, postmaster int) (spent time.Duration) {
 	b.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -204,14 +206,14 @@ func serverTime(b *testing.B, postmaster int) (spent time.Duration) {
 	}
 	for _, name := range all {
 		raw, err := os.ReadFile(name)
-		if err != nil { // it has ended
+		if err != nil { // the process has ended
 			continue
 		}
 		f := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:])) // from the state on: f[1] is the parent
 		ticks := f[11:13]
 		switch {
 		case filepath.Base(filepath.Dir(name)) == strconv.Itoa(postmaster):
-			ticks = f[11:15] // with those that it has waited for
+			ticks = f[11:15] // including children that have ended
 		case f[1] != strconv.Itoa(postmaster):
 			continue
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// full takes a few bytes and no more.
+// full is a writer that accepts the first left bytes and then fails.
 type full struct{ left int }
 
 func (f *full) Write(p []byte) (int, error) {
@@ -27,8 +27,9 @@ func (f *full) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Every verb whose answer cannot be written reports that in one line and does not end as if it had been: what answers without
-// arguments, as a table and as JSON, and every help.
+// A verb whose answer cannot be written reports that in one line and does not
+// exit as if it had succeeded: all verbs that answer without arguments, as a
+// table and as JSON, and every help.
 func TestAnswerCutOff(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -46,7 +47,7 @@ func TestAnswerCutOff(t *testing.T) {
 		verb = slices.DeleteFunc(verb, func(word string) bool { return word == "1" || strings.HasPrefix(word, "--") })
 		ways := [][]string{{"--help"}, {"--dsn", db.DSN("")}, {"--dsn", db.DSN(""), "--output", "json"}}
 		if !slices.Contains([]string{"version", "status", "doctor", "migrate", "flags"}, verb[0]) && os.Getenv("QTOP_TEST_FULL") == "" {
-			ways = ways[:1] // full: all against the database
+			ways = ways[:1] // full run: all against the database
 		}
 		for _, flags := range ways {
 			args := append(append([]string{}, verb...), flags...)
@@ -54,7 +55,7 @@ func TestAnswerCutOff(t *testing.T) {
 			code, _ := try(args, &whole)
 			if whole.Len() == 0 {
 				require.NotZero(t, code, "%v answers nothing", args)
-				continue // it wants more to be told
+				continue // the verb needs more arguments
 			}
 			for _, room := range []int{whole.Len() / 2} {
 				tried++
@@ -70,7 +71,7 @@ func TestAnswerCutOff(t *testing.T) {
 	for _, args := range [][]string{
 		{"completion", "bash"}, {"export", "flags", "--dsn", db.DSN("")}, {"export", "flags", "--output", "jsonl", "--dsn", db.DSN("")},
 		{"report", "--since", "1h", "--dsn", db.DSN("")},
-		{"status", "--watch", "--dsn", db.DSN("")}, // which would go on for ever
+		{"status", "--watch", "--dsn", db.DSN("")}, // which would run for ever
 	} {
 		cut, errs := try(args, &full{20})
 		require.Equal(t, 1, cut, args)

@@ -10,8 +10,9 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// The doctor names what others put on the queue's tables or beside its functions,
-// who could put more there, and how it goes; when it is gone, it reports ok.
+// The doctor names objects of other owners on the queue's tables or beside its
+// functions, the roles that could create more of them, and the remedies. After
+// the remedies it reports ok.
 func TestDoctorOnForeignObjects(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -22,7 +23,7 @@ func TestDoctorOnForeignObjects(t *testing.T) {
 	}
 	login, eve := operator(t, db), pgtest.Login(t, db)
 	doctor := func() (lines string, remedies []string) {
-		out, _ := qtop(t, db.DSN(login), "doctor", "-o", "json").Output() // bad lines end it with 1
+		out, _ := qtop(t, db.DSN(login), "doctor", "-o", "json").Output() // bad findings exit with 1
 		var all []finding
 		require.NoError(t, json.Unmarshal(out, &all), "%s", out)
 		for _, f := range all {
@@ -60,7 +61,7 @@ func TestDoctorOnForeignObjects(t *testing.T) {
 		require.Contains(t, lines, says)
 	}
 	require.Len(t, remedies, 8)
-	for _, sql := range remedies { // each remedy is a statement, but for its condition
+	for _, sql := range remedies { // each remedy is a statement, some with a condition at the end
 		exec(strings.TrimSuffix(sql, ", where it is not meant"))
 	}
 	exec("DROP POLICY mine ON public.dot_config")

@@ -14,11 +14,11 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// The doctor names what roles and the database bring to a session, and logins that
-// may do more than their work needs.
+// The doctor names settings that roles and the database give to sessions, and
+// logins with more rights than their work needs.
 func TestDoctorOnLogins(t *testing.T) {
 	t.Parallel()
-	s := pgtest.OwnServer(t, nil) // its doctor looks at every login of the server
+	s := pgtest.OwnServer(t, nil) // the doctor examines every login of the server
 	const db = "postgres"
 	require.NoError(t, schema.Up(t.Context(), s.DSN("postgres", db), nil))
 	admin, err := pgsession.Connect(t.Context(), s.DSN("postgres", db))
@@ -65,7 +65,7 @@ func TestDoctorOnLogins(t *testing.T) {
 		{"GRANT queue_owner TO " + login, "note wide login: " + login + " is a member of queue_owner", "REVOKE queue_owner"},
 	} {
 		exec(c.sql)
-		require.Eventually(t, func() bool { // a reload takes its time
+		require.Eventually(t, func() bool { // a reload takes some time
 			lines, _ := doctor(login)
 			return strings.Contains(lines, c.says) && strings.Contains(lines, c.remedy)
 		}, patience, 10*time.Millisecond, c.sql)

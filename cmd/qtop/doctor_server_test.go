@@ -17,7 +17,8 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// What fills the disk of a real server and what its commits wait for is seen.
+// The doctor reports what fills the disk of a real server and what its commits
+// wait for.
 func TestDoctorOnTheServer(t *testing.T) {
 	t.Parallel()
 	s := pgtest.OwnServer(t, map[string]string{"wal_level": "logical", "max_replication_slots": "4", "archive_mode": "on", "archive_command": "false", "max_wal_senders": "4", "synchronous_commit": "on"})

@@ -9,7 +9,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// doctorSays is the line of a check that the doctor prints.
+// doctorSays returns the finding of one check of `qtop doctor`.
 func doctorSays(t *testing.T, check, dsn string, args ...string) finding {
 	t.Helper()
 	out, err := qtop(t, dsn, append([]string{"doctor", "-o", "json"}, args...)...).Output()
@@ -25,7 +25,7 @@ func doctorSays(t *testing.T, check, dsn string, args ...string) finding {
 	return finding{}
 }
 
-// The doctor tells which pooler is in the path and what to set.
+// The doctor reports which pooler is in the path and what to set.
 func TestDoctorOnPoolers(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

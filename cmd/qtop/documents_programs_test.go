@@ -13,9 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// program turns a block in a programming language into a shell command that runs it in the
-// reader's folder: Go is built within this module, Python and JavaScript are interpreted. lack
-// says what this machine lacks for it.
+// program returns a shell command that runs a block in a programming language
+// in the reader's folder: Go is built within this module, Python and JavaScript
+// are interpreted. lack names what this machine lacks for it, wrong is the
+// error of the compiler.
 func (r *reader) program(t *testing.T, b docBlock) (command, lack, wrong string) {
 	t.Helper()
 	file := filepath.Join(r.dir, fmt.Sprintf("line%d%s", b.line, map[string]string{"go": ".go", "python": ".py", "js": ".mjs"}[b.lang]))
@@ -49,13 +50,14 @@ func (r *reader) program(t *testing.T, b docBlock) (command, lack, wrong string)
 	}
 }
 
-// withLanguage is a mark that also names a language.
+// withLanguage matches a mark that also names a language.
 var withLanguage = regexp.MustCompile(`^(?:(.*), )?with (python|js)$`)
 
 var imports = regexp.MustCompile(`(?m)^(?:import|from) ([a-z0-9_]+)`)
 
-// asShell is the sh block that runs a block in a programming language. Where the machine lacks
-// what it needs, a skipped test names it, and the block's language is noted in r.lacks.
+// asShell returns the sh block that runs a block in a programming language. If
+// the machine lacks something for it, a skipped test names that, and r.lacks
+// notes the language.
 func (r *reader) asShell(t *testing.T, b docBlock) (_ docBlock, run bool, wrong string) {
 	t.Helper()
 	switch b.lang {
@@ -73,10 +75,11 @@ func (r *reader) asShell(t *testing.T, b docBlock) (_ docBlock, run bool, wrong 
 	return b, wrong == "", wrong
 }
 
-// addresses are those on which programs of the documents listen.
+// addresses matches the addresses on which programs of the documents listen.
 var addresses = regexp.MustCompile(`127\.0\.0\.1:91\d\d\b`)
 
-// address is a free address in place of one of the documents, the same each time.
+// address returns a free address in place of an address of the documents, each
+// time the same one.
 func (r *reader) address(t *testing.T, a string) string {
 	t.Helper()
 	if r.free[a] == "" {
@@ -88,8 +91,9 @@ func (r *reader) address(t *testing.T, a string) string {
 	return r.free[a]
 }
 
-// A program that does not compile, one that fails and a language that the machine lacks are
-// seen; what follows of a program that cannot run here is left out with it.
+// A program that does not compile, a program that fails and a language that the
+// machine lacks are noticed. If a program cannot run here, the later blocks
+// that need it are left out too.
 func TestDocumentProgramsAreRun(t *testing.T) {
 	t.Parallel()
 	r := &reader{dir: t.TempDir()}

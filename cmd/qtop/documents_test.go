@@ -1,28 +1,28 @@
 package main
 
-// Runs the command blocks of README.md and docs/*.md, in the order of each document, as
-// a reader who pastes one after the other.
+// Tests that run the command blocks of README.md and docs/*.md, in the order of each
+// document, like a reader who pastes one block after the other.
 //
 // A document that installs the schema begins with an empty database, whose owner is an
-// ordinary login with CREATEROLE; any other begins with an installed one, as a login with
-// every role. A fenced block is judged by its language:
+// ordinary login with CREATEROLE; any other document begins with an installed database and
+// a login with every role. The language of a fenced block decides what is checked:
 //
 //	sh       bash runs it; every command must succeed
 //	console  lines "$ command" run; the lines below must be in the output, in this order:
-//	         "…" stands for anything, an id, time or age for any other
+//	         "…" matches anything; an id, time or age matches any other
 //	sql      every statement must succeed; a line "-- {…" must be in the answer
 //	yaml     a configuration file that must be valid
 //	json     must be valid
 //	text     shown, nothing to run
-//	go       a whole program: it is built and run; python, js: run where the machine has them
+//	go       a whole program, which is built and run; python, js: run where the machine has them
 //
 // Any other block fails the test. A comment in the line before a block changes that:
 //
 //	<!-- not run: REASON -->     the block is only named, with the reason
-//	<!-- stays running -->       it runs beside the following blocks
-//	<!-- within N s -->          it is repeated until its output is as shown
+//	<!-- stays running -->       the block runs beside the following blocks
+//	<!-- within N s -->          the block is repeated until its output is as shown
 //	<!-- exits with N -->        one of its commands ends with this code
-//	<!-- needs PROGRAM … -->     it runs where these programs of PostgreSQL are, not older than the server
+//	<!-- needs PROGRAM … -->     runs where these programs of PostgreSQL exist and are not older than the server
 //	<!-- examples: REASON -->    the ids are made up: commands may be refused (code 1)
 //	<!-- …, with python -->      left out where the machine lacks the language
 
@@ -53,13 +53,13 @@ import (
 
 // docBlock is a fenced block of a document.
 type docBlock struct {
-	line       int // of its first line of text
+	line       int // number of the first line of text
 	lang, text string
 	mark       string // the comment in the line before the fence
-	indent     string // of the fence, inside a list
+	indent     string // indentation of the fence, inside a list
 }
 
-// docBlocks are the fenced blocks of a Markdown text.
+// docBlocks returns the fenced blocks of a Markdown text.
 func docBlocks(text string) (blocks []docBlock) {
 	var open *docBlock
 	before := ""
@@ -84,13 +84,13 @@ func docBlocks(text string) (blocks []docBlock) {
 
 var docMark = regexp.MustCompile(`^<!-- (.*) -->$`)
 
-// rule is what a block's mark asks for.
+// rule is the meaning of the mark of a block.
 type rule struct {
-	notRun  string // the reason
+	notRun  string // reason why the block is not run; "": it is run
 	stays   bool
 	within  time.Duration
 	needs   []string
-	allowed []int // exit codes beside 0
+	allowed []int // exit codes in addition to 0
 	with    string
 }
 
@@ -139,7 +139,8 @@ func console(text string) (commands, shown []string) {
 
 var changing = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[0-9:.]+Z|\b(\d+[dhms] ?)+\b`)
 
-// missing is the first line shown that the output lacks, "" if it has all in their order.
+// missing returns the first shown line that the output lacks; "" if the output
+// has all lines in this order.
 func missing(shown, output string) string {
 	lines := strings.Split(output, "\n")
 	for _, want := range strings.Split(shown, "\n") {
@@ -164,16 +165,17 @@ func missing(shown, output string) string {
 	return ""
 }
 
-// reader is someone who follows one document.
+// reader runs the blocks of one document, like a person who follows it.
 type reader struct {
 	dir   string
 	conn  *pgx.Conn
 	in    *os.File
 	out   *bufio.Reader
 	n     int
-	free  map[string]string // in place of the documents' addresses, where others may listen
+	free  map[string]string // free addresses in place of those of the documents
 	lacks []string          // languages of the documents that this machine lacks
-	// copied is the DSN in place of that of the database shop_copy in the documents; "": they make none.
+	// copied is the DSN in place of the DSN of the database shop_copy; "": the
+	// document makes no copy.
 	copied string
 }
 
@@ -204,7 +206,7 @@ func newReader(t *testing.T, dsn string) *reader {
 	_, err = in.WriteString(`trap 'printf "\n@@failed %d %s\n" $? "$BASH_COMMAND"' ERR` + "\n")
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) // with what stays running
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) // also ends the blocks that stay running
 		_ = in.Close()
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -242,7 +244,8 @@ func (r *reader) shell(t *testing.T, text string, allowed []int) (output string,
 	}
 }
 
-// statements end at a semicolon at the end of a line.
+// statements splits an SQL text: a statement ends at a semicolon at the end of
+// a line.
 var statements = regexp.MustCompile(`;[ \t]*(--[^\n]*)?\n`)
 
 func (r *reader) sql(text string) (answer string, err error) {
@@ -262,7 +265,7 @@ func (r *reader) sql(text string) (answer string, err error) {
 	return answer, nil
 }
 
-// follow does what a block says and returns what is wrong with it, "" if nothing is.
+// follow runs a block and returns what is wrong with it, or "".
 func (r *reader) follow(t *testing.T, b docBlock, rule rule) string {
 	t.Helper()
 	switch b.lang {
@@ -317,7 +320,7 @@ func (r *reader) follow(t *testing.T, b docBlock, rule rule) string {
 	return ""
 }
 
-// documents are the files whose blocks are run, by name.
+// documents returns the blocks to run, by the name of their file.
 func documents(t *testing.T) map[string][]docBlock {
 	t.Helper()
 	names, err := filepath.Glob("../../docs/*.md")
@@ -348,7 +351,7 @@ func TestDocumentsRun(t *testing.T) {
 				followAll(t, newReader(t, everyRole(t)), blocks)
 				return
 			}
-			server := ownersServer(t) // for this document alone: roles are of a server, and a document may drop them
+			server := ownersServer(t) // one server per document: a document may drop roles
 			r := newReader(t, server.DSN("shop", "shop"))
 			r.copied = server.DSN("shop", "shop_copy")
 			followAll(t, r, blocks)
@@ -356,8 +359,8 @@ func TestDocumentsRun(t *testing.T) {
 	}
 }
 
-// A mistake of a document is seen: a block that is neither run nor marked, a command that fails, and an answer
-// that is not the one shown.
+// A mistake in a document is noticed: a block that is neither run nor marked, a
+// command that fails, and an answer that is not the shown one.
 func TestDocumentMistakesAreSeen(t *testing.T) {
 	t.Parallel()
 	r := newReader(t, pgtest.Empty(t).DSN(""))
@@ -426,7 +429,8 @@ func followAll(t *testing.T, r *reader, blocks []docBlock) {
 	}
 }
 
-// without says which of the programs is not here, or older than the server and so refused by it.
+// without returns which of the programs is missing here, or is older than the
+// server and therefore refused by it; "": all can run.
 func (r *reader) without(t *testing.T, programs []string) string {
 	t.Helper()
 	for _, program := range programs {
@@ -442,7 +446,8 @@ func (r *reader) without(t *testing.T, programs []string) string {
 	return ""
 }
 
-// ownersServer has one login, which may create roles and databases and is no superuser, and its database.
+// ownersServer starts a server with one login and its database. The login may
+// create roles and databases, and is no superuser.
 func ownersServer(t *testing.T) *embedded.Server {
 	t.Helper()
 	s := pgtest.OwnServer(t, nil)
@@ -460,8 +465,9 @@ func superuser(t *testing.T, s *embedded.Server, sql string) {
 	require.NoError(t, err)
 }
 
-// everyRole is the DSN of a login that has every role a person or a program can have, and may
-// create tables, in an installed database with dead letters of webhooks and jobs.
+// everyRole returns the DSN of a login that has every role of a person or a
+// program and may create tables. The database is installed and has dead letters
+// of webhooks and jobs.
 func everyRole(t *testing.T) string {
 	t.Helper()
 	db := pgtest.New(t)

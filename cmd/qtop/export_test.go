@@ -19,8 +19,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Some 25,000 dead letters of three sources are three pages: each is there once,
-// also where many died in the same microsecond.
+// About 25,000 dead letters of three sources fill three pages. The export has
+// each of them once, even if many died in the same microsecond.
 func TestExportOfManyLetters(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -61,8 +61,8 @@ func TestExportOfManyLetters(t *testing.T) {
 	}
 }
 
-// No list, in no format, has a secret of the corpus in any of its forms: not from
-// a payload, and not from what a handler or receiver said of one.
+// No export of any list in any format contains a secret of the corpus in any
+// form, neither from a payload nor from the message of a handler or a receiver.
 func TestExportMasks(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -110,7 +110,7 @@ func TestExportMasks(t *testing.T) {
 			args := []string{"export", l.Name, "-o", format}
 			switch {
 			case l.Name == "operation-items":
-				continue // there is no operation
+				continue // this database has no operation
 			case l.Of != "" && !l.Optional:
 				args = append(args, "--id", "webhook.max_attempts")
 			}
@@ -124,7 +124,8 @@ func TestExportMasks(t *testing.T) {
 	}
 }
 
-// x writes what qtop export writes, once: a second file of the name is refused.
+// Key x writes the same file as qtop export, and refuses a second file of the
+// same name.
 func TestExportFromTheScreen(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -170,7 +171,8 @@ func TestExportFromTheScreen(t *testing.T) {
 	require.Len(t, left, 2)
 }
 
-// ageless are the rows of a CSV file without the column age_seconds: seconds pass between two exports.
+// ageless returns the rows of a CSV file without the column age_seconds, which
+// differs between two exports.
 func ageless(t *testing.T, file []byte) [][]string {
 	t.Helper()
 	rows, err := csv.NewReader(bytes.NewReader(file)).ReadAll()

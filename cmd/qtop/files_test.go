@@ -1,7 +1,7 @@
 package main
 
-// Opens each file that decides what runs to others, and reads what the
-// program says.
+// Tests that let other users change or read each file that decides what runs,
+// and check what the program reports.
 
 import (
 	"bytes"
@@ -86,7 +86,8 @@ func TestFilesOpenToOthers(t *testing.T) {
 	require.Contains(t, said, "others may write folder "+open)
 }
 
-// The doctor names what hosts cannot sign, and what is wrong on this machine.
+// The doctor names the subscriptions that hosts cannot sign, and what is wrong
+// with the secrets on this machine.
 func TestDoctorNamesSigning(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -107,7 +108,7 @@ func TestDoctorNamesSigning(t *testing.T) {
 	require.Regexp(t, `bad +signing +host a sends nothing of subscription 7`, string(out), "no other host has it")
 }
 
-// The doctor names jobs whose time never comes, which an older release stored.
+// The doctor names jobs of an older release whose due time never comes.
 func TestDoctorNamesJobsThatAreNeverDue(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -14,7 +14,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// The first frame does not wait for the database: at best it is there within a second of the start, while nothing answers.
+// The first frame does not wait for the database: on a machine with time to
+// spare it appears within a second of the start, although nothing answers.
 func TestFirstFrameWaitsForNothing(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -31,7 +32,8 @@ func TestFirstFrameWaitsForNothing(t *testing.T) {
 		}()
 		return time.Since(start)
 	}
-	for deadline := time.Now().Add(patience); first() > time.Second; { // on a busy machine a start takes longer
+	// Repeated, because on a busy machine a start takes longer.
+	for deadline := time.Now().Add(patience); first() > time.Second; {
 		require.True(t, time.Now().Before(deadline), "each first frame took more than a second")
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// hands are those of an operator: they press keys, which are counted, and type text, which is not.
+// hands acts as an operator: it presses keys, which are counted, and types
+// text, which is not.
 type hands struct {
 	*screen
 	pressed *[]string
@@ -35,7 +36,7 @@ func (h hands) write(text string) {
 	h.keys(text)
 }
 
-// count returns how many keys were pressed, typed text apart, and prints them.
+// count returns how many keys were pressed, without typed text, and logs them.
 func (h hands) count() (n int) {
 	for _, k := range *h.pressed {
 		if !strings.HasPrefix(k, "‹") {
@@ -46,8 +47,8 @@ func (h hands) count() (n int) {
 	return n
 }
 
-// confirm answers a preview that asks for a count, or for one yes where it is about
-// one thing.
+// confirm answers a preview: it types the count, if one is asked for, and
+// presses the button.
 func (h hands) confirm(button string) {
 	h.t.Helper()
 	h.until(button)
@@ -87,7 +88,7 @@ func TestFreezingThreeEndpointsTakesTwelveKeys(t *testing.T) {
 			h.write("the receiver is back")
 			h.press(enter)
 		},
-		func(h hands) { // a filter, one of its groups, and then all that match
+		func(h hands) { // a filter, one of the groups that match, then all that match
 			h.press("/")
 			h.write("code:" + cause + "*")
 			h.press(enter)
@@ -106,7 +107,7 @@ func TestFreezingThreeEndpointsTakesTwelveKeys(t *testing.T) {
 		h.press("5")
 		h.until("4 rows")
 		way(h)
-		h.until("How many") // the preview of all of them
+		h.until("How many") // the preview of all that match
 		h.until("Freeze " + all)
 		for _, n := range []string{"1", "2", "3"} {
 			h.until(strings.ToLower(cause) + n + ".example")

@@ -14,12 +14,13 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// furnished is a database in which every list has a row, and their ids.
+// furnished is a database in which every list has a row, with the ids of these
+// rows.
 type furnished struct {
 	db                                       *pgtest.DB
-	conn                                     *pgx.Conn // a superuser's
+	conn                                     *pgx.Conn // of a superuser
 	open, closed, requeued                   string    // dead letters of webhooks
-	jobLetter, event                         string    // a dead letter of a job; the event of one of a webhook that is open
+	jobLetter, event                         string    // a job's; the event of an open one of a webhook
 	job, webhookJob, lease, rule, quarantine string
 	session                                  string // a session of another program, which holds a transaction open
 }
@@ -47,7 +48,7 @@ func furnish(t *testing.T) furnished {
 		{"flag", "set", "queue.backlog.warn_seconds", "700", "--for", "30m", "--reason", "r", "--yes"},
 		{"event-type", "set", "kg/node.changed", "--stream", "update", "--lane", "immediate", "--description", "d", "--reason", "r", "--yes"},
 		{"consumer", "set", "reindex", "--domain", "kg", "--type", "node.changed", "--kind", "kg.reindex", "--executor", "Agent", "--reason", "r", "--yes"},
-		{"subscription", "mute", "8", "--reason", "r", "--yes"}, // who reads kg: its events go to broadcast
+		{"subscription", "mute", "8", "--reason", "r", "--yes"}, // reads kg; muted, its events go to broadcast
 		{"executor", "producer", "Agent", "--role", "event_ingest_writer", "--reason", "r", "--yes"},
 		{"ops", "plan", "--filter", "code:HTTP_503", "--reason", "r", "--yes"},
 	} {
@@ -93,7 +94,8 @@ func furnish(t *testing.T) furnished {
 	require.Zero(t, code)
 	var leases []queue.JobLease
 	require.NoError(t, json.Unmarshal([]byte(out), &leases), out)
-	i := slices.IndexFunc(leases, func(l queue.JobLease) bool { return l.ID != "" }) // beside it that of the webhook
+	// The other lease is that of a webhook job.
+	i := slices.IndexFunc(leases, func(l queue.JobLease) bool { return l.ID != "" })
 	require.GreaterOrEqual(t, i, 0, out)
 	f.lease = leases[i].ID
 	code, _, out = jsonRun(t, "flag", "set", "iu_core.route_worker_enabled", "false", "--reason", "r", "--yes", "--dsn", f.db.DSN(""))

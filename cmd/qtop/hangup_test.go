@@ -19,7 +19,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// lockedBuffer is a log that is read while it is written.
+// lockedBuffer is a buffer that one goroutine reads while another writes.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -47,15 +47,16 @@ func hosted(t *testing.T, conn *pgx.Conn, n int) {
 	}, patience, 20*time.Millisecond)
 }
 
-// stopReason is why the host says that it stopped.
+// stopReason returns the reason of the stop that the host recorded.
 func stopReason(t *testing.T, conn *pgx.Conn) (why string) {
 	t.Helper()
 	require.NoError(t, conn.QueryRow(t.Context(), "SELECT stop_reason FROM public.queue_host WHERE stopped_at IS NOT NULL").Scan(&why))
 	return why
 }
 
-// Without a terminal a SIGHUP has the configuration read again; one that cannot be
-// read leaves the host as it is. SIGTERM drains and is the reason that is written down.
+// Without a terminal, SIGHUP makes the worker read the configuration again. If
+// that cannot be read, the host does not change. SIGTERM drains the worker, and
+// the host records it as the reason.
 func TestHangupReadsConfigurationAgain(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -103,13 +104,13 @@ func TestHangupUnderNohup(t *testing.T) {
 	s := onTerminal(t, 120, 40, cmd)
 	hosted(t, conn, 1)
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
-	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP)) // a second one would abort
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP)) // if SIGHUP counted, the next signal would abort
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
 	s.ends()
 	require.Equal(t, "SIGTERM", stopReason(t, conn))
 }
 
-// With a terminal a SIGHUP is its operator who has gone: the worker drains.
+// With a terminal, SIGHUP means that the operator has gone: the worker drains.
 func TestHangupOnTerminal(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// allVerbs are the verbs that do something, below cmd.
+// allVerbs returns the verbs below cmd that do something.
 func allVerbs(cmd *cobra.Command) []*cobra.Command {
 	var all []*cobra.Command
 	for _, c := range cmd.Commands() {
@@ -28,8 +28,8 @@ func allVerbs(cmd *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// Every verb is in a group and has an example, and the example is a command line that the verb takes: without a
-// database it gets as far as the connection.
+// Every verb is in a group and has an example, and the verb accepts the
+// example: without a database it fails only when it connects.
 func TestExamplesAreTaken(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	t.Setenv("QTOP_DSN", "postgres://nobody@127.0.0.1:1/none")
@@ -43,12 +43,13 @@ func TestExamplesAreTaken(t *testing.T) {
 		require.True(t, ok, c.Example)
 		require.True(t, strings.HasPrefix(strings.TrimSpace(c.Example)+" ", c.CommandPath()+" "), "the example of %s is %q", c.CommandPath(), c.Example)
 		if slices.Contains([]string{"demo", "keys", "man", "worker"}, c.Name()) {
-			continue // two run on, two need no database
+			continue // two keep running, two need no database
 		}
 		if i := slices.Index(words, ">"); i >= 0 {
 			words = words[:i]
 		}
-		words = slices.DeleteFunc(words, func(word string) bool { return word == "--watch" }) // it would try for ever
+		// With --watch the verb would repeat for ever.
+		words = slices.DeleteFunc(words, func(word string) bool { return word == "--watch" })
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		var out, errs bytes.Buffer
 		code := run(ctx, words[1:], strings.NewReader(""), &out, &errs)
@@ -58,7 +59,7 @@ func TestExamplesAreTaken(t *testing.T) {
 		case "qtop help", "qtop version", "qtop config show", "qtop config check", "qtop migrate sql",
 			"qtop completion bash", "qtop completion fish", "qtop completion powershell", "qtop completion zsh", "qtop profile add", "qtop profile list", "qtop profile use": // they need no database
 			want = 0
-		case "qtop doctor": // that there is none is a finding
+		case "qtop doctor": // it reports the missing database as a finding
 			want = 1
 		}
 		if code != want {
@@ -69,7 +70,8 @@ func TestExamplesAreTaken(t *testing.T) {
 	require.Greater(t, seen, 70)
 }
 
-// A flag that does not act on a verb is not in its help and is refused; on the verbs on which it acts it is in both.
+// A flag that has no effect on a verb is not in its help and is refused. On
+// verbs on which it has an effect, it is in the help and accepted.
 func TestSettingsOnlyWhereTheyAct(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	said := func(args ...string) (int, string) {
@@ -99,7 +101,7 @@ func TestSettingsOnlyWhereTheyAct(t *testing.T) {
 	require.Equal(t, "qtop: --loops has no effect on qtop status (command line): leave it out; see qtop status --help\n", text)
 }
 
-// help works although the settings are broken, and says what a misspelt verb may mean.
+// help works with broken settings, and suggests a verb for a misspelt one.
 func TestHelpVerb(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", home)
@@ -126,7 +128,7 @@ func TestHelpVerb(t *testing.T) {
 	}
 }
 
-// y is a yes where one is asked, and nothing else is.
+// y counts as yes where yes is asked, and no other word does.
 func TestYesIsY(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -43,7 +43,7 @@ func TestHostileWorld(t *testing.T) {
 	}
 	require.Contains(t, run(db.DSN(super), "migrate", "up"), "up 001")
 
-	// What there is to work on is made before our own functions have doubles: the
+	// The work is created before the functions of qtop get doubles, because the
 	// statements of the test leave types out.
 	var got int
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
@@ -64,7 +64,7 @@ func TestHostileWorld(t *testing.T) {
 	pgtest.HostileOverloads(t, db)
 	require.Empty(t, db.Calls(t), "installing calls none")
 
-	// Every tick, and the deliveries.
+	// Run every tick worker, and the deliveries.
 	host := x.host("all", strings.Join(workerhost.LoopNames(), ","))
 	x.eventually("webhooks are delivered", func() bool {
 		return x.number("SELECT count(*) FROM public.webhook_delivery_sagas WHERE status = 'Completed'") >= 10
@@ -92,13 +92,14 @@ func TestHostileWorld(t *testing.T) {
 	require.Empty(t, db.Calls(t))
 }
 
-// The release that it speaks of does call them: else the doubles would prove nothing.
+// An old release does call the doubles. If it did not, the doubles would prove
+// nothing.
 func TestHostileWorldOfAnOldRelease(t *testing.T) {
 	pgtest.NotHostile(t, "here the doubles are called, to show that they can be")
 	t.Parallel()
 	db := pgtest.Released(t)
-	// One double alone, made by a login with only CREATE, answers as the real one
-	// does, so that what calls it goes on.
+	// A single double, made by a login with only CREATE, answers like the real
+	// function, so that its caller goes on.
 	lone := pgtest.Login(t, db)
 	admin := db.Conn(t, "")
 	for _, sql := range []string{
@@ -128,7 +129,7 @@ func TestHostileWorldOfAnOldRelease(t *testing.T) {
 		"SELECT * FROM public.queue_heartbeat WHERE executor_id = 'x'",
 		"SELECT has_function_privilege(session_user, to_regprocedure('public.fn_queue_mark(text, text)'), 'EXECUTE')",
 	} {
-		_, _ = conn.Exec(ctx, sql) // a double's answer may well break it
+		_, _ = conn.Exec(ctx, sql) // the answer of a double may break the statement
 	}
 	calls := db.Calls(t)
 	for _, called := range []string{"operator evil.=", "public.format(", "evil.has_function_privilege(a1 name, a2 regprocedure, a3 text)"} {

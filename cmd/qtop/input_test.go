@@ -14,7 +14,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// One signal ends a question; nothing is done.
+// One signal ends a question, and nothing is changed.
 func TestSignalAtAQuestion(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -37,7 +37,7 @@ func TestSignalAtAQuestion(t *testing.T) {
 	require.Zero(t, done)
 }
 
-// A terminal that nobody knows gets a line, not a screen.
+// For an unknown terminal the program prints a line and shows no screen.
 func TestUnknownTerminal(t *testing.T) {
 	t.Parallel()
 	cmd := qtop(t, "host=/nowhere dbname=none")
@@ -74,7 +74,8 @@ func (s *screen) exits(code int) {
 	}
 }
 
-// Cron and systemd give /dev/null, which is a character device as a terminal is: nobody can answer there.
+// Cron and systemd give /dev/null as standard input. It is a character device
+// like a terminal, but nobody can answer a question there.
 func TestNobodyAnswersFromDevNull(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

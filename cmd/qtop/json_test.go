@@ -20,7 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "write the lists of this run")
 
-// jsonRun is what a verb printed with --output json.
+// jsonRun runs a verb with --output json and returns its exit code, standard
+// output and standard error.
 func jsonRun(t *testing.T, args ...string) (code int, out, errs string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -30,7 +31,8 @@ func jsonRun(t *testing.T, args ...string) (code int, out, errs string) {
 	return code, stdout.String(), stderr.String()
 }
 
-// jsonProcess does the same in a new process, whose environment has one variable more.
+// jsonProcess does the same in a new process that has one more environment
+// variable.
 func jsonProcess(t *testing.T, variable string, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -43,7 +45,8 @@ func jsonProcess(t *testing.T, variable string, args ...string) (code int, out, 
 	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 
-// requireKeys compares the keys of the answers with those that are promised.
+// requireKeys compares the keys of the answers with the promised ones in
+// keysFile.
 func requireKeys(t *testing.T, lines []string) {
 	t.Helper()
 	if *update {
@@ -60,7 +63,8 @@ func requireKeys(t *testing.T, lines []string) {
 	}
 }
 
-// requireError checks that the last line of errs is an error as docs/json.md has it.
+// requireError checks that the last line of errs is an error in the form of
+// docs/json.md.
 func requireError(t *testing.T, errs string, args []string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(errs), "\n")
@@ -75,10 +79,10 @@ func requireError(t *testing.T, errs string, args []string) {
 	require.Contains(t, said.Error, "do", args)
 }
 
-// keysFile has the keys of every verb's answer, a line each.
+// keysFile lists the keys of every verb's answer, one per line.
 const keysFile = "testdata/json_keys.txt"
 
-// stored are the keys of JSON that is passed on as it is stored.
+// stored are the keys whose value is stored JSON, passed on unchanged.
 var stored = []string{"payload", "progress", "before", "after", "last_result"}
 
 // keyPaths adds the paths of all keys in v below path, such as [].executors[].id.
@@ -98,9 +102,10 @@ func keyPaths(v any, path string, into map[string]bool) {
 	}
 }
 
-// Every verb, with and without arguments: an answer is one JSON value whose keys are
-// words in snake case; a verb that fails or refuses writes one error of three parts. The keys are those
-// of keysFile: docs/json.md promises that none of them goes or changes its name (-update adds new ones).
+// Every verb, with and without arguments: an answer is one JSON value whose
+// keys are in snake case; a verb that fails or refuses writes one error with
+// three parts. The keys are those of keysFile: docs/json.md promises that no
+// key is removed or renamed (-update adds new keys).
 func TestEveryVerbSpeaksJSON(t *testing.T) {
 	t.Parallel()
 	f := furnish(t)
@@ -120,7 +125,7 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 		}
 		var code int
 		var out, errs string
-		if args[0] == "profile" { // a process: they change the configuration file
+		if args[0] == "profile" { // a process: these verbs change the configuration file
 			code, out, errs = jsonProcess(t, own, words...)
 		} else {
 			code, out, errs = jsonRun(t, words...)
@@ -134,7 +139,8 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 			keyPaths(v, "", found[verb])
 			answers++
 		}
-		partial := regexp.MustCompile(`"outcome":"(skipped|failed)"|were attempted already`).MatchString(out) // each has its reason
+		// Each skipped or failed item has a reason.
+		partial := regexp.MustCompile(`"outcome":"(skipped|failed)"|were attempted already`).MatchString(out)
 		if code != 0 && !partial && args[0] != "doctor" && args[0] != "status" {
 			requireError(t, errs, append(slices.Clone(args), out))
 			refusals++
@@ -159,7 +165,7 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 	}
 	all := leaves(commandLine(&app{}), nil)
 	for _, cmd := range allVerbs(commandLine(&app{})) {
-		if cmd.HasSubCommands() { // a list, with a verb for one of its rows below it
+		if cmd.HasSubCommands() { // a verb that prints a list and has subcommands
 			all = append(all, strings.Fields(cmd.CommandPath())[1:])
 		}
 	}
@@ -169,7 +175,7 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 	for _, verb := range all {
 		name := strings.Join(bare(verb), " ")
 		require.True(t, done[name] || verb[0] == "profile" || slices.Contains(grouping, name), "answering has no command line of %s", name)
-		try(verb) // as far as a word "1" for each argument gets
+		try(verb) // with the word "1" for each argument
 		try(bare(verb))
 	}
 	require.Greater(t, answers, 40)

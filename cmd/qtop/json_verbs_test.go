@@ -6,10 +6,10 @@ import "slices"
 type jsonVerb struct {
 	verb string
 	args []string
-	code int // that of the process
+	code int // exit code of the process
 }
 
-// grouping are verbs that hold others and answer with their help.
+// grouping are the verbs that only hold other verbs and print their help.
 var grouping = []string{"config", "consumer", "endpoint", "environment", "event-type", "executor", "flag", "job", "lease", "route", "session", "subscription", "webhook"}
 
 // never are the lists that are empty in every answer of the test.
@@ -19,14 +19,16 @@ var never = []string{
 	"hosts[].last_loops", "migrate status.pending", "version.database.pending",
 	// Always empty: these verbs have no preview.
 	"executor beat.plan", "job enqueue.plan",
-	// Of actions that are refused here: plan and results are those of every action.
+	// Actions that are refused here. The keys of plan and results are the same
+	// for every action.
 	"adopt.plan", "adopt.results", "ops undo.results", "scheduler install.plan", "scheduler install.results", "webhook rotate-secret.plan",
 	"webhook rotate-secret.results",
-	// What needs a minute of time, or other settings of this process.
+	// Needs a minute of time, or other settings of this process.
 	"status.held", "status.not_ticked", "config check.warnings",
 }
 
-// fill notes for every list in v, by its path, whether some answer has something in it: an empty one does not show its keys.
+// fill records for every list in v, by its path, whether an answer has an
+// element in it: an empty list does not show its keys.
 func fill(v any, path string, lists map[string]bool) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -43,8 +45,9 @@ func fill(v any, path string, lists map[string]bool) {
 	}
 }
 
-// answering are command lines of all verbs but those that run on, print a script or remove the schema: those that look
-// first, since the others change what there is to see.
+// answering returns command lines of all verbs except those that keep running,
+// print a script or remove the schema. Verbs that only read come first, because
+// the others change the data.
 func answering(f furnished) []jsonVerb {
 	act := func(verb string, args ...string) jsonVerb {
 		return jsonVerb{verb: verb, args: append(args, "--reason", "r", "--yes")}

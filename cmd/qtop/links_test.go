@@ -16,11 +16,12 @@ var (
 	docLink    = regexp.MustCompile(`\]\(([^()\s]+)(?: "[^"]*")?\)`)
 	docHeading = regexp.MustCompile(`(?m)^#{1,6} (.+)$`)
 	docCode    = regexp.MustCompile("`[^`\n]*`")
-	// docPunct is what a heading loses where it becomes an anchor.
+	// docPunct matches the characters that a heading loses when it becomes an
+	// anchor.
 	docPunct = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
-// prose is a document without its fenced blocks.
+// prose returns a document without its fenced blocks.
 func prose(text string) string {
 	fenced := false
 	return strings.Join(slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool {
@@ -32,14 +33,15 @@ func prose(text string) string {
 	}), "\n")
 }
 
-// anchors are the names of the headings of a document, as GitHub makes them.
+// anchors returns the anchors of the headings of a document, as GitHub makes
+// them.
 func anchors(text string) map[string]bool {
 	all := map[string]bool{}
 	for _, m := range docHeading.FindAllStringSubmatch(prose(text), -1) {
 		heading := docLink.ReplaceAllString(strings.TrimSpace(m[1]), "]")
 		name := strings.ReplaceAll(docPunct.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
 		anchor := name
-		for n := 1; all[anchor]; n++ { // a heading that comes twice
+		for n := 1; all[anchor]; n++ { // a heading that occurs twice
 			anchor = fmt.Sprintf("%s-%d", name, n)
 		}
 		all[anchor] = true
@@ -47,8 +49,8 @@ func anchors(text string) map[string]bool {
 	return all
 }
 
-// deadLinks are the relative links of a document that lead to no file, or to no heading of one. It counts those
-// that lead somewhere.
+// deadLinks returns the relative links of a document whose file or heading does
+// not exist, and the number of good links.
 func deadLinks(path string) (dead []string, good int, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -87,7 +89,8 @@ func deadLinks(path string) (dead []string, good int, err error) {
 	return dead, good, nil
 }
 
-// Every relative link of the documents leads to a file, and to a heading of it.
+// Every relative link of the documents leads to an existing file and, if it
+// names a heading, to a heading of that file.
 func TestLinksLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	names, err := filepath.Glob("../../docs/*.md")
@@ -106,7 +109,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	require.Greater(t, all, 40)
 }
 
-// What leads nowhere is seen.
+// Dead links are noticed.
 func TestDeadLinksAreSeen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

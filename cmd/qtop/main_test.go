@@ -1,7 +1,8 @@
 package main
 
-// Builds qtop for scripts and process tests, and lets the test binary be
-// qtop itself where the race detector is to watch a host or a console.
+// The programs under test: a qtop built for scripts and process tests, and the
+// test binary itself as qtop where the race detector should watch a host or a
+// console.
 
 import (
 	"context"
@@ -22,12 +23,12 @@ import (
 
 const asProgram = "QTOP_TEST_AS_PROGRAM"
 
-// noExitPause keeps a process under the race detector from sleeping for a second
-// before it exits: there are hundreds.
+// noExitPause keeps a process under the race detector from sleeping for a
+// second before it exits: the tests start hundreds of them.
 const noExitPause = "atexit_sleep_ms=0"
 
-// built is the directory of a qtop without the race detector, which starts six times
-// as fast: the tests start verbs by the hundred. TestMain sets it.
+// built is the directory of a qtop without the race detector, which starts six
+// times as fast: the tests start hundreds of verbs. TestMain sets it.
 var built string
 
 func TestMain(m *testing.M) {
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(inBuilt(func() int { return pgtest.Main(m) }))
 }
 
-// inBuilt runs the tests while the program is there.
+// inBuilt builds the program, runs the tests, and removes the program.
 func inBuilt(run func() int) int {
 	dir, err := os.MkdirTemp("", "qtop-built-")
 	if err != nil {
@@ -57,8 +58,8 @@ func inBuilt(run func() int) int {
 	return run()
 }
 
-// qtop is a real process of the program: hosts and the console under the race
-// detector, where the tests have it, and verbs without.
+// qtop returns a process of the program: hosts and the console with the race
+// detector, if the tests have it, and other verbs without.
 func qtop(t testing.TB, dsn string, args ...string) *exec.Cmd {
 	t.Helper()
 	if len(args) > 0 && args[0] != "worker" {
@@ -69,7 +70,7 @@ func qtop(t testing.TB, dsn string, args ...string) *exec.Cmd {
 	return program(t, self, dsn, args...)
 }
 
-// program is a real process of another build of qtop.
+// program returns a process of the qtop at path.
 func program(t testing.TB, path, dsn string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), path, args...)
@@ -78,14 +79,14 @@ func program(t testing.TB, path, dsn string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// operator is a login with the rights of an operator on call.
+// operator creates a login with the rights of an operator on call.
 func operator(t testing.TB, db *pgtest.DB) string {
 	t.Helper()
 	return pgtest.Login(t, db, "dead_letter_operator", "workflow_admin", "queue_viewer")
 }
 
-// deadLetters makes n dead letters of one endpoint through the machine: events
-// are routed, claimed, reported as failed and settled.
+// deadLetters makes n dead letters of one endpoint through the state machine:
+// events are routed, claimed, reported as failed and settled.
 func deadLetters(ctx context.Context, conn *pgx.Conn, n int, code string) error {
 	for _, sql := range []string{
 		`UPDATE public.dot_config SET value = '1' WHERE key = 'webhook.max_attempts'`,
@@ -99,7 +100,8 @@ func deadLetters(ctx context.Context, conn *pgx.Conn, n int, code string) error 
 			return err
 		}
 	}
-	for deadline := time.Now().Add(patience); ; { // a neighbour's transaction may hold the router for a moment
+	// A transaction of a parallel test may delay the router.
+	for deadline := time.Now().Add(patience); ; {
 		if _, err := conn.Exec(ctx, `SELECT public.fn_webhook_router_run(10000), public.fn_saga_orchestrator_run(10000)`); err != nil {
 			return err
 		}
@@ -125,8 +127,9 @@ func deadLetters(ctx context.Context, conn *pgx.Conn, n int, code string) error 
 	}
 }
 
-// deadJobs makes n dead letters of one kind through the machine: an executor is
-// registered and admitted, jobs are enqueued, claimed and failed for good.
+// deadJobs makes n dead letters of one job kind through the state machine: an
+// executor gets a job subscription; jobs are enqueued, claimed and failed for
+// good.
 func deadJobs(ctx context.Context, conn *pgx.Conn, n int, kind, domain string) error {
 	for _, sql := range []string{
 		`INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds, stale_threshold_seconds,

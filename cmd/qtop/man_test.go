@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each verb that --help lists has a man page with its flags, dated by the source.
+// Each verb that --help lists has a man page with its flags, with the date of
+// SOURCE_DATE_EPOCH.
 func TestManPages(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

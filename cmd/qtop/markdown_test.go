@@ -21,8 +21,8 @@ func TestCodeSpans(t *testing.T) {
 	}
 }
 
-// cells splits a row of a table as GFM does: a pipe after an unpaired backslash is
-// text.
+// cells counts the pipes that separate cells in a row of a table, as GFM does:
+// a pipe after an unpaired backslash is text.
 func cells(row string) (n int) {
 	for i := 0; i < len(row); i++ {
 		switch row[i] {

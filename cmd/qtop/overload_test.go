@@ -9,9 +9,10 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// Functions of others with the names of ours, their arguments in another order or of
-// other types: none is called. A call that gives its arguments by name fails, and the
-// error leads to the doctor, which names whose they are.
+// Functions of other owners with the names of qtop's functions, but with
+// arguments in another order or of other types, are never called. A call with
+// named arguments fails, and the error leads to the doctor, which names the
+// owner.
 func TestOverloadsAreNotCalled(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

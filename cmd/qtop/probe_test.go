@@ -15,8 +15,9 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// webhook verify sends one signed request through the sender of the hosts: what a host may not dial is not dialled,
-// and what cannot be signed is not sent.
+// webhook verify sends one signed request through the sender of the hosts. It
+// connects to no address that a host may not connect to, and sends nothing that
+// it cannot sign.
 func TestWebhookVerifySends(t *testing.T) {
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	t.Setenv("QTOP_TEST_ACME", secret)

@@ -19,8 +19,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Sixteen processes requeue one dead letter at the same moment: one saga, and every
-// loser reports who requeued it and when.
+// Sixteen processes requeue one dead letter at the same moment: there is one
+// saga, and every other process reports who requeued it and when.
 func TestRequeueRace(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -34,7 +34,7 @@ func TestRequeueRace(t *testing.T) {
 	require.Zero(t, jobs)
 }
 
-// The same with the letter of a job: one new job.
+// The same with a dead letter of a job: there is one new job.
 func TestReplayRace(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -53,8 +53,8 @@ func TestReplayRace(t *testing.T) {
 	require.Equal(t, job, made)
 }
 
-// race lets sixteen processes requeue the dead letter at once; one does, the others
-// are told why not. It gives the new id.
+// race lets sixteen processes requeue the dead letter at once. One succeeds;
+// the answers of the others match told. It returns the new id.
 func race(t *testing.T, db *pgtest.DB, id, told string) (made string) {
 	t.Helper()
 	dsn := db.DSN(operator(t, db))
@@ -98,7 +98,7 @@ func race(t *testing.T, db *pgtest.DB, id, told string) (made string) {
 	return made
 }
 
-// corpus is what must never reach a terminal as it is.
+// corpus returns strings that must never reach a terminal unchanged.
 func corpus() []string {
 	return []string{
 		"\x1b[2J\x1b]0;owned\x07", "\x1b]52;c;aGFjaw==\x07", "\u009b31mC1", "\u202eevil\u202c\u2066x\u2069", "zero\u200bwidth\u200d\ufeff",
@@ -108,7 +108,8 @@ func corpus() []string {
 }
 
 // TestHostileStrings writes the corpus into every text column that the verbs
-// print, and reads every verb in both forms: only plain text is printed.
+// print, and runs every verb that reads, as a table and as JSON: only plain
+// text is printed.
 func TestHostileStrings(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -119,8 +120,8 @@ func TestHostileStrings(t *testing.T) {
 		_, err := conn.Exec(ctx, sql, args...)
 		require.NoError(t, err, sql)
 	}
-	// The payload and config columns take anything; constraints that narrow the
-	// others are the schema's own business and are dropped here.
+	// The payload and config columns accept any text. The constraints of the
+	// other columns are not the subject of this test and are dropped.
 	exec(`ALTER TABLE public.queue_heartbeat DROP CONSTRAINT queue_heartbeat_executor_id_check`)
 	exec(`ALTER TABLE public.queue_host DROP CONSTRAINT queue_host_host_id_check`)
 	exec(`DROP INDEX public.ix_queue_operator_action_target`)
@@ -131,7 +132,7 @@ func TestHostileStrings(t *testing.T) {
 		DROP CONSTRAINT chk_job_subscription_domain`)
 	exec(`SET session_replication_role = replica`)
 	for i, long := range corpus() {
-		s := long[:min(len(long), 2000)] // the megabyte is in two columns: enough to see that it is cut
+		s := long[:min(len(long), 2000)] // only two columns get the megabyte, to show the cut
 		for !utf8.ValidString(s) {
 			s = s[:len(s)-1]
 		}
@@ -206,13 +207,13 @@ func TestHostileStrings(t *testing.T) {
 	}
 }
 
-// uuid is the id of a hostile row: which table, which string.
+// uuid returns the id of a hostile row: the table and the number of the string.
 func uuid(table string, i int) string {
 	return fmt.Sprintf("%s0000000-0000-4000-8000-00000000000%d", table, i)
 }
 
-// hostileEvents puts a string into what is known of events that could not be routed,
-// of operations, suspensions and marks.
+// hostileEvents puts a string into the rows about events that could not be
+// routed, operations, suspensions and marks.
 func hostileEvents(exec func(string, ...any), i int, s string) {
 	short := s[:min(len(s), 400)]
 	for !utf8.ValidString(short) {
@@ -239,8 +240,8 @@ func hostileEvents(exec func(string, ...any), i int, s string) {
 	exec(`INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane) VALUES ('shop', $1, 'other', 'immediate')`, short)
 }
 
-// hostileJobs puts a string into every text column of the job tables. What an
-// index holds is cut: it has its own bound.
+// hostileJobs puts a string into every text column of the job tables. Values in
+// an index are cut, because an index limits their length.
 func hostileJobs(exec func(string, ...any), i int, s string) {
 	short := s[:min(len(s), 400)]
 	for !utf8.ValidString(short) {

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The runbook's incidents each have what the screen shows, in the words of the views and the
-// console, the keys to press, and a block of commands.
+// Each incident of the runbook has the text that the screen shows, in the words
+// of the views and the console, the keys to press, and a block of commands.
 func TestRunbookHasTheWordsOfTheScreen(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/runbook.md")

@@ -24,7 +24,7 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// patience bounds every wait; a busy machine is no failure.
+// patience limits every wait; a test must not fail because the machine is busy.
 const patience = 60 * time.Second
 
 type screen struct {
@@ -72,7 +72,8 @@ func onScreen(t testing.TB, cols, rows int, cmd *exec.Cmd) *screen {
 	return onTerminal(t, cols, rows, cmd)
 }
 
-// onTerminal starts the program in a terminal whose TERM the program was given.
+// onTerminal starts the program in a terminal, with the TERM that cmd already
+// has.
 func onTerminal(t testing.TB, cols, rows int, cmd *exec.Cmd) *screen {
 	t.Helper()
 	cmd.Env = append(cmd.Env, "LANG=C.UTF-8", "TZ=UTC")
@@ -108,7 +109,7 @@ func onTerminal(t testing.TB, cols, rows int, cmd *exec.Cmd) *screen {
 		err := cmd.Wait()
 		select {
 		case <-read: // to the end of what it wrote
-		case <-time.After(2 * time.Second): // a child that lives on keeps the terminal open
+		case <-time.After(2 * time.Second): // a child that still runs keeps the terminal open
 		}
 		_ = tty.Close()
 		<-read
@@ -159,7 +160,7 @@ func (s *screen) keys(keys ...string) {
 	}
 }
 
-// quiet lets a dialog's period pass in which it takes no keys.
+// quiet waits until a new dialog accepts keys.
 func (s *screen) quiet() { time.Sleep(600 * time.Millisecond) } // nothing on the screen shows when keys are taken again
 
 func (s *screen) ends() {
@@ -230,8 +231,9 @@ func TestConsoleRequeues(t *testing.T) {
 	require.Contains(t, string(s.raw.b), "\x1b[?1049l", "the alternate screen was left")
 }
 
-// The database goes away under the console: the last snapshot stays with its
-// age, actions are off with the reason; when it is back all recovers alone.
+// The database goes away while the console runs: the last snapshot stays with
+// its age, and actions are off with the reason. When the database is back, the
+// console recovers by itself.
 func TestConsoleSurvivesDatabase(t *testing.T) {
 	t.Parallel()
 	server := pgtest.OwnServer(t, nil)
@@ -259,7 +261,7 @@ func TestConsoleSurvivesDatabase(t *testing.T) {
 	s.ends()
 }
 
-// A signal from outside ends the console cleanly, too.
+// A signal from outside also ends the console cleanly.
 func TestConsoleEndsOnHangup(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -1,7 +1,7 @@
 package main
 
-// Runs the scripts of testdata/script: each with a database of its
-// own and three logins.
+// Runs the scripts of testdata/script, each with a separate database and three
+// logins.
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// dial is a superuser's connection for a script's own commands.
+// dial opens a connection of a superuser for the commands of a script.
 func dial(ts *testscript.TestScript) *pgx.Conn {
 	conn, err := pgsession.Connect(context.Background(), ts.Getenv("SUPER"))
 	ts.Check(err)
@@ -64,13 +64,14 @@ func TestScripts(t *testing.T) {
 				ts.Check(err)
 				ts.Check(deadLetters(context.Background(), dial(ts), n, args[1]))
 			},
-			// jobletters N KIND DOMAIN: makes dead letters of jobs through the machine.
+			// jobletters N KIND DOMAIN: makes dead letters of jobs through the
+			// state machine.
 			"jobletters": func(ts *testscript.TestScript, _ bool, args []string) {
 				n, err := strconv.Atoi(args[0])
 				ts.Check(err)
 				ts.Check(deadJobs(context.Background(), dial(ts), n, args[1], args[2]))
 			},
-			// everylist: each list is written by a login that may only look.
+			// everylist: exports each list with a login that may only read.
 			"everylist": func(ts *testscript.TestScript, _ bool, _ []string) {
 				for _, l := range queue.ExportLists() {
 					if l.Of == "" || l.Optional {
@@ -78,13 +79,15 @@ func TestScripts(t *testing.T) {
 					}
 				}
 			},
-			// value NAME SQL: puts the one value that a query gives into the environment.
+			// value NAME SQL: sets an environment variable to the single value
+			// of a query.
 			"value": func(ts *testscript.TestScript, _ bool, args []string) {
 				var got string
 				ts.Check(dial(ts).QueryRow(context.Background(), fmt.Sprintf("SELECT (%s)::text", args[1])).Scan(&got))
 				ts.Setenv(args[0], got)
 			},
-			// code N COMMAND: the program ends with this exit code.
+			// code N COMMAND: requires that the command ends with this exit
+			// code.
 			"code": func(ts *testscript.TestScript, _ bool, args []string) {
 				err := ts.Exec(args[1], args[2:]...)
 				var ee *exec.ExitError
@@ -92,7 +95,7 @@ func TestScripts(t *testing.T) {
 					ts.Fatalf("it ends with %v, not exit code %s", err, args[0])
 				}
 			},
-			// expect SQL WANT: the one value that a query gives.
+			// expect SQL WANT: requires this single value of a query.
 			"expect": func(ts *testscript.TestScript, _ bool, args []string) {
 				var got string
 				ts.Check(dial(ts).QueryRow(context.Background(), fmt.Sprintf("SELECT (%s)::text", args[0])).Scan(&got))

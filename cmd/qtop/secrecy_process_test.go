@@ -1,7 +1,7 @@
 package main
 
-// Runs the real program against servers and sources that are broken in
-// every way, with the canary for a password.
+// Runs the real program against servers and sources that are broken in every
+// way. The password is the canary, a recognisable text.
 
 import (
 	"bytes"
@@ -18,7 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// talkative is a server that repeats the password it was given in its refusal.
+// talkative starts a server whose refusal repeats the password that it
+// received.
 func talkative(t *testing.T) (port string) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -58,8 +59,8 @@ func talkative(t *testing.T) (port string) {
 	return port
 }
 
-// TestCanaryInRealRuns: every verb over every broken source says something, and
-// none of it is the canary.
+// TestCanaryInRealRuns: every verb prints something for every broken source,
+// and never the canary.
 func TestCanaryInRealRuns(t *testing.T) {
 	t.Parallel()
 	full := os.Getenv("QTOP_TEST_FULL") != ""
@@ -89,7 +90,8 @@ func TestCanaryInRealRuns(t *testing.T) {
 	}
 	verbs := leaves(commandLine(&app{}), nil)
 	for i := range verbs {
-		verbs[i] = append(verbs[i], "--dry-run")[:len(verbs[i])+i%2] // some with a flag that not all have
+		// Some get a flag that not all verbs have.
+		verbs[i] = append(verbs[i], "--dry-run")[:len(verbs[i])+i%2]
 	}
 	runs := 14
 	if full {
@@ -115,7 +117,7 @@ func TestCanaryInRealRuns(t *testing.T) {
 				_ = cmd.Wait()
 				close(ended)
 			}()
-			select { // a host waits for its server, and is told to go
+			select { // a host waits for its server until a signal ends it
 			case <-ended:
 			case <-time.After(3 * time.Second):
 				_ = cmd.Process.Signal(syscall.SIGTERM)

@@ -23,13 +23,15 @@ import (
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
 )
 
-// The halves of the canary; between them stands what takes a password apart.
+// The two halves of the canary. Between them the tests put characters at which
+// a parser may split a password.
 const (
 	canaryHead = "Zk7wQ9xVbT3m"
 	canaryTail = "Hy5rNc8dLp2g"
 )
 
-// seen is a piece of the canary of six bytes that is in said, in any case.
+// seen returns six bytes of the canary that are in said, in any case; "" if
+// there are none.
 func seen(said string) string {
 	said = strings.ToLower(said)
 	for _, half := range []string{canaryHead, canaryTail} {
@@ -43,12 +45,12 @@ func seen(said string) string {
 	return ""
 }
 
-// mutants makes connection strings, files and variables that hold a canary.
+// mutants makes connection strings, files and variables that contain a canary.
 type mutants struct{ *rand.Rand }
 
 func (m mutants) one(all ...string) string { return all[m.IntN(len(all))] }
 
-// password is the canary with something awkward in it.
+// password returns the canary with awkward characters in it.
 func (m mutants) password() string {
 	special := []string{
 		"", "@", ":", "/", "?", "#", "&", "=", "%", "%40", "%zz", "'", `"`, `\`, " ", ",", ";", "[", "]", "{", "}", "ü", "日本", "\t", "@/", "://", "?@",
@@ -61,8 +63,9 @@ func (m mutants) password() string {
 	return s
 }
 
-// dsn is a connection string. The colon before the password and the @ behind it stay:
-// without them it is another string, in which nobody can distinguish a password from a name.
+// dsn returns a connection string. The colon before the password and the @
+// behind it are never edited: without them nobody can distinguish the password
+// from a name.
 func (m mutants) dsn() string {
 	p := m.password()
 	switch m.IntN(6) {
@@ -80,7 +83,7 @@ func (m mutants) dsn() string {
 	return m.one("u", "") + ":" + p + "@127.0.0.1"
 }
 
-// edit changes up to two bytes.
+// edit changes up to two bytes of s.
 func (m mutants) edit(s string) string {
 	b := []byte(s)
 	for range m.IntN(3) {
@@ -102,7 +105,7 @@ func (m mutants) edit(s string) string {
 	return string(b)
 }
 
-// profile is a configuration file.
+// profile returns the text of a configuration file.
 func (m mutants) profile() string {
 	d := m.dsn()
 	switch m.IntN(4) {
@@ -112,16 +115,16 @@ func (m mutants) profile() string {
 		d = "'" + strings.ReplaceAll(d, "'", "''") + "'"
 	}
 	key := m.one("dsn", "listen_dsn", "dns", "theme", "refresh", "handlers", "delivery", "actor: {x", "profile")
-	if key == "actor: {x" { // broken
+	if key == "actor: {x" { // broken YAML
 		return m.edit("profile: p\nprofiles:\n  p: {actor: {dsn: ") + d + m.edit("}\n")
 	}
-	if key == "profile" { // there is none of this name
+	if key == "profile" { // no profile has this name
 		return "profile: " + strconv.Quote(d) + m.edit("\nprofiles: {a: {dsn: service=x}}\n")
 	}
 	return m.edit("read_only: true\nprofile: p\nprofiles:\n  q:\n    read_only: false\n  p:\n    ") + key + ": " + d + m.edit("\n    ascii: true\n")
 }
 
-// service is a service file.
+// service returns the text of a service file.
 func (m mutants) service() string {
 	return m.edit("[prod]\nhost=127.0.0.1\nport=1\nuser=u\n") + m.one("password=", "password = ", "sslpassword=", "pasword=") + m.password() + m.edit("\ndbname=d\nsslmode=x\n")
 }
@@ -130,15 +133,16 @@ func (m mutants) pgpass() string {
 	return m.edit("127.0.0.1:1:*:u:") + strings.ReplaceAll(m.password(), ":", `\:`) + m.edit("\n*:*:*:*:x\n")
 }
 
-// variable is a PG or QTOP variable that somebody took for another.
+// variable returns a PG or QTOP variable in which somebody put the text of
+// another one.
 func (m mutants) variable() string {
 	return m.one("PGHOST", "PGSSLMODE", "PGPORT", "PGSERVICE", "PGCONNECT_TIMEOUT", "PGTARGETSESSIONATTRS", "PGSSLROOTCERT", "DATABASE_URL",
 		"QTOP_LISTEN_DSN", "QTOP_THEME", "QTOP_REFRESH", "QTOP_HANDLERS", "QTOP_DELIVERY_SECRETS", "QTOP_LOOPS", "QTOP_CONCURRENCY", "QTOP_METRICS_ADDR",
 		"QTOP_PROFILE", "QTOP_DSM")
 }
 
-// saidOf is all that this program says about a world: problems, settings, the
-// error of the connection string.
+// saidOf returns all that the program prints about an environment and a
+// configuration: problems, settings, and the error of the connection string.
 func saidOf(environ []string, home string) (said string, fine int) {
 	var b bytes.Buffer
 	a := &app{writer: writer{out: &b, errs: secrecy.Writer{W: &b}, output: "table"}}
@@ -152,7 +156,7 @@ func saidOf(environ []string, home string) (said string, fine int) {
 		if err == nil {
 			fine++
 		}
-		if err == nil { // what a driver says when it cannot reach it
+		if err == nil { // the error of a driver that cannot reach the server
 			a.exit(pgerror.Connect(fmt.Errorf("failed to connect to `user=%s database=%s`: hostname resolving error: lookup %s: no such host", cc.User, cc.Database, cc.Host)))
 		}
 		a.exit(pgerror.Connect(fmt.Errorf("parse %q: invalid port", dsn)))
@@ -160,8 +164,8 @@ func saidOf(environ []string, home string) (said string, fine int) {
 	return b.String(), fine
 }
 
-// TestCanaryInProcess: whatever is in the place of a password, in whatever
-// source, none of it is said.
+// TestCanaryInProcess: no part of a text in the place of a password, in any
+// source, is ever printed.
 func TestCanaryInProcess(t *testing.T) { //nolint:paralleltest // the driver reads the process's environment
 	worlds, seed := 4_000, uint64(25)
 	if os.Getenv("QTOP_TEST_FULL") != "" {
@@ -175,7 +179,7 @@ func TestCanaryInProcess(t *testing.T) { //nolint:paralleltest // the driver rea
 		return path
 	}
 	for _, name := range []string{"PGHOST", "PGSSLMODE", "PGSERVICE", "PGPASSWORD", "PGSERVICEFILE", "PGPASSFILE", "PGPORT", "PGCONNECT_TIMEOUT", "PGTARGETSESSIONATTRS", "PGSSLROOTCERT", "PGUSER"} {
-		t.Setenv(name, "") // put back at the end
+		t.Setenv(name, "") // restored at the end
 	}
 	t.Cleanup(secrecy.Forget)
 	m := mutants{rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // no secret
@@ -229,7 +233,7 @@ func TestCanaryInProcess(t *testing.T) { //nolint:paralleltest // the driver rea
 	require.Greater(t, worlds, refused, "some are fine")
 }
 
-// A panic says no secret either.
+// A panic prints no secret either.
 func TestPanicIsMasked(t *testing.T) { //nolint:paralleltest // the secrets of this process
 	t.Cleanup(secrecy.Forget)
 	secrecy.Know(canaryHead)
@@ -244,8 +248,8 @@ type panics struct{ with string }
 
 func (p panics) Write([]byte) (int, error) { panic(p.with) }
 
-// leaves are the words of every verb, with what it needs to get as far as the
-// database.
+// leaves returns the words of every verb, with the arguments that it needs to
+// get as far as the database.
 func leaves(cmd *cobra.Command, words []string) [][]string {
 	var all [][]string
 	for _, c := range cmd.Commands() {

@@ -1,7 +1,7 @@
 package main
 
-// Proves the second signal: it ends a worker that drains, whatever
-// its grace time.
+// Tests of the second signal: it ends a worker that drains, whatever its grace
+// time.
 
 import (
 	"io"
@@ -20,7 +20,7 @@ func TestSecondSignalAborts(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan struct{}, 1)
 	stuck := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // only then the server notices that the caller went away
+		_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that the client left
 		arrived <- struct{}{}
 		<-r.Context().Done()
 	}))

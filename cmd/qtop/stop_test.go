@@ -1,8 +1,8 @@
 package main
 
-// Proves that a stop is bounded: whatever the database, the network or a
-// handler does, the program ends within its grace time and two seconds more, and
-// nothing of a command is left.
+// Tests that a stop is bounded: whatever the database, the network or a handler
+// does, the program ends within its grace time plus two seconds, and no process
+// of a command is left.
 
 import (
 	"bytes"
@@ -23,7 +23,9 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// ownDatabase is a server that a test may break, with the schema and the login of a host.
+// ownDatabase starts a server that a test may break, with the schema. It
+// returns the server, a connection of a superuser, and the DSN of a host's
+// login.
 func ownDatabase(t *testing.T) (*embedded.Server, *pgx.Conn, string) {
 	t.Helper()
 	server := pgtest.OwnServer(t, nil)
@@ -37,8 +39,8 @@ func ownDatabase(t *testing.T) (*embedded.Server, *pgx.Conn, string) {
 	return server, conn, server.DSN("test_host", "postgres")
 }
 
-// stubborn writes down its process, and that of a grandchild in another session; both
-// ignore SIGTERM.
+// stubborn is a command that records the ids of its process and of a grandchild
+// in another session; both ignore SIGTERM.
 const stubborn = `#!/bin/sh
 trap '' TERM
 setsid sh -c 'trap "" TERM; echo $$ >>"$0"; exec sleep 300' "$PIDS" &
@@ -47,8 +49,9 @@ sleep 300
 sleep 300
 `
 
-// stubbornHost starts a worker at work on a job whose command does not end. It gives
-// the process, and the ids of the command's processes.
+// stubbornHost starts a worker with a job whose command does not end. It
+// returns the process, its log, and a function that returns the ids of the
+// command's processes.
 func stubbornHost(t *testing.T, conn *pgx.Conn, dsn, grace, id string) (*exec.Cmd, *lockedBuffer, func() []int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -86,14 +89,15 @@ func stubbornHost(t *testing.T, conn *pgx.Conn, dsn, grace, id string) (*exec.Cm
 	return cmd, log, processes
 }
 
-// lives reports whether a process runs.
+// lives reports whether a process runs. A zombie does not.
 func lives(pid int) bool {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	return err == nil && !bytes.Contains(b, []byte(") Z "))
 }
 
-// A SIGTERM ends a host within its grace time and two seconds, with the work of its
-// command or without, whatever the database does; a second one ends it at once.
+// A SIGTERM ends a host within its grace time plus two seconds, with or without
+// a running command, whatever the database does. A second SIGTERM ends it at
+// once.
 func TestStopIsBounded(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
@@ -122,7 +126,7 @@ func TestStopIsBounded(t *testing.T) {
 			require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 			limit, code := grace+2*time.Second, 0
 			if tt.twice {
-				time.Sleep(100 * time.Millisecond) // two signals at once may be one
+				time.Sleep(100 * time.Millisecond) // two signals at one moment may arrive as one
 				began = time.Now()
 				limit, code = time.Second, 130
 				require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
@@ -132,7 +136,7 @@ func TestStopIsBounded(t *testing.T) {
 			t.Logf("ended after %v with %d", took.Round(time.Millisecond), cmd.ProcessState.ExitCode())
 			require.LessOrEqual(t, took, limit)
 			require.Equal(t, code, cmd.ProcessState.ExitCode())
-			for _, pid := range processes() { // one that was killed needs a moment on a busy machine
+			for _, pid := range processes() { // a killed process needs a moment to vanish
 				require.Eventually(t, func() bool { return !lives(pid) }, 5*time.Second, 10*time.Millisecond, "process %d of the command is left", pid)
 			}
 		})
@@ -156,7 +160,7 @@ func TestEndsBesideAFrozenServer(t *testing.T) {
 	s.until("webhook_router")
 	s.keys("S")
 	s.until("Not now")
-	s.quiet() // keys typed ahead press nothing
+	s.quiet() // keys typed before that have no effect
 	s.keys(tab, enter)
 	hosted(t, conn, 1)
 	s.until("Done")

@@ -1,8 +1,9 @@
 package main
 
-// The story at three in the morning on data that nobody has seen: which endpoint, which error, how many and beside
-// which others is drawn by lot. The receiver breaks in mid-run, the brake says why; the connection is lost and comes
-// back. Every key is written down: 60 at most, typed text apart.
+// An incident at three in the morning on random data: the endpoint, the error
+// code, their numbers and the other groups are drawn by lot. The receiver
+// breaks during the operation, the brake says why; the connection is lost and
+// returns. Every key is recorded: at most 60, without typed text.
 
 import (
 	"fmt"
@@ -22,10 +23,10 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// mostKeys is how many keys the story may take.
+// mostKeys is the greatest number of keys that the incident may take.
 const mostKeys = 60
 
-// keyLog presses keys on a screen and writes them down.
+// keyLog presses keys on a screen and records them.
 type keyLog struct {
 	*screen
 	pressed []string
@@ -49,7 +50,7 @@ func (h *keyLog) press(keys ...string) {
 	h.keys(keys...)
 }
 
-// write types text, which is no key.
+// write types text, which does not count as keys.
 func (h *keyLog) write(text string) {
 	h.t.Helper()
 	h.typed = append(h.typed, text)
@@ -57,10 +58,11 @@ func (h *keyLog) write(text string) {
 	h.keys(text)
 }
 
-// answer confirms a preview, with the count that it asks for, and closes the answer.
+// answer confirms a preview, with the count if one is asked for, and closes the
+// result.
 func (h *keyLog) answer(button string) {
 	h.t.Helper()
-	h.match(`\[ ` + button) // the preview is there, not only its title
+	h.match(`\[ ` + button) // the preview itself is shown, not only its title
 	h.quiet()
 	if m := regexp.MustCompile(button + ` (\d[\d,]*) `).FindStringSubmatch(h.text()); m != nil {
 		h.write(strings.ReplaceAll(m[1], ",", ""))

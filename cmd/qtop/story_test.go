@@ -1,10 +1,11 @@
 package main
 
-// The story at three in the morning, whole: an operator on a narrow
-// terminal finds what killed fifty thousand dead letters, freezes them, requeues them
-// at a rate with the brake on, loses the connection, reconnects, sees exact
-// progress, raises the rate, aborts, takes back what was not begun, and reads it
-// all in the audit. Real database, real worker processes, a real receiver.
+// A whole incident at three in the morning: an operator on a narrow terminal
+// finds the cause of fifty thousand dead letters, freezes them, requeues them
+// at a rate with the brake on, loses the connection, reconnects, sees the exact
+// progress, raises the rate, aborts, undoes the items without an attempt, and
+// reads all of it in the audit. The database, the worker processes and the
+// receiver are real.
 
 import (
 	"fmt"
@@ -26,7 +27,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// ledger is a receiver that writes down what it got before it answers.
+// ledger is a receiver that records each request before it answers.
 type ledger struct {
 	mu  sync.Mutex
 	got map[string]int // requests by webhook-id
@@ -45,7 +46,7 @@ func (l *ledger) distinct() int {
 	return len(l.got)
 }
 
-// story is what the test looks at beside the screen.
+// story gives the test access to the database, beside the screen.
 type story struct {
 	t    *testing.T
 	conn *pgx.Conn
@@ -82,8 +83,8 @@ func (x story) host(id, loops string) *exec.Cmd {
 	return cmd
 }
 
-// confirm answers a preview that asks for a count, or for one yes where it is about
-// one thing.
+// confirm answers a preview: it types the count, if one is asked for, and
+// presses the button.
 func (s *screen) confirm(button string) {
 	s.t.Helper()
 	s.until(button)
@@ -129,7 +130,8 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	s.keys("5")
 	s.match(`(?m)HTTP_503 +` + regexp.QuoteMeta(endpoint) + ` .*` + grouped(cause))
 
-	// Freeze it, with the preview that says how many and to whom.
+	// Freeze it. The preview shows the number of dead letters and their
+	// endpoint.
 	s.keys("N")
 	s.until("Canary")
 	s.keys("receiver is back since 02:50", enter)
@@ -149,7 +151,7 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	x.eventually("the canary passed", func() bool { return x.number("SELECT canary_passed::int FROM public.queue_bulk_operation") == 1 })
 	x.eventually("it goes on at its rate", func() bool { return x.number(tried) > 30 })
 
-	// The terminal is lost. Nobody looks, and it goes on.
+	// The terminal is lost. The operation goes on without a console.
 	require.NoError(t, s.tty.Close())
 	select {
 	case <-s.exit:
@@ -159,7 +161,8 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	before := x.number(tried)
 	x.eventually("it goes on without a console", func() bool { return x.number(tried) > before+20 })
 
-	// Back again: the first screen says that it runs, pane 6 how far it is, exactly.
+	// Back again: the first screen shows that the operation runs, pane 6 its
+	// exact progress.
 	s = openSized(t, 80, 24, dsn)
 	s.until("RUNNING")
 	s.keys("6")
@@ -191,7 +194,8 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	s.until("40/s")
 	require.Equal(t, 40, x.number("SELECT rate_per_second::int FROM public.queue_bulk_operation"))
 
-	// The sender goes away: what is requeued now waits, and the console says why.
+	// The sender stops: sagas that are requeued now wait, and the console says
+	// why.
 	require.NoError(t, sender.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, sender.Wait())
 	const begun = `EXISTS (SELECT 1 FROM public.webhook_delivery_jobs j WHERE j.saga_id = g.id)`
@@ -205,7 +209,7 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	s.gone("What can block it, in order") // an X right behind esc would be one sequence of the terminal
 	s.until("Items, last attempted first")
 
-	// Enough: abort, and take back what nobody has begun.
+	// Abort, and undo the sagas for which no attempt has begun.
 	s.keys("X")
 	s.confirm("Abort")
 	s.until("aborted")
@@ -215,14 +219,15 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	require.Equal(t, waiting, x.number("SELECT undone FROM public.queue_bulk_operation"))
 	s.match(fmt.Sprintf(`%d undone`, waiting))
 
-	// Nothing was lost and nothing went twice: each dead letter is open, or was requeued once.
+	// Nothing was lost and nothing was requeued twice: each dead letter is
+	// open, or was requeued once.
 	require.Equal(t, 0, x.number("SELECT count(*) FROM (SELECT dead_letter_id FROM public.dead_letter_requeues GROUP BY 1 HAVING count(*) > 1) x"))
 	require.Equal(t, all, x.number(`SELECT (SELECT count(*) FROM public.dead_letter_open) + (SELECT count(*) FROM public.dead_letter_requeues)
 		+ (SELECT count(*) FROM public.job_dead_letter WHERE resolved_at IS NULL)`))
 	require.Equal(t, x.number("SELECT requeued FROM public.queue_bulk_operation"), x.number("SELECT count(*) FROM public.dead_letter_requeues"))
 	require.Equal(t, receiver.distinct(), x.number("SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Completed'"), "what was delivered is what the receiver wrote down")
 
-	// And it is all in the audit: who, what, why.
+	// The audit has all of it: who, what, why.
 	s.keys("ga")
 	for _, action := range []string{"bulk undo", "bulk abort", "bulk rate", "bulk run", "bulk plan"} {
 		s.until(action)
@@ -237,7 +242,7 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	s.ends()
 }
 
-// grouped is a number as the screens write it.
+// grouped formats a number as the screens do.
 func grouped(n int) string {
 	s := strconv.Itoa(n)
 	if len(s) > 3 {

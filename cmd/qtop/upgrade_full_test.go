@@ -20,10 +20,11 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// The last commit whose programs knew no number of the code.
+// beforeCodeNumbers is the last commit whose programs did not know the number
+// of the schema's code.
 const beforeCodeNumbers = "5088814"
 
-// builtBefore builds qtop as that commit had it.
+// builtBefore builds qtop from that commit.
 func builtBefore(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -44,7 +45,7 @@ func builtBefore(t *testing.T) string {
 	return filepath.Join(src, "before")
 }
 
-// jobLedger counts the requests of each job.
+// jobLedger is a receiver that counts the requests of each job.
 type jobLedger struct {
 	mu  sync.Mutex
 	got map[string]int
@@ -59,10 +60,10 @@ func (l *jobLedger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// A database that the program of the last release made, with two of its hosts at
-// work and its console open, is upgraded by this one: nothing is lost or done
-// twice, and the old programs work on, also beside a host that was restarted as this
-// program.
+// This program upgrades a database that the program of the last release made,
+// while two of its hosts work and its console is open. No work is lost or done
+// twice, and the old programs go on working, also beside a host that was
+// restarted with this program.
 func TestUpgradeUnderOldHosts(t *testing.T) {
 	if os.Getenv("QTOP_TEST_FULL") == "" {
 		t.Skip("full: builds the program of an earlier commit and runs its hosts for half a minute")
@@ -130,7 +131,7 @@ func TestUpgradeUnderOldHosts(t *testing.T) {
 			if _, err := producer.Exec(t.Context(), "SELECT public.fn_job_enqueue('k', 'kg', 'Agent')"); err == nil {
 				enqueued++
 			}
-			time.Sleep(5 * time.Millisecond) // a steady load; nothing waits for it
+			time.Sleep(5 * time.Millisecond) // a steady load; the producer waits for no result
 		}
 		produced <- [2]int{events, enqueued}
 	}()
@@ -142,7 +143,8 @@ func TestUpgradeUnderOldHosts(t *testing.T) {
 	now := delivered()
 	x.eventually("they go on delivering", func() bool { return delivered() > now+300 })
 	ends("a")
-	work("a", qtop(t, db.DSN(worker), "worker", "--host-id", "a", "--delivery-allow-plain-http", "127.0.0.0/8")) // which the last release does not know
+	// The last release does not know this flag.
+	work("a", qtop(t, db.DSN(worker), "worker", "--host-id", "a", "--delivery-allow-plain-http", "127.0.0.0/8"))
 	x.eventually("one of this program works beside one of the last", func() bool {
 		return x.number("SELECT count(DISTINCT split_part(worker_id, '/', 1)) FROM public.webhook_delivery_jobs WHERE finished_at > (SELECT started_at FROM public.queue_host WHERE host_id = 'a')") == 2 &&
 			x.number("SELECT count(DISTINCT lease_owner) FROM public.job_history WHERE finished_at > (SELECT started_at FROM public.queue_host WHERE host_id = 'a')") == 2

@@ -15,7 +15,7 @@ import (
 )
 
 // A `migrate up` that is killed at any moment leaves the old schema or the new
-// one, never a mix, and the next one brings it to its end.
+// schema, never a mixture, and the next `migrate up` completes it.
 func TestMigrateUpKilled(t *testing.T) {
 	t.Parallel()
 	for i := range 5 {
@@ -27,7 +27,8 @@ func TestMigrateUpKilled(t *testing.T) {
 			rows, before := pgtest.RowSums(t, conn, columns), objects(t, conn)
 			cmd := qtop(t, db.DSN(""), "migrate", "up")
 			require.NoError(t, cmd.Start())
-			// Each in another fifth of the time that it takes here.
+			// Each run is killed in another fifth of the time that migrate up
+			// takes here.
 			after := time.Duration(i)*500*time.Millisecond + rand.N(500*time.Millisecond) //nolint:gosec // no secret
 			t.Logf("killed after %s", after)
 			done := make(chan struct{})
@@ -41,7 +42,7 @@ func TestMigrateUpKilled(t *testing.T) {
 				require.NoError(t, cmd.Process.Kill())
 				<-done
 			}
-			require.Eventually(t, func() bool { // its sessions have noticed
+			require.Eventually(t, func() bool { // the server has ended its sessions
 				var others int
 				err := conn.QueryRow(context.Background(), `SELECT count(*) FROM pg_stat_activity
 					WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`).Scan(&others)
@@ -63,7 +64,7 @@ func TestMigrateUpKilled(t *testing.T) {
 	}
 }
 
-// settled requires the schema of this program, complete.
+// settled requires that the schema of this program is installed completely.
 func settled(t *testing.T, conn *pgx.Conn) {
 	t.Helper()
 	st, err := schema.GetStatus(t.Context(), conn)
@@ -74,7 +75,7 @@ func settled(t *testing.T, conn *pgx.Conn) {
 	require.Empty(t, differs)
 }
 
-// objects is a checksum of what is in schema public, by kind.
+// objects returns a checksum of the objects in schema public, by kind.
 func objects(t *testing.T, conn *pgx.Conn) (sum string) {
 	t.Helper()
 	require.NoError(t, conn.QueryRow(t.Context(), `SELECT concat_ws(' ',

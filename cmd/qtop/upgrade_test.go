@@ -10,8 +10,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// A host that the installed code does not serve, or that needs newer code, reports it
-// in one line and touches nothing.
+// A host that the installed code does not serve, or that needs newer code,
+// reports that in one line and changes nothing.
 func TestWorkerRefusesASchemaItDoesNotFit(t *testing.T) {
 	t.Parallel()
 	const newer = "UPDATE public.qtop_schema_code SET code = code + 2, serves = code + 1"

@@ -66,8 +66,8 @@ func TestWorkerProcess(t *testing.T) {
 	require.NoError(t, conn.QueryRow(t.Context(), "SELECT stopped_at IS NOT NULL FROM public.queue_host WHERE host_id = 'w1'").Scan(&stopped))
 	require.True(t, stopped)
 
-	// A second live one with the same id is refused: tested with the host; here
-	// bad settings end it with a line and 78.
+	// A second live host with the same id is refused; package workerhost tests
+	// that. Here bad settings end the worker with one line and code 78.
 	bad := qtop(t, db.DSN(login), "worker", "--loops", "no_such_loop")
 	out, err := bad.CombinedOutput()
 	require.Error(t, err)
@@ -75,8 +75,8 @@ func TestWorkerProcess(t *testing.T) {
 	require.Contains(t, string(out), "no_such_loop")
 }
 
-// Handlers of the configuration work on jobs, each for as long as it says; what is
-// wrong with them is told all at once, a line each.
+// Handlers of the configuration work on jobs, each within its own time limit.
+// All mistakes in the handlers are reported at once, one line each.
 func TestWorkerHandlers(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -116,7 +116,7 @@ func TestWorkerHandlers(t *testing.T) {
 	require.Contains(t, string(out), "kind a")
 	require.Contains(t, string(out), "entry 2")
 
-	// Who works on no jobs needs no program of theirs.
+	// A host that works on no jobs needs no programs of handlers.
 	other := qtop(t, db.DSN(login), "worker", "--host-id", "w2", "--loops", "config_expiry")
 	other.Env = append(other.Env, bad.Env[len(bad.Env)-1])
 	require.NoError(t, other.Start())
@@ -129,7 +129,8 @@ func TestWorkerHandlers(t *testing.T) {
 	require.NoError(t, other.Wait())
 }
 
-// A console opens without what its worker host would need, and reports it where one is needed.
+// A console opens without the programs that its worker host needs, and reports
+// their absence where a host is needed.
 func TestConsoleWithoutPrograms(t *testing.T) {
 	t.Setenv("QTOP_HANDLERS", `[{"kind":"a","command":["/no/such/program"]}]`)
 	s := open(t, pgtest.New(t).DSN(""), "--pane", "host")

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A phrase is found in each kind of text that is read, at its line, and
-// nowhere else: not in code, not where its exception holds.
+// A phrase is found at its line in each kind of text that is read, but not in
+// code and not inside an exception.
 func TestPhrasesAreFoundInProseAlone(t *testing.T) {
 	all, err := parse("# terms\n\nletters? => dead letter | dead letters?\n")
 	require.NoError(t, err)
