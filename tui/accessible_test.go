@@ -27,7 +27,7 @@ type listener struct {
 	heard int
 }
 
-// during lets virtual time pass and returns what was printed meanwhile.
+// during lets virtual time pass and returns the lines printed in that time.
 func (l *listener) during(d time.Duration) string {
 	time.Sleep(d)
 	synctest.Wait()

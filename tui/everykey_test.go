@@ -65,7 +65,7 @@ func TestEveryKeyIsAnswered(t *testing.T) {
 							was := ansi.Strip(w.m.frame())
 							mouse := w.m.display.mouse
 							w.press(keyOf(keys[len(keys)-1]))
-							if len(keys) > 1 { // the line of g has ended anyway
+							if len(keys) > 1 { // the line after g has ended by itself
 								was = ""
 							}
 							if ansi.Strip(w.m.frame()) == was && w.m.display.mouse == mouse || was == "" && w.m.notice.text == "" && w.m.at == pane.ID {

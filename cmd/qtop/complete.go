@@ -50,7 +50,8 @@ func (a *app) completeFlag(cmd *cobra.Command, args []string, typed string) ([]c
 	return a.completeIDs("flag", 1)(cmd, args, typed)
 }
 
-// completeLanes completes --kind and --domain with those of the queue lanes.
+// completeLanes completes --kind and --domain with the kinds and domains of the
+// queue lanes.
 func (a *app) completeLanes(cmd *cobra.Command) {
 	for _, name := range []string{"kind", "domain"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {

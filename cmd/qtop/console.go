@@ -105,7 +105,7 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost,
 	if !s.Clipboard {
 		o.Clipboard = "off"
 	}
-	slog.SetDefault(log) // what libraries log must not reach the screen
+	slog.SetDefault(log) // log output of libraries must not reach the screen
 	hostCtx, stopHost := context.WithCancelCause(context.WithoutCancel(ctx))
 	listenCtx, stopListening := context.WithCancel(context.WithoutCancel(ctx))
 	screen, endScreen := context.WithCancel(ctx)

@@ -92,7 +92,8 @@ func TestExportMasks(t *testing.T) {
 	exec(`SELECT public.fn_webhook_job_report(jsonb_agg(jsonb_build_object('job_id', job_id, 'lease_token', lease_token, 'delivered', false, 'code', 'HTTP_500',
 		'excerpt', ($1::text[])[1 + job_id % array_length($1::text[], 1)]))) FROM public.fn_webhook_job_claim('test', 5000)`, corpus)
 	exec(`SELECT public.fn_saga_orchestrator_run(10000)`)
-	// Jobs of both fates: those of one kind die, those of the other wait for their next attempt.
+	// Jobs with two outcomes: jobs of one kind become dead letters, jobs of the
+	// other kind wait for their next attempt.
 	exec(`SELECT public.fn_job_enqueue(k, 'kg', 'Agent', jsonb_build_object('said', p), p_max_attempts => CASE k WHEN 'dies' THEN 1 ELSE 5 END)
 		FROM unnest($1::text[]) p, unnest(ARRAY['dies', 'waits']) k`, corpus)
 	exec(`WITH c AS (SELECT array_agg(job_id) AS ids, array_agg(lease_token) AS tokens, array_agg(payload ->> 'said') AS said FROM public.fn_job_claim('undertaker', ARRAY['dies', 'waits'], 10000))

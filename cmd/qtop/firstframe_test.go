@@ -38,7 +38,8 @@ func TestFirstFrameWaitsForNothing(t *testing.T) {
 	}
 }
 
-// A database that can never serve a console ends the screen with one line, also when its answer comes after the first frame.
+// A database that can never serve a console ends the screen with one line, even
+// if its answer arrives after the first frame.
 func TestScreenEndsForAnotherEncoding(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Encoded(t, "LATIN1")

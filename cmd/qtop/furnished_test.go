@@ -20,7 +20,7 @@ type furnished struct {
 	db                                       *pgtest.DB
 	conn                                     *pgx.Conn // of a superuser
 	open, closed, requeued                   string    // dead letters of webhooks
-	jobLetter, event                         string    // a job's; the event of an open one of a webhook
+	jobLetter, event                         string    // a job's dead letter; a webhook's event
 	job, webhookJob, lease, rule, quarantine string
 	session                                  string // a session of another program, which holds a transaction open
 }

@@ -36,10 +36,10 @@ type screen struct {
 	raw  *lastBytes
 }
 
-// lastBytes keeps the end of what the program wrote.
+// lastBytes keeps the end of the program's output.
 type lastBytes struct {
 	b    []byte
-	seen chan time.Time // when something was written; one time at most waits here
+	seen chan time.Time // the time of new output; holds at most one time
 	last atomic.Int64   // when something was written last, in Unix microseconds
 }
 
@@ -108,7 +108,7 @@ func onTerminal(t testing.TB, cols, rows int, cmd *exec.Cmd) *screen {
 		defer close(ended)
 		err := cmd.Wait()
 		select {
-		case <-read: // to the end of what it wrote
+		case <-read: // all output has been read
 		case <-time.After(2 * time.Second): // a child that still runs keeps the terminal open
 		}
 		_ = tty.Close()

@@ -9,8 +9,9 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// Status and doctor name the tick workers that nobody runs, and why, before they are silent; and the doctor finds the
-// lease of the notification worker.
+// Status and doctor name the tick workers that nobody runs, with the reason,
+// before these workers count as silent. The doctor also finds the lease of the
+// notification worker.
 func TestStatusNamesWhatNobodyTicks(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

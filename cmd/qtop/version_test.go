@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The program, the packages and the changelog name one release.
+// The program, the packages and the changelog name the same release.
 func TestTheChangelogHasTheRelease(t *testing.T) {
 	text, err := os.ReadFile("../../CHANGELOG.md")
 	require.NoError(t, err)

@@ -80,7 +80,7 @@ func showWhy(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) err
 }
 
 // chain prints every link of the explanation, also links that do not block: it
-// matters as well what can be ruled out.
+// helps to know which causes are ruled out.
 func (a *writer) chain(y *queue.Why) {
 	for _, l := range y.Links {
 		a.printf("%-7s %-13s %s\n", strings.ToUpper(l.State), l.Link, l.Text)

@@ -100,9 +100,9 @@ func workerCmd(a *app) *cobra.Command {
 	}
 }
 
-// work runs worker hosts, one after the other, until a signal ends the last
-// one. In a process without a terminal, a SIGHUP makes it read the settings
-// again and replace the host by one with the new settings.
+// work runs worker hosts, one after the other, until a signal arrives. In a
+// process without a terminal, a SIGHUP reads the settings again and replaces
+// the host by a host with the new settings.
 func (a *app) work(ctx context.Context, client *pgclient.Client) error {
 	log := hostLog(a.errs)
 	slog.SetDefault(log)
@@ -170,8 +170,8 @@ func stopWord(ctx context.Context) string {
 }
 
 // reloaded reads the settings again and returns a host with them. It returns
-// nil if they cannot be used: the running host then goes on with the old
-// settings. Changed settings of the connection take effect only at the next
+// nil if the settings cannot be used: the running host then continues with the
+// old settings. Changed settings of the connection take effect only at the next
 // start.
 func (a *app) reloaded(client *pgclient.Client, log *slog.Logger) *workerhost.Host {
 	old, files := a.settings, a.files

@@ -111,7 +111,7 @@ func prose(s string) string {
 
 var subcommand = regexp.MustCompile(`(?m)^  ([a-z][a-z-]*) `)
 
-// helpTexts builds qtop and returns what each of its verbs prints for --help.
+// helpTexts builds qtop and returns the help (--help) of each of its verbs.
 func helpTexts(ctx context.Context) ([]text, error) {
 	dir, err := os.MkdirTemp("", "words")
 	if err != nil {
