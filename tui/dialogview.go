@@ -167,7 +167,7 @@ func skippedWords(results []queue.Outcome, skipped int64) []string {
 }
 
 // headless returns the command line of the same action. For a guarded action on
-// a production database it includes --confirm with the name of the database.
+// a production database it includes --confirm with the name that must be typed.
 func (d *dialog) headless() string {
 	if d.production == "" || d.plan.Command == "" || !d.action.Guards() {
 		return d.plan.Command

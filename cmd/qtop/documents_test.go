@@ -22,7 +22,7 @@ package main
 //	<!-- stays running -->       the block runs beside the following blocks
 //	<!-- within N s -->          the block is repeated until its output is as shown
 //	<!-- exits with N -->        one of its commands ends with this code
-//	<!-- needs PROGRAM … -->     runs where these programs of PostgreSQL exist and are not older than the server
+//	<!-- needs PROGRAM … -->     runs where these PostgreSQL programs exist, not older than the server
 //	<!-- examples: REASON -->    the ids are made up: commands may be refused (code 1)
 //	<!-- …, with python -->      left out where the machine lacks the language
 
