@@ -37,8 +37,8 @@ type verb struct {
 	entry queue.Action
 	cmd   *cobra.Command
 	o     actOptions
-	// more adds the flags that only this verb has to the request, or refuses
-	// them.
+	// more copies the values of additional flags into the request, or refuses them; nil: the
+	// verb has no additional flags.
 	more func(r *queue.Request) error
 	// run carries out the request instead of doActThen; nil: doActThen does it.
 	run func(ctx context.Context, r queue.Request, o actOptions) error
