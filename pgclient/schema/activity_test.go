@@ -1,5 +1,5 @@
-// Sessions that block the queue: which they are, and the audit row that is committed before one of
-// them is signalled.
+// Database sessions that hold up the queue: how they are shown, and the audit row that is committed
+// before such a session is cancelled or terminated.
 
 package schema_test
 
@@ -15,7 +15,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// seenSession is a row of fn_queue_activity.
+// seenSession is a row that fn_queue_activity returns.
 type seenSession struct {
 	PID              int32
 	Started          time.Time
@@ -47,8 +47,8 @@ func pid(t *testing.T, tx pgx.Tx) int32 {
 	return n
 }
 
-// Who only looks sees who holds the oldest snapshot, who blocks whom and on which
-// table, and not one word of a statement: no column of the answer can hold one.
+// A viewer sees which session holds the oldest snapshot, and which session blocks which other one
+// on which table. No column of the answer can hold the text of a statement.
 func TestActivityShowsWhoHoldsQueuesUp(t *testing.T) {
 	c := newCore(t)
 	ctx := context.Background()
@@ -57,7 +57,7 @@ func TestActivityShowsWhoHoldsQueuesUp(t *testing.T) {
 	_, err := old.Exec(ctx, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 	require.NoError(t, err)
 	holder := pid(t, old)
-	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now()") // a transaction behind that snapshot
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now()") // this commit is newer than the snapshot that the reader holds
 	blocker := c.begin(c.root)
 	_, err = blocker.Exec(ctx, "LOCK TABLE public.queue_heartbeat IN ACCESS EXCLUSIVE MODE")
 	require.NoError(t, err)
@@ -92,8 +92,9 @@ func TestActivityShowsWhoHoldsQueuesUp(t *testing.T) {
 	<-done
 }
 
-// A signal needs the caller's own right; its audit row comes before it, and a pid
-// that was given again is another session.
+// A caller may signal a session only with a PostgreSQL right to do so, and the audit row is
+// committed first. A pid that the server has reused belongs to another session: the start time
+// distinguishes the two.
 func TestSignalToASession(t *testing.T) {
 	c := newCore(t)
 	ctx := context.Background()

@@ -1,4 +1,4 @@
-// Alerts beside silence, and how they fold: one cause, one alert.
+// Alerts other than silence, and how they are folded: one cause makes one alert.
 
 package schema_test
 
@@ -10,20 +10,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// alerts lists the alerts as kind, subject, severity and cause, those of subjects that begin with one of only.
+// alertsOf lists kind, subject, severity and cause of the alerts whose subject matches the regular
+// expression like.
 func alertsOf(c *core, like string) string {
 	return get[string](c, `SELECT COALESCE(string_agg(concat_ws(' ', subject, severity, NULLIF('<' || cause, '<')), ', ' ORDER BY subject), '')
 		FROM public.v_queue_alert WHERE subject ~ $1`, like)
 }
 
-// live has a host run these loops, seen just now.
+// live registers a worker host that runs these loops and was seen just now.
 func (c *core) live(id, loops, progress string) {
 	c.exec(`INSERT INTO public.queue_host (host_id, instance, loops, last_loops, progress, last_seen_at, stopped_at)
 		VALUES ($1, gen_random_uuid(), $2, $2, $3, now(), NULL) ON CONFLICT (host_id) DO UPDATE SET loops = excluded.loops,
 		last_loops = excluded.last_loops, progress = excluded.progress, last_seen_at = now(), stopped_at = NULL, stop_reason = NULL`, id, loops, progress)
 }
 
-// aged runs without the guards: nobody else makes work older than it is.
+// aged runs sql without triggers: the guards let no role make work older than it is.
 func (c *core) aged(sql string) {
 	c.t.Helper()
 	c.exec("BEGIN; SET LOCAL session_replication_role = replica; " + sql + "; COMMIT")
@@ -31,7 +32,8 @@ func (c *core) aged(sql string) {
 
 const allLoops = `(SELECT array_agg(worker_name ORDER BY worker_name) FROM public.queue_tick_worker)`
 
-// One host that dies makes one alert, whatever falls silent with it; each silence keeps its row and its event.
+// A host that dies makes one alert, however many executors and tick workers fall silent with it.
+// Each silence still has its row and its event.
 func TestOneCauseOneAlert(t *testing.T) {
 	c := newCore(t)
 	c.live("ops-1", get[string](c, "SELECT "+allLoops+"::text"), `{"job_executor": {"executor": "kg"}}`)
@@ -66,7 +68,7 @@ func TestOneCauseOneAlert(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{"no_host acked", "silence open"}, own)
 
-	// The next death of a host is another alert; when it is over the acknowledgement ends.
+	// The next death of a host is another alert; the acknowledgement ends when that alert is over.
 	c.live("ops-1", "{}", "{}")
 	c.exec("UPDATE public.queue_host SET loops = " + allLoops + ", last_seen_at = now()")
 	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() WHERE tick_worker")
@@ -75,18 +77,18 @@ func TestOneCauseOneAlert(t *testing.T) {
 	require.Equal(t, "ended", get[string](c, "SELECT cleared_reason FROM public.queue_alert_ack"))
 }
 
-// One silent tick worker that no host runs stands for itself.
+// A single silent tick worker that no host runs makes its own alert, without a cause.
 func TestOneSilentTickWorker(t *testing.T) {
 	c := newCore(t)
 	c.live("ops-1", get[string](c, "SELECT array_remove("+allLoops+", 'iu_outbound_default')::text"), "{}")
 	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '95 hours' WHERE executor_id = 'iu_outbound_default'")
 	require.Equal(t, "iu_outbound_default critical no live host runs it", get[string](c, "SELECT concat_ws(' ', subject, severity, NULLIF(cause, ''), detail) FROM public.v_queue_alert"))
-	// pg_cron, or an operator, ticks it: it is served.
+	// If pg_cron or an operator runs the tick worker, there is no alert.
 	c.exec("UPDATE public.queue_tick_worker SET last_run_at = now() WHERE worker_name = 'iu_outbound_default'")
 	require.Equal(t, "", get[string](c, "SELECT string_agg(detail, '') FROM public.v_queue_alert"))
 }
 
-// A stop alerts only where work waits that no live host serves.
+// A host that stopped is an alert only if work waits that no live host does.
 func TestStopAlertsWhereWorkWaits(t *testing.T) {
 	c := newCore(t)
 	host := c.as("dot_executor")
@@ -108,7 +110,7 @@ func TestStopAlertsWhereWorkWaits(t *testing.T) {
 	require.Zero(t, get[int](c, "SELECT count(*) FROM public.v_queue_alert"))
 }
 
-// A lane whose jobs nobody alive can claim, whatever the reason.
+// A queue lane whose jobs no live executor can claim is an alert with the reason.
 func TestUnclaimedLane(t *testing.T) {
 	j := newJobs(t)
 	c := j.core
@@ -140,17 +142,19 @@ func TestUnclaimedLane(t *testing.T) {
 			require.Equal(t, "3 wait; "+step.why, get[string](c, "SELECT detail FROM public.v_queue_alert WHERE kind = 'unclaimed'"))
 		}
 	}
-	// Silence is the cause where it is no less severe than what follows from it.
+	// The silence of an executor is shown as the cause of an alert that is no more severe than the
+	// silence.
 	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '400 seconds' WHERE executor_id IN ('e1', 'e2')")
 	require.Equal(t, "e1 warning, e2 warning, unclaimed:kg/mail warning <e1", alertsOf(c, "."))
 	aged("2 hours")
 	require.Equal(t, "e1 warning, e2 warning, unclaimed:kg/mail critical", alertsOf(c, "."), "one alert for the lane: its backlog is no second one")
-	// Jobs that are switched off are not claimed by anybody: the switch is shown, the backlog counts.
+	// While jobs are switched off nobody can claim them: the lane is no alert then, but its backlog
+	// is.
 	j.flag("queue.job_substrate.enabled", "false")
 	require.Equal(t, "backlog:job mail in kg critical, e1 warning, e2 warning", alertsOf(c, "."))
 }
 
-// The age of a backlog, by the flags in force; 0 = never.
+// The age from which a backlog is an alert follows the flags in force; 0 = never an alert.
 func TestBacklogAge(t *testing.T) {
 	j := newJobs(t)
 	c := j.core
@@ -177,7 +181,8 @@ func TestBacklogAge(t *testing.T) {
 	require.Equal(t, "not_found", call(t, ann, "public.fn_queue_alert_ack('backlog:job mail in kg', 'ann', 'c', '1 hour')")["rule"])
 }
 
-// A circuit that stays open, with the backlog behind it; who may see alerts need not read the queues.
+// A circuit that stays open is an alert, and the cause of the alert about the backlog of its
+// endpoint. A viewer needs no right on the queues to see both.
 func TestCircuitStaysOpen(t *testing.T) {
 	h := newHooks(t)
 	c := &core{t: t, db: h.db, root: h.root}
@@ -198,7 +203,8 @@ func TestCircuitStaysOpen(t *testing.T) {
 	require.Equal(t, 2, n)
 }
 
-// Work on leases that have run out waits, since it was due: its age is no secret while nobody takes it back.
+// Work whose lease has expired waits from the time at which it was due. Its age is shown even if
+// nobody runs the tick worker that returns expired leases.
 func TestBacklogOnExpiredLeases(t *testing.T) {
 	h := newHooks(t)
 	c := &core{t: t, db: h.db, root: h.root}

@@ -1,5 +1,5 @@
-// Batches of bulk operations in the audit: linked to their operation, numbered, and not in the way
-// of other rows.
+// The audit rows of the batches of an operation: each has the id of its operation and a number, and
+// they do not crowd other rows out of the snapshot.
 
 package schema_test
 
@@ -13,7 +13,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// Every audit row that an operation writes has its id, and the last batch has the counts of all.
+// Every audit row that an operation writes has the operation's id, and the row of the last batch
+// has the counts of all batches.
 func TestAuditRowsOfAnOperation(t *testing.T) {
 	h := newHooks(t)
 	h.flag("webhook.circuit_failures", "0")
@@ -38,7 +39,8 @@ func TestAuditRowsOfAnOperation(t *testing.T) {
 		FROM public.queue_operator_action WHERE operation_id = $1`, op))
 	require.Zero(t, one[int](h, "SELECT count(*) FROM public.queue_operator_action WHERE operation_id IS NULL AND action LIKE 'dead_letter%'"))
 
-	// A person's requeue beside it is nobody's batch, and no login can make it one.
+	// A requeue by a person meanwhile belongs to no operation, and no login can pretend that it
+	// does.
 	login := h.db.Pool(t, pgtest.Login(t, h.db, "dead_letter_operator"))
 	_, err := login.Exec(context.Background(), "SELECT public.fn_dead_letter_requeue($1::bigint[], 'dora', 'by hand', false)", letters[:1])
 	require.NoError(t, err)
@@ -50,7 +52,8 @@ func TestAuditRowsOfAnOperation(t *testing.T) {
 	require.Equal(t, 11, one[int](h, `SELECT count(*) FROM pg_catalog.pg_proc p WHERE p.pronamespace = 'public'::regnamespace AND p.proname LIKE '%dead\_letter%\_as'`))
 }
 
-// However many batches and refusals are newer, the snapshot has what people did, and reads only their rows.
+// The snapshot shows what people did, however many newer batches and refusals there are, and reads
+// only the rows of people.
 func TestSnapshotActionsBehindBatches(t *testing.T) {
 	h := newHooks(t)
 	h.exec("SELECT public.fn_operator_audit('endpoint_suspend', 'x', 'ann', 'deploy', NULL, NULL, NULL, NULL, 'done')")
@@ -61,7 +64,7 @@ func TestSnapshotActionsBehindBatches(t *testing.T) {
 	s := picture(t, one[[]byte](h, "SELECT public.fn_queue_snapshot('0')"))
 	got := []string{}
 	for _, a := range s.Actions {
-		if a.Action.String() != "flag_set" { // the fixture's own
+		if a.Action.String() != "flag_set" { // written by newHooks
 			got = append(got, fmt.Sprint(a.By, " ", a.Action))
 		}
 	}

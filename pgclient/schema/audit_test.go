@@ -1,4 +1,5 @@
-// What an audit row proves and what it only claims, and how many refusals are kept.
+// The audit: which columns of a row are proven, which are only claimed by the caller, and how many
+// refusals are kept.
 
 package schema_test
 
@@ -49,7 +50,8 @@ func TestAuditClaims(t *testing.T) {
 	}
 }
 
-// A filter is the caller's word: ids of one kind were audited under the filter of another.
+// A filter in an audit row is only claimed by the caller: here, dead letters of one kind are
+// requeued with the filter of another.
 func TestAuditFilterIsClaimed(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("order", 2)
@@ -61,7 +63,7 @@ func TestAuditFilterIsClaimed(t *testing.T) {
 	require.Equal(t, "claimed: code:HARMLESS", one[string](h, "SELECT filter FROM public.queue_operator_action WHERE action = 'bulk_plan'"))
 }
 
-// Refusals are recorded, and nobody fills the table with them.
+// Refusals are recorded, but no login can fill the table with them.
 func TestAuditOfRefusalsIsBounded(t *testing.T) {
 	c := newCore(t)
 	admin, other := c.as("workflow_admin"), c.as("workflow_admin")
@@ -81,7 +83,7 @@ func TestAuditOfRefusalsIsBounded(t *testing.T) {
 	call(t, admin, "public.fn_dot_config_set('webhook.max_attempts', '6', 'eve', 'test')")
 	require.Equal(t, 1, get[int](c, "SELECT count(*) FROM public.queue_operator_action WHERE action = 'flag_set'"), "what is done is always recorded")
 
-	// Reaching for what is another's is recorded too.
+	// An attempt to use another login's executor is recorded too.
 	host := c.as("dot_executor")
 	call(t, admin, "public.fn_queue_executor_register('mine', 'DOT', '{}', 30, 600, 'subscription_admin', 'ann')")
 	call(t, host, "public.fn_queue_heartbeat_write('mine', '{}', 'eve')")

@@ -1,5 +1,5 @@
-// The tables in which an installation records itself (book): those of another installation are
-// neither read nor written.
+// The tables in which an installation records itself: if another role owns them, migrate neither
+// reads nor writes them.
 
 package schema_test
 
@@ -13,8 +13,8 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// A login that may CREATE in public plants what the migrator, a superuser, would read or write: a view, a trigger or a
-// default of this login would run as the superuser.
+// A login that may CREATE in schema public makes an object under the name of such a table. Its
+// view, trigger or default would run as the migrator, a superuser, if migrate read or wrote it.
 func TestForeignBooks(t *testing.T) {
 	w := newRolesWorld(t)
 	w.run("postgres", "CREATE ROLE planter LOGIN", "CREATE DATABASE queue")
@@ -40,7 +40,7 @@ func TestForeignBooks(t *testing.T) {
 		require.NotContains(t, err.Error(), "\n")
 		conn, err := pgsession.Connect(t.Context(), w.server.DSN(embedded.Superuser, "queue"))
 		require.NoError(t, err)
-		if c.name != "view of the objects" { // which only a migration and a comparison read
+		if c.name != "view of the objects" { // which only a migration and the comparison of objects read
 			_, err = schema.GetStatus(t.Context(), conn)
 			require.ErrorContains(t, err, "belongs to planter", c.name)
 		}

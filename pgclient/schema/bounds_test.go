@@ -65,7 +65,7 @@ func TestEveryNumberHasTwoBounds(t *testing.T) {
 	require.Contains(t, setFlag(t, admin, "queue.tick.stale_heartbeat_check.interval_seconds", "150")["reason"], "at most 149 s")
 }
 
-// What the documents give a meaning stays legal.
+// Values to which the documents give a meaning, such as 0, remain legal.
 func TestBoundsKeepWhatHasAMeaning(t *testing.T) {
 	c := newCore(t)
 	admin := c.as("workflow_admin")
@@ -77,7 +77,8 @@ func TestBoundsKeepWhatHasAMeaning(t *testing.T) {
 	}
 }
 
-// A value of an older release, or of somebody who wrote to the table, counts as the nearest bound, and shows.
+// A value beyond a bound, stored by an older release or by a direct write to the table, counts as
+// the nearest bound, and the console shows it.
 func TestStoredBeyondABound(t *testing.T) {
 	c := newCore(t)
 	all := c.bounds()
@@ -95,7 +96,8 @@ func TestStoredBeyondABound(t *testing.T) {
 			}
 		}
 	}
-	// A crash with such a lease costs a day, not 31 years; a webhook ends before its lease.
+	// With such a value stored, a lease still ends within its bound of a day, not after 31 years,
+	// and a webhook request ends before its lease.
 	c.exec("UPDATE public.dot_config SET value = '1000000' WHERE key IN ('queue.lease.duration_seconds', 'webhook.lease_seconds', 'webhook.timeout_seconds')")
 	require.Equal(t, "86400 3600 600", get[string](c, `SELECT concat_ws(' ', public.fn_cfg_int('queue.lease.duration_seconds', 1),
 		public.fn_cfg_int('webhook.lease_seconds', 1), public.fn_cfg_int('webhook.timeout_seconds', 1))`))

@@ -1,5 +1,5 @@
-// The broadcast share equals a count of the events, its cost does not grow with them, and an alert
-// is raised above the limit.
+// The broadcast share equals a count of the events. Reading the share costs the same however many
+// events there are, and a share above the limit raises an alert.
 
 package schema_test
 
@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// traffic registers types of four domains and makes rules with mutes, scopes and every domain among them.
+// traffic registers event types in four domains and event subscriptions: some muted, some with a
+// scope, some for every domain.
 func (c *core) traffic() {
 	c.t.Helper()
 	c.exec(`INSERT INTO public.event_type_registry SELECT d, 'type' || i, 's', 'immediate' FROM unnest('{crm,shop,mail,ops}'::text[]) d, generate_series(0, 4) i`)
@@ -24,8 +25,9 @@ func (c *core) traffic() {
 		('role:e', NULL, 'type4', NULL, NULL, '{}', false), ('role:f', 'mail', NULL, NULL, NULL, '{}', true), ('role:g', NULL, NULL, 's2', 'orders', '{"n": {}}', false)`)
 }
 
-// events writes n of them, evenly over a span that ends now; what triggers do is not wanted here. mixed: of every stream,
-// subject table and payload; else a type has one stream and table.
+// events writes n events without triggers, evenly over a span that ends now. If mixed is true they
+// have every combination of stream, subject table and payload; otherwise each type has one stream
+// and one subject table.
 func (c *core) events(n int, over time.Duration, mixed bool) {
 	c.t.Helper()
 	c.asReplica(`INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, event_subject_table, safe_payload, created_at)
@@ -35,7 +37,8 @@ func (c *core) events(n int, over time.Duration, mixed bool) {
 		FROM generate_series(0, $1::int - 1) i CROSS JOIN LATERAL (SELECT CASE WHEN $3 THEN i / 20 ELSE i / 4 % 5 END) x (k)`, n, over.Seconds(), mixed)
 }
 
-// rolled counts what there is; a neighbour's open transaction may hold it back for a moment.
+// rolled counts all events that exist. The open transaction of another test may delay this for a
+// moment.
 func (c *core) rolled() {
 	c.t.Helper()
 	eventually(c.t, "all counted", func() bool {
@@ -44,7 +47,8 @@ func (c *core) rolled() {
 	})
 }
 
-// share is what the views say and what a count of the events says, of one moment. The count knows nothing of classes.
+// share returns the share as the views show it and as a plain count of the events gives it, both in
+// one snapshot. The plain count does not use event classes.
 func (c *core) share() (views, counted string) {
 	c.t.Helper()
 	require.NoError(c.t, pgx.BeginFunc(context.Background(), c.root, func(tx pgx.Tx) error {
@@ -74,11 +78,13 @@ func (c *core) equal(why string) string {
 	return views
 }
 
-// read is how many rows of the outbox a look at the share reads, and how long it takes.
+// read returns how many rows of the outbox one query of the share reads, and how long the query
+// takes.
 func (c *core) read() (rows int64, took time.Duration) {
 	c.t.Helper()
 	var n int64
-	// A separate session, whose statistics are of this alone; the second look has its plans.
+	// The session is separate, so that its statistics count only this query. The first run makes
+	// the plans; the second run is measured.
 	conn := c.db.Conn(c.t, "")
 	_, err := conn.Exec(context.Background(), "SELECT count(*) FROM public.v_subscription_broadcast_share")
 	require.NoError(c.t, err)
@@ -94,7 +100,8 @@ func (c *core) read() (rows int64, took time.Duration) {
 	return rows / 2, took
 }
 
-// The reference of the other tests is itself held against the resolver, event by event.
+// The plain count that the other tests compare with is itself compared with the resolver, event by
+// event.
 func TestBroadcastIsWhatResolvesToNobody(t *testing.T) {
 	c := newCore(t)
 	c.traffic()
@@ -111,7 +118,8 @@ func TestBroadcastIsWhatResolvesToNobody(t *testing.T) {
 		get[int](c, "SELECT count(*) FROM public.event_class WHERE filters = '{}'"))
 }
 
-// Whatever changes after the events were counted, the answer is that of the rules of today.
+// The share follows the event subscriptions of today, however they changed after the events were
+// counted.
 func TestBroadcastFollowsTheRules(t *testing.T) {
 	c := newCore(t)
 	c.traffic()
@@ -138,7 +146,8 @@ func TestBroadcastFollowsTheRules(t *testing.T) {
 	require.Equal(t, get[int](c, "SELECT count(*) FROM public.event_outbox WHERE created_at >= date_trunc('hour', now() - interval '24 hours', 'UTC')"),
 		get[int](c, "SELECT sum(n)::int FROM public.event_class_count WHERE span = 'hour' AND bucket >= date_trunc('hour', now() - interval '24 hours', 'UTC')"), "each once")
 
-	// A transaction that commits late counts in the minute in which it began, once.
+	// An event whose transaction commits late counts once, in the minute in which the transaction
+	// began.
 	late := c.begin(c.as("event_ingest_writer"))
 	_, err := late.Exec(context.Background(), "SELECT public.fn_iu_emit_event('ops', 'type2', 's', 'immediate', 'info', NULL, NULL)")
 	require.NoError(t, err)
@@ -150,7 +159,7 @@ func TestBroadcastFollowsTheRules(t *testing.T) {
 	c.rolled()
 	c.equal("and counted")
 
-	// After a restore into another cluster xids say nothing of what is older.
+	// After a restore into another cluster, transaction ids do not show which events are older.
 	c.asReplica("UPDATE public.event_outbox SET created_xid = (created_xid::text::bigint + 4000000000)::text::xid8")
 	c.exec("UPDATE public.event_class_state SET system_identifier = 1")
 	c.equal("restored")
@@ -167,7 +176,7 @@ func TestBroadcastFollowsTheRules(t *testing.T) {
 	c.equal("off: everything is broadcast")
 }
 
-// However long the history is, a look at the share reads the edge of its window alone.
+// Reading the share reads only the events at the edge of its 24 hours, however long the history is.
 func TestBroadcastOf131000EventsOver18Days(t *testing.T) {
 	c := newCore(t)
 	c.traffic()
@@ -192,7 +201,7 @@ func TestBroadcastOfTwoMillionEventsOverOneDay(t *testing.T) {
 	c.events(2_000_000, 24*time.Hour, false)
 	c.exec("VACUUM ANALYZE")
 	started := time.Now()
-	c.exec("SELECT public.fn_event_classes_roll()") // takes longer than rolled waits
+	c.exec("SELECT public.fn_event_classes_roll()") // takes longer than rolled would wait
 	c.rolled()
 	t.Logf("2,000,000 events counted for the first time in %s", time.Since(started))
 	c.equal("2,000,000 over one day")
@@ -209,7 +218,8 @@ func TestBroadcastOfTwoMillionEventsOverOneDay(t *testing.T) {
 	}
 }
 
-// over makes so many events that reach somebody, and so many that do not.
+// over writes as many events as reached says that have a recipient, and as many as broadcast says
+// that have none.
 func (c *core) over(reached, broadcast int) {
 	c.t.Helper()
 	c.asReplica(`INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, created_at)
@@ -219,7 +229,7 @@ func (c *core) over(reached, broadcast int) {
 func (c *core) sample(t *testing.T) map[string]any {
 	t.Helper()
 	c.exec("SELECT public.fn_event_broadcast_sample()")
-	return call(t, c.root, "public.fn_event_broadcast_sample()") // which changes nothing more
+	return call(t, c.root, "public.fn_event_broadcast_sample()") // the second run of this moment changes nothing more
 }
 
 func TestBroadcastIsSampledAndRaisesOneEvent(t *testing.T) {
@@ -238,7 +248,7 @@ func TestBroadcastIsSampledAndRaisesOneEvent(t *testing.T) {
 	c.over(0, 15)
 	c.rolled()
 	pool := c.wide(6, "dot_executor")
-	for range 3 { // also minutes later
+	for range 3 { // three rounds, a minute apart
 		c.asReplica("UPDATE public.queue_metric_sample SET at = at - interval '1 minute'")
 		together(t, 6, func(int) (map[string]any, error) { return tryCall(pool, "public.fn_metrics_sampler_run()") })
 	}
@@ -272,8 +282,8 @@ func TestBroadcastIsSampledAndRaisesOneEvent(t *testing.T) {
 	require.Equal(t, 2, get[int](c, emitted))
 }
 
-// Events of a transaction that stays open are counted when it has ended, and delay
-// no others.
+// Events of a transaction that stays open are counted when it has ended, and meanwhile do not delay
+// the count of other events.
 func TestBroadcastCountsOnceBesideAnOpenTransaction(t *testing.T) {
 	c := newCore(t)
 	c.exec("INSERT INTO public.event_type_registry VALUES ('kg', 'made', 's', 'immediate'), ('lost', 'made', 's', 'immediate')")
@@ -325,7 +335,8 @@ func TestBroadcastAlertIsAcknowledgedAndClears(t *testing.T) {
 	require.NotEqual(t, key, get[string](c, "SELECT alert_key FROM public.v_queue_alert WHERE subject = 'broadcast'"), "a new rise is a new alert")
 }
 
-// Who may look at the share need not read payloads; nobody else writes what it is made of.
+// A viewer may read the share without a right on payloads, and no role of a person or of a producer
+// can write the counts behind it.
 func TestBroadcastRights(t *testing.T) {
 	c := newCore(t)
 	for _, role := range []string{"queue_viewer", "workflow_admin", "dead_letter_operator"} {

@@ -1,5 +1,6 @@
-// Bulk operations: a frozen selection runs canary first, at a rate, with a brake; each item once,
-// with its outcome; and it can be undone.
+// Operations over many dead letters: the frozen items are processed canary first, then at a rate,
+// until the brake pauses it. Each item is processed once and has an outcome, and the operation can
+// be undone.
 
 package schema_test
 
@@ -14,7 +15,7 @@ import (
 
 const (
 	bulkRun = "public.fn_queue_bulk_run($1::bigint, 'ann')"
-	// its webhook dead letters, in order
+	// $1 = the ids of webhook dead letters, in the order of the operation
 	plan = "public.fn_queue_bulk_plan('requeue_webhook', $1::text[], 'code:HTTP_500', $2, $3, $4, 'ann', 'receiver is back')"
 )
 
@@ -23,7 +24,7 @@ type bulk struct {
 	id int
 }
 
-// planned freezes dead letters.
+// planned plans an operation with these dead letters as its frozen items.
 func (h *hooks) planned(letters []int64, rate float64, brake, canary int) *bulk {
 	h.t.Helper()
 	ids := make([]string, len(letters))
@@ -42,7 +43,7 @@ func (h *hooks) started(letters []int64, rate float64, brake, canary int) *bulk 
 	return b
 }
 
-// tick lets seconds pass for the operation and runs one tick; it returns how many
+// tick runs one tick as if seconds had passed since the operation last ran; it returns how many
 // items were done, skipped and failed.
 func (b *bulk) tick(seconds float64) string {
 	b.t.Helper()
@@ -57,8 +58,8 @@ func (b *bulk) state() string {
 	return one[string](b.hooks, "SELECT concat_ws(' ', state, state_why) FROM public.queue_bulk_operation WHERE operation_id = $1", b.id)
 }
 
-// attempt makes the first attempts of the waiting webhooks and settles them with these
-// codes, "" = delivered, in the order in which they are claimed.
+// attempt makes the first attempts of the waiting webhooks, in the order in which they are claimed,
+// and settles each with the next of these codes; "" = delivered.
 func (b *bulk) attempt(codes ...string) {
 	b.t.Helper()
 	b.step()
@@ -71,7 +72,7 @@ func (b *bulk) attempt(codes ...string) {
 	b.call("public.fn_saga_orchestrator_run(100000)")
 }
 
-// counted wants the counters of the operation to be those of its items.
+// counted requires that the counters of the operation equal a count of its items.
 func (b *bulk) counted() {
 	b.t.Helper()
 	require.Equal(b.t, one[string](b.hooks, `SELECT concat_ws(' ', count(*), count(*) FILTER (WHERE outcome = 'done'),
@@ -134,7 +135,7 @@ func TestBulkCanaryFails(t *testing.T) {
 	b.counted()
 }
 
-// A canary that is skipped tells nothing: the next dead letter takes its place.
+// A canary item that is skipped proves nothing about the receiver: the next item takes its place.
 func TestBulkCanarySkipped(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("e", 6)
@@ -146,7 +147,7 @@ func TestBulkCanarySkipped(t *testing.T) {
 	b.counted()
 }
 
-// The rate that was asked for is the rate that is had, however unevenly the ticks come.
+// The operation runs at the rate that was asked for, however unevenly the ticks are spaced.
 func TestBulkRates(t *testing.T) {
 	for _, c := range []struct {
 		rate, seconds float64
@@ -177,7 +178,7 @@ func TestBulkBrake(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("e", 40)
 	b := h.started(letters, 5, 30, 0)
-	const away = 10 // more than the two seconds that a tick makes up for, so that ten items are exact
+	const away = 10 // more than the two seconds that a tick makes up for, so that each tick does exactly ten items
 	require.Equal(t, "10 0 0", b.tick(away))
 	b.attempt("HTTP_503", "HTTP_503", "HTTP_503", "", "", "", "", "", "")
 	require.Equal(t, "10 0 0", b.tick(away), "nine first attempts are too few to judge")
@@ -190,7 +191,7 @@ func TestBulkBrake(t *testing.T) {
 	b.counted()
 }
 
-// The off switch holds an operation; it does not use it up.
+// Switching requeueing off pauses an operation; no item is skipped or failed because of it.
 func TestBulkSwitchedOff(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("e", 4)
@@ -204,8 +205,8 @@ func TestBulkSwitchedOff(t *testing.T) {
 	b.counted()
 }
 
-// 50 items in a row that are skipped for one reason pause the operation, with the reason;
-// nobody needs 50,000 refusals. Resumed, it looks at the next 50.
+// 50 items in a row that are skipped for the same reason pause the operation with that reason:
+// nobody needs 50,000 refusals. Once resumed, the operation tries the next 50.
 func TestBulkPausesWhatIsSkipped(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("e", 160)
@@ -230,8 +231,8 @@ func TestBulkPausesWhatIsSkipped(t *testing.T) {
 	b.counted()
 }
 
-// Of two operations over the same dead letters each dead letter is requeued by one, and the
-// other says by whom.
+// If two operations have the same dead letters, each dead letter is requeued by one of them, and
+// the other operation shows which one.
 func TestBulkOverlap(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("e", 60)
@@ -265,7 +266,8 @@ func TestBulkUndo(t *testing.T) {
 	b.counted()
 }
 
-// An item whose function raises fails alone; one that is gone is skipped.
+// An item whose function raises an error fails alone; an item whose dead letter no longer exists is
+// skipped.
 func TestBulkPoison(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("e", 5)
@@ -326,12 +328,12 @@ func TestBulkReplaysJobs(t *testing.T) {
 	require.Equal(t, 3, get[int](j.core, `SELECT count(*) FROM public.queue_bulk_operation_item i JOIN public.job_dead_letter d ON 'job:' || d.dead_letter_id = i.target
 		WHERE i.outcome = 'undone' AND d.triage_status = 'open' AND d.replayed_job_id IS NULL AND d.resolved_at IS NULL`))
 	j.balanced()
-	// what was taken back can be replayed again
+	// a replay that was undone can be replayed again
 	again := call(t, j.work, "public.fn_queue_bulk_plan('replay_job', $1::text[], 'code:TIMEOUT', 1000, 0, 0, 'ann', 'now really')", letters)
 	call(t, j.work, bulkRun, num(again, "operation_id"))
 	require.Equal(t, "3 3 0", tick())
 	j.balanced()
-	// by hand a replayed dead letter opens for nobody
+	// a direct UPDATE cannot reopen a replayed dead letter, even as the owner
 	require.Equal(t, "42501", j.byHand("queue_owner", "UPDATE public.job_dead_letter SET triage_status = 'open', resolution = NULL, resolved_at = NULL, resolved_by = NULL, replayed_job_id = NULL WHERE triage_status = 'replayed'"))
 }
 
@@ -383,8 +385,9 @@ func TestBulkRoles(t *testing.T) {
 	fails(t, c.as("dead_letter_operator"), "42501", "SELECT public.fn_queue_bulk_tick()")
 }
 
-// Items of an endpoint that is suspended, or whose circuit is open, stay dead letters and wait, while those of others
-// go on; the operation shows why it waits, and processes them when the endpoint accepts webhooks again.
+// Items of an endpoint that is suspended or whose circuit is open remain dead letters and wait,
+// while the items of other endpoints are processed. The operation shows why it waits, and continues
+// with them when the endpoint accepts webhooks again.
 func TestBulkWaitsForEndpoints(t *testing.T) {
 	h := newHooks(t)
 	fine, letters := h.die("fine", 4)
@@ -403,7 +406,7 @@ func TestBulkWaitsForEndpoints(t *testing.T) {
 			one[string](h, "SELECT waits FROM public.queue_bulk_operation WHERE operation_id = $1", b.id))
 		require.Equal(t, 3, one[int](h, "SELECT count(*) FROM public.dead_letter_open WHERE subscription_id = $1", sub))
 		b.counted()
-		if blocked.why == "circuit" { // half open: one item goes as its probe
+		if blocked.why == "circuit" { // half open: one item is sent as its probe
 			require.NoError(t, h.asOwner("UPDATE public.webhook_endpoint_suspensions SET until = now() WHERE subscription_id = $1", sub))
 			require.Equal(t, "1 0 0", b.tick(1))
 			require.Equal(t, "0 0 0", b.tick(1))
@@ -427,8 +430,8 @@ func TestBulkWaitsForEndpoints(t *testing.T) {
 	}
 }
 
-// The rate of an operation is spent by every request it causes, retries too, and by
-// nothing while it is paused.
+// Every request that an operation causes counts against its rate, retries too; while it is paused,
+// no request is sent.
 func TestBulkRateAtTheSend(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("e", 60)
@@ -452,13 +455,14 @@ func TestBulkRateAtTheSend(t *testing.T) {
 	full()
 	h.call("public.fn_queue_bulk_pause($1::bigint, 'ann')", b.id)
 	require.Empty(t, h.claim(1000), "paused: nothing goes out")
-	h.emit("e", 3) // what does not belong to it is not held up
+	h.emit("e", 3) // webhooks of other events are not delayed
 	h.step()
 	require.Len(t, h.claim(1000), 3)
 	h.call("public.fn_queue_bulk_resume($1::bigint, 'ann')", b.id)
 	require.Len(t, h.claim(1000), 5)
 
-	// One that has no bucket has no rate, and holds up nothing.
+	// Without a row of webhook_operation_bucket an operation has no rate, and its webhooks are not
+	// delayed.
 	require.NoError(t, h.asOwner("DELETE FROM public.webhook_operation_bucket"))
 	require.Equal(t, "20 0 0", b.tick(10))
 	h.step()

@@ -1,5 +1,6 @@
-// No object that a caller creates can replace one that a function of qtop uses: every name in the function's body is
-// qualified, so it is found although schema public is on no search path, and the caller's objects are searched last.
+// No object that a caller creates can take the place of one that a function of qtop uses: every
+// name in the body of the function is qualified, so it is found although schema public is on no
+// search path, and the caller's objects are searched last.
 
 package schema_test
 
@@ -15,12 +16,13 @@ func TestCaptureIsImpossible(t *testing.T) {
 		t.Skip("NOT CHECKED: this server has no plpgsql_check (Debian: postgresql-15-plpgsql-check)")
 	}
 	c.exec("CREATE SCHEMA checker; CREATE EXTENSION plpgsql_check SCHEMA checker")
-	// Two that can be captured show that the check sees it.
+	// Two functions that can be captured prove that the check finds such functions.
 	c.exec(`CREATE FUNCTION public.fn_captured() RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS 'BEGIN RETURN (SELECT count(*) FROM dot_config); END'`)
 	c.exec(`SET LOCAL check_function_bodies = off;
 		CREATE FUNCTION public.fn_captured_too() RETURNS boolean LANGUAGE sql SECURITY DEFINER AS 'SELECT fn_queue_notify_enabled()'`)
 
-	// A PL/pgSQL body is checked, an SQL body is made again, both where public is on no path.
+	// PL/pgSQL bodies are checked with plpgsql_check, SQL bodies by creating the function again,
+	// both with a search_path without public.
 	c.exec(`DO $do$
 		DECLARE f record;
 		BEGIN

@@ -1,4 +1,5 @@
-// The clock of the server goes back, or was wrong for a while: nothing waits for a time that it wrote.
+// The clock of the server is set back, or was ahead for a while: no work waits for a time that the
+// clock wrote while it was ahead.
 
 package schema_test
 
@@ -10,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clocked are the columns that the clock writes, and that something waits for.
+// clocked are the columns whose times the clock of the server writes and something waits for.
 var clocked = []string{
 	"queue_host.last_seen_at", "queue_host.started_at", "queue_tick_worker.last_run_at", "queue_tick_worker.last_attempt_at", "job_lease.lease_until", "job_lease.claimed_at",
 	"job_queue.updated_at", "webhook_delivery_jobs.lease_until", "webhook_delivery_jobs.started_at", "webhook_endpoint_suspensions.since", "subscriptions.created_at", "webhook_delivery_sagas.next_attempt_at", "webhook_delivery_sagas.updated_at", "webhook_endpoint_suspensions.until",
@@ -21,7 +22,8 @@ var clocked = []string{
 	"webhook_endpoint_state.last_success_at", "dot_config_revert.set_at", "dot_config_revert.revert_at", "iu_notification_pending.created_at",
 }
 
-// back sets the clock back: what it wrote lies ahead now.
+// back sets the clock back, seen from the rows: it moves all times that were written into the
+// future.
 func (c *core) back(by string) {
 	c.t.Helper()
 	var all strings.Builder
@@ -57,7 +59,7 @@ func TestClockThatGoesBack(t *testing.T) {
 	require.Contains(t, call(t, c.root, "public.fn_metrics_sampler_run()"), "broadcast")
 	j.exec("UPDATE public.queue_tick_worker SET last_run_at = clock_timestamp(), last_attempt_at = clock_timestamp() WHERE worker_name = 'config_expiry'")
 
-	h.emit("order", 1) // three more, of which no attempt has been made
+	h.emit("order", 1) // three webhooks of which no attempt has been made
 	require.Equal(t, 3, h.route())
 
 	j.exec(`WITH u AS (INSERT INTO public.information_unit (canonical_address, created_by) VALUES ('a', 'user:ann') RETURNING id)
@@ -103,7 +105,7 @@ func TestClockThatGoesBack(t *testing.T) {
 	require.Equal(t, 1, get[int](c, "SELECT count(*)::int FROM public.queue_mark"), "said once")
 }
 
-// A host whose last heartbeat lies in the future reports it to the clock check, and goes on.
+// A host whose last heartbeat is in the future makes the clock check run, and continues.
 func TestBeatAheadOfTheClock(t *testing.T) {
 	c := newCore(t)
 	const beat = "public.fn_queue_host_beat('h', '00000000-0000-0000-0000-000000000001', '{job_executor}', 0, '{}')"
@@ -117,7 +119,8 @@ func TestBeatAheadOfTheClock(t *testing.T) {
 	require.Equal(t, 1, get[int](c, "SELECT count(*)::int FROM public.v_live_loop"))
 }
 
-// A host reports steps of the clock that it noticed: one mark for all hosts that noticed the same, none from others.
+// A host records a step of the clock that it noticed: hosts that notice the same step make one mark
+// together, and a process that is not the registered instance makes none.
 func TestClockStepped(t *testing.T) {
 	c := newCore(t)
 	const h = "'h', '00000000-0000-0000-0000-000000000001'"
@@ -140,7 +143,8 @@ func TestClockStepped(t *testing.T) {
 	}
 }
 
-// The clock was ahead while no host ran: the next one that registers sees it by what others wrote.
+// The clock was ahead while no host ran: the next host that registers detects this from the times
+// of other rows.
 func TestClockWasAheadWithoutHosts(t *testing.T) {
 	c := newCore(t)
 	c.exec(`WITH u AS (INSERT INTO public.information_unit (canonical_address, created_by) VALUES ('a', 'user:ann') RETURNING id)

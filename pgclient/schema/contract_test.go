@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// contractFunction is NAME(argument type, …) = result.
+// contractFunction matches a line NAME(argument type, …) = result; the result is optional.
 var contractFunction = regexp.MustCompile(`^(\w+)\(([^)]*)\)(?: = (.+))?$`)
 
 func TestContractNames(t *testing.T) {
@@ -55,7 +55,7 @@ func TestContractNames(t *testing.T) {
 					names, types = append(names, name), append(types, typ)
 				}
 			}
-			// More arguments may follow, when they have defaults.
+			// More arguments may follow if they have defaults.
 			there(line, `SELECT FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace AND p.proname = $1
 				AND COALESCE((p.proargnames)[1:cardinality($2::text[])], '{}') = $2::text[]
 				AND COALESCE((ARRAY(SELECT format_type(a, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY x (a, n) ORDER BY n))[1:cardinality($2::text[])], '{}') = ARRAY(

@@ -98,7 +98,7 @@ func TestConfigNeedsWorkflowAdmin(t *testing.T) {
 	}
 }
 
-// The change and its audit row are one transaction.
+// A change and its audit row are committed together or not at all.
 func TestConfigAudit(t *testing.T) {
 	c := newCore(t)
 	login := pgtest.Login(t, c.db, "workflow_admin")
@@ -150,7 +150,8 @@ func TestConfigCompareAndSet(t *testing.T) {
 	require.Equal(t, "refused: changed", get[string](c, "SELECT outcome FROM public.queue_operator_action ORDER BY id DESC LIMIT 1"))
 }
 
-// 64 sessions that all saw the same row: one changes it, all others are told.
+// 64 sessions that read the same row set the flag at once: one changes it, all others are refused
+// with "changed".
 func TestConfigManyOperators(t *testing.T) {
 	c := newCore(t)
 	pool := c.wide(64, "workflow_admin")
@@ -168,8 +169,8 @@ func TestConfigManyOperators(t *testing.T) {
 	}
 }
 
-// Keys that bind each other change one after the other: no pair of changes that
-// were each right alone leaves a wrong pair.
+// Flags that limit each other are changed one after the other: two changes that are each valid
+// alone never leave an invalid pair.
 func TestConfigCoupledKeys(t *testing.T) {
 	c := newCore(t)
 	pool := c.wide(16, "workflow_admin")
@@ -198,7 +199,7 @@ func TestConfigExpiry(t *testing.T) {
 
 	setFor("false")
 	require.Equal(t, "map[dropped:0 held:0 reverted:0]", expire(), "not due yet")
-	setFor("false") // longer: it still reverts to the value from before the first change
+	setFor("false") // a later expiry: the flag still reverts to its value from before the first change
 	due()
 	require.Equal(t, "map[dropped:0 held:0 reverted:1]", expire())
 	require.Equal(t, "true", value())
@@ -217,7 +218,7 @@ func TestConfigExpiry(t *testing.T) {
 	setFlag(t, admin, key, "true")
 	setFor("false")
 	due()
-	// Somebody changed it behind all triggers: the revert leaves that alone.
+	// The row was changed without triggers: the revert leaves such a change alone.
 	require.NoError(t, pgx.BeginFunc(context.Background(), c.root, func(tx pgx.Tx) error {
 		_, err := tx.Exec(context.Background(), "SET LOCAL session_replication_role = replica; UPDATE public.dot_config SET updated_at = now() WHERE key = '"+key+"'")
 		return err
@@ -226,7 +227,7 @@ func TestConfigExpiry(t *testing.T) {
 	require.Equal(t, "false", value())
 }
 
-// A revert that would break the flags that stand now waits, and is seen waiting.
+// A revert that would contradict another flag waits, and the snapshot shows it as overdue.
 func TestConfigRevertHeld(t *testing.T) {
 	c := newCore(t)
 	admin := c.as("workflow_admin")
@@ -241,7 +242,7 @@ func TestConfigRevertHeld(t *testing.T) {
 	require.EqualValues(t, 1, call(t, c.root, "public.fn_dot_config_expire()")["reverted"])
 }
 
-// Sets and expiries of the same keys at once never block each other for good.
+// Sets and expiries of the same flag at the same time never deadlock.
 func TestConfigExpiryAgainstSet(t *testing.T) {
 	c := newCore(t)
 	pool := c.wide(8, "workflow_admin", "dot_executor")
@@ -257,8 +258,8 @@ func TestConfigExpiryAgainstSet(t *testing.T) {
 	}
 }
 
-// The owner may write rows by hand; that is stamped and audited, and no setting
-// of the session keeps it from being.
+// The owner may write rows directly; each such write is stamped and audited, and no setting of the
+// session prevents that.
 func TestConfigByHand(t *testing.T) {
 	c := newCore(t)
 	byHand := func(sql string) {
@@ -284,7 +285,7 @@ func TestConfigByHand(t *testing.T) {
 	require.Equal(t, "false", setFlag(t, c.as("workflow_admin"), "webhook.worker.enabled", "false")["after"], "a missing row comes back")
 }
 
-// What cannot be read counts as the safe side, and shows.
+// An unreadable value counts as the safe value, and the snapshot shows it as invalid.
 func TestConfigUnreadable(t *testing.T) {
 	c := newCore(t)
 	c.exec("UPDATE public.dot_config SET value = 'yes' WHERE key IN ('webhook.worker.enabled', 'queue.notify.bridge_enabled')")
@@ -295,15 +296,15 @@ func TestConfigUnreadable(t *testing.T) {
 	require.Equal(t, []string{"queue.notify.bridge_enabled", "queue.tick.webhook_router.interval_seconds", "webhook.max_attempts", "webhook.worker.enabled"},
 		get[[]string](c, `SELECT array_agg(f ->> 'key' ORDER BY f ->> 'key') FROM jsonb_array_elements(public.fn_queue_snapshot('0') -> 'flags') f
 			WHERE (f ->> 'invalid')::bool`))
-	// An unreadable value does not keep an expiry of it from working.
+	// A flag with an unreadable value can still be set until a time, and reverts.
 	admin := c.as("workflow_admin")
 	call(t, admin, "public.fn_dot_config_set('webhook.max_attempts', '2', 'ann', 'r', now() + interval '1 hour')")
 	c.exec("UPDATE public.dot_config_revert SET revert_at = now()")
 	require.EqualValues(t, 1, call(t, c.root, "public.fn_dot_config_expire()")["reverted"])
 }
 
-// A login may have quote_all_identifiers set, and with it the call stack is written in another way: a write
-// through a function is still not taken for a write by hand.
+// A login may have quote_all_identifiers set, which changes how names are written in the call
+// stack: a write through a function still does not count as a direct write.
 func TestConfigSetWhileNamesAreQuoted(t *testing.T) {
 	c := newCore(t)
 	login := pgtest.Login(t, c.db, "workflow_admin", "dot_executor")

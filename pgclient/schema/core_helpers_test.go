@@ -1,5 +1,5 @@
-// Helpers of the tests of this package: a database with a pool of a superuser, and logins with
-// given roles.
+// Helpers of the tests of this package: a database with a superuser's connection pool, and logins
+// with given roles.
 
 package schema_test
 
@@ -18,11 +18,11 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// patience is how long a condition may take on a loaded machine.
+// patience is how long a test waits for a condition on a loaded machine.
 const patience = 30 * time.Second
 
-// Everything in schema public, of any owner, except the doubles of the hostile pass: the conditions on pg_class, pg_proc
-// and pg_type of each test that lists all that is there.
+// All objects in schema public, of any owner, except the doubles that the hostile pass puts there:
+// conditions on pg_class, pg_proc and pg_type for tests that list all objects.
 const (
 	inPublic        = "'public'::regnamespace"
 	notEvil         = " IS DISTINCT FROM to_regrole('" + pgtest.Evil + "')"
@@ -42,15 +42,16 @@ func newCore(t *testing.T) *core {
 	t.Parallel()
 	db := pgtest.New(t)
 	c := &core{t: t, db: db, root: db.Pool(t, "")}
-	// A lock that a broken function waits for must end the test, not hang it.
+	// If a broken function waits for a lock, the test must fail, not hang.
 	c.exec("ALTER DATABASE " + pgx.Identifier{db.Name}.Sanitize() + " SET statement_timeout = '45s'")
 	c.root.Reset()
-	// As if somebody had run its tick workers a moment ago: where nobody ever has, they have stopped.
+	// As if somebody had run the tick workers a moment ago: in a database in which nobody ever ran
+	// them they count as stopped.
 	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now(), last_beat_payload = last_beat_payload - 'state'")
 	return c
 }
 
-// newOwn is a schema in database queue of a server that is this test's alone.
+// newOwn installs the schema in database queue of a server that only this test uses.
 func newOwn(t *testing.T, params map[string]string) *core {
 	t.Helper()
 	server := pgtest.OwnServer(t, params)
@@ -71,15 +72,16 @@ func newOwn(t *testing.T, params map[string]string) *core {
 	return &core{t: t, root: pool}
 }
 
-// as is a pool of a new login with these roles.
+// as returns a pool of a new login with these roles.
 func (c *core) as(roles ...string) *pgxpool.Pool {
 	c.t.Helper()
 	return c.db.Pool(c.t, pgtest.Login(c.t, c.db, roles...))
 }
 
-// wide is a pool of many sessions: a race needs them open before it starts. They are those of a client that is not ours,
-// with the path that the login has: in the hostile pass the doubles come first there, and a name that a test or a function
-// of ours does not qualify is theirs.
+// wide returns a pool with n open sessions: a race needs them open before it starts. They are
+// sessions of a client that is not part of qtop and have the login's own search_path. In the
+// hostile pass the doubles are first on that path, so a name that a test or a function of qtop does
+// not qualify means a double.
 func (c *core) wide(n int32, roles ...string) *pgxpool.Pool {
 	c.t.Helper()
 	cfg, err := pgxpool.ParseConfig(c.db.DSN(pgtest.Login(c.t, c.db, roles...)))
@@ -99,21 +101,21 @@ func (c *core) wide(n int32, roles ...string) *pgxpool.Pool {
 	return pool
 }
 
-// exec runs as superuser and must succeed.
+// exec runs a statement as superuser; an error fails the test.
 func (c *core) exec(sql string, args ...any) {
 	c.t.Helper()
 	_, err := c.root.Exec(context.Background(), sql, args...)
 	require.NoError(c.t, err)
 }
 
-// fails runs the statement and wants this SQLSTATE.
+// fails runs the statement and requires that it fails with this SQLSTATE.
 func fails(t *testing.T, pool *pgxpool.Pool, state, sql string, args ...any) {
 	t.Helper()
 	_, err := pool.Exec(context.Background(), sql, args...)
 	refused(t, state, err, sql)
 }
 
-// get reads a single value as superuser.
+// get returns the single value that a query gives, as superuser.
 func get[T any](c *core, sql string, args ...any) T {
 	c.t.Helper()
 	var v T
@@ -121,7 +123,7 @@ func get[T any](c *core, sql string, args ...any) T {
 	return v
 }
 
-// call runs a jsonb function, which must not raise.
+// call runs a function that returns jsonb; an error fails the test.
 func call(t *testing.T, pool *pgxpool.Pool, expr string, args ...any) map[string]any {
 	t.Helper()
 	got, err := tryCall(pool, expr, args...)
@@ -129,7 +131,7 @@ func call(t *testing.T, pool *pgxpool.Pool, expr string, args ...any) map[string
 	return got
 }
 
-// together runs f n times at once and collects what it answers.
+// together calls f n times at once and returns the answers.
 func together(t *testing.T, n int, f func(i int) (map[string]any, error)) []map[string]any {
 	t.Helper()
 	out, errs := make([]map[string]any, n), make([]error, n)
@@ -149,7 +151,7 @@ func together(t *testing.T, n int, f func(i int) (map[string]any, error)) []map[
 	return out
 }
 
-// count returns in how many of the answers the key has this value.
+// count returns how many of the answers have this value for the key.
 func count(answers []map[string]any, key string, want any) (n int) {
 	for _, a := range answers {
 		if a[key] == want {
@@ -159,13 +161,13 @@ func count(answers []map[string]any, key string, want any) (n int) {
 	return n
 }
 
-// eventually waits for a condition that a neighbour's transaction may delay.
+// eventually waits for a condition that an open transaction of another test may delay.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	require.Eventually(t, ok, patience, 20*time.Millisecond, what)
 }
 
-// session is one of a login's, under the application_name of a program.
+// session opens a session of the login with the application_name program.
 func (c *core) session(login, program string) *pgx.Conn {
 	c.t.Helper()
 	cfg, err := pgx.ParseConfig(c.db.DSN(login))
@@ -177,7 +179,7 @@ func (c *core) session(login, program string) *pgx.Conn {
 	return conn
 }
 
-// end closes a session and waits until the server has ended it.
+// end closes a session and waits until its backend has ended.
 func (c *core) end(conn *pgx.Conn) {
 	c.t.Helper()
 	pid := conn.PgConn().PID()
@@ -187,7 +189,7 @@ func (c *core) end(conn *pgx.Conn) {
 	})
 }
 
-// begin opens a transaction that is rolled back at the end.
+// begin opens a transaction that is rolled back at the end of the test.
 func (c *core) begin(pool *pgxpool.Pool) pgx.Tx {
 	c.t.Helper()
 	tx, err := pool.Begin(context.Background())
@@ -196,7 +198,7 @@ func (c *core) begin(pool *pgxpool.Pool) pgx.Tx {
 	return tx
 }
 
-// executor makes a heartbeat row that last beat so long ago.
+// executor registers an executor whose last heartbeat was silentFor seconds ago.
 func (c *core) executor(id string, cadence, threshold, silentFor int) {
 	c.t.Helper()
 	c.exec(`INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,

@@ -13,7 +13,7 @@ import (
 
 const register = "public.fn_queue_heartbeat_register($1, $2, '{iu}', 60, 300, 'ann')"
 
-// MOT is not an executor, however it is spelt.
+// MOT is refused as an executor kind, however it is spelt.
 func TestExecutorKinds(t *testing.T) {
 	c := newCore(t)
 	admin := c.as("workflow_admin")
@@ -58,7 +58,8 @@ func TestExecutorRegister(t *testing.T) {
 		"public.fn_queue_heartbeat_register('y', 'DOT', '{}', 60, 300, 'eve')")
 }
 
-// Sixteen register one id at once: one did, the others learn who.
+// 16 sessions register the same executor id at once: one succeeds, the others are refused with the
+// name of the person who registered it.
 func TestExecutorRegisterRace(t *testing.T) {
 	c := newCore(t)
 	pool := c.wide(16, "workflow_admin")
@@ -102,7 +103,7 @@ func TestExecutorBeat(t *testing.T) {
 	}
 	fails(t, c.as("queue_viewer", "workflow_admin"), "42501", "SELECT public.fn_queue_heartbeat_write('kg', '{}', 'a')")
 
-	// Nobody heals the silence of another's executor.
+	// Nobody can end the silence of an executor that another role owns.
 	owner := pgtest.Login(t, c.db)
 	member := c.db.Pool(t, pgtest.Login(t, c.db, "dot_executor", owner))
 	c.exec("UPDATE public.queue_heartbeat SET owner_role = $1 WHERE executor_id = 'kg'", owner)

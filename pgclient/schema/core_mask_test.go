@@ -1,4 +1,4 @@
-// Payloads: what a viewer may see of them, and that no other function or view shows more.
+// Payloads: what a viewer may see of them, and that no other function or view shows more than that.
 
 package schema_test
 
@@ -18,7 +18,7 @@ import (
 
 func TestMask(t *testing.T) {
 	c := newCore(t)
-	const s = "S3cr3tV4lue" // what must never come out
+	const s = "S3cr3tV4lue" // must never appear in an answer
 	for _, payload := range []string{
 		`{"password": "` + s + `"}`, `{"a": {"b": [{"Api-Key": "` + s + `"}]}}`, `{"PASSWD": "` + s + `"}`, `{"clientSecret": {"x": "` + s + `"}}`,
 		`{"tokens": ["` + s + `"]}`, `{"Authorization": "Bearer ` + s + `"}`, `{"x_access_key_id": "` + s + `"}`, `{"card": 12345, "pin": "` + s + `"}`,
@@ -50,7 +50,8 @@ func TestMask(t *testing.T) {
 	require.Nil(t, get[*string](c, "SELECT public.fn_mask_json(NULL)::text"))
 }
 
-// corpus is the lines of a file of testdata; ¦ keeps what scans for keys off them.
+// corpus returns the lines of a file of testdata. Private keys in the file have a ¦ inside, so that
+// scanners for leaked keys do not report the file; corpus removes it.
 func corpus(t *testing.T, file string) []string {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/" + file)
@@ -58,8 +59,8 @@ func corpus(t *testing.T, file string) []string {
 	return strings.Split(strings.TrimSpace(strings.ReplaceAll(string(raw), "¦", "")), "\n")
 }
 
-// Every form of a secret in the corpus is masked, also within a payload of others,
-// as a text, as JSON in a string and in JSON that was cut; what is none stays.
+// Every form of a secret in the corpus is masked: alone, inside another payload, as text, as JSON
+// in a string, and in JSON that was cut. Values that are no secret are not masked.
 func TestMaskCorpus(t *testing.T) {
 	c := newCore(t)
 	secret := regexp.MustCompile(`(?i)S3cr3tV4lue|4111111111111111|UzNjcjN0VjRsdWU`)
@@ -83,7 +84,7 @@ func TestMaskCorpus(t *testing.T) {
 	require.Contains(t, all, `"author": "Jane"`)
 }
 
-// What is large, deep or dense ends in time and gives nothing away.
+// Masking a large, deeply nested or dense payload ends in time and shows no secret.
 func TestMaskIsBounded(t *testing.T) {
 	c := newCore(t)
 	rows := `(SELECT jsonb_agg(jsonb_build_object('id', i, 'customer', 'Name ' || i, 'shipping', 'x', 'mail', i || '@example.org', 'password', 'S3cr3t'))
@@ -101,7 +102,7 @@ func TestMaskIsBounded(t *testing.T) {
 	require.NotContains(t, get[string](c, "SELECT public.fn_mask_json($1::jsonb)::text", deep), "S3cr3t")
 }
 
-// A viewer sees payloads through the mask and in no other way.
+// A viewer sees payloads masked, and cannot read them in any other way.
 func TestViewerSeesNoPayload(t *testing.T) {
 	h := newHooks(t)
 	c := &core{t: t, db: h.db, root: h.root}
@@ -130,7 +131,7 @@ func TestViewerSeesNoPayload(t *testing.T) {
 		"body FROM public.queue_snapshot", "secret_ref FROM public.subscriptions"} {
 		_, err := viewer.Exec(context.Background(), "SELECT "+columns)
 		if strings.HasPrefix(columns, "secret_ref") && err == nil {
-			continue // names a secret, holds none
+			continue // the text names a kind of secret, but contains none
 		}
 		refused(t, "42501", err, columns)
 	}
@@ -138,7 +139,7 @@ func TestViewerSeesNoPayload(t *testing.T) {
 		"CREATE TEMP TABLE x AS TABLE public.events", "CREATE TABLE public.mine ()"} {
 		fails(t, viewer, "42501", sql)
 	}
-	// Nor do the views, the snapshot or the statistics hold any of it.
+	// The views, the snapshot and the statistics do not contain a payload either.
 	var all strings.Builder
 	rows, err := viewer.Query(context.Background(), "SELECT c.relname::text FROM pg_class c WHERE relkind = 'v' AND "+publicRelations)
 	require.NoError(t, err)
@@ -170,8 +171,8 @@ func TestViewerSeesNoPayload(t *testing.T) {
 	fails(t, c.as("dot_executor", "event_ingest_writer", "webhook_worker"), "42501", "SELECT public.fn_payload_masked('event', '1')")
 }
 
-// A number under a name of a card, a code or a password is the secret itself; one that
-// counts such things is not.
+// A number in a field that is named like a card, a code or a password is masked; a number in a
+// field that counts such things is not.
 func TestMaskNumbers(t *testing.T) {
 	c := newCore(t)
 	for name, hidden := range map[string]bool{
@@ -200,7 +201,7 @@ func TestMaskAccounts(t *testing.T) {
 			`{"order": {"note": "%s"}}`, `["a", "paid with %s yesterday"]`, `"%s"`, `{"%s": {"n": 1}}`, `{"text": "x=%s;y"}`, `{"text": "{\"b\": [\"%s\"]}"}`, `{"csv": "1,%s,2"}`,
 			`{"u": "https://h/pay/%s/done"}`, `{"text": "%s then some more words"}`,
 		}
-		if n > 2 { // the others as a reader finds them
+		if n > 2 { // the other numbers only in the last form, within a sentence
 			forms = forms[len(forms)-1:]
 		}
 		for _, form := range forms {
@@ -223,7 +224,7 @@ func TestMaskAccounts(t *testing.T) {
 	}
 }
 
-// JSON in base64 or hex hides nothing, however deep.
+// JSON that is encoded in base64 or hex is masked too, however deep the encodings are nested.
 func TestMaskCodes(t *testing.T) {
 	c := newCore(t)
 	const s = "S3cr3tV4lue"
@@ -272,8 +273,7 @@ func TestMaskCodes(t *testing.T) {
 	}
 }
 
-// Roles that only look see no callback URL but with its path's and query's secrets
-// taken out.
+// Viewers see callback URLs only with the secrets of path and query masked.
 func TestCallbackURLsAreMasked(t *testing.T) {
 	h := newHooks(t)
 	c := &core{t: t, db: h.db, root: h.root}

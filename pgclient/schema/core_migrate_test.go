@@ -15,7 +15,7 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// catalogue lists what is in schema public, with definitions, owners and rights.
+// catalogue lists the objects in schema public with their definitions, owners and rights.
 const catalogue = `
 SELECT string_agg(line, E'\n' ORDER BY line) FROM (
 	SELECT format('rel %s %s %s %s %s %s', c.relkind, c.relname, pg_get_userbyid(c.relowner), c.relacl, c.reloptions, obj_description(c.oid)) AS line
@@ -106,7 +106,7 @@ func TestMigrateRefusesForeign(t *testing.T) {
 	require.Equal(t, 2, n, "nothing was changed, as it says")
 }
 
-// Two hosts that start together may both migrate.
+// Two hosts that start at the same time may both migrate the same database.
 func TestMigrateTogether(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -121,8 +121,8 @@ func TestMigrateTogether(t *testing.T) {
 	}
 }
 
-// What `migrate sql` prints is what is installed, but for the partitions to come
-// and the record, which Up then makes.
+// The output of `migrate sql` makes the same schema as Up, except for the partitions of days and
+// months to come and the record of the installation, which the next Up adds.
 func TestMigrateByHand(t *testing.T) {
 	t.Parallel()
 	db, fresh := pgtest.Empty(t), pgtest.New(t)
@@ -163,7 +163,7 @@ func TestMigrateDownRefusesLoss(t *testing.T) {
 	c.executor("kg", 60, 300, 1)
 	h.exec("INSERT INTO public.queue_host (host_id, instance) VALUES ('h', gen_random_uuid())")
 	h.exec("SELECT public.fn_event_emit('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL, '{}', NULL, NULL, NULL)")
-	// A search_path of the login must not hide what is there.
+	// A search_path of the login must not hide the installed schema from migrate.
 	login := pgtest.Login(t, h.db)
 	h.exec("ALTER ROLE " + login + " SUPERUSER")
 	h.exec("ALTER ROLE " + login + " SET search_path = elsewhere")

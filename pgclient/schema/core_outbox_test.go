@@ -30,7 +30,7 @@ func TestOutboxAdmits(t *testing.T) {
 	}
 	refused(t, "23514", insert("iu", "made", `["body"]`), "no object")
 
-	// The row's time and transaction are not the writer's to choose.
+	// A writer cannot choose the time and the transaction id of a row.
 	for _, column := range []string{"created_at", "created_xid"} {
 		fails(t, writer, "42501", "INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, "+column+") VALUES ('iu', 'made', 's', 'immediate', NULL)")
 	}
@@ -67,8 +67,8 @@ func TestOutboxImmutable(t *testing.T) {
 	require.Equal(t, 1, get[int](c, "SELECT count(*) FROM public.event_outbox"))
 }
 
-// Months to come have their partition; what the default caught moves when the
-// month is made.
+// Coming months have a partition. Rows that are in the default partition move when the partition of
+// their month is made.
 func TestOutboxPartitions(t *testing.T) {
 	c := newCore(t)
 	c.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')")

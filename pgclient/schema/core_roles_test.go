@@ -1,4 +1,5 @@
-// Rights, read from the catalogue: statements that hold for every table and function.
+// Rights and functions, checked in the catalogue: conditions that must hold for every table and
+// function.
 
 package schema_test
 
@@ -48,7 +49,8 @@ func TestRolesEveryTable(t *testing.T) {
 		'subscription_admin') AND (rolcanlogin OR rolsuper OR rolcreaterole OR rolcreatedb OR rolbypassrls OR rolreplication)`)
 }
 
-// A temporary table of the same name must not capture what a definer function reads.
+// A SECURITY DEFINER function must not read a temporary table of the caller that has the name of
+// one of its tables.
 func TestRolesNoCapture(t *testing.T) {
 	c := newCore(t)
 	conn := c.db.Conn(t, pgtest.Login(t, c.db, "workflow_admin", "dot_executor", "queue_viewer"))
@@ -78,16 +80,16 @@ func TestRolesNoCapture(t *testing.T) {
 	require.Zero(t, stolen)
 }
 
-// Every PL/pgSQL function is checked statement by statement where the server has
-// the extension for it.
+// Every PL/pgSQL function is checked statement by statement on servers that have the extension
+// plpgsql_check.
 func TestFunctionsPassPlpgsqlCheck(t *testing.T) {
 	c := newCore(t)
 	if !get[bool](c, "SELECT EXISTS (SELECT 1 FROM pg_available_extensions WHERE name = 'plpgsql_check')") {
 		t.Skip("NOT CHECKED: this server has no plpgsql_check (Debian: postgresql-15-plpgsql-check)")
 	}
 	c.exec("CREATE SCHEMA checker; CREATE EXTENSION plpgsql_check SCHEMA checker")
-	// A function of several triggers may speak of a column that one of their tables
-	// lacks: what counts is what is wrong for all of them.
+	// A trigger function of several tables may use a column that one of the tables lacks: only a
+	// message that appears for all its tables counts.
 	c.none("plpgsql_check", `
 		WITH fn AS (
 			SELECT p.oid::regprocedure AS fn, COALESCE(t.rel, 0) AS rel, count(*) OVER (PARTITION BY p.oid) AS n,

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Events by the hundred thousand, two workers and four writers at once, random
-// failures, writers that commit late, workers that are ended under way: each event
-// is routed once or is one dead letter.
+// Two routers and four writers work at once on many thousand events, with random failures, late
+// commits, and routers that are terminated while they run: each event is routed once or makes one
+// dead letter.
 func TestRouteStorm(t *testing.T) {
 	events, ends := 4000, 4
 	if os.Getenv("QTOP_TEST_FULL") != "" {
@@ -47,7 +47,7 @@ func TestRouteStorm(t *testing.T) {
 			}
 			return nil, nil
 		}
-		if i == writers+2 { // ends a worker in the middle of what it does
+		if i == writers+2 { // terminates a router while it runs
 			for range ends {
 				_, err := c.root.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%storm worker%' AND state = 'active' AND pid <> pg_backend_pid() LIMIT 1")
 				if err != nil {

@@ -1,5 +1,5 @@
-// Routes: what a restore, a failure, a switch or a second worker does to routing,
-// the jobs of consumers, and dead letters that are routed again.
+// Routing after a restore, after failures, while it is switched off and with two routers at once;
+// the jobs of consumers; and dead letters that are routed again.
 
 package schema_test
 
@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refuseRouting makes the events of these references fail with this SQLSTATE, until
-// the table test_poison is empty.
+// refuseRouting makes routing fail with this SQLSTATE for the events with these subject refs, until
+// their rows in the table test_poison are deleted.
 func (c *core) refuseRouting(state string, refs ...string) {
 	c.t.Helper()
 	c.exec("CREATE TABLE IF NOT EXISTS public.test_poison (ref text PRIMARY KEY)")
@@ -27,7 +27,7 @@ func (c *core) refuseRouting(state string, refs ...string) {
 	c.exec("INSERT INTO public.test_poison SELECT unnest($1::text[])", refs)
 }
 
-// route runs the worker until nothing is left that it may pass.
+// route runs the router until a run routes no event or is skipped.
 func (c *core) route() {
 	c.t.Helper()
 	eventually(c.t, "routed", func() bool {
@@ -36,9 +36,9 @@ func (c *core) route() {
 	})
 }
 
-// The numbers of the transactions of another cluster say nothing here: what was
-// routed there is not routed again, what was not is, and what is written from then
-// on is not passed by, also when it commits late.
+// Transaction ids of another cluster are not comparable with those of this one. After a restore
+// from another cluster, events that were routed before are not routed again, the others are, and no
+// new event is skipped, even if its transaction commits late.
 func TestRouteRestore(t *testing.T) {
 	c := newRoutes(t)
 	c.exec("INSERT INTO public.consumer_registry VALUES ('c', 'iu', 'made', 'work', 'DOT', true, 't', now(), 't', now())")
@@ -50,7 +50,7 @@ func TestRouteRestore(t *testing.T) {
 	require.Equal(t, "1 user:ann,2 user:ann", c.routed())
 	c.emit("iu", "3")
 	c.exec("DELETE FROM public.test_poison")
-	// as after a restore of a dump whose cluster counted far ahead
+	// as after a restore of a dump from a cluster whose transaction ids were much higher
 	c.exec(`BEGIN; SET LOCAL session_replication_role = replica;
 		UPDATE public.event_outbox SET created_xid = '900000000000'; DELETE FROM public.job_queue;
 		UPDATE public.queue_cursor SET routed = '900000000001:900000000001:';
@@ -74,8 +74,8 @@ func TestRouteRestore(t *testing.T) {
 	require.EqualValues(t, 7, get[int](c, "SELECT events_seen FROM public.iu_route_worker_cursor WHERE event_domain = 'iu'"), "each is counted once")
 }
 
-// A producer that knows the id of an event and the consumer, and takes the key of the
-// job that the router will make, neither keeps that job out nor makes the router wait.
+// A producer that guesses the idempotency key of the job that the router will make, and enqueues a
+// job with it, neither prevents the router's job nor makes the router wait.
 func TestRouteKeyOfAProducer(t *testing.T) {
 	for name, put := range map[string]string{
 		"one": "SELECT public.fn_job_enqueue('work', 'iu', 'Agent', p_idempotency_key => $1)",
@@ -88,7 +88,7 @@ func TestRouteKeyOfAProducer(t *testing.T) {
 			c.emit("iu", "1")
 			key := "route:" + get[string](c, "SELECT id::text FROM public.event_outbox") + ":c"
 			open := c.begin(c.as("event_ingest_writer"))
-			for range 2 { // the second time it is the first job
+			for range 2 { // the second call finds the job of the first
 				_, err := open.Exec(t.Context(), put, key)
 				require.NoError(t, err)
 			}
@@ -106,7 +106,8 @@ func TestRouteKeyOfAProducer(t *testing.T) {
 	}
 }
 
-// Of a large batch only what is poisoned is put aside, each with its own snapshot.
+// In a large batch, only the events that fail become dead letters, each with a copy of its own
+// event.
 func TestRoutePoisonedBatch(t *testing.T) {
 	c := newRoutes(t)
 	c.refuseRouting("22000", "17", "18", "333")
@@ -121,7 +122,8 @@ func TestRoutePoisonedBatch(t *testing.T) {
 		WHERE failure_code = 'ROUTE_22000' AND last_error = 'no' AND idempotency_key = 'iu_outbound_default:' || e.id`))
 }
 
-// What is a matter of the moment is no dead letter: the run fails and is repeated.
+// A failure that can pass by itself, such as 40001, makes no dead letter: the run fails, and the
+// next run routes the event.
 func TestRouteMomentaryFailure(t *testing.T) {
 	c := newRoutes(t)
 	c.refuseRouting("40001", "1")
@@ -136,7 +138,8 @@ func TestRouteMomentaryFailure(t *testing.T) {
 	require.Equal(t, "1 user:ann", c.routed())
 }
 
-// Subscriptions that look into payloads are met although a batch is resolved as one.
+// An event subscription with a filter on the payload gets only matching events, although the router
+// resolves a batch in one statement.
 func TestRouteScoped(t *testing.T) {
 	c := newRoutes(t)
 	c.exec(`INSERT INTO public.event_subscription (recipient_ref, event_domain, scope_filter) VALUES ('user:ben', 'iu', '{"n": 2}')`)
@@ -163,7 +166,7 @@ func TestRouteConsumers(t *testing.T) {
 		AND q.source_ref = 'event_outbox/' || e.id AND q.payload_ref = q.source_ref AND q.target_ref = 'units/1'
 		AND q.payload = jsonb_build_object('event_id', e.id, 'event_type', 'made')`))
 	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM public.job_queue"), "nothing of it for the other domain")
-	// a rerun, also when the jobs are gone and their keys free again
+	// A second run makes no job again, even if the jobs are deleted and their keys are free.
 	c.exec("SET session_replication_role = replica; DELETE FROM public.job_queue; SET session_replication_role = origin")
 	c.exec("DELETE FROM public.queue_cursor")
 	c.exec("UPDATE public.iu_route_worker_cursor SET cursor_xid = '0'")
@@ -171,13 +174,13 @@ func TestRouteConsumers(t *testing.T) {
 	require.Zero(t, get[int](c, "SELECT count(*) FROM public.job_queue"))
 	c.exec("SELECT public.fn_iu_route_events(array_agg(e), 'iu_outbound_default') FROM public.event_outbox e")
 	require.Zero(t, get[int](c, "SELECT count(*) FROM public.job_queue"), "its attempts stand: whoever routes it beside the worker makes nothing")
-	// disabled: its row stays, NULL keeps the current value
+	// Disabled consumer: its row remains; an argument that is NULL keeps its current value.
 	got := call(t, admin, "public.fn_consumer_set('two', NULL, NULL, NULL, NULL, false, 'ann', 'enough')")
 	require.Equal(t, "true index", fmt.Sprint(got["before"].(map[string]any)["enabled"], " ", got["after"].(map[string]any)["job_kind"]))
 	c.emit("iu", "3")
 	c.route()
 	require.Equal(t, "one", get[string](c, "SELECT string_agg(actor, ',') FROM public.job_queue"))
-	// the substrate off: jobs are made and wait
+	// While jobs are switched off, the router still makes them, and they wait.
 	setFlag(t, admin, "queue.job_substrate.enabled", "false")
 	c.emit("iu", "4")
 	c.route()
@@ -210,7 +213,8 @@ func TestRouteConsumers(t *testing.T) {
 	fails(t, c.as("dot_executor", "dead_letter_operator", "queue_viewer"), "42501", "SELECT public.fn_consumer_set('x', 'iu', 'made', 'k', 'DOT', true, 'ann', 'x')")
 }
 
-// Each switch stops routing, loses nothing, and shows; health is fresh or it is not.
+// Each switch stops routing without losing an event, and is shown as the reason why events wait.
+// The health function reports a router that has not run recently.
 func TestRouteSwitches(t *testing.T) {
 	c := newRoutes(t)
 	admin := c.as("workflow_admin", "dot_executor", "queue_viewer")
@@ -271,7 +275,7 @@ func TestRouteSwitches(t *testing.T) {
 	fails(t, admin, "22023", "SELECT public.fn_iu_route_worker_health('nobody')")
 	fails(t, admin, "22023", "SELECT public.fn_iu_route_worker_run('nobody')")
 	fails(t, c.as("dot_executor", "dead_letter_operator"), "42501", "SELECT public.fn_iu_outbound_route_set('iu', false, 'ann', 'x')")
-	// a silent worker is told, also when a host has its loop
+	// A silent router is shown as the reason, even if a live host has its loop.
 	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '95 hours' WHERE executor_id = 'iu_outbound_default'")
 	c.exec(`SELECT public.fn_queue_host_register('h', gen_random_uuid(), 'v', '{iu_outbound_default}')`)
 	c.emit("iu", "last")
@@ -280,7 +284,7 @@ func TestRouteSwitches(t *testing.T) {
 		WHERE w ->> 'queue' = 'events iu'`))
 }
 
-// The domain staging has its own worker, tick and cursor.
+// The domain staging has a separate router, with its own tick worker and cursor.
 func TestRouteStaging(t *testing.T) {
 	c := newRoutes(t)
 	c.emit("staging", "1")
@@ -382,7 +386,7 @@ func TestRouteReplay(t *testing.T) {
 	fails(t, c.as("workflow_admin", "dot_executor", "queue_viewer"), "42501", "SELECT public.fn_iu_route_dead_letter_replay(ARRAY[gen_random_uuid()], 'ann', 'x')")
 }
 
-// Two operators, one selection in opposite orders: each dead letter is replayed once.
+// Two operators replay the same dead letters in opposite orders: each dead letter is replayed once.
 func TestRouteReplayTogether(t *testing.T) {
 	c := newRoutes(t)
 	var refs []string
@@ -405,7 +409,8 @@ func TestRouteReplayTogether(t *testing.T) {
 	require.Equal(t, "20 20", get[string](c, "SELECT (SELECT count(*) FROM public.iu_route_attempt) || ' ' || (SELECT count(*) FROM public.job_queue)"))
 }
 
-// A bulk replay routes what it may, and its canary and brake know at once how it ends.
+// An operation that replays events knows the result of each item at once, for its canary and its
+// brake.
 func TestRouteBulkReplay(t *testing.T) {
 	c := newRoutes(t)
 	ids := c.deadLetters("1", "2", "3", "4")

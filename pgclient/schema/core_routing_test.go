@@ -53,7 +53,8 @@ func TestResolveSteps(t *testing.T) {
 	fails(t, c.as("dot_executor", "queue_viewer"), "42501", "INSERT INTO public.event_subscription (recipient_ref) VALUES ('agent:y')")
 }
 
-// newRoutes has two domains whose events reach one reader each.
+// newRoutes registers one event type in three domains: events of iu reach user:ann, events of kg
+// reach role:kg_indexer, and events of staging are broadcast.
 func newRoutes(t *testing.T) *core {
 	t.Helper()
 	c := newCore(t)
@@ -99,8 +100,8 @@ func TestRouteOnce(t *testing.T) {
 	require.NotContains(t, c.routed(), "6")
 }
 
-// A transaction that commits late delays its own events alone, and shows as HELD
-// once it has been open for a minute, here a second.
+// A transaction that commits late delays only its own events. They are shown as HELD once it has
+// been open for a minute; the test lowers this to a second.
 func TestRouteLateCommit(t *testing.T) {
 	c := newRoutes(t)
 	c.exec(`DO $$ BEGIN EXECUTE replace(pg_get_functiondef('public.fn_routing_held()'::regprocedure), '1 minute', '1 second'); END $$`)
@@ -139,7 +140,7 @@ func TestRouteLateCommit(t *testing.T) {
 	require.Empty(t, get[string](c, held))
 }
 
-// An event that cannot be routed is put aside alone.
+// An event that cannot be routed becomes a dead letter and stops no other event.
 func TestRouteFailureAlone(t *testing.T) {
 	c := newRoutes(t)
 	c.exec(`CREATE FUNCTION public.fn_test_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN

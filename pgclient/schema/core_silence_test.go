@@ -1,4 +1,5 @@
-// Silence: which executors are reported, how often, and who has acknowledged the alert.
+// Silence: which executors are silent, how often an event reports this, and how an alert is
+// acknowledged.
 
 package schema_test
 
@@ -13,7 +14,7 @@ const emitted = `SELECT count(*) FROM public.event_outbox WHERE event_type = 'qu
 
 func TestStaleSeverity(t *testing.T) {
 	c := newCore(t)
-	// A cadence so long that the seconds of a slow run do not move a ratio over its line.
+	// With a cadence of a day, a slow test run of some seconds moves no ratio over its threshold.
 	const day = 86400
 	for id, ratio := range map[string]float64{"r3": 3, "r99": 9.9, "r10": 10} {
 		c.executor(id, day, day, int(ratio*day))
@@ -76,8 +77,8 @@ func TestStaleExceptions(t *testing.T) {
 		FROM public.v_queue_health WHERE source = 'heartbeat' AND subject IN ('stopped', 'gone', 'silent')`))
 }
 
-// A tick worker that was switched off stopped cleanly; switched on again its
-// silence counts, although nobody is left to run it.
+// A tick worker that is switched off counts as stopped. Once it is switched on again, its silence
+// counts from that moment, even if no host runs it.
 func TestStaleAfterSwitchOn(t *testing.T) {
 	c := newCore(t)
 	admin := c.as("workflow_admin")
@@ -114,7 +115,8 @@ func TestAlertAck(t *testing.T) {
 	require.Equal(t, "already_acked", second["rule"])
 	require.Regexp(t, `^acknowledged by ann since .*Z, until .*Z: restarting it$`, second["reason"])
 
-	// An expired one is open at once, whether or not the check ran; the check closes it.
+	// An acknowledgement that has expired no longer counts, whether or not the check ran since; the
+	// check clears its row.
 	c.exec("UPDATE public.queue_alert_ack SET expires_at = now() - interval '1 second'")
 	require.Equal(t, "warning open expired", row())
 	require.EqualValues(t, 1, call(t, ann, "public.fn_queue_stale_check()")["acks_cleared"])
@@ -122,7 +124,7 @@ func TestAlertAck(t *testing.T) {
 	require.Nil(t, ack("mine now", "1 hour")["rule"])
 	require.Equal(t, "warning acked bob mine now ", row())
 
-	// A rise re-opens it.
+	// An alert whose severity rises to critical is open again.
 	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = last_beat_at WHERE executor_id = 'kg'")
 	c.exec("UPDATE public.queue_heartbeat SET expected_cadence_seconds = 10 WHERE executor_id = 'kg'")
 	require.Equal(t, "critical open rose_to_critical", row())
@@ -132,7 +134,8 @@ func TestAlertAck(t *testing.T) {
 	require.EqualValues(t, 0, call(t, ann, "public.fn_queue_stale_check()")["acks_cleared"], "critical already: nothing to rise to")
 	require.Equal(t, "critical acked bob critical now ", row())
 
-	// Given up, and taken again; then the beat returns.
+	// The acknowledgement is given up, and the alert is acknowledged again; then a heartbeat ends
+	// the silence.
 	require.Equal(t, "bob", call(t, ann, "public.fn_queue_alert_unack('kg', 'ann', 'bob left')")["was_acked_by"])
 	require.Equal(t, "critical open unacked", row())
 	require.Equal(t, "not_acked", call(t, ann, "public.fn_queue_alert_unack('kg', 'ann', 'again')")["rule"])

@@ -1,4 +1,5 @@
-// The snapshot: shared, complete, and built whatever values rows have.
+// The snapshot: shared between sessions, complete, and valid JSON for every value that a row can
+// have.
 
 package schema_test
 
@@ -148,8 +149,8 @@ func TestSnapshotFull(t *testing.T) {
 	}
 }
 
-// The recent actions are what people did: refusals, marks, expired flags and the brake are left out, and what one person
-// did to many rows for one reason is one action.
+// The recent actions show what people did. Refusals, marks, flags that reverted and the brake are
+// left out, and what one person did to many rows for one reason is one action.
 func TestSnapshotActionsAreOfPeople(t *testing.T) {
 	h := newHooks(t)
 	audit := func(action, target, actor, reason, outcome string) {
@@ -167,14 +168,14 @@ func TestSnapshotActionsAreOfPeople(t *testing.T) {
 	got := []string{}
 	for _, a := range s.Actions {
 		if a.Action.String() == "flag_set" {
-			continue // the fixture's own
+			continue // written by newHooks
 		}
 		got = append(got, fmt.Sprint(a.By, " ", a.Action, " ", a.Target, " ", a.Rows))
 	}
 	require.Equal(t, []string{"ben requeue dead_letter 9 1", "ann requeue dead_letter 2 3"}, got)
 }
 
-// What an executor or a host writes breaks nobody's snapshot.
+// No value that an executor or a host writes makes the snapshot fail.
 func TestSnapshotHostileRows(t *testing.T) {
 	c := newCore(t)
 	dot := c.as("dot_executor")
@@ -216,21 +217,22 @@ func TestSnapshotShared(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, a["taken_at"], b["taken_at"])
 
-	// While somebody computes, a snapshot that is a little older serves the others.
+	// While one session computes the snapshot, the other sessions get the stored snapshot, even if
+	// it is older than they asked for.
 	tx := c.begin(c.root)
 	_, err = tx.Exec(context.Background(), "SELECT FROM public.dot_iu_runtime_lease WHERE lease_name = 'queue_snapshot' FOR UPDATE")
 	require.NoError(t, err)
 	d, err := read("1 microsecond")
 	require.NoError(t, err)
 	require.Equal(t, b["taken_at"], d["taken_at"])
-	// But a lock that is never let go holds up nobody.
+	// If the lock is never released and the stored snapshot is too old, a session computes its own.
 	c.exec("UPDATE public.queue_snapshot SET taken_at = taken_at - interval '1 hour'")
 	e, err := read("0")
 	require.NoError(t, err)
 	require.Equal(t, false, e["shared"])
 }
 
-// On a full disk nothing can be stored; the snapshot is shown nevertheless.
+// On a full disk the snapshot cannot be stored, but callers still get it.
 func TestSnapshotOnAFullDisk(t *testing.T) {
 	c := newCore(t)
 	viewer := c.as("queue_viewer")

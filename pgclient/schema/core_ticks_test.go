@@ -1,4 +1,5 @@
-// Ticks: one run per interval, no matter how many callers ask, and no rows or locks left behind.
+// Ticks: one run per interval, no matter how many callers ask, and a run that fails leaves no rows
+// or locks.
 
 package schema_test
 
@@ -14,14 +15,14 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// worker adds a tick worker whose function has this body, due every hour.
+// worker adds a tick worker with an interval of an hour, whose function has this PL/pgSQL body.
 func (c *core) worker(name, body string, cron bool) {
 	c.t.Helper()
 	c.exec("CREATE FUNCTION public.fn_test_" + name + "() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN " + body + " END $$")
 	c.exec(`INSERT INTO public.dot_config_rule (key, kind, default_value, switch) VALUES ('queue.tick.` + name + `.interval_seconds', 'integer', '3600', true)`)
 	c.exec(`INSERT INTO public.dot_config (key, value) VALUES ('queue.tick.` + name + `.interval_seconds', '3600')`)
 	c.exec("SELECT public.fn_queue_tick_worker_add($1, $2, 'queue.job_substrate.enabled', $3, '{}')", name, "fn_test_"+name, cron)
-	c.exec("UPDATE public.queue_heartbeat SET last_beat_payload = '{}' WHERE executor_id = $1", name) // as newCore does
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_payload = '{}' WHERE executor_id = $1", name) // so that it does not count as stopped, as in newCore
 }
 
 func tick(t *testing.T, c *core, name, source string) map[string]any {
@@ -90,7 +91,7 @@ func TestTickFailure(t *testing.T) {
 	require.Equal(t, true, tick(t, c, "empty", "operator")["ran"])
 }
 
-// A cancelled run leaves nothing: no lease, no lock, no attempt.
+// A cancelled run leaves no lease, no lock and no recorded attempt.
 func TestTickCancelled(t *testing.T) {
 	c := newCore(t)
 	c.worker("endless", "PERFORM pg_sleep(600); RETURN '{}';", true)
@@ -124,7 +125,8 @@ func TestTickCancelled(t *testing.T) {
 	require.Equal(t, true, tick(t, c, "endless", "external")["ran"])
 }
 
-// stopSleeper waits until the backend sleeps and then signals it.
+// stopSleeper waits until the backend runs pg_sleep, and then calls the function named how with its
+// pid.
 func (c *core) stopSleeper(how string, pid uint32) {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) { // between two looks
 		var done bool
@@ -195,7 +197,7 @@ func TestTickArguments(t *testing.T) {
 		AND NOT EXISTS (SELECT 1 FROM pg_proc p WHERE p.proname = w.function AND p.pronargs = p.pronargdefaults)`), "each can be called without arguments")
 }
 
-// Every worker that is installed runs.
+// Every installed tick worker runs without an error.
 func TestTickAll(t *testing.T) {
 	c := newCore(t)
 	for _, w := range get[[]string](c, "SELECT array_agg(worker_name::text) FROM public.queue_tick_worker") {

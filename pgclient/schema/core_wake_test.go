@@ -1,5 +1,5 @@
-// The wake bridge: silent when off; one signal per channel and statement when on; and a failing
-// signal never fails the row that was written.
+// The wake bridge sends no signal while it is off, and one signal per channel and statement while
+// it is on. A signal that fails never fails the statement that wrote the row.
 
 package schema_test
 
@@ -16,7 +16,7 @@ import (
 
 const longDomain = "d23456789_123456789_123456789_123456789_123456789_1" // 51 characters
 
-// ear listens on every channel there can be.
+// ear returns a session that listens on the channels of all domains of the test.
 func (c *core) ear() *pgx.Conn {
 	c.t.Helper()
 	c.exec(`INSERT INTO public.event_type_registry VALUES ($1, 'made', 's', 'immediate', 'w'), ('iu', 'made', 's', 'immediate', 'iu_outbound_default'),
@@ -29,7 +29,7 @@ func (c *core) ear() *pgx.Conn {
 	return conn
 }
 
-// heard returns the notifications that have arrived until now: it sends a marker after them.
+// heard returns the notifications that arrived up to now: it notifies a marker and waits for it.
 func (c *core) heard(conn *pgx.Conn) (got []*pgconn.Notification) {
 	c.t.Helper()
 	c.exec("SELECT pg_notify('queue_wake_system', 'marker')")
@@ -85,7 +85,7 @@ func TestWakeOn(t *testing.T) {
 	require.Equal(t, "event", channels["queue_wake_kg"]["layer"])
 	require.Contains(t, channels, "queue_wake_"+longDomain)
 
-	// A writer that rings itself.
+	// A writer that sends its own wake signal sets a setting of its transaction: the bridge sends none for it.
 	require.NoError(t, pgx.BeginFunc(context.Background(), writer, func(tx pgx.Tx) error {
 		_, err := tx.Exec(context.Background(), "SET LOCAL qtop.doorbell = 'on'")
 		require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestWakeOn(t *testing.T) {
 	require.Equal(t, 3007, get[int](c, "SELECT count(*) FROM public.event_outbox"))
 }
 
-// Even a broken bridge costs no row.
+// Rows are written even if the function that sends wake signals fails.
 func TestWakeNeverRaises(t *testing.T) {
 	c := newCore(t)
 	c.ear()

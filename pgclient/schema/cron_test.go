@@ -1,5 +1,5 @@
-// pg_cron itself: real minutes on a server that loads it (PostgreSQL 15 of Debian
-// with postgresql-15-cron).
+// Tests with the real pg_cron, on a server that loads it (PostgreSQL 15 of Debian with
+// postgresql-15-cron).
 
 package schema_test
 
@@ -41,7 +41,7 @@ func newCron(t *testing.T) *core {
 	return c
 }
 
-// login is a pool of an existing role on the same server.
+// login returns a pool of an existing role on the same server.
 func (c *core) login(role string) *pgxpool.Pool {
 	c.t.Helper()
 	cfg := c.root.Config()
@@ -93,7 +93,8 @@ func TestCronInstall(t *testing.T) {
 	require.Equal(t, strings.Join(want, "\n"), c.jobs(), "what was changed by hand is right again")
 	require.Equal(t, "done,done,done", get[string](c, "SELECT string_agg(outcome, ',') FROM public.queue_operator_action WHERE action = 'scheduler_install' AND outcome = 'done'"))
 
-	// Others are told whose they are; pg_cron itself shows them nothing.
+	// A second login is refused with the name of the login whose cron jobs they are; pg_cron itself
+	// hides the jobs of other logins.
 	second := c.login("second")
 	require.Equal(t, "not_yours", call(t, second, "public.fn_queue_scheduler_install('bob', 'me too')")["rule"])
 	require.Equal(t, "not_yours", call(t, second, "public.fn_queue_scheduler_remove('bob', 'away')")["rule"])
@@ -114,7 +115,7 @@ func TestCronInstall(t *testing.T) {
 	require.Zero(t, get[int](c, "SELECT count(run_as) FROM public.queue_cron_job"))
 	require.Equal(t, 6, strings.Count(fmt.Sprint(call(t, ops, "public.fn_queue_scheduler_remove('ann', 'again')")["results"]), "absent"))
 
-	// migrate down takes what is scheduled along, and leaves the jobs of others.
+	// migrate down removes the cron jobs of qtop and leaves all other cron jobs.
 	require.NotNil(t, call(t, ops, "public.fn_queue_scheduler_install('ann', 'once more', false)")["audit_id"])
 	require.Equal(t, 6, get[int](c, "SELECT count(run_as) FROM public.queue_cron_job"))
 	c.exec("SELECT cron.schedule('vacuum', '0 3 * * *', 'VACUUM')")
@@ -128,7 +129,7 @@ func TestCronInstall(t *testing.T) {
 	require.Equal(t, "vacuum 0 3 * * * postgres t VACUUM", c.jobs())
 }
 
-// pg_cron in another database of the cluster: one line that names it.
+// pg_cron is in another database of the cluster: the refusal is one line that names that database.
 func TestCronElsewhere(t *testing.T) {
 	c := newCron(t)
 	c.exec("CREATE EXTENSION pg_cron")
@@ -146,15 +147,15 @@ func TestCronElsewhere(t *testing.T) {
 	require.Regexp(t, `^pg_cron runs in database queue \(cron\.database_name\), not here: .* cron\.schedule_in_database\(…, 'other'\)$`, got["reason"])
 }
 
-// run is one run of a tick worker.
+// run is a recorded run of a tick worker.
 type run struct {
 	Worker, Source string
 	Began, Ended   time.Time
 }
 
-// By the minute, for real: every mark ticks, also after a run that took long and
-// beside worker hosts that tick at any time; nothing runs twice within 0.9 of its
-// interval; who is not meant to tick is refused.
+// Real minutes: every cron job runs its tick worker each minute, also after a long run and beside
+// worker hosts that ask at any time. No worker runs twice within 0.9 of its interval, and callers
+// that the scheduler mode excludes are refused.
 func TestCronTicks(t *testing.T) {
 	if os.Getenv("QTOP_TEST_FULL") == "" {
 		t.Skip("takes five minutes of real time: QTOP_TEST_FULL=1; the marks with jitter are TestSchedulerJitter")
@@ -162,7 +163,7 @@ func TestCronTicks(t *testing.T) {
 	c := newCron(t)
 	c.exec("CREATE EXTENSION pg_cron; GRANT USAGE ON SCHEMA cron TO ops")
 	ops := c.login("ops")
-	// Every run leaves a line; the reaper is slow, beyond a tenth of its minute.
+	// A trigger records every run. The reaper is slow: it takes longer than a tenth of its minute.
 	c.exec(`CREATE TABLE public.ran (worker text, source text, began timestamptz, ended timestamptz DEFAULT clock_timestamp());
 		CREATE FUNCTION public.log_run() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
 			INSERT INTO public.ran VALUES (NEW.worker_name, NEW.last_result ->> 'source', NEW.last_run_at); RETURN NULL; END $$;
@@ -183,7 +184,7 @@ func TestCronTicks(t *testing.T) {
 		}
 		return by
 	}
-	// marks waits until pg_cron has ended its runs of n more minutes.
+	// marks waits until pg_cron has finished the runs of n more full minutes.
 	marks := func(n int) {
 		t.Helper()
 		first := get[time.Time](c, "SELECT date_trunc('minute', clock_timestamp()) + interval '1 minute'")
@@ -193,13 +194,14 @@ func TestCronTicks(t *testing.T) {
 		}, time.Duration(n+2)*time.Minute, 250*time.Millisecond)
 	}
 
-	// external: the jobs are there, and refused.
+	// Mode external: the cron jobs run, and their ticks are refused.
 	call(t, ops, "public.fn_queue_scheduler_install('ann', 'try pg_cron')")
 	marks(1)
 	require.Empty(t, runs(time.Time{}))
 	require.NotZero(t, get[int](c, "SELECT count(*) FROM cron.job_run_details WHERE status = 'succeeded'"), "pg_cron did ask")
 
-	// pg_cron: by the minute; a host is refused, for the workers that have a job alone.
+	// Mode pg_cron: each minute. The ticks of a host are refused only for the tick workers that
+	// have a cron job.
 	setFlag(t, ops, "queue.scheduler.mode", "pg_cron")
 	began := get[time.Time](c, "SELECT clock_timestamp()")
 	require.Equal(t, "mode", tick(t, c, "lease_reaper", "external")["skipped"])
@@ -216,7 +218,7 @@ func TestCronTicks(t *testing.T) {
 	slow := runs(began)["lease_reaper"]
 	require.Greater(t, slow[0].Ended.Sub(slow[0].Began), 7*time.Second, "and the slow one as well: its last run ended 52 s before the next mark")
 
-	// hybrid: hosts ask all the time beside it.
+	// Mode hybrid: hosts ask all the time beside pg_cron.
 	setFlag(t, ops, "queue.scheduler.mode", "hybrid")
 	began = get[time.Time](c, "SELECT clock_timestamp()")
 	var asked atomic.Int64
@@ -229,7 +231,7 @@ func TestCronTicks(t *testing.T) {
 				case <-stop:
 					done <- nil
 					return
-				case <-time.After(200 * time.Millisecond): // two impatient hosts
+				case <-time.After(200 * time.Millisecond): // two hosts that ask five times a second
 				}
 				for _, w := range minutely {
 					if _, err := tryCall(c.root, "public.fn_queue_tick_request($1, 'external')", w); err != nil {

@@ -1,5 +1,5 @@
-// A hundred thousand groups of dead letters: the snapshot shows the largest and the newest, and how many more
-// there are.
+// With 100,000 groups of dead letters, the snapshot shows the largest and the newest groups, and
+// how many more there are.
 
 package schema_test
 
@@ -20,15 +20,16 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// groupsShown is how many of the largest groups of each source the snapshot has if there are more than allShown groups.
-// newestShown is for how many of the newest dead letters of each source the snapshot has the groups.
+// The snapshot shows all groups up to allShown. With more, it shows the groupsShown largest groups
+// of each source, and the groups of the newestShown newest dead letters of each source.
 const (
 	allShown    = 200
 	groupsShown = 20
 	newestShown = 5
 )
 
-// deadTruth is what the dead letters themselves say, group by group, the largest group of each source first.
+// deadTruth counts the dead letters themselves, group by group, the largest group of each source
+// first.
 func (c *core) deadTruth() (groups []queue.DeadGroup) {
 	c.t.Helper()
 	rows, err := c.root.Query(context.Background(), `SELECT * FROM (
@@ -49,7 +50,7 @@ func (c *core) deadTruth() (groups []queue.DeadGroup) {
 	return groups
 }
 
-// snapshotAgrees requires that the snapshot agrees with the dead letters.
+// snapshotAgrees requires that the groups of the snapshot equal those that deadTruth counts.
 func (c *core) snapshotAgrees(why string) {
 	c.t.Helper()
 	s := picture(c.t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')"))
@@ -127,9 +128,9 @@ func TestDeadGroupsOfThePicture(t *testing.T) {
 	require.Equal(t, 701, get[int](j.core, "SELECT count(*) FROM public.v_dead_letter_group"), "the view has all of them")
 
 	for range 9 {
-		j.deadLetter("k", "iu", "GREW") // not folded yet, and among the largest
+		j.deadLetter("k", "iu", "GREW") // its counter is not folded yet, and it is among the largest groups
 	}
-	j.deadLetter("k", "iu", "LAST") // the smallest, and the one that failed last
+	j.deadLetter("k", "iu", "LAST") // in the smallest group, and the newest failure
 	j.snapshotAgrees("not folded")
 	closed := func(n int) {
 		_, err := j.root.Exec(t.Context(), `SELECT public.fn_job_dead_letter_resolve(ARRAY(SELECT dead_letter_id FROM public.job_dead_letter
@@ -147,11 +148,12 @@ func TestDeadGroupsOfThePicture(t *testing.T) {
 	j.exec("SELECT public.fn_queue_counter_compact(), public.fn_queue_counter_compact()")
 	j.snapshotAgrees("no job")
 
-	pgtest.FillDead(t, j.root, 1500, 1) // beside what has the same names
+	pgtest.FillDead(t, j.root, 1500, 1) // in addition to the dead letters of these groups
 	j.snapshotAgrees("more than are counted")
 }
 
-// The ranks are derived: what they lost a recount puts right, while others fold.
+// The ranks of groups are derived data: a recount repairs lost ranks, even while other sessions
+// fold counters.
 func TestCounterRankRecounted(t *testing.T) {
 	h := newHooks(t)
 	c := &core{t: t, db: h.db, root: h.root}
@@ -165,7 +167,7 @@ func TestCounterRankRecounted(t *testing.T) {
 	h.exact()
 	c.snapshotAgrees("recounted")
 
-	// A fold that has begun and a recount: whichever is first, the sum is right.
+	// A recount beside an open fold: whichever commits first, the sum is right.
 	h.die("order", 2)
 	fold, err := h.root.Begin(t.Context())
 	require.NoError(t, err)
@@ -178,7 +180,7 @@ func TestCounterRankRecounted(t *testing.T) {
 	c.snapshotAgrees("folded beside it")
 }
 
-// The figures of a refresh, and of what else reads or counts the groups, with as many as there may be.
+// A refresh of the snapshot stays fast with 100,000 groups of dead letters.
 func TestDeadGroupsLarge(t *testing.T) {
 	if os.Getenv("QTOP_TEST_FULL") == "" {
 		t.Skip("full: 1,000,000 dead letters in 100,000 groups")
@@ -193,7 +195,8 @@ func TestDeadGroupsLarge(t *testing.T) {
 	require.Less(t, mid, 50.0, "five times the budget, for a machine that does something else as well")
 }
 
-// medianMS is how long a statement takes on the server, the median of n runs in one session that has run it before.
+// medianMS returns how many milliseconds a statement takes on the server: the median of n runs in
+// one session that has run the statement before.
 func medianMS(t testing.TB, pool *pgxpool.Pool, sql string, n int) float64 {
 	t.Helper()
 	conn, err := pool.Acquire(context.Background())
@@ -212,8 +215,9 @@ func medianMS(t testing.TB, pool *pgxpool.Pool, sql string, n int) float64 {
 	return took[len(took)/2]
 }
 
-// BenchmarkDeadGroups has few and 100,000 groups of dead letters: a refresh of the snapshot, a fold of one second beside
-// them, v_queue_health, and a recount. The figures are medians of 20 runs in ms, but for the last two.
+// BenchmarkDeadGroups measures with 10, 1,000 and 100,000 groups of dead letters: a refresh of the
+// snapshot, a fold of one second meanwhile, v_queue_health, and a recount. The figures are in ms:
+// medians of several runs, except the recount and the first fold, which run once.
 func BenchmarkDeadGroups(b *testing.B) {
 	for _, groups := range []int{10, 1000, 100_000} {
 		b.Run(strconv.Itoa(groups), func(b *testing.B) {
