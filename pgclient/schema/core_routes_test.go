@@ -106,7 +106,7 @@ func TestRouteKeyOfAProducer(t *testing.T) {
 	}
 }
 
-// In a large batch, only the events that fail become dead letters, each with a copy of its own
+// In a large batch, only the events that fail become dead letters, each with a snapshot of the
 // event.
 func TestRoutePoisonedBatch(t *testing.T) {
 	c := newRoutes(t)

@@ -29,7 +29,7 @@ func TestDirectWritesOfHostileValues(t *testing.T) {
 
 	listed, tried := map[string][]string{}, 0
 	for _, d := range directWrites {
-		if d.row != "" { // without a hostile value it is accepted, so that a refusal is that of the value
+		if d.row != "" { // the row without a hostile value is accepted, so a refusal later is about the value
 			column, expression, _ := strings.Cut(strings.SplitN(d.row, "\n", 2)[0], " = ")
 			require.Equal(t, "true", d.try(t, conn, d.sql(column, expression), "true"), d.sql(column, expression))
 		}
@@ -60,9 +60,10 @@ func TestDirectWritesOfHostileValues(t *testing.T) {
 	t.Log(tried, "values")
 }
 
-// An event whose id another one has is refused where that was routed, else named by the router: none passes for done.
+// If two events have the same id, only one of them may count as routed. If the first has been
+// routed, inserting the second is refused; otherwise the router makes it a dead letter.
 func TestEventIDsThatAreThere(t *testing.T) {
-	for _, begun := range []bool{true, false} { // false: the router meets its first events, by id
+	for _, begun := range []bool{true, false} { // false: the router has no cursor yet and takes its first events in the order of their ids
 		t.Run(fmt.Sprint(begun), func(t *testing.T) { eventIDsThatAreThere(t, begun) })
 	}
 }
@@ -99,7 +100,8 @@ func eventIDsThatAreThere(t *testing.T, begun bool) {
 	}
 }
 
-// What an orchestrator and a router may do by hand in R02's tables is what the functions would do.
+// An orchestrator and a router may write to their tables directly, but only the changes that the
+// functions would make are accepted.
 func TestForgedWebhookStates(t *testing.T) {
 	h := directState(t)
 	orchestrator, router := h.db.Conn(t, pgtest.Login(t, h.db, "saga_orchestrator")), h.db.Conn(t, pgtest.Login(t, h.db, "router_worker"))
@@ -107,8 +109,8 @@ func TestForgedWebhookStates(t *testing.T) {
 	const settle = "UPDATE public.webhook_delivery_jobs SET settled_at = now() WHERE id = 1; "
 	const fail = "UPDATE public.webhook_delivery_sagas SET status = 'PendingRetry', attempt_count = 1, next_attempt_at = %s WHERE id = 1; "
 	forged := []string{
-		fmt.Sprintf(start, 2), fmt.Sprintf(job, 2), fmt.Sprintf(job, 1), // a saga without a job, a job without its saga
-		fmt.Sprintf(start+job, 3, 3), fmt.Sprintf(start+job+job, 2, 2, 2), // not due, twice
+		fmt.Sprintf(start, 2), fmt.Sprintf(job, 2), fmt.Sprintf(job, 1), // a saga in progress without a job, a job for a saga that is not in progress
+		fmt.Sprintf(start+job, 3, 3), fmt.Sprintf(start+job+job, 2, 2, 2), // a saga that is not due, two jobs for one saga
 		settle, fmt.Sprintf(fail, "now()"), fmt.Sprintf(job+settle, 1),
 		settle + "UPDATE public.webhook_delivery_sagas SET status = 'Completed', next_attempt_at = NULL WHERE id = 1; ",
 		settle + "UPDATE public.webhook_delivery_sagas SET status = 'DeadLettered', attempt_count = 1, final_error_code = 'TIMEOUT' WHERE id = 1; " +

@@ -15,15 +15,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// directWrite is a statement that a role may run by hand: an INSERT of one row, or an UPDATE of the row selected by the
-// field where.
+// directWrite is a statement that a role may run directly: an INSERT of one row, or an UPDATE of
+// the row that the condition where selects.
 type directWrite struct {
 	role, verb, table string
-	row               string // columns = expressions of a row that is accepted, one a line
+	row               string // columns = expressions of a row that is accepted, one per line
 	where             string
-	asRoot            string // before it, as superuser
-	before, after     string // before and after it in the same transaction, as the role
-	values            string // column | expression | SQLSTATE, or a condition on the written row r
+	asRoot            string // run before the statement, as superuser
+	before, after     string // run before and after the statement in its transaction, as the role
+	values            string // one per line: column | expression | expected SQLSTATE, or a condition on the written row r
 }
 
 const unseenText = "E'a\\nb\\u200bc'"
@@ -382,7 +382,7 @@ const jobSubscriptions = `
 	updated_at | 'infinity' | r.updated_at = now()
 	updated_at | '-infinity' | r.updated_at = now()`
 
-// hostileFor is what must be among the values of a column of each type.
+// hostileFor lists values that directWrites must have for each column of a type.
 var hostileFor = map[string][]string{
 	"timestamp with time zone": {"'infinity'", "'-infinity'"}, "double precision": {"'NaN'", "'infinity'", "-1"},
 	"integer": {"-1"}, "bigint": {"-1"}, "text": {"\\n"}, "character varying": {"\\n"}, "xid8": {"'18446744073709551615'"},
@@ -392,7 +392,7 @@ func (d directWrite) key(column string) string {
 	return fmt.Sprintf("%s may %s %s.%s", d.role, d.verb, d.table, column)
 }
 
-// sql is the statement with one column set to an expression.
+// sql returns the statement with one column set to an expression.
 func (d directWrite) sql(column, expression string) string {
 	if d.verb == "UPDATE" {
 		return fmt.Sprintf("UPDATE public.%s SET %s = %s WHERE %s", d.table, column, expression, d.where)
@@ -440,8 +440,8 @@ func directState(t *testing.T) *hooks {
 	return h
 }
 
-// try runs the statement as the role in a separate transaction that is undone, and returns the SQLSTATE of what failed,
-// or whether the condition holds for the row.
+// try runs the statement as the role in a transaction that is rolled back. It returns the SQLSTATE
+// of an error, or whether the condition holds for the written row.
 func (d directWrite) try(t *testing.T, conn *pgx.Conn, sql, condition string) string {
 	t.Helper()
 	ctx := context.Background()

@@ -1,5 +1,6 @@
-// docs/schema.md, made from the catalogue of a database that has just been migrated, so that it cannot say what is not
-// so: go test ./pgclient/schema -run SchemaDocument -update
+// docs/schema.md is made from the catalogue of a database that has just been migrated, so that it
+// always agrees with the schema. To write it again: go test ./pgclient/schema -run SchemaDocument
+// -update
 
 package schema_test
 
@@ -20,7 +21,8 @@ table; lower case: of some columns, those that are no payload.
 
 `
 
-// One query per chapter, each one line of Markdown or more per object, in the order of the names.
+// chapters has one query per chapter; each query returns one or more lines of Markdown per object,
+// ordered by name.
 var chapters = []struct{ title, sql string }{
 	{"Tables", `
 		WITH rights AS (

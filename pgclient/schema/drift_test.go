@@ -13,8 +13,8 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// drift is a change by hand. found begins the one line that it must give; harmless ones
-// are notes.
+// drift is a change to the schema that somebody makes by hand. found is how the one line about the
+// change must begin; harmless = the line is a note, not a problem.
 type drift struct {
 	sort, do, found string
 	harmless        bool
@@ -82,9 +82,9 @@ var drifts = []drift{
 	{"unique index added", "CREATE UNIQUE INDEX mine ON public.job_queue (event_domain)", "index mine on job_queue: is not qtop's", false},
 }
 
-// Each change by hand is found, as one line and nothing beside it, and what the line says
-// puts everything back as it was. In a full run one after the other, else as many at a
-// time as are of different objects.
+// Each change by hand is found as exactly one line, and the remedy that the line gives restores the
+// schema. A full run makes one change at a time; otherwise changes of different objects are made
+// together.
 func TestDriftOfEverySort(t *testing.T) {
 	c := newCore(t)
 	conn := c.db.Conn(t, "")
@@ -135,7 +135,7 @@ func TestDriftOfEverySort(t *testing.T) {
 		require.Empty(t, differences(t, conn), "after %v", found)
 	}
 	require.Equal(t, strings.Split(want, "\n"), strings.Split(stable(t, conn), "\n"))
-	c.exec("ALTER TYPE public.webhook_job_status RENAME VALUE 'Leased' TO 'Taken'") // constraints name its values
+	c.exec("ALTER TYPE public.webhook_job_status RENAME VALUE 'Leased' TO 'Taken'") // check constraints contain the names of the values
 	found := differences(t, conn)
 	require.Equal(t, "enum webhook_job_status", found[0].Object)
 	repair(t, c.db, conn, found[0])
@@ -149,7 +149,7 @@ func differences(t *testing.T, conn *pgx.Conn) []schema.Difference {
 	return all
 }
 
-// repair executes what a line says, each statement by itself, as psql does.
+// repair runs the remedy of a difference, each statement separately, as psql does.
 func repair(t *testing.T, db *pgtest.DB, conn *pgx.Conn, d schema.Difference) {
 	t.Helper()
 	if strings.HasPrefix(d.Remedy, "qtop migrate up") {

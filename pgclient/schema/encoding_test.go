@@ -9,7 +9,7 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// migrate up touches no database that is not UTF-8.
+// migrate up refuses a database that is not UTF-8 and changes nothing.
 func TestUpRefusesOtherEncodings(t *testing.T) {
 	t.Parallel()
 	for _, encoding := range []string{"LATIN1", "SQL_ASCII"} {

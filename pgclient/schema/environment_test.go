@@ -1,4 +1,4 @@
-// The environment that a database says it is.
+// The environment that a database has: its name, and whether it is guarded.
 
 package schema_test
 
@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The guard of a database is never lowered by accident: not by the flag, not with another
-// name, and not with an expiry; what cannot be read counts as guarded.
+// A guarded database can be made open, or get another name, only by giving its current name;
+// setting the flag, giving another name, or an expiry do not do it. An unreadable value counts as
+// guarded.
 func TestEnvironmentIsLoweredByItsNameAlone(t *testing.T) {
 	c := newCore(t)
 	admin := c.as("workflow_admin")
@@ -47,7 +48,7 @@ func TestEnvironmentIsLoweredByItsNameAlone(t *testing.T) {
 	require.Equal(t, "2 1", get[string](c, `SELECT count(*) FILTER (WHERE outcome = 'refused: name') || ' ' || count(*) FILTER (WHERE outcome = 'done')
 		FROM public.queue_operator_action WHERE action = 'environment_set'`))
 
-	c.exec("UPDATE public.dot_config SET value = 'production' WHERE key = 'queue.environment'") // by hand
+	c.exec("UPDATE public.dot_config SET value = 'production' WHERE key = 'queue.environment'") // written directly, without a guard: unreadable
 	require.Equal(t, "confirm", flag("unset"))
 	require.Equal(t, "name", set("x", "open", "x")["rule"])
 	require.Nil(t, set("x", "open", "production")["rule"])

@@ -1,4 +1,4 @@
-// The registry of event types: who changes it, and what it fixes.
+// The registry of event types: who may change it, and what it requires of events.
 
 package schema_test
 
@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A workflow_admin registers a type; events of it say its stream and lane, or are refused.
+// A workflow_admin registers an event type; an event of this type must have the stream and lane of
+// the registry, or is refused.
 func TestEventTypeIsRegistered(t *testing.T) {
 	c := newCore(t)
 	admin, writer := c.as("workflow_admin"), c.as("event_ingest_writer")
@@ -43,7 +44,8 @@ func TestEventTypeIsRegistered(t *testing.T) {
 	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM public.queue_operator_action WHERE action = 'event_type_set' AND outcome = 'done'"))
 }
 
-// A workflow_admin names who may enqueue for a kind; while nobody is named, everybody who may enqueue may.
+// A workflow_admin names the roles that may enqueue jobs for an executor kind. While no role is
+// named, every producer may.
 func TestExecutorProducerIsNamed(t *testing.T) {
 	c := newCore(t)
 	admin, writer := c.as("workflow_admin"), c.as("event_ingest_writer")

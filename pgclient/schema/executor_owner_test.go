@@ -43,7 +43,7 @@ func TestExecutorBelongsToARole(t *testing.T) {
 	require.Equal(t, 2, claim(stranger, "open"), "an executor of dot_executor is open to all of them")
 	require.Equal(t, 2, claim(rightful, "mine"))
 
-	// A stranger that has got hold of a token settles nothing.
+	// Another login that has got hold of a lease token cannot report a result with it.
 	var jobs, tokens []string
 	require.NoError(t, c.root.QueryRow(context.Background(), "SELECT array_agg(job_id::text), array_agg(lease_token::text) FROM public.job_queue WHERE lease_owner = 'mine'").Scan(&jobs, &tokens))
 	require.Len(t, jobs, 2)
@@ -57,7 +57,8 @@ func TestExecutorBelongsToARole(t *testing.T) {
 	}
 	fails(t, stranger, "42501", "SELECT * FROM public.fn_job_payload($1::uuid, $2::uuid, 1000)", jobs[0], tokens[0])
 
-	// A transaction of the stranger that tried everything and stays open holds up nothing.
+	// A transaction of the other login in which every call was refused, and which stays open,
+	// blocks nobody.
 	tx := c.begin(stranger)
 	for _, sql := range append(results, "SELECT public.fn_job_claim('mine')", "SELECT public.fn_queue_heartbeat_write('mine', '{}', 'eve')") {
 		_, err := tx.Exec(context.Background(), "SAVEPOINT s")
@@ -68,13 +69,14 @@ func TestExecutorBelongsToARole(t *testing.T) {
 		}
 		if _, err := tx.Exec(context.Background(), sql, args...); err != nil {
 			_, err = tx.Exec(context.Background(), "RELEASE SAVEPOINT s")
-			if err != nil { // aborted: what it locked stays locked until the rollback, so none may be held
+			if err != nil { // aborted: its locks remain until the rollback, so it must hold none
 				_, err = tx.Exec(context.Background(), "ROLLBACK TO SAVEPOINT s")
 			}
 			require.NoError(t, err)
 		}
 	}
-	// What is rolled back to a savepoint gives its locks up; what answered without an error keeps them.
+	// A rollback to a savepoint releases locks; a call that was answered without an error keeps its
+	// locks until the transaction ends.
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	_, err := rightful.Exec(ctx, "SELECT public.fn_queue_heartbeat_write('mine', '{}', 'w')")
@@ -89,7 +91,7 @@ func TestExecutorBelongsToARole(t *testing.T) {
 	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM public.job_history WHERE status = 'succeeded'"))
 	require.NoError(t, tx.Rollback(context.Background()))
 
-	// Given to another role, it is that one's at once.
+	// After the executor is given to another role, only that role may use it, at once.
 	other := pgtest.Login(t, c.db, "dot_executor")
 	set := call(t, admin, "public.fn_queue_executor_owner_set('mine', $1::text, 'ann', 'moved')", other)
 	require.Equal(t, []any{group, other}, []any{set["before"], set["after"]})
@@ -100,8 +102,8 @@ func TestExecutorBelongsToARole(t *testing.T) {
 	fails(t, stranger, "42501", "SELECT public.fn_queue_executor_owner_set('mine', 'dot_executor', 'eve', 'x')")
 }
 
-// The instance of a live host can be read by every host's login, but another login neither stops the host, nor beats for
-// it, nor takes its id, nor holds up its beats.
+// Every host's login can read the instance of a live host, but another login can neither stop the
+// host, nor send a heartbeat for it, nor take its id, nor block its heartbeats.
 func TestHostBelongsToItsLogin(t *testing.T) {
 	c := newCore(t)
 	mine := c.db.Pool(t, pgtest.Login(t, c.db, "dot_executor"))
@@ -114,7 +116,7 @@ func TestHostBelongsToItsLogin(t *testing.T) {
 		public.fn_queue_host_beat('h', $1::uuid, '{}', 9, '{}') ->> 'rule', public.fn_queue_host_register('h', gen_random_uuid(), 'v', '{}') ->> 'rule',
 		public.fn_queue_host_register('h', $1::uuid, 'v', '{}') ->> 'rule'`, instance).Scan(&stopped, &rule, &taken, &again))
 	require.Equal(t, []string{"false", "lost", "held", "held"}, []string{stopped, rule, taken, again})
-	// while the stranger's transaction is open
+	// while the other login's transaction is open
 	c.exec("ALTER FUNCTION public.fn_queue_host_beat SET lock_timeout = '2s'")
 	require.Equal(t, "h", call(t, mine, "public.fn_queue_host_beat('h', $1::uuid, '{}', 1, '{}')", instance)["host_id"])
 	require.Equal(t, true, call(t, mine, "public.fn_queue_host_stop('h', $1::uuid)", instance)["stopped"])

@@ -1,4 +1,5 @@
-// Objects of others on tables of qtop, or under names of qtop, and what migrate does with them.
+// Objects of other owners on tables of qtop or under names that qtop uses, and what migrate does
+// about them.
 
 package schema_test
 
@@ -18,8 +19,8 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// foreignObjects are things that somebody makes on objects of ours, each with the names
-// under which migrate down lists what it makes.
+// foreignObjects are statements that make objects which depend on objects of qtop. says lists how
+// migrate down names what each statement makes.
 var foreignObjects = []struct {
 	sql  string
 	says []string
@@ -53,14 +54,15 @@ var foreignObjects = []struct {
 	{"CREATE CAST (public.event_class AS text) WITH FUNCTION app.as_text(public.event_class)", []string{"cast (public.event_class AS pg_catalog.text)", "function app.as_text"}},
 }
 
-// The whole catalogue of schemas public and app, as far as migrate could change it.
+// everything is the catalogue of the schemas public and app, as far as migrate could change it.
 const everything = `SELECT string_agg(i.type || ' ' || i.identity, E'\n' ORDER BY i.type COLLATE "C", i.identity COLLATE "C") || E'\n' || (SELECT string_agg(a::text, ',' ORDER BY a::text)
 		FROM pg_namespace n, aclexplode(n.nspacl) a WHERE n.nspname = 'public')
 	FROM (SELECT DISTINCT d.classid, d.objid FROM pg_depend d UNION SELECT 'pg_class'::regclass, c.oid FROM pg_class c WHERE c.relnamespace IN ('public'::regnamespace, to_regnamespace('app'))) d
 	CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, 0) i WHERE i.identity !~ 'pg_toast' AND i.identity !~ 'RI_ConstraintTrigger'`
 
-// migrate down names every foreign object that depends on qtop's objects and changes nothing; without
-// it the database is as before migrate up.
+// migrate down names every object of other owners that depends on qtop's objects, and changes
+// nothing. Once those objects are dropped, migrate down leaves the database as it was before
+// migrate up.
 func TestDownNamesWhatIsForeign(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -105,7 +107,8 @@ func TestDownNamesWhatIsForeign(t *testing.T) {
 	require.Equal(t, bare, get[string](c, everything), "with the rights on schema public")
 }
 
-// migrate up names what has names of ours, of whatever sort, and changes nothing.
+// migrate up names every existing object of any kind that has a name which qtop needs, and changes
+// nothing.
 func TestUpNamesWhatIsForeign(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -114,7 +117,7 @@ func TestUpNamesWhatIsForeign(t *testing.T) {
 	c.exec("CREATE MATERIALIZED VIEW public.job_queue AS SELECT 1; CREATE TYPE public.job_history AS (i int); CREATE TYPE public.event_read AS ENUM ('x')")
 	c.exec("CREATE DOMAIN public.dot_config AS text; CREATE TABLE public.other (i int); CREATE INDEX ix_job_subscription_claim ON public.other (i)")
 	c.exec("CREATE FUNCTION public.fn_cfg_bool(text) RETURNS boolean LANGUAGE sql AS 'SELECT true'; CREATE PROCEDURE public.fn_queue_clone_of() LANGUAGE sql AS ''")
-	c.exec("CREATE FUNCTION public.fn_cfg_int(text) RETURNS int LANGUAGE sql AS 'SELECT 1'") // other arguments: it is in nobody's way
+	c.exec("CREATE FUNCTION public.fn_cfg_int(text) RETURNS int LANGUAGE sql AS 'SELECT 1'") // other argument types: no conflict with a function of qtop
 	c.exec("CREATE TABLE public.event_outbox_2026_11 (i int); CREATE TABLE public.job_history_default (i int)")
 	before := get[string](c, everything)
 	err := schema.Up(t.Context(), db.DSN(""), nil)
@@ -130,8 +133,7 @@ func TestUpNamesWhatIsForeign(t *testing.T) {
 	require.Equal(t, before, get[string](c, everything))
 }
 
-// Settings of a server that change how text is parsed or printed change nothing that
-// migrate does.
+// Settings that change how the server parses or prints text do not change what migrate does.
 func TestMigrateUnderOddSettings(t *testing.T) {
 	t.Parallel()
 	plain, odd := pgtest.New(t), pgtest.Empty(t)
@@ -161,15 +163,16 @@ func TestMigrateUnderOddSettings(t *testing.T) {
 	require.NoError(t, schema.Down(t.Context(), odd.DSN(""), schema.DownOptions{}, nil))
 }
 
-// hashes are what an installation recorded.
+// hashes are the objects that the installation recorded, with their hashes.
 const hashes = `SELECT string_agg(o::text, E'\n' ORDER BY o.kind COLLATE "C", o.name COLLATE "C") FROM public.qtop_schema_object o`
 
-// Where a step of migrate down fails, the database is as before.
+// If a step of migrate down fails, the database is unchanged.
 func TestDownThatFails(t *testing.T) {
 	c := newCore(t)
 	c.exec("CREATE SCHEMA app; CREATE TABLE app.log (what text)")
 	before := get[string](c, everything)
-	// An event trigger depends on none of qtop's objects; it refuses the last of the tables, and nobody but a superuser made it.
+	// An event trigger depends on no object of qtop, so migrate down does not name it. This one
+	// refuses when the last of the tables is dropped; only a superuser can make one.
 	c.exec(`CREATE FUNCTION app.kept() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF EXISTS (SELECT FROM pg_event_trigger_dropped_objects() WHERE object_identity = 'public.dot_config') THEN RAISE 'kept'; END IF; END $$;
 		CREATE EVENT TRIGGER kept ON sql_drop EXECUTE FUNCTION app.kept()`)
@@ -180,7 +183,7 @@ func TestDownThatFails(t *testing.T) {
 	require.NoError(t, schema.Down(t.Context(), c.db.DSN(""), schema.DownOptions{Discard: true}, nil))
 }
 
-// migrate down names what operators configured, and refuses it without --discard.
+// migrate down names what operators configured, and needs --discard to drop it.
 func TestDownNamesWhatIsConfigured(t *testing.T) {
 	c := newCore(t)
 	var said steps

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// health wants the snapshot and the view, as each role that may read it, to have the same rows at one moment, and
-// returns source, subject, domain and status of each.
+// health requires that the snapshot and the view, as each role that may read it, have the same rows
+// in one transaction. It returns source, subject, domain and status of each row.
 func (c *core) health() (rows []string) {
 	c.t.Helper()
 	ctx := context.Background()
@@ -58,7 +58,8 @@ func TestHealthIsTheSameInViewAndPicture(t *testing.T) {
 		SELECT gen_random_uuid(), jsonb_build_object('event_type', type), n, code, 'it broke', domain, 'iu_outbound_default', now() - make_interval(mins => n)
 		FROM (VALUES (1, 'made', 'ROUTE_A', 'iu'), (2, 'gone', 'ROUTE_A', 'iu'), (3, 'made', 'ROUTE_A', 'kg'), (4, 'made', 'ROUTE_B', 'iu')) v (n, type, code, domain)`)
 
-	// Webhooks that wait: two subscriptions of one endpoint, one of another, and one whose deliveries are all due later.
+	// Webhooks that wait: two subscriptions with one endpoint, one with another endpoint, and one
+	// whose deliveries are all due later.
 	h.subscribe("late")
 	h.subscribe("late")
 	h.exec(`INSERT INTO public.subscriptions (event_type, callback_url, verified) VALUES ('late', 'http://other.example/hook', true), ('late', 'http://later.example/', true)`)
@@ -67,7 +68,7 @@ func TestHealthIsTheSameInViewAndPicture(t *testing.T) {
 	c.asReplica(`UPDATE public.webhook_delivery_sagas s SET next_attempt_at = now() + interval '1 hour' FROM public.subscriptions x
 		WHERE x.id = s.subscription_id AND x.endpoint = 'later.example' AND s.status = 'Pending'`)
 
-	// Jobs: lanes that are due, leased, due later, and one whose jobs have all ended.
+	// Queue lanes with jobs that are due, leased and due later, and one whose jobs have all ended.
 	j.put("k", "iu", 5)
 	j.put("k", "kg", 2)
 	j.put("ended", "iu", 1)
@@ -79,7 +80,7 @@ func TestHealthIsTheSameInViewAndPicture(t *testing.T) {
 	j.exec("UPDATE public.job_subscription SET enabled = false WHERE executor_id = 'ender'")
 	j.exec("UPDATE public.job_queue SET process_after = now() - interval '9 minutes' WHERE job_kind = 'k' AND event_domain = 'kg'")
 
-	// Executors, cursors, shares, notifications, and rows that no partition was made for.
+	// Executors, cursors, broadcast shares, notifications, and rows in a default partition.
 	for _, id := range []string{"silent", "stopped", "gone"} {
 		c.executor(id, 60, 300, 4000)
 	}
@@ -101,7 +102,7 @@ func TestHealthIsTheSameInViewAndPicture(t *testing.T) {
 	const event = "INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, created_at) VALUES "
 	c.asReplica(event + "('lost', 'made', 's', 'immediate', '2020-05-05')")
 
-	// An open transaction delays its own events, of both kinds.
+	// An open transaction delays its own events, both webhook events and rows of event_outbox.
 	c.exec(`DO $$ BEGIN EXECUTE replace(pg_get_functiondef('public.fn_routing_held()'::regprocedure), '1 minute', '0'); END $$`)
 	open := c.begin(c.root)
 	_, err := open.Exec(context.Background(), "SET LOCAL session_replication_role = replica; "+event+"('system', 'made', 's', 'immediate', now()); INSERT INTO public.events (event_type, payload) VALUES ('x', '{}')")

@@ -1,7 +1,7 @@
 package schema_test
 
-// When a second worker host may have a host id: at once if no session of the first host is left,
-// after 15 s of silence where sessions cannot tell, else never.
+// When a second worker host may take a host id that is registered: at once if no session of the
+// first host is left, after 15 s of silence if sessions cannot show that, otherwise never.
 
 import (
 	"encoding/json"
@@ -14,7 +14,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// registers announces another instance of host h.
+// registers registers a new instance of host h.
 func registers(t *testing.T, conn *pgx.Conn, tag any) (answer map[string]any) {
 	t.Helper()
 	var text []byte
@@ -54,8 +54,9 @@ func TestCrashedHostGivesWay(t *testing.T) {
 	require.Equal(t, "held", register(next, "fedcba9876543210")["rule"], "whose sessions cannot be known is silent first")
 }
 
-// What an instance held that ended without a word goes back when the next one has its id:
-// its own, counted as lost leases, and only what has lost none before.
+// When a host registers under the id of an instance that ended without stopping cleanly, the leases
+// of that instance are returned and counted as lost. Leases of others remain, and so do those of
+// jobs and deliveries that have lost a lease before.
 func TestTakeoverReturnsWork(t *testing.T) {
 	j := newJobs(t)
 	h := j.hooks()
@@ -79,7 +80,7 @@ func TestTakeoverReturnsWork(t *testing.T) {
 		return id, token
 	}
 	worker := "h/" + instance[:8]
-	second := j.session(login, "qtop pool 2 "+tag) // another connection of it
+	second := j.session(login, "qtop pool 2 "+tag) // another connection of the first instance
 	token := jobs(second, 3)
 	jobs(j.session(login, "qtop work "+next), 1)
 	jobs(j.session(other, "qtop work "+tag), 1)
@@ -109,7 +110,7 @@ func TestTakeoverReturnsWork(t *testing.T) {
 	require.Equal(t, "0 1 LEASE_LOST", get[string](j.core, "SELECT max(attempts) || ' ' || max(lost_leases) || ' ' || max(failure_code) FROM public.job_queue WHERE status = 'queued'"))
 	require.Equal(t, 2, get[int](j.core, "SELECT count(*)::int FROM public.webhook_delivery_jobs WHERE status = 'Pending' AND lease_resets = 1"))
 
-	// A late result of the instance that ended changes nothing.
+	// A late result of the instance that ended is refused and changes nothing.
 	var outcomes []string
 	require.NoError(t, successor.QueryRow(t.Context(), `SELECT pg_catalog.array_agg(r.outcome ORDER BY r.outcome) FROM public.fn_job_ack(
 		(SELECT pg_catalog.array_agg(q.job_id) FROM public.job_queue q WHERE q.failure_code = 'LEASE_LOST'), pg_catalog.array_fill($1::uuid, ARRAY[2])) r`, token).Scan(&outcomes))
@@ -120,7 +121,8 @@ func TestTakeoverReturnsWork(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"lease_lost"}, late)
 
-	// Where the tick workers that take leases back are off, what is held stays held.
+	// If the tick workers that return expired leases are off, a new instance does not return the
+	// leases either.
 	j.flag("queue.lease.reaper_enabled", "false")
 	j.flag("queue.tick.lease_reset_cleaner.interval_seconds", "0")
 	require.NoError(t, successor.QueryRow(t.Context(), "SELECT public.fn_queue_host_stop('h'::text, $1::uuid, ''::text)::text", answer["instance"]).Scan(new(string)))

@@ -1,4 +1,4 @@
-// After a worker host stopped cleanly, its tick workers are stopped, not silent.
+// After a worker host stopped cleanly, its tick workers count as stopped, not as silent.
 
 package schema_test
 
@@ -17,7 +17,7 @@ const (
 	instanceB = "'00000000-0000-0000-0000-00000000000b'"
 )
 
-// hostRuns registers a host, or beats for it, with these loops.
+// hostRuns registers a host and sends a heartbeat that it runs these loops.
 func hostRuns(t *testing.T, host *pgxpool.Pool, id, instance, loops string) {
 	t.Helper()
 	require.Nil(t, call(t, host, "public.fn_queue_host_register('"+id+"', "+instance+", 'v', '{}')")["refused"])
@@ -42,7 +42,8 @@ func TestCleanStopIsNotSilence(t *testing.T) {
 	require.Zero(t, get[int](c, emitted, "config_expiry"), "a stop is not silence")
 	require.Equal(t, 1, get[int](c, emitted, "metrics_sampler"))
 
-	// A loop that is ended alone has stopped, too; one that begins is watched again.
+	// A loop that one host ends counts as stopped, if no other host runs it; a loop that begins is
+	// watched again.
 	call(t, host, "public.fn_queue_host_beat('b', "+instanceB+", '{config_expiry}', 0, '{}')")
 	require.Equal(t, "stopped", get[string](c, tickState, "counter_compactor"))
 	require.Equal(t, "idle", get[string](c, tickState, "config_expiry"))
@@ -56,8 +57,8 @@ func TestCleanStopIsNotSilence(t *testing.T) {
 	require.True(t, get[bool](c, "SELECT stop_reason IS NULL FROM public.queue_host WHERE host_id = 'b'"), "a host of the release before gives no reason")
 }
 
-// A database in which nobody has run anything yet has no silent worker, however long ago it was installed; from the first
-// host on they are watched.
+// A database in which no host has run yet has no silent tick worker, however long ago it was
+// installed. Once a host has registered, the tick workers that it runs are watched.
 func TestNothingIsSilentBeforeTheFirstHost(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -70,7 +71,7 @@ func TestNothingIsSilentBeforeTheFirstHost(t *testing.T) {
 	require.Equal(t, []string{"config_expiry", "webhook_worker"}, get[[]string](c, "SELECT array_agg(executor_id ORDER BY 1) FROM public.v_queue_watch WHERE state = 'silent'"))
 }
 
-// Of two hosts that stop at once the second sees that the first has stopped.
+// If two hosts stop at once, the second one to commit sees that the first has stopped.
 func TestTwoHostsStopAtOnce(t *testing.T) {
 	c := newCore(t)
 	host := c.wide(2, "dot_executor")
@@ -85,7 +86,7 @@ func TestTwoHostsStopAtOnce(t *testing.T) {
 	}
 }
 
-// A heartbeat that somebody holds keeps no host from stopping.
+// A session that holds locks on heartbeat rows does not prevent a host from stopping.
 func TestHostStopsBesideALock(t *testing.T) {
 	c := newCore(t)
 	host := c.as("dot_executor")

@@ -1,5 +1,5 @@
-// The hostile world: whatever name our SQL uses has doubles in schema public and in
-// one that the path names first, and none of them is ever called.
+// The hostile pass: every name that qtop's SQL uses has doubles in schema public and in a schema
+// that is first on the search_path. None of the doubles may ever be called.
 
 package schema_test
 
@@ -11,8 +11,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// What each PL/pgSQL function of ours comes to, asked of the parser: in pg_catalog,
-// or ours.
+// Every function, relation and operator that a PL/pgSQL function of qtop uses, according to
+// plpgsql_check, is in pg_catalog or belongs to qtop.
 func TestHostileDependencies(t *testing.T) {
 	c := newCore(t)
 	if !get[bool](c, "SELECT EXISTS (SELECT 1 FROM pg_available_extensions WHERE name = 'plpgsql_check')") {

@@ -1,4 +1,4 @@
-// A copy of a database recognises that it is one: it hands out no work until it is adopted.
+// A copy of a database recognises that it is a clone: it hands out no work until it is adopted.
 
 package schema_test
 
@@ -44,7 +44,7 @@ func busy(t *testing.T) *jobs {
 	return j
 }
 
-// clone copies it, and connects to the copy.
+// clone copies the database and connects to the copy.
 func (j *jobs) clone(t *testing.T) *jobs {
 	t.Helper()
 	j.root.Reset()
@@ -78,7 +78,7 @@ func TestCloneHandsOutNothing(t *testing.T) {
 	require.Equal(t, said, get[string](c.core, "SELECT public.fn_job_refusal('w'::text)"))
 	for _, worker := range get[[]string](c.core, "SELECT array_agg(worker_name ORDER BY worker_name) FROM public.queue_tick_worker") {
 		if slices.Contains([]string{"config_expiry", "counter_compactor", "metrics_sampler", "retention_sweep", "staging_cleanup_sweep"}, worker) {
-			continue // they keep house
+			continue // these only maintain the database and send nothing
 		}
 		for _, source := range []string{"external", "wake"} {
 			got := call(t, c.work, "public.fn_queue_tick_request($1::text, $2::text)", worker, source)
@@ -105,15 +105,15 @@ func TestCloneHandsOutNothing(t *testing.T) {
 	why := call(t, c.work, "public.fn_queue_why('mail'::text)")
 	require.Equal(t, said, why["why"])
 	require.Equal(t, said, get[string](c.core, "SELECT (public.fn_queue_snapshot(interval '0')) -> 'server' ->> 'clone_of'"))
-	// Work is taken in: producers are no part of what a clone must not do.
+	// A clone accepts new work: it must only not hand work out.
 	c.put("mail", "kg", 1)
 
-	// migrate up keeps a clone a clone, and prints a line about it.
+	// After migrate up a clone is still a clone, and migrate up prints a line about it.
 	var told []string
 	require.NoError(t, schema.Up(context.Background(), c.db.DSN(""), func(line string) { told = append(told, line) }))
 	require.Contains(t, told, said)
 	require.Equal(t, said, get[string](c.core, cloneOf))
-	// Without its row it is one too.
+	// A database without its row in queue_identity counts as a clone too.
 	c.exec("DELETE FROM public.queue_identity")
 	require.Contains(t, get[string](c.core, cloneOf), "CLONE OF a database whose name is not recorded: run qtop adopt")
 	require.Empty(t, c.take("w", 10))
@@ -193,7 +193,8 @@ func TestAdoptSuspendAndCancel(t *testing.T) {
 	}
 }
 
-// Of two who adopt at once one does, and the other learns who did.
+// If several sessions adopt a clone at once, one succeeds; the others are refused, because the
+// database is no clone any more.
 func TestAdoptTogether(t *testing.T) {
 	c := busy(t).clone(t)
 	pool := c.wide(4, "workflow_admin")
@@ -213,7 +214,7 @@ func TestAdoptNeedsItsRight(t *testing.T) {
 	require.NotEmpty(t, get[string](c.core, cloneOf))
 }
 
-// A new name is no new database.
+// Renaming a database does not make it a clone.
 func TestRenameIsNoClone(t *testing.T) {
 	j := busy(t)
 	j.root.Close()
@@ -227,8 +228,8 @@ func TestRenameIsNoClone(t *testing.T) {
 	require.Empty(t, get[string](c, cloneOf))
 }
 
-// A database of the release before records what it is, once. One whose rows came from another cluster and in which
-// nothing has run since is a copy already.
+// An upgrade from the release before records the identity of the database, once. If its rows came
+// from another cluster and nothing has run since, it is recorded as a clone.
 func TestUpgradeRecordsTheIdentity(t *testing.T) {
 	t.Parallel()
 	for _, restored := range []bool{false, true} {

@@ -1,4 +1,4 @@
-// Ids need no quoting where they are typed and shown; ids of older releases keep working.
+// Ids need no quoting where users type or read them, and ids of older releases still work.
 
 package schema_test
 

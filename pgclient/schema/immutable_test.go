@@ -1,5 +1,5 @@
-// Append-only rows stay as they were written, whatever statement and whichever role runs it, the
-// owner and a superuser included.
+// Append-only rows are never changed, whatever statement and whichever role runs it, the owner and
+// a superuser included.
 
 package schema_test
 
@@ -43,7 +43,7 @@ func TestImmutable(t *testing.T) {
 		rows := fmt.Sprintf("SELECT array_agg(x::text ORDER BY x::text)::text FROM %s x", table)
 		before := ask(rows)
 
-		statements := map[string]bool{} // whether it may also come to nothing: a key that a trigger makes again meets no conflict
+		statements := map[string]bool{} // true: the statement may succeed without a change to a row: a trigger makes a new key, so there is no conflict
 		for _, at := range []string{table, leaf} {
 			statements[fmt.Sprintf("UPDATE %s SET %s = %[2]s", at, plain)] = false
 			statements[fmt.Sprintf("DELETE FROM %s", at)] = false
@@ -73,7 +73,7 @@ func TestImmutable(t *testing.T) {
 				} else {
 					var pg *pgconn.PgError
 					require.ErrorAs(t, err, &pg, "%s: %s", role, sql)
-					require.Contains(t, []string{"42501", "0A000"}, pg.Code, "%s: %s: %s", role, sql, pg.Message) // 0A000: another table refers to it
+					require.Contains(t, []string{"42501", "0A000"}, pg.Code, "%s: %s: %s", role, sql, pg.Message) // 0A000: the table is referenced by another
 				}
 				_, err = tx.Exec(t.Context(), "ROLLBACK TO s; SET LOCAL ROLE none")
 				require.NoError(t, err)
@@ -85,8 +85,8 @@ func TestImmutable(t *testing.T) {
 	t.Log(tried, "statements")
 }
 
-// The audit only ever gets rows, also from logical replication and a restore: its triggers need no exception, and
-// session_replication_role = replica opens nothing.
+// Rows are only ever inserted into the audit, by logical replication and a restore too. So its
+// triggers need no exception, and session_replication_role = replica does not disable them.
 func TestAuditIsImmutableForReplicasToo(t *testing.T) {
 	c := newCore(t)
 	c.exec("SELECT public.fn_queue_mark('deploy', 'ann')")

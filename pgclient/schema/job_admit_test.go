@@ -1,5 +1,5 @@
-// What may be enqueued: kinds of executors, payloads, producers that are named, and work that is
-// due later.
+// What may be enqueued: executor kinds, payloads, producers named for a kind, and jobs that are due
+// later.
 
 package schema_test
 
@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// MOT is not an executor, however it is spelt.
+// MOT is refused as an executor kind of a job subscription, however it is spelt.
 func TestJobExecutorKinds(t *testing.T) {
 	j := newJobs(t)
 	const rule = "INSERT INTO public.job_subscription (executor_id, executor_kind, registered_by) VALUES (gen_random_uuid()::text, $1, 'x')"
@@ -92,7 +92,7 @@ func TestJobProducers(t *testing.T) {
 	require.Equal(t, 2+1+4+2, get[int](j.core, "SELECT count(*) FROM public.job_queue"))
 }
 
-// What is due later waits outside the claim index until the tick finds it due.
+// Jobs that are due later are outside the claim index until the tick worker finds them due.
 func TestJobLateWork(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 100)
@@ -101,7 +101,7 @@ func TestJobLateWork(t *testing.T) {
 		return call(t, j.work, "public.fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => $1::timestamptz)", when)["job_id"].(string)
 	}
 	soon, later, never := late(at), late(at.Add(time.Hour)), late(at.Add(2*time.Hour))
-	j.exec("UPDATE public.job_queue SET process_after = 'infinity' WHERE job_id = $1", never) // as an earlier release took it
+	j.exec("UPDATE public.job_queue SET process_after = 'infinity' WHERE job_id = $1", never) // as an earlier release accepted it
 	require.Empty(t, j.take("w", 10))
 	require.Equal(t, "scheduled 3", get[string](j.core, "SELECT k3 || ' ' || n FROM public.v_queue_counter WHERE scope = 'job'"))
 	next := func() any {
@@ -128,7 +128,7 @@ func TestJobLateWork(t *testing.T) {
 	call(t, j.work, "public.fn_job_cancel(ARRAY[$1]::uuid[], 'ann', 'never')", never)
 	j.balanced()
 
-	// By hand too: ready is not to be lied about.
+	// A direct INSERT cannot make a job claimable before it is due by writing the column ready.
 	j.exec("INSERT INTO public.job_queue (job_kind, event_domain, executor, process_after) VALUES ('k', 'iu', 'external_worker', now() + interval '1 hour')")
 	require.Equal(t, []string{later}, j.takeOf("w", nil, 10, nil))
 	j.exec("SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => now() - '1 s'::interval * i) FROM generate_series(1, 5) i")
@@ -140,7 +140,7 @@ func TestJobLateWork(t *testing.T) {
 	}
 	j.balanced()
 
-	// A queue lane that two producers opened at once is shown once.
+	// A queue lane that two producers opened at once is listed once.
 	j.exec("INSERT INTO public.job_lane (event_domain, job_kind) VALUES ('iu', 'k'), ('iu', 'k')")
 	j.put("k", "iu", 4)
 	require.Len(t, ids(j.take("w", 100)), 10)
@@ -149,7 +149,8 @@ func TestJobLateWork(t *testing.T) {
 	require.Equal(t, 1, get[int](j.core, "SELECT count(*) FROM public.job_lane"))
 }
 
-// A rule written by hand names what a lane may be called, and is in the audit; the functions write one row each.
+// A job subscription that is written directly must have valid names of kind and domain, and makes
+// an audit row; the functions that write one make one audit row each.
 func TestJobRulesByHand(t *testing.T) {
 	j := newJobs(t)
 	admin := j.as("workflow_admin")

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A producer gives no job a priority or a time that nothing else can hold.
+// A producer cannot give a job a priority or a time beyond the bounds.
 func TestJobNumbersAndTimesAreBounded(t *testing.T) {
 	c := newCore(t)
 	producer := c.as("event_ingest_writer")
@@ -29,7 +29,8 @@ func TestJobNumbersAndTimesAreBounded(t *testing.T) {
 	require.Equal(t, 6, get[int](c, "SELECT count(*) FROM public.job_queue"), "nothing of a batch that was refused")
 }
 
-// A crash with a lease that an older release took costs a day, not twelve.
+// A lease duration that an older release accepted counts as the bound, so that a crash delays a job
+// by a day, not by twelve.
 func TestJobLeaseStoredBeyondItsBound(t *testing.T) {
 	j := newJobs(t)
 	j.exec("UPDATE public.dot_config SET value = '1000000' WHERE key = 'queue.lease.duration_seconds'")

@@ -1,7 +1,7 @@
 package schema_test
 
-// What a worker gets back of claims whose answer did not arrive: what sessions of its login and
-// application_name claimed for its executor, and nothing else.
+// A worker returns claims whose answer it never received: those that sessions of its login and
+// application_name made for its executor, and no others.
 
 import (
 	"testing"

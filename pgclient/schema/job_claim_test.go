@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// job enqueues one and returns its id.
+// job enqueues one job and returns its id.
 func (j *jobs) job(kind, domain string, priority int) string {
 	j.t.Helper()
 	return call(j.t, j.work, "public.fn_job_enqueue($1, $2, 'external_worker', p_priority => $3)", kind, domain, priority)["job_id"].(string)
@@ -40,7 +40,8 @@ func TestJobClaimOrder(t *testing.T) {
 	fails(t, j.work, "22023", "SELECT public.fn_job_claim('w', NULL, NULL)")
 	fails(t, j.work, "22023", "SELECT public.fn_job_claim('w', NULL, 1, '[]')")
 
-	// Lanes whose next jobs are alike share what is asked for.
+	// Queue lanes whose next jobs have the same priority share the number of jobs that a claim asks
+	// for.
 	j.put("k", "iu", 100)
 	j.put("k", "kg", 10)
 	j.put("l", "kg", 100)
@@ -56,8 +57,8 @@ func TestJobClaimOrder(t *testing.T) {
 	j.balanced()
 }
 
-// A claim with keys starts behind the last job taken from a lane, sees all that
-// is more urgent, and leaves what is behind for a sweep without keys.
+// A claim with keys continues behind the last job that was claimed from each lane, and also takes
+// jobs of higher priority. Older jobs that were returned are left to a claim without keys.
 func TestJobClaimAfter(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 1000)
@@ -102,7 +103,8 @@ func TestJobClaimGoverningRule(t *testing.T) {
 	require.Len(t, j.take("w", 10), 4)
 	require.Equal(t, []string{"", "kg", "b", "b kg"}, []string{of("iu", "a"), of("kg", "a"), of("iu", "b"), of("kg", "b")})
 
-	// The kind counts more than the domain, a disabled rule counts for nothing.
+	// A subscription to a kind takes precedence over one to a domain; a disabled subscription does
+	// not count.
 	reset := func() {
 		j.exec("SELECT public.fn_job_release(array_agg(job_id), array_agg(lease_token)) FROM public.job_queue WHERE lease_token IS NOT NULL")
 	}
@@ -133,14 +135,14 @@ func TestJobClaimFloorAndLimit(t *testing.T) {
 	require.Equal(t, []string{at[1]}, j.takeOf("w", nil, 10, nil), "one more for each that is finished")
 	j.exec("UPDATE public.job_subscription SET priority_floor = 99, max_parallel = 1000")
 	require.Equal(t, []string{below}, j.takeOf("w", nil, 10, nil))
-	// Only the floor holds these back.
+	// Only the priority floor keeps these jobs from being claimed.
 	j.rule("f", "f", "", 100, 1000)
 	j.job("f", "iu", 99)
 	require.Equal(t, []string{j.job("f", "iu", 100)}, j.takeOf("f", nil, 10, nil))
 	require.Empty(t, j.take("f", 10))
 	j.job("f", "iu", 98)
 	require.Empty(t, j.take("f", 10))
-	// Several executors have their own limit each.
+	// Each executor has a separate limit.
 	j.rule("w1", "z", "", 0, 2)
 	j.rule("w2", "z", "", 0, 2)
 	j.put("z", "iu", 10)
@@ -149,7 +151,8 @@ func TestJobClaimFloorAndLimit(t *testing.T) {
 	j.balanced()
 }
 
-// A claim that waited for a rule goes by what the rule says now.
+// A claim that waited for the lock of a job subscription uses the values that it has after the
+// wait.
 func TestJobClaimWaitsForRule(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 1000)
@@ -183,7 +186,7 @@ func TestJobClaimWaitsForRule(t *testing.T) {
 	}
 }
 
-// A rule does not change under a claim that is not committed.
+// A job subscription cannot be changed while a claim that uses it is not committed.
 func TestJobRuleWaitsForClaim(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 1000)
@@ -251,7 +254,7 @@ func TestJobRefusal(t *testing.T) {
 	setFlag(t, j.work, "queue.job_substrate.enabled", "false")
 	require.Contains(t, why("w"), "queue.job_substrate.enabled")
 	for _, fn := range []string{"public.fn_job_enqueue('k', 'iu', 'external_worker')", `public.fn_job_enqueue_many('[{"job_kind": "k", "event_domain": "iu", "executor": "external_worker"}]')`} {
-		call(t, j.work, fn) // a switch stops claims, never the acceptance of work
+		call(t, j.work, fn) // switches stop claims, but jobs are still accepted
 	}
 	setFlag(t, j.work, "queue.job_substrate.enabled", "true")
 	require.Len(t, j.take("w", 10), 7)
@@ -311,7 +314,7 @@ func TestJobSubscriptionSet(t *testing.T) {
 		WHERE source = 'executor_subscription'`))
 }
 
-// A transaction with an old snapshot does not see what others took: it gets an
+// A transaction with an old snapshot does not see what other sessions claimed: its claim gets an
 // error or nothing, never more than the limit.
 func TestJobClaimOldSnapshot(t *testing.T) {
 	j := newJobs(t)
@@ -336,7 +339,8 @@ func TestJobClaimOldSnapshot(t *testing.T) {
 	}
 }
 
-// A rule that moved while a claim waited for it admits what it names now.
+// If a job subscription changes its kind, domain or executor while a claim waits for it, the claim
+// uses the new values.
 func TestJobClaimSeesTheRuleMove(t *testing.T) {
 	for _, set := range []string{"job_kind = 'other'", "event_domain = 'kg'", "executor_id = 'v'"} {
 		for _, domains := range [][]string{{"iu"}, {"iu", "cad"}} {

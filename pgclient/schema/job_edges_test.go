@@ -1,5 +1,5 @@
-// The state machine against writes by hand: of 9 × 9 edges only the legal ones are
-// accepted, no row can be deleted or emptied, and no executor is without a kind.
+// The state machine of jobs against direct writes: of 9 × 9 edges only the legal ones are accepted,
+// no row can be deleted, no table can be truncated, and no executor has no kind.
 
 package schema_test
 
@@ -20,7 +20,8 @@ var (
 	finalStates = []string{"succeeded", "failed", "dead_letter", "cancelled", "cleaned"}
 )
 
-// legal are the edges by UPDATE within job_queue; finishing is a move to history.
+// legal lists, per status, the statuses that an UPDATE of job_queue may set; finishing a job moves
+// it to job_history.
 var legal = map[string][]string{
 	"queued":        {"leased"},
 	"leased":        {"in_progress", "queued", "retry_waiting"},
@@ -36,7 +37,8 @@ var finishing = map[string][]string{
 	"succeeded":     {"cleaned"}, "failed": {"cleaned"}, "dead_letter": {"cleaned"}, "cancelled": {"cleaned"},
 }
 
-// byHand runs as superuser, with the owner's role or not, and undoes it.
+// byHand runs a statement as superuser or as another role, and rolls it back; it returns the
+// SQLSTATE.
 func (j *jobs) byHand(role, sql string, args ...any) (state string) {
 	j.t.Helper()
 	ctx := context.Background()
@@ -84,7 +86,7 @@ func TestJobEdgesByHand(t *testing.T) {
 			}
 			require.NotEmpty(t, j.byHand(role, "UPDATE public.job_history SET status = 'cleaned', from_status = status, attempts = 0, payload = '{}', priority = 9 WHERE job_id = $1", h.Job))
 		}
-		// A finished job enters history by a finishing edge, and a new one is queued.
+		// A job enters job_history only by a finishing edge, and a new job is always queued.
 		j.standing("queued")
 		for _, from := range slices.Concat(liveStates, finalStates) {
 			for _, to := range slices.Concat(liveStates, finalStates) {
@@ -124,7 +126,7 @@ func TestJobIsWhatItIs(t *testing.T) {
 	}
 }
 
-// Nobody deletes or empties, on any leaf, also where nothing would be hit.
+// Nobody can DELETE or TRUNCATE, on any leaf, even if no row would be affected.
 func TestJobNothingGoes(t *testing.T) {
 	j := newJobs(t)
 	j.standing("dead_letter")
@@ -143,13 +145,14 @@ func TestJobNothingGoes(t *testing.T) {
 			require.Equal(t, "42501", j.byHand(role, "DELETE FROM "+sql), sql)
 		}
 		require.Equal(t, "42501", j.byHand(role, "UPDATE "+leaf+" SET status = 'succeeded'"), leaf)
-		// Neither a name nor a remark makes a function of ours of it.
+		// The guard accepts a function of qtop only: a function with such a name, or a comment that
+		// contains it, does not help.
 		for _, sql := range []string{"DO $$ BEGIN DELETE FROM public.job_queue; END $$", "DO $$ BEGIN DELETE FROM public.job_queue /* PL/pgSQL function public.fn_job_ack(uuid[]) */; END $$",
 			"CREATE FUNCTION public.fn_job_mine() RETURNS void LANGUAGE plpgsql AS $$ BEGIN DELETE FROM public.job_queue; END $$; SELECT public.fn_job_mine()",
 			"CREATE FUNCTION pg_temp.fn_job_mine() RETURNS void LANGUAGE plpgsql AS $$ BEGIN DELETE FROM public.job_queue; END $$; SELECT pg_temp.fn_job_mine()"} {
 			tx := j.begin(j.root)
 			if role != "" && strings.HasPrefix(sql, "CREATE") {
-				continue // the owner may not make temporary objects
+				continue // the owner may not create temporary objects
 			}
 			_, err := tx.Exec(context.Background(), sql, pgx.QueryExecModeSimpleProtocol)
 			refused(t, "42501", err, sql)
@@ -160,8 +163,9 @@ func TestJobNothingGoes(t *testing.T) {
 	require.Equal(t, 2, get[int](j.core, "SELECT count(*) FROM public.job_queue"))
 }
 
-// What finished in a day without a partition moves when its day is made, past the
-// guards and without being counted again; the sweep may clean it, once.
+// Finished jobs of a day without a partition move from the default when the partition of the day is
+// made. The guards allow this move, the jobs are not counted again, and the retention sweep may
+// delete them, once.
 func TestJobHistoryPartitions(t *testing.T) {
 	j := newJobs(t)
 	j.standing("succeeded")
@@ -193,8 +197,9 @@ func TestJobHistoryPartitions(t *testing.T) {
 		"VALUES (gen_random_uuid(), 'k', 'iu', 'DOT', 'cleaned', 'failed', now(), '{\"n\": 1}')"), "cleaned is empty")
 }
 
-// Rows inserted by hand follow the same rules as those of the functions: a job that is due later waits outside the
-// claim index and is counted as scheduled, and none of many inserted rows may have a past.
+// Rows that are inserted directly follow the same rules as those of the functions: a job that is
+// due later is outside the claim index and is counted as scheduled, and an INSERT of many rows
+// cannot set columns of a job's past, such as attempts.
 func TestJobBornByHand(t *testing.T) {
 	j := newJobs(t)
 	const insert = "INSERT INTO public.job_queue (job_kind, event_domain, executor, process_after, attempts, lost_leases, prior_token) SELECT "
@@ -212,7 +217,7 @@ func TestJobBornByHand(t *testing.T) {
 	j.balanced()
 }
 
-// Bad values of a job are refused to every writer.
+// Invalid values of a job are refused, whichever role writes them.
 func TestJobValuesByHand(t *testing.T) {
 	j := newJobs(t)
 	h := j.standing("leased")
@@ -238,7 +243,7 @@ func TestJobValuesByHand(t *testing.T) {
 	}
 }
 
-// The bounds of the names, to the character.
+// The limits of the lengths of names, to the character.
 func TestJobNamesHaveBounds(t *testing.T) {
 	j := newJobs(t)
 	enqueue := func(kind, domain string) error {
@@ -258,7 +263,7 @@ func TestJobNamesHaveBounds(t *testing.T) {
 	}
 }
 
-// A dead letter keeps what it says of its job.
+// A dead letter's columns that describe its job cannot be changed.
 func TestJobLetterIsWhatItIs(t *testing.T) {
 	j := newJobs(t)
 	h := j.standing("dead_letter")

@@ -15,11 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// jobs is a database whose retries are due at once, so that a test moves time by
-// calling the next step.
+// jobs is a database whose retries are due at once: a test calls the next step instead of waiting.
 type jobs struct {
 	*core
-	work *pgxpool.Pool // all parts of the machine and the operator's
+	work *pgxpool.Pool // has all roles of workers, and the operator's
 }
 
 func newJobs(t *testing.T) *jobs {
@@ -36,8 +35,8 @@ func (j *jobs) flag(key, value string) {
 		ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_by = excluded.updated_by`, key, value)
 }
 
-// rule lets an executor, registered at the first use, claim; "" is every kind or
-// domain.
+// rule gives an executor a job subscription and registers the executor at the first use; "" = every
+// kind or domain.
 func (j *jobs) rule(executor, kind, domain string, floor, parallel int) string {
 	j.t.Helper()
 	j.exec(`INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
@@ -48,7 +47,7 @@ func (j *jobs) rule(executor, kind, domain string, floor, parallel int) string {
 	return got["subscription_id"].(string)
 }
 
-// put enqueues n equal jobs and returns their ids, in the order of the queue.
+// put enqueues n equal jobs and returns their ids, in the order in which they are claimed.
 func (j *jobs) put(kind, domain string, n int) []string {
 	j.t.Helper()
 	return get[[]string](j.core, `SELECT array_agg(x ORDER BY n) FROM jsonb_array_elements_text(public.fn_job_enqueue_many((
@@ -56,7 +55,7 @@ func (j *jobs) put(kind, domain string, n int) []string {
 		FROM generate_series(1, $3::int) i)) -> 'job_ids') WITH ORDINALITY a (x, n)`, kind, domain, n)
 }
 
-// held is a job under a lease.
+// held is a job that a test has claimed, with its lease token.
 type held struct {
 	Job, Token, Kind, Domain string
 	Priority                 int
@@ -85,7 +84,7 @@ func (j *jobs) take(executor string, limit int) []held {
 	return got
 }
 
-// one claims a single job, which must be there.
+// one claims a single job; there must be one.
 func (j *jobs) one(executor string) held {
 	j.t.Helper()
 	got := j.take(executor, 1)
@@ -93,7 +92,7 @@ func (j *jobs) one(executor string) held {
 	return got[0]
 }
 
-// ids is the jobs of these claims.
+// ids returns the ids of the claimed jobs.
 func ids(hs []held) (out []string) {
 	for _, h := range hs {
 		out = append(out, h.Job)
@@ -108,8 +107,9 @@ func tokens(hs []held) (out []string) {
 	return out
 }
 
-// tell reports "start", "renew", "ack", "release", or for fail a code, with "!"
-// behind it when it is permanent; it returns the outcome per job.
+// tell calls fn_job_start, fn_job_renew, fn_job_ack or fn_job_release for what = "start", "renew",
+// "ack" or "release". An upper-case what is a failure code for fn_job_fail, and "!" behind it means
+// permanent. It returns the outcome per job id.
 func tell(ctx context.Context, pool *pgxpool.Pool, what string, hs ...held) (map[string]string, error) {
 	sql, args := "SELECT job_id::pg_catalog.text, outcome FROM public.fn_job_"+what+"($1, $2)", []any{ids(hs), tokens(hs)}
 	if code := strings.TrimSuffix(what, "!"); code == strings.ToUpper(code) {
@@ -136,7 +136,8 @@ func tell(ctx context.Context, pool *pgxpool.Pool, what string, hs ...held) (map
 	return out, err
 }
 
-// outcome reports what for these jobs and returns the one outcome that all of them had.
+// outcome calls tell for these jobs and returns the outcome, which must be the same for all of
+// them.
 func (j *jobs) outcome(what string, hs ...held) string {
 	j.t.Helper()
 	got, err := tell(context.Background(), j.work, what, hs...)
@@ -150,13 +151,13 @@ func (j *jobs) outcome(what string, hs ...held) string {
 	return strings.Join(slices.Compact(outcomes), ",")
 }
 
-// state is how the job stands: status, attempts, lost leases.
+// state returns status, attempts and lost leases of a job.
 func (j *jobs) state(job string) string {
 	j.t.Helper()
 	return get[string](j.core, "SELECT concat_ws(' ', status, attempts, lost_leases) FROM public.v_job WHERE job_id = $1", job)
 }
 
-// all is everything there is to know of jobs, to see that nothing changed.
+// all returns all rows about jobs as text, to compare that nothing changed.
 func (j *jobs) all() string {
 	j.t.Helper()
 	return get[string](j.core, `SELECT concat_ws(E'\n', (SELECT string_agg(q::text, E'\n' ORDER BY job_id) FROM public.job_queue q),
@@ -165,7 +166,7 @@ func (j *jobs) all() string {
 		(SELECT string_agg(concat_ws('/', scope, k1, k2, k3, n), ' ' ORDER BY scope, k1, k2, k3) FROM public.v_queue_counter WHERE n <> 0))`)
 }
 
-// expire makes the leases of these jobs, or all, run out.
+// expire makes the leases of these jobs expire; without jobs, all leases.
 func (j *jobs) expire(hs ...held) {
 	j.t.Helper()
 	j.exec("UPDATE public.job_lease SET lease_until = now() - interval '1 second' WHERE $1::uuid[] IS NULL OR lease_token = ANY ($1)", tokens(hs))
@@ -176,7 +177,7 @@ func (j *jobs) reap() map[string]any {
 	return call(j.t, j.work, "public.fn_job_reap_expired()")
 }
 
-// deadLetter makes a dead job and returns the id of its dead letter.
+// deadLetter makes a job that fails for good and returns the id of its dead letter.
 func (j *jobs) deadLetter(kind, domain, code string) string {
 	j.t.Helper()
 	j.exec(`SELECT public.fn_job_enqueue($1, $2, 'external_worker', '{"n": 1, "api_key": "hidden-key"}', p_max_attempts => 1)`, kind, domain)
@@ -186,7 +187,7 @@ func (j *jobs) deadLetter(kind, domain, code string) string {
 	return get[string](j.core, "SELECT dead_letter_id::text FROM public.job_dead_letter WHERE job_id = $1", h.Job)
 }
 
-// balanced compares counters, leases and dead letters with the tables that they count.
+// balanced requires that counters, leases and dead letters agree with a count of the tables.
 func (j *jobs) balanced() {
 	j.t.Helper()
 	differ := func(what, counted, told string) {

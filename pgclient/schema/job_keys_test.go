@@ -1,5 +1,5 @@
-// Idempotency: one job per scope, kind and key, however many producers ask at once;
-// many in one call, in the order given.
+// Idempotency: one job per scope, kind and key, however many producers ask at once.
+// fn_job_enqueue_many answers in the order given.
 
 package schema_test
 
@@ -29,8 +29,8 @@ func TestJobKeyOnce(t *testing.T) {
 	fails(t, pool, "22023", "SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_idempotency_key => '')")
 }
 
-// Keys whose jobs end, and which are swept, while others ask for them: never two at
-// once, never a circle.
+// Producers ask for keys while the jobs of the keys end and are swept: there are never two live
+// jobs per key, and never a deadlock.
 func TestJobKeyRace(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 1000)
@@ -39,7 +39,7 @@ func TestJobKeyRace(t *testing.T) {
 		for round := range 20 {
 			var err error
 			switch {
-			case i < 5: // in ever another order
+			case i < 5: // in a different order each time
 				var list []map[string]any
 				for _, n := range rand.Perm(60) {
 					list = append(list, map[string]any{"job_kind": "k", "event_domain": "iu", "executor": "external_worker", "idempotency_key": fmt.Sprint("key", n%40)})
@@ -110,7 +110,7 @@ func TestJobKeysMany(t *testing.T) {
 	j.balanced()
 }
 
-// One that is active when the call begins and finished before it ends.
+// The job of a key is active when the call begins, and finished before the call ends.
 func TestJobKeysManyFinishedMeanwhile(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 100)

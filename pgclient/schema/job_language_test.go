@@ -1,4 +1,4 @@
-// The guards that read the call stack, where the server's language is not English.
+// The guards read the call stack; here the server's messages are not in English.
 
 package schema_test
 
