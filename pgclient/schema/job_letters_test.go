@@ -1,5 +1,5 @@
-// Dead letters of jobs: many operators replay one at most once; they are closed and reopened; the
-// second operator learns who was first.
+// Dead letters of jobs: if many operators replay one, it is replayed at most once, and the others
+// are refused with the name of the first; dead letters can be resolved and reopened.
 
 package schema_test
 
@@ -48,7 +48,7 @@ func TestJobReplayOnce(t *testing.T) {
 	}
 	j.balanced()
 
-	// The replayed job may die again: that makes another dead letter.
+	// The replayed job may fail for good as well: that makes another dead letter.
 	for _, h := range j.take("undertaker", 2) {
 		require.Equal(t, "done", j.outcome("TIMEOUT", h))
 	}
@@ -56,7 +56,8 @@ func TestJobReplayOnce(t *testing.T) {
 	j.balanced()
 }
 
-// A key is anybody's to choose: none keeps a dead letter, or those beside it, from being replayed.
+// Producers choose idempotency keys freely: no such key prevents the replay of a dead letter, or of
+// others in the same call.
 func TestJobReplayKeyIsItsOwn(t *testing.T) {
 	j := newJobs(t)
 	letters := []string{j.deadLetter("k", "iu", "TIMEOUT"), j.deadLetter("k", "iu", "TIMEOUT")}
@@ -67,7 +68,8 @@ func TestJobReplayKeyIsItsOwn(t *testing.T) {
 	j.balanced()
 }
 
-// A dead letter stays open for longer than history is kept: the new job is the old one nevertheless.
+// A dead letter may stay open for longer than the history of its job is kept: the replayed job
+// still has all columns of the original job.
 func TestJobReplayWithoutHistory(t *testing.T) {
 	j := newJobs(t)
 	const is = `SELECT concat_ws(' ', job_kind, event_domain, executor, payload, priority, max_attempts, source_ref, target_ref, payload_ref, correlation_id,

@@ -1,5 +1,5 @@
-// The state machine of jobs by its functions: every legal edge, no other, and what a token allows
-// once its lease is lost.
+// The state machine of jobs through its functions: every legal edge is accepted, all others are
+// refused, and a token whose lease is lost changes nothing.
 
 package schema_test
 
@@ -13,8 +13,8 @@ import (
 
 var reports = []string{"start", "renew", "ack", "release", "TIMEOUT", "BROKEN!"}
 
-// standing makes one job of kind "k" with this status, and returns its last claim, with
-// an unknown token if it was never claimed.
+// standing makes one job of kind "k" with this status. It returns the job with the token of its
+// last claim, or with an unknown token if the job was never claimed.
 func (j *jobs) standing(status string) held {
 	j.t.Helper()
 	if get[int](j.core, "SELECT count(*) FROM public.job_subscription WHERE executor_id = 'w'") == 0 {
@@ -81,8 +81,8 @@ func TestJobEdgesByFunction(t *testing.T) {
 	j.balanced()
 }
 
-// With a token that holds nothing, no function changes anything, wherever the job
-// stands; without a lease there is no way but a claim or a cancel.
+// With a token of no lease, no function changes a job, whatever its status. A job that is not
+// leased can only be claimed or cancelled, and a final job neither.
 func TestJobForeignTokenChangesNothing(t *testing.T) {
 	j := newJobs(t)
 	for _, status := range []string{"leased", "in_progress", "queued", "retry_waiting", "succeeded", "failed", "dead_letter", "cancelled", "cleaned"} {
@@ -105,7 +105,7 @@ func TestJobForeignTokenChangesNothing(t *testing.T) {
 	require.Contains(t, results(t, call(t, j.work, "public.fn_job_cancel(ARRAY[gen_random_uuid()], 'ann', 'test')"))[0]["why"], "no such job")
 }
 
-// The token of a lease that was lost, after another took the job.
+// The token of a lost lease changes nothing, also after another worker claimed the job.
 func TestJobStaleToken(t *testing.T) {
 	j := newJobs(t)
 	old := j.standing("leased")
@@ -127,7 +127,7 @@ func TestJobStaleToken(t *testing.T) {
 	stale("after another's success")
 	require.Equal(t, "succeeded 0 1", j.state(old.Job))
 
-	// A batch may hold the same job under both.
+	// A batch may contain the same job twice, with the old and the new token.
 	old = j.standing("leased")
 	j.expire(old)
 	j.reap()
@@ -143,7 +143,8 @@ func TestJobStaleToken(t *testing.T) {
 	require.Equal(t, []string{"done", "lease_lost"}, texts(t, rows), "ack")
 }
 
-// The same result once more is a success and changes nothing; another one is not.
+// Repeating the same result is answered "done" and changes nothing; a different result is answered
+// "lease_lost".
 func TestJobRepeatedResult(t *testing.T) {
 	j := newJobs(t)
 	same := func(when, what string, h held) {
@@ -181,7 +182,8 @@ func TestJobRepeatedResult(t *testing.T) {
 	require.Equal(t, "done,lease_lost", j.outcome("ack", h, j.standing("succeeded"), held{Job: "00000000-0000-4000-8000-000000000000", Token: h.Token}))
 }
 
-// A job that is twice in one batch counts once; the other jobs of the batch are done nevertheless.
+// A job that is twice in one batch counts once, and the other jobs of the batch are processed as
+// well.
 func TestJobMixedBatch(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 1000)
@@ -228,7 +230,8 @@ func TestJobFailRecordsWhy(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "HANDLER_ERROR 1003", get[string](j.core, "SELECT failure_code || ' ' || length(last_error) FROM public.job_queue"))
 
-	// Of a text that is too long the end is kept as well: there stands what it died of. Nothing is cut out of a secret.
+	// If an error text is too long, its beginning and its end are kept, since the cause is often at
+	// the end. A cut never leaves a part of a secret.
 	for text, kept := range map[string]string{
 		strings.Repeat("step\n", 700) + "FATAL: the cause":                                                                                                                  strings.Repeat("step\n", 700) + "FATAL: the cause",
 		"exit 7: " + strings.Repeat("汉", 3000) + " password=hunter2 FATAL: the cause":                                                                                       "exit 7: " + strings.Repeat("汉", 192) + " … ",

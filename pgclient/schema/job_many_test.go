@@ -1,5 +1,5 @@
-// Many queue lanes and many job subscriptions: the snapshot gives each lane the reason that
-// follows from its subscriptions one by one, and the rows that it reads grow linearly.
+// Many queue lanes and many job subscriptions: the snapshot gives each lane the reason that follows
+// from its subscriptions one by one, and the number of rows that it reads grows linearly.
 
 package schema_test
 
@@ -17,8 +17,9 @@ import (
 	"github.com/qtop/qtop/pgclient/pgsession"
 )
 
-// crowd registers executors e<from> to e<to> and hands out rules at random: of every width, of other kinds of executor,
-// with floors and little room, disabled ones; some executors are silent, some deregistered, some have a host.
+// crowd registers executors e<from> to e<to> and gives them random job subscriptions: to a kind, a
+// domain, both or neither, for this executor kind or another, with priority floors and low limits,
+// some disabled. Some executors are silent, some deregistered, some have a host.
 func (j *jobs) crowd(from, to, lanes int) {
 	j.t.Helper()
 	j.exec(`INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
@@ -36,7 +37,8 @@ func (j *jobs) crowd(from, to, lanes int) {
 		FROM generate_series($1::int, $2::int) i WHERE random() < 0.5`, from, to, lanes)
 }
 
-// told is what the snapshot should say of the lanes, of each as of the rules, one by one.
+// told computes the reason that the snapshot should show for each queue lane, from every job
+// subscription one by one.
 const told = `
 	WITH lane AS (
 		SELECT b.*, (SELECT max(q.priority) FROM public.job_queue q WHERE q.event_domain = b.event_domain AND q.job_kind = b.job_kind AND q.ready
@@ -77,7 +79,7 @@ func TestJobPictureRuleByRule(t *testing.T) {
 		j.exec(`SELECT public.fn_job_enqueue('k' || k, 'd' || d, CASE WHEN k % 5 = 0 THEN 'Agent' ELSE 'external_worker' END,
 				p_priority => (ARRAY[100, 10, 150])[1 + k % 3], p_process_after => CASE WHEN k % 6 = 1 THEN now() + interval '1 hour' ELSE now() END)
 			FROM generate_series(0, $1::int) k, generate_series(0, 3) d`, lanes)
-		crowd := map[bool]int{true: 4, false: 60}[i < 5] // few rules leave much to be told, many fill 200 characters
+		crowd := map[bool]int{true: 4, false: 60}[i < 5] // with few subscriptions many different reasons apply; with many, the list of executors reaches its limit of 200 characters
 		j.crowd(1, crowd, lanes)
 		j.exec(`UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '1 hour' WHERE executor_id ~ '^e' AND $1`, i == 7)
 		j.exec("SELECT public.fn_job_claim('e' || i, NULL, 3) FROM generate_series(1, $1::int) i WHERE i % 2 = 0", crowd)
@@ -114,7 +116,7 @@ func (p planned) rows() float64 {
 	return n
 }
 
-// touched is how many rows the nodes of all statements within sql gave and threw away.
+// touched returns how many rows the plan nodes of all statements within sql returned or discarded.
 func (j *jobs) touched(sql string) (n float64) {
 	j.t.Helper()
 	ctx := context.Background()
@@ -144,8 +146,9 @@ func (j *jobs) touched(sql string) (n float64) {
 	return n
 }
 
-// A fleet whose executors may nevertheless, beside executors with separate subscriptions: four times the lanes and four
-// times the rules are sixteen times the pairs.
+// One executor in ten subscribes to a single kind, the others to every kind. Four times the lanes
+// and subscriptions are sixteen times the pairs, but reading them must cost less than five times as
+// much.
 func TestJobPictureGrowsAsLanesAndRules(t *testing.T) {
 	j := newJobs(t)
 	grow := func(from, to int) float64 {
@@ -163,8 +166,9 @@ func TestJobPictureGrowsAsLanesAndRules(t *testing.T) {
 	require.Less(t, many/few, 5.0)
 }
 
-// A queue lane in which each job has another priority costs as much as one with a single priority. Its oldest job and,
-// if there is a priority floor, its highest priority are found at any position.
+// A queue lane in which each job has another priority costs as much to read as one with a single
+// priority. The backlog shows the oldest job and, if there is a priority floor, the highest
+// priority, wherever in the lane those jobs are.
 func TestJobBacklogOfManyPriorities(t *testing.T) {
 	j := newJobs(t)
 	touched := func() float64 {
@@ -181,8 +185,8 @@ func TestJobBacklogOfManyPriorities(t *testing.T) {
 		AND newest_at = (SELECT max(enqueued_at) FROM public.job_queue WHERE job_kind = 'each') FROM public.fn_job_backlog() WHERE job_kind = 'each'`))
 }
 
-// A claim over many lanes writes each job and the lease of each rule once: a lease that grew lane by lane would be read
-// through all its versions.
+// A claim over many lanes writes each job and each lease once. If it updated a lease lane by lane,
+// later reads would go through all versions of the row.
 func TestJobClaimOverManyLanesWritesOnce(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 1000)

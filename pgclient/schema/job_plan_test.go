@@ -1,5 +1,5 @@
-// The hot statements stay on their indexes however long the history is, and a
-// claim touches no index.
+// The frequent statements use their indexes however long the history is, and a claim changes no
+// indexed column.
 
 package schema_test
 
@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// past puts n finished jobs into the history, past the guards: only a test may.
+// past inserts n finished jobs into the history without triggers, as no role may.
 func (j *jobs) past(n int) {
 	j.t.Helper()
 	conn := j.db.Conn(j.t, "")
@@ -24,8 +24,8 @@ func (j *jobs) past(n int) {
 	}
 }
 
-// reads runs sql in a separate transaction and tells, per table, what it read:
-// scans from end to end, rows of those, index scans, and the updates, HOT ones.
+// reads runs sql in a separate transaction. Per table it returns the number of sequential scans,
+// the rows they read, index scans, updates, and HOT updates.
 func (j *jobs) reads(sql string, args ...any) map[string][5]int64 {
 	j.t.Helper()
 	ctx, out := context.Background(), map[string][5]int64{}
@@ -93,8 +93,7 @@ func TestJobHotPathScansNoHistory(t *testing.T) {
 	}
 }
 
-// Results look into the one leaf that may hold them, by id, and not at all when
-// all is done at the first asking.
+// Reporting a result that is not a repeat reads no leaf of the history.
 func TestJobResultsReadNoHistory(t *testing.T) {
 	j := newJobs(t)
 	j.past(2000)
@@ -128,7 +127,7 @@ func TestJobClaimsStayHot(t *testing.T) {
 	t.Logf("of %d claims %d were HOT", updates, hot)
 }
 
-// What a claim writes is in no index, so that it can be HOT.
+// No column that a claim writes is in an index of job_queue, so that the update can be HOT.
 func TestJobIndexesHoldNoClaim(t *testing.T) {
 	j := newJobs(t)
 	j.none("an index that holds what a claim changes", `SELECT i.indexrelid::regclass FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid

@@ -1,5 +1,5 @@
-// Expired leases: returned once, counted as lost attempts, and never taken from a worker that
-// renews, reports or is cancelled at the same moment.
+// Expired leases: each is returned once and counted as lost, and no lease is taken from a worker
+// that renews it, reports or is cancelled at the same moment.
 
 package schema_test
 
@@ -75,8 +75,8 @@ func TestJobReapCounts(t *testing.T) {
 	require.Equal(t, "off", call(t, j.work, "public.fn_queue_tick_request('lease_reaper', 'operator')")["skipped"])
 }
 
-// Of jobs that lose a lease together, one may have killed the host: the first loss costs
-// nobody an attempt, but for one whose last attempt was under way.
+// If several jobs lose a lease together, only one of them may have killed the host. So the first
+// loss costs no job an attempt, except a job whose last attempt was running.
 func TestJobReapChargesNoNeighbours(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 1000)
@@ -105,7 +105,7 @@ func TestJobReapChargesNoNeighbours(t *testing.T) {
 	j.balanced()
 }
 
-// A job that is renewed takes its claim along; a lease that runs is not reaped.
+// Renewing one job renews the whole claim, and a lease that has not expired is not reaped.
 func TestJobReapSparesTheLiving(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 1000)
@@ -152,8 +152,8 @@ func TestJobLeaseRelease(t *testing.T) {
 	j.balanced()
 }
 
-// What races with the reaper and with a cancel: no circle of locks, and of two
-// ways to end only one.
+// Reports, renewals and cancels at the same time as the reaper never deadlock, and each job ends in
+// one way only.
 func TestJobRaces(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 100000)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The functions that somebody may call, and who; all others are internal.
+// The functions that roles may call, and which roles; no role may call any other function.
 func TestJobRolesEveryFunction(t *testing.T) {
 	j := newJobs(t)
 	const viewers = "dead_letter_operator dot_executor queue_viewer workflow_admin"
@@ -107,7 +107,8 @@ func TestJobRolesOfTheOthers(t *testing.T) {
 	}
 }
 
-// No way to a payload, by column, whole row, copy, leaf, filter or statistics.
+// A viewer cannot read a payload in any way: by column, whole row, copy, leaf, filter or
+// statistics.
 func TestJobViewerSeesNoPayload(t *testing.T) {
 	j := newJobs(t)
 	letter := j.deadLetter("k", "iu", "TIMEOUT")

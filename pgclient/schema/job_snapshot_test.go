@@ -17,7 +17,7 @@ func (j *jobs) picture() queue.Snapshot {
 	return picture(j.t, get[[]byte](j.core, "SELECT public.fn_queue_snapshot('0')"))
 }
 
-// lane is one lane of the snapshot.
+// lane returns one queue lane of the snapshot.
 func (j *jobs) lane(kind, domain string) (got queue.Lane) {
 	j.t.Helper()
 	for _, l := range j.picture().Queues {
@@ -79,12 +79,12 @@ func TestJobSnapshotLanes(t *testing.T) {
 
 	require.Equal(t, "k iu 5,old iu 1", get[string](j.core, `SELECT string_agg(concat_ws(' ', subject, domain, events_seen), ',' ORDER BY subject) FROM public.v_queue_health
 		WHERE source = 'backlog_job_queue' AND events_seen > 0`))
-	// Oldest wait first.
+	// Queue lanes are sorted by their oldest job.
 	j.exec("UPDATE public.job_queue SET process_after = now() - interval '9 s'; ")
 	require.Equal(t, "k", j.picture().Queues[0].Kind.String())
 }
 
-// Why a lane waits: the first link of the chain that holds it.
+// The reason why a queue lane waits is the first link of the chain that blocks it.
 func TestJobSnapshotWhy(t *testing.T) {
 	j := newJobs(t)
 	job := j.put("k", "iu", 3)
@@ -158,7 +158,8 @@ func TestJobSnapshotLeases(t *testing.T) {
 	require.Len(t, j.picture().JobLeases, 50, "no more than fifty")
 }
 
-// An old snapshot keeps the dead rows of the queue: the snapshot names its holder.
+// An open transaction with an old snapshot keeps dead rows of job_queue: the snapshot names the
+// program of that session.
 func TestJobSnapshotTable(t *testing.T) {
 	j := newJobs(t)
 	j.put("k", "iu", 100)

@@ -1,5 +1,5 @@
-// Many claimers at once, some cancelled, killed or deprived of their leases: every job is finished
-// once, within the limits of the job subscriptions, and the counters equal the tables.
+// Many claimers at once, some cancelled or terminated, some with expired leases: every job is
+// finished once, within the limits of the job subscriptions, and the counters equal the tables.
 
 package schema_test
 
@@ -18,11 +18,12 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// admitted is, in SQL, what the rules of the storm let anybody claim.
+// admitted is an SQL condition for the jobs that the job subscriptions of the storm admit.
 const admitted = `(executor = 'external_worker' AND (job_kind <> 'a' OR priority >= 50)
 	OR executor = 'Agent' AND (job_kind = 'b' AND priority >= 10 OR job_kind <> 'b' AND event_domain = 'kg'))`
 
-// stormFloor is the floor of the rule that governs the kind for the executor.
+// stormFloor returns the priority floor of the job subscription that applies to the kind for the
+// executor.
 func stormFloor(executor, kind string) int {
 	switch {
 	case executor == "x1" && kind == "a":
@@ -33,14 +34,14 @@ func stormFloor(executor, kind string) int {
 	return 0
 }
 
-// storm is what the claimers of one run share.
+// storm is the state that the claimers of one run share.
 type storm struct {
 	*jobs
 	done   atomic.Bool
 	kills  atomic.Int64
 	mu     sync.Mutex
-	acked  map[string]string // job → the token that was told done
-	broken []string          // what must never happen
+	acked  map[string]string // job id → token of the report that was answered "done"
+	broken []string          // violations; empty in the end
 }
 
 func (s *storm) bad(what string) {
@@ -107,7 +108,7 @@ func TestJobStorm(t *testing.T) {
 			}
 		})
 	}
-	loop(300*time.Millisecond, func() { // robbery: a lease that is being worked under runs out
+	loop(300*time.Millisecond, func() { // a random lease expires while its owner works
 		_, _ = s.root.Exec(ctx, "UPDATE public.job_lease SET lease_until = now() WHERE lease_token = (SELECT lease_token FROM public.job_lease ORDER BY random() LIMIT 1)")
 	})
 	loop(25*time.Millisecond, func() {
@@ -140,7 +141,7 @@ func TestJobStorm(t *testing.T) {
 	if full() {
 		deadline = time.Now().Add(20 * time.Minute)
 	}
-	for left := 1; left > 0; time.Sleep(50 * time.Millisecond) { // between two looks
+	for left := 1; left > 0; time.Sleep(50 * time.Millisecond) { // time between two polls
 		left = get[int](s.core, "SELECT count(*) FROM public.job_queue WHERE "+admitted)
 		require.True(t, time.Now().Before(deadline), "%d jobs are not finished", left)
 	}
@@ -167,8 +168,8 @@ func TestJobStorm(t *testing.T) {
 		SELECT status, count(*) n, sum(lost_leases) lost FROM public.job_history GROUP BY 1) x`))
 }
 
-// claimer works until all is done; now and then it loses patience, its mind, or
-// its session.
+// claimer claims and reports jobs until all are done; now and then a call is cancelled, or the
+// claimer forgets its jobs, or its session is terminated.
 func (s *storm) claimer(pool *pgxpool.Pool, executor string, r *rand.Rand) {
 	within := func() (context.Context, context.CancelFunc) {
 		if r.IntN(30) == 0 {
@@ -181,7 +182,7 @@ func (s *storm) claimer(pool *pgxpool.Pool, executor string, r *rand.Rand) {
 		hs, err := takeWithin(ctx, pool, executor, nil, 1+r.IntN(20), nil)
 		cancel()
 		if err != nil || len(hs) == 0 {
-			time.Sleep(time.Duration(1+r.IntN(4)) * time.Millisecond) // a worker that found nothing polls
+			time.Sleep(time.Duration(1+r.IntN(4)) * time.Millisecond) // after a claim without jobs, a worker polls again
 			continue
 		}
 		for _, h := range hs {
@@ -190,7 +191,7 @@ func (s *storm) claimer(pool *pgxpool.Pool, executor string, r *rand.Rand) {
 			}
 		}
 		if r.IntN(40) == 0 {
-			continue // forgets them: the lease runs out
+			continue // the claimer forgets these jobs, so their lease expires
 		}
 		step := []string{"ack", "ack", "ack", "ack", "start", "renew", "release", "TIMEOUT", "BROKEN!"}[r.IntN(9)]
 		if step == "start" || step == "renew" {
@@ -205,7 +206,7 @@ func (s *storm) claimer(pool *pgxpool.Pool, executor string, r *rand.Rand) {
 				continue
 			}
 			what := []string{step, "ack"}[i]
-			for range 4 { // an unknown outcome is asked again: a repeat is a success
+			for range 4 { // after an unknown outcome the report is repeated: a repeat is answered "done"
 				ctx, cancel = within()
 				got, err := tell(ctx, pool, what, part...)
 				cancel()
@@ -232,7 +233,8 @@ func (s *storm) remember(what string, hs []held, got map[string]string) {
 	}
 }
 
-// sample looks at one moment: what is out, by leases and by jobs, per rule.
+// sample checks at one moment, per job subscription, that leases and leased jobs are equal in
+// number and within the limit.
 func (s *storm) sample() {
 	var found []string
 	err := s.root.QueryRow(context.Background(), `SELECT COALESCE(array_agg(concat_ws(' ', s.executor_id, s.job_kind, 'max', s.max_parallel, 'leases', l.n, 'jobs', q.n)), '{}')

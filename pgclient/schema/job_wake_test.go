@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// woken is channel and payload of the signals that came.
+// woken returns the payloads of the signals by channel.
 func woken(t *testing.T, got []*pgconn.Notification) map[string]map[string]any {
 	t.Helper()
 	out := map[string]map[string]any{}
@@ -79,7 +79,7 @@ func TestJobWakeOn(t *testing.T) {
 		require.NotContains(t, p, "payload", "a signal carries no content")
 		require.Equal(t, domain, get[string](j.core, "SELECT event_domain FROM public.job_queue WHERE job_id = $1", p["job_id"]))
 	}
-	// A writer that rings itself.
+	// A writer that sends its own wake signal: the bridge sends none for it.
 	require.NoError(t, pgx.BeginFunc(context.Background(), j.work, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(context.Background(), "SET LOCAL qtop.doorbell = 'on'"); err != nil {
 			return err
@@ -91,7 +91,7 @@ func TestJobWakeOn(t *testing.T) {
 	call(t, j.work, "public.fn_queue_doorbell('iu')")
 	require.Len(t, woken(t, j.heard(conn)), 1)
 
-	// Jobs that become due, and jobs that are returned.
+	// Jobs that become due, and jobs whose lease is returned, are signalled too.
 	call(t, j.work, "public.fn_job_enqueue('k', 'kg', 'external_worker', p_process_after => now() + '1 hour')")
 	j.heard(conn)
 	call(t, j.work, "public.fn_job_tick()")
@@ -115,7 +115,7 @@ func TestJobWakeOn(t *testing.T) {
 	require.Contains(t, woken(t, j.heard(conn)), "queue_wake_kg", "a replayed job wakes too")
 }
 
-// Even a broken bridge costs no job.
+// Jobs are written even if the function that sends wake signals fails.
 func TestJobWakeNeverRaises(t *testing.T) {
 	j := newJobs(t)
 	j.exec("UPDATE public.dot_config SET value = 'true' WHERE key = 'queue.notify.bridge_enabled'")

@@ -1,4 +1,5 @@
-// Watermarks: claims and screens begin at them while an old snapshot keeps dead rows, and pass no job.
+// Watermarks: while an old snapshot keeps dead rows, claims and screens begin to read at the
+// watermarks, and miss no job.
 
 package schema_test
 
@@ -11,38 +12,42 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// belowWatermarks counts the claimable jobs that look-ups from the watermarks pass: always 0.
+// belowWatermarks counts the claimable jobs that a look-up from the watermarks would miss: always
+// 0.
 const belowWatermarks = `SELECT count(*)::int FROM public.job_queue q
 	JOIN LATERAL (SELECT f.due FROM public.job_watermark f WHERE f.event_domain = q.event_domain AND f.job_kind = q.job_kind ORDER BY f.version DESC LIMIT 1) f ON true
 	WHERE q.ready AND q.status IN ('queued', 'retry_waiting') AND public.fn_job_watermark_valid()
 	AND q.process_after < least(f.due, (SELECT min(b.due) FROM public.job_watermark_below b WHERE b.event_domain = q.event_domain AND b.job_kind = q.job_kind))`
 
-// watermarksWanted behaves as if an old snapshot kept dead rows.
+// watermarksWanted makes the functions behave as if an old snapshot kept dead rows.
 func (j *jobs) watermarksWanted() {
 	j.t.Helper()
 	j.exec("CREATE OR REPLACE FUNCTION public.fn_job_watermark_wanted() RETURNS boolean LANGUAGE sql AS 'SELECT true'")
 }
 
-// advance moves the watermarks, as if a second had passed since the last time; it reports whether they are valid.
+// advance advances the watermarks as if a second had passed since the last time; it returns whether
+// they are valid.
 func (j *jobs) advance() bool {
 	j.t.Helper()
 	j.exec("UPDATE public.job_watermark_state SET at = at - interval '1 second'")
 	return get[bool](j.core, "SELECT public.fn_job_watermark_advance()")
 }
 
-// watermarked moves the watermarks until they are valid, and lets them pass all jobs but claimable ones.
+// watermarked advances the watermarks until they are valid and past all jobs that are not
+// claimable.
 func (j *jobs) watermarked() {
 	j.t.Helper()
 	eventually(j.t, "the watermarks are valid", j.advance)
 }
 
-// old puts a job with a process_after an hour ago into lane iu/k and returns its id.
+// old enqueues a job of lane iu/k that has been due for an hour, and returns its id.
 func (j *jobs) old(priority int) string {
 	j.t.Helper()
 	return get[string](j.core, "SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_priority => $1::int, p_process_after => now() - interval '1 hour') ->> 'job_id'", priority)
 }
 
-// Each way in which a job becomes claimable below the watermark of its lane: the next claim gets it.
+// For each way in which a job becomes claimable below the watermark of its lane, the next claim
+// gets the job.
 func TestJobWatermarkPassesNoJob(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 1000)
@@ -100,7 +105,8 @@ func TestJobWatermarkPassesNoJob(t *testing.T) {
 	})
 }
 
-// A transaction that stays open is not waited for after 10 s; when it ends, no watermark is valid until all were found again.
+// After 10 s the watermarks no longer wait for a transaction that stays open. When it ends, no
+// watermark is valid until all have been found again.
 func TestJobWatermarkBesideAnOpenTransaction(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 1000)
@@ -109,7 +115,8 @@ func TestJobWatermarkBesideAnOpenTransaction(t *testing.T) {
 	j.outcome("ack", j.one("w"))
 	tx := j.begin(j.root)
 	var id string
-	// as if the job had been due when it was written, long ago: it is not noted
+	// as if the job had been due when it was written, long ago, so that job_watermark_below has no
+	// row for it
 	require.NoError(t, tx.QueryRow(t.Context(), "SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => now() - interval '1 hour') ->> 'job_id'").Scan(&id))
 	_, err := tx.Exec(t.Context(), "DELETE FROM public.job_watermark_below")
 	require.NoError(t, err)
@@ -130,7 +137,8 @@ func TestJobWatermarkBesideAnOpenTransaction(t *testing.T) {
 	require.Zero(t, get[int](j.core, belowWatermarks))
 }
 
-// Watermarks that no host renews, or of a time to come, are not used; without an old snapshot nothing is kept, nor written.
+// Watermarks that no host has renewed for 10 s, or whose time is in the future, are not used.
+// Without an old snapshot there are no watermarks, and nothing is written.
 func TestJobWatermarkEnds(t *testing.T) {
 	j := newJobs(t)
 	j.watermarksWanted()
@@ -155,7 +163,8 @@ func TestJobWatermarkEnds(t *testing.T) {
 	require.False(t, wrote)
 }
 
-// Behind an old snapshot a claim and the backlog read about as much after 3,000 finished jobs as before.
+// With an old snapshot, a claim and the backlog read about as many pages after 3,000 finished jobs
+// as before.
 func TestJobWatermarkReadsFewDeadRows(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 10000)

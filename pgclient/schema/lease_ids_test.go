@@ -1,4 +1,4 @@
-// The token of a lease is known only to who claimed it; everybody else sees a public id.
+// Only the session that claimed a lease sees its token; all others see a public id.
 
 package schema_test
 

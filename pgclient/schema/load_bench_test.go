@@ -7,7 +7,8 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// What a program pays once, when it first asks which schema it carries.
+// BenchmarkLoad measures the time that a program needs once, when it first asks for the schema that
+// it contains.
 func BenchmarkLoad(b *testing.B) {
 	for b.Loop() {
 		if _, err := schema.Load(os.DirFS(".")); err != nil {

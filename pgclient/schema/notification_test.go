@@ -1,4 +1,5 @@
-// Staged notifications, P3D4C1: its tests T1 to T13 by their numbers. Rows are backdated to pass the debounce.
+// Staged notifications, P3D4C1: the tests T1 to T13 of that document. Rows are backdated so that
+// the debounce has passed.
 
 package schema_test
 
@@ -29,7 +30,7 @@ func newBoard(t *testing.T) board {
 	return board{c, c.as("event_ingest_writer"), c.as("dot_executor")}
 }
 
-// save writes a unit through the gateway; "" is no ref.
+// save writes a unit with fn_iu_save; document or batch "" = none.
 func (b board) save(address, actor, document, batch string) (unit string) {
 	b.t.Helper()
 	got := call(b.t, b.writer, "public.fn_iu_save($1, 'what it says', $2, NULLIF($3, ''), NULLIF($4, ''))", address, actor, document, batch)
@@ -37,7 +38,7 @@ func (b board) save(address, actor, document, batch string) (unit string) {
 	return got["unit_id"].(string)
 }
 
-// age makes what is staged now old enough to be told.
+// age makes the staged notifications old enough to be sent.
 func (b board) age() {
 	b.t.Helper()
 	b.exec("UPDATE public.iu_notification_pending SET created_at = now() - interval '120 seconds' WHERE processed_at IS NULL")
@@ -48,14 +49,15 @@ func (b board) tick() map[string]any {
 	return call(b.t, b.worker, "public.fn_iu_notification_worker_tick()")
 }
 
-// events lists what was told: type, address, actor and, for a document, its pieces.
+// events lists the notifications that were sent: type, stream, address, actor and, for a document,
+// the number of its pieces.
 func (b board) events() []string {
 	b.t.Helper()
 	return get[[]string](b.core, `SELECT COALESCE(array_agg(concat_ws(' ', event_type, event_stream, canonical_address, actor_ref, payload ->> 'piece_count')
 		ORDER BY event_type, canonical_address), '{}') FROM public.iu_notification_event`)
 }
 
-// counted compares the counters with the table.
+// counted requires that the counters equal a count of the table.
 func (b board) counted() {
 	b.t.Helper()
 	require.Equal(b.t,
@@ -105,7 +107,8 @@ func TestNotificationT2BatchRollup(t *testing.T) {
 		"unit, ref and address are of the same piece")
 }
 
-// The document speaks before the batch, and pieces of a batch without a document are a group too.
+// Pieces are grouped by document before batch; pieces of a batch without a document form a group
+// too.
 func TestNotificationT2GroupsByDocumentThenBatch(t *testing.T) {
 	b := newBoard(t)
 	b.save("a/1", "user:ann", "a", "night")
@@ -130,7 +133,8 @@ func TestNotificationT2GroupsByDocumentThenBatch(t *testing.T) {
 	require.EqualValues(t, 1, b.tick()["groups_emitted"])
 }
 
-// firsts is events, with any address of a document written as its first: all pieces were aged alike.
+// firsts returns events, with any address of a document replaced by the first one: all pieces were
+// aged alike, so any may be named.
 func (b board) firsts() []string {
 	all := b.events()
 	for i := range all {
@@ -183,7 +187,7 @@ func TestNotificationT5CreatorSelfRead(t *testing.T) {
 	require.Equal(t, "[mine implicit_self theirs read]", states(ann))
 	require.Equal(t, "[mine unread theirs implicit_self]", states(bob))
 
-	// nobody reads, or marks, as somebody else, or as nobody
+	// nobody can read or mark notifications as another person, or as an unknown one
 	for _, other := range []string{bob, "user:nobody_of_this_name", "nobody_of_this_name", "event_ingest_writer:x", "user:"} {
 		fails(t, as[ann], "42501", "SELECT public.fn_iu_notification_board('"+other+"')")
 		_, err := tryCall(as[ann], mark, other, ids)
@@ -240,8 +244,9 @@ func TestNotificationT8Version(t *testing.T) {
 	fails(t, b.writer, "23503", "SELECT public.fn_iu_draft_apply(gen_random_uuid(), 'user:eve')")
 }
 
-// Two workers at once: one runs, the other says skipped; a run that is cancelled or fails leaves no lock. The lock is a
-// lease row: an advisory lock, which any login can take, stops nobody.
+// If two workers run at once, one processes and the other answers "skipped". A run that is
+// cancelled or fails leaves no lock. The lock is a row of a lease table: an advisory lock, which
+// any login could take, would let any login stop the worker.
 func TestNotificationT10Lease(t *testing.T) {
 	b := newBoard(t)
 	b.save("a", "user:ann", "", "")
@@ -305,7 +310,8 @@ func TestNotificationT11Debounce(t *testing.T) {
 	require.EqualValues(t, 90, get[int](b.core, "SELECT public.fn_iu_notification_debounce()"), "what cannot be read is the default")
 }
 
-// The rollback refuses while something would be lost, says what and how many, and its plan can be read without it.
+// migrate down refuses while rows would be lost and prints how many of which kind. A dry run prints
+// the same plan.
 func TestNotificationT12RollbackPlan(t *testing.T) {
 	b := newBoard(t)
 	plan := func() []string {

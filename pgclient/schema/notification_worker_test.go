@@ -1,4 +1,5 @@
-// The notification worker and its hot path under load: cost, corrupt rows, straddled documents, the sweep.
+// The notification worker and the trigger that stages notifications, under load: their cost,
+// corrupt rows, documents whose pieces are processed in several runs, the sweep.
 
 package schema_test
 
@@ -15,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// T9: the birth hook is one insert and one lookup by primary key, by its plan and by what the server counts.
+// T9: the trigger makes one insert and one look-up by primary key, according to its plan and to the
+// counters of the server.
 func TestNotificationT9HotPath(t *testing.T) {
 	b := newBoard(t)
 	for _, fn := range []string{"fn_iu_notif_birth", "fn_iu_notif_version", "fn_iu_notif_draft", "fn_iu_notif_comment"} {
@@ -50,8 +52,8 @@ func TestNotificationT9HotPath(t *testing.T) {
 	require.Equal(t, "pending +1, units: 1 by index, 0 scans, 1 row; 0 scans of pending", first)
 }
 
-// birthCost is what the birth hook adds to the insert of a version: the server's own counters of this transaction,
-// with the trigger and without it (then only the check of foreign keys remains).
+// birthCost returns what the trigger adds to the insert of a version: the server's counters of the
+// transaction with the trigger, and without it (then only the check of foreign keys remains).
 func (b board) birthCost() string {
 	b.t.Helper()
 	type stat struct{ ins, idx, seq, rows, pendingSeq int64 }
@@ -81,8 +83,8 @@ func (b board) birthCost() string {
 	return fmt.Sprintf("pending +%d, units: %d by index, %d scans, %d row; %d scans of pending", on.ins, on.idx-off.idx, on.seq-off.seq, on.rows-off.rows, on.pendingSeq)
 }
 
-// lookup explains the statement of the hook's source as it runs there: with a parameter, and the
-// hook's own setting.
+// lookup explains the statement in the source of the trigger function as it runs there: with a
+// parameter, and with the function's own setting.
 func (b board) lookup() (plan string, blocks int) {
 	b.t.Helper()
 	conn, err := b.root.Acquire(b.t.Context())
@@ -92,7 +94,7 @@ func (b board) lookup() (plan string, blocks int) {
 	require.NoError(b.t, err)
 	var unit string
 	require.NoError(b.t, conn.QueryRow(b.t.Context(), "SELECT id FROM public.information_unit OFFSET (SELECT count(*) / 2 FROM public.information_unit) LIMIT 1").Scan(&unit))
-	for range 2 { // the first reads what others left in memory
+	for range 2 { // the second run counts: the first has work that is needed only once
 		require.NoError(b.t, conn.QueryRow(b.t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE hook ('"+unit+"')", pgx.QueryExecModeSimpleProtocol).Scan(&plan))
 	}
 	var out []struct {
@@ -107,8 +109,9 @@ func (b board) lookup() (plan string, blocks int) {
 	return plan, out[0].Plan.Hit + out[0].Plan.Read
 }
 
-// T13: rows that cannot be told fail, each with its reason; the others of the batch, also of the same document, go
-// through; the run is logged, no lock stays. Fixed and requeued they are told.
+// T13: rows that cannot be sent fail, each with its reason, and the other rows of the batch are
+// sent, also those of the same document. The run is logged and no lock remains. Once fixed and
+// requeued, the failed rows are sent.
 func TestNotificationT13ErrorHandling(t *testing.T) {
 	b := newBoard(t)
 	for i := range 3 {
@@ -183,7 +186,8 @@ func TestNotificationT13Unforeseen(t *testing.T) {
 	require.Equal(t, 1, get[int](b.core, "SELECT done_total FROM public.queue_tick_worker WHERE worker_name = 'iu_notification_worker'"), "work is rows, not the sum of all numbers")
 }
 
-// Where very many are refused, a run ends with the thousandth, so that it ends in time; the next goes on from there.
+// If very many rows are refused, a run ends after a thousand of them, so that it ends in time; the
+// next run continues there.
 func TestNotificationT13VeryMany(t *testing.T) {
 	b := newBoard(t)
 	b.births(2500)
@@ -204,7 +208,7 @@ func TestNotificationT13VeryMany(t *testing.T) {
 	b.counted()
 }
 
-// births stages n pieces of documents of five through the hook.
+// births stages n pieces through the trigger, in documents of five pieces each.
 func (b board) births(n int) {
 	b.t.Helper()
 	const most = 10_000
@@ -215,7 +219,8 @@ func (b board) births(n int) {
 	}
 }
 
-// A run is bounded and takes the oldest; a document that this parts is told in two.
+// A run processes a bounded number of rows, the oldest first. A document that this splits gets two
+// events.
 func TestNotificationRunIsBounded(t *testing.T) {
 	b := newBoard(t)
 	for i := range 5 {
@@ -229,7 +234,7 @@ func TestNotificationRunIsBounded(t *testing.T) {
 	require.Equal(t, []string{"document_imported update a/0 user:ann 3", "document_imported update a/3 user:ann 2"}, b.events())
 }
 
-// A hundred thousand rows in one run, in one statement each way.
+// A hundred thousand rows are processed in one run, with one statement per step.
 func TestNotificationHundredThousand(t *testing.T) {
 	b := newBoard(t)
 	n := 10_000
@@ -285,13 +290,14 @@ func TestNotificationStraddle(t *testing.T) {
 	b.counted()
 }
 
-// documents counts the document events among the first n told; a run tells all of its at one time.
+// documents counts the document events among the first n events; all events of one run have the
+// same time.
 func (b board) documents(n int) int {
 	return get[int](b.core, `SELECT count(*) FROM (SELECT event_type FROM public.iu_notification_event ORDER BY created_at, event_type DESC LIMIT $1) e
 		WHERE event_type = 'document_imported'`, n)
 }
 
-// The sweep takes what was processed long ago, and never what was not, or failed.
+// The sweep deletes rows that were processed long ago, but never rows that wait or have failed.
 func TestNotificationSweep(t *testing.T) {
 	b := newBoard(t)
 	b.births(10)
@@ -314,7 +320,8 @@ func TestNotificationSweep(t *testing.T) {
 	b.counted()
 }
 
-// Health shows how many notifications wait and failed, from counters and the end of an index.
+// Health shows how many notifications wait and how many failed, from counters and from the end of
+// an index, not from a count of the table.
 func TestNotificationHealth(t *testing.T) {
 	b := newBoard(t)
 	line := func() string {
@@ -360,7 +367,8 @@ func TestNotificationHealth(t *testing.T) {
 	require.Equal(t, "stale", get[string](b.core, `SELECT h ->> 'status_hint' FROM jsonb_array_elements(public.fn_queue_snapshot('0') -> 'health') h WHERE h ->> 'source' = 'notification_pending'`))
 }
 
-// Who may not, may not; and nobody reads a body.
+// A role without the right cannot stage, send or read notifications, and no viewer reads the text
+// of a unit.
 func TestNotificationRights(t *testing.T) {
 	b := newBoard(t)
 	viewer := b.as("queue_viewer", "workflow_admin", "dead_letter_operator", "dot_executor")

@@ -18,7 +18,8 @@ const tablesHead = `# What the migrations make, in the words of PostgreSQL: kind
 # database with it. It is the same on every major version. Written by make docs.
 `
 
-// tables.txt is what the migrations make, in the same words on every major version.
+// tables.txt lists the tables that the migrations make; the text is the same on every major version
+// of PostgreSQL.
 func TestTablesOfTheRelease(t *testing.T) {
 	c := newCore(t)
 	lines, err := schema.Tables(t.Context(), c.db.Conn(t, ""))
@@ -32,7 +33,7 @@ func TestTablesOfTheRelease(t *testing.T) {
 	require.Equal(t, string(want), got, "tables.txt is not as the schema is: make docs")
 }
 
-// objects.txt is what migrate up installs.
+// objects.txt lists the objects that migrate up installs.
 func TestObjectsOfTheRelease(t *testing.T) {
 	c := newCore(t)
 	lines, err := schema.Objects(t.Context(), c.db.Conn(t, ""))

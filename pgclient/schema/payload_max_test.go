@@ -1,4 +1,4 @@
-// The longest payload that is accepted, by the bytes of its text.
+// The limit of a payload, in bytes of its text.
 package schema_test
 
 import (
@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// payload is the SQL of an object whose text has n bytes.
+// payload returns SQL for a JSON object whose text has n bytes.
 func payload(n int) string {
 	return fmt.Sprintf("jsonb_build_object('t', pg_catalog.repeat('ü', %d) || pg_catalog.repeat('x', %d))", (n-9)/2, (n-9)%2)
 }
 
-// handing are the ways of producers that take a payload, PAYLOAD in its place.
+// handing returns the statements with which a producer can write a payload; PAYLOAD is replaced by
+// its SQL.
 func handing() map[string]string {
 	return map[string]string{
 		"p_payload":    "SELECT public.fn_job_enqueue('k', 'iu', 'Agent', PAYLOAD)",
@@ -29,8 +30,8 @@ func handing() map[string]string {
 	}
 }
 
-// A payload of as many bytes as the flag says is accepted, one byte more is refused with the size; while the flag
-// cannot be read, the default counts and nobody waits.
+// A payload with as many bytes as the flag allows is accepted; one with a byte more is refused with
+// its size. While the flag cannot be read, the default applies and no producer waits.
 func TestPayloadsThatAreTooLongAreRefused(t *testing.T) {
 	p := newProducing(t)
 	with := func(sql string, n int) error {
@@ -70,12 +71,13 @@ func TestPayloadsThatAreTooLongAreRefused(t *testing.T) {
 			return nil
 		}))
 		p.exec("ALTER TABLE public." + table + " RENAME TO away")
-		both(table+" is renamed", 20000) // the view follows it
+		both(table+" is renamed", 20000) // the view then reads the renamed table
 		p.exec("ALTER TABLE public.away RENAME TO " + table)
 	}
 }
 
-// What was stored before there was a limit goes on: it is claimed, fails, and its dead letter is replayed.
+// A payload that was stored before there was a limit can still be claimed, and its dead letter can
+// be replayed.
 func TestPayloadsThatWereStoredBeforeTheLimit(t *testing.T) {
 	j := newJobs(t)
 	j.rule("e", "", "", 0, 10)
@@ -91,7 +93,8 @@ func TestPayloadsThatWereStoredBeforeTheLimit(t *testing.T) {
 	require.Equal(t, "done", j.outcome("ack", j.take("e", 10)...))
 }
 
-// The payload of a leased job is read apart from its claim, by the token of its lease and up to so many bytes.
+// A worker reads the payload of a leased job with a separate call, by the token of the lease and up
+// to a number of bytes.
 func TestPayloadOfALeasedJob(t *testing.T) {
 	j := newJobs(t)
 	j.rule("e", "", "", 0, 10)

@@ -16,8 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// secretive is a database in which every place that can hold a payload holds the
-// word hidden.
+// secretive is a database in which every column that can hold a payload contains the word hidden.
 func secretive(t *testing.T) (*jobs, map[string]string) {
 	t.Helper()
 	j := newJobs(t)
@@ -71,8 +70,8 @@ func TestRevealAuditsFirst(t *testing.T) {
 	require.Zero(t, get[int](j.core, "SELECT count(*) FROM public.queue_operator_action a WHERE a::text LIKE '%hidden%'"), "the audit holds none of it")
 }
 
-// A transaction that is rolled back takes its audit row with it; the server's log
-// keeps who saw what and why. A client can ask for a copy of what is logged.
+// If a transaction is rolled back, its audit row is lost too, but the server's log still has who
+// saw which payload and why. A client can ask for a copy of the log line.
 func TestRevealThatIsRolledBackIsLogged(t *testing.T) {
 	j, ids := secretive(t)
 	pool := j.as("dead_letter_operator")
@@ -105,7 +104,7 @@ func TestRevealThatIsRolledBackIsLogged(t *testing.T) {
 	require.NoError(t, ro.Rollback(ctx))
 }
 
-// Every way in that a login with queue_viewer alone has, tried.
+// Every way in which a login with only queue_viewer could reach a payload is tried.
 func TestViewerHasNoWayToAPayload(t *testing.T) {
 	j, ids := secretive(t)
 	viewer := j.as("queue_viewer")
@@ -132,7 +131,7 @@ func TestViewerHasNoWayToAPayload(t *testing.T) {
 			}
 		}
 	}
-	// What it may read, read whole.
+	// All that the login may read, read as whole rows.
 	var all strings.Builder
 	for _, name := range readable(t, viewer) {
 		var text string
@@ -153,7 +152,7 @@ func TestViewerHasNoWayToAPayload(t *testing.T) {
 	}
 	require.NotContains(t, all.String(), "hidden")
 	require.Contains(t, all.String(), "refused {", "the last error is there")
-	// What functions say when they fail.
+	// The error messages of functions contain no payload.
 	for _, sql := range []string{"SELECT public.fn_payload_masked('job', 'hidden')", "SELECT public.fn_payload_masked('event', '1 OR 1')"} {
 		_, err := viewer.Exec(ctx, sql)
 		require.Error(t, err)
@@ -161,7 +160,7 @@ func TestViewerHasNoWayToAPayload(t *testing.T) {
 	}
 }
 
-// readable lists every relation with the columns of it that this login may read.
+// readable lists every relation with the columns that this login may read.
 func readable(t *testing.T, pool *pgxpool.Pool) (out [][2]string) {
 	t.Helper()
 	rows, err := pool.Query(context.Background(), `SELECT c.relname, string_agg(quote_ident(a.attname), ', ')

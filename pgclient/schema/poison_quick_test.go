@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// poison makes a trigger that fails on some rows.
+// poison creates a trigger that fails for the rows of the condition.
 func (h *hooks) poison(when, table, condition string) {
 	h.t.Helper()
 	h.exec(`CREATE OR REPLACE FUNCTION public.poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'poison' USING ERRCODE = '23514'; END $$`)
 	h.exec(fmt.Sprintf(`CREATE TRIGGER a_poison BEFORE %s ON public.%s FOR EACH ROW WHEN (%s) EXECUTE FUNCTION public.poison()`, when, table, condition))
 }
 
-// ailing runs a worker within a second of its last full run until the poison has failed it, then again at once: a full
-// run, whose result it returns. What that set aside is not tried again in this test.
+// ailing makes quick runs of a worker until the poisoned row fails one, then a full run at once,
+// and returns the result of the full run. The quarantined row is not tried again in this test.
 func (h *hooks) ailing(worker string) map[string]any {
 	h.t.Helper()
 	eventually(h.t, "a quick run fails", func() bool {
@@ -36,7 +36,8 @@ func (h *hooks) ailing(worker string) map[string]any {
 	return result
 }
 
-// quickly runs a worker within a second of its last full run until it has done n, which it did as it should.
+// quickly makes quick runs of a worker until they have processed n rows, as the result's number
+// counts them.
 func (h *hooks) quickly(worker, number string, n int) {
 	h.t.Helper()
 	done := 0
@@ -99,7 +100,7 @@ func TestPoisonFailsAQuickRunAndTheFullOneGoesOn(t *testing.T) {
 		h.poison("UPDATE", "webhook_delivery_sagas", "NEW.id = "+one[string](h, "SELECT max(id)::text FROM public.webhook_delivery_sagas"))
 		result := h.ailing("saga_orchestrator")
 		require.Equal(t, 2, num(result, "jobs_created"))
-		for _, full := range []bool{false, true} { // without and with made_through
+		for _, full := range []bool{false, true} { // false: without made_through, true: with it
 			if full {
 				h.justRan("saga_orchestrator", "2 seconds")
 				_, result = h.woken("saga_orchestrator")
@@ -130,8 +131,8 @@ func TestPoisonFailsAQuickRunAndTheFullOneGoesOn(t *testing.T) {
 	})
 }
 
-// Of two events with one id the later one is a dead letter at once, also while the first waits for its batch to be tried
-// in parts: the first is routed.
+// If two events have the same id, the later one becomes a dead letter at once, even while the batch
+// of the first one waits to be retried in parts; the first one is routed.
 func TestPoisonBesideAnIDThatIsThereTwice(t *testing.T) {
 	h := newHooks(t)
 	h.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')")

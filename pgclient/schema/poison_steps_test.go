@@ -1,6 +1,7 @@
 package schema_test
 
-// The steps of retention, each with one row that fails, and the steps that belong together.
+// The retention steps, each with one row that fails, and the steps that cannot be divided into
+// rows.
 
 import (
 	"fmt"
@@ -14,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unsampled lets metrics_sampler take its samples of this minute again.
+// unsampled lets metrics_sampler take the samples of this minute again.
 const unsampled = "DELETE FROM public.queue_metric_sample"
 
-// poisonedSweeps are the steps of retention of which each row is deleted or emptied alone.
+// poisonedSweeps returns the steps of retention that delete or empty each row separately.
 func poisonedSweeps() []poisoned {
 	// row describes one step of a worker. A trigger makes one row of its table fail at when (DELETE or UPDATE); the other
 	// rows must still be swept. name is an SQL expression that identifies a row x, makes is SQL that writes n + 1 rows,
@@ -97,14 +98,15 @@ func poisonedSweeps() []poisoned {
 	}
 }
 
-// operations makes n + 1 operations without items, in a state.
+// operations inserts n + 1 operations without items, in the given state.
 func (j *jobs) operations(n int, state string) {
 	j.t.Helper()
 	j.unguarded(fmt.Sprintf(`INSERT INTO public.queue_bulk_operation (kind, filter, frozen_count, rate_per_second, canary, canary_passed, brake_percent, state, state_by, state_at, created_by, reason)
 		SELECT 'replay_job', 'x', 1, 1, 0, true, 0, '%s', 'ann', now(), 'ann', 'x' FROM generate_series(0, %d) i`, state, n))
 }
 
-// A step of one part has no row to blame: the part is tried again, then named, and the rest of its tick worker goes on.
+// A step that is not divided into rows has no row to set aside: it is retried, then an alert names
+// it, and the other steps of its tick worker continue.
 func TestPoisonOfAPart(t *testing.T) {
 	for _, p := range []struct{ step, worker, target, breaks, mends, goesOn string }{
 		{"sample_broadcast", "metrics_sampler", "share", `CREATE FUNCTION public.poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'poison'; END $$;
@@ -144,10 +146,10 @@ func TestPoisonOfAPart(t *testing.T) {
 	}
 }
 
-// Every step has a test: a new one is red until it has.
+// Every step of the code must have a test here; a new step without one fails this test.
 func TestEveryStepHasAPoison(t *testing.T) {
 	t.Parallel()
-	known := []string{"sample_broadcast", "sample_picture", "partitions", "job_lanes"} // TestPoisonOfAPart
+	known := []string{"sample_broadcast", "sample_picture", "partitions", "job_lanes"} // tested by TestPoisonOfAPart
 	for _, p := range poisonedSteps() {
 		known = append(known, p.step)
 	}

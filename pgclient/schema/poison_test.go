@@ -1,5 +1,5 @@
-// A row that fails every time stops no other row: each step of the tick workers, with one such row
-// among good ones.
+// A row that fails every time stops no other row: each step of the tick workers is run with one
+// such row among good ones.
 
 package schema_test
 
@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// poisons are what a poisoned row can do to a statement: the body of a trigger.
+// poisons are the ways in which a poisoned row fails a statement: bodies of a trigger function.
 var poisons = map[string]string{
 	"constraint":        `RAISE EXCEPTION 'poison: check' USING ERRCODE = '23514'`,
 	"internal error":    `RAISE EXCEPTION 'poison: internal' USING ERRCODE = 'XX000'`,
@@ -26,21 +26,24 @@ var poisons = map[string]string{
 	"out of memory":     `RAISE EXCEPTION 'poison: memory' USING ERRCODE = '53200'`,
 }
 
-// poisoned is one batch step: how rows come to it, which of them is poisoned, and how one sees that the others are done.
+// poisoned describes a step that processes rows in batches: how its rows are made, which one fails,
+// and how to count the good rows that are not processed.
 type poisoned struct {
 	step   string
-	worker string // the tick worker it belongs to
-	table  string // has the trigger
+	worker string // the tick worker of the step
+	table  string // the table that gets the failing trigger
 	when   string // INSERT, UPDATE OF …, DELETE
-	row    string // NEW or OLD
-	// setup makes n good rows in two domains and one more, and returns the condition on the row of the trigger, and the
-	// target that quarantine names ("" where the row becomes a dead letter).
+	row    string // NEW or OLD, in the trigger
+	// setup makes n good rows in two domains and one that will fail. It returns the trigger's
+	// condition for the failing row, and the name of the row in quarantine ("" = the row becomes a
+	// dead letter instead).
 	setup func(c *jobs, n int) (condition, target string)
-	// left is how many good rows are not done: 0 at the end.
+	// left is SQL that counts the good rows that are not processed; 0 at the end.
 	left string
-	// again lets the worker do its work once more at once ("" where nothing forbids it).
+	// again is SQL that allows the worker to process rows again at once; "" = not needed.
 	again string
-	// named is how many times the poisoned row is named where it is not quarantine that does.
+	// named is SQL that counts the dead letters which name the failing row; "" = it is named in
+	// quarantine.
 	named string
 }
 
@@ -55,7 +58,7 @@ func poisonedSteps() []poisoned {
 	routed := func(c *jobs, n int) string {
 		pair := strings.Split(hooks(c, n), "/")
 		c.tick("webhook_router")
-		c.tick("webhook_router") // a run has at most 1,000
+		c.tick("webhook_router") // one run routes at most 1,000 events
 		return get[string](c.core, "SELECT id::text FROM public.webhook_delivery_sagas WHERE event_id = $1::text::bigint AND subscription_id = $2::text::bigint", pair[0], pair[1])
 	}
 	made := func(c *jobs, n int) string {
@@ -286,7 +289,7 @@ func (j *jobs) staged(n int, processed string) {
 		SELECT gen_random_uuid(), 'poison/' || i, 'user:ann', gen_random_uuid(), now() - interval '1 year', `+processed+` FROM generate_series(0, $1) i`, n)
 }
 
-// unguarded runs without triggers.
+// unguarded runs sql without triggers.
 func (j *jobs) unguarded(sql string) {
 	j.t.Helper()
 	require.NoError(j.t, pgx.BeginFunc(context.Background(), j.root, func(tx pgx.Tx) error {
@@ -295,7 +298,7 @@ func (j *jobs) unguarded(sql string) {
 	}))
 }
 
-// hooks is the same database for what the webhook tests share.
+// hooks returns the same database with the helpers of the webhook tests.
 func (j *jobs) hooks() *hooks { return &hooks{t: j.t, db: j.db, root: j.root, work: j.root} }
 
 // tick makes a full run of a tick worker, which must not fail.
@@ -308,8 +311,9 @@ func (j *jobs) tick(worker string) map[string]any {
 	return got
 }
 
-// TestPoisonStaysAlone has one poisoned row of each kind among good ones in two domains, for each step: the good ones are
-// done, the other is tried a bounded number of times and then named, and it is done once it is sound and tried again.
+// TestPoisonStaysAlone runs steps with one poisoned row among good ones in two domains. The good
+// rows are processed; the poisoned row is tried a bounded number of times and then named by an
+// alert or a dead letter. Once the cause is fixed and the row is retried, it is processed too.
 func TestPoisonStaysAlone(t *testing.T) {
 	small := map[string]string{
 		"webhook_route": "serialization", "webhook_settle": "data exception", "job_reap": "statement timeout", "event_route": "out of memory",
@@ -338,7 +342,7 @@ func stayAlone(t *testing.T, p poisoned, kind string, n int) {
 	c.flag("webhook.worker.enabled", "true")
 	c.flag("webhook.slow_start.enabled", "false")
 	c.flag("retention.staging_days", "1")
-	_, target := p.setup(c, n) // once without poison, for the time
+	_, target := p.setup(c, n) // first without a poisoned row, to measure the time
 	_ = target
 	tick := func() float64 {
 		if p.again != "" {
@@ -372,7 +376,8 @@ func stayAlone(t *testing.T, p poisoned, kind string, n int) {
 		c.hooks().justRan(p.worker, "2 seconds")
 		for cut := 0; ; cut++ {
 			got, err := tryCall(pool, "public.fn_queue_tick_request($1, 'wake')", p.worker)
-			// On a slow machine the limit may end the run where it counts what it did: then the next one does it.
+			// On a slow machine statement_timeout may end the run after its work, while it writes
+			// its counters: the next run repeats it.
 			if kind == "statement timeout" && err != nil && strings.Contains(err.Error(), "57014") && cut < 20 {
 				continue
 			}
@@ -386,10 +391,10 @@ func stayAlone(t *testing.T, p poisoned, kind string, n int) {
 		require.Less(t, len(with), 60, "%d good rows are not done", get[int](c.core, p.left))
 		with = append(with, run())
 	}
-	run() // the poisoned one may have been behind the most that a run does
+	run() // the poisoned row may come after the last row of a run
 	require.Zero(t, get[int](c.core, p.left), "all but the poisoned one are done")
 
-	// a bounded number of attempts, then it is named
+	// after a bounded number of attempts the row is set aside
 	for tries := 0; get[int](c.core, "SELECT count(*) FROM public.queue_quarantine WHERE set_aside_at IS NULL") > 0; tries++ {
 		require.Less(t, tries, 12, "it is tried for ever")
 		c.exec("UPDATE public.queue_quarantine SET next_try_at = now() - interval '1 s'")

@@ -9,7 +9,7 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// migrate up and down work through a PgBouncer of the default settings.
+// migrate up and migrate down work through a PgBouncer with default settings.
 func TestMigrateThroughPooler(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"session", "transaction"} {

@@ -1,4 +1,4 @@
-// Idempotency keys: how long one stands for its job, for which logins, and for which content.
+// Idempotency keys: for how long a key belongs to its job, for which logins, and for which payload.
 
 package schema_test
 
@@ -19,7 +19,7 @@ import (
 
 const keyed = `public.fn_job_enqueue('k', 'iu', 'external_worker', $1, p_max_attempts => 2, p_idempotency_key => 'order-17')`
 
-// later moves time on, as far as keys and dead letters know of it, and sweeps.
+// later makes keys and dead letters older by an interval, and runs the retention sweep.
 func (j *jobs) later(by string) {
 	j.t.Helper()
 	j.exec("UPDATE public.producer_key SET final_at = final_at - $1::text::interval", by)
@@ -63,7 +63,7 @@ func TestJobKeyLife(t *testing.T) {
 		name   string
 		steps  []func(*jobs)
 		status string // "" = the key is free
-		moved  bool   // to the job of the replay
+		moved  bool   // the key belongs to the job of the replay
 	}{
 		{"queued", nil, "queued", false},
 		{"leased", []func(*jobs){func(j *jobs) { j.one("w") }}, "leased", false},
@@ -102,7 +102,7 @@ func TestJobKeyLife(t *testing.T) {
 			for _, step := range c.steps {
 				step(j)
 			}
-			// all at once, every second over fn_job_enqueue_many
+			// all producers at once, every second one with fn_job_enqueue_many
 			race := func(payload string) (made int, answers []map[string]any) {
 				many := `[{"job_kind": "k", "event_domain": "iu", "executor": "external_worker", "payload": ` + payload + `, "idempotency_key": "order-17"}]`
 				answers = together(t, racing, func(i int) (map[string]any, error) {
@@ -209,7 +209,8 @@ func TestJobKeyScopes(t *testing.T) {
 	j.balanced()
 }
 
-// Sixteen producers, half of them over fn_job_enqueue_many with keys in another order: one job for each key.
+// 16 producers, half of them with fn_job_enqueue_many and keys in different orders, make one job
+// per key.
 func TestJobKeyRacingProducers(t *testing.T) {
 	j := newJobs(t)
 	pool := j.wide(16, "event_ingest_writer")
@@ -240,7 +241,8 @@ func TestJobKeyRacingProducers(t *testing.T) {
 	j.balanced()
 }
 
-// The second waits for the first, and is the first where that is rolled back.
+// A second producer of a key waits for the first to commit. If the first rolls back, the second
+// makes the job.
 func TestJobKeyRollback(t *testing.T) {
 	j := newJobs(t)
 	pool := j.wide(2, "event_ingest_writer")
@@ -272,7 +274,8 @@ func TestJobKeyRollback(t *testing.T) {
 	}
 }
 
-// A producer whose connection broke behind the commit asks again on another one.
+// A producer that lost its connection after the commit asks again on another connection, and gets
+// the same job.
 func TestJobKeyAfterALostAnswer(t *testing.T) {
 	j := newJobs(t)
 	login := pgtest.Login(t, j.db, "event_ingest_writer")
@@ -302,7 +305,8 @@ func TestJobKeyUnderRepeatableRead(t *testing.T) {
 	require.Equal(t, first, call(t, pool, keyed, "{}")["job_id"], "in a new transaction")
 }
 
-// Sixteen at once, of two logins: one event for each of them, also where the first is rolled back.
+// 16 sessions of two logins emit with one key at once: each login gets one event, even if the first
+// session rolls back.
 func TestEventKeyRacingProducers(t *testing.T) {
 	p := newProducing(t)
 	one, other := p.wide(9, "event_ingest_writer"), p.wide(8, "event_ingest_writer")
@@ -313,7 +317,7 @@ func TestEventKeyRacingProducers(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		for get[int](p.core, "SELECT count(*)::int FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted") == 0 {
-			runtime.Gosched() // until somebody waits for it
+			runtime.Gosched() // until another session waits for this transaction
 		}
 		ended <- first.Rollback(context.Background())
 	}()
@@ -344,8 +348,8 @@ func TestEventKeyUnderRepeatableRead(t *testing.T) {
 	require.Equal(t, 1, get[int](p.core, "SELECT count(*)::int FROM public.event_outbox"))
 }
 
-// A key stands for its job for its own days, also where jobs and dead letters go sooner; 0 days, and days that cannot
-// be read, are for ever.
+// A key belongs to its job for its own number of days, even if jobs and dead letters are deleted
+// sooner. 0 or an unreadable number of days = for ever.
 func TestJobKeyDays(t *testing.T) {
 	for days, kept := range map[string]string{"7": "6 days", "0": "1000 days", "soon": "1000 days", "1": "23 hours"} {
 		t.Run(days, func(t *testing.T) {
@@ -424,7 +428,8 @@ func TestEventKey(t *testing.T) {
 	fails(t, pool, "23505", "INSERT INTO public.events (event_type, payload, external_event_id) VALUES ('order', '{}', 'e1')")
 }
 
-// Live jobs keep their key when the schema is upgraded: for any producer, and however the jobs end.
+// Live jobs keep their keys when the schema is upgraded: for any producer, and however the jobs
+// end.
 func TestUpgradeKeepsKeys(t *testing.T) {
 	db := pgtest.Released(t)
 	conn := db.Conn(t, "")
@@ -445,7 +450,7 @@ func TestUpgradeKeepsKeys(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"job_id": first, "created": false, "status": "cancelled"}, ask(`{"n": 1}`))
 
-	// One that ended beside the upgrade, which was not told.
+	// A job that ended during the upgrade, so that its key has no final status.
 	_, err = conn.Exec(t.Context(), "UPDATE public.producer_key SET status = NULL, final_at = NULL; SELECT public.fn_queue_retention_sweep()")
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"job_id": first, "created": false, "status": "ended"}, ask(`{"n": 1}`))

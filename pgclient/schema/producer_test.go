@@ -1,5 +1,5 @@
-// A producer's own rows and what it enqueues or emits with them are committed together or not at
-// all: what is refused raises an error, and no flag refuses.
+// A producer's own rows and the jobs and events that it writes with them are committed together or
+// not at all. A refusal raises an error, and no flag causes one.
 
 package schema_test
 
@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// way is how a producer hands work over: what it writes and into which table. In sql unit and draft stand for those of
-// the business at hand, n for a number that no other transaction has.
+// way is a statement with which a producer hands work over, and the table that it writes to. In
+// sql, :unit is replaced by an information unit and :n by a number that no other transaction has.
 type way struct{ table, sql string }
 
 func ways() []way {
@@ -40,12 +40,12 @@ func ways() []way {
 	}
 }
 
-// producing is a producer with its own business table.
+// producing is a producer that has a business table besides the tables of qtop.
 type producing struct {
 	*core
 	conn *pgx.Conn
-	unit string // of the business
-	n    int    // transactions so far
+	unit string // the information unit for :unit
+	n    int    // transactions so far, for :n
 }
 
 func newProducing(t *testing.T) *producing {
@@ -59,12 +59,13 @@ func newProducing(t *testing.T) *producing {
 	return &producing{c, conn.Conn(), get[string](c, "SELECT public.fn_iu_save('business', 'text', 'ann') ->> 'unit_id'"), 0}
 }
 
-// fill is the statement with the unit and the number of the business.
+// fill replaces :unit and :n in sql.
 func (p *producing) fill(sql string) string {
 	return strings.NewReplacer(":n", strconv.Itoa(p.n), ":unit", p.unit).Replace(sql)
 }
 
-// with commits a row of business for each statement, and the statements, in one transaction that begins as said.
+// with commits one row of the business table per statement, and the statements, in one transaction
+// that starts with begin.
 func (p *producing) with(begin string, statements ...string) error {
 	ctx := context.Background()
 	p.n++
@@ -84,7 +85,8 @@ func (p *producing) with(begin string, statements ...string) error {
 	return err
 }
 
-// handedOver returns how many rows are in the tables of all ways to enqueue, and how many the business table has.
+// handedOver returns how many rows all tables of ways have together, and how many rows the business
+// table has.
 func (p *producing) handedOver() (work, business int) {
 	p.t.Helper()
 	seen := map[string]bool{}
@@ -97,10 +99,11 @@ func (p *producing) handedOver() (work, business int) {
 	return work, get[int](p.core, "SELECT count(*)::int FROM public.business")
 }
 
-// rowsOfAll are those of a transaction that uses each way: a new unit has its first version, what is applied its draft.
+// rowsOfAll is the number of rows that the statements of all ways write: more than one per way,
+// since a new unit gets its first version, and an applied draft is a row too.
 const rowsOfAll = 15
 
-// all are the statements of all ways.
+// all returns the statements of all ways.
 func (p *producing) all() (statements []string) {
 	for _, w := range ways() {
 		statements = append(statements, w.sql)
@@ -108,7 +111,8 @@ func (p *producing) all() (statements []string) {
 	return statements
 }
 
-// both commits a transaction of all ways for each of these beginnings: the work is there, and the business with it.
+// both commits a transaction with all ways for each of begins, and requires that all rows of work
+// and of business are there.
 func (p *producing) both(why string, begins ...string) {
 	p.t.Helper()
 	work, business := p.handedOver()
@@ -119,12 +123,12 @@ func (p *producing) both(why string, begins ...string) {
 	require.Equal(p.t, []int{work + rowsOfAll*len(begins), business + len(ways())*len(begins)}, []int{w, b}, why)
 }
 
-// flagValues are readable and not.
+// flagValues are values of flags, some readable and some not.
 func flagValues() []string {
 	return []string{"true", "false", "off ", " true", "TRUE", "", "{}", "null", "0", "-1", "999999999999", "1e3", "external", "garbage'\n"}
 }
 
-// What a producer may call or write is a way that these tests know.
+// Every function that a producer may call and every table that it may write is used by one of ways.
 func TestWaysOfProducersAreKnown(t *testing.T) {
 	c := newCore(t)
 	var known []string
@@ -134,7 +138,7 @@ func TestWaysOfProducersAreKnown(t *testing.T) {
 		}
 	}
 	slices.Sort(known)
-	// these write nothing that is work: they read, mark as read and wake
+	// these hand over no work: they read, mark as read, or send a wake signal
 	others := []string{"fn_iu_notification_board", "fn_iu_notification_mark_read", "fn_queue_doorbell", "fn_queue_notify_enabled", "fn_queue_wake_signal"}
 	require.Equal(t, slices.Compact(known), get[[]string](c, `SELECT array_agg(name::text COLLATE "C" ORDER BY name::text COLLATE "C") FROM (
 		SELECT p.proname FROM pg_proc p, aclexplode(p.proacl) a WHERE p.pronamespace = 'public'::regnamespace AND a.grantee = 'event_ingest_writer'::regrole
@@ -146,14 +150,14 @@ func TestNoFlagStopsProducers(t *testing.T) {
 	p := newProducing(t)
 	keys := get[[]string](p.core, "SELECT array_agg(key ORDER BY key) FROM public.dot_config")
 	require.Greater(t, len(keys), 40)
-	flags := append(keys, "queue.retry.schedule.k", "webhook.retry_schedule.1") // of one kind and subscription
+	flags := append(keys, "queue.retry.schedule.k", "webhook.retry_schedule.1") // flags of one kind and of one subscription
 	begins := []string{}
 	full := os.Getenv("QTOP_TEST_FULL") != ""
 	for i, key := range flags {
 		old := get[*string](p.core, "SELECT max(value) FROM public.dot_config WHERE key = $1", key)
 		work, business := p.handedOver()
 		values := flagValues()
-		if !full { // each flag has three of the values, and each value many flags
+		if !full { // three of the values for each flag, so that each value is tried with many flags
 			values = []string{values[i%len(values)], values[(i+5)%len(values)], values[(i+10)%len(values)]}
 		}
 		for _, value := range values {
@@ -172,7 +176,7 @@ func TestNoFlagStopsProducers(t *testing.T) {
 	for _, level := range []string{"READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"} {
 		begins = append(begins, "BEGIN ISOLATION LEVEL "+level)
 	}
-	for _, value := range flagValues() { // all of them at once
+	for _, value := range flagValues() { // every flag has this value
 		p.exec("UPDATE public.dot_config SET value = $1", value)
 		p.both(fmt.Sprintf("all = %q", value), begins...)
 	}
@@ -180,8 +184,8 @@ func TestNoFlagStopsProducers(t *testing.T) {
 	p.both("there is no flag", begins...)
 }
 
-// What else can be switched off stops claims and sends as well, and never the acceptance of work; nor does any setting
-// of the producer's session.
+// Other switches, such as disabled subscriptions, stop claims and sending too, but never the
+// acceptance of work; nor does a setting of the producer's session stop it.
 func TestNoSwitchStopsProducers(t *testing.T) {
 	p := newProducing(t)
 	p.exec("INSERT INTO public.subscriptions (event_type, callback_url, active, verified) VALUES ('order', 'http://127.0.0.1:1/', true, true)")
@@ -199,7 +203,7 @@ func TestNoSwitchStopsProducers(t *testing.T) {
 		"UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '4 days'",
 		"SELECT public.fn_queue_heartbeat_deregister('w', 'ann', 'test')",
 		"UPDATE public.queue_tick_worker SET last_run_at = NULL",
-		"UPDATE public.queue_identity SET database_oid = 1", // a clone, until it is adopted
+		"UPDATE public.queue_identity SET database_oid = 1", // now a clone
 		"UPDATE public.queue_identity SET system_identifier = 1",
 		"DELETE FROM public.queue_cursor",
 	} {
@@ -307,9 +311,9 @@ func TestRefusedProducersCommitNothing(t *testing.T) {
 	require.NoError(t, p.with("BEGIN", many(`, "executor": "Agent", "priority": 1000`)))
 }
 
-// An event of ours comes from a function of the owner: whatever functions a writer has,
-// whatever they are named and whatever their statements say, they are another way. A
-// role of the application that was granted no more than INSERT may insert.
+// Events that only qtop emits must come from a function of the owner. A writer's own function is
+// refused, whatever its name and whatever its statements contain. For other events, a role of the
+// application that has only INSERT may insert.
 func TestEventsOfOursAreNotForged(t *testing.T) {
 	c := newProducing(t).core
 	const body = `(text, text, text, text, text, text, text, jsonb, text, text, timestamptz) RETURNS jsonb LANGUAGE plpgsql AS $$
@@ -335,7 +339,7 @@ func TestEventsOfOursAreNotForged(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"public.fn_event_emit", `"public"."fn_event_emit"`} { // in a statement, which the call stack holds too
+	for _, name := range []string{"public.fn_event_emit", `"public"."fn_event_emit"`} { // in a comment of the statement, which the call stack contains too
 		_, err := writer.Exec(t.Context(), `DO $$ BEGIN
 			INSERT INTO public.event_outbox /* `+name+`(text,text,text,text,text,text,text,jsonb,text,text,timestamp with time zone) */
 			(event_domain, event_type, event_stream, delivery_lane, safe_payload) VALUES ('system', 'queue_worker_silent', 'alert', 'immediate', '{}');
