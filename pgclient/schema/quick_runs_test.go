@@ -1,4 +1,4 @@
-// Quick runs: a worker that is woken many times a second reads only new rows, and stores its
+// Quick runs: a worker that gets many wake signals a second reads only new rows, and stores its
 // position once a second.
 
 package schema_test
@@ -11,13 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// justRan says that the last full run of the worker is n seconds ago.
+// justRan sets the start of the worker's last full run to an interval ago.
 func (h *hooks) justRan(worker, ago string) {
 	h.t.Helper()
 	h.exec("UPDATE public.queue_tick_worker SET last_run_at = clock_timestamp() - $2::interval, last_attempt_at = NULL WHERE worker_name = $1", worker, ago)
 }
 
-// woken runs a worker for a wake and reports whether it was a quick run, and its result.
+// woken runs a worker as after a wake signal. It returns whether that was a quick run, and the
+// result of the run.
 func (h *hooks) woken(worker string) (bool, map[string]any) {
 	h.t.Helper()
 	got, err := tryCall(h.root, "public.fn_queue_tick_request($1, 'wake')", worker)
@@ -28,8 +29,8 @@ func (h *hooks) woken(worker string) (bool, map[string]any) {
 	return quick, result
 }
 
-// A wake within a second of a full run makes a quick run: it does the work and writes none of the rows about the
-// worker itself. The next full run accounts for it.
+// A wake signal within a second of a full run makes a quick run, which does the work and writes
+// none of the rows about the worker itself. The next full run counts this work too.
 func TestQuickRunsWriteOnceASecond(t *testing.T) {
 	h := newHooks(t)
 	h.subscribe("order")
@@ -85,8 +86,9 @@ func TestQuickRunsWriteOnceASecond(t *testing.T) {
 	}
 }
 
-// Whatever asks for more than the newest gets a full run: a cadence, an operator, a failure before, more than one run
-// may do, a clock that was set back, a function that knows no quick runs.
+// A run is a full run if new rows may not be all there is to do: after two seconds, after a
+// failure, after a run that reached its limit, after the clock was set back, or if the function has
+// no quick runs.
 func TestFullRuns(t *testing.T) {
 	h := newHooks(t)
 	_, _ = h.woken("saga_orchestrator")
@@ -121,8 +123,9 @@ func TestFullRuns(t *testing.T) {
 	require.True(t, quick, "there is no more")
 }
 
-// What a quick run of the orchestrator does not see is older than the last full run: a retry, a job that ended late, a
-// saga whose transaction was open. The next full run does it. What is new is done at once.
+// A quick run of the orchestrator does not see rows older than the last full run: a retry, a job
+// that ended late, a saga whose transaction was open. The next full run processes them. New rows
+// are processed at once.
 func TestQuickOrchestrator(t *testing.T) {
 	h := newHooks(t)
 	sub := h.subscribe("order")
@@ -145,7 +148,7 @@ func TestQuickOrchestrator(t *testing.T) {
 	require.Equal(t, []any{false, float64(1), float64(1), fmt.Sprint(first[1].Job)}, []any{quick, result["settled"], result["jobs_created"], result["settled_from"]})
 
 	require.NoError(t, tx.Commit(t.Context()))
-	h.finish("HTTP_500", first[0]) // older than settled_from
+	h.finish("HTTP_500", first[0]) // older than settled_from, so a quick run does not see it
 	h.finish("", first[2])
 	h.emit("order", 1)
 	h.route()
@@ -160,8 +163,8 @@ func TestQuickOrchestrator(t *testing.T) {
 	require.Equal(t, "InProgress", one[string](h, "SELECT status FROM public.webhook_delivery_sagas WHERE id = $1", late))
 }
 
-// A saga that was committed after the run's transaction began is due nevertheless, in a full run and in a quick one: nobody
-// would wake for it again.
+// A saga that is committed after the transaction of the run began is processed by this run, full or
+// quick: no later wake signal would come for it.
 func TestOrchestratorSeesWhatCameSinceItBegan(t *testing.T) {
 	h := newHooks(t)
 	h.subscribe("order")
@@ -186,7 +189,8 @@ func TestOrchestratorSeesWhatCameSinceItBegan(t *testing.T) {
 	}
 }
 
-// A run that a quota stopped names no saga behind which all is done.
+// If the share of a subscription stopped a run before all its sagas had jobs, the run stores no
+// position behind which later runs would begin.
 func TestQuickOrchestratorBehindAQuota(t *testing.T) {
 	h := newHooks(t)
 	h.subscribe("order")
@@ -204,7 +208,8 @@ func TestQuickOrchestratorBehindAQuota(t *testing.T) {
 	require.Zero(t, one[int](h, "SELECT count(*) FROM public.webhook_delivery_sagas WHERE status = 'Pending'"))
 }
 
-// A claim that continues behind a job takes no older job, even a returned one; a claim from the head does.
+// A claim that continues behind a job takes no older job, even a returned one; a claim without a
+// position takes them.
 func TestClaimBehindAJob(t *testing.T) {
 	h := newHooks(t)
 	h.subscribe("order")
@@ -220,11 +225,11 @@ func TestClaimBehindAJob(t *testing.T) {
 	require.Equal(t, []int64{all[0].Job}, behind(0))
 }
 
-// With a transaction open somewhere no row version is removed. What quick runs and claims behind a job read does not grow
-// with what has been done since.
+// While a transaction stays open, vacuum removes no row version. Even then, the number of rows that
+// quick runs and continued claims read does not grow with the work that has been done.
 func TestQuickRunsReadOnlyWhatIsNew(t *testing.T) {
 	t.Parallel()
-	for _, analyzed := range []string{"never", "all-claimed", "all-finished", "at-the-end"} { // plans must not depend on what the planner knows
+	for _, analyzed := range []string{"never", "all-claimed", "all-finished", "at-the-end"} { // plans must not depend on when the tables were analyzed
 		t.Run(analyzed, func(t *testing.T) { readOnlyWhatIsNew(t, analyzed) })
 	}
 }

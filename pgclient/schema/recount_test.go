@@ -1,4 +1,5 @@
-// Rows that are loaded without triggers are counted, shown and claimed after a recount, even with concurrent writers.
+// Rows that were loaded without triggers are counted, shown and claimed after a recount, even if
+// other sessions write meanwhile.
 
 package schema_test
 
@@ -16,7 +17,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// load runs statements as a subscriber of logical replication would: without triggers.
+// load runs statements without triggers, as logical replication does on a subscriber.
 func (h *hooks) load(sqls ...string) {
 	h.t.Helper()
 	require.NoError(h.t, pgx.BeginFunc(context.Background(), h.root, func(tx pgx.Tx) error {
@@ -29,7 +30,7 @@ func (h *hooks) load(sqls ...string) {
 	}))
 }
 
-// exact wants counters and derived rows to be what the tables say.
+// exact requires that counters and derived rows agree with the tables.
 func (h *hooks) exact() {
 	h.t.Helper()
 	require.Empty(h.t, one[string](h, "SELECT COALESCE(string_agg(d::text, ' '), '') FROM public.fn_queue_counter_drift(NULL) d"))
@@ -47,7 +48,7 @@ func TestRecountUnderLoad(t *testing.T) {
 	}
 	h.flag("webhook.max_attempts", "2")
 	j.rule("x1", "", "", 0, 1000)
-	j.put("stormy", "iu", 1) // its lane is open
+	j.put("stormy", "iu", 1) // opens the queue lane of these jobs
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	errs := make(chan error, 8)
@@ -97,7 +98,7 @@ func TestRecountUnderLoad(t *testing.T) {
 			SELECT 1000000 + i, 100, 'DeadLettered', 1, NULL, 'TIMEOUT' FROM generate_series(11, 20) i`,
 		`INSERT INTO public.dead_letters (saga_id, event_id, subscription_id, final_error_code, payload_snapshot)
 			SELECT id, event_id, 100, 'TIMEOUT', '{}' FROM public.webhook_delivery_sagas WHERE event_id > 1000010`,
-		`INSERT INTO public.dead_letter_open SELECT 2000000, 'TIMEOUT', 100, now()`, // its dead letter is gone
+		`INSERT INTO public.dead_letter_open SELECT 2000000, 'TIMEOUT', 100, now()`, // an entry without its dead letter
 	)
 	dry, err := tryCall(admin, "public.fn_queue_recount('ann', NULL, true)")
 	require.NoError(t, err)
@@ -120,12 +121,12 @@ func TestRecountUnderLoad(t *testing.T) {
 	j.balanced()
 	require.Equal(t, 9, one[int](h, "SELECT count(*) FROM public.queue_operator_action WHERE action = 'recount' AND reason = 'loaded'"))
 
-	// what was loaded is now claimed
+	// loaded jobs can now be claimed
 	hs, err := tryTake(j.work, "x1", []string{"loaded"}, 100, nil)
 	require.NoError(t, err)
 	require.Len(t, hs, 20)
 	h.exec("DELETE FROM public.webhook_endpoint_suspensions")
-	h.exec("DELETE FROM public.webhook_slow_start") // the storm left a backlog at the same endpoint
+	h.exec("DELETE FROM public.webhook_slow_start") // the load made a backlog for this endpoint too
 	eventually(t, "every saga that was loaded is sent", func() bool {
 		h.call("public.fn_saga_orchestrator_run(10000)")
 		h.claim(10000)
@@ -135,7 +136,8 @@ func TestRecountUnderLoad(t *testing.T) {
 	h.exact()
 }
 
-// A recount waits for nobody who only reads or writes, and does not let a snapshot that is too old count twice.
+// A recount waits for no session that only reads or writes rows. In a transaction with an old
+// snapshot it is refused, since it would count rows twice.
 func TestRecountLocks(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("order", 2)

@@ -1,4 +1,4 @@
-// A refusal says what is wrong in which row of the call, and comes from a check of qtop, not from
+// A refusal names the wrong value and its row in the call, and comes from a check of qtop, not from
 // an index.
 
 package schema_test
@@ -81,7 +81,7 @@ func TestBatchRefusalsNameTheRow(t *testing.T) {
 	_, err := producer.Exec(t.Context(), "SELECT public.fn_job_enqueue_many($1::jsonb)", "["+good+","+with("idempotency_key", `"same", "payload": {"n": 3}`)+"]")
 	require.ErrorContains(t, err, "p_jobs[1]: idempotency key same of scope ")
 
-	// results of webhooks
+	// reports of webhook results
 	worker := h.as("webhook_worker")
 	result := `{"job_id": 1, "lease_token": "t", "delivered": true, "status": 200}`
 	for bad, says := range map[string]string{
@@ -98,7 +98,7 @@ func TestBatchRefusalsNameTheRow(t *testing.T) {
 		require.ErrorContains(t, err, says)
 	}
 
-	// lists
+	// arguments that are lists
 	admin, executor := h.as("workflow_admin", "dead_letter_operator"), h.as("dot_executor")
 	id := "00000000-0000-4000-8000-000000000001"
 	fails(t, executor, "22023", "SELECT public.fn_job_start($1, $2)", []string{id, id}, []string{id})
@@ -116,7 +116,8 @@ func TestBatchRefusalsNameTheRow(t *testing.T) {
 	require.ErrorContains(t, err, `p_ids[2]: "x" is not a dead letter that requeue_webhook accepts`)
 }
 
-// What fits the bounds of the arguments fits the indexes behind them: characters of four bytes that cannot be compressed.
+// A value that is within the bounds of the arguments also fits into the indexes, even with
+// characters of four bytes that cannot be compressed.
 func TestArgumentsFitTheIndexes(t *testing.T) {
 	c := newCore(t)
 	c.exec(`CREATE FUNCTION public.wild(n int) RETURNS text LANGUAGE sql VOLATILE AS $$
@@ -152,7 +153,8 @@ func TestArgumentsFitTheIndexes(t *testing.T) {
 	}
 }
 
-// A dry run that is NULL is one: every function with p_dry_run writes nothing then, not even an audit row.
+// p_dry_run = NULL is a dry run: every function that has this argument writes nothing then, not
+// even an audit row.
 func TestDryRunIsNull(t *testing.T) {
 	c := newCore(t)
 	c.exec("SELECT public.fn_queue_executor_register('e1', 'DOT', '{iu}', 60, 300, 'dot_executor', 'ann')")
@@ -174,7 +176,7 @@ func TestDryRunIsNull(t *testing.T) {
 	for _, f := range all {
 		require.NotContains(t, raw.FindAllString(f.Source, -1), "COALESCE(p_dry_run, false)", f.Name)
 		if strings.HasSuffix(f.Name, "_answer") || f.Name == "fn_queue_clone_refusal" {
-			continue // these are given what their caller made of it
+			continue // internal: the caller has already replaced NULL
 		}
 		var list []string
 		for i, a := range f.Args {
@@ -204,11 +206,12 @@ func TestDryRunIsNull(t *testing.T) {
 	}
 }
 
-// A list of subscriptions to skip that holds a NULL skips the others of it, and no more.
+// If the list of subscriptions to skip contains a NULL, a claim skips the other subscriptions of
+// the list, and only these.
 func TestClaimSkipsPastNull(t *testing.T) {
 	h := newHooks(t)
 	first, second := h.subscribe("order"), h.subscribe("order")
-	h.exec("UPDATE public.subscriptions SET rate_limit_per_second = 100 WHERE id = $1", second) // claimed within its rate
+	h.exec("UPDATE public.subscriptions SET rate_limit_per_second = 100 WHERE id = $1", second) // the second one is claimed within a rate limit
 	h.emit("order", 3)
 	h.route()
 	h.step()

@@ -1,5 +1,5 @@
-// Rows older than their retention are deleted, by partition or singly; younger, open and unrouted
-// rows stay.
+// Rows older than their retention are deleted, as a partition or one by one; younger, open and
+// unrouted rows remain.
 
 package schema_test
 
@@ -18,7 +18,8 @@ func (c *core) sweep() map[string]any {
 	return got
 }
 
-// ages are the days that the leaves of a table by day lie back, oldest first.
+// ages returns the ages, in days, of the daily partitions of a table, oldest first, as negative
+// numbers.
 func (c *core) ages(parent string) string {
 	c.t.Helper()
 	return get[string](c, `SELECT COALESCE(string_agg((to_date(right(relname, 10), 'YYYY_MM_DD') - (now() AT TIME ZONE 'UTC')::date)::text, ' ' ORDER BY relname), '')
@@ -28,7 +29,8 @@ func (c *core) ages(parent string) string {
 func TestRetentionOfSamples(t *testing.T) {
 	c := newCore(t)
 	c.leaves(32, 31, 30, 29, 1)
-	// A reader that holds the table makes the sweep wait for no longer than 2 s, and nothing is lost.
+	// If a reader locks the table, the sweep gives up after at most 2 s, and keeps the partitions
+	// until the next run.
 	tx := c.begin(c.root)
 	_, err := tx.Exec(context.Background(), "SELECT 1 FROM public.queue_metric_sample LIMIT 1")
 	require.NoError(t, err)
@@ -51,7 +53,8 @@ func TestRetentionOfSamples(t *testing.T) {
 	require.Equal(t, "-1", c.ages("queue_metric_sample"))
 }
 
-// A finished job is emptied when its retention is over and deleted with its day; the counters follow.
+// When the retention of a job is over, its payload and error are cleared; its row is deleted with
+// the partition of its day. The counters follow.
 func TestRetentionOfJobs(t *testing.T) {
 	j := newJobs(t)
 	past := func(kind, age string) {
@@ -78,7 +81,8 @@ func TestRetentionOfJobs(t *testing.T) {
 	require.Empty(t, got["dropped"])
 }
 
-// Only what was resolved long ago goes, by the sweep as by hand, and in bounded steps.
+// Only dead letters that were resolved long ago are deleted, whether the sweep or a direct DELETE
+// does it.
 func TestRetentionOfLetters(t *testing.T) {
 	j := newJobs(t)
 	j.exec("ALTER TABLE public.job_dead_letter DISABLE TRIGGER trg_job_dead_letter_edge")
@@ -107,7 +111,8 @@ func TestRetentionOfLetters(t *testing.T) {
 	require.Equal(t, 1, get[int](j.core, "SELECT sum(n)::int FROM public.v_queue_counter WHERE scope = 'dead_job'"))
 }
 
-// Open dead letters, replays and operations reach over the line: the history of their jobs goes, they stay and work.
+// The history of a job is deleted when it is old enough, even if its dead letter is open, replayed
+// or part of an operation. Such a dead letter remains and can still be replayed.
 func TestRetentionOfJobsOverTheLine(t *testing.T) {
 	j := newJobs(t)
 	letters := map[string]string{}
@@ -130,7 +135,7 @@ func TestRetentionOfJobsOverTheLine(t *testing.T) {
 	days := func(n string) map[string]any {
 		j.flag("retention.jobs_days", n)
 		j.flag("retention.dead_letters_days", n)
-		j.later("0") // a leaf of the day is made by the first sweep, and dropped by the second
+		j.later("0") // the first sweep makes the partition of the day, the second may drop it
 		return j.sweep()
 	}
 	require.Empty(t, days("0")["dropped"])
@@ -152,7 +157,8 @@ func TestRetentionOfJobsOverTheLine(t *testing.T) {
 	require.Equal(t, 3, get[int](j.core, "SELECT count(*)::int FROM public.job_history WHERE status = 'succeeded'"))
 }
 
-// A month of events goes when all of it is routed, and its attempts with it.
+// The partition of a month is dropped once all its events are routed, and then their attempts are
+// deleted.
 func TestRetentionOfEvents(t *testing.T) {
 	c := newRoutes(t)
 	c.emit("iu", "now")
@@ -181,7 +187,8 @@ func TestRetentionOfEvents(t *testing.T) {
 	require.Equal(t, 1, get[int](c, "SELECT count(*) FROM public.iu_route_attempt"))
 }
 
-// Years of leaves that a stopped sweep left behind go in one run, in the order of their tables, and one sweep runs at a time.
+// A sweep that did not run for a long time drops all old partitions in one run. Of several sweeps
+// at once only one works.
 func TestRetentionAfterALongPause(t *testing.T) {
 	j := newJobs(t)
 	for days := 91; days < 191; days++ {

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A schedule is a list of waits; the flag of one job kind or webhook subscription
-// overrides the common flag, until it is set to default again.
+// A retry schedule is a list of waits. The flag of a single job kind or webhook subscription
+// overrides the common flag until it is set to "default".
 func TestRetryScheduleFlags(t *testing.T) {
 	c := newCore(t)
 	admin := c.as("workflow_admin", "dot_executor")

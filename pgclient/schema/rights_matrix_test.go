@@ -1,5 +1,5 @@
-// What every role may do with every table, sequence and function, found out by trying it and
-// compared with testdata/rights.txt: a new right fails the test until it is added there.
+// The rights of every role on every table, sequence and function, found by trying them and compared
+// with testdata/rights.txt: a new right fails the test until the file has it.
 
 package schema_test
 
@@ -16,11 +16,12 @@ import (
 
 var update = flag.Bool("update", false, "write the kept lists and generated documents anew")
 
-// roles are those of the contract; "a login in no role" shows what PUBLIC may.
+// roles are those of the contract; nobody_in_particular has no rights and so shows those of PUBLIC.
 var roles = []string{"queue_viewer", "dot_executor", "workflow_admin", "dead_letter_operator", "event_ingest_writer", "router_worker", "saga_orchestrator",
 	"webhook_worker", "lease_reset_cleaner", "subscription_admin", "nobody_in_particular"}
 
-// may_do runs a statement as a role, undoes it, and says whether the right was there; what else goes wrong does not count.
+// may_do runs a statement as a role, undoes it, and returns whether the role had the right; other
+// errors of the statement count as success.
 const mayDo = `
 CREATE ROLE nobody_in_particular;
 CREATE SCHEMA probe;
@@ -98,7 +99,7 @@ func TestRightsMatrix(t *testing.T) {
 	var lines []string
 	seen := map[string]bool{}
 	for line := range strings.SplitSeq(text, "\n") {
-		line = leafName.ReplaceAllString(strings.ReplaceAll(line, "public.", ""), "_(leaf): ") // what one leaf grants and another does not stands twice
+		line = leafName.ReplaceAllString(strings.ReplaceAll(line, "public.", ""), "_(leaf): ") // the leaves of a table share one line, or one per set of rights
 		if !seen[line] {
 			seen[line] = true
 			lines = append(lines, line)

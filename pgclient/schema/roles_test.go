@@ -1,4 +1,5 @@
-// Roles of the cluster: which of them migrate up uses, and sets of a database's own.
+// The database roles of a cluster: which existing roles migrate up uses, and databases with a
+// separate set of roles.
 
 package schema_test
 
@@ -15,7 +16,7 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// rolesWorld is a server whose roles are this test's alone.
+// rolesWorld is a server whose roles only this test uses.
 type rolesWorld struct {
 	t      *testing.T
 	server *embedded.Server
@@ -27,7 +28,7 @@ func newRolesWorld(t *testing.T) rolesWorld {
 	return rolesWorld{t, pgtest.OwnServer(t, nil)}
 }
 
-// in runs statements as the superuser, or as another login, in a database.
+// in runs statements in a database, as the given user.
 func (w rolesWorld) in(database, user string, statements ...string) error {
 	w.t.Helper()
 	conn, err := pgsession.Connect(w.t.Context(), w.server.DSN(user, database))
@@ -62,9 +63,9 @@ func (w rolesWorld) up(database string, o schema.UpOptions) (string, error) {
 	return said.String(), err
 }
 
-// Releases before this one made viewers members of pg_read_all_stats. Migrations of
-// several databases revoke that together, no matter who granted it; a migration that
-// may not revoke it prints that and goes on. The owner keeps it.
+// Earlier releases made the viewer roles members of pg_read_all_stats. migrate up revokes that, no
+// matter who granted it, even if it runs in several databases at once. If it has no right to
+// revoke, it prints that and continues. The owner role stays a member.
 func TestViewersLosePgReadAllStats(t *testing.T) {
 	w := newRolesWorld(t)
 	databases := []string{"one", "two", "three", "four"}
@@ -123,7 +124,7 @@ func TestHostileRoles(t *testing.T) {
 			for _, adopt := range []bool{false, true} {
 				refuses(schema.UpOptions{AdoptRoles: adopt}, role, "has "+attribute, "ALTER ROLE "+role+" NO"+attribute, "rename the role", "--role-prefix")
 			}
-			w.run("postgres", "ALTER ROLE "+role+" NO"+attribute) // the remedy
+			w.run("postgres", "ALTER ROLE "+role+" NO"+attribute) // as the refusal says
 		}
 	}
 	w.run("postgres", "ALTER ROLE queue_owner LOGIN SUPERUSER")
@@ -131,7 +132,7 @@ func TestHostileRoles(t *testing.T) {
 	w.run("postgres", "ALTER ROLE queue_owner NOLOGIN NOSUPERUSER")
 	refuses(schema.UpOptions{}, "queue_owner (members mallory; used in other databases other), workflow_admin (is a member of boss)", "--adopt-roles")
 
-	// Looked at and taken over; that is remembered.
+	// An operator adopts the roles with --adopt-roles; the installation records this.
 	said, err := w.up("queue", schema.UpOptions{AdoptRoles: true})
 	require.NoError(t, err)
 	require.Contains(t, said, "adopted role queue_owner (members mallory; used in other databases other)")
@@ -139,13 +140,14 @@ func TestHostileRoles(t *testing.T) {
 	said, err = w.up("queue", schema.UpOptions{})
 	require.NoError(t, err)
 	require.Contains(t, said, "already")
-	// An adopted role that is given more later is refused nevertheless.
+	// An adopted role that later gets a dangerous attribute is refused nevertheless.
 	w.run("postgres", "ALTER ROLE dot_executor BYPASSRLS")
 	_, err = w.up("queue", schema.UpOptions{AdoptRoles: true})
 	require.ErrorContains(t, err, "ALTER ROLE dot_executor NOBYPASSRLS")
 	w.run("postgres", "ALTER ROLE dot_executor NOBYPASSRLS")
 
-	// A second qtop of the cluster uses the same roles, unless somebody could have made it look so.
+	// A second qtop in the cluster uses the same roles, unless another role is a member of the
+	// owner role and could have faked the installation.
 	_, err = w.up("second", schema.UpOptions{})
 	require.ErrorContains(t, err, "queue_owner (members mallory")
 	w.run("postgres", "REVOKE queue_owner FROM mallory")
@@ -155,7 +157,8 @@ func TestHostileRoles(t *testing.T) {
 	require.Equal(t, "queue_owner queue_owner granted, queue_viewer queue_viewer granted", w.one("second", origins))
 }
 
-// A role that is only in the way of a name is no installed qtop: grants alone make none.
+// A role that merely has the name of a role of qtop, with grants in a database without qtop, is not
+// taken for qtop's role.
 func TestRolesOfNoInstalledQtop(t *testing.T) {
 	w := newRolesWorld(t)
 	w.run("postgres", "CREATE DATABASE queue", "CREATE DATABASE other", "CREATE ROLE queue_viewer", "COMMENT ON ROLE queue_viewer IS 'qtop: made by migrate up in database other'", "CREATE ROLE queue_owner")
@@ -166,8 +169,8 @@ func TestRolesOfNoInstalledQtop(t *testing.T) {
 	require.ErrorContains(t, err, "--adopt-roles")
 }
 
-// Two databases of one cluster with a set of roles each: what one set may do here,
-// the other may not.
+// Two databases of one cluster have a separate set of roles each: a member of one set has no rights
+// in the other database.
 func TestRolePrefix(t *testing.T) {
 	w := newRolesWorld(t)
 	w.run("postgres", "CREATE DATABASE prod", "CREATE DATABASE staging")
@@ -224,7 +227,7 @@ func TestRolePrefix(t *testing.T) {
 	require.Equal(t, "dot_executor dot_executor", w.one("prod", "SELECT string_agg(owner_role, ' ') FROM public.queue_heartbeat WHERE executor_id IN ('x', 'y')"))
 	require.Equal(t, "2", w.one("staging", "SELECT count(*)::text FROM public.event_subscription WHERE recipient_ref = 'role:workflow_admin'"), "rows keep the logical name")
 
-	// What migrate sql prints is the same.
+	// The output of migrate sql with a role prefix makes the same schema.
 	w.run("postgres", "CREATE DATABASE by_hand")
 	text, err := schema.Current().SQL("stg_")
 	require.NoError(t, err)

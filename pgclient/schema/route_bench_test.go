@@ -1,4 +1,4 @@
-// What routing costs per event.
+// The time that routing takes per event.
 
 package schema_test
 

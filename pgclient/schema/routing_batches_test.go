@@ -1,5 +1,5 @@
-// Batches of events between two snapshots: whatever transactions do, each event that is committed is routed once, and
-// one that stays open delays its own events alone.
+// Batches of events between two snapshots: each committed event is routed once, whatever
+// transactions do, and an open transaction delays only its own events.
 
 package schema_test
 
@@ -16,19 +16,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// routing is a database whose events of both tables are taken by routers.
+// routing is a database in which routers route the events of both tables, events and event_outbox.
 type routing struct {
 	*core
 	rand      *rand.Rand
 	next      int
 	committed []int
 	writers   []*writer
-	// open is a router whose transaction has not ended.
+	// open is the transaction of a router that has not ended; nil = none.
 	open pgx.Tx
 }
 
-// writer is a session that writes events; marks[i] is how many events it had
-// pending at its savepoint i.
+// writer is a session that writes events; marks[i] is the number of its uncommitted events at
+// savepoint i.
 type writer struct {
 	conn    *pgx.Conn
 	open    bool
@@ -39,11 +39,11 @@ type writer struct {
 func newRouting(t *testing.T, seed uint64) *routing {
 	c := newRoutes(t)
 	c.exec("INSERT INTO public.subscriptions (event_type, callback_url, active, verified) VALUES ('order', 'http://127.0.0.1:1/', true, true)")
-	r := &routing{core: c, rand: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // a test repeats by its seed
+	r := &routing{core: c, rand: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // a test can be repeated with its seed
 	for range 5 {
 		r.writers = append(r.writers, &writer{conn: c.db.Conn(t, "")})
 	}
-	r.drain() // cursors are made
+	r.drain() // creates the cursors
 	return r
 }
 
@@ -64,11 +64,11 @@ func (r *routing) run(conn *pgx.Conn, sql string, args ...any) {
 	require.NoError(r.t, err)
 }
 
-// later ends a transaction, so that older ones that are open lie within the range
-// of numbers that a snapshot covers.
+// later ends a transaction with a new id, so that the ids of older open transactions are below the
+// highest id of a snapshot.
 func (r *routing) later() { r.exec("SELECT pg_current_xact_id()") }
 
-// write lets one writer do one thing.
+// write makes a random writer take one random step.
 func (r *routing) write() {
 	w := r.writers[r.rand.IntN(len(r.writers))]
 	switch n := r.rand.IntN(10); {
@@ -104,8 +104,8 @@ func (r *routing) end(w *writer, how string) {
 	w.open, w.pending, w.marks = false, nil, nil
 }
 
-// route lets a router do one thing: most run and commit; some stay open beside
-// others, are killed, see an old snapshot, or write events themselves.
+// route makes a router take one random step. Most runs commit; some stay open beside others, are
+// terminated, use an old snapshot, or write events themselves.
 func (r *routing) route() {
 	ctx := context.Background()
 	sql := fmt.Sprintf(runRouters, 1+r.rand.IntN(6))
@@ -142,7 +142,7 @@ func (r *routing) route() {
 	}
 }
 
-// drain runs the routers until nothing waits.
+// drain runs the routers until no event is left to route.
 func (r *routing) drain() {
 	r.t.Helper()
 	eventually(r.t, "nothing waits", func() bool {
@@ -151,8 +151,8 @@ func (r *routing) drain() {
 	})
 }
 
-// The routed set is the committed set, each event taken once, over random
-// interleavings of writers with savepoints and of routers.
+// With random interleavings of routers and of writers with savepoints, exactly the committed events
+// are routed, each once.
 func TestRoutingOfRandomInterleavings(t *testing.T) {
 	t.Parallel()
 	runs, steps := 3, 250
@@ -160,12 +160,12 @@ func TestRoutingOfRandomInterleavings(t *testing.T) {
 		runs, steps = 30, 1500
 	}
 	for range runs {
-		seed := rand.Uint64() //nolint:gosec // a test repeats by its seed
+		seed := rand.Uint64() //nolint:gosec // a test can be repeated with its seed
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			r := newRouting(t, seed)
 			for range steps {
 				if r.rand.IntN(4) == 0 {
-					// the router that writes itself is writer 0
+					// writer 0 is also used by the router that writes events itself
 					if w := r.writers[0]; w.open {
 						r.end(w, "COMMIT")
 					}
@@ -197,7 +197,7 @@ func TestRoutingOfRandomInterleavings(t *testing.T) {
 	}
 }
 
-// What an open transaction has written is not scanned, and an idle router writes
+// Routers do not scan the rows of an open transaction, and a router without events to route writes
 // nothing.
 func TestRoutingScansNoOpenTransaction(t *testing.T) {
 	r := newRouting(t, 1)
@@ -224,8 +224,8 @@ func TestRoutingScansNoOpenTransaction(t *testing.T) {
 	require.Equal(t, "10001 3000", get[string](r.core, unrouted))
 }
 
-// Of a batch that is taken in parts each part goes on behind the one before, also
-// behind what was in progress when the batch before it began.
+// If a batch is routed in parts, each part begins behind the previous one. This also holds for
+// events of a transaction that was open when the batch before began.
 func TestRoutingInParts(t *testing.T) {
 	r := newRouting(t, 1)
 	late := r.writers[0]
@@ -245,8 +245,8 @@ func TestRoutingInParts(t *testing.T) {
 	require.Equal(t, "6 6", get[string](r.core, seenTimes))
 }
 
-// Events that logical replication applies, which brings numbers of another
-// cluster, are routed as new ones.
+// Events from logical replication have transaction ids of another cluster; they are routed like new
+// events.
 func TestRoutingOfAppliedEvents(t *testing.T) {
 	r := newRouting(t, 1)
 	r.exec(fmt.Sprintf(writeEvents, 1))
@@ -258,8 +258,8 @@ func TestRoutingOfAppliedEvents(t *testing.T) {
 	require.Equal(t, "2 2", get[string](r.core, seenTimes))
 }
 
-// A leaf of the outbox stays while a transaction that wrote into it is open, and
-// until what it wrote is routed, whatever the snapshots say of its neighbours.
+// A partition of event_outbox is kept while a transaction that wrote into it is open, and until its
+// events are routed, even if younger events are routed already.
 func TestRetentionKeepsEventsOfOpenTransactions(t *testing.T) {
 	r := newRouting(t, 1)
 	leaf := get[string](r.core, "SELECT 'event_outbox_' || to_char((now() AT TIME ZONE 'UTC') - interval '7 months', 'YYYY_MM')")

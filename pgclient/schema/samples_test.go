@@ -1,4 +1,5 @@
-// Metric samples and marks: what the tables hold, once a minute, never changed, kept for days.
+// Metric samples and marks: they show what the tables contain, are written once a minute, never
+// change, and are kept for a number of days.
 
 package schema_test
 
@@ -13,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asReplica does what triggers let nobody do: it moves what was recorded in time.
+// asReplica runs sql without triggers, so that a test can change recorded times, which no role may.
 func (c *core) asReplica(sql string, args ...any) {
 	c.t.Helper()
 	require.NoError(c.t, pgx.BeginFunc(context.Background(), c.root, func(tx pgx.Tx) error {
@@ -25,14 +26,14 @@ func (c *core) asReplica(sql string, args ...any) {
 	}))
 }
 
-// later is a sampler's run after so many minutes.
+// later makes the samples older by so many minutes and runs the sampler.
 func (c *core) later(minutes int) map[string]any {
 	c.t.Helper()
 	c.asReplica("UPDATE public.queue_metric_sample SET at = at - make_interval(mins => $1)", minutes)
 	return call(c.t, c.root, "public.fn_metrics_sampler_run()")
 }
 
-// leaves makes those of so many days ago.
+// leaves makes the partitions of queue_metric_sample for the days that are back days ago.
 func (c *core) leaves(back ...int) {
 	c.t.Helper()
 	for _, n := range back {
@@ -41,7 +42,7 @@ func (c *core) leaves(back ...int) {
 	}
 }
 
-// samples are the newest of a metric, by labels.
+// samples returns the newest samples of a metric, by labels.
 func (c *core) samples(metric string) map[string]float64 {
 	c.t.Helper()
 	rows, err := c.root.Query(context.Background(), `SELECT labels::text, value FROM public.queue_metric_sample
@@ -96,8 +97,8 @@ func TestSamplesAreWhatTheTablesHold(t *testing.T) {
 	require.True(t, get[bool](c, "SELECT bool_and(at = date_trunc('minute', at)) FROM public.queue_metric_sample"))
 }
 
-// Every whole minute is counted once, also those in which nobody sampled, and
-// before the counters go.
+// Every whole minute is counted once, even if the sampler did not run in that minute, and before
+// its counters are deleted.
 func TestSamplesCountEveryMinute(t *testing.T) {
 	h := newHooks(t)
 	c := &core{t: t, db: h.db, root: h.root}
@@ -107,8 +108,9 @@ func TestSamplesCountEveryMinute(t *testing.T) {
 	h.step()
 	h.finish("", h.claim(3)...)
 	h.call("public.fn_saga_orchestrator_run()")
-	c.exec("UPDATE public.queue_counter_delta SET k3 = (k3::bigint - 600)::text WHERE scope ~ '_1m$'") // ten minutes ago
-	// A minute counts from 10 s after its end: all samples are taken between two such moments.
+	c.exec("UPDATE public.queue_counter_delta SET k3 = (k3::bigint - 600)::text WHERE scope ~ '_1m$'") // as if counted ten minutes ago
+	// A minute is counted from 10 s after its end: all samples must be taken between two such
+	// moments.
 	require.Eventually(t, func() bool { now := time.Now().Second(); return now > 11 && now < 50 }, patience, 100*time.Millisecond)
 	counted := func() string {
 		return get[string](c, `SELECT COALESCE(string_agg(metric || ' ' || x, ', ' ORDER BY metric), '') FROM (SELECT metric, count(*) || ' ' || count(DISTINCT at) || ' ' || sum(value) AS x
@@ -119,7 +121,8 @@ func TestSamplesCountEveryMinute(t *testing.T) {
 	require.Contains(t, []int{8, 9, 10, 11}, minutes, "from the first minute that is known to the last that is over")
 	require.Equal(t, fmt.Sprintf("dead_per_minute %[1]d %[1]d 2, delivered_per_minute %[1]d %[1]d 3, jobs_done_per_minute %[1]d %[1]d 0", minutes), counted())
 
-	// Nobody samples for half an hour in which one more is delivered; counters are folded meanwhile.
+	// The sampler does not run for half an hour. Meanwhile one more event is delivered, and the
+	// counters are folded.
 	h.emit("fine", 1)
 	h.step()
 	h.finish("", h.claim(1)...)
@@ -130,7 +133,7 @@ func TestSamplesCountEveryMinute(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("dead_per_minute %[1]d %[1]d 4, delivered_per_minute %[1]d %[1]d 7, jobs_done_per_minute %[1]d %[1]d 0", minutes+30), counted(),
 		"the sums of before, which the test moved back in time, and those of the minutes between")
 
-	// After three hours the counters know of two.
+	// After three hours without a run, the counters have only the last two.
 	c.later(180)
 	require.LessOrEqual(t, get[int](c, "SELECT count(DISTINCT at) FROM public.queue_metric_sample WHERE metric = 'dead_per_minute' AND at > now() - interval '170 minutes'"), 120)
 	require.Zero(t, get[int](c, "SELECT count(*) FROM (SELECT 1 FROM public.queue_metric_sample GROUP BY at, metric, labels HAVING count(*) > 1) x"))
@@ -139,7 +142,7 @@ func TestSamplesCountEveryMinute(t *testing.T) {
 func TestSamplesOncePerMinute(t *testing.T) {
 	c := newCore(t)
 	pool := c.wide(8, "dot_executor")
-	// All eight must ask within one minute.
+	// All eight calls must be made within the same minute.
 	require.Eventually(t, func() bool { return time.Now().Second() < 50 }, patience, 100*time.Millisecond)
 	for _, how := range []string{"public.fn_metrics_sampler_run()", "public.fn_queue_tick_request('metrics_sampler', 'wake')"} {
 		together(t, 8, func(int) (map[string]any, error) { return tryCall(pool, how) })
@@ -149,7 +152,7 @@ func TestSamplesOncePerMinute(t *testing.T) {
 	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM public.queue_metric_sample WHERE metric = 'hosts_alive'"))
 }
 
-// A run writes a bounded number of rows, of those that wait longest.
+// A run writes a bounded number of rows; with too many subjects, those that wait longest are kept.
 func TestSamplesAreBounded(t *testing.T) {
 	c := newCore(t)
 	c.exec(`SELECT public.fn_job_enqueue('k' || i, 'kg', 'external_worker') FROM generate_series(1, 150) i`)
@@ -163,7 +166,7 @@ func TestSamplesAreBounded(t *testing.T) {
 	require.True(t, get[bool](c, "SELECT min(value) > 30 * 3600 FROM public.queue_metric_sample WHERE metric = 'silent_age_seconds'"), "the longest")
 }
 
-// However long the history is, a run reads of it next to nothing.
+// A run reads almost no rows of the history, however long the history is.
 func TestSamplesScanNoHistory(t *testing.T) {
 	j := newJobs(t)
 	j.past(50000)
@@ -188,7 +191,7 @@ func TestSamplesScanNoHistory(t *testing.T) {
 	}))
 }
 
-// One snapshot a minute is kept for a day; a console steps through them.
+// One snapshot a minute is kept for a day, so that a console can step through past snapshots.
 func TestPastPictures(t *testing.T) {
 	c := newCore(t)
 	at := func(expr string, steps int) *time.Time {
@@ -201,7 +204,7 @@ func TestPastPictures(t *testing.T) {
 		if n == 2 {
 			c.exec("SELECT public.fn_queue_heartbeat_deregister('quiet', 'ann', 'gone')")
 		}
-		c.exec("DELETE FROM public.queue_snapshot") // a snapshot that was just taken would do for the sampler
+		c.exec("DELETE FROM public.queue_snapshot") // otherwise the sampler would use the snapshot that was just taken
 		require.Positive(t, num(c.later(10), "samples"))
 		c.exec("UPDATE public.queue_past_picture SET taken_at = taken_at - interval '10 minutes'")
 	}
@@ -249,7 +252,7 @@ func TestSamplesArePartitioned(t *testing.T) {
 		}
 	}
 
-	// What fell outside is seen.
+	// A row in the default partition is shown in the health view.
 	c.exec("INSERT INTO public.queue_metric_sample (at, metric, value) VALUES ('2020-05-05', 'hosts_alive', 1)")
 	require.Equal(t, "stale", get[string](c, "SELECT status_hint FROM public.v_queue_health WHERE source = 'default_partition' AND subject = 'queue_metric_sample_default'"))
 }
@@ -277,7 +280,7 @@ func TestMark(t *testing.T) {
 	}
 	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM public.queue_operator_action WHERE action = 'mark'"), "what was not done is not audited")
 
-	// A request that is repeated, also at once, has one effect.
+	// The same mark by the same person is made only once, even by calls at the same time.
 	pool := c.wide(8, "dead_letter_operator")
 	for round := range 5 {
 		again := together(t, 8, func(int) (map[string]any, error) {

@@ -1,4 +1,4 @@
-// No login can record that cron jobs were installed unless they were.
+// No login can record that cron jobs are installed unless they are.
 
 package schema_test
 
@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// claimedAlone has a workflow_admin write down, in every way around the two functions that do it, that cron jobs were
-// installed: nothing comes of it.
+// claimedAlone requires that a workflow_admin cannot record that cron jobs were installed, in any
+// way except through the two functions that install and remove them.
 func claimedAlone(t *testing.T, c *core, admin *pgxpool.Pool) {
 	t.Helper()
 	const claim, install = `public.fn_queue_scheduler_claim(true, 'nobody_at_all', 'boss', 'x', '[{"id":"a"}]', 'done')`, "public.fn_queue_scheduler_install(text,text,boolean)"
@@ -42,7 +42,8 @@ func claimedAlone(t *testing.T, c *core, admin *pgxpool.Pool) {
 	c.exec(fmt.Sprintf(`DROP SCHEMA "%s ", like_ours CASCADE`, install))
 }
 
-// quoting is the login with a session that quotes every name, also where a call stack shows it.
+// quoting returns a pool of the same login with quote_all_identifiers on, which also changes how
+// call stacks show names.
 func quoting(t *testing.T, c *core, login *pgxpool.Pool) *pgxpool.Pool {
 	t.Helper()
 	cfg := login.Config()

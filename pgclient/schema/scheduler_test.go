@@ -1,5 +1,5 @@
-// The scheduler: who may run which tick worker when, what an operator's run records, and how
-// workers are switched off.
+// The scheduler: which callers may run which tick worker when, what is recorded about an operator's
+// run, and how workers are switched off.
 
 package schema_test
 
@@ -18,7 +18,7 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// cronJobs is typed from DP1 §4.3 and P3D4C1.
+// cronJobs is copied from the documents DP1 §4.3 and P3D4C1, not from the code.
 var cronJobs = map[string][2]string{
 	"queue_iu_outbound_default":   {"iu_outbound_default", "* * * * *"},
 	"queue_job_queue_default":     {"job_queue_default", "* * * * *"},
@@ -28,7 +28,7 @@ var cronJobs = map[string][2]string{
 	"iu-notification-worker":      {"iu_notification_worker", "*/2 * * * *"},
 }
 
-// tickWorkers is typed from the contract: DP1 §4.2's six, and ours.
+// tickWorkers is copied from the contract: the six of DP1 §4.2, and those that qtop adds.
 var tickWorkers = []string{
 	"iu_outbound_default", "staging_outbound", "job_queue_default", "stale_heartbeat_check", "staging_cleanup_sweep", "lease_reaper",
 	"iu_notification_worker", "webhook_router", "saga_orchestrator", "webhook_worker", "lease_reset_cleaner", "metrics_sampler",
@@ -66,7 +66,7 @@ func TestSchedulerStatusStale(t *testing.T) {
 	admin := c.as("workflow_admin")
 	for _, x := range []struct {
 		interval, threshold string
-		age                 int // of the last beat, seconds
+		age                 int // of the last heartbeat, in seconds
 		want                string
 	}{
 		{"60", "300", 295, "false ok"}, {"60", "300", 301, "true stale"}, {"200", "300", 301, "false ok"},
@@ -85,7 +85,7 @@ func TestSchedulerStatusStale(t *testing.T) {
 	require.Equal(t, true, tick(t, c, "w", "external")["ran"])
 	require.Equal(t, "ok external external 60", get[string](c, `SELECT concat_ws(' ', state, last_source, mode, extract(epoch FROM next_due_at - last_run_at)::int)
 		FROM public.v_queue_scheduler_status WHERE worker_name = 'w'`))
-	setFlag(t, admin, "queue.job_substrate.enabled", "false") // its flag
+	setFlag(t, admin, "queue.job_substrate.enabled", "false") // the flag of the worker
 	require.Equal(t, "off", get[string](c, "SELECT state FROM public.v_queue_scheduler_status WHERE worker_name = 'w' AND next_due_at IS NULL"))
 	setFlag(t, admin, "queue.job_substrate.enabled", "true")
 	c.exec("CREATE OR REPLACE FUNCTION public.fn_test_w() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RETURN jsonb_build_object('x', 1 / 0); END $$")
@@ -93,7 +93,8 @@ func TestSchedulerStatusStale(t *testing.T) {
 	require.Equal(t, "failed true", get[string](c, "SELECT state || ' ' || (next_due_at > now() + interval '50 seconds') FROM public.v_queue_scheduler_status WHERE worker_name = 'w'"))
 }
 
-// due asks as if the last run had begun so many seconds ago.
+// due returns why a worker would not run now if its last run had begun ago seconds ago; "" = it
+// would run.
 func (c *core) due(worker, source string, ago float64) string {
 	c.t.Helper()
 	tx := c.begin(c.root)
@@ -105,9 +106,9 @@ func (c *core) due(worker, source string, ago float64) string {
 	return why
 }
 
-// A schedule of fixed marks that is late by up to a tenth of the interval skips no
-// mark, whatever came before; and in hybrid mode, where worker hosts tick at other
-// times, no two runs come closer than 0.9 of it.
+// Cron jobs that start up to a tenth of the interval late all run, whatever came before. In hybrid
+// mode, in which worker hosts tick at other times too, no two runs are closer together than 0.9 of
+// the interval.
 func TestSchedulerJitter(t *testing.T) {
 	c := newCore(t)
 	c.worker("w", "RETURN '{}';", true)
@@ -119,9 +120,9 @@ func TestSchedulerJitter(t *testing.T) {
 		setFlag(t, c.as("workflow_admin"), "queue.tick.w.interval_seconds", fmt.Sprint(interval))
 		last := 0.0
 		for mark := 1; mark <= 40; mark++ {
-			at := float64(mark)*interval + rnd.Float64()*(0.1*interval-0.5) // 0.5 s for a slow machine between two statements
+			at := float64(mark)*interval + rnd.Float64()*(0.1*interval-0.5) // 0.5 s for the time between two statements on a slow machine
 			if mark%5 == 0 {
-				at = float64(mark) * interval // one on time after a late one
+				at = float64(mark) * interval // on time, after a late one
 			}
 			require.Empty(t, c.due("w", "pg_cron", at-last), "mark %d of every %v s, %v s after the last", mark, interval, at-last)
 			last = at
@@ -155,8 +156,8 @@ func TestSchedulerJitter(t *testing.T) {
 	require.Empty(t, c.due("w", "external", -3600), "a clock that was set back holds nothing up")
 }
 
-// A run counts from its start: one that takes longer than a tenth of the interval
-// does not make the next mark of the schedule come too early.
+// Intervals count from the start of a run: after a run that takes longer than a tenth of the
+// interval, the next scheduled start is not too early.
 func TestSchedulerStartToStart(t *testing.T) {
 	c := newCore(t)
 	c.worker("slow", "PERFORM pg_sleep(0.3); RETURN '{}';", true)
@@ -198,8 +199,7 @@ func TestTickByOperatorIsAudited(t *testing.T) {
 	fails(t, c.as("queue_viewer", "dead_letter_operator"), "42501", "SELECT public.fn_queue_tick_now('w', 'eve')")
 }
 
-// The backend that runs a tick dies with the connection: nothing is left that
-// would keep the next one out.
+// If the connection that runs a tick is lost, nothing remains that would prevent the next run.
 func TestTickConnectionLost(t *testing.T) {
 	c := newCore(t)
 	c.worker("endless", "PERFORM pg_sleep(600); RETURN '{}';", true)
@@ -221,8 +221,8 @@ func TestTickConnectionLost(t *testing.T) {
 	require.True(t, get[bool](c, "SELECT last_run_at IS NOT NULL AND last_result ->> 'source' = 'operator' FROM public.queue_tick_worker WHERE worker_name = 'endless'"))
 }
 
-// Without pg_cron the answer is one line that says what is missing; nothing is
-// changed, and the try is in the audit.
+// Without pg_cron, installing cron jobs is refused with one line that says what is missing. Nothing
+// is changed, and the refusal is in the audit.
 func TestSchedulerInstallWithoutCron(t *testing.T) {
 	c := newCore(t)
 	if get[bool](c, "SELECT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'pg_cron')") {
@@ -257,14 +257,15 @@ func TestSchedulerInstallWithoutCron(t *testing.T) {
 	require.NoError(t, viewer.QueryRow(context.Background(), "SELECT bool_or(found) FROM public.fn_queue_cron_jobs()").Scan(&found))
 	require.False(t, *found)
 
-	// Who cannot see the jobs of another login is told whose they are before what they call goes.
+	// migrate down warns a login that cannot see the cron jobs of another login, and names that
+	// login, since their functions are about to be dropped.
 	c.exec("UPDATE public.queue_cron_job SET run_as = 'ops', installed_at = now(), installed_by = 'ann'")
 	var dry steps
 	require.NoError(t, schema.Down(t.Context(), c.root.Config().ConnString(), schema.DownOptions{DryRun: true}, dry.add))
 	require.Contains(t, strings.Join(dry.lines, "\n"), "cron jobs that run as ops are not visible to this login")
 }
 
-// What a flag admits breaks nothing: neither a worker nor the snapshot that all panes live on.
+// With the largest and smallest values that flags may have, workers and the snapshot still work.
 func TestNumbersAtTheirEnds(t *testing.T) {
 	for _, value := range []string{"999999999", "0"} {
 		t.Run(value, func(t *testing.T) {
@@ -285,8 +286,8 @@ func TestNumbersAtTheirEnds(t *testing.T) {
 	}
 }
 
-// The executor that an older installation knew by a flag (DP4 §3.4) is one of ours
-// after migrate up, with the time at which it really ran last.
+// An older installation recorded the last run of the HC executor in a flag (DP4 §3.4). migrate up
+// registers it as an executor, with the time of that run as its last heartbeat.
 func TestMigrateAdoptsHCExecutor(t *testing.T) {
 	const written = "2026-05-26T07:00:00Z"
 	for value, want := range map[string]string{
@@ -296,7 +297,7 @@ func TestMigrateAdoptsHCExecutor(t *testing.T) {
 	} {
 		t.Run(value, func(t *testing.T) {
 			c := newCore(t)
-			c.exec("ALTER TABLE public.dot_config DISABLE TRIGGER USER") // else it is stamped with now
+			c.exec("ALTER TABLE public.dot_config DISABLE TRIGGER USER") // otherwise the trigger would set updated_at to now
 			c.exec("INSERT INTO public.dot_config (key, value, updated_at) VALUES ('hc_executor_last_run', $1, $2)", value, written)
 			c.exec("ALTER TABLE public.dot_config ENABLE TRIGGER USER")
 			var said steps
@@ -329,7 +330,7 @@ func TestMigrateAdoptsHCExecutorThatBeats(t *testing.T) {
 	require.True(t, get[bool](c, "SELECT deregistered_at IS NOT NULL FROM public.queue_heartbeat WHERE executor_id = 'hc_executor'"), "a tombstone stays one")
 }
 
-// Every off switch of DP1 §9 and DP4 §7, off and on.
+// Every off switch of DP1 §9 and DP4 §7 is set to off and on again.
 func TestOffSwitches(t *testing.T) {
 	c := newCore(t)
 	admin := c.as("workflow_admin")
@@ -337,7 +338,7 @@ func TestOffSwitches(t *testing.T) {
 		return get[[]string](c, "SELECT COALESCE(array_agg(f ->> 'key' ORDER BY f ->> 'key'), '{}') FROM jsonb_array_elements(public.fn_queue_snapshot('0') -> 'flags') f WHERE (f ->> 'off')::boolean")
 	}
 
-	// Layer 1: the flag of the route worker, and an interval of 0.
+	// Layer 1: the flag of the route worker, and a tick interval of 0.
 	emit := func() {
 		c.exec("SELECT public.fn_event_emit('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL, '{}', NULL, NULL, NULL)")
 	}
@@ -367,7 +368,7 @@ func TestOffSwitches(t *testing.T) {
 		return seen() == 2
 	})
 
-	// Layer 2: the bridge.
+	// Layer 2: the wake bridge.
 	conn := c.db.Conn(t, pgtest.Login(t, c.db, "event_ingest_writer", "queue_viewer"))
 	_, err := conn.Exec(t.Context(), "LISTEN queue_wake_system")
 	require.NoError(t, err)
@@ -391,7 +392,7 @@ func TestOffSwitches(t *testing.T) {
 	setFlag(t, admin, "queue.notify.bridge_enabled", "false")
 	heard(false)
 
-	// Layer 3: the stale check becomes inert, and the snapshot shows it.
+	// Layer 3: the stale check does nothing, and the snapshot shows that monitoring is off.
 	c.executor("kg", 60, 300, 4000)
 	setFlag(t, admin, "queue.heartbeat.stale_threshold_seconds", "1000000")
 	require.Equal(t, false, call(t, c.root, "public.fn_queue_stale_check()")["monitoring"])
@@ -401,7 +402,8 @@ func TestOffSwitches(t *testing.T) {
 	require.EqualValues(t, 1, call(t, c.root, "public.fn_queue_stale_check()")["emitted"])
 	require.Equal(t, false, call(t, c.root, "public.fn_queue_snapshot('0')")["monitoring_off"])
 
-	// The table itself goes only when the executors of others are gone.
+	// migrate down drops the table only once the executors that operators registered are
+	// deregistered.
 	err = schema.Down(t.Context(), c.db.DSN(""), schema.DownOptions{}, nil)
 	require.ErrorContains(t, err, "1 registered executors of others")
 	require.True(t, get[bool](c, "SELECT to_regclass('public.queue_heartbeat') IS NOT NULL"))
@@ -410,7 +412,7 @@ func TestOffSwitches(t *testing.T) {
 	require.NotContains(t, fmt.Sprint(err), "registered executors")
 }
 
-// next is the payload of the next notification.
+// next returns the payload of the next notification.
 func next(t *testing.T, conn *pgx.Conn) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -1,5 +1,5 @@
 // Event subscriptions: which recipients an event reaches, step by step; how a subscription is
-// added, muted and unmuted; who may read events as which recipient; and every switch of DP6 §7.
+// added, muted and unmuted; who may read events as which recipient; and every off switch of DP6 §7.
 
 package schema_test
 
@@ -12,7 +12,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// DP6 §3.1's rows and the three that were live before.
+// The rows that DP6 §3.1 lists, and the three rows that existed before it.
 func TestSubscriptionRowsOfTheDesign(t *testing.T) {
 	c := newCore(t)
 	require.Equal(t, "recipient_ref event_domain event_type event_stream scope_subject_table scope_filter mute",
@@ -35,8 +35,9 @@ func TestSubscriptionRowsOfTheDesign(t *testing.T) {
 	require.Equal(t, 9, get[int](c, "SELECT count(*) FROM public.event_subscription"))
 }
 
-// DP6 §3.2. A rule is recipient, domain, type, stream, table, filter, mute; - is NULL. The event is shop/paid in stream
-// money about table orders with {"region": "eu", "n": {"k": 1}}, unless a case says otherwise.
+// The cases of DP6 §3.2. A rule is an event subscription: recipient, domain, type, stream, table,
+// filter, mute; - is NULL. Unless a case has another event, the event is shop/paid in stream money
+// about table orders with {"region": "eu", "n": {"k": 1}}.
 func TestResolveTable(t *testing.T) {
 	c := newCore(t)
 	c.exec("DELETE FROM public.event_subscription")
@@ -119,7 +120,7 @@ func TestResolveTable(t *testing.T) {
 		c.exec("UPDATE public.dot_config SET value = $1 WHERE key = 'queue.subscription_resolution.enabled'", map[bool]string{true: "false", false: "true"}[x.off])
 		require.Equal(t, x.want, get[string](c, `SELECT string_agg(recipient_ref || ' ' || step, ',' ORDER BY recipient_ref)
 			FROM public.fn_event_resolve_recipients($1, $2, $3, NULLIF($4, ''), $5)`, x.event.domain, x.event.kind, x.event.stream, x.event.table, x.event.payload), x.name)
-		// The explanation has the same recipients.
+		// fn_event_resolve_explain returns the same recipients.
 		require.Equal(t, x.want, get[string](c, `SELECT COALESCE(string_agg(recipient_ref || ' ' || step, ',' ORDER BY recipient_ref) FILTER (WHERE outcome = 'taken'), 'broadcast 5')
 			FROM public.fn_event_resolve_explain($1, $2, $3, NULLIF($4, ''), $5)`, x.event.domain, x.event.kind, x.event.stream, x.event.table, x.event.payload), x.name)
 	}
@@ -176,7 +177,7 @@ func TestSubscriptionLifecycle(t *testing.T) {
 		fails(t, c.as(role), "42501", "SELECT public.fn_event_subscription_add('user:eve', NULL, NULL, NULL, NULL, NULL, 'eve', 'x')")
 	}
 
-	// DP6 §6 lets a workflow_admin write the rows; that is told, too.
+	// DP6 §6 lets a workflow_admin write the rows directly; each such write is audited, too.
 	hand := c.as("workflow_admin")
 	_, err := hand.Exec(context.Background(), "UPDATE public.event_subscription SET mute = true WHERE subscription_id = $1", id)
 	require.NoError(t, err)
@@ -189,7 +190,8 @@ func TestSubscriptionLifecycle(t *testing.T) {
 	require.Equal(t, before+10, get[int](c, written), "the words of a statement do not pass for the function")
 }
 
-// A recipient reads what was routed to it or to everybody, through a login that may act as it.
+// A recipient reads the events that were routed to it or broadcast, through a login that may act as
+// this recipient.
 func TestEventReadNeedsAResolution(t *testing.T) {
 	c := newRoutes(t)
 	ann, kg := pgtest.Login(t, c.db, "dot_executor"), pgtest.Login(t, c.db, "queue_viewer", "workflow_admin")
@@ -237,7 +239,7 @@ func TestEventReadNeedsAResolution(t *testing.T) {
 	fails(t, pool, "22023", "SELECT public.fn_event_mark_read('{}', $1)", "user:"+ann)
 }
 
-// DP6 §7: each switch off and on again, with what it does.
+// Each off switch of DP6 §7 is set to off and on again, with its effect.
 func TestSubscriptionSwitches(t *testing.T) {
 	c := newCore(t)
 	admin := c.as("workflow_admin", "dot_executor")
@@ -270,7 +272,7 @@ func TestSubscriptionSwitches(t *testing.T) {
 	call(t, admin, rule, true)
 	require.Equal(t, 1, claim())
 
-	// An executor, deregistered: which needs that nothing waits for it.
+	// Deregistering an executor is refused while work waits for it.
 	require.Equal(t, "work_waits", call(t, admin, "public.fn_queue_heartbeat_deregister('codex', 'ann', 'off')")["rule"])
 	c.exec("SELECT public.fn_job_cancel((SELECT array_agg(job_id) FROM public.job_queue), 'ann', 'test')")
 	require.Nil(t, call(t, admin, "public.fn_queue_heartbeat_deregister('codex', 'ann', 'off')")["refused"])
@@ -280,7 +282,7 @@ func TestSubscriptionSwitches(t *testing.T) {
 	require.Equal(t, 1, claim(), "its rules were kept")
 }
 
-// What was read is kept as long as what could be read.
+// event_read rows are kept as long as the events that they are about could be kept.
 func TestEventReadIsKeptAsLongAsEvents(t *testing.T) {
 	c := newCore(t)
 	c.exec("INSERT INTO public.event_read (event_id, recipient_ref, read_at) SELECT gen_random_uuid(), 'user:a' || d, now() - make_interval(days => d) FROM unnest('{1,89,91,129,400}'::int[]) d")

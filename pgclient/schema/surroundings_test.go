@@ -1,5 +1,6 @@
-// A producer's transaction needs only the tables of the work itself: whichever other table of qtop
-// is locked, renamed, unreadable or changed, it commits at once, or is refused as documented.
+// A producer's transaction needs only the tables of the work itself. If another table of qtop is
+// locked, renamed, unreadable or changed, the transaction commits at once, or is refused as
+// documented.
 
 package schema_test
 
@@ -18,16 +19,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ownTables hold the work that a producer hands over; where one of them is gone there is nothing to hand it to.
+// ownTables are the tables of the work that a producer hands over; without one of them, this work
+// cannot be handed over.
 func ownTables() []string {
 	return []string{"event_outbox", "events", "information_unit", "iu_comment", "iu_draft", "iu_notification_event", "iu_notification_pending", "job_queue",
 		"producer_key", "unit_version"}
 }
 
-// judges are the tables that say what may be handed over: docs/producers.md documents 55P03 for them.
+// judges are the tables that define what may be handed over: if one is locked, the producer gets
+// 55P03, as docs/producers.md says.
 func judges() []string { return []string{"event_type_registry", "executor_producer"} }
 
-// tablesOf are the tables of ours that the statement's transaction locks.
+// tablesOf returns the tables of qtop that a transaction with this statement locks.
 func (p *producing) tablesOf(sql string) (tables []string) {
 	p.t.Helper()
 	ctx := context.Background()
@@ -50,7 +53,7 @@ func (p *producing) tablesOf(sql string) (tables []string) {
 	return slices.Compact(tables)
 }
 
-// fault is one way in which TABLE_NAME is not as it should be, and how that ends.
+// fault is a defect of the table TABLE_NAME: SQL that makes the defect, and SQL that repairs it.
 type fault struct{ name, begin, end string }
 
 func faults() []fault {
@@ -67,8 +70,8 @@ func faults() []fault {
 	}
 }
 
-// TestSurroundingsStopNoProducer is generated from what each way of handing work over locks: a trigger that reads one more
-// table is tried with that table.
+// TestSurroundingsStopNoProducer finds the tables to test from the locks that each way of handing
+// work over takes: if a trigger reads one more table, that table is tested too.
 func TestSurroundingsStopNoProducer(t *testing.T) {
 	p := newProducing(t)
 	holder := p.db.Conn(t, "")
@@ -77,7 +80,7 @@ func TestSurroundingsStopNoProducer(t *testing.T) {
 		p.exec("UPDATE public.dot_config SET value = $1 WHERE key = 'queue.notify.bridge_enabled'", bridge)
 		for i, w := range ways() {
 			sql := w.sql
-			if i < 4 { // its queue lane is not open yet, so that it is opened
+			if i < 4 { // the queue lane of the job must be opened again
 				p.exec("DELETE FROM public.job_lane")
 			}
 			for _, table := range p.tablesOf(sql) {
@@ -85,7 +88,7 @@ func TestSurroundingsStopNoProducer(t *testing.T) {
 					continue
 				}
 				if full := os.Getenv("QTOP_TEST_FULL") != ""; !full && refusedBy[table] {
-					continue // each way waits a second for it
+					continue // each way waits a second for the lock
 				}
 				tried[table] = true
 				try := func(what string) {
@@ -103,7 +106,7 @@ func TestSurroundingsStopNoProducer(t *testing.T) {
 						return
 					}
 					if pg != nil && pg.Code == "23503" && table == "event_type_registry" && what == "with a policy that hides all" {
-						return // what is hidden is not registered
+						return // a hidden event type counts as not registered
 					}
 					require.NoError(t, err, said)
 				}
@@ -117,7 +120,7 @@ func TestSurroundingsStopNoProducer(t *testing.T) {
 					p.exec(strings.ReplaceAll(f.begin, "TABLE_NAME", table))
 					try(f.name)
 					p.exec(strings.ReplaceAll(f.end, "TABLE_NAME", table))
-					p.exec("VACUUM public." + table) // until then the catalogue says that the table has triggers
+					p.exec("VACUUM public." + table) // until then pg_class says that the table has triggers
 				}
 			}
 		}
@@ -128,12 +131,13 @@ func TestSurroundingsStopNoProducer(t *testing.T) {
 	for _, table := range judges() {
 		require.Contains(t, refusedBy, table)
 	}
-	// the work that was handed over meanwhile is counted and has its queue lane again
+	// after a recount, the work that was handed over meanwhile is counted and has its queue lane
 	p.exec("SELECT public.fn_queue_recount('ann', 'after the faults')")
 	p.none("differs", "SELECT scope FROM public.fn_queue_counter_drift(NULL)")
 }
 
-// A queue lane that could not be opened beside its first job is opened when the counter of its jobs is folded.
+// If a queue lane cannot be opened in the transaction of its first job, it is opened when the
+// counters of its jobs are folded.
 func TestLaneIsOpenedByTheCompactor(t *testing.T) {
 	p := newProducing(t)
 	holder := p.db.Conn(t, "")
@@ -152,16 +156,16 @@ func TestLaneIsOpenedByTheCompactor(t *testing.T) {
 	require.Equal(t, "a b held", get[string](p.core, lanes), "once")
 	p.none("differs", "SELECT scope FROM public.fn_queue_counter_drift(NULL)")
 
-	// what is no kind or domain is refused nevertheless
+	// invalid names of kinds and domains are refused nevertheless
 	fails(t, p.root, "23514", "INSERT INTO public.job_queue (job_kind, event_domain, executor) VALUES ('no kind', 'iu', 'Agent')")
 	fails(t, p.root, "23514", "INSERT INTO public.job_queue (job_kind, event_domain, executor) VALUES ('k', 'No domain', 'Agent')")
 }
 
-// A producer that writes much in one transaction takes one transaction id: 64 of them in a session, and every snapshot of
-// everybody has to look them up.
+// A producer that writes many rows in one transaction uses one transaction id. With more than 64
+// subtransactions in a session, every snapshot of every session would have to look them up.
 func TestCountingTakesNoTransactionIDs(t *testing.T) {
 	p := newProducing(t)
-	require.NoError(t, p.with("BEGIN", p.all()...)) // its queue lanes are open
+	require.NoError(t, p.with("BEGIN", p.all()...)) // opens the queue lanes
 	for _, bridge := range []string{"false", "true"} {
 		p.exec("UPDATE public.dot_config SET value = $1 WHERE key = 'queue.notify.bridge_enabled'", bridge)
 		tx, err := p.root.Begin(t.Context())
@@ -171,7 +175,7 @@ func TestCountingTakesNoTransactionIDs(t *testing.T) {
 		p.n++
 		for _, sql := range p.all() {
 			if strings.Contains(sql, "fn_job_enqueue_many") {
-				continue // which always has a subtransaction, no matter what it counts
+				continue // always has a subtransaction, not because of the counters
 			}
 			_, err := tx.Exec(t.Context(), p.fill(sql))
 			require.NoError(t, err)
@@ -185,8 +189,9 @@ func TestCountingTakesNoTransactionIDs(t *testing.T) {
 	}
 }
 
-// Two-phase commit: PostgreSQL refuses to prepare a transaction that has notified. Without the bridge, or with a producer
-// that sends its wake signal after its own commit, all ways can be prepared.
+// Two-phase commit: PostgreSQL cannot prepare a transaction that has executed NOTIFY. With the
+// bridge off, or with a producer that sends its wake signal after the commit, the transactions of
+// all ways can be prepared.
 func TestProducersPrepareTransactions(t *testing.T) {
 	server := newOwn(t, map[string]string{"max_prepared_transactions": "4"})
 	server.exec("INSERT INTO public.event_type_registry (event_domain, event_type, event_stream, delivery_lane, active) VALUES ('iu', 'made', 'update', 'immediate', true)")
@@ -219,8 +224,8 @@ func TestProducersPrepareTransactions(t *testing.T) {
 	require.Equal(t, true, call(t, server.root, "public.fn_queue_doorbell('iu')")["rung"])
 }
 
-// Producers at any isolation level, many at once and each the first of its queue lane: what fails is what PostgreSQL itself
-// refuses of their keys, and nothing of ours.
+// Serializable transactions of many producers at once, each with the first job of a queue lane, do
+// not conflict. Ways with idempotency keys are left out: PostgreSQL itself may refuse those.
 func TestSerializableProducersDoNotConflict(t *testing.T) {
 	p := newProducing(t)
 	p.exec("ALTER DATABASE " + pgx.Identifier{p.db.Name}.Sanitize() + " SET default_transaction_isolation = serializable")

@@ -18,11 +18,11 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// argument is one of a function that a login may call.
+// argument is an argument of a function that a login may call.
 type argument struct{ Function, Name, Type string }
 
-// usual holds SQL for arguments by name, and by function and name where a function wants its own, so that each call
-// does its work; what is not here is the zero of its type.
+// usual holds SQL for arguments by name, by function and name, or by type, so that each call
+// succeeds; the most specific entry applies, and an empty string if there is none.
 var usual = map[string]string{
 	"p_actor": "'ann'", "p_reason": "'because'", "p_note": "'because'", "p_comment": "'because'", "p_notes": "'because'", "p_dry_run": "false",
 	"p_executor_id": "'e1'", "p_kind": "'DOT'", "p_executor": "'DOT'", "p_job_kind": "'k'", "p_event_domain": "'iu'", "p_domain": "'iu'",
@@ -144,8 +144,8 @@ func first(all ...string) string {
 	return ""
 }
 
-// bounded holds, for each column with text, the query that says where a value of it is longer than the bound declared for
-// it, or than 20000 characters where none is.
+// bounded holds, for each column with text, a query that returns a row if a value is longer than
+// the declared bound of the column, or than 20,000 characters if none is declared.
 const bounded = `CREATE TEMP TABLE bounded AS
 	SELECT c.oid AS relid, format('SELECT %L || '' of '' || max(length(x)) FROM (SELECT %I::text AS x FROM public.%I) v HAVING max(length(x)) > %s',
 		c.relname || '.' || a.attname, a.attname, c.relname, COALESCE(b.most, 20000)) AS ask
@@ -156,7 +156,8 @@ const bounded = `CREATE TEMP TABLE bounded AS
 	WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')
 	AND format_type(a.atttypid, NULL) ~ '^(text|jsonb|character varying)' AND a.attname !~ '^(payload|payload_snapshot|safe_payload|body)$'`
 
-// tooLong runs the statement as the login, takes it back, and says where it stored a value that is too long.
+// tooLong runs the statement as the login and rolls it back. It returns the columns in which the
+// statement stored a value that is too long; "" = none.
 func tooLong(ctx context.Context, t *testing.T, conn *pgx.Conn, login, sql string) (stored string, err error) {
 	t.Helper()
 	tx, err := conn.Begin(ctx)
@@ -187,7 +188,7 @@ func tooLong(ctx context.Context, t *testing.T, conn *pgx.Conn, login, sql strin
 	return stored, nil
 }
 
-// What a login may write into a table itself is bounded too.
+// Text that a login may write directly into a table is bounded too.
 func TestTextsOfTablesAreBounded(t *testing.T) {
 	c := newCore(t)
 	c.exec("INSERT INTO public.event_type_registry (event_domain, event_type, event_stream, delivery_lane) VALUES ('iu', 'a', 'alert', 'immediate')")
@@ -208,7 +209,7 @@ func TestTextsOfTablesAreBounded(t *testing.T) {
 	fails(t, c.root, "22023", "INSERT INTO public.event_type_registry (event_domain, event_type, event_stream, delivery_lane) VALUES ('iu', repeat('x', 201), 'alert', 'immediate')")
 }
 
-// Rows of an older release that are longer than today's bounds go on.
+// Rows of an older release that exceed the current bounds can still be used and changed.
 func TestTextsOfAnOlderReleaseGoOn(t *testing.T) {
 	c := newCore(t)
 	c.exec("SELECT public.fn_queue_executor_register('e1', 'DOT', '{iu}', 60, 300, 'dot_executor', 'ann')")

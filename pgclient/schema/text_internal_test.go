@@ -36,7 +36,7 @@ func FuzzStatements(f *testing.F) {
 	f.Add("/* open")
 	f.Fuzz(func(t *testing.T, text string) {
 		at := 0
-		for _, s := range statements(text) { // each is in the text, one behind the other
+		for _, s := range statements(text) { // each statement must be in the text, after the one before
 			i := strings.Index(text[at:], s.sql)
 			require.GreaterOrEqual(t, i, 0)
 			at += i + len(s.sql)

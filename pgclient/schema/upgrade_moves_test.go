@@ -13,7 +13,8 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// A later migration with a bulk move: the move goes on where it was interrupted.
+// A later migration has a move, which changes many rows in batches: after an error, the next
+// migrate up continues the move where it stopped.
 func TestUpgradeMoves(t *testing.T) {
 	c := newCore(t)
 	c.exec("INSERT INTO public.queue_mark (label, created_by) SELECT n::text, 'ann' FROM generate_series(1, 25) n")
@@ -36,7 +37,8 @@ WHERE NOT EXISTS (SELECT FROM public.queue_counter c WHERE c.scope = 'test' AND 
 	require.NotContains(t, up(t, c.db, r), "move")
 }
 
-// A flag that a later release brings has its default; flags of operators stay.
+// A flag that is new in a later release gets its default; flags that operators set keep their
+// values.
 func TestUpgradeSeeds(t *testing.T) {
 	c := newCore(t)
 	c.exec("SELECT public.fn_dot_config_set('webhook.max_attempts', '7', 'ann', 'mine')")
@@ -49,8 +51,8 @@ func TestUpgradeSeeds(t *testing.T) {
 	require.Equal(t, audits, get[int](c, "SELECT count(*) FROM public.queue_operator_action"), "a seed is no operator's act")
 }
 
-// Waits that an operator chose as base and cap become a list that is still that
-// operator's; what nobody chose becomes what this release has.
+// Wait times that an operator set as base and cap become a retry schedule that is still recorded as
+// set by that operator. Flags that nobody set get the defaults of this release.
 func TestUpgradeCarriesWaitsOver(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Released(t)
@@ -81,7 +83,8 @@ func TestUpgradeCarriesWaitsOver(t *testing.T) {
 	require.Equal(t, audits, after, "an upgrade is no operator's act")
 }
 
-// Several at once: one does it, the others say whom they wait for.
+// If several migrate up run at once, one upgrades the database, and the others print which session
+// they wait for.
 func TestUpgradeTogether(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Released(t)
@@ -110,7 +113,8 @@ func TestUpgradeTogether(t *testing.T) {
 	require.Positive(t, waited)
 }
 
-// Which programs the installed code serves.
+// A program is refused if the installed code does not serve it any more, is older than the program,
+// or is missing.
 func TestStatusRefusal(t *testing.T) {
 	c := newCore(t)
 	conn := c.db.Conn(t, "")

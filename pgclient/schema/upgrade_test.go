@@ -21,8 +21,8 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// later is the release of this tree with changes to its files, as a later release
-// would have them: old text and new text in turn, in files named before them.
+// later is a copy of the files of this release, to which tests make changes as a later release
+// would have them.
 type later struct {
 	t     *testing.T
 	files fstest.MapFS
@@ -50,7 +50,7 @@ func (l *later) replace(file, old, text string) *later {
 	return l.write(file, strings.Replace(have, old, text, 1))
 }
 
-// cut removes the statements that match.
+// cut removes the text that matches pattern from a file.
 func (l *later) cut(file, pattern string) *later {
 	l.t.Helper()
 	have := string(l.files[file].Data)
@@ -71,7 +71,7 @@ func (l *later) add(file, text string) *later {
 	return l.write(file, text)
 }
 
-// release raises the number of the code.
+// release raises the code number and returns the release.
 func (l *later) release() *schema.Release {
 	l.t.Helper()
 	cur := schema.Current().Code
@@ -81,7 +81,7 @@ func (l *later) release() *schema.Release {
 	return r
 }
 
-// lines is a progress function that may be read while it is written.
+// lines is a progress function whose lines may be read while others are added.
 type lines struct {
 	mu   sync.Mutex
 	said []string
@@ -106,8 +106,8 @@ func up(t *testing.T, db *pgtest.DB, r *schema.Release) string {
 	return said.String()
 }
 
-// stable is the catalogue without the leaves of partitions, which follow the day on
-// they were made.
+// stable returns the catalogue without the partitions, whose names depend on the day on which they
+// were made.
 func stable(t *testing.T, conn *pgx.Conn) string {
 	t.Helper()
 	var all string
@@ -122,7 +122,8 @@ func stable(t *testing.T, conn *pgx.Conn) string {
 	return strings.Join(out, "\n")
 }
 
-// triggersOf returns each trigger, with the values that change when it is created again.
+// triggersOf returns each trigger with its oid and xmin, which change when the trigger is created
+// again.
 func triggersOf(t *testing.T, conn *pgx.Conn) map[string]string {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), `SELECT format('%s on %s', tgname, tgrelid::regclass), format('%s %s', oid, xmin) FROM pg_trigger WHERE NOT tgisinternal AND tgparentid = 0`)
@@ -138,7 +139,8 @@ func triggersOf(t *testing.T, conn *pgx.Conn) map[string]string {
 	return out
 }
 
-// withWorkers is the sums without the rows of tick workers that came with the upgrade.
+// withWorkers returns the checksums of all tables, without the rows of tick workers that the
+// upgrade added.
 func withWorkers(t *testing.T, conn *pgx.Conn, workers []string, columns map[string][]string) map[string]string {
 	t.Helper()
 	tx, err := conn.Begin(t.Context())
@@ -153,11 +155,11 @@ func withWorkers(t *testing.T, conn *pgx.Conn, workers []string, columns map[str
 	return pgtest.RowSums(t, conn, columns)
 }
 
-// A database of the release before code numbers, with rows in every table,
-// becomes what a fresh installation is, and keeps every row.
+// A database of the release before code numbers, with rows in every table, has the same schema as a
+// fresh installation after the upgrade, and keeps every row.
 func TestUpgradeOfAReleasedSchema(t *testing.T) {
 	t.Parallel()
-	old, fresh := pgtest.Released(t), pgtest.Encoded(t, "UTF8") // neither is ever a hostile one: their dumps are compared
+	old, fresh := pgtest.Released(t), pgtest.Encoded(t, "UTF8") // without the doubles of the hostile pass, since their dumps are compared
 	up(t, fresh, schema.Current())
 	conn := old.Conn(t, "")
 	columns := pgtest.Columns(t, conn)
@@ -174,13 +176,13 @@ func TestUpgradeOfAReleasedSchema(t *testing.T) {
 	after := triggersOf(t, conn)
 	for name, version := range triggers {
 		if strings.HasPrefix(name, "trg_saga_guard on ") {
-			continue // a saga may wait without having spent an attempt
+			continue // changed: a saga may wait without having spent an attempt
 		}
 		if strings.HasPrefix(name, "trg_dot_config_switched_on on ") {
-			continue // heartbeat rows follow every change of a flag
+			continue // changed: heartbeat rows follow every change of a flag
 		}
 		if stamp := strings.HasPrefix(name, "trg_events_stamp ") || strings.HasPrefix(name, "trg_event_outbox_admit ") || strings.HasPrefix(name, "trg_queue_operator_action_"); stamp {
-			version, _, _ = strings.Cut(version, " ") // the same trigger, which now fires ALWAYS
+			version, _, _ = strings.Cut(version, " ") // altered, not created again: it now fires ALWAYS
 			after[name], _, _ = strings.Cut(after[name], " ")
 		}
 		require.Equal(t, version, after[name], "%s is as it should be and is left alone", name)
@@ -199,7 +201,8 @@ func TestUpgradeOfAReleasedSchema(t *testing.T) {
 	require.Zero(t, left)
 }
 
-// dumped is pg_dump -s without comments, restrict lines and leaves of partitions.
+// dumped returns the output of pg_dump --schema-only without comments, restrict lines and
+// partitions.
 func dumped(t *testing.T, program string, db *pgtest.DB) string {
 	t.Helper()
 	b, err := exec.CommandContext(t.Context(), program, "--schema-only", "--dbname", db.DSN("")).CombinedOutput()
@@ -214,7 +217,7 @@ func dumped(t *testing.T, program string, db *pgtest.DB) string {
 	return strings.Join(out, ";\n")
 }
 
-// Down of the release before code numbers works from this program too.
+// This program can also remove the schema of the release before code numbers.
 func TestDownOfAReleasedSchema(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Released(t)
@@ -226,10 +229,9 @@ func TestDownOfAReleasedSchema(t *testing.T) {
 	require.Zero(t, left)
 }
 
-// The upgrade touches no table that producers write to: open transactions of theirs
-// neither hold it up nor are held up by it. It waits for those of the ticks, which are short
-// (the tables of webhooks change), and of queue_heartbeat, queue_host and
-// job_subscription, which get a trigger.
+// The upgrade locks no table that producers write to, so neither waits for the other. It does wait
+// for short transactions: those of ticks, since the tables of webhooks change, and those that use
+// queue_heartbeat, queue_host and job_subscription, since these get a trigger.
 func TestUpgradeBehindOpenWriters(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Released(t)
@@ -250,9 +252,9 @@ func TestUpgradeBehindOpenWriters(t *testing.T) {
 	require.NoError(t, tx.Commit(t.Context()))
 }
 
-// Cursors go on from where the release before stood: what it could not pass since
-// a transaction was open is routed at once, and nothing is skipped or taken twice,
-// also where a router of that release ends only after the upgrade.
+// Cursors continue from their positions in the release before. Events that were held back by an
+// open transaction are routed at once, and no event is skipped or routed twice, even if a router of
+// that release commits after the upgrade.
 func TestUpgradeOfCursors(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Released(t)
@@ -281,7 +283,7 @@ func TestUpgradeOfCursors(t *testing.T) {
 	run(conn, write)
 	run(conn, write)
 	eventually(t, "some are routed", func() bool {
-		run(conn, fmt.Sprintf(route, 1)) // within a transaction's events
+		run(conn, fmt.Sprintf(route, 1)) // stops between the events of one transaction
 		return !strings.Contains(" "+ask(seen)+" ", " 4 ")
 	})
 	run(router, "BEGIN; SELECT public.fn_iu_route_worker_run('iu_outbound_default', 1)")
@@ -304,7 +306,7 @@ func TestUpgradeOfCursors(t *testing.T) {
 		WHERE NOT EXISTS (SELECT FROM public.webhook_delivery_sagas g WHERE g.event_id = e.id AND g.subscription_id = s.id)`))
 }
 
-// An edited function reaches an installed database, and nothing else is touched.
+// Only an edited function is installed again; nothing else is touched.
 func TestUpgradeOfOneFunction(t *testing.T) {
 	c := newCore(t)
 	conn := c.db.Conn(t, "")
@@ -329,8 +331,9 @@ func TestUpgradeOfOneFunction(t *testing.T) {
 	require.Error(t, schema.Down(t.Context(), c.db.DSN(""), schema.DownOptions{Discard: true}, nil), "nor does an older qtop take it away")
 }
 
-// A trigger that changes needs its table: who holds it is named, others get
-// through between the attempts, and it is changed as soon as it is free.
+// A changed trigger needs a lock on its table. The upgrade names the session that holds the table,
+// lets other sessions use it between its attempts, and changes the trigger as soon as the table is
+// free.
 func TestUpgradeWaitsForATable(t *testing.T) {
 	c := newCore(t)
 	r := newLater(t).replace("code/job_tables.sql", "trg_job_queue_born BEFORE INSERT ON public.job_queue FOR EACH ROW\n  WHEN (NEW.status <> 'queued')",
@@ -342,7 +345,7 @@ func TestUpgradeWaitsForATable(t *testing.T) {
 	_, err = tx.Exec(t.Context(), "SET LOCAL application_name = 'nightly import'; SELECT public.fn_job_enqueue('k', 'kg', 'Agent')")
 	require.NoError(t, err)
 
-	// Without a limit for its locks it would wait for the writer for ever.
+	// Without lock_timeout the upgrade would wait for the writer for ever.
 	limited, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err = r.Up(limited, c.db.DSN(""), schema.UpOptions{LockWait: time.Nanosecond})
@@ -355,7 +358,7 @@ func TestUpgradeWaitsForATable(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- r.Up(limited, c.db.DSN(""), schema.UpOptions{Progress: said.add}) }()
 	eventually(t, "the holder is named", func() bool { return strings.Contains(said.String(), "job_queue is held by pid ") })
-	c.exec("SELECT public.fn_job_enqueue('k', 'kg', 'Agent')") // between two attempts, at the latest when one gives up
+	c.exec("SELECT public.fn_job_enqueue('k', 'kg', 'Agent')") // gets the table between two attempts of the upgrade
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, <-done)
 	require.Contains(t, said.String(), "trigger trg_job_queue_born on job_queue")
@@ -363,7 +366,8 @@ func TestUpgradeWaitsForATable(t *testing.T) {
 	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM public.job_queue"))
 }
 
-// A new argument replaces the function, whatever depends on it; there are never two.
+// A function with a new argument replaces the old one, even if a view depends on it; there are
+// never two.
 func TestUpgradeOfASignature(t *testing.T) {
 	c := newCore(t)
 	r := newLater(t).
@@ -383,7 +387,8 @@ func TestUpgradeOfASignature(t *testing.T) {
 	require.True(t, get[bool](c, "SELECT has_table_privilege('queue_viewer', 'public.v_test_words', 'SELECT')"))
 	require.False(t, get[bool](c, "SELECT has_function_privilege('queue_viewer', 'public.fn_words(text[],text,text)', 'EXECUTE')"))
 
-	// What is not ours is not dropped with it.
+	// An object of another owner that depends on the function is not dropped: the upgrade is
+	// refused.
 	c.exec("CREATE SCHEMA app; CREATE VIEW app.report AS SELECT words FROM public.v_test_words")
 	l.replace("code/audit.sql", "p_last text DEFAULT '!'", "p_last text DEFAULT '!', p_more text DEFAULT ''")
 	r, err := schema.Load(l.files)
@@ -394,7 +399,7 @@ func TestUpgradeOfASignature(t *testing.T) {
 	require.Equal(t, "a or b!", get[string](c, "SELECT words FROM app.report"))
 }
 
-// The columns of a view may change; what reads it is made again.
+// If the columns of a view change, the views and functions that use it are created again.
 func TestUpgradeOfAView(t *testing.T) {
 	c := newCore(t)
 	l := newLater(t).replace("code/executors.sql", "-- ", "CREATE OR REPLACE VIEW public.v_test AS SELECT 1 AS a, 2 AS b;\n"+
@@ -418,7 +423,7 @@ func TestUpgradeOfAView(t *testing.T) {
 	require.Empty(t, differs)
 }
 
-// A trigger, a right and a comment that are no longer declared go.
+// A trigger, a right or a comment that the release no longer declares is removed.
 func TestUpgradeDropsWhatIsGone(t *testing.T) {
 	c := newCore(t)
 	require.True(t, get[bool](c, "SELECT has_table_privilege('queue_viewer', 'public.queue_mark', 'SELECT')"))
@@ -433,7 +438,7 @@ func TestUpgradeDropsWhatIsGone(t *testing.T) {
 	require.True(t, get[bool](c, "SELECT obj_description('public.queue_mark'::regclass) IS NULL"))
 }
 
-// What somebody changed by hand is named, and the next migrate up repairs it.
+// Changes that somebody made by hand are listed, and the next migrate up repairs them.
 func TestUpgradeRepairsWhatWasChangedByHand(t *testing.T) {
 	c := newCore(t)
 	conn := c.db.Conn(t, "")
@@ -467,7 +472,8 @@ func TestUpgradeRepairsWhatWasChangedByHand(t *testing.T) {
 	require.Empty(t, differs)
 }
 
-// Somebody else's function of the same name makes nothing ambiguous, and stays.
+// A function of another owner with the same name and other arguments is not confused with qtop's
+// function, and is kept.
 func TestUpgradeBesideAnOverload(t *testing.T) {
 	c := newCore(t)
 	c.exec("CREATE FUNCTION public.fn_words(text[]) RETURNS text LANGUAGE sql AS 'SELECT ''theirs'''")

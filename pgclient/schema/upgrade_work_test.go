@@ -10,8 +10,9 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// Open work continues after the upgrade: a worker with a lease of the release before reports with it, waiting work is
-// tried again, dead letters are requeued and replayed, and each delivery keeps its id.
+// Open work continues after the upgrade: a worker reports with a lease of the release before,
+// waiting work is tried again, dead letters are requeued and replayed, and each delivery keeps its
+// id.
 func TestUpgradeKeepsOpenWork(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Released(t)
@@ -22,7 +23,7 @@ func TestUpgradeKeepsOpenWork(t *testing.T) {
 		INSERT INTO public.dot_config (key, value, updated_by) VALUES ('queue.retry.backoff_base_seconds', '3600', 'test'), ('webhook.backoff_base_seconds', '3600', 'test'), ('webhook.circuit_failures', '0', 'test')
 		ON CONFLICT (key) DO UPDATE SET value = excluded.value`)
 
-	// Jobs: one of each kind, in the state that it is named after.
+	// One job of each kind; the kind names the state that its job gets.
 	claim := func(kind string) held {
 		t.Helper()
 		hs, err := tryTake(c.root, "indexer", []string{kind}, 1, nil)
@@ -40,7 +41,7 @@ func TestUpgradeKeepsOpenWork(t *testing.T) {
 		require.Equal(t, "done", j.outcome("TIMEOUT", claim(kind)))
 	}
 
-	// Deliveries of one event each.
+	// Deliveries of one event each; the payload names the state.
 	h.subscribe("open")
 	c.exec("UPDATE public.subscriptions SET max_attempts = 3 WHERE event_type = 'open'")
 	c.exec("INSERT INTO public.events (event_type, payload) SELECT 'open', jsonb_build_object('is', s) FROM unnest('{reported,lost,waiting,dead,pending}'::text[]) s")
@@ -51,7 +52,7 @@ func TestUpgradeKeepsOpenWork(t *testing.T) {
 	})
 	is := func(l lease) string { return strings.TrimSuffix(strings.TrimPrefix(l.Payload, `{"is": "`), `"}`) }
 	taken := map[string]lease{}
-	seen := map[string]string{} // what each id stands for
+	seen := map[string]string{} // payload name → webhook-id
 	take := func(n int) {
 		t.Helper()
 		for _, l := range h.claim(n) {
@@ -62,7 +63,7 @@ func TestUpgradeKeepsOpenWork(t *testing.T) {
 			seen[is(l)] = l.WebhookID
 		}
 	}
-	take(4) // oldest first: pending is left
+	take(4) // the oldest four; the delivery named pending is left
 	require.Len(t, taken, 4)
 	c.exec("UPDATE public.subscriptions SET max_attempts = 1 WHERE event_type = 'open'")
 	h.finish("HTTP_503", taken["dead"])
@@ -81,7 +82,7 @@ func TestUpgradeKeepsOpenWork(t *testing.T) {
 	require.Equal(t, before, get[string](c, states))
 	require.Equal(t, jobsBefore, get[string](c, queue))
 
-	// Reports of hosts that were not restarted.
+	// Hosts that were not restarted report results.
 	require.Equal(t, "done", j.outcome("ack", leased))
 	require.Equal(t, "done", j.outcome("renew", running))
 	require.Equal(t, "done", j.outcome("ack", running))
@@ -94,7 +95,7 @@ func TestUpgradeKeepsOpenWork(t *testing.T) {
 	c.exec("SELECT public.fn_lease_reset_cleaner_run()")
 	require.Equal(t, []string{"lease_lost"}, h.report(result(taken["lost"], "")))
 
-	// And everything comes to its end.
+	// All work can be finished.
 	c.exec("UPDATE public.job_queue SET process_after = now() WHERE NOT ready")
 	c.exec("SELECT public.fn_job_tick()")
 	require.EqualValues(t, 1, call(t, c.root, replay, get[[]string](c, "SELECT array_agg(dead_letter_id::text) FROM public.job_dead_letter WHERE job_kind = 'dead'"), "ann")["replayed"])

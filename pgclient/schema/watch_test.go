@@ -1,5 +1,5 @@
-// Who is silent: one definition, whatever order settings were made in; and a lock of somebody else
-// keeps nobody from work.
+// Silence has one definition, whatever the order in which settings are changed; and locks of other
+// sessions do not stop workers.
 
 package schema_test
 
@@ -20,18 +20,18 @@ import (
 
 const (
 	flagThreshold = "queue.heartbeat.stale_threshold_seconds"
-	flagJobs      = "queue.job_substrate.enabled" // of the workers that core.worker makes
+	flagJobs      = "queue.job_substrate.enabled" // the flag of the workers that core.worker makes
 )
 
-// watched is an executor or a tick worker as the model has it.
+// watched is the model's record of an executor or a tick worker.
 type watched struct {
 	tick, gone, stopped  bool
 	beat, counted, event time.Time
-	cadence, threshold   int // of a tick worker the cadence is its interval, and the threshold follows
+	cadence, threshold   int // in seconds; a tick worker's cadence is its interval, and its threshold follows from it
 	off                  bool
 }
 
-// model says who is silent.
+// model predicts which executors and tick workers are silent.
 type model struct {
 	flag int
 	jobs bool
@@ -66,7 +66,7 @@ func (m *model) judge(w *watched, now time.Time) (state, severity string) {
 	return "silent", "warning"
 }
 
-// interval sets the interval of a tick worker at a time.
+// interval sets the interval of a tick worker, in seconds, at a time; 0 = off.
 func (m *model) interval(w *watched, n int, at time.Time) {
 	was := !w.off && m.jobs
 	old := w.cadence
@@ -89,15 +89,16 @@ func (m *model) interval(w *watched, n int, at time.Time) {
 	}
 }
 
-// repeat is how long after its last event a silence is told again.
+// repeat returns how long after its last event a silence is reported by another event.
 func (m *model) repeat(w *watched) time.Duration {
 	return 2 * max(m.after(w, w.cadence, m.flag), time.Duration(min(m.flag, 300))*time.Second)
 }
 
-// margin is how far from its turning points a moment is that the model judges.
+// margin is the minimum distance of a check from any moment at which a state changes, since model
+// and server do not read the clock at the same instant.
 const margin = 4 * time.Second
 
-// near reports whether anything changes about now: the model's clock is that of the server, some milliseconds off.
+// near reports whether a state changes within margin of now.
 func (m *model) near(now time.Time) bool {
 	for _, w := range m.all {
 		for _, at := range []time.Time{
@@ -112,8 +113,8 @@ func (m *model) near(now time.Time) bool {
 	return false
 }
 
-// Random settings, beats, ticks, clocks that go on and back, checks: alert, health, scheduler, executors, the row that
-// DP4's readers read and the events say what a model says.
+// Random settings, heartbeats, ticks, clock steps and checks: alerts, health, scheduler status,
+// executors, the heartbeat rows that readers of DP4 use, and events all agree with the model.
 func TestWatchModel(t *testing.T) {
 	c := newCore(t)
 	steps := 150
@@ -145,7 +146,7 @@ func TestWatchModel(t *testing.T) {
 	for _, id := range executors {
 		register(id, 60, nil)
 	}
-	pass := func(d time.Duration) { // the clock goes on: all times lie further back
+	pass := func(d time.Duration) { // time passes: all recorded times become older
 		for _, w := range m.all {
 			w.beat, w.counted, w.event = w.beat.Add(-d), w.counted.Add(-d), w.event.Add(-d)
 		}
@@ -224,7 +225,7 @@ func TestWatchModel(t *testing.T) {
 			call(t, c.root, "public.fn_queue_stale_check()")
 			got := get[map[string]string](c, `SELECT COALESCE(jsonb_object_agg(event_subject_ref, event_severity), '{}') FROM (SELECT * FROM public.event_outbox
 				ORDER BY created_at DESC, id LIMIT (SELECT count(*) FROM public.event_outbox) - $1) x WHERE event_subject_ref IN ('w1', 'w2', 'e1', 'e2')`, before)
-			if now().Sub(at) < margin { // on a machine that was too slow, either may be right
+			if now().Sub(at) < margin { // on a slow machine more time has passed, and both results may be right
 				require.Equal(t, want, got, "seed %d step %d: %s: the events", seed, step, what)
 			}
 			for id := range got {
@@ -263,7 +264,7 @@ func TestWatchModel(t *testing.T) {
 					threshold = m.flag
 				}
 				row = fmt.Sprint(x.cadence, " ", threshold)
-				if x.off { // the row keeps the last ones
+				if x.off { // the row keeps the last interval and threshold
 					row = "off"
 				}
 			}
@@ -274,8 +275,9 @@ func TestWatchModel(t *testing.T) {
 	require.Positive(t, silences)
 }
 
-// For every pair of intervals: a worker that kept the old interval is not silent when the interval changes; a silent
-// worker stays silent if the new interval allows it; no silence is unseen for longer than the new threshold.
+// For every pair of intervals: a worker that kept to the old interval is not silent after the
+// change; a worker that was silent by both intervals stays silent; and no silence is hidden for
+// longer than the new threshold.
 func TestWatchEveryPairOfIntervals(t *testing.T) {
 	c := newCore(t)
 	c.worker("w", "RETURN '{}';", false)
@@ -312,7 +314,8 @@ func TestWatchEveryPairOfIntervals(t *testing.T) {
 	require.Equal(t, "stopped", get[string](c, "SELECT last_beat_payload ->> 'state' FROM public.queue_heartbeat WHERE executor_id = 'w'"))
 }
 
-// Monitoring that was switched off and on again watches at once, also who was registered meanwhile.
+// After monitoring was switched off and on again, all executors are watched at once, also those
+// that were registered meanwhile.
 func TestWatchOnAgain(t *testing.T) {
 	c := newCore(t)
 	admin := c.as("workflow_admin")
@@ -333,7 +336,7 @@ func TestWatchOnAgain(t *testing.T) {
 	require.EqualValues(t, 3, call(t, c.root, "public.fn_queue_stale_check()")["emitted"])
 }
 
-// A beat that lies ahead of the clock is no sign of life.
+// A heartbeat whose time is in the future is no sign of life, except within a few seconds.
 func TestWatchBeatsAheadOfTheClock(t *testing.T) {
 	c := newCore(t)
 	for id, ahead := range map[string]string{"ahead": "1 minute", "far": "infinity", "skewed": "1 second"} {
@@ -344,7 +347,7 @@ func TestWatchBeatsAheadOfTheClock(t *testing.T) {
 	require.EqualValues(t, 2, call(t, c.root, "public.fn_queue_stale_check()")["emitted"])
 }
 
-// A worker that is blocked is silent, with the reason and with the session that blocks it.
+// A blocked worker is shown as silent, with the reason and the session that blocks it.
 func TestWatchSaysWhy(t *testing.T) {
 	c := newCore(t)
 	c.worker("w", "RETURN '{}';", true)
@@ -370,7 +373,7 @@ func TestWatchSaysWhy(t *testing.T) {
 	got := tick(t, c, "w", "external")
 	require.Equal(t, "lease_held", got["skipped"])
 	require.Contains(t, got["reason"], who)
-	c.exec("UPDATE public.dot_config SET value = '60' WHERE key = 'queue.tick.w.interval_seconds'") // its heartbeat row is held, and not waited for
+	c.exec("UPDATE public.dot_config SET value = '60' WHERE key = 'queue.tick.w.interval_seconds'") // does not wait for the locked heartbeat row
 	var reason string
 	require.NoError(t, c.as("queue_viewer").QueryRow(t.Context(), "SELECT state || ': ' || why FROM public.v_queue_scheduler_status WHERE worker_name = 'w'").Scan(&reason))
 	require.Contains(t, reason, "stale: its lease is held by "+who)
@@ -385,7 +388,7 @@ func TestWatchSaysWhy(t *testing.T) {
 	require.Equal(t, true, tick(t, c, "w", "wake")["ran"])
 	require.Equal(t, "ok: ", why())
 
-	// The scheduler mode that nothing implements here.
+	// Scheduler mode pg_cron in a database without pg_cron.
 	admin := c.as("workflow_admin")
 	refused := setFlag(t, admin, "queue.scheduler.mode", "pg_cron")
 	require.Equal(t, "conflict", refused["rule"])
@@ -399,7 +402,8 @@ func TestWatchSaysWhy(t *testing.T) {
 	call(t, c.root, "public.fn_queue_stale_check()")
 	require.Equal(t, "queue.scheduler.mode is pg_cron, and pg_cron is not in this database", get[string](c, `SELECT safe_payload ->> 'reason' FROM public.event_outbox
 		WHERE event_subject_ref = 'w' ORDER BY created_at DESC LIMIT 1`))
-	// pg_cron of another database ticks: hybrid admits it, and then it is known.
+	// pg_cron of another database ticks: mode hybrid accepts its ticks, and from then on it is
+	// known.
 	c.exec("UPDATE public.dot_config SET value = 'hybrid' WHERE key = 'queue.scheduler.mode'")
 	c.exec("UPDATE public.queue_tick_worker SET last_run_at = NULL, last_attempt_at = NULL WHERE worker_name = 'w'")
 	require.Equal(t, true, tick(t, c, "w", "pg_cron")["ran"])
@@ -407,8 +411,8 @@ func TestWatchSaysWhy(t *testing.T) {
 	require.Equal(t, "ok: ", why())
 }
 
-// No lock that a login without the right to tick can take stops a worker, nor one that an operator holds in a
-// transaction that is left open.
+// A worker can be stopped neither by a lock that a login without the right to tick can take, nor by
+// the locks of an operator's transaction that stays open.
 func TestWorkersRunBesideEveryLock(t *testing.T) {
 	c := newCore(t)
 	c.none("a function of ours takes an advisory lock, which any login can take", `SELECT proname FROM pg_proc p
@@ -445,7 +449,7 @@ func TestWorkersRunBesideEveryLock(t *testing.T) {
 		_, err := tx.Exec(context.Background(), held.sql)
 		require.NoError(t, err, held.sql)
 		some := workers
-		if held.role != "event_ingest_writer" { // what they hold is of one worker
+		if held.role != "event_ingest_writer" { // these sessions lock rows of one worker only
 			some = []string{"counter_compactor"}
 		}
 		for _, w := range some {
@@ -456,7 +460,8 @@ func TestWorkersRunBesideEveryLock(t *testing.T) {
 	}
 }
 
-// The silence of a fast worker shows at once, but is told no more often than one of the flag's threshold would be.
+// The silence of a worker with a short interval is shown at once, but events report it no more
+// often than that of a worker with the flag's threshold.
 func TestWatchTellsOfAFastWorker(t *testing.T) {
 	c := newCore(t)
 	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '15 seconds' WHERE executor_id = 'counter_compactor'")
@@ -465,7 +470,7 @@ func TestWatchTellsOfAFastWorker(t *testing.T) {
 	for _, x := range []struct {
 		ago  string
 		want int
-	}{{"300 seconds", 0}, {"301 seconds", 1}, {"1 second", 0}} { // together
+	}{{"300 seconds", 0}, {"301 seconds", 1}, {"1 second", 0}} { // the intervals add up
 		c.exec("UPDATE public.queue_heartbeat SET silent_event_at = silent_event_at - $1::text::interval WHERE executor_id = 'counter_compactor'", x.ago)
 		require.EqualValues(t, x.want, check(), "%+v", x)
 	}
