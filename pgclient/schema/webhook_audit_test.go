@@ -1,4 +1,4 @@
-// The audit of webhook subscriptions, and what a producer may see of events.
+// The audit of webhook subscriptions, and which columns of events a producer may read.
 
 package schema_test
 
@@ -13,14 +13,14 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// Every statement that writes rows of subscriptions leaves an audit row for each, whichever login
-// ran it, even in a session that has switched ordinary triggers off.
+// Every statement that writes rows of subscriptions makes an audit row for each row, whichever
+// login runs it, even in a session with session_replication_role = replica.
 func TestWebhookSubscriptionsAreAudited(t *testing.T) {
 	h := newHooks(t)
 	admin := pgtest.Login(t, h.db, "subscription_admin")
 	const owner = "queue_owner"
 	other := pgtest.Login(t, h.db)
-	h.exec("GRANT SELECT, INSERT, UPDATE, DELETE ON public.subscriptions TO " + other) // a right that no role of ours has
+	h.exec("GRANT SELECT, INSERT, UPDATE, DELETE ON public.subscriptions TO " + other) // no role of qtop has all these rights
 	audited := func(by string) (got []string) {
 		t.Helper()
 		rows, err := h.root.Query(context.Background(), `SELECT concat_ws(' ', reason, target, db_role = $1, actor = $1, frozen_count, before ->> 'callback_url', after ->> 'callback_url',
@@ -74,12 +74,12 @@ func TestWebhookSubscriptionsAreAudited(t *testing.T) {
 		require.Equal(t, fmt.Sprintf(`UPDATE on the table webhook subscription %d t t 1 https://•••@a.example/hook?••• https://•••@a.example/hook?••• true ["callback_url"]`, id),
 			turned[0], "what is masked alike is named as changed")
 		run(2, "UPDATE public.subscriptions SET active = false WHERE event_type = $1", mark)
-		if login == owner || login == "" { // others may choose no ids
+		if login == owner || login == "" { // other logins cannot choose an id
 			run(1, `INSERT INTO public.subscriptions (id, event_type, callback_url) OVERRIDING SYSTEM VALUE VALUES ($1, $2, 'https://evil.example')
 				ON CONFLICT (id) DO UPDATE SET callback_url = excluded.callback_url`, id, mark)
 		}
 		run(2, `MERGE INTO public.subscriptions s USING (VALUES ($1)) v (t) ON s.event_type = v.t WHEN MATCHED THEN UPDATE SET active = true`, mark)
-		if login != admin { // the admin may not delete
+		if login != admin { // the admin has no right to delete
 			h.exec("DELETE FROM public.webhook_endpoint_state WHERE subscription_id = ANY (SELECT id FROM public.subscriptions WHERE event_type = $1)", mark)
 			h.exec("DELETE FROM public.webhook_rate_bucket WHERE subscription_id = ANY (SELECT id FROM public.subscriptions WHERE event_type = $1)", mark)
 			run(2, "DELETE FROM public.subscriptions WHERE event_type = $1", mark)
@@ -108,8 +108,8 @@ func TestMaskURL(t *testing.T) {
 	}
 }
 
-// A producer writes events and finds them again by their ids; no way returns anyone's
-// payload.
+// A producer writes events and can read their ids again; in no way can it read a payload, its own
+// included.
 func TestProducerReadsNoPayload(t *testing.T) {
 	h := newHooks(t)
 	h.exec(`INSERT INTO public.events (external_event_id, event_type, payload) VALUES ('theirs', 'order', '{"canary": "c4n4ry"}')`)

@@ -9,7 +9,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// A host gets back what it claimed in claims whose answer it never saw, and nothing else.
+// A host returns the leases of claims whose answer it never received, and no others.
 func TestWebhookClaimLost(t *testing.T) {
 	h := newHooks(t)
 	h.subscribe("order")

@@ -1,4 +1,4 @@
-// Counters and derived tables equal the tables, whatever happened in between.
+// Counters and derived tables agree with the tables that they count, after any mix of steps.
 
 package schema_test
 
@@ -19,7 +19,7 @@ import (
 
 func full() bool { return os.Getenv("QTOP_TEST_FULL") != "" }
 
-// manyOperators is a pool that lets n act at the same time.
+// manyOperators returns a pool with which n operators can act at the same time.
 func (h *hooks) manyOperators(n int) *pgxpool.Pool {
 	h.t.Helper()
 	config, err := pgxpool.ParseConfig(h.db.DSN(pgtest.Login(h.t, h.db, "dead_letter_operator")))
@@ -31,7 +31,7 @@ func (h *hooks) manyOperators(n int) *pgxpool.Pool {
 	return pool
 }
 
-// checkCounters compares every webhook counter with a count of its table.
+// checkCounters requires that every webhook counter equals a count of its table.
 func (h *hooks) checkCounters() {
 	h.t.Helper()
 	const counters = `SELECT COALESCE(string_agg(concat_ws('/', k1, k2, k3, n), ' ' ORDER BY k1, k2, k3), '')
@@ -98,7 +98,7 @@ func TestWebhookStorm(t *testing.T) {
 	require.Zero(t, one[int](h, `SELECT count(*) FROM public.webhook_delivery_sagas s
 		WHERE (status = 'DeadLettered') <> EXISTS (SELECT 1 FROM public.dead_letters d WHERE d.saga_id = s.id)`))
 
-	// no work is lost: with receivers answering, all of it ends
+	// no work is lost: once the receivers answer, all sagas end
 	h.flag("webhook.slow_start.enabled", "false")
 	h.exec("DELETE FROM public.webhook_endpoint_suspensions")
 	h.exec("UPDATE public.subscriptions SET rate_limit_per_second = NULL")
@@ -117,7 +117,7 @@ func TestWebhookStorm(t *testing.T) {
 	h.checkCounters()
 }
 
-// anything does one random step of the machine or of an operator.
+// anything takes one random step of a worker or of an operator.
 func (h *hooks) anything(rng *rand.Rand) error {
 	ctx := context.Background()
 	call := func(expr string, args ...any) error {

@@ -1,5 +1,5 @@
-// What blocks deliveries: suspensions, circuits, rates. And the router skips no event and repeats
-// none.
+// The conditions that block deliveries: suspensions, circuits, rates. Also: the router skips no
+// event and routes none twice.
 
 package schema_test
 
@@ -137,7 +137,7 @@ func TestWebhookRateLimit(t *testing.T) {
 	require.Positive(t, first[limited])
 	require.LessOrEqual(t, first[limited], 2, "a slice of the rate, not a second of it")
 
-	// over a longer time the rate holds, whatever the number of claimers and the load
+	// over a longer time the rate is kept, however many claimers there are and however much is due
 	started := time.Now()
 	n := first[limited]
 	for time.Since(started) < 2*time.Second {
@@ -224,7 +224,8 @@ func TestWebhookRestoredIntoAnotherCluster(t *testing.T) {
 			h.emit("order", 5)
 			h.route()
 			h.emit("order", 3)
-			// what a restore leaves: another identifier, transaction numbers far ahead, an offset among them
+			// as after a restore: another system identifier, and transaction ids far ahead, with
+			// the position of the router between them
 			_, err := h.root.Exec(context.Background(), `BEGIN; SET LOCAL session_replication_role = replica;
 				UPDATE public.events SET created_xid = (9000000000 + id)::text::xid8;
 				UPDATE public.queue_cursor SET routed = '9000000001:9000000006:9000000003', batch = '9000000001:9000000006:',

@@ -18,13 +18,13 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// hooks is a database whose retries are due at once and whose circuits never open: a test
-// calls the next tick instead of waiting.
+// hooks is a database with webhooks whose retries are due at once and whose circuits never open: a
+// test calls the next tick instead of waiting.
 type hooks struct {
 	t    *testing.T
 	db   *pgtest.DB
 	root *pgxpool.Pool // superuser
-	work *pgxpool.Pool // all parts of the machine and the operator's
+	work *pgxpool.Pool // has all roles of workers, and the operator's
 }
 
 func newHooks(t *testing.T) *hooks {
@@ -45,14 +45,15 @@ func (h *hooks) flag(key, value string) {
 		ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_by = excluded.updated_by`, key, value)
 }
 
-// exec runs as superuser and must succeed.
+// exec runs a statement as superuser; an error fails the test.
 func (h *hooks) exec(sql string, args ...any) {
 	h.t.Helper()
 	_, err := h.root.Exec(context.Background(), sql, args...)
 	require.NoError(h.t, err)
 }
 
-// asOwner runs with the rights of the functions: what only they may do.
+// asOwner runs a statement with the rights of qtop's functions, for changes that no other role may
+// make.
 func (h *hooks) asOwner(sql string, args ...any) (err error) {
 	h.t.Helper()
 	return pgx.BeginFunc(context.Background(), h.root, func(tx pgx.Tx) error {
@@ -64,7 +65,7 @@ func (h *hooks) asOwner(sql string, args ...any) (err error) {
 	})
 }
 
-// one reads a single value as superuser.
+// one returns the single value that a query gives, as superuser.
 func one[T any](h *hooks, sql string, args ...any) T {
 	h.t.Helper()
 	var v T
@@ -72,7 +73,7 @@ func one[T any](h *hooks, sql string, args ...any) T {
 	return v
 }
 
-// call runs a function that answers jsonb, as the machine's login.
+// call runs a function that returns jsonb, with the login of the workers.
 func (h *hooks) call(expr string, args ...any) map[string]any {
 	h.t.Helper()
 	got, err := tryCall(h.work, expr, args...)
@@ -105,8 +106,8 @@ func (h *hooks) emit(eventType string, n int) {
 	require.NoError(h.t, err)
 }
 
-// route runs the router until it holds nothing back: a neighbour's transaction
-// may be in flight for a moment.
+// route runs the router until no event is left or held back; the open transaction of another test
+// may hold events back for a moment.
 func (h *hooks) route() (sagas int) {
 	h.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; {
@@ -119,7 +120,7 @@ func (h *hooks) route() (sagas int) {
 	}
 }
 
-// step routes all there is and runs the orchestrator once.
+// step routes all events and runs the orchestrator once.
 func (h *hooks) step() map[string]any {
 	h.t.Helper()
 	h.route()
@@ -151,7 +152,7 @@ func tryClaim(pool *pgxpool.Pool, n int) ([]lease, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[lease])
 }
 
-// result of a lease: code "" = delivered.
+// result returns the report for a lease; code "" = delivered.
 func result(l lease, code string) map[string]any {
 	r := map[string]any{"job_id": l.Job, "lease_token": l.Token, "delivered": code == "", "took_ms": 1.5}
 	if code == "" {
@@ -194,7 +195,7 @@ func (h *hooks) expireLeases() {
 		WHERE status = 'Leased'`))
 }
 
-// die makes n dead letters of one subscription and returns their ids.
+// die makes n dead letters of a new subscription and returns their ids.
 func (h *hooks) die(eventType string, n int) (subscription int64, letters []int64) {
 	h.t.Helper()
 	subscription = h.subscribe(eventType)
@@ -216,7 +217,7 @@ func (h *hooks) requeue(letters ...int64) map[string]any {
 	return h.call("public.fn_dead_letter_requeue($1, 'ann', 'receiver is back')", letters)
 }
 
-// refused wants the statement to fail with this SQLSTATE.
+// refused requires that err is an error of PostgreSQL with this SQLSTATE.
 func refused(t *testing.T, state string, err error, what string) {
 	t.Helper()
 	var pg *pgconn.PgError

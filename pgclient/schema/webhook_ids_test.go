@@ -1,5 +1,5 @@
-// A webhook-id belongs to one content, whatever happened to the database: a receiver that drops
-// repeated ids loses nothing.
+// A webhook-id always belongs to the same payload, whatever happens to the database: a receiver
+// that ignores repeated ids loses nothing.
 
 package schema_test
 
@@ -20,17 +20,17 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// contents is what a receiver has seen: the content of each id.
+// contents is what a receiver has got: the payload of each webhook-id.
 type contents map[string]string
 
-// deliver emits n events that say where they come from, and hands all that is due to the receiver.
+// deliver emits n events with from in their payload, and gives all due deliveries to the receiver.
 func (c contents) deliver(t *testing.T, pool *pgxpool.Pool, from string, n int) {
 	t.Helper()
 	emitAll(t, pool, from, n)
 	c.take(t, pool)
 }
 
-// emitAll writes n events and has a job made for each.
+// emitAll writes n events and waits until each has a job.
 func emitAll(t *testing.T, pool *pgxpool.Pool, from string, n int) {
 	t.Helper()
 	ctx := context.Background()
@@ -48,7 +48,8 @@ func emitAll(t *testing.T, pool *pgxpool.Pool, from string, n int) {
 	})
 }
 
-// take hands all that can be claimed to the receiver.
+// take claims all due deliveries and gives them to the receiver, which fails the test if a known id
+// has another payload.
 func (c contents) take(t *testing.T, pool *pgxpool.Pool) (taken []lease) {
 	t.Helper()
 	for {
@@ -67,7 +68,7 @@ func (c contents) take(t *testing.T, pool *pgxpool.Pool) (taken []lease) {
 	}
 }
 
-// has wants n contents from there among those that were not dropped as seen.
+// has requires that the receiver has n different payloads with this from.
 func (c contents) has(t *testing.T, from string, n int) {
 	t.Helper()
 	got := map[string]bool{}
@@ -99,7 +100,7 @@ func TestWebhookIDStandsForOneContent(t *testing.T) {
 	seen.deliver(t, a, "one", n)
 	seen.deliver(t, b, "two", n)
 
-	// A copy is the state of an earlier point to which one goes back.
+	// The copy is the state to which a restore goes back later.
 	a.Reset()
 	past := one.Clone(t)
 	seen.deliver(t, a, "one, lost by the restore", n)
@@ -121,8 +122,9 @@ func TestWebhookIDStandsForOneContent(t *testing.T) {
 	require.Len(t, seen, 5*n)
 }
 
-// A standby that lagged is promoted while the old primary goes on sending: both number other events alike, both send what
-// waited, and both requeue what was dead, under the ids that it had.
+// A standby that lags behind is promoted while the old primary goes on sending. Both give the same
+// numbers to different events, both send the deliveries that waited, and both requeue the same dead
+// letters, each under its old id.
 func TestWebhookIDOfAPromotedStandby(t *testing.T) {
 	t.Parallel()
 	pgtest.NotHostile(t, "its servers are copies of one of its own")
@@ -202,7 +204,8 @@ func TestWebhookIDOfAPromotedStandby(t *testing.T) {
 	require.Len(t, seen, 4*n)
 }
 
-// What is alive at the upgrade keeps the id that its receiver may have seen, over requeues too.
+// A saga that is open or dead at the upgrade keeps the id that its receiver may have seen, also
+// when it is requeued.
 func TestWebhookIDKeptByAnUpgrade(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Released(t)
@@ -257,7 +260,7 @@ func TestWebhookIDKeptByAnUpgrade(t *testing.T) {
 	require.Len(t, claimed(), len(old), "a requeue inherits the id")
 }
 
-// The id of a saga is given once: nobody writes another one over it.
+// The webhook-id of a saga is set once, and no role can change it.
 func TestWebhookIDNeverChanges(t *testing.T) {
 	h := newHooks(t)
 	h.subscribe("order")

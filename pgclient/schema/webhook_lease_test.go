@@ -1,5 +1,5 @@
-// Leases of webhook jobs: what a worker may do with its token and not without it, and how the
-// cleaner returns expired leases.
+// Leases of webhook jobs: what a worker may do with its lease token and nobody may do without it,
+// and how the cleaner returns expired leases.
 
 package schema_test
 

@@ -1,5 +1,5 @@
-// Tests the state machine of sagas: every legal transition, the illegal ones, and how a saga
-// retries, completes and becomes a dead letter.
+// The state machine of sagas: every legal transition, the illegal ones, and how a saga is retried,
+// completed, or becomes a dead letter.
 
 package schema_test
 
@@ -92,7 +92,7 @@ func TestWebhookRetrySchedule(t *testing.T) {
 	}
 }
 
-// makeDue moves waiting sagas to now, past the guard: no role may.
+// makeDue makes waiting sagas due now, without triggers, since no role may do this.
 func (h *hooks) makeDue() {
 	h.t.Helper()
 	conn, err := h.root.Acquire(context.Background())
@@ -219,8 +219,8 @@ func TestWebhookSettledJobsNeverChange(t *testing.T) {
 	}
 }
 
-// A receiver that answers 429 costs its sagas nothing, a hundred times each; the
-// hundred and first answer counts as any failure does.
+// A receiver that answers 429 costs its sagas no attempt, up to a hundred times each; from the
+// 101st on, the answer counts as a failure.
 func TestWebhookTooManyRequestsCostNothing(t *testing.T) {
 	h := newHooks(t)
 	h.subscribe("order")
@@ -286,7 +286,8 @@ func TestWebhookTooManyRequestsWait(t *testing.T) {
 	}
 }
 
-// The third lease that is lost ends a saga, whatever attempts are left.
+// A saga whose lease is lost for the third time becomes a dead letter, however many attempts are
+// left.
 func TestWebhookLostLeasesEndASaga(t *testing.T) {
 	h := newHooks(t)
 	h.subscribe("order")
@@ -302,7 +303,7 @@ func TestWebhookLostLeasesEndASaga(t *testing.T) {
 	require.Equal(t, "LEASE_LOST_LIMIT 1", one[string](h, "SELECT final_error_code || ' ' || attempt_count FROM public.webhook_delivery_sagas"))
 }
 
-// Each probe that fails doubles the time of a circuit, up to its flag.
+// Each failed probe doubles the time for which a circuit is open, up to the flag's limit.
 func TestCircuitGrows(t *testing.T) {
 	h := newHooks(t)
 	sub := h.subscribe("order")
@@ -327,7 +328,7 @@ func TestCircuitGrows(t *testing.T) {
 	require.InDelta(t, 30, one[float64](h, "SELECT extract(epoch FROM until - now())::float8 FROM public.webhook_endpoint_suspensions WHERE subscription_id = $1", sub), 5, "the next one begins anew")
 }
 
-// An endpoint that only fails for days is suspended, and somebody is told.
+// An endpoint that has only failed for days is suspended, and an alert is raised.
 func TestFailingEndpointIsSuspended(t *testing.T) {
 	h := newHooks(t)
 	sub := h.subscribe("order")
@@ -362,8 +363,8 @@ func TestFailingEndpointIsSuspended(t *testing.T) {
 	require.Zero(t, one[int](h, "SELECT count(*)::int FROM public.webhook_endpoint_suspensions WHERE reason = 'failing'"), "its days begin anew")
 }
 
-// A receiver that is down for half an hour, and one that answers 429 for an hour, cost
-// no message: the time that the waits stand for is added up instead of waited for.
+// A receiver that is down for half an hour, or answers 429 for an hour, loses no webhook. The test
+// does not wait, but sets all times back and adds up the waits.
 func TestReceiverComesBack(t *testing.T) {
 	for _, c := range []struct {
 		code   string

@@ -1,4 +1,5 @@
-// The actions of operators on dead letters: once each, refused with a reason, undone, closed.
+// The actions of operators on dead letters: each takes effect once, is refused with a reason, and
+// can be undone.
 
 package schema_test
 
@@ -215,7 +216,8 @@ func TestWebhookRequeueMany(t *testing.T) {
 	h.checkCounters()
 }
 
-// A setting of the session says nothing about who requeues: only a bulk operation writes its id.
+// A setting of the session does not determine which operation a requeue belongs to: only an
+// operation itself writes its id.
 func TestWebhookRequeueNamesNoOperationThatASessionClaims(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("order", 1)

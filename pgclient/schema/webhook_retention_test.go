@@ -20,7 +20,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// backdate makes webhook rows older, as no role can.
+// backdate makes webhook rows older, which no role can do.
 func (h *hooks) backdate(age string) {
 	h.t.Helper()
 	require.NoError(h.t, pgx.BeginFunc(context.Background(), h.root, func(tx pgx.Tx) error {
@@ -32,17 +32,17 @@ func (h *hooks) backdate(age string) {
 	}))
 }
 
-// retain runs the sweep and says how many events it deleted.
+// retain runs the sweep and returns how many events it deleted.
 func (h *hooks) retain() int {
 	h.t.Helper()
-	h.route() // until nothing is held: the sweep keeps what is not routed
+	h.route() // routes all events, since the sweep keeps unrouted ones
 	got, err := tryCall(h.root, "public.fn_queue_retention_sweep()")
 	require.NoError(h.t, err)
 	require.Contains(h.t, got, "webhooks", got)
 	return num(got, "webhooks")
 }
 
-// counted compares the counters that outlive their rows with the tables.
+// counted requires that the counters agree with the tables after rows are deleted.
 func (h *hooks) counted() {
 	h.t.Helper()
 	for scope, sql := range map[string]string{
@@ -56,7 +56,9 @@ func (h *hooks) counted() {
 	require.Zero(h.t, one[int](h, "SELECT count(*) FROM public.dead_letter_open o WHERE NOT EXISTS (SELECT FROM public.dead_letters d WHERE d.id = o.dead_letter_id)"))
 }
 
-// Whole settled events go, all generations at once; what is open, under way, planned, younger or not routed stays.
+// Settled events are deleted with all generations of their sagas. Events stay if a dead letter is
+// open, a delivery is under way, an operation has one of their items, or if they are young or not
+// routed.
 func TestRetentionOfWebhooks(t *testing.T) {
 	h := newHooks(t)
 	sub, letters := h.die("order", 6) // events 1 to 6
@@ -71,9 +73,9 @@ func TestRetentionOfWebhooks(t *testing.T) {
 	h.requeue(second[0])
 	answer("") // event 1: dead, dead, delivered; event 2: dead, open
 	h.call("public.fn_dead_letter_resolve($1, 'abandoned', '', 'ann')", []int64{letters[2], letters[4], letters[5]})
-	// event 3: resolved; event 4: open; event 5: resolved, but an operation has still to come to it
+	// event 3: resolved; event 4: open; event 5: resolved, but an item of a planned operation
 	h.call("public.fn_queue_bulk_plan('resolve', $1, 'code:HTTP_500', 1, 0, 0, 'ann', 'r')", []string{strconv.FormatInt(letters[4], 10)})
-	h.emit("nobody", 1) // event 7: routed to nobody
+	h.emit("nobody", 1) // event 7: has no recipient
 	h.emit("order", 1)  // event 8: under way
 	h.step()
 	h.backdate("25 hours")
@@ -111,8 +113,8 @@ func TestRetentionOfWebhooks(t *testing.T) {
 	require.NotZero(t, sub)
 }
 
-// What began before the line and goes on behind it stays whole: a dead letter that was requeued today, by hand or by an
-// operation, until its last generation is old as well.
+// An event older than its retention is kept whole while a later generation is young, here because
+// its dead letter was requeued today, by a person or by an operation.
 func TestRetentionOfWebhooksOverTheLine(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("order", 3)
@@ -157,7 +159,8 @@ func TestRetentionOfWebhooksOverTheLine(t *testing.T) {
 	h.counted()
 }
 
-// Each run goes on where the last one stood, and begins again behind the last old event.
+// Each run continues where the last one stopped, and starts again from the first event once it has
+// passed the last old one.
 func TestRetentionOfManyWebhooks(t *testing.T) {
 	h := newHooks(t)
 	h.emit("nobody", 2500)
@@ -180,7 +183,7 @@ func TestRetentionOfManyWebhooks(t *testing.T) {
 	}
 }
 
-// tick runs a tick worker and gives its result.
+// tick runs a tick worker and returns its result.
 func (h *hooks) tick(worker string) map[string]any {
 	h.t.Helper()
 	got, err := tryCall(h.root, "public.fn_queue_tick_now($1, 'ann', 'r')", worker)
@@ -189,7 +192,8 @@ func (h *hooks) tick(worker string) map[string]any {
 	return got["result"].(map[string]any)
 }
 
-// Operators at work beside the sweep: nothing is deleted under their hands, nothing is left half.
+// Operators act on dead letters while the sweep deletes them: each dead letter is deleted either
+// completely or not at all, and no call fails.
 func TestRetentionStorm(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("order", 60)
@@ -227,7 +231,8 @@ func TestRetentionStorm(t *testing.T) {
 		WHERE o.dead_letter_id IS NULL OR d.id IS NULL`))
 }
 
-// What is erased is found nowhere in a dump, is not sent again, and shows who erased it.
+// The content of an erased event is nowhere in a dump and is not sent again, and the record shows
+// who erased it.
 func TestEraseEvent(t *testing.T) {
 	h := newHooks(t)
 	const secret = "plum-tree-7141"
@@ -236,7 +241,7 @@ func TestEraseEvent(t *testing.T) {
 	h.exec("UPDATE public.subscriptions SET max_attempts = 1")
 	_, err := h.work.Exec(t.Context(), `INSERT INTO public.events (event_type, payload) VALUES ('order', '{"who": "`+secret+`"}'), ('order', '{"who": "somebody else"}')`)
 	require.NoError(t, err)
-	dump := func() string { // every row of every table, and what pg_dump writes where it is there
+	dump := func() string { // every row of every table, and the output of pg_dump if it is installed
 		rows, err := h.root.Query(t.Context(), `SELECT format('SELECT COALESCE(string_agg(x::text, '' ''), '''') FROM %s x', oid::regclass)
 			FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace`)
 		require.NoError(t, err)
@@ -277,7 +282,7 @@ func TestEraseEvent(t *testing.T) {
 	require.Equal(t, "unsettled", erase(1, false)["rule"])
 	attempt()
 	h.call("public.fn_saga_orchestrator_run(1000)")
-	for i := range 2 { // somebody looked at it, planned for it, and took samples and snapshots
+	for i := range 2 { // the payload is revealed, an operation is planned, and samples and a snapshot are taken
 		_, err = tryCall(admin, "public.fn_payload_reveal('dead_letter', $1, 'ann', 'r')", strconv.Itoa(i+1))
 		require.NoError(t, err)
 	}
@@ -309,7 +314,7 @@ func TestEraseEvent(t *testing.T) {
 	h.call("public.fn_dead_letter_resolve('{3}', 'abandoned', '', 'ann')")
 	h.counted()
 
-	// only the function does it
+	// no other statement may change these columns, even as the owner
 	for _, sql := range []string{"UPDATE public.events SET payload = '{}'", "UPDATE public.dead_letters SET payload_snapshot = '{}'",
 		"UPDATE public.webhook_delivery_jobs SET response_excerpt = NULL", "DELETE FROM public.webhook_delivery_jobs", "DELETE FROM public.webhook_delivery_sagas",
 		"DELETE FROM public.dead_letters", "DELETE FROM public.events", "DELETE FROM public.dead_letter_requeues"} {
@@ -317,7 +322,7 @@ func TestEraseEvent(t *testing.T) {
 		refused(t, "42501", err, sql)
 		refused(t, "42501", h.asOwner(sql), sql)
 	}
-	// a function of the orchestrator's own, of the same signature, is not that function
+	// an orchestrator's own function with the same name and arguments is refused
 	orchestrator := pgtest.Login(t, h.db, "saga_orchestrator")
 	pool := h.db.Pool(t, orchestrator)
 	h.exec("CREATE SCHEMA mine AUTHORIZATION " + orchestrator)
@@ -333,7 +338,7 @@ func TestEraseEvent(t *testing.T) {
 	require.Zero(t, one[int](h, "SELECT count(*) FROM public.webhook_erasure"))
 }
 
-// oldLeaf makes a leaf of job_history of a day that long ago, with rows.
+// oldLeaf makes the partition of job_history for the day so many days ago, with that many rows.
 func (j *jobs) oldLeaf(days, rows int) {
 	j.t.Helper()
 	j.exec(fmt.Sprintf(`SET statement_timeout = 0; DO $$ DECLARE d date := (now() AT TIME ZONE 'UTC')::date - %d; BEGIN
@@ -343,14 +348,15 @@ func (j *jobs) oldLeaf(days, rows int) {
 		SELECT gen_random_uuid(), 'old', 'iu', 'DOT', 'failed', 'leased', d::timestamp AT TIME ZONE 'UTC' FROM generate_series(1, %d); END $$; RESET statement_timeout`, days, rows))
 }
 
-// newestLeaf drops the leaf that is furthest ahead, as on a new day, when one is to be made.
+// newestLeaf drops the partition that is furthest ahead, so that the next sweep has to make one, as
+// on a new day.
 func (j *jobs) newestLeaf(parent string) {
 	j.t.Helper()
 	j.exec(get[string](j.core, "SELECT format('DROP TABLE %s', max(inhrelid::regclass::text)) FROM pg_inherits WHERE inhparent = ('public.' || $1)::regclass AND inhrelid::regclass::text ~ '[0-9]$'", parent))
 }
 
-// What takes the sweep its time is over before it has what others wait for: a leaf that is made locks its default, which
-// each report of a lost lease and each list of jobs reads.
+// The sweep does its slow work before it takes the locks for which others wait: making a partition
+// locks the default partition, which each report of a lost lease and each list of jobs reads.
 func TestSweepLocksLast(t *testing.T) {
 	if !full() {
 		t.Skip("full: a leaf with so many rows that it takes a while to look through them")
@@ -386,11 +392,12 @@ func TestSweepLocksLast(t *testing.T) {
 	require.Less(t, longest, took/2)
 }
 
-// Beside an open reader the sweep waits for each lock so shortly that nobody who finishes jobs waits behind it for long,
-// and drops what is old when the reader has ended, while jobs go on being finished.
+// While a reader is open, the sweep waits only briefly for each lock, so that sessions that finish
+// jobs do not wait long behind it. Once the reader has ended, the sweep drops old partitions, even
+// while jobs are finished.
 func TestSweepBesideAnOpenReader(t *testing.T) {
-	const most = "1s" // the machine may be shared, and what is not to be waited for is 2 s and more
-	sweeps := 2       // of each reader
+	const most = "1s" // generous for a shared machine; the waits to rule out are 2 s and longer
+	sweeps := 2       // per reader
 	if full() {
 		sweeps = 30
 	}
@@ -403,7 +410,7 @@ func TestSweepBesideAnOpenReader(t *testing.T) {
 	for _, parent := range []string{"job_history", "queue_metric_sample", "event_outbox"} {
 		j.newestLeaf(parent)
 	}
-	// Who waits for a lock longer than that gets an error, whatever else the machine has to do.
+	// A longer wait for a lock fails the statement, however loaded the machine is.
 	pool := j.as("event_ingest_writer", "dot_executor")
 	conn, err := pool.Acquire(t.Context())
 	require.NoError(t, err)
@@ -431,7 +438,7 @@ func TestSweepBesideAnOpenReader(t *testing.T) {
 				for i, h := range hs {
 					sql, args := "SELECT count(*)::int FROM public.fn_job_ack($1, $2) WHERE outcome = 'done'", []any{[]string{h.Job}, []string{h.Token}}
 					switch i % 3 {
-					case 1: // beside one whose lease is lost, which is looked for in all of the history
+					case 1: // together with a job whose lease is lost, which is searched in the whole history
 						args = []any{[]string{h.Job, h.Token}, []string{h.Token, h.Token}}
 					case 2:
 						sql = "SELECT count(*)::int FROM public.fn_job_fail($1, $2, '{BROKEN}', '{no}', '{true}') WHERE outcome = 'done'"

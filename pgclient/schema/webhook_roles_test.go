@@ -1,5 +1,5 @@
-// Rights around webhooks: table rights exactly, the verbs that each role must never have, and what
-// is refused even to the owner.
+// Rights on webhooks: exactly the listed rights on tables, the statements that each role must never
+// run, and the changes that are refused even to the owner.
 
 package schema_test
 
@@ -23,10 +23,10 @@ var webhookTables = []string{"events", "subscriptions", "webhook_endpoint_suspen
 func TestWebhookTableRights(t *testing.T) {
 	h := newHooks(t)
 	rights := map[string]map[string]string{
-		"event_ingest_writer": {}, // INSERT of columns, below
+		"event_ingest_writer": {}, // may only INSERT some columns, see below
 		"router_worker":       {"events": "S", "subscriptions": "S", "webhook_delivery_sagas": "SI", "router_offsets": "SIU"},
 		"saga_orchestrator": {"events": "S", "subscriptions": "S", "webhook_delivery_sagas": "SU",
-			"webhook_delivery_jobs": "IU", "dead_letters": "SI"}, // SELECT of all columns but one, below; of webhook_worker and dead_letter_operator too
+			"webhook_delivery_jobs": "IU", "dead_letters": "SI"}, // may SELECT all columns but one, see below, as may webhook_worker and dead_letter_operator
 		"webhook_worker": {"events": "S", "subscriptions": "S", "webhook_delivery_sagas": "S"},
 		"dead_letter_operator": {"events": "S", "subscriptions": "S", "webhook_endpoint_suspensions": "S", "webhook_endpoint_state": "S",
 			"webhook_rate_bucket": "S", "router_offsets": "S", "webhook_delivery_sagas": "S",

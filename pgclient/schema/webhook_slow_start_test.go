@@ -9,20 +9,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slowStart is the row of the one endpoint, or "".
+// slowStart returns endpoint, reason and rate of the only slow start; "" = there is none.
 func (h *hooks) slowStart() string {
 	h.t.Helper()
 	return one[string](h, "SELECT COALESCE((SELECT concat_ws(' ', endpoint, why, rate) FROM public.webhook_slow_start), '')")
 }
 
-// slice lets a slow start have what it may have at most, and claims.
+// slice refills the bucket of the slow start and claims: it returns at most one slice of the rate.
 func (h *hooks) slice() []lease {
 	h.t.Helper()
 	require.NoError(h.t, h.asOwner("UPDATE public.webhook_slow_start SET refilled_at = '-infinity'"))
 	return h.claim(1000)
 }
 
-// stepped lets 10 s pass for it.
+// stepped makes the current step 10 s older and runs the orchestrator.
 func (h *hooks) stepped() {
 	h.t.Helper()
 	require.NoError(h.t, h.asOwner("UPDATE public.webhook_slow_start SET step_at = step_at - interval '10 seconds'"))
@@ -33,7 +33,7 @@ func TestSlowStartAfterEveryBlockade(t *testing.T) {
 	const suspended = "INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, until, by) VALUES "
 	for _, c := range []struct {
 		name, block, release, why string
-		owner                     bool // release is a statement of the owner
+		owner                     bool // true: run release as the owner
 	}{
 		{"resume", suspended + "(1, 'operator', NULL, 'eve')", "SELECT public.fn_endpoint_resume(1::bigint, 'ann', 'mended')", "its suspension ended", false},
 		{"the time of a suspension is over", suspended + "(1, 'operator', now() + interval '1 hour', 'eve')", "UPDATE public.webhook_endpoint_suspensions SET until = now() - interval '1 second'", "its suspension ended", true},
@@ -60,7 +60,7 @@ func TestSlowStartAfterEveryBlockade(t *testing.T) {
 			} else {
 				h.exec(c.release)
 			}
-			ls := h.claim(1000) // also when nobody but the claim has looked
+			ls := h.claim(1000) // the claim alone may detect it
 			if c.name != "the time of a suspension is over" {
 				require.Equal(t, "127.0.0.1:1 "+c.why+" 10", h.slowStart())
 			}
@@ -73,7 +73,7 @@ func TestSlowStartAfterEveryBlockade(t *testing.T) {
 	}
 }
 
-// A circuit is closed by its probe.
+// A slow start begins when a probe closes the circuit.
 func TestSlowStartAfterProbe(t *testing.T) {
 	h := newHooks(t)
 	sub := h.subscribe("e")
@@ -89,7 +89,7 @@ func TestSlowStartAfterProbe(t *testing.T) {
 	require.Len(t, h.slice(), 2)
 }
 
-// Events waited for the router.
+// A slow start begins when events had to wait for the router.
 func TestSlowStartAfterRouter(t *testing.T) {
 	h := newHooks(t)
 	h.subscribe("e")
@@ -102,7 +102,8 @@ func TestSlowStartAfterRouter(t *testing.T) {
 	require.Equal(t, "127.0.0.1:1 its events could not be routed 10", h.slowStart())
 }
 
-// Little work, an endpoint that is used to more, and the switch: none begins.
+// No slow start begins if the backlog is small, if the endpoint is used to a higher rate, or if the
+// flag is off.
 func TestSlowStartIsNotNeeded(t *testing.T) {
 	h := newHooks(t)
 	sub := h.subscribe("e")
@@ -114,7 +115,7 @@ func TestSlowStartIsNotNeeded(t *testing.T) {
 	h.step()
 	suspend()
 	require.Empty(t, h.slowStart(), "ten seconds of ten")
-	h.finish("", h.claim(1000)...) // a hundred in one second: its usual rate from now on
+	h.finish("", h.claim(1000)...) // a hundred in one second: the endpoint's usual rate from now on
 	h.emit("e", 900)
 	h.step()
 	suspend()
@@ -128,8 +129,8 @@ func TestSlowStartIsNotNeeded(t *testing.T) {
 	suspend()
 }
 
-// The rate is that of the endpoint, whatever subscriptions it has; another endpoint
-// is not held up, neither behind it nor before.
+// The rate counts for all subscriptions of the endpoint together. Deliveries to another endpoint
+// are not delayed, whether they come before or after.
 func TestSlowStartIsOfTheEndpoint(t *testing.T) {
 	h := newHooks(t)
 	a, b := h.subscribe("a"), h.subscribe("b")
@@ -143,7 +144,7 @@ func TestSlowStartIsOfTheEndpoint(t *testing.T) {
 	h.call("public.fn_endpoint_resume($1::bigint, 'ann', 'r')", b)
 	require.Equal(t, "127.0.0.1:1 its suspension ended 10", h.slowStart(), "160 wait, of two subscriptions")
 	ls := h.slice()
-	h.call("public.fn_saga_orchestrator_run()") // what was made before leaves the free lane
+	h.call("public.fn_saga_orchestrator_run()") // existing jobs are now claimed at the rate, too
 	ls = append(ls, h.slice()...)
 	n := map[int64]int{}
 	for _, l := range ls {
@@ -199,7 +200,7 @@ func TestSlowStartSteps(t *testing.T) {
 	require.Empty(t, h.slowStart(), "the rest is a second's worth")
 	require.Len(t, h.claim(1000), 80)
 
-	h.emit("e", 6000) // more than ten seconds of what it has just taken
+	h.emit("e", 6000) // more than ten seconds of the rate that it has just reached
 	h.step()
 	h.call("public.fn_endpoint_suspend($1::bigint, 'ann', 'r')", sub)
 	h.call("public.fn_endpoint_resume($1::bigint, 'ann', 'r')", sub)
@@ -211,7 +212,7 @@ func TestSlowStartSteps(t *testing.T) {
 	h.call("public.fn_endpoint_suspend($1::bigint, 'ann', 'r')", sub)
 	h.call("public.fn_endpoint_resume($1::bigint, 'ann', 'r')", sub)
 	require.NotEmpty(t, h.slowStart())
-	h.flag("webhook.slow_start.enabled", "false") // none begins at the new URL
+	h.flag("webhook.slow_start.enabled", "false") // so that no slow start begins at the new URL
 	require.NoError(t, h.asOwner("UPDATE public.subscriptions SET callback_url = 'http://127.0.0.1:2/hook'"))
 	h.stepped()
 	require.Empty(t, h.slowStart(), "it ends with the last subscription of its endpoint")

@@ -1,4 +1,4 @@
-// Wake signals and what the panes read about endpoints.
+// Wake signals of webhooks, and the data about endpoints that panes read.
 
 package schema_test
 
@@ -51,8 +51,8 @@ func TestWebhookWakes(t *testing.T) {
 	h.emit("order", 3)
 	require.Equal(t, []string{"event webhook_router 3"}, heard(), "one signal per statement")
 	h.route()
-	// A writing transaction of another test may hold some events back for a pass:
-	// then it is a signal per pass.
+	// The open transaction of another test may delay some events until the next run of the router:
+	// then each run sends a signal.
 	sagas := 0
 	for _, signal := range heard() {
 		var n int

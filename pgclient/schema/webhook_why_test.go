@@ -1,5 +1,5 @@
-// Why a queue waits: each link of the chain blocks when it should, has the words of the snapshot,
-// and names a cure. And expired webhook leases are released.
+// Why a queue waits: each link of the chain blocks when it should, gives the same reason as the
+// snapshot, and names a remedy. Also: expired webhook leases can be released.
 
 package schema_test
 
@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// whyOf returns the chain of a queue and the column of the snapshot for it.
+// whyOf returns the reason why a queue waits, its links with their states, and the reason that the
+// snapshot shows.
 func (h *hooks) whyOf(name string) (why string, links map[string]string, column string) {
 	h.t.Helper()
 	got := h.call("public.fn_queue_why($1)", name)
@@ -37,7 +38,7 @@ func (h *hooks) whyOf(name string) (why string, links map[string]string, column 
 	return got["why"].(string), links, picture
 }
 
-// unguarded changes a table behind the back of its triggers.
+// unguarded changes a table with its triggers disabled.
 func (h *hooks) unguarded(table, sql string, args ...any) {
 	h.t.Helper()
 	h.exec("ALTER TABLE public." + table + " DISABLE TRIGGER USER")
@@ -45,7 +46,7 @@ func (h *hooks) unguarded(table, sql string, args ...any) {
 	h.exec("ALTER TABLE public." + table + " ENABLE TRIGGER USER")
 }
 
-// alive makes a worker host with these loops.
+// alive replaces all hosts by one that runs these loops; without loops there is no host.
 func (h *hooks) alive(loops ...string) {
 	h.t.Helper()
 	h.exec("DELETE FROM public.queue_host")
@@ -113,7 +114,8 @@ func TestWhyAnEndpointWaits(t *testing.T) {
 		}
 	}
 
-	// of two subscriptions at one endpoint one is suspended: it slows, it does not block
+	// one of the two subscriptions of an endpoint is suspended: this slows the queue, but does not
+	// block it
 	other := h.subscribe("order2")
 	h.exec("UPDATE public.subscriptions SET callback_url = (SELECT callback_url FROM public.subscriptions WHERE id = $1) WHERE id = $2", sub, other)
 	h.emit("order2", 1)
@@ -199,7 +201,7 @@ func TestWhyALaneWaits(t *testing.T) {
 	require.Equal(t, "ambiguous", call(t, j.root, "public.fn_queue_why('k')")["rule"])
 }
 
-// Whether a floor keeps jobs waiting goes by the jobs that wait.
+// Whether a priority floor blocks a lane depends on the priorities of the waiting jobs.
 func TestWhyBelowTheFloor(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "k", "", 10, 1)
@@ -230,7 +232,8 @@ func TestWhyBelowTheFloor(t *testing.T) {
 	require.Equal(t, "clear", state)
 }
 
-// What is due and not taken in is said, as nobody runs job_queue_default.
+// Jobs that are due, but not yet ready because nobody runs job_queue_default, are shown with this
+// reason.
 func TestWhyDueJobsAreNotTakenIn(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 100)
@@ -270,7 +273,7 @@ func TestWebhookLeaseRelease(t *testing.T) {
 	require.Equal(t, []string{"lease_lost"}, h.report(result(held[0], "")), "the worker that had it changes nothing")
 	require.Equal(t, "done", one[string](h, "SELECT outcome FROM public.queue_operator_action WHERE action = 'webhook_lease_release'"))
 
-	for range 2 { // the third loss fails it
+	for range 2 { // the third lost lease fails the job
 		h.unguarded("webhook_delivery_jobs", "UPDATE public.webhook_delivery_jobs SET status = 'Leased', lease_until = now() - interval '1 second', lease_token = gen_random_uuid(), worker_id = 'w', started_at = now() WHERE id = $1", held[0].Job)
 		h.call(release, ids[:1], false)
 	}
@@ -290,7 +293,7 @@ func TestWebhookResumeLiftsWhatWasSeen(t *testing.T) {
 	require.Nil(t, h.call("public.fn_endpoint_resume($1, 'ben', 'it is back', $2::text::timestamptz)", sub, since)["refused"])
 }
 
-// A resumed endpoint stays open though the answer that shut it is settled later.
+// A resumed endpoint stays resumed, even if the 410 answer that suspended it is settled later.
 func TestWebhookResumeOutlivesAnOldGone(t *testing.T) {
 	h := newHooks(t)
 	sub := h.subscribe("order")
@@ -303,7 +306,7 @@ func TestWebhookResumeOutlivesAnOldGone(t *testing.T) {
 	require.Zero(t, one[int](h, "SELECT count(*) FROM public.webhook_endpoint_suspensions"))
 }
 
-// A row of an older release whose time never comes is named.
+// The reason names jobs of an older release whose process_after is never reached.
 func TestWhyALaneIsNeverDue(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 1)
