@@ -55,7 +55,8 @@ func TestOneCauseOneAlert(t *testing.T) {
 	require.Contains(t, detail, "kg")
 	require.EqualValues(t, n+2, call(t, c.as("dot_executor"), "public.fn_queue_stale_check()")["emitted"], "DP4: an event per executor")
 
-	// The alert names who acknowledged it; the snapshot folds the row in the same way.
+	// The alert shows who acknowledged it, and the snapshot folds its row in the same way as the
+	// view.
 	ann := c.as("workflow_admin")
 	call(t, ann, "public.fn_queue_alert_ack('no_host', 'ann', 'restarting it', '1 hour')")
 	require.Equal(t, "acked ann", get[string](c, "SELECT state || ' ' || acked_by FROM public.v_queue_alert WHERE subject = 'no_host'"))

@@ -50,8 +50,8 @@ func TestAuditClaims(t *testing.T) {
 	}
 }
 
-// A filter in an audit row is only claimed by the caller: here, dead letters of one kind are
-// requeued with the filter of another.
+// The filter in an audit row is only what the caller claimed: here, an operation is planned for
+// dead letters that its filter does not match.
 func TestAuditFilterIsClaimed(t *testing.T) {
 	h := newHooks(t)
 	_, letters := h.die("order", 2)

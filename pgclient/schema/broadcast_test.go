@@ -48,7 +48,7 @@ func (c *core) rolled() {
 }
 
 // share returns the share as the views show it and as a plain count of the events gives it, both in
-// one snapshot. The plain count does not use event classes.
+// one transaction. The plain count does not use event classes.
 func (c *core) share() (views, counted string) {
 	c.t.Helper()
 	require.NoError(c.t, pgx.BeginFunc(context.Background(), c.root, func(tx pgx.Tx) error {

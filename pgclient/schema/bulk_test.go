@@ -422,7 +422,7 @@ func TestBulkWaitsForEndpoints(t *testing.T) {
 		require.Equal(t, "0 0 0", b.tick(1))
 		require.Equal(t, "completed", b.state())
 		b.counted()
-		h.emit("fine", 4) // for the next round
+		h.emit("fine", 4) // dead letters for the next case
 		h.step()
 		h.finish("HTTP_500", h.claim(100)...)
 		h.step()

@@ -1,4 +1,5 @@
-// The names of the source documents, read from a list that was typed from them and not from the migrations.
+// The database has the names that the source documents define. The list was typed from the
+// documents, not copied from the migrations.
 
 package schema_test
 

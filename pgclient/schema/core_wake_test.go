@@ -85,7 +85,8 @@ func TestWakeOn(t *testing.T) {
 	require.Equal(t, "event", channels["queue_wake_kg"]["layer"])
 	require.Contains(t, channels, "queue_wake_"+longDomain)
 
-	// A writer that sends its own wake signal sets a setting of its transaction: the bridge sends none for it.
+	// A writer that sends its own wake signal sets a setting of its transaction: the bridge sends
+	// none for it.
 	require.NoError(t, pgx.BeginFunc(context.Background(), writer, func(tx pgx.Tx) error {
 		_, err := tx.Exec(context.Background(), "SET LOCAL qtop.doorbell = 'on'")
 		require.NoError(t, err)

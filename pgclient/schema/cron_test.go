@@ -34,7 +34,7 @@ func newCron(t *testing.T) *core {
 	}
 	c := newOwn(t, map[string]string{
 		"shared_preload_libraries": "pg_cron", "cron.database_name": "queue", "cron.use_background_workers": "on", "max_worker_processes": "20",
-		"cron.max_running_jobs": "10", // at the full hour all six have their mark: the sixth would wait for a slow one
+		"cron.max_running_jobs": "10", // at the full hour six cron jobs start: with the default of 5, the sixth would wait
 	})
 	c.exec("CREATE ROLE ops LOGIN IN ROLE workflow_admin")
 	c.exec("CREATE ROLE second LOGIN IN ROLE workflow_admin, queue_viewer")

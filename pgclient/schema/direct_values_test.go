@@ -1,6 +1,6 @@
-// Hostile values for every column that a granted role may write directly. Each is refused with an
-// SQLSTATE, or kept if a condition holds. A column that is granted but not listed here fails the
-// test.
+// Hostile values for every column that a granted role may write directly. Each value is either
+// refused with an SQLSTATE, or accepted if a condition holds for the written row. A column that is
+// granted but not listed here fails the test.
 
 package schema_test
 
@@ -407,10 +407,11 @@ func (d directWrite) sql(column, expression string) string {
 	return fmt.Sprintf("INSERT INTO public.%s (%s) OVERRIDING SYSTEM VALUE VALUES (%s)", d.table, strings.Join(columns, ", "), strings.Join(expressions, ", "))
 }
 
-// directState makes the rows into whose columns the hostile values are written: saga 1 is in progress with a job that
-// failed and is not settled, saga 2 is due, saga 3 is not due; events 1 to 3 have the type of subscription 1, event 3 is
-// not routed, event 4 has the type of subscription 2, event 5 is a dead letter for subscription 1; subscription 3 is not
-// verified, subscription 4 is younger than the events.
+// directState makes the rows into whose columns the hostile values are written. Saga 1 is in
+// progress with a job that failed and is not settled, saga 2 is due, saga 3 is not due. Events 1 to
+// 3 have the type of subscription 1, event 3 is not routed, event 4 has the type of subscription 2,
+// event 5 is a dead letter for subscription 1. Subscription 3 is not verified, subscription 4 is
+// younger than the events.
 func directState(t *testing.T) *hooks {
 	t.Helper()
 	h := newHooks(t)

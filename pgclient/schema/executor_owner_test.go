@@ -1,5 +1,5 @@
-// The owner of an executor: no other login claims, sends heartbeats or reports for it, or blocks
-// its owner.
+// The owner of an executor: no other login can claim, send heartbeats or report results for it, or
+// block its owner.
 
 package schema_test
 

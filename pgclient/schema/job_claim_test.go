@@ -151,8 +151,8 @@ func TestJobClaimFloorAndLimit(t *testing.T) {
 	j.balanced()
 }
 
-// A claim that waited for the lock of a job subscription uses the values that it has after the
-// wait.
+// A claim that waited for the lock of a job subscription uses the values that the subscription has
+// after the wait.
 func TestJobClaimWaitsForRule(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 1000)

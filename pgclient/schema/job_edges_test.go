@@ -1,5 +1,5 @@
 // The state machine of jobs against direct writes: of 9 × 9 edges only the legal ones are accepted,
-// no row can be deleted, no table can be truncated, and no executor has no kind.
+// no row can be deleted, no table can be truncated, and every executor has a kind.
 
 package schema_test
 
@@ -145,8 +145,8 @@ func TestJobNothingGoes(t *testing.T) {
 			require.Equal(t, "42501", j.byHand(role, "DELETE FROM "+sql), sql)
 		}
 		require.Equal(t, "42501", j.byHand(role, "UPDATE "+leaf+" SET status = 'succeeded'"), leaf)
-		// The guard accepts a function of qtop only: a function with such a name, or a comment that
-		// contains it, does not help.
+		// The guard accepts only functions of qtop, not another function with a similar name, and not a
+		// statement with such a name in a comment.
 		for _, sql := range []string{"DO $$ BEGIN DELETE FROM public.job_queue; END $$", "DO $$ BEGIN DELETE FROM public.job_queue /* PL/pgSQL function public.fn_job_ack(uuid[]) */; END $$",
 			"CREATE FUNCTION public.fn_job_mine() RETURNS void LANGUAGE plpgsql AS $$ BEGIN DELETE FROM public.job_queue; END $$; SELECT public.fn_job_mine()",
 			"CREATE FUNCTION pg_temp.fn_job_mine() RETURNS void LANGUAGE plpgsql AS $$ BEGIN DELETE FROM public.job_queue; END $$; SELECT pg_temp.fn_job_mine()"} {

@@ -107,9 +107,9 @@ func tokens(hs []held) (out []string) {
 	return out
 }
 
-// tell calls fn_job_start, fn_job_renew, fn_job_ack or fn_job_release for what = "start", "renew",
-// "ack" or "release". An upper-case what is a failure code for fn_job_fail, and "!" behind it means
-// permanent. It returns the outcome per job id.
+// tell reports for jobs. It calls fn_job_start, fn_job_renew, fn_job_ack or fn_job_release if what
+// is "start", "renew", "ack" or "release". An upper-case what is a failure code for fn_job_fail;
+// with "!" at its end the failure is permanent. tell returns the outcome per job id.
 func tell(ctx context.Context, pool *pgxpool.Pool, what string, hs ...held) (map[string]string, error) {
 	sql, args := "SELECT job_id::pg_catalog.text, outcome FROM public.fn_job_"+what+"($1, $2)", []any{ids(hs), tokens(hs)}
 	if code := strings.TrimSuffix(what, "!"); code == strings.ToUpper(code) {
@@ -136,8 +136,8 @@ func tell(ctx context.Context, pool *pgxpool.Pool, what string, hs ...held) (map
 	return out, err
 }
 
-// outcome calls tell for these jobs and returns the outcome, which must be the same for all of
-// them.
+// outcome calls tell for these jobs and returns their distinct outcomes, sorted and separated by
+// commas.
 func (j *jobs) outcome(what string, hs ...held) string {
 	j.t.Helper()
 	got, err := tell(context.Background(), j.work, what, hs...)

@@ -81,8 +81,8 @@ func TestJobEdgesByFunction(t *testing.T) {
 	j.balanced()
 }
 
-// With a token of no lease, no function changes a job, whatever its status. A job that is not
-// leased can only be claimed or cancelled, and a final job neither.
+// A token that belongs to no lease changes no job, whatever the status of the job. A job that is
+// not leased can only be claimed or cancelled, and a finished job cannot.
 func TestJobForeignTokenChangesNothing(t *testing.T) {
 	j := newJobs(t)
 	for _, status := range []string{"leased", "in_progress", "queued", "retry_waiting", "succeeded", "failed", "dead_letter", "cancelled", "cleaned"} {

@@ -99,7 +99,7 @@ func TestJobPictureRuleByRule(t *testing.T) {
 	}
 }
 
-// planned is a node of a plan as EXPLAIN prints it.
+// planned is a node of a plan that EXPLAIN printed, with its row counts.
 type planned struct {
 	Rows     float64   `json:"Actual Rows"`
 	Loops    float64   `json:"Actual Loops"`

@@ -1,5 +1,5 @@
-// Rights around jobs: each function for the roles that need it, no direct rights on tables, no
-// payloads for viewers.
+// Rights on jobs: each function may be called by the roles that need it and by no others, no role
+// writes rows of jobs directly, and viewers see no payloads.
 
 package schema_test
 

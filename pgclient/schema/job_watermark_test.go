@@ -87,7 +87,7 @@ func TestJobWatermarkPassesNoJob(t *testing.T) {
 	require.ElementsMatch(t, ids, []string{got[0].Job, got[1].Job})
 	j.outcome("ack", got...)
 
-	// the highest priority first, whatever the priority of the watermark
+	// jobs are claimed highest priority first, whatever the priority of the job at the watermark
 	for _, order := range [][]int{{500, 100, 1}, {1, 100, 500}} {
 		want := map[int]string{}
 		for _, p := range order {

@@ -1,4 +1,4 @@
-// Only the session that claimed a lease sees its token; all others see a public id.
+// Only the caller of a claim sees the token of its lease; all others see a public id.
 
 package schema_test
 
@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// leaseID is the public id of the lease of a job.
+// leaseID returns the public id of the lease of a job.
 func (j *jobs) leaseID(h held) string {
 	j.t.Helper()
 	return get[string](j.core, "SELECT left(encode(sha256(uuid_send($1::uuid)), 'hex'), 32)::uuid::text", h.Token)

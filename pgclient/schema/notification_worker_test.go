@@ -154,9 +154,9 @@ func TestNotificationT13ErrorHandling(t *testing.T) {
 	b.counted()
 }
 
-// The server refuses one row among thousands for a reason that no check of its values could foresee. That row is found,
-// and the others are processed. After an error that no row caused, no row is blamed: the run reports the error, and the
-// next run processes the batch again.
+// The server refuses one row among thousands for a reason that no check of its values could
+// foresee. That row is found, and the others are processed. If an error is not caused by a row, no
+// row is marked as failed: the run reports the error, and the next run processes the batch again.
 func TestNotificationT13Unforeseen(t *testing.T) {
 	b := newBoard(t)
 	const n = 3000

@@ -1,5 +1,5 @@
-// Revealing a payload: never without a committed audit row, even if the caller rolls back, and
-// never for a login that may only view.
+// Revealing a payload: each reveal makes an audit row, and a line in the server's log that remains
+// if the caller rolls back. A login that may only view can reveal nothing.
 
 package schema_test
 

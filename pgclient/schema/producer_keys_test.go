@@ -348,7 +348,7 @@ func TestEventKeyUnderRepeatableRead(t *testing.T) {
 	require.Equal(t, 1, get[int](p.core, "SELECT count(*)::int FROM public.event_outbox"))
 }
 
-// A key belongs to its job for its own number of days, even if jobs and dead letters are deleted
+// A key belongs to its job for retention.job_keys_days, even if jobs and dead letters are deleted
 // sooner. 0 or an unreadable number of days = for ever.
 func TestJobKeyDays(t *testing.T) {
 	for days, kept := range map[string]string{"7": "6 days", "0": "1000 days", "soon": "1000 days", "1": "23 hours"} {

@@ -206,7 +206,7 @@ func TestDryRunIsNull(t *testing.T) {
 	}
 }
 
-// If the list of subscriptions to skip contains a NULL, a claim skips the other subscriptions of
+// A NULL in the list of subscriptions to skip is ignored: a claim skips the other subscriptions of
 // the list, and only these.
 func TestClaimSkipsPastNull(t *testing.T) {
 	h := newHooks(t)

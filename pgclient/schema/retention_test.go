@@ -81,8 +81,8 @@ func TestRetentionOfJobs(t *testing.T) {
 	require.Empty(t, got["dropped"])
 }
 
-// Only dead letters that were resolved long ago are deleted, whether the sweep or a direct DELETE
-// does it.
+// Only dead letters that were resolved long ago are deleted. Neither the sweep nor a direct DELETE
+// can delete others.
 func TestRetentionOfLetters(t *testing.T) {
 	j := newJobs(t)
 	j.exec("ALTER TABLE public.job_dead_letter DISABLE TRIGGER trg_job_dead_letter_edge")

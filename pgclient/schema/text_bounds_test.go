@@ -1,4 +1,4 @@
-// No login can store an unbounded text or list through the functions of qtop.
+// No login can store a text or list of unlimited length through the functions of qtop.
 
 package schema_test
 

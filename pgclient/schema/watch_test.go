@@ -89,7 +89,7 @@ func (m *model) interval(w *watched, n int, at time.Time) {
 	}
 }
 
-// repeat returns how long after its last event a silence is reported by another event.
+// repeat returns how long after an event about a silence the next event reports this silence again.
 func (m *model) repeat(w *watched) time.Duration {
 	return 2 * max(m.after(w, w.cadence, m.flag), time.Duration(min(m.flag, 300))*time.Second)
 }
@@ -402,8 +402,8 @@ func TestWatchSaysWhy(t *testing.T) {
 	call(t, c.root, "public.fn_queue_stale_check()")
 	require.Equal(t, "queue.scheduler.mode is pg_cron, and pg_cron is not in this database", get[string](c, `SELECT safe_payload ->> 'reason' FROM public.event_outbox
 		WHERE event_subject_ref = 'w' ORDER BY created_at DESC LIMIT 1`))
-	// pg_cron of another database ticks: mode hybrid accepts its ticks, and from then on it is
-	// known.
+	// pg_cron of another database ticks: mode hybrid accepts its ticks, and after such a tick mode
+	// pg_cron can be set.
 	c.exec("UPDATE public.dot_config SET value = 'hybrid' WHERE key = 'queue.scheduler.mode'")
 	c.exec("UPDATE public.queue_tick_worker SET last_run_at = NULL, last_attempt_at = NULL WHERE worker_name = 'w'")
 	require.Equal(t, true, tick(t, c, "w", "pg_cron")["ran"])

@@ -1,5 +1,5 @@
-// Helpers of the webhook tests: a database with one login per role, and each step of the state
-// machine as one call.
+// Helpers of the webhook tests: a database with one login that has all roles of workers and
+// operators, and each step of the state machine as one call.
 
 package schema_test
 

@@ -123,8 +123,8 @@ func TestWebhookIDStandsForOneContent(t *testing.T) {
 }
 
 // A standby that lags behind is promoted while the old primary goes on sending. Both give the same
-// numbers to different events, both send the deliveries that waited, and both requeue the same dead
-// letters, each under its old id.
+// numbers to different events, and both send the deliveries that waited. Each requeues the same
+// dead letters, which keep their ids.
 func TestWebhookIDOfAPromotedStandby(t *testing.T) {
 	t.Parallel()
 	pgtest.NotHostile(t, "its servers are copies of one of its own")
@@ -204,8 +204,8 @@ func TestWebhookIDOfAPromotedStandby(t *testing.T) {
 	require.Len(t, seen, 4*n)
 }
 
-// A saga that is open or dead at the upgrade keeps the id that its receiver may have seen, also
-// when it is requeued.
+// A saga that is open at the upgrade keeps the id that its receiver may have seen, also when it is
+// requeued later.
 func TestWebhookIDKeptByAnUpgrade(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Released(t)

@@ -1,5 +1,5 @@
-// A webhook event is deleted as a whole when its retention is over, and its content can be erased;
-// nothing else changes it.
+// A webhook event is deleted with all its rows when its retention is over, and its content can be
+// erased before; nothing else changes or deletes these rows.
 
 package schema_test
 

@@ -1,5 +1,6 @@
 // Slow starts: after any block, the backlog of an endpoint is sent at a rate that rises step by
-// step, over all its subscriptions, and other endpoints are not delayed.
+// step. The rate is shared by all subscriptions of the endpoint, and other endpoints are not
+// delayed.
 
 package schema_test
 
