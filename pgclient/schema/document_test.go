@@ -1,6 +1,7 @@
 // docs/schema.md is made from the catalogue of a database that has just been migrated, so that it
-// always agrees with the schema. To write it again: go test ./pgclient/schema -run SchemaDocument
-// -update
+// always agrees with the schema. This command writes it again:
+//
+//	go test ./pgclient/schema -run SchemaDocument -update
 
 package schema_test
 
