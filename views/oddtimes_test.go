@@ -22,7 +22,7 @@ func setTimes(v reflect.Value, at time.Time) {
 		}
 		return
 	}
-	switch v.Kind() { // no other kind can contain a time
+	switch v.Kind() { //nolint:exhaustive // no other kind can contain a time
 	case reflect.Pointer, reflect.Interface:
 		if !v.IsNil() {
 			setTimes(v.Elem(), at)

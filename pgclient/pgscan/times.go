@@ -158,7 +158,7 @@ func calendared(tree any, t reflect.Type) any {
 			}
 		}
 	case map[string]any:
-		switch t.Kind() { // a JSON object is read into one of these two
+		switch t.Kind() { //nolint:exhaustive // a JSON object is read into one of these two
 		case reflect.Map:
 			for k := range x {
 				x[k] = calendared(x[k], t.Elem())

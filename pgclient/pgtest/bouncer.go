@@ -48,7 +48,7 @@ func NewBouncerAt(t testing.TB, server, database, mode string, logins []string, 
 	if err != nil {
 		t.Skip("SKIP: pgbouncer is not installed; make test-full installs it on Debian as root")
 	}
-	dir, err := os.MkdirTemp("", "qtop-bouncer-") // a short path for the socket; open to the user that runs PgBouncer
+	dir, err := os.MkdirTemp("", "qtop-bouncer-") //nolint:usetesting // a short path for the socket; open to the user that runs PgBouncer
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
