@@ -60,7 +60,7 @@ const (
 )
 
 // newListener prepares a listener; Run runs it. onWake is called for every wake signal, resync
-// after each subscription. If LISTEN cannot work, neither is ever called, so callers must also
+// each time LISTEN is established. If LISTEN cannot work, neither is ever called, so callers must also
 // poll.
 func newListener(cfg *pgx.ConnConfig, route *pgsession.Route, name string, second *pgpool.Pool, onWake func(queue.Wake), resync func()) *Listener {
 	cfg = cfg.Copy()

@@ -212,8 +212,8 @@ func uuid(table string, i int) string {
 	return fmt.Sprintf("%s0000000-0000-4000-8000-00000000000%d", table, i)
 }
 
-// hostileEvents puts a string into the rows about events that could not be
-// routed, operations, suspensions and marks.
+// hostileEvents puts a hostile string into dead letters of events, bulk operations, suspensions,
+// marks, event subscriptions and the other tables about events.
 func hostileEvents(exec func(string, ...any), i int, s string) {
 	short := s[:min(len(s), 400)]
 	for !utf8.ValidString(short) {

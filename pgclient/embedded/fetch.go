@@ -26,7 +26,7 @@ const fetchPatience = 10 * time.Minute
 func fetched(ctx context.Context, major int, notice func(string), ids []identity) (found, error) {
 	fit := pinsFor(major)
 	if len(fit) == 0 {
-		return found{}, errors.New("there is no package of it for this machine")
+		return found{}, errors.New("qtop knows no build of it for this machine")
 	}
 	cache, err := CacheDir()
 	if err != nil {

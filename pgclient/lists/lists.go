@@ -1,6 +1,6 @@
 // Package lists reads what the console's panes and the list verbs show on demand: a page of a
-// list, or the details of one row. Start with [Read]; readers lists the kinds. [Report] reads
-// what was recorded in a span of time.
+// list, or the details of one row. Start with [Read]; the function readers maps each kind of list
+// to what reads it. [Report] reads what was recorded in a span of time.
 package lists
 
 import (

@@ -104,8 +104,8 @@ func plantRelations(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// likes are groups of types that PostgreSQL converts to each other implicitly, or prefers over each
-// other.
+// likes are groups of types of which PostgreSQL may choose one for another when it resolves an
+// overloaded function, because it converts them implicitly or prefers one of them.
 var likes = [][]string{
 	{"text", "character varying", "name", `"char"`, "character", "json", "double precision"},
 	{"integer", "bigint", "double precision", "numeric", "smallint", "text"},

@@ -204,8 +204,8 @@ func TestCircuitStaysOpen(t *testing.T) {
 	require.Equal(t, 2, n)
 }
 
-// Work whose lease has expired waits from the time at which it was due. Its age is shown even if
-// nobody runs the tick worker that returns expired leases.
+// The waiting time of work whose lease has expired counts from the time at which the work was due. It
+// is shown even if no host runs the tick worker that returns expired leases.
 func TestBacklogOnExpiredLeases(t *testing.T) {
 	h := newHooks(t)
 	c := &core{t: t, db: h.db, root: h.root}

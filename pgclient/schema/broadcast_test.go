@@ -83,8 +83,8 @@ func (c *core) equal(why string) string {
 func (c *core) read() (rows int64, took time.Duration) {
 	c.t.Helper()
 	var n int64
-	// The session is separate, so that its statistics count only this query. The first run makes
-	// the plans; the second run is measured.
+	// The session is separate, so that its statistics count only the two runs of this query. The first
+	// run makes the plans; the second is timed; the rows are the mean of both.
 	conn := c.db.Conn(c.t, "")
 	_, err := conn.Exec(context.Background(), "SELECT count(*) FROM public.v_subscription_broadcast_share")
 	require.NoError(c.t, err)

@@ -252,9 +252,10 @@ func TestUpgradeBehindOpenWriters(t *testing.T) {
 	require.NoError(t, tx.Commit(t.Context()))
 }
 
-// Cursors continue from their positions in the release before. Events that were held back by an
-// open transaction are routed at once, and no event is skipped or routed twice, even if a router of
-// that release commits after the upgrade.
+// Cursors continue from their positions in the previous release. Committed events that waited behind
+// another, open transaction are routed right after the upgrade, while that transaction is still
+// open. No event is skipped or routed twice, even if a router of the previous release commits after
+// the upgrade.
 func TestUpgradeOfCursors(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Released(t)

@@ -218,8 +218,8 @@ func (l *Loop) Stop(deadline time.Time) {
 	}
 }
 
-// Remaining returns how long a stopped body may still take to return: the time until the deadline
-// of Stop, or HandBackTime if Stop was not called.
+// Remaining returns how long the body may take to return once its context is cancelled: the time
+// until the deadline of Stop, or HandBackTime if something else than Stop cancelled it.
 func (l *Loop) Remaining() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

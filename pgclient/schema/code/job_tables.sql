@@ -133,7 +133,8 @@ BEGIN
     RAISE EXCEPTION 'a new job must be queued, without a lease and without attempts' USING ERRCODE = '42501';
   ELSIF TG_OP = 'TRUNCATE' THEN
     RAISE EXCEPTION 'TRUNCATE of % is refused', TG_TABLE_NAME
-      USING ERRCODE = '42501', HINT = 'the counters would not notice it; cancel jobs, close dead letters';
+      USING ERRCODE = '42501',
+        HINT = 'the counters would not notice it; cancel the jobs or resolve the dead letters instead';
   ELSIF TG_TABLE_NAME = 'job_queue' THEN
     RAISE EXCEPTION 'job % may not go from % to % this way', OLD.job_id, OLD.status, NEW.status
       USING ERRCODE = '42501', HINT = 'move jobs with the fn_job_ functions; what identifies a job never changes';

@@ -1,5 +1,5 @@
--- The deletions of the retention sweep, as steps of fn_queue_step. A batch, its parts and the list of targets of a
--- failed batch all select rows with fn_queue_sweep_rows.
+-- The deletions of the retention sweep, as steps of fn_queue_step. A batch, the smaller batches into which a
+-- failed one is split, and the list of its targets all select rows with fn_queue_sweep_rows.
 
 -- fn_queue_sweep_before(step) → the time before which the step may delete rows; NULL = the step does not depend on
 -- time. Internal.

@@ -79,8 +79,8 @@ BEGIN
   SELECT array_agg(b.operation_id), array_agg(least(b.tokens, p_limit)) INTO v_operations, v_operation_tokens
   FROM bucket b WHERE b.tokens >= 1;
 
-  -- how many jobs may be claimed of each subscription with waiting controlled jobs: the tokens of its bucket, or one
-  -- probe if its circuit is half open
+  -- how many jobs of each subscription may be claimed, for subscriptions with waiting controlled jobs (those under a
+  -- rate limit, a slow start or a circuit): the tokens of its bucket, or one probe if its circuit is half open
   WITH RECURSIVE waiting (sub) AS (
     (SELECT j.subscription_id FROM public.webhook_delivery_jobs j
       WHERE j.status = 'Pending' AND j.controlled ORDER BY j.subscription_id LIMIT 1)

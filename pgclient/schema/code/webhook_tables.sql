@@ -356,7 +356,8 @@ CREATE OR REPLACE FUNCTION public.fn_webhook_job_refuse() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF TG_OP = 'INSERT' THEN
-    RAISE EXCEPTION 'a job starts as Pending, without a lease' USING ERRCODE = '42501';
+    RAISE EXCEPTION 'a new webhook job must be Pending, with lease_resets 0 and without retry_after_at'
+      USING ERRCODE = '42501';
   ELSIF current_user = :'queue_owner' THEN -- queue_owner may call the function used here, others may not
     IF public.fn_called_from('fn_webhook_event_erase(bigint,text,text,boolean)') THEN
       RETURN NEW;
