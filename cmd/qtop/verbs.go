@@ -90,6 +90,9 @@ func commandLine(a *app) *cobra.Command {
 	}
 	root.AddCommand(verbs(a)...)
 	addActions(a, root)
+	if a.out != nil { // the completion command keeps the writer that it finds when it is added
+		root.SetOut(a.out)
+	}
 	root.InitDefaultCompletionCmd("") // added now, so that the checks below cover it
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {
