@@ -32,9 +32,9 @@ const (
 )
 
 // templateName returns the name of the template database. It contains a hash of the schema and the
-// month, because an installation makes partitions for the months that follow it.
+// day, because an installation makes partitions for the days and months that follow it.
 func templateName(now time.Time) string {
-	return "qtop_template_" + schemaHash() + "_" + now.UTC().Format("200601")
+	return "qtop_template_" + schemaHash() + "_" + now.UTC().Format("20060102")
 }
 
 // readySeed returns the base directory of a stopped cluster that holds the template database; for
