@@ -5,14 +5,13 @@ package pgtest
 
 import (
 	"context"
-	_ "embed" // for hostile.sql
+	_ "embed" // for hostile.sql and this file
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +24,9 @@ import (
 //go:embed hostile.sql
 var hostileSQL string
 
+//go:embed hostile.go
+var hostileGo string
+
 // hostilePath is the search_path of a hostile database and its logins.
 const hostilePath = "evil, pg_catalog, public"
 
@@ -32,6 +34,26 @@ const hostilePath = "evil, pg_catalog, public"
 const Evil = "evil"
 
 var word = regexp.MustCompile(`[a-z_][a-z0-9_]+`)
+
+// moduleRoot returns the directory of qtop's sources: the nearest one above the working directory
+// that contains this package. A test runs in the directory of its package; the binary may have been
+// built with -trimpath and then does not contain the path of its sources.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "pgclient", "pgtest", "hostile.sql")); err == nil {
+			return dir, nil
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", errors.New("pgtest: the sources of qtop are not above the working directory: run the tests in the source tree")
+		}
+		dir = up
+	}
+}
 
 // words returns all identifiers in qtop's SQL: in the installed code and in the string literals of
 // its programs.
@@ -43,8 +65,10 @@ func words() ([]string, error) {
 		}
 	}
 	add(schema.SQL())
-	_, here, _, _ := runtime.Caller(0)
-	root := filepath.Join(filepath.Dir(here), "..", "..")
+	root, err := moduleRoot()
+	if err != nil {
+		return nil, err
+	}
 	for _, dir := range []string{"pgclient", "workerhost", "cmd"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {

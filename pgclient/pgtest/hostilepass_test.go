@@ -26,3 +26,16 @@ public.now(), called in TestOne
 2026-11-23 21:01:44.492 UTC [7] ann [unknown] STATEMENT:  SELECT now()`)
 	require.NoError(t, called("LOG:  checkpoint starting\n", func(string) string { return "" }))
 }
+
+// The doubles are made from the sources, which are found however the test was built: go test
+// -trimpath leaves the path of the sources out of the binary.
+func TestWordsOfTheSources(t *testing.T) {
+	t.Parallel()
+	all, err := words()
+	require.NoError(t, err)
+	require.Contains(t, all, "fn_queue_picture", "a name of the schema")
+	require.Contains(t, all, "workerhost", "a name in the programs")
+	hash, err := hostileHash()
+	require.NoError(t, err)
+	require.Len(t, hash, 12)
+}
