@@ -69,7 +69,7 @@ func (m *calls) readPast(trip int, at time.Time, steps int) tea.Cmd {
 }
 
 func (m *calls) readSession() tea.Cmd {
-	return m.within(listDeadline, func(ctx context.Context, s Store) tea.Msg {
+	return m.within(snapshotDeadline, func(ctx context.Context, s Store) tea.Msg {
 		p, err := s.List(ctx, queue.Query{Kind: queue.ListSession})
 		return sessionMsg{queue.Of[*queue.Session](p), err}
 	})

@@ -3,11 +3,7 @@ package tui
 // Handlers of events without a key press: the clock, change hints and arriving
 // snapshots.
 
-import (
-	"time"
-
-	tea "charm.land/bubbletea/v2"
-)
+import tea "charm.land/bubbletea/v2"
 
 // onHeartbeat runs once a second: it expires revealed payloads, polls the link
 // and the host, and starts the reads that are due.
@@ -34,7 +30,7 @@ func (m *deck) hint(msg hintMsg) tea.Cmd {
 	wait := m.feed.hintDelay(m.o.Now())
 	switch {
 	case m.feed.paused || m.feed.waiting:
-	case m.feed.inFlight:
+	case m.feed.reading():
 		m.feed.again = true
 	case wait == 0:
 		cmds = append(cmds, m.refresh(fresh))
@@ -65,13 +61,20 @@ func (m *deck) snapshotArrived(msg snapshotMsg) tea.Cmd {
 	m.feed.receive(msg, m.o.Now())
 	m.revision++
 	m.settle()
-	var cmds []tea.Cmd
-	if m.feed.again && !m.feed.paused && !m.feed.waiting {
-		m.feed.again, m.feed.waiting = false, true
-		cmds = append(cmds, later(max(m.feed.hintDelay(m.o.Now()), time.Millisecond), dueMsg{}))
+	if m.feed.sessionDue || m.me.session == nil && !had || m.roleChanged(msg) {
+		return m.askSession()
 	}
-	if m.me.session == nil && !had || m.roleChanged(msg) {
-		cmds = append(cmds, m.askSession())
-	}
-	return tea.Batch(append(cmds, m.reread(false)...)...)
+	return m.rested()
+}
+
+// sessionArrived stores the session and starts the reads that waited for it.
+func (m *deck) sessionArrived(msg sessionMsg) tea.Cmd {
+	m.feed.asking = false
+	m.me.receive(msg)
+	return m.rested()
+}
+
+// rested starts the reads that wait until neither the snapshot nor the session is being read.
+func (m *deck) rested() tea.Cmd {
+	return tea.Batch(append(m.reread(false), m.readAgain())...)
 }

@@ -31,6 +31,7 @@ type fakeStore struct {
 	resolve queue.Resolution
 	err     error
 	delay   time.Duration  // how long Snapshot takes
+	login   time.Duration  // how long a session takes
 	slow    time.Duration  // how long a second page of dead letters takes
 	stuck   queue.ListKind // a list of this kind is never answered
 	running int            // reads of that list in progress
@@ -42,7 +43,7 @@ type fakeStore struct {
 	applied []queue.Plan
 	refuse  string // the refusal that Apply returns
 	unknown error  // the error that :why returns
-	flying  int    // snapshots that are being read now
+	flying  int    // snapshots and sessions that are being read now
 	most    int    // the most at the same time
 	changes chan struct{}
 	clock   func() time.Time
@@ -70,25 +71,32 @@ func (s *fakeStore) set(f func(*fakeStore)) {
 	f(s)
 }
 
-func (s *fakeStore) Snapshot(ctx context.Context, maxAge time.Duration) (queue.Snapshot, error) {
+// fly takes the time of a snapshot or of a session, and counts how many are read at once.
+func (s *fakeStore) fly(ctx context.Context, delay time.Duration) error {
 	s.mu.Lock()
-	s.snaps, s.ages = append(s.snaps, s.clock()), append(s.ages, maxAge)
 	s.flying++
 	s.most = max(s.most, s.flying)
-	delay := s.delay
 	s.mu.Unlock()
+	defer s.set(func(s *fakeStore) { s.flying-- })
 	if delay > 0 {
 		select {
 		case <-time.After(delay):
 		case <-ctx.Done():
 		}
 	}
+	return ctx.Err()
+}
+
+func (s *fakeStore) Snapshot(ctx context.Context, maxAge time.Duration) (queue.Snapshot, error) {
+	var delay time.Duration
+	s.set(func(s *fakeStore) {
+		s.snaps, s.ages, delay = append(s.snaps, s.clock()), append(s.ages, maxAge), s.delay
+	})
+	if err := s.fly(ctx, delay); err != nil {
+		return queue.Snapshot{}, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flying--
-	if ctx.Err() != nil {
-		return queue.Snapshot{}, ctx.Err()
-	}
 	p := s.snap // copied below: tests go on changing their slices
 	p.Queues, p.JobLeases, p.JobSubscriptions = slices.Clone(p.Queues), slices.Clone(p.JobLeases), slices.Clone(p.JobSubscriptions)
 	p.Alerts, p.Executors, p.Health = slices.Clone(p.Alerts), slices.Clone(p.Executors), slices.Clone(p.Health)
@@ -128,6 +136,13 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 		<-ctx.Done()
 		s.hangs(q.Kind, -1)
 		return queue.Page{}, ctx.Err()
+	}
+	if q.Kind == queue.ListSession {
+		var delay time.Duration
+		s.set(func(s *fakeStore) { delay = s.login })
+		if err := s.fly(ctx, delay); err != nil {
+			return queue.Page{}, err
+		}
 	}
 	if s.slow > 0 && q.Bare {
 		select {

@@ -31,8 +31,11 @@ type feed struct {
 	link     queue.Link
 	linkAt   time.Time // when the link changed to its state
 	asked    time.Time // when the session was read last
-	paused   bool
-	past     past
+
+	asking     bool // the session is being read
+	sessionDue bool // the session is to be read after the snapshot that is in flight
+	paused     bool
+	past       past
 }
 
 // interval returns the time between the starts of two refreshes. It is at least five
@@ -40,9 +43,12 @@ type feed struct {
 // of the time.
 func (f feed) interval() time.Duration { return min(max(f.refresh, 5*f.took), slowest) }
 
+// reading reports whether the console reads from the database by itself, lists apart.
+func (f feed) reading() bool { return f.inFlight || f.asking }
+
 // due reports whether the next regular refresh should start.
 func (f feed) due(now time.Time) bool {
-	return !f.inFlight && !f.paused && now.Sub(f.started) >= f.interval()-50*time.Millisecond
+	return !f.reading() && !f.paused && now.Sub(f.started) >= f.interval()-50*time.Millisecond
 }
 
 // shareable returns the greatest age at which a regular refresh accepts the

@@ -46,8 +46,8 @@ func (m *deck) reread(now bool) []tea.Cmd {
 		return nil
 	}
 	gap := queue.Choose(p.rereadOften, 0, rereadGap)
-	if !now && m.o.Now().Sub(l.list.readAt) < max(gap, m.feed.interval()) {
-		return nil
+	if !now && (m.feed.reading() || m.o.Now().Sub(l.list.readAt) < max(gap, m.feed.interval())) {
+		return nil // the end of a read starts the next one: one connection is enough for both
 	}
 	return []tea.Cmd{m.read(l)}
 }

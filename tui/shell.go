@@ -75,7 +75,7 @@ func (m *shell) refresh(maxAge time.Duration) tea.Cmd {
 	if m.feed.paused {
 		return nil
 	}
-	if m.feed.inFlight {
+	if m.feed.reading() {
 		m.feed.again = true
 		return nil
 	}
@@ -83,9 +83,24 @@ func (m *shell) refresh(maxAge time.Duration) tea.Cmd {
 	return m.readSnapshot(maxAge)
 }
 
+// askSession reads the session, after the snapshot that is being read: both at once would need
+// a second connection.
 func (m *shell) askSession() tea.Cmd {
 	m.feed.asked = m.o.Now()
+	if m.feed.sessionDue = m.feed.reading(); m.feed.sessionDue {
+		return nil
+	}
+	m.feed.asking = true
 	return m.readSession()
+}
+
+// readAgain schedules the refresh that was requested during a read.
+func (m *shell) readAgain() tea.Cmd {
+	if !m.feed.again || m.feed.reading() || m.feed.paused || m.feed.waiting {
+		return nil
+	}
+	m.feed.again, m.feed.waiting = false, true
+	return later(max(m.feed.hintDelay(m.o.Now()), time.Millisecond), dueMsg{})
 }
 
 // inform shows a message for 6 s.

@@ -53,7 +53,7 @@ func (m *root) route(msg tea.Msg) tea.Cmd {
 	case pastMsg:
 		return m.arrived(msg)
 	case sessionMsg:
-		m.me.receive(msg)
+		return m.sessionArrived(msg)
 	case pageMsg:
 		m.paged(msg)
 		return nil

@@ -11,8 +11,9 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// The console has one session for reads and one for LISTEN. Leaving a view
-// cancels its read, but does not end the session.
+// The console has one session for reads and one for LISTEN, also when it reads the snapshot and
+// the session of its login, as after the loss of a connection. Leaving a view cancels its read, but
+// does not end the session.
 func TestConsoleBackends(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -23,11 +24,20 @@ func TestConsoleBackends(t *testing.T) {
 			WHERE a.datname = current_database() AND a.application_name LIKE 'qtop %'`).Scan(&n))
 		return n
 	}
-	s := open(t, db.DSN(operator(t, db)))
+	path := pgtest.NewPath(t, pgtest.TCP(t, db.Server))
+	s := open(t, pgtest.OverTCP(t, db.DSN(operator(t, db)), path.Addr()))
 	s.until("live")
 	const idle = "count(*) FILTER (WHERE state = 'idle' AND application_name IN ('qtop read', 'qtop listen')) * 10 + count(*)"
 	atRest := func() bool { return asked(idle) == 22 }
 	require.Eventually(t, atRest, patience, 20*time.Millisecond, "of all sessions, one reads and one listens")
+
+	path.Cut(true)
+	s.until("LOST")
+	path.Cut(false)
+	s.until("connected to the database again")
+	const reads = "count(*) FILTER (WHERE application_name = 'qtop read')"
+	require.Never(t, func() bool { return asked(reads) > 1 }, time.Second, 10*time.Millisecond, "another would live for 5 s")
+	require.Eventually(t, atRest, patience, 20*time.Millisecond, "the listener is back")
 
 	lock, err := conn.Begin(t.Context())
 	require.NoError(t, err)

@@ -1,0 +1,46 @@
+package tui
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// Snapshot, session and the list of the open pane are read one after another, so a console at rest
+// needs one connection for its reads: at the start, each minute, on every wake signal and after
+// the connection was lost.
+func TestReadsNeedOneConnection(t *testing.T) {
+	s := newStore()
+	s.delay, s.login = 300*time.Millisecond, 300*time.Millisecond
+	run(t, setup{store: s}, func(c *console) {
+		sessions := func() (n int) {
+			s.set(func(s *fakeStore) {
+				for _, q := range s.lists {
+					if q.Kind == queue.ListSession {
+						n++
+					}
+				}
+			})
+			return n
+		}
+		c.rest(time.Second)
+		require.Equal(t, 1, sessions())
+		for range 125 {
+			select {
+			case s.changes <- struct{}{}:
+			default:
+			}
+			c.rest(time.Second)
+		}
+		require.Equal(t, 3, sessions(), "it is read each minute")
+		s.set(func(s *fakeStore) { s.link = queue.Link{State: "lost"} })
+		c.rest(2 * time.Second)
+		s.set(func(s *fakeStore) { s.link = queue.Link{State: "live"} })
+		c.rest(2 * time.Second)
+		require.Equal(t, 4, sessions(), "another server may have answered")
+		require.Equal(t, 1, s.busiest())
+	})
+}
