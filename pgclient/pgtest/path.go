@@ -3,6 +3,7 @@
 package pgtest
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"slices"
@@ -20,9 +21,10 @@ type Path struct {
 
 	mu      sync.Mutex
 	open    map[*pair]bool
-	silent  bool // bytes are dropped, connections stay open
-	down    bool // connections are refused
-	drops   int  // how many more replies are dropped; the connection of each is cut
+	silent  bool   // bytes are dropped, connections stay open
+	down    bool   // connections are refused
+	drops   int    // how many more replies are dropped; the connection of each is cut
+	with    []byte // only replies that contain it are dropped; nil: any
 	dropped []time.Time
 	delay   time.Duration // before the first bytes of each reply
 }
@@ -93,7 +95,7 @@ func (p *Path) copy(pr *pair, to, from net.Conn) {
 		n, err := from.Read(buf)
 		p.mu.Lock()
 		pass := n > 0 && !p.silent && !pr.half
-		if pass && p.drops > 0 && from == pr.server && committed(buf[:n]) {
+		if pass && p.drops > 0 && from == pr.server && committed(buf[:n]) && bytes.Contains(buf[:n], p.with) {
 			// The server has committed, but the client gets no reply.
 			p.drops--
 			p.dropped = append(p.dropped, time.Now())
@@ -185,10 +187,16 @@ func (p *Path) HalfOpen() {
 
 // DropReplies drops the next n replies to statements that have committed, and cuts
 // their connections.
-func (p *Path) DropReplies(n int) {
+func (p *Path) DropReplies(n int) { p.drop(n, nil) }
+
+// DropReplyWith does so with the next reply that contains a text, such as the answer to the claim
+// of one job.
+func (p *Path) DropReplyWith(text string) { p.drop(1, []byte(text)) }
+
+func (p *Path) drop(n int, with []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.drops = n
+	p.drops, p.with = n, with
 }
 
 // Dropped returns the times at which replies were dropped.
