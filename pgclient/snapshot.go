@@ -44,7 +44,7 @@ func (c *Client) snapshot(ctx context.Context, maxAge time.Duration) (queue.Snap
 	switch {
 	case errors.Is(err, errMisfit) && errors.As(err, &refused):
 		return c.bareSnapshot(ctx, refused.What.String()+": "+refused.Do.String())
-	case errors.As(err, &pg) && pg.Code == "42883":
+	case pgerror.NoFunction(err):
 		return c.bareSnapshot(ctx, "fn_queue_snapshot is not installed: run qtop migrate up")
 	case errors.As(err, &pg) && pg.Code == "42501":
 		return c.bareSnapshot(ctx, "this login may not read the snapshot of the queues (fn_queue_snapshot): it needs the role queue_viewer")

@@ -103,6 +103,13 @@ func Translate(err error) error {
 	return queue.NewError(queue.KindUnavailable, what, "", do).Because(err)
 }
 
+// NoFunction reports whether a statement failed because the database lacks the function that it
+// calls: the schema is older than this program, as it is during an upgrade.
+func NoFunction(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "42883"
+}
+
 // reason returns the innermost message of an error, because the outer messages repeat host and
 // user.
 func reason(err error) string {

@@ -10,7 +10,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/qtop/qtop/pgclient/pgerror"
 )
 
 // code changes the objects of the code and the rows of the seeds to those of this release, and
@@ -263,11 +264,7 @@ func (in *installer) planTriggers(ctx context.Context) ([]object, error) {
 		}
 		if live, there := found[o.key()]; there {
 			like, _, err := in.compare(ctx, o, live)
-			var pg *pgconn.PgError
-			if errors.As(err, &pg) && pg.Code == "42883" { // its function does not exist yet
-				err = nil
-			}
-			if err != nil {
+			if err != nil && !pgerror.NoFunction(err) { // its function may not exist yet
 				return nil, err
 			}
 			if like {

@@ -106,7 +106,7 @@ func executors() []queue.Executor {
 		state := []string{"working", "idle"}[i%2]
 		x = append(x, queue.Executor{
 			ID: t(fmt.Sprintf("agent_%02d", i+1)), Kind: t("Agent"), Domains: []queue.Text{t("kg"), t("iu"), t("import")}, State: state,
-			LastBeatAt: ptr(ago(time.Duration(i*5) * time.Second)), AgeSeconds: ptr(int64(int64(i * 5))), CadenceSeconds: 60, ThresholdSeconds: 300, Ratio: float64(i*5) / 60,
+			LastBeatAt: ptr(ago(time.Duration(i*5) * time.Second)), AgeSeconds: ptr(int64(i * 5)), CadenceSeconds: 60, ThresholdSeconds: 300, Ratio: float64(i*5) / 60,
 			InFlight: ptr(int64(i % 4)), DoneTotal: ptr(int64(120000 + i*7919)), LastWorkAt: ptr(ago(time.Minute)), RegisteredAt: ago(500 * time.Hour), RegisteredBy: t("deploy"),
 		})
 	}

@@ -2,15 +2,14 @@ package jobs
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/qtop/qtop/pgclient/enqueue"
+	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/lease"
 )
@@ -111,11 +110,7 @@ func (t *claimer) hasUnanswered() bool {
 // way.
 func (t *claimer) releaseUnanswered(ctx context.Context, knownTokens []pgtype.UUID) error {
 	n, err := t.Client.JobClaimLost(ctx, t.ID, knownTokens)
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "42883" { // undefined_function: an older database; the leases will expire
-		err = nil
-	}
-	if err != nil {
+	if err != nil && !pgerror.NoFunction(err) { // without the function the leases expire
 		return err
 	}
 	if n > 0 {

@@ -2,11 +2,10 @@ package jobs
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/qtop/qtop/pgclient/pgerror"
 )
 
 // watermarkEvery is how often a host asks the database to move the watermarks of the queue lanes.
@@ -31,9 +30,8 @@ func (f *watermarks) advance(ctx context.Context) {
 	f.background.Go(func() {
 		defer f.asking.Store(false)
 		err := f.Client.JobWatermarkAdvance(ctx)
-		var pg *pgconn.PgError
 		switch {
-		case errors.As(err, &pg) && pg.Code == "42883":
+		case pgerror.NoFunction(err):
 			f.missing.Store(true)
 		case err != nil && ctx.Err() == nil:
 			f.l.Log.Warn("could not move the watermarks of the queue lanes: claims may be slow beside an open transaction", "error", err.Error())

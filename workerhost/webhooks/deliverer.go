@@ -198,7 +198,11 @@ func (d *deliverer) claim(ctx context.Context) {
 	if len(skip) == 0 && now.Sub(d.headAt) < headEvery {
 		after = d.claimedTo
 	}
-	unanswered, known := d.leases.unanswered, d.leases.tokens()
+	var known []string
+	unanswered := d.leases.unanswered
+	if unanswered {
+		known = d.leases.tokens()
+	}
 	go func() {
 		claiming, cancel := lease.Outlive(ctx, d.l.Remaining)
 		defer cancel()

@@ -2,7 +2,6 @@ package webhooks
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/url"
@@ -10,8 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/work"
@@ -135,14 +132,13 @@ func (s *leases) tokens() []string {
 // under way. Other goroutines than the owner of s may call it.
 func (s *leases) releaseUnanswered(ctx context.Context, known []string) error {
 	n, err := s.Client.WebhookClaimLost(ctx, s.ID, known)
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "42883" { // undefined_function: an older database; the leases will expire
-		return nil
+	if err != nil && !pgerror.NoFunction(err) { // without the function the leases expire
+		return err
 	}
 	if n > 0 {
 		s.Log.Info("handed back deliveries of a claim whose answer did not arrive", "jobs", n)
 	}
-	return err
+	return nil
 }
 
 // renew extends the leases of which a third has passed.
