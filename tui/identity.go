@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -25,6 +26,11 @@ func (i *identity) receive(msg sessionMsg) {
 	if msg.err == nil && msg.session != nil {
 		i.session = msg.session
 	}
+}
+
+// lacks returns which role the login would need for an action.
+func (i *identity) lacks(a queue.Action) string {
+	return i.session.User.String() + " lacks the role " + cmp.Or(i.session.Needs[a.ID], a.Role)
 }
 
 // shared reports whether a name is a shared account, which does not identify a person.

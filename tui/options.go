@@ -26,6 +26,7 @@ type Options struct {
 	Version     string
 	Demo        string // status line of the demo; "": not a demo
 	Mouse       bool
+	OwnLogin    bool // the worker host of this process has another login than the console
 	// AnswerActor receives the name that the operator types, once, if Actor is
 	// a shared account. nil: the console does not ask for a name.
 	AnswerActor func(string)

@@ -1,7 +1,6 @@
 package tui
 
 import (
-	"cmp"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -198,6 +197,9 @@ func (m *shell) off(a queue.Action) string {
 	case here && m.local != nil && m.local.Refused != "":
 		return m.local.Refused
 	case here:
+		if a.Function != "" && s != nil && !s.Rights[a.ID] && !m.o.OwnLogin {
+			return m.me.lacks(a)
+		}
 		return ""
 	case m.feed.lost():
 		return "the connection to the database is lost"
@@ -209,7 +211,7 @@ func (m *shell) off(a queue.Action) string {
 	case s.InRecovery:
 		return "this server is a standby; it accepts no changes"
 	case !s.Rights[a.ID]:
-		return s.User.String() + " lacks the role " + cmp.Or(s.Needs[a.ID], a.Role)
+		return m.me.lacks(a)
 	}
 	return ""
 }

@@ -94,7 +94,7 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost,
 	o := tui.Options{
 		Profile: s.Profile, ReadOnly: s.ReadOnly, Actor: s.Actor, ASCII: s.ASCII, Theme: s.Theme, Refresh: s.Refresh,
 		NoColor: os.Getenv("NO_COLOR") != "", Accessible: a.access, StartPane: pane, StartFilter: a.filter,
-		Version: version(), Demo: demo, Mouse: s.Mouse, AnswerActor: client.WithActor,
+		Version: version(), Demo: demo, Mouse: s.Mouse, OwnLogin: demo != "", AnswerActor: client.WithActor,
 		Save: func(name string, write func(io.Writer) error) (string, error) {
 			return newFile(fromHome(name), false, write)
 		},

@@ -17,6 +17,7 @@ func loopActions() []entry {
 	}
 	return []entry{
 		loop(queue.Action{ID: queue.ActHostStart, Key: "S", Verb: "Start", Undo: "P drains the loop", Safe: "Not now",
+			Function: "public.fn_queue_host_register(text,uuid,text,text[],text)", Role: "dot_executor",
 			Help: "start a loop of the worker host in this process", Twin: "qtop worker --loops LOOP", Spellings: []string{"worker --loops"}}),
 		loop(queue.Action{ID: queue.ActHostDrain, Key: "P", Verb: "Drain", Undo: "S starts the loop again",
 			Help: "let a loop finish its current work and claim nothing new", Twin: "SIGTERM to qtop worker"}),

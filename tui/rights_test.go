@@ -1,0 +1,60 @@
+package tui
+
+import (
+	"testing"
+	"testing/synctest"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/actions"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+// A login without the right to an action sees its key in brackets in each pane, in the help and
+// in the answer of the key, which names the missing role. A right less changes no other key.
+func TestKeysWithoutRights(t *testing.T) {
+	for _, a := range actions.Registry() {
+		if a.Key == "" {
+			continue
+		}
+		t.Run(string(a.ID), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWalker(t, walkSeed)
+				defer w.close()
+				w.send(tea.WindowSizeMsg{Width: 200, Height: 60})
+				free := a.Role == ""
+				require.Equal(t, free, a.Function == "", "the right of an action is that of a function and of a role")
+				for _, pane := range a.Panes {
+					w.m.over, w.m.notice = nil, notice{}
+					w.exec(w.m.open(pane))
+					w.settle()
+					if drawn, ok := w.m.actionFor(a.Key); !ok || drawn.ID != a.ID {
+						w.m.me.session.Rights[a.ID] = false // the row under the cursor gives the key to its other action
+						require.Contains(t, w.m.off(a)+"free", "lacks the role "+a.Role)
+						continue
+					}
+					w.m.me.session.Rights[a.ID] = true
+					require.False(t, hinted(w.m, a), pane)
+					w.m.me.session.Rights[a.ID] = false
+					require.Equal(t, !free, hinted(w.m, a), pane)
+					if free {
+						continue
+					}
+					require.Contains(t, ansi.Strip(w.m.frame()), "("+a.Key+" "+a.Word()+")", pane)
+					w.press(keyOf(a.Key))
+					require.Empty(t, w.m.over, pane)
+					require.Equal(t, a.Verb+" is off: "+w.m.me.session.User.String()+" lacks the role "+a.Role, w.m.notice.text)
+				}
+			})
+		})
+	}
+}
+
+// hinted reports whether the footer shows the key of an action as not available.
+func hinted(m *root, a queue.Action) bool {
+	h, _ := queue.Find(m.hints(), func(h views.Hint) bool { return h.Key == a.Key && h.Acts })
+	return h.Off
+}
