@@ -24,8 +24,8 @@ func TestFortyFilters(t *testing.T) {
 	hooks := w.die(deadLetter{"order", acme, "HTTP_503", time.Minute}, deadLetter{"order", acme, "HTTP_500", 2 * time.Minute},
 		deadLetter{"invoice", slow, "TIMEOUT", 10 * time.Minute}, deadLetter{"invoice", slow, "HTTP_503", 3 * time.Hour},
 		deadLetter{"order", acme, "HTTP_503", 26 * time.Hour}, deadLetter{"order", acme, "CONNECTION_REFUSED", 5 * time.Minute})
-	jobs := w.dieJobs(jobLetter{"kg.reindex", "kg", "HTTP_503", time.Minute}, jobLetter{"kg.reindex", "kg", "TIMEOUT", 3 * time.Minute},
-		jobLetter{"mail.send", "iu", "EXIT_7", 40 * time.Minute})
+	jobs := w.dieJobs(jobDeadLetter{"kg.reindex", "kg", "HTTP_503", time.Minute}, jobDeadLetter{"kg.reindex", "kg", "TIMEOUT", 3 * time.Minute},
+		jobDeadLetter{"mail.send", "iu", "EXIT_7", 40 * time.Minute})
 	op := w.client("dead_letter_operator", "queue_viewer")
 	resolve := queue.Request{Action: queue.ActResolve, Targets: hooks[4:5], Reason: "r", Args: map[string]string{"resolution": "abandoned"}}
 	require.EqualValues(t, 1, apply(t, op, plan(t, op, resolve)).Done)
@@ -91,7 +91,7 @@ func TestFortyFilters(t *testing.T) {
 
 func TestBulkRefusesBadNumbers(t *testing.T) {
 	w := newWorld(t)
-	bulkLetters(w)
+	bulkDeadLetters(w)
 	op := w.client("dead_letter_operator", "queue_viewer")
 	for name, bad := range map[string]string{"rate": "0", "brake": "101", "canary": "-1", "what": "burn"} {
 		r := bulkPlan("age>0s")
@@ -101,18 +101,18 @@ func TestBulkRefusesBadNumbers(t *testing.T) {
 	}
 }
 
-// bulkLetters makes two dead letters of webhooks and two of jobs.
-func bulkLetters(w *world) (hooks, jobs []string) {
+// bulkDeadLetters makes two dead letters of webhooks and two of jobs.
+func bulkDeadLetters(w *world) (hooks, jobs []string) {
 	w.t.Helper()
 	hooks = w.die(deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute}, deadLetter{"order", "https://hooks.acme.test/a", "HTTP_500", 2 * time.Minute})
-	jobs = w.dieJobs(jobLetter{"kg.reindex", "kg", "HTTP_503", time.Minute}, jobLetter{"kg.reindex", "kg", "TIMEOUT", 3 * time.Minute})
+	jobs = w.dieJobs(jobDeadLetter{"kg.reindex", "kg", "HTTP_503", time.Minute}, jobDeadLetter{"kg.reindex", "kg", "TIMEOUT", 3 * time.Minute})
 	return hooks, jobs
 }
 
 // Dead letters that arrive between the preview and the freeze are not included.
 func TestBulkRefusesWhatChanged(t *testing.T) {
 	w := newWorld(t)
-	hooks, _ := bulkLetters(w)
+	hooks, _ := bulkDeadLetters(w)
 	op := w.client("dead_letter_operator", "queue_viewer")
 	p := plan(t, op, bulkPlan("age>0s"))
 	require.EqualValues(t, 4, p.Count)
@@ -133,7 +133,7 @@ func TestBulkRefusesWhatChanged(t *testing.T) {
 
 func TestBulkTurns(t *testing.T) {
 	w := newWorld(t)
-	hooks, _ := bulkLetters(w)
+	hooks, _ := bulkDeadLetters(w)
 	op := w.client("dead_letter_operator", "queue_viewer")
 	r := queue.Request{Action: queue.ActBulkPlan, Targets: hooks, Reason: "r", Args: map[string]string{"rate": "0.5", "canary": "0", "brake": "0"}}
 	p := plan(t, op, r)
@@ -172,7 +172,7 @@ func TestSeveralFilters(t *testing.T) {
 	const acme, slow = "https://hooks.acme.test/a", "https://slow.test/b"
 	hooks := w.die(deadLetter{"order", acme, "HTTP_503", time.Minute}, deadLetter{"order", acme, "TIMEOUT", 3 * time.Hour},
 		deadLetter{"invoice", slow, "TIMEOUT", time.Minute}, deadLetter{"invoice", slow, "HTTP_503", 3 * time.Hour})
-	w.dieJobs(jobLetter{"kg.reindex", "kg", "TIMEOUT", time.Minute}, jobLetter{"mail.send", "iu", "EXIT_7", time.Minute})
+	w.dieJobs(jobDeadLetter{"kg.reindex", "kg", "TIMEOUT", time.Minute}, jobDeadLetter{"mail.send", "iu", "EXIT_7", time.Minute})
 	op := w.client("dead_letter_operator", "queue_viewer")
 	require.EqualValues(t, 1, apply(t, op, plan(t, op, queue.Request{Action: queue.ActResolve, Targets: hooks[:1], Reason: "r", Args: map[string]string{}})).Done)
 

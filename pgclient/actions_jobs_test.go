@@ -32,10 +32,10 @@ func outcomes(all []queue.Outcome) map[string]string {
 	return out
 }
 
-func TestLettersOfBothSources(t *testing.T) {
+func TestDeadLettersOfBothSources(t *testing.T) {
 	w := newWorld(t)
 	hooks := w.die(deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute}, deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})
-	jobs := w.dieJobs(jobLetter{"kg.reindex", "kg", "HTTP_503", time.Minute}, jobLetter{"kg.reindex", "kg", "TIMEOUT", time.Minute})
+	jobs := w.dieJobs(jobDeadLetter{"kg.reindex", "kg", "HTTP_503", time.Minute}, jobDeadLetter{"kg.reindex", "kg", "TIMEOUT", time.Minute})
 	op := w.client("queue_viewer", "dead_letter_operator")
 	count := func() string {
 		return get[string](w, `SELECT concat_ws(' ', (SELECT count(*) FROM public.dead_letter_open), (SELECT count(*) FROM public.job_dead_letter WHERE resolved_at IS NULL),
@@ -105,7 +105,7 @@ func TestLettersOfBothSources(t *testing.T) {
 // learn who replayed it.
 func TestReplayTwice(t *testing.T) {
 	w := newWorld(t)
-	made := w.dieJobs(jobLetter{"kg.reindex", "kg", "TIMEOUT", time.Minute})
+	made := w.dieJobs(jobDeadLetter{"kg.reindex", "kg", "TIMEOUT", time.Minute})
 	const n = 4
 	var ops []*console
 	var plans []queue.Plan

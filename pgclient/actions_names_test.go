@@ -15,7 +15,7 @@ func TestPreviewNamesWhatItTakes(t *testing.T) {
 	w := newWorld(t)
 	acme := deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute}
 	hooks := w.die(acme, acme, acme, deadLetter{"other", "https://slow.test/", "HTTP_503", time.Hour}, deadLetter{"other", "https://slow.test/", "TIMEOUT", time.Hour})
-	jobs := w.dieJobs(jobLetter{"kg.reindex", "kg", "HTTP_503", time.Minute})
+	jobs := w.dieJobs(jobDeadLetter{"kg.reindex", "kg", "HTTP_503", time.Minute})
 	events := w.dieEvents("order.lost")
 	op := w.client("dead_letter_operator", "queue_viewer", "workflow_admin")
 	first := func(r queue.Request) string {

@@ -114,7 +114,7 @@ func TestPreviewsSayWhatBlocksWebhooks(t *testing.T) {
 // The same for jobs: a flag that is off, no job subscription, a silent executor, no handler.
 func TestPreviewsSayWhatBlocksJobs(t *testing.T) {
 	w := newWorld(t)
-	jobs := w.dieJobs(jobLetter{"kg.reindex", "kg", "HTTP_503", time.Minute}, jobLetter{"kg.reindex", "kg", "TIMEOUT", 3 * time.Minute})
+	jobs := w.dieJobs(jobDeadLetter{"kg.reindex", "kg", "HTTP_503", time.Minute}, jobDeadLetter{"kg.reindex", "kg", "TIMEOUT", 3 * time.Minute})
 	op := w.client("dead_letter_operator", "queue_viewer")
 	requeue := queue.Request{Action: queue.ActRequeue, Targets: jobs, Reason: "r"}
 	freeze := queue.Request{Action: queue.ActBulkPlan, Targets: jobs, Reason: "r", Args: map[string]string{}}

@@ -15,7 +15,7 @@ func TestEraseThroughPlanAndApply(t *testing.T) {
 	w := newWorld(t)
 	ids := w.die(deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute}, deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})
 	op := w.client("queue_viewer", "dead_letter_operator", "workflow_admin")
-	event := queue.EventLetter(get[string](w, "SELECT event_id::text FROM public.dead_letters WHERE id = $1::text::bigint", ids[0]))
+	event := queue.EventDeadLetterID(get[string](w, "SELECT event_id::text FROM public.dead_letters WHERE id = $1::text::bigint", ids[0]))
 	require.NotEmpty(t, w.detail(op, ids[0]).Payload.String())
 	request := queue.Request{Action: queue.ActErase, Targets: []string{event}, Reason: "request 12"}
 	p := plan(t, op, request)

@@ -92,10 +92,10 @@ type deadLetter struct {
 
 // die makes these dead letters in this order: it routes, claims and fails their sagas. Then it
 // changes their times, which the schema lets no ordinary login do.
-func (w *world) die(letters ...deadLetter) (ids []string) {
+func (w *world) die(deadLetters ...deadLetter) (ids []string) {
 	w.t.Helper()
 	w.exec("UPDATE public.dot_config SET value = '0' WHERE key = 'webhook.circuit_failures'")
-	for _, l := range letters {
+	for _, l := range deadLetters {
 		var sub int64
 		require.NoError(w.t, w.root.QueryRow(context.Background(), `WITH have AS (
 				SELECT id FROM public.subscriptions WHERE event_type = $1 AND callback_url = $2), made AS (

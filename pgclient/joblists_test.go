@@ -16,8 +16,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// jobLetter describes a job's dead letter to be made.
-type jobLetter struct {
+// jobDeadLetter describes a job's dead letter to be made.
+type jobDeadLetter struct {
 	kind, domain, code string
 	age                time.Duration
 }
@@ -55,9 +55,9 @@ func (w *world) kill(kind, code string) string {
 }
 
 // dieJobs makes dead letters by claiming and failing jobs, then changes their times.
-func (w *world) dieJobs(letters ...jobLetter) (ids []string) {
+func (w *world) dieJobs(deadLetters ...jobDeadLetter) (ids []string) {
 	w.t.Helper()
-	for _, l := range letters {
+	for _, l := range deadLetters {
 		w.enqueue(l.kind, l.domain, 1)
 		id := w.kill(l.kind, l.code)
 		ids = append(ids, id)
@@ -232,21 +232,21 @@ func TestJobDetail(t *testing.T) {
 
 // A job dies, is replayed, dies again, is replayed again and succeeds: the details of each
 // dead letter show all of this.
-func TestJobLetterChain(t *testing.T) {
+func TestJobDeadLetterChain(t *testing.T) {
 	w := newWorld(t)
 	op := w.client("queue_viewer", "dead_letter_operator")
 	first := w.enqueue("kg.reindex", "kg", 1)
-	letters := []string{w.kill("kg.reindex", "TIMEOUT")}
+	deadLetters := []string{w.kill("kg.reindex", "TIMEOUT")}
 	replay := func(id string) {
 		t.Helper()
-		require.EqualValues(t, 1, apply(t, op, plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: []string{id}, Reason: "again " + fmt.Sprint(len(letters))})).Done)
+		require.EqualValues(t, 1, apply(t, op, plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: []string{id}, Reason: "again " + fmt.Sprint(len(deadLetters))})).Done)
 	}
-	replay(letters[0])
-	letters = append(letters, w.kill("kg.reindex", "HANDLER_ERROR"))
-	replay(letters[1])
+	replay(deadLetters[0])
+	deadLetters = append(deadLetters, w.kill("kg.reindex", "HANDLER_ERROR"))
+	replay(deadLetters[1])
 	id, token := w.claim("undertaker", "kg.reindex")
 	w.exec("SELECT public.fn_job_ack(ARRAY[$1::uuid], ARRAY[$2::uuid])", id, token)
-	for i, l := range letters {
+	for i, l := range deadLetters {
 		p, err := op.List(context.Background(), queue.Query{Kind: queue.ListDeadLetter, ID: l})
 		require.NoError(t, err)
 		d := queue.Of[*queue.DeadLetterDetail](p)
@@ -266,8 +266,8 @@ func TestJobLetterChain(t *testing.T) {
 			"job dead_letter", "dead_letter TIMEOUT", "requeue again 1", "job dead_letter", "dead_letter HANDLER_ERROR", "requeue again 2", "job succeeded",
 		}, steps)
 		require.Equal(t, first, d.Lineage[0].ID.String())
-		require.Equal(t, letters[0], d.Lineage[1].ID.String())
-		require.Equal(t, letters[1], d.Lineage[4].ID.String())
+		require.Equal(t, deadLetters[0], d.Lineage[1].ID.String())
+		require.Equal(t, deadLetters[1], d.Lineage[4].ID.String())
 		require.Equal(t, d.Lineage[6].ID.String(), d.Lineage[5].ID.String())
 		require.Equal(t, id, d.Lineage[6].ID.String())
 		require.Equal(t, d.ReplayedJobID, d.Lineage[3*i+3].ID.String())

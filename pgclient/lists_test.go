@@ -16,8 +16,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// letterField returns the fields of a dead letter by the names that a filter uses.
-func letterField(l queue.DeadLetter, asOf time.Time) func(string) (any, bool) {
+// deadLetterField returns the fields of a dead letter by the names that a filter uses.
+func deadLetterField(l queue.DeadLetter, asOf time.Time) func(string) (any, bool) {
 	return func(name string) (any, bool) {
 		switch name {
 		case "id":
@@ -50,25 +50,25 @@ func letterField(l queue.DeadLetter, asOf time.Time) func(string) (any, bool) {
 	}
 }
 
-func all(t *testing.T, c *console, filter string) (letters []queue.DeadLetter) {
+func all(t *testing.T, c *console, filter string) (deadLetters []queue.DeadLetter) {
 	t.Helper()
 	q := queue.Query{Kind: queue.ListDeadLetters, Filter: filter, Limit: 5}
 	for {
 		p, err := c.List(context.Background(), q)
 		require.NoError(t, err, filter)
-		letters = append(letters, queue.Of[[]queue.DeadLetter](p)...)
+		deadLetters = append(deadLetters, queue.Of[[]queue.DeadLetter](p)...)
 		if q.After = p.Next; p.Next == "" {
-			require.EqualValues(t, len(letters), p.Total, filter)
-			return letters
+			require.EqualValues(t, len(deadLetters), p.Total, filter)
+			return deadLetters
 		}
 		require.Len(t, queue.Of[[]queue.DeadLetter](p), 5, "a page that is not the last is full")
-		require.LessOrEqual(t, int64(len(letters)), p.Total, "pages do not repeat")
+		require.LessOrEqual(t, int64(len(deadLetters)), p.Total, "pages do not repeat")
 	}
 }
 
-func ids(letters []queue.DeadLetter) []string {
+func ids(deadLetters []queue.DeadLetter) []string {
 	out := []string{}
-	for _, l := range letters {
+	for _, l := range deadLetters {
 		out = append(out, l.ID)
 	}
 	return out
@@ -98,12 +98,12 @@ func TestFilterMeansTheSame(t *testing.T) {
 		require.EqualValues(t, 1, res.Done)
 	}
 	dead := w.dieJobs(
-		jobLetter{"kg.reindex", "kg", "HANDLER_ERROR", 30 * time.Minute},
-		jobLetter{"kg.reindex", "kg", "TIMEOUT", 30 * time.Minute},
-		jobLetter{"iu_route", "iu", "HTTP_503", 2 * time.Second},
-		jobLetter{"webhook", "webhook", "HTTP_503", 40 * 24 * time.Hour},
-		jobLetter{"A:b-c.d_e", "x", "LEASE_LOST_LIMIT", 100 * time.Minute},
-		jobLetter{"kg.reindex", "iu", "HANDLER_ERROR", time.Minute},
+		jobDeadLetter{"kg.reindex", "kg", "HANDLER_ERROR", 30 * time.Minute},
+		jobDeadLetter{"kg.reindex", "kg", "TIMEOUT", 30 * time.Minute},
+		jobDeadLetter{"iu_route", "iu", "HTTP_503", 2 * time.Second},
+		jobDeadLetter{"webhook", "webhook", "HTTP_503", 40 * 24 * time.Hour},
+		jobDeadLetter{"A:b-c.d_e", "x", "LEASE_LOST_LIMIT", 100 * time.Minute},
+		jobDeadLetter{"kg.reindex", "iu", "HANDLER_ERROR", time.Minute},
 	)
 	for _, r := range []queue.Request{
 		{Action: queue.ActResolve, Targets: dead[1:2], Reason: "r", Args: map[string]string{"resolution": "abandoned"}},
@@ -139,7 +139,7 @@ func TestFilterMeansTheSame(t *testing.T) {
 		}
 		now := time.Now()
 		for _, l := range everything {
-			if (stated || l.State == "open") && f.Match(letterField(l, now), now) {
+			if (stated || l.State == "open") && f.Match(deadLetterField(l, now), now) {
 				want = append(want, l.ID)
 			}
 		}

@@ -84,7 +84,7 @@ func TestPayloadIsBounded(t *testing.T) {
 	op := w.client("queue_viewer", "dead_letter_operator")
 	started := time.Now()
 	d := w.detail(op, id)
-	t.Logf("a letter of %d characters: %s", d.PayloadSize, time.Since(started))
+	t.Logf("a payload of %d characters: %s", d.PayloadSize, time.Since(started))
 	require.Greater(t, d.PayloadSize, int64(2_000_000))
 	require.Len(t, d.Payload.String(), queue.PayloadShown)
 	p, err := op.List(context.Background(), queue.Query{Kind: queue.ListDeadLetter, ID: id, Whole: true})
@@ -99,10 +99,10 @@ func TestPayloadIsBounded(t *testing.T) {
 	}
 }
 
-func TestEventLetters(t *testing.T) {
+func TestEventDeadLetters(t *testing.T) {
 	w := newWorld(t)
 	hook := w.die(deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})[0]
-	job := w.dieJobs(jobLetter{"kg.reindex", "kg", "TIMEOUT", 2 * time.Minute})[0]
+	job := w.dieJobs(jobDeadLetter{"kg.reindex", "kg", "TIMEOUT", 2 * time.Minute})[0]
 	events := w.dieEvents("made", "made", "sent")
 	op := w.client("queue_viewer", "dead_letter_operator")
 	list := func(filter string, limit int) (ids []string) {

@@ -128,7 +128,7 @@ func TestReportDeadLetters(t *testing.T) {
 		deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", 10 * time.Minute}, deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", 11 * time.Minute},
 		deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", 12 * time.Minute}, deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", 3 * time.Hour},
 		deadLetter{"bill", "https://slow.test/a", "TIMEOUT", 13 * time.Minute})
-	jobs := w.dieJobs(jobLetter{"kg.reindex", "kg", "HANDLER_ERROR", time.Minute}, jobLetter{"kg.reindex", "kg", "HANDLER_ERROR", 2 * time.Minute})
+	jobs := w.dieJobs(jobDeadLetter{"kg.reindex", "kg", "HANDLER_ERROR", time.Minute}, jobDeadLetter{"kg.reindex", "kg", "HANDLER_ERROR", 2 * time.Minute})
 	op := w.client("dead_letter_operator", "queue_viewer")
 	require.EqualValues(t, 2, apply(t, op, plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: []string{hooks[0], jobs[0]}, Reason: "r"})).Done)
 	require.EqualValues(t, 1, apply(t, op, plan(t, op, queue.Request{Action: queue.ActResolve, Targets: hooks[1:2], Reason: "r"})).Done)

@@ -78,7 +78,7 @@ func lineOf(p queue.Plan, label string) (text string) {
 func TestBulkReplayOfEvents(t *testing.T) {
 	w := newWorld(t)
 	ids := w.dieEvents("made", "made", "made")
-	bulkLetters(w)
+	bulkDeadLetters(w)
 	op := w.client("queue_viewer", "dead_letter_operator")
 	r := bulkPlan("source:event")
 	r.Args["canary"], r.Args["rate"] = "0", "1000"

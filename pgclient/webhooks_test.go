@@ -79,7 +79,7 @@ func TestWebhookLeases(t *testing.T) {
 
 // workflow_admin may reveal payloads, so the role may also request the reveal of a webhook's
 // dead letter.
-func TestAdminRevealsALetter(t *testing.T) {
+func TestAdminRevealsADeadLetter(t *testing.T) {
 	w := newWorld(t)
 	id := w.die(deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})[0]
 	admin := w.client("workflow_admin", "queue_viewer")

@@ -165,7 +165,7 @@ func TestSelection(t *testing.T) {
 		require.Equal(t, "source=webhook code=HTTP_503 subscription=7 domain=billing", s.asked()[1].Filter)
 		require.Empty(t, s.asked()[1].Targets)
 		c.press("esc")
-		s.set(func(s *fakeStore) { s.letters = s.letters[30:] })
+		s.set(func(s *fakeStore) { s.deadLetters = s.deadLetters[30:] })
 		c.rest(20 * time.Second)
 		c.press("p")
 		c.press("p")

@@ -103,7 +103,7 @@ func TestExportOfAList(t *testing.T) {
 
 // A list that is only partly loaded is read whole, with the filters of the
 // level and of the operator. If rows are selected, only these are exported.
-func TestExportOfLetters(t *testing.T) {
+func TestExportOfDeadLetters(t *testing.T) {
 	s := newStore()
 	saving(t, s, func(c *console, f *folder) {
 		c.press("5", "enter", "/")
@@ -132,7 +132,7 @@ func TestExportOfLetters(t *testing.T) {
 		c.press("enter")
 		rows2, err := csv.NewReader(strings.NewReader(f.files["two.csv"])).ReadAll()
 		require.NoError(t, err)
-		require.Equal(t, []string{s.letters[0].ID, s.letters[2].ID}, column(rows2, "id"))
+		require.Equal(t, []string{s.deadLetters[0].ID, s.deadLetters[2].ID}, column(rows2, "id"))
 		c.press("ctrl+a", "ctrl+a", "x")
 		c.sees("export 4,640 of dlq to ")
 	})

@@ -18,37 +18,37 @@ import (
 // fakeStore answers from snapshots in memory; tests change them while the
 // console runs.
 type fakeStore struct {
-	mu      sync.Mutex
-	snap    queue.Snapshot
-	session queue.Session
-	link    queue.Link
-	letters []queue.DeadLetter
-	jobs    []queue.Job
-	audit   []queue.AuditEntry
-	notify  queue.Notifications
-	rules   []queue.EventSubscription
-	share   queue.Broadcast
-	resolve queue.Resolution
-	err     error
-	delay   time.Duration  // how long Snapshot takes
-	login   time.Duration  // how long a session takes
-	slow    time.Duration  // how long a second page of dead letters takes
-	stuck   queue.ListKind // a list of this kind is never answered
-	running int            // reads of that list in progress
-	begun   int            // reads of that list that ever began
-	snaps   []time.Time
-	ages    []time.Duration // the maxAge of each Snapshot
-	lists   []queue.Query
-	plans   []queue.Request
-	applied []queue.Plan
-	refuse  string // the refusal that Apply returns
-	unknown error  // the error that :why returns
-	flying  int    // snapshots and sessions that are being read now
-	most    int    // the most at the same time
-	changes chan struct{}
-	clock   func() time.Time
-	kept    []queue.Snapshot // stored snapshots, oldest first
-	past    time.Duration    // how long reading a stored snapshot takes
+	mu          sync.Mutex
+	snap        queue.Snapshot
+	session     queue.Session
+	link        queue.Link
+	deadLetters []queue.DeadLetter
+	jobs        []queue.Job
+	audit       []queue.AuditEntry
+	notify      queue.Notifications
+	rules       []queue.EventSubscription
+	share       queue.Broadcast
+	resolve     queue.Resolution
+	err         error
+	delay       time.Duration  // how long Snapshot takes
+	login       time.Duration  // how long a session takes
+	slow        time.Duration  // how long a second page of dead letters takes
+	stuck       queue.ListKind // a list of this kind is never answered
+	running     int            // reads of that list in progress
+	begun       int            // reads of that list that ever began
+	snaps       []time.Time
+	ages        []time.Duration // the maxAge of each Snapshot
+	lists       []queue.Query
+	plans       []queue.Request
+	applied     []queue.Plan
+	refuse      string // the refusal that Apply returns
+	unknown     error  // the error that :why returns
+	flying      int    // snapshots and sessions that are being read now
+	most        int    // the most at the same time
+	changes     chan struct{}
+	clock       func() time.Time
+	kept        []queue.Snapshot // stored snapshots, oldest first
+	past        time.Duration    // how long reading a stored snapshot takes
 }
 
 func (s *fakeStore) Actions() queue.Registry { return actions.Registry() }
@@ -56,7 +56,7 @@ func (s *fakeStore) Actions() queue.Registry { return actions.Registry() }
 func newStore() *fakeStore {
 	s := &fakeStore{
 		snap: viewstest.Rich(), session: viewstest.Session(), link: queue.Link{State: "live"},
-		letters: viewstest.DeadLetters(40), jobs: viewstest.Jobs(40), audit: viewstest.Audit(), notify: viewstest.Notifications(), rules: viewstest.Rules(),
+		deadLetters: viewstest.DeadLetters(40), jobs: viewstest.Jobs(40), audit: viewstest.Audit(), notify: viewstest.Notifications(), rules: viewstest.Rules(),
 		share: viewstest.BroadcastShare(), resolve: viewstest.Resolution(), changes: make(chan struct{}, 1), clock: time.Now,
 	}
 	for _, a := range actions.Registry() {
@@ -160,9 +160,9 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 		return queue.Page{Rows: &x}, s.err
 	case queue.ListDeadLetters:
 		if q.After != "" {
-			return queue.Page{Total: int64(len(s.letters)) + 4600}, s.err
+			return queue.Page{Total: int64(len(s.deadLetters)) + 4600}, s.err
 		}
-		return queue.Page{Rows: s.letters, Total: int64(len(s.letters)) + 4600, Next: "more"}, s.err
+		return queue.Page{Rows: s.deadLetters, Total: int64(len(s.deadLetters)) + 4600, Next: "more"}, s.err
 	case queue.ListJobs:
 		jobs := s.jobs
 		if q.Filter == "status:retry_waiting" { // as the database would filter
@@ -178,7 +178,7 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 		return queue.Page{Rows: &d}, s.err
 	case queue.ListDeadLetter:
 		if strings.HasPrefix(q.ID, "job:") {
-			d := viewstest.JobLetter()
+			d := viewstest.JobDeadLetter()
 			return queue.Page{Rows: &d}, s.err
 		}
 		d := viewstest.Detail()
@@ -282,7 +282,7 @@ func (s *fakeStore) Plan(_ context.Context, r queue.Request) (queue.Plan, error)
 			{ID: "90991", Outcome: "skipped", Why: queue.Clean("requeued already by ben 00:05")},
 		}
 		p.Lines = []queue.PlanLine{
-			{Label: "letters", Value: queue.Clean("4,638, failed 23:02 to 00:14")},
+			{Label: "dead letters", Value: queue.Clean("4,638, failed 23:02 to 00:14")},
 			{Label: "endpoint", Value: queue.Clean("hooks.acme.example, last success 22:58, 0.0/s now")},
 			{Label: "codes", Value: queue.Clean("HTTP_503 4,638")},
 			{Label: "before", Value: queue.Clean("120 of them were requeued once")},

@@ -237,7 +237,7 @@ func TestJobsFromTheOverview(t *testing.T) {
 		c.press("5", "j", "j", "enter")
 		lists := c.store.listed()
 		require.Equal(t, "source=job code=HANDLER_ERROR endpoint=mail.send domain=iu", last(lists).Filter)
-		c.store.set(func(s *fakeStore) { s.letters = viewstest.JobLetters(12) })
+		c.store.set(func(s *fakeStore) { s.deadLetters = viewstest.JobDeadLetters(12) })
 		c.rest(20 * time.Second)
 		c.sees("job:81f4-48907d178d60")
 		c.press("g", "g", "enter")
@@ -252,13 +252,13 @@ func TestJobsFromTheOverview(t *testing.T) {
 
 // R routes events again: one, the selected ones, those of a group, all that
 // match.
-func TestEventLettersInPane5(t *testing.T) {
+func TestEventDeadLettersInPane5(t *testing.T) {
 	run(t, setup{}, func(c *console) {
-		letters := viewstest.EventLetters(3)
+		deadLetters := viewstest.EventDeadLetters(3)
 		c.store.set(func(s *fakeStore) {
-			s.letters = letters
+			s.deadLetters = deadLetters
 			s.snap.DeadGroups = []queue.DeadGroup{{
-				Source: "event", Code: letters[0].Code, Endpoint: letters[0].EventType, Domain: letters[0].Domain, Open: 3, Trend: make([]int64, 12),
+				Source: "event", Code: deadLetters[0].Code, Endpoint: deadLetters[0].EventType, Domain: deadLetters[0].Domain, Open: 3, Trend: make([]int64, 12),
 			}}
 		})
 		asks := func(keys ...string) queue.Request {
@@ -277,8 +277,8 @@ func TestEventLettersInPane5(t *testing.T) {
 		require.Equal(t, "source=event code=ROUTE_22P02 endpoint=template.made domain=iu", got.Filter)
 		c.press("enter")
 		c.rest(20 * time.Second)
-		require.Equal(t, []string{letters[0].ID}, asks().Targets)
-		require.ElementsMatch(t, []string{letters[0].ID, letters[1].ID}, asks("space", "space").Targets)
+		require.Equal(t, []string{deadLetters[0].ID}, asks().Targets)
+		require.ElementsMatch(t, []string{deadLetters[0].ID, deadLetters[1].ID}, asks("space", "space").Targets)
 		require.Equal(t, "source=event code=ROUTE_22P02 endpoint=template.made domain=iu", asks("ctrl+a", "ctrl+a").Filter)
 	})
 }

@@ -71,7 +71,7 @@ func deadLetterLevel(x queue.DeadLetter) level {
 		if x.EventID == 0 {
 			return "only webhook events can be erased; payloads of jobs and routed events are removed at the end of their retention"
 		}
-		req.Targets = []string{queue.EventLetter(strconv.FormatInt(x.EventID, 10))}
+		req.Targets = []string{queue.EventDeadLetterID(strconv.FormatInt(x.EventID, 10))}
 		return ""
 	}
 	l.page = func(at scene) (views.Page, bool) {

@@ -28,7 +28,7 @@ func revealed(c *console, keys ...string) {
 }
 
 func TestRevealCountsDownAndMasks(t *testing.T) {
-	for name, keys := range map[string][]string{"letter": {"5", "enter", "enter"}, "job": {"8", "enter", "enter"}} {
+	for name, keys := range map[string][]string{"dead letter": {"5", "enter", "enter"}, "job": {"8", "enter", "enter"}} {
 		t.Run(name, func(t *testing.T) {
 			run(t, setup{w: 120, h: 40}, func(c *console) {
 				c.press(keys...)

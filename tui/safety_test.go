@@ -99,8 +99,8 @@ func (s *still) plans() {
 // other rows and overlays.
 func tours() map[string][]string {
 	all := map[string][]string{
-		"letters": {"5", "enter", "space", "v", "j"},
-		"menu":    {"0"}, "help": {"?"}, "help filtered": {"?", "/", "d"}, "order": {"4", "o"},
+		"dead letters": {"5", "enter", "space", "v", "j"},
+		"menu":         {"0"}, "help": {"?"}, "help filtered": {"?", "/", "d"}, "order": {"4", "o"},
 		"filter": {"2", "/", "x", ":"}, "command": {":", "f", "tab"}, "ack": {"3", "A"}, "ack preview": {"3", "A", "x", "tab", "enter"},
 		"requeue": {"5", "R", "x", "enter"}, "flag set": {"g", "f", "E"}, "register": {"4", "N"}, "tick": {"g", "w", "T"}, "quit": {"q"}, "paused": {"p"},
 		"chord":  {"g"},
@@ -108,8 +108,8 @@ func tours() map[string][]string {
 		"cancel": {"8", "C", "x", "enter"}, "release": {"8", "G", "L", "x", "enter"},
 		"resolution": {"g", "s", "G", "enter"}, "mute": {"g", "s", "D", "x", "enter"}, "rule form": {"g", "s", "G", "N"},
 		"subscribe": {"4", "E"}, "subscription": {"4", "G", "E"}, "subscription page": {"4", "G", "enter"}, "notification run": {"g", "n", "G", "enter"},
-		"notification requeue": {"g", "n", "R", "x", "enter"}, "job letter": {"5", "j", "j", "enter", "enter"},
-		"export": {"g", "a", "x"}, "export of letters": {"5", "enter", "x", "backspace", "enter"}, "export of leases": {"8", "G", "space", "x"},
+		"notification requeue": {"g", "n", "R", "x", "enter"}, "job dead letter": {"5", "j", "j", "enter", "enter"},
+		"export": {"g", "a", "x"}, "export of dead letters": {"5", "enter", "x", "backspace", "enter"}, "export of leases": {"8", "G", "space", "x"},
 	}
 	for _, p := range Panes() {
 		keys := strings.Split(p.Keys, "")
@@ -211,7 +211,7 @@ func TestHostileStringsReachNoScreen(t *testing.T) {
 			s := newStore()
 			s.jobs, s.notify = w.Jobs, *w.Notifications
 			s.rules, s.share, s.resolve = w.Rules, *w.Broadcast, w.Resolution
-			s.snap, s.audit, s.letters = w.Snapshot, w.Audit, w.Letters
+			s.snap, s.audit, s.deadLetters = w.Snapshot, w.Audit, w.DeadLetters
 			s.snap.Missing = map[string]queue.Text{"waiting": queue.Clean(bad)}
 			s.link = queue.Link{State: "lost", Reason: queue.Clean(bad), RetryIn: 3}
 			s.session.Database, s.session.Actor = queue.Clean(bad), bad
@@ -243,7 +243,7 @@ func BenchmarkKeyToFrame(b *testing.B) {
 	}{{"80x24", 80, 24}, {"200x60", 200, 60}} {
 		b.Run(c.name, func(b *testing.B) {
 			s := newStore()
-			s.letters = viewstest.DeadLetters(100_000)
+			s.deadLetters = viewstest.DeadLetters(100_000)
 			m := newStill(s, nil, Options{Actor: "anna"})
 			m.send(tea.WindowSizeMsg{Width: c.w, Height: c.h})
 			m.keys("5", "enter")

@@ -95,7 +95,7 @@ func TestHiddenRowsAreNotTaken(t *testing.T) {
 	s = newStore()
 	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
 		c.press("5", "enter", "space", "space", "/")
-		s.set(func(s *fakeStore) { s.letters = viewstest.DeadLetters(40)[1:] })
+		s.set(func(s *fakeStore) { s.deadLetters = viewstest.DeadLetters(40)[1:] })
 		c.typing("age>1h")
 		c.press("enter")
 		c.sees("1 selected row is gone or hidden by the filter; still selected: 1")

@@ -285,12 +285,12 @@ func (w *walker) disturb() {
 		case 2:
 			s.err = queue.Choose[error](s.err == nil, context.DeadlineExceeded, nil)
 		case 3:
-			s.snap, s.letters, s.jobs = viewstest.Rich(), viewstest.DeadLetters(w.rnd.IntN(120)), viewstest.Jobs(w.rnd.IntN(120))
+			s.snap, s.deadLetters, s.jobs = viewstest.Rich(), viewstest.DeadLetters(w.rnd.IntN(120)), viewstest.Jobs(w.rnd.IntN(120))
 		case 4: // rows vanish
 			p := s.snap
 			p.Alerts, p.Executors, p.Health = half(w, p.Alerts), half(w, p.Executors), half(w, p.Health)
 			p.Queues, p.JobLeases, p.Flags, p.Waiting = half(w, p.Queues), half(w, p.JobLeases), half(w, p.Flags), half(w, p.Waiting)
-			s.snap, s.letters, s.jobs, s.audit, s.rules = p, half(w, s.letters), half(w, s.jobs), half(w, s.audit), half(w, s.rules)
+			s.snap, s.deadLetters, s.jobs, s.audit, s.rules = p, half(w, s.deadLetters), half(w, s.jobs), half(w, s.audit), half(w, s.rules)
 		case 5:
 			s.snap.TakenAt = s.snap.TakenAt.Add(time.Duration(w.rnd.IntN(300)) * time.Second)
 		case 6:

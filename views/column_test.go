@@ -21,7 +21,7 @@ import (
 func tables(w viewstest.World) map[string]views.Source {
 	s := &w.Snapshot
 	out := map[string]views.Source{
-		"audit": views.Audit(w.Audit), "dlq": views.DeadLetters(w.Letters), "jobs": views.Jobs(w.Jobs, 0), "ops": views.Operations(w.Operations),
+		"audit": views.Audit(w.Audit), "dlq": views.DeadLetters(w.DeadLetters), "jobs": views.Jobs(w.Jobs, 0), "ops": views.Operations(w.Operations),
 		"operation-items": views.OperationItems(w.Items), "webhooks": views.Webhooks(w.Endpoints, w.Leases), "webhook-leases": views.Webhooks(nil, w.Leases),
 		"notifications": views.Notifications(w.Notifications), "notification-log": views.Notifications(w.Notifications),
 		"subscriptions": views.EventSubscriptions(w.Rules, w.Broadcast), "unrouted": views.EventSubscriptions(nil, w.Broadcast),
@@ -67,7 +67,7 @@ func TestTablesShortenNothing(t *testing.T) {
 		return rows[0][slices.Index(heads, head)]
 	}
 	require.Equal(t, w.Jobs[0].ID, cell("jobs", "ID"))
-	require.Equal(t, views.PlainTime(&w.Letters[0].FailedAt), cell("dlq", "FAILED"))
+	require.Equal(t, views.PlainTime(&w.DeadLetters[0].FailedAt), cell("dlq", "FAILED"))
 	require.Regexp(t, `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$`, cell("dlq", "FAILED"))
 	require.Equal(t, views.PlainAge(w.Snapshot.Alerts[0].AgeSeconds), cell("alerts", "FOR"))
 	require.Equal(t, "≥10000", cell("routes", "WAITING"))

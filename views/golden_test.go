@@ -75,9 +75,9 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		"subscriptions": func(e views.Env, size views.Size) []string {
 			return append(views.BroadcastHead(w.Broadcast, e, size.W), grid(views.EventSubscriptions(w.Rules, w.Broadcast), nil).Lines(e, views.Size{W: size.W, H: size.H - views.BroadcastHeadLines})...)
 		},
-		"letters-event": g(views.DeadLetters(w.EventLetters), map[string]bool{}),
-		"letters-job":   g(views.DeadLetters(w.JobLetters), map[string]bool{}),
-		"letters":       g(views.DeadLetters(w.Letters), map[string]bool{"90998": true}),
+		"dead-letters-event": g(views.DeadLetters(w.EventDeadLetters), map[string]bool{}),
+		"dead-letters-job":   g(views.DeadLetters(w.JobDeadLetters), map[string]bool{}),
+		"dead-letters":       g(views.DeadLetters(w.DeadLetters), map[string]bool{"90998": true}),
 		"host": func(e views.Env, size views.Size) []string {
 			top := grid(views.Loops(w.Host), nil).Lines(e, views.Size{W: size.W, H: min(8, size.H)})
 			return append(top, views.HostBelow(&s, w.Host, "", e, views.Size{W: size.W, H: size.H - len(top)})...)
@@ -101,12 +101,14 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 			return views.TickPage(s.Ticks[4], &paused, nil, e, n)
 		})
 		out["page-mode"] = page(func(e views.Env, n int) views.Page { return views.ModePage(&s, &w.Cron, e, n) })
-		out["page-letter"] = page(func(e views.Env, n int) views.Page { return views.DeadLetterPage(w.Letters[0], &w.Detail, e, n) })
-		out["page-letter-job"] = page(func(e views.Env, n int) views.Page { return views.DeadLetterPage(w.JobLetters[0], &w.JobLetter, e, n) })
-		out["page-letter-event"] = page(func(e views.Env, n int) views.Page {
-			return views.DeadLetterPage(w.EventLetters[0], &w.EventLetter, e, n)
+		out["page-dead-letter"] = page(func(e views.Env, n int) views.Page { return views.DeadLetterPage(w.DeadLetters[0], &w.Detail, e, n) })
+		out["page-dead-letter-job"] = page(func(e views.Env, n int) views.Page {
+			return views.DeadLetterPage(w.JobDeadLetters[0], &w.JobDeadLetter, e, n)
 		})
-		out["page-letter-revealed"] = page(func(e views.Env, n int) views.Page { return views.DeadLetterPage(w.Letters[0], &w.Revealed, e, n) })
+		out["page-dead-letter-event"] = page(func(e views.Env, n int) views.Page {
+			return views.DeadLetterPage(w.EventDeadLetters[0], &w.EventDeadLetter, e, n)
+		})
+		out["page-dead-letter-revealed"] = page(func(e views.Env, n int) views.Page { return views.DeadLetterPage(w.DeadLetters[0], &w.Revealed, e, n) })
 		out["page-executor-rules"] = page(func(e views.Env, n int) views.Page {
 			return views.ExecutorPage(s.Executors[4], s.JobSubscriptions, e, n)
 		})

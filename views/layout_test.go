@@ -18,9 +18,9 @@ func drawn(l views.Layout, w, h int) string {
 	for i := range rows {
 		rows[i] = strings.Repeat(".", w)
 	}
-	for letter, r := range map[string]views.Rect{"h": l.Header, "t": l.Tabs, "!": l.Banner, "b": l.Body, "s": l.Status, "f": l.Footer} {
+	for char, r := range map[string]views.Rect{"h": l.Header, "t": l.Tabs, "!": l.Banner, "b": l.Body, "s": l.Status, "f": l.Footer} {
 		for y := r.Y; y < r.Y+r.H; y++ {
-			rows[y] = rows[y][:r.X] + strings.Repeat(letter, r.W) + rows[y][r.X+r.W:]
+			rows[y] = rows[y][:r.X] + strings.Repeat(char, r.W) + rows[y][r.X+r.W:]
 		}
 	}
 	for i := range rows { // all columns of a row are alike

@@ -57,9 +57,9 @@ func (r *receiver) densest(until time.Time, within time.Duration) int {
 // 20 + 1 requests, including retries, and all deliveries arrive.
 func TestRateHoldsAtTheReceiver(t *testing.T) {
 	t.Parallel()
-	letters, spells, spell := 120, 1, 2*time.Second
+	deadLetters, spells, spell := 120, 1, 2*time.Second
 	if os.Getenv("QTOP_TEST_FULL") != "" {
-		letters, spells, spell = 4000, 3, 20*time.Second
+		deadLetters, spells, spell = 4000, 3, 20*time.Second
 	}
 	const rate = 20
 	w := newWorld(t, "queue.tick.webhook_worker.interval_seconds", "1", "webhook.retry_schedule", "1s 2s 5s", "webhook.max_attempts", "1000",
@@ -71,7 +71,7 @@ func TestRateHoldsAtTheReceiver(t *testing.T) {
 		}
 	})
 	sub := w.subscribe("e", r.URL, nil)
-	w.deaden("e", letters)
+	w.deaden("e", deadLetters)
 	w.exec("SELECT public.fn_endpoint_suspend($1::bigint, 'ann', 'r')", sub)
 	var hosts []*child
 	for _, id := range []string{"a", "b", "c"} {
@@ -85,7 +85,7 @@ func TestRateHoldsAtTheReceiver(t *testing.T) {
 	w.exec("SELECT public.fn_endpoint_resume($1::bigint, 'ann', 'r')", sub)
 
 	for i := range spells {
-		want := letters * (i + 1) / (spells + 2)
+		want := deadLetters * (i + 1) / (spells + 2)
 		eventuallyWithin(t, 10*time.Minute, func() bool { return w.int(completed) >= want }, "not %d delivered", want)
 		bad.Store(true)
 		eventually(t, func() bool {
@@ -97,7 +97,7 @@ func TestRateHoldsAtTheReceiver(t *testing.T) {
 		time.Sleep(spell) // how long the receiver fails
 		bad.Store(false)
 	}
-	eventuallyWithin(t, 10*time.Minute, func() bool { return w.int(completed) == letters }, "not all are delivered")
+	eventuallyWithin(t, 10*time.Minute, func() bool { return w.int(completed) == deadLetters }, "not all are delivered")
 	took := time.Since(began)
 	w.becomes(1, "SELECT count(*)::int FROM public.queue_bulk_operation WHERE state = 'completed' AND requeued = frozen_count AND done = frozen_count AND operation_id = $1", id)
 
@@ -105,12 +105,12 @@ func TestRateHoldsAtTheReceiver(t *testing.T) {
 	n := r.densest(time.Time{}, 5*time.Second)
 	t.Logf("at most %d requests in any 5 s, %d allowed", n, most)
 	require.LessOrEqual(t, n, most)
-	t.Logf("%d requests for %d deliveries in %v, %.1f a second", r.count(), letters, took.Round(time.Second), float64(r.count())/took.Seconds())
+	t.Logf("%d requests for %d deliveries in %v, %.1f a second", r.count(), deadLetters, took.Round(time.Second), float64(r.count())/took.Seconds())
 	ids := map[string]bool{}
 	for _, g := range r.all() {
 		ids[g.id] = true
 	}
-	require.Len(t, ids, letters)
+	require.Len(t, ids, deadLetters)
 }
 
 // After a suspension, deliveries to a receiver that never got a request start at ten a second;

@@ -115,7 +115,7 @@ func TestBrakeStopsWhenTheReceiverFailsAgain(t *testing.T) {
 	require.LessOrEqual(t, failed, 50, "settled when it was paused")
 	require.GreaterOrEqual(t, failed, 10)
 	left := x.number("SELECT count(*) FROM public.dead_letter_open")
-	require.Greater(t, left, 200, "what was not attempted is an open letter as before")
+	require.Greater(t, left, 200, "what was not attempted is an open dead letter as before")
 	out, err := qtop(t, db.DSN(operator(t, db)), "ops").CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.Contains(t, strings.Join(strings.Fields(string(out)), " "), "1 requeue_webhook paused")

@@ -43,7 +43,7 @@ func TestLiveCompletion(t *testing.T) {
 		{"flag set queue.scheduler.mode ", "hybrid\n"},
 		{"flag set queue.backlog.warn_seconds ", "700\n"},
 		{"dlq ", f.open + "\tHTTP_503 http_503.example"},
-		{"dlq show ", f.jobLetter + "\t"},
+		{"dlq show ", f.jobDeadLetter + "\t"},
 		{"requeue ", f.open + "\tHTTP_503"},
 		{"reopen ", f.closed + "\tHTTP_503"},
 		{"undo ", f.requeued + "\tHTTP_503"},

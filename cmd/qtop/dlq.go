@@ -15,12 +15,12 @@ import (
 
 func showDead(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 	if len(o.args) == 1 {
-		return showLetter(ctx, a, c, o.args[0], revealOptions{})
+		return showDeadLetter(ctx, a, c, o.args[0], revealOptions{})
 	}
 	return listed(queue.ListDeadLetters, "dlq", of(views.DeadLetters))(ctx, a, c, o)
 }
 
-func showLetter(ctx context.Context, a *app, c *pgclient.Client, id string, o revealOptions) error {
+func showDeadLetter(ctx context.Context, a *app, c *pgclient.Client, id string, o revealOptions) error {
 	d, done, err := detailed(ctx, a, c, queue.Query{Kind: queue.ListDeadLetter, ID: id}, o, func(d *queue.DeadLetterDetail, payload queue.Text) {
 		d.Payload, d.PayloadWhyNot, d.Revealed = payload, queue.Text{}, int(queue.RevealFor.Seconds())
 	})
@@ -29,11 +29,11 @@ func showLetter(ctx context.Context, a *app, c *pgclient.Client, id string, o re
 	}
 	switch d.Source {
 	case "job":
-		a.jobLetterHead(d)
+		a.jobDeadLetterHead(d)
 	case "event":
-		a.eventLetterHead(d)
+		a.eventDeadLetterHead(d)
 	default:
-		a.hookLetterHead(d)
+		a.webhookDeadLetterHead(d)
 	}
 	a.payload(d.Payload, d.PayloadWhyNot, d.Revealed)
 	if d.LineageLeft > 0 {
@@ -45,7 +45,7 @@ func showLetter(ctx context.Context, a *app, c *pgclient.Client, id string, o re
 	return nil
 }
 
-func (a *writer) hookLetterHead(d *queue.DeadLetterDetail) {
+func (a *writer) webhookDeadLetterHead(d *queue.DeadLetterDetail) {
 	a.printf("%s  %s  %s  %s\nsaga %d, event %d %s, subscription %d %s\nfailed %s (%s ago), generation %d\n", d.ID, d.State, d.Code, d.Endpoint,
 		d.SagaID, d.EventID, d.EventType, d.SubscriptionID, d.CallbackURL, views.PlainTime(&d.FailedAt), views.PlainAge(d.AgeSeconds), d.Generation)
 	var rows [][]string
@@ -59,14 +59,14 @@ func (a *writer) hookLetterHead(d *queue.DeadLetterDetail) {
 	a.print(nil, []string{"ATTEMPT", "JOB", "STATUS", "HTTP", "CODE", "AT", "WORKER", "ANSWER"}, rows)
 }
 
-func (a *writer) jobLetterHead(d *queue.DeadLetterDetail) {
+func (a *writer) jobDeadLetterHead(d *queue.DeadLetterDetail) {
 	a.printf("%s  %s  %s  %s (%s)\njob %s for %s, %s, generation %d\nfailed %s (%s ago), first %s\n", d.ID, d.State, d.Code, d.Endpoint,
 		d.Domain, d.JobID, d.Executor, queue.Plural(d.Tries, "attempt", "attempts"), d.Generation, views.PlainTime(&d.FailedAt), views.PlainAge(d.AgeSeconds), views.PlainTime(d.FirstFailedAt))
 	a.printf("last error: "+"%s\n", d.LastError)
 	a.fate(d)
 }
 
-func (a *writer) eventLetterHead(d *queue.DeadLetterDetail) {
+func (a *writer) eventDeadLetterHead(d *queue.DeadLetterDetail) {
 	a.printf("%s  %s  %s  %s (%s)\nevent %s, by %s\nfailed %s (%s ago)\n", d.ID, d.State, d.Code, d.EventType, d.Domain, d.RoutedID, d.Worker,
 		views.PlainTime(&d.FailedAt), views.PlainAge(d.AgeSeconds))
 	a.printf("last error: "+"%s\n", d.LastError)
@@ -88,8 +88,8 @@ func (a *writer) fate(d *queue.DeadLetterDetail) {
 	}
 }
 
-func lettersCmd(a *app) *cobra.Command {
+func deadLettersCmd(a *app) *cobra.Command {
 	cmd := a.viewCmd(view{use: "dlq [ID]", of: "dead letter", example: "qtop dlq --filter 'code:HTTP_5* age>2h' --limit 20", short: "Open dead letters, or one with its attempts and lineage", list: true, show: showDead}, &viewOptions{})
-	cmd.AddCommand(revealing(a, "dead letter", "qtop dlq show 4812", "One dead letter with its attempts and lineage", showLetter))
+	cmd.AddCommand(revealing(a, "dead letter", "qtop dlq show 4812", "One dead letter with its attempts and lineage", showDeadLetter))
 	return cmd
 }

@@ -21,7 +21,7 @@ import (
 
 // About 25,000 dead letters of three sources fill three pages. The export has
 // each of them once, even if many died in the same microsecond.
-func TestExportOfManyLetters(t *testing.T) {
+func TestExportOfManyDeadLetters(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	conn := db.Conn(t, "")

@@ -20,7 +20,7 @@ type furnished struct {
 	db                                       *pgtest.DB
 	conn                                     *pgx.Conn // of a superuser
 	open, closed, requeued                   string    // dead letters of webhooks
-	jobLetter, event                         string    // a job's dead letter; a webhook's event
+	jobDeadLetter, event                     string    // a job's dead letter; a webhook's event
 	job, webhookJob, lease, rule, quarantine string
 	session                                  string // a session of another program, which holds a transaction open
 }
@@ -40,7 +40,7 @@ func furnish(t *testing.T) furnished {
 	f.open, f.closed, f.requeued = get("SELECT dead_letter_id::text FROM public.dead_letter_open ORDER BY 1 DESC LIMIT 1"),
 		get("SELECT min(dead_letter_id)::text FROM public.dead_letter_open"), get("SELECT (min(dead_letter_id) + 1)::text FROM public.dead_letter_open")
 	f.event = get("SELECT 'event:' || event_id FROM public.dead_letters WHERE id = " + f.requeued + " + 1")
-	f.jobLetter = get("SELECT 'job:' || dead_letter_id FROM public.job_dead_letter LIMIT 1")
+	f.jobDeadLetter = get("SELECT 'job:' || dead_letter_id FROM public.job_dead_letter LIMIT 1")
 	for _, args := range [][]string{
 		{"resolve", f.closed, "--reason", "r", "--yes"},
 		{"requeue", f.requeued, "--reason", "r", "--yes"},

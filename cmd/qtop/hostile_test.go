@@ -74,12 +74,12 @@ func TestHostileWorld(t *testing.T) {
 		return got >= 8
 	})
 	op := db.DSN(operator(t, db))
-	letter := fmt.Sprint(x.number("SELECT min(dead_letter_id) FROM public.dead_letter_open"))
+	deadLetter := fmt.Sprint(x.number("SELECT min(dead_letter_id) FROM public.dead_letter_open"))
 	for _, verb := range []string{
-		"status", "health", "alerts", "executors", "executors -o json", "hosts", "dlq", "dlq-groups", "dlq " + letter, "flags", "scheduler", "audit", "queues",
+		"status", "health", "alerts", "executors", "executors -o json", "hosts", "dlq", "dlq-groups", "dlq " + deadLetter, "flags", "scheduler", "audit", "queues",
 		"queues --filter kind:*", "lease list", "executor subscriptions", "subscriptions", "subscriptions --share", "subscriptions --resolve kg/made", "report --since 1h", "route", "consumer",
 		"webhooks", "ops", "notifications", "why webhook", "doctor", "version", "migrate status", "mark deploy --yes", "job enqueue --kind kg.reindex --domain kg --executor Codex",
-		"requeue " + letter + " --reason x --yes", "resolve " + letter + " --reason x --yes", "flag set webhook.max_attempts 6 --reason x --yes",
+		"requeue " + deadLetter + " --reason x --yes", "resolve " + deadLetter + " --reason x --yes", "flag set webhook.max_attempts 6 --reason x --yes",
 		"tick stale_heartbeat_check --reason x --yes", "executor deregister kg_1 --reason x --yes", "export jobs", "export flags", "export audit",
 	} {
 		run(op, strings.Fields(verb)...)

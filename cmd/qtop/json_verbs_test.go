@@ -58,7 +58,7 @@ func answering(f furnished) []jsonVerb {
 	look := func(verb string, args ...string) jsonVerb { return jsonVerb{verb: verb, args: args} }
 	return []jsonVerb{
 		look("activity"), look("alerts"), look("audit"), look("config check"), look("config show"), look("consumer list"),
-		look("dlq"), look("dlq-groups"), look("dlq show", f.open), look("dlq show", f.jobLetter), {verb: "doctor", code: 1},
+		look("dlq"), look("dlq-groups"), look("dlq show", f.open), look("dlq show", f.jobDeadLetter), {verb: "doctor", code: 1},
 		look("event-type list"), look("executor producers"), look("executor subscriptions"), look("executors"),
 		look("flags"), look("health"), look("help"), look("hosts"), look("job show", f.job), look("lease list"),
 		look("migrate status"), look("notifications"), look("ops"), look("ops show", "1"), look("quarantine"), look("queues"),
@@ -81,7 +81,7 @@ func answering(f furnished) []jsonVerb {
 		act("erase", f.event), act("requeue", f.open), act("undo", f.open), act("ops rate", "1", "--rate", "5"), act("ops run", "1"), act("tick", "bulk_operation_runner"), look("ops show", "1"), act("ops pause", "1"), act("ops resume", "1"),
 		refused("ops undo", "1"), act("ops abort", "1"),
 		act("ops plan", f.open), act("quarantine retry", f.quarantine), act("recount"),
-		act("resolve", f.jobLetter), act("reopen", f.jobLetter), refused("reopen", f.requeued),
+		act("resolve", f.jobDeadLetter), act("reopen", f.jobDeadLetter), refused("reopen", f.requeued),
 		act("route set", "kg", "--enabled", "false"), act("scheduler pause", "metrics_sampler"), act("scheduler resume", "metrics_sampler"),
 		refused("scheduler install"), act("scheduler remove"), refused("session cancel", f.session), act("session terminate", f.session),
 		act("subscription add", "role:search_indexer", "--domain", "kg"), act("subscription mute", "3"), act("subscription unmute", "3"),

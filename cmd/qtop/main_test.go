@@ -122,7 +122,7 @@ func deadLetters(ctx context.Context, conn *pgx.Conn, n int, code string) error 
 			return err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%d of %d letters are open", open, n)
+			return fmt.Errorf("%d of %d dead letters are open", open, n)
 		}
 	}
 }

@@ -64,9 +64,9 @@ func TestScripts(t *testing.T) {
 				ts.Check(err)
 				ts.Check(deadLetters(context.Background(), dial(ts), n, args[1]))
 			},
-			// jobletters N KIND DOMAIN: makes dead letters of jobs through the
+			// jobdeadletters N KIND DOMAIN: makes dead letters of jobs through the
 			// state machine.
-			"jobletters": func(ts *testscript.TestScript, _ bool, args []string) {
+			"jobdeadletters": func(ts *testscript.TestScript, _ bool, args []string) {
 				n, err := strconv.Atoi(args[0])
 				ts.Check(err)
 				ts.Check(deadJobs(context.Background(), dial(ts), n, args[1], args[2]))

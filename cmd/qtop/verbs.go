@@ -24,7 +24,7 @@ func verbs(a *app) []*cobra.Command {
 		verbs []func(*app) *cobra.Command
 	}{
 		{groupLook, []func(*app) *cobra.Command{
-			statusCmd, lettersCmd, queuesCmd, webhooksCmd, whyCmd, notificationsCmd, schedulerCmd, subscriptionsCmd, opsCmd, reportCmd, exportCmd,
+			statusCmd, deadLettersCmd, queuesCmd, webhooksCmd, whyCmd, notificationsCmd, schedulerCmd, subscriptionsCmd, opsCmd, reportCmd, exportCmd,
 		}},
 		{groupAct, []func(*app) *cobra.Command{executorCmd, jobCmd, leaseCmd, routeCmd, consumerCmd, eventTypeCmd}},
 		{groupRun, []func(*app) *cobra.Command{demoCmd, migrateCmd, workerCmd, doctorCmd}},

@@ -26,10 +26,10 @@ const allOf = "SELECT s, 1 FROM unnest($1::bigint[]) s"
 // itemsAsked is how many waiting items of an operation are read to find their queue lanes.
 const itemsAsked = 10_000
 
-// blockedLetters adds what blocks dead letters that are requeued now. A requeue skips the dead
+// blockedDeadLetters adds what blocks dead letters that are requeued now. A requeue skips the dead
 // letters of a subscription that is suspended, inactive or not verified, which another line of the
 // preview reports; a requeue does not skip those behind an open circuit.
-func (c *Planner) blockedLetters(ctx context.Context, p *queue.Plan, ids [3][]string) error {
+func (c *Planner) blockedDeadLetters(ctx context.Context, p *queue.Plan, ids [3][]string) error {
 	for i, s := range deadLetterSources() {
 		if len(ids[i]) == 0 {
 			continue

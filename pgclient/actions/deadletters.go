@@ -106,10 +106,10 @@ func deadLetterIDs(targets []string) (ids [3][]string, err error) {
 		var id string
 		source := 0
 		switch {
-		case parseid.IsJobLetter(t):
+		case parseid.IsJobDeadLetter(t):
 			source = 1
 			id, err = parseid.UUID(t, "job dead letter", parseid.JobPrefix)
-		case parseid.IsEventLetter(t):
+		case parseid.IsEventDeadLetter(t):
 			source = 2
 			id, err = parseid.UUID(t, "event dead letter", parseid.EventPrefix)
 		default:
@@ -184,7 +184,7 @@ func (c *Planner) callAll(ctx context.Context, r queue.Request, dry bool) (deadL
 // recipients may have read them, so they cannot be recalled.
 func skipEvents(events []string) (out []queue.Outcome) {
 	for _, id := range events {
-		out = append(out, queue.Outcome{ID: queue.EventLetter(id), Outcome: "skipped", Why: queue.Clean("routed events cannot be recalled: their recipients have them")})
+		out = append(out, queue.Outcome{ID: queue.EventDeadLetterID(id), Outcome: "skipped", Why: queue.Clean("routed events cannot be recalled: their recipients have them")})
 	}
 	return out
 }
@@ -242,7 +242,7 @@ func planDeadLetters(ctx context.Context, c *Planner, p *queue.Plan) error {
 		}
 	}
 	if p.Request.Action == queue.ActRequeue {
-		if err := c.blockedLetters(ctx, p, ids); err != nil {
+		if err := c.blockedDeadLetters(ctx, p, ids); err != nil {
 			return err
 		}
 	}

@@ -22,12 +22,12 @@ const recount = "SELECT public.fn_queue_recount($1::text, $2::text, $3::boolean)
 func planRecount(ctx context.Context, c *Planner, p *queue.Plan) error {
 	var a struct {
 		answer
-		Counters int64 `json:"counters"`
-		Lanes    int64 `json:"job_lane"`
-		Letters  int64 `json:"dead_letter_open"`
-		States   int64 `json:"webhook_endpoint_state"`
-		Buckets  int64 `json:"webhook_rate_bucket"`
-		Drift    []struct {
+		Counters    int64 `json:"counters"`
+		Lanes       int64 `json:"job_lane"`
+		DeadLetters int64 `json:"dead_letter_open"`
+		States      int64 `json:"webhook_endpoint_state"`
+		Buckets     int64 `json:"webhook_rate_bucket"`
+		Drift       []struct {
 			Scope   string `json:"scope"`
 			K1      string `json:"k1"`
 			K2      string `json:"k2"`
@@ -47,7 +47,7 @@ func planRecount(ctx context.Context, c *Planner, p *queue.Plan) error {
 		}
 		addLine(p, d.Scope, "%s %s %s: %d rows, counted %d", d.K1, d.K2, d.K3, d.Found, d.Counted)
 	}
-	addLine(p, "rows", "%d queue lanes, %d open dead letters, %d endpoint states and %d rate buckets are missing or wrong", a.Lanes, a.Letters, a.States, a.Buckets)
+	addLine(p, "rows", "%d queue lanes, %d open dead letters, %d endpoint states and %d rate buckets are missing or wrong", a.Lanes, a.DeadLetters, a.States, a.Buckets)
 	return nil
 }
 

@@ -181,9 +181,9 @@ func deadLetter(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.Dea
 // deadLetterRow reads a dead letter without its payload.
 func deadLetterRow(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLetterDetail, error) {
 	switch {
-	case parseid.IsJobLetter(id):
+	case parseid.IsJobDeadLetter(id):
 		return jobDeadLetter(ctx, db, id)
-	case parseid.IsEventLetter(id):
+	case parseid.IsEventDeadLetter(id):
 		return eventDeadLetter(ctx, db, id)
 	}
 	n, err := parseid.Webhook(id)

@@ -62,7 +62,7 @@ func hookLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail
 
 // jobLineage reads the chain of replays from the first job to the last. Of a job whose history
 // partition was dropped, only its dead letter is known.
-func jobLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail, letter string) error {
+func jobLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail, deadLetter string) error {
 	near := "BETWEEN -" + strconv.Itoa(lineageShown) + " AND " + strconv.Itoa(lineageShown)
 	return steps(ctx, db, d, `
 		WITH RECURSIVE up (id, job_id, n) AS (
@@ -99,12 +99,12 @@ func jobLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail,
 			UNION ALL
 			SELECT 'closed', 'job:' || dead_letter_id, resolution, resolved_at, resolved_by, n, 2 FROM chain
 			WHERE replayed_job_id IS NULL AND resolved_at IS NOT NULL
-		) steps ORDER BY n, step`, letter, d.Generation)
+		) steps ORDER BY n, step`, deadLetter, d.Generation)
 }
 
 // eventLineage reads the event, the recipients that it reached, the dead letter, and the
 // resolution that closed it.
-func eventLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail, letter string) error {
+func eventLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail, deadLetter string) error {
 	return steps(ctx, db, d, `
 		WITH l AS (SELECT d.dead_letter_id, d.event_id, d.event_type, d.failure_code, d.last_failed_at, d.worker_name, d.resolution, d.resolved_at,
 			d.resolved_by FROM public.iu_route_dead_letter d WHERE d.dead_letter_id = $1)
@@ -118,5 +118,5 @@ func eventLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetai
 			SELECT 'dead_letter', 'event:' || l.dead_letter_id, l.failure_code, l.last_failed_at, l.worker_name, 2 FROM l
 			UNION ALL
 			SELECT 'closed', 'event:' || l.dead_letter_id, l.resolution, l.resolved_at, l.resolved_by, 3 FROM l WHERE l.resolved_at IS NOT NULL
-		) steps ORDER BY step, at, id`, letter)
+		) steps ORDER BY step, at, id`, deadLetter)
 }

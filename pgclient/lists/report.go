@@ -17,10 +17,10 @@ import (
 
 // The largest numbers of rows in a report.
 const (
-	reportTimeout = 60 * time.Second
-	reportRows    = 100     // for most lists
-	reportActions = 500     // for audit rows
-	reportLetters = 100_000 // for the dead letters that are read per source
+	reportTimeout     = 60 * time.Second
+	reportRows        = 100     // for most lists
+	reportActions     = 500     // for audit rows
+	reportDeadLetters = 100_000 // for the dead letters that are read per source
 )
 
 // Report reads what was recorded between since and until; a zero until means now. The report names
@@ -168,7 +168,7 @@ func reportAudit(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
 	return err
 }
 
-// reportDead groups the dead letters of the span. It reads the newest reportLetters of each source.
+// reportDead groups the dead letters of the span. It reads the newest reportDeadLetters of each source.
 func reportDead(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
 	type story struct {
 		queue.DeadStory
@@ -199,11 +199,11 @@ func reportDead(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
 			CASE l.source WHEN 'webhook' THEN count(*) FILTER (WHERE l.delivered) END, count(*) FILTER (WHERE NOT l.open AND NOT l.requeued),
 			min(l.at), max(l.at), sum(count(*)) OVER (PARTITION BY l.source)::bigint
 		FROM dead l GROUP BY 2, 3, 4, 5 ORDER BY count(*) DESC, 2, 3, 4, 5 LIMIT $3`,
-		r.Since, r.Until, reportRows, reportLetters+1)
+		r.Since, r.Until, reportRows, reportDeadLetters+1)
 	r.Dead = make([]queue.DeadStory, len(stories))
 	for i, s := range stories {
 		r.Dead[i] = s.DeadStory
-		r.DeadBound = r.DeadBound || s.OfSource > reportLetters
+		r.DeadBound = r.DeadBound || s.OfSource > reportDeadLetters
 	}
 	return err
 }

@@ -13,8 +13,8 @@ import (
 // JobPrefix begins the id of a job dead letter.
 const JobPrefix = "job:"
 
-// IsJobLetter reports whether id is the id of a job dead letter.
-func IsJobLetter(id string) bool { return strings.HasPrefix(strings.TrimSpace(id), JobPrefix) }
+// IsJobDeadLetter reports whether id is the id of a job dead letter.
+func IsJobDeadLetter(id string) bool { return strings.HasPrefix(strings.TrimSpace(id), JobPrefix) }
 
 var uuidForm = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
@@ -39,8 +39,8 @@ func UUID(id, what, prefix string) (string, error) {
 // EventPrefix begins the id of an event dead letter.
 const EventPrefix = "event:"
 
-// IsEventLetter reports whether id is the id of an event dead letter.
-func IsEventLetter(id string) bool { return strings.HasPrefix(strings.TrimSpace(id), EventPrefix) }
+// IsEventDeadLetter reports whether id is the id of an event dead letter.
+func IsEventDeadLetter(id string) bool { return strings.HasPrefix(strings.TrimSpace(id), EventPrefix) }
 
 // WebhookEvent parses the id of a webhook event: event:NUMBER, or the number alone.
 func WebhookEvent(id string) (int64, error) {
@@ -74,10 +74,10 @@ func Subscription(id string) (int64, error) {
 // payload that belongs to an id: of a dead letter, or of a job (a plain uuid).
 func Payload(id string) (kind, key string, err error) {
 	switch id = strings.TrimSpace(id); {
-	case IsJobLetter(id):
+	case IsJobDeadLetter(id):
 		key, err = UUID(id, "job dead letter", JobPrefix)
 		return "job_dead_letter", key, err
-	case IsEventLetter(id):
+	case IsEventDeadLetter(id):
 		key, err = UUID(id, "event dead letter", EventPrefix)
 		return "event_dead_letter", key, err
 	case uuidForm.MatchString(id):

@@ -155,16 +155,16 @@ func (p *pages) List(_ context.Context, q queue.Query) (out queue.Page, err erro
 	if !q.Bare {
 		out.Total = int64(p.n)
 	}
-	var letters []queue.DeadLetter
+	var deadLetters []queue.DeadLetter
 	var jobs []queue.Job
 	for i := from; i < to; i++ {
-		letters = append(letters, queue.DeadLetter{ID: strconv.Itoa(i)})
+		deadLetters = append(deadLetters, queue.DeadLetter{ID: strconv.Itoa(i)})
 		if p.jobs && i > 0 && i == from {
 			jobs = append(jobs, queue.Job{ID: strconv.Itoa(i - 1)})
 		}
 		jobs = append(jobs, queue.Job{ID: strconv.Itoa(i)})
 	}
-	if out.Rows = letters; p.jobs {
+	if out.Rows = deadLetters; p.jobs {
 		out.Rows = jobs
 	}
 	return out, nil

@@ -74,11 +74,11 @@ func LiveJobStatuses() []string {
 	return []string{"queued", "leased", "in_progress", "retry_waiting"}
 }
 
-// JobLetter returns the id of a job's dead letter as lists show it and verbs accept it.
-func JobLetter(uuid string) string { return "job:" + uuid }
+// JobDeadLetterID returns the id of a job's dead letter as lists show it and verbs accept it.
+func JobDeadLetterID(uuid string) string { return "job:" + uuid }
 
-// EventLetter returns the id of the dead letter of an event that could not be routed.
-func EventLetter(uuid string) string { return "event:" + uuid }
+// EventDeadLetterID returns the id of the dead letter of an event that could not be routed.
+func EventDeadLetterID(uuid string) string { return "event:" + uuid }
 
 // Job is a row of v_job, without the job's payload.
 type Job struct {

@@ -18,9 +18,9 @@ import (
 func TestAuditRowsOfAnOperation(t *testing.T) {
 	h := newHooks(t)
 	h.flag("webhook.circuit_failures", "0")
-	_, letters := h.die("order", 7)
+	_, deadLetters := h.die("order", 7)
 	ids := []string{}
-	for _, id := range letters {
+	for _, id := range deadLetters {
 		ids = append(ids, fmt.Sprint(id))
 	}
 	h.exec("SELECT public.fn_queue_bulk_plan('requeue_webhook', $1::text[], 'code:X', 1000, 0, 2, 'ann', 'healed')", ids)
@@ -42,7 +42,7 @@ func TestAuditRowsOfAnOperation(t *testing.T) {
 	// A requeue by a person meanwhile belongs to no operation, and no login can pretend that it
 	// does.
 	login := h.db.Pool(t, pgtest.Login(t, h.db, "dead_letter_operator"))
-	_, err := login.Exec(context.Background(), "SELECT public.fn_dead_letter_requeue($1::bigint[], 'dora', 'by hand', false)", letters[:1])
+	_, err := login.Exec(context.Background(), "SELECT public.fn_dead_letter_requeue($1::bigint[], 'dora', 'by hand', false)", deadLetters[:1])
 	require.NoError(t, err)
 	require.Equal(t, "dora t t", one[string](h, `SELECT concat_ws(' ', actor, operation_id IS NULL, batch IS NULL) FROM public.queue_operator_action ORDER BY id DESC LIMIT 1`))
 	for _, f := range one[[]string](h, `SELECT array_agg(format('%s(%s)', p.oid::regproc, pg_catalog.oidvectortypes(p.proargtypes))) FROM pg_catalog.pg_proc p

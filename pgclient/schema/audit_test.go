@@ -54,9 +54,9 @@ func TestAuditClaims(t *testing.T) {
 // dead letters that its filter does not match.
 func TestAuditFilterIsClaimed(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("order", 2)
+	_, deadLetters := h.die("order", 2)
 	ids := []string{}
-	for _, id := range letters {
+	for _, id := range deadLetters {
 		ids = append(ids, strings.TrimSpace(one[string](h, "SELECT $1::bigint::text", id)))
 	}
 	h.call("public.fn_queue_bulk_plan('requeue_webhook', $1::text[], 'code:HARMLESS', 5, 50, 0, 'ann', 'test')", ids)

@@ -25,20 +25,20 @@ type bulk struct {
 }
 
 // planned plans an operation with these dead letters as its frozen items.
-func (h *hooks) planned(letters []int64, rate float64, brake, canary int) *bulk {
+func (h *hooks) planned(deadLetters []int64, rate float64, brake, canary int) *bulk {
 	h.t.Helper()
-	ids := make([]string, len(letters))
-	for i, l := range letters {
+	ids := make([]string, len(deadLetters))
+	for i, l := range deadLetters {
 		ids[i] = fmt.Sprint(l)
 	}
 	got := h.call(plan, ids, rate, brake, canary)
-	require.EqualValues(h.t, len(letters), got["frozen_count"], got)
+	require.EqualValues(h.t, len(deadLetters), got["frozen_count"], got)
 	return &bulk{h, num(got, "operation_id")}
 }
 
-func (h *hooks) started(letters []int64, rate float64, brake, canary int) *bulk {
+func (h *hooks) started(deadLetters []int64, rate float64, brake, canary int) *bulk {
 	h.t.Helper()
-	b := h.planned(letters, rate, brake, canary)
+	b := h.planned(deadLetters, rate, brake, canary)
 	require.Equal(h.t, "running", h.call(bulkRun, b.id)["state"])
 	return b
 }
@@ -88,8 +88,8 @@ func (b *bulk) counted() {
 
 func TestBulkCanaryThenRate(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("e", 40)
-	b := h.started(letters, 2.5, 50, 3)
+	_, deadLetters := h.die("e", 40)
+	b := h.started(deadLetters, 2.5, 50, 3)
 	_, late := h.die("late", 2)
 	require.Equal(t, "3 0 0", b.tick(10), "the canary, whatever the rate")
 	require.Equal(t, "0 0 0", b.tick(10), "and then nothing until it is known")
@@ -104,7 +104,7 @@ func TestBulkCanaryThenRate(t *testing.T) {
 	require.Equal(t, "running", b.state(), "done is what was attempted")
 	require.Equal(t, "37 requeued items wait: no live host runs webhook_worker", one[string](h, "SELECT waits FROM public.queue_bulk_operation"))
 	b.counted()
-	require.Equal(t, len(letters), one[int](h, `SELECT count(DISTINCT s.requeued_from_dead_letter_id) FROM public.webhook_delivery_sagas s
+	require.Equal(t, len(deadLetters), one[int](h, `SELECT count(DISTINCT s.requeued_from_dead_letter_id) FROM public.webhook_delivery_sagas s
 		JOIN public.queue_bulk_operation_item i ON i.new_id = s.id::text AND i.target = s.requeued_from_dead_letter_id::text
 		JOIN public.dead_letter_requeues q ON q.new_saga_id = s.id WHERE q.operation_id = $1 AND q.requeued_by = 'ann'`, b.id))
 	require.Equal(t, len(late), one[int](h, "SELECT count(*) FROM public.dead_letter_open"), "what died after the freeze is not in it")
@@ -121,8 +121,8 @@ func TestBulkCanaryThenRate(t *testing.T) {
 
 func TestBulkCanaryFails(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("e", 20)
-	b := h.started(letters, 1000, 0, 3)
+	_, deadLetters := h.die("e", 20)
+	b := h.started(deadLetters, 1000, 0, 3)
 	require.Equal(t, "3 0 0", b.tick(1))
 	b.attempt("", "HTTP_503")
 	require.Equal(t, "0 0 0", b.tick(1))
@@ -138,9 +138,9 @@ func TestBulkCanaryFails(t *testing.T) {
 // A canary item that is skipped proves nothing about the receiver: the next item takes its place.
 func TestBulkCanarySkipped(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("e", 6)
-	h.requeue(letters[0])
-	b := h.started(letters, 1, 0, 2)
+	_, deadLetters := h.die("e", 6)
+	h.requeue(deadLetters[0])
+	b := h.started(deadLetters, 1, 0, 2)
 	require.Equal(t, "1 1 0", b.tick(1))
 	require.Equal(t, "1 0 0", b.tick(1))
 	require.Equal(t, "0 0 0", b.tick(1))
@@ -156,8 +156,8 @@ func TestBulkRates(t *testing.T) {
 			h := newHooks(t)
 			rng := rand.New(rand.NewPCG(1, 2))
 			want := c.rate * c.seconds
-			_, letters := h.die("e", int(want*1.2)+2)
-			b := h.started(letters, c.rate, 0, 0)
+			_, deadLetters := h.die("e", int(want*1.2)+2)
+			b := h.started(deadLetters, c.rate, 0, 0)
 			done, passed := 0, 0.0
 			for passed < c.seconds {
 				step := 0.2 + 1.6*rng.Float64()
@@ -176,8 +176,8 @@ func TestBulkRates(t *testing.T) {
 
 func TestBulkBrake(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("e", 40)
-	b := h.started(letters, 5, 30, 0)
+	_, deadLetters := h.die("e", 40)
+	b := h.started(deadLetters, 5, 30, 0)
 	const away = 10 // more than the two seconds that a tick makes up for, so that each tick does exactly ten items
 	require.Equal(t, "10 0 0", b.tick(away))
 	b.attempt("HTTP_503", "HTTP_503", "HTTP_503", "", "", "", "", "", "")
@@ -194,8 +194,8 @@ func TestBulkBrake(t *testing.T) {
 // Switching requeueing off pauses an operation; no item is skipped or failed because of it.
 func TestBulkSwitchedOff(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("e", 4)
-	b := h.started(letters, 1000, 0, 0)
+	_, deadLetters := h.die("e", 4)
+	b := h.started(deadLetters, 1000, 0, 0)
 	h.flag("queue.dlq.replay_enabled", "false")
 	require.Equal(t, "0 0 0", b.tick(1))
 	require.Equal(t, "paused requeueing is switched off: queue.dlq.replay_enabled is not true", b.state())
@@ -209,12 +209,12 @@ func TestBulkSwitchedOff(t *testing.T) {
 // nobody needs 50,000 refusals. Once resumed, the operation tries the next 50.
 func TestBulkPausesWhatIsSkipped(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("e", 160)
-	for _, l := range letters[10:155] {
+	_, deadLetters := h.die("e", 160)
+	for _, l := range deadLetters[10:155] {
 		h.requeue(l)
 	}
 	// At most 2 s are credited at once, so that a slow machine earns 30 as well.
-	b := h.started(letters, 15, 100, 0)
+	b := h.started(deadLetters, 15, 100, 0)
 	require.Equal(t, "10 20 0", b.tick(2))
 	require.Equal(t, "0 30 0", b.tick(2))
 	require.Equal(t, "0 30 0", b.tick(2), "30 in a row: those beside an item that was done do not count")
@@ -236,9 +236,9 @@ func TestBulkPausesWhatIsSkipped(t *testing.T) {
 // the other operation shows which one.
 func TestBulkOverlap(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("e", 60)
-	a := h.started(letters[:40], 1000, 0, 0)
-	h.started(letters[20:], 1000, 0, 0)
+	_, deadLetters := h.die("e", 60)
+	a := h.started(deadLetters[:40], 1000, 0, 0)
+	h.started(deadLetters[20:], 1000, 0, 0)
 	require.NoError(t, h.asOwner("UPDATE public.queue_bulk_operation SET credited_at = now() - interval '1 second'"))
 	together(t, 8, func(int) (map[string]any, error) { return tryCall(h.root, "public.fn_queue_bulk_tick()") })
 	require.Equal(t, 60, one[int](h, "SELECT count(*) FROM public.dead_letter_requeues"))
@@ -249,8 +249,8 @@ func TestBulkOverlap(t *testing.T) {
 
 func TestBulkUndo(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("e", 10)
-	b := h.started(letters, 4, 0, 0)
+	_, deadLetters := h.die("e", 10)
+	b := h.started(deadLetters, 4, 0, 0)
 	require.Equal(t, "4 0 0", b.tick(1))
 	b.attempt("", "")
 	require.Equal(t, "4 0 0", b.tick(1))
@@ -271,10 +271,10 @@ func TestBulkUndo(t *testing.T) {
 // skipped.
 func TestBulkPoison(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("e", 5)
+	_, deadLetters := h.die("e", 5)
 	h.exec(`CREATE FUNCTION public.poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no such luck'; END $$`)
-	h.exec(fmt.Sprintf(`CREATE TRIGGER poison BEFORE INSERT ON public.dead_letter_requeues FOR EACH ROW WHEN (NEW.dead_letter_id = %d) EXECUTE FUNCTION public.poison()`, letters[2]))
-	b := h.started(append(letters, 999999), 1000, 0, 0)
+	h.exec(fmt.Sprintf(`CREATE TRIGGER poison BEFORE INSERT ON public.dead_letter_requeues FOR EACH ROW WHEN (NEW.dead_letter_id = %d) EXECUTE FUNCTION public.poison()`, deadLetters[2]))
+	b := h.started(append(deadLetters, 999999), 1000, 0, 0)
 	require.Equal(t, "4 1 1", b.tick(1))
 	require.Equal(t, "no such luck", one[string](h, "SELECT why FROM public.queue_bulk_operation_item WHERE outcome = 'failed'"))
 	require.Equal(t, "no such dead letter", one[string](h, "SELECT why FROM public.queue_bulk_operation_item WHERE outcome = 'skipped'"))
@@ -287,9 +287,9 @@ func TestBulkPoison(t *testing.T) {
 
 func TestBulkResolve(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("e", 3)
+	_, deadLetters := h.die("e", 3)
 	got := h.call("public.fn_queue_bulk_plan('resolve', $1::text[], 'two', 1000, NULL, NULL, 'ann', 'nobody wants them')",
-		[]string{fmt.Sprint(letters[0]), fmt.Sprint(letters[1])})
+		[]string{fmt.Sprint(deadLetters[0]), fmt.Sprint(deadLetters[1])})
 	b := &bulk{h, num(got, "operation_id")}
 	h.call(bulkRun, b.id)
 	require.Equal(t, "2 0 0", b.tick(1))
@@ -301,11 +301,11 @@ func TestBulkResolve(t *testing.T) {
 
 func TestBulkReplaysJobs(t *testing.T) {
 	j := newJobs(t)
-	var letters []string
+	var deadLetters []string
 	for range 6 {
-		letters = append(letters, "job:"+j.deadLetter("k", "iu", "TIMEOUT"))
+		deadLetters = append(deadLetters, "job:"+j.deadLetter("k", "iu", "TIMEOUT"))
 	}
-	got := call(t, j.work, "public.fn_queue_bulk_plan('replay_job', $1::text[], 'code:TIMEOUT', 1000, 50, 2, 'ann', 'it is mended')", letters)
+	got := call(t, j.work, "public.fn_queue_bulk_plan('replay_job', $1::text[], 'code:TIMEOUT', 1000, 50, 2, 'ann', 'it is mended')", deadLetters)
 	id := num(got, "operation_id")
 	call(t, j.work, bulkRun, id)
 	tick := func() string {
@@ -330,7 +330,7 @@ func TestBulkReplaysJobs(t *testing.T) {
 		WHERE i.outcome = 'undone' AND d.triage_status = 'open' AND d.replayed_job_id IS NULL AND d.resolved_at IS NULL`))
 	j.balanced()
 	// a replay that was undone can be replayed again
-	again := call(t, j.work, "public.fn_queue_bulk_plan('replay_job', $1::text[], 'code:TIMEOUT', 1000, 0, 0, 'ann', 'now really')", letters)
+	again := call(t, j.work, "public.fn_queue_bulk_plan('replay_job', $1::text[], 'code:TIMEOUT', 1000, 0, 0, 'ann', 'now really')", deadLetters)
 	call(t, j.work, bulkRun, num(again, "operation_id"))
 	require.Equal(t, "3 3 0", tick())
 	j.balanced()
@@ -340,8 +340,8 @@ func TestBulkReplaysJobs(t *testing.T) {
 
 func TestBulkRefuses(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("e", 2)
-	b := h.planned(letters, 1, 0, 0)
+	_, deadLetters := h.die("e", 2)
+	b := h.planned(deadLetters, 1, 0, 0)
 	for _, turn := range []string{"pause", "resume"} {
 		got := h.call("public.fn_queue_bulk_"+turn+"($1::bigint, 'ann')", b.id)
 		require.Equal(t, "state", got["rule"], turn)
@@ -391,14 +391,14 @@ func TestBulkRoles(t *testing.T) {
 // with them when the endpoint accepts webhooks again.
 func TestBulkWaitsForEndpoints(t *testing.T) {
 	h := newHooks(t)
-	fine, letters := h.die("fine", 4)
+	fine, deadLetters := h.die("fine", 4)
 	for _, blocked := range []struct{ why, sql, says string }{
 		{"suspension", "INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, by) VALUES ($1, 'operator', 'eve')", `suspended \(operator\)`},
 		{"circuit", "INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, until, by) VALUES ($1, 'circuit', now() + interval '1 hour', 'webhook_worker')", `circuit open until \d\d:\d\d:\d\dZ`},
 	} {
 		sub, theirs := h.die(blocked.why, 3)
 		require.NoError(t, h.asOwner(blocked.sql, sub))
-		b := h.started(append(theirs, letters...), 1000, 0, 0)
+		b := h.started(append(theirs, deadLetters...), 1000, 0, 0)
 		require.Equal(t, "4 0 0", b.tick(1), "of the other endpoint alone")
 		b.attempt("", "", "", "")
 		require.Equal(t, "0 0 0", b.tick(1))
@@ -427,7 +427,7 @@ func TestBulkWaitsForEndpoints(t *testing.T) {
 		h.step()
 		h.finish("HTTP_500", h.claim(100)...)
 		h.step()
-		letters = one[[]int64](h, "SELECT array_agg(dead_letter_id) FROM public.dead_letter_open WHERE subscription_id = $1", fine)
+		deadLetters = one[[]int64](h, "SELECT array_agg(dead_letter_id) FROM public.dead_letter_open WHERE subscription_id = $1", fine)
 	}
 }
 
@@ -435,9 +435,9 @@ func TestBulkWaitsForEndpoints(t *testing.T) {
 // no request is sent.
 func TestBulkRateAtTheSend(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("e", 60)
+	_, deadLetters := h.die("e", 60)
 	h.exec("UPDATE public.subscriptions SET max_attempts = 9")
-	b := h.started(letters, 20, 0, 0)
+	b := h.started(deadLetters, 20, 0, 0)
 	require.Equal(t, "40 0 0", b.tick(10))
 	h.step()
 	full := func() {

@@ -153,8 +153,8 @@ func TestMigrateNeedsRights(t *testing.T) {
 func TestMigrateDownRefusesLoss(t *testing.T) {
 	h := newHooks(t)
 	c := &core{t: t, db: h.db, root: h.root}
-	_, letters := h.die("dead", 2)
-	h.planned(letters, 1, 0, 0)
+	_, deadLetters := h.die("dead", 2)
+	h.planned(deadLetters, 1, 0, 0)
 	h.emit("dead", 3)
 	j := &jobs{core: c, work: c.as("event_ingest_writer", "dot_executor", "dead_letter_operator", "workflow_admin")}
 	j.deadLetter("k", "iu", "TIMEOUT")

@@ -74,9 +74,9 @@ func TestRouteStorm(t *testing.T) {
 	t.Log("failed runs of the workers:", answers[writers]["died"], answers[writers+1]["died"])
 	c.route()
 	require.Equal(t, events, get[int](c, "SELECT count(*) FROM public.event_outbox"))
-	c.none("neither routed nor a letter, or both", `SELECT e.id FROM public.event_outbox e LEFT JOIN public.iu_route_attempt a ON a.event_id = e.id LEFT JOIN public.iu_route_dead_letter d ON d.event_id = e.id
+	c.none("neither routed nor a dead letter, or both", `SELECT e.id FROM public.event_outbox e LEFT JOIN public.iu_route_attempt a ON a.event_id = e.id LEFT JOIN public.iu_route_dead_letter d ON d.event_id = e.id
 		WHERE (a.event_id IS NULL) = (d.event_id IS NULL)`)
-	c.none("a letter that is no poison", "SELECT event_id FROM public.iu_route_dead_letter WHERE failure_code <> 'ROUTE_P0001' OR event_id::text NOT LIKE '%00'")
+	c.none("a dead letter that is no poison", "SELECT event_id FROM public.iu_route_dead_letter WHERE failure_code <> 'ROUTE_P0001' OR event_id::text NOT LIKE '%00'")
 	c.none("routed twice", "SELECT event_id FROM public.iu_route_attempt GROUP BY 1 HAVING count(*) <> 1")
 	c.none("a job too many or too few", `SELECT a.event_id FROM public.iu_route_attempt a FULL JOIN public.job_queue q ON q.causation_event_id = a.event_id
 		WHERE (a.event_domain = 'iu') <> (q.job_id IS NOT NULL)`)

@@ -42,8 +42,8 @@ func (c *core) route() {
 func TestRouteRestore(t *testing.T) {
 	c := newRoutes(t)
 	c.exec("INSERT INTO public.consumer_registry VALUES ('c', 'iu', 'made', 'work', 'DOT', true, 't', now(), 't', now())")
-	c.refuseRouting("22000", "letter")
-	for _, ref := range []string{"1", "2", "letter"} {
+	c.refuseRouting("22000", "refused")
+	for _, ref := range []string{"1", "2", "refused"} {
 		c.emit("iu", ref)
 	}
 	c.route()
@@ -69,7 +69,7 @@ func TestRouteRestore(t *testing.T) {
 	require.Equal(t, "1 user:ann,2 user:ann,3 user:ann,4 user:ann,5 user:ann,6 user:ann", c.routed())
 	require.Equal(t, "3 4 5 6", get[string](c, `SELECT string_agg(e.event_subject_ref, ' ' ORDER BY e.event_subject_ref) FROM public.job_queue q
 		JOIN public.event_outbox e ON e.id = q.causation_event_id`), "no job is made twice")
-	require.Equal(t, "letter", get[string](c, "SELECT string_agg(event_snapshot ->> 'event_subject_ref', ' ') FROM public.iu_route_dead_letter WHERE resolved_at IS NULL"))
+	require.Equal(t, "refused", get[string](c, "SELECT string_agg(event_snapshot ->> 'event_subject_ref', ' ') FROM public.iu_route_dead_letter WHERE resolved_at IS NULL"))
 	require.Zero(t, get[int](c, "SELECT waiting FROM public.fn_iu_route_backlog() WHERE event_domain = 'iu'"))
 	require.EqualValues(t, 7, get[int](c, "SELECT events_seen FROM public.iu_route_worker_cursor WHERE event_domain = 'iu'"), "each is counted once")
 }
@@ -306,7 +306,7 @@ func (c *core) deadLetters(refs ...string) []string {
 	for _, ref := range refs {
 		c.emit("iu", ref)
 	}
-	eventually(c.t, "letters", func() bool {
+	eventually(c.t, "dead letters", func() bool {
 		call(c.t, c.root, "public.fn_iu_route_worker_run()")
 		return get[int](c, "SELECT count(*) FROM public.iu_route_dead_letter WHERE event_snapshot ->> 'event_subject_ref' = ANY ($1)", refs) == len(refs)
 	})

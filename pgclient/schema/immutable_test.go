@@ -16,9 +16,9 @@ func TestImmutable(t *testing.T) {
 	h := newHooks(t)
 	c := &core{t: t, db: h.db, root: h.root}
 	j := &jobs{core: c, work: c.as("event_ingest_writer", "dot_executor", "dead_letter_operator", "workflow_admin")}
-	_, letters := h.die("order", 2)
-	h.requeue(letters[0])
-	h.call("public.fn_dead_letter_resolve($1, 'abandoned', '', 'ann')", letters[1:])
+	_, deadLetters := h.die("order", 2)
+	h.requeue(deadLetters[0])
+	h.call("public.fn_dead_letter_resolve($1, 'abandoned', '', 'ann')", deadLetters[1:])
 	j.deadLetter("k", "iu", "TIMEOUT")
 	c.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
 	c.emit("iu", "1")

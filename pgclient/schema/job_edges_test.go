@@ -264,7 +264,7 @@ func TestJobNamesHaveBounds(t *testing.T) {
 }
 
 // A dead letter's columns that describe its job cannot be changed.
-func TestJobLetterIsWhatItIs(t *testing.T) {
+func TestJobDeadLetterIsWhatItIs(t *testing.T) {
 	j := newJobs(t)
 	h := j.standing("dead_letter")
 	for _, set := range []string{"priority = priority + 1", "max_attempts = 9", "source_ref = 'x'", "target_ref = 'x'", "payload_ref = 'x'",

@@ -202,7 +202,7 @@ func (j *jobs) balanced() {
 		told+"'dead_job'")
 	differ("job_lease.live", "SELECT lease_token k1, '' k2, '' k3, count(*) n FROM public.job_queue WHERE lease_token IS NOT NULL GROUP BY 1",
 		"SELECT lease_token k1, '' k2, '' k3, live n FROM public.job_lease")
-	j.none("a dead job has one letter, another none", `SELECT job_id FROM (SELECT job_id FROM public.job_history WHERE status = 'dead_letter' OR from_status = 'dead_letter') h
+	j.none("a dead job has one dead letter, another none", `SELECT job_id FROM (SELECT job_id FROM public.job_history WHERE status = 'dead_letter' OR from_status = 'dead_letter') h
 		FULL JOIN public.job_dead_letter d USING (job_id) WHERE d.job_id IS NULL OR (SELECT count(*) FROM public.job_history x WHERE x.job_id = d.job_id) <> 1`)
 	j.none("once in v_job", "SELECT job_id FROM public.v_job GROUP BY 1 HAVING count(*) > 1")
 }

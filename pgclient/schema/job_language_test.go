@@ -33,9 +33,9 @@ func TestJobsEndInAnotherLanguage(t *testing.T) {
 		h := j.standing(status)
 		require.Equal(t, status, get[string](j.core, "SELECT status FROM public.job_history WHERE job_id = $1", h.Job))
 	}
-	letter := get[string](j.core, "SELECT dead_letter_id::text FROM public.job_dead_letter")
-	call(t, j.work, "public.fn_job_dead_letter_replay(ARRAY[$1]::uuid[], 'ann', 'test')", letter)
-	call(t, j.work, "public.fn_job_dead_letter_replay_undo(ARRAY[$1]::uuid[], 'ann', 'test')", letter)
+	deadLetter := get[string](j.core, "SELECT dead_letter_id::text FROM public.job_dead_letter")
+	call(t, j.work, "public.fn_job_dead_letter_replay(ARRAY[$1]::uuid[], 'ann', 'test')", deadLetter)
+	call(t, j.work, "public.fn_job_dead_letter_replay_undo(ARRAY[$1]::uuid[], 'ann', 'test')", deadLetter)
 	require.Equal(t, "open", get[string](j.core, "SELECT triage_status FROM public.job_dead_letter"))
 	h := j.standing("leased")
 	j.exec("UPDATE public.job_queue SET lease_until = now() - interval '1 hour', lost_leases = 99 WHERE job_id = $1", h.Job)

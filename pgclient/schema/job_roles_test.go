@@ -24,7 +24,7 @@ func TestJobRolesEveryFunction(t *testing.T) {
 		"fn_job_dead_letter_resolve": "dead_letter_operator", "fn_job_dead_letter_reopen": "dead_letter_operator",
 		"fn_job_dead_letter_replay_undo": "dead_letter_operator",
 		"fn_job_subscription_set":        "workflow_admin",
-		"fn_job_refusal":                 viewers, "fn_job_backlog": viewers, "fn_job_letters_open": viewers,
+		"fn_job_refusal":                 viewers, "fn_job_backlog": viewers, "fn_job_dead_letters_open": viewers, "fn_job_letters_open": viewers,
 	}
 	rows, err := j.root.Query(context.Background(), `SELECT p.proname::text, COALESCE(string_agg(a.grantee::regrole::text, ' ' ORDER BY a.grantee::regrole::text), '')
 		FROM pg_proc p LEFT JOIN LATERAL aclexplode(p.proacl) a ON a.grantee <> p.proowner
@@ -111,7 +111,7 @@ func TestJobRolesOfTheOthers(t *testing.T) {
 // statistics.
 func TestJobViewerSeesNoPayload(t *testing.T) {
 	j := newJobs(t)
-	letter := j.deadLetter("k", "iu", "TIMEOUT")
+	deadLetter := j.deadLetter("k", "iu", "TIMEOUT")
 	queued := call(t, j.work, `public.fn_job_enqueue('k', 'iu', 'external_worker', '{"n": 1, "api_key": "hidden-key"}')`)["job_id"]
 	j.exec("ANALYZE")
 	leaf := get[string](j.core, "SELECT tableoid::regclass::text FROM public.job_history")
@@ -134,7 +134,7 @@ func TestJobViewerSeesNoPayload(t *testing.T) {
 	}
 	viewer := j.as("queue_viewer")
 	dead := get[string](j.core, "SELECT job_id::text FROM public.job_dead_letter")
-	for id, kind := range map[any]string{queued: "job", dead: "job", letter: "job_dead_letter"} {
+	for id, kind := range map[any]string{queued: "job", dead: "job", deadLetter: "job_dead_letter"} {
 		var masked string
 		require.NoError(t, viewer.QueryRow(context.Background(), "SELECT public.fn_payload_masked($1, $2)::text", kind, id).Scan(&masked))
 		require.Contains(t, masked, `"n": 1`)

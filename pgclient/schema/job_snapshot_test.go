@@ -179,7 +179,7 @@ func TestJobSnapshotDead(t *testing.T) {
 	for range 3 {
 		j.deadLetter("k", "iu", "TIMEOUT")
 	}
-	letter := j.deadLetter("k", "kg", "TIMEOUT")
+	deadLetter := j.deadLetter("k", "kg", "TIMEOUT")
 	j.deadLetter("l", "kg", "HTTP_500")
 	groups := func() (out []string) {
 		for _, g := range j.picture().DeadGroups {
@@ -203,7 +203,7 @@ func TestJobSnapshotDead(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, []string{"k iu", "k kg", "l kg"}, told, "the picture says the same")
-	call(t, j.work, replay, []string{letter}, "ann")
+	call(t, j.work, replay, []string{deadLetter}, "ann")
 	require.Equal(t, []string{"TIMEOUT k iu 3 3", "HTTP_500 l kg 1 1"}, groups())
 	require.EqualValues(t, 4, j.picture().Flow.DeadOpen)
 }

@@ -109,9 +109,9 @@ func TestJobWakeOn(t *testing.T) {
 	j.reap()
 	got = woken(t, j.heard(conn))
 	require.EqualValues(t, 7, got["queue_wake_iu"]["count"])
-	letter := j.deadLetter("dead", "kg", "TIMEOUT")
+	deadLetter := j.deadLetter("dead", "kg", "TIMEOUT")
 	j.heard(conn)
-	call(t, j.work, replay, []string{letter}, "ann")
+	call(t, j.work, replay, []string{deadLetter}, "ann")
 	require.Contains(t, woken(t, j.heard(conn)), "queue_wake_kg", "a replayed job wakes too")
 }
 

@@ -87,8 +87,8 @@ func TestPayloadsThatWereStoredBeforeTheLimit(t *testing.T) {
 	_, err := j.work.Exec(t.Context(), "SELECT public.fn_job_enqueue('k', 'd', 'external_worker', "+payload(300000)+")")
 	refused(t, "22023", err, "300000 bytes")
 	require.Equal(t, "done", j.outcome("BROKE", j.take("e", 10)...))
-	letter := get[string](j.core, "SELECT dead_letter_id::text FROM public.job_dead_letter")
-	answer := call(t, j.work, "public.fn_job_dead_letter_replay(ARRAY[$1::uuid], 'ann', 'again')", letter)
+	deadLetter := get[string](j.core, "SELECT dead_letter_id::text FROM public.job_dead_letter")
+	answer := call(t, j.work, "public.fn_job_dead_letter_replay(ARRAY[$1::uuid], 'ann', 'again')", deadLetter)
 	require.Equal(t, "replayed", results(t, answer)[0]["outcome"], "%v", answer)
 	require.Equal(t, "done", j.outcome("ack", j.take("e", 10)...))
 }

@@ -44,13 +44,13 @@ func poisonedSweeps() []poisoned {
 	pictures.again = unsampled
 	return []poisoned{
 		pictures,
-		row("sweep_job_letters", "retention_sweep", "job_dead_letter", "DELETE", "x.dead_letter_id::text",
+		row("sweep_job_dead_letters", "retention_sweep", "job_dead_letter", "DELETE", "x.dead_letter_id::text",
 			`INSERT INTO public.job_dead_letter (job_id, job_kind, event_domain, executor, attempts, failure_code, payload, first_failed_at, last_failed_at,
 				triage_status, resolved_at, resolved_by, resolution)
 			SELECT gen_random_uuid(), 'k', 'poison_' || i %% 2, 'DOT', 1, 'X', '{}', now(), now(), 'abandoned', now() - interval '9 years', 'ann', 'abandoned'
 			FROM generate_series(0, %d) i`,
 			"SELECT count(*) - 1 FROM public.job_dead_letter x", "retention.dead_letters_days", "1"),
-		row("sweep_event_letters", "retention_sweep", "iu_route_dead_letter", "DELETE", "x.dead_letter_id::text",
+		row("sweep_event_dead_letters", "retention_sweep", "iu_route_dead_letter", "DELETE", "x.dead_letter_id::text",
 			`INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name,
 				resolved_at, resolved_by, resolution)
 			SELECT gen_random_uuid(), '{}', gen_random_uuid(), 'X', 'x', 'poison_' || i %% 2, 'w', now() - interval '9 years', 'ann', 'abandoned'

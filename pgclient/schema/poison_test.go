@@ -266,15 +266,15 @@ func poisonedSteps() []poisoned {
 				h := c.hooks()
 				h.flag("webhook.retry_schedule", "0s")
 				h.flag("webhook.circuit_failures", "0")
-				_, letters := h.die(fmt.Sprintf("poison.t%d", get[int](c.core, "SELECT count(*) FROM public.subscriptions")), n+1)
-				ids := make([]string, len(letters))
-				for i, l := range letters {
+				_, deadLetters := h.die(fmt.Sprintf("poison.t%d", get[int](c.core, "SELECT count(*) FROM public.subscriptions")), n+1)
+				ids := make([]string, len(deadLetters))
+				for i, l := range deadLetters {
 					ids[i] = fmt.Sprint(l)
 				}
 				got := h.call("public.fn_queue_bulk_plan('resolve', $1::text[], 'code:HTTP_500', 1000, 0, 0, 'ann', 'gone')", ids)
 				h.call(bulkRun, num(got, "operation_id"))
 				c.exec("UPDATE public.queue_bulk_operation SET credited_at = now() - interval '1 min'")
-				return fmt.Sprintf("NEW.dead_letter_id = %d", letters[3]), ""
+				return fmt.Sprintf("NEW.dead_letter_id = %d", deadLetters[3]), ""
 			},
 			left:  `SELECT count(*) - 1 FROM public.queue_bulk_operation_item WHERE outcome IS DISTINCT FROM 'done'`,
 			named: `SELECT count(*) FROM public.queue_bulk_operation_item WHERE outcome = 'failed'`,

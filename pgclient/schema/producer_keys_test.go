@@ -30,7 +30,7 @@ func (j *jobs) later(by string) {
 }
 
 func TestJobKeyLife(t *testing.T) {
-	letters := func(j *jobs) []string {
+	deadLetters := func(j *jobs) []string {
 		return get[[]string](j.core, "SELECT array_agg(dead_letter_id::text) FROM public.job_dead_letter WHERE resolved_at IS NULL")
 	}
 	end := func(what string) func(*jobs) {
@@ -50,13 +50,13 @@ func TestJobKeyLife(t *testing.T) {
 		j.exec("SELECT public.fn_job_cancel(array_agg(job_id), 'ann', 'test') FROM public.job_queue")
 	}
 	replayed := func(j *jobs) {
-		require.EqualValues(j.t, 1, call(j.t, j.work, replay, letters(j), "ann")["replayed"])
+		require.EqualValues(j.t, 1, call(j.t, j.work, replay, deadLetters(j), "ann")["replayed"])
 	}
 	undone := func(j *jobs) {
 		j.exec("SELECT public.fn_job_dead_letter_replay_undo(array_agg(dead_letter_id), 'ann', 'test') FROM public.job_dead_letter")
 	}
 	resolved := func(j *jobs) {
-		j.exec("SELECT public.fn_job_dead_letter_resolve($1, 'abandoned', 'test', 'ann')", letters(j))
+		j.exec("SELECT public.fn_job_dead_letter_resolve($1, 'abandoned', 'test', 'ann')", deadLetters(j))
 	}
 	later := func(by string) func(*jobs) { return func(j *jobs) { j.later(by) } }
 	for _, c := range []struct {

@@ -140,7 +140,7 @@ func TestRecountUnderLoad(t *testing.T) {
 // snapshot it is refused, since it would count rows twice.
 func TestRecountLocks(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("order", 2)
+	_, deadLetters := h.die("order", 2)
 	h.load("DELETE FROM public.dead_letter_open", "DELETE FROM public.queue_counter", "DELETE FROM public.queue_counter_delta")
 	writer, err := h.root.Begin(t.Context())
 	require.NoError(t, err)
@@ -153,7 +153,7 @@ func TestRecountLocks(t *testing.T) {
 	require.NoError(t, tx.Rollback(t.Context()))
 	h.exec("SET lock_timeout = '1ms'; SELECT public.fn_queue_recount('ann', 'r', false); RESET lock_timeout")
 	require.NoError(t, writer.Commit(t.Context()))
-	require.Len(t, letters, one[int](h, "SELECT count(*) FROM public.dead_letter_open"))
+	require.Len(t, deadLetters, one[int](h, "SELECT count(*) FROM public.dead_letter_open"))
 	h.exact()
 	_, err = h.root.Exec(t.Context(), "DELETE FROM public.dead_letter_open")
 	refused(t, "42501", err, "by hand")

@@ -83,17 +83,17 @@ func TestRetentionOfJobs(t *testing.T) {
 
 // Only dead letters that were resolved long ago are deleted. Neither the sweep nor a direct DELETE
 // can delete others.
-func TestRetentionOfLetters(t *testing.T) {
+func TestRetentionOfDeadLetters(t *testing.T) {
 	j := newJobs(t)
 	j.exec("ALTER TABLE public.job_dead_letter DISABLE TRIGGER trg_job_dead_letter_edge")
-	letter := func(code string, resolved string) {
+	deadLetter := func(code string, resolved string) {
 		j.exec("UPDATE public.job_dead_letter SET resolved_at = "+resolved+", resolved_by = 'ann', resolution = 'r', triage_status = 'abandoned' WHERE dead_letter_id = $1",
 			j.deadLetter("k", "iu", code))
 		j.exec(`INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name, resolved_at, resolution)
 			VALUES (gen_random_uuid(), '{}', $1, $1, 'x', 'iu', 'w', `+resolved+`, 'r')`, code)
 	}
-	letter("OLD", "now() - interval '366 days'")
-	letter("YOUNG", "now() - interval '364 days'")
+	deadLetter("OLD", "now() - interval '366 days'")
+	deadLetter("YOUNG", "now() - interval '364 days'")
 	open := j.deadLetter("k", "iu", "OPEN")
 	left := func() string {
 		return get[string](j.core, "SELECT string_agg(failure_code, ' ' ORDER BY failure_code) FROM (SELECT failure_code FROM public.job_dead_letter UNION ALL SELECT failure_code FROM public.iu_route_dead_letter) d")
@@ -115,19 +115,19 @@ func TestRetentionOfLetters(t *testing.T) {
 // or part of an operation. Such a dead letter remains and can still be replayed.
 func TestRetentionOfJobsOverTheLine(t *testing.T) {
 	j := newJobs(t)
-	letters := map[string]string{}
+	deadLetters := map[string]string{}
 	for _, name := range []string{"open", "replayed", "done", "planned", "resolved"} {
-		letters[name] = j.deadLetter(name, "iu", "TIMEOUT")
+		deadLetters[name] = j.deadLetter(name, "iu", "TIMEOUT")
 	}
 	replayed := func(name string) {
-		require.EqualValues(t, 1, call(t, j.work, replay, []string{letters[name]}, "ann")["replayed"])
+		require.EqualValues(t, 1, call(t, j.work, replay, []string{deadLetters[name]}, "ann")["replayed"])
 	}
 	replayed("replayed")
 	replayed("done")
 	j.rule("w", "done", "", 0, 10)
 	require.Equal(t, "done", j.outcome("ack", j.one("w")))
-	j.exec("SELECT public.fn_job_dead_letter_resolve(ARRAY[$1::uuid], 'abandoned', 'test', 'ann')", letters["resolved"])
-	call(t, j.work, "public.fn_queue_bulk_plan('replay_job', $1, 'code:TIMEOUT', 1000, 0, 0, 'ann', 'r')", []string{"job:" + letters["planned"]})
+	j.exec("SELECT public.fn_job_dead_letter_resolve(ARRAY[$1::uuid], 'abandoned', 'test', 'ann')", deadLetters["resolved"])
+	call(t, j.work, "public.fn_queue_bulk_plan('replay_job', $1, 'code:TIMEOUT', 1000, 0, 0, 'ann', 'r')", []string{"job:" + deadLetters["planned"]})
 	left := func() string {
 		return get[string](j.core, "SELECT string_agg(job_kind, ' ' ORDER BY job_kind) FROM public.job_dead_letter")
 	}

@@ -64,7 +64,7 @@ func skip(s string) int {
 func isTag(s string) bool {
 	for i := range len(s) {
 		c := s[i]
-		if letter := c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'; !letter && (i == 0 || c < '0' || c > '9') {
+		if alphabetic := c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'; !alphabetic && (i == 0 || c < '0' || c > '9') {
 			return false
 		}
 	}

@@ -128,7 +128,7 @@ func (h *hooks) anything(rng *rand.Rand) error {
 		err = h.root.QueryRow(ctx, "SELECT COALESCE(array_agg(id), '{0}') FROM ("+sql+" ORDER BY random() LIMIT 20) x").Scan(&ids)
 		return ids, err
 	}
-	onLetters := func(from, expr string) error {
+	onDeadLetters := func(from, expr string) error {
 		ids, err := some(from)
 		if err != nil {
 			return err
@@ -168,14 +168,14 @@ func (h *hooks) anything(rng *rand.Rand) error {
 		}
 		return call("public.fn_lease_reset_cleaner_run(3)")
 	case 8:
-		return onLetters("SELECT dead_letter_id AS id FROM public.dead_letter_open", "public.fn_dead_letter_requeue($1, 'ann', 'storm')")
+		return onDeadLetters("SELECT dead_letter_id AS id FROM public.dead_letter_open", "public.fn_dead_letter_requeue($1, 'ann', 'storm')")
 	case 9:
-		return onLetters("SELECT dead_letter_id AS id FROM public.dead_letter_requeues", "public.fn_dead_letter_requeue_undo($1, 'ann', 'storm')")
+		return onDeadLetters("SELECT dead_letter_id AS id FROM public.dead_letter_requeues", "public.fn_dead_letter_requeue_undo($1, 'ann', 'storm')")
 	case 10:
-		if err := onLetters("SELECT dead_letter_id AS id FROM public.dead_letter_open", "public.fn_dead_letter_resolve($1, 'duplicate', '', 'ann')"); err != nil {
+		if err := onDeadLetters("SELECT dead_letter_id AS id FROM public.dead_letter_open", "public.fn_dead_letter_resolve($1, 'duplicate', '', 'ann')"); err != nil {
 			return err
 		}
-		return onLetters("SELECT dead_letter_id AS id FROM public.dead_letter_resolutions", "public.fn_dead_letter_reopen($1, 'ann', 'storm')")
+		return onDeadLetters("SELECT dead_letter_id AS id FROM public.dead_letter_resolutions", "public.fn_dead_letter_reopen($1, 'ann', 'storm')")
 	default:
 		sub := 1 + rng.IntN(4)
 		if rng.IntN(2) == 0 {

@@ -196,7 +196,7 @@ func (h *hooks) expireLeases() {
 }
 
 // die makes n dead letters of a new subscription and returns their ids.
-func (h *hooks) die(eventType string, n int) (subscription int64, letters []int64) {
+func (h *hooks) die(eventType string, n int) (subscription int64, deadLetters []int64) {
 	h.t.Helper()
 	subscription = h.subscribe(eventType)
 	h.exec("UPDATE public.subscriptions SET max_attempts = 1 WHERE id = $1", subscription)
@@ -212,9 +212,9 @@ func (h *hooks) die(eventType string, n int) (subscription int64, letters []int6
 	return subscription, one[[]int64](h, "SELECT array_agg(id ORDER BY id) FROM public.dead_letters WHERE subscription_id = $1", subscription)
 }
 
-func (h *hooks) requeue(letters ...int64) map[string]any {
+func (h *hooks) requeue(deadLetters ...int64) map[string]any {
 	h.t.Helper()
-	return h.call("public.fn_dead_letter_requeue($1, 'ann', 'receiver is back')", letters)
+	return h.call("public.fn_dead_letter_requeue($1, 'ann', 'receiver is back')", deadLetters)
 }
 
 // refused requires that err is an error of PostgreSQL with this SQLSTATE.

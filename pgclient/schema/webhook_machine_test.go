@@ -150,7 +150,7 @@ func TestWebhookIllegalSagaEdges(t *testing.T) {
 				next_attempt_at = CASE WHEN $1 IN ('Pending', 'PendingRetry') THEN now() END,
 				final_error_code = CASE WHEN $1 = 'DeadLettered' THEN 'TIMEOUT' END WHERE status = 'Pending'`, from)
 			h.exec("ALTER TABLE public.webhook_delivery_sagas ENABLE TRIGGER USER")
-			h.exec("ALTER TABLE public.webhook_delivery_sagas DISABLE TRIGGER trg_saga_needs_letter")
+			h.exec("ALTER TABLE public.webhook_delivery_sagas DISABLE TRIGGER trg_saga_needs_dead_letter")
 			err := h.asOwner(set, to, from)
 			if legal[from+">"+to] {
 				require.NoError(t, err, from+">"+to)
@@ -176,19 +176,19 @@ func TestWebhookIllegalSagaEdges(t *testing.T) {
 	}
 }
 
-func TestWebhookDeadWithoutLetterFails(t *testing.T) {
+func TestWebhookDeadWithoutDeadLetterFails(t *testing.T) {
 	h := newHooks(t)
 	h.subscribe("order")
 	h.emit("order", 1)
 	h.step()
 	refused(t, "42501", h.asOwner(`UPDATE public.webhook_delivery_sagas SET status = 'DeadLettered', attempt_count = 1,
-		final_error_code = 'TIMEOUT'`), "dead without a letter")
+		final_error_code = 'TIMEOUT'`), "dead without a dead letter")
 }
 
 func TestWebhookJobsOfEndedSagas(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("order", 1)
-	require.Len(t, letters, 1)
+	_, deadLetters := h.die("order", 1)
+	require.Len(t, deadLetters, 1)
 	h.subscribe("other")
 	h.emit("other", 1)
 	h.step()

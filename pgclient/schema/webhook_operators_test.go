@@ -14,17 +14,17 @@ import (
 
 func TestWebhookRequeue(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("order", 3)
+	_, deadLetters := h.die("order", 3)
 	old := one[string](h, "SELECT s::text FROM public.webhook_delivery_sagas s WHERE id = 1")
 
-	dry := h.call("public.fn_dead_letter_requeue($1, 'ann', NULL, true)", letters)
+	dry := h.call("public.fn_dead_letter_requeue($1, 'ann', NULL, true)", deadLetters)
 	require.Equal(t, 3, num(dry, "requeued"))
 	require.Equal(t, "would_requeue", results(t, dry)[0]["outcome"])
 	require.Nil(t, dry["audit_id"])
 	require.Equal(t, 3, one[int](h, "SELECT count(*) FROM public.dead_letter_open"), "a dry run changes nothing")
 	require.Zero(t, one[int](h, "SELECT count(*) FROM public.queue_operator_action WHERE action LIKE 'dead_letter%'"))
 
-	got := h.requeue(letters[2], letters[0], letters[0], 9999)
+	got := h.requeue(deadLetters[2], deadLetters[0], deadLetters[0], 9999)
 	require.Equal(t, 2, num(got, "requeued"), got)
 	require.Equal(t, 1, num(got, "skipped"))
 	list := results(t, got)
@@ -38,10 +38,10 @@ func TestWebhookRequeue(t *testing.T) {
 	require.Equal(t, []string{"ann", "receiver is back"}, one[[]string](h,
 		"SELECT array_agg(DISTINCT a) FROM public.dead_letter_requeues, unnest(ARRAY[requeued_by, reason]) a"))
 
-	again := h.requeue(letters...)
+	again := h.requeue(deadLetters...)
 	require.Equal(t, 1, num(again, "requeued"))
 	require.Contains(t, results(t, again)[0]["why"], "already requeued by ann at 20")
-	none := h.requeue(letters...)
+	none := h.requeue(deadLetters...)
 	require.Zero(t, num(none, "requeued"))
 	require.Equal(t, "refused", one[string](h, "SELECT outcome FROM public.queue_operator_action WHERE id = $1", int64(num(none, "audit_id"))))
 
@@ -61,11 +61,11 @@ func TestWebhookRequeue(t *testing.T) {
 
 func TestWebhookRequeueSkips(t *testing.T) {
 	h := newHooks(t)
-	sub, letters := h.die("order", 1)
+	sub, deadLetters := h.die("order", 1)
 	why := func() string {
 		t.Helper()
-		dry := h.call("public.fn_dead_letter_requeue($1, 'ann', '', true)", letters)
-		real := h.requeue(letters...)
+		dry := h.call("public.fn_dead_letter_requeue($1, 'ann', '', true)", deadLetters)
+		real := h.requeue(deadLetters...)
 		require.Equal(t, 1, num(real, "skipped"), real)
 		require.Equal(t, results(t, dry)[0]["why"], results(t, real)[0]["why"], "dry run and real agree")
 		return results(t, real)[0]["why"].(string)
@@ -76,21 +76,21 @@ func TestWebhookRequeueSkips(t *testing.T) {
 	h.call("public.fn_endpoint_suspend($1, 'ben', 'down')", sub)
 	require.Contains(t, why(), "endpoint suspended (operator) by ben since 20")
 	h.call("public.fn_endpoint_resume($1, 'ben', 'up')", sub)
-	h.call("public.fn_dead_letter_resolve($1, 'abandoned', 'not worth it', 'eve')", letters)
+	h.call("public.fn_dead_letter_resolve($1, 'abandoned', 'not worth it', 'eve')", deadLetters)
 	require.Contains(t, why(), "resolved as abandoned by eve at 20")
 	require.Zero(t, one[int](h, "SELECT count(*) FROM public.dead_letter_open"))
-	require.Equal(t, 1, num(h.call("public.fn_dead_letter_reopen($1, 'eve', 'second thoughts')", letters), "reopened"))
+	require.Equal(t, 1, num(h.call("public.fn_dead_letter_reopen($1, 'eve', 'second thoughts')", deadLetters), "reopened"))
 	require.Equal(t, 1, one[int](h, "SELECT count(*) FROM public.dead_letter_open"))
 
 	h.flag("queue.dlq.replay_enabled", "false")
-	got := h.requeue(letters...)
+	got := h.requeue(deadLetters...)
 	require.Equal(t, true, got["refused"])
 	require.Equal(t, "refused: disabled", one[string](h, "SELECT outcome FROM public.queue_operator_action WHERE id = $1", int64(num(got, "audit_id"))))
 	h.flag("queue.dlq.replay_enabled", "true")
 
 	h.flag("webhook.circuit_failures", "1")
 	h.exec(`INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, until, by) VALUES ($1, 'circuit', now() + interval '1 hour', 'x')`, sub)
-	require.Equal(t, 1, num(h.requeue(letters...), "requeued"), "an open circuit only makes it wait")
+	require.Equal(t, 1, num(h.requeue(deadLetters...), "requeued"), "an open circuit only makes it wait")
 	require.Zero(t, num(h.step(), "jobs_created"))
 
 	for what, args := range map[string]string{"no actor": "'{1}', ' ', 'r'", "no reason": "'{1}', 'ann', ''",
@@ -104,37 +104,37 @@ func TestWebhookRequeueSkips(t *testing.T) {
 
 func TestWebhookRequeueUndo(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("order", 3)
-	h.requeue(letters[0], letters[1])
+	_, deadLetters := h.die("order", 3)
+	h.requeue(deadLetters[0], deadLetters[1])
 	h.exec("UPDATE public.subscriptions SET active = false")
-	dry := h.call("public.fn_dead_letter_requeue_undo($1, 'ann', '', true)", letters)
+	dry := h.call("public.fn_dead_letter_requeue_undo($1, 'ann', '', true)", deadLetters)
 	require.Equal(t, 2, num(dry, "recalled"))
 	require.Equal(t, "not requeued", results(t, dry)[2]["why"])
 	sagas := one[int](h, "SELECT count(*) FROM public.webhook_delivery_sagas")
-	got := h.call("public.fn_dead_letter_requeue_undo($1, 'ann', 'wrong group')", letters[:1])
+	got := h.call("public.fn_dead_letter_requeue_undo($1, 'ann', 'wrong group')", deadLetters[:1])
 	require.Equal(t, 1, num(got, "recalled"))
 	require.Equal(t, sagas-1, one[int](h, "SELECT count(*) FROM public.webhook_delivery_sagas"))
 	require.Equal(t, 2, one[int](h, "SELECT count(*) FROM public.dead_letter_open"), "open again")
 	audit := one[string](h, "SELECT after ->> 'letters' FROM public.queue_operator_action WHERE id = $1", int64(num(got, "audit_id")))
-	require.Equal(t, fmt.Sprintf("[[%d, %v]]", letters[0], results(t, got)[0]["new_id"]), audit, "both ids stay in the audit")
+	require.Equal(t, fmt.Sprintf("[[%d, %v]]", deadLetters[0], results(t, got)[0]["new_id"]), audit, "both ids stay in the audit")
 
 	h.exec("UPDATE public.subscriptions SET active = true")
 	h.step()
-	late := h.call("public.fn_dead_letter_requeue_undo($1, 'ann', 'too late')", letters[1:2])
+	late := h.call("public.fn_dead_letter_requeue_undo($1, 'ann', 'too late')", deadLetters[1:2])
 	require.Contains(t, results(t, late)[0]["why"], "has started (InProgress)")
-	require.Equal(t, 1, num(h.requeue(letters[0]), "requeued"), "what was recalled may be requeued again")
+	require.Equal(t, 1, num(h.requeue(deadLetters[0]), "requeued"), "what was recalled may be requeued again")
 }
 
 func TestWebhookUndoAgainstOrchestrator(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("order", 200)
-	require.Equal(t, 200, num(h.requeue(letters...), "requeued"))
+	_, deadLetters := h.die("order", 200)
+	require.Equal(t, 200, num(h.requeue(deadLetters...), "requeued"))
 	var wg sync.WaitGroup
 	var undone map[string]any
 	var undoErr, runErr error
 	made := 0
 	wg.Go(func() {
-		undone, undoErr = tryCall(h.work, "public.fn_dead_letter_requeue_undo($1, 'ann', 'race')", letters)
+		undone, undoErr = tryCall(h.work, "public.fn_dead_letter_requeue_undo($1, 'ann', 'race')", deadLetters)
 	})
 	wg.Go(func() {
 		for range 10 {
@@ -158,7 +158,7 @@ func TestWebhookRequeueRace(t *testing.T) {
 	for _, n := range []int{16, 64} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			h := newHooks(t)
-			_, letters := h.die("order", 5)
+			_, deadLetters := h.die("order", 5)
 			pool := h.manyOperators(n)
 			answers := make([]map[string]any, n)
 			errs := make([]error, n)
@@ -166,7 +166,7 @@ func TestWebhookRequeueRace(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range n {
 				wg.Go(func() {
-					ids := append([]int64(nil), letters...)
+					ids := append([]int64(nil), deadLetters...)
 					if i%2 == 1 { // opposite orders must not deadlock
 						ids[0], ids[4], ids[1], ids[3] = ids[4], ids[0], ids[3], ids[1]
 					}
@@ -204,15 +204,15 @@ func TestWebhookRequeueMany(t *testing.T) {
 	if full() {
 		n = 40000
 	}
-	_, letters := h.die("order", n)
-	require.Len(t, letters, n)
-	got := h.requeue(letters...)
+	_, deadLetters := h.die("order", n)
+	require.Len(t, deadLetters, n)
+	got := h.requeue(deadLetters...)
 	require.Equal(t, n, num(got, "requeued"))
 	require.Zero(t, one[int](h, "SELECT count(*) FROM public.dead_letter_open"))
-	require.Equal(t, n, num(h.call("public.fn_dead_letter_requeue_undo($1, 'ann', 'all of it')", letters), "recalled"))
+	require.Equal(t, n, num(h.call("public.fn_dead_letter_requeue_undo($1, 'ann', 'all of it')", deadLetters), "recalled"))
 	require.Equal(t, n, one[int](h, "SELECT count(*) FROM public.dead_letter_open"))
-	require.Equal(t, n, num(h.call("public.fn_dead_letter_resolve($1, 'duplicate', NULL, 'ann')", letters), "resolved"))
-	require.Equal(t, n, num(h.call("public.fn_dead_letter_reopen($1, 'ann', 'no')", letters), "reopened"))
+	require.Equal(t, n, num(h.call("public.fn_dead_letter_resolve($1, 'duplicate', NULL, 'ann')", deadLetters), "resolved"))
+	require.Equal(t, n, num(h.call("public.fn_dead_letter_reopen($1, 'ann', 'no')", deadLetters), "reopened"))
 	h.checkCounters()
 }
 
@@ -220,14 +220,14 @@ func TestWebhookRequeueMany(t *testing.T) {
 // operation itself writes its id.
 func TestWebhookRequeueNamesNoOperationThatASessionClaims(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("order", 1)
+	_, deadLetters := h.die("order", 1)
 	tx, err := h.work.Begin(context.Background())
 	require.NoError(t, err)
 	_, err = tx.Exec(context.Background(), "SELECT set_config('qtop.operation_id', '77', true)")
 	require.NoError(t, err)
-	_, err = tx.Exec(context.Background(), "SELECT public.fn_dead_letter_requeue($1, 'ann', 'bulk')", letters)
+	_, err = tx.Exec(context.Background(), "SELECT public.fn_dead_letter_requeue($1, 'ann', 'bulk')", deadLetters)
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit(context.Background()))
 	require.Equal(t, 1, one[int](h, "SELECT count(*) FROM public.dead_letter_requeues WHERE operation_id IS NULL"))
-	fails(t, h.work, "42501", "SELECT public.fn_dead_letter_requeue_as($1, 'ann', 'bulk', false, 77)", letters)
+	fails(t, h.work, "42501", "SELECT public.fn_dead_letter_requeue_as($1, 'ann', 'bulk', false, 77)", deadLetters)
 }

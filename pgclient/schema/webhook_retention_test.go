@@ -61,26 +61,26 @@ func (h *hooks) counted() {
 // routed.
 func TestRetentionOfWebhooks(t *testing.T) {
 	h := newHooks(t)
-	sub, letters := h.die("order", 6) // events 1 to 6
+	sub, deadLetters := h.die("order", 6) // events 1 to 6
 	answer := func(code string) {
 		h.step()
 		h.finish(code, h.claim(100)...)
 		h.call("public.fn_saga_orchestrator_run(1000)")
 	}
-	h.requeue(letters[0], letters[1])
+	h.requeue(deadLetters[0], deadLetters[1])
 	answer("HTTP_500") // a second generation, dead too
-	second := one[[]int64](h, "SELECT array_agg(id ORDER BY id) FROM public.dead_letters WHERE id <> ALL ($1)", letters)
+	second := one[[]int64](h, "SELECT array_agg(id ORDER BY id) FROM public.dead_letters WHERE id <> ALL ($1)", deadLetters)
 	h.requeue(second[0])
 	answer("") // event 1: dead, dead, delivered; event 2: dead, open
-	h.call("public.fn_dead_letter_resolve($1, 'abandoned', '', 'ann')", []int64{letters[2], letters[4], letters[5]})
+	h.call("public.fn_dead_letter_resolve($1, 'abandoned', '', 'ann')", []int64{deadLetters[2], deadLetters[4], deadLetters[5]})
 	// event 3: resolved; event 4: open; event 5: resolved, but an item of a planned operation
-	h.call("public.fn_queue_bulk_plan('resolve', $1, 'code:HTTP_500', 1, 0, 0, 'ann', 'r')", []string{strconv.FormatInt(letters[4], 10)})
+	h.call("public.fn_queue_bulk_plan('resolve', $1, 'code:HTTP_500', 1, 0, 0, 'ann', 'r')", []string{strconv.FormatInt(deadLetters[4], 10)})
 	h.emit("nobody", 1) // event 7: has no recipient
 	h.emit("order", 1)  // event 8: under way
 	h.step()
 	h.backdate("25 hours")
 	h.exec("SET session_replication_role = replica; UPDATE public.dead_letter_resolutions SET at = now() - interval '23 hours' WHERE dead_letter_id = " +
-		strconv.FormatInt(letters[5], 10) + "; RESET session_replication_role") // event 6: resolved within the day
+		strconv.FormatInt(deadLetters[5], 10) + "; RESET session_replication_role") // event 6: resolved within the day
 	h.emit("nobody", 1) // event 9: young
 	left := func() []int64 { return one[[]int64](h, "SELECT array_agg(id ORDER BY id) FROM public.events") }
 
@@ -90,7 +90,7 @@ func TestRetentionOfWebhooks(t *testing.T) {
 	h.flag("retention.webhooks_days", "1")
 	holder, err := h.root.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = holder.Exec(t.Context(), "SELECT 1 FROM public.dead_letters WHERE id = $1 FOR UPDATE", letters[2])
+	_, err = holder.Exec(t.Context(), "SELECT 1 FROM public.dead_letters WHERE id = $1 FOR UPDATE", deadLetters[2])
 	require.NoError(t, err)
 	require.Equal(t, 2, h.retain(), "1 and 7; 3 is in somebody's hands")
 	require.NoError(t, holder.Rollback(t.Context()))
@@ -102,7 +102,7 @@ func TestRetentionOfWebhooks(t *testing.T) {
 	h.counted()
 	h.finish("", h.claim(10)...)
 	h.call("public.fn_saga_orchestrator_run(1000)")
-	h.call("public.fn_dead_letter_resolve($1, 'abandoned', '', 'ann')", []int64{letters[3], second[1]})
+	h.call("public.fn_dead_letter_resolve($1, 'abandoned', '', 'ann')", []int64{deadLetters[3], second[1]})
 	h.backdate("25 hours")
 	require.Equal(t, 5, h.retain())
 	require.Zero(t, one[int](h, `SELECT (SELECT count(*) FROM public.events) + (SELECT count(*) FROM public.webhook_delivery_sagas) + (SELECT count(*) FROM public.webhook_delivery_jobs)
@@ -117,10 +117,10 @@ func TestRetentionOfWebhooks(t *testing.T) {
 // its dead letter was requeued today, by a person or by an operation.
 func TestRetentionOfWebhooksOverTheLine(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("order", 3)
+	_, deadLetters := h.die("order", 3)
 	h.backdate("25 hours")
-	h.call("public.fn_queue_bulk_plan('requeue_webhook', $1, 'code:HTTP_500', 1000, 0, 0, 'ann', 'r')", []string{strconv.FormatInt(letters[2], 10)})
-	h.requeue(letters[0], letters[1])
+	h.call("public.fn_queue_bulk_plan('requeue_webhook', $1, 'code:HTTP_500', 1000, 0, 0, 'ann', 'r')", []string{strconv.FormatInt(deadLetters[2], 10)})
+	h.requeue(deadLetters[0], deadLetters[1])
 	h.step()
 	leases := h.claim(1)
 	h.finish("", leases...)
@@ -196,8 +196,8 @@ func (h *hooks) tick(worker string) map[string]any {
 // completely or not at all, and no call fails.
 func TestRetentionStorm(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("order", 60)
-	h.call("public.fn_dead_letter_resolve($1, 'abandoned', '', 'ann')", letters)
+	_, deadLetters := h.die("order", 60)
+	h.call("public.fn_dead_letter_resolve($1, 'abandoned', '', 'ann')", deadLetters)
 	h.backdate("25 hours")
 	h.flag("retention.webhooks_days", "1")
 	h.route()
@@ -205,12 +205,12 @@ func TestRetentionStorm(t *testing.T) {
 	errs := make(chan error, 8)
 	for _, expr := range []string{"public.fn_dead_letter_reopen($1, 'ann', 'storm')", "public.fn_dead_letter_requeue($1, 'ann', 'storm')", "public.fn_dead_letter_requeue_undo($1, 'ann', 'storm')", ""} {
 		wg.Go(func() {
-			for i := range letters {
+			for i := range deadLetters {
 				var err error
 				if expr == "" {
 					_, err = tryCall(h.root, "public.fn_queue_retention_sweep()")
 				} else {
-					_, err = tryCall(h.work, expr, letters[i:i+1])
+					_, err = tryCall(h.work, expr, deadLetters[i:i+1])
 				}
 				if err != nil {
 					errs <- err

@@ -43,8 +43,8 @@ func TestWebhookTableRights(t *testing.T) {
 	verbs := map[string]string{"S": "SELECT", "I": "INSERT", "U": "UPDATE", "D": "DELETE", "T": "TRUNCATE", "R": "REFERENCES", "G": "TRIGGER"}
 	for role, tables := range rights {
 		for _, table := range webhookTables {
-			for letter, verb := range verbs {
-				want := strings.Contains(tables[table], letter)
+			for initial, verb := range verbs {
+				want := strings.Contains(tables[table], initial)
 				require.Equal(t, want, one[bool](h, "SELECT has_table_privilege($1, $2, $3)", role, "public."+table, verb), "%s %s %s", role, verb, table)
 			}
 		}
@@ -82,10 +82,10 @@ func TestWebhookFunctionRights(t *testing.T) {
 		"fn_endpoint_resume":          "dead_letter_operator",
 	}
 	for _, internal := range []string{"fn_webhook_immutable", "fn_webhook_event_stamp", "fn_webhook_subscription_stamp",
-		"fn_webhook_subscription_made", "fn_webhook_saga_refuse", "fn_webhook_undo_only", "fn_webhook_saga_needs_letter",
+		"fn_webhook_subscription_made", "fn_webhook_saga_refuse", "fn_webhook_undo_only", "fn_webhook_saga_needs_dead_letter",
 		"fn_webhook_job_refuse", "fn_webhook_job_fill", "fn_webhook_saga_counted", "fn_webhook_job_counted",
-		"fn_webhook_letter_born", "fn_webhook_letter_closed", "fn_webhook_open_counted", "fn_webhook_wake",
-		"fn_webhook_endpoint_gone", "fn_webhook_letter_ids", "fn_webhook_letter_answer", "fn_webhook_letter_closed_by", "fn_webhook_backlog"} {
+		"fn_webhook_dead_letter_born", "fn_webhook_dead_letter_closed", "fn_webhook_open_counted", "fn_webhook_wake",
+		"fn_webhook_endpoint_gone", "fn_webhook_dead_letter_ids", "fn_webhook_dead_letter_answer", "fn_webhook_dead_letter_closed_by", "fn_webhook_backlog"} {
 		grants[internal] = ""
 	}
 	rows, err := h.root.Query(context.Background(), `
@@ -148,7 +148,7 @@ func TestWebhookRolesRefusedForReal(t *testing.T) {
 			"INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id) VALUES (1, 1)", "UPDATE public.events SET payload = '{}'",
 			"UPDATE public.subscriptions SET active = false", "DELETE FROM public.dead_letters", "INSERT INTO public.dead_letter_requeues VALUES (1, 1, now(), 'x', 'x')",
 			"INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, by) VALUES (1, 'operator', 'x')",
-			"DELETE FROM public.dead_letter_resolutions", "SELECT public.fn_webhook_letter_ids('{1}')"},
+			"DELETE FROM public.dead_letter_resolutions", "SELECT public.fn_webhook_dead_letter_ids('{1}')"},
 		"subscription_admin": {"DELETE FROM public.subscriptions", "SELECT * FROM public.events", "SELECT public.fn_endpoint_suspend(1, 'a', 'b')"},
 		"queue_viewer": {"SELECT payload FROM public.events", "SELECT payload_snapshot FROM public.dead_letters", "SELECT response_excerpt FROM public.webhook_delivery_jobs",
 			"SELECT public.fn_webhook_backlog()", "SELECT public.fn_dead_letter_requeue('{1}', 'a', 'b')"},
@@ -195,9 +195,9 @@ func TestWebhookRolesMayDoTheirWork(t *testing.T) {
 
 func TestWebhookRefusedEvenToTheOwner(t *testing.T) {
 	h := newHooks(t)
-	_, letters := h.die("order", 2)
-	h.requeue(letters[0])
-	h.call("public.fn_dead_letter_resolve($1, 'abandoned', '', 'ann')", letters[1:])
+	_, deadLetters := h.die("order", 2)
+	h.requeue(deadLetters[0])
+	h.call("public.fn_dead_letter_resolve($1, 'abandoned', '', 'ann')", deadLetters[1:])
 	for _, statement := range []string{
 		"UPDATE public.events SET payload = '{}'", "DELETE FROM public.events",
 		"UPDATE public.dead_letters SET final_error_code = 'TIMEOUT'", "DELETE FROM public.dead_letters",

@@ -96,30 +96,30 @@ func Job() queue.JobDetail {
 	}
 }
 
-// JobLetters returns one page of dead letters of jobs.
-func JobLetters(n int) []queue.DeadLetter {
+// JobDeadLetters returns one page of dead letters of jobs.
+func JobDeadLetters(n int) []queue.DeadLetter {
 	out := make([]queue.DeadLetter, n)
 	for i := range out {
 		out[i] = queue.DeadLetter{
-			ID: queue.JobLetter(jobID(500 + i)), Source: "job", State: "open", Code: t("HANDLER_ERROR"), Endpoint: t("mail.send"), Domain: t("iu"),
+			ID: queue.JobDeadLetterID(jobID(500 + i)), Source: "job", State: "open", Code: t("HANDLER_ERROR"), Endpoint: t("mail.send"), Domain: t("iu"),
 			Generation: i % 4 / 3, FailedAt: ago(time.Duration(4+i*11) * time.Minute), AgeSeconds: int64(240 + i*660),
 		}
 	}
 	return out
 }
 
-// JobLetter returns one dead letter of a job with all its details; the job was replayed once
+// JobDeadLetter returns one dead letter of a job with all its details; the job was replayed once
 // before.
-func JobLetter() queue.DeadLetterDetail {
+func JobDeadLetter() queue.DeadLetterDetail {
 	return queue.DeadLetterDetail{
-		DeadLetter: JobLetters(1)[0], JobID: jobID(400), Tries: 5, Executor: t("Agent"), FirstFailedAt: ptr(ago(50 * time.Minute)),
+		DeadLetter: JobDeadLetters(1)[0], JobID: jobID(400), Tries: 5, Executor: t("Agent"), FirstFailedAt: ptr(ago(50 * time.Minute)),
 		LastError: t("relay refused the recipient: 550 5.1.1 no such user\n  at send (mail.go:118)\n  at run (main.go:40)"),
 		Lineage: []queue.LineageStep{
 			{Kind: "job", ID: t(jobID(399)), Status: "dead_letter", At: ptr(ago(26 * time.Hour)), By: t("crawler")},
-			{Kind: "dead_letter", ID: t(queue.JobLetter(jobID(499))), Status: "HANDLER_ERROR", At: ptr(ago(25 * time.Hour))},
+			{Kind: "dead_letter", ID: t(queue.JobDeadLetterID(jobID(499))), Status: "HANDLER_ERROR", At: ptr(ago(25 * time.Hour))},
 			{Kind: "requeue", ID: t(jobID(400)), Status: "relay was down", At: ptr(ago(2 * time.Hour)), By: t("ben")},
 			{Kind: "job", ID: t(jobID(400)), Status: "dead_letter", At: ptr(ago(2 * time.Hour)), By: t("ben"), Generation: 1},
-			{Kind: "dead_letter", ID: t(queue.JobLetter(jobID(500))), Status: "HANDLER_ERROR", At: ptr(ago(4 * time.Minute)), Generation: 1, Current: true},
+			{Kind: "dead_letter", ID: t(queue.JobDeadLetterID(jobID(500))), Status: "HANDLER_ERROR", At: ptr(ago(4 * time.Minute)), Generation: 1, Current: true},
 		},
 		Payload: t(`{"to":"•••","template":"welcome","locale":"vi"}`),
 	}

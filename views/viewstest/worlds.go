@@ -13,22 +13,22 @@ import (
 
 // World is a snapshot, and everything else that the console reads on demand.
 type World struct {
-	Snapshot queue.Snapshot
-	Session  queue.Session
-	Host     *queue.HostStatus
-	Letters  []queue.DeadLetter
-	Detail   queue.DeadLetterDetail
-	Audit    []queue.AuditEntry
-	History  []queue.AlertAck
-	Jobs     []queue.Job
-	Job      queue.JobDetail
+	Snapshot    queue.Snapshot
+	Session     queue.Session
+	Host        *queue.HostStatus
+	DeadLetters []queue.DeadLetter
+	Detail      queue.DeadLetterDetail
+	Audit       []queue.AuditEntry
+	History     []queue.AlertAck
+	Jobs        []queue.Job
+	Job         queue.JobDetail
 
-	JobLetters []queue.DeadLetter
-	JobLetter  queue.DeadLetterDetail
+	JobDeadLetters []queue.DeadLetter
+	JobDeadLetter  queue.DeadLetterDetail
 
-	EventLetters []queue.DeadLetter
-	EventLetter  queue.DeadLetterDetail
-	Revealed     queue.DeadLetterDetail
+	EventDeadLetters []queue.DeadLetter
+	EventDeadLetter  queue.DeadLetterDetail
+	Revealed         queue.DeadLetterDetail
 
 	Sessions   []queue.Activity
 	Quarantine []queue.Quarantined
@@ -54,9 +54,9 @@ func RichWorld() World {
 	n := Notifications()
 	share := BroadcastShare()
 	return World{
-		Snapshot: Rich(), Session: Session(), Host: &h, Letters: DeadLetters(40), Detail: Detail(), Audit: Audit(), History: History(),
-		Jobs: Jobs(40), Job: Job(), JobLetters: JobLetters(12), JobLetter: JobLetter(),
-		EventLetters: EventLetters(3), EventLetter: EventLetter(), Revealed: Revealed(),
+		Snapshot: Rich(), Session: Session(), Host: &h, DeadLetters: DeadLetters(40), Detail: Detail(), Audit: Audit(), History: History(),
+		Jobs: Jobs(40), Job: Job(), JobDeadLetters: JobDeadLetters(12), JobDeadLetter: JobDeadLetter(),
+		EventDeadLetters: EventDeadLetters(3), EventDeadLetter: EventDeadLetter(), Revealed: Revealed(),
 		Sessions: Sessions(), Quarantine: Quarantine(), Operations: Operations(), Items: OperationItems(),
 		Endpoints: Endpoints(), Leases: WebhookLeases(), Endpoint: EndpointPage(), Why: Why(), Cron: Cron(), Notifications: &n,
 		Rules: Rules(), Broadcast: &share, Resolution: Resolution(), Reached: ResolutionReached(),

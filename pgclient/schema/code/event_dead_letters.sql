@@ -1,7 +1,7 @@
 -- Dead letters of events that could not be routed: replay, resolve, reopen.
 
--- fn_iu_route_letter_why(ids) → per id, why its dead letter cannot be closed; NULL = it can be closed. Internal.
-CREATE OR REPLACE FUNCTION public.fn_iu_route_letter_why(p_ids uuid[]) RETURNS text[]
+-- fn_iu_route_dead_letter_why(ids) → per id, why its dead letter cannot be closed; NULL = it can be closed. Internal.
+CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_why(p_ids uuid[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   RETURN (SELECT array_agg(CASE WHEN d.dead_letter_id IS NULL THEN 'no such dead letter'
@@ -10,7 +10,7 @@ BEGIN
     FROM unnest(p_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.iu_route_dead_letter d ON d.dead_letter_id = i.id);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_iu_route_letter_why IS
+COMMENT ON FUNCTION public.fn_iu_route_dead_letter_why IS
   'Per dead letter of an event, who closed it and when; NULL if it is open. Internal.';
 
 -- fn_iu_route_dead_letter_resolve(ids, resolution, note, actor, dry_run) → outcome per id: closes open dead letters
@@ -49,7 +49,7 @@ BEGIN
     PERFORM 1 FROM public.iu_route_dead_letter WHERE dead_letter_id = ANY (v_ids)
       ORDER BY dead_letter_id FOR NO KEY UPDATE;
   END IF;
-  v_why := public.fn_iu_route_letter_why(v_ids);
+  v_why := public.fn_iu_route_dead_letter_why(v_ids);
   IF NOT v_dry THEN
     UPDATE public.iu_route_dead_letter d SET resolution = p_resolution, resolved_at = now(), resolved_by = v_actor,
       note = v_note
@@ -172,7 +172,7 @@ BEGIN
     WHEN NOT r.enabled
     THEN format('the route of %s is disabled by %s', r.event_domain, r.updated_by) END) ORDER BY w.n)
   INTO v_why
-  FROM unnest(v_ids, public.fn_iu_route_letter_why(v_ids)) WITH ORDINALITY AS w (id, why, n)
+  FROM unnest(v_ids, public.fn_iu_route_dead_letter_why(v_ids)) WITH ORDINALITY AS w (id, why, n)
   LEFT JOIN public.iu_route_dead_letter d ON d.dead_letter_id = w.id
   LEFT JOIN public.iu_outbound_route r ON r.event_domain = d.event_domain;
   IF NOT v_dry THEN

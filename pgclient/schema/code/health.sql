@@ -90,8 +90,8 @@ COMMENT ON VIEW public.v_job_handlers IS
   'Job kinds for which live worker hosts have handlers, per executor as which they work.';
 GRANT SELECT ON public.v_job_handlers TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- fn_job_letters_open() → open job dead letters per domain, code and kind. SECURITY DEFINER, as fn_job_backlog.
-CREATE OR REPLACE FUNCTION public.fn_job_letters_open()
+-- fn_job_dead_letters_open() → open job dead letters per domain, code and kind. SECURITY DEFINER, as fn_job_backlog.
+CREATE OR REPLACE FUNCTION public.fn_job_dead_letters_open()
   RETURNS TABLE (event_domain text, failure_code text, job_kind text, open bigint,
   first_at timestamptz, last_at timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -108,9 +108,9 @@ BEGIN
   FROM public.v_queue_counter c WHERE c.scope = 'dead_job' AND c.n > 0;
 END
 $fn$;
-GRANT EXECUTE ON FUNCTION public.fn_job_letters_open TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+GRANT EXECUTE ON FUNCTION public.fn_job_dead_letters_open TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
-COMMENT ON FUNCTION public.fn_job_letters_open IS
+COMMENT ON FUNCTION public.fn_job_dead_letters_open IS
   'Open job dead letters per code, kind and domain, with the times of the first and last failure.';
 
 -- fn_iu_notification_backlog() → staged notifications: how many wait, how many failed, when the oldest waiting and the
@@ -156,7 +156,7 @@ FROM public.v_queue_counter c JOIN public.subscriptions s ON s.id = c.k2::bigint
 WHERE c.scope = 'dead_webhook' AND c.n > 0
 UNION ALL
 SELECT 'job', l.failure_code, l.job_kind, l.event_domain, NULL, l.open, l.first_at, l.last_at
-FROM public.fn_job_letters_open() l
+FROM public.fn_job_dead_letters_open() l
 UNION ALL
 SELECT 'event', c.k1, c.k2, c.k3, NULL, c.n,
   (SELECT d.last_failed_at FROM public.iu_route_dead_letter d WHERE d.resolved_at IS NULL AND d.event_domain = c.k3

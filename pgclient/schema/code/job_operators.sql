@@ -174,8 +174,8 @@ END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_lease_release TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_job_lease_release IS 'Returns the jobs of expired leases to the queue at once.';
 
--- fn_job_letter_why(ids) → per dead letter, why it cannot be closed; NULL = it is open. Internal.
-CREATE OR REPLACE FUNCTION public.fn_job_letter_why(p_ids uuid[]) RETURNS text[]
+-- fn_job_dead_letter_why(ids) → per dead letter, why it cannot be closed; NULL = it is open. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_why(p_ids uuid[]) RETURNS text[]
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT array_agg(CASE
     WHEN d.dead_letter_id IS NULL THEN 'no such dead letter'
@@ -185,7 +185,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       to_char(d.resolved_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')) END ORDER BY i.n)
   FROM unnest(p_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.job_dead_letter d ON d.dead_letter_id = i.id
 $$;
-COMMENT ON FUNCTION public.fn_job_letter_why IS
+COMMENT ON FUNCTION public.fn_job_dead_letter_why IS
   'Per job dead letter, who closed it and when; NULL where it is open. Internal.';
 
 -- fn_job_dead_letter_replay(ids, actor, reason, dry_run): makes one new job per open dead letter, with the same kind,
@@ -237,7 +237,7 @@ BEGIN
   IF NOT v_dry THEN
     PERFORM 1 FROM public.job_dead_letter WHERE dead_letter_id = ANY (v_ids) ORDER BY dead_letter_id FOR NO KEY UPDATE;
   END IF;
-  v_why := public.fn_job_letter_why(v_ids);
+  v_why := public.fn_job_dead_letter_why(v_ids);
   IF NOT v_dry THEN
     SELECT array_agg(CASE WHEN w IS NULL THEN gen_random_uuid() END ORDER BY n) INTO v_new FROM unnest(v_why)
       WITH ORDINALITY AS x (w, n);
@@ -303,7 +303,7 @@ BEGIN
   IF NOT v_dry THEN
     PERFORM 1 FROM public.job_dead_letter WHERE dead_letter_id = ANY (v_ids) ORDER BY dead_letter_id FOR NO KEY UPDATE;
   END IF;
-  v_why := public.fn_job_letter_why(v_ids);
+  v_why := public.fn_job_dead_letter_why(v_ids);
   IF NOT v_dry THEN
     UPDATE public.job_dead_letter d SET triage_status = p_resolution, resolution = p_resolution, resolved_at = now(),
       resolved_by = v_actor, triage_note = v_note

@@ -155,7 +155,7 @@ BEGIN
       AS g (id, new_status, code, error)
     WHERE q.job_id = g.id
     RETURNING q.*, g.new_status, g.code, g.error
-  ), letters AS (
+  ), dead AS (
     INSERT INTO public.job_dead_letter (job_id, job_kind, event_domain, executor, attempts, failure_code, last_error,
       payload,
       priority, max_attempts, source_ref, target_ref, payload_ref, correlation_id, causation_event_id,

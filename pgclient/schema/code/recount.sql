@@ -60,7 +60,7 @@ BEGIN
     SELECT q.event_domain, q.job_kind FROM public.job_queue q WHERE 'job_queue' <> ALL (v_big)
     EXCEPT SELECT l.event_domain, l.job_kind FROM public.job_lane l) l HAVING count(*) > 0
   UNION ALL
-  SELECT 'dead_letter_open', NULL, NULL, NULL, count(*), 0 FROM public.fn_webhook_letters_astray() a
+  SELECT 'dead_letter_open', NULL, NULL, NULL, count(*), 0 FROM public.fn_webhook_dead_letters_astray() a
   WHERE 'dead_letters' <> ALL (v_big) HAVING count(*) > 0
   UNION ALL
   SELECT t.name, NULL, NULL, NULL, count(*), 0
@@ -81,9 +81,9 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_counter_drift TO :"queue_viewer", :"wo
 COMMENT ON FUNCTION public.fn_queue_counter_drift IS
   'Where counters and derived rows differ from their tables; tables above a size in bytes are not compared.';
 
--- fn_webhook_letters_astray() → ids of dead letters that are missing in dead_letter_open, or in it although not open.
--- Internal.
-CREATE OR REPLACE FUNCTION public.fn_webhook_letters_astray() RETURNS SETOF bigint
+-- fn_webhook_dead_letters_astray() → ids of dead letters that are missing in dead_letter_open, or in it although not
+-- open. Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_dead_letters_astray() RETURNS SETOF bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 BEGIN
   RETURN QUERY SELECT COALESCE(d.id, o.dead_letter_id) FROM public.dead_letter_open o
@@ -93,7 +93,8 @@ BEGIN
     ON d.id = o.dead_letter_id
   WHERE d.id IS NULL OR o.dead_letter_id IS NULL ORDER BY 1;
 END $$;
-COMMENT ON FUNCTION public.fn_webhook_letters_astray IS 'Dead letters for which dead_letter_open is wrong. Internal.';
+COMMENT ON FUNCTION public.fn_webhook_dead_letters_astray IS
+  'Dead letters for which dead_letter_open is wrong. Internal.';
 
 -- fn_queue_recount(actor, reason, dry_run) → {action, dry_run, counters, job_lane, dead_letter_open,
 -- webhook_endpoint_state, webhook_rate_bucket, queue_counter_rank, drift: [{scope, k1, k2, k3, found, counted}],
@@ -107,7 +108,7 @@ DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
-  v_letters bigint[];
+  v_dead_letters bigint[];
   v_out jsonb;
 BEGIN
   IF NOT v_dry THEN
@@ -145,15 +146,15 @@ BEGIN
   SELECT s.id FROM public.subscriptions s ORDER BY s.id ON CONFLICT DO NOTHING;
   -- A session that opens or closes a dead letter locks its row, so a row that is still wrong under our lock cannot
   -- change.
-  v_letters := ARRAY(SELECT a FROM public.fn_webhook_letters_astray() a);
-  PERFORM 1 FROM public.dead_letters d WHERE d.id = ANY (v_letters) ORDER BY d.id FOR NO KEY UPDATE;
-  v_letters := ARRAY(SELECT a FROM public.fn_webhook_letters_astray() a WHERE a = ANY (v_letters));
+  v_dead_letters := ARRAY(SELECT a FROM public.fn_webhook_dead_letters_astray() a);
+  PERFORM 1 FROM public.dead_letters d WHERE d.id = ANY (v_dead_letters) ORDER BY d.id FOR NO KEY UPDATE;
+  v_dead_letters := ARRAY(SELECT a FROM public.fn_webhook_dead_letters_astray() a WHERE a = ANY (v_dead_letters));
   WITH gone AS (
-    DELETE FROM public.dead_letter_open o WHERE o.dead_letter_id = ANY (v_letters) RETURNING o.dead_letter_id
+    DELETE FROM public.dead_letter_open o WHERE o.dead_letter_id = ANY (v_dead_letters) RETURNING o.dead_letter_id
   )
   INSERT INTO public.dead_letter_open (dead_letter_id, final_error_code, subscription_id, failed_at)
   SELECT d.id, d.final_error_code, d.subscription_id, d.failed_at FROM public.dead_letters d
-  WHERE d.id = ANY (v_letters) AND d.id NOT IN (SELECT g.dead_letter_id FROM gone g);
+  WHERE d.id = ANY (v_dead_letters) AND d.id NOT IN (SELECT g.dead_letter_id FROM gone g);
   IF (v_out ->> 'queue_counter_rank')::bigint > 0 THEN
     LOCK TABLE public.queue_counter_rank IN SHARE ROW EXCLUSIVE MODE; -- a concurrent fold waits, or has ended
     DELETE FROM public.queue_counter_rank r WHERE r.n <> 0 AND NOT EXISTS (SELECT FROM public.v_queue_counter_ranked w

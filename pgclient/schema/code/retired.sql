@@ -11,6 +11,19 @@ COMMENT ON VIEW public.v_queue_health_rest IS
 GRANT SELECT ON public.v_queue_health_rest TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
+-- Retired by code 1: the former name of fn_job_dead_letters_open.
+CREATE OR REPLACE FUNCTION public.fn_job_letters_open()
+  RETURNS TABLE (event_domain text, failure_code text, job_kind text, open bigint,
+  first_at timestamptz, last_at timestamptz)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+  SELECT o.event_domain, o.failure_code, o.job_kind, o.open, o.first_at, o.last_at
+  FROM public.fn_job_dead_letters_open() o
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_job_letters_open TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_job_letters_open IS
+  'Retired: the former name of fn_job_dead_letters_open.';
+
 -- fn_dot_config_waits(flag, base flag, its default, cap flag, its default): replaces the two flags base and cap, from
 -- which older releases computed the waits, by the equal list of waits in the new flag. The new flag still records the
 -- operator who set them; base and cap are deleted. The seeds call it once.

@@ -105,7 +105,7 @@ BEGIN
     SELECT jsonb_build_object('queue', w.row ->> 'queue', 'domain', w.row ->> 'domain') AS labels,
       (w.row ->> 'waiting')::double precision AS waiting, (w.row ->> 'age_seconds')::double precision AS age
     FROM jsonb_array_elements(p_picture -> 'waiting') WITH ORDINALITY w (row, n) WHERE w.n <= 100
-  ), letters AS (
+  ), dead AS (
     SELECT s.source, COALESCE(sum((h.row ->> 'dead_lettered')::bigint), 0) AS open
       FROM (VALUES ('webhook'), ('job'), ('event')) s (source)
     LEFT JOIN jsonb_array_elements(p_picture -> 'health') h (row) ON h.row ->> 'source' = 'dead_letter_' || s.source
@@ -119,7 +119,7 @@ BEGIN
   SELECT p_minute, x.metric, x.labels, x.value FROM (
     SELECT 'waiting' AS metric, q.labels, q.waiting AS value FROM queues q
     UNION ALL SELECT 'oldest_age_seconds', q.labels, q.age FROM queues q
-    UNION ALL SELECT 'dead_open', jsonb_build_object('source', l.source), l.open FROM letters l
+    UNION ALL SELECT 'dead_open', jsonb_build_object('source', l.source), l.open FROM dead l
     UNION ALL SELECT 'silent_executors', '{}', count(*) FROM silent
     UNION ALL SELECT 'silent_age_seconds', jsonb_build_object('executor', s.executor, 'alert', s.alert), s.age
       FROM silent s WHERE s.n <= 100

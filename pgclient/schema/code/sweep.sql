@@ -11,12 +11,13 @@ DECLARE
   -- a run that began before the event gives its attempt an earlier time.
   v_oldest timestamptz;
 BEGIN
-  IF p_step IN ('sweep_event_letters', 'sweep_attempts', 'sweep_reads') THEN
+  IF p_step IN ('sweep_event_dead_letters', 'sweep_attempts', 'sweep_reads') THEN
     v_oldest := (SELECT min(e.created_at) - interval '1 day' FROM public.event_outbox e);
   END IF;
   RETURN CASE p_step
-    WHEN 'sweep_job_letters' THEN public.fn_queue_retention_before('retention.dead_letters_days')
-    WHEN 'sweep_event_letters' THEN least(public.fn_queue_retention_before('retention.dead_letters_days'), v_oldest)
+    WHEN 'sweep_job_dead_letters' THEN public.fn_queue_retention_before('retention.dead_letters_days')
+    WHEN 'sweep_event_dead_letters' THEN
+      least(public.fn_queue_retention_before('retention.dead_letters_days'), v_oldest)
     WHEN 'sweep_attempts' THEN least(v_events, v_oldest)
     WHEN 'sweep_keys' THEN public.fn_queue_retention_before('retention.job_keys_days')
     WHEN 'sweep_reads' THEN least(v_events, v_oldest)
@@ -35,13 +36,13 @@ CREATE OR REPLACE FUNCTION public.fn_queue_sweep_rows(p_step text, p_limit int, 
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 BEGIN
   CASE p_step
-    WHEN 'sweep_job_letters' THEN
+    WHEN 'sweep_job_dead_letters' THEN
       RETURN QUERY SELECT x.ctid, k.key FROM public.job_dead_letter x
       CROSS JOIN LATERAL (SELECT x.dead_letter_id::text AS key) k
       WHERE x.resolved_at < p_before
       AND (p_only IS NULL OR k.key = ANY (p_only)) AND (p_except = '{}' OR k.key <> ALL (p_except))
       ORDER BY x.resolved_at LIMIT p_limit FOR UPDATE OF x SKIP LOCKED;
-    WHEN 'sweep_event_letters' THEN
+    WHEN 'sweep_event_dead_letters' THEN
       RETURN QUERY SELECT x.ctid, k.key FROM public.iu_route_dead_letter x
       CROSS JOIN LATERAL (SELECT x.dead_letter_id::text AS key) k
       WHERE x.resolved_at < p_before
@@ -123,7 +124,7 @@ DECLARE
 BEGIN
   IF p_step = 'sweep_webhooks' THEN
     SELECT p.deleted INTO v_n FROM public.fn_webhook_purge(0::bigint,
-      public.fn_queue_retention_before('retention.webhooks_days'), public.fn_webhook_pending_letters(),
+      public.fn_queue_retention_before('retention.webhooks_days'), public.fn_webhook_pending_dead_letters(),
       p_only::bigint[]) p;
     RETURN jsonb_build_object('webhooks', v_n);
   END IF;
@@ -140,10 +141,10 @@ BEGIN
   END IF;
   v_rows := ARRAY(SELECT r.tid FROM public.fn_queue_sweep_rows(p_step, p_limit, p_only, p_except, v_before) r);
   CASE p_step
-    WHEN 'sweep_job_letters' THEN
+    WHEN 'sweep_job_dead_letters' THEN
       DELETE FROM public.job_dead_letter x WHERE x.ctid = ANY (v_rows);
       v_name := 'letters';
-    WHEN 'sweep_event_letters' THEN
+    WHEN 'sweep_event_dead_letters' THEN
       DELETE FROM public.iu_route_dead_letter x WHERE x.ctid = ANY (v_rows);
       v_name := 'letters';
     WHEN 'sweep_attempts' THEN

@@ -1,9 +1,9 @@
 -- Webhooks, operator functions: requeue and undo, resolve and reopen dead letters. Source: R02 §3.3, §4.3.
 -- Each function writes its audit row in its own transaction. A dry run takes the same path and writes nothing.
 
--- fn_webhook_letter_ids(ids) → the ids without duplicates, sorted; raises 22023 for an empty or too long list and for a
--- NULL id. Internal.
-CREATE OR REPLACE FUNCTION public.fn_webhook_letter_ids(p_ids bigint[]) RETURNS bigint[]
+-- fn_webhook_dead_letter_ids(ids) → the ids without duplicates, sorted; raises 22023 for an empty or too long list and
+-- for a NULL id. Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_dead_letter_ids(p_ids bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF (cardinality(p_ids) BETWEEN 1 AND 100000) IS NOT TRUE THEN
@@ -14,13 +14,13 @@ BEGIN
   END IF;
   RETURN (SELECT array_agg(DISTINCT i ORDER BY i) FROM unnest(p_ids) i);
 END $$;
-COMMENT ON FUNCTION public.fn_webhook_letter_ids IS 'Checks and sorts dead letter ids. Internal.';
+COMMENT ON FUNCTION public.fn_webhook_dead_letter_ids IS 'Checks and sorts dead letter ids. Internal.';
 
--- fn_webhook_letter_answer(...): builds the result of the dead letter functions and writes their audit row. The audit
--- row has each changed dead letter with its new or deleted saga. p_why: per id the reason why it was skipped, NULL =
--- the action was done. Internal.
-CREATE OR REPLACE FUNCTION public.fn_webhook_letter_answer(p_action text, p_done text, p_ids bigint[], p_why text[],
-  p_sagas bigint[], p_actor text, p_reason text, p_dry_run boolean, p_operation_id bigint) RETURNS jsonb
+-- fn_webhook_dead_letter_answer(...): builds the result of the dead letter functions and writes their audit row. The
+-- audit row has each changed dead letter with its new or deleted saga. p_why: per id the reason why it was skipped,
+-- NULL = the action was done. Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_dead_letter_answer(p_action text, p_done text, p_ids bigint[],
+  p_why text[], p_sagas bigint[], p_actor text, p_reason text, p_dry_run boolean, p_operation_id bigint) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_done bigint := (SELECT count(*) FROM unnest(p_why) w WHERE w IS NULL);
@@ -47,12 +47,12 @@ BEGIN
   RETURN jsonb_build_object('action', p_action, 'dry_run', p_dry_run, p_done, v_done, 'skipped', v_skipped,
     'results', v_results, 'audit_id', v_audit);
 END $$;
-COMMENT ON FUNCTION public.fn_webhook_letter_answer IS
+COMMENT ON FUNCTION public.fn_webhook_dead_letter_answer IS
   'Builds the result of the dead letter functions and writes their audit row. Internal.';
 
--- fn_webhook_letter_closed_by(ids) → the person who closed each dead letter, and the time; why NULL = it is open.
+-- fn_webhook_dead_letter_closed_by(ids) → the person who closed each dead letter, and the time; why NULL = it is open.
 -- Internal.
-CREATE OR REPLACE FUNCTION public.fn_webhook_letter_closed_by(p_ids bigint[])
+CREATE OR REPLACE FUNCTION public.fn_webhook_dead_letter_closed_by(p_ids bigint[])
 RETURNS TABLE (id bigint, why text, new_saga_id bigint, resolved boolean)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT i, CASE
@@ -67,7 +67,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   LEFT JOIN public.dead_letter_requeues q ON q.dead_letter_id = i
   LEFT JOIN public.dead_letter_resolutions x ON x.dead_letter_id = i
 $$;
-COMMENT ON FUNCTION public.fn_webhook_letter_closed_by IS
+COMMENT ON FUNCTION public.fn_webhook_dead_letter_closed_by IS
   'Who requeued or resolved a dead letter and when. Internal.';
 
 -- fn_dead_letter_requeue(ids, actor, reason, dry_run): makes one new saga per open dead letter: same event and webhook
@@ -96,7 +96,7 @@ DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
-  v_ids bigint[] := public.fn_webhook_letter_ids(p_dead_letter_ids);
+  v_ids bigint[] := public.fn_webhook_dead_letter_ids(p_dead_letter_ids);
   v_why text[];
   v_sagas bigint[];
   v_audit bigint;
@@ -131,7 +131,7 @@ BEGIN
         THEN format('endpoint suspended (%s) by %s since %s', g.suspended_reason, g.suspended_by,
         to_char(g.suspended_since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')) END) ORDER BY c.id)
   INTO v_why
-  FROM public.fn_webhook_letter_closed_by(v_ids) c
+  FROM public.fn_webhook_dead_letter_closed_by(v_ids) c
   LEFT JOIN public.dead_letters d ON d.id = c.id
   LEFT JOIN public.webhook_erasure r ON r.event_id = d.event_id
   LEFT JOIN public.webhook_delivery_sagas s
@@ -159,7 +159,7 @@ BEGIN
     FROM unnest(v_ids, v_why) WITH ORDINALITY AS r (id, why, n)
     LEFT JOIN born b ON b.requeued_from_dead_letter_id = r.id;
   END IF;
-  RETURN public.fn_webhook_letter_answer(
+  RETURN public.fn_webhook_dead_letter_answer(
     p_action => 'requeue', p_done => 'requeued', p_ids => v_ids, p_why => v_why, p_sagas => v_sagas,
     p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry,
     p_operation_id => p_operation_id);
@@ -191,7 +191,7 @@ DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
-  v_ids bigint[] := public.fn_webhook_letter_ids(p_dead_letter_ids);
+  v_ids bigint[] := public.fn_webhook_dead_letter_ids(p_dead_letter_ids);
   v_why text[];
   v_sagas bigint[];
 BEGIN
@@ -208,7 +208,7 @@ BEGIN
       THEN format('saga %s has started (%s)', s.id, s.status) END ORDER BY c.id),
     array_agg(s.id ORDER BY c.id)
   INTO v_why, v_sagas
-  FROM public.fn_webhook_letter_closed_by(v_ids) c
+  FROM public.fn_webhook_dead_letter_closed_by(v_ids) c
   LEFT JOIN public.webhook_delivery_sagas s ON s.id = c.new_saga_id;
 
   IF NOT v_dry THEN
@@ -217,7 +217,7 @@ BEGIN
     DELETE FROM public.webhook_delivery_sagas s USING unnest(v_sagas, v_why) AS r (saga, why)
     WHERE s.id = r.saga AND r.why IS NULL;
   END IF;
-  RETURN public.fn_webhook_letter_answer(
+  RETURN public.fn_webhook_dead_letter_answer(
     p_action => 'requeue_undo', p_done => 'recalled', p_ids => v_ids, p_why => v_why, p_sagas => v_sagas,
     p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry,
     p_operation_id => p_operation_id);
@@ -249,7 +249,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
-  v_ids bigint[] := public.fn_webhook_letter_ids(p_dead_letter_ids);
+  v_ids bigint[] := public.fn_webhook_dead_letter_ids(p_dead_letter_ids);
   v_note text := NULLIF(btrim(p_note), '');
   v_why text[];
 BEGIN
@@ -263,13 +263,13 @@ BEGIN
   IF NOT v_dry THEN
     PERFORM 1 FROM public.dead_letters WHERE id = ANY (v_ids) ORDER BY id FOR NO KEY UPDATE;
   END IF;
-  SELECT array_agg(c.why ORDER BY c.id) INTO v_why FROM public.fn_webhook_letter_closed_by(v_ids) c;
+  SELECT array_agg(c.why ORDER BY c.id) INTO v_why FROM public.fn_webhook_dead_letter_closed_by(v_ids) c;
   IF NOT v_dry THEN
     INSERT INTO public.dead_letter_resolutions (dead_letter_id, resolution, note, by)
     SELECT r.id, p_resolution, v_note, v_actor FROM unnest(v_ids, v_why) AS r (id, why)
     WHERE r.why IS NULL ORDER BY r.id;
   END IF;
-  RETURN public.fn_webhook_letter_answer(
+  RETURN public.fn_webhook_dead_letter_answer(
     p_action => 'resolve', p_done => 'resolved', p_ids => v_ids, p_why => v_why, p_sagas => NULL,
     p_actor => v_actor, p_reason => p_resolution || COALESCE(': ' || v_note, ''), p_dry_run => v_dry,
     p_operation_id => p_operation_id);
@@ -299,19 +299,19 @@ DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
-  v_ids bigint[] := public.fn_webhook_letter_ids(p_dead_letter_ids);
+  v_ids bigint[] := public.fn_webhook_dead_letter_ids(p_dead_letter_ids);
   v_why text[];
 BEGIN
   IF NOT v_dry THEN
     PERFORM 1 FROM public.dead_letters WHERE id = ANY (v_ids) ORDER BY id FOR NO KEY UPDATE;
   END IF;
   SELECT array_agg(CASE WHEN NOT c.resolved THEN COALESCE(c.why, 'open already') END ORDER BY c.id) INTO v_why
-  FROM public.fn_webhook_letter_closed_by(v_ids) c;
+  FROM public.fn_webhook_dead_letter_closed_by(v_ids) c;
   IF NOT v_dry THEN
     DELETE FROM public.dead_letter_resolutions x USING unnest(v_ids, v_why) AS r (id, why)
     WHERE x.dead_letter_id = r.id AND r.why IS NULL;
   END IF;
-  RETURN public.fn_webhook_letter_answer(
+  RETURN public.fn_webhook_dead_letter_answer(
     p_action => 'reopen', p_done => 'reopened', p_ids => v_ids, p_why => v_why, p_sagas => NULL, p_actor => v_actor,
     p_reason => v_reason, p_dry_run => v_dry,
     p_operation_id => p_operation_id);

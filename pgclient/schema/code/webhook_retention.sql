@@ -23,7 +23,7 @@ COMMENT ON FUNCTION public.fn_called_from IS
 -- fn_webhook_settled(events, before, dead letters) → the ids of those events that may be deleted. Such an event was
 -- created before `before` and is routed; each of its sagas ended before `before`; each of its dead letters was
 -- requeued, or resolved before `before`, and none of them is in the list of dead letters. Internal.
-CREATE OR REPLACE FUNCTION public.fn_webhook_settled(p_events bigint[], p_before timestamptz, p_letters bigint[])
+CREATE OR REPLACE FUNCTION public.fn_webhook_settled(p_events bigint[], p_before timestamptz, p_dead_letters bigint[])
   RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
@@ -35,7 +35,7 @@ BEGIN
       AND (e.id <= o.restored_through_id OR pg_visible_in_snapshot(e.created_xid, c.routed))
       AND NOT EXISTS (SELECT FROM public.webhook_delivery_sagas s WHERE s.event_id = e.id
         AND (s.status NOT IN ('Completed', 'DeadLettered') OR s.updated_at >= p_before))
-      AND NOT EXISTS (SELECT FROM public.dead_letters d WHERE d.event_id = e.id AND (d.id = ANY (p_letters)
+      AND NOT EXISTS (SELECT FROM public.dead_letters d WHERE d.event_id = e.id AND (d.id = ANY (p_dead_letters)
         OR NOT EXISTS (SELECT FROM public.dead_letter_requeues q WHERE q.dead_letter_id = d.id)
         AND NOT EXISTS (SELECT FROM public.dead_letter_resolutions x
           WHERE x.dead_letter_id = d.id AND x.at < p_before)))
@@ -49,30 +49,30 @@ COMMENT ON FUNCTION public.fn_webhook_settled IS 'The webhook events that may be
 -- another session has locked stay until the next run. One statement deletes everything: foreign keys are checked at its
 -- end, so that generations may refer to each other, and no dead letter becomes open because its requeue was deleted.
 -- Internal.
-CREATE OR REPLACE FUNCTION public.fn_webhook_purge(p_after bigint, p_before timestamptz, p_letters bigint[],
+CREATE OR REPLACE FUNCTION public.fn_webhook_purge(p_after bigint, p_before timestamptz, p_dead_letters bigint[],
   p_only bigint[] DEFAULT NULL, OUT last_id bigint, OUT over boolean, OUT deleted bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
   v_ids bigint[];
-  v_letters bigint[];
+  v_dead_letters bigint[];
 BEGIN
   SELECT array_agg(n.id), max(n.id), count(*) < 1000 OR bool_and(n.created_at >= p_before)
   INTO v_ids, last_id, over
   FROM (SELECT e.id, e.created_at FROM public.events e WHERE e.id > p_after AND p_only IS NULL ORDER BY e.id
     LIMIT 1000) n;
-  v_ids := public.fn_webhook_settled(COALESCE(p_only, v_ids), p_before, p_letters);
+  v_ids := public.fn_webhook_settled(COALESCE(p_only, v_ids), p_before, p_dead_letters);
   -- A new saga locks its event; a requeue, resolution or reopening locks its dead letter. So a second call of
   -- fn_webhook_settled, after these rows are locked here, sees all such changes.
   v_ids := ARRAY(SELECT e.id FROM public.events e WHERE e.id = ANY (v_ids) ORDER BY e.id FOR UPDATE SKIP LOCKED);
-  v_letters := ARRAY(SELECT d.id FROM public.dead_letters d WHERE d.event_id = ANY (v_ids) ORDER BY d.id
+  v_dead_letters := ARRAY(SELECT d.id FROM public.dead_letters d WHERE d.event_id = ANY (v_ids) ORDER BY d.id
     FOR UPDATE SKIP LOCKED);
   v_ids := ARRAY(SELECT unnest(v_ids) EXCEPT SELECT d.event_id FROM public.dead_letters d
-    WHERE d.event_id = ANY (v_ids) AND d.id <> ALL (v_letters));
-  v_ids := public.fn_webhook_settled(v_ids, p_before, p_letters);
+    WHERE d.event_id = ANY (v_ids) AND d.id <> ALL (v_dead_letters));
+  v_ids := public.fn_webhook_settled(v_ids, p_before, p_dead_letters);
   WITH sagas AS MATERIALIZED (
     SELECT s.id FROM public.webhook_delivery_sagas s WHERE s.event_id = ANY (v_ids)
-  ), letters AS MATERIALIZED (
+  ), dead_ids AS MATERIALIZED (
     SELECT d.id FROM public.dead_letters d WHERE d.event_id = ANY (v_ids)
   ), jobs AS (
     DELETE FROM public.webhook_delivery_jobs j USING sagas s WHERE j.saga_id = s.id RETURNING j.status
@@ -80,11 +80,11 @@ BEGIN
     INSERT INTO public.queue_counter_delta (scope, k1, n)
     SELECT 'webhook_job', j.status::text, -count(*) FROM jobs j GROUP BY j.status
   ), requeues AS (
-    DELETE FROM public.dead_letter_requeues q USING letters l WHERE q.dead_letter_id = l.id
+    DELETE FROM public.dead_letter_requeues q USING dead_ids i WHERE q.dead_letter_id = i.id
   ), resolutions AS (
-    DELETE FROM public.dead_letter_resolutions x USING letters l WHERE x.dead_letter_id = l.id
+    DELETE FROM public.dead_letter_resolutions x USING dead_ids i WHERE x.dead_letter_id = i.id
   ), dead AS (
-    DELETE FROM public.dead_letters d USING letters l WHERE d.id = l.id
+    DELETE FROM public.dead_letters d USING dead_ids i WHERE d.id = i.id
   ), ended AS (
     DELETE FROM public.webhook_delivery_sagas s USING sagas x WHERE s.id = x.id
   ), erased AS (
@@ -96,15 +96,15 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_purge IS
   'Deletes the settled events among the next 1,000 webhook events, with all that belongs to them. Internal.';
 
--- fn_webhook_pending_letters() → the dead letters that a bulk operation has not processed yet. Internal.
-CREATE OR REPLACE FUNCTION public.fn_webhook_pending_letters() RETURNS bigint[]
+-- fn_webhook_pending_dead_letters() → the dead letters that a bulk operation has not processed yet. Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_pending_dead_letters() RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN ARRAY(SELECT i.target::bigint FROM public.queue_bulk_operation o
     JOIN public.queue_bulk_operation_item i ON i.operation_id = o.operation_id
     WHERE o.state = ANY ('{planned,running,paused}'::text[]) AND i.outcome IS NULL AND i.target !~ ':');
 END $$;
-COMMENT ON FUNCTION public.fn_webhook_pending_letters IS
+COMMENT ON FUNCTION public.fn_webhook_pending_dead_letters IS
   'Dead letters that a bulk operation has not processed yet. Internal.';
 
 -- fn_webhook_retention_sweep(after) → {webhooks, webhooks_after}: deletes events older than retention.webhooks_days,
@@ -116,7 +116,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_before timestamptz := public.fn_queue_retention_before('retention.webhooks_days');
   v_until timestamptz := clock_timestamp() + interval '10 seconds';
-  v_pending bigint[] := public.fn_webhook_pending_letters();
+  v_pending bigint[] := public.fn_webhook_pending_dead_letters();
   v_excepted bigint[] := public.fn_queue_step_except('sweep_webhooks'::text)::bigint[];
   v_step record;
   v_late boolean;

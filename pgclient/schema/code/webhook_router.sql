@@ -347,7 +347,7 @@ BEGIN
       FROM verdict v WHERE s.id = v.saga_id AND s.status = 'InProgress'
       RETURNING s.id, s.status, s.event_id, s.subscription_id, s.final_error_code, v.job_id, v.error_code,
         v.lease_until, v.worker_id
-    ), letters AS (
+    ), dead AS (
       INSERT INTO public.dead_letters (saga_id, event_id, subscription_id, final_error_code, payload_snapshot)
       SELECT m.id, m.event_id, m.subscription_id, m.final_error_code, e.payload
       FROM moved m JOIN public.events e ON e.id = m.event_id
@@ -357,7 +357,7 @@ BEGIN
     SELECT (SELECT count(*) FROM settled),
       (SELECT count(*) FROM moved WHERE status = 'Completed'),
       (SELECT count(*) FROM moved WHERE status = 'PendingRetry'),
-      (SELECT count(*) FROM letters), (SELECT min(id) FROM settled),
+      (SELECT count(*) FROM dead), (SELECT min(id) FROM settled),
       (SELECT jsonb_agg(jsonb_build_object(
         'outcome', CASE m.status WHEN 'DeadLettered' THEN 'dead letter' ELSE 'retry' END, 'saga_id', m.id,
         'job_id', m.job_id, 'error_code', m.error_code, 'lease_expiration', m.lease_until, 'worker_id', m.worker_id)

@@ -14,11 +14,11 @@ const replay = "public.fn_job_dead_letter_replay($1, $2, 'receiver is back')"
 
 func TestJobReplayOnce(t *testing.T) {
 	j := newJobs(t)
-	letters := []string{j.deadLetter("k", "iu", "TIMEOUT"), j.deadLetter("k", "iu", "TIMEOUT")}
+	deadLetters := []string{j.deadLetter("k", "iu", "TIMEOUT"), j.deadLetter("k", "iu", "TIMEOUT")}
 	j.exec("UPDATE public.dot_config SET value = 'true' WHERE key = 'queue.notify.bridge_enabled'")
 	pool := j.wide(16, "dead_letter_operator")
 	answers := together(t, 16, func(i int) (map[string]any, error) {
-		order := []string{letters[i%2], letters[1-i%2]}
+		order := []string{deadLetters[i%2], deadLetters[1-i%2]}
 		return tryCall(pool, replay, order, fmt.Sprint("op", i))
 	})
 	require.Equal(t, 15, count(answers, "replayed", 0.0), answers)
@@ -41,7 +41,7 @@ func TestJobReplayOnce(t *testing.T) {
 	require.Equal(t, 16, get[int](j.core, "SELECT count(*) FROM public.queue_operator_action WHERE action = 'job_dead_letter_replay'"))
 	for _, fn := range []string{"public.fn_job_dead_letter_reopen($1::uuid[], 'eve', 'once more')", "public.fn_job_dead_letter_resolve($1::uuid[], 'abandoned', 'no', 'eve')"} {
 		before := j.all()
-		got := call(t, j.work, fn, letters)
+		got := call(t, j.work, fn, deadLetters)
 		require.EqualValues(t, 2, got["skipped"], got)
 		require.Contains(t, results(t, got)[0]["why"], "replayed by "+winner)
 		require.Equal(t, before, j.all(), fn)
@@ -60,10 +60,10 @@ func TestJobReplayOnce(t *testing.T) {
 // others in the same call.
 func TestJobReplayKeyIsItsOwn(t *testing.T) {
 	j := newJobs(t)
-	letters := []string{j.deadLetter("k", "iu", "TIMEOUT"), j.deadLetter("k", "iu", "TIMEOUT")}
+	deadLetters := []string{j.deadLetter("k", "iu", "TIMEOUT"), j.deadLetter("k", "iu", "TIMEOUT")}
 	j.exec(`SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_idempotency_key => k) FROM unnest($1::text[]) l, public.job_dead_letter d,
-		unnest(ARRAY[l, 'replay:' || l, d.job_id::text, 'replay:' || d.job_id]) k WHERE d.dead_letter_id::text = l`, letters)
-	require.EqualValues(t, 2, call(t, j.work, replay, letters, "ann")["replayed"])
+		unnest(ARRAY[l, 'replay:' || l, d.job_id::text, 'replay:' || d.job_id]) k WHERE d.dead_letter_id::text = l`, deadLetters)
+	require.EqualValues(t, 2, call(t, j.work, replay, deadLetters, "ann")["replayed"])
 	require.Equal(t, 2, get[int](j.core, "SELECT count(DISTINCT idempotency_key) FROM public.job_queue JOIN public.job_dead_letter ON replayed_job_id = job_queue.job_id"))
 	j.balanced()
 }
@@ -80,36 +80,36 @@ func TestJobReplayWithoutHistory(t *testing.T) {
 	j.rule("undertaker", "", "", 0, 1)
 	require.Equal(t, "done", j.outcome("TIMEOUT", j.one("undertaker")))
 	j.exec("DO $$ BEGIN EXECUTE 'DROP TABLE ' || (SELECT tableoid::regclass FROM public.job_history); END $$")
-	letter := get[string](j.core, "SELECT dead_letter_id::text FROM public.job_dead_letter")
-	require.EqualValues(t, 1, call(t, j.work, replay, []string{letter}, "ann")["replayed"])
+	deadLetter := get[string](j.core, "SELECT dead_letter_id::text FROM public.job_dead_letter")
+	require.EqualValues(t, 1, call(t, j.work, replay, []string{deadLetter}, "ann")["replayed"])
 	require.Equal(t, was, get[string](j.core, is))
 	fails(t, j.root, "42501", "UPDATE public.job_dead_letter SET payload_ref = 'elsewhere'")
 }
 
 func TestJobResolveAndReopen(t *testing.T) {
 	j := newJobs(t)
-	letter := j.deadLetter("k", "iu", "TIMEOUT")
+	deadLetter := j.deadLetter("k", "iu", "TIMEOUT")
 	resolve := func(dry bool) map[string]any {
-		return call(t, j.work, "public.fn_job_dead_letter_resolve(ARRAY[$1]::uuid[], 'duplicate', 'came twice', 'ann', $2)", letter, dry)
+		return call(t, j.work, "public.fn_job_dead_letter_resolve(ARRAY[$1]::uuid[], 'duplicate', 'came twice', 'ann', $2)", deadLetter, dry)
 	}
 	reopen := func(dry bool) map[string]any {
-		return call(t, j.work, "public.fn_job_dead_letter_reopen(ARRAY[$1]::uuid[], 'bob', 'it did not', $2)", letter, dry)
+		return call(t, j.work, "public.fn_job_dead_letter_reopen(ARRAY[$1]::uuid[], 'bob', 'it did not', $2)", deadLetter, dry)
 	}
 	before := j.all()
 	require.Equal(t, "open", results(t, reopen(false))[0]["why"])
 	require.Equal(t, "would_resolve", results(t, resolve(true))[0]["outcome"])
-	require.Equal(t, "would_replay", results(t, call(t, j.work, "public.fn_job_dead_letter_replay(ARRAY[$1]::uuid[], 'ann', NULL, true)", letter))[0]["outcome"])
+	require.Equal(t, "would_replay", results(t, call(t, j.work, "public.fn_job_dead_letter_replay(ARRAY[$1]::uuid[], 'ann', NULL, true)", deadLetter))[0]["outcome"])
 	require.Equal(t, before, j.all())
 	require.EqualValues(t, 1, resolve(false)["resolved"])
 	require.Regexp(t, "resolved as duplicate by ann at ", results(t, resolve(false))[0]["why"])
-	require.Regexp(t, "resolved as duplicate by ann at ", results(t, call(t, j.work, replay, []string{letter}, "eve"))[0]["why"])
+	require.Regexp(t, "resolved as duplicate by ann at ", results(t, call(t, j.work, replay, []string{deadLetter}, "eve"))[0]["why"])
 	require.Zero(t, get[int](j.core, "SELECT count(*) FROM public.job_queue"))
 	j.balanced()
 	require.Equal(t, "would_reopen", results(t, reopen(true))[0]["outcome"])
 	require.EqualValues(t, 1, reopen(false)["reopened"])
 	require.Equal(t, "open", get[string](j.core, "SELECT triage_status FROM public.job_dead_letter WHERE num_nonnulls(resolved_at, resolved_by, resolution, replayed_job_id) = 0"))
 	j.balanced()
-	require.EqualValues(t, 1, call(t, j.work, replay, []string{letter}, "eve")["replayed"], "open again, so it can be replayed")
+	require.EqualValues(t, 1, call(t, j.work, replay, []string{deadLetter}, "eve")["replayed"], "open again, so it can be replayed")
 	require.Contains(t, results(t, call(t, j.work, "public.fn_job_dead_letter_replay(ARRAY[gen_random_uuid()], 'ann', 'x')"))[0]["why"], "no such dead letter")
 	fails(t, j.work, "22023", "SELECT public.fn_job_dead_letter_resolve(ARRAY[gen_random_uuid()], 'replayed', 'x', 'ann')")
 	for _, bad := range []string{"NULL, 'ann', 'x'", "'{}', 'ann', 'x'", "ARRAY[NULL]::uuid[], 'ann', 'x'", "ARRAY[gen_random_uuid()], '', 'x'", "ARRAY[gen_random_uuid()], 'ann', ' '"} {
@@ -121,14 +121,14 @@ func TestJobResolveAndReopen(t *testing.T) {
 
 func TestJobReplaySwitchedOff(t *testing.T) {
 	j := newJobs(t)
-	letter := j.deadLetter("k", "iu", "TIMEOUT")
+	deadLetter := j.deadLetter("k", "iu", "TIMEOUT")
 	setFlag(t, j.work, "queue.dlq.replay_enabled", "false")
 	before := j.all()
-	got := call(t, j.work, replay, []string{letter}, "ann")
+	got := call(t, j.work, replay, []string{deadLetter}, "ann")
 	require.Equal(t, []any{true, "disabled"}, []any{got["refused"], got["rule"]})
 	require.Contains(t, got["reason"], "queue.dlq.replay_enabled")
 	require.Equal(t, before, j.all())
 	require.Equal(t, "refused: disabled", get[string](j.core, "SELECT outcome FROM public.queue_operator_action WHERE id = $1", got["audit_id"]))
 	setFlag(t, j.work, "queue.dlq.replay_enabled", "true")
-	require.EqualValues(t, 1, call(t, j.work, replay, []string{letter}, "ann")["replayed"])
+	require.EqualValues(t, 1, call(t, j.work, replay, []string{deadLetter}, "ann")["replayed"])
 }
