@@ -272,7 +272,7 @@ func TestTickPlan(t *testing.T) {
 	require.Contains(t, apply(t, dot, p).Refused, "interval_seconds is 0")
 	p = plan(t, dot, queue.Request{Action: queue.ActTick, Args: map[string]string{"worker": "config_expiry"}})
 	require.Equal(t, "queue.tick.config_expiry.interval_seconds is 0: resume the worker first", p.Refused, "the preview says it already")
-	at, refused, err := dot.Beat(context.Background(), "config_expiry", "{}")
+	at, refused, err := dot.Heartbeat(context.Background(), "config_expiry", "{}")
 	require.NoError(t, err)
 	require.Empty(t, at)
 	require.Contains(t, refused, "only the tick of config_expiry writes its beats")

@@ -121,11 +121,11 @@ func TestJobCalls(t *testing.T) {
 	why, err := work.New(c).JobRefusal(t.Context(), "nobody")
 	require.NoError(t, err)
 	require.Contains(t, why, "no executor nobody is registered")
-	refused, err := work.New(c).ExecutorBeat(t.Context(), "mine", "host", work.JobBeat{State: "working", DoneTotal: 2})
+	refused, err := work.New(c).ExecutorHeartbeat(t.Context(), "mine", "host", work.JobHeartbeat{State: "working", DoneTotal: 2})
 	require.NoError(t, err)
 	require.Empty(t, refused)
 	require.Equal(t, "working 2 host", text("SELECT (last_beat_payload ->> 'state') || ' ' || (last_beat_payload ->> 'done_total') || ' ' || instance_id FROM public.queue_heartbeat WHERE executor_id = 'mine'"))
-	refused, err = work.New(c).ExecutorBeat(t.Context(), "nobody", "host", work.JobBeat{State: "idle"})
+	refused, err = work.New(c).ExecutorHeartbeat(t.Context(), "nobody", "host", work.JobHeartbeat{State: "idle"})
 	require.NoError(t, err)
 	require.Contains(t, refused, "not registered")
 }

@@ -140,14 +140,14 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 		OnFailed: func() { all.notifyNext(loopJobs, map[string]int64{"failed": 1}) },
 	}
 	h.row = registration{
-		client: c, db: db, id: o.ID, instance: instance, version: o.Version, operator: o.Operator, loops: all, jobs: &h.jobs, secrets: o.Secrets, log: log, logReturned: h.ticker.logOutcomes, beatRequested: make(chan struct{}, 1),
+		client: c, db: db, id: o.ID, instance: instance, version: o.Version, operator: o.Operator, loops: all, jobs: &h.jobs, secrets: o.Secrets, log: log, logReturned: h.ticker.logOutcomes, heartbeatRequested: make(chan struct{}, 1),
 	}
 	h.row.refused.Store(new(string))
 	h.webhooks = webhooks.Worker{
 		Client: db, Budget: budget, ID: workerID, Concurrency: o.Concurrency, PerEndpoint: o.PerEndpoint, Sender: o.Sender, Secrets: o.Secrets, Log: log,
 		Every:      func() time.Duration { return h.settings.every(loopWebhook) },
 		OnReported: func() { all.notifyNext(loopWebhook, map[string]int64{"reported": 1}) },
-		OnUnsigned: h.row.beatNow,
+		OnUnsigned: h.row.heartbeatNow,
 	}
 	for _, name := range o.Loops {
 		if all.get(name) == nil {
@@ -170,7 +170,7 @@ func (h *Host) Run(ctx context.Context) error {
 	h.base.Store(&base)
 	err := h.startConfigured(ctx)
 	if err == nil {
-		h.background.Go(func() { h.beatUntil(base) })
+		h.background.Go(func() { h.heartbeatUntil(base) })
 		h.background.Go(func() { h.settings.watch(base) })
 		<-ctx.Done()
 	} else if ctx.Err() != nil {
@@ -336,16 +336,16 @@ func (h *Host) listenerChanged(s queue.ListenerStatus) {
 	}
 }
 
-// beatUntil records heartbeats until ctx ends.
-func (h *Host) beatUntil(ctx context.Context) {
-	t := time.NewTicker(beatEvery)
+// heartbeatUntil records heartbeats until ctx ends.
+func (h *Host) heartbeatUntil(ctx context.Context) {
+	t := time.NewTicker(heartbeatInterval)
 	defer t.Stop()
 	for {
-		h.row.beat(ctx)
+		h.row.heartbeat(ctx)
 		select {
 		case <-ctx.Done():
 			return
-		case <-h.row.beatRequested:
+		case <-h.row.heartbeatRequested:
 		case <-t.C:
 		}
 	}

@@ -21,13 +21,13 @@ import (
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
-// beatEvery is the interval of a host's heartbeats. Another instance may take the host id when no
+// heartbeatInterval is the interval of a host's heartbeats. Another instance may take the host id when no
 // session of this instance remains on the server, or after 15 s without a heartbeat.
-const beatEvery = 5 * time.Second
+const heartbeatInterval = 5 * time.Second
 
 // A host asks for its id every retryHeldID while another instance has the id: that instance may
 // have crashed, and then its id is free after 15 s at most. The host is refused as soon as the
-// other instance records a further heartbeat, which takes beatEvery at most, or after
+// other instance records a further heartbeat, which takes heartbeatInterval at most, or after
 // waitForHeldID. So when a service manager restarts the host again and again, each restart takes
 // some seconds.
 const (
@@ -38,18 +38,18 @@ const (
 // registration holds the host id for this instance: the row of queue_host that only one live
 // instance may have.
 type registration struct {
-	client        *pgclient.Client
-	db            *work.Client
-	id            string
-	instance      uuid.UUID
-	version       string
-	operator      string // the person who runs the console in this process
-	loops         loops
-	jobs          *jobs.Executor
-	secrets       *sender.Secrets
-	log           *slog.Logger
-	logReturned   func(context.Context, []work.Outcome) // logs the previous instance's work that was returned
-	beatRequested chan struct{}                         // size 1: requests a heartbeat at once
+	client             *pgclient.Client
+	db                 *work.Client
+	id                 string
+	instance           uuid.UUID
+	version            string
+	operator           string // the person who runs the console in this process
+	loops              loops
+	jobs               *jobs.Executor
+	secrets            *sender.Secrets
+	log                *slog.Logger
+	logReturned        func(context.Context, []work.Outcome) // logs the previous instance's work that was returned
+	heartbeatRequested chan struct{}                         // size 1: requests a heartbeat at once
 
 	// engaging is locked while the host id is taken or released and while loops start, so
 	// that no loop ever runs without the id. It guards held and sign.
@@ -102,10 +102,10 @@ func (r *registration) announce(ctx context.Context) error {
 	return nil
 }
 
-// beatNow requests a heartbeat now.
-func (r *registration) beatNow() { loop.Signal(r.beatRequested) }
+// heartbeatNow requests a heartbeat now.
+func (r *registration) heartbeatNow() { loop.Signal(r.heartbeatRequested) }
 
-func (r *registration) beat(ctx context.Context) {
+func (r *registration) heartbeat(ctx context.Context) {
 	_, _ = r.client.PoolMode(ctx) // the next heartbeat asks again if the pooler had no free connection
 	r.engaging.Lock()
 	defer r.engaging.Unlock()
@@ -142,7 +142,7 @@ func (r *registration) beat(ctx context.Context) {
 		}
 	}
 	asked := time.Now()
-	at, refusal, err := r.db.HostBeat(ctx, r.id, r.instance.String(), r.loops.running(), st.InFlight, progress)
+	at, refusal, err := r.db.HostHeartbeat(ctx, r.id, r.instance.String(), r.loops.running(), st.InFlight, progress)
 	if err == nil && refusal == "" {
 		r.reportStep(ctx, r.clock.read(at, asked, time.Now()))
 	}

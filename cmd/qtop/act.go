@@ -361,17 +361,17 @@ func (a *app) outcome(res queue.Result, p queue.Plan) error {
 // executorCmd returns the verbs about executors that are not actions.
 func executorCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "executor", Short: "Register, deregister or beat an executor; say what it may claim"}
-	cmd.AddCommand(a.viewCmd(view{use: "subscriptions [ID]", of: "executor", example: "qtop executor subscriptions reindex_1", short: "What executors may claim", show: showExecutorRules}, &viewOptions{}), beatCmd(a),
+	cmd.AddCommand(a.viewCmd(view{use: "subscriptions [ID]", of: "executor", example: "qtop executor subscriptions reindex_1", short: "What executors may claim", show: showExecutorRules}, &viewOptions{}), heartbeatCmd(a),
 		a.viewCmd(view{use: "producers", example: "qtop executor producers", short: "Which roles may enqueue for each executor kind", show: listed(queue.ListProducers, "producers", of(views.Producers))}, &viewOptions{}))
 	return cmd
 }
 
-func beatCmd(a *app) *cobra.Command {
+func heartbeatCmd(a *app) *cobra.Command {
 	var payload string
 	cmd := &cobra.Command{
-		Use: "beat ID", Example: "qtop executor beat reindex_1", Short: "Write one beat of a registered executor", Args: cobra.ExactArgs(1),
+		Use: "beat ID", Example: "qtop executor beat reindex_1", Short: "Write one heartbeat of a registered executor", Args: cobra.ExactArgs(1),
 		RunE: a.connected(0, func(ctx context.Context, client *pgclient.Client, args []string) error {
-			at, refused, err := client.Beat(ctx, args[0], payload)
+			at, refused, err := client.Heartbeat(ctx, args[0], payload)
 			if err != nil {
 				return err
 			}

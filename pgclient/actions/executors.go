@@ -143,7 +143,7 @@ func (c *Planner) ownerRole(ctx context.Context, role string) (queue.PlanLine, e
 // heartbeat is an executor that an operator may change or deregister.
 type heartbeat struct {
 	ID, Kind, Owner queue.Text
-	LastBeat        time.Time
+	LastHeartbeat   time.Time
 	Gone            *time.Time
 	Tick            bool
 }
@@ -201,7 +201,7 @@ func planDeregister(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return refuse(p, "work_waits", waits)
 	}
 	p.Count = 1
-	p.Lines = append(p.Lines, line("executor", "%s (%s)", id, h.Kind), line("last heartbeat", "%s", queue.Stamp(h.LastBeat, time.RFC3339)),
+	p.Lines = append(p.Lines, line("executor", "%s (%s)", id, h.Kind), line("last heartbeat", "%s", queue.Stamp(h.LastHeartbeat, time.RFC3339)),
 		line("then", "its silence raises no alert; it remains listed as deregistered"))
 	return nil
 }

@@ -1,6 +1,6 @@
 // Package work has the database calls of a worker host. Start with [New]; a [Client] can:
 //
-//   - register a host and send its heartbeats (HostRegister, HostBeat, HostStop);
+//   - register a host and send its heartbeats (HostRegister, HostHeartbeat, HostStop);
 //   - request a run of a tick worker (Tick);
 //   - claim, start, renew, acknowledge, fail and release jobs of the queue (Job…);
 //   - claim, renew, report and release webhook jobs (…Webhooks).
@@ -66,9 +66,9 @@ func (c *Client) HostRegister(ctx context.Context, id, instance, version string,
 	return r, pgerror.Translate(err)
 }
 
-// HostBeat sends a heartbeat of the host and returns the server's time. A non-empty refusal says
+// HostHeartbeat sends a heartbeat of the host and returns the server's time. A non-empty refusal says
 // that another instance now holds the id.
-func (c *Client) HostBeat(ctx context.Context, id, instance string, loops []string, inFlight int, progress map[string]queue.LoopMark) (at time.Time, refusal string, err error) {
+func (c *Client) HostHeartbeat(ctx context.Context, id, instance string, loops []string, inFlight int, progress map[string]queue.LoopMark) (at time.Time, refusal string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	var r struct {

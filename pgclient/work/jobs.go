@@ -217,15 +217,15 @@ func (c *Client) JobRefusal(ctx context.Context, executor string) (string, error
 	return s.Refusal, err
 }
 
-// JobBeat is the content of an executor's heartbeat.
-type JobBeat struct {
+// JobHeartbeat is the content of an executor's heartbeat.
+type JobHeartbeat struct {
 	State      string     `json:"state"` // working, idle, stopped
 	DoneTotal  int64      `json:"done_total"`
 	InFlight   int        `json:"in_flight"`
 	LastWorkAt *time.Time `json:"last_work_at"`
 }
 
-// ExecutorBeat writes a heartbeat of an executor; a non-empty string says why it was refused.
-func (c *Client) ExecutorBeat(ctx context.Context, executor, actor string, b JobBeat) (string, error) {
+// ExecutorHeartbeat writes a heartbeat of an executor; a non-empty string says why it was refused.
+func (c *Client) ExecutorHeartbeat(ctx context.Context, executor, actor string, b JobHeartbeat) (string, error) {
 	return c.call(ctx, "SELECT public.fn_queue_heartbeat_write($1::text, $2::jsonb, $3::text)", executor, b, actor)
 }

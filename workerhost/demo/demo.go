@@ -61,7 +61,7 @@ func (d *Demo) Start(ctx context.Context) error {
 	for _, p := range []struct {
 		user string
 		run  func(context.Context, *pgxpool.Pool) error
-	}{{Producer, produce}, {Producer, enqueue}, {Producer, imports}, {HostUser, beat}} {
+	}{{Producer, produce}, {Producer, enqueue}, {Producer, imports}, {HostUser, heartbeat}} {
 		cfg, err := pgsession.PoolConfig(d.dsn(p.user))
 		if err != nil {
 			return err

@@ -81,8 +81,8 @@ func emit(ctx context.Context, pool *pgxpool.Pool) error {
 	return err
 }
 
-// beat records the heartbeats of the healthy executors.
-func beat(ctx context.Context, pool *pgxpool.Pool) error {
+// heartbeat records the heartbeats of the healthy executors.
+func heartbeat(ctx context.Context, pool *pgxpool.Pool) error {
 	done := map[string]int{}
 	return every(ctx, 10*time.Second, func() error {
 		for _, id := range []string{"kg_indexer_a", "codex_nightly"} {

@@ -79,7 +79,7 @@ func (e *executor) run(ctx context.Context) error {
 			e.leases.checking = false
 		case <-keep.C:
 			e.leases.check(ctx)
-			e.standing.beat(ctx)
+			e.standing.heartbeat(ctx)
 			if e.standing.allowed() && !draining {
 				e.watermarks.advance(ctx)
 			}
@@ -173,7 +173,7 @@ func (e *executor) finish(ctx context.Context) {
 			e.l.Log.Warn("the answer to a claim did not arrive: jobs that it claimed stay leased until their leases expire", "error", err.Error())
 		}
 	}
-	e.standing.beatStopped(ctx)
+	e.standing.heartbeatStopped(ctx)
 }
 
 // workers run the handlers, one goroutine per slot.

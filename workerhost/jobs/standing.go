@@ -11,8 +11,8 @@ import (
 	"github.com/qtop/qtop/workerhost/lease"
 )
 
-// maxBeatInterval is the longest time between two heartbeats.
-const maxBeatInterval = 10 * time.Second
+// maxHeartbeatInterval is the longest time between two heartbeats.
+const maxHeartbeatInterval = 10 * time.Second
 
 // answer is the database's answer to the question whether the executor may claim.
 type answer struct {
@@ -28,15 +28,15 @@ type standing struct {
 	*state
 	answers chan answer // size 1
 
-	refusal   string
-	known     bool // the database has answered
-	asking    bool
-	askedAt   time.Time
-	askAt     time.Time // when to ask the database again
-	beatAt    time.Time
-	beatEvery time.Duration // 0 = the executor sends no heartbeat
-	worked    int64         // jobs that had ended at the last heartbeat
-	workedAt  time.Time
+	refusal           string
+	known             bool // the database has answered
+	asking            bool
+	askedAt           time.Time
+	askAt             time.Time // when to ask the database again
+	heartbeatAt       time.Time
+	heartbeatInterval time.Duration // 0 = the executor sends no heartbeat
+	worked            int64         // jobs that had ended at the last heartbeat
+	workedAt          time.Time
 }
 
 // allowed reports whether jobs may be claimed.
@@ -79,7 +79,7 @@ func (s *standing) handle(a answer) (changed bool) {
 		}
 	}
 	s.refusal, s.known = a.Refusal, true
-	s.beatEvery = min(a.Cadence/3, maxBeatInterval)
+	s.heartbeatInterval = min(a.Cadence/3, maxHeartbeatInterval)
 	if a.Refusal != "" {
 		s.l.RecordBlocked(&queue.Error{What: queue.Clean(a.Refusal), Do: queue.Clean(advice(a.Refusal, s.ID))}, standingEvery)
 	}
@@ -103,19 +103,19 @@ func advice(refusal, executor string) string {
 	return "see qtop doctor"
 }
 
-// beat sends a heartbeat in the background, when that is due.
-func (s *standing) beat(ctx context.Context) {
-	if s.beatEvery == 0 || time.Since(s.beatAt) < s.beatEvery {
+// heartbeat sends a heartbeat in the background, when that is due.
+func (s *standing) heartbeat(ctx context.Context) {
+	if s.heartbeatInterval == 0 || time.Since(s.heartbeatAt) < s.heartbeatInterval {
 		return
 	}
-	s.beatAt = time.Now()
+	s.heartbeatAt = time.Now()
 	b := s.progress()
 	b.State = "idle"
-	if b.InFlight > 0 || time.Since(s.workedAt) < maxBeatInterval {
+	if b.InFlight > 0 || time.Since(s.workedAt) < maxHeartbeatInterval {
 		b.State = "working"
 	}
 	s.background.Go(func() {
-		refusal, err := s.Client.ExecutorBeat(ctx, s.ID, s.Worker, b)
+		refusal, err := s.Client.ExecutorHeartbeat(ctx, s.ID, s.Worker, b)
 		if err != nil && ctx.Err() == nil {
 			s.l.Log.Warn("could not record the heartbeat of the executor", "executor", s.ID, "error", err.Error())
 		} else if refusal != "" {
@@ -124,27 +124,27 @@ func (s *standing) beat(ctx context.Context) {
 	})
 }
 
-// beatStopped sends a last heartbeat, which records that the loop has ended.
-func (s *standing) beatStopped(ctx context.Context) {
-	if s.beatEvery == 0 {
+// heartbeatStopped sends a last heartbeat, which records that the loop has ended.
+func (s *standing) heartbeatStopped(ctx context.Context) {
+	if s.heartbeatInterval == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.l.Remaining(), time.Second))
 	defer cancel()
 	b := s.progress()
 	b.State = "stopped"
-	if _, err := s.Client.ExecutorBeat(ctx, s.ID, s.Worker, b); err != nil {
+	if _, err := s.Client.ExecutorHeartbeat(ctx, s.ID, s.Worker, b); err != nil {
 		s.l.Log.Warn("could not record that the executor stopped", "executor", s.ID, "error", err.Error())
 	}
 }
 
 // progress returns the figures of a heartbeat.
-func (s *standing) progress() work.JobBeat {
+func (s *standing) progress() work.JobHeartbeat {
 	done := s.Outcomes.worked()
 	if done > s.worked {
 		s.worked, s.workedAt = done, time.Now()
 	}
-	b := work.JobBeat{DoneTotal: done, InFlight: int(s.open.Load())}
+	b := work.JobHeartbeat{DoneTotal: done, InFlight: int(s.open.Load())}
 	if !s.workedAt.IsZero() {
 		b.LastWorkAt = &s.workedAt
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/qtop/qtop/pgclient/pgscan"
 )
 
-// Beat writes one heartbeat of a registered executor. It returns the time of the heartbeat, or in
+// Heartbeat writes one heartbeat of a registered executor. It returns the time of the heartbeat, or in
 // refused the reason why the database refused it.
-func (c *Client) Beat(ctx context.Context, id, payload string) (at, refused string, err error) {
+func (c *Client) Heartbeat(ctx context.Context, id, payload string) (at, refused string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	var a struct {
