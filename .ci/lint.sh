@@ -82,7 +82,7 @@ if [ -d cmd/qtop ]; then
 else
 	echo "SKIP  docs/keys.md: there is no cmd/qtop to generate it"
 fi
-check "phrases (cmd/words/phrases.txt)" go run ./cmd/words
+check "phrases and names (cmd/words)" go run ./cmd/words
 check "govulncheck" .ci/vuln.sh
 
 [ -z "$failed" ] || {

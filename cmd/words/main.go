@@ -1,5 +1,6 @@
-// Command words finds phrases that the project's texts do not use: `make lint`
-// runs it. phrases.txt lists each phrase with its replacement.
+// Command words finds phrases and names that the project does not use: `make
+// lint` runs it. phrases.txt lists each phrase with its replacement, and
+// names.txt each part of a name.
 //
 //	go run ./cmd/words                 every text of the project
 //	go run ./cmd/words PATH…           files and folders below these alone
@@ -42,7 +43,7 @@ func main() {
 		}
 	}
 	if len(found) > 0 {
-		fmt.Fprintf(os.Stderr, "words: %d phrases that cmd/words/phrases.txt rules out\n", len(found))
+		fmt.Fprintf(os.Stderr, "words: %d phrases and names that phrases.txt and names.txt in cmd/words rule out\n", len(found))
 		os.Exit(1)
 	}
 }
@@ -50,11 +51,15 @@ func main() {
 // check returns the phrases found in the files below paths. Without paths it
 // checks the whole tree and the help of the program.
 func check(paths []string) ([]finding, error) {
-	phrases, err := parse(list)
+	phrases, err := parse(list, words)
 	if err != nil {
 		return nil, fmt.Errorf("phrases.txt: %w", err)
 	}
-	var texts []text
+	parts, err := parse(nameList, partsOfNames)
+	if err != nil {
+		return nil, fmt.Errorf("names.txt: %w", err)
+	}
+	var texts, names []text
 	if len(paths) == 0 {
 		paths = []string{"."}
 		if texts, err = helpTexts(context.Background()); err != nil {
@@ -71,8 +76,13 @@ func check(paths []string) ([]finding, error) {
 			case d.IsDir() || skipped(path):
 				return nil
 			}
-			more, err := textsOf(path)
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			more, err := textsOf(path, data)
 			texts = append(texts, more...)
+			names = append(names, nameTexts(path, string(data))...)
 			return err
 		})
 		if err != nil {
@@ -82,6 +92,9 @@ func check(paths []string) ([]finding, error) {
 	var found []finding
 	for _, t := range texts {
 		found = append(found, phrases.find(t)...)
+	}
+	for _, n := range names {
+		found = append(found, parts.find(n)...)
 	}
 	return found, nil
 }

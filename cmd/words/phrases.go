@@ -26,10 +26,10 @@ type finding struct {
 	instead string
 }
 
-// parse reads the list: a phrase per line as "pattern => instead", or "pattern
-// => instead | exception". Patterns are regular expressions that match whole
-// words in any case. Empty lines and lines that start with # are ignored.
-func parse(list string) (phrases, error) {
+// parse reads a list: a phrase per line as "pattern => instead", or "pattern =>
+// instead | exception". compile makes the regular expression of a pattern: words
+// or partsOfNames. Empty lines and lines that start with # are ignored.
+func parse(list string, compile func(pattern string) (*regexp.Regexp, error)) (phrases, error) {
 	var all phrases
 	for i, line := range strings.Split(list, "\n") {
 		line = strings.TrimSpace(line)
@@ -43,11 +43,11 @@ func parse(list string) (phrases, error) {
 		instead, except, has := strings.Cut(rest, " | ")
 		p := phrase{pattern: pattern, instead: instead}
 		var err error
-		if p.re, err = words(pattern); err != nil {
+		if p.re, err = compile(pattern); err != nil {
 			return nil, fmt.Errorf("line %d: %w", i+1, err)
 		}
 		if has {
-			if p.except, err = words(except); err != nil {
+			if p.except, err = compile(except); err != nil {
 				return nil, fmt.Errorf("line %d: %w", i+1, err)
 			}
 		}
@@ -56,8 +56,14 @@ func parse(list string) (phrases, error) {
 	return all, nil
 }
 
+// words matches whole words in any case.
 func words(pattern string) (*regexp.Regexp, error) {
 	return regexp.Compile(`(?i)\b(?:` + strings.ReplaceAll(pattern, " ", `\s+`) + `)\b`)
+}
+
+// partsOfNames matches any part of a name in any case.
+func partsOfNames(pattern string) (*regexp.Regexp, error) {
+	return regexp.Compile(`(?i)(?:` + pattern + `)`)
 }
 
 // find returns every match of a phrase in t.

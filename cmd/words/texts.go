@@ -21,24 +21,18 @@ type text struct {
 	s    string
 }
 
-// textsOf returns the prose of one file; nil for file types without prose.
-func textsOf(path string) ([]text, error) {
-	switch filepath.Ext(path) {
-	case ".go", ".sql", ".md":
-	default:
-		return nil, nil
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
+// textsOf returns the prose of one file; nil for file types without prose. data
+// is the content.
+func textsOf(path string, data []byte) ([]text, error) {
 	switch filepath.Ext(path) {
 	case ".go":
 		return goTexts(path, data)
 	case ".sql":
 		return sqlTexts(path, string(data)), nil
+	case ".md":
+		return []text{{path, 1, prose(string(data))}}, nil
 	}
-	return []text{{path, 1, prose(string(data))}}, nil
+	return nil, nil
 }
 
 // goTexts returns the comments of a Go file and, outside of tests, its string
