@@ -36,7 +36,7 @@ type Loop struct {
 	Log     *slog.Logger
 	purpose string
 	wakes
-	created         time.Time
+	began           time.Time     // when it was started last
 	retry           chan struct{} // size 1: an operator's Start ends the pause after a failure
 	intervalChanged chan struct{} // size 1
 
@@ -78,7 +78,7 @@ type Body = func(context.Context, *Loop) error
 // New makes a loop in the state Stopped. purpose is shown beside its name in the console.
 func New(name, purpose string, log *slog.Logger) *Loop {
 	l := &Loop{
-		Name: name, Log: log.With("loop", name), purpose: purpose, state: Stopped, rate: NewPace(5*time.Second, 12), created: time.Now(),
+		Name: name, Log: log.With("loop", name), purpose: purpose, state: Stopped, rate: newRate(), began: time.Now(),
 		wakes: wakes{kick: make(chan struct{}, 1)}, retry: make(chan struct{}, 1), intervalChanged: make(chan struct{}, 1),
 		done: make(chan struct{}),
 	}
@@ -110,6 +110,7 @@ func (l *Loop) Start(base context.Context, body Body) error {
 	}
 	ctx, cancel := context.WithCancel(base)
 	l.state, l.cancel, l.drainAsked, l.stopBy = Running, cancel, false, time.Time{}
+	l.rate, l.began = newRate(), time.Now()
 	drain, done := make(chan struct{}), make(chan struct{})
 	l.drain, l.done = drain, done
 	go func() {
@@ -258,7 +259,7 @@ func (l *Loop) RecordTick(n int64, interval time.Duration) {
 	defer l.mu.Unlock()
 	l.lastTick, l.interval = time.Now(), interval
 	l.total += n
-	l.rate.Add(time.Since(l.created), int(n))
+	l.rate.Add(time.Since(l.began), int(n))
 	l.lastErr = queue.Text{}
 }
 
@@ -286,11 +287,19 @@ func (l *Loop) SetInFlight(n int) {
 	l.inFlight = n
 }
 
-// perSecond returns the mean of the last minute, or since the loop was created if that is less.
+const (
+	rateSlot  = 5 * time.Second
+	rateSlots = 12
+)
+
+func newRate() *Pace { return NewPace(rateSlot, rateSlots) }
+
+// perSecond returns the mean of the last minute, or since the loop was started if that is less.
 // The caller holds mu.
 func (l *Loop) perSecond() float64 {
-	age := time.Since(l.created)
-	return float64(l.rate.Recent(age)) / min(max(age.Seconds(), 1), 60)
+	age := time.Since(l.began)
+	counted := min(age, (rateSlots-1)*rateSlot+age%rateSlot) // the last slot has only begun
+	return float64(l.rate.Recent(age)) / max(counted.Seconds(), 1)
 }
 
 // Status returns the loop as the console shows it.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -142,4 +143,31 @@ func TestLoopNeverSticks(t *testing.T) {
 	require.Equal(t, Running, l.Status().State)
 	l.Drain()
 	isEnded(t, l)
+}
+
+// The rate of a loop counts from its start: a loop that works evenly has the same rate in its
+// first seconds, after a minute, and after a pause.
+func TestRateOfYoungLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := testLoop()
+		time.Sleep(time.Hour) // the console is open; nobody has started the loop
+		for range 2 {
+			stay := func(ctx context.Context, l *Loop) error { <-l.Draining(); return nil }
+			require.NoError(t, l.Start(t.Context(), stay))
+			require.Zero(t, l.Status().PerSec)
+			l.RecordTick(4, time.Second)
+			require.InDelta(t, 4, l.Status().PerSec, 0.01, "less than a second counts as one")
+			for second := range 150 {
+				time.Sleep(time.Second)
+				if second > 0 {
+					require.InDelta(t, 4, l.Status().PerSec, 4/float64(min(second+1, 55)), second)
+				}
+				l.RecordTick(4, time.Second)
+			}
+			time.Sleep(30 * time.Second)
+			require.InDelta(t, 2, l.Status().PerSec, 0.25, "it did nothing for half a minute")
+			l.Drain()
+			isEnded(t, l)
+		}
+	})
 }
