@@ -1,9 +1,6 @@
 package tui
 
-import (
-	"github.com/qtop/qtop/pgclient/queue"
-	"github.com/qtop/qtop/views"
-)
+import "github.com/qtop/qtop/pgclient/queue"
 
 // PaneFilter describes the filter of one list of the console: the fields that
 // it accepts.
@@ -16,20 +13,16 @@ type PaneFilter struct {
 // Filters returns the filters of all lists in menu order: for each pane the
 // filter of its table, then those of the lists that enter opens from its rows.
 func Filters() (all []PaneFilter) {
-	at := scene{snap: &queue.Snapshot{}, env: views.Env{}}
 	for _, p := range declared() {
-		if p.board == nil {
-			p.begin()
-			at.pane, at.level = &p, p.top()
-			if fields := p.source(at).Fields; len(fields) > 0 {
-				all = append(all, PaneFilter{p.Pane, "", fields})
+		p.begin()
+		at := scene{snap: &queue.Snapshot{}, pane: &p, level: p.top()}
+		for _, t := range []table{at.level.table, p.nested} {
+			if t == nil {
+				continue
 			}
-		}
-		switch p.ID {
-		case queue.PaneDead:
-			all = append(all, PaneFilter{p.Pane, "dead letters of a group", queue.DeadLetterFields()})
-		case queue.PaneQueues:
-			all = append(all, PaneFilter{p.Pane, "jobs of a lane", queue.JobFields()})
+			if fields := t.rows(at).Fields; len(fields) > 0 {
+				all = append(all, PaneFilter{p.Pane, t.what(), fields})
+			}
 		}
 	}
 	return all

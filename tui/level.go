@@ -45,6 +45,7 @@ type level struct {
 
 // table provides the rows of a level, and the level that enter opens for row i.
 type table interface {
+	what() string // what the rows are, for the documents; "": the rows of the pane
 	rows(at scene) views.Source
 	under(at scene, i int) level
 }

@@ -20,6 +20,8 @@ func deadLettersLevel(id, title, filter string) level {
 	return l
 }
 
+func (deadLetters) what() string { return "dead letters of a group" }
+
 func (deadLetters) rows(at scene) views.Source {
 	return listSource(at, views.DeadLetters(queue.Of[[]queue.DeadLetter](at.level.list.page)))
 }

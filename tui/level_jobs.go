@@ -26,6 +26,8 @@ func jobsLevel(id string, lane queue.Lane) level {
 	}
 }
 
+func (jobs) what() string { return "jobs of a lane" }
+
 func (jobs) rows(at scene) views.Source {
 	return listSource(at, views.Jobs(queue.Of[[]queue.Job](at.level.list.page), at.size.W))
 }

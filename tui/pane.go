@@ -17,6 +17,7 @@ type pane struct {
 	board      board
 	source     func(at scene) views.Source
 	enter      func(at scene, i int) level // the level under a row
+	nested     table                       // the table of the levels that enter opens; nil: it opens pages only
 
 	header       func(at scene) []string                       // lines above its table
 	tableLines   func(at scene, s views.Size) int              // how many lines of a body of size s the table gets
@@ -36,6 +37,8 @@ type pane struct {
 
 	levels []level
 }
+
+func (p *pane) what() string { return "" }
 
 func (p *pane) rows(at scene) views.Source { return p.source(at) }
 

@@ -32,6 +32,7 @@ func auditPane() pane {
 			}
 			return auditLevel(x)
 		},
+		nested: operationAudit{},
 	}
 }
 
@@ -54,6 +55,8 @@ func auditOfOperation(x queue.AuditEntry) level {
 	l.list.base = l.list.query.Filter
 	return l
 }
+
+func (operationAudit) what() string { return "rows of an operation" }
 
 func (operationAudit) rows(at scene) views.Source {
 	return listSource(at, views.Audit(queue.Of[[]queue.AuditEntry](at.level.list.page)))

@@ -29,6 +29,7 @@ func deadPane() pane {
 			title := g.Code.String() + " " + views.GroupNames(at.snap.DeadGroups)[i] + queue.Choose(within == "", "", " within "+within)
 			return deadLettersLevel(at.level.grid.src.ID(i), title, strings.TrimSpace(groupFilter(g)+" "+within))
 		},
+		nested:        deadLetters{},
 		tableLines:    func(_ scene, s views.Size) int { return s.H },
 		enterOnFollow: true,
 	}

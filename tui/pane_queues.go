@@ -26,6 +26,7 @@ func queuesPane() pane {
 				return views.QueuesPage(at.snap, id, at.env, at.size.W)
 			}}
 		},
+		nested: jobs{},
 		tableLines: func(at scene, s views.Size) int {
 			n, _ := views.QueuesTable(at.snap, at.level.grid.view(), at.env, s)
 			return n
