@@ -49,7 +49,7 @@ func judgeDisk(s inspect.ServerState, followers []inspect.Follower, free, total 
 		out = append(out, finding{"ok", "disk", queue.Clean(about + "; how full the disk is, the server does not say"), "watch its free space there"})
 	case free < 1<<30 || free < total/20:
 		out = append(out, finding{"bad", "disk", queue.Clean(fmt.Sprintf("%s of %s are free on the disk of the server; %s", size(free), size(total), about)),
-			"make room: a full disk stops every write; see retention in qtop flag list, and what holds WAL below"})
+			"make room: a full disk stops every write; see retention in qtop flags, and what holds WAL below"})
 	case free < total/7:
 		out = append(out, finding{"note", "disk", queue.Clean(fmt.Sprintf("%s of %s are free on the disk of the server; %s", size(free), size(total), about)), "make room before it is full"})
 	default:

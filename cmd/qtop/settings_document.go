@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 
@@ -106,11 +105,11 @@ func settingsMarkdown(schema string) (string, error) {
 	var b strings.Builder
 	b.WriteString(settingsHead)
 	for _, k := range config.Keys() {
-		kind := k.Type
+		value := "–"
 		if k.Default != "" {
-			kind = "`" + k.Default + "`"
+			value = "`" + k.Default + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | `--%s` | `%s` | %s | %s |\n", k.Name, k.Flag, k.Env, cmp.Or(kind, "–"), strings.ReplaceAll(k.Help, "|", `\|`))
+		fmt.Fprintf(&b, "| `%s` | `--%s` | `%s` | %s | %s |\n", k.Name, k.Flag, k.Env, value, strings.ReplaceAll(k.Help, "|", `\|`))
 	}
 	b.WriteString(settingsOther + strings.TrimSpace(flags) + "\n")
 	return b.String(), nil
