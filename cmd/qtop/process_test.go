@@ -225,7 +225,7 @@ func hostileEvents(exec func(string, ...any), i int, s string) {
 		SELECT $1, $2, jsonb_build_object('event_type', $3::text), $3, $3, $4, $3, $4, CASE WHEN $5 THEN now() END, CASE WHEN $5 THEN $4 END, CASE WHEN $5 THEN $4 END, $4`,
 		uuid("5", i), uuid("6", i), short, s, i%2 == 1)
 	exec(`INSERT INTO public.iu_route_attempt (event_id, recipient_ref, step, event_domain, event_type, worker_name) VALUES ($1, 'user:' || $2, 1, $2, $2, $3)`, uuid("6", i), short, s)
-	exec(`INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n) VALUES ('dead_event', $1, $1, $1, 1)`, short)
+	exec(`INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n) VALUES ('dead_event', $1, $1, $1, 1)`, short)
 	exec(`INSERT INTO public.queue_bulk_operation (kind, filter, created_by, reason, state, state_why, state_by, rate_per_second, brake_percent, canary, canary_passed, frozen_count, next_item)
 		VALUES ('requeue_webhook', $1, $1, $1, 'paused', $1, $1, 1, 1, 1, true, 1, 2)`, s)
 	exec(`INSERT INTO public.queue_bulk_operation_item (operation_id, item_no, target, outcome, why, new_id, at, first_result, first_code, first_at)
@@ -266,6 +266,6 @@ func hostileJobs(exec func(string, ...any), i int, s string) {
 		SELECT $1, $4, $3, $3, $2, 3, $3, $2, jsonb_build_object('x', $2::text), now(), now(), t, $2, CASE WHEN t <> 'open' THEN now() END,
 			CASE WHEN t <> 'open' THEN $2 END, CASE WHEN t <> 'open' THEN $2 END, CASE WHEN t = 'replayed' THEN gen_random_uuid() END
 		FROM (SELECT (ARRAY['open', 'duplicate', 'replayed'])[$5::int % 3 + 1]) x (t)`, uuid("3", i), s, kind, uuid("2", i), i)
-	exec(`INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n) SELECT v.scope, v.k1, $1, v.k3, 1 FROM (VALUES
+	exec(`INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n) SELECT v.scope, v.k1, $1, v.k3, 1 FROM (VALUES
 		('job', $1, 'queued'), ('dead_job', $1, $1), ('dead_job_5m', $1, '0')) v (scope, k1, k3)`, kind)
 }

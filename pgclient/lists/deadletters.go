@@ -130,7 +130,7 @@ func deadLetters(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.P
 	case s.All():
 		return db.QueryRow(ctx, `SELECT COALESCE(sum(n), 0)::bigint FROM (
 			SELECT n FROM public.queue_counter_rank WHERE scope IN ('open_dead_webhook', 'open_dead_job', 'open_dead_event')
-			UNION ALL SELECT n FROM public.queue_counter_delta WHERE scope IN ('dead_webhook', 'dead_job', 'dead_event')) x`).Scan(&p.Total)
+			UNION ALL SELECT n FROM public.fn_queue_counter_unfolded('{dead_webhook,dead_job,dead_event}')) x`).Scan(&p.Total)
 	}
 	for _, b := range []*filtersql.Builder{s.Hooks, s.Jobs, s.Events} {
 		if b.None() {

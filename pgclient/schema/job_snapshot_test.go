@@ -125,7 +125,7 @@ func TestJobSnapshotWhy(t *testing.T) {
 	call(t, j.work, "public.fn_job_cancel($1::uuid[], 'ann', 'test')", job)
 	require.Empty(t, why(), "nothing waits")
 	j.put("k", "iu", 1)
-	j.exec("DELETE FROM public.queue_counter WHERE scope = 'job_out_5m'; DELETE FROM public.queue_counter_delta WHERE scope = 'job_out_5m'; UPDATE public.job_subscription SET priority_floor = 200")
+	j.exec("DELETE FROM public.queue_counter WHERE scope = 'job_out_5m'; DELETE FROM public.queue_counter_recent WHERE scope = 'job_out_5m'; UPDATE public.job_subscription SET priority_floor = 200")
 	require.Equal(t, "priority floor 200 of w", why())
 }
 

@@ -4,11 +4,8 @@
 package schema_test
 
 import (
-	"context"
-	"encoding/json"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
 
@@ -168,29 +165,7 @@ func TestJobWatermarkEnds(t *testing.T) {
 func TestJobWatermarkReadsFewDeadRows(t *testing.T) {
 	j := newJobs(t)
 	j.rule("w", "", "", 0, 10000)
-	tx, err := j.root.BeginTx(context.Background(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "SELECT count(*) FROM public.job_queue")
-	require.NoError(t, err)
-	read := func(sql string) (buffers int) {
-		t.Helper()
-		probe := j.begin(j.root)
-		defer func() { _ = probe.Rollback(context.Background()) }()
-		for range 2 { // the first one also reads the catalogue
-			var raw []byte
-			require.NoError(t, probe.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql).Scan(&raw))
-			var plan []struct {
-				Plan struct {
-					Hit  int `json:"Shared Hit Blocks"`
-					Read int `json:"Shared Read Blocks"`
-				}
-			}
-			require.NoError(t, json.Unmarshal(raw, &plan))
-			buffers = plan[0].Plan.Hit + plan[0].Plan.Read
-		}
-		return buffers
-	}
+	j.oldSnapshot()
 	const n = 3000
 	j.exec(`SELECT public.fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', 'k', 'event_domain', 'iu', 'executor', 'external_worker',
 		'process_after', now() - interval '1 hour')) FROM generate_series(1, $1::int)))`, n)
@@ -204,7 +179,7 @@ func TestJobWatermarkReadsFewDeadRows(t *testing.T) {
 	queries := []string{"SELECT * FROM public.fn_job_claim('w')", "SELECT * FROM public.fn_job_backlog()"}
 	var before []int
 	for _, q := range queries {
-		before = append(before, read(q))
+		before = append(before, j.buffers(q))
 	}
 	eventually(t, "the old snapshot is seen", func() bool {
 		j.exec("SELECT pg_current_xact_id() FROM generate_series(1, 1)")
@@ -215,7 +190,7 @@ func TestJobWatermarkReadsFewDeadRows(t *testing.T) {
 	})
 	j.watermarked()
 	for i, q := range queries {
-		after := read(q)
+		after := j.buffers(q)
 		t.Logf("%s: %d buffers from the head, %d from the watermark", q, before[i], after)
 		require.Less(t, after, before[i]/4, q)
 	}

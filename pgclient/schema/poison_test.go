@@ -165,10 +165,10 @@ func poisonedSteps() []poisoned {
 		}, {
 			step: "counter_fold", worker: "counter_compactor", table: "queue_counter", when: "INSERT", row: "NEW",
 			setup: func(c *jobs, n int) (string, string) {
-				c.exec(`INSERT INTO public.queue_counter_delta (scope, k1, k2, n) SELECT 'poison', 'k' || i, 'domain_' || i % 2, 1 FROM generate_series(0, $1) i`, n)
+				c.exec(`INSERT INTO public.queue_counter_recent (scope, k1, k2, n) SELECT 'poison', 'k' || i, 'domain_' || i % 2, 1 FROM generate_series(0, $1) i`, n)
 				return "NEW.scope = 'poison' AND NEW.k1 = 'k7'", `["poison", "k7", "domain_1", ""]`
 			},
-			left: `SELECT count(*) - 1 FROM public.queue_counter_delta WHERE scope = 'poison'`,
+			left: `SELECT count(*) - 1 FROM public.queue_counter_recent WHERE scope = 'poison'`,
 		}, {
 			step: "counter_prune", worker: "counter_compactor", table: "queue_counter", when: "DELETE", row: "OLD",
 			setup: func(c *jobs, n int) (string, string) {

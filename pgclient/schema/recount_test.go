@@ -141,7 +141,7 @@ func TestRecountUnderLoad(t *testing.T) {
 func TestRecountLocks(t *testing.T) {
 	h := newHooks(t)
 	_, deadLetters := h.die("order", 2)
-	h.load("DELETE FROM public.dead_letter_open", "DELETE FROM public.queue_counter", "DELETE FROM public.queue_counter_delta")
+	h.load("DELETE FROM public.dead_letter_open", "DELETE FROM public.queue_counter", "DELETE FROM public.queue_counter_recent")
 	writer, err := h.root.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = writer.Exec(t.Context(), "INSERT INTO public.events (event_type, payload) VALUES ('order', '{}'); SELECT public.fn_job_enqueue('k', 'kg', 'Agent'), public.fn_webhook_router_run()")

@@ -108,7 +108,7 @@ func TestSamplesCountEveryMinute(t *testing.T) {
 	h.step()
 	h.finish("", h.claim(3)...)
 	h.call("public.fn_saga_orchestrator_run()")
-	c.exec("UPDATE public.queue_counter_delta SET k3 = (k3::bigint - 600)::text WHERE scope ~ '_1m$'") // as if counted ten minutes ago
+	c.exec("UPDATE public.queue_counter_recent SET k3 = (k3::bigint - 600)::text WHERE scope ~ '_1m$'") // as if counted ten minutes ago
 	// A minute is counted from 10 s after its end: all samples must be taken between two such
 	// moments.
 	require.Eventually(t, func() bool { now := time.Now().Second(); return now > 11 && now < 50 }, patience, 100*time.Millisecond)
@@ -127,7 +127,7 @@ func TestSamplesCountEveryMinute(t *testing.T) {
 	h.step()
 	h.finish("", h.claim(1)...)
 	h.call("public.fn_saga_orchestrator_run()")
-	c.exec("UPDATE public.queue_counter_delta SET k3 = (k3::bigint - 300)::text WHERE scope = 'delivered_1m' AND k3::bigint > extract(epoch FROM now()) - 120")
+	c.exec("UPDATE public.queue_counter_recent SET k3 = (k3::bigint - 300)::text WHERE scope = 'delivered_1m' AND k3::bigint > extract(epoch FROM now()) - 120")
 	c.exec("SELECT public.fn_queue_counter_compact()")
 	c.later(30)
 	require.Equal(t, fmt.Sprintf("dead_per_minute %[1]d %[1]d 4, delivered_per_minute %[1]d %[1]d 7, jobs_done_per_minute %[1]d %[1]d 0", minutes+30), counted(),

@@ -125,7 +125,7 @@ func TestSurroundingsStopNoProducer(t *testing.T) {
 			}
 		}
 	}
-	for _, table := range append(judges(), "dot_config", "dot_config_rule", "job_lane", "queue_counter_delta") {
+	for _, table := range append(judges(), "dot_config", "dot_config_rule", "job_lane", "queue_counter_recent") {
 		require.Contains(t, tried, table)
 	}
 	for _, table := range judges() {
@@ -180,7 +180,7 @@ func TestCountingTakesNoTransactionIDs(t *testing.T) {
 			_, err := tx.Exec(t.Context(), p.fill(sql))
 			require.NoError(t, err)
 		}
-		for _, table := range append(ownTables(), "queue_counter_delta", "job_lane") {
+		for _, table := range append(ownTables(), "queue_counter_recent", "job_lane") {
 			var others int
 			require.NoError(t, tx.QueryRow(t.Context(), "SELECT count(*) FROM public."+table+" WHERE xmin::text::bigint > $1", top).Scan(&others))
 			require.Zero(t, others, "%s, bridge %s", table, bridge)

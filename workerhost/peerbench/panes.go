@@ -62,8 +62,7 @@ func (b *bench) paneTime(ctx context.Context) part {
 	var cs []contender
 	for _, s := range sizes {
 		cs = append(cs, b.fed(s.name, history(s.finished, s.queued), func(ctx context.Context, d *database, put put) error {
-			if err := d.expect(ctx, s.finished, `SELECT COALESCE(sum(n), 0)::int FROM (SELECT * FROM public.queue_counter
-				UNION ALL SELECT scope, k1, k2, k3, n FROM public.queue_counter_delta) c WHERE scope = 'job' AND k3 = 'succeeded'`); err != nil {
+			if err := d.expect(ctx, s.finished, `SELECT COALESCE(sum(n), 0)::int FROM public.v_queue_counter_part WHERE scope = 'job' AND k3 = 'succeeded'`); err != nil {
 				return err
 			}
 			return refreshes(ctx, d, b.scale(200, 30), put)

@@ -1,19 +1,86 @@
--- Delta counters: statement triggers append rows to queue_counter_delta; the tick worker counter_compactor adds these
+-- Delta counters: statement triggers append rows to queue_counter_recent; the tick worker counter_compactor adds these
 -- rows to queue_counter (it folds them); readers add up both tables.
+--
+-- While an old snapshot exists, deltas that are folded stay in the table as dead rows. Therefore a row has the id of
+-- its transaction, and a fold notes in queue_counter_watermark which transactions it saw as ended: all their deltas are
+-- folded. Readers and the next fold read by index only the deltas of other transactions: those that began later, and
+-- those that were in progress. A transaction that stays open delays nothing, and its deltas are found when it commits.
+-- The watermark is only a shorter way: to read both tables from the beginning gives the same counts.
 
 COMMENT ON TABLE public.queue_counter IS
   'Folded counts by scope; k3 of the scopes ending in m is the epoch of the bucket.';
 COMMENT ON COLUMN public.queue_counter.scope IS
   'which counter; the trigger that writes it defines k1 to k3';
-GRANT SELECT ON public.queue_counter, public.queue_counter_delta, public.v_queue_counter_part,
-  public.v_queue_counter TO :"queue_viewer";
+GRANT SELECT ON public.queue_counter, public.queue_counter_recent, public.queue_counter_delta,
+  public.v_queue_counter_part, public.v_queue_counter TO :"queue_viewer";
 
-COMMENT ON TABLE public.queue_counter_delta IS
+COMMENT ON TABLE public.queue_counter_recent IS
   'Counts that are not folded into queue_counter yet, one row per statement and key.';
+COMMENT ON COLUMN public.queue_counter_recent.xid IS
+  'the transaction that counted; queue_counter_watermark compares it';
+COMMENT ON TABLE public.queue_counter_delta IS
+  'As queue_counter_recent, for transactions that began before queue_counter_recent existed.';
+COMMENT ON TABLE public.queue_counter_watermark IS
+  'Which deltas are folded; the highest version counts. No row: unfolded deltas are looked for in the whole table.';
+COMMENT ON COLUMN public.queue_counter_watermark.at IS 'when the fold ran; after ten minutes the row is no longer used';
+COMMENT ON COLUMN public.queue_counter_watermark.below IS
+  'the deltas of all transactions with a lower id are folded, except those in late';
+COMMENT ON COLUMN public.queue_counter_watermark.late IS
+  'transactions with a lower id that had not ended, and the one that folded';
+COMMENT ON COLUMN public.queue_counter_watermark.swept_at IS 'when a fold last read the whole table';
+
+-- fn_queue_counter_watermark(below, late) → the watermark from which unfolded deltas are looked for; below is 0 if
+-- there is none. A watermark from the future, or with transaction ids that this server has not reached, came with a
+-- restored dump or from before the clock was set back. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_counter_watermark(OUT below xid8, OUT late xid8[], OUT version bigint,
+  OUT at timestamptz, OUT swept_at timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+#variable_conflict use_column
+BEGIN
+  SELECT w.below, w.late, w.version, w.at, w.swept_at INTO below, late, version, at, swept_at
+  FROM public.queue_counter_watermark w ORDER BY w.version DESC LIMIT 1;
+  IF (at BETWEEN clock_timestamp() - interval '10 minutes' AND clock_timestamp()
+    AND below <= pg_snapshot_xmax(pg_current_snapshot())) IS NOT TRUE THEN
+    below := '0'::xid8;
+    late := '{}'::xid8[];
+  END IF;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_counter_watermark IS
+  'From which transaction on unfolded counter deltas are looked for. Internal.';
+
+-- fn_queue_counter_unfolded(scopes) → the deltas of these scopes that are not folded; NULL = all scopes. As views call
+-- it, it runs with the rights of its owner.
+CREATE OR REPLACE FUNCTION public.fn_queue_counter_unfolded(p_scopes text[])
+  RETURNS TABLE (scope text, k1 text, k2 text, k3 text, n bigint)
+LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 100 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+#variable_conflict use_column
+DECLARE
+  v_from xid8;
+  v_late xid8[];
+BEGIN
+  SELECT w.below, w.late INTO v_from, v_late FROM public.fn_queue_counter_watermark() w;
+  RETURN QUERY
+  SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM public.queue_counter_recent d
+  WHERE d.xid >= v_from AND (p_scopes IS NULL OR d.scope = ANY (p_scopes))
+  UNION ALL
+  SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM public.queue_counter_recent d
+  WHERE d.xid = ANY (v_late) AND (p_scopes IS NULL OR d.scope = ANY (p_scopes))
+  UNION ALL
+  SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM public.queue_counter_delta d
+  WHERE p_scopes IS NULL OR d.scope = ANY (p_scopes);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_counter_unfolded TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_queue_counter_unfolded IS
+  'Counter deltas that are not folded yet, of some scopes or of all.';
 
 CREATE OR REPLACE VIEW public.v_queue_counter_part AS
   SELECT scope, k1, k2, k3, n FROM public.queue_counter
-  UNION ALL SELECT scope, k1, k2, k3, n FROM public.queue_counter_delta;
+  UNION ALL SELECT scope, k1, k2, k3, n FROM public.fn_queue_counter_unfolded(NULL::text[]);
 COMMENT ON VIEW public.v_queue_counter_part IS
   'Folded counts and deltas, not added up: for queries that sum over keys anyway.';
 
@@ -96,7 +163,7 @@ CREATE OR REPLACE TRIGGER trg_queue_counter_deleted AFTER DELETE ON public.queue
 
 -- fn_queue_count(counts): writes {{scope, k1, k2, k3, n}, …} as deltas. Triggers on the tables of producers call it, so
 -- it never fails and never blocks the producer's statement:
---   1. It checks whether queue_counter_delta can be locked at once and is still as installed. It does so in a
+--   1. It checks whether queue_counter_recent can be locked at once and is still as installed. It does so in a
 --      subtransaction that writes nothing, which therefore takes no transaction id: from the 65th id of
 --      subtransactions on, a transaction makes the snapshots of all other sessions slower.
 --   2. If so, it writes the deltas without a subtransaction.
@@ -110,23 +177,25 @@ DECLARE
   v_plain boolean;
 BEGIN
   BEGIN
-    LOCK TABLE public.queue_counter_delta IN ROW EXCLUSIVE MODE NOWAIT;
-    SELECT c.relnatts = 5 AND c.relchecks = 0
-      AND NOT (c.relhastriggers OR c.relhasindex OR c.relhasrules OR c.relrowsecurity)
-      AND NOT EXISTS (SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM public.queue_counter_delta d WHERE false)
-    INTO v_plain FROM pg_class c WHERE c.oid = 'public.queue_counter_delta'::regclass;
+    LOCK TABLE public.queue_counter_recent IN ROW EXCLUSIVE MODE NOWAIT;
+    SELECT c.relnatts = 6 AND c.relchecks = 0
+      AND NOT (c.relhastriggers OR c.relhasrules OR c.relrowsecurity)
+      AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid
+        AND (i.indkey::text <> '6' OR i.indisunique OR i.indpred IS NOT NULL))
+      AND NOT EXISTS (SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM public.queue_counter_recent d WHERE false)
+    INTO v_plain FROM pg_class c WHERE c.oid = 'public.queue_counter_recent'::regclass;
   EXCEPTION WHEN OTHERS THEN
     RAISE LOG 'qtop: % was not counted, run qtop recount: %', p_counts, SQLERRM;
     RETURN;
   END;
   IF v_plain THEN
-    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
     SELECT p_counts[i][1], p_counts[i][2], p_counts[i][3], p_counts[i][4], p_counts[i][5]::bigint
     FROM generate_subscripts(p_counts, 1) i;
     RETURN;
   END IF;
   BEGIN
-    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
     SELECT p_counts[i][1], p_counts[i][2], p_counts[i][3], p_counts[i][4], p_counts[i][5]::bigint
     FROM generate_subscripts(p_counts, 1) i;
   EXCEPTION WHEN OTHERS THEN
@@ -155,26 +224,66 @@ COMMENT ON FUNCTION public.fn_queue_counter_compact IS
 -- The two functions identify a counter by a JSON array of scope, k1, k2 and k3. A delta that a step leaves unfolded is
 -- not lost: readers add it to the folded counts.
 CREATE OR REPLACE FUNCTION public.fn_step_counter_fold(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $fn$
 DECLARE
+  v_last record;
+  v_from xid8;
+  v_late xid8[];
+  v_seen pg_snapshot;
   v_folded bigint;
   v_domains text[];
   v_kinds text[];
+  v_version bigint;
 BEGIN
-  WITH gone AS (
+  SELECT * INTO v_last FROM public.fn_queue_counter_watermark();
+  v_from := v_last.below;
+  v_late := v_last.late;
+  IF (v_last.swept_at BETWEEN now() - interval '1 hour' AND now()) IS NOT TRUE THEN
+    v_from := '0'::xid8; -- rows that were loaded with the transaction ids of another server
+    v_late := '{}'::xid8[];
+  END IF;
+  WITH since AS (
+    DELETE FROM public.queue_counter_recent d
+    WHERE d.xid >= v_from
+      AND (p_only IS NULL OR jsonb_build_array(d.scope, d.k1, d.k2, d.k3)::text = ANY (p_only))
+      AND (p_except = '{}' OR jsonb_build_array(d.scope, d.k1, d.k2, d.k3)::text <> ALL (p_except))
+    RETURNING d.scope, d.k1, d.k2, d.k3, d.n
+  ), late AS (
+    DELETE FROM public.queue_counter_recent d
+    WHERE d.xid = ANY (v_late)
+      AND (p_only IS NULL OR jsonb_build_array(d.scope, d.k1, d.k2, d.k3)::text = ANY (p_only))
+      AND (p_except = '{}' OR jsonb_build_array(d.scope, d.k1, d.k2, d.k3)::text <> ALL (p_except))
+    RETURNING d.scope, d.k1, d.k2, d.k3, d.n
+  ), former AS (
     DELETE FROM public.queue_counter_delta d
     WHERE (p_only IS NULL OR jsonb_build_array(d.scope, d.k1, d.k2, d.k3)::text = ANY (p_only))
       AND (p_except = '{}' OR jsonb_build_array(d.scope, d.k1, d.k2, d.k3)::text <> ALL (p_except))
     RETURNING d.scope, d.k1, d.k2, d.k3, d.n
   ), sums AS (
-    SELECT scope, k1, k2, k3, sum(n) AS n, count(*) AS c FROM gone GROUP BY scope, k1, k2, k3
+    SELECT scope, k1, k2, k3, sum(n) AS n, count(*) AS c
+    FROM (SELECT * FROM since UNION ALL SELECT * FROM late UNION ALL SELECT * FROM former) gone
+    GROUP BY scope, k1, k2, k3
   ), put AS (
     INSERT INTO public.queue_counter AS q (scope, k1, k2, k3, n)
     SELECT scope, k1, k2, k3, n FROM sums WHERE n <> 0 ORDER BY scope, k1, k2, k3
     ON CONFLICT (scope, k1, k2, k3) DO UPDATE SET n = q.n + excluded.n
   )
   SELECT COALESCE(sum(c), 0), array_agg(k2) FILTER (WHERE scope = 'job' AND n > 0),
-    array_agg(k1) FILTER (WHERE scope = 'job' AND n > 0) INTO v_folded, v_domains, v_kinds FROM sums;
+    array_agg(k1) FILTER (WHERE scope = 'job' AND n > 0), pg_current_snapshot() -- the snapshot of this statement
+  INTO v_folded, v_domains, v_kinds, v_seen FROM sums;
+  IF p_only IS NULL AND p_except = '{}'
+    AND (v_folded > 0 OR v_last.at < clock_timestamp() - interval '5 minutes') THEN
+    INSERT INTO public.queue_counter_watermark (at, below, late, swept_at)
+    VALUES (clock_timestamp(), pg_snapshot_xmax(v_seen), ARRAY(SELECT x FROM pg_snapshot_xip(v_seen) x
+      -- no snapshot lists its own transaction, which may count more
+      UNION SELECT pg_current_xact_id() WHERE pg_current_xact_id() < pg_snapshot_xmax(v_seen)),
+      CASE WHEN v_from = '0'::xid8 THEN now() ELSE v_last.swept_at END)
+    RETURNING version INTO v_version;
+    -- by key from near the last one: the index begins with the entries of all dead rows
+    DELETE FROM public.queue_counter_watermark w
+    WHERE w.version BETWEEN COALESCE(v_last.version - 10, 0) AND v_version - 1;
+  END IF;
   -- the queue lanes that the trigger on job_queue could not open
   INSERT INTO public.job_lane (event_domain, job_kind)
   SELECT DISTINCT l.event_domain, l.job_kind
@@ -191,7 +300,8 @@ CREATE OR REPLACE FUNCTION public.fn_step_counter_fold_targets(p_limit int, p_ex
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   RETURN ARRAY(SELECT x.key FROM (SELECT DISTINCT jsonb_build_array(d.scope, d.k1, d.k2, d.k3)::text AS key
-    FROM public.queue_counter_delta d) x WHERE x.key <> ALL (p_except) ORDER BY x.key LIMIT p_limit);
+    FROM public.fn_queue_counter_unfolded(NULL::text[]) d) x
+    WHERE x.key <> ALL (p_except) ORDER BY x.key LIMIT p_limit);
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_counter_fold_targets IS 'Counters with deltas. Internal.';

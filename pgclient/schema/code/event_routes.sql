@@ -65,7 +65,7 @@ CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_counted() RETURNS trig
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   IF TG_OP = 'INSERT' THEN
-    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
     SELECT 'dead_event', failure_code, event_type, event_domain, count(*) FROM new_rows WHERE resolved_at IS NULL
       GROUP BY 2, 3, 4
     UNION ALL
@@ -75,7 +75,7 @@ BEGIN
     SELECT 'dead_1m', '', '', (floor(extract(epoch FROM now()) / 60) * 60)::bigint::text, count(*) FROM new_rows
       HAVING count(*) > 0;
   ELSE
-    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
     SELECT 'dead_event', failure_code, event_type, event_domain, sum(n) FROM (
       SELECT failure_code, event_type, event_domain, -count(*) AS n FROM old_rows WHERE resolved_at IS NULL
         GROUP BY 1, 2, 3

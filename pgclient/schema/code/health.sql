@@ -185,8 +185,9 @@ SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan 
 BEGIN
   RETURN QUERY
   WITH delta AS MATERIALIZED (
-    SELECT d.scope, d.k1, d.k2, d.k3, sum(d.n) AS n FROM public.queue_counter_delta d
-    WHERE d.scope IN ('dead_webhook', 'dead_job', 'dead_event') GROUP BY d.scope, d.k1, d.k2, d.k3
+    SELECT d.scope, d.k1, d.k2, d.k3, sum(d.n) AS n
+    FROM public.fn_queue_counter_unfolded('{dead_webhook,dead_job,dead_event}'::text[]) d
+    GROUP BY d.scope, d.k1, d.k2, d.k3
   ), newest AS MATERIALIZED (
     SELECT DISTINCT x.scope, x.k1, x.k2, x.k3 FROM (
       (SELECT 'dead_webhook' AS scope, o.final_error_code::text AS k1, o.subscription_id::text AS k2, '' AS k3
@@ -255,8 +256,8 @@ BEGIN
   SELECT COALESCE(sum(x.n), 0), COALESCE(sum((x.r + x.n > 0)::int - (x.r > 0)::int), 0) INTO open, groups FROM (
     SELECT sum(d.n) AS n, COALESCE((SELECT r.n FROM public.queue_counter_rank r
       WHERE r.scope = d.scope AND r.k1 = d.k1 AND r.k2 = d.k2 AND r.k3 = d.k3), 0) AS r
-    FROM public.queue_counter_delta d
-    WHERE d.scope IN ('dead_webhook', 'dead_job', 'dead_event') GROUP BY d.scope, d.k1, d.k2, d.k3 OFFSET 0) x;
+    FROM public.fn_queue_counter_unfolded('{dead_webhook,dead_job,dead_event}'::text[]) d
+    GROUP BY d.scope, d.k1, d.k2, d.k3 OFFSET 0) x;
   SELECT count(*) INTO v_folded FROM (
     SELECT FROM (VALUES ('dead_webhook'), ('dead_job'), ('dead_event')) s (scope)
     CROSS JOIN LATERAL (SELECT FROM public.queue_counter_rank r WHERE r.scope = s.scope AND r.n > 0
@@ -287,7 +288,7 @@ BEGIN
     SELECT x.source, x.subject, x.domain, sum(x.n) AS n FROM (
       SELECT replace(d.scope, 'dead_', '') AS source, CASE d.scope WHEN 'dead_job' THEN d.k2 ELSE d.k1 END AS subject,
         CASE d.scope WHEN 'dead_webhook' THEN 'webhook' ELSE d.k3 END AS domain, d.n
-      FROM public.queue_counter_delta d WHERE d.scope IN ('dead_webhook', 'dead_job', 'dead_event')) x
+      FROM public.fn_queue_counter_unfolded('{dead_webhook,dead_job,dead_event}'::text[]) d) x
     GROUP BY x.source, x.subject, x.domain
   ), known AS MATERIALIZED (
     SELECT g.source, CASE g.source WHEN 'job' THEN g.endpoint ELSE g.code END AS subject, g.domain,

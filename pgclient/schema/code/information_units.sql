@@ -48,16 +48,18 @@ DECLARE
 BEGIN
   IF TG_OP = 'INSERT' THEN
     BEGIN -- the same as fn_queue_count, inlined because this insert is frequent
-      LOCK TABLE public.queue_counter_delta IN ROW EXCLUSIVE MODE NOWAIT;
-      SELECT c.relnatts = 5 AND c.relchecks = 0
-        AND NOT (c.relhastriggers OR c.relhasindex OR c.relhasrules OR c.relrowsecurity)
-        AND NOT EXISTS (SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM public.queue_counter_delta d WHERE false)
-      INTO v_direct FROM pg_class c WHERE c.oid = 'public.queue_counter_delta'::regclass;
+      LOCK TABLE public.queue_counter_recent IN ROW EXCLUSIVE MODE NOWAIT;
+      SELECT c.relnatts = 6 AND c.relchecks = 0
+        AND NOT (c.relhastriggers OR c.relhasrules OR c.relrowsecurity)
+        AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid
+          AND (i.indkey::text <> '6' OR i.indisunique OR i.indpred IS NOT NULL))
+        AND NOT EXISTS (SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM public.queue_counter_recent d WHERE false)
+      INTO v_direct FROM pg_class c WHERE c.oid = 'public.queue_counter_recent'::regclass;
     EXCEPTION WHEN OTHERS THEN
       v_direct := false;
     END;
     IF v_direct THEN
-      INSERT INTO public.queue_counter_delta (scope, k1, n)
+      INSERT INTO public.queue_counter_recent (scope, k1, n)
       SELECT 'notification_pending', CASE WHEN n.failed_at IS NULL THEN 'waiting' ELSE 'failed' END, count(*)
       FROM new_rows n WHERE n.processed_at IS NULL GROUP BY 2;
       RETURN NULL;
@@ -66,11 +68,11 @@ BEGIN
     FROM (SELECT CASE WHEN n.failed_at IS NULL THEN 'waiting' ELSE 'failed' END AS k, count(*) AS n
       FROM new_rows n WHERE n.processed_at IS NULL GROUP BY 1) x;
   ELSIF TG_OP = 'DELETE' THEN
-    INSERT INTO public.queue_counter_delta (scope, k1, n)
+    INSERT INTO public.queue_counter_recent (scope, k1, n)
     SELECT 'notification_pending', CASE WHEN o.failed_at IS NULL THEN 'waiting' ELSE 'failed' END, -count(*)
     FROM old_rows o WHERE o.processed_at IS NULL GROUP BY 2;
   ELSE
-    INSERT INTO public.queue_counter_delta (scope, k1, n)
+    INSERT INTO public.queue_counter_recent (scope, k1, n)
     SELECT 'notification_pending', x.k, sum(x.n) FROM (
       SELECT CASE WHEN o.failed_at IS NULL THEN 'waiting' ELSE 'failed' END AS k, -count(*) AS n
       FROM old_rows o WHERE o.processed_at IS NULL GROUP BY 1

@@ -71,7 +71,7 @@ BEGIN
     -- Usually the statement writes one row, or several rows of one lane, with correct values: then cheap statements are
     -- enough.
     BEGIN -- does the work of fn_queue_count and fn_job_lane_open, without the cost of calls
-      LOCK TABLE public.queue_counter_delta, public.job_lane IN ROW EXCLUSIVE MODE NOWAIT;
+      LOCK TABLE public.queue_counter_recent, public.job_lane IN ROW EXCLUSIVE MODE NOWAIT;
       SELECT r.job_kind, r.event_domain, CASE WHEN r.ready THEN 'queued' ELSE 'scheduled' END,
         EXISTS (SELECT FROM new_rows OFFSET 1),
         r.attempts = 0 AND r.lost_leases = 0 AND r.prior_token IS NULL AND NOT (r.ready AND r.process_after > now()),
@@ -79,10 +79,12 @@ BEGIN
             THEN r.event_domain ~ '^[a-z][a-z0-9_]{0,50}$' AND r.job_kind ~ '^[A-Za-z][A-Za-z0-9_.:-]{0,99}$'
             ELSE EXISTS (SELECT FROM public.job_lane l
               WHERE l.event_domain = r.event_domain AND l.job_kind = r.job_kind) END
-          AND (SELECT c.relnatts = 5 AND c.relchecks = 0
-            AND NOT (c.relhastriggers OR c.relhasindex OR c.relhasrules OR c.relrowsecurity)
-            AND NOT EXISTS (SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM public.queue_counter_delta d WHERE false)
-          FROM pg_class c WHERE c.oid = 'public.queue_counter_delta'::regclass),
+          AND (SELECT c.relnatts = 6 AND c.relchecks = 0
+            AND NOT (c.relhastriggers OR c.relhasrules OR c.relrowsecurity)
+            AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid
+              AND (i.indkey::text <> '6' OR i.indisunique OR i.indpred IS NOT NULL))
+            AND NOT EXISTS (SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM public.queue_counter_recent d WHERE false)
+          FROM pg_class c WHERE c.oid = 'public.queue_counter_recent'::regclass),
         r.ready AND r.process_after < v_before
       INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct, v_below FROM new_rows r;
     EXCEPTION WHEN OTHERS THEN
@@ -105,7 +107,7 @@ BEGIN
     END IF;
     IF v_plain THEN
       IF v_direct THEN
-        INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+        INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
         VALUES ('job', v_kind, v_domain, v_status, v_n), ('job_in_5m', v_kind, v_domain, v_five, v_n);
         RETURN NULL;
       END IF;
@@ -135,7 +137,7 @@ BEGIN
       UNION ALL SELECT 'job_in_5m', job_kind, event_domain, v_five, sum(n) FROM a GROUP BY 1, 2, 3
     ) x (scope, job_kind, event_domain, k3, n);
   ELSIF TG_OP = 'UPDATE' THEN
-    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
     SELECT 'job', x.job_kind, x.event_domain, x.status, sum(x.n) FROM (
       SELECT job_kind, event_domain, CASE WHEN status = 'queued' AND NOT ready THEN 'scheduled' ELSE status
         END AS status,
@@ -159,7 +161,7 @@ BEGIN
       RAISE EXCEPTION 'DELETE of job_queue is refused: a job ends through the fn_job_ functions'
         USING ERRCODE = '42501';
     END IF;
-    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
     SELECT 'job', job_kind, event_domain, CASE WHEN status = 'queued' AND NOT ready THEN 'scheduled' ELSE status
       END, -count(*)
     FROM old_rows GROUP BY 1, 2, 3, 4;
@@ -198,14 +200,14 @@ BEGIN
   IF v_kind IS NULL THEN
     RETURN NULL; -- the statement wrote no row
   ELSIF v_alike THEN -- the usual case
-    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
     VALUES ('job', v_kind, v_domain, v_status, v_n),
       ('job_' || v_status || '_10m', v_kind, v_domain, (v_now - v_now % 600)::text, v_n),
       ('job_out_5m', v_kind, v_domain, (v_now - v_now % 300)::text, v_n),
       ('job_done_1m', '', '', (v_now - v_now % 60)::text, v_n);
     RETURN NULL;
   END IF;
-  INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+  INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
   WITH a AS MATERIALIZED (SELECT job_kind, event_domain, status, count(*) AS n FROM new_rows GROUP BY 1, 2, 3)
   SELECT 'job', job_kind, event_domain, status, n FROM a
   UNION ALL SELECT 'job_' || status || '_10m', job_kind, event_domain, (v_now - v_now % 600)::text, n FROM a
@@ -222,7 +224,7 @@ CREATE OR REPLACE TRIGGER trg_job_history_inserted AFTER INSERT ON public.job_hi
 CREATE OR REPLACE FUNCTION public.fn_job_cleaned_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+  INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
   SELECT 'job', job_kind, event_domain, status, sum(n) FROM (
     SELECT job_kind, event_domain, status, -count(*) AS n FROM old_rows GROUP BY 1, 2, 3
     UNION ALL SELECT job_kind, event_domain, status, count(*) FROM new_rows GROUP BY 1, 2, 3) x
@@ -242,7 +244,7 @@ CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF TG_OP = 'INSERT' THEN
-    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
     SELECT 'dead_job', failure_code, job_kind, event_domain, count(*) FROM new_rows WHERE resolved_at IS NULL
       GROUP BY 2, 3, 4
     UNION ALL
@@ -252,7 +254,7 @@ BEGIN
     SELECT 'dead_1m', '', '', (floor(extract(epoch FROM now()) / 60) * 60)::bigint::text, count(*) FROM new_rows
       HAVING count(*) > 0;
   ELSE
-    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
     SELECT 'dead_job', failure_code, job_kind, event_domain, sum(n) FROM (
       SELECT failure_code, job_kind, event_domain, -count(*) AS n FROM old_rows WHERE resolved_at IS NULL
         GROUP BY 1, 2, 3

@@ -144,16 +144,18 @@ BEGIN
       USING ERRCODE = '23505', HINT = 'leave the id out: the database assigns one';
   END IF;
   BEGIN -- does the work of fn_queue_count, which is too slow for every event
-    LOCK TABLE public.queue_counter_delta IN ROW EXCLUSIVE MODE NOWAIT;
-    SELECT c.relnatts = 5 AND c.relchecks = 0
-      AND NOT (c.relhastriggers OR c.relhasindex OR c.relhasrules OR c.relrowsecurity)
-      AND NOT EXISTS (SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM public.queue_counter_delta d WHERE false)
-    INTO v_direct FROM pg_class c WHERE c.oid = 'public.queue_counter_delta'::regclass;
+    LOCK TABLE public.queue_counter_recent IN ROW EXCLUSIVE MODE NOWAIT;
+    SELECT c.relnatts = 6 AND c.relchecks = 0
+      AND NOT (c.relhastriggers OR c.relhasrules OR c.relrowsecurity)
+      AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid
+        AND (i.indkey::text <> '6' OR i.indisunique OR i.indpred IS NOT NULL))
+      AND NOT EXISTS (SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM public.queue_counter_recent d WHERE false)
+    INTO v_direct FROM pg_class c WHERE c.oid = 'public.queue_counter_recent'::regclass;
   EXCEPTION WHEN OTHERS THEN
     v_direct := false;
   END;
   IF v_direct THEN
-    INSERT INTO public.queue_counter_delta (scope, k1, k3, n)
+    INSERT INTO public.queue_counter_recent (scope, k1, k3, n)
     SELECT 'event_1m', event_domain, v_minute, count(*) FROM new_rows GROUP BY event_domain;
     RETURN NULL;
   END IF;

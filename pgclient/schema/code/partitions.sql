@@ -257,7 +257,7 @@ BEGIN
     public.fn_queue_retention_before('retention.samples_days')) || v_job_leaves;
 
   BEGIN
-    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
     SELECT 'job', c.k1, c.k2, c.k3, c.n FROM jsonb_to_recordset(v_counts) AS c (k1 text, k2 text, k3 text, n bigint);
     FOREACH v_leaf IN ARRAY v_leaves LOOP
       EXECUTE format('DROP TABLE public.%I', v_leaf);

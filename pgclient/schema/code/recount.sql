@@ -122,7 +122,7 @@ BEGIN
   WITH drift AS MATERIALIZED (
     SELECT * FROM public.fn_queue_counter_drift(NULL::bigint)
   ), corrected AS (
-    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
     SELECT d.scope, d.k1, d.k2, d.k3, d.found - d.counted FROM drift d WHERE d.k1 IS NOT NULL AND NOT v_dry
   )
   SELECT jsonb_build_object('action', 'recount', 'dry_run', v_dry, 'counters', count(d.k1),

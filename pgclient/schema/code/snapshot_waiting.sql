@@ -147,9 +147,9 @@ BEGIN
         CROSS JOIN LATERAL (SELECT q.scope, q.k1, q.k2, q.k3, q.n FROM public.queue_counter q
           WHERE q.scope = w.scope AND q.k1 = w.code AND q.k2 = w.k2 AND q.k3 COLLATE "C" > v_hour_ago OFFSET 0) c
         UNION ALL
-        SELECT d.scope, d.k1, d.k2, (v_five - d.k3::bigint) / 300, d.n FROM public.queue_counter_delta d
-        WHERE d.scope IN ('dead_webhook_5m', 'dead_job_5m', 'dead_event_5m')
-          AND d.k3 COLLATE "C" > v_hour_ago OFFSET 0) b
+        SELECT d.scope, d.k1, d.k2, (v_five - d.k3::bigint) / 300, d.n
+        FROM public.fn_queue_counter_unfolded('{dead_webhook_5m,dead_job_5m,dead_event_5m}'::text[]) d
+        WHERE d.k3 COLLATE "C" > v_hour_ago OFFSET 0) b
       GROUP BY b.scope, b.k1, b.k2) x
   )
   SELECT json_agg(x ORDER BY x.open DESC, x.code, x.source, x.endpoint, x.domain, x.subscription_id) FROM (

@@ -220,7 +220,7 @@ BEGIN
     (SELECT COALESCE(jsonb_object_agg(e.key, e.value), '{}') FROM jsonb_each(v_result) e
      WHERE jsonb_typeof(e.value) = 'number' AND e.key NOT IN ('held', 'waiting', 'in_flight', 'checked', 'total')));
   IF v_quick THEN
-    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
     SELECT 'tick_done', p_worker_name, '', '', v_work WHERE v_work <> 0;
     RETURN jsonb_build_object('worker', p_worker_name, 'ran', true, 'quick', true, 'result', v_result,
       'took_ms', round(extract(epoch FROM clock_timestamp() - v_started)::numeric * 1000, 1));

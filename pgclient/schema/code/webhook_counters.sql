@@ -24,12 +24,12 @@ BEGIN
         SELECT 1 FROM public.webhook_erasure x WHERE x.event_id = n.event_id OFFSET 0)) THEN
       RAISE EXCEPTION 'the event was erased: nothing of it is delivered any more' USING ERRCODE = '42501';
     END IF;
-    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
     WITH a AS (SELECT subscription_id::text AS sub, count(*) AS n FROM new_rows GROUP BY subscription_id)
     SELECT 'saga', sub, 'Pending', '', n FROM a
     UNION ALL SELECT 'arrived_1m', sub, '', v_minute, n FROM a;
   ELSIF TG_OP = 'UPDATE' THEN
-    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+    INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
     WITH moved AS MATERIALIZED (
       SELECT subscription_id, status, sum(n) AS n FROM (
         SELECT subscription_id, status, -count(*) AS n FROM old_rows GROUP BY 1, 2
@@ -41,7 +41,7 @@ BEGIN
     UNION ALL SELECT CASE status WHEN 'Completed' THEN 'delivered_1m' ELSE 'dead_1m' END, '', '', v_minute,
       sum(n) FROM moved WHERE status IN ('Completed', 'DeadLettered') GROUP BY status;
   ELSE
-    INSERT INTO public.queue_counter_delta (scope, k1, k2, n)
+    INSERT INTO public.queue_counter_recent (scope, k1, k2, n)
     SELECT 'saga', subscription_id::text, status::text, -count(*)
     FROM old_rows GROUP BY subscription_id, status;
   END IF;
@@ -78,11 +78,11 @@ BEGIN
       RAISE EXCEPTION 'no job for a Completed or DeadLettered saga, nor for another''s subscription'
         USING ERRCODE = '42501';
     END IF;
-    INSERT INTO public.queue_counter_delta (scope, k1, n)
+    INSERT INTO public.queue_counter_recent (scope, k1, n)
     SELECT 'webhook_job', 'Pending', count(*) FROM new_rows HAVING count(*) > 0;
     RETURN NULL;
   END IF;
-  INSERT INTO public.queue_counter_delta (scope, k1, n)
+  INSERT INTO public.queue_counter_recent (scope, k1, n)
   SELECT 'webhook_job', status::text, sum(n) FROM (
     SELECT status, -count(*) AS n FROM old_rows GROUP BY status
     UNION ALL SELECT status, count(*) FROM new_rows GROUP BY status) x
@@ -118,7 +118,7 @@ BEGIN
   END IF;
   INSERT INTO public.dead_letter_open (dead_letter_id, final_error_code, subscription_id, failed_at)
   SELECT id, final_error_code, subscription_id, failed_at FROM new_rows;
-  INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
+  INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
   SELECT 'dead_webhook_5m', final_error_code, subscription_id::text,
     (floor(extract(epoch FROM failed_at) / 300) * 300)::bigint::text, count(*)
   FROM new_rows GROUP BY 2, 3, 4;
@@ -162,7 +162,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_sign int := CASE TG_OP WHEN 'INSERT' THEN 1 ELSE -1 END;
 BEGIN
-  INSERT INTO public.queue_counter_delta (scope, k1, k2, n)
+  INSERT INTO public.queue_counter_recent (scope, k1, k2, n)
   SELECT 'dead_webhook', final_error_code, subscription_id::text, v_sign * count(*)
   FROM changed_rows GROUP BY final_error_code, subscription_id;
   RETURN NULL;

@@ -77,7 +77,7 @@ BEGIN
   ), jobs AS (
     DELETE FROM public.webhook_delivery_jobs j USING sagas s WHERE j.saga_id = s.id RETURNING j.status
   ), counted AS (
-    INSERT INTO public.queue_counter_delta (scope, k1, n)
+    INSERT INTO public.queue_counter_recent (scope, k1, n)
     SELECT 'webhook_job', j.status::text, -count(*) FROM jobs j GROUP BY j.status
   ), requeues AS (
     DELETE FROM public.dead_letter_requeues q USING dead_ids i WHERE q.dead_letter_id = i.id
