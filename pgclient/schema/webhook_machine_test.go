@@ -150,7 +150,7 @@ func TestWebhookIllegalSagaEdges(t *testing.T) {
 				next_attempt_at = CASE WHEN $1 IN ('Pending', 'PendingRetry') THEN now() END,
 				final_error_code = CASE WHEN $1 = 'DeadLettered' THEN 'TIMEOUT' END WHERE status = 'Pending'`, from)
 			h.exec("ALTER TABLE public.webhook_delivery_sagas ENABLE TRIGGER USER")
-			h.exec("ALTER TABLE public.webhook_delivery_sagas DISABLE TRIGGER trg_saga_needs_dead_letter")
+			h.exec("ALTER TABLE public.webhook_delivery_sagas DISABLE TRIGGER trg_saga_needs_letter")
 			err := h.asOwner(set, to, from)
 			if legal[from+">"+to] {
 				require.NoError(t, err, from+">"+to)

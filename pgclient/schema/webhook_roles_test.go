@@ -82,9 +82,9 @@ func TestWebhookFunctionRights(t *testing.T) {
 		"fn_endpoint_resume":          "dead_letter_operator",
 	}
 	for _, internal := range []string{"fn_webhook_immutable", "fn_webhook_event_stamp", "fn_webhook_subscription_stamp",
-		"fn_webhook_subscription_made", "fn_webhook_saga_refuse", "fn_webhook_undo_only", "fn_webhook_saga_needs_dead_letter",
+		"fn_webhook_subscription_made", "fn_webhook_saga_refuse", "fn_webhook_undo_only", "fn_webhook_saga_needs_letter",
 		"fn_webhook_job_refuse", "fn_webhook_job_fill", "fn_webhook_saga_counted", "fn_webhook_job_counted",
-		"fn_webhook_dead_letter_born", "fn_webhook_dead_letter_closed", "fn_webhook_open_counted", "fn_webhook_wake",
+		"fn_webhook_letter_born", "fn_webhook_letter_closed", "fn_webhook_open_counted", "fn_webhook_wake",
 		"fn_webhook_endpoint_gone", "fn_webhook_dead_letter_ids", "fn_webhook_dead_letter_answer", "fn_webhook_dead_letter_closed_by", "fn_webhook_backlog"} {
 		grants[internal] = ""
 	}

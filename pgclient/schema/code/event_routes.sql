@@ -61,7 +61,7 @@ CREATE OR REPLACE TRIGGER trg_event_type_registry_route AFTER INSERT ON public.e
 
 -- Counters: dead_event (code, type, domain) counts open dead letters; dead_event_5m (code, domain/type, start of the
 -- five minutes) counts new ones; dead_1m counts the new dead letters of events, webhooks and jobs together, per minute.
-CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_counted() RETURNS trigger
+CREATE OR REPLACE FUNCTION public.fn_iu_route_letter_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   IF TG_OP = 'INSERT' THEN
@@ -87,14 +87,14 @@ BEGIN
   RETURN NULL;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_iu_route_dead_letter_counted IS
+COMMENT ON FUNCTION public.fn_iu_route_letter_counted IS
   'Trigger: counters dead_event, dead_event_5m and dead_1m.';
 
 CREATE OR REPLACE TRIGGER trg_iu_route_dead_letter_born AFTER INSERT ON public.iu_route_dead_letter
-  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_iu_route_dead_letter_counted();
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_iu_route_letter_counted();
 CREATE OR REPLACE TRIGGER trg_iu_route_dead_letter_closed AFTER UPDATE ON public.iu_route_dead_letter
   REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT
-    EXECUTE FUNCTION public.fn_iu_route_dead_letter_counted();
+    EXECUTE FUNCTION public.fn_iu_route_letter_counted();
 
 -- fn_iu_route_backlog() → one row per route: how many events its worker has not routed, counted up to 10,001, computed
 -- when it is called. held_rows and held_since are always 0 and NULL; only programs of an earlier release read them.

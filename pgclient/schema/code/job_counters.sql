@@ -240,7 +240,7 @@ CREATE OR REPLACE TRIGGER trg_job_history_cleaned AFTER UPDATE ON public.job_his
 
 -- Counter dead_job (code, kind, domain) counts open dead letters; dead_job_5m (code, domain/kind, start of the five
 -- minutes) counts new ones; dead_1m counts the new dead letters of jobs, webhooks and events together, per minute.
-CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_counted() RETURNS trigger
+CREATE OR REPLACE FUNCTION public.fn_job_letter_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF TG_OP = 'INSERT' THEN
@@ -264,11 +264,11 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$;
-COMMENT ON FUNCTION public.fn_job_dead_letter_counted IS
+COMMENT ON FUNCTION public.fn_job_letter_counted IS
   'Trigger: counters dead_job, dead_job_5m and dead_1m.';
 
 CREATE OR REPLACE TRIGGER trg_job_dead_letter_born AFTER INSERT ON public.job_dead_letter
-  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_dead_letter_counted();
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_letter_counted();
 CREATE OR REPLACE TRIGGER trg_job_dead_letter_closed AFTER UPDATE ON public.job_dead_letter
   REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT
-    EXECUTE FUNCTION public.fn_job_dead_letter_counted();
+    EXECUTE FUNCTION public.fn_job_letter_counted();

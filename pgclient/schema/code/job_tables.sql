@@ -189,7 +189,7 @@ CREATE OR REPLACE TRIGGER trg_job_history_no_delete BEFORE DELETE ON public.job_
 CREATE OR REPLACE TRIGGER trg_job_history_no_truncate BEFORE TRUNCATE ON public.job_history
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
 
-CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_edge() RETURNS trigger
+CREATE OR REPLACE FUNCTION public.fn_job_letter_edge() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_stack text;
@@ -204,7 +204,7 @@ BEGIN
     USING ERRCODE = '42501',
       HINT = 'a dead letter can only be closed and reopened, a replayed one only reopened by undoing its replay';
 END $$;
-COMMENT ON FUNCTION public.fn_job_dead_letter_edge IS
+COMMENT ON FUNCTION public.fn_job_letter_edge IS
   'Trigger: a replayed job dead letter is reopened only when its replay is undone.';
 
 CREATE OR REPLACE TRIGGER trg_job_dead_letter_edge BEFORE UPDATE ON public.job_dead_letter FOR EACH ROW
@@ -216,6 +216,6 @@ CREATE OR REPLACE TRIGGER trg_job_dead_letter_edge BEFORE UPDATE ON public.job_d
     AND (NEW.last_error, NEW.source_ref, NEW.target_ref, NEW.payload_ref, NEW.correlation_id, NEW.causation_event_id)
       IS NOT DISTINCT FROM (OLD.last_error, OLD.source_ref, OLD.target_ref, OLD.payload_ref, OLD.correlation_id,
         OLD.causation_event_id)))
-  EXECUTE FUNCTION public.fn_job_dead_letter_edge();
+  EXECUTE FUNCTION public.fn_job_letter_edge();
 CREATE OR REPLACE TRIGGER trg_job_dead_letter_no_truncate BEFORE TRUNCATE ON public.job_dead_letter
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_refuse();

@@ -97,7 +97,7 @@ COMMENT ON FUNCTION public.fn_queue_retention_before IS
 
 -- Refuses, for every role, the deletion of a resolved dead letter before its retention is over, and of an open one
 -- always.
-CREATE OR REPLACE FUNCTION public.fn_queue_dead_letter_kept() RETURNS trigger
+CREATE OR REPLACE FUNCTION public.fn_queue_letter_kept() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   IF OLD.resolved_at < public.fn_queue_retention_before('retention.dead_letters_days') THEN
@@ -108,13 +108,13 @@ BEGIN
     USING ERRCODE = '42501', HINT = 'resolve or cancel it; the retention sweep deletes it later';
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_queue_dead_letter_kept IS
+COMMENT ON FUNCTION public.fn_queue_letter_kept IS
   'Trigger: refuses to delete a dead letter before retention.dead_letters_days are over.';
 
 CREATE OR REPLACE TRIGGER trg_job_dead_letter_no_delete BEFORE DELETE ON public.job_dead_letter
-  FOR EACH ROW EXECUTE FUNCTION public.fn_queue_dead_letter_kept();
+  FOR EACH ROW EXECUTE FUNCTION public.fn_queue_letter_kept();
 CREATE OR REPLACE TRIGGER trg_iu_route_dead_letter_no_delete BEFORE DELETE ON public.iu_route_dead_letter
-  FOR EACH ROW EXECUTE FUNCTION public.fn_queue_dead_letter_kept();
+  FOR EACH ROW EXECUTE FUNCTION public.fn_queue_letter_kept();
 
 -- fn_queue_leaves_before(parent, time) → the leaves of a partitioned table that end before the time, oldest first.
 -- Internal.

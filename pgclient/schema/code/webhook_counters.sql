@@ -106,7 +106,7 @@ CREATE OR REPLACE TRIGGER trg_job_updated AFTER UPDATE ON public.webhook_deliver
   REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_job_counted();
 
-CREATE OR REPLACE FUNCTION public.fn_webhook_dead_letter_born() RETURNS trigger
+CREATE OR REPLACE FUNCTION public.fn_webhook_letter_born() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF EXISTS (SELECT 1 FROM new_rows n
@@ -124,13 +124,13 @@ BEGIN
   FROM new_rows GROUP BY 2, 3, 4;
   RETURN NULL;
 END $$;
-COMMENT ON FUNCTION public.fn_webhook_dead_letter_born IS
+COMMENT ON FUNCTION public.fn_webhook_letter_born IS
   'Trigger: checks that a dead letter repeats its saga and payload, opens it, counts dead_webhook_5m (R02 §3.1).';
 
 CREATE OR REPLACE TRIGGER trg_dead_letter_born AFTER INSERT ON public.dead_letters
-  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_dead_letter_born();
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_letter_born();
 
-CREATE OR REPLACE FUNCTION public.fn_webhook_dead_letter_closed() RETURNS trigger
+CREATE OR REPLACE FUNCTION public.fn_webhook_letter_closed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF TG_OP = 'INSERT' THEN
@@ -145,17 +145,17 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$;
-COMMENT ON FUNCTION public.fn_webhook_dead_letter_closed IS
+COMMENT ON FUNCTION public.fn_webhook_letter_closed IS
   'Trigger: removes a requeued or resolved dead letter from dead_letter_open; an undo adds it again.';
 
 CREATE OR REPLACE TRIGGER trg_requeue_closes AFTER INSERT ON public.dead_letter_requeues
-  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_dead_letter_closed();
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_letter_closed();
 CREATE OR REPLACE TRIGGER trg_requeue_undone AFTER DELETE ON public.dead_letter_requeues
-  REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_dead_letter_closed();
+  REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_letter_closed();
 CREATE OR REPLACE TRIGGER trg_resolution_closes AFTER INSERT ON public.dead_letter_resolutions
-  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_dead_letter_closed();
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_letter_closed();
 CREATE OR REPLACE TRIGGER trg_resolution_undone AFTER DELETE ON public.dead_letter_resolutions
-  REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_dead_letter_closed();
+  REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_letter_closed();
 
 CREATE OR REPLACE FUNCTION public.fn_webhook_open_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

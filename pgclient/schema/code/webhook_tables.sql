@@ -334,7 +334,7 @@ CREATE OR REPLACE TRIGGER trg_requeues_no_delete BEFORE DELETE ON public.dead_le
 
 -- A saga becomes DeadLettered in the transaction that writes its dead letter; this is checked at commit, for every
 -- writer.
-CREATE OR REPLACE FUNCTION public.fn_webhook_saga_needs_dead_letter() RETURNS trigger
+CREATE OR REPLACE FUNCTION public.fn_webhook_saga_needs_letter() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF NOT EXISTS (SELECT 1 FROM public.dead_letters WHERE saga_id = NEW.id) THEN
@@ -343,12 +343,12 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$;
-COMMENT ON FUNCTION public.fn_webhook_saga_needs_dead_letter IS
+COMMENT ON FUNCTION public.fn_webhook_saga_needs_letter IS
   'Trigger: a DeadLettered saga has its dead letter in the same transaction (R02 §3.2).';
 
-CREATE CONSTRAINT TRIGGER trg_saga_needs_dead_letter AFTER UPDATE ON public.webhook_delivery_sagas
+CREATE CONSTRAINT TRIGGER trg_saga_needs_letter AFTER UPDATE ON public.webhook_delivery_sagas
   DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.status = 'DeadLettered')
-  EXECUTE FUNCTION public.fn_webhook_saga_needs_dead_letter();
+  EXECUTE FUNCTION public.fn_webhook_saga_needs_letter();
 
 -- Job guard. Leases change only inside functions (there current_user is queue_owner). R02 lets the orchestrator role
 -- update jobs, but with a direct UPDATE it can only settle them.
