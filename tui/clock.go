@@ -61,7 +61,7 @@ func (m *deck) snapshotArrived(msg snapshotMsg) tea.Cmd {
 	m.feed.receive(msg, m.o.Now())
 	m.revision++
 	m.settle()
-	if m.feed.sessionDue || m.me.session == nil && !had || m.roleChanged(msg) {
+	if m.feed.sessionDue || m.me.session == nil && !had && !m.feed.asking || m.roleChanged(msg) {
 		return m.askSession()
 	}
 	return m.rested()

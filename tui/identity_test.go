@@ -10,8 +10,8 @@ import (
 )
 
 // Snapshot, session and the list of the open pane are read one after another, so a console at rest
-// needs one connection for its reads: at the start, each minute, on every wake signal and after
-// the connection was lost.
+// needs one connection for its reads: each minute, on every wake signal and after the connection was
+// lost. Only at the start the session is read beside the snapshot.
 func TestReadsNeedOneConnection(t *testing.T) {
 	s := newStore()
 	s.delay, s.login = 300*time.Millisecond, 300*time.Millisecond
@@ -28,6 +28,8 @@ func TestReadsNeedOneConnection(t *testing.T) {
 		}
 		c.rest(time.Second)
 		require.Equal(t, 1, sessions())
+		require.Equal(t, 2, s.busiest())
+		s.set(func(s *fakeStore) { s.most = 0 })
 		for range 125 {
 			select {
 			case s.changes <- struct{}{}:

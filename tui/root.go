@@ -46,7 +46,7 @@ func (m *root) Init() tea.Cmd {
 
 // opened asks for the first snapshot and opens the start pane with its filter.
 func (m *root) opened() tea.Cmd {
-	cmds := []tea.Cmd{m.refresh(fresh), m.askSession()}
+	cmds := []tea.Cmd{m.askSession(), m.refreshAtOnce(fresh)} // the header and the first rows do not wait for each other
 	if m.o.StartPane != home() {
 		cmds = append(cmds, m.open(m.o.StartPane))
 	}

@@ -78,6 +78,11 @@ func (m *shell) refresh(maxAge time.Duration) tea.Cmd {
 		m.feed.again = true
 		return nil
 	}
+	return m.refreshAtOnce(maxAge)
+}
+
+// refreshAtOnce starts to read a snapshot, also while the session is being read.
+func (m *shell) refreshAtOnce(maxAge time.Duration) tea.Cmd {
 	m.feed.inFlight, m.feed.again, m.feed.started = true, false, m.o.Now()
 	return m.readSnapshot(maxAge)
 }

@@ -5,6 +5,7 @@ package lists
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
@@ -65,16 +66,34 @@ func activity(ctx context.Context, db *pgpool.Pool, _ queue.Query) ([]queue.Acti
 
 // Read reads one page of the list q.Kind. An unknown kind is a usage error.
 func Read(ctx context.Context, db *pgpool.Pool, q queue.Query) (queue.Page, error) {
-	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+	return readWithin(ctx, db, q, pgpool.ReadTimeout)
+}
+
+func readWithin(ctx context.Context, db *pgpool.Pool, q queue.Query, limit time.Duration) (queue.Page, error) {
+	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if q.Limit <= 0 || q.Limit > queue.MostPage {
 		q.Limit = pageSize
 	}
-	p := queue.Page{AsOf: time.Now()}
+	began := time.Now()
+	p := queue.Page{AsOf: began}
 	read, ok := readers()[q.Kind]
 	if !ok {
 		return p, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("there is no list " + string(q.Kind))}
 	}
-	err := read(ctx, db, q, &p)
+	err := read(within, db, q, &p)
+	if err != nil && q.Filter != "" && time.Since(began) >= limit*9/10 && answers(ctx, db) {
+		return p, queue.NewError(queue.KindFailed, fmt.Sprintf("the database could not evaluate this filter within %.0f s", limit.Seconds()), "",
+			"add a term that leaves few rows, such as code=…, id=… or kind=…; a word without a field is looked for in every row").Because(err)
+	}
 	return p, pgerror.Translate(err)
+}
+
+// answers reports whether the database answers now, so that not the connection but the statement
+// was slow.
+func answers(ctx context.Context, db *pgpool.Pool) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var one int
+	return db.QueryRow(ctx, "SELECT 1").Scan(&one) == nil
 }

@@ -1,0 +1,36 @@
+package pgclient_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// A filter that the database cannot evaluate in time has a separate error. The connection is
+// not lost, because the database answers. The lock stands for a long search; the time limit of 5 s
+// is what the test is about.
+func TestSlowFilter(t *testing.T) {
+	w := newWorld(t)
+	c := w.client("queue_viewer")
+	_, err := c.Snapshot(t.Context(), 0)
+	require.NoError(t, err)
+	lock, err := w.root.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = lock.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = lock.Exec(t.Context(), "LOCK TABLE public.job_dead_letter IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+	began := time.Now()
+	_, err = c.List(t.Context(), queue.Query{Kind: queue.ListDeadLetters, Filter: "acme"})
+	require.ErrorContains(t, err, "the database could not evaluate this filter within 5 s: add a term that leaves few rows")
+	require.Equal(t, queue.KindFailed, queue.KindOf(err))
+	require.Equal(t, "live", c.Link().State)
+	require.Less(t, time.Since(began), 7*time.Second)
+	ctx, leave := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer leave()
+	_, err = c.List(ctx, queue.Query{Kind: queue.ListDeadLetters, Filter: "acme"})
+	require.Equal(t, queue.KindUnavailable, queue.KindOf(err), "the caller's time was too short")
+}
