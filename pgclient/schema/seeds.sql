@@ -68,7 +68,8 @@ SELECT public.fn_dot_config_seed('webhook.lease_seconds', 'integer', '60',
 SELECT public.fn_dot_config_seed('webhook.timeout_seconds', 'integer', '30',
   'a webhook request is aborted after this, in seconds', p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.circuit_failures', 'integer', '10',
-  'failures in a row that open the circuit of an endpoint; 0 = never', p_switch => false, p_choices => NULL::text[]);
+  'failures in a row that open the circuit of a webhook subscription; 0 = never',
+  p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.circuit_open_seconds', 'integer', '30',
   'how long a newly opened circuit waits before its first probe, in seconds; doubles with each failed probe',
   p_switch => false, p_choices => NULL::text[]);
@@ -82,7 +83,7 @@ SELECT public.fn_dot_config_seed('webhook.slow_start.max_seconds', 'integer', '0
   'a slow start ends after this at the latest, in seconds; 0 = only when the backlog is gone',
   p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('webhook.disable_after_days', 'integer', '5',
-  'an endpoint that has only failed for this long is suspended, in days; 0 = never',
+  'a webhook subscription that has only failed for this long is suspended, in days; 0 = never',
   p_switch => false, p_choices => NULL::text[]);
 SELECT public.fn_dot_config_seed('queue.backlog.warn_seconds', 'integer', '600',
   'work that has been due this long, or a circuit open this long, raises a warning, in seconds; 0 = never',

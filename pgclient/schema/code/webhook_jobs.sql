@@ -239,8 +239,8 @@ COMMENT ON FUNCTION public.fn_webhook_job_claim IS
   'Leases due webhook jobs to a worker, oldest first, within suspensions, circuits and rates (R02 §2.3).';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_job_claim TO :"webhook_worker";
 
--- fn_webhook_endpoint_gone(subscriptions): suspends endpoints that answered 410. An operator's suspension without an
--- end stays; a suspension with an end is replaced.
+-- fn_webhook_endpoint_gone(subscriptions): suspends webhook subscriptions whose receiver answered 410. An operator's
+-- suspension without an end stays; a suspension with an end is replaced.
 CREATE OR REPLACE FUNCTION public.fn_webhook_endpoint_gone(p_subscriptions bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -253,7 +253,7 @@ BEGIN
     WHERE x.until IS NOT NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_endpoint_gone IS
-  'Suspends endpoints that answered 410. Internal.';
+  'Suspends webhook subscriptions whose receiver answered 410. Internal.';
 
 -- fn_record_refusal(name, array, fields) → for the first object of the array with an unreadable field: its index from
 -- 0, the field and its value. fields: each "name type". NULL = all fields can be read. Internal.

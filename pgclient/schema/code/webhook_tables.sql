@@ -30,7 +30,8 @@ GRANT SELECT (id, event_type, active, verified, secret_ref, max_attempts, rate_l
   endpoint) ON public.subscriptions TO :"queue_viewer";
 
 COMMENT ON TABLE public.webhook_endpoint_suspensions IS
-  'Endpoints to which nothing is sent, and why. A circuit past its until is half-open: one probe at a time.';
+  'Webhook subscriptions to which nothing is sent, and why. A circuit past its until is half-open: one probe at a '
+  'time.';
 COMMENT ON COLUMN public.webhook_endpoint_suspensions.reason IS
   '410, circuit, failing (only failures for webhook.disable_after_days) or operator';
 COMMENT ON COLUMN public.webhook_endpoint_suspensions.failed_probes IS
@@ -38,7 +39,8 @@ COMMENT ON COLUMN public.webhook_endpoint_suspensions.failed_probes IS
 COMMENT ON COLUMN public.webhook_endpoint_suspensions.until IS 'NULL = until an operator resumes it';
 
 COMMENT ON TABLE public.webhook_endpoint_state IS
-  'The latest results of each endpoint; last_success_at is exact to a second. Opens and closes the circuit.';
+  'The latest results of each webhook subscription; last_success_at is exact to a second. Opens and closes its '
+  'circuit.';
 COMMENT ON COLUMN public.webhook_endpoint_state.failing_since IS
   'since when all results are failures; NULL = the last result was a success';
 
