@@ -1,5 +1,6 @@
 # Reads `go test -json` and prints what a person wants to see: one line per
-# package, the whole output of what failed, skips with their reason, a count.
+# package, the whole output of what failed, skips with their reason, the tests
+# that took longest, a count.
 # Lines that are not JSON (build errors of an old toolchain) pass through.
 
 # The value of a plain string field; good for names, which hold no quotes.
@@ -88,7 +89,19 @@ test == "" && (action == "pass" || action == "skip") {
 	delete text[key]
 }
 
+# The 15 tests that took longest, the longest first.
+test != "" && test !~ /\// && action == "pass" && match($0, /"Elapsed":[0-9.]+/) {
+	took = substr($0, RSTART + 10, RLENGTH - 10) + 0
+	for (i = 15; i > 0 && took > slow[i]; i--) {
+		slow[i + 1] = slow[i]
+		slowest[i + 1] = slowest[i]
+	}
+	slow[i + 1] = took
+	slowest[i + 1] = package " " test
+}
+
 END {
+	for (i = 1; i <= 15 && slow[i] > 1; i++) printf "  %6.1f s  %s\n", slow[i], slowest[i]
 	for (i = 1; i <= skipped; i++) print skips[i]
 	printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
 }

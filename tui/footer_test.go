@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/views/viewstest"
@@ -34,50 +37,55 @@ func TestFooterKeepsTheWayOut(t *testing.T) {
 // footer shows each key once, action keys left of the separator and the others
 // right of it, and never cuts off the keys that leave a view.
 func TestFooterOfEveryPane(t *testing.T) {
-	for _, w := range []int{60, 80, 100, 120, 160, 200} {
-		t.Run(fmt.Sprint(w), func(t *testing.T) {
-			for _, full := range []bool{true, false} {
-				s := setup{w: w, h: 24}
-				if !full {
-					s.store = newStore()
-					s.store.snap, s.store.deadLetters, s.store.jobs, s.store.audit, s.store.rules = viewstest.Empty(), nil, nil, nil, nil
-				}
-				run(t, s, func(c *console) {
-					for _, p := range Panes() {
-						for _, deeper := range []bool{false, true} {
-							c.press(strings.Split(p.Keys, "")...)
-							if deeper {
-								c.press("enter")
-							}
-							lines := strings.Split(strings.TrimRight(c.screen(), "\n"), "\n")
-							foot := lines[len(lines)-1]
-							at := fmt.Sprint(w, " ", p.ID, " full=", full, " deeper=", deeper, ": ", foot)
-							if p.ID != home() || deeper && len(lines) > 0 && strings.Contains(foot, " esc") {
-								require.Regexp(t, ` esc( back)? +\?( help)? +:( command)? +q( quit)? *$`, foot, at)
-							}
-							require.Regexp(t, ` \?( help)? +:( command)? +q( quit)? *$`, foot, at)
-							acting, looking, ok := strings.Cut(foot, "│")
-							if !ok {
-								acting, looking = "", foot
-							}
-							seen := map[string]bool{}
-							for side, text := range map[string]string{"acting": acting, "looking": looking} {
-								for _, hint := range strings.Split(strings.TrimSpace(text), "  ") {
-									key, _, _ := strings.Cut(strings.Trim(hint, " ()"), " ")
-									if key == "" {
-										continue
-									}
-									require.False(t, seen[key], "%s twice: %s", key, at)
-									seen[key] = true
-									capital := key == "+" || len(key) == 1 && key >= "A" && key <= "Z"
-									require.Equal(t, side == "acting", capital, "%s: %s", key, at)
-								}
-							}
-							c.press("esc", "esc")
-						}
+	for _, full := range []bool{true, false} {
+		s := setup{h: 24}
+		if !full {
+			s.store = newStore()
+			s.store.snap, s.store.deadLetters, s.store.jobs, s.store.audit, s.store.rules = viewstest.Empty(), nil, nil, nil, nil
+		}
+		run(t, s, func(c *console) {
+			for _, p := range Panes() {
+				for _, deeper := range []bool{false, true} {
+					c.press(strings.Split(p.Keys, "")...)
+					if deeper {
+						c.press("enter")
 					}
-				})
+					for _, w := range []int{60, 80, 100, 120, 160, 200} {
+						c.p.Send(tea.WindowSizeMsg{Width: w, Height: 24})
+						c.rest(time.Millisecond)
+						var lines []string
+						c.model(func(m *root) { lines = strings.Split(strings.TrimRight(ansi.Strip(m.frame()), "\n"), "\n") })
+						foot := lines[len(lines)-1]
+						requireFooter(t, foot, p.ID == home(), fmt.Sprint(w, " ", p.ID, " full=", full, " deeper=", deeper, ": ", foot))
+					}
+					c.press("esc", "esc")
+				}
 			}
 		})
+	}
+}
+
+func requireFooter(t *testing.T, foot string, atHome bool, at string) {
+	t.Helper()
+	if !atHome || strings.Contains(foot, " esc") {
+		require.Regexp(t, ` esc( back)? +\?( help)? +:( command)? +q( quit)? *$`, foot, at)
+	}
+	require.Regexp(t, ` \?( help)? +:( command)? +q( quit)? *$`, foot, at)
+	acting, looking, ok := strings.Cut(foot, "│")
+	if !ok {
+		acting, looking = "", foot
+	}
+	seen := map[string]bool{}
+	for side, text := range map[string]string{"acting": acting, "looking": looking} {
+		for hint := range strings.SplitSeq(strings.TrimSpace(text), "  ") {
+			key, _, _ := strings.Cut(strings.Trim(hint, " ()"), " ")
+			if key == "" {
+				continue
+			}
+			require.False(t, seen[key], "%s twice: %s", key, at)
+			seen[key] = true
+			capital := key == "+" || len(key) == 1 && key >= "A" && key <= "Z"
+			require.Equal(t, side == "acting", capital, "%s: %s", key, at)
+		}
 	}
 }

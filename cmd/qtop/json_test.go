@@ -176,7 +176,9 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 		name := strings.Join(bare(verb), " ")
 		require.True(t, done[name] || verb[0] == "profile" || slices.Contains(grouping, name), "answering has no command line of %s", name)
 		try(verb) // with the word "1" for each argument
-		try(bare(verb))
+		if len(bare(verb)) < len(verb) {
+			try(bare(verb))
+		}
 	}
 	require.Greater(t, answers, 40)
 	require.Greater(t, refusals, 40)
