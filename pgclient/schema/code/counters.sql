@@ -19,7 +19,8 @@ COMMENT ON TABLE public.queue_counter_recent IS
 COMMENT ON COLUMN public.queue_counter_recent.xid IS
   'the transaction that counted; queue_counter_watermark compares it';
 COMMENT ON TABLE public.queue_counter_delta IS
-  'As queue_counter_recent, for transactions that began before queue_counter_recent existed.';
+  'As queue_counter_recent, for statements that cannot write there: while somebody locks it, and for transactions that '
+  'began before it existed.';
 COMMENT ON TABLE public.queue_counter_watermark IS
   'Which deltas are folded; the highest version counts. No row: unfolded deltas are looked for in the whole table.';
 COMMENT ON COLUMN public.queue_counter_watermark.at IS 'when the fold ran; after ten minutes the row is no longer used';
@@ -166,15 +167,19 @@ CREATE OR REPLACE TRIGGER trg_queue_counter_deleted AFTER DELETE ON public.queue
 --   1. It checks whether queue_counter_recent can be locked at once and is still as installed. It does so in a
 --      subtransaction that writes nothing, which therefore takes no transaction id: from the 65th id of
 --      subtransactions on, a transaction makes the snapshots of all other sessions slower.
---   2. If so, it writes the deltas without a subtransaction.
+--   2. If so, it writes the deltas without a subtransaction. From there on nothing waits but a session that extends the
+--      table: lock_timeout would hold for that too, and the producer's statement would fail.
 --   3. If somebody has added columns, checks, triggers, indexes, rules or row security to the table, it writes in a
 --      subtransaction.
--- Counts that could not be written are logged in the server's log; qtop doctor finds the difference and qtop recount
--- corrects it. Internal.
+--   4. If the deltas could not be written there (VACUUM FULL, REINDEX or CLUSTER holds the table), it writes them to
+--      queue_counter_delta, which readers and folds also read.
+-- Counts that could not be written to either table are logged in the server's log; qtop doctor finds the difference and
+-- qtop recount corrects it. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_count(p_counts text[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $fn$
 DECLARE
   v_plain boolean;
+  v_reason text;
 BEGIN
   BEGIN
     LOCK TABLE public.queue_counter_recent IN ROW EXCLUSIVE MODE NOWAIT;
@@ -185,21 +190,33 @@ BEGIN
       AND NOT EXISTS (SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM public.queue_counter_recent d WHERE false)
     INTO v_plain FROM pg_class c WHERE c.oid = 'public.queue_counter_recent'::regclass;
   EXCEPTION WHEN OTHERS THEN
-    RAISE LOG 'qtop: % was not counted, run qtop recount: %', p_counts, SQLERRM;
-    RETURN;
+    v_reason := SQLERRM;
   END;
   IF v_plain THEN
+    PERFORM set_config('lock_timeout', '0', true); -- until this function returns
     INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
     SELECT p_counts[i][1], p_counts[i][2], p_counts[i][3], p_counts[i][4], p_counts[i][5]::bigint
     FROM generate_subscripts(p_counts, 1) i;
     RETURN;
+  ELSIF v_reason IS NULL THEN
+    BEGIN
+      INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
+      SELECT p_counts[i][1], p_counts[i][2], p_counts[i][3], p_counts[i][4], p_counts[i][5]::bigint
+      FROM generate_subscripts(p_counts, 1) i;
+      RETURN;
+    EXCEPTION WHEN OTHERS THEN
+      v_reason := SQLERRM;
+    END;
   END IF;
   BEGIN
-    INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
+    LOCK TABLE public.queue_counter_delta IN ROW EXCLUSIVE MODE NOWAIT;
+    PERFORM set_config('lock_timeout', '0', true) FROM pg_class c
+    WHERE c.oid = 'public.queue_counter_delta'::regclass AND NOT (c.relhastriggers OR c.relhasrules OR c.relhasindex);
+    INSERT INTO public.queue_counter_delta (scope, k1, k2, k3, n)
     SELECT p_counts[i][1], p_counts[i][2], p_counts[i][3], p_counts[i][4], p_counts[i][5]::bigint
     FROM generate_subscripts(p_counts, 1) i;
   EXCEPTION WHEN OTHERS THEN
-    RAISE LOG 'qtop: % was not counted, run qtop recount: %', p_counts, SQLERRM;
+    RAISE LOG 'qtop: % was not counted, run qtop recount: %; %', p_counts, v_reason, SQLERRM;
   END;
 END
 $fn$;

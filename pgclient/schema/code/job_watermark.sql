@@ -81,6 +81,7 @@ BEGIN
     RAISE LOG 'qtop: a job of %/%, due since %, may be claimed a minute late: %', p_domain, p_kind, p_due, SQLERRM;
     RETURN;
   END;
+  PERFORM set_config('lock_timeout', '0', true); -- another session may extend the table, as in fn_queue_count
   INSERT INTO public.job_watermark_below (event_domain, job_kind, due) VALUES (p_domain, p_kind, p_due);
 END
 $fn$;
