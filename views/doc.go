@@ -25,6 +25,7 @@ type Env struct {
 	Loc   *time.Location // time zone of displayed times
 	Stale bool           // the snapshot is too old: each row has the sign for that
 	Brief bool           // pages leave out the parts for which the database must be asked
+	Exact bool           // times are RFC 3339 with date and zone: the text is for no screen
 }
 
 // Size is a size in cells.

@@ -103,6 +103,9 @@ func (e Env) Clock(t time.Time) string {
 	if word := queue.Uncalendared(t); word != "" {
 		return word
 	}
+	if e.Exact {
+		return PlainTime(&t)
+	}
 	t, now := t.In(e.loc()), e.Now.In(e.loc())
 	switch {
 	case t.IsZero() || t.Year() < 1970:
@@ -114,6 +117,14 @@ func (e Env) Clock(t time.Time) string {
 	default:
 		return t.Format("2006-01-02")
 	}
+}
+
+// Second returns a time to the second, with its date but without its year.
+func (e Env) Second(t time.Time) string {
+	if word := queue.Uncalendared(t); word != "" {
+		return word
+	}
+	return queue.Choose(t.IsZero(), e.Theme.G.Dash, t.In(e.loc()).Format("01-02 15:04:05"))
 }
 
 // Stamp returns a date and time to the second, with its zone.

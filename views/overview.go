@@ -108,8 +108,7 @@ func total(sections []section) int {
 // banner above every pane.
 func urgentSections(s *queue.Snapshot, e Env, w int, expanded map[string]bool) []section {
 	var out []section
-	groups := append(flagsOff(s, e), brakes(s, e, w), heldCursors(s, e), suspensions(s, e), noHost(s, e))
-	for _, g := range append(append(groups, conditions(s, e)...), unticked(s, e), setAside(s, e), broadcasts(s, e)) {
+	for _, g := range troubleKinds(s, e, w) {
 		if top := g.section(e, expanded); len(top.items) > 0 || top.missing != "" {
 			out = append(out, top)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
 )
 
 // troubles holds all troubles of one kind. A single one is a row of the Overview; several share one
@@ -22,6 +23,33 @@ type trouble struct {
 	target           Target
 	rank             int
 	name, text, cure string
+}
+
+// troubleKinds returns all troubles by kind, in the order in which they need a decision. It is the
+// one list for the Overview (whose width is w), `qtop status` and --accessible.
+func troubleKinds(s *queue.Snapshot, e Env, w int) []troubles {
+	out := append(flagsOff(s, e), brakes(s, e, w), heldCursors(s, e), suspensions(s, e), noHost(s, e))
+	return append(append(out, conditions(s, e)...), unticked(s, e), setAside(s, e), broadcasts(s, e))
+}
+
+// Trouble is a trouble of the Overview as a line of text.
+type Trouble struct {
+	Kind     string     `json:"kind"`     // the label on the screen: OFF, BRAKE, SUSPENDED
+	Severity string     `json:"severity"` // warning, critical
+	Subject  queue.Text `json:"subject"`
+	Text     queue.Text `json:"text"`
+}
+
+// Troubles returns the troubles of the Overview, in its order, with times in RFC 3339.
+func Troubles(s *queue.Snapshot) []Trouble {
+	e := Env{Theme: theme.New(theme.Options{}), Now: s.TakenAt, Exact: true}
+	out := []Trouble{}
+	for _, t := range troubleKinds(s, e, 1000) {
+		for _, x := range t.all {
+			out = append(out, Trouble{t.label, queue.Choose(x.rank == rankCritical, "critical", "warning"), queue.Clean(x.name), queue.Clean(x.text)})
+		}
+	}
+	return out
 }
 
 func (t *troubles) add(target Target, rank int, name, text, cure string) {

@@ -90,6 +90,10 @@ func furnish(t *testing.T) furnished {
 		_, err := f.conn.Exec(t.Context(), sql)
 		require.NoError(t, err, sql)
 	}
+	_, err := f.conn.Exec(t.Context(), `WITH gone AS (INSERT INTO public.subscriptions (event_type, callback_url, active, verified)
+			VALUES ('gone', 'https://gone.example/hook', true, true) RETURNING id)
+		INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, by) SELECT id, '410', 'webhook_worker' FROM gone`)
+	require.NoError(t, err)
 	code, out, _ := jsonRun(t, "lease", "list", "--dsn", f.db.DSN(""))
 	require.Zero(t, code)
 	var leases []queue.JobLease

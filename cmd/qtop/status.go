@@ -35,13 +35,18 @@ type statusJSON struct {
 	LastHost      string            `json:"last_host"`  // if none is alive: how the last one ended
 	NotTicked     []queue.Unticked  `json:"not_ticked"` // tick workers that no one runs, by reason
 	MonitoringOff bool              `json:"monitoring_off"`
+
+	// Troubles are the rows at the top of the Overview, from the same list as there.
+	Troubles   []views.Trouble    `json:"troubles"`
+	Suspended  []queue.Suspension `json:"suspended"`
+	Operations []queue.Operation  `json:"operations"` // planned, running and paused
 }
 
 func statusOf(s queue.Snapshot) statusJSON {
 	st := statusJSON{
 		AsOf: s.TakenAt, Health: "ok", Off: []queue.Flag{}, Held: s.Held, Alerts: queue.Causes(s.Alerts), Silent: []queue.Alert{}, Waiting: s.Waiting,
 		Queues: s.Queues, JobLeases: s.JobLeases, DeadOpen: s.Flow.DeadOpen, Dead: s.DeadGroups, DeadMore: s.DeadMore, HostsAlive: s.Flow.HostsAlive, MonitoringOff: s.MonitoringOff,
-		NotTicked: s.Unticked(),
+		NotTicked: s.Unticked(), Troubles: views.Troubles(&s), Suspended: s.Suspended, Operations: s.Operations,
 	}
 	st.CloneOf, st.Unexpected = s.Server.CloneOf, s.Server.Unexpected
 	if !st.CloneOf.Empty() || !st.Unexpected.Empty() {
@@ -71,6 +76,12 @@ func statusOf(s queue.Snapshot) statusJSON {
 			st.Health = "critical"
 		}
 	}
+	for _, t := range st.Troubles {
+		warn = true
+		if t.Severity == "critical" {
+			st.Health = "critical"
+		}
+	}
 	if warn && st.Health == "ok" {
 		st.Health = "warning"
 	}
@@ -94,6 +105,13 @@ func showStatus(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) 
 	return nil
 }
 
+// ownLines are the kinds of trouble of which statusTable prints more than the Overview says. A
+// trouble of any other kind is printed as it is there.
+var ownLines = map[string]bool{
+	"OFF": true, "INVALID": true, "HELD": true, "NOT TICKED": true, "NO HOST": true,
+	"UNCLAIMED": true, "BACKLOG": true, "BROADCAST": true, "SET ASIDE": true,
+}
+
 func (a *writer) statusTable(st statusJSON) {
 	for _, first := range []queue.Text{st.CloneOf, st.Unexpected} {
 		if !first.Empty() {
@@ -105,9 +123,17 @@ func (a *writer) statusTable(st statusJSON) {
 		fmt.Fprintln(a.out, "MONITORING OFF  the stale threshold flag is 1000000 s or more: no silence is reported")
 	}
 	for _, f := range st.Off {
+		if f.Overdue {
+			continue // a line of st.Troubles
+		}
 		word := queue.Choose(f.Invalid, "INVALID", "OFF")
 		back := queue.Choose(f.RevertsAt != nil, " · back at "+views.PlainTime(f.RevertsAt), "")
 		a.printf("%-8s%s = %s · %s %s %q%s\n", word, f.Key, f.Value, f.UpdatedBy, views.PlainTime(&f.UpdatedAt), f.Reason.String(), back)
+	}
+	for _, t := range st.Troubles {
+		if !ownLines[t.Kind] {
+			a.printf("%-7s %s · %s\n", t.Kind, t.Text, t.Severity)
+		}
 	}
 	for _, h := range st.Held {
 		a.printf("HELD    %s: its own events wait for an open transaction, %s\n", h.Worker, views.PlainHolder(&h))

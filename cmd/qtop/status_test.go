@@ -1,0 +1,59 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+	"github.com/qtop/qtop/views/viewstest"
+)
+
+// Whatever the Overview shows at its top is in `qtop status` too: by kind, with its subject, and in
+// its exit code.
+func TestStatusHasEveryTroubleOfTheOverview(t *testing.T) {
+	s := viewstest.Rich()
+	s.Flags = append(s.Flags,
+		queue.Flag{Key: queue.Clean("a.off"), Value: queue.Clean("false"), Off: true},
+		queue.Flag{Key: queue.Clean("a.invalid"), Value: queue.Clean("x"), Invalid: true},
+		queue.Flag{Key: queue.Clean("a.late"), Value: queue.Clean("false"), Off: true, Overdue: true, RevertsAt: &s.TakenAt, RevertsTo: queue.Clean("true")})
+	for _, kind := range []string{queue.AlertUnclaimed, queue.AlertBacklog, queue.AlertQuarantine, queue.AlertBroadcast, queue.AlertNoHost} {
+		subject := map[string]string{
+			queue.AlertUnclaimed: "unclaimed:kg/mail", queue.AlertBacklog: "backlog:webhook hooks.acme", queue.AlertQuarantine: "quarantine:saga_orchestrator/7",
+			queue.AlertBroadcast: "broadcast", queue.AlertNoHost: "no_host",
+		}[kind]
+		s.Alerts = append(s.Alerts, queue.Alert{Key: queue.Clean(kind), Kind: kind, Subject: queue.Clean(subject), Severity: "warning", State: "open"})
+	}
+	s.Ticks = append(s.Ticks, queue.TickWorker{Name: queue.Clean("config_expiry"), Why: queue.Clean("its mode is pg_cron and it has no job")})
+	labels := map[string]string{"SET ASIDE": "ASIDE"} // what the line of status begins with
+	var out strings.Builder
+	a := &writer{out: &out, output: "table"}
+	a.statusTable(statusOf(s))
+	kinds := map[string]bool{}
+	for _, x := range views.Troubles(&s) {
+		kinds[x.Kind] = true
+		label := queue.Choose(labels[x.Kind] == "", x.Kind, labels[x.Kind])
+		found := false
+		for line := range strings.Lines(out.String()) {
+			found = found || strings.HasPrefix(line, label+" ") || strings.HasPrefix(line, label+"\t")
+		}
+		require.True(t, found, "%s %s is in no line of\n%s", x.Kind, x.Text, out.String())
+	}
+	for _, kind := range []string{"OFF", "INVALID", "OVERDUE", "BRAKE", "HELD", "SUSPENDED", "NO HOST", "UNCLAIMED", "BACKLOG", "NOT TICKED", "SET ASIDE", "BROADCAST"} {
+		require.True(t, kinds[kind], "the snapshot of this test has %s", kind)
+	}
+	for _, want := range []string{"BRAKE   #12 ", "SUSPENDED hooks.gone.example · 410 Gone · until resumed · since 2026-"} {
+		require.Contains(t, out.String(), want)
+	}
+
+	// The brake alone makes the state critical, as on the screen; a suspension a warning.
+	calm := viewstest.Empty()
+	calm.Hosts, calm.Flow.HostsAlive = []queue.Host{{Alive: true}}, 1
+	require.Equal(t, "ok", statusOf(calm).Health)
+	calm.Suspended = s.Suspended
+	require.Equal(t, "warning", statusOf(calm).Health)
+	calm.Operations = []queue.Operation{s.Operations[2]}
+	require.Equal(t, "critical", statusOf(calm).Health)
+}
