@@ -91,6 +91,7 @@ func (m *root) planned(msg plannedMsg) tea.Cmd {
 
 // applied gives a result to its dialog and reads the changed data again.
 func (m *root) applied(msg appliedMsg) tea.Cmd {
+	m.feed.acted = true
 	cmds := []tea.Cmd{later(quietFor, armMsg{}), m.refresh(fresh), m.poll()}
 	cmds = append(cmds, m.reread(true)...)
 	d := m.dialog(msg.dialog)

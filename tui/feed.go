@@ -26,6 +26,7 @@ type feed struct {
 	inFlight bool
 	waiting  bool // a refresh for a hint is scheduled
 	again    bool // a refresh was requested while another was in flight
+	acted    bool // this console has changed something since the last snapshot was asked for
 	err      error
 	failing  time.Time // since when refreshes fail; zero: the last one succeeded
 	link     queue.Link

@@ -83,6 +83,9 @@ func (m *shell) refresh(maxAge time.Duration) tea.Cmd {
 
 // refreshAtOnce starts to read a snapshot, also while the session is being read.
 func (m *shell) refreshAtOnce(maxAge time.Duration) tea.Cmd {
+	if m.feed.acted { // a shared snapshot may be from before the change
+		maxAge, m.feed.acted = 0, false
+	}
 	m.feed.inFlight, m.feed.again, m.feed.started = true, false, m.o.Now()
 	return m.readSnapshot(maxAge)
 }

@@ -225,9 +225,15 @@ func TestSnapshotShared(t *testing.T) {
 	d, err := read("1 microsecond")
 	require.NoError(t, err)
 	require.Equal(t, b["taken_at"], d["taken_at"])
+	// But who asks for age 0 never gets a snapshot from before the last change.
+	c.exec("INSERT INTO public.queue_mark (at, label, created_by) VALUES (now(), 'just now', 'anna')")
+	own, err := read("0")
+	require.NoError(t, err)
+	require.Equal(t, false, own["shared"])
+	require.Contains(t, fmt.Sprint(own["marks"]), "just now")
 	// If the lock is never released and the stored snapshot is too old, a session computes its own.
 	c.exec("UPDATE public.queue_snapshot SET taken_at = taken_at - interval '1 hour'")
-	e, err := read("0")
+	e, err := read("1 microsecond")
 	require.NoError(t, err)
 	require.Equal(t, false, e["shared"])
 }

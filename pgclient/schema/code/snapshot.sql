@@ -188,6 +188,8 @@ COMMENT ON FUNCTION public.fn_snapshot_server IS 'Section of the snapshot: the s
 -- 1. If the stored snapshot is younger than max age, it is returned.
 -- 2. Otherwise the session that gets the row lock of the lease queue_snapshot (SKIP LOCKED, held until its transaction
 --    ends) computes a new snapshot and stores it for all consoles.
+--    Max age 0: a session that does not get the lock computes its own at once. It never gets a snapshot from before its
+--    call: the caller may have just changed what it reads.
 -- 3. The other sessions accept a stored snapshot of up to five times max age (at least 5 s), and wait up to about one
 --    second for the new one. After that each computes its own: a transaction that stays open with the lock must not
 --    block the screens.
@@ -230,6 +232,7 @@ BEGIN
       END;
       IF NOT v_locked THEN
         v_store := false;
+        EXIT WHEN p_max_age = interval '0';
         v_fits := greatest(least(p_max_age, interval '1 day'), interval '1 second') * 5;
         PERFORM pg_sleep(CASE WHEN v_try = 1 THEN 0 ELSE 0.025 END);
       END IF;
