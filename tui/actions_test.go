@@ -337,6 +337,60 @@ func TestCommandLine(t *testing.T) {
 	})
 }
 
+// A command without targets works on what a key would work on, also if its action has no key.
+func TestCommandActsOnTheRow(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, w: 160, h: 40}, func(c *console) {
+		targets := func() []string {
+			c.press("x", "enter")
+			c.rest(quiet)
+			all := s.asked()
+			require.NotEmpty(t, all)
+			return all[len(all)-1].Targets
+		}
+		c.press("5", "enter", "space", "space")
+		c.press(":")
+		c.typing("reopen")
+		c.press("enter")
+		c.sees("Reopen dead letters", "2")
+		require.Equal(t, []string{s.deadLetters[0].ID, s.deadLetters[1].ID}, targets())
+		c.press("esc", "esc", "esc", "enter", "enter", ":")
+		c.typing("reopen")
+		c.press("enter")
+		require.Equal(t, []string{s.deadLetters[0].ID}, targets(), "of the page")
+		c.press("esc", "4", ":")
+		c.typing("executor deregister")
+		c.press("enter")
+		first := targets()
+		require.Len(t, first, 1)
+		c.press("esc", ":")
+		c.typing("deregister")
+		c.press("enter")
+		c.sees("Deregister an executor")
+		require.Equal(t, first, targets(), "the last word is enough where it means one action")
+		c.press("esc", "1", ":")
+		c.typing("resume")
+		c.press("enter")
+		c.sees("unknown command :resume; :")
+	})
+}
+
+// After its own action a console does not accept a snapshot from before it.
+func TestReadsAnewAfterItsOwnAction(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s}, func(c *console) {
+		require.NotContains(t, s.allowed(), time.Duration(0))
+		c.press("3", "A")
+		c.typing("x")
+		c.press("tab", "enter")
+		c.rest(quiet)
+		c.press("tab", "enter")
+		c.rest(quiet)
+		require.NotEmpty(t, s.did())
+		require.Contains(t, s.allowed(), time.Duration(0))
+	})
+}
+
 func TestWhoAreYou(t *testing.T) {
 	s := newStore()
 	named := ""

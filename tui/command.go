@@ -165,8 +165,28 @@ func (m *root) command(text string) tea.Cmd {
 	}); ok {
 		return m.open(p.ID)
 	}
-	m.warn("unknown command :" + text + "; tab completes, ? lists keys")
+	meant := m.lastWord(line[0])
+	if len(meant) == 1 {
+		return m.commandAct(meant[0], line[1:])
+	}
+	names := make([]string, len(meant))
+	for i, a := range meant {
+		names[i] = ":" + a.Words
+	}
+	m.warn("unknown command :" + text + "; " + queue.Choose(len(names) > 0, strings.Join(names, " or ")+"?", "tab completes, ? lists keys"))
 	return nil
+}
+
+// lastWord returns the actions whose command has more than one word and ends with word; if there
+// are several, only those of the open pane, if it has any.
+func (m *root) lastWord(word string) (found []queue.Action) {
+	for _, a := range m.actions {
+		if words := strings.Fields(a.Words); len(words) > 1 && words[len(words)-1] == word {
+			found = append(found, a)
+		}
+	}
+	here := slices.DeleteFunc(slices.Clone(found), func(a queue.Action) bool { return !worksIn(a, m.at) })
+	return queue.Choose(len(found) > 1 && len(here) > 0, here, found)
 }
 
 // cutWords returns the rest of text after words; ok reports whether text begins
@@ -182,7 +202,7 @@ func cutWords(text, words string) (rest string, ok bool) {
 }
 
 // commandAct starts an action on the targets that the line names. Without targets it
-// works like the action's key.
+// works like the action's key: on the selected rows, else on the row or page.
 func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 	if off := m.off(a); off != "" {
 		m.warnWhile(a.Verb+" is off: "+off, func() bool { return m.off(a) == off })
@@ -197,7 +217,7 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 	req := queue.Request{Args: map[string]string{}, Reason: typed.Reason}
 	req.Select(typed.Filters)
 	if len(words) == 0 && !typed.Flags {
-		if worksIn(a, m.at) && a.Key != "" {
+		if worksIn(a, m.at) && a.Key != "" || m.scene().acting().target(a.ID) != nil {
 			return m.act(a, nil)
 		}
 		if a.Targets.Name != "" && a.Danger != queue.DangerDatabase {

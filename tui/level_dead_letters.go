@@ -32,7 +32,7 @@ func (deadLetters) under(at scene, i int) level {
 
 // deadLetterTargets gives the actions on dead letters the same target.
 func deadLetterTargets(meant target) map[queue.ActionID]target {
-	return map[queue.ActionID]target{queue.ActRequeue: meant, queue.ActResolve: meant, queue.ActUndoRequeue: meant, queue.ActBulkPlan: meant}
+	return map[queue.ActionID]target{queue.ActRequeue: meant, queue.ActResolve: meant, queue.ActReopen: meant, queue.ActUndoRequeue: meant, queue.ActBulkPlan: meant}
 }
 
 // selectionTarget returns the target of an action on a list: all rows that

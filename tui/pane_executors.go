@@ -10,6 +10,7 @@ import (
 
 // executorsPane is pane 4: executors, and below them their job subscriptions.
 func executorsPane() pane {
+	row := rowTarget(func(at scene) (string, bool) { id := executorAt(at); return id, id != "" }, func(id string) string { return id }, "there is no executor under the cursor")
 	rule := rowTarget(jobSubscriptionAt, func(x queue.JobSubscription) string { return x.ID }, "D needs a row under MAY CLAIM under the cursor")
 	return pane{
 		Pane: queue.Pane{
@@ -34,10 +35,12 @@ func executorsPane() pane {
 					}
 					return at.noRow(noAlert)
 				}),
-				queue.ActJobSubscribe: subscribeTarget,
-				queue.ActProducerSet:  producersTarget,
-				queue.ActJobRuleOff:   rule,
-				queue.ActJobRuleOn:    rule,
+				queue.ActJobSubscribe:   subscribeTarget,
+				queue.ActProducerSet:    producersTarget,
+				queue.ActExecDeregister: row,
+				queue.ActExecOwner:      row,
+				queue.ActJobRuleOff:     rule,
+				queue.ActJobRuleOn:      rule,
 			},
 			forms: map[queue.ActionID]form{
 				queue.ActJobSubscribe: {parseWords: parseSubscribe, facts: executorFacts},

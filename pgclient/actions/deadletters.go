@@ -3,6 +3,7 @@ package actions
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,11 +32,11 @@ func deadLetterActions() []entry {
 			Help: "close a dead letter with a resolution, without sending it", Function: "public.fn_dead_letter_resolve(bigint[],text,text,text,boolean)",
 			Args: []queue.Arg{{
 				Name: "resolution", Label: "Resolution", Default: "abandoned", Required: true,
-				Choices: []string{"abandoned", "delivered_otherwise", "duplicate"}, Help: "why it need not be sent",
+				Choices: []string{"abandoned", "delivered_otherwise", "duplicate"}, Help: "why it need not be sent: abandoned, delivered_otherwise or duplicate",
 			}},
 		}),
 		deadLetter(queue.Action{
-			ID: queue.ActReopen, Words: "reopen", Example: "qtop reopen 4812 --reason 'it was not sent after all'", Verb: "Reopen", Opposite: queue.ActResolve, Targets: queue.Targets{Of: "closed dead letter"},
+			ID: queue.ActReopen, Words: "reopen", Example: "qtop reopen 4812 --reason 'it was not sent after all'", Verb: "Reopen", Opposite: queue.ActResolve, Targets: queue.Targets{Instead: "filter", List: "dlq", Of: "closed dead letter"},
 			Help: "open a closed dead letter again", Function: "public.fn_dead_letter_reopen(bigint[],text,text,boolean)",
 		}),
 		deadLetter(queue.Action{
@@ -204,6 +205,10 @@ func requestOutcome(outcome string) string {
 }
 
 func planDeadLetters(ctx context.Context, c *Planner, p *queue.Plan) error {
+	known := []string{"abandoned", "delivered_otherwise", "duplicate", "done_otherwise"}
+	if v := p.Request.Args["resolution"]; p.Request.Action == queue.ActResolve && !slices.Contains(known, v) {
+		return queue.NewError(queue.KindUsage, strconv.Quote(v)+" is no resolution", "--resolution", "write "+strings.Join(known[:2], ", ")+" or "+known[2])
+	}
 	if len(p.Request.Targets) == 0 {
 		ids, err := c.freeze(ctx, p.Request.Filters())
 		if err != nil {
