@@ -84,6 +84,12 @@ func TestPreviewsSayWhatBlocksWebhooks(t *testing.T) {
 	require.Empty(t, blockers(plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: hooks[2:], Reason: "r"})))
 	w.shut(slowURL, "circuit")
 	require.Equal(t, []string{"hooks.acme.test (2), slow.test (1): circuit open"}, blockers(plan(t, op, freeze)))
+	for label, request := range map[string]queue.Request{"rate": freeze, "then": run} {
+		p := plan(t, op, request)
+		at, ok := queue.Find(p.Lines, func(l queue.PlanLine) bool { return l.Label == label })
+		require.True(t, ok)
+		require.Regexp(t, "^[0-9.]+/s: it waits for .* first, then about [0-9]+s$", at.Value.String(), "no end is promised")
+	}
 	w.shut(slowURL, "operator")
 	require.ElementsMatch(t, []string{"hooks.acme.test: circuit open", "slow.test: endpoint suspended: operator"}, blockers(plan(t, op, freeze)))
 	require.Equal(t, []string{"hooks.acme.test: circuit open"}, blockers(plan(t, op, requeue)), "those of slow.test are skipped, and a line says so")

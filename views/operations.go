@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/table"
@@ -44,7 +43,7 @@ func Operations(rows []queue.Operation) Source {
 				return queue.Choose(ok, Span(d), e.Theme.G.Dash)
 			}, Plain: func(o queue.Operation) string {
 				d, ok := o.EndsIn()
-				return queue.Choose(ok, d.Round(time.Second).String(), "-")
+				return queue.Choose(ok, PlainAge(int64(d.Seconds())), "-")
 			}},
 			{Name: "sent", Width: 7, Max: 10, Right: true, Drop: 6, Look: dim},
 			{Name: "done", Width: 7, Max: 10, Right: true, Drop: 6, Look: dim},
@@ -55,6 +54,9 @@ func Operations(rows []queue.Operation) Source {
 			{Name: "filter", Title: "selection, or why waiting", Head: "CLAIMED SELECTION", Width: 24, Want: 60, Max: 90, Cell: func(o queue.Operation, e Env) table.Cell {
 				if o.StateWhy.Empty() && !o.Waits.Empty() {
 					return cell(o.Waits.String(), e.Theme.Warning)
+				}
+				if o.EndedBadly() {
+					return cell(e.dotted(fmt.Sprintf("%s ok / %s failed first attempts of %s requeued", Count(o.FirstOK), Count(o.FirstFailed), Count(o.Requeued)), o.Filter.String()), e.tone(operationRank(o)))
 				}
 				return queue.Choose(o.StateWhy.Empty(), cell(o.Filter.String(), e.Theme.Text), cell(o.StateWhy.String(), e.tone(operationRank(o))))
 			}},
@@ -74,10 +76,14 @@ func operationWord(kind string) string {
 	return queue.Shown(queue.OperationWords(), kind)
 }
 
-// operationRank is higher for operations that the brake or a canary paused, so that they stand out.
+// operationRank is higher for operations that the brake or a canary paused, or whose first attempts
+// failed, so that they stand out.
 func operationRank(o queue.Operation) int {
 	if o.State == queue.BulkPaused && !o.StateWhy.Empty() {
 		return rankCritical
+	}
+	if o.EndedBadly() {
+		return queue.Choose(o.FirstOK == 0, rankCritical, rankWarning)
 	}
 	return rankOf(o.State == queue.BulkPaused || o.State == queue.BulkPlanned)
 }
@@ -108,7 +114,8 @@ func OperationPage(o queue.Operation, items []queue.OperationItem, e Env, w int)
 	p.paint("waits", o.Waits.String(), th.Warning)
 	p.pair("items", fmt.Sprintf("%s requeued, %s skipped, %s failed, %s undone, %s not attempted", Count(o.Requeued), Count(o.Skipped), Count(o.Failed), Count(o.Undone), Count(o.Left())))
 	p.pair("sent", fmt.Sprintf("%s of %s requeued, %s finished", Count(o.Sent), Count(o.Requeued), Count(o.Done)))
-	p.pair("first attempts", fmt.Sprintf("%s succeeded, %s failed, %s not finished", Count(o.FirstOK), Count(o.FirstFailed), Count(o.Unknown())))
+	p.paint("first attempts", fmt.Sprintf("%s ok / %s failed, %s not finished", Count(o.FirstOK), Count(o.FirstFailed), Count(o.Unknown())),
+		queue.Choose(o.EndedBadly(), e.tone(operationRank(o)), th.Text))
 	if d, ok := o.EndsIn(); ok {
 		p.pair("ends in", Span(d)+" at "+rateText(o.Rate))
 	} else {

@@ -134,16 +134,7 @@ func compared(name string, v any) (any, bool) {
 
 // PlainAge returns a number of seconds in its two largest units.
 func PlainAge(seconds int64) string {
-	d := time.Duration(seconds) * time.Second
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", seconds)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm %02ds", seconds/60, seconds%60)
-	case d < 100*time.Hour:
-		return fmt.Sprintf("%dh %02dm", seconds/3600, seconds/60%60)
-	}
-	return fmt.Sprintf("%dd %02dh", seconds/86400, seconds/3600%24)
+	return queue.Span(seconds)
 }
 
 // PlainTime returns a time in RFC 3339; a dash for nil.
@@ -158,7 +149,9 @@ func PlainTime(t *time.Time) string {
 func PlainMillis(ms *float64) string { return queue.Choose(ms == nil, "-", plain("_ms", orZero(ms))) }
 
 // PlainRatio returns a ratio with ×.
-func PlainRatio(ratio float64) string { return plain("ratio", ratio) + "×" }
+func PlainRatio(ratio float64) string {
+	return queue.Choose(ratio < 0.1, "<0.1", plain("ratio", ratio)) + "×"
+}
 
 // PlainBound returns a count, marked if counting stopped there.
 func PlainBound(n int64, bound bool) string {

@@ -85,7 +85,14 @@ func reportMarkdown(r queue.Report) string {
 	m.line("# Incident report of %s\n", code(r.Database))
 	m.line("- From %s to %s, %s. All times are UTC.", at(&r.Since), at(&r.Until), views.PlainAge(int64(r.Until.Sub(r.Since)/time.Second)))
 	m.line("- As of %s, read by %s as %s from PostgreSQL %s.", at(&r.AsOf), code(r.Actor), code(r.Login), code(r.Version))
-	m.line("- %s, %s, %s, %s, %s.", queue.Plural(len(r.Actions)+r.More["actions"], "operator action", "operator actions"),
+	people := 0
+	for _, x := range r.Actions {
+		if !x.ByMachine() {
+			people++
+		}
+	}
+	m.line("- %s%s, %s, %s, %s, %s.", queue.Plural(people+r.More["actions"], "operator action", "operator actions"),
+		queue.Choose(people < len(r.Actions), fmt.Sprintf(" (and %d by hosts and triggers)", len(r.Actions)-people), ""),
 		queue.Plural(len(r.Silences)+r.More["silences"], "silence", "silences"),
 		queue.Plural(len(r.Flags)+r.More["flags"], "flag change", "flag changes"),
 		queue.Plural(len(r.Operations)+r.More["operations"], "bulk operation", "bulk operations"), died(r))
@@ -161,10 +168,13 @@ func (m *markdown) operations(r queue.Report) {
 		if !o.StateWhy.Empty() {
 			state += ": " + code(o.StateWhy)
 		}
+		first := fmt.Sprintf("%d ok / %d failed", o.FirstOK, o.FirstFailed)
+		if o.EndedBadly() {
+			first = "**" + first + "**"
+		}
 		rows = append(rows, []string{
 			strconv.FormatInt(o.ID, 10), o.Kind, code(o.Filter), at(&o.CreatedAt) + " by " + code(o.CreatedBy), code(o.Reason), state,
-			fmt.Sprintf("%d of %d ended: %d done, %d skipped, %d failed, %d undone", o.Ended(), o.Frozen, o.Done, o.Skipped, o.Failed, o.Undone),
-			fmt.Sprintf("%d succeeded, %d failed", o.FirstOK, o.FirstFailed),
+			fmt.Sprintf("%d of %d ended: %d requeued, %d skipped, %d failed, %d undone", o.Ended(), o.Frozen, o.Requeued, o.Skipped, o.Failed, o.Undone), first,
 		})
 	}
 	m.section("Bulk operations", r.More["operations"], []string{"id", "kind", "selection", "planned", "reason", "state", "outcome", "first attempts"}, rows)

@@ -62,7 +62,10 @@ func showOp(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) erro
 	if !op.Waits.Empty() {
 		fmt.Fprintln(a.out, op.Waits.String())
 	}
-	a.printf("ended %s: %d done, %d skipped, %d failed, %d undone\nrequeued %d, sent %d, settled %d\nfirst attempts: %d succeeded, %d failed, %d not settled\n", views.PlainProgress(op.Operation),
+	if op.EndedBadly() {
+		a.printf("FAILED  %d requeued, first attempts %d ok / %d failed\n", op.Requeued, op.FirstOK, op.FirstFailed)
+	}
+	a.printf("ended %s: %d done, %d skipped, %d failed, %d undone\nrequeued %d, sent %d, settled %d\nfirst attempts: %d ok / %d failed, %d not settled\n", views.PlainProgress(op.Operation),
 		op.Done, op.Skipped, op.Failed, op.Undone, op.Requeued, op.Sent, op.Done, op.FirstOK, op.FirstFailed, op.Unknown())
 	a.table(views.OperationItems(op.Items), "operation-items")
 	return nil

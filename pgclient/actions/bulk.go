@@ -169,20 +169,49 @@ func planBulk(ctx context.Context, c *Planner, p *queue.Plan) error {
 			return err
 		}
 	}
-	takes := time.Duration(float64(p.Count) / rate * float64(time.Second)).Round(time.Second)
+	takes := lasts(p.Count, rate)
 	var kinds []string
 	for _, x := range parts {
 		if x.n > 0 {
 			kinds = append(kinds, x.bulk)
 		}
 	}
-	p.Lines = append(p.Lines, line("rate", "%s/s: about %s from the start; if started now, it ends at %s", strconv.FormatFloat(rate, 'f', -1, 64), takes,
+	p.Lines = append(p.Lines, line("rate", "%s/s: about %s from the start; if started now, it ends at %s", strconv.FormatFloat(rate, 'f', -1, 64), span(takes),
 		queue.Stamp(at.Add(takes), "2006-01-02 15:04:05Z")), firstMinute(p.Count, rate))
 	if p.Request.Args["what"] == "requeue" {
 		p.Lines = append(p.Lines, line("canary", "%s", guardText(canary == 0, "none", "the first %d must succeed", canary)),
 			line("brake", "%s", guardText(brake == 0, "none", "pauses when %d %% of the last 50 first attempts failed", brake)))
 	}
-	return c.runners(ctx, p, kinds...)
+	if err := c.runners(ctx, p, kinds...); err != nil {
+		return err
+	}
+	waitsFirst(p, "rate", takes, rate)
+	return nil
+}
+
+// lasts returns how long n items take at rate (per second).
+func lasts(n int64, rate float64) time.Duration {
+	return time.Duration(float64(n) / rate * float64(time.Second)).Round(time.Second)
+}
+
+// span returns a duration as the verbs print it.
+func span(d time.Duration) string { return queue.Span(int64(d.Seconds())) }
+
+// waitsFirst replaces the line that says how long an operation takes if the preview has a line
+// "blocked": the operation then waits, nobody knows for how long.
+func waitsFirst(p *queue.Plan, label string, takes time.Duration, rate float64) {
+	what := ""
+	for _, x := range p.Lines {
+		if x.Label == "blocked" {
+			circuit := strings.Contains(x.Value.String(), "circuit ")
+			what = queue.Choose(circuit && (what == "" || what == "the circuit"), "the circuit", "what blocks it")
+		}
+	}
+	for i := range p.Lines {
+		if what != "" && p.Lines[i].Label == label {
+			p.Lines[i] = line(label, "%s/s: it waits for %s first, then about %s", strconv.FormatFloat(rate, 'f', -1, 64), what, span(takes))
+		}
+	}
 }
 
 // firstMinute says how many of n items are sent in the first minute at rate (per second).
@@ -343,11 +372,15 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 	case queue.ActBulkRun, queue.ActBulkResume:
 		p.Count = o.Left()
 		p.Lines = append(p.Lines, line("then", "%d at %s/s: about %s", o.Left(), strconv.FormatFloat(o.Rate, 'f', -1, 64),
-			time.Duration(float64(o.Left())/o.Rate*float64(time.Second)).Round(time.Second)), firstMinute(o.Left()+o.Unknown(), o.Rate))
+			span(lasts(o.Left(), o.Rate))), firstMinute(o.Left()+o.Unknown(), o.Rate))
 		if err := c.blockedOperation(ctx, p, o); err != nil {
 			return err
 		}
-		return c.runners(ctx, p, o.Kind)
+		if err := c.runners(ctx, p, o.Kind); err != nil {
+			return err
+		}
+		waitsFirst(p, "then", lasts(o.Left(), o.Rate), o.Rate)
+		return nil
 	case queue.ActBulkUndo:
 		if o.Kind == "replay_event" {
 			p.Refused, p.Rule, p.Count = "routed events cannot be recalled: their recipients have them", "final", 0

@@ -53,6 +53,12 @@ func (o Operation) Ended() int64 { return o.Done + o.Skipped + o.Failed + o.Undo
 // Unknown returns the number of requeued items whose first attempt is not settled yet.
 func (o Operation) Unknown() int64 { return o.Requeued - o.Done }
 
+// EndedBadly reports whether the operation has ended and first attempts of its items failed. Such an
+// item counts as done: it was requeued.
+func (o Operation) EndedBadly() bool {
+	return o.FirstFailed > 0 && (o.State == BulkCompleted || o.State == BulkAborted)
+}
+
 // EndsIn returns how long the remaining items take at the rate. It returns false unless the
 // operation is running and only the rate delays it.
 func (o Operation) EndsIn() (time.Duration, bool) {

@@ -5,6 +5,7 @@ package queue
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -209,6 +210,13 @@ type AuditEntry struct {
 
 // Folded reports whether the row represents all batches of an operation.
 func (a AuditEntry) Folded() bool { return a.Batches != nil }
+
+// ByMachine reports whether no person did this: the brake, the end of a temporary value, the batches
+// of an operation, and what a trigger recorded of a direct write.
+func (a AuditEntry) ByMachine() bool {
+	action := a.Action.String()
+	return a.Folded() || action == "bulk_brake" || action == "flag_revert" || strings.HasSuffix(action, "_subscription_write")
+}
 
 // AlertAck is a row of queue_alert_ack.
 type AlertAck struct {
