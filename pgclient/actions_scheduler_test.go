@@ -31,7 +31,7 @@ func TestPauseAndResume(t *testing.T) {
 
 	p := ask(queue.ActTickPause, nil)
 	require.Equal(t, "qtop scheduler pause lease_reaper --for 30m --reason 'by hand'", p.Command)
-	require.Contains(t, lines(p), "to 45 automatically after 30m0s")
+	require.Contains(t, lines(p), "to 45 automatically after 30m 00s")
 	require.Equal(t, "45", w.interval(), "a plan changes nothing")
 	require.EqualValues(t, 1, apply(t, admin, p).Done)
 	require.Equal(t, "0", w.interval())

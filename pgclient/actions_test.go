@@ -150,7 +150,7 @@ func TestFlagPlan(t *testing.T) {
 	}
 	stale := plan(t, admin, request("false", ""))
 	p := plan(t, admin, request("false", "30m"))
-	require.Contains(t, text(p), "back to true automatically after 30m0s")
+	require.Contains(t, text(p), "back to true automatically after 30m 00s")
 	require.Equal(t, "qtop flag set webhook.worker.enabled false --for 30m --reason r", p.Command)
 	require.Empty(t, apply(t, admin, p).Refused)
 	res := apply(t, admin, stale)
@@ -158,7 +158,7 @@ func TestFlagPlan(t *testing.T) {
 	require.Zero(t, res.Done)
 	require.Equal(t, 1, get[int](w, "SELECT count(*) FROM public.dot_config_revert"), "the pending return stands")
 	p = plan(t, admin, request("false", "2h"))
-	require.Contains(t, text(p), "back to true automatically after 2h0m0s", "longer is not for ever")
+	require.Contains(t, text(p), "back to true automatically after 2h 00m", "longer is not for ever")
 	require.Contains(t, text(p), "cancels the pending revert")
 	require.Empty(t, apply(t, admin, p).Refused)
 	require.Equal(t, "true", get[string](w, "SELECT revert_to FROM public.dot_config_revert"))

@@ -98,6 +98,9 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 			p.Match = nil // every row that matches is taken
 		}
 	}
+	if err == nil && p.Refused != "" && e.Function != "" { // the right comes before the state of the row
+		err = c.mayCall(ctx, e)
+	}
 	err = pgerror.Translate(err)
 	p.Took = time.Since(started)
 	if done, _ := find(p.Request.Action); done.command != nil { // planning may have replaced the request's action
@@ -107,6 +110,15 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 	}
 	c.client.Note(ctx, err)
 	return p, err
+}
+
+// mayCall returns an error if this login may not execute the function of an action.
+func (c *Planner) mayCall(ctx context.Context, e entry) error {
+	var may *bool // nil: the installed schema has no such function
+	if err := c.act.QueryRow(ctx, "SELECT has_function_privilege(to_regprocedure($1), 'EXECUTE')", e.Function).Scan(&may); err != nil || may == nil || *may {
+		return err
+	}
+	return queue.NewError(queue.KindPermission, "this login may not "+e.Words, "", "ask for the role "+e.Role+"; see qtop doctor")
 }
 
 // Apply carries out a plan. It refuses if the plan was refused, or if the rows changed

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -56,7 +55,7 @@ func planAck(ctx context.Context, c *Planner, p *queue.Plan) error {
 			continue
 		}
 		keys = append(keys, t)
-		addLine(p, a.Subject.String(), "%s for %s, %s", alertWord(a.Kind), time.Duration(a.AgeSeconds)*time.Second, a.Severity)
+		addLine(p, a.Subject.String(), "%s for %s, %s", alertWord(a.Kind), queue.Span(a.AgeSeconds), a.Severity)
 	}
 	if p.Count == 0 {
 		return refuse(p, "refused", p.Results[0].Why.String())
@@ -90,7 +89,7 @@ func applyUnack(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result
 	return nil
 }
 
-// alertWord returns the adjective for an alert kind, as in "silent for 5m0s".
+// alertWord returns the adjective for an alert kind, as in "silent for 5m 00s".
 func alertWord(kind string) string {
 	word := map[string]string{
 		queue.AlertSilence: "silent", queue.AlertBroadcast: "over the limit", queue.AlertFailing: "suspended", queue.AlertNoHost: "without a host",

@@ -67,7 +67,7 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 		if setAt != nil && setAt.Equal(*at) { // the current value is itself temporary
 			back = revertTo
 		}
-		addLine(p, "back", "to %s automatically after %s", back, time.Duration(*expires)*time.Second)
+		addLine(p, "back", "to %s automatically after %s", back, queue.Span(int64(*expires)))
 	}
 	var rule, reason queue.Text
 	err = c.act.QueryRow(ctx, "SELECT rule, reason FROM public.fn_dot_config_refusal($1::text, $2::text, now() + make_interval(secs => $3), $4::timestamptz)", key, to, expires, at).

@@ -661,7 +661,7 @@ BEGIN
     WHERE operation_id = p_operation_id;
     PERFORM public.fn_operator_audit(
       p_action => 'bulk_brake', p_target => 'operation ' || p_operation_id, p_actor => 'bulk_operation_runner',
-      p_reason => v_op.reason, p_filter => v_op.filter, p_frozen_count => v_op.frozen_count,
+      p_reason => left(v_why, 200), p_filter => v_op.filter, p_frozen_count => v_op.frozen_count,
       p_before => jsonb_build_object('state', 'running'),
       p_after => jsonb_build_object('state', 'paused', 'why', v_why), p_outcome => 'done'::text,
       p_operation_id => p_operation_id);
