@@ -71,7 +71,7 @@ func (d *dialog) viewPreview(v *views.Dialog) {
 		v.Facts = append(v.Facts, queue.PlanLine{Label: "reason", Value: queue.Clean(d.req.Reason)})
 	}
 	if p.Command != "" {
-		v.Facts = append(v.Facts, queue.PlanLine{Label: "same as", Value: queue.CleanLong(d.headless())})
+		v.Facts = append(v.Facts, queue.PlanLine{Label: views.SameAs, Value: queue.CleanLong(d.headless())})
 	}
 	v.Facts = append(v.Facts, queue.PlanLine{Label: "undo", Value: queue.Clean(cmp.Or(d.undo, "none: this action cannot be undone"))})
 	v.Notes = skippedWords(p.Results, p.Skipped)

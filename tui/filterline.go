@@ -20,7 +20,8 @@ func (m *root) openFilter() {
 		return
 	}
 	was := queue.Choose(l.page != nil, l.find, l.grid.text)
-	m.line = prompt{kind: promptFilter, input: newInput(was), was: was, row: l.grid.at, history: m.line.history}
+	text := queue.Choose(l.page == nil && was != "", strings.TrimRight(was, " ")+" ", was) // another term can be typed at once
+	m.line = prompt{kind: promptFilter, input: newInput(text), was: was, row: l.grid.at, history: m.line.history}
 }
 
 // filtersLive reports whether the filter of the open level can be applied with every key.

@@ -21,11 +21,11 @@ func Audit(rows []queue.AuditEntry) Source {
 		Name: "audit", Rows: rows, ID: func(a queue.AuditEntry) string { return strconv.FormatInt(a.ID, 10) }, First: "id at actor db_role action target filter outcome reason before after",
 		Look: byRank(func(a queue.AuditEntry) int { return outcomeRank(a.Outcome.String()) }),
 		Columns: []Column[queue.AuditEntry]{
-			{Name: "at", Title: "when", Head: "AT", Width: 11, Look: dim},
+			{Name: "at", Title: "when", Head: "AT", Width: 14, Look: dim, Text: func(a queue.AuditEntry, e Env) string { return e.Second(a.At) }},
 			{Name: "actor", Title: "who", Head: "ACTOR", Width: 8, Max: 16, Look: accent},
 			{Name: "action", Width: 19, Max: 20, Look: strong, Say: func(_ Env, v any) string { return queue.AuditWords(fmt.Sprint(v)) }},
-			{Name: "target", Width: 18, Want: 28, Max: 44, Text: func(a queue.AuditEntry, e Env) string {
-				target := cmp.Or(queue.AuditTarget(a.Target.String()), a.Filter.String())
+			{Name: "target", Width: 14, Want: 28, Max: 44, Text: func(a queue.AuditEntry, e Env) string {
+				target := cmp.Or(queue.AuditTarget(a.Target.String()), a.Filter.String()) + change(a)
 				if n := orZero(a.FrozenCount); n > 1 {
 					target = Count(n) + " " + e.Theme.G.Times + " " + target
 				}
@@ -35,9 +35,9 @@ func Audit(rows []queue.AuditEntry) Source {
 				return target
 			}},
 			{Name: "outcome", Width: 8, Max: 12, Drop: 3, Look: ofRow},
-			{Name: "reason", Width: 12, Max: 60, Drop: 1},
+			{Name: "reason", Width: 12, Want: 28, Max: 60, Drop: 1},
 			{Name: "db_role", Title: "role", Width: 12, Max: 20, Drop: 4, Look: dim},
-			{Name: "id", Title: "#", Head: "ID", Width: 6, Max: 8, Right: true, Drop: 2, Look: dim, Say: digits},
+			{Name: "id", Title: "#", Head: "ID", Width: 6, Max: 8, Right: true, Drop: 4, Look: dim, Say: digits},
 			{Name: "before"},
 			{Name: "after"},
 			{Name: "filter"},
@@ -47,6 +47,23 @@ func Audit(rows []queue.AuditEntry) Source {
 			{Name: "last_at"},
 		},
 	}.lines())
+}
+
+// change returns what an action changed where its name and target do not say it: the value of a
+// flag, or whether a subscription was enabled or disabled.
+func change(a queue.AuditEntry) string {
+	switch a.Action.String() {
+	case "flag_set", "flag_revert":
+		if len(a.After) > 0 && string(a.After) != "null" {
+			return " = " + shortJSON(a.After)
+		}
+	case "job_subscription_set":
+		var was, is struct{ Enabled *bool }
+		if json.Unmarshal(a.Before, &was) == nil && json.Unmarshal(a.After, &is) == nil && was.Enabled != nil && is.Enabled != nil && *was.Enabled != *is.Enabled {
+			return queue.Choose(*is.Enabled, " enabled", " disabled")
+		}
+	}
+	return ""
 }
 
 // outcomeRank is higher for refused actions, so that they stand out.

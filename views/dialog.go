@@ -58,6 +58,9 @@ func (d Dialog) Lines(e Env, s Size) []string {
 	return box(e, d.Title, lines, w, queue.Choose(d.Alarm, th.Critical, th.Accent))
 }
 
+// SameAs is the label of the fact that has a command line.
+const SameAs = "same as"
+
 // body returns the text above fields and buttons; it scrolls if it is long.
 func (d Dialog) body(e Env, w int) []string {
 	th := e.Theme
@@ -73,7 +76,7 @@ func (d Dialog) body(e Env, w int) []string {
 		out = append(out, "")
 	}
 	for _, f := range d.Facts {
-		out = append(out, hung(th.Dim.Paint(th.Left(theme.Safe(f.Label), label))+"  ", wrap(f.Value.String(), w-label-2), th.Text)...)
+		out = append(out, hung(th.Dim.Paint(th.Left(theme.Safe(f.Label), label))+"  ", queue.Choose(f.Label == SameAs, wrapCommand, wrap)(f.Value.String(), w-label-2), th.Text)...)
 	}
 	if len(d.Notes) > 0 && len(out) > 0 {
 		out = append(out, "")

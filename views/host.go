@@ -31,7 +31,7 @@ func Loops(h *queue.HostStatus) Source {
 			{Name: "Name", Title: "loop", Width: 18, Max: 26, Look: strong},
 			{Name: "State", Title: "state", Width: 8, Max: 10, Look: ofRow},
 			{Name: "LastTick", Title: "last tick", Width: 9, Right: true, Say: ago},
-			{Name: "Every", Title: "every", Width: 6, Right: true, Drop: 4, Look: dim, Text: func(l queue.LoopStatus, _ Env) string { return Span(l.Every) }},
+			{Name: "Every", Title: "every", Width: 6, Right: true, Drop: 4, Look: dim, Text: loopEvery},
 			{Name: "InFlight", Title: "in flight", Width: 9, Right: true, Drop: 2},
 			{Name: "Done", Title: "done", Width: 8, Max: 12, Right: true},
 			{Name: "Errors", Title: "errors", Width: 6, Max: 9, Right: true, Tone: func(l queue.LoopStatus, e Env) theme.Style { return e.warn(l.Errors > 0) }},
@@ -49,13 +49,18 @@ func loopLook(l queue.LoopStatus, e Env) (table.Cell, theme.Style) {
 	return e.running(rank(l.State), l.State == "running")
 }
 
+// loopEvery returns the interval of a loop; a loop that never ran has none.
+func loopEvery(l queue.LoopStatus, e Env) string {
+	return queue.Choose(l.Every <= 0, e.Theme.G.Dash, Span(l.Every))
+}
+
 // LoopPage returns the page of one loop.
 func LoopPage(l queue.LoopStatus, e Env, w int) Page {
 	p := newPage(e, w)
 	p.head("Loop " + l.Name)
 	p.pair("what it does", l.What)
 	p.pair("state", l.State)
-	p.pair("every", Span(l.Every))
+	p.pair("every", loopEvery(l, e))
 	p.pair("last tick", e.since(&l.LastTick))
 	p.pair("in flight", Count(int64(l.InFlight)))
 	p.pair("done", Count(l.Done))

@@ -123,6 +123,36 @@ func wrap(s string, w int) []string {
 	return strings.Split(ansi.Wrap(s, w, ""), "\n")
 }
 
+// wrapCommand wraps a command line at its blanks, never inside a quoted word or a flag; only a word
+// that is wider than a line is cut.
+func wrapCommand(s string, w int) []string {
+	var lines []string
+	quoted, from := false, 0
+	take := func(word string) {
+		last := len(lines) - 1
+		if last >= 0 && theme.Width(lines[last])+1+theme.Width(word) <= w {
+			lines[last] += " " + word
+			return
+		}
+		lines = append(lines, wrapHard(word, w)...)
+	}
+	for i, r := range s {
+		switch {
+		case r == '\'':
+			quoted = !quoted
+		case r == ' ' && !quoted:
+			take(s[from:i])
+			from = i + 1
+		}
+	}
+	take(s[from:])
+	return lines
+}
+
+func wrapHard(word string, w int) []string {
+	return strings.Split(ansi.Hardwrap(word, max(w, 1), true), "\n")
+}
+
 // hung puts parts on separate lines: the first one after front, the others indented by the width of
 // front.
 func hung(front string, parts []string, st theme.Style) []string {

@@ -348,6 +348,11 @@ func (a *app) outcome(res queue.Result, p queue.Plan) error {
 		if res.AuditID != 0 {
 			fmt.Fprintf(a.out, "audit %d\n", res.AuditID)
 		}
+		for _, r := range res.Results {
+			if res.Action == queue.ActBulkPlan && r.Outcome == "planned" && r.NewID != "" {
+				a.printf("operation %s is planned; start it: qtop ops run %s\n", r.NewID, r.NewID)
+			}
+		}
 	}
 	if res.Refused != "" {
 		a.printError(queue.Error{What: queue.Clean("refused: " + res.Refused), Where: queue.Clean(strings.Join(p.Request.Targets, " ")).Cut(queue.LineMost)})

@@ -49,11 +49,10 @@ func checks() []check {
 func examine(ctx context.Context, a *app, c *pgclient.Client) (all []finding) {
 	s, err := c.Session(ctx)
 	if err != nil {
-		var do string
 		if q, ok := asQueueError(err); ok {
-			do = q.Do.String()
+			return []finding{{"bad", "connection", queue.Said(&queue.Error{What: q.What, Where: q.Where}), q.Do.String()}}
 		}
-		return []finding{{"bad", "connection", queue.Said(err), do}}
+		return []finding{{"bad", "connection", queue.Said(err), ""}}
 	}
 	x := patient{client: c, session: s, settings: a.settings, files: a.files}
 	if s.Misfit != nil { // no other check can read such a schema
