@@ -215,6 +215,26 @@ func medianMS(t testing.TB, pool *pgxpool.Pool, sql string, n int) float64 {
 	return took[len(took)/2]
 }
 
+// A snapshot reads the states of executors once for all of its sections. Of the counts of groups it
+// looks up only those that it did not find together with the largest groups.
+func TestSnapshotReadsItsInputsOnce(t *testing.T) {
+	c := newCore(t)
+	pgtest.FillDead(t, c.root, 300, 1)
+	c.exec("SELECT public.fn_queue_counter_compact()")
+	c.exec("VACUUM ANALYZE")
+	tx, err := c.root.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tx.Rollback(context.Background())) }()
+	_, err = tx.Exec(t.Context(), "SELECT public.fn_queue_snapshot_parts()")
+	require.NoError(t, err)
+	var executors, counts int64
+	require.NoError(t, tx.QueryRow(t.Context(), `SELECT sum(seq_scan) FILTER (WHERE relname = 'queue_heartbeat'),
+		sum(idx_scan) FILTER (WHERE relname = 'queue_counter_rank')
+		FROM pg_stat_xact_user_tables WHERE schemaname = 'public'`).Scan(&executors, &counts))
+	require.LessOrEqual(t, executors, int64(3), "once for v_queue_watch, once for what only the section executors shows, once for reasons; it was 6")
+	require.Less(t, counts, int64(100), "75 groups are shown; each was looked up again, and each of their subjects: 165")
+}
+
 // BenchmarkDeadGroups measures with 10, 1,000 and 100,000 groups of dead letters: a refresh of the
 // snapshot, a fold of one second meanwhile, v_queue_health, and a recount. The figures are in ms:
 // medians of several runs, except the recount and the first fold, which run once.

@@ -237,7 +237,7 @@ func TestWatchModel(t *testing.T) {
 			(SELECT a.severity FROM public.v_queue_alert a WHERE a.subject = h.executor_id),
 			(SELECT x.status_hint FROM public.v_queue_health x WHERE x.source = 'heartbeat' AND x.subject = h.executor_id),
 			(SELECT CASE WHEN e ->> 'state' IN ('idle', 'working') THEN 'live' ELSE e ->> 'state' END
-				FROM json_array_elements(public.fn_snapshot_executors(ARRAY(SELECT a FROM public.v_queue_alert a))) e WHERE e ->> 'executor_id' = h.executor_id),
+				FROM json_array_elements(public.fn_snapshot_executors(ARRAY(SELECT a FROM public.v_queue_alert a), ARRAY(SELECT w FROM public.v_queue_watch w))) e WHERE e ->> 'executor_id' = h.executor_id),
 			(SELECT s.state || ' ' || s.stale FROM public.v_queue_scheduler_status s WHERE s.worker_name = h.executor_id),
 			CASE WHEN h.tick_worker AND public.fn_cfg_int('queue.tick.' || h.executor_id || '.interval_seconds', 0) = 0 THEN 'off'
 				ELSE h.expected_cadence_seconds || ' ' || h.stale_threshold_seconds END)

@@ -62,8 +62,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_due_work IS
   'The due work of every queue, and the loops that must run to do it. Internal.';
 
--- fn_queue_alert_rows(queue lanes, webhook backlogs, route backlogs) → the rows of v_queue_alert. The caller passes the
--- rows that a console snapshot reads anyway. Kinds: silence, broadcast, failing, quarantine (v_queue_alert_own), and
+-- fn_queue_alert_rows(queue lanes, webhook and route backlogs, rows of v_queue_watch) → the rows of v_queue_alert. The
+-- caller passes the rows that a console snapshot reads anyway. Kinds: silence, broadcast, failing, quarantine
+-- (v_queue_alert_own), and
 --   no_host    tick workers and executors of hosts that are gone: silent, or with work that has waited for over a
 --              minute. A single silent tick worker raises no such alert: its silence alert is enough.
 --   unclaimed  a queue lane with jobs that have been due for over a minute and that no live executor can claim
@@ -72,7 +73,7 @@ COMMENT ON FUNCTION public.fn_queue_due_work IS
 -- The last four become critical at queue.backlog.critical_seconds; no_host also when one of its parts is critical.
 -- cause: the subject of the alert that this one follows from, '' = none; never an alert that is less severe. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_alert_rows(p_lanes public.snapshot_lane[],
-  p_hooks public.v_webhook_backlog[], p_routes public.v_iu_route_backlog[])
+  p_hooks public.v_webhook_backlog[], p_routes public.v_iu_route_backlog[], p_watch public.v_queue_watch[])
   RETURNS TABLE (alert_key text, kind text, subject text, severity text, since timestamptz, age_seconds bigint,
   ratio numeric, event_ids uuid[], state text, acked_by text, acked_at timestamptz, comment text,
   ack_expires_at timestamptz, last_cleared text, cause text, detail text)
@@ -85,7 +86,7 @@ DECLARE
 BEGIN
   RETURN QUERY
   WITH own AS MATERIALIZED (
-    SELECT o.* FROM public.v_queue_alert_own o
+    SELECT o.* FROM public.fn_queue_alert_own(p_watch) o
   ), unserved AS MATERIALIZED (
     SELECT array_agg(u.loop) AS loops FROM public.v_queue_unserved u
   ), hosts AS MATERIALIZED (
@@ -211,10 +212,12 @@ CREATE OR REPLACE FUNCTION public.fn_queue_alerts()
   ack_expires_at timestamptz, last_cleared text, cause text, detail text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off AS $fn$
+DECLARE
+  v_watch public.v_queue_watch[] := ARRAY(SELECT w FROM public.v_queue_watch w);
 BEGIN
   RETURN QUERY SELECT r.* FROM public.fn_queue_alert_rows(
-    public.fn_snapshot_lanes(ARRAY(SELECT b FROM public.v_job_backlog b)),
-    ARRAY(SELECT b FROM public.v_webhook_backlog b), ARRAY(SELECT b FROM public.v_iu_route_backlog b)) r;
+    public.fn_snapshot_lanes(ARRAY(SELECT b FROM public.v_job_backlog b), v_watch),
+    ARRAY(SELECT b FROM public.v_webhook_backlog b), ARRAY(SELECT b FROM public.v_iu_route_backlog b), v_watch) r;
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_alerts TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";

@@ -27,21 +27,24 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_severity IS
   'Severity of a silence by age ÷ cadence: warning below 10, critical from 10.';
 
--- v_queue_alert_own: the alerts that each follow from one row of a table: silence, broadcast share, endpoint suspended
--- after long failures, quarantine.
-CREATE OR REPLACE VIEW public.v_queue_alert_own AS
-SELECT s.alert_key, s.kind, s.subject, s.severity, s.since, s.age, s.ratio, s.event_ids
-FROM (
+-- fn_queue_alert_own(rows of v_queue_watch) → the rows of v_queue_alert_own. The caller passes the watch rows, because
+-- the snapshot reads them once for all of its sections. SECURITY DEFINER: roles that may read the view need no right to
+-- read the tables.
+CREATE OR REPLACE FUNCTION public.fn_queue_alert_own(p_watch public.v_queue_watch[])
+  RETURNS TABLE (alert_key text, kind text, subject text, severity text, since timestamptz, age numeric, ratio numeric,
+  event_ids uuid[])
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
   SELECT 'silence:' || h.executor_id || ':' || to_char(h.last_beat_at AT TIME ZONE 'UTC',
-    'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS alert_key,
-         'silence'::text AS kind, h.executor_id AS subject,
-         CASE WHEN public.fn_age(h.last_beat_at) / h.cadence_seconds < 10 THEN 'warning'
-           ELSE 'critical' END AS severity,
-         -- a beat that is ahead of the clock has the age 0
-         h.last_beat_at AS since, greatest(public.fn_age(h.last_beat_at), 0) AS age,
-         round(greatest(public.fn_age(h.last_beat_at), 0) / h.cadence_seconds, 2) AS ratio,
-         CASE WHEN h.silent_since = h.last_beat_at THEN h.silent_event_ids ELSE '{}' END AS event_ids
-  FROM public.v_queue_watch h WHERE h.state = 'silent'
+           'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'silence'::text, h.executor_id,
+         CASE WHEN l.age / h.cadence_seconds < 10 THEN 'warning' ELSE 'critical' END,
+         -- a heartbeat that is ahead of the clock has the age 0
+         h.last_beat_at, greatest(l.age, 0), round(greatest(l.age, 0) / h.cadence_seconds, 2),
+         CASE WHEN h.silent_since = h.last_beat_at THEN h.silent_event_ids ELSE '{}' END
+  FROM unnest(p_watch) h CROSS JOIN LATERAL (SELECT public.fn_age(h.last_beat_at) AS age OFFSET 0) l
+  WHERE h.state = 'silent'
   UNION ALL
   SELECT concat_ws(':', 'broadcast', NULLIF(b.event_domain, ''),
     to_char(b.over_since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')),
@@ -64,8 +67,17 @@ FROM (
          q.attempts::numeric, '{}'
   FROM (SELECT DISTINCT y.step FROM public.queue_quarantine y WHERE y.set_aside_at IS NOT NULL) p
   CROSS JOIN LATERAL (SELECT z.* FROM public.queue_quarantine z WHERE z.step = p.step AND z.set_aside_at IS NOT NULL
-    ORDER BY z.set_aside_at LIMIT 10) q
-) s;
+    ORDER BY z.set_aside_at LIMIT 10) q;
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_alert_own TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_queue_alert_own IS
+  'The rows of v_queue_alert_own, computed partly from rows that the caller has read. Read v_queue_alert instead.';
+
+-- v_queue_alert_own: the alerts that each follow from one row of a table: silence, broadcast share, endpoint suspended
+-- after long failures, quarantine.
+CREATE OR REPLACE VIEW public.v_queue_alert_own AS
+SELECT * FROM public.fn_queue_alert_own(ARRAY(SELECT w FROM public.v_queue_watch w));
 COMMENT ON VIEW public.v_queue_alert_own IS
   'Silences, broadcast shares over their line, endpoints suspended because they kept failing, and rows in quarantine; '
   'a part of v_queue_alert.';

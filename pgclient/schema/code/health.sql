@@ -188,35 +188,36 @@ BEGIN
     SELECT d.scope, d.k1, d.k2, d.k3, sum(d.n) AS n
     FROM public.fn_queue_counter_unfolded('{dead_webhook,dead_job,dead_event}'::text[]) d
     GROUP BY d.scope, d.k1, d.k2, d.k3
-  ), newest AS MATERIALIZED (
-    SELECT DISTINCT x.scope, x.k1, x.k2, x.k3 FROM (
-      (SELECT 'dead_webhook' AS scope, o.final_error_code::text AS k1, o.subscription_id::text AS k2, '' AS k3
-      FROM public.dead_letter_open o ORDER BY o.dead_letter_id DESC LIMIT p_newest)
-      UNION ALL
-      (SELECT 'dead_job', j.failure_code, j.job_kind, j.event_domain FROM public.job_dead_letter j
-      WHERE j.resolved_at IS NULL ORDER BY j.last_failed_at DESC, j.dead_letter_id DESC LIMIT p_newest)
-      UNION ALL
-      SELECT 'dead_event', e.failure_code, e.event_type, e.event_domain FROM (
-        SELECT i.failure_code, i.event_type, i.event_domain, i.resolved_at FROM public.iu_route_dead_letter i
-        ORDER BY i.last_failed_at DESC, i.dead_letter_id DESC LIMIT p_newest) e WHERE e.resolved_at IS NULL) x
+  ), newest AS (
+    (SELECT 'dead_webhook' AS scope, o.final_error_code::text AS k1, o.subscription_id::text AS k2, '' AS k3
+    FROM public.dead_letter_open o ORDER BY o.dead_letter_id DESC LIMIT p_newest)
+    UNION ALL
+    (SELECT 'dead_job', j.failure_code, j.job_kind, j.event_domain FROM public.job_dead_letter j
+    WHERE j.resolved_at IS NULL ORDER BY j.last_failed_at DESC, j.dead_letter_id DESC LIMIT p_newest)
+    UNION ALL
+    SELECT 'dead_event', e.failure_code, e.event_type, e.event_domain FROM (
+      SELECT i.failure_code, i.event_type, i.event_domain, i.resolved_at FROM public.iu_route_dead_letter i
+      ORDER BY i.last_failed_at DESC, i.dead_letter_id DESC LIMIT p_newest) e WHERE e.resolved_at IS NULL
   ), keys AS MATERIALIZED (
-    SELECT t.scope, t.k1, t.k2, t.k3 FROM (VALUES ('dead_webhook'), ('dead_job'), ('dead_event')) s (scope)
-    CROSS JOIN LATERAL (SELECT r.scope, r.k1, r.k2, r.k3 FROM public.queue_counter_rank r
-      WHERE r.scope = s.scope AND r.n > 0 ORDER BY r.n DESC, r.k1, r.k2, r.k3
-      -- read more: groups that have shrunk since the last fold may no longer be among the largest
-      LIMIT p_largest + (SELECT least(count(*), 1000) FROM delta d WHERE d.n < 0)) t
-    UNION SELECT d.scope, d.k1, d.k2, d.k3 FROM delta d
-    UNION SELECT w.scope, w.k1, w.k2, w.k3 FROM newest w
-  ), counted AS MATERIALIZED (
-    SELECT k.scope, k.k1, k.k2, k.k3, (COALESCE((SELECT r.n FROM public.queue_counter_rank r
-      WHERE r.scope = k.scope AND r.k1 = k.k1 AND r.k2 = k.k2 AND r.k3 = k.k3), 0) + COALESCE(d.n, 0))::bigint AS n
-    FROM keys k LEFT JOIN delta d ON d.scope = k.scope AND d.k1 = k.k1 AND d.k2 = k.k2 AND d.k3 = k.k3
+    -- n is that of queue_counter_rank; the largest groups are found together with it, the others need a look-up
+    SELECT x.scope, x.k1, x.k2, x.k3, COALESCE(max(x.n), (SELECT r.n FROM public.queue_counter_rank r
+      WHERE r.scope = x.scope AND r.k1 = x.k1 AND r.k2 = x.k2 AND r.k3 = x.k3), 0) + COALESCE(sum(x.more), 0) AS n,
+      bool_or(x.newest) AS newest
+    FROM (
+      SELECT t.scope, t.k1, t.k2, t.k3, t.n, NULL::numeric AS more, false AS newest
+      FROM (VALUES ('dead_webhook'), ('dead_job'), ('dead_event')) s (scope)
+      CROSS JOIN LATERAL (SELECT r.scope, r.k1, r.k2, r.k3, r.n FROM public.queue_counter_rank r
+        WHERE r.scope = s.scope AND r.n > 0 ORDER BY r.n DESC, r.k1, r.k2, r.k3
+        -- read more: groups that have shrunk since the last fold may no longer be among the largest
+        LIMIT p_largest + (SELECT least(count(*), 1000) FROM delta d WHERE d.n < 0)) t
+      UNION ALL SELECT d.scope, d.k1, d.k2, d.k3, NULL, d.n, false FROM delta d
+      UNION ALL SELECT w.scope, w.k1, w.k2, w.k3, NULL, NULL, true FROM newest w) x
+    GROUP BY x.scope, x.k1, x.k2, x.k3
   ), top AS MATERIALIZED (
-    SELECT c.scope, c.k1, c.k2, c.k3, c.n FROM (SELECT a.scope, a.k1, a.k2, a.k3, a.n,
+    SELECT c.scope, c.k1, c.k2, c.k3, c.n::bigint AS n FROM (SELECT a.scope, a.k1, a.k2, a.k3, a.n, a.newest,
         row_number() OVER (PARTITION BY a.scope ORDER BY a.n DESC, a.k1, a.k2, a.k3) AS place
-      FROM counted a WHERE a.n > 0) c
-    WHERE c.place <= p_largest OR EXISTS (SELECT FROM newest w
-      WHERE w.scope = c.scope AND w.k1 = c.k1 AND w.k2 = c.k2 AND w.k3 = c.k3)
+      FROM keys a WHERE a.n > 0) c
+    WHERE c.place <= p_largest OR c.newest
   )
   SELECT 'webhook', t.k1, COALESCE(s.endpoint, '(none)'), 'webhook', s.id, t.n,
     (SELECT o.failed_at FROM public.dead_letter_open o WHERE o.final_error_code = t.k1 AND o.subscription_id = s.id
@@ -284,47 +285,45 @@ SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan 
 #variable_conflict use_column
 BEGIN
   RETURN QUERY
-  WITH delta AS MATERIALIZED (
-    SELECT x.source, x.subject, x.domain, sum(x.n) AS n FROM (
-      SELECT replace(d.scope, 'dead_', '') AS source, CASE d.scope WHEN 'dead_job' THEN d.k2 ELSE d.k1 END AS subject,
-        CASE d.scope WHEN 'dead_webhook' THEN 'webhook' ELSE d.k3 END AS domain, d.n
-      FROM public.fn_queue_counter_unfolded('{dead_webhook,dead_job,dead_event}'::text[]) d) x
+  WITH keys AS MATERIALIZED (
+    -- n is that of queue_counter_rank; the largest subjects are found together with it, the others need a look-up
+    SELECT x.source, x.subject, x.domain, COALESCE(max(x.n), (SELECT r.n FROM public.queue_counter_rank r
+      WHERE r.scope = 'subject_dead_' || x.source AND r.k1 = x.subject AND r.k2 = x.domain AND r.k3 = ''), 0)
+        + COALESCE(sum(x.more), 0) AS n, max(x.last_at) AS last_at, bool_or(x.known) AS known
+    FROM (
+      SELECT s.source, t.k1 AS subject, t.k2 AS domain, t.n, NULL::bigint AS more, NULL::timestamptz AS last_at,
+        false AS known
+      FROM (VALUES ('webhook'), ('job'), ('event')) s (source)
+      CROSS JOIN LATERAL (SELECT r.k1, r.k2, r.n FROM public.queue_counter_rank r
+        WHERE r.scope = 'subject_dead_' || s.source AND r.n > 0 ORDER BY r.n DESC, r.k1, r.k2, r.k3 LIMIT p_most) t
+      UNION ALL
+      SELECT replace(d.scope, 'dead_', ''), CASE d.scope WHEN 'dead_job' THEN d.k2 ELSE d.k1 END,
+        CASE d.scope WHEN 'dead_webhook' THEN 'webhook' ELSE d.k3 END, NULL, d.n, NULL, false
+      FROM public.fn_queue_counter_unfolded('{dead_webhook,dead_job,dead_event}'::text[]) d
+      UNION ALL
+      SELECT g.source, CASE g.source WHEN 'job' THEN g.endpoint ELSE g.code END, g.domain, NULL, NULL, g.last_at, true
+      FROM unnest(p_dead) g) x
     GROUP BY x.source, x.subject, x.domain
-  ), known AS MATERIALIZED (
-    SELECT g.source, CASE g.source WHEN 'job' THEN g.endpoint ELSE g.code END AS subject, g.domain,
-      max(g.last_at) AS last_at
-    FROM unnest(p_dead) g GROUP BY 1, 2, 3
-  ), keys AS MATERIALIZED (
-    SELECT s.source, t.k1 AS subject, t.k2 AS domain FROM (VALUES ('webhook'), ('job'), ('event')) s (source)
-    CROSS JOIN LATERAL (SELECT r.k1, r.k2 FROM public.queue_counter_rank r
-      WHERE r.scope = 'subject_dead_' || s.source AND r.n > 0 ORDER BY r.n DESC, r.k1, r.k2, r.k3 LIMIT p_most) t
-    UNION SELECT d.source, d.subject, d.domain FROM delta d
-    UNION SELECT w.source, w.subject, w.domain FROM known w
-  ), counted AS MATERIALIZED (
-    SELECT k.source, k.subject, k.domain, (COALESCE((SELECT r.n FROM public.queue_counter_rank r
-      WHERE r.scope = 'subject_dead_' || k.source AND r.k1 = k.subject AND r.k2 = k.domain AND r.k3 = ''), 0)
-        + COALESCE(d.n, 0))::bigint AS n
-    FROM keys k LEFT JOIN delta d ON d.source = k.source AND d.subject = k.subject AND d.domain = k.domain
   )
   SELECT c.source, CASE WHEN c.source <> 'job' THEN c.subject END, CASE WHEN c.source = 'job' THEN c.subject END,
-    c.domain, NULL::bigint, c.n, NULL::timestamptz, w.last_at
-  FROM (SELECT a.source, a.subject, a.domain, a.n,
+    c.domain, NULL::bigint, c.n::bigint, NULL::timestamptz, c.last_at
+  FROM (SELECT a.source, a.subject, a.domain, a.n, a.last_at, a.known,
       row_number() OVER (PARTITION BY a.source ORDER BY a.n DESC, a.subject, a.domain) AS place
-    FROM counted a WHERE a.n > 0) c
-  LEFT JOIN known w ON w.source = c.source AND w.subject = c.subject AND w.domain = c.domain
-  WHERE c.place <= p_most OR w.source IS NOT NULL;
+    FROM keys a WHERE a.n > 0) c
+  WHERE c.place <= p_most OR c.known;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_dead_letter_subjects IS
   'The dead letters for v_queue_health when there are too many groups to read. Internal.';
 
--- fn_queue_health_rows(backlogs of jobs and webhooks, groups of dead letters, tick workers) → the rows of
--- v_queue_health, defined once for the view and the snapshot. The caller reads the arguments, because the snapshot
--- needs them for other sections too. Counts come from counters and index ends, never from a scan; staleness follows
--- from a row's own time and the server's time. SECURITY DEFINER: roles that may read the health of the queue need no
--- right to read its tables.
+-- fn_queue_health_rows(backlogs of jobs and webhooks, groups of dead letters, tick workers, rows of v_queue_watch) →
+-- the rows of v_queue_health, defined once for the view and the snapshot. The caller reads the arguments, because the
+-- snapshot needs them for other sections too. Counts come from counters and index ends, never from a scan; staleness
+-- follows from a row's own time and the server's time. SECURITY DEFINER: roles that may read the health of the queue
+-- need no right to read its tables.
 CREATE OR REPLACE FUNCTION public.fn_queue_health_rows(p_jobs public.v_job_backlog[],
-  p_hooks public.v_webhook_backlog[], p_dead public.v_dead_letter_group[], p_ticks public.v_queue_scheduler_status[])
+  p_hooks public.v_webhook_backlog[], p_dead public.v_dead_letter_group[], p_ticks public.v_queue_scheduler_status[],
+  p_watch public.v_queue_watch[])
   RETURNS TABLE (source text, subject text, domain text, last_seen_at timestamptz, age_seconds bigint,
   events_seen bigint, attempts_written bigint, dead_lettered bigint, status_hint text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -353,7 +352,7 @@ BEGIN
   SELECT 'heartbeat', h.executor_id, NULL, h.last_beat_at,
     floor(public.fn_age(h.last_beat_at))::bigint, NULL, NULL, NULL,
     CASE h.state WHEN 'silent' THEN 'stale' ELSE h.state END
-  FROM public.v_queue_watch h
+  FROM unnest(p_watch) h
   UNION ALL
   SELECT 'executor_subscription', s.executor_id, NULL, NULL, NULL, s.rules, NULL, NULL,
     CASE WHEN s.any_enabled = 1 THEN 'enabled' ELSE 'disabled' END
@@ -408,10 +407,11 @@ COMMENT ON FUNCTION public.fn_queue_health_rows IS
 
 -- v_queue_health: the nine columns that DP4 defines.
 CREATE OR REPLACE VIEW public.v_queue_health AS
-SELECT * FROM public.fn_queue_health_rows(
+SELECT h.* FROM (SELECT ARRAY(SELECT v FROM public.v_queue_watch v) AS rows OFFSET 0) w
+CROSS JOIN LATERAL public.fn_queue_health_rows(
   ARRAY(SELECT b FROM public.v_job_backlog b), ARRAY(SELECT b FROM public.v_webhook_backlog b),
   ARRAY(SELECT g FROM public.v_dead_letter_group g),
-  ARRAY(SELECT s FROM public.v_queue_scheduler_status s));
+  ARRAY(SELECT ROW(s.*)::public.v_queue_scheduler_status FROM public.fn_queue_scheduler_rows(w.rows) s), w.rows) h;
 COMMENT ON VIEW public.v_queue_health IS
   'The health of the whole queue in one view (DP4 §3.3). last_seen_at, age_seconds and counts by source; status_hint '
   'stale, fresh, unwatched, open, held, over, stopped, deregistered, enabled or disabled.';

@@ -13,6 +13,7 @@ CREATE OR REPLACE FUNCTION public.fn_queue_snapshot_parts() RETURNS json
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off AS $fn$
 DECLARE
+  v_watch public.v_queue_watch[] := ARRAY(SELECT w FROM public.v_queue_watch w);
   v_jobs public.v_job_backlog[] := ARRAY(SELECT b FROM public.v_job_backlog b);
   v_routes public.v_iu_route_backlog[] := ARRAY(SELECT b FROM public.v_iu_route_backlog b);
   v_hooks public.v_webhook_backlog[] := ARRAY(SELECT b FROM public.v_webhook_backlog b);
@@ -20,18 +21,19 @@ DECLARE
   -- all groups, or, if there are more than 200 (there may be hundreds of thousands), only the largest and the newest
   v_dead public.v_dead_letter_group[] := ARRAY(SELECT g FROM public.fn_dead_letter_top(
     CASE WHEN v_total.groups <= 200 THEN 200 ELSE 20 END, 5) g);
-  v_ticks public.v_queue_scheduler_status[] := ARRAY(SELECT s FROM public.v_queue_scheduler_status s);
-  v_lanes public.snapshot_lane[] := public.fn_snapshot_lanes(v_jobs);
+  v_ticks public.v_queue_scheduler_status[] := ARRAY(SELECT ROW(s.*)::public.v_queue_scheduler_status
+    FROM public.fn_queue_scheduler_rows(v_watch) s);
+  v_lanes public.snapshot_lane[] := public.fn_snapshot_lanes(v_jobs, v_watch);
   v_alerts public.v_queue_alert[] := ARRAY(SELECT ROW(a.*)::public.v_queue_alert
-    FROM public.fn_queue_alert_rows(v_lanes, v_hooks, v_routes) a);
+    FROM public.fn_queue_alert_rows(v_lanes, v_hooks, v_routes, v_watch) a);
 BEGIN
   RETURN json_build_object(
     'flags', public.fn_snapshot_flags(),
     'queues', public.fn_snapshot_queues(v_lanes),
     'health', public.fn_snapshot_health(v_jobs, v_hooks, CASE WHEN v_total.groups <= cardinality(v_dead) THEN v_dead
-      ELSE ARRAY(SELECT s FROM public.fn_dead_letter_subjects(v_dead, 10) s) END, v_ticks),
+      ELSE ARRAY(SELECT s FROM public.fn_dead_letter_subjects(v_dead, 10) s) END, v_ticks, v_watch),
     'alerts', public.fn_snapshot_alerts(v_alerts),
-    'executors', public.fn_snapshot_executors(v_alerts),
+    'executors', public.fn_snapshot_executors(v_alerts, v_watch),
     'dead_groups', public.fn_snapshot_dead_groups(v_dead),
     'dead_more', json_build_object('groups', greatest(v_total.groups - cardinality(v_dead), 0),
       'groups_bound', v_total.bounded,
@@ -39,7 +41,7 @@ BEGIN
     'job_subscriptions', public.fn_snapshot_job_subscriptions(),
     'job_leases', public.fn_snapshot_job_leases(),
     'job_table', public.fn_snapshot_job_table(),
-    'waiting', public.fn_snapshot_waiting(v_lanes, v_hooks, v_routes),
+    'waiting', public.fn_snapshot_waiting(v_lanes, v_hooks, v_routes, v_watch),
     'operations', public.fn_snapshot_operations(),
     'hosts', public.fn_snapshot_hosts(),
     'held', public.fn_snapshot_held(),

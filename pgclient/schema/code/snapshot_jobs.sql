@@ -5,10 +5,11 @@ COMMENT ON TYPE public.snapshot_lane IS
   'per second over five to ten minutes, seconds since the oldest job became due and until the lane is empty at that '
   'pace, and why its jobs wait (empty = nothing blocks them). Internal.';
 
--- fn_snapshot_lanes(backlog of jobs) → one row per queue lane (job kind and domain) that has live jobs, or in which
--- jobs arrived or ended within the last hour. oldest_at: when the oldest waiting job became due, NULL = no waiting job
--- is due. why: the first condition that keeps the jobs of the lane waiting, in the order of the CASE below. Internal.
-CREATE OR REPLACE FUNCTION public.fn_snapshot_lanes(p_jobs public.v_job_backlog[])
+-- fn_snapshot_lanes(backlog of jobs, rows of v_queue_watch) → one row per queue lane (job kind and domain) that has
+-- live jobs, or in which jobs arrived or ended within the last hour. oldest_at: when the oldest waiting job became due,
+-- NULL = no waiting job is due. why: the first condition that keeps the jobs of the lane waiting, in the order of the
+-- CASE below. Internal.
+CREATE OR REPLACE FUNCTION public.fn_snapshot_lanes(p_jobs public.v_job_backlog[], p_watch public.v_queue_watch[])
   RETURNS public.snapshot_lane[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -45,7 +46,7 @@ BEGIN
     FROM (SELECT s.executor_id, CASE WHEN h.state IN ('silent', 'stopped') THEN h.state ELSE '' END AS absent, k.kinds,
         array_agg(ARRAY[s.executor_kind, s.job_kind, s.event_domain] ORDER BY s.job_kind, s.event_domain) AS may
       FROM public.job_subscription s
-      JOIN public.v_queue_watch h ON h.executor_id = s.executor_id AND h.state <> 'deregistered'
+      JOIN unnest(p_watch) h ON h.executor_id = s.executor_id AND h.state <> 'deregistered'
       LEFT JOIN public.v_job_handlers k ON k.executor_id = s.executor_id
       WHERE s.enabled GROUP BY s.executor_id, 2, k.kinds) e
     GROUP BY e.absent, e.kinds, e.may

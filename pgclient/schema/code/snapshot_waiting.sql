@@ -1,9 +1,9 @@
 -- Snapshot sections about waiting, held and dead webhooks, events and jobs, and about suspended endpoints.
 -- Sources: DP4 §8, DP1 §10.
 
--- fn_snapshot_waiting(lanes, backlogs of webhooks and routes) → the section waiting: one object per endpoint, one for
--- the events that the webhook router has not processed yet, one per route, and one per queue lane with waiting jobs;
--- the object with the oldest due item first.
+-- fn_snapshot_waiting(lanes, backlogs of webhooks and routes, rows of v_queue_watch) → the section waiting: one object
+-- per endpoint, one for the events that the webhook router has not processed yet, one per route, and one per queue lane
+-- with waiting jobs; the object with the oldest due item first.
 --   waiting_bound      true: more items wait than were counted
 --   in_per_s, out_per_s   items per second over five minutes; of jobs over five to ten minutes
 --   age_seconds        how long the oldest item has been due
@@ -11,7 +11,8 @@
 --   why                the first condition that keeps the items waiting, in the order of the CASE below; '' = none
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_waiting(p_lanes public.snapshot_lane[],
-  p_hooks public.v_webhook_backlog[], p_routes public.v_iu_route_backlog[]) RETURNS json
+  p_hooks public.v_webhook_backlog[], p_routes public.v_iu_route_backlog[], p_watch public.v_queue_watch[])
+  RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   -- bucket starts are epochs of ten digits, so they can be compared as text
@@ -84,7 +85,7 @@ BEGIN
           AND q.last_seen_at > now() - interval '15 seconds'
             AND q.last_seen_at <= clock_timestamp() + interval '5 seconds' AND b.worker_name = ANY (q.loops))
           THEN 'no live host runs ' || b.worker_name
-        WHEN EXISTS (SELECT 1 FROM public.v_queue_watch h WHERE h.executor_id = b.worker_name
+        WHEN EXISTS (SELECT 1 FROM unnest(p_watch) h WHERE h.executor_id = b.worker_name
           AND h.state = 'silent') THEN b.worker_name || ' is silent' ELSE '' END
     FROM unnest(p_routes) b WHERE b.waiting > 0
   ), w AS (

@@ -29,14 +29,15 @@ COMMENT ON FUNCTION public.fn_queue_time_or_null IS
 -- fn_snapshot_health(the arguments of fn_queue_health_rows) → the section health: the rows of v_queue_health, stale
 -- rows first, then by age. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_health(p_jobs public.v_job_backlog[],
-  p_hooks public.v_webhook_backlog[], p_dead public.v_dead_letter_group[], p_ticks public.v_queue_scheduler_status[])
-  RETURNS json
+  p_hooks public.v_webhook_backlog[], p_dead public.v_dead_letter_group[], p_ticks public.v_queue_scheduler_status[],
+  p_watch public.v_queue_watch[]) RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   RETURN COALESCE((SELECT json_agg(h ORDER BY h.status_hint IS DISTINCT FROM 'stale', h.age_seconds DESC NULLS LAST,
       h.source, h.subject, h.domain) FROM (
     SELECT h.last_seen_at, h.age_seconds, h.events_seen, h.attempts_written, h.dead_lettered, h.source, h.subject,
-      h.domain, h.status_hint FROM public.fn_queue_health_rows(p_jobs, p_hooks, p_dead, p_ticks) h) h), '[]');
+      h.domain, h.status_hint FROM public.fn_queue_health_rows(p_jobs, p_hooks, p_dead, p_ticks,
+      p_watch) h) h), '[]');
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_health IS
@@ -53,11 +54,12 @@ $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_alerts IS
   'Section of the snapshot: alerts, the worst first. Internal.';
 
--- fn_snapshot_executors(alerts) → the section executors: every executor, those with an alert first, deregistered ones
--- last. state is deregistered, stopped, dead (silent for ten cadences), stale, unwatched (late while monitoring is
--- off), stuck (it has work in flight and has ended none for its stale threshold), working or idle. ratio is the age of
--- the last heartbeat divided by the cadence. Internal.
-CREATE OR REPLACE FUNCTION public.fn_snapshot_executors(p_alerts public.v_queue_alert[]) RETURNS json
+-- fn_snapshot_executors(alerts, rows of v_queue_watch) → the section executors: every executor, those with an alert
+-- first, deregistered ones last. state is deregistered, stopped, dead (silent for ten cadences), stale, unwatched (late
+-- while monitoring is off), stuck (it has work in flight and has ended none for its stale threshold), working or idle.
+-- ratio is the age of the last heartbeat divided by the cadence. Internal.
+CREATE OR REPLACE FUNCTION public.fn_snapshot_executors(p_alerts public.v_queue_alert[],
+  p_watch public.v_queue_watch[]) RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   RETURN COALESCE((SELECT json_agg(e ORDER BY e.deregistered_at IS NOT NULL, CASE WHEN e.severity <> '' THEN e.ratio
@@ -79,7 +81,7 @@ BEGIN
       h.registered_at, h.registered_by, h.deregistered_at, COALESCE(h.deregistered_by, '') AS deregistered_by,
       h.tick_worker, COALESCE(h.instance_id, '') AS instance_id
     FROM public.queue_heartbeat h
-    JOIN public.v_queue_watch w ON w.executor_id = h.executor_id
+    JOIN unnest(p_watch) w ON w.executor_id = h.executor_id
     LEFT JOIN unnest(p_alerts) v ON v.kind = 'silence' AND v.subject = h.executor_id
     CROSS JOIN LATERAL (SELECT
       CASE WHEN h.last_beat_payload ->> 'in_flight' ~ '^[0-9]{1,15}$'

@@ -368,39 +368,62 @@ COMMENT ON FUNCTION public.fn_queue_tick_switched_on IS
 CREATE OR REPLACE TRIGGER trg_dot_config_switched_on AFTER INSERT OR UPDATE OR DELETE ON public.dot_config
   FOR EACH ROW EXECUTE FUNCTION public.fn_queue_tick_switched_on();
 
+-- fn_queue_scheduler_rows(rows of v_queue_watch) → the rows of v_queue_scheduler_status. The caller passes the watch
+-- rows, because the snapshot reads them once for all of its sections. SECURITY DEFINER: roles that may read the view
+-- need no right to read the tables.
+CREATE OR REPLACE FUNCTION public.fn_queue_scheduler_rows(p_watch public.v_queue_watch[])
+  RETURNS TABLE (worker_name text, configured_interval_seconds int, last_run_at timestamptz, age_seconds bigint,
+  stale boolean, mode text, state text, next_due_at timestamptz, last_source text, last_result jsonb,
+  last_attempt_at timestamptz, last_work_at timestamptz, done_total bigint, flag_key text, cron_job text,
+  cron_schedule text, cron_run_as text, stale_threshold_seconds int, why text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  WITH s AS MATERIALIZED (
+    SELECT w.worker_name, c.n AS configured_interval_seconds, w.last_run_at,
+           floor(public.fn_age(w.last_run_at))::bigint AS age_seconds, c.stale, m.mode, c.state,
+           CASE WHEN c.state <> 'off' THEN least(greatest(w.last_run_at, w.last_attempt_at), '9999-12-31Z')
+             + make_interval(secs => c.n) END AS next_due_at,
+           w.last_result ->> 'source' AS last_source, w.last_result, w.last_attempt_at, w.last_work_at,
+           (w.done_total + COALESCE(q.n, 0))::bigint AS done_total, w.flag_key,
+           j.job_name AS cron_job, j.schedule AS cron_schedule, j.run_as AS cron_run_as,
+           v.threshold_seconds AS stale_threshold_seconds,
+           NOT (c.state = 'off' OR c.state = 'ok' AND c.ticked) AS idle
+    FROM public.queue_tick_worker w
+    LEFT JOIN public.queue_cron_job j ON j.worker_name = w.worker_name
+    LEFT JOIN public.v_dot_config_number i ON i.key = 'queue.tick.' || w.worker_name || '.interval_seconds'
+    LEFT JOIN unnest(p_watch) v ON v.executor_id = w.worker_name
+    LEFT JOIN (SELECT d.k1, sum(d.n) AS n FROM public.v_queue_counter_part d
+      WHERE d.scope = 'tick_done' GROUP BY d.k1) q
+      ON q.k1 = w.worker_name
+    -- computed once, not per row
+    CROSS JOIN (SELECT (SELECT d.value FROM public.dot_config d WHERE d.key = 'queue.scheduler.mode') AS mode,
+      EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'pg_cron') AS cron,
+      ARRAY(SELECT unnest(q.loops) FROM public.queue_host q WHERE q.stopped_at IS NULL
+        AND q.last_seen_at > now() - interval '15 seconds'
+          AND q.last_seen_at <= clock_timestamp() + interval '5 seconds') AS loops OFFSET 0) m
+    CROSS JOIN LATERAL (SELECT COALESCE(i.n, 0) AS n, v.state = 'silent' AS stale,
+      CASE WHEN v.off IS NOT FALSE THEN 'off' WHEN w.last_result ? 'error' THEN 'failed'
+        WHEN v.state = 'silent' THEN 'stale'
+        WHEN v.state IN ('stopped', 'unwatched') THEN v.state ELSE 'ok' END AS state,
+      (w.worker_name = ANY (m.loops) AND NOT (w.cron_job AND m.mode = 'pg_cron'))
+        OR (w.cron_job AND m.mode IN ('pg_cron', 'hybrid')
+          AND (m.cron AND j.run_as IS NOT NULL OR w.last_result ->> 'source' = 'pg_cron')) AS ticked) c)
+  SELECT s.worker_name, s.configured_interval_seconds, s.last_run_at, s.age_seconds, s.stale, s.mode, s.state,
+    s.next_due_at, s.last_source, s.last_result, s.last_attempt_at, s.last_work_at, s.done_total, s.flag_key,
+    s.cron_job, s.cron_schedule, s.cron_run_as, s.stale_threshold_seconds, COALESCE(y.why, '') AS why
+  FROM s LEFT JOIN public.fn_queue_tick_whys(ARRAY(SELECT i.worker_name FROM s i WHERE i.idle)) y USING (worker_name);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_queue_scheduler_rows TO :"queue_viewer", :"dot_executor", :"workflow_admin",
+  :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_queue_scheduler_rows IS
+  'The rows of v_queue_scheduler_status, computed from rows that the caller has read. Read v_queue_scheduler_status.';
+
 CREATE OR REPLACE VIEW public.v_queue_scheduler_status AS
-WITH s AS MATERIALIZED (
-  SELECT w.worker_name, c.n AS configured_interval_seconds, w.last_run_at,
-         floor(public.fn_age(w.last_run_at))::bigint AS age_seconds, c.stale, m.mode, c.state,
-         CASE WHEN c.state <> 'off' THEN least(greatest(w.last_run_at, w.last_attempt_at), '9999-12-31Z')
-           + make_interval(secs => c.n) END AS next_due_at,
-         w.last_result ->> 'source' AS last_source, w.last_result, w.last_attempt_at, w.last_work_at,
-         (w.done_total + COALESCE(q.n, 0))::bigint AS done_total, w.flag_key,
-         j.job_name AS cron_job, j.schedule AS cron_schedule, j.run_as AS cron_run_as,
-         v.threshold_seconds AS stale_threshold_seconds,
-         NOT (c.state = 'off' OR c.state = 'ok' AND c.ticked) AS idle
-  FROM public.queue_tick_worker w
-  LEFT JOIN public.queue_cron_job j ON j.worker_name = w.worker_name
-  LEFT JOIN public.v_dot_config_number i ON i.key = 'queue.tick.' || w.worker_name || '.interval_seconds'
-  LEFT JOIN public.v_queue_watch v ON v.executor_id = w.worker_name
-  LEFT JOIN (SELECT d.k1, sum(d.n) AS n FROM public.v_queue_counter_part d WHERE d.scope = 'tick_done' GROUP BY d.k1) q
-    ON q.k1 = w.worker_name
-      -- computed once, not per row
-  CROSS JOIN (SELECT (SELECT d.value FROM public.dot_config d WHERE d.key = 'queue.scheduler.mode') AS mode,
-    EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'pg_cron') AS cron,
-    ARRAY(SELECT unnest(q.loops) FROM public.queue_host q WHERE q.stopped_at IS NULL
-      AND q.last_seen_at > now() - interval '15 seconds'
-        AND q.last_seen_at <= clock_timestamp() + interval '5 seconds') AS loops OFFSET 0) m
-  CROSS JOIN LATERAL (SELECT COALESCE(i.n, 0) AS n, v.state = 'silent' AS stale,
-    CASE WHEN v.off IS NOT FALSE THEN 'off' WHEN w.last_result ? 'error' THEN 'failed'
-      WHEN v.state = 'silent' THEN 'stale' WHEN v.state IN ('stopped', 'unwatched') THEN v.state ELSE 'ok' END AS state,
-    (w.worker_name = ANY (m.loops) AND NOT (w.cron_job AND m.mode = 'pg_cron'))
-      OR (w.cron_job AND m.mode IN ('pg_cron', 'hybrid')
-        AND (m.cron AND j.run_as IS NOT NULL OR w.last_result ->> 'source' = 'pg_cron')) AS ticked) c)
-SELECT s.worker_name, s.configured_interval_seconds, s.last_run_at, s.age_seconds, s.stale, s.mode, s.state,
-  s.next_due_at, s.last_source, s.last_result, s.last_attempt_at, s.last_work_at, s.done_total, s.flag_key,
-  s.cron_job, s.cron_schedule, s.cron_run_as, s.stale_threshold_seconds, COALESCE(y.why, '') AS why
-FROM s LEFT JOIN public.fn_queue_tick_whys(ARRAY(SELECT i.worker_name FROM s i WHERE i.idle)) y USING (worker_name);
+SELECT * FROM public.fn_queue_scheduler_rows(ARRAY(SELECT w FROM public.v_queue_watch w));
 COMMENT ON VIEW public.v_queue_scheduler_status IS
   'Cadence and last run per tick worker (DP1 §10). stale: silent by v_queue_watch. state: off (interval 0 or its '
   'flag), failed, stale, stopped (its last host ended cleanly), unwatched (late while monitoring is off), ok.';

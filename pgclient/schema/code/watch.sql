@@ -5,9 +5,11 @@
 -- queue.heartbeat.stale_threshold_seconds, but at least three of its cadences, at most five cadences and 5 s, and never
 -- less than 10 s. From 1,000,000 on the flag switches watching off, and the result is the flag.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_threshold(p_cadence_seconds int, p_flag int) RETURNS int
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
-  SELECT CASE WHEN p_flag >= 1000000 THEN p_flag ELSE least(greatest(10, least(greatest(p_flag,
-    3::bigint * p_cadence_seconds), 5::bigint * p_cadence_seconds + 5)), 2147483647)::int END
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN -- not LANGUAGE sql: that would be planned again by every query that calls it
+  RETURN CASE WHEN p_flag >= 1000000 THEN p_flag ELSE least(greatest(10, least(greatest(p_flag,
+    3::bigint * p_cadence_seconds), 5::bigint * p_cadence_seconds + 5)), 2147483647)::int END;
+END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_tick_threshold TO :"queue_viewer", :"workflow_admin",
   :"dead_letter_operator", :"dot_executor";
@@ -49,13 +51,13 @@ CROSS JOIN (SELECT COALESCE((SELECT d.n FROM public.v_dot_config_number d
   WHERE d.key = 'queue.heartbeat.stale_threshold_seconds'), 300) AS flag OFFSET 0) m
 CROSS JOIN LATERAL (SELECT w.worker_name IS NOT NULL AS tick,
   CASE WHEN i.n > 0 THEN i.n ELSE h.expected_cadence_seconds END AS cadence) c
+CROSS JOIN LATERAL (SELECT CASE WHEN c.tick THEN public.fn_queue_tick_threshold(c.cadence, least(m.flag, 999999))
+  ELSE h.stale_threshold_seconds END AS silent_after OFFSET 0) l
 CROSS JOIN LATERAL (SELECT c.tick, c.cadence,
   CASE WHEN c.tick THEN COALESCE(i.n, 0) = 0 OR (w.flag_key IS NOT NULL AND g.value IS DISTINCT FROM 'true')
     ELSE COALESCE(h.last_beat_payload ->> 'state', '') = 'stopped' END AS off,
-  CASE WHEN c.tick THEN public.fn_queue_tick_threshold(c.cadence, m.flag) ELSE h.stale_threshold_seconds
-    END AS threshold,
-  CASE WHEN c.tick THEN public.fn_queue_tick_threshold(c.cadence, least(m.flag, 999999))
-    ELSE h.stale_threshold_seconds END AS silent_after) f;
+  -- from 1,000,000 on, the flag is the threshold of every tick worker (fn_queue_tick_threshold)
+  CASE WHEN c.tick AND m.flag >= 1000000 THEN m.flag ELSE l.silent_after END AS threshold, l.silent_after) f;
 COMMENT ON VIEW public.v_queue_watch IS
   'Each executor and tick worker with the cadence and the threshold in force, and whether it is silent. Read by '
   'v_queue_alert, v_queue_health, v_queue_scheduler_status and the stale check.';
@@ -113,9 +115,10 @@ BEGIN
   RETURN QUERY
   SELECT p.name, COALESCE(
     CASE WHEN c.clone THEN public.fn_queue_tick_clone(p.name) END,
-    'its lease is held by ' || NULLIF(public.fn_queue_lock_holder(l.xmax), ''),
+    CASE WHEN l.xmax <> '0'::xid THEN 'its lease is held by ' || NULLIF(public.fn_queue_lock_holder(l.xmax), '') END,
     'its last run failed: ' || left(w.last_result ->> 'error', 200),
-    'its heartbeat row is held by ' || NULLIF(public.fn_queue_lock_holder(h.xmax), ''),
+    CASE WHEN h.xmax <> '0'::xid
+      THEN 'its heartbeat row is held by ' || NULLIF(public.fn_queue_lock_holder(h.xmax), '') END,
     CASE WHEN w.cron_job AND m.value = 'pg_cron' THEN 'queue.scheduler.mode is pg_cron, and ' || CASE
       WHEN NOT EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'pg_cron') THEN 'pg_cron is not in this database'
       WHEN j.run_as IS NULL THEN format('its cron job %s is not installed', j.job_name)
