@@ -167,7 +167,11 @@ func (m *deck) settlePage(l *level) {
 // settleOverview keeps the cursor of the Overview on its row. If the row is gone, the
 // cursor acts on nothing until it is moved.
 func (m *deck) settleOverview(l *level) {
-	board := l.board(m.scene(), m.body(), l.cursor)
+	m.settleOn(l, l.board(m.scene(), m.body(), l.cursor))
+}
+
+// settleOn does this on a drawn Overview. Its rows do not depend on the cursor.
+func (m *deck) settleOn(l *level, board views.OverviewView) {
 	targets := board.Targets
 	if l.target == (views.Target{}) && len(targets) > 0 {
 		l.target = targets[0]

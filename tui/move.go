@@ -68,7 +68,8 @@ func (m *deck) sayStuck(l *level, down bool, was [2]any) {
 }
 
 func (m *deck) moveOverview(l *level, d int) {
-	targets := m.rowsOfBoard(l)
+	board := l.board(m.scene(), m.body(), l.cursor)
+	targets := board.Targets
 	if len(targets) == 0 {
 		return
 	}
@@ -78,7 +79,7 @@ func (m *deck) moveOverview(l *level, d int) {
 	}
 	l.place = min(max(at+d, 0), len(targets)-1)
 	l.target, l.cursor = targets[l.place], targets[l.place]
-	m.settleOverview(l)
+	m.settleOn(l, board) // not drawn again: drawing the Overview is most of what a key costs
 }
 
 // selectKey handles space, v and ctrl+a.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
 	"github.com/qtop/qtop/views/theme"
 	"github.com/qtop/qtop/views/viewstest"
 )
@@ -265,4 +266,26 @@ func BenchmarkKeyToFrame(b *testing.B) {
 			m.send(k)
 		}
 	})
+}
+
+// Drawing the Overview is most of what a key costs in pane 1: the key draws it once, and the frame
+// once.
+func TestKeyInOverviewDrawsItOnce(t *testing.T) {
+	m := newStill(newStore(), nil, Options{Actor: "anna"})
+	m.send(tea.WindowSizeMsg{Width: 200, Height: 60})
+	l := m.pane().top()
+	drawn, board := 0, l.board
+	require.NotNil(t, board)
+	l.board = func(at scene, s views.Size, cursor views.Target) views.OverviewView {
+		drawn++
+		return board(at, s, cursor)
+	}
+	for _, k := range []string{"j", "k", "G"} {
+		drawn = 0
+		m.send(keyOf(k))
+		require.Equal(t, 1, drawn, k)
+		was := l.cursor
+		m.settleOverview(l)
+		require.Equal(t, was, l.cursor, "%s: the row is that of a new drawing", k)
+	}
 }
