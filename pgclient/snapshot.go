@@ -52,7 +52,7 @@ func (c *Client) snapshot(ctx context.Context, maxAge time.Duration) (queue.Snap
 	if err != nil {
 		return s, pgerror.Translate(err)
 	}
-	err = pictured(body, &s)
+	err = decodeSnapshot(body, &s)
 	s.Server.Unexpected = queue.Clean(self.unexpected(c.opts.ExpectServer))
 	c.answered(conn.Conn(), self, &s.Server)
 	return s, err
@@ -98,11 +98,11 @@ func (c *Client) SnapshotAt(ctx context.Context, at time.Time, steps int) (s que
 		return s, first, nil
 	}
 	s.TakenAt, s.TookMS, s.Shared = *taken, *took, true
-	return s, first, pictured(body, &s)
+	return s, first, decodeSnapshot(body, &s)
 }
 
-// pictured decodes the sections of a snapshot into s.
-func pictured(body []byte, s *queue.Snapshot) error {
+// decodeSnapshot decodes the sections of a snapshot into s.
+func decodeSnapshot(body []byte, s *queue.Snapshot) error {
 	if err := pgscan.Unmarshal(body, s); err != nil {
 		return queue.NewError(queue.KindFailed, pgerror.Mask("the snapshot cannot be read: "+err.Error()), "", "the schema does not fit this program: run qtop migrate status")
 	}

@@ -89,7 +89,7 @@ func (a *app) export(ctx context.Context, name, file string, format queue.Export
 	var done queue.Exported
 	write := func(w io.Writer) (err error) {
 		if list.Kind == "" {
-			if x.Rows, x.AsOf, err = picturedRows(ctx, client, list, o.filter); err != nil {
+			if x.Rows, x.AsOf, err = snapshotRows(ctx, client, list, o.filter); err != nil {
 				return err
 			}
 		}
@@ -117,8 +117,8 @@ func (a *app) export(ctx context.Context, name, file string, format queue.Export
 	return nil
 }
 
-// picturedRows returns the rows of a list that is part of the snapshot.
-func picturedRows(ctx context.Context, c *pgclient.Client, list queue.ExportList, filter string) ([]any, time.Time, error) {
+// snapshotRows returns the rows of a list that is part of the snapshot.
+func snapshotRows(ctx context.Context, c *pgclient.Client, list queue.ExportList, filter string) ([]any, time.Time, error) {
 	s, err := snapshot(ctx, c)
 	if err != nil {
 		return nil, s.TakenAt, err

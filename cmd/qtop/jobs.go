@@ -189,7 +189,7 @@ func queuesCmd(a *app) *cobra.Command {
 		show: func(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 			switch {
 			case kind == "" && domain == "" && o.filter == "":
-				return pictured("queues")(ctx, a, c, o)
+				return snapshotList("queues")(ctx, a, c, o)
 			case o.at != "":
 				return usage("--at shows the lanes, not single jobs", "command line", "leave out --kind, --domain and --filter")
 			}

@@ -17,12 +17,12 @@ import (
 // ones.
 func lists(a *app) (cmds []*cobra.Command) {
 	for _, v := range []view{
-		{use: "health", example: "qtop health --at 02:14", short: "Every source and row of v_queue_health", past: true, show: pictured("health")},
-		{use: "alerts", example: "qtop alerts --watch", short: "Alerts (silences, backlogs, circuits, broadcast shares over their limit) with their owners", past: true, show: pictured("alerts")},
-		{use: "executors", example: "qtop executors --output json", short: "Executors with their state", past: true, show: pictured("executors")},
-		{use: "hosts", example: "qtop hosts", short: "Worker hosts with their loops", past: true, show: pictured("hosts")},
-		{use: "dlq-groups", example: "qtop dlq-groups", short: "Open dead letters by code and endpoint", past: true, show: pictured("dlq-groups")},
-		{use: "flags", example: "qtop flags", short: "Flags with who set them and when they revert", past: true, show: pictured("flags")},
+		{use: "health", example: "qtop health --at 02:14", short: "Every source and row of v_queue_health", past: true, show: snapshotList("health")},
+		{use: "alerts", example: "qtop alerts --watch", short: "Alerts (silences, backlogs, circuits, broadcast shares over their limit) with their owners", past: true, show: snapshotList("alerts")},
+		{use: "executors", example: "qtop executors --output json", short: "Executors with their state", past: true, show: snapshotList("executors")},
+		{use: "hosts", example: "qtop hosts", short: "Worker hosts with their loops", past: true, show: snapshotList("hosts")},
+		{use: "dlq-groups", example: "qtop dlq-groups", short: "Open dead letters by code and endpoint", past: true, show: snapshotList("dlq-groups")},
+		{use: "flags", example: "qtop flags", short: "Flags with who set them and when they revert", past: true, show: snapshotList("flags")},
 		{use: "audit", example: "qtop audit --filter 'actor:anna action:flag_set'", short: "Who did what, why, before and after", list: true, show: listed(queue.ListAudit, "audit", of(views.Audit))},
 		{use: "quarantine", example: "qtop quarantine", short: "Rows that are set aside because a step of a tick worker fails on them", show: listed(queue.ListQuarantine, "quarantine", of(views.Quarantine))},
 		{use: "activity", example: "qtop activity --watch", short: "Sessions that may hold queues up: the oldest snapshot, who blocks whom, open transactions", show: listed(queue.ListActivity, "activity", of(views.Activity))},

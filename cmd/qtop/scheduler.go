@@ -15,7 +15,7 @@ import (
 )
 
 func schedulerCmd(a *app) *cobra.Command {
-	cmd := a.viewCmd(view{use: "scheduler", example: "qtop scheduler", short: "Tick workers with cadence and last run; pause or resume one, pg_cron's jobs", past: true, show: pictured("scheduler")}, &viewOptions{})
+	cmd := a.viewCmd(view{use: "scheduler", example: "qtop scheduler", short: "Tick workers with cadence and last run; pause or resume one, pg_cron's jobs", past: true, show: snapshotList("scheduler")}, &viewOptions{})
 	cmd.AddCommand(
 		a.viewCmd(view{use: "status", example: "qtop scheduler status", short: "Tick workers, and what pg_cron has of them", show: showSchedulerStatus}, &viewOptions{}),
 	)

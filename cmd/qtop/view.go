@@ -123,9 +123,9 @@ func (o viewOptions) snapshot(ctx context.Context, c *pgclient.Client) (queue.Sn
 	return s, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("no snapshot is stored for " + views.PlainTime(&at)), Where: queue.Clean("--at"), Do: queue.Clean(do)}
 }
 
-// pictured returns a show that prints a list of the snapshot. list is the name
+// snapshotList returns a show that prints a list of the snapshot. list is the name
 // that exports use for it.
-func pictured(list string) show {
+func snapshotList(list string) show {
 	return func(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 		s, err := o.snapshot(ctx, c)
 		if err != nil {

@@ -64,7 +64,7 @@ func slot(s queue.RetrySlot) string {
 // each waiting queue.
 func showWhy(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 	if len(o.args) == 0 {
-		return pictured("waiting")(ctx, a, c, o)
+		return snapshotList("waiting")(ctx, a, c, o)
 	}
 	p, err := c.List(ctx, queue.Query{Kind: queue.ListWhy, ID: o.args[0]})
 	if err != nil {

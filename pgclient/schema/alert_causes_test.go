@@ -60,7 +60,7 @@ func TestOneCauseOneAlert(t *testing.T) {
 	ann := c.as("workflow_admin")
 	call(t, ann, "public.fn_queue_alert_ack('no_host', 'ann', 'restarting it', '1 hour')")
 	require.Equal(t, "acked ann", get[string](c, "SELECT state || ' ' || acked_by FROM public.v_queue_alert WHERE subject = 'no_host'"))
-	s := picture(t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')"))
+	s := snapshotOf(t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')"))
 	var own []string
 	for _, a := range s.Alerts {
 		if a.Cause.Empty() {

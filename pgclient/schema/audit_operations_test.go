@@ -61,7 +61,7 @@ func TestSnapshotActionsBehindBatches(t *testing.T) {
 	h.exec(`INSERT INTO public.queue_operator_action (actor, action, target, outcome)
 		SELECT 'eve', 'flag_set', 'x', 'refused: disabled' FROM generate_series(1, 5000)`)
 	require.Equal(t, int64(5000), one[int64](h, "SELECT batch FROM public.queue_operator_action WHERE operation_id = 12 ORDER BY id DESC LIMIT 1"))
-	s := picture(t, one[[]byte](h, "SELECT public.fn_queue_snapshot('0')"))
+	s := snapshotOf(t, one[[]byte](h, "SELECT public.fn_queue_snapshot('0')"))
 	got := []string{}
 	for _, a := range s.Actions {
 		if a.Action.String() != "flag_set" { // written by newHooks

@@ -258,7 +258,7 @@ func TestBroadcastIsSampledAndRaisesOneEvent(t *testing.T) {
 	require.InDelta(t, 17.39, c.samples("broadcast_percent")["{}"], 0.2)
 	require.InDelta(t, 100, c.samples("broadcast_percent")[`{"domain": "lost"}`], 0)
 	require.Equal(t, "over", get[string](c, "SELECT status_hint FROM public.v_queue_health WHERE source = 'subscription_broadcast' AND subject = 'broadcast'"))
-	s := picture(t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')"))
+	s := snapshotOf(t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')"))
 	var all []string
 	for _, a := range s.Alerts {
 		if a.Kind == "broadcast" {

@@ -52,7 +52,7 @@ func complete(t *testing.T, path string, typ reflect.Type, v any) {
 	}
 }
 
-func picture(t *testing.T, raw []byte) (s queue.Snapshot) {
+func snapshotOf(t *testing.T, raw []byte) (s queue.Snapshot) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal(raw, &s))
 	var loose map[string]any
@@ -71,7 +71,7 @@ func picture(t *testing.T, raw []byte) (s queue.Snapshot) {
 func TestSnapshotEmpty(t *testing.T) {
 	c := newCore(t)
 	raw := get[[]byte](c, "SELECT public.fn_queue_snapshot('0')")
-	s := picture(t, raw)
+	s := snapshotOf(t, raw)
 	require.NotEmpty(t, s.Flags)
 	require.NotEmpty(t, s.Ticks)
 	require.NotEmpty(t, s.Server.Version.String())
@@ -111,7 +111,7 @@ func TestSnapshotFull(t *testing.T) {
 	_, err = open.Exec(context.Background(), "INSERT INTO public.events (event_type, payload) VALUES ('x', '{}')")
 	require.NoError(t, err)
 	h.exec("UPDATE public.queue_tick_worker SET last_run_at = now() - interval '1 day', last_result = '{\"x\": 1}'")
-	s := picture(t, one[[]byte](h, "SELECT public.fn_queue_snapshot('0')"))
+	s := snapshotOf(t, one[[]byte](h, "SELECT public.fn_queue_snapshot('0')"))
 
 	require.Len(t, s.DeadGroups, 1)
 	require.EqualValues(t, 3, s.DeadGroups[0].Open)
@@ -164,7 +164,7 @@ func TestSnapshotActionsAreOfPeople(t *testing.T) {
 		audit(action, "x", "ann", "y", "done")
 	}
 	audit("tick", "retention_sweep", "ann", "now", "refused: leased")
-	s := picture(t, one[[]byte](h, "SELECT public.fn_queue_snapshot('0')"))
+	s := snapshotOf(t, one[[]byte](h, "SELECT public.fn_queue_snapshot('0')"))
 	got := []string{}
 	for _, a := range s.Actions {
 		if a.Action.String() == "flag_set" {
@@ -186,14 +186,14 @@ func TestSnapshotHostileRows(t *testing.T) {
 		`{"in_flight": 1.5, "state": {"a": []}}`, `{"state": null, "last_work_at": null}`,
 	} {
 		call(t, dot, "public.fn_queue_heartbeat_write('kg', $1, 'kg')", payload)
-		picture(t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')"))
+		snapshotOf(t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')"))
 	}
 	id := get[string](c, newUUID)
 	call(t, dot, "public.fn_queue_host_register('h', $1, 'v', '{NULL,x}')", id)
 	for _, progress := range []string{`[]`, `5`, `{"a": 5}`, `{"a": []}`, `{"a": {"last_tick": "soon", "done": "many", "errors": 1.5}}`,
 		`{"a": {"done": 99999999999999999999, "last_tick": {}}}`, `null`, `{"a": {"state": 5}}`} {
 		call(t, dot, "public.fn_queue_host_beat('h', $1, '{NULL}', -5, $2)", id, progress)
-		picture(t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')"))
+		snapshotOf(t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')"))
 	}
 }
 
@@ -261,7 +261,7 @@ func TestSnapshotReadOnly(t *testing.T) {
 			var raw []byte
 			err := tx.QueryRow(context.Background(), "SELECT public.fn_queue_snapshot('0')").Scan(&raw)
 			if err == nil {
-				require.False(t, picture(t, raw).Shared)
+				require.False(t, snapshotOf(t, raw).Shared)
 			}
 			return err
 		}))

@@ -53,7 +53,7 @@ func (c *core) deadTruth() (groups []queue.DeadGroup) {
 // snapshotAgrees requires that the groups of the snapshot equal those that deadTruth counts.
 func (c *core) snapshotAgrees(why string) {
 	c.t.Helper()
-	s := picture(c.t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')"))
+	s := snapshotOf(c.t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')"))
 	type key struct {
 		source, code, endpoint, domain string
 		sub                            int64
@@ -116,9 +116,9 @@ func (c *core) snapshotAgrees(why string) {
 	require.Zero(c.t, get[int](c, "SELECT count(*) FROM public.fn_queue_counter_drift(NULL)"), why)
 }
 
-func TestDeadGroupsOfThePicture(t *testing.T) {
+func TestDeadGroupsOfTheSnapshot(t *testing.T) {
 	j := newJobs(t)
-	require.Zero(t, j.picture().DeadMore.Groups)
+	require.Zero(t, j.snapshot().DeadMore.Groups)
 	j.deadLetter("k", "iu", "FEW")
 	j.snapshotAgrees("one group")
 	pgtest.FillDead(t, j.root, 700, 1)

@@ -22,11 +22,11 @@ func (c *core) health() (rows []string) {
 			require.NoError(c.t, err, sql)
 			return texts(c.t, got)
 		}
-		picture := list("SELECT h::text FROM jsonb_array_elements(public.fn_queue_snapshot_parts()::jsonb -> 'health') h ORDER BY 1")
+		shown := list("SELECT h::text FROM jsonb_array_elements(public.fn_queue_snapshot_parts()::jsonb -> 'health') h ORDER BY 1")
 		for _, role := range []string{"NONE", "queue_viewer", "dot_executor", "workflow_admin", "dead_letter_operator"} {
 			_, err := tx.Exec(ctx, "SET LOCAL ROLE "+role)
 			require.NoError(c.t, err)
-			require.Equal(c.t, picture, list("SELECT to_jsonb(h)::text FROM public.v_queue_health h ORDER BY 1"), "as %s", role)
+			require.Equal(c.t, shown, list("SELECT to_jsonb(h)::text FROM public.v_queue_health h ORDER BY 1"), "as %s", role)
 		}
 		rows = list("SELECT concat_ws(' ', source, subject, domain, status_hint) FROM public.v_queue_health ORDER BY 1")
 		return nil
@@ -34,7 +34,7 @@ func (c *core) health() (rows []string) {
 	return rows
 }
 
-func TestHealthIsTheSameInViewAndPicture(t *testing.T) {
+func TestHealthIsTheSameInViewAndSnapshot(t *testing.T) {
 	h := newHooks(t)
 	c := &core{t: t, db: h.db, root: h.root}
 	j := &jobs{core: c, work: c.as("event_ingest_writer", "dot_executor", "dead_letter_operator", "workflow_admin")}

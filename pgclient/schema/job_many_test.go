@@ -67,7 +67,7 @@ const told = `
 		ELSE '' END)
 	FROM lane l LEFT JOIN sum s ON s.kind = l.job_kind AND s.domain = l.event_domain`
 
-func TestJobPictureRuleByRule(t *testing.T) {
+func TestJobSnapshotRuleByRule(t *testing.T) {
 	j := newJobs(t)
 	lanes := 12
 	var whys []string
@@ -86,7 +86,7 @@ func TestJobPictureRuleByRule(t *testing.T) {
 		j.exec(`INSERT INTO public.job_lease (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
 			SELECT gen_random_uuid(), executor_id, subscription_id, now() + interval '1 hour', '{}', 1 FROM public.job_subscription, generate_series(1, 2) WHERE $1 AND random() < 0.7`, i%2 == 0)
 		want, got := get[map[string]string](j.core, told), map[string]string{}
-		for _, l := range j.picture().Queues {
+		for _, l := range j.snapshot().Queues {
 			if l.Queued+l.RetryWaiting > 0 {
 				got[l.Domain.String()+"/"+l.Kind.String()] = l.Why.String()
 				whys = append(whys, l.Why.String())
@@ -149,7 +149,7 @@ func (j *jobs) touched(sql string) (n float64) {
 // One executor in ten subscribes to a single kind, the others to every kind. Four times the lanes
 // and subscriptions are sixteen times the pairs, but reading them must cost less than five times as
 // much.
-func TestJobPictureGrowsAsLanesAndRules(t *testing.T) {
+func TestJobSnapshotGrowsAsLanesAndRules(t *testing.T) {
 	j := newJobs(t)
 	grow := func(from, to int) float64 {
 		j.exec(`SELECT public.fn_job_enqueue('k' || k, 'd' || d, 'external_worker') FROM generate_series(0, 3) d, generate_series($1::int, $2::int) k`, from, to)

@@ -12,15 +12,15 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-func (j *jobs) picture() queue.Snapshot {
+func (j *jobs) snapshot() queue.Snapshot {
 	j.t.Helper()
-	return picture(j.t, get[[]byte](j.core, "SELECT public.fn_queue_snapshot('0')"))
+	return snapshotOf(j.t, get[[]byte](j.core, "SELECT public.fn_queue_snapshot('0')"))
 }
 
 // lane returns one queue lane of the snapshot.
 func (j *jobs) lane(kind, domain string) (got queue.Lane) {
 	j.t.Helper()
-	for _, l := range j.picture().Queues {
+	for _, l := range j.snapshot().Queues {
 		if l.Kind.String() == kind && l.Domain.String() == domain {
 			return l
 		}
@@ -31,7 +31,7 @@ func (j *jobs) lane(kind, domain string) (got queue.Lane) {
 
 func TestJobSnapshotLanes(t *testing.T) {
 	j := newJobs(t)
-	s := j.picture()
+	s := j.snapshot()
 	require.NotNil(t, s.Queues)
 	require.Empty(t, s.Queues)
 	require.NotNil(t, s.JobLeases)
@@ -51,7 +51,7 @@ func TestJobSnapshotLanes(t *testing.T) {
 	j.deadLetter("k", "kg", "TIMEOUT")
 	j.exec("UPDATE public.job_queue SET process_after = now() - interval '1 hour' WHERE job_id = (SELECT job_id FROM public.job_queue WHERE status = 'queued' AND ready ORDER BY process_after, job_id LIMIT 1)")
 	j.put("old", "iu", 1)
-	s = j.picture()
+	s = j.snapshot()
 	require.Len(t, s.Queues, 3)
 	l := j.lane("k", "iu")
 	require.Equal(t, []int64{5, 2, 2, 1, 1}, []int64{l.Queued, l.Scheduled, l.Leased, l.InProgress, l.RetryWaiting})
@@ -82,7 +82,7 @@ func TestJobSnapshotLanes(t *testing.T) {
 		WHERE source = 'backlog_job_queue' AND events_seen > 0`))
 	// Queue lanes are sorted by their oldest job.
 	j.exec("UPDATE public.job_queue SET process_after = now() - interval '9 s'; ")
-	require.Equal(t, "k", j.picture().Queues[0].Kind.String())
+	require.Equal(t, "k", j.snapshot().Queues[0].Kind.String())
 }
 
 // The reason why a queue lane waits is the first link of the chain that blocks it.
@@ -119,7 +119,7 @@ func TestJobSnapshotWhy(t *testing.T) {
 	setFlag(t, j.work, "queue.job_substrate.enabled", "false")
 	require.Equal(t, "queue.job_substrate.enabled is off", why())
 	setFlag(t, j.work, "queue.job_substrate.enabled", "true")
-	for _, w := range j.picture().Waiting {
+	for _, w := range j.snapshot().Waiting {
 		require.Equal(t, "all due later", w.Why.String(), "the waiting rows say the same")
 	}
 	call(t, j.work, "public.fn_job_cancel($1::uuid[], 'ann', 'test')", job)
@@ -134,10 +134,10 @@ func TestJobSnapshotLeases(t *testing.T) {
 	j.rule("w", "k", "", 7, 1000)
 	j.put("k", "iu", 60)
 	fresh, late, gone := j.take("w", 3), j.take("w", 2), j.take("w", 1)
-	require.Empty(t, j.picture().JobLeases, "all are fresh")
+	require.Empty(t, j.snapshot().JobLeases, "all are fresh")
 	j.exec("UPDATE public.job_lease SET lease_until = now() + interval '99 s' WHERE lease_token = $1", late[0].Token)
 	j.expire(gone...)
-	s := j.picture()
+	s := j.snapshot()
 	require.Len(t, s.JobLeases, 2)
 	require.Equal(t, []string{j.leaseID(gone[0]), j.leaseID(late[0])}, []string{s.JobLeases[0].ID, s.JobLeases[1].ID})
 	require.Equal(t, []bool{true, false}, []bool{s.JobLeases[0].Expired, s.JobLeases[1].Expired})
@@ -147,7 +147,7 @@ func TestJobSnapshotLeases(t *testing.T) {
 	require.EqualValues(t, 1, s.JobTable.LeasesExpired)
 	require.Equal(t, "done", j.outcome("renew", late...))
 	require.Equal(t, "done", j.outcome("ack", fresh...))
-	require.Len(t, j.picture().JobLeases, 1)
+	require.Len(t, j.snapshot().JobLeases, 1)
 	require.Len(t, s.JobSubscriptions, 1)
 	r := s.JobSubscriptions[0]
 	require.Equal(t, "w external_worker k  7 1000 true 6 ann", fmt.Sprint(r.ExecutorID, " ", r.ExecutorKind, " ", r.JobKind, " ", r.Domain, " ", r.PriorityFloor, " ",
@@ -156,7 +156,7 @@ func TestJobSnapshotLeases(t *testing.T) {
 		j.take("w", 1)
 	}
 	j.expire()
-	require.Len(t, j.picture().JobLeases, 50, "no more than fifty")
+	require.Len(t, j.snapshot().JobLeases, 50, "no more than fifty")
 }
 
 // An open transaction with an old snapshot keeps dead rows of job_queue: the snapshot names the
@@ -169,7 +169,7 @@ func TestJobSnapshotTable(t *testing.T) {
 	_, err := holder.Exec(t.Context(), "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SET LOCAL application_name = 'slow report'; SELECT count(*) FROM public.job_queue")
 	require.NoError(t, err)
 	eventually(t, "the statistics arrive", func() bool {
-		table := j.picture().JobTable
+		table := j.snapshot().JobTable
 		return table.LiveRows == 100 && table.LastVacuum != nil && table.OldestSnapshotProgram.String() == "slow report" && table.OldestSnapshotPid != nil
 	})
 }
@@ -182,7 +182,7 @@ func TestJobSnapshotDead(t *testing.T) {
 	deadLetter := j.deadLetter("k", "kg", "TIMEOUT")
 	j.deadLetter("l", "kg", "HTTP_500")
 	groups := func() (out []string) {
-		for _, g := range j.picture().DeadGroups {
+		for _, g := range j.snapshot().DeadGroups {
 			require.Equal(t, "job", g.Source)
 			require.Len(t, g.Trend, 12)
 			require.Zero(t, g.SubscriptionID)
@@ -193,17 +193,17 @@ func TestJobSnapshotDead(t *testing.T) {
 		return out
 	}
 	require.Equal(t, []string{"TIMEOUT k iu 3 3", "HTTP_500 l kg 1 1", "TIMEOUT k kg 1 1"}, groups())
-	require.EqualValues(t, 5, j.picture().Flow.DeadOpen)
+	require.EqualValues(t, 5, j.snapshot().Flow.DeadOpen)
 	require.Equal(t, "k iu 3 open,k kg 1 open,l kg 1 open", get[string](j.core, `SELECT string_agg(concat_ws(' ', subject, domain, dead_lettered, status_hint), ','
 		ORDER BY subject, domain) FROM public.v_queue_health WHERE source = 'dead_letter_job' AND last_seen_at > now() - interval '1 minute'`))
 	var told []string
-	for _, h := range j.picture().Health {
+	for _, h := range j.snapshot().Health {
 		if h.Source.String() == "dead_letter_job" {
 			told = append(told, h.Subject.String()+" "+h.Domain.String())
 		}
 	}
-	require.ElementsMatch(t, []string{"k iu", "k kg", "l kg"}, told, "the picture says the same")
+	require.ElementsMatch(t, []string{"k iu", "k kg", "l kg"}, told, "the snapshot says the same")
 	call(t, j.work, replay, []string{deadLetter}, "ann")
 	require.Equal(t, []string{"TIMEOUT k iu 3 3", "HTTP_500 l kg 1 1"}, groups())
-	require.EqualValues(t, 4, j.picture().Flow.DeadOpen)
+	require.EqualValues(t, 4, j.snapshot().Flow.DeadOpen)
 }

@@ -38,12 +38,12 @@ func poisonedSweeps() []poisoned {
 				return strings.ReplaceAll(name, "x.", of+".") + " = '" + target + "'", target
 			}}
 	}
-	pictures := row("sweep_pictures", "metrics_sampler", "queue_past_picture", "DELETE", "x.taken_at::text",
+	snapshots := row("sweep_pictures", "metrics_sampler", "queue_past_picture", "DELETE", "x.taken_at::text",
 		`INSERT INTO public.queue_past_picture (taken_at, took_ms, body) SELECT now() - interval '2 days' - i * interval '1 s', 1, '{}' FROM generate_series(0, %d) i`,
 		"SELECT count(*) - 1 FROM public.queue_past_picture x WHERE taken_at < now() - interval '25 hours'")
-	pictures.again = unsampled
+	snapshots.again = unsampled
 	return []poisoned{
-		pictures,
+		snapshots,
 		row("sweep_job_dead_letters", "retention_sweep", "job_dead_letter", "DELETE", "x.dead_letter_id::text",
 			`INSERT INTO public.job_dead_letter (job_id, job_kind, event_domain, executor, attempts, failure_code, payload, first_failed_at, last_failed_at,
 				triage_status, resolved_at, resolved_by, resolution)

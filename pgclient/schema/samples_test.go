@@ -192,7 +192,7 @@ func TestSamplesScanNoHistory(t *testing.T) {
 }
 
 // One snapshot a minute is kept for a day, so that a console can step through past snapshots.
-func TestPastPictures(t *testing.T) {
+func TestPastSnapshots(t *testing.T) {
 	c := newCore(t)
 	at := func(expr string, steps int) *time.Time {
 		return get[*time.Time](c, "SELECT taken_at FROM public.fn_queue_picture_at("+expr+", $1)", steps)
@@ -295,10 +295,10 @@ func TestMark(t *testing.T) {
 	for i := range 30 {
 		c.asReplica("INSERT INTO public.queue_mark (at, label, created_by) VALUES (now() - make_interval(mins => 2 * $1), 'm' || $1, 'cy')", i+1)
 	}
-	s := picture(t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')"))
+	s := snapshotOf(t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')"))
 	require.Len(t, s.Marks, 20)
 	require.Equal(t, "rollback ben", s.Marks[0].Label.String()+" "+s.Marks[0].By.String())
 	require.Equal(t, "m18", s.Marks[19].Label.String(), "newest first")
 	c.asReplica("UPDATE public.queue_mark SET at = at - interval '58 minutes'")
-	require.Len(t, picture(t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')")).Marks, 2, "of the last hour")
+	require.Len(t, snapshotOf(t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')")).Marks, 2, "of the last hour")
 }

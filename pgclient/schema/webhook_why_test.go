@@ -33,9 +33,9 @@ func (h *hooks) whyOf(name string) (why string, links map[string]string, column 
 			require.Contains(h.t, do, " WHERE id ", "a cure changes one endpoint's subscriptions")
 		}
 	}
-	picture := one[string](h, `SELECT COALESCE((SELECT w.value ->> 'why' FROM jsonb_array_elements(public.fn_queue_snapshot_parts()::jsonb -> 'waiting') w
+	shown := one[string](h, `SELECT COALESCE((SELECT w.value ->> 'why' FROM jsonb_array_elements(public.fn_queue_snapshot_parts()::jsonb -> 'waiting') w
 		WHERE $1 IN (w.value ->> 'queue', concat(w.value ->> 'queue', ' in ', w.value ->> 'domain'))), '(nothing waits)')`, name)
-	return got["why"].(string), links, picture
+	return got["why"].(string), links, shown
 }
 
 // unguarded changes a table with its triggers disabled.
@@ -105,7 +105,7 @@ func TestWhyAnEndpointWaits(t *testing.T) {
 		}
 		why, links, column := h.whyOf(name)
 		require.Equal(t, c.why, why, c.link)
-		require.Equal(t, why, column, "the column of the picture says the same")
+		require.Equal(t, why, column, "the column of the snapshot says the same")
 		if c.link != "" {
 			require.Equal(t, map[bool]string{true: "slows", false: "blocks"}[c.link == "rate"], links[c.link], c.why)
 		}
@@ -194,7 +194,7 @@ func TestWhyALaneWaits(t *testing.T) {
 		c.set()
 		why, column := told("job k in iu")
 		require.Equal(t, c.why, why)
-		require.Equal(t, why, column, "the column of the picture says the same")
+		require.Equal(t, why, column, "the column of the snapshot says the same")
 	}
 	j.flag("queue.job_substrate.enabled", "true")
 	j.put("k", "kg", 1)
