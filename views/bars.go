@@ -76,8 +76,9 @@ func (h Hint) draw(th theme.Theme, words bool) (string, int) {
 }
 
 // Footer draws the hints in exactly w cells: keys that act, a line, keys that only show something,
-// and last the hints with Keep. If there is no room, it first leaves out the keys that only show
-// something, from the end, then the keys that act, from the end.
+// and last the hints with Keep. If there is no room, it leaves out, in this order: the keys that
+// only show something, from the end; the words of the hints with Keep; the keys that act, from the
+// end.
 func Footer(hints []Hint, e Env, w int) string {
 	th := e.Theme
 	var acting, looking, kept []Hint
@@ -99,11 +100,12 @@ func Footer(hints []Hint, e Env, w int) string {
 		}
 		return n
 	}
-	words = width(kept) <= w/2
-	room, rule := w+1-width(kept), 0 // one blank before each, two between them, none after the last
+	rule := 0
 	if len(acting) > 0 {
 		rule = theme.Width(th.G.V) + 2
 	}
+	words = width(kept) <= w/2 && width(acting)+rule+width(kept) <= w+1 // one blank before each, two between them, none after the last
+	room := w + 1 - width(kept)
 	for len(looking) > 0 && width(acting)+rule+width(looking) > room {
 		looking = looking[:len(looking)-1]
 	}

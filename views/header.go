@@ -145,7 +145,7 @@ func (h Header) state(e Env) (string, theme.Style) {
 	case h.Link.State == "polling":
 		return th.G.Live + " polling", h.calm(th)
 	case h.Link.State == "connecting":
-		return th.G.Waiting + " reconnecting", th.Caution
+		return th.G.Waiting + " connecting", h.calm(th)
 	default:
 		return th.G.Live + " live", h.calm(th)
 	}

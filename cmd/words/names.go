@@ -33,10 +33,10 @@ func goNames(path string, data []byte) []text {
 	var texts []text
 	for {
 		pos, tok, name := s.Scan()
-		switch tok {
-		case token.EOF:
+		if tok == token.EOF {
 			return texts
-		case token.IDENT:
+		}
+		if tok == token.IDENT {
 			texts = append(texts, text{path, file.Line(pos), name})
 		}
 	}
