@@ -3,7 +3,6 @@ package workerhost
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -186,10 +185,11 @@ func (r *registration) goodbye(ctx context.Context, by time.Time) {
 
 // stopReason returns the cause with which ctx was cancelled, "" if ctx has no separate cause.
 func stopReason(ctx context.Context) string {
-	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		return err.Error()
+	cause := context.Cause(ctx)
+	if cause == nil || cause == ctx.Err() { //nolint:errorlint // the cause of signal.NotifyContext is a context.Canceled too
+		return ""
 	}
-	return ""
+	return cause.Error()
 }
 
 // ended returns the reason to record for a stop without a cause: an operator ended the loops in

@@ -89,6 +89,13 @@ func TestWhyAnEndpointWaits(t *testing.T) {
 		{gate("circuit", "-1 second"), open, "circuit", "circuit half open: one probe at a time"},
 		{func() { h.alive("saga_orchestrator") }, func() { h.alive(both...) }, "host", "no live host runs webhook_worker"},
 		{func() { h.alive("webhook_worker") }, func() { h.alive(both...) }, "host", "no live host runs saga_orchestrator"},
+		{
+			func() {
+				h.exec(`UPDATE public.queue_host SET progress = jsonb_build_object('webhook_worker', jsonb_build_object('unsigned', jsonb_build_array(
+					jsonb_build_object('subscription', $1::text, 'what', 'secret acme is missing', 'do', 'add it'))))`, fmt.Sprint(sub))
+			},
+			update("UPDATE public.queue_host SET progress = '{}'"), "signing", "no live host can sign: secret acme is missing",
+		},
 		{update("UPDATE public.subscriptions SET rate_limit_per_second = 0.5"), update("UPDATE public.subscriptions SET rate_limit_per_second = NULL"), "rate", "rate limit 0.5/s"},
 		{
 			func() {

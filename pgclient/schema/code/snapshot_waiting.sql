@@ -37,6 +37,9 @@ BEGIN
       sum(c.n) FILTER (WHERE c.scope = 'drained_1m') / 300.0 AS out_s
     FROM public.v_queue_counter_part c
     WHERE c.scope IN ('arrived_1m', 'drained_1m') AND c.k3 COLLATE "C" > v_5m_ago GROUP BY c.k1
+  ), unsigned AS (
+    SELECT s.subscription_id, count(DISTINCT s.host_id) AS hosts, min(s.what) AS what
+    FROM public.v_signing_fault s GROUP BY s.subscription_id
   ), hooks AS (
     SELECT 'webhook ' || COALESCE(b.endpoint, '(none)') AS queue, 'webhook' AS source,
       COALESCE(b.endpoint, '(none)') AS subject,
@@ -52,6 +55,7 @@ BEGIN
         WHEN bool_and(g.gate <> 'open') THEN 'none of its subscriptions is open'
         WHEN v_senders = 0 THEN 'no live host runs webhook_worker'
         WHEN v_orchestrators = 0 THEN 'no live host runs saga_orchestrator'
+        WHEN bool_and(COALESCE(f.hosts, 0) >= v_senders) THEN 'no live host can sign: ' || min(f.what)
         WHEN min(b.oldest_at) IS NULL THEN 'all due later: backing off'
         WHEN bool_and(g.rate_limit_per_second IS NOT NULL) AND sum(b.waiting) > sum(2 * g.rate_limit_per_second)
           THEN 'rate limit ' || sum(g.rate_limit_per_second) || '/s'
@@ -60,6 +64,7 @@ BEGIN
     FROM unnest(p_hooks) b
     JOIN public.v_webhook_gate g USING (subscription_id)
     LEFT JOIN hook_pace p ON p.sub = b.subscription_id
+    LEFT JOIN unsigned f ON f.subscription_id = b.subscription_id
     GROUP BY b.endpoint
   ), unrouted AS (
     SELECT 'webhook events' AS queue, 'webhook' AS source, 'webhook_router' AS subject, 'webhook' AS domain,
