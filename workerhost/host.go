@@ -15,24 +15,24 @@
 //
 // [Options.Loops] chooses the loops of the host. A program that only works on its jobs runs
 // job_executor, job_queue_default and lease_reaper; some other host, such as qtop worker, has to
-// run the other loops. [Host.Ready] and [Host.Status] give the reason why a loop cannot work.
+// run the other loops. A loop whose passes fail goes on running, and its host is ready: the
+// reason is LastErr of the loop in [Host.Status], and in the log. See [Host.Ready].
 //
 // The console controls the host of its process with [Host.Start], [Host.Drain], [Host.Stop] and
 // [Host.Status].
 //
 // The parts:
 //
-//   - catalogue lists the loops and which loop passes work to which.
+//   - catalogue.go lists the loops and which loop passes work to which.
 //   - Package loop starts, wakes, drains and stops one loop. The body of the webhook loop is in
 //     package webhooks, the body of the job loop in package jobs (both use package lease). All
-//     other loops have the body ticker.
-//   - registration holds the host id: one row of queue_host, one live instance.
-//   - signals turns wake signals of the database into checks of the loops.
-//   - settings reads the intervals of the loops.
+//     other loops have the body in tick.go.
+//   - register.go holds the host id: one row of queue_host, one live instance.
+//   - wake.go turns wake signals of the database into checks of the loops.
 //
 // Invariants: no loop runs in a host that does not hold its host id; the database decides which
-// work is due; a lost wake signal costs latency only; the end of a host takes a bounded time (see
-// handBackSpare).
+// work is due; a lost wake signal costs latency only; the end of a host takes a bounded time: at
+// most a second and a half longer than [Options.Grace].
 package workerhost
 
 import (
@@ -61,28 +61,35 @@ import (
 
 // Options configures a Host.
 type Options struct {
-	ID          string // the host_id; at most one live instance has it
-	Version     string
-	Loops       []string // loops that Run starts; nil = all loops, empty = none
-	Concurrency int      // slots: webhook requests in flight, and also job handlers that run at once; default 64
-	PerEndpoint int      // webhook requests in flight per endpoint; default 8
-	Grace       time.Duration
+	ID          string        // the host_id; at most one live instance has it
+	Version     string        // of your program, for people: the console and qtop hosts show it
+	Loops       []string      // loops that Run starts; nil = all loops, empty = none
+	Concurrency int           // slots: webhook requests in flight, and also job handlers that run at once; default 64
+	PerEndpoint int           // webhook requests in flight per endpoint; default 8
+	Grace       time.Duration // how long the end of Run waits for work in flight before it cancels it; default 20 s
 	// Handlers work on jobs, by job kind. The host claims no jobs of a kind without a handler.
 	// The names of the tick workers are built-in kinds and not allowed here.
 	Handlers map[string]handler.Handler
 	// Executor is the executor id under which the host claims jobs; default ID. Several
 	// hosts may share one.
-	Executor   string
-	JobTimeout time.Duration // of one attempt; default 1 h, negative = as long as its lease can be renewed
+	Executor string
+	// JobTimeout bounds every attempt: then its context ends. Default 1 h, negative = as long as
+	// its lease can be renewed. A handler gives its kind a shorter time with context.WithTimeout.
+	JobTimeout time.Duration
 	// Producer enqueues jobs for other code of this process. When the host has a free slot, it
 	// claims jobs in the producer's transactions. Default: a producer that no one uses.
 	Producer *enqueue.Producer
 	// Operator is the person who runs the console in this process. The host row names the
 	// operator when the loops are ended in the console.
 	Operator string
-	Log      *slog.Logger
-	Sender   *sender.Sender
-	Secrets  *sender.Secrets
+	// Log gets the events and errors of the host; nil = nothing is logged. The failed
+	// attempts of jobs are in the database alone: qtop job show ID, qtop dlq.
+	Log *slog.Logger
+	// Sender sends webhooks. Default: sender.New with this Version and Concurrency, which
+	// connects to public addresses over TLS alone.
+	Sender *sender.Sender
+	// Secrets sign webhooks. Without the secret of a subscription the host sends nothing to it.
+	Secrets *sender.Secrets
 }
 
 // Host runs loops over one database.
@@ -119,6 +126,9 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	o.Executor = cmp.Or(o.Executor, o.ID)
 	if o.Producer == nil {
 		o.Producer = enqueue.New(c)
+	}
+	if o.Sender == nil {
+		o.Sender = sender.New(sender.Config{Version: o.Version, Concurrency: o.Concurrency})
 	}
 	o.Log = quieten(cmp.Or(o.Log, slog.New(slog.DiscardHandler)))
 	db := work.New(c)

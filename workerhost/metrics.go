@@ -48,8 +48,11 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	put(prometheus.CounterValue, "qtop_wakes_total", "Notifications received.", float64(st.Listener.Heard), nil)
 }
 
-// Ready returns why the host is not ready, or "" when the host holds its host id and every loop
-// that it was started with runs.
+// Ready returns why the host is not ready, or "" when no other live instance has its host id and
+// every loop of Options.Loops is running: neither stopped, draining nor failed. It says nothing
+// about work: a loop whose passes fail, because a right is missing or the database is away, is
+// running, and so is job_executor while its executor may not claim. Status().Loops[i].LastErr has
+// the reason until a pass succeeds; qtop_loop_errors_total of /metrics counts failed passes.
 func (h *Host) Ready() string {
 	st := h.Status()
 	if st.Refused != "" {
@@ -65,8 +68,9 @@ func (h *Host) Ready() string {
 }
 
 // ServeMetrics serves HTTP on addr until ctx ends: /metrics for Prometheus, /healthz (the process
-// lives) and /readyz (the host holds its host id and every configured loop runs). It returns the
-// address of the listener, which shows the port when addr has port 0.
+// lives) and /readyz (200 if Ready returns "", otherwise 503 with its reason). It returns the
+// address of the listener, which shows the port when addr has port 0. Give it a context that ends
+// after Run has returned, so that the end of the host can be watched.
 func (h *Host) ServeMetrics(ctx context.Context, addr string) (net.Addr, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {

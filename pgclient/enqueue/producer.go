@@ -30,7 +30,7 @@
 //  3. Claim (claim.go): the statement that enqueues and the claim are sent in one round trip,
 //     as one transaction. No job is handed to a worker before its commit.
 //  4. Retry without the claim (claim.go): a transaction that fails, or that waits for a lock
-//     longer than claimLockTimeout, is repeated without the claim.
+//     longer than 100 ms, is repeated without the claim.
 //  5. Report (claim.go): after the commit, Claimed passes the claimed jobs to the claimer, and
 //     the caller gets its answer. A wake signal is sent for jobs that the claim did not lease.
 //  6. Notify (notifier.go): without a claim, the jobs are committed alone (send_notify.go); the wake

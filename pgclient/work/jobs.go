@@ -166,7 +166,7 @@ func (c *Client) JobWatermarkAdvance(ctx context.Context) error {
 type JobFailure struct {
 	JobLease
 	Code, Text string
-	Permanent  bool // true: the job becomes a dead letter without a retry
+	Permanent  bool // true: no retry and no dead letter, the job ends as failed
 }
 
 // JobFail records failed attempts; it returns the ids of jobs whose lease is lost. Safe to

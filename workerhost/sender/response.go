@@ -38,7 +38,7 @@ type Result struct {
 	Detail    string // one sanitised line for logs; never a secret, never the URL
 	Excerpt   string // start of the response body, at most 4 KiB, valid UTF-8, no control characters
 	// RetryAfter is the time at which a 429 or 503 response asked for the next attempt; zero if
-	// the response has no Retry-After or an unusable one. It is at most maxRetryAfter ahead; the
+	// the response has no Retry-After or an unusable one. It is at most 366 days ahead; the
 	// caller may use a lower bound.
 	RetryAfter time.Time
 	Started    time.Time

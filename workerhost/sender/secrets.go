@@ -158,7 +158,7 @@ func (s *Secrets) Usable() []string {
 }
 
 // Weak returns the fault in the length of the secrets for ref, which are used nevertheless; nil
-// if their length is right. See refuseWeak.
+// if their length is right, 24 to 64 bytes. The next release refuses such secrets.
 func (s *Secrets) Weak(ref string) *Fault {
 	keys, fault := s.Look(ref)
 	if fault != nil {

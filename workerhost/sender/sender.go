@@ -8,8 +8,8 @@
 //   - one Send puts the request on the wire at most once, follows no redirect,
 //     uses no proxy and returns by its deadline with one of the fixed codes;
 //   - no connection is opened to a special-purpose address that the operator did not allow,
-//     whatever the form of the address and the answer of DNS (guard, dialer);
-//   - the signed bytes are the sent bytes (sign);
+//     whatever the form of the address and the answer of DNS (address.go, dial.go);
+//   - the signed bytes are the sent bytes (sign.go);
 //   - memory per request is bounded: 32 KiB of header, 64 KiB of body read,
 //     4 KiB of it kept.
 //

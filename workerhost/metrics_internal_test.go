@@ -1,0 +1,61 @@
+package workerhost
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/workerhost/sender"
+)
+
+// idleHost returns a host that is not run and needs no database.
+func idleHost(t *testing.T) *Host {
+	t.Helper()
+	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: "postgres://host@db.invalid/app", WorkConns: 1})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	h, err := New(client, Options{ID: "idle"})
+	require.NoError(t, err)
+	return h
+}
+
+// docs/sizing.md has a row for each metric of qtop, and no others.
+func TestMetricsAreDocumented(t *testing.T) {
+	t.Parallel()
+	addr, err := idleHost(t).ServeMetrics(t.Context(), "127.0.0.1:0")
+	require.NoError(t, err)
+	resp, err := http.Get("http://" + addr.String() + "/metrics")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	served, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	document, err := os.ReadFile("../docs/sizing.md")
+	require.NoError(t, err)
+	names := func(pattern string, text []byte) (all []string) {
+		for _, m := range regexp.MustCompile(pattern).FindAllSubmatch(text, -1) {
+			all = append(all, string(m[1]))
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	have := names(`(?m)^# TYPE (qtop_\w+)`, served)
+	require.NotEmpty(t, have)
+	require.Equal(t, have, names("(?m)^\\| `(qtop_\\w+)", document))
+	for _, outcome := range names(`outcome="(\w+)"`, served) {
+		require.Contains(t, string(document), "`"+outcome+"`")
+	}
+}
+
+// A host without Options.Sender sends, but not to private addresses.
+func TestDefaultSender(t *testing.T) {
+	t.Parallel()
+	res := idleHost(t).webhooks.Sender.Send(t.Context(), sender.Request{URL: "https://127.0.0.1:1/", ID: "1", Timeout: 10 * time.Second})
+	require.Equal(t, "ADDRESS_REFUSED", res.Code)
+}
