@@ -110,7 +110,7 @@ func keys(src Sources) []key {
 			text("executor", "", plainText, "executor under which this host claims jobs; it must be registered and have a job subscription; default: host_id"),
 			list("loops", none, names, "loops to run, comma separated; default: all"),
 			number("concurrency", 64, 1, 10_000, "maximum number of jobs and deliveries in flight on this host"),
-			duration("grace", 20*time.Second, 0, time.Hour, "how long a stop waits for jobs and deliveries in flight"),
+			duration("grace", 20*time.Second, 0, time.Hour, "how long a stop or reload waits for jobs and deliveries in flight; a quarter of it, at most 5s, before the end it stops those that still run"),
 			text("metrics_addr", "", address, "address for Prometheus metrics, /healthz and /readyz, such as 127.0.0.1:9187"),
 			list("handlers", []Handler(nil), handlers, "job kinds and the command or URL that runs each: a list of {kind, command | url, timeout (default 1h)}; JSON in a flag or variable"),
 		),

@@ -47,6 +47,16 @@ func TestFilesOpenToOthers(t *testing.T) {
 	said, code := check()
 	require.Equal(t, "the configuration is fine\n", said)
 	require.Zero(t, code)
+	require.NoError(t, os.Chmod(bin, 0o644))
+	said, code = check()
+	require.Contains(t, said, fmt.Sprintf("command %q cannot be run: permission denied (handlers, entry 1, kind k)", bin))
+	require.Equal(t, 78, code)
+	require.NoError(t, os.Rename(bin, bin+"-away"))
+	said, code = check()
+	require.Contains(t, said, fmt.Sprintf("command %q cannot be run: no such file or directory (handlers, entry 1, kind k)", bin))
+	require.Equal(t, 78, code)
+	require.NoError(t, os.Rename(bin+"-away", bin))
+	require.NoError(t, os.Chmod(bin, 0o755))
 	for _, c := range []struct {
 		path      string
 		mode, was fs.FileMode

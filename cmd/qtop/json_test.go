@@ -146,7 +146,7 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 			refusals++
 		}
 	}
-	done, lists := map[string]bool{}, map[string]bool{}
+	done, lists, absent := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, x := range answering(f) {
 		words := append(strings.Fields(x.verb), x.args...)
 		code, out, errs := jsonRun(t, append(words, "--dsn", dsn)...)
@@ -154,6 +154,7 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 		var v any
 		require.NoError(t, json.Unmarshal([]byte(out), &v), "%v: %s %s", words, out, errs)
 		fill(v, x.verb, lists)
+		nulls(v, x.verb, absent)
 		if found[x.verb] == nil {
 			found[x.verb] = map[string]bool{}
 		}
@@ -161,6 +162,7 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 		done[x.verb] = true
 	}
 	for path, filled := range lists {
+		require.False(t, absent[path], "%s is a list in one answer and null in another", path)
 		require.True(t, filled || slices.Contains(never, path), "%s is empty in every answer: put a row into furnish", path)
 	}
 	all := leaves(commandLine(&app{}), nil)
@@ -204,6 +206,12 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 		code, _, errs := jsonRun(t, append(args, "--dsn", dsn)...)
 		require.NotZero(t, code, args)
 		requireError(t, errs, args)
+	}
+	for _, verb := range append([]string{"profile", "migrate"}, grouping...) {
+		code, out, errs := jsonRun(t, verb)
+		require.Equal(t, 2, code, verb)
+		require.Empty(t, out, verb)
+		requireError(t, errs, []string{verb})
 	}
 	code, _, errs := jsonRun(t, "status", "--dsn", "postgres://nobody@127.0.0.1:1/none")
 	require.Equal(t, 69, code)

@@ -9,7 +9,7 @@ type jsonVerb struct {
 	code int // exit code of the process
 }
 
-// grouping are the verbs that only hold other verbs and print their help.
+// grouping are the verbs that only hold other verbs.
 var grouping = []string{"config", "consumer", "endpoint", "environment", "event-type", "executor", "flag", "job", "lease", "route", "session", "subscription", "webhook"}
 
 // never are the lists that are empty in every answer of the test.
@@ -42,6 +42,24 @@ func fill(v any, path string, lists map[string]bool) {
 		for _, member := range v {
 			fill(member, path+"[]", lists)
 		}
+	}
+}
+
+// nulls records by its path whatever is null in v.
+func nulls(v any, path string, absent map[string]bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, member := range v {
+			if !slices.Contains(stored, k) {
+				nulls(member, path+"."+k, absent)
+			}
+		}
+	case []any:
+		for _, member := range v {
+			nulls(member, path+"[]", absent)
+		}
+	case nil:
+		absent[path] = true
 	}
 }
 

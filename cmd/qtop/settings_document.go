@@ -29,7 +29,8 @@ The first that has the setting decides:
 6. the default.
 
 ` + "`qtop config show --origin`" + ` prints each value with its source, ` + "`qtop config check`" + ` lists everything that is wrong, with the line of the file
-and the name that is most likely meant. An unknown key is an error, never ignored. A file with a password must be readable by its owner
+and the name that is most likely meant; it also looks the programs of handlers up, as a worker host does when it starts.
+An unknown key is an error, never ignored. A file with a password must be readable by its owner
 alone (` + "`chmod 600`" + `).
 
 ` + "```yaml" + `
@@ -84,7 +85,8 @@ const settingsOther = `
 | ` + "`QTOP_PG_MIRROR`" + ` | demo and tests: URL of another npm registry from which PostgreSQL is downloaded |
 | ` + "`QTOP_OFFLINE`" + ` | demo and tests: 1 = download nothing |
 
-The handler of a job, if it is a command, gets ` + "`QTOP_JOB_ID`, `QTOP_ROOT_JOB_ID`, `QTOP_JOB_KIND`, `QTOP_JOB_DOMAIN` and `QTOP_JOB_ATTEMPT`" + `.
+The handler of a job, if it is a command, gets ` + "`QTOP_JOB_ID`, `QTOP_ROOT_JOB_ID`, `QTOP_JOB_KIND`, `QTOP_JOB_DOMAIN` and `QTOP_JOB_ATTEMPT`" + `,
+and of the variables of the host only ` + "`PATH`, `HOME`, `LANG`, `LC_*`, `TZ` and `TMPDIR`" + ` ([guide.md](guide.md#what-a-handler-gets)).
 
 ## Flags of the database
 

@@ -109,12 +109,23 @@ func commandLine(a *app) *cobra.Command {
 
 // explain improves three things that cobra leaves to the verbs: arguments that
 // do not fit give an error with what, where and remedy; examples are indented;
-// and a verb that only groups others refuses an unknown subcommand, where cobra
-// would print the help and exit with 0.
+// and a verb that only groups others refuses an unknown subcommand, and with
+// --output json a missing one, where cobra would print the help and exit with 0.
 func explain(cmd *cobra.Command) {
 	if cmd.HasSubCommands() && !cmd.Runnable() {
 		cmd.Args, cmd.DisableFlagsInUseLine = cobra.NoArgs, true
-		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+			if o := cmd.Flag("output"); o == nil || o.Value.String() != "json" {
+				return cmd.Help()
+			}
+			var names []string
+			for _, c := range cmd.Commands() {
+				if c.IsAvailableCommand() {
+					names = append(names, c.Name())
+				}
+			}
+			return usage("something is missing after "+cmd.CommandPath(), "command line", "write "+cmd.CommandPath()+" "+strings.Join(names, "|"))
+		}
 	}
 	cmd.SuggestionsMinimumDistance = 2
 	cmd.Example = queue.Choose(cmd.Example == "", "", "  "+cmd.Example)

@@ -70,6 +70,9 @@ func configCmd(a *app) *cobra.Command {
 			if err := refused(hostFiles(a.settings)); err != nil {
 				return err
 			}
+			if _, err := a.handlers(a.settings.Loops, nil); err != nil {
+				return err
+			}
 			warnings := []queue.Text{}
 			for _, f := range append(a.files, hostFiles(a.settings)...) {
 				warnings = append(warnings, queue.Clean(secrecy.Mask(f.line())))

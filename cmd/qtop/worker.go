@@ -33,20 +33,12 @@ type lookup = func(context.Context, string) ([]netip.Addr, error)
 // the resolver of the system.
 func (a *app) host(client *pgclient.Client, loops []string, log *slog.Logger, own map[string]handler.Handler, lookup lookup) (*workerhost.Host, error) {
 	s := a.settings
-	// The URL of a handler does the work of a job before it answers, so its
-	// response header may take as long as the longest attempt.
-	jobSender := sender.New(sender.Config{
-		Version: version(), Allow: s.Delivery.AllowNetworks, PlainHTTP: s.Delivery.AllowPlainHTTP, Concurrency: s.Concurrency, Headers: longestAttempt, Lookup: lookup,
-	})
 	if loops == nil && len(s.Loops) > 0 {
 		loops = s.Loops
 	}
-	handlers := map[string]handler.Handler{}
-	if len(loops) == 0 || slices.Contains(loops, "job_executor") {
-		var err error
-		if handlers, err = handler.Parse(specs(s.Handlers), jobSender); err != nil {
-			return nil, problems(err)
-		}
+	handlers, err := a.handlers(loops, lookup)
+	if err != nil {
+		return nil, err
 	}
 	maps.Copy(handlers, own)
 	secrets, err := sender.NewSecrets(secretSources(s.Delivery.Secrets))
@@ -60,6 +52,22 @@ func (a *app) host(client *pgclient.Client, loops []string, log *slog.Logger, ow
 			Version: version(), Allow: s.Delivery.AllowNetworks, PlainHTTP: s.Delivery.AllowPlainHTTP, Concurrency: s.Concurrency, Lookup: lookup,
 		}),
 	})
+}
+
+// handlers returns the handlers of the settings, or all problems of them. They
+// are empty if loops, where nil = all, do not work on jobs.
+func (a *app) handlers(loops []string, lookup lookup) (map[string]handler.Handler, error) {
+	if len(loops) > 0 && !slices.Contains(loops, "job_executor") {
+		return map[string]handler.Handler{}, nil
+	}
+	s := a.settings
+	// The URL of a handler does the work of a job before it answers, so its
+	// response header may take as long as the longest attempt.
+	jobSender := sender.New(sender.Config{
+		Version: version(), Allow: s.Delivery.AllowNetworks, PlainHTTP: s.Delivery.AllowPlainHTTP, Concurrency: s.Concurrency, Headers: longestAttempt, Lookup: lookup,
+	})
+	all, err := handler.Parse(specs(s.Handlers), jobSender)
+	return all, problems(err)
 }
 
 // longestAttempt is the longest time that an attempt may take; each handler also has its own limit.

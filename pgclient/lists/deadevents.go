@@ -29,7 +29,7 @@ func eventDeadLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.De
 	if err != nil {
 		return nil, err
 	}
-	d := queue.DeadLetterDetail{DeadLetter: queue.DeadLetter{ID: queue.EventDeadLetterID(uuid), Source: "event"}}
+	d := queue.DeadLetterDetail{DeadLetter: queue.DeadLetter{ID: queue.EventDeadLetterID(uuid), Source: "event"}, Attempts: []queue.Attempt{}}
 	var by, note, resolution queue.Text
 	var at *time.Time
 	err = db.QueryRow(ctx, `SELECT `+filtersql.DeadEventState+`, d.failure_code, d.event_type, d.event_domain, d.last_failed_at,

@@ -43,7 +43,7 @@ func jobDeadLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.Dead
 	if err != nil {
 		return nil, err
 	}
-	d := queue.DeadLetterDetail{DeadLetter: queue.DeadLetter{ID: queue.JobDeadLetterID(uuid), Source: "job"}}
+	d := queue.DeadLetterDetail{DeadLetter: queue.DeadLetter{ID: queue.JobDeadLetterID(uuid), Source: "job"}, Attempts: []queue.Attempt{}}
 	var by, note, resolution queue.Text
 	var at *time.Time
 	err = db.QueryRow(ctx, `SELECT `+filtersql.DeadJobState+`, d.failure_code, d.job_kind, d.event_domain, `+deadJobGeneration+`,

@@ -137,7 +137,7 @@ type DeadLetterDetail struct {
 	PayloadWhyNot Text          `json:"payload_why_not"`
 	PayloadSize   int64         `json:"payload_size"`       // in characters, including the part that was not read
 	Revealed      int           `json:"revealed,omitempty"` // seconds until Payload is masked again; 0 = masked
-	Attempts      []Attempt     `json:"attempts"`           // only for a webhook
+	Attempts      []Attempt     `json:"attempts"`           // empty except for a webhook
 	Lineage       []LineageStep `json:"lineage"`
 	LineageLeft   int64         `json:"lineage_left,omitempty"` // generations that are not in Lineage
 	RequeuedBy    Text          `json:"requeued_by"`
