@@ -53,7 +53,7 @@ func TestFilesOpenToOthers(t *testing.T) {
 	require.Equal(t, 78, code)
 	require.NoError(t, os.Rename(bin, bin+"-away"))
 	said, code = check()
-	require.Contains(t, said, fmt.Sprintf("command %q cannot be run: no such file or directory (handlers, entry 1, kind k)", bin))
+	require.Contains(t, said, fmt.Sprintf("command %q cannot be run: stat %s: no such file or directory (handlers, entry 1, kind k)", bin, bin))
 	require.Equal(t, 78, code)
 	require.NoError(t, os.Rename(bin+"-away", bin))
 	require.NoError(t, os.Chmod(bin, 0o755))
