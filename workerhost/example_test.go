@@ -3,10 +3,12 @@ package workerhost_test
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/workerhost"
 	"github.com/qtop/qtop/workerhost/handler"
+	"github.com/qtop/qtop/workerhost/sender"
 )
 
 // A host that runs jobs of one kind in Go. Before that, a workflow_admin must register its
@@ -35,4 +37,29 @@ func ExampleOptions_handlers() {
 	}
 	fmt.Println(len(host.Status().Loops) > 0) // host.Run(ctx) works until ctx ends
 	// Output: true
+}
+
+// A host that sends webhooks: signed with a secret of its environment, and also to receivers in
+// the network of the company. Without private receivers it needs no Sender.
+func ExampleOptions_webhooks() {
+	client, err := pgclient.Open(context.Background(), pgclient.Options{DSN: "postgres://host@db.example/app", WorkConns: 8})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	secrets, err := sender.NewSecrets([]sender.SecretSource{{Ref: "acme", From: "env:ACME_SECRET"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	outgoing := sender.New(sender.Config{Version: "1.0", Concurrency: 64, Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	defer outgoing.Close()
+	host, err := workerhost.New(client, workerhost.Options{ID: "hooks-1", Sender: outgoing, Secrets: secrets}) // all loops
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(host.Ready()) // host.Run(ctx) works until ctx ends
+	// Output: loop iu_outbound_default is stopped
 }
