@@ -9,9 +9,8 @@
 //     executor register and qtop executor subscribe. [Options.Executor] is its id.
 //  2. A handler per kind in [Options.Handlers]: see package handler.
 //  3. pgclient.Options.WorkConns, the connections of the host, such as 4.
-//  4. A login that is a member of dot_executor and of the executor's owner role; for the loops
-//     of webhooks also router_worker, saga_orchestrator, webhook_worker and
-//     lease_reset_cleaner.
+//  4. A login that is a member of dot_executor and of the executor's owner role; for the loop
+//     webhook_worker also of webhook_worker. Every other loop needs dot_executor alone.
 //
 // [Options.Loops] chooses the loops of the host. A program that only works on its jobs runs
 // job_executor, job_queue_default and lease_reaper; some other host, such as qtop worker, has to

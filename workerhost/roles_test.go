@@ -1,0 +1,37 @@
+package workerhost_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/workerhost"
+)
+
+// docs/workers.md says which roles the loops need. Ready says nothing about rights: LastErr does.
+func TestRolesOfTheLoops(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := receive(t, ok)
+	w.subscribe("order.created", r.URL, nil)
+	w.events("order.created", 1)
+	lesser := runHost(t, w.db.DSN(pgtest.Login(t, w.db, "dot_executor")), workerhost.Options{})
+	eventually(t, func() bool {
+		return strings.Contains(lesser.status("webhook_worker").LastErr.String(), "permission denied for function fn_webhook_")
+	}, "the missing role is not reported")
+	require.Empty(t, lesser.Ready())
+	require.NoError(t, lesser.stop())
+
+	h := runHost(t, w.db.DSN(pgtest.Login(t, w.db, "dot_executor", "webhook_worker")), workerhost.Options{})
+	eventually(t, func() bool { return r.count() == 1 }, "the event is not delivered")
+	eventually(t, func() bool {
+		return !slices.ContainsFunc(h.Status().Loops, func(l queue.LoopStatus) bool { return l.LastTick.IsZero() })
+	}, "a loop makes no pass")
+	for _, l := range h.Status().Loops {
+		require.Zero(t, l.Errors, "%s: %s", l.Name, l.LastErr)
+	}
+}
