@@ -113,7 +113,7 @@ func TestBrakeStopsWhenTheReceiverFailsAgain(t *testing.T) {
 	})
 	failed := x.number("SELECT count(*) FROM public.queue_bulk_operation_item i JOIN public.queue_bulk_operation o USING (operation_id) WHERE i.first_result = 'failed' AND i.first_at <= o.state_at")
 	require.LessOrEqual(t, failed, 50, "settled when it was paused")
-	require.GreaterOrEqual(t, failed, 10)
+	require.GreaterOrEqual(t, failed, 5, "a fifth of the last 50 first attempts, or of fewer where successes are not recorded yet")
 	left := x.number("SELECT count(*) FROM public.dead_letter_open")
 	require.Greater(t, left, 200, "what was not attempted is an open dead letter as before")
 	out, err := qtop(t, db.DSN(operator(t, db)), "ops").CombinedOutput()

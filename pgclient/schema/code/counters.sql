@@ -75,7 +75,7 @@ BEGIN
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_counter_unfolded TO :"queue_viewer", :"dot_executor", :"workflow_admin",
-  :"dead_letter_operator";
+  :"dead_letter_operator", :"subscription_admin";
 COMMENT ON FUNCTION public.fn_queue_counter_unfolded IS
   'Counter deltas that are not folded yet, of some scopes or of all.';
 
