@@ -110,7 +110,7 @@ func orElse(hint, do string) string {
 	return do + "; " + hint
 }
 
-// nearest returns the name closest to s and the number of bytes that differ; "" if there are no
+// nearest returns the name closest to s and its edit distance in bytes; "" and -1 if there are no
 // names.
 func nearest(s string, names []string) (string, int) {
 	best, least := "", -1

@@ -123,7 +123,7 @@ func TestBulkRefusesWhatChanged(t *testing.T) {
 	require.Equal(t, "the selection changed since the preview: it was webhook=2 job=2 event=0 and is webhook=1 job=2 event=0", res.Refused)
 	require.Zero(t, get[int](w, "SELECT count(*) FROM public.queue_bulk_operation"))
 
-	// What has died since the preview is left out, and stops nobody.
+	// Dead letters that arrive after the preview are left out, and the action is not refused.
 	p = plan(t, op, bulkPlan("age>0s"))
 	w.die(deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", 0})
 	res = apply(t, op, p)

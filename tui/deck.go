@@ -20,7 +20,7 @@ type deck struct {
 // pane returns the open pane.
 func (m *deck) pane() *pane { return m.panes[m.at] }
 
-// scene returns the input of the open pane's functions.
+// scene returns what the functions receive that draw the open pane and find its rows.
 func (m *deck) scene() scene {
 	p := m.pane()
 	return scene{

@@ -164,7 +164,7 @@ func AlertPage(a queue.Alert, all []queue.Alert, history []queue.AlertAck, e Env
 	return p.done(AlertName(a))
 }
 
-// quarantineName returns the step and the row of a quarantine alert.
+// quarantineName returns STEP:ROW of a quarantine alert.
 func quarantineName(a queue.Alert) string {
 	return strings.TrimPrefix(a.Subject.String(), "quarantine:")
 }

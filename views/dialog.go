@@ -58,7 +58,7 @@ func (d Dialog) Lines(e Env, s Size) []string {
 	return box(e, d.Title, lines, w, queue.Choose(d.Alarm, th.Critical, th.Accent))
 }
 
-// SameAs is the label of the fact that has a command line.
+// SameAs is the label of the line of a dialog that shows the command line with the same effect.
 const SameAs = "same as"
 
 // body returns the text above fields and buttons; it scrolls if it is long.

@@ -19,8 +19,8 @@ const behindTheGate = `SELECT count(*)::int FROM public.webhook_delivery_jobs j
 	JOIN public.webhook_endpoint_suspensions x ON x.subscription_id = j.subscription_id
 	WHERE j.started_at > x.since AND (x.until IS NULL OR j.started_at < x.until)`
 
-// unspent checks that n deliveries have one job each, no attempt was counted and no lease was
-// lost.
+// unspent checks that no attempt of n deliveries was counted, no lease was lost, and none of them
+// has a second row in webhook_delivery_jobs.
 func (w *world) unspent(n int) {
 	w.t.Helper()
 	require.Equal(w.t, n, w.int("SELECT count(*)::int FROM public.webhook_delivery_sagas WHERE attempt_count = 0"))

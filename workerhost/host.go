@@ -361,7 +361,7 @@ func (h *Host) heartbeatUntil(ctx context.Context) {
 }
 
 // Shutdown drains every loop within the grace time or until ctx ends, whichever is first. Loops
-// that have not ended by then are stopped and hand back their work. Then Shutdown records that
+// that have not ended by then are stopped and return their claimed work to the queue. Then Shutdown records that
 // the host stopped.
 func (h *Host) Shutdown(ctx context.Context) error {
 	h.drainInGrace(ctx)

@@ -17,9 +17,10 @@ func (f *Filter) Match(get func(field string) (any, bool), now time.Time) bool {
 	return f.MatchShown(get, func(string) string { return "" }, now)
 }
 
-// MatchShown is Match for a row on a screen. A text of the filter may also be the text that the
-// screen shows for the field, which is shown(field). A bare word may also be part of the whole row
-// as shown, which is shown(""). shown returns "" if the screen shows nothing.
+// MatchShown is Match for a row on a screen. A term field=text also matches if text equals
+// shown(field), which is what the screen shows for the field. A word without a field also matches
+// if shown(""), the whole row as the screen shows it, contains the word. shown returns "" if the
+// screen shows nothing.
 func (f *Filter) MatchShown(get func(field string) (any, bool), shown func(field string) string, now time.Time) bool {
 	if f.Empty() {
 		return true

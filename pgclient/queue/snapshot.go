@@ -185,8 +185,9 @@ type Executor struct {
 	InstanceID       Text       `json:"instance_id"` // the sender of the last heartbeat: HOST/INSTANCE of a worker host
 }
 
-// UnmarshalJSON decodes an executor of the snapshot. The database has two states of silence, stale
-// and dead. Here both become "silent", with a different Severity.
+// UnmarshalJSON decodes an executor of the snapshot. The database sends the state dead for a silence
+// that is critical, and stale for one that is not yet; both become "silent", and Severity tells
+// them apart.
 func (x *Executor) UnmarshalJSON(raw []byte) error {
 	type plain Executor
 	if err := json.Unmarshal(raw, (*plain)(x)); err != nil {

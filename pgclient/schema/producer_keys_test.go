@@ -305,8 +305,8 @@ func TestJobKeyUnderRepeatableRead(t *testing.T) {
 	require.Equal(t, first, call(t, pool, keyed, "{}")["job_id"], "in a new transaction")
 }
 
-// 16 sessions of two logins emit with one key at once: each login gets one event, even if the first
-// session rolls back.
+// A key belongs to the login that uses it. One session emits with a key and rolls back, while 16
+// others of two logins emit with the same key: each login gets one event.
 func TestEventKeyRacingProducers(t *testing.T) {
 	p := newProducing(t)
 	one, other := p.wide(9, "event_ingest_writer"), p.wide(8, "event_ingest_writer")

@@ -49,7 +49,8 @@ END $$;
 COMMENT ON FUNCTION public.fn_why_host IS
   'The link of a loop that a live host must run, in the chain of fn_queue_why. Internal.';
 
--- fn_why_webhook(endpoint) → the links of the deliveries that wait for an endpoint. Internal.
+-- fn_why_webhook(endpoint) → the links in the chain of fn_queue_why for the deliveries that wait for an endpoint.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_why_webhook(p_endpoint text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
