@@ -53,7 +53,7 @@ func PlainLines(s *queue.Snapshot, e Env) []PlainLine {
 			p.add("", first.String())
 		}
 	}
-	for _, t := range append(flagsOff(s, e), brakes(s, e, 1000), heldCursors(s, e), suspensions(s, e), noHost(s, e), unticked(s, e)) {
+	for _, t := range troubleKinds(s, e, 1000) {
 		if t.missing != "" {
 			p.add(t.missing, "not in this snapshot", t.missing)
 		}
