@@ -39,7 +39,7 @@ func TestConsoleBackends(t *testing.T) {
 	const reads = "count(*) FILTER (WHERE application_name = 'qtop read')"
 	for range 50 { // not with require.Never, whose last question may still run when it returns
 		require.LessOrEqual(t, asked(reads), 1, "another would live for 5 s")
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // between two of the 50 looks
 	}
 	require.Eventually(t, atRest, patience, 20*time.Millisecond, "the listener is back")
 

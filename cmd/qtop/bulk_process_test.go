@@ -4,6 +4,7 @@ package main
 // again in the middle.
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -113,7 +114,13 @@ func TestBrakeStopsWhenTheReceiverFailsAgain(t *testing.T) {
 	})
 	failed := x.number("SELECT count(*) FROM public.queue_bulk_operation_item i JOIN public.queue_bulk_operation o USING (operation_id) WHERE i.first_result = 'failed' AND i.first_at <= o.state_at")
 	require.LessOrEqual(t, failed, 50, "settled when it was paused")
-	require.GreaterOrEqual(t, failed, 5, "a fifth of the last 50 first attempts, or of fewer where successes are not recorded yet")
+	var why string
+	var bad, seen int
+	require.NoError(t, x.conn.QueryRow(t.Context(), "SELECT state_why FROM public.queue_bulk_operation").Scan(&why))
+	_, err := fmt.Sscanf(why, "the brake: %d of the last %d first attempts failed", &bad, &seen)
+	require.NoError(t, err, why)
+	require.True(t, seen >= 10 && seen <= 50 && bad*100 >= 20*seen, why)
+	require.GreaterOrEqual(t, x.number("SELECT count(*) FROM public.queue_bulk_operation_item WHERE first_result = 'failed'"), bad, why)
 	left := x.number("SELECT count(*) FROM public.dead_letter_open")
 	require.Greater(t, left, 200, "what was not attempted is an open dead letter as before")
 	out, err := qtop(t, db.DSN(operator(t, db)), "ops").CombinedOutput()
