@@ -41,7 +41,9 @@ func accessible(ctx context.Context, s Store, o Options, w io.Writer) error {
 		}
 		var now []views.PlainLine
 		if err != nil {
-			// The other lines are those of the last snapshot that was read.
+			// If the snapshot cannot be read, the lines of the last one stay
+			// in the list: otherwise every condition would be printed as
+			// ended.
 			now = append([]views.PlainLine{{Key: "database", State: why(err), Text: "DATABASE " + why(err), Over: "DATABASE cannot be read"}}, lines...)
 		} else {
 			e.Now = p.TakenAt
@@ -61,7 +63,9 @@ func accessible(ctx context.Context, s Store, o Options, w io.Writer) error {
 	}
 }
 
-// takeSnapshot reads a snapshot for consoles that refresh at this interval.
+// takeSnapshot reads one snapshot. every is the refresh interval of this
+// console: a snapshot that was computed for another console is accepted if it
+// is younger than nine tenths of that (feed.shareable).
 func takeSnapshot(ctx context.Context, s Store, every time.Duration) (queue.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotDeadline)
 	defer cancel()

@@ -19,15 +19,17 @@ import (
 
 var update = flag.Bool("update", false, "write the goldens of this run")
 
-// listener is a running console of --accessible in a synctest bubble, where
-// time is virtual.
+// listener runs accessible (the console of --accessible) in a bubble of
+// testing/synctest, where time is virtual, and collects the lines that it
+// prints.
 type listener struct {
 	store *fakeStore
 	out   strings.Builder
 	heard int
 }
 
-// during lets virtual time pass and returns the lines printed in that time.
+// during lets the virtual time d pass and returns the lines that the console
+// printed meanwhile.
 func (l *listener) during(d time.Duration) string {
 	time.Sleep(d)
 	synctest.Wait()
@@ -67,8 +69,9 @@ func TestAccessible(t *testing.T) {
 	})
 }
 
-// A condition that toggles with every snapshot gets a few lines, less and less
-// often, each with the number of changes.
+// A condition that begins and ends again with every snapshot must not flood
+// the output: it gets a line less and less often, and each line has the number
+// of changes since the line before.
 func TestAccessibleDoesNotFlap(t *testing.T) {
 	listening(t, Options{}, func(l *listener) {
 		l.during(time.Minute)
@@ -104,8 +107,8 @@ func TestAccessibleWithoutDatabase(t *testing.T) {
 	})
 }
 
-// The whole output, without and with --ascii: an action, a mark in another
-// script, and a condition that ends.
+// The whole output is compared with golden files, without and with --ascii: an
+// action, a mark in a non-Latin script, and a condition that ends.
 func TestAccessibleGoldens(t *testing.T) {
 	for _, ascii := range []bool{false, true} {
 		listening(t, Options{ASCII: ascii}, func(l *listener) {

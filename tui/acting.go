@@ -1,7 +1,7 @@
 package tui
 
-// The requests that a dialog sends to the store, and the answers that it
-// receives.
+// The requests that a dialog sends to the store (plan, apply),
+// and what the console does with the answers.
 
 import (
 	"strings"
@@ -12,7 +12,7 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// startPlan asks the database what the action would change now.
+// startPlan requests the plan: what the action would change now.
 func (m *root) startPlan(d *dialog) tea.Cmd {
 	d.stage, d.err, d.focus = stagePlanning, nil, 0
 	if d.action.Danger == queue.DangerLocal {
@@ -22,7 +22,8 @@ func (m *root) startPlan(d *dialog) tea.Cmd {
 	return m.plan(d.serial, d.req)
 }
 
-// planHere previews an action on the loops of this process, without the database.
+// planHere returns the plan of an action on the loops of this process. It
+// needs no database, and starting or stopping loops has no condition to check.
 func (m *shell) planHere(r queue.Request) queue.Plan {
 	p := queue.Plan{Request: r, Ephemeral: true, Count: int64(len(r.Targets)), ReadAt: m.o.Now()}
 	a := m.actions.ByID(r.Action)
@@ -89,7 +90,8 @@ func (m *root) planned(msg plannedMsg) tea.Cmd {
 	return later(quietFor, armMsg{})
 }
 
-// applied gives a result to its dialog and reads the changed data again.
+// applied gives the result of an action to its dialog. It also requests a new
+// snapshot and list, which show what the action changed.
 func (m *root) applied(msg appliedMsg) tea.Cmd {
 	m.feed.acted = true
 	cmds := []tea.Cmd{later(quietFor, armMsg{}), m.refresh(fresh), m.poll()}

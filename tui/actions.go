@@ -1,7 +1,8 @@
 package tui
 
-// Actions on a key: which action a capital letter has in the open pane, which
-// targets the action gets, and why it may be refused.
+// Four questions about an action key: which action a
+// capital letter has in the open pane, which rows are its targets, what its dialog
+// shows about them, and why it may be refused.
 
 import (
 	"maps"
@@ -55,7 +56,7 @@ func (m *root) act(a queue.Action, args map[string]string) tea.Cmd {
 	return m.ask(asked{action: a, req: req, taken: at.taken(a, req)})
 }
 
-// asked is an action that a key or a command asks for.
+// asked is the request for an action, made by a key or by a typed command.
 type asked struct {
 	action queue.Action
 	req    queue.Request
@@ -85,7 +86,8 @@ func (m *root) ask(x asked) tea.Cmd {
 	return later(quietFor, armMsg{})
 }
 
-// form returns the form that a pane declares for an action, or an empty one.
+// form returns the form that a pane declares for an action. If no pane
+// declares one, it returns an empty form.
 func (m *root) form(id queue.ActionID) form {
 	for _, p := range m.panes {
 		if f, ok := p.forms[id]; ok {
@@ -95,7 +97,9 @@ func (m *root) form(id queue.ActionID) form {
 	return form{}
 }
 
-// prefill returns the inputs of a form with their defaults and choices.
+// prefill returns the inputs of the action's form. Each has as default what
+// the key or command already named, else what the pane proposes
+// (form.prefill).
 func (m *root) prefill(a queue.Action, req queue.Request) []queue.Arg {
 	args := slices.Clone(a.Args)
 	if start := m.form(a.ID).prefill; start != nil && len(req.Targets) == 1 {
@@ -112,7 +116,9 @@ func (m *root) prefill(a queue.Action, req queue.Request) []queue.Arg {
 	return args
 }
 
-// facts returns the facts that a form shows about its target.
+// facts returns what the pane has to show about the target above the inputs,
+// such as the current value of a flag; nil if there is nothing or more than
+// one target.
 func (m *root) facts(a queue.Action, req queue.Request) []queue.PlanLine {
 	if about := m.form(a.ID).facts; about != nil && len(req.Targets) == 1 {
 		return about(m.feed.snapshot, req.Targets[0])

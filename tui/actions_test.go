@@ -12,7 +12,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// quiet is longer than the time during which a new dialog ignores keys.
+// quiet is longer than quietFor, the time during which a new dialog ignores
+// keys.
 const quiet = 500 * time.Millisecond
 
 func TestAcknowledge(t *testing.T) {
@@ -28,7 +29,7 @@ func TestAcknowledge(t *testing.T) {
 			Action: queue.ActAck, Targets: []string{"silence:iu_outbound_default"}, Actor: "anna",
 			Args: map[string]string{"comment": "on it", "for": "30m"},
 		}, s.asked()[0])
-		c.press("enter") // the safe answer is the default
+		c.press("enter") // the safe button has the focus when the preview opens
 		require.Empty(t, s.did())
 		require.Zero(t, c.overlays())
 
@@ -60,15 +61,16 @@ func TestEarlyKeysConfirmNothing(t *testing.T) {
 	run(t, setup{store: s}, func(c *console) {
 		c.press("5", "enter", "enter")
 		for _, k := range []string{"R", "x", "enter", "tab", "enter", "enter", "tab", "enter", "right", "enter", "enter", "enter"} {
-			c.p.Send(keyOf(k)) // as fast as a paste without bracketed paste mode
+			c.p.Send(keyOf(k)) // as fast as a paste into a terminal without bracketed paste
 		}
 		c.rest(2 * time.Second)
 		require.Empty(t, s.did())
 		if c.overlays() > 0 {
 			c.sees("→ Keep") // the focus has not left the safe button
 		}
-		// A key that repeats for ever is accepted after a while, and presses
-		// the safe button.
+		// A held key repeats without a pause. After quietMost the dialog
+		// accepts it, so that it does not block the dialog for ever; it then
+		// presses the safe button, which has the focus.
 		if c.overlays() == 0 {
 			c.press("R", "x", "enter")
 		}
@@ -177,8 +179,8 @@ func TestSelection(t *testing.T) {
 }
 
 // The database decides whether it is production, and which name must be typed.
-// If it names no environment and the profile is production, that is the name of
-// the database.
+// If its environment has no name but the profile says production, the name to
+// type is that of the database.
 func TestProduction(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, o: Options{Production: "prod", Profile: "prod"}}, func(c *console) {
@@ -190,7 +192,7 @@ func TestProduction(t *testing.T) {
 	})
 	s = newStore()
 	s.session.Environment = queue.ReadEnvironment("queue", "prod-eu guarded")
-	var ahead atomic.Int64 // seconds that the clock is ahead
+	var ahead atomic.Int64 // seconds by which the operator's clock is moved forward
 	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load()) * time.Second) }
 	run(t, setup{store: s, o: Options{Now: now}}, func(c *console) {
 		c.sees("PROD-EU")
@@ -211,7 +213,7 @@ func TestProduction(t *testing.T) {
 		c.rest(quiet)
 		c.press("enter")
 
-		one() // unlocked for 15 minutes
+		one() // production is unlocked for 15 minutes after its name was typed
 		c.seesNot("type prod-eu")
 		c.press("esc", "esc", "esc")
 		c.press("R") // several rows: the name is asked again
@@ -224,7 +226,7 @@ func TestProduction(t *testing.T) {
 		one()
 		c.sees("type prod-eu")
 		c.press("esc")
-		c.press("3", "A") // an acknowledgement needs only its comment
+		c.press("3", "A") // an acknowledgement needs a comment, but never the name
 		c.typing("on it")
 		c.press("tab", "enter")
 		c.rest(quiet)
@@ -276,7 +278,7 @@ func TestRegister(t *testing.T) {
 	run(t, setup{store: s}, func(c *console) {
 		c.press("4", "N")
 		c.sees("Register an executor", "Executor id", "external_worker", "Cadence")
-		c.press("shift+tab", "shift+tab", "enter") // straight to Preview, from the end
+		c.press("shift+tab", "shift+tab", "enter") // backwards from the first input to the button Preview, which is last
 		c.press("esc", "N")
 		c.typing("two words")
 		c.press("enter", "enter", "enter", "enter", "enter", "enter")
@@ -337,7 +339,8 @@ func TestCommandLine(t *testing.T) {
 	})
 }
 
-// A command without targets works on what a key would work on, also if its action has no key.
+// A command without targets has the same targets as a key: the selected rows,
+// else the row under the cursor. That holds also for actions that have no key.
 func TestCommandActsOnTheRow(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, w: 160, h: 40}, func(c *console) {
@@ -375,7 +378,8 @@ func TestCommandActsOnTheRow(t *testing.T) {
 	})
 }
 
-// After its own action a console does not accept a snapshot from before it.
+// After an action, the console must show its effect: it does not
+// accept a snapshot that was computed before the action.
 func TestReadsAnewAfterItsOwnAction(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s}, func(c *console) {
@@ -412,7 +416,7 @@ func TestWhoAreYou(t *testing.T) {
 		c.rest(quiet)
 		require.Equal(t, "dana", s.asked()[0].Actor)
 		c.press("esc", "A")
-		c.sees("Acknowledge an alert") // asked once
+		c.sees("Acknowledge an alert") // the name was asked for only once
 	})
 }
 
@@ -453,7 +457,7 @@ func TestQuit(t *testing.T) {
 	h := newHost()
 	h.wait = make(chan struct{})
 	run(t, setup{host: h}, func(c *console) {
-		h.wait = make(chan struct{}) // made in the bubble that uses it
+		h.wait = make(chan struct{}) // a channel can be used only in the synctest bubble in which it was made
 		c.press("q")
 		c.sees("Quit?", "Stay", "Drain and quit", "Hand back and quit")
 		c.press("enter")
@@ -499,7 +503,7 @@ func TestMarkFromTheCommandLine(t *testing.T) {
 		c.rest(quiet)
 		c.sees("Not now", "Mark", "cannot be undone")
 		require.Equal(t, queue.Request{Action: queue.ActMark, Actor: "anna", Args: map[string]string{"label": "deploy 4.2"}}, last(s.asked()))
-		c.press("enter") // the safe answer is the default
+		c.press("enter") // the safe button has the focus when the preview opens
 		require.Empty(t, s.did())
 
 		c.press(":")

@@ -6,8 +6,10 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// C and X identify the session under the cursor by its pid and start time. A
-// replication slot has no session. The page of an ended session stays open.
+// C (cancel) and X (terminate) name the session under the cursor by its pid
+// and start time, because PostgreSQL uses a pid again. A replication slot has
+// no session to signal. The page of a session stays open after the session has
+// ended.
 func TestSessionsAreSignalled(t *testing.T) {
 	run(t, setup{}, func(c *console) {
 		c.press("g", "l")

@@ -11,8 +11,9 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// The deadlines. A snapshot that takes longer is too old to be useful; a list or a plan may
-// scan a table; an action must outlast its own statement_timeout.
+// How long each kind of call may take. A snapshot that takes longer would be
+// too old to be useful; a list or a plan may scan a table; an action may use
+// its whole statement_timeout, so the console waits longer than that.
 const (
 	snapshotDeadline = 5 * time.Second
 	listDeadline     = 10 * time.Second
@@ -21,15 +22,15 @@ const (
 	heartbeatEvery   = time.Second
 )
 
-// calls makes every call to Store and Host, the only code of the console that waits.
-// Each method returns a command with a deadline; a command never touches the model, it
-// answers with a message.
+// calls makes every call to Store and Host; nothing else in the console waits.
+// Each method returns a Bubble Tea command with a deadline. A command does not
+// touch the model: it returns a message, which Update handles.
 type calls struct {
 	o       Options
 	store   Store
 	actions queue.Registry
 	host    Host
-	ctx     context.Context //nolint:containedctx // the framework calls Update without one
+	ctx     context.Context //nolint:containedctx // Bubble Tea calls Update without a context
 	cancel  context.CancelFunc
 }
 
@@ -37,7 +38,7 @@ func heartbeat() tea.Cmd {
 	return tea.Tick(heartbeatEvery, func(time.Time) tea.Msg { return heartbeatMsg{} })
 }
 
-// later sends msg after d.
+// later returns a command that sends msg after d.
 func later(d time.Duration, msg tea.Msg) tea.Cmd {
 	return tea.Tick(d, func(time.Time) tea.Msg { return msg })
 }
@@ -97,7 +98,8 @@ func (m *calls) apply(dialog int, p queue.Plan) tea.Cmd {
 	})
 }
 
-// hosted maps the actions on this process to the method of Host that carries them out.
+// hosted has, for each action on the loops of this process, the method of Host
+// that does it.
 var hosted = map[queue.ActionID]func(Host, string) error{
 	queue.ActHostStart: Host.Start, queue.ActHostDrain: Host.Drain, queue.ActHostStop: Host.Stop,
 }
@@ -118,7 +120,8 @@ func (m *calls) applyHere(dialog int, p queue.Plan) tea.Cmd {
 	}
 }
 
-// pageDeadlines is a Store that gives each page of an export its own deadline.
+// pageDeadlines is a Store that gives each page of an export its own deadline:
+// an export of many pages may take longer than one list.
 type pageDeadlines struct{ Store }
 
 func (p pageDeadlines) List(ctx context.Context, q queue.Query) (queue.Page, error) {
@@ -142,9 +145,9 @@ func (m *calls) save(e *exporting, x queue.Export, name string) tea.Cmd {
 	}
 }
 
-// poll reads the state of the database connection (link) and of this process's
-// host. Both answer from memory, but poll is a command nevertheless: a lock
-// that another goroutine holds must not delay a key.
+// poll reads the state of the database connection and of this process's host.
+// Both answer from memory, but take a mutex that another goroutine may hold: a
+// command waits for it, so that no key has to.
 func (m *calls) poll() tea.Cmd {
 	s, h := m.store, m.host
 	return func() tea.Msg {
@@ -157,7 +160,8 @@ func (m *calls) poll() tea.Cmd {
 	}
 }
 
-// listen waits for one signal of Store.Changes (a change hint).
+// listen waits for the next change hint, a signal of Store.Changes that
+// something in the database changed.
 func (m *calls) listen() tea.Cmd {
 	ctx, ch := m.ctx, m.store.Changes()
 	if ch == nil {
@@ -176,12 +180,13 @@ func (m *calls) listen() tea.Cmd {
 // drainAll drains all loops of this process.
 func (m *calls) drainAll() tea.Cmd {
 	h := m.host
-	// Quitting waits for the drain, so it must survive the end of the console's own context.
+	// While the console quits, its own context ends; the drain must go on.
 	ctx := context.WithoutCancel(m.ctx)
 	return func() tea.Msg { return drainedMsg{h.Shutdown(ctx)} }
 }
 
-// handBack stops all loops at once and returns their claimed work to the queue.
+// handBack stops all loops at once and returns the claimed jobs and deliveries
+// to the queue.
 func (m *calls) handBack() tea.Cmd {
 	h := m.host
 	return func() tea.Msg { return drainedMsg{h.Stop("")} }

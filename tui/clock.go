@@ -1,12 +1,12 @@
 package tui
 
-// Handlers of events without a key press: the clock, change hints and arriving
-// snapshots.
+// The messages that no key caused: the heartbeat of each second,
+// change hints and the answers of reads.
 
 import tea "charm.land/bubbletea/v2"
 
-// onHeartbeat runs once a second: it expires revealed payloads, polls the link
-// and the host, and starts the reads that are due.
+// onHeartbeat runs once a second: it masks revealed payloads whose time is
+// over, polls the connection and the host, and starts the reads that are due.
 func (m *root) onHeartbeat() tea.Cmd {
 	now := m.o.Now()
 	m.countDown(now)
@@ -41,7 +41,8 @@ func (m *deck) hint(msg hintMsg) tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// polled stores the state of link and host, and refreshes when the connection works again.
+// polled stores the state of the connection and of the host. If the connection
+// was lost and works again, it requests a snapshot.
 func (m *deck) polled(msg polledMsg) tea.Cmd {
 	m.local = msg.host
 	if m.pane().localOnly {
@@ -67,14 +68,16 @@ func (m *deck) snapshotArrived(msg snapshotMsg) tea.Cmd {
 	return m.rested()
 }
 
-// sessionArrived stores the session and starts the reads that waited for it.
+// sessionArrived stores the session (login, rights, environment) and starts
+// the reads that waited for it.
 func (m *deck) sessionArrived(msg sessionMsg) tea.Cmd {
 	m.feed.asking = false
 	m.me.receive(msg)
 	return m.rested()
 }
 
-// rested starts the reads that wait until neither the snapshot nor the session is being read.
+// rested starts the reads that wait their turn: a console uses one connection,
+// so it reads the snapshot, the session and the list one after another.
 func (m *deck) rested() tea.Cmd {
 	return tea.Batch(append(m.reread(false), m.readAgain())...)
 }

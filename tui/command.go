@@ -1,6 +1,7 @@
 package tui
 
-// The command line: pane names and the actions, spelt as the headless verbs.
+// The command line (key :) accepts pane names and the actions, spelt as the
+// command line verbs of qtop.
 
 import (
 	"slices"
@@ -58,7 +59,8 @@ func (m *root) recall(up bool) {
 	p.set(text)
 }
 
-// complete puts the next completion into the line; the footer lists all of them.
+// complete puts the next completion into the line; forward is false for the
+// previous one. The footer lists all completions.
 func (m *root) complete(forward bool) {
 	p := &m.line
 	if p.offers == nil {
@@ -70,7 +72,8 @@ func (m *root) complete(forward bool) {
 	m.offerNext(forward)
 }
 
-// offerNext puts the next or previous completion into the line, cyclically.
+// offerNext puts the next or previous completion into the line; after the last
+// it begins again with the first.
 func (m *root) offerNext(forward bool) {
 	p, n := &m.line, len(m.line.offers)
 	if n == 0 {
@@ -80,7 +83,8 @@ func (m *root) offerNext(forward bool) {
 	p.set(p.offers[p.offer])
 }
 
-// offers returns the completions of text: panes, actions, and the ids that an action takes.
+// offers returns the completions of text: names of panes, actions, and the ids
+// of rows that the action could work on.
 func (m *root) offers(text string) []string {
 	var out []string
 	take := func(s string) {
@@ -127,7 +131,8 @@ func (m *root) ids(a queue.Action) []string {
 
 // command carries out one line of the command line.
 func (m *root) command(text string) tea.Cmd {
-	// A command that a dialog prints works here unchanged.
+	// A command that a dialog prints begins with "qtop"; an operator can paste
+	// it here unchanged.
 	text = strings.TrimPrefix(strings.TrimPrefix(text, ":"), "qtop ")
 	switch text {
 	case "":
@@ -177,8 +182,9 @@ func (m *root) command(text string) tea.Cmd {
 	return nil
 }
 
-// lastWord returns the actions whose command has more than one word and ends with word; if there
-// are several, only those of the open pane, if it has any.
+// lastWord returns the actions whose command has several words and ends with
+// word, so that "ack" finds "alert ack". If there are several, it returns
+// those of the open pane, or all if none belongs to it.
 func (m *root) lastWord(word string) (found []queue.Action) {
 	for _, a := range m.actions {
 		if words := strings.Fields(a.Words); len(words) > 1 && words[len(words)-1] == word {
@@ -201,8 +207,9 @@ func cutWords(text, words string) (rest string, ok bool) {
 	return strings.CutPrefix(text, words+" ")
 }
 
-// commandAct starts an action on the targets that the line names. Without targets it
-// works like the action's key: on the selected rows, else on the row or page.
+// commandAct starts an action on the targets that the line names. If the line
+// names none, the targets are those of the action's key: the selected rows,
+// else the row under the cursor or of the open page.
 func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 	if off := m.off(a); off != "" {
 		m.warnWhile(a.Verb+" is off: "+off, func() bool { return m.off(a) == off })
@@ -256,7 +263,8 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 	}
 	ask := asked{action: a, req: req, ready: typed.Flags && a.Ready(req), taken: m.named(req)}
 	if a.ID == queue.ActReveal && (m.pane().top().page == nil || m.pane().top().id != req.Targets[0]) {
-		// The payload appears on the page of its dead letter or job.
+		// A payload is shown only on the page of its dead letter or job, so
+		// that page is opened first.
 		return tea.Batch(m.openPayload(req.Targets[0]), m.ask(ask))
 	}
 	return m.ask(ask)

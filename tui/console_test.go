@@ -15,7 +15,7 @@ import (
 
 func TestFirstFrameNeedsNoDatabase(t *testing.T) {
 	s := newStore()
-	s.delay = time.Hour // no snapshot ever arrives
+	s.delay = time.Hour // no snapshot arrives during this test
 	s.link = queue.Link{State: "connecting"}
 	run(t, setup{store: s}, func(c *console) {
 		c.sees("connecting", "1 Over", "Waiting for the first snapshot")
@@ -73,8 +73,8 @@ func TestEmptyDatabase(t *testing.T) {
 	})
 }
 
-// If there is room below a table, the page of the row under the cursor is shown
-// there.
+// If a screen has room below a table, it shows the page of the row under the
+// cursor there.
 func TestPageBeneath(t *testing.T) {
 	run(t, setup{w: 120, h: 40}, func(c *console) {
 		c.press("3")
@@ -148,7 +148,7 @@ func TestFilter(t *testing.T) {
 		c.press("enter")
 		c.sees("filter source:backlog_webhook")
 		c.press("3", "2")
-		c.sees("21 rows") // cleared on pane change
+		c.sees("21 rows") // another pane was opened meanwhile, so the filter is gone
 		c.press("/")
 		c.typing("domain:kg foo:1")
 		c.sees("^", "foo")
@@ -156,7 +156,8 @@ func TestFilter(t *testing.T) {
 		c.model(func(m *root) { require.True(t, m.line.open(), "a wrong filter is not taken") })
 		c.press("esc")
 		c.sees("21 rows")
-		// The database filters the dead letters.
+		// The dead letters are not in the snapshot, so the database applies
+		// the filter.
 		c.press("5", "enter", "/")
 		c.typing("age>1h")
 		c.press("enter")
@@ -190,7 +191,7 @@ func TestFilterOfAGroupIsReadBack(t *testing.T) {
 		g := queue.DeadGroup{Source: "webhook", Code: queue.Clean(bad), Endpoint: queue.Clean(bad), Domain: queue.Clean(bad)}
 		text := groupFilter(g)
 		if len(text) > 8000 {
-			continue // longer than a filter may be; the refusal names the limit
+			continue // a filter has a maximum length, and a longer one is refused
 		}
 		f, err := queue.ParseFilter(text, queue.DeadLetterFields())
 		require.NoError(t, err, text)
@@ -243,7 +244,8 @@ func TestRefreshCadence(t *testing.T) {
 		require.Subset(t, []time.Duration{fresh, 900 * time.Millisecond}, s.allowed()[before:])
 		require.Contains(t, s.allowed()[before:], fresh, "after a hint a fresh one")
 
-		// A slow database is asked less often, and never twice at once.
+		// The console asks a slow database less often, and has at most one
+		// snapshot in progress.
 		s.set(func(s *fakeStore) { s.delay = 2 * time.Second })
 		c.rest(time.Minute)
 		before = s.snapped()
@@ -252,7 +254,7 @@ func TestRefreshCadence(t *testing.T) {
 		require.Equal(t, 9*time.Second, s.allowed()[before])
 		require.Equal(t, 1, s.busiest())
 
-		// A refresh without an answer ends at its deadline.
+		// A refresh that the database never answers ends at snapshotDeadline.
 		s.set(func(s *fakeStore) { s.delay = time.Hour })
 		c.rest(time.Minute)
 		c.sees("NOT FRESH", "did not answer in time")
@@ -315,7 +317,8 @@ func TestRights(t *testing.T) {
 	})
 }
 
-// A console shows the promotion of its standby within 10 s.
+// When a standby becomes the primary, a console that is connected to it shows
+// that within 10 s.
 func TestPromotionIsSeen(t *testing.T) {
 	s := newStore()
 	s.session.InRecovery, s.snap.Server.InRecovery = true, true
@@ -387,7 +390,8 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// At rest only the clock and the times of the snapshot change, and little else.
+// When nothing changes, a console writes only the clock and the age of the
+// snapshot to the terminal: over a slow line every byte costs.
 func TestBytesAtRest(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, w: 200, h: 50}, func(c *console) {

@@ -20,7 +20,8 @@ type deck struct {
 // pane returns the open pane.
 func (m *deck) pane() *pane { return m.panes[m.at] }
 
-// scene returns what the functions receive that draw the open pane and find its rows.
+// scene returns the input of the functions that a pane declares: they draw it
+// and find its rows.
 func (m *deck) scene() scene {
 	p := m.pane()
 	return scene{
@@ -28,7 +29,7 @@ func (m *deck) scene() scene {
 	}
 }
 
-// body returns the size of the area for a pane.
+// body returns the size of the screen area that the pane gets.
 func (m *deck) body() views.Size {
 	l, ok := views.Split(m.size.W, m.size.H, len(m.banners()))
 	if !ok {
@@ -37,14 +38,15 @@ func (m *deck) body() views.Size {
 	return views.Size{W: l.Body.W, H: l.Body.H}
 }
 
-// rows returns how many rows are visible in the table with the cursor.
+// rows returns how many rows of the table with the cursor are visible; a pane
+// may have two tables.
 func (m *deck) rows() int {
 	at := m.scene()
 	return at.level.grid.view().Rows(at.env, at.tableSize(m.body()))
 }
 
-// banners returns the lines between the tabs and the pane that report a problem
-// of the snapshot or of the server.
+// banners returns the lines between the tabs and the pane. Each reports a
+// problem of the snapshot or of the server.
 func (m *deck) banners() []views.Banner {
 	f, now := m.feed, m.o.Now()
 	zone := m.env()
@@ -112,7 +114,8 @@ func lag(p *queue.Snapshot) string {
 	return fmt.Sprintf(" (replay lag %.1f s)", *p.Server.ReplayLagSeconds)
 }
 
-// pastWords returns the text of the banner PAST.
+// pastWords returns the text of the banner PAST, shown above a stored
+// snapshot.
 func (m *deck) pastWords() string {
 	dot := " " + m.display.theme.G.Dot + " "
 	text := m.pastClock() + ", " + views.Age(int64(m.pastAge().Seconds())) + " ago" + dot
@@ -122,7 +125,8 @@ func (m *deck) pastWords() string {
 	return text + "[ ] back and forward" + dot + "p now" + dot + "actions off"
 }
 
-// settle updates the open level after a change of the snapshot, its list or the screen size.
+// settle brings the open level up to date after the snapshot, its list or the
+// screen size has changed.
 func (m *deck) settle() {
 	l := m.pane().top()
 	switch {
@@ -132,7 +136,8 @@ func (m *deck) settle() {
 		m.settlePage(l)
 	default:
 		l.grid.refresh(l.table.rows(m.scene()), m.env())
-		// Before the first read it is not known which selected rows are gone.
+		// Before the first read the table is empty, which does not mean that
+		// the selected rows are gone.
 		if !l.list.queried() || l.list.read {
 			m.pruneSelection(l)
 		}
@@ -148,8 +153,8 @@ func (m *deck) pruneSelection(l *level) {
 	}
 }
 
-// settlePage builds the lines of a page again if the revision has changed since
-// the last build.
+// settlePage builds the lines of a page again if the data that pages show
+// (shell.revision) has changed since the last build.
 func (m *deck) settlePage(l *level) {
 	if l.revision == m.revision {
 		return
@@ -170,7 +175,8 @@ func (m *deck) settleOverview(l *level) {
 	m.settleOn(l, l.board(m.scene(), m.body(), l.cursor))
 }
 
-// settleOn does this on a drawn Overview. Its rows do not depend on the cursor.
+// settleOn does what settleOverview does, with an Overview that is already
+// drawn. The rows of a drawn Overview do not depend on where the cursor was.
 func (m *deck) settleOn(l *level, board views.OverviewView) {
 	targets := board.Targets
 	if l.target == (views.Target{}) && len(targets) > 0 {
@@ -221,7 +227,8 @@ func (m *deck) rowCount(l *level) string {
 	return s
 }
 
-// crumbs returns the titles of the open levels.
+// crumbs returns the titles of the open levels, from the pane to the deepest
+// level.
 func (m *deck) crumbs(p *pane) string {
 	name := p.Title
 	for _, l := range p.levels[1:] {
@@ -230,7 +237,9 @@ func (m *deck) crumbs(p *pane) string {
 	return name
 }
 
-// position returns the position: levels, rows, order and filter, or the lines of a page.
+// position returns the left side of the status line: the titles of the open
+// levels, then the number of rows, their order and the filter, or, for a page,
+// the visible lines.
 func (m *deck) position() string {
 	p := m.pane()
 	l := p.top()

@@ -13,7 +13,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// grown returns n rows made of the given ones, each with another name.
+// grown returns n rows: copies of the given ones, each with another name.
 func grown[T any](rows []T, n int, name func(row *T, as queue.Text)) []T {
 	out := make([]T, n)
 	for i := range out {
@@ -23,8 +23,9 @@ func grown[T any](rows []T, n int, name func(row *T, as queue.Text)) []T {
 	return out
 }
 
-// List and detail share the room: a tall screen shows both, however long the list is, without
-// blank lines between them, and the cursor is always on a row that shows.
+// On a tall screen the list and the page of a row (the detail) share the
+// pane's area. Both are visible, however long the list is; no blank lines
+// separate them, and the row under the cursor is always visible.
 func TestListAndDetailBothShow(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, 19, 41, 44, 200} {

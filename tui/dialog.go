@@ -21,15 +21,16 @@ const (
 	stageDone                  // the result, or the reason why nothing was done
 )
 
-// dialog is the dialog of one action, a state machine over the stages above. It never
-// calls the store: it answers a key with an effect, which the root carries out.
+// dialog is the dialog of one action, a state machine over the stages above.
+// It never calls the store: its answer to a key is an effect, a request that
+// root.perform carries out.
 type dialog struct {
 	serial int
 	action queue.Action
 	req    queue.Request
 	stage  stage
 	form   []*field
-	typed  []*field // the confirmations that must be typed in the preview
+	typed  []*field // what the operator must type in the preview to confirm: the count, the name of the production database
 	focus  int
 	gate   keyGate
 	plan   queue.Plan
@@ -40,7 +41,7 @@ type dialog struct {
 	production string           // the name of the production database; "": not production
 	undo       string           // how the action is undone; "": it cannot be undone
 	facts      []queue.PlanLine // facts about the target, shown above the inputs
-	taken      []queue.PlanLine // lines that name the targets
+	taken      []queue.PlanLine // lines that name the targets (scene.taken)
 }
 
 func newDialog(serial int, a queue.Action, req queue.Request, now time.Time, args []queue.Arg) *dialog {
@@ -103,7 +104,7 @@ func (d *dialog) buttons() []string {
 			return []string{"Close", "Preview again"}
 		}
 		return []string{"Close"}
-	default: // planning or applying: nothing to press
+	default: // planning and applying have no buttons
 		return nil
 	}
 }
@@ -126,13 +127,14 @@ func (d *dialog) update(msg tea.Msg, at overlayContext) (overlay, effect) {
 	s := k.String()
 	if s == "esc" {
 		if d.stage == stageApplying {
-			return d, nil // a running action cannot be cancelled; its result must be seen
+			return d, nil // a running action cannot be cancelled: the operator must see its result
 		}
 		return nil, nil
 	}
-	// A form changes nothing and leads to a preview, which has its own gate. A closed
-	// gate drops every key, even tab: a tab typed too early would leave the focus on the
-	// button that acts, and the next enter would press it.
+	// A form changes nothing: the preview follows, which has its own gate
+	// (keyGate). While the gate is closed, the dialog drops every key, even
+	// tab: a tab typed too early would move the focus to the button that acts,
+	// and the next enter would press it.
 	if d.stage != stageForm && !d.gate.allows(at.now) {
 		return d, nil
 	}
@@ -221,9 +223,9 @@ func (d *dialog) press() (overlay, effect) {
 	}
 }
 
-// widen changes the request to all rows that match the filter of their list.
-// The caller then plans the request again: only the preview of all these rows
-// can confirm it.
+// widen changes the request from some rows to all rows that match the filter
+// of their list. The caller then plans the request again, so that the operator
+// confirms a preview of all these rows.
 func (d *dialog) widen() {
 	d.req.Targets = nil
 	d.req.Select([]string{d.req.Within})
@@ -258,7 +260,8 @@ func (d *dialog) submit() effect {
 	return effPlan{d}
 }
 
-// preview shows the plan and sets up the confirmations that must be typed.
+// preview shows the plan. locked means that the operator must type the name of
+// the production database; a plan can also require its count to be typed.
 func (d *dialog) preview(p queue.Plan, locked bool, now time.Time) {
 	d.stage, d.plan, d.err = stagePreview, p, nil
 	d.req = p.Request

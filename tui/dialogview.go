@@ -46,7 +46,7 @@ func (d *dialog) title() string {
 	return d.action.Heading() + queue.Choose(d.production != "", " in "+strings.ToUpper(d.production), "")
 }
 
-// matchCount returns how many rows match.
+// matchCount returns the number of rows that match, such as "at least 10,000".
 func matchCount(m *queue.Match) string {
 	return queue.Choose(m.AtLeast, "at least ", "") + views.Count(m.Count)
 }
@@ -58,7 +58,8 @@ func firstFew(ids []string) string {
 func (d *dialog) viewPreview(v *views.Dialog) {
 	p := d.plan
 	v.Facts = slices.Clone(p.Lines)
-	// The plan names the targets, but not the selected rows that are left out.
+	// The plan names the targets. The number of selected rows that the filter
+	// hides, and which are not targets, is known only to the console.
 	for _, l := range d.taken {
 		if l.Label == notTaken {
 			v.Facts = slices.Insert(v.Facts, min(1, len(v.Facts)), l)
@@ -91,7 +92,7 @@ func (d *dialog) viewDone(v *views.Dialog) {
 	case d.err != nil:
 		v.Error = why(d.err)
 		v.Intro = []string{"Unknown whether the action took effect. Repeating it is safe: no effect happens twice."}
-		if queue.KindOf(d.err) == queue.KindPermission || d.plan.Ephemeral { // the first call was refused, or a loop of this process did not change
+		if queue.KindOf(d.err) == queue.KindPermission || d.plan.Ephemeral { // the database refused the first call, or a loop of this process did not obey
 			v.Intro = []string{"Nothing was changed."}
 		}
 		return
@@ -166,8 +167,8 @@ func skippedWords(results []queue.Outcome, skipped int64) []string {
 	return out
 }
 
-// headless returns the command line of the same action. For a guarded action on
-// a production database it includes --confirm with the name that must be typed.
+// headless returns the qtop command that does the same. For a guarded action
+// on a production database it includes --confirm with the name to type.
 func (d *dialog) headless() string {
 	if d.production == "" || d.plan.Command == "" || !d.action.Guards() {
 		return d.plan.Command

@@ -5,7 +5,8 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// draw returns the body of the screen: the open level of the pane, in at most s.H lines.
+// draw returns the lines of the pane's area, at most s.H: the open level,
+// drawn.
 func (at scene) draw(s views.Size) []string {
 	l, p := at.level, at.pane
 	own := l == at.base()
@@ -25,7 +26,8 @@ func (at scene) draw(s views.Size) []string {
 	return out
 }
 
-// above returns the lines above a table: the title of a nested level, or the pane's own header.
+// above returns the lines above a table: the title of a level that enter
+// opened, or the pane's own header.
 func (at scene) above(w int) []string {
 	switch {
 	case at.level.isNested():
@@ -36,7 +38,8 @@ func (at scene) above(w int) []string {
 	return nil
 }
 
-// tableSize returns the part of a body of size s that the table gets.
+// tableSize returns the size that the table gets in an area of size s; the
+// rest is for the page below it.
 func (at scene) tableSize(s views.Size) views.Size {
 	l := at.level
 	s.H -= len(at.above(s.W))
@@ -44,7 +47,7 @@ func (at scene) tableSize(s views.Size) views.Size {
 	case l != at.base():
 	case at.pane.tableLines != nil:
 		s.H = at.pane.tableLines(at, s)
-	case len(l.grid.order) == 0: // the text of an empty table gets the whole body
+	case len(l.grid.order) == 0: // an empty table shows a text instead, which may use the whole area
 	default:
 		s.H, _ = views.TableLines(l.grid.view().Need(), s.H)
 	}

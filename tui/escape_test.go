@@ -14,8 +14,9 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// The bytes ESC and : of a terminal close a filter and open the command line,
-// whether they arrive together or separately.
+// A terminal sends esc as the byte ESC, the same byte that begins an escape
+// sequence. ESC and ":" must close a filter and then open the command line,
+// whether the two bytes arrive together or separately.
 func TestEscThenColonAsBytes(t *testing.T) {
 	t.Parallel()
 	for name, pieces := range map[string][]string{"at once": {"\x1b:"}, "apart": {"\x1b", ":"}, "with words after it": {"\x1b:why x"}} {
@@ -57,7 +58,8 @@ func TestEscThenColonAsBytes(t *testing.T) {
 	}
 }
 
-// The refusal of ctrl+a is gone as soon as a dialog opens.
+// The message that ctrl+a is refused in this pane ends with the next key, so
+// it is gone when a dialog opens.
 func TestRefusalOfSelectAllEndsWithTheNextKey(t *testing.T) {
 	run(t, setup{w: 120, h: 40}, func(c *console) {
 		c.press("2", "ctrl+a") // these rows cannot be selected

@@ -15,7 +15,7 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// everyKey returns the keys of the help and of the actions.
+// everyKey returns the keys that the help lists, and the keys of all actions.
 func everyKey(m *root) []string {
 	keys := []string{
 		"tab", "shift+tab", "0", "j", "k", "down", "up", "G", "end", "home", "pgdown", "pgup", "ctrl+f", "ctrl+b", "ctrl+d", "ctrl+u", "enter", "l", "right",
@@ -32,8 +32,8 @@ func everyKey(m *root) []string {
 	return keys
 }
 
-// Every key of the help has a visible effect on every pane and page, with and
-// without rows, or a line says why it has none.
+// Every key of the help has a visible effect on every pane and page, with rows
+// and without. If it has none, the status line says why.
 func TestEveryKeyIsAnswered(t *testing.T) {
 	for _, full := range []bool{true, false} {
 		for _, pane := range Panes() {
@@ -65,7 +65,7 @@ func TestEveryKeyIsAnswered(t *testing.T) {
 							was := ansi.Strip(w.m.frame())
 							mouse := w.m.display.mouse
 							w.press(keyOf(keys[len(keys)-1]))
-							if len(keys) > 1 { // the line after g has ended by itself
+							if len(keys) > 1 { // after g and its second key, the list of second keys is gone by itself
 								was = ""
 							}
 							if ansi.Strip(w.m.frame()) == was && w.m.display.mouse == mouse || was == "" && w.m.notice.text == "" && w.m.at == pane.ID {
@@ -80,8 +80,8 @@ func TestEveryKeyIsAnswered(t *testing.T) {
 	}
 }
 
-// The page of an unknown queue shows that the queue does not exist; it does not
-// go on reading.
+// The page of a queue that does not exist reports that, instead of "reading" for
+// ever.
 func TestWhyOfAnUnknownName(t *testing.T) {
 	s := newStore()
 	run(t, setup{w: 120, h: 30, store: s}, func(c *console) {
@@ -107,8 +107,8 @@ func TestLoopsOfThisProcessAreNotAudited(t *testing.T) {
 	})
 }
 
-// When a banner takes a line from the Overview, the cursor is still on a
-// visible row.
+// A banner takes a line from the Overview. The row under the cursor must still
+// be visible then.
 func TestCursorIsShownWhenABannerComes(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, o: Options{Refresh: time.Hour}}, func(c *console) {

@@ -1,8 +1,9 @@
 package tui
 
-// Key x, the export of a list to a file. Loaded rows are written in the order
-// and with the filter of the pane. A list that is only partly loaded is read again from
-// its beginning, in the order of the database.
+// Key x writes the open list to a file. Rows that are loaded are written with
+// the filter and in the order of the pane. A list of which only the first
+// pages are loaded is read again from its beginning, in the order of the
+// database.
 
 import (
 	"cmp"
@@ -19,7 +20,7 @@ import (
 )
 
 const (
-	pathLess = 45               // cells of the status line that the path cannot use
+	pathLess = 45               // cells of the status line that the words around the path need
 	savedFor = 20 * time.Second // how long the result shows: a path takes longer to read than a word
 )
 
@@ -46,7 +47,8 @@ func (m *root) export(file string) tea.Cmd {
 	return nil
 }
 
-// exportTarget returns the export of the open list, or why there is nothing to export.
+// exportTarget returns which rows the export of the open list has. If there is
+// nothing to export, why is the reason.
 func (m *deck) exportTarget() (x queue.Export, why string) {
 	l := m.pane().top()
 	var name string
@@ -92,8 +94,9 @@ func (m *deck) exportTarget() (x queue.Export, why string) {
 	return x, ""
 }
 
-// exportName returns the export list of the selected rows, else of the row under the
-// cursor, else of the kind of list that the level reads.
+// exportName returns the name (in queue.ExportLists) of the list that an
+// export from this level writes. A pane with two tables exports the one that
+// has the selected rows, else the one with the cursor.
 func (l *level) exportName() string {
 	for _, i := range l.grid.order {
 		if l.grid.selected[l.grid.src.ID(i)] && !l.grid.all {

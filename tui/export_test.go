@@ -21,8 +21,8 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// folder takes the files that a test's console saves. Like the real function,
-// it never has an incomplete file.
+// folder takes the place of the directory to which a console exports. Like the
+// real one it never shows an incomplete file.
 type folder struct {
 	mu    sync.Mutex
 	files map[string]string
@@ -49,7 +49,7 @@ func (f *folder) names() (names []string) {
 	return names
 }
 
-// one returns the records of the only file.
+// one returns the CSV records of the only file in the folder.
 func (f *folder) one(t *testing.T) [][]string {
 	t.Helper()
 	require.Len(t, f.names(), 1)
@@ -85,8 +85,8 @@ func TestExportOfAList(t *testing.T) {
 		require.Len(t, rows, 1+len(s.audit))
 		require.Equal(t, s.audit[0].Reason.String(), column(rows, "reason")[0])
 
-		// :export with a name: the name chooses the format, and the file equals
-		// the output of qtop export.
+		// The command :export FILE: the ending of the name chooses the format,
+		// and the content equals the output of qtop export.
 		c.typing(":export")
 		c.press("space")
 		c.typing("a.jsonl")
@@ -101,8 +101,9 @@ func TestExportOfAList(t *testing.T) {
 	})
 }
 
-// A list that is only partly loaded is read whole, with the filters of the
-// level and of the operator. If rows are selected, only these are exported.
+// A list of which only the first pages are loaded is exported completely, with
+// the filter of the level and that of the operator. If rows are selected, only
+// these are exported.
 func TestExportOfDeadLetters(t *testing.T) {
 	s := newStore()
 	saving(t, s, func(c *console, f *folder) {
@@ -146,7 +147,7 @@ func TestExportOfTheSnapshot(t *testing.T) {
 		c.press("4", "o", "3", "/")
 		c.typing("!state:deregistered")
 		c.press("enter", "p")
-		s.set(func(s *fakeStore) { s.snap.Executors = nil }) // the rows shown are written, not those of a later snapshot
+		s.set(func(s *fakeStore) { s.snap.Executors = nil }) // the file has the rows that were on the screen, not those of a later snapshot
 		c.rest(5 * time.Second)
 		c.press("x", "enter")
 		c.sees(" of executors → ", "as of "+viewstest.Now().UTC().Format("2006-01-02 15:04:05"))
@@ -186,12 +187,12 @@ func TestExportCanBeLeft(t *testing.T) {
 		c.sees("exporting dlq… 40 of 4,640 rows; esc cancels")
 		c.press("x")
 		c.sees("an export is running; esc cancels it")
-		c.press("j", "j") // keys work during the export
+		c.press("j", "j") // keys still work while the export runs
 		c.model(func(m *root) { require.Equal(t, 2, m.pane().top().grid.cursor) })
 		c.press("esc")
 		c.sees("export cancelled; no file was written")
 		require.Empty(t, f.names())
-		c.press("x", "enter", "3") // quitting does not wait for a slow export
+		c.press("x", "enter", "3") // a slow export does not delay quitting
 		c.press("q")
 		require.True(t, c.ended())
 		require.Empty(t, f.names())

@@ -17,20 +17,21 @@ const cleanupWait = 2 * time.Second
 // export at a time.
 type exporting struct {
 	list   string
-	of     string          // the expected number of rows; "": not known
+	of     string          // the expected number of rows, for the status line; "": not known
 	rows   atomic.Int64    // rows written so far; the status line shows them
-	ctx    context.Context //nolint:containedctx // of this one command; esc ends it
+	ctx    context.Context //nolint:containedctx // ends when the operator cancels the export with esc
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// lead returns the prompt text before the file name, such as "export 12 of
-// audit to ".
+// lead returns the text before the file name in the input line, such as
+// "export 12 of audit to ".
 func (p prompt) lead() string {
 	return "export " + queue.Choose(p.of != "", p.of+" of ", "") + p.export.List.Name + " to "
 }
 
-// nextFormat returns the file name with the extension of the next format.
+// nextFormat returns the file name with the extension of the next export
+// format.
 func nextFormat(name string) string {
 	ends := []string{".csv", ".json", ".jsonl"}
 	for i, end := range ends {
@@ -46,8 +47,8 @@ func (e *exporting) status(ellipsis string) string {
 	return "exporting " + e.list + ellipsis + " " + views.Count(e.rows.Load()) + queue.Choose(e.of != "", " of "+e.of, "") + " rows; esc cancels"
 }
 
-// end waits until a cancelled export has removed its file, at most cleanupWait.
-// It returns at once if e is nil.
+// end cancels the export and waits until it has removed its incomplete file,
+// at most cleanupWait. If e is nil, no export runs and end does nothing.
 func (e *exporting) end() {
 	if e == nil {
 		return

@@ -15,8 +15,8 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// fakeStore answers from snapshots in memory; tests change them while the
-// console runs.
+// fakeStore is a Store that answers from values in memory, which a test may
+// change while the console runs.
 type fakeStore struct {
 	mu          sync.Mutex
 	snap        queue.Snapshot
@@ -32,19 +32,19 @@ type fakeStore struct {
 	err         error
 	delay       time.Duration  // how long Snapshot takes
 	login       time.Duration  // how long a session takes
-	slow        time.Duration  // how long a second page of dead letters takes
-	stuck       queue.ListKind // a list of this kind is never answered
-	running     int            // reads of that list in progress
-	begun       int            // reads of that list that ever began
+	slow        time.Duration  // how long each page after the first takes in a list of dead letters
+	stuck       queue.ListKind // reads of this kind of list get no answer
+	running     int            // reads of the kind stuck that are in progress
+	begun       int            // reads of the kind stuck that began
 	snaps       []time.Time
-	ages        []time.Duration // the maxAge of each Snapshot
+	ages        []time.Duration // the argument maxAge of each call of Snapshot
 	lists       []queue.Query
 	plans       []queue.Request
 	applied     []queue.Plan
-	refuse      string // the refusal that Apply returns
-	unknown     error  // the error that :why returns
-	flying      int    // snapshots and sessions that are being read now
-	most        int    // the most at the same time
+	refuse      string // the refusal that Apply returns; "": it applies the plan
+	unknown     error  // the error that a read of :why returns
+	flying      int    // reads of snapshots and sessions in progress
+	most        int    // the greatest value that flying had
 	changes     chan struct{}
 	clock       func() time.Time
 	kept        []queue.Snapshot // stored snapshots, oldest first
@@ -71,7 +71,8 @@ func (s *fakeStore) set(f func(*fakeStore)) {
 	f(s)
 }
 
-// fly takes the time of a snapshot or of a session, and counts how many are read at once.
+// fly is called by the methods that read a snapshot or a session: it waits for
+// delay and counts how many such reads are in progress.
 func (s *fakeStore) fly(ctx context.Context, delay time.Duration) error {
 	s.mu.Lock()
 	s.flying++
@@ -97,7 +98,7 @@ func (s *fakeStore) Snapshot(ctx context.Context, maxAge time.Duration) (queue.S
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.snap // copied below: tests go on changing their slices
+	p := s.snap // the slices are copied below, because the test may change them meanwhile
 	p.Queues, p.JobLeases, p.JobSubscriptions = slices.Clone(p.Queues), slices.Clone(p.JobLeases), slices.Clone(p.JobSubscriptions)
 	p.Alerts, p.Executors, p.Health = slices.Clone(p.Alerts), slices.Clone(p.Executors), slices.Clone(p.Health)
 	return p, s.err
@@ -107,7 +108,7 @@ func (s *fakeStore) SnapshotAt(_ context.Context, at time.Time, steps int) (queu
 	s.mu.Lock()
 	kept, delay, err := s.kept, s.past, s.err
 	s.mu.Unlock()
-	time.Sleep(delay) // the time that the database takes in this test
+	time.Sleep(delay) // virtual time: as long as the database takes in this test
 	if err != nil || len(kept) == 0 {
 		return queue.Snapshot{}, time.Time{}, err
 	}
@@ -215,7 +216,7 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 		return queue.Page{Rows: viewstest.Sessions()}, s.err
 	case queue.ListNotify:
 		n := s.notify
-		if f, err := queue.ParseFilter(q.Filter, queue.NotificationFields()); err == nil { // as the client filters
+		if f, err := queue.ParseFilter(q.Filter, queue.NotificationFields()); err == nil { // as pgclient filters
 			n.Groups, n.Failures = slices.Clone(n.Groups), slices.Clone(n.Failures)
 			n.Keep(f, viewstest.Now())
 		}
@@ -244,8 +245,8 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 	return queue.Page{}, errors.New("no such list")
 }
 
-// hangs adds n to the running reads of the list that is never answered, if kind
-// is that list.
+// hangs adds n to the number of running reads (n is 1 or -1), if kind is the
+// kind of list that gets no answer.
 func (s *fakeStore) hangs(kind queue.ListKind, n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -314,8 +315,9 @@ func (s *fakeStore) Apply(_ context.Context, p queue.Plan) (queue.Result, error)
 	return r, nil
 }
 
-// allowed returns the maxAge of each snapshot. Like the methods below, it
-// returns a copy: the console may call the store at the same time.
+// allowed returns the argument maxAge of each call of Snapshot. Like the
+// methods below, it returns a copy, because the console may call the store at
+// the same time.
 func (s *fakeStore) allowed() (ages []time.Duration) {
 	s.set(func(s *fakeStore) { ages = slices.Clone(s.ages) })
 	return ages
@@ -347,12 +349,12 @@ func (s *fakeStore) Link() queue.Link {
 	return s.link
 }
 
-// fakeHost runs no loops and records the calls of its methods.
+// fakeHost is a Host without loops: it records which methods are called.
 type fakeHost struct {
 	mu    sync.Mutex
 	st    queue.HostStatus
 	calls []string
-	wait  chan struct{} // Shutdown waits for it; nil: it returns at once
+	wait  chan struct{} // Shutdown returns when it is closed; nil: at once
 }
 
 func newHost() *fakeHost { return &fakeHost{st: viewstest.Host()} }

@@ -11,12 +11,13 @@ const (
 	fresh       = 200 * time.Millisecond // the greatest age of a shared snapshot after a change
 	slowest     = 30 * time.Second       // the longest interval between refreshes
 	sessionLife = time.Minute            // interval between reads of the session
-	roleLife    = 5 * time.Second        // the same while snapshot and session name different roles
+	roleLife    = 5 * time.Second        // the shorter interval while snapshot and session disagree whether the server is a standby
 )
 
-// feed decides when the snapshot is read, so that the console never overloads
-// the database: one refresh at a time, a longer interval when the database is
-// slow, and at most one refresh every 250 ms for change hints.
+// feed decides when the console reads the snapshot, and holds the last one. To
+// spare the database it reads one snapshot at a time, less often when the
+// database is slow, and at most every 250 ms for change hints (signals that
+// something changed).
 type feed struct {
 	refresh  time.Duration
 	snapshot *queue.Snapshot
@@ -24,17 +25,17 @@ type feed struct {
 	started  time.Time // when the last refresh started
 	took     time.Duration
 	inFlight bool
-	waiting  bool // a refresh for a hint is scheduled
+	waiting  bool // a refresh is scheduled, because a change hint arrived
 	again    bool // a refresh was requested while another was in flight
-	acted    bool // this console has changed something since the last snapshot was asked for
+	acted    bool // an action of this console was applied after the last snapshot was requested
 	err      error
 	failing  time.Time // since when refreshes fail; zero: the last one succeeded
 	link     queue.Link
-	linkAt   time.Time // when the link changed to its state
-	asked    time.Time // when the session was read last
+	linkAt   time.Time // since when the connection is in this state
+	asked    time.Time // when the session was last requested
 
-	asking     bool // the session is being read
-	sessionDue bool // the session is to be read after the snapshot that is in flight
+	asking     bool // a read of the session is in progress
+	sessionDue bool // read the session when the snapshot that is in flight has arrived
 	paused     bool
 	past       past
 }
@@ -44,7 +45,8 @@ type feed struct {
 // of the time.
 func (f feed) interval() time.Duration { return min(max(f.refresh, 5*f.took), slowest) }
 
-// reading reports whether the console reads from the database by itself, lists apart.
+// reading reports whether a read of the snapshot or of the session is in
+// progress. Lists do not count.
 func (f feed) reading() bool { return f.inFlight || f.asking }
 
 // due reports whether the next regular refresh should start.
@@ -52,13 +54,15 @@ func (f feed) due(now time.Time) bool {
 	return !f.reading() && !f.paused && now.Sub(f.started) >= f.interval()-50*time.Millisecond
 }
 
-// shareable returns the greatest age at which a regular refresh accepts the
-// snapshot of another console. It is just below the interval: consoles with the
-// same interval together compute one snapshot per interval, and a single
-// console never gets its own previous snapshot again.
+// shareable returns the greatest age at which a regular refresh accepts a
+// snapshot that the database computed for another console. It is just below
+// the interval: consoles with the same interval together cause one computation
+// per interval, and a single console never gets its own previous snapshot
+// again.
 func (f feed) shareable() time.Duration { return f.interval() * 9 / 10 }
 
-// hintDelay returns how long a refresh for a hint has to wait; 0: it may start now.
+// hintDelay returns how long a refresh for a change hint has to wait; 0: it
+// may start now.
 func (f feed) hintDelay(now time.Time) time.Duration {
 	return max(f.started.Add(max(hintEvery, f.took)).Sub(now), 0)
 }
@@ -79,8 +83,8 @@ func (f feed) old(now time.Time) bool {
 
 func (f feed) lost() bool { return f.link.State == "lost" }
 
-// setLink stores the state of the link and when it changed. It reports true if the link
-// was lost and is connected again.
+// setLink stores the state of the connection and since when it holds. back is
+// true if the connection was lost and works again.
 func (f *feed) setLink(l queue.Link, now time.Time) (back bool) {
 	if l.State != f.link.State {
 		back = f.link.State == "lost" && l.State != "lost"
@@ -90,7 +94,7 @@ func (f *feed) setLink(l queue.Link, now time.Time) (back bool) {
 	return back
 }
 
-// receive stores the answer of a refresh.
+// receive stores the answer of a refresh: a snapshot or an error.
 func (f *feed) receive(msg snapshotMsg, now time.Time) {
 	f.inFlight, f.took = false, msg.took
 	if msg.err != nil {
@@ -102,23 +106,24 @@ func (f *feed) receive(msg snapshotMsg, now time.Time) {
 	}
 	f.err, f.failing = nil, time.Time{}
 	if f.paused {
-		return // the frozen snapshot stays
+		return // while paused, the console keeps the snapshot that it shows
 	}
 	p := msg.snapshot
 	f.snapshot, f.received = &p, now
 }
 
-// past is the state of the view of stored snapshots.
+// past is the state of looking back: which stored snapshot the console shows,
+// and the reads of others.
 type past struct {
 	live   *queue.Snapshot // the live snapshot to return to; nil: the console shows the present
 	liveAt time.Time       // when live was received
-	steps  int             // steps requested while a stored snapshot is being read
-	asking bool            // a stored snapshot is being read
-	visit  int             // returns to the present; older answers are dropped
+	steps  int             // keys [ and ] pressed while a stored snapshot is being read, to be taken after it
+	asking bool            // a read of a stored snapshot is in progress
+	visit  int             // counts the returns to the present; the answer to a read from an earlier visit is dropped
 }
 
-// backToLive shows the live snapshot again if a stored one is shown. Answers to
-// earlier reads of stored snapshots are dropped from then on.
+// backToLive shows the live snapshot again if a stored one is shown. If a read
+// of a stored snapshot is in progress, its answer will be dropped.
 func (f *feed) backToLive() {
 	if f.past.live != nil {
 		f.snapshot, f.received = f.past.live, f.past.liveAt

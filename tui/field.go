@@ -62,7 +62,7 @@ func (f *field) check() bool {
 	return f.problem == ""
 }
 
-// shown returns the field in the form that package views draws.
+// shown returns the field as package views draws it.
 func (f *field) shown() views.Field {
 	return views.Field{
 		Label: f.arg.Label, Value: queue.Choose(len(f.arg.Options()) > 0, f.value(), f.input.Value()), Caret: f.input.Position(), Help: f.arg.Help,

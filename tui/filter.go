@@ -1,6 +1,7 @@
 package tui
 
-// The filter of a level: how it is applied and cleared, and the next match (n).
+// How the filter of a level is applied and cleared, and how n finds the next match
+// (key n).
 
 import (
 	"errors"
@@ -11,9 +12,9 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// setFilter applies text to the open level. On a page it is a search; for a
-// queried list it becomes part of the query; else it filters the rows of the
-// snapshot.
+// setFilter applies text to the open level. On a page it is a search text. In
+// a list that the database reads it becomes part of the query. In a table of
+// the snapshot it hides the rows that do not match.
 func (m *deck) setFilter(text string) tea.Cmd {
 	l := m.pane().top()
 	text = strings.TrimSpace(text)
@@ -81,8 +82,8 @@ func (m *deck) nextMatch() {
 	}
 }
 
-// findFrom scrolls a page to the next line from there that contains the search text,
-// continuing at the top after the end.
+// findFrom scrolls a page to the first line at or after from that contains the
+// search text. After the last line it goes on with the first.
 func (m *deck) findFrom(l *level, from int) {
 	lines := l.built.Lines
 	for d := range lines {
@@ -95,7 +96,8 @@ func (m *deck) findFrom(l *level, from int) {
 	m.warn("no line contains " + l.find)
 }
 
-// filterProblem returns the column of a filter error, from 1, and its text.
+// filterProblem returns the column (from 1) at which a filter is wrong, and
+// the text of the error.
 func filterProblem(err error) (column int, text string) {
 	var fe *queue.FilterError
 	if !errors.As(err, &fe) {

@@ -1,8 +1,8 @@
 package tui
 
-// Key / edits the filter of a table or the search text of a page. A filter over
-// loaded rows is applied at every key press; a filter that the database
-// evaluates is sent on enter.
+// Key / opens the input line for the filter of a table, or for the search text
+// of a page. If all rows are loaded, the filter is applied at every key press;
+// a filter that the database applies is sent on enter.
 
 import (
 	"strings"
@@ -20,11 +20,12 @@ func (m *root) openFilter() {
 		return
 	}
 	was := queue.Choose(l.page != nil, l.find, l.grid.text)
-	text := queue.Choose(l.page == nil && was != "", strings.TrimRight(was, " ")+" ", was) // another term can be typed at once
+	text := queue.Choose(l.page == nil && was != "", strings.TrimRight(was, " ")+" ", was) // with a blank after the old filter, another term can be typed at once
 	m.line = prompt{kind: promptFilter, input: newInput(text), was: was, row: l.grid.at, history: m.line.history}
 }
 
-// filtersLive reports whether the filter of the open level can be applied with every key.
+// filtersLive reports whether the open level applies its filter at every key
+// press.
 func filtersLive(p *pane) bool { return !p.top().isNested() && !p.filterOnEnter }
 
 // typed gives a key or a paste to the open input line.
@@ -62,14 +63,15 @@ func (m *root) typed(msg tea.Msg) tea.Cmd {
 	if p := m.pane(); m.checkFilter(text) && (filtersLive(p) || p.top().page != nil) {
 		cmd := m.setFilter(text)
 		if l := p.top(); l.page == nil && !l.list.queried() && m.line.row != "" {
-			l.grid.jump(m.line.row, m.rows) // a half-typed word may have hidden this row
+			l.grid.jump(m.line.row, m.rows) // while the last word was incomplete, the filter may have hidden this row
 		}
 		return cmd
 	}
 	return nil
 }
 
-// checkFilter reports whether the typed filter is valid, and stores its problem if not.
+// checkFilter reports whether the typed filter is valid. If not, it stores the
+// error for the footer.
 func (m *root) checkFilter(text string) bool {
 	m.line.column, m.line.problem = 0, ""
 	l := m.pane().top()
@@ -84,8 +86,8 @@ func (m *root) checkFilter(text string) bool {
 	return false
 }
 
-// caretCell returns the screen cell of a column. Columns count the runes of the
-// typed text from 1.
+// caretCell returns the terminal cell at which the rune of this column begins.
+// Columns count runes from 1; a rune may be two cells wide.
 func caretCell(text string, column int) int {
 	n := 0
 	for i := range text {

@@ -2,11 +2,11 @@ package tui
 
 import "github.com/qtop/qtop/pgclient/queue"
 
-// PaneFilter describes the filter of one list of the console: the fields that
-// it accepts.
+// PaneFilter names the fields that the filter of one list of the console
+// accepts.
 type PaneFilter struct {
 	Pane   queue.Pane
-	List   string // "" = the pane's own table; else a list that enter opens from a row
+	List   string // a list that enter opens from a row of the pane; "": the pane's own table
 	Fields []queue.Field
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each pane declares the table that enter opens from its rows, so that the documents name its
-// filter.
+// Each pane declares which table enter opens from its rows. docs/keys.md lists
+// the filter fields of that table.
 func TestNestedTablesAreDeclared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWalker(t, walkSeed)

@@ -1,7 +1,7 @@
 package tui
 
-// The two lowest lines: the status line (message or position, cost of the
-// snapshot) and the key hints.
+// The two lowest lines of the screen: the status line (a
+// message or the position, and what the snapshot cost) and the key hints.
 
 import (
 	"cmp"
@@ -10,7 +10,8 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// status returns the status line: the input line, a message, the export, or the position.
+// status returns the status line: while a line is typed, that line; else the
+// message; else the progress of the export; else the position.
 func (m *root) status() views.Status {
 	s := views.Status{Production: m.production() != "", Right: m.cost()}
 	switch {
@@ -31,7 +32,8 @@ func (m *root) status() views.Status {
 	return s
 }
 
-// chordHints returns the keys that can follow g.
+// chordHints returns the keys that can follow g; such a sequence of two keys
+// is a chord.
 func chordHints() []views.Hint {
 	hints := []views.Hint{{Key: "g", Word: "first row"}}
 	for _, p := range Panes() {
@@ -91,9 +93,9 @@ func (m *root) hints() []views.Hint {
 	return append(hints, views.Hint{Key: "?", Word: "help", Keep: true}, views.Hint{Key: ":", Word: "command", Keep: true}, views.Hint{Key: "q", Word: "quit", Keep: true})
 }
 
-// problem returns the error of the typed line and the screen cell of the error;
-// cell -1: the error has no position. The typed text starts after a blank and
-// the prompt character.
+// problem returns the error of the typed line, and the cell of the screen at
+// which to mark it; cell -1: the error concerns the whole line. The typed text
+// begins in cell 2, after a blank and the prompt character.
 func (m *root) problem() views.Problem {
 	p := m.line
 	if p.column == 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// The footer never cuts off the keys that leave a view, and keeps action keys
-// apart from the others.
+// In a narrow window the footer drops some hints, but never the keys that
+// leave a view. Action keys are left of a separator, the others right of it.
 func TestFooterKeepsTheWayOut(t *testing.T) {
 	for _, w := range []int{60, 80, 120, 200} {
 		t.Run(fmt.Sprint(w), func(t *testing.T) {
@@ -33,9 +33,9 @@ func TestFooterKeepsTheWayOut(t *testing.T) {
 	}
 }
 
-// In every pane, at every width, with and without rows, and one level down: the
-// footer shows each key once, action keys left of the separator and the others
-// right of it, and never cuts off the keys that leave a view.
+// In every pane, at every width, with rows and without, and also one level
+// deeper: the footer shows each key once, action keys left of the separator
+// and the others right of it, and never drops the keys that leave a view.
 func TestFooterOfEveryPane(t *testing.T) {
 	for _, full := range []bool{true, false} {
 		s := setup{h: 24}

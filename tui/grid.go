@@ -9,13 +9,14 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// grid is the state of a table: cursor, selection, order and filter. Cursor and selection
-// hold ids, so that a refresh that adds or removes rows never moves them to another row.
-// When the row under the cursor vanishes, the cursor is shown on the row that took its
-// place, but acts on nothing until it is moved.
+// grid is the state of a table: cursor, selection, order and filter. Cursor
+// and selection hold the ids of rows, not positions: a refresh that adds or
+// removes rows must not move them to another row. If the row under the cursor
+// vanishes, the cursor is shown on the row that took its place, but no action
+// works on that row until the operator moves the cursor.
 type grid struct {
 	src            views.Source
-	order          []int  // indices into src, filtered and sorted
+	order          []int  // indices into src of the rows that the filter keeps, sorted
 	at             string // id under the cursor
 	cursor         int    // index into order
 	offset         int    // first visible row of the first table
@@ -27,7 +28,7 @@ type grid struct {
 	selected       map[string]bool // ids of the selected rows; nil: rows of this table cannot be selected
 	anchor         int             // where a range began, -1: no range
 	selectedBefore map[string]bool // the selection when the range began
-	all            bool            // all matching rows are selected, not only the loaded ones
+	all            bool            // the operator selected all matching rows of the database, not only the loaded ones
 }
 
 func newGrid(marks bool) grid {
@@ -38,7 +39,8 @@ func newGrid(marks bool) grid {
 	return g
 }
 
-// refresh replaces the rows.
+// refresh replaces the rows, then filters and sorts them again. The cursor
+// stays on its row.
 func (g *grid) refresh(src views.Source, e views.Env) {
 	g.src = src
 	var keep func(int) bool
@@ -76,12 +78,13 @@ func (g *grid) follow() {
 	g.cursor = i
 }
 
-// index returns the position of a row in the order, or -1.
+// index returns the position of the row with this id in the order, or -1.
 func (g *grid) index(id string) int {
 	return slices.IndexFunc(g.order, func(o int) bool { return g.src.ID(o) == id })
 }
 
-// prune drops vanished rows from the selection and returns how many it dropped.
+// prune drops from the selection the rows that vanished and returns how many
+// these were.
 func (g *grid) prune() (lost int) {
 	if len(g.selected) == 0 {
 		return 0
@@ -97,7 +100,8 @@ func (g *grid) prune() (lost int) {
 	return lost
 }
 
-// current returns the index in src of the row under the cursor.
+// current returns the index in src of the row under the cursor; ok is false if
+// there is none, or if it vanished.
 func (g *grid) current() (i int, ok bool) {
 	if g.gone || g.cursor < 0 || g.cursor >= len(g.order) {
 		return 0, false
@@ -105,12 +109,13 @@ func (g *grid) current() (i int, ok bool) {
 	return g.order[g.cursor], true
 }
 
-// move moves the cursor by d rows and scrolls it into view. rows returns how many rows
-// are visible; it is called after the move, because the cursor can change to the second
-// table.
+// move moves the cursor by d rows and scrolls so that it is visible. rows
+// returns how many rows of the table with the cursor are visible. It is called
+// after the move, because the cursor may have gone to the second table.
 func (g *grid) move(d int, rows func() int) { g.place(g.cursor+d, rows) }
 
-// place puts the cursor on a position of the order.
+// place puts the cursor on position to of the order, or on the nearest one
+// that exists.
 func (g *grid) place(to int, rows func() int) {
 	if len(g.order) == 0 {
 		return
@@ -140,8 +145,9 @@ func (g *grid) scroll(rows int) {
 	g.offset = scrolled(g.offset, g.cursor, k, rows)
 }
 
-// scrolled returns the offset nearest to the given one at which row at is
-// visible. rows is the height of the window, n the number of rows of the table.
+// scrolled returns the offset (first visible row), as near as possible to the
+// given one, at which row at is visible. rows is the height of the window, n
+// the number of rows of the table.
 func scrolled(offset, at, n, rows int) int {
 	rows = max(rows, 1)
 	offset = min(offset, at)
@@ -149,8 +155,8 @@ func scrolled(offset, at, n, rows int) int {
 	return min(max(offset, 0), max(n-rows, 0))
 }
 
-// next moves the cursor to the next row for which has returns true, continuing
-// at the top after the end. It reports whether there is such a row.
+// next moves the cursor to the next row for which has returns true. After the
+// last row it goes on with the first. It reports whether there is such a row.
 func (g *grid) next(has func(i int) bool, rows func() int) bool {
 	for d := 1; d <= len(g.order); d++ {
 		to := (g.cursor + d) % len(g.order)

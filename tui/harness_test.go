@@ -15,8 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// console is a running console in a terminal emulator, inside a synctest
-// bubble: time is virtual, so hours pass in milliseconds.
+// console is a running console that draws on a terminal emulator. It runs in a
+// bubble of testing/synctest: time is virtual, so that hours pass in
+// milliseconds.
 type console struct {
 	t     *testing.T
 	p     *tea.Program
@@ -65,7 +66,7 @@ type setup struct {
 	o     Options
 }
 
-// run runs a test with a console in a bubble and ends both.
+// run starts a console in a synctest bubble, calls test, and ends the console.
 func run(t *testing.T, s setup, test func(c *console)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -91,7 +92,7 @@ func run(t *testing.T, s setup, test func(c *console)) {
 		defer cancel()
 		c.m = newRoot(ctx, s.store, h, s.o)
 		drained := make(chan struct{})
-		go func() { // reads and drops the answers of the emulator
+		go func() { // the emulator answers queries of the program; nobody needs the answers
 			defer close(drained)
 			buf := make([]byte, 1024)
 			for {
@@ -113,14 +114,15 @@ func run(t *testing.T, s setup, test func(c *console)) {
 			}
 			_ = c.emu.Close()
 			<-drained
-			time.Sleep(time.Minute) // of virtual time: timers that were started run out
+			time.Sleep(time.Minute) // virtual time, in which timers that were started end
 		}()
 		c.rest(200 * time.Millisecond)
 		test(c)
 	})
 }
 
-// rest lets virtual time pass and everything settle.
+// rest lets virtual time pass, and waits until the console has handled what
+// happened meanwhile.
 func (c *console) rest(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -184,7 +186,7 @@ func (c *console) seesNot(words ...string) {
 	}
 }
 
-// ended reports whether the program has quit.
+// ended reports whether the console has quit.
 func (c *console) ended() bool {
 	c.rest(200 * time.Millisecond)
 	select {
@@ -196,8 +198,8 @@ func (c *console) ended() bool {
 	}
 }
 
-// probed wraps the model so that a test can read it on the event loop, the only
-// goroutine that may touch it.
+// probed wraps the model so that a test can read it: the read runs on the
+// event loop of Bubble Tea, the only goroutine that may touch the model.
 type probed struct{ *root }
 
 type probeMsg struct {

@@ -8,17 +8,18 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// unlockedFor is how long production stays unlocked after its name was typed.
+// unlockedFor is how long actions on one row need no name on a production
+// database after its name was typed.
 const unlockedFor = 15 * time.Minute
 
-// identity describes the operator: the database login with its rights, and the
-// name for the audit.
+// identity describes the operator: the database login with its rights (the
+// session), and the name that the audit records (the actor).
 type identity struct {
 	session  *queue.Session
 	err      error // why the session could not be read
 	actor    string
-	askName  bool      // the actor is a shared account: ask for a name before the first action
-	unlocked time.Time // when production is locked again
+	askName  bool      // the actor is a shared account: ask for the operator's name before the first action
+	unlocked time.Time // until when production is unlocked
 }
 
 func (i *identity) receive(msg sessionMsg) {
@@ -28,12 +29,14 @@ func (i *identity) receive(msg sessionMsg) {
 	}
 }
 
-// lacks returns which role the login would need for an action.
+// lacks returns the role that the login would need for an action; "" if the
+// login has the right.
 func (i *identity) lacks(a queue.Action) string {
 	return i.session.User.String() + " lacks the role " + cmp.Or(i.session.Needs[a.ID], a.Role)
 }
 
-// shared reports whether a name is a shared account, which does not identify a person.
+// shared reports whether a name is a shared account such as root, which does
+// not say who the person is.
 func shared(actor string) bool {
 	switch strings.ToLower(strings.TrimSpace(actor)) {
 	case "", "root", "postgres", "admin", "administrator", "ubuntu", "debian", "ec2-user", "centos", "user", "nobody", "deploy", "operator", "ops":
@@ -42,9 +45,9 @@ func shared(actor string) bool {
 	return false
 }
 
-// production returns the name that must be typed on production, or "". The
-// database decides whether it is a production database; until it has answered,
-// the profile decides.
+// production returns the name that the operator must type to confirm an
+// action; "" if this is not a production database. The database decides that;
+// until it has answered, the profile of the configuration does.
 func (m *shell) production() string {
 	if m.me.session == nil {
 		return m.o.Production
@@ -52,8 +55,9 @@ func (m *shell) production() string {
 	return m.me.session.Environment.Guard(m.o.Production != "")
 }
 
-// locked reports whether an action on count rows needs the production name to be typed.
-// An acknowledgement needs only its comment.
+// locked reports whether an action on count rows must be confirmed with the
+// name of the production database. An acknowledgement changes no work, so a
+// comment is enough.
 func (m *shell) locked(a queue.Action, count int64) bool {
 	if m.production() == "" || a.Open {
 		return false

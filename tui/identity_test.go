@@ -9,9 +9,11 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Snapshot, session and the list of the open pane are read one after another, so a console at rest
-// needs one connection for its reads: each minute, on every wake signal and after the connection was
-// lost. Only at the start the session is read beside the snapshot.
+// A console needs only one connection for its reads: snapshot, session and the
+// list of the open pane are read one after another, each minute, on every wake
+// signal and after the connection was lost. Only at the start the session is
+// read at the same time as the snapshot, so that the first screen comes
+// sooner.
 func TestReadsNeedOneConnection(t *testing.T) {
 	s := newStore()
 	s.delay, s.login = 300*time.Millisecond, 300*time.Millisecond

@@ -22,7 +22,7 @@ func TestLaneToJobToCancel(t *testing.T) {
 		c.sees("kg.reindex in kg", "lease expired", "40 of 1,216 rows")
 		require.Equal(t, queue.Query{Kind: queue.ListJobs, ID: "kg/kg.reindex", Limit: pageRows}, last(s.listed()))
 
-		c.press("enter") // one job: no count is typed
+		c.press("enter") // for one job, no count must be typed
 		c.sees("Job 01a1ffab-7790-7000-8000-48907d178d60", "expired 36m ago; L releases it", "Queues → kg.reindex in kg → job 8000-48907d178d60")
 		require.Equal(t, queue.ListJob, last(s.listed()).Kind)
 		c.press("C")
@@ -32,7 +32,7 @@ func TestLaneToJobToCancel(t *testing.T) {
 		c.rest(quiet)
 		c.sees("Keep", "Cancel 1 job", "cannot be undone")
 		c.seesNot("How many")
-		c.press("enter") // the safe answer is the default
+		c.press("enter") // the safe button has the focus when the preview opens
 		require.Empty(t, s.did())
 		require.Equal(t, s.jobs[0].ID, last(s.asked()).Targets[0])
 
@@ -58,7 +58,8 @@ func TestLaneToJobToCancel(t *testing.T) {
 	})
 }
 
-// A whole queue lane is cancelled by its filter, once its count is typed.
+// All jobs of a queue lane are cancelled by a filter, after their number was
+// typed.
 func TestCancelAWholeLane(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s}, func(c *console) {
@@ -83,7 +84,7 @@ func TestCancelAWholeLane(t *testing.T) {
 		c.press("enter")
 		require.Equal(t, "status:retry_waiting", last(s.listed()).Filter)
 		require.Equal(t, "kg/kg.reindex", last(s.listed()).ID)
-		c.rest(7 * time.Second) // the message ends
+		c.rest(7 * time.Second) // longer than a message shows
 		c.sees("4 rows")
 		c.press("ctrl+a", "ctrl+a", "C")
 		c.typing("x")
@@ -101,7 +102,7 @@ func TestLaneFilterIsReadBack(t *testing.T) {
 		l := queue.Lane{Kind: queue.Clean(bad), Domain: queue.Clean(bad)}
 		text := queue.LaneFilter(l.Kind.String(), l.Domain.String(), "")
 		if len(text) > 8000 {
-			continue // longer than a filter may be; the refusal names the limit
+			continue // a filter has a maximum length, and a longer one is refused
 		}
 		f, err := queue.ParseFilter(text, queue.JobFields())
 		require.NoError(t, err, text)
@@ -148,13 +149,13 @@ func TestReleaseLeases(t *testing.T) {
 		c.model(func(m *root) { all = m.pane().top().grid.all })
 		require.False(t, all, "there is nothing beyond what shows")
 
-		c.press("esc", "g", "g", "enter", "space", "space", "space", "space", "L") // the leases of the selected jobs
+		c.press("esc", "g", "g", "enter", "space", "space", "space", "space", "L") // L releases the leases of the selected jobs
 		c.typing("x")
 		c.press("enter")
 		c.rest(quiet)
 		require.Equal(t, []string{token(0), s.jobs[3].LeaseID}, last(s.asked()).Targets, "each lease once")
 		c.press("esc", "esc", "G")
-		c.press("k", "L") // a job that waits for its next attempt
+		c.press("k", "L") // this job waits for its next attempt and has no lease
 		c.sees("no lease to release")
 		require.Empty(t, s.did())
 	})
@@ -165,7 +166,7 @@ func TestSubscriptionForm(t *testing.T) {
 	run(t, setup{store: s, w: 120, h: 50}, func(c *console) {
 		c.press("4")
 		c.sees("E may claim", "may claim", "MAY CLAIM", "nothing", "off until the")
-		c.press("j", "j", "j", "E") // agent_01 has two job subscriptions: the first
+		c.press("j", "j", "j", "E") // agent_01 has two job subscriptions: the form has the first
 		c.sees("which jobs an executor may claim", "agent_01", "mail.send in iu: priority 0 and up", "Job kind        mail.send", "At once         12", "Enabled         true", "Reason")
 		c.typing("the relay has more room")
 		c.press("up", "up", "up", "backspace", "backspace")
@@ -250,8 +251,8 @@ func TestJobsFromTheOverview(t *testing.T) {
 	})
 }
 
-// R routes events again: one, the selected ones, those of a group, all that
-// match.
+// R routes dead events again: one, the selected ones, those of a group, all
+// that match the filter.
 func TestEventDeadLettersInPane5(t *testing.T) {
 	run(t, setup{}, func(c *console) {
 		deadLetters := viewstest.EventDeadLetters(3)
@@ -283,8 +284,8 @@ func TestEventDeadLettersInPane5(t *testing.T) {
 	})
 }
 
-// In both tables, cursor, selection and scroll offset stay with their rows
-// while other rows appear and vanish.
+// A pane can show two tables. In both, cursor, selection and scroll offset
+// stay with their rows while other rows appear and vanish.
 func TestTwoTablesStayInPlace(t *testing.T) {
 	s := newStore()
 	for i := range 60 {

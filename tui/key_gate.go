@@ -3,10 +3,11 @@ package tui
 import "time"
 
 const (
-	// quietFor is how long no key must be pressed before a dialog accepts an answer.
+	// quietFor is how long the operator must press no key before a dialog
+	// accepts an answer.
 	quietFor = 400 * time.Millisecond
 	// quietMost is the time after which a dialog accepts answers even if keys
-	// are still pressed: a key that repeats must not block it forever.
+	// are still pressed: a key that is held down must not block it for ever.
 	quietMost = 1500 * time.Millisecond
 )
 

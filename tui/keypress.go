@@ -9,10 +9,10 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// press handles a key press and removes the current message. Over a slow line,
-// esc and the next key arrive together, and the terminal reports them as that
-// key with alt. press handles them as two keys, unless an input has a meaning
-// for the combination.
+// press handles a key press; it also removes the message of the status line.
+// Over a slow line, esc and the key after it arrive in one read, which the
+// terminal library reports as that key with alt. press handles that as two
+// keys, unless the open input has a meaning for the key with alt.
 func (m *root) press(k tea.KeyPressMsg) tea.Cmd {
 	m.notice = notice{}
 	if k.Mod != tea.ModAlt || (m.typing() && strings.Contains("bfd", string(k.Code))) || k.Code > unicode.MaxRune || !unicode.IsPrint(k.Code) {
@@ -23,11 +23,13 @@ func (m *root) press(k tea.KeyPressMsg) tea.Cmd {
 	return tea.Batch(m.key(tea.KeyPressMsg{Code: tea.KeyEscape}), m.key(tea.KeyPressMsg(second)))
 }
 
-// typing reports whether keys go to an input, in the status line or in a dialog.
+// typing reports whether keys go to an input (in the status line or in a
+// dialog) and therefore are text.
 func (m *root) typing() bool { return m.line.open() || len(m.over) > 0 }
 
-// key routes a key: ctrl+c, then the top overlay, the input line, the second key after g,
-// the actions of the pane, the keys that move, and last the global keys.
+// key hands a key to the first that takes it: ctrl+c; the topmost overlay; the
+// input line; the second key after g; the keys of the pane that move, open and
+// select; the actions; last the keys that work in every pane.
 func (m *root) key(k tea.KeyPressMsg) tea.Cmd {
 	if k.String() == "ctrl+c" {
 		return m.interrupt()
@@ -60,8 +62,8 @@ func (m *root) key(k tea.KeyPressMsg) tea.Cmd {
 	return m.globalKey(k.String())
 }
 
-// paste gives pasted text to the open input. Pasted text never works as key
-// presses.
+// paste gives pasted text to the open input. If none is open, the text is
+// dropped: pasted text never acts as keys.
 func (m *root) paste(p tea.PasteMsg) tea.Cmd {
 	switch {
 	case len(m.over) > 0:
@@ -73,7 +75,7 @@ func (m *root) paste(p tea.PasteMsg) tea.Cmd {
 	return nil
 }
 
-// chordKey handles the key after g.
+// chordKey handles the key after g, which opens a pane.
 func (m *root) chordKey(keys string) tea.Cmd {
 	if keys == "gg" {
 		return m.moveTo(0)
@@ -87,8 +89,8 @@ func (m *root) chordKey(keys string) tea.Cmd {
 	return nil
 }
 
-// openByKey opens a pane. If the pane is already open, the status line reports
-// that.
+// openByKey opens a pane. If it is open already, the status line reports that,
+// because the key would have no visible effect.
 func (m *root) openByKey(p queue.Pane) tea.Cmd {
 	if p.ID == m.at {
 		m.inform(p.Title + " is open")
@@ -180,9 +182,8 @@ func (m *root) globalKey(k string) tea.Cmd {
 	return nil
 }
 
-// digit opens a pane by its number. For any other key of one character, the
-// status line names the panes in which the key has an action. Other unknown
-// keys are ignored.
+// digit opens a pane by its number. If the key has an action in other panes
+// only, the status line names those panes. All other keys are ignored.
 func (m *root) digit(k string) tea.Cmd {
 	if p, ok := paneOfKeys(k); ok {
 		return m.openByKey(p)
@@ -193,7 +194,8 @@ func (m *root) digit(k string) tea.Cmd {
 	return nil
 }
 
-// explainKey shows in which panes a capital letter has an action.
+// explainKey shows in the status line in which panes a capital letter has an
+// action.
 func (m *root) explainKey(k string) {
 	var said []string
 	for _, a := range m.actions {

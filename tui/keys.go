@@ -1,12 +1,13 @@
 package tui
 
-// KeyHelp is one line of the key reference.
+// KeyHelp is one line of the key reference: keys and what they do.
 type KeyHelp struct {
 	Group, Keys, Text string
 }
 
-// Keys lists the keys that move, look and select, in the order of the help. The keys that
-// act (capitals) come from the registry of actions; docs/keys.md has both.
+// Keys lists the keys that move, look and select, in the order of the help.
+// Keys that act are capital letters; each belongs to an action (package
+// actions). docs/keys.md lists both.
 func Keys() []KeyHelp {
 	list := []KeyHelp{}
 	for _, p := range Panes() {

@@ -7,45 +7,50 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// level is one step on the path into a pane: the pane's own table or board
-// first, then each level that enter opened. Exactly one of table, page and
-// board is set.
+// level is one step on the path into a pane. The first level is the pane's own
+// table, or the Overview (board); each further level was opened with enter.
+// Exactly one of the fields table, page and board is set.
 type level struct {
 	acts
 	title string
-	id    string // id of the row that the level shows
-	isWhy bool   // the page of :why: it shows a queue, not a row of the pane
+	id    string // the id of the row from which enter opened the level
+	isWhy bool   // the page of :why, which explains a queue instead of a row of the pane
 
-	// A table: its rows come from the snapshot, or from list if they must be queried.
+	// For a table: the rows come from the snapshot or, if list has a query,
+	// from a read of the database.
 	table table
 	grid  grid
 	list  list
 
-	// A page: its scroll offset, the search text, and the lines that were built last.
+	// For a page: its scroll offset, the search text, and its lines as they
+	// were built last.
 	page     page
 	offset   int
 	find     string
 	built    views.Page
 	revision int // shell.revision when the lines were built; 0: never built
 
-	// A payload that was revealed on this page, and when it is masked again.
+	// For a page with a payload: the revealed payload, and when it is masked
+	// again.
 	revealed      queue.Text
 	revealedUntil time.Time
 
-	// The Overview: the row that its cursor was moved to, and whether that row still exists.
-	// If not, the cursor is shown on the row that took its place, but acts on nothing.
+	// For the Overview: target is the row that the operator moved the cursor
+	// to; armed says that this row still exists. If it does not, the cursor is
+	// shown on the row that took its place, but no action works on that row.
 	board    board
 	target   views.Target
 	armed    bool
 	cursor   views.Target    // the row that the cursor is shown on
-	place    int             // position of cursor among the rows
-	cure     string          // the remedy for the row under the cursor
-	expanded map[string]bool // the kinds of trouble that enter has expanded
+	place    int             // position of that row among the rows
+	cure     string          // what to do about the trouble of that row
+	expanded map[string]bool // the kinds of trouble whose group is expanded
 }
 
-// table provides the rows of a level, and the level that enter opens for row i.
+// table provides the rows of a level, and the level that enter opens from row
+// i.
 type table interface {
-	what() string // what the rows are, for the documents; "": the rows of the pane
+	what() string // what a row is, such as "jobs", for docs/keys.md; "": the rows of the pane
 	rows(at scene) views.Source
 	under(at scene, i int) level
 }
@@ -54,25 +59,25 @@ type table interface {
 // snapshot; the level then keeps the lines it has.
 type page func(at scene) (views.Page, bool)
 
-// board draws the Overview.
+// board draws the Overview, a screen of several short tables with one cursor.
 type board func(at scene, s views.Size, cursor views.Target) views.OverviewView
 
-// acts declares the targets of keys and commands in one level: the pane's own
-// list, or a page or list that was opened from it. A target or function that a
-// level leaves nil is taken from its pane.
+// acts declares, for one level, the targets of each action, the dialogs of
+// actions, and which queue :why explains. What a level leaves nil is taken
+// from its pane.
 type acts struct {
 	targets    map[queue.ActionID]target
 	forms      map[queue.ActionID]form
-	usesSecond func(at scene) bool   // where one key has two actions: whether the row needs the second
+	usesSecond func(at scene) bool   // if a key has two actions: whether the row under the cursor needs the second
 	queueName  func(at scene) string // the queue that :why explains for this row
 }
 
-// target fills in the targets of a request, or returns the reason why there are
-// none.
+// target is a function that fills in the targets of a request. If there are
+// none, it returns the reason for the status line.
 type target func(at scene, req *queue.Request) (problem string)
 
-// rowTarget returns a target for the row that find returns. If there is no row,
-// the reason is the text none.
+// rowTarget returns a target function for actions on one row: find finds the
+// row, id returns its id. If there is no row, the reason is the text none.
 func rowTarget[T any](find func(at scene) (T, bool), id func(T) string, none string) target {
 	return func(at scene, req *queue.Request) string {
 		x, ok := find(at)
@@ -84,7 +89,8 @@ func rowTarget[T any](find func(at scene) (T, bool), id func(T) string, none str
 	}
 }
 
-// fixedTarget returns a target with a fixed id, independent of the cursor.
+// fixedTarget returns a target function for a level that is about one row with
+// this id, wherever the cursor is.
 func fixedTarget(id string) target {
 	return func(_ scene, req *queue.Request) string {
 		req.Targets = []string{id}
@@ -92,15 +98,15 @@ func fixedTarget(id string) target {
 	}
 }
 
-// form holds the parts of an action's dialog that depend on the pane. Any field
-// may be nil.
+// form has what a pane adds to the dialog of an action. Any field may be nil.
 type form struct {
-	parseWords func(snap *queue.Snapshot, words []string, req *queue.Request) (problem string) // parses the words of a command
+	parseWords func(snap *queue.Snapshot, words []string, req *queue.Request) (problem string) // reads the arguments of a typed command into req
 	prefill    func(snap *queue.Snapshot, target string, args []queue.Arg)                     // sets the defaults of the inputs
 	facts      func(snap *queue.Snapshot, target string) []queue.PlanLine                      // facts about the target, shown above the inputs
 }
 
-// scene is the input of a pane's functions: the snapshot, this process, and the open level.
+// scene is the input of the functions that a pane declares: the snapshot, the
+// host of this process, and the open level.
 type scene struct {
 	snap   *queue.Snapshot
 	local  *queue.HostStatus
@@ -112,11 +118,11 @@ type scene struct {
 	level  *level // the open one
 }
 
-// base is the pane's first level.
+// base returns the pane's first level.
 func (at scene) base() *level { return &at.pane.levels[0] }
 
-// acting returns the scene that actions work in. On the page of :why that is
-// the scene of the level below the page, if the pane allows it (rowBehindWhy).
+// acting returns the scene in which actions find their targets. On the page of
+// :why that is the level below the page, if the pane allows it (rowBehindWhy).
 func (at scene) acting() scene {
 	if n := len(at.pane.levels); at.level.isWhy && at.pane.rowBehindWhy && n > 1 {
 		at.level = &at.pane.levels[n-2]
@@ -124,7 +130,8 @@ func (at scene) acting() scene {
 	return at
 }
 
-// target returns the target function of an action; nil: the action needs no target.
+// target returns the target function of an action for the open level; nil: the
+// action needs no target.
 func (at scene) target(id queue.ActionID) target {
 	if t := at.level.targets[id]; t != nil {
 		return t
@@ -132,13 +139,15 @@ func (at scene) target(id queue.ActionID) target {
 	return at.pane.targets[id]
 }
 
-// usesSecond reports whether the row needs the second of two actions that share a key.
+// usesSecond reports whether the row under the cursor needs the second of two
+// actions that share a key.
 func (at scene) usesSecond() bool {
 	f := queue.Choose(at.level.usesSecond != nil, at.level.usesSecond, at.pane.usesSecond)
 	return f != nil && f(at)
 }
 
-// queueName returns the name of the queue that the row under the cursor belongs to, or "".
+// queueName returns the name of the queue that the row under the cursor
+// belongs to; "" if it belongs to none.
 func (at scene) queueName() string {
 	if f := queue.Choose(at.level.queueName != nil, at.level.queueName, at.pane.queueName); f != nil {
 		return f(at)
@@ -146,7 +155,8 @@ func (at scene) queueName() string {
 	return ""
 }
 
-// subject returns the id of the row that is open or under the cursor, or "".
+// subject returns the id of the row that the page shows, else of the row under
+// the cursor; "" if there is none.
 func (at scene) subject() string { return at.level.subject() }
 
 func (l *level) subject() string {
@@ -161,11 +171,12 @@ func (l *level) subject() string {
 
 const moveFirst = "the row under the cursor is gone; move to another row first"
 
-// scrollTo scrolls a page to a line, but not past its end in a body of h lines.
+// scrollTo scrolls a page so that line is the first visible one, but not past
+// the end of the page. h is the height of the window in lines.
 func (l *level) scrollTo(line, h int) { l.offset = min(max(line, 0), max(len(l.built.Lines)-h, 0)) }
 
-// noRow returns the reason why an action has no target: moveFirst if the row
-// under the cursor is gone, else the text otherwise.
+// noRow returns the reason why an action has no target: that the row under the
+// cursor is gone (moveFirst), else the text otherwise.
 func (at scene) noRow(otherwise string) string {
 	switch l := at.level; {
 	case l.table != nil && l.grid.gone && len(l.grid.order) > 0, l.board != nil && !l.armed && l.target != (views.Target{}):
@@ -174,5 +185,6 @@ func (at scene) noRow(otherwise string) string {
 	return otherwise
 }
 
-// isNested reports whether the level is a nested table, whose rows were queried.
+// isNested reports whether the level is a table that enter opened from a row.
+// Its rows are read from the database.
 func (l *level) isNested() bool { return l.table != nil && l.title != "" }

@@ -8,10 +8,11 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// deadLetters is the table of the dead letters of a group.
+// deadLetters is the table that lists the dead letters of a group.
 type deadLetters struct{}
 
-// deadLettersLevel is the table of the dead letters that match filter.
+// deadLettersLevel returns the level that lists the dead letters that match
+// filter.
 func deadLettersLevel(id, title, filter string) level {
 	l := level{id: id, title: title, table: deadLetters{}, grid: newGrid(true)}
 	l.list = pagedList(queue.Query{Kind: queue.ListDeadLetters, Filter: filter}, func(x queue.DeadLetter) string { return x.ID })
@@ -30,17 +31,18 @@ func (deadLetters) under(at scene, i int) level {
 	return deadLetterLevel(queue.Of[[]queue.DeadLetter](at.level.list.page)[i])
 }
 
-// deadLetterTargets gives the actions on dead letters the same target.
+// deadLetterTargets returns the targets of all actions on dead letters, which
+// are the same.
 func deadLetterTargets(meant target) map[queue.ActionID]target {
 	return map[queue.ActionID]target{queue.ActRequeue: meant, queue.ActResolve: meant, queue.ActReopen: meant, queue.ActUndoRequeue: meant, queue.ActBulkPlan: meant}
 }
 
-// selectionTarget returns the target of an action on a list: all rows that
-// match the filter, if the operator selected all (ctrl+a); else the selected
-// rows; else the row under the cursor. In the last two cases the request also
-// carries the filter, for the button "all that match". within is a filter that
-// the list implies but its query does not contain. none is the reason to return
-// if there is no row.
+// selectionTarget returns the target function of an action on a list. If the
+// operator selected all rows (ctrl+a), the request carries the filter.
+// Otherwise it carries the ids of the selected rows, else that of the row
+// under the cursor, and in Within the filter, for the button "all that match".
+// within is a filter that the list implies but its query does not contain.
+// none is the reason if there is no row.
 func selectionTarget(within, none string) target {
 	return func(at scene, req *queue.Request) string {
 		l := at.level
@@ -64,7 +66,7 @@ func selectionTarget(within, none string) target {
 	}
 }
 
-// deadLetterLevel is the page of one dead letter.
+// deadLetterLevel returns the page of one dead letter.
 func deadLetterLevel(x queue.DeadLetter) level {
 	l := level{id: x.ID, title: views.ShortID(x.ID), list: listOf(queue.ListDeadLetter, x.ID)}
 	l.targets = deadLetterTargets(fixedTarget(x.ID))
@@ -78,7 +80,7 @@ func deadLetterLevel(x queue.DeadLetter) level {
 	}
 	l.page = func(at scene) (views.Page, bool) {
 		d := queue.Of[*queue.DeadLetterDetail](at.level.list.page)
-		if d == nil && x.Source == "" { // opened by id alone, without a row of a list
+		if d == nil && x.Source == "" { // only the id is known: no list had the row
 			return views.ReadingPage("Dead letter "+x.ID, at.env, at.size.W), true
 		}
 		if d != nil {
@@ -91,12 +93,14 @@ func deadLetterLevel(x queue.DeadLetter) level {
 	return l
 }
 
-// openDeadLetterFirst refuses the key Z while no dead letter is open.
+// openDeadLetterFirst is the target function of key Z (erase) where no
+// dead letter is open: it refuses.
 func openDeadLetterFirst(scene, *queue.Request) string {
 	return "open a dead letter first (enter); Z erases the payload of its event"
 }
 
-// openPayloadFirst refuses the key V while no page with a payload is open.
+// openPayloadFirst is the target function of key V (reveal) where no page with
+// a payload is open: it refuses.
 func openPayloadFirst(scene, *queue.Request) string {
 	return "open a dead letter or a job first (enter); V reveals its payload"
 }

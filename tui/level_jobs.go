@@ -7,7 +7,7 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// jobs provides the rows of a table of the live jobs of a queue lane.
+// jobs is the table that lists the live jobs of a queue lane.
 type jobs struct{}
 
 const noJob = "there is no job under the cursor"
@@ -36,7 +36,8 @@ func (jobs) under(at scene, i int) level {
 	return jobLevel(queue.Of[[]queue.Job](at.level.list.page)[i])
 }
 
-// release targets the leases of the selected jobs, else of the job under the cursor.
+// release fills in the leases of the selected jobs, else that of the job under
+// the cursor. A lease may hold several jobs, and is released as a whole.
 func (jobs) release(at scene, req *queue.Request) string {
 	l := at.level
 	if l.grid.all {
@@ -56,8 +57,8 @@ func (jobs) release(at scene, req *queue.Request) string {
 	return leaseTargets(req, of)
 }
 
-// leaseTargets adds the leases of live jobs to the targets, each lease once. It
-// returns the reason if there is none.
+// leaseTargets adds the leases of jobs to the targets of req, each lease once.
+// If no job has a lease, it returns the reason.
 func leaseTargets(req *queue.Request, jobs []queue.Job) string {
 	for _, j := range jobs {
 		if j.LeaseID != "" && j.FinishedAt == nil && !slices.Contains(req.Targets, j.LeaseID) {
@@ -70,7 +71,7 @@ func leaseTargets(req *queue.Request, jobs []queue.Job) string {
 	return ""
 }
 
-// jobLevel is the page of one job.
+// jobLevel returns the page of one job.
 func jobLevel(j queue.Job) level {
 	l := level{id: j.ID, title: "job " + views.ShortID(j.ID), list: listOf(queue.ListJob, j.ID)}
 	l.targets = map[queue.ActionID]target{
@@ -85,7 +86,7 @@ func jobLevel(j queue.Job) level {
 	}
 	l.page = func(at scene) (views.Page, bool) {
 		d := queue.Of[*queue.JobDetail](at.level.list.page)
-		if d == nil && j.Kind.Empty() { // opened by id alone, without a row of a list
+		if d == nil && j.Kind.Empty() { // only the id is known: no list had the row
 			return views.ReadingPage("Job "+j.ID, at.env, at.size.W), true
 		}
 		if d != nil {

@@ -5,7 +5,8 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// whyLevel is the page of :why, which explains why a queue waits. Every pane can open it.
+// whyLevel returns the page of :why, which explains why the work of a queue
+// waits. Every pane can open it.
 func whyLevel(name string) level {
 	return level{
 		id: name, title: "why " + name, isWhy: true, list: listOf(queue.ListWhy, name),
@@ -15,8 +16,8 @@ func whyLevel(name string) level {
 	}
 }
 
-// waitingAt returns the name of the queue that the row with this id is about,
-// or "".
+// waitingAt returns the name of the queue that the row with this id is about;
+// "" if it is about none.
 func waitingAt(snap *queue.Snapshot, id string) string {
 	if snap == nil || id == "" {
 		return ""

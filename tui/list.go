@@ -8,31 +8,33 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// list is the state of a list that is read on demand. Only count, join and
-// truncated know the type of the rows.
+// list is a list that is read from the database when a level needs it, in
+// pages. It holds the rows as any: only the functions count, join and
+// truncated know their type.
 type list struct {
 	query queue.Query
-	base  string // the level's own filter, which precedes the operator's
+	base  string // the filter that the level always has, before that of the operator
 	page  queue.Page
 	read  bool // the list was read at least once
 	err   error
 
-	reading int                // number of the read in progress; 0: none
+	reading int                // the serial number of the read in progress; 0: none
 	stop    context.CancelFunc // cancels that read
 	readAt  time.Time          // when the last read began
 
-	count     func(p queue.Page) int    // the rows of a page that Page.Total counts; nil: the answer is not a list of rows
+	count     func(p queue.Page) int    // how many rows of a page Page.Total counts; nil: the answer is one value, not rows
 	join      func(a, b queue.Page) any // appends page b to page a
-	truncated func(p queue.Page) bool   // the page lacks rows that Page.Total does not count
+	truncated func(p queue.Page) bool   // whether rows are missing that Page.Total does not count
 }
 
-// listOf returns a list with a single answer, not read page by page.
+// listOf returns a list whose answer is one value, read with one query.
 func listOf(kind queue.ListKind, id string) list {
 	return list{query: queue.Query{Kind: kind, ID: id}}
 }
 
-// pagedList returns a list that is read page by page. A row that moved between two reads
-// can be in both pages; join keeps the first.
+// pagedList returns a list that is read page by page. Between the reads of two
+// pages a row may move from the first to the second; join then keeps the one
+// in the first.
 func pagedList[T any, K comparable](q queue.Query, id func(T) K) list {
 	return list{
 		query: q,
@@ -52,7 +54,8 @@ func pagedList[T any, K comparable](q queue.Query, id func(T) K) list {
 	}
 }
 
-// queried reports whether the rows are queried, not part of the snapshot.
+// queried reports whether the rows are read with a query. If not, they are
+// part of the snapshot.
 func (l *list) queried() bool { return l.query.Kind != "" }
 
 // rows returns how many of the rows that Page.Total counts are loaded.
@@ -63,7 +66,8 @@ func (l *list) rows() int {
 	return l.count(l.page)
 }
 
-// add stores a page, appended to the loaded ones if more is true.
+// add stores a page that was read. more is true for a further page, which is
+// appended to the loaded rows; else it replaces them.
 func (l *list) add(p queue.Page, more bool) {
 	if more && l.join != nil {
 		p.Rows = l.join(l.page, p)
@@ -71,7 +75,8 @@ func (l *list) add(p queue.Page, more bool) {
 	l.read, l.page = true, p
 }
 
-// refilter sets the filter to the level's own plus what was typed, and drops the rows.
+// refilter sets the filter (the level's own and the typed one) and drops the
+// rows, which belong to the old filter.
 func (l *list) refilter(typed string) {
 	l.query.Filter = strings.TrimSpace(l.base + " " + typed)
 	l.cancel()
@@ -92,8 +97,8 @@ func (l *list) complete() bool {
 	return l.read && l.reading == 0 && l.err == nil && p.Next == "" && !p.TotalBound && int64(l.rows()) >= p.Total && (l.truncated == nil || !l.truncated(p))
 }
 
-// loaded returns rows, but an empty slice instead of nil once the list was read: the
-// pages take nil for "not read yet".
+// loaded returns rows, but an empty slice instead of nil once the list was
+// read. For the functions of package views, nil means "not read yet".
 func loaded[T any](l *level, rows []T) []T {
 	if l.list.read && rows == nil {
 		return []T{}

@@ -9,8 +9,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// A level has one read at a time, and leaving the level cancels it: the
-// database does no work that nobody needs.
+// A level has one read at a time. Leaving the level cancels the read, so that
+// the database does no work that nobody needs.
 func TestLeavingALevelEndsItsRead(t *testing.T) {
 	for _, x := range []struct {
 		name  string
@@ -27,7 +27,7 @@ func TestLeavingALevelEndsItsRead(t *testing.T) {
 			s.stuck = x.stuck
 			run(t, setup{store: s}, func(c *console) {
 				c.press(x.to...)
-				c.rest(3 * time.Second) // refreshes and heartbeats pass
+				c.rest(3 * time.Second) // meanwhile refreshes and heartbeats happen
 				running, begun := s.reading()
 				require.Equal(t, []int{1, 1}, []int{running, begun}, "one read, however long it takes")
 				c.press(x.leave...)

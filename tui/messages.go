@@ -12,13 +12,13 @@ type (
 	// heartbeatMsg arrives once a second. It updates clock, ages and
 	// countdowns, and starts the refreshes that are due.
 	heartbeatMsg struct{}
-	// dueMsg starts a refresh that was delayed after a hint.
+	// dueMsg starts a refresh that a change hint scheduled.
 	dueMsg struct{}
-	// hintMsg reports a change in the database; open is false when the channel
-	// was closed.
+	// hintMsg is a change hint: something in the database changed. open is
+	// false if the channel of hints was closed and no more come.
 	hintMsg struct{ open bool }
-	// polledMsg is the state of the database connection and of the host of this
-	// process.
+	// polledMsg has the state of the database connection and of the host of
+	// this process.
 	polledMsg struct {
 		link queue.Link
 		host *queue.HostStatus
@@ -42,15 +42,16 @@ type (
 		session *queue.Session
 		err     error
 	}
-	// pageMsg is a page of a list, for the level that waits for this read.
+	// pageMsg is a page of a list. Its number is that of the read
+	// (list.reading): a level that waits for another read drops it.
 	pageMsg struct {
 		read int
 		more bool // append the page to the loaded rows
 		page queue.Page
 		err  error
 	}
-	// plannedMsg and appliedMsg are answers for a dialog; dialog is its serial
-	// number.
+	// plannedMsg and appliedMsg are answers for a dialog, which has this
+	// serial number.
 	plannedMsg struct {
 		dialog int
 		plan   queue.Plan
@@ -61,9 +62,10 @@ type (
 		result queue.Result
 		err    error
 	}
-	// armMsg redraws a dialog that now accepts answers.
+	// armMsg redraws a dialog whose gate (keyGate) has opened, so that it now
+	// accepts answers.
 	armMsg struct{}
-	// savedMsg is the end of an export.
+	// savedMsg reports the end of an export.
 	savedMsg struct {
 		of        *exporting
 		done      queue.Exported
@@ -71,7 +73,7 @@ type (
 		err       error
 		cancelled bool
 	}
-	// drainedMsg says that the host has shut down.
+	// drainedMsg reports that the host of this process has shut down.
 	drainedMsg struct{ err error }
 	// openedMsg is the first message after the start.
 	openedMsg struct{}

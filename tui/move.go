@@ -1,6 +1,6 @@
 package tui
 
-// Cursor movement, and the keys that select rows.
+// The keys that move the cursor, and those that select rows.
 
 import (
 	"slices"
@@ -43,8 +43,9 @@ func (m *deck) moveTo(i int) tea.Cmd {
 	return nil
 }
 
-// position returns a value that changes when the cursor moves or the page
-// scrolls.
+// position returns where the cursor of the level or the scroll offset of its
+// page is. Two calls return different values if a key moved something in
+// between.
 func (l *level) position() [2]any {
 	if l.board != nil {
 		return [2]any{l.target, l.armed}
@@ -52,7 +53,8 @@ func (l *level) position() [2]any {
 	return [2]any{[2]int{l.offset, l.grid.cursor}, l.grid.gone}
 }
 
-// sayStuck shows why nothing moved, if the position of the level is still was.
+// sayStuck says in the status line why a key moved nothing. was is the
+// position before the key; if it has changed, sayStuck does nothing.
 func (m *deck) sayStuck(l *level, down bool, was [2]any) {
 	switch {
 	case l.position() != was:
@@ -79,7 +81,7 @@ func (m *deck) moveOverview(l *level, d int) {
 	}
 	l.place = min(max(at+d, 0), len(targets)-1)
 	l.target, l.cursor = targets[l.place], targets[l.place]
-	m.settleOn(l, board) // not drawn again: drawing the Overview is most of what a key costs
+	m.settleOn(l, board) // the board is drawn already: drawing it again would double the cost of the key
 }
 
 // selectKey handles space, v and ctrl+a.
@@ -128,7 +130,8 @@ func (m *deck) informSelected() {
 	}
 }
 
-// totalWords returns the number of matching rows, with ≥ if the count was bounded.
+// totalWords returns the number of matching rows as text, with ≥ if the
+// database stopped counting at its limit.
 func (m *deck) totalWords(l *level) string {
 	return queue.Choose(l.list.page.TotalBound, m.display.theme.G.AtLeast, "") + views.Count(l.list.page.Total)
 }

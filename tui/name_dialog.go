@@ -9,8 +9,9 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// nameDialog is the overlay that asks for the operator's name before the first action of a
-// shared account, because an audit row by "root" identifies nobody.
+// nameDialog is the overlay that asks for the operator's name before the first
+// action, if the actor is a shared account: an audit row by "root" says
+// nothing about the person.
 type nameDialog struct {
 	asked asked
 	was   string

@@ -10,8 +10,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// open shows a pane. It clears the filter of the pane that is left: a forgotten filter
-// would hide rows of an incident.
+// open shows a pane. It clears the filter of the pane that is left: if the
+// operator returned later, a forgotten filter would hide rows.
 func (m *deck) open(id queue.PaneID) tea.Cmd {
 	if _, ok := m.panes[id]; !ok {
 		return nil
@@ -26,7 +26,7 @@ func (m *deck) open(id queue.PaneID) tea.Cmd {
 	return tea.Batch(m.reread(true)...)
 }
 
-// cycle opens the pane that is d steps further in menu order.
+// cycle opens the pane that is d entries further in the menu.
 func (m *deck) cycle(d int) tea.Cmd {
 	panes := Panes()
 	for i, p := range panes {
@@ -48,7 +48,7 @@ func (m *deck) push(l level) tea.Cmd {
 	return cmd
 }
 
-// enter opens the row under the cursor. It never acts.
+// enter opens the row under the cursor. It never starts an action.
 func (m *deck) enter() tea.Cmd {
 	l := m.pane().top()
 	if l.board != nil {
@@ -65,16 +65,16 @@ func (m *deck) enter() tea.Cmd {
 	return nil
 }
 
-// follow opens the pane that a row of the Overview belongs to, with the cursor
-// on that row. A row that groups several troubles is expanded or collapsed
-// instead.
+// follow opens, from the Overview, the pane that the row under the cursor
+// comes from, with the cursor on that row. A row that stands for several
+// troubles is expanded or collapsed instead.
 func (m *deck) follow(from *level) tea.Cmd {
 	if !from.armed {
 		m.warn(m.scene().noRow("there is no row to open"))
 		return nil
 	}
 	t := from.target
-	if t.Pane == queue.PaneOverview { // a row that groups several troubles
+	if t.Pane == queue.PaneOverview { // this row stands for several troubles
 		if from.expanded == nil {
 			from.expanded = map[string]bool{}
 		}
@@ -100,8 +100,8 @@ func (m *deck) follow(from *level) tea.Cmd {
 	return cmd
 }
 
-// why opens the page that explains why a queue waits. Without a name it explains the queue
-// of the row under the cursor.
+// why opens the page that explains why the work of a queue waits. An empty
+// name means the queue of the row under the cursor.
 func (m *deck) why(name string) tea.Cmd {
 	if name == "" {
 		if name = m.scene().acting().queueName(); name == "" {
@@ -112,8 +112,9 @@ func (m *deck) why(name string) tea.Cmd {
 	return m.push(whyLevel(name))
 }
 
-// back handles esc: it clears the filter, else the selection, else goes to the parent
-// level, else to the Overview. It never quits.
+// back handles esc. It undoes one thing, the first of these that there is: the
+// filter, the selection, the open level, the open pane (it returns to the
+// Overview). It never quits.
 func (m *deck) back() tea.Cmd {
 	p := m.pane()
 	l := p.top()

@@ -10,7 +10,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// A message ends with the next key, so that no message is older than what the key did.
+// A message ends with the next key: if it stayed, it would seem to be the
+// answer to that key.
 func TestNoticeEndsWithTheNextKey(t *testing.T) {
 	run(t, setup{w: 120, h: 30}, func(c *console) {
 		c.press("2", "n")
@@ -20,7 +21,8 @@ func TestNoticeEndsWithTheNextKey(t *testing.T) {
 	})
 }
 
-// A repeated message carries a count: the second press must be visible.
+// A message that comes again has a count, so that the operator sees that the
+// second key did something.
 func TestNoticeCountsRepetitions(t *testing.T) {
 	run(t, setup{w: 120, h: 30}, func(c *console) {
 		c.press("2", "n")
@@ -36,7 +38,7 @@ func TestNoticeCountsRepetitions(t *testing.T) {
 	})
 }
 
-// The message that an action is off ends when its reason no longer holds.
+// The message that an action is not available ends as soon as the reason does.
 func TestNoticeEndsWhenItIsNoLongerTrue(t *testing.T) {
 	s := newStore()
 	s.delay = 3 * time.Second
@@ -59,8 +61,9 @@ func TestNoticeEndsWhenItIsNoLongerTrue(t *testing.T) {
 	})
 }
 
-// Over a slow line, esc and the next key arrive as one key with alt. They are two keys,
-// except where an input knows the combination.
+// Over a slow line, esc and the next key arrive together, and are reported as
+// one key with alt. The console handles them as two keys, except where an
+// input has a meaning for the key with alt.
 func TestEscAndTheNextKeyOverASlowLine(t *testing.T) {
 	alt := func(c *console, r rune) {
 		c.p.Send(tea.KeyPressMsg{Code: r, Mod: tea.ModAlt})
@@ -77,7 +80,7 @@ func TestEscAndTheNextKeyOverASlowLine(t *testing.T) {
 		require.Equal(t, promptCommand, line(c).kind)
 		c.model(func(m *root) { require.Empty(t, m.pane().top().grid.text, "esc takes the filter back") })
 		c.typing("why x")
-		alt(c, 'b') // a word back
+		alt(c, 'b') // in an input, alt+b moves one word back
 		p := line(c)
 		require.Equal(t, promptCommand, p.kind)
 		require.Equal(t, 4, p.input.Position())

@@ -9,8 +9,9 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// gn shows the staged notifications, the events that they become, the failures
-// and the log of the worker. R requeues the rows of a failure and nothing else.
+// Pane gn shows the staged notifications, the events that they become, the
+// failures and the log of the worker. R requeues the rows of a failure and
+// nothing else.
 func TestNotificationsPane(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, w: 120, h: 44}, func(x *console) {

@@ -8,7 +8,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Each key of pane 6 asks for its action on the operation under the cursor.
+// Each action key of pane 6 plans its action for the operation under the
+// cursor.
 func TestOperationsKeys(t *testing.T) {
 	for _, c := range []struct {
 		down, key string
@@ -47,7 +48,8 @@ func TestOperationsRate(t *testing.T) {
 	}
 }
 
-// A page shows the operation and the results of its dead letters; its keys still work.
+// The page of an operation shows it and the results of its dead letters. The
+// action keys work there too.
 func TestOperationPage(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, w: 100, h: 40}, func(x *console) {
@@ -63,7 +65,8 @@ func TestOperationPage(t *testing.T) {
 	})
 }
 
-// N in pane 5 plans an operation on a group by the group's filter.
+// N in pane 5 plans an operation on all dead letters of a group, by the filter
+// of that group.
 func TestPlanAnOperation(t *testing.T) {
 	run(t, setup{}, func(x *console) {
 		x.press("5", "N")

@@ -7,19 +7,20 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Options are the settings of a console.
+// Options are the settings of a console. Unless a field says otherwise, its
+// zero value means the default.
 type Options struct {
-	Profile     string // the name in the header
-	Production  string // production profile, used until the database answers; "": not production
+	Profile     string // name of the profile, shown in the header
+	Production  string // name of the production database, used until the database itself answers; "": not production
 	ReadOnly    bool
-	Actor       string // the name in the audit
+	Actor       string // the operator's name for the audit
 	ASCII       bool
 	NoColor     bool
-	Accessible  bool   // plain lines instead of a screen
+	Accessible  bool   // print plain lines instead of a screen (function accessible)
 	Theme       string // auto, dark, light, mono
 	Refresh     time.Duration
 	UTC         bool
-	Clipboard   string // off, never or none forbid OSC 52
+	Clipboard   string // off, never or none: never send OSC 52, the escape sequence that sets the clipboard
 	StartPane   queue.PaneID
 	StartFilter string
 	Now         func() time.Time
@@ -27,11 +28,13 @@ type Options struct {
 	Demo        string // status line of the demo; "": not a demo
 	Mouse       bool
 	OwnLogin    bool // the worker host of this process has another login than the console
-	// AnswerActor receives the name that the operator types, once, if Actor is
-	// a shared account. nil: the console does not ask for a name.
+	// AnswerActor receives the name that the operator types if Actor is a
+	// shared account; it is called once. nil: the console does not ask for a
+	// name.
 	AnswerActor func(string)
-	// Save creates the file name, lets write fill it, and returns its path. It refuses a
-	// file that exists. nil: exports are off.
+	// Save creates the file name, lets write fill it, and returns the path of
+	// the file. It must refuse a file that exists. nil: the console cannot
+	// export.
 	Save func(name string, write func(io.Writer) error) (path string, err error)
 }
 

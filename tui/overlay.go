@@ -9,23 +9,24 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// overlay is a dialog, menu or help above the pane: a small state machine that answers a
-// key with an effect and never touches the model. update returns the overlay to show next;
-// nil closes it.
+// overlay is a dialog, menu or help above the pane: a small state machine that
+// never touches the model. update returns the overlay to show next (nil closes
+// this one) and an effect, what the root shall do.
 type overlay interface {
 	update(msg tea.Msg, at overlayContext) (overlay, effect)
 	lines(at overlayContext) []string
 }
 
-// overlayContext is the input of an overlay: the time, and the theme and size
-// to draw with.
+// overlayContext is what an overlay knows: the time, and the theme and size to
+// draw with.
 type overlayContext struct {
 	now  time.Time // the operator's clock
 	env  views.Env
 	size views.Size
 }
 
-// pressed returns the key of a message, or "" if the message is not a key.
+// pressed returns the name of the pressed key, or "" if the message is not a
+// key press.
 func pressed(msg tea.Msg) string {
 	if k, ok := msg.(tea.KeyPressMsg); ok {
 		return k.String()
@@ -33,7 +34,7 @@ func pressed(msg tea.Msg) string {
 	return ""
 }
 
-// effect is what an overlay asks the root to do; nil: nothing.
+// effect is what an overlay asks the root to do (root.perform); nil: nothing.
 type effect any
 
 type (

@@ -8,7 +8,7 @@ import (
 
 func (m *root) overlayContext() overlayContext { return overlayContext{m.o.Now(), m.env(), m.size} }
 
-// raise opens an overlay above the others.
+// raise puts an overlay on top of the others.
 func (m *root) raise(o overlay) {
 	if o != nil {
 		m.over = append(m.over, o)
@@ -20,7 +20,8 @@ func (m *root) dismiss(o overlay) {
 	m.over = slices.DeleteFunc(m.over, func(x overlay) bool { return x == o })
 }
 
-// overlaid hands a key or a paste to the topmost overlay.
+// overlaid gives a key or a paste to the topmost overlay and carries out its
+// effect.
 func (m *root) overlaid(msg tea.Msg) tea.Cmd {
 	n := len(m.over) - 1
 	next, eff := m.over[n].update(msg, m.overlayContext())
@@ -32,7 +33,7 @@ func (m *root) overlaid(msg tea.Msg) tea.Cmd {
 	return m.perform(eff)
 }
 
-// perform carries out an effect.
+// perform does what an overlay asked for.
 func (m *root) perform(eff effect) tea.Cmd {
 	switch eff := eff.(type) {
 	case effOpen:

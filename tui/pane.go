@@ -5,35 +5,35 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// pane is one pane and the levels that are open in it, the deepest last. The
-// functions are declared once per pane; nil means that the pane lacks that
-// feature.
+// pane is one pane with the levels that are open in it, the deepest last. A
+// pane_*.go file declares its functions; a nil function means that the pane
+// does not have that feature.
 type pane struct {
 	queue.Pane
 	acts
-	badge      views.Badge // counts the rows that need attention
-	list       list        // the query for its own table; empty: the rows are part of the snapshot
-	selectable bool        // its rows can be selected
+	badge      views.Badge // the number in the tab: rows that need attention
+	list       list        // the query for the rows of the pane's table; empty: the rows are part of the snapshot
+	selectable bool        // rows can be selected, for actions on several rows
 	board      board
 	source     func(at scene) views.Source
-	enter      func(at scene, i int) level // the level under a row
-	nested     table                       // the table of the levels that enter opens; nil: it opens pages only
+	enter      func(at scene, i int) level // the level that enter opens from row i
+	nested     table                       // the table that enter opens, for docs/keys.md; nil: enter opens pages only
 
-	header       func(at scene) []string                       // lines above its table
-	tableLines   func(at scene, s views.Size) int              // how many lines of a body of size s the table gets
-	body         func(at scene, s views.Size) []string         // the whole body, for a pane that shows more than its table
-	beforeFollow func(l *level, id string)                     // prepares the level before the Overview opens row id in this pane
-	matches      func(src views.Source, i int, id string) bool // whether row i is the one that the Overview calls id
+	header       func(at scene) []string                       // lines above the table
+	tableLines   func(at scene, s views.Size) int              // how many of the s.H lines the table gets
+	body         func(at scene, s views.Size) []string         // draws the whole area, for a pane that shows more than a table
+	beforeFollow func(l *level, id string)                     // prepares the level when a row of the Overview with this id opens the pane
+	matches      func(src views.Source, i int, id string) bool // whether row i is the row that has this id in the Overview; nil: if its id is the same
 
-	actionKeys func(at scene, key string) (queue.ActionID, map[string]string) // keys that start an action with fixed arguments
-	copyText   func(at scene) string                                          // the text that y copies, if it is not the row's id
-	tickWorker string                                                         // the worker that T offers; "": the row's
+	actionKeys func(at scene, key string) (queue.ActionID, map[string]string) // further keys that start an action, with arguments
+	copyText   func(at scene) string                                          // the text that key y copies; nil: the row's id
+	tickWorker string                                                         // the tick worker that key T proposes; "": that of the row
 
-	enterOnFollow bool // opening a row from the Overview also enters it
-	filterOnEnter bool // the filter is sent on enter only, because the query searches the history
-	rereadOften   bool // the list is read again with every snapshot: it is short and its progress matters
-	localOnly     bool // it shows this process, not the snapshot
-	rowBehindWhy  bool // on the page of :why, keys act on the row below that page
+	enterOnFollow bool // a row of the Overview opens not only this pane but also the page of the row
+	filterOnEnter bool // the filter is not applied at every key press but on enter, because the query searches the history
+	rereadOften   bool // the list is read again with every snapshot, because it is short and shows progress
+	localOnly     bool // the pane shows this process, not the snapshot
+	rowBehindWhy  bool // on the page of :why, action keys work on the row of the level below
 
 	levels []level
 }
@@ -46,7 +46,8 @@ func (p *pane) under(at scene, i int) level { return p.enter(at, i) }
 
 func (p *pane) top() *level { return &p.levels[len(p.levels)-1] }
 
-// begin opens the first level, the pane's own table or board.
+// begin closes all levels and opens the first one: the pane's own table or
+// board.
 func (p *pane) begin() {
 	l := level{board: p.board, list: p.list, grid: newGrid(p.selectable)}
 	if p.board == nil {
@@ -55,7 +56,8 @@ func (p *pane) begin() {
 	p.levels = []level{l}
 }
 
-// row returns the index of a row of the pane's own table in the current snapshot.
+// row returns the index of the row with this id in the pane's own table; ok is
+// false if it is gone.
 func (at scene) row(id string) (int, bool) {
 	if at.snap == nil {
 		return 0, false
@@ -69,8 +71,8 @@ func (at scene) row(id string) (int, bool) {
 	return 0, false
 }
 
-// rowPage returns the page of one row of the pane's own table. It reports false once
-// the row is no longer in the snapshot.
+// rowPage returns a page function for one row of the pane's own table. The
+// function reports false once the row is no longer in the snapshot.
 func rowPage(id string, draw func(at scene, i int) views.Page) page {
 	return func(at scene) (views.Page, bool) {
 		i, ok := at.row(id)
@@ -81,7 +83,8 @@ func rowPage(id string, draw func(at scene, i int) views.Page) page {
 	}
 }
 
-// snapshotSource sets the text of an empty table whose rows are part of the snapshot.
+// snapshotSource adds to src the text that an empty table shows, for tables
+// whose rows are part of the snapshot.
 func snapshotSource(at scene, src views.Source) views.Source {
 	if at.snap == nil {
 		src.Empty = []string{"Waiting for the first snapshot of the database."}
@@ -91,7 +94,8 @@ func snapshotSource(at scene, src views.Source) views.Source {
 	return src
 }
 
-// listSource sets the text and the note of a table whose list is not read yet, or could not be read.
+// listSource adds to src the text of an empty table and the note below it, for
+// tables whose rows are read with a query and may be unread or unreadable.
 func listSource(at scene, src views.Source) views.Source {
 	switch l := &at.level.list; {
 	case l.err != nil && l.rows() == 0:
@@ -106,7 +110,8 @@ func listSource(at scene, src views.Source) views.Source {
 	return src
 }
 
-// exactly returns a filter term that matches one value literally, including * and ?.
+// exactly returns a filter term that matches this value only. In a text, * and
+// ? would otherwise be wildcards.
 func exactly(field string, kind queue.FieldKind, raw string) queue.Term {
 	return queue.Term{Field: field, Kind: kind, Op: queue.OpEq, Values: []queue.Value{{Raw: raw}}}
 }

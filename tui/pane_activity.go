@@ -5,7 +5,7 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// activityPane is pane gl: the sessions that may hold up queues.
+// activityPane returns pane gl: the sessions that may delay queues.
 func activityPane() pane {
 	return pane{
 		Pane: queue.Pane{
@@ -17,7 +17,7 @@ func activityPane() pane {
 		selectable: true, rereadOften: true,
 		source: func(at scene) views.Source { return listSource(at, views.Activity(sessions(at))) },
 		enter: func(at scene, i int) level {
-			was := sessions(at)[i] // kept, to show a session that has ended
+			was := sessions(at)[i] // the page goes on showing a session that has ended
 			return level{id: was.ID, title: was.ID, page: func(at scene) (views.Page, bool) {
 				for _, a := range sessions(at) {
 					if a.ID == was.ID {
@@ -33,7 +33,7 @@ func activityPane() pane {
 
 func sessions(at scene) []queue.Activity { return queue.Of[[]queue.Activity](at.base().list.page) }
 
-// sessionTarget targets the selected sessions, else the one under the cursor.
+// sessionTarget fills in the selected sessions, else the one under the cursor.
 func sessionTarget(at scene, req *queue.Request) string {
 	req.Targets = at.level.grid.selectedIDs()
 	if len(req.Targets) == 0 {

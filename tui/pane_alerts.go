@@ -7,7 +7,7 @@ import (
 
 const noAlert = "there is no alert under the cursor"
 
-// alertsPane is pane 3: the alerts and who acknowledged them.
+// alertsPane returns pane 3: the alerts and who acknowledged them.
 func alertsPane() pane {
 	alert := func(at scene) (queue.Alert, bool) { return alertBy(at.snap, at.subject()) }
 	none := func(at scene) string { return at.noRow(noAlert) }
@@ -31,7 +31,7 @@ func alertsPane() pane {
 				queue.ActQuarantineRetry: rowTarget(inQuarantine(alert), func(a queue.Alert) string { return a.Key.String() }, "the alert under the cursor is not about a row in quarantine"),
 				queue.ActUnack:           rowTarget(alert, func(a queue.Alert) string { return a.Key.String() }, noAlert),
 			},
-			usesSecond: func(at scene) bool { // A acknowledges an open alert and withdraws an acknowledgement
+			usesSecond: func(at scene) bool { // key A acknowledges an open alert, and withdraws the acknowledgement of another
 				al, ok := alert(at)
 				return ok && al.State == "acked"
 			},
@@ -39,7 +39,8 @@ func alertsPane() pane {
 	}
 }
 
-// inQuarantine limits alert to alerts about a row in quarantine.
+// inQuarantine returns a function that finds the same alert as the given one,
+// but only if it is about a row in quarantine.
 func inQuarantine(alert func(at scene) (queue.Alert, bool)) func(at scene) (queue.Alert, bool) {
 	return func(at scene) (queue.Alert, bool) {
 		a, ok := alert(at)
@@ -47,9 +48,9 @@ func inQuarantine(alert func(at scene) (queue.Alert, bool)) func(at scene) (queu
 	}
 }
 
-// acknowledge returns the target of key A: the alert that alert finds for the
-// row, if nobody has acknowledged it yet. none returns the reason if there is
-// no alert.
+// acknowledge returns the target function of key A in the tables that show
+// alerts: the alert that belongs to the row under the cursor, unless somebody
+// has acknowledged it. If the row has no alert, none returns the reason.
 func acknowledge(alert func(at scene) (queue.Alert, bool), none func(at scene) string) target {
 	return func(at scene, req *queue.Request) string {
 		al, ok := alert(at)

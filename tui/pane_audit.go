@@ -7,7 +7,7 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// auditPane is pane ga: who did what, and why.
+// auditPane returns pane ga: who did what, and why.
 func auditPane() pane {
 	return pane{
 		Pane: queue.Pane{
@@ -17,7 +17,7 @@ func auditPane() pane {
 		},
 		list:          pagedList(queue.Query{Kind: queue.ListAudit}, func(x queue.AuditEntry) int64 { return x.ID }),
 		filterOnEnter: true,
-		beforeFollow: func(l *level, id string) { // only the id of an audit row: a mark has none
+		beforeFollow: func(l *level, id string) { // the Overview also lists marks, which have no row in the audit
 			if _, err := strconv.ParseInt(id, 10, 64); err == nil {
 				l.grid.at = id
 			}
@@ -36,18 +36,18 @@ func auditPane() pane {
 	}
 }
 
-// auditLevel is the page of an audit row.
+// auditLevel returns the page of an audit row.
 func auditLevel(x queue.AuditEntry) level {
 	id := strconv.FormatInt(x.ID, 10)
 	return level{id: id, title: "#" + id, page: func(at scene) (views.Page, bool) { return views.AuditPage(x, at.env, at.size.W), true }}
 }
 
-// operationAudit is the table of the audit rows of one bulk operation.
+// operationAudit is the table that lists the audit rows of one bulk operation.
 type operationAudit struct{}
 
 // auditOfOperation returns the level that lists the audit rows of one bulk
-// operation, those of people and those of batches. x is the folded row of the
-// operation.
+// operation: those of people, and those of each batch of items. x is the row
+// that stands for all of them in the audit's own table.
 func auditOfOperation(x queue.AuditEntry) level {
 	operation := strconv.FormatInt(*x.OperationID, 10)
 	l := level{id: strconv.FormatInt(x.ID, 10), title: "operation " + operation, table: operationAudit{}, grid: newGrid(false)}

@@ -9,7 +9,8 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// deadPane is pane 5: groups of dead letters, below each group its dead letters.
+// deadPane returns pane 5: groups of dead letters; enter on a group lists its
+// dead letters.
 func deadPane() pane {
 	p := pane{
 		Pane: queue.Pane{
@@ -21,7 +22,7 @@ func deadPane() pane {
 		selectable: true,
 		source:     func(at scene) views.Source { return snapshotSource(at, views.DeadPane(at.snap)) },
 		enter: func(at scene, i int) level {
-			if i >= len(at.snap.DeadGroups) { // the row of the groups that the snapshot leaves out
+			if i >= len(at.snap.DeadGroups) { // the last row, which counts the groups that the snapshot leaves out
 				return deadLettersLevel(at.level.grid.src.ID(i), "all open dead letters", "")
 			}
 			g := at.snap.DeadGroups[i]
@@ -39,9 +40,9 @@ func deadPane() pane {
 	return p
 }
 
-// groupTarget targets the dead letters of the selected groups, else of the
-// group under the cursor. Dead letters outside the filter of the list are
-// excluded.
+// groupTarget fills in filters that match the dead letters of the selected
+// groups, else of the group under the cursor. If the list is filtered, only
+// dead letters that match its filter are targets.
 func groupTarget(at scene, req *queue.Request) string {
 	if at.level.isWhy {
 		return "this page is about a queue; esc goes back to the dead letters"
@@ -54,7 +55,8 @@ func groupTarget(at scene, req *queue.Request) string {
 		return at.noRow("there is no group under the cursor")
 	}
 	within := withinGroups(at.level.grid.filter)
-	// "open" is a property of a group, not of a dead letter.
+	// The button "all that match" works on dead letters, so it is offered only
+	// if the whole filter applies to them (withinGroups).
 	if f := at.level.grid.filter; !f.Empty() && within == f.String() {
 		req.Within = within
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// executorsPane is pane 4: executors, and below them their job subscriptions.
+// executorsPane returns pane 4: executors, and below them their job
+// subscriptions.
 func executorsPane() pane {
 	row := rowTarget(func(at scene) (string, bool) { id := executorAt(at); return id, id != "" }, func(id string) string { return id }, "there is no executor under the cursor")
 	rule := rowTarget(jobSubscriptionAt, func(x queue.JobSubscription) string { return x.ID }, "D needs a row under MAY CLAIM under the cursor")
@@ -55,13 +56,15 @@ func executorsPane() pane {
 	}
 }
 
-// executorAt returns the id of the executor that a row of either table is about.
+// executorAt returns the id of the executor that the row under the cursor is
+// about, in either table.
 func executorAt(at scene) string {
 	x, ok := jobSubscriptionAt(at)
 	return queue.Choose(ok, x.ExecutorID.String(), at.subject())
 }
 
-// executorLevel is the page of an executor. A row of a job subscription opens its executor.
+// executorLevel returns the page of an executor. A row of the lower table
+// opens the executor of its job subscription.
 func executorLevel(at scene, i int) level {
 	id := at.level.grid.src.ID(i)
 	x, ok := views.SubscriptionOf(at.snap, id)
@@ -85,7 +88,8 @@ func jobSubscriptionAt(at scene) (queue.JobSubscription, bool) {
 	return views.SubscriptionOf(at.snap, at.subject())
 }
 
-// producersTarget prefills the form of O with the kind of the executor under the cursor.
+// producersTarget fills in the target of O (which producers may enqueue a
+// kind): the job kind of the executor under the cursor.
 func producersTarget(at scene, req *queue.Request) string {
 	id := executorAt(at)
 	x, ok := queue.Find(at.snap.OrEmpty().Executors, func(x queue.Executor) bool { return x.ID.String() == id })
@@ -96,8 +100,9 @@ func producersTarget(at scene, req *queue.Request) string {
 	return ""
 }
 
-// subscribeTarget prefills the form of E with the job subscription under the cursor, else with the
-// first one of the executor, else with nothing.
+// subscribeTarget fills in the form of E (change a job subscription): the job
+// subscription under the cursor, else the first one of the executor under the
+// cursor. If there is neither, the form stays empty.
 func subscribeTarget(at scene, req *queue.Request) string {
 	id := executorAt(at)
 	if id == "" {
@@ -114,8 +119,8 @@ func subscribeTarget(at scene, req *queue.Request) string {
 	return ""
 }
 
-// parseSubscribe parses ":executor ID [KIND]". Without a kind the form is prefilled with the
-// executor's first job subscription.
+// parseSubscribe reads the arguments of the command ":executor ID [KIND]".
+// Without a kind it fills in the executor's first job subscription.
 func parseSubscribe(snap *queue.Snapshot, words []string, req *queue.Request) string {
 	req.Targets = words[:1]
 	if len(words) > 1 {
@@ -126,7 +131,8 @@ func parseSubscribe(snap *queue.Snapshot, words []string, req *queue.Request) st
 	return ""
 }
 
-// fillForm prefills the form of a request with a job subscription.
+// fillForm copies the settings of a job subscription into the arguments of a
+// request, from which the form is filled.
 func fillForm(req *queue.Request, x queue.JobSubscription) {
 	req.Args["kind"], req.Args["domain"] = x.JobKind.String(), x.Domain.String()
 	req.Args["floor"], req.Args["parallel"] = strconv.FormatInt(x.PriorityFloor, 10), strconv.FormatInt(x.MaxParallel, 10)
@@ -152,7 +158,7 @@ func jobSubscriptionFacts(snap *queue.Snapshot, id string) []queue.PlanLine {
 	return []queue.PlanLine{{Label: "executor", Value: x.ExecutorID}, {Label: "may claim", Value: queue.Clean(views.JobSubscriptionText(x))}}
 }
 
-// executorFacts returns the current job subscriptions of an executor, shown above the form.
+// executorFacts returns the job subscriptions that an executor has now.
 func executorFacts(snap *queue.Snapshot, executor string) []queue.PlanLine {
 	rules := jobSubscriptionsOf(snap, executor)
 	if len(rules) == 0 {

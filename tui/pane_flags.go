@@ -8,7 +8,7 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// flagsPane is pane gf: the switches and settings of the database.
+// flagsPane returns pane gf: the switches and settings of the database.
 func flagsPane() pane {
 	return pane{
 		Pane: queue.Pane{
@@ -31,13 +31,15 @@ func flagsPane() pane {
 	}
 }
 
-// setFlag returns the target of E: the flag whose key is key(at).
+// setFlag returns the target function of E where rows are or belong to flags:
+// key returns the key of the flag.
 func setFlag(key func(at scene) string) target {
 	return rowTarget(func(at scene) (queue.Flag, bool) { return at.snap.Flag(key(at)) }, func(f queue.Flag) string { return f.Key.String() },
 		"E needs a flag: a row marked OFF in 1, an interval or the mode in 9, or any row in gf")
 }
 
-// flagPrefill prefills the value of a flag; for a switch it offers the opposite value.
+// flagPrefill fills in the current value of a flag, and for a switch the
+// opposite value, which the operator most likely wants.
 func flagPrefill(snap *queue.Snapshot, key string, args []queue.Arg) {
 	f, ok := snap.Flag(key)
 	value := slices.IndexFunc(args, func(a queue.Arg) bool { return a.Name == "value" })

@@ -5,7 +5,7 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// healthPane is pane 2: every source and row of v_queue_health.
+// healthPane returns pane 2: all rows of the view v_queue_health.
 func healthPane() pane {
 	return pane{
 		Pane: queue.Pane{
@@ -20,7 +20,7 @@ func healthPane() pane {
 				return views.HealthPage(at.snap, at.snap.Health[i], at.env, at.size.W)
 			})}
 		},
-		matches: func(src views.Source, i int, id string) bool { // the Overview names the queue, this row only its subject
+		matches: func(src views.Source, i int, id string) bool { // the id in the Overview has queue and subject, that of a row here only the subject
 			v, _ := src.Field(i, "subject")
 			return v != "" && views.Names(id, v)
 		},

@@ -5,8 +5,8 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// hostPane is pane gw: the loops of this process, and below them the other hosts and the
-// wake stream.
+// hostPane returns pane gw: the loops of this process, the other hosts, and
+// the latest wake signals.
 func hostPane() pane {
 	loop := rowTarget(func(at scene) (string, bool) { return at.subject(), at.subject() != "" }, func(name string) string { return name }, "there is no loop under the cursor")
 	room := func(at scene, s views.Size) int { return min(max(at.level.grid.view().Need(), 4), max(s.H*2/3, 4)) }

@@ -5,7 +5,8 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// notificationsPane is pane gn: staged notifications, failed ones, and the worker's log.
+// notificationsPane returns pane gn: staged notifications, failed ones, and
+// the log of the tick worker.
 func notificationsPane() pane {
 	staged := func(at scene) *queue.Notifications { return queue.Of[*queue.Notifications](at.base().list.page) }
 	return pane{

@@ -7,7 +7,8 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// operationsPane is pane 6: bulk operations, below each its items.
+// operationsPane returns pane 6: bulk operations; enter on one shows its
+// items.
 func operationsPane() pane {
 	p := pane{
 		Pane: queue.Pane{
@@ -22,7 +23,7 @@ func operationsPane() pane {
 			return listSource(at, views.Operations(queue.Of[[]queue.Operation](at.level.list.page)))
 		},
 		enter:        func(at scene, i int) level { return operationLevel(queue.Of[[]queue.Operation](at.level.list.page)[i]) },
-		beforeFollow: func(l *level, id string) { l.grid.at = id }, // the list may not be read yet
+		beforeFollow: func(l *level, id string) { l.grid.at = id }, // works also before the list is read: the cursor goes to the row when it comes
 		actionKeys: func(at scene, key string) (queue.ActionID, map[string]string) {
 			o, _ := operationAt(at)
 			to := o.Rate * 2
@@ -47,7 +48,8 @@ func operationsPane() pane {
 	return p
 }
 
-// operationAt returns the open operation as it was last read, else the one under the cursor.
+// operationAt returns the operation whose page is open, as it was read last,
+// else the one under the cursor.
 func operationAt(at scene) (queue.Operation, bool) {
 	if d := queue.Of[*queue.OperationDetail](at.level.list.page); d != nil {
 		return d.Operation, true
@@ -56,7 +58,7 @@ func operationAt(at scene) (queue.Operation, bool) {
 	return queue.Find(queue.Of[[]queue.Operation](at.base().list.page), func(o queue.Operation) bool { return strconv.FormatInt(o.ID, 10) == id })
 }
 
-// operationLevel is the page of one operation with its items.
+// operationLevel returns the page of one operation with its items.
 func operationLevel(o queue.Operation) level {
 	id := strconv.FormatInt(o.ID, 10)
 	return level{id: id, title: "operation " + id, list: listOf(queue.ListOperation, id), page: func(at scene) (views.Page, bool) {

@@ -5,8 +5,8 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// overviewPane is pane 1, the Overview: the most urgent rows of all panes. Enter on a row
-// opens the pane it comes from.
+// overviewPane returns pane 1, the Overview: the most urgent rows of all
+// panes. Enter on a row opens the pane that it comes from.
 func overviewPane() pane {
 	return pane{
 		Pane: queue.Pane{
@@ -36,9 +36,9 @@ func overviewPane() pane {
 	}
 }
 
-// overviewID returns the id under the cursor of the Overview if its row belongs
-// to pane to, or to any pane if to is empty. It returns "" for a row that
-// groups several troubles.
+// overviewID returns the id of the row under the cursor of the Overview, if
+// that row comes from pane to; an empty to means any pane. It returns "" for a
+// row that stands for several troubles.
 func (at scene) overviewID(to queue.PaneID) string {
 	l := at.base()
 	if !l.armed || l.target.Pane == queue.PaneOverview || to != "" && l.target.Pane != to {

@@ -5,8 +5,8 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// queuesPane is pane 8: queue lanes and stuck leases. Enter on a lane opens its jobs, on a
-// lease its page.
+// queuesPane returns pane 8: queue lanes and stuck leases. Enter on a lane
+// lists its jobs, on a lease it opens the page of the lease.
 func queuesPane() pane {
 	return pane{
 		Pane: queue.Pane{
@@ -39,7 +39,8 @@ func queuesPane() pane {
 	}
 }
 
-// laneJobs targets all live jobs of the lane under the cursor.
+// laneJobs fills in a filter that matches all live jobs of the queue lane
+// under the cursor.
 func laneJobs(at scene, req *queue.Request) string {
 	lane, ok := views.LaneAt(at.snap, at.subject())
 	if !ok {
@@ -49,7 +50,7 @@ func laneJobs(at scene, req *queue.Request) string {
 	return ""
 }
 
-// stuckLeases targets the selected leases, else the one under the cursor.
+// stuckLeases fills in the selected leases, else the one under the cursor.
 func stuckLeases(at scene, req *queue.Request) string {
 	if g := &at.level.grid; len(g.selected) > 0 {
 		req.Targets = g.selectedIDs()

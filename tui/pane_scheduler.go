@@ -9,7 +9,8 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// schedulerPane is pane 9: the tick workers, and which scheduler mode runs them.
+// schedulerPane returns pane 9: the tick workers, and the scheduler mode
+// (whether hosts, pg_cron or both run them).
 func schedulerPane() pane {
 	tick := func(at scene) (queue.TickWorker, bool) { return tickNamed(at.snap, at.subject()) }
 	worker := rowTarget(tick, func(t queue.TickWorker) string { return t.Name.String() }, "P needs a tick worker under the cursor")
@@ -44,8 +45,9 @@ func schedulerPane() pane {
 	}
 }
 
-// schedulerLevel is the page of a tick worker with the changes of its interval, or of the
-// scheduler mode with the jobs of pg_cron.
+// schedulerLevel returns the page of a tick worker with the history of its
+// interval or, for the row of the scheduler mode, the page with the jobs of
+// pg_cron.
 func schedulerLevel(id string) level {
 	l := level{id: id, title: id, list: listOf(queue.ListFlagHistory, queue.TickInterval(id))}
 	if id == queue.SchedulerMode {
@@ -65,8 +67,9 @@ func tickNamed(snap *queue.Snapshot, name string) (queue.TickWorker, bool) {
 	return queue.Find(snap.OrEmpty().Ticks, func(t queue.TickWorker) bool { return t.Name.String() == name })
 }
 
-// tickTarget prefills the form of T with the tick worker that the row under the cursor is
-// about, else with the first one whose name contains the row's id, else with the first.
+// tickTarget fills in the target of T (run a tick worker now): the tick worker
+// that the row under the cursor is about, else the first one whose name
+// contains the row's id, else the first one.
 func tickTarget(at scene, req *queue.Request) string {
 	names, row := tickWorkers(at.snap), cmp.Or(at.pane.tickWorker, at.subject())
 	meant := row

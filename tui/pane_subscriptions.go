@@ -8,8 +8,9 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// subscriptionsPane is pane gs: event subscriptions, and the event types that reach no
-// recipient but broadcast. Enter opens the changes of a subscription or the resolution of a type.
+// subscriptionsPane returns pane gs: event subscriptions, and event types that
+// reach no recipient but broadcast. Enter on a subscription opens its page
+// with its changes, on an event type the page that resolves who receives it.
 func subscriptionsPane() pane {
 	rule := func(at scene) (queue.EventSubscription, bool) { return eventSubscriptionBy(at, at.subject()) }
 	mute := rowTarget(rule, func(s queue.EventSubscription) string { return strconv.FormatInt(s.ID, 10) }, "D needs an event subscription under the cursor")
@@ -53,8 +54,9 @@ func eventSubscriptionBy(at scene, id string) (queue.EventSubscription, bool) {
 	return queue.Find(eventSubscriptions(at).Subscriptions, func(s queue.EventSubscription) bool { return strconv.FormatInt(s.ID, 10) == id })
 }
 
-// eventSubscriptionLevel is the page of an event subscription with its changes, or of the
-// resolution of an event type.
+// eventSubscriptionLevel returns the page of an event subscription with its
+// changes or, for the row of an event type, the page that resolves who
+// receives that type.
 func eventSubscriptionLevel(at scene, id string) level {
 	if _, ok := eventSubscriptionBy(at, id); !ok {
 		return level{id: id, title: id, list: listOf(queue.ListResolution, id), page: func(at scene) (views.Page, bool) {
@@ -67,7 +69,8 @@ func eventSubscriptionLevel(at scene, id string) level {
 	}}
 }
 
-// addTarget prefills the form of N with the unrouted event type under the cursor.
+// addTarget fills in the form of N (add an event subscription): the event type
+// under the cursor, if no recipient gets it.
 func addTarget(at scene, req *queue.Request) string {
 	if b := eventSubscriptions(at).Broadcast; b != nil {
 		if u, ok := queue.Find(b.Unrouted, func(u queue.UnroutedType) bool { return u.ID() == at.subject() }); ok {
@@ -77,8 +80,8 @@ func addTarget(at scene, req *queue.Request) string {
 	return ""
 }
 
-// eventTypeTarget prefills the form of E with the event type under the cursor: the type of a
-// subscription, or an unrouted type.
+// eventTypeTarget fills in the target of E (change an event type): the type of
+// the event subscription under the cursor, or the event type under the cursor.
 func eventTypeTarget(at scene, req *queue.Request) string {
 	name := at.subject()
 	if s, ok := eventSubscriptionBy(at, name); ok {

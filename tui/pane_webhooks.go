@@ -7,7 +7,8 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// webhooksPane is pane 7: webhook endpoints, and the leases on their jobs.
+// webhooksPane returns pane 7: webhook subscriptions with their endpoints, and
+// leases on delivery jobs.
 func webhooksPane() pane {
 	p := pane{
 		Pane: queue.Pane{
@@ -41,7 +42,8 @@ func endpointList(at scene) queue.EndpointList {
 	return queue.Of[queue.EndpointList](at.base().list.page)
 }
 
-// endpointOf returns the endpoint of a row; for a lease, the endpoint of its job.
+// endpointOf returns the endpoint that a row is about: its own, or for the row
+// of a lease that of the leased delivery job.
 func endpointOf(at scene, row string) (queue.Endpoint, bool) {
 	if job, ok := views.WebhookJob(row); ok {
 		if x, ok := leaseOf(at, job); ok {
@@ -55,13 +57,13 @@ func leaseOf(at scene, job string) (queue.WebhookLease, bool) {
 	return queue.Find(endpointList(at).Leases, func(x queue.WebhookLease) bool { return strconv.FormatInt(x.JobID, 10) == job })
 }
 
-// endpointActs returns the targets for a row or page with an endpoint: key D
-// (suspend, resume), key E (rotate the secret) and :why.
+// endpointActs returns the targets for a row or page that is about an
+// endpoint: D (suspend, resume), E (rotate the secret) and :why.
 func endpointActs(endpoint func(at scene) (queue.Endpoint, bool)) acts {
 	gate := rowTarget(endpoint, func(r queue.Endpoint) string { return strconv.FormatInt(r.ID, 10) }, "there is no endpoint under the cursor")
 	return acts{
 		targets: map[queue.ActionID]target{queue.ActSuspend: gate, queue.ActResume: gate, queue.ActWebhookRotate: gate},
-		usesSecond: func(at scene) bool { // D resumes a suspended endpoint
+		usesSecond: func(at scene) bool { // D suspends, or resumes an endpoint that is suspended
 			r, ok := endpoint(at)
 			return ok && r.Since != nil
 		},
@@ -72,7 +74,8 @@ func endpointActs(endpoint func(at scene) (queue.Endpoint, bool)) acts {
 	}
 }
 
-// webhookLevel is the page of an endpoint, or that of a lease.
+// webhookLevel returns the page of an endpoint, or of a lease if the row is
+// one.
 func webhookLevel(at scene, id string) level {
 	if job, ok := views.WebhookJob(id); ok {
 		return level{id: id, title: "webhook job " + job, page: func(at scene) (views.Page, bool) {
@@ -105,7 +108,7 @@ func webhookLevel(at scene, id string) level {
 	return l
 }
 
-// addExpired adds the expired leases of an endpoint to the targets.
+// addExpired adds the expired leases of an endpoint to the targets of req.
 func addExpired(req *queue.Request, r queue.Endpoint, leases []queue.WebhookLease) {
 	for _, x := range leases {
 		if x.SubscriptionID == r.ID && x.Expired {
@@ -118,8 +121,9 @@ func noneExpired(r queue.Endpoint) string {
 	return "no lease of " + r.Endpoint.String() + " has expired: there is nothing to release"
 }
 
-// webhookLeases returns the target of L: the selected leases, else the lease under the cursor,
-// else all expired leases of the endpoint under the cursor.
+// webhookLeases fills in the targets of L (release leases): the selected
+// leases, else the lease under the cursor, else all expired leases of the
+// endpoint under the cursor.
 func webhookLeases(at scene, req *queue.Request) string {
 	g := &at.level.grid
 	if job, ok := views.WebhookJob(at.subject()); ok && len(g.selected) == 0 {
@@ -135,7 +139,7 @@ func webhookLeases(at scene, req *queue.Request) string {
 		}
 	}
 	if r, ok := endpointOf(at, at.subject()); ok && len(req.Targets) == 0 {
-		addExpired(req, r, endpointList(at).Leases) // the list holds only the first leases of all endpoints
+		addExpired(req, r, endpointList(at).Leases) // only the leases that were read: that list has a limit
 		switch {
 		case int64(len(req.Targets)) < r.Expired:
 			return "not all leases of this endpoint are listed here; open the endpoint (enter) and press L there"
@@ -150,7 +154,8 @@ func webhookLeases(at scene, req *queue.Request) string {
 }
 
 // endpointFilter returns the filter of pane 7 that matches one webhook
-// subscription (id is its number) or one endpoint.
+// subscription (if id is a number), else the webhook subscriptions of one
+// endpoint host:port.
 func endpointFilter(id string) string {
 	t := exactly("endpoint", queue.FieldText, id)
 	if _, err := strconv.ParseInt(id, 10, 64); err == nil {

@@ -13,7 +13,7 @@ func declared() []pane {
 	}
 }
 
-// Panes returns ids, keys and titles of the panes, in menu order.
+// Panes returns id, key and title of each pane, in menu order.
 func Panes() []queue.Pane {
 	var list []queue.Pane
 	for _, p := range declared() {
@@ -32,7 +32,7 @@ func newPanes() map[queue.PaneID]*pane {
 	return panes
 }
 
-// home is the first pane, to which esc finally returns.
+// home returns the id of the first pane, to which esc finally leads.
 func home() queue.PaneID { return overviewPane().ID }
 
 func (m *deck) tabs() []views.Tab {

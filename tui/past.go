@@ -1,9 +1,9 @@
 package tui
 
-// The view of the past: the console shows a stored snapshot of the last 24
-// hours instead of the live one. As in a pause, nothing is read automatically
-// and no action works. Lists that a snapshot does not contain keep the rows of
-// their last read, and a banner reports this.
+// Keys [ and ] show the past: a snapshot that the database stored within the
+// last 24 hours, instead of the live one. As in a pause, nothing is read
+// automatically and no action works. Lists that are not part of a snapshot
+// keep the rows of their last read, and a banner reports that.
 
 import (
 	tea "charm.land/bubbletea/v2"
@@ -11,8 +11,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// travel goes back or forward by a number of stored snapshots. Steps that are
-// requested during a read are added up and taken after it.
+// travel goes steps stored snapshots forward, or back if steps is negative.
+// Steps requested during a read are added up and made when it has ended.
 func (m *deck) travel(steps int) tea.Cmd {
 	f := &m.feed
 	switch {
@@ -53,8 +53,8 @@ func (m *deck) travelTo(text string) tea.Cmd {
 	return m.readPast(f.past.visit, at, 0)
 }
 
-// arrived shows a stored snapshot, or the reason why there is none. It drops an
-// answer that arrives after the return to the present.
+// arrived shows the stored snapshot that was read, or says why there is none.
+// If the operator has returned to the present meanwhile, it drops the answer.
 func (m *deck) arrived(msg pastMsg) tea.Cmd {
 	f := &m.feed
 	if msg.visit != f.past.visit {
@@ -89,7 +89,9 @@ func (m *deck) arrived(msg pastMsg) tea.Cmd {
 	return nil
 }
 
-// pause freezes the snapshot or, if it is frozen or from the past, reads a new one at once.
+// pause stops the refreshes, so that the screen stays as it is. If they are
+// stopped already, or a stored snapshot is shown, it returns to the present
+// and reads a new snapshot at once.
 func (m *deck) pause() tea.Cmd {
 	m.feed.paused = !m.feed.paused
 	m.feed.backToLive()

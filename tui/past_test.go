@@ -10,8 +10,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// kept gives s one snapshot for each of the last minutes, each with a different alert;
-// the newest is half a minute old.
+// kept stores one snapshot for each of the last minutes in s, each with
+// another alert. The newest is half a minute old.
 func kept(s *fakeStore, minutes int) {
 	for n := range minutes {
 		p := s.snap
@@ -50,8 +50,8 @@ func TestLookingBack(t *testing.T) {
 	})
 }
 
-// Each key pressed while a snapshot is being read goes one step further, but never
-// beyond the oldest snapshot.
+// If [ is pressed while a stored snapshot is being read, each press goes one
+// snapshot further back, but never beyond the oldest.
 func TestLookingBackAddsUp(t *testing.T) {
 	s := newStore()
 	kept(s, 5)
@@ -66,7 +66,7 @@ func TestLookingBackAddsUp(t *testing.T) {
 		c.press("[")
 		c.rest(3 * time.Second)
 		c.sees("no earlier snapshot is stored", then(s, 0))
-		c.press("]", "p") // the requested snapshot arrives too late
+		c.press("]", "p") // p returns to the present before the requested snapshot arrives
 		c.rest(5 * time.Second)
 		c.seesNot("PAST", "then_")
 	})
@@ -109,8 +109,8 @@ func TestLookingBackWithoutSnapshots(t *testing.T) {
 	})
 }
 
-// A list that was not read before a pause is not read during the pause, and the
-// pane shows that.
+// A pause stops all reads. A list that was not read before stays unread, and
+// the pane shows that.
 func TestPausedListsSayThatTheyAreNotRead(t *testing.T) {
 	run(t, setup{}, func(c *console) {
 		c.press("p", "g", "a")

@@ -11,12 +11,13 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// picker is the overlay of a list: the menu of panes, the orders of a table, the help.
+// picker is an overlay with a list to choose from: the menu of panes, or the
+// orders of a table. It also shows the help, from which nothing is chosen.
 type picker struct {
 	view   views.PickList
 	all    []views.Entry
-	choose func(i int) effect // nil: a text to read, with a filter instead of a choice
-	keys   map[string]int     // entries by their key
+	choose func(i int) effect // nil: nothing can be chosen (help); / filters the text
+	keys   map[string]int     // index of the entry that a key chooses
 }
 
 func (p *picker) lines(at overlayContext) []string {
@@ -80,7 +81,7 @@ func (p *picker) typed(k tea.KeyPressMsg) overlay {
 	return p
 }
 
-// narrow keeps the entries that contain words, and the headings above them.
+// narrow keeps the entries that contain words, with the headings above them.
 func (p *picker) narrow(words string) {
 	p.view.Filter, p.view.Offset = words, 0
 	p.view.Entries = nil
@@ -103,7 +104,7 @@ func (p *picker) narrow(words string) {
 	}
 }
 
-// move moves the cursor, or scrolls if there is no cursor.
+// move moves the cursor by d entries; in a text without a cursor it scrolls.
 func (p *picker) move(d int, at overlayContext) {
 	n, room := len(p.view.Entries), p.view.Room(at.size)
 	if p.choose == nil {
@@ -128,7 +129,8 @@ func (m *root) menu() overlay {
 	return p
 }
 
-// orders returns the list of orders of the open table, or nil if there is only one.
+// orders returns the overlay to choose the order of the open table; nil if the
+// table has only one.
 func (m *root) orders() overlay {
 	l := m.pane().top()
 	if l.table == nil || len(l.grid.src.Sorts) < 2 {

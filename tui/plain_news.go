@@ -10,23 +10,24 @@ import (
 )
 
 const (
-	// newsHold is how long no further line about a condition is printed after
-	// one line about it. It doubles while the condition keeps changing, up to
-	// newsHoldMost.
+	// newsHold is the pause after a printed line during which no further line
+	// about the same condition is printed. Each time the condition changes
+	// within the pause, the next pause is twice as long, up to newsHoldMost.
 	newsHold     = 5 * time.Second
 	newsHoldMost = 5 * time.Minute
-	// newsForget is how long an ended condition is remembered after its last
-	// line. After that, the same condition counts as new.
+	// newsForget is how long plainNews remembers an ended condition after its
+	// last line. Afterwards the same condition counts as new.
 	newsForget = 15 * time.Minute
 )
 
-// plainNews decides which lines --accessible prints: a new condition at once, a
-// changed condition if its last line is old enough, and a condition that keeps
-// toggling less and less often, with the number of its changes. The key of the
-// map is PlainLine.Key.
+// plainNews decides which lines the console of --accessible prints. A new
+// condition is printed at once, a changed one if its last line is old enough.
+// A condition that keeps beginning and ending is printed less and less often,
+// with the number of its changes. The key of the map is PlainLine.Key.
 type plainNews map[string]*spoken
 
-// spoken is the last printed state and the current state of one condition.
+// spoken is one condition: its state when a line about it was last printed,
+// and its state now.
 type spoken struct {
 	said, now string // last printed and current state; "" = the condition has ended
 	line      views.PlainLine

@@ -1,6 +1,6 @@
 package tui
 
-// The mouse, which is off by default, and the clipboard.
+// The mouse, which is off by default, and the clipboard (key y).
 
 import (
 	"strings"
@@ -10,7 +10,8 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// mouse handles wheel and clicks: they move the cursor and never act.
+// mouse handles the wheel and clicks. They move the cursor and never start an
+// action.
 func (m *root) mouse(msg tea.MouseMsg) tea.Cmd {
 	if len(m.over) > 0 || m.line.open() {
 		return nil
@@ -38,10 +39,12 @@ func (m *root) mouse(msg tea.MouseMsg) tea.Cmd {
 	return nil
 }
 
-// copyMost is the longest text that terminals accept by OSC 52, in bytes.
+// copyMost is the longest text, in bytes, that common terminals accept by OSC
+// 52, the escape sequence that sets the clipboard.
 const copyMost = 74_994
 
-// copy sends the id under the cursor to the operator's clipboard by OSC 52.
+// copy copies the id under the cursor (or pane.copyText) to the clipboard of
+// the operator's terminal, by OSC 52.
 func (m *deck) copy() tea.Cmd {
 	switch strings.ToLower(m.o.Clipboard) {
 	case "off", "never", "none", "false", "no":

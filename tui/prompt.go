@@ -10,8 +10,9 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// newInput returns a line editor. Its own clipboard is off, because it would run a program,
-// and so is the blinking cursor, because it would send bytes while nothing happens.
+// newInput returns a line editor. Its paste key is off, because it would run a
+// program that reads the clipboard; its cursor does not blink, because that
+// would write to the terminal while nothing happens.
 func newInput(value string) textinput.Model {
 	in := textinput.New()
 	in.Prompt = ""
@@ -46,21 +47,22 @@ const (
 	promptExport
 )
 
-// prompt is the input line at the foot of the screen: filter, command or file name.
-// bubbles/textinput edits the text, but qtop draws it, to show where an error is.
+// prompt is the input line at the foot of the screen, for a filter, a command
+// or a file name. bubbles/textinput edits the text; qtop draws it, so that it
+// can mark where an error is.
 type prompt struct {
 	row     string // id under the cursor when / was pressed
 	kind    promptKind
 	input   textinput.Model
-	was     string // the filter before it was edited
-	column  int    // column of the error, from 1; 0: no error position
+	was     string // the filter before / was pressed, which esc restores
+	column  int    // column of the error, counted in runes from 1; 0: the error has no position
 	problem string
 	offers  []string     // completions
-	offer   int          // index of the completion in the line
+	offer   int          // index of the completion that the line shows
 	history []string     // earlier commands
-	export  queue.Export // the export whose file name is typed
+	export  queue.Export // the export that waits for its file name
 	of      string       // number of rows to export; "": not known
-	recall  int          // index into history
+	recall  int          // index into history of the command that the line shows
 }
 
 // set replaces the text and puts the cursor at its end.
@@ -74,7 +76,7 @@ func (p *prompt) close() { *p = prompt{history: p.history} }
 
 func (p prompt) open() bool { return p.kind != promptNone }
 
-// prefix returns the text in front of the line.
+// prefix returns the text before the typed text.
 func (p prompt) prefix() string {
 	switch p.kind {
 	case promptCommand:

@@ -1,13 +1,13 @@
 package tui
 
-// The end of the console: at once if no loop runs in this process, else after
-// the operator has chosen what happens to the claimed work.
+// The end of the console: at once if no loop runs in this process, else
+// after the operator has chosen what happens to the claimed work.
 
 import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// quit handles q.
+// quit handles key q.
 func (m *root) quit() tea.Cmd {
 	if !m.running() {
 		return m.exit()
@@ -16,7 +16,8 @@ func (m *root) quit() tea.Cmd {
 	return later(quietFor, armMsg{})
 }
 
-// interrupt handles ctrl+c: the first drains, the second hands back at once, the third quits.
+// interrupt handles ctrl+c. The first press drains the loops, the second
+// returns claimed work to the queue at once, the third quits without waiting.
 func (m *root) interrupt() tea.Cmd {
 	switch {
 	case m.shutdown.forced:
@@ -30,7 +31,8 @@ func (m *root) interrupt() tea.Cmd {
 	return m.shutDown(shutdownDrain)
 }
 
-// shutDown starts to drain or hand back; the program quits when that is done.
+// shutDown starts to drain the loops or to hand back their work. The program
+// quits when that is done.
 func (m *root) shutDown(how shutdownMode) tea.Cmd {
 	m.shutdown.draining = true
 	m.over = []overlay{&drainDialog{inFlight: func() int {
@@ -46,7 +48,8 @@ func (m *root) shutDown(how shutdownMode) tea.Cmd {
 	return m.drainAll()
 }
 
-// drained quits. After a failed drain it first hands back the remaining work.
+// drained quits. If the drain failed, it first returns the remaining claimed
+// work to the queue.
 func (m *root) drained(msg drainedMsg) tea.Cmd {
 	if msg.err != nil && !m.shutdown.forced {
 		m.shutdown.forced = true

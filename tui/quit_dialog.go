@@ -49,7 +49,8 @@ func (q *quitDialog) lines(at overlayContext) []string {
 	return d.Lines(at.env, at.size)
 }
 
-// drainDialog is the overlay during a drain. Only ctrl+c ends the drain early.
+// drainDialog is the overlay shown during a drain, with the number of jobs and
+// requests that still run. Only ctrl+c ends the drain early.
 type drainDialog struct{ inFlight func() int }
 
 func (d *drainDialog) update(tea.Msg, overlayContext) (overlay, effect) { return d, nil }
@@ -65,10 +66,10 @@ func (d *drainDialog) lines(at overlayContext) []string {
 
 type shutdownMode int
 
-// shutdownState is the state of quitting.
+// shutdownState says how far quitting is.
 type shutdownState struct {
 	draining bool // loops are being drained or stopped
-	forced   bool // claimed work is handed back without waiting
+	forced   bool // claimed work is returned to the queue without waiting for it
 }
 
 const (

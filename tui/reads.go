@@ -1,7 +1,8 @@
 package tui
 
-// The reads of lists: when a level opens, when the cursor nears the end of the
-// loaded rows, and again at intervals while few rows are loaded.
+// When lists are read: when a level opens; when the cursor
+// comes near the end of the loaded rows; and again at intervals, while at most
+// rereadMax rows are loaded.
 
 import (
 	"context"
@@ -14,11 +15,12 @@ import (
 
 const (
 	pageRows  = 200
-	rereadMax = 1000 // a longer list is not read again automatically
+	rereadMax = 1000 // a list with more loaded rows is not read again by itself, to spare the database
 	rereadGap = 5 * time.Second
 )
 
-// read reads the list of a level from its beginning.
+// read reads the list of a level from its beginning, as many rows as are
+// loaded (at least one page).
 func (m *deck) read(l *level) tea.Cmd {
 	if !l.list.queried() || l.list.reading != 0 {
 		return nil
@@ -29,8 +31,8 @@ func (m *deck) read(l *level) tea.Cmd {
 	return m.startRead(l, q, false)
 }
 
-// startRead starts a read for a level. A level has at most one read at a time,
-// and leaving the level cancels it.
+// startRead starts a read for a level, which must have none in progress.
+// Leaving the level cancels the read. more is true for a further page.
 func (m *deck) startRead(l *level, q queue.Query, more bool) tea.Cmd {
 	m.serial++
 	ctx, stop := context.WithTimeout(m.ctx, listDeadline)
@@ -38,7 +40,8 @@ func (m *deck) startRead(l *level, q queue.Query, more bool) tea.Cmd {
 	return m.readList(ctx, m.serial, q, more)
 }
 
-// reread reads the open list again if it is due, or immediately if now is true.
+// reread reads the open list again if the interval since its last read is
+// over, or if now is true.
 func (m *deck) reread(now bool) []tea.Cmd {
 	p := m.pane()
 	l := p.top()
@@ -47,7 +50,7 @@ func (m *deck) reread(now bool) []tea.Cmd {
 	}
 	gap := queue.Choose(p.rereadOften, 0, rereadGap)
 	if !now && (m.feed.reading() || m.o.Now().Sub(l.list.readAt) < max(gap, m.feed.interval())) {
-		return nil // the end of a read starts the next one: one connection is enough for both
+		return nil // when that read ends, rested calls reread again: so one connection is enough for both
 	}
 	return []tea.Cmd{m.read(l)}
 }
@@ -63,7 +66,8 @@ func (m *deck) more() tea.Cmd {
 	return m.startRead(l, q, true)
 }
 
-// paged stores a page in the level that asked for it, if that level still waits for it.
+// paged stores a page in the level that waits for this read, if it is still
+// open.
 func (m *deck) paged(msg pageMsg) {
 	for _, p := range m.panes {
 		for i := range p.levels {

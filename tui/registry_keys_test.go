@@ -17,7 +17,7 @@ func TestRegistriesFromTheScreen(t *testing.T) {
 		x.sees("REACHES NOBODY")
 		x.press("G", "k", "k", "k", "E")
 		x.sees("kg/node.updated", "Stream")
-		x.press("up", "up", "up", "up", "up") // up from Reason, which is required and has the focus
+		x.press("up", "up", "up", "up", "up") // the focus is on Reason, the only required input that is empty
 		x.typing("graph")
 		x.press("enter", "enter", "enter", "enter", "enter")
 		x.typing("one stream")

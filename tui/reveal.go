@@ -1,8 +1,9 @@
 package tui
 
-// Revealed payloads. The console keeps a revealed payload only in the level
-// whose page requested it. It masks the payload again when its time is over,
-// when the page is left, and when the console is paused.
+// A payload may contain personal data, so it is masked until the operator
+// reveals it (key V). The console keeps a revealed payload only in the level
+// whose page requested it, and masks it again when its time is over, when the
+// page is left, and when the console is paused.
 
 import (
 	"math"
@@ -12,9 +13,10 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// shown returns the payload to draw, the reason why there is no payload, and
-// the seconds until a revealed payload is masked again; 0: the payload is
-// masked.
+// shown returns what the page draws: the payload, the reason why there is
+// none, and the seconds until a revealed payload is masked again (0: it is
+// masked). masked and whyNot are the first two values for a payload that is
+// not revealed.
 func (l *level) shown(now time.Time, masked, whyNot queue.Text) (queue.Text, queue.Text, int) {
 	left := int(math.Ceil(l.revealedUntil.Sub(now).Seconds()))
 	if l.revealed.Empty() || left <= 0 {
@@ -23,7 +25,8 @@ func (l *level) shown(now time.Time, masked, whyNot queue.Text) (queue.Text, que
 	return l.revealed, queue.Text{}, left
 }
 
-// reveal shows a revealed payload, if the page it was requested for is still open.
+// reveal shows the payload that the action returned, if the page that
+// requested it is still open.
 func (m *deck) reveal(r queue.Result) {
 	l := m.pane().top()
 	if l.page == nil || len(r.Results) != 1 || r.Results[0].ID != l.id || m.feed.paused {

@@ -13,8 +13,9 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// A login without the right to an action sees its key in brackets in each pane, in the help and
-// in the answer of the key, which names the missing role. A right less changes no other key.
+// If a login lacks the right to an action, the key of the action is in
+// brackets in each pane and in the help, and pressing it names the missing
+// role. The other keys do not change.
 func TestKeysWithoutRights(t *testing.T) {
 	for _, a := range actions.Registry() {
 		if a.Key == "" {
@@ -32,7 +33,7 @@ func TestKeysWithoutRights(t *testing.T) {
 					w.exec(w.m.open(pane))
 					w.settle()
 					if drawn, ok := w.m.actionFor(a.Key); !ok || drawn.ID != a.ID {
-						w.m.me.session.Rights[a.ID] = false // the row under the cursor gives the key to its other action
+						w.m.me.session.Rights[a.ID] = false // for the row under the cursor, the key starts its other action
 						require.Contains(t, w.m.off(a)+"free", "lacks the role "+a.Role)
 						continue
 					}
@@ -53,7 +54,8 @@ func TestKeysWithoutRights(t *testing.T) {
 	}
 }
 
-// hinted reports whether the footer shows the key of an action as not available.
+// hinted reports whether the footer shows the key of an action as not
+// available.
 func hinted(m *root, a queue.Action) bool {
 	h, _ := queue.Find(m.hints(), func(h views.Hint) bool { return h.Key == a.Key && h.Acts })
 	return h.Off

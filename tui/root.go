@@ -8,15 +8,15 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// root is the Bubble Tea model. Only the event loop touches it; commands get copies of
-// what they need.
+// root is the Bubble Tea model. Only the event loop of Bubble Tea touches it;
+// commands, which run on other goroutines, get copies of what they need.
 type root struct {
 	deck
 	over     []overlay // open overlays, the topmost last
 	line     prompt
-	chord    bool // g was pressed and its second key is awaited
+	chord    bool // g was pressed, and the next key completes it
 	shutdown shutdownState
-	saving   *exporting // nil: no export runs
+	saving   *exporting // the export in progress; nil: none
 }
 
 func newRoot(ctx context.Context, s Store, h Host, o Options) *root {
@@ -34,8 +34,8 @@ func newRoot(ctx context.Context, s Store, h Host, o Options) *root {
 	return m
 }
 
-// Init starts the clock, the poll and the listener. The first frame does not wait for
-// their answers.
+// Init starts the heartbeat, the poll and the wait for change hints. The first
+// frame is drawn before they answer.
 func (m *root) Init() tea.Cmd {
 	start := []tea.Cmd{heartbeat(), m.poll(), m.listen(), func() tea.Msg { return openedMsg{} }}
 	if m.o.Theme == "" || m.o.Theme == "auto" {
@@ -46,7 +46,7 @@ func (m *root) Init() tea.Cmd {
 
 // opened asks for the first snapshot and opens the start pane with its filter.
 func (m *root) opened() tea.Cmd {
-	cmds := []tea.Cmd{m.askSession(), m.refreshAtOnce(fresh)} // the header and the first rows do not wait for each other
+	cmds := []tea.Cmd{m.askSession(), m.refreshAtOnce(fresh)} // both at once, so that the first screen comes sooner
 	if m.o.StartPane != home() {
 		cmds = append(cmds, m.open(m.o.StartPane))
 	}

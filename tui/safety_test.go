@@ -22,8 +22,8 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// still is the model without a program. The test itself does at once what the
-// commands of the model would do, except waiting.
+// still is the model without a Bubble Tea program and without goroutines: the
+// test does at once what the commands of the model would do, except waiting.
 type still struct {
 	*root
 	store *fakeStore
@@ -60,12 +60,12 @@ func (s *still) poll1() {
 	s.send(p)
 }
 
-// lists answers the read of the open level's list.
+// lists answers the query of the open level, as the database would.
 func (s *still) lists() {
 	l := s.pane().top()
 	if l.list.queried() {
 		page, err := s.store.List(context.Background(), l.list.query)
-		if l.list.reading == 0 { // the list would be read later
+		if l.list.reading == 0 { // the console would read this list at its next heartbeat
 			l.list.reading = -1
 		}
 		s.send(pageMsg{read: l.list.reading, page: page, err: err})
@@ -85,7 +85,7 @@ func (s *still) keys(keys ...string) {
 	}
 }
 
-// plans answers the open dialog if it waits for a plan.
+// plans answers the open dialog, if it waits for a plan.
 func (s *still) plans() {
 	if len(s.over) == 0 {
 		return
@@ -96,8 +96,8 @@ func (s *still) plans() {
 	}
 }
 
-// tours are key sequences that lead to every pane, two levels deep, and to
-// other rows and overlays.
+// tours returns sequences of keys, by name. Together they lead to every pane,
+// two levels deep, and to the overlays.
 func tours() map[string][]string {
 	all := map[string][]string{
 		"dead letters": {"5", "enter", "space", "v", "j"},
@@ -135,7 +135,8 @@ func TestChordNamesItsPanes(t *testing.T) {
 	})
 }
 
-// Each pane has its own name, key and help, and matches the registry of actions.
+// Each pane has its own name, key and help, and each action names only panes
+// that exist.
 func TestPanesAreSound(t *testing.T) {
 	panes, keys := newPanes(), map[string]bool{}
 	require.Len(t, panes, len(declared()), "two panes have one name")
@@ -168,8 +169,9 @@ func toured(s *fakeStore, h Host, o Options, keys []string) *still {
 	return m
 }
 
-// At any size, at any time, in every pane and under every overlay: no panic, no
-// line wider than the screen, never more lines than the screen has.
+// At any size and at any time, in every pane and under every overlay, drawing
+// does not panic, no line is wider than the screen, and there are no more
+// lines than the screen has.
 func TestResizeFuzz(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -197,15 +199,16 @@ func TestResizeFuzz(t *testing.T) {
 
 var ownSequence = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// No text from the database, the network, a host or an operator reaches the
-// terminal unsanitised.
+// Control sequences in texts from the database, the network, a host or an
+// operator must not reach the terminal.
 func TestHostileStringsReachNoScreen(t *testing.T) {
 	n := 0
 	for _, bad := range viewstest.HostileTogether() {
 		w := viewstest.HostileWorld(bad)
 		for name, keys := range tours() {
-			// Each string is used on every second tour, a very long one, which costs most time and
-			// differs least, on every eighth; in the full run on all tours.
+			// To save time each string is used on every second tour only. A
+			// very long one costs most and finds least, so it is used on every
+			// eighth. The full test run uses all on all tours.
 			if n++; n%queue.Choose(len(bad) > 200, 8, 2) != 0 && os.Getenv("QTOP_TEST_FULL") == "" {
 				continue
 			}
@@ -220,7 +223,7 @@ func TestHostileStringsReachNoScreen(t *testing.T) {
 			h := newHost()
 			h.st = *w.Host
 			m := toured(s, h, Options{Actor: bad, Profile: bad, Demo: bad}, keys)
-			for range 2 { // first unchanged, then with an error in both lines
+			for range 2 { // once as it is, then with an error in the status line and in the banner
 				for _, r := range ownSequence.ReplaceAllString(m.frame(), "") {
 					if r != '\n' && queue.Unsafe(r) {
 						require.Failf(t, "unsafe", "%s draws %U of %q", name, r, bad)
@@ -268,8 +271,8 @@ func BenchmarkKeyToFrame(b *testing.B) {
 	})
 }
 
-// Drawing the Overview is most of what a key costs in pane 1: the key draws it once, and the frame
-// once.
+// Drawing the Overview is most of the cost of a key in pane 1. It is drawn
+// twice: once to move the cursor, and once for the frame.
 func TestKeyInOverviewDrawsItOnce(t *testing.T) {
 	m := newStill(newStore(), nil, Options{Actor: "anna"})
 	m.send(tea.WindowSizeMsg{Width: 200, Height: 60})

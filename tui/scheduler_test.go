@@ -8,9 +8,9 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Pane 9 shows late tick workers first, and its capital letters act on the row:
-// T ticks, E sets the interval or the mode, P pauses a running worker and
-// resumes a paused one.
+// Pane 9 lists late tick workers first. Its action keys work on the row under
+// the cursor: T runs the tick worker now, E sets its interval or the scheduler
+// mode, P pauses a running worker and resumes a paused one.
 func TestSchedulerKeys(t *testing.T) {
 	for _, c := range []struct {
 		down   int
@@ -37,7 +37,7 @@ func TestSchedulerKeys(t *testing.T) {
 			}
 			x.press(c.keys...)
 			x.sees(c.says...)
-			if c.action != queue.ActTick { // the first empty required input has the focus
+			if c.action != queue.ActTick { // the focus starts on the first required input that is empty
 				x.typing("looked at by hand")
 			}
 			x.press("enter")
@@ -60,8 +60,8 @@ func TestSchedulerInterval(t *testing.T) {
 	})
 }
 
-// A key that does not work says why. The row of the mode has no worker to tick
-// or to pause.
+// A key that does not work here says why. The row of the scheduler mode is no
+// worker that could be run or paused.
 func TestSchedulerSaysWhyNot(t *testing.T) {
 	run(t, setup{w: 120, h: 40}, func(x *console) {
 		x.press("9", "G", "T")
@@ -78,8 +78,8 @@ func TestSchedulerSaysWhyNot(t *testing.T) {
 	})
 }
 
-// The page of a worker has the changes of its interval, the page of the mode
-// the jobs of pg_cron.
+// The page of a tick worker shows the changes of its interval; the page of the
+// scheduler mode shows the jobs of pg_cron.
 func TestSchedulerPages(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, w: 120, h: 40}, func(x *console) {

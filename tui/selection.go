@@ -1,12 +1,12 @@
 package tui
 
-// The selection: single rows, a range, all loaded rows and, as a separate
-// explicit step, all matching rows.
+// The selection of rows: one, a range, all loaded rows and, as a separate
+// step that the operator must ask for, all matching rows of the database.
 
 import "maps"
 
-// toggle selects or deselects the row under the cursor. It reports false if that row
-// cannot be selected.
+// toggle selects the row under the cursor, or deselects it. It reports false
+// if that row cannot be selected.
 func (g *grid) toggle() bool {
 	i, ok := g.current()
 	if !ok || !g.selectable(i) {
@@ -22,13 +22,13 @@ func (g *grid) toggle() bool {
 	return true
 }
 
-// selectable reports whether row i can be selected. With two tables, only the rows of one
-// of them can.
+// selectable reports whether row i can be selected. If a pane shows two
+// tables, only the rows of one of them can be.
 func (g *grid) selectable(i int) bool {
 	return g.selected != nil && (g.src.Second.Columns == nil || g.src.Second.Selectable == g.src.Lower(i))
 }
 
-// toggleRange begins a range at the cursor, or ends it.
+// toggleRange begins a range at the cursor, or ends the range that was begun.
 func (g *grid) toggleRange() {
 	if g.selected == nil {
 		return
@@ -42,8 +42,8 @@ func (g *grid) toggleRange() {
 	g.extendRange()
 }
 
-// extendRange selects the rows between the anchor and the cursor, in addition
-// to the rows that were selected before the range began.
+// extendRange selects the rows between the row where the range began and the
+// cursor. Rows that were selected before stay selected.
 func (g *grid) extendRange() {
 	if g.anchor < 0 || g.selected == nil {
 		return
@@ -57,8 +57,9 @@ func (g *grid) extendRange() {
 	}
 }
 
-// selectAll selects every loaded row that passes the filter. If all of them are selected
-// already and more is true, it selects all matching rows of the database.
+// selectAll selects every loaded row that the filter keeps. If these are
+// selected already and more is true (the database has further rows), it
+// selects all matching rows of the database.
 func (g *grid) selectAll(more bool) {
 	if g.selected == nil || len(g.order) == 0 {
 		return
@@ -87,7 +88,8 @@ func (g *grid) clear() bool {
 	return had
 }
 
-// selectedIDs returns the ids of the selected rows that are shown, in the order of the table.
+// selectedIDs returns the ids of the selected rows that the filter keeps, in
+// the order of the table.
 func (g *grid) selectedIDs() []string {
 	ids := make([]string, 0, len(g.selected))
 	for _, i := range g.selectedRows() {
@@ -96,7 +98,8 @@ func (g *grid) selectedIDs() []string {
 	return ids
 }
 
-// selectedRows returns the selected rows that are shown, in the order of the table.
+// selectedRows returns the indices of the selected rows that the filter keeps,
+// in the order of the table.
 func (g *grid) selectedRows() (rows []int) {
 	if len(g.selected) == 0 {
 		return nil

@@ -11,7 +11,8 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// shell holds the state that all panes share.
+// shell holds the state that all panes share: the terminal, the snapshot, who
+// acts, and the message in the status line.
 type shell struct {
 	calls
 	size       views.Size
@@ -20,34 +21,34 @@ type shell struct {
 	me         identity
 	local      *queue.HostStatus // the host of this process, as of the last poll
 	notice     notice
-	lastNotice notice // the message that was shown last, to count repetitions
-	serial     int    // the last number that a read or a dialog got
-	revision   int    // increases with each change of the data that pages show
+	lastNotice notice // the message before the current one, to count repetitions
+	serial     int    // the last number that was given to a read or to a dialog
+	revision   int    // increases when the data changes that pages show, so that they are built again
 }
 
-// display holds the known properties of the terminal, the display settings, and
-// the theme made from them.
+// display is what is known about the terminal, with the display settings, and
+// the theme made from both.
 type display struct {
 	profile colorprofile.Profile
-	known   bool // the terminal has reported its profile
+	known   bool // the terminal has reported how many colours it has
 	light   bool
 	utc     bool
 	mouse   bool
 	theme   theme.Theme
 }
 
-// notice is a message in the status line. It ends with the next key, after its
-// time, or when holds returns false.
+// notice is a message in the status line. It ends with the next key, when its
+// time is over, or when holds returns false.
 type notice struct {
 	text  string
 	bad   bool
 	until time.Time
-	holds func() bool // nil = true until its time is over
+	holds func() bool // whether the message is still true; nil: always
 	times int         // how often the same message was shown in a row
 }
 
-// shown returns the text, with a count if the message is repeated: a repeated message
-// must look different from an old one.
+// shown returns the text, with a count if the message came several times in a
+// row: otherwise the operator could not see that it came again.
 func (n notice) shown() string {
 	if n.times > 1 {
 		return n.text + " (" + views.Count(int64(n.times)) + " times)"
@@ -55,7 +56,8 @@ func (n notice) shown() string {
 	return n.text
 }
 
-// retheme builds the theme again after a change of the terminal's properties.
+// retheme builds the theme again, after a property of the terminal became
+// known or changed.
 func (m *shell) retheme() {
 	depth := theme.Sixteen
 	switch {
@@ -68,8 +70,8 @@ func (m *shell) retheme() {
 	m.revision++
 }
 
-// refresh starts to read a snapshot that is at most maxAge old. While another
-// read is in flight it only requests one more read after that.
+// refresh starts to read a snapshot that is at most maxAge old. If a read is
+// in progress, it only notes that another one must follow.
 func (m *shell) refresh(maxAge time.Duration) tea.Cmd {
 	if m.feed.paused {
 		return nil
@@ -81,17 +83,17 @@ func (m *shell) refresh(maxAge time.Duration) tea.Cmd {
 	return m.refreshAtOnce(maxAge)
 }
 
-// refreshAtOnce starts to read a snapshot, also while the session is being read.
+// refreshAtOnce starts to read a snapshot even if the session is being read.
 func (m *shell) refreshAtOnce(maxAge time.Duration) tea.Cmd {
-	if m.feed.acted { // a shared snapshot may be from before the change
+	if m.feed.acted { // a snapshot computed for another console may not have the change yet
 		maxAge, m.feed.acted = 0, false
 	}
 	m.feed.inFlight, m.feed.again, m.feed.started = true, false, m.o.Now()
 	return m.readSnapshot(maxAge)
 }
 
-// askSession reads the session, after the snapshot that is being read: both at once would need
-// a second connection.
+// askSession reads the session. If the snapshot is being read, it waits until
+// that has ended: both at once would need a second connection.
 func (m *shell) askSession() tea.Cmd {
 	m.feed.asked = m.o.Now()
 	if m.feed.sessionDue = m.feed.reading(); m.feed.sessionDue {
@@ -118,7 +120,8 @@ func (m *shell) inform(text string) {
 // warn shows a refusal or an error for 9 s.
 func (m *shell) warn(text string) { m.warnWhile(text, nil) }
 
-// warnWhile is warn for a message that ends early when holds returns false.
+// warnWhile is warn for a message that also ends when holds returns false;
+// nil: it ends as with warn.
 func (m *shell) warnWhile(text string, holds func() bool) {
 	m.show(notice{text: text, bad: true, until: m.o.Now().Add(9 * time.Second), holds: holds})
 }
@@ -139,7 +142,8 @@ func (m *shell) expireNotice() {
 	}
 }
 
-// env returns the theme, time and zone that views draw with.
+// env returns what the functions of package views need to draw: theme, time
+// and time zone.
 func (m *shell) env() views.Env {
 	e := views.Env{Theme: m.display.theme, Now: m.o.Now(), Loc: time.Local}
 	if m.display.utc {
@@ -152,14 +156,16 @@ func (m *shell) env() views.Env {
 	return e
 }
 
-// roleChanged reports whether snapshot and session disagree on primary or standby: the standby
-// was promoted, or another server answers. The session must then be read again.
+// roleChanged reports whether snapshot and session disagree about whether the
+// server is a standby: it was promoted, or another server answered. The
+// session must then be read again, at most every 5 s.
 func (m *shell) roleChanged(msg snapshotMsg) bool {
 	s := m.me.session
 	return s != nil && msg.err == nil && s.InRecovery != msg.snapshot.Server.InRecovery && m.o.Now().Sub(m.feed.asked) >= roleLife
 }
 
-// serverNow returns the current time of the server, counted from the last live snapshot.
+// serverNow returns the current time of the server: that of the last live
+// snapshot, plus the time that has passed here since it arrived.
 func (m *shell) serverNow() time.Time {
 	live, at := m.feed.past.live, m.feed.past.liveAt
 	if live == nil {
@@ -168,7 +174,8 @@ func (m *shell) serverNow() time.Time {
 	return live.TakenAt.Add(m.o.Now().Sub(at))
 }
 
-// pastAge returns how long ago the stored snapshot on the screen was taken; 0: it is live.
+// pastAge returns how long ago the stored snapshot on the screen was taken; 0
+// if the live one is shown.
 func (m *shell) pastAge() time.Duration {
 	if m.feed.past.live == nil {
 		return 0
@@ -187,9 +194,9 @@ func (m *shell) pastClock() string {
 	return at.Format("15:04:05")
 }
 
-// off returns the reason why an action is not available now, or "". It checks
-// in advance what the database would refuse, so that the console does not offer
-// such an action.
+// off returns the reason why an action is not available now, or "". The
+// database would refuse it anyway; the console checks so that it does not
+// offer what cannot work.
 func (m *shell) off(a queue.Action) string {
 	s := m.me.session
 	here := a.Danger == queue.DangerLocal
@@ -227,8 +234,8 @@ func (m *shell) off(a queue.Action) string {
 // running reports whether loops run in this process.
 func (m *shell) running() bool { return m.host != nil && m.local != nil && m.local.Running }
 
-// cost returns the right side of the status line, longest form first: when the snapshot
-// was taken and how long the database worked on it.
+// cost returns the right side of the status line, in several lengths, longest
+// first: when the snapshot was taken and how long the database worked on it.
 func (m *shell) cost() []string {
 	f := m.feed
 	if f.snapshot == nil {

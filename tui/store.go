@@ -33,30 +33,33 @@ type Store interface {
 	// Snapshot returns the current state. It may be one that was computed for another
 	// console, if that is at most maxAge old.
 	Snapshot(ctx context.Context, maxAge time.Duration) (queue.Snapshot, error)
-	// SnapshotAt returns the stored snapshot that is steps snapshots after the
-	// one of time at, or before it if steps is negative. first is the time of
-	// the oldest stored snapshot. A zero TakenAt means that no such snapshot is
-	// stored.
+	// SnapshotAt returns a stored snapshot: the one that is steps snapshots
+	// after the one shown at time at, or before it if steps is negative. first
+	// is the time of the oldest stored snapshot. A zero TakenAt means that no
+	// such snapshot is stored.
 	SnapshotAt(ctx context.Context, at time.Time, steps int) (s queue.Snapshot, first time.Time, err error)
 	List(ctx context.Context, q queue.Query) (queue.Page, error)
 	// Actions returns the registry of all actions.
 	Actions() queue.Registry
 	Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 	Apply(ctx context.Context, p queue.Plan) (queue.Result, error)
-	// Changes signals that something changed in the database. It may be nil, or be closed
-	// when no more signals come.
+	// Changes returns the channel of change hints: it receives a value when
+	// something in the database changed. It may be nil, and is closed when no
+	// more hints come.
 	Changes() <-chan struct{}
-	// Link returns the state of the connection, from memory.
+	// Link returns the state of the database connection, without asking the
+	// database.
 	Link() queue.Link
 }
 
-// Host is the worker host of this process. A nil Host means that this process cannot run
-// one. An empty loop name means all loops.
+// Host is the worker host of this process; nil if this process cannot run one.
+// In its methods an empty loop name means all loops.
 type Host interface {
 	Status() queue.HostStatus
 	Start(loop string) error
 	Drain(loop string) error
 	Stop(loop string) error
-	// Shutdown drains all loops within the grace time, then hands back the remaining work.
+	// Shutdown drains all loops. Work that has not ended within the grace time
+	// is returned to the queue.
 	Shutdown(ctx context.Context) error
 }

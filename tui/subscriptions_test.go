@@ -8,8 +8,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// D mutes an event subscription and unmutes a muted one. On the row of an event
-// type there is nothing to mute.
+// D mutes an event subscription, and unmutes a muted one. On the row of an
+// event type, D has no effect: a type cannot be muted.
 func TestRuleKeys(t *testing.T) {
 	for _, c := range []struct {
 		down int
@@ -46,8 +46,9 @@ func TestRuleKeys(t *testing.T) {
 	})
 }
 
-// From an event type that reaches nobody to its resolution, and from there to
-// the event subscription that would reach a recipient.
+// From an event type that reaches nobody, enter leads to the page that
+// resolves its recipients, and N from there to the form of an event
+// subscription.
 func TestResolveAType(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
@@ -98,7 +99,7 @@ func TestRulePage(t *testing.T) {
 		x.press("esc", "/")
 		x.typing("state:muted")
 		x.press("enter")
-		x.rest(2 * rereadGap) // reads of the same moment may be recorded in either order
+		x.rest(2 * rereadGap) // two reads that begin at the same moment may be recorded in either order
 		require.Equal(t, "state:muted", last(s.listed()).Filter)
 	})
 }

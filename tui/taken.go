@@ -10,9 +10,10 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// chosen returns the rows of the open table that an action works on: the selected rows that
-// are shown, else the row under the cursor. If the filter hides every selected row, problem
-// is the refusal: an action never works on rows that cannot be seen.
+// chosen returns the indices of the rows of the open table that an action
+// works on: the selected rows that the filter keeps, else the row under the
+// cursor. If the filter hides every selected row, problem is the refusal: an
+// action never works on rows that the operator cannot see.
 func (at scene) chosen() (rows []int, problem string) {
 	g := &at.level.grid
 	if len(g.selected) == 0 {
@@ -28,8 +29,8 @@ func (at scene) chosen() (rows []int, problem string) {
 	return rows, ""
 }
 
-// titles returns the names of the rows that an action works on; on a page, the
-// name of the row that the page shows.
+// titles returns the names of the rows that an action works on. On a page it
+// is the name of the row that the page shows.
 func (at scene) titles() (out []string) {
 	switch l := at.level; {
 	case l.table != nil:
@@ -51,12 +52,13 @@ func (at scene) titles() (out []string) {
 	return out
 }
 
-// notTaken is the label of the line about selected rows that are left out.
+// notTaken is the label of the line that counts the selected rows that are not
+// targets, because the filter hides them.
 const notTaken = "not taken"
 
-// taken returns the lines at the top of an action's dialog: the targets of the
-// request by name, and the number of selected rows that the action leaves out
-// because the filter hides them.
+// taken returns the first lines of an action's dialog: the names of the
+// targets of the request, and the number of selected rows that are not
+// targets.
 func (at scene) taken(a queue.Action, req queue.Request) []queue.PlanLine {
 	if at.level.grid.all {
 		return takenLines(nil, req)
@@ -70,9 +72,9 @@ func (at scene) taken(a queue.Action, req queue.Request) []queue.PlanLine {
 	return out
 }
 
-// named returns the lines of taken for a request of the command line. It knows
-// the names only if the open table shows all targets; else the lines contain
-// ids, and the preview has the names.
+// named returns the same lines as taken, for a request that was typed as a
+// command. It has the names only if the open table shows all targets; else the
+// lines have the ids, and the names follow in the preview.
 func (m *root) named(req queue.Request) []queue.PlanLine {
 	var titles []string
 	if g := &m.pane().top().grid; g.src.Title != nil {
@@ -86,8 +88,8 @@ func (m *root) named(req queue.Request) []queue.PlanLine {
 }
 
 // takenLines returns lines that name the targets of a request. titles are the
-// names of the target rows, or of the groups that the request's filters match;
-// nil: the names are not known.
+// names of the target rows, or of the groups that match the request's filters;
+// nil: only the ids are known.
 func takenLines(titles []string, req queue.Request) (out []queue.PlanLine) {
 	add := func(label, text string) { out = append(out, queue.PlanLine{Label: label, Value: queue.Clean(text)}) }
 	ids := firstFew(req.Targets)
@@ -108,7 +110,8 @@ func takenLines(titles []string, req queue.Request) (out []queue.PlanLine) {
 	return out
 }
 
-// tallied joins names, each once with how often it occurs.
+// tallied joins names to one text. A name that occurs several times is there
+// once, with the number.
 func tallied(names []string) string {
 	var all []queue.Counted
 	at := map[string]int{}

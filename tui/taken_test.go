@@ -9,8 +9,9 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// The preview of some rows of a filtered list offers all that match, with their number and
-// endpoints; that button leads to a separate preview, also after ctrl+a.
+// The preview for some rows of a filtered list has a further button for all
+// rows that match the filter, with their number and endpoints. That button
+// leads to a separate preview, also after ctrl+a.
 func TestAllThatMatchIsASecondButton(t *testing.T) {
 	for _, choose := range [][]string{nil, {"space", "space"}, {"ctrl+a"}} {
 		s := newStore()
@@ -25,21 +26,21 @@ func TestAllThatMatchIsASecondButton(t *testing.T) {
 			const within = "source=webhook code=HTTP_503 subscription=7 domain=billing"
 			require.Equal(t, within, s.asked()[0].Within)
 			require.NotEmpty(t, s.asked()[0].Targets)
-			c.press("shift+tab", "enter") // the last button
+			c.press("shift+tab", "enter") // shift+tab goes to the last button
 			c.rest(quiet)
 			require.Empty(t, s.did(), "it plans, and carries nothing out")
 			require.Len(t, s.asked(), 2)
 			require.Equal(t, within, s.asked()[1].Filter)
 			require.Empty(t, s.asked()[1].Targets)
 			require.Equal(t, "back", s.asked()[1].Reason)
-			c.sees("type 4638") // the number that the plan counts
+			c.sees("type 4638") // the number of rows in the plan
 			c.seesNot("that match ]")
 		})
 	}
 }
 
-// The form of an action names the targets: rows and groups, one and several, on
-// a page and from the command line.
+// The form of an action names its targets: one row, several rows, groups, the
+// row of an open page, the targets of a typed command.
 func TestFormSaysWhatIsTaken(t *testing.T) {
 	for _, x := range []struct {
 		keys []string
@@ -67,7 +68,8 @@ func TestFormSaysWhatIsTaken(t *testing.T) {
 	}
 }
 
-// Selected rows that a later filter hides stay selected, are never taken, and the dialog counts them.
+// Selected rows that a filter hides stay selected. An action leaves them out,
+// and its dialog counts them.
 func TestHiddenRowsAreNotTaken(t *testing.T) {
 	const slow = "source=webhook code=TIMEOUT subscription=9 domain=iu"
 	s := newStore()
@@ -88,10 +90,11 @@ func TestHiddenRowsAreNotTaken(t *testing.T) {
 		c.press("enter", "R")
 		c.sees("the filter hides all 2 selected rows")
 		require.Zero(t, c.overlays())
-		c.press("esc", "R") // without the filter both are shown, and taken
+		c.press("esc", "R") // without the filter both rows are shown, so both are targets
 		c.model(func(m *root) { require.Len(t, m.over[0].(*dialog).req.Filters(), 2) })
 	})
-	// In a list that the database filters, rows that it does not find are no longer selected.
+	// If the database applies the filter, rows that do not match are not even
+	// loaded, so they do not stay selected.
 	s = newStore()
 	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
 		c.press("5", "enter", "space", "space", "/")
@@ -104,7 +107,8 @@ func TestHiddenRowsAreNotTaken(t *testing.T) {
 	})
 }
 
-// A payload can be revealed by its printed command from anywhere: its page opens below the dialog.
+// A typed command can reveal a payload from any pane: the page that shows the
+// payload opens below the dialog.
 func TestRevealCommandOpensThePage(t *testing.T) {
 	for _, x := range []struct {
 		line string

@@ -8,8 +8,9 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// Enter on a row that groups several troubles shows them, and hides them again.
-// The status line shows the remedy for the row under the cursor.
+// Several troubles of one kind are one row of the Overview. Enter shows them
+// all, and hides them again. The status line says what to do about the row
+// under the cursor.
 func TestEnterExpandsTroublesOfOneKind(t *testing.T) {
 	s := newStore()
 	s.snap.Flags, s.snap.Held, s.snap.Suspended = nil, nil, nil

@@ -10,10 +10,10 @@ import (
 // New returns the model of the console. Run is the usual way to start it; tests drive the model directly.
 func New(s Store, h Host, o Options) tea.Model { return newRoot(context.Background(), s, h, o) }
 
-// framesPerSecond limits how often a changed frame is written. The frame of a
-// key press waits for the next of these moments: at 60, the default of Bubble
-// Tea, that is up to 16.7 ms and most of the time from the key press to its
-// frame.
+// framesPerSecond limits how often a changed frame is written. A key press is
+// visible at the next of these moments: at 60 per second, the default of
+// Bubble Tea, it would wait up to 16.7 ms, which is most of the time that a
+// key takes.
 const framesPerSecond = 90
 
 // Run shows the console until the operator quits or ctx ends. It returns nil when ctx
@@ -25,8 +25,9 @@ func Run(ctx context.Context, s Store, h Host, o Options, opts ...tea.ProgramOpt
 	m := newRoot(ctx, s, h, o)
 	defer func() { m.saving.end() }()
 	defer m.cancel()
-	// The caller handles signals and ends ctx. Quit, not Kill: a killed program closes
-	// its input while a goroutine still reads from it.
+	// Signals are the caller's task, so Bubble Tea must not handle them. Quit
+	// instead of Kill: a killed program closes its input while a goroutine
+	// still reads from it.
 	p := tea.NewProgram(m, append([]tea.ProgramOption{tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond)}, opts...)...)
 	defer context.AfterFunc(ctx, p.Quit)()
 	_, err := p.Run()

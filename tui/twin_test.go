@@ -16,11 +16,12 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// The command that a dialog prints, typed after ":", opens the same plan.
+// A dialog prints the qtop command that does the same. Typed after ":", that
+// command opens a dialog with the same plan.
 func TestPrintedCommandOpensTheSamePlan(t *testing.T) {
 	for _, a := range actions.Registry() {
 		if a.Local() || a.ID == queue.ActReveal {
-			continue // tested by TestPrintedCommandOfEveryDialog
+			continue // covered by TestPrintedCommandOfEveryDialog
 		}
 		t.Run(string(a.ID), func(t *testing.T) {
 			var requests []queue.Request
@@ -45,7 +46,7 @@ func TestPrintedCommandOpensTheSamePlan(t *testing.T) {
 			}
 			if free := a.Free(); a.Targets.Name == "" || a.Danger == queue.DangerDatabase {
 				requests = append(requests, base())
-				if a.Danger == queue.DangerDatabase { // its plan names the database
+				if a.Danger == queue.DangerDatabase { // the plan of such an action names the database
 					requests[0].Targets = []string{"staging_copy"}
 				}
 				if a.Targets.Name == "" && free.Kind == queue.ArgWord {
@@ -55,7 +56,7 @@ func TestPrintedCommandOpensTheSamePlan(t *testing.T) {
 				r := base()
 				r.Targets = []string{"-a b'c"}
 				if a.Targets.Many {
-					for range 30 { // many targets: the command has all of them
+					for range 30 { // so many targets that the command needs several lines
 						r.Targets = append(r.Targets, "job:0190")
 					}
 				}
@@ -106,7 +107,8 @@ func TestPrintedCommandIsNeverCut(t *testing.T) {
 	require.NotContains(t, line, "…")
 }
 
-// Selected groups are taken, else the group under the cursor, each within the filter.
+// An action on groups works on the selected ones, else on the group under the
+// cursor, and within each only on dead letters that match the filter.
 func TestGroupsAreTakenAsTheyAreShown(t *testing.T) {
 	const acme, slow = "source=webhook code=HTTP_503 subscription=7 domain=billing", "source=webhook code=TIMEOUT subscription=9 domain=iu"
 	for _, x := range []struct {
@@ -137,9 +139,9 @@ func TestGroupsAreTakenAsTheyAreShown(t *testing.T) {
 	}
 }
 
-// A dialog prints the whole command even on a screen of 80x24, however long the
-// command is. Typed after ":", the command opens the dialog of the same action
-// on the same targets.
+// A dialog prints the whole command, however long it is, even on a screen of
+// 80×24. Typed after ":", the command opens the dialog of the same action with
+// the same targets.
 func TestPrintedCommandOfEveryDialog(t *testing.T) {
 	for _, a := range actions.Registry() {
 		t.Run(string(a.ID), func(t *testing.T) {
@@ -200,7 +202,7 @@ func printedCommand(m *root, d *dialog) string {
 		first := slices.IndexFunc(frame, func(s string) bool { return strings.HasPrefix(s, "same as") })
 		for _, line := range frame[max(first, 0):] {
 			if end = strings.HasPrefix(line, "undo "); end || strings.Contains(line, "more lines") {
-				break // the buttons follow
+				break // the command ends above the buttons
 			}
 			if (first >= 0 || len(all) > 0) && !slices.Contains(all, line) {
 				all = append(all, line)

@@ -7,18 +7,19 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// Update handles one message. It never waits.
+// Update handles one message and returns the commands that it starts. It never
+// waits.
 func (m *root) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	n := len(m.banners())
 	cmd := m.route(msg)
 	m.expireNotice()
-	if len(m.banners()) != n { // the pane got more or fewer lines
+	if len(m.banners()) != n { // a banner came or went, so the pane has another height
 		m.settle()
 	}
 	return m, cmd
 }
 
-// route calls the method that handles the message.
+// route hands the message to the method for its type.
 func (m *root) route(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case tea.KeyPressMsg:
@@ -69,8 +70,9 @@ func (m *root) route(msg tea.Msg) tea.Cmd {
 	return nil
 }
 
-// overSSH turns on synchronized output over SSH. Bubble Tea does not query SSH terminals
-// for it, and a terminal that does not know the mode ignores it.
+// overSSH turns on synchronized output (each frame appears as a whole) over
+// SSH. There, Bubble Tea does not ask the terminal whether it knows this mode;
+// a terminal that does not know it ignores it.
 func overSSH(env tea.EnvMsg) tea.Cmd {
 	if env.Getenv("SSH_TTY") == "" {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// View draws one frame. It reads the model and changes nothing.
+// View draws one frame. It changes nothing in the model.
 func (m *root) View() tea.View {
 	v := tea.NewView(m.frame())
 	v.AltScreen = true

@@ -22,8 +22,10 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// walker presses keys on a console without a terminal: it runs the commands of the model
-// itself, in a bubble with virtual time, and checks after each key what must always hold.
+// walker is the random test of the console: it presses random keys, changes
+// data and connection meanwhile, and after each key checks what must always
+// hold (method check). It needs no terminal and runs the commands of the model
+// itself, in a bubble of testing/synctest with virtual time.
 type walker struct {
 	t     *testing.T
 	rnd   *rand.Rand
@@ -32,14 +34,15 @@ type walker struct {
 	host  *fakeHost
 	m     *root
 	run   *walkerRun
-	keys  []string // the latest keys, for the message of a failure
+	keys  []string // the latest keys, printed if the test fails
 
-	linkAt  time.Time // when the link changed last
-	applied int       // changes made so far
+	linkAt  time.Time // when the state of the connection was changed last
+	applied int       // how many actions changed something so far
 	ended   int       // how often the console was quit
 }
 
-// walkerRun receives the messages of one console; a console that was quit has another one.
+// walkerRun receives the messages of one console. When the console quits, the
+// walker opens another one with another walkerRun.
 type walkerRun struct {
 	msgs chan tea.Msg
 	done chan struct{}
@@ -85,7 +88,8 @@ func (w *walker) close() {
 	w.after(time.Minute)
 }
 
-// exec runs a command and hands its message to the console that is open.
+// exec runs a command of the model. Its message goes to the console only if
+// that one is still open.
 func (w *walker) exec(cmd tea.Cmd) {
 	if cmd == nil {
 		return
@@ -109,7 +113,7 @@ func (w *walker) send(msg tea.Msg) {
 	w.exec(cmd)
 }
 
-// settle handles messages until none is left.
+// settle handles messages until there are none.
 func (w *walker) settle() {
 	for {
 		synctest.Wait()
@@ -150,7 +154,7 @@ func (w *walker) fail(format string, a ...any) {
 	w.t.Fatalf("%s\nseed %d, after the keys … %s\n%s", fmt.Sprintf(format, a...), w.seed, strings.Join(w.keys, " "), ansi.Strip(w.m.frame()))
 }
 
-// step is one key of the walk.
+// step presses one random key, or changes data or connection.
 func (w *walker) step() {
 	key, name := w.pick()
 	w.keys = append(w.keys, name)
@@ -182,14 +186,14 @@ func (w *walker) step() {
 	}
 }
 
-// pause returns the time between two keys: some keys come too fast for a
-// dialog, some as slowly as from a person who thinks.
+// pause returns a random time between two keys: sometimes too short for a
+// dialog to accept the second, sometimes as long as a person thinks.
 func (w *walker) pause() time.Duration {
 	return []time.Duration{0, 50 * time.Millisecond, 450 * time.Millisecond, 450 * time.Millisecond, 1600 * time.Millisecond}[w.rnd.IntN(5)]
 }
 
-// pick returns a random key, or a longer input that random keys would never
-// type.
+// pick returns a random key, or a longer text that random keys would hardly
+// ever make. The second value describes it for the message of a failure.
 func (w *walker) pick() (tea.Msg, string) {
 	if d, ok := w.top().(*dialog); ok && w.rnd.IntN(3) > 0 {
 		return w.pickInDialog(d)
@@ -217,7 +221,7 @@ func (w *walker) pick() (tea.Msg, string) {
 	return keyOf(k), k
 }
 
-// pickInDialog returns keys that fill a dialog, so that some dialogs are
+// pickInDialog returns keys that fill in a dialog, so that some dialogs are
 // confirmed.
 func (w *walker) pickInDialog(d *dialog) (tea.Msg, string) {
 	k := "enter"
@@ -227,7 +231,7 @@ func (w *walker) pickInDialog(d *dialog) (tea.Msg, string) {
 	case d.focus < len(n):
 		s := queue.Choose(d.stage == stagePreview, n[d.focus].arg.Name, "5")
 		if n[d.focus].value() == "" {
-			n[d.focus].input.SetValue(s) // as if typed key by key
+			n[d.focus].input.SetValue(s) // instead of one key press per character
 			return tea.KeyPressMsg{Code: tea.KeyEnd}, "type:" + s
 		}
 	case d.stage == stagePreview && d.focus == len(n):
@@ -271,8 +275,8 @@ func (w *walker) confirms(key tea.Msg) bool {
 	return true
 }
 
-// disturb changes the data and the connection: rows appear and vanish, the link
-// and the database fail and recover.
+// disturb makes one random change: rows appear or vanish, the connection or
+// the database fails or recovers.
 func (w *walker) disturb() {
 	w.store.set(func(s *fakeStore) {
 		switch w.rnd.IntN(9) {
@@ -304,7 +308,7 @@ func (w *walker) disturb() {
 	})
 }
 
-// half returns about half of the rows.
+// half returns about half of the rows, chosen at random.
 func half[T any](w *walker, rows []T) (out []T) {
 	for _, x := range rows {
 		if w.rnd.IntN(2) == 0 {
@@ -314,7 +318,8 @@ func half[T any](w *walker, rows []T) (out []T) {
 	return out
 }
 
-// check fails the test if an invariant does not hold.
+// check fails the test if something does not hold that must always hold.
+// confirmed says that the last key confirmed an action.
 func (w *walker) check(confirmed bool) {
 	w.t.Helper()
 	m := w.m
@@ -331,7 +336,7 @@ func (w *walker) check(confirmed bool) {
 	w.checkFrame()
 }
 
-// checkCursor checks that the cursor is on a row that exists, or that there is none.
+// checkCursor fails the test if the cursor is on a row that does not exist.
 func (w *walker) checkCursor() {
 	w.t.Helper()
 	l := w.m.pane().top()
@@ -356,8 +361,8 @@ func (w *walker) checkCursor() {
 	}
 }
 
-// checkFrame checks that the frame fills the screen exactly and that the header has the
-// state of the link.
+// checkFrame fails the test if the frame does not fill the screen exactly, or
+// if the header shows another state of the connection than the real one.
 func (w *walker) checkFrame() {
 	w.t.Helper()
 	m := w.m
@@ -397,8 +402,8 @@ func (w *walker) checkFrame() {
 	}
 }
 
-// TestRandomWalk presses random keys on every pane, on busy data that changes meanwhile.
-// QTOP_WALK_SEED repeats a walk.
+// TestRandomWalk presses random keys in every pane, while busy data changes.
+// To repeat a failed walk, set QTOP_WALK_SEED to the seed that it printed.
 func TestRandomWalk(t *testing.T) {
 	n := 2_000
 	if os.Getenv("QTOP_TEST_FULL") != "" {
@@ -433,7 +438,8 @@ func TestRandomWalk(t *testing.T) {
 	})
 }
 
-// TestRandomResizes resizes the terminal 1,000 times while panes, pages and dialogs change.
+// TestRandomResizes changes the size of the terminal 1,000 times while panes,
+// pages and dialogs are open.
 func TestRandomResizes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWalker(t, walkSeed)

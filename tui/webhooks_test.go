@@ -43,7 +43,8 @@ func TestWebhookKeys(t *testing.T) {
 	}
 }
 
-// E rotates the secret of the subscription under the cursor, in the list and on its page.
+// E rotates the secret of the webhook subscription under the cursor, in the
+// list and on its page.
 func TestWebhookSecretKey(t *testing.T) {
 	for _, keys := range [][]string{{"7", "j", "E"}, {"7", "j", "enter", "E"}} {
 		s := newStore()
@@ -68,7 +69,8 @@ func TestWebhookKeysSayWhyNot(t *testing.T) {
 	})
 }
 
-// From the Overview to the endpoint that waits, to why it waits, and back.
+// Enter leads from the Overview to the endpoint whose deliveries wait, and
+// from there to the page that says why; esc leads back.
 func TestWhyAnEndpointWaits(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
@@ -100,7 +102,7 @@ func TestOverviewLeadsToEndpointsAndOperations(t *testing.T) {
 				require.NotZero(t, q.SubscriptionID, i)
 			}
 		})
-		for range 5 { // the rows OFF, INVALID, OVERDUE, BRAKE, HELD
+		for range 5 { // down past the rows OFF, INVALID, OVERDUE, BRAKE and HELD
 			x.press("j")
 		}
 		x.press("enter")
