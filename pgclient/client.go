@@ -47,10 +47,10 @@ type Options struct {
 	DSN       string // empty = the PG* environment variables, as in psql
 	ListenDSN string // a direct connection, if DSN leads to a pooler; empty = DSN
 	Program   string // application_name starts with it; default "qtop"
-	Actor     string // the person, for audit rows
-	Pooler    string // the person whom audit rows name
+	Actor     string // the person whom audit rows name; the database cannot verify it
+	Pooler    string // "transaction" = DSN leads to a pooler in transaction mode; empty = a pooler is detected
 	ReadOnly  bool   // every session is read-only; PostgreSQL refuses writes too
-	WorkConns int32  // connections for a worker host; 0 = none
+	WorkConns int32  // the most connections of a worker host's pool; 0 = no such pool
 	// ExpectServer names the intended servers, by cluster_name, address or address:port;
 	// empty = any. On any other server, a worker host claims nothing.
 	ExpectServer []string
@@ -128,7 +128,8 @@ func (c *Client) Close() {
 	}
 }
 
-// newTag returns a random tag for the sessions of this process.
+// newTag returns a random suffix for the application_name of this process's sessions: see
+// SessionTag.
 func newTag() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:])
@@ -145,7 +146,7 @@ func (c *Client) SessionTag() string {
 	return c.tag
 }
 
-// program returns the application_name for connections of this use, such as "read".
+// program returns the application_name of the connections for one use, such as "read".
 func (c *Client) program(use string) string {
 	name := c.opts.Program + " " + use
 	if use == "work" || use == "wake" {
@@ -188,8 +189,9 @@ const (
 	actIdle   = time.Minute     // for the connections of the actions
 )
 
-// catalogue acquires a connection that can read the catalogue: one of the read pool, or, where the
-// schema does not fit this program, one of the look pool.
+// catalogue acquires a connection that can read the catalogue: one of the pool read, or one of the
+// pool look if the read pool refuses connections because the schema does not fit this program (see
+// fits).
 func (c *Client) catalogue(ctx context.Context) (*pgxpool.Conn, error) {
 	conn, err := c.read.Acquire(ctx)
 	if errors.Is(err, errMisfit) {
@@ -257,8 +259,8 @@ func (c *Client) Link() queue.Link {
 	return l
 }
 
-// Note records whether the last call reached the server. A call that its caller cancelled is not
-// counted: it proves nothing about the server.
+// Note records whether the last call reached the server, for Link. A call that its caller
+// cancelled is not counted: it proves nothing about the server.
 func (c *Client) Note(ctx context.Context, err error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return
@@ -273,7 +275,9 @@ func (c *Client) Note(ctx context.Context, err error) {
 	}
 }
 
-// Changes receives a hint whenever a wake signal arrives or the listener has reconnected.
+// Changes returns a channel that receives a value whenever a wake signal has arrived or the
+// listener has reconnected: then read again. Values that nobody has received yet are merged into
+// one.
 func (c *Client) Changes() <-chan struct{} { return c.changes }
 
 // Listen runs the console's listener until ctx ends.
@@ -319,8 +323,8 @@ func (c *Client) NewListener(use string, onWake func(queue.Wake), resync func())
 	return l, nil
 }
 
-// CheckListen returns an error if wake signals do not arrive over listen_dsn, or over dsn if
-// listen_dsn is not set.
+// CheckListen returns an error if wake signals do not arrive over Options.ListenDSN, or over
+// Options.DSN if that is empty.
 func (c *Client) CheckListen(ctx context.Context) error {
 	l, err := c.NewListener("probe", func(queue.Wake) {}, func() {})
 	if err != nil {

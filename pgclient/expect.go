@@ -1,8 +1,8 @@
 package pgclient
 
-// The server is compared with expect_server from the settings. A physical copy of a cluster has
-// the same identity as its original, so only the name and the address of the server distinguish
-// them.
+// The check of the setting expect_server: is this the server that the operator means? A physical
+// copy of a cluster has the same system identifier as its original, so only the name
+// (cluster_name) and the address of the server distinguish them.
 
 import (
 	"context"
@@ -61,7 +61,7 @@ func (s server) name() string {
 	return net.JoinHostPort(s.address, strconv.Itoa(s.port))
 }
 
-// is reports whether the server has this name or address.
+// is reports whether the server has this cluster_name, address or address:port.
 func (s server) is(expected string) bool {
 	if s.cluster != "" && s.cluster == expected {
 		return true

@@ -14,11 +14,12 @@ import (
 // this program can use.
 var errMisfit = errors.New("the schema does not fit")
 
-// fits refuses a connection on which a statement could call an object that is not qtop's. If the
-// schema of this program is installed, each call finds qtop's function. If the schema is missing or
-// older, another login may have made an object under a name that the schema lacks: then no action
-// runs, and reading is allowed only if no such object exists. A worker host checks the schema
-// itself when it registers.
+// fits refuses a connection on which a statement could call an object that is not qtop's. use is
+// the pool: only read and act are checked; a worker host checks the schema when it registers. If
+// the schema of this program is installed, each call finds qtop's function. If the schema is
+// missing or older, another login may have made an object under a name that the schema lacks: then
+// no action runs, and reading is allowed only if an older schema is installed and no such object
+// exists.
 func fits(ctx context.Context, conn *pgx.Conn, use string) error {
 	if use != "read" && use != "act" {
 		return nil

@@ -1,9 +1,9 @@
 package pgclient
 
-// The LISTEN connection is a single connection outside the pools. It is pinged, proven to work
-// by a signal from a second connection, and reopened whenever it fails. A wake signal is only a
-// hint: after each (re)subscription everything is refreshed, because signals sent in the meantime
-// are lost.
+// The LISTEN connection is a single connection outside the pools. It is pinged, tested with a
+// signal that a second connection sends, and reopened whenever it fails. A wake signal is only a
+// hint: each time that listening begins, resync is called so that the caller reads everything
+// again, because signals sent in the meantime are lost.
 
 import (
 	"context"
@@ -27,8 +27,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// A dead connection returns no error. The ping detects it at most pingEvery + pingWithin after it
-// died.
+// A connection whose network has failed returns no error. The ping notices that at most pingEvery
+// + pingWithin later.
 const (
 	pingEvery   = 5 * time.Second
 	pingWithin  = 3 * time.Second
@@ -52,8 +52,8 @@ type Listener struct {
 	newest int
 }
 
-// keptWakes limits how many wake signals the console keeps to show, keptWakeText the length of the
-// texts of a payload: any login can send a signal of any content.
+// keptWakes is how many wake signals are kept to show; keptWakeText is how many bytes of each text
+// in a payload are kept, because any login can send a signal of any content.
 const (
 	keptWakes    = 200
 	keptWakeText = 200
@@ -123,7 +123,8 @@ func (l *Listener) Run(ctx context.Context) {
 	l.set("off", queue.Text{})
 }
 
-// deafError is the reason why LISTEN cannot work on this connection.
+// deafError is the reason why LISTEN cannot work on this connection, such as a transaction pooler
+// or a standby.
 type deafError struct {
 	why  string
 	wait time.Duration // until the next attempt
@@ -251,7 +252,8 @@ func (l *Listener) ring(ctx context.Context, channel string) error {
 	}
 }
 
-// subscribe updates the subscriptions to the domains that exist now; its query is also the ping.
+// subscribe makes the connection LISTEN to the channels of the domains that exist now, and returns
+// these channels; its query is also the ping. have: the channels so far.
 func (l *Listener) subscribe(ctx context.Context, conn *pgx.Conn, have []string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, pingWithin)
 	defer cancel()
@@ -261,7 +263,7 @@ func (l *Listener) subscribe(ctx context.Context, conn *pgx.Conn, have []string)
 		UNION SELECT event_domain FROM public.job_lane`)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && (pg.Code == "42501" || pg.Code == "42P01") {
-		want, err = wakeChannels(ctx, conn, "") // the login may not read the registry, or the schema lacks it
+		want, err = wakeChannels(ctx, conn, "") // the login may not read some of these tables, or an older schema lacks one
 	}
 	if err != nil {
 		return nil, err
@@ -288,8 +290,8 @@ func (l *Listener) subscribe(ctx context.Context, conn *pgx.Conn, have []string)
 	return want, nil
 }
 
-// wakeChannels lists the channels of all domains: those of the registry, and those that the extra
-// query returns.
+// wakeChannels returns the channels queue_wake_DOMAIN of all domains: those in
+// event_type_registry, and those that more, the end of a UNION, selects.
 func wakeChannels(ctx context.Context, conn *pgx.Conn, more string) ([]string, error) {
 	return pgrow.Column[string](ctx, conn, `SELECT 'queue_wake_' || d FROM (
 		SELECT event_domain AS d FROM public.event_type_registry`+more+`

@@ -6,12 +6,14 @@
 //
 //  1. Plan reads the current rows and returns a preview: what would change, what is
 //     refused and why, and the equivalent command line. Nothing is written.
-//  2. Apply makes the change. It is conditional on what Plan saw (Plan.Expect): if
-//     the row changed since, the change is refused.
+//  1. Plan reads the current rows and returns a preview: what would change, what is refused and
+//     why, and the equivalent command line. Nothing is written.
+//  2. Apply makes the change. It is conditional on what Plan saw (Plan.Expect): if the row changed
+//     since, the change is refused.
 //
-// Each action calls a function of the schema, which checks the caller's right,
-// changes the rows and writes the audit row in one transaction. The preview comes
-// from the dry run of the same function where there is one, so that both use the
+// Each action calls a function of the schema, which checks the caller's right, changes the rows
+// and writes the audit row in one transaction. Where that function has a dry run, Plan calls it,
+// so that preview and change select rows by the same conditions.
 // same predicate.
 package actions
 
@@ -58,7 +60,8 @@ func find(id queue.ActionID) (entry, error) {
 	return entry{}, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("there is no action " + string(id))}
 }
 
-// Actions returns the registry; it makes Planner satisfy the console's interface.
+// Actions returns Registry(). Planner has this method because tui.Store, the interface of the
+// console, asks for it.
 func (c *Planner) Actions() queue.Registry { return Registry() }
 
 // Plan returns a preview of what the request would do. It changes nothing. A request
@@ -95,15 +98,15 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 	}
 	if err == nil && e.match != nil && r.Within != "" {
 		if p.Match, err = e.match(ctx, c, r.Within); p.Match != nil && p.Match.Count <= p.Count+p.Skipped {
-			p.Match = nil // every row that matches is taken
+			p.Match = nil // the selection already has every row that matches
 		}
 	}
-	if err == nil && p.Refused != "" && e.Function != "" { // the right comes before the state of the row
+	if err == nil && p.Refused != "" && e.Function != "" { // a missing right is reported before what is wrong with the row
 		err = c.mayCall(ctx, e)
 	}
 	err = pgerror.Translate(err)
 	p.Took = time.Since(started)
-	if done, _ := find(p.Request.Action); done.command != nil { // planning may have replaced the request's action
+	if done, _ := find(p.Request.Action); done.command != nil { // Plan may have replaced the action of the request (see planEnabled)
 		p.Command = done.command(p.Request)
 	} else {
 		p.Command = done.Command(p.Request)
@@ -121,8 +124,8 @@ func (c *Planner) mayCall(ctx context.Context, e entry) error {
 	return queue.NewError(queue.KindPermission, "this login may not "+e.Words, "", "ask for the role "+e.Role+"; see qtop doctor")
 }
 
-// Apply carries out a plan. It refuses if the plan was refused, or if the rows changed
-// since the plan was made.
+// Apply carries out a plan that Plan returned. If the plan was refused, or if the rows changed
+// since it was made, nothing is changed, and the result says why in Refused; that is no error.
 func (c *Planner) Apply(ctx context.Context, p queue.Plan) (queue.Result, error) {
 	res := queue.Result{Action: p.Request.Action, Plan: p.Lines}
 	e, err := find(p.Request.Action)

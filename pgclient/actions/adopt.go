@@ -15,7 +15,7 @@ func adoptActions() []entry {
 			Button: "Adopt {targets}", Safe: "Not now", Targets: queue.Targets{Name: "DATABASE"},
 			Danger: queue.DangerDatabase, Function: "public.fn_queue_adopt(text,text,text,text,boolean,text,text)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{{
-				Name: "waiting", Kind: queue.ArgChoice, Label: "Waiting work", Required: true, Choices: []string{"suspend", "cancel", "keep"}, // the least drastic choice first: a form preselects it
+				Name: "waiting", Kind: queue.ArgChoice, Label: "Waiting work", Required: true, Choices: []string{"suspend", "cancel", "keep"}, // suspend first: a form preselects the first choice, so it must be the least drastic one
 				Help: "keep: it continues here; suspend: endpoints, jobs and routes are paused; cancel: jobs are cancelled, endpoints and routes are paused",
 			}, {
 				Name: "environment", Label: "Environment", Help: "the environment of this copy, such as staging; required if the original has one",

@@ -32,7 +32,8 @@ func alertActions() []entry {
 	}
 }
 
-// planAck finds the alerts that the targets name, by alert key or by subject (the executor).
+// planAck previews acknowledging the open alerts that the targets name, by alert key or by subject
+// (such as an executor id).
 func planAck(ctx context.Context, c *Planner, p *queue.Plan) error {
 	var keys []string
 	for _, t := range p.Request.Targets {

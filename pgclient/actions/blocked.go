@@ -1,8 +1,9 @@
 package actions
 
-// The lines "blocked" of a preview: what keeps the work of an action from running. fn_queue_why
-// knows what can block a queue; it is asked about the queues that the selected rows go to. For
-// webhook subscriptions, their own state is read in addition.
+// The lines with the label "blocked" in a preview: conditions that keep the work of an action from
+// running, such as a switch that is off. fn_queue_why returns what can block a queue; a preview
+// calls it for the queues to which the work of the selected rows belongs. For webhook
+// subscriptions, their state is read in addition.
 
 import (
 	"context"
@@ -14,20 +15,21 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// queuesAsked is the largest number of queues that a preview asks fn_queue_why about.
+// queuesAsked is the largest number of queues for which a preview calls fn_queue_why.
 const queuesAsked = 8
 
-// passing are the links of fn_queue_why that a preview does not repeat: a due time or a busy slot
-// passes by itself, and the priority floor was compared with other jobs.
+// passing are the names of links of fn_queue_why that a preview leaves out: due, parallel and held
+// pass without anybody acting (a due time comes, a slot becomes free, a transaction ends); floor
+// compares priorities with those of other jobs than the selected ones.
 var passing = []string{"due", "parallel", "floor", "held"}
 
-// gates are the links of fn_queue_why about single webhook subscriptions, which blockedHooks reads
-// itself.
+// gates are the names of links of fn_queue_why about the webhook subscriptions of an endpoint.
+// blockedHooks leaves them out, because it reads the state of each subscription itself.
 var gates = []string{"subscription", "suspension", "circuit", "gates"}
 
-// blocked adds the lines about the queues that a query returns: their names as fn_queue_why takes
-// them, the names for the preview, and how much work goes there. frees are the links that the
-// action opens itself.
+// blocked adds lines about what blocks queues. The query `queues` returns rows (queue, name, n):
+// the name that fn_queue_why takes, the name for the preview, and how much work goes there. frees
+// are the names of links that the action removes itself.
 func (c *Planner) blocked(ctx context.Context, p *queue.Plan, queues string, frees []string, args ...any) error {
 	type link struct {
 		Link, Text, Name string
@@ -50,7 +52,7 @@ func (c *Planner) blocked(ctx context.Context, p *queue.Plan, queues string, fre
 		if waiting[x.Text] == nil {
 			order = append(order, x.Text)
 		}
-		if slices.Contains([]string{"flag", "schedule", "host", "clone", "route"}, x.Link) { // the text names the blocked work itself
+		if slices.Contains([]string{"flag", "schedule", "host", "clone", "route"}, x.Link) { // such a text says itself which work is blocked
 			waiting[x.Text] = []group{}
 			continue
 		}
@@ -63,8 +65,9 @@ func (c *Planner) blocked(ctx context.Context, p *queue.Plan, queues string, fre
 	return nil
 }
 
-// addBlocked adds a line that names a blocker, after the lines that say what the action takes. The
-// line also names the blocked destinations, unless the text does. A blocker gets one line only.
+// addBlocked adds the line text about one blocker, after the lines about the selected rows. names
+// are the blocked destinations, "" if text names them. A text that has a line already gets no
+// second one.
 func addBlocked(p *queue.Plan, names, text string) {
 	if names != "" {
 		text = names + ": " + text
@@ -80,9 +83,9 @@ func addBlocked(p *queue.Plan, names, text string) {
 	p.Lines = slices.Insert(p.Lines, at, x)
 }
 
-// blockedHooks adds the lines about the webhook subscriptions that a query returns, with how much
-// work goes to each. frees are the states of subscriptions (such as circuit open) that the action
-// ends, or whose rows it leaves out.
+// blockedHooks adds lines about what blocks webhook subscriptions. The query `subscriptions`
+// returns rows (subscription_id, n), n = how much work goes there. frees are beginnings of texts,
+// such as gateSuspended, about states that the action ends or whose rows it skips.
 func (c *Planner) blockedHooks(ctx context.Context, p *queue.Plan, subscriptions string, frees []string, args ...any) error {
 	shut, err := c.groupsOf(ctx, `SELECT CASE WHEN g.gate = 'suspended' AND g.suspended_reason <> 'circuit' THEN 'endpoint suspended: ' || g.suspended_reason
 				WHEN g.gate = 'suspended' THEN 'circuit open' WHEN g.gate = 'half_open' THEN 'circuit half open: one probe at a time'
@@ -103,7 +106,7 @@ func (c *Planner) blockedHooks(ctx context.Context, p *queue.Plan, subscriptions
 		JOIN public.v_webhook_gate g ON g.subscription_id = x.subscription_id`, gates, args...)
 }
 
-// named groups rows by a text; order has the texts in the order of the query.
+// named holds rows by a text; order has the texts in the order in which the query returned them.
 type named struct {
 	order []string
 	of    map[string][]group
@@ -126,15 +129,15 @@ func (c *Planner) groupsOf(ctx context.Context, sql string, args ...any) (named,
 	return out, err
 }
 
-// blockedLanes adds the lines about the queue lanes that a query returns: job kind, event domain,
-// number of jobs.
+// blockedLanes adds lines about what blocks queue lanes. The query `lanes` returns rows (kind,
+// domain, n): job kind, event domain, number of jobs.
 func (c *Planner) blockedLanes(ctx context.Context, p *queue.Plan, lanes string, frees []string, args ...any) error {
 	return c.blocked(ctx, p, `SELECT format('job %s in %s', x.kind, x.domain), format('job %s in %s', x.kind, x.domain), x.n
 		FROM (`+lanes+`) x (kind, domain, n)`, frees, args...)
 }
 
-// blockedLoop adds a line for a flag that is off and for a tick worker that nobody runs. frees: the
-// flag that the action turns on.
+// blockedLoop adds lines if the flag of a tick worker is off or nobody runs the worker. frees is
+// the flag that the action turns on, "" = none.
 func (c *Planner) blockedLoop(ctx context.Context, p *queue.Plan, worker, frees string) error {
 	why, err := pgrow.Column[string](ctx, c.act, `SELECT x.why FROM public.v_queue_scheduler_status s CROSS JOIN LATERAL (VALUES
 			(1, CASE WHEN s.flag_key <> $2 AND EXISTS (SELECT FROM public.dot_config f WHERE f.key = s.flag_key AND f.value <> 'true') THEN s.flag_key || ' is off' END),

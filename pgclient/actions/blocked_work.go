@@ -1,6 +1,7 @@
 package actions
 
-// For each kind of action: which queues its work goes to, for the lines "blocked" of its preview.
+// What blocks the work of each kind of action: the functions here name its queues, those of
+// blocked.go add the lines to its preview.
 
 import (
 	"context"
@@ -12,7 +13,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// States of webhook subscriptions that are not sent to, as blockedHooks names them.
+// How the texts begin that blockedHooks writes about a webhook subscription to which nothing is
+// sent.
 const (
 	gateSuspended  = "endpoint suspended"
 	gateCircuit    = "circuit"
@@ -20,7 +22,7 @@ const (
 	gateUnverified = "subscription unverified"
 )
 
-// allOf is a query for webhook subscriptions given by their numbers.
+// allOf is a query for blockedHooks: the webhook subscriptions with the ids $1.
 const allOf = "SELECT s, 1 FROM unnest($1::bigint[]) s"
 
 // itemsAsked is how many waiting items of an operation are read to find their queue lanes.

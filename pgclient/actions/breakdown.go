@@ -80,7 +80,7 @@ func (c *Planner) released(ctx context.Context, p *queue.Plan, subscriptions []i
 	return nil
 }
 
-// gateText says whether deliveries to an endpoint are sent, in the words of the pane Webhooks.
+// gateText says in the words of the pane Webhooks whether deliveries to an endpoint are sent.
 func gateText(gate, reason string) string {
 	switch {
 	case gate == "open":

@@ -189,7 +189,7 @@ func planBulk(ctx context.Context, c *Planner, p *queue.Plan) error {
 	return nil
 }
 
-// lasts returns how long n items take at rate (per second).
+// lasts returns how long n items take at a rate in items per second.
 func lasts(n int64, rate float64) time.Duration {
 	return time.Duration(float64(n) / rate * float64(time.Second)).Round(time.Second)
 }
@@ -214,12 +214,14 @@ func waitsFirst(p *queue.Plan, label string, takes time.Duration, rate float64) 
 	}
 }
 
-// firstMinute says how many of n items are sent in the first minute at rate (per second).
+// firstMinute returns the preview line about how many of n items are sent in the first minute at a
+// rate in items per second.
 func firstMinute(n int64, rate float64) queue.PlanLine {
 	return line("first minute", "%d of %d", min(n, int64(math.Ceil(rate*60))), n)
 }
 
-// sample adds a line with the first three ids to be processed.
+// sample adds a line with the first three ids of a part, in the order in which the operation will
+// carry them out.
 func (c *Planner) sample(ctx context.Context, p *queue.Plan, x bulkPart) error {
 	ids, err := pgrow.Column[string](ctx, c.act, "SELECT "+x.text()+" FROM ("+x.ids+" LIMIT 3) s", x.b.Args...)
 	addLine(p, "first ids", "%s", strings.Join(ids, ", "))

@@ -83,7 +83,7 @@ func deadLetterSources() [3]deadLetterSource {
 
 const byDeath = "d.last_failed_at, d.dead_letter_id"
 
-// given returns the WHERE clause for dead letters selected by id.
+// given returns the WHERE clause for dead letters whose ids are the parameter $1.
 func (s deadLetterSource) given() string {
 	return " WHERE " + s.id + " = ANY ($1::text[]::" + s.array + ")"
 }
@@ -134,9 +134,10 @@ type deadLettersAnswer struct {
 	rule    string
 }
 
-// callAll calls the functions of all sources in one transaction, so that the request is carried out
-// completely or not at all. One flag allows or refuses all of them, so the first refusal is the
-// answer; if the flag changes between two calls, everything is rolled back.
+// callAll calls the functions of all sources in one transaction, so that the request is carried
+// out completely or not at all. One flag switches requeueing off for all sources, so the first
+// refusal is that of the whole request: everything is rolled back, also what a function did before
+// the flag was switched off.
 func (c *Planner) callAll(ctx context.Context, r queue.Request, dry bool) (deadLettersAnswer, error) {
 	ids, err := deadLetterIDs(r.Targets)
 	if err != nil {
@@ -257,7 +258,8 @@ func planDeadLetters(ctx context.Context, c *Planner, p *queue.Plan) error {
 	return reasons.refuseIfNone(p, "none of the selected dead letters can be "+pastParticiple(p.Request.Action))
 }
 
-// skipReasons counts the reasons for which ids are skipped, in the order of their first use.
+// skipReasons counts the ids that are skipped for each reason; order has the reasons in the order
+// in which they first occurred.
 type skipReasons struct {
 	order []string
 	n     map[string]int

@@ -145,7 +145,8 @@ func (g gate) lines() []queue.PlanLine {
 	return out
 }
 
-// gateFor returns the length of a suspension in seconds; nil = until it is resumed.
+// gateFor returns the duration of a suspension (Args["for"]) in seconds; nil = until an operator
+// resumes it.
 func gateFor(r queue.Request) (*float64, error) {
 	if r.Action != queue.ActSuspend || r.Args["for"] == "" {
 		return nil, nil // no duration: until it is resumed

@@ -22,8 +22,8 @@ type Planner struct {
 // entry is one action: its declaration, its preview and its implementation.
 type entry struct {
 	queue.Action
-	// fill sets arguments that the request leaves out to their current values; nil = only the
-	// defaults.
+	// fill sets arguments that the request leaves out to the current values of the row; nil = they
+	// get the defaults of the declaration.
 	fill  func(context.Context, *Planner, queue.Request) error
 	plan  func(context.Context, *Planner, *queue.Plan) error
 	apply func(context.Context, *Planner, queue.Plan, *queue.Result) error
@@ -61,7 +61,8 @@ func (id *anyID) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// outcomes returns the results per id, with the id prefix of the source ("" if it has none).
+// outcomes converts the results, with a prefix for each id (job: or event: of dead letters,
+// otherwise "").
 func (a answer) outcomes(prefix string) []queue.Outcome {
 	out := make([]queue.Outcome, len(a.Results))
 	for i, r := range a.Results {
@@ -130,15 +131,16 @@ func refuse(p *queue.Plan, rule, why string) error {
 	return nil
 }
 
-// meant returns "; did you mean X?", where X is the id nearest to a misspelt one (of the kind
-// Targets.Of). It returns "" if no id is near or the login may not read the ids.
+// meant returns "; did you mean X?", where X is the existing id that is most like a misspelt one;
+// of is the kind of ids as in queue.Targets.Of. It returns "" if none is similar or the login may
+// not read the ids.
 func (c *Planner) meant(ctx context.Context, of, typed string) string {
 	near := c.client.Nearest(ctx, of, typed)
 	return queue.Choose(near == "", "", "; did you mean "+near+"?")
 }
 
-// verdict adds the outcome of one target to the plan; the reason of a refused target becomes a
-// line.
+// verdict adds the outcome of one target to the plan; if it is refused, the reason becomes a line
+// with this label.
 func verdict(p *queue.Plan, label string, o queue.Outcome) (refused bool) {
 	p.Results = append(p.Results, o)
 	if refused = o.Outcome == "refused"; refused {

@@ -41,8 +41,9 @@ func eventSubscriptionActions() []entry {
 	}
 }
 
-// shareWith returns the number of events of the last 24 hours and how many of them went to
-// broadcast: now (flip = 0), or as if the event subscription flip were muted, or unmuted.
+// shareWith returns the number of events of the last 24 hours and how many of them no event
+// subscription matched. flip: the id of an event subscription that counts as muted if it is not,
+// and as unmuted if it is; 0 = none.
 func (c *Planner) shareWith(ctx context.Context, flip int64) (events, broadcast int64, err error) {
 	err = c.act.QueryRow(ctx, "SELECT COALESCE(sum(b.events), 0)::bigint, COALESCE(sum(b.broadcast), 0)::bigint FROM public.fn_event_broadcast($1::bigint) b", flip).Scan(&events, &broadcast)
 	return events, broadcast, err

@@ -123,8 +123,8 @@ func applyRegister(ctx context.Context, c *Planner, p queue.Plan, res *queue.Res
 	return nil
 }
 
-// ownerRole returns the line with the owner role and the number of logins that may work as its
-// executor.
+// ownerRole returns the preview line about the owner role of an executor, with the number of
+// logins that may act as the executor.
 func (c *Planner) ownerRole(ctx context.Context, role string) (queue.PlanLine, error) {
 	var there bool
 	var logins int

@@ -101,7 +101,8 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 // scheduleKind is the kind of a flag whose value is a retry schedule: a list of waits.
 const scheduleKind = "schedule"
 
-// attemptTimes says when each attempt of a retry schedule is made; nothing if it cannot be parsed.
+// attemptTimes returns preview lines that say after how long each attempt of a retry schedule is
+// made; nil if the schedule cannot be parsed.
 func attemptTimes(list string) []queue.PlanLine {
 	unit := map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}
 	var at []string

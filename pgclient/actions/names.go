@@ -10,15 +10,15 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// group is rows of a selection that have the same name.
+// group is a name with the number of selected rows that have it.
 type group = queue.Counted
 
-// mostMatches is the largest number of rows that the preview counts for the filter from which rows
-// were chosen.
+// mostMatches is the largest number of rows that a preview counts for Request.Within, the filter
+// of the list in which the operator selected rows.
 const mostMatches = 100_000
 
-// groups counts the rows of a selection by name. name is an SQL expression, the rest of the
-// statement is in from, such as "FROM t WHERE …". It counts the first limit rows only; 0 = all.
+// groups counts the rows of a selection by name: name is an SQL expression, from the rest of the
+// statement, such as "FROM t WHERE …". It counts the first limit rows only; 0 = all.
 func (c *Planner) groups(ctx context.Context, name, from string, limit int, args ...any) ([]group, error) {
 	some := ""
 	if limit > 0 {
@@ -36,7 +36,8 @@ func namesOf(all []group) (names string, n int64) {
 	return queue.Names(all), n
 }
 
-// deadNames returns the names of the dead letters with these ids: error and destination.
+// deadNames returns the names of the groups of dead letters with these ids, such as "HTTP_500 at
+// hooks.acme" (see title).
 func (c *Planner) deadNames(ctx context.Context, ids [3][]string) (string, error) {
 	var all []group
 	for i, s := range deadLetterSources() {
@@ -53,7 +54,8 @@ func (c *Planner) deadNames(ctx context.Context, ids [3][]string) (string, error
 	return names, nil
 }
 
-// title is an SQL expression for the name of a dead letter.
+// title returns an SQL expression for the name of a dead letter: its error code and its
+// destination.
 func (s deadLetterSource) title() string {
 	return s.code + queue.Choose(s.name == "webhook", " || ' at ' || ", " || ' of ' || ") + s.place
 }
@@ -86,7 +88,7 @@ func matchJobs(ctx context.Context, c *Planner, filter string) (*queue.Match, er
 
 func matchOf(parts ...[]group) *queue.Match {
 	m := &queue.Match{}
-	for _, part := range parts { // each source was counted up to mostMatches
+	for _, part := range parts { // groups stops counting at mostMatches rows per source
 		_, n := namesOf(part)
 		m.AtLeast = m.AtLeast || n >= mostMatches
 	}

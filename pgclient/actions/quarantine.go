@@ -20,8 +20,8 @@ func quarantineActions() []entry {
 	}
 }
 
-// asideIDs returns the ids of the quarantined rows that the targets name, by row id or by alert
-// key; without targets, all rows in quarantine.
+// asideIDs returns the ids of the quarantined rows that the targets name, each by its id or the
+// key of its alert; without targets, those of all rows in quarantine.
 func (c *Planner) asideIDs(ctx context.Context, targets []string) ([]string, error) {
 	if len(targets) == 0 {
 		return pgrow.Column[string](ctx, c.act, `SELECT q.quarantine_id::text FROM public.queue_quarantine q WHERE q.set_aside_at IS NOT NULL

@@ -63,7 +63,8 @@ func (r *routing) String() string {
 	return fmt.Sprintf("%s, one job %s for %s per %s/%s", state, r.JobKind, r.Executor, r.Domain, r.EventType)
 }
 
-// seen returns the time of the row's last change, which applyRouting compares with the preview.
+// seen returns the time of the row's last change, as a text for Plan.Expect; notFound = there is
+// no row.
 func (r *routing) seen() string {
 	if r == nil || r.UpdatedAt == nil {
 		return notFound

@@ -139,7 +139,8 @@ func tickSummary(t work.TickResult) string {
 	return strings.Join(parts, ", ") + fmt.Sprintf(", in %.1f ms", t.TookMS)
 }
 
-// toInterval is the request argument in which a plan keeps the interval to set.
+// toInterval is the request argument in which planTickPause and planTickResume pass the interval
+// to set to apply.
 const toInterval = "interval"
 
 func planTickPause(ctx context.Context, c *Planner, p *queue.Plan) error {

@@ -13,8 +13,9 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Probe sends one test request to a URL as a worker host would send a delivery of the subscription,
-// signed with the secret of that name ("" = unsigned). An error says why nothing was sent.
+// Probe sends one test request to a URL, as a worker host would send a delivery of the
+// subscription, signed with the secret named secretRef ("" = unsigned). It returns an error if
+// nothing was sent; a refusal by the receiver is an answer.
 type Probe func(ctx context.Context, url, secretRef string, subscription int64) (ProbeAnswer, error)
 
 // ProbeAnswer is the answer to a test request.

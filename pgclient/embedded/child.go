@@ -10,7 +10,7 @@ import (
 // directory.
 const startPatience = 2 * time.Minute
 
-// childEnv returns the only variables of this process's environment that the server programs get,
+// childEnv returns the environment of the server programs. They get no variable of this process,
 // because settings such as PGDATA or PGHOST must not reach them.
 func childEnv() []string {
 	return []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", "TZ=UTC"}

@@ -22,13 +22,14 @@ import (
 	"time"
 )
 
-// hba allows everyone who can enter the socket directory, and no one else.
+// hba lets everyone connect who can enter the directory of the socket, without a password, and no
+// one else.
 const hba = "local all all trust\n"
 
 func clusterDir(base string, major int) string { return filepath.Join(base, "pg"+strconv.Itoa(major)) }
 func dataDir(base string, major int) string    { return filepath.Join(clusterDir(base, major), "data") }
 
-// clusters lists the majors that have a data directory in base, newest first.
+// clusters lists the major versions that have a data directory in base, newest first.
 func clusters(base string) []int {
 	entries, err := os.ReadDir(base)
 	if err != nil {

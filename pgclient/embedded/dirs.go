@@ -61,8 +61,8 @@ func CacheDir() (string, error) {
 	return ownDir(append(places, "/var/cache/qtop", "/tmp/qtop-cache-0")...)
 }
 
-// ownDir returns the first usable directory of the candidates, and makes it if needed. Programs
-// from below this directory are run, so a directory to which another user can write is refused.
+// ownDir returns the first of the places that can be used, and makes it if needed. Programs from
+// below this directory are run, so a directory to which another user can write is refused.
 func ownDir(places ...string) (string, error) {
 	var errs []error
 	for _, dir := range places {
@@ -193,8 +193,8 @@ func tempRoot() string {
 	return places[0]
 }
 
-// openToAll reports whether every user can pass through dir and its parents. A
-// directory that does not exist yet counts as its nearest parent.
+// openToAll reports whether every user can pass through dir and its parents. If dir does not exist
+// yet, its nearest existing parent is checked.
 func openToAll(dir string) bool {
 	for ; ; dir = filepath.Dir(dir) {
 		fi, err := os.Stat(dir)

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// fetchPatience limits one download, with a slow line in mind.
+// fetchPatience limits one download; it allows for a slow connection.
 const fetchPatience = 10 * time.Minute
 
 // fetched finds programs in the cache; if there are none, it fetches the package into the cache.

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// missing says what was not found, why it could not be fetched, and the command
-// that installs it here.
+// missing returns the error of Locate when it finds no programs: what was not found, why it could
+// not be fetched, and the command that installs PostgreSQL on this machine.
 func missing(major int, fetch, trouble error) error {
 	why := ""
 	if trouble != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgsession"
 )
 
-// state is the content of the state file. The file exists only while the server accepts
-// connections, and after a crash of the owner.
+// state is the content of the state file server.json. The file exists while the server accepts
+// connections; after a crash of the owner it is left over.
 type state struct {
 	Pid     int    `json:"pid"`   // of the postmaster
 	Owner   int    `json:"owner"` // of the qtop process that owns the server

@@ -98,8 +98,9 @@ func wanted(major int) string {
 	return strconv.Itoa(major)
 }
 
-// inspect runs the programs of a candidate as each identity until one works. That proves in one
-// step that they exist, fit this machine and can be reached by the server's user.
+// inspect runs the programs of a candidate as each identity until one identity works. That proves
+// in one step that the programs exist, fit this machine, and can be reached by the user who will
+// run the server.
 func inspect(ctx context.Context, place candidate, ids []identity) (found, error) {
 	if _, err := exec.LookPath(filepath.Join(place.dir, "initdb")); err != nil {
 		return found{}, fmt.Errorf("%s: no initdb there", place.dir)

@@ -90,8 +90,8 @@ func (p process) worksIn(data string) bool {
 	return strings.Contains(p.args, "-D "+data+" ") || strings.Contains(p.args, clusterTag(data))
 }
 
-// clusterTag is the cluster_name of a data directory: the title of every process of the server
-// contains it.
+// clusterTag returns the cluster_name with which the server of a data directory is started. The
+// title of every process of that server contains it, so that worksIn recognizes them.
 func clusterTag(data string) string {
 	sum := sha256.Sum256([]byte(data))
 	return "qtop-" + hex.EncodeToString(sum[:6])

@@ -84,7 +84,7 @@ func supervise(job supervised, lifeline io.Reader) int {
 	}
 }
 
-// lastStop stops a server whose host has ended.
+// lastStop stops a server whose host has ended; after it nobody is left to send harder signals.
 func (p *postmaster) lastStop() error {
 	for _, step := range []struct {
 		sig      syscall.Signal

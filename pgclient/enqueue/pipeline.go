@@ -72,8 +72,8 @@ func readNext(p *pgconn.Pipeline, f func(*pgconn.ResultReader) error) error {
 	return err
 }
 
-// readEnd reads the remaining results of the transaction; it has committed if there is no
-// error.
+// readEnd reads the remaining results of a pipeline. If it returns no error, the transaction has
+// committed.
 func readEnd(p *pgconn.Pipeline) (err error) {
 	for {
 		results, end := p.GetResults()

@@ -29,9 +29,9 @@ type Column struct {
 	// Distinct is a query for the values v of this column in open dead letters. It reads one index
 	// entry per value.
 	Distinct string
-	// Same returns the SQL condition for rows whose Expr has exactly this text, in a form that an
-	// index on the column behind Expr can serve. It returns false if no row can have this text. nil
-	// = compare the text of Expr itself.
+	// Same returns the SQL condition that Expr is exactly this text, in a form that an index on
+	// the column behind Expr can serve, or false if no row can have this text. Same nil = compare
+	// the text of Expr itself.
 	Same func(b *Builder, text string) (string, bool)
 }
 
@@ -76,20 +76,20 @@ func Parse(text string, fields []queue.Field, columns map[string]Column) (*Build
 	return b, f, nil
 }
 
-// Clone returns an independent copy.
+// Clone returns a copy with separate conditions and arguments.
 func (b *Builder) Clone() *Builder {
 	c := *b
 	c.Conds, c.Args = slices.Clone(b.Conds), slices.Clone(b.Args)
 	return &c
 }
 
-// Arg adds an argument and returns its placeholder.
+// Arg adds an argument of the statement and returns its placeholder, such as $3.
 func (b *Builder) Arg(v any) string {
 	b.Args = append(b.Args, v)
 	return "$" + strconv.Itoa(len(b.Args))
 }
 
-// And adds a condition.
+// And adds a condition that must hold in addition.
 func (b *Builder) And(cond string) { b.Conds = append(b.Conds, cond) }
 
 // Clause returns the WHERE clause of all conditions; empty without one.
@@ -118,8 +118,8 @@ func (b *Builder) when(t queue.TimeRef) string {
 	return b.Arg(t.Resolve(time.Now())) + "::timestamptz"
 }
 
-// Before adds the condition for the rows after a page mark, in a list that is sorted by descending
-// numbers.
+// Before adds the condition for the rows after mark, the Page.Next of the previous page, in a list
+// that is sorted by descending number; mark "" = no condition.
 func (b *Builder) Before(number, mark string) error {
 	if mark == "" {
 		return nil

@@ -82,7 +82,7 @@ func Dead(texts ...string) (DeadSelection, error) { return DeadAt(time.Time{}, t
 // zero time means now.
 func DeadAt(at time.Time, texts ...string) (DeadSelection, error) {
 	var s DeadSelection
-	var filters []*queue.Filter // like s.Filters, but without terms that only say "open"
+	var filters []*queue.Filter // like s.Filters, without the terms about the state where they only ask for open dead letters
 	var open []bool
 	for _, text := range texts {
 		f, err := queue.ParseFilter(text, queue.DeadLetterFields())
@@ -93,7 +93,7 @@ func DeadAt(at time.Time, texts ...string) (DeadSelection, error) {
 		f, isOpen := openOnly(f)
 		filters, open = append(filters, f), append(open, isOpen)
 	}
-	shared := !slices.Contains(open, false) // if every filter wants open ones, that condition is kept outside of the OR, so that an index can serve it
+	shared := !slices.Contains(open, false) // if every filter asks for open dead letters, "is open" is one condition outside of the OR, so that an index can serve it
 	s.Hooks = &Builder{columns: deadColumns, From: DeadFrom, Rows: DeadFrom, Key: "d.id"}
 	if shared {
 		s.Hooks = &Builder{columns: openColumns, From: deadOpen, Rows: "public.dead_letter_open o LEFT JOIN public.subscriptions s ON s.id = o.subscription_id", Key: "o.dead_letter_id"}

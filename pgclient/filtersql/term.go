@@ -11,7 +11,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Conditions of a term that is decided without the database.
+// SQL conditions for terms whose result is known without the database.
 const (
 	always = "true"
 	never  = "false"
@@ -39,8 +39,9 @@ func (b *Builder) conds(f *queue.Filter) (conds []string) {
 	return conds
 }
 
-// decide returns the condition that build makes. If that condition needs no arguments, decide drops
-// those that build added: PostgreSQL refuses arguments that a statement does not use.
+// decide calls build, which returns a condition and may add arguments. If the condition is always
+// or never, decide drops these arguments again, because PostgreSQL refuses arguments that a
+// statement does not use.
 func (b *Builder) decide(build func() string) string {
 	n := len(b.Args)
 	cond := build()
@@ -125,7 +126,7 @@ func (b *Builder) term(f *queue.Filter, t queue.Term, v queue.Value) string {
 		return decided(matches(c.Text, t, v))
 	}
 	switch t.Kind {
-	case queue.FieldDuration: // the column stays alone on its side, so that an index can serve the condition
+	case queue.FieldDuration: // the column is compared, not an expression over it, so that an index can serve the condition
 		return fmt.Sprintf("%s %s %s - make_interval(secs => %s)", c.Expr, mirrored(t.Op), b.Now, b.Arg(v.Duration.Seconds()))
 	case queue.FieldTime:
 		return fmt.Sprintf("%s %s %s", c.Expr, t.Op, b.when(v.Time))
@@ -258,8 +259,8 @@ func sqlOp(op queue.Op) string {
 	return string(op)
 }
 
-// mirrored returns the operator for exchanged sides: an age above an hour is a time before an hour
-// ago.
+// mirrored returns the operator for a comparison of times instead of ages: an age above an hour
+// means a time before an hour ago.
 func mirrored(op queue.Op) string {
 	return strings.NewReplacer("<", ">", ">", "<").Replace(string(op))
 }

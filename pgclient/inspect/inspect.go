@@ -10,7 +10,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// read runs a query; the exported fields of T are in the order of its columns.
+// read runs a query in the pool for reading; the exported fields of T must be in the order of the
+// columns.
 func read[T any](ctx context.Context, c *pgclient.Client, sql string, args ...any) ([]T, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
@@ -18,8 +19,8 @@ func read[T any](ctx context.Context, c *pgclient.Client, sql string, args ...an
 	return all, pgerror.Translate(err)
 }
 
-// counted runs a query that returns the first names of a longer list, each with the length of the
-// whole list.
+// counted runs a query whose rows have a name and the length of the whole list, of which the query
+// returns only the first names.
 func counted(ctx context.Context, c *pgclient.Client, sql string) (names []queue.Text, n int64, err error) {
 	rows, err := read[struct {
 		Name queue.Text

@@ -26,7 +26,7 @@ func (l StagingLine) Bad() bool {
 	return l.Key == "preflight_pending_table" && l.Value == "NOT_EXISTS"
 }
 
-// Conditions that several lines share.
+// Conditions that several lines of stagingLines use.
 const (
 	stagedSaves = `SELECT 1 FROM pg_proc p WHERE p.oid = to_regprocedure('public.fn_iu_save(text,text,text,text,text)')
 		AND p.proargnames @> '{p_source_document_ref,p_import_batch_ref}'
@@ -43,8 +43,8 @@ const (
 	stagedCron   = `EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'pg_cron')`
 )
 
-// stagingLines returns pairs of a key and an SQL expression, which one statement evaluates, in the
-// order of source document P3D4C1.
+// stagingLines returns the lines in the order of source document P3D4C1: pairs of a key and an SQL
+// expression for its value. One statement evaluates all of them.
 func stagingLines() [][2]string {
 	pass := func(cond string) string { return "CASE WHEN " + cond + " THEN 'PASS' ELSE 'FAIL' END" }
 	columns := func(table, names string) string {

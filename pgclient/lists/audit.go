@@ -51,8 +51,9 @@ func auditOf(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page,
 const auditSelect = `a.id, a.at, a.actor, a.db_role, host(a.client_addr), a.action, a.target, a.filter, a.frozen_count,
 	a.reason, a.before, a.after, a.outcome, a.claimed, a.operation_id, NULL::bigint, NULL::timestamptz`
 
-// lastBatch joins the last batch of an operation to its first batch, whose row represents the
-// operation. foldedSelect is auditSelect for these rows.
+// lastBatch joins the audit row of an operation's last batch to that of its first batch: a folded
+// list shows the first row for all batches, with the totals of the last. foldedSelect lists the
+// columns of such a row.
 const (
 	lastBatch = ` LEFT JOIN LATERAL (SELECT x.batch, x.batch_items, x.at, x.outcome FROM public.queue_operator_action x
 		WHERE a.batch = 1 AND x.operation_id = a.operation_id AND x.action = a.action AND x.batch IS NOT NULL ORDER BY x.id DESC LIMIT 1) l ON true`
@@ -86,7 +87,7 @@ var foldedColumns = func() map[string]filtersql.Column {
 	return all
 }()
 
-// shownTarget returns the SQL expression that gives the same text as queue.AuditTarget.
+// shownTarget returns the SQL expression for a target as queue.AuditTarget shows it.
 func shownTarget(target string) string {
 	return "regexp_replace(" + target + `, '^\S+ ', replace(substring(` + target + ` FROM '^\S+ '), '_', ' '))`
 }

@@ -19,8 +19,9 @@ func countRows(ctx context.Context, db *pgpool.Pool, from string, b *filtersql.B
 	return err
 }
 
-// readByNumber reads a page of rows that have a number, highest number first. read gets the part of
-// the query after the FROM clause.
+// readByNumber reads a page of rows with descending numbers, and counts the rows. number is the
+// SQL of the number, of returns it from a row; read gets the part of the query after the FROM
+// clause.
 func readByNumber[T any](ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page, b *filtersql.Builder, from, number string,
 	of func(T) int64, read func(rest string) ([]T, error)) error {
 	count := b.Clone()

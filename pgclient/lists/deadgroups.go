@@ -10,7 +10,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// groupMark is the position at which a page of groups ended: the values by which groups are sorted.
+// groupMark is where a page of groups ended: the values of its last group by which groups are
+// sorted.
 type groupMark struct {
 	Source, Code, Endpoint, Domain string
 	Subscription                   int64

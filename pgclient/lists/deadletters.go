@@ -16,8 +16,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// deadMark is the position at which a page ended in each of the three merged lists; the zero value
-// means before the first row.
+// deadMark is where a page of dead letters ended, in the list of each source; the zero value means
+// before the first row.
 type deadMark struct {
 	hook       int64
 	job, event uuidMark
@@ -178,7 +178,7 @@ func deadLetter(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.Dea
 	return d, err
 }
 
-// deadLetterRow reads a dead letter without its payload.
+// deadLetterRow reads a dead letter (id: NUMBER, job:UUID or event:UUID) without its payload.
 func deadLetterRow(ctx context.Context, db *pgpool.Pool, id string) (*queue.DeadLetterDetail, error) {
 	switch {
 	case parseid.IsJobDeadLetter(id):
@@ -230,8 +230,8 @@ func setClosure(d *queue.DeadLetterDetail, resolution, by queue.Text, at *time.T
 	}
 }
 
-// attempts reads the webhook jobs that are the attempts of one saga. which is the condition, in
-// which $1 = id, with an ORDER BY clause.
+// attempts reads webhook jobs as attempts. which is their condition, in which $1 is id, and an
+// ORDER BY clause.
 func attempts(ctx context.Context, db *pgpool.Pool, which string, id int64) ([]queue.Attempt, error) {
 	// The response excerpt is text of the receiver and may contain anything, so reading it is a
 	// separate right.

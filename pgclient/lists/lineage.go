@@ -16,8 +16,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// steps reads the lineage. The columns of sql are: kind, id, status, at, by, generation, number of
-// generations left out.
+// steps runs the query sql for the lineage of a dead letter. Its columns are: kind, id, status,
+// at, by, generation, number of generations left out.
 func steps(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail, sql string, args ...any) (err error) {
 	d.Lineage, err = pgrow.Each(ctx, db, func(row pgx.CollectableRow) (queue.LineageStep, error) {
 		var s queue.LineageStep

@@ -51,7 +51,7 @@ func readers() map[queue.ListKind]reader {
 	}
 }
 
-// whole turns a function that reads a whole list into a reader.
+// whole turns a function that reads a whole list or one row into a reader of one page.
 func whole[T any](read func(context.Context, *pgpool.Pool, queue.Query) (T, error)) reader {
 	return func(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) (err error) {
 		p.Rows, err = read(ctx, db, q)
@@ -89,8 +89,8 @@ func readWithin(ctx context.Context, db *pgpool.Pool, q queue.Query, limit time.
 	return p, pgerror.Translate(err)
 }
 
-// answers reports whether the database answers now, so that not the connection but the statement
-// was slow.
+// answers reports whether the database answers a trivial statement now. If so, a statement that
+// timed out was slow, and the connection is not broken.
 func answers(ctx context.Context, db *pgpool.Pool) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

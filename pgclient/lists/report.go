@@ -77,8 +77,8 @@ func collect[T any](ctx context.Context, tx pgx.Tx, r *queue.Report, list, sql s
 	return out, err
 }
 
-// behindCount scans a row whose first column is a count: Scan stores the count in n, and the other
-// columns in the row.
+// behindCount is a row whose first column is a count: Scan stores the count in n, and the other
+// columns in the given variables.
 type behindCount struct {
 	pgx.CollectableRow
 	n *int

@@ -36,7 +36,8 @@ var metrics = []struct {
 // the sampler ran.
 const sampler = "hosts_alive"
 
-// curveStep returns the time that one point covers, in whole minutes.
+// curveStep returns how much time one point of a curve covers, in whole minutes, so that the span
+// has at most curvePoints points.
 func curveStep(span time.Duration) time.Duration {
 	return max(((span-time.Minute)/curvePoints + time.Minute - 1).Truncate(time.Minute), time.Minute)
 }

@@ -46,7 +46,7 @@ func endpoints(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Pag
 	if q.Kind == queue.ListEndpoint && len(endpoints) == 0 {
 		return queue.NewError(queue.KindFailed, fmt.Sprintf("there is no webhook subscription %d", one), "", "see qtop webhooks")
 	}
-	ids := []int64{} // an empty list, because nil would mean all
+	ids := []int64{} // not nil: webhookLeases reads the leases of all subscriptions for nil
 	for _, e := range endpoints {
 		ids = append(ids, e.ID)
 	}

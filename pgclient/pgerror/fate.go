@@ -8,8 +8,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Fate says what a host does with a result that the database refused to record. The work is done,
-// so dropping the result means repeating the work.
+// Fate says what a host does with the result of finished work that the database refused to record.
+// Dropping the result would mean repeating the work.
 type Fate int
 
 const (
@@ -28,7 +28,7 @@ const (
 
 func (f Fate) String() string { return [...]string{"give back", "record again", "give up"}[f] }
 
-// StateFate classifies one SQLSTATE, or a whole class of them (two characters).
+// StateFate says the Fate for one SQLSTATE, or for a whole class of them (two characters).
 type StateFate struct {
 	State string // five characters; or two, for a whole class
 	Fate  Fate
@@ -118,7 +118,7 @@ func FateOf(err error) (fate Fate, smaller bool) {
 
 func firstTwo(code string) string { return code[:min(2, len(code))] }
 
-// Retryable reports whether the same statement may be repeated after this error.
+// Retryable reports whether repeating the same statement after this error may succeed.
 func Retryable(err error) bool {
 	fate, _ := FateOf(err)
 	return fate == Again

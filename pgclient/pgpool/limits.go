@@ -67,8 +67,10 @@ func (r releases) TraceRelease(_ *pgxpool.Pool, released pgxpool.TraceReleaseDat
 // closeWithin is how long closing a connection may wait for a pooler that does not answer.
 const closeWithin = 100 * time.Millisecond
 
-// keeps reports whether a released connection remains in the pool. Behind a pooler that is not
-// known to be in transaction mode, at most one does, and none of a small pool.
+// keeps reports whether a released connection stays in the pool. It closes connections that are
+// not needed: behind a pooler in session mode or of an unknown mode, all but one that is younger
+// than sessionLife (in a pool of one or two connections, all); otherwise, after the time spare of
+// New, all but one.
 func (p *Pool) keeps(conn *pgx.Conn) bool {
 	stat := p.Stat()
 	if p.route.Pooled() && p.route.Mode() != pgsession.Transaction {

@@ -29,10 +29,10 @@ type Pool struct {
 	crowded  atomic.Int64 // when two connections were last in use at once, in Unix nanoseconds
 }
 
-// New returns a pool; readOnly makes its sessions read-only. After a time spare in which one
-// connection was enough, the pool closes the others; 0 = it closes them only after MaxConnIdleTime
-// of cfg. That limit alone closes none of them while the pool is in regular use, because pgxpool
-// uses all connections in turn.
+// New returns a pool; readOnly makes its sessions read-only. Once at most one connection was in
+// use at a time for the duration spare, the pool closes the others; spare 0 = it closes them only
+// after MaxConnIdleTime of cfg. That limit alone would close none of them while the pool is in
+// regular use, because pgxpool uses all connections in turn.
 func New(ctx context.Context, cfg *pgxpool.Config, route *pgsession.Route, readOnly bool, spare time.Duration) (p *Pool, err error) {
 	p = &Pool{route: route, readOnly: readOnly, spare: spare}
 	cfg.ConnConfig.OnPgError = p.noticed
@@ -41,7 +41,8 @@ func New(ctx context.Context, cfg *pgxpool.Config, route *pgsession.Route, readO
 	return p, err
 }
 
-// noticed receives each error of the server, before the caller of the statement does.
+// noticed is called with each error of the server, before the caller of the statement gets it. It
+// returns false if pgx must close the connection.
 func (p *Pool) noticed(conn *pgconn.PgConn, e *pgconn.PgError) bool {
 	if e.Code == readOnlyCode {
 		refusal := pgsession.ReadOnly(conn, p.route)

@@ -7,7 +7,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Operations reads operations, newest first.
+// Operations reads bulk operations, newest first. where follows the FROM clause, in which they are
+// o.
 func Operations(ctx context.Context, q Querier, where string, args ...any) ([]queue.Operation, error) {
 	return All[queue.Operation](ctx, q, `SELECT o.operation_id, o.kind, o.filter, o.created_by, o.created_at, o.reason, o.state, o.state_why, o.state_by,
 		o.state_at, o.started_at, o.rate_per_second::float8, o.brake_percent, o.canary, o.canary_passed, o.frozen_count,

@@ -122,14 +122,15 @@ func Unmarshal(raw []byte, v any) error {
 	return json.Unmarshal(told, v)
 }
 
-// odd matches texts that may be times without an RFC 3339 form; it also matches some other texts.
+// odd matches quoted texts in JSON that may be times without an RFC 3339 form; it also matches
+// some other texts.
 var (
 	odd  = regexp.MustCompile(`"(?:-?infinity|[^"]*\dT[^"]* BC|\d{5,}-[^"]*T[^"]*)"`)
 	late = regexp.MustCompile(`^\d{5,}-\d\d-\d\dT`)
 )
 
-// calendared replaces such times in a JSON tree by the value of Calendar, wherever the target type
-// has a time.
+// calendared replaces times without an RFC 3339 form in a JSON tree by the value of Calendar,
+// wherever the target type has a time.
 func calendared(tree any, t reflect.Type) any {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -70,8 +70,8 @@ func (r *Route) Address(conn *pgx.Conn) string {
 	return net.JoinHostPort(host, strconv.Itoa(remote.Port))
 }
 
-// kept are the parameters that a pooler keeps per client: they are sent as startup parameters also
-// through a pooler.
+// kept are the parameters that a pooler such as PgBouncer remembers for each client: they are
+// startup parameters also through a pooler.
 var kept = []string{"client_encoding", "datestyle", "timezone", "standard_conforming_strings", "application_name"}
 
 // Prepare adapts a connection's configuration to the route. It is called before each connect, with

@@ -61,9 +61,9 @@ type session struct {
 	sent   []string // for each request without a complete answer, the messages to remove from its answer
 }
 
-// The answer to a request is compared with a list of message types, in order. A capital letter or
-// digit means that a message of this type is removed; a lower-case letter means that the message is
-// passed on.
+// The messages of the server that answer the added statement with the settings, by their type
+// bytes in order; they are removed from the answer. A lower-case letter is a message that answers
+// the caller's own BEGIN and is passed on.
 const (
 	inFront     = "TDC"  // settings before a simple query
 	behindBegin = "cTDC" // settings directly after BEGIN, in a simple query
@@ -145,7 +145,7 @@ func (r *requests) simple(message []byte) ([]byte, string) {
 	} else {
 		text = r.sql + "; " + text
 	}
-	out, _ := (&pgproto3.Query{String: text}).Encode(nil) // cannot fail: the text came from such a message
+	out, _ := (&pgproto3.Query{String: text}).Encode(nil) // encoding cannot fail: the text came from a message of the same kind
 	return out, answer
 }
 

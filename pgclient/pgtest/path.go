@@ -29,7 +29,7 @@ type Path struct {
 	delay   time.Duration // before the first bytes of each reply
 }
 
-// pair is the connection to the client and the connection to the server.
+// pair is one connection through a path: its end at the client and its end at the server.
 type pair struct {
 	client, server net.Conn
 	half           bool // the connection to the server is closed, and the client does not notice
@@ -189,8 +189,8 @@ func (p *Path) HalfOpen() {
 // their connections.
 func (p *Path) DropReplies(n int) { p.drop(n, nil) }
 
-// DropReplyWith does so with the next reply that contains a text, such as the answer to the claim
-// of one job.
+// DropReplyWith drops the next reply to a committed statement that contains a text, such as the
+// answer to the claim of one job, and cuts its connection.
 func (p *Path) DropReplyWith(text string) { p.drop(1, []byte(text)) }
 
 func (p *Path) drop(n int, with []byte) {

@@ -58,8 +58,8 @@ func Released(t testing.TB) *DB {
 
 var until = regexp.MustCompile(`(?m)^-- until (.+)$`)
 
-// runFixture runs a statement; if a condition follows ("-- until CONDITION"), it repeats the
-// statement until the condition holds.
+// runFixture runs a statement. If it ends with a comment "-- until CONDITION", runFixture repeats
+// the statement until the SQL condition holds.
 func runFixture(ctx context.Context, conn *pgx.Conn, text string) error {
 	condition := until.FindStringSubmatch(text)
 	for deadline := time.Now().Add(stepPatience); ; time.Sleep(20 * time.Millisecond) { // between two checks: nothing signals the end of another transaction
@@ -98,9 +98,9 @@ func Columns(t testing.TB, conn *pgx.Conn) map[string][]string {
 	return out
 }
 
-// RowSums returns a checksum of the rows of each of these tables; an empty table has an empty one.
-// Only these columns are read, so that columns of a later migration do not change the checksum.
-// Flags and leases are left out, because a release may change the defaults of flags and add leases.
+// RowSums returns a checksum of the rows of each of these tables, over these columns alone, so
+// that columns of a later migration do not change it; "" for an empty table. Flags and leases are
+// left out, because a release may change the defaults of flags and add leases.
 func RowSums(t testing.TB, conn *pgx.Conn, columns map[string][]string) map[string]string {
 	t.Helper()
 	out := map[string]string{}

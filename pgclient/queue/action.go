@@ -122,7 +122,7 @@ type Action struct {
 // Targets says what an action works on.
 type Targets struct {
 	Name string // placeholder of the command: "OPERATION"; "" = the action has no target
-	Many bool
+	Many bool   // the action takes several targets
 	// Instead is the flag that selects rows without naming ids: "filter" or "all".
 	Instead string
 	List    string // the verb that lists possible targets, such as "dlq"

@@ -37,7 +37,8 @@ type bounder struct {
 	out strings.Builder
 }
 
-// value writes the value that begins at i and returns its end.
+// value writes the JSON value that begins at position i of the input, and returns the position
+// after it.
 func (b *bounder) value(i, depth int) int {
 	switch b.in[i] {
 	case '{':
@@ -50,7 +51,7 @@ func (b *bounder) value(i, depth int) int {
 	return end
 }
 
-// object writes the object at i.
+// object writes the object that begins at i, and a member "truncated" if a field was shortened.
 func (b *bounder) object(i, depth int) int {
 	var cut []string
 	b.out.WriteByte('{')
@@ -89,7 +90,8 @@ func (b *bounder) object(i, depth int) int {
 	return i + 1
 }
 
-// field writes the value of a member; whole is false if the value was shortened.
+// field writes the value of a member that begins at i; whole is false if the value was shortened.
+// asked: the caller asked for this member, so it is not shortened.
 func (b *bounder) field(i, depth int, asked bool) (end int, whole bool) {
 	end = skip(b.in, i)
 	raw := b.in[i:end]
@@ -111,7 +113,7 @@ func (b *bounder) field(i, depth int, asked bool) (end int, whole bool) {
 	return end, true
 }
 
-// rows writes the array at i, element by element.
+// rows writes the array that begins at i, element by element: rows of a list are never left out.
 func (b *bounder) rows(i, depth int) int {
 	b.out.WriteByte('[')
 	i++
@@ -153,8 +155,8 @@ func plainArray(raw string) bool {
 	return true
 }
 
-// lastElement returns the end of the last element of a plain array that ends within the first most
-// bytes.
+// lastElement returns where the last element ends that lies completely within the first `most`
+// bytes of a plain array.
 func lastElement(raw string, most int) int {
 	last := 0
 	for i := 1; raw[i] != ']' && i < most; {
@@ -185,7 +187,7 @@ func cutString(raw string) string {
 	return raw[:end] + `…"`
 }
 
-// keepRune returns the first character.
+// keepRune returns the first character of s as a string.
 func keepRune(s string) string {
 	n := 1
 	for n < len(s) && s[n]&0xc0 == 0x80 {
@@ -194,7 +196,7 @@ func keepRune(s string) string {
 	return s[:n]
 }
 
-// skip returns the end of the value at i.
+// skip returns the position after the value that begins at i.
 func skip(s string, i int) int {
 	depth := 0
 	for ; ; i++ {

@@ -41,7 +41,7 @@ func (a Action) Command(r Request) string {
 	}
 	for _, arg := range a.Args {
 		v, ok := r.Args[arg.Name]
-		if !arg.Positional && (v != "" || ok && (arg.Clears || arg.Default != "")) { // if the flag were left out, the value would not be empty
+		if !arg.Positional && (v != "" || ok && (arg.Clears || arg.Default != "")) { // with the flag left out, the argument would get its default or keep its current value
 			words = append(words, "--"+arg.Name+a.between()+shellQuote(v))
 		}
 	}
@@ -121,7 +121,8 @@ func (a Action) Headless() string {
 	return s + map[bool]string{true: " --reason R"}[a.Reason]
 }
 
-// holder returns the placeholder for a value of the argument.
+// holder returns an example or a placeholder for the value of the argument in a usage line, such
+// as 30m or N.
 func (a Arg) holder() string {
 	switch {
 	case a.Default != "":
@@ -153,8 +154,8 @@ func (a Action) Heading() string {
 	return a.Verb + " a " + a.Noun
 }
 
-// Pressed returns the text of the button that applies the action to n targets; count is n formatted
-// as text.
+// Pressed returns the text of the button that applies the action to n targets. count is n as the
+// screen writes it, such as 1,204.
 func (a Action) Pressed(r Request, n int64, count string) string {
 	if a.Button == "" {
 		if a.Danger == DangerMany {

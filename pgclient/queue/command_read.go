@@ -105,7 +105,7 @@ func (a Action) Read(words []string) (t Typed, problem string) {
 			value = words[i]
 		}
 		switch name {
-		case "yes", "dry-run", "confirm": // the dialog previews and asks anyway
+		case "yes", "dry-run", "confirm": // without effect: the dialog always previews and asks
 		case "all":
 			t.All = true
 		case "reason":

@@ -53,8 +53,8 @@ func each[T any](rows []T) []any {
 	return out
 }
 
-// all is for lists that are read page by page to their end; most is for lists with a single page,
-// which may be incomplete if the page is full.
+// all and most return rows and whether the list is complete: all is for lists of which every page
+// is read, most for lists of one page, which may be incomplete if the page is full.
 func all[T any](rows []T) ([]any, bool)  { return each(rows), true }
 func most[T any](rows []T) ([]any, bool) { return each(rows), len(rows) < MostPage }
 

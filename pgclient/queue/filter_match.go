@@ -60,7 +60,7 @@ func (t Term) matches(get func(string) any, anyFields []string, now time.Time) b
 	return false
 }
 
-// reads reports whether the text that the screen shows for the term's field matches the term.
+// reads reports whether the term matches the text that the screen shows for its field.
 func (t Term) reads(shown func(string) string) bool {
 	text := shown(t.Field)
 	for _, v := range t.Values {

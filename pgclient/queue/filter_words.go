@@ -5,7 +5,8 @@ import (
 	"unicode"
 )
 
-// word is one alternative of a value, both as a glob and as a literal.
+// word is one alternative value as typed: as a glob, in which quoted characters are escaped, and
+// as the literal text.
 type word struct {
 	glob, literal string
 	quoted        bool

@@ -12,29 +12,29 @@ type Lane struct {
 	Leased          int64      `json:"leased"`
 	InProgress      int64      `json:"in_progress"`
 	RetryWaiting    int64      `json:"retry_waiting"`
-	Executor        Text       `json:"executor"`    // the executor kind of the oldest job
+	Executor        Text       `json:"executor"`    // the executor kind of the oldest due job
 	OldestAt        *time.Time `json:"oldest_at"`   // when the oldest due job became due
-	AgeSeconds      *int64     `json:"age_seconds"` // of the oldest due job; null = none waits
-	NewestAt        *time.Time `json:"newest_at"`
-	InPerSecond     float64    `json:"in_per_s"`  // arrivals, mean of the last 5 to 10 minutes
-	OutPerSecond    float64    `json:"out_per_s"` // finished jobs, mean of the same time
+	AgeSeconds      *int64     `json:"age_seconds"` // seconds since OldestAt; null = no job is due
+	NewestAt        *time.Time `json:"newest_at"`   // when the newest due job was enqueued
+	InPerSecond     float64    `json:"in_per_s"`    // arrivals, mean of the last 5 to 10 minutes
+	OutPerSecond    float64    `json:"out_per_s"`   // finished jobs, mean of the same time
 	Succeeded       int64      `json:"succeeded_1h"`
 	Failed          int64      `json:"failed_1h"`
-	Dead            int64      `json:"dead_1h"`
+	Dead            int64      `json:"dead_1h"` // jobs that became dead letters in the last hour
 	Cancelled       int64      `json:"cancelled_1h"`
-	ClearsInSeconds *int64     `json:"clears_in_seconds"`
-	Why             Text       `json:"why"` // the first link of the blocking chain; empty = nothing blocks
+	ClearsInSeconds *int64     `json:"clears_in_seconds"` // until nothing waits, at these rates; null = the backlog does not shrink
+	Why             Text       `json:"why"`               // why its jobs wait, as the first blocking link of fn_queue_why says; empty = nothing blocks
 }
 
 // JobTable is the state of the table job_queue. A transaction with an old snapshot keeps vacuum
 // from removing dead rows, which makes claims slower.
 type JobTable struct {
-	LiveRows              int64      `json:"live_rows"`
+	LiveRows              int64      `json:"live_rows"` // of job_queue, by PostgreSQL's statistics, as DeadRows
 	DeadRows              int64      `json:"dead_rows"`
 	LastVacuum            *time.Time `json:"last_vacuum"`
 	Leases                int64      `json:"leases"`
 	LeasesExpired         int64      `json:"leases_expired"`
-	OldestSnapshotSeconds *int64     `json:"oldest_snapshot_seconds"` // null = there is none, or this login may not see it
+	OldestSnapshotSeconds *int64     `json:"oldest_snapshot_seconds"` // age of the transaction that has held back vacuum the longest; null = there is none, or this login may not see it
 	OldestSnapshotPid     *int64     `json:"oldest_snapshot_pid"`
 	OldestSnapshotProgram Text       `json:"oldest_snapshot_program"`
 }
@@ -42,9 +42,9 @@ type JobTable struct {
 // JobLease is a lease that has expired, or that has not been renewed for two thirds of its
 // length.
 type JobLease struct {
-	ID        string    `json:"lease_id"` // not secret: a result also needs the token
-	Owner     Text      `json:"lease_owner"`
-	Kind      Text      `json:"job_kind"` // kind of the first job under the lease
+	ID        string    `json:"lease_id"`    // not secret: a result also needs the token
+	Owner     Text      `json:"lease_owner"` // the executor
+	Kind      Text      `json:"job_kind"`    // kind of the first job under the lease
 	Domain    Text      `json:"event_domain"`
 	Live      int64     `json:"live"` // jobs that still have this lease
 	ClaimedAt time.Time `json:"claimed_at"`
@@ -58,13 +58,13 @@ type JobSubscription struct {
 	ID            string    `json:"subscription_id"`
 	ExecutorID    Text      `json:"executor_id"`
 	ExecutorKind  Text      `json:"executor_kind"`
-	JobKind       Text      `json:"job_kind"`     // empty = all kinds
-	Domain        Text      `json:"event_domain"` // empty = all domains
-	PriorityFloor int64     `json:"priority_floor"`
-	MaxParallel   int64     `json:"max_parallel"`
+	JobKind       Text      `json:"job_kind"`       // empty = all kinds
+	Domain        Text      `json:"event_domain"`   // empty = all domains
+	PriorityFloor int64     `json:"priority_floor"` // jobs of this priority and above
+	MaxParallel   int64     `json:"max_parallel"`   // the most jobs leased at once
 	Enabled       bool      `json:"enabled"`
 	Notes         Text      `json:"notes"`
-	InFlight      int64     `json:"in_flight"`
+	InFlight      int64     `json:"in_flight"` // jobs leased through it now
 	RegisteredBy  Text      `json:"registered_by"`
 	RegisteredAt  time.Time `json:"registered_at"`
 }
@@ -85,21 +85,21 @@ type Job struct {
 	ID           string     `json:"job_id"`
 	Kind         Text       `json:"job_kind"`
 	Domain       Text       `json:"event_domain"`
-	Executor     Text       `json:"executor"`
-	Status       string     `json:"status"`
-	Ready        bool       `json:"ready"`
+	Executor     Text       `json:"executor"` // an executor kind, not an executor id
+	Status       string     `json:"status"`   // one of LiveJobStatuses, or succeeded, failed, dead_letter, cancelled, cleaned
+	Ready        bool       `json:"ready"`    // false = due later, or waiting for a retry
 	Priority     int64      `json:"priority"`
-	ProcessAfter time.Time  `json:"process_after"`
+	ProcessAfter time.Time  `json:"process_after"` // not claimed before this time
 	EnqueuedAt   time.Time  `json:"enqueued_at"`
-	PickedAt     *time.Time `json:"picked_at"`
+	PickedAt     *time.Time `json:"picked_at"` // when it was last claimed
 	FinishedAt   *time.Time `json:"finished_at"`
-	LeaseOwner   Text       `json:"lease_owner"`
+	LeaseOwner   Text       `json:"lease_owner"` // the executor that holds it; empty = nobody
 	LeaseUntil   *time.Time `json:"lease_until"`
 	LeaseID      string     `json:"lease_id"` // not secret, as in JobLease
-	Attempts     int        `json:"attempts"`
+	Attempts     int        `json:"attempts"` // finished attempts
 	MaxAttempts  int        `json:"max_attempts"`
-	Key          Text       `json:"idempotency_key"`
+	Key          Text       `json:"idempotency_key"` // as stored: see job_queue.idempotency_key
 	Code         Text       `json:"failure_code"`
 	LastError    Text       `json:"last_error"`
-	AgeSeconds   int64      `json:"age_seconds"` // time since it became due, was claimed, or finished
+	AgeSeconds   int64      `json:"age_seconds"` // seconds since it became due, was claimed, or finished
 }

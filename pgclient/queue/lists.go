@@ -15,37 +15,37 @@ type ListKind string
 // The lists, each with the type of its Page.Rows.
 const (
 	ListDeadLetters  ListKind = "dead_letters"   // []DeadLetter: open ones, newest first
-	ListDeadGroups   ListKind = "dead_groups"    // every group of open dead letters, without the counts of the last hour
-	ListDeadLetter   ListKind = "dead_letter"    // one dead letter, with timeline and lineage (Query.ID)
+	ListDeadGroups   ListKind = "dead_groups"    // []DeadGroup: every group of open dead letters, with an empty Trend
+	ListDeadLetter   ListKind = "dead_letter"    // *DeadLetterDetail: one dead letter (Query.ID) with its attempts and lineage
 	ListAudit        ListKind = "audit"          // []AuditEntry: newest first
-	ListAlertHistory ListKind = "alert_history"  // acknowledgements of one alert key (Query.ID) or of all
-	ListFlagHistory  ListKind = "flag_history"   // changes of one flag (Query.ID)
-	ListSession      ListKind = "session"        // *Session: of this login
-	ListJobs         ListKind = "jobs"           // live jobs of Query.ID = "domain/kind", or of all queue lanes, longest wait first
-	ListJob          ListKind = "job"            // one job, live or finished, with its masked payload (Query.ID)
+	ListAlertHistory ListKind = "alert_history"  // []AlertAck: acknowledgements of one alert key (Query.ID) or of all
+	ListFlagHistory  ListKind = "flag_history"   // []AuditEntry: changes of one flag (Query.ID)
+	ListSession      ListKind = "session"        // *Session: this login, its rights and its connection
+	ListJobs         ListKind = "jobs"           // []Job: live jobs of one queue lane (Query.ID = "domain/kind") or of all, longest wait first
+	ListJob          ListKind = "job"            // *JobDetail: one job (Query.ID), live or finished, with its masked payload
 	ListOperations   ListKind = "operations"     // []Operation: bulk operations, newest first
-	ListOperation    ListKind = "operation"      // one operation with its items, last attempted first (Query.ID)
+	ListOperation    ListKind = "operation"      // *OperationDetail: one operation (Query.ID) with a page of its items, last attempted first
 	ListEndpoints    ListKind = "endpoints"      // EndpointList: webhook subscriptions, those with problems first, and the leases on their jobs
-	ListEndpoint     ListKind = "endpoint"       // one webhook subscription with its latest attempts, its leases and its retry calendar (Query.ID)
-	ListLeases       ListKind = "webhook_leases" // leases on webhook jobs, expired ones first
-	ListNotify       ListKind = "notifications"  // staged rows, failed rows, runs of the worker
+	ListEndpoint     ListKind = "endpoint"       // *EndpointDetail: one webhook subscription (Query.ID) with its latest attempts, its leases and its retry calendar
+	ListLeases       ListKind = "webhook_leases" // []WebhookLease: leases on webhook jobs, expired ones first
+	ListNotify       ListKind = "notifications"  // *Notifications: staged rows, failed rows, runs of the worker
 	ListWhy          ListKind = "why"            // *Why: why a queue waits (Query.ID = its name)
-	ListQuarantine   ListKind = "quarantine"     // []Quarantined: rows on which a step fails, those in quarantine first
-	ListRoutes       ListKind = "routes"         // []Route: of events, per domain
-	ListConsumers    ListKind = "consumers"      // routes of events, per domain
-	ListEventTypes   ListKind = "event_types"    // consumers of events, per type
+	ListQuarantine   ListKind = "quarantine"     // []Quarantined: rows on which a step of a tick worker fails, those in quarantine first
+	ListRoutes       ListKind = "routes"         // []Route: how the events of each domain are routed
+	ListConsumers    ListKind = "consumers"      // []Consumer: which events make which jobs
+	ListEventTypes   ListKind = "event_types"    // []EventType: the registered event types
 	ListProducers    ListKind = "producers"      // []ProducerRole: who may enqueue, per executor kind
-	ListCron         ListKind = "cron"           // who may enqueue, per executor kind
+	ListCron         ListKind = "cron"           // *Cron: the pg_cron jobs that tick workers
 	ListActivity     ListKind = "activity"       // []Activity: sessions that may block the queues, the holder of the oldest snapshot first
-	ListRules        ListKind = "rules"          // event subscriptions, and the broadcast share
+	ListRules        ListKind = "rules"          // EventSubscriptionList: event subscriptions, and the broadcast share
 	ListResolution   ListKind = "resolution"     // *Resolution: who receives an event of a type (Query.ID = domain/type[/stream])
 )
 
 // Query requests one page of a list.
 type Query struct {
 	Kind   ListKind
-	Filter string // in the filter language; errors have the column of the mistake
-	ID     string
+	Filter string // in the filter language (see Filter); an error names the column of the mistake
+	ID     string // the row or the group of rows; each ListKind says what it takes
 	After  string // Page.Next of the previous page; empty = the first page
 	Limit  int    // rows per page; 0 = 200
 	Whole  bool   // read the complete payload, however large; otherwise its first PayloadShown characters
@@ -60,11 +60,11 @@ type Scope struct {
 
 // Page is the result of a Query.
 type Page struct {
-	Rows       any   // of the type that the ListKind documents; see Of
-	Total      int64 // number of matching rows
-	TotalBound bool  // true: at least Total rows match; counting stopped there
-	Next       string
-	AsOf       time.Time
+	Rows       any       // of the type that the ListKind documents; see Of
+	Total      int64     // number of matching rows
+	TotalBound bool      // true: at least Total rows match; counting stopped there
+	Next       string    // Query.After of the next page; empty = this is the last page
+	AsOf       time.Time // the server's time when the page was read
 }
 
 // Of returns the rows of a page as type T; the zero value if the page has no rows.
@@ -91,7 +91,7 @@ type EndpointDetail struct {
 	Attempts []Attempt      `json:"attempts"` // newest first
 	Retries  []RetrySlot    `json:"retries"`  // soonest first
 	Leases   []WebhookLease `json:"leases"`
-	Why      *Why           `json:"why"`
+	Why      *Why           `json:"why"` // why its deliveries wait
 }
 
 // EventSubscriptionList holds the event subscriptions and the broadcast share.
@@ -113,18 +113,18 @@ const LineageShown = 100
 // event:UUID.
 type DeadLetter struct {
 	ID             string    `json:"id"`
-	Source         string    `json:"source"`
-	State          string    `json:"state"` // open, requeued, resolved
+	Source         string    `json:"source"` // webhook, job, event
+	State          string    `json:"state"`  // open, requeued, resolved
 	Code           Text      `json:"code"`
-	Endpoint       Text      `json:"endpoint"`
-	Domain         Text      `json:"domain"`
-	SubscriptionID int64     `json:"subscription_id"`
+	Endpoint       Text      `json:"endpoint"`        // of a webhook its endpoint, of a job its kind, of an event its type
+	Domain         Text      `json:"domain"`          // of a webhook always "webhook"
+	SubscriptionID int64     `json:"subscription_id"` // the webhook subscription; 0 unless Source is webhook, as are EventID and SagaID
 	EventID        int64     `json:"event_id"`
 	EventType      Text      `json:"event_type"`
 	SagaID         int64     `json:"saga_id"`
-	Generation     int       `json:"generation"` // number of requeues that led to it
+	Generation     int       `json:"generation"` // how many requeues or replays preceded it
 	FailedAt       time.Time `json:"failed_at"`
-	AgeSeconds     int64     `json:"age_seconds"`
+	AgeSeconds     int64     `json:"age_seconds"` // seconds since FailedAt
 	// ErasedAt is when the event of a webhook was erased, and its payload with it.
 	ErasedAt *time.Time `json:"erased_at"`
 	ErasedBy Text       `json:"erased_by"`
@@ -133,8 +133,8 @@ type DeadLetter struct {
 // DeadLetterDetail is one dead letter with all its details.
 type DeadLetterDetail struct {
 	DeadLetter
-	Payload       Text          `json:"payload"` // JSON as stored, secrets masked; empty if PayloadWhyNot is set
-	PayloadWhyNot Text          `json:"payload_why_not"`
+	Payload       Text          `json:"payload"`            // JSON as stored, secrets masked; empty if PayloadWhyNot is set
+	PayloadWhyNot Text          `json:"payload_why_not"`    // why Payload is not shown
 	PayloadSize   int64         `json:"payload_size"`       // in characters, including the part that was not read
 	Revealed      int           `json:"revealed,omitempty"` // seconds until Payload is masked again; 0 = masked
 	Attempts      []Attempt     `json:"attempts"`           // empty except for a webhook
@@ -142,13 +142,13 @@ type DeadLetterDetail struct {
 	LineageLeft   int64         `json:"lineage_left,omitempty"` // generations that are not in Lineage
 	RequeuedBy    Text          `json:"requeued_by"`
 	RequeuedAt    *time.Time    `json:"requeued_at"`
-	NewSagaID     int64         `json:"new_saga_id"`
-	Resolution    Text          `json:"resolution"`
+	NewSagaID     int64         `json:"new_saga_id"` // the saga that a requeue made; 0 = none
+	Resolution    Text          `json:"resolution"`  // abandoned, duplicate, or done or delivered otherwise; empty = not resolved
 	ResolvedBy    Text          `json:"resolved_by"`
 	ResolvedAt    *time.Time    `json:"resolved_at"`
 	ResolvedNote  Text          `json:"resolved_note"`
-	CallbackURL   Text          `json:"callback_url"` // without secrets: see SafeURL
-	Unsigned      bool          `json:"unsigned"`
+	CallbackURL   Text          `json:"callback_url"`        // without the parts that may be secret: see SafeURL
+	Unsigned      bool          `json:"unsigned"`            // the webhook subscription names no secret
 	Worker        Text          `json:"worker,omitzero"`     // the route worker; only for an event
 	RoutedID      string        `json:"routed_id,omitempty"` // the id of the event; only for an event
 	// The following fields are set only for a job's dead letter.
@@ -164,14 +164,14 @@ type DeadLetterDetail struct {
 type Attempt struct {
 	JobID      int64      `json:"job_id"`
 	No         int        `json:"attempt_no"`
-	Status     string     `json:"status"`
+	Status     string     `json:"status"` // Pending, Leased, Completed or Failed
 	StartedAt  *time.Time `json:"started_at"`
 	FinishedAt *time.Time `json:"finished_at"`
-	HTTPStatus *int       `json:"response_status"`
+	HTTPStatus *int       `json:"response_status"` // null = there was no answer
 	Code       Text       `json:"error_code"`
-	Worker     Text       `json:"worker_id"`
-	Excerpt    Text       `json:"response_excerpt"`
-	Resets     int        `json:"lease_resets"`
+	Worker     Text       `json:"worker_id"`        // the worker host that sent it: host id/start of its instance
+	Excerpt    Text       `json:"response_excerpt"` // the start of the answer, masked; empty if this login may not read it
+	Resets     int        `json:"lease_resets"`     // leases of this job that were lost
 }
 
 // LineageStep is one link of event → saga → jobs → dead letter → requeued saga, of
@@ -181,8 +181,8 @@ type LineageStep struct {
 	ID         Text       `json:"id"`
 	Status     string     `json:"status"`
 	At         *time.Time `json:"at"`
-	By         Text       `json:"by"`
-	Generation int        `json:"generation"` // number of requeues before this step
+	By         Text       `json:"by"`         // the person who requeued or closed; otherwise empty
+	Generation int        `json:"generation"` // how many requeues or replays preceded this step
 	Current    bool       `json:"current,omitempty"`
 }
 
@@ -190,22 +190,22 @@ type LineageStep struct {
 type AuditEntry struct {
 	ID          int64           `json:"id"`
 	At          time.Time       `json:"at"`
-	Actor       Text            `json:"actor"`
-	DBRole      Text            `json:"db_role"`
+	Actor       Text            `json:"actor"`   // the person whom the caller named
+	DBRole      Text            `json:"db_role"` // the login of the session, which the caller cannot forge
 	ClientAddr  Text            `json:"client_addr"`
 	Action      Text            `json:"action"`
 	Target      Text            `json:"target"`
 	Filter      Text            `json:"filter"`
-	FrozenCount *int64          `json:"frozen_count"`
+	FrozenCount *int64          `json:"frozen_count"` // number of rows that the action was about; null = not recorded
 	Reason      Text            `json:"reason"`
 	Before      json.RawMessage `json:"before"`
 	After       json.RawMessage `json:"after"`
-	Outcome     Text            `json:"outcome"`
+	Outcome     Text            `json:"outcome"` // done, asked (a signal that was sent afterwards), or refused with the rule
 	Claimed     json.RawMessage `json:"claimed"` // who ran the caller's program, as the program claims; null = it claims nothing
 
-	OperationID *int64     `json:"operation_id"` // the bulk operation that did this or that this was done to
-	Batches     *int64     `json:"batches"`      // set if the row represents all batches of an operation: their number; FrozenCount is then the number of their items
-	LastAt      *time.Time `json:"last_at"`      // set on the same rows: the time of the last batch
+	OperationID *int64     `json:"operation_id"` // the bulk operation that acted, or that the action was about
+	Batches     *int64     `json:"batches"`      // not nil: the row stands for all batches of an operation, this is their number, and FrozenCount the number of their items
+	LastAt      *time.Time `json:"last_at"`      // the time of the last batch; nil exactly if Batches is
 }
 
 // Folded reports whether the row represents all batches of an operation.
@@ -225,15 +225,15 @@ type AlertAck struct {
 	AckedAt       time.Time  `json:"acked_at"`
 	Comment       Text       `json:"comment"`
 	ExpiresAt     *time.Time `json:"expires_at"`
-	ClearedAt     *time.Time `json:"cleared_at"`
-	ClearedReason Text       `json:"cleared_reason"`
+	ClearedAt     *time.Time `json:"cleared_at"`     // when it ended; null = it is in force
+	ClearedReason Text       `json:"cleared_reason"` // why it ended: see Alert.LastCleared
 }
 
 // JobDetail is one job with all its details.
 type JobDetail struct {
 	Job
-	Payload       Text   `json:"payload"` // JSON as stored, secrets masked; empty if PayloadWhyNot is set
-	PayloadWhyNot Text   `json:"payload_why_not"`
+	Payload       Text   `json:"payload"`            // JSON as stored, secrets masked; empty if PayloadWhyNot is set
+	PayloadWhyNot Text   `json:"payload_why_not"`    // why Payload is not shown
 	PayloadSize   int64  `json:"payload_size"`       // in characters, including the part that was not read
 	Revealed      int    `json:"revealed,omitempty"` // seconds until Payload is masked again; 0 = masked
 	FromStatus    string `json:"from_status"`        // the status before the final one; only of a finished job

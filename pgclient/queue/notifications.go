@@ -9,20 +9,20 @@ import (
 // they will be published, failed rows, and the worker's runs.
 type Notifications struct {
 	Waiting         int64 `json:"waiting"`
-	Debouncing      int64 `json:"debouncing"` // waiting rows younger than the debounce
-	DebouncingBound bool  `json:"debouncing_bound"`
+	Debouncing      int64 `json:"debouncing"`       // waiting rows that are younger than DebounceSeconds
+	DebouncingBound bool  `json:"debouncing_bound"` // true: more than Debouncing; counting stopped
 	Failed          int64 `json:"failed"`
-	DebounceSeconds int64 `json:"debounce_seconds"` // the debounce in force, limited to the allowed range
-	Threshold       int64 `json:"batch_piece_threshold"`
+	DebounceSeconds int64 `json:"debounce_seconds"`      // the debounce in force, limited to the allowed range
+	Threshold       int64 `json:"batch_piece_threshold"` // from this many units on, a document gets one notification
 
-	LastRunAt       *time.Time `json:"last_run_at"` // of the tick worker, including idle runs
+	LastRunAt       *time.Time `json:"last_run_at"` // of the tick worker iu_notification_worker, including runs without work
 	IntervalSeconds int64      `json:"interval_seconds"`
 	Stale           bool       `json:"stale"`
 
-	Groups      []StagedGroup     `json:"groups"` // the oldest first
-	GroupsBound bool              `json:"groups_bound"`
-	Failures    []StagedFailure   `json:"failures"` // grouped by reason, most rows first
-	Log         []NotificationRun `json:"log"`      // newest first
+	Groups      []StagedGroup     `json:"groups"`       // the oldest first
+	GroupsBound bool              `json:"groups_bound"` // true: Groups covers only the oldest rows
+	Failures    []StagedFailure   `json:"failures"`     // grouped by reason, most rows first
+	Log         []NotificationRun `json:"log"`          // newest first
 }
 
 // Due returns the number of rows that the next run would process.
@@ -31,15 +31,15 @@ func (n Notifications) Due() int64 { return max(n.Waiting-n.Debouncing, 0) }
 // StagedGroup is the group of waiting pieces with the same stable key; all pieces without a key are
 // one group.
 type StagedGroup struct {
-	Key       Text      `json:"stable_key"`
-	Keyed     bool      `json:"keyed"`
-	Document  bool      `json:"document"` // true: the key is that of a document; false: that of a batch
-	Pieces    int64     `json:"pieces"`
-	Due       int64     `json:"due"`
+	Key       Text      `json:"stable_key"` // the document or batch that its units have in common
+	Keyed     bool      `json:"keyed"`      // false = the group of units without a key
+	Document  bool      `json:"document"`   // true: the key is that of a document; false: that of a batch
+	Pieces    int64     `json:"pieces"`     // number of new units
+	Due       int64     `json:"due"`        // those whose debounce is over
 	OldestAt  time.Time `json:"oldest_at"`
 	NewestAt  time.Time `json:"newest_at"`
-	FirstUnit Text      `json:"first_unit"` // the canonical address of the first information unit
-	Actor     Text      `json:"actor"`      // the person who staged the first piece
+	FirstUnit Text      `json:"first_unit"` // the address of the first unit
+	Actor     Text      `json:"actor"`      // who wrote the first unit
 }
 
 // Told returns the type and the number of the events that the next run would publish for the group:
@@ -59,7 +59,7 @@ func (g StagedGroup) Told(threshold int64) (eventType string, n int64) {
 // StagedFailure is the group of rows that the worker could not publish for one reason.
 type StagedFailure struct {
 	Failure Text        `json:"failure"`
-	N       int64       `json:"n"`
+	N       int64       `json:"n"` // number of rows
 	FirstAt time.Time   `json:"first_failed_at"`
 	LastAt  time.Time   `json:"last_failed_at"`
 	Rows    []StagedRow `json:"rows"` // the first FailuresShown of them

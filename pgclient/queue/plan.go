@@ -9,13 +9,13 @@ import (
 type Request struct {
 	Action  ActionID
 	Targets []string          // ids as the lists show them
-	Filter  string            // set instead of Targets
-	Or      []string          // further filters: dead letters that match any of the filters are selected
-	Within  string            // the filter of the list from which the rows were chosen; the plan says how many rows match it
+	Filter  string            // selects the rows instead of Targets; "" = Targets does
+	Or      []string          // further filters; a row that matches Filter or one of them is selected. Only for dead letters
+	Within  string            // the filter of the list in which the operator chose Targets; the preview counts the rows that match it
 	Args    map[string]string // values by Arg.Name
-	Actor   string
+	Actor   string            // the person whom the audit row names
 	Reason  string
-	Whole   bool // for a reveal: the complete payload, however large; otherwise its first PayloadShown characters
+	Whole   bool // reveal the complete payload, however large; otherwise its first PayloadShown characters
 }
 
 // Select makes the request select the rows that match any of the filters.
@@ -53,12 +53,12 @@ type Plan struct {
 	Skipped   int64         // rows that will not change; the reasons are in Results
 	Lines     []PlanLine    // the lines of the dialog
 	Results   []Outcome     // per id, bounded to 1,000
-	Match     *Match        // all rows that match Request.Within; nil: they are no more than the selected ones
-	Refused   string        // not empty: nothing can be done, for this reason
-	Rule      string        // code of the refusal
-	Expect    string        // the state that the preview read; the plan applies only if it is unchanged
-	Confirm   string        // the name that must be typed; empty = none
-	Command   string        // the equivalent headless command line
+	Match     *Match        // the rows that match Request.Within; nil = no more than the selected ones
+	Refused   string        // why nothing can be done; empty = the plan can be applied
+	Rule      string        // code of the refusal, such as not_found; empty if Refused is
+	Expect    string        // the state that the preview read, such as a row's updated_at; Apply refuses if it has changed
+	Confirm   string        // the name that the operator must type; empty = none
+	Command   string        // the qtop command line that does the same
 	ReadAt    time.Time     // when the plan was made, by this machine's clock
 	Took      time.Duration // how long planning took
 	Ephemeral bool          // changes this process only: no audit row
@@ -67,7 +67,7 @@ type Plan struct {
 // Match describes the rows that a filter selects: their number, and their names.
 type Match struct {
 	Count   int64
-	AtLeast bool // there are more rows than N
+	AtLeast bool // counting stopped: there are more than Count rows
 	What    Text // destinations or names of the rows, the most frequent first
 }
 
@@ -80,9 +80,9 @@ type PlanLine struct {
 // Outcome is what happened, or would happen, to one id.
 type Outcome struct {
 	ID      string `json:"id"`
-	Outcome string `json:"outcome"` // what was done (requeued, acked, …), would_…, skipped, refused
-	Why     Text   `json:"why,omitzero"`
-	NewID   string `json:"new_id,omitempty"`
+	Outcome string `json:"outcome"`          // what was done (requeued, acked, …), would_…, skipped, refused
+	Why     Text   `json:"why,omitzero"`     // why it was skipped or refused
+	NewID   string `json:"new_id,omitempty"` // the saga or job that was made or deleted
 }
 
 // Result is the result of an applied plan; verbs print it as JSON.
@@ -91,9 +91,9 @@ type Result struct {
 	DryRun  bool       `json:"dry_run"`
 	Plan    []PlanLine `json:"plan"`
 	Results []Outcome  `json:"results"`
-	AuditID int64      `json:"audit_id"` // the last audit row: a request for dead letters of several sources writes one row per source
+	AuditID int64      `json:"audit_id"` // the last audit row that was written: dead letters of several sources have one each
 	Refused string     `json:"refused,omitempty"`
-	Payload Text       `json:"-"` // the revealed payload; only the requester gets it, so it is not in the JSON
-	Done    int64      `json:"done"`
-	Skipped int64      `json:"skipped"`
+	Payload Text       `json:"-"`       // the revealed payload; only the requester gets it, so it is not in the JSON
+	Done    int64      `json:"done"`    // how many of Results were done
+	Skipped int64      `json:"skipped"` // how many of Results were skipped, refused or failed
 }

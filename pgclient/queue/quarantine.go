@@ -10,7 +10,7 @@ type Quarantined struct {
 	Step        Text       `json:"step"`
 	Target      Text       `json:"target"` // the row on which the step fails: an id, or a key that the step defines
 	Attempts    int64      `json:"attempts"`
-	Code        Text       `json:"code"` // SQLSTATE
+	Code        Text       `json:"code"` // SQLSTATE of the last failure
 	Error       Text       `json:"error"`
 	FirstFailed *time.Time `json:"first_failed_at"`
 	LastFailed  *time.Time `json:"last_failed_at"`

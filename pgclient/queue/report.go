@@ -44,7 +44,7 @@ type Silence struct {
 	LastBeatAt     *time.Time `json:"last_beat_at"` // the last heartbeat before the silence
 	EndedAt        *time.Time `json:"ended_at"`
 	Ended          string     `json:"ended"`
-	WorstSeconds   int64      `json:"worst_age_seconds"` // the longest age within the span
+	WorstSeconds   int64      `json:"worst_age_seconds"` // the longest silence within the span of the report
 	CadenceSeconds int64      `json:"expected_cadence_seconds"`
 	Acks           []AlertAck `json:"acks" db:"-"`
 }
@@ -67,11 +67,11 @@ type DeadStory struct {
 	Code      Text      `json:"code"`
 	Endpoint  Text      `json:"endpoint"` // the endpoint of a webhook, or the kind of a job
 	Domain    Text      `json:"domain"`
-	Arose     int64     `json:"arose"`
+	Arose     int64     `json:"arose"` // how many
 	Open      int64     `json:"open"`
 	Requeued  int64     `json:"requeued"`
-	Delivered *int64    `json:"delivered"` // how many of the requeued ones were delivered; only for webhooks, otherwise nil
-	Closed    int64     `json:"closed"`
+	Delivered *int64    `json:"delivered"` // how many of the requeued ones were delivered; nil unless Source is webhook
+	Closed    int64     `json:"closed"`    // resolved without a requeue
 	FirstAt   time.Time `json:"first_at"`
 	LastAt    time.Time `json:"last_at"`
 }

@@ -8,15 +8,15 @@ type Session struct {
 	Roles    []string
 	Database Text
 	// Environment is read from the database's flag.
-	Environment Environment
-	Address     Text // host:port of the server that answered, or "local socket"
+	Environment Environment // as the flag queue.environment of the database says
+	Address     Text        // host:port of the server that answered, or "local socket"
 	Version     Text
 	InRecovery  bool
-	ReadOnly    bool // default_transaction_read_only or the read_only setting
+	ReadOnly    bool // by default_transaction_read_only, or by the setting read_only of qtop
 	Pooler      bool // there is a transaction pooler, so LISTEN does not work
-	TLS         bool // the server says that it is encrypted (pg_stat_ssl), and so is the way to a pooler
-	Local       bool // a connection without TLS that does not leave this machine
-	Encryption  Text // TLS and Local as text
+	TLS         bool // encrypted on every part of the way, as the server says (pg_stat_ssl) and also to a pooler
+	Local       bool // not encrypted, but the connection does not leave this machine
+	Encryption  Text // TLS and Local in words
 	Superuser   bool
 	Misfit      *Error // why this program cannot use the installed schema; nil = it can
 	// Rights says for each action whether this login may use it; Needs names the missing role
@@ -27,8 +27,8 @@ type Session struct {
 
 // Link is the state of a console's connection to the database.
 type Link struct {
-	State   string // connecting, live, polling, lost
-	Reason  Text   // of the last failure; empty while live
-	Attempt int
+	State   string  // connecting, live, polling, lost
+	Reason  Text    // of the last failure; empty while live
+	Attempt int     // number of the attempt to reconnect
 	RetryIn float64 // seconds until the next attempt, while lost
 }

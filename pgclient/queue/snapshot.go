@@ -11,7 +11,7 @@ import (
 type Snapshot struct {
 	TakenAt time.Time `json:"taken_at"`
 	TookMS  float64   `json:"took_ms"` // milliseconds that the database took to compute it
-	Shared  bool      `json:"shared"`  // true: the stored snapshot, computed for another console
+	Shared  bool      `json:"shared"`  // true: the snapshot was stored by an earlier call; false: it was computed for this one
 	Server  Server    `json:"server"`
 
 	Flags      []Flag       `json:"flags"`
@@ -20,19 +20,19 @@ type Snapshot struct {
 	Executors  []Executor   `json:"executors"`
 	DeadGroups []DeadGroup  `json:"dead_groups"` // the largest groups of each source, and the groups of the newest dead letters
 	DeadMore   DeadMore     `json:"dead_more"`   // the groups that DeadGroups leaves out
-	Waiting    []Waiting    `json:"waiting"`
-	Operations []Operation  `json:"operations"` // planned, running and paused operations, running ones first
+	Waiting    []Waiting    `json:"waiting"`     // queues with waiting work, the oldest due item first
+	Operations []Operation  `json:"operations"`  // planned, running and paused operations, running ones first
 	Hosts      []Host       `json:"hosts"`
-	Held       []Held       `json:"held"`
-	Suspended  []Suspension `json:"suspended"`
-	Ticks      []TickWorker `json:"ticks"`
+	Held       []Held       `json:"held"`      // open transactions that delay the routing of their events
+	Suspended  []Suspension `json:"suspended"` // suspended endpoints and open circuits
+	Ticks      []TickWorker `json:"ticks"`     // the tick workers
 	Flow       Flow         `json:"flow"`
 	Marks      []Mark       `json:"marks"`   // of the last hour, newest first, at most 20
 	Actions    []Recent     `json:"actions"` // actions of the last hour, newest first, at most 10
 
 	Queues           []Lane            `json:"queues"` // the queue lane with the oldest wait first
 	JobTable         JobTable          `json:"job_table"`
-	JobLeases        []JobLease        `json:"job_leases"`
+	JobLeases        []JobLease        `json:"job_leases"` // at most 50: expired ones, and those that will soon expire
 	JobSubscriptions []JobSubscription `json:"job_subscriptions"`
 
 	// Missing says which sections this snapshot lacks, by name, and why: a view is not installed,
@@ -48,12 +48,12 @@ type Snapshot struct {
 type Server struct {
 	Version          Text     `json:"version"`
 	Database         Text     `json:"database"`
-	CloneOf          Text     `json:"clone_of"` // the database of which this one is a copy, and what to do; empty = it is no copy
-	Unexpected       Text     `json:"-"`        // of this connection: why the server is not one of expect_server; empty = it is, or any server is accepted
-	Address          Text     `json:"-"`        // of this connection: host:port of the server that answered, or "local socket"
-	Behind           Text     `json:"-"`        // of this connection: the server behind the pooler, by cluster_name or address; empty without a pooler
-	InRecovery       bool     `json:"in_recovery"`
-	ReplayLagSeconds *float64 `json:"replay_lag_seconds"` // only on a standby, otherwise null
+	CloneOf          Text     `json:"clone_of"`           // the database of which this one is a copy, and what to do; empty = it is no copy
+	Unexpected       Text     `json:"-"`                  // warning about this connection: the server is not one of expect_server; empty = it is, or any server is accepted
+	Address          Text     `json:"-"`                  // of this connection: host:port of the server that answered, or "local socket"
+	Behind           Text     `json:"-"`                  // of this connection: the server behind the pooler, by cluster_name or address; empty without a pooler
+	InRecovery       bool     `json:"in_recovery"`        // the server is a standby
+	ReplayLagSeconds *float64 `json:"replay_lag_seconds"` // how far a standby is behind its primary; null on a primary
 }
 
 // Flag is a row of dot_config, with the time at which it reverts.
@@ -61,11 +61,11 @@ type Flag struct {
 	Key         Text       `json:"key"`
 	Value       Text       `json:"value"`
 	Description Text       `json:"description"`
-	Kind        string     `json:"kind"` // boolean, integer, mode, schedule
+	Kind        string     `json:"kind"` // boolean, integer, mode, schedule, environment
 	UpdatedAt   time.Time  `json:"updated_at"`
 	UpdatedBy   Text       `json:"updated_by"`
 	Reason      Text       `json:"reason"`     // of the last change
-	Off         bool       `json:"off"`        // a switch that is normally on is off
+	Off         bool       `json:"off"`        // a switch is off although its default is on
 	Invalid     bool       `json:"invalid"`    // the value is not valid; the safe value applies instead
 	RevertsAt   *time.Time `json:"reverts_at"` // when a temporary value ends; null = it is permanent
 	RevertsTo   Text       `json:"reverts_to"`
@@ -91,17 +91,17 @@ type HealthRow struct {
 // emitted for it.
 type Alert struct {
 	Key          Text       `json:"alert_key"`
-	Kind         string     `json:"kind"` // one of the Alert… constants
-	Subject      Text       `json:"subject"`
-	Severity     string     `json:"severity"` // warning, critical
-	Since        *time.Time `json:"since"`    // for a silence, the last heartbeat
-	AgeSeconds   int64      `json:"age_seconds"`
-	Ratio        float64    `json:"ratio"` // age ÷ expected cadence; for other kinds, share or age ÷ its limit
-	EventIDs     []string   `json:"event_ids"`
-	State        string     `json:"state"` // open, acked
+	Kind         string     `json:"kind"`        // one of the Alert… constants
+	Subject      Text       `json:"subject"`     // what it is about: an executor id, or the kind of alert and a name, such as backlog:QUEUE
+	Severity     string     `json:"severity"`    // warning, critical
+	Since        *time.Time `json:"since"`       // for a silence, the last heartbeat
+	AgeSeconds   int64      `json:"age_seconds"` // seconds since Since
+	Ratio        float64    `json:"ratio"`       // age ÷ expected cadence of a silence; for other kinds, share or age ÷ its threshold
+	EventIDs     []string   `json:"event_ids"`   // ids of the events that were emitted for it
+	State        string     `json:"state"`       // open, acked
 	AckedBy      Text       `json:"acked_by"`
 	AckedAt      *time.Time `json:"acked_at"`
-	Comment      Text       `json:"comment"`
+	Comment      Text       `json:"comment"` // of the acknowledgement, as are AckedBy, AckedAt and AckExpiresAt
 	AckExpiresAt *time.Time `json:"ack_expires_at"`
 	// LastCleared says how the previous acknowledgement of this alert ended: "", expired,
 	// beat_returned, rose_to_critical, unacked, share_fell, resumed, deregistered, ended.
@@ -109,16 +109,16 @@ type Alert struct {
 	// Cause is the subject of the alert that causes this one and is shown instead of it;
 	// empty = this alert is a cause.
 	Cause  Text `json:"cause"`
-	Detail Text `json:"detail"` // the alert's subject in one line; may be empty
+	Detail Text `json:"detail"` // the condition in one line; may be empty
 }
 
 // The kinds of alerts.
 const (
-	AlertSilence    = "silence"
-	AlertBroadcast  = "broadcast"
-	AlertFailing    = "failing"
+	AlertSilence    = "silence"    // an executor or tick worker without a heartbeat
+	AlertBroadcast  = "broadcast"  // a share of broadcast events above its threshold
+	AlertFailing    = "failing"    // an endpoint that was suspended because it kept failing
 	AlertQuarantine = "quarantine" // a row in quarantine
-	AlertNoHost     = "no_host"    // loops and executors that no host runs
+	AlertNoHost     = "no_host"    // loops and executors that no live host runs
 	AlertUnclaimed  = "unclaimed"  // a queue lane whose jobs no live executor can claim
 	AlertBacklog    = "backlog"    // work that has been due for a long time
 	AlertCircuit    = "circuit"    // a circuit that has been open for a long time
@@ -166,22 +166,22 @@ type Executor struct {
 	Domains          []Text     `json:"domain_scope"`
 	State            string     `json:"state"` // working, idle, stuck, silent, unwatched (late while monitoring is off), stopped, deregistered
 	LastBeatAt       *time.Time `json:"last_beat_at"`
-	AgeSeconds       *int64     `json:"age_seconds"` // null = it has never sent a heartbeat
-	CadenceSeconds   int64      `json:"expected_cadence_seconds"`
-	ThresholdSeconds int64      `json:"stale_threshold_seconds"`
-	Ratio            float64    `json:"ratio"`
-	Severity         string     `json:"severity"` // "", warning, critical
-	InFlight         *int64     `json:"in_flight"`
+	AgeSeconds       *int64     `json:"age_seconds"`              // null = it has never sent a heartbeat
+	CadenceSeconds   int64      `json:"expected_cadence_seconds"` // longest normal time between two heartbeats
+	ThresholdSeconds int64      `json:"stale_threshold_seconds"`  // silent after this long without a heartbeat; from 1,000,000 on it is not watched
+	Ratio            float64    `json:"ratio"`                    // AgeSeconds ÷ CadenceSeconds
+	Severity         string     `json:"severity"`                 // of its silence: warning, critical; empty = it is not silent
+	InFlight         *int64     `json:"in_flight"`                // as its last heartbeat said, like DoneTotal and LastWorkAt; null = not said
 	DoneTotal        *int64     `json:"done_total"`
 	LastWorkAt       *time.Time `json:"last_work_at"`
-	OwnerRole        Text       `json:"owner_role"`
-	AckedBy          Text       `json:"acked_by"`
+	OwnerRole        Text       `json:"owner_role"` // only members of this role may act as it; empty = any dot_executor
+	AckedBy          Text       `json:"acked_by"`   // who acknowledged its silence; empty = nobody
 	AckExpiresAt     *time.Time `json:"ack_expires_at"`
 	RegisteredAt     time.Time  `json:"registered_at"`
 	RegisteredBy     Text       `json:"registered_by"`
 	DeregisteredAt   *time.Time `json:"deregistered_at"`
 	DeregisteredBy   Text       `json:"deregistered_by"`
-	TickWorker       bool       `json:"tick_worker"` // it is a tick worker, whose heartbeat each tick sends
+	TickWorker       bool       `json:"tick_worker"` // true: its heartbeats are written by the ticks of the tick worker of this name
 	InstanceID       Text       `json:"instance_id"` // the sender of the last heartbeat: HOST/INSTANCE of a worker host
 }
 
@@ -203,11 +203,11 @@ func (x *Executor) UnmarshalJSON(raw []byte) error {
 type DeadGroup struct {
 	Source         string    `json:"source"` // webhook, job, event
 	Code           Text      `json:"code"`
-	Endpoint       Text      `json:"endpoint"`
-	Domain         Text      `json:"domain"`
-	SubscriptionID int64     `json:"subscription_id"`
-	Open           int64     `json:"open"`
-	FirstAt        time.Time `json:"first_at"`
+	Endpoint       Text      `json:"endpoint"`        // of a webhook its endpoint, of a job its kind, of an event its type
+	Domain         Text      `json:"domain"`          // of a webhook always "webhook"
+	SubscriptionID int64     `json:"subscription_id"` // the webhook subscription; 0 for jobs and events
+	Open           int64     `json:"open"`            // how many are open
+	FirstAt        time.Time `json:"first_at"`        // when the first of the open ones failed, as LastAt the last
 	LastAt         time.Time `json:"last_at"`
 	Trend          []int64   `json:"trend"` // new dead letters per 5 minutes, oldest first, 12 buckets
 }
@@ -222,42 +222,42 @@ type DeadMore struct {
 
 // Waiting is one queue with waiting work.
 type Waiting struct {
-	Queue           Text       `json:"queue"`  // "webhook hooks.acme", "job kg.reindex"
-	Source          string     `json:"source"` // webhook, event, job
-	Subject         Text       `json:"subject"`
+	Queue           Text       `json:"queue"`   // "webhook hooks.acme", "job kg.reindex"
+	Source          string     `json:"source"`  // webhook, event, job
+	Subject         Text       `json:"subject"` // endpoint, route worker or job kind, by Source
 	Domain          Text       `json:"domain"`
 	OldestAt        *time.Time `json:"oldest_at"`
-	AgeSeconds      int64      `json:"age_seconds"`
+	AgeSeconds      int64      `json:"age_seconds"` // seconds since the oldest item became due; 0 = none is due
 	Waiting         int64      `json:"waiting"`
-	WaitingBound    bool       `json:"waiting_bound"` // true: at least Waiting wait
-	InPerSecond     float64    `json:"in_per_s"`      // arrivals, mean of the last 5 minutes
-	OutPerSecond    float64    `json:"out_per_s"`     // finished work, mean of the last 5 minutes
-	ClearsInSeconds *int64     `json:"clears_in_seconds"`
-	Why             Text       `json:"why"` // the first link of the blocking chain; empty = nothing blocks
+	WaitingBound    bool       `json:"waiting_bound"`     // true: more than Waiting items wait
+	InPerSecond     float64    `json:"in_per_s"`          // arrivals, mean of the last 5 minutes (of jobs 5 to 10)
+	OutPerSecond    float64    `json:"out_per_s"`         // finished work, mean of the same time; 0 for events
+	ClearsInSeconds *int64     `json:"clears_in_seconds"` // until nothing waits, at these rates; null = the backlog does not shrink
+	Why             Text       `json:"why"`               // why it waits, as the first blocking link of fn_queue_why says; empty = nothing blocks
 }
 
 // Host is a row of queue_host: a worker host of this process or of another.
 type Host struct {
 	ID         Text                `json:"host_id"`
-	Instance   string              `json:"instance"`
+	Instance   string              `json:"instance"` // one UUID per process
 	StartedAt  time.Time           `json:"started_at"`
 	LastSeenAt time.Time           `json:"last_seen_at"`
 	StoppedAt  *time.Time          `json:"stopped_at"`
-	AgeSeconds int64               `json:"age_seconds"`
-	Alive      bool                `json:"alive"`
+	AgeSeconds int64               `json:"age_seconds"` // seconds since its last heartbeat
+	Alive      bool                `json:"alive"`       // its last heartbeat is younger than 15 s, and it has not stopped
 	Version    Text                `json:"version"`
 	Loops      []Text              `json:"loops"`
 	LastLoops  []Text              `json:"last_loops"`  // the loops that it last ran; kept after it stopped
 	StopReason Text                `json:"stop_reason"` // a signal, or who stopped it; empty = not recorded, or not stopped
 	InFlight   int64               `json:"in_flight"`
-	Progress   map[string]LoopMark `json:"progress"`
+	Progress   map[string]LoopMark `json:"progress"` // by loop
 }
 
 // LoopMark is the state of one loop, as its host reports it.
 type LoopMark struct {
 	State    string     `json:"state"`
 	LastTick *time.Time `json:"last_tick"`
-	Done     int64      `json:"done"`
+	Done     int64      `json:"done"` // items since the host started
 	Errors   int64      `json:"errors"`
 	// Executor and Kinds are set only for the job executor: the executor as which it claims, and
 	// the kinds for which it has handlers.
@@ -273,10 +273,10 @@ type LoopMark struct {
 // Held is a transaction that has been open for over a minute. Events that it has written cannot be
 // routed until it ends; other events are not delayed.
 type Held struct {
-	Worker     Text   `json:"worker"`
-	Domain     Text   `json:"domain"` // empty = unknown until the transaction ends
-	AgeSeconds int64  `json:"age_seconds"`
-	Pid        *int64 `json:"pid"` // null = a prepared transaction
+	Worker     Text   `json:"worker"`      // the tick worker that will route its events
+	Domain     Text   `json:"domain"`      // empty = unknown until the transaction ends
+	AgeSeconds int64  `json:"age_seconds"` // seconds since the transaction began
+	Pid        *int64 `json:"pid"`         // null = a prepared transaction
 	Program    Text   `json:"program"`
 	User       Text   `json:"user"`
 }
@@ -299,29 +299,29 @@ func (s *Snapshot) Holder(r HealthRow) *Held {
 type Suspension struct {
 	SubscriptionID int64      `json:"subscription_id"`
 	Endpoint       Text       `json:"endpoint"`
-	Reason         Text       `json:"reason"` // 410, circuit, operator
+	Reason         Text       `json:"reason"` // 410, circuit, failing, operator
 	Since          time.Time  `json:"since"`
-	Until          *time.Time `json:"until"`
+	Until          *time.Time `json:"until"` // null = until an operator resumes it
 	By             Text       `json:"by"`
 }
 
 // TickWorker is a row of v_queue_scheduler_status (source document DP1 §10).
 type TickWorker struct {
 	Name            Text            `json:"worker_name"`
-	IntervalSeconds int64           `json:"configured_interval_seconds"`
-	LastRunAt       *time.Time      `json:"last_run_at"` // when the last run started
-	AgeSeconds      *int64          `json:"age_seconds"`
-	Stale           bool            `json:"stale"`
-	Mode            Text            `json:"mode"`
-	State           string          `json:"state"` // off, failed, stale, unwatched (late while monitoring is off), ok
+	IntervalSeconds int64           `json:"configured_interval_seconds"` // 0 = switched off
+	LastRunAt       *time.Time      `json:"last_run_at"`                 // when the last full run that succeeded began
+	AgeSeconds      *int64          `json:"age_seconds"`                 // seconds since LastRunAt; null = it never ran
+	Stale           bool            `json:"stale"`                       // its last success is longer ago than ThresholdSeconds
+	Mode            Text            `json:"mode"`                        // the flag queue.scheduler.mode: one of SchedulerModes
+	State           string          `json:"state"`                       // off, failed, stale, stopped, unwatched (late while monitoring is off), ok
 	NextDueAt       *time.Time      `json:"next_due_at"`
-	LastSource      Text            `json:"last_source"` // external, pg_cron, wake, operator
-	LastResult      json.RawMessage `json:"last_result"`
-	LastAttemptAt   *time.Time      `json:"last_attempt_at"` // also if it failed
-	LastWorkAt      *time.Time      `json:"last_work_at"`
-	DoneTotal       int64           `json:"done_total"`
-	FlagKey         Text            `json:"flag_key"` // the flag that switches the worker off; empty = no flag does
-	CronJob         Text            `json:"cron_job"` // the pg_cron job that can run the worker; empty = none
+	LastSource      Text            `json:"last_source"`     // who requested the last run: external (a host), pg_cron, wake, operator
+	LastResult      json.RawMessage `json:"last_result"`     // what the SQL function returned: see work.TickResult
+	LastAttemptAt   *time.Time      `json:"last_attempt_at"` // when the last run began, also if it failed
+	LastWorkAt      *time.Time      `json:"last_work_at"`    // the last full run that found something to do
+	DoneTotal       int64           `json:"done_total"`      // items over all full runs
+	FlagKey         Text            `json:"flag_key"`        // the flag that switches the worker off; empty = no flag does
+	CronJob         Text            `json:"cron_job"`        // the pg_cron job that can run the worker; empty = none
 	CronSchedule    Text            `json:"cron_schedule"`
 	CronRunAs       Text            `json:"cron_run_as"` // the login as which the job runs; empty = not installed
 	// ThresholdSeconds is the silence after which the worker is stale, according to the current
@@ -349,12 +349,12 @@ type Cron struct {
 type CronJob struct {
 	Name        Text       `json:"job_name"`
 	Worker      Text       `json:"worker_name"`
-	Schedule    Text       `json:"schedule"`
-	RunAs       Text       `json:"run_as"` // the login as which it runs; empty = not installed
+	Schedule    Text       `json:"schedule"` // a cron expression
+	RunAs       Text       `json:"run_as"`   // the login as which it runs; empty = not installed
 	InstalledAt *time.Time `json:"installed_at"`
 	InstalledBy Text       `json:"installed_by"`
-	Found       *bool      `json:"found"` // whether it exists in pg_cron; nil = this login may not see that
-	Active      *bool      `json:"active"`
+	Found       *bool      `json:"found"`  // whether it exists in pg_cron; nil = this login may not see that
+	Active      *bool      `json:"active"` // whether pg_cron runs it; nil = this login may not see that, as LastStartAt
 	LastStartAt *time.Time `json:"last_start_at"`
 	LastStatus  Text       `json:"last_status"`
 	LastMessage Text       `json:"last_message"`
@@ -376,15 +376,15 @@ type Recent struct {
 	Action  Text      `json:"action"`
 	Target  Text      `json:"target"` // of the newest row
 	Reason  Text      `json:"reason"`
-	Rows    int64     `json:"rows"`
+	Rows    int64     `json:"rows"` // number of audit rows
 }
 
 // Flow is the last hour in 60 buckets of one minute, oldest first; the last bucket is the current,
 // incomplete minute.
 type Flow struct {
-	Delivered  []int64 `json:"delivered"`
-	Dead       []int64 `json:"dead"`
-	Jobs       []int64 `json:"jobs"` // finished jobs, with any outcome
-	HostsAlive int64   `json:"hosts_alive"`
-	DeadOpen   int64   `json:"dead_open"` // all open dead letters
+	Delivered  []int64 `json:"delivered"`   // webhooks
+	Dead       []int64 `json:"dead"`        // new dead letters of all sources
+	Jobs       []int64 `json:"jobs"`        // finished jobs, with any outcome
+	HostsAlive int64   `json:"hosts_alive"` // hosts with a heartbeat younger than 15 s
+	DeadOpen   int64   `json:"dead_open"`   // all open dead letters, now
 }

@@ -118,7 +118,7 @@ func (c *cleaner) mark(m string) {
 	c.cluster = cluster{last: last}
 }
 
-// markOf returns the mark for an unsafe character.
+// markOf returns the mark that replaces an unsafe character: see Text.
 func markOf(r rune) string {
 	switch {
 	case r < 0x20:

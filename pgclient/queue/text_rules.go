@@ -77,14 +77,15 @@ func (c *cluster) joins(r rune) bool {
 	return jamoJoins(c.last, r)
 }
 
-// takesMark reports whether a combining mark may follow the last character. After a mark of Clean
-// it may not, because it would disguise that mark.
+// takesMark reports whether a combining mark may follow the last character. It may not follow a
+// mark of Clean, such as ⟨9B⟩, because it would disguise that mark.
 func (c *cluster) takesMark() bool {
 	return c.last != 0 && c.last != '⟩' && c.last != '…' && (c.last < '␀' || c.last > '␡')
 }
 
-// takesTone reports whether the last character may be a hand or a face. After any other
-// character, a skin tone is two cells wide but counted as none.
+// takesTone reports whether a skin tone of an emoji may follow the last character, which must be a
+// hand or a face. After any other character, a terminal draws a skin tone two cells wide, but its
+// width would be counted as 0.
 func (c *cluster) takesTone() bool { return c.last >= 0x261d && unicode.Is(unicode.So, c.last) }
 
 // isTone reports whether r is a skin tone of an emoji.

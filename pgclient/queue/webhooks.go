@@ -9,17 +9,17 @@ import (
 type Endpoint struct {
 	ID          int64    `json:"subscription_id"`
 	EventType   Text     `json:"event_type"`
-	URL         Text     `json:"callback_url"` // without parts that may be secret: credentials and query
-	Endpoint    Text     `json:"endpoint"`     // host[:port]
-	Gate        string   `json:"gate"`         // open, half_open, suspended, unverified, inactive
-	Unsigned    bool     `json:"unsigned"`
-	MaxAttempts *int     `json:"max_attempts"` // null = the flag webhook.max_attempts applies
-	RateLimit   *float64 `json:"rate_limit_per_second"`
+	URL         Text     `json:"callback_url"`          // without parts that may be secret: credentials and query
+	Endpoint    Text     `json:"endpoint"`              // host[:port]
+	Gate        string   `json:"gate"`                  // whether anything is sent: open, half_open (one probe), suspended, unverified, inactive
+	Unsigned    bool     `json:"unsigned"`              // it names no secret: deliveries carry no signature
+	MaxAttempts *int     `json:"max_attempts"`          // null = the flag webhook.max_attempts applies
+	RateLimit   *float64 `json:"rate_limit_per_second"` // null = no limit
 
 	Waiting    int64      `json:"waiting"` // sagas that are neither completed nor dead-lettered
 	OldestAt   *time.Time `json:"oldest_waiting_at"`
 	AgeSeconds *int64     `json:"age_seconds"` // seconds since the oldest due one became due; null = none is due
-	DeadOpen   int64      `json:"dead_open"`
+	DeadOpen   int64      `json:"dead_open"`   // open dead letters
 	// The numbers of sagas by state.
 	Pending      int64 `json:"pending"`
 	InProgress   int64 `json:"in_progress"`
@@ -27,13 +27,13 @@ type Endpoint struct {
 	Completed    int64 `json:"completed"`
 	DeadLettered int64 `json:"dead_lettered"`
 
-	Leased      int64      `json:"leased"` // jobs in flight
-	Expired     int64      `json:"expired"`
+	Leased      int64      `json:"leased"`          // jobs that hosts have leased
+	Expired     int64      `json:"expired"`         // leases that have expired and are not reset yet
 	NextAt      *time.Time `json:"next_attempt_at"` // of the waiting sagas; null = none waits
 	SuspendedBy Text       `json:"suspended_by"`
-	Reason      Text       `json:"suspended_reason"` // 410, circuit, operator
+	Reason      Text       `json:"suspended_reason"` // 410, circuit, failing, operator; empty = not suspended
 	Since       *time.Time `json:"suspended_since"`
-	Until       *time.Time `json:"suspended_until"`
+	Until       *time.Time `json:"suspended_until"` // null = until an operator resumes it
 	// SlowStart is the current rate limit in requests per second, which the endpoint and all its
 	// subscriptions share after a block; nil = no slow start.
 	SlowStart *float64 `json:"slow_start_rate"`
@@ -43,9 +43,9 @@ type Endpoint struct {
 	LastFailureAt *time.Time `json:"last_failure_at"`
 	LastFailure   Text       `json:"last_failure_code"`
 	// Statistics of the last 50 settled attempts, or of all if there are fewer.
-	Recent   int64    `json:"recent"`
-	RecentOK int64    `json:"recent_ok"`
-	P50MS    *float64 `json:"p50_ms"` // only of attempts that the receiver answered or that timed out
+	Recent   int64    `json:"recent"`    // settled attempts in the sample
+	RecentOK int64    `json:"recent_ok"` // those that were delivered
+	P50MS    *float64 `json:"p50_ms"`    // median duration in milliseconds, of attempts that the receiver answered or that timed out
 	P95MS    *float64 `json:"p95_ms"`
 }
 
@@ -72,24 +72,23 @@ type WebhookLease struct {
 	SagaID         int64     `json:"saga_id"`
 	SubscriptionID int64     `json:"subscription_id"`
 	Endpoint       Text      `json:"endpoint"`
-	Worker         Text      `json:"worker_id"`
+	Worker         Text      `json:"worker_id"` // the worker host: host id/start of its instance
 	AttemptNo      int       `json:"attempt_no"`
 	StartedAt      time.Time `json:"started_at"`
 	Until          time.Time `json:"lease_until"`
 	Expired        bool      `json:"expired"`
-	Resets         int       `json:"lease_resets"`
+	Resets         int       `json:"lease_resets"` // leases of this job that were lost before
 }
 
 // RetrySlot is the number of retries that become due within a span of time from now.
 type RetrySlot struct {
-	From  int64 `json:"from_seconds"` // negative = due already
-	To    int64 `json:"to_seconds"`   // 0 in the last slot = no end
+	From  int64 `json:"from_seconds"` // seconds from now; negative = due already
+	To    int64 `json:"to_seconds"`   // seconds from now; 0 = the slot has no end
 	N     int64 `json:"n"`
-	Bound bool  `json:"n_bound"` // true: at least N
+	Bound bool  `json:"n_bound"` // true: N or more; counting stopped
 }
 
-// SafeURL returns a callback URL without the parts that may be secret: credentials, query and
-// fragment.
+// SafeURL returns a callback URL without credentials, query and fragment, which may be secret.
 func SafeURL(raw string) Text {
 	if scheme, rest, ok := strings.Cut(raw, "://"); ok {
 		host := rest

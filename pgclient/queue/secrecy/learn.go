@@ -27,7 +27,7 @@ func LearnValue(v string) { process.LearnValue(v) }
 // LearnText adds the secrets of a text with many values, such as a configuration file.
 func LearnText(text string) { process.LearnText(text) }
 
-// Learn is the method of the function Learn.
+// Learn is like the function Learn, for the secrets of k.
 func (k *Keeper) Learn(environ []string) {
 	env := map[string]string{}
 	for _, entry := range environ {
@@ -120,7 +120,7 @@ var (
 	serviceIn  = regexp.MustCompile(`(?i)(?:^|[\s?&])(servicefile|passfile)\s*=\s*'?([^\s&']+)`)
 )
 
-// LearnValue is the method of the function LearnValue.
+// LearnValue is like the function LearnValue, for the secrets of k.
 func (k *Keeper) LearnValue(v string) {
 	k.learnURL(v)
 	k.learnParameters(v)
@@ -218,7 +218,7 @@ func (k *Keeper) learnURL(v string) {
 	k.learnURL(password)                                                     // a second URL in the same value
 }
 
-// LearnText is the method of the function LearnText.
+// LearnText is like the function LearnText, for the secrets of k.
 func (k *Keeper) LearnText(text string) {
 	for line := range strings.Lines(text) {
 		k.LearnValue(strings.TrimRight(line, "\r\n"))
