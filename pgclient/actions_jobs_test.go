@@ -293,8 +293,8 @@ func TestSubscribePlan(t *testing.T) {
 	kind(t, queue.KindPermission, err)
 }
 
-// A job subscription that is disabled and enabled again has all its former values.
-func TestRuleTurn(t *testing.T) {
+// A job subscription that is disabled and then enabled again has all its former values.
+func TestJobSubscriptionDisabledAndEnabled(t *testing.T) {
 	w := newWorld(t)
 	w.silent("kg_1", 1)
 	admin := w.client("workflow_admin")

@@ -178,7 +178,7 @@ func TestFlagPlan(t *testing.T) {
 	}
 }
 
-// The actions do not accept MOT as an executor.
+// The actions do not accept MOT, which DP6 §3.4 excludes, as an executor kind.
 func TestExecutorPlan(t *testing.T) {
 	w := newWorld(t)
 	admin := w.client("workflow_admin")

@@ -8,8 +8,9 @@ import (
 	"github.com/qtop/qtop/pgclient/pgscan"
 )
 
-// Heartbeat writes one heartbeat of a registered executor. It returns the time of the heartbeat, or in
-// refused the reason why the database refused it.
+// Heartbeat writes one heartbeat of a registered executor. payload is a JSON object with the keys
+// state (working, idle, stopped), done_total, in_flight and last_work_at, all optional. It returns
+// the server's time of the heartbeat, or in refused the reason why the database refused it.
 func (c *Client) Heartbeat(ctx context.Context, id, payload string) (at, refused string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()

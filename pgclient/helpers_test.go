@@ -33,8 +33,7 @@ func newWorld(t *testing.T) *world {
 	return newWorldAlone(t)
 }
 
-// newWorldAlone returns a database that no other test uses, for a test that changes its
-// environment.
+// newWorldAlone is newWorld without t.Parallel, for a test that sets environment variables.
 func newWorldAlone(t *testing.T) *world {
 	t.Helper()
 	db := pgtest.New(t)

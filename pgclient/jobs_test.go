@@ -213,7 +213,7 @@ func countJobs(t *testing.T, conn *pgx.Conn) (n int) {
 
 // Jobs that qtop's own functions write cause a wake signal after their commit, not by a trigger of
 // the statement.
-func TestJobBell(t *testing.T) {
+func TestJobWakeSignalAfterCommit(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	c := jobClient(t, db)

@@ -9,7 +9,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// rules lists the event subscriptions that match the filter, with the share of broadcast.
+// rules lists the event subscriptions that match the filter, with the broadcast share.
 func rules(t *testing.T, c *console, filter string) queue.EventSubscriptionList {
 	t.Helper()
 	p, err := c.List(context.Background(), queue.Query{Kind: queue.ListRules, Filter: filter})
@@ -17,9 +17,8 @@ func rules(t *testing.T, c *console, filter string) queue.EventSubscriptionList 
 	return queue.Of[queue.EventSubscriptionList](p)
 }
 
-// The share of broadcast and the types that it consists of are those of the views. A mute changes
-// the share as its preview says, and is refused if the event subscription changed since the
-// preview.
+// The broadcast share and its event types are those of the views. A mute changes the share as its
+// preview says, and is refused if the event subscription changed since the preview.
 func TestRulesAndTheirShare(t *testing.T) {
 	w := newWorld(t)
 	w.exec("INSERT INTO public.event_type_registry VALUES ('kg', 'made', 's', 'immediate'), ('lost', 'made', 's', 'immediate')")

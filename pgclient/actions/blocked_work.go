@@ -1,7 +1,7 @@
 package actions
 
-// What blocks the work of each kind of action: the functions here name its queues, those of
-// blocked.go add the lines to its preview.
+// The functions here find the queues to which the work of each kind of action belongs; blocked.go
+// adds the lines about what blocks these queues.
 
 import (
 	"context"

@@ -139,8 +139,8 @@ func tickSummary(t work.TickResult) string {
 	return strings.Join(parts, ", ") + fmt.Sprintf(", in %.1f ms", t.TookMS)
 }
 
-// toInterval is the request argument in which planTickPause and planTickResume pass the interval
-// to set to apply.
+// toInterval is the request argument in which planTickPause and planTickResume tell apply which
+// interval to set.
 const toInterval = "interval"
 
 func planTickPause(ctx context.Context, c *Planner, p *queue.Plan) error {

@@ -38,8 +38,8 @@ func usual() []string {
 	}
 }
 
-// candidates returns the directories that may have programs, in the order in which Locate tries
-// them, each once.
+// candidates returns the directories that may have programs, in the order in which Locate looks
+// into them, each once.
 func candidates() []candidate {
 	if dir := os.Getenv("QTOP_PG_BIN"); dir != "" {
 		if abs, err := filepath.Abs(dir); err == nil {

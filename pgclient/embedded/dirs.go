@@ -61,7 +61,7 @@ func CacheDir() (string, error) {
 	return ownDir(append(places, "/var/cache/qtop", "/tmp/qtop-cache-0")...)
 }
 
-// ownDir returns the first of the places that can be used, and makes it if needed. Programs from
+// ownDir returns the first of these directories that can be used, and makes it if needed. Programs from
 // below this directory are run, so a directory to which another user can write is refused.
 func ownDir(places ...string) (string, error) {
 	var errs []error

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A helper is this test binary started a second time as a separate host, which the test can kill.
-// It prints one JSON line when its server runs (or failed to), and stops the server when its
-// standard input ends.
+// A helper is this test binary, started a second time as a process that owns a server, so that the
+// test can kill it. It prints one JSON line when its server runs (or failed to), and stops the
+// server when its standard input ends.
 
 const helperEnv = "QTOP_EMBEDDED_TEST_HELPER"
 

@@ -33,7 +33,8 @@ type Options struct {
 	pipe bool // use the pipe supervisor also where parent-death signals exist
 }
 
-// Server is a running server, owned or joined.
+// Server is a running PostgreSQL server, which this process owns, or which it has joined because
+// another process owns it: see Start.
 type Server struct {
 	dir  string
 	sock string

@@ -55,7 +55,7 @@ func readAnswer(p *pgconn.Pipeline) (a answer, err error) {
 	return a, err
 }
 
-// readNext passes the rows of the next statement to f, if it returns any.
+// readNext reads the result of the next statement, and passes it to f if the statement returns rows.
 func readNext(p *pgconn.Pipeline, f func(*pgconn.ResultReader) error) error {
 	results, err := p.GetResults()
 	rows, ok := results.(*pgconn.ResultReader)

@@ -148,7 +148,7 @@ func (b *Builder) term(f *queue.Filter, t queue.Term, v queue.Value) string {
 	}
 	switch t.Op {
 	case queue.OpGlob:
-		if c.Same != nil && !strings.ContainsAny(v.Raw, `*?\`) { // compare as written: ids have no capitals
+		if c.Same != nil && !strings.ContainsAny(v.Raw, `*?\`) { // ids are stored in lower case
 			return b.same(c, strings.ToLower(v.Raw))
 		}
 		if c.Distinct != "" && b.open {

@@ -26,8 +26,8 @@ type Login struct {
 	Name       queue.Text
 	Attributes []string // SUPERUSER, CREATEROLE, REPLICATION, BYPASSRLS
 	Roles      []string // qtop's roles of which it is a member
-	Mine       bool
-	Migrates   bool // whether it may run migrate up: it can act as the owner of the database, has CREATEROLE, and is no superuser
+	Mine       bool     // it is the login of this session
+	Migrates   bool     // whether it may run migrate up: it can act as the owner of the database, has CREATEROLE, and is no superuser
 }
 
 // members lists the roles that are members of one of qtop's roles, directly or through other roles,

@@ -74,8 +74,9 @@ func (r *Route) Address(conn *pgx.Conn) string {
 // startup parameters also through a pooler.
 var kept = []string{"client_encoding", "datestyle", "timezone", "standard_conforming_strings", "application_name"}
 
-// Prepare adapts a connection's configuration to the route. It is called before each connect, with
-// a separate copy of the configuration.
+// Prepare changes the configuration of a connection that is about to be made, which must be a
+// separate copy. If the route leads through a pooler, it takes out the startup parameters that the
+// pooler refuses and lets each transaction begin with them instead.
 func (r *Route) Prepare(cc *pgx.ConnConfig) {
 	if lookup := cc.LookupFunc; lookup != nil {
 		cc.LookupFunc = func(ctx context.Context, host string) ([]string, error) {

@@ -153,8 +153,8 @@ func (r Registry) Undo(a Action) string {
 	return "qtop " + r.ByID(a.Opposite).Words
 }
 
-// ExecutorKinds returns the executor kinds that source document DP6 §3.4 allows. MOT is not an
-// executor.
+// ExecutorKinds returns the executor kinds that source document DP6 §3.4 allows. The document
+// excludes the kind MOT.
 func ExecutorKinds() []string {
 	return []string{"DOT", "Agent", "Hermes", "Codex", "PG_worker", "external_worker", "future_Kestra_adapter"}
 }

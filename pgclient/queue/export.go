@@ -121,7 +121,7 @@ func endpointsOf(p Page) (rows []any, whole bool) {
 	return each(e), int64(len(e)) >= p.Total
 }
 
-// ExportListNamed finds a list by its name or second name; an unknown name is a usage error.
+// ExportListNamed finds a list by its Name or Also; an unknown name is a usage error.
 func ExportListNamed(name string) (ExportList, error) {
 	lists := ExportLists()
 	i := slices.IndexFunc(lists, func(l ExportList) bool { return name == l.Name || name == l.Also && name != "" })

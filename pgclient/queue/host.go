@@ -54,7 +54,7 @@ type ListenerStatus struct {
 type Wake struct {
 	At      time.Time
 	Channel Text
-	Layer   Text    // which programs it wakes: event, saga, job, doorbell (all)
+	Layer   Text    // which programs it wakes: event, saga, job, or all of them
 	Hint    Text    // what it is about, such as a job kind
 	Count   int64   // number of items that the sender named
 	LagMS   float64 // milliseconds from occurred_at in the signal to its arrival; negative = unknown

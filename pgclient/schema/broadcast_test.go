@@ -118,8 +118,8 @@ func TestBroadcastIsWhatResolvesToNobody(t *testing.T) {
 		get[int](c, "SELECT count(*) FROM public.event_class WHERE filters = '{}'"))
 }
 
-// The share follows the event subscriptions of today, however they changed after the events were
-// counted.
+// The share is computed with the current event subscriptions, however they changed after the
+// events were counted.
 func TestBroadcastFollowsTheRules(t *testing.T) {
 	c := newCore(t)
 	c.traffic()
@@ -229,7 +229,7 @@ func (c *core) over(reached, broadcast int) {
 func (c *core) sample(t *testing.T) map[string]any {
 	t.Helper()
 	c.exec("SELECT public.fn_event_broadcast_sample()")
-	return call(t, c.root, "public.fn_event_broadcast_sample()") // the second run of this moment changes nothing more
+	return call(t, c.root, "public.fn_event_broadcast_sample()") // the second run at the same moment must change nothing
 }
 
 func TestBroadcastIsSampledAndRaisesOneEvent(t *testing.T) {

@@ -1,6 +1,6 @@
-// Operations over many dead letters: the frozen items are processed canary first, then at a rate,
-// until the brake pauses it. Each item is processed once and has an outcome, and the operation can
-// be undone.
+// Operations over many dead letters: an operation processes its frozen items canary first, then at
+// its rate, until it is done or its brake pauses it. Each item is processed once and has an
+// outcome, and an operation can be undone.
 
 package schema_test
 
@@ -58,8 +58,8 @@ func (b *bulk) state() string {
 	return one[string](b.hooks, "SELECT concat_ws(' ', state, state_why) FROM public.queue_bulk_operation WHERE operation_id = $1", b.id)
 }
 
-// attempt makes the first attempts of the waiting webhooks, in the order in which they are claimed,
-// and settles each with the next of these codes; "" = delivered.
+// attempt makes the first attempts of the waiting webhooks, in the order in which they are
+// claimed, and settles each with the next one of codes; "" = delivered.
 func (b *bulk) attempt(codes ...string) {
 	b.t.Helper()
 	b.step()
@@ -447,7 +447,8 @@ func TestBulkRateAtTheSend(t *testing.T) {
 	full()
 	ls := h.claim(1000)
 	require.Len(t, ls, 5, "a slice is 250 ms of the rate")
-	// Nothing is gained before the time of the last gain, so no time passes for the bucket.
+	// refilled_at lies in the future, so that the bucket gains no tokens, however slow the machine
+	// is.
 	require.NoError(t, h.asOwner("UPDATE public.webhook_operation_bucket SET refilled_at = now() + interval '1 hour'"))
 	require.Empty(t, h.claim(1000), "and once spent, it is spent")
 	h.finish("HTTP_503", ls...)

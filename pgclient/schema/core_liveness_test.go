@@ -13,7 +13,7 @@ import (
 
 const register = "public.fn_queue_heartbeat_register($1, $2, '{iu}', 60, 300, 'ann')"
 
-// MOT is refused as an executor kind, however it is spelt.
+// MOT, which DP6 §3.4 excludes, is refused as an executor kind, however it is spelt.
 func TestExecutorKinds(t *testing.T) {
 	c := newCore(t)
 	admin := c.as("workflow_admin")

@@ -40,7 +40,8 @@ func TestCountsAreKeptWhileTheirTableIsLocked(t *testing.T) {
 		p.counted("after the fold, " + mode)
 	}
 
-	// Renamed, it can be written as little. A column that is missing is a failed INSERT.
+	// A renamed table cannot be written either; with an additional NOT NULL column, the INSERT
+	// fails.
 	for _, f := range [][2]string{
 		{"ALTER TABLE public.queue_counter_recent RENAME TO gone", "ALTER TABLE public.gone RENAME TO queue_counter_recent"},
 		{"ALTER TABLE public.queue_counter_recent ADD COLUMN more int NOT NULL", "ALTER TABLE public.queue_counter_recent DROP COLUMN more"},
@@ -53,7 +54,8 @@ func TestCountsAreKeptWhileTheirTableIsLocked(t *testing.T) {
 	}
 }
 
-// With the pages at its end the table would give its lock to VACUUM, once a minute.
+// VACUUM must not give the empty pages at the end of this table back: for that it would lock the
+// table once a minute, and producers' statements would meet this lock.
 func TestVacuumKeepsThePagesOfCounterDeltas(t *testing.T) {
 	c := newCore(t)
 	c.exec("INSERT INTO public.queue_counter_recent (scope, k1, n) SELECT 'x', i::text, 1 FROM generate_series(1, 2000) i")
@@ -67,8 +69,8 @@ func TestVacuumKeepsThePagesOfCounterDeltas(t *testing.T) {
 	require.Equal(t, before, get[int64](c, size), "the pages are used again")
 }
 
-// A session that extends a table holds a lock that lock_timeout counts: the statement of a producer
-// failed when several sessions wrote at once.
+// A session that extends the file of a table holds a lock for which lock_timeout counts. A
+// producer's statement must wait for it: it failed before when several sessions wrote at once.
 func TestProducersWaitForTheExtensionOfATable(t *testing.T) {
 	j := newJobs(t)
 	j.exec("CREATE TABLE public.seen (what text, timeout text)")
@@ -81,7 +83,7 @@ func TestProducersWaitForTheExtensionOfATable(t *testing.T) {
 	tx := j.begin(j.work)
 	_, err := tx.Exec(t.Context(), "SET LOCAL lock_timeout = '7s'")
 	require.NoError(t, err)
-	for _, kind := range []string{"new", "new", "other"} { // the first of each has no queue lane
+	for _, kind := range []string{"new", "new", "other"} { // the first job of each kind opens a queue lane
 		_, err = tx.Exec(t.Context(), fmt.Sprintf(`SELECT public.fn_job_enqueue_many('[{"job_kind": %q, "event_domain": "iu", "executor": "Agent"}, {"job_kind": "b", "event_domain": "iu", "executor": "Agent"}]')`, kind))
 		require.NoError(t, err)
 	}

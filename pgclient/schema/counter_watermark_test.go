@@ -109,7 +109,7 @@ func TestLateDeltasAreRead(t *testing.T) {
 	require.NoError(t, early.Commit(t.Context()))
 	require.Equal(t, 6, j.unfolded())
 	j.balanced()
-	put(silent, compact) // the deltas of a transaction that folded them and counts again
+	put(silent, compact) // one transaction folds its own deltas, and then counts again
 	require.NoError(t, silent.Commit(t.Context()))
 	require.Equal(t, 2, j.unfolded())
 	j.balanced()

@@ -13,8 +13,8 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// drift is a change to the schema that somebody makes by hand. found is how the one line about the
-// change must begin; harmless = the line is a note, not a problem.
+// drift is a change to the schema that somebody makes by hand (do). found is how the one line
+// about the change must begin; harmless = the line is a note, not a problem.
 type drift struct {
 	sort, do, found string
 	harmless        bool

@@ -14,8 +14,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgerror"
 )
 
-// code changes the objects of the code and the rows of the seeds to those of this release, and
-// records hashes of the resulting catalogue texts.
+// code installs what differs of the functions, views, triggers, rights and comments of this release
+// (the files in code/) and the rows of its seeds, and records hashes of the resulting objects.
 func (in *installer) code(ctx context.Context, _ int32) error {
 	in.doing = "code"
 	changed := map[kind][]string{}

@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// MOT is refused as an executor kind of a job subscription, however it is spelt.
+// MOT, which DP6 §3.4 excludes, is refused as an executor kind of a job subscription, however it
+// is spelt.
 func TestJobExecutorKinds(t *testing.T) {
 	j := newJobs(t)
 	const rule = "INSERT INTO public.job_subscription (executor_id, executor_kind, registered_by) VALUES (gen_random_uuid()::text, $1, 'x')"

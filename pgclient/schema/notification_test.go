@@ -50,7 +50,7 @@ func (b board) tick() map[string]any {
 }
 
 // events lists the notifications that were sent: type, stream, address, actor and, for a document,
-// the number of its pieces.
+// the number of its new units.
 func (b board) events() []string {
 	b.t.Helper()
 	return get[[]string](b.core, `SELECT COALESCE(array_agg(concat_ws(' ', event_type, event_stream, canonical_address, actor_ref, payload ->> 'piece_count')
@@ -107,7 +107,7 @@ func TestNotificationT2BatchRollup(t *testing.T) {
 		"unit, ref and address are of the same piece")
 }
 
-// Pieces are grouped by document before batch; pieces of a batch without a document form a group
+// New units are grouped by document before batch; units of a batch without a document form a group
 // too.
 func TestNotificationT2GroupsByDocumentThenBatch(t *testing.T) {
 	b := newBoard(t)
@@ -133,8 +133,8 @@ func TestNotificationT2GroupsByDocumentThenBatch(t *testing.T) {
 	require.EqualValues(t, 1, b.tick()["groups_emitted"])
 }
 
-// firsts returns events, with any address of a document replaced by the first one: all pieces were
-// aged alike, so any may be named.
+// firsts returns events, with the address of a unit in each document_imported replaced by that of
+// unit 1: all units have the same age, so that the worker may name any of them.
 func (b board) firsts() []string {
 	all := b.events()
 	for i := range all {

@@ -1,5 +1,5 @@
 // The notification worker and the trigger that stages notifications, under load: their cost,
-// corrupt rows, documents whose pieces are processed in several runs, the sweep.
+// corrupt rows, documents whose units are published in several runs, the sweep.
 
 package schema_test
 
@@ -52,8 +52,9 @@ func TestNotificationT9HotPath(t *testing.T) {
 	require.Equal(t, "pending +1, units: 1 by index, 0 scans, 1 row; 0 scans of pending", first)
 }
 
-// birthCost returns what the trigger adds to the insert of a version: the server's counters of the
-// transaction with the trigger, and without it (then only the check of foreign keys remains).
+// birthCost returns what the trigger adds to the insert of a unit's first version: the server's
+// counters of the transaction with the trigger, minus those without it (then only the check of
+// foreign keys remains).
 func (b board) birthCost() string {
 	b.t.Helper()
 	type stat struct{ ins, idx, seq, rows, pendingSeq int64 }
@@ -208,7 +209,8 @@ func TestNotificationT13VeryMany(t *testing.T) {
 	b.counted()
 }
 
-// births stages n pieces through the trigger, in documents of five pieces each.
+// births stages the notifications of n new units through the trigger, in documents of five units
+// each.
 func (b board) births(n int) {
 	b.t.Helper()
 	const most = 10_000
@@ -253,8 +255,8 @@ func TestNotificationHundredThousand(t *testing.T) {
 	b.counted()
 }
 
-// Pieces arrive, age and are processed in any order, by workers that race: each piece is notified once, alone or in the
-// one document_imported that its document gets per run.
+// New units arrive, age and are published in any order, by workers that race: each unit is
+// published once, alone or in the one document_imported that its document gets per run.
 func TestNotificationStraddle(t *testing.T) {
 	b := newBoard(t)
 	seed := uint64(time.Now().UnixNano())

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// kind is the kind of an object of the code. Objects are installed in the order of the kinds below,
+// kind is the kind of an object that a file in code/ declares. Objects are installed in the order of the kinds below,
 // but functions and views together.
 type kind string
 

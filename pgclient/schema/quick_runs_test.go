@@ -208,8 +208,7 @@ func TestQuickOrchestratorBehindAQuota(t *testing.T) {
 	require.Zero(t, one[int](h, "SELECT count(*) FROM public.webhook_delivery_sagas WHERE status = 'Pending'"))
 }
 
-// A claim that continues behind a job takes no older job, even a returned one; a claim without a
-// position takes them.
+// A claim with p_after takes no older job, even a returned one; a claim without it takes them.
 func TestClaimBehindAJob(t *testing.T) {
 	h := newHooks(t)
 	h.subscribe("order")

@@ -286,8 +286,9 @@ func TestNumbersAtTheirEnds(t *testing.T) {
 	}
 }
 
-// An older installation recorded the last run of the HC executor in a flag (DP4 §3.4). migrate up
-// registers it as an executor, with the time of that run as its last heartbeat.
+// An installation older than queue_heartbeat kept the time of its executor's last run in the flag
+// hc_executor_last_run (DP4 §3.4). migrate up registers that executor, with the time as its last
+// heartbeat.
 func TestMigrateAdoptsHCExecutor(t *testing.T) {
 	const written = "2026-05-26T07:00:00Z"
 	for value, want := range map[string]string{

@@ -16,7 +16,8 @@ func (h *hooks) slowStart() string {
 	return one[string](h, "SELECT COALESCE((SELECT concat_ws(' ', endpoint, why, rate) FROM public.webhook_slow_start), '')")
 }
 
-// slice refills the bucket of the slow start and claims: it returns at most one slice of the rate.
+// slice refills the token bucket of the slow start and claims: it returns at most one slice, a
+// quarter of a second of the rate.
 func (h *hooks) slice() []lease {
 	h.t.Helper()
 	require.NoError(h.t, h.asOwner("UPDATE public.webhook_slow_start SET refilled_at = '-infinity'"))
