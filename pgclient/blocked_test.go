@@ -117,7 +117,7 @@ func TestPreviewsSayWhatBlocksWebhooks(t *testing.T) {
 	require.Empty(t, blockers(plan(t, op, resolve)), "nothing is sent")
 }
 
-// The same for jobs: a flag that is off, no job subscription, a silent executor, no handler.
+// The previews of actions that make jobs name what keeps them from running: a flag that is off, no job subscription, a silent executor, no handler.
 func TestPreviewsSayWhatBlocksJobs(t *testing.T) {
 	w := newWorld(t)
 	jobs := w.dieJobs(jobDeadLetter{"kg.reindex", "kg", "HTTP_503", time.Minute}, jobDeadLetter{"kg.reindex", "kg", "TIMEOUT", 3 * time.Minute})
@@ -153,7 +153,7 @@ func TestPreviewsSayWhatBlocksJobs(t *testing.T) {
 	require.NotContains(t, blockers(plan(t, admin, on)), "queue.job_substrate.enabled is off")
 }
 
-// The same for tick workers that are resumed, and for their quarantined rows: nobody runs the
+// The previews of resumed tick workers and of retried quarantined rows say that nobody runs the
 // worker, or its flag is off.
 func TestPreviewsSayWhatBlocksTickWorkers(t *testing.T) {
 	w := newWorld(t)

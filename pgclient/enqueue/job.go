@@ -41,7 +41,7 @@ type Job struct {
 
 // Made is the result of enqueueing a batch.
 type Made struct {
-	New      int      `json:"enqueued"`
+	New      int      `json:"enqueued"` // jobs that were created
 	Existing int      `json:"existing"` // jobs whose idempotency key was in use already
 	IDs      []string `json:"job_ids"`  // in the order given
 }

@@ -17,7 +17,7 @@ import (
 // compare as text, with NULL as the empty string; a comparison of numbers or times with NULL is
 // false.
 type Column struct {
-	Expr   string
+	Expr   string // the SQL of the field in the FROM clause of its builder
 	Shown  string // the SQL of the words that screens show instead of the stored text; a filter may use either. Empty = Expr
 	Number string // the SQL to compare with numbers if Expr is text; empty = Expr
 	// Const says that Expr has the same value, Text, in every row. Terms on this column are decided
@@ -51,13 +51,13 @@ type Case struct{ Text, Cond string }
 // Builder collects conditions and their arguments.
 type Builder struct {
 	columns map[string]Column
-	From    string // the FROM clause to which the conditions belong
-	Rows    string // From without the tables that only supply columns of the list; used to find and count rows
-	Key     string // the column that identifies a row of Rows
-	open    bool   // only open dead letters are selected
-	Now     string // the SQL of the time up to which ages are counted
-	Conds   []string
-	Args    []any
+	From    string   // the FROM clause to which the conditions belong
+	Rows    string   // From without the tables that only supply columns of the list; used to find and count rows
+	Key     string   // the column that identifies a row of Rows
+	open    bool     // only open dead letters are selected
+	Now     string   // the SQL of the time up to which ages are counted
+	Conds   []string // conditions, all of which must hold
+	Args    []any    // the arguments of Conds, in the order of their placeholders
 }
 
 // New returns a builder over these columns.

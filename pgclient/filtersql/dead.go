@@ -65,8 +65,8 @@ var openColumns = map[string]Column{
 // DeadSelection is a filter over the dead letters of all sources, or several filters of
 // which a dead letter must match one.
 type DeadSelection struct {
-	Filters             []*queue.Filter
-	Hooks, Jobs, Events *Builder
+	Filters             []*queue.Filter // as parsed; a dead letter must match one of them
+	Hooks, Jobs, Events *Builder        // the conditions for the dead letters of each source
 }
 
 // All reports whether a filter is empty, so that every dead letter is selected.

@@ -14,7 +14,7 @@ type LoginSetting struct {
 	Role     queue.Text // empty = for every role
 	Database queue.Text // empty = for every database
 
-	Name   string
+	Name   string // of the parameter, such as statement_timeout
 	Value  queue.Text
 	Mine   bool // it applies to the login of this session
 	Server bool // it is set in the configuration of the server

@@ -19,7 +19,7 @@ type ServerState struct {
 	// SyncMissing says that commits wait for a standby (synchronous_standby_names), and that no
 	// matching standby is connected. False also if the login may not see the standbys.
 	SyncMissing bool
-	SyncNames   queue.Text
+	SyncNames   queue.Text // the value of synchronous_standby_names
 	// Replay is how far this standby is behind its primary; 0 = the server is no standby, or has
 	// replayed everything.
 	Replay time.Duration
@@ -30,9 +30,9 @@ type ServerState struct {
 
 // Follower is a replication slot or a standby that lags behind.
 type Follower struct {
-	Slot    bool       // true: a replication slot, which keeps WAL on the disk; false: a standby
-	Name    queue.Text // the name of the slot, or the application_name of the standby
-	Active  bool
+	Slot    bool          // true: a replication slot, which keeps WAL on the disk; false: a standby
+	Name    queue.Text    // the name of the slot, or the application_name of the standby
+	Active  bool          // a slot is in use, or a standby is connected
 	Status  string        // the wal_status of a slot (reserved, extended, unreserved, lost), or the state of a standby
 	Bytes   int64         // bytes of WAL that it still needs
 	Delay   time.Duration // time until a commit is replayed on the standby; not set for a slot

@@ -14,7 +14,7 @@ import (
 type SigningFault struct {
 	Host         queue.Text
 	Subscription int64
-	What, Do     queue.Text
+	What, Do     queue.Text // what is wrong with the secret on that host, and the remedy
 }
 
 // SigningFaults returns up to 100 subscriptions whose requests a live host cannot sign, and the

@@ -34,7 +34,7 @@ type StateFate struct {
 	Fate  Fate
 	// Smaller says that the statement may succeed with fewer rows.
 	Smaller bool
-	Why     string
+	Why     string // the reason for this Fate, in one sentence
 }
 
 // StateFates returns the whole table: each class of PostgreSQL's appendix A once, and the codes

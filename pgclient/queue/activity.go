@@ -15,19 +15,19 @@ type Activity struct {
 	Started   *time.Time `json:"started_at"`
 	Login     Text       `json:"login"`
 	Program   Text       `json:"program"`
-	Client    Text       `json:"client"` // the address of the client; empty = a local socket
-	State     Text       `json:"state"`  // as in pg_stat_activity
-	Since     *time.Time `json:"state_since"`
+	Client    Text       `json:"client"`            // the address of the client; empty = a local socket
+	State     Text       `json:"state"`             // as in pg_stat_activity
+	Since     *time.Time `json:"state_since"`       // when State began
 	Begun     *time.Time `json:"transaction_since"` // nil: no open transaction
 	Snapshot  *int64     `json:"snapshot_age"`      // transactions begun since the oldest snapshot that it holds, or since it began to write; nil = neither
 	Oldest    bool       `json:"oldest_snapshot"`   // it holds the server's oldest snapshot, so vacuum cannot remove dead rows
 	Waits     Text       `json:"waits_for"`         // the event it waits for
-	BlockedBy []int64    `json:"blocked_by"`
-	Blocks    []int64    `json:"blocks"`
-	Tables    []Text     `json:"tables"` // tables of qtop on which its locks block writers, at most five
-	Listens   bool       `json:"listens"`
-	Ours      bool       `json:"qtop"` // its application_name is qtop's
-	Seen      bool       `json:"seen"` // false: this login sees only that the session exists
+	BlockedBy []int64    `json:"blocked_by"`        // pids of the sessions that block it
+	Blocks    []int64    `json:"blocks"`            // pids of the sessions that it blocks
+	Tables    []Text     `json:"tables"`            // tables of qtop on which its locks block writers, at most five
+	Listens   bool       `json:"listens"`           // its last statement was LISTEN
+	Ours      bool       `json:"qtop"`              // its application_name is qtop's
+	Seen      bool       `json:"seen"`              // false: this login sees only that the session exists
 }
 
 // SessionID names a session by its pid and its start time, because the server reuses pids.

@@ -31,15 +31,15 @@ const (
 // Arg is one input of an action's form.
 type Arg struct {
 	Name       string // the key in Request.Args and the name of the verb's flag
-	Label      string
-	Default    string
+	Label      string // its name in a form
+	Default    string // the value if it is left out; "" = none
 	Required   bool
 	Kind       ArgKind
-	Min, Max   float64
+	Min, Max   float64  // the bounds of ArgWhole and ArgNumber
 	Choices    []string // the values of an ArgChoice; a form may offer more from the snapshot
 	Positional bool     // on the command line, the value follows the target, without a flag
 	Clears     bool     // an empty value is allowed, and clears the current one
-	Help       string
+	Help       string   // one line; "" = the choices
 }
 
 // Hint says which values are accepted: Help; if that is empty, the choices.

@@ -15,30 +15,30 @@ const (
 // dead letters that worker hosts requeue, replay or close at a rate.
 type Operation struct {
 	ID           int64      `json:"operation_id"`
-	Kind         string     `json:"kind"`   // requeue_webhook, replay_job, replay_event, resolve
-	Filter       Text       `json:"filter"` // the filter that selected the dead letters
-	CreatedBy    Text       `json:"created_by"`
+	Kind         string     `json:"kind"`       // requeue_webhook, replay_job, replay_event, resolve
+	Filter       Text       `json:"filter"`     // the filter that selected the dead letters
+	CreatedBy    Text       `json:"created_by"` // the person who planned it
 	CreatedAt    time.Time  `json:"created_at"`
 	Reason       Text       `json:"reason"`
-	State        string     `json:"state"`     // one of the Bulk… constants
-	StateWhy     Text       `json:"state_why"` // why the brake or a canary paused the operation
-	StateBy      Text       `json:"state_by"`  // who changed the state last
-	StateAt      time.Time  `json:"state_at"`
-	StartedAt    *time.Time `json:"started_at"`
+	State        string     `json:"state"`           // one of the Bulk… constants
+	StateWhy     Text       `json:"state_why"`       // why the brake or a canary paused the operation
+	StateBy      Text       `json:"state_by"`        // who changed the state last
+	StateAt      time.Time  `json:"state_at"`        // when the state changed last
+	StartedAt    *time.Time `json:"started_at"`      // null = not started yet
 	Rate         float64    `json:"rate_per_second"` // items per second, 0.01 to 1000
 	Brake        int        `json:"brake_percent"`   // percentage of failed first attempts that pauses the operation; 0 = no brake
 	Canary       int        `json:"canary"`          // this many items run first, and must succeed; 0 = no canary
-	CanaryPassed bool       `json:"canary_passed"`
-	Frozen       int64      `json:"frozen_count"` // number of items
-	Requeued     int64      `json:"requeued"`     // items that were requeued, replayed or resolved
-	Sent         int64      `json:"sent"`         // requeued items whose first attempt has begun
-	Done         int64      `json:"done"`         // requeued items whose first attempt is settled
-	Skipped      int64      `json:"skipped"`      // items that did not qualify any more
-	Failed       int64      `json:"failed"`       // items that could not be carried out
-	Undone       int64      `json:"undone"`       // items that were requeued and then undone
-	FirstOK      int64      `json:"first_ok"`     // first attempts of requeued items that succeeded
-	FirstFailed  int64      `json:"first_failed"` // first attempts of requeued items that failed
-	Waits        Text       `json:"waits"`        // what a running operation waits for, apart from its rate; empty = nothing
+	CanaryPassed bool       `json:"canary_passed"`   // all canary items succeeded; the others may run
+	Frozen       int64      `json:"frozen_count"`    // number of items
+	Requeued     int64      `json:"requeued"`        // items that were requeued, replayed or resolved
+	Sent         int64      `json:"sent"`            // requeued items whose first attempt has begun
+	Done         int64      `json:"done"`            // requeued items whose first attempt is settled
+	Skipped      int64      `json:"skipped"`         // items that did not qualify any more
+	Failed       int64      `json:"failed"`          // items that could not be carried out
+	Undone       int64      `json:"undone"`          // items that were requeued and then undone
+	FirstOK      int64      `json:"first_ok"`        // first attempts of requeued items that succeeded
+	FirstFailed  int64      `json:"first_failed"`    // first attempts of requeued items that failed
+	Waits        Text       `json:"waits"`           // what a running operation waits for, apart from its rate; empty = nothing
 }
 
 // Tried returns the number of items that were requeued, skipped, failed or undone.
@@ -81,12 +81,12 @@ func OperationFields() []Field {
 
 // OperationItem is one frozen dead letter of an operation.
 type OperationItem struct {
-	No          int64      `json:"item_no"`
-	Target      Text       `json:"target"`
-	Outcome     string     `json:"outcome"` // done, skipped, failed, undone; empty = not attempted
-	Why         Text       `json:"why"`
-	NewID       Text       `json:"new_id"` // the saga or job that the dead letter became
-	At          *time.Time `json:"at"`
+	No          int64      `json:"item_no"`      // its place in the order of the operation, from 1
+	Target      Text       `json:"target"`       // id of the dead letter: NUMBER, job:UUID or event:UUID
+	Outcome     string     `json:"outcome"`      // done, skipped, failed, undone; empty = not attempted
+	Why         Text       `json:"why"`          // why it was skipped or failed
+	NewID       Text       `json:"new_id"`       // the saga or job that the dead letter became
+	At          *time.Time `json:"at"`           // when it was carried out; null = not yet
 	FirstResult string     `json:"first_result"` // how the first attempt of NewID ended: ok, failed; empty = not known yet
-	FirstCode   Text       `json:"first_code"`
+	FirstCode   Text       `json:"first_code"`   // failure code of that first attempt; empty = none
 }

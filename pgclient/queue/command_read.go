@@ -10,8 +10,8 @@ import (
 type Typed struct {
 	Words   []string          // the words that belong to no flag: ids, then the argument that needs no flag
 	Args    map[string]string // values of the flags
-	Filters []string
-	All     bool // --all was given
+	Filters []string          // the values of --filter
+	All     bool              // --all was given
 	Reason  string
 	Flags   bool // at least one flag was given
 }

@@ -9,7 +9,7 @@ import (
 type Environment struct {
 	Name     Text // name of the environment; empty = the flag is unset
 	Guarded  bool // every change requires the name to be typed
-	Database Text
+	Database Text // name of the database
 }
 
 // EnvironmentFlag is the flag that holds the name and the guard of the environment.

@@ -21,9 +21,9 @@ const (
 // Error is one line for an operator: what happened, where it came from, and what to do.
 type Error struct {
 	Kind  Kind
-	What  Text
-	Where Text
-	Do    Text
+	What  Text  // what happened
+	Where Text  // to what, such as a file, an address or a flag; may be empty
+	Do    Text  // what to do; may be empty
 	Err   error // the cause; may be nil
 }
 

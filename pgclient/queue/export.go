@@ -138,10 +138,10 @@ func ExportListNamed(name string) (ExportList, error) {
 // Export says what to write and how.
 type Export struct {
 	List   ExportList
-	Query  Query // Filter and ID, for a list that is read
-	Rows   []any // rows that the caller has already; nil: the list is read
-	AsOf   time.Time
-	Limit  int64 // 0 = no limit
+	Query  Query     // Filter and ID, for a list that is read
+	Rows   []any     // rows that the caller has already; nil: the list is read
+	AsOf   time.Time // when Rows were read
+	Limit  int64     // 0 = no limit
 	Format ExportFormat
 }
 

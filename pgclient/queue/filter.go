@@ -56,14 +56,14 @@ const (
 //   - Values are alternatives; a negated term holds if none of the values matches.
 //   - A bare word matches a row if one of its text fields (see AnyFields) contains the word.
 type Filter struct {
-	Terms []Term
+	Terms []Term // in the order in which they were written
 
 	any []string
 }
 
 // Term is one condition of a filter.
 type Term struct {
-	Negate bool
+	Negate bool      // the term must not hold
 	Field  string    // "" = any text field
 	Kind   FieldKind // the kind of Field
 	Op     Op
@@ -97,10 +97,10 @@ const (
 // TimeRef is a point in time, absolute or relative to now.
 type TimeRef struct {
 	Kind  TimeKind
-	At    time.Time // UTC, whole microseconds as in the database
-	Ago   time.Duration
-	Clock time.Duration // since midnight
-	Loc   *time.Location
+	At    time.Time      // UTC, whole microseconds as in the database
+	Ago   time.Duration  // for TimeAgo
+	Clock time.Duration  // since midnight
+	Loc   *time.Location // for TimeClock: the zone of the clock
 }
 
 // Resolve returns the point in time, relative to now.

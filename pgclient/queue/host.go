@@ -21,9 +21,9 @@ type LoopStatus struct {
 	What     string        // one line: what the loop does
 	Every    time.Duration // the interval
 	LastTick time.Time
-	InFlight int   // items that it is working on
-	Done     int64 // items finished since the host started
-	Errors   int64
+	InFlight int        // items that it is working on
+	Done     int64      // items finished since the host started
+	Errors   int64      // failed ticks or items since the host started
 	LastErr  Text       // empty = no error yet
 	PerSec   float64    // finished items per second, mean of the last minute
 	Unsigned []Unsigned // only of the webhook sender
@@ -33,17 +33,17 @@ type LoopStatus struct {
 // subscription's secret is missing or invalid on this host; another host may have the secret.
 type Unsigned struct {
 	Subscription int64     `json:"subscription"`
-	What         Text      `json:"what"` // what is wrong with the secret
-	Do           Text      `json:"do"`   // the remedy
-	Since        time.Time `json:"since"`
+	What         Text      `json:"what"`  // what is wrong with the secret
+	Do           Text      `json:"do"`    // the remedy
+	Since        time.Time `json:"since"` // since when this host cannot sign for it
 }
 
 // ListenerStatus is the state of a LISTEN connection.
 type ListenerStatus struct {
-	State    string // off, connecting, listening, polling (LISTEN cannot work), lost
-	Since    time.Time
-	Reason   Text // why it is polling or lost
-	Channels int  // number of channels that it listens to
+	State    string    // off, connecting, listening, polling (LISTEN cannot work), lost
+	Since    time.Time // when State began
+	Reason   Text      // why it is polling or lost
+	Channels int       // number of channels that it listens to
 	LastPing time.Time
 	Heard    int64 // number of wake signals
 	Resyncs  int64 // how often listening began, and everything was read again

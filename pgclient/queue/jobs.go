@@ -32,10 +32,10 @@ type JobTable struct {
 	LiveRows              int64      `json:"live_rows"` // of job_queue, by PostgreSQL's statistics, as DeadRows
 	DeadRows              int64      `json:"dead_rows"`
 	LastVacuum            *time.Time `json:"last_vacuum"`
-	Leases                int64      `json:"leases"`
+	Leases                int64      `json:"leases"` // number of leases
 	LeasesExpired         int64      `json:"leases_expired"`
 	OldestSnapshotSeconds *int64     `json:"oldest_snapshot_seconds"` // age of the transaction that has held back vacuum the longest; null = there is none, or this login may not see it
-	OldestSnapshotPid     *int64     `json:"oldest_snapshot_pid"`
+	OldestSnapshotPid     *int64     `json:"oldest_snapshot_pid"`     // the session of that transaction
 	OldestSnapshotProgram Text       `json:"oldest_snapshot_program"`
 }
 
@@ -49,13 +49,13 @@ type JobLease struct {
 	Live      int64     `json:"live"` // jobs that still have this lease
 	ClaimedAt time.Time `json:"claimed_at"`
 	Until     time.Time `json:"lease_until"`
-	Expired   bool      `json:"expired"`
+	Expired   bool      `json:"expired"` // nobody has returned its jobs yet
 }
 
 // JobSubscription is a row of job_subscription: what an executor may claim (source document DP6
 // §3.3).
 type JobSubscription struct {
-	ID            string    `json:"subscription_id"`
+	ID            string    `json:"subscription_id"` // a UUID
 	ExecutorID    Text      `json:"executor_id"`
 	ExecutorKind  Text      `json:"executor_kind"`
 	JobKind       Text      `json:"job_kind"`       // empty = all kinds
@@ -99,7 +99,7 @@ type Job struct {
 	Attempts     int        `json:"attempts"` // finished attempts
 	MaxAttempts  int        `json:"max_attempts"`
 	Key          Text       `json:"idempotency_key"` // as stored: see job_queue.idempotency_key
-	Code         Text       `json:"failure_code"`
-	LastError    Text       `json:"last_error"`
-	AgeSeconds   int64      `json:"age_seconds"` // seconds since it became due, was claimed, or finished
+	Code         Text       `json:"failure_code"`    // why its last attempt failed; empty = no failure
+	LastError    Text       `json:"last_error"`      // the error of its last attempt, masked
+	AgeSeconds   int64      `json:"age_seconds"`     // seconds since it became due, was claimed, or finished
 }

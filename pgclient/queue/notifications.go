@@ -9,15 +9,15 @@ import (
 // they will be published, failed rows, and the worker's runs.
 type Notifications struct {
 	Waiting         int64 `json:"waiting"`
-	Debouncing      int64 `json:"debouncing"`       // waiting rows that are younger than DebounceSeconds
-	DebouncingBound bool  `json:"debouncing_bound"` // true: more than Debouncing; counting stopped
-	Failed          int64 `json:"failed"`
+	Debouncing      int64 `json:"debouncing"`            // waiting rows that are younger than DebounceSeconds
+	DebouncingBound bool  `json:"debouncing_bound"`      // true: more than Debouncing; counting stopped
+	Failed          int64 `json:"failed"`                // rows that could not be published, until an operator requeues them
 	DebounceSeconds int64 `json:"debounce_seconds"`      // the debounce in force, limited to the allowed range
 	Threshold       int64 `json:"batch_piece_threshold"` // from this many units on, a document gets one notification
 
-	LastRunAt       *time.Time `json:"last_run_at"` // of the tick worker iu_notification_worker, including runs without work
-	IntervalSeconds int64      `json:"interval_seconds"`
-	Stale           bool       `json:"stale"`
+	LastRunAt       *time.Time `json:"last_run_at"`      // of the tick worker iu_notification_worker, including runs without work
+	IntervalSeconds int64      `json:"interval_seconds"` // of the tick worker; 0 = off
+	Stale           bool       `json:"stale"`            // the tick worker is silent
 
 	Groups      []StagedGroup     `json:"groups"`       // the oldest first
 	GroupsBound bool              `json:"groups_bound"` // true: Groups covers only the oldest rows
@@ -83,16 +83,16 @@ type StagedRow struct {
 type NotificationRun struct {
 	ID        string    `json:"id"`
 	At        time.Time `json:"run_at"`
-	Taken     int64     `json:"pending_pre"`
-	Left      int64     `json:"pending_post"`
-	Groups    int64     `json:"groups_emitted"`
-	Pieces    int64     `json:"pieces_emitted"`
-	Conflicts int64     `json:"conflicts_skipped"`
-	Marked    int64     `json:"rows_marked"`
+	Taken     int64     `json:"pending_pre"`       // rows that it claimed
+	Left      int64     `json:"pending_post"`      // rows not published after the run, including failed ones
+	Groups    int64     `json:"groups_emitted"`    // notifications document_imported
+	Pieces    int64     `json:"pieces_emitted"`    // notifications new_piece_created
+	Conflicts int64     `json:"conflicts_skipped"` // notifications that existed already
+	Marked    int64     `json:"rows_marked"`       // rows that were published
 	TookMS    float64   `json:"duration_ms"`
-	Errors    int64     `json:"error_count"`
+	Errors    int64     `json:"error_count"` // rows that failed in this run; 1 if the whole run failed
 	Error     Text      `json:"error_text"`
-	Failed    int64     `json:"failed_total"`
+	Failed    int64     `json:"failed_total"` // all failed rows after the run
 }
 
 // Keep removes the groups and failures that do not match the filter. The worker's runs stay

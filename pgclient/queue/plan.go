@@ -73,7 +73,7 @@ type Match struct {
 
 // PlanLine is one labelled line of a preview.
 type PlanLine struct {
-	Label string `json:"label"`
+	Label string `json:"label"` // such as "blocked"
 	Value Text   `json:"value"`
 }
 
@@ -89,11 +89,11 @@ type Outcome struct {
 type Result struct {
 	Action  ActionID   `json:"action"`
 	DryRun  bool       `json:"dry_run"`
-	Plan    []PlanLine `json:"plan"`
+	Plan    []PlanLine `json:"plan"` // the lines of the preview
 	Results []Outcome  `json:"results"`
-	AuditID int64      `json:"audit_id"` // the last audit row that was written: dead letters of several sources have one each
-	Refused string     `json:"refused,omitempty"`
-	Payload Text       `json:"-"`       // the revealed payload; only the requester gets it, so it is not in the JSON
-	Done    int64      `json:"done"`    // how many of Results were done
-	Skipped int64      `json:"skipped"` // how many of Results were skipped, refused or failed
+	AuditID int64      `json:"audit_id"`          // the last audit row that was written: dead letters of several sources have one each
+	Refused string     `json:"refused,omitempty"` // why nothing was changed; empty = it was applied
+	Payload Text       `json:"-"`                 // the revealed payload; only the requester gets it, so it is not in the JSON
+	Done    int64      `json:"done"`              // how many of Results were done
+	Skipped int64      `json:"skipped"`           // how many of Results were skipped, refused or failed
 }

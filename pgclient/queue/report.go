@@ -8,9 +8,9 @@ type Report struct {
 	Database Text      `json:"database"`
 	Version  Text      `json:"version"`
 	Login    Text      `json:"login"`
-	Actor    Text      `json:"actor"`
+	Actor    Text      `json:"actor"` // the person who asked for the report
 	AsOf     time.Time `json:"as_of"` // server time
-	Since    time.Time `json:"since"`
+	Since    time.Time `json:"since"` // the span that the report covers
 	Until    time.Time `json:"until"` // the report ends before this time
 
 	Silences   []Silence      `json:"silences"`
@@ -41,9 +41,9 @@ const (
 type Silence struct {
 	Alert          Text       `json:"alert_key"`
 	Executor       Text       `json:"executor_id"`
-	LastBeatAt     *time.Time `json:"last_beat_at"` // the last heartbeat before the silence
-	EndedAt        *time.Time `json:"ended_at"`
-	Ended          string     `json:"ended"`
+	LastBeatAt     *time.Time `json:"last_beat_at"`      // the last heartbeat before the silence
+	EndedAt        *time.Time `json:"ended_at"`          // null = it lasts
+	Ended          string     `json:"ended"`             // how it ended: one of the Silence… constants
 	WorstSeconds   int64      `json:"worst_age_seconds"` // the longest silence within the span of the report
 	CadenceSeconds int64      `json:"expected_cadence_seconds"`
 	Acks           []AlertAck `json:"acks" db:"-"`
@@ -55,7 +55,7 @@ type FlagChange struct {
 	Key       Text       `json:"key"`
 	Before    Text       `json:"before"`
 	After     Text       `json:"after"`
-	RevertsAt *time.Time `json:"reverts_at"`
+	RevertsAt *time.Time `json:"reverts_at"` // null = permanent
 	By        Text       `json:"by"`
 	Reason    Text       `json:"reason"`
 }
@@ -64,23 +64,23 @@ type FlagChange struct {
 // them were in which state when the report was made.
 type DeadStory struct {
 	Source    string    `json:"source"`
-	Code      Text      `json:"code"`
+	Code      Text      `json:"code"`     // failure code
 	Endpoint  Text      `json:"endpoint"` // the endpoint of a webhook, or the kind of a job
 	Domain    Text      `json:"domain"`
 	Arose     int64     `json:"arose"` // how many
-	Open      int64     `json:"open"`
+	Open      int64     `json:"open"`  // of these, how many were open when the report was made, as Requeued and Closed
 	Requeued  int64     `json:"requeued"`
 	Delivered *int64    `json:"delivered"` // how many of the requeued ones were delivered; nil unless Source is webhook
 	Closed    int64     `json:"closed"`    // resolved without a requeue
-	FirstAt   time.Time `json:"first_at"`
+	FirstAt   time.Time `json:"first_at"`  // when the first of them failed, as LastAt the last
 	LastAt    time.Time `json:"last_at"`
 }
 
 // Curve is one metric over the span. Each point is the highest value within one step; nil if
 // nothing was sampled in it.
 type Curve struct {
-	Metric string     `json:"metric"`
-	Name   Text       `json:"name"` // of the queue, executor or source; empty if the metric has only one curve
+	Metric string     `json:"metric"` // name in queue_metric_sample
+	Name   Text       `json:"name"`   // of the queue, executor or source; empty if the metric has only one curve
 	Points []*float64 `json:"points"`
 	Min    float64    `json:"min"`
 	Max    float64    `json:"max"`

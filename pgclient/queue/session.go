@@ -3,9 +3,9 @@ package queue
 // Session describes this connection: the login, its rights, and how it reaches the server.
 // PostgreSQL enforces the rights; the console only shows them.
 type Session struct {
-	User     Text   // session_user
-	Actor    string // the person whom audit rows name, as the program claims
-	Roles    []string
+	User     Text     // session_user
+	Actor    string   // the person whom audit rows name, as the program claims
+	Roles    []string // roles of qtop of which the login is a member
 	Database Text
 	// Environment is read from the database's flag.
 	Environment Environment // as the flag queue.environment of the database says

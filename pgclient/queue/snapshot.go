@@ -68,13 +68,13 @@ type Flag struct {
 	Off         bool       `json:"off"`        // a switch is off although its default is on
 	Invalid     bool       `json:"invalid"`    // the value is not valid; the safe value applies instead
 	RevertsAt   *time.Time `json:"reverts_at"` // when a temporary value ends; null = it is permanent
-	RevertsTo   Text       `json:"reverts_to"`
-	Overdue     bool       `json:"overdue"` // the temporary value has ended but was not reverted yet
+	RevertsTo   Text       `json:"reverts_to"` // the value to which it reverts
+	Overdue     bool       `json:"overdue"`    // the temporary value has ended but was not reverted yet
 }
 
 // HealthRow is a row of v_queue_health (source document DP4 §3.3).
 type HealthRow struct {
-	Source          Text       `json:"source"`
+	Source          Text       `json:"source"` // what the row is about; it decides what Subject and the counts mean: see v_queue_health
 	Subject         Text       `json:"subject"`
 	Domain          Text       `json:"domain"`
 	LastSeenAt      *time.Time `json:"last_seen_at"`
@@ -227,8 +227,8 @@ type Waiting struct {
 	Subject         Text       `json:"subject"` // endpoint, route worker or job kind, by Source
 	Domain          Text       `json:"domain"`
 	OldestAt        *time.Time `json:"oldest_at"`
-	AgeSeconds      int64      `json:"age_seconds"` // seconds since the oldest item became due; 0 = none is due
-	Waiting         int64      `json:"waiting"`
+	AgeSeconds      int64      `json:"age_seconds"`       // seconds since the oldest item became due; 0 = none is due
+	Waiting         int64      `json:"waiting"`           // number of waiting items
 	WaitingBound    bool       `json:"waiting_bound"`     // true: more than Waiting items wait
 	InPerSecond     float64    `json:"in_per_s"`          // arrivals, mean of the last 5 minutes (of jobs 5 to 10)
 	OutPerSecond    float64    `json:"out_per_s"`         // finished work, mean of the same time; 0 for events
@@ -255,7 +255,7 @@ type Host struct {
 
 // LoopMark is the state of one loop, as its host reports it.
 type LoopMark struct {
-	State    string     `json:"state"`
+	State    string     `json:"state"` // running, draining, failed
 	LastTick *time.Time `json:"last_tick"`
 	Done     int64      `json:"done"` // items since the host started
 	Errors   int64      `json:"errors"`
@@ -314,14 +314,14 @@ type TickWorker struct {
 	Stale           bool            `json:"stale"`                       // its last success is longer ago than ThresholdSeconds
 	Mode            Text            `json:"mode"`                        // the flag queue.scheduler.mode: one of SchedulerModes
 	State           string          `json:"state"`                       // off, failed, stale, stopped, unwatched (late while monitoring is off), ok
-	NextDueAt       *time.Time      `json:"next_due_at"`
-	LastSource      Text            `json:"last_source"`     // who requested the last run: external (a host), pg_cron, wake, operator
-	LastResult      json.RawMessage `json:"last_result"`     // what the SQL function returned: see work.TickResult
-	LastAttemptAt   *time.Time      `json:"last_attempt_at"` // when the last run began, also if it failed
-	LastWorkAt      *time.Time      `json:"last_work_at"`    // the last full run that found something to do
-	DoneTotal       int64           `json:"done_total"`      // items over all full runs
-	FlagKey         Text            `json:"flag_key"`        // the flag that switches the worker off; empty = no flag does
-	CronJob         Text            `json:"cron_job"`        // the pg_cron job that can run the worker; empty = none
+	NextDueAt       *time.Time      `json:"next_due_at"`                 // start of the last run plus the interval; null = off or never ran
+	LastSource      Text            `json:"last_source"`                 // who requested the last run: external (a host), pg_cron, wake, operator
+	LastResult      json.RawMessage `json:"last_result"`                 // what the SQL function returned: see work.TickResult
+	LastAttemptAt   *time.Time      `json:"last_attempt_at"`             // when the last run began, also if it failed
+	LastWorkAt      *time.Time      `json:"last_work_at"`                // the last full run that found something to do
+	DoneTotal       int64           `json:"done_total"`                  // items over all full runs
+	FlagKey         Text            `json:"flag_key"`                    // the flag that switches the worker off; empty = no flag does
+	CronJob         Text            `json:"cron_job"`                    // the pg_cron job that can run the worker; empty = none
 	CronSchedule    Text            `json:"cron_schedule"`
 	CronRunAs       Text            `json:"cron_run_as"` // the login as which the job runs; empty = not installed
 	// ThresholdSeconds is the silence after which the worker is stale, according to the current
@@ -356,7 +356,7 @@ type CronJob struct {
 	Found       *bool      `json:"found"`  // whether it exists in pg_cron; nil = this login may not see that
 	Active      *bool      `json:"active"` // whether pg_cron runs it; nil = this login may not see that, as LastStartAt
 	LastStartAt *time.Time `json:"last_start_at"`
-	LastStatus  Text       `json:"last_status"`
+	LastStatus  Text       `json:"last_status"` // how its last run ended, as pg_cron says
 	LastMessage Text       `json:"last_message"`
 }
 

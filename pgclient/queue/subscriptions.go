@@ -12,7 +12,7 @@ type EventSubscription struct {
 	Stream       Text  `json:"event_stream"`
 	SubjectTable Text  `json:"scope_subject_table"`
 	Filter       Text  `json:"scope_filter"` // a JSON object that the payload must contain; {} = every payload
-	Mute         bool  `json:"mute"`
+	Mute         bool  `json:"mute"`         // the event subscription counts as absent
 }
 
 // Step returns the step of source document DP6 §3.2 in which the router considers this event
@@ -69,11 +69,11 @@ func EventSubscriptionFields() []Field {
 
 // BroadcastShare is the share of a domain's events that no event subscription names.
 type BroadcastShare struct {
-	Domain    Text    `json:"event_domain"` // empty: all domains together
-	Events    int64   `json:"events_24h"`
-	Broadcast int64   `json:"broadcast_events_24h"`
+	Domain    Text    `json:"event_domain"`         // empty: all domains together
+	Events    int64   `json:"events_24h"`           // events of the last 24 hours
+	Broadcast int64   `json:"broadcast_events_24h"` // those that no event subscription matches
 	Percent   float64 `json:"broadcast_percent"`
-	Over      bool    `json:"over_line"`
+	Over      bool    `json:"over_line"` // Percent is above Broadcast.Line
 }
 
 // UnroutedType is an event type of which some events are named by no event subscription.
@@ -90,11 +90,11 @@ func (u UnroutedType) ID() string { return u.Domain.String() + "/" + u.Type.Stri
 
 // Broadcast is the exact broadcast share of the last 24 hours, and its history.
 type Broadcast struct {
-	On       bool             `json:"resolution_enabled"`
-	Line     int64            `json:"warn_percent"`
-	Shares   []BroadcastShare `json:"shares"`        // the total first, then the largest shares
-	Unrouted []UnroutedType   `json:"unrouted"`      // the type with the most broadcast events first
-	Trend    []*float64       `json:"percent_trend"` // one sample per hour of the last 24, oldest first; null = not sampled
+	On       bool             `json:"resolution_enabled"` // queue.subscription_resolution.enabled; off = every event is broadcast
+	Line     int64            `json:"warn_percent"`       // the threshold in percent: queue.subscription_resolution.broadcast_warn_percent
+	Shares   []BroadcastShare `json:"shares"`             // the total first, then the largest shares
+	Unrouted []UnroutedType   `json:"unrouted"`           // the type with the most broadcast events first
+	Trend    []*float64       `json:"percent_trend"`      // one sample per hour of the last 24, oldest first; null = not sampled
 }
 
 // Resolution says, step by step, who receives an event of a type.
@@ -104,11 +104,11 @@ type Resolution struct {
 	Stream       Text           `json:"event_stream"`
 	SubjectTable Text           `json:"subject_table"`
 	Payload      Text           `json:"payload"`
-	Registered   bool           `json:"registered"`
+	Registered   bool           `json:"registered"` // the event type is in the registry
 	On           bool           `json:"resolution_enabled"`
-	Events       int64          `json:"events_24h"` // events of this type in the last 24 hours, in all streams
-	Broadcast    int64          `json:"broadcast_events_24h"`
-	Rules        []ResolvedRule `json:"rules"` // event subscriptions that name the event, by step
+	Events       int64          `json:"events_24h"`           // events of this type in the last 24 hours, in all streams
+	Broadcast    int64          `json:"broadcast_events_24h"` // those of them that were broadcast
+	Rules        []ResolvedRule `json:"rules"`                // event subscriptions that name the event, by step
 	Recipients   []Text         `json:"recipients"`
 }
 
@@ -116,6 +116,6 @@ type Resolution struct {
 // recipient already); muted; subject_table or filter (does not apply to this event); off.
 type ResolvedRule struct {
 	EventSubscription
-	StepNo  int    `json:"step"`
+	StepNo  int    `json:"step"` // 1 to 4, of DP6 §3.2; the lowest one reaches a recipient
 	Outcome string `json:"outcome"`
 }

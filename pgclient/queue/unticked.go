@@ -5,7 +5,7 @@ import "slices"
 // Unticked is a reason why some tick workers are not run.
 type Unticked struct {
 	Why     Text   `json:"why"`
-	Workers []Text `json:"workers"`
+	Workers []Text `json:"workers"` // the tick workers that are not run for this reason
 }
 
 // noHostRuns is the reason that the database gives for a worker that only a host can run.

@@ -16,10 +16,10 @@ type Endpoint struct {
 	MaxAttempts *int     `json:"max_attempts"`          // null = the flag webhook.max_attempts applies
 	RateLimit   *float64 `json:"rate_limit_per_second"` // null = no limit
 
-	Waiting    int64      `json:"waiting"` // sagas that are neither completed nor dead-lettered
-	OldestAt   *time.Time `json:"oldest_waiting_at"`
-	AgeSeconds *int64     `json:"age_seconds"` // seconds since the oldest due one became due; null = none is due
-	DeadOpen   int64      `json:"dead_open"`   // open dead letters
+	Waiting    int64      `json:"waiting"`           // sagas that are neither completed nor dead-lettered
+	OldestAt   *time.Time `json:"oldest_waiting_at"` // when the oldest due delivery became due
+	AgeSeconds *int64     `json:"age_seconds"`       // seconds since the oldest due one became due; null = none is due
+	DeadOpen   int64      `json:"dead_open"`         // open dead letters
 	// The numbers of sagas by state.
 	Pending      int64 `json:"pending"`
 	InProgress   int64 `json:"in_progress"`
@@ -38,10 +38,10 @@ type Endpoint struct {
 	// subscriptions share after a block; nil = no slow start.
 	SlowStart *float64 `json:"slow_start_rate"`
 
-	FailuresInRow int        `json:"consecutive_failures"`
+	FailuresInRow int        `json:"consecutive_failures"` // failed attempts since the last success
 	LastSuccessAt *time.Time `json:"last_success_at"`
 	LastFailureAt *time.Time `json:"last_failure_at"`
-	LastFailure   Text       `json:"last_failure_code"`
+	LastFailure   Text       `json:"last_failure_code"` // code of the last failure
 	// Statistics of the last 50 settled attempts, or of all if there are fewer.
 	Recent   int64    `json:"recent"`    // settled attempts in the sample
 	RecentOK int64    `json:"recent_ok"` // those that were delivered
@@ -84,8 +84,8 @@ type WebhookLease struct {
 type RetrySlot struct {
 	From  int64 `json:"from_seconds"` // seconds from now; negative = due already
 	To    int64 `json:"to_seconds"`   // seconds from now; 0 = the slot has no end
-	N     int64 `json:"n"`
-	Bound bool  `json:"n_bound"` // true: N or more; counting stopped
+	N     int64 `json:"n"`            // number of retries
+	Bound bool  `json:"n_bound"`      // true: N or more; counting stopped
 }
 
 // SafeURL returns a callback URL without credentials, query and fragment, which may be secret.

@@ -20,7 +20,7 @@ type WhyLink struct {
 	Link   string `json:"link"`  // flag, route, schedule, subscription, suspension, circuit, gates, executor, silence, handler, parallel, floor, due, held, host, rate
 	State  string `json:"state"` // blocks (no work moves until it is fixed), slows (some work waits), clear
 	Text   Text   `json:"text"`
-	Detail Text   `json:"detail"`
-	Keys   string `json:"keys"` // the keys that lead to the remedy in the console, such as "7 D"; empty = not in the console
-	Do     Text   `json:"do"`   // the remedy as a command line or in words
+	Detail Text   `json:"detail"` // more about the condition; may be empty
+	Keys   string `json:"keys"`   // the keys that lead to the remedy in the console, such as "7 D"; empty = not in the console
+	Do     Text   `json:"do"`     // the remedy as a command line or in words
 }

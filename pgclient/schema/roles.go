@@ -72,7 +72,7 @@ type Role struct {
 	Name       string   // logical name
 	Role       string   // name in the cluster
 	Attributes []string // attributes that a group role must not have: LOGIN, SUPERUSER, …
-	Members    []string
+	Members    []string // direct members in the cluster
 	MemberOf   []string // without pg_read_all_stats, which migrate up grants to the owner
 	Databases  []string // other databases of the cluster in which it has rights or objects
 	Hint       bool     // its comment names qtop; any login with CREATEROLE can write it

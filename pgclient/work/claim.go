@@ -18,10 +18,10 @@ import (
 // the executor. In each queue lane, the search begins after the lane's key in After; without a key,
 // at the beginning of the lane.
 type Claim struct {
-	Executor string
-	Kinds    []string
-	Most     int
-	After    JobKeys
+	Executor string   // the executor id as which to claim
+	Kinds    []string // only these job kinds; nil = all
+	Most     int      // 1 to 10,000
+	After    JobKeys  // nil = search every queue lane from its beginning
 }
 
 // ClaimedPayload is the largest payload, in bytes of text, that a claim returns; ClaimSQL

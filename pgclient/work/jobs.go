@@ -21,7 +21,7 @@ type Job struct {
 	ID, Token      pgtype.UUID
 	Root           pgtype.UUID // the first job of a chain of replays, otherwise ID
 	Kind, Domain   string
-	Executor       string
+	Executor       string // an executor kind
 	Priority       int32
 	ProcessAfter   pgtype.Timestamptz // may be infinite
 	Attempts       int32              // number of finished attempts
@@ -33,7 +33,7 @@ type Job struct {
 	SourceRef      string
 	TargetRef      string
 	PayloadRef     string
-	IdempotencyKey string
+	IdempotencyKey string // the producer's key; empty = none
 	CorrelationID  string
 	Payload        []byte // the text of the jsonb; nil: read it with JobPayload
 }
@@ -47,7 +47,7 @@ func (j *Job) Key() JobKey { return JobKey{j.Priority, j.ProcessAfter, j.ID} }
 // JobKey is a position in a queue lane.
 type JobKey struct {
 	Priority     int32
-	ProcessAfter pgtype.Timestamptz
+	ProcessAfter pgtype.Timestamptz // when the job became due
 	ID           pgtype.UUID
 }
 
@@ -165,8 +165,8 @@ func (c *Client) JobWatermarkAdvance(ctx context.Context) error {
 // JobFailure is a failed attempt.
 type JobFailure struct {
 	JobLease
-	Code, Text string
-	Permanent  bool // true: no retry and no dead letter, the job ends as failed
+	Code, Text string // an upper-case word such as TIMEOUT, and the error text
+	Permanent  bool   // true: no retry and no dead letter, the job ends as failed
 }
 
 // JobFail records failed attempts; it returns the ids of jobs whose lease is lost. Safe to
@@ -219,9 +219,9 @@ func (c *Client) JobRefusal(ctx context.Context, executor string) (string, error
 
 // JobHeartbeat is the content of an executor's heartbeat.
 type JobHeartbeat struct {
-	State      string     `json:"state"` // working, idle, stopped
-	DoneTotal  int64      `json:"done_total"`
-	InFlight   int        `json:"in_flight"`
+	State      string     `json:"state"`      // working, idle, stopped
+	DoneTotal  int64      `json:"done_total"` // jobs finished since the executor started
+	InFlight   int        `json:"in_flight"`  // jobs that it is working on
 	LastWorkAt *time.Time `json:"last_work_at"`
 }
 

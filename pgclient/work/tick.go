@@ -13,17 +13,17 @@ import (
 
 // TickResult is the result of fn_queue_tick_request.
 type TickResult struct {
-	Ran     bool
-	Quick   bool // a quick run, which may have left rows that are older than the last full run: request another run a second later
-	Skipped string
-	Reason  string
-	Failed  bool
+	Ran     bool   // false: Skipped or Failed says why
+	Quick   bool   // a quick run, which may have left rows that are older than the last full run: request another run a second later
+	Skipped string // clone, off, mode, not_due or lease_held: see fn_queue_tick_due; empty = not skipped
+	Reason  string // why it was skipped, in words
+	Failed  bool   // the worker failed with Error
 	Error   string
 	TookMS  float64
 	AuditID int64            // set only if an operator requested the tick
 	Result  map[string]int64 // the numbers in the worker's result
 	Log     Outcomes         // what the tick decided about jobs that did not succeed
-	Raw     json.RawMessage
+	Raw     json.RawMessage  // the worker's whole result
 }
 
 // Outcome is what a tick decided about one job: retry or dead letter after a failed attempt,

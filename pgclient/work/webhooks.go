@@ -16,15 +16,15 @@ type WebhookJob struct {
 	AttemptNo      int
 	LeaseToken     string
 	LeaseUntil     time.Time // server time, for logs only
-	LeaseSeconds   int
-	TimeoutSeconds int
+	LeaseSeconds   int       // length of the lease, by the server's clock
+	TimeoutSeconds int       // for the whole request; shorter than the lease
 	EventID        int64
 	EventType      string
 	EventCreated   string // RFC 3339, UTC
 	SubscriptionID int64
 	CallbackURL    string
-	SecretRef      *string
-	WebhookID      string
+	SecretRef      *string // name of the secret to sign with; nil = unsigned
+	WebhookID      string  // header webhook-id: the same for all attempts and requeues
 	Payload        *string // nil: read it with WebhookPayload
 	Paced          bool    // the claim used a token of a rate limit, which expires
 }
@@ -79,10 +79,10 @@ type WebhookReport struct {
 	JobID      int64      `json:"job_id"`
 	LeaseToken string     `json:"lease_token"`
 	Delivered  bool       `json:"delivered"`
-	Status     *int       `json:"status"`
-	Code       *string    `json:"code"`
-	Excerpt    string     `json:"excerpt"`
-	RetryAfter *time.Time `json:"retry_after"`
+	Status     *int       `json:"status"`      // HTTP status; nil = no answer
+	Code       *string    `json:"code"`        // failure code such as HTTP_503 or TIMEOUT; nil = delivered
+	Excerpt    string     `json:"excerpt"`     // the start of the answer
+	RetryAfter *time.Time `json:"retry_after"` // from the header Retry-After; nil = none
 	TookMS     float64    `json:"took_ms"`
 	Unsent     bool       `json:"unsent,omitempty"` // the attempt failed before anything was sent, so it does not count against the endpoint
 }
