@@ -4,7 +4,8 @@
 -- fn_queue_activity() → one row for each connection that may hold queues up: the sessions of this database that have an
 -- open transaction, block others, wait for a lock, listen or belong to qtop; and each standby's sender, replication
 -- slot and prepared transaction that holds a snapshot. Columns:
---   id               PID@START, which identifies one session for ever; a row without a session has a name instead
+--   id               PID@START (START: when the session began), unique also after the system reuses the pid; for a
+--                    sender, slot or prepared transaction its name
 --   kind             session, sender, slot or prepared
 --   state            as in pg_stat_activity, and the time since when
 --   snapshot_age     the number of transactions begun since the connection took its oldest snapshot or began to write:
@@ -89,11 +90,12 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_session_is TO :"dead_letter_operator", :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_session_is IS 'Whether a pid still belongs to the session that began at this time.';
 
--- fn_queue_session_signal(pid, started, signal, actor, reason, dry run) → {audit_id, login, program, state, begun}:
--- writes the audit row (outcome asked) of a signal. The caller then sends the signal with its own rights, after this
--- transaction has committed. signal: cancel (ends the statement) or terminate (ends the session). Refused: not_found
--- (the session has ended, or another session has the pid now), right (session_user may not signal sessions of that
--- login: it needs pg_signal_backend or the rights of that login; only a superuser may signal a superuser's session). A
+-- fn_queue_session_signal(pid, started, signal, actor, reason, dry run) → {audit_id, login, program, state,
+-- begun}: writes the audit row of a signal, with outcome asked. begun: when the open transaction of the
+-- session began. The caller then sends the signal with its own rights, after this transaction has committed.
+-- signal: cancel (ends the statement) or terminate (ends the session). Refused: not_found (the session has
+-- ended, or another session has the pid now), right (session_user may not signal sessions of that login: it
+-- needs pg_signal_backend or the rights of that login; only a superuser may signal a superuser's session). A
 -- dry run writes nothing.
 CREATE OR REPLACE FUNCTION public.fn_queue_session_signal(p_pid int, p_started timestamptz, p_signal text, p_actor text,
   p_reason text, p_dry_run boolean) RETURNS jsonb

@@ -11,4 +11,4 @@ GRANT EXECUTE ON FUNCTION public.fn_age TO :"queue_viewer", :"workflow_admin", :
   :"dot_executor", :"subscription_admin", :"saga_orchestrator", :"webhook_worker", :"router_worker",
   :"lease_reset_cleaner";
 COMMENT ON FUNCTION public.fn_age IS
-  'Seconds since a time. One before year 1 or after year 9999, also an infinite one, counts as the nearest of these.';
+  'Seconds from a time to now(). A time before year 1 or after year 9999, also infinity, counts as one in these years.';

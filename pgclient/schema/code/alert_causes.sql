@@ -223,9 +223,10 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_alerts TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_alerts IS 'The rows of v_queue_alert. Read v_queue_alert.';
 
--- fn_queue_alert_acks_end(only, except) → how many acknowledgements it ended because their condition is over. only and
--- except are ids of acknowledgements; only NULL = all of them. Two kinds end elsewhere: the acknowledgement of a
--- silence with the next beat, that of a broadcast share with the sample that finds the share below the line. Internal.
+-- fn_queue_alert_acks_end(only, except) → how many acknowledgements it ended because their condition is over.
+-- only and except are ids of acknowledgements; only NULL = all of them. Not for two kinds of alerts: the next
+-- heartbeat ends the acknowledgement of a silence, and fn_event_broadcast_sample that of a broadcast share
+-- once the share is not above its threshold any more. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_alert_acks_end(p_only text[], p_except text[]) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE

@@ -9,15 +9,15 @@ COMMENT ON COLUMN public.queue_alert_ack.cleared_reason IS
   'why it ended: the executor beat again, it expired, the alert rose to critical, or an operator withdrew it';
 GRANT SELECT ON public.queue_alert_ack TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
--- fn_queue_alert_key(executor, last beat) → the key of the alert for the silence of the executor since that beat.
--- Internal.
+-- fn_queue_alert_key(executor, last beat) → the key of the alert for one silence: the executor id and the
+-- time of the heartbeat after which it fell silent. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_alert_key(p_executor_id text, p_last_beat_at timestamptz) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
   SELECT 'silence:' || p_executor_id || ':' || to_char(p_last_beat_at AT TIME ZONE 'UTC',
     'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_alert_key IS
-  'The key of one silence: executor and last beat. Internal.';
+  'The alert key of one silence: the executor and its last heartbeat. Internal.';
 
 -- fn_queue_severity(age, cadence) → 'warning' while the age is below ten cadences, then 'critical'.
 CREATE OR REPLACE FUNCTION public.fn_queue_severity(p_age_seconds double precision, p_cadence_seconds int) RETURNS text
@@ -74,27 +74,27 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_alert_own TO :"queue_viewer", :"workfl
 COMMENT ON FUNCTION public.fn_queue_alert_own IS
   'The rows of v_queue_alert_own, computed partly from rows that the caller has read. Read v_queue_alert instead.';
 
--- v_queue_alert_own: the alerts that each follow from one row of a table: silence, broadcast share, endpoint suspended
--- after long failures, quarantine.
+-- v_queue_alert_own: the alerts that each follow from one row of a table: a silence, a broadcast share above
+-- its threshold, an endpoint that was suspended because it kept failing, a row in quarantine.
 CREATE OR REPLACE VIEW public.v_queue_alert_own AS
 SELECT * FROM public.fn_queue_alert_own(ARRAY(SELECT w FROM public.v_queue_watch w));
 COMMENT ON VIEW public.v_queue_alert_own IS
-  'Silences, broadcast shares over their line, endpoints suspended because they kept failing, and rows in quarantine; '
-  'a part of v_queue_alert.';
+  'Silences, broadcast shares above their threshold, endpoints suspended because they kept failing, and rows in '
+  'quarantine; a part of v_queue_alert.';
 GRANT SELECT ON public.v_queue_alert_own TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
 CREATE OR REPLACE VIEW public.v_queue_alert AS SELECT * FROM public.fn_queue_alerts();
 COMMENT ON VIEW public.v_queue_alert IS
-  'The alerts that are open now. One row per silence, from the heartbeat row and server time, whether or not the stale '
-  'check ran; per sampled share of broadcast events that is over its line (always a warning, DP6 §3.2); per endpoint '
-  'that was suspended because it kept failing; per row in quarantine (queue_quarantine; a warning; the first ten of '
-  'each step); per queue whose work no live host can do; per backlog; per circuit that has been open for long; and one '
-  'for all loops that no host runs (fn_queue_alert_rows). A row with a cause follows from another alert. An '
-  'acknowledgement ends when it expires, when its condition is over or when the alert rises to critical; it never '
+  'The alerts that are open now. One row per silence, computed from the heartbeat row and server time, whether or not '
+  'the stale check ran; per sampled share of broadcast events above its threshold (always a warning, DP6 §3.2); per '
+  'endpoint that was suspended because it kept failing; per row in quarantine (queue_quarantine; a warning; the first '
+  'ten of each step); per queue whose work no live host can do; per backlog; per circuit that has been open for long; '
+  'and one row for all loops that no host runs (fn_queue_alert_rows). A row with a cause follows from another alert. '
+  'An acknowledgement ends when it expires, when its condition is over or when the alert rises to critical; it never '
   'hides the row.';
 GRANT SELECT ON public.v_queue_alert TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 COMMENT ON COLUMN public.v_queue_alert.event_ids IS
-  'events that were emitted for the alert; empty until the check has run';
+  'ids of the events that fn_queue_stale_check or the sampler emitted for the alert; empty until then';
 COMMENT ON COLUMN public.v_queue_alert.state IS 'open or acked';
 COMMENT ON COLUMN public.v_queue_alert.last_cleared IS 'why the previous acknowledgement ended';
 COMMENT ON COLUMN public.v_queue_alert.alert_key IS
@@ -102,7 +102,7 @@ COMMENT ON COLUMN public.v_queue_alert.alert_key IS
   '(failing:SUBSCRIPTION:SINCE), one row in quarantine (quarantine:STEP:TARGET:SINCE) or one condition (no_host:SINCE, '
   'unclaimed:DOMAIN/KIND:SINCE, circuit:SUBSCRIPTION:SINCE, backlog:QUEUE); pass it to fn_queue_alert_ack';
 COMMENT ON COLUMN public.v_queue_alert.ratio IS
-  'of a silence: age ÷ expected cadence, critical from 10; of a broadcast share: share ÷ its line; of a failing '
+  'of a silence: age ÷ expected cadence, critical from 10; of a broadcast share: share ÷ its threshold; of a failing '
   'endpoint: how long it has failed ÷ webhook.disable_after_days; of a row in quarantine: attempts; of no_host, '
   'unclaimed, circuit and backlog: age ÷ queue.backlog.critical_seconds';
 COMMENT ON COLUMN public.v_queue_alert.kind IS
@@ -111,10 +111,11 @@ COMMENT ON COLUMN public.v_queue_alert.cause IS
   'subject of the alert that this one follows from; empty = it follows from none and is shown itself';
 COMMENT ON COLUMN public.v_queue_alert.detail IS 'the condition in one line; may be empty';
 
--- fn_queue_stale_check() → {checked, emitted, acks_cleared, monitoring}: DP4 §3.5. Emits at most one event per executor
--- in 2 × its threshold, even when two checks run at once: a check locks the row, a concurrent check skips the locked
--- row, and a later check reads silent_event_at. If the threshold of a worker is below the flag, the interval is 2 × the
--- flag or 10 minutes, whichever is shorter.
+-- fn_queue_stale_check() → {checked, emitted, acks_cleared, monitoring}: DP4 §3.5. Emits at most one event
+-- per executor in 2 × its threshold, even when two checks run at once: a check locks the row, a concurrent
+-- check skips the locked row, and a later check reads silent_event_at. For a worker whose threshold is
+-- shorter than the flag queue.heartbeat.stale_threshold_seconds, the time between two events is 2 × the flag
+-- or 10 minutes, whichever is shorter.
 CREATE OR REPLACE FUNCTION public.fn_queue_stale_check() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -135,7 +136,9 @@ COMMENT ON FUNCTION public.fn_queue_stale_check IS
   'Tick stale_heartbeat_check: emits system/queue_worker_silent once per executor per 2 × threshold (DP4 §3.5), and '
   'ends acknowledgements that expired or whose alert is over or has risen to critical.';
 
--- fn_step_alert_acks(limit, only, except): ends acknowledgements that are over; targets are their ids. Internal.
+-- fn_step_alert_acks(limit, only, except): a step (quarantine.sql) that ends acknowledgements that have
+-- expired, whose alert has risen to critical, or whose condition is over; its targets are ids of
+-- acknowledgements. Internal.
 CREATE OR REPLACE FUNCTION public.fn_step_alert_acks(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -153,7 +156,8 @@ BEGIN
   RETURN jsonb_build_object('acks_cleared', v_cleared + public.fn_queue_alert_acks_end(p_only, p_except));
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_alert_acks IS 'Ends acknowledgements that are over. Internal.';
+COMMENT ON FUNCTION public.fn_step_alert_acks IS
+  'Step alert_acks (see fn_queue_step): ends acknowledgements that are over. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_alert_acks_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -162,9 +166,11 @@ BEGIN
     WHERE b.cleared_at IS NULL AND b.ack_id <> ALL (p_except::bigint[]) ORDER BY b.ack_id LIMIT p_limit);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_alert_acks_targets IS 'Acknowledgements that are in force. Internal.';
+COMMENT ON FUNCTION public.fn_step_alert_acks_targets IS
+  'Targets of the step alert_acks: acknowledgements that are in force. Internal.';
 
--- fn_queue_silence_due(last event, threshold in seconds) → whether the next event of this silence is due. Internal.
+-- fn_queue_silence_due(last event, threshold in seconds) → whether a further event about a silence that lasts
+-- must be emitted now, twice the threshold after the last one. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_silence_due(p_event_at timestamptz, p_threshold int) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -172,9 +178,11 @@ BEGIN
     least(public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300), 300)));
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_queue_silence_due IS 'Whether the next event of a silence is due. Internal.';
+COMMENT ON FUNCTION public.fn_queue_silence_due IS
+  'Whether a further event about a silence that lasts must be emitted now. Internal.';
 
--- fn_step_stale_check(limit, only, except): emits the events of silent executors; targets are their ids. Internal.
+-- fn_step_stale_check(limit, only, except): a step (quarantine.sql) that emits the events of silent
+-- executors; its targets are ids of executors. Internal.
 CREATE OR REPLACE FUNCTION public.fn_step_stale_check(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -219,7 +227,8 @@ BEGIN
   RETURN jsonb_build_object('checked', v_checked, 'emitted', v_emitted);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_stale_check IS 'Emits the events of silent executors. Internal.';
+COMMENT ON FUNCTION public.fn_step_stale_check IS
+  'Step stale_check (see fn_queue_step): emits the events of silent executors. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_stale_check_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -230,7 +239,8 @@ BEGIN
     ORDER BY v.executor_id LIMIT p_limit);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_stale_check_targets IS 'Executors that are silent. Internal.';
+COMMENT ON FUNCTION public.fn_step_stale_check_targets IS
+  'Targets of the step stale_check: executors that are silent. Internal.';
 
 -- fn_queue_alert_current(text) → the open alert that has the text as its key or subject. A subject is the id of an
 -- executor, or broadcast[:domain]. Internal.

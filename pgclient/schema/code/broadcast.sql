@@ -1,9 +1,10 @@
--- The share of events that no event subscription matches ("broadcast"). The cost of computing it does not grow with the
--- number of events. Source: DP6 §3.2, §8.
+-- The share of events that no event subscription matches ("broadcast"), computed from counts per class of
+-- events, so that the cost does not grow with the number of events. Source: DP6 §3.2, §8. Its threshold is
+-- the flag queue.subscription_resolution.broadcast_warn_percent.
 
 COMMENT ON TABLE public.queue_broadcast_share IS
   'The latest sample of v_subscription_broadcast_share, which alerts and the console read. over_since: time of the '
-  'first sample above the line, null = not above it; event_at and event_ids: the events emitted for it.';
+  'first sample above the threshold, null = not above it; event_at and event_ids: the events emitted for it.';
 GRANT SELECT ON public.queue_broadcast_share TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
@@ -19,9 +20,9 @@ COMMENT ON TABLE public.event_class_count IS
 COMMENT ON TABLE public.event_class_state IS
   'How far events have been counted per class, and which scope filters the classes distinguish.';
 
--- fn_event_classes_roll() → how many events it counted. After an event subscription with a new scope filter, or a
--- restore into another cluster, it counts the whole window once again; until then fn_event_broadcast reads the events
--- themselves. Internal.
+-- fn_event_classes_roll() → how many events it counted. After an event subscription with a new scope filter
+-- was added, or after a restore into another cluster, it counts all events of the last 25 hours again; until
+-- it has done so, fn_event_broadcast reads the events themselves. Internal.
 CREATE OR REPLACE FUNCTION public.fn_event_classes_roll() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $fn$
 DECLARE
@@ -52,7 +53,8 @@ BEGIN
     SELECT date_trunc('minute', e.created_at, 'UTC') AS minute, e.event_domain, e.event_type, e.event_stream,
       e.event_subject_table,
       CASE WHEN v_state.known_filters = '{}' THEN '{}'
-        -- in the order of known_filters
+        -- always in the order of known_filters, so that equal sets of filters are equal
+        -- arrays and count as one class
         ELSE ARRAY(SELECT f.x FROM unnest(v_state.known_filters) f (x) WHERE e.safe_payload @> f.x) END AS filters,
       count(*) AS n
     FROM (
@@ -63,7 +65,7 @@ BEGIN
       UNION ALL
       SELECT n.* FROM (SELECT DISTINCT r.event_domain FROM public.event_type_registry r) d
       CROSS JOIN public.fn_routing_ranges(v_cursor.routed, v_until) b
-      CROSS JOIN LATERAL ( -- per domain, the first column of the index; OFFSET 0 keeps the planner on that index
+      CROSS JOIN LATERAL ( -- one index scan per domain; OFFSET 0 stops the planner from choosing another plan
         SELECT o.event_domain, o.event_type, o.event_stream, o.event_subject_table, o.safe_payload, o.created_at
           FROM public.event_outbox o
         WHERE o.event_domain = d.event_domain AND o.created_xid > b.after AND o.created_xid < b.before OFFSET 0) n
@@ -208,15 +210,15 @@ GROUP BY GROUPING SETS ((w.percent), (w.percent, b.event_domain))
 HAVING GROUPING(b.event_domain) = 1 OR b.event_domain IS NOT NULL;
 COMMENT ON VIEW public.v_subscription_broadcast_share IS
   'The percentage of the last 24 hours'' events that no event subscription matches, per domain and, in the row with a '
-  'null domain, of all domains; over_line: above queue.subscription_resolution.broadcast_warn_percent.';
+  'null domain, of all domains; over_line: the percentage is above warn_percent.';
 COMMENT ON COLUMN public.v_subscription_broadcast_share.event_domain IS 'null = all domains together';
 COMMENT ON COLUMN public.v_subscription_broadcast_share.warn_percent IS
-  'the line: queue.subscription_resolution.broadcast_warn_percent';
+  'the threshold: flag queue.subscription_resolution.broadcast_warn_percent';
 
--- fn_event_broadcast_sample() → {counted, percent, over, emitted}: counts new events, stores the share for alerts and
--- the console, and ends acknowledgements of shares that fell below the line. While the share of all domains is over the
--- line, it emits system/subscription_broadcast_high once in 24 hours, even when two calls run at once. metrics_sampler
--- calls it. Internal.
+-- fn_event_broadcast_sample() → {counted, percent, over, emitted}: counts new events, stores the share for
+-- alerts and the console, and ends acknowledgements of shares that are not above the threshold any more.
+-- While the share of all domains is above it, the function emits system/subscription_broadcast_high once in
+-- 24 hours, even when two calls run at once. metrics_sampler calls it. Internal.
 CREATE OR REPLACE FUNCTION public.fn_event_broadcast_sample() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE

@@ -120,11 +120,11 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_plan TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_plan IS
   'Freezes a selection of dead letters as a bulk operation; nothing happens to them until fn_queue_bulk_run.';
 
--- fn_queue_bulk_turn(id, action, from states, to, actor) → {operation_id, before, state, audit_id}: changes the state
--- of an operation; run, pause, resume and abort return its result. Refused: not_found; clone (the database is a copy
--- that is not adopted); state (the operation is in none of the from states). After run and resume, canary and brake
--- count only the items that are carried out from then on; after a brake or a failed canary the canary runs again.
--- Internal.
+-- fn_queue_bulk_turn(id, action, from states, to, actor) → {operation_id, before, state, audit_id}: changes
+-- the state of an operation from one of `from states` to `to`, for fn_queue_bulk_run, _pause, _resume and
+-- _abort, which return its result. Refused: not_found; clone (the database is a copy that is not adopted);
+-- state (the operation is in none of the from states). After run and resume, canary and brake count only the
+-- items that are carried out from then on; after a brake or a failed canary the canary runs again. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_turn(p_operation_id bigint, p_action text, p_from text[], p_to text,
   p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -192,7 +192,7 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_pause TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_pause IS
-  'Pauses a running bulk operation; items that were carried out stay so.';
+  'Pauses a running bulk operation; nothing that it has carried out is undone.';
 
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_resume(p_operation_id bigint, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -248,7 +248,6 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_set_rate TO :"dead_letter_operato
 COMMENT ON FUNCTION public.fn_queue_bulk_set_rate IS
   'Changes the rate of a bulk operation, also while it runs.';
 
--- Carrying items out
 -- fn_queue_bulk_apply(operation, kind, targets, actor, reason, undo) → (target, why, new_id, failed): calls, for each
 -- kind of dead letter, the function that requeues, replays or resolves it, or the undo of that function. why: the
 -- reason why a target was skipped; NULL = it was done. failed: the error code of an attempt that was made and failed;
@@ -393,8 +392,9 @@ BEGIN
     RETURN format('the brake: %s of the last %s first attempts failed (mostly %s)', v_failed, v_seen,
       COALESCE(v_code, 'no code'));
   END IF;
-  -- The latest items by number are a first, cheap check. The same reason may contain a number, an id or a time that
-  -- differs from item to item: compare the reasons without these.
+  -- A cheap check first: were the 50 items that were carried out last all skipped for one reason? A reason
+  -- may contain a number, an id or a time that differs from item to item, so reasons are compared without
+  -- these.
   SELECT (array_agg(x.why))[1] INTO v_skipped FROM (
     SELECT i.outcome, i.why FROM public.queue_bulk_operation_item i
     WHERE i.operation_id = p_operation.operation_id AND i.item_no < p_operation.next_item
@@ -578,8 +578,8 @@ END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_count IS
   'Adds the outcomes of items to the counts of a bulk operation. Internal.';
 
--- fn_step_bulk_item(limit, only, except): carries out the items in only, as OPERATION/ITEM, that failed in a batch, if
--- their operation is still running. Internal.
+-- fn_step_bulk_item(limit, only, except): a step (quarantine.sql) that carries out the items in only, as
+-- OPERATION/ITEM, that failed in a batch, if their operation is still running. Internal.
 CREATE OR REPLACE FUNCTION public.fn_step_bulk_item(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -600,7 +600,8 @@ BEGIN
   END LOOP;
   RETURN v_out;
 END $$;
-COMMENT ON FUNCTION public.fn_step_bulk_item IS 'Carries out items that failed in a batch. Internal.';
+COMMENT ON FUNCTION public.fn_step_bulk_item IS
+  'Step bulk_item (see fn_queue_step): carries out items that failed in a batch. Internal.';
 
 -- fn_queue_bulk_bury(quarantine row) → {done, skipped, failed}: gives up a target of a step that keeps failing. An item
 -- gets the outcome failed; if the step of the whole operation failed, the operation is paused. Internal.
@@ -701,7 +702,7 @@ BEGIN
   IF v_n > 0 THEN
     BEGIN
       PERFORM public.fn_queue_bulk_carry(v_op, v_items, v_now);
-    EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN -- then one by one: see fn_queue_step
+    EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN -- then item by item, as in fn_queue_step
       v_late := public.fn_queue_step_late(SQLSTATE::text);
       IF v_late IS NULL THEN
         RAISE;
@@ -767,8 +768,9 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_tick TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_queue_bulk_tick IS
   'Tick bulk_operation_runner: one step of every running bulk operation.';
 
--- fn_step_bulk(limit, only, except): one step of the running operations; targets are their ids. An operation whose step
--- keeps failing is paused, with the reason (fn_queue_bulk_bury). Internal.
+-- fn_step_bulk(limit, only, except): a step (quarantine.sql) that runs fn_queue_bulk_step for the running
+-- operations; its targets are their ids. An operation whose batch keeps failing is paused, with the reason
+-- (fn_queue_bulk_bury). Internal.
 CREATE OR REPLACE FUNCTION public.fn_step_bulk(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -785,7 +787,8 @@ BEGIN
   END LOOP;
   RETURN v_out;
 END $$;
-COMMENT ON FUNCTION public.fn_step_bulk IS 'One step of each running bulk operation. Internal.';
+COMMENT ON FUNCTION public.fn_step_bulk IS
+  'Step bulk (see fn_queue_step): carries out the next items of each running bulk operation. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_bulk_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -793,10 +796,10 @@ BEGIN
   RETURN ARRAY(SELECT o.operation_id::text FROM public.queue_bulk_operation o WHERE o.state = 'running'
     AND o.operation_id <> ALL (p_except::bigint[]) ORDER BY o.operation_id LIMIT p_limit);
 END $$;
-COMMENT ON FUNCTION public.fn_step_bulk_targets IS 'Running bulk operations. Internal.';
+COMMENT ON FUNCTION public.fn_step_bulk_targets IS 'Targets of the step bulk: running bulk operations. Internal.';
 
--- fn_step_bulk_watch(limit, only, except): records results of first attempts of operations that were paused or ended in
--- the last hour; targets are their ids. Internal.
+-- fn_step_bulk_watch(limit, only, except): a step (quarantine.sql) that records results of first attempts of
+-- operations that were paused or ended in the last hour; its targets are their ids. Internal.
 CREATE OR REPLACE FUNCTION public.fn_step_bulk_watch(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -814,7 +817,8 @@ BEGIN
   RETURN '{}'::jsonb;
 END $$;
 COMMENT ON FUNCTION public.fn_step_bulk_watch IS
-  'Records how first attempts ended, for operations that do not run any more. Internal.';
+  'Step bulk_watch (see fn_queue_step): records how first attempts ended, for operations that do not run any '
+  'more. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_bulk_watch_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -825,7 +829,7 @@ BEGIN
     ORDER BY o.operation_id LIMIT p_limit);
 END $$;
 COMMENT ON FUNCTION public.fn_step_bulk_watch_targets IS
-  'Bulk operations that do not run and have first attempts without a result. Internal.';
+  'Targets of the step bulk_watch: bulk operations that do not run and have first attempts without a result. Internal.';
 
 -- fn_queue_bulk_undo(id, actor) → {operation_id, undone, skipped, audit_id}: undoes the operation and opens its
 -- dead letters again, except for sagas and jobs that have been attempted (skipped). Refused: not_found; state (the
@@ -887,4 +891,4 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_undo TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_undo IS
-  'Takes back what a bulk operation did, except for sagas and jobs that have been attempted.';
+  'Undoes what a bulk operation did, except for sagas and jobs that have been attempted.';

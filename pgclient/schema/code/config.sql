@@ -149,7 +149,7 @@ DECLARE
   v_stack text;
 BEGIN
   GET DIAGNOSTICS v_stack = PG_CONTEXT;
-  v_stack := replace(v_stack, '"', ''); -- if quote_all_identifiers is on
+  v_stack := replace(v_stack, '"', ''); -- the quotes are there if quote_all_identifiers is on
   IF strpos(v_stack, 'fn_dot_config_set(text,text,text,text,timestamp with time zone,timestamp with time zone)') > 0
     OR strpos(v_stack, 'fn_dot_config_expire()') > 0
     OR strpos(v_stack, 'fn_dot_config_seed(text,text,text,text,boolean,text[])') > 0
@@ -171,7 +171,7 @@ DECLARE
   v_stack text;
 BEGIN
   GET DIAGNOSTICS v_stack = PG_CONTEXT;
-  v_stack := replace(v_stack, '"', ''); -- if quote_all_identifiers is on
+  v_stack := replace(v_stack, '"', ''); -- the quotes are there if quote_all_identifiers is on
   IF strpos(v_stack, 'fn_dot_config_set(text,text,text,text,timestamp with time zone,timestamp with time zone)') > 0
     OR strpos(v_stack, 'fn_dot_config_expire()') > 0
     OR strpos(v_stack, 'fn_dot_config_seed(text,text,text,text,boolean,text[])') > 0
@@ -446,7 +446,8 @@ BEGIN
   RETURN jsonb_build_object('reverted', v_reverted, 'dropped', v_dropped, 'held', v_held);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_config_expire IS 'Sets expired flags back. Internal.';
+COMMENT ON FUNCTION public.fn_step_config_expire IS
+  'Step config_expire (see fn_queue_step): sets expired flags back. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_config_expire_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -455,4 +456,5 @@ BEGIN
     WHERE r.revert_at <= clock_timestamp() AND r.key <> ALL (p_except) ORDER BY r.key LIMIT p_limit);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_config_expire_targets IS 'Flags whose value has expired. Internal.';
+COMMENT ON FUNCTION public.fn_step_config_expire_targets IS
+  'Targets of the step config_expire: flags whose value has expired. Internal.';

@@ -5,10 +5,11 @@
 -- its transaction, and a fold notes in queue_counter_watermark which transactions it saw as ended: all their deltas are
 -- folded. Readers and the next fold read by index only the deltas of other transactions: those that began later, and
 -- those that were in progress. A transaction that stays open delays nothing, and its deltas are found when it commits.
--- The watermark is only a shorter way: to read both tables from the beginning gives the same counts.
+-- The watermark only saves time: reading both tables from the beginning gives the same counts.
 
 COMMENT ON TABLE public.queue_counter IS
-  'Folded counts by scope; k3 of the scopes ending in m is the epoch of the bucket.';
+  'Folded counts by scope and up to three keys. In a scope whose name ends in m, such as dead_5m, one key is the start '
+  'of a time bucket in epoch seconds.';
 COMMENT ON COLUMN public.queue_counter.scope IS
   'which counter; the trigger that writes it defines k1 to k3';
 GRANT SELECT ON public.queue_counter, public.queue_counter_recent, public.queue_counter_delta,
@@ -19,8 +20,8 @@ COMMENT ON TABLE public.queue_counter_recent IS
 COMMENT ON COLUMN public.queue_counter_recent.xid IS
   'the transaction that counted; queue_counter_watermark compares it';
 COMMENT ON TABLE public.queue_counter_delta IS
-  'As queue_counter_recent, for statements that cannot write there: while somebody locks it, and for transactions that '
-  'began before it existed.';
+  'Counts like those of queue_counter_recent, from statements that could not write there: somebody had locked the '
+  'table, or their transaction began before it existed.';
 COMMENT ON TABLE public.queue_counter_watermark IS
   'Which deltas are folded; the highest version counts. No row: unfolded deltas are looked for in the whole table.';
 COMMENT ON COLUMN public.queue_counter_watermark.at IS 'when the fold ran; after ten minutes the row is no longer used';
@@ -167,8 +168,9 @@ CREATE OR REPLACE TRIGGER trg_queue_counter_deleted AFTER DELETE ON public.queue
 --   1. It checks whether queue_counter_recent can be locked at once and is still as installed. It does so in a
 --      subtransaction that writes nothing, which therefore takes no transaction id: from the 65th id of
 --      subtransactions on, a transaction makes the snapshots of all other sessions slower.
---   2. If so, it writes the deltas without a subtransaction. From there on nothing waits but a session that extends the
---      table: lock_timeout would hold for that too, and the producer's statement would fail.
+--   2. If so, it writes the deltas without a subtransaction, and first sets lock_timeout to 0: from here on it can only
+--      wait while another session extends the file of the table, and a timeout of that short wait would fail the
+--      producer's statement.
 --   3. If somebody has added columns, checks, triggers, indexes, rules or row security to the table, it writes in a
 --      subtransaction.
 --   4. If the deltas could not be written there (VACUUM FULL, REINDEX or CLUSTER holds the table), it writes them to
@@ -193,7 +195,7 @@ BEGIN
     v_reason := SQLERRM;
   END;
   IF v_plain THEN
-    PERFORM set_config('lock_timeout', '0', true); -- until this function returns
+    PERFORM set_config('lock_timeout', '0', true); -- undone when this function returns
     INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
     SELECT p_counts[i][1], p_counts[i][2], p_counts[i][3], p_counts[i][4], p_counts[i][5]::bigint
     FROM generate_subscripts(p_counts, 1) i;
@@ -238,8 +240,9 @@ COMMENT ON FUNCTION public.fn_queue_counter_compact IS
   'Tick counter_compactor: folds counter deltas, opens queue lanes that no trigger could open, and drops time buckets '
   'older than two hours.';
 
--- The two functions identify a counter by a JSON array of scope, k1, k2 and k3. A delta that a step leaves unfolded is
--- not lost: readers add it to the folded counts.
+-- fn_step_counter_fold and fn_step_counter_fold_targets: the step counter_fold (quarantine.sql). A target is
+-- one counter, as a JSON array of scope, k1, k2 and k3. A delta that the step leaves unfolded is not lost:
+-- readers add it to the folded counts.
 CREATE OR REPLACE FUNCTION public.fn_step_counter_fold(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $fn$
@@ -257,7 +260,7 @@ BEGIN
   v_from := v_last.below;
   v_late := v_last.late;
   IF (v_last.swept_at BETWEEN now() - interval '1 hour' AND now()) IS NOT TRUE THEN
-    v_from := '0'::xid8; -- rows that were loaded with the transaction ids of another server
+    v_from := '0'::xid8; -- rows were loaded with transaction ids of another server: fold all deltas
     v_late := '{}'::xid8[];
   END IF;
   WITH since AS (
@@ -287,17 +290,19 @@ BEGIN
     ON CONFLICT (scope, k1, k2, k3) DO UPDATE SET n = q.n + excluded.n
   )
   SELECT COALESCE(sum(c), 0), array_agg(k2) FILTER (WHERE scope = 'job' AND n > 0),
-    array_agg(k1) FILTER (WHERE scope = 'job' AND n > 0), pg_current_snapshot() -- the snapshot of this statement
+    array_agg(k1) FILTER (WHERE scope = 'job' AND n > 0), pg_current_snapshot() -- which deltas this statement sees
   INTO v_folded, v_domains, v_kinds, v_seen FROM sums;
   IF p_only IS NULL AND p_except = '{}'
     AND (v_folded > 0 OR v_last.at < clock_timestamp() - interval '5 minutes') THEN
     INSERT INTO public.queue_counter_watermark (at, below, late, swept_at)
     VALUES (clock_timestamp(), pg_snapshot_xmax(v_seen), ARRAY(SELECT x FROM pg_snapshot_xip(v_seen) x
-      -- no snapshot lists its own transaction, which may count more
+      -- a snapshot does not list the transaction that took it, and this transaction may
+      -- write further deltas
       UNION SELECT pg_current_xact_id() WHERE pg_current_xact_id() < pg_snapshot_xmax(v_seen)),
       CASE WHEN v_from = '0'::xid8 THEN now() ELSE v_last.swept_at END)
     RETURNING version INTO v_version;
-    -- by key from near the last one: the index begins with the entries of all dead rows
+    -- look up near the last version, not from the head of the index, which is full of
+    -- entries of dead rows
     DELETE FROM public.queue_counter_watermark w
     WHERE w.version BETWEEN COALESCE(v_last.version - 10, 0) AND v_version - 1;
   END IF;
@@ -311,7 +316,8 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_counter_fold IS
-  'Folds counter deltas, and opens queue lanes that no trigger could open. Internal.';
+  'Step counter_fold (see fn_queue_step): folds counter deltas, and opens queue lanes that no trigger could '
+  'open. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_counter_fold_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -321,7 +327,8 @@ BEGIN
     WHERE x.key <> ALL (p_except) ORDER BY x.key LIMIT p_limit);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_counter_fold_targets IS 'Counters with deltas. Internal.';
+COMMENT ON FUNCTION public.fn_step_counter_fold_targets IS
+  'Targets of the step counter_fold: counters with deltas. Internal.';
 
 -- fn_queue_counter_buckets() → the scopes of time buckets that have rows. It reads one index entry per scope, because
 -- scopes without time buckets may have a hundred thousand rows. Internal.
@@ -352,7 +359,7 @@ BEGIN
     AND (p_only IS NULL OR jsonb_build_array(c.scope, c.k1, c.k2, c.k3)::text = ANY (p_only))
     AND (p_except = '{}' OR jsonb_build_array(c.scope, c.k1, c.k2, c.k3)::text <> ALL (p_except));
   GET DIAGNOSTICS v_pruned = ROW_COUNT;
-  IF p_only IS NULL THEN -- groups with no open dead letter; a concurrent fold may open one again
+  IF p_only IS NULL THEN -- delete groups without an open dead letter, unless a concurrent fold adds one
     WITH z AS MATERIALIZED (
       SELECT r.scope, r.k1, r.k2, r.k3 FROM public.queue_counter_rank r
       WHERE r.scope = ANY (c_zero) AND r.n = 0 LIMIT p_limit
@@ -367,7 +374,8 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_counter_prune IS
-  'Deletes time buckets older than two hours, and groups that have no open dead letter. Internal.';
+  'Step counter_prune (see fn_queue_step): deletes time buckets older than two hours, and groups that have no '
+  'open dead letter. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_counter_prune_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -381,4 +389,5 @@ BEGIN
     WHERE x.key <> ALL (p_except) ORDER BY x.key LIMIT p_limit);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_counter_prune_targets IS 'Time buckets older than two hours. Internal.';
+COMMENT ON FUNCTION public.fn_step_counter_prune_targets IS
+  'Targets of the step counter_prune: time buckets older than two hours. Internal.';

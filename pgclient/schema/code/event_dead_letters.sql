@@ -62,7 +62,7 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_route_dead_letter_resolve_as IS
-  'The same on behalf of the bulk operation given. Internal.';
+  'fn_iu_route_dead_letter_resolve on behalf of a bulk operation (NULL = of a person). Internal.';
 
 -- fn_iu_route_dead_letter_reopen(ids, actor, reason, dry_run) → outcome per id: opens resolved dead letters again. A
 -- replayed dead letter cannot be opened again.
@@ -110,7 +110,7 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_route_dead_letter_reopen_as IS
-  'The same on behalf of the bulk operation given. Internal.';
+  'fn_iu_route_dead_letter_reopen on behalf of a bulk operation (NULL = of a person). Internal.';
 
 -- fn_iu_route_dead_letter_replay(ids, actor, reason, dry_run) → outcome per id: routes the events of open dead letters
 -- again, to the current recipients and consumers. If routing succeeds, the dead letter is resolved as replayed; if it
@@ -219,4 +219,4 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_route_dead_letter_replay_as IS
-  'The same on behalf of the bulk operation given. Internal.';
+  'fn_iu_route_dead_letter_replay on behalf of a bulk operation (NULL = of a person). Internal.';

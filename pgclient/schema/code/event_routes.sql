@@ -12,13 +12,13 @@ COMMENT ON COLUMN public.iu_route_worker_cursor.events_seen IS 'events routed so
 COMMENT ON COLUMN public.iu_route_worker_cursor.attempts_written IS 'attempts written so far';
 COMMENT ON COLUMN public.iu_route_worker_cursor.dead_lettered IS 'events that could not be routed so far';
 COMMENT ON COLUMN public.iu_route_worker_cursor.system_identifier IS
-  'of the cluster in which the worker last ran; a different cluster means that the database was restored';
+  'system identifier of the cluster in which the worker last ran; another one means that the database was restored';
 COMMENT ON COLUMN public.iu_route_worker_cursor.restored_at IS
   'when the worker first ran in this cluster; older events count as committed';
 COMMENT ON COLUMN public.iu_route_worker_cursor.restored_xid IS
   'used only to take over the position that a release without queue_cursor stored; so are the columns cursor_*';
 COMMENT ON COLUMN public.iu_route_worker_cursor.restored_after IS
-  'while the worker goes through those older events by id: the last id; NULL = done';
+  'while the worker goes through the events older than restored_at by id: the last id; NULL = done';
 GRANT SELECT ON public.iu_route_worker_cursor TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
@@ -338,7 +338,8 @@ BEGIN
 
     v_quick := p_quick AND x.system_identifier = v_system AND x.restored_after IS NULL;
     IF x.system_identifier <> v_system THEN
-      -- read before any event, so that an event that this run does not read is not visible in it
+      -- taken before any event is read: so no event is visible in this snapshot that the run did not see, and
+      -- none is skipped
       c.routed := public.fn_routing_snapshot();
       c.batch := NULL;
       x.system_identifier := v_system;
@@ -432,9 +433,9 @@ COMMENT ON FUNCTION public.fn_iu_route_worker_run IS
   'Ticks iu_outbound_default and staging_outbound: routes new events to their recipients and creates the jobs of '
   'their consumers.';
 
--- fn_step_event_route(limit, only, except) → {attempts, jobs}: routes the events in only, which failed in a batch. It
--- does so even if the route of their domain has been disabled since, because the cursor of the worker has already
--- passed these events. Internal.
+-- fn_step_event_route(limit, only, except) → {attempts, jobs}: a step (quarantine.sql) that routes the events
+-- in only, which failed in a batch. It does so even if the route of their domain has been disabled since,
+-- because the cursor of the worker has already passed these events. Internal.
 CREATE OR REPLACE FUNCTION public.fn_step_event_route(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
@@ -459,7 +460,8 @@ BEGIN
   RETURN v_out;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_event_route IS 'Routes events that failed in a batch. Internal.';
+COMMENT ON FUNCTION public.fn_step_event_route IS
+  'Step event_route (see fn_queue_step): routes events that failed in a batch. Internal.';
 
 -- fn_iu_route_bury(quarantine row) → {dead_lettered}: makes a dead letter of an event whose routing keeps failing.
 -- Internal.

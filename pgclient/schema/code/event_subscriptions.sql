@@ -56,7 +56,8 @@ GRANT EXECUTE ON FUNCTION public.fn_event_resolve_recipients TO :"queue_viewer",
 COMMENT ON FUNCTION public.fn_event_resolve_recipients IS
   'The recipients of an event, and the step of DP6 §3.2 by which each was found.';
 
--- Event subscriptions are muted, never deleted (DP6 §4). This trigger audits rows that are written directly.
+-- Writes an audit row for each row of event_subscription that is written directly. Event subscriptions are
+-- muted, never deleted (DP6 §4).
 CREATE OR REPLACE FUNCTION public.fn_event_subscription_audit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -149,8 +150,9 @@ GRANT EXECUTE ON FUNCTION public.fn_event_subscription_add TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_event_subscription_add IS
   'Creates an event subscription: which recipient reads which events (DP6 §3.1).';
 
--- fn_event_subscription_mute(subscription, mute, actor, reason, dry_run) → {subscription_id, mute, before, audit_id}.
--- Refused: not_found; unchanged (the mute has this value already: the reason names the person who set it).
+-- fn_event_subscription_mute(subscription, mute, actor, reason, dry_run) → {subscription_id, mute, before, audit_id}:
+-- mutes or unmutes an event subscription. Refused: not_found; unchanged (it is muted, or unmuted, already: the reason
+-- names the person who did that).
 CREATE OR REPLACE FUNCTION public.fn_event_subscription_mute(p_subscription_id bigint, p_mute boolean, p_actor text,
   p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb

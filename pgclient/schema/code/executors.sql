@@ -1,8 +1,8 @@
 -- Executors: register, heartbeat, deregister. Source: DP4 §3.1, §3.4.
 
 COMMENT ON TABLE public.queue_heartbeat IS
-  'One row per executor (DP4 §3.1). A deregistered one stays as a tombstone. owner_role: only its members may beat; '
-  'null = any dot_executor. silent_*: the events emitted for the current silence.';
+  'One row per executor (DP4 §3.1). The row of a deregistered executor stays as a tombstone. owner_role: only its '
+  'members may beat; null = any dot_executor. silent_*: the events emitted for the current silence.';
 COMMENT ON COLUMN public.queue_heartbeat.domain_scope IS 'event domains that the executor serves';
 COMMENT ON COLUMN public.queue_heartbeat.last_beat_payload IS
   'state (working, idle, stopped), done_total, in_flight, last_work_at';
@@ -144,7 +144,7 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_executor_register TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_executor_register IS
-  'Registers an executor and the role whose members may act as it. MOT is not an executor.';
+  'Registers an executor and the role whose members may act as it. The kind MOT is refused: it is no executor.';
 
 -- fn_queue_heartbeat_register(id, kind, domains, cadence, threshold, actor): like fn_queue_executor_register, but every
 -- member of dot_executor may act as the new executor (DP4 §6).
@@ -345,7 +345,7 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_heartbeat_deregister TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_heartbeat_deregister IS
-  'Deregisters an executor, so that it is not watched any more. Its row stays as a tombstone.';
+  'Deregisters an executor: its silence is no longer noticed. Its row stays as a tombstone.';
 
 -- fn_queue_hc_executor_adopt() → a line that describes the change, '' = no change. Installations older than
 -- queue_heartbeat kept the time of their executor's last run in the flag hc_executor_last_run of DP4 §2. If that flag

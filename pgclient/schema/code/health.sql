@@ -5,8 +5,8 @@
 --   queued … retry_waiting   exact counts
 --   oldest_at, executor      when the oldest due job became due, and the kind of executor that it is for
 --   newest_at                when the newest due job was enqueued
---   reaches                  the highest priority among due jobs; if no priority floor is above the priority of the
---                            oldest due job, that priority
+--   reaches                  the highest priority among due jobs, to compare with the priority floors of job
+--                            subscriptions; if no floor is above the priority of the oldest due job, that priority
 -- The oldest and newest jobs are read from the ends of an index on the time from which a job is due, so a job enqueued
 -- with a process_after in the past may hide one that has waited longer. An enqueued_at set by hand is clamped to the
 -- time between 1970 and now, so that no snapshot contains an infinite age. SECURITY DEFINER: roles that may read the
@@ -199,7 +199,8 @@ BEGIN
       SELECT i.failure_code, i.event_type, i.event_domain, i.resolved_at FROM public.iu_route_dead_letter i
       ORDER BY i.last_failed_at DESC, i.dead_letter_id DESC LIMIT p_newest) e WHERE e.resolved_at IS NULL
   ), keys AS MATERIALIZED (
-    -- n is that of queue_counter_rank; the largest groups are found together with it, the others need a look-up
+    -- n: the folded count from queue_counter_rank plus unfolded deltas (more). The first branch below has the
+    -- folded count already; keys that only the other branches have need the look-up.
     SELECT x.scope, x.k1, x.k2, x.k3, COALESCE(max(x.n), (SELECT r.n FROM public.queue_counter_rank r
       WHERE r.scope = x.scope AND r.k1 = x.k1 AND r.k2 = x.k2 AND r.k3 = x.k3), 0) + COALESCE(sum(x.more), 0) AS n,
       bool_or(x.newest) AS newest
@@ -286,7 +287,8 @@ SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan 
 BEGIN
   RETURN QUERY
   WITH keys AS MATERIALIZED (
-    -- n is that of queue_counter_rank; the largest subjects are found together with it, the others need a look-up
+    -- n: the folded count from queue_counter_rank plus unfolded deltas. The first branch below has the folded
+    -- count already; keys that only the other branches have need the look-up.
     SELECT x.source, x.subject, x.domain, COALESCE(max(x.n), (SELECT r.n FROM public.queue_counter_rank r
       WHERE r.scope = 'subject_dead_' || x.source AND r.k1 = x.subject AND r.k2 = x.domain AND r.k3 = ''), 0)
         + COALESCE(sum(x.more), 0) AS n, max(x.last_at) AS last_at, bool_or(x.known) AS known
@@ -413,17 +415,21 @@ CROSS JOIN LATERAL public.fn_queue_health_rows(
   ARRAY(SELECT g FROM public.v_dead_letter_group g),
   ARRAY(SELECT ROW(s.*)::public.v_queue_scheduler_status FROM public.fn_queue_scheduler_rows(w.rows) s), w.rows) h;
 COMMENT ON VIEW public.v_queue_health IS
-  'The health of the whole queue in one view (DP4 §3.3). last_seen_at, age_seconds and counts by source; status_hint '
-  'stale, fresh, unwatched, open, held, over, stopped, deregistered, enabled or disabled.';
+  'The health of the whole queue in one view (DP4 §3.3). What last_seen_at, age_seconds and the counts mean depends on '
+  'source. status_hint: stale, fresh, unwatched, open, held, over, stopped, deregistered, enabled or disabled.';
 COMMENT ON COLUMN public.v_queue_health.source IS
   'cursor, heartbeat, dead_letter_event, dead_letter_job, dead_letter_webhook, backlog_job_queue, backlog_webhook, '
   'cursor_held, executor_subscription and others: what the row is about';
-COMMENT ON COLUMN public.v_queue_health.subject IS 'worker, executor, failure code, kind or endpoint, by source';
-COMMENT ON COLUMN public.v_queue_health.last_seen_at IS 'last run, heartbeat, failure or newest arrival, by source';
+COMMENT ON COLUMN public.v_queue_health.subject IS
+  'depends on source: worker, executor, failure code, job kind or endpoint';
+COMMENT ON COLUMN public.v_queue_health.last_seen_at IS
+  'depends on source: last run, last heartbeat, last failure or newest arrival';
 COMMENT ON COLUMN public.v_queue_health.age_seconds IS
   'seconds since last_seen_at by the clock of the server; of a backlog: how long the oldest has been due';
-COMMENT ON COLUMN public.v_queue_health.events_seen IS 'of a backlog: rows that wait; of a cursor: events so far';
-COMMENT ON COLUMN public.v_queue_health.dead_lettered IS 'open dead letters; of a cursor: so far';
+COMMENT ON COLUMN public.v_queue_health.events_seen IS
+  'of a backlog: how many items wait; of a cursor: how many events were read so far';
+COMMENT ON COLUMN public.v_queue_health.dead_lettered IS
+  'open dead letters; of a cursor: how many events became dead letters so far';
 COMMENT ON COLUMN public.v_queue_health.status_hint IS
   'stale, fresh, unwatched (late while monitoring is off), open, held, over, stopped, deregistered, enabled or '
   'disabled';

@@ -9,7 +9,8 @@ COMMENT ON COLUMN public.queue_host.last_seen_at IS
 COMMENT ON COLUMN public.queue_host.session_tag IS
   'the suffix of the application_name of its sessions; NULL = its sessions cannot be identified, as behind a pooler';
 COMMENT ON COLUMN public.queue_host.in_flight IS 'number of items that it is working on now';
-COMMENT ON COLUMN public.queue_host.last_loops IS 'its loops when it last began one; kept after it stopped';
+COMMENT ON COLUMN public.queue_host.last_loops IS
+  'the loops that it ran when one was last added; kept after the host stopped';
 COMMENT ON COLUMN public.queue_host.stop_reason IS
   'why it stopped, such as SIGTERM or the operator who drained it; NULL = no reason given, or not stopped';
 COMMENT ON COLUMN public.queue_host.progress IS

@@ -3,8 +3,9 @@
 COMMENT ON TABLE public.information_unit IS
   'Information units by address; their text is in unit_version.';
 COMMENT ON COLUMN public.information_unit.source_document_ref IS
-  'Opaque ref to source document for batch notification grouping. Nullable.';
-COMMENT ON COLUMN public.information_unit.import_batch_ref IS 'Opaque ref to import batch/job. Nullable.';
+  'the producer''s reference to the source document: new units of one document can share a notification; NULL = none';
+COMMENT ON COLUMN public.information_unit.import_batch_ref IS
+  'the producer''s reference to the import that wrote the unit; NULL = none';
 GRANT SELECT ON public.information_unit TO :"queue_viewer";
 
 COMMENT ON TABLE public.unit_version IS
@@ -20,8 +21,8 @@ GRANT SELECT (id, unit_id, created_by, created_at, applied_version_id, applied_a
   ON public.iu_draft TO :"queue_viewer";
 
 COMMENT ON TABLE public.iu_notification_event IS
-  'Notifications, one per type and subject (ref_id: the comment, draft or version; for a document its first piece). '
-  'The payload contains counts and references, never content.';
+  'Notifications, one per type and subject (ref_id: the comment, draft or version; of a document, the first version of '
+  'its oldest new unit). The payload contains counts and references, never content.';
 GRANT SELECT (id, event_type, event_stream, unit_id, canonical_address, ref_id, actor_ref, source, created_at)
   ON public.iu_notification_event TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
@@ -29,11 +30,12 @@ COMMENT ON TABLE public.iu_notification_read IS
   'Which reader has read which notification. Readers need not mark their own actions as read.';
 
 COMMENT ON TABLE public.iu_notification_pending IS
-  'The staging outbox: new pieces that wait to be published as notifications, one by one or as a document. failed_at: '
+  'The staging outbox: new units that wait to be published as notifications, one by one or as a document. failed_at: '
   'the worker could not publish this row, for the reason in failure; it is skipped until fn_iu_notification_requeue.';
 COMMENT ON COLUMN public.iu_notification_pending.ref_id IS
-  'the first unit_version of the piece, the subject of the notification';
-COMMENT ON COLUMN public.iu_notification_pending.created_at IS 'the debounce starts at this time';
+  'the first version of the unit (unit_version), which the notification is about';
+COMMENT ON COLUMN public.iu_notification_pending.created_at IS
+  'when it was staged; it waits for further units of its document from this time on (fn_iu_notification_debounce)';
 COMMENT ON COLUMN public.iu_notification_pending.processed_at IS
   'when it was published, alone or as part of its document';
 COMMENT ON COLUMN public.iu_notification_pending.failure IS 'what is wrong with the row, or the error of the server';
@@ -112,7 +114,7 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_notif_birth IS
-  'Trigger function: stages the notification of a new piece (its first version).';
+  'Trigger function: stages the notification of a new unit, when its first version is written.';
 
 CREATE OR REPLACE TRIGGER trg_aa_iu_notif_birth AFTER INSERT ON public.unit_version
   FOR EACH ROW WHEN (NEW.version_seq = 1) EXECUTE FUNCTION public.fn_iu_notif_birth();
@@ -261,7 +263,7 @@ COMMENT ON FUNCTION public.fn_iu_draft_create IS
   'Proposes a text for a unit; the notification is published at once, not staged.';
 
 -- fn_iu_draft_apply(draft, actor) → {version_id, version_seq, unit_id}: the draft becomes the unit's next version.
--- 23503 = there is no such draft; 55000 = it has been applied; DETAIL is the id of its version.
+-- 23503 = there is no such draft; 55000 = the draft was applied before; DETAIL is the id of the version that it became.
 CREATE OR REPLACE FUNCTION public.fn_iu_draft_apply(p_draft_id uuid, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
 DECLARE

@@ -52,11 +52,11 @@ $$;
 COMMENT ON FUNCTION public.fn_job_lane_rule IS
   'The job subscription of an executor that applies to a queue lane (DP6 §3.3). Internal.';
 
--- fn_job_lane_head(lane, below) → the highest priority below `below` at which the lane has a claimable job after the
--- key of the lane and at or after due; NULL = no such job. The key (after_priority, after_time, after_id) is the job at
--- which the caller stopped. Rows before the key at its priority are not read, so that dead index entries there, which
--- an old snapshot keeps, cost nothing. At other priorities the entries before due are skipped without reading their
--- rows. Internal.
+-- fn_job_lane_head(lane, below) → the highest priority below `below` at which the lane has a claimable job that comes
+-- after the key of the lane and is due from lane.due on; NULL = no such job. The key (after_priority, after_time,
+-- after_id) is the job at which the caller stopped. Rows before the key at its priority are not read, so that dead
+-- index entries there, which an old snapshot keeps, cost nothing. At other priorities the entries before lane.due are
+-- skipped without reading their rows. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_lane_head(p_lane public.job_claim_lane, p_below bigint) RETURNS int
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -112,7 +112,7 @@ DECLARE
   v_lane public.job_claim_lane;
   v_watermarks boolean := public.fn_job_watermark_valid(); -- true: each lane is read from its watermark
   v_until timestamptz;
-  -- if several lanes have the same subscription, its first lane has the free slots (room) and the token
+  -- several lanes may have one job subscription: only the first of them has its free slots (room) and its lease token
   v_subscription_ids uuid[];       -- per lane with work: its subscription
   v_heads int[];                   -- per lane: the priority of its next job
   v_subscription record;

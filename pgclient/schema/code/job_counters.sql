@@ -38,11 +38,12 @@ BEGIN
   RAISE LOG 'qtop: queue lane %/% was not opened, counter_compactor opens it: %', p_domain, p_kind, v_reason;
 END $$;
 COMMENT ON FUNCTION public.fn_job_lane_open IS
-  'Opens the queue lane of a job for the trigger of job_queue; refuses what is no domain or kind. Internal.';
+  'Opens the queue lane of a job for the trigger of job_queue; raises for an invalid domain or kind. Internal.';
 
--- Runs once per statement, after the rows are written: checks, counters, queue lanes, watermarks. Keys of the counter
--- job: kind, domain, status, where status scheduled means queued and not ready. The key of a time bucket (k3) is the
--- epoch of its start. A queue lane has few buckets of several minutes each, because every snapshot reads all of them.
+-- fn_job_queue_counted() runs once per statement, after the rows are written: it checks the jobs, counts them, opens
+-- queue lanes and keeps watermarks correct. Keys of the counter job: kind, domain, status, where status scheduled means
+-- queued and not ready. The key of a time bucket (k3) is the start of the bucket in epoch seconds. A queue lane has few
+-- buckets of several minutes each, because every snapshot reads all of them.
 CREATE OR REPLACE FUNCTION public.fn_job_queue_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -169,8 +170,9 @@ BEGIN
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_job_queue_counted IS
-  'Trigger: counters job and job_in_5m, lanes; a job is born without a past, not ready when it is due later, with a '
-  'payload of at most queue.payload.max_bytes, and leaves the queue only inside a fn_job_ function.';
+  'Trigger: counts job and job_in_5m and opens queue lanes. Refuses a new job that already has attempts or a lease or '
+  'whose payload exceeds queue.payload.max_bytes, and removal of a job except by a fn_job_ function. Sets a new job '
+  'that is due later to not ready.';
 
 CREATE OR REPLACE TRIGGER trg_job_queue_inserted AFTER INSERT ON public.job_queue
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_job_queue_counted();
@@ -232,7 +234,7 @@ BEGIN
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_job_cleaned_counted IS
-  'Trigger: counter job when finished jobs are cleaned.';
+  'Trigger: counter job, when retention empties finished jobs (status cleaned).';
 
 CREATE OR REPLACE TRIGGER trg_job_history_cleaned AFTER UPDATE ON public.job_history
   REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT

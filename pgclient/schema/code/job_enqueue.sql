@@ -111,7 +111,8 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN sha256(convert_to(p_content::text, getdatabaseencoding()));
 END $$;
-COMMENT ON FUNCTION public.fn_content_hash IS 'SHA-256 of the content of an idempotency key. Internal.';
+COMMENT ON FUNCTION public.fn_content_hash IS
+  'SHA-256 of the content that was enqueued with an idempotency key. Internal.';
 
 -- fn_job_put(jobs) → ids and statuses: for each job, in the order of the argument, the id and status of the new job, or
 -- of the existing job with its key; made: how many jobs were created. 42501 = this login is not a member of the scope's
@@ -219,8 +220,8 @@ BEGIN
   IF NOT v_free THEN
     PERFORM public.fn_job_producer_check(ARRAY[p_executor]);
   END IF;
-  -- the checks of job_queue and job_lane, with the argument in the message; a pattern with {0,99} costs ten times as
-  -- much as one with *
+  -- The same checks as the constraints of job_queue and job_lane: here the message can name the argument. A pattern
+  -- with {0,99} costs ten times as much as one with *.
   v_bad := CASE
     WHEN (p_job_kind ~ '^[A-Za-z][A-Za-z0-9_.:-]*$' AND length(p_job_kind) <= 100) IS NOT TRUE
       THEN 'p_job_kind must match ^[A-Za-z][A-Za-z0-9_.:-]{0,99}$'
@@ -330,8 +331,9 @@ COMMENT ON FUNCTION public.fn_job_many_refusal IS
 
 -- fn_job_enqueue_many(jobs) → {enqueued, existing, job_ids, statuses}: jobs is an array of objects with the argument
 -- names of fn_job_enqueue without p_. job_ids and statuses are in the order of the array; statuses is present only if a
--- job has a key. It enqueues all jobs or raises, like fn_job_enqueue. The ids ascend, so that indexes grow at their
--- end: milliseconds, 48 random bits, the number of the job. force_generic_plan: a custom plan would copy the argument.
+-- job has a key. It enqueues all jobs or raises, like fn_job_enqueue. Ids are made of milliseconds, 48 random bits and
+-- the number of the job, so that they ascend and indexes grow at their end. force_generic_plan, because a custom plan
+-- would copy the whole argument.
 CREATE OR REPLACE FUNCTION public.fn_job_enqueue_many(p_jobs jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 SET plan_cache_mode = force_generic_plan SET work_mem = '64MB' AS $$

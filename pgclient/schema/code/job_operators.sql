@@ -267,7 +267,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION public.fn_job_dead_letter_replay_as IS
-  'The same on behalf of the bulk operation given. Internal.';
+  'fn_job_dead_letter_replay on behalf of a bulk operation (NULL = of a person). Internal.';
 
 -- fn_job_dead_letter_resolve(ids, resolution, note, actor, dry_run): closes open dead letters without a replay.
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_resolve(p_dead_letter_ids uuid[], p_resolution text,
@@ -316,7 +316,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION public.fn_job_dead_letter_resolve_as IS
-  'The same on behalf of the bulk operation given. Internal.';
+  'fn_job_dead_letter_resolve on behalf of a bulk operation (NULL = of a person). Internal.';
 
 -- fn_job_dead_letter_reopen(ids, actor, reason, dry_run): opens resolved dead letters again; a replayed one is skipped.
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_reopen(p_dead_letter_ids uuid[], p_actor text, p_reason text,
@@ -363,7 +363,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION public.fn_job_dead_letter_reopen_as IS
-  'The same on behalf of the bulk operation given. Internal.';
+  'fn_job_dead_letter_reopen on behalf of a bulk operation (NULL = of a person). Internal.';
 
 -- fn_job_dead_letter_replay_undo(ids, actor, reason, dry_run): undoes replays whose new job was never claimed. Deletes
 -- the new job and opens the dead letter again; the audit row keeps both ids. new_id = the job that was deleted.
@@ -425,4 +425,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION public.fn_job_dead_letter_replay_undo_as IS
-  'The same on behalf of the bulk operation given. Internal.';
+  'fn_job_dead_letter_replay_undo on behalf of a bulk operation (NULL = of a person). Internal.';

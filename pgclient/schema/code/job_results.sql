@@ -79,7 +79,7 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_renew TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_renew IS
-  'Extends leases to queue.lease.duration_seconds from now. The other jobs of the same claim stay leased with it.';
+  'Extends leases to queue.lease.duration_seconds from now. A lease covers all jobs of its claim: all stay leased.';
 
 -- fn_job_ack(ids, tokens) → (job_id, outcome): records success and moves the jobs to job_history.
 CREATE OR REPLACE FUNCTION public.fn_job_ack(p_job_ids uuid[], p_lease_tokens uuid[])
@@ -182,8 +182,8 @@ END $$;
 COMMENT ON FUNCTION public.fn_job_bury IS
   'Moves jobs whose last attempt failed to history, and to job_dead_letter. Internal.';
 
--- fn_job_lease_less(tokens): lowers the live count of each lease by the number of times that its token is in the list,
--- and deletes leases without jobs. Internal.
+-- fn_job_lease_less(tokens): lowers live, the number of jobs that a lease still holds, by the number of times that the
+-- token of the lease is in the list, and deletes leases without jobs. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_lease_less(p_lease_tokens uuid[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -193,7 +193,8 @@ BEGIN
   WHERE l.lease_token = d.t AND l.lease_token = ANY (p_lease_tokens);
   DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = 0;
 END $$;
-COMMENT ON FUNCTION public.fn_job_lease_less IS 'Lowers the live count of leases and deletes empty ones. Internal.';
+COMMENT ON FUNCTION public.fn_job_lease_less IS
+  'Lowers the number of jobs that leases still hold, and deletes leases without jobs. Internal.';
 
 -- fn_job_fail(ids, tokens, codes, errors, permanent) → (job_id, outcome): records a failed attempt. The job becomes
 -- failed, without a dead letter, if the failure is permanent; dead_letter if attempts reaches max_attempts; otherwise
@@ -273,7 +274,6 @@ GRANT EXECUTE ON FUNCTION public.fn_job_fail TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_fail IS
   'Records failed attempts: retried, failed for good, or a dead letter. Fenced by the lease token.';
 
--- Ticks
 -- fn_job_tick(limit) → {promoted, next_due, at}: makes due jobs claimable: sets ready, which adds them to the claim
 -- index. next_due: when the next job becomes due, NULL = no job waits for its time; at: the server's time, for hosts
 -- whose clock differs. Several sessions may run it at once. Tick worker job_queue_default.
@@ -290,7 +290,7 @@ BEGIN
   IF NOT v_out ? 'timed_out' THEN
     v_out := v_out || public.fn_queue_step('job_lanes'::text, p_limit);
   END IF;
-  -- leave out quarantined jobs: they are due already, and the time of their promotion is not known
+  -- without quarantined jobs: they are due already, and nobody knows when they will be promoted
   RETURN v_out || jsonb_build_object('next_due', (
     SELECT to_char(q.process_after AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM public.job_queue q
     WHERE NOT q.ready AND isfinite(q.process_after) AND NOT EXISTS (SELECT FROM public.queue_quarantine x

@@ -27,7 +27,8 @@ BEGIN
   RETURN jsonb_build_object('promoted', COALESCE((SELECT sum(n) FROM unnest(v_counts) n), 0));
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_job_promote IS 'Makes due jobs claimable. Internal.';
+COMMENT ON FUNCTION public.fn_step_job_promote IS
+  'Step job_promote (see fn_queue_step): makes due jobs claimable. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_job_promote_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
@@ -37,7 +38,8 @@ BEGIN
     ORDER BY q.process_after, q.job_id LIMIT p_limit);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_job_promote_targets IS 'Jobs that are due and not yet claimable. Internal.';
+COMMENT ON FUNCTION public.fn_step_job_promote_targets IS
+  'Targets of the step job_promote: jobs that are due and not yet claimable. Internal.';
 
 -- job_lanes: removes duplicate queue lanes. Its only target is the step itself.
 CREATE OR REPLACE FUNCTION public.fn_step_job_lanes(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
@@ -50,7 +52,8 @@ BEGIN
   RETURN '{}'::jsonb;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_job_lanes IS 'Removes duplicate queue lanes. Internal.';
+COMMENT ON FUNCTION public.fn_step_job_lanes IS
+  'Step job_lanes (see fn_queue_step): removes duplicate queue lanes. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_job_lanes_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -94,7 +97,8 @@ BEGIN
   RETURN public.fn_job_reap(v_tokens, v_only);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_job_reap IS 'Reaps the jobs of expired leases. Internal.';
+COMMENT ON FUNCTION public.fn_step_job_reap IS
+  'Step job_reap (see fn_queue_step): reaps the jobs of expired leases. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_job_reap_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -109,4 +113,5 @@ BEGIN
     WHERE w.before < 4 * p_limit ORDER BY w.lease_until, w.lease_token, q.job_id);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_job_reap_targets IS 'Jobs whose lease expired. Internal.';
+COMMENT ON FUNCTION public.fn_step_job_reap_targets IS
+  'Targets of the step job_reap: jobs whose lease expired. Internal.';

@@ -126,5 +126,5 @@ COMMENT ON VIEW public.v_executor_subscription_health IS
   'Per executor: how many job subscriptions it has and whether any is enabled (DP6 §8).';
 GRANT SELECT ON public.v_executor_subscription_health TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
-COMMENT ON COLUMN public.v_executor_subscription_health.rules IS 'its rows in job_subscription';
+COMMENT ON COLUMN public.v_executor_subscription_health.rules IS 'how many job subscriptions the executor has';
 COMMENT ON COLUMN public.v_executor_subscription_health.any_enabled IS '1 when at least one is enabled, else 0';

@@ -1,7 +1,8 @@
 -- Jobs: domains, tables, and the triggers that enforce the state machine for every role.
 -- Sources: DP1, DP4 §3.2, DP6 §3.3–3.5.
 
-COMMENT ON DOMAIN public.job_state IS 'The status of a live job, after how many of its three lease columns are set.';
+COMMENT ON DOMAIN public.job_state IS
+  'Checks a row of job_queue: how many of its three lease columns are set (0 or 3), then its status, such as 3leased.';
 
 COMMENT ON DOMAIN public.job_count IS 'A count, 0 or more.';
 
@@ -11,15 +12,17 @@ COMMENT ON DOMAIN public.job_max_attempts IS 'How many attempts a job has, 1 to 
 
 COMMENT ON DOMAIN public.job_idempotency_key IS 'Identifies a job for its producer, 1 to 500 characters.';
 
-COMMENT ON DOMAIN public.job_payload IS 'A JSON object of references, not of content.';
+COMMENT ON DOMAIN public.job_payload IS 'A JSON object with references to content, not content itself.';
 
 COMMENT ON DOMAIN public.job_error IS 'The error text of a handler, up to 4,096 bytes.';
 
 COMMENT ON DOMAIN public.job_failure_code IS 'Why a job failed, as one upper-case word.';
 
-COMMENT ON DOMAIN public.job_prior_result IS 'The result of an attempt that did not finish its job.';
+COMMENT ON DOMAIN public.job_prior_result IS
+  'How the last attempt ended without finishing the job: failed or released.';
 
-COMMENT ON DOMAIN public.job_end IS 'A legal move of a finished job: the status before > the status after.';
+COMMENT ON DOMAIN public.job_end IS
+  'An allowed change of status of a finished job, as status before > status after.';
 
 COMMENT ON TABLE public.job_queue IS
   'Jobs that are not finished: queued, leased, in_progress or retry_waiting. Written by the fn_job_ functions '
@@ -32,8 +35,8 @@ COMMENT ON COLUMN public.job_queue.lost_leases IS
 COMMENT ON COLUMN public.job_queue.lease_token IS
   'fences every result; lease_owner, lease_until and lease_token are all set or all null';
 COMMENT ON COLUMN public.job_queue.idempotency_key IS
-  'as given; another text that ends with the id of the job for a replay, for a key that another scope has in the '
-  'queue, and for a key that begins with route: or replay:';
+  'the producer''s key. A replay, a key that a live job of another scope has, and a key that begins with route: or '
+  'replay: are stored as another text, which ends with the job id';
 -- Grants: everything except payloads and lease tokens can be read; only the functions write. A token authorises
 -- results, so readers see only the public id of a lease, in v_job, v_job_lease and v_leased_job.
 GRANT SELECT (job_id, job_kind, event_domain, executor, status, ready, priority, process_after, enqueued_at, picked_at,
@@ -63,7 +66,7 @@ GRANT SELECT ON public.job_lane, public.job_subscription, public.executor_produc
   TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
 COMMENT ON TABLE public.job_lane IS
-  'Every domain and kind that ever had a job, so that a claim need not search the queue for them.';
+  'The queue lanes: each domain and kind that ever had a job, so that a claim need not search the queue for them.';
 
 COMMENT ON TABLE public.job_dead_letter IS
   'Jobs that failed for good, with all that a replay needs: an open dead letter outlives the history of its job. '
@@ -121,11 +124,13 @@ CREATE OR REPLACE VIEW public.v_leased_job AS
 SELECT job_id, left(encode(sha256(uuid_send(lease_token)), 'hex'), 32)::uuid AS lease_id
 FROM public.job_queue WHERE lease_token IS NOT NULL;
 COMMENT ON VIEW public.v_leased_job IS 'Leased jobs with the public id of their lease. Look one up by job_id.';
-COMMENT ON COLUMN public.v_leased_job.lease_id IS 'as in v_job_lease';
+COMMENT ON COLUMN public.v_leased_job.lease_id IS
+  'argument of qtop lease release; no result can be recorded with it';
 GRANT SELECT ON public.v_leased_job TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- Guards. The legal changes are in the WHEN of each trigger, so that a legal change costs no function call. Every
--- statement on the table parses its WHENs and CHECKs: keep them short.
+-- Guards: the triggers below refuse changes outside the state machine. The allowed changes are in the WHEN of each
+-- trigger, so that an allowed change costs no function call. Every statement on the table parses its WHENs and CHECKs,
+-- so they are kept short.
 CREATE OR REPLACE FUNCTION public.fn_job_refuse() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -36,7 +36,7 @@ COMMENT ON COLUMN public.job_watermark_state.swept_at IS 'when all watermarks we
 COMMENT ON TABLE public.job_watermark IS
   'Per queue lane: no claimable job has a process_after before due, beside those in job_watermark_below. The highest '
   'version counts.';
-COMMENT ON COLUMN public.job_watermark.version IS 'the version of job_watermark_state that found it';
+COMMENT ON COLUMN public.job_watermark.version IS 'the version of job_watermark_state with which it was found';
 COMMENT ON COLUMN public.job_watermark.priority IS
   'a priority of many jobs of the lane: look-ups begin at due there, and pass the index entries of other priorities';
 COMMENT ON TABLE public.job_watermark_below IS

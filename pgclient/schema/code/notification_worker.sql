@@ -4,8 +4,10 @@
 COMMENT ON TABLE public.iu_notification_worker_log IS
   'One row per run of the notification worker that had work. pending_pre: rows that the run claimed = rows_marked '
   '+ rows that failed; pending_post: rows not processed after the run, of which failed_total have failed.';
-COMMENT ON COLUMN public.iu_notification_worker_log.groups_emitted IS 'document_imported notifications';
-COMMENT ON COLUMN public.iu_notification_worker_log.pieces_emitted IS 'new_piece_created notifications';
+COMMENT ON COLUMN public.iu_notification_worker_log.groups_emitted IS
+  'notifications document_imported: one for several new units of a document';
+COMMENT ON COLUMN public.iu_notification_worker_log.pieces_emitted IS
+  'notifications new_piece_created: one for each other new unit';
 COMMENT ON COLUMN public.iu_notification_worker_log.conflicts_skipped IS 'notifications that existed already';
 COMMENT ON COLUMN public.iu_notification_worker_log.error_count IS
   'rows that failed in this run; 1 when the whole run failed and was rolled back';
@@ -23,7 +25,7 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_notification_debounce TO :"queue_viewer", :"workflow_admin",
   :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_iu_notification_debounce IS
-  'The debounce of staged notifications in seconds, clamped.';
+  'How many seconds a new unit waits for others of its document before it is published: 60 to 300.';
 
 -- fn_iu_notification_threshold() → how many new units of a document are needed for one notification of the whole
 -- document, clamped to 2-50.
@@ -36,7 +38,7 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_notification_threshold TO :"queue_viewer", :"workflow_admin",
   :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_iu_notification_threshold IS
-  'The number of pieces from which a document gets one notification, clamped.';
+  'From how many new units on a document gets one notification for all of them: 2 to 50.';
 
 -- fn_iu_notification_emit(cutoff, threshold, most, except) → {pending_pre, groups_emitted, pieces_emitted,
 -- conflicts_skipped, rows_marked, broken, broken_text}: makes notifications of at most `most` rows staged before the
@@ -61,7 +63,7 @@ BEGIN
     WHERE p.processed_at IS NULL AND p.failed_at IS NULL AND p.created_at <= p_cutoff AND p.id <> ALL (p_except)
     ORDER BY p.created_at, p.id LIMIT p_most FOR UPDATE SKIP LOCKED
   ), valid AS MATERIALIZED (
-    -- first: the oldest piece, whose notification represents the document
+    -- first: the row of the oldest new unit of a document, whose version the notification of the document refers to
     SELECT t.*, count(*) OVER (PARTITION BY t.stable_key) AS pieces, row_number() OVER w = 1 AS first,
       t.stable_key IS NOT NULL AND count(*) OVER (PARTITION BY t.stable_key) >= p_threshold AS grouped
     FROM claimed t WHERE t.broken IS NULL WINDOW w AS (PARTITION BY t.stable_key ORDER BY t.created_at, t.id)
@@ -99,9 +101,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_iu_notification_emit IS
   'Emits notifications for rows staged before a time. Internal.';
 
--- fn_step_notify(limit, only, except): tests whether staged rows can become notifications, for errors that
--- fn_iu_notification_emit does not catch: it raises the error of a row, and rolls back all that the test wrote.
--- Internal.
+-- fn_step_notify(limit, only, except): a step (quarantine.sql) that tests whether staged rows can become notifications,
+-- for errors that fn_iu_notification_emit does not catch: it raises the error of a row, and rolls back all that the
+-- test wrote. Internal.
 CREATE OR REPLACE FUNCTION public.fn_step_notify(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -118,7 +120,8 @@ EXCEPTION WHEN SQLSTATE 'QN001' THEN
   RETURN '{}'::jsonb;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_notify IS 'Tests whether staged rows can become notifications. Internal.';
+COMMENT ON FUNCTION public.fn_step_notify IS
+  'Step notify (see fn_queue_step): tests whether staged rows can become notifications. Internal.';
 
 -- fn_iu_notification_bury(row of quarantine) → {failed}: marks the staged row as failed. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_bury(p_row public.queue_quarantine) RETURNS jsonb
@@ -133,14 +136,14 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_notification_bury IS
-  'Marks a staged row as failed that PostgreSQL refuses. Internal.';
+  'Marks a staged row as failed, with the error that PostgreSQL raised for it. Internal.';
 
 -- fn_iu_notification_worker_tick() → {status: processed|idle|skipped|error, pending_pre, pending_post, groups_emitted,
--- pieces_emitted, conflicts_skipped, rows_marked, error_count, failed_total, duration_ms}. One run at a time: its lease
--- is the row lock that its tick holds anyway. So the lease ends with the transaction, and only a role that may run the
--- worker can hold it. Rows that fail are counted in error_count and skipped from then on (failed_total). An error that
--- no single row causes rolls the run back; the log then has the numbers from before the run. Tick worker
--- iu_notification_worker.
+-- pieces_emitted, conflicts_skipped, rows_marked, error_count, failed_total, duration_ms}. One run at a time: the run
+-- holds the row lock of its lease in dot_iu_runtime_lease, which its tick holds anyway, which ends with the
+-- transaction, and which only a role that may run the worker can take. Rows that fail are counted in error_count and
+-- skipped from then on (failed_total). An error that no single row causes rolls the run back; the log then has the
+-- numbers from before the run. Tick worker iu_notification_worker.
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_worker_tick() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -226,7 +229,7 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_notification_worker_tick TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_iu_notification_worker_tick IS
-  'Tick iu_notification_worker: emits notifications for births after their debounce, one for a large document.';
+  'Tick iu_notification_worker: publishes notifications of new units, or one for a document with many of them.';
 
 -- fn_staging_cleanup_sweep() → {deleted}: deletes processed rows older than retention.staging_days (0 = keep all), at
 -- most ten thousand per statement and a hundred thousand per run, so that no run is long; the next run continues. Rows

@@ -17,7 +17,7 @@ COMMENT ON COLUMN public.event_outbox.safe_payload IS 'references and small fact
 COMMENT ON COLUMN public.event_outbox.occurred_at IS 'set by the producer';
 COMMENT ON COLUMN public.event_outbox.created_at IS 'set by the server; decides the partition';
 COMMENT ON COLUMN public.event_outbox.created_xid IS
-  'the transaction that wrote it in this database; it is routed in the first batch whose snapshot sees that';
+  'the transaction that wrote the event in this database; the event is in the first batch whose snapshot sees it';
 GRANT INSERT (id, event_domain, event_type, event_stream, delivery_lane, event_severity, event_subject_table,
   event_subject_ref, canonical_address, actor_ref, source_system, correlation_id, payload_classification,
   safe_payload, occurred_at) ON public.event_outbox TO :"event_ingest_writer";
@@ -47,8 +47,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_event_ours IS 'Whether only qtop emits events of this type.';
 
--- An event is refused while the registry cannot be read, or is locked for over a second, because its type must not be
--- guessed.
+-- The trigger of event_outbox. While the registry cannot be read, or is locked for over a second, it refuses every
+-- event, because it must not guess whether the type is registered.
 CREATE OR REPLACE FUNCTION public.fn_event_outbox_admit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $fn$
 DECLARE
@@ -101,7 +101,7 @@ BEGIN
   END IF;
   IF octet_length(concat(NEW.event_type, NEW.event_stream, NEW.event_subject_table, NEW.event_subject_ref,
     NEW.canonical_address, NEW.actor_ref, NEW.source_system, NEW.correlation_id, NEW.payload_classification)) > 200
-  THEN -- short in total: no text needs its own check
+  THEN -- all texts together are short, so none of them is too long
     PERFORM public.fn_text_bounds_hold('event_outbox'::text, to_jsonb(NEW) - 'safe_payload'::text, NULL::jsonb,
       ARRAY['event_type 200', 'event_stream 200', 'event_subject_table 200', 'event_subject_ref 500',
         'canonical_address 500', 'actor_ref 200', 'source_system 200', 'correlation_id 200',

@@ -1,7 +1,7 @@
 -- Partitions by time, and the retention sweep, which drops partitions older than their retention.
 
 COMMENT ON TABLE public.queue_partitioned IS
-  'Tables partitioned by time: by which column, in which steps (UTC), and how far ahead leaves are created.';
+  'Tables partitioned by time: by which column, in which periods (UTC), and how far ahead partitions are created.';
 GRANT SELECT ON public.queue_partitioned TO :"queue_viewer", :"dot_executor", :"workflow_admin";
 
 -- A default partition stores rows for which no leaf (partition of a period) exists; the migrations create it. A
@@ -80,7 +80,7 @@ END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_partitions_ensure TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_queue_partitions_ensure IS
-  'Creates the partitions of the coming steps. Called by migrate up, retention_sweep and doctor.';
+  'Creates the partitions of the coming periods. Called by migrate up, retention_sweep and doctor.';
 
 -- fn_queue_retention_before(key) → the time before which rows may be deleted. 0 days, or a value that cannot be read,
 -- keeps everything: -infinity. Internal.
@@ -95,8 +95,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_retention_before IS
   'The time before which a retention key allows rows to be deleted; at 0 days no row is old enough. Internal.';
 
--- Refuses, for every role, the deletion of a resolved dead letter before its retention is over, and of an open one
--- always.
+-- fn_queue_letter_kept(): trigger function of the dead letter tables. It refuses, for every role, to delete a resolved
+-- dead letter before its retention is over, and an open one always.
 CREATE OR REPLACE FUNCTION public.fn_queue_letter_kept() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN

@@ -59,7 +59,8 @@ BEGIN
     RETURN false;
   END IF;
   v_limit := current_setting('statement_timeout')::interval;
-  -- the message cannot be compared: it is in the language of the server
+  -- Only the message would say what cancelled the statement, but in the language of the server: so decide by how long
+  -- the statement has run.
   RETURN NULLIF(v_limit > interval '0' AND clock_timestamp() - statement_timestamp() >= 0.95 * v_limit, false);
 END
 $fn$;
@@ -183,7 +184,7 @@ BEGIN
         v_left := v_left[v_chunk + 1:];
         v_good := v_good + v_chunk;
         v_streak := v_streak + 1;
-        IF v_streak > 1 THEN -- several parts in a row succeeded: the failing targets are behind
+        IF v_streak > 1 THEN -- several parts in a row succeeded: the failing targets come later
           v_chunk := least(2 * v_chunk, greatest(cardinality(v_left), 1));
         END IF;
         CONTINUE;
@@ -299,7 +300,7 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_step IS
-  'Runs a step so that a row that fails does not stop other rows. Internal.';
+  'Runs a step, a part of a tick worker that processes rows in batches; a row that fails stops no other row. Internal.';
 
 -- fn_queue_step_bury(row of quarantine) → {dead_lettered} or {failed}: makes the dead letter of a row that is set
 -- aside, if its kind has dead letters. For these kinds an error that cannot pass without help is not retried. NULL if

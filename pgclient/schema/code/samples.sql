@@ -8,8 +8,8 @@ COMMENT ON TABLE public.queue_metric_sample IS
   'Metrics for the analysis of incidents, once a minute, partitioned by day, append-only; at = the minute. From a '
   'snapshot: waiting (of events up to 10,000) and oldest_age_seconds per queue and domain, for the hundred with the '
   'longest wait; dead_open per source; silent_executors, silent_age_seconds per executor and alert; hosts_alive; '
-  'picture_ms. broadcast_percent over 24 h, in total and per domain. Counted over the whole minute: '
-  'delivered_per_minute, dead_per_minute, jobs_done_per_minute.';
+  'picture_ms, how long the snapshot took. broadcast_percent over 24 h, in total and per domain. Counted over the '
+  'whole minute: delivered_per_minute, dead_per_minute, jobs_done_per_minute.';
 COMMENT ON COLUMN public.queue_metric_sample.labels IS 'what the value is about; {} = everything';
 GRANT SELECT ON public.queue_metric_sample TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
@@ -142,7 +142,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_metrics_rows IS 'The samples of one run of metrics_sampler. Internal.';
 
--- sample: stores samples that failed in a batch, each as JSON, with the minute in which they were sampled.
+-- fn_step_sample: the step sample (quarantine.sql) stores samples that failed in a batch, each as JSON, with the minute
+-- in which they were sampled.
 CREATE OR REPLACE FUNCTION public.fn_step_sample(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -155,16 +156,18 @@ BEGIN
   RETURN jsonb_build_object('samples', v_n);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_sample IS 'Stores samples that failed in a batch. Internal.';
+COMMENT ON FUNCTION public.fn_step_sample IS
+  'Step sample (see fn_queue_step): stores samples that failed in a batch. Internal.';
 
--- sample_broadcast: samples the broadcast share. Its only target is the step itself.
+-- fn_step_sample_broadcast: the step sample_broadcast samples the broadcast share. The step is its own only target.
 CREATE OR REPLACE FUNCTION public.fn_step_sample_broadcast(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   RETURN CASE WHEN 'share' = ANY (p_except) THEN '{}' ELSE public.fn_event_broadcast_sample() END;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_sample_broadcast IS 'Samples the broadcast share. Internal.';
+COMMENT ON FUNCTION public.fn_step_sample_broadcast IS
+  'Step sample_broadcast (see fn_queue_step): samples the broadcast share. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_sample_broadcast_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$

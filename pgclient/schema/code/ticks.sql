@@ -2,7 +2,7 @@
 -- §8, §10.
 
 COMMENT ON TABLE public.queue_tick_worker IS
-  'The known tick workers (DP1 §4.2). last_run_at: last success; last_attempt_at: last attempt, failed or not.';
+  'The known tick workers (DP1 §4.2). last_run_at: the last run that succeeded; last_attempt_at: the last run.';
 COMMENT ON COLUMN public.queue_tick_worker.function IS 'called without arguments';
 COMMENT ON COLUMN public.queue_tick_worker.flag_key IS 'NULL = only the interval switches it on and off';
 COMMENT ON COLUMN public.queue_tick_worker.cron_job IS 'true = has a pg_cron job';
@@ -310,10 +310,10 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_watch_write IS
   'Writes the cadence and the threshold in force into the heartbeat row of a tick worker. Internal.';
 
--- A changed flag updates the heartbeat rows of its workers in the same transaction. A worker that is switched off
--- becomes stopped. A worker that is switched on is watched from then on, even if no host is left to run it. A shorter
--- interval makes no worker silent at once: the shorter threshold counts from the change. Locked rows are skipped: their
--- worker is writing its heartbeat now, and writes these values itself.
+-- fn_queue_tick_switched_on(): when a flag changes, updates the heartbeat rows of its workers in its transaction. A
+-- worker that is switched off becomes stopped. A worker that is switched on is watched from then on, even if no host is
+-- left to run it. A shorter interval makes no worker silent at once: the shorter threshold counts from the change.
+-- Locked rows are skipped: their worker is writing its heartbeat now, and writes these values itself.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_switched_on() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE

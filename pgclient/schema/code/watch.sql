@@ -31,7 +31,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_threshold_default IS
   'The stale threshold of an executor that is registered without one. Internal.';
 
--- For a tick worker the current flags decide, for a registered executor its own row. Silence counts from the last
+-- v_queue_watch: for a tick worker the current flags decide, for a registered executor its row in queue_heartbeat.
+-- Silence counts from the last
 -- heartbeat, or from counted_from if that is later. A heartbeat more than 5 s ahead of the clock does not count.
 CREATE OR REPLACE VIEW public.v_queue_watch AS
 SELECT h.executor_id, f.tick AS tick_worker, h.last_beat_at, f.cadence AS cadence_seconds,
@@ -62,7 +63,7 @@ COMMENT ON VIEW public.v_queue_watch IS
   'Each executor and tick worker with the cadence and the threshold in force, and whether it is silent. Read by '
   'v_queue_alert, v_queue_health, v_queue_scheduler_status and the stale check.';
 COMMENT ON COLUMN public.v_queue_watch.tick_worker IS
-  'true = the flags in force decide; false = its row of queue_heartbeat does';
+  'true = cadence and threshold come from flags; false = from its row of queue_heartbeat';
 COMMENT ON COLUMN public.v_queue_watch.cadence_seconds IS
   'a heartbeat is expected this often; while a worker is off: its last cadence';
 COMMENT ON COLUMN public.v_queue_watch.threshold_seconds IS 'silent beyond this; from 1,000,000 on it is not watched';
@@ -72,7 +73,7 @@ COMMENT ON COLUMN public.v_queue_watch.state IS
   'fresh, silent, stopped (off, or its last host ended cleanly), deregistered, or unwatched: late while monitoring is '
   'off';
 COMMENT ON COLUMN public.v_queue_watch.silent_since IS 'the last heartbeat before the last reported silence';
-COMMENT ON COLUMN public.v_queue_watch.silent_event_at IS 'when its last event was emitted';
+COMMENT ON COLUMN public.v_queue_watch.silent_event_at IS 'when the last event about that silence was emitted';
 COMMENT ON COLUMN public.v_queue_watch.silent_event_ids IS 'the events of that silence, the newest first';
 GRANT SELECT ON public.v_queue_watch TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";

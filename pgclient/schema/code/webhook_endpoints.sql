@@ -1,7 +1,7 @@
 -- Webhook endpoints: suspend, resume, backlog and success rates.
 
--- fn_endpoint_suspend(subscription, actor, reason, for): suspends sending to a webhook subscription for that interval,
--- or until it is resumed (NULL). A suspension replaces an open circuit. Refused: suspended (suspended already, by an
+-- fn_endpoint_suspend(subscription, actor, reason, for): suspends sending to a webhook subscription for that interval;
+-- `for` NULL: until it is resumed. A suspension replaces an open circuit. Refused: suspended (suspended already, by an
 -- operator, after a 410 answer or after long failures).
 -- fn_endpoint_resume(subscription, actor, reason, expected): ends any suspension and resets the failure counts.
 -- Refused: changed (the current suspension did not begin at expected).
@@ -123,7 +123,8 @@ FROM waiting w JOIN public.subscriptions s ON s.id = w.subscription_id
 LEFT JOIN lost l ON l.subscription_id = w.subscription_id;
 COMMENT ON VIEW public.v_webhook_backlog IS
   'Deliveries waiting per webhook subscription and since when the oldest is due; reads only counters and indexes.';
-COMMENT ON COLUMN public.v_webhook_backlog.oldest_at IS 'since when the oldest is due';
+COMMENT ON COLUMN public.v_webhook_backlog.oldest_at IS
+  'when the oldest due delivery became due; NULL = none is due';
 GRANT SELECT ON public.v_webhook_backlog, public.v_webhook_endpoint
   TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin", :"subscription_admin";
 
@@ -133,7 +134,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT b.subscription_id, b.endpoint, b.waiting, b.oldest_at FROM public.v_webhook_backlog b
 $$;
 COMMENT ON FUNCTION public.fn_webhook_backlog IS
-  'v_webhook_backlog for the health snapshot. Internal.';
+  'The rows of v_webhook_backlog, for roles that may read v_queue_health but not the webhook tables. Internal.';
 
 -- fn_webhook_url(subscription) → its callback URL without the parts that may be secret: credentials, query, fragment,
 -- and parts of its path that are not plain words. NULL = there is no such webhook subscription.

@@ -53,7 +53,8 @@ BEGIN
   END IF;
   p_skip_subscriptions := array_remove(p_skip_subscriptions, NULL); -- a NULL would exclude every subscription
 
-  PERFORM public.fn_webhook_suspensions_end(); -- before the gates are read: a suspension that ends may start slowly
+  -- First, because the end of a suspension may begin a slow start, which the gates below then show.
+  PERFORM public.fn_webhook_suspensions_end();
 
   -- a bucket that another claim has locked has no tokens for this claim
   IF public.fn_cfg_bool('webhook.slow_start.enabled') THEN

@@ -224,7 +224,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION public.fn_dead_letter_requeue_undo_as IS
-  'The same on behalf of the bulk operation given. Internal.';
+  'fn_dead_letter_requeue_undo on behalf of a bulk operation (NULL = of a person). Internal.';
 
 -- fn_dead_letter_resolve(ids, resolution, note, actor, dry_run): closes open dead letters without a requeue.
 -- fn_dead_letter_reopen(ids, actor, reason, dry_run): opens them again.
@@ -276,7 +276,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION public.fn_dead_letter_resolve_as IS
-  'The same on behalf of the bulk operation given. Internal.';
+  'fn_dead_letter_resolve on behalf of a bulk operation (NULL = of a person). Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_reopen(p_dead_letter_ids bigint[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
@@ -318,7 +318,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION public.fn_dead_letter_reopen_as IS
-  'The same on behalf of the bulk operation given. Internal.';
+  'fn_dead_letter_reopen on behalf of a bulk operation (NULL = of a person). Internal.';
 
 -- fn_webhook_lease_release(job ids, actor, reason, dry_run): resets expired leases at once, as the cleaner would: to
 -- Pending, or to Failed at the third loss. A lease that has not expired is skipped.

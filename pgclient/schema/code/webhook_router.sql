@@ -22,12 +22,12 @@ COMMENT ON VIEW public.v_webhook_gate IS
 GRANT SELECT ON public.v_webhook_gate TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin",
   :"subscription_admin";
 COMMENT ON COLUMN public.v_webhook_gate.slow_start_rate IS
-  'requests per second while its endpoint is in slow start (webhook_slow_start); NULL = it is not';
+  'requests per second while the endpoint is in slow start (webhook_slow_start); NULL = no slow start';
 COMMENT ON COLUMN public.v_webhook_gate.gate IS
   'open, half_open (one attempt after a circuit was open), suspended, inactive or unverified';
 
--- fn_webhook_sagas_make(events) → the number of sagas made: those of these events that do not exist yet, in the order
--- of the events. Internal.
+-- fn_webhook_sagas_make(events) → the number of sagas made: makes the sagas of these events that do not exist yet, in
+-- the order of the events. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_sagas_make(p_events bigint[]) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -88,7 +88,7 @@ BEGIN
 
   IF o.system_identifier <> v_system THEN
     BEGIN
-      -- while no writer is open, every id up to the highest is visible
+      -- this lock waits until no transaction that wrote events is open: then every id up to the highest is visible
       PERFORM set_config('lock_timeout', '1s', true);
       LOCK TABLE public.events IN SHARE MODE;
     EXCEPTION WHEN lock_not_available THEN
@@ -229,8 +229,8 @@ GRANT EXECUTE ON FUNCTION public.fn_webhook_unrouted TO :"queue_viewer", :"dot_e
   :"dead_letter_operator";
 
 -- fn_webhook_jobs_make(sagas, controlled, operations) → the number of jobs made: one for each saga; the caller has
--- locked the sagas and found them due. Parallel arrays. controlled: a claim of the job uses a token of a rate.
--- Internal.
+-- locked the sagas and found them due. The arguments are parallel arrays. controlled: whether the claim of the job must
+-- first get a token of a rate (webhook_delivery_jobs.controlled). Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_jobs_make(p_sagas bigint[], p_controlled boolean[], p_operations bigint[])
   RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -270,9 +270,10 @@ COMMENT ON FUNCTION public.fn_webhook_jobs_make IS 'Makes the next job of each o
 -- quarantine.sql; a quick run does the same work without steps, excludes the rows that they set aside, and fails as a
 -- whole.
 
--- fn_saga_orchestrator_part(part, limit, only, except, from): one part of a run: settle, make or lanes. It works on the
--- ids of jobs or sagas in only (NULL = all that are due) without those in except; settle only on jobs from the id
--- `from` on. If only is NULL, settle returns settled_from, and make returns made_through. Internal.
+-- fn_saga_orchestrator_part(part, limit, only, except, from): one part of a run. part: settle (finished jobs), make
+-- (next jobs) or lanes (marks jobs as controlled). It works on the ids of jobs or sagas in only (NULL = all that are
+-- due) without those in except; settle only on jobs from the id `from` on. If only is NULL, settle returns
+-- settled_from, and make returns made_through. Internal.
 CREATE OR REPLACE FUNCTION public.fn_saga_orchestrator_part(p_part text, p_limit int, p_only bigint[],
   p_except bigint[], p_from bigint) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -542,5 +543,5 @@ BEGIN
     'done', greatest(v_total - COALESCE(v_before, v_total), 0), 'total', v_total);
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_worker_tick IS
-  'Tick webhook_worker: waiting and in-flight deliveries. Called by the delivery loop of a worker host.';
+  'Tick webhook_worker: returns how many deliveries wait and are in flight. The webhook sender of a host calls it.';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_worker_tick TO :"webhook_worker", :"dot_executor";

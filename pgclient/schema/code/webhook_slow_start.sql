@@ -36,7 +36,7 @@ BEGIN
     ELSE greatest(extract(epoch FROM p_now - p_refilled_at)::double precision, 0) * p_rate END);
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_tokens IS
-  'How many requests a bucket allows at a time: at most a quarter of a second of its rate. Internal.';
+  'The requests that a bucket allows now: those of a quarter of a second of its rate at most. Internal.';
 
 -- fn_webhook_usual_rates(subscriptions) → the endpoints of these subscriptions (NULL = all) that have waiting
 -- deliveries, with their number. usual_rate: deliveries per second, in those seconds of the last 500 settled attempts

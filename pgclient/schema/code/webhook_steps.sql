@@ -1,6 +1,7 @@
 -- The steps of the webhook tick workers; quarantine.sql explains what a step is. All functions are internal.
 
--- webhook_route: makes the missing sagas, for pairs EVENT/SUBSCRIPTION for which the router failed.
+-- webhook_route: makes the missing sagas, for pairs of event and subscription (target EVENT/SUBSCRIPTION) for which the
+-- router failed.
 CREATE OR REPLACE FUNCTION public.fn_webhook_route_pairs(p_events bigint[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -31,7 +32,8 @@ BEGIN
   RETURN jsonb_build_object('sagas', v_sagas);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_webhook_route IS 'Makes the sagas of pairs that the router failed on. Internal.';
+COMMENT ON FUNCTION public.fn_step_webhook_route IS
+  'Step webhook_route (see fn_queue_step): makes the sagas of pairs that the router failed on. Internal.';
 
 -- webhook_settle: settles finished jobs.
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_settle(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
@@ -41,7 +43,8 @@ BEGIN
     0::bigint);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_webhook_settle IS 'Settles finished webhook jobs. Internal.';
+COMMENT ON FUNCTION public.fn_step_webhook_settle IS
+  'Step webhook_settle (see fn_queue_step): settles finished webhook jobs. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_settle_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
@@ -51,7 +54,8 @@ BEGIN
     ORDER BY j.id LIMIT p_limit);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_webhook_settle_targets IS 'Finished webhook jobs, by id. Internal.';
+COMMENT ON FUNCTION public.fn_step_webhook_settle_targets IS
+  'Targets of the step webhook_settle: finished webhook jobs, by id. Internal.';
 
 -- webhook_resume: deletes expired suspensions. A circuit stays until a probe has its result. After the end of a
 -- suspension its gate is open, even before the row is deleted.
@@ -69,7 +73,8 @@ BEGIN
   RETURN '{}'::jsonb;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_webhook_resume IS 'Deletes expired suspensions. Internal.';
+COMMENT ON FUNCTION public.fn_step_webhook_resume IS
+  'Step webhook_resume (see fn_queue_step): deletes expired suspensions. Internal.';
 
 -- fn_webhook_suspensions_end(): the same for a claim, which must not fail because of a row that cannot be deleted.
 -- Internal.
@@ -80,7 +85,7 @@ BEGIN
     BEGIN
       PERFORM public.fn_step_webhook_resume(10000, NULL::text[], public.fn_queue_step_except('webhook_resume'::text));
     EXCEPTION WHEN OTHERS THEN
-      NULL; -- the orchestrator finds the failing row; all gates are open already
+      NULL; -- the orchestrator will isolate the failing row; an expired suspension closes no gate, deleted or not
     END;
   END IF;
 END
@@ -96,7 +101,8 @@ BEGIN
     ORDER BY x.subscription_id LIMIT p_limit);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_webhook_resume_targets IS 'Expired suspensions. Internal.';
+COMMENT ON FUNCTION public.fn_step_webhook_resume_targets IS
+  'Targets of the step webhook_resume: expired suspensions. Internal.';
 
 -- webhook_ramp: advances slow starts; targets are endpoints.
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_ramp(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
@@ -106,7 +112,8 @@ BEGIN
   RETURN '{}'::jsonb;
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_webhook_ramp IS 'Runs the next step of slow starts. Internal.';
+COMMENT ON FUNCTION public.fn_step_webhook_ramp IS
+  'Step webhook_ramp (see fn_queue_step): runs the next step of slow starts. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_ramp_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -115,7 +122,8 @@ BEGIN
     ORDER BY w.endpoint LIMIT p_limit);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_webhook_ramp_targets IS 'Endpoints in slow start. Internal.';
+COMMENT ON FUNCTION public.fn_step_webhook_ramp_targets IS
+  'Targets of the step webhook_ramp: endpoints in slow start. Internal.';
 
 -- webhook_make: makes the next jobs of due sagas.
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_make(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
@@ -125,7 +133,8 @@ BEGIN
     0::bigint);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_webhook_make IS 'Makes the next jobs of sagas. Internal.';
+COMMENT ON FUNCTION public.fn_step_webhook_make IS
+  'Step webhook_make (see fn_queue_step): makes the next jobs of sagas. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_make_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
@@ -144,9 +153,10 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_webhook_make_targets IS
-  'Due sagas whose gate is open, alternating between subscriptions. Internal.';
+  'Targets of the step webhook_make: due sagas whose gate is open, alternating between subscriptions. Internal.';
 
--- webhook_lanes: jobs become controlled if their subscription has got a quota, a suspension or a slow start.
+-- webhook_lanes: marks waiting jobs as controlled (webhook_delivery_jobs.controlled) if their subscription has got a
+-- rate limit, a suspension or a slow start.
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_lanes(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -155,7 +165,7 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_webhook_lanes IS
-  'Marks the waiting jobs of controlled subscriptions as controlled. Internal.';
+  'Step webhook_lanes (see fn_queue_step): marks the waiting jobs of controlled subscriptions as controlled. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_lanes_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
@@ -169,7 +179,8 @@ BEGIN
     ORDER BY j.id LIMIT p_limit);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_webhook_lanes_targets IS 'Jobs that become controlled. Internal.';
+COMMENT ON FUNCTION public.fn_step_webhook_lanes_targets IS
+  'Targets of the step webhook_lanes: jobs that become controlled. Internal.';
 
 -- webhook_reap: returns jobs whose lease expired.
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_reap(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
@@ -186,7 +197,8 @@ BEGIN
     ORDER BY j.lease_until, j.id LIMIT p_limit FOR UPDATE SKIP LOCKED) l));
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_webhook_reap IS 'Resets expired leases of webhook jobs. Internal.';
+COMMENT ON FUNCTION public.fn_step_webhook_reap IS
+  'Step webhook_reap (see fn_queue_step): resets expired leases of webhook jobs. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_reap_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
@@ -196,4 +208,5 @@ BEGIN
     ORDER BY j.lease_until, j.id LIMIT p_limit);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_step_webhook_reap_targets IS 'Webhook jobs whose lease expired. Internal.';
+COMMENT ON FUNCTION public.fn_step_webhook_reap_targets IS
+  'Targets of the step webhook_reap: webhook jobs whose lease expired. Internal.';

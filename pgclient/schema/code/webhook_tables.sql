@@ -17,10 +17,11 @@ GRANT SELECT (id, external_event_id, event_type, created_at, created_xid) ON pub
 
 COMMENT ON TABLE public.subscriptions IS
   'Webhook subscriptions: which event type is sent to which URL. Only active and verified ones get sagas (R02).';
-COMMENT ON COLUMN public.subscriptions.active IS 'only active and verified ones get deliveries';
+COMMENT ON COLUMN public.subscriptions.active IS
+  'switched on; only active and verified webhook subscriptions get deliveries';
 COMMENT ON COLUMN public.subscriptions.secret_ref IS 'names a secret that hosts hold; NULL = unsigned';
-COMMENT ON COLUMN public.subscriptions.max_attempts IS 'NULL = webhook.max_attempts';
-COMMENT ON COLUMN public.subscriptions.rate_limit_per_second IS 'NULL = none';
+COMMENT ON COLUMN public.subscriptions.max_attempts IS 'NULL = the flag webhook.max_attempts';
+COMMENT ON COLUMN public.subscriptions.rate_limit_per_second IS 'NULL = no limit';
 GRANT SELECT, INSERT, UPDATE ON public.subscriptions TO :"subscription_admin";
 GRANT SELECT ON public.webhook_endpoint_suspensions, public.webhook_endpoint_state,
   public.webhook_rate_bucket, public.router_offsets, public.webhook_delivery_sagas,
@@ -39,8 +40,8 @@ COMMENT ON COLUMN public.webhook_endpoint_suspensions.failed_probes IS
 COMMENT ON COLUMN public.webhook_endpoint_suspensions.until IS 'NULL = until an operator resumes it';
 
 COMMENT ON TABLE public.webhook_endpoint_state IS
-  'The latest results of each webhook subscription; last_success_at is exact to a second. Opens and closes its '
-  'circuit.';
+  'The latest results of each webhook subscription, by which its circuit opens and closes. last_success_at is exact to '
+  'a second.';
 COMMENT ON COLUMN public.webhook_endpoint_state.failing_since IS
   'since when all results are failures; NULL = the last result was a success';
 
@@ -70,7 +71,7 @@ GRANT SELECT ON public.webhook_delivery_sagas TO :"webhook_worker";
 
 COMMENT ON TABLE public.webhook_delivery_jobs IS
   'One attempt of a saga: leased by a worker, finished once, settled once (R02). Settled rows never change.';
-COMMENT ON COLUMN public.webhook_delivery_jobs.attempt_at IS 'when the job was made';
+COMMENT ON COLUMN public.webhook_delivery_jobs.attempt_at IS 'when the job was made, not when it was sent';
 COMMENT ON COLUMN public.webhook_delivery_jobs.response_status IS 'HTTP status; NULL = no answer';
 COMMENT ON COLUMN public.webhook_delivery_jobs.attempt_no IS
   '1 is the first job of the saga; a job that was answered 429 may have cost no attempt';
@@ -80,7 +81,8 @@ COMMENT ON COLUMN public.webhook_delivery_jobs.operation_id IS
   'the bulk operation that requeued its delivery and at whose rate it is sent; NULL = none';
 COMMENT ON COLUMN public.webhook_delivery_jobs.lease_resets IS 'lost leases; the third fails the job';
 COMMENT ON COLUMN public.webhook_delivery_jobs.response_excerpt IS 'at most 4 KiB, masked';
-COMMENT ON COLUMN public.webhook_delivery_jobs.settled_at IS 'when its result was counted, once';
+COMMENT ON COLUMN public.webhook_delivery_jobs.settled_at IS
+  'when the orchestrator settled the job: counted its result for the saga; NULL = not yet';
 -- R02 §4 lets these roles read jobs: all columns except the lease token, which only the claim returns to its worker
 GRANT INSERT, UPDATE ON public.webhook_delivery_jobs TO :"saga_orchestrator";
 GRANT SELECT (id, saga_id, status, lease_until, attempt_at, response_status, error_code, attempt_no,
@@ -171,7 +173,7 @@ BEGIN
   RETURN NEW;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_event_stamp IS
-  'Trigger: sets the transaction and time of an event.';
+  'Trigger: sets created_xid and created_at of a new webhook event, whatever the writer gave.';
 
 CREATE OR REPLACE TRIGGER trg_events_stamp BEFORE INSERT ON public.events FOR EACH ROW
   WHEN (NEW.created_at IS DISTINCT FROM now() OR NEW.created_xid IS DISTINCT FROM pg_current_xact_id())
@@ -193,7 +195,7 @@ BEGIN
   RETURN NEW;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_subscription_stamp IS
-  'Trigger: sets created_at of a webhook subscription.';
+  'Trigger: sets created_at of a webhook subscription, because it decides which events the subscription may get.';
 
 CREATE OR REPLACE TRIGGER trg_subscriptions_stamp BEFORE INSERT OR UPDATE ON public.subscriptions
   FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_subscription_stamp();
