@@ -221,7 +221,7 @@ func TestClaimWithAJob(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 1, wakes(t, conn, 1))
 			looked := 4
-			require.Eventually(t, func() bool { // on a slow machine 5 ms pass before the claim, but not each time
+			require.Eventually(t, func() bool { // repeated, because on a slow machine more than 5 ms may pass before the claim
 				_, _, err = p.Enqueue(t.Context(), job)
 				require.NoError(t, err)
 				jobs, err := work.New(c).JobClaim(t.Context(), work.Claim{Executor: "mine", Kinds: []string{"a"}, Most: 10})

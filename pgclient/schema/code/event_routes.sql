@@ -59,8 +59,9 @@ COMMENT ON FUNCTION public.fn_iu_outbound_route_born IS
 CREATE OR REPLACE TRIGGER trg_event_type_registry_route AFTER INSERT ON public.event_type_registry
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_iu_outbound_route_born();
 
--- Counters: dead_event (code, type, domain) counts open dead letters; dead_event_5m (code, domain/type, start of the
--- five minutes) counts new ones; dead_1m counts the new dead letters of events, webhooks and jobs together, per minute.
+-- fn_iu_route_letter_counted(): trigger of iu_route_dead_letter that writes three counters. dead_event (code, type,
+-- domain) counts open dead letters; dead_event_5m (code, domain/type, start of the five minutes) counts new ones;
+-- dead_1m counts the new dead letters of events, webhooks and jobs together, per minute.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_letter_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN

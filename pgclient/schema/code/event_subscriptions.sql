@@ -56,8 +56,8 @@ GRANT EXECUTE ON FUNCTION public.fn_event_resolve_recipients TO :"queue_viewer",
 COMMENT ON FUNCTION public.fn_event_resolve_recipients IS
   'The recipients of an event, and the step of DP6 §3.2 by which each was found.';
 
--- Writes an audit row for each row of event_subscription that is written directly. Event subscriptions are
--- muted, never deleted (DP6 §4).
+-- fn_event_subscription_audit(): trigger that writes an audit row for each row of event_subscription that is written
+-- directly. Event subscriptions are muted, never deleted (DP6 §4).
 CREATE OR REPLACE FUNCTION public.fn_event_subscription_audit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN

@@ -240,8 +240,9 @@ CREATE OR REPLACE TRIGGER trg_job_history_cleaned AFTER UPDATE ON public.job_his
   REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT
     EXECUTE FUNCTION public.fn_job_cleaned_counted();
 
--- Counter dead_job (code, kind, domain) counts open dead letters; dead_job_5m (code, domain/kind, start of the five
--- minutes) counts new ones; dead_1m counts the new dead letters of jobs, webhooks and events together, per minute.
+-- fn_job_letter_counted(): trigger of job_dead_letter that writes three counters. dead_job (code, kind, domain) counts
+-- open dead letters; dead_job_5m (code, domain/kind, start of the five minutes) counts new ones; dead_1m counts the new
+-- dead letters of jobs, webhooks and events together, per minute.
 CREATE OR REPLACE FUNCTION public.fn_job_letter_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

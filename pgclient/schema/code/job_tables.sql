@@ -109,8 +109,8 @@ COMMENT ON COLUMN public.v_job.lease_id IS 'public id of its lease; no result ca
 COMMENT ON COLUMN public.v_job.lease_token IS 'retired: holds lease_id, for programs of the previous release';
 COMMENT ON COLUMN public.v_job.from_status IS 'of a finished job: the status before';
 
--- The public id of a lease is a hash of its token: this needs no column, and leases made before the upgrade have an id
--- too.
+-- v_job_lease: leases for readers, who may not see tokens. The public id of a lease is a hash of its token, so that it
+-- needs no column, and leases made before the upgrade have one too.
 CREATE OR REPLACE VIEW public.v_job_lease AS
 SELECT left(encode(sha256(uuid_send(lease_token)), 'hex'), 32)::uuid AS lease_id, lease_owner, subscription_id,
   claimed_at, lease_until, job_ids, live

@@ -47,8 +47,8 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_event_ours IS 'Whether only qtop emits events of this type.';
 
--- The trigger of event_outbox. While the registry cannot be read, or is locked for over a second, it refuses every
--- event, because it must not guess whether the type is registered.
+-- fn_event_outbox_admit(): trigger of event_outbox that checks new events. While the registry cannot be read, or is
+-- locked for over a second, it refuses every event, because it must not guess whether the type is registered.
 CREATE OR REPLACE FUNCTION public.fn_event_outbox_admit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $fn$
 DECLARE

@@ -76,8 +76,9 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_doorbell TO :"event_ingest_writer", :"
 COMMENT ON FUNCTION public.fn_queue_doorbell IS
   'Wakes all listeners of a domain after the caller''s commit, when signals are on; see fn_queue_wake_signal.';
 
--- One signal per channel and statement: a row trigger would cost two thirds of the producers' throughput. The function
--- reads the flag with the rights of its owner; a WHEN clause would read it with the writer's rights.
+-- fn_queue_wake_notify_event_outbox(): trigger of event_outbox that sends one wake signal per domain and statement: as
+-- a row trigger it would cost two thirds of the producers' throughput. It reads the flag with the rights of its owner;
+-- a WHEN clause would read it with the writer's rights.
 CREATE OR REPLACE FUNCTION public.fn_queue_wake_notify_event_outbox() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -108,9 +109,10 @@ COMMENT ON FUNCTION public.fn_queue_wake_notify_event_outbox IS
 CREATE OR REPLACE TRIGGER trg_event_outbox_wake_notify AFTER INSERT ON public.event_outbox
   REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_queue_wake_notify_event_outbox();
 
--- Sends one wake signal per inserting statement, if wake signals are on (off by default). Trigger arguments: the layer
--- (see fn_queue_wake_signal) and the tick worker. On table events it also refuses payloads that are too long, whether
--- signals are on or off: adding a separate trigger would make the upgrade wait for open transactions of producers.
+-- fn_webhook_wake(layer, tick worker): trigger that sends one wake signal per inserting statement, if wake signals are
+-- on (off by default); layer: see fn_queue_wake_signal. On table events it also refuses payloads that are too long,
+-- whether signals are on or off: adding a separate trigger would make the upgrade wait for open transactions of
+-- producers.
 CREATE OR REPLACE FUNCTION public.fn_webhook_wake() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -143,8 +145,8 @@ CREATE OR REPLACE TRIGGER trg_sagas_wake AFTER INSERT ON public.webhook_delivery
 CREATE OR REPLACE TRIGGER trg_jobs_wake AFTER INSERT ON public.webhook_delivery_jobs REFERENCING NEW TABLE AS new_rows
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_wake('job', 'webhook_worker');
 
--- One signal per channel and statement. The function reads the flag with the rights of its owner; a WHEN clause would
--- read it with the writer's rights (DP4 §3.2).
+-- fn_queue_wake_notify_job_queue(): trigger of job_queue that sends one wake signal per domain and statement. It reads
+-- the flag with the rights of its owner; a WHEN clause would read it with the writer's rights (DP4 §3.2).
 CREATE OR REPLACE FUNCTION public.fn_queue_wake_notify_job_queue() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -1,5 +1,6 @@
 -- Webhooks: deletion of events past their retention, and erasure of the content of an event. Both are exceptions to
--- R02 §3.1; the triggers of webhook_tables.sql recognise them by the signatures of these functions.
+-- R02 §3.1, by which these rows never change: the triggers of webhook_tables.sql find these functions, by their
+-- signatures, in the call stack.
 
 COMMENT ON TABLE public.webhook_erasure IS
   'Webhook events that were erased: payload and payload_snapshot are {}, response_excerpt is NULL. They are not '

@@ -140,8 +140,8 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_slow_start_step IS
   'Doubles, holds or ends the rate of each slow start every 10 s. Internal.';
 
--- The ends of blockades: a suspension is deleted, a subscription may get more deliveries than before, a flag is
--- switched on.
+-- The triggers below begin a slow start when a blockade ends: a suspension is deleted, a subscription may get more
+-- deliveries than before, or a flag is switched on.
 CREATE OR REPLACE FUNCTION public.fn_webhook_suspension_released() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

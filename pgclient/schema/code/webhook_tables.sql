@@ -159,8 +159,8 @@ CREATE OR REPLACE TRIGGER trg_dead_open_derived BEFORE INSERT OR UPDATE OR DELET
 CREATE OR REPLACE TRIGGER trg_dead_open_no_truncate BEFORE TRUNCATE ON public.dead_letter_open
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_immutable();
 
--- The database, not the writer, sets the times and the transaction of a row. The WHEN of the triggers saves ordinary
--- inserts the function call.
+-- fn_webhook_event_stamp() and the next triggers set times and transaction ids, so that no writer can choose them. The
+-- WHEN of the triggers saves ordinary inserts the function call.
 CREATE OR REPLACE FUNCTION public.fn_webhook_event_stamp() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -173,7 +173,7 @@ BEGIN
   RETURN NEW;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_event_stamp IS
-  'Trigger: sets created_xid and created_at of a new webhook event, whatever the writer gave.';
+  'Trigger: sets created_at and created_xid of a new webhook event; from logical replication, only created_xid.';
 
 CREATE OR REPLACE TRIGGER trg_events_stamp BEFORE INSERT ON public.events FOR EACH ROW
   WHEN (NEW.created_at IS DISTINCT FROM now() OR NEW.created_xid IS DISTINCT FROM pg_current_xact_id())
@@ -266,8 +266,9 @@ CREATE OR REPLACE TRIGGER trg_subscriptions_audit_truncate BEFORE TRUNCATE ON pu
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_subscription_audit();
 ALTER TABLE public.subscriptions ENABLE ALWAYS TRIGGER trg_subscriptions_audit_truncate;
 
--- Saga guard: the legal changes are in the WHEN, so a legal change costs no function call. A new saga is Pending; only
--- fn_dead_letter_requeue (as queue_owner) makes a saga from a dead letter.
+-- fn_webhook_saga_refuse(): refuses a change of a saga outside the state machine. The allowed changes are in the WHEN
+-- of its triggers, so that an allowed change costs no function call. A new saga is Pending; only fn_dead_letter_requeue
+-- (as queue_owner) makes a saga from a dead letter.
 CREATE OR REPLACE FUNCTION public.fn_webhook_saga_refuse() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -309,7 +310,8 @@ CREATE OR REPLACE TRIGGER trg_saga_guard BEFORE UPDATE ON public.webhook_deliver
 CREATE OR REPLACE TRIGGER trg_saga_webhook_id BEFORE UPDATE OF webhook_id ON public.webhook_delivery_sagas
   FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_saga_refuse();
 
--- Only two functions may delete: the undo of a requeue deletes a saga without a job, and retention deletes old rows.
+-- fn_webhook_undo_only(): trigger that allows DELETE to two functions only: the undo of a requeue deletes a saga
+-- without a job, and retention deletes old rows.
 CREATE OR REPLACE FUNCTION public.fn_webhook_undo_only() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -336,8 +338,8 @@ CREATE OR REPLACE TRIGGER trg_saga_no_delete BEFORE DELETE ON public.webhook_del
 CREATE OR REPLACE TRIGGER trg_requeues_no_delete BEFORE DELETE ON public.dead_letter_requeues
   FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_undo_only();
 
--- A saga becomes DeadLettered in the transaction that writes its dead letter; this is checked at commit, for every
--- writer.
+-- fn_webhook_saga_needs_letter(): trigger that checks at commit, for every writer, that a saga became DeadLettered in
+-- the transaction that wrote its dead letter.
 CREATE OR REPLACE FUNCTION public.fn_webhook_saga_needs_letter() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -354,8 +356,9 @@ CREATE CONSTRAINT TRIGGER trg_saga_needs_letter AFTER UPDATE ON public.webhook_d
   DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.status = 'DeadLettered')
   EXECUTE FUNCTION public.fn_webhook_saga_needs_letter();
 
--- Job guard. Leases change only inside functions (there current_user is queue_owner). R02 lets the orchestrator role
--- update jobs, but with a direct UPDATE it can only settle them.
+-- fn_webhook_job_refuse(): refuses a change of a webhook job outside the state machine. Leases change only inside
+-- functions (there current_user is queue_owner). R02 lets the orchestrator role update jobs, but with a direct UPDATE
+-- it can only settle them.
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_refuse() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
