@@ -12,7 +12,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 # The longest first, so that none of them is left to run alone at the end.
-[ $# -gt 0 ] || set -- ./pgclient/schema ./workerhost ./cmd/qtop ./...
+[ $# -gt 0 ] || set -- ./pgclient/schema ./workerhost ./cmd/qtop ./tui ./pgclient ./views ./...
 
 # The race detector needs cgo and a C library that its runtime fits: trying it
 # is the only honest test. The standard library built here is used again below.
@@ -24,6 +24,9 @@ cgo=0
 if CGO_ENABLED=1 go run -race "$probe/main.go" >"$probe/out" 2>&1; then
 	race=-race
 	cgo=1
+	# Each test program sleeps for a second before it exits, so that the last races are
+	# reported; a tenth is enough for that.
+	export GORACE="atexit_sleep_ms=100 ${GORACE:-}"
 else
 	echo "SKIP RACE DETECTOR: no C compiler that it can use here ($(tail -n 1 "$probe/out"))" >&2
 fi

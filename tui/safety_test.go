@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -197,8 +196,6 @@ func TestResizeFuzz(t *testing.T) {
 	}
 }
 
-var ownSequence = regexp.MustCompile("\x1b\\[[0-9;]*m")
-
 // Control sequences in texts from the database, the network, a host or an
 // operator must not reach the terminal.
 func TestHostileStringsReachNoScreen(t *testing.T) {
@@ -224,7 +221,7 @@ func TestHostileStringsReachNoScreen(t *testing.T) {
 			h.st = *w.Host
 			m := toured(s, h, Options{Actor: bad, Profile: bad, Demo: bad}, keys)
 			for range 2 { // once as it is, then with an error in the status line and in the banner
-				for _, r := range ownSequence.ReplaceAllString(m.frame(), "") {
+				for _, r := range viewstest.Uncoloured(m.frame()) {
 					if r != '\n' && queue.Unsafe(r) {
 						require.Failf(t, "unsafe", "%s draws %U of %q", name, r, bad)
 					}

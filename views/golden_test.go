@@ -208,7 +208,9 @@ func requireFits(t *testing.T, got string, size views.Size) {
 	lines := strings.Split(got, "\n")
 	require.Len(t, lines, size.H)
 	for _, l := range lines {
-		require.Equal(t, size.W, ansi.StringWidth(l), "%q", ansi.Strip(l))
+		if n := ansi.StringWidth(l); n != size.W {
+			require.Failf(t, "a line does not fit", "%d cells instead of %d: %q", n, size.W, ansi.Strip(l))
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package views_test
 
 import (
 	"os"
-	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,17 +12,28 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// own matches the only kind of escape sequence that qtop draws with.
-var own = regexp.MustCompile("\x1b\\[[0-9;]*m")
-
 // requireOwn fails if the text has a character that could control a terminal, other than qtop's own
 // colours and line ends.
 func requireOwn(t *testing.T, what, got string) {
 	t.Helper()
-	for _, r := range own.ReplaceAllString(got, "") {
+	for _, r := range viewstest.Uncoloured(got) {
 		if r != '\n' && queue.Unsafe(r) {
 			require.Failf(t, "unsafe", "%s draws %U", what, r)
 		}
+	}
+}
+
+// requireOwn sees every escape sequence except the colours.
+func TestUncoloured(t *testing.T) {
+	t.Parallel()
+	for with, without := range map[string]string{
+		"":                               "",
+		"a\x1b[1;31mb\x1b[0mc\x1b[m":     "abc",
+		"\x1b[2J\x1b[31\x1b[31mx\x1b[":   "\x1b[2J\x1b[31x\x1b[",
+		"\x1b\x1b[4mm\x1b]0;t\a\x1b[?1m": "\x1bm\x1b]0;t\a\x1b[?1m",
+		"\x1b[38;5;12":                   "\x1b[38;5;12",
+	} {
+		require.Equal(t, without, viewstest.Uncoloured(with), "%q", with)
 	}
 }
 
