@@ -218,8 +218,9 @@ func TestSessionSaysWhoAnswersAndHow(t *testing.T) {
 	require.Contains(t, session.Encryption.String(), "behind it encrypted (TLSv1")
 }
 
-// withTLS starts a second server, with cluster_name blue, from the binaries and for the user of
-// like. It has TLS on ip beside its socket, whose folder is returned.
+// withTLS starts a second server, with cluster_name blue, which uses the binaries and the user of
+// the server like. Clients reach it with TLS on the address ip, and without on a socket, whose folder
+// is returned.
 func withTLS(t *testing.T, like *embedded.Server, ip string) (socket string) {
 	t.Helper()
 	if like == nil {

@@ -47,7 +47,7 @@ func Began(conn *pgx.Conn) { conn.PgConn().CustomData()[bornKey] = time.Now() }
 // reads twice in a row would open a second connection and keep it in use.
 type releases struct{ pool *Pool }
 
-// TraceQueryStart does nothing.
+// TraceQueryStart does nothing; pgx accepts only a tracer that has this method and TraceQueryEnd.
 func (releases) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	return ctx
 }

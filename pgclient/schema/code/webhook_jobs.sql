@@ -561,7 +561,8 @@ GRANT EXECUTE ON FUNCTION public.fn_webhook_job_release TO :"webhook_worker";
 -- or, at the third lost lease, fails them with LEASE_LOST_LIMIT. A job that was renewed or reported meanwhile is
 -- skipped. The token is removed, so that the worker that lost the lease cannot change the job. The caller has locked
 -- the rows. Internal.
--- fn_lease_reset_cleaner_run(p_limit): does this for all expired leases, once per row, however many sessions run it.
+-- fn_lease_reset_cleaner_run(p_limit): calls fn_webhook_lease_lose for all expired leases, once per row, however many
+-- sessions run it.
 CREATE OR REPLACE FUNCTION public.fn_webhook_lease_lose(p_ids bigint[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
