@@ -46,8 +46,9 @@ func Activity(rows []queue.Activity) Source {
 	}.lines())
 }
 
-// activityRank is highest for sessions that block others, or that are idle in a transaction and
-// keep vacuum from removing dead rows.
+// activityRank returns how urgent a session is: highest if it blocks others,
+// or if it is idle in a transaction and so keeps vacuum from removing dead
+// rows.
 func activityRank(a queue.Activity) int {
 	switch {
 	case len(a.Blocks) > 0:
@@ -162,7 +163,8 @@ func stateSince(a queue.Activity, e Env) string {
 	return a.State.String() + " for " + e.Ago(*a.Since)
 }
 
-// sessions adds a part with one line per session.
+// sessions adds a part to the page with one line per session. list has their
+// pids, all their details.
 func (p *pageBuilder) sessions(head string, list []int64, all []queue.Activity) {
 	if len(list) == 0 {
 		return

@@ -60,8 +60,9 @@ func Alerts(s *queue.Snapshot) Source {
 	}.lines())
 }
 
-// moreUrgent orders alerts: open ones before acknowledged ones, critical before warning, then the
-// longest first; acknowledged ones by the time of their acknowledgement.
+// moreUrgent reports whether a belongs above b: open before acknowledged,
+// critical before warning, then the longest first; among acknowledged ones the
+// oldest acknowledgement first.
 func moreUrgent(a, b queue.Alert) bool {
 	if x, y := a.State == "acked", b.State == "acked"; x != y {
 		return y
@@ -74,7 +75,7 @@ func moreUrgent(a, b queue.Alert) bool {
 	return a.AgeSeconds > b.AgeSeconds
 }
 
-// AlertName returns the subject of an alert in readable form.
+// AlertName returns what an alert is about, in the words of the screen.
 func AlertName(a queue.Alert) string {
 	switch a.Kind {
 	case queue.AlertNoHost:
@@ -164,16 +165,19 @@ func AlertPage(a queue.Alert, all []queue.Alert, history []queue.AlertAck, e Env
 	return p.done(AlertName(a))
 }
 
-// quarantineName returns STEP:ROW of a quarantine alert.
+// quarantineName returns the alert's row in quarantine as STEP:ROW: the step
+// of a tick worker that fails, and the id of the row on which it fails.
 func quarantineName(a queue.Alert) string {
 	return strings.TrimPrefix(a.Subject.String(), "quarantine:")
 }
 
-// failingID returns the webhook subscription of a failing alert.
+// failingID returns the id of the webhook subscription that an alert of kind
+// "failing" is about.
 func failingID(a queue.Alert) string { return strings.TrimPrefix(a.Subject.String(), "failing:") }
 
-// alertRatio returns how urgent an alert is as a number: for a silence, its age ÷ the cadence; for
-// a row in quarantine, the attempts; for other alerts, the value ÷ its limit.
+// alertRatio returns by how much an alert exceeds its limit, such as 3×. For a
+// silence it is the age ÷ the cadence; for a row in quarantine it is the
+// number of attempts; for others the value ÷ its limit.
 func alertRatio(a queue.Alert, e Env) string {
 	if a.Kind == queue.AlertQuarantine {
 		return Plural(int64(a.Ratio), "attempt", "attempts")

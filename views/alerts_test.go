@@ -14,8 +14,9 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// An endpoint that was given up is not shown as a silence: its page and its row name the endpoint,
-// how long it failed and what lifts the block, and the Overview does not count it as silent.
+// An alert that an endpoint was given up is not about a silence. Its row and
+// page name the endpoint, how long it failed and how to send to it again, and
+// the Overview does not count it as silent.
 func TestFailingEndpointIsTold(t *testing.T) {
 	since := viewstest.Now().Add(-2 * time.Hour)
 	a := queue.Alert{
@@ -33,7 +34,8 @@ func TestFailingEndpointIsTold(t *testing.T) {
 	require.NotContains(t, lines, "SILENT")
 }
 
-// conditions returns alerts that are no silences, and two silences that one of these alerts causes.
+// conditions returns alerts that are not about silences, and two silences that
+// one of these alerts causes.
 func conditions() []queue.Alert {
 	since := viewstest.Now().Add(-2 * time.Hour)
 	make := func(kind, subject, severity, cause, detail string) queue.Alert {
@@ -53,11 +55,12 @@ func conditions() []queue.Alert {
 	}
 }
 
-// One cause is one row on the first screen, in the pane and in its badge; its page lists the
-// included alerts.
+// Alerts with the same cause are one row on the first screen and in the pane,
+// and count once in the badge of the tab. The page of that row lists the
+// alerts that it includes.
 func TestAlertsFoldByCause(t *testing.T) {
 	e := env(theme.Options{Depth: theme.Mono})
-	until := viewstest.Now().Add(-time.Second) // it ends after the snapshot was taken
+	until := viewstest.Now().Add(-time.Second) // the acknowledgement ended before the snapshot was taken
 	s := queue.Snapshot{Alerts: conditions(), Suspended: []queue.Suspension{{
 		SubscriptionID: 12, Endpoint: queue.Clean("hooks.acme.example"), Reason: queue.Clean("circuit"), Since: viewstest.Now().Add(-2 * time.Hour), Until: &until,
 	}}}
@@ -89,8 +92,8 @@ func TestAlertsFoldByCause(t *testing.T) {
 	require.NotContains(t, lines, "SILENT")
 }
 
-// Without a host and without waiting work there is no alert; the first screen says who stopped the
-// last host, and why.
+// If no host is alive but no work waits, there is no alert: the first screen
+// then says who stopped the last host, and why.
 func TestNoHostSaysHowTheLastOneEnded(t *testing.T) {
 	e := env(theme.Options{Depth: theme.Mono})
 	at := viewstest.Now().Add(-time.Minute)
@@ -110,7 +113,8 @@ func TestNoHostSaysHowTheLastOneEnded(t *testing.T) {
 	}
 }
 
-// A time that has passed is shown as over, not as still to come.
+// If a time has passed since it was set (such as the end of an
+// acknowledgement), the screen shows it as over.
 func TestTimesThatAreOver(t *testing.T) {
 	e := env(theme.Options{Depth: theme.Mono})
 	now := viewstest.Now()

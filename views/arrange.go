@@ -2,8 +2,9 @@ package views
 
 import "slices"
 
-// Arrange returns the indices of the rows for which keep is true (nil = all), in the order of sort.
-// Call it when the snapshot, the filter or the order changes; moving the cursor does not need it.
+// Arrange returns the indices of the rows for which keep returns true (nil
+// keeps all), in the order src.Sorts[sort]. It is for a change of the
+// snapshot, the filter or the order; a cursor movement needs none.
 func Arrange(src Source, sort int, keep func(i int) bool) []int {
 	order := make([]int, 0, src.Len)
 	for i := range src.Len {
@@ -19,7 +20,7 @@ func Arrange(src Source, sort int, keep func(i int) bool) []int {
 		if la, lb := src.Lower(a), src.Lower(b); la || lb {
 			switch {
 			case la == lb:
-				return 0 // rows of the second table keep their order
+				return 0 // an order applies to the first table only
 			case la:
 				return 1
 			}

@@ -49,8 +49,9 @@ func Audit(rows []queue.AuditEntry) Source {
 	}.lines())
 }
 
-// change returns what an action changed where its name and target do not say it: the value of a
-// flag, or whether a subscription was enabled or disabled.
+// change returns what an action changed, for actions whose name and target do
+// not say it: the new value of a flag, or whether a subscription was enabled
+// or disabled.
 func change(a queue.AuditEntry) string {
 	switch a.Action.String() {
 	case "flag_set", "flag_revert":
@@ -66,7 +67,8 @@ func change(a queue.AuditEntry) string {
 	return ""
 }
 
-// outcomeRank is higher for refused actions, so that they stand out.
+// outcomeRank returns how conspicuous an outcome is: refused actions are drawn
+// as warnings.
 func outcomeRank(outcome string) int {
 	word, _, _ := strings.Cut(outcome, ":")
 	return rank(word)

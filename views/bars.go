@@ -8,7 +8,7 @@ import (
 // Banner is a line above every pane, shown while something is wrong with the snapshot or
 // the server.
 type Banner struct {
-	Word  string // LOST, MONITORING OFF
+	Word  string // what is wrong, such as LOST or MONITORING OFF
 	Text  string
 	Alarm bool // true: drawn as an alarm; false: as a caution
 }
@@ -24,7 +24,7 @@ func (b Banner) Line(e Env, w int) string {
 // Status is the status line below the body.
 type Status struct {
 	Left       string
-	Right      []string // the text on the right, in several forms, the longest first
+	Right      []string // the text on the right in several lengths, longest first; the longest that fits is drawn
 	Bad        bool     // the text on the left is a refusal or an error
 	Production bool
 }
@@ -50,10 +50,11 @@ func (s Status) Line(e Env, w int) string {
 	return bar.Paint(th.Left(" "+left, room) + right)
 }
 
-// Hint is one key with its word in the last line.
+// Hint is one key in the last line of the screen, with a word that says what
+// it does.
 type Hint struct {
 	Key, Word string
-	Off       bool // drawn dim and in brackets; pressing the key shows the reason
+	Off       bool // the action is not available: drawn dim and in brackets, and pressing the key shows the reason
 	Acts      bool // the key changes something: drawn first, apart from the keys that only show something
 	Keep      bool // the key is never left out; if there is no room, its word is
 }
@@ -104,7 +105,7 @@ func Footer(hints []Hint, e Env, w int) string {
 	if len(acting) > 0 {
 		rule = theme.Width(th.G.V) + 2
 	}
-	words = width(kept) <= w/2 && width(acting)+rule+width(kept) <= w+1 // one blank before each, two between them, none after the last
+	words = width(kept) <= w/2 && width(acting)+rule+width(kept) <= w+1 // each hint is one blank wider than its text, two between hints; the last needs none
 	room := w + 1 - width(kept)
 	for len(looking) > 0 && width(acting)+rule+width(looking) > room {
 		looking = looking[:len(looking)-1]

@@ -14,11 +14,13 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Column is one column of a List. One declaration has three uses: the pane draws its cell, the
-// table of a verb prints its plain value, and exports write the JSON member that it names.
+// Column is one column of a List. It is declared once for three uses: the pane
+// draws a cell, the table of a command line verb prints the value, and an
+// export writes the JSON member of the same name.
 type Column[T any] struct {
-	// Name is the JSON member that the column shows, and the column's name in exports. A column
-	// that combines several members has another name and sets Text, Cell or Plain.
+	// Name is the JSON member of the row that the column shows, and the
+	// column's name in exports. A column that combines several members has a
+	// name that is no member, and sets Text, Cell or Plain.
 	Name  string
 	Title string // on the screen; "" = the name
 	Head  string // in the table of a verb; "" = the title in capitals
@@ -30,13 +32,13 @@ type Column[T any] struct {
 
 	Look  look
 	Tone  func(row T, e Env) theme.Style // a style that depends on the row
-	Say   func(e Env, v any) string      // formats the member for the screen; nil = Env.shown
+	Say   func(e Env, v any) string      // formats the member for the screen; nil: Env.shown does, by type and name
 	Text  func(row T, e Env) string      // the text of the cell, if it is not simply the member
 	Cell  func(row T, e Env) table.Cell  // text and style of the cell
-	Plain func(row T) string             // the text in the table of a verb; nil = the member as plain formats it
+	Plain func(row T) string             // the text in the table of a verb; nil: the function plain formats the member
 }
 
-// look is how a cell is drawn.
+// look says in which style a cell is drawn.
 type look int
 
 const (
@@ -47,27 +49,29 @@ const (
 	ofRow // in the style of the row's urgency
 )
 
-// List is a table of rows of one type.
+// List describes a table of rows of type T: its columns, its filter, and how a
+// row is identified and drawn. It holds the rows too.
 type List[T any] struct {
 	Name    string // the name of the list in exports
 	Rows    []T
-	ID      func(row T) string // identifies a row across refreshes, for the cursor and the selection
+	ID      func(row T) string // the id by which cursor and selection find a row again after a refresh
 	Title   func(row T) string // names a row in a few words, for the dialogs of actions; nil = the id is used
 	Columns []Column[T]
-	First   string // the columns that come first in the table of a verb
-	// Filter lists the fields of the filter, as field=member if the two names differ. Word returns
-	// the values of fields that are no members.
+	First   string // names of the columns that the table of a verb has first
+	// Filter lists the fields of the filter, separated by blanks; field=member
+	// if the two names differ. Word returns the value of a field that is not a
+	// JSON member.
 	Filter string
 	Word   func(row T, word string) (any, bool)
 	// Look returns the sign of a row and the style of its urgency; nil = no row is urgent.
 	Look func(row T, e Env) (sign table.Cell, urgent theme.Style)
-	// Export returns the name of the export list to which a row belongs, and its records there; nil
-	// = Name and the row itself.
+	// Export returns to which list of queue.ExportLists a row belongs, and
+	// what is exported for it. nil: the list Name, and the row itself.
 	Export func(row T) (list string, rows []any)
 }
 
-// lines is a List whose functions take the index of a row, so that lists of different types can be
-// used alike.
+// lines is a List without its type parameter: its functions take the index of
+// a row, so that a Source can hold lists of different types.
 type lines struct {
 	list    string
 	n       int
@@ -119,7 +123,7 @@ func (l List[T]) lines() lines {
 				style = c.Tone(l.Rows[i], e)
 			}
 			switch {
-			case c.Width == 0: // not on the screen
+			case c.Width == 0: // a column without width is for verbs and exports only
 			case c.Cell != nil:
 				r.Cells[k] = c.Cell(l.Rows[i], e)
 			case c.Text != nil:
@@ -236,7 +240,8 @@ func (e Env) painted(l look, urgent theme.Style) theme.Style {
 	return e.Theme.Text
 }
 
-// with returns the Source with its tables: the first list, and an optional second list below it.
+// with fills the Source with its tables: the first list and, if given, a
+// second list below it.
 func (s Source) with(first lines, second ...lines) Source {
 	s.lists = append([]lines{first}, second...)
 	s.Columns, s.Len = first.columns, first.n
@@ -294,7 +299,7 @@ func (s Source) column(name string) int {
 	return slices.Index(s.lists[0].names, name)
 }
 
-// pick returns a row of the first table with only the named columns.
+// pick returns row i of the first table, reduced to the named columns.
 func (s Source) pick(i int, e Env, names ...string) table.Row {
 	row := s.Row(i, e)
 	cells := make([]table.Cell, len(names))

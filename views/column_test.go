@@ -1,5 +1,5 @@
-// Columns: one declaration makes the column of the pane, of the table of a verb and, by the member
-// that it names, of the export.
+// Tests of columns: one declaration (type Column) makes the column of the
+// pane, that of a verb's table, and the member of the export.
 
 package views_test
 

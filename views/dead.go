@@ -11,9 +11,10 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// GroupNames returns the endpoint or job kind of each group. If several groups of one code have the
-// same name, it adds the domain or the subscription, because a narrow screen has no column for
-// these.
+// GroupNames returns a name for each group of dead letters: its endpoint or
+// job kind. If several groups with the same error code would have the same
+// name, the domain or the subscription is added, because a narrow screen has
+// no column for these.
 func GroupNames(groups []queue.DeadGroup) []string {
 	type named struct{ source, code, endpoint string }
 	of := func(g queue.DeadGroup) named { return named{g.Source, g.Code.String(), g.Endpoint.String()} }
@@ -90,9 +91,10 @@ func MoreGroups(m queue.DeadMore) string {
 		Plural(m.Open, "dead letter", "dead letters")
 }
 
-// DeadPane is DeadGroups, plus one row for the groups that the snapshot leaves out, if any. That
-// row has the number of their dead letters; it has no times and is not exported. A note says how
-// many groups it represents.
+// DeadPane returns the table of DeadGroups with one more row, if the snapshot
+// leaves groups out. That row has the number of dead letters in the groups
+// left out, no times, and is not exported; a note says how many groups these
+// are.
 func DeadPane(s *queue.Snapshot) Source {
 	more := MoreGroups(s.OrEmpty().DeadMore)
 	if more == "" {
@@ -121,7 +123,7 @@ func GroupID(g queue.DeadGroup) string {
 	return g.Source + "\x00" + g.Code.String() + "\x00" + g.Endpoint.String() + "\x00" + g.Domain.String() + "\x00" + strconv.FormatInt(g.SubscriptionID, 10)
 }
 
-// groupRank is higher for groups that still grow.
+// groupRank returns how urgent a group is: more if it still grows.
 func groupRank(g queue.DeadGroup) int {
 	for _, v := range last(g.Trend, 3) {
 		if v > 0 {
@@ -135,7 +137,7 @@ func groupRank(g queue.DeadGroup) int {
 func DeadLetters(rows []queue.DeadLetter) Source {
 	id, event := 8, 1
 	if len(rows) > 0 && rows[0].Source != "webhook" {
-		event = 9                               // jobs have no event, and the kind of an event dead letter names it
+		event = 9                               // narrow: jobs have no event, and for an event dead letter the column kind has its type
 		id = len(rows[0].Source+":") + shortLen // enough for a short id; the page shows the whole one
 	}
 	return Source{

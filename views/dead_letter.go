@@ -69,7 +69,8 @@ func eventWords(l queue.DeadLetter) string {
 	return l.EventType.String() + queue.Choose(l.EventID != 0, " #"+strconv.FormatInt(l.EventID, 10), "")
 }
 
-// outcome shows who requeued or closed the dead letter, and how.
+// outcome shows who closed the dead letter (by a requeue or by resolving it),
+// and how.
 func (p *pageBuilder) outcome(d *queue.DeadLetterDetail) {
 	if d.ReplayedJobID != "" {
 		who := ""
@@ -92,7 +93,7 @@ func (p *pageBuilder) outcome(d *queue.DeadLetterDetail) {
 func (p *pageBuilder) attempts(d *queue.DeadLetterDetail) {
 	th, as := p.e.Theme, d.Attempts
 	if len(as) == 0 && d.Source != "webhook" {
-		return // for this source, only the last error is stored
+		return // this source stores the last error only, no attempts
 	}
 	p.head(fmt.Sprintf("Attempts (%d)", len(as)))
 	if len(as) == 0 {

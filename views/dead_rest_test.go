@@ -14,7 +14,8 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// The row of the groups that a snapshot leaves out is not exported and has no times.
+// If a snapshot leaves groups out, the pane has a last row that counts them.
+// It is not exported and has no times.
 func TestRowOfTheOtherGroups(t *testing.T) {
 	s := viewstest.Rich()
 	s.DeadMore = queue.DeadMore{Groups: 3, Open: 70}

@@ -8,7 +8,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Even on the narrowest screen, no two rows have the same text.
+// However narrow the screen, no two groups have the same name.
 func TestGroupNames(t *testing.T) {
 	g := func(source, code, endpoint, domain string, sub int64) queue.DeadGroup {
 		return queue.DeadGroup{Source: source, Code: queue.Clean(code), Endpoint: queue.Clean(endpoint), Domain: queue.Clean(domain), SubscriptionID: sub}

@@ -27,8 +27,8 @@ type Dialog struct {
 	Notes    []string // skipped rows with the reasons, and warnings
 	Fields   []Field
 	Buttons  []string
-	Focus    int  // fields first, then buttons
-	Quiet    bool // the dialog does not accept answers yet
+	Focus    int  // index of what has the focus: the fields first, then the buttons
+	Quiet    bool // the dialog has just opened and does not accept keys yet
 	Hint     string
 	Error    string
 	Offset   int
@@ -58,7 +58,8 @@ func (d Dialog) Lines(e Env, s Size) []string {
 	return box(e, d.Title, lines, w, queue.Choose(d.Alarm, th.Critical, th.Accent))
 }
 
-// SameAs is the label of the line of a dialog that shows the command line with the same effect.
+// SameAs is the label of the line in a dialog that shows the qtop command with
+// the same effect.
 const SameAs = "same as"
 
 // body returns the text above fields and buttons; it scrolls if it is long.

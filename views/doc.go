@@ -18,14 +18,15 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Env is the environment of a drawing: its theme, time and time zone.
+// Env is what every drawing function needs besides its data: theme, time and
+// time zone.
 type Env struct {
 	Theme theme.Theme
 	Now   time.Time      // server time of the snapshot, to which ages are relative
 	Loc   *time.Location // time zone of displayed times
-	Stale bool           // the snapshot is too old: each row has the sign for that
-	Brief bool           // pages leave out the parts for which the database must be asked
-	Exact bool           // times are RFC 3339 with date and zone: the text is for no screen
+	Stale bool           // the snapshot is too old, which every row shows by a sign
+	Brief bool           // pages leave out the parts that need another read of the database
+	Exact bool           // times are RFC 3339 with date and zone: the text is for a program, not for a screen
 }
 
 // Size is a size in cells.

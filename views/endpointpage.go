@@ -63,7 +63,7 @@ func (p *pageBuilder) endpointState(r queue.Endpoint) {
 		p.paint("state", r.Gate+": nothing is routed to this endpoint; a subscription_admin can change that", e.Theme.Warning)
 	default:
 		s := "suspended (" + r.Reason.String() + ")"
-		over := r.Until != nil && !e.Now.Before(*r.Until) // it has ended since the snapshot was taken
+		over := r.Until != nil && !e.Now.Before(*r.Until) // the block ended after the snapshot was taken
 		switch {
 		case r.Gate == "half_open", over && r.Reason.String() == "circuit":
 			s = "circuit half open: one probe at a time is sent, and its result decides"
@@ -125,7 +125,8 @@ func limitWords(r queue.Endpoint) string {
 	return rate + ", attempts: " + most
 }
 
-// retries shows when the waiting jobs are due, as a calendar.
+// retries shows how many waiting delivery jobs become due in each of the next
+// time spans.
 func (p *pageBuilder) retries(slots []queue.RetrySlot) {
 	var top int64
 	for _, s := range slots {
@@ -144,8 +145,8 @@ func (p *pageBuilder) retries(slots []queue.RetrySlot) {
 	}
 }
 
-// causes shows the links of the chain that can block a queue: those that block, with their
-// remedies, and those that do not.
+// causes shows everything that can block a queue, in the order in which it is
+// checked: what blocks now, with its remedy, and what does not.
 func (p *pageBuilder) causes(y queue.Why) {
 	th := p.e.Theme
 	for _, l := range y.Links {

@@ -13,7 +13,7 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// BroadcastHeadLines is the height of the head above the tables of pane gs.
+// BroadcastHeadLines is the number of lines above the tables of pane gs.
 const BroadcastHeadLines = 3
 
 // EventSubscriptions returns the tables of pane gs: event subscriptions, and below them the
@@ -80,7 +80,7 @@ func muteState(s queue.EventSubscription) string {
 	return queue.Choose(s.Mute, "muted", "active")
 }
 
-// PlainPercent returns the share n ÷ of in percent, as a bare number.
+// PlainPercent returns n as a percentage of of, without the sign %.
 func PlainPercent(n, of int64) string {
 	if of == 0 {
 		return "-"
@@ -88,13 +88,14 @@ func PlainPercent(n, of int64) string {
 	return strconv.FormatFloat(100*float64(n)/float64(of), 'f', 2, 64)
 }
 
-// eventSubscriptionOrder returns a sort key that keeps the event subscriptions of a domain
-// together, after those of all domains.
+// eventSubscriptionOrder returns the key by which event subscriptions are
+// sorted: those for all domains first, then domain by domain.
 func eventSubscriptionOrder(s queue.EventSubscription) string {
 	return strings.Join([]string{s.Domain.String(), s.Type.String(), s.Stream.String(), s.Recipient.String(), fmt.Sprintf("%19d", s.ID)}, "\x00")
 }
 
-// scopeWords returns the conditions that narrow an event subscription.
+// scopeWords returns the conditions that limit an event subscription to a part
+// of the events of its types.
 func scopeWords(s queue.EventSubscription) string {
 	var words []string
 	if !s.SubjectTable.Empty() {
@@ -106,7 +107,8 @@ func scopeWords(s queue.EventSubscription) string {
 	return strings.Join(words, ", ")
 }
 
-// percent returns a share with so many digits that a share above 0 is never shown as 0.
+// percent returns n as a percentage of of, with so many digits that a value
+// above 0 is never shown as 0.
 func percent(n, of int64) string {
 	if of <= 0 {
 		return "0 %"
@@ -194,8 +196,9 @@ func EventSubscriptionPage(s queue.EventSubscription, history []queue.AuditEntry
 	return p.done(title)
 }
 
-// stepWords returns what an event subscription must name at a step of the resolution (source
-// document DP6 §3.2).
+// stepWords describes one step of the resolution, in which the recipients of
+// an event are found: what an event subscription must name to be used at that
+// step (DP6 §3.2).
 func stepWords(step int) string {
 	return [...]string{"", "type and stream are named", "the stream is named, every type", "the type is named, every stream", "every type and stream", "broadcast"}[min(max(step, 0), 5)]
 }

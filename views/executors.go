@@ -25,7 +25,7 @@ func Executors(s *queue.Snapshot) Source {
 				if executorRank(rows[i]) > rankQuiet && rows[i].Ratio != rows[j].Ratio {
 					return rows[i].Ratio > rows[j].Ratio
 				}
-				return rows[i].ID.String() < rows[j].ID.String() // not by age, because each heartbeat would reorder the rows
+				return rows[i].ID.String() < rows[j].ID.String() // by id: sorted by age, the rows would move with each heartbeat
 			}},
 			{Name: "last heartbeat, oldest first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return orZero(rows[i].AgeSeconds) > orZero(rows[j].AgeSeconds) }},
 			{Name: "executor", Column: "executor_id", Less: func(i, j int) bool { return rows[i].ID.String() < rows[j].ID.String() }},
@@ -61,7 +61,8 @@ func Executors(s *queue.Snapshot) Source {
 	}.lines(), subscriptionList(subs))
 }
 
-// executorRank is highest for silent executors and lowest for deregistered ones.
+// executorRank returns how urgent an executor is: silent ones most,
+// deregistered ones least.
 func executorRank(x queue.Executor) int {
 	switch x.State {
 	case "silent":

@@ -1,10 +1,12 @@
 package views
 
-// The names of filter fields of panes. A name has the same kind of value in every pane.
+// The names of the fields by which panes can be filtered. The same name has
+// the same kind of value (text, number, duration) in every pane.
 
 import "github.com/qtop/qtop/pgclient/queue"
 
-// fields makes the fields of a filter. A field that is neither a number nor a duration is text.
+// fields returns the fields of a filter. Fields that are not known as number
+// or duration are text.
 func fields(names ...string) []queue.Field {
 	out := make([]queue.Field, len(names))
 	for i, name := range names {

@@ -26,7 +26,8 @@ func Count(n int64) string {
 	return s
 }
 
-// counted returns a count, with ≥ if counting stopped there.
+// counted returns a count. bound is true if counting stopped at that number;
+// then it begins with ≥.
 func (e Env) counted(n int64, bound bool) string {
 	return queue.Choose(bound, e.Theme.G.AtLeast, "") + Count(n)
 }
@@ -68,7 +69,7 @@ func Age(seconds int64) string {
 	}
 }
 
-// Times returns a ratio with ×, such as the ratio of an age to a cadence.
+// Times returns a ratio with the sign ×, such as 3×.
 func (e Env) Times(ratio float64) string {
 	x := e.Theme.G.Times
 	switch {

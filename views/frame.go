@@ -44,7 +44,8 @@ func (x Screen) Draw(e Env, s Size, body func(Size) []string) string {
 	return e.Theme.Twins(strings.Join(lines, "\n"))
 }
 
-// TooSmall returns the screen of a terminal that is too small to show every warning.
+// TooSmall returns what a terminal shows that is too small for every warning:
+// only that it is too small.
 func TooSmall(e Env, s Size) string {
 	if s.W <= 0 || s.H <= 0 {
 		return ""

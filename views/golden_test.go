@@ -23,8 +23,9 @@ var update = flag.Bool("update", false, "write the goldens of this run")
 
 var sizes = []views.Size{{W: 80, H: 24}, {W: 120, H: 40}, {W: 200, H: 60}}
 
-// looks are the three styles in which goldens are stored. Mono and ASCII goldens are plain text;
-// those in colour contain escape sequences, written with ␛.
+// looks are the three variants of which golden files are stored: colour, mono
+// and ASCII. Files in colour contain escape sequences, with ESC written as ␛;
+// the others are plain text.
 var looks = map[string]theme.Options{
 	"colour": {Depth: theme.Sixteen},
 	"mono":   {Depth: theme.Mono},
@@ -40,7 +41,8 @@ func grid(src views.Source, marks map[string]bool) views.Grid {
 	return views.Grid{Source: src, Order: views.Arrange(src, 0, nil), Selected: marks}
 }
 
-// bodies returns functions that draw all panes and pages for a world.
+// bodies returns, by name, a function for every pane and page that draws it
+// with the data of w.
 func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 	s := w.Snapshot
 	g := func(src views.Source, marks map[string]bool) func(views.Env, views.Size) []string {
@@ -153,8 +155,9 @@ func screen(w viewstest.World, name string, body func(views.Env, views.Size) []s
 // frameTop and frameFoot are the numbers of lines above and below a body.
 const frameTop, frameFoot = 2, 2
 
-// TestGoldens compares every body with its golden, without the frame of the screen: a new tab or
-// another header changes none of these files.
+// TestGoldens compares every pane and page with its golden file, without
+// header, tabs and status line: a change of those must not change all these
+// files.
 func TestGoldens(t *testing.T) {
 	t.Parallel()
 	for worldName, w := range worlds() {

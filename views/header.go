@@ -20,7 +20,7 @@ type Header struct {
 	Server     *queue.Server  // the server of the snapshot; nil without a snapshot
 	Link       queue.Link
 	Age        time.Duration // age of the snapshot
-	Old        bool          // the snapshot is older than the refresh interval explains
+	Old        bool          // the snapshot is older than a working refresh would leave it
 	Paused     bool
 	Past       time.Duration // age of the stored snapshot on the screen; 0 = the snapshot is live
 	Now        time.Time     // the operator's clock
@@ -42,7 +42,8 @@ func (h Header) Line(e Env, w int) string {
 	return th.Cut(word+bar.Paint(left+fill)+look.Paint(" "+state+" ")+bar.Paint(" "+clock), w)
 }
 
-// left returns as many parts of server and login as fit, the most important first.
+// left returns the left side of the header: as many facts about server and
+// login as fit, the most important first.
 func (h Header) left(e Env, w int) string {
 	th := e.Theme
 	out := " " + queue.Choose(h.Profile != "", strings.ToUpper(theme.Safe(h.Profile))+"  ", "")
@@ -62,7 +63,7 @@ func (h Header) left(e Env, w int) string {
 	return th.Cut(out, w)
 }
 
-// words returns the parts, each with its shorter forms.
+// words returns these facts, each in several lengths, the longest first.
 func (h Header) words() [][]string {
 	s := h.Session
 	if s == nil {
@@ -100,8 +101,8 @@ func (h Header) words() [][]string {
 	return words
 }
 
-// Role returns the roles of a login in short form, without roles that do not matter for the
-// console.
+// Role returns the roles of a login in short form. It leaves out roles that
+// give no rights in the console.
 func Role(roles []string) string {
 	var out []string
 	for _, r := range []struct{ role, word string }{

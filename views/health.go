@@ -51,7 +51,8 @@ func Health(s *queue.Snapshot) Source {
 	}.lines())
 }
 
-// HealthSource returns the subject of a row of health, in the words of the glossary.
+// HealthSource returns what a row of health is about (its column source), in
+// the words of the glossary.
 func HealthSource(source string) string {
 	switch source {
 	case "cursor_held":

@@ -78,9 +78,10 @@ func HostBelow(s *queue.Snapshot, h *queue.HostStatus, at string, e Env, size Si
 	return append(said, hostSections(s, h, e, Size{size.W, size.H - len(said)})...)
 }
 
-// loopErrors returns the last error of the loop named at; if it has none, that of the first loop
-// with one. The result has two lines whenever any loop has an error, so that the lines below do not
-// move with the cursor.
+// loopErrors returns the last error of the loop under the cursor (at), else
+// the error of the first loop that has one. If any loop has an error, the
+// result always has two lines, so that the lines below do not move when the
+// cursor does.
 func loopErrors(h *queue.HostStatus, at string, e Env, w int) []string {
 	if h == nil {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// The sign shows the state of the listener: urgent if it receives no signals, quiet if it is off,
-// because that is deliberate.
+// The sign before the wake stream: urgent if the listener gets no signals,
+// quiet if it is switched off on purpose.
 func TestWakeStreamSign(t *testing.T) {
 	t.Parallel()
 	e := env(theme.Options{ASCII: true})

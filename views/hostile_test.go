@@ -45,7 +45,7 @@ func TestHostileStringsReachNoScreen(t *testing.T) {
 		for name, body := range bodies(w) {
 			sizes := []views.Size{{W: 80, H: 24}, {W: 200, H: 60}}
 			if n++; os.Getenv("QTOP_TEST_FULL") == "" {
-				sizes = sizes[n%2:][:1] // in turns
+				sizes = sizes[n%2:][:1] // to save time, the two sizes take turns
 			}
 			for _, size := range sizes {
 				e := env(theme.Options{Depth: theme.Rich})

@@ -28,14 +28,15 @@ func subscriptionCounts(subs []queue.JobSubscription) map[queue.Text]subscriptio
 	return counts
 }
 
-// needsSubscriptions reports whether an executor needs a job subscription to claim anything. Tick
-// workers and other workers inside the database do not, because each has fixed work.
+// needsSubscriptions reports whether an executor can claim work only by a job
+// subscription. Tick workers and other workers inside the database need none:
+// their work is fixed.
 func needsSubscriptions(x queue.Executor) bool {
 	return !x.TickWorker && x.State != "deregistered" && x.Kind.String() != "PG_worker" && x.Kind.String() != "DOT"
 }
 
-// mayClaimCell shows how many job subscriptions an executor has, and warns if it needs one and has
-// none.
+// mayClaimCell shows how many job subscriptions an executor has. It warns if
+// the executor needs one and has none.
 func mayClaimCell(x queue.Executor, c subscriptionCount, e Env) table.Cell {
 	switch {
 	case c.all == 0 && needsSubscriptions(x):
@@ -112,7 +113,8 @@ func subscriptionList(subs []queue.JobSubscription) lines {
 			return x.ExecutorID.String() + " may claim " + orEvery(x.JobKind) + " in " + orEvery(x.Domain)
 		},
 		First: "state executor_id executor_kind job_kind event_domain priority_floor max_parallel in_flight registered_by registered_at subscription_id notes",
-		// In the filter of pane 4, kind means the executor kind, as in the first table.
+		// The filter field kind means the executor kind here, as in the first
+		// table of the pane.
 		Filter: "id=executor_id kind=executor_kind domain=event_domain state",
 		Word: func(x queue.JobSubscription, word string) (any, bool) {
 			return subscriptionState(x), word == "state"
@@ -132,7 +134,7 @@ func subscriptionList(subs []queue.JobSubscription) lines {
 				Text: func(x queue.JobSubscription, _ Env) string { return Count(x.InFlight) + " of " + Count(x.MaxParallel) },
 				Tone: func(x queue.JobSubscription, e Env) theme.Style {
 					return e.warn(x.Enabled && x.InFlight >= x.MaxParallel)
-				}}, // a disabled one: the executor claims no more jobs by it
+				}}, // a disabled subscription is drawn dim: the executor claims nothing by it
 			{Name: "state", Width: 7, Look: ofRow, Text: func(x queue.JobSubscription, _ Env) string { return subscriptionState(x) }, Plain: func(x queue.JobSubscription) string { return OnOff(x.Enabled) }},
 			{Name: "notes", Width: 12, Max: 50, Drop: 3, Look: dim},
 			{Name: "registered_by", Title: "by", Width: 8, Max: 16, Drop: 4, Look: dim},

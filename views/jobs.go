@@ -10,7 +10,7 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// wholeIDs is the width of a table from which on ids are not shortened.
+// wholeIDs is the screen width from which on ids are shown in full.
 const wholeIDs = 120
 
 // Jobs returns the table of the live jobs of one queue lane, on a screen of w cells.

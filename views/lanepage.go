@@ -39,7 +39,7 @@ func LanePage(l queue.Lane, s *queue.Snapshot, e Env, w int) Page {
 	n := 0
 	for _, x := range s.JobSubscriptions {
 		if k, d := x.JobKind.String(), x.Domain.String(); (k == "" || k == l.Kind.String()) && (d == "" || d == l.Domain.String()) &&
-			(l.Executor.Empty() || x.ExecutorKind == l.Executor) { // the waiting jobs name an executor kind
+			(l.Executor.Empty() || x.ExecutorKind == l.Executor) { // a lane of jobs for one executor kind lists only executors of that kind
 			p.pair(x.ExecutorID.String(), subscriptionWords(x))
 			n++
 		}
@@ -50,7 +50,7 @@ func LanePage(l queue.Lane, s *queue.Snapshot, e Env, w int) Page {
 	return p.done(l.Kind.String())
 }
 
-// hourWords returns the results of a queue lane's jobs in the last hour.
+// hourWords returns how the jobs of a queue lane ended in the last hour.
 func hourWords(l queue.Lane, e Env) string {
 	var parts []string
 	for _, x := range []struct {
@@ -70,7 +70,8 @@ func hourWords(l queue.Lane, e Env) string {
 	return strings.Join(parts, ", ")
 }
 
-// laneWords returns one queue lane in a few words, for a screen without room for its page.
+// laneWords describes one queue lane in at most two lines, for a screen
+// without room for its page.
 func laneWords(l queue.Lane, e Env) []string {
 	why := l.Why.String()
 	if why == "" && waits(l) > 0 {
@@ -100,9 +101,8 @@ func LeasePage(l queue.JobLease, e Env, w int) Page {
 	return p.done("lease " + ShortID(l.ID))
 }
 
-// Limits above which the job table needs attention: the age of the oldest PostgreSQL snapshot,
-// which keeps every row that became dead since then, and the number of dead rows, which make claims
-// slower.
+// Limits above which the job table needs attention. An old snapshot of
+// PostgreSQL keeps every row that died after it; dead rows make claims slower.
 const (
 	oldSnapshot  = 5 * 60 // seconds
 	manyDeadRows = 10_000

@@ -12,7 +12,8 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// drawn fills each part of a layout with one character that represents the part.
+// drawn fills each part of a layout with its own character, so that a test can
+// see where it is.
 func drawn(l views.Layout, w, h int) string {
 	rows := make([]string, h)
 	for i := range rows {
@@ -79,7 +80,7 @@ func TestEverySize(t *testing.T) {
 				for _, line := range lines {
 					require.LessOrEqual(t, theme.Width(line), max(width, 8), "%s at %v", name, size)
 				}
-				all[name](e, size) // the pane itself, without the check that the screen is large enough
+				all[name](e, size) // the pane alone must not panic either; Screen.Draw would show TooSmall instead
 			}
 		}
 	}
@@ -104,7 +105,8 @@ func TestWorstRowStays(t *testing.T) {
 	}
 }
 
-// The number of further rows in a heading never touches the name of the next column.
+// If a table has more rows than fit, its heading says how many. That number
+// never touches the name of the next column.
 func TestHowManyMoreKeepsApart(t *testing.T) {
 	t.Parallel()
 	s := viewstest.Rich()

@@ -7,10 +7,10 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// lineage shows how a dead letter came about and what became of it, one generation after the
-// other: event → saga → jobs → dead letter → requeued saga, or a job and its replays, or an
-// event. The dead letter itself is marked. left is the number of generations that are not
-// shown.
+// lineage shows the generations of one piece of work, oldest first: event →
+// saga → delivery jobs → dead letter → requeued saga; or a job and its
+// replays; or an event. The open dead letter is marked. left is the number of
+// generations that are not shown.
 func (p *pageBuilder) lineage(steps []queue.LineageStep, left int64) {
 	if len(steps) == 0 {
 		return

@@ -14,8 +14,9 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// internalNames returns the names of tables, views, functions and columns that the installed schema
-// declares and that are no English words, and the sources of v_queue_health.
+// internalNames returns the names that people must not see on the screen:
+// those of tables, views, functions and columns that are not English words,
+// and the sources of v_queue_health.
 func internalNames(t *testing.T) map[string]bool {
 	t.Helper()
 	read := func(path string) string {

@@ -55,7 +55,8 @@ func Notifications(n *queue.Notifications) Source {
 	}.lines())
 }
 
-// stagedLine is a row of the first table: pieces that failed, or a group that will be sent.
+// stagedLine is one row of the first table of pane gn: staged rows that
+// failed, or a group that will be sent as one event.
 type stagedLine struct {
 	Whole  string     `json:"staged"` // the name of the group, with the kind of its key
 	Pieces int64      `json:"pieces"`
@@ -81,7 +82,7 @@ func stagedList(rows []stagedLine, n queue.Notifications) lines {
 		switch {
 		case l.Due == 0:
 			return e.Theme.Dim
-		case n.Stale: // a group is due, but the worker does not run
+		case n.Stale: // groups are due, but the tick worker that sends them does not run
 			return e.Theme.Warning
 		}
 		return e.Theme.Text

@@ -13,7 +13,7 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// Failed notifications are counted in the tab line; waiting ones are not.
+// The tab counts notifications that failed, but not those that wait.
 func TestTabCountsFailedNotifications(t *testing.T) {
 	t.Parallel()
 	count := func(failed int64) views.Tab {
@@ -48,7 +48,8 @@ func TestNotificationHead(t *testing.T) {
 	require.Empty(t, views.NotificationHead(nil, env(theme.Options{}), 80))
 }
 
-// A group is shown with the event that the worker would make of its due pieces.
+// The row of a group shows the event that the tick worker would make of its
+// due rows.
 func TestStagedGroupTold(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

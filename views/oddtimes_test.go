@@ -14,7 +14,7 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// setTimes sets every time within v to one value.
+// setTimes sets every time.Time inside v to at, by reflection.
 func setTimes(v reflect.Value, at time.Time) {
 	if v.Type() == reflect.TypeFor[time.Time]() {
 		if v.CanSet() {
@@ -40,7 +40,8 @@ func setTimes(v reflect.Value, at time.Time) {
 	}
 }
 
-// Every pane can be drawn with times outside the calendar, and shows such a time as words.
+// PostgreSQL has times such as infinity that a calendar cannot show. Every
+// pane draws them as words, without a panic.
 func TestPanesWithOddTimes(t *testing.T) {
 	t.Parallel()
 	shown := map[string]int{}

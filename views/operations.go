@@ -76,8 +76,8 @@ func operationWord(kind string) string {
 	return queue.Shown(queue.OperationWords(), kind)
 }
 
-// operationRank is higher for operations that the brake or a canary paused, or whose first attempts
-// failed, so that they stand out.
+// operationRank returns how urgent an operation is: high if its brake or
+// canary paused it, or if first attempts failed.
 func operationRank(o queue.Operation) int {
 	if o.State == queue.BulkPaused && !o.StateWhy.Empty() {
 		return rankCritical
@@ -94,7 +94,8 @@ func firstAttempts(o queue.Operation) string {
 	return queue.Choose(o.FirstOK+o.FirstFailed == 0, "", fmt.Sprintf("%s ok %s bad", Count(o.FirstOK), Count(o.FirstFailed)))
 }
 
-// progress returns a bar of w cells and a percentage. It is 100 only when every item has ended.
+// progress returns a bar of w cells and a percentage, which is 100 only if
+// every item has ended.
 func progress(o queue.Operation, e Env, w int) string {
 	share := int(o.Ended() * 100 / max(o.Frozen, 1))
 	n := share * w / 100

@@ -12,7 +12,7 @@ import (
 type OverviewState struct {
 	Snapshot *queue.Snapshot
 	Cursor   Target
-	Expanded map[string]bool // the kinds of trouble that the operator expanded, by the id of their shared row's target
+	Expanded map[string]bool // the kinds of trouble whose rows the operator expanded; key: the id of the target of their shared row
 }
 
 // OverviewView is the drawn pane 1, with its selectable rows from top to bottom, and for each row
@@ -23,8 +23,8 @@ type OverviewView struct {
 	Cures   []string
 }
 
-// newWork is the age in seconds below which work does not count as waiting: the next poll
-// may claim it.
+// newWork is the age in seconds below which work does not count as waiting:
+// the next poll of a host will claim it.
 const newWork = 5
 
 // twoColumns is the width from which on the Overview has two columns, in cells.
@@ -103,9 +103,9 @@ func total(sections []section) int {
 	return n
 }
 
-// urgentSections returns the sections about which the operator may have been called, in the order
-// in which they need a decision. Only a clone of a database is more urgent, and is shown by a
-// banner above every pane.
+// urgentSections returns the sections about which an operator may have been
+// called, in the order in which they need a decision. (A clone of a database
+// would be more urgent, but has a banner above every pane.)
 func urgentSections(s *queue.Snapshot, e Env, w int, expanded map[string]bool) []section {
 	var out []section
 	for _, g := range troubleKinds(s, e, w) {
@@ -152,7 +152,7 @@ func silences(s *queue.Snapshot, e Env, w int) section {
 	for _, i := range Arrange(src, 0, nil) {
 		a := all[i]
 		if a.Kind != queue.AlertSilence {
-			continue // this alert is shown in a row above
+			continue // a row at the top shows this alert already
 		}
 		row := src.pick(i, e, "subject", "age_seconds", "ratio", "severity", "acked_by")
 		owner := &row.Cells[4]
@@ -218,7 +218,9 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 	return sec
 }
 
-// clearing returns when the waiting work will be done at the current rates, and how urgent that is.
+// clearing returns when the waiting work will be done if the current rates
+// stay, and how urgent that is. clears is that time in seconds, nil if never;
+// out is the rate at which work is done.
 func (e Env) clearing(clears *int64, age, waiting int64, out float64, wide bool) (string, int) {
 	switch {
 	case clears != nil:
@@ -251,8 +253,9 @@ func dead(s *queue.Snapshot, e Env, w int) section {
 	return sec
 }
 
-// flow shows the last hour with its marks, one bar per minute. high is the height of each curve in
-// lines; jobs says whether to add the curve of finished jobs.
+// flow draws the last hour as curves, one bar per minute, with the marks and
+// actions of people above. high is the height of each curve in lines; jobs
+// adds the curve of finished jobs.
 func flow(s *queue.Snapshot, e Env, w, high int, jobs bool) section {
 	th := e.Theme
 	const label, tail = 14, 12

@@ -60,8 +60,9 @@ func flagsOff(s *queue.Snapshot, e Env) []troubles {
 // offStates are the states of flags that need attention; the state that stops work is first.
 var offStates = [...]string{"off", "invalid", "overdue", "for now"}
 
-// broadcasts returns the alerts about events that only broadcast reaches: those without an owner
-// first, and of these the one about all domains first.
+// broadcasts returns the alerts about events that reach only broadcast: those
+// that nobody has acknowledged first, and among these the one about all
+// domains.
 func broadcasts(s *queue.Snapshot, e Env) troubles {
 	t := troubles{label: "BROADCAST", cure: e.cure("subscribe", "gs N")}
 	var all []queue.Alert
@@ -80,8 +81,8 @@ func broadcasts(s *queue.Snapshot, e Env) troubles {
 	return t
 }
 
-// setAside returns the rows in quarantine: a step of a tick worker fails on them, and does not
-// retry them.
+// setAside returns the rows in quarantine: rows on which a step of a tick
+// worker keeps failing, so that it skips them.
 func setAside(s *queue.Snapshot, e Env) troubles {
 	t := troubles{label: "SET ASIDE", cure: e.cure("retry", "3 R")}
 	for _, a := range queue.Causes(s.Alerts) {
@@ -94,8 +95,8 @@ func setAside(s *queue.Snapshot, e Env) troubles {
 	return t
 }
 
-// conditions returns queue lanes whose jobs no live executor can claim, and backlogs. Open circuits
-// are in suspensions instead.
+// conditions returns the queue lanes that no live executor can claim from, and
+// backlogs. Open circuits are not here but in suspensions.
 func conditions(s *queue.Snapshot, e Env) []troubles {
 	var out []troubles
 	for _, kind := range []struct{ kind, label, text string }{
@@ -135,7 +136,7 @@ func heldCursors(s *queue.Snapshot, e Env) troubles {
 	return t
 }
 
-// holder names an open transaction, with its age.
+// holder describes the open transaction that delays routing, with its age.
 func holder(h *queue.Held) string {
 	if h == nil {
 		return ""
@@ -196,7 +197,7 @@ func suspendedBy(x queue.Suspension) int {
 	return 0
 }
 
-// someOf returns a number with its noun; "" for 0.
+// someOf returns n with its noun in singular or plural; "" if n is 0.
 func someOf(n int, one, many string) string {
 	return queue.Choose(n == 0, "", Plural(int64(n), one, many))
 }
@@ -259,7 +260,7 @@ func noHost(s *queue.Snapshot, e Env) troubles {
 	return t
 }
 
-// LastHost says how the host that was alive most recently ended; "" if there was none.
+// LastHost says how and when the last live host ended; "" if there was none.
 func LastHost(hosts []queue.Host, clock func(time.Time) string) string {
 	if len(hosts) == 0 {
 		return ""
@@ -282,8 +283,9 @@ func unticked(s *queue.Snapshot, e Env) troubles {
 	return t
 }
 
-// calmAge returns the age of something healthy without its smaller unit: changing seconds on the
-// first screen would distract, and cost bytes on a slow connection.
+// calmAge returns the age of something healthy without its smaller unit:
+// seconds that change on the first screen would distract, and over a slow
+// connection cost bytes.
 func calmAge(seconds int64) string {
 	return queue.Choose(seconds < 60, "<1m", Age(seconds))
 }

@@ -41,7 +41,8 @@ func (p *pageBuilder) head(text string) {
 	p.add(" " + p.e.Theme.Title.Paint(p.e.Theme.Cut(theme.Safe(text), p.w-2)))
 }
 
-// pair adds a label with its value, wrapped and indented. It adds nothing if the value is empty.
+// pair adds a label with its value, wrapped and indented. If the value is
+// empty, it adds nothing.
 func (p *pageBuilder) pair(label, value string) { p.paint(label, value, p.e.Theme.Text) }
 
 func (p *pageBuilder) paint(label, value string, st theme.Style) {
@@ -55,7 +56,8 @@ func (p *pageBuilder) paint(label, value string, st theme.Style) {
 	}
 }
 
-// reading adds a part that has not been read yet.
+// reading adds a part that has not been read yet, with a line that says so in
+// its place.
 func (p *pageBuilder) reading(head string) {
 	p.head(head)
 	p.list(false, 0, "")
@@ -153,8 +155,8 @@ func wrapHard(word string, w int) []string {
 	return strings.Split(ansi.Hardwrap(word, max(w, 1), true), "\n")
 }
 
-// hung puts parts on separate lines: the first one after front, the others indented by the width of
-// front.
+// hung puts parts on separate lines: the first after the text front, the
+// others indented by the width of front.
 func hung(front string, parts []string, st theme.Style) []string {
 	out := make([]string, len(parts))
 	for i, part := range parts {
@@ -164,8 +166,8 @@ func hung(front string, parts []string, st theme.Style) []string {
 	return out
 }
 
-// Beneath draws the page of the row under the cursor below a table, as much of it as fits into the
-// room that the table does not need.
+// Beneath draws the page of the row under the cursor below a table, cut to the
+// size s that the table does not need.
 func Beneath(p Page, e Env, s Size) []string {
 	if s.H < 3 || len(p.Lines) == 0 {
 		return nil
@@ -202,8 +204,8 @@ func (v PageView) Visible(e Env, s Size) []string {
 	return out
 }
 
-// Has reports whether line i contains words. The beginning of a long word at the end of the line is
-// enough, because the word continues on the next line.
+// Has reports whether line i contains words. If line i ends in the beginning
+// of words, that counts too, because a long word goes on in the next line.
 func (p Page) Has(i int, words string) bool {
 	if Contains(p.Lines[i], words) {
 		return true

@@ -10,9 +10,10 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// payload adds a payload, indented but with every digit and character as stored, or the reason why
-// it is not shown. size is its full number of characters; text has fewer if only a part was read.
-// revealed is for how many more seconds the payload is shown unmasked; 0 = it is masked.
+// payload adds a payload: indented, but with every digit and character as
+// stored; or, if it is not shown, the reason whyNot. size is its full length
+// in characters; text is shorter if only a part was read. revealed is how many
+// seconds the payload is still shown unmasked; 0: it is masked.
 func (p *pageBuilder) payload(text, whyNot queue.Text, size int64, revealed int) {
 	th := p.e.Theme
 	if revealed > 0 {

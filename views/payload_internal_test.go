@@ -10,8 +10,8 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// million returns a function that draws the page of an array of a million numbers, as each key
-// press does once the payload is revealed.
+// million returns a function that draws the page of a payload with a million
+// numbers. Every key press draws it, while the payload is revealed.
 func million() func() *pageBuilder {
 	text := queue.CleanLong("[" + strings.Repeat("1, ", 1_000_000) + "1]")
 	e := Env{Theme: theme.New(theme.Options{})}

@@ -10,7 +10,7 @@ import (
 // Entry is one line of a PickList. An Entry without a Key is a heading.
 type Entry struct {
 	Key, Word, Text string
-	Off             string // why it cannot be chosen now; "" = it can
+	Off             string // why the entry cannot be chosen now; "": it can
 }
 
 // PickList is a list with a cursor (-1 = no cursor) and the text that the operator typed to narrow

@@ -1,6 +1,7 @@
 package views
 
-// How values are shown, by their type: shortened on the screen, exact in the table of a verb.
+// How a value is shown by its type: shortened on the screen, exact in the
+// table of a verb.
 
 import (
 	"cmp"
@@ -13,13 +14,13 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// shown returns the value of a JSON member as the screen shows it. The name of the member
-// determines the unit.
+// shown returns the value of a JSON member as the screen shows it. The ending
+// of the member's name determines the unit, such as _ms.
 func (e Env) shown(name string, v any) string {
 	switch v := v.(type) {
 	case queue.Text:
 		return v.String()
-	case string: // one of a fixed set in qtop's schema; another schema may have any text
+	case string: // states of qtop's own schema; another schema may have any text here
 		return queue.Clean(v).String()
 	case []queue.Text:
 		return joinTexts(v)
@@ -76,7 +77,8 @@ func stamped(e Env, v any) string {
 // digits returns a number that is a name, without thousands separators.
 func digits(_ Env, v any) string { return fmt.Sprint(v) }
 
-// everything returns the condition of a subscription; an empty one in words.
+// everything returns the domain or kind of a subscription; if it is empty, the
+// word that means all.
 func everything(_ Env, v any) string {
 	if t, ok := v.(queue.Text); ok {
 		return orEvery(t)
@@ -90,7 +92,7 @@ func plain(name string, v any) string {
 	switch v := v.(type) {
 	case queue.Text:
 		return v.String()
-	case string: // one of a fixed set in qtop's schema; another schema may have any text
+	case string: // states of qtop's own schema; another schema may have any text here
 		return queue.Clean(v).String()
 	case []queue.Text:
 		return joinTexts(v)
@@ -114,8 +116,8 @@ func plain(name string, v any) string {
 	return fmt.Sprint(v)
 }
 
-// compared returns the value of a JSON member in the form that a filter compares; false for null,
-// which matches nothing.
+// compared returns the value of a JSON member as filters compare it. ok is
+// false for null, which no filter matches.
 func compared(name string, v any) (any, bool) {
 	switch v := v.(type) {
 	case queue.Text:
@@ -153,7 +155,8 @@ func PlainRatio(ratio float64) string {
 	return queue.Choose(ratio < 0.1, "<0.1", plain("ratio", ratio)) + "×"
 }
 
-// PlainBound returns a count, marked if counting stopped there.
+// PlainBound returns a count, marked with ≥ if bound says that counting
+// stopped there.
 func PlainBound(n int64, bound bool) string {
 	return queue.Choose(bound, "≥", "") + plain("", n)
 }
@@ -163,7 +166,8 @@ func plainID(id int64) string {
 	return queue.Choose(id == 0, "-", strconv.FormatInt(id, 10))
 }
 
-// plainEvery returns the condition of a subscription; an empty one in words.
+// plainEvery returns the domain or kind of a subscription; if it is empty, the
+// word that means all.
 func plainEvery(t queue.Text) string {
 	return cmp.Or(t.String(), "(every)")
 }
@@ -173,7 +177,8 @@ func OnOff(on bool) string {
 	return queue.Choose(on, "enabled", "disabled")
 }
 
-// PlainHolder names the transaction that delays events.
+// PlainHolder describes the open transaction that delays the routing of
+// events.
 func PlainHolder(h *queue.Held) string {
 	if h == nil {
 		return ""

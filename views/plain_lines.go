@@ -14,7 +14,7 @@ import (
 // PlainLine is a condition, or an action or mark of a person, as a sentence for --accessible.
 type PlainLine struct {
 	Key   string // identifies the subject of the line
-	State string // the line is printed again if this changes; it has no ages, rates and exact counts
+	State string // the line is printed again when State changes; so it must not contain ages, rates or exact counts
 	Text  string
 	Over  string // the sentence for the end of the condition starts with this name; "" = its end is not printed
 }
@@ -88,8 +88,9 @@ func PlainLines(s *queue.Snapshot, e Env) []PlainLine {
 	return p.out
 }
 
-// trouble adds a row of trouble. Its text may contain ages, so the line is printed again only if
-// the rank changes; for a flag, if its text changes, which is the value that was set.
+// trouble adds a row of trouble of the Overview. Its text may contain ages, so
+// the line is printed again only if its urgency changes; that of a flag also
+// if its text changes, which is the value that was set.
 func (p *plainLines) trouble(label string, x trouble) {
 	state := strconv.Itoa(x.rank)
 	if x.target.Pane == queue.PaneFlags {

@@ -42,8 +42,8 @@ func TestPlainLinesGoldens(t *testing.T) {
 	}
 }
 
-// A condition that only grows older or changes a little is not printed again, and each line has a
-// different key.
+// A condition that only becomes older or changes slightly is not printed
+// again. No two lines have the same key.
 func TestPlainLinesAreNewsOnce(t *testing.T) {
 	t.Parallel()
 	e := env(theme.Options{ASCII: true})
@@ -70,7 +70,7 @@ func TestPlainLinesAreNewsOnce(t *testing.T) {
 		s.Waiting[i].Waiting++
 	}
 	for i := range s.DeadGroups {
-		if n := s.DeadGroups[i].Open + 1; n&(n-1) != 0 { // at a power of two the line is printed again
+		if n := s.DeadGroups[i].Open + 1; n&(n-1) != 0 { // when a group has doubled (a power of two), its line is printed again
 			s.DeadGroups[i].Open = n
 		}
 	}

@@ -34,7 +34,8 @@ func Quarantine(rows []queue.Quarantined) Source {
 	}.lines())
 }
 
-// quarantineRank is higher for rows that are not retried automatically, because somebody must act.
+// quarantineRank returns how urgent a row in quarantine is: more if it is not
+// retried automatically, because then somebody must act.
 func quarantineRank(q queue.Quarantined) int {
 	if q.SetAside != nil {
 		return rankWarning

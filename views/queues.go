@@ -22,7 +22,7 @@ func Lanes(s *queue.Snapshot, w int) Source {
 	if w >= wideLanes {
 		clears, why = len("never at this rate"), 40
 	}
-	domains := map[queue.Text]int{} // number of domains per kind
+	domains := map[queue.Text]int{} // in how many domains each kind has a queue lane
 	for _, l := range lanes {
 		domains[l.Kind]++
 	}
@@ -107,7 +107,7 @@ func Lanes(s *queue.Snapshot, w int) Source {
 
 func laneName(l queue.Lane) string { return l.Kind.String() + "\x00" + l.Domain.String() }
 
-// waits returns how many jobs of a queue lane are not claimed.
+// waits returns how many jobs of a queue lane wait to be claimed.
 func waits(l queue.Lane) int64 { return l.Queued + l.RetryWaiting }
 
 // laneRank returns how urgent a queue lane is. It depends only on the age of the oldest waiting
@@ -145,8 +145,8 @@ func ShortID(id string) string {
 	return prefix + id[:8]
 }
 
-// laneLook returns sign and style of a queue lane: those of its urgency, or "live" if jobs are in
-// progress and the lane is not urgent.
+// laneLook returns sign and style of a queue lane: those of its urgency or, if
+// it is not urgent and jobs are in progress, the sign "live".
 func laneLook(l queue.Lane, e Env) (table.Cell, theme.Style) {
 	return e.atWork(laneRank(l), l.Leased+l.InProgress > 0)
 }

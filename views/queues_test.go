@@ -44,15 +44,15 @@ func TestJobTableSaysWhenItIsBad(t *testing.T) {
 	require.Empty(t, views.JobTable(&queue.Snapshot{Missing: map[string]queue.Text{"job_table": queue.Clean("no right")}}, e, 400))
 }
 
-// The urgency of a queue lane is that of any waiting queue: it depends on the age of its oldest
-// work and on whether the lane becomes empty.
+// The urgency of a queue lane depends on the age of its oldest waiting job and
+// on whether the lane will become empty at the current rates.
 func TestLanesAreJudged(t *testing.T) {
 	t.Parallel()
 	e := env(theme.Options{Depth: theme.Mono})
 	since, clears := viewstest.Now(), int64(90)
 	for _, c := range []struct {
 		lane queue.Lane
-		want string // the sign, then the text about when the lane is empty
+		want string // the sign, and the text that says when the lane will be empty
 	}{
 		{queue.Lane{Queued: 5, AgeSeconds: seconds(4), OldestAt: &since}, "· –"},
 		{queue.Lane{Queued: 5, AgeSeconds: seconds(5), OldestAt: &since}, "▲ never"},
@@ -76,7 +76,7 @@ func TestLeasesStayUnderLanes(t *testing.T) {
 	t.Parallel()
 	s := viewstest.Rich()
 	src := views.Lanes(&s, 200)
-	src.Second.From = 2 // as if the lanes came after the leases
+	src.Second.From = 2 // wrong on purpose: the first two rows are leases, the rest lanes
 	for sort := range src.Sorts {
 		low := false
 		for _, i := range views.Arrange(src, sort, nil) {
@@ -89,7 +89,7 @@ func TestLeasesStayUnderLanes(t *testing.T) {
 func TestShortIDsDiffer(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for i := range 4096 { // ids like those that fn_job_enqueue_many gives the jobs of a batch
+	for i := range 4096 { // ids that differ as those of one call of fn_job_enqueue_many do
 		seen[views.ShortID(fmt.Sprintf("01a1ffab-7790-7000-8%03x-48907d178d60", i))] = true
 	}
 	require.Len(t, seen, 4096)

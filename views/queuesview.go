@@ -8,8 +8,8 @@ import "github.com/qtop/qtop/pgclient/queue"
 // PageRoom is how many free lines below a table the page of the row under the cursor needs.
 const PageRoom = 16
 
-// pageFrom is the height of a body, in lines, from which on a long table leaves PageRoom lines to
-// the page.
+// pageFrom is the height of the pane, in lines, from which on even a long
+// table leaves PageRoom lines to the page of the row under the cursor.
 const pageFrom = 40
 
 // TableLines divides a body of h lines between a table that needs this many lines and the page of

@@ -11,8 +11,8 @@ import (
 // happening is an action of a person, or a mark, within the last hour.
 type happening struct {
 	at   time.Time
-	text string // as the text of a row
-	pin  string // as the label at a history line
+	text string // the text in a list of the Overview
+	pin  string // the short label above a curve of the flow
 	id   string // id of the audit row; "" for a mark
 }
 
@@ -37,8 +37,8 @@ func happenings(s *queue.Snapshot, e Env) []happening {
 	return out
 }
 
-// recent lists the last n actions and marks of the last hour, newest first. The enter key opens the
-// audit, which has all of them.
+// recent lists the last n actions of people and marks of the last hour, newest
+// first. Enter opens the audit, which has them all.
 func recent(s *queue.Snapshot, e Env, n int) section {
 	sec := section{gap: true, order: 3, yields: true}
 	all := happenings(s, e)

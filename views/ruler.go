@@ -1,7 +1,7 @@
 package views
 
-// Shows marks and the actions of people above history lines: a sign in the cell of its time, with
-// its label beside it if there is room.
+// The line above the curves of the last hour: a sign at the time of each mark
+// and of each action of a person, with its label beside it if there is room.
 
 import (
 	"strings"
@@ -11,7 +11,8 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// marker is the sign above one cell of a history line; it may represent several actions and marks.
+// marker is the sign in one cell of that line. It may stand for several
+// actions and marks.
 type marker struct {
 	x     int
 	label string // label of the newest mark in the cell; without a mark, of the newest action
@@ -28,8 +29,8 @@ func (p marker) text(th theme.Theme, w int) string {
 	return th.Cut(p.label, w-len(tail)) + tail
 }
 
-// markers returns the signs for marks and actions above a line of n cells, newest first. A cell
-// covers the duration each; the last cell is the current, incomplete one.
+// markers returns the signs for a line of n cells, newest first. Each cell is
+// a time span of length each; the last cell is the current, incomplete span.
 func markers(s *queue.Snapshot, e Env, n int, each time.Duration) []marker {
 	var out []marker
 	for _, h := range happenings(s, e) {
@@ -54,8 +55,8 @@ func markers(s *queue.Snapshot, e Env, n int, each time.Duration) []marker {
 // leastLabel is the smallest width of a label in cells: a narrower one could not be understood.
 const leastLabel = 6
 
-// ruler returns a line of w cells with the signs and their labels. If there is room, the line
-// begins with the text what, which names the history line.
+// ruler returns the line of w cells with the signs ps and their labels. If
+// there is room, it begins with the text what, the name of the curve.
 func ruler(th theme.Theme, ps []marker, w int, what string) string {
 	var b strings.Builder
 	at := 0 // how many cells are written
@@ -86,7 +87,7 @@ func ruler(th theme.Theme, ps []marker, w int, what string) string {
 	return b.String() + theme.Blank(w-at)
 }
 
-// signs returns the signs without labels, for the history lines below the first.
+// signs returns the line without labels, for the curves below the first.
 func signs(th theme.Theme, ps []marker, w int) string {
 	bare := make([]marker, len(ps))
 	for i, p := range ps {

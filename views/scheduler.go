@@ -99,8 +99,8 @@ func tickAge(t queue.TickWorker) int64 {
 	return queue.Choose(t.AgeSeconds == nil, 1<<62, orZero(t.AgeSeconds))
 }
 
-// tickRank is highest for failed and late workers. A worker that is off is a warning, although that
-// is deliberate.
+// tickRank returns how urgent a tick worker is: failed and late ones most. One
+// that is switched off counts as a warning even if that is intended.
 func tickRank(t queue.TickWorker) int {
 	switch {
 	case t.State == "failed", t.Stale && t.State != "off":
@@ -123,7 +123,7 @@ func tickState(t queue.TickWorker) string {
 	case t.Stale:
 		return "STALE"
 	case t.State == "unwatched":
-		return "LATE" // late while monitoring is off, about which a banner warns
+		return "LATE" // late although there is no alert, because monitoring is off (a banner shows that)
 	}
 	return t.State
 }
@@ -216,7 +216,7 @@ func TickResult(raw json.RawMessage) string {
 func CronState(j queue.CronJob) string {
 	switch {
 	case j.Found == nil:
-		return "installed" // as qtop recorded it, because pg_cron shows a job only to the job's owner
+		return "installed" // by the record of qtop: pg_cron itself shows a job only to its owner
 	case !*j.Found && !j.RunAs.Empty():
 		return "GONE"
 	case !*j.Found:

@@ -13,7 +13,8 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Target is what a row of the Overview opens: the pane with the details, and the row in that pane.
+// Target is where enter leads from a row of the Overview: a pane, and the id
+// of a row in it.
 type Target struct {
 	Pane queue.PaneID
 	ID   string
@@ -24,19 +25,20 @@ type item struct {
 	target Target
 	row    table.Row
 	why    string
-	cure   string // the remedy, and its key
+	cure   string // what to do about it, with the key that does it
 }
 
-// section is a block with a title. Without items it is a single quiet line, or is left out.
+// section is a block of the Overview with a title. Without rows (items) it is
+// a single quiet line, or is left out.
 type section struct {
 	columns []table.Column // with their titles; nil = no heading line
 	items   []item
 	quiet   string
-	lines   []string // lines that are drawn unchanged, instead of items
+	lines   []string // finished lines that are drawn instead of items
 	missing string
 	gap     bool // a blank line above the section, if there is room
-	wanted  bool // the operator expanded it: it gets lines before other sections get more than their least
-	yields  bool // it gives lines up for an expanded section
+	wanted  bool // the operator has expanded it: it gets its lines before other sections get more than their minimum
+	yields  bool // if lines are short, an expanded section may take some of its lines
 	order   int  // the section with the lowest number gets lines first
 }
 
@@ -74,9 +76,10 @@ func (s section) head() int {
 	return 0
 }
 
-// divideLines divides h lines between sections: first the least of each, from the top, as long as
-// there are lines; then one line at a time in the order of their need; then blank lines above
-// sections.
+// divideLines divides h lines between sections, and reports above which a
+// blank line fits. From top to bottom each first gets its minimum, while there
+// are lines; then they get one more line each in turn, by their order; the
+// rest becomes blank lines.
 func divideLines(sections []section, h int) (lines []int, gaps []bool) {
 	lines, gaps = make([]int, len(sections)), make([]bool, len(sections))
 	spare := h
@@ -222,10 +225,10 @@ func (s section) rowColumns(w int) []table.Column {
 	return []table.Column{{Width: troubleWidth}, {Width: 20, Max: w}, {Width: cure, Right: true}}[:queue.Choose(cure > 0, 3, 2)]
 }
 
-// moreBeside returns the text that says how many more rows there are, and the cell at which to
-// write it: between the name of a heading's first column, which begins at cell from, and the name
-// of the next column; without room there, over the end of the first name. Each rune of a name is
-// one cell wide.
+// moreBeside returns the text "+n more" for a heading, and the cell at which
+// to write it. The name of the first column begins at cell from. The text is
+// put between that name and the next column's; if there is no room, over the
+// end of that name.
 func moreBeside(head string, from int, n int64) (words string, at int) {
 	plain := []rune(ansi.Strip(head))
 	end := from

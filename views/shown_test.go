@@ -13,8 +13,8 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// A filter finds a row by any text that the row shows: as a bare word, and as the value of the
-// filter field of its column.
+// A filter finds a row by every text that the row shows: as a bare word, and
+// as the value of the field of that column.
 func TestFiltersMatchWhatIsShown(t *testing.T) {
 	t.Parallel()
 	e := env(theme.Options{Depth: theme.Mono})

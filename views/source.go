@@ -11,8 +11,8 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// Source is the table of a pane for one snapshot. Columns, Len, ID, Row, Field and
-// Export come from its lists.
+// Source is the table of a pane for one snapshot. The method with fills in
+// Columns, Len, ID, Row, Field and Export from Lists.
 type Source struct {
 	lists   []lines
 	Columns []table.Column
@@ -22,10 +22,10 @@ type Source struct {
 	Row     func(i int, e Env) table.Row
 	Fields  []queue.Field // the fields of the pane's filter
 	Field   func(i int, name string) (any, bool)
-	// Shown returns the text that the screen shows in the column of the filter field word; for "",
-	// the text of the whole row.
+	// Shown returns the text that the screen shows for row i in the column of
+	// the filter field word; if word is "", the text of the whole row.
 	Shown  func(i int, word string, e Env) string
-	Stored bool     // the database evaluates the filter too, and does not know the texts of screens, so Shown returns ""
+	Stored bool     // the database applies the filter; it does not know the texts of the screen, so a filter on them would find other rows
 	Sorts  []Sort   // the first is the default order
 	Empty  []string // shown if there are no rows: first what that means, then what to do next
 	Note   string   // what the snapshot lacks for this table, and why
@@ -35,12 +35,12 @@ type Source struct {
 	Export func(i int) (list string, rows []any)
 }
 
-// Second is a second table below the first, with another kind of rows: those from index From on.
-// Sorts apply to the first table only.
+// Second is a second table below the first, with another kind of rows: those
+// with index From or higher. Orders (Sorts) apply to the first table only.
 type Second struct {
 	Columns    []table.Column // nil = there is no second table
 	From       int
-	Selectable bool // only rows of the second table can be marked
+	Selectable bool // rows of the second table can be selected, those of the first cannot
 }
 
 // Lower reports whether row i belongs to the second table.
@@ -54,15 +54,15 @@ type Sort struct {
 	Less   func(i, j int) bool // nil = the original order
 }
 
-// Grid is a Source as the operator sees it: filtered, sorted, with a cursor. Order holds indices
-// into the Source.
+// Grid is a Source as the operator sees it: filtered, sorted, with a cursor.
+// Order has the indices (into the Source) of the visible rows.
 type Grid struct {
 	Source   Source
 	Order    []int
 	Cursor   int // index into Order; -1 = no cursor
 	Offset   int
 	Low      int             // the scroll offset of the second table
-	Selected map[string]bool // ids of the marked rows; nil = the pane has no marks
+	Selected map[string]bool // ids of the selected rows; nil: rows of this pane cannot be selected
 	Sort     int
 	Filter   string // the current filter, named in the text of an empty table
 }
@@ -129,8 +129,8 @@ func (g Grid) Need() int {
 	return n
 }
 
-// split divides h lines between the tables. The second table, with a blank line and its heading,
-// gets the lines that it needs, or two fifths of all lines if both tables are long.
+// split divides h lines between the two tables. If both are long, the second
+// (with a blank line and its heading) gets two fifths.
 func (g Grid) split(h int) (upper, lower int) {
 	k := g.Upper()
 	low := len(g.Order) - k
@@ -145,8 +145,8 @@ func (g Grid) split(h int) (upper, lower int) {
 	return min(h-lower, first), lower
 }
 
-// window returns an offset at which a table of n rows, of which so many are visible, leaves no line
-// empty at its end.
+// window returns the scroll offset, nearest to the given one, at which a table
+// of n rows fills its window of so many rows.
 func window(offset, n, rows int) int { return min(max(offset, 0), max(n-max(rows, 0), 0)) }
 
 // Rows returns how many rows of the table with the cursor are visible in a body of size s.
@@ -188,8 +188,8 @@ func (g Grid) empty(e Env, s Size) []string {
 	return Calm(e, words, s)
 }
 
-// Calm draws texts in the middle of an empty body: first the state, then, less conspicuously, what
-// to do.
+// Calm draws texts in the middle of an empty pane: first what the emptiness
+// means, then, dim, what to do.
 func Calm(e Env, words []string, s Size) []string {
 	out := make([]string, 0, max(s.H, 0))
 	top := min(max((s.H-len(words))/3, 1), 6)
@@ -221,7 +221,7 @@ func missing(s *queue.Snapshot, sections ...string) string {
 	if s == nil {
 		return ""
 	}
-	if why, ok := s.Missing["all"]; ok { // only the data of the server itself could be read
+	if why, ok := s.Missing["all"]; ok { // only the data about the server could be read
 		return why.String()
 	}
 	for _, name := range sections {
@@ -234,7 +234,8 @@ func missing(s *queue.Snapshot, sections ...string) string {
 
 func cell(text string, style theme.Style) table.Cell { return table.Cell{Text: text, Style: style} }
 
-// Names reports whether the name of a queue ends in subject: the part after its source.
+// Names reports whether the name of a queue (SOURCE:SUBJECT) ends in this
+// subject.
 func Names(queueName string, subject any) bool {
 	s, ok := subject.(string)
 	return ok && s != "" && (queueName == s || strings.HasSuffix(queueName, " "+s))

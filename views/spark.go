@@ -27,7 +27,7 @@ func Chart(th theme.Theme, values []int64, w, h int) []string {
 	top, levels := greatest(values), len(th.G.Spark)
 	out := make([]string, h)
 	for line := range h {
-		floor := int64((h - 1 - line) * levels) // steps of a bar that are below this line
+		floor := int64((h - 1 - line) * levels) // the height of the lines below this one, in steps
 		var b strings.Builder
 		b.WriteString(theme.Blank(w - len(values)))
 		for _, v := range values {
@@ -49,7 +49,8 @@ func Chart(th theme.Theme, values []int64, w, h int) []string {
 	return out
 }
 
-// scale returns v ÷ top in steps, without an overflow for large counts.
+// scale returns the height of a bar in steps: v ÷ top × steps, computed
+// without overflow.
 func scale(v, top, steps int64) int64 {
 	return int64(float64(v) / float64(top) * float64(steps))
 }

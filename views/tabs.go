@@ -12,11 +12,12 @@ import (
 type Tab struct {
 	Keys, Title, Short string
 	Count              int64
-	Loud               int // the rank of the most severe counted row, which determines the badge's style
+	Loud               int // the highest urgency (rank) of the counted rows; it gives the badge its style
 	Open               bool
 }
 
-// Badge counts the rows of a pane that need attention; loud is the highest rank of these rows.
+// Badge is a function that counts the rows of a pane that need attention. loud
+// is the highest urgency (rank) of these rows.
 type Badge func(s *queue.Snapshot) (n int64, loud int)
 
 // NewTab returns the tab of a pane with the count of its badge; a nil badge means no count.
@@ -51,8 +52,7 @@ func AlertsBadge(s *queue.Snapshot) (n int64, loud int) {
 // DeadBadge counts open dead letters.
 func DeadBadge(s *queue.Snapshot) (n int64, loud int) { return s.Flow.DeadOpen, rankWarning }
 
-// OperationsBadge counts operations that were started and have not ended; loud is the rank of the
-// most severe one.
+// OperationsBadge counts operations that were started and have not ended.
 func OperationsBadge(s *queue.Snapshot) (n int64, loud int) {
 	return counted(s.Operations, func(o queue.Operation) (int, bool) { return operationRank(o), o.State != queue.BulkPlanned })
 }
@@ -67,7 +67,7 @@ func EventSubscriptionsBadge(s *queue.Snapshot) (n int64, loud int) {
 	return counted(s.Alerts, func(a queue.Alert) (int, bool) { return rank(a.Severity), a.Kind == "broadcast" && a.State != "acked" })
 }
 
-// QueuesBadge counts lanes that stand out.
+// QueuesBadge counts the queue lanes that are at least a warning.
 func QueuesBadge(s *queue.Snapshot) (n int64, loud int) { return ranked(s.Queues, laneRank) }
 
 // NotificationsBadge counts staged notifications that failed.
@@ -80,10 +80,10 @@ func NotificationsBadge(s *queue.Snapshot) (n int64, loud int) {
 	return n, loud
 }
 
-// SchedulerBadge counts tick workers that stand out.
+// SchedulerBadge counts the tick workers that are at least a warning.
 func SchedulerBadge(s *queue.Snapshot) (n int64, loud int) { return ranked(s.Ticks, tickRank) }
 
-// FlagsBadge counts flags that stand out.
+// FlagsBadge counts the flags that are at least a warning.
 func FlagsBadge(s *queue.Snapshot) (n int64, loud int) {
 	return ranked(s.Flags, func(f queue.Flag) int { return rank(flagState(f)) })
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// troubles holds all troubles of one kind. A single one is a row of the Overview; several share one
-// row, which the enter key expands, so that a broad outage keeps the first screen short.
+// troubles has all troubles of one kind. A single trouble is a row of the
+// Overview. Several share one row, which enter expands, so that an outage with
+// many troubles still fits on the first screen.
 type troubles struct {
 	label   string // OFF, HELD
 	cure    string // the remedy in the shared row
@@ -25,8 +26,9 @@ type trouble struct {
 	name, text, cure string
 }
 
-// troubleKinds returns all troubles by kind, in the order in which they need a decision. It is the
-// one list for the Overview (whose width is w), `qtop status` and --accessible.
+// troubleKinds returns all troubles by kind, in the order in which they need a
+// decision. w is the width of the Overview. `qtop status` and --accessible use
+// the same list.
 func troubleKinds(s *queue.Snapshot, e Env, w int) []troubles {
 	out := append(flagsOff(s, e), brakes(s, e, w), heldCursors(s, e), suspensions(s, e), noHost(s, e))
 	return append(append(out, conditions(s, e)...), unticked(s, e), setAside(s, e), broadcasts(s, e))
@@ -70,7 +72,8 @@ func (t *troubles) names() string {
 	return strings.Join(names, ", ") + queue.Choose(len(t.all) > 2, " +"+strconv.Itoa(len(t.all)-2)+" more", "")
 }
 
-// section returns the rows: the only one; or the shared row, with all of them if it is expanded.
+// section returns the rows of the Overview for this kind: the only trouble; or
+// the shared row, followed by each trouble if it is expanded.
 func (t *troubles) section(e Env, expanded map[string]bool) section {
 	sec := section{missing: t.missing}
 	if n := len(t.all); n > 1 {
@@ -101,7 +104,8 @@ func (t *troubles) section(e Env, expanded map[string]bool) section {
 	return sec
 }
 
-// topRow returns a row with a label, a sentence and, if given, a remedy.
+// topRow returns a row of the Overview: a label, a sentence and, if given,
+// what to do. r is its urgency (rank).
 func topRow(t Target, e Env, r int, label, text string, cure ...string) item {
 	it := item{target: t, row: table.Row{Sign: e.sign(r), Cells: []table.Cell{
 		cell(label, e.tone(r)), cell(text, e.Theme.Text),
@@ -116,8 +120,8 @@ func topRow(t Target, e Env, r int, label, text string, cure ...string) item {
 // cure returns a remedy with its keys, for a row.
 func (e Env) cure(what, keys string) string { return e.dotted(what, keys) }
 
-// whyKeys returns the keys that lead to the remedy for a reason for which work waits; "" if no key
-// does.
+// whyKeys returns the keys that lead to the remedy, for a reason why work
+// waits; "" if no key does.
 func whyKeys(why string) string {
 	for _, c := range []struct{ words, keys string }{
 		{" is off", "gf E"}, {"interval_seconds is ", "gf E"},
@@ -133,7 +137,8 @@ func whyKeys(why string) string {
 	return ""
 }
 
-// cureOf returns the remedy for a reason; if no key leads to one, otherwise.
+// cureOf returns the remedy for a reason why work waits; if no key leads to
+// one, the text otherwise.
 func (e Env) cureOf(why, otherwise string) string {
 	keys := whyKeys(why)
 	for _, c := range []struct{ keys, verb string }{

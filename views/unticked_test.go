@@ -12,8 +12,9 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// The Overview has one row per reason for which tick workers are not run. A worker whose last run
-// failed counts as run. If no host is alive, another row reports it.
+// The Overview has one row for each reason why tick workers do not run. A tick
+// worker whose last run failed does run. If no host is alive, another row says
+// that.
 func TestOverviewNamesWhatNobodyTicks(t *testing.T) {
 	t.Parallel()
 	tick := func(name, state, why string) queue.TickWorker {

@@ -9,7 +9,8 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// The ranks of states. The state that an operator must see first has the highest rank.
+// A rank says how urgent a state is: the higher, the sooner an operator must
+// see it.
 const (
 	rankQuiet = iota
 	rankWarning
@@ -48,14 +49,14 @@ func byRank[T any](rank func(T) int) func(T, Env) (table.Cell, theme.Style) {
 	return func(row T, e Env) (table.Cell, theme.Style) { return e.atWork(rank(row), false) }
 }
 
-// atWork returns the sign and the style of a rank; a busy row that is not urgent gets the sign
-// "live".
+// atWork returns sign and style of a rank; if the row is not urgent but busy,
+// the sign is "live".
 func (e Env) atWork(r int, busy bool) (table.Cell, theme.Style) {
 	return queue.Choose(busy && r == rankQuiet, cell(e.Theme.G.Live, e.Theme.Accent), e.sign(r)), e.tone(r)
 }
 
-// running returns the sign and the style of a row by whether it runs and by its rank; a row that
-// does not run and is not urgent is drawn as off.
+// running returns sign and style of a row that can be switched off: those of
+// its rank or, if it is not urgent and does not run, those of "off".
 func (e Env) running(r int, runs bool) (table.Cell, theme.Style) {
 	switch th := e.Theme; {
 	case runs:
@@ -79,7 +80,8 @@ func (e Env) tone(r int) theme.Style {
 	}
 }
 
-// strongUnless returns the style of a name; a quiet one if its row is out of use.
+// strongUnless returns the style of a row's name: strong, or dim if the row is
+// out of use.
 func (e Env) strongUnless(out bool) theme.Style {
 	return queue.Choose(out, e.Theme.Dim, e.Theme.Strong)
 }

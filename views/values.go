@@ -2,7 +2,7 @@ package views
 
 // How missing values are shown.
 
-// dashed returns the value as say formats it; a dash for nil.
+// dashed returns *p formatted by say; a dash if p is nil.
 func dashed[T any](e Env, p *T, say func(T) string) string {
 	if p == nil {
 		return e.Theme.G.Dash
@@ -10,7 +10,7 @@ func dashed[T any](e Env, p *T, say func(T) string) string {
 	return say(*p)
 }
 
-// orZero returns the value; the zero value for nil.
+// orZero returns *p; the zero value if p is nil.
 func orZero[T any](p *T) (v T) {
 	if p != nil {
 		v = *p

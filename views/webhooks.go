@@ -33,7 +33,7 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 				if a.Shut() && orZero(a.AgeSeconds) != orZero(b.AgeSeconds) {
 					return orZero(a.AgeSeconds) > orZero(b.AgeSeconds)
 				}
-				if a.Endpoint != b.Endpoint { // sorted by age or count, each refresh would reorder the healthy ones
+				if a.Endpoint != b.Endpoint { // by name: sorted by age or count, healthy rows would move with each refresh
 					return a.Endpoint.String() < b.Endpoint.String()
 				}
 				return a.ID < b.ID
@@ -123,9 +123,9 @@ func okShare(r queue.Endpoint) float64 {
 	return float64(r.RecentOK) / float64(r.Recent)
 }
 
-// endpointRank returns how urgent an endpoint is: critical with expired leases or without any
-// success; a warning if it is suspended, if nothing is sent although work waits, or if its attempts
-// often fail.
+// endpointRank returns how urgent an endpoint is: critical if leases have
+// expired or no attempt succeeded; a warning if it is suspended, if nothing is
+// sent although work waits, or if attempts often fail.
 func endpointRank(r queue.Endpoint) int {
 	switch {
 	case r.Expired > 0, r.Recent >= 5 && r.RecentOK == 0:
@@ -136,8 +136,9 @@ func endpointRank(r queue.Endpoint) int {
 	return rankQuiet
 }
 
-// gateWords returns the state of an endpoint in a few words. An open gate is shown as "sending",
-// because "open" beside "circuit open" would mean the opposite.
+// gateWords returns whether requests are sent to an endpoint (its gate), in a
+// few words. An open gate is "sending": beside "circuit open", the word "open"
+// would mean the opposite.
 func gateWords(r queue.Endpoint, e Env) string {
 	s := queue.Shown(queue.GateWords(), r.Gate)
 	if r.Gate == "open" && r.SlowStart != nil {
@@ -147,7 +148,7 @@ func gateWords(r queue.Endpoint, e Env) string {
 		s = r.Reason.String()
 		if r.Until != nil && e.Now.Before(*r.Until) {
 			s += " " + e.Until(*r.Until)
-		} else if r.Until != nil && s == "circuit" { // its time has ended since the snapshot was taken
+		} else if r.Until != nil && s == "circuit" { // the circuit's time ended after the snapshot was taken
 			s = "half open"
 		}
 	}
@@ -177,7 +178,7 @@ func WebhookLeasePage(l queue.WebhookLease, e Env, w int) Page {
 	return p.done("webhook job " + strconv.FormatInt(l.JobID, 10))
 }
 
-// slotWords returns one time span of the retry calendar in words.
+// slotWords describes one time span of the list of coming retries.
 func slotWords(s queue.RetrySlot) string {
 	switch {
 	case s.From < 0:

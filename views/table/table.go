@@ -28,7 +28,7 @@ type Table struct {
 	Row      func(i int) Row
 	Cursor   int // -1 = no cursor
 	Offset   int
-	Marks    bool // there is a column for marks
+	Marks    bool // a column shows which rows are selected
 	Marked   func(i int) bool
 	Sorted   int  // index of the column that the rows are sorted by; -1 = none
 	Desc     bool // sorted in descending order
@@ -131,7 +131,7 @@ func (t Table) line(th theme.Theme, ws []int, width, i int) string {
 	if used < width {
 		put(theme.Blank(width-used), th.Text, width-used)
 	}
-	if used > width { // only if the width is less than the gutter
+	if used > width { // only if the cells before the first column need more than the width
 		return th.Cut(b.String(), width)
 	}
 	return b.String()

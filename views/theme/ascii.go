@@ -10,8 +10,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// twin is the replacement of a sign in ASCII: cell for a screen, where it has the width of the
-// sign; text for running text, which has more room.
+// twin is the ASCII replacement of a sign: cell for the screen, where it must
+// be as wide as the sign; text for running text, where it may be longer.
 type twin struct{ sign, cell, text string }
 
 // twins is the only mapping of signs to ASCII: screens, verbs and the lines of --accessible use it.
@@ -37,8 +37,9 @@ func replacers() (cells, text *strings.Replacer) {
 	return strings.NewReplacer(c...), strings.NewReplacer(t...)
 }
 
-// Twins returns a drawn screen, or a line of it, in ASCII if the theme is ASCII: signs become their
-// twins, other characters question marks. Widths do not change.
+// Twins returns s, a drawn screen or line, in ASCII if the theme is ASCII:
+// signs become their twins, other characters question marks. The width does
+// not change.
 func (t Theme) Twins(s string) string {
 	if !t.ASCII || isASCII(s) {
 		return s
@@ -123,6 +124,6 @@ func (g Glyphs) inASCII() Glyphs {
 	}
 	g.Spark = spark
 	g.Ellipsis = cellTwins.Replace(unicode.Ellipsis) // it ends the texts of cut cells
-	g.Quiet = "."                                    // the sign of a row; as a separator, the same glyph has another twin
+	g.Quiet = "."                                    // as the sign of a row; where the same glyph separates words, it becomes another character
 	return g
 }

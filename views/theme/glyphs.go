@@ -15,7 +15,7 @@ type Glyphs struct {
 	H, V, TL, TR, BL, BR, Rule     string
 	Spark                          []string // the bars from low to high
 	Tee                            string
-	Pin                            string // above a cell of a history line, for a mark
+	Pin                            string // the sign of a mark above a curve of the last hour
 	Caret                          string
 }
 

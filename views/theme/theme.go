@@ -15,7 +15,8 @@ import (
 // Depth is the number of colours that the terminal shows.
 type Depth int
 
-// The depths. The looks are designed for sixteen colours; with more, only shades differ.
+// The depths. The styles are designed for sixteen colours; more colours only
+// refine the shades.
 const (
 	Mono Depth = iota
 	Sixteen
@@ -63,7 +64,7 @@ type Theme struct {
 	Accent   Style // keys, work in progress, links to other panes
 	Critical Style
 	Warning  Style
-	Word     Style // a word drawn as a badge: the profile, OFF
+	Word     Style // a word drawn as a badge, such as the name of the profile
 	Alarm    Style // a badge that must not be overlooked: production, lost
 	Caution  Style // a badge of a warning: PAUSED, READ-ONLY
 	Bar      Style // the header line

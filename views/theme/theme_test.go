@@ -25,8 +25,9 @@ func TestWidths(t *testing.T) {
 	require.Len(t, theme.Blank(1000), 1000)
 }
 
-// Where Width does not look for graphemes, its result is that of the terminal library: for each
-// sign alone, between others, and beside characters that combine with it.
+// Width has fast paths that do not search for graphemes. Their results equal
+// those of the terminal library: for each sign alone, between others, and
+// before characters that combine with it.
 func TestWidthOfSigns(t *testing.T) {
 	t.Parallel()
 	for r := rune(0xa0); r < 0x3000; r++ {

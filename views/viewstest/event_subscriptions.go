@@ -43,7 +43,7 @@ func BroadcastShare() queue.Broadcast {
 	for i := range 24 {
 		v := 1.2 + float64(i)/40
 		switch {
-		case i == 9 || i == 10: // not sampled
+		case i == 9 || i == 10: // gaps: no sample was taken in these hours
 			b.Trend = append(b.Trend, nil)
 			continue
 		case i > 18:

@@ -6,8 +6,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Quarantine returns a webhook job in quarantine, which cannot be settled, and a counter that is
-// being retried.
+// Quarantine returns two rows in quarantine: a delivery job that cannot be
+// settled, and a counter that is being retried.
 func Quarantine() []queue.Quarantined {
 	return []queue.Quarantined{
 		{ID: 4, Step: t("webhook_settle"), Target: t("88001"), Attempts: 3, Code: t("22012"), Error: t("division by zero"), FirstFailed: ptr(ago(2 * time.Hour)),

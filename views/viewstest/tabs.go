@@ -5,8 +5,8 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// Tabs returns a line of tabs like the console's, for the frame around a body. It need not be the
-// same: a new pane of the console need not be added here.
+// Tabs returns a line of tabs for drawing whole screens. It resembles that of
+// the console; a new pane need not be added here.
 func Tabs(s *queue.Snapshot, open queue.PaneID) []views.Tab {
 	var tabs []views.Tab
 	for _, p := range []struct {

@@ -1,7 +1,7 @@
 package viewstest
 
-// Collects all data that the console can show, in three variants: a rich one, an empty one, and one
-// in which every string is hostile.
+// All data that the console can show (type World), in three variants: rich,
+// empty, and with a hostile string in every place.
 
 import (
 	"encoding/json"
@@ -11,7 +11,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// World is a snapshot, and everything else that the console reads on demand.
+// World is a snapshot together with everything that the console reads on
+// demand.
 type World struct {
 	Snapshot    queue.Snapshot
 	Session     queue.Session
@@ -81,8 +82,8 @@ func Hostile() []string {
 	}
 }
 
-// HostileTogether returns the same content in fewer strings, each of which joins many of them; very
-// long ones stay separate.
+// HostileTogether returns the same content in fewer strings, so that tests
+// need less time: each joins many of them, but very long ones stay alone.
 func HostileTogether() []string {
 	var out []string
 	together := ""
@@ -116,8 +117,9 @@ func HostileWorld(bad string) World {
 	return w
 }
 
-// poison puts bad into every Text and string below v. Every second time it leaves a string that is
-// a state, so that both known and unknown states are drawn.
+// poison puts bad into every Text and string inside v. It leaves every second
+// string that is a state unchanged, so that known and unknown states are
+// drawn.
 func poison(v reflect.Value, bad string) {
 	switch v.Kind() {
 	case reflect.Pointer:
