@@ -56,8 +56,8 @@ func (p *pageBuilder) paint(label, value string, st theme.Style) {
 	}
 }
 
-// reading adds a part that has not been read yet, with a line that says so in
-// its place.
+// reading adds a part that has not been read yet, with a line that reports
+// this in its place.
 func (p *pageBuilder) reading(head string) {
 	p.head(head)
 	p.list(false, 0, "")
