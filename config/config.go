@@ -95,8 +95,9 @@ type Sources struct {
 	Environ []string
 	// ConfigHome is used instead of $XDG_CONFIG_HOME; the file is qtop/config.yaml below it.
 	ConfigHome string
-	// Judge says what is wrong with a connection string and what to do, without repeating any part
-	// of it; nil = connection strings are not judged.
+	// Judge checks a connection string. It returns what is wrong with it (""
+	// if nothing) and what to do, and must not repeat any part of it, which
+	// may be a password. nil: connection strings are not checked.
 	Judge func(dsn string) (what, do string)
 	// Seen is called with every text and value that was read, before any message is made, so that
 	// the caller can mask the passwords in them; nil = not called.
@@ -139,7 +140,8 @@ func Load(src Sources) (Settings, error) {
 
 	var s Settings
 	if err := l.vars.UnmarshalExact(&s); err != nil {
-		// Each value already has the type of its field here.
+		// The parsers have already given each value the type of its field, so
+		// this cannot fail.
 		l.problem("the settings do not fit together: "+oneLine(err.Error()), "config", "report this as a bug")
 	}
 	s.origins, s.warnings, s.profiles = l.origins(), l.warnings, l.profiles(file)
@@ -194,7 +196,8 @@ func (l *loader) layerDatabaseURL(flags map[string]value) {
 	const name = "DATABASE_URL"
 	raw := l.env[name]
 	_, byFlag := flags["dsn"]
-	// DATABASE_URL may be meant for other programs, so it is judged only if it would be used.
+	// Other programs use DATABASE_URL too, so a mistake in it is reported only
+	// if qtop would use it.
 	if raw == "" || byFlag || l.env["QTOP_DSN"] != "" || l.found["dsn"].From != "default" {
 		return
 	}

@@ -31,8 +31,8 @@ func load(t *testing.T, src config.Sources) config.Settings {
 	return s
 }
 
-// withMachine sets what System would set, but not the configuration file of the person who runs the
-// test.
+// withMachine adds to src what System takes from the machine (host name and
+// user), but not the configuration file of the person who runs the test.
 func withMachine(src config.Sources) config.Sources {
 	if src.Hostname == "" {
 		src.Hostname = "db1"

@@ -31,8 +31,8 @@ func System(flags map[string]string) Sources {
 	return src
 }
 
-// environ makes a map of the variables. If a name occurs twice, the first one counts, as in the C
-// library.
+// environ makes a map of the variables. If a name occurs twice, the first one
+// counts, as for getenv in C.
 func environ(list []string) map[string]string {
 	env := make(map[string]string, len(list))
 	for _, entry := range list {

@@ -100,8 +100,9 @@ func (l *loader) readFile(path string) configFile {
 	return file
 }
 
-// slurp returns the content of the file and the mode of that same file, even if another file is put
-// at the path meanwhile.
+// slurp returns the content and the mode of a file. Both belong to the same
+// file even if the path is replaced meanwhile, because the file is opened
+// once.
 func slurp(path string) ([]byte, fs.FileMode, error) {
 	// Opening a pipe without a writer would block.
 	if info, err := os.Stat(path); err != nil {
@@ -156,7 +157,9 @@ func (l *loader) fileValues(settings map[string]any, file, profile string, lines
 	return values
 }
 
-// flatten joins the names of groups and their keys with dots, down to known keys and unknown names.
+// flatten turns nested groups of keys into keys with dots
+// (delivery.per_endpoint). It stops at keys that are known, whose value may
+// itself be a map, and at unknown names, which are reported.
 func (l *loader) flatten(settings map[string]any, above string, at func(string) string, out map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		full := above + name
@@ -227,7 +230,8 @@ func (l *loader) profileValues(name, from string, file configFile) (map[string]v
 	return nil, false
 }
 
-// insteadOf says what to do if a profile does not exist.
+// insteadOf returns the advice for a profile that does not exist: the nearest
+// name, or all names.
 func insteadOf[V any](name string, profiles map[string]V) string {
 	if len(profiles) == 0 {
 		return "write it under profiles: in $XDG_CONFIG_HOME/qtop/config.yaml (~/.config without it), or with qtop profile add"

@@ -15,7 +15,7 @@ type KeyInfo struct {
 	Flag    string // "delivery-per-endpoint"
 	Env     string // "QTOP_DELIVERY_PER_ENDPOINT"
 	Type    string // "bool", "duration", "number", "text", "list"
-	Default string // as it would be written; "" = no default
+	Default string // as a user would write it; "": no default
 	Help    string // one sentence without a full stop
 	Part    string // what the key is for: one of Parts
 }

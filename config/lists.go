@@ -87,7 +87,8 @@ func handler(entry any) (Handler, *bad) {
 	return h, nil
 }
 
-// argv accepts only a list: a single line of text would need a shell to split it.
+// argv accepts only a list: one line of text would have to be split by a
+// shell, and qtop runs none.
 func argv(raw any) ([]string, *bad) {
 	const do = "write it as a list of the program and its arguments: [/usr/bin/resize, --in, -]"
 	items, ok := raw.([]any)

@@ -245,8 +245,8 @@ func prefixes(raw any) (any, *bad) {
 			}
 			return nil, &bad{"cannot be " + quote(s), do}
 		}
-		// Addresses are unmapped before they are compared with the list, so this network would
-		// never match.
+		// An IPv4-mapped IPv6 network would never match, because addresses are
+		// converted to IPv4 before they are compared.
 		if p.Addr().Is4In6() {
 			return nil, &bad{"holds the mapped address " + quote(s), "write the IPv4 network itself"}
 		}

@@ -28,7 +28,8 @@ func atLine(line int) string {
 	return ":" + strconv.Itoa(line)
 }
 
-// place has the lines in which the keys of one mapping are. The zero value knows no lines.
+// place knows in which lines of the file the keys of one mapping are. The zero
+// value knows no lines.
 type place struct {
 	line0 int // of the mapping itself; 0 = unknown
 	keys  map[string]*yaml.Node

@@ -26,13 +26,13 @@ type actOptions struct {
 	dryRun, yes bool
 	reason      string
 	filters     []string
-	confirm     string // --confirm: the name that must be typed otherwise
+	confirm     string // --confirm: the name that the verb would otherwise ask the operator to type
 	all         bool
 	values      map[string]*string
 }
 
-// verb is the command of an action: its registry entry, and the extensions of
-// this verb.
+// verb is the command of an action: the action's entry in the registry, and
+// what some verbs have in addition.
 type verb struct {
 	entry queue.Action
 	cmd   *cobra.Command
@@ -40,7 +40,8 @@ type verb struct {
 	// more copies the values of additional flags into the request, or refuses them; nil: the
 	// verb has no additional flags.
 	more func(r *queue.Request) error
-	// run carries out the request instead of doActThen; nil: doActThen does it.
+	// run carries out the request if the verb must do more than plan and apply
+	// one action; nil: doActThen does it.
 	run func(ctx context.Context, r queue.Request, o actOptions) error
 }
 
@@ -81,7 +82,7 @@ func verbOf(a *app, entry queue.Action) *verb {
 		if !arg.Positional {
 			v.flag(arg.Name, arg.Default, arg.Hint())
 			if arg.Kind == queue.ArgSwitch && arg.Default == "false" {
-				v.cmd.Flags().Lookup(arg.Name).NoOptDefVal = "true" // without a value: true
+				v.cmd.Flags().Lookup(arg.Name).NoOptDefVal = "true" // the flag alone means true
 			}
 		}
 	}
@@ -103,7 +104,7 @@ func (v *verb) flag(name, value, help string) {
 	v.o.values[name] = v.cmd.Flags().String(name, value, help)
 }
 
-// wanted returns the check of the number of words after the verb.
+// wanted returns the function that checks how many words follow the verb.
 func wanted(entry queue.Action) cobra.PositionalArgs {
 	n := queue.Choose(entry.Free().Name != "", 1, 0)
 	switch t := entry.Targets; {
@@ -154,8 +155,8 @@ func (v *verb) request(args []string) (queue.Request, error) {
 	return r, v.entry.Check(r.Args)
 }
 
-// more extends the verbs of some actions by flags and texts that their registry
-// entries do not declare.
+// more adds, for some actions, what their registry entries cannot declare:
+// further flags, or another way to run.
 var more = map[queue.ActionID]func(*app, *verb){
 	queue.ActRequeue: requeueAtRate, queue.ActJobCancel: cancelLane,
 	queue.ActWebhookVerify: func(_ *app, v *verb) {
@@ -169,7 +170,7 @@ var more = map[queue.ActionID]func(*app, *verb){
 func addActions(a *app, root *cobra.Command) {
 	for _, entry := range actions.Registry() {
 		if entry.Twin != "" {
-			continue // another verb carries out this action
+			continue // this action is part of another verb, such as --reveal of dlq show
 		}
 		v := verbOf(a, entry)
 		if add := more[entry.ID]; add != nil {
@@ -187,8 +188,8 @@ func addActions(a *app, root *cobra.Command) {
 	}
 }
 
-// groupOf returns the command of this name below parent, and creates it if
-// necessary.
+// groupOf returns the command of this name below parent. If there is none, it
+// creates one.
 func groupOf(parent *cobra.Command, name, short string) *cobra.Command {
 	for _, c := range parent.Commands() {
 		if c.Name() == name {
@@ -213,8 +214,9 @@ const adoptLong = "A copy of a database (a restored dump, a clone of a template)
 	"The name of the database is typed, or given as --confirm. After pg_upgrade or a move by logical replication run it\n" +
 	"once with --waiting keep. Failover, restart and rename need nothing. See docs/upgrading.md, Copies of a database."
 
-// doActThen plans, confirms and applies an action. Then it applies the action
-// then to each id that the first action made; "": no second action.
+// doActThen plans the action of r, asks for confirmation and applies the plan.
+// If then is not empty, it afterwards applies the action then to each id that
+// the first action created.
 func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then queue.ActionID) error {
 	client, err := a.client(ctx, 0)
 	if err != nil {
@@ -235,7 +237,7 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 			return err
 		}
 		if res, err = do.Apply(ctx, plan); err != nil {
-			if len(res.Results) > 0 { // results before the error remain in effect
+			if len(res.Results) > 0 { // what was done before the error stays done
 				_ = a.outcome(res, plan)
 			}
 			return err
@@ -261,9 +263,10 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 	return a.outcome(res, plan)
 }
 
-// confirm asks for the confirmation of a plan, unless --yes is given; without a
-// terminal it refuses. An action on the whole database, and a guarded action in
-// a guarded database, needs a name: typed, or given as --confirm.
+// confirm asks the operator to confirm a plan, unless --yes is given. If
+// nobody can answer (headless), it refuses. An action on the whole database,
+// and a guarded action in a guarded database, must be confirmed with a name,
+// which is typed or given as --confirm.
 func (a *app) confirm(ctx context.Context, c *pgclient.Client, p queue.Plan, o actOptions) error {
 	entry := actions.Registry().ByID(p.Request.Action)
 	name, whose := p.Confirm, queue.Choose(entry.ID == queue.ActEnvironment, "guarded environment", "database")
@@ -287,7 +290,8 @@ func (a *app) confirm(ctx context.Context, c *pgclient.Client, p queue.Plan, o a
 	}
 	a.planLines(p)
 	ask, want := entry.Verb, "yes"
-	// For other actions, a number after the verb could be read as an id.
+	// The question names the number of rows. For other actions, a number after
+	// the verb could be mistaken for an id.
 	if entry.Danger == queue.DangerMany {
 		ask = fmt.Sprintf("%s %d", ask, p.Count)
 	}
@@ -300,8 +304,8 @@ func (a *app) confirm(ctx context.Context, c *pgclient.Client, p queue.Plan, o a
 // headless reports whether nobody can answer a question.
 func (a *app) headless() bool { return !terminal(a.in) || a.output == "json" }
 
-// typed asks the operator to type the text want, and returns an error if the
-// input differs. y is enough for yes.
+// typed asks the operator to type the text want. It returns an error if the
+// input differs; if want is "yes", y is enough.
 func (a *app) typed(ctx context.Context, ask, want string) error {
 	fmt.Fprintf(a.errs, "%s? Type %s to do it: ", ask, queue.Clean(want))
 	text, err := awaitInput(ctx, func() (string, error) { return bufio.NewReader(a.in).ReadString('\n') })
@@ -309,7 +313,7 @@ func (a *app) typed(ctx context.Context, ask, want string) error {
 		return a.interrupted()
 	}
 	said := strings.TrimSpace(text)
-	if a.ascii && said == theme.ASCIIText(want) { // the question shows want in ASCII
+	if a.ascii && said == theme.ASCIIText(want) { // with --ascii the question showed want in ASCII
 		said = want
 	}
 	if err != nil || said != want && !(want == "yes" && slices.Contains([]string{"y", "yes"}, strings.ToLower(said))) {
@@ -324,7 +328,8 @@ func (a *app) planLines(p queue.Plan) {
 	}
 }
 
-// outcome prints the result; any refused or skipped id makes the exit code 1.
+// outcome prints the result of an action. If any id was refused or skipped,
+// the exit code becomes 1.
 func (a *app) outcome(res queue.Result, p queue.Plan) error {
 	if a.output == "json" {
 		a.encode(a.out, map[string]any{

@@ -48,8 +48,9 @@ func sampleArgs(a queue.Action, word string, empty bool) map[string]string {
 	return args
 }
 
-// If a shell and the verb read the command that a dialog shows, the result is
-// the same request, for every action and for any text in it.
+// A dialog shows the qtop command that does the same. Read by a shell and by
+// the verb, that command gives the same request, for every action and whatever
+// text is in it.
 func TestPrintedCommandIsTheRequest(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
@@ -99,7 +100,7 @@ func TestPrintedCommandIsTheRequest(t *testing.T) {
 			}
 			v.cmd.SetArgs(words[1+len(strings.Fields(entry.Words)):])
 			require.NoError(t, v.cmd.Execute(), entry.Command(r))
-			if entry.Danger == queue.DangerDatabase { // its only target is typed as the confirmation
+			if entry.Danger == queue.DangerDatabase { // its only target is the database, which is typed as confirmation
 				r.Args["confirm"], r.Targets = r.Targets[0], []string{}
 			}
 			require.Equal(t, r, got, entry.Command(r))
@@ -107,8 +108,8 @@ func TestPrintedCommandIsTheRequest(t *testing.T) {
 	}
 }
 
-// A value that an argument cannot have is refused before a connection is made,
-// with the message of the form.
+// A verb refuses the same values as the form in the console, with the same
+// message, before it connects.
 func TestVerbRefusesWhatTheFormRefuses(t *testing.T) {
 	bad := map[queue.ArgKind]string{
 		queue.ArgDuration: "soon", queue.ArgWhole: "1.5", queue.ArgNumber: "x", queue.ArgChoice: "nonsense", queue.ArgSwitch: "maybe", queue.ArgObject: "[1]", queue.ArgWord: "a b",

@@ -31,8 +31,8 @@ type app struct {
 	filter   string
 	access   bool
 	settings config.Settings
-	files    []fileFinding         // about files that other users may change or read
-	sources  func() config.Sources // where load read the settings
+	files    []fileFinding         // findings about files that other users may change or read (files.go)
+	sources  func() config.Sources // the sources from which load read the settings
 	reread   func() error          // reads the settings again
 }
 
@@ -59,7 +59,7 @@ func (a *app) load(cmd *cobra.Command) error {
 	if err := checkSettings(cmd); err != nil {
 		return err
 	}
-	own := cmd.LocalNonPersistentFlags() // a verb's flag of the same name is no setting
+	own := cmd.LocalNonPersistentFlags() // flags of this verb, which are not settings even if a setting has the same name
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if known[f.Name] && own.Lookup(f.Name) == nil {
 			flags[f.Name] = f.Value.String()
@@ -86,8 +86,8 @@ func (a *app) read(src config.Sources) (err error) {
 	return refused(a.files)
 }
 
-// judged adds two hooks to src: every connection string is checked, and every
-// text is remembered for masking.
+// judged adds two functions to src: one checks every connection string, the
+// other remembers every text, so that secrets in it can be masked.
 func judged(src config.Sources) config.Sources {
 	src.Judge, src.Seen = secrecy.CheckDSN, secrecy.LearnText
 	return src
@@ -95,14 +95,14 @@ func judged(src config.Sources) config.Sources {
 
 // connected returns the RunE of a verb that needs the database: it opens the
 // client, calls run, and closes the client. workConns is the number of
-// connections for a worker host; 0: the verb runs no host.
+// connections for a worker host; 0: this verb runs no host.
 func (a *app) connected(workConns int32, run func(context.Context, *pgclient.Client, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		client, err := a.client(cmd.Context(), workConns)
 		if err != nil {
 			return err
 		}
-		if workConns == 0 { // a host has a grace time: see workUntil
+		if workConns == 0 { // a verb with a host ends within the grace time of the host instead: see workUntil
 			defer a.endBy(cmd.Context(), 0)()
 		}
 		defer client.Close()
@@ -119,7 +119,7 @@ func (a *app) client(ctx context.Context, workConns int32) (*pgclient.Client, er
 	})
 }
 
-// terminal reports whether f is a terminal.
+// terminal reports whether f is a terminal, at which a person may answer.
 func terminal(f any) bool {
 	for {
 		w, ok := f.(interface{ Unwrap() io.Writer })

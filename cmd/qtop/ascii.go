@@ -9,14 +9,15 @@ import (
 	"github.com/qtop/qtop/views/theme"
 )
 
-// asciiWriter writes text in ASCII while on returns true: signs spelt, other characters escaped.
+// asciiWriter writes text in ASCII while on returns true: signs of qtop become
+// their ASCII twins (package theme), all other characters are escaped.
 type asciiWriter struct {
 	W  io.Writer
 	on func() bool
 }
 
-// Write writes p, which must not end within a character. It returns the length
-// of p.
+// Write writes p, which must end with a whole character. It returns len(p),
+// although more bytes may be written.
 func (w asciiWriter) Write(p []byte) (int, error) {
 	if !w.on() {
 		return w.W.Write(p)
@@ -30,8 +31,8 @@ func (w asciiWriter) Write(p []byte) (int, error) {
 // Unwrap returns the underlying writer, which may be a terminal.
 func (w asciiWriter) Unwrap() io.Writer { return w.W }
 
-// asItIs returns the writer below an asciiWriter, for SQL and other input of
-// programs; w itself if there is no asciiWriter.
+// asItIs returns the writer below an asciiWriter, for output that another
+// program reads, such as SQL. If w is no asciiWriter, it returns w.
 func asItIs(w io.Writer) io.Writer {
 	for inner := w; ; {
 		if a, ok := inner.(asciiWriter); ok {
@@ -55,8 +56,8 @@ func (a *writer) printsASCII() bool {
 // ASCII.
 func (a *writer) saysASCII() bool { return a.ascii && !strings.HasPrefix(a.output, "json") }
 
-// asciiAtFirst reports whether the environment or the command line asks for
-// ASCII, before the settings are read.
+// asciiAtFirst reports whether environment or command line ask for ASCII. It
+// is needed for messages before the settings are read.
 func asciiAtFirst(args []string) bool {
 	on := config.ASCIIByEnvironment(os.Environ())
 	for _, arg := range args {

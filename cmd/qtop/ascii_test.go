@@ -32,7 +32,7 @@ func requireASCII(t *testing.T, text string, args []string) {
 	require.NotRegexp(t, `[^\x00-\x7f]`, text, "%v", args)
 }
 
-// With --ascii the answers, refusals and help of every verb are ASCII, also if
+// With --ascii the answers, refusals and help of every verb are ASCII, even if
 // the data is not.
 func TestEveryVerbSpeaksASCII(t *testing.T) {
 	t.Parallel()
@@ -80,7 +80,7 @@ func TestEveryVerbSpeaksASCII(t *testing.T) {
 	require.Regexp(t, `[^\x00-\x7f]`, out, "SQL is for a program")
 }
 
-// The locale decides if neither the environment nor a flag does.
+// If neither the environment nor a flag asks for ASCII, the locale decides.
 func TestLocaleAsksForASCII(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -11,9 +11,10 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// The console has one session for reads and one for LISTEN, also when it reads the snapshot and
-// the session of its login, as after the loss of a connection. Leaving a view cancels its read, but
-// does not end the session.
+// The console uses two sessions, one for reads and one for LISTEN, even when
+// it reads the snapshot and the session of its login, as after a lost
+// connection. Leaving a view cancels the read of that view, but its session
+// lives on.
 func TestConsoleBackends(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -39,7 +40,7 @@ func TestConsoleBackends(t *testing.T) {
 	const reads = "count(*) FILTER (WHERE application_name = 'qtop read')"
 	for range 50 { // not with require.Never, whose last question may still run when it returns
 		require.LessOrEqual(t, asked(reads), 1, "another would live for 5 s")
-		time.Sleep(20 * time.Millisecond) // between two of the 50 looks
+		time.Sleep(20 * time.Millisecond) // the 50 checks are spread over a second
 	}
 	require.Eventually(t, atRest, patience, 20*time.Millisecond, "the listener is back")
 
@@ -60,7 +61,7 @@ func TestConsoleBackends(t *testing.T) {
 	require.Eventually(t, atRest, patience, 100*time.Millisecond, "a second reader closes again")
 }
 
-// Ten consoles at rest together compute one snapshot per refresh, and each has
+// Ten consoles at rest share one snapshot per refresh interval, and each has
 // two sessions.
 func TestTenConsoles(t *testing.T) {
 	t.Parallel()

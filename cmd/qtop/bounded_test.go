@@ -19,7 +19,7 @@ func TestOutputsAreBounded(t *testing.T) {
 	db := pgtest.New(t)
 	conn := db.Conn(t, "")
 	for _, sql := range []string{
-		"SET session_replication_role = replica", // as an older release accepted it
+		"SET session_replication_role = replica", // without triggers, as an older release accepted such rows
 		`INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
 			stale_threshold_seconds, registered_by) SELECT 'wide', 'DOT', array_agg('domain_with_a_rather_long_name_' || g), now(), 60, 300, 'test'
 			FROM generate_series(1, 10000) g`,

@@ -1,7 +1,7 @@
 package main
 
-// Bulk operations while worker hosts are killed, and with a receiver that fails
-// again in the middle.
+// Bulk operations while worker hosts are killed, and with a receiver that
+// fails again in the middle of the operation.
 
 import (
 	"fmt"
@@ -31,8 +31,9 @@ func (x story) planned(code, rate, brake, canary string) {
 	require.NoError(x.t, err, string(out))
 }
 
-// Every worker host is killed at random, five times: each item gets exactly one
-// outcome, each dead letter becomes one saga, and no item remains.
+// Worker hosts are killed at random moments, five times. Nevertheless each
+// item of the operation has exactly one outcome, each dead letter becomes one
+// saga, and no item remains.
 func TestBulkSurvivesKilledHosts(t *testing.T) {
 	t.Parallel()
 	n, rate := 1000, "100"
@@ -47,7 +48,8 @@ func TestBulkSurvivesKilledHosts(t *testing.T) {
 	t.Logf("seed %d", seed)
 	dice := rand.New(rand.NewPCG(seed, 0))
 	x.planned("HTTP_503", rate, "0", "0")
-	// These die after the freeze and are not part of the operation.
+	// These dead letters appear after the operation was frozen, so they are
+	// not part of it.
 	require.NoError(t, deadLetters(t.Context(), x.conn, n/20, "CONNECTION_RESET"))
 	_, err := x.conn.Exec(t.Context(), "UPDATE public.dot_config SET value = '0' WHERE key = 'queue.tick.saga_orchestrator.interval_seconds'")
 	require.NoError(t, err)
@@ -61,7 +63,8 @@ func TestBulkSurvivesKilledHosts(t *testing.T) {
 			break
 		}
 		before := x.number(tried)
-		// All items may be done before the last round.
+		// If all items are done before the last kill, nothing can increase any
+		// more.
 		x.eventually("the operation goes on", func() bool { return x.number(tried) > before || before == n })
 		time.Sleep(time.Duration(dice.IntN(700)) * time.Millisecond) // the hosts are killed at a random moment
 		for _, cmd := range hosts {
@@ -107,7 +110,8 @@ func TestBrakeStopsWhenTheReceiverFailsAgain(t *testing.T) {
 		require.NoError(t, err)
 	}
 	x.host("w", "saga_orchestrator,webhook_worker,bulk_operation_runner")
-	// At this rate even two ticks at once take fewer than fifty items.
+	// At this rate, even two runs of the tick worker at once requeue fewer
+	// than fifty items.
 	x.planned("HTTP_503", "15", "20", "5")
 	x.eventually("the brake", func() bool {
 		return x.number("SELECT count(*) FROM public.queue_bulk_operation WHERE state = 'paused' AND state_why LIKE 'the brake:%'") == 1

@@ -20,14 +20,14 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// lastWords is a text that is computed only when a condition has not come true
-// in time.
+// lastWords returns a text for the failure of a condition; it is computed only
+// if the condition has not come true in time.
 type lastWords func() string
 
 func (w lastWords) String() string { return w() }
 
-// clocked is a queue on a server whose clock the test moves, with a receiver
-// for its webhooks and one for its jobs.
+// clocked is a database on a server whose clock the test sets, with a receiver
+// for webhooks and one for jobs.
 type clocked struct {
 	t                *testing.T
 	dsn              func(role string) string
@@ -40,7 +40,7 @@ type clocked struct {
 	events, enqueued int
 }
 
-// newClocked returns a clocked and the function that moves the clock of its
+// newClocked returns a clocked, and a function that sets the clock of its
 // server. by is the difference from the true time, such as -1d.
 func newClocked(t *testing.T, by string) (c *clocked, set func(by string)) {
 	t.Helper()
@@ -78,8 +78,8 @@ func (c *clocked) number(sql string) (n int) {
 	return n
 }
 
-// work starts a host; kinds are more handlers, as JSON, in addition to that of
-// kind k.
+// work starts a host. kinds has further handlers as JSON, besides that of kind
+// k.
 func (c *clocked) work(id, kinds string) {
 	c.t.Helper()
 	cmd := qtop(c.t, c.dsn("worker"), "worker", "--host-id", id, "--executor", "a")
@@ -180,7 +180,8 @@ func TestClockSteps(t *testing.T) {
 			return number("SELECT count(DISTINCT host_id) FROM public.queue_host WHERE stopped_at IS NULL AND last_seen_at BETWEEN clock_timestamp() - interval '15 seconds' AND clock_timestamp() + interval '1 second'") == 2
 		}, patience, 50*time.Millisecond, "both hosts are alive after "+by)
 	}
-	// A host that was killed before the clock went back restarts under its id.
+	// The host was killed while the clock was a day ahead; when the clock is
+	// right again, it restarts under the same id.
 	set("+1d")
 	produce(5)
 	settled("+1d again")

@@ -11,8 +11,8 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// idQueries has, by kind, the ids that are not in the snapshot: the list to
-// read, and the function that makes ids of its rows.
+// idQueries has, for kinds of ids that are not in the snapshot, the list that
+// has them and a function that makes ids of its rows.
 var idQueries = map[string]struct {
 	query queue.Query
 	ids   func(queue.Page) []queue.ID

@@ -34,8 +34,8 @@ func (a *app) console(ctx context.Context) error {
 	defer closeLog()
 	var host localHost
 	if host, err = a.host(client, []string{}, log, nil, nil); err != nil {
-		// ^A machine for operators needs neither the programs nor the secrets
-		// of the workers.
+		// A machine for operators has neither the programs nor the secrets of
+		// the workers.
 		log.Warn("no worker host can run in the console", "reason", err.Error())
 		first, _, _ := strings.Cut(err.Error(), "\n")
 		host = noHost(queue.Clean(first).String())
@@ -49,7 +49,8 @@ type localHost interface {
 	Run(ctx context.Context) error
 }
 
-// noHost is the host of a process that cannot run one; its text is the reason.
+// noHost takes the place of the host in a process that cannot run one. Its
+// text is the reason, which every start of a loop returns.
 type noHost string
 
 func (n noHost) Run(ctx context.Context) error {
@@ -70,8 +71,9 @@ type store struct {
 	*actions.Planner
 }
 
-// soon is how long qtop waits for the database before it reports that the
-// terminal cannot show a console.
+// soon is how long qtop waits for an answer of the database before it reports
+// that the terminal cannot show a console: if the database cannot serve a
+// console either, that is the better message.
 const soon = 2 * time.Second
 
 // show runs the console over a client and, beside it, a host (nil: no host).
@@ -82,8 +84,8 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost,
 	if err := a.canShow(); err != nil {
 		ctx, cancel := context.WithTimeout(ctx, soon)
 		defer cancel()
-		// If the database cannot serve a console, another terminal would not
-		// help.
+		// If the database cannot serve a console, that is reported, because
+		// another terminal would not help.
 		return cmp.Or(client.Serves(ctx), err)
 	}
 	pane, err := paneOf(a.pane)
@@ -105,7 +107,7 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost,
 	if !s.Clipboard {
 		o.Clipboard = "off"
 	}
-	slog.SetDefault(log) // log output of libraries must not reach the screen
+	slog.SetDefault(log) // what libraries log must not appear on the screen
 	hostCtx, stopHost := context.WithCancelCause(context.WithoutCancel(ctx))
 	listenCtx, stopListening := context.WithCancel(context.WithoutCancel(ctx))
 	screen, endScreen := context.WithCancel(ctx)
@@ -114,7 +116,7 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost,
 	if host != nil {
 		wg.Go(func() { hostErr = host.Run(hostCtx) })
 	}
-	wg.Go(func() { _ = client.Listen(listenCtx) }) // a wrong DSN would have been reported earlier
+	wg.Go(func() { _ = client.Listen(listenCtx) }) // an error for a wrong DSN was reported earlier
 	wg.Go(func() {
 		if refused = client.Serves(screen); refused != nil {
 			endScreen()

@@ -67,7 +67,7 @@ func BenchmarkConsole(b *testing.B) {
 					s := console(b, slow)
 					for deadline := start.Add(patience); !strings.Contains(s.text(), "1 Over"); {
 						require.True(b, time.Now().Before(deadline), "no first frame")
-						time.Sleep(2 * time.Millisecond) // between two looks at the screen
+						time.Sleep(2 * time.Millisecond) // how often the screen is checked
 					}
 					took = append(took, ms(time.UnixMicro(s.raw.last.Load()).Sub(start)))
 					quit(s)
@@ -90,7 +90,7 @@ func BenchmarkConsole(b *testing.B) {
 			s.until("live")
 			for _, k := range view.keys {
 				s.keys(k)
-				time.Sleep(time.Second) // the list of the level is read meanwhile; not all lists look different afterwards
+				time.Sleep(time.Second) // wait for the list of the level: not every list changes the screen when it arrives
 			}
 			s.until(view.show)
 			path.Delay(2 * time.Second)
@@ -98,8 +98,8 @@ func BenchmarkConsole(b *testing.B) {
 			var took []float64
 			for b.Loop() {
 				for i := range 400 {
-					key := "jk"[i/10%2 : i/10%2+1]                          // ten down, ten up
-					time.Sleep(time.Duration(20+i*7%23) * time.Millisecond) // as fast as a held key repeats, never in step with a refresh
+					key := "jk"[i/10%2 : i/10%2+1]                          // ten times down, ten times up
+					time.Sleep(time.Duration(20+i*7%23) * time.Millisecond) // about as fast as a held key repeats, but not at the moments of refreshes
 					select {
 					case <-s.raw.seen:
 					default:
@@ -162,7 +162,7 @@ func BenchmarkConsole(b *testing.B) {
 				s.until("live")
 				open = append(open, s)
 			}
-			time.Sleep(10 * time.Second) // spare connections of the start close 5 s after their last use
+			time.Sleep(10 * time.Second) // connections that only the start needed are closed 5 s after their last use
 		}
 		for b.Loop() {
 			none := load()
@@ -209,7 +209,7 @@ func serverTime(b *testing.B, postmaster int) (spent time.Duration) {
 		if err != nil { // the process has ended
 			continue
 		}
-		f := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:])) // from the state on: f[1] is the parent
+		f := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:])) // fields of /proc/PID/stat after the name: f[0] is the state, f[1] the parent
 		ticks := f[11:13]
 		switch {
 		case filepath.Base(filepath.Dir(name)) == strconv.Itoa(postmaster):

@@ -16,7 +16,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// full is a writer that accepts the first left bytes and then fails.
+// full is a writer like a full disk: it accepts as many bytes as left says,
+// and then fails.
 type full struct{ left int }
 
 func (f *full) Write(p []byte) (int, error) {
@@ -27,9 +28,9 @@ func (f *full) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// A verb whose answer cannot be written reports that in one line and does not
-// exit as if it had succeeded: all verbs that answer without arguments, as a
-// table and as JSON, and every help.
+// A verb that cannot write its answer reports that in one line, and its exit
+// code is not 0. Tested with all verbs that need no arguments, as a table and
+// as JSON, and with every help.
 func TestAnswerCutOff(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -47,7 +48,7 @@ func TestAnswerCutOff(t *testing.T) {
 		verb = slices.DeleteFunc(verb, func(word string) bool { return word == "1" || strings.HasPrefix(word, "--") })
 		ways := [][]string{{"--help"}, {"--dsn", db.DSN("")}, {"--dsn", db.DSN(""), "--output", "json"}}
 		if !slices.Contains([]string{"version", "status", "doctor", "migrate", "flags"}, verb[0]) && os.Getenv("QTOP_TEST_FULL") == "" {
-			ways = ways[:1] // full run: all against the database
+			ways = ways[:1] // the full run tests every verb with an answer of the database
 			if i%3 > 0 {
 				continue
 			}
@@ -74,7 +75,7 @@ func TestAnswerCutOff(t *testing.T) {
 	for _, args := range [][]string{
 		{"completion", "bash"}, {"export", "flags", "--dsn", db.DSN("")}, {"export", "flags", "--output", "jsonl", "--dsn", db.DSN("")},
 		{"report", "--since", "1h", "--dsn", db.DSN("")},
-		{"status", "--watch", "--dsn", db.DSN("")}, // which would run for ever
+		{"status", "--watch", "--dsn", db.DSN("")}, // it would repeat for ever if the failed write did not end it
 	} {
 		cut, errs := try(args, &full{20})
 		require.Equal(t, 1, cut, args)

@@ -1,6 +1,7 @@
 package main
 
-// The forced end of a program whose stop takes too long, in whatever step.
+// The forced end of a program that a signal has asked to stop and that does
+// not end in time, whatever it waits for.
 
 import (
 	"context"
@@ -11,12 +12,12 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// overdue is how long after the grace time a stopping program may still end by
-// itself.
+// overdue is how long after its grace time a stopping program may still end by
+// itself, before endBy ends it.
 const overdue = 1800 * time.Millisecond
 
-// endBy forces the end of the program if stop is not called within the grace
-// time plus overdue after the end of ctx.
+// endBy ends the program by force, unless stop is called before the grace time
+// plus overdue have passed since the end of ctx.
 func (a *app) endBy(ctx context.Context, grace time.Duration) (stop func()) {
 	stopped := make(chan struct{})
 	unhook := context.AfterFunc(ctx, func() {
@@ -34,11 +35,11 @@ func (a *app) endBy(ctx context.Context, grace time.Duration) (stop func()) {
 
 // giveUp kills the commands of handlers and ends the program with code 1.
 func (a *app) giveUp(grace time.Duration) {
-	go func() { // standard error may block if nobody reads it
+	go func() { // a write to standard error may block, if it is a pipe that nobody reads
 		_, _ = fmt.Fprintf(a.errs, "qtop: the end took longer than the grace time of %s and was given up: "+
 			"leases that were not handed back expire by themselves\n", grace)
 	}()
 	handler.KillCommands()
-	time.Sleep(20 * time.Millisecond) // time for that line; a blocked write must not delay the end
+	time.Sleep(20 * time.Millisecond) // gives that line time to appear, but does not wait for it
 	os.Exit(1)
 }

@@ -135,8 +135,9 @@ func (a *app) demoWorld(ctx context.Context, server *embedded.Server, dsn func(s
 }
 
 // demoHost returns the worker host of the demo and its client. The host may
-// connect to loopback addresses, signs with a secret made for this run, and
-// runs every loop except the silent one.
+// send to loopback addresses, signs with a secret that is made for this run,
+// and runs every loop but the one whose silence is the incident
+// (demo.SilentLoop).
 func (a *app) demoHost(ctx context.Context, dsn string, log *slog.Logger) (*pgclient.Client, *workerhost.Host, error) {
 	var secret [24]byte
 	if _, err := rand.Read(secret[:]); err != nil {
@@ -162,8 +163,8 @@ func (a *app) demoHost(ctx context.Context, dsn string, log *slog.Logger) (*pgcl
 	return client, host, nil
 }
 
-// demoJoined opens another console on the running demo, or prints its DSN with
-// --headless.
+// demoJoined is for a demo that runs already: it opens another console on that
+// database or, with --headless, prints its DSN.
 func (a *app) demoJoined(ctx context.Context, o demoOptions, dsn string) error {
 	if o.headless {
 		a.announce(dsn)

@@ -73,8 +73,8 @@ func (a *writer) eventDeadLetterHead(d *queue.DeadLetterDetail) {
 	a.fate(d)
 }
 
-// fate prints how a closed dead letter was closed: requeued or resolved, by
-// whom and when.
+// fate prints how a dead letter was closed: requeued or resolved, by whom and
+// when.
 func (a *writer) fate(d *queue.DeadLetterDetail) {
 	switch d.State {
 	case "requeued":

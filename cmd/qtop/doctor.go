@@ -38,7 +38,8 @@ func doctorCmd(a *app) *cobra.Command {
 	return cmd
 }
 
-// checks lists all checks of the doctor, in the order of its findings.
+// checks lists all checks of the doctor, in the order in which their findings
+// are printed.
 func checks() []check {
 	return []check{
 		elsewhereFindings, sessionFindings, environmentFinding, loginFindings, schemaFindings, rightFindings, roleFindings, foreignFindings, signingFindings, fileFindings,

@@ -50,7 +50,8 @@ func signingFindings(ctx context.Context, x patient) (all []finding) {
 		of[f.Subscription][f.Host.String()] = true
 	}
 	for _, f := range faults {
-		// The finding is only a note if another host can sign.
+		// If another host can sign for the subscription, the finding is only a
+		// note.
 		state := queue.Choose(len(of[f.Subscription]) >= hosts, "bad", "note")
 		all = append(all, finding{state, "signing", queue.Clean(fmt.Sprintf("host %s sends nothing of subscription %d: %s", f.Host, f.Subscription, f.What)), f.Do.String()})
 	}

@@ -59,9 +59,10 @@ func loginFindings(ctx context.Context, x patient) []finding {
 // prints.
 const shownLogins = 20
 
-// settingFinding judges one setting. A finding without Check means that the
-// setting is harmless. Sessions of qtop set their own path, encoding and
-// isolation level.
+// settingFinding judges one setting of a role or of the database. For a
+// harmless setting it returns a finding without Check. search_path,
+// client_encoding and the isolation level are harmless to qtop's own sessions,
+// which set their own.
 func settingFinding(x inspect.LoginSetting, mayAct bool) finding {
 	value := strings.ToLower(x.Value.String())
 	whose := settingOwner(x)
@@ -99,13 +100,13 @@ func settingFinding(x inspect.LoginSetting, mayAct bool) finding {
 	return finding{}
 }
 
-// shortest is the time below which a time limit also ends work of the queue
-// that is not stuck.
+// shortest is the shortest time limit that is harmless: a lower one would also
+// end statements that are merely slow.
 const shortest = time.Minute
 
-// settingHurts describes the harm that a setting does to the queue; "": no
-// harm. Statements of hosts and consoles have their own limits; statements of a
-// producer have the limits of its login.
+// settingHurts describes the harm that a setting does to the queue; "" if it
+// does none. Hosts and consoles set limits for their own statements; the
+// statements of producers have the limits of their logins.
 func settingHurts(name, value string) string {
 	off := slices.Contains([]string{"off", "false", "no", "0"}, value)
 	limit, ok := milliseconds(value)
@@ -125,7 +126,7 @@ func settingHurts(name, value string) string {
 		}
 	case "idle_in_transaction_session_timeout":
 		if ok && limit == 0 {
-			return "" // the default: a forgotten transaction is shown as HELD
+			return "" // the default is harmless enough: the console shows a forgotten transaction as HELD
 		}
 		if ok && limit < time.Second {
 			return "transactions of producers end while they work"

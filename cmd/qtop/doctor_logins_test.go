@@ -65,7 +65,7 @@ func TestDoctorOnLogins(t *testing.T) {
 		{"GRANT queue_owner TO " + login, "note wide login: " + login + " is a member of queue_owner", "REVOKE queue_owner"},
 	} {
 		exec(c.sql)
-		require.Eventually(t, func() bool { // a reload takes some time
+		require.Eventually(t, func() bool { // the server needs a moment to read its configuration again
 			lines, _ := doctor(login)
 			return strings.Contains(lines, c.says) && strings.Contains(lines, c.remedy)
 		}, patience, 10*time.Millisecond, c.sql)

@@ -13,9 +13,10 @@ import (
 // shownNames is the greatest number of names in one line of the doctor.
 const shownNames = 20
 
-// roleFindings reports on the roles of this database: attributes that a group
-// of rights must not have, members, other databases with the same roles, and
-// executors that every host may work as.
+// roleFindings reports on the roles of this database: roles of qtop with
+// attributes that they must not have (such as LOGIN or SUPERUSER), their
+// members, other databases on the server that use the same roles, and
+// executors that any host may work as.
 func roleFindings(ctx context.Context, x patient) []finding {
 	found, err := inspect.Roles(ctx, x.client)
 	if err != nil {

@@ -73,7 +73,8 @@ func sizeFinding(ctx context.Context, x patient) []finding {
 	return []finding{{"ok", "kept for ever", sizes, queue.Choose(strings.Contains(sizes.String(), "webhooks"), "set retention.webhooks_days where settled webhook events need not stay", "")}}
 }
 
-// driftFinding compares counters and derived rows with their tables.
+// driftFinding compares counters and other derived rows with the tables that
+// they are derived from.
 func driftFinding(ctx context.Context, x patient) []finding {
 	drift, n, large, err := inspect.CounterDrift(ctx, x.client)
 	if queue.KindOf(err) == queue.KindPermission {
@@ -99,7 +100,8 @@ func texts(all []queue.Text) string {
 	return strings.Join(out, "; ")
 }
 
-// idFinding lists ids of old rows that a new row could not have.
+// idFinding lists rows of older releases whose ids the current rules would
+// refuse.
 func idFinding(ctx context.Context, x patient) []finding {
 	ids, n, err := inspect.OddIDs(ctx, x.client)
 	switch {

@@ -13,8 +13,9 @@ import (
 
 // Checks of `qtop doctor`: the connection, the rights of the login, the clock.
 
-// elsewhereFindings come first: this database is a copy that has not been
-// adopted, or the server is not the expected one.
+// elsewhereFindings report that this is not the database that the operator
+// means: a copy that has not been adopted, or another server than the expected
+// one.
 func elsewhereFindings(ctx context.Context, x patient) []finding {
 	s, err := x.client.Snapshot(ctx, 0)
 	if err != nil || !s.Missing["all"].Empty() {
@@ -43,8 +44,8 @@ func tlsFinding(s queue.Session) finding {
 	return finding{"note", "tls", s.Encryption, "sslmode=verify-full in the connection string"}
 }
 
-// environmentFinding reports whether the database names its environment, and
-// whether that is guarded.
+// environmentFinding reports whether the database has the name of an
+// environment (such as production), and whether that environment is guarded.
 func environmentFinding(_ context.Context, x patient) []finding {
 	e := x.session.Environment
 	state := queue.Choose(e.Guard(x.settings.Production) != "", "guarded", "open")

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// program returns a shell command that runs a block in a programming language
-// in the reader's folder: Go is built within this module, Python and JavaScript
-// are interpreted. lack names what this machine lacks for it, wrong is the
-// error of the compiler.
+// program returns a shell command that runs a program block of a document in
+// the reader's folder. Go is built within this module; Python and JavaScript
+// are interpreted. lack names what the machine lacks to run the block, wrong
+// is the error of the compiler.
 func (r *reader) program(t *testing.T, b docBlock) (command, lack, wrong string) {
 	t.Helper()
 	file := filepath.Join(r.dir, fmt.Sprintf("line%d%s", b.line, map[string]string{"go": ".go", "python": ".py", "js": ".mjs"}[b.lang]))
@@ -50,14 +50,15 @@ func (r *reader) program(t *testing.T, b docBlock) (command, lack, wrong string)
 	}
 }
 
-// withLanguage matches a mark that also names a language.
+// withLanguage matches a mark that also names a language. (A mark is the
+// comment above a block; documents_test.go lists them.)
 var withLanguage = regexp.MustCompile(`^(?:(.*), )?with (python|js)$`)
 
 var imports = regexp.MustCompile(`(?m)^(?:import|from) ([a-z0-9_]+)`)
 
-// asShell returns the sh block that runs a block in a programming language. If
-// the machine lacks something for it, a skipped test names that, and r.lacks
-// notes the language.
+// asShell returns an sh block that runs the program block b. If the machine
+// lacks something for it, run is false, a skipped subtest says what, and
+// r.lacks remembers the language.
 func (r *reader) asShell(t *testing.T, b docBlock) (_ docBlock, run bool, wrong string) {
 	t.Helper()
 	switch b.lang {
@@ -78,8 +79,8 @@ func (r *reader) asShell(t *testing.T, b docBlock) (_ docBlock, run bool, wrong 
 // addresses matches the addresses on which programs of the documents listen.
 var addresses = regexp.MustCompile(`127\.0\.0\.1:91\d\d\b`)
 
-// address returns a free address in place of an address of the documents, each
-// time the same one.
+// address returns a free address to use instead of an address in the
+// documents; the same one each time.
 func (r *reader) address(t *testing.T, a string) string {
 	t.Helper()
 	if r.free[a] == "" {
@@ -91,9 +92,9 @@ func (r *reader) address(t *testing.T, a string) string {
 	return r.free[a]
 }
 
-// A program that does not compile, a program that fails and a language that the
-// machine lacks are noticed. If a program cannot run here, the later blocks
-// that need it are left out too.
+// The tests of documents notice a program that does not compile, one that
+// fails, and a language that the machine lacks. Blocks that need a program
+// which cannot run here are left out too.
 func TestDocumentProgramsAreRun(t *testing.T) {
 	t.Parallel()
 	r := &reader{dir: t.TempDir()}

@@ -20,7 +20,8 @@ import (
 )
 
 // About 25,000 dead letters of three sources fill three pages. The export has
-// each of them once, even if many died in the same microsecond.
+// each of them exactly once, although many have the same time to the
+// microsecond.
 func TestExportOfManyDeadLetters(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -61,8 +62,9 @@ func TestExportOfManyDeadLetters(t *testing.T) {
 	}
 }
 
-// No export of any list in any format contains a secret of the corpus in any
-// form, neither from a payload nor from the message of a handler or a receiver.
+// The tests know a set of secrets, each in several encodings. No export of any
+// list in any format contains one, neither from a payload nor from the message
+// of a handler or a receiver.
 func TestExportMasks(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -111,7 +113,7 @@ func TestExportMasks(t *testing.T) {
 			args := []string{"export", l.Name, "-o", format}
 			switch {
 			case l.Name == "operation-items":
-				continue // this database has no operation
+				continue // this database has no bulk operation to export
 			case l.Of != "" && !l.Optional:
 				args = append(args, "--id", "webhook.max_attempts")
 			}
@@ -130,7 +132,7 @@ func TestExportMasks(t *testing.T) {
 func TestExportFromTheScreen(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	require.NoError(t, deadLetters(t.Context(), db.Conn(t, ""), 250, "HTTP_503")) // more than the console reads at once
+	require.NoError(t, deadLetters(t.Context(), db.Conn(t, ""), 250, "HTTP_503")) // more than one page of the console
 	dsn := db.DSN(operator(t, db))
 	dir := t.TempDir()
 	s := open(t, dsn)

@@ -21,7 +21,7 @@ func TestFilesOpenToOthers(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, mode fs.FileMode, text string) string {
 		path := filepath.Join(dir, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755)) //nolint:gosec // as folders are
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755)) //nolint:gosec // the usual mode of folders
 		require.NoError(t, os.WriteFile(path, []byte(text), mode))
 		require.NoError(t, os.Chmod(path, mode))
 		return path
@@ -90,7 +90,7 @@ func TestFilesOpenToOthers(t *testing.T) {
 	require.NoError(t, os.Mkdir(open, 0o700))
 	require.NoError(t, os.Rename(bin, filepath.Join(open, "resize")))
 	require.NoError(t, os.Symlink(filepath.Join(open, "resize"), bin))
-	require.NoError(t, os.Chmod(open, 0o777)) //nolint:gosec // the fault
+	require.NoError(t, os.Chmod(open, 0o777)) //nolint:gosec // the fault that the test makes
 	said, code = check()
 	require.Equal(t, 78, code)
 	require.Contains(t, said, "others may write folder "+open)

@@ -19,8 +19,8 @@ type finding struct {
 	Remedy string     `json:"remedy"`
 }
 
-// patient is the input of a check: the client, the session, and this machine's
-// settings.
+// patient is what a check of the doctor examines: a client of the database,
+// the session, and the settings of this machine.
 type patient struct {
 	client   *pgclient.Client
 	session  queue.Session
@@ -31,8 +31,9 @@ type patient struct {
 // check examines one subject and returns its findings.
 type check func(context.Context, patient) []finding
 
-// unread returns the finding of a check that could not read its data. A missing
-// right is only a note, because a host or a producer may not need that right.
+// unread returns the finding of a check that could not read its data. If only
+// a right is missing, that is a note: the login of a host or a producer need
+// not have it.
 func unread(check string, err error) finding {
 	if queue.KindOf(err) == queue.KindPermission {
 		return finding{"note", check, queue.Clean("not looked at: this login may not read it"), "ask with the role queue_viewer"}

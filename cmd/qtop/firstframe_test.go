@@ -14,8 +14,9 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// The first frame does not wait for the database: on a machine with time to
-// spare it appears within a second of the start, although nothing answers.
+// The first frame is drawn before the database answers. On a machine that is
+// not busy it appears within a second of the start, although nothing answers
+// at all.
 func TestFirstFrameWaitsForNothing(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -32,7 +33,8 @@ func TestFirstFrameWaitsForNothing(t *testing.T) {
 		}()
 		return time.Since(start)
 	}
-	// Repeated, because on a busy machine a start takes longer.
+	// On a busy machine a start may take longer, so the test tries again until
+	// one is quick enough.
 	for deadline := time.Now().Add(patience); first() > time.Second; {
 		require.True(t, time.Now().Before(deadline), "each first frame took more than a second")
 	}
@@ -56,7 +58,7 @@ func TestScreenEndsForAnotherEncoding(t *testing.T) {
 		var exit *exec.ExitError
 		require.ErrorAs(t, end, &exit, what)
 		require.Equal(t, int(queue.KindConfig), exit.ExitCode(), what)
-		entered := bytes.Contains(s.raw.b, []byte("\x1b[?1049h")) // the answer may come before the first frame
+		entered := bytes.Contains(s.raw.b, []byte("\x1b[?1049h")) // whether the screen was entered before the answer came: both orders are possible
 		before, after, left := bytes.Cut(s.raw.b, []byte("\x1b[?1049l"))
 		require.Equal(t, entered, left, "%s: the alternate screen was entered and left", what)
 		if !left {

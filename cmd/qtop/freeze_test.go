@@ -14,8 +14,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// hands acts as an operator: it presses keys, which are counted, and types
-// text, which is not.
+// hands operates the console in a test: it presses keys, which are counted,
+// and types text, which is not.
 type hands struct {
 	*screen
 	pressed *[]string
@@ -64,8 +64,9 @@ func (h hands) confirm(button string) {
 	h.gone("audit ")
 }
 
-// Freezing 50,000 dead letters over three endpoints takes at most 12 keys, typed text apart: by
-// selecting the groups, and by the button that takes all that match the filter.
+// 50,000 dead letters of three endpoints can be frozen with at most 12 keys,
+// not counting typed text, in two ways: by selecting their groups, and by the
+// button for all rows that match the filter.
 func TestFreezingThreeEndpointsTakesTwelveKeys(t *testing.T) {
 	t.Parallel()
 	each := 300
@@ -82,13 +83,13 @@ func TestFreezingThreeEndpointsTakesTwelveKeys(t *testing.T) {
 	dsn := db.DSN(operator(t, db))
 	all := grouped(3 * each)
 	for i, way := range []func(h hands){
-		func(h hands) { // the three groups
+		func(h hands) { // select the three groups
 			h.press(" ", " ", " ", "N")
 			h.until("3 groups: ")
 			h.write("the receiver is back")
 			h.press(enter)
 		},
-		func(h hands) { // a filter, one of the groups that match, then all that match
+		func(h hands) { // filter, take one of the matching groups, then widen to all that match
 			h.press("/")
 			h.write("code:" + cause + "*")
 			h.press(enter)
@@ -107,7 +108,7 @@ func TestFreezingThreeEndpointsTakesTwelveKeys(t *testing.T) {
 		h.press("5")
 		h.until("4 rows")
 		way(h)
-		h.until("How many") // the preview of all that match
+		h.until("How many") // now the preview is that of all matching rows
 		h.until("Freeze " + all)
 		for _, n := range []string{"1", "2", "3"} {
 			h.until(strings.ToLower(cause) + n + ".example")

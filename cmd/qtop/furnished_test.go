@@ -48,7 +48,7 @@ func furnish(t *testing.T) furnished {
 		{"flag", "set", "queue.backlog.warn_seconds", "700", "--for", "30m", "--reason", "r", "--yes"},
 		{"event-type", "set", "kg/node.changed", "--stream", "update", "--lane", "immediate", "--description", "d", "--reason", "r", "--yes"},
 		{"consumer", "set", "reindex", "--domain", "kg", "--type", "node.changed", "--kind", "kg.reindex", "--executor", "Agent", "--reason", "r", "--yes"},
-		{"subscription", "mute", "8", "--reason", "r", "--yes"}, // reads kg; muted, its events go to broadcast
+		{"subscription", "mute", "8", "--reason", "r", "--yes"}, // event subscription 8 is for domain kg; while it is muted, its events reach only broadcast
 		{"executor", "producer", "Agent", "--role", "event_ingest_writer", "--reason", "r", "--yes"},
 		{"ops", "plan", "--filter", "code:HTTP_503", "--reason", "r", "--yes"},
 	} {

@@ -6,14 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// hangup decides the effect of a SIGHUP: it ends the program like any other
-// signal, until a verb asks for a channel with hangups.
+// hangup decides what a SIGHUP does: it ends the program like other signals,
+// unless a verb has asked for SIGHUPs with the function hangups.
 type hangup struct{ heard atomic.Pointer[chan struct{}] }
 
 type hangupKey struct{}
 
-// tell sends a SIGHUP to the verb that asked for it. It reports false if no
-// verb did.
+// tell passes a SIGHUP to the verb that asked for it. It reports false if none
+// did.
 func (h *hangup) tell() bool {
 	c := h.heard.Load()
 	if c == nil {
@@ -21,14 +21,15 @@ func (h *hangup) tell() bool {
 	}
 	select {
 	case *c <- struct{}{}:
-	default: // an earlier SIGHUP still waits
+	default: // the verb has not handled the SIGHUP before this one
 	}
 	return true
 }
 
-// hangups returns a channel that gets a value for each SIGHUP from now on;
-// SIGHUP then no longer ends the program. It returns nil if the process has a
-// controlling terminal: there the signal means that the operator has gone.
+// hangups returns a channel that receives a value for each SIGHUP, which then
+// no longer ends the program. It returns nil if the process has a controlling
+// terminal: there a SIGHUP means that the terminal, and so the operator, is
+// gone.
 func hangups(ctx context.Context) <-chan struct{} {
 	h, ok := ctx.Value(hangupKey{}).(*hangup)
 	if !ok {

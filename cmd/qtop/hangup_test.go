@@ -54,9 +54,9 @@ func stopReason(t *testing.T, conn *pgx.Conn) (why string) {
 	return why
 }
 
-// Without a terminal, SIGHUP makes the worker read the configuration again. If
-// that cannot be read, the host does not change. SIGTERM drains the worker, and
-// the host records it as the reason.
+// Without a terminal, SIGHUP makes the worker read its configuration again. If
+// the configuration is unusable, the host goes on with the old one. SIGTERM
+// drains the worker, and the host records SIGTERM as the reason of its stop.
 func TestHangupReadsConfigurationAgain(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -104,7 +104,7 @@ func TestHangupUnderNohup(t *testing.T) {
 	s := onTerminal(t, 120, 40, cmd)
 	hosted(t, conn, 1)
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
-	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP)) // if SIGHUP counted, the next signal would abort
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP)) // if this SIGHUP counted as a signal, the next would be the second and end the worker at once
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
 	s.ends()
 	require.Equal(t, "SIGTERM", stopReason(t, conn))

@@ -30,9 +30,9 @@ func groups() []*cobra.Group {
 	}
 }
 
-// settingsKey is the annotation of a verb that names the parts of the settings
-// (config.Parts) with an effect on that verb and on the verbs below it. A verb
-// without the annotation has defaultSettings.
+// settingsKey is the annotation of a cobra command with the parts of the
+// settings (config.Parts) that have an effect on that verb and on the verbs
+// below it. A verb without the annotation has defaultSettings.
 const (
 	settingsKey     = "settings"
 	defaultSettings = "connection caller"
@@ -43,7 +43,8 @@ func allSettings() string { return strings.Join(config.Parts(), " ") }
 
 // settingsOf returns the parts of the settings that have an effect on a verb.
 func settingsOf(cmd *cobra.Command) []string {
-	// The annotation of the root is for the console only.
+	// The annotation of the root command is for the console, the command
+	// without a verb; it is not inherited.
 	for c := cmd; c != nil && (c == cmd || c.HasParent()); c = c.Parent() {
 		if parts, ok := c.Annotations[settingsKey]; ok {
 			return append(strings.Fields(parts), "text") // each verb prints something

@@ -28,8 +28,8 @@ func allVerbs(cmd *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// Every verb is in a group and has an example, and the verb accepts the
-// example: without a database it fails only when it connects.
+// Every verb belongs to a group of the help and has an example. The verb
+// accepts its example: without a database it fails only when it connects.
 func TestExamplesAreTaken(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	t.Setenv("QTOP_DSN", "postgres://nobody@127.0.0.1:1/none")
@@ -43,7 +43,7 @@ func TestExamplesAreTaken(t *testing.T) {
 		require.True(t, ok, c.Example)
 		require.True(t, strings.HasPrefix(strings.TrimSpace(c.Example)+" ", c.CommandPath()+" "), "the example of %s is %q", c.CommandPath(), c.Example)
 		if slices.Contains([]string{"demo", "keys", "man", "worker"}, c.Name()) {
-			continue // two keep running, two need no database
+			continue // two of these verbs run until they are stopped, two need no database
 		}
 		if i := slices.Index(words, ">"); i >= 0 {
 			words = words[:i]
@@ -128,7 +128,7 @@ func TestHelpVerb(t *testing.T) {
 	}
 }
 
-// y counts as yes where yes is asked, and no other word does.
+// Where a question asks for yes, y is enough, and no other word counts as yes.
 func TestYesIsY(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -1,9 +1,9 @@
 package main
 
-// In the hostile world each name that the SQL of qtop uses has doubles: in schema public,
-// and in a schema that the search paths of the database and of every login name first.
-// These tests install qtop there, run a host and the verbs, and expect that no double
-// is called.
+// In the hostile world every name that qtop's SQL uses has a double: another
+// object of the same name, in schema public and in a schema that comes first
+// in the search_path of the database and of every login. These tests install
+// qtop there, run a host and the verbs, and fail if a double is called.
 
 import (
 	"context"
@@ -43,8 +43,8 @@ func TestHostileWorld(t *testing.T) {
 	}
 	require.Contains(t, run(db.DSN(super), "migrate", "up"), "up 001")
 
-	// The work is created before the functions of qtop get doubles, because the
-	// statements of the test leave types out.
+	// The jobs and events are created before the doubles, because the
+	// statements of this test do not give the types of all arguments.
 	var got int
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	t.Cleanup(server.Close)
@@ -92,14 +92,14 @@ func TestHostileWorld(t *testing.T) {
 	require.Empty(t, db.Calls(t))
 }
 
-// An old release does call the doubles. If it did not, the doubles would prove
-// nothing.
+// An old release does call the doubles. This shows that the test would notice
+// a call.
 func TestHostileWorldOfAnOldRelease(t *testing.T) {
 	pgtest.NotHostile(t, "here the doubles are called, to show that they can be")
 	t.Parallel()
 	db := pgtest.Released(t)
-	// A single double, made by a login with only CREATE, answers like the real
-	// function, so that its caller goes on.
+	// A login that may only create functions makes one double. It answers like
+	// the real function, so that its caller would not notice.
 	lone := pgtest.Login(t, db)
 	admin := db.Conn(t, "")
 	for _, sql := range []string{

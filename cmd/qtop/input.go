@@ -18,9 +18,9 @@ const exitInterrupted = 130
 // errInterrupted is the error of awaitInput if a signal came before the input.
 var errInterrupted = errors.New("interrupted")
 
-// awaitInput runs a read of standard input. It returns when the read has ended
-// or the context is cancelled, whichever is first: a read of a terminal does
-// not end when a signal arrives. Input that arrives after that is lost.
+// awaitInput calls read, which reads standard input. It returns when read
+// returns or ctx ends, whichever is first, because a signal does not end a
+// read of a terminal. Input that arrives after that is lost.
 func awaitInput[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	type result struct {
 		v   T
@@ -50,8 +50,9 @@ func (a *app) interrupted() error {
 	return &exitError{exitInterrupted}
 }
 
-// knownTerminals are families of terminals that understand the sequences of
-// xterm, whether or not this machine's terminfo describes them.
+// knownTerminals are families of terminals that understand the escape
+// sequences of xterm, even if this machine's terminfo database does not
+// describe them.
 var knownTerminals = []string{
 	"xterm", "screen", "tmux", "linux", "rxvt", "vt1", "vt2", "vt3", "vt4", "vt5", "ansi", "cygwin", "konsole", "gnome", "kitty", "alacritty",
 	"foot", "wezterm", "ghostty", "st", "iterm", "putty", "mlterm", "contour", "eterm", "aterm", "dtterm", "mintty", "nsterm", "sun", "wsvt25", "pccon", "hurd", "teraterm", "terminator", "vte", "zellij",

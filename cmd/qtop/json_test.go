@@ -31,8 +31,8 @@ func jsonRun(t *testing.T, args ...string) (code int, out, errs string) {
 	return code, stdout.String(), stderr.String()
 }
 
-// jsonProcess does the same in a new process that has one more environment
-// variable.
+// jsonProcess does the same as jsonRun in a new process, which has one more
+// environment variable.
 func jsonProcess(t *testing.T, variable string, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -45,8 +45,8 @@ func jsonProcess(t *testing.T, variable string, args ...string) (code int, out, 
 	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 
-// requireKeys compares the keys of the answers with the promised ones in
-// keysFile.
+// requireKeys compares the keys of the answers with those that the file
+// keysFile promises.
 func requireKeys(t *testing.T, lines []string) {
 	t.Helper()
 	if *update {
@@ -82,7 +82,8 @@ func requireError(t *testing.T, errs string, args []string) {
 // keysFile lists the keys of every verb's answer, one per line.
 const keysFile = "testdata/json_keys.txt"
 
-// stored are the keys whose value is stored JSON, passed on unchanged.
+// stored are keys whose value is JSON as it is stored; qtop does not determine
+// its keys.
 var stored = []string{"payload", "progress", "before", "after", "last_result"}
 
 // keyPaths adds the paths of all keys in v below path, such as [].executors[].id.
@@ -113,7 +114,7 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 	key := regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 	found := map[string]map[string]bool{} // by verb
 	answers, refusals := 0, 0
-	bare := func(verb []string) []string { // without arguments and flags
+	bare := func(verb []string) []string { // the words of the verb, without arguments and flags
 		return slices.DeleteFunc(slices.Clone(verb), func(word string) bool { return word == "1" || strings.HasPrefix(word, "--") })
 	}
 	own := "XDG_CONFIG_HOME=" + t.TempDir()
@@ -125,7 +126,7 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 		}
 		var code int
 		var out, errs string
-		if args[0] == "profile" { // a process: these verbs change the configuration file
+		if args[0] == "profile" { // in a separate process, because these verbs change the configuration file
 			code, out, errs = jsonProcess(t, own, words...)
 		} else {
 			code, out, errs = jsonRun(t, words...)
@@ -172,7 +173,7 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 		}
 	}
 	all = slices.DeleteFunc(all, func(verb []string) bool {
-		return slices.Contains([]string{"worker", "completion", "migrate"}, verb[0]) // they run on, print a script, remove the schema
+		return slices.Contains([]string{"worker", "completion", "migrate"}, verb[0]) // these run until stopped, print a script, or remove the schema
 	})
 	for _, verb := range all {
 		name := strings.Join(bare(verb), " ")

@@ -12,7 +12,8 @@ type jsonVerb struct {
 // grouping are the verbs that only hold other verbs.
 var grouping = []string{"config", "consumer", "endpoint", "environment", "event-type", "executor", "flag", "job", "lease", "route", "session", "subscription", "webhook"}
 
-// never are the lists that are empty in every answer of the test.
+// never are the lists that stay empty in every answer of this test, with the
+// reason.
 var never = []string{
 	// Plain values, which have no keys.
 	"activity[].blocked_by", "activity[].blocks", "activity[].tables", "alerts[].event_ids", "status.alerts[].event_ids", "status.silent[].event_ids",

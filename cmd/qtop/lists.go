@@ -32,7 +32,8 @@ func lists(a *app) (cmds []*cobra.Command) {
 	return cmds
 }
 
-// of returns the function that makes a table from the rows of a page.
+// of adapts a function that makes a table from rows of type T: it takes the
+// rows from a page.
 func of[T any](table func([]T) views.Source) func(queue.Page) views.Source {
 	return func(p queue.Page) views.Source { return table(queue.Of[[]T](p)) }
 }

@@ -29,11 +29,11 @@ func main() {
 	os.Exit(code)
 }
 
-// signals returns a context that the first signal cancels, with the signal's
-// name as the cause, so that everything drains; a second signal ends the
-// process at once. If SIGHUP was ignored at the start, for example by nohup, it
-// stays ignored. Otherwise a SIGHUP means that the operator's connection broke
-// and counts like the other signals, unless a verb receives it (hangups).
+// signals returns a context that ends with the first signal (SIGINT, SIGTERM
+// or SIGHUP), so that everything drains; the cause of the context has the
+// signal's name. A second signal ends the process at once. A SIGHUP that was
+// ignored when the process began, for example by nohup, stays ignored; a verb
+// can ask for SIGHUPs with the function hangups.
 func signals(parent context.Context) (context.Context, func()) {
 	heard := &hangup{}
 	ctx, cancel := context.WithCancelCause(context.WithValue(parent, hangupKey{}, heard))
@@ -66,8 +66,8 @@ func signalNames() map[os.Signal]string {
 	return map[os.Signal]string{syscall.SIGTERM: "SIGTERM", syscall.SIGINT: "SIGINT", syscall.SIGHUP: "SIGHUP"}
 }
 
-// run is the whole program except the handling of the process around it. All
-// errors and warnings, and also a panic, pass through the mask of secrets.
+// run is the whole program except what concerns the process (signals, exit).
+// Errors, warnings and panics are printed with secrets masked.
 func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) (code int) {
 	secrecy.Learn(os.Environ())
 	for _, arg := range args {

@@ -85,7 +85,7 @@ func operator(t testing.TB, db *pgtest.DB) string {
 	return pgtest.Login(t, db, "dead_letter_operator", "workflow_admin", "queue_viewer")
 }
 
-// deadLetters makes n dead letters of one endpoint through the state machine:
+// deadLetters makes n dead letters of one endpoint the way that hosts do:
 // events are routed, claimed, reported as failed and settled.
 func deadLetters(ctx context.Context, conn *pgx.Conn, n int, code string) error {
 	for _, sql := range []string{
@@ -100,7 +100,8 @@ func deadLetters(ctx context.Context, conn *pgx.Conn, n int, code string) error 
 			return err
 		}
 	}
-	// A transaction of a parallel test may delay the router.
+	// A transaction that a parallel test holds open may delay the router, so
+	// this is repeated.
 	for deadline := time.Now().Add(patience); ; {
 		if _, err := conn.Exec(ctx, `SELECT public.fn_webhook_router_run(10000), public.fn_saga_orchestrator_run(10000)`); err != nil {
 			return err
@@ -127,9 +128,9 @@ func deadLetters(ctx context.Context, conn *pgx.Conn, n int, code string) error 
 	}
 }
 
-// deadJobs makes n dead letters of one job kind through the state machine: an
-// executor gets a job subscription; jobs are enqueued, claimed and failed for
-// good.
+// deadJobs makes n dead letters of one job kind the way that hosts do: an
+// executor gets a job subscription; jobs are enqueued, claimed, and fail until
+// their attempts are used up.
 func deadJobs(ctx context.Context, conn *pgx.Conn, n int, kind, domain string) error {
 	for _, sql := range []string{
 		`INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds, stale_threshold_seconds,

@@ -207,7 +207,7 @@ func (m *markdown) marks(r queue.Report) {
 	m.section("Marks", r.More["marks"], []string{"at", "label", "by"}, rows)
 }
 
-// bars are the signs of a curve: nothing sampled, zero, and eight heights.
+// bars are the characters of a curve: no sample, zero, and eight heights.
 var bars = []rune("·_▁▂▃▄▅▆▇█")
 
 func curve(c queue.Curve) string {

@@ -18,8 +18,8 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// directDSN is the connection for migrations: a pooler in transaction mode
-// cannot hold their lock.
+// directDSN returns the connection string for migrations: a pooler in transaction
+// mode cannot hold the lock that they need.
 func (a *app) directDSN() string {
 	return cmp.Or(a.settings.ListenDSN, a.settings.DSN)
 }
@@ -102,8 +102,8 @@ func (a *app) mayMigrate() error {
 	return nil
 }
 
-// beside asks whether qtop is to be installed in a database that has tables of
-// others.
+// beside asks whether to install qtop in a database that has tables of another
+// application.
 func (a *app) beside(ctx context.Context, tables []string, asked migrateAnswers) error {
 	what := fmt.Sprintf("%d tables of others are in this database, and no qtop: %s", len(tables), strings.Join(tables[:min(len(tables), 5)], ", ")+queue.Choose(len(tables) > 5, ", …", ""))
 	switch {

@@ -30,7 +30,7 @@ func newFile(name string, force bool, write func(io.Writer) error) (path string,
 	if err != nil {
 		return "", fileError(path, err)
 	}
-	defer func() { // removes the temporary name; a rename has removed it already
+	defer func() { // removes the temporary file after an error; a rename has already removed that name
 		_ = f.Close()
 		_ = os.Remove(f.Name())
 	}()
@@ -46,13 +46,13 @@ func newFile(name string, force bool, write func(io.Writer) error) (path string,
 	if err := vacant(path, force); err != nil { // another process may have created it meanwhile
 		return "", err
 	}
-	if !force { // a link, unlike a rename, never replaces a file
+	if !force { // unlike a rename, a hard link never replaces a file that exists
 		switch err := os.Link(f.Name(), path); {
 		case err == nil:
 			return path, nil
 		case errors.Is(err, fs.ErrExist):
 			return "", exists(path)
-		} // otherwise: a file system without links
+		} // the file system has no hard links: use a rename
 	}
 	if err := os.Rename(f.Name(), path); err != nil {
 		return "", fileError(path, err)

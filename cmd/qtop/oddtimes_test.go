@@ -13,8 +13,8 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// No verb that reads fails because of a time in a row, however odd that time
-// is.
+// PostgreSQL has times such as infinity and years before Christ. No verb that
+// reads fails because of such a time in a row.
 func TestVerbsWithOddTimes(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"-infinity", "4713-01-01 BC", "294276-12-31", "infinity"} {
@@ -41,7 +41,7 @@ func TestVerbsWithOddTimes(t *testing.T) {
 					err := cmd.Run()
 					var exit *exec.ExitError
 					if errors.As(err, &exit) && (exit.ExitCode() == exitCritical || verb == "doctor") {
-						err = nil // the exit code of a finding, not of an error
+						err = nil // exit code 1 or 2 here reports a finding, not an error
 					}
 					require.NoError(t, err, "%s %s: %s", verb, output, &errs)
 					require.NotContains(t, errs.String(), "infinite", verb)

@@ -27,8 +27,8 @@ type writer struct {
 	ascii     bool   // text for people is written in ASCII
 }
 
-// answered keeps the first error of writing an answer. Verbs need not check for
-// it: run reports it.
+// answered is the writer of a verb's answer. It remembers the first error, so
+// that verbs need not check for errors: run reports it.
 type answered struct {
 	io.Writer
 	err error
@@ -79,7 +79,7 @@ func (a *writer) print(v any, heads []string, rows [][]string) {
 		return
 	}
 	cut := "…"
-	if a.printsASCII() { // before the widths are measured
+	if a.printsASCII() { // ASCII may be wider, so it is made before the column widths are measured
 		cut = theme.Spell(cut)
 		for _, r := range rows {
 			for i, c := range r {
@@ -89,7 +89,7 @@ func (a *writer) print(v any, heads []string, rows [][]string) {
 	}
 	for _, r := range rows {
 		for i, c := range r {
-			if len(c) > queue.CellMost { // the bytes are at least as many as the columns
+			if len(c) > queue.CellMost { // a text has at least as many bytes as cells, so shorter ones need no measuring
 				r[i] = ansi.Truncate(c, queue.CellMost, cut)
 			}
 		}
@@ -156,7 +156,8 @@ func (a *writer) table(src views.Source, list string) {
 	a.print(nil, heads, rows)
 }
 
-// ofTotal prints below a table how many of all matching rows it shows.
+// ofTotal prints below a table how many of the matching rows it shows, if
+// there are more.
 func (a *writer) ofTotal(rows int, p queue.Page) {
 	if a.output == "table" && int64(rows) < p.Total {
 		a.printf("%d of %s\n", rows, views.PlainBound(p.Total, p.TotalBound))
@@ -179,8 +180,8 @@ func usage(what, where, do string) error {
 	return &queue.Error{Kind: queue.KindUsage, What: queue.Clean(what), Where: queue.Clean(where), Do: queue.Clean(do)}
 }
 
-// exitError is an exit code without a message: health is critical, or an action
-// was refused.
+// exitError carries only an exit code, for a verb that has already printed its
+// answer: health is critical, or an action was refused.
 type exitError struct{ code int }
 
 func (e *exitError) Error() string { return fmt.Sprintf("exit %d", e.code) }

@@ -9,10 +9,10 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// Functions of other owners with the names of qtop's functions, but with
-// arguments in another order or of other types, are never called. A call with
-// named arguments fails, and the error leads to the doctor, which names the
-// owner.
+// Another owner creates functions with the names of qtop's functions, but with
+// other types or another order of arguments. They are never called. A call
+// with named arguments becomes ambiguous and fails; its error points to qtop
+// doctor, which names the owner.
 func TestOverloadsAreNotCalled(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -1,7 +1,7 @@
 package main
 
-// Runs many real processes at once, and puts hostile strings into
-// every column that a verb prints.
+// Many real processes at once, and hostile strings in every column that a verb
+// prints.
 
 import (
 	"bytes"
@@ -53,8 +53,9 @@ func TestReplayRace(t *testing.T) {
 	require.Equal(t, job, made)
 }
 
-// race lets sixteen processes requeue the dead letter at once. One succeeds;
-// the answers of the others match told. It returns the new id.
+// race lets sixteen processes requeue the same dead letter at once. One
+// succeeds; the answers of the others match the regular expression told. It
+// returns the id of what the one made.
 func race(t *testing.T, db *pgtest.DB, id, told string) (made string) {
 	t.Helper()
 	dsn := db.DSN(operator(t, db))
@@ -98,7 +99,8 @@ func race(t *testing.T, db *pgtest.DB, id, told string) (made string) {
 	return made
 }
 
-// corpus returns strings that must never reach a terminal unchanged.
+// corpus returns strings that would control a terminal or mislead a reader if
+// they were printed unchanged.
 func corpus() []string {
 	return []string{
 		"\x1b[2J\x1b]0;owned\x07", "\x1b]52;c;aGFjaw==\x07", "\u009b31mC1", "\u202eevil\u202c\u2066x\u2069", "zero\u200bwidth\u200d\ufeff",
@@ -120,8 +122,9 @@ func TestHostileStrings(t *testing.T) {
 		_, err := conn.Exec(ctx, sql, args...)
 		require.NoError(t, err, sql)
 	}
-	// The payload and config columns accept any text. The constraints of the
-	// other columns are not the subject of this test and are dropped.
+	// CHECK constraints would refuse most of these strings. They are dropped,
+	// because an older release or a superuser may have stored such strings
+	// nevertheless.
 	exec(`ALTER TABLE public.queue_heartbeat DROP CONSTRAINT queue_heartbeat_executor_id_check`)
 	exec(`ALTER TABLE public.queue_host DROP CONSTRAINT queue_host_host_id_check`)
 	exec(`DROP INDEX public.ix_queue_operator_action_target`)
@@ -132,7 +135,7 @@ func TestHostileStrings(t *testing.T) {
 		DROP CONSTRAINT chk_job_subscription_domain`)
 	exec(`SET session_replication_role = replica`)
 	for i, long := range corpus() {
-		s := long[:min(len(long), 2000)] // only two columns get the megabyte, to show the cut
+		s := long[:min(len(long), 2000)] // only two columns get the whole megabyte, enough to test that it is cut
 		for !utf8.ValidString(s) {
 			s = s[:len(s)-1]
 		}

@@ -44,8 +44,9 @@ func revealing(a *app, of, example, short string, show func(ctx context.Context,
 	return cmd
 }
 
-// revealed returns a payload with its secrets if --reveal is given. done
-// reports that the verb has nothing more to print.
+// revealed returns the payload with its secrets, if --reveal is given. done
+// means that the verb must not print anything else, for example because the
+// operator declined.
 func revealed(ctx context.Context, a *app, c *pgclient.Client, id string, o revealOptions) (text queue.Text, done bool, err error) {
 	if !o.on {
 		return text, false, nil
@@ -78,8 +79,8 @@ func revealed(ctx context.Context, a *app, c *pgclient.Client, id string, o reve
 	return res.Payload, false, nil
 }
 
-// detailed reads one object; put replaces its payload by the revealed one. done
-// reports that the verb has nothing more to print.
+// detailed reads one object, and with --reveal replaces its payload by the
+// revealed one, with the function put. done is as in revealed.
 func detailed[D any](ctx context.Context, a *app, c *pgclient.Client, q queue.Query, o revealOptions, put func(D, queue.Text)) (d D, done bool, err error) {
 	payload, done, err := revealed(ctx, a, c, q.ID, o)
 	if err != nil || done {

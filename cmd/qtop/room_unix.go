@@ -11,6 +11,6 @@ func room(dir string) (free, total uint64) {
 	if unix.Statfs(dir, &s) != nil || s.Bsize <= 0 {
 		return 0, 0
 	}
-	of := uint64(s.Bsize) //nolint:gosec,unconvert // int64 here, uint32 there
+	of := uint64(s.Bsize) //nolint:gosec,unconvert // Bsize has another type on other systems
 	return s.Bavail * of, s.Blocks * of
 }

@@ -39,7 +39,7 @@ type screen struct {
 // lastBytes keeps the end of the program's output.
 type lastBytes struct {
 	b    []byte
-	seen chan time.Time // the time of new output; holds at most one time
+	seen chan time.Time // receives the time of output; buffer of one
 	last atomic.Int64   // when something was written last, in Unix microseconds
 }
 
@@ -93,7 +93,7 @@ func onTerminal(t testing.TB, cols, rows int, cmd *exec.Cmd) *screen {
 			}
 		}
 	}()
-	go func() { // the emulator answers the program's questions
+	go func() { // passes the emulator's answers to queries back to the program
 		buf := make([]byte, 1024)
 		for {
 			n, err := s.emu.Read(buf)
@@ -109,7 +109,7 @@ func onTerminal(t testing.TB, cols, rows int, cmd *exec.Cmd) *screen {
 		err := cmd.Wait()
 		select {
 		case <-read: // all output has been read
-		case <-time.After(2 * time.Second): // a child that still runs keeps the terminal open
+		case <-time.After(2 * time.Second): // a child process that still runs keeps the terminal open: do not wait for it
 		}
 		_ = tty.Close()
 		<-read
@@ -197,7 +197,7 @@ func TestConsoleRequeues(t *testing.T) {
 	s.until("Keep")
 	s.match(`Requeue \d`)
 	s.quiet()
-	s.keys(enter) // the safe answer is the default
+	s.keys(enter) // the safe button has the focus
 	s.gone("Keep")
 	var n int
 	require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM public.dead_letter_requeues").Scan(&n))

@@ -12,9 +12,10 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// serviceManager is the systemd that started this process with Type=notify, if any.
-// The host sends it datagrams (sd_notify(3)): when the host is ready, that it is alive
-// (the watchdog), why it is not ready yet, and that it stops.
+// serviceManager is the systemd that started this process as a service of
+// Type=notify; without one, all methods do nothing. Through it (sd_notify(3))
+// the host reports when it is ready, that it is alive (the watchdog), why it
+// is not ready yet, and that it stops.
 type serviceManager struct {
 	conn     net.Conn      // nil: no systemd asked for notifications
 	watchdog time.Duration // the longest pause between two signs of life; 0 = none is expected
@@ -44,10 +45,11 @@ func (m *serviceManager) send(lines ...string) {
 	_, _ = m.conn.Write([]byte(strings.Join(lines, "\n")))
 }
 
-// follow reports the state of host until ctx ends: READY=1 once the host holds its id and
-// every loop runs, then a sign of life at half of the watchdog's time. The sign says that the
-// process runs and its state can be read. A loop that waits for the database or a handler is no
-// reason to kill the host.
+// follow reports the state of the host until ctx ends: READY=1 as soon as the
+// host holds its id and every loop runs, and then a sign of life (WATCHDOG=1)
+// twice per watchdog interval. The sign means only that the process runs and
+// its state can be read: a loop that waits for the database or for a handler
+// is no reason to kill the host.
 func (m *serviceManager) follow(ctx context.Context, host *workerhost.Host) {
 	if m.conn == nil {
 		return

@@ -1,7 +1,8 @@
 package main
 
-// Runs the real program against servers and sources that are broken in every
-// way. The password is the canary, a recognisable text.
+// The real program with servers, files and variables that are broken in many
+// ways. The password is the canary, a text that the tests recognise in any
+// output.
 
 import (
 	"bytes"
@@ -59,8 +60,8 @@ func talkative(t *testing.T) (port string) {
 	return port
 }
 
-// TestCanaryInRealRuns: every verb prints something for every broken source,
-// and never the canary.
+// TestCanaryInRealRuns runs every verb with every broken source of settings.
+// Each prints something, and never the canary.
 func TestCanaryInRealRuns(t *testing.T) {
 	t.Parallel()
 	full := os.Getenv("QTOP_TEST_FULL") != ""
@@ -90,7 +91,7 @@ func TestCanaryInRealRuns(t *testing.T) {
 	}
 	verbs := leaves(commandLine(&app{}), nil)
 	for i := range verbs {
-		// Some get a flag that not all verbs have.
+		// Every second verb gets a further flag, which not all verbs know.
 		verbs[i] = append(verbs[i], "--dry-run")[:len(verbs[i])+i%2]
 	}
 	runs := 14

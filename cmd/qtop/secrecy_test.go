@@ -1,7 +1,7 @@
 package main
 
-// Puts a marker wherever a password can be given, and checks that none of the program's output
-// has it.
+// A recognisable password (the canary) is put everywhere where a password can
+// be given; the tests fail if any part of it is in the program's output.
 
 import (
 	"bytes"
@@ -30,8 +30,9 @@ const (
 	canaryTail = "Hy5rNc8dLp2g"
 )
 
-// seen returns six bytes of the canary that are in said, in any case; "" if
-// there are none.
+// seen returns six bytes of the canary that said contains, in upper or lower
+// case; "" if it contains none. Six are enough, because a parser may print
+// only a part of a password.
 func seen(said string) string {
 	said = strings.ToLower(said)
 	for _, half := range []string{canaryHead, canaryTail} {

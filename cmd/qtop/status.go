@@ -105,8 +105,9 @@ func showStatus(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) 
 	return nil
 }
 
-// ownLines are the kinds of trouble of which statusTable prints more than the Overview says. A
-// trouble of any other kind is printed as it is there.
+// ownLines are the kinds of trouble that statusTable prints in its own words,
+// with more details than the Overview. Any other kind is printed as the
+// Overview shows it.
 var ownLines = map[string]bool{
 	"OFF": true, "INVALID": true, "HELD": true, "NOT TICKED": true, "NO HOST": true,
 	"UNCLAIMED": true, "BACKLOG": true, "BROADCAST": true, "SET ASIDE": true,

@@ -11,8 +11,8 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// Whatever the Overview shows at its top is in `qtop status` too: by kind, with its subject, and in
-// its exit code.
+// Every trouble at the top of the Overview is also in `qtop status`, with its
+// kind and subject, and counts for its exit code.
 func TestStatusHasEveryTroubleOfTheOverview(t *testing.T) {
 	s := viewstest.Rich()
 	s.Flags = append(s.Flags,
@@ -48,7 +48,8 @@ func TestStatusHasEveryTroubleOfTheOverview(t *testing.T) {
 		require.Contains(t, out.String(), want)
 	}
 
-	// The brake alone makes the state critical, as on the screen; a suspension a warning.
+	// An operation that the brake has paused makes the state critical, a
+	// suspension makes it a warning, as on the screen.
 	calm := viewstest.Empty()
 	calm.Hosts, calm.Flow.HostsAlive = []queue.Host{{Alive: true}}, 1
 	require.Equal(t, "ok", statusOf(calm).Health)

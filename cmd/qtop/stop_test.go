@@ -39,8 +39,8 @@ func ownDatabase(t *testing.T) (*embedded.Server, *pgx.Conn, string) {
 	return server, conn, server.DSN("test_host", "postgres")
 }
 
-// stubborn is a command that records the ids of its process and of a grandchild
-// in another session; both ignore SIGTERM.
+// stubborn is a shell script that ignores SIGTERM and starts a grandchild in
+// another session, which ignores it too. It records the ids of both processes.
 const stubborn = `#!/bin/sh
 trap '' TERM
 setsid sh -c 'trap "" TERM; echo $$ >>"$0"; exec sleep 300' "$PIDS" &
@@ -49,7 +49,7 @@ sleep 300
 sleep 300
 `
 
-// stubbornHost starts a worker with a job whose command does not end. It
+// stubbornHost starts a worker that runs stubborn as the command of a job. It
 // returns the process, its log, and a function that returns the ids of the
 // command's processes.
 func stubbornHost(t *testing.T, conn *pgx.Conn, dsn, grace, id string) (*exec.Cmd, *lockedBuffer, func() []int) {
@@ -126,7 +126,7 @@ func TestStopIsBounded(t *testing.T) {
 			require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 			limit, code := grace+2*time.Second, 0
 			if tt.twice {
-				time.Sleep(100 * time.Millisecond) // two signals at one moment may arrive as one
+				time.Sleep(100 * time.Millisecond) // the kernel may merge two signals that are sent at the same moment
 				began = time.Now()
 				limit, code = time.Second, 130
 				require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
@@ -160,7 +160,7 @@ func TestEndsBesideAFrozenServer(t *testing.T) {
 	s.until("webhook_router")
 	s.keys("S")
 	s.until("Not now")
-	s.quiet() // keys typed before that have no effect
+	s.quiet() // a new dialog ignores keys until then
 	s.keys(tab, enter)
 	hosted(t, conn, 1)
 	s.until("Done")

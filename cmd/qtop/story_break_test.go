@@ -1,9 +1,10 @@
 package main
 
-// An incident at three in the morning on random data: the endpoint, the error
-// code, their numbers and the other groups are drawn by lot. The receiver
-// breaks during the operation, the brake says why; the connection is lost and
-// returns. Every key is recorded: at most 60, without typed text.
+// An operator handles an incident on random data: the endpoint, the error
+// code, the numbers and the other groups of dead letters are drawn by lot.
+// During the operation the receiver breaks again, so that the brake pauses the
+// operation; then the connection to the database is lost and returns. The test
+// records every key: at most 60 are allowed, not counting typed text.
 
 import (
 	"fmt"
@@ -62,7 +63,7 @@ func (h *keyLog) write(text string) {
 // result.
 func (h *keyLog) answer(button string) {
 	h.t.Helper()
-	h.match(`\[ ` + button) // the preview itself is shown, not only its title
+	h.match(`\[ ` + button) // wait for the button, because the title is drawn before the plan arrives
 	h.quiet()
 	if m := regexp.MustCompile(button + ` (\d[\d,]*) `).FindStringSubmatch(h.text()); m != nil {
 		h.write(strings.ReplaceAll(m[1], ",", ""))
@@ -116,7 +117,7 @@ func TestStoryReceiverBreaks(t *testing.T) {
 	h := &keyLog{screen: openSized(t, 80, 24, pgtest.OverTCP(t, db.DSN(operator(t, db)), path.Addr())), began: time.Now()}
 	h.did("the first screen names the cause")
 	h.until("DEAD")
-	h.until(endpoint) // long codes are cut at this width
+	h.until(endpoint) // at this width the error code is cut, so wait for the endpoint
 	h.did("the largest group is the first")
 	h.press("5")
 	h.match(`(?m)` + codes[0][:7] + `.* +` + regexp.QuoteMeta(endpoint) + ` .*` + grouped(cause))

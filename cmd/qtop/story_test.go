@@ -123,15 +123,15 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	x.host("runner", "bulk_operation_runner,counter_compactor")
 	dsn := db.DSN(operator(t, db))
 
-	// The cause is on the first screen, and is the first group.
+	// The first screen shows the cause; in pane 5 it is the first group.
 	s := openSized(t, 80, 24, dsn)
 	s.until("DEAD")
 	s.until("HTTP_503")
 	s.keys("5")
 	s.match(`(?m)HTTP_503 +` + regexp.QuoteMeta(endpoint) + ` .*` + grouped(cause))
 
-	// Freeze it. The preview shows the number of dead letters and their
-	// endpoint.
+	// Freeze the dead letters of the group. The preview shows their number and
+	// their endpoint.
 	s.keys("N")
 	s.until("Canary")
 	s.keys("receiver is back since 02:50", enter)
@@ -142,7 +142,7 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	_, err = x.conn.Exec(t.Context(), "UPDATE public.dot_config SET value = '5' WHERE key = 'webhook.max_attempts'")
 	require.NoError(t, err)
 
-	// Start it; the canary goes first, then the rate.
+	// Start the operation: first its canary, then the rest at the rate.
 	s.keys("6")
 	s.until("planned")
 	s.keys("S")
@@ -151,7 +151,8 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	x.eventually("the canary passed", func() bool { return x.number("SELECT canary_passed::int FROM public.queue_bulk_operation") == 1 })
 	x.eventually("it goes on at its rate", func() bool { return x.number(tried) > 30 })
 
-	// The terminal is lost. The operation goes on without a console.
+	// The terminal is lost. The operation continues, because hosts carry it
+	// out.
 	require.NoError(t, s.tty.Close())
 	select {
 	case <-s.exit:
@@ -161,8 +162,8 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	before := x.number(tried)
 	x.eventually("it goes on without a console", func() bool { return x.number(tried) > before+20 })
 
-	// Back again: the first screen shows that the operation runs, pane 6 its
-	// exact progress.
+	// A new console: the first screen shows that the operation runs, pane 6
+	// its exact progress.
 	s = openSized(t, 80, 24, dsn)
 	s.until("RUNNING")
 	s.keys("6")
@@ -185,7 +186,7 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 		return shown >= least && shown <= x.number(tried)
 	})
 
-	// Twice as fast.
+	// The operator doubles the rate.
 	s.keys("+")
 	s.until("items per second")
 	s.keys(enter)
@@ -194,8 +195,8 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	s.until("40/s")
 	require.Equal(t, 40, x.number("SELECT rate_per_second::int FROM public.queue_bulk_operation"))
 
-	// The sender stops: sagas that are requeued now wait, and the console says
-	// why.
+	// The sender stops: sagas that are requeued from now on wait, and the page
+	// of :why says why.
 	require.NoError(t, sender.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, sender.Wait())
 	const begun = `EXISTS (SELECT 1 FROM public.webhook_delivery_jobs j WHERE j.saga_id = g.id)`
@@ -206,10 +207,11 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	s.until("What can block it, in order")
 	s.until("no live host runs webhook_worker")
 	s.keys("\x1b")
-	s.gone("What can block it, in order") // an X right behind esc would be one sequence of the terminal
+	s.gone("What can block it, in order") // wait, because the bytes of esc and X together would be one key
 	s.until("Items, last attempted first")
 
-	// Abort, and undo the sagas for which no attempt has begun.
+	// The operator aborts the operation, and undoes the requeues whose sagas
+	// have no attempt yet.
 	s.keys("X")
 	s.confirm("Abort")
 	s.until("aborted")

@@ -20,8 +20,8 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// beforeCodeNumbers is the last commit whose programs did not know the number
-// of the schema's code.
+// beforeCodeNumbers is the last commit whose programs did not yet compare the
+// number of the schema's code with their own.
 const beforeCodeNumbers = "5088814"
 
 // builtBefore builds qtop from that commit.
@@ -60,10 +60,10 @@ func (l *jobLedger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// This program upgrades a database that the program of the last release made,
-// while two of its hosts work and its console is open. No work is lost or done
-// twice, and the old programs go on working, also beside a host that was
-// restarted with this program.
+// This program upgrades a database of the last release, while two hosts and a
+// console of that release are connected to it. No work is lost or done twice,
+// and the old programs go on working, also beside a host that was restarted
+// with this program.
 func TestUpgradeUnderOldHosts(t *testing.T) {
 	if os.Getenv("QTOP_TEST_FULL") == "" {
 		t.Skip("full: builds the program of an earlier commit and runs its hosts for half a minute")
@@ -131,7 +131,7 @@ func TestUpgradeUnderOldHosts(t *testing.T) {
 			if _, err := producer.Exec(t.Context(), "SELECT public.fn_job_enqueue('k', 'kg', 'Agent')"); err == nil {
 				enqueued++
 			}
-			time.Sleep(5 * time.Millisecond) // a steady load; the producer waits for no result
+			time.Sleep(5 * time.Millisecond) // a steady rate of jobs, whatever the hosts do
 		}
 		produced <- [2]int{events, enqueued}
 	}()

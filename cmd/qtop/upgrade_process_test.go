@@ -14,8 +14,9 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// A `migrate up` that is killed at any moment leaves the old schema or the new
-// schema, never a mixture, and the next `migrate up` completes it.
+// `migrate up` is killed at random moments. Afterwards the schema is the old
+// one or the new one, never a mixture, and the next `migrate up` completes the
+// upgrade.
 func TestMigrateUpKilled(t *testing.T) {
 	t.Parallel()
 	for i := range 5 {
@@ -27,8 +28,8 @@ func TestMigrateUpKilled(t *testing.T) {
 			rows, before := pgtest.RowSums(t, conn, columns), objects(t, conn)
 			cmd := qtop(t, db.DSN(""), "migrate", "up")
 			require.NoError(t, cmd.Start())
-			// Each run is killed in another fifth of the time that migrate up
-			// takes here.
+			// The i-th run is killed at a random moment of the i-th half
+			// second: migrate up takes about five of these here.
 			after := time.Duration(i)*500*time.Millisecond + rand.N(500*time.Millisecond) //nolint:gosec // no secret
 			t.Logf("killed after %s", after)
 			done := make(chan struct{})
@@ -64,7 +65,7 @@ func TestMigrateUpKilled(t *testing.T) {
 	}
 }
 
-// settled requires that the schema of this program is installed completely.
+// settled fails unless the schema of this program is installed completely.
 func settled(t *testing.T, conn *pgx.Conn) {
 	t.Helper()
 	st, err := schema.GetStatus(t.Context(), conn)

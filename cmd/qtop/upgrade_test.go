@@ -10,8 +10,9 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// A host that the installed code does not serve, or that needs newer code,
-// reports that in one line and changes nothing.
+// A host checks whether it fits the installed code of the schema. If the code
+// no longer serves it, or is older than it needs, it reports that in one line
+// and changes nothing.
 func TestWorkerRefusesASchemaItDoesNotFit(t *testing.T) {
 	t.Parallel()
 	const newer = "UPDATE public.qtop_schema_code SET code = code + 2, serves = code + 1"

@@ -57,7 +57,7 @@ func commandLine(a *app) *cobra.Command {
 	root.SetVersionTemplate(versionLine() + "\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if jsonWanted.MatchString(strings.Join(a.args, "\n")) {
-			a.output = "json" // --output may follow the flag at fault
+			a.output = "json" // cobra stops at a wrong flag, and --output may follow it
 		}
 		if n := negative.FindStringSubmatch(err.Error()); n != nil {
 			return usage("there is no flag "+n[1], "command line", "no number here is below 0; put an argument that begins with a dash after --")
@@ -90,7 +90,7 @@ func commandLine(a *app) *cobra.Command {
 	}
 	root.AddCommand(verbs(a)...)
 	addActions(a, root)
-	if a.out != nil { // the completion command keeps the writer that it finds when it is added
+	if a.out != nil { // cobra's completion command keeps the writer that is set when it is added
 		root.SetOut(a.out)
 	}
 	root.InitDefaultCompletionCmd("") // added now, so that the checks below cover it
@@ -107,10 +107,11 @@ func commandLine(a *app) *cobra.Command {
 	return root
 }
 
-// explain improves three things that cobra leaves to the verbs: arguments that
-// do not fit give an error with what, where and remedy; examples are indented;
-// and a verb that only groups others refuses an unknown subcommand, and with
-// --output json a missing one, where cobra would print the help and exit with 0.
+// explain improves three things that cobra leaves to the verbs. Arguments that
+// do not fit give an error that says what happened, where, and what to do.
+// Examples are indented. A verb that only groups others refuses an unknown
+// subcommand and, with --output json, a missing one, where cobra would print
+// the help and exit with 0.
 func explain(cmd *cobra.Command) {
 	if cmd.HasSubCommands() && !cmd.Runnable() {
 		cmd.Args, cmd.DisableFlagsInUseLine = cobra.NoArgs, true

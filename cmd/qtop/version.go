@@ -31,7 +31,7 @@ func commit() string {
 	return commitOf(bi.Settings)
 }
 
-// commitOf finds the commit among the settings of a build.
+// commitOf finds the commit in the build settings that Go records in a binary.
 func commitOf(settings []debug.BuildSetting) string {
 	revision, modified := "", ""
 	for _, s := range settings {

@@ -21,7 +21,7 @@ type view struct {
 	example    string // a whole command line
 	of         string // kind of ids that complete its argument, see completeIDs; "": none
 	list       bool   // takes --filter and --limit
-	past       bool   // all its rows are in the snapshot: it accepts --at
+	past       bool   // all its rows are part of the snapshot, so --at can show them as they were stored
 	show       show
 }
 
@@ -89,8 +89,8 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 	return cmd
 }
 
-// snapshot reads the current snapshot. A snapshot in which everything is
-// missing is an error here.
+// snapshot reads the current snapshot. If no section of it could be read, it
+// returns an error, where the console would show the reasons.
 func snapshot(ctx context.Context, c *pgclient.Client) (queue.Snapshot, error) {
 	s, err := c.Snapshot(ctx, 0)
 	if lack := s.Missing["all"].String(); err == nil && lack != "" {
@@ -123,8 +123,8 @@ func (o viewOptions) snapshot(ctx context.Context, c *pgclient.Client) (queue.Sn
 	return s, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("no snapshot is stored for " + views.PlainTime(&at)), Where: queue.Clean("--at"), Do: queue.Clean(do)}
 }
 
-// snapshotList returns a show that prints a list of the snapshot. list is the name
-// that exports use for it.
+// snapshotList returns a show that prints a list of the snapshot; list is its
+// name in queue.ExportLists.
 func snapshotList(list string) show {
 	return func(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 		s, err := o.snapshot(ctx, c)
@@ -141,8 +141,8 @@ func snapshotList(list string) show {
 	}
 }
 
-// listed returns a show that prints one page of a queried list. list is the
-// name that exports use for it.
+// listed returns a show that prints one page of a list that is read from the
+// database; list is its name in queue.ExportLists.
 func listed(kind queue.ListKind, list string, source func(queue.Page) views.Source) show {
 	return func(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 		p, err := c.List(ctx, queue.Query{Kind: kind, Filter: o.filter, Limit: o.limit})

@@ -79,8 +79,8 @@ func showWhy(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) err
 	return nil
 }
 
-// chain prints every link of the explanation, also links that do not block: it
-// helps to know which causes are ruled out.
+// chain prints everything that can block a queue, also what does not block
+// now, so that the reader knows what is ruled out.
 func (a *writer) chain(y *queue.Why) {
 	for _, l := range y.Links {
 		a.printf("%-7s %-13s %s\n", strings.ToUpper(l.State), l.Link, l.Text)

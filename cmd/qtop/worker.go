@@ -28,9 +28,9 @@ import (
 
 type lookup = func(context.Context, string) ([]netip.Addr, error)
 
-// host returns a worker host with these settings. loops: nil = the loops of the
-// settings; own: handlers in addition to those of the settings; lookup: nil =
-// the resolver of the system.
+// host returns a worker host with the current settings. loops: nil means the
+// loops of the settings. own: handlers in addition to those of the settings.
+// lookup: how host names are resolved, nil means by the system.
 func (a *app) host(client *pgclient.Client, loops []string, log *slog.Logger, own map[string]handler.Handler, lookup lookup) (*workerhost.Host, error) {
 	s := a.settings
 	if loops == nil && len(s.Loops) > 0 {
@@ -54,8 +54,9 @@ func (a *app) host(client *pgclient.Client, loops []string, log *slog.Logger, ow
 	})
 }
 
-// handlers returns the handlers of the settings, or all problems of them. They
-// are empty if loops, where nil = all, do not work on jobs.
+// handlers returns the handlers of the settings. Its error lists everything
+// that is wrong with them. If loops (nil means all) do not include the job
+// executor, it returns no handlers, and their programs need not exist.
 func (a *app) handlers(loops []string, lookup lookup) (map[string]handler.Handler, error) {
 	if len(loops) > 0 && !slices.Contains(loops, "job_executor") {
 		return map[string]handler.Handler{}, nil
@@ -168,8 +169,8 @@ func (a *app) workUntil(ctx context.Context, client *pgclient.Client, host *work
 // process replaces it.
 var errReload = errors.New("SIGHUP: configuration read again")
 
-// stopWord returns the name of the signal that ended ctx; "" if ctx has not
-// ended.
+// stopWord returns the name of the signal that ended ctx, for the record of
+// the stop; "" if ctx has not ended.
 func stopWord(ctx context.Context) string {
 	if err := context.Cause(ctx); err != nil {
 		return err.Error()

@@ -12,8 +12,8 @@ import (
 //go:embed names.txt
 var nameList string
 
-// nameTexts returns the names in a file of Go or SQL: its own, and the
-// identifiers in it. data is the content.
+// nameTexts returns the names in a file of Go or SQL: the name of the file
+// itself, and the identifiers in it.
 func nameTexts(path, data string) []text {
 	texts := []text{{path, 1, filepath.Base(path)}}
 	switch filepath.Ext(path) {
