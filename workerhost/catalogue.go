@@ -9,7 +9,7 @@ import (
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
-// Names of the loops of this process that pass work to each other.
+// Names of the loops that wake each other in this process, see handOff.
 const (
 	loopRoutes       = "iu_outbound_default"
 	loopStaging      = "staging_outbound"
@@ -22,14 +22,15 @@ const (
 	loopBulk         = "bulk_operation_runner"
 )
 
-// worker describes a loop and the loops to which it passes work.
+// worker describes a loop, and which other loops it wakes after which results.
 type worker struct {
 	name, purpose string
 	next          []handOff
 }
 
-// handOff is one hand-off of work: after a pass whose result has a number above 0 under the key
-// count, the loop named next checks for work at once.
+// handOff says which loop does the next step: after a pass of the loop whose
+// result has a number above 0 under the key count, the loop named next checks
+// for work at once, without waiting for its interval.
 type handOff struct{ count, next string }
 
 // catalogue lists the loops that a host can run. A loop has the name of the tick worker that it

@@ -14,14 +14,17 @@ type serverClock struct {
 	asked, answered time.Time // when the last answer was requested, and when it arrived
 }
 
-// read takes the server's time of a further answer. It returns the step of the server's clock
-// since the last answer: positive when it was set forward, negative when it was set back, 0 for
-// no step.
+// read records a further answer with the server's time at. asked and answered
+// say when it was requested and arrived. It returns by how much the server's
+// clock was set since the last answer (a step): positive if forward, negative
+// if back, 0 if it was not set.
 //
-// The server read its clock at some moment between asked and answered, so the time that passed
-// between two answers is known within bounds. Only a difference beyond these bounds is a step,
-// however slow the network is. The bounds use this machine's monotonic and wall clock, because
-// the first stops while the machine is suspended and the second may be set.
+// The server read its clock at some moment between asked and answered, so the
+// time that passed on the server between two answers is known within bounds.
+// Only a difference beyond these bounds counts as a step, however slow the
+// network is. Two bounds are used, from this machine's monotonic and its wall
+// clock, because the first stops while the machine is suspended and the second
+// may itself be set.
 func (c *serverClock) read(at, asked, answered time.Time) time.Duration {
 	last := *c
 	*c = serverClock{at, asked, answered}

@@ -50,8 +50,8 @@ func program(t *testing.T, path string, args ...string) {
 	require.NoError(t, err, "%s: %s", path, out)
 }
 
-// waitingWork makes a webhook to the receiver at url and a job. Both are due and were never
-// claimed.
+// waitingWork makes a webhook event for the receiver at url and a job. Both
+// are due, and no host has claimed them.
 func (w *world) waitingWork(url string) {
 	w.t.Helper()
 	executor(w.t, w.admin, "host", "", 10)
@@ -82,7 +82,8 @@ func (w *world) restored() *world {
 	return &world{t: w.t, db: db, admin: db.Pool(w.t, ""), dsn: db.DSN(pgtest.Login(w.t, db, hostRoles()...))}
 }
 
-// refusedBy expects that a host ends without being stopped, with an error that contains words.
+// refusedBy waits until the host h ends by itself, and requires an error that
+// contains words.
 func (w *world) refusedBy(h *hosted, words string) {
 	w.t.Helper()
 	eventually(w.t, func() bool {

@@ -16,7 +16,8 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// Each tick worker of the schema has a loop of a host: no tick worker depends on pg_cron alone.
+// Each tick worker of the schema has a loop of a host, so that hosts can run
+// all of them without pg_cron.
 func TestEveryTickWorkerHasALoop(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

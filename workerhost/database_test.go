@@ -39,7 +39,8 @@ func ownWorld(t *testing.T, flags ...string) (*world, *embedded.Server) {
 	return w, s
 }
 
-// heard collects the calls that a listener makes.
+// heard counts the calls that a listener makes: signals received, and resyncs
+// after a lost connection.
 type heard struct {
 	mu      sync.Mutex
 	wakes   map[string]int
@@ -137,7 +138,7 @@ func TestListenerHeals(t *testing.T) {
 			hears("after " + x.name)
 		}
 	}()
-	p.Close() // the driver's cancel request may still wait for the silent network
+	p.Close() // ends a cancel request of the driver that waits for the silent network
 	// The goroutines of the restarted server run until the end of the test.
 	goleak.VerifyNone(t, leaks, goleak.IgnoreAnyFunction("github.com/qtop/qtop/pgclient/embedded.spawn.func1"))
 }

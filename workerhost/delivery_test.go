@@ -164,7 +164,8 @@ func TestPanicWhileSending(t *testing.T) {
 	require.Equal(t, "running", h.status("webhook_worker").State)
 }
 
-// With the bridge off no wake signal is sent, and polls find all work.
+// With wake signals switched off (queue.notify.bridge_enabled), the polls of
+// the loops find all work.
 func TestPolling(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -196,8 +197,8 @@ func TestPolling(t *testing.T) {
 	require.Equal(t, "the end", n.Payload, "something was notified with the bridge off")
 }
 
-// With the bridge on a new event is delivered at once, although the intervals of all loops are
-// long.
+// With wake signals switched on (queue.notify.bridge_enabled), a new event is
+// delivered at once, although the intervals of all loops are long.
 func TestWaking(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "queue.notify.bridge_enabled", "true", "queue.tick.webhook_router.interval_seconds", "600",

@@ -1,5 +1,7 @@
-// The fire drill: hosts, server and network fail in many ways under load. At the end, a ledger
-// that is kept outside of qtop is compared with the database.
+// The fire drill: hosts, server and network fail in many ways under load.
+// Producers, handlers and the receiver write what they did into files outside
+// of qtop (the ledger). At the end the test compares the ledger with the
+// database.
 package workerhost_test
 
 import (
@@ -56,7 +58,7 @@ type acknowledged struct {
 	mu            sync.Mutex
 	jobs, events  map[int]bool
 	doubt         int // events whose insert got no answer
-	again         int // jobs that were enqueued again with the same key because no answer arrived
+	again         int // jobs enqueued a second time with the same idempotency key, because the first call got no answer
 	slowestAnswer time.Duration
 }
 
@@ -109,7 +111,7 @@ func TestFireDrill(t *testing.T) {
 	worked := func() bool {
 		var n int
 		err := w.admin.QueryRow(t.Context(), left).Scan(&n)
-		jobs, events := d.lost(t) // counts also the events that are not routed yet, which are in no table of work
+		jobs, events := d.lost(t) // events that are not routed yet are in no table of work, but count here
 		return err == nil && n == 0 && len(jobs)+len(events) == 0
 	}
 	all := worked()
@@ -179,12 +181,13 @@ func (d *drill) start(h *drillHost) {
 	d.hosts[h.spec.ID] = h
 }
 
-// produce calls one with the numbers 0, 1, 2, … until ctx ends.
+// produce calls one with the numbers 0, 1, 2, … until ctx ends. one returns
+// whether the database acknowledged the work of that number.
 func (d *drill) produce(ctx context.Context, one func(context.Context, *pgx.Conn, int) bool) {
 	var conn *pgx.Conn
 	for n := 0; ctx.Err() == nil; holdFor(ctx, 20*time.Millisecond) {
-		// The call completes even if ctx ends: otherwise nobody would know whether the work was
-		// acknowledged.
+		// The last call may complete even if ctx ends: otherwise it would be
+		// unknown whether its work was acknowledged.
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		if conn == nil {
 			conn, _ = pgx.Connect(call, d.producer)
@@ -208,7 +211,8 @@ func (d *drill) produce(ctx context.Context, one func(context.Context, *pgx.Conn
 	}
 }
 
-// enqueueJob enqueues job n with a key, and repeats that until it gets an answer.
+// enqueueJob enqueues job n under an idempotency key. It repeats the call
+// until it gets an answer.
 func (d *drill) enqueueJob(ctx context.Context, conn *pgx.Conn, n int) bool {
 	_, err := conn.Exec(ctx, `SELECT public.fn_job_enqueue('drill', 'work', 'DOT', pg_catalog.jsonb_build_object('n', $1::int), p_idempotency_key => $1::int::text)`, n)
 	d.acknowledged.mu.Lock()
@@ -221,7 +225,8 @@ func (d *drill) enqueueJob(ctx context.Context, conn *pgx.Conn, n int) bool {
 	return true
 }
 
-// insertEvent inserts event n once, also if it gets no answer.
+// insertEvent inserts event n, once: events have no idempotency key here, so a
+// repetition could insert it twice.
 func (d *drill) insertEvent(ctx context.Context, conn *pgx.Conn, n int) bool {
 	_, err := conn.Exec(ctx, `INSERT INTO public.events (event_type, payload) VALUES ('drill', pg_catalog.jsonb_build_object('n', $1::int))`, n)
 	d.acknowledged.mu.Lock()
@@ -296,7 +301,7 @@ func (d *drill) faults() []func(context.Context, time.Duration) {
 			d.network.Hole(true)
 			holdFor(ctx, hold)
 			d.network.Hole(false)
-			if d.short { // end the broken connections: the test would wait long for a host that uses them
+			if d.short { // the test could wait long until a host notices that its connection is broken
 				d.network.Cut(false)
 			}
 		}),
@@ -389,7 +394,8 @@ func (d *drill) someHosts() []string {
 	return out
 }
 
-// busy waits until the host works on a job, but at most 2 s.
+// busy waits until the host runs a job, so that a fault hits work in progress;
+// at most 2 s.
 func (d *drill) busy(ctx context.Context, h *drillHost) {
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end) && ctx.Err() == nil; holdFor(ctx, 2*time.Millisecond) {
 		b, _ := os.ReadFile(h.spec.Ledger)
@@ -417,7 +423,7 @@ func (d *drill) requests() (at map[int][]time.Time, ids map[int]map[string]bool)
 	return at, ids
 }
 
-// begun is one start of a handler.
+// begun is the record that a handler started a job: which host, and when.
 type begun struct {
 	host  string
 	at    time.Time

@@ -22,8 +22,9 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// cut is a fault that can prevent the record of results: if a host had done work but not recorded
-// its result at that time, the work may be done again.
+// cut is a fault that can prevent a host from recording results. Work that the
+// host did at that time may be done again, so a cut explains work that was
+// done twice.
 type cut struct {
 	fault    string
 	host     string // "" = all hosts
@@ -49,8 +50,8 @@ func (c *cuts) skip(fault string, why any) {
 	c.skipped = append(c.skipped, fmt.Sprintf("%s: %v", fault, why))
 }
 
-// explain returns the first fault between the times first and again that affects the host; "" if
-// there is none. An empty host means any host.
+// explain returns the first cut between the times first and again that
+// affected the host; "" if there is none. An empty host means any host.
 func (c *cuts) explain(host string, first, again time.Time) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -30,7 +30,7 @@ func TestJobsStartWhenTheyAreDue(t *testing.T) {
 			if full {
 				n, from, span = 10_000, 31, 20
 			}
-			if wake { // some of them are due at once, as in any batch
+			if wake { // some jobs of a batch are usually due at once
 				from = 0
 			}
 			w := jobWorld(t, 1000, "queue.notify.bridge_enabled", strconv.FormatBool(wake))

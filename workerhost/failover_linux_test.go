@@ -301,7 +301,7 @@ func TestFailover(t *testing.T) {
 	}
 	cancel()
 	producers.Wait()
-	jobs, events := d.lost(t) // counts also the events that are not routed yet, which are in no table of work
+	jobs, events := d.lost(t) // events that are not routed yet are in no table of work, but count here
 	for calm := time.Now(); len(jobs)+len(events) > 0 && time.Since(calm) < time.Minute; jobs, events = d.lost(t) {
 		holdFor(t.Context(), 200*time.Millisecond)
 	}

@@ -21,7 +21,7 @@ type crowd struct {
 	w       *world
 	healthy []*receiver
 	hanging []*receiver
-	release atomic.Pointer[chan struct{}] // nil = no endpoint hangs
+	release atomic.Pointer[chan struct{}] // closed to release the requests that hang; nil: no endpoint hangs
 }
 
 func newCrowd(w *world, total, stuck int) *crowd {
@@ -115,10 +115,10 @@ func TestHealthyBesideHanging(t *testing.T) {
 			c := newCrowd(w, 50, 5)
 			h := w.run(workerhost.Options{Concurrency: concurrency})
 			h.listens()
-			c.startDelays(30, lasts, false) // opens connections and makes plans
-			// Other load on the machine can affect only one half of a round; then the round is
-			// repeated. Hanging endpoints that took slots from the others would do so in every
-			// round.
+			c.startDelays(30, lasts, false) // not measured: it opens connections and makes query plans
+			// Other load on the machine may slow one half of a round only;
+			// then the round is repeated. If hanging endpoints took slots from
+			// the others, that would show in every round.
 			ratio := 0.0
 			for try := range 4 {
 				var without, with []time.Duration

@@ -14,7 +14,8 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// looks returns how often hosts have checked for work, by the counters of the server.
+// looks returns how often hosts have checked for work so far, by the
+// statistics of the server.
 func (w *world) looks() int {
 	w.t.Helper()
 	return w.int("SELECT COALESCE(sum(calls), 0)::int FROM pg_stat_user_functions WHERE funcname IN ('fn_queue_tick_request', 'fn_webhook_job_claim', 'fn_job_claim')")
@@ -31,8 +32,8 @@ func TestForgedWakesAreCheap(t *testing.T) {
 	h.listens()
 	h.polls("webhook_router", 1)
 
-	// First count the checks without the flood, over the same time: these are the checks that the
-	// host makes without signals.
+	// First the checks without signals are counted, over the same time,
+	// because hosts make them anyway.
 	const span = 3 * time.Second
 	h.polls("webhook_router", 3)
 	quietly := w.looks()

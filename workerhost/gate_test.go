@@ -19,8 +19,8 @@ const behindTheGate = `SELECT count(*)::int FROM public.webhook_delivery_jobs j
 	JOIN public.webhook_endpoint_suspensions x ON x.subscription_id = j.subscription_id
 	WHERE j.started_at > x.since AND (x.until IS NULL OR j.started_at < x.until)`
 
-// unspent checks that no attempt of n deliveries was counted, no lease was lost, and none of them
-// has a second row in webhook_delivery_jobs.
+// unspent fails unless n deliveries have counted no attempt, lost no lease and
+// have only one row in webhook_delivery_jobs.
 func (w *world) unspent(n int) {
 	w.t.Helper()
 	require.Equal(w.t, n, w.int("SELECT count(*)::int FROM public.webhook_delivery_sagas WHERE attempt_count = 0"))
@@ -37,7 +37,7 @@ func TestSuspendedByOperator(t *testing.T) {
 	stuck := make(chan struct{})
 	var heard atomic.Int64
 	r := receive(t, func(rw http.ResponseWriter, req *http.Request) {
-		if heard.Add(1) > 5 { // respond at first, because deliveries are buffered only after successes
+		if heard.Add(1) > 5 { // the first requests succeed, because a host buffers deliveries only after successes
 			hanging(stuck)(rw, req)
 		}
 	})

@@ -107,7 +107,7 @@ type Host struct {
 	background sync.WaitGroup
 
 	ending    atomic.Pointer[time.Time]       // when the host began to end; nil before that
-	base      atomic.Pointer[context.Context] // context of the loops; nil while Run does not run, and then Start fails
+	base      atomic.Pointer[context.Context] // the context of the loops; nil while Run does not run, when Start fails
 	listener  atomic.Pointer[pgclient.Listener]
 	wakesLost atomic.Bool // the listener receives no wake signals, and this was logged
 }
@@ -267,8 +267,8 @@ func (h *Host) startConfigured(ctx context.Context) error {
 	}
 }
 
-// heldBy returns the last sign of life of another instance that has the host id, or "" if no
-// other instance has it.
+// heldBy returns the last sign of life of the other instance that has the host
+// id; "" if no other instance has it.
 func (h *Host) heldBy() string {
 	h.row.engaging.Lock()
 	defer h.row.engaging.Unlock()
@@ -309,8 +309,8 @@ func (h *Host) body(name string) loop.Body {
 	return h.ticker.run
 }
 
-// engage takes the host id and starts the listener, unless both are done already. The caller
-// holds row.engaging.
+// engage takes the host id and starts the listener for wake signals, unless
+// that is done already. The caller holds row.engaging.
 func (h *Host) engage(ctx, base context.Context) error {
 	if !h.row.held {
 		if err := h.row.announce(ctx); err != nil {

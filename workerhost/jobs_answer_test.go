@@ -12,8 +12,9 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// When a claim was committed but its answer did not arrive, its jobs are run soon and not only
-// after their lease of five minutes. Jobs that the host runs meanwhile keep their lease.
+// A claim was committed but its answer did not arrive. Its jobs are run soon,
+// not only after their lease of five minutes has expired. Jobs that the host
+// runs meanwhile keep their lease.
 func TestJobsClaimedWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 1000)

@@ -18,8 +18,9 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// ledger returns how often handlers of worker processes wrote the word what, by job, in all files
-// whose names begin with path.
+// ledger reads all files whose names begin with path, which the handlers of
+// worker processes wrote. It returns for each job how often the word what
+// was written.
 func ledger(path, what string) map[string]int {
 	files, _ := filepath.Glob(path + "*")
 	n := map[string]int{}
@@ -88,8 +89,9 @@ func TestJobsKilled(t *testing.T) {
 	}
 }
 
-// After a job has killed its first host, it runs alone. It ends as a dead letter after it has
-// killed three hosts; other jobs lose no attempt.
+// A job that kills its host is later run alone, so that it does not take other
+// jobs with it. After it has killed three hosts it is a dead letter; the other
+// jobs have lost no attempt.
 func TestJobThatKillsItsHost(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 1000, "queue.tick.lease_reaper.interval_seconds", "1")

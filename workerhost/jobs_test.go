@@ -189,8 +189,9 @@ func TestJobsLeaseLost(t *testing.T) {
 	require.Equal(t, 1, s.count())
 }
 
-// If a lease cannot be renewed because the database is unavailable, the host stops the handler
-// when the lease ends.
+// If a lease cannot be renewed because the database is unavailable, the host
+// cancels the handler when the lease ends, because another host may then run
+// the job.
 func TestJobsAway(t *testing.T) {
 	t.Parallel()
 	w, server := ownWorld(t)
@@ -231,7 +232,7 @@ func TestJobsMaxParallel(t *testing.T) {
 		now.Add(-1)
 		return nil
 	})
-	w.enqueue("work", 450) // more than two hosts could claim by polls alone in the time
+	w.enqueue("work", 450) // in the given time, two hosts could claim fewer by their polls alone
 	for _, id := range []string{"a", "b"} {
 		w.jobs(workerhost.Options{ID: id, Executor: "host"}, map[string]handler.Handler{"work": work})
 	}
@@ -276,8 +277,9 @@ func TestJobsLate(t *testing.T) {
 	require.Less(t, time.Since(before), 25*time.Second, "the tick was waited for")
 }
 
-// The time from the insert to the handler, with the bridge on. It is only logged, because it
-// depends on the machine.
+// Measures the time from the insert of a job to the start of its handler, with
+// wake signals switched on. The time depends on the machine, so it is only
+// logged.
 func TestJobsWake(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 10, "queue.notify.bridge_enabled", "true")
@@ -433,7 +435,7 @@ func TestJobsOff(t *testing.T) {
 	w.becomes(4, jobsOf, "succeeded")
 }
 
-// New refuses these handlers.
+// New refuses a nil handler and a handler for a built-in kind.
 func TestJobsHandlersRefused(t *testing.T) {
 	t.Parallel()
 	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: "host=/nowhere", WorkConns: 1})

@@ -148,7 +148,7 @@ func TestKeysOfJobsThatComeDuringAClaim(t *testing.T) {
 	require.True(t, roots[second])
 }
 
-// given is the input of a handler for one attempt.
+// given is what a handler received in one attempt.
 type given struct {
 	handler.Job
 	token string // the idempotency token: a header, a variable or a field

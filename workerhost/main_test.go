@@ -126,7 +126,8 @@ func childMain(spec string) int {
 	return 0
 }
 
-// leak makes SIGUSR1 start an endless allocation of memory.
+// leak makes the process allocate memory without end when it gets SIGUSR1,
+// until the kernel ends it.
 func leak() {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)

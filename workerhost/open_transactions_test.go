@@ -41,7 +41,7 @@ func newStream(t *testing.T) *stream {
 	return s
 }
 
-// write commits an event.
+// write commits one event and records when.
 func (s *stream) write() {
 	s.t.Helper()
 	s.next++
@@ -105,7 +105,7 @@ func TestWebhooksBesideOpenTransactions(t *testing.T) {
 		default:
 			w.next++
 			theirs = append(theirs, w.next)
-			if i == 2 { // a transaction with NOTIFY cannot be prepared, so switch the wake signal off
+			if i == 2 { // PostgreSQL cannot prepare a transaction that has sent a NOTIFY, so the wake signal is off here
 				run("SET LOCAL qtop.doorbell = on")
 			}
 			run("SAVEPOINT s")

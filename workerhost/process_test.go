@@ -34,7 +34,7 @@ func TestLedger(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 
 	w := newWorld(t, "webhook.timeout_seconds", "1", "webhook.lease_seconds", "11", "webhook.max_attempts", "100")
-	// holds every outcome that any host records
+	// a trigger copies every outcome that any host records into this table
 	w.exec("CREATE TABLE public.test_outcome (job_id bigint, status text)")
 	w.exec(`CREATE FUNCTION public.test_outcome() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 		BEGIN INSERT INTO public.test_outcome VALUES (new.id, new.status::text); RETURN NULL; END $$`)

@@ -14,9 +14,10 @@ const sayAgain = time.Minute
 // quietMost is how many different warnings a quiet log remembers.
 const quietMost = 200
 
-// quiet is a log handler that writes a warning with an error once, and then once a minute with
-// the number of repeats that it dropped. Without it, each loop would log the same error several
-// times a second while the database is unavailable or a pooler refuses connections.
+// quiet is a log handler that writes a warning with the same error at most
+// once a minute, with the number of repetitions that it dropped. Otherwise
+// each loop would log the same error several times a second while the database
+// is unavailable or a pooler refuses connections.
 type quiet struct {
 	slog.Handler
 	said *said

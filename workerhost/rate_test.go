@@ -15,7 +15,8 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// deaden makes n dead letters of one webhook subscription whose receiver fails.
+// deaden makes n dead letters of one webhook subscription, whose receiver
+// answers with an error.
 func (w *world) deaden(eventType string, n int) {
 	w.t.Helper()
 	w.exec("UPDATE public.subscriptions SET max_attempts = 1 WHERE event_type = $1", eventType)
@@ -38,8 +39,9 @@ func (w *world) operation(rate int) (id int) {
 	return id
 }
 
-// densest returns the most requests that r received in any period of the length within. A
-// non-zero until leaves out later requests.
+// densest returns the greatest number of requests that r received in any
+// period of the length within. Requests after until are left out, unless until
+// is zero.
 func (r *receiver) densest(until time.Time, within time.Duration) int {
 	most := 0
 	all := r.all()
@@ -94,7 +96,7 @@ func TestRateHoldsAtTheReceiver(t *testing.T) {
 		if i == 0 {
 			hosts[0].kill()
 		}
-		time.Sleep(spell) // how long the receiver fails
+		time.Sleep(spell) // the receiver fails for this long
 		bad.Store(false)
 	}
 	eventuallyWithin(t, 10*time.Minute, func() bool { return w.int(completed) == deadLetters }, "not all are delivered")

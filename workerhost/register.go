@@ -24,11 +24,12 @@ import (
 // session of this instance remains on the server, or after 15 s without a heartbeat.
 const heartbeatInterval = 5 * time.Second
 
-// A host asks for its id every retryHeldID while another instance has the id: that instance may
-// have crashed, and then its id is free after 15 s at most. The host is refused as soon as the
-// other instance records a further heartbeat, which takes heartbeatInterval at most, or after
-// waitForHeldID. So when a service manager restarts the host again and again, each restart takes
-// some seconds.
+// A host that finds its id held by another instance asks again every
+// retryHeldID: that instance may have crashed, and then its id becomes free
+// within 15 s. If the other instance records a further heartbeat (it does so
+// every heartbeatInterval) it is alive, and the host is refused; it is also
+// refused after waitForHeldID. So a service manager that restarts a refused
+// host again and again does so only every few seconds.
 const (
 	retryHeldID   = 500 * time.Millisecond
 	waitForHeldID = 25 * time.Second

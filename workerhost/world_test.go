@@ -63,7 +63,8 @@ func newWorld(t *testing.T, flags ...string) *world {
 	return w
 }
 
-// tell logs the state of the database if the test has failed.
+// tell logs the state of the database if the test has failed, to explain the
+// failure.
 func (w *world) tell() {
 	if !w.t.Failed() {
 		return
@@ -221,7 +222,7 @@ func (r *receiver) count() int {
 	return len(r.got)
 }
 
-// hosted is a host in this process.
+// hosted is a host that runs in the process of the test.
 type hosted struct {
 	*workerhost.Host
 	client *pgclient.Client

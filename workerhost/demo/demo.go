@@ -80,7 +80,8 @@ func (d *Demo) Start(ctx context.Context) error {
 	return nil
 }
 
-// keep runs f, and runs it again after an error, because the database may have been unavailable.
+// keep calls f again after each error until ctx ends, because the database may
+// have been unavailable for a while.
 func (d *Demo) keep(ctx context.Context, f func() error) {
 	for ctx.Err() == nil {
 		if err := f(); err != nil && ctx.Err() == nil {

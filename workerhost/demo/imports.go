@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// imports makes the notifications of the demo: an importer writes documents in several pieces,
-// and people write notes, comments and drafts. All of them use the gateway functions, until ctx
-// ends.
+// imports makes the notifications of the demo until ctx ends: an importer
+// writes documents (information units) in several pieces, and people write
+// notes, comments and drafts. All of them call the SQL functions fn_iu_….
 func imports(ctx context.Context, pool *pgxpool.Pool) error {
 	run := time.Now().UTC().Format("0102-150405") // makes addresses unique, also among earlier runs on the same database
 	document, piece, pieces := 0, 0, 0
@@ -42,7 +42,8 @@ func saveUnit(ctx context.Context, pool *pgxpool.Pool, address, actor, document,
 	return unit, err
 }
 
-// discuss sometimes comments on a unit, or proposes a text for it and applies the proposal.
+// discuss comments on an information unit now and then, or proposes a new text
+// for it and applies that.
 func discuss(ctx context.Context, pool *pgxpool.Pool, unit string) error {
 	var err error
 	switch rand.IntN(8) {

@@ -45,7 +45,8 @@ func logins(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// flags sets short retry waits and switches the bridge on.
+// flags sets short waits between attempts and switches wake signals on
+// (queue.notify.bridge_enabled).
 func flags(ctx context.Context, conn *pgx.Conn) error {
 	for _, kv := range [][2]string{
 		{"queue.notify.bridge_enabled", "true"},

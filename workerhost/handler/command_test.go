@@ -78,7 +78,7 @@ func TestArgumentsReachTheCommandAsTheyAre(t *testing.T) {
 		"*", "~", `back\slash`, "--", "é\u202e", "\xff",
 	}
 	require.NoError(t, command(t, 0, self(t, "args", args...)...).Handle(t.Context(), job()))
-	args[len(args)-1] = "\ufffd" // JSON, in which the child reports its arguments, can only hold U+FFFD here
+	args[len(args)-1] = "\ufffd" // the child reports its arguments as JSON, which cannot hold the original bytes
 	require.Equal(t, args, readJSON[[]string](t, file))
 }
 

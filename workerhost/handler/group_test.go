@@ -64,7 +64,8 @@ func TestEndOfTheContextEndsTheWholeGroup(t *testing.T) {
 	}
 }
 
-// expiring is a context whose deadline expires when the test says it does.
+// expiring is a context whose deadline passes when the test closes its
+// channel.
 type expiring struct {
 	context.Context //nolint:containedctx // a context that wraps one
 	done            chan struct{}

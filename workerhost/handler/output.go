@@ -6,8 +6,8 @@ package handler
 // output explains a failure better than its start.
 const maxOutput = 4 << 10
 
-// tail keeps the last maxOutput bytes written to it, at a constant cost per byte. One goroutine
-// writes; end is called after the last write.
+// tail is a writer that keeps the last maxOutput bytes, at a constant cost per
+// byte. One goroutine writes; end is called after the last write.
 type tail struct {
 	buf []byte // up to twice maxOutput, so that few writes copy the kept bytes
 	cut bool

@@ -55,13 +55,15 @@ type attempt struct {
 	abandoned bool       // Run no longer waits for the attempt
 }
 
-// Run calls h for one attempt of job. It returns when h returns, or at the latest when ctx has
-// ended and the grace time is over. Its error is nil or a *Failure that holds no value of the
-// handler's types, so that Outcome cannot panic on it.
+// Run calls h for one attempt of job. It returns when h returns, or at the
+// latest when ctx has ended and the grace time is over. Its error is nil or a
+// *Failure that holds no value of the handler's types, so that Outcome cannot
+// panic on it.
 //
-// If the handler returns an error without a code after ctx ended, the error gets the code TIMEOUT
-// or STOPPED. A stopped attempt is no evidence against its job: a caller whose own context has
-// ended should hand the job back instead of recording a failure.
+// If the handler returns an error without a code after ctx ended, the error
+// gets the code TIMEOUT or STOPPED. If the caller's own context has ended, the
+// job is not at fault: the caller should hand it back instead of recording a
+// failure.
 func (r *Runner) Run(ctx context.Context, h Handler, job Job) error {
 	if ctx.Err() != nil {
 		return &Failure{Code: endCode(ctx), Err: errText("not started: no time was left")}

@@ -86,8 +86,9 @@ func newest() int {
 	return pid
 }
 
-// carries reports whether a process exists whose environment has a variable that begins with
-// mark. The environment of another user's process cannot be read.
+// carries reports whether the environment of a process has a variable that
+// begins with mark. It returns false if the process has ended or belongs to
+// another user, whose environment cannot be read.
 func carries(pid int, mark []byte) bool {
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil || !bytes.HasPrefix(env, mark) && !bytes.Contains(env, append([]byte{0}, mark...)) {

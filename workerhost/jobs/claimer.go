@@ -51,8 +51,8 @@ type claimer struct {
 	closed         bool // the loop has ended: jobs of the current claim are handed back
 	unanswered     bool // a claim returned an error, but may have been committed
 	current        *claim
-	lastSent       time.Duration // clock when a claim was last sent
-	noTxClaimUntil time.Duration // clock until which no claim shares a producer's transaction
+	lastSent       time.Duration // when a claim was last sent, by state.clock
+	noTxClaimUntil time.Duration // until when (by state.clock) no claim shares a producer's transaction
 	timer          *time.Timer   // fires when another claim is wanted, minClaimGap after lastSent
 	resumeAfter    work.JobKeys  // where the next claim begins in each queue lane; nil = at the start of all lanes
 	sweptAt        time.Time     // when a claim last began at the start of all queue lanes
@@ -69,10 +69,10 @@ type claim struct {
 	err        error
 }
 
-// start sends a claim for as many jobs as are wanted; it returns false when no job is wanted or a
-// claim is under way. If an earlier claim got no answer, its jobs are handed back first;
-// knownTokens returns the lease tokens that this host knows. Only the owner of the loop calls
-// start.
+// start sends a claim for as many jobs as are wanted. It returns false if no
+// job is wanted or a claim is under way. If an earlier claim got no answer,
+// its jobs are handed back first; knownTokens returns the lease tokens whose
+// answers did arrive. Only the owner of the loop calls start.
 func (t *claimer) start(ctx context.Context, knownTokens func() []pgtype.UUID) bool {
 	c := t.reserve(false)
 	if c == nil {
@@ -203,7 +203,8 @@ func (t *claimer) allow(allowed bool) (underWay bool) {
 	return t.current != nil
 }
 
-// close ends the deliveries to the loop: from now on deliver hands back the jobs of a claim.
+// close ends the loop's part: from now on deliver hands back the jobs of a
+// claim instead of sending them to the loop.
 func (t *claimer) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -100,8 +100,8 @@ func (e *executor) run(ctx context.Context) error {
 	}
 }
 
-// handleClaim takes the result of a claim. With handBack, its jobs must not start any more and
-// are handed back.
+// handleClaim handles the result of a claim. If handBack is true, the loop is
+// ending: the jobs must not start and are handed back.
 func (e *executor) handleClaim(c *claim, handBack bool) {
 	if !c.inTx || len(c.jobs) > 0 { // an empty claim in a producer's transaction does not mean that the queue is empty
 		e.l.RecordCheck(len(c.jobs) > 0)

@@ -94,7 +94,7 @@ type state struct {
 	*Executor
 	l     *loop.Loop
 	kinds []string
-	began time.Time // when clock was zero
+	began time.Time // when the loop began, from which clock counts
 	pace  *loop.Pace
 	open  atomic.Int64 // jobs that are claimed and not settled
 	ticks atomic.Int64 // how many intervals checkEvery have passed

@@ -140,7 +140,8 @@ func (r *Results[T]) flush() {
 	}
 }
 
-// The pause before a batch is sent again doubles from minPause to maxPause.
+// The pause before a batch is sent again: it begins with minPause and doubles
+// up to maxPause.
 const (
 	minPause = 50 * time.Millisecond
 	maxPause = time.Second
@@ -218,7 +219,8 @@ func (r *Results[T]) retryAlone(one T, err error) {
 	r.rec.OnLost([]T{one}, err)
 }
 
-// pause waits for the time wait ± 20 %, or until r.ctx ends.
+// pause waits for the given time, varied at random by 20 % so that writers do
+// not repeat in step, or until r.ctx ends.
 func (r *Results[T]) pause(wait time.Duration) {
 	select {
 	case <-time.After(wait*4/5 + rand.N(wait*2/5)):

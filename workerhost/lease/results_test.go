@@ -25,9 +25,10 @@ type outcomes struct {
 	errors         int
 }
 
-// results makes a Results with a simulated database: it refuses "bad" for ever and "other's" as
-// not permitted, cancels long batches with "slow", and fails for everything while unavailable
-// returns true.
+// results makes a Results whose Recorder simulates a database: it refuses the
+// result "bad" for ever and "other's" as not permitted; it cancels a batch
+// that contains "slow" and others; and it fails for everything while
+// unavailable returns true.
 func (out *outcomes) results(unavailable func() bool, leaseLasts bool) *Results[string] {
 	return NewResults(2, Recorder[string]{
 		Record: func(_ context.Context, batch []string) error {

@@ -77,8 +77,8 @@ func TestLoopFailsWhileDraining(t *testing.T) {
 	require.Equal(t, "late trouble", l.Status().LastErr.String())
 }
 
-// A stopped loop whose body still hands back work is in the state Draining, not Running: a caller
-// that starts all loops must not take such a loop for a running one.
+// A stopped loop whose body still hands back work is in the state Draining,
+// not Running: otherwise a caller that starts all loops would leave it out.
 func TestLoopOnItsWayOut(t *testing.T) {
 	t.Parallel()
 	l := testLoop()

@@ -100,7 +100,8 @@ func (b *bench) fresh(ctx context.Context, t *template) (*database, error) {
 	return b.create(ctx, fmt.Sprintf("b%d_%s", b.databases, t.name), from)
 }
 
-// fed returns a contender that gets a new database for each measurement.
+// fed returns a contender (a participant of the measurement) that gets a new
+// database, cloned from t, for each measurement.
 func (b *bench) fed(name string, t *template, run func(ctx context.Context, d *database, put put) error) contender {
 	return contender{name, func(ctx context.Context, put put) error {
 		d, err := b.fresh(ctx, t)
@@ -153,7 +154,8 @@ func (b *bench) create(ctx context.Context, name, from string) (*database, error
 	return d, d.own(ctx)
 }
 
-// own adopts a copy of a template with qtop's schema, because in a clone no work can be claimed.
+// own adopts the database: it is a copy of a template, and qtop claims no work
+// in a copy (clone) that was not adopted.
 func (d *database) own(ctx context.Context) error {
 	var installed bool
 	err := d.pool.QueryRow(ctx, "SELECT to_regclass('public.queue_identity') IS NOT NULL").Scan(&installed)
@@ -210,7 +212,8 @@ func (d *database) count(ctx context.Context, sql string) (n int, err error) {
 	return n, err
 }
 
-// expect checks a count: if not all jobs were done, the measured rate is void.
+// expect compares a count with want. If not all jobs were done, the measured
+// rate means nothing, so it returns an error.
 func (d *database) expect(ctx context.Context, want int, sql string) error {
 	got, err := d.count(ctx, sql)
 	if err == nil && got != want {

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// measure is one figure with a value per round. Without values, it was not measured.
+// measure is one figure (such as jobs per second), with one value per round.
+// Without values, it was not measured.
 type measure struct {
 	unit   string
 	values []float64
@@ -90,8 +91,8 @@ type contender struct {
 	run  func(ctx context.Context, put put) error
 }
 
-// notRun is the error of a contender that cannot be measured on this machine. It does not make
-// the command fail.
+// notRun is the error of a contender that this machine cannot measure, for
+// example because node is missing. It does not make the command fail.
 type notRun struct{ why string }
 
 func (e notRun) Error() string { return "not run: " + e.why }

@@ -30,7 +30,7 @@ func TestLedgerKnowsWhatIsLostAndWhatRanTwice(t *testing.T) {
 	l := w.ledger
 	l.tell(0, ms(0), true)
 	l.start(0, ms(10))
-	l.start(1, ms(25)) // the receiver sees the job before the producer has its answer
+	l.start(1, ms(25)) // the request of job 1 arrives before the producer reports its insert
 	l.tell(1, ms(5), true)
 	l.tell(2, ms(6), true) // never started
 	l.tell(3, ms(7), false)
@@ -57,7 +57,7 @@ func TestRecoveredNeedsThreeGoodSecondsInARow(t *testing.T) {
 	t.Parallel()
 	over := time.Unix(1000, 0)
 	l := &steadyLedger{}
-	slow := map[int]int64{0: 500, 1: 10, 2: 500} // start delay by second, in ms; 10 ms in all other seconds
+	slow := map[int]int64{0: 500, 1: 10, 2: 500} // start delay in ms by second; in all other seconds it is 10 ms
 	for second := range 8 {
 		took, isSlow := slow[second]
 		if !isSlow {
@@ -83,7 +83,7 @@ func TestPacerCountsElapsedTime(t *testing.T) {
 	at := time.Unix(1000, 0)
 	p := pacer{at: at}
 	total := 0
-	for range 1000 { // the ticker is late: ticks take 3 ms, not 1 ms
+	for range 1000 { // a ticker that is late: 3 ms between ticks instead of 1 ms
 		at = at.Add(3 * time.Millisecond)
 		total += p.due(at, 800)
 	}

@@ -69,7 +69,8 @@ func recovering(ctx context.Context, _ *world, length time.Duration) (time.Time,
 	return time.Now(), pause(ctx, length)
 }
 
-// heldTransaction holds a transaction open that has a transaction id.
+// heldTransaction holds a transaction open that has written something. Until
+// it ends, vacuum can remove no row that died after its start.
 func heldTransaction(ctx context.Context, w *world, length time.Duration) (time.Time, error) {
 	conn, err := w.connect(ctx)
 	if err != nil {

@@ -140,8 +140,8 @@ func TestPlainHTTP(t *testing.T) {
 	}
 }
 
-// sentinel listens on one loopback address. The test checks at its end that only the test itself
-// has connected.
+// sentinel is a listener on a loopback address to which the sender must never
+// connect. At its end the test checks that only the test itself has connected.
 type sentinel struct{ net.Listener }
 
 func newSentinel(t *testing.T, addr string) sentinel {
@@ -156,8 +156,8 @@ func newSentinel(t *testing.T, addr string) sentinel {
 
 func (s sentinel) port() int { return s.Addr().(*net.TCPAddr).Port }
 
-// heardNothing connects to s and requires that its connection is the first: connections are
-// accepted in order.
+// heardNothing connects to the sentinel and fails if an earlier connection
+// exists: connections are accepted in their order.
 func (s sentinel) heardNothing(t *testing.T) {
 	t.Helper()
 	own, err := net.Dial("tcp", s.Addr().String())
@@ -216,7 +216,8 @@ func TestMetadataRefusedAtDial(t *testing.T) {
 	}
 }
 
-// newSilentTwin listens on 127.0.0.2, at a port at which nothing listens on 127.0.0.1.
+// newSilentTwin returns a sentinel on 127.0.0.2, at a port at which nothing
+// listens on 127.0.0.1.
 func newSilentTwin(t *testing.T) sentinel {
 	t.Helper()
 	_, port := boundSocket(t)

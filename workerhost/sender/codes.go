@@ -60,8 +60,8 @@ func lookupFailure(host string, err error) error {
 	var dns *net.DNSError
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
-		// The resolver returns the same error for three causes: the name does not exist, it has
-		// no address, or its CNAME leads to no name with an address or to itself.
+		// For three different causes the resolver returns the same error, so
+		// the text names all three.
 		return &failure{CodeDNSFailure, "DNS has no address for " + host + ": there is no such name, it has no address record, or its CNAME leads to none"}
 	case isTimeout(err):
 		return &failure{CodeDNSFailure, "looking up " + host + " took too long"}
@@ -114,8 +114,8 @@ func isUnreachable(err error) bool {
 	return errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.ENETDOWN)
 }
 
-// isTLS finds failures after the handshake: alerts sent or received, broken
-// records, a late certificate refusal.
+// isTLS reports whether err is a TLS failure that came after the handshake: an
+// alert sent or received, a broken record, a certificate refused late.
 func isTLS(err error) bool {
 	var op *net.OpError
 	var record tls.RecordHeaderError

@@ -205,7 +205,8 @@ func TestHostileReceivers(t *testing.T) {
 			}
 			res := s.Send(context.Background(), r)
 			if c.code == "*" {
-				// The connection reset can overtake the header; both codes are right.
+				// The reset of the connection can arrive before the header is
+				// read, so both codes are right.
 				require.Contains(t, []string{"", CodeConnectionReset}, res.Code, res.Detail)
 			} else {
 				require.Equal(t, c.code, res.Code, res.Detail)
@@ -220,7 +221,8 @@ func TestHostileReceivers(t *testing.T) {
 	}
 }
 
-// The header decides the outcome: a body that stalls does not delay Send.
+// The header of a response decides the outcome; a body that never arrives does
+// not delay Send.
 func TestStallingBodyIsLeft(t *testing.T) {
 	t.Parallel()
 	for status, code := range map[string]string{"200 OK": "", "500 No": "HTTP_500"} {

@@ -53,7 +53,8 @@ func TestSecretSourcesAllProblemsAtOnce(t *testing.T) {
 	require.ErrorContains(t, err, "delivery.secrets")
 }
 
-// resolve calls Look and returns a nil error instead of a nil *Fault.
+// resolve calls Look and returns its *Fault as an error: a nil *Fault in an
+// error interface would not be nil.
 func resolve(s *Secrets, ref string) ([][]byte, error) {
 	keys, fault := s.Look(ref)
 	if fault != nil {

@@ -2,5 +2,6 @@ package main
 
 import "syscall"
 
-// endWithUs makes the kernel kill a child process when this process ends, even by SIGKILL.
+// endWithUs returns the attributes of a child process that the kernel kills
+// when this process ends, even by SIGKILL.
 func endWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -63,8 +63,9 @@ func (p *slots) share(e *endpoint, now time.Time) int {
 
 func (p *slots) trusts(e *endpoint, now time.Time) bool { return now.Sub(e.delivered) < trustedFor }
 
-// bufferable returns how many claimed deliveries may wait: as many as done counted in the last
-// 250 ms, so that they wait for about that long.
+// bufferable returns how many claimed deliveries may wait for a slot: as many
+// as succeeded in the last 250 ms (counted by done), so that each waits for
+// about 250 ms.
 func (p *slots) bufferable(done *loop.Pace, now time.Time) int {
 	return min(done.Recent(now.Sub(p.epoch)), p.total*bufferFactor)
 }

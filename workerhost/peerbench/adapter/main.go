@@ -132,7 +132,8 @@ type adapter struct {
 	latency, endToEnd *window
 }
 
-// describe writes the descriptor, which the comparison checks against adapter.json.
+// describe writes the descriptor (which system, which version, which tables),
+// the first line of the output. The comparison checks it against adapter.json.
 func (a *adapter) describe(m manifest) error {
 	cfg, err := pgx.ParseConfig(a.dsn)
 	if err != nil {
