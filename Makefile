@@ -1,4 +1,4 @@
-# Everything a person does with the source tree, one word each. The work is in
+# A target for everything that a person does with the source tree. The work is in
 # .ci/*.sh (POSIX sh), so that a target here and a step of .ci/run are the same.
 
 .DEFAULT_GOAL := help

@@ -3,8 +3,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-# The version comes from the build info. Go fails outright where git distrusts
-# the checkout (another owner, as in many containers), so there it is left out.
+# Go records the commit in the binary, and qtop prints it as its version. If git refuses to read the
+# checkout (because another user owns it, as in many containers), go build would fail; then the commit is left out.
 vcs=false
 if git rev-parse --verify -q HEAD >/dev/null 2>&1; then vcs=true; fi
 

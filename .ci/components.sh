@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs the real components that the full tests use, where it can: Debian and
-# root. Each one that stays missing is named; its tests skip and say so.
+# Installs pgbouncer, PostgreSQL extensions and other programs that the full tests use, as root on Debian.
+# It names each one that it cannot install; the tests that need that one are skipped with this reason.
 set -eu
 
-# The extensions exist per server major: one set for each that is installed.
+# Debian has a package of each extension per major version of PostgreSQL: install it for each that is installed here.
 list="pgbouncer pg-auto-failover-cli faketime"
 for dir in /usr/lib/postgresql/*; do
 	[ -x "$dir/bin/postgres" ] || continue
@@ -31,8 +31,8 @@ if [ "$(id -u)" -ne 0 ]; then
 	exit 0
 fi
 
-# policy-rc.d keeps a package from starting its server: the tests start their
-# own. One that is already there is the admin's and stays.
+# policy-rc.d keeps a package from starting a service: the tests start their own servers. If the file
+# exists already, it is the administrator's and is not changed.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
 	trap 'rm -f "$policy"' EXIT
@@ -40,7 +40,7 @@ if [ ! -e "$policy" ]; then
 	chmod 0755 "$policy"
 fi
 apt-get update -q >/dev/null 2>&1 || true
-# One by one: a package that this release lacks must not take the others along.
+# One at a time: if this release of Debian lacks one package, apt would install none of them.
 for package in $want; do
 	echo "components: installing $package" >&2
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$package" >/dev/null 2>&1 || true

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Every static check, each with one verdict line; all of them run even when an
-# early one fails, so that one round shows everything that is to be done.
+# Runs every static check and prints one line with its result. If one fails, the others run nevertheless,
+# so that one run shows everything that must be fixed.
 set -eu
 cd "$(dirname "$0")/.."
 
-# Pinned: a linter that changes by itself fails builds that changed nothing.
-# Built from source on first use (two to three minutes), from Go's cache later.
+# The version is fixed: a newer linter could fail a build in which nothing changed.
+# go builds it from source at the first use (two to three minutes); later it is in Go's cache.
 golangci=github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 failed=
@@ -20,8 +20,7 @@ check() {
 	fi
 }
 
-# Tracked files and new ones, without what .gitignore names; all of them where
-# there is no git.
+# The files to check: those in git and new ones, except what .gitignore names; without git, all files.
 files() {
 	git ls-files -co --exclude-standard -- "$1" 2>/dev/null | while read -r f; do
 		[ ! -f "$f" ] || echo "$f" # deleted but not yet committed
@@ -37,8 +36,8 @@ gofmt_clean() {
 	}
 }
 
-# A file has one subject. Over 500 lines it says in its first line why it is
-# still one: '// Over 500 lines: <reason>'. Tests, generated code and SQL are free.
+# A file has one subject. A file of more than 500 lines must begin with the reason why it is not divided:
+# '// Over 500 lines: <reason>'. Tests, generated code and SQL need no reason.
 lengths() {
 	bad=$(files '*.go' | grep -v '_test\.go$' | while read -r f; do
 		lines=$(wc -l <"$f")

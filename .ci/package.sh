@@ -1,8 +1,8 @@
 #!/bin/sh
 # Builds what a release consists of, into dist/: binaries, archives, Debian and RPM packages, bills of
-# materials, a Homebrew formula, checksums with their signature, and the container image where there is
-# a builder. The same commit, with the same version of Go, gives the same bytes anywhere
-# (.ci/package/reproducible.sh); the image and the signature apart.
+# materials, a Homebrew formula, checksums with their signature, and the container image, if
+# docker, podman or buildah is here. The same commit, with the same version of Go, gives the same bytes on any
+# machine (checked by .ci/package/reproducible.sh), except in the image and the signature.
 #
 #   QTOP_DIST       targets ("linux/amd64"); default: all four
 #   QTOP_SIGN_KEY   an SSH key that signs the checksums
@@ -10,7 +10,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-# Pinned, as the linters are.
+# The version is fixed, so that the packages do not change with the tool.
 nfpm=github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4
 cyclonedx=github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 
@@ -27,7 +27,7 @@ TZ=UTC
 export LC_ALL TZ
 
 version=$(sed -n 's/^const release = "v\(.*\)"$/\1/p' cmd/qtop/version.go)
-# Every time in the packages: that of the commit, without git that of the release.
+# The time of every file in the packages: that of the commit; without git, that of the release.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null ||
 	date -d "$(sed -n "s/^## \[$version\] - //p" CHANGELOG.md)" +%s)}
 export SOURCE_DATE_EPOCH
@@ -40,7 +40,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # Man pages and completions are the same for every target: the program for this machine writes them, in
-# an environment of which nothing can reach them.
+# an empty environment, so that no variable of the builder can change them.
 env -u GOOS -u GOARCH .ci/build.sh "$work/qtop"
 qtop() { env -i HOME=/nonexistent SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" TZ=UTC "$work/qtop" "$@"; }
 mkdir -p "$work/man" "$work/completions"
@@ -55,7 +55,7 @@ documents() {
 	install -m 0644 docs/* "$1/docs/"
 }
 
-# archive TARGET: the tree of one tar.gz, with a folder of its own inside.
+# archive TARGET: the files of one tar.gz, inside a folder with the name of the archive.
 archive() {
 	os=${1%/*} arch=${1#*/}
 	name=qtop-$version-$os-$arch

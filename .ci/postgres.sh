@@ -1,16 +1,16 @@
 #!/bin/sh
-# Makes sure that PostgreSQL server programs (15 or newer) can be had.
+# Makes sure that qtop can find or fetch PostgreSQL server programs (15 or newer).
 #
 # qtop finds them itself: installed programs, then its own cache, then the
 # pinned npm package. This script is for the machine that has none of the three:
 # there it installs PostgreSQL with the system's package manager, if it may, and
-# says so. It never starts a server and never makes a cluster. --install skips
-# the npm way, for a machine whose registry cannot be relied on (.ci/run).
+# prints that. It never starts a server and never makes a cluster. --install skips
+# the npm package, for machines that may not reach the npm registry (.ci/run).
 set -eu
 
 min=15
 
-# usable DIR: both server programs are there and new enough.
+# usable DIR: whether the folder has initdb and postgres, new enough.
 usable() {
 	[ -x "$1/initdb" ] && [ -x "$1/postgres" ] || return 1
 	major=$("$1/postgres" --version 2>/dev/null | sed -n 's/^[^0-9]*\([0-9][0-9]*\).*/\1/p')
@@ -45,7 +45,7 @@ cached() {
 	return 1
 }
 
-# The npm package is linked against glibc: on musl it is no help.
+# The programs of the npm package need glibc, so they do not run on musl (Alpine).
 npm_helps() {
 	[ -z "${QTOP_OFFLINE:-}" ] || return 1
 	[ -n "${QTOP_PG_MIRROR:-}" ] && return 0
@@ -66,8 +66,8 @@ may_install() {
 	return 1
 }
 
-# The package would make and start a cluster of its own on Debian. A drop-in
-# tells it not to, and is taken away again: the next one may be wanted.
+# On Debian the package would create and start a cluster. This configuration file prevents that; it is
+# removed afterwards, so that a package that somebody installs later creates one as usual.
 install_debian() {
 	dropin=/etc/postgresql-common/createcluster.d
 	$as_root mkdir -p "$dropin"

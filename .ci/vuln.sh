@@ -1,6 +1,6 @@
 #!/bin/sh
-# govulncheck, where its database answers; else one line, since a machine that
-# cannot reach it can neither pass nor fail this.
+# Runs govulncheck. If its database cannot be reached, nothing was checked: it prints one line instead
+# of a result.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the container image qtop:VERSION of the Linux binary for this machine in dist/, with whichever
-# of docker, podman and buildah works here.
+# Builds the container image qtop:VERSION of the Linux binary for this machine in dist/, with the first
+# of docker, podman and buildah that works here.
 set -eu
 cd "$(dirname "$0")/../.."
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tries the Debian package where it will live: a bare Debian with systemd, in a container. Installs the
+# Tries the Debian package in its real environment: a minimal Debian with systemd, in a container. Installs the
 # package of a release before, sets a database up as an owner who is no superuser (PostgreSQL 15 and 17,
 # or the majors of QTOP_TEST_PG), starts the unit, delivers the first webhook, requeues the first dead
 # letter, upgrades under load with a ledger of what was sent and done, lets the unit crash and hang, and
@@ -131,7 +131,7 @@ container() {
 	wait "$pid" 2>/dev/null || true
 	return 1
 }
-# standin: a chroot with units in place of systemd.
+# standin: the same in a chroot, in which .ci/package/units replaces systemd.
 standin() {
 	mount -t proc proc "$root/proc" || skip "neither systemd-nspawn nor mount works here ($(tail -n 1 "$work/console"))"
 	mkdir "$root/packages"
@@ -157,7 +157,7 @@ inside() { "${enter[@]}" env -i PATH="$path" DEBIAN_FRONTEND=noninteractive LC_A
 say "$how: $(inside sh -c '. /etc/os-release; echo "$PRETTY_NAME"') with $(inside systemctl --version | head -n 1)"
 [[ $how != "in a chroot" ]] || say "no container ($(tail -n 1 "$work/console")): the sandbox of the unit and a boot are not tried"
 
-# files: all names with type, owner and mode, and the users. What other programs write by themselves is left out.
+# files: lists all files with type, owner and mode, and the users, without files that other programs write by themselves.
 files() {
 	inside sh -c 'find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /packages -o -path /tmp -o -path /var/log \
 		-o -path "/var/tmp/*" -o -path "/var/lib/systemd/*" -o -path "/var/lib/private/*" -o -path "/var/lib/dpkg/*-old" -o -path "/etc/*-" \) -prune -o -printf "%p %y %u:%g %m\n" | sort
@@ -249,7 +249,7 @@ configure() {
 
 delivered() { grep -qx "$1" "$ledger/delivered"; }
 is_dead() { qtop_as operator dlq -o json | grep HTTP_503 >/dev/null; }
-# lost LEDGER: how many committed numbers it lacks.
+# lost LEDGER: how many of the committed numbers are not in this ledger (a file of what was sent or done).
 lost() { comm -23 <(sort -u "$ledger/committed") <(sort -u "$1") | wc -l; }
 # nothing_lost: copies the handler's ledger out of the container, and compares both with what was committed.
 nothing_lost() {
@@ -295,7 +295,7 @@ first() {
 	say "PostgreSQL $1 ($(sql owner 'SHOW server_version'), owner without superuser): first webhook after $webhook s, first dead letter requeued after $((SECONDS - start)) s"
 }
 
-# leave: stops the unit and forgets the database.
+# leave: stops the unit, and removes the configuration of the database.
 leave() {
 	local start=$SECONDS
 	inside systemctl disable --now qtop-worker@main 2>/dev/null

@@ -1,6 +1,6 @@
 #!/bin/sh
-# dpkg calls this with `remove` or `upgrade`, rpm with the number of versions that stay. Hosts stop
-# before their program goes: each finishes or hands back what it holds.
+# dpkg calls this with `remove` or `upgrade`, rpm with the number of versions that stay. Hosts are
+# stopped before their program is removed: each finishes its work or returns it to the queue.
 set -e
 
 case "${1:-}" in
