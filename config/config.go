@@ -178,7 +178,7 @@ func (l *loader) defaults() {
 	}
 }
 
-// layer sets values, which stronger layers override later.
+// layer sets the values of one source. Sources that are set later override them.
 func (l *loader) layer(values map[string]value, name string) {
 	for key, v := range values {
 		where := v.where
@@ -207,7 +207,7 @@ func (l *loader) layerDatabaseURL(flags map[string]value) {
 	}
 }
 
-// required checks settings whose default comes from the system and may be missing.
+// required reports settings that the system should have provided (host name, user) and did not.
 func (l *loader) required() {
 	if l.vars.GetString("host_id") == "" {
 		l.problem("host_id is empty and this machine has no host name", l.found["host_id"].From, "set QTOP_HOST_ID to a unique name for this worker host")

@@ -57,8 +57,9 @@ func maskDSN(s string) string {
 	return out.String()
 }
 
-// passwords returns the positions of passwords, in order. When in doubt it returns a longer part: a
-// masked database name does less harm than a visible password.
+// passwords returns where in s passwords are, in order. If the end of a
+// password is uncertain, the span is too long rather than too short: a masked
+// database name does less harm than a visible password.
 func passwords(s string, secret func(name, val string) bool) []span {
 	start := strings.Index(s, "://")
 	if start < 0 {
@@ -80,7 +81,8 @@ func passwords(s string, secret func(name, val string) bool) []span {
 	}
 	if at >= 0 {
 		if colon := strings.IndexByte(s[start:start+at], ':'); colon >= 0 && colon+1 < at {
-			// The text has a password, and its end is certain only at the last @ of the whole text.
+			// The text contains a password, but it is uncertain where the
+			// password ends; certainly not after the last @ of the whole text.
 			at = strings.LastIndexByte(s[start:], '@')
 			found = append(found, span{start + colon + 1, start + at})
 			query = max(query, start+at)
@@ -98,7 +100,7 @@ func passwords(s string, secret func(name, val string) bool) []span {
 		switch {
 		case val != "" && secret(name, val):
 			found = append(found, span{end - len(val), end})
-		case !isPair && name != "" && secret("", name): // a value that was separated from its name
+		case !isPair && name != "" && secret("", name): // a blank separates the value from its name
 			found = append(found, span{at, end})
 		}
 		at = end + 1
@@ -140,9 +142,10 @@ func doubtful(name, val string) bool {
 	return true
 }
 
-// pairs parses libpq's form: key = value, the value bare or in single quotes, with backslash
-// escapes. It returns the positions of passwords. ok is false if the text does not have this form;
-// then everything after the beginning of the first password counts as password.
+// pairs parses connection strings of the form key=value, where the value may
+// be in single quotes with backslash escapes. It returns where passwords are.
+// ok is false if the text does not have this form; then everything from the
+// first password on counts as password.
 func pairs(s string, secret func(name, val string) bool) (found []span, ok bool) {
 	const space = " \t\r\n"
 	ok = true
@@ -174,7 +177,7 @@ func pairs(s string, secret func(name, val string) bool) (found []span, ok bool)
 		at, whole = pairValue(s, at)
 		ok = ok && whole
 		if at > from && secret(name, s[from:at]) {
-			if !secret(name, "") { // not because of the name, but because the value looks like a password
+			if !secret(name, "") { // the value, not the name, made it look like a password
 				found = append(found, span{from, at})
 				continue
 			}
@@ -199,7 +202,7 @@ func pairValue(s string, at int) (end int, whole bool) {
 	for at < len(s) {
 		switch {
 		case s[at] == '\\' && at+1 < len(s):
-			at++ // the next byte is literal
+			at++ // after a backslash, the next byte is no end of the value
 		case quoted && s[at] == '\'':
 			return at + 1, true
 		case !quoted && strings.IndexByte(" \t\r\n", s[at]) >= 0:

@@ -110,7 +110,7 @@ func usingProfile(src Sources, text []byte, name string) ([]byte, error) {
 	key := e.lines.keys["profile"]
 	if key == nil {
 		at := max(e.lines.line("profiles")-1, 0)
-		for at > 0 && strings.HasPrefix(e.text[at-1], "#") { // comments directly above the key profiles stay above it
+		for at > 0 && strings.HasPrefix(e.text[at-1], "#") { // insert above the comments that belong to the key profiles
 			at--
 		}
 		return e.result(at, []string{"profile: " + scalar(name)})
@@ -166,8 +166,8 @@ func (e *edit) refuse(what, where, do string) error {
 	return Problems{{What: what, Where: where, Do: do}}
 }
 
-// endOf returns the number of lines up to the end of a top-level key's value; the key is in this
-// line. Comments without indentation before the next key belong to that next key.
+// endOf returns the line at which the value of a top-level key ends. Comments
+// without indentation after the value belong to the next key.
 func (e *edit) endOf(line int) int {
 	next := 0
 	for _, key := range e.lines.keys {
@@ -187,8 +187,10 @@ func (e *edit) endOf(line int) int {
 	return end
 }
 
-// result returns the text with more lines inserted after line at, if the result then has the
-// intended settings: some forms of YAML do not allow that lines are inserted.
+// result inserts the lines more after line at, and returns the new text. It
+// returns an error if the file would then not have the intended settings,
+// because some forms of YAML (such as {…} on one line) do not allow an
+// insertion.
 func (e *edit) result(at int, more []string) ([]byte, error) {
 	all := append(append(append([]string(nil), e.text[:at]...), more...), e.text[at:]...)
 	text := []byte(strings.Join(all, e.newline) + e.newline)

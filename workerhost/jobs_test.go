@@ -219,7 +219,8 @@ func TestJobsAway(t *testing.T) {
 	require.Equal(t, 0, w.int(jobsOf, "succeeded"))
 }
 
-// max_parallel limits the jobs of all hosts of an executor together, and that many jobs do run.
+// max_parallel of a job subscription limits the running jobs of all hosts of
+// an executor together. The test also checks that this many do run.
 func TestJobsMaxParallel(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 3)

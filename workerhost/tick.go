@@ -17,15 +17,18 @@ import (
 // minGap is the least time between two ticks of a worker.
 const minGap = 10 * time.Millisecond
 
-// retryLeaseHeld is the pause before a tick is repeated that a wake signal caused and that found
-// the lease of the tick worker held by another session.
+// retryLeaseHeld is the pause before a tick is repeated. A tick that a wake
+// signal caused is repeated if another session was running the same tick
+// worker, because that run may have begun before the new row was visible.
 const retryLeaseHeld = 100 * time.Millisecond
 
-// fullRunAfter is the pause from a quick run to the full run that follows it.
+// fullRunAfter is the pause between a quick run (which reads new rows only)
+// and the full run that follows it.
 const fullRunAfter = time.Second
 
-// firstTickWait bounds how long the first tick waits for the listener. A tick that starts after
-// LISTEN sees all earlier rows, so that no second tick is needed for them.
+// firstTickWait is how long the first tick waits at most until the listener
+// listens. A tick that starts after LISTEN sees all rows that were committed
+// before, so their signals, which nobody heard, are not needed.
 const firstTickWait = 500 * time.Millisecond
 
 // ticker runs tick workers: each at its interval, and sooner after a wake signal. The database
@@ -36,7 +39,7 @@ type ticker struct {
 	loops      loops
 	settings   *settings
 	log        *slog.Logger
-	outcomeLog *slog.Logger // without this host's worker_id field: each line has the worker_id of its attempt
+	outcomeLog *slog.Logger // without the field worker_id of this host, because each line has the worker_id of the host that made the attempt
 }
 
 func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
@@ -52,8 +55,8 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var started, nextTick time.Time // when the last tick began, and when the next one is due
-	asWake := false                 // the next timed tick counts as a wake, so that the database does not check the interval
-	overduePause := minGap          // doubles while work is due but is not promoted
+	asWake := false                 // run the next tick like one after a wake signal, so that the database does not check the interval
+	overduePause := minGap          // doubles while work is due but the tick does not find it yet
 	for {
 		source := "external"
 		select {
@@ -71,7 +74,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 			continue
 		case <-timer.C:
 			if asWake {
-				source = "wake" // the database then does not check that the interval has passed
+				source = "wake" // after a wake signal the database does not check that the interval has passed
 			}
 		}
 		asWake = false
@@ -88,7 +91,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 		case res.Failed:
 			l.RecordError(fmt.Errorf("%s", res.Error))
 			t.log.Error("tick worker failed", "loop", l.Name, "error", res.Error)
-			if res.Quick { // a full run can continue without the row that fails
+			if res.Quick { // a quick run ends at a row that fails; a full run puts that row in quarantine and goes on
 				asWake, next = true, 0
 			}
 		default:
@@ -138,9 +141,10 @@ func (t *ticker) logOutcomes(ctx context.Context, all []work.Outcome) {
 	}
 }
 
-// untilDue returns how long after the tick's answer the next delayed work becomes due; false if
-// the result names no such time. Both times come from the server's clock. Older installed code
-// does not return the server's time; then this machine's clock is used for it.
+// untilDue returns how long after the answer of a tick the next delayed work
+// becomes due; ok is false if the result names no such time. Both times are by
+// the server's clock. The functions of an older release do not return the
+// server's time; then it uses this machine's clock.
 func untilDue(res work.TickResult) (time.Duration, bool) {
 	var body struct {
 		Result struct {

@@ -14,8 +14,8 @@ import (
 // longAsText is a payload of 2.5 kB as jsonb, whose text form has 1.2 GB.
 const longAsText = "jsonb_build_object('n', (SELECT jsonb_agg('1e131000'::numeric) FROM generate_series(1, 9000)))"
 
-// before runs a statement without triggers, and so without the limit of payloads, as in an older
-// release.
+// before runs a statement as an older release could have run it: triggers are
+// off, and with them the limit on the length of payloads.
 func (w *world) before(sql string) {
 	w.t.Helper()
 	require.NoError(w.t, pgx.BeginFunc(w.t.Context(), w.admin, func(tx pgx.Tx) error {

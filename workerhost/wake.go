@@ -9,8 +9,9 @@ import (
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
-// signals passes wake signals to the loops. Any session can send a wake signal, so the signal is
-// only a hint: a loop checks for work sooner. A lost signal costs latency only.
+// signals receives wake signals and makes the loops concerned check for work.
+// Any session can send a wake signal, so a loop does not trust its content. If
+// a signal is lost, the loop finds the work at its next interval.
 type signals struct {
 	loops
 	settings     *settings
@@ -33,7 +34,7 @@ func (s *signals) handle(w queue.Wake) {
 		case "job", "subscription", "executor":
 			s.wake(loopJobs)
 			switch {
-			case w.Delayed == nil: // the signal does not say whether jobs become due later
+			case w.Delayed == nil: // the signal does not say whether some jobs become due only later
 				s.wakeDue()
 			case *w.Delayed > 0:
 				s.wake(loopDue)

@@ -35,7 +35,8 @@ func cells(row string) (n int) {
 	return n
 }
 
-// Whatever a row contains, the table keeps its columns and the report its lines.
+// Whatever text is in a row, each table of the report keeps its number of
+// columns, and the report its number of lines.
 func TestReportKeepsItsTables(t *testing.T) {
 	t.Parallel()
 	at, n, y := time.Date(2026, 11, 22, 2, 0, 0, 0, time.UTC), int64(2), 3.0

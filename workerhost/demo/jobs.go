@@ -17,9 +17,10 @@ import (
 // Executor is the executor id of the demo's worker host.
 const Executor = "demo_worker"
 
-// Handlers returns the demo's job handlers by kind. Some jobs that render fail and are retried;
-// exports fail permanently, as if another system were down; no executor has a job subscription
-// for the monthly reports.
+// Handlers returns the demo's job handlers by kind. Some jobs of the kinds
+// that render something fail and are retried. Jobs that export fail for good,
+// as if another system were down. No executor has a job subscription for the
+// monthly reports, so they wait.
 func Handlers() map[string]handler.Handler {
 	work := func(atLeast, atMost time.Duration, fail func() error) handler.Func {
 		return func(ctx context.Context, _ handler.Job) error {

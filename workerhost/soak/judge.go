@@ -1,21 +1,27 @@
 package main
 
-// The criterion by which a figure is flat or grows.
+// How the soak decides whether a figure (memory, goroutines, the size of a
+// table) is flat or grows.
 //
-// The first sixth of the time is left out, because caches fill and tables reach their size then.
-// In the remaining time, a figure that should be flat grows when both conditions hold:
+// The first sixth of the time is left out, because caches fill and tables
+// reach their size then. In the remaining time, a figure that should be flat
+// grows when both conditions hold:
 //
-//   - its slope, multiplied by the remaining time, is more than a fifth of its value at the
-//     beginning of that time, and more than a floor for its unit;
-//   - its slope over the second half of the remaining time is at least half of its slope over all
-//     of it: otherwise the figure settles and does not grow without bound.
+//   - its slope, multiplied by the remaining time, is more than a fifth of its
+//     value at the beginning of that time, and more than a minimum for its
+//     unit (the floor);
+//   - its slope over the second half of the remaining time is at least half of
+//     its slope over all of it: otherwise the figure settles and does not grow
+//     without bound.
 //
-// Some figures grow by design with the amount of finished work. Such a figure grows too fast when
-// its increase in the second half is more than 1.5 times its increase in the first half plus a
-// floor: then the same amount of work needs more and more space.
+// Some figures grow by design with the amount of finished work (growers.go).
+// Such a figure grows too fast when its increase in the second half is more
+// than 1.5 times its increase in the first half plus the floor: then the same
+// amount of work needs more and more space.
 //
-// The slope is that of Theil and Sen, the median of the slopes between all pairs of samples,
-// because vacuum and a restarted host hardly change it.
+// The slope is that of Theil and Sen, the median of the slopes between all
+// pairs of samples: single outliers, from vacuum or a restarted host, hardly
+// change it.
 
 import (
 	"math"

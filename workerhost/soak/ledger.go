@@ -1,7 +1,8 @@
 package main
 
-// The ledger: which work was acknowledged to producers, and which requests the receiver saw. It
-// is kept outside of the database and of qtop.
+// The ledger: which work producers were told is committed (acknowledged), and
+// which requests the receiver saw. It is kept in memory, outside of the
+// database and of qtop.
 
 import (
 	"encoding/json"
@@ -13,12 +14,15 @@ import (
 	"time"
 )
 
-// recordedWithin is the longest time from a request's answer to its record in the database: a
-// repeated request is blamed on a kill only if the kill was within this time after the answer.
+// recordedWithin is the longest time from the answer to a request until its
+// result is recorded in the database. If a request is repeated and a host was
+// killed within this time after the answer, the kill explains the repetition;
+// otherwise work was done twice without reason.
 const recordedWithin = 10 * time.Second
 
-// oneInAHundred: of jobs and of webhooks, each with a number n that this divides is refused at
-// its first attempt, so that the soak includes retries.
+// oneInAHundred is the share of jobs and of webhooks that are refused at their
+// first attempt, so that the soak includes retries: those whose number n it
+// divides.
 const oneInAHundred = 100
 
 // ledger counts jobs and webhooks by their number n.
@@ -35,7 +39,7 @@ func newLedger() *ledger {
 // tally holds the counts for jobs or for webhooks.
 type tally struct {
 	acknowledged []bool
-	doubt        int // how many a producer enqueued without an answer; the receiver may see them or not
+	doubt        int // how many inserts got no answer, so that the receiver may see that work or not
 	seen         []time.Time
 	done         int
 	refused      map[int]bool
@@ -95,8 +99,8 @@ func (l *ledger) killed(at time.Time) {
 	l.kills = append(l.kills, at)
 }
 
-// behind returns how many jobs or webhooks are acknowledged and not yet seen; done is how many
-// are seen.
+// behind returns how many jobs or webhooks are acknowledged but not yet seen
+// by the receiver (behind), and how many are seen (done).
 func (l *ledger) behind(kind string) (behind, done int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +123,7 @@ func (t *tally) missing() (out []int) {
 type result struct {
 	acknowledged, doubt, refused int
 	lost                         []int
-	traced                       int      // done twice, with a kill between the answer and its record
+	traced                       int      // done twice, explained by a kill between the answer and its record
 	doubled                      []repeat // done twice without such a kill
 }
 
@@ -154,7 +158,7 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the host was killed: no process reads an answer
+		return // the client disconnected because its host was killed, so no answer is needed
 	}
 	if err := json.Unmarshal(text, &body); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)

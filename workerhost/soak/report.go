@@ -1,6 +1,7 @@
 package main
 
-// The report.
+// The report of a soak: what was lost or done twice, and a table of the
+// figures.
 
 import (
 	"fmt"
@@ -35,8 +36,8 @@ func (s *soak) verdict(w io.Writer) []string {
 	return slices.Clone(s.wrong)
 }
 
-// unit is the unit of a figure: text formats a value, and an increase up to floor is not counted
-// as growth.
+// unit says how values of a figure are printed (text), and up to which
+// increase they do not count as growing (floor).
 type unit struct {
 	floor float64
 	text  func(float64) string
@@ -47,7 +48,7 @@ func unitOf(name string) unit {
 	size := func(v float64) string { return fmt.Sprintf("%.1f MiB", v/(1<<20)) }
 	switch {
 	case name == "server wal":
-		return unit{1 << 30, size} // default max_wal_size: recycled segments fill it at any pace
+		return unit{1 << 30, size} // the default of max_wal_size: WAL files are kept for reuse up to this size, however little is written
 	case strings.HasSuffix(name, " dead rows"):
 		return unit{20_000, count}
 	case strings.HasSuffix(name, " behind"):
@@ -112,7 +113,7 @@ func table(w io.Writer, samples []sample) (wrong []string) {
 	return wrong
 }
 
-// dull reports whether a figure is too small to be shown.
+// dull reports whether a figure stays so small that the report leaves it out.
 func dull(name string, points []point) bool {
 	limit := float64(small)
 	if strings.HasSuffix(name, " dead rows") {

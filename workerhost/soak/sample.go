@@ -96,8 +96,8 @@ func processFigures(f map[string]float64, name string, pid int) {
 	}
 }
 
-// serverFigures adds the sums over the server's processes: their number, their open files, and
-// their memory without the shared memory.
+// serverFigures adds the sums over all processes of the server: how many there
+// are, their open files, and their memory without shared memory.
 func serverFigures(f map[string]float64, postmaster int) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", postmaster, postmaster))
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
-// One soak: the server, the producers, the kills, the end.
+// One run of the soak: it starts the server, the hosts and the producers,
+// kills hosts, and compares at the end.
 
 import (
 	"context"
@@ -160,8 +161,8 @@ func (s *soak) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	// 5 minutes is the default. A short soak uses less, so that the jobs that a killed host had
-	// claimed are done before the next kill.
+	// The default lease is 5 minutes. A short soak uses a shorter one, so that
+	// the jobs of a killed host are done before the next kill.
 	lease := min(5*time.Minute, max(10*time.Second, s.kill/2))
 	for _, sql := range []string{
 		fmt.Sprintf("SELECT public.fn_dot_config_set('queue.lease.duration_seconds', '%.0f', 'soak', 'soak') ->> 'reason'", lease.Seconds()),
@@ -192,8 +193,8 @@ func (s *soak) produce(ctx context.Context, kind string, first, of, perSecond in
 		if pause(ctx, time.Until(due)) != nil {
 			return
 		}
-		// The call completes even if ctx ends: otherwise nobody would know whether it was
-		// acknowledged.
+		// The last call may complete even if ctx ends: otherwise it would be
+		// unknown whether its work was acknowledged.
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		var err error
 		if conn == nil || conn.IsClosed() {
@@ -223,7 +224,7 @@ func put(ctx context.Context, conn *pgx.Conn, kind string, n int) error {
 // watch takes samples and kills until the duration is over.
 func (s *soak) watch(ctx context.Context) error {
 	kill, tell := s.kill, s.duration/6
-	for next := s.every; next <= s.duration; next = (time.Since(s.began)/s.every + 1) * s.every { // a slow machine takes fewer samples
+	for next := s.every; next <= s.duration; next = (time.Since(s.began)/s.every + 1) * s.every { // if the machine is slow, samples are left out
 		for ; kill < s.duration && kill <= next; kill += s.kill {
 			if err := pause(ctx, time.Until(s.began.Add(kill))); err != nil {
 				return err
@@ -262,7 +263,7 @@ func (s *soak) killOne(ctx context.Context) error {
 	return nil
 }
 
-// left counts the jobs and sagas that are not finished.
+// left is the query for the number of jobs and sagas that are not finished.
 const left = `SELECT (SELECT count(*) FROM public.job_queue)::int
 	+ (SELECT count(*) FROM public.webhook_delivery_sagas WHERE status NOT IN ('Completed', 'DeadLettered'))::int`
 
@@ -275,7 +276,7 @@ func (s *soak) finish(ctx context.Context) error {
 			return err
 		}
 		jobs, _ := s.ledger.behind("job")
-		webhooks, _ := s.ledger.behind("webhook") // webhooks that are not routed yet are in no table that the query counts
+		webhooks, _ := s.ledger.behind("webhook") // the query does not count events without a saga, but the ledger does
 		if n+jobs+webhooks == 0 {
 			break
 		}
@@ -299,7 +300,8 @@ func (s *soak) finish(ctx context.Context) error {
 	return s.compare(ctx)
 }
 
-// compare counts in the database what the ledger cannot see, such as duplicates.
+// compare counts in the database what the ledger cannot see, such as two
+// history rows for one job.
 func (s *soak) compare(ctx context.Context) error {
 	for what, sql := range map[string]string{
 		"jobs have two outcomes":                  "SELECT count(*)::int FROM (SELECT 1 FROM public.job_history GROUP BY job_id HAVING count(*) > 1) x",

@@ -11,13 +11,14 @@ import (
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
-// pacedClaimsFor is how long a host claims once per pacedFor after a claim that returned a
-// rate-limited delivery. At a rate of less than one request in this time, the regular poll claims
-// the next delivery.
+// pacedClaimsFor is how long a host claims more often (once per pacedFor)
+// after a claim returned a delivery with a rate limit. At rates below one
+// request in this time, the regular poll is often enough.
 const pacedClaimsFor = 2 * time.Second
 
-// headEvery is the longest time between two claims that read the queue from its head. The claims
-// between them do not find a delivery that was handed back.
+// headEvery is the longest time between two claims that read the queue from
+// its beginning. Claims in between read only newer jobs, so they do not find a
+// delivery that was handed back.
 const headEvery = time.Second
 
 // deliverer is one run of the loop. One goroutine owns it.
@@ -36,8 +37,9 @@ type deliverer struct {
 	claiming      bool    // a claim is under way
 	lastSkip      []int64 // webhook subscriptions that the last claim skipped
 	retryWhenRoom bool    // the last claim returned no delivery but skipped subscriptions: claim again when one of them has room
-	// Until pacedUntil a claim is made every pacedFor. A claim that returns a rate-limited
-	// delivery sets it.
+	// pacedUntil is the time until which a claim is made every pacedFor. A
+	// claim that returns a delivery with a rate limit sets it to
+	// pacedClaimsFor from now.
 	pacedUntil time.Time
 
 	// Of many claims a second, each would read past the jobs that were claimed before. So after a
@@ -146,8 +148,9 @@ func (d *deliverer) begin(send context.Context) {
 	}
 }
 
-// drainEnded handles all ends of requests that are queued, before the next claim: results arrive
-// in batches, and one claim after a batch is enough.
+// drainEnded handles all queued ends of requests before the next claim.
+// Results arrive in batches, and one claim after the batch is cheaper than one
+// per result.
 func (d *deliverer) drainEnded(ctx context.Context) {
 	for {
 		select {
@@ -255,14 +258,15 @@ func (d *deliverer) handleClaim(ctx, send context.Context, c claim, draining boo
 	}
 	d.recordClaim(c, xs, capped)
 	released := len(surplus) == 0 || d.release(ctx, surplus)
-	// Behind the deliveries of a subscription that got its share, the queue may hold deliveries
-	// of others.
+	// The claim left out deliveries of a subscription that had its share;
+	// behind these, the queue may hold deliveries of other subscriptions.
 	d.claimWanted = d.claimWanted || released && (len(xs) == c.limit || capped && len(xs) > 0)
 	d.retryWhenRoom, d.lastSkip = capped && len(xs) == 0, c.skipped
 }
 
-// recordClaim records up to which job the queue is claimed. capped reports that the claim left
-// out deliveries of some subscription.
+// recordClaim remembers up to which job id the queue was claimed. capped is
+// true if the claim left out deliveries of some subscription, which a later
+// claim must find.
 func (d *deliverer) recordClaim(c claim, xs []*delivery, capped bool) {
 	switch {
 	case c.after != 0:
