@@ -11,7 +11,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-# The longest first, so that none of them is left to run alone at the end.
+# The packages whose tests take longest run first, so that at the end no long one runs alone.
 [ $# -gt 0 ] || set -- ./pgclient/schema ./workerhost ./cmd/qtop ./tui ./pgclient ./views ./...
 
 # The race detector needs cgo and a C library that fits its runtime; the only reliable check is to build
