@@ -35,6 +35,7 @@ type cluster struct {
 	template string
 	password string   // the password of every role that Login makes; only a server named by QTOP_TEST_DSN asks for it
 	owners   sync.Map // maps a database to the name of its test
+	released released
 }
 
 // shared returns the cluster of this process. It is a global because no other object of a test
@@ -113,11 +114,17 @@ func (c *cluster) owner(database string) string {
 }
 
 func (c *cluster) close() error {
+	var dropped error
+	if c.server == nil { // a server that is given stays
+		for _, name := range c.released.names {
+			dropped = errors.Join(dropped, c.exec(context.Background(), "DROP DATABASE IF EXISTS "+quote(name)))
+		}
+	}
 	if c.admin != nil {
 		c.admin.Close()
 	}
 	if c.server == nil {
-		return nil
+		return dropped
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stepPatience)
 	defer cancel()

@@ -6,13 +6,17 @@ import (
 	"context"
 	_ "embed" // for the fixture files
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/pgsession"
 )
 
 // The schema of the last release before code had a number (version 23), as `migrate sql` of that
@@ -25,20 +29,62 @@ var (
 )
 
 // Released makes a database like one of the last release before code numbers, with rows in every
-// table; it is dropped at cleanup.
+// table that are at most a minute old; it is dropped at cleanup.
 func Released(t testing.TB) *DB {
 	t.Helper()
-	d := use(t).create(t, "TEMPLATE template0 STRATEGY FILE_COPY") // not from template1, which may be hostile: that release calls doubles
+	c := use(t)
+	name, err := c.releasedTemplate()
+	if err != nil {
+		t.Fatalf("pgtest: the fixture of the released schema: %v", err)
+	}
+	return c.create(t, "TEMPLATE "+quote(name)+" STRATEGY FILE_COPY")
+}
+
+// releasedAge is how long Released copies one template. It is shorter than the leases among the
+// rows.
+const releasedAge = 30 * time.Second
+
+// released are the templates of Released.
+type released struct {
+	mu    sync.Mutex
+	names []string // the last one is in use; others may still be copied
+	made  time.Time
+}
+
+// releasedTemplate returns the name of a database for Released to copy. Making one takes twenty
+// times as long as a copy, and the tests that need one run close together.
+func (c *cluster) releasedTemplate() (string, error) {
+	r := &c.released
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := len(r.names); n > 0 && time.Since(r.made) < releasedAge {
+		return r.names[n-1], nil
+	}
+	name := unique("released_")
+	r.names, r.made = append(r.names, name), time.Time{}
+	err := c.makeReleased(context.Background(), name)
+	if err == nil {
+		r.made = time.Now()
+	}
+	return name, err
+}
+
+func (c *cluster) makeReleased(ctx context.Context, name string) error {
+	if err := c.exec(ctx, "CREATE DATABASE "+quote(name)+" TEMPLATE template0 STRATEGY FILE_COPY"); err != nil { // not from template1, which may be hostile: that release calls doubles
+		return err
+	}
 	zip, err := gzip.NewReader(bytes.NewReader(releasedSchema))
 	if err != nil {
-		t.Fatalf("pgtest: %v", err)
+		return err
 	}
 	sql, err := io.ReadAll(zip)
 	if err != nil {
-		t.Fatalf("pgtest: %v", err)
+		return err
 	}
-	ctx := context.Background()
-	conn := d.Conn(t, "")
+	conn, err := pgsession.Connect(ctx, c.dsn("", name))
+	if err != nil {
+		return err
+	}
 	// The schema is installed in one transaction, for which it sets its role. Each row statement
 	// has a separate transaction, because routers wait for open transactions. The membership
 	// of queue_viewer is left out, because memberships belong to the whole cluster: viewers of
@@ -47,13 +93,13 @@ func Released(t testing.TB) *DB {
 	texts := append([]string{"BEGIN;\n" + schema + "\nCOMMIT;"}, strings.Split(releasedRows, ";\n")...)
 	for _, text := range texts {
 		if err := runFixture(ctx, conn, text); err != nil {
-			t.Fatalf("pgtest: the fixture of the released schema: %v\n%.200s", err, text)
+			return errors.Join(fmt.Errorf("%w\n%.200s", err, text), conn.Close(ctx))
 		}
 	}
-	if err := conn.Close(ctx); err != nil {
-		t.Fatalf("pgtest: %v", err)
+	if err := conn.Close(ctx); err != nil { // a database with connections cannot be copied
+		return err
 	}
-	return d
+	return c.exec(ctx, "ALTER DATABASE "+quote(name)+" WITH ALLOW_CONNECTIONS false")
 }
 
 var until = regexp.MustCompile(`(?m)^-- until (.+)$`)
