@@ -31,7 +31,7 @@ func BenchmarkLargePayload(b *testing.B) {
 
 // A key press costs at most three allocations per line of the page, whatever the size of the
 // payload.
-func TestLargePayloadIsCheap(t *testing.T) { // a parallel test would allocate too
+func TestLargePayloadIsCheap(t *testing.T) { // not parallel: the allocations of another test would be counted too
 	draw := million()
 	lines := len(draw().lines)
 	require.Greater(t, lines, 10_000)

@@ -96,7 +96,7 @@ func childMain(spec string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	go leak()
-	go func() { // end with the test: a test that died must not leave worker processes behind
+	go func() { // end when the test process has ended: if it was killed, no worker process may be left
 		_, _ = bufio.NewReader(os.Stdin).ReadByte()
 		os.Exit(4)
 	}()

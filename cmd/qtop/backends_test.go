@@ -38,7 +38,7 @@ func TestConsoleBackends(t *testing.T) {
 	path.Cut(false)
 	s.until("connected to the database again")
 	const reads = "count(*) FILTER (WHERE application_name = 'qtop read')"
-	for range 50 { // not with require.Never, whose last question may still run when it returns
+	for range 50 { // not require.Never: the query of its last check may still run when it returns
 		require.LessOrEqual(t, asked(reads), 1, "another would live for 5 s")
 		time.Sleep(20 * time.Millisecond) // the 50 checks are spread over a second
 	}
