@@ -51,7 +51,7 @@ BEGIN
   SELECT '', ARRAY['iu_notification_worker'], n.oldest_at, NULL, NULL, ''
   FROM public.fn_iu_notification_backlog() n WHERE n.waiting > 0
   UNION ALL
-  SELECT '', ARRAY['lease_reaper'], min(l.lease_until), NULL, NULL, '' FROM public.job_lease l WHERE l.live > 0
+  SELECT '', ARRAY['lease_reaper'], min(l.lease_until), NULL, NULL, '' FROM public.fn_job_leases() l WHERE l.live > 0
   UNION ALL
   SELECT '', ARRAY['config_expiry'], min(r.revert_at), NULL, NULL, '' FROM public.dot_config_revert r
   UNION ALL

@@ -242,9 +242,11 @@ BEGIN
     IF v_lanes[v_first].floor = v_subscription.priority_floor AND NOT EXISTS (SELECT FROM unnest(v_lanes) l
       WHERE l.subscription_id = v_subscription.subscription_id
         AND (l.job_kind <> v_subscription.job_kind OR l.event_domain <> v_subscription.event_domain)) THEN
-      v_lanes[v_first].room := greatest(v_subscription.max_parallel
-        - COALESCE((SELECT sum(l.live) FROM public.job_lease l
-          WHERE l.subscription_id = v_subscription.subscription_id), 0), 0);
+      v_lanes[v_first].room := greatest(v_subscription.max_parallel - COALESCE(CASE WHEN v_watermarks
+        THEN (SELECT sum(l.live) FROM public.fn_job_leases() l
+          WHERE l.subscription_id = v_subscription.subscription_id)
+        ELSE (SELECT sum(l.live) FROM public.job_lease l
+          WHERE l.subscription_id = v_subscription.subscription_id) END, 0), 0);
     END IF;
   END LOOP;
 

@@ -81,14 +81,14 @@ BEGIN
   ELSE
     SELECT array_agg(x.lease_token) INTO v_tokens FROM (
       SELECT l.lease_token FROM public.job_lease l
-      WHERE l.lease_until < clock_timestamp() AND l.lease_token IN (
+      WHERE l.lease_until < clock_timestamp() AND l.lease_token = ANY (ARRAY( -- by key: there may be many dead rows
         SELECT w.lease_token FROM (
           SELECT e.lease_token, sum(e.live) OVER (ORDER BY e.lease_until, e.lease_token) - e.live AS before
-          FROM (SELECT y.lease_token, y.live, y.lease_until FROM public.job_lease y
+          FROM (SELECT y.lease_token, y.live, y.lease_until FROM public.fn_job_leases() y
             WHERE y.lease_until < clock_timestamp() AND NOT y.job_ids && v_except
             -- more rows than needed: another session may be reaping the first ones
             ORDER BY y.lease_until, y.lease_token LIMIT 4 * p_limit) e) w
-        WHERE w.before < 4 * p_limit)
+        WHERE w.before < 4 * p_limit))
       ORDER BY l.lease_until, l.lease_token LIMIT p_limit FOR UPDATE SKIP LOCKED) x;
   END IF;
   IF v_tokens IS NULL THEN
@@ -106,7 +106,7 @@ BEGIN
   RETURN ARRAY(SELECT q.job_id::text FROM (
       SELECT l.lease_token, l.lease_until, l.job_ids, sum(l.live) OVER (ORDER BY l.lease_until, l.lease_token)
         - l.live AS before
-      FROM (SELECT y.* FROM public.job_lease y WHERE y.lease_until < clock_timestamp()
+      FROM (SELECT y.* FROM public.fn_job_leases() y WHERE y.lease_until < clock_timestamp()
         AND NOT y.job_ids && p_except::uuid[] ORDER BY y.lease_until, y.lease_token LIMIT 4 * p_limit) l) w
     CROSS JOIN LATERAL unnest(w.job_ids) i (id)
     JOIN public.job_queue q ON q.job_id = i.id AND q.lease_token = w.lease_token

@@ -18,6 +18,11 @@
 -- 5. Watermarks are not valid if nobody has renewed them for 10 s, or if they were written in the future (the clock was
 --    set back): look-ups then begin at the head. Once a minute each watermark is found again from the head, for rows
 --    that were written without triggers.
+-- 6. Leases have a separate watermark, because each ended claim leaves a dead row in job_lease. A lease has the id
+--    of its transaction. Each call notes, in the snapshot in which it reads the live leases, that no transaction below
+--    lease_below has a live lease, except those in lease_late: the transactions of the live leases, and those that had
+--    not ended. As no lease is written a second time with the same id, this stays true. Readers look up by index the
+--    leases of all other transactions; the next call does the same, so that a lease that lives long delays nothing.
 --
 -- Rows are inserted, and read in descending order of version: a row that is updated every second would be read through
 -- all its earlier versions.
@@ -33,6 +38,11 @@ COMMENT ON COLUMN public.job_watermark_state.late IS
   'transactions that were not waited for; the watermarks are not valid when one of them has ended';
 COMMENT ON COLUMN public.job_watermark_state.valid IS 'false = the first watermarks are not found yet';
 COMMENT ON COLUMN public.job_watermark_state.swept_at IS 'when all watermarks were last found from the head';
+COMMENT ON COLUMN public.job_watermark_state.lease_below IS
+  'no transaction with a lower id has a live lease, except those in lease_late; independent of valid';
+COMMENT ON COLUMN public.job_watermark_state.lease_late IS
+  'up to 1,000 transactions below lease_below that may have a live lease';
+COMMENT ON COLUMN public.job_lease.xid IS 'the transaction that claimed; job_watermark_state.lease_below compares it';
 COMMENT ON TABLE public.job_watermark IS
   'Per queue lane: no claimable job has a process_after before due, beside those in job_watermark_below. The highest '
   'version counts.';
@@ -56,6 +66,57 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_job_watermark_valid IS
   'Whether look-ups in the job queue may begin at the watermarks. Internal.';
+
+-- fn_job_lease_watermark(below, late) → the watermark of the leases; below is 0 if there is none. A watermark with
+-- transaction ids that this server has not reached came with a restored dump. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_lease_watermark(OUT below xid8, OUT late xid8[])
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+DECLARE
+  v_at timestamptz;
+BEGIN
+  SELECT x.at, x.lease_below, x.lease_late INTO v_at, below, late
+  FROM public.job_watermark_state x ORDER BY x.version DESC LIMIT 1;
+  IF (v_at BETWEEN clock_timestamp() - interval '10 seconds' AND clock_timestamp()
+    AND below <= pg_snapshot_xmax(pg_current_snapshot())) IS NOT TRUE THEN
+    below := '0'::xid8;
+    late := '{}'::xid8[];
+  END IF;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_job_lease_watermark IS
+  'From which transaction on live leases are looked for. Internal.';
+
+-- fn_job_leases_since(below, late) → the live leases of transactions from below on, and of those in late. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_leases_since(p_below xid8, p_late xid8[]) RETURNS SETOF public.job_lease
+LANGUAGE plpgsql STABLE ROWS 100 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+BEGIN
+  RETURN QUERY SELECT l.* FROM public.job_lease l WHERE l.xid >= p_below
+    UNION ALL SELECT l.* FROM public.job_lease l WHERE l.xid = ANY (p_late) AND l.xid < p_below;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_job_leases_since IS
+  'Live leases of transactions from an id on, and of some others. Internal.';
+
+-- fn_job_leases() → all rows of job_lease, read from the watermark if there is one. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_leases() RETURNS SETOF public.job_lease
+LANGUAGE plpgsql STABLE ROWS 100 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = on SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+DECLARE
+  v_below xid8;
+  v_late xid8[];
+BEGIN
+  SELECT w.below, w.late INTO v_below, v_late FROM public.fn_job_lease_watermark() w;
+  IF v_below = '0'::xid8 THEN
+    RETURN QUERY SELECT l.* FROM public.job_lease l;
+  ELSE
+    RETURN QUERY SELECT l.* FROM public.fn_job_leases_since(v_below, v_late) l;
+  END IF;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_job_leases IS
+  'All live leases, read from their watermark if there is one. Internal.';
 
 -- fn_job_watermark_wanted() → whether a session, a prepared transaction or a replication slot has kept dead rows for
 -- more than 2,000 transactions. Internal.
@@ -101,6 +162,9 @@ DECLARE
   v_open xid8[];
   v_below public.job_watermark_below[];
   v_sweep boolean;
+  v_lease_from xid8;
+  v_lease_late xid8[];
+  v_lease_seen pg_snapshot;
   v_lane record;
   v_from timestamptz;
   v_due timestamptz;
@@ -127,6 +191,7 @@ BEGIN
   n.at := v_at;
   n.late := '{}';
   n.valid := false;
+  SELECT w.below, w.late INTO v_lease_from, v_lease_late FROM public.fn_job_lease_watermark() w; -- those in s
   IF NOT public.fn_job_watermark_wanted() THEN
     DELETE FROM public.job_watermark_state;
     DELETE FROM public.job_watermark;
@@ -154,8 +219,18 @@ BEGIN
       v_sweep := NOT s.valid OR COALESCE(s.swept_at NOT BETWEEN v_at - interval '1 minute' AND v_at, true);
     END IF;
   END IF;
-  INSERT INTO public.job_watermark_state (at, seen_at, seen, late, valid, swept_at)
-  VALUES (n.at, n.seen_at, n.seen, n.late, n.valid, CASE WHEN v_sweep THEN v_at ELSE n.swept_at END)
+  IF v_sweep THEN
+    v_lease_from := '0'::xid8;
+  END IF;
+  SELECT pg_current_snapshot(), ARRAY(SELECT l.xid FROM public.fn_job_leases_since(v_lease_from, v_lease_late) l)
+  INTO v_lease_seen, v_lease_late; -- one statement, so that both are of one snapshot
+  v_lease_late := ARRAY(SELECT x.xid FROM (SELECT unnest(v_lease_late) UNION SELECT pg_snapshot_xip(v_lease_seen)
+      -- no snapshot lists its own transaction, which may claim after this call
+      UNION SELECT pg_current_xact_id()) AS x (xid)
+    WHERE x.xid < pg_snapshot_xmax(v_lease_seen) ORDER BY x.xid LIMIT 1001);
+  INSERT INTO public.job_watermark_state (at, seen_at, seen, late, valid, swept_at, lease_below, lease_late)
+  VALUES (n.at, n.seen_at, n.seen, n.late, n.valid, CASE WHEN v_sweep THEN v_at ELSE n.swept_at END,
+    COALESCE(v_lease_late[1001], pg_snapshot_xmax(v_lease_seen)), v_lease_late[1:1000])
   RETURNING * INTO n;
   DELETE FROM public.job_watermark_state WHERE version = s.version;
   IF v_sweep IS NULL THEN

@@ -36,7 +36,7 @@ BEGIN
       AND c.k3 COLLATE "C" > v_hour_ago
     GROUP BY 1, 2
   ), leased AS (
-    SELECT l.subscription_id, sum(l.live) AS live FROM public.job_lease l GROUP BY 1
+    SELECT l.subscription_id, sum(l.live) AS live FROM public.fn_job_leases() l GROUP BY 1
   ), sorts AS (
     -- Executors with the same job subscriptions, the same handlers and the same absence form one group (sort). A join
     -- of every lane with every executor would multiply their numbers, and a fleet has only a few such groups.
@@ -144,7 +144,7 @@ BEGIN
       s.priority_floor, s.max_parallel, s.enabled, COALESCE(s.notes, '') AS notes,
       COALESCE(l.live, 0) AS in_flight, s.registered_by, s.registered_at
     FROM public.job_subscription s
-    LEFT JOIN (SELECT l.subscription_id, sum(l.live) AS live FROM public.job_lease l GROUP BY 1) l
+    LEFT JOIN (SELECT l.subscription_id, sum(l.live) AS live FROM public.fn_job_leases() l GROUP BY 1) l
       USING (subscription_id)) x), '[]');
 END
 $fn$;
@@ -160,11 +160,14 @@ DECLARE
 BEGIN
   RETURN COALESCE((SELECT json_agg(x ORDER BY x.lease_until) FROM (
     -- consoles of the previous release read lease_token; here it has the lease id, never the token itself
-    SELECT l.lease_id, l.lease_id AS lease_token, l.lease_owner, COALESCE(q.job_kind, '') AS job_kind,
+    SELECT i.lease_id, i.lease_id AS lease_token, l.lease_owner, COALESCE(q.job_kind, '') AS job_kind,
       COALESCE(q.event_domain, '') AS event_domain, l.live,
       l.claimed_at, l.lease_until, l.lease_until < now() AS expired
-    FROM public.v_job_lease l LEFT JOIN public.job_queue q ON q.job_id = l.job_ids[1]
-    WHERE l.lease_until < now() + make_interval(secs => v_lease / 3.0) ORDER BY l.lease_until LIMIT 50) x), '[]');
+    FROM (SELECT r.* FROM public.fn_job_leases() r WHERE r.lease_until < now() + make_interval(secs => v_lease / 3.0)
+      ORDER BY r.lease_until LIMIT 50) l
+    -- as in v_job_lease
+    CROSS JOIN LATERAL (SELECT left(encode(sha256(uuid_send(l.lease_token)), 'hex'), 32)::uuid AS lease_id) i
+    LEFT JOIN public.job_queue q ON q.job_id = l.job_ids[1]) x), '[]');
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_job_leases IS
@@ -183,7 +186,8 @@ BEGIN
     'leases', k.n, 'leases_expired', k.expired,
     'oldest_snapshot_seconds', floor(public.fn_age(o.xact_start))::bigint, 'oldest_snapshot_pid', o.pid,
     'oldest_snapshot_program', COALESCE(o.application_name, ''))
-  FROM (SELECT count(*) AS n, count(*) FILTER (WHERE lease_until < now()) AS expired FROM public.job_lease) k
+  FROM (SELECT count(*) AS n, count(*) FILTER (WHERE l.lease_until < now()) AS expired
+    FROM public.fn_job_leases() l) k
   LEFT JOIN LATERAL (SELECT a.pid, a.xact_start, a.application_name FROM pg_stat_activity a
     WHERE a.backend_xmin IS NOT NULL AND a.pid <> pg_backend_pid() AND a.datname = current_database()
       AND a.xact_start IS NOT NULL
