@@ -86,6 +86,43 @@ func TestQuickRunsWriteOnceASecond(t *testing.T) {
 	}
 }
 
+// However often a tick worker is woken, the rows about it are written at most once a second, and
+// the next full run writes them. No worker is left out: a new one without an argument p_quick runs
+// in full and writes as seldom.
+func TestWokenWorkersWriteOnceASecond(t *testing.T) {
+	h := newHooks(t)
+	h.exec("UPDATE public.dot_config SET value = 'true' WHERE key IN ('iu_core.routes_master_enabled', 'iu_core.route_worker_enabled')")
+	rows := func(worker string) string {
+		return one[string](h, `SELECT concat_ws(' ', w.ctid, l.ctid, b.ctid) FROM public.queue_tick_worker w JOIN public.dot_iu_runtime_lease l ON l.lease_name = w.worker_name
+			JOIN public.queue_heartbeat b ON b.executor_id = w.worker_name WHERE w.worker_name = $1`, worker)
+	}
+	for _, worker := range one[[]string](h, "SELECT array_agg(worker_name ORDER BY worker_name) FROM public.queue_tick_worker") {
+		if worker == "retention_sweep" || worker == "metrics_sampler" {
+			continue // a run takes long, and no wake signal makes one
+		}
+		_, _ = h.woken(worker)
+		h.justRan(worker, "0 seconds")
+		was := rows(worker)
+		quick, _ := h.woken(worker)
+		require.True(t, quick, worker)
+		require.Equal(t, was, rows(worker), worker)
+		h.justRan(worker, "2 seconds")
+		was = rows(worker)
+		quick, _ = h.woken(worker)
+		require.False(t, quick, worker)
+		require.NotEqual(t, was, rows(worker), worker)
+	}
+	// the work of quick runs counts
+	h.exec("INSERT INTO public.job_queue (job_kind, event_domain, executor, ready, process_after) VALUES ('k', 'iu', 'external_worker', false, now() - interval '1 minute')")
+	done := "SELECT done_total::int FROM public.v_queue_scheduler_status WHERE worker_name = 'job_queue_default'"
+	before := one[int](h, done)
+	h.justRan("job_queue_default", "0 seconds")
+	quick, result := h.woken("job_queue_default")
+	require.True(t, quick)
+	require.EqualValues(t, 1, result["promoted"])
+	require.Equal(t, before+1, one[int](h, done))
+}
+
 // A run is a full run if new rows may not be all there is to do: after two seconds, after a
 // failure, after a run that reached its limit, after the clock was set back, or if the function has
 // no quick runs.

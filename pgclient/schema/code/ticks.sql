@@ -116,11 +116,11 @@ COMMENT ON FUNCTION public.fn_queue_tick_due IS
   'Whether a tick worker may run now, else why not. Internal.';
 
 -- fn_queue_tick_run(worker, source) → the result of fn_queue_tick_request. A wake signal within a second of the last
--- full run makes a quick run, if the worker's function has an argument p_quick; but a full run if the last full run
--- failed or found more work than it may do at once. A quick run does not update the worker's row, its lease and its
--- heartbeat, so that a busy worker writes each of them once a second; and it may read only rows that are newer than the
--- last full run. After a quick run the caller calls again a second later, for a full run; after a failed quick run it
--- calls at once. Internal.
+-- full run makes a quick run; but a full run if the last full run failed or found more work than it may do at once. A
+-- quick run does not update the worker's row, its lease and its heartbeat, so that a busy worker writes each of them
+-- once a second: while an old snapshot keeps their versions, every reader passes all of them. If the worker's function
+-- has an argument p_quick, it may read only rows that are newer than the last full run. After a quick run the caller
+-- calls again a second later, for a full run; after a failed quick run it calls at once. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_run(p_worker_name text, p_source text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -193,7 +193,6 @@ BEGIN
     IF NOT FOUND THEN
       RAISE EXCEPTION 'function public.%() does not exist', v_worker.function USING ERRCODE = '42883';
     END IF;
-    v_quick := v_quick AND (SELECT 'p_quick' = ANY (p.proargnames) FROM pg_proc p WHERE p.oid = v_function) IS TRUE;
     EXECUTE (SELECT format('SELECT public.%I(%s)', p.proname, (SELECT string_agg(format('%s::%s',
         CASE WHEN v_quick AND p.proargnames[n] = 'p_quick' THEN 'true' ELSE pg_get_function_arg_default(p.oid, n) END,
         format_type(p.proargtypes[n - 1], NULL)), ', ' ORDER BY n)
