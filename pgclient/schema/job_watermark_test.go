@@ -195,3 +195,79 @@ func TestJobWatermarkReadsFewDeadRows(t *testing.T) {
 		require.Less(t, after, before[i]/4, q)
 	}
 }
+
+// With an old snapshot, the look-ups of jobs that are not claimable yet read about as many pages
+// after 1,500 jobs that became due as before.
+func TestDelayedJobsAreNotRead(t *testing.T) {
+	j := newJobs(t)
+	j.rule("w", "", "", 0, 10000)
+	j.watermarksWanted()
+	j.exec("ALTER TABLE public.job_queue SET (autovacuum_enabled = off)")
+	j.oldSnapshot()
+	queries := []string{"SELECT public.fn_job_tick()", "SELECT public.fn_job_due_late()", "SELECT * FROM public.fn_queue_due_work('{}', '{}', '{}')", "SELECT public.fn_step_job_promote_targets(10, '{}')"}
+	read := func() (pages []int) {
+		t.Helper()
+		for _, q := range queries {
+			j.watermarked()
+			pages = append(pages, j.buffers(q))
+		}
+		return pages
+	}
+	before := read()
+	j.exec(`INSERT INTO public.job_queue (job_kind, event_domain, executor, ready, process_after)
+		SELECT 'k', 'iu', 'external_worker', false, now() - interval '1 hour' FROM generate_series(1, 1500)`)
+	require.EqualValues(t, 1500, call(t, j.work, "public.fn_job_tick()")["promoted"])
+	j.outcome("ack", j.take("w", 1500)...)
+	after := read()
+	for i, q := range queries {
+		t.Logf("%s: %d pages, then %d", q, before[i], after[i])
+		require.Less(t, after[i], before[i]+50, q)
+	}
+	j.exec("DELETE FROM public.job_watermark_state")
+	require.Greater(t, j.buffers(queries[1]), before[1]+50, "without the watermark the dead rows are read")
+	j.balanced()
+}
+
+// A delayed job is promoted by the next tick, however late its transaction commits and however far
+// back its time is set.
+func TestJobWatermarkPassesNoDelayedJob(t *testing.T) {
+	j := newJobs(t)
+	j.rule("w", "", "", 0, 1000)
+	j.watermarksWanted()
+	j.watermarked()
+	from := "SELECT public.fn_job_unready_from() > now() - interval '1 minute'"
+	require.True(t, get[bool](j.core, from))
+	promoted := func(what string) {
+		t.Helper()
+		require.EqualValues(t, 1, call(t, j.work, "public.fn_job_tick()")["promoted"], what)
+		j.outcome("ack", j.one("w"))
+	}
+	tx := j.begin(j.root)
+	insert := "INSERT INTO public.job_queue (job_kind, event_domain, executor, ready, process_after) VALUES ('k', 'iu', 'external_worker', false, now() - interval '1 hour')"
+	_, err := tx.Exec(t.Context(), insert)
+	require.NoError(t, err)
+	j.exec("UPDATE public.job_watermark_state SET seen_at = seen_at - interval '11 seconds'") // waits no longer
+	j.advance()
+	require.True(t, get[bool](j.core, "SELECT public.fn_job_watermark_valid()"))
+	require.NoError(t, tx.Commit(t.Context()))
+	promoted("committed late")
+	j.watermarked()
+	for range 2 {
+		j.exec(insert)
+	}
+	require.True(t, get[bool](j.core, "SELECT public.fn_job_due_late()"))
+	j.advance()
+	require.True(t, get[bool](j.core, "SELECT public.fn_job_due_late()"), "the next watermark is found from there")
+	require.EqualValues(t, 2, call(t, j.work, "public.fn_job_tick()")["promoted"])
+	j.outcome("ack", j.take("w", 5)...)
+	j.watermarked()
+	require.True(t, get[bool](j.core, from))
+	j.put("k", "iu", 1)
+	j.flag("queue.retry.schedule", "1h")
+	h := j.one("w")
+	j.outcome("IT_BROKE", h)
+	j.advance()
+	j.exec("UPDATE public.job_queue SET process_after = now() - interval '2 hours' WHERE job_id = $1", h.Job)
+	promoted("set back")
+	j.balanced()
+}

@@ -69,7 +69,8 @@ CREATE OR REPLACE FUNCTION public.fn_job_due_late() RETURNS boolean
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
 BEGIN
-  RETURN COALESCE((SELECT q.process_after FROM public.job_queue q WHERE NOT q.ready ORDER BY q.process_after LIMIT 1)
+  RETURN COALESCE((SELECT q.process_after FROM public.job_queue q WHERE NOT q.ready
+      AND q.process_after >= (SELECT public.fn_job_unready_from()) ORDER BY q.process_after LIMIT 1)
     < now() - interval '1 minute', false);
 END
 $fn$;

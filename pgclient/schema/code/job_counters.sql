@@ -86,19 +86,20 @@ BEGIN
               AND (i.indkey::text <> '6' OR i.indisunique OR i.indpred IS NOT NULL))
             AND NOT EXISTS (SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM public.queue_counter_recent d WHERE false)
           FROM pg_class c WHERE c.oid = 'public.queue_counter_recent'::regclass),
-        r.ready AND r.process_after < v_before
+        r.process_after < v_before
       INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct, v_below FROM new_rows r;
     EXCEPTION WHEN OTHERS THEN
       SELECT r.job_kind, r.event_domain, CASE WHEN r.ready THEN 'queued' ELSE 'scheduled' END,
         EXISTS (SELECT FROM new_rows OFFSET 1),
         r.attempts = 0 AND r.lost_leases = 0 AND r.prior_token IS NULL AND NOT (r.ready AND r.process_after > now()),
-        false, r.ready AND r.process_after < v_before
+        false, r.process_after < v_before
       INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct, v_below FROM new_rows r;
     END;
     IF v_below OR v_several THEN
       PERFORM public.fn_job_watermark_below(x.event_domain, x.job_kind, x.due) FROM (
-        SELECT r.event_domain, r.job_kind, min(r.process_after) AS due FROM new_rows r
-        WHERE r.ready AND r.process_after < v_before GROUP BY 1, 2) x;
+        SELECT CASE WHEN r.ready THEN r.event_domain ELSE '' END AS event_domain,
+          CASE WHEN r.ready THEN r.job_kind ELSE '' END AS job_kind, min(r.process_after) AS due FROM new_rows r
+        WHERE r.process_after < v_before GROUP BY 1, 2) x;
     END IF;
     IF v_several THEN
       SELECT count(*), bool_and(r.job_kind = v_kind AND r.event_domain = v_domain AND r.ready = (v_status = 'queued')
@@ -147,10 +148,12 @@ BEGIN
       SELECT job_kind, event_domain, CASE WHEN status = 'queued' AND NOT ready THEN 'scheduled' ELSE status END, 1
         FROM new_rows) x
     GROUP BY 2, 3, 4 HAVING sum(x.n) <> 0;
-    IF EXISTS (SELECT FROM new_rows r WHERE r.ready AND r.status IN ('queued', 'retry_waiting')) THEN
+    IF EXISTS (SELECT FROM new_rows r
+      WHERE r.status IN ('queued', 'retry_waiting') AND r.process_after < v_before) THEN
       PERFORM public.fn_job_watermark_below(x.event_domain, x.job_kind, x.due) FROM (
-        SELECT r.event_domain, r.job_kind, min(r.process_after) AS due FROM new_rows r
-        WHERE r.ready AND r.status IN ('queued', 'retry_waiting') AND r.process_after < v_before GROUP BY 1, 2) x;
+        SELECT CASE WHEN r.ready THEN r.event_domain ELSE '' END AS event_domain,
+          CASE WHEN r.ready THEN r.job_kind ELSE '' END AS job_kind, min(r.process_after) AS due FROM new_rows r
+        WHERE r.status IN ('queued', 'retry_waiting') AND r.process_after < v_before GROUP BY 1, 2) x;
     END IF;
   ELSE
     GET DIAGNOSTICS v_stack = PG_CONTEXT;

@@ -293,7 +293,8 @@ BEGIN
   -- without quarantined jobs: they are due already, and nobody knows when they will be promoted
   RETURN v_out || jsonb_build_object('next_due', (
     SELECT to_char(q.process_after AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM public.job_queue q
-    WHERE NOT q.ready AND isfinite(q.process_after) AND NOT EXISTS (SELECT FROM public.queue_quarantine x
+    WHERE NOT q.ready AND q.process_after >= (SELECT public.fn_job_unready_from()) AND isfinite(q.process_after)
+      AND NOT EXISTS (SELECT FROM public.queue_quarantine x
       WHERE x.step = 'job_promote' AND x.target = q.job_id::text)
     ORDER BY q.process_after, q.job_id LIMIT 1),
     'at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'));

@@ -13,6 +13,7 @@ DECLARE
 BEGIN
   WITH due AS MATERIALIZED (
     SELECT q.job_id FROM public.job_queue q WHERE NOT q.ready AND q.process_after <= now()
+      AND q.process_after >= (SELECT public.fn_job_unready_from())
       AND (v_only IS NULL OR q.job_id = ANY (v_only)) AND q.job_id <> ALL (v_except)
     ORDER BY q.process_after, q.job_id LIMIT p_limit FOR UPDATE SKIP LOCKED
   ), promoted AS (
@@ -34,7 +35,8 @@ CREATE OR REPLACE FUNCTION public.fn_step_job_promote_targets(p_limit int, p_exc
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
 BEGIN
   RETURN ARRAY(SELECT q.job_id::text FROM public.job_queue q
-    WHERE NOT q.ready AND q.process_after <= now() AND q.job_id <> ALL (p_except::uuid[])
+    WHERE NOT q.ready AND q.process_after <= now() AND q.process_after >= (SELECT public.fn_job_unready_from())
+      AND q.job_id <> ALL (p_except::uuid[])
     ORDER BY q.process_after, q.job_id LIMIT p_limit);
 END
 $fn$;

@@ -23,6 +23,8 @@
 --    lease_below has a live lease, except those in lease_late: the transactions of the live leases, and those that had
 --    not ended. As no lease is written a second time with the same id, this stays true. Readers look up by index the
 --    leases of all other transactions; the next call does the same, so that a lease that lives long delays nothing.
+-- 7. The jobs that are due later and not claimable yet have one watermark, unready_due. Steps 1 to 5 hold for it too; in
+--    job_watermark_below these jobs have no domain and no kind.
 --
 -- Rows are inserted, and read in descending order of version: a row that is updated every second would be read through
 -- all its earlier versions.
@@ -42,6 +44,8 @@ COMMENT ON COLUMN public.job_watermark_state.lease_below IS
   'no transaction with a lower id has a live lease, except those in lease_late; independent of valid';
 COMMENT ON COLUMN public.job_watermark_state.lease_late IS
   'up to 1,000 transactions below lease_below that may have a live lease';
+COMMENT ON COLUMN public.job_watermark_state.unready_due IS
+  'no job that is not claimable yet is due before, beside those in job_watermark_below';
 COMMENT ON COLUMN public.job_lease.xid IS 'the transaction that claimed; job_watermark_state.lease_below compares it';
 COMMENT ON TABLE public.job_watermark IS
   'Per queue lane: no claimable job has a process_after before due, beside those in job_watermark_below. The highest '
@@ -50,7 +54,8 @@ COMMENT ON COLUMN public.job_watermark.version IS 'the version of job_watermark_
 COMMENT ON COLUMN public.job_watermark.priority IS
   'a priority of many jobs of the lane: look-ups begin at due there, and pass the index entries of other priorities';
 COMMENT ON TABLE public.job_watermark_below IS
-  'Jobs that became claimable with a process_after over 0.5 s ago; the next watermarks are found from there.';
+  'Jobs that became claimable with a process_after over 0.5 s ago; the next watermarks are found from there. Without '
+  'domain and kind: jobs that are not claimable yet.';
 
 -- fn_job_watermark_valid() → whether look-ups may begin at the watermarks in job_watermark. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_watermark_valid() RETURNS boolean
@@ -117,6 +122,21 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_job_leases IS
   'All live leases, read from their watermark if there is one. Internal.';
+
+-- fn_job_unready_from() → the time at which look-ups of jobs that are not claimable yet begin; -infinity without a
+-- watermark. Call it in the statement of the look-up, so that both are of one snapshot. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_unready_from() RETURNS timestamptz
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+BEGIN
+  RETURN COALESCE((SELECT least(x.unready_due, (SELECT min(b.due) FROM public.job_watermark_below b
+      WHERE b.event_domain = '' AND b.job_kind = ''))
+    FROM public.job_watermark_state x WHERE x.unready_due IS NOT NULL AND public.fn_job_watermark_valid()
+    ORDER BY x.version DESC LIMIT 1), '-infinity');
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_job_unready_from IS
+  'From when on jobs are looked for that are not claimable yet. Internal.';
 
 -- fn_job_watermark_wanted() → whether a session, a prepared transaction or a replication slot has kept dead rows for
 -- more than 2,000 transactions. Internal.
@@ -211,6 +231,7 @@ BEGIN
     n.late := s.late;
     n.valid := s.valid;
     n.swept_at := s.swept_at;
+    n.unready_due := s.unready_due;
     IF v_open <@ s.late OR v_at > s.seen_at + interval '10 seconds' THEN -- step 2
       n.seen_at := v_at;
       n.seen := v_now;
@@ -228,17 +249,24 @@ BEGIN
       -- no snapshot lists its own transaction, which may claim after this call
       UNION SELECT pg_current_xact_id()) AS x (xid)
     WHERE x.xid < pg_snapshot_xmax(v_lease_seen) ORDER BY x.xid LIMIT 1001);
-  INSERT INTO public.job_watermark_state (at, seen_at, seen, late, valid, swept_at, lease_below, lease_late)
+  IF v_sweep IS NOT NULL THEN
+    WITH gone AS (DELETE FROM public.job_watermark_below RETURNING event_domain, job_kind, due)
+    SELECT array_agg(ROW(g.event_domain, g.job_kind, g.due)::public.job_watermark_below) INTO v_below FROM (
+      SELECT event_domain, job_kind, min(due) AS due FROM gone GROUP BY 1, 2) g;
+    v_from := CASE WHEN v_sweep THEN '-infinity' WHEN s.unready_due IS NULL THEN '-infinity' ELSE
+      least(s.unready_due, (SELECT b.due FROM unnest(v_below) b WHERE b.event_domain = '' AND b.job_kind = '')) END;
+    n.unready_due := least(s.seen_at - interval '1 second', (SELECT q.process_after FROM public.job_queue q
+      WHERE NOT q.ready AND q.process_after >= v_from ORDER BY q.process_after, q.job_id LIMIT 1));
+  END IF;
+  INSERT INTO public.job_watermark_state (at, seen_at, seen, late, valid, swept_at, lease_below, lease_late,
+    unready_due)
   VALUES (n.at, n.seen_at, n.seen, n.late, n.valid, CASE WHEN v_sweep THEN v_at ELSE n.swept_at END,
-    COALESCE(v_lease_late[1001], pg_snapshot_xmax(v_lease_seen)), v_lease_late[1:1000])
+    COALESCE(v_lease_late[1001], pg_snapshot_xmax(v_lease_seen)), v_lease_late[1:1000], n.unready_due)
   RETURNING * INTO n;
   DELETE FROM public.job_watermark_state WHERE version = s.version;
   IF v_sweep IS NULL THEN
     RETURN n.valid;
   END IF;
-  WITH gone AS (DELETE FROM public.job_watermark_below RETURNING event_domain, job_kind, due)
-  SELECT array_agg(ROW(g.event_domain, g.job_kind, g.due)::public.job_watermark_below) INTO v_below FROM (
-    SELECT event_domain, job_kind, min(due) AS due FROM gone GROUP BY 1, 2) g;
   FOR v_lane IN
     SELECT l.event_domain, l.job_kind, f.version, f.due, f.priority, b.due AS below
     FROM (SELECT DISTINCT o.event_domain, o.job_kind FROM public.job_lane o) l
