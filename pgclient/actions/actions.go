@@ -18,8 +18,11 @@
 package actions
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -57,7 +60,7 @@ func find(id queue.ActionID) (entry, error) {
 	if i := slices.IndexFunc(all, func(e entry) bool { return e.ID == id && e.plan != nil }); i >= 0 {
 		return all[i], nil
 	}
-	return entry{}, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("there is no action " + string(id))}
+	return entry{}, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("this version of qtop has no action " + strconv.Quote(string(id)))}
 }
 
 // Actions returns Registry(). Planner has this method because tui.Store, the interface of the
@@ -78,7 +81,7 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 		r.Args = map[string]string{}
 	}
 	if t, n := e.Targets, len(r.Targets); t.Name != "" && e.Danger != queue.DangerDatabase && (n == 0 && t.Instead == "" || n > 1 && !t.Many) {
-		return queue.Plan{}, queue.NewError(queue.KindUsage, "name one "+t.Name, "", "qtop "+e.Words+" --help")
+		return queue.Plan{}, queue.NewError(queue.KindUsage, fmt.Sprintf("%s needs one %s, not %d", e.Words, t.Name, n), "", "see qtop "+e.Words+" --help")
 	}
 	started := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
@@ -121,7 +124,12 @@ func (c *Planner) mayCall(ctx context.Context, e entry) error {
 	if err := c.act.QueryRow(ctx, "SELECT has_function_privilege(to_regprocedure($1), 'EXECUTE')", e.Function).Scan(&may); err != nil || may == nil || *may {
 		return err
 	}
-	return queue.NewError(queue.KindPermission, "this login may not "+e.Words, "", "ask for the role "+e.Role+"; see qtop doctor")
+	name, _, _ := strings.Cut(strings.TrimPrefix(e.Function, "public."), "(")
+	login, do, err := c.act.Lacks(ctx, name)
+	if err != nil {
+		return err
+	}
+	return queue.NewError(queue.KindPermission, "login "+login+" may not "+e.Words, "", cmp.Or(do, "ask for the role "+e.Role)+"; see qtop doctor")
 }
 
 // Apply carries out a plan that Plan returned. If the plan was refused, or if the rows changed

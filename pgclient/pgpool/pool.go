@@ -19,7 +19,8 @@ import (
 
 // Pool is a pool of connections, directly or through a pooler: see pgsession.Route. If a pooler is
 // detected during a call, the call is repeated on a new connection. If a change is refused because
-// the session is read-only, the error says why the session is read-only.
+// the session is read-only, the error says why the session is read-only; if the login lacks a right,
+// the error names the login and the roles that have the right.
 type Pool struct {
 	*pgxpool.Pool
 	route    *pgsession.Route
@@ -56,13 +57,20 @@ func (p *Pool) noticed(conn *pgconn.PgConn, e *pgconn.PgError) bool {
 
 const readOnlyCode = "25006"
 
-// explain adds the cause to the error of a change that the server refused.
+// explain adds the cause to the error of a statement that the server refused: what makes the session
+// read-only, or which right the login lacks.
 func (p *Pool) explain(err error) error {
 	var pg *pgconn.PgError
-	if err == nil || !errors.As(err, &pg) || pg.Code != readOnlyCode {
+	if err == nil || !errors.As(err, &pg) {
 		return err
 	}
-	refusal := p.refusal.Load()
+	var refusal *queue.Error
+	switch pg.Code {
+	case readOnlyCode:
+		refusal = p.refusal.Load()
+	case "42501":
+		refusal = p.missingRight(pg)
+	}
 	if refusal == nil {
 		return err
 	}

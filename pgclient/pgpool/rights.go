@@ -1,0 +1,53 @@
+package pgpool
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// lacksWithin limits the search for the missing role: a caller waits for it after a refusal.
+const lacksWithin = 2 * time.Second
+
+// Lacks returns this login and the GRANT by which a superuser gives it the right to the function,
+// table or view of this name in schema public; do is "" if nobody but the owner has that right.
+func (p *Pool) Lacks(ctx context.Context, object string) (login, do string, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lacksWithin)
+	defer cancel()
+	var roles []string
+	var to string
+	err = p.Pool.QueryRow(ctx, `WITH granted AS (
+		SELECT a.grantee FROM pg_catalog.pg_proc f, pg_catalog.aclexplode(f.proacl) a
+			WHERE f.proname = $1 AND f.pronamespace = 'public'::pg_catalog.regnamespace AND a.grantee <> f.proowner
+		UNION SELECT a.grantee FROM pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) a
+			WHERE c.relname = $1 AND c.relnamespace = 'public'::pg_catalog.regnamespace AND a.grantee <> c.relowner)
+		SELECT session_user::text, pg_catalog.quote_ident(session_user), ARRAY(SELECT pg_catalog.quote_ident(r.rolname) FROM granted g JOIN pg_catalog.pg_roles r ON r.oid = g.grantee
+			WHERE NOT pg_catalog.pg_has_role(session_user, r.oid, 'USAGE') ORDER BY 1)`, object).Scan(&login, &to, &roles)
+	switch {
+	case err != nil || len(roles) == 0:
+	case len(roles) == 1:
+		do = "as a superuser: GRANT " + roles[0] + " TO " + to
+	default:
+		do = "as a superuser, GRANT one of these roles TO " + to + ": " + strings.Join(roles, ", ")
+	}
+	return login, do, err
+}
+
+// missingRight turns PostgreSQL's "permission denied for function x" into an error that names the
+// login and the roles that have the right. It returns nil if a function of qtop raised the error,
+// whose hint is the remedy, or if no role is found.
+func (p *Pool) missingRight(pg *pgconn.PgError) *queue.Error {
+	words := strings.Fields(pg.Message) // in the language of the server, but the name comes last
+	if pg.Hint != "" || pg.Routine != "aclcheck_error" || len(words) == 0 {
+		return nil
+	}
+	login, do, err := p.Lacks(context.Background(), strings.Trim(words[len(words)-1], `"«»„“”`))
+	if err != nil || do == "" {
+		return nil
+	}
+	return queue.NewError(queue.KindPermission, "login "+login+" lacks a right: "+pg.Message, "SQLSTATE "+pg.Code, do)
+}

@@ -1,0 +1,32 @@
+package pgclient_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/work"
+)
+
+// An error about a missing right names the login, what it may not do, and the role to grant.
+func TestAMissingRightNamesLoginAndRole(t *testing.T) {
+	w := newWorld(t)
+	login := pgtest.Login(t, w.db)
+	c := open(t, pgclient.Options{DSN: w.db.DSN(login), WorkConns: 1, Actor: "ann"})
+
+	_, err := work.New(c.Client).HostRegister(t.Context(), "h", "00000000-0000-0000-0000-000000000001", "v", nil)
+	kind(t, queue.KindPermission, err)
+	require.Equal(t, "login "+login+" lacks a right: permission denied for function fn_queue_host_register (SQLSTATE 42501): "+
+		"as a superuser: GRANT dot_executor TO "+login, err.Error())
+
+	_, err = c.List(t.Context(), queue.Query{Kind: queue.ListDeadLetters})
+	kind(t, queue.KindPermission, err)
+	require.Regexp(t, `^login `+login+` lacks a right: permission denied for .*GRANT (one of these roles|queue_viewer) TO `+login, err.Error())
+
+	_, err = c.Plan(t.Context(), queue.Request{Action: queue.ActResume, Targets: []string{"1"}, Reason: "r"})
+	kind(t, queue.KindPermission, err)
+	require.Contains(t, err.Error(), login)
+}
