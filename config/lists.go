@@ -140,7 +140,7 @@ func secrets(raw any) (any, *bad) {
 	for i, entry := range entries {
 		s, b := secret(entry)
 		if b == nil && slices.Contains(out, s) {
-			b = &bad{"is there already", "take one out; the same ref may stand twice with two sources"}
+			b = &bad{"repeats an earlier entry", "take one out; the same ref may stand twice with two sources"}
 		}
 		if b != nil {
 			return nil, &bad{fmt.Sprintf("entry %d %s", i+1, b.what), b.do}

@@ -120,7 +120,7 @@ func TestBulkRefusesWhatChanged(t *testing.T) {
 	closed := plan(t, op, queue.Request{Action: queue.ActResolve, Targets: hooks[:1], Reason: "r", Args: map[string]string{"resolution": "abandoned"}})
 	require.EqualValues(t, 1, apply(t, op, closed).Done)
 	res := apply(t, op, p)
-	require.Equal(t, "the selection changed since the preview: it was webhook=2 job=2 event=0 and is webhook=1 job=2 event=0", res.Refused)
+	require.Equal(t, "the selection changed since the preview, from webhook=2 job=2 event=0 to webhook=1 job=2 event=0: nothing was planned; plan again", res.Refused)
 	require.Zero(t, get[int](w, "SELECT count(*) FROM public.queue_bulk_operation"))
 
 	// Dead letters that arrive after the preview are left out, and the action is not refused.
@@ -148,7 +148,7 @@ func TestBulkTurns(t *testing.T) {
 	require.Empty(t, turn(queue.ActBulkRun, nil).Refused)
 	require.Empty(t, turn(queue.ActBulkRate, map[string]string{"rate": "200"}).Refused)
 	require.Empty(t, turn(queue.ActBulkPause, nil).Refused)
-	require.Contains(t, turn(queue.ActBulkUndo, nil).Refused, "nothing of it was requeued yet: ops abort ends it")
+	require.Contains(t, turn(queue.ActBulkUndo, nil).Refused, "this operation has requeued nothing yet: qtop ops abort ends it")
 	require.Empty(t, turn(queue.ActBulkResume, nil).Refused)
 	require.Empty(t, turn(queue.ActBulkAbort, nil).Refused)
 	require.Contains(t, turn(queue.ActBulkResume, nil).Refused, "is aborted")
@@ -162,7 +162,7 @@ func TestBulkTurns(t *testing.T) {
 	_, err = op.Plan(context.Background(), queue.Request{Action: queue.ActBulkRun, Targets: []string{"twelve"}})
 	require.ErrorContains(t, err, "not the number of an operation")
 	missing := plan(t, op, queue.Request{Action: queue.ActBulkRun, Targets: []string{"999"}})
-	require.Equal(t, "there is no operation 999", missing.Refused)
+	require.Equal(t, "there is no operation 999; qtop ops lists them", missing.Refused)
 }
 
 // Several filters select what matches any of them, once each, in the preview, in what is

@@ -62,7 +62,7 @@ func TestDeadLettersOfBothSources(t *testing.T) {
 	undo := plan(t, op, queue.Request{Action: queue.ActUndoRequeue, Targets: []string{hooks[0], jobs[0], jobs[1]}, Reason: "too early"})
 	require.EqualValues(t, 2, undo.Count)
 	require.Equal(t, map[string]string{
-		hooks[0]: "would_requeue_undo", jobs[0]: "would_requeue_undo", jobs[1]: "skipped not replayed",
+		hooks[0]: "would_requeue_undo", jobs[0]: "would_requeue_undo", jobs[1]: "skipped not replayed: there is nothing to undo",
 	}, outcomes(undo.Results))
 	res = apply(t, op, undo)
 	require.EqualValues(t, 2, res.Done)
@@ -200,7 +200,7 @@ func TestLeaseReleasePlan(t *testing.T) {
 	w.exec("UPDATE public.job_queue SET lost_leases = 1 WHERE job_id = $1", dying)
 	op := w.client("dead_letter_operator")
 	request := queue.Request{Action: queue.ActLeaseRelease, Targets: []string{expired, last}, Reason: "host died"}
-	require.Contains(t, plan(t, op, request).Refused, "none of the selected leases can be released: leased until")
+	require.Contains(t, plan(t, op, request).Refused, "none of the selected leases can be released: the lease runs until")
 	w.exec("UPDATE public.job_lease SET lease_until = now() - interval '1 minute'")
 	p := plan(t, op, request)
 	require.EqualValues(t, 2, p.Count)
@@ -267,11 +267,11 @@ func TestSubscribePlan(t *testing.T) {
 	gone := queue.Request{Action: queue.ActExecDeregister, Targets: []string{"kg_1"}, Reason: "moved"}
 	refused := plan(t, admin, gone)
 	require.Equal(t, "work_waits", refused.Rule)
-	require.Equal(t, "6 jobs wait that its subscriptions admit: disable those first", refused.Refused)
+	require.Equal(t, "6 jobs wait that job subscriptions of executor kg_1 admit: disable those subscriptions first", refused.Refused)
 	require.Equal(t, refused.Refused, get[string](w, "SELECT public.fn_queue_executor_waits('kg_1')"), "as the database says it")
 	w.claim("kg_1", "kg.reindex")
-	require.Equal(t, "kg_1 holds 1 job: let it drain, or cancel them", plan(t, admin, gone).Refused)
-	require.Equal(t, "kg_1 holds 1 job: let it drain, or cancel them", get[string](w, "SELECT public.fn_queue_executor_waits('kg_1')"))
+	require.Equal(t, "executor kg_1 holds 1 job: let the job finish, or cancel it", plan(t, admin, gone).Refused)
+	require.Equal(t, "executor kg_1 holds 1 job: let the job finish, or cancel it", get[string](w, "SELECT public.fn_queue_executor_waits('kg_1')"))
 	unseen := queue.Plan{Request: gone}
 	unseen.Request.Actor = "ann"
 	require.Contains(t, apply(t, admin, unseen).Refused, "holds 1 job", "nor without the preview")

@@ -220,7 +220,7 @@ func TestExecutorPlan(t *testing.T) {
 
 	gone := plan(t, admin, queue.Request{Action: queue.ActExecDeregister, Targets: []string{"kg"}, Reason: "moved"})
 	require.EqualValues(t, 1, apply(t, admin, gone).Done)
-	require.Contains(t, apply(t, admin, gone).Refused, "was deregistered by ann")
+	require.Contains(t, apply(t, admin, gone).Refused, "was deregistered already by ann")
 	for id, rule := range map[string]string{"kg": "gone", "no_such": "not_found", "webhook_router": "tick_worker"} {
 		require.Equal(t, rule, plan(t, admin, queue.Request{Action: queue.ActExecDeregister, Targets: []string{id}, Reason: "r"}).Rule)
 	}
@@ -241,7 +241,7 @@ func TestAckPlan(t *testing.T) {
 	res := apply(t, admin, p)
 	require.EqualValues(t, 1, res.Done)
 	require.Contains(t, res.Refused, "acknowledged by bob since")
-	require.Contains(t, plan(t, admin, request).Results[0].Why.String(), "bob acknowledged it: was faster")
+	require.Contains(t, plan(t, admin, request).Results[0].Why.String(), "acknowledged already, by bob: was faster")
 	s, err := admin.Snapshot(context.Background(), 0)
 	require.NoError(t, err)
 	acked := map[string]string{}
@@ -271,11 +271,11 @@ func TestTickPlan(t *testing.T) {
 	w.exec("UPDATE public.dot_config SET value = '0' WHERE key = 'queue.tick.config_expiry.interval_seconds'")
 	require.Contains(t, apply(t, dot, p).Refused, "interval_seconds is 0")
 	p = plan(t, dot, queue.Request{Action: queue.ActTick, Args: map[string]string{"worker": "config_expiry"}})
-	require.Equal(t, "queue.tick.config_expiry.interval_seconds is 0: resume the worker first", p.Refused, "the preview says it already")
+	require.Equal(t, "config_expiry is paused (queue.tick.config_expiry.interval_seconds is 0): resume it first", p.Refused, "the preview says it already")
 	at, refused, err := dot.Heartbeat(context.Background(), "config_expiry", "{}")
 	require.NoError(t, err)
 	require.Empty(t, at)
-	require.Contains(t, refused, "only the tick of config_expiry writes its beats")
+	require.Contains(t, refused, "config_expiry is a tick worker, and only its run writes its heartbeat")
 }
 
 func TestMarkPlan(t *testing.T) {
@@ -292,7 +292,7 @@ func TestMarkPlan(t *testing.T) {
 	require.Equal(t, "marked", res.Results[0].Outcome)
 	require.Positive(t, res.AuditID)
 	require.Equal(t, "deploy 4.2 ann", get[string](w, "SELECT label || ' ' || created_by FROM public.queue_mark WHERE mark_id = $1::text::bigint", res.Results[0].NewID))
-	require.Contains(t, apply(t, op, p).Refused, "ann set this mark at")
+	require.Contains(t, apply(t, op, p).Refused, "ann set a mark with this label at")
 	require.Contains(t, lines(plan(t, op, mark("rollback"))), "deploy 4.2 by ann")
 	for _, bad := range []string{"", "  ", strings.Repeat("x", 201)} {
 		_, err := op.Plan(context.Background(), mark(bad))

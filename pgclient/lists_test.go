@@ -271,7 +271,7 @@ func TestOperationPages(t *testing.T) {
 		require.Equal(t, x.want, have, "%v", x.q)
 	}
 	_, err := c.List(context.Background(), queue.Query{Kind: queue.ListOperations, After: "x"})
-	require.ErrorContains(t, err, "the page mark cannot be read")
+	require.ErrorContains(t, err, "the position of the next page cannot be read")
 }
 
 func down(from, to, by int64) (ns []int64) {

@@ -165,7 +165,7 @@ func TestEventDeadLetters(t *testing.T) {
 	require.Contains(t, chain(d), ", 0 closed ann")
 	require.Equal(t, int64(1), get[int64](w, "SELECT sum(n)::bigint FROM public.v_queue_counter WHERE scope = 'dead_event'"))
 	again := plan(t, op, queue.Request{Action: queue.ActResolve, Targets: events[:1], Reason: "x"})
-	require.Contains(t, again.Refused, "closed as duplicate by ann")
+	require.Contains(t, again.Refused, "closed already as duplicate by ann")
 	require.EqualValues(t, 1, apply(t, op, plan(t, op, queue.Request{Action: queue.ActReopen, Targets: events[:1], Reason: "not so"})).Done)
 	require.Equal(t, "open", w.detail(op, events[0]).State)
 	require.EqualValues(t, 2, get[int64](w, "SELECT count(*) FROM public.queue_operator_action WHERE action LIKE 'iu_route_dead_letter_%'"))

@@ -38,7 +38,7 @@ func TestReplayOfEvents(t *testing.T) {
 	d := w.detail(op, ids[0])
 	require.Equal(t, "requeued ann", d.State+" "+d.RequeuedBy.String())
 	again := plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: []string{ids[0]}, Reason: "x"})
-	require.Contains(t, again.Refused, "closed as replayed by ann at")
+	require.Contains(t, again.Refused, "closed already as replayed by ann at")
 	undo := plan(t, op, queue.Request{Action: queue.ActUndoRequeue, Targets: []string{ids[0]}, Reason: "x"})
 	require.Contains(t, undo.Refused, "routed events cannot be recalled: their recipients have them")
 

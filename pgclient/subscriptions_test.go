@@ -63,8 +63,8 @@ func TestRulesAndTheirShare(t *testing.T) {
 	res := apply(t, c, got)
 	require.Equal(t, get[string](w, "SELECT subscription_id::text FROM public.event_subscription WHERE recipient_ref = 'role:finder'"), res.Results[0].NewID)
 	require.NotZero(t, res.AuditID)
-	require.Contains(t, apply(t, c, got).Refused, "this event subscription exists already")
-	require.Contains(t, plan(t, c, add).Refused, "this event subscription exists already")
+	require.Contains(t, apply(t, c, got).Refused, "the same event subscription exists already")
+	require.Contains(t, plan(t, c, add).Refused, "the same event subscription exists already")
 	for _, bad := range []map[string]string{{"recipient": "finder"}, {"recipient": "role:x", "payload": "[1]"}, {"recipient": "role:x", "payload": "{"}, {"recipient": "role:x", "domain": "No"}} {
 		_, err = c.Plan(context.Background(), queue.Request{Action: queue.ActRuleAdd, Reason: "r", Args: bad})
 		kind(t, queue.KindUsage, err)

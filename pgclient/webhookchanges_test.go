@@ -45,7 +45,7 @@ func TestWebhookRotateSecret(t *testing.T) {
 	require.Empty(t, p.Refused)
 	require.Equal(t, "old", ref(), "a preview changes nothing")
 	w.exec("UPDATE public.subscriptions SET secret_ref = 'other'")
-	require.Contains(t, apply(t, admin, p).Refused, "meanwhile its secret became other")
+	require.Contains(t, apply(t, admin, p).Refused, "the secret of webhook subscription 1 is other now")
 	require.Equal(t, "other", ref())
 
 	p = plan(t, admin, rotate)
@@ -92,7 +92,7 @@ func TestWebhookDisableEnable(t *testing.T) {
 	require.Equal(t, 2, sagas())
 	apply(t, admin, plan(t, admin, off))
 	w.exec("INSERT INTO public.subscriptions (event_type, callback_url, verified) VALUES ('order', 'https://a.test/', true)")
-	require.Contains(t, plan(t, admin, on).Refused, "subscription 3 sends order there already")
+	require.Contains(t, plan(t, admin, on).Refused, "webhook subscription 3 sends order to the same URL already")
 	off.Targets = []string{"2", "99"}
 	p := plan(t, admin, off)
 	require.EqualValues(t, 1, p.Count)
@@ -123,7 +123,7 @@ func TestWebhookVerify(t *testing.T) {
 	for _, l := range p.Lines {
 		require.NotContains(t, l.Value.String(), "hush")
 	}
-	require.Contains(t, apply(t, admin, p).Refused, "the receiver did not answer 2xx: HTTP_503 answered 503")
+	require.Contains(t, apply(t, admin, p).Refused, "the receiver did not answer with a status of 200 to 299, so nothing was changed: HTTP_503 answered 503")
 	require.False(t, verified())
 	answer = actions.ProbeAnswer{Delivered: true, Answer: "HTTP_204"}
 	p = plan(t, admin, verify)

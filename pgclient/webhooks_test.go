@@ -47,7 +47,7 @@ func TestEndpoints(t *testing.T) {
 
 	resume := plan(t, op, queue.Request{Action: queue.ActResume, Targets: []string{"1"}, Reason: "back"})
 	w.exec("UPDATE public.webhook_endpoint_suspensions SET since = now() + interval '1 second', \"by\" = 'ben'")
-	require.Contains(t, apply(t, op, resume).Refused, "meanwhile it was suspended again (operator) by ben")
+	require.Contains(t, apply(t, op, resume).Refused, "was suspended again (operator) by ben")
 	require.EqualValues(t, 1, apply(t, op, plan(t, op, queue.Request{Action: queue.ActResume, Targets: []string{"1"}, Reason: "back"})).Done)
 	require.Contains(t, plan(t, op, queue.Request{Action: queue.ActResume, Targets: []string{"1"}, Reason: "back"}).Refused, "not suspended")
 }

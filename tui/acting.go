@@ -34,7 +34,7 @@ func (m *shell) planHere(r queue.Request) queue.Plan {
 	l, ok := queue.Find(loops(m.local), func(l queue.LoopStatus) bool { return len(r.Targets) == 1 && l.Name == r.Targets[0] })
 	switch start := r.Action == queue.ActHostStart; {
 	case !ok:
-		p.Refused = "this process has no such loop"
+		p.Refused = "this process has no loop " + strings.Join(r.Targets, " ")
 		return p
 	case start && (l.State == "running" || l.State == "draining"):
 		p.Refused = "loop " + l.Name + " is already " + l.State

@@ -48,7 +48,7 @@ const copyMost = 74_994
 func (m *deck) copy() tea.Cmd {
 	switch strings.ToLower(m.o.Clipboard) {
 	case "off", "never", "none", "false", "no":
-		m.warn("copying is off: the setting clipboard disables OSC 52")
+		m.warn("copying is off: the setting clipboard is false")
 		return nil
 	}
 	at := m.scene()

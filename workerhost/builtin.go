@@ -46,7 +46,7 @@ func tickHandler(client *work.Client, worker string) handler.Handler {
 		case res.Failed:
 			return handler.Coded("TICK_FAILED", errors.New(res.Error))
 		case res.Skipped == "off":
-			return handler.Permanent(handler.Coded("TICK_OFF", fmt.Errorf("%s does not run: %s", worker, res.Reason)))
+			return handler.Permanent(handler.Coded("TICK_OFF", fmt.Errorf("the tick worker %s does not run: %s", worker, res.Reason)))
 		}
 		return nil // success: the tick worker ran, or another run of it was under way
 	})

@@ -22,7 +22,7 @@ func (h *Host) Start(name string) error {
 	if name != "" {
 		l := h.loops.get(name)
 		if l == nil {
-			return fmt.Errorf("there is no loop %s: known are %s", name, strings.Join(names, ", "))
+			return fmt.Errorf("there is no loop %s: use one of %s", name, strings.Join(names, ", "))
 		}
 		if st := l.Status().State; st == loop.Running || st == loop.Draining {
 			return fmt.Errorf("loop %s is %s already", name, st)
@@ -51,7 +51,7 @@ func (h *Host) endLoops(name string, end func(*loop.Loop)) error {
 	l := h.loops.get(name)
 	switch {
 	case l == nil:
-		return fmt.Errorf("this host has no loop %s", name)
+		return fmt.Errorf("this host has no loop %s: use one of %s", name, strings.Join(LoopNames(), ", "))
 	case l.Status().State == loop.Stopped:
 		return fmt.Errorf("loop %s is not running in this host", name)
 	}

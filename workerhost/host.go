@@ -38,8 +38,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -160,7 +160,7 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	}
 	for _, name := range o.Loops {
 		if all.get(name) == nil {
-			return nil, queue.NewError(queue.KindConfig, "there is no loop "+name, "loops", "known: "+fmt.Sprint(LoopNames()))
+			return nil, queue.NewError(queue.KindConfig, "there is no loop "+name, "loops", "use one of "+strings.Join(LoopNames(), ", "))
 		}
 	}
 	return h, nil

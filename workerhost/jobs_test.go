@@ -422,7 +422,7 @@ func TestJobsOff(t *testing.T) {
 	require.Equal(t, "running", h.status("job_executor").State)
 	require.Zero(t, h.status("job_executor").Errors)
 	w.exec("SELECT public.fn_queue_heartbeat_register('mine', 'DOT', '{}', 3, 600, 'test')")
-	says("executor mine has no enabled subscription: qtop executor subscribe mine")
+	says("executor mine has no enabled job subscription: qtop executor subscribe mine")
 	executor(t, w.admin, "mine", "work", 10)
 	eventually(t, func() bool { return s.count() == 1 }, "it never begins")
 	w.set("queue.job_substrate.enabled", "false")

@@ -148,9 +148,9 @@ func (v *verb) request(args []string) (queue.Request, error) {
 	see := "see qtop " + v.entry.Targets.List
 	switch {
 	case v.entry.Targets.Instead == "filter" && (len(r.Targets) > 0) == (r.Filter != ""):
-		return r, usage("give either ids or --filter", "command line", see)
+		return r, usage(queue.Choose(r.Filter == "", "neither ids nor --filter are given", "both ids and --filter are given"), "command line", "give one of them; "+see)
 	case v.entry.Targets.Instead == "all" && (len(r.Targets) > 0) == v.o.all:
-		return r, usage("give either ids or --all", "command line", see)
+		return r, usage(queue.Choose(v.o.all, "both ids and --all are given", "neither ids nor --all are given"), "command line", "give one of them; "+see)
 	}
 	return r, v.entry.Check(r.Args)
 }

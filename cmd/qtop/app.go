@@ -49,7 +49,7 @@ func (a *app) load(cmd *cobra.Command) error {
 		if strings.Contains(cmd.Use, "FILE") {
 			do += "; write " + cmd.UseLine()
 		}
-		return usage(fmt.Sprintf("--output is %q", bad), "command line", do)
+		return usage(fmt.Sprintf("--output cannot be %q", bad), "command line", do)
 	}
 	flags := map[string]string{}
 	known := map[string]bool{}

@@ -36,7 +36,7 @@ func (a *app) endBy(ctx context.Context, grace time.Duration) (stop func()) {
 // giveUp kills the commands of handlers and ends the program with code 1.
 func (a *app) giveUp(grace time.Duration) {
 	go func() { // a write to standard error may block, if it is a pipe that nobody reads
-		_, _ = fmt.Fprintf(a.errs, "qtop: the end took longer than the grace time of %s and was given up: "+
+		_, _ = fmt.Fprintf(a.errs, "qtop: the shutdown took longer than the grace time of %s (--grace) and was cut short: "+
 			"leases that were not handed back expire by themselves\n", grace)
 	}()
 	handler.KillCommands()

@@ -53,7 +53,7 @@ func demoCmd(a *app) *cobra.Command {
 func (a *app) demo(ctx context.Context, o demoOptions) error {
 	user, ok := map[string]string{"operator": demo.Operator, "viewer": demo.Viewer, "admin": demo.Admin}[o.as]
 	if !ok {
-		return usage(fmt.Sprintf("--as is %q", o.as), "command line", "use operator, viewer or admin")
+		return usage(fmt.Sprintf("--as cannot be %q", o.as), "command line", "use operator, viewer or admin")
 	}
 	if !o.headless {
 		if err := a.canShow(); err != nil {

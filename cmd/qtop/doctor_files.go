@@ -30,7 +30,7 @@ func fileFindings(_ context.Context, x patient) (all []finding) {
 		}
 	}
 	if len(all) == 0 {
-		return []finding{{"ok", "files", queue.Clean("nobody else may change what decides what runs"), ""}}
+		return []finding{{"ok", "files", queue.Clean("nobody else may change the configuration, the handlers or the secrets"), ""}}
 	}
 	return all
 }

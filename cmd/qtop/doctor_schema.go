@@ -58,9 +58,9 @@ func partitionFinding(ctx context.Context, x patient) []finding {
 	case caught > 0:
 		return []finding{{"bad", "partitions", queue.Clean(fmt.Sprintf("%d default partitions hold rows", caught)), "run qtop migrate up"}}
 	case made > 0:
-		return []finding{{"note", "partitions", queue.Clean(fmt.Sprintf("%d were missing and are made now", made)), "see why retention_sweep does not run"}}
+		return []finding{{"note", "partitions", queue.Clean(fmt.Sprintf("%d partitions were missing and are made now", made)), "see why retention_sweep does not run"}}
 	}
-	return []finding{{"ok", "partitions", queue.Clean("made ahead, none caught in a default"), ""}}
+	return []finding{{"ok", "partitions", queue.Clean("the next partitions exist, and no default partition holds rows"), ""}}
 }
 
 // sizeFinding reports the size of the tables from which nothing is ever

@@ -72,13 +72,13 @@ func (a *app) export(ctx context.Context, name, file string, format queue.Export
 	case err != nil:
 		return err
 	case list.Plain && o.filter != "":
-		return usage(list.Name+" takes no filter", "--filter", "leave it out")
+		return usage("the list "+list.Name+" takes no filter", "--filter", "leave it out")
 	case list.Of == "" && o.id != "":
-		return usage(list.Name+" is of everything", "--id", "leave it out")
+		return usage("the list "+list.Name+" takes no id: it is always exported whole", "--id", "leave it out")
 	case list.Of != "" && !list.Optional && o.id == "":
 		return usage("exporting "+list.Name+" needs the id of one "+list.Of, "--id", "give it with --id ID")
 	case o.limit < 0 || o.limit > mostExported:
-		return usage(fmt.Sprintf("--limit is %d", o.limit), "--limit", fmt.Sprintf("use 1 to %d; 0 is all", mostExported))
+		return usage(fmt.Sprintf("--limit cannot be %d", o.limit), "--limit", fmt.Sprintf("use 1 to %d; 0 is all", mostExported))
 	}
 	client, err := a.client(ctx, 0)
 	if err != nil {

@@ -66,10 +66,10 @@ func enqueueCmd(a *app) *cobra.Command {
 				}
 			}
 			if after < 0 || after > 10*365*24*time.Hour {
-				return usage(fmt.Sprintf("--after is %s", after), "--after", "use 0 to 87600h, ten years")
+				return usage(fmt.Sprintf("--after cannot be %s", after), "--after", "use 0 to 87600h, ten years")
 			}
 			if j.MaxAttempts < 0 || j.MaxAttempts > 1000 {
-				return usage(fmt.Sprintf("--max-attempts is %d", j.MaxAttempts), "--max-attempts", "use 1 to 1000, or leave it out for the default")
+				return usage(fmt.Sprintf("--max-attempts cannot be %d", j.MaxAttempts), "--max-attempts", "use 1 to 1000, or leave it out for the default")
 			}
 			if payload == "-" {
 				text, err := awaitInput(cmd.Context(), func() ([]byte, error) { return io.ReadAll(io.LimitReader(a.in, maxPayload+1)) })

@@ -39,7 +39,7 @@ func migrateCmd(a *app) *cobra.Command {
 				return err
 			}
 			if u.LockWait <= 0 || u.LockWait > 24*time.Hour {
-				return usage(fmt.Sprintf("--lock-wait is %s", u.LockWait), "command line", "use more than 0 and at most 24h")
+				return usage(fmt.Sprintf("--lock-wait cannot be %s", u.LockWait), "command line", "use more than 0 and at most 24h")
 			}
 			return pgerror.Connect(schema.Current().Up(cmd.Context(), a.directDSN(), u))
 		},

@@ -66,7 +66,7 @@ func vacant(path string, force bool) error {
 	case err != nil:
 		return nil
 	case !st.Mode().IsRegular():
-		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean("what is there is no file"), Where: queue.Clean(path), Do: queue.Clean("choose another name")}
+		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean("the path exists and is not a regular file"), Where: queue.Clean(path), Do: queue.Clean("choose another name")}
 	case !force:
 		return exists(path)
 	}

@@ -36,7 +36,7 @@ func TestOverloadsAreNotCalled(t *testing.T) {
 	for _, c := range []struct{ login, verb, says string }{
 		{writer, "job enqueue --kind k --domain iu --executor DOT", "enqueued"},
 		{op, "flag set webhook.max_attempts 7 --reason r --yes", "webhook.max_attempts set"},
-		{op, "executor register x --owner-role dot_executor --kind DOT --cadence 60s --yes", "is not unique (SQLSTATE 42725): another function of this name exists: see foreign in qtop doctor"},
+		{op, "executor register x --owner-role dot_executor --kind DOT --cadence 60s --yes", "is not unique (SQLSTATE 42725): another function of this name exists: the check foreign of qtop doctor names it"},
 	} {
 		out, _ := qtop(t, db.DSN(c.login), strings.Fields(c.verb)...).CombinedOutput()
 		require.Contains(t, string(out), c.says, c.verb)

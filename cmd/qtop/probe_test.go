@@ -58,7 +58,7 @@ func TestWebhookVerifySends(t *testing.T) {
 	require.Contains(t, text, `nothing was sent, this process cannot sign: secret_ref "acme" is not in delivery.secrets`)
 	code, text = verify(sign[:2]...)
 	require.Equal(t, 1, code)
-	require.Contains(t, text, "the receiver did not answer 2xx: ADDRESS_REFUSED")
+	require.Contains(t, text, "the receiver did not answer with a status of 200 to 299, so nothing was changed: ADDRESS_REFUSED")
 	code, _ = verify(append([]string{"--dry-run"}, sign...)...)
 	require.Zero(t, code)
 	require.Zero(t, asked.Load())
@@ -77,6 +77,6 @@ func TestWebhookVerifySends(t *testing.T) {
 	status.Store(http.StatusServiceUnavailable)
 	code, text = verify(append([]string{"-o", "json"}, sign...)...)
 	require.Equal(t, 1, code)
-	require.Contains(t, text, "the receiver did not answer 2xx: HTTP_503")
+	require.Contains(t, text, "the receiver did not answer with a status of 200 to 299, so nothing was changed: HTTP_503")
 	require.EqualValues(t, 2, asked.Load(), "one request each")
 }

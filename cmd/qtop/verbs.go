@@ -125,7 +125,7 @@ func explain(cmd *cobra.Command) {
 					names = append(names, c.Name())
 				}
 			}
-			return usage("something is missing after "+cmd.CommandPath(), "command line", "write "+cmd.CommandPath()+" "+strings.Join(names, "|"))
+			return usage("an argument is missing after "+cmd.CommandPath(), "command line", "write "+cmd.CommandPath()+" "+strings.Join(names, "|"))
 		}
 	}
 	cmd.SuggestionsMinimumDistance = 2
@@ -142,9 +142,9 @@ func explain(cmd *cobra.Command) {
 			case strings.HasPrefix(err.Error(), "unknown command"):
 				return usage(err.Error(), "command line", cmp.Or(nearVerb(cmd, args), "see "+cmd.CommandPath()+" --help"))
 			case len(args) == 0:
-				return usage("something is missing after "+cmd.CommandPath(), "command line", "write "+cmd.UseLine())
+				return usage("an argument is missing after "+cmd.CommandPath(), "command line", "write "+cmd.UseLine())
 			default:
-				return usage(fmt.Sprintf("%d words after %s do not fit", len(args), cmd.CommandPath()), "command line", "write "+cmd.UseLine())
+				return usage(fmt.Sprintf("%s does not take %s", cmd.CommandPath(), queue.Plural(len(args), "argument", "arguments")), "command line", "write "+cmd.UseLine())
 			}
 		}
 	}

@@ -50,7 +50,7 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.args = args
 		if v.list && (o.limit < 1 || o.limit > queue.MostPage) {
-			return usage(fmt.Sprintf("--limit is %d", o.limit), "--limit", fmt.Sprintf("use 1 to %d; qtop export writes all", queue.MostPage))
+			return usage(fmt.Sprintf("--limit cannot be %d", o.limit), "--limit", fmt.Sprintf("use 1 to %d; qtop export writes all", queue.MostPage))
 		}
 		if watch && o.at != "" {
 			return usage("--at shows a stored snapshot, which does not change", "command line", "leave out --watch")

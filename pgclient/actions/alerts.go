@@ -48,9 +48,9 @@ func planAck(ctx context.Context, c *Planner, p *queue.Plan) error {
 		case err != nil:
 			return err
 		case p.Request.Action == queue.ActAck && a.State == "acked":
-			out.Outcome, out.Why = "refused", queue.Clean(a.AckedBy.String()+" acknowledged it: "+a.Comment.String())
+			out.Outcome, out.Why = "refused", queue.Clean("the alert is acknowledged already, by "+a.AckedBy.String()+": "+a.Comment.String())
 		case p.Request.Action == queue.ActUnack && a.State != "acked":
-			out.Outcome, out.Why = "refused", queue.Clean("not acknowledged")
+			out.Outcome, out.Why = "refused", queue.Clean("the alert is not acknowledged: there is nothing to withdraw")
 		}
 		if verdict(p, t, out) {
 			continue

@@ -313,7 +313,7 @@ func applyBulk(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 			frozen += fmt.Sprintf(" %s=%d", x.name, a.Frozen)
 		}
 		if frozen = strings.TrimSpace(frozen); frozen != counts {
-			res.Refused = "the selection changed since the preview: it was " + counts + " and is " + frozen
+			res.Refused = "the selection changed since the preview, from " + counts + " to " + frozen + ": nothing was planned; plan again"
 			return errRefused
 		}
 		return nil
@@ -351,7 +351,7 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	if len(ops) == 0 {
-		return refuse(p, "not_found", fmt.Sprintf("there is no operation %d", id))
+		return refuse(p, "not_found", fmt.Sprintf("there is no operation %d; qtop ops lists them", id))
 	}
 	o := ops[0]
 	p.Lines = append(p.Lines,
@@ -367,7 +367,7 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	change := operationChanges[p.Request.Action]
 	if !slices.Contains(change.from, o.State) {
-		return refuse(p, "state", fmt.Sprintf("operation %d is %s", o.ID, o.State))
+		return refuse(p, "state", fmt.Sprintf("operation %d is %s: this needs one that is %s", o.ID, o.State, strings.Join(change.from, " or ")))
 	}
 	p.Count = 1
 	switch p.Request.Action {
@@ -391,7 +391,7 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 		p.Count = o.Unknown()
 		addLine(p, "then", "up to %d are recalled: those not attempted yet", p.Count)
 		if p.Count == 0 {
-			p.Refused, p.Rule = queue.Choose(o.Requeued == 0, "nothing of it was requeued yet: ops abort ends it", "every item that it requeued was attempted already"), "empty"
+			p.Refused, p.Rule = queue.Choose(o.Requeued == 0, "this operation has requeued nothing yet: qtop ops abort ends it", "every item that this operation requeued was attempted already: none can be recalled"), "empty"
 		}
 	case queue.ActBulkAbort:
 		addLine(p, "then", "%s, not attempted, as open; this operation cannot be started again", queue.Plural(o.Left(), "dead letter remains", "dead letters remain"))

@@ -94,9 +94,9 @@ func planGate(ctx context.Context, c *Planner, p *queue.Plan) error {
 		case err != nil:
 			return err
 		case suspend && g.suspended():
-			out.Outcome, out.Why = "refused", queue.Clean("suspended already: "+g.suspension())
+			out.Outcome, out.Why = "refused", queue.Clean("this webhook subscription is suspended already: "+g.suspension())
 		case !suspend && !g.resumable():
-			out.Outcome, out.Why = "refused", queue.Clean("not suspended")
+			out.Outcome, out.Why = "refused", queue.Clean("this webhook subscription is not suspended")
 		}
 		if verdict(p, cmp.Or(g.endpoint.String(), "subscription "+t), out) {
 			continue

@@ -77,7 +77,7 @@ func eventSubscriptionID(r queue.Request) (int64, error) {
 	if id, err := strconv.ParseInt(r.Targets[0], 10, 64); err == nil && id > 0 {
 		return id, nil
 	}
-	return 0, queue.NewError(queue.KindUsage, "name one event subscription by its number", "", "qtop subscriptions lists them")
+	return 0, queue.NewError(queue.KindUsage, strconv.Quote(r.Targets[0])+" is not the number of an event subscription", "", "qtop subscriptions lists them")
 }
 
 func planMute(ctx context.Context, c *Planner, p *queue.Plan) error {
@@ -91,7 +91,7 @@ func planMute(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	if len(found) == 0 {
-		return refuse(p, "not_found", fmt.Sprintf("there is no event subscription %d", id))
+		return refuse(p, "not_found", fmt.Sprintf("there is no event subscription %d; qtop subscriptions lists them", id))
 	}
 	s := found[0]
 	if s.Mute == mute {

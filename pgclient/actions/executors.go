@@ -87,7 +87,7 @@ func planRegister(ctx context.Context, c *Planner, p *queue.Plan) error {
 	case err != nil:
 		return err
 	case tombstone == nil:
-		return refuse(p, "exists", fmt.Sprintf("%s is registered already, by %s", r.Args["id"], registered))
+		return refuse(p, "exists", fmt.Sprintf("executor %s is registered already, by %s", r.Args["id"], registered))
 	default:
 		addLine(p, "again", "it was deregistered by %s at %s", by, queue.Stamp(*tombstone, time.RFC3339))
 	}
@@ -159,17 +159,17 @@ func (c *Planner) heartbeat(ctx context.Context, p *queue.Plan, already, tick st
 	case err != nil:
 		return h, err
 	case len(found) == 0:
-		return h, refuse(p, "not_found", "no executor "+id+" is registered"+c.meant(ctx, "executor", id))
+		return h, refuse(p, "not_found", "no executor "+id+" is registered; qtop executors lists them"+c.meant(ctx, "executor", id))
 	case found[0].Gone != nil:
-		return h, refuse(p, "gone", id+" is deregistered"+already)
+		return h, refuse(p, "gone", "executor "+id+" is deregistered"+already)
 	case found[0].Tick:
-		return h, refuse(p, "tick_worker", id+" is a worker of the queue itself: "+tick)
+		return h, refuse(p, "tick_worker", id+" is a tick worker: "+tick)
 	}
 	return found[0], nil
 }
 
 func planOwner(ctx context.Context, c *Planner, p *queue.Plan) error {
-	h, err := c.heartbeat(ctx, p, "", "no host works as it")
+	h, err := c.heartbeat(ctx, p, ": register it again first", "only executors have an owner role")
 	if err != nil || p.Refused != "" {
 		return err
 	}
@@ -189,7 +189,7 @@ func applyOwner(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result
 
 func planDeregister(ctx context.Context, c *Planner, p *queue.Plan) error {
 	id := p.Request.Targets[0]
-	h, err := c.heartbeat(ctx, p, " already", "switch it off with "+queue.TickInterval(id)+" = 0")
+	h, err := c.heartbeat(ctx, p, " already", "to switch it off, set "+queue.TickInterval(id)+" to 0")
 	if err != nil || p.Refused != "" {
 		return err
 	}

@@ -64,9 +64,10 @@ func (c *Planner) executorWaits(ctx context.Context, id string) (string, error) 
 	case err != nil:
 		return "", err
 	case held > 0:
-		return fmt.Sprintf("%s holds %s: let it drain, or cancel them", id, queue.Plural(held, "job", "jobs")), nil
+		return "executor " + id + " holds " + queue.Choose(held == 1, "1 job: let the job finish, or cancel it",
+			fmt.Sprintf("%d jobs: let the jobs finish, or cancel them", held)), nil
 	case waits > 0:
-		return queue.Plural(waits, "job waits", "jobs wait") + " that its subscriptions admit: disable those first", nil
+		return queue.Plural(waits, "job waits", "jobs wait") + " that job subscriptions of executor " + id + " admit: disable those subscriptions first", nil
 	}
 	return "", nil
 }
@@ -154,7 +155,7 @@ func planSubscribe(ctx context.Context, c *Planner, p *queue.Plan) error {
 // planEnabled plans to disable or enable a job subscription, named by its id. It replaces the
 // request with one that saves the subscription with only "enabled" changed.
 func planEnabled(ctx context.Context, c *Planner, p *queue.Plan) error {
-	bad := queue.NewError(queue.KindUsage, "name one job subscription by its id", "", "qtop executor subscriptions lists them")
+	bad := queue.NewError(queue.KindUsage, strconv.Quote(p.Request.Targets[0])+" is not the id of a job subscription", "", "qtop executor subscriptions lists them")
 
 	var id pgtype.UUID
 	if id.Scan(p.Request.Targets[0]) != nil {
@@ -167,7 +168,7 @@ func planEnabled(ctx context.Context, c *Planner, p *queue.Plan) error {
 		FROM public.job_subscription s WHERE s.subscription_id = $1`, id).Scan(&executor, &kind, &domain, &enabled)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return refuse(p, "not_found", "there is no job subscription "+p.Request.Targets[0])
+		return refuse(p, "not_found", "there is no job subscription "+p.Request.Targets[0]+"; qtop executor subscriptions lists them")
 	case err != nil:
 		return err
 	case enabled == on:
@@ -317,7 +318,7 @@ func applySubscribe(ctx context.Context, c *Planner, p queue.Plan, res *queue.Re
 	done := "changed"
 	switch {
 	case errors.Is(err, errChanged):
-		a.Refused, a.AuditID, a.Reason = true, 0, "the subscription was changed since the preview, last by "+orEvery(by, "an unknown actor")+": plan it again"
+		a.Refused, a.AuditID, a.Reason = true, 0, "the job subscription was changed since the preview, last by "+orEvery(by, "an unknown actor")+": plan it again"
 	case err != nil:
 		return err
 	case a.Created:

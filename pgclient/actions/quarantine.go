@@ -33,7 +33,7 @@ func (c *Planner) asideIDs(ctx context.Context, targets []string) ([]string, err
 			ids = append(ids, t)
 			continue
 		} else if !strings.HasPrefix(t, "quarantine:") {
-			return nil, queue.NewError(queue.KindUsage, "not the id of a row in quarantine: "+t, "", "see qtop quarantine")
+			return nil, queue.NewError(queue.KindUsage, strconv.Quote(t)+" is not the id of a row in quarantine", "", "see qtop quarantine")
 		}
 		found, err := pgrow.Column[string](ctx, c.act, `SELECT q.quarantine_id::text FROM public.queue_quarantine q
 			WHERE $1 = 'quarantine:' || q.step || ':' || q.target OR pg_catalog.starts_with($1, 'quarantine:' || q.step || ':' || q.target || ':')

@@ -86,9 +86,9 @@ func planTick(ctx context.Context, c *Planner, p *queue.Plan) error {
 	name := p.Request.Args["worker"]
 	t, err := tickWorker(ctx, c, p, name)
 	if err == nil && t.State == "off" {
-		p.Refused, p.Rule = t.FlagKey.String()+" is off", "off"
+		p.Refused, p.Rule = fmt.Sprintf("the flag %[1]s is off, so %[2]s does not run: qtop flag set %[1]s true --reason R", t.FlagKey, name), "off"
 		if t.Every == 0 {
-			p.Refused = queue.TickInterval(name) + " is 0: resume the worker first"
+			p.Refused = name + " is paused (" + queue.TickInterval(name) + " is 0): resume it first"
 		}
 	}
 	return err

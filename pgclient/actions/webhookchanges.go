@@ -188,7 +188,7 @@ func planWebhookVerify(ctx context.Context, c *Planner, p *queue.Plan) error {
 	case err != nil:
 		return err
 	case c.probe == nil:
-		return refuse(p, "no_probe", "this process cannot send: use qtop webhook verify")
+		return refuse(p, "no_probe", "this process has no settings for sending (secrets, networks): use qtop webhook verify")
 	}
 	expect, err := json.Marshal(x)
 	if err != nil {

@@ -88,7 +88,7 @@ func ownedByUs(dir string) error {
 	}
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !fi.IsDir() || !ok || int(st.Uid) != os.Geteuid() || fi.Mode()&0o022 != 0 {
-		return fmt.Errorf("%s is not a directory that only we can write to", dir)
+		return fmt.Errorf("%s must be a directory of this user that nobody else can write to: chown and chmod go-w it, or choose another one", dir)
 	}
 	return nil
 }

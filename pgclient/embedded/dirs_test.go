@@ -59,12 +59,12 @@ func TestOwnDirRefusesWhatOthersCanWrite(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, good, dir)
 	_, err = ownDir(bad)
-	require.ErrorContains(t, err, "only we can write to")
+	require.ErrorContains(t, err, "that nobody else can write to")
 	if os.Geteuid() == 0 {
 		require.NoError(t, os.Chmod(bad, 0o755))
 		require.NoError(t, os.Chown(bad, nobodyID, nobodyID))
 		_, err = ownDir(bad)
-		require.ErrorContains(t, err, "only we can write to")
+		require.ErrorContains(t, err, "that nobody else can write to")
 	}
 }
 

@@ -18,7 +18,7 @@ func tryLock(path string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 		if err != nil {
-			return nil, fmt.Errorf("lock file: %w", err)
+			return nil, fmt.Errorf("opening the lock file: %w", err)
 		}
 		if ok, err := flock(f); err != nil || !ok {
 			_ = f.Close()

@@ -52,7 +52,7 @@ func (s *Server) Restart(ctx context.Context) error {
 	s.op.Lock()
 	defer s.op.Unlock()
 	if s.stopped {
-		return errors.New("embedded postgres: restart after Stop")
+		return errors.New("embedded postgres: the server was stopped with Stop and cannot be restarted: start another one")
 	}
 	if s.stopJoin != nil {
 		return fmt.Errorf("embedded postgres: the server in %s belongs to another process, which alone can restart it", s.dir)

@@ -126,7 +126,7 @@ func makeSymlinks(root *os.Root) error {
 		source, ok1 := strings.CutPrefix(path.Clean(l.Source), "native/")
 		target, ok2 := strings.CutPrefix(path.Clean(l.Target), "native/")
 		if !ok1 || !ok2 || !filepath.IsLocal(source) || !filepath.IsLocal(target) {
-			return fmt.Errorf("%s: link %q to %q leads outside", symlinkList, l.Target, l.Source)
+			return fmt.Errorf("%s: link %q to %q leads outside the package", symlinkList, l.Target, l.Source)
 		}
 		if _, err := root.Lstat(target); err == nil {
 			continue

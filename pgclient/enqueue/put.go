@@ -22,7 +22,7 @@ func (p *Producer) Put(ctx context.Context, j Job, after time.Duration) (id, exi
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(j.Payload, &object); err != nil || object == nil {
-		return "", "", queue.NewError(queue.KindUsage, "the payload is no JSON object", "--payload", `write it like {"id": 1}`).Because(err)
+		return "", "", queue.NewError(queue.KindUsage, "the payload is not a JSON object", "--payload", `write it like {"id": 1}`).Because(err)
 	}
 	if n := j.Priority; n != nil && (*n < 0 || *n > 1000) { // also rejects numbers that do not fit an int4
 		return "", "", queue.NewError(queue.KindUsage, fmt.Sprintf("the priority cannot be %d", *n), "--priority", "use 0 to 1000")

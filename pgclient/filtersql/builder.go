@@ -126,7 +126,7 @@ func (b *Builder) Before(number, mark string) error {
 	}
 	n, err := strconv.ParseInt(mark, 10, 64)
 	if err != nil {
-		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the page mark cannot be read"), Err: err}
+		return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the position of the next page cannot be read"), Do: queue.Clean("begin again with the first page"), Err: err}
 	}
 	b.And(number + " < " + b.Arg(n))
 	return nil

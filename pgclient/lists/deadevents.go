@@ -39,7 +39,7 @@ func eventDeadLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.De
 		Scan(&d.State, &d.Code, &d.EventType, &d.Domain, &d.FailedAt, &d.AgeSeconds, &d.RoutedID,
 			&d.Worker, &d.LastError, &resolution, &by, &at, &note)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("there is no dead letter " + d.ID)}
+		return nil, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("there is no dead letter " + d.ID), Do: queue.Clean("qtop dlq lists those that are open; closed ones are removed by retention")}
 	}
 	if err != nil {
 		return nil, err

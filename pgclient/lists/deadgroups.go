@@ -23,7 +23,7 @@ func deadGroups(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Pa
 	var mark groupMark
 	if q.After != "" {
 		if err := json.Unmarshal([]byte(q.After), &mark); err != nil {
-			return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the page mark cannot be read"), Err: err}
+			return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the position of the next page cannot be read"), Do: queue.Clean("begin again with the first page"), Err: err}
 		}
 	}
 	rows, err := pgrow.Column[queue.DeadGroup](ctx, db, `SELECT to_jsonb(x) FROM (

@@ -54,7 +54,7 @@ func jobDeadLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.Dead
 			&d.ReplayedJobID, &d.Executor, &d.Tries, &d.LastError, &d.FirstFailedAt, &resolution,
 			&by, &at, &note)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("there is no dead letter " + d.ID)}
+		return nil, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("there is no dead letter " + d.ID), Do: queue.Clean("qtop dlq lists those that are open; closed ones are removed by retention")}
 	}
 	if err != nil {
 		return nil, err

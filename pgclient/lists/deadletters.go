@@ -50,7 +50,7 @@ func (m deadMark) String() string {
 
 func readDeadMark(text string) (m deadMark, err error) {
 	parts := strings.Fields(text)
-	bad := &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the page mark cannot be read")}
+	bad := &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the position of the next page cannot be read"), Do: queue.Clean("begin again with the first page")}
 	if len(parts) != 5 {
 		return m, bad
 	}
@@ -207,7 +207,7 @@ func deadLetterRow(ctx context.Context, db *pgpool.Pool, id string) (*queue.Dead
 			&d.RequeuedBy, &d.RequeuedAt, &d.NewSagaID, &d.Resolution, &d.ResolvedBy,
 			&d.ResolvedAt, &d.ResolvedNote, &d.ErasedAt, &d.ErasedBy)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("there is no dead letter " + id)}
+		return nil, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("there is no dead letter " + id), Do: queue.Clean("qtop dlq lists those that are open; closed ones are removed by retention")}
 	}
 	if err != nil {
 		return nil, err

@@ -44,7 +44,7 @@ func jobs(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) er
 	if q.ID != "" {
 		domain, kind, ok := strings.Cut(q.ID, "/")
 		if !ok {
-			return queue.NewError(queue.KindUsage, "not a queue lane: "+q.ID, "", "write it as domain/kind")
+			return queue.NewError(queue.KindUsage, strconv.Quote(q.ID)+" is not a queue lane", "", "write it as domain/kind")
 		}
 		d, k := b.Arg(domain), b.Arg(kind)
 		lane = " WHERE l.event_domain = " + d + " AND l.job_kind = " + k
@@ -56,7 +56,7 @@ func jobs(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) er
 		at, id, ok := strings.Cut(q.After, "|")
 		uuid, err := parseid.UUID(id, "job", "")
 		if !ok || err != nil {
-			return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the page mark cannot be read"), Err: err}
+			return &queue.Error{Kind: queue.KindUsage, What: queue.Clean("the position of the next page cannot be read"), Do: queue.Clean("begin again with the first page"), Err: err}
 		}
 		b.And("(q.process_after, q.job_id) > (" + b.Arg(at) + "::text::timestamptz, " + b.Arg(uuid) + "::uuid)")
 	}

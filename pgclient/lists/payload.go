@@ -37,7 +37,7 @@ func payload(ctx context.Context, db *pgpool.Pool, kind, id string, whole bool) 
 	case errors.As(err, &pg) && pg.Code == "42501":
 		out.whyNot = queue.Clean("this login may not read payloads: it needs the role queue_viewer")
 	case errors.As(err, &pg) && (pg.Code == "54000" || pg.Code == "57014"), err != nil && within.Err() != nil && ctx.Err() == nil:
-		out.whyNot = queue.Clean("its secrets could not be masked in time, so it is not shown; V reveals it")
+		out.whyNot = queue.Clean("the secrets in this payload could not be masked in time, so it is not shown; V reveals it")
 	case err != nil:
 		return out, err
 	case raw == nil:

@@ -48,7 +48,7 @@ func report(ctx context.Context, db *pgpool.Pool, actor string, since, until tim
 			r.Until = r.AsOf
 		}
 		if !r.Since.Before(r.Until) {
-			return queue.NewError(queue.KindUsage, "the time from "+r.Since.Format(time.RFC3339)+" to "+r.Until.Format(time.RFC3339)+" is empty", "--since, --until", "begin before the end, and before now")
+			return queue.NewError(queue.KindUsage, "there is no time between "+r.Since.Format(time.RFC3339)+" and "+r.Until.Format(time.RFC3339), "--since, --until", "begin before the end, and before now")
 		}
 		for _, part := range []func(context.Context, pgx.Tx, *queue.Report) error{
 			reportSilences, reportFlags, reportOperations, reportDead, reportMarks, reportCurves, reportAudit,

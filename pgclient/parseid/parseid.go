@@ -31,7 +31,7 @@ func article(noun string) string {
 func UUID(id, what, prefix string) (string, error) {
 	s := strings.TrimPrefix(strings.TrimSpace(id), prefix)
 	if !uuidForm.MatchString(s) {
-		return "", queue.NewError(queue.KindUsage, "not the id of "+article(what)+": "+id, "", "it looks like "+prefix+"0190a1b2-1111-4222-8333-0123456789ab")
+		return "", queue.NewError(queue.KindUsage, strconv.Quote(id)+" is not the id of "+article(what), "", "it looks like "+prefix+"0190a1b2-1111-4222-8333-0123456789ab")
 	}
 	return strings.ToLower(s), nil
 }
@@ -46,7 +46,7 @@ func IsEventDeadLetter(id string) bool { return strings.HasPrefix(strings.TrimSp
 func WebhookEvent(id string) (int64, error) {
 	n, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimSpace(id), EventPrefix), 10, 64)
 	if err != nil || n <= 0 {
-		return 0, queue.NewError(queue.KindUsage, "not a webhook event: "+id, "", "write event: and its number, as the page of a dead letter has it")
+		return 0, queue.NewError(queue.KindUsage, strconv.Quote(id)+" is not the id of a webhook event", "", "write event: and its number, as the page of a dead letter has it")
 	}
 	return n, nil
 }
@@ -55,7 +55,7 @@ func WebhookEvent(id string) (int64, error) {
 func Webhook(id string) (int64, error) {
 	n, err := strconv.ParseInt(strings.TrimSpace(id), 10, 64)
 	if err != nil || n <= 0 {
-		return 0, queue.NewError(queue.KindUsage, "not a dead-letter id: "+id, "",
+		return 0, queue.NewError(queue.KindUsage, strconv.Quote(id)+" is not the id of a dead letter", "",
 			"a webhook dead letter has a bare number, one of a job is job:UUID, one of an event is event:UUID, as qtop dlq prints them")
 	}
 	return n, nil
@@ -65,7 +65,7 @@ func Webhook(id string) (int64, error) {
 func Subscription(id string) (int64, error) {
 	n, err := strconv.ParseInt(id, 10, 64)
 	if err != nil || n <= 0 {
-		return 0, queue.NewError(queue.KindUsage, "not the number of a webhook subscription: "+id, "", "write its number, as qtop webhooks prints it")
+		return 0, queue.NewError(queue.KindUsage, strconv.Quote(id)+" is not the number of a webhook subscription", "", "write its number, as qtop webhooks prints it")
 	}
 	return n, nil
 }
@@ -91,7 +91,7 @@ func Payload(id string) (kind, key string, err error) {
 func Operation(id string) (int64, error) {
 	n, err := strconv.ParseInt(id, 10, 64)
 	if err != nil || n <= 0 {
-		return 0, queue.NewError(queue.KindUsage, "not the number of an operation: "+id, "", "see qtop ops")
+		return 0, queue.NewError(queue.KindUsage, strconv.Quote(id)+" is not the number of an operation", "", "see qtop ops")
 	}
 	return n, nil
 }

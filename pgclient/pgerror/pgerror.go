@@ -24,7 +24,7 @@ func Connect(err error) error {
 	var parse *pgconn.ParseConfigError
 	if errors.As(err, &parse) {
 		return queue.NewError(queue.KindConfig, "the connection string cannot be read: "+Mask(withoutValues(withoutDSN(parse.Error()))), "dsn",
-			"see QTOP_DSN, DATABASE_URL, the profile, or PG* variables").Because(err)
+			"correct it in QTOP_DSN, DATABASE_URL, --dsn, the profile, or the PG* variables").Because(err)
 	}
 	return Translate(err)
 }
@@ -131,17 +131,17 @@ func serverError(pg *pgconn.PgError, err error) error {
 	case pg.Hint != "" && (pg.Code == "42501" || pg.Code == "23505"): // raised by a function of qtop, whose hint is the remedy
 		e.Do = queue.Clean(Mask(pg.Hint))
 	case pg.Code == "42501":
-		e.Kind, e.Do = queue.KindPermission, queue.Clean(cmp.Or(Mask(pg.Hint), "ask for the role that carries this right; see qtop doctor"))
+		e.Kind, e.Do = queue.KindPermission, queue.Clean(cmp.Or(Mask(pg.Hint), "this login lacks a role: the check rights of qtop doctor names the roles and the GRANT"))
 	case pg.Code == "42P01", pg.Code == "42883", pg.Code == "42703":
 		e.Do = queue.Clean("the schema is missing or older than this program: run qtop migrate up")
 	case pg.Code == "42725": // the call fits two functions of this name
-		e.Do = queue.Clean("another function of this name exists: see foreign in qtop doctor")
+		e.Do = queue.Clean("another function of this name exists: the check foreign of qtop doctor names it")
 	case pg.Code == "22023", pg.Code == "22008", pg.Code == "22003":
 		e.Kind, e.Do = queue.KindUsage, queue.Clean(Mask(pg.Hint))
 	case pg.Code == "22021":
 		e.Kind, e.Do = queue.KindUsage, queue.Clean("a text must be UTF-8 without zero bytes")
 	case pg.Code == "22P05" && !strings.Contains(pg.Detail, `\u0000`): // the encoding of the database lacks the character
-		e.Kind, e.Do = queue.KindUsage, queue.Clean("see qtop doctor for the encodings")
+		e.Kind, e.Do = queue.KindUsage, queue.Clean("the database or the client cannot hold this character: the checks named encoding of qtop doctor say which; a database for qtop needs UTF8")
 	case pg.Code == "22P05":
 		e.Kind, e.What, e.Do = queue.KindUsage, queue.Clean(`PostgreSQL stores no \u0000 in text or JSON`), queue.Clean("leave that character out")
 	case pg.Code == "28P01", pg.Code == "28000", pg.Code == "3D000":

@@ -73,7 +73,7 @@ func (a Arg) Check(v string) error {
 	switch a.Kind {
 	case ArgText:
 		if n := utf8.RuneCountInString(v); a.Max > 0 && (n > int(a.Max) || strings.TrimSpace(v) == "") {
-			return &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("a %s has 1 to %.0f characters", a.Name, a.Max)), Where: Clean(a.where()), Do: Clean(do)}
+			return &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("a %s must have 1 to %.0f characters", a.Name, a.Max)), Where: Clean(a.where()), Do: Clean(do)}
 		}
 		return nil
 	case ArgWord:
@@ -102,7 +102,7 @@ func (a Arg) Check(v string) error {
 	case ArgObject:
 		var object map[string]json.RawMessage
 		if json.Unmarshal([]byte(v), &object) != nil || object == nil {
-			return &Error{Kind: KindUsage, What: Clean("the payload is no JSON object"), Where: Clean(a.where()), Do: Clean(`write it like {"region": "eu"}`)}
+			return &Error{Kind: KindUsage, What: Clean("the payload is not a JSON object"), Where: Clean(a.where()), Do: Clean(`write it like {"region": "eu"}`)}
 		}
 	}
 	if what == "" {
@@ -166,7 +166,7 @@ func Seconds(name, text string) (int64, error) {
 	case err == nil && d > longest*24*time.Hour:
 		return 0, &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("%q is longer than ten years", text)), Where: Clean(name), Do: Clean(fmt.Sprintf("use at most %dd", longest))}
 	case err != nil || d < time.Second:
-		return 0, &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("%q is no duration of a second or more", text)), Where: Clean(name), Do: Clean("write it like 90s, 30m, 2h or 1d")}
+		return 0, &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("%q is not a duration of a second or more", text)), Where: Clean(name), Do: Clean("write it like 90s, 30m, 2h or 1d")}
 	}
 	return int64(d.Seconds()), nil
 }

@@ -357,7 +357,7 @@ func TestRouteReplay(t *testing.T) {
 	require.EqualValues(t, 1, get[int](c, "SELECT sum(n) FROM public.v_queue_counter WHERE scope = 'dead_event' AND k1 = 'ROUTE_22000'"), "counters follow")
 
 	again := replay(op, ids[:1], false)
-	require.Contains(t, again["results"].([]any)[0].(map[string]any)["why"], "closed as replayed by ann at")
+	require.Contains(t, again["results"].([]any)[0].(map[string]any)["why"], "closed already as replayed by ann at")
 	require.Equal(t, "1 user:ann,3 user:ann", c.routed())
 	require.Equal(t, "skipped", outcomes(call(t, op, "public.fn_iu_route_dead_letter_reopen($1::text[]::uuid[], 'ann', 'x')", ids[:1])), "a replay is not taken back")
 

@@ -96,7 +96,7 @@ func TestJobResolveAndReopen(t *testing.T) {
 		return call(t, j.work, "public.fn_job_dead_letter_reopen(ARRAY[$1]::uuid[], 'bob', 'it did not', $2)", deadLetter, dry)
 	}
 	before := j.all()
-	require.Equal(t, "open", results(t, reopen(false))[0]["why"])
+	require.Equal(t, "open already: there is nothing to reopen", results(t, reopen(false))[0]["why"])
 	require.Equal(t, "would_resolve", results(t, resolve(true))[0]["outcome"])
 	require.Equal(t, "would_replay", results(t, call(t, j.work, "public.fn_job_dead_letter_replay(ARRAY[$1]::uuid[], 'ann', NULL, true)", deadLetter))[0]["outcome"])
 	require.Equal(t, before, j.all())

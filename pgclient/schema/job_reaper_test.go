@@ -141,7 +141,7 @@ func TestJobLeaseRelease(t *testing.T) {
 		case old.Token:
 			require.Equal(t, "released", r["outcome"])
 		case live.Token:
-			require.Contains(t, r["why"], "leased until")
+			require.Contains(t, r["why"], "the lease runs until")
 		default:
 			require.Contains(t, r["why"], "no such lease")
 		}

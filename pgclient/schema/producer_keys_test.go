@@ -191,7 +191,7 @@ func TestJobKeyScopes(t *testing.T) {
 	for _, scope := range []string{team, "queue_owner", "nobody of this name", ""} {
 		_, err := tryCall(stranger, put, `{"n": 3}`, scope)
 		refused(t, "42501", err, scope)
-		require.ErrorContains(t, err, "may not use the keys of scope "+scope)
+		require.ErrorContains(t, err, "may not use idempotency keys of scope "+scope)
 		_, err = tryCall(stranger, "public.fn_job_enqueue_many($1)", []any{map[string]any{"job_kind": "k", "event_domain": "iu", "executor": "Agent", "idempotency_key": "x", "scope": scope}})
 		refused(t, "42501", err, scope)
 	}

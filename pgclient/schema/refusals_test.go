@@ -33,13 +33,13 @@ func TestBatchRefusalsNameTheRow(t *testing.T) {
 	}
 	long := strings.Repeat("x", 3000)
 	for bad, says := range map[string]string{
-		`7`:                                                       `p_jobs[2] must be an object, not 7`,
+		`7`:                                                       `p_jobs[2] must be a JSON object, not 7`,
 		with("job_kind", `""`):                                    `p_jobs[2].job_kind must match ^[A-Za-z][A-Za-z0-9_.:-]{0,99}$, not be ""`,
 		with("job_kind", ``):                                      `p_jobs[2].job_kind must match ^[A-Za-z][A-Za-z0-9_.:-]{0,99}$, not be null`,
 		with("event_domain", `"A"`):                               `p_jobs[2].event_domain must match ^[a-z][a-z0-9_]{0,50}$, not be "A"`,
 		with("executor", `"MOT"`):                                 `p_jobs[2].executor must be `,
 		with("executor", `"Codex"`):                               `p_jobs[2]: `,
-		with("payload", `[]`):                                     `p_jobs[2].payload must be an object, not a JSON array`,
+		with("payload", `[]`):                                     `p_jobs[2].payload must be a JSON object, not a JSON array`,
 		with("payload", `{"token": "s3cret"}`):                    `p_jobs[2].payload may not hold the key token: it carries references, not content`,
 		with("priority", `1001`):                                  `p_jobs[2].priority must be 0 to 1000, not 1001`,
 		with("priority", `"high\u202e"`):                          `p_jobs[2].priority must be 0 to 1000, not "high?"`,
@@ -63,7 +63,7 @@ func TestBatchRefusalsNameTheRow(t *testing.T) {
 	}
 	for bad, says := range map[string]string{
 		with("executor", `"Codex"`):                                     `may not enqueue for executor kind Codex`,
-		with("idempotency_key", `"a", "scope": "queue_owner"`):          `may not use the keys of scope queue_owner`,
+		with("idempotency_key", `"a", "scope": "queue_owner"`):          `may not use idempotency keys of scope queue_owner`,
 		with("idempotency_key", `"same", "payload": {"n": 1}`):          ``,
 		with("idempotency_key", `"same2", "payload": {"n": 2}`):         ``,
 		with("job_kind", `"k", "idempotency_key": "", "actor": "a"`):    `p_jobs[2].idempotency_key must`,
@@ -85,12 +85,12 @@ func TestBatchRefusalsNameTheRow(t *testing.T) {
 	worker := h.as("webhook_worker")
 	result := `{"job_id": 1, "lease_token": "t", "delivered": true, "status": 200}`
 	for bad, says := range map[string]string{
-		`"x"`: `p_results[1] must be an object, not "x"`,
+		`"x"`: `p_results[1] must be a JSON object, not "x"`,
 		`{"job_id": "x", "lease_token": "t", "delivered": true, "status": 200}`:                     `p_results[1].job_id must be a bigint, not "x"`,
 		`{"job_id": 2, "lease_token": "t", "delivered": "?", "status": 200}`:                        `p_results[1].delivered must be a boolean, not "?"`,
 		`{"job_id": 2, "lease_token": "t", "delivered": false, "code": "NONE"}`:                     `p_results[1].code: unknown error code "NONE"`,
-		`{"job_id": 2, "lease_token": "t", "delivered": true, "status": 404}`:                       `p_results[1], job 2: delivered needs a status of 200 to 299 and no code, not 404`,
-		`{"job_id": 1, "lease_token": "t", "delivered": true, "status": 200}`:                       `p_results[0], job 1: reported twice in one call`,
+		`{"job_id": 2, "lease_token": "t", "delivered": true, "status": 404}`:                       `p_results[1], job 2: delivered = true needs a status of 200 to 299 and no code, not status 404 and code null`,
+		`{"job_id": 1, "lease_token": "t", "delivered": true, "status": 200}`:                       `p_results[0], job 1: the call holds two results of this job: send one`,
 		`{"job_id": 2, "lease_token": "t", "delivered": false, "code": "HTTP_500", "status": 7000}`: `p_results[1], job 2: status must be 100 to 999 or null, not 7000`,
 	} {
 		_, err := worker.Exec(t.Context(), "SELECT public.fn_webhook_job_report($1::jsonb)", "["+result+","+bad+"]")

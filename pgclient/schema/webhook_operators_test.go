@@ -28,7 +28,7 @@ func TestWebhookRequeue(t *testing.T) {
 	require.Equal(t, 2, num(got, "requeued"), got)
 	require.Equal(t, 1, num(got, "skipped"))
 	list := results(t, got)
-	require.Equal(t, "no such dead letter", list[2]["why"])
+	require.Equal(t, "no such dead letter: never written, or removed by retention", list[2]["why"])
 	require.Equal(t, "requeued", list[0]["outcome"])
 	newID := int64(list[0]["new_id"].(float64))
 	require.Equal(t, "Pending 0 1 t 0", one[string](h, `SELECT concat_ws(' ', s.status, attempt_count, requeue_generation,
@@ -109,7 +109,7 @@ func TestWebhookRequeueUndo(t *testing.T) {
 	h.exec("UPDATE public.subscriptions SET active = false")
 	dry := h.call("public.fn_dead_letter_requeue_undo($1, 'ann', '', true)", deadLetters)
 	require.Equal(t, 2, num(dry, "recalled"))
-	require.Equal(t, "not requeued", results(t, dry)[2]["why"])
+	require.Equal(t, "not requeued: there is nothing to undo", results(t, dry)[2]["why"])
 	sagas := one[int](h, "SELECT count(*) FROM public.webhook_delivery_sagas")
 	got := h.call("public.fn_dead_letter_requeue_undo($1, 'ann', 'wrong group')", deadLetters[:1])
 	require.Equal(t, 1, num(got, "recalled"))

@@ -273,8 +273,8 @@ func TestWebhookLeaseRelease(t *testing.T) {
 	require.Equal(t, 2, one[int](h, "SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Leased'"), "a dry run changes nothing")
 	got := whys(h.call(release, ids, false))
 	require.Equal(t, "released <nil>", got[0])
-	require.Contains(t, got[1], "skipped leased until 20")
-	require.Equal(t, "skipped no lease holds it: it is Pending", got[2])
+	require.Contains(t, got[1], "skipped the lease runs until 20")
+	require.Equal(t, "skipped the job is Pending, not leased: there is nothing to release", got[2])
 	require.Equal(t, "skipped no such webhook job", got[3])
 	require.Equal(t, "Pending 1", one[string](h, "SELECT concat_ws(' ', status, lease_resets) FROM public.webhook_delivery_jobs WHERE id = $1", held[0].Job))
 	require.Equal(t, []string{"lease_lost"}, h.report(result(held[0], "")), "the worker that had it changes nothing")
@@ -324,6 +324,6 @@ func TestWhyALaneIsNeverDue(t *testing.T) {
 		j.exec(`INSERT INTO public.job_queue (job_kind, event_domain, executor, process_after, ready) SELECT kind, 'iu', 'external_worker', $1::text::timestamptz, false
 			FROM unnest('{k,never}'::text[]) kind`, at)
 	}
-	require.Equal(t, "2 of 3 waiting jobs are never due: their process_after is no time up to 9999", why("job k in iu"))
-	require.Equal(t, "2 of 2 waiting jobs are never due: their process_after is no time up to 9999", why("job never in iu"))
+	require.Equal(t, "2 of 3 waiting jobs are never due: their process_after is infinity or beyond the year 9999", why("job k in iu"))
+	require.Equal(t, "2 of 2 waiting jobs are never due: their process_after is infinity or beyond the year 9999", why("job never in iu"))
 }

@@ -154,7 +154,7 @@ func (c *command) Handle(ctx context.Context, job Job) error {
 
 	if err := cmd.Start(); err != nil {
 		if ctx.Err() != nil {
-			return Coded(endCode(ctx), errText("not started: no time was left"))
+			return Coded(endCode(ctx), errText("the command was not started: no time was left for it"))
 		}
 		return Coded(CodeStartFailed, err)
 	}
@@ -181,12 +181,12 @@ func (c *command) judge(ctx context.Context, state *os.ProcessState, interrupted
 		return Coded(code, errText(withOutput(what, said, cut)))
 	}
 	if state == nil { // waiting for the process failed
-		return failed(CodeError, "the command's end could not be learnt")
+		return failed(CodeError, "how the command ended could not be found out")
 	}
 	if interrupted && ctx.Err() != nil {
-		code, what := endCode(ctx), "stopped by the host"
+		code, what := endCode(ctx), "the host stopped the command"
 		if code == CodeTimeout {
-			what = "the time was used up"
+			what = "the command took longer than its timeout"
 		}
 		return failed(code, what)
 	}

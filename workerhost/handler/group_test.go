@@ -38,11 +38,11 @@ func TestEndOfTheContextEndsTheWholeGroup(t *testing.T) {
 		{"stopped", func(ctx context.Context) (context.Context, func()) {
 			ctx, cancel := context.WithCancel(ctx)
 			return ctx, cancel
-		}, handler.CodeStopped, "stopped by the host"},
+		}, handler.CodeStopped, "the host stopped the command"},
 		{"out of time", func(ctx context.Context) (context.Context, func()) {
 			c := &expiring{Context: ctx, done: make(chan struct{})}
 			return c, func() { close(c.done) }
-		}, handler.CodeTimeout, "the time was used up"},
+		}, handler.CodeTimeout, "the command took longer than its timeout"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -94,7 +94,7 @@ func TestCommandMayEndItselfWithinTheGrace(t *testing.T) {
 	h := command(t, patience, "sh", "-c", `trap 'echo cleaned up; exit 0' TERM; exec 9>"$0"; sleep 300 >/dev/null 2>&1 & echo up >&9; wait`, p.path)
 	code, text, _ := handler.Outcome(within(t, func() error { return h.Handle(ctx, job()) }))
 	require.Equal(t, handler.CodeStopped, code)
-	require.Equal(t, "stopped by the host: cleaned up", text)
+	require.Equal(t, "the host stopped the command: cleaned up", text)
 }
 
 func TestWhatACommandLeavesBehind(t *testing.T) {
@@ -155,7 +155,7 @@ func TestCommandIsNotStartedWithoutTime(t *testing.T) {
 	cancel()
 	code, text, _ := handler.Outcome(command(t, 0, "sh", "-c", "exit 9").Handle(ctx, job()))
 	require.Equal(t, handler.CodeStopped, code)
-	require.Equal(t, "not started: no time was left", text)
+	require.Equal(t, "the command was not started: no time was left for it", text)
 }
 
 func TestCommandDiesWithItsHost(t *testing.T) {

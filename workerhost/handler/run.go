@@ -66,7 +66,7 @@ type attempt struct {
 // failure.
 func (r *Runner) Run(ctx context.Context, h Handler, job Job) error {
 	if ctx.Err() != nil {
-		return &Failure{Code: endCode(ctx), Err: errText("not started: no time was left")}
+		return &Failure{Code: endCode(ctx), Err: errText("the handler was not started: no time was left for it")}
 	}
 	t := &attempt{ctx: ctx, h: h, job: job, ended: make(chan error, 1)}
 	r.start(t)

@@ -38,7 +38,7 @@ func URL(raw string, s *sender.Sender) (Handler, error) {
 	case u.Hostname() == "":
 		return nil, badURL("the url has no host")
 	case s == nil:
-		return nil, badURL("this host cannot make requests")
+		return nil, &queue.Error{Kind: queue.KindConfig, What: queue.Clean("a url needs a sender, and this host has none"), Do: queue.Clean("pass a sender to handler.URL")}
 	}
 	return &endpoint{url: raw, sender: s}, nil
 }

@@ -237,5 +237,5 @@ func TestParseSaysEverythingAtOnce(t *testing.T) {
 	}, strings.Split(err.Error(), "\n"))
 
 	_, err = handler.Parse([]handler.Spec{{Kind: "a", URL: "https://example.org"}}, nil)
-	require.ErrorContains(t, err, "this host cannot make requests")
+	require.ErrorContains(t, err, "a url needs a sender")
 }

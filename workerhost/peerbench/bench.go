@@ -217,7 +217,7 @@ func (d *database) count(ctx context.Context, sql string) (n int, err error) {
 func (d *database) expect(ctx context.Context, want int, sql string) error {
 	got, err := d.count(ctx, sql)
 	if err == nil && got != want {
-		err = fmt.Errorf("%d instead of %d: %s", got, want, sql)
+		err = fmt.Errorf("the database has %d rows where %d were expected, by %s", got, want, sql)
 	}
 	return err
 }

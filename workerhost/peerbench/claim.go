@@ -30,7 +30,7 @@ func (b *bench) claimRate(ctx context.Context) part {
 				rate, err := run(ctx, d, s.batch, s.total)
 				d.drop()
 				if err != nil {
-					return fmt.Errorf("%d a call: %w", s.batch, err)
+					return fmt.Errorf("claiming %d jobs a call: %w", s.batch, err)
 				}
 				put(figure(s.batch), perSecond, rate)
 			}

@@ -68,7 +68,7 @@ func refusal(answer string) error {
 		return err
 	}
 	if a.Refused {
-		return errors.New("refused: " + a.Reason)
+		return errors.New("qtop refused the call: " + a.Reason)
 	}
 	return nil
 }

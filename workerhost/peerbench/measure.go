@@ -95,7 +95,7 @@ type contender struct {
 // example because node is missing. It does not make the command fail.
 type notRun struct{ why string }
 
-func (e notRun) Error() string { return "not run: " + e.why }
+func (e notRun) Error() string { return "this contestant was not run: " + e.why }
 
 // figures holds the results of one part, in the order in which they were first put.
 type figures struct {

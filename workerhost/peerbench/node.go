@@ -31,12 +31,12 @@ func installNode(ctx context.Context, name, version, script string, text []byte)
 	p := &nodePeer{}
 	out, err := exec.CommandContext(ctx, "node", "-v").Output()
 	if err != nil {
-		p.err = notRun{"no node"}
+		p.err = notRun{"node is not installed"}
 		return p
 	}
 	p.node = strings.TrimSpace(string(out))
 	if _, err := exec.LookPath("npm"); err != nil {
-		p.err = notRun{"no npm"}
+		p.err = notRun{"npm is not installed"}
 		return p
 	}
 	if p.dir, err = os.MkdirTemp("", "peerbench-"+name+"-"); err != nil {

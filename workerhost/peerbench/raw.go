@@ -197,7 +197,7 @@ func drain(ctx context.Context, conns, total int, step func(ctx context.Context,
 		return 0, err
 	}
 	if n := taken.Load(); n != int64(total) {
-		return 0, fmt.Errorf("%d rows were taken of %d", n, total)
+		return 0, fmt.Errorf("the raw loop took %d rows of %d", n, total)
 	}
 	return float64(total) / took.Seconds(), nil
 }

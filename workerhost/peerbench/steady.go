@@ -81,7 +81,7 @@ func steady(ctx context.Context, args []string, out, progress io.Writer) error {
 		return err
 	}
 	if flags.NArg() > 0 || o.rate < 1 || o.length < time.Second || o.idleInTx < time.Second {
-		return errors.New("expected a rate of at least 1, phases of at least 1s, and no other words")
+		return errors.New("peerbench steady needs -rate of at least 1, -length of at least 1s, and no other arguments; see -help")
 	}
 	if err := os.MkdirAll(o.dir, 0o755); err != nil {
 		return err

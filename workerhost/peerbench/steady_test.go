@@ -101,7 +101,7 @@ func TestJobNumberOfEachLoad(t *testing.T) {
 		`{"n": 7}`:                             "7 <nil>", // a webhook, a peer
 		`{"job_id": "x", "payload": {"n": 0}}`: "0 <nil>",
 		`{"target_ref": "bench/12", "payload": {"event_id": "x"}}`: "12 <nil>", // a routed event
-		`{"payload": {}}`: "0 a request without a number",
+		`{"payload": {}}`: "0 the payload of a request has no number n",
 	} {
 		n, err := jobNumber(strings.NewReader(body))
 		if got := fmt.Sprint(n, " ", err); got != want {

@@ -178,7 +178,7 @@ func (s *steadyRun) steadyPgQue() contestant {
 		name: pgqueName, load: jobsLoad, hot: "pgque.event_template",
 		needs: func(context.Context) error {
 			if s.pgque == "" {
-				return notRun{"no -pgque FILE"}
+				return notRun{"it needs its SQL file: -pgque FILE"}
 			}
 			return nil
 		},

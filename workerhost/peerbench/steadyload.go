@@ -323,5 +323,5 @@ func jobNumber(body io.Reader) (int, error) {
 	case subject != "":
 		return strconv.Atoi(subject)
 	}
-	return 0, errors.New("a request without a number")
+	return 0, errors.New("the payload of a request has no number n")
 }

@@ -116,7 +116,7 @@ func unmapPrefixes(in []netip.Prefix) []netip.Prefix {
 func (g *guard) judge(given netip.Addr, plainHTTP bool) (netip.Addr, error) {
 	addr := given.Unmap()
 	if !addr.IsValid() {
-		return addr, refused("no address", "not an address")
+		return addr, &failure{CodeAddressRefused, "DNS returned an address that is neither IPv4 nor IPv6"}
 	}
 	if addr.Zone() != "" {
 		return addr, refused(addr.String(), "bound to a network interface (zone)")

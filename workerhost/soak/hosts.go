@@ -130,11 +130,11 @@ func (h *host) ready(ctx context.Context, from int64) error {
 		}
 		select {
 		case <-h.done:
-			return fmt.Errorf("host %s ended with exit %d: see %s", h.id, h.cmd.ProcessState.ExitCode(), h.log)
+			return fmt.Errorf("host %s ended with exit code %d before it was ready: %s says why", h.id, h.cmd.ProcessState.ExitCode(), h.log)
 		default:
 		}
 		if pause(ctx, 20*time.Millisecond) != nil {
-			return fmt.Errorf("host %s is not ready: see %s", h.id, h.log)
+			return fmt.Errorf("host %s did not report ready within 2 minutes: %s says why", h.id, h.log)
 		}
 	}
 }

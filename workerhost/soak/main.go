@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		return again(*read, out)
 	}
 	if flags.NArg() > 0 || o.duration < 10*time.Second || o.jobs < 1 || o.webhooks < 1 {
-		return errors.New("wanted: a duration of at least 10s, at least 1 job and 1 webhook a second, and no further words")
+		return errors.New("a soak needs -duration of at least 10s, -jobs and -webhooks of at least 1, and no other arguments; see -help")
 	}
 	if o.kill <= 0 {
 		o.kill = o.duration / 6
@@ -117,7 +117,7 @@ func again(dir string, out io.Writer) error {
 		return err
 	}
 	if len(samples) == 0 {
-		return errors.New("no samples in " + dir)
+		return errors.New("there are no samples in " + dir + ": name the directory of a soak (-dir) that has taken some")
 	}
 	wrong := table(out, samples)
 	if len(wrong) > 0 {

@@ -56,7 +56,7 @@ func (s *soak) sample(ctx context.Context) error {
 	}
 	select {
 	case <-s.console.done:
-		return fmt.Errorf("the console ended with exit %d", s.console.cmd.ProcessState.ExitCode())
+		return fmt.Errorf("the console of the soak ended with exit code %d", s.console.cmd.ProcessState.ExitCode())
 	default:
 	}
 	one := sample{now.UTC(), now.Sub(s.began).Seconds(), f}

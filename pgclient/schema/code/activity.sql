@@ -119,13 +119,13 @@ BEGIN
     AND a.backend_type = 'client backend';
   IF v_seen IS NULL THEN
     v_rule := 'not_found';
-    v_why := 'that session has ended';
+    v_why := format('the session of pid %s has ended: there is nothing to %s', p_pid, p_signal);
   ELSIF NOT (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = session_user) AND ((SELECT r.rolsuper FROM pg_roles r
       WHERE r.oid = v_login) OR NOT pg_has_role(session_user, v_login, 'USAGE')
       AND NOT pg_has_role(session_user, 'pg_signal_backend', 'USAGE')) THEN
     v_rule := 'right';
-    v_why := format('%s may not signal a session of %s; a superuser can GRANT pg_signal_backend TO %s', session_user,
-      v_seen ->> 'login', quote_ident(session_user));
+    v_why := format('login %s may not %s a session of login %s; a superuser can GRANT pg_signal_backend TO %s',
+      session_user, p_signal, v_seen ->> 'login', quote_ident(session_user));
   END IF;
   RETURN COALESCE(v_seen, '{}') || CASE
     WHEN v_rule IS NOT NULL AND COALESCE(p_dry_run, true)

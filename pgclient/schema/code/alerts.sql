@@ -283,11 +283,11 @@ BEGIN
   SELECT * INTO v_alert FROM public.fn_queue_alert_current(p_alert_key);
   IF v_alert.alert_key IS NULL THEN
     v_rule := 'not_found';
-    v_why := format('alert %s is not open: its executor beat again, its share fell, its condition ended, or there was '
-      'no such alert', left(p_alert_key, 200));
+    v_why := format('alert %s is not open: it has ended, or there never was one; qtop alerts lists the open ones',
+      left(p_alert_key, 200));
   ELSIF v_alert.state = 'acked' THEN
     v_rule := 'already_acked';
-    v_why := format('acknowledged by %s since %s, until %s: %s', v_alert.acked_by,
+    v_why := format('alert %s is acknowledged by %s since %s, until %s: %s', left(p_alert_key, 200), v_alert.acked_by,
       to_char(v_alert.acked_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
       to_char(v_alert.ack_expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), v_alert.comment);
   END IF;
@@ -340,7 +340,7 @@ BEGIN
     RETURN public.fn_operator_refused(
       p_action => 'unack'::text, p_target => COALESCE(v_alert.alert_key, left(p_alert_key, 300)), p_actor => v_actor,
       p_reason => btrim(p_comment), p_rule => 'not_acked'::text,
-      p_why => format('alert %s is not acknowledged', left(p_alert_key, 200)));
+      p_why => format('alert %s is not acknowledged: there is nothing to withdraw', left(p_alert_key, 200)));
   END IF;
   UPDATE public.queue_alert_ack SET cleared_at = clock_timestamp(), cleared_reason = 'unacked'
   WHERE alert_key = v_alert.alert_key AND cleared_at IS NULL;

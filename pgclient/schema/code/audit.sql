@@ -28,8 +28,8 @@ GRANT SELECT ON public.queue_operator_action TO
 CREATE OR REPLACE FUNCTION public.fn_refuse_change() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
-  RAISE EXCEPTION '% is append-only: % is refused for every role', TG_TABLE_NAME, TG_OP
-    USING ERRCODE = '42501', HINT = 'rows of this table never change; correct them by a new row';
+  RAISE EXCEPTION '% of table % is refused for every role: the table is append-only', TG_OP, TG_TABLE_NAME
+    USING ERRCODE = '42501', HINT = 'insert a new row that corrects the old one';
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_refuse_change IS
@@ -71,7 +71,8 @@ CREATE OR REPLACE FUNCTION public.fn_operator_reason(p_reason text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   IF COALESCE(btrim(p_reason), '') = '' OR length(p_reason) > 2000 THEN
-    RAISE EXCEPTION 'a reason is needed, with 1 to 2000 characters' USING ERRCODE = '22023';
+    RAISE EXCEPTION 'a reason is needed, with 1 to 2000 characters'
+      USING ERRCODE = '22023', HINT = 'say why in p_reason, or with --reason of qtop';
   END IF;
   RETURN btrim(p_reason);
 END

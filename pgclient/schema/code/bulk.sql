@@ -138,14 +138,15 @@ BEGIN
   SELECT * INTO v_old FROM public.queue_bulk_operation WHERE operation_id = p_operation_id FOR UPDATE;
   IF NOT FOUND THEN
     v_rule := 'not_found';
-    v_reason := format('there is no operation %s', COALESCE(p_operation_id::text, '(null)'));
+    v_reason := format('there is no operation %s; qtop ops lists them', COALESCE(p_operation_id::text, '(null)'));
   ELSIF p_to = 'running' AND public.fn_queue_clone_of() IS NOT NULL THEN
     v_rule := 'clone';
     v_reason := public.fn_queue_clone_of();
   ELSIF v_old.state <> ALL (p_from) THEN
     v_rule := 'state';
-    v_reason := format('operation %s has been %s since %s, by %s', v_old.operation_id, v_old.state,
-      to_char(v_old.state_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), v_old.state_by);
+    v_reason := format('operation %s has been %s since %s, by %s: only one that is %s can become %s',
+      v_old.operation_id, v_old.state, to_char(v_old.state_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
+      v_old.state_by, public.fn_words(p_from, 'or'), p_to);
   END IF;
   IF v_rule IS NOT NULL THEN
     RETURN public.fn_operator_refused(
@@ -231,8 +232,8 @@ BEGIN
       p_action => 'bulk_rate'::text, p_target => 'operation ' || COALESCE(p_operation_id, 0), p_actor => v_actor,
       p_reason => COALESCE(v_old.reason, 'refused'),
       p_rule => CASE WHEN v_old.state IS NULL THEN 'not_found' ELSE 'state' END,
-      p_why => COALESCE(format('operation %s is %s', p_operation_id, v_old.state),
-        format('there is no operation %s', p_operation_id)));
+      p_why => COALESCE(format('operation %s is %s: it has no rate any more', p_operation_id, v_old.state),
+        format('there is no operation %s; qtop ops lists them', p_operation_id)));
   END IF;
   UPDATE public.queue_bulk_operation SET rate_per_second = p_rate WHERE operation_id = p_operation_id;
   v_audit := public.fn_operator_audit(
@@ -378,7 +379,8 @@ DECLARE
   v_skipped text;
 BEGIN
   IF p_operation.kind <> 'resolve' AND NOT public.fn_cfg_bool('queue.dlq.replay_enabled') THEN
-    RETURN 'requeueing is switched off: queue.dlq.replay_enabled is not true';
+    RETURN 'requeueing is switched off: queue.dlq.replay_enabled is not true; '
+      'qtop flag set queue.dlq.replay_enabled true --reason R switches it on';
   END IF;
   SELECT count(*), count(*) FILTER (WHERE x.first_result = 'failed'), mode() WITHIN GROUP (ORDER BY x.first_code)
   INTO v_seen, v_failed, v_code FROM (
@@ -855,8 +857,9 @@ BEGIN
     RETURN jsonb_build_object('operation_id', p_operation_id) || public.fn_operator_refused(
       p_action => 'bulk_undo'::text, p_target => 'operation ' || COALESCE(p_operation_id, 0), p_actor => v_actor,
       p_reason => COALESCE(v_op.reason, 'refused'), p_rule => v_rule, p_why => CASE v_rule
-        WHEN 'not_found' THEN format('there is no operation %s', COALESCE(p_operation_id::text, '(null)'))
-        WHEN 'final' THEN 'what was routed cannot be taken back: its recipients have it'
+        WHEN 'not_found' THEN format('there is no operation %s; qtop ops lists them',
+          COALESCE(p_operation_id::text, '(null)'))
+        WHEN 'final' THEN 'routed events cannot be recalled: their recipients have them'
         ELSE format('operation %s is %s: %s', p_operation_id, v_op.state, CASE v_op.state WHEN 'running'
           THEN 'pause or abort it first'
           ELSE 'there is nothing to undo' END) END);

@@ -45,7 +45,7 @@ CREATE OR REPLACE FUNCTION public.fn_queue_clock_stepped(p_host_id text, p_insta
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   IF NOT COALESCE(abs(p_seconds) BETWEEN 0.1 AND 1e10, false) THEN
-    RAISE EXCEPTION 'p_seconds must be between 0.1 and 1e10, forward, or back as a negative number'
+    RAISE EXCEPTION 'p_seconds must be 0.1 to 1e10 (forward) or -1e10 to -0.1 (back), not %', p_seconds
       USING ERRCODE = '22023';
   END IF;
   IF EXISTS (SELECT FROM public.queue_host q WHERE q.host_id = p_host_id AND q.instance = p_instance

@@ -235,14 +235,14 @@ BEGIN
     ELSE RETURN '';
   END CASE;
   IF p_key LIKE 'queue.%' AND v_interval * 2 >= v_threshold THEN
-    RETURN format('the stale check (every %s s) must run more than twice per stale threshold (%s s): choose ',
-      v_interval, v_threshold) || CASE p_key WHEN 'queue.heartbeat.stale_threshold_seconds'
-      THEN format('a threshold above %s s', 2 * v_interval)
+    RETURN format('queue.tick.stale_heartbeat_check.interval_seconds (%s) must be less than half of '
+      'queue.heartbeat.stale_threshold_seconds (%s): choose ', v_interval, v_threshold)
+      || CASE p_key WHEN 'queue.heartbeat.stale_threshold_seconds' THEN format('a threshold above %s s', 2 * v_interval)
       ELSE format('an interval of at most %s s', (v_threshold - 1) / 2) END;
   END IF;
   IF p_key LIKE 'webhook.%' AND v_lease < v_timeout + 10 THEN
     RETURN format('webhook.lease_seconds (%s) must be at least webhook.timeout_seconds (%s) + 10, '
-      'else a request outlives its lease', v_lease, v_timeout);
+      'or a request could outlive its lease', v_lease, v_timeout);
   END IF;
   RETURN '';
 END
@@ -263,7 +263,7 @@ BEGIN
   SELECT * INTO v_rule FROM public.fn_cfg_rule(p_key);
   IF v_rule.key IS NULL THEN
     rule := 'unknown_key';
-    reason := format('there is no flag %s; see dot_config', left(p_key, 100));
+    reason := format('there is no flag %s; qtop flags lists them', left(p_key, 100));
   ELSIF NOT public.fn_cfg_readable(p_key, p_value) THEN
     rule := 'invalid_value';
     reason := format('%s takes %s, not "%s"', p_key,
@@ -280,8 +280,8 @@ BEGIN
   ELSIF v_rule.kind = 'environment' AND public.fn_queue_environment_lowers(p_before => v_row.value, p_after => p_value)
   THEN
     rule := 'confirm';
-    reason := format('this database is guarded (%s): use qtop environment set NAME --guard guarded|open --confirm NAME',
-      v_row.value);
+    reason := format('this database is guarded (%s), so fn_dot_config_set may not change its environment: use qtop '
+      'environment set NAME --guard guarded|open --confirm NAME', v_row.value);
   ELSIF p_expires_at <= clock_timestamp() THEN
     rule := 'expiry_in_the_past';
     reason := 'the expiry must be in the future';
@@ -290,10 +290,12 @@ BEGIN
     reason := 'the expiry must be within a year; leave it out for a value that does not expire';
   ELSIF p_expires_at IS NOT NULL AND p_key = 'queue.tick.config_expiry.interval_seconds' AND p_value ~ '^0+$' THEN
     rule := 'conflict';
-    reason := 'while config_expiry is off no value expires, and this one would not either: leave the expiry out';
+    reason := 'an interval of 0 switches off the tick worker config_expiry, which ends values: it could not end this '
+      'one; leave the expiry out';
   ELSIF v_row.updated_at > p_expected_updated_at THEN
     rule := 'changed';
-    reason := format('%s was changed to "%s" by %s at %s', p_key, v_row.value, v_row.updated_by,
+    reason := format('%s was changed to "%s" by %s at %s: look at it, then repeat', p_key, v_row.value,
+      v_row.updated_by,
       to_char(v_row.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'));
   ELSIF public.fn_dot_config_conflict(p_key, p_value) <> '' THEN
     rule := 'conflict';

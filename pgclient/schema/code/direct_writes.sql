@@ -65,7 +65,7 @@ BEGIN
     WHERE e.id = NEW.event_id;
     IF v_why IS NOT NULL THEN
       RAISE EXCEPTION 'cannot insert a saga: %', v_why
-        USING ERRCODE = '42501', HINT = 'fn_webhook_router_run makes sagas (R02)';
+        USING ERRCODE = '42501', HINT = 'insert only the event: fn_webhook_router_run makes its sagas (R02)';
     END IF;
   ELSIF NEW.status = 'InProgress' AND OLD.status IN ('Pending', 'PendingRetry') THEN
     SELECT CASE WHEN (OLD.next_attempt_at <= now()) IS NOT TRUE
@@ -101,7 +101,7 @@ BEGIN
     IF (NEW.took_ms, NEW.controlled, NEW.operation_id) IS DISTINCT FROM (OLD.took_ms, OLD.controlled, OLD.operation_id)
     THEN -- trg_job_guard refuses changes of all other columns
       RAISE EXCEPTION 'took_ms, controlled and operation_id of job % cannot be changed by hand', OLD.id
-        USING ERRCODE = '42501';
+        USING ERRCODE = '42501', HINT = 'the fn_webhook_job_ functions write them';
     END IF;
     NEW.settled_at := CASE WHEN NEW.settled_at IS NOT NULL THEN now() END;
     RETURN NEW;
@@ -119,7 +119,8 @@ BEGIN
   LEFT JOIN public.webhook_operation_bucket b ON b.operation_id = q.operation_id
   WHERE s.id = NEW.saga_id;
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'there is no saga %', NEW.saga_id USING ERRCODE = '23503';
+    RAISE EXCEPTION 'there is no saga % for this job', COALESCE(NEW.saga_id::text, 'NULL')
+      USING ERRCODE = '23503', HINT = 'write the id of a row of webhook_delivery_sagas';
   END IF;
   RETURN NEW;
 END
@@ -208,8 +209,8 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'to send nothing, set active to false';
   ELSIF NEW.event_type <> v_old.event_type AND EXISTS (SELECT FROM public.webhook_delivery_sagas s
     WHERE s.subscription_id = v_old.id AND s.status NOT IN ('Completed', 'DeadLettered')) THEN
-    RAISE EXCEPTION 'cannot change the event type of subscription %: it has deliveries of % under way', v_old.id,
-      v_old.event_type
+    RAISE EXCEPTION 'cannot change the event type of webhook subscription %: it has deliveries of % under way',
+      v_old.id, v_old.event_type
       USING ERRCODE = '42501', HINT = 'create a subscription for the other type, and set this one to inactive';
   END IF;
   RETURN NEW;
@@ -243,8 +244,8 @@ BEGIN
         FROM pg_control_system() c))
       AND (NEW.restored_through_id, NEW.restored_after_id, NEW.restored_xid) IS NOT DISTINCT FROM
         (v_old.restored_through_id, v_old.restored_after_id, v_old.restored_xid)) IS NOT TRUE THEN
-    RAISE EXCEPTION 'router_offsets may only move forward, and not beyond the existing events'
-      USING ERRCODE = '42501', HINT = 'fn_webhook_router_run moves the offset';
+    RAISE EXCEPTION 'the cursor in router_offsets may only move forward, and not beyond the existing events'
+      USING ERRCODE = '42501', HINT = 'leave it to fn_webhook_router_run, which moves it';
   END IF;
   RETURN NEW;
 END
@@ -299,8 +300,8 @@ BEGIN
   NEW.registered_at := COALESCE(v_old.registered_at, now());
   NEW.updated_at := now();
   IF NEW.subscription_id <> v_old.subscription_id THEN
-    RAISE EXCEPTION 'subscription_id of a job subscription cannot be changed: leases refer to it'
-      USING ERRCODE = '42501';
+    RAISE EXCEPTION 'subscription_id of job subscription % cannot be changed: leases refer to it', v_old.subscription_id
+      USING ERRCODE = '42501', HINT = 'disable it and insert another one';
   ELSIF NEW.executor_id <> v_old.executor_id AND NEW.executor_id !~ '^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,199}$' THEN
     RAISE EXCEPTION 'executor_id must match ^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,199}$'
       USING ERRCODE = '22023', HINT = 'choose an id of letters, digits and . _ : @ / -';

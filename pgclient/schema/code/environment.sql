@@ -80,7 +80,7 @@ BEGIN
     v_why := format('queue.environment is already "%s"', v_after);
   ELSIF v_name IS NOT NULL AND p_confirm IS DISTINCT FROM v_name AND NOT (v_dry AND p_confirm IS NULL) THEN
     v_rule := 'name';
-    v_why := format('this database is guarded: confirm with its environment %s, not %s', v_name,
+    v_why := format('this database is guarded: confirm with the name of its environment, %s, not %s', v_name,
       COALESCE(left(p_confirm, 100), '(none)'));
   END IF;
   IF v_rule IS NOT NULL THEN

@@ -4,8 +4,9 @@
 CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_why(p_ids uuid[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
-  RETURN (SELECT array_agg(CASE WHEN d.dead_letter_id IS NULL THEN 'no such dead letter'
-      WHEN d.resolved_at IS NOT NULL THEN format('closed as %s by %s at %s', d.resolution, d.resolved_by,
+  RETURN (SELECT array_agg(CASE WHEN d.dead_letter_id IS NULL
+      THEN 'no such dead letter: never written, or removed by retention'
+      WHEN d.resolved_at IS NOT NULL THEN format('closed already as %s by %s at %s', d.resolution, d.resolved_by,
         to_char(d.resolved_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')) END ORDER BY i.n)
     FROM unnest(p_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.iu_route_dead_letter d ON d.dead_letter_id = i.id);
 END
@@ -94,9 +95,12 @@ BEGIN
     PERFORM 1 FROM public.iu_route_dead_letter WHERE dead_letter_id = ANY (v_ids)
       ORDER BY dead_letter_id FOR NO KEY UPDATE;
   END IF;
-  SELECT array_agg(CASE WHEN d.dead_letter_id IS NULL THEN 'no such dead letter' WHEN d.resolved_at IS NULL
-    THEN 'already open'
-      WHEN d.resolution = 'replayed' THEN format('replayed by %s', d.resolved_by) END ORDER BY i.n)
+  SELECT array_agg(CASE WHEN d.dead_letter_id IS NULL
+      THEN 'no such dead letter: never written, or removed by retention'
+      WHEN d.resolved_at IS NULL THEN 'open already: there is nothing to reopen'
+      WHEN d.resolution = 'replayed'
+      THEN format('replayed by %s, not resolved: only a resolved dead letter is reopened', d.resolved_by)
+      END ORDER BY i.n)
   INTO v_why FROM unnest(v_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.iu_route_dead_letter d
     ON d.dead_letter_id = i.id;
   IF NOT v_dry THEN
@@ -161,16 +165,18 @@ BEGIN
         p_outcome => 'refused: disabled', p_filter => NULL::text, p_before => NULL::jsonb, p_after => NULL::jsonb);
     END IF;
     RETURN jsonb_build_object('refused', true, 'rule', 'disabled', 'dry_run', v_dry, 'audit_id', v_audit,
-      'reason', 'replaying is switched off: ' || v_off || ' is not true');
+      'reason', 'replaying is switched off: ' || v_off || ' is not true; qtop flag set ' || v_off || ' true --reason R '
+      'switches it on');
   END IF;
   IF NOT v_dry THEN
     PERFORM 1 FROM public.iu_route_dead_letter WHERE dead_letter_id = ANY (v_ids)
       ORDER BY dead_letter_id FOR NO KEY UPDATE;
   END IF;
   SELECT array_agg(COALESCE(w.why, CASE WHEN d.failure_code = 'ROUTE_DUPLICATE_ID'
-    THEN 'its id belongs to another event: emit it again with a new id, then resolve this dead letter'
+    THEN 'another event has the id of this one: emit it again with a new id, then resolve this dead letter'
     WHEN NOT r.enabled
-    THEN format('the route of %s is disabled by %s', r.event_domain, r.updated_by) END) ORDER BY w.n)
+    THEN format('the route of domain %s is disabled by %s: qtop route set %1$s --enabled=true --reason R',
+      r.event_domain, r.updated_by) END) ORDER BY w.n)
   INTO v_why
   FROM unnest(v_ids, public.fn_iu_route_dead_letter_why(v_ids)) WITH ORDINALITY AS w (id, why, n)
   LEFT JOIN public.iu_route_dead_letter d ON d.dead_letter_id = w.id

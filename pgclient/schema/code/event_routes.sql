@@ -605,7 +605,8 @@ BEGIN
       CASE v_rule
       WHEN 'not_found' THEN format('there is no consumer %s: a new one needs domain, type, kind and executor',
         p_consumer_id)
-      ELSE left(format('event type %s/%s is not registered', v_new.event_domain, v_new.event_type), 300) END);
+      ELSE left(format('event type %s/%s is not registered; qtop event-type set registers it',
+        v_new.event_domain, v_new.event_type), 300) END);
   END IF;
   IF NOT v_dry THEN
     INSERT INTO public.consumer_registry VALUES (v_new.*)
@@ -651,7 +652,8 @@ BEGIN
         p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
     END IF;
     RETURN jsonb_build_object('refused', true, 'rule', 'not_found', 'dry_run', v_dry, 'audit_id', v_audit,
-      'reason', format('no event type of domain %s is registered', left(COALESCE(p_event_domain, ''), 100)));
+      'reason', format('no event type of domain %s is registered, so it has no route; qtop event-type set registers '
+      'one', left(COALESCE(p_event_domain, ''), 100)));
   END IF;
   v_new := v_old;
   v_new.enabled := p_enabled;

@@ -141,8 +141,9 @@ BEGIN
   END IF;
   RETURN jsonb_build_object('refused', true, 'rule', 'exists', 'dry_run', v_dry, 'audit_id', v_audit,
     'subscription_id', v_row.subscription_id,
-    'reason', CASE WHEN v_row.subscription_id IS NULL THEN 'another session has just created this event subscription'
-      ELSE format('this event subscription exists already: %s%s', v_row.subscription_id,
+    'reason', CASE WHEN v_row.subscription_id IS NULL
+      THEN 'another session has just created the same event subscription; qtop subscriptions lists it'
+      ELSE format('the same event subscription exists already, as number %s%s', v_row.subscription_id,
         CASE WHEN v_row.mute THEN ', muted: unmute it' ELSE '' END) END);
 END
 $fn$;
@@ -173,7 +174,8 @@ BEGIN
   SELECT * INTO v_old FROM public.event_subscription s WHERE s.subscription_id = p_subscription_id FOR UPDATE;
   IF NOT FOUND THEN
     v_rule := 'not_found';
-    v_why := format('there is no event subscription %s', COALESCE(p_subscription_id::text, '(null)'));
+    v_why := format('there is no event subscription %s; qtop subscriptions lists them',
+      COALESCE(p_subscription_id::text, '(null)'));
   ELSIF v_old.mute = p_mute THEN
     SELECT a.actor, a.at INTO v_by FROM public.queue_operator_action a
     WHERE a.target = 'subscription ' || p_subscription_id AND a.outcome = 'done' ORDER BY a.id DESC LIMIT 1;
@@ -264,6 +266,20 @@ $fn$;
 COMMENT ON FUNCTION public.fn_session_acts_as IS
   'Whether this login is a member of the role that a reference names. Internal.';
 
+-- fn_session_needs(ref) → what makes fn_session_acts_as true: the GRANT, if the role exists. Internal.
+CREATE OR REPLACE FUNCTION public.fn_session_needs(p_ref text) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_role text := public.fn_queue_role_name(substr(p_ref, strpos(p_ref, ':') + 1));
+BEGIN
+  RETURN CASE WHEN EXISTS (SELECT FROM pg_roles r WHERE r.rolname = v_role)
+    THEN format('GRANT %I TO %I: the login must be a member of that role', v_role, session_user)
+    ELSE format('there is no role %s: create it, and make the login a member of it', quote_ident(left(v_role, 63))) END;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_session_needs IS
+  'What a login lacks to act as a recipient or reader: the GRANT of its role. Internal.';
+
 -- fn_event_acts_as(recipient) → whether this login may read and mark events as the recipient: it must be a member of
 -- the role whose name follows the colon; every login is a member of itself. If there is no such role, nobody may.
 -- Internal.
@@ -292,8 +308,8 @@ BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 1000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 1000' USING ERRCODE = '22023';
   ELSIF NOT public.fn_event_acts_as(p_recipient_ref) THEN
-    RAISE EXCEPTION 'login % may not read as %', session_user, left(p_recipient_ref, 200)
-      USING ERRCODE = '42501', HINT = 'the login must be a member of the role that the recipient names';
+    RAISE EXCEPTION 'login % may not read the events of recipient %', session_user, left(p_recipient_ref, 200)
+      USING ERRCODE = '42501', HINT = public.fn_session_needs(p_recipient_ref);
   END IF;
   RETURN QUERY
   SELECT e.id, e.event_domain, e.event_type, e.event_stream, e.event_severity, e.event_subject_table,
@@ -330,8 +346,8 @@ BEGIN
       p_reason => NULL::text, p_filter => NULL::text, p_frozen_count => cardinality(p_event_ids)::bigint,
       p_before => NULL::jsonb, p_after => NULL::jsonb, p_outcome => 'refused: not_recipient'::text);
     RETURN jsonb_build_object('refused', true, 'rule', 'not_recipient', 'reason',
-      format('login %s may not act as %s: the login must be a member of the role that the recipient names',
-        session_user, left(p_recipient_ref, 200)));
+      format('login %s may not mark the events of recipient %s as read: ', session_user, left(p_recipient_ref, 200))
+        || public.fn_session_needs(p_recipient_ref));
   END IF;
   WITH asked AS (
     SELECT DISTINCT i.id FROM unnest(p_event_ids) i (id) WHERE i.id IS NOT NULL
@@ -344,7 +360,7 @@ BEGIN
   )
   SELECT jsonb_agg(jsonb_build_object('id', a.id, 'outcome', CASE WHEN m.event_id IS NOT NULL THEN 'read'
     WHEN r.id IS NOT NULL THEN 'already' ELSE 'refused' END,
-    'why', CASE WHEN r.id IS NULL THEN 'not_resolved: it was not routed to ' || p_recipient_ref ELSE '' END)
+    'why', CASE WHEN r.id IS NULL THEN 'not_resolved: the event was not routed to ' || p_recipient_ref ELSE '' END)
       ORDER BY a.id) INTO v_results
   FROM asked a LEFT JOIN resolved r ON r.id = a.id LEFT JOIN marked m ON m.event_id = a.id;
   RETURN jsonb_build_object('results', COALESCE(v_results, '[]'));

@@ -56,8 +56,8 @@ BEGIN
         p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
     END IF;
     RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'dry_run', v_dry, 'audit_id', v_audit, 'reason',
-      CASE v_rule WHEN 'ours' THEN format('%s is emitted only by qtop and cannot be changed', v_target)
-      ELSE format('event type %s is not registered: a new one needs a stream and a lane', v_target) END);
+      CASE v_rule WHEN 'ours' THEN format('event type %s is emitted only by qtop and cannot be changed', v_target)
+      ELSE format('event type %s is not registered: a new one needs a stream and a delivery lane', v_target) END);
   END IF;
   IF NOT v_dry THEN
     INSERT INTO public.event_type_registry VALUES (v_new.*)

@@ -129,7 +129,7 @@ BEGIN
     RETURN public.fn_operator_refused(
       p_action => 'executor_register'::text, p_target => p_executor_id, p_actor => v_actor, p_reason => NULL::text,
       p_rule => 'exists'::text,
-      p_why => format('%s is already registered, by %s at %s', p_executor_id, v_row.registered_by,
+      p_why => format('executor %s is already registered, by %s at %s', p_executor_id, v_row.registered_by,
         to_char(v_row.registered_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')));
   END IF;
   v_audit := public.fn_operator_audit(
@@ -188,13 +188,14 @@ BEGIN
   SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id;
   IF NOT FOUND THEN
     v_rule := 'not_found';
-    v_why := format('no executor %s is registered', left(p_executor_id, 200));
+    v_why := format('no executor %s is registered; qtop executors lists them', left(p_executor_id, 200));
   ELSIF v_row.deregistered_at IS NOT NULL THEN
     v_rule := 'gone';
-    v_why := format('%s was deregistered by %s', p_executor_id, v_row.deregistered_by);
+    v_why := format('executor %s was deregistered by %s: register it again first', p_executor_id,
+      v_row.deregistered_by);
   ELSIF v_row.tick_worker THEN
     v_rule := 'tick_worker';
-    v_why := format('%s is a worker of the queue itself: it has no owner', p_executor_id);
+    v_why := format('%s is a tick worker, which has no owner role: name an executor', p_executor_id);
   END IF;
   IF v_rule IS NOT NULL THEN
     RETURN public.fn_operator_refused(
@@ -240,17 +241,20 @@ BEGIN
   END IF;
   IF v_row.executor_id IS NULL THEN
     v_rule := 'unregistered';
-    v_reason := format('%s is not registered: have a workflow_admin register it first', left(p_executor_id, 200));
+    v_reason := format('executor %s is not registered: have a workflow_admin register it first',
+      left(p_executor_id, 200));
   ELSIF v_row.deregistered_at IS NOT NULL THEN
     v_rule := 'deregistered';
-    v_reason := format('%s was deregistered by %s', p_executor_id, v_row.deregistered_by);
+    v_reason := format('executor %s was deregistered by %s: have a workflow_admin register it again', p_executor_id,
+      v_row.deregistered_by);
   ELSIF v_row.tick_worker THEN
     v_rule := 'tick_worker';
-    v_reason := format('only the tick of %s writes its beats: call fn_queue_tick_request', p_executor_id);
+    v_reason := format('%s is a tick worker, and only its run writes its heartbeat: call fn_queue_tick_request',
+      p_executor_id);
   ELSIF NOT public.fn_executor_member(v_row.owner_role) THEN
     v_rule := 'not_owner';
-    v_reason := format('%s belongs to role %s: only members of that role may beat as it', p_executor_id,
-      v_row.owner_role);
+    v_reason := format('executor %s belongs to role %s, and login %s is not a member: GRANT %s TO %s', p_executor_id,
+      v_row.owner_role, session_user, quote_ident(v_row.owner_role), quote_ident(session_user));
   END IF;
   IF v_rule = 'not_owner' THEN -- audited: this refusal may be an intrusion, the others are mistakes of a host
     PERFORM public.fn_operator_audit(
@@ -279,15 +283,15 @@ DECLARE
 BEGIN
   SELECT sum(l.live) INTO v_n FROM public.job_lease l WHERE l.lease_owner = p_executor_id;
   IF v_n > 0 THEN
-    RETURN format('%s holds %s %s: let it drain, or cancel them', p_executor_id, v_n,
-      CASE WHEN v_n = 1 THEN 'job' ELSE 'jobs' END);
+    RETURN format('executor %s holds ', p_executor_id) || CASE WHEN v_n = 1
+      THEN '1 job: let the job finish, or cancel it' ELSE v_n || ' jobs: let the jobs finish, or cancel them' END;
   END IF;
   SELECT sum(c.n) INTO v_n FROM public.v_queue_counter c
   WHERE c.scope = 'job' AND c.k3 IN ('queued', 'scheduled', 'retry_waiting') AND c.n > 0
     AND EXISTS (SELECT 1 FROM public.fn_job_lane_rule(p_executor_id, c.k2, c.k1));
   IF v_n > 0 THEN
-    RETURN format('%s that its subscriptions admit: disable those first',
-      CASE WHEN v_n = 1 THEN '1 job waits' ELSE v_n || ' jobs wait' END);
+    RETURN format('%s that job subscriptions of executor %s admit: disable those subscriptions first',
+      CASE WHEN v_n = 1 THEN '1 job waits' ELSE v_n || ' jobs wait' END, p_executor_id);
   END IF;
   RETURN NULL;
 END $$;
@@ -312,14 +316,14 @@ BEGIN
   SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id;
   IF NOT FOUND THEN
     v_rule := 'not_found';
-    v_why := format('no executor %s is registered', left(p_executor_id, 200));
+    v_why := format('no executor %s is registered; qtop executors lists them', left(p_executor_id, 200));
   ELSIF v_row.deregistered_at IS NOT NULL THEN
     v_rule := 'gone';
-    v_why := format('%s was deregistered by %s at %s', p_executor_id, v_row.deregistered_by,
+    v_why := format('executor %s was deregistered already by %s at %s', p_executor_id, v_row.deregistered_by,
       to_char(v_row.deregistered_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'));
   ELSIF v_row.tick_worker THEN
     v_rule := 'tick_worker';
-    v_why := format('%s is a worker of the queue itself: switch it off with queue.tick.%s.interval_seconds = 0',
+    v_why := format('%s is a tick worker: to switch it off, set queue.tick.%s.interval_seconds to 0',
       p_executor_id, p_executor_id);
   ELSE
     v_why := public.fn_queue_executor_waits(p_executor_id);

@@ -148,7 +148,8 @@ BEGIN
   WHERE host_id = p_host_id AND instance = p_instance AND db_role = session_user;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('refused', true, 'rule', 'lost',
-      'reason', format('host id %s is no longer held by this instance', left(p_host_id, 200)));
+      'reason', format('host id %s is held by another instance now, or its row is gone: this one must register again',
+        left(p_host_id, 200)));
   END IF;
   IF v_begun <> '{}' THEN
     PERFORM public.fn_queue_loops_begun(v_begun);

@@ -104,7 +104,8 @@ DECLARE
   v_suspended bigint := 0;
 BEGIN
   IF p_waiting IS NULL OR p_waiting NOT IN ('keep', 'suspend', 'cancel') THEN
-    RAISE EXCEPTION 'p_waiting must be keep, suspend or cancel' USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_waiting must be keep, suspend or cancel' USING ERRCODE = '22023',
+      HINT = 'of the work copied from the original, keep runs it here, suspend holds it back, cancel cancels the jobs';
   END IF;
   IF p_environment IS NOT NULL OR p_guard IS NOT NULL THEN
     v_environment := public.fn_queue_environment_value(p_environment => p_environment, p_guard => p_guard);
@@ -116,7 +117,8 @@ BEGIN
   SELECT * INTO v_before FROM public.queue_identity;
   IF v_clone IS NULL THEN
     v_rule := 'no_clone';
-    v_why := format('%s is not a clone: its identity was recorded by %s at %s', current_database(),
+    v_why := format('database %s is not a clone, nothing is to be adopted: %s recorded its identity at %s',
+      current_database(),
       v_before.recorded_by, to_char(v_before.recorded_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'));
   ELSIF p_database IS DISTINCT FROM current_database() AND NOT (v_dry AND p_database IS NULL) THEN
     v_rule := 'name';

@@ -208,8 +208,8 @@ BEGIN
   VALUES (v_address, v_document, v_batch, v_actor) ON CONFLICT (canonical_address) DO NOTHING RETURNING id INTO v_unit;
   IF v_unit IS NULL THEN
     SELECT u.id INTO v_unit FROM public.information_unit u WHERE u.canonical_address = v_address;
-    RAISE EXCEPTION 'a unit already exists at %', v_address
-      USING ERRCODE = '23505', DETAIL = v_unit::text, HINT = 'change it with a draft';
+    RAISE EXCEPTION 'an information unit already exists at address %', v_address
+      USING ERRCODE = '23505', DETAIL = v_unit::text, HINT = 'change it with a draft: fn_iu_draft_create';
   END IF;
   INSERT INTO public.unit_version (unit_id, version_seq, body, created_by) VALUES (v_unit, 1, p_body, v_actor)
     RETURNING id INTO v_version;
@@ -233,7 +233,7 @@ BEGIN
   INSERT INTO public.iu_comment (unit_id, body, created_by)
   SELECT u.id, p_body, v_actor FROM public.information_unit u WHERE u.id = p_unit_id RETURNING id INTO v_id;
   IF v_id IS NULL THEN
-    RAISE EXCEPTION 'there is no unit %', p_unit_id USING ERRCODE = '23503';
+    RAISE EXCEPTION 'there is no information unit %', p_unit_id USING ERRCODE = '23503';
   END IF;
   RETURN jsonb_build_object('comment_id', v_id, 'unit_id', p_unit_id);
 END
@@ -253,7 +253,7 @@ BEGIN
   INSERT INTO public.iu_draft (unit_id, body, created_by)
   SELECT u.id, p_body, v_actor FROM public.information_unit u WHERE u.id = p_unit_id RETURNING id INTO v_id;
   IF v_id IS NULL THEN
-    RAISE EXCEPTION 'there is no unit %', p_unit_id USING ERRCODE = '23503';
+    RAISE EXCEPTION 'there is no information unit %', p_unit_id USING ERRCODE = '23503';
   END IF;
   RETURN jsonb_build_object('draft_id', v_id, 'unit_id', p_unit_id);
 END
@@ -277,7 +277,7 @@ BEGIN
     WHERE d.id = p_draft_id) FOR NO KEY UPDATE;
   SELECT * INTO v_draft FROM public.iu_draft d WHERE d.id = p_draft_id FOR NO KEY UPDATE;
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'there is no draft %', p_draft_id USING ERRCODE = '23503';
+    RAISE EXCEPTION 'there is no draft % of an information unit', p_draft_id USING ERRCODE = '23503';
   END IF;
   IF v_draft.applied_version_id IS NOT NULL THEN
     RAISE EXCEPTION 'draft % has already been applied', p_draft_id
@@ -304,7 +304,7 @@ DECLARE
 BEGIN
   IF NOT public.fn_session_acts_as(v_reader) THEN
     RAISE EXCEPTION 'login % may not read the notifications of %', session_user, v_reader
-      USING ERRCODE = '42501', HINT = 'the login must be a member of the role that p_reader names';
+      USING ERRCODE = '42501', HINT = public.fn_session_needs(v_reader);
   END IF;
   RETURN v_reader;
 END

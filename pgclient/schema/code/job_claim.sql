@@ -26,10 +26,10 @@ BEGIN
     RETURN format('executor %s belongs to role %s, and login %s is not a member', p_executor_id,
       v_executor.owner_role, session_user);
   ELSIF NOT EXISTS (SELECT 1 FROM public.job_subscription s WHERE s.executor_id = p_executor_id AND s.enabled) THEN
-    RETURN format('executor %s has no enabled subscription', p_executor_id);
+    RETURN format('executor %s has no enabled job subscription', p_executor_id);
   ELSIF NOT EXISTS (SELECT 1 FROM public.job_subscription s
       WHERE s.executor_id = p_executor_id AND s.enabled AND s.executor_kind = v_executor.executor_kind) THEN
-    RETURN format('executor %s is of kind %s, but its enabled subscriptions are of another kind', p_executor_id,
+    RETURN format('executor %s is of kind %s, but its enabled job subscriptions are of another', p_executor_id,
       v_executor.executor_kind);
   END IF;
   RETURN NULL;

@@ -122,7 +122,8 @@ BEGIN
       bool_or(r.ready AND r.process_after > now())
     INTO v_used, v_late FROM new_rows r;
     IF v_used THEN
-      RAISE EXCEPTION 'a job is born queued, unleased, with no attempts' USING ERRCODE = '42501';
+      RAISE EXCEPTION 'a new job must be queued, without a lease and without attempts'
+        USING ERRCODE = '42501', HINT = 'enqueue with fn_job_enqueue';
     ELSIF v_late THEN
       -- the functions set ready correctly; this is for direct INSERTs. The UPDATE fires its own trigger, which counts
       -- it.
@@ -163,7 +164,7 @@ BEGIN
       OR strpos(v_stack, 'fn_job_bury(uuid[],text[],text[],text[],integer)') > 0
       OR strpos(v_stack, 'fn_job_dead_letter_replay_undo_as(uuid[],text,text,boolean,bigint)') > 0) THEN
       RAISE EXCEPTION 'DELETE of job_queue is refused: a job ends through the fn_job_ functions'
-        USING ERRCODE = '42501';
+        USING ERRCODE = '42501', HINT = 'cancel jobs with fn_job_cancel or qtop job cancel';
     END IF;
     INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
     SELECT 'job', job_kind, event_domain, CASE WHEN status = 'queued' AND NOT ready THEN 'scheduled' ELSE status

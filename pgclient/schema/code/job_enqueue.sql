@@ -24,8 +24,10 @@ BEGIN
   IF v_kind IS NOT NULL THEN
     RAISE EXCEPTION '% may not enqueue for executor kind %: executor_producer allows only other roles', concat(CASE
         WHEN cardinality(p_executors) > 1 THEN format('p_jobs[%s]: ', array_position(p_executors, v_kind) - 1) END,
-      session_user), v_kind
-      USING ERRCODE = '42501', HINT = 'ask for membership in a role that executor_producer allows for this kind';
+      'login ', session_user), v_kind
+      USING ERRCODE = '42501', HINT = (SELECT format('GRANT one of these roles TO %I: %s', session_user,
+        string_agg(quote_ident(p.producer_role), ', ' ORDER BY p.producer_role))
+        FROM public.executor_producer p WHERE p.executor_kind = v_kind);
   END IF;
 END $$;
 COMMENT ON FUNCTION public.fn_job_producer_check IS
@@ -52,7 +54,7 @@ BEGIN
   EXCEPTION WHEN serialization_failure OR deadlock_detected THEN
     RAISE;
   WHEN OTHERS THEN
-    RAISE EXCEPTION 'the allowed producers cannot be looked up: %', SQLERRM
+    RAISE EXCEPTION 'whether this login may enqueue cannot be looked up in executor_producer: %', SQLERRM
       USING ERRCODE = '55P03', HINT = 'try again once executor_producer can be read';
   END;
 END $$;
@@ -134,8 +136,8 @@ BEGIN
   WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = public.fn_queue_role_name(s.scope)
     AND pg_has_role(session_user, r.oid, 'MEMBER')) ORDER BY s.n LIMIT 1;
   IF FOUND THEN
-    RAISE EXCEPTION '% may not use the keys of scope %', concat(v_at, session_user), left(v_bad, 63)
-      USING ERRCODE = '42501', HINT = 'a scope is a role of which the login is a member';
+    RAISE EXCEPTION '% may not use idempotency keys of scope %', concat(v_at, 'login ', session_user), left(v_bad, 63)
+      USING ERRCODE = '42501', HINT = 'a scope is a role: make the login a member of it, or leave the scope out';
   END IF;
   LOOP
     -- in the order of the keys, so that two calls with the same keys wait for each other instead of a deadlock
@@ -229,7 +231,7 @@ BEGIN
       THEN 'p_event_domain must match ^[a-z][a-z0-9_]{0,50}$'
     WHEN (p_executor IN (:executor_kinds)) IS NOT TRUE
       THEN concat('p_executor must be ', public.fn_words(ARRAY[:executor_kinds], 'or'))
-    WHEN jsonb_typeof(p_payload) <> 'object' THEN 'p_payload must be an object'
+    WHEN jsonb_typeof(p_payload) <> 'object' THEN 'p_payload must be a JSON object'
     WHEN p_payload ?| ARRAY[:denied_keys]
       THEN concat('p_payload ', public.fn_denied_key(p_payload))
     WHEN p_priority NOT BETWEEN 0 AND 1000 THEN 'p_priority must be 0 to 1000'
@@ -299,8 +301,8 @@ DECLARE
   v_most int := public.fn_payload_max();
 BEGIN
   RETURN (SELECT format('p_jobs[%s]%s', x.n - 1, x.bad) FROM (SELECT j.n, CASE
-    WHEN jsonb_typeof(j.e) <> 'object' THEN concat(' must be an object, not ', public.fn_json_said(j.e))
-    WHEN j.e - p_keys <> '{}' THEN concat(': ', public.fn_json_said(to_jsonb((SELECT k
+    WHEN jsonb_typeof(j.e) <> 'object' THEN concat(' must be a JSON object, not ', public.fn_json_said(j.e))
+    WHEN j.e - p_keys <> '{}' THEN concat(': the key ', public.fn_json_said(to_jsonb((SELECT k
       FROM jsonb_object_keys(j.e - p_keys) k LIMIT 1))), ' is none of ', array_to_string(p_keys, ', '))
     WHEN (j.e ->> 'job_kind' ~ '^[A-Za-z][A-Za-z0-9_.:-]*$' AND length(j.e ->> 'job_kind') <= 100) IS NOT TRUE THEN
       concat('.job_kind must match ^[A-Za-z][A-Za-z0-9_.:-]{0,99}$, not be ', public.fn_json_said(j.e -> 'job_kind'))
@@ -309,7 +311,7 @@ BEGIN
     WHEN (j.e ->> 'executor' IN (:executor_kinds)) IS NOT TRUE THEN concat('.executor must be ',
       public.fn_words(ARRAY[:executor_kinds], 'or'), ', not ', public.fn_json_said(j.e -> 'executor'))
     WHEN jsonb_typeof(j.e -> 'payload') NOT IN ('object', 'null') THEN
-      concat('.payload must be an object, not a JSON ', jsonb_typeof(j.e -> 'payload'))
+      concat('.payload must be a JSON object, not a JSON ', jsonb_typeof(j.e -> 'payload'))
     WHEN j.e -> 'payload' ?| ARRAY[:denied_keys] THEN concat('.payload ', public.fn_denied_key(j.e -> 'payload'))
     WHEN octet_length((j.e -> 'payload')::text) > v_most THEN format('.payload has %s bytes as text, more than %s '
       '(queue.payload.max_bytes)', octet_length((j.e -> 'payload')::text), v_most)

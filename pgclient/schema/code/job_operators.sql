@@ -8,7 +8,8 @@ CREATE OR REPLACE FUNCTION public.fn_job_ids(p_ids uuid[]) RETURNS uuid[]
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF (cardinality(p_ids) BETWEEN 1 AND 100000) IS NOT TRUE THEN
-    RAISE EXCEPTION 'the ids must be 1 to 100000 uuids, not %', COALESCE(cardinality(p_ids), 0) USING ERRCODE = '22023';
+    RAISE EXCEPTION 'the list must hold 1 to 100000 ids (UUIDs), not %', COALESCE(cardinality(p_ids), 0)
+      USING ERRCODE = '22023';
   ELSIF array_position(p_ids, NULL) IS NOT NULL THEN
     RAISE EXCEPTION 'id % of the list is null, not a uuid', array_position(p_ids, NULL) USING ERRCODE = '22023';
   END IF;
@@ -108,12 +109,12 @@ BEGIN
     PERFORM 1 FROM public.job_queue q WHERE q.job_id = ANY (v_ids) ORDER BY q.job_id FOR UPDATE;
   END IF;
   SELECT array_agg(CASE
-      WHEN q.job_id IS NULL AND h.job_id IS NULL THEN 'no such job'
-      WHEN q.job_id IS NULL THEN format('finished already: %s at %s', h.status,
+      WHEN q.job_id IS NULL AND h.job_id IS NULL THEN 'no such job: never enqueued, or removed by retention'
+      WHEN q.job_id IS NULL THEN format('the job is finished already: %s at %s', h.status,
         to_char(h.finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'))
       -- it was claimed between the two locks above; waiting for its lease now could deadlock
       WHEN NOT v_dry AND NOT COALESCE(q.lease_token = ANY (v_tokens), q.lease_token IS NULL)
-        THEN 'claimed just now: try again'
+        THEN 'a host has just claimed the job: try again'
       END ORDER BY i.n)
   INTO v_why
   FROM unnest(v_ids) WITH ORDINALITY AS i (id, n)
@@ -156,7 +157,7 @@ BEGIN
     PERFORM 1 FROM public.job_lease l WHERE l.lease_token = ANY (v_tokens) ORDER BY l.lease_token FOR UPDATE;
   END IF;
   SELECT array_agg(CASE WHEN l.lease_token IS NULL THEN 'no such lease: its jobs were finished or returned to the queue'
-      WHEN l.lease_until >= clock_timestamp() THEN format('leased until %s: %s may be at work',
+      WHEN l.lease_until >= clock_timestamp() THEN format('the lease runs until %s: executor %s may be at work',
         to_char(l.lease_until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), l.lease_owner) END ORDER BY i.n),
     array_agg(l.lease_token) FILTER (WHERE l.lease_until < clock_timestamp())
   INTO v_why, v_expired
@@ -178,7 +179,7 @@ COMMENT ON FUNCTION public.fn_job_lease_release IS 'Returns the jobs of expired 
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_why(p_ids uuid[]) RETURNS text[]
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT array_agg(CASE
-    WHEN d.dead_letter_id IS NULL THEN 'no such dead letter'
+    WHEN d.dead_letter_id IS NULL THEN 'no such dead letter: never written, or removed by retention'
     WHEN d.triage_status = 'replayed' THEN format('already replayed by %s at %s as job %s', d.resolved_by,
       to_char(d.resolved_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), d.replayed_job_id)
     WHEN d.resolved_at IS NOT NULL THEN format('resolved as %s by %s at %s', d.resolution, d.resolved_by,
@@ -232,7 +233,8 @@ BEGIN
         p_outcome => 'refused: disabled', p_filter => NULL::text, p_before => NULL::jsonb, p_after => NULL::jsonb);
     END IF;
     RETURN jsonb_build_object('refused', true, 'rule', 'disabled', 'dry_run', v_dry, 'audit_id', v_audit,
-      'reason', 'replaying is switched off: queue.dlq.replay_enabled is not true');
+      'reason', 'replaying is switched off: queue.dlq.replay_enabled is not true; '
+      'qtop flag set queue.dlq.replay_enabled true --reason R switches it on');
   END IF;
   IF NOT v_dry THEN
     PERFORM 1 FROM public.job_dead_letter WHERE dead_letter_id = ANY (v_ids) ORDER BY dead_letter_id FOR NO KEY UPDATE;
@@ -345,10 +347,11 @@ BEGIN
   IF NOT v_dry THEN
     PERFORM 1 FROM public.job_dead_letter WHERE dead_letter_id = ANY (v_ids) ORDER BY dead_letter_id FOR NO KEY UPDATE;
   END IF;
-  SELECT array_agg(CASE WHEN d.dead_letter_id IS NULL THEN 'no such dead letter' WHEN d.triage_status = 'open'
-    THEN 'open'
-      WHEN d.triage_status = 'replayed' THEN format('replayed by %s as job %s', d.resolved_by,
-        d.replayed_job_id) END ORDER BY i.n)
+  SELECT array_agg(CASE WHEN d.dead_letter_id IS NULL
+      THEN 'no such dead letter: never written, or removed by retention'
+      WHEN d.triage_status = 'open' THEN 'open already: there is nothing to reopen'
+      WHEN d.triage_status = 'replayed' THEN format('replayed by %s as job %s, not resolved: undo the replay instead',
+        d.resolved_by, d.replayed_job_id) END ORDER BY i.n)
   INTO v_why FROM unnest(v_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.job_dead_letter d
     ON d.dead_letter_id = i.id;
   IF NOT v_dry THEN
@@ -399,11 +402,11 @@ BEGIN
       SELECT d.replayed_job_id FROM public.job_dead_letter d WHERE d.dead_letter_id = ANY (v_ids)) ORDER BY q.job_id
         FOR UPDATE;
   END IF;
-  SELECT array_agg(CASE WHEN d.dead_letter_id IS NULL THEN 'no such dead letter'
-      WHEN d.triage_status <> 'replayed' THEN 'not replayed'
-      WHEN q.job_id IS NULL THEN format('job %s is finished', d.replayed_job_id)
+  SELECT array_agg(CASE WHEN d.dead_letter_id IS NULL THEN 'no such dead letter: never written, or removed by retention'
+      WHEN d.triage_status <> 'replayed' THEN 'not replayed: there is nothing to undo'
+      WHEN q.job_id IS NULL THEN format('job %s is finished: it cannot be recalled', d.replayed_job_id)
       WHEN q.status <> 'queued' OR q.attempts > 0 OR q.picked_at IS NOT NULL
-        THEN format('job %s has started (%s)', q.job_id, q.status)
+        THEN format('job %s has started (%s): it cannot be recalled', q.job_id, q.status)
       END ORDER BY i.n), array_agg(q.job_id ORDER BY i.n)
   INTO v_why, v_jobs
   FROM unnest(v_ids) WITH ORDINALITY AS i (id, n)

@@ -23,8 +23,8 @@ BEGIN
   WHERE l.lease_token = ANY (p_lease_tokens) AND h.owner_role IS NOT NULL
     AND NOT COALESCE(pg_has_role(session_user, to_regrole(quote_ident(h.owner_role))::oid, 'MEMBER'), false) LIMIT 1;
   IF FOUND THEN
-    RAISE EXCEPTION 'executor % belongs to role %, and % is not a member of it', v_executor, v_owner, session_user
-      USING ERRCODE = '42501';
+    RAISE EXCEPTION 'executor % belongs to role %, and login % is not a member of it', v_executor, v_owner, session_user
+      USING ERRCODE = '42501', HINT = format('GRANT %I TO %I', v_owner, session_user);
   END IF;
   PERFORM 1 FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) ORDER BY l.lease_token FOR UPDATE;
 END $$;
@@ -343,8 +343,8 @@ BEGIN
       attempts = q.attempts + g.charged, lost_leases = q.lost_leases + 1,
       first_failed_at = COALESCE(q.first_failed_at, now()),
       failure_code = 'LEASE_LOST', last_error = CASE WHEN q.lease_until >= clock_timestamp()
-        THEN 'the host that worked on it as ' || q.lease_owner || ' ended without a word'
-        ELSE 'the lease of ' || q.lease_owner || ' expired' END, updated_at = now()
+        THEN 'the host that ran the job as executor ' || q.lease_owner || ' ended without handing it back'
+        ELSE 'the lease of executor ' || q.lease_owner || ' expired' END, updated_at = now()
     FROM unnest(v_ids, v_codes, v_charged) AS g (id, code, charged) WHERE q.job_id = g.id AND g.code IS NULL
     RETURNING q.event_domain
   ), signalled AS MATERIALIZED (

@@ -62,13 +62,14 @@ BEGIN
   SELECT * INTO v_executor FROM public.queue_heartbeat WHERE executor_id = p_executor_id FOR SHARE;
   IF NOT FOUND THEN
     v_rule := 'not_found';
-    v_why := format('no executor %s is registered', left(COALESCE(p_executor_id, ''), 200));
+    v_why := format('no executor %s is registered; qtop executors lists them', left(COALESCE(p_executor_id, ''), 200));
   ELSIF v_executor.deregistered_at IS NOT NULL THEN
     v_rule := 'gone';
-    v_why := format('%s was deregistered by %s', p_executor_id, v_executor.deregistered_by);
+    v_why := format('executor %s was deregistered by %s: register it again first', p_executor_id,
+      v_executor.deregistered_by);
   ELSIF v_executor.tick_worker THEN
     v_rule := 'tick_worker';
-    v_why := format('%s is a worker of the queue itself and claims no jobs', p_executor_id);
+    v_why := format('%s is a tick worker, which claims no jobs: name an executor', p_executor_id);
   END IF;
   IF v_rule IS NOT NULL THEN
     IF v_dry THEN

@@ -135,17 +135,20 @@ CREATE OR REPLACE FUNCTION public.fn_job_refuse() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF TG_OP = 'INSERT' THEN
-    RAISE EXCEPTION 'a new job must be queued, without a lease and without attempts' USING ERRCODE = '42501';
+    RAISE EXCEPTION 'a new job must be queued, without a lease and without attempts'
+      USING ERRCODE = '42501', HINT = 'enqueue with fn_job_enqueue';
   ELSIF TG_OP = 'TRUNCATE' THEN
     RAISE EXCEPTION 'TRUNCATE of % is refused', TG_TABLE_NAME
       USING ERRCODE = '42501',
         HINT = 'the counters would not notice it; cancel the jobs or resolve the dead letters instead';
   ELSIF TG_TABLE_NAME = 'job_queue' THEN
-    RAISE EXCEPTION 'job % may not go from % to % this way', OLD.job_id, OLD.status, NEW.status
-      USING ERRCODE = '42501', HINT = 'move jobs with the fn_job_ functions; what identifies a job never changes';
+    RAISE EXCEPTION 'this UPDATE of job % (status % to %) is refused', OLD.job_id, OLD.status, NEW.status
+      USING ERRCODE = '42501', HINT = 'change jobs with the fn_job_ functions; id, kind, domain, executor, key, '
+        'enqueued_at and max_attempts of a job never change';
   END IF;
   RAISE EXCEPTION '% of % is refused', TG_OP, TG_TABLE_NAME
-    USING ERRCODE = '42501', HINT = 'a finished job can only be cleaned, a dead letter only closed and reopened';
+    USING ERRCODE = '42501', HINT = 'a finished job is only emptied by retention, a dead letter only replayed, '
+      'resolved or reopened: use the fn_job_ functions or qtop';
 END $$;
 COMMENT ON FUNCTION public.fn_job_refuse IS
   'Trigger: refuses a change outside the state machine of jobs.';
@@ -180,7 +183,8 @@ CREATE OR REPLACE FUNCTION public.fn_job_history_empty() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF NEW.payload <> '{}' OR num_nonnulls(NEW.source_ref, NEW.target_ref, NEW.payload_ref, NEW.last_error) > 0 THEN
-    RAISE EXCEPTION 'job % is cleaned but not empty', NEW.job_id USING ERRCODE = 'check_violation';
+    RAISE EXCEPTION 'job % has the status cleaned, but still has a payload, references or an error text', NEW.job_id
+      USING ERRCODE = 'check_violation', HINT = 'the retention sweep empties finished jobs';
   END IF;
   RETURN NULL;
 END $$;
@@ -207,7 +211,7 @@ BEGIN
   END IF;
   RAISE EXCEPTION '% of % is refused', TG_OP, TG_TABLE_NAME
     USING ERRCODE = '42501',
-      HINT = 'a dead letter can only be closed and reopened, a replayed one only reopened by undoing its replay';
+      HINT = 'a replayed dead letter is opened again only by undoing its replay (fn_job_dead_letter_replay_undo)';
 END $$;
 COMMENT ON FUNCTION public.fn_job_letter_edge IS
   'Trigger: a replayed job dead letter is reopened only when its replay is undone.';

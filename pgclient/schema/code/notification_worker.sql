@@ -273,8 +273,9 @@ BEGIN
     PERFORM 1 FROM public.iu_notification_pending p WHERE p.id = ANY (v_ids) ORDER BY p.id FOR NO KEY UPDATE;
   END IF;
   SELECT array_agg(CASE WHEN p.id IS NULL THEN 'no such staged notification' WHEN p.processed_at IS NOT NULL
-    THEN 'its notification was emitted already'
-      WHEN p.failed_at IS NULL THEN 'waiting already' END ORDER BY i.n)
+    THEN 'the notification was emitted already'
+      WHEN p.failed_at IS NULL THEN 'the notification has not failed: it waits for iu_notification_worker'
+      END ORDER BY i.n)
   INTO v_why FROM unnest(v_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.iu_notification_pending p ON p.id = i.id;
   IF NOT v_dry THEN
     UPDATE public.iu_notification_pending p SET failed_at = NULL, failure = NULL

@@ -34,8 +34,8 @@ BEGIN
   SELECT h.owner_role INTO v_owner FROM public.job_lease l
   JOIN public.queue_heartbeat h ON h.executor_id = l.lease_owner WHERE l.lease_token = p_lease_token;
   IF NOT public.fn_executor_member(v_owner) THEN
-    RAISE EXCEPTION 'the job belongs to an executor of role %, and % is not a member of it', v_owner, session_user
-      USING ERRCODE = '42501';
+    RAISE EXCEPTION 'job % belongs to an executor of role %, and login % is not a member of it', p_job_id, v_owner,
+      session_user USING ERRCODE = '42501', HINT = format('GRANT %I TO %I', v_owner, session_user);
   END IF;
   SELECT CASE WHEN public.fn_payload_fits(q.payload) THEN q.payload::text END INTO v_text
   FROM public.job_queue q WHERE q.job_id = p_job_id AND q.lease_token = p_lease_token;
@@ -96,7 +96,8 @@ BEGIN
         USING ERRCODE = '22023';
     END IF;
   EXCEPTION WHEN invalid_text_representation OR numeric_value_out_of_range THEN
-    RAISE EXCEPTION 'p_id is not an id of the kind %', p_kind USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_id % is not the id of a payload of kind %', quote_literal(left(p_id, 60)), p_kind
+      USING ERRCODE = '22023', HINT = 'event and dead_letter have numbers, the other kinds UUIDs';
   END;
   CASE p_kind
     WHEN 'event' THEN
@@ -126,7 +127,8 @@ DECLARE
 BEGIN
   RETURN public.fn_mask_json(v_payload, 0);
 EXCEPTION WHEN OTHERS THEN
-  RAISE EXCEPTION 'the payload could not be masked (%)', SQLSTATE USING ERRCODE = '54000';
+  RAISE EXCEPTION 'the secrets in the payload of % % could not be masked (SQLSTATE %), so it is not shown', p_kind,
+    left(p_id, 60), SQLSTATE USING ERRCODE = '54000', HINT = 'fn_payload_reveal returns it unmasked, with an audit row';
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_payload_masked TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin";
@@ -150,7 +152,7 @@ BEGIN
       p_outcome => 'refused: not_found',
       p_filter => NULL::text, p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb);
     RETURN jsonb_build_object('refused', true, 'rule', 'not_found', 'reason', 'there is no payload of '
-      || v_target, 'audit_id', v_audit);
+      || v_target || ': it never existed, or retention removed it', 'audit_id', v_audit);
   END IF;
   RAISE LOG 'qtop: payload reveal: % as % of %, because %', quote_literal(v_actor), session_user,
     quote_literal(v_target), quote_literal(v_reason);

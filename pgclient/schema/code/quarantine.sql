@@ -345,7 +345,8 @@ BEGIN
   END IF;
   SELECT jsonb_agg(jsonb_build_object('id', i::text, 'outcome', CASE WHEN q.quarantine_id IS NULL THEN 'skipped'
       WHEN v_dry THEN 'would_retry' ELSE 'retried' END, 'why', CASE WHEN q.quarantine_id IS NULL
-      THEN 'not in quarantine: it succeeded, or never was' END, 'step', q.step, 'target', q.target) ORDER BY i),
+      THEN 'no row in quarantine has this id: its retry succeeded, or there never was one' END,
+      'step', q.step, 'target', q.target) ORDER BY i),
     count(q.quarantine_id)
   INTO v_results, v_count FROM unnest(v_ids) i LEFT JOIN public.queue_quarantine q ON q.quarantine_id = i;
   IF NOT v_dry THEN

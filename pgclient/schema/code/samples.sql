@@ -33,7 +33,8 @@ DECLARE
   v_audit bigint;
 BEGIN
   IF COALESCE(v_label, '') = '' OR length(v_label) > 200 THEN
-    RAISE EXCEPTION 'p_label must have 1 to 200 characters that say what happened' USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_label must have 1 to 200 characters, not %', length(COALESCE(v_label, ''))
+      USING ERRCODE = '22023', HINT = 'write what happened, such as: deploy 4.2';
   END IF;
   PERFORM public.fn_queue_lease_wait('queue_mark'::text);
   SELECT * INTO v_mark FROM public.queue_mark m
@@ -42,7 +43,8 @@ BEGIN
   IF FOUND THEN
     RETURN jsonb_build_object('mark_id', v_mark.mark_id) || public.fn_operator_refused(p_action => 'mark'::text,
       p_target => 'mark ' || v_mark.mark_id, p_actor => v_actor, p_reason => v_label, p_rule => 'repeated'::text,
-      p_why => format('%s set this mark at %s', v_actor, to_char(v_mark.at AT TIME ZONE 'UTC', 'HH24:MI:SS"Z"')));
+      p_why => format('%s set a mark with this label at %s, less than a minute ago: it is not repeated', v_actor,
+        to_char(v_mark.at AT TIME ZONE 'UTC', 'HH24:MI:SS"Z"')));
   END IF;
   INSERT INTO public.queue_mark (label, created_by) VALUES (v_label, v_actor) RETURNING * INTO v_mark;
   v_audit := public.fn_operator_audit(
@@ -71,7 +73,7 @@ CREATE OR REPLACE FUNCTION public.fn_queue_picture_at(p_at timestamptz, p_steps 
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   IF p_at IS NULL OR p_steps IS NULL OR p_steps NOT BETWEEN -100000 AND 100000 THEN
-    RAISE EXCEPTION 'p_at must be a time, p_steps -100000 to 100000' USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_at must not be null, and p_steps must be -100000 to 100000' USING ERRCODE = '22023';
   END IF;
   IF p_steps > 0 THEN
     SELECT k.taken_at INTO taken_at FROM public.queue_past_picture k

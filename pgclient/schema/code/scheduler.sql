@@ -174,8 +174,8 @@ BEGIN
     SELECT q.* INTO v_job FROM public.queue_cron_job q WHERE q.run_as <> current_user LIMIT 1;
     IF FOUND THEN
       v_rule := 'not_yours';
-      v_why := format('the jobs are installed and run as %s since %s, by %s: remove them first, as that login or a '
-        'superuser', v_job.run_as,
+      v_why := format('the cron jobs of this database run as %s, installed at %s by %s: first run qtop scheduler '
+        'remove as that login or as a superuser', v_job.run_as,
         to_char(v_job.installed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), v_job.installed_by);
     END IF;
   END IF;
@@ -187,8 +187,9 @@ BEGIN
         INTO v_is USING v_job.job_name;
       IF v_is ->> 'database' <> current_database() THEN
         v_rule := 'name_taken';
-        v_why := format('%s is already the name of a cron job of %s for database %s', v_job.job_name, current_user,
-          v_is ->> 'database');
+        v_why := format('login %s already has a cron job named %s, for database %s: unschedule that one, or use '
+          'another login',
+          current_user, v_job.job_name, v_is ->> 'database');
         EXIT;
       END IF;
       v_outcome := CASE WHEN v_is IS NULL THEN 'created'
@@ -245,7 +246,7 @@ BEGIN
     v_why := public.fn_queue_scheduler_lacks();
   ELSIF FOUND AND v_installed AND NOT v_superuser THEN
     v_rule := 'not_yours';
-    v_why := format('the jobs run as %s: remove them as that login or as a superuser', v_job.run_as);
+    v_why := format('the cron jobs run as %s: remove them as that login or as a superuser', v_job.run_as);
   ELSE
     FOR v_job IN SELECT q.* FROM public.queue_cron_job q ORDER BY q.job_name LOOP
       v_ids := NULL;

@@ -149,8 +149,8 @@ BEGIN
   IF v_skip IN ('clone', 'mode', 'not_due') THEN
     RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'skipped', v_skip, 'reason',
       CASE v_skip WHEN 'clone' THEN public.fn_queue_clone_of()
-        WHEN 'mode' THEN 'queue.scheduler.mode does not admit ' || p_source
-        ELSE 'its interval has not passed' END);
+        WHEN 'mode' THEN 'the flag queue.scheduler.mode does not let ' || p_source || ' run it'
+        ELSE 'the interval since its last run has not passed' END);
   END IF;
   PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = p_worker_name FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
@@ -162,7 +162,7 @@ BEGIN
   IF v_skip IN ('clone', 'mode', 'not_due') THEN
     RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'skipped', v_skip, 'reason',
       CASE v_skip WHEN 'clone' THEN public.fn_queue_clone_of() WHEN 'mode' THEN 'queue.scheduler.mode has just changed'
-        ELSE 'ran a moment ago' END);
+        ELSE 'another session ran it a moment ago' END);
   END IF;
 
   SELECT * INTO v_worker FROM public.queue_tick_worker WHERE worker_name = p_worker_name;
@@ -191,7 +191,8 @@ BEGIN
       AND (r.rolname = current_user OR r.rolsuper) AND p.pronargs = p.pronargdefaults
     ORDER BY r.rolname = current_user DESC, p.pronargs LIMIT 1;
     IF NOT FOUND THEN
-      RAISE EXCEPTION 'function public.%() does not exist', v_worker.function USING ERRCODE = '42883';
+      RAISE EXCEPTION 'function public.%() does not exist', v_worker.function
+        USING ERRCODE = '42883', HINT = 'qtop migrate up restores it';
     END IF;
     EXECUTE (SELECT format('SELECT public.%I(%s)', p.proname, (SELECT string_agg(format('%s::%s',
         CASE WHEN v_quick AND p.proargnames[n] = 'p_quick' THEN 'true' ELSE pg_get_function_arg_default(p.oid, n) END,
@@ -199,7 +200,8 @@ BEGIN
       FROM generate_series(1, p.pronargs::int) n)) FROM pg_proc p WHERE p.oid = v_function) INTO v_result;
     v_result := COALESCE(v_result, '{}');
     IF jsonb_typeof(v_result) <> 'object' THEN
-      RAISE EXCEPTION '% returned %, not an object', v_worker.function, jsonb_typeof(v_result);
+      RAISE EXCEPTION 'function public.%() returned a JSON %, not an object', v_worker.function, jsonb_typeof(v_result)
+        USING HINT = 'qtop migrate up restores it';
     END IF;
     -- the function could not do its work and returned the error as its result
     v_error := CASE WHEN v_result ->> 'status' = 'error' THEN left(v_result ->> 'error', 500) END;

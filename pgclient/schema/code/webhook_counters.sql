@@ -17,12 +17,13 @@ BEGIN
       OR EXISTS (SELECT 1 FROM new_rows n WHERE n.requeued_from_dead_letter_id IS NOT NULL AND EXISTS (
         SELECT 1 FROM public.dead_letters d WHERE d.id = n.requeued_from_dead_letter_id
           AND (d.event_id, d.subscription_id) <> (n.event_id, n.subscription_id) OFFSET 0)) THEN
-      RAISE EXCEPTION 'this event already has a dead letter for this webhook subscription: requeue that instead'
-        USING ERRCODE = '42501';
+      RAISE EXCEPTION 'cannot insert a saga: its event already has a dead letter for its webhook subscription'
+        USING ERRCODE = '42501', HINT = 'requeue that dead letter instead: qtop requeue ID';
     END IF;
     IF EXISTS (SELECT 1 FROM new_rows n WHERE EXISTS (
         SELECT 1 FROM public.webhook_erasure x WHERE x.event_id = n.event_id OFFSET 0)) THEN
-      RAISE EXCEPTION 'the event was erased: nothing of it is delivered any more' USING ERRCODE = '42501';
+      RAISE EXCEPTION 'cannot insert a saga: its event was erased, so there is no payload to deliver'
+        USING ERRCODE = '42501';
     END IF;
     INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
     WITH a AS (SELECT subscription_id::text AS sub, count(*) AS n FROM new_rows GROUP BY subscription_id)
@@ -75,8 +76,8 @@ BEGIN
       WHERE x.status IN ('Completed', 'DeadLettered');
     IF FOUND OR EXISTS (SELECT 1 FROM new_rows n WHERE n.subscription_id IS DISTINCT FROM
         (SELECT s.subscription_id FROM public.webhook_delivery_sagas s WHERE s.id = n.saga_id)) THEN
-      RAISE EXCEPTION 'no job for a Completed or DeadLettered saga, nor for another''s subscription'
-        USING ERRCODE = '42501';
+      RAISE EXCEPTION 'cannot insert a job: its saga is Completed or DeadLettered, or has another subscription_id'
+        USING ERRCODE = '42501', HINT = 'fn_saga_orchestrator_run makes the jobs of sagas that are due (R02)';
     END IF;
     INSERT INTO public.queue_counter_recent (scope, k1, n)
     SELECT 'webhook_job', 'Pending', count(*) FROM new_rows HAVING count(*) > 0;
@@ -113,8 +114,8 @@ BEGIN
       JOIN public.webhook_delivery_sagas s ON s.id = n.saga_id JOIN public.events e ON e.id = n.event_id
       WHERE s.status <> 'DeadLettered' OR (s.event_id, s.subscription_id, s.final_error_code)
         <> (n.event_id, n.subscription_id, n.final_error_code) OR e.payload <> n.payload_snapshot) THEN
-    RAISE EXCEPTION 'a dead letter repeats its dead saga and the event''s payload exactly'
-      USING ERRCODE = '42501';
+    RAISE EXCEPTION 'cannot insert a dead letter that differs from its saga, or whose payload differs from its event'
+      USING ERRCODE = '42501', HINT = 'fn_saga_orchestrator_run writes dead letters: leave them to it (R02)';
   END IF;
   INSERT INTO public.dead_letter_open (dead_letter_id, final_error_code, subscription_id, failed_at)
   SELECT id, final_error_code, subscription_id, failed_at FROM new_rows;

@@ -22,8 +22,8 @@ BEGIN
   END IF;
   PERFORM 1 FROM public.webhook_endpoint_state WHERE subscription_id = p_subscription_id FOR UPDATE;
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'there is no subscription %', COALESCE(p_subscription_id::text, 'null')
-      USING ERRCODE = '22023';
+    RAISE EXCEPTION 'there is no webhook subscription %', COALESCE(p_subscription_id::text, 'null')
+      USING ERRCODE = '22023', HINT = 'qtop webhooks lists them';
   END IF;
   SELECT * INTO v_before FROM public.webhook_endpoint_suspensions WHERE subscription_id = p_subscription_id;
   IF v_before.reason IN ('410', 'failing', 'operator') AND COALESCE(v_before.until > clock_timestamp(), true) THEN
@@ -32,7 +32,8 @@ BEGIN
       p_before => to_jsonb(v_before), p_outcome => 'refused: suspended',
       p_filter => NULL::text, p_frozen_count => NULL::bigint, p_after => NULL::jsonb);
     RETURN jsonb_build_object('refused', true, 'rule', 'suspended', 'audit_id', v_audit,
-      'reason', format('suspended already (%s) by %s since %s', v_before.reason, v_before."by",
+      'reason', format('webhook subscription %s is suspended already (%s) by %s since %s', p_subscription_id,
+        v_before.reason, v_before."by",
         to_char(v_before.since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')));
   END IF;
   INSERT INTO public.webhook_endpoint_suspensions AS x (subscription_id, reason, since, until, by, note)
@@ -63,8 +64,8 @@ DECLARE
 BEGIN
   PERFORM 1 FROM public.webhook_endpoint_state WHERE subscription_id = p_subscription_id FOR UPDATE;
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'there is no subscription %', COALESCE(p_subscription_id::text, 'null')
-      USING ERRCODE = '22023';
+    RAISE EXCEPTION 'there is no webhook subscription %', COALESCE(p_subscription_id::text, 'null')
+      USING ERRCODE = '22023', HINT = 'qtop webhooks lists them';
   END IF;
   SELECT * INTO v_before FROM public.webhook_endpoint_suspensions x WHERE x.subscription_id = p_subscription_id;
   IF v_before.since <> p_expected_since THEN
@@ -73,14 +74,16 @@ BEGIN
       p_before => to_jsonb(v_before), p_outcome => 'refused: changed',
       p_filter => NULL::text, p_frozen_count => NULL::bigint, p_after => NULL::jsonb);
     RETURN jsonb_build_object('refused', true, 'rule', 'changed', 'audit_id', v_audit,
-      'reason', format('meanwhile it was suspended again (%s) by %s at %s', v_before.reason, v_before."by",
+      'reason', format('webhook subscription %s was suspended again (%s) by %s at %s: look at it, then repeat',
+        p_subscription_id, v_before.reason, v_before."by",
         to_char(v_before.since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')));
   END IF;
   DELETE FROM public.webhook_endpoint_suspensions x WHERE x.subscription_id = p_subscription_id
   RETURNING x.* INTO v_before;
   IF NOT FOUND THEN
     RETURN public.fn_operator_refused(p_action => 'endpoint_resume'::text, p_target => v_target, p_actor => v_actor,
-      p_reason => v_reason, p_rule => 'not_suspended'::text, p_why => 'not suspended'::text);
+      p_reason => v_reason, p_rule => 'not_suspended'::text,
+      p_why => format('webhook subscription %s is not suspended', p_subscription_id));
   END IF;
   UPDATE public.webhook_endpoint_state SET consecutive_failures = 0, failing_since = NULL
   WHERE subscription_id = p_subscription_id;

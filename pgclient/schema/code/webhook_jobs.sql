@@ -267,7 +267,7 @@ DECLARE
 BEGIN
   FOR v_object, v_n IN SELECT a.e, a.n - 1 FROM jsonb_array_elements(p_array) WITH ORDINALITY AS a (e, n) LOOP
     IF jsonb_typeof(v_object) <> 'object' THEN
-      RETURN format('%s[%s] must be an object, not %s', p_name, v_n, public.fn_json_said(v_object));
+      RETURN format('%s[%s] must be a JSON object, not %s', p_name, v_n, public.fn_json_said(v_object));
     END IF;
     BEGIN -- one test of all fields: usually all can be read
       EXECUTE format('SELECT FROM jsonb_to_record($1) AS r (%s)', array_to_string(p_fields, ', ')) USING v_object;
@@ -350,14 +350,15 @@ BEGIN
   WHERE NOT r.delivered AND r.code !~ ('^(' || c_codes || ')$') ORDER BY r.n LIMIT 1;
   IF v_bad IS NOT NULL THEN
     RAISE EXCEPTION '%', v_bad
-      USING ERRCODE = '22023', HINT = 'Known: ' || replace(c_codes, '|', ', ');
+      USING ERRCODE = '22023', HINT = 'known: ' || replace(c_codes, '|', ', ');
   END IF;
   SELECT format('p_results[%s], job %s: %s', r.n - 1, COALESCE(r.id::text, '(none)'), CASE
       WHEN r.id IS NULL OR r.token IS NULL OR r.delivered IS NULL
-        THEN 'job_id, lease_token and delivered are needed'
-      WHEN r.again THEN 'reported twice in one call'
-      WHEN r.delivered THEN concat('delivered needs a status of 200 to 299 and no code, not ', r.status, ' ', r.code)
-      WHEN r.code IS NULL THEN 'a failure needs a code'
+        THEN 'job_id, lease_token and delivered must not be null'
+      WHEN r.again THEN 'the call holds two results of this job: send one'
+      WHEN r.delivered THEN concat('delivered = true needs a status of 200 to 299 and no code, not status ',
+        COALESCE(r.status::text, 'null'), ' and code ', COALESCE(r.code, 'null'))
+      WHEN r.code IS NULL THEN 'delivered = false needs a code, such as TIMEOUT or HTTP_503'
       ELSE concat('status must be 100 to 999 or null, not ', r.status) END)
   INTO v_bad
   FROM (SELECT i.*, count(*) OVER (PARTITION BY i.id) > 1 AS again

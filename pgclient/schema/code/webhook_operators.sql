@@ -56,7 +56,7 @@ CREATE OR REPLACE FUNCTION public.fn_webhook_dead_letter_closed_by(p_ids bigint[
 RETURNS TABLE (id bigint, why text, new_saga_id bigint, resolved boolean)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT i, CASE
-      WHEN d.id IS NULL THEN 'no such dead letter'
+      WHEN d.id IS NULL THEN 'no such dead letter: never written, or removed by retention'
       WHEN q.dead_letter_id IS NOT NULL THEN format('already requeued by %s at %s as saga %s', q.requeued_by,
         to_char(q.requeued_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), q.new_saga_id)
       WHEN x.dead_letter_id IS NOT NULL THEN format('resolved as %s by %s at %s', x.resolution, x.by,
@@ -114,22 +114,25 @@ BEGIN
         p_outcome => 'refused: disabled', p_filter => NULL::text, p_before => NULL::jsonb, p_after => NULL::jsonb);
     END IF;
     RETURN jsonb_build_object('refused', true, 'rule', 'disabled', 'dry_run', v_dry, 'audit_id', v_audit,
-      'reason', 'requeueing is switched off: queue.dlq.replay_enabled is not true');
+      'reason', 'requeueing is switched off: queue.dlq.replay_enabled is not true; '
+      'qtop flag set queue.dlq.replay_enabled true --reason R switches it on');
   END IF;
   IF NOT v_dry THEN
     PERFORM 1 FROM public.dead_letters WHERE id = ANY (v_ids) ORDER BY id FOR NO KEY UPDATE;
   END IF;
 
   SELECT array_agg(COALESCE(c.why || CASE WHEN c.resolved THEN '; reopen it first' ELSE '' END, CASE
-      WHEN r.event_id IS NOT NULL THEN format('erased by %s at %s: there is no payload to send', r.erased_by,
-        to_char(r.erased_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'))
-      WHEN s.status = 'Completed' THEN format('delivered already by saga %s', s.id)
-      WHEN s.id IS NOT NULL THEN format('saga %s exists for it already (%s)', s.id, s.status)
+      WHEN r.event_id IS NOT NULL THEN format('the event was erased by %s at %s: there is no payload to send',
+        r.erased_by, to_char(r.erased_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'))
+      WHEN s.status = 'Completed' THEN format('the event was delivered already, by saga %s', s.id)
+      WHEN s.id IS NOT NULL THEN format('saga %s delivers the event already (%s)', s.id, s.status)
       WHEN g.gate IN ('inactive', 'unverified')
-        THEN format('subscription %s is %s', g.subscription_id, g.gate)
+        THEN format('webhook subscription %s is %s: %s it first', g.subscription_id, g.gate,
+        CASE g.gate WHEN 'inactive' THEN 'enable' ELSE 'verify' END)
       WHEN g.gate = 'suspended' AND g.suspended_reason <> 'circuit'
-        THEN format('endpoint suspended (%s) by %s since %s', g.suspended_reason, g.suspended_by,
-        to_char(g.suspended_since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')) END) ORDER BY c.id)
+        THEN format('endpoint suspended (%s) by %s since %s: resume webhook subscription %s first', g.suspended_reason,
+        g.suspended_by, to_char(g.suspended_since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
+        g.subscription_id) END) ORDER BY c.id)
   INTO v_why
   FROM public.fn_webhook_dead_letter_closed_by(v_ids) c
   LEFT JOIN public.dead_letters d ON d.id = c.id
@@ -202,10 +205,10 @@ BEGIN
     WHERE s.requeued_from_dead_letter_id = ANY (v_ids) ORDER BY s.id FOR UPDATE;
   END IF;
   SELECT array_agg(CASE
-      WHEN c.new_saga_id IS NULL THEN COALESCE(c.why, 'not requeued')
+      WHEN c.new_saga_id IS NULL THEN COALESCE(c.why, 'not requeued: there is nothing to undo')
       WHEN s.status <> 'Pending' OR s.attempt_count > 0
         OR EXISTS (SELECT 1 FROM public.webhook_delivery_jobs j WHERE j.saga_id = s.id)
-      THEN format('saga %s has started (%s)', s.id, s.status) END ORDER BY c.id),
+      THEN format('saga %s has started (%s): it cannot be recalled', s.id, s.status) END ORDER BY c.id),
     array_agg(s.id ORDER BY c.id)
   INTO v_why, v_sagas
   FROM public.fn_webhook_dead_letter_closed_by(v_ids) c
@@ -305,7 +308,8 @@ BEGIN
   IF NOT v_dry THEN
     PERFORM 1 FROM public.dead_letters WHERE id = ANY (v_ids) ORDER BY id FOR NO KEY UPDATE;
   END IF;
-  SELECT array_agg(CASE WHEN NOT c.resolved THEN COALESCE(c.why, 'open already') END ORDER BY c.id) INTO v_why
+  SELECT array_agg(CASE WHEN NOT c.resolved
+      THEN COALESCE(c.why, 'open already: there is nothing to reopen') END ORDER BY c.id) INTO v_why
   FROM public.fn_webhook_dead_letter_closed_by(v_ids) c;
   IF NOT v_dry THEN
     DELETE FROM public.dead_letter_resolutions x USING unnest(v_ids, v_why) AS r (id, why)
@@ -345,8 +349,8 @@ BEGIN
   WITH verdict AS MATERIALIZED (
     SELECT i AS id, CASE
         WHEN j.id IS NULL THEN 'no such webhook job'
-        WHEN j.status <> 'Leased' THEN format('no lease holds it: it is %s', j.status)
-        WHEN j.lease_until >= now() THEN format('leased until %s: %s may be sending',
+        WHEN j.status <> 'Leased' THEN format('the job is %s, not leased: there is nothing to release', j.status)
+        WHEN j.lease_until >= now() THEN format('the lease runs until %s: host %s may be sending',
           to_char(j.lease_until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), j.worker_id) END AS why
     FROM unnest(v_ids) i LEFT JOIN public.webhook_delivery_jobs j ON j.id = i)
   SELECT count(*) FILTER (WHERE v.why IS NULL), array_agg(v.id) FILTER (WHERE v.why IS NULL),

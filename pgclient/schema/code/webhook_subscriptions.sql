@@ -31,15 +31,17 @@ BEGIN
       USING ERRCODE = '22023';
   ELSIF p_secret_ref !~ '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$' OR p_secret_ref ~* '^whsec_' THEN
     RAISE EXCEPTION 'p_secret_ref must be the name under which hosts know a secret, not the secret'
-      USING ERRCODE = '22023';
+      USING ERRCODE = '22023', HINT = 'write a ref of delivery.secrets in the configuration of the hosts';
   ELSIF p_secret_ref IS NOT NULL AND p_unsigned THEN
-    RAISE EXCEPTION 'p_secret_ref and p_unsigned exclude each other' USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_secret_ref names a secret, but p_unsigned says that nothing is signed'
+      USING ERRCODE = '22023', HINT = 'give one of them';
   END IF;
   IF p_secret_ref IS NULL AND p_unsigned IS NOT TRUE THEN
     v_rule := 'unsigned';
-    v_why := 'without a signature the receiver cannot know who sends: name a secret, or say that it is unsigned';
+    v_why := 'without a signature the receiver cannot know who sends: name a secret (--secret), or say --unsigned';
   ELSE
-    SELECT 'exists', format('subscription %s sends %s there already', s.id, s.event_type) INTO v_rule, v_why
+    SELECT 'exists', format('webhook subscription %s sends %s to this URL already', s.id, s.event_type)
+    INTO v_rule, v_why
     FROM public.subscriptions s
     WHERE s.event_type = ANY (v_types) AND s.callback_url = p_callback_url AND s.active ORDER BY s.id LIMIT 1;
   END IF;
@@ -92,21 +94,23 @@ DECLARE
   v_audit bigint;
 BEGIN
   IF p_subscription_id IS NULL OR p_active IS NULL THEN
-    RAISE EXCEPTION 'p_subscription_id and p_active are needed' USING ERRCODE = '22004';
+    RAISE EXCEPTION 'p_subscription_id and p_active must not be null' USING ERRCODE = '22004';
   END IF;
   SELECT s.* INTO v_row FROM public.subscriptions s WHERE s.id = p_subscription_id FOR NO KEY UPDATE;
   IF v_row.id IS NULL THEN
     v_rule := 'not_found';
-    v_why := format('there is no webhook subscription %s', p_subscription_id);
+    v_why := format('there is no webhook subscription %s; qtop webhooks lists them', p_subscription_id);
   ELSIF v_row.active = p_active THEN
     v_rule := 'unchanged';
-    v_why := format('subscription %s is %s already', v_row.id, CASE WHEN p_active THEN 'enabled' ELSE 'disabled' END);
+    v_why := format('webhook subscription %s is %s already', v_row.id,
+      CASE WHEN p_active THEN 'enabled' ELSE 'disabled' END);
   ELSIF p_active THEN
     SELECT s.id INTO v_other FROM public.subscriptions s WHERE s.event_type = v_row.event_type
       AND s.callback_url = v_row.callback_url AND s.active AND s.id <> v_row.id ORDER BY s.id LIMIT 1;
     IF v_other IS NOT NULL THEN
       v_rule := 'exists';
-      v_why := format('subscription %s sends %s there already', v_other, v_row.event_type);
+      v_why := format('webhook subscription %s sends %s to the same URL already: disable that one first', v_other,
+        v_row.event_type);
     END IF;
   END IF;
   IF v_rule IS NOT NULL THEN
@@ -169,10 +173,10 @@ DECLARE
   v_audit bigint;
 BEGIN
   IF p_subscription_id IS NULL THEN
-    RAISE EXCEPTION 'p_subscription_id is needed' USING ERRCODE = '22004';
+    RAISE EXCEPTION 'p_subscription_id must not be null' USING ERRCODE = '22004';
   ELSIF (p_secret_ref ~ '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$' AND p_secret_ref !~* '^whsec_') IS NOT TRUE THEN
     RAISE EXCEPTION 'p_secret_ref must be the name under which hosts know a secret, not the secret'
-      USING ERRCODE = '22023';
+      USING ERRCODE = '22023', HINT = 'write a ref of delivery.secrets in the configuration of the hosts';
   END IF;
   SELECT s.* INTO v_row FROM public.subscriptions s WHERE s.id = p_subscription_id FOR NO KEY UPDATE;
   SELECT array_agg(h.host_id ORDER BY h.host_id), string_agg(CASE
@@ -182,13 +186,14 @@ BEGIN
   INTO v_hosts, v_without FROM public.v_webhook_host_secrets h;
   IF v_row.id IS NULL THEN
     v_rule := 'not_found';
-    v_why := format('there is no webhook subscription %s', p_subscription_id);
+    v_why := format('there is no webhook subscription %s; qtop webhooks lists them', p_subscription_id);
   ELSIF v_row.secret_ref = p_secret_ref THEN
     v_rule := 'unchanged';
-    v_why := format('subscription %s is signed with %s already', v_row.id, p_secret_ref);
+    v_why := format('webhook subscription %s is signed with %s already', v_row.id, p_secret_ref);
   ELSIF p_expect <> COALESCE(v_row.secret_ref, '') THEN
     v_rule := 'changed';
-    v_why := format('meanwhile its secret became %s', COALESCE(v_row.secret_ref, 'none'));
+    v_why := format('the secret of webhook subscription %s is %s now: look at it, then repeat', v_row.id,
+      COALESCE(v_row.secret_ref, 'none'));
   ELSIF v_hosts IS NULL THEN
     v_rule := 'no_host';
     v_why := 'no live host sends webhooks, so no host confirms that it has the secret: start one (qtop worker)';
@@ -239,18 +244,18 @@ DECLARE
   v_why text;
 BEGIN
   IF p_subscription_id IS NULL OR p_delivered IS NULL OR p_expect IS NULL THEN
-    RAISE EXCEPTION 'p_subscription_id, p_delivered and p_expect are needed' USING ERRCODE = '22004';
+    RAISE EXCEPTION 'p_subscription_id, p_delivered and p_expect must not be null' USING ERRCODE = '22004';
   END IF;
   SELECT s.* INTO v_row FROM public.subscriptions s WHERE s.id = p_subscription_id FOR NO KEY UPDATE;
   IF v_row.id IS NULL THEN
     v_rule := 'not_found';
-    v_why := format('there is no webhook subscription %s', p_subscription_id);
+    v_why := format('there is no webhook subscription %s; qtop webhooks lists them', p_subscription_id);
   ELSIF v_row.updated_at <> p_expect THEN
     v_rule := 'changed';
-    v_why := 'the subscription was changed since the request was sent: verify it again';
+    v_why := format('webhook subscription %s was changed since the request was sent: verify it again', v_row.id);
   ELSIF NOT p_delivered THEN
     v_rule := 'answer';
-    v_why := 'the receiver did not answer 2xx: ' || v_answer;
+    v_why := 'the receiver did not answer with a status of 200 to 299, so nothing was changed: ' || v_answer;
   END IF;
   IF v_rule IS NOT NULL THEN
     RETURN public.fn_operator_refused(

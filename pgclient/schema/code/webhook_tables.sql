@@ -124,8 +124,8 @@ BEGIN
     AND public.fn_called_from('fn_queue_recount(text,text,boolean)') THEN
     RETURN NULL;
   END IF;
-  RAISE EXCEPTION '% of % is refused: its rows never change', TG_OP, TG_TABLE_NAME
-    USING ERRCODE = '42501', HINT = 'Dead letters are requeued or resolved, never edited (R02 §3).';
+  RAISE EXCEPTION '% of table % is refused: its rows never change', TG_OP, TG_TABLE_NAME
+    USING ERRCODE = '42501', HINT = 'requeue, resolve or erase with qtop; retention deletes what is settled (R02 §3)';
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_immutable IS
   'Trigger: refuses a change of an immutable webhook table (R02).';
@@ -190,7 +190,8 @@ BEGIN
     ELSE OLD.created_at END;
   NEW.updated_at := now();
   IF TG_OP = 'UPDATE' AND NEW.id <> OLD.id THEN
-    RAISE EXCEPTION 'subscriptions.id never changes' USING ERRCODE = '42501';
+    RAISE EXCEPTION 'the id of webhook subscription % cannot be changed', OLD.id
+      USING ERRCODE = '42501', HINT = 'insert another webhook subscription, and set this one to inactive';
   END IF;
   RETURN NEW;
 END $$;
@@ -273,13 +274,14 @@ CREATE OR REPLACE FUNCTION public.fn_webhook_saga_refuse() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF TG_OP = 'INSERT' THEN
-    RAISE EXCEPTION 'a saga starts as Pending with no attempts; requeue a dead letter to make a saga from it'
-      USING ERRCODE = '42501';
+    RAISE EXCEPTION 'a new saga must be Pending, without attempts and without a dead letter that it was made from'
+      USING ERRCODE = '42501', HINT = 'fn_dead_letter_requeue makes a saga from a dead letter';
   END IF;
-  RAISE EXCEPTION 'saga % may not go from % (attempts %) to % (attempts %)',
+  RAISE EXCEPTION 'this UPDATE of saga % from % (attempts %) to % (attempts %) is refused',
       OLD.id, OLD.status, OLD.attempt_count, NEW.status, NEW.attempt_count
     USING ERRCODE = '42501',
-      HINT = 'Completed and DeadLettered sagas never change, nor do the origin (R02) and the webhook_id of a saga.';
+      HINT = 'Completed and DeadLettered sagas never change, nor do event_id, subscription_id, webhook_id and the dead '
+        'letter of a saga (R02)';
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_saga_refuse IS
   'Trigger: refuses a saga change outside the state machine (R02).';
@@ -318,8 +320,8 @@ BEGIN
   IF public.fn_called_from('fn_webhook_purge(bigint,timestamp with time zone,bigint[],bigint[])') THEN
     RETURN OLD;
   ELSIF NOT public.fn_called_from('fn_dead_letter_requeue_undo_as(bigint[],text,text,boolean,bigint)') THEN
-    RAISE EXCEPTION 'DELETE of % is refused: only fn_dead_letter_requeue_undo does that', TG_TABLE_NAME
-      USING ERRCODE = '42501';
+    RAISE EXCEPTION 'DELETE of table % is refused', TG_TABLE_NAME
+      USING ERRCODE = '42501', HINT = 'undo a requeue with fn_dead_letter_requeue_undo or qtop undo';
   END IF;
   IF TG_TABLE_NAME = 'webhook_delivery_sagas' THEN
     IF OLD.status <> 'Pending' OR OLD.attempt_count <> 0 OR OLD.requeued_from_dead_letter_id IS NULL
@@ -344,8 +346,8 @@ CREATE OR REPLACE FUNCTION public.fn_webhook_saga_needs_letter() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF NOT EXISTS (SELECT 1 FROM public.dead_letters WHERE saga_id = NEW.id) THEN
-    RAISE EXCEPTION 'saga % became DeadLettered without its dead_letters row', NEW.id
-      USING ERRCODE = '42501';
+    RAISE EXCEPTION 'saga % became DeadLettered, but has no row in dead_letters', NEW.id
+      USING ERRCODE = '42501', HINT = 'insert its dead letter in the same transaction';
   END IF;
   RETURN NULL;
 END $$;
@@ -364,15 +366,15 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF TG_OP = 'INSERT' THEN
     RAISE EXCEPTION 'a new webhook job must be Pending, with lease_resets 0 and without retry_after_at'
-      USING ERRCODE = '42501';
+      USING ERRCODE = '42501', HINT = 'leave these columns out';
   ELSIF current_user = :'queue_owner' THEN -- queue_owner may call the function used here, others may not
     IF public.fn_called_from('fn_webhook_event_erase(bigint,text,text,boolean)') THEN
       RETURN NEW;
     END IF;
   END IF;
-  RAISE EXCEPTION 'job % may not go from % to % this way', OLD.id, OLD.status, NEW.status
+  RAISE EXCEPTION 'this UPDATE of webhook job % (status % to %) is refused', OLD.id, OLD.status, NEW.status
     USING ERRCODE = '42501',
-      HINT = 'The fn_webhook_job_ functions write leases and results; settled jobs never change (R02).';
+      HINT = 'the fn_webhook_job_ functions write leases and results; settled jobs never change (R02)';
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_job_refuse IS
   'Trigger: refuses a job change outside the state machine (R02).';

@@ -261,7 +261,8 @@ BEGIN
         WHEN v_never > 0 THEN 'slows' ELSE 'clear' END,
       p_text => CASE WHEN v_waiting > 0 AND b.oldest_at IS NULL AND v_late
           THEN 'job_queue_default does not run: what is due is not taken in'
-        WHEN v_never > 0 THEN format('%s of %s waiting jobs are never due: their process_after is no time up to 9999',
+        WHEN v_never > 0
+        THEN format('%s of %s waiting jobs are never due: their process_after is infinity or beyond the year 9999',
           v_never, v_waiting)
         WHEN v_waiting = 0 OR b.oldest_at IS NOT NULL THEN 'due' ELSE 'all due later' END,
       p_detail => NULL, p_keys => CASE WHEN v_late THEN 'gw S' ELSE '' END,
@@ -385,7 +386,7 @@ BEGIN
     RETURN jsonb_build_object('refused', true, 'rule', 'not_found', 'reason', format('there is no queue %s', v_name));
   ELSIF v_n > 1 THEN
     RETURN jsonb_build_object('refused', true, 'rule', 'ambiguous', 'reason',
-      format('%s may be %s', v_name, left(v_all, 500)));
+      format('several queues are called %s: %s; name one of them', v_name, left(v_all, 500)));
   END IF;
   v_out := CASE v_found.source WHEN 'webhook' THEN public.fn_why_webhook(v_found.subject)
     WHEN 'job' THEN public.fn_why_job(v_found.subject, v_found.domain) ELSE public.fn_why_events(v_found.domain) END;
