@@ -20,11 +20,11 @@ func TestAMissingRightNamesLoginAndRole(t *testing.T) {
 	_, err := work.New(c.Client).HostRegister(t.Context(), "h", "00000000-0000-0000-0000-000000000001", "v", nil)
 	kind(t, queue.KindPermission, err)
 	require.Equal(t, "login "+login+" lacks a right: permission denied for function fn_queue_host_register (SQLSTATE 42501): "+
-		"as a superuser: GRANT dot_executor TO "+login, err.Error())
+		"the login needs the role dot_executor; as a superuser: GRANT dot_executor TO "+login, err.Error())
 
 	_, err = c.List(t.Context(), queue.Query{Kind: queue.ListDeadLetters})
 	kind(t, queue.KindPermission, err)
-	require.Regexp(t, `^login `+login+` lacks a right: permission denied for .*GRANT (one of these roles|queue_viewer) TO `+login, err.Error())
+	require.Regexp(t, `^login `+login+` lacks a right: permission denied for .*needs (the role|one of the roles) .*queue_viewer.*GRANT \S+( of them)? TO `+login, err.Error())
 
 	_, err = c.Plan(t.Context(), queue.Request{Action: queue.ActResume, Targets: []string{"1"}, Reason: "r"})
 	kind(t, queue.KindPermission, err)

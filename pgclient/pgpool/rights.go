@@ -30,9 +30,9 @@ func (p *Pool) Lacks(ctx context.Context, object string) (login, do string, err 
 	switch {
 	case err != nil || len(roles) == 0:
 	case len(roles) == 1:
-		do = "as a superuser: GRANT " + roles[0] + " TO " + to
+		do = "the login needs the role " + roles[0] + "; as a superuser: GRANT " + roles[0] + " TO " + to
 	default:
-		do = "as a superuser, GRANT one of these roles TO " + to + ": " + strings.Join(roles, ", ")
+		do = "the login needs one of the roles " + strings.Join(roles, ", ") + "; as a superuser: GRANT one of them TO " + to
 	}
 	return login, do, err
 }

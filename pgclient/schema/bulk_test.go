@@ -346,10 +346,11 @@ func TestBulkRefuses(t *testing.T) {
 	for _, turn := range []string{"pause", "resume"} {
 		got := h.call("public.fn_queue_bulk_"+turn+"($1::bigint, 'ann')", b.id)
 		require.Equal(t, "state", got["rule"], turn)
-		require.Regexp(t, `^operation \d+ has been planned since \d{4}-.*Z, by ann$`, got["reason"])
+		require.Regexp(t, `^operation \d+ has been planned since \d{4}-.*Z, by ann: only one that is (running|paused) can become (paused|running)$`, got["reason"])
 	}
 	require.Equal(t, "not_found", h.call(bulkRun, 999)["rule"])
 	require.Equal(t, "not_found", h.call("public.fn_queue_bulk_set_rate(999, 1, 'ann')")["rule"])
+	require.Equal(t, "there is no operation 999; qtop ops lists them", h.call("public.fn_queue_bulk_set_rate(999, 1, 'ann')")["reason"])
 	for what, expr := range map[string]string{
 		"kind": "public.fn_queue_bulk_plan('burn', ARRAY['1'], 'x', 1, 0, 0, 'ann', 'x')", "no ids": "public.fn_queue_bulk_plan('resolve', '{}', 'x', 1, 0, 0, 'ann', 'x')",
 		"null ids": "public.fn_queue_bulk_plan('resolve', NULL, 'x', 1, 0, 0, 'ann', 'x')", "filter": "public.fn_queue_bulk_plan('resolve', ARRAY['1'], ' ', 1, 0, 0, 'ann', 'x')",

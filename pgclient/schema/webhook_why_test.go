@@ -203,9 +203,12 @@ func TestWhyALaneWaits(t *testing.T) {
 		require.Equal(t, c.why, why)
 		require.Equal(t, why, column, "the column of the snapshot says the same")
 	}
+	require.NotContains(t, get[string](j.core, "SELECT public.fn_queue_why('job k in iu')::text"), "back at", "the flag has no expiry")
 	j.flag("queue.job_substrate.enabled", "true")
 	j.put("k", "kg", 1)
-	require.Equal(t, "ambiguous", call(t, j.root, "public.fn_queue_why('k')")["rule"])
+	ambiguous := call(t, j.root, "public.fn_queue_why('k')")
+	require.Equal(t, "ambiguous", ambiguous["rule"])
+	require.Equal(t, "several queues are called k: job k in iu, job k in kg; name one of them", ambiguous["reason"])
 }
 
 // Whether a priority floor blocks a lane depends on the priorities of the waiting jobs.

@@ -232,8 +232,9 @@ BEGIN
       p_action => 'bulk_rate'::text, p_target => 'operation ' || COALESCE(p_operation_id, 0), p_actor => v_actor,
       p_reason => COALESCE(v_old.reason, 'refused'),
       p_rule => CASE WHEN v_old.state IS NULL THEN 'not_found' ELSE 'state' END,
-      p_why => COALESCE(format('operation %s is %s: it has no rate any more', p_operation_id, v_old.state),
-        format('there is no operation %s; qtop ops lists them', p_operation_id)));
+      p_why => CASE WHEN v_old.state IS NULL
+        THEN format('there is no operation %s; qtop ops lists them', COALESCE(p_operation_id::text, '(null)'))
+        ELSE format('operation %s is %s: it has no rate any more', p_operation_id, v_old.state) END);
   END IF;
   UPDATE public.queue_bulk_operation SET rate_per_second = p_rate WHERE operation_id = p_operation_id;
   v_audit := public.fn_operator_audit(

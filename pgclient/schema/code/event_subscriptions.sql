@@ -182,8 +182,8 @@ BEGIN
     v_rule := 'unchanged';
     v_why := format('event subscription %s is %s%s', p_subscription_id, CASE WHEN p_mute THEN 'already muted'
       ELSE 'not muted' END,
-      COALESCE(format(', last changed by %s at %s', v_by.actor,
-        to_char(v_by.at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')), ''));
+      COALESCE(', last changed by ' || v_by.actor || ' at '
+        || to_char(v_by.at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), ''));
   END IF;
   IF v_rule IS NOT NULL THEN
     IF v_dry THEN

@@ -23,7 +23,7 @@ BEGIN
   IF NOT v_on THEN
     SELECT format('%s by %s since %s', c.value, c.updated_by,
       to_char(c.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'))
-      || COALESCE(format(', back at %s', to_char(r.revert_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')), '')
+      || COALESCE(', back at ' || to_char(r.revert_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), '')
     INTO v_detail FROM public.dot_config c LEFT JOIN public.dot_config_revert r USING (key) WHERE c.key = p_key;
   END IF;
   RETURN public.fn_why_link(
