@@ -257,7 +257,7 @@ func TestAckPlan(t *testing.T) {
 	require.Contains(t, apply(t, admin, un).Refused, "is not acknowledged")
 	w.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() WHERE executor_id = 'kg'")
 	require.Contains(t, apply(t, admin, queue.Plan{Request: queue.Request{Action: queue.ActAck, Targets: []string{"kg"}, Actor: "ann",
-		Args: map[string]string{"comment": "c", "for": "2m"}}}).Refused, "its executor beat again")
+		Args: map[string]string{"comment": "c", "for": "2m"}}}).Refused, "alert kg is not open: it has ended")
 }
 
 func TestTickPlan(t *testing.T) {

@@ -110,7 +110,7 @@ func TestWebhookVerify(t *testing.T) {
 	admin := w.client("subscription_admin", "queue_viewer")
 	verify := queue.Request{Action: queue.ActWebhookVerify, Targets: []string{"1"}, Reason: "new receiver"}
 	verified := func() bool { return get[bool](w, "SELECT verified FROM public.subscriptions") }
-	require.Contains(t, plan(t, admin, verify).Refused, "this process cannot send")
+	require.Contains(t, plan(t, admin, verify).Refused, "this process has no settings for sending")
 
 	answer, asked := actions.ProbeAnswer{Answer: "HTTP_503 answered 503"}, 0
 	admin.Probing(func(_ context.Context, url, secret string, id int64) (actions.ProbeAnswer, error) {

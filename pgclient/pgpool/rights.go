@@ -24,6 +24,8 @@ func (p *Pool) Lacks(ctx context.Context, object string) (login, do string, err 
 		SELECT a.grantee FROM pg_catalog.pg_proc f, pg_catalog.aclexplode(f.proacl) a
 			WHERE f.proname = $1 AND f.pronamespace = 'public'::pg_catalog.regnamespace AND a.grantee <> f.proowner
 		UNION SELECT a.grantee FROM pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) a
+			WHERE c.relname = $1 AND c.relnamespace = 'public'::pg_catalog.regnamespace AND a.grantee <> c.relowner
+		UNION SELECT a.grantee FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute t ON t.attrelid = c.oid, pg_catalog.aclexplode(t.attacl) a
 			WHERE c.relname = $1 AND c.relnamespace = 'public'::pg_catalog.regnamespace AND a.grantee <> c.relowner)
 		SELECT session_user::text, pg_catalog.quote_ident(session_user), ARRAY(SELECT pg_catalog.quote_ident(r.rolname) FROM granted g JOIN pg_catalog.pg_roles r ON r.oid = g.grantee
 			WHERE NOT pg_catalog.pg_has_role(session_user, r.oid, 'USAGE') ORDER BY 1)`, object).Scan(&login, &to, &roles)

@@ -363,7 +363,7 @@ func TestRouteReplay(t *testing.T) {
 
 	admin := c.as("workflow_admin")
 	call(t, admin, "public.fn_iu_outbound_route_set('iu', false, 'ben', 'x')")
-	require.Contains(t, replay(op, ids[1:2], false)["results"].([]any)[0].(map[string]any)["why"], "the route of iu is disabled by ben")
+	require.Contains(t, replay(op, ids[1:2], false)["results"].([]any)[0].(map[string]any)["why"], "the route of domain iu is disabled by ben")
 	call(t, admin, "public.fn_iu_outbound_route_set('iu', true, 'ben', 'x')")
 	for _, flag := range []string{"queue.dlq.replay_enabled", "iu_core.routes_master_enabled"} {
 		setFlag(t, admin, flag, "false")

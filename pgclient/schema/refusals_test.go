@@ -51,7 +51,7 @@ func TestBatchRefusalsNameTheRow(t *testing.T) {
 		with("idempotency_key", `"`+long+`"`):                     `p_jobs[2].idempotency_key must have 1 to 500 characters, not 3000`,
 		with("idempotency_key", `""`):                             `p_jobs[2].idempotency_key must have 1 to 500 characters, not 0`,
 		with("actor", `"`+long+`"`):                               `p_jobs[2].actor must have at most 200 characters, not 3000`,
-		with("proces_after", `"2200-01-01"`):                      `p_jobs[2]: "proces_after" is none of job_kind, `,
+		with("proces_after", `"2200-01-01"`):                      `p_jobs[2]: the key "proces_after" is none of job_kind, `,
 		with("priority", `{"x": "`+strings.Repeat("é", 400)+`"}`): `p_jobs[2].priority must be 0 to 1000, not {"x": "?`,
 	} {
 		_, err := producer.Exec(t.Context(), "SELECT public.fn_job_enqueue_many($1::jsonb)", "["+good+","+good+","+bad+","+with("priority", "-1")+"]")

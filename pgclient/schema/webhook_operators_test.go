@@ -71,7 +71,7 @@ func TestWebhookRequeueSkips(t *testing.T) {
 		return results(t, real)[0]["why"].(string)
 	}
 	h.exec("UPDATE public.subscriptions SET active = false")
-	require.Equal(t, "subscription 1 is inactive", why())
+	require.Equal(t, "webhook subscription 1 is inactive: enable it first", why())
 	h.exec("UPDATE public.subscriptions SET active = true")
 	h.call("public.fn_endpoint_suspend($1, 'ben', 'down')", sub)
 	require.Contains(t, why(), "endpoint suspended (operator) by ben since 20")
