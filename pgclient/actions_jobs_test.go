@@ -166,14 +166,14 @@ func TestCancelPlan(t *testing.T) {
 	p = plan(t, op, queue.Request{Action: queue.ActJobCancel, Targets: ids, Reason: "r"})
 	require.EqualValues(t, 2, p.Count)
 	require.EqualValues(t, 2, p.Skipped)
-	require.Contains(t, lines(p), "skipped 2: finished already: cancelled at")
+	require.Contains(t, lines(p), "skipped 2: the job is finished already: cancelled at")
 	res = apply(t, op, p)
 	require.EqualValues(t, 2, res.Done)
 	require.Equal(t, "cancelled", outcomes(res.Results)[held])
 	require.Equal(t, "0 4 1", get[string](w, `SELECT concat_ws(' ', (SELECT count(*) FROM public.job_lease), (SELECT count(*) FROM public.job_history WHERE status = 'cancelled'),
 		(SELECT count(*) FROM public.job_queue))`), "the leases are empty and gone, the other lane stands")
 	again := plan(t, op, queue.Request{Action: queue.ActJobCancel, Targets: ids, Reason: "r"})
-	require.Contains(t, again.Refused, "none of the selected jobs can be cancelled: finished already")
+	require.Contains(t, again.Refused, "none of the selected jobs can be cancelled: the job is finished already")
 	require.NotEmpty(t, apply(t, op, again).Refused)
 	require.Equal(t, "no row matches the selection", plan(t, op, queue.Request{Action: queue.ActJobCancel, Filter: "kind=none", Reason: "r"}).Refused)
 	for _, empty := range []string{"", "  "} {

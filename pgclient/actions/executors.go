@@ -159,7 +159,7 @@ func (c *Planner) heartbeat(ctx context.Context, p *queue.Plan, already, tick st
 	case err != nil:
 		return h, err
 	case len(found) == 0:
-		return h, refuse(p, "not_found", "no executor "+id+" is registered; qtop executors lists them"+c.meant(ctx, "executor", id))
+		return h, refuse(p, "not_found", "no executor "+id+" is registered"+cmp.Or(c.meant(ctx, "executor", id), "; qtop executors lists them"))
 	case found[0].Gone != nil:
 		return h, refuse(p, "gone", "executor "+id+" is deregistered"+already)
 	case found[0].Tick:

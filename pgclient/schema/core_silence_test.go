@@ -113,7 +113,7 @@ func TestAlertAck(t *testing.T) {
 	require.Equal(t, "warning acked ann restarting it ", row(), "the row stays and shows who")
 	second := ack("me too", "1 hour")
 	require.Equal(t, "already_acked", second["rule"])
-	require.Regexp(t, `^acknowledged by ann since .*Z, until .*Z: restarting it$`, second["reason"])
+	require.Regexp(t, `^alert \S+ is acknowledged by ann since .*Z, until .*Z: restarting it$`, second["reason"])
 
 	// An acknowledgement that has expired no longer counts, whether or not the check ran since; the
 	// check clears its row.

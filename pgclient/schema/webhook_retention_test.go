@@ -309,7 +309,7 @@ func TestEraseEvent(t *testing.T) {
 		h.exec("SELECT public.fn_queue_bulk_tick()")
 		return one[bool](h, "SELECT outcome IS NOT NULL FROM public.queue_bulk_operation_item")
 	})
-	require.Contains(t, one[string](h, "SELECT outcome || ' ' || why FROM public.queue_bulk_operation_item"), "skipped erased by ann at ")
+	require.Contains(t, one[string](h, "SELECT outcome || ' ' || why FROM public.queue_bulk_operation_item"), "skipped the event was erased by ann at ")
 	refused(t, "42501", h.asOwner("INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id) VALUES (1, 1)"), "no saga of an erased event")
 	h.call("public.fn_dead_letter_resolve('{3}', 'abandoned', '', 'ann')")
 	h.counted()
