@@ -81,6 +81,7 @@ func TestLateLeasesAreRead(t *testing.T) {
 	old := j.one("w")
 	early := j.begin(j.root)
 	claim(early)
+	j.exec("SELECT pg_current_xact_id()") // so that its id is below the watermark
 	j.exec("UPDATE public.job_watermark_state SET seen_at = seen_at - interval '11 seconds'")
 	j.advance()
 	require.True(t, j.leasesFrom())
