@@ -19,7 +19,7 @@ func TestAdopt(t *testing.T) {
 	s.snap.Server.Unexpected = queue.Clean("UNEXPECTED SERVER: this is server copy on a local socket")
 	s.session.Rights[queue.ActAdopt] = true
 	run(t, setup{store: s}, func(c *console) {
-		c.sees("CLONE OF  prod (recorded 2026-11-22 08:00:00Z): run :adopt; until", "UNEXPECTED SERVER  this is server copy")
+		c.sees("CLONE OF  prod: nothing is claimed or sent here until you run :adopt (reco", "UNEXPECTED SERVER  this is server copy")
 		c.press("5")
 		c.sees("CLONE OF  prod")
 		c.press(":")

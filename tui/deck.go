@@ -25,7 +25,7 @@ func (m *deck) pane() *pane { return m.panes[m.at] }
 func (m *deck) scene() scene {
 	p := m.pane()
 	return scene{
-		snap: m.feed.snapshot, local: m.local, env: m.env(), size: m.size, now: m.o.Now(), paused: m.feed.paused, pane: p, level: p.top(),
+		snap: m.feed.snapshot, local: m.local, env: m.env(), size: m.size, now: m.o.Now(), paused: m.feed.paused, lost: m.feed.lost(), pane: p, level: p.top(),
 	}
 }
 
@@ -98,7 +98,8 @@ func serverBanners(p *queue.Snapshot) []views.Banner {
 	var out []views.Banner
 	if clone := p.Server.CloneOf.String(); clone != "" {
 		of, _, _ := strings.Cut(strings.TrimPrefix(clone, "CLONE OF "), ": ")
-		out = append(out, views.Banner{Word: "CLONE OF", Text: of + ": run :adopt; until then nothing is claimed or sent here", Alarm: true})
+		of, recorded, _ := strings.Cut(of, " (") // last, because the banner is cut at the edge of the screen
+		out = append(out, views.Banner{Word: "CLONE OF", Text: of + ": nothing is claimed or sent here until you run :adopt" + queue.Choose(recorded == "", "", " ("+recorded), Alarm: true})
 	}
 	if other := p.Server.Unexpected.String(); other != "" {
 		out = append(out, views.Banner{Word: "UNEXPECTED SERVER", Text: strings.TrimPrefix(other, "UNEXPECTED SERVER: "), Alarm: true})
@@ -206,7 +207,7 @@ func (m *deck) rowCount(l *level) string {
 		return "not read"
 	case l.list.queried():
 		if !l.list.read {
-			return "reading" + m.display.theme.G.Ellipsis
+			return queue.Choose(m.feed.lost(), "not read", "reading"+m.display.theme.G.Ellipsis)
 		}
 		if l.list.page.Total > n || l.list.page.TotalBound {
 			s += " of " + m.totalWords(l)

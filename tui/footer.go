@@ -53,6 +53,9 @@ func (p prompt) shown(caret string) string {
 
 // hints returns the keys of this pane, actions first.
 func (m *root) hints() []views.Hint {
+	if len(m.over) > 0 { // the overlay has its own keys; those of the pane do nothing now
+		return []views.Hint{{Key: "esc", Word: "close", Keep: true}}
+	}
 	if m.line.open() {
 		return m.lineHints()
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/views"
 	"github.com/qtop/qtop/views/viewstest"
 )
 
@@ -88,4 +89,35 @@ func requireFooter(t *testing.T, foot string, atHome bool, at string) {
 			require.Equal(t, side == "acting", capital, "%s: %s", key, at)
 		}
 	}
+}
+
+// Below an overlay the footer has its key alone, as the keys of the pane do nothing; above it the
+// header still shows whether the database answers.
+func TestOverlayLeavesTheHeader(t *testing.T) {
+	for _, h := range []int{15, 24, 60} {
+		run(t, setup{w: 80, h: h}, func(c *console) {
+			for _, keys := range [][]string{{"?"}, {"0"}, {"5", "o"}, {"5", "R"}, {"5", "ctrl+a", "N"}, {"3", "A"}} {
+				c.press(keys...)
+				require.Equal(t, 1, c.overlays(), keys)
+				lines := strings.Split(strings.TrimRight(c.screen(), "\n"), "\n")
+				require.Contains(t, lines[0], "live", "%d high, after %v", h, keys)
+				if h > 15 {
+					require.Equal(t, " esc close", strings.TrimRight(lines[h-1], " "), "after %v", keys)
+				}
+				c.press("esc")
+			}
+		})
+	}
+}
+
+// A list that was not read before the database was lost does not claim to be read now.
+func TestLostListIsNotBeingRead(t *testing.T) {
+	t.Parallel()
+	says := func(at scene) string {
+		at.level = &level{}
+		at.level.list.reading = 7
+		return listSource(at, views.Source{}).Empty[0]
+	}
+	require.Equal(t, "Reading", says(scene{}))
+	require.Contains(t, says(scene{lost: true}), "was not read before the database was lost")
 }

@@ -114,6 +114,7 @@ type scene struct {
 	size   views.Size // of the screen
 	now    time.Time  // the operator's clock
 	paused bool
+	lost   bool // the database is gone
 	pane   *pane
 	level  *level // the open one
 }

@@ -104,6 +104,8 @@ func listSource(at scene, src views.Source) views.Source {
 		src.Note = "newer rows: " + why(l.err)
 	case !l.read && l.reading == 0 && at.paused:
 		src.Empty = []string{"This list is not read while the console is paused. Press p to resume."}
+	case !l.read && at.lost:
+		src.Empty = []string{"This list was not read before the database was lost.", "The console reads it as soon as the database answers again."}
 	case !l.read:
 		src.Empty = []string{"Reading"}
 	}

@@ -117,7 +117,7 @@ func (p *picker) move(d int, at overlayContext) {
 
 // menu returns the menu of all panes.
 func (m *root) menu() overlay {
-	p := &picker{keys: map[string]int{}, view: views.PickList{Title: "Panes", Hint: "enter opens, esc closes", KeyCol: 5, WordCol: 14}}
+	p := &picker{keys: map[string]int{}, view: views.PickList{Title: "Panes", Hint: "enter opens, esc closes", Wide: true, KeyCol: 5, WordCol: 14}}
 	panes := Panes()
 	for i, x := range panes {
 		p.all = append(p.all, views.Entry{Key: x.Keys, Word: x.Title, Text: x.Help})

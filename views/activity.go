@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/table"
+	"github.com/qtop/qtop/views/theme"
 )
 
 // Activity returns the table of pane gl: the sessions that may hold up queues, those with the worst
@@ -26,31 +29,40 @@ func Activity(rows []queue.Activity) Source {
 			return a.Login.String() + " " + a.Program.String() + " " + a.State.String()
 		}, First: "pid login program state transaction_since effect",
 		Filter: "pid kind login program client state waits=waits_for",
-		Look:   byRank(activityRank),
+		Look: func(a queue.Activity, e Env) (table.Cell, theme.Style) {
+			r := activityRank(a, e.Now)
+			return e.sign(r), e.tone(r)
+		},
 		Columns: []Column[queue.Activity]{
 			{Name: "pid", Width: 7, Max: 8, Right: true, Look: strong, Text: func(a queue.Activity, e Env) string { return idOrDash(orZero(a.Pid), e) }},
 			{Name: "login", Width: 10, Max: 24, Look: accent},
 			{Name: "program", Width: 12, Want: 24, Max: 40},
 			{Name: "client", Width: 9, Max: 20, Drop: 4, Look: dim},
-			{Name: "state", Width: 10, Max: 20, Look: ofRow, Say: func(_ Env, v any) string {
+			{Name: "state", Width: 10, Max: 20, Lively: true, Look: ofRow, Say: func(_ Env, v any) string {
 				return strings.Replace(fmt.Sprint(v), "idle in transaction", "idle in tx", 1)
 			}},
 			{Name: "transaction_since", Title: "tx open", Head: "TRANSACTION SINCE", Width: 8, Right: true, Say: ago},
 			{Name: "snapshot_age", Title: "snapshot", Width: 9, Right: true, Drop: 2},
-			{Name: "effect", Title: "effect on queues", Head: "EFFECT", Width: 26, Want: 50, Max: 80, Look: ofRow,
+			{Name: "effect", Title: "effect on queues", Head: "EFFECT", Lively: true, Width: 26, Want: 50, Max: 80, Look: ofRow,
 				Text: func(a queue.Activity, _ Env) string { return activityEffect(a) }, Plain: activityEffect},
-			{Name: "waits_for", Title: "waits for", Width: 12, Max: 28, Drop: 3, Look: dim},
+			{Name: "waits_for", Title: "waits for", Lively: true, Width: 12, Max: 28, Drop: 3, Look: dim},
 			{Name: "kind", Head: "KIND"},
 			{Name: "id", Head: "ID"},
 		},
 	}.lines())
 }
 
+// momentary is the age of a transaction below which its locks are no trouble:
+// every busy database has some.
+const momentary = time.Second
+
 // activityRank returns how urgent a session is: highest if it blocks others,
 // or if it is idle in a transaction and so keeps vacuum from removing dead
 // rows.
-func activityRank(a queue.Activity) int {
+func activityRank(a queue.Activity, now time.Time) int {
 	switch {
+	case a.Seen && a.Begun != nil && now.Sub(*a.Begun) < momentary:
+		return rankQuiet
 	case len(a.Blocks) > 0:
 		return rankCritical
 	case a.Oldest && a.State.String() != "active", len(a.BlockedBy) > 0, !a.Seen:
@@ -126,7 +138,7 @@ func ActivityPage(a queue.Activity, all []queue.Activity, e Env, w int) Page {
 	p.pair("login", a.Login.String())
 	p.pair("program", a.Program.String())
 	p.pair("from", orSocket(a))
-	p.paint("state", stateSince(a, e), e.tone(activityRank(a)))
+	p.paint("state", stateSince(a, e), e.tone(activityRank(a, e.Now)))
 	if a.Begun != nil {
 		p.pair("transaction", "open for "+e.Ago(*a.Begun)+", since "+e.Stamp(*a.Begun))
 	}
@@ -139,7 +151,7 @@ func ActivityPage(a queue.Activity, all []queue.Activity, e Env, w int) Page {
 	}
 	p.pair("waits for", a.Waits.String())
 	p.pair("locks", tableNames(a))
-	p.paint("effect", activityEffect(a), e.tone(activityRank(a)))
+	p.paint("effect", activityEffect(a), e.tone(activityRank(a, e.Now)))
 	p.pair("id", a.ID)
 	if e.Brief {
 		return p.done(title)

@@ -26,7 +26,7 @@ func Alerts(s *queue.Snapshot) Source {
 		Empty: []string{"No executor is silent, no work waits too long, no share is over its limit.", "An executor that misses three heartbeats appears here automatically."},
 		Note:  missing(s, "alerts"),
 	}.with(List[queue.Alert]{
-		Name: "alerts", Rows: rows, ID: func(a queue.Alert) string { return a.Key.String() }, First: "severity state subject age_seconds ratio acked_by ack_expires_at comment alert_key",
+		Name: "alerts", Rows: rows, ID: func(a queue.Alert) string { return a.Key.String() }, Title: AlertName, First: "severity state subject age_seconds ratio acked_by ack_expires_at comment alert_key",
 		Filter: "alert=alert_key subject kind severity state owner=acked_by comment age=age_seconds ratio",
 		Look: func(a queue.Alert, e Env) (table.Cell, theme.Style) {
 			if a.State == "acked" {
@@ -38,7 +38,7 @@ func Alerts(s *queue.Snapshot) Source {
 			{Name: "subject", Width: 20, Want: 24, Max: 40, Look: strong, Text: func(a queue.Alert, _ Env) string { return AlertName(a) }, Plain: func(a queue.Alert) string { return a.Subject.String() }},
 			{Name: "severity", Width: 9, Look: ofRow, Say: func(_ Env, v any) string { return severity(fmt.Sprint(v)) }},
 			{Name: "age_seconds", Title: "for", Width: 8, Right: true},
-			{Name: "ratio", Title: "×cadence", Head: "RATIO", Width: 9, Max: 10, Right: true, Drop: 3, Text: alertRatio, Plain: func(a queue.Alert) string { return PlainRatio(a.Ratio) }},
+			{Name: "ratio", Title: "×cadence", Head: "RATIO", Width: 9, Max: 11, Right: true, Drop: 3, Text: alertRatio, Plain: func(a queue.Alert) string { return PlainRatio(a.Ratio) }},
 			{Name: "acked_by", Title: "owner", Width: 12, Max: 24, Cell: func(a queue.Alert, e Env) table.Cell {
 				return queue.Choose(a.State == "acked", cell(a.AckedBy.String(), e.Theme.Accent), cell(e.nobody(), e.tone(rank(a.Severity))))
 			}},
@@ -178,9 +178,14 @@ func failingID(a queue.Alert) string { return strings.TrimPrefix(a.Subject.Strin
 // alertRatio returns by how much an alert exceeds its limit, such as 3×. For a
 // silence it is the age ÷ the cadence; for a row in quarantine it is the
 // number of attempts; for others the value ÷ its limit.
+// Unclaimed work is an alert whatever its age, so a value below the limit is
+// not shown.
 func alertRatio(a queue.Alert, e Env) string {
 	if a.Kind == queue.AlertQuarantine {
 		return Plural(int64(a.Ratio), "attempt", "attempts")
+	}
+	if a.Kind == queue.AlertUnclaimed && a.Ratio < 1 {
+		return e.Theme.G.Dash
 	}
 	return e.Times(a.Ratio) + queue.Choose(a.Kind != queue.AlertSilence, " limit", "")
 }

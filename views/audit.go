@@ -23,7 +23,7 @@ func Audit(rows []queue.AuditEntry) Source {
 		Columns: []Column[queue.AuditEntry]{
 			{Name: "at", Title: "when", Head: "AT", Width: 14, Look: dim, Text: func(a queue.AuditEntry, e Env) string { return e.Second(a.At) }},
 			{Name: "actor", Title: "who", Head: "ACTOR", Width: 8, Max: 16, Look: accent},
-			{Name: "action", Width: 19, Max: 20, Look: strong, Say: func(_ Env, v any) string { return queue.AuditWords(fmt.Sprint(v)) }},
+			{Name: "action", Width: 19, Max: 28, Look: strong, Say: func(_ Env, v any) string { return queue.AuditWords(fmt.Sprint(v)) }},
 			{Name: "target", Width: 14, Want: 28, Max: 44, Text: func(a queue.AuditEntry, e Env) string {
 				target := cmp.Or(queue.AuditTarget(a.Target.String()), a.Filter.String()) + change(a)
 				if n := orZero(a.FrozenCount); n > 1 {

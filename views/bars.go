@@ -40,8 +40,10 @@ func (s Status) Line(e Env, w int) string {
 			break
 		}
 	}
-	if theme.Width(right) > w/2 {
-		right = ""
+	whole := theme.Width(left) + queue.Choose(s.Bad, 3, 1) // with its margin and sign
+	switch {
+	case theme.Width(right) > w/2, whole+theme.Width(right) > w && (s.Bad || whole <= w):
+		right = "" // nothing beside a text that needs the whole line
 	}
 	room := w - theme.Width(right)
 	if s.Bad {

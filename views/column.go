@@ -27,7 +27,7 @@ type Column[T any] struct {
 
 	// The layout on the screen, as in table.Column. Width 0: the column is not on the screen.
 	Width, Want, Max int
-	Right            bool
+	Right, Lively    bool
 	Drop             int // if there is no room, the column with the highest number is left out first; from 4 on, already before other columns get less than their Want; 0 = never left out
 
 	Look  look
@@ -112,7 +112,7 @@ func (l List[T]) lines() lines {
 	}
 	for _, c := range l.Columns {
 		out.names = append(out.names, c.Name)
-		out.columns = append(out.columns, table.Column{Title: c.title(), Width: c.Width, Want: c.Want, Max: c.Max, Right: c.Right, Drop: c.Drop})
+		out.columns = append(out.columns, table.Column{Title: c.title(), Width: c.Width, Want: c.Want, Max: c.Max, Right: c.Right, Lively: c.Lively, Drop: c.Drop})
 	}
 	out.row = func(i int, e Env) table.Row {
 		sign, urgent := l.Look(l.Rows[i], e)

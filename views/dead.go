@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -68,7 +69,10 @@ func DeadGroups(s *queue.Snapshot) Source {
 		Look: byRank(groupRank),
 		Columns: []Column[queue.DeadGroup]{
 			{Name: "code", Width: 12, Want: 18, Max: 24, Look: strong},
-			{Name: "endpoint", Title: "endpoint / kind", Width: 19, Want: 28, Max: 48, Text: func(g queue.DeadGroup, _ Env) string { return names[GroupID(g)] }},
+			{Name: "endpoint", Title: "endpoint / kind", Width: 19, Want: 28, Max: 48, Cell: func(g queue.DeadGroup, e Env) table.Cell {
+				name := names[GroupID(g)]
+				return table.Cell{Text: name, Style: e.Theme.Text, Tail: strings.TrimPrefix(name, g.Endpoint.String())}
+			}},
 			{Name: "open", Width: 7, Max: 9, Right: true, Look: ofRow},
 			{Name: "first_at", Title: "first", Width: 8, Right: true, Drop: 2, Look: dim, Say: ago},
 			{Name: "last_at", Title: "last", Width: 8, Right: true, Drop: 1, Say: ago},

@@ -42,7 +42,7 @@ func (d Dialog) Lines(e Env, s Size) []string {
 	inner := w - 4
 	body := d.body(e, inner)
 	tail := d.tail(e, inner)
-	room := max(s.H-2-len(tail), 1)
+	room := max(s.H-4-len(tail), 1)
 	if len(body) > room {
 		offset := min(max(d.Offset, 0), len(body)-room+1)
 		more := len(body) - offset - (room - 1)
@@ -52,8 +52,8 @@ func (d Dialog) Lines(e Env, s Size) []string {
 		}
 	}
 	lines := append(body, tail...)
-	if len(lines) > s.H-2 {
-		lines = lines[len(lines)-max(s.H-2, 0):]
+	if len(lines) > s.H-4 { // header and footer stay visible
+		lines = lines[len(lines)-max(s.H-4, 0):]
 	}
 	return box(e, d.Title, lines, w, queue.Choose(d.Alarm, th.Critical, th.Accent))
 }

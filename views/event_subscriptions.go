@@ -176,7 +176,7 @@ func BroadcastHead(b *queue.Broadcast, e Env, w int) []string {
 // EventSubscriptionPage returns the page of one event subscription with its changes. history is
 // nil until it has been read.
 func EventSubscriptionPage(s queue.EventSubscription, history []queue.AuditEntry, e Env, w int) Page {
-	title := "subscription " + strconv.FormatInt(s.ID, 10)
+	title := "event subscription " + strconv.FormatInt(s.ID, 10)
 	p := newPage(e, w)
 	p.head(title + ", " + s.Recipient.String())
 	p.paint("state", queue.Choose(s.Mute, "muted: ignored by the resolution", "active"), e.warn(s.Mute))

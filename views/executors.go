@@ -40,8 +40,8 @@ func Executors(s *queue.Snapshot) Source {
 		Look:   executorLook,
 		Columns: []Column[queue.Executor]{
 			{Name: "executor_id", Title: "executor", Width: 22, Max: 36, Tone: func(x queue.Executor, e Env) theme.Style { return e.strongUnless(executorRank(x) < rankQuiet) }},
-			{Name: "executor_kind", Title: "kind", Width: 10, Max: 20, Drop: 3, Look: dim},
-			{Name: "state", Width: 12, Look: ofRow},
+			{Name: "executor_kind", Title: "kind", Width: 10, Want: 15, Max: 20, Drop: 3, Look: dim},
+			{Name: "state", Width: 12, Lively: true, Look: ofRow},
 			{Name: "age_seconds", Title: "last beat", Width: 9, Right: true, Text: func(x queue.Executor, _ Env) string {
 				return queue.Choose(x.LastBeatAt == nil, "never", Age(orZero(x.AgeSeconds)))
 			}},

@@ -29,7 +29,7 @@ func Flags(s *queue.Snapshot) Source {
 		Word:   func(f queue.Flag, word string) (any, bool) { return flagState(f), word == "state" },
 		Look:   byRank(func(f queue.Flag) int { return rank(flagState(f)) }),
 		Columns: []Column[queue.Flag]{
-			{Name: "key", Title: "flag", Width: 26, Want: 44, Max: 52, Look: strong},
+			{Name: "key", Title: "flag", Width: 34, Want: 50, Max: 54, Look: strong},
 			{Name: "value", Width: 7, Max: 14, Look: ofRow},
 			{Name: "state", Width: 8, Max: 10, Look: ofRow, Text: func(f queue.Flag, _ Env) string { return flagWord(flagState(f)) }, Plain: func(f queue.Flag) string { return flagWord(flagState(f)) }},
 			{Name: "reverts_at", Title: "reverts", Head: "REVERTS AT", Width: 13, Max: 22, Drop: 1, Text: func(f queue.Flag, e Env) string {

@@ -120,12 +120,19 @@ func (e Env) Clock(t time.Time) string {
 	}
 }
 
-// Second returns a time to the second, with its date but without its year.
+// Second returns a time to the second, with its date if it is not today, but without its year.
 func (e Env) Second(t time.Time) string {
 	if word := queue.Uncalendared(t); word != "" {
 		return word
 	}
-	return queue.Choose(t.IsZero(), e.Theme.G.Dash, t.In(e.loc()).Format("01-02 15:04:05"))
+	t, now := t.In(e.loc()), e.Now.In(e.loc())
+	switch {
+	case t.IsZero():
+		return e.Theme.G.Dash
+	case t.YearDay() == now.YearDay() && t.Year() == now.Year():
+		return t.Format("15:04:05")
+	}
+	return t.Format("01-02 15:04:05")
 }
 
 // Stamp returns a date and time to the second, with its zone.

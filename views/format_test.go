@@ -57,3 +57,21 @@ func TestCurves(t *testing.T) {
 	require.Equal(t, "", views.Spark(th, []int64{1}, 0))
 	require.Equal(t, []string{"  █", " ██"}, views.Chart(th, []int64{0, 8, 16}, 3, 2))
 }
+
+// The audit shows the date of an action only if it was not today, so that a narrow screen has room
+// for what was done.
+func TestSecondLeavesOutToday(t *testing.T) {
+	t.Parallel()
+	e := env(theme.Options{})
+	require.Equal(t, e.Now.Format("15:04:05"), e.Second(e.Now))
+	require.Equal(t, e.Now.AddDate(0, 0, -1).Format("01-02 15:04:05"), e.Second(e.Now.AddDate(0, 0, -1)))
+	require.Equal(t, e.Now.AddDate(-1, 0, 0).Format("01-02 15:04:05"), e.Second(e.Now.AddDate(-1, 0, 0)), "the same day of another year")
+	require.Equal(t, e.Theme.G.Dash, e.Second(time.Time{}))
+}
+
+// The duration of a run has its unit and is behind its counts.
+func TestTickResultHasUnits(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "groups emitted 5, duration 59.2 ms", views.TickResult([]byte(`{"duration_ms": 59.2, "groups_emitted": 5, "errors": 0}`)))
+	require.Equal(t, "nothing to do, duration 0.4 ms", views.TickResult([]byte(`{"duration_ms": 0.4, "groups_emitted": 0}`)))
+}

@@ -73,11 +73,11 @@ func Overlay(screen string, box []string, x, y int, s Size) string {
 	return strings.Join(lines, "\n")
 }
 
-// Centre returns the position of a box: centred, a little above the middle.
+// Centre returns the position of a box: centred, a little above the middle, and below the header.
 func Centre(box []string, s Size) (x, y int) {
 	w := 0
 	for _, b := range box {
 		w = max(w, theme.Width(b))
 	}
-	return max((s.W-w)/2, 0), max((s.H-len(box))/3, 0)
+	return max((s.W-w)/2, 0), max((s.H-len(box))/3, 1)
 }

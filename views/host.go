@@ -29,7 +29,7 @@ func Loops(h *queue.HostStatus) Source {
 		Rows: rows, ID: func(l queue.LoopStatus) string { return l.Name }, Look: loopLook, Filter: "loop=Name state=State",
 		Columns: []Column[queue.LoopStatus]{
 			{Name: "Name", Title: "loop", Width: 22, Max: 26, Look: strong},
-			{Name: "State", Title: "state", Width: 8, Max: 10, Look: ofRow},
+			{Name: "State", Title: "state", Width: 8, Max: 10, Lively: true, Look: ofRow},
 			{Name: "LastTick", Title: "last tick", Width: 9, Right: true, Say: ago},
 			{Name: "Every", Title: "every", Width: 6, Right: true, Drop: 4, Look: dim, Text: loopEvery},
 			{Name: "InFlight", Title: "in flight", Width: 9, Right: true, Drop: 1},
@@ -38,7 +38,7 @@ func Loops(h *queue.HostStatus) Source {
 			{Name: "PerSec", Title: "rate/s", Width: 6, Right: true, Drop: 2, Text: func(l queue.LoopStatus, e Env) string {
 				return queue.Choose(l.LastTick.IsZero() && l.Done == 0, e.Theme.G.Dash, Rate(l.PerSec))
 			}},
-			{Name: "What", Title: "what it does", Width: 22, Max: 60, Drop: 3, Cell: func(l queue.LoopStatus, e Env) table.Cell {
+			{Name: "What", Title: "what it does", Lively: true, Width: 22, Max: 60, Drop: 3, Cell: func(l queue.LoopStatus, e Env) table.Cell {
 				return queue.Choose(l.LastErr.Empty(), cell(l.What, e.Theme.Dim), cell(l.LastErr.String(), e.Theme.Warning))
 			}},
 		},

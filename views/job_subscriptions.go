@@ -96,7 +96,7 @@ func (p *pageBuilder) subscriptions(x queue.Executor, subs []queue.JobSubscripti
 	case needsSubscriptions(x):
 		p.para("No subscription: this executor gets no jobs. E adds one.", p.e.Theme.Warning)
 	default:
-		p.para("No subscription.", p.e.Theme.Dim)
+		p.para("No job subscription.", p.e.Theme.Dim)
 	}
 }
 

@@ -80,7 +80,7 @@ func laneWords(l queue.Lane, e Env) []string {
 	return []string{
 		why, l.Domain.String(), Rate(l.InPerSecond) + " in/s " + Rate(l.OutPerSecond) + " out/s",
 		queue.Choose(l.RetryWaiting > 0, Count(l.RetryWaiting)+" retry", ""), queue.Choose(l.Scheduled > 0, Count(l.Scheduled)+" due later", ""),
-		"1 h: " + hourWords(l, e),
+		"last hour: " + hourWords(l, e),
 	}
 }
 

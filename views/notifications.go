@@ -88,7 +88,7 @@ func stagedList(rows []stagedLine, n queue.Notifications) lines {
 		return e.Theme.Text
 	}
 	return List[stagedLine]{
-		Name: "notifications", Rows: rows, ID: func(l stagedLine) string { return l.id }, Title: func(l stagedLine) string { return l.Whole }, First: "staged pieces due oldest told_as first_piece actor",
+		Name: "notifications", Rows: rows, ID: func(l stagedLine) string { return l.id }, Title: func(l stagedLine) string { return l.Whole }, First: "staged pieces due oldest notified_as first_piece actor",
 		Look: func(l stagedLine, e Env) (table.Cell, theme.Style) {
 			switch {
 			case l.failed:
@@ -102,19 +102,19 @@ func stagedList(rows []stagedLine, n queue.Notifications) lines {
 		Columns: []Column[stagedLine]{
 			{Name: "staged", Width: 22, Want: 30, Max: 60,
 				Cell: func(l stagedLine, e Env) table.Cell { return l.cell(l.name, e, e.Theme.Strong) }},
-			{Name: "pieces", Width: 7, Max: 9, Right: true, Look: ofRow},
-			{Name: "due", Width: 7, Max: 9, Right: true, Cell: func(l stagedLine, e Env) table.Cell {
+			{Name: "pieces", Width: 6, Max: 9, Right: true, Look: ofRow},
+			{Name: "due", Width: 5, Max: 9, Right: true, Cell: func(l stagedLine, e Env) table.Cell {
 				return queue.Choose(l.failed, cell(e.Theme.G.Dash, e.Theme.Dim), cell(Count(l.Due), e.Theme.Text))
 			}},
 			{Name: "oldest", Width: 7, Right: true,
 				Cell: func(l stagedLine, e Env) table.Cell { return l.cell(e.Ago(l.Since), e, tone(l, e)) }},
-			{Name: "told", Width: 6, Right: true, Cell: func(l stagedLine, e Env) table.Cell {
+			{Name: "notified_in", Title: "notified", Width: 8, Right: true, Cell: func(l stagedLine, e Env) table.Cell {
 				if l.failed {
 					return cell(e.Theme.G.Dash, e.Theme.Dim)
 				}
 				return cell(l.sentIn(e), tone(l, e))
 			}},
-			{Name: "told_as", Title: "as", Head: "NOTIFIED AS", Width: 18, Max: 26, Look: ofRow,
+			{Name: "notified_as", Title: "as", Head: "NOTIFIED AS", Width: 18, Max: 26, Look: ofRow,
 				Text:  func(l stagedLine, _ Env) string { return l.as },
 				Plain: func(l stagedLine) string { return plain("", l.events) + " " + l.as }},
 			{Name: "first_piece", Width: 16, Want: 30, Max: 60, Drop: 1, Look: dim},
@@ -152,7 +152,7 @@ func dueText(g queue.StagedGroup, n queue.Notifications) func(Env) string {
 			return "now"
 		}
 		d := g.OldestAt.Add(time.Duration(n.DebounceSeconds) * time.Second).Sub(e.Now)
-		return strconv.FormatInt(max(int64(d.Seconds()), 0), 10) + "s"
+		return "in " + strconv.FormatInt(max(int64(d.Seconds()), 0), 10) + "s"
 	}
 }
 
@@ -164,7 +164,7 @@ func NotificationHead(n *queue.Notifications, e Env, w int) []string {
 	}
 	th := e.Theme
 	more := e.counted(n.Debouncing, n.DebouncingBound) + " in the debounce of " + strconv.FormatInt(n.DebounceSeconds, 10) + "s"
-	first := e.dotted(Count(n.Waiting)+" staged", Count(n.Due())+" due", more, "document from "+Plural(n.Threshold, "piece", "pieces"))
+	first := e.dotted(Count(n.Waiting)+" staged", Count(n.Due())+" due", more, "document: "+Count(n.Threshold)+"+ pieces")
 
 	ran, style := "the notification worker has never run", th.Warning
 	if n.LastRunAt != nil {

@@ -294,7 +294,7 @@ func calmAge(seconds int64) string {
 // seconds on the first screen, exactly in pane gw.
 func hostsSection(s *queue.Snapshot, e Env, age func(int64) string) section {
 	sec := section{
-		columns: []table.Column{{Title: "HOSTS", Width: 24, Max: 36}, {Title: "seen", Width: 9, Right: true}, {Title: "in flight", Width: 9, Right: true}, {Title: "loops", Width: 5, Max: 40}},
+		columns: []table.Column{{Title: "HOSTS", Width: 24, Max: 36}, {Title: "seen", Width: 9, Right: true}, {Title: "in flight", Width: 9, Right: true}, {Title: "loops", Width: 5, Max: queue.LineMost}},
 		quiet:   "no worker host has ever reported", gap: true, order: 1, missing: missing(s, "hosts"),
 	}
 	for _, h := range s.Hosts {
@@ -306,10 +306,15 @@ func hostsSection(s *queue.Snapshot, e Env, age func(int64) string) section {
 			sign, tone, seen = e.sign(rankCritical), e.Theme.Critical, Age(h.AgeSeconds)
 		}
 		sec.items = append(sec.items, item{target: Target{queue.PaneHost, h.ID.String() + "\x00" + h.Instance}, row: table.Row{Sign: sign, Cells: []table.Cell{
-			cell(h.ID.String(), e.Theme.Strong), cell(seen, tone), cell(Count(h.InFlight), e.Theme.Text), cell(joinTexts(h.Loops), e.Theme.Dim),
+			cell(h.ID.String(), e.Theme.Strong), cell(seen, tone), cell(Count(h.InFlight), e.Theme.Text), cell(hostLoops(h.Loops), e.Theme.Dim),
 		}}})
 	}
 	return sec
+}
+
+// hostLoops returns the number of loops before their names, which a narrow screen cuts.
+func hostLoops(loops []queue.Text) string {
+	return Plural(int64(len(loops)), "loop", "loops") + queue.Choose(len(loops) > 0, ": ", "") + strings.ReplaceAll(joinTexts(loops), ",", ", ")
 }
 
 func ticksSection(s *queue.Snapshot, e Env, age func(int64) string) section {

@@ -29,7 +29,7 @@ type PickList struct {
 }
 
 // Room returns how many entries a screen of size s shows.
-func (p PickList) Room(s Size) int { return max(s.H-5, 1) }
+func (p PickList) Room(s Size) int { return max(s.H-6, 1) }
 
 // Lines draws the list for a screen of size s.
 func (p PickList) Lines(e Env, s Size) []string {
@@ -53,8 +53,8 @@ func (p PickList) Lines(e Env, s Size) []string {
 		foot = Count(int64(end)) + " of " + Count(int64(len(all))) + " lines " + th.G.Dot + " " + p.Hint
 	}
 	lines = append(lines, "", th.Dim.Paint(th.Cut(theme.Safe(foot), inner)))
-	if len(lines) > s.H-2 {
-		lines = lines[:max(s.H-2, 0)]
+	if len(lines) > s.H-3 { // the header stays visible above the list
+		lines = lines[:max(s.H-3, 0)]
 	}
 	return box(e, p.Title, lines, w, th.Accent)
 }

@@ -53,7 +53,7 @@ func markers(s *queue.Snapshot, e Env, n int, each time.Duration) []marker {
 }
 
 // leastLabel is the smallest width of a label in cells: a narrower one could not be understood.
-const leastLabel = 6
+const leastLabel = 10
 
 // ruler returns the line of w cells with the signs ps and their labels. If
 // there is room, it begins with the text what, the name of the curve.
@@ -61,7 +61,7 @@ func ruler(th theme.Theme, ps []marker, w int, what string) string {
 	var b strings.Builder
 	at := 0 // how many cells are written
 	put := func(text string) { b.WriteString(text); at += theme.Width(text) }
-	if len(ps) == 0 || theme.Width(what) < ps[len(ps)-1].x {
+	if len(ps) == 0 || theme.Width(what) <= ps[len(ps)-1].x {
 		put(th.Cut(what, w))
 	}
 	for i := len(ps) - 1; i >= 0; i-- {

@@ -33,7 +33,7 @@ func TestRulerPutsMarksOverTheirMinute(t *testing.T) {
 		{nil, 20, "what                "},
 		{map[time.Duration]string{0: "now"}, 20, "what            now▼"},
 		{map[time.Duration]string{20 * time.Second: "this", 21 * time.Second: "before"}, 20, "what        before▼▼"},
-		{map[time.Duration]string{15 * time.Minute: "deploy"}, 20, "    ▼deploy         "},
+		{map[time.Duration]string{15 * time.Minute: "deploy"}, 20, "what▼deploy         "},
 		{map[time.Duration]string{10 * time.Minute: "a very long label"}, 20, "what     ▼a very lo…"},
 		{map[time.Duration]string{10 * time.Minute: "deploy", 10*time.Minute + 5*time.Second: "x", 10*time.Minute + 9*time.Second: "y"}, 20, "what     ▼deploy +2 "},
 		{map[time.Duration]string{10 * time.Minute: "a very long label", 10*time.Minute + 5*time.Second: "x"}, 20, "what     ▼a very… +1"},

@@ -51,10 +51,10 @@ func Scheduler(s *queue.Snapshot) Source {
 				return queue.Choose(t.AgeSeconds == nil, "never", Age(orZero(t.AgeSeconds)))
 			}},
 			{Name: "next_due_at", Title: "due", Head: "NEXT DUE", Width: 9, Right: true, Drop: 2, Text: func(t queue.TickWorker, e Env) string { return e.due(t) }},
-			{Name: "last_source", Title: "by", Width: 8, Drop: 4, Look: dim, Say: orDashed},
+			{Name: "last_source", Title: "by", Width: 8, Lively: true, Drop: 4, Look: dim, Say: orDashed},
 			{Name: "last_work_at", Title: "last work", Width: 9, Right: true, Drop: 5, Look: dim, Say: ago},
 			{Name: "done_total", Title: "done", Width: 8, Max: 12, Right: true, Drop: 6},
-			{Name: "last_result", Width: 16, Want: 24, Max: 60, Drop: 1,
+			{Name: "last_result", Lively: true, Width: 16, Want: 24, Max: 60, Drop: 1,
 				Text: func(t queue.TickWorker, e Env) string { return orDash(TickResult(t.LastResult), e) },
 				Tone: func(t queue.TickWorker, e Env) theme.Style {
 					return queue.Choose(t.State == "failed", e.Theme.Critical, e.Theme.Text)
@@ -193,11 +193,13 @@ func TickResult(raw json.RawMessage) string {
 	if failure, ok := o["error"].(string); ok {
 		return queue.Clean(failure).String()
 	}
-	var parts []string
+	var parts, took []string
 	for _, k := range slices.Sorted(maps.Keys(o)) {
 		switch v := o[k].(type) {
 		case json.Number:
-			if v != "0" {
+			if of, ok := strings.CutSuffix(k, "_ms"); ok {
+				took = append(took, strings.ReplaceAll(of, "_", " ")+" "+v.String()+" ms")
+			} else if v != "0" {
 				parts = append(parts, strings.ReplaceAll(k, "_", " ")+" "+v.String())
 			}
 		case bool:
@@ -207,9 +209,9 @@ func TickResult(raw json.RawMessage) string {
 		}
 	}
 	if len(parts) == 0 {
-		return "nothing to do"
+		parts = []string{"nothing to do"}
 	}
-	return queue.Clean(strings.Join(parts, ", ")).String()
+	return queue.Clean(strings.Join(append(parts, took...), ", ")).String()
 }
 
 // CronState returns the state of a cron job in one word.

@@ -103,7 +103,7 @@ func (g Grid) table(e Env, columns []table.Column, from, to, offset int) table.T
 	return table.Table{
 		Columns: columns, N: to - from, Cursor: g.Cursor - from, Offset: offset,
 		Row:    func(i int) table.Row { return g.Source.Row(g.Order[from+i], e) },
-		Sorted: -1, Stale: e.Stale,
+		Sorted: -1, Stale: e.Stale, Fit: true,
 		Marked: func(i int) bool { return g.Selected[g.Source.ID(g.Order[from+i])] },
 	}
 }

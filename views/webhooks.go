@@ -58,11 +58,12 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 			return e.atWork(endpointRank(r), r.Leased > 0)
 		},
 		Columns: []Column[queue.Endpoint]{
-			{Name: "endpoint", Width: 24, Want: 28, Max: 48, Look: strong, Text: func(r queue.Endpoint, _ Env) string { // a narrow screen has no column for the subscription
-				return r.Endpoint.String() + queue.Choose(hosts[r.Endpoint] > 1, " #"+strconv.FormatInt(r.ID, 10), "")
+			{Name: "endpoint", Width: 24, Want: 28, Max: 48, Cell: func(r queue.Endpoint, e Env) table.Cell { // a narrow screen has no column for the subscription
+				tail := queue.Choose(hosts[r.Endpoint] > 1, " #"+strconv.FormatInt(r.ID, 10), "")
+				return table.Cell{Text: r.Endpoint.String() + tail, Style: e.Theme.Strong, Tail: tail}
 			}},
 			{Name: "subscription_id", Title: "sub", Head: "SUBSCRIPTION", Width: 4, Max: 7, Right: true, Drop: 5, Look: dim, Say: digits},
-			{Name: "gate", Title: "state", Width: 12, Max: 18, Text: gateWords, Tone: func(r queue.Endpoint, e Env) theme.Style { return e.warn(r.Shut()) }, Plain: PlainGate},
+			{Name: "gate", Title: "state, left", Head: "STATE", Width: 12, Max: 18, Lively: true, Text: gateWords, Tone: func(r queue.Endpoint, e Env) theme.Style { return e.warn(r.Shut()) }, Plain: PlainGate},
 			{Name: "age_seconds", Title: "oldest", Width: 8, Right: true, Cell: func(r queue.Endpoint, e Env) table.Cell {
 				return queue.Choose(r.OldestAt == nil, cell(e.Theme.G.Dash, e.Theme.Dim), cell(dashed(e, r.AgeSeconds, Age), e.tone(endpointRank(r))))
 			}},

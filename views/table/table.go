@@ -12,6 +12,9 @@ import (
 type Cell struct {
 	Text  string
 	Style theme.Style
+	// Tail is the end of Text that stays if Text is cut, such as the id that distinguishes two
+	// endpoints of one host.
+	Tail string
 }
 
 // Row is one line of the table.
@@ -34,7 +37,12 @@ type Table struct {
 	Desc     bool // sorted in descending order
 	Stale    bool // the rows are old: each has the sign for that
 	Headless bool // the table has no heading
+	Fit      bool // columns lend cells to a column whose texts are cut; only in a table of at most fitRows rows
 }
+
+// fitRows is the number of rows up to which Fit looks at the texts of all rows: those that are
+// visible now would give other widths after a scroll.
+const fitRows = 200
 
 // Gutter returns the number of cells before the first column.
 func (t Table) Gutter() int {
@@ -50,7 +58,7 @@ func (t Table) Lines(th theme.Theme, width, height int) []string {
 	if width <= 0 || height <= 0 {
 		return nil
 	}
-	ws := Widths(t.Columns, width-t.Gutter()-1)
+	ws := t.widths(width - t.Gutter() - 1)
 	out := make([]string, 0, height)
 	if !t.Headless {
 		out = append(out, t.head(th, ws, width))
@@ -59,6 +67,26 @@ func (t Table) Lines(th theme.Theme, width, height int) []string {
 		out = append(out, t.line(th, ws, width, i))
 	}
 	return out
+}
+
+func (t Table) widths(avail int) []int {
+	ws := Widths(t.Columns, avail)
+	if !t.Fit || t.N > fitRows {
+		return ws
+	}
+	widest, cut := make([]int, len(ws)), false
+	for i := range t.N {
+		for c, x := range t.Row(i).Cells {
+			if c < len(ws) && ws[c] > 0 {
+				widest[c] = max(widest[c], theme.Width(theme.Safe(x.Text)))
+				cut = cut || widest[c] > ws[c]
+			}
+		}
+	}
+	if cut {
+		fit(t.Columns, ws, widest, avail)
+	}
+	return ws
 }
 
 func (t Table) head(th theme.Theme, ws []int, width int) string {
@@ -126,7 +154,7 @@ func (t Table) line(th theme.Theme, ws []int, width, i int) string {
 			put(theme.Blank(Gap), th.Text, Gap)
 		}
 		first = false
-		put(align(th, theme.Safe(row.Cells[c].Text), ws[c], col.Right), row.Cells[c].Style, ws[c])
+		put(align(th, row.Cells[c].within(th, ws[c]), ws[c], col.Right), row.Cells[c].Style, ws[c])
 	}
 	if used < width {
 		put(theme.Blank(width-used), th.Text, width-used)
@@ -135,6 +163,18 @@ func (t Table) line(th theme.Theme, ws []int, width, i int) string {
 		return th.Cut(b.String(), width)
 	}
 	return b.String()
+}
+
+// within returns the text of a cell for w cells: if it is cut, its tail stays where at least half of
+// the cells are left for the beginning.
+func (c Cell) within(th theme.Theme, w int) string {
+	text := theme.Safe(c.Text)
+	tail := theme.Safe(c.Tail)
+	n := theme.Width(tail)
+	if n == 0 || theme.Width(text) <= w || n > w/2 || !strings.HasSuffix(text, tail) {
+		return text
+	}
+	return th.Cut(strings.TrimSuffix(text, tail), w-n) + tail
 }
 
 func align(th theme.Theme, s string, w int, right bool) string {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/views/table"
@@ -62,4 +63,46 @@ func BenchmarkLines(b *testing.B) {
 	for b.Loop() {
 		tb.Lines(th, 200, 56)
 	}
+}
+
+// In a short table a column whose texts are cut gets cells that other columns do not need. Columns
+// of numbers and those whose texts change by themselves keep their width, and a long table, of
+// which only some rows are visible, keeps all widths.
+func TestColumnsLendCellsToCutTexts(t *testing.T) {
+	t.Parallel()
+	th := theme.New(theme.Options{})
+	name, reason := "queue.heartbeat.stale_threshold", "a long reason that is cut"
+	lines := func(n int, lively bool) string {
+		tb := table.Table{Fit: true, N: n, Cursor: -1, Sorted: -1, Columns: []table.Column{
+			{Title: "flag", Width: 20}, {Title: "value", Width: 7, Right: true}, {Title: "state", Width: 14, Lively: lively}, {Title: "reason", Width: 12},
+		}, Row: func(int) table.Row {
+			return table.Row{Cells: []table.Cell{{Text: name}, {Text: "1"}, {Text: "off"}, {Text: reason}}}
+		}}
+		all := tb.Lines(th, 63, 3)
+		for _, l := range all {
+			require.Equal(t, 63, theme.Width(l))
+		}
+		return ansi.Strip(all[0] + "\n" + all[1])
+	}
+	// 8 of the 14 cells of "state" are free: its title and the arrow of a sorted column take 6.
+	require.Equal(t, "   flag                            value  state   reason       \n"+
+		"   queue.heartbeat.stale_thres…        1  off     a long reas… ", lines(200, false))
+	cut := "   flag                    value  state           reason       \n" +
+		"   queue.heartbeat.sta…        1  off             a long reas… "
+	require.Equal(t, cut, lines(200, true))
+	require.Equal(t, cut, lines(201, false))
+}
+
+// The end of a text that distinguishes it from others stays when the text is cut.
+func TestCutCellKeepsItsTail(t *testing.T) {
+	t.Parallel()
+	line := func(w int, c table.Cell) string {
+		tb := table.Table{N: 1, Cursor: -1, Headless: true, Columns: []table.Column{{Width: w}}, Row: func(int) table.Row { return table.Row{Cells: []table.Cell{c}} }}
+		return strings.TrimSpace(tb.Lines(theme.New(theme.Options{}), w+4, 1)[0])
+	}
+	endpoint := table.Cell{Text: "hooks.initech.example #1003", Tail: " #1003"}
+	require.Equal(t, "hooks.initech.example #1003", line(27, endpoint))
+	require.Equal(t, "hooks.initech.… #1003", line(21, endpoint))
+	require.Equal(t, "hooks.init…", line(11, endpoint), "no room for both")
+	require.Equal(t, "hooks.initech.exampl…", line(21, table.Cell{Text: "hooks.initech.example #1003", Tail: " #4"}), "not its end")
 }

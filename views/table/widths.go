@@ -1,10 +1,12 @@
 // Package table draws tables with fixed column widths, and only their visible rows. bubbles/table
 // measures every cell of every row for every frame (9 ms per frame at 40 rows). Here the widths
-// depend on the columns alone, so that a key press costs the same with forty rows as with a hundred
-// thousand.
+// depend on the columns, and only in a short table also on its texts, so that a key press costs
+// about the same with forty rows as with a hundred thousand.
 package table
 
 // Determines which columns are shown, and their widths.
+
+import "github.com/qtop/qtop/views/theme"
 
 // Column describes one column. Widths are in cells.
 type Column struct {
@@ -13,6 +15,9 @@ type Column struct {
 	Want  int  // the width that it gets before optional columns are shown; 0 = Width
 	Max   int  // the largest width, if there is room; 0 = Width
 	Right bool // aligned to the right, for numbers
+	// Lively says that the texts change by themselves: the column lends no cells to others, which
+	// would move with every refresh.
+	Lively bool
 	// Drop says which columns are left out on a narrow screen: the column with the highest number
 	// first, a column with 0 never.
 	Drop int
@@ -116,3 +121,34 @@ func grow(cols []Column, w []int, free int) {
 		}
 	}
 }
+
+// fit adjusts the widths w of columns within avail cells to the widest text of each column: a
+// column whose texts are cut gets the cells that no column has, then those that other columns lend,
+// the last column first.
+func fit(cols []Column, w, widest []int, avail int) {
+	free := max(avail-need(w), 0)
+	for i := range cols {
+		if w[i] == 0 {
+			continue
+		}
+		given := min(free, max(widest[i]-w[i], 0))
+		w[i], free = w[i]+given, free-given
+		for k := len(cols) - 1; k >= 0 && widest[i] > w[i]; k-- {
+			lent := min(spare(cols[k], w[k], widest[k]), widest[i]-w[i])
+			w[i], w[k] = w[i]+lent, w[k]-lent
+		}
+	}
+}
+
+// spare returns how many of its w cells a column can lend if its widest text is that wide. Columns
+// of numbers and those whose texts change by themselves lend nothing, so that a refresh does not
+// move the columns beside them.
+func spare(c Column, w, widest int) int {
+	if w == 0 || c.Right || c.Lively {
+		return 0
+	}
+	return max(w-max(widest, titleWidth(c)), 0)
+}
+
+// titleWidth returns the width of the title with the arrow of a sorted column.
+func titleWidth(c Column) int { return theme.Width(c.Title) + 1 }
