@@ -123,3 +123,15 @@ func Retryable(err error) bool {
 	fate, _ := FateOf(err)
 	return fate == Again
 }
+
+// MayHaveCommitted reports whether a statement that ran alone, in one transaction, may have been
+// committed although it returned err: the connection was lost before the answer came, or the server
+// or a pooler ended the session. An error of the statement itself means that the server rolled it
+// back. MayHaveCommitted(nil) is false.
+func MayHaveCommitted(err error) bool {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return err != nil
+	}
+	return pg.SeverityUnlocalized != "ERROR" || firstTwo(pg.Code) == "08" || pg.Code == "40003"
+}

@@ -70,3 +70,20 @@ func TestFateOf(t *testing.T) {
 	fate, _ = pgerror.FateOf(errors.New("other"))
 	require.Equal(t, pgerror.GiveBack, fate)
 }
+
+// Only an error of the statement itself proves that the server rolled it back.
+func TestMayHaveCommitted(t *testing.T) {
+	t.Parallel()
+	of := func(severity, code string) error {
+		return pgerror.Translate(&pgconn.PgError{SeverityUnlocalized: severity, Code: code, Message: "m"})
+	}
+	for _, err := range []error{nil, of("ERROR", "42501"), of("ERROR", "57014"), of("ERROR", "40001"), of("ERROR", "P0001")} {
+		require.False(t, pgerror.MayHaveCommitted(err), "%v", err)
+	}
+	for _, err := range []error{
+		of("FATAL", "57P01"), of("FATAL", "08P01"), of("ERROR", "08006"), of("ERROR", "40003"), of("PANIC", "XX000"),
+		pgerror.Translate(context.DeadlineExceeded), errors.New("unexpected EOF"),
+	} {
+		require.True(t, pgerror.MayHaveCommitted(err), "%v", err)
+	}
+}

@@ -164,7 +164,7 @@ func (t *claimer) deliver(c *claim) {
 	t.current, t.resumeAfter = nil, nil
 	if c.err != nil {
 		c.jobs = nil // releaseUnanswered hands back all jobs of the claim, also those whose rows were read
-		t.unanswered = true
+		t.unanswered = t.unanswered || pgerror.MayHaveCommitted(c.err)
 	}
 	if at := t.clock(); c.inTx && (c.ownSkipped && len(c.jobs) == 0 || at-c.sentAt > slowTxClaim) {
 		t.noTxClaimUntil = at + txClaimPause

@@ -211,12 +211,12 @@ func (d *deliverer) claim(ctx context.Context) {
 		defer cancel()
 		if unanswered {
 			if err := d.leases.releaseUnanswered(claiming, known); err != nil {
-				d.claims <- claim{err: err}
+				d.claims <- claim{err: err, unreleased: true}
 				return
 			}
 		}
 		jobs, err := d.Client.ClaimWebhooks(claiming, d.ID, room, skip, each, after)
-		d.claims <- claim{jobs, err, room, each, skip, after, now, time.Now()}
+		d.claims <- claim{jobs: jobs, err: err, limit: room, perSubscription: each, skipped: skip, after: after, sent: now, returned: time.Now()}
 	}()
 }
 

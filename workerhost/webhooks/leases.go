@@ -87,6 +87,7 @@ func (x *delivery) renewed(at time.Time, done bool) (lost bool) {
 type claim struct {
 	jobs            []work.WebhookJob
 	err             error
+	unreleased      bool // not sent, because releaseUnanswered failed with err
 	limit           int
 	perSubscription int // most jobs of one webhook subscription
 	skipped         []int64
@@ -108,7 +109,7 @@ type leases struct {
 
 // add keeps the deliveries of a claim until they are settled or handed back.
 func (s *leases) add(c claim) []*delivery {
-	s.unanswered = c.err != nil
+	s.unanswered = c.unreleased || pgerror.MayHaveCommitted(c.err)
 	xs := make([]*delivery, len(c.jobs))
 	for i, j := range c.jobs {
 		xs[i] = &delivery{WebhookJob: j, endpoint: endpointOf(j.CallbackURL), claimSent: c.sent, claimed: c.returned}
