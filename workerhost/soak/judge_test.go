@@ -3,6 +3,7 @@ package main
 import (
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -50,16 +51,20 @@ func TestLedger(t *testing.T) {
 	l.tell("job", oneInAHundred, nil)
 	require.True(t, l.see("job", 1))
 	require.True(t, l.see("job", 2))
-	require.True(t, l.see("job", 2))
+	require.True(t, l.see("job", 2)) // before the kill
 	require.True(t, l.see("job", 3))
-	l.killed(l.kinds["job"].seen[3])
+	sent := time.Now()
+	require.True(t, l.see("job", 6)) // read by the receiver while its host was killed
+	l.killed(kill{sent, time.Now()})
+	l.killed(kill{sent.Add(-time.Hour), sent.Add(-time.Hour)})
 	require.True(t, l.see("job", 3))
-	require.True(t, l.see("job", 5)) // after the kill
+	require.True(t, l.see("job", 6))
+	l.kinds["job"].seen[5] = time.Now().Add(readWithin + time.Second) // long after the kill
 	require.True(t, l.see("job", 5))
 	require.False(t, l.see("job", oneInAHundred))
 	r := l.result("job")
 	require.Equal(t, []int{4, oneInAHundred}, r.lost)
-	require.Equal(t, 1, r.traced)
+	require.Equal(t, 2, r.traced)
 	require.Len(t, r.doubled, 2)
 	require.Equal(t, []int{2, 5}, []int{r.doubled[0].n, r.doubled[1].n})
 	require.True(t, l.see("job", oneInAHundred))

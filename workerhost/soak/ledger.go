@@ -14,11 +14,12 @@ import (
 	"time"
 )
 
-// recordedWithin is the longest time from the answer to a request until its
-// result is recorded in the database. If a request is repeated and a host was
-// killed within this time after the answer, the kill explains the repetition;
-// otherwise work was done twice without reason.
-const recordedWithin = 10 * time.Second
+// A kill explains a repeated request if the host may have been killed before the answer to the
+// first one was recorded in the database. Otherwise work was done twice without reason.
+const (
+	recordedWithin = 10 * time.Second // longest time from a request's answer to its record in the database
+	readWithin     = time.Second      // longest time after which the receiver still reads a request of a killed host
+)
 
 // oneInAHundred is the share of jobs and of webhooks that are refused at their
 // first attempt, so that the soak includes retries: those whose number n it
@@ -29,7 +30,7 @@ const oneInAHundred = 100
 type ledger struct {
 	mu    sync.Mutex
 	kinds map[string]*tally
-	kills []time.Time
+	kills []kill
 }
 
 func newLedger() *ledger {
@@ -93,10 +94,13 @@ func (l *ledger) see(kind string, n int) bool {
 	return true
 }
 
-func (l *ledger) killed(at time.Time) {
+// kill is the time in which a host was killed: from the signal to the end of the process.
+type kill struct{ sent, ended time.Time }
+
+func (l *ledger) killed(k kill) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.kills = append(l.kills, at)
+	l.kills = append(l.kills, k)
 }
 
 // behind returns how many jobs or webhooks are acknowledged but not yet seen
@@ -138,8 +142,8 @@ func (l *ledger) result(kind string) result {
 		}
 	}
 	for _, a := range t.again {
-		cut := slices.ContainsFunc(l.kills, func(kill time.Time) bool {
-			return !kill.Before(a.first) && kill.Sub(a.first) <= recordedWithin && kill.Before(a.again)
+		cut := slices.ContainsFunc(l.kills, func(k kill) bool {
+			return k.sent.Sub(a.first) <= recordedWithin && a.first.Sub(k.ended) <= readWithin && k.sent.Before(a.again)
 		})
 		if cut {
 			r.traced++
