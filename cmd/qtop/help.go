@@ -113,6 +113,9 @@ func nearFlag(cmd *cobra.Command, err error) string {
 	if !unknown {
 		return see
 	}
+	if cmd.Flags().Lookup("output") != nil && name == "json" { // the habit of other tools; --dsn would be the nearest
+		return "did you mean --output json? " + see
+	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {

@@ -120,6 +120,7 @@ func TestHelpVerb(t *testing.T) {
 		{[]string{"dlq", "shwo"}, 2, `unknown command "shwo" for "qtop dlq" (command line): did you mean show?`},
 		{[]string{"dlq", "--lmit", "3"}, 2, "unknown flag: --lmit (command line): did you mean --limit? see qtop dlq --help"},
 		{[]string{"ack", "--coment", "3"}, 2, "did you mean --comment?"},
+		{[]string{"status", "--json"}, 2, "unknown flag: --json (command line): did you mean --output json? see qtop status --help"},
 	} {
 		var out, errs bytes.Buffer
 		code := run(t.Context(), x.args, strings.NewReader(""), &out, &errs)

@@ -176,17 +176,17 @@ func (a *writer) statusAlerts(st statusJSON) {
 			owner = fmt.Sprintf("%s until %s: %s", al.AckedBy, views.PlainTime(al.AckExpiresAt), al.Comment)
 		}
 		form := map[string]string{
-			queue.AlertBroadcast:  "BROADCAST %s · over the line for %s · %s the line",
-			queue.AlertFailing:    "FAILING %s · suspended for %s · failed for %s the line",
+			queue.AlertBroadcast:  "BROADCAST %s · over the threshold for %s · %s the threshold",
+			queue.AlertFailing:    "FAILING %s · suspended for %s · failed for %s the threshold",
 			queue.AlertSilence:    "SILENT  %s · %s · %s cadence",
-			queue.AlertNoHost:     "NO HOST %s · for %s · %s the line",
-			queue.AlertUnclaimed:  "UNCLAIMED %s · due for %s · %s the line",
-			queue.AlertBacklog:    "BACKLOG %s · due for %s · %s the line",
-			queue.AlertCircuit:    "CIRCUIT %s · open for %s · %s the line",
+			queue.AlertNoHost:     "NO HOST %s · for %s · %s the threshold",
+			queue.AlertUnclaimed:  "UNCLAIMED %s · due for %s · %s the threshold",
+			queue.AlertBacklog:    "BACKLOG %s · due for %s · %s the threshold",
+			queue.AlertCircuit:    "CIRCUIT %s · open for %s · %s the threshold",
 			queue.AlertQuarantine: "ASIDE   %s · set aside for %s after %s attempts",
 		}[al.Kind]
 		if form == "" { // an alert kind of a newer release
-			form = "ALERT   %s · for %s · %s the line"
+			form = "ALERT   %s · for %s · %s the threshold"
 		}
 		times := queue.Choose(al.Kind == queue.AlertQuarantine, strconv.Itoa(int(al.Ratio)), views.PlainRatio(al.Ratio))
 		a.printf(form+" · %s%s · %s\n", views.AlertName(al), views.PlainAge(al.AgeSeconds), times, al.Severity, because(al.Detail), owner)
