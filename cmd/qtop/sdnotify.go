@@ -86,6 +86,14 @@ func (m *serviceManager) follow(ctx context.Context, host *workerhost.Host) {
 	}
 }
 
+// failed gives the manager the reason why the host ended. It shows it until the next start. A nil
+// err is no reason.
+func (m *serviceManager) failed(err error) {
+	if m.conn != nil && err != nil {
+		m.send("STATUS=" + queue.Clean(err.Error()).Cut(200).String())
+	}
+}
+
 // stopping notifies the manager that the host drains.
 func (m *serviceManager) stopping() {
 	if m.conn != nil {

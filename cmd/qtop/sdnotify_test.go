@@ -13,7 +13,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// A worker reports to the service manager that started it: ready, alive, stopping.
+// A worker reports to the service manager that started it: ready, alive, stopping, and why it failed.
 func TestServiceManagerIsNotified(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -66,4 +66,9 @@ func TestServiceManagerIsNotified(t *testing.T) {
 		_ = cmd.Process.Kill()
 		require.FailNow(t, "the worker does not end")
 	}
+
+	cmd = qtop(t, pgtest.Empty(t).DSN(""), "worker")
+	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+path)
+	require.Error(t, cmd.Run())
+	wait("STATUS=qtop is not installed in this database")
 }

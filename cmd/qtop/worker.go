@@ -128,6 +128,7 @@ func (a *app) work(ctx context.Context, client *pgclient.Client) error {
 	for host != nil {
 		host, err = a.workUntil(ctx, client, host, reloads, manager, log)
 	}
+	manager.failed(err)
 	return err
 }
 
@@ -155,7 +156,11 @@ func (a *app) workUntil(ctx context.Context, client *pgclient.Client, host *work
 	for next == nil {
 		select {
 		case err := <-ended:
-			log.Info("worker host ended", "host_id", a.settings.HostID, "reason", queue.Clean(stopWord(ctx)).String())
+			reason := stopWord(ctx)
+			if err != nil {
+				reason = err.Error()
+			}
+			log.Info("worker host ended", "host_id", a.settings.HostID, "reason", queue.Clean(reason).String())
 			return nil, err
 		case <-reloads:
 			next = a.reloaded(client, log)

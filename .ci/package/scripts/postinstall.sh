@@ -27,7 +27,10 @@ fi
 systemctl daemon-reload
 [ -z "$first" ] || exit 0
 running=$(systemctl list-units --plain --no-legend --state=active 'qtop-worker@*.service' | cut -d ' ' -f 1 | tr '\n' ' ')
-[ -z "$running" ] || cat <<-END
-	qtop: these worker hosts go on with the program of before: $running
-	qtop: run 'qtop migrate up' with the new one, then: systemctl restart 'qtop-worker@*'
-END
+[ -n "$running" ] || exit 0
+echo "qtop: these worker hosts go on with the program of before: $running"
+if [ "$1" = configure ] && dpkg --compare-versions "$2" gt "$(dpkg-query --show --showformat='${Version}' qtop)"; then # a downgrade
+	echo "qtop: the database stays as it is; then: systemctl restart 'qtop-worker@*'"
+else
+	echo "qtop: run 'qtop migrate up' with the new one, then: systemctl restart 'qtop-worker@*'"
+fi
