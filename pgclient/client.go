@@ -29,6 +29,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -71,6 +72,8 @@ type Client struct {
 
 	mu   sync.Mutex
 	link queue.Link
+
+	rights atomic.Pointer[map[queue.ActionID]bool] // of the last Session
 
 	listener *Listener
 	changes  chan struct{}

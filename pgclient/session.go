@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"maps"
 	"net"
 	"slices"
 
@@ -54,8 +55,18 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 		_, _ = c.PoolMode(ctx) // a mode that cannot be detected yet is looked for again later
 	}
 	s.Misfit = misfit(ctx, conn.Conn())
-	err = readRights(ctx, conn.Conn(), c.opts.Actions, roles, &s)
+	if err = readRights(ctx, conn.Conn(), c.opts.Actions, roles, &s); err == nil {
+		known := maps.Clone(s.Rights)
+		c.rights.Store(&known)
+	}
 	return s, pgerror.Translate(err)
+}
+
+// May reports whether this login may use an action, according to the last Session; false if no
+// session was read.
+func (c *Client) May(a queue.ActionID) bool {
+	rights := c.rights.Load()
+	return rights != nil && (*rights)[a]
 }
 
 // address returns the address of a connection for a screen.

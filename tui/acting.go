@@ -32,15 +32,11 @@ func (m *shell) planHere(r queue.Request) queue.Plan {
 		p.Command = strings.ReplaceAll(a.Twin, a.Targets.Name, strings.Join(r.Targets, ","))
 	}
 	l, ok := queue.Find(loops(m.local), func(l queue.LoopStatus) bool { return len(r.Targets) == 1 && l.Name == r.Targets[0] })
-	switch start := r.Action == queue.ActHostStart; {
-	case !ok:
+	if !ok {
 		p.Refused = "this process has no loop " + strings.Join(r.Targets, " ")
 		return p
-	case start && (l.State == "running" || l.State == "draining"):
-		p.Refused = "loop " + l.Name + " is already " + l.State
-	case !start && l.State == "stopped":
-		p.Refused = "loop " + l.Name + " is not running"
 	}
+	p.Refused = loopRefusal(r.Action, l)
 	p.Lines = []queue.PlanLine{
 		{Label: "loop", Value: queue.Clean(l.Name + ": " + l.What)},
 		{Label: "now", Value: queue.Clean(l.State + ", " + views.Count(int64(l.InFlight)) + " in flight")},

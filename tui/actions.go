@@ -41,6 +41,10 @@ func (m *root) act(a queue.Action, args map[string]string) tea.Cmd {
 		m.warnWhile(a.Verb+" is off: "+off, func() bool { return m.off(a) == off })
 		return nil
 	}
+	if off := m.offHere(a); off != "" {
+		m.warn(a.Verb + " is off: " + off)
+		return nil
+	}
 	req := queue.Request{Args: map[string]string{}}
 	at := m.scene().acting()
 	if t := at.target(a.ID); t != nil {
@@ -48,6 +52,10 @@ func (m *root) act(a queue.Action, args map[string]string) tea.Cmd {
 			m.warn(problem)
 			return nil
 		}
+	}
+	if refused := at.refusal(a, req); refused != "" {
+		m.warn(refused)
+		return nil
 	}
 	if a.Targets.Instead != "filter" {
 		req.Within = ""
@@ -75,7 +83,7 @@ func (m *root) ask(x asked) tea.Cmd {
 	}
 	m.serial++
 	d := newDialog(m.serial, a, x.req, m.o.Now(), m.prefill(a, x.req))
-	d.production, d.facts, d.undo, d.taken = m.production(), m.facts(a, x.req), m.actions.Undo(a), x.taken
+	d.production, d.facts, d.actions, d.taken = m.production(), m.facts(a, x.req), m.actions, x.taken
 	if x.ready {
 		d.stage, d.form = stagePlanning, nil
 	}

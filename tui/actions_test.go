@@ -438,7 +438,8 @@ func TestHostPane(t *testing.T) {
 		c.press("enter", "S")
 		c.rest(quiet)
 		c.sees("loop tick is already running")
-		c.press("esc", "T")
+		require.Zero(t, c.overlays(), "no dialog opens")
+		c.press("T")
 		c.sees("Tick", "metrics_sampler")
 	})
 	run(t, setup{}, func(c *console) {

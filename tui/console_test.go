@@ -30,7 +30,7 @@ func TestFirstFrameNeedsNoDatabase(t *testing.T) {
 
 func TestPanes(t *testing.T) {
 	run(t, setup{host: newHost(), w: 120, h: 40}, func(c *console) {
-		c.sees("SILENT", "iu_outbound_default", "WAITING LONGEST", "DEAD", "FLOW", "live", "anna (admin, dlq operator)", "db 3.1 ms")
+		c.sees("SILENT", "iu_outbound_default", "WAITING LONGEST", "DEAD", "FLOW", "live", "anna (workflow_admin", "db 3.1 ms")
 		for _, p := range []struct{ keys, words string }{
 			{"2", "heartbeat"}, {"3", "import runs"}, {"4", "external_reports"}, {"5", "TLS_CERT_INVALID"}, {"8", "STUCK LEASES"},
 			{"g f", "webhook.batch_size"}, {"g w", "WAKE STREAM"}, {"g s", "REACHES NOBODY"}, {"g a", "flag set"}, {"1", "SILENT"},
@@ -218,6 +218,22 @@ func TestLostAndBack(t *testing.T) {
 		c.rest(2 * time.Second)
 		c.seesNot("LOST", "┊")
 		c.sees("live", "connected to the database again")
+	})
+}
+
+// The whole reason of a lost connection can be read at 80 columns.
+func TestReasonOfALostConnectionIsNotCut(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s}, func(c *console) {
+		reason := "failed to connect to host=db1.eu.example user=anna: no pg_hba.conf entry for host 10.1.2.3, user anna"
+		s.set(func(s *fakeStore) {
+			s.link = queue.Link{State: "lost", Reason: queue.Clean(reason), Attempt: 2, RetryIn: 4}
+			s.err = errors.New("connection refused")
+		})
+		c.rest(10 * time.Second)
+		text := strings.Join(strings.Fields(strings.Join(strings.Split(c.screen(), "\n")[2:5], " ")), " ")
+		require.Contains(t, text, reason)
+		require.Contains(t, text, "attempt 3 in 4s")
 	})
 }
 

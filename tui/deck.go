@@ -80,7 +80,7 @@ func (m *deck) banners() []views.Banner {
 	} else if s != nil && s.InRecovery {
 		out = append(out, views.Banner{Word: "STANDBY", Text: "this server is a standby: its data may lag, actions are off" + lag(f.snapshot)})
 	}
-	return out
+	return views.WrapBanners(out, zone, m.size.W)
 }
 
 // misfitText describes a schema that does not fit this qtop. The remedy comes first, because the

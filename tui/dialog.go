@@ -39,7 +39,7 @@ type dialog struct {
 	offset int
 
 	production string           // the name of the production database; "": not production
-	undo       string           // how the action is undone; "": it cannot be undone
+	actions    queue.Registry   // names how the action is undone
 	facts      []queue.PlanLine // facts about the target, shown above the inputs
 	taken      []queue.PlanLine // lines that name the targets (scene.taken)
 }

@@ -1,7 +1,6 @@
 package tui
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -74,7 +73,7 @@ func (d *dialog) viewPreview(v *views.Dialog) {
 	if p.Command != "" {
 		v.Facts = append(v.Facts, queue.PlanLine{Label: views.SameAs, Value: queue.CleanLong(d.headless())})
 	}
-	v.Facts = append(v.Facts, queue.PlanLine{Label: "undo", Value: queue.Clean(cmp.Or(d.undo, "none: this action cannot be undone"))})
+	v.Facts = append(v.Facts, d.undoLines()...)
 	v.Notes = skippedWords(p.Results, p.Skipped)
 	switch {
 	case p.Refused != "":
@@ -167,11 +166,27 @@ func skippedWords(results []queue.Outcome, skipped int64) []string {
 	return out
 }
 
-// headless returns the qtop command that does the same. For a guarded action
-// on a production database it includes --confirm with the name to type.
-func (d *dialog) headless() string {
-	if d.production == "" || d.plan.Command == "" || !d.action.Guards() {
-		return d.plan.Command
+// undoLines returns the command that reverses the action, complete, and what else there is to know
+// about that.
+func (d *dialog) undoLines() (out []queue.PlanLine) {
+	label := "undo"
+	if d.plan.Undo != "" {
+		out, label = append(out, queue.PlanLine{Label: label, Value: queue.CleanLong(d.confirmable(d.plan.Undo))}), ""
 	}
-	return d.plan.Command + " --confirm " + d.production
+	if words := d.actions.UndoWords(d.req, d.plan.Undo); words != "" {
+		out = append(out, queue.PlanLine{Label: label, Value: queue.Clean(words)})
+	}
+	return out
+}
+
+// headless returns the qtop command that does the same.
+func (d *dialog) headless() string { return d.confirmable(d.plan.Command) }
+
+// confirmable returns a command of the action or of its opposite. For a guarded
+// action on a production database it includes --confirm with the name to type.
+func (d *dialog) confirmable(command string) string {
+	if d.production == "" || command == "" || !d.action.Guards() {
+		return command
+	}
+	return command + " --confirm " + d.production
 }

@@ -268,6 +268,7 @@ func (s *fakeStore) Plan(_ context.Context, r queue.Request) (queue.Plan, error)
 	defer s.mu.Unlock()
 	s.plans = append(s.plans, r)
 	p := queue.Plan{Request: r, Count: int64(max(len(r.Targets), 1)), Command: "qtop " + string(r.Action) + " " + strings.Join(r.Targets, " ") + " --yes", Expect: "x"}
+	p.Undo = actions.Registry().UndoCommand(r)
 	if r.Action == queue.ActAdopt {
 		p.Confirm, p.Request.Targets = "staging_copy", []string{"staging_copy"}
 	}

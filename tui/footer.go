@@ -70,7 +70,7 @@ func (m *root) hints() []views.Hint {
 		}
 		b, _ := m.actionFor(a.Key)
 		seen[a.Key] = true
-		hints = append(hints, views.Hint{Key: b.Key, Word: b.Word(), Off: m.off(b) != "", Acts: true})
+		hints = append(hints, views.Hint{Key: b.Key, Word: b.Word(), Off: m.off(b) != "" || m.offHere(b) != "", Acts: true})
 	}
 	l := m.pane().top()
 	switch {

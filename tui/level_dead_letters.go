@@ -73,7 +73,7 @@ func deadLetterLevel(x queue.DeadLetter) level {
 	l.targets[queue.ActReveal] = fixedTarget(x.ID)
 	l.targets[queue.ActErase] = func(_ scene, req *queue.Request) string {
 		if x.EventID == 0 {
-			return "only webhook events can be erased; payloads of jobs and routed events are removed at the end of their retention"
+			return x.Refuses(queue.ActErase)
 		}
 		req.Targets = []string{queue.EventDeadLetterID(strconv.FormatInt(x.EventID, 10))}
 		return ""

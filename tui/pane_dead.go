@@ -35,6 +35,7 @@ func deadPane() pane {
 		enterOnFollow: true,
 	}
 	p.targets = deadLetterTargets(groupTarget)
+	p.targets[queue.ActUndoRequeue], p.targets[queue.ActReopen] = openGroupFirst("requeued"), openGroupFirst("resolved")
 	p.targets[queue.ActReveal] = openPayloadFirst
 	p.targets[queue.ActErase] = openDeadLetterFirst
 	return p
@@ -69,6 +70,14 @@ func groupTarget(at scene, req *queue.Request) string {
 	}
 	req.Select(filters)
 	return ""
+}
+
+// openGroupFirst refuses an action on a group: groups count open dead letters, and the action works
+// on dead letters in another state.
+func openGroupFirst(state string) target {
+	return func(at scene, _ *queue.Request) string {
+		return at.noRow("the dead letters of a group are open: press enter, then / state:" + state + " lists those that are " + state)
+	}
 }
 
 // withinGroups returns the part of a filter over groups that also applies to a

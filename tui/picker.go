@@ -168,6 +168,12 @@ func (m *root) help() overlay {
 	if len(here) > 0 {
 		p.all = append(append(p.all, views.Entry{Word: "Act in " + title}), here...)
 	}
+	if s := m.me.session; s != nil {
+		p.all = append(p.all, views.Entry{Word: "This login"}, views.Entry{Key: "login", Text: s.User.String()})
+		for i, r := range s.Roles {
+			p.all = append(p.all, views.Entry{Key: queue.Choose(i == 0, "roles", ""), Text: r})
+		}
+	}
 	group := ""
 	for _, k := range Keys() {
 		if k.Group != group {

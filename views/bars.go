@@ -1,6 +1,8 @@
 package views
 
 import (
+	"strings"
+
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/theme"
 )
@@ -19,6 +21,45 @@ func (b Banner) Line(e Env, w int) string {
 	look := queue.Choose(b.Alarm, th.Alarm, th.Caution)
 	word := " " + b.Word + " "
 	return th.Left(look.Paint(word)+" "+th.Strong.Paint(th.Cut(theme.Safe(b.Text), w-theme.Width(word)-1)), w)
+}
+
+// MaxBanners is the largest number of lines that banners take.
+const MaxBanners = 3
+
+// WrapBanners returns the banners with their texts wrapped at w cells, as lines of their own without
+// a word, as long as that leaves a line for each banner. A text is wrapped at the last separator
+// that fits, so that a number of other width in front does not move the rest.
+func WrapBanners(all []Banner, e Env, w int) []Banner {
+	free := MaxBanners - len(all)
+	var out []Banner
+	for _, b := range all {
+		room := max(w-theme.Width(b.Word)-3, 8)
+		text := theme.Safe(b.Text)
+		if free <= 0 || theme.Width(text) <= room {
+			out = append(out, b)
+			continue
+		}
+		lines := wrap(text, room)
+		if sep := " " + e.Theme.G.Dot + " "; strings.Contains(text, sep) {
+			lines = nil
+			for _, part := range strings.Split(text, sep) {
+				if n := len(lines); n > 0 && theme.Width(lines[n-1]+sep+part) <= room {
+					lines[n-1] += sep + part
+					continue
+				}
+				lines = append(lines, wrap(part, room)...)
+			}
+		}
+		if len(lines) > 1+free {
+			lines[free] = strings.Join(lines[free:], " ")
+			lines = lines[:1+free]
+		}
+		free -= len(lines) - 1
+		for i, line := range lines {
+			out = append(out, Banner{Word: queue.Choose(i == 0, b.Word, strings.Repeat(" ", theme.Width(b.Word))), Text: line, Alarm: b.Alarm})
+		}
+	}
+	return out
 }
 
 // Status is the status line below the body.

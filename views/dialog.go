@@ -77,7 +77,7 @@ func (d Dialog) body(e Env, w int) []string {
 		out = append(out, "")
 	}
 	for _, f := range d.Facts {
-		out = append(out, hung(th.Dim.Paint(th.Left(theme.Safe(f.Label), label))+"  ", queue.Choose(f.Label == SameAs, wrapCommand, wrap)(f.Value.String(), w-label-2), th.Text)...)
+		out = append(out, hung(th.Dim.Paint(th.Left(theme.Safe(f.Label), label))+"  ", queue.Choose(strings.HasPrefix(f.Value.String(), "qtop "), wrapCommand, wrap)(f.Value.String(), w-label-2), th.Text)...)
 	}
 	if len(d.Notes) > 0 && len(out) > 0 {
 		out = append(out, "")

@@ -167,6 +167,15 @@ func (e Env) since(t *time.Time) string {
 	return e.Stamp(*t) + ", " + e.Ago(*t) + " ago"
 }
 
+// here returns e for what this process knows itself: ages then do not depend on the snapshot, which
+// stands still while the database is gone, the console is paused, or a stored snapshot is shown.
+func (e Env) here() Env {
+	if !e.Here.IsZero() {
+		e.Now = e.Here
+	}
+	return e
+}
+
 // Ago returns how long before the snapshot t was.
 func (e Env) Ago(t time.Time) string {
 	if t.IsZero() {

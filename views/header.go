@@ -75,11 +75,11 @@ func (h Header) words() [][]string {
 	}
 	kind := queue.Choose(standby, "STANDBY", "primary")
 	actor := cmp.Or(h.Actor, s.Actor, s.User.String())
-	who := []string{actor}
-	if role := Role(s.Roles); role != "" {
-		first, _, _ := strings.Cut(role, ",")
-		who = []string{actor + " (" + role + ")", actor + " (" + first + ")", actor}
+	var who []string
+	for _, roles := range RolesShown(s.Roles) {
+		who = append(who, actor+" ("+roles+")")
 	}
+	who = append(who, actor)
 	place := s.Database.String() + "@" + address.String()
 	words := [][]string{{place, strings.TrimSuffix(place, ":5432"), s.Database.String()}}
 	if !s.TLS && !s.Local {
@@ -101,22 +101,34 @@ func (h Header) words() [][]string {
 	return words
 }
 
-// Role returns the roles of a login in short form. It leaves out roles that
-// give no rights in the console.
-func Role(roles []string) string {
-	var out []string
-	for _, r := range []struct{ role, word string }{
-		{"workflow_admin", "admin"}, {"dead_letter_operator", "dlq operator"},
-		{"dot_executor", "executor"}, {"queue_viewer", "viewer"},
-	} {
-		if slices.Contains(roles, r.role) {
-			out = append(out, r.word)
+// rolesFirst are the roles that say most about what a login may do in the console, most powerful
+// first.
+func rolesFirst() []string {
+	return []string{"workflow_admin", "dead_letter_operator", "dot_executor", "queue_viewer"}
+}
+
+// RolesShown returns the roles of a login for the header, from all names to none: "workflow_admin,
+// queue_viewer", "workflow_admin +1 role". The help (?) lists all of them.
+func RolesShown(roles []string) []string {
+	var all []string
+	for _, r := range rolesFirst() {
+		if slices.Contains(roles, r) {
+			all = append(all, r)
 		}
 	}
-	if len(out) > 1 && out[len(out)-1] == "viewer" {
-		out = out[:len(out)-1] // every other role includes viewing
+	for _, r := range roles {
+		if !slices.Contains(all, r) {
+			all = append(all, r)
+		}
 	}
-	return strings.Join(out, ", ")
+	switch n := len(all); {
+	case n == 0:
+		return nil
+	case n == 1:
+		return all
+	default:
+		return []string{strings.Join(all, ", "), all[0] + " +" + Plural(int64(n-1), "role", "roles"), Plural(int64(n), "role", "roles")}
+	}
 }
 
 func shortVersion(v string) string {

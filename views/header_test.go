@@ -34,3 +34,16 @@ func TestHeaderNamesWhoAnswers(t *testing.T) {
 	require.Contains(t, line(&queue.Server{Address: s.Address, Behind: queue.Clean("blue")}), "pooler to blue")
 	require.Contains(t, line(nil), "pooler")
 }
+
+// The header names roles as PostgreSQL and the glossary do, or says how many there are.
+func TestHeaderNamesRoles(t *testing.T) {
+	require.Nil(t, views.RolesShown(nil))
+	require.Equal(t, []string{"queue_viewer"}, views.RolesShown([]string{"queue_viewer"}))
+	require.Equal(t, []string{"dead_letter_operator, queue_viewer, webhook_worker", "dead_letter_operator +2 roles", "3 roles"},
+		views.RolesShown([]string{"queue_viewer", "webhook_worker", "dead_letter_operator"}))
+	e := env(theme.Options{})
+	s := viewstest.Session()
+	wide := views.Header{Session: &s, Actor: "anna", Now: e.Now}.Line(e, 160)
+	require.Contains(t, wide, "anna (workflow_admin, dead_letter_operator, queue_viewer)")
+	require.Contains(t, views.Header{Session: &s, Actor: "anna", Now: e.Now}.Line(e, 115), "anna (workflow_admin +2 roles)")
+}

@@ -30,7 +30,7 @@ func Loops(h *queue.HostStatus) Source {
 		Columns: []Column[queue.LoopStatus]{
 			{Name: "Name", Title: "loop", Width: 22, Max: 26, Look: strong},
 			{Name: "State", Title: "state", Width: 8, Max: 10, Lively: true, Look: ofRow},
-			{Name: "LastTick", Title: "last tick", Width: 9, Right: true, Say: ago},
+			{Name: "LastTick", Title: "last tick", Width: 9, Right: true, Say: func(e Env, v any) string { return ago(e.here(), v) }},
 			{Name: "Every", Title: "every", Width: 6, Right: true, Drop: 4, Look: dim, Text: loopEvery},
 			{Name: "InFlight", Title: "in flight", Width: 9, Right: true, Drop: 1},
 			{Name: "Done", Title: "done", Width: 8, Max: 12, Right: true},
@@ -61,7 +61,7 @@ func LoopPage(l queue.LoopStatus, e Env, w int) Page {
 	p.pair("what it does", l.What)
 	p.pair("state", l.State)
 	p.pair("every", loopEvery(l, e))
-	p.pair("last tick", e.since(&l.LastTick))
+	p.pair("last tick", e.here().since(&l.LastTick))
 	p.pair("in flight", Count(int64(l.InFlight)))
 	p.pair("done", Count(l.Done))
 	p.pair("rate", Rate(l.PerSec)+" per second, mean of the last minute")

@@ -17,7 +17,7 @@ func Split(w, h, banners int) (l Layout, ok bool) {
 	if w < MinWidth || h < MinHeight {
 		return Layout{}, false
 	}
-	banners = min(max(banners, 0), 3)
+	banners = min(max(banners, 0), MaxBanners)
 	y := 0
 	row := func(n int) Rect {
 		r := Rect{0, y, w, n}

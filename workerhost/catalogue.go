@@ -28,6 +28,11 @@ type worker struct {
 	next          []handOff
 }
 
+// role returns the role that a loop needs beside dot_executor; "" = none.
+func role(name string) string {
+	return map[string]string{loopWebhook: "webhook_worker"}[name]
+}
+
 // handOff says which loop does the next step: after a pass of the loop whose
 // result has a number above 0 under the key count, the loop named next checks
 // for work at once, without waiting for its interval.
@@ -92,6 +97,7 @@ func (ls loops) get(name string) *loop.Loop {
 func (ls loops) status() (st queue.HostStatus) {
 	for _, l := range ls {
 		s := l.Status()
+		s.Role = role(l.Name)
 		st.Loops = append(st.Loops, s)
 		st.InFlight += s.InFlight
 		st.Running = st.Running || s.State != loop.Stopped

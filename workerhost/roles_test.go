@@ -23,6 +23,10 @@ func TestRolesOfTheLoops(t *testing.T) {
 	require.Contains(t, lesser.status("webhook_worker").LastErr.String(), "permission denied for function fn_webhook_job_claim",
 		"the refused claim was rolled back: nothing is to be handed back")
 	require.Empty(t, lesser.Ready())
+	for _, l := range lesser.Status().Loops {
+		denied := strings.Contains(l.LastErr.String(), "permission denied")
+		require.Equal(t, queue.Choose(denied, "webhook_worker", ""), l.Role, "the console refuses to start %s: %s", l.Name, l.LastErr)
+	}
 	require.NoError(t, lesser.stop())
 
 	h := runHost(t, w.db.DSN(pgtest.Login(t, w.db, "dot_executor", "webhook_worker")), workerhost.Options{})

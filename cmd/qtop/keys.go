@@ -26,7 +26,7 @@ func keysMarkdown() string {
 		}
 		undo := cmp.Or(all.Undo(a), "–")
 		fmt.Fprintf(&b, "| %s | %s: %s | %s | %s | %s | `%s` |\n", key, a.Verb, a.Help, strings.Join(panes, ", "),
-			guard(a.Danger), undo, strings.ReplaceAll(a.Headless(), "|", `\|`))
+			guard(a.Danger), strings.ReplaceAll(undo, "|", `\|`), strings.ReplaceAll(a.Headless(), "|", `\|`))
 	}
 	group := ""
 	for _, k := range tui.Keys() {

@@ -114,12 +114,22 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 	} else {
 		p.Command = done.Command(p.Request)
 	}
+	switch {
+	case p.Refused != "":
+		p.Undo = ""
+	case p.Undo == "":
+		p.Undo = Registry().UndoCommand(p.Request)
+	}
 	c.client.Note(ctx, err)
 	return p, err
 }
 
-// mayCall returns an error if this login may not execute the function of an action.
+// mayCall returns an error if this login may not execute the function of an action. A right that the
+// session has is not asked for again; one that it lacks may have been granted since.
 func (c *Planner) mayCall(ctx context.Context, e entry) error {
+	if c.client.May(e.ID) {
+		return nil
+	}
 	var may *bool // nil: the installed schema has no such function
 	if err := c.act.QueryRow(ctx, "SELECT has_function_privilege(to_regprocedure($1), 'EXECUTE')", e.Function).Scan(&may); err != nil || may == nil || *may {
 		return err

@@ -60,21 +60,25 @@ func (c *Planner) blocked(ctx context.Context, p *queue.Plan, queues string, fre
 	}
 	for _, text := range order {
 		names, _ := namesOf(waiting[text])
-		addBlocked(p, names, text)
+		addBlocked(p, names, text, false)
 	}
 	return nil
 }
 
 // addBlocked adds the line text about one blocker, after the lines about the selected rows. names
-// are the blocked destinations, "" if text names them. A text that has a line already gets no
-// second one.
-func addBlocked(p *queue.Plan, names, text string) {
+// are the blocked destinations, "" if text names them. circuit reports whether the blocker is an
+// open circuit. A text that has a line already gets no second one.
+func addBlocked(p *queue.Plan, names, text string, circuit bool) {
 	if names != "" {
 		text = names + ": " + text
 	}
 	x := line("blocked", "%s", text)
 	if slices.Contains(p.Lines, x) {
 		return
+	}
+	p.Blocked++
+	if circuit {
+		p.Circuits++
 	}
 	at := min(1, len(p.Lines))
 	for at < len(p.Lines) && p.Lines[at].Label == x.Label {
@@ -100,7 +104,7 @@ func (c *Planner) blockedHooks(ctx context.Context, p *queue.Plan, subscriptions
 			continue
 		}
 		names, _ := namesOf(shut.of[text])
-		addBlocked(p, names, text)
+		addBlocked(p, names, text, strings.HasPrefix(text, gateCircuit))
 	}
 	return c.blocked(ctx, p, `SELECT 'webhook ' || g.endpoint, g.endpoint, x.n FROM (`+subscriptions+`) x (subscription_id, n)
 		JOIN public.v_webhook_gate g ON g.subscription_id = x.subscription_id`, gates, args...)
@@ -148,7 +152,7 @@ func (c *Planner) blockedLoop(ctx context.Context, p *queue.Plan, worker, frees 
 				THEN 'no live host runs ' || s.worker_name END)) x (n, why)
 		WHERE s.worker_name = $1 AND x.why IS NOT NULL ORDER BY x.n`, worker, frees)
 	for _, text := range why {
-		addBlocked(p, "", text)
+		addBlocked(p, "", text, false)
 	}
 	return err
 }

@@ -115,10 +115,10 @@ func (c *Planner) blockedExecutor(ctx context.Context, p *queue.Plan, executor, 
 		return err
 	}
 	if state == "silent" || state == "stopped" || state == "deregistered" {
-		addBlocked(p, "", executor+" is "+state)
+		addBlocked(p, "", executor+" is "+state, false)
 	}
 	if len(missing) > 0 {
-		addBlocked(p, first(missing), "no live host has a handler for it")
+		addBlocked(p, first(missing), "no live host has a handler for it", false)
 	}
 	return c.blockedLanes(ctx, p, "SELECT l.job_kind, l.event_domain, 1 FROM public.job_lane l WHERE $1 IN ('', l.job_kind) AND $2 IN ('', l.event_domain)",
 		[]string{"executor", "silence", "handler"}, kind, domain)

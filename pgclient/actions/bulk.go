@@ -7,7 +7,7 @@ package actions
 //     stores them in the server, however many there are. It refuses if the counts differ
 //     from the preview.
 //  3. The operation is started, paused, resumed, re-rated, aborted or undone by its
-//     number; operationChanges lists in which state each of these is allowed.
+//     number; queue.Operation.Refuses says in which state each of these is allowed.
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func bulkActions() []entry {
 		{Action: queue.Action{
 			ID: queue.ActBulkPlan, Words: "ops plan", Example: "qtop ops plan --filter 'code:HTTP_503 age<2h' --rate 20 --brake 20 --canary 5 --reason 'receiver is back'", Key: "N", Panes: []queue.PaneID{queue.PaneDead}, Verb: "Freeze",
 			Help:     "freeze a selection of dead letters, to requeue, replay or close them at a fixed rate",
-			Opposite: queue.ActBulkAbort, Targets: queue.Targets{Name: "ID", Many: true, Instead: "filter", List: "dlq", Of: "dead letter"},
+			Opposite: queue.ActBulkAbort, Undo: "abort it under the number that the result shows; nothing is sent until it is started", Targets: queue.Targets{Name: "ID", Many: true, Instead: "filter", List: "dlq", Of: "dead letter"},
 			Danger: queue.DangerMany, Function: "public.fn_queue_bulk_plan(text,text[],text,numeric,integer,integer,text,text)",
 			Role: "dead_letter_operator", Reason: true,
 			Args: []queue.Arg{
@@ -46,7 +46,7 @@ func bulkActions() []entry {
 				{Name: "canary", Kind: queue.ArgWhole, Max: 1000, Label: "Canary", Default: "5", Required: true, Help: "this many items are sent first and must succeed; 0 = none"},
 			},
 		}, plan: planBulk, apply: applyBulk, match: matchDeadLetters},
-		operation(queue.Action{ID: queue.ActBulkRun, Key: "S", Verb: "Start", Undo: "qtop ops pause, then undo", Danger: queue.DangerMany, Function: "public.fn_queue_bulk_run(bigint,text)",
+		operation(queue.Action{ID: queue.ActBulkRun, Key: "S", Verb: "Start", Opposite: queue.ActBulkPause, Undo: "then U recalls what is not attempted yet", Danger: queue.DangerMany, Function: "public.fn_queue_bulk_run(bigint,text)",
 			Words: "ops run", Example: "qtop ops run 12", Help: "start a planned bulk operation; its canary is sent first"}),
 		operation(queue.Action{ID: queue.ActBulkPause, Key: "P", Verb: "Pause", Opposite: queue.ActBulkResume, Danger: queue.DangerOne, Function: "public.fn_queue_bulk_pause(bigint,text)",
 			Words: "ops pause", Example: "qtop ops pause 12 --reason 'receiver answers 503 again'", Help: "pause a bulk operation between two items"}),
@@ -57,7 +57,7 @@ func bulkActions() []entry {
 		operation(queue.Action{ID: queue.ActBulkRate, Key: "+", Verb: "Rate", Undo: "set it back", Danger: queue.DangerOne, Function: "public.fn_queue_bulk_set_rate(bigint,numeric,text)",
 			Words: "ops rate", Example: "qtop ops rate 12 --rate 5", Help: "change the rate of a bulk operation, also while it runs",
 			Args: []queue.Arg{{Name: "rate", Kind: queue.ArgNumber, Min: 0.01, Max: 1000, Label: "Rate", Required: true, Help: "items per second, 0.01 to 1000"}}}),
-		operation(queue.Action{ID: queue.ActBulkUndo, Key: "U", Verb: "Undo", Opposite: queue.ActRequeue, Danger: queue.DangerMany, Function: "public.fn_queue_bulk_undo(bigint,text)",
+		operation(queue.Action{ID: queue.ActBulkUndo, Key: "U", Verb: "Undo", Undo: "requeue the recalled dead letters again", Danger: queue.DangerMany, Function: "public.fn_queue_bulk_undo(bigint,text)",
 			Words: "ops undo", Example: "qtop ops undo 12 --reason 'wrong selection'", Help: "recall the requeued items of a bulk operation that were not attempted yet"}),
 	}
 }
@@ -197,18 +197,15 @@ func lasts(n int64, rate float64) time.Duration {
 // span returns a duration as the verbs print it.
 func span(d time.Duration) string { return queue.Span(int64(d.Seconds())) }
 
-// waitsFirst replaces the line that says how long an operation takes if the preview has a line
-// "blocked": the operation then waits, nobody knows for how long.
+// waitsFirst replaces the line that says how long an operation takes if something blocks it: the
+// operation then waits, nobody knows for how long.
 func waitsFirst(p *queue.Plan, label string, takes time.Duration, rate float64) {
-	what := ""
-	for _, x := range p.Lines {
-		if x.Label == "blocked" {
-			circuit := strings.Contains(x.Value.String(), "circuit ")
-			what = queue.Choose(circuit && (what == "" || what == "the circuit"), "the circuit", "what blocks it")
-		}
+	if p.Blocked == 0 {
+		return
 	}
+	what := queue.Choose(p.Circuits == p.Blocked, "the circuit", "what blocks it")
 	for i := range p.Lines {
-		if what != "" && p.Lines[i].Label == label {
+		if p.Lines[i].Label == label {
 			p.Lines[i] = line(label, "%s/s: it waits for %s first, then about %s", strconv.FormatFloat(rate, 'f', -1, 64), what, span(takes))
 		}
 	}
@@ -247,7 +244,7 @@ func (c *Planner) runners(ctx context.Context, p *queue.Plan, kinds ...string) e
 		return err
 	}
 	if off && slices.ContainsFunc(kinds, func(kind string) bool { return kind != bulkResolve }) {
-		addBlocked(p, "", "queue.dlq.replay_enabled is off")
+		addBlocked(p, "", "queue.dlq.replay_enabled is off", false)
 	}
 	if err := c.blockedLoop(ctx, p, "bulk_operation_runner", ""); err != nil {
 		return err
@@ -326,19 +323,14 @@ func applyBulk(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 }
 
 // operationChanges says, for each action on an operation, the statement that makes the
-// change, the word for the outcome, and the states from which the change is allowed.
-var operationChanges = map[queue.ActionID]struct {
-	sql, done string
-	from      []string
-}{
-	queue.ActBulkRun:    {"SELECT public.fn_queue_bulk_run($1::bigint, $2::text)", "running", []string{queue.BulkPlanned}},
-	queue.ActBulkPause:  {"SELECT public.fn_queue_bulk_pause($1::bigint, $2::text)", "paused", []string{queue.BulkRunning}},
-	queue.ActBulkResume: {"SELECT public.fn_queue_bulk_resume($1::bigint, $2::text)", "running", []string{queue.BulkPaused}},
-	queue.ActBulkAbort:  {"SELECT public.fn_queue_bulk_abort($1::bigint, $2::text)", "aborted", []string{queue.BulkPlanned, queue.BulkRunning, queue.BulkPaused}},
-	queue.ActBulkRate: {
-		"SELECT public.fn_queue_bulk_set_rate($1::bigint, $3::numeric, $2::text)", "rate set", []string{queue.BulkPlanned, queue.BulkRunning, queue.BulkPaused},
-	},
-	queue.ActBulkUndo: {"SELECT public.fn_queue_bulk_undo($1::bigint, $2::text)", "undone", []string{queue.BulkPaused, queue.BulkAborted, queue.BulkCompleted}},
+// change, and the word for the outcome.
+var operationChanges = map[queue.ActionID]struct{ sql, done string }{
+	queue.ActBulkRun:    {"SELECT public.fn_queue_bulk_run($1::bigint, $2::text)", "running"},
+	queue.ActBulkPause:  {"SELECT public.fn_queue_bulk_pause($1::bigint, $2::text)", "paused"},
+	queue.ActBulkResume: {"SELECT public.fn_queue_bulk_resume($1::bigint, $2::text)", "running"},
+	queue.ActBulkAbort:  {"SELECT public.fn_queue_bulk_abort($1::bigint, $2::text)", "aborted"},
+	queue.ActBulkRate:   {"SELECT public.fn_queue_bulk_set_rate($1::bigint, $3::numeric, $2::text)", "rate set"},
+	queue.ActBulkUndo:   {"SELECT public.fn_queue_bulk_undo($1::bigint, $2::text)", "undone"},
 }
 
 func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
@@ -365,9 +357,8 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if !o.Waits.Empty() {
 		addLine(p, "waits", "%s", o.Waits)
 	}
-	change := operationChanges[p.Request.Action]
-	if !slices.Contains(change.from, o.State) {
-		return refuse(p, "state", fmt.Sprintf("operation %d is %s: this needs one that is %s", o.ID, o.State, strings.Join(change.from, " or ")))
+	if rule, why := o.Refuses(p.Request.Action); rule != "" {
+		return refuse(p, rule, why)
 	}
 	p.Count = 1
 	switch p.Request.Action {
@@ -384,22 +375,17 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 		waitsFirst(p, "then", lasts(o.Left(), o.Rate), o.Rate)
 		return nil
 	case queue.ActBulkUndo:
-		if o.Kind == "replay_event" {
-			p.Refused, p.Rule, p.Count = "routed events cannot be recalled: their recipients have them", "final", 0
-			return nil
-		}
 		p.Count = o.Unknown()
 		addLine(p, "then", "up to %d are recalled: those not attempted yet", p.Count)
-		if p.Count == 0 {
-			p.Refused, p.Rule = queue.Choose(o.Requeued == 0, "this operation has requeued nothing yet: qtop ops abort ends it", "every item that this operation requeued was attempted already: none can be recalled"), "empty"
-		}
 	case queue.ActBulkAbort:
 		addLine(p, "then", "%s, not attempted, as open; this operation cannot be started again", queue.Plural(o.Left(), "dead letter remains", "dead letters remain"))
 		if o.Unknown() > 0 {
 			addLine(p, "still sent", "%s, at the same rate; undo recalls what is not attempted yet", queue.Plural(o.Unknown(), "requeued item", "requeued items"))
 		}
 	case queue.ActBulkRate:
-		addLine(p, "rate", "%s/s → %s/s", strconv.FormatFloat(o.Rate, 'f', -1, 64), p.Request.Args["rate"])
+		was := strconv.FormatFloat(o.Rate, 'f', -1, 64)
+		addLine(p, "rate", "%s/s → %s/s", was, p.Request.Args["rate"])
+		p.Undo = Registry().ByID(queue.ActBulkRate).Command(queue.Request{Targets: p.Request.Targets, Args: map[string]string{"rate": was}})
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func deadLetterActions() []entry {
 	selected := queue.Targets{Instead: "filter", List: "dlq", Of: "dead letter"}
 	return []entry{
 		deadLetter(queue.Action{
-			ID: queue.ActRequeue, Words: "requeue", Example: "qtop requeue 4812 job:0190a6f0-7b1c-7c6e-9d5e-3f1f6a0c2b11 --reason 'receiver is back'", Key: "R", Verb: "Requeue", Undo: "qtop undo ID… (until the first attempt; an event stays routed)", Targets: selected,
+			ID: queue.ActRequeue, Words: "requeue", Example: "qtop requeue 4812 job:0190a6f0-7b1c-7c6e-9d5e-3f1f6a0c2b11 --reason 'receiver is back'", Key: "R", Verb: "Requeue", Opposite: queue.ActUndoRequeue, Undo: "only until the first attempt; an event stays routed", Targets: selected,
 			Help: "create one new saga or job per dead letter, or route its event again", Function: "public.fn_dead_letter_requeue(bigint[],text,text,boolean)",
 		}),
 		deadLetter(queue.Action{
@@ -32,7 +32,7 @@ func deadLetterActions() []entry {
 			Help: "close a dead letter with a resolution, without sending it", Function: "public.fn_dead_letter_resolve(bigint[],text,text,text,boolean)",
 			Args: []queue.Arg{{
 				Name: "resolution", Label: "Resolution", Default: "abandoned", Required: true,
-				Choices: []string{"abandoned", "delivered_otherwise", "duplicate"}, Help: "why it need not be sent: abandoned, delivered_otherwise or duplicate",
+				Choices: resolutions(), Help: "why it need not be sent: " + resolutionWords(),
 			}},
 		}),
 		deadLetter(queue.Action{
@@ -44,6 +44,22 @@ func deadLetterActions() []entry {
 			Help: "recall a requeued dead letter whose saga has no job yet", Function: "public.fn_dead_letter_requeue_undo(bigint[],text,text,boolean)",
 		}),
 	}
+}
+
+// deliveredOtherwise and doneOtherwise are one resolution, in the words of webhooks and of the other
+// sources.
+const (
+	deliveredOtherwise = "delivered_otherwise"
+	doneOtherwise      = "done_otherwise"
+)
+
+// resolutions returns the reasons for which a dead letter is closed.
+func resolutions() []string { return []string{"abandoned", deliveredOtherwise, "duplicate"} }
+
+// resolutionWords returns the resolutions as a text.
+func resolutionWords() string {
+	all := resolutions()
+	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
 }
 
 // shownOutcomes is the largest number of per-id outcomes that a plan carries to a screen.
@@ -66,15 +82,15 @@ type deadLetterSource struct {
 // deadLetterSources returns webhooks, jobs and events, in the order of a filtersql.DeadSelection.
 func deadLetterSources() [3]deadLetterSource {
 	return [3]deadLetterSource{
-		{"webhook", "", "bigint[]", filtersql.DeadFrom, "d.id", "s.endpoint", "d.final_error_code", "d.id", "requeue_webhook", "delivered_otherwise", (*Planner).breakdown, map[queue.ActionID]string{
+		{"webhook", "", "bigint[]", filtersql.DeadFrom, "d.id", "s.endpoint", "d.final_error_code", "d.id", "requeue_webhook", deliveredOtherwise, (*Planner).breakdown, map[queue.ActionID]string{
 			queue.ActRequeue: "fn_dead_letter_requeue", queue.ActResolve: "fn_dead_letter_resolve",
 			queue.ActReopen: "fn_dead_letter_reopen", queue.ActUndoRequeue: "fn_dead_letter_requeue_undo",
 		}},
-		{"job", parseid.JobPrefix, "uuid[]", filtersql.DeadJobFrom, "d.dead_letter_id", "'job ' || d.job_kind", "d.failure_code", byDeath, "replay_job", "done_otherwise", (*Planner).jobBreakdown, map[queue.ActionID]string{
+		{"job", parseid.JobPrefix, "uuid[]", filtersql.DeadJobFrom, "d.dead_letter_id", "'job ' || d.job_kind", "d.failure_code", byDeath, "replay_job", doneOtherwise, (*Planner).jobBreakdown, map[queue.ActionID]string{
 			queue.ActRequeue: "fn_job_dead_letter_replay", queue.ActResolve: "fn_job_dead_letter_resolve",
 			queue.ActReopen: "fn_job_dead_letter_reopen", queue.ActUndoRequeue: "fn_job_dead_letter_replay_undo",
 		}},
-		{"event", parseid.EventPrefix, "uuid[]", filtersql.DeadEventFrom, "d.dead_letter_id", "'event ' || d.event_domain || '/' || d.event_type", "d.failure_code", byDeath, "replay_event", "done_otherwise", (*Planner).eventBreakdown, map[queue.ActionID]string{
+		{"event", parseid.EventPrefix, "uuid[]", filtersql.DeadEventFrom, "d.dead_letter_id", "'event ' || d.event_domain || '/' || d.event_type", "d.failure_code", byDeath, "replay_event", doneOtherwise, (*Planner).eventBreakdown, map[queue.ActionID]string{
 			queue.ActRequeue: "fn_iu_route_dead_letter_replay", queue.ActResolve: "fn_iu_route_dead_letter_resolve",
 			queue.ActReopen: "fn_iu_route_dead_letter_reopen",
 		}},
@@ -95,7 +111,7 @@ func (s deadLetterSource) call(r queue.Request, ids []string, dry bool) (sql str
 		return sql + ", $2, $3, $4)", args
 	}
 	why := r.Args["resolution"]
-	if why == "done_otherwise" || why == "delivered_otherwise" { // the sources use different words for the same resolution
+	if why == doneOtherwise || why == deliveredOtherwise { // the sources use different words for the same resolution
 		why = s.otherwise
 	}
 	return sql + ", $5, $3, $2, $4)", append(args, why)
@@ -186,7 +202,7 @@ func (c *Planner) callAll(ctx context.Context, r queue.Request, dry bool) (deadL
 // recipients may have read them, so they cannot be recalled.
 func skipEvents(events []string) (out []queue.Outcome) {
 	for _, id := range events {
-		out = append(out, queue.Outcome{ID: queue.EventDeadLetterID(id), Outcome: "skipped", Why: queue.Clean("routed events cannot be recalled: their recipients have them")})
+		out = append(out, queue.Outcome{ID: queue.EventDeadLetterID(id), Outcome: "skipped", Why: queue.Clean(queue.NotRecalled)})
 	}
 	return out
 }
@@ -206,9 +222,8 @@ func requestOutcome(outcome string) string {
 }
 
 func planDeadLetters(ctx context.Context, c *Planner, p *queue.Plan) error {
-	known := []string{"abandoned", "delivered_otherwise", "duplicate", "done_otherwise"}
-	if v := p.Request.Args["resolution"]; p.Request.Action == queue.ActResolve && !slices.Contains(known, v) {
-		return queue.NewError(queue.KindUsage, strconv.Quote(v)+" is no resolution", "--resolution", "write "+strings.Join(known[:2], ", ")+" or "+known[2])
+	if v := p.Request.Args["resolution"]; p.Request.Action == queue.ActResolve && !slices.Contains(append(resolutions(), doneOtherwise), v) {
+		return queue.NewError(queue.KindUsage, strconv.Quote(v)+" is no resolution", "--resolution", "write "+resolutionWords())
 	}
 	if len(p.Request.Targets) == 0 {
 		ids, err := c.freeze(ctx, p.Request.Filters())

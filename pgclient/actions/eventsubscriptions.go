@@ -15,7 +15,7 @@ func eventSubscriptionActions() []entry {
 		{Action: queue.Action{
 			ID: queue.ActRuleAdd, Words: "subscription add", Example: "qtop subscription add billing --domain iu --type made --reason 'billing reads new units'", Group: "Create event subscriptions, which say who reads which events; mute and unmute them", Key: "N", Panes: []queue.PaneID{queue.PaneRules}, Verb: "Make",
 			Help: "create an event subscription, which says who reads which events",
-			Noun: "event subscription", Button: "Create the subscription", Safe: "Not now", Opposite: queue.ActRuleMute,
+			Noun: "event subscription", Button: "Create the subscription", Safe: "Not now", Opposite: queue.ActRuleMute, Undo: "mute it under the number that the result shows",
 			Danger: queue.DangerOne, Function: "public.fn_event_subscription_add(text,text,text,text,text,jsonb,text,text,boolean)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{
 				{Name: "recipient", Positional: true, Label: "Recipient", Required: true, Help: "role:NAME, agency:NAME, user:NAME or agent:NAME"},

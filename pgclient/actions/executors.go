@@ -19,7 +19,7 @@ func executorActions() []entry {
 		{Action: queue.Action{
 			ID: queue.ActExecRegister, Words: "executor register", Example: "qtop executor register reindex_1 --owner-role reindexer --kind Agent --domains kg --cadence 60s --reason 'new host'", Key: "N", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Register",
 			Help: "register an executor, so that qtop notices when it falls silent",
-			Noun: "executor", Button: "Register {id}", Safe: "Not now", Opposite: queue.ActExecDeregister,
+			Noun: "executor", Button: "Register {id}", Safe: "Not now", Opposite: queue.ActExecDeregister, Makes: "executor",
 			Danger: queue.DangerOne, Function: "public.fn_queue_executor_register(text,text,text[],integer,integer,text,text)", Role: "workflow_admin",
 			Args: []queue.Arg{
 				{Name: "id", Kind: queue.ArgWord, Positional: true, Label: "Executor id", Required: true},
@@ -34,7 +34,7 @@ func executorActions() []entry {
 			ID: queue.ActExecDeregister, Words: "executor deregister", Example: "qtop executor deregister reindex_1 --reason 'host is gone'", Verb: "Deregister",
 			Panes: []queue.PaneID{queue.PaneExecutors},
 			Help:  "stop watching an executor; it remains listed as deregistered",
-			Noun:  "executor", Button: "Deregister {targets}", Opposite: queue.ActExecRegister, Targets: queue.Targets{Name: "ID", Of: "executor"},
+			Noun:  "executor", Button: "Deregister {targets}", Opposite: queue.ActExecRegister, Undo: "register it again with the values that it had", Targets: queue.Targets{Name: "ID", Of: "executor"},
 			Danger: queue.DangerOne, Function: "public.fn_queue_heartbeat_deregister(text,text,text)", Role: "workflow_admin", Reason: true,
 		}, plan: planDeregister, apply: applyDeregister},
 		{Action: queue.Action{

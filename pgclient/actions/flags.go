@@ -4,6 +4,7 @@ package actions
 // that the preview saw.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -53,6 +54,11 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 	} else {
 		p.Expect = at.UTC().Format(time.RFC3339Nano)
 		p.Lines = append(p.Lines, line("what", "%s", description), line("now", "%s, set by %s at %s", value, by, queue.Stamp(*at, time.RFC3339)))
+	}
+	if p.Request.Action == queue.ActFlagSet && at != nil && value.String() != to {
+		p.Undo = Registry().ByID(queue.ActFlagSet).Command(queue.Request{
+			Targets: []string{key}, Args: map[string]string{"value": value.String()}, Reason: "undo: " + cmp.Or(p.Request.Reason, "flag set"),
+		})
 	}
 	p.Lines = append(p.Lines, line("new", "%s", to))
 	if kind.String() == scheduleKind {

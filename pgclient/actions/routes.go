@@ -22,7 +22,7 @@ func routeActions() []entry {
 			Args: []queue.Arg{{Name: "enabled", Kind: queue.ArgSwitch, Label: "Enabled", Required: true}},
 		}, plan: planRouting, apply: applyRouting},
 		{Action: queue.Action{
-			ID: queue.ActConsumerSet, Words: "consumer set", Example: "qtop consumer set reindex --domain iu --type made --kind kg.reindex --executor Agent --reason 'new consumer'", Verb: "Save", Undo: "qtop consumer disable, or set the old values",
+			ID: queue.ActConsumerSet, Words: "consumer set", Example: "qtop consumer set reindex --domain iu --type made --kind kg.reindex --executor Agent --reason 'new consumer'", Verb: "Save", Undo: "set the old values, or enabled=false",
 			Help:  "create or change a consumer, which gets one job per event of a type",
 			Title: "A consumer of events", Button: "Save {targets}", Targets: queue.Targets{Name: "ID", List: "consumer list", Of: "consumer"},
 			Danger: queue.DangerOne, Function: "public.fn_consumer_set(text,text,text,text,text,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,

@@ -85,7 +85,7 @@ func planSignal(ctx context.Context, c *Planner, p *queue.Plan) error {
 		out := queue.Outcome{ID: id, Outcome: "would_signal"}
 		cancel := p.Request.Action == queue.ActSessionCancel
 		if cancel && !s.Refused && s.State.String() != "active" {
-			s.Refused, s.Reason = true, "the session runs no statement to cancel; X, or qtop session terminate, ends the session"
+			s.Refused, s.Reason = true, queue.NothingToCancel
 		}
 		if s.Refused {
 			out.Outcome, out.Why = "refused", queue.Clean(s.Reason)

@@ -42,7 +42,7 @@ func webhookChanges() []entry {
 		{Action: queue.Action{
 			ID: queue.ActWebhookVerify, Words: "webhook verify", Example: "qtop webhook verify 7 --reason 'new receiver'", Verb: "Send the test",
 			Help: "send a signed test request from here, and mark the webhook subscription as verified if the answer is 2xx",
-			Noun: "webhook subscription", Undo: "qtop webhook disable", Title: "Verify a webhook subscription", Button: "Send the test request", Targets: one,
+			Noun: "webhook subscription", Opposite: queue.ActWebhookOff, Title: "Verify a webhook subscription", Button: "Send the test request", Targets: one,
 			Danger: queue.DangerOne, Function: "public.fn_webhook_subscription_verified(bigint,boolean,text,boolean,text,text,timestamptz)", Role: "subscription_admin", Reason: true,
 		}, plan: planWebhookVerify, apply: applyWebhookVerify},
 		{Action: queue.Action{

@@ -11,7 +11,7 @@ func webhookActions() []entry {
 	return append([]entry{{Action: queue.Action{
 		ID: queue.ActWebhookAdd, Words: "webhook add", Example: "qtop webhook add https://hooks.acme.example/in --types order.paid,order.sent --secret acme --reason 'new customer'", Group: "Add, verify, disable and enable webhook subscriptions, and rotate their secrets", Key: "N", Panes: []queue.PaneID{queue.PaneWebhooks}, Verb: "Add",
 		Help: "send events of some types to a URL from now on, signed with a secret or explicitly unsigned",
-		Noun: "webhook subscription", Button: "Add the subscription", Safe: "Not now", Opposite: queue.ActWebhookOff,
+		Noun: "webhook subscription", Button: "Add the subscription", Safe: "Not now", Opposite: queue.ActWebhookOff, Undo: "disable it under the number that the result shows",
 		Danger: queue.DangerOne, Function: "public.fn_webhook_subscription_add(text[],text,text,boolean,text,text,boolean)", Role: "subscription_admin", Reason: true,
 		Args: []queue.Arg{
 			{Name: "url", Positional: true, Label: "URL", Kind: queue.ArgWord, Required: true, Help: "where events are POSTed, such as https://hooks.acme.example/qtop"},

@@ -100,7 +100,8 @@ type Action struct {
 	// spelling may be anywhere on the line: "dlq show --reveal".
 	Spellings []string
 	Opposite  ActionID // the action that reverses this one
-	Undo      string   // how to reverse the action, in words; "" = by Opposite; without either it cannot be undone
+	Makes     string   // the kind of ids (Targets.Of) that the positional argument names, if the action makes what Opposite removes
+	Undo      string   // in words: how to reverse the action, or what Opposite does not reverse; without both it cannot be undone
 
 	Title  string // title of the dialog; "" = Verb and Noun
 	Button string // text of the button that applies the action, with {targets}, {count}, {things} and arguments filled in; "" = Verb, with the count if there can be several targets
@@ -143,14 +144,6 @@ func (r Registry) ByID(id ActionID) Action {
 		}
 	}
 	return Action{}
-}
-
-// Undo says how an action is reversed; "" = it cannot be undone.
-func (r Registry) Undo(a Action) string {
-	if a.Undo != "" || a.Opposite == "" {
-		return a.Undo
-	}
-	return "qtop " + r.ByID(a.Opposite).Words
 }
 
 // ExecutorKinds returns the executor kinds that source document DP6 §3.4 allows. The document

@@ -27,6 +27,7 @@ type LoopStatus struct {
 	LastErr  Text       // empty = no error yet
 	PerSec   float64    // finished items per second, mean of the last minute
 	Unsigned []Unsigned // only of the webhook sender
+	Role     string     // the role that the loop needs beside dot_executor; empty = none
 }
 
 // Unsigned is a webhook subscription to which this host delivers nothing, because the

@@ -52,6 +52,8 @@ type Plan struct {
 	Count     int64         // rows that will change
 	Skipped   int64         // rows that will not change; the reasons are in Results
 	Lines     []PlanLine    // the lines of the dialog
+	Blocked   int           // lines about what keeps the work from running
+	Circuits  int           // those of them that are about an open circuit
 	Results   []Outcome     // per id, bounded to 1,000
 	Match     *Match        // the rows that match Request.Within; nil = no more than the selected ones
 	Refused   string        // why nothing can be done; empty = the plan can be applied
@@ -59,6 +61,7 @@ type Plan struct {
 	Expect    string        // the state that the preview read, such as a row's updated_at; Apply refuses if it has changed
 	Confirm   string        // the name that the operator must type; empty = none
 	Command   string        // the qtop command line that does the same
+	Undo      string        // the qtop command line that reverses the action; empty = no single command does
 	ReadAt    time.Time     // when the plan was made, by this machine's clock
 	Took      time.Duration // how long planning took
 	Ephemeral bool          // changes this process only: no audit row

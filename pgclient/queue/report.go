@@ -13,7 +13,10 @@ type Report struct {
 	Since    time.Time `json:"since"` // the span that the report covers
 	Until    time.Time `json:"until"` // the report ends before this time
 
-	Silences   []Silence      `json:"silences"`
+	Silences []Silence `json:"silences"`
+	// Suspensions has the circuits that opened, too: for them reason is circuit.
+	Suspensions []Suspension `json:"suspensions"`
+
 	Flags      []FlagChange   `json:"flags"`
 	Operations []Operation    `json:"operations"`
 	Dead       []DeadStory    `json:"dead"`
@@ -47,6 +50,29 @@ type Silence struct {
 	WorstSeconds   int64      `json:"worst_age_seconds"` // the longest silence within the span of the report
 	CadenceSeconds int64      `json:"expected_cadence_seconds"`
 	Acks           []AlertAck `json:"acks" db:"-"`
+}
+
+// How a suspension ended; empty = it has not ended. A circuit that closed is SuspensionSeen.
+const (
+	SuspensionLasts   = ""
+	SuspensionResumed = "resumed"   // an operator resumed the endpoint, or closed the circuit
+	SuspensionExpired = "expired"   // its time was over
+	SuspensionSeen    = "last_seen" // EndedAt is the time of the last stored snapshot that has it
+	SuspensionUnknown = "unknown"
+)
+
+// Suspension is a time in which nothing was sent to a webhook subscription, because its circuit was
+// open or its endpoint was suspended.
+type Suspension struct {
+	SubscriptionID int64      `json:"subscription_id"`
+	Endpoint       Text       `json:"endpoint"`
+	Reason         string     `json:"reason"` // circuit, operator, 410, failing
+	Since          time.Time  `json:"since"`
+	By             Text       `json:"by"`
+	Note           Text       `json:"note"`
+	EndedAt        *time.Time `json:"ended_at"`
+	Ended          string     `json:"ended"`
+	EndedBy        Text       `json:"ended_by"`
 }
 
 // FlagChange is a change of a flag, by an operator or by its expiry.

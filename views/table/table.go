@@ -103,15 +103,27 @@ func (t Table) head(th theme.Theme, ws []int, width int) string {
 		first = false
 		title := c.Title
 		if i == t.Sorted {
-			arrow := th.G.Up
-			if t.Desc {
-				arrow = th.G.Down
-			}
-			title += arrow
+			title = t.sorted(th, title, ws[i])
 		}
 		b.WriteString(align(th, title, ws[i], c.Right))
 	}
 	return th.Title.Paint(th.Left(b.String(), width))
+}
+
+// sorted returns the title of the column that the rows are sorted by, in at most w cells. The mark
+// stays when the title is cut. In ASCII, where an arrow is a letter, it is a word if there is room.
+func (t Table) sorted(th theme.Theme, title string, w int) string {
+	mark, word := th.G.Up, " (asc)"
+	if t.Desc {
+		mark, word = th.G.Down, " (desc)"
+	}
+	if th.ASCII {
+		mark = " " + mark
+		if theme.Width(title)+theme.Width(word) <= w {
+			mark = word
+		}
+	}
+	return th.Cut(title, max(w-theme.Width(mark), 0)) + mark
 }
 
 func (t Table) line(th theme.Theme, ws []int, width, i int) string {

@@ -1,0 +1,67 @@
+package queue
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Undo says how an action is reversed, with placeholders instead of targets; "" = it cannot be
+// undone.
+func (r Registry) Undo(a Action) string {
+	if a.Opposite == "" {
+		return a.Undo
+	}
+	o := r.ByID(a.Opposite)
+	line := "qtop " + o.Words
+	if o.Targets.Name != "" {
+		line += " " + o.Targets.Name + Choose(o.Targets.Many, "…", "")
+	}
+	return strings.Join(slices.DeleteFunc([]string{line, a.Undo}, func(s string) bool { return s == "" }), "; ")
+}
+
+// undoIDs is the largest number of ids in a command that reverses an action.
+const undoIDs = 100
+
+// UndoCommand returns the complete command line that reverses a request; "" = there is none, or its
+// target is only known once the request was carried out.
+func (r Registry) UndoCommand(q Request) string {
+	a := r.ByID(q.Action)
+	o := r.ByID(a.Opposite)
+	u := Request{Action: o.ID, Args: map[string]string{}}
+	switch {
+	case o.Words == "" || o.Local():
+		return ""
+	case o.Targets.Name == "":
+	case a.Targets.Name == o.Targets.Name:
+		u.Targets = q.Targets
+	case a.Targets.Name == "" && o.Targets.Of == a.Makes:
+		u.Targets = []string{q.Args[a.Free().Name]}
+	}
+	if o.Targets.Name != "" && (len(u.Targets) == 0 || len(u.Targets) > undoIDs || slices.Contains(u.Targets, "")) {
+		return ""
+	}
+	for _, arg := range o.Args {
+		if u.Args[arg.Name] = arg.Default; arg.Required && arg.Default == "" {
+			if q.Args[arg.Name] == "" {
+				return ""
+			}
+			u.Args[arg.Name] = "undo: " + q.Args[arg.Name]
+		}
+	}
+	if o.Reason {
+		u.Reason = "undo: " + cmp.Or(q.Reason, a.Words)
+	}
+	return o.Command(u)
+}
+
+// UndoWords returns what a dialog says about reversing a request in addition to its undo command,
+// which is "" if there is none.
+func (r Registry) UndoWords(q Request, command string) string {
+	a := r.ByID(q.Action)
+	o := r.ByID(a.Opposite)
+	if command == "" && a.Undo == "" && o.Words != "" {
+		return "select the rows in their list, then " + cmp.Or(o.Key, ":"+o.Words)
+	}
+	return cmp.Or(a.Undo, Choose(command == "", "none: this action cannot be undone", ""))
+}
