@@ -4,10 +4,10 @@ package main
 // demo, a worker host in this process, and the console.
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -24,6 +24,7 @@ import (
 	"github.com/qtop/qtop/pgclient/embedded"
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgsession"
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/schema"
 	"github.com/qtop/qtop/workerhost"
 	"github.com/qtop/qtop/workerhost/demo"
@@ -73,7 +74,7 @@ func (a *app) demo(ctx context.Context, o demoOptions) error {
 	dsn := func(user string) string { return server.DSN(user, demo.Database) }
 	if server.Joined() {
 		notice("joined the demo that is running already")
-		return a.demoJoined(ctx, o, dsn(user))
+		return a.demoJoined(ctx, o, dsn(user), server)
 	}
 	log, closeLog := a.logFile()
 	defer closeLog()
@@ -90,7 +91,13 @@ func (a *app) demo(ctx context.Context, o demoOptions) error {
 	}
 	defer hostClient.Close()
 	if o.headless {
-		return a.demoHeadless(ctx, host, world, dsn(user), dsn(demo.Viewer))
+		return whileServing(ctx, server, host.Run, func(ctx context.Context) error {
+			if err := world.Flowing(ctx, dsn(demo.Viewer)); err != nil {
+				return err
+			}
+			a.announce(dsn(user))
+			return nil
+		})
 	}
 	client, err := pgclient.Open(ctx, pgclient.Options{DSN: dsn(user), Actor: a.settings.Actor, Actions: actions.Registry(), ReadOnly: a.settings.ReadOnly})
 	if err != nil {
@@ -165,11 +172,12 @@ func (a *app) demoHost(ctx context.Context, dsn string, log *slog.Logger) (*pgcl
 
 // demoJoined is for a demo that runs already: it opens another console on that
 // database or, with --headless, prints its DSN.
-func (a *app) demoJoined(ctx context.Context, o demoOptions, dsn string) error {
+func (a *app) demoJoined(ctx context.Context, o demoOptions, dsn string, server demoServer) error {
 	if o.headless {
-		a.announce(dsn)
-		<-ctx.Done()
-		return nil
+		return whileServing(ctx, server, nil, func(context.Context) error {
+			a.announce(dsn)
+			return nil
+		})
 	}
 	client, err := pgclient.Open(ctx, pgclient.Options{DSN: dsn, Actor: a.settings.Actor, Actions: actions.Registry(), ReadOnly: a.settings.ReadOnly})
 	if err != nil {
@@ -181,26 +189,77 @@ func (a *app) demoJoined(ctx context.Context, o demoOptions, dsn string) error {
 	return a.show(ctx, client, nil, log, "demo, joined")
 }
 
-func (a *app) demoHeadless(ctx context.Context, host *workerhost.Host, world *demo.Demo, dsn, viewer string) error {
+// demoServer is the PostgreSQL of the demo.
+type demoServer interface {
+	Done() <-chan struct{} // closed when it has ended
+	LogFile() string
+}
+
+// flowTime is how long the traffic of the demo may take to begin; hostEnd is how long the host may
+// take to end without a database.
+const (
+	flowTime = 60 * time.Second
+	hostEnd  = 5 * time.Second
+)
+
+// whileServing runs the demo without a console until ctx ends: run is its worker host (nil = another
+// process runs it), and ready returns once traffic flows. If PostgreSQL ends meanwhile, it returns
+// an error: nothing would start that server again.
+func whileServing(ctx context.Context, server demoServer, run, ready func(context.Context) error) error {
 	ended := make(chan error, 1)
 	hostCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	go func() { ended <- host.Run(hostCtx) }()
-	flowing, cancel := context.WithTimeout(ctx, 60*time.Second)
+	if run != nil {
+		go func() { ended <- run(hostCtx) }()
+	}
+	begun := make(chan error, 1)
+	flowing, cancel := context.WithTimeout(ctx, flowTime)
 	defer cancel()
-	if err := world.Flowing(flowing, viewer); err != nil && ctx.Err() == nil {
+	go func() { begun <- ready(flowing) }()
+	// end stops the host and returns err, else the error of the host.
+	end := func(err error) error {
 		stop()
-		return errors.Join(err, <-ended)
+		if run == nil {
+			return err
+		}
+		select {
+		case hostErr := <-ended:
+			return cmp.Or(err, hostErr)
+		case <-bounded(server, hostEnd):
+			return err
+		}
 	}
-	if ctx.Err() == nil {
-		a.announce(dsn)
+	for {
+		select {
+		case <-ctx.Done():
+			return end(nil)
+		case <-server.Done():
+			if ctx.Err() != nil {
+				return end(nil)
+			}
+			return end(queue.NewError(queue.KindUnavailable, "the PostgreSQL of the demo has ended", server.LogFile(), "read the log, then start qtop demo again"))
+		case err := <-ended:
+			return err
+		case err := <-begun:
+			if begun = nil; err != nil && ctx.Err() == nil {
+				select {
+				case <-server.Done(): // that is why no traffic flows
+				default:
+					return end(err)
+				}
+			}
+		}
 	}
+}
+
+// bounded returns a channel that gets a value d after the server has ended: a host can then not end
+// as it should. While the server runs, the host has its own limits.
+func bounded(server demoServer, d time.Duration) <-chan time.Time {
 	select {
-	case <-ctx.Done():
-		stop()
-		return <-ended
-	case err := <-ended:
-		return err
+	case <-server.Done():
+		return time.After(d)
+	default:
+		return nil
 	}
 }
 

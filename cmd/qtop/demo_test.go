@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+type endingServer chan struct{}
+
+func (s endingServer) Done() <-chan struct{} { return s }
+func (endingServer) LogFile() string         { return "/demo/postgresql.log" }
+
+// A demo without a console ends with one clear error when its PostgreSQL ends, at the start and
+// later, also if its worker host cannot end without a database.
+func TestHeadlessDemoEndsWithItsServer(t *testing.T) {
+	host := func(ctx context.Context) error { <-ctx.Done(); return nil }
+	ready := func(context.Context) error { return nil }
+	refused := func(ctx context.Context) error { <-ctx.Done(); return errors.New("no traffic") }
+	for name, c := range map[string]struct{ run, ready func(context.Context) error }{
+		"host":    {host, ready},
+		"joined":  {nil, ready},
+		"start":   {host, refused},
+		"failing": {host, func(context.Context) error { return errors.New("no traffic") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := make(endingServer)
+				got := make(chan error, 1)
+				if name == "failing" {
+					close(server)
+				}
+				go func() { got <- whileServing(t.Context(), server, c.run, c.ready) }()
+				synctest.Wait()
+				if name != "failing" {
+					require.Empty(t, got, "it runs while the server runs")
+					close(server)
+				}
+				err := <-got
+				require.Equal(t, queue.KindUnavailable, queue.KindOf(err))
+				require.ErrorContains(t, err, "the PostgreSQL of the demo has ended")
+				require.ErrorContains(t, err, "/demo/postgresql.log")
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		server := make(endingServer)
+		close(server)
+		release := make(chan struct{})
+		begun := time.Now()
+		require.Error(t, whileServing(t.Context(), server, func(context.Context) error { <-release; return nil }, ready))
+		require.Equal(t, hostEnd, time.Since(begun))
+		close(release)
+	})
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, whileServing(ctx, make(endingServer), host, ready))
+	down := errors.New("the host cannot start")
+	require.ErrorIs(t, whileServing(t.Context(), make(endingServer), func(context.Context) error { return down }, ready), down)
+	require.ErrorContains(t, whileServing(t.Context(), make(endingServer), host, func(context.Context) error { return errors.New("no traffic") }), "no traffic")
+}
