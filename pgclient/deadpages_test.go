@@ -58,6 +58,10 @@ func TestDeadLetterPagesReadLittle(t *testing.T) {
 		{"source=event code=E_1 type=type_1 domain=dom_1 state:open", 3_001 + 13, 600},
 		{"source=webhook code=W_0 subscription=1001 domain=webhook", 3_001 + 13, 3000},
 		{"source=webhook code=W_3 subscription=1001", 12 + 61%7, 1000},
+		// without wildcards a code is looked up, in capitals as it is stored: there are 1,800 codes of jobs
+		{"source=job code:code_2 kind=kind_2 domain=dom_2", 3_002 + 14, 1300},
+		{"code:E_1", 3_001 + 13, 700},
+		{"code:no_such_code", 0, 50},
 		{"source=webhook id:77", 1, 50},
 		{"source=job id=job:00000000-0000-4000-8000-000000000000", 0, 50},
 	} {

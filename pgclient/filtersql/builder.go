@@ -29,6 +29,10 @@ type Column struct {
 	// Distinct is a query for the values v of this column in open dead letters. It reads one index
 	// entry per value.
 	Distinct string
+	// Upper reports that every value of Expr is upper-case, as the schema demands: a text without
+	// wildcards is then compared with Expr alone, which an index can serve, however many values
+	// there are.
+	Upper bool
 	// Same returns the SQL condition that Expr is exactly this text, in a form that an index on
 	// the column behind Expr can serve, or false if no row can have this text. Same nil = compare
 	// the text of Expr itself.

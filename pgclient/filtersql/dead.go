@@ -25,7 +25,7 @@ const deadRest = `LEFT JOIN public.subscriptions s ON s.id = d.subscription_id
 	LEFT JOIN public.webhook_delivery_sagas g ON g.id = d.saga_id`
 
 var deadColumns = map[string]Column{
-	"id": {Expr: "d.id", Same: sameNumber("d.id")}, "code": {Expr: "d.final_error_code"}, "endpoint": {Expr: "s.endpoint"},
+	"id": {Expr: "d.id", Same: sameNumber("d.id")}, "code": {Expr: "d.final_error_code", Upper: true}, "endpoint": {Expr: "s.endpoint"},
 	"subscription": {Expr: "d.subscription_id"}, "domain": {Const: true, Text: "webhook"}, "kind": {Const: true, Text: "webhook"},
 	"type": {Expr: "s.event_type"}, "age": {Expr: "d.failed_at"}, "failed": {Expr: "d.failed_at"},
 	"source": {Const: true, Text: "webhook"}, "state": {Expr: DeadState, Cases: []Case{
@@ -56,7 +56,7 @@ const (
 // openColumns are used instead of deadColumns for open dead letters; most of them are columns of
 // dead_letter_open.
 var openColumns = map[string]Column{
-	"id": {Expr: "o.dead_letter_id", Same: sameNumber("o.dead_letter_id")}, "code": {Expr: "o.final_error_code", Distinct: openHookCodes}, "endpoint": {Expr: "s.endpoint"},
+	"id": {Expr: "o.dead_letter_id", Same: sameNumber("o.dead_letter_id")}, "code": {Expr: "o.final_error_code", Distinct: openHookCodes, Upper: true}, "endpoint": {Expr: "s.endpoint"},
 	"subscription": {Expr: "o.subscription_id"}, "domain": deadColumns["domain"], "kind": deadColumns["kind"],
 	"type": {Expr: "s.event_type"}, "age": {Expr: "o.failed_at"}, "failed": {Expr: "o.failed_at"}, "source": deadColumns["source"],
 	"state": {Const: true, Text: "open"},
@@ -169,7 +169,7 @@ const DeadJobFrom = "public.job_dead_letter d"
 const DeadJobState = "CASE d.triage_status WHEN 'open' THEN 'open' WHEN 'replayed' THEN 'requeued' ELSE 'resolved' END"
 
 var deadJobColumns = map[string]Column{
-	"id": {Expr: "'job:' || d.dead_letter_id", Number: "NULL::numeric", Same: sameUUID("d.dead_letter_id", parseid.JobPrefix)}, "code": {Expr: "d.failure_code", Distinct: openJobCodes}, "endpoint": {Expr: "d.job_kind"},
+	"id": {Expr: "'job:' || d.dead_letter_id", Number: "NULL::numeric", Same: sameUUID("d.dead_letter_id", parseid.JobPrefix)}, "code": {Expr: "d.failure_code", Distinct: openJobCodes, Upper: true}, "endpoint": {Expr: "d.job_kind"},
 	"subscription": {Const: true}, "domain": {Expr: "d.event_domain"}, "kind": {Expr: "d.job_kind"},
 	"type": {Const: true}, "age": {Expr: "d.last_failed_at"}, "failed": {Expr: "d.last_failed_at"},
 	"source": {Const: true, Text: "job"}, "state": {Expr: DeadJobState, Cases: []Case{
@@ -183,7 +183,7 @@ const DeadEventFrom = "public.iu_route_dead_letter d"
 const DeadEventState = "CASE WHEN d.resolved_at IS NULL THEN 'open' WHEN d.resolution = 'replayed' THEN 'requeued' ELSE 'resolved' END"
 
 var deadEventColumns = map[string]Column{
-	"id": {Expr: "'event:' || d.dead_letter_id", Number: "NULL::numeric", Same: sameUUID("d.dead_letter_id", parseid.EventPrefix)}, "code": {Expr: "d.failure_code", Distinct: openEventCodes}, "endpoint": {Expr: "d.event_type"},
+	"id": {Expr: "'event:' || d.dead_letter_id", Number: "NULL::numeric", Same: sameUUID("d.dead_letter_id", parseid.EventPrefix)}, "code": {Expr: "d.failure_code", Distinct: openEventCodes, Upper: true}, "endpoint": {Expr: "d.event_type"},
 	"subscription": {Const: true}, "domain": {Expr: "d.event_domain"}, "kind": {Const: true, Text: "event"},
 	"type": {Expr: "d.event_type"}, "age": {Expr: "d.last_failed_at"}, "failed": {Expr: "d.last_failed_at"},
 	"source": {Const: true, Text: "event"}, "state": {Expr: DeadEventState, Cases: []Case{

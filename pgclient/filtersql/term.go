@@ -151,6 +151,9 @@ func (b *Builder) term(f *queue.Filter, t queue.Term, v queue.Value) string {
 		if c.Same != nil && !strings.ContainsAny(v.Raw, `*?\`) { // ids are stored in lower case
 			return b.same(c, strings.ToLower(v.Raw))
 		}
+		if c.Upper && v.Raw != "" && !strings.ContainsAny(v.Raw, `*?\`) {
+			return b.same(c, strings.ToUpper(v.Raw))
+		}
 		if c.Distinct != "" && b.open {
 			return "(" + c.Expr + ")::text = ANY (ARRAY(" + c.Distinct + " AND v ILIKE " + b.Arg(like(v)) + "))"
 		}
