@@ -188,3 +188,36 @@ func TestReportNeeds(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, r.Until.After(r.AsOf), "it does not tell the future")
 }
+
+// The report has the circuits that opened and the endpoints that were suspended, who did it and how
+// it ended: from stored snapshots, from the audit, and as it is now.
+func TestReportSuspensions(t *testing.T) {
+	w := newWorld(t)
+	w.die(deadLetter{"order", acmeURL, "HTTP_503", time.Minute}, deadLetter{"invoice", slowURL, "TIMEOUT", time.Minute})
+	sub := func(url string) string {
+		return get[string](w, "SELECT id::text FROM public.subscriptions WHERE callback_url = $1", url)
+	}
+	acme, slow := sub(acmeURL), sub(slowURL)
+	for m := 40; m >= 30; m-- { // a circuit that opened and closed
+		w.exec(`INSERT INTO public.queue_past_picture (taken_at, took_ms, body) SELECT t, 1, json_build_object('suspended', json_build_array(json_build_object('subscription_id', $2::bigint,
+			'endpoint', 'slow.test', 'reason', 'circuit', 'since', date_trunc('minute', now()) - interval '41 minutes', 'by', 'webhook_worker')))
+			FROM (SELECT date_trunc('minute', now()) - make_interval(mins => $1) AS t) x`, m, slow)
+	}
+	op := w.client("dead_letter_operator", "queue_viewer")
+	suspend := queue.Request{Action: queue.ActSuspend, Targets: []string{acme}, Reason: "it is deploying", Args: map[string]string{}}
+	require.EqualValues(t, 1, apply(t, op, plan(t, op, suspend)).Done)
+	resume := queue.Request{Action: queue.ActResume, Targets: []string{acme}, Reason: "deployed", Args: map[string]string{}}
+	require.EqualValues(t, 1, apply(t, op, plan(t, op, resume)).Done)
+	w.shut(slowURL, "circuit")
+
+	r := report(t, w, time.Hour)
+	require.Len(t, r.Suspensions, 3)
+	closed, suspended, open := r.Suspensions[0], r.Suspensions[1], r.Suspensions[2]
+	require.Equal(t, "circuit slow.test webhook_worker last_seen", closed.Reason+" "+closed.Endpoint.String()+" "+closed.By.String()+" "+closed.Ended)
+	require.WithinDuration(t, time.Now().Add(-41*time.Minute), closed.Since, 2*time.Minute)
+	require.WithinDuration(t, time.Now().Add(-30*time.Minute), *closed.EndedAt, 2*time.Minute)
+	require.Equal(t, "operator hooks.acme.test ann it is deploying resumed ann", suspended.Reason+" "+suspended.Endpoint.String()+" "+suspended.By.String()+" "+
+		suspended.Note.String()+" "+suspended.Ended+" "+suspended.EndedBy.String())
+	require.Equal(t, "circuit slow.test anna ", open.Reason+" "+open.Endpoint.String()+" "+open.By.String()+" "+open.Ended)
+	require.Nil(t, open.EndedAt)
+}

@@ -91,13 +91,15 @@ func reportMarkdown(r queue.Report) string {
 			people++
 		}
 	}
-	m.line("- %s%s, %s, %s, %s, %s.", queue.Plural(people+r.More["actions"], "operator action", "operator actions"),
+	m.line("- %s%s, %s, %s, %s, %s, %s.", queue.Plural(people+r.More["actions"], "operator action", "operator actions"),
 		queue.Choose(people < len(r.Actions), fmt.Sprintf(" (and %d by hosts and triggers)", len(r.Actions)-people), ""),
 		queue.Plural(len(r.Silences)+r.More["silences"], "silence", "silences"),
+		queue.Plural(len(r.Suspensions)+r.More["suspensions"], "circuit or suspension", "circuits and suspensions"),
 		queue.Plural(len(r.Flags)+r.More["flags"], "flag change", "flag changes"),
 		queue.Plural(len(r.Operations)+r.More["operations"], "bulk operation", "bulk operations"), died(r))
 	m.actions(r)
 	m.silences(r)
+	m.suspensions(r)
 	m.flags(r)
 	m.operations(r)
 	m.dead(r)
@@ -151,6 +153,28 @@ func (m *markdown) silences(r queue.Report) {
 	if n := r.More["acks"]; n > 0 {
 		m.line("\n+%d more acknowledgements are left out.", n)
 	}
+}
+
+func (m *markdown) suspensions(r queue.Report) {
+	var rows [][]string
+	for _, s := range r.Suspensions {
+		what := map[string]string{"circuit": "circuit open", "operator": "suspended", "410": "suspended: HTTP 410", "failing": "suspended: only failures"}[s.Reason]
+		var end string
+		switch s.Ended {
+		case queue.SuspensionLasts:
+			end = "not yet"
+		case queue.SuspensionResumed:
+			end = at(s.EndedAt) + " by " + code(s.EndedBy)
+		case queue.SuspensionExpired:
+			end = at(s.EndedAt) + " its time was over"
+		case queue.SuspensionSeen:
+			end = "after " + at(s.EndedAt) + ", when it was seen last"
+		default:
+			end = "over, not known since when"
+		}
+		rows = append(rows, []string{code(s.Endpoint) + " (" + strconv.FormatInt(s.SubscriptionID, 10) + ")", what, at(&s.Since), code(s.By), code(s.Note), end})
+	}
+	m.section("Circuits and suspensions", r.More["suspensions"], []string{"endpoint (subscription)", "state", "from", "by", "reason", "end"}, rows)
 }
 
 func (m *markdown) flags(r queue.Report) {

@@ -44,7 +44,14 @@ func TestReportKeepsItsTables(t *testing.T) {
 		x := queue.Clean(bad)
 		r := queue.Report{
 			Database: x, Version: x, Login: x, Actor: x, Since: at, Until: at.Add(time.Hour), AsOf: at.Add(time.Hour),
-			Silences:   []queue.Silence{{Executor: x, LastBeatAt: &at, EndedAt: &at, Ended: queue.SilenceBeat, Acks: []queue.AlertAck{{AckedBy: x, Comment: x, ClearedReason: x, AckedAt: at}}}},
+			Silences: []queue.Silence{{Executor: x, LastBeatAt: &at, EndedAt: &at, Ended: queue.SilenceBeat, Acks: []queue.AlertAck{{AckedBy: x, Comment: x, ClearedReason: x, AckedAt: at}}}},
+			Suspensions: []queue.Suspension{
+				{SubscriptionID: 7, Endpoint: x, Reason: "circuit", Since: at, By: x, Note: x},
+				{SubscriptionID: 7, Endpoint: x, Reason: "operator", Since: at, By: x, EndedAt: &at, Ended: queue.SuspensionResumed, EndedBy: x},
+				{SubscriptionID: 8, Endpoint: x, Reason: "circuit", Since: at, By: x, EndedAt: &at, Ended: queue.SuspensionSeen},
+				{SubscriptionID: 8, Endpoint: x, Reason: "failing", Since: at, By: x, EndedAt: &at, Ended: queue.SuspensionExpired},
+				{SubscriptionID: 9, Endpoint: x, Reason: "410", Since: at, By: x, Ended: queue.SuspensionUnknown},
+			},
 			Flags:      []queue.FlagChange{{At: at, Key: x, Before: x, After: x, By: x, Reason: x}},
 			Operations: []queue.Operation{{ID: 1, Kind: "resolve", State: "paused", Filter: x, CreatedBy: x, Reason: x, StateBy: x, StateWhy: x}},
 			Dead:       []queue.DeadStory{{Source: "job", Code: x, Endpoint: x, Domain: x, Arose: 5, Requeued: 3, Delivered: &n}},
@@ -54,7 +61,7 @@ func TestReportKeepsItsTables(t *testing.T) {
 			More:       map[string]int{"actions": 7},
 		}
 		text := reportMarkdown(r)
-		require.Equal(t, 7, strings.Count(text, "\n## "), bad)
+		require.Equal(t, 8, strings.Count(text, "\n## "), bad)
 		_, first, _ := strings.Cut(text, "\n## ")
 		require.True(t, strings.HasPrefix(first, "Operator actions"), "what people did comes first")
 		require.NotContains(t, text, "\x1b")

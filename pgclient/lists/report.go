@@ -51,7 +51,7 @@ func report(ctx context.Context, db *pgpool.Pool, actor string, since, until tim
 			return queue.NewError(queue.KindUsage, "there is no time between "+r.Since.Format(time.RFC3339)+" and "+r.Until.Format(time.RFC3339), "--since, --until", "begin before the end, and before now")
 		}
 		for _, part := range []func(context.Context, pgx.Tx, *queue.Report) error{
-			reportSilences, reportFlags, reportOperations, reportDead, reportMarks, reportCurves, reportAudit,
+			reportSilences, reportSuspensions, reportFlags, reportOperations, reportDead, reportMarks, reportCurves, reportAudit,
 		} {
 			if err := part(ctx, tx, &r); err != nil {
 				return err

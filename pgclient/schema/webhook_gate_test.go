@@ -37,7 +37,7 @@ func TestWebhookSuspensionSpendsNoAttempt(t *testing.T) {
 	require.Equal(t, 2, num(h.step(), "jobs_created"))
 	require.Len(t, h.claim(10), 5)
 	require.Equal(t, []string{"done", "refused: suspended", "done", "refused: not_suspended"}, one[[]string](h,
-		"SELECT array_agg(outcome ORDER BY id) FROM public.queue_operator_action WHERE target = 'subscription 1'"))
+		"SELECT array_agg(outcome ORDER BY id) FROM public.queue_operator_action WHERE target = (SELECT format('webhook subscription 1 (%s)', endpoint) FROM public.subscriptions WHERE id = 1)"))
 	_, err := tryCall(h.work, "public.fn_endpoint_suspend(99, 'ann', 'no such')")
 	refused(t, "22023", err, "no such subscription")
 	_, err = tryCall(h.work, "public.fn_endpoint_suspend(1, 'ann', 'x', '-1 hour')")

@@ -1,5 +1,17 @@
 -- Webhook endpoints: suspend, resume, backlog and success rates.
 
+-- fn_webhook_target(subscription) → the name of a webhook subscription in the audit: its number and the host to which it
+-- delivers; only the number if there is no such subscription. Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_target(p_subscription_id bigint) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN concat('webhook subscription ', COALESCE(p_subscription_id::text, '(null)'),
+    (SELECT ' (' || left(public.fn_mask_url(s.endpoint::text), 200) || ')' FROM public.subscriptions s
+    WHERE s.id = p_subscription_id));
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_target IS
+  'The name of a webhook subscription in the audit: its number and the host to which it delivers. Internal.';
+
 -- fn_endpoint_suspend(subscription, actor, reason, for): suspends sending to a webhook subscription for that interval;
 -- `for` NULL: until it is resumed. A suspension replaces an open circuit. Refused: suspended (suspended already, by an
 -- operator, after a 410 answer or after long failures).
@@ -11,7 +23,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_reason text := public.fn_operator_reason(p_reason);
-  v_target text := 'subscription ' || p_subscription_id;
+  v_target text := public.fn_webhook_target(p_subscription_id);
   v_before public.webhook_endpoint_suspensions;
   v_after public.webhook_endpoint_suspensions;
   v_audit bigint;
@@ -58,7 +70,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_reason text := public.fn_operator_reason(p_reason);
-  v_target text := 'subscription ' || p_subscription_id;
+  v_target text := public.fn_webhook_target(p_subscription_id);
   v_before public.webhook_endpoint_suspensions;
   v_audit bigint;
 BEGIN

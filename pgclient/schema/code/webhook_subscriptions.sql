@@ -86,7 +86,7 @@ DECLARE
   v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_action text := CASE WHEN p_active THEN 'webhook_subscription_enable' ELSE 'webhook_subscription_disable' END;
-  v_target text := format('webhook subscription %s', p_subscription_id);
+  v_target text := public.fn_webhook_target(p_subscription_id);
   v_row public.subscriptions;
   v_other bigint;
   v_rule text;
@@ -164,7 +164,7 @@ DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
-  v_target text := format('webhook subscription %s', p_subscription_id);
+  v_target text := public.fn_webhook_target(p_subscription_id);
   v_row public.subscriptions;
   v_hosts text[];
   v_without text;
@@ -237,7 +237,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_reason text := public.fn_operator_reason(p_reason);
-  v_target text := format('webhook subscription %s', p_subscription_id);
+  v_target text := public.fn_webhook_target(p_subscription_id);
   v_answer text := left(COALESCE(NULLIF(btrim(p_answer), ''), 'no answer'), 300);
   v_row public.subscriptions;
   v_rule text;
