@@ -23,7 +23,7 @@ func lists(a *app) (cmds []*cobra.Command) {
 		{use: "hosts", example: "qtop hosts", short: "Worker hosts with their loops", past: true, show: snapshotList("hosts")},
 		{use: "dlq-groups", example: "qtop dlq-groups", short: "Open dead letters by code and endpoint", past: true, show: snapshotList("dlq-groups")},
 		{use: "flags", example: "qtop flags", short: "Flags with who set them and when they revert", past: true, show: snapshotList("flags")},
-		{use: "audit", example: "qtop audit --filter 'actor:anna action:flag_set'", short: "Who did what, why, before and after", list: true, show: listed(queue.ListAudit, "audit", of(views.Audit))},
+		{use: "audit", example: "qtop audit --filter 'age<8h action:endpoint_*|flag_set !actor:ben'", short: "Who did what, why, before and after", list: true, show: listed(queue.ListAudit, "audit", of(views.Audit))},
 		{use: "quarantine", example: "qtop quarantine", short: "Rows that are set aside because a step of a tick worker fails on them", show: listed(queue.ListQuarantine, "quarantine", of(views.Quarantine))},
 		{use: "activity", example: "qtop activity --watch", short: "Sessions that may hold queues up: the oldest snapshot, who blocks whom, open transactions", show: listed(queue.ListActivity, "activity", of(views.Activity))},
 	} {
