@@ -69,7 +69,7 @@ func TestSignalsToSessions(t *testing.T) {
 	require.ErrorContains(t, <-ended, "57014")
 	require.Equal(t, "asked", get[string](w, "SELECT outcome FROM public.queue_operator_action WHERE action = 'session_cancel' AND before ->> 'state' = 'active'"))
 
-	require.Contains(t, plan(t, op, request(queue.ActSessionCancel, a.ID)).Refused, "runs no statement")
+	require.Contains(t, plan(t, op, request(queue.ActSessionCancel, a.ID)).Refused, "no statement to cancel")
 	p = plan(t, op, request(queue.ActSessionTerminate, a.ID))
 	lives := func() {
 		t.Helper()

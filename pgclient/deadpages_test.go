@@ -60,8 +60,9 @@ func TestDeadLetterPagesReadLittle(t *testing.T) {
 		{"source=webhook code=W_3 subscription=1001", 12 + 61%7, 1000},
 		// without wildcards a code is looked up, in capitals as it is stored: there are 1,800 codes of jobs
 		{"source=job code:code_2 kind=kind_2 domain=dom_2", 3_002 + 14, 1300},
-		{"code:E_1", 3_001 + 13, 700},
-		{"code:no_such_code", 0, 50},
+		{"source=event code:e_1 type=type_1", 3_001 + 13, 1800},
+		{"code:E_1", 3_001 + 13, 1800},
+		{"code:no_such_code", 0, 900},
 		{"source=webhook id:77", 1, 50},
 		{"source=job id=job:00000000-0000-4000-8000-000000000000", 0, 50},
 	} {

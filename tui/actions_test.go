@@ -343,6 +343,9 @@ func TestCommandLine(t *testing.T) {
 // else the row under the cursor. That holds also for actions that have no key.
 func TestCommandActsOnTheRow(t *testing.T) {
 	s := newStore()
+	for i := range 2 {
+		s.deadLetters[i].State = "resolved"
+	}
 	run(t, setup{store: s, w: 160, h: 40}, func(c *console) {
 		targets := func() []string {
 			c.press("x", "enter")

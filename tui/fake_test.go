@@ -183,6 +183,9 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 			return queue.Page{Rows: &d}, s.err
 		}
 		d := viewstest.Detail()
+		if x, ok := queue.Find(s.deadLetters, func(x queue.DeadLetter) bool { return x.ID == q.ID }); ok {
+			d.State = x.State
+		}
 		return queue.Page{Rows: &d}, s.err
 	case queue.ListAudit, queue.ListFlagHistory:
 		return queue.Page{Rows: s.audit, Total: int64(len(s.audit))}, s.err

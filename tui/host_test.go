@@ -8,7 +8,7 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// The loops of this process have ages of their own: while the database is gone the snapshot stands
+// The loops of this process have separate ages: while the database is gone the snapshot stands
 // still, and a loop that no longer makes a pass must not look as if it had just made one.
 func TestLoopsAgeWhileTheDatabaseIsGone(t *testing.T) {
 	s, h := newStore(), newHost()
@@ -28,7 +28,7 @@ func TestLoopsAgeWhileTheDatabaseIsGone(t *testing.T) {
 			s.err = queue.NewError(queue.KindUnavailable, "connection refused", "", "")
 		})
 		c.rest(95 * time.Second)
-		c.sees("LOST", "running          1m")
+		c.sees("LOST", "running           1m")
 		c.press("enter")
 		c.sees("1m ago")
 		c.rest(2 * time.Minute)

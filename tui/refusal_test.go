@@ -67,7 +67,7 @@ func TestRefusedByTheRowBeforeADialog(t *testing.T) {
 		{pane: queue.PaneExecutors, key: queue.ActJobRuleOff, want: "needs a row under MAY CLAIM"},
 		{pane: queue.PaneScheduler, before: func(w *walker) { w.store.snap.Ticks[0].State, w.store.snap.Ticks[0].IntervalSeconds = "off", 0 }, there: func(w *walker) { onRow(w.store.snap.Ticks[0].Name.String())(w) }, key: queue.ActTick, want: "resume the worker first"},
 		{pane: queue.PaneScheduler, keys: []string{"G"}, key: queue.ActTickPause, want: "needs a tick worker"},
-		{pane: queue.PaneActivity, key: queue.ActSessionCancel, want: "runs no statement to cancel"},
+		{pane: queue.PaneActivity, key: queue.ActSessionCancel, want: "no statement to cancel"},
 		{pane: queue.PaneActivity, there: onRow("slot standby_2"), key: queue.ActSessionTerminate, want: "not a session"},
 		{pane: queue.PaneQueues, key: queue.ActReveal, want: "open a dead letter or a job first"},
 		{pane: queue.PaneQueues, keys: []string{"G"}, key: queue.ActJobCancel, want: "needs a lane"},

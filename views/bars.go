@@ -26,7 +26,7 @@ func (b Banner) Line(e Env, w int) string {
 // MaxBanners is the largest number of lines that banners take.
 const MaxBanners = 3
 
-// WrapBanners returns the banners with their texts wrapped at w cells, as lines of their own without
+// WrapBanners returns the banners with their texts wrapped at w cells, as separate lines without
 // a word, as long as that leaves a line for each banner. A text is wrapped at the last separator
 // that fits, so that a number of other width in front does not move the rest.
 func WrapBanners(all []Banner, e Env, w int) []Banner {

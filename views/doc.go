@@ -23,7 +23,7 @@ import (
 type Env struct {
 	Theme theme.Theme
 	Now   time.Time      // server time of the snapshot, to which ages are relative
-	Here  time.Time      // time of this process, to which the ages of its own loops are relative; zero = Now
+	Here  time.Time      // time of this process, to which the ages of its loops are relative; zero = Now
 	Loc   *time.Location // time zone of displayed times
 	Stale bool           // the snapshot is too old, which every row shows by a sign
 	Brief bool           // pages leave out the parts that need another read of the database

@@ -168,7 +168,7 @@ func (e Env) since(t *time.Time) string {
 }
 
 // here returns e for what this process knows itself: ages then do not depend on the snapshot, which
-// stands still while the database is gone, the console is paused, or a stored snapshot is shown.
+// does not change while the database is gone, the console is paused, or a stored snapshot is shown.
 func (e Env) here() Env {
 	if !e.Here.IsZero() {
 		e.Now = e.Here

@@ -2,6 +2,7 @@ package workerhost_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"

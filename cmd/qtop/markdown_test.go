@@ -45,7 +45,7 @@ func TestReportKeepsItsTables(t *testing.T) {
 		r := queue.Report{
 			Database: x, Version: x, Login: x, Actor: x, Since: at, Until: at.Add(time.Hour), AsOf: at.Add(time.Hour),
 			Silences: []queue.Silence{{Executor: x, LastBeatAt: &at, EndedAt: &at, Ended: queue.SilenceBeat, Acks: []queue.AlertAck{{AckedBy: x, Comment: x, ClearedReason: x, AckedAt: at}}}},
-			Suspensions: []queue.Suspension{
+			Suspensions: []queue.SuspendedTime{
 				{SubscriptionID: 7, Endpoint: x, Reason: "circuit", Since: at, By: x, Note: x},
 				{SubscriptionID: 7, Endpoint: x, Reason: "operator", Since: at, By: x, EndedAt: &at, Ended: queue.SuspensionResumed, EndedBy: x},
 				{SubscriptionID: 8, Endpoint: x, Reason: "circuit", Since: at, By: x, EndedAt: &at, Ended: queue.SuspensionSeen},

@@ -29,8 +29,8 @@ type Column struct {
 	// Distinct is a query for the values v of this column in open dead letters. It reads one index
 	// entry per value.
 	Distinct string
-	// Upper reports that every value of Expr is upper-case, as the schema demands: a text without
-	// wildcards is then compared with Expr alone, which an index can serve, however many values
+	// Upper reports that qtop writes only upper-case values of Expr. A text without wildcards is then
+	// compared with Expr in capitals and as typed, which an index can serve, however many values
 	// there are.
 	Upper bool
 	// Same returns the SQL condition that Expr is exactly this text, in a form that an index on

@@ -152,7 +152,11 @@ func (b *Builder) term(f *queue.Filter, t queue.Term, v queue.Value) string {
 			return b.same(c, strings.ToLower(v.Raw))
 		}
 		if c.Upper && v.Raw != "" && !strings.ContainsAny(v.Raw, `*?\`) {
-			return b.same(c, strings.ToUpper(v.Raw))
+			same := b.same(c, strings.ToUpper(v.Raw))
+			if v.Raw != strings.ToUpper(v.Raw) {
+				same = "(" + same + " OR " + b.same(c, v.Raw) + ")"
+			}
+			return same
 		}
 		if c.Distinct != "" && b.open {
 			return "(" + c.Expr + ")::text = ANY (ARRAY(" + c.Distinct + " AND v ILIKE " + b.Arg(like(v)) + "))"

@@ -17,7 +17,7 @@ const reportSnapshots = 240
 // that closed again between two of the snapshots read is missing.
 func reportSuspensions(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
 	step := max(time.Minute, r.Until.Sub(r.Since)/reportSnapshots).Seconds()
-	r.Suspensions, err = collect[queue.Suspension](ctx, tx, r, "suspensions", `
+	r.Suspensions, err = collect[queue.SuspendedTime](ctx, tx, r, "suspensions", `
 		WITH stored AS MATERIALIZED (
 			SELECT DISTINCT ON (p.taken_at) p.taken_at, p.body::jsonb -> 'suspended' AS suspended
 			FROM generate_series($1::timestamptz, $2::timestamptz, make_interval(secs => $4)) t

@@ -127,4 +127,4 @@ func (a Activity) Refuses(action ActionID) string {
 }
 
 // NothingToCancel is the reason why the statement of a session cannot be cancelled.
-const NothingToCancel = "the session runs no statement to cancel; X, or qtop session terminate, ends the session"
+const NothingToCancel = "no statement to cancel: X or qtop session terminate ends the session"

@@ -15,7 +15,7 @@ type Report struct {
 
 	Silences []Silence `json:"silences"`
 	// Suspensions has the circuits that opened, too: for them reason is circuit.
-	Suspensions []Suspension `json:"suspensions"`
+	Suspensions []SuspendedTime `json:"suspensions"`
 
 	Flags      []FlagChange   `json:"flags"`
 	Operations []Operation    `json:"operations"`
@@ -61,9 +61,9 @@ const (
 	SuspensionUnknown = "unknown"
 )
 
-// Suspension is a time in which nothing was sent to a webhook subscription, because its circuit was
+// SuspendedTime is a time in which nothing was sent to a webhook subscription, because its circuit was
 // open or its endpoint was suspended.
-type Suspension struct {
+type SuspendedTime struct {
 	SubscriptionID int64      `json:"subscription_id"`
 	Endpoint       Text       `json:"endpoint"`
 	Reason         string     `json:"reason"` // circuit, operator, 410, failing

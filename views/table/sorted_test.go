@@ -11,7 +11,7 @@ import (
 // In ASCII the mark of the sorted column is not read as a letter of its title, and a narrow column
 // keeps it.
 func TestMarkOfTheSortedColumn(t *testing.T) {
-	plain := theme.Theme{ASCII: true}
+	plain := theme.Theme{Options: theme.Options{ASCII: true}}
 	plain.G.Up, plain.G.Down, plain.G.Ellipsis = "^", "v", "~"
 	for _, c := range []struct {
 		desc bool

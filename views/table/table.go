@@ -111,7 +111,7 @@ func (t Table) head(th theme.Theme, ws []int, width int) string {
 }
 
 // sorted returns the title of the column that the rows are sorted by, in at most w cells. The mark
-// stays when the title is cut. In ASCII, where an arrow is a letter, it is a word if there is room.
+// stays when the title is cut. In ASCII, where an arrow is drawn as v or ^, it is a word if there is room.
 func (t Table) sorted(th theme.Theme, title string, w int) string {
 	mark, word := th.G.Up, " (asc)"
 	if t.Desc {
