@@ -96,7 +96,7 @@ func eventIDsThatAreThere(t *testing.T, begun bool) {
 	answer := results(t, call(t, operator, "public.fn_iu_route_dead_letter_replay((SELECT array_agg(dead_letter_id) FROM public.iu_route_dead_letter), 'ann', 'again')"))
 	for _, r := range answer {
 		require.Equal(t, "skipped", r["outcome"])
-		require.Contains(t, r["why"], "its id belongs to another event")
+		require.Contains(t, r["why"], "another event has the id of this one")
 	}
 }
 

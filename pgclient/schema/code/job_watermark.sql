@@ -23,8 +23,8 @@
 --    lease_below has a live lease, except those in lease_late: the transactions of the live leases, and those that had
 --    not ended. As no lease is written a second time with the same id, this stays true. Readers look up by index the
 --    leases of all other transactions; the next call does the same, so that a lease that lives long delays nothing.
--- 7. The jobs that are due later and not claimable yet have one watermark, unready_due. Steps 1 to 5 hold for it too; in
---    job_watermark_below these jobs have no domain and no kind.
+-- 7. The jobs that are due later and not claimable yet have one watermark, unready_due. Steps 1 to 5 hold for it too;
+--    in job_watermark_below these jobs have no domain and no kind.
 --
 -- Rows are inserted, and read in descending order of version: a row that is updated every second would be read through
 -- all its earlier versions.

@@ -1,7 +1,7 @@
 -- Webhook endpoints: suspend, resume, backlog and success rates.
 
--- fn_webhook_target(subscription) → the name of a webhook subscription in the audit: its number and the host to which it
--- delivers; only the number if there is no such subscription. Internal.
+-- fn_webhook_target(subscription) → the name of a webhook subscription in the audit: its number and the host to which
+-- it delivers; only the number if there is no such subscription. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_target(p_subscription_id bigint) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
