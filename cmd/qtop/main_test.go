@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -35,6 +37,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) == "1" {
 		main()
 		return
+	}
+	if signal.Ignored(syscall.SIGHUP) { // under nohup: the programs that tests start would inherit that
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	embedded.SuperviseMain()
 	os.Exit(inBuilt(func() int { return pgtest.Main(m) }))
