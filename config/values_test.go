@@ -42,7 +42,7 @@ func TestValuesRefused(t *testing.T) {
 		{"delivery.secrets", "acme=env:hunter2-x", "no environment variable"},
 		{"delivery.secrets", "acme=file:hunter2", "not absolute"},
 		{"delivery.secrets", "=env:A", "empty ref"},
-		{"delivery.secrets", "a=env:A,a=env:A", "already"},
+		{"delivery.secrets", "a=env:A,a=env:A", "repeats an earlier entry"},
 		{"handlers", "resize", "not JSON"},
 		{"handlers", `{"kind":"a"}`, "must be a list"},
 		{"handlers", `[] []`, "something after"},

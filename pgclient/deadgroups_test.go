@@ -46,7 +46,7 @@ func TestEveryDeadGroup(t *testing.T) {
 	}
 	require.Len(t, seen, 250)
 	_, err = c.List(context.Background(), queue.Query{Kind: queue.ListDeadGroups, After: "x"})
-	require.ErrorContains(t, err, "page mark")
+	require.ErrorContains(t, err, "position of the next page")
 }
 
 func opened(s queue.Snapshot) (n int64) {
