@@ -178,8 +178,8 @@ func TestSelection(t *testing.T) {
 	})
 }
 
-// The database decides whether it is production, and which name must be typed.
-// If its environment has no name but the profile says production, the name to
+// The environment of the database decides whether it is guarded, and its name
+// must be typed. If it has no name but the profile says production, the name to
 // type is that of the database.
 func TestProduction(t *testing.T) {
 	s := newStore()

@@ -54,7 +54,7 @@ func (o Operation) Ended() int64 { return o.Done + o.Skipped + o.Failed + o.Undo
 func (o Operation) Unknown() int64 { return o.Requeued - o.Done }
 
 // EndedBadly reports whether the operation has ended and first attempts of its items failed. Such an
-// item counts as done: it was requeued.
+// item counts as done: its first attempt is settled.
 func (o Operation) EndedBadly() bool {
 	return o.FirstFailed > 0 && (o.State == BulkCompleted || o.State == BulkAborted)
 }

@@ -93,8 +93,8 @@ func TestCronInstall(t *testing.T) {
 	require.Equal(t, strings.Join(want, "\n"), c.jobs(), "what was changed by hand is right again")
 	require.Equal(t, "done,done,done", get[string](c, "SELECT string_agg(outcome, ',') FROM public.queue_operator_action WHERE action = 'scheduler_install' AND outcome = 'done'"))
 
-	// A second login is refused with the name of the login whose cron jobs they are; pg_cron itself
-	// hides the jobs of other logins.
+	// The cron jobs belong to the login that installed them: a second login is refused. pg_cron
+	// itself hides the jobs of other logins.
 	second := c.login("second")
 	require.Equal(t, "not_yours", call(t, second, "public.fn_queue_scheduler_install('bob', 'me too')")["rule"])
 	require.Equal(t, "not_yours", call(t, second, "public.fn_queue_scheduler_remove('bob', 'away')")["rule"])

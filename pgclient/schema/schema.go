@@ -7,7 +7,7 @@
 //	code/subject.sql         functions, views, triggers, grants, comments; each once, in its current form
 //	seeds.sql                rows that the code needs; can run again at any time
 //	moves/NNN_name.sql       bulk changes of data after a migration, in batches
-//	release.txt              the number of the code, and the oldest code whose programs it serves
+//	release.txt              the number of this code, and the oldest code number whose programs still work with it
 //
 // [Load] reads them into a [Release]; [Current] is the release of this program.
 // [Up] brings a database to it in one transaction: it runs the pending migrations,
@@ -15,7 +15,7 @@
 // the seeds. [Down] removes everything again. [GetStatus] and [Release.Differences]
 // read how a database differs from the release.
 //
-// To find the objects that differ, each migration records two hashes per object in
+// To find the objects that differ, each run of [Up] records two hashes per installed object in
 // qtop_schema_object: the hash of its source text, and the hash of its text in the catalogue. So an
 // edited function reaches every installed database, an object that somebody changed is found and
 // repaired, and unchanged objects are not touched: replacing a trigger needs a lock that would stop

@@ -202,7 +202,7 @@ func (l *Loop) Drain() {
 }
 
 // HandBackTime is how long a stopped body may take to hand back unfinished work, unless Stop sets
-// an earlier deadline.
+// another deadline.
 const HandBackTime = 5 * time.Second
 
 // Stop cancels the context of the body, which must return by deadline. Until the body returns,

@@ -142,7 +142,7 @@ func (c *claimer) step(ctx context.Context, pool *pgxpool.Pool, batch int) (int,
 	var done int
 	err = pool.QueryRow(ctx, "SELECT count(*) FROM public.fn_job_ack($1::uuid[], $2::uuid[]) WHERE outcome = 'done'", ids, tokens).Scan(&done)
 	if err == nil && done != len(ids) {
-		err = fmt.Errorf("%d of %d completions were lost", len(ids)-done, len(ids))
+		err = fmt.Errorf("fn_job_ack did not complete %d of %d jobs: their leases were lost, or they had ended already", len(ids)-done, len(ids))
 	}
 	return len(ids), err
 }

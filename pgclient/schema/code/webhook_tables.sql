@@ -320,8 +320,8 @@ BEGIN
   IF public.fn_called_from('fn_webhook_purge(bigint,timestamp with time zone,bigint[],bigint[])') THEN
     RETURN OLD;
   ELSIF NOT public.fn_called_from('fn_dead_letter_requeue_undo_as(bigint[],text,text,boolean,bigint)') THEN
-    RAISE EXCEPTION 'DELETE of table % is refused', TG_TABLE_NAME
-      USING ERRCODE = '42501', HINT = 'undo a requeue with fn_dead_letter_requeue_undo or qtop undo';
+    RAISE EXCEPTION 'DELETE from % is refused', TG_TABLE_NAME USING ERRCODE = '42501',
+      HINT = 'qtop undo recalls a requeue; old rows are deleted by the flag retention.webhooks_days';
   END IF;
   IF TG_TABLE_NAME = 'webhook_delivery_sagas' THEN
     IF OLD.status <> 'Pending' OR OLD.attempt_count <> 0 OR OLD.requeued_from_dead_letter_id IS NULL
