@@ -104,7 +104,8 @@ BEGIN
   END IF;
 
   IF COALESCE(p_owner_role, '') = '' THEN
-    RAISE EXCEPTION 'p_owner_role is empty: it must name the login or the group of the executor''s hosts' USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_owner_role is empty: it must name the login or the group of the executor''s hosts'
+      USING ERRCODE = '22023';
   ELSIF to_regrole(quote_ident(v_owner)) IS NULL THEN
     RAISE EXCEPTION 'role % does not exist: p_owner_role must name the login or the group of the executor''s hosts',
       quote_literal(left(p_owner_role, 63)) USING ERRCODE = '22023';
