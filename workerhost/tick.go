@@ -56,16 +56,17 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 	defer timer.Stop()
 	var started, nextTick time.Time // when the last tick began, and when the next one is due
 	asWake := false                 // run the next tick like one after a wake signal, so that the database does not check the interval
+	afterQuick := false             // the next tick of the timer follows a quick run
 	overduePause := minGap          // doubles while work is due but the tick does not find it yet
 	for {
-		source := "external"
+		source, follows := "external", afterQuick
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-drain:
 			return nil
 		case <-l.Kicked():
-			source = "wake"
+			source, follows = "wake", false
 		case <-l.IntervalChanged():
 			if at := started.Add(t.settings.every(l.Name)); at.Before(nextTick) {
 				asWake, nextTick = false, at
@@ -77,7 +78,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 				source = "wake" // after a wake signal the database does not check that the interval has passed
 			}
 		}
-		asWake = false
+		asWake, afterQuick = false, false
 		started = time.Now()
 		next := t.settings.every(l.Name)
 		foundWork := false
@@ -103,8 +104,8 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 				// the tick that holds the lease may have checked before the new row was visible
 				asWake, next = true, min(next, retryLeaseHeld)
 			}
-			if res.Quick {
-				asWake, next = true, min(next, fullRunAfter)
+			if res.Quick && needsFullRun(follows, res) {
+				asWake, afterQuick, next = true, true, min(next, fullRunAfter)
 			}
 			if remaining, known := untilDue(res); known {
 				overduePause = min(2*overduePause, time.Minute)
@@ -112,7 +113,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 					overduePause = minGap
 				}
 				if remaining = max(remaining, overduePause); remaining < next {
-					asWake, next = true, remaining
+					asWake, afterQuick, next = true, false, remaining // sooner than a full run can have come between
 				}
 			}
 		}
@@ -125,6 +126,13 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 		nextTick = time.Now().Add(next)
 		timer.Reset(next)
 	}
+}
+
+// needsFullRun reports whether a full run must follow a quick run. If the quick run follows another
+// one, a full run of another host came between them: then only new work needs one. Otherwise
+// all hosts that a wake signal reached would run on, until each had its turn to run in full.
+func needsFullRun(followsQuick bool, res work.TickResult) bool {
+	return !followsQuick || res.Work() > 0
 }
 
 // logOutcomes logs the decisions of a tick about jobs that did not succeed (R02 §5.3).
