@@ -24,7 +24,7 @@ func Audit(rows []queue.AuditEntry) Source {
 			{Name: "at", Title: "when", Head: "AT", Width: 14, Look: dim, Text: func(a queue.AuditEntry, e Env) string { return e.Second(a.At) }},
 			{Name: "actor", Title: "who", Head: "ACTOR", Width: 8, Max: 16, Look: accent},
 			{Name: "action", Width: 19, Max: 28, Look: strong, Say: func(_ Env, v any) string { return queue.AuditWords(fmt.Sprint(v)) }},
-			{Name: "target", Width: 14, Want: 28, Max: 44, Text: func(a queue.AuditEntry, e Env) string {
+			{Name: "target", Width: 18, Want: 28, Max: 44, Text: func(a queue.AuditEntry, e Env) string {
 				target := cmp.Or(queue.AuditTarget(a.Target.String()), a.Filter.String()) + change(a)
 				if n := orZero(a.FrozenCount); n > 1 {
 					target = Count(n) + " " + e.Theme.G.Times + " " + target
@@ -35,7 +35,7 @@ func Audit(rows []queue.AuditEntry) Source {
 				return target
 			}},
 			{Name: "outcome", Width: 8, Max: 12, Drop: 3, Look: ofRow},
-			{Name: "reason", Width: 12, Want: 28, Max: 60, Drop: 1},
+			{Name: "reason", Width: 8, Want: 28, Max: 60, Drop: 1},
 			{Name: "db_role", Title: "role", Width: 12, Max: 20, Drop: 4, Look: dim},
 			{Name: "id", Title: "#", Head: "ID", Width: 6, Max: 8, Right: true, Drop: 4, Look: dim, Say: digits},
 			{Name: "before"},
