@@ -182,6 +182,8 @@ func TestWatchModel(t *testing.T) {
 			}
 		case 4:
 			what = "tick " + w
+			// within a second of the last run it would be a quick run, which writes no heartbeat
+			c.exec("UPDATE public.queue_tick_worker SET last_run_at = last_run_at - interval '2 seconds' WHERE worker_name = $1", w)
 			if got := tick(t, c, w, "wake"); got["ran"] == true {
 				m.all[w].beat = now()
 			}
