@@ -20,7 +20,14 @@ func (m *root) press(k tea.KeyPressMsg) tea.Cmd {
 	}
 	second := k.Key()
 	second.Mod, second.Text = 0, string(k.Code)
-	return tea.Batch(m.key(tea.KeyPressMsg{Code: tea.KeyEscape}), m.key(tea.KeyPressMsg(second)))
+	drawn := m.lastNotice
+	escaped := m.key(tea.KeyPressMsg{Code: tea.KeyEscape})
+	m.lastNotice = drawn // a message of the first key is not drawn if the second has one
+	then := m.key(tea.KeyPressMsg(second))
+	if m.notice.text != "" {
+		m.lastNotice = m.notice
+	}
+	return tea.Batch(escaped, then)
 }
 
 // typing reports whether keys go to an input (in the status line or in a
