@@ -121,10 +121,10 @@ func RolesShown(roles []string) []string {
 			all = append(all, r)
 		}
 	}
-	switch n := len(all); {
-	case n == 0:
+	switch n := len(all); n {
+	case 0:
 		return nil
-	case n == 1:
+	case 1:
 		return all
 	default:
 		return []string{strings.Join(all, ", "), all[0] + " +" + Plural(int64(n-1), "role", "roles"), Plural(int64(n), "role", "roles")}

@@ -30,7 +30,9 @@ func TestOneWakeOfManyHosts(t *testing.T) {
 	for _, h := range hosts {
 		require.NoError(t, h.stop()) // by then the server has counted the statements of its sessions
 	}
-	eventually(t, func() bool { return w.int("SELECT COALESCE(sum(calls), 0)::int FROM pg_stat_user_functions WHERE funcname = 'fn_queue_tick_request'") >= n }, "the server counts")
+	eventually(t, func() bool {
+		return w.int("SELECT COALESCE(sum(calls), 0)::int FROM pg_stat_user_functions WHERE funcname = 'fn_queue_tick_request'") >= n
+	}, "the server counts")
 	calls := w.int("SELECT sum(calls)::int FROM pg_stat_user_functions WHERE funcname = 'fn_job_tick'")
 	t.Logf("%d runs", calls)
 	require.LessOrEqual(t, calls, 4*n)

@@ -43,7 +43,7 @@ func (o Operation) Refuses(a ActionID) (rule, why string) {
 // Refuses returns the reason why an action on the dead letter is refused, or "".
 func (x DeadLetter) Refuses(a ActionID) string {
 	name := "dead letter " + x.ID
-	switch a { //nolint:exhaustive // the other actions are not refused because of the dead letter's state
+	switch a {
 	case ActRequeue, ActResolve, ActBulkPlan:
 		switch {
 		case x.State == "requeued":
