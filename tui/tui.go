@@ -10,11 +10,11 @@ import (
 // New returns the model of the console. Run is the usual way to start it; tests drive the model directly.
 func New(s Store, h Host, o Options) tea.Model { return newRoot(context.Background(), s, h, o) }
 
-// framesPerSecond limits how often a changed frame is written. A key press is
-// visible at the next of these moments: at 60 per second, the default of
-// Bubble Tea, it would wait up to 16.7 ms, which is most of the time that a
-// key takes.
-const framesPerSecond = 90
+// framesPerSecond limits how often a changed frame is written; 120 is the most
+// that Bubble Tea allows. A key press, and the first frame, are visible at the
+// next of these moments: at 60 per second, its default, they would wait up to
+// 16.7 ms, which is most of the time that a key takes.
+const framesPerSecond = 120
 
 // Run shows the console until the operator quits or ctx ends. It returns nil when ctx
 // ends; the caller that cancels ctx also drains the loops.

@@ -63,12 +63,15 @@ const riverWorkers = 2000
 // riverClient returns a client that only inserts or, if handle is not nil, a client that runs up
 // to workers jobs at once. The jobs of a killed client are run again after leaseSeconds.
 func riverClient(pool *pgxpool.Pool, handle func(ctx context.Context, n int) error, workers int) (*river.Client[pgx.Tx], error) {
-	cfg := &river.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	cfg := &river.Config{
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		// the cooldown is also the least time between two notifications of a client that only inserts
+		FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond,
+	}
 	if handle != nil {
 		cfg.Workers = river.NewWorkers()
 		river.AddWorker(cfg.Workers, &riverWorker{handle: handle})
 		cfg.Queues = map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: workers}}
-		cfg.FetchCooldown, cfg.FetchPollInterval = 2*time.Millisecond, 20*time.Millisecond
 		cfg.JobTimeout, cfg.RescueStuckJobsAfter = leaseSeconds*time.Second, leaseSeconds*time.Second
 	}
 	return river.NewClient(riverpgxv5.New(pool), cfg)
