@@ -180,7 +180,7 @@ func TestStepsHaveWorkers(t *testing.T) {
 	require.Greater(t, len(steps), 15)
 	for _, step := range steps {
 		i := slices.IndexFunc(actions.StepWorkers(), func(x [2]string) bool { return strings.HasPrefix(step, x[0]) })
-		require.GreaterOrEqual(t, i, 0, step)
+		require.GreaterOrEqual(t, i, 0, "step %s: add it with its tick worker to StepWorkers (pgclient/actions/blocked_work.go)", step)
 		if worker := actions.StepWorkers()[i][1]; worker != "" {
 			require.Contains(t, workers, worker, step)
 		}

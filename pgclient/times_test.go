@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/lists"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/schema"
@@ -54,11 +55,7 @@ func everyRead(t *testing.T, c *console, conn *pgx.Conn, why string) {
 	for _, w := range s.Waiting {
 		of[queue.ListWhy] = append(of[queue.ListWhy], w.Queue.String())
 	}
-	for _, kind := range []queue.ListKind{
-		queue.ListDeadLetters, queue.ListDeadGroups, queue.ListAudit, queue.ListJobs, queue.ListOperations, queue.ListEndpoints, queue.ListLeases, queue.ListNotify, queue.ListRoutes,
-		queue.ListConsumers, queue.ListEventTypes, queue.ListProducers, queue.ListRules, queue.ListSession, queue.ListDeadLetter, queue.ListAlertHistory, queue.ListFlagHistory, queue.ListJob,
-		queue.ListOperation, queue.ListEndpoint, queue.ListWhy, queue.ListResolution, queue.ListCron, queue.ListActivity, queue.ListQuarantine,
-	} {
+	for _, kind := range append(lists.Kinds(), queue.ListSession) {
 		names, named := of[kind]
 		if !named {
 			names = []string{""}

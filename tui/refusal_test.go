@@ -117,7 +117,7 @@ func TestRefusedByTheRowBeforeADialog(t *testing.T) {
 	free := []string{"O"}
 	for _, a := range actions.Registry() {
 		if a.Key != "" && !slices.Contains(free, a.Key) {
-			require.True(t, tried[a.Key], "no case for key %s (%s)", a.Key, a.ID)
+			require.True(t, tried[a.Key], "no case for key %s (%s): add a row that refuses the action to cases; if every row allows it, add the key to free", a.Key, a.ID)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func TestUndoLinesAreComplete(t *testing.T) {
 			}
 			line := all.UndoCommand(req)
 			words := all.UndoWords(req, line)
-			require.Equal(t, slices.Contains(final, a.ID), strings.HasPrefix(words, "none"), words)
+			require.Equal(t, slices.Contains(final, a.ID), strings.HasPrefix(words, "none"), "%s: give the action an Opposite or Undo; if nothing can undo it, add it to final", words)
 			if line == "" {
 				require.NotEmpty(t, words)
 				require.NotContains(t, words, "qtop ")

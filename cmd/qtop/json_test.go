@@ -164,7 +164,7 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 	}
 	for path, filled := range lists {
 		require.False(t, absent[path], "%s is a list in one answer and null in another", path)
-		require.True(t, filled || slices.Contains(never, path), "%s is empty in every answer: put a row into furnish", path)
+		require.True(t, filled || slices.Contains(never, path), "%s is empty in every answer: put a row into furnish (furnished_test.go), or the path into never", path)
 	}
 	all := leaves(commandLine(&app{}), nil)
 	for _, cmd := range allVerbs(commandLine(&app{})) {
@@ -177,7 +177,7 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 	})
 	for _, verb := range all {
 		name := strings.Join(bare(verb), " ")
-		require.True(t, done[name] || verb[0] == "profile" || slices.Contains(grouping, name), "answering has no command line of %s", name)
+		require.True(t, done[name] || verb[0] == "profile" || slices.Contains(grouping, name), "no command line of qtop %s: add one that is answered to answering in json_verbs_test.go (with an id from furnish), then go test ./cmd/qtop -run TestEveryVerbSpeaksJSON -update", name)
 		try(verb) // with the word "1" for each argument
 		if len(bare(verb)) < len(verb) {
 			try(bare(verb))

@@ -4,8 +4,6 @@
 //
 // An action runs in two steps:
 //
-//  1. Plan reads the current rows and returns a preview: what would change, what is
-//     refused and why, and the equivalent command line. Nothing is written.
 //  1. Plan reads the current rows and returns a preview: what would change, what is refused and
 //     why, and the equivalent command line. Nothing is written.
 //  2. Apply makes the change. It is conditional on what Plan saw (Plan.Expect): if the row changed
@@ -14,7 +12,6 @@
 // Each action calls a function of the schema, which checks the caller's right, changes the rows
 // and writes the audit row in one transaction. Where that function has a dry run, Plan calls it,
 // so that preview and change select rows by the same conditions.
-// same predicate.
 package actions
 
 import (

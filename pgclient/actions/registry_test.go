@@ -86,7 +86,7 @@ func TestActionKeysMeanOneThing(t *testing.T) {
 				{queue.ActBulkPlan, queue.ActRuleAdd, queue.ActExecRegister, queue.ActWebhookAdd},
 				{queue.ActBulkPause, queue.ActBulkResume, queue.ActHostDrain, queue.ActTickPause, queue.ActTickResume}, {queue.ActBulkRun, queue.ActHostStart}, {queue.ActBulkUndo, queue.ActUndoRequeue}, {queue.ActNotifyRequeue, queue.ActQuarantineRetry, queue.ActRequeue}, {queue.ActBulkAbort, queue.ActHostStop, queue.ActSessionTerminate},
 			}
-			require.Contains(t, same, ids, "%s means one thing everywhere", key)
+			require.Contains(t, same, ids, "%s means one thing everywhere: choose another key, or add the action to the list of that key in same", key)
 		}
 	}
 }

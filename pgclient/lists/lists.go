@@ -6,6 +6,8 @@ package lists
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
@@ -50,6 +52,9 @@ func readers() map[queue.ListKind]reader {
 		queue.ListQuarantine:   whole(quarantine),
 	}
 }
+
+// Kinds returns the kinds of lists that [Read] reads, by name.
+func Kinds() []queue.ListKind { return slices.Sorted(maps.Keys(readers())) }
 
 // whole turns a function that reads a whole list or one row into a reader of one page.
 func whole[T any](read func(context.Context, *pgpool.Pool, queue.Query) (T, error)) reader {

@@ -82,7 +82,7 @@ func TestCloneHandsOutNothing(t *testing.T) {
 		}
 		for _, source := range []string{"external", "wake"} {
 			got := call(t, c.work, "public.fn_queue_tick_request($1::text, $2::text)", worker, source)
-			require.Equal(t, "clone", got["skipped"], "%s %s: %v", worker, source, got)
+			require.Equal(t, "clone", got["skipped"], "%s %s: %v; a worker that may run in a clone: add it to the list here and in upgrading.md", worker, source, got)
 			require.Equal(t, said, got["reason"])
 		}
 	}

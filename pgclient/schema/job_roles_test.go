@@ -34,7 +34,7 @@ func TestJobRolesEveryFunction(t *testing.T) {
 	for rows.Next() {
 		var fn, roles string
 		require.NoError(t, rows.Scan(&fn, &roles))
-		require.Equal(t, want[fn], roles, fn)
+		require.Equal(t, want[fn], roles, "the roles that may call %s; if they are meant, add them to want", fn)
 		delete(want, fn)
 	}
 	require.NoError(t, rows.Err())

@@ -143,7 +143,7 @@ func TestWaysOfProducersAreKnown(t *testing.T) {
 	require.Equal(t, slices.Compact(known), get[[]string](c, `SELECT array_agg(name::text COLLATE "C" ORDER BY name::text COLLATE "C") FROM (
 		SELECT p.proname FROM pg_proc p, aclexplode(p.proacl) a WHERE p.pronamespace = 'public'::regnamespace AND a.grantee = 'event_ingest_writer'::regrole
 		UNION SELECT r.relname FROM pg_class r WHERE r.relnamespace = 'public'::regnamespace AND r.relkind IN ('r', 'p', 'v') AND has_any_column_privilege('event_ingest_writer', r.oid, 'INSERT')
-		) x (name) WHERE name <> ALL ($1)`, others))
+		) x (name) WHERE name <> ALL ($1)`, others), "a function that hands over work: add its call to ways, the rows that it writes to rowsOfAll; any other that producers may call: add it to others")
 }
 
 func TestNoFlagStopsProducers(t *testing.T) {

@@ -202,7 +202,7 @@ func TestDryRunIsNull(t *testing.T) {
 			}
 			return nil
 		})
-		require.NoError(t, err, sql)
+		require.NoError(t, err, "%s: an example value of each argument is in usual (text_bounds_test.go)", sql)
 	}
 }
 

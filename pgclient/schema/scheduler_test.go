@@ -41,7 +41,7 @@ func TestSchedulerCatalogue(t *testing.T) {
 		require.Equal(t, 1, get[int](c, "SELECT count(*) FROM public.dot_config_rule WHERE key = 'queue.tick.' || $1 || '.interval_seconds'", name), name)
 	}
 	there := get[[]string](c, "SELECT array_agg(worker_name::text) FROM public.queue_tick_worker")
-	require.ElementsMatch(t, tickWorkers, there)
+	require.ElementsMatch(t, tickWorkers, there, "a new tick worker: add it to tickWorkers")
 	for name, job := range cronJobs {
 		require.Equal(t, job[0]+" "+job[1], get[string](c, "SELECT worker_name || ' ' || schedule FROM public.queue_cron_job WHERE job_name = $1", name))
 	}

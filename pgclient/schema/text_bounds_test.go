@@ -101,7 +101,7 @@ func TestTextsOfLoginsAreBounded(t *testing.T) {
 			require.ErrorContains(t, err, "42501", "nothing of a login's own call is stored")
 			continue
 		}
-		require.NoError(t, err, "%s must do its work, or its long arguments show nothing", name)
+		require.NoError(t, err, "%s must do its work, or its long arguments show nothing: add an example of each argument that must not be NULL to usual", name)
 		for i, a := range args {
 			v := first(usual[name+"."+a.Name], usual[a.Name], usual[a.Type], "''")
 			var values []string

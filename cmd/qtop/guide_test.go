@@ -1,0 +1,45 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/tui"
+)
+
+// docs/guide.md has a row for each pane, and names each verb that looks or acts.
+func TestGuideNamesEveryPaneAndVerb(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/guide.md")
+	require.NoError(t, err)
+	for _, p := range tui.Panes() {
+		require.Contains(t, string(text), "| `"+p.Keys+"` "+p.Title+" |", "add the pane to the table of panes of docs/guide.md")
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Verbs\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	named := map[string]bool{}
+	for _, code := range docCode.FindAllString(section, -1) { // `ops plan|run` names ops plan and ops run
+		words := strings.Trim(code, "`")
+		at := strings.LastIndex(words, " ") + 1
+		for last := range strings.SplitSeq(words[at:], "|") {
+			named[words[:at]+last] = true
+		}
+	}
+	seen := 0
+	for _, c := range allVerbs(commandLine(&app{})) {
+		top := c
+		for top.Parent().HasParent() {
+			top = top.Parent()
+		}
+		if slices.Contains([]string{groupLook, groupAct}, top.GroupID) {
+			name := strings.TrimPrefix(c.CommandPath(), "qtop ")
+			require.True(t, named[name], "add the verb %s to the lists under Verbs in docs/guide.md", name)
+			seen++
+		}
+	}
+	require.Greater(t, seen, 70)
+}
