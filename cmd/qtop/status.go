@@ -183,7 +183,7 @@ func (a *writer) statusAlerts(st statusJSON) {
 			queue.AlertUnclaimed:  "UNCLAIMED %s · due for %s · %s the threshold",
 			queue.AlertBacklog:    "BACKLOG %s · due for %s · %s the threshold",
 			queue.AlertCircuit:    "CIRCUIT %s · open for %s · %s the threshold",
-			queue.AlertQuarantine: "ASIDE   %s · set aside for %s after %s attempts",
+			queue.AlertQuarantine: "SET ASIDE %s · for %s after %s attempts",
 		}[al.Kind]
 		if form == "" { // an alert kind of a newer release
 			form = "ALERT   %s · for %s · %s the threshold"
