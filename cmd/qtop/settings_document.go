@@ -19,7 +19,7 @@ There are two kinds of settings:
 
 ## Where settings come from
 
-The first that has the setting decides:
+The first of these that has the setting decides:
 
 1. a flag of the command line;
 2. a variable ` + "`QTOP_…`" + `;
@@ -29,7 +29,7 @@ The first that has the setting decides:
 6. the default.
 
 ` + "`qtop config show --origin`" + ` prints each value with its source, ` + "`qtop config check`" + ` lists everything that is wrong, with the line of the file
-and the name that is most likely meant; it also looks the programs of handlers up, as a worker host does when it starts.
+and the name that is most likely meant; it also checks the programs of handlers, as a worker host does when it starts.
 An unknown key is an error, never ignored. A file with a password must be readable by its owner
 alone (` + "`chmod 600`" + `).
 
