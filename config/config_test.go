@@ -240,11 +240,11 @@ func TestUnknownVariablesWarn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2*time.Second, s.Refresh)
 	require.Len(t, s.Warnings(), 1)
-	require.Equal(t, `the environment sets the unknown "QTOP_DNS" (env): did you mean QTOP_DSN? else unset it`, s.Warnings()[0].Error())
+	require.Equal(t, `the environment has the unknown variable "QTOP_DNS" (env): did you mean QTOP_DSN? else unset it`, s.Warnings()[0].Error())
 
 	s, err = config.Load(config.Sources{Environ: []string{"QTOP_NO_SUCH_THING=1"}, Hostname: "h", User: "anna"})
 	require.NoError(t, err)
-	require.Equal(t, `the environment sets the unknown "QTOP_NO_SUCH_THING" (env): unset it; qtop config show lists them`, s.Warnings()[0].Error(), "no name is near")
+	require.Equal(t, `the environment has the unknown variable "QTOP_NO_SUCH_THING" (env): unset it; qtop config show lists them`, s.Warnings()[0].Error(), "no name is near")
 }
 
 func TestFileWithPasswordMustBePrivate(t *testing.T) {

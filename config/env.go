@@ -87,7 +87,7 @@ func (l *loader) envValues() map[string]value {
 		k, ok := byEnv[name]
 		if !ok {
 			// The value is not shown: it may be a password under a wrong name.
-			l.warnings = append(l.warnings, Problem{What: "the environment sets the unknown " + quote(name), Where: "env",
+			l.warnings = append(l.warnings, Problem{What: "the environment has the unknown variable " + quote(name), Where: "env",
 				Do: orElse(meant(name, "", known), "unset it")})
 			continue
 		}

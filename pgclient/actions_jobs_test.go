@@ -309,20 +309,20 @@ func TestJobSubscriptionDisabledAndEnabled(t *testing.T) {
 	stands := func() string {
 		return get[string](w, "SELECT concat_ws(' ', job_kind, event_domain, priority_floor, max_parallel, enabled, notes) FROM public.job_subscription")
 	}
-	require.Contains(t, plan(t, admin, turn(queue.ActJobRuleOn)).Refused, "enabled already")
-	first, second := plan(t, admin, turn(queue.ActJobRuleOff)), plan(t, admin, turn(queue.ActJobRuleOff))
+	require.Contains(t, plan(t, admin, turn(queue.ActJobSubscriptionOn)).Refused, "enabled already")
+	first, second := plan(t, admin, turn(queue.ActJobSubscriptionOff)), plan(t, admin, turn(queue.ActJobSubscriptionOff))
 	require.Equal(t, "qtop executor subscribe kg_1 --kind=kg.reindex --floor=7 --parallel=3 --enabled=false --notes='ask bob' --reason 'too fast'", first.Command)
 	require.Contains(t, lines(first), "after disabled, priority 7 or higher, 3 at once")
 	require.NotZero(t, apply(t, admin, first).AuditID)
 	require.Equal(t, "kg.reindex 7 3 f ask bob", stands())
 	require.Contains(t, apply(t, admin, second).Refused, "changed since the preview", "two operators, one turn")
-	require.Empty(t, apply(t, admin, plan(t, admin, turn(queue.ActJobRuleOn))).Refused)
+	require.Empty(t, apply(t, admin, plan(t, admin, turn(queue.ActJobSubscriptionOn))).Refused)
 	require.Equal(t, "kg.reindex 7 3 t ask bob", stands())
 
-	require.Contains(t, plan(t, admin, queue.Request{Action: queue.ActJobRuleOff, Targets: []string{"0190a1b2-1111-4222-8333-0123456789ab"}, Reason: "r"}).Refused, "no job subscription 0190a1b2")
-	_, err := admin.Plan(context.Background(), queue.Request{Action: queue.ActJobRuleOff, Targets: []string{"kg_1"}, Reason: "r"})
+	require.Contains(t, plan(t, admin, queue.Request{Action: queue.ActJobSubscriptionOff, Targets: []string{"0190a1b2-1111-4222-8333-0123456789ab"}, Reason: "r"}).Refused, "no job subscription 0190a1b2")
+	_, err := admin.Plan(context.Background(), queue.Request{Action: queue.ActJobSubscriptionOff, Targets: []string{"kg_1"}, Reason: "r"})
 	kind(t, queue.KindUsage, err)
-	_, err = w.client("queue_viewer").Plan(context.Background(), turn(queue.ActJobRuleOff))
+	_, err = w.client("queue_viewer").Plan(context.Background(), turn(queue.ActJobSubscriptionOff))
 	kind(t, queue.KindPermission, err)
 }
 

@@ -42,7 +42,7 @@ func TestEveryKeyIsAnswered(t *testing.T) {
 					w := newWalker(t, walkSeed)
 					if !full {
 						w.close()
-						w.store.snap, w.store.deadLetters, w.store.jobs, w.store.audit, w.store.rules = viewstest.Empty(), nil, nil, nil, nil
+						w.store.snap, w.store.deadLetters, w.store.jobs, w.store.audit, w.store.subscriptions = viewstest.Empty(), nil, nil, nil, nil
 						w.open(Options{Actor: "anna", Save: (&folder{}).save})
 					}
 					for _, page := range []bool{false, true} {

@@ -18,37 +18,37 @@ import (
 // fakeStore is a Store that answers from values in memory, which a test may
 // change while the console runs.
 type fakeStore struct {
-	mu          sync.Mutex
-	snap        queue.Snapshot
-	session     queue.Session
-	link        queue.Link
-	deadLetters []queue.DeadLetter
-	jobs        []queue.Job
-	audit       []queue.AuditEntry
-	notify      queue.Notifications
-	rules       []queue.EventSubscription
-	share       queue.Broadcast
-	resolve     queue.Resolution
-	err         error
-	delay       time.Duration  // how long Snapshot takes
-	login       time.Duration  // how long a session takes
-	slow        time.Duration  // how long each page after the first takes in a list of dead letters
-	stuck       queue.ListKind // reads of this kind of list get no answer
-	running     int            // reads of the kind stuck that are in progress
-	begun       int            // reads of the kind stuck that began
-	snaps       []time.Time
-	ages        []time.Duration // the argument maxAge of each call of Snapshot
-	lists       []queue.Query
-	plans       []queue.Request
-	applied     []queue.Plan
-	refuse      string // the refusal that Apply returns; "": it applies the plan
-	unknown     error  // the error that a read of :why returns
-	flying      int    // reads of snapshots and sessions in progress
-	most        int    // the greatest value that flying had
-	changes     chan struct{}
-	clock       func() time.Time
-	kept        []queue.Snapshot // stored snapshots, oldest first
-	past        time.Duration    // how long reading a stored snapshot takes
+	mu            sync.Mutex
+	snap          queue.Snapshot
+	session       queue.Session
+	link          queue.Link
+	deadLetters   []queue.DeadLetter
+	jobs          []queue.Job
+	audit         []queue.AuditEntry
+	notify        queue.Notifications
+	subscriptions []queue.EventSubscription
+	share         queue.Broadcast
+	resolve       queue.Resolution
+	err           error
+	delay         time.Duration  // how long Snapshot takes
+	login         time.Duration  // how long a session takes
+	slow          time.Duration  // how long each page after the first takes in a list of dead letters
+	stuck         queue.ListKind // reads of this kind of list get no answer
+	running       int            // reads of the kind stuck that are in progress
+	begun         int            // reads of the kind stuck that began
+	snaps         []time.Time
+	ages          []time.Duration // the argument maxAge of each call of Snapshot
+	lists         []queue.Query
+	plans         []queue.Request
+	applied       []queue.Plan
+	refuse        string // the refusal that Apply returns; "": it applies the plan
+	unknown       error  // the error that a read of :why returns
+	flying        int    // reads of snapshots and sessions in progress
+	most          int    // the greatest value that flying had
+	changes       chan struct{}
+	clock         func() time.Time
+	kept          []queue.Snapshot // stored snapshots, oldest first
+	past          time.Duration    // how long reading a stored snapshot takes
 }
 
 func (s *fakeStore) Actions() queue.Registry { return actions.Registry() }
@@ -56,7 +56,7 @@ func (s *fakeStore) Actions() queue.Registry { return actions.Registry() }
 func newStore() *fakeStore {
 	s := &fakeStore{
 		snap: viewstest.Rich(), session: viewstest.Session(), link: queue.Link{State: "live"},
-		deadLetters: viewstest.DeadLetters(40), jobs: viewstest.Jobs(40), audit: viewstest.Audit(), notify: viewstest.Notifications(), rules: viewstest.Rules(),
+		deadLetters: viewstest.DeadLetters(40), jobs: viewstest.Jobs(40), audit: viewstest.Audit(), notify: viewstest.Notifications(), subscriptions: viewstest.EventSubscriptions(),
 		share: viewstest.BroadcastShare(), resolve: viewstest.Resolution(), changes: make(chan struct{}, 1), clock: time.Now,
 	}
 	for _, a := range actions.Registry() {
@@ -229,9 +229,9 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 	case queue.ListCron:
 		c := viewstest.Cron()
 		return queue.Page{Rows: &c}, s.err
-	case queue.ListRules:
+	case queue.ListEventSubscriptions:
 		b := s.share
-		return queue.Page{Rows: queue.EventSubscriptionList{Subscriptions: s.rules, Broadcast: &b}, Total: int64(len(s.rules))}, s.err
+		return queue.Page{Rows: queue.EventSubscriptionList{Subscriptions: s.subscriptions, Broadcast: &b}, Total: int64(len(s.subscriptions))}, s.err
 	case queue.ListResolution:
 		r := s.resolve
 		return queue.Page{Rows: &r}, s.err

@@ -42,7 +42,7 @@ func TestFooterOfEveryPane(t *testing.T) {
 		s := setup{h: 24}
 		if !full {
 			s.store = newStore()
-			s.store.snap, s.store.deadLetters, s.store.jobs, s.store.audit, s.store.rules = viewstest.Empty(), nil, nil, nil, nil
+			s.store.snap, s.store.deadLetters, s.store.jobs, s.store.audit, s.store.subscriptions = viewstest.Empty(), nil, nil, nil, nil
 		}
 		run(t, s, func(c *console) {
 			for _, p := range Panes() {

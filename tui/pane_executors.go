@@ -12,7 +12,7 @@ import (
 // subscriptions.
 func executorsPane() pane {
 	row := rowTarget(func(at scene) (string, bool) { id := executorAt(at); return id, id != "" }, func(id string) string { return id }, "there is no executor under the cursor")
-	rule := rowTarget(jobSubscriptionAt, func(x queue.JobSubscription) string { return x.ID }, "D needs a row under MAY CLAIM under the cursor")
+	subscription := rowTarget(jobSubscriptionAt, func(x queue.JobSubscription) string { return x.ID }, "D needs a row under MAY CLAIM under the cursor")
 	return pane{
 		Pane: queue.Pane{
 			ID: queue.PaneExecutors, Keys: "4", Title: "Executors", Short: "Exec",
@@ -36,17 +36,17 @@ func executorsPane() pane {
 					}
 					return at.noRow(noAlert)
 				}),
-				queue.ActJobSubscribe:   subscribeTarget,
-				queue.ActProducerSet:    producersTarget,
-				queue.ActExecDeregister: row,
-				queue.ActExecOwner:      row,
-				queue.ActJobRuleOff:     rule,
-				queue.ActJobRuleOn:      rule,
+				queue.ActJobSubscribe:       subscribeTarget,
+				queue.ActProducerSet:        producersTarget,
+				queue.ActExecDeregister:     row,
+				queue.ActExecOwner:          row,
+				queue.ActJobSubscriptionOff: subscription,
+				queue.ActJobSubscriptionOn:  subscription,
 			},
 			forms: map[queue.ActionID]form{
-				queue.ActJobSubscribe: {parseWords: parseSubscribe, facts: executorFacts},
-				queue.ActJobRuleOff:   {facts: jobSubscriptionFacts},
-				queue.ActJobRuleOn:    {facts: jobSubscriptionFacts},
+				queue.ActJobSubscribe:       {parseWords: parseSubscribe, facts: executorFacts},
+				queue.ActJobSubscriptionOff: {facts: jobSubscriptionFacts},
+				queue.ActJobSubscriptionOn:  {facts: jobSubscriptionFacts},
 			},
 			usesSecond: func(at scene) bool {
 				x, ok := jobSubscriptionAt(at)
@@ -108,13 +108,13 @@ func subscribeTarget(at scene, req *queue.Request) string {
 	if id == "" {
 		return at.noRow("there is no executor under the cursor")
 	}
-	rules := jobSubscriptionsOf(at.snap, id)
+	subscriptions := jobSubscriptionsOf(at.snap, id)
 	if x, ok := jobSubscriptionAt(at); ok {
-		rules = []queue.JobSubscription{x}
+		subscriptions = []queue.JobSubscription{x}
 	}
 	req.Targets = []string{id}
-	if len(rules) > 0 {
-		fillForm(req, rules[0])
+	if len(subscriptions) > 0 {
+		fillForm(req, subscriptions[0])
 	}
 	return ""
 }
@@ -125,8 +125,8 @@ func parseSubscribe(snap *queue.Snapshot, words []string, req *queue.Request) st
 	req.Targets = words[:1]
 	if len(words) > 1 {
 		req.Args["kind"] = words[1]
-	} else if rules := jobSubscriptionsOf(snap, words[0]); len(rules) > 0 {
-		fillForm(req, rules[0])
+	} else if subscriptions := jobSubscriptionsOf(snap, words[0]); len(subscriptions) > 0 {
+		fillForm(req, subscriptions[0])
 	}
 	return ""
 }
@@ -160,14 +160,14 @@ func jobSubscriptionFacts(snap *queue.Snapshot, id string) []queue.PlanLine {
 
 // executorFacts returns the job subscriptions that an executor has now.
 func executorFacts(snap *queue.Snapshot, executor string) []queue.PlanLine {
-	rules := jobSubscriptionsOf(snap, executor)
-	if len(rules) == 0 {
+	subscriptions := jobSubscriptionsOf(snap, executor)
+	if len(subscriptions) == 0 {
 		return []queue.PlanLine{{Label: "now", Value: queue.Clean("no job subscription: this executor gets no jobs")}}
 	}
 	var out []queue.PlanLine
-	for i, x := range rules {
-		if i == 3 && len(rules) > 4 {
-			out = append(out, queue.PlanLine{Value: queue.Clean("and " + strconv.Itoa(len(rules)-i) + " more")})
+	for i, x := range subscriptions {
+		if i == 3 && len(subscriptions) > 4 {
+			out = append(out, queue.PlanLine{Value: queue.Clean("and " + strconv.Itoa(len(subscriptions)-i) + " more")})
 			break
 		}
 		out = append(out, queue.PlanLine{Label: queue.Choose(i == 0, "now", ""), Value: queue.Clean(views.JobSubscriptionText(x))})

@@ -12,16 +12,16 @@ import (
 // reach no recipient but broadcast. Enter on a subscription opens its page
 // with its changes, on an event type the page that resolves who receives it.
 func subscriptionsPane() pane {
-	rule := func(at scene) (queue.EventSubscription, bool) { return eventSubscriptionBy(at, at.subject()) }
-	mute := rowTarget(rule, func(s queue.EventSubscription) string { return strconv.FormatInt(s.ID, 10) }, "D needs an event subscription under the cursor")
+	subscription := func(at scene) (queue.EventSubscription, bool) { return eventSubscriptionBy(at, at.subject()) }
+	mute := rowTarget(subscription, func(s queue.EventSubscription) string { return strconv.FormatInt(s.ID, 10) }, "D needs an event subscription under the cursor")
 	return pane{
 		Pane: queue.Pane{
-			ID: queue.PaneRules, Keys: "gs", Title: "Subscriptions", Short: "Subs",
+			ID: queue.PaneSubscriptions, Keys: "gs", Title: "Subscriptions", Short: "Subs",
 			From: "event_subscription, v_subscription_broadcast_share",
 			Help: "event subscriptions, the share of events that only broadcast reaches, resolution of a type step by step; mute, add",
 		},
 		badge: views.EventSubscriptionsBadge,
-		list: list{query: queue.Query{Kind: queue.ListRules}, count: func(p queue.Page) int {
+		list: list{query: queue.Query{Kind: queue.ListEventSubscriptions}, count: func(p queue.Page) int {
 			return len(queue.Of[queue.EventSubscriptionList](p).Subscriptions)
 		}},
 		source: func(at scene) views.Source {
@@ -37,9 +37,9 @@ func subscriptionsPane() pane {
 			return views.BroadcastHead(b, at.env, at.size.W)
 		},
 		acts: acts{
-			targets: map[queue.ActionID]target{queue.ActRuleMute: mute, queue.ActRuleUnmute: mute, queue.ActRuleAdd: addTarget, queue.ActEventTypeSet: eventTypeTarget},
+			targets: map[queue.ActionID]target{queue.ActEventSubscriptionMute: mute, queue.ActEventSubscriptionUnmute: mute, queue.ActEventSubscriptionAdd: addTarget, queue.ActEventTypeSet: eventTypeTarget},
 			usesSecond: func(at scene) bool {
-				s, ok := rule(at)
+				s, ok := subscription(at)
 				return ok && s.Mute
 			},
 		},

@@ -64,7 +64,7 @@ func TestRefusedByTheRowBeforeADialog(t *testing.T) {
 		{pane: queue.PaneOps, key: queue.ActBulkUndo, want: "operation 14 is planned"},
 		{pane: queue.PaneExecutors, before: executors(func(x *queue.Executor) { x.TickWorker = true }), key: queue.ActJobSubscribe, want: "is a worker of the queue itself"},
 		{pane: queue.PaneExecutors, before: executors(func(x *queue.Executor) { x.DeregisteredAt = &when }), key: queue.ActJobSubscribe, want: "is deregistered"},
-		{pane: queue.PaneExecutors, key: queue.ActJobRuleOff, want: "needs a row under MAY CLAIM"},
+		{pane: queue.PaneExecutors, key: queue.ActJobSubscriptionOff, want: "needs a row under MAY CLAIM"},
 		{pane: queue.PaneScheduler, before: func(w *walker) { w.store.snap.Ticks[0].State, w.store.snap.Ticks[0].IntervalSeconds = "off", 0 }, there: func(w *walker) { onRow(w.store.snap.Ticks[0].Name.String())(w) }, key: queue.ActTick, want: "resume the worker first"},
 		{pane: queue.PaneScheduler, keys: []string{"G"}, key: queue.ActTickPause, want: "needs a tick worker"},
 		{pane: queue.PaneActivity, key: queue.ActSessionCancel, want: "no statement to cancel"},
@@ -81,7 +81,7 @@ func TestRefusedByTheRowBeforeADialog(t *testing.T) {
 		{pane: queue.PaneExecutors, before: func(w *walker) { w.store.snap.Alerts = nil }, key: queue.ActAck, want: "is not silent"},
 		{pane: queue.PaneOverview, keys: []string{"G"}, key: queue.ActFlagSet, want: "E needs a flag"},
 		{pane: queue.PaneWebhooks, there: onRow("9"), key: queue.ActLeaseRelease, want: "there is nothing to release"},
-		{pane: queue.PaneRules, there: onRow("kg/node.updated"), key: queue.ActRuleMute, want: "D needs an event subscription"},
+		{pane: queue.PaneSubscriptions, there: onRow("kg/node.updated"), key: queue.ActEventSubscriptionMute, want: "D needs an event subscription"},
 	}
 	tried := map[string]bool{}
 	for _, c := range cases {

@@ -106,7 +106,7 @@ func tours() map[string][]string {
 		"chord":  {"g"},
 		"leases": {"8", "G", "space", "v", "k"}, "lease page": {"8", "G", "enter"}, "jobs": {"8", "enter", "space", "v", "j"},
 		"cancel": {"8", "C", "x", "enter"}, "release": {"8", "G", "L", "x", "enter"},
-		"resolution": {"g", "s", "G", "enter"}, "mute": {"g", "s", "D", "x", "enter"}, "rule form": {"g", "s", "G", "N"},
+		"resolution": {"g", "s", "G", "enter"}, "mute": {"g", "s", "D", "x", "enter"}, "event subscription form": {"g", "s", "G", "N"},
 		"subscribe": {"4", "E"}, "subscription": {"4", "G", "E"}, "subscription page": {"4", "G", "enter"}, "notification run": {"g", "n", "G", "enter"},
 		"notification requeue": {"g", "n", "R", "x", "enter"}, "job dead letter": {"5", "j", "j", "enter", "enter"},
 		"export": {"g", "a", "x"}, "export of dead letters": {"5", "enter", "x", "backspace", "enter"}, "export of leases": {"8", "G", "space", "x"},
@@ -211,7 +211,7 @@ func TestHostileStringsReachNoScreen(t *testing.T) {
 			}
 			s := newStore()
 			s.jobs, s.notify = w.Jobs, *w.Notifications
-			s.rules, s.share, s.resolve = w.Rules, *w.Broadcast, w.Resolution
+			s.subscriptions, s.share, s.resolve = w.EventSubscriptions, *w.Broadcast, w.Resolution
 			s.snap, s.audit, s.deadLetters = w.Snapshot, w.Audit, w.DeadLetters
 			s.snap.Missing = map[string]queue.Text{"waiting": queue.Clean(bad)}
 			s.link = queue.Link{State: "lost", Reason: queue.Clean(bad), RetryIn: 3}

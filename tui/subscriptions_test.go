@@ -10,15 +10,15 @@ import (
 
 // D mutes an event subscription, and unmutes a muted one. On the row of an
 // event type, D has no effect: a type cannot be muted.
-func TestRuleKeys(t *testing.T) {
+func TestEventSubscriptionKeys(t *testing.T) {
 	for _, c := range []struct {
 		down int
 		want queue.ActionID
 		id   string
 		says string
 	}{
-		{0, queue.ActRuleMute, "3", "Mute"},
-		{5, queue.ActRuleUnmute, "8", "Unmute"},
+		{0, queue.ActEventSubscriptionMute, "3", "Mute"},
+		{5, queue.ActEventSubscriptionUnmute, "8", "Unmute"},
 	} {
 		s := newStore()
 		run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
@@ -65,7 +65,7 @@ func TestResolveAType(t *testing.T) {
 		x.press("enter")
 		x.rest(quiet)
 		got := last(s.asked())
-		require.Equal(t, queue.ActRuleAdd, got.Action)
+		require.Equal(t, queue.ActEventSubscriptionAdd, got.Action)
 		require.Equal(t, "role:kg_indexer", got.Args["recipient"])
 		require.Equal(t, "kg", got.Args["domain"])
 		require.Equal(t, "node.updated", got.Args["type"])
@@ -75,7 +75,7 @@ func TestResolveAType(t *testing.T) {
 
 // Without the right to read event subscriptions, the pane reports the missing
 // permission.
-func TestRulesNotPermitted(t *testing.T) {
+func TestEventSubscriptionsNotPermitted(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s}, func(x *console) {
 		s.set(func(s *fakeStore) {
@@ -88,7 +88,7 @@ func TestRulesNotPermitted(t *testing.T) {
 }
 
 // The page of an event subscription shows its changes.
-func TestRulePage(t *testing.T) {
+func TestEventSubscriptionPage(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s}, func(x *console) {
 		x.press("g", "s")

@@ -72,7 +72,7 @@ func TestUndoLinesAreComplete(t *testing.T) {
 	}
 	for _, pair := range [][2]queue.ActionID{
 		{queue.ActAck, queue.ActUnack}, {queue.ActUnack, queue.ActAck}, {queue.ActRequeue, queue.ActUndoRequeue}, {queue.ActResolve, queue.ActReopen}, {queue.ActSuspend, queue.ActResume},
-		{queue.ActBulkPause, queue.ActBulkResume}, {queue.ActJobRuleOff, queue.ActJobRuleOn}, {queue.ActTickPause, queue.ActTickResume}, {queue.ActExecRegister, queue.ActExecDeregister},
+		{queue.ActBulkPause, queue.ActBulkResume}, {queue.ActJobSubscriptionOff, queue.ActJobSubscriptionOn}, {queue.ActTickPause, queue.ActTickResume}, {queue.ActExecRegister, queue.ActExecDeregister},
 	} {
 		req := queue.Request{Action: pair[0], Targets: []string{"7"}, Args: map[string]string{"comment": "c", "id": "7"}, Reason: "r"}
 		require.Contains(t, all.UndoCommand(req), "qtop "+all.ByID(pair[1]).Words+" 7", pair[0])

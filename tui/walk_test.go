@@ -294,7 +294,7 @@ func (w *walker) disturb() {
 			p := s.snap
 			p.Alerts, p.Executors, p.Health = half(w, p.Alerts), half(w, p.Executors), half(w, p.Health)
 			p.Queues, p.JobLeases, p.Flags, p.Waiting = half(w, p.Queues), half(w, p.JobLeases), half(w, p.Flags), half(w, p.Waiting)
-			s.snap, s.deadLetters, s.jobs, s.audit, s.rules = p, half(w, s.deadLetters), half(w, s.jobs), half(w, s.audit), half(w, s.rules)
+			s.snap, s.deadLetters, s.jobs, s.audit, s.subscriptions = p, half(w, s.deadLetters), half(w, s.jobs), half(w, s.audit), half(w, s.subscriptions)
 		case 5:
 			s.snap.TakenAt = s.snap.TakenAt.Add(time.Duration(w.rnd.IntN(300)) * time.Second)
 		case 6:

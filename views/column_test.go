@@ -24,7 +24,7 @@ func tables(w viewstest.World) map[string]views.Source {
 		"audit": views.Audit(w.Audit), "dlq": views.DeadLetters(w.DeadLetters), "jobs": views.Jobs(w.Jobs, 0), "ops": views.Operations(w.Operations),
 		"operation-items": views.OperationItems(w.Items), "webhooks": views.Webhooks(w.Endpoints, w.Leases), "webhook-leases": views.Webhooks(nil, w.Leases),
 		"notifications": views.Notifications(w.Notifications), "notification-log": views.Notifications(w.Notifications),
-		"subscriptions": views.EventSubscriptions(w.Rules, w.Broadcast), "unrouted": views.EventSubscriptions(nil, w.Broadcast),
+		"subscriptions": views.EventSubscriptions(w.EventSubscriptions, w.Broadcast), "unrouted": views.EventSubscriptions(nil, w.Broadcast),
 		"routes":      views.Routes([]queue.Route{{Domain: queue.Clean("iu"), Waiting: 10_001}}),
 		"consumers":   views.Consumers([]queue.Consumer{{ID: queue.Clean("c"), Enabled: true}}),
 		"event-types": views.EventTypes([]queue.EventType{{Domain: queue.Clean("iu"), EventType: queue.Clean("made"), Active: true}}),

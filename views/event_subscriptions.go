@@ -69,7 +69,7 @@ func eventSubscriptionList(rows []queue.EventSubscription) lines {
 			{Name: "state", Width: 6, Max: 8, Look: ofRow, Text: func(s queue.EventSubscription, _ Env) string { return muteState(s) }, Plain: muteState},
 			{Name: "step", Width: 4, Right: true, Drop: 2, Look: dim, Text: func(s queue.EventSubscription, _ Env) string { return strconv.Itoa(s.Step()) }, Plain: func(s queue.EventSubscription) string { return strconv.Itoa(s.Step()) }},
 			{Name: "scope", Width: 12, Max: 60, Drop: 1, Look: dim, Text: func(s queue.EventSubscription, _ Env) string { return scopeWords(s) }},
-			{Name: "subscription_id", Title: "#", Head: "RULE", Width: 4, Max: 7, Right: true, Drop: 3, Look: dim, Say: digits},
+			{Name: "subscription_id", Title: "#", Head: "SUBSCRIPTION", Width: 4, Max: 7, Right: true, Drop: 3, Look: dim, Say: digits},
 			{Name: "scope_subject_table", Head: "SUBJECT TABLE"},
 			{Name: "scope_filter", Head: "PAYLOAD"},
 		},
@@ -204,7 +204,7 @@ func stepWords(step int) string {
 }
 
 // outcomeWords says why an event subscription was used or not.
-func outcomeWords(r queue.ResolvedRule) string {
+func outcomeWords(r queue.ResolvedSubscription) string {
 	switch r.Outcome {
 	case "taken":
 		return "reached"
@@ -248,7 +248,7 @@ func ResolutionPage(name string, r *queue.Resolution, e Env, w int) Page {
 	for step := 1; step <= 4; step++ {
 		p.head("Step " + strconv.Itoa(step) + ": " + stepWords(step))
 		n := 0
-		for _, x := range r.Rules {
+		for _, x := range r.Subscriptions {
 			if x.StepNo != step {
 				continue
 			}

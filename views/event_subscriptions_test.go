@@ -13,7 +13,7 @@ import (
 
 // The head says whether the share is over its limit, and whether resolution is off. A share above 0
 // is not shown as 0.
-func TestRulesTop(t *testing.T) {
+func TestEventSubscriptionsTop(t *testing.T) {
 	t.Parallel()
 	e := env(theme.Options{Depth: theme.Mono})
 	for _, c := range []struct {

@@ -15,7 +15,7 @@ import (
 // subscriptions. A deregistered executor stays in the table, below the others.
 func Executors(s *queue.Snapshot) Source {
 	rows, subs := s.OrEmpty().Executors, s.OrEmpty().JobSubscriptions
-	rules := subscriptionCounts(subs)
+	subscriptions := subscriptionCounts(subs)
 	return Source{
 		Sorts: []Sort{
 			{Name: "state, worst first", Column: "state", Desc: true, Less: func(i, j int) bool {
@@ -53,8 +53,11 @@ func Executors(s *queue.Snapshot) Source {
 			{Name: "done_total", Title: "done", Width: 9, Max: 12, Right: true, Drop: 7},
 			{Name: "acked_by", Title: "owner", Width: 12, Max: 20, Drop: 1, Cell: executorOwner},
 			{Name: "may_claim", Width: 9, Max: 14, Drop: 1,
-				Cell:  func(x queue.Executor, e Env) table.Cell { return mayClaimCell(x, rules[x.ID], e) },
-				Plain: func(x queue.Executor) string { c := rules[x.ID]; return fmt.Sprintf("%d of %d", c.enabled, c.all) }},
+				Cell: func(x queue.Executor, e Env) table.Cell { return mayClaimCell(x, subscriptions[x.ID], e) },
+				Plain: func(x queue.Executor) string {
+					c := subscriptions[x.ID]
+					return fmt.Sprintf("%d of %d", c.enabled, c.all)
+				}},
 			{Name: "domain_scope", Title: "domains", Width: 12, Max: 44, Drop: 6, Look: dim},
 			{Name: "stale_threshold_seconds", Head: "SILENT AFTER"},
 		},

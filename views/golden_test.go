@@ -75,7 +75,7 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 			return append(head, grid(views.Notifications(w.Notifications), nil).Lines(e, views.Size{W: size.W, H: size.H - len(head)})...)
 		},
 		"subscriptions": func(e views.Env, size views.Size) []string {
-			return append(views.BroadcastHead(w.Broadcast, e, size.W), grid(views.EventSubscriptions(w.Rules, w.Broadcast), nil).Lines(e, views.Size{W: size.W, H: size.H - views.BroadcastHeadLines})...)
+			return append(views.BroadcastHead(w.Broadcast, e, size.W), grid(views.EventSubscriptions(w.EventSubscriptions, w.Broadcast), nil).Lines(e, views.Size{W: size.W, H: size.H - views.BroadcastHeadLines})...)
 		},
 		"dead-letters-event": g(views.DeadLetters(w.EventDeadLetters), map[string]bool{}),
 		"dead-letters-job":   g(views.DeadLetters(w.JobDeadLetters), map[string]bool{}),
@@ -111,7 +111,7 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 			return views.DeadLetterPage(w.EventDeadLetters[0], &w.EventDeadLetter, e, n)
 		})
 		out["page-dead-letter-revealed"] = page(func(e views.Env, n int) views.Page { return views.DeadLetterPage(w.DeadLetters[0], &w.Revealed, e, n) })
-		out["page-executor-rules"] = page(func(e views.Env, n int) views.Page {
+		out["page-executor-subscriptions"] = page(func(e views.Env, n int) views.Page {
 			return views.ExecutorPage(s.Executors[4], s.JobSubscriptions, e, n)
 		})
 		out["page-job"] = page(func(e views.Env, n int) views.Page { return views.JobPage(w.Jobs[0], &w.Job, e, n) })
@@ -125,7 +125,9 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		out["page-operation-planned"] = page(func(e views.Env, n int) views.Page { return views.OperationPage(w.Operations[0], nil, e, n) })
 		out["page-endpoint"] = page(func(e views.Env, n int) views.Page { return views.EndpointPage(w.Endpoints[0], &w.Endpoint, e, n) })
 		out["page-endpoint-slow"] = page(func(e views.Env, n int) views.Page { return views.EndpointPage(w.Endpoints[3], nil, e, n) })
-		out["page-rule"] = page(func(e views.Env, n int) views.Page { return views.EventSubscriptionPage(w.Rules[9], w.Audit, e, n) })
+		out["page-event-subscription"] = page(func(e views.Env, n int) views.Page {
+			return views.EventSubscriptionPage(w.EventSubscriptions[9], w.Audit, e, n)
+		})
 		out["page-resolution"] = page(func(e views.Env, n int) views.Page { return views.ResolutionPage("x", &w.Resolution, e, n) })
 		out["page-resolution-reached"] = page(func(e views.Env, n int) views.Page { return views.ResolutionPage("x", &w.Reached, e, n) })
 		out["page-alert-broadcast"] = page(func(e views.Env, n int) views.Page { return views.AlertPage(s.Alerts[3], nil, w.History, e, n) })

@@ -141,7 +141,7 @@ func subscriptionList(subs []queue.JobSubscription) lines {
 			{Name: "executor_kind"},
 			{Name: "max_parallel", Head: "AT ONCE"},
 			{Name: "registered_at", Head: "SINCE"},
-			{Name: "subscription_id", Head: "RULE"},
+			{Name: "subscription_id", Head: "SUBSCRIPTION"},
 		},
 	}.lines()
 }

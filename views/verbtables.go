@@ -106,15 +106,15 @@ func Shares(b *queue.Broadcast) Source {
 }
 
 // Resolved returns the event subscriptions that name a type, each with its outcome.
-func Resolved(rows []queue.ResolvedRule) Source {
-	every := func(of func(queue.ResolvedRule) queue.Text) func(queue.ResolvedRule) string {
-		return func(r queue.ResolvedRule) string { return plainEvery(of(r)) }
+func Resolved(rows []queue.ResolvedSubscription) Source {
+	every := func(of func(queue.ResolvedSubscription) queue.Text) func(queue.ResolvedSubscription) string {
+		return func(r queue.ResolvedSubscription) string { return plainEvery(of(r)) }
 	}
-	return Source{}.with(List[queue.ResolvedRule]{Name: "resolved", Rows: rows, Columns: []Column[queue.ResolvedRule]{
-		{Name: "step"}, {Name: "outcome"}, {Name: "subscription_id", Head: "RULE"}, {Name: "recipient_ref", Head: "RECIPIENT"},
-		{Name: "event_domain", Head: "DOMAIN", Plain: every(func(r queue.ResolvedRule) queue.Text { return r.Domain })},
-		{Name: "event_type", Head: "TYPE", Plain: every(func(r queue.ResolvedRule) queue.Text { return r.Type })},
-		{Name: "event_stream", Head: "STREAM", Plain: every(func(r queue.ResolvedRule) queue.Text { return r.Stream })},
+	return Source{}.with(List[queue.ResolvedSubscription]{Name: "resolved", Rows: rows, Columns: []Column[queue.ResolvedSubscription]{
+		{Name: "step"}, {Name: "outcome"}, {Name: "subscription_id", Head: "SUBSCRIPTION"}, {Name: "recipient_ref", Head: "RECIPIENT"},
+		{Name: "event_domain", Head: "DOMAIN", Plain: every(func(r queue.ResolvedSubscription) queue.Text { return r.Domain })},
+		{Name: "event_type", Head: "TYPE", Plain: every(func(r queue.ResolvedSubscription) queue.Text { return r.Type })},
+		{Name: "event_stream", Head: "STREAM", Plain: every(func(r queue.ResolvedSubscription) queue.Text { return r.Stream })},
 		{Name: "scope_subject_table", Head: "SUBJECT TABLE"}, {Name: "scope_filter", Head: "PAYLOAD"},
 	}}.lines())
 }

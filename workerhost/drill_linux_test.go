@@ -143,7 +143,7 @@ func (d *drill) open(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(admin.Close)
 	d.world = &world{t: t, admin: admin, dsn: d.server.DSN("test_host", "postgres")}
-	t.Cleanup(d.tell)
+	t.Cleanup(d.logState)
 	d.exec("CREATE ROLE test_host LOGIN IN ROLE dot_executor, router_worker, saga_orchestrator, webhook_worker, lease_reset_cleaner")
 	d.quick("webhook.timeout_seconds", "1", "webhook.lease_seconds", "11", "webhook.max_attempts", "100",
 		"queue.lease.duration_seconds", "4", "queue.tick.lease_reaper.interval_seconds", "1", "queue.retry.max_attempts_default", "100")

@@ -39,8 +39,8 @@ func ExampleOptions_handlers() {
 	// Output: true
 }
 
-// A host that sends webhooks: signed with a secret of its environment, and also to receivers in
-// the network of the company. Without private receivers it needs no Sender.
+// A host that sends webhooks, signed with a secret from its environment. Its Sender also allows
+// receivers in the company's network; without such receivers Options.Sender may be nil.
 func ExampleOptions_webhooks() {
 	client, err := pgclient.Open(context.Background(), pgclient.Options{DSN: "postgres://host@db.example/app", WorkConns: 8})
 	if err != nil {

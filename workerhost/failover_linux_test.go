@@ -249,7 +249,7 @@ func TestFailover(t *testing.T) {
 		world: &world{t: t, admin: admin, dsn: m.dsn("test_host")}, dir: t.TempDir(), hosts: map[string]*drillHost{}, producer: m.dsn("postgres"),
 		acknowledged: acknowledged{jobs: map[int]bool{}, events: map[int]bool{}},
 	}
-	t.Cleanup(d.tell)
+	t.Cleanup(d.logState)
 	d.exec("CREATE ROLE test_host LOGIN IN ROLE dot_executor, router_worker, saga_orchestrator, webhook_worker, lease_reset_cleaner, queue_viewer")
 	executor(t, admin, "host", "", 1000)
 	d.receiver = receive(t, ok)

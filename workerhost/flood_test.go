@@ -14,9 +14,9 @@ import (
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
-// looks returns how often hosts have checked for work so far, by the
+// checks returns how often hosts have checked for work so far, by the
 // statistics of the server.
-func (w *world) looks() int {
+func (w *world) checks() int {
 	w.t.Helper()
 	return w.int("SELECT COALESCE(sum(calls), 0)::int FROM pg_stat_user_functions WHERE funcname IN ('fn_queue_tick_request', 'fn_webhook_job_claim', 'fn_job_claim')")
 }
@@ -36,15 +36,15 @@ func TestForgedWakesAreCheap(t *testing.T) {
 	// because hosts make them anyway.
 	const span = 3 * time.Second
 	h.polls("webhook_router", 3)
-	quietly := w.looks()
+	quietly := w.checks()
 	quiet := time.NewTimer(span)
 	<-quiet.C
 	h.polls("webhook_router", 3) // by then the server has counted the statements of its sessions
-	quietly = w.looks() - quietly
+	quietly = w.checks() - quietly
 
 	// Signals arrive faster than loops may check, and slowly enough not to overload the server.
 	flood := w.db.Conn(t, "")
-	before, heard, sent := w.looks(), h.Status().Listener.Heard, 0
+	before, heard, sent := w.checks(), h.Status().Listener.Heard, 0
 	began := time.Now()
 	for pace := time.NewTicker(5 * time.Millisecond); time.Since(began) < span; <-pace.C {
 		channels := []string{"queue_wake_webhook", "queue_wake_work", "queue_wake_system", "queue_wake_staging"}
@@ -56,7 +56,7 @@ func TestForgedWakesAreCheap(t *testing.T) {
 	}
 	most := int(time.Since(began)/(250*time.Millisecond)) + 8
 	h.polls("webhook_router", 3)
-	took := w.looks() - before
+	took := w.checks() - before
 	t.Logf("%d signals, %d looks, %d without them", sent, took, quietly)
 	require.Positive(t, h.Status().Listener.Heard-heard, "the host received the flood")
 	require.Positive(t, took, "the server counts")

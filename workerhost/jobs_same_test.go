@@ -233,6 +233,6 @@ func TestJobsOfTheSameProcessAfterItStopped(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, <-made)
 	eventually(t, func() bool { return h.client.Work().Stat().AcquiredConns() == 0 }, "the claim does not return")
-	w.becomes(0, jobLeases) // no lease; if a claim of the loop was under way, no claim shared the transaction
+	w.becomes(0, jobLeases) // its claim was handed back; or it made none, because the loop was claiming
 	w.becomes(1, jobsOf, "queued")
 }

@@ -201,7 +201,7 @@ func TestRoutingAfterFailoverAndRestore(t *testing.T) {
 	earlier, _ := w.copied(primary, backup)
 	standby, _ := w.copied(primary, backup, "-R")
 	write(w, 3)
-	w.exec(route, 1) // in the middle of the batch
+	w.exec(route, 1) // stops after one event, in the middle of the batch
 	require.NoError(t, tx.Commit(t.Context()))
 	write(w, 2)
 	w.exec(route, 4)

@@ -15,9 +15,9 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// deaden makes n dead letters of one webhook subscription, whose receiver
+// makeDead makes n dead letters of one webhook subscription, whose receiver
 // answers with an error.
-func (w *world) deaden(eventType string, n int) {
+func (w *world) makeDead(eventType string, n int) {
 	w.t.Helper()
 	w.exec("UPDATE public.subscriptions SET max_attempts = 1 WHERE event_type = $1", eventType)
 	w.events(eventType, n)
@@ -73,7 +73,7 @@ func TestRateHoldsAtTheReceiver(t *testing.T) {
 		}
 	})
 	sub := w.subscribe("e", r.URL, nil)
-	w.deaden("e", deadLetters)
+	w.makeDead("e", deadLetters)
 	w.exec("SELECT public.fn_endpoint_suspend($1::bigint, 'ann', 'r')", sub)
 	var hosts []*child
 	for _, id := range []string{"a", "b", "c"} {

@@ -12,7 +12,8 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// docs/workers.md says which roles the loops need. Ready says nothing about rights: LastErr does.
+// docs/workers.md says which roles each loop needs. Where one is missing, LastErr of the loop names
+// the refused function, and Ready still reports the host as ready.
 func TestRolesOfTheLoops(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

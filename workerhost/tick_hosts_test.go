@@ -12,7 +12,7 @@ import (
 )
 
 // One delayed job wakes the tick worker of every host. Each host then ticks a few times, however
-// many hosts there are: it does not go on until it had a turn to run in full.
+// many hosts there are: a full run of any host is enough for all of them.
 func TestOneWakeOfManyHosts(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 100, "queue.notify.bridge_enabled", "true")

@@ -14,9 +14,9 @@ import (
 // longAsText is a payload of 2.5 kB as jsonb, whose text form has 1.2 GB.
 const longAsText = "jsonb_build_object('n', (SELECT jsonb_agg('1e131000'::numeric) FROM generate_series(1, 9000)))"
 
-// before runs a statement as an older release could have run it: triggers are
-// off, and with them the limit on the length of payloads.
-func (w *world) before(sql string) {
+// asOlderRelease runs a statement without triggers, and so without the limit
+// on the length of payloads, which older releases did not have.
+func (w *world) asOlderRelease(sql string) {
 	w.t.Helper()
 	require.NoError(w.t, pgx.BeginFunc(w.t.Context(), w.admin, func(tx pgx.Tx) error {
 		_, err := tx.Exec(w.t.Context(), "SET LOCAL session_replication_role = replica")
@@ -34,8 +34,8 @@ func TestUnreadablePayloadOfWebhook(t *testing.T) {
 	w := newWorld(t, "webhook.circuit_failures", "1")
 	r := receive(t, ok)
 	w.subscribe("order", r.URL, nil)
-	w.before("INSERT INTO public.events (event_type, payload) VALUES ('order', " + longAsText + ")")
-	w.before("INSERT INTO public.events (event_type, payload) SELECT 'order', jsonb_build_object('n', jsonb_agg(1e300::numeric / g)) FROM generate_series(1, 2000) g")
+	w.asOlderRelease("INSERT INTO public.events (event_type, payload) VALUES ('order', " + longAsText + ")")
+	w.asOlderRelease("INSERT INTO public.events (event_type, payload) SELECT 'order', jsonb_build_object('n', jsonb_agg(1e300::numeric / g)) FROM generate_series(1, 2000) g")
 	w.events("order", 20)
 	h := w.run(workerhost.Options{})
 	w.becomes(21, completed)
@@ -52,7 +52,7 @@ func TestUnreadablePayloadOfJob(t *testing.T) {
 	w := newWorld(t)
 	executor(t, w.admin, "ex", "k", 10)
 	w.set("queue.job_substrate.enabled", "true")
-	w.before("SELECT public.fn_job_enqueue('k', 'system', 'DOT', " + longAsText + ", 900)") // first of all jobs in the queue
+	w.asOlderRelease("SELECT public.fn_job_enqueue('k', 'system', 'DOT', " + longAsText + ", 900)") // first of all jobs in the queue
 	for range 5 {
 		w.exec("SELECT public.fn_job_enqueue('k', 'system', 'DOT', jsonb_build_object('text', repeat('x', 100000)))")
 	}

@@ -42,7 +42,7 @@ func TestJobSignalsWakeNoRouter(t *testing.T) {
 	require.Less(t, time.Since(soon), 10*time.Second, "long before the next tick")
 	took := time.Since(began)
 	require.NoError(t, h.stop()) // by then the server has counted the statements of its sessions
-	eventually(t, func() bool { return w.looks() > 0 }, "the server counts")
+	eventually(t, func() bool { return w.checks() > 0 }, "the server counts")
 	for _, run := range []string{"fn_iu_route_worker_run", "fn_webhook_router_run"} {
 		calls := w.int("SELECT COALESCE(sum(calls), 0)::int FROM pg_stat_user_functions WHERE funcname = $1", run)
 		t.Logf("%s: %d runs in %v, %d jobs", run, calls, took, n)
@@ -77,7 +77,7 @@ func TestSignalsBesideAnOpenTransaction(t *testing.T) {
 	}
 	took := time.Since(began)
 	require.NoError(t, h.stop()) // by then the server has counted the statements of its sessions
-	eventually(t, func() bool { return w.looks() > 0 }, "the server counts")
+	eventually(t, func() bool { return w.checks() > 0 }, "the server counts")
 	for _, run := range []string{"fn_iu_route_worker_run", "fn_webhook_router_run"} {
 		calls := w.int("SELECT COALESCE(sum(calls), 0)::int FROM pg_stat_user_functions WHERE funcname = $1", run)
 		t.Logf("%s: %d runs in %v", run, calls, took)

@@ -59,13 +59,13 @@ func newWorld(t *testing.T, flags ...string) *world {
 	db := pgtest.New(t)
 	w := &world{t: t, db: db, admin: db.Pool(t, ""), dsn: db.DSN(pgtest.Login(t, db, hostRoles()...))}
 	w.quick(flags...)
-	t.Cleanup(w.tell)
+	t.Cleanup(w.logState)
 	return w
 }
 
-// tell logs the state of the database if the test has failed, to explain the
-// failure.
-func (w *world) tell() {
+// logState logs the state of the database if the test has failed, to explain
+// the failure.
+func (w *world) logState() {
 	if !w.t.Failed() {
 		return
 	}

@@ -371,7 +371,7 @@ func (a *app) outcome(res queue.Result, p queue.Plan) error {
 // executorCmd returns the verbs about executors that are not actions.
 func executorCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "executor", Short: "Register, deregister or beat an executor; say what it may claim"}
-	cmd.AddCommand(a.viewCmd(view{use: "subscriptions [ID]", of: "executor", example: "qtop executor subscriptions reindex_1", short: "What executors may claim", show: showExecutorRules}, &viewOptions{}), heartbeatCmd(a),
+	cmd.AddCommand(a.viewCmd(view{use: "subscriptions [ID]", of: "executor", example: "qtop executor subscriptions reindex_1", short: "What executors may claim", show: showJobSubscriptions}, &viewOptions{}), heartbeatCmd(a),
 		a.viewCmd(view{use: "producers", example: "qtop executor producers", short: "Which roles may enqueue for each executor kind", show: listed(queue.ListProducers, "producers", of(views.Producers))}, &viewOptions{}))
 	return cmd
 }

@@ -40,7 +40,7 @@ var idQueries = map[string]struct {
 			return queue.ID{ID: s.ID, About: s.Login.String() + " " + s.Program.String() + ", " + s.State.String()}
 		})
 	}},
-	"event subscription": {queue.Query{Kind: queue.ListRules}, func(p queue.Page) []queue.ID {
+	"event subscription": {queue.Query{Kind: queue.ListEventSubscriptions}, func(p queue.Page) []queue.ID {
 		return named(queue.Of[queue.EventSubscriptionList](p).Subscriptions, func(s queue.EventSubscription) queue.ID {
 			return queue.ID{ID: strconv.FormatInt(s.ID, 10), About: s.Recipient.String() + ", " + queue.Choose(s.Mute, "muted", strings.TrimSpace(cmp.Or(s.Domain.String(), "every domain")+" "+s.Type.String()))}
 		})

@@ -54,7 +54,7 @@ func TestLiveCompletion(t *testing.T) {
 		{"route set ", "kg\trouting on"},
 		{"consumer disable ", "reindex\tkg/node.changed, enabled"},
 		{"subscription mute ", "3\t"},
-		{"executor disable ", f.rule + "\tundertaker"},
+		{"executor disable ", f.jobSubscription + "\tundertaker"},
 		{"job show ", f.job + "\tkg.reindex of kg, queued"},
 		{"job cancel --kind ", "kg.reindex\tkg"},
 		{"queues --domain ", "kg"},

@@ -17,12 +17,12 @@ import (
 // furnished is a database in which every list has a row, with the ids of these
 // rows.
 type furnished struct {
-	db                                       *pgtest.DB
-	conn                                     *pgx.Conn // of a superuser
-	open, closed, requeued                   string    // dead letters of webhooks
-	jobDeadLetter, event                     string    // a job's dead letter; a webhook's event
-	job, webhookJob, lease, rule, quarantine string
-	session                                  string // a session of another program, which holds a transaction open
+	db                                                  *pgtest.DB
+	conn                                                *pgx.Conn // of a superuser
+	open, closed, requeued                              string    // dead letters of webhooks
+	jobDeadLetter, event                                string    // a job's dead letter; a webhook's event
+	job, webhookJob, lease, jobSubscription, quarantine string
+	session                                             string // a session of another program, which holds a transaction open
 }
 
 // furnish fills a database: dead letters, live and leased jobs, a host, silent executors, staged notifications, rows in
@@ -80,7 +80,7 @@ func furnish(t *testing.T) furnished {
 	}
 	_ = get("SELECT max(job_id::text) FROM public.fn_job_claim('undertaker', ARRAY['kg.reindex'], 1)")
 	f.job = get("SELECT job_id::text FROM public.job_queue WHERE status = 'queued' LIMIT 1")
-	f.rule = get("SELECT subscription_id::text FROM public.job_subscription LIMIT 1")
+	f.jobSubscription = get("SELECT subscription_id::text FROM public.job_subscription LIMIT 1")
 	f.quarantine = get("SELECT quarantine_id::text FROM public.queue_quarantine")
 	f.webhookJob = get("SELECT max(job_id)::text FROM public.fn_webhook_job_claim('host-1', 1)")
 	for _, sql := range []string{

@@ -92,7 +92,7 @@ func answering(f furnished) []jsonVerb {
 		act("event-type set", "kg/node.changed", "--description", "e"),
 		act("executor register", "second", "--owner-role", "dot_executor"), look("executor beat", "second"),
 		act("executor owner", "second", "--owner-role", "dot_executor"), act("executor deregister", "second"),
-		act("executor subscribe", "undertaker", "--kind", "kg.reindex"), act("executor disable", f.rule), act("executor enable", f.rule),
+		act("executor subscribe", "undertaker", "--kind", "kg.reindex"), act("executor disable", f.jobSubscription), act("executor enable", f.jobSubscription),
 		act("executor producer", "Agent", "--role", "event_ingest_writer", "--allowed", "false"),
 		act("flag set", "queue.backlog.warn_seconds", "800"), act("job cancel", f.job),
 		look("job enqueue", "--kind", "kg.reindex", "--domain", "kg", "--executor", "Agent"), act("lease release", f.lease),

@@ -42,9 +42,9 @@ func endpointRows(p queue.Page) views.Source {
 	return views.Webhooks(queue.Of[queue.EndpointList](p).Endpoints, nil)
 }
 
-// showExecutorRules prints the job subscriptions of all executors, or of the
+// showJobSubscriptions prints the job subscriptions of all executors, or of the
 // executor that the argument names.
-func showExecutorRules(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
+func showJobSubscriptions(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 	s, err := snapshot(ctx, c)
 	if err != nil {
 		return err

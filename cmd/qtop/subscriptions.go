@@ -34,7 +34,7 @@ func subscriptionsCmd(a *app) *cobra.Command {
 			case share:
 				return showShare(ctx, a, c)
 			}
-			return showRules(ctx, a, c, o)
+			return showEventSubscriptions(ctx, a, c, o)
 		},
 	}, o)
 	f := cmd.Flags()
@@ -45,8 +45,8 @@ func subscriptionsCmd(a *app) *cobra.Command {
 	return cmd
 }
 
-func showRules(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
-	p, err := c.List(ctx, queue.Query{Kind: queue.ListRules, Filter: o.filter})
+func showEventSubscriptions(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
+	p, err := c.List(ctx, queue.Query{Kind: queue.ListEventSubscriptions, Filter: o.filter})
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func showRules(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) e
 }
 
 func showShare(ctx context.Context, a *app, c *pgclient.Client) error {
-	p, err := c.List(ctx, queue.Query{Kind: queue.ListRules})
+	p, err := c.List(ctx, queue.Query{Kind: queue.ListEventSubscriptions})
 	if err != nil {
 		return err
 	}
@@ -100,6 +100,6 @@ func showResolution(ctx context.Context, a *app, c *pgclient.Client, id string, 
 	if !r.On {
 		fmt.Fprintln(a.out, "OFF     queue.subscription_resolution.enabled is off: every event goes to broadcast")
 	}
-	a.table(views.Resolved(r.Rules), "resolved")
+	a.table(views.Resolved(r.Subscriptions), "resolved")
 	return nil
 }

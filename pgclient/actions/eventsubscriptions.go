@@ -13,9 +13,9 @@ import (
 func eventSubscriptionActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActRuleAdd, Words: "subscription add", Example: "qtop subscription add billing --domain iu --type made --reason 'billing reads new units'", Group: "Create event subscriptions, which say who reads which events; mute and unmute them", Key: "N", Panes: []queue.PaneID{queue.PaneRules}, Verb: "Make",
+			ID: queue.ActEventSubscriptionAdd, Words: "subscription add", Example: "qtop subscription add billing --domain iu --type made --reason 'billing reads new units'", Group: "Create event subscriptions, which say who reads which events; mute and unmute them", Key: "N", Panes: []queue.PaneID{queue.PaneSubscriptions}, Verb: "Make",
 			Help: "create an event subscription, which says who reads which events",
-			Noun: "event subscription", Button: "Create the subscription", Safe: "Not now", Opposite: queue.ActRuleMute, Undo: "mute it under the number that the result shows",
+			Noun: "event subscription", Button: "Create the subscription", Safe: "Not now", Opposite: queue.ActEventSubscriptionMute, Undo: "mute it under the number that the result shows",
 			Danger: queue.DangerOne, Function: "public.fn_event_subscription_add(text,text,text,text,text,jsonb,text,text,boolean)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{
 				{Name: "recipient", Positional: true, Label: "Recipient", Required: true, Help: "role:NAME, agency:NAME, user:NAME or agent:NAME"},
@@ -27,15 +27,15 @@ func eventSubscriptionActions() []entry {
 			},
 		}, plan: planEventSubscription, apply: applyEventSubscription},
 		{Action: queue.Action{
-			ID: queue.ActRuleMute, Words: "subscription mute", Example: "qtop subscription mute 3 --reason 'consumer is being moved'", Key: "D", Panes: []queue.PaneID{queue.PaneRules}, Verb: "Mute",
+			ID: queue.ActEventSubscriptionMute, Words: "subscription mute", Example: "qtop subscription mute 3 --reason 'consumer is being moved'", Key: "D", Panes: []queue.PaneID{queue.PaneSubscriptions}, Verb: "Mute",
 			Help: "ignore an event subscription; events that reach nobody else go to broadcast",
-			Noun: "event subscription", Button: "Mute {targets}", Opposite: queue.ActRuleUnmute, Targets: queue.Targets{Name: "RULE", List: "subscriptions", Of: "event subscription"},
+			Noun: "event subscription", Button: "Mute {targets}", Opposite: queue.ActEventSubscriptionUnmute, Targets: queue.Targets{Name: "SUBSCRIPTION", List: "subscriptions", Of: "event subscription"},
 			Danger: queue.DangerOne, Function: "public.fn_event_subscription_mute(bigint,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
 		}, plan: planMute, apply: applyMute},
 		{Action: queue.Action{
-			ID: queue.ActRuleUnmute, Words: "subscription unmute", Example: "qtop subscription unmute 3 --reason 'consumer has moved'", Key: "D", Panes: []queue.PaneID{queue.PaneRules}, Verb: "Unmute",
+			ID: queue.ActEventSubscriptionUnmute, Words: "subscription unmute", Example: "qtop subscription unmute 3 --reason 'consumer has moved'", Key: "D", Panes: []queue.PaneID{queue.PaneSubscriptions}, Verb: "Unmute",
 			Help: "apply a muted event subscription again",
-			Noun: "event subscription", Button: "Unmute {targets}", Opposite: queue.ActRuleMute, Targets: queue.Targets{Name: "RULE", List: "subscriptions", Of: "event subscription"},
+			Noun: "event subscription", Button: "Unmute {targets}", Opposite: queue.ActEventSubscriptionMute, Targets: queue.Targets{Name: "SUBSCRIPTION", List: "subscriptions", Of: "event subscription"},
 			Danger: queue.DangerOne, Function: "public.fn_event_subscription_mute(bigint,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
 		}, plan: planMute, apply: applyMute},
 	}
@@ -85,8 +85,8 @@ func planMute(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if err != nil {
 		return err
 	}
-	mute := p.Request.Action == queue.ActRuleMute
-	found, err := pgrow.All[queue.EventSubscription](ctx, c.act, "SELECT "+pgrow.EventRuleColumns+" FROM public.event_subscription s WHERE s.subscription_id = $1", id)
+	mute := p.Request.Action == queue.ActEventSubscriptionMute
+	found, err := pgrow.All[queue.EventSubscription](ctx, c.act, "SELECT "+pgrow.EventSubscriptionColumns+" FROM public.event_subscription s WHERE s.subscription_id = $1", id)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func applyMute(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 	if err != nil {
 		return err
 	}
-	mute := p.Request.Action == queue.ActRuleMute
+	mute := p.Request.Action == queue.ActEventSubscriptionMute
 	return c.applyOne(ctx, res, p.Request.Targets[0], map[bool]string{true: "muted", false: "unmuted"}[mute], "SELECT public.fn_event_subscription_mute($1::bigint, $2::boolean, $3::text, $4::text, false)", id, mute, p.Request.Actor, p.Request.Reason)
 }
 

@@ -15,7 +15,7 @@ import (
 func eventTypeActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActEventTypeSet, Words: "event-type set", Example: "qtop event-type set iu/made --stream update --lane immediate --reason 'new vocabulary'", Group: "Register or change a type of events", Key: "E", Panes: []queue.PaneID{queue.PaneRules}, Hint: "event type", Verb: "Save", Undo: "set it back, or make it inactive",
+			ID: queue.ActEventTypeSet, Words: "event-type set", Example: "qtop event-type set iu/made --stream update --lane immediate --reason 'new vocabulary'", Group: "Register or change a type of events", Key: "E", Panes: []queue.PaneID{queue.PaneSubscriptions}, Hint: "event type", Verb: "Save", Undo: "set it back, or make it inactive",
 			Help:  "register an event type, or change the values that its events must carry",
 			Title: "An event type", Button: "Save {targets}", Targets: queue.Targets{Name: "DOMAIN/TYPE", Of: "event type"},
 			Danger: queue.DangerOne, Function: "public.fn_event_type_set(text,text,text,text,text,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,

@@ -36,15 +36,15 @@ func subscribeActions() []entry {
 			},
 		}, fill: fillJobSubscription, plan: planSubscribe, apply: applySubscribe},
 		{Action: queue.Action{
-			ID: queue.ActJobRuleOff, Words: "executor disable", Example: "qtop executor disable 0190a6f0-7b1c-7c6e-9d5e-3f1f6a0c2b11 --reason 'host is overloaded'", Key: "D", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Disable",
+			ID: queue.ActJobSubscriptionOff, Words: "executor disable", Example: "qtop executor disable 0190a6f0-7b1c-7c6e-9d5e-3f1f6a0c2b11 --reason 'host is overloaded'", Key: "D", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Disable",
 			Help: "disable a job subscription; the executor keeps the jobs it already claimed",
-			Noun: "job subscription", Opposite: queue.ActJobRuleOn, Targets: queue.Targets{Name: "RULE", Of: "job subscription"},
+			Noun: "job subscription", Opposite: queue.ActJobSubscriptionOn, Targets: queue.Targets{Name: "SUBSCRIPTION", Of: "job subscription"},
 			Danger: queue.DangerOne, Function: "public.fn_job_subscription_set(text,text,text,integer,integer,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
 		}, plan: planEnabled, apply: applySubscribe},
 		{Action: queue.Action{
-			ID: queue.ActJobRuleOn, Words: "executor enable", Example: "qtop executor enable 0190a6f0-7b1c-7c6e-9d5e-3f1f6a0c2b11 --reason 'host has recovered'", Key: "D", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Enable",
+			ID: queue.ActJobSubscriptionOn, Words: "executor enable", Example: "qtop executor enable 0190a6f0-7b1c-7c6e-9d5e-3f1f6a0c2b11 --reason 'host has recovered'", Key: "D", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Enable",
 			Help: "enable a job subscription of an executor",
-			Noun: "job subscription", Opposite: queue.ActJobRuleOff, Targets: queue.Targets{Name: "RULE", Of: "job subscription"},
+			Noun: "job subscription", Opposite: queue.ActJobSubscriptionOff, Targets: queue.Targets{Name: "SUBSCRIPTION", Of: "job subscription"},
 			Danger: queue.DangerOne, Function: "public.fn_job_subscription_set(text,text,text,integer,integer,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
 		}, plan: planEnabled, apply: applySubscribe},
 	}
@@ -161,7 +161,7 @@ func planEnabled(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if id.Scan(p.Request.Targets[0]) != nil {
 		return bad
 	}
-	on := p.Request.Action == queue.ActJobRuleOn
+	on := p.Request.Action == queue.ActJobSubscriptionOn
 	var executor, kind, domain string
 	var enabled bool
 	err := c.act.QueryRow(ctx, `SELECT s.executor_id, COALESCE(s.job_kind, ''), COALESCE(s.event_domain, ''), s.enabled
@@ -288,7 +288,7 @@ func applySubscribe(ctx context.Context, c *Planner, p queue.Plan, res *queue.Re
 	if err != nil {
 		return err
 	}
-	errChanged := errors.New("the rule was changed")
+	errChanged := errors.New("the job subscription was changed")
 	id := p.Request.Targets[0]
 	var a jobSubscriptionAnswer
 	var by string

@@ -82,8 +82,8 @@ func TestActionKeysMeanOneThing(t *testing.T) {
 		if len(ids) > 1 {
 			slices.Sort(ids)
 			same := [][]queue.ActionID{
-				{queue.ActAck, queue.ActUnack}, {queue.ActResume, queue.ActSuspend, queue.ActRuleMute, queue.ActRuleUnmute, queue.ActJobRuleOff, queue.ActJobRuleOn}, {queue.ActJobCancel, queue.ActResolve, queue.ActSessionCancel}, {queue.ActEventTypeSet, queue.ActFlagSet, queue.ActJobSubscribe, queue.ActWebhookRotate},
-				{queue.ActBulkPlan, queue.ActRuleAdd, queue.ActExecRegister, queue.ActWebhookAdd},
+				{queue.ActAck, queue.ActUnack}, {queue.ActResume, queue.ActSuspend, queue.ActEventSubscriptionMute, queue.ActEventSubscriptionUnmute, queue.ActJobSubscriptionOff, queue.ActJobSubscriptionOn}, {queue.ActJobCancel, queue.ActResolve, queue.ActSessionCancel}, {queue.ActEventTypeSet, queue.ActFlagSet, queue.ActJobSubscribe, queue.ActWebhookRotate},
+				{queue.ActBulkPlan, queue.ActEventSubscriptionAdd, queue.ActExecRegister, queue.ActWebhookAdd},
 				{queue.ActBulkPause, queue.ActBulkResume, queue.ActHostDrain, queue.ActTickPause, queue.ActTickResume}, {queue.ActBulkRun, queue.ActHostStart}, {queue.ActBulkUndo, queue.ActUndoRequeue}, {queue.ActNotifyRequeue, queue.ActQuarantineRetry, queue.ActRequeue}, {queue.ActBulkAbort, queue.ActHostStop, queue.ActSessionTerminate},
 			}
 			require.Contains(t, same, ids, "%s means one thing everywhere: choose another key, or add the action to the list of that key in same", key)

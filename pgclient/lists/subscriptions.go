@@ -13,9 +13,9 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// rulesMost is the largest number of event subscriptions that are read; DP6 §5 expects fewer
+// mostSubscriptions is the largest number of event subscriptions that are read; DP6 §5 expects fewer
 // than a thousand.
-const rulesMost = 10_000
+const mostSubscriptions = 10_000
 
 // subscriptions reads the event subscriptions that match the filter, and the broadcast share.
 func subscriptions(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
@@ -24,8 +24,8 @@ func subscriptions(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue
 		return filtersql.Error(err)
 	}
 	list := queue.EventSubscriptionList{}
-	list.Subscriptions, err = pgrow.All[queue.EventSubscription](ctx, db, "SELECT "+pgrow.EventRuleColumns+` FROM public.event_subscription s
-		ORDER BY s.event_domain NULLS FIRST, s.event_type NULLS FIRST, s.event_stream NULLS FIRST, s.recipient_ref, s.subscription_id LIMIT $1`, rulesMost)
+	list.Subscriptions, err = pgrow.All[queue.EventSubscription](ctx, db, "SELECT "+pgrow.EventSubscriptionColumns+` FROM public.event_subscription s
+		ORDER BY s.event_domain NULLS FIRST, s.event_type NULLS FIRST, s.event_stream NULLS FIRST, s.recipient_ref, s.subscription_id LIMIT $1`, mostSubscriptions)
 
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func resolution(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.Res
 			kind, stream = kind[:i], kind[i+1:]
 		}
 	}
-	r := &queue.Resolution{Domain: queue.Clean(domain), Type: queue.Clean(kind), SubjectTable: queue.Clean(q.Scope.SubjectTable), Payload: queue.Clean(payload), Rules: []queue.ResolvedRule{}}
+	r := &queue.Resolution{Domain: queue.Clean(domain), Type: queue.Clean(kind), SubjectTable: queue.Clean(q.Scope.SubjectTable), Payload: queue.Clean(payload), Subscriptions: []queue.ResolvedSubscription{}}
 	err := db.QueryRow(ctx, `SELECT COALESCE(NULLIF($3, ''), r.event_stream, ''), r.event_domain IS NOT NULL, COALESCE(f.value = 'true', false), COALESCE(b.events, 0), COALESCE(b.broadcast, 0)
 		FROM (VALUES (1)) x LEFT JOIN public.event_type_registry r ON r.event_domain = $1 AND r.event_type = $2
 		LEFT JOIN public.dot_config f ON f.key = 'queue.subscription_resolution.enabled'
@@ -116,10 +116,10 @@ func resolution(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.Res
 		return nil, err
 	}
 	r.Stream = queue.Clean(stream)
-	r.Rules, err = pgrow.All[queue.ResolvedRule](ctx, db, `SELECT s.subscription_id, s.recipient_ref, s.event_domain, s.event_type, s.event_stream, s.scope_subject_table,
+	r.Subscriptions, err = pgrow.All[queue.ResolvedSubscription](ctx, db, `SELECT s.subscription_id, s.recipient_ref, s.event_domain, s.event_type, s.event_stream, s.scope_subject_table,
 			s.scope_filter::text, s.outcome = 'muted', s.step, s.outcome
 		FROM public.fn_event_resolve_explain($1::text, $2::text, $3::text, NULLIF($4, ''), $5::jsonb) s`, domain, kind, stream, q.Scope.SubjectTable, payload)
-	for _, x := range r.Rules {
+	for _, x := range r.Subscriptions {
 		if x.Outcome == "taken" && !slices.Contains(r.Recipients, x.Recipient) {
 			r.Recipients = append(r.Recipients, x.Recipient)
 		}

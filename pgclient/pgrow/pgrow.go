@@ -16,6 +16,6 @@ func Operations(ctx context.Context, q Querier, where string, args ...any) ([]qu
 		FROM public.queue_bulk_operation o `+where, args...)
 }
 
-// EventRuleColumns lists the columns of a queue.EventSubscription, from public.event_subscription
+// EventSubscriptionColumns lists the columns of a queue.EventSubscription, from public.event_subscription
 // s.
-const EventRuleColumns = `s.subscription_id, s.recipient_ref, s.event_domain, s.event_type, s.event_stream, s.scope_subject_table, s.scope_filter::text, s.mute`
+const EventSubscriptionColumns = `s.subscription_id, s.recipient_ref, s.event_domain, s.event_type, s.event_stream, s.scope_subject_table, s.scope_filter::text, s.mute`

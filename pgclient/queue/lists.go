@@ -14,31 +14,31 @@ type ListKind string
 
 // The lists, each with the type of its Page.Rows.
 const (
-	ListDeadLetters  ListKind = "dead_letters"   // []DeadLetter: open ones, newest first
-	ListDeadGroups   ListKind = "dead_groups"    // []DeadGroup: every group of open dead letters, with an empty Trend
-	ListDeadLetter   ListKind = "dead_letter"    // *DeadLetterDetail: one dead letter (Query.ID) with its attempts and lineage
-	ListAudit        ListKind = "audit"          // []AuditEntry: newest first
-	ListAlertHistory ListKind = "alert_history"  // []AlertAck: acknowledgements of one alert key (Query.ID) or of all
-	ListFlagHistory  ListKind = "flag_history"   // []AuditEntry: changes of one flag (Query.ID)
-	ListSession      ListKind = "session"        // *Session: this login, its rights and its connection
-	ListJobs         ListKind = "jobs"           // []Job: live jobs of one queue lane (Query.ID = "domain/kind") or of all, longest wait first
-	ListJob          ListKind = "job"            // *JobDetail: one job (Query.ID), live or finished, with its masked payload
-	ListOperations   ListKind = "operations"     // []Operation: bulk operations, newest first
-	ListOperation    ListKind = "operation"      // *OperationDetail: one operation (Query.ID) with a page of its items, last attempted first
-	ListEndpoints    ListKind = "endpoints"      // EndpointList: webhook subscriptions, those with problems first, and the leases on their jobs
-	ListEndpoint     ListKind = "endpoint"       // *EndpointDetail: one webhook subscription (Query.ID) with its latest attempts, its leases and its retry calendar
-	ListLeases       ListKind = "webhook_leases" // []WebhookLease: leases on webhook jobs, expired ones first
-	ListNotify       ListKind = "notifications"  // *Notifications: staged rows, failed rows, runs of the worker
-	ListWhy          ListKind = "why"            // *Why: why a queue waits (Query.ID = its name)
-	ListQuarantine   ListKind = "quarantine"     // []Quarantined: rows on which a step of a tick worker fails, those in quarantine first
-	ListRoutes       ListKind = "routes"         // []Route: how the events of each domain are routed
-	ListConsumers    ListKind = "consumers"      // []Consumer: which events make which jobs
-	ListEventTypes   ListKind = "event_types"    // []EventType: the registered event types
-	ListProducers    ListKind = "producers"      // []ProducerRole: who may enqueue, per executor kind
-	ListCron         ListKind = "cron"           // *Cron: the pg_cron jobs that tick workers
-	ListActivity     ListKind = "activity"       // []Activity: sessions that may block the queues, the holder of the oldest snapshot first
-	ListRules        ListKind = "rules"          // EventSubscriptionList: event subscriptions, and the broadcast share
-	ListResolution   ListKind = "resolution"     // *Resolution: who receives an event of a type (Query.ID = domain/type[/stream])
+	ListDeadLetters        ListKind = "dead_letters"        // []DeadLetter: open ones, newest first
+	ListDeadGroups         ListKind = "dead_groups"         // []DeadGroup: every group of open dead letters, with an empty Trend
+	ListDeadLetter         ListKind = "dead_letter"         // *DeadLetterDetail: one dead letter (Query.ID) with its attempts and lineage
+	ListAudit              ListKind = "audit"               // []AuditEntry: newest first
+	ListAlertHistory       ListKind = "alert_history"       // []AlertAck: acknowledgements of one alert key (Query.ID) or of all
+	ListFlagHistory        ListKind = "flag_history"        // []AuditEntry: changes of one flag (Query.ID)
+	ListSession            ListKind = "session"             // *Session: this login, its rights and its connection
+	ListJobs               ListKind = "jobs"                // []Job: live jobs of one queue lane (Query.ID = "domain/kind") or of all, longest wait first
+	ListJob                ListKind = "job"                 // *JobDetail: one job (Query.ID), live or finished, with its masked payload
+	ListOperations         ListKind = "operations"          // []Operation: bulk operations, newest first
+	ListOperation          ListKind = "operation"           // *OperationDetail: one operation (Query.ID) with a page of its items, last attempted first
+	ListEndpoints          ListKind = "endpoints"           // EndpointList: webhook subscriptions, those with problems first, and the leases on their jobs
+	ListEndpoint           ListKind = "endpoint"            // *EndpointDetail: one webhook subscription (Query.ID) with its latest attempts, its leases and its retry calendar
+	ListLeases             ListKind = "webhook_leases"      // []WebhookLease: leases on webhook jobs, expired ones first
+	ListNotify             ListKind = "notifications"       // *Notifications: staged rows, failed rows, runs of the worker
+	ListWhy                ListKind = "why"                 // *Why: why a queue waits (Query.ID = its name)
+	ListQuarantine         ListKind = "quarantine"          // []Quarantined: rows on which a step of a tick worker fails, those in quarantine first
+	ListRoutes             ListKind = "routes"              // []Route: how the events of each domain are routed
+	ListConsumers          ListKind = "consumers"           // []Consumer: which events make which jobs
+	ListEventTypes         ListKind = "event_types"         // []EventType: the registered event types
+	ListProducers          ListKind = "producers"           // []ProducerRole: who may enqueue, per executor kind
+	ListCron               ListKind = "cron"                // *Cron: the pg_cron jobs that tick workers
+	ListActivity           ListKind = "activity"            // []Activity: sessions that may block the queues, the holder of the oldest snapshot first
+	ListEventSubscriptions ListKind = "event_subscriptions" // EventSubscriptionList: event subscriptions, and the broadcast share
+	ListResolution         ListKind = "resolution"          // *Resolution: who receives an event of a type (Query.ID = domain/type[/stream])
 )
 
 // Query requests one page of a list.

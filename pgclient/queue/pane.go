@@ -5,21 +5,21 @@ type PaneID string
 
 // The panes.
 const (
-	PaneOverview  PaneID = "overview"
-	PaneHealth    PaneID = "health"
-	PaneAlerts    PaneID = "alerts"
-	PaneExecutors PaneID = "executors"
-	PaneDead      PaneID = "dead"
-	PaneOps       PaneID = "ops"
-	PaneWebhooks  PaneID = "webhooks"
-	PaneQueues    PaneID = "queues"
-	PaneScheduler PaneID = "scheduler"
-	PaneFlags     PaneID = "flags"
-	PaneNotify    PaneID = "notifications"
-	PaneRules     PaneID = "subscriptions"
-	PaneHost      PaneID = "host"
-	PaneActivity  PaneID = "activity"
-	PaneAudit     PaneID = "audit"
+	PaneOverview      PaneID = "overview"
+	PaneHealth        PaneID = "health"
+	PaneAlerts        PaneID = "alerts"
+	PaneExecutors     PaneID = "executors"
+	PaneDead          PaneID = "dead"
+	PaneOps           PaneID = "ops"
+	PaneWebhooks      PaneID = "webhooks"
+	PaneQueues        PaneID = "queues"
+	PaneScheduler     PaneID = "scheduler"
+	PaneFlags         PaneID = "flags"
+	PaneNotify        PaneID = "notifications"
+	PaneSubscriptions PaneID = "subscriptions"
+	PaneHost          PaneID = "host"
+	PaneActivity      PaneID = "activity"
+	PaneAudit         PaneID = "audit"
 )
 
 // Pane holds the names of a pane.

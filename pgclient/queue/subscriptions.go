@@ -57,7 +57,7 @@ func (s EventSubscription) Field(name string) (any, bool) {
 // EventSubscriptionFields returns the fields that a filter of event subscriptions may name.
 func EventSubscriptionFields() []Field {
 	return []Field{
-		{Name: "id", Kind: FieldNumber, Help: "the number of the rule"},
+		{Name: "id", Kind: FieldNumber, Help: "the number of the event subscription"},
 		{Name: "recipient", Kind: FieldText, Help: "role:…, agency:…, user:… or agent:…"},
 		{Name: "domain", Kind: FieldText, Help: "event domain; empty = every domain"},
 		{Name: "type", Kind: FieldText, Help: "event type; empty = every type"},
@@ -99,22 +99,22 @@ type Broadcast struct {
 
 // Resolution says, step by step, who receives an event of a type.
 type Resolution struct {
-	Domain       Text           `json:"event_domain"`
-	Type         Text           `json:"event_type"`
-	Stream       Text           `json:"event_stream"`
-	SubjectTable Text           `json:"subject_table"`
-	Payload      Text           `json:"payload"`
-	Registered   bool           `json:"registered"` // the event type is in the registry
-	On           bool           `json:"resolution_enabled"`
-	Events       int64          `json:"events_24h"`           // events of this type in the last 24 hours, in all streams
-	Broadcast    int64          `json:"broadcast_events_24h"` // those of them that were broadcast
-	Rules        []ResolvedRule `json:"rules"`                // event subscriptions that name the event, by step
-	Recipients   []Text         `json:"recipients"`
+	Domain        Text                   `json:"event_domain"`
+	Type          Text                   `json:"event_type"`
+	Stream        Text                   `json:"event_stream"`
+	SubjectTable  Text                   `json:"subject_table"`
+	Payload       Text                   `json:"payload"`
+	Registered    bool                   `json:"registered"` // the event type is in the registry
+	On            bool                   `json:"resolution_enabled"`
+	Events        int64                  `json:"events_24h"`           // events of this type in the last 24 hours, in all streams
+	Broadcast     int64                  `json:"broadcast_events_24h"` // those of them that were broadcast
+	Subscriptions []ResolvedSubscription `json:"rules"`                // event subscriptions that name the event, by step
+	Recipients    []Text                 `json:"recipients"`
 }
 
-// ResolvedRule is an event subscription and its outcome: taken; better (an earlier step reaches its
+// ResolvedSubscription is an event subscription and its outcome: taken; better (an earlier step reaches its
 // recipient already); muted; subject_table or filter (does not apply to this event); off.
-type ResolvedRule struct {
+type ResolvedSubscription struct {
 	EventSubscription
 	StepNo  int    `json:"step"` // 1 to 4, of DP6 §3.2; the lowest one reaches a recipient
 	Outcome string `json:"outcome"`

@@ -160,7 +160,7 @@ func TestBacklogAge(t *testing.T) {
 	j := newJobs(t)
 	c := j.core
 	c.executor("e1", 60, 300, 0)
-	j.rule("e1", "mail", "kg", 0, 9)
+	j.jobSubscription("e1", "mail", "kg", 0, 9)
 	j.put("mail", "kg", 1)
 	c.aged("UPDATE public.job_queue SET process_after = now() - interval '15 minutes', enqueued_at = now() - interval '15 minutes'")
 	const lane = "backlog:job mail in kg "

@@ -120,7 +120,7 @@ func TestBroadcastIsWhatResolvesToNobody(t *testing.T) {
 
 // The share is computed with the current event subscriptions, however they changed after the
 // events were counted.
-func TestBroadcastFollowsTheRules(t *testing.T) {
+func TestBroadcastFollowsTheSubscriptions(t *testing.T) {
 	c := newCore(t)
 	c.traffic()
 	require.Equal(t, " | * 0 of 0", c.equal("no event at all"))
@@ -321,7 +321,7 @@ func TestBroadcastAlertIsAcknowledgedAndClears(t *testing.T) {
 	require.Equal(t, "acked", get[string](c, "SELECT state FROM public.v_queue_alert WHERE subject = 'broadcast'"), "a later sample is the same alert")
 	require.Equal(t, "open", get[string](c, "SELECT state FROM public.v_queue_alert WHERE subject = 'broadcast:lost'"), "which is another one")
 	call(t, pool, "public.fn_queue_alert_unack('broadcast', 'ann', 'mine no longer')")
-	call(t, pool, "public.fn_queue_alert_ack('broadcast', 'ben', 'I make the rule', '1 hour')")
+	call(t, pool, "public.fn_queue_alert_ack('broadcast', 'ben', 'I make the subscription', '1 hour')")
 
 	key := get[string](c, "SELECT alert_key FROM public.v_queue_alert WHERE subject = 'broadcast'")
 	call(t, pool, "public.fn_event_subscription_add('role:finder', 'lost', NULL, NULL, NULL, NULL, 'ben', 'they are read now')")

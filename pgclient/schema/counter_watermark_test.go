@@ -160,7 +160,7 @@ func TestCounterWatermarkEnds(t *testing.T) {
 // Folds, producers and readers at once: every reading equals the tables.
 func TestCounterWatermarkStorm(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 1000)
+	j.jobSubscription("w", "", "", 0, 1000)
 	pool := j.wide(8, "event_ingest_writer", "dot_executor", "queue_viewer")
 	together(t, 8, func(i int) (map[string]any, error) {
 		for range 25 {

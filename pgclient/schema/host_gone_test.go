@@ -60,7 +60,7 @@ func TestCrashedHostGivesWay(t *testing.T) {
 func TestTakeoverReturnsWork(t *testing.T) {
 	j := newJobs(t)
 	h := j.hooks()
-	j.rule("w", "", "", 0, 100)
+	j.jobSubscription("w", "", "", 0, 100)
 	const tag, next = "0123456789abcdef", "fedcba9876543210"
 	login := pgtest.Login(t, j.db, "dot_executor", "webhook_worker")
 	other := pgtest.Login(t, j.db, "dot_executor", "webhook_worker")

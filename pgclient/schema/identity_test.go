@@ -20,7 +20,7 @@ import (
 func busy(t *testing.T) *jobs {
 	t.Helper()
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 100)
+	j.jobSubscription("w", "", "", 0, 100)
 	j.put("mail", "kg", 5)
 	require.Len(t, j.take("w", 2), 2)
 	dead := j.put("dead", "kg", 3)

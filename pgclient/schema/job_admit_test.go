@@ -18,10 +18,10 @@ import (
 // is spelt.
 func TestJobExecutorKinds(t *testing.T) {
 	j := newJobs(t)
-	const rule = "INSERT INTO public.job_subscription (executor_id, executor_kind, registered_by) VALUES (gen_random_uuid()::text, $1, 'x')"
+	const insert = "INSERT INTO public.job_subscription (executor_id, executor_kind, registered_by) VALUES (gen_random_uuid()::text, $1, 'x')"
 	const job = "INSERT INTO public.job_queue (job_kind, event_domain, executor) VALUES ('k', 'iu', $1)"
 	for _, kind := range []string{"DOT", "Agent", "Hermes", "Codex", "PG_worker", "external_worker", "future_Kestra_adapter"} {
-		require.Empty(t, j.byHand("", rule, kind), kind)
+		require.Empty(t, j.byHand("", insert, kind), kind)
 		require.Empty(t, j.byHand("", job, kind), kind)
 		require.Equal(t, true, call(t, j.work, "public.fn_job_enqueue('k', 'iu', $1)", kind)["created"])
 	}
@@ -30,7 +30,7 @@ func TestJobExecutorKinds(t *testing.T) {
 		if kind == nil {
 			state = "23502"
 		}
-		require.Equal(t, state, j.byHand("queue_owner", rule, kind), "subscription %v", kind)
+		require.Equal(t, state, j.byHand("queue_owner", insert, kind), "subscription %v", kind)
 		require.Equal(t, state, j.byHand("queue_owner", job, kind), "job %v", kind)
 		require.Equal(t, "23514", j.byHand("queue_owner", "INSERT INTO public.executor_producer VALUES (COALESCE($1, ''), 'x')", kind))
 		_, err := tryCall(j.work, "public.fn_job_enqueue('k', 'iu', $1)", kind)
@@ -96,7 +96,7 @@ func TestJobProducers(t *testing.T) {
 // Jobs that are due later are outside the claim index until the tick worker finds them due.
 func TestJobLateWork(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 100)
+	j.jobSubscription("w", "", "", 0, 100)
 	at := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 	late := func(when any) string {
 		return call(t, j.work, "public.fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => $1::timestamptz)", when)["job_id"].(string)
@@ -152,21 +152,21 @@ func TestJobLateWork(t *testing.T) {
 
 // A job subscription that is written directly must have valid names of kind and domain, and makes
 // an audit row; the functions that write one make one audit row each.
-func TestJobRulesByHand(t *testing.T) {
+func TestJobSubscriptionsByHand(t *testing.T) {
 	j := newJobs(t)
 	admin := j.as("workflow_admin")
-	const rule = "INSERT INTO public.job_subscription (executor_id, executor_kind, job_kind, event_domain, registered_by) VALUES ('ghost', 'DOT', $1, $2, 'x')"
+	const insert = "INSERT INTO public.job_subscription (executor_id, executor_kind, job_kind, event_domain, registered_by) VALUES ('ghost', 'DOT', $1, $2, 'x')"
 	for _, bad := range [][2]string{{"", "iu"}, {"9x", "iu"}, {"k", ""}, {"k", "IU"}, {"k\n", "iu"}} {
-		_, err := admin.Exec(t.Context(), rule, bad[0], bad[1])
+		_, err := admin.Exec(t.Context(), insert, bad[0], bad[1])
 		refused(t, "23514", err, strings.Join(bad[:], " "))
 	}
-	_, err := admin.Exec(t.Context(), rule, "k", "iu")
+	_, err := admin.Exec(t.Context(), insert, "k", "iu")
 	require.NoError(t, err)
 	_, err = admin.Exec(t.Context(), "UPDATE public.job_subscription SET max_parallel = 50000")
 	require.NoError(t, err)
 	const audited = `SELECT string_agg(concat_ws(' ', action, target, before ->> 'max_parallel', after ->> 'max_parallel'), ', ' ORDER BY id)
 		FROM public.queue_operator_action WHERE action LIKE 'job_subscription%'`
 	require.Equal(t, "job_subscription_write ghost 1, job_subscription_write ghost 1 50000", get[string](j.core, audited))
-	j.rule("w", "k", "", 0, 1)
+	j.jobSubscription("w", "k", "", 0, 1)
 	require.Equal(t, "job_subscription_write ghost 1, job_subscription_write ghost 1 50000, job_subscription_set w 1", get[string](j.core, audited))
 }

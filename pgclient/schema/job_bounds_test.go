@@ -35,7 +35,7 @@ func TestJobLeaseStoredBeyondItsBound(t *testing.T) {
 	j := newJobs(t)
 	j.exec("UPDATE public.dot_config SET value = '1000000' WHERE key = 'queue.lease.duration_seconds'")
 	j.exec("SELECT public.fn_job_enqueue('k', 'iu', 'external_worker')")
-	j.rule("w", "", "", 0, 5)
+	j.jobSubscription("w", "", "", 0, 5)
 	j.exec("SELECT public.fn_job_claim('w')")
 	require.Equal(t, 86400, get[int](j.core, "SELECT round(extract(epoch FROM max(lease_until) - now()))::int FROM public.job_lease"))
 }

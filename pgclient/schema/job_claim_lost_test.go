@@ -14,8 +14,8 @@ import (
 
 func TestJobClaimLost(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 100)
-	j.rule("v", "", "", 0, 100)
+	j.jobSubscription("w", "", "", 0, 100)
+	j.jobSubscription("v", "", "", 0, 100)
 	login, other := pgtest.Login(t, j.db, "dot_executor"), pgtest.Login(t, j.db, "dot_executor")
 	claim := func(conn *pgx.Conn, executor string, n int) (token string) {
 		require.NoError(t, conn.QueryRow(t.Context(), "SELECT pg_catalog.min(c.lease_token::text) FROM public.fn_job_claim($1::text, NULL, $2::int) c", executor, n).Scan(&token))

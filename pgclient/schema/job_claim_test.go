@@ -28,7 +28,7 @@ func (j *jobs) takeOf(executor string, kinds []string, limit int, after any) []s
 
 func TestJobClaimOrder(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", -100, 1000)
+	j.jobSubscription("w", "", "", -100, 1000)
 	low, mid, high := j.job("k", "iu", 5), j.job("k", "iu", 100), j.job("k", "kg", 1000)
 	early := call(t, j.work, "public.fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => '2020-01-01')")["job_id"].(string)
 	require.Equal(t, []string{high, early}, j.takeOf("w", nil, 2, nil), "higher priority first, then older")
@@ -61,7 +61,7 @@ func TestJobClaimOrder(t *testing.T) {
 // jobs of higher priority. Older jobs that were returned are left to a claim without keys.
 func TestJobClaimAfter(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 1000)
+	j.jobSubscription("w", "", "", 0, 1000)
 	list := j.put("k", "iu", 10)
 	five := j.take("w", 5)
 	require.Equal(t, list[:5], ids(five))
@@ -85,16 +85,16 @@ func TestJobClaimAfter(t *testing.T) {
 	}
 }
 
-func TestJobClaimGoverningRule(t *testing.T) {
+func TestJobClaimGoverningSubscription(t *testing.T) {
 	j := newJobs(t)
 	of := func(domain, kind string) string {
 		return get[string](j.core, `SELECT COALESCE(max(concat_ws(' ', s.job_kind, s.event_domain)), 'none') FROM public.job_queue q JOIN public.job_lease l USING (lease_token)
 			JOIN public.job_subscription s USING (subscription_id) WHERE (q.event_domain, q.job_kind) = ($1, $2)`, domain, kind)
 	}
-	j.rule("w", "", "", 0, 1000)
-	j.rule("w", "", "kg", 0, 1000)
-	j.rule("w", "b", "", 0, 1000)
-	j.rule("w", "b", "kg", 0, 1000)
+	j.jobSubscription("w", "", "", 0, 1000)
+	j.jobSubscription("w", "", "kg", 0, 1000)
+	j.jobSubscription("w", "b", "", 0, 1000)
+	j.jobSubscription("w", "b", "kg", 0, 1000)
 	for _, domain := range []string{"iu", "kg"} {
 		for _, kind := range []string{"a", "b"} {
 			j.put(kind, domain, 1)
@@ -121,13 +121,13 @@ func TestJobClaimGoverningRule(t *testing.T) {
 
 func TestJobClaimFloorAndLimit(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 100, 3)
-	j.rule("w", "free", "", 0, 1000)
+	j.jobSubscription("w", "", "", 100, 3)
+	j.jobSubscription("w", "free", "", 0, 1000)
 	below := j.job("k", "iu", 99)
 	at := []string{j.job("k", "iu", 100), j.job("k", "kg", 100), j.job("l", "iu", 200), j.job("k", "iu", 101)}
 	free := j.job("free", "iu", 1)
 	first := j.take("w", 10)
-	require.ElementsMatch(t, []string{at[2], at[3], at[0], free}, ids(first), "three of the limited rule, whatever the lanes")
+	require.ElementsMatch(t, []string{at[2], at[3], at[0], free}, ids(first), "three of the limited subscription, whatever the lanes")
 	require.Empty(t, j.take("w", 10))
 	require.Equal(t, "done", j.outcome("start", first...))
 	require.Empty(t, j.take("w", 10), "in progress counts")
@@ -136,15 +136,15 @@ func TestJobClaimFloorAndLimit(t *testing.T) {
 	j.exec("UPDATE public.job_subscription SET priority_floor = 99, max_parallel = 1000")
 	require.Equal(t, []string{below}, j.takeOf("w", nil, 10, nil))
 	// Only the priority floor keeps these jobs from being claimed.
-	j.rule("f", "f", "", 100, 1000)
+	j.jobSubscription("f", "f", "", 100, 1000)
 	j.job("f", "iu", 99)
 	require.Equal(t, []string{j.job("f", "iu", 100)}, j.takeOf("f", nil, 10, nil))
 	require.Empty(t, j.take("f", 10))
 	j.job("f", "iu", 98)
 	require.Empty(t, j.take("f", 10))
 	// Each executor has a separate limit.
-	j.rule("w1", "z", "", 0, 2)
-	j.rule("w2", "z", "", 0, 2)
+	j.jobSubscription("w1", "z", "", 0, 2)
+	j.jobSubscription("w2", "z", "", 0, 2)
 	j.put("z", "iu", 10)
 	require.Len(t, j.takeOf("w1", nil, 10, nil), 2)
 	require.Len(t, j.takeOf("w2", nil, 10, nil), 2)
@@ -153,9 +153,9 @@ func TestJobClaimFloorAndLimit(t *testing.T) {
 
 // A claim that waited for the lock of a job subscription uses the values that the subscription has
 // after the wait.
-func TestJobClaimWaitsForRule(t *testing.T) {
+func TestJobClaimWaitsForSubscription(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 1000)
+	j.jobSubscription("w", "", "", 0, 1000)
 	j.put("k", "iu", 3)
 	for _, c := range []struct {
 		change string
@@ -187,9 +187,9 @@ func TestJobClaimWaitsForRule(t *testing.T) {
 }
 
 // A job subscription cannot be changed while a claim that uses it is not committed.
-func TestJobRuleWaitsForClaim(t *testing.T) {
+func TestJobSubscriptionWaitsForClaim(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 1000)
+	j.jobSubscription("w", "", "", 0, 1000)
 	j.put("k", "iu", 3)
 	tx, err := j.work.Begin(t.Context())
 	require.NoError(t, err)
@@ -206,16 +206,16 @@ func TestJobRuleWaitsForClaim(t *testing.T) {
 
 func TestJobClaimKindsAndExecutors(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 1000)
+	j.jobSubscription("w", "", "", 0, 1000)
 	a, b, c := j.job("a", "iu", 1), j.job("b", "iu", 1), j.job("c", "iu", 1)
 	agent := call(t, j.work, "public.fn_job_enqueue('a', 'iu', 'Agent', p_priority => 500)")["job_id"].(string)
 	require.Equal(t, []string{b}, j.takeOf("w", []string{"b", "nothing"}, 10, nil))
 	require.Empty(t, j.takeOf("w", []string{}, 10, nil), "no kind is none")
 	require.ElementsMatch(t, []string{a, c}, j.takeOf("w", nil, 10, nil), "a job of another executor kind is not seen")
-	j.rule("ag", "", "", 0, 1000)
+	j.jobSubscription("ag", "", "", 0, 1000)
 	j.exec("UPDATE public.queue_heartbeat SET executor_kind = 'Agent' WHERE executor_id = 'ag'")
-	require.Empty(t, j.take("ag", 10), "the rule is of another kind")
-	j.rule("ag", "", "", 0, 1000)
+	require.Empty(t, j.take("ag", 10), "the job subscription is of another executor kind")
+	j.jobSubscription("ag", "", "", 0, 1000)
 	require.Equal(t, []string{agent}, j.takeOf("ag", nil, 10, nil))
 }
 
@@ -238,11 +238,11 @@ func TestJobRefusal(t *testing.T) {
 	require.Contains(t, why(nil), "no executor (null) is registered")
 	j.executor("w", 60, 300, 0)
 	require.Contains(t, why("w"), "w has no enabled job subscription")
-	j.rule("w", "", "", 0, 100)
+	j.jobSubscription("w", "", "", 0, 100)
 	require.Empty(t, why("w"))
 	j.exec("UPDATE public.job_subscription SET enabled = false")
 	require.Contains(t, why("w"), "no enabled job subscription")
-	j.rule("w", "", "", 0, 100)
+	j.jobSubscription("w", "", "", 0, 100)
 	j.exec("UPDATE public.queue_heartbeat SET executor_kind = 'Codex' WHERE executor_id = 'w'")
 	require.Contains(t, why("w"), "w is of kind Codex, but its enabled job subscriptions are of another")
 	j.exec("UPDATE public.queue_heartbeat SET executor_kind = 'external_worker', owner_role = 'webhook_worker' WHERE executor_id = 'w'")
@@ -267,7 +267,7 @@ func TestJobDeregisterWaits(t *testing.T) {
 	deregister := func() map[string]any {
 		return call(t, j.work, "public.fn_queue_heartbeat_deregister('w', 'ann', 'no more of it')")
 	}
-	j.rule("w", "k", "", 0, 100)
+	j.jobSubscription("w", "k", "", 0, 100)
 	j.put("other", "iu", 3)
 	job := j.put("k", "iu", 2)
 	got := deregister()
@@ -305,8 +305,8 @@ func TestJobSubscriptionSet(t *testing.T) {
 		fails(t, j.work, "22023", "SELECT public.fn_job_subscription_set("+bad+", NULL, 'ann', 'x')")
 	}
 	require.Equal(t, "w 1 1,x 2 0", func() string {
-		j.rule("x", "a", "", 0, 1)
-		j.rule("x", "b", "", 0, 1)
+		j.jobSubscription("x", "a", "", 0, 1)
+		j.jobSubscription("x", "b", "", 0, 1)
 		j.exec("UPDATE public.job_subscription SET enabled = false WHERE executor_id = 'x'")
 		return get[string](j.core, "SELECT string_agg(concat_ws(' ', executor_id, rules, any_enabled), ',' ORDER BY executor_id) FROM public.v_executor_subscription_health")
 	}())
@@ -318,7 +318,7 @@ func TestJobSubscriptionSet(t *testing.T) {
 // error or nothing, never more than the limit.
 func TestJobClaimOldSnapshot(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 1)
+	j.jobSubscription("w", "", "", 0, 1)
 	j.put("a", "iu", 1)
 	j.put("b", "iu", 1)
 	ctx := context.Background()
@@ -341,13 +341,13 @@ func TestJobClaimOldSnapshot(t *testing.T) {
 
 // If a job subscription changes its kind, domain or executor while a claim waits for it, the claim
 // uses the new values.
-func TestJobClaimSeesTheRuleMove(t *testing.T) {
+func TestJobClaimSeesTheSubscriptionMove(t *testing.T) {
 	for _, set := range []string{"job_kind = 'other'", "event_domain = 'kg'", "executor_id = 'v'"} {
 		for _, domains := range [][]string{{"iu"}, {"iu", "cad"}} {
 			t.Run(fmt.Sprint(set, len(domains)), func(t *testing.T) {
 				j := newJobs(t)
-				id := j.rule("w", "k", "", 0, 10)
-				j.rule("v", "else", "", 0, 10)
+				id := j.jobSubscription("w", "k", "", 0, 10)
+				j.jobSubscription("v", "else", "", 0, 10)
 				for _, domain := range domains {
 					j.put("k", domain, 1)
 				}

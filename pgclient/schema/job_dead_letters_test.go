@@ -77,7 +77,7 @@ func TestJobReplayWithoutHistory(t *testing.T) {
 	j.exec(`INSERT INTO public.job_queue (job_kind, event_domain, executor, payload, priority, max_attempts, source_ref, target_ref, payload_ref, correlation_id, causation_event_id)
 		VALUES ('k', 'iu', 'external_worker', '{"n": 1}', 7, 1, 'source', 'target', 's3://payload', 'cor', gen_random_uuid())`)
 	was := get[string](j.core, is)
-	j.rule("undertaker", "", "", 0, 1)
+	j.jobSubscription("undertaker", "", "", 0, 1)
 	require.Equal(t, "done", j.outcome("TIMEOUT", j.one("undertaker")))
 	j.exec("DO $$ BEGIN EXECUTE 'DROP TABLE ' || (SELECT tableoid::regclass FROM public.job_history); END $$")
 	deadLetter := get[string](j.core, "SELECT dead_letter_id::text FROM public.job_dead_letter")

@@ -35,9 +35,9 @@ func (j *jobs) flag(key, value string) {
 		ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_by = excluded.updated_by`, key, value)
 }
 
-// rule gives an executor a job subscription and registers the executor at the first use; "" = every
+// jobSubscription gives an executor a job subscription and registers the executor at the first use; "" = every
 // kind or domain.
-func (j *jobs) rule(executor, kind, domain string, floor, parallel int) string {
+func (j *jobs) jobSubscription(executor, kind, domain string, floor, parallel int) string {
 	j.t.Helper()
 	j.exec(`INSERT INTO public.queue_heartbeat (executor_id, executor_kind, domain_scope, last_beat_at, expected_cadence_seconds,
 		stale_threshold_seconds, registered_by) VALUES ($1, 'external_worker', '{}', now(), 60, 300, 'test') ON CONFLICT DO NOTHING`, executor)
@@ -181,7 +181,7 @@ func (j *jobs) reap() map[string]any {
 func (j *jobs) deadLetter(kind, domain, code string) string {
 	j.t.Helper()
 	j.exec(`SELECT public.fn_job_enqueue($1, $2, 'external_worker', '{"n": 1, "api_key": "hidden-key"}', p_max_attempts => 1)`, kind, domain)
-	j.rule("undertaker", kind, domain, 0, 100)
+	j.jobSubscription("undertaker", kind, domain, 0, 100)
 	h := j.one("undertaker")
 	require.Equal(j.t, "done", j.outcome(code, h))
 	return get[string](j.core, "SELECT dead_letter_id::text FROM public.job_dead_letter WHERE job_id = $1", h.Job)

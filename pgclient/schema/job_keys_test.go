@@ -33,7 +33,7 @@ func TestJobKeyOnce(t *testing.T) {
 // jobs per key, and never a deadlock.
 func TestJobKeyRace(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 1000)
+	j.jobSubscription("w", "", "", 0, 1000)
 	pool := j.wide(12, "event_ingest_writer", "dot_executor")
 	together(t, 12, func(i int) (map[string]any, error) {
 		for round := range 20 {
@@ -113,7 +113,7 @@ func TestJobKeysMany(t *testing.T) {
 // The job of a key is active when the call begins, and finished before the call ends.
 func TestJobKeysManyFinishedMeanwhile(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 100)
+	j.jobSubscription("w", "", "", 0, 100)
 	call(t, j.work, "public.fn_job_enqueue('k', 'iu', 'external_worker', p_idempotency_key => 'b')")
 	h := j.one("w")
 	j.exec(`CREATE FUNCTION public.test_wait() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(77); RETURN NULL; END $$;

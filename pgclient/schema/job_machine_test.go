@@ -18,7 +18,7 @@ var reports = []string{"start", "renew", "ack", "release", "TIMEOUT", "BROKEN!"}
 func (j *jobs) standing(status string) held {
 	j.t.Helper()
 	if get[int](j.core, "SELECT count(*) FROM public.job_subscription WHERE executor_id = 'w'") == 0 {
-		j.rule("w", "k", "", 0, 1000)
+		j.jobSubscription("w", "k", "", 0, 1000)
 	}
 	max := 5
 	if status == "dead_letter" {
@@ -186,7 +186,7 @@ func TestJobRepeatedResult(t *testing.T) {
 // well.
 func TestJobMixedBatch(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 1000)
+	j.jobSubscription("w", "", "", 0, 1000)
 	j.put("k", "iu", 6)
 	a, b := j.take("w", 3), j.take("w", 3)
 	batch := []held{b[2], a[0], a[0], a[1], {Job: a[2].Job, Token: b[0].Token}}
@@ -206,7 +206,7 @@ func TestJobMixedBatch(t *testing.T) {
 func TestJobFailRecordsWhy(t *testing.T) {
 	j := newJobs(t)
 	j.flag("queue.retry.schedule", "100s 200s")
-	j.rule("w", "", "", 0, 1000)
+	j.jobSubscription("w", "", "", 0, 1000)
 	job := call(t, j.work, "public.fn_job_enqueue('k', 'iu', 'external_worker', p_max_attempts => 4)")["job_id"].(string)
 	for try := 1; try <= 4; try++ {
 		h := j.one("w")

@@ -67,7 +67,7 @@ const told = `
 		ELSE '' END)
 	FROM lane l LEFT JOIN sum s ON s.kind = l.job_kind AND s.domain = l.event_domain`
 
-func TestJobSnapshotRuleByRule(t *testing.T) {
+func TestJobSnapshotSubscriptionBySubscription(t *testing.T) {
 	j := newJobs(t)
 	lanes := 12
 	var whys []string
@@ -95,7 +95,7 @@ func TestJobSnapshotRuleByRule(t *testing.T) {
 		require.Equal(t, want, got, "%d", i)
 	}
 	for _, why := range []string{"", "no external_worker executor", "no Agent executor", "every subscribed", "no live host", "all due later", "parallel limit", "priority floor"} {
-		require.True(t, slices.ContainsFunc(whys, func(w string) bool { return strings.HasPrefix(w, why) && (why != "" || w == "") }), "the rules never make the picture say %q", why)
+		require.True(t, slices.ContainsFunc(whys, func(w string) bool { return strings.HasPrefix(w, why) && (why != "" || w == "") }), "the job subscriptions never make the picture say %q", why)
 	}
 }
 
@@ -149,7 +149,7 @@ func (j *jobs) touched(sql string) (n float64) {
 // One executor in ten subscribes to a single kind, the others to every kind. Four times the lanes
 // and subscriptions are sixteen times the pairs, but reading them must cost less than five times as
 // much.
-func TestJobSnapshotGrowsAsLanesAndRules(t *testing.T) {
+func TestJobSnapshotGrowsAsLanesAndSubscriptions(t *testing.T) {
 	j := newJobs(t)
 	grow := func(from, to int) float64 {
 		j.exec(`SELECT public.fn_job_enqueue('k' || k, 'd' || d, 'external_worker') FROM generate_series(0, 3) d, generate_series($1::int, $2::int) k`, from, to)
@@ -162,7 +162,7 @@ func TestJobSnapshotGrowsAsLanesAndRules(t *testing.T) {
 		return j.touched("SELECT public.fn_queue_snapshot_parts()")
 	}
 	few, many := grow(0, 9), grow(10, 39)
-	t.Logf("40 lanes, 100 rules: %.0f rows; 160 lanes, 400 rules: %.0f, %.1f times", few, many, many/few)
+	t.Logf("40 lanes, 100 subscriptions: %.0f rows; 160 lanes, 400 subscriptions: %.0f, %.1f times", few, many, many/few)
 	require.Less(t, many/few, 5.0)
 }
 
@@ -175,7 +175,7 @@ func TestJobBacklogOfManyPriorities(t *testing.T) {
 		j.exec("SELECT public.fn_queue_counter_compact()")
 		return j.touched("SELECT * FROM public.fn_job_backlog()")
 	}
-	j.rule("w", "", "", 900, 1)
+	j.jobSubscription("w", "", "", 900, 1)
 	j.exec("SELECT public.fn_job_enqueue('one', 'd', 'external_worker') FROM generate_series(1, 4000)")
 	one := touched()
 	j.exec("SELECT public.fn_job_enqueue('each', 'd', 'external_worker', p_priority => 500)")
@@ -189,8 +189,8 @@ func TestJobBacklogOfManyPriorities(t *testing.T) {
 // later reads would go through all versions of the row.
 func TestJobClaimOverManyLanesWritesOnce(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 1000)
-	j.rule("w", "k7", "", 0, 3)
+	j.jobSubscription("w", "", "", 0, 1000)
+	j.jobSubscription("w", "k7", "", 0, 3)
 	j.exec("SELECT public.fn_job_enqueue('k' || i % 20, 'd' || i % 3, 'external_worker', p_priority => i % 4) FROM generate_series(1, 600) i")
 	require.NoError(t, pgx.BeginFunc(context.Background(), j.root, func(tx pgx.Tx) error {
 		var claimed, jobs, grown, leases, live int

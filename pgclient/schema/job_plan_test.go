@@ -59,7 +59,7 @@ func TestJobHotPathScansNoHistory(t *testing.T) {
 		n, live = 1000000, 20000
 	}
 	j.past(n)
-	j.rule("w", "", "", 0, 1000000)
+	j.jobSubscription("w", "", "", 0, 1000000)
 	for _, analysed := range []bool{false, true} {
 		j.put("order", "iu", live)
 		j.put("order", "kg", live)
@@ -97,7 +97,7 @@ func TestJobHotPathScansNoHistory(t *testing.T) {
 func TestJobResultsReadNoHistory(t *testing.T) {
 	j := newJobs(t)
 	j.past(2000)
-	j.rule("w", "", "", 0, 1000000)
+	j.jobSubscription("w", "", "", 0, 1000000)
 	j.put("order", "iu", 40)
 	for _, what := range []string{"start", "renew", "ack", "release", "fail"} {
 		hs := j.take("w", 5)
@@ -115,7 +115,7 @@ func TestJobResultsReadNoHistory(t *testing.T) {
 
 func TestJobClaimsStayHot(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 1000000)
+	j.jobSubscription("w", "", "", 0, 1000000)
 	j.put("k", "iu", 5000)
 	var updates, hot int64
 	for range 50 {

@@ -13,7 +13,7 @@ import (
 
 func TestJobReapOnce(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 100000)
+	j.jobSubscription("w", "", "", 0, 100000)
 	j.put("k", "iu", 1000)
 	var leases int
 	for len(j.take("w", 9)) > 0 {
@@ -47,7 +47,7 @@ func TestJobReapOnce(t *testing.T) {
 
 func TestJobReapCounts(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 1000)
+	j.jobSubscription("w", "", "", 0, 1000)
 	j.exec("SELECT public.fn_job_enqueue('three', 'iu', 'external_worker'), public.fn_job_enqueue('last', 'iu', 'external_worker', p_max_attempts => 1)")
 	lose := func(kind string) map[string]any {
 		hs, err := tryTake(j.work, "w", []string{kind}, 1, nil)
@@ -79,7 +79,7 @@ func TestJobReapCounts(t *testing.T) {
 // loss costs no job an attempt, except a job whose last attempt was running.
 func TestJobReapChargesNoNeighbours(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 1000)
+	j.jobSubscription("w", "", "", 0, 1000)
 	j.put("k", "iu", 5)
 	j.exec("SELECT public.fn_job_enqueue('last', 'iu', 'external_worker', p_max_attempts => 1) FROM generate_series(1, 2)")
 	hs := j.take("w", 7)
@@ -108,7 +108,7 @@ func TestJobReapChargesNoNeighbours(t *testing.T) {
 // Renewing one job renews the whole claim, and a lease that has not expired is not reaped.
 func TestJobReapSparesTheLiving(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 1000)
+	j.jobSubscription("w", "", "", 0, 1000)
 	j.put("k", "iu", 4)
 	hs := j.take("w", 4)
 	require.EqualValues(t, 0, j.reap()["reaped"])
@@ -123,7 +123,7 @@ func TestJobReapSparesTheLiving(t *testing.T) {
 
 func TestJobLeaseRelease(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 1000)
+	j.jobSubscription("w", "", "", 0, 1000)
 	j.put("k", "iu", 2)
 	old, live := j.one("w"), j.one("w")
 	j.expire(old)
@@ -156,7 +156,7 @@ func TestJobLeaseRelease(t *testing.T) {
 // one way only.
 func TestJobRaces(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 100000)
+	j.jobSubscription("w", "", "", 0, 100000)
 	pool := j.wide(8, "dot_executor", "dead_letter_operator")
 	tell := func(what string, hs []held) error {
 		_, err := tell(context.Background(), pool, what, hs...)

@@ -43,7 +43,7 @@ func TestJobRolesEveryFunction(t *testing.T) {
 
 func TestJobRolesOfAnExecutor(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 100)
+	j.jobSubscription("w", "", "", 0, 100)
 	j.put("k", "iu", 6)
 	dot := j.as("dot_executor")
 	ctx := context.Background()

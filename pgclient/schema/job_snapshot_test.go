@@ -38,7 +38,7 @@ func TestJobSnapshotLanes(t *testing.T) {
 	require.NotNil(t, s.JobSubscriptions)
 	require.Len(t, s.Flow.Jobs, 60)
 
-	j.rule("w", "k", "", 0, 1000)
+	j.jobSubscription("w", "k", "", 0, 1000)
 	j.put("k", "iu", 12)
 	hs := j.take("w", 9)
 	require.Equal(t, "done", j.outcome("start", hs[0]))
@@ -91,16 +91,16 @@ func TestJobSnapshotWhy(t *testing.T) {
 	job := j.put("k", "iu", 3)
 	why := func() string { t.Helper(); return j.lane("k", "iu").Why.String() }
 	require.Equal(t, "no external_worker executor subscribes to it", why())
-	j.rule("w", "other", "", 0, 5)
+	j.jobSubscription("w", "other", "", 0, 5)
 	require.Equal(t, "no external_worker executor subscribes to it", why())
-	j.rule("w", "", "", 0, 2)
+	j.jobSubscription("w", "", "", 0, 2)
 	require.Empty(t, why())
 	j.exec("UPDATE public.job_subscription SET enabled = false WHERE job_kind IS NULL")
 	require.Equal(t, "no external_worker executor subscribes to it", why())
 	j.exec("UPDATE public.job_subscription SET enabled = true")
 	j.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '1 hour' WHERE executor_id = 'w'")
 	require.Equal(t, "every subscribed executor is silent: w", why())
-	j.rule("w2", "k", "", 0, 2)
+	j.jobSubscription("w2", "k", "", 0, 2)
 	require.Empty(t, why(), "one of them lives")
 	j.exec("UPDATE public.queue_heartbeat SET last_beat_at = now(); UPDATE public.job_subscription SET enabled = executor_id = 'w'")
 	require.Len(t, j.take("w", 2), 2)
@@ -131,7 +131,7 @@ func TestJobSnapshotWhy(t *testing.T) {
 
 func TestJobSnapshotLeases(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "k", "", 7, 1000)
+	j.jobSubscription("w", "k", "", 7, 1000)
 	j.put("k", "iu", 60)
 	fresh, late, gone := j.take("w", 3), j.take("w", 2), j.take("w", 1)
 	require.Empty(t, j.snapshot().JobLeases, "all are fresh")

@@ -63,7 +63,7 @@ func TestJobStorm(t *testing.T) {
 		executor, kind, domain string
 		floor, parallel        int
 	}{{"x1", "", "", 0, 40}, {"x1", "a", "", 50, 10}, {"x2", "", "kg", 0, 20}, {"x2", "b", "", 10, 15}} {
-		s.rule(r.executor, r.kind, r.domain, r.floor, r.parallel)
+		s.jobSubscription(r.executor, r.kind, r.domain, r.floor, r.parallel)
 	}
 	s.exec("UPDATE public.queue_heartbeat SET executor_kind = 'Agent' WHERE executor_id = 'x2'; UPDATE public.job_subscription SET executor_kind = 'Agent' WHERE executor_id = 'x2'")
 	s.exec(`SELECT public.fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', (ARRAY['a', 'b', 'c'])[1 + i % 3], 'event_domain', (ARRAY['iu', 'kg'])[1 + i / 3 % 2],
@@ -154,7 +154,7 @@ func TestJobStorm(t *testing.T) {
 	require.Positive(t, began.Load(), "claims began at watermarks")
 	require.Equal(t, want, get[int](s.core, "SELECT count(*) FROM public.job_history"), "each admitted job finished once, no other")
 	require.Equal(t, n-want, get[int](s.core, "SELECT count(*) FROM public.job_queue WHERE status = 'queued' AND attempts = 0 AND picked_at IS NULL AND NOT "+admitted),
-		"what no rule admits was never touched")
+		"what no job subscription admits was never touched")
 	s.balanced()
 	require.Zero(t, get[int](s.core, "SELECT count(*) FROM public.job_lease"))
 	acked := make([]string, 0, len(s.acked))
@@ -187,7 +187,7 @@ func (s *storm) claimer(pool *pgxpool.Pool, executor string, r *rand.Rand) {
 		}
 		for _, h := range hs {
 			if h.Priority < stormFloor(executor, h.Kind) || h.Owner != executor {
-				s.bad("claimed against the rules: " + h.Job)
+				s.bad("claimed against the job subscriptions: " + h.Job)
 			}
 		}
 		if r.IntN(40) == 0 {

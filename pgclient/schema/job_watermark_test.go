@@ -47,7 +47,7 @@ func (j *jobs) old(priority int) string {
 // gets the job.
 func TestJobWatermarkPassesNoJob(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 1000)
+	j.jobSubscription("w", "", "", 0, 1000)
 	j.watermarksWanted()
 	j.put("k", "iu", 1)
 	j.outcome("ack", j.one("w"))
@@ -106,7 +106,7 @@ func TestJobWatermarkPassesNoJob(t *testing.T) {
 // watermark is valid until all have been found again.
 func TestJobWatermarkBesideAnOpenTransaction(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 1000)
+	j.jobSubscription("w", "", "", 0, 1000)
 	j.watermarksWanted()
 	j.put("k", "iu", 1)
 	j.outcome("ack", j.one("w"))
@@ -164,7 +164,7 @@ func TestJobWatermarkEnds(t *testing.T) {
 // as before.
 func TestJobWatermarkReadsFewDeadRows(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 10000)
+	j.jobSubscription("w", "", "", 0, 10000)
 	j.oldSnapshot()
 	const n = 3000
 	j.exec(`SELECT public.fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', 'k', 'event_domain', 'iu', 'executor', 'external_worker',
@@ -200,7 +200,7 @@ func TestJobWatermarkReadsFewDeadRows(t *testing.T) {
 // after 1,500 jobs that became due as before.
 func TestDelayedJobsAreNotRead(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 10000)
+	j.jobSubscription("w", "", "", 0, 10000)
 	j.watermarksWanted()
 	j.exec("ALTER TABLE public.job_queue SET (autovacuum_enabled = off)")
 	j.oldSnapshot()
@@ -232,7 +232,7 @@ func TestDelayedJobsAreNotRead(t *testing.T) {
 // back its time is set.
 func TestJobWatermarkPassesNoDelayedJob(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 1000)
+	j.jobSubscription("w", "", "", 0, 1000)
 	j.watermarksWanted()
 	j.watermarked()
 	from := "SELECT public.fn_job_unready_from() > now() - interval '1 minute'"

@@ -18,7 +18,7 @@ func (j *jobs) leaseID(h held) string {
 
 func TestNoLeaseTokenCanBeRead(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 1000)
+	j.jobSubscription("w", "", "", 0, 1000)
 	j.put("k", "iu", 3)
 	done, leased := j.one("w"), j.one("w")
 	require.Equal(t, "done", j.outcome("ack", done))
@@ -66,7 +66,7 @@ func TestNoLeaseTokenCanBeRead(t *testing.T) {
 
 func TestLeasesAreReleasedByIDAndByToken(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 1000)
+	j.jobSubscription("w", "", "", 0, 1000)
 	j.put("k", "iu", 2)
 	for i, named := range []func(held) string{j.leaseID, func(h held) string { return h.Token }} {
 		h := j.one("w")

@@ -30,7 +30,7 @@ func (j *jobs) leasesFrom() bool {
 // about as many pages after 4,000 ended leases as after a few.
 func TestEndedLeasesAreNotRead(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 10000)
+	j.jobSubscription("w", "", "", 0, 10000)
 	j.watermarksWanted()
 	j.exec("ALTER TABLE public.job_lease SET (autovacuum_enabled = off)")
 	j.oldSnapshot()
@@ -69,7 +69,7 @@ func TestEndedLeasesAreNotRead(t *testing.T) {
 // moved the watermark.
 func TestLateLeasesAreRead(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 6)
+	j.jobSubscription("w", "", "", 0, 6)
 	j.watermarksWanted()
 	j.put("k", "iu", 10)
 	claim := func(tx pgx.Tx) {
@@ -150,7 +150,7 @@ func TestLeaseWatermarkEnds(t *testing.T) {
 // subscription exceeds max_parallel.
 func TestLeaseWatermarkStorm(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 3)
+	j.jobSubscription("w", "", "", 0, 3)
 	j.watermarksWanted()
 	j.put("k", "iu", 200)
 	j.advance()

@@ -80,7 +80,7 @@ func TestPayloadsThatAreTooLongAreRefused(t *testing.T) {
 // be replayed.
 func TestPayloadsThatWereStoredBeforeTheLimit(t *testing.T) {
 	j := newJobs(t)
-	j.rule("e", "", "", 0, 10)
+	j.jobSubscription("e", "", "", 0, 10)
 	j.flag("queue.payload.max_bytes", "999999999")
 	j.exec("SELECT public.fn_job_enqueue('k', 'd', 'external_worker', " + payload(300000) + ", p_max_attempts => 1)")
 	j.flag("queue.payload.max_bytes", "262144")
@@ -97,7 +97,7 @@ func TestPayloadsThatWereStoredBeforeTheLimit(t *testing.T) {
 // to a number of bytes.
 func TestPayloadOfALeasedJob(t *testing.T) {
 	j := newJobs(t)
-	j.rule("e", "", "", 0, 10)
+	j.jobSubscription("e", "", "", 0, 10)
 	j.exec("SELECT public.fn_job_enqueue('k', 'd', 'external_worker', " + payload(20000) + ")")
 	h := j.one("e")
 	read := func(job, token string, most int) string {

@@ -26,7 +26,7 @@ func secretive(t *testing.T) (*jobs, map[string]string) {
 		SELECT e.id, to_jsonb(e), 'k', 'ROUTE_XX000', public.fn_mask_said('token=hidden-2 is wrong'), 'iu', 'iu_outbound_default' FROM public.event_outbox e`)
 	j.exec("INSERT INTO public.subscriptions (event_type, callback_url, verified) VALUES ('order', 'https://h.example/x', true)")
 	j.exec(`INSERT INTO public.events (event_type, payload) VALUES ('order', '{"n": 1, "api_key": "hidden-3"}')`)
-	j.rule("w", "", "", 0, 10)
+	j.jobSubscription("w", "", "", 0, 10)
 	call(t, j.work, `public.fn_job_enqueue('k', 'iu', 'external_worker', '{"n": 1, "api_key": "hidden-4"}', p_max_attempts => 1)`)
 	h := j.one("w")
 	_, err := j.work.Exec(context.Background(), "SELECT public.fn_job_fail($1, $2, '{X}', $3, '{false}')", []string{h.Job}, []string{h.Token},

@@ -117,7 +117,7 @@ func poisonedSteps() []poisoned {
 		}, {
 			step: "job_reap", worker: "lease_reaper", table: "job_queue", when: "UPDATE", row: "NEW",
 			setup: func(c *jobs, n int) (string, string) {
-				c.rule("poison_x", "", "", 0, 100000)
+				c.jobSubscription("poison_x", "", "", 0, 100000)
 				id := queued(c, n)
 				for len(c.take("poison_x", 400)) > 0 {
 				}

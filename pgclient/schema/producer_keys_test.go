@@ -91,7 +91,7 @@ func TestJobKeyLife(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			j := newJobs(t)
 			j.flag("queue.retry.schedule", "1h")
-			j.rule("w", "", "", 0, 100)
+			j.jobSubscription("w", "", "", 0, 100)
 			racing := 4
 			if full() {
 				racing = 16
@@ -156,7 +156,7 @@ func TestJobKeyLife(t *testing.T) {
 
 func TestJobRootsAreSwept(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 100)
+	j.jobSubscription("w", "", "", 0, 100)
 	call(t, j.work, replay, []string{j.deadLetter("k", "iu", "TIMEOUT")}, "ann")
 	j.later("1 hour")
 	require.Equal(t, 1, get[int](j.core, "SELECT count(*)::int FROM public.job_root"), "its job is in the queue")
@@ -171,7 +171,7 @@ func TestJobRootsAreSwept(t *testing.T) {
 
 func TestJobKeyScopes(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 100)
+	j.jobSubscription("w", "", "", 0, 100)
 	team := pgtest.Login(t, j.db)
 	login := func(groups ...string) *pgxpool.Pool {
 		return j.db.Pool(t, pgtest.Login(t, j.db, append(groups, "event_ingest_writer")...))
@@ -354,7 +354,7 @@ func TestJobKeyDays(t *testing.T) {
 	for days, kept := range map[string]string{"7": "6 days", "0": "1000 days", "soon": "1000 days", "1": "23 hours"} {
 		t.Run(days, func(t *testing.T) {
 			j := newJobs(t)
-			j.rule("w", "", "", 0, 100)
+			j.jobSubscription("w", "", "", 0, 100)
 			j.flag("retention.job_keys_days", days)
 			j.flag("retention.jobs_days", "1")
 			j.flag("retention.dead_letters_days", "1")

@@ -47,7 +47,7 @@ func TestRecountUnderLoad(t *testing.T) {
 		h.subscribe("order")
 	}
 	h.flag("webhook.max_attempts", "2")
-	j.rule("x1", "", "", 0, 1000)
+	j.jobSubscription("x1", "", "", 0, 1000)
 	j.put("stormy", "iu", 1) // opens the queue lane of these jobs
 	var stop atomic.Bool
 	var wg sync.WaitGroup

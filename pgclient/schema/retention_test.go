@@ -124,7 +124,7 @@ func TestRetentionOfJobsOverTheLine(t *testing.T) {
 	}
 	replayed("replayed")
 	replayed("done")
-	j.rule("w", "done", "", 0, 10)
+	j.jobSubscription("w", "done", "", 0, 10)
 	require.Equal(t, "done", j.outcome("ack", j.one("w")))
 	j.exec("SELECT public.fn_job_dead_letter_resolve(ARRAY[$1::uuid], 'abandoned', 'test', 'ann')", deadLetters["resolved"])
 	call(t, j.work, "public.fn_queue_bulk_plan('replay_job', $1, 'code:TIMEOUT', 1000, 0, 0, 'ann', 'r')", []string{"job:" + deadLetters["planned"]})

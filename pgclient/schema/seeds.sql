@@ -209,7 +209,7 @@ SELECT * FROM (VALUES
   ('role:dot_executor', 'dot', NULL, NULL),
   ('agency:integrity', 'health', NULL, 'alert'),
   ('role:kg_indexer', 'kg', NULL, NULL),
-  ('role:auto_instantiator', 'iu', 'template.instance_auto_composed', 'update')) AS rules
+  ('role:auto_instantiator', 'iu', 'template.instance_auto_composed', 'update')) AS defaults
 WHERE NOT EXISTS (SELECT FROM public.event_subscription);
 
 INSERT INTO public.queue_partitioned (parent, time_column, step, ahead)

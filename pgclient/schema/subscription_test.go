@@ -35,85 +35,85 @@ func TestSubscriptionRowsOfTheDesign(t *testing.T) {
 	require.Equal(t, 9, get[int](c, "SELECT count(*) FROM public.event_subscription"))
 }
 
-// The cases of DP6 §3.2. A rule is an event subscription: recipient, domain, type, stream, table,
+// The cases of DP6 §3.2. A subscription is an event subscription: recipient, domain, type, stream, table,
 // filter, mute; - is NULL. Unless a case has another event, the event is shop/paid in stream money
 // about table orders with {"region": "eu", "n": {"k": 1}}.
 func TestResolveTable(t *testing.T) {
 	c := newCore(t)
 	c.exec("DELETE FROM public.event_subscription")
-	type rule [7]string
+	type subscription [7]string
 	type event struct{ domain, kind, stream, table, payload string }
 	paid := event{"shop", "paid", "money", "orders", `{"region": "eu", "n": {"k": 1}}`}
 	const no, yes = "f", "t"
 	for _, x := range []struct {
-		name  string
-		rules []rule
-		off   bool
-		event event
-		want  string
+		name          string
+		subscriptions []subscription
+		off           bool
+		event         event
+		want          string
 	}{
 		{"nobody", nil, false, paid, "broadcast 5"},
-		{"step 1: all equal", []rule{{"user:a", "shop", "paid", "money", "-", "{}", no}}, false, paid, "user:a 1"},
-		{"step 2: every type", []rule{{"user:a", "shop", "-", "money", "-", "{}", no}}, false, paid, "user:a 2"},
-		{"step 3: every stream", []rule{{"user:a", "shop", "paid", "-", "-", "{}", no}}, false, paid, "user:a 3"},
-		{"step 4: the domain", []rule{{"user:a", "shop", "-", "-", "-", "{}", no}}, false, paid, "user:a 4"},
-		{"step 1, every domain", []rule{{"user:a", "-", "paid", "money", "-", "{}", no}}, false, paid, "user:a 1"},
-		{"step 2, every domain", []rule{{"user:a", "-", "-", "money", "-", "{}", no}}, false, paid, "user:a 2"},
-		{"step 3, every domain", []rule{{"user:a", "-", "paid", "-", "-", "{}", no}}, false, paid, "user:a 3"},
-		{"step 4, every domain", []rule{{"user:a", "-", "-", "-", "-", "{}", no}}, false, paid, "user:a 4"},
-		{"another domain", []rule{{"user:a", "kg", "paid", "money", "-", "{}", no}}, false, paid, "broadcast 5"},
-		{"another type", []rule{{"user:a", "shop", "lost", "money", "-", "{}", no}}, false, paid, "broadcast 5"},
-		{"another stream", []rule{{"user:a", "shop", "paid", "alert", "-", "{}", no}}, false, paid, "broadcast 5"},
-		{"all steps, one recipient, the best", []rule{
+		{"step 1: all equal", []subscription{{"user:a", "shop", "paid", "money", "-", "{}", no}}, false, paid, "user:a 1"},
+		{"step 2: every type", []subscription{{"user:a", "shop", "-", "money", "-", "{}", no}}, false, paid, "user:a 2"},
+		{"step 3: every stream", []subscription{{"user:a", "shop", "paid", "-", "-", "{}", no}}, false, paid, "user:a 3"},
+		{"step 4: the domain", []subscription{{"user:a", "shop", "-", "-", "-", "{}", no}}, false, paid, "user:a 4"},
+		{"step 1, every domain", []subscription{{"user:a", "-", "paid", "money", "-", "{}", no}}, false, paid, "user:a 1"},
+		{"step 2, every domain", []subscription{{"user:a", "-", "-", "money", "-", "{}", no}}, false, paid, "user:a 2"},
+		{"step 3, every domain", []subscription{{"user:a", "-", "paid", "-", "-", "{}", no}}, false, paid, "user:a 3"},
+		{"step 4, every domain", []subscription{{"user:a", "-", "-", "-", "-", "{}", no}}, false, paid, "user:a 4"},
+		{"another domain", []subscription{{"user:a", "kg", "paid", "money", "-", "{}", no}}, false, paid, "broadcast 5"},
+		{"another type", []subscription{{"user:a", "shop", "lost", "money", "-", "{}", no}}, false, paid, "broadcast 5"},
+		{"another stream", []subscription{{"user:a", "shop", "paid", "alert", "-", "{}", no}}, false, paid, "broadcast 5"},
+		{"all steps, one recipient, the best", []subscription{
 			{"user:a", "shop", "-", "-", "-", "{}", no},
 			{"user:a", "shop", "paid", "-", "-", "{}", no},
 			{"user:a", "shop", "-", "money", "-", "{}", no},
 			{"user:a", "shop", "paid", "money", "-", "{}", no},
 		}, false, paid, "user:a 1"},
-		{"the best is muted", []rule{
+		{"the best is muted", []subscription{
 			{"user:a", "shop", "-", "-", "-", "{}", no},
 			{"user:a", "shop", "paid", "-", "-", "{}", no},
 			{"user:a", "shop", "-", "money", "-", "{}", no},
 			{"user:a", "shop", "paid", "money", "-", "{}", yes},
 		}, false, paid, "user:a 2"},
-		{"two are muted", []rule{
+		{"two are muted", []subscription{
 			{"user:a", "shop", "-", "-", "-", "{}", no},
 			{"user:a", "shop", "paid", "-", "-", "{}", no},
 			{"user:a", "shop", "-", "money", "-", "{}", yes},
 			{"user:a", "shop", "paid", "money", "-", "{}", yes},
 		}, false, paid, "user:a 3"},
-		{"a recipient per step", []rule{
+		{"a recipient per step", []subscription{
 			{"user:d", "shop", "-", "-", "-", "{}", no},
 			{"user:c", "-", "paid", "-", "-", "{}", no},
 			{"user:b", "shop", "-", "money", "-", "{}", no},
 			{"user:a", "-", "paid", "money", "-", "{}", no},
 		}, false, paid, "user:a 1,user:b 2,user:c 3,user:d 4"},
-		{"muted, step 1", []rule{{"user:a", "shop", "paid", "money", "-", "{}", yes}}, false, paid, "broadcast 5"},
-		{"muted, step 4, every domain", []rule{{"user:a", "-", "-", "-", "-", "{}", yes}}, false, paid, "broadcast 5"},
-		{"a mute is one row's, not the recipient's", []rule{
+		{"muted, step 1", []subscription{{"user:a", "shop", "paid", "money", "-", "{}", yes}}, false, paid, "broadcast 5"},
+		{"muted, step 4, every domain", []subscription{{"user:a", "-", "-", "-", "-", "{}", yes}}, false, paid, "broadcast 5"},
+		{"a mute is one row's, not the recipient's", []subscription{
 			{"user:a", "shop", "-", "-", "-", "{}", yes},
 			{"user:a", "-", "-", "-", "-", "{}", no},
 		}, false, paid, "user:a 4"},
-		{"scope: the table", []rule{{"user:a", "shop", "paid", "-", "orders", "{}", no}}, false, paid, "user:a 3"},
-		{"scope: another table", []rule{{"user:a", "shop", "paid", "-", "units", "{}", no}}, false, paid, "broadcast 5"},
-		{"scope: a table, the event has none", []rule{{"user:a", "shop", "paid", "-", "orders", "{}", no}}, false, event{"shop", "paid", "money", "", "{}"}, "broadcast 5"},
-		{"scope: part of the payload", []rule{{"user:a", "shop", "-", "money", "-", `{"region": "eu"}`, no}}, false, paid, "user:a 2"},
-		{"scope: deep in the payload", []rule{{"user:a", "-", "-", "-", "-", `{"n": {"k": 1}}`, no}}, false, paid, "user:a 4"},
-		{"scope: another payload", []rule{{"user:a", "shop", "paid", "money", "-", `{"region": "us"}`, no}}, false, paid, "broadcast 5"},
-		{"scope: table and payload", []rule{{"user:a", "shop", "paid", "money", "orders", `{"region": "eu"}`, no}}, false, paid, "user:a 1"},
-		{"scope: the table, not the payload", []rule{{"user:a", "shop", "paid", "money", "orders", `{"region": "us"}`, no}}, false, paid, "broadcast 5"},
-		{"scope: the payload, not the table", []rule{{"user:a", "shop", "paid", "money", "units", `{"region": "eu"}`, no}}, false, paid, "broadcast 5"},
-		{"scope, and muted", []rule{{"user:a", "shop", "paid", "money", "orders", `{"region": "eu"}`, yes}}, false, paid, "broadcast 5"},
-		{"scoped out of the best step", []rule{
+		{"scope: the table", []subscription{{"user:a", "shop", "paid", "-", "orders", "{}", no}}, false, paid, "user:a 3"},
+		{"scope: another table", []subscription{{"user:a", "shop", "paid", "-", "units", "{}", no}}, false, paid, "broadcast 5"},
+		{"scope: a table, the event has none", []subscription{{"user:a", "shop", "paid", "-", "orders", "{}", no}}, false, event{"shop", "paid", "money", "", "{}"}, "broadcast 5"},
+		{"scope: part of the payload", []subscription{{"user:a", "shop", "-", "money", "-", `{"region": "eu"}`, no}}, false, paid, "user:a 2"},
+		{"scope: deep in the payload", []subscription{{"user:a", "-", "-", "-", "-", `{"n": {"k": 1}}`, no}}, false, paid, "user:a 4"},
+		{"scope: another payload", []subscription{{"user:a", "shop", "paid", "money", "-", `{"region": "us"}`, no}}, false, paid, "broadcast 5"},
+		{"scope: table and payload", []subscription{{"user:a", "shop", "paid", "money", "orders", `{"region": "eu"}`, no}}, false, paid, "user:a 1"},
+		{"scope: the table, not the payload", []subscription{{"user:a", "shop", "paid", "money", "orders", `{"region": "us"}`, no}}, false, paid, "broadcast 5"},
+		{"scope: the payload, not the table", []subscription{{"user:a", "shop", "paid", "money", "units", `{"region": "eu"}`, no}}, false, paid, "broadcast 5"},
+		{"scope, and muted", []subscription{{"user:a", "shop", "paid", "money", "orders", `{"region": "eu"}`, yes}}, false, paid, "broadcast 5"},
+		{"scoped out of the best step", []subscription{
 			{"user:a", "shop", "paid", "money", "units", "{}", no},
 			{"user:a", "shop", "-", "-", "-", "{}", no},
 		}, false, paid, "user:a 4"},
-		{"off: step 1", []rule{{"user:a", "shop", "paid", "money", "-", "{}", no}}, true, paid, "broadcast 5"},
-		{"off: every domain", []rule{{"user:a", "-", "-", "-", "-", "{}", no}}, true, paid, "broadcast 5"},
+		{"off: step 1", []subscription{{"user:a", "shop", "paid", "money", "-", "{}", no}}, true, paid, "broadcast 5"},
+		{"off: every domain", []subscription{{"user:a", "-", "-", "-", "-", "{}", no}}, true, paid, "broadcast 5"},
 		{"off: nobody", nil, true, paid, "broadcast 5"},
 	} {
 		c.exec("DELETE FROM public.event_subscription")
-		for _, r := range x.rules {
+		for _, r := range x.subscriptions {
 			c.exec(`INSERT INTO public.event_subscription (recipient_ref, event_domain, event_type, event_stream, scope_subject_table, scope_filter, mute)
 				VALUES ($1, NULLIF($2, '-'), NULLIF($3, '-'), NULLIF($4, '-'), NULLIF($5, '-'), $6, $7::text::boolean)`, r[0], r[1], r[2], r[3], r[4], r[5], r[6])
 		}
@@ -126,7 +126,7 @@ func TestResolveTable(t *testing.T) {
 	}
 }
 
-func TestResolveExplainNamesEveryRule(t *testing.T) {
+func TestResolveExplainNamesEverySubscription(t *testing.T) {
 	c := newCore(t)
 	c.exec("DELETE FROM public.event_subscription")
 	c.exec(`INSERT INTO public.event_subscription (recipient_ref, event_domain, event_type, event_stream, scope_subject_table, scope_filter, mute) VALUES
@@ -258,8 +258,8 @@ func TestSubscriptionSwitches(t *testing.T) {
 	require.Equal(t, "role:kg_indexer 4", resolve())
 
 	call(t, admin, "public.fn_queue_heartbeat_register('codex', 'Codex', '{kg}', 60, 300, 'ann')")
-	rule := "public.fn_job_subscription_set('codex', NULL, NULL, 0, 10, $1, NULL, 'ann', 'switch')"
-	call(t, admin, rule, true)
+	subscription := "public.fn_job_subscription_set('codex', NULL, NULL, 0, 10, $1, NULL, 'ann', 'switch')"
+	call(t, admin, subscription, true)
 	c.exec("SELECT public.fn_job_enqueue('kg.reindex', 'kg', 'Codex') FROM generate_series(1, 3)")
 	claim := func() (n int) {
 		t.Helper()
@@ -267,9 +267,9 @@ func TestSubscriptionSwitches(t *testing.T) {
 		return n
 	}
 	require.Equal(t, 1, claim())
-	call(t, admin, rule, false)
-	require.Zero(t, claim(), "a rule of an executor, disabled")
-	call(t, admin, rule, true)
+	call(t, admin, subscription, false)
+	require.Zero(t, claim(), "a subscription of an executor, disabled")
+	call(t, admin, subscription, true)
 	require.Equal(t, 1, claim())
 
 	// Deregistering an executor is refused while work waits for it.
@@ -279,7 +279,7 @@ func TestSubscriptionSwitches(t *testing.T) {
 	c.exec("SELECT public.fn_job_enqueue('kg.reindex', 'kg', 'Codex')")
 	require.Zero(t, claim())
 	call(t, admin, "public.fn_queue_heartbeat_register('codex', 'Codex', '{kg}', 60, 300, 'ann')")
-	require.Equal(t, 1, claim(), "its rules were kept")
+	require.Equal(t, 1, claim(), "its subscriptions were kept")
 }
 
 // event_read rows are kept as long as the events that they are about could be kept.

@@ -402,7 +402,7 @@ func TestSweepBesideAnOpenReader(t *testing.T) {
 		sweeps = 30
 	}
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 1000)
+	j.jobSubscription("w", "", "", 0, 1000)
 	j.leaves(32, 31)
 	for days := range 3 {
 		j.oldLeaf(100+days, 1000)

@@ -185,7 +185,7 @@ func TestWhyALaneWaits(t *testing.T) {
 		why string
 	}{
 		{func() {}, "no external_worker executor subscribes to it"},
-		{func() { j.rule("w", "k", "", 0, 1) }, ""},
+		{func() { j.jobSubscription("w", "k", "", 0, 1) }, ""},
 		{func() { host("w", "other") }, "no live host has a handler for it"},
 		{func() { host("w", "k", "other") }, ""},
 		{func() { host("somebody", "other") }, ""},
@@ -214,13 +214,13 @@ func TestWhyALaneWaits(t *testing.T) {
 // Whether a priority floor blocks a lane depends on the priorities of the waiting jobs.
 func TestWhyBelowTheFloor(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "k", "", 10, 1)
+	j.jobSubscription("w", "k", "", 10, 1)
 	floor := func() (state, text string) {
 		t.Helper()
 		for _, l := range call(t, j.root, "public.fn_queue_why('k')")["links"].([]any) {
 			if l := l.(map[string]any); l["link"] == "floor" {
 				if l["state"] != "clear" {
-					require.Equal(t, "qtop executor subscribe w --kind k --floor N --reason R", l["do"], "the rule that governs")
+					require.Equal(t, "qtop executor subscribe w --kind k --floor N --reason R", l["do"], "the job subscription that applies")
 				}
 				return l["state"].(string), l["text"].(string)
 			}
@@ -246,7 +246,7 @@ func TestWhyBelowTheFloor(t *testing.T) {
 // reason.
 func TestWhyDueJobsAreNotTakenIn(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 100)
+	j.jobSubscription("w", "", "", 0, 100)
 	call(t, j.root, "public.fn_job_enqueue('k', 'iu', 'external_worker', p_process_after => now() + interval '1 hour')")
 	require.Equal(t, "all due later", call(t, j.root, "public.fn_queue_why('k')")["why"])
 	j.exec("ALTER TABLE public.job_queue DISABLE TRIGGER USER")
@@ -319,7 +319,7 @@ func TestWebhookResumeOutlivesAnOldGone(t *testing.T) {
 // The reason names jobs of an older release whose process_after is never reached.
 func TestWhyALaneIsNeverDue(t *testing.T) {
 	j := newJobs(t)
-	j.rule("w", "", "", 0, 1)
+	j.jobSubscription("w", "", "", 0, 1)
 	why := func(lane string) any { return call(t, j.root, "public.fn_queue_why($1)", lane)["why"] }
 	j.put("k", "iu", 1)
 	require.Empty(t, why("job k in iu"))

@@ -5,19 +5,19 @@ package viewstest
 
 import "github.com/qtop/qtop/pgclient/queue"
 
-// Rules returns the event subscriptions of a new installation, one of them muted and two limited to
+// EventSubscriptions returns the event subscriptions of a new installation, one of them muted and two limited to
 // a scope.
-func Rules() []queue.EventSubscription {
+func EventSubscriptions() []queue.EventSubscription {
 	n := int64(0)
-	rule := func(recipient, domain, kind, stream string) queue.EventSubscription {
+	subscription := func(recipient, domain, kind, stream string) queue.EventSubscription {
 		n++
 		return queue.EventSubscription{ID: n, Recipient: t(recipient), Domain: t(domain), Type: t(kind), Stream: t(stream), Filter: t("{}")}
 	}
 	out := []queue.EventSubscription{
-		rule("role:health_owner", "system", "issue_opened", ""), rule("role:health_owner", "system", "issue_resolved", ""), rule("agency:sysop", "", "", "alert"),
-		rule("role:workflow_admin", "staging", "", "birth"), rule("role:workflow_admin", "staging", "", "update"), rule("role:dot_executor", "dot", "", ""),
-		rule("agency:integrity", "health", "", "alert"), rule("role:kg_indexer", "kg", "", ""), rule("role:auto_instantiator", "iu", "template.instance_auto_composed", "update"),
-		rule("user:anna", "billing", "invoice.paid", ""), rule("agent:codex", "kg", "node.updated", "update"),
+		subscription("role:health_owner", "system", "issue_opened", ""), subscription("role:health_owner", "system", "issue_resolved", ""), subscription("agency:sysop", "", "", "alert"),
+		subscription("role:workflow_admin", "staging", "", "birth"), subscription("role:workflow_admin", "staging", "", "update"), subscription("role:dot_executor", "dot", "", ""),
+		subscription("agency:integrity", "health", "", "alert"), subscription("role:kg_indexer", "kg", "", ""), subscription("role:auto_instantiator", "iu", "template.instance_auto_composed", "update"),
+		subscription("user:anna", "billing", "invoice.paid", ""), subscription("agent:codex", "kg", "node.updated", "update"),
 	}
 	out[7].Mute = true
 	out[9].SubjectTable, out[9].Filter = t("invoices"), t(`{"region": "eu", "amount": {"currency": "EUR"}}`)
@@ -57,22 +57,22 @@ func BroadcastShare() queue.Broadcast {
 // Resolution returns the resolution of a type that only a muted event subscription and one with
 // another scope name.
 func Resolution() queue.Resolution {
-	rules := Rules()
+	all := EventSubscriptions()
 	return queue.Resolution{
 		Domain: t("kg"), Type: t("node.updated"), Stream: t("update"), Payload: t("{}"), Registered: true, On: true, Events: 8_100, Broadcast: 8_100,
-		Rules:      []queue.ResolvedRule{{EventSubscription: rules[10], StepNo: 1, Outcome: "filter"}, {EventSubscription: rules[7], StepNo: 4, Outcome: "muted"}},
-		Recipients: []queue.Text{t("broadcast")},
+		Subscriptions: []queue.ResolvedSubscription{{EventSubscription: all[10], StepNo: 1, Outcome: "filter"}, {EventSubscription: all[7], StepNo: 4, Outcome: "muted"}},
+		Recipients:    []queue.Text{t("broadcast")},
 	}
 }
 
 // ResolutionReached returns the resolution of a type that reaches two recipients, one of them by
 // two steps.
 func ResolutionReached() queue.Resolution {
-	rules := Rules()
+	all := EventSubscriptions()
 	return queue.Resolution{
 		Domain: t("system"), Type: t("issue_opened"), Stream: t("alert"), Payload: t(`{"severity": "high"}`), SubjectTable: t("issues"), Registered: true, On: true, Events: 57_000,
-		Rules: []queue.ResolvedRule{
-			{EventSubscription: rules[2], StepNo: 2, Outcome: "taken"}, {EventSubscription: rules[0], StepNo: 3, Outcome: "taken"}, {EventSubscription: rules[2], StepNo: 4, Outcome: "better"},
+		Subscriptions: []queue.ResolvedSubscription{
+			{EventSubscription: all[2], StepNo: 2, Outcome: "taken"}, {EventSubscription: all[0], StepNo: 3, Outcome: "taken"}, {EventSubscription: all[2], StepNo: 4, Outcome: "better"},
 		},
 		Recipients: []queue.Text{t("agency:sysop"), t("role:health_owner")},
 	}

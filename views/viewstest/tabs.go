@@ -23,7 +23,7 @@ func Tabs(s *queue.Snapshot, open queue.PaneID) []views.Tab {
 		{queue.Pane{ID: queue.PaneQueues, Keys: "8", Title: "Queues", Short: "Queue"}, views.QueuesBadge},
 		{queue.Pane{ID: queue.PaneScheduler, Keys: "9", Title: "Scheduler", Short: "Sch"}, views.SchedulerBadge},
 		{queue.Pane{ID: queue.PaneFlags, Keys: "gf", Title: "Flags"}, views.FlagsBadge},
-		{queue.Pane{ID: queue.PaneRules, Keys: "gs", Title: "Subscriptions", Short: "Subs"}, views.EventSubscriptionsBadge},
+		{queue.Pane{ID: queue.PaneSubscriptions, Keys: "gs", Title: "Subscriptions", Short: "Subs"}, views.EventSubscriptionsBadge},
 		{queue.Pane{ID: queue.PaneNotify, Keys: "gn", Title: "Notifications", Short: "Notify"}, views.NotificationsBadge},
 		{queue.Pane{ID: queue.PaneHost, Keys: "gw", Title: "Worker host", Short: "Host"}, nil},
 		{queue.Pane{ID: queue.PaneAudit, Keys: "ga", Title: "Audit"}, nil},

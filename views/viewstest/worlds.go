@@ -42,11 +42,11 @@ type World struct {
 	Why       queue.Why
 	Cron      queue.Cron
 
-	Notifications *queue.Notifications
-	Rules         []queue.EventSubscription
-	Broadcast     *queue.Broadcast
-	Resolution    queue.Resolution
-	Reached       queue.Resolution
+	Notifications      *queue.Notifications
+	EventSubscriptions []queue.EventSubscription
+	Broadcast          *queue.Broadcast
+	Resolution         queue.Resolution
+	Reached            queue.Resolution
 }
 
 // RichWorld returns the data of the incident.
@@ -60,7 +60,7 @@ func RichWorld() World {
 		EventDeadLetters: EventDeadLetters(3), EventDeadLetter: EventDeadLetter(), Revealed: Revealed(),
 		Sessions: Sessions(), Quarantine: Quarantine(), Operations: Operations(), Items: OperationItems(),
 		Endpoints: Endpoints(), Leases: WebhookLeases(), Endpoint: EndpointPage(), Why: Why(), Cron: Cron(), Notifications: &n,
-		Rules: Rules(), Broadcast: &share, Resolution: Resolution(), Reached: ResolutionReached(),
+		EventSubscriptions: EventSubscriptions(), Broadcast: &share, Resolution: Resolution(), Reached: ResolutionReached(),
 	}
 }
 

@@ -117,7 +117,7 @@ BEGIN
   SELECT * INTO v_before FROM public.queue_identity;
   IF v_clone IS NULL THEN
     v_rule := 'no_clone';
-    v_why := format('database %s is not a clone, nothing is to be adopted: %s recorded its identity at %s',
+    v_why := format('database %s is not a clone, so there is nothing to adopt: %s recorded its identity at %s',
       current_database(),
       v_before.recorded_by, to_char(v_before.recorded_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'));
   ELSIF p_database IS DISTINCT FROM current_database() AND NOT (v_dry AND p_database IS NULL) THEN
