@@ -6,6 +6,7 @@ package config
 import (
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -24,7 +25,7 @@ type KeyInfo struct {
 // listening on it (listen), the person and their rights (caller), repeated printing (watch),
 // printed text (text), the screen, the worker host, sending requests (delivery).
 func Parts() (parts []string) {
-	for _, k := range Keys() {
+	for _, k := range keyInfos() {
 		if !slices.Contains(parts, k.Part) {
 			parts = append(parts, k.Part)
 		}
@@ -41,7 +42,9 @@ func part(name string, keys ...key) []key {
 }
 
 // Keys lists every key, in the order of the documents.
-func Keys() []KeyInfo {
+func Keys() []KeyInfo { return slices.Clone(keyInfos()) }
+
+var keyInfos = sync.OnceValue(func() []KeyInfo {
 	all := keys(Sources{})
 	infos := make([]KeyInfo, len(all))
 	for i, k := range all {
@@ -54,7 +57,7 @@ func Keys() []KeyInfo {
 		}
 	}
 	return infos
-}
+})
 
 // Themes returns the values of theme; with auto, the console asks the terminal for its background
 // colour.
