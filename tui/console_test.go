@@ -49,7 +49,7 @@ func TestPanes(t *testing.T) {
 		c.press("esc", "tab")
 		c.sees("stale first")
 		c.press("shift+tab", "shift+tab")
-		c.sees("flag set")
+		c.model(func(m *root) { require.Equal(t, last(Panes()).ID, m.at) })
 		c.press("9")
 		c.sees("SCHEDULER MODE")
 	})
