@@ -171,12 +171,13 @@ $fn$;
 COMMENT ON FUNCTION public.fn_event_stamps_always IS
   'Makes the triggers that stamp events fire for logical replication too. Internal.';
 
--- fn_queue_retention_sweep() → {created, moved, letters, attempts, cleaned, webhooks, webhooks_after,
--- dropped: [leaves], kept: {leaf: why}}. One run deletes at most 10,000 dead letters of each table, empties 10,000
--- finished jobs, and deletes 200,000 attempts (two million events a day make fewer attempts per hour). Webhook events:
--- fn_webhook_retention_sweep. Leaves are created and dropped last, after all work on rows, because that locks their
--- parents and default partitions until the run commits. If a lock is not granted within 50 ms, the next run repeats the
--- step: a session that waits for a lock makes other sessions wait behind it. Tick worker retention_sweep.
+-- fn_queue_retention_sweep() → {created, moved, letters, attempts, keys, roots, reads, cleaned, webhooks,
+-- webhooks_after, dropped: [leaves], kept: {leaf: why}}. One run deletes at most 10,000 dead letters of each table,
+-- empties 10,000 finished jobs, and deletes 200,000 attempts, keys and reads. The host runs it again at once while one
+-- of these numbers shows that more may be left. Webhook events: fn_webhook_retention_sweep. Leaves are created and
+-- dropped last, after all work on rows, because that locks their parents and default partitions until the run commits.
+-- If a lock is not granted within 50 ms, the next run repeats the step: a session that waits for a lock makes other
+-- sessions wait behind it. Tick worker retention_sweep.
 CREATE OR REPLACE FUNCTION public.fn_queue_retention_sweep() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' SET jit = off AS $fn$
 DECLARE

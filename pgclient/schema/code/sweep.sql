@@ -154,10 +154,13 @@ BEGIN
       UPDATE public.producer_key x SET status = 'ended', final_at = now() WHERE x.ctid = ANY (v_rows);
     WHEN 'sweep_keys' THEN
       DELETE FROM public.producer_key x WHERE x.ctid = ANY (v_rows);
+      v_name := 'keys';
     WHEN 'sweep_roots' THEN
       DELETE FROM public.job_root x WHERE x.ctid = ANY (v_rows);
+      v_name := 'roots';
     WHEN 'sweep_reads' THEN
       DELETE FROM public.event_read x WHERE x.ctid = ANY (v_rows);
+      v_name := 'reads';
     WHEN 'sweep_pictures' THEN
       DELETE FROM public.queue_past_picture x WHERE x.ctid = ANY (v_rows);
     WHEN 'sweep_staging' THEN
