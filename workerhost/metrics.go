@@ -67,8 +67,8 @@ func (h *Host) Ready() string {
 	return ""
 }
 
-// ServeMetrics serves HTTP on addr until ctx ends: /metrics for Prometheus, /healthz (the process
-// lives) and /readyz (200 if Ready returns "", otherwise 503 with its reason). It returns the
+// ServeMetrics serves HTTP on addr until ctx ends: /metrics for Prometheus, with the figures of the
+// whole database if the login has queue_viewer, /healthz (the process lives) and /readyz (200 if Ready returns "", otherwise 503 with its reason). It returns the
 // address of the listener, which shows the port when addr has port 0. Give it a context that ends
 // after Run has returned, so that the end of the host can be watched.
 func (h *Host) ServeMetrics(ctx context.Context, addr string) (net.Addr, error) {
@@ -80,7 +80,7 @@ func (h *Host) ServeMetrics(ctx context.Context, addr string) (net.Addr, error) 
 	for _, c := range []prometheus.Collector{
 		// Growth of the process shows in go_goroutines, process_resident_memory_bytes and
 		// process_open_fds.
-		collector{h}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collector{h}, &databaseCollector{client: h.client, log: h.log}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	} {
 		if err := registry.Register(c); err != nil {
 			return nil, err

@@ -9,16 +9,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
 // idleHost returns a host that is not run and needs no database.
 func idleHost(t *testing.T) *Host {
 	t.Helper()
-	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: "postgres://host@db.invalid/app", WorkConns: 1})
+	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: "postgres://host@127.0.0.1:1/app?sslmode=disable", WorkConns: 1})
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	h, err := New(client, Options{ID: "idle"})
@@ -45,12 +47,29 @@ func TestMetricsAreDocumented(t *testing.T) {
 		slices.Sort(all)
 		return slices.Compact(all)
 	}
-	have := names(`(?m)^# TYPE (qtop_\w+)`, served)
-	require.NotEmpty(t, have)
+	have := append(names(`(?m)^# TYPE (qtop_\w+)`, served), databaseNames(t)...)
+	slices.Sort(have)
+	require.Contains(t, have, "qtop_database_readable")
 	require.Equal(t, have, names("(?m)^\\| `(qtop_\\w+)", document))
+	for _, used := range names(`\b(qtop_[a-z_]+)`, document) { // the alert rules use them
+		require.Contains(t, have, used)
+	}
 	for _, outcome := range names(`outcome="(\w+)"`, served) {
 		require.Contains(t, string(document), "`"+outcome+"`")
 	}
+}
+
+// databaseNames returns the names of the figures of a database in which something waits.
+func databaseNames(t *testing.T) (all []string) {
+	t.Helper()
+	ch := make(chan prometheus.Metric, 100)
+	databaseFigures(ch, &queue.Snapshot{Waiting: []queue.Waiting{{Source: "job"}}})
+	close(ch)
+	for m := range ch {
+		all = append(all, regexp.MustCompile(`fqName: "(\w+)"`).FindStringSubmatch(m.Desc().String())[1])
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // A host without Options.Sender sends, but not to private addresses.
