@@ -1,6 +1,6 @@
 #!/bin/sh
-# Writes the generated documents. `make lint` fails while docs/keys.md, docs/configuration.md or the table of
-# CONTRIBUTING.md is stale, `make test` while docs/schema.md is.
+# Writes the generated documents. `make lint` fails while docs/keys.md, docs/configuration.md, docs/rights.md or the table
+# of CONTRIBUTING.md is stale, `make test` while docs/schema.md is.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -19,6 +19,9 @@ echo "pgclient/schema/objects.txt, pgclient/schema/tables.txt, pgclient/schema/t
 go run ./cmd/qtop keys --settings docs/schema.md >"$tmp"
 cat "$tmp" >docs/configuration.md
 echo "docs/configuration.md"
+go run ./cmd/qtop keys --rights docs/schema.md >"$tmp"
+cat "$tmp" >docs/rights.md
+echo "docs/rights.md"
 .ci/dependencies.sh >"$tmp"
 cat "$tmp" >CONTRIBUTING.md
 echo "CONTRIBUTING.md"

@@ -59,6 +59,10 @@ settings() {
 	go run ./cmd/qtop keys --settings docs/schema.md --check docs/configuration.md
 }
 
+rights() {
+	go run ./cmd/qtop keys --rights docs/schema.md --check docs/rights.md
+}
+
 dependencies() {
 	.ci/dependencies.sh | diff -u CONTRIBUTING.md - || {
 		echo "CONTRIBUTING.md is stale: run make docs"
@@ -78,6 +82,7 @@ check "golangci-lint" go run "$golangci" run --timeout 10m ./...
 if [ -d cmd/qtop ]; then
 	check "docs/keys.md is current" generated
 	check "docs/configuration.md is current" settings
+	check "docs/rights.md is current" rights
 else
 	echo "SKIP  docs/keys.md: there is no cmd/qtop to generate it"
 fi

@@ -3,6 +3,7 @@ package main
 // The verbs version, config and keys.
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -112,20 +113,25 @@ func (a *app) showConfig(origin bool) {
 	a.print(all, heads, rows)
 }
 
-// keysCmd prints docs/keys.md, or with --settings docs/configuration.md. With
-// --check it fails if that file differs.
+// keysCmd prints docs/keys.md, with --settings docs/configuration.md, or with
+// --rights docs/rights.md. With --check it fails if that file differs.
 func keysCmd(a *app) *cobra.Command {
-	var check, schema string
+	var check, settings, rights string
 	cmd := &cobra.Command{
-		Use: "keys", Example: "qtop keys", Short: "Print the key bindings, or with --settings the settings, as Markdown", Args: cobra.NoArgs, Hidden: true,
-		RunE: func(*cobra.Command, []string) error {
+		Use: "keys", Example: "qtop keys", Short: "Print the key bindings, the settings or the rights, as Markdown", Args: cobra.NoArgs, Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			text := keysMarkdown()
-			if schema != "" {
+			if schema := cmp.Or(settings, rights); schema != "" {
 				tables, err := os.ReadFile(schema)
 				if err != nil {
 					return err
 				}
-				if text, err = settingsMarkdown(string(tables)); err != nil {
+				if settings != "" {
+					text, err = settingsMarkdown(string(tables))
+				} else {
+					text, err = rightsMarkdown(cmd.Root(), string(tables))
+				}
+				if err != nil {
 					return err
 				}
 			}
@@ -144,6 +150,7 @@ func keysCmd(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&check, "check", "", "compare with this file")
-	cmd.Flags().StringVar(&schema, "settings", "", "print the settings, and the flags that this docs/schema.md lists")
+	cmd.Flags().StringVar(&settings, "settings", "", "print the settings, and the flags that this docs/schema.md lists")
+	cmd.Flags().StringVar(&rights, "rights", "", "print the roles that each verb needs, by the grants that this docs/schema.md lists")
 	return cmd
 }
