@@ -1,6 +1,7 @@
 package pgclient_test
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -171,18 +172,56 @@ func TestPreviewsSayWhatBlocksTickWorkers(t *testing.T) {
 	require.Empty(t, blockers(plan(t, admin, resume)))
 }
 
-// Each step that can quarantine rows has a tick worker that processes them again.
+// Each step that can put rows into quarantine has the tick workers whose functions run it. The steps
+// and the workers are read from the functions of the schema.
 func TestStepsHaveWorkers(t *testing.T) {
 	w := newWorld(t)
-	workers := get[[]string](w, "SELECT array_agg(worker_name) FROM public.queue_tick_worker")
-	steps := get[[]string](w, `SELECT array_agg(DISTINCT substr(p.proname, 9)) FROM pg_catalog.pg_proc p
-		WHERE p.proname LIKE 'fn\_step\_%' AND p.proname NOT LIKE '%\_targets'`)
-	require.Greater(t, len(steps), 15)
-	for _, step := range steps {
-		i := slices.IndexFunc(actions.StepWorkers(), func(x [2]string) bool { return strings.HasPrefix(step, x[0]) })
-		require.GreaterOrEqual(t, i, 0, "step %s: add it with its tick worker to StepWorkers (pgclient/actions/blocked_work.go)", step)
-		if worker := actions.StepWorkers()[i][1]; worker != "" {
-			require.Contains(t, workers, worker, step)
+	source := map[string]string{}
+	for _, row := range get[[]string](w, `SELECT array_agg(p.proname || E'\n' || p.prosrc) FROM pg_catalog.pg_proc p
+		WHERE p.pronamespace = 'public'::regnamespace AND p.proname LIKE 'fn\_%'`) {
+		name, body, _ := strings.Cut(row, "\n")
+		source[name] = body
+	}
+	// steps returns the steps that a function runs: named in the call, or in the list of a loop.
+	direct, looped := regexp.MustCompile(`fn_queue_step(?:_rest|_part|_failed)?\('([a-z_]+)'::text`), regexp.MustCompile(`fn_queue_step\(v_step\b`)
+	listed := regexp.MustCompile(`['{,]((?:bulk|webhook_|sweep_)[a-z_]*)['},]`)
+	steps := func(name string) (out []string) {
+		for _, m := range direct.FindAllStringSubmatch(source[name], -1) {
+			out = append(out, m[1])
+		}
+		if looped.MatchString(source[name]) {
+			for _, m := range listed.FindAllStringSubmatch(strings.ReplaceAll(source[name], ",", ",,"), -1) {
+				out = append(out, m[1])
+			}
+		}
+		return out
+	}
+	called := regexp.MustCompile(`public\.(fn_[a-z0-9_]+)\(`)
+	want := map[string][]string{}
+	for _, row := range get[[]string](w, "SELECT array_agg(t.worker_name || ' ' || t.function ORDER BY t.worker_name) FROM public.queue_tick_worker t") {
+		worker, first, _ := strings.Cut(row, " ")
+		seen := map[string]bool{}
+		for todo := []string{first}; len(todo) > 0; {
+			name := todo[0]
+			todo = todo[1:]
+			if seen[name] || strings.HasPrefix(name, "fn_queue_step") {
+				continue
+			}
+			seen[name] = true
+			for _, step := range steps(name) {
+				if !slices.Contains(want[step], worker) {
+					want[step] = append(want[step], worker)
+				}
+			}
+			for _, m := range called.FindAllStringSubmatch(source[name], -1) {
+				todo = append(todo, m[1])
+			}
 		}
 	}
+	require.Greater(t, len(want), 25)
+	for name := range source {
+		step, ok := strings.CutPrefix(name, "fn_step_")
+		require.True(t, !ok || strings.HasSuffix(step, "_targets") || len(want[step]) > 0, "%s: no tick worker runs this step", name)
+	}
+	require.Equal(t, want, actions.StepWorkers(), "the list is in StepWorkers (pgclient/actions/blocked_work.go)")
 }

@@ -168,16 +168,32 @@ func without(lines []queue.PlanLine, x queue.PlanLine) (out []queue.PlanLine) {
 	return out
 }
 
-// StepWorkers returns pairs of the beginning of a step's name and the tick worker that processes
-// the quarantined rows of that step again.
-func StepWorkers() [][2]string {
-	return [][2]string{
-		{"alert_acks", "stale_heartbeat_check"}, {"stale_check", "stale_heartbeat_check"}, {"bulk", "bulk_operation_runner"},
-		{"config_expire", "config_expiry"}, {"counter_", "counter_compactor"}, {"job_lanes", "job_queue_default"}, {"job_promote", "job_queue_default"},
-		{"job_reap", "lease_reaper"}, {"notify", "iu_notification_worker"}, {"sweep_staging", "iu_notification_worker"}, {"sweep_pictures", "metrics_sampler"},
-		{"sample", "metrics_sampler"}, {"webhook_reap", "lease_reset_cleaner"}, {"webhook_route", "webhook_router"}, {"webhook_", "saga_orchestrator"},
-		{"sweep_", "retention_sweep"}, {"event_route", ""}, // each domain has its own worker
+// StepWorkers returns, for each step that can put rows into quarantine, the tick workers that process
+// these rows again. The functions of the tick workers decide that; TestStepsHaveWorkers reads it from
+// them and compares.
+func StepWorkers() map[string][]string {
+	out := map[string][]string{"event_route": {"iu_outbound_default", "staging_outbound"}}
+	for worker, steps := range map[string]string{
+		"stale_heartbeat_check":  "alert_acks stale_check",
+		"bulk_operation_runner":  "bulk bulk_item bulk_watch",
+		"config_expiry":          "config_expire",
+		"counter_compactor":      "counter_fold counter_prune",
+		"job_queue_default":      "job_lanes job_promote",
+		"lease_reaper":           "job_reap",
+		"iu_notification_worker": "notify",
+		"staging_cleanup_sweep":  "sweep_staging",
+		"metrics_sampler":        "sample sample_broadcast sample_picture sweep_pictures",
+		"lease_reset_cleaner":    "webhook_reap",
+		"webhook_router":         "webhook_route",
+		"saga_orchestrator":      "webhook_lanes webhook_make webhook_ramp webhook_resume webhook_settle",
+		"retention_sweep": "partitions sweep_attempts sweep_ended_keys sweep_event_dead_letters sweep_history sweep_job_dead_letters sweep_keys sweep_reads sweep_roots " +
+			"sweep_webhooks",
+	} {
+		for _, step := range strings.Fields(steps) {
+			out[step] = append(out[step], worker)
+		}
 	}
+	return out
 }
 
 // blockedSteps adds what keeps the tick workers of quarantined rows from running.
@@ -186,20 +202,18 @@ func (c *Planner) blockedSteps(ctx context.Context, p *queue.Plan, ids []string)
 	if err != nil {
 		return err
 	}
+	workers := StepWorkers()
 	for _, step := range steps {
-		for _, x := range StepWorkers() {
-			if !strings.HasPrefix(step, x[0]) {
-				continue
-			}
-			if x[1] == "" {
-				err = c.blockedEvents(ctx, p, "")
-			} else {
-				err = c.blockedLoop(ctx, p, x[1], "")
-			}
-			if err != nil {
+		if step == "event_route" { // the rows of a domain wait for its route, too
+			if err := c.blockedEvents(ctx, p, ""); err != nil {
 				return err
 			}
-			break
+			continue
+		}
+		for _, worker := range workers[step] {
+			if err := c.blockedLoop(ctx, p, worker, ""); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
