@@ -26,9 +26,17 @@ func TestAdopt(t *testing.T) {
 		c.typing("adopt")
 		c.press("enter")
 		c.sees("Waiting work", "suspend", "Reason", "Preview")
-		c.press("up", "up", "up", "right", "tab", "tab", "tab")
+		c.press("up", "up", "up", "right", "tab")
+		c.typing("staging")
+		c.press("tab", "tab")
 		c.typing("a copy for tests")
 		c.press("enter")
+		c.sees("guard is missing: environment staging needs one")
+		c.press("up")
+		for range "staging" {
+			c.press("backspace")
+		}
+		c.press("tab", "tab", "enter")
 		c.rest(quiet)
 		require.Equal(t, queue.ActAdopt, s.asked()[0].Action)
 		require.Equal(t, map[string]string{"waiting": "cancel", "environment": "", "guard": ""}, s.asked()[0].Args)

@@ -236,22 +236,24 @@ func (d *dialog) widen() {
 
 // submit checks the form and asks for the plan.
 func (d *dialog) submit() effect {
-	for i, f := range d.form {
-		if !f.check() {
-			d.focus = i
-			return nil
-		}
-	}
 	args := map[string]string{}
 	for k, v := range d.req.Args {
 		args[k] = v
 	}
 	for _, f := range d.form {
+		args[f.arg.Name] = f.value()
+	}
+	for i, f := range d.form {
+		if !f.check(args) {
+			d.focus = i
+			return nil
+		}
+	}
+	delete(args, reasonField)
+	for _, f := range d.form {
 		if f.arg.Name == reasonField {
 			d.req.Reason = f.value()
-			continue
 		}
-		args[f.arg.Name] = f.value()
 	}
 	d.req.Args = args
 	if free := d.action.Free(); d.action.Targets.Name == "" && free.Kind == queue.ArgWord { // the input is the name of the target

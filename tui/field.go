@@ -51,12 +51,12 @@ func (f *field) edit(msg tea.Msg) {
 	}
 }
 
-// check validates the value with Arg.Check, as the headless verb and the plan
-// do, and sets problem.
-func (f *field) check() bool {
+// check validates the value with Arg.Check and Arg.Missing, as the headless
+// verb and the plan do, and sets problem. args are the values of all inputs.
+func (f *field) check(args map[string]string) bool {
 	f.problem = ""
 	var refused *queue.Error
-	if errors.As(f.arg.Check(f.value()), &refused) {
+	if errors.As(f.arg.Check(f.value()), &refused) || errors.As(f.arg.Missing(args), &refused) {
 		f.problem = refused.What.String()
 	}
 	return f.problem == ""

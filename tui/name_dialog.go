@@ -30,7 +30,7 @@ func (n *nameDialog) update(msg tea.Msg, _ overlayContext) (overlay, effect) {
 		return nil, nil
 	case "enter":
 		switch {
-		case !n.field.check():
+		case !n.field.check(nil):
 		case shared(n.field.value()):
 			n.field.problem = "this is a shared account; enter a person's name"
 		default:

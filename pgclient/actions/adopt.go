@@ -18,9 +18,9 @@ func adoptActions() []entry {
 				Name: "waiting", Kind: queue.ArgChoice, Label: "Waiting work", Required: true, Choices: []string{"suspend", "cancel", "keep"}, // suspend first: a form preselects the first choice, so it must be the least drastic one
 				Help: "keep: it continues here; suspend: endpoints, jobs and routes are paused; cancel: jobs are cancelled, endpoints and routes are paused",
 			}, {
-				Name: "environment", Label: "Environment", Help: "the environment of this copy, such as staging; required if the original has one",
+				Name: "environment", With: "guard", Label: "Environment", Help: "the environment of this copy, such as staging; required if the original has one",
 			}, {
-				Name: "guard", Kind: queue.ArgChoice, Label: "Guard", Choices: guards(), Help: "guarded: every change asks you to type its name",
+				Name: "guard", With: "environment", Kind: queue.ArgChoice, Label: "Guard", Choices: guards(), Help: "guarded: every change asks you to type its name; open: it does not",
 			}},
 		}, plan: planAdopt, apply: applyAdopt},
 	}

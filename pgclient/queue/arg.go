@@ -34,6 +34,7 @@ type Arg struct {
 	Label      string // its name in a form
 	Default    string // the value if it is left out; "" = none
 	Required   bool
+	With       string // the name of another argument that cannot be given without this one
 	Kind       ArgKind
 	Min, Max   float64  // the bounds of ArgWhole and ArgNumber
 	Choices    []string // the values of an ArgChoice; a form may offer more from the snapshot
@@ -146,7 +147,20 @@ func (a Action) Complete(args map[string]string) error {
 			return err
 		}
 	}
+	for _, arg := range a.Args {
+		if err := arg.Missing(args); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// Missing returns a usage error if args lack this argument but have the one that needs it (With).
+func (a Arg) Missing(args map[string]string) error {
+	if a.With == "" || args[a.With] == "" || args[a.Name] != "" {
+		return nil
+	}
+	return &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("%s is missing: %s %s needs one", a.Name, a.With, args[a.With])), Where: Clean(a.where()), Do: Clean(a.Hint())}
 }
 
 // longest is the longest duration that an operator can enter, in days: ten years.
