@@ -143,7 +143,7 @@ func ActivityPage(a queue.Activity, all []queue.Activity, e Env, w int) Page {
 		p.pair("transaction", "open for "+e.Ago(*a.Begun)+", since "+e.Stamp(*a.Begun))
 	}
 	if a.Snapshot != nil {
-		s := Count(*a.Snapshot) + " transactions have begun since its snapshot"
+		s := Plural(*a.Snapshot, "transaction has", "transactions have") + " begun since its snapshot"
 		if a.Oldest {
 			s += ": vacuum cannot remove any row that died since then; no session holds an older snapshot"
 		}

@@ -37,7 +37,7 @@ func showDeadLetter(ctx context.Context, a *app, c *pgclient.Client, id string, 
 	}
 	a.payload(d.Payload, d.PayloadWhyNot, d.Revealed)
 	if d.LineageLeft > 0 {
-		a.printf("lineage: %d generations further away are not shown\n", d.LineageLeft)
+		a.printf("lineage: %s further away not shown\n", queue.Plural(d.LineageLeft, "generation", "generations"))
 	}
 	for _, l := range d.Lineage {
 		a.printf("%s %d  %s  %s %s  %s  %s\n", queue.Choose(l.Current, "*", " "), l.Generation, views.PlainTime(l.At), l.Kind, l.ID, l.Status, l.By)

@@ -35,7 +35,7 @@ func schemaFindings(ctx context.Context, x patient) []finding {
 	var out []finding
 	for i, d := range differs {
 		if i == shownDifferences {
-			out = append(out, finding{"note", "schema", queue.Clean(fmt.Sprintf("%d more objects differ", len(differs)-i)), "qtop migrate status names all"})
+			out = append(out, finding{"note", "schema", queue.Clean(queue.Plural(len(differs)-i, "more object differs", "more objects differ")), "qtop migrate status names all"})
 			break
 		}
 		out = append(out, finding{queue.Choose(d.Harmful(), "bad", "note"), "schema", queue.Clean(d.Object + ": " + d.Why), queue.Clean(d.Remedy).String()})
@@ -56,9 +56,9 @@ func partitionFinding(ctx context.Context, x patient) []finding {
 	case err != nil:
 		return []finding{{"bad", "partitions", queue.Said(err), "run qtop doctor again; a long transaction may hold the table"}}
 	case caught > 0:
-		return []finding{{"bad", "partitions", queue.Clean(fmt.Sprintf("%d default partitions hold rows", caught)), "run qtop migrate up"}}
+		return []finding{{"bad", "partitions", queue.Clean(queue.Plural(caught, "default partition holds", "default partitions hold") + " rows"), "run qtop migrate up"}}
 	case made > 0:
-		return []finding{{"note", "partitions", queue.Clean(fmt.Sprintf("%d partitions were missing and are made now", made)), "see why retention_sweep does not run"}}
+		return []finding{{"note", "partitions", queue.Clean(queue.Plural(made, "partition was missing and is made now", "partitions were missing and are made now")), "see why retention_sweep does not run"}}
 	}
 	return []finding{{"ok", "partitions", queue.Clean("the next partitions exist, and no default partition holds rows"), ""}}
 }
@@ -84,7 +84,7 @@ func driftFinding(ctx context.Context, x patient) []finding {
 	}
 	out := []finding{{"ok", "counters", queue.Clean("they agree with their tables"), ""}}
 	if n > 0 {
-		out[0] = finding{"bad", "counters", queue.Clean(fmt.Sprintf("%d counters or derived rows differ from their tables, as after a load without triggers: %s", n, texts(drift))), "qtop recount --reason R"}
+		out[0] = finding{"bad", "counters", queue.Clean(queue.Plural(n, "counter or derived row differs", "counters or derived rows differ") + " from the tables, as after a load without triggers: " + texts(drift)), "qtop recount --reason R"}
 	}
 	if len(large) > 0 {
 		out = append(out, finding{"note", "counters", queue.Clean("not compared, for they are larger than 256 MiB: " + texts(large)), "qtop recount --dry-run compares them too"})

@@ -110,7 +110,7 @@ func judgeReplication(s inspect.ServerState, followers []inspect.Follower) []fin
 			"GRANT pg_read_all_stats to it, or ask as another login"})
 	}
 	if len(out) == 0 {
-		out = []finding{{"ok", "replication", queue.Clean(queue.Choose(standbys == 0, "no standby is connected", fmt.Sprintf("%d standbys follow", standbys))), ""}}
+		out = []finding{{"ok", "replication", queue.Clean(queue.Choose(standbys == 0, "no standby is connected", queue.Plural(standbys, "standby follows", "standbys follow"))), ""}}
 	}
 	return out
 }
@@ -130,5 +130,5 @@ func size(n uint64) string {
 			return fmt.Sprintf("%.1f %s", float64(n)/float64(u.of), u.name)
 		}
 	}
-	return fmt.Sprintf("%d bytes", n)
+	return queue.Plural(int64(n), "byte", "bytes") //nolint:gosec // less than 1024
 }

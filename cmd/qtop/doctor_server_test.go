@@ -92,7 +92,7 @@ func TestDoctorJudgesTheServer(t *testing.T) {
 	require.Contains(t, said(judgeDisk(full, []inspect.Follower{slot}, 0, 0)), "bad the replication slot s has lost")
 	late := inspect.Follower{Name: queue.Clean("b"), Delay: time.Minute}
 	require.Contains(t, said(judgeReplication(full, []inspect.Follower{late})), "note the standby b is 1m0s and 0 bytes of WAL behind")
-	require.Contains(t, said(judgeReplication(full, []inspect.Follower{{Name: queue.Clean("b")}})), "ok 1 standbys follow")
+	require.Contains(t, said(judgeReplication(full, []inspect.Follower{{Name: queue.Clean("b")}})), "ok 1 standby follows")
 	unseen := said(judgeReplication(full, []inspect.Follower{{Name: queue.Clean("b"), Unknown: true}}))
 	require.Contains(t, unseen, "note this login may not see how far the standby is behind")
 	require.NotContains(t, unseen, "ok ")

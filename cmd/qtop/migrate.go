@@ -105,7 +105,7 @@ func (a *app) mayMigrate() error {
 // beside asks whether to install qtop in a database that has tables of another
 // application.
 func (a *app) beside(ctx context.Context, tables []string, asked migrateAnswers) error {
-	what := fmt.Sprintf("%d tables of others are in this database, and no qtop: %s", len(tables), strings.Join(tables[:min(len(tables), 5)], ", ")+queue.Choose(len(tables) > 5, ", …", ""))
+	what := queue.Plural(len(tables), "table", "tables") + " of others and no qtop in this database: " + strings.Join(tables[:min(len(tables), 5)], ", ") + queue.Choose(len(tables) > 5, ", …", "")
 	switch {
 	case asked.yes:
 		return nil

@@ -44,7 +44,7 @@ func versionCmd(a *app) *cobra.Command {
 			case st.Current == 0:
 				a.say("database: qtop is not installed")
 			default:
-				a.say(fmt.Sprintf("database: schema %d, code %d (%s), %d objects differ", st.Current, st.InstalledCode, st.InstalledHash, len(st.Differs)))
+				a.say(fmt.Sprintf("database: schema %d, code %d (%s), %s", st.Current, st.InstalledCode, st.InstalledHash, queue.Plural(len(st.Differs), "object differs", "objects differ")))
 				for _, line := range st.lines()[2:] {
 					a.say(line)
 				}

@@ -304,7 +304,7 @@ func tally(p *queue.Plan, all []queue.Outcome) skipReasons {
 func (w skipReasons) lines(p *queue.Plan) {
 	for i, why := range w.order {
 		if i == 5 {
-			addLine(p, "skipped", "+%d more reasons", len(w.order)-i)
+			addLine(p, "skipped", "… and %s", queue.Plural(len(w.order)-i, "more reason", "more reasons"))
 			break
 		}
 		addLine(p, "skipped", "%d: %s", w.n[why], why)

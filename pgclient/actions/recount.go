@@ -40,14 +40,15 @@ func planRecount(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	p.Count = 1
-	addLine(p, "counters", "%d differ from their tables", a.Counters)
+	addLine(p, "counters", "%s from the tables", queue.Plural(a.Counters, "differs", "differ"))
 	for i, d := range a.Drift {
 		if i == 10 {
 			break
 		}
-		addLine(p, d.Scope, "%s %s %s: %d rows, counted %d", d.K1, d.K2, d.K3, d.Found, d.Counted)
+		addLine(p, d.Scope, "%s %s %s: %s, counted %d", d.K1, d.K2, d.K3, queue.Plural(d.Found, "row", "rows"), d.Counted)
 	}
-	addLine(p, "rows", "%d queue lanes, %d open dead letters, %d endpoint states and %d rate buckets are missing or wrong", a.Lanes, a.DeadLetters, a.States, a.Buckets)
+	addLine(p, "rows", "%s, %s, %s and %s missing or wrong", queue.Plural(a.Lanes, "queue lane", "queue lanes"), queue.Plural(a.DeadLetters, "open dead letter", "open dead letters"),
+		queue.Plural(a.States, "endpoint state", "endpoint states"), queue.Plural(a.Buckets, "rate bucket", "rate buckets"))
 	return nil
 }
 
