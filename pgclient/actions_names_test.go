@@ -1,6 +1,8 @@
 package pgclient_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +53,17 @@ func TestPreviewNamesWhatItTakes(t *testing.T) {
 	require.Nil(t, match(one, ""), "an empty filter is no selection")
 	groups := bulkPlan("code:HTTP_503 endpoint=slow.test")
 	require.EqualValues(t, 5, match(groups, "code:HTTP_503").Count)
+
+	// Of many endpoints and codes the preview names eight, and counts the others.
+	var many []deadLetter
+	for i := range 10 {
+		many = append(many, deadLetter{"parcel", "https://parcel.test/a", fmt.Sprintf("HTTP_50%d", i), time.Minute})
+	}
+	w.die(append(many, many[0])...)
+	p := plan(t, op, bulkPlan("endpoint=parcel.test"))
+	to := lineOf(p, "to")
+	require.Equal(t, 9, strings.Count(to, "\n"), to)
+	require.Contains(t, to, "… and 2 more endpoints and codes, with 2 dead letters\n")
 
 	id := w.enqueue("kg.reindex", "kg", 3)
 	w.enqueue("kg.reindex", "kg", 3)

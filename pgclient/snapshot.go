@@ -111,12 +111,37 @@ func decodeSnapshot(body []byte, s *queue.Snapshot) error {
 			s.Queues[i].AgeSeconds = nil // NULL means that no job is due; SQL returns 0
 		}
 	}
+	forgetRegistrations(s)
+	return nil
+}
+
+// forgetRegistrations removes the time of the last heartbeat of executors that have never sent one.
+// From that time the database counts their silence: it is when the executor was registered, or when
+// its tick worker was switched on.
+func forgetRegistrations(s *queue.Snapshot) {
+	idle := map[queue.Text]bool{} // tick workers that never ran
+	for _, t := range s.Ticks {
+		idle[t.Name] = t.LastRunAt == nil
+	}
+	never := map[queue.Text]bool{}
 	for i := range s.Executors {
-		if s.Executors[i].LastBeatAt == nil {
-			s.Executors[i].AgeSeconds = nil
+		x := &s.Executors[i]
+		switch {
+		case x.LastBeatAt == nil:
+		case x.TickWorker && idle[x.ID] && x.DoneTotal == nil: // the first heartbeat of a tick worker has a total
+			x.LastBeatAt = nil
+		case !x.TickWorker && x.InstanceID.Empty() && x.LastBeatAt.Sub(x.RegisteredAt).Abs() < time.Second:
+			x.LastBeatAt = nil
+		}
+		if x.LastBeatAt == nil {
+			x.AgeSeconds, never[x.ID] = nil, true
 		}
 	}
-	return nil
+	for i := range s.Health {
+		if h := &s.Health[i]; h.Source.String() == "heartbeat" && never[h.Subject] {
+			h.LastSeenAt, h.AgeSeconds = nil, nil
+		}
+	}
 }
 
 // bareSnapshot returns what can be shown of a server without the schema, or with a schema that

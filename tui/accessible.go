@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -27,7 +28,7 @@ func accessible(ctx context.Context, s Store, o Options, w io.Writer) error {
 		_, err := io.WriteString(w, queue.Choose(o.ASCII, theme.ASCIIText(line), theme.Spell(line)))
 		return err
 	}
-	if err := say("qtop %s, plain lines; ctrl+c quits; actions: qtop --help", theme.Safe(o.Profile)); err != nil {
+	if err := say("%s, plain lines; ctrl+c quits; actions: qtop --help", strings.TrimSpace("qtop "+theme.Safe(o.Profile))); err != nil {
 		return err
 	}
 	news, lines := plainNews{}, []views.PlainLine(nil)

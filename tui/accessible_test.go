@@ -69,6 +69,22 @@ func TestAccessible(t *testing.T) {
 	})
 }
 
+// The first lines say what this is: the program, its profile if it has one, and the server. When
+// another server answers, that is said too.
+func TestAccessibleNamesTheServer(t *testing.T) {
+	listening(t, Options{}, func(l *listener) {
+		require.Regexp(t, `^\S+ qtop x, plain lines; .*\n\S+ SERVER queue, PostgreSQL 16.4, primary\n`, l.during(time.Second))
+		l.during(time.Minute)
+		l.store.set(func(s *fakeStore) { s.snap.Server.InRecovery = true })
+		require.Regexp(t, `^\S+ SERVER queue, PostgreSQL 16.4, standby: no action works here\n$`, l.during(10*time.Second))
+	})
+	var out strings.Builder
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, accessible(ctx, newStore(), Options{}.withDefaults(), &out))
+	require.Regexp(t, `^\S+ qtop, plain lines; `, out.String())
+}
+
 // A condition that begins and ends again with every snapshot must not flood
 // the output: it gets a line less and less often, and each line has the number
 // of changes since the line before.

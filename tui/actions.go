@@ -47,6 +47,10 @@ func (m *root) act(a queue.Action, args map[string]string) tea.Cmd {
 	}
 	req := queue.Request{Args: map[string]string{}}
 	at := m.scene().acting()
+	if where := at.elsewhere(a.ID); where != "" {
+		m.warn(at.noRow(where))
+		return nil
+	}
 	if t := at.target(a.ID); t != nil {
 		if problem := t(at, &req); problem != "" {
 			m.warn(problem)

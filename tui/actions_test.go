@@ -463,7 +463,7 @@ func TestQuit(t *testing.T) {
 	run(t, setup{host: h}, func(c *console) {
 		h.wait = make(chan struct{}) // a channel can be used only in the synctest bubble in which it was made
 		c.press("q")
-		c.sees("Quit?", "Stay", "Drain and quit", "Hand back and quit")
+		c.sees("Quit?", "Stay", "Drain and quit", "Hand back and quit", "No other live host runs tick: what it does waits until one runs it.")
 		c.press("enter")
 		c.rest(quiet)
 		c.press("enter") // the button Stay

@@ -224,7 +224,7 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 	req := queue.Request{Args: map[string]string{}, Reason: typed.Reason}
 	req.Select(typed.Filters)
 	if len(words) == 0 && !typed.Flags {
-		if worksIn(a, m.at) && a.Key != "" || m.scene().acting().target(a.ID) != nil {
+		if at := m.scene().acting(); worksIn(a, m.at) && a.Key != "" || at.target(a.ID) != nil || at.elsewhere(a.ID) != "" {
 			return m.act(a, nil)
 		}
 		if a.Targets.Name != "" && a.Danger != queue.DangerDatabase {

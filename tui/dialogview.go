@@ -70,10 +70,14 @@ func (d *dialog) viewPreview(v *views.Dialog) {
 	if d.req.Reason != "" {
 		v.Facts = append(v.Facts, queue.PlanLine{Label: "reason", Value: queue.Clean(d.req.Reason)})
 	}
+	undo := d.undoLines()
+	if len(d.req.Or) > 0 { // the command with many filters is long, and must not hide how to undo
+		v.Facts, undo = append(v.Facts, undo...), nil
+	}
 	if p.Command != "" {
 		v.Facts = append(v.Facts, queue.PlanLine{Label: views.SameAs, Value: queue.CleanLong(d.headless())})
 	}
-	v.Facts = append(v.Facts, d.undoLines()...)
+	v.Facts = append(v.Facts, undo...)
 	v.Notes = skippedWords(p.Results, p.Skipped)
 	switch {
 	case p.Refused != "":
@@ -81,7 +85,7 @@ func (d *dialog) viewPreview(v *views.Dialog) {
 	case p.Count == 0:
 		v.Error = "nothing would change"
 	default:
-		v.Hint = "tab moves to the other button, enter presses it; esc changes nothing"
+		v.Hint = "tab moves to the other " + queue.Choose(len(v.Buttons) > 2, "buttons", "button") + ", enter presses it; esc changes nothing"
 	}
 }
 
@@ -141,7 +145,11 @@ func outcomeWords(o queue.Outcome) string {
 	return s
 }
 
-// skippedWords lists the rows that would be skipped, grouped by reason.
+// reasonsShown is how many reasons skippedWords lists.
+const reasonsShown = 10
+
+// skippedWords lists the rows that would be skipped, grouped by reason; of many reasons the first
+// ones, and how many more there are.
 func skippedWords(results []queue.Outcome, skipped int64) []string {
 	if skipped == 0 {
 		return nil
@@ -160,7 +168,10 @@ func skippedWords(results []queue.Outcome, skipped int64) []string {
 		count[w]++
 	}
 	out := []string{views.Count(skipped) + queue.Choose(skipped == 1, " row", " rows") + " will be skipped:"}
-	for _, w := range order {
+	for i, w := range order {
+		if i == reasonsShown && len(order) > reasonsShown+1 {
+			return append(out, "  … and "+views.Count(int64(len(order)-i))+" more reasons")
+		}
 		out = append(out, fmt.Sprintf("  %s × %s (such as %s)", views.Count(count[w]), w, first[w]))
 	}
 	return out

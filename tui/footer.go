@@ -70,6 +70,9 @@ func (m *root) hints() []views.Hint {
 		}
 		b, _ := m.actionFor(a.Key)
 		seen[a.Key] = true
+		if m.scene().acting().elsewhere(b.ID) != "" {
+			continue
+		}
 		hints = append(hints, views.Hint{Key: b.Key, Word: b.Word(), Off: m.off(b) != "" || m.offHere(b) != "", Acts: true})
 	}
 	l := m.pane().top()

@@ -2,14 +2,17 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 	"github.com/qtop/qtop/views/viewstest"
 )
@@ -62,6 +65,103 @@ func TestFooterOfEveryPane(t *testing.T) {
 					c.press("esc", "esc")
 				}
 			}
+		})
+	}
+}
+
+// A key that no row of the open level can have is neither in the footer nor among the keys that act
+// in this pane; pressed nevertheless, it says where it works.
+func TestKeysThatWorkElsewhereAreNotOffered(t *testing.T) {
+	for _, x := range []struct {
+		keys []string
+		not  string
+	}{
+		{[]string{"5"}, "VZU"}, {[]string{"5", "enter"}, "VZ"}, {[]string{"5", "enter", "enter"}, ""}, {[]string{"8"}, "V"}, {[]string{"8", "enter"}, "V"},
+		{[]string{"8", "G", "enter"}, "VC"}, {[]string{"9", "G", "enter"}, "TP"},
+	} {
+		run(t, setup{w: 200, h: 60}, func(c *console) {
+			c.press(x.keys...)
+			c.model(func(m *root) {
+				help := m.help().(*picker).all
+				there := slices.IndexFunc(help, func(e views.Entry) bool { return e.Word == "Act elsewhere" })
+				for _, a := range m.actions {
+					if a.Key == "" || !worksIn(a, m.at) {
+						continue
+					}
+					offered := slices.ContainsFunc(m.hints(), func(h views.Hint) bool { return h.Key == a.Key })
+					i := slices.IndexFunc(help, func(e views.Entry) bool { return e.Key == a.Key && strings.HasPrefix(e.Text, a.Help) })
+					require.GreaterOrEqual(t, i, 0, "%v %s in the help", x.keys, a.Key)
+					require.Equal(t, !strings.Contains(x.not, a.Key), offered, "%v %s in the footer", x.keys, a.Key)
+					require.Equal(t, !strings.Contains(x.not, a.Key), i < there, "%v %s in the help", x.keys, a.Key)
+				}
+			})
+			for _, k := range x.not {
+				c.press(string(k))
+				require.Zero(t, c.overlays(), "%v %c", x.keys, k)
+				c.model(func(m *root) { require.NotEmpty(t, m.notice.text, "%v %c", x.keys, k) })
+			}
+		})
+	}
+}
+
+// A key that the footer of a page offers has the row of the page as its target; one that the footer
+// of a table offers has a row there, if the data of the test have such a row.
+func TestOfferedKeysHaveARow(t *testing.T) {
+	for _, p := range Panes() {
+		t.Run(string(p.ID), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWalker(t, walkSeed)
+				defer w.close()
+				w.exec(w.m.open(p.ID))
+				w.settle()
+				l := w.m.pane().top()
+				if l.table == nil {
+					return
+				}
+				works := func(key string) string {
+					a, _ := w.m.actionFor(key)
+					at := w.m.scene().acting()
+					find := at.target(a.ID)
+					if find == nil {
+						return ""
+					}
+					return find(at, &queue.Request{Args: map[string]string{}})
+				}
+				var acting []string
+				for _, h := range w.m.hints() {
+					if h.Acts {
+						acting = append(acting, h.Key)
+					}
+				}
+				able := map[string]string{}
+				rows := len(l.grid.order)
+				for i := range rows {
+					w.m.panes[p.ID].begin()
+					w.exec(w.m.open(p.ID))
+					w.settle()
+					g := &w.m.pane().top().grid
+					g.at = g.src.ID(g.order[i])
+					w.m.settle()
+					for _, k := range acting {
+						if why := works(k); able[k] == "" {
+							able[k] = queue.Choose(why == "", "yes", "")
+						}
+					}
+					w.exec(w.m.enter())
+					w.settle()
+					if w.m.pane().top().page == nil {
+						continue
+					}
+					for _, h := range w.m.hints() {
+						if h.Acts {
+							require.Empty(t, works(h.Key), "page of row %d, key %s", i, h.Key)
+						}
+					}
+				}
+				for _, k := range acting {
+					require.True(t, able[k] != "" || string(p.ID)+k == "alertsR", "key %s works on no row of %d", k, rows)
+				}
+			})
 		})
 	}
 }

@@ -67,6 +67,7 @@ type board func(at scene, s views.Size, cursor views.Target) views.OverviewView
 // from its pane.
 type acts struct {
 	targets    map[queue.ActionID]target
+	elsewhere  map[queue.ActionID]string // actions of the pane that no row of this level can have, with the way to a row that can; their keys are not offered
 	forms      map[queue.ActionID]form
 	usesSecond func(at scene) bool   // if a key has two actions: whether the row under the cursor needs the second
 	queueName  func(at scene) string // the queue that :why explains for this row
@@ -138,6 +139,23 @@ func (at scene) target(id queue.ActionID) target {
 		return t
 	}
 	return at.pane.targets[id]
+}
+
+// elsewhere returns the way to a row that can have the action; "" if the rows
+// of the open level can. A page is about one row, whose target decides.
+func (at scene) elsewhere(id queue.ActionID) string {
+	if find := at.target(id); at.level.page != nil && find != nil {
+		return find(at, &queue.Request{Args: map[string]string{}})
+	}
+	for _, a := range []acts{at.level.acts, at.pane.acts} {
+		if a.targets[id] != nil {
+			return ""
+		}
+		if where := a.elsewhere[id]; where != "" {
+			return where
+		}
+	}
+	return ""
 }
 
 // usesSecond reports whether the row under the cursor needs the second of two

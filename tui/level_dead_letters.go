@@ -93,14 +93,8 @@ func deadLetterLevel(x queue.DeadLetter) level {
 	return l
 }
 
-// openDeadLetterFirst is the target function of key Z (erase) where no
-// dead letter is open: it refuses.
-func openDeadLetterFirst(scene, *queue.Request) string {
-	return "open a dead letter first (enter); Z erases the payload of its event"
-}
-
-// openPayloadFirst is the target function of key V (reveal) where no page with
-// a payload is open: it refuses.
-func openPayloadFirst(scene, *queue.Request) string {
-	return "open a dead letter or a job first (enter); V reveals its payload"
-}
+// The ways to a row that can be erased (key Z) or revealed (key V).
+const (
+	openDeadLetterFirst = "open a dead letter first (enter); Z erases the payload of its event"
+	openPayloadFirst    = "open a dead letter or a job first (enter); V reveals its payload"
+)

@@ -26,6 +26,7 @@ type pane struct {
 	matches      func(src views.Source, i int, id string) bool // whether row i is the row that has this id in the Overview; nil: if its id is the same
 
 	actionKeys func(at scene, key string) (queue.ActionID, map[string]string) // further keys that start an action, with arguments
+	tally      func(at scene, rows []int) string                              // counts what several rows of the pane's own table stand for, for dialogs
 	copyText   func(at scene) string                                          // the text that key y copies; nil: the row's id
 	tickWorker string                                                         // the tick worker that key T proposes; "": that of the row
 

@@ -34,10 +34,14 @@ func deadPane() pane {
 		tableLines:    func(_ scene, s views.Size) int { return s.H },
 		enterOnFollow: true,
 	}
+	p.tally = groupsTally
 	p.targets = deadLetterTargets(groupTarget)
-	p.targets[queue.ActUndoRequeue], p.targets[queue.ActReopen] = openGroupFirst("requeued"), openGroupFirst("resolved")
-	p.targets[queue.ActReveal] = openPayloadFirst
-	p.targets[queue.ActErase] = openDeadLetterFirst
+	delete(p.targets, queue.ActUndoRequeue)
+	delete(p.targets, queue.ActReopen)
+	p.elsewhere = map[queue.ActionID]string{
+		queue.ActUndoRequeue: openGroupFirst("requeued"), queue.ActReopen: openGroupFirst("resolved"),
+		queue.ActReveal: openPayloadFirst, queue.ActErase: openDeadLetterFirst,
+	}
 	return p
 }
 
@@ -72,12 +76,38 @@ func groupTarget(at scene, req *queue.Request) string {
 	return ""
 }
 
-// openGroupFirst refuses an action on a group: groups count open dead letters, and the action works
-// on dead letters in another state.
-func openGroupFirst(state string) target {
-	return func(at scene, _ *queue.Request) string {
-		return at.noRow("the dead letters of a group are open: press enter, then / state:" + state + " lists those that are " + state)
+// groupsTally counts the dead letters of groups and their destinations. A filter of the list may
+// match only some of them: only the preview counts these.
+func groupsTally(at scene, rows []int) string {
+	var open int64
+	to := map[string]map[string]bool{}
+	for _, row := range rows {
+		if row >= len(at.snap.DeadGroups) {
+			continue
+		}
+		g := at.snap.DeadGroups[row]
+		open += g.Open
+		if to[g.Source] == nil {
+			to[g.Source] = map[string]bool{}
+		}
+		to[g.Source][g.Endpoint.String()] = true
 	}
+	var where []string
+	for _, of := range []struct{ source, one, many string }{
+		{"webhook", "endpoint", "endpoints"}, {"job", "job kind", "job kinds"}, {"event", "event type", "event types"},
+	} {
+		if n := int64(len(to[of.source])); n > 0 {
+			where = append(where, views.Plural(n, of.one, of.many))
+		}
+	}
+	most := queue.Choose(withinGroups(at.level.grid.filter) == "", "", "at most ")
+	return most + views.Plural(open, "open dead letter", "open dead letters") + ": " + strings.Join(where, ", ") + "; the preview counts again"
+}
+
+// openGroupFirst returns the way to the rows of an action that works on dead letters in this state:
+// groups count open ones.
+func openGroupFirst(state string) string {
+	return "the dead letters of a group are open: press enter, then / state:" + state + " lists those that are " + state
 }
 
 // withinGroups returns the part of a filter over groups that also applies to a

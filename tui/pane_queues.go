@@ -33,7 +33,8 @@ func queuesPane() pane {
 		},
 		body: func(at scene, s views.Size) []string { return views.Queues(at.snap, at.level.grid.view(), at.env, s) },
 		acts: acts{
-			targets:   map[queue.ActionID]target{queue.ActJobCancel: laneJobs, queue.ActLeaseRelease: stuckLeases, queue.ActReveal: openPayloadFirst},
+			targets:   map[queue.ActionID]target{queue.ActJobCancel: laneJobs, queue.ActLeaseRelease: stuckLeases},
+			elsewhere: map[queue.ActionID]string{queue.ActReveal: openPayloadFirst},
 			queueName: func(at scene) string { return waitingAt(at.snap, at.subject()) },
 		},
 	}

@@ -159,9 +159,13 @@ func (m *root) help() overlay {
 		if e.Off != "" {
 			e.Text, e.Off = e.Text+" (off: "+e.Off+")", ""
 		}
-		if worksIn(a, m.at) {
+		switch where := m.scene().acting().elsewhere(a.ID); {
+		case where != "":
+			e.Text += "; " + where
+			rest = append(rest, e)
+		case worksIn(a, m.at):
 			here = append(here, e)
-		} else {
+		default:
 			rest = append(rest, e)
 		}
 	}

@@ -4,7 +4,11 @@ package tui
 // after the operator has chosen what happens to the claimed work.
 
 import (
+	"slices"
+
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // quit handles key q.
@@ -12,8 +16,26 @@ func (m *root) quit() tea.Cmd {
 	if !m.running() {
 		return m.exit()
 	}
-	m.raise(&quitDialog{loops: m.loopsRunning(), inFlight: m.local.InFlight, gate: newKeyGate(m.o.Now())})
+	m.raise(&quitDialog{loops: m.loopsRunning(), inFlight: m.local.InFlight, only: m.onlyHere(), gate: newKeyGate(m.o.Now())})
 	return later(quietFor, armMsg{})
+}
+
+// onlyHere returns the loops that run in this process and, as far as the
+// snapshot shows, on no other live host.
+func (m *root) onlyHere() (names []string) {
+	s := m.feed.snapshot
+	if _, unread := s.OrEmpty().Missing["hosts"]; s == nil || unread {
+		return nil
+	}
+	for _, l := range m.local.Loops {
+		elsewhere := slices.ContainsFunc(s.Hosts, func(h queue.Host) bool {
+			return h.Alive && h.Instance != m.local.Instance && slices.Contains(h.Loops, queue.Clean(l.Name))
+		})
+		if l.State == "running" && !elsewhere {
+			names = append(names, l.Name)
+		}
+	}
+	return names
 }
 
 // interrupt handles ctrl+c. The first press drains the loops, the second

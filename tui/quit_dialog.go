@@ -5,12 +5,14 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 )
 
 // quitDialog is the overlay that asks what to do with the claimed work before quitting.
 type quitDialog struct {
 	loops, inFlight int
+	only            []string // those of the loops that no other live host runs
 	focus           int
 	gate            keyGate
 }
@@ -37,12 +39,15 @@ func (q *quitDialog) update(msg tea.Msg, at overlayContext) (overlay, effect) {
 }
 
 func (q *quitDialog) lines(at overlayContext) []string {
+	intro := []string{
+		fmt.Sprintf("Loops running in this process: %d. Items in flight: %d.", q.loops, q.inFlight),
+		"Draining finishes the claimed work and claims nothing new. Handing back stops at once and returns the claimed work; other hosts claim it at their next poll.",
+	}
+	if len(q.only) > 0 {
+		intro = append(intro, "No other live host runs "+firstFew(q.only)+": what "+queue.Choose(len(q.only) == 1, "it does", "they do")+" waits until one runs "+queue.Choose(len(q.only) == 1, "it", "them")+".")
+	}
 	d := views.Dialog{
-		Title: "Quit?",
-		Intro: []string{
-			fmt.Sprintf("Loops running in this process: %d. Items in flight: %d.", q.loops, q.inFlight),
-			"Draining finishes the claimed work and claims nothing new. Handing back stops at once and returns the claimed work; other hosts claim it at their next poll.",
-		},
+		Title: "Quit?", Intro: intro,
 		Buttons: []string{"Stay", "Drain and quit", "Hand back and quit"}, Focus: q.focus,
 		Quiet: q.gate.closed(at.now), Hint: "tab moves to the other buttons, enter presses the button",
 	}

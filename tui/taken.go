@@ -63,7 +63,12 @@ func (at scene) taken(a queue.Action, req queue.Request) []queue.PlanLine {
 	if at.level.grid.all {
 		return takenLines(nil, req)
 	}
-	out := takenLines(at.titles(), req)
+	titles := at.titles()
+	out := takenLines(titles, req)
+	if tally := at.pane.tally; tally != nil && at.level.table != nil && len(at.pane.levels) == 1 && len(titles) > 1 {
+		rows, _ := at.chosen()
+		out = slices.Insert(out, min(1, len(out)), queue.PlanLine{Label: "total", Value: queue.Clean(tally(at, rows))})
+	}
 	if hidden := at.level.grid.hidden(); hidden > 0 && a.Targets.Many {
 		out = append(out, queue.PlanLine{
 			Label: notTaken, Value: queue.Clean(views.Plural(int64(hidden), "selected row that the filter hides", "selected rows that the filter hides")),
@@ -98,7 +103,7 @@ func takenLines(titles []string, req queue.Request) (out []queue.PlanLine) {
 		if n == len(filters) {
 			add(queue.Choose(n == 1, "target", "targets"), queue.Choose(n == 1, "", fmt.Sprintf("%d groups: ", n))+tallied(titles))
 		}
-		add("all that match", req.Selection())
+		add("all that match", req.Selected())
 	case len(req.Targets) == 0:
 	case n == 0:
 		add(queue.Choose(len(req.Targets) == 1, "target", "targets"), queue.Choose(len(req.Targets) == 1, "", strconv.Itoa(len(req.Targets))+": ")+ids)

@@ -1,7 +1,9 @@
 package tui
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -64,6 +66,41 @@ func TestFormSaysWhatIsTaken(t *testing.T) {
 			}
 			require.Equal(t, 1, c.overlays(), "%v", x.keys)
 			c.sees(x.want...)
+		})
+	}
+}
+
+// The dialog of an action on many groups counts what they stand for, and shows only some of their
+// filters; the command that does the same is complete.
+func TestManyGroupsAreCounted(t *testing.T) {
+	s := newStore()
+	s.snap.DeadGroups = nil
+	for i := range 73 {
+		g := queue.DeadGroup{Source: "webhook", Code: queue.Clean("HTTP_503"), SubscriptionID: int64(i + 1), Domain: queue.Clean("webhook"), Endpoint: queue.Clean(fmt.Sprintf("hook%d.example", i%40)), Open: 20, FirstAt: s.snap.TakenAt.Add(-time.Hour)}
+		if i > 69 {
+			g.Source, g.SubscriptionID, g.Endpoint = "job", 0, queue.Clean("mail.send")
+			g.Domain = queue.Clean(fmt.Sprint("d", i))
+		}
+		s.snap.DeadGroups = append(s.snap.DeadGroups, g)
+	}
+	for _, h := range []int{24, 60} {
+		run(t, setup{store: s, w: 120, h: h}, func(c *console) {
+			c.press("5", "ctrl+a", "N")
+			c.sees("73 groups: ", "total", "1,460 open dead letters: 40 endpoints, 1 job kind")
+			c.seesNot("subscription=9 ")
+			if h > 24 {
+				c.seesNot("more lines")
+				require.Regexp(t, `… +│.*\n.*│ +and 70 more`, c.screen())
+			}
+			c.typing("x")
+			c.press("enter")
+			c.rest(quiet)
+			asked := s.asked()
+			require.Len(t, asked[len(asked)-1].Filters(), 73)
+			c.press("esc", "/")
+			c.typing("age>1s")
+			c.press("enter", "N")
+			c.sees("at most 1,460 open dead letters")
 		})
 	}
 }

@@ -88,9 +88,9 @@ func AlertName(a queue.Alert) string {
 	return a.Subject.String()
 }
 
-// AlertPage returns the page of one alert, with the alerts that it causes and the history of its
+// AlertPage returns the page of one alert of s, with the alerts that it causes and the history of its
 // acknowledgements. history is nil until it has been read.
-func AlertPage(a queue.Alert, all []queue.Alert, history []queue.AlertAck, e Env, w int) Page {
+func AlertPage(a queue.Alert, s *queue.Snapshot, history []queue.AlertAck, e Env, w int) Page {
 	p := newPage(e, w)
 	p.head(AlertName(a))
 	p.paint("severity", severity(a.Severity), e.tone(rank(a.Severity)))
@@ -125,7 +125,11 @@ func AlertPage(a queue.Alert, all []queue.Alert, history []queue.AlertAck, e Env
 		p.pair("cure", "fix the receiver: the next probe that succeeds closes the circuit; D in Webhooks (7) closes it now")
 	default:
 		p.pair("silent for", Age(a.AgeSeconds)+", "+e.Times(a.Ratio)+" its cadence")
-		p.pair("last heartbeat", dashed(e, a.Since, e.Stamp))
+		last := dashed(e, a.Since, e.Stamp)
+		if x, ok := queue.Find(s.OrEmpty().Executors, func(x queue.Executor) bool { return x.ID == a.Subject }); ok && x.LastBeatAt == nil {
+			last = "never since it was registered"
+		}
+		p.pair("last heartbeat", last)
 	}
 	p.pair("detail", a.Detail.String())
 	p.pair("alert", a.Key.String())
@@ -145,7 +149,7 @@ func AlertPage(a queue.Alert, all []queue.Alert, history []queue.AlertAck, e Env
 	if e.Brief {
 		return p.done(AlertName(a))
 	}
-	if parts := a.Parts(all); len(parts) > 0 {
+	if parts := a.Parts(s.OrEmpty().Alerts); len(parts) > 0 {
 		p.head("Included alerts (" + strconv.Itoa(len(parts)) + ")")
 		for _, x := range parts {
 			p.pair(AlertName(x), e.dotted(x.Kind, severity(x.Severity), "for "+Age(x.AgeSeconds)))

@@ -82,7 +82,7 @@ func TestAlertsFoldByCause(t *testing.T) {
 	n, loud := views.AlertsBadge(&s)
 	require.EqualValues(t, 5, n)
 	require.Equal(t, 2, loud)
-	page := plain(views.AlertPage(s.Alerts[0], s.Alerts, nil, e, 120).Lines)
+	page := plain(views.AlertPage(s.Alerts[0], &s, nil, e, 120).Lines)
 	for _, words := range []string{"Included alerts (2)", "config_expiry", "webhook events", "ops-1 stopped at 2026-11-20 22:00:00Z: SIGTERM", "qtop worker"} {
 		require.Contains(t, page, words)
 	}

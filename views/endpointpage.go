@@ -188,6 +188,8 @@ func WhyPage(name string, y *queue.Why, e Env, w int) Page {
 	n := queue.Choose(y.Waiting == 0, "nothing", e.counted(y.Waiting, y.WaitingBound))
 	if y.Waiting > 0 && y.OldestAt != nil {
 		n += ", the oldest for " + Age(y.AgeSeconds) + ", since " + e.Stamp(*y.OldestAt)
+	} else if y.Waiting > 0 {
+		n += ", none is due yet"
 	}
 	p.pair("waiting", n)
 	switch {

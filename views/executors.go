@@ -27,7 +27,7 @@ func Executors(s *queue.Snapshot) Source {
 				}
 				return rows[i].ID.String() < rows[j].ID.String() // by id: sorted by age, the rows would move with each heartbeat
 			}},
-			{Name: "last heartbeat, oldest first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return orZero(rows[i].AgeSeconds) > orZero(rows[j].AgeSeconds) }},
+			{Name: "last heartbeat, oldest first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return beatAge(rows[i].AgeSeconds) > beatAge(rows[j].AgeSeconds) }},
 			{Name: "executor", Column: "executor_id", Less: func(i, j int) bool { return rows[i].ID.String() < rows[j].ID.String() }},
 			{Name: "kind", Column: "executor_kind", Less: func(i, j int) bool { return rows[i].Kind.String() < rows[j].Kind.String() }},
 		},
@@ -43,8 +43,8 @@ func Executors(s *queue.Snapshot) Source {
 			{Name: "executor_kind", Title: "kind", Width: 10, Want: 15, Max: 20, Drop: 3, Look: dim},
 			{Name: "state", Width: 12, Lively: true, Look: ofRow},
 			{Name: "age_seconds", Title: "last beat", Width: 9, Right: true, Text: func(x queue.Executor, _ Env) string {
-				return queue.Choose(x.LastBeatAt == nil, "never", Age(orZero(x.AgeSeconds)))
-			}},
+				return sinceBeat(x.AgeSeconds, Age)
+			}, Plain: func(x queue.Executor) string { return sinceBeat(x.AgeSeconds, PlainAge) }},
 			{Name: "expected_cadence_seconds", Title: "cadence", Width: 7, Right: true, Drop: 2, Look: dim},
 			{Name: "ratio", Title: "×cadence", Head: "RATIO", Width: 8, Right: true, Drop: 5, Text: func(x queue.Executor, e Env) string {
 				return queue.Choose(executorRank(x) < rankQuiet || x.LastBeatAt == nil, e.Theme.G.Dash, e.Times(x.Ratio))
@@ -89,8 +89,12 @@ func ExecutorPage(x queue.Executor, subs []queue.JobSubscription, e Env, w int) 
 	p.pair("kind", x.Kind.String())
 	p.paint("state", strings.TrimSpace(x.State+" "+severity(x.Severity)), e.tone(r))
 	p.pair("domains", joinTexts(x.Domains))
-	p.pair("last heartbeat", dashed(e, x.LastBeatAt, e.Stamp))
-	p.pair(queue.Choose(x.State == "silent", "silent for", "heartbeat age"), dashed(e, x.AgeSeconds, Age)+", "+e.Times(x.Ratio)+" its cadence of "+Age(x.CadenceSeconds))
+	if x.LastBeatAt == nil {
+		p.pair("last heartbeat", "never since it was registered; its cadence is "+Age(x.CadenceSeconds))
+	} else {
+		p.pair("last heartbeat", e.Stamp(*x.LastBeatAt))
+		p.pair(queue.Choose(x.State == "silent", "silent for", "heartbeat age"), dashed(e, x.AgeSeconds, Age)+", "+e.Times(x.Ratio)+" its cadence of "+Age(x.CadenceSeconds))
+	}
 	p.pair("silent after", Age(x.ThresholdSeconds))
 	p.pair("in flight", dashed(e, x.InFlight, Count))
 	p.pair("done", dashed(e, x.DoneTotal, Count))

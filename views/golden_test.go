@@ -86,7 +86,7 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		},
 	}
 	if len(s.Alerts) > 0 {
-		out["page-alert"] = page(func(e views.Env, n int) views.Page { return views.AlertPage(s.Alerts[0], s.Alerts, w.History, e, n) })
+		out["page-alert"] = page(func(e views.Env, n int) views.Page { return views.AlertPage(s.Alerts[0], &s, w.History, e, n) })
 		out["page-executor"] = page(func(e views.Env, n int) views.Page {
 			return views.ExecutorPage(s.Executors[0], s.JobSubscriptions, e, n)
 		})

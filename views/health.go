@@ -11,7 +11,9 @@ import (
 func Health(s *queue.Snapshot) Source {
 	rows := s.OrEmpty().Health
 	urgency := func(i int) int { return rank(rows[i].StatusHint.String()) }
-	age := func(i int) int64 { return orZero(rows[i].AgeSeconds) }
+	age := func(i int) int64 {
+		return queue.Choose(beats(rows[i]), beatAge(rows[i].AgeSeconds), orZero(rows[i].AgeSeconds))
+	}
 	return Source{
 		Sorts: []Sort{
 			{Name: "stale first", Column: "status_hint", Desc: true, Less: func(i, j int) bool {
@@ -41,7 +43,9 @@ func Health(s *queue.Snapshot) Source {
 			{Name: "source", Width: 14, Want: 20, Max: 26, Drop: 1, Look: dim, Say: func(_ Env, v any) string { return HealthSource(fmt.Sprint(v)) }},
 			{Name: "domain", Width: 8, Max: 16, Drop: 4, Look: dim},
 			{Name: "status_hint", Title: "status", Head: "HINT", Width: 8, Max: 12, Look: ofRow},
-			{Name: "age_seconds", Title: "last seen", Head: "AGE", Width: 9, Right: true},
+			{Name: "age_seconds", Title: "last seen", Head: "AGE", Width: 9, Right: true, Text: lastSeen, Plain: func(r queue.HealthRow) string {
+				return queue.Choose(beats(r), sinceBeat(r.AgeSeconds, PlainAge), queue.Choose(r.AgeSeconds == nil, "-", PlainAge(orZero(r.AgeSeconds))))
+			}},
 			{Name: "events_seen", Title: "events", Width: 9, Max: 12, Right: true, Drop: 3},
 			{Name: "attempts_written", Title: "attempts", Width: 9, Max: 12, Right: true, Drop: 5},
 			{Name: "dead_lettered", Title: "dead", Width: 7, Max: 9, Right: true, Drop: 2},
@@ -49,6 +53,20 @@ func Health(s *queue.Snapshot) Source {
 			{Name: "held_by", Width: 30, Want: 44, Max: 80, Drop: 7, Text: func(r queue.HealthRow, _ Env) string { return holder(s.Holder(r)) }, Plain: func(r queue.HealthRow) string { return PlainHolder(s.Holder(r)) }},
 		},
 	}.lines())
+}
+
+// beats reports whether a row is about something that runs at intervals. If it has no age, it never
+// ran; a backlog without an age has nothing that is due.
+func beats(r queue.HealthRow) bool {
+	return r.Source.String() == "heartbeat" || r.Source.String() == "cursor"
+}
+
+// lastSeen returns the age of a row of health.
+func lastSeen(r queue.HealthRow, e Env) string {
+	if beats(r) {
+		return sinceBeat(r.AgeSeconds, Age)
+	}
+	return dashed(e, r.AgeSeconds, Age)
 }
 
 // HealthSource returns what a row of health is about (its column source), in
@@ -84,7 +102,7 @@ func HealthPage(s *queue.Snapshot, r queue.HealthRow, e Env, w int) Page {
 	if r.LastSeenAt != nil {
 		p.pair("last seen", e.Stamp(*r.LastSeenAt))
 	}
-	p.pair("age", dashed(e, r.AgeSeconds, Age))
+	p.pair("age", lastSeen(r, e))
 	p.pair("held by", holder(s.Holder(r)))
 	p.pair("events seen", dashed(e, r.EventsSeen, Count))
 	p.pair("attempts", dashed(e, r.AttemptsWritten, Count))

@@ -36,7 +36,9 @@ func Jobs(rows []queue.Job, w int) Source {
 		Columns: []Column[queue.Job]{
 			{Name: "job_id", Title: "job", Head: "ID", Width: id, Look: strong, Say: shown},
 			{Name: "status", Title: "state", Head: "STATUS", Width: 13, Look: ofRow, Text: jobState},
-			{Name: "age_seconds", Title: "age", Width: 8, Right: true},
+			{Name: "age_seconds", Title: "age", Width: 8, Right: true,
+				Text:  func(j queue.Job, e Env) string { return queue.Choose(j.DueLater(), e.Theme.G.Dash, Age(j.AgeSeconds)) },
+				Plain: func(j queue.Job) string { return queue.Choose(j.DueLater(), "-", PlainAge(j.AgeSeconds)) }},
 			{Name: "attempts", Title: "attempts", Width: 8, Max: 8, Right: true, Text: func(j queue.Job, _ Env) string { return attemptsText(j) }, Plain: func(j queue.Job) string { return fmt.Sprintf("%d/%d", j.Attempts, j.MaxAttempts) }},
 			{Name: "priority", Title: "prio", Head: "PRIORITY", Width: 5, Right: true, Drop: 4, Look: dim, Say: digits},
 			{Name: "process_after", Title: "due", Width: 11, Drop: 3, Look: dim},

@@ -15,7 +15,7 @@ const progressWidth = 10
 
 // OperationTitle names a bulk operation: its action and its selection.
 func OperationTitle(o queue.Operation) string {
-	return strings.ReplaceAll(o.Kind, "_", " ") + " of " + Count(o.Frozen) + ": " + o.Filter.String()
+	return strings.ReplaceAll(o.Kind, "_", " ") + " of " + Count(o.Frozen) + ": " + o.Selected()
 }
 
 // Operations returns the table of pane 6: bulk operations over frozen selections.
@@ -56,9 +56,9 @@ func Operations(rows []queue.Operation) Source {
 					return cell(o.Waits.String(), e.Theme.Warning)
 				}
 				if o.EndedBadly() {
-					return cell(e.dotted(fmt.Sprintf("%s ok / %s failed first attempts of %s requeued", Count(o.FirstOK), Count(o.FirstFailed), Count(o.Requeued)), o.Filter.String()), e.tone(operationRank(o)))
+					return cell(e.dotted(fmt.Sprintf("%s ok / %s failed first attempts of %s requeued", Count(o.FirstOK), Count(o.FirstFailed), Count(o.Requeued)), o.Selected()), e.tone(operationRank(o)))
 				}
-				return queue.Choose(o.StateWhy.Empty(), cell(o.Filter.String(), e.Theme.Text), cell(o.StateWhy.String(), e.tone(operationRank(o))))
+				return queue.Choose(o.StateWhy.Empty(), cell(o.Selected(), e.Theme.Text), cell(o.StateWhy.String(), e.tone(operationRank(o))))
 			}},
 			{Name: "created_at", Head: "PLANNED"},
 			{Name: "state_why", Head: "REASON OF STATE"},
@@ -124,7 +124,7 @@ func OperationPage(o queue.Operation, items []queue.OperationItem, e Env, w int)
 	}
 	p.pair("canary", operationCanary(o))
 	p.pair("brake", queue.Choose(o.Brake > 0, fmt.Sprintf("pauses when %d %% of the last 50 first attempts failed", o.Brake), "none"))
-	p.pair("selection", "claimed: "+o.Filter.String())
+	p.pair("selection", "claimed: "+o.Selected())
 	p.pair("reason", o.Reason.String())
 	p.pair("planned", e.Stamp(o.CreatedAt)+" by "+o.CreatedBy.String())
 	if e.Brief {
@@ -155,6 +155,12 @@ func OperationPage(o queue.Operation, items []queue.OperationItem, e Env, w int)
 			text += " " + th.G.Right + " " + i.NewID.String()
 		}
 		p.add("   " + look.Paint(sign) + " " + th.Dim.Paint(th.Left(strconv.FormatInt(i.No, 10), 8)) + th.Text.Paint(th.Cut(queue.Clean(text).String(), max(w-14, 1))))
+	}
+	if all := o.Filters(); o.Selected() != o.Filter.String() {
+		p.head("Selection: dead letters that match one of " + Count(int64(len(all))) + " filters")
+		for _, f := range all {
+			p.para(f, th.Text)
+		}
 	}
 	return p.done(title)
 }

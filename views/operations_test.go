@@ -1,6 +1,7 @@
 package views_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 	"github.com/qtop/qtop/views/theme"
+	"github.com/qtop/qtop/views/viewstest"
 )
 
 // An operation that has ended and whose first attempts failed does not look fine, at any width.
@@ -28,4 +30,34 @@ func TestEndedOperationShowsFailedFirstAttempts(t *testing.T) {
 	src := views.Operations([]queue.Operation{o})
 	all := strings.Join(views.Grid{Source: src, Order: []int{0}, Cursor: -1}.Lines(e, views.Size{W: 80, H: 5}), "\n")
 	require.NotContains(t, ansi.Strip(all), "failed")
+}
+
+// Of a selection of many filters the texts of an operation have the first ones and how many more
+// there are; only the end of its page lists all.
+func TestSelectionOfManyFiltersIsShort(t *testing.T) {
+	t.Parallel()
+	e := env(theme.Options{Depth: theme.Mono})
+	r := queue.Request{}
+	var all []string
+	for i := range 73 {
+		all = append(all, fmt.Sprintf("source=webhook subscription=%d", i+1))
+	}
+	r.Select(all)
+	o := queue.Operation{ID: 1, Kind: "requeue_webhook", Filter: queue.Clean(r.Selection()), State: queue.BulkRunning, Frozen: 80}
+	require.Equal(t, all, o.Filters())
+	const short = "(source=webhook subscription=1) or (source=webhook subscription=2) or (source=webhook subscription=3) … and 70 more"
+	require.Equal(t, short, o.Selected())
+	require.Equal(t, "requeue webhook of 80: "+short, views.OperationTitle(o))
+	s := viewstest.Empty()
+	s.Operations = []queue.Operation{o}
+	require.Contains(t, plainText(views.PlainLines(&s, e)), short)
+	page := plain(views.OperationPage(o, nil, e, 200).Lines)
+	require.Contains(t, page, "claimed: "+short)
+	require.Greater(t, strings.Index(page, "subscription=73"), strings.Index(page, "Items, last attempted first"))
+	for _, n := range []int{1, 2, 4} {
+		r.Select(all[:n])
+		o.Filter = queue.Clean(r.Selection())
+		require.Equal(t, r.Selection(), o.Selected())
+		require.Equal(t, all[:n], o.Filters())
+	}
 }

@@ -205,7 +205,7 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 			}
 		}
 		it := item{target: target, row: table.Row{Sign: e.sign(r), Cells: []table.Cell{
-			cell(name, e.Theme.Strong), cell(Age(x.AgeSeconds), e.tone(r)), cell(e.counted(x.Waiting, x.WaitingBound), e.Theme.Text),
+			cell(name, e.Theme.Strong), cell(e.oldest(x.OldestAt, x.AgeSeconds), e.tone(r)), cell(e.counted(x.Waiting, x.WaitingBound), e.Theme.Text),
 			cell(Rate(x.InPerSecond), e.Theme.Text), cell(Rate(x.OutPerSecond), e.Theme.Text), cell(clears, e.tone(r)),
 		}}}
 		if r > rankQuiet {
@@ -283,10 +283,10 @@ func flow(s *queue.Snapshot, e Env, w, high int, jobs bool) section {
 		for i, line := range chart {
 			left, right := "", ""
 			if i == high-1 {
-				left, right = c.name, Short(lastFull(c.v))+"/min"
+				left, right = c.name, lastFull(c.v, e)
 			}
-			if i == 0 && high > 1 {
-				right = "peak " + Short(greatest(c.v))
+			if most := greatest(c.v); i == 0 && high > 1 && most > 0 {
+				right = "peak " + Short(most)
 			}
 			if line == theme.Blank(room) && i == high-1 {
 				line = th.Dim.Paint(th.Left("none", room))
@@ -299,10 +299,10 @@ func flow(s *queue.Snapshot, e Env, w, high int, jobs bool) section {
 	return sec
 }
 
-// lastFull returns the value of the last complete minute.
-func lastFull(v []int64) int64 {
+// lastFull returns the value of the last complete minute; a dash if there is none.
+func lastFull(v []int64, e Env) string {
 	if len(v) < 2 {
-		return 0
+		return e.Theme.G.Dash
 	}
-	return v[len(v)-2]
+	return Short(v[len(v)-2]) + "/min"
 }

@@ -209,7 +209,7 @@ func brakes(s *queue.Snapshot, e Env, w int) troubles {
 		if o.State != queue.BulkPaused || o.StateWhy.Empty() {
 			continue
 		}
-		what := "#" + strconv.FormatInt(o.ID, 10) + " " + operationWord(o.Kind) + " " + o.Filter.String()
+		what := "#" + strconv.FormatInt(o.ID, 10) + " " + operationWord(o.Kind) + " " + o.Selected()
 		why := strings.TrimPrefix(o.StateWhy.String(), "the brake: ")
 		text := e.dotted(e.Theme.Cut(theme.Safe(what), max(w/4, 16)), why, o.CreatedBy.String())
 		t.add(Target{queue.PaneOps, strconv.FormatInt(o.ID, 10)}, operationRank(o), "#"+strconv.FormatInt(o.ID, 10), text, t.cure)
@@ -231,7 +231,7 @@ func running(s *queue.Snapshot, e Env, w int) section {
 			end = e.dotted(end, Span(d)+" left")
 		}
 		end = e.Theme.Cut(theme.Safe(end), max(w/3, 16))
-		what := "#" + strconv.FormatInt(o.ID, 10) + " " + operationWord(o.Kind) + " " + o.Filter.String()
+		what := "#" + strconv.FormatInt(o.ID, 10) + " " + operationWord(o.Kind) + " " + o.Selected()
 		bar := progress(o, e, min(max(w/9, 5), 20))
 		room := max(w-18-theme.Width(bar)-theme.Width(end)-theme.Width(o.CreatedBy.String())-9, 12)
 		text := e.dotted(e.Theme.Cut(theme.Safe(what), room), o.CreatedBy.String()) + "  " + bar + " " + e.dotted("", end)
@@ -327,7 +327,7 @@ func ticksSection(s *queue.Snapshot, e Env, age func(int64) string) section {
 		if r > rankQuiet {
 			mode = strings.TrimSpace(mode + " " + tickState(t))
 		}
-		ran := dashed(e, t.AgeSeconds, Age)
+		ran := sinceBeat(t.AgeSeconds, Age)
 		if t.AgeSeconds != nil && r == rankQuiet {
 			ran = age(*t.AgeSeconds)
 		}

@@ -40,17 +40,20 @@ func (p *plainLines) clean(s string) string {
 	return strings.ReplaceAll(theme.Safe(s), " "+p.e.Theme.G.Dot+" ", ", ")
 }
 
-// PlainLines returns the Overview as sentences for --accessible: the conditions, or one line that
-// says that there are none; then actions of people and marks, oldest first.
+// PlainLines returns the Overview as sentences for --accessible: which server this is; the
+// conditions, or one line that says that there are none; then actions of people and marks, oldest
+// first.
 func PlainLines(s *queue.Snapshot, e Env) []PlainLine {
 	p := &plainLines{e: e}
+	p.server(s.Server)
+	first := len(p.out)
 	if why, ok := s.Missing["all"]; ok {
 		p.add(why.String(), "not in this snapshot", why.String())
 		return p.out
 	}
-	for _, first := range []queue.Text{s.Server.CloneOf, s.Server.Unexpected} {
-		if !first.Empty() {
-			p.add("", first.String())
+	for _, alarm := range []queue.Text{s.Server.CloneOf, s.Server.Unexpected} {
+		if !alarm.Empty() {
+			p.add("", alarm.String())
 		}
 	}
 	for _, t := range troubleKinds(s, e, 1000) {
@@ -81,11 +84,21 @@ func PlainLines(s *queue.Snapshot, e Env) []PlainLine {
 	if s.MonitoringOff {
 		p.add("", "MONITORING OFF")
 	}
-	if len(p.out) == 0 {
+	if len(p.out) == first {
 		p.out = append(p.out, PlainLine{Key: "quiet", Text: "all quiet"})
 	}
 	p.happened(s)
 	return p.out
+}
+
+// server adds the server that answered. The line is printed again when another server answers, or
+// this one becomes the primary.
+func (p *plainLines) server(s queue.Server) {
+	if s.Database.Empty() {
+		return
+	}
+	text := p.clean("SERVER " + s.Database.String() + queue.Choose(s.Address.Empty(), "", "@"+s.Address.String()) + ", PostgreSQL " + shortVersion(s.Version.String()) + ", " + queue.Choose(s.InRecovery, "standby: no action works here", "primary"))
+	p.out = append(p.out, PlainLine{Key: "server", State: text, Text: text})
 }
 
 // trouble adds a row of trouble of the Overview. Its text may contain ages, so
@@ -155,7 +168,7 @@ func (p *plainLines) operations(s *queue.Snapshot) {
 			left = Span(d) + " left"
 		}
 		waits := queue.Choose(o.Waits.Empty(), "", "waits: "+o.Waits.String())
-		p.add(state+queue.Choose(o.Waits.Empty(), "", " waits"), "OPERATION #"+strconv.FormatInt(o.ID, 10)+" "+operationWord(o.Kind)+" "+o.Filter.String(),
+		p.add(state+queue.Choose(o.Waits.Empty(), "", " waits"), "OPERATION #"+strconv.FormatInt(o.ID, 10)+" "+operationWord(o.Kind)+" "+o.Selected(),
 			o.State, by, done, queue.Choose(o.State == queue.BulkRunning, rateText(o.Rate), ""), left, waits)
 	}
 }
@@ -168,7 +181,7 @@ func (p *plainLines) waiting(s *queue.Snapshot) {
 			continue
 		}
 		count := queue.Choose(w.WaitingBound, "at least ", "") + Count(w.Waiting) + " waiting"
-		p.add("", "WAITING "+w.Name(), queue.Choose(never, "never clears at this rate"+reasonTail(w.Why.String()), w.Why.String()), count, "oldest for "+Age(w.AgeSeconds))
+		p.add("", "WAITING "+w.Name(), queue.Choose(never, "never clears at this rate"+reasonTail(w.Why.String()), w.Why.String()), count, queue.Choose(w.OldestAt == nil, "none is due yet", "oldest for "+Age(w.AgeSeconds)))
 	}
 }
 

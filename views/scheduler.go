@@ -29,7 +29,7 @@ func Scheduler(s *queue.Snapshot) Source {
 				}
 				return rows[i].Name.String() < rows[j].Name.String() // by name, because a run must not reorder the rows
 			}},
-			{Name: "last run, oldest first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return tickAge(rows[i]) > tickAge(rows[j]) }},
+			{Name: "last run, oldest first", Column: "age_seconds", Desc: true, Less: func(i, j int) bool { return beatAge(rows[i].AgeSeconds) > beatAge(rows[j].AgeSeconds) }},
 			{Name: "worker", Column: "worker_name", Less: func(i, j int) bool { return rows[i].Name.String() < rows[j].Name.String() }},
 			{Name: "every, shortest first", Column: "configured_interval_seconds", Less: func(i, j int) bool { return rows[i].IntervalSeconds < rows[j].IntervalSeconds }},
 		},
@@ -48,8 +48,8 @@ func Scheduler(s *queue.Snapshot) Source {
 				return queue.Choose(t.IntervalSeconds == 0, e.Theme.G.Dash, Age(t.IntervalSeconds))
 			}},
 			{Name: "age_seconds", Title: "last run", Head: "AGE", Width: 9, Right: true, Look: ofRow, Text: func(t queue.TickWorker, _ Env) string {
-				return queue.Choose(t.AgeSeconds == nil, "never", Age(orZero(t.AgeSeconds)))
-			}},
+				return sinceBeat(t.AgeSeconds, Age)
+			}, Plain: func(t queue.TickWorker) string { return sinceBeat(t.AgeSeconds, PlainAge) }},
 			{Name: "next_due_at", Title: "due", Head: "NEXT DUE", Width: 9, Right: true, Drop: 2, Text: func(t queue.TickWorker, e Env) string { return e.due(t) }},
 			{Name: "last_source", Title: "by", Width: 8, Lively: true, Drop: 4, Look: dim, Say: orDashed},
 			{Name: "last_work_at", Title: "last work", Width: 9, Right: true, Drop: 5, Look: dim, Say: ago},
@@ -92,11 +92,6 @@ func modeList(modes []queue.Flag, ticks []queue.TickWorker) lines {
 			{Name: "reason", Width: 12, Max: 40, Drop: 3, Look: dim},
 		},
 	}.lines()
-}
-
-// tickAge returns the seconds since the last run; for a worker that never ran, the largest number.
-func tickAge(t queue.TickWorker) int64 {
-	return queue.Choose(t.AgeSeconds == nil, 1<<62, orZero(t.AgeSeconds))
 }
 
 // tickRank returns how urgent a tick worker is: failed and late ones most. One

@@ -40,6 +40,7 @@ type Trouble struct {
 	Severity string     `json:"severity"` // warning, critical
 	Subject  queue.Text `json:"subject"`
 	Text     queue.Text `json:"text"`
+	Target   Target     `json:"-"` // the row that it is about
 }
 
 // Troubles returns the troubles of the Overview, in its order, with times in RFC 3339.
@@ -48,7 +49,7 @@ func Troubles(s *queue.Snapshot) []Trouble {
 	out := []Trouble{}
 	for _, t := range troubleKinds(s, e, 1000) {
 		for _, x := range t.all {
-			out = append(out, Trouble{t.label, queue.Choose(x.rank == rankCritical, "critical", "warning"), queue.Clean(x.name), queue.Clean(x.text)})
+			out = append(out, Trouble{t.label, queue.Choose(x.rank == rankCritical, "critical", "warning"), queue.Clean(x.name), queue.Clean(x.text), x.target})
 		}
 	}
 	return out

@@ -11,10 +11,11 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 	"github.com/qtop/qtop/views/theme"
+	"github.com/qtop/qtop/views/viewstest"
 )
 
-// A value that was never measured is a dash on the screen and in the table of a verb, never a 0,
-// which would look fast, young or slow.
+// A value that was never measured is a dash on the screen and in the table of a verb, or the word
+// never; it is not a 0, which would look fast, young or slow.
 func TestUnmeasuredIsADash(t *testing.T) {
 	t.Parallel()
 	e := env(theme.Options{Depth: theme.Mono})
@@ -28,8 +29,12 @@ func TestUnmeasuredIsADash(t *testing.T) {
 			"oldest": "–/OLDEST", "p50": "–/P50", "p95": "–/P95", "last success": "–/LAST SUCCESS", "rate": "–/RATE"}},
 		"executor": {views.Executors(&queue.Snapshot{Executors: []queue.Executor{x}}), "executors", map[string]string{
 			"last beat": "never/LAST BEAT", "×cadence": "–/RATIO", "in flight": "–/IN FLIGHT", "done": "–/DONE"}},
-		"lane": {views.Lanes(&queue.Snapshot{Queues: []queue.Lane{{Kind: queue.Clean("k")}}}, 200), "queues", map[string]string{"oldest": "–/OLDEST", "clears in": "–/CLEARS IN"}},
-		"loop": {views.Loops(&queue.HostStatus{Loops: []queue.LoopStatus{{Name: "l", State: "stopped"}}}), "", map[string]string{"last tick": "–/", "rate/s": "–/"}},
+		"tick worker": {views.Scheduler(&queue.Snapshot{Ticks: []queue.TickWorker{{Name: queue.Clean("t"), IntervalSeconds: 5}}}), "scheduler", map[string]string{"last run": "never/AGE"}},
+		"heartbeat":   {views.Health(&queue.Snapshot{Health: []queue.HealthRow{{Source: queue.Clean("heartbeat")}}}), "health", map[string]string{"last seen": "never/AGE"}},
+		"backlog":     {views.Health(&queue.Snapshot{Health: []queue.HealthRow{{Source: queue.Clean("backlog_webhook")}}}), "health", map[string]string{"last seen": "–/AGE"}},
+		"job":         {views.Jobs([]queue.Job{{ID: "j", Status: "queued"}}, 200), "jobs", map[string]string{"age": "–/AGE"}},
+		"lane":        {views.Lanes(&queue.Snapshot{Queues: []queue.Lane{{Kind: queue.Clean("k")}}}, 200), "queues", map[string]string{"oldest": "–/OLDEST", "clears in": "–/CLEARS IN"}},
+		"loop":        {views.Loops(&queue.HostStatus{Loops: []queue.LoopStatus{{Name: "l", State: "stopped"}}}), "", map[string]string{"last tick": "–/", "rate/s": "–/"}},
 	} {
 		row := c.src.Row(0, e)
 		heads, rows := c.src.Table(c.list)
@@ -44,8 +49,44 @@ func TestUnmeasuredIsADash(t *testing.T) {
 			}
 			require.GreaterOrEqual(t, k, 0, "%s has no column %s", name, title)
 			if at := slices.Index(heads, head); at >= 0 {
-				require.Equal(t, "-", rows[0][at], "%s, %s of the table", name, head)
+				require.Equal(t, queue.Choose(screen == "–", "-", screen), rows[0][at], "%s, %s of the table", name, head)
 			}
 		}
+	}
+}
+
+// Waiting work of which nothing is due has no age, and a curve without values neither a peak nor a
+// rate.
+func TestNothingMeasuredOnTheOverview(t *testing.T) {
+	t.Parallel()
+	e := env(theme.Options{Depth: theme.Mono})
+	s := viewstest.Empty()
+	s.Waiting = []queue.Waiting{{Queue: queue.Clean("job k"), Source: "job", Subject: queue.Clean("k"), Waiting: 3}}
+	for _, size := range sizes {
+		got := plain(views.Overview(views.OverviewState{Snapshot: &s}, e, size).Lines)
+		require.NotContains(t, got, "peak", "%v", size)
+		require.NotRegexp(t, `job k +0s`, got, "%v", size)
+		require.Regexp(t, `job k +– +3 `, got, "%v", size)
+	}
+	require.Contains(t, plainText(views.PlainLines(&s, e)), "3 waiting, none is due yet")
+	heads, rows := views.WaitingQueues(&s).Table("waiting")
+	require.Equal(t, "-", rows[0][slices.Index(heads, "OLDEST")])
+	s.Flow.Delivered = []int64{0, 4, 7}
+	require.Contains(t, plain(views.Overview(views.OverviewState{Snapshot: &s}, e, views.Size{W: 120, H: 60}).Lines), "peak 7")
+	s.Flow.Delivered, s.Flow.Dead = nil, nil
+	require.NotContains(t, plain(views.Overview(views.OverviewState{Snapshot: &s}, e, views.Size{W: 120, H: 60}).Lines), "/min")
+}
+
+// A page says of an executor without a heartbeat that it never sent one, not when it was registered.
+func TestPagesOfAnExecutorThatNeverBeat(t *testing.T) {
+	t.Parallel()
+	e := env(theme.Options{Depth: theme.Mono})
+	at := viewstest.Now()
+	s := queue.Snapshot{
+		Executors: []queue.Executor{{ID: queue.Clean("new"), State: "silent", Severity: "warning", Ratio: 6, CadenceSeconds: 60, RegisteredAt: at}},
+		Alerts:    []queue.Alert{{Key: queue.Clean("silence:new"), Kind: queue.AlertSilence, Subject: queue.Clean("new"), Severity: "warning", Since: &at, AgeSeconds: 360, Ratio: 6}},
+	}
+	for _, page := range []views.Page{views.ExecutorPage(s.Executors[0], nil, e, 100), views.AlertPage(s.Alerts[0], &s, nil, e, 100)} {
+		require.Regexp(t, "last heartbeat +never since it was registered", plain(page.Lines))
 	}
 }

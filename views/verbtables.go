@@ -30,7 +30,7 @@ func WaitingQueues(s *queue.Snapshot) Source {
 	return Source{}.with(List[queue.Waiting]{Name: "waiting", Rows: s.Waiting, Columns: []Column[queue.Waiting]{
 		{Name: "queue", Plain: func(w queue.Waiting) string { return w.Name() }},
 		{Name: "waiting", Plain: func(w queue.Waiting) string { return PlainBound(w.Waiting, w.WaitingBound) }},
-		{Name: "age_seconds", Head: "OLDEST"},
+		{Name: "age_seconds", Head: "OLDEST", Plain: func(w queue.Waiting) string { return PlainOldest(w.OldestAt, w.AgeSeconds) }},
 		{Name: "why", Plain: func(w queue.Waiting) string { return cmp.Or(w.Why.String(), "nothing blocks it") }},
 	}}.lines())
 }

@@ -133,7 +133,7 @@ func showJob(ctx context.Context, a *app, c *pgclient.Client, id string, o revea
 		since = "finished " + views.PlainAge(j.AgeSeconds) + " ago"
 	case j.LeaseID != "":
 		since = "picked " + views.PlainAge(j.AgeSeconds) + " ago"
-	case !j.Ready && j.AgeSeconds == 0:
+	case j.DueLater():
 		since = "due later"
 	}
 	a.printf("%s  %s  %s (%s)  %s\nfor %s, priority %d, attempt %d of %d, %s lost\nenqueued %s by %s, due %s, picked %s, finished %s\n",

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,12 +105,12 @@ func showStatus(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) 
 	return nil
 }
 
-// ownLines are the kinds of trouble that statusTable prints in its own words,
-// with more details than the Overview. Any other kind is printed as the
-// Overview shows it.
-var ownLines = map[string]bool{
-	"OFF": true, "INVALID": true, "HELD": true, "NOT TICKED": true, "NO HOST": true,
-	"UNCLAIMED": true, "BACKLOG": true, "BROADCAST": true, "SET ASIDE": true,
+// statusLine is a line of `qtop status` about one row of the Overview. The trouble about that row,
+// which says less, is then not printed.
+type statusLine struct {
+	about  views.Target
+	form   string
+	values []any
 }
 
 func (a *writer) statusTable(st statusJSON) {
@@ -123,26 +123,18 @@ func (a *writer) statusTable(st statusJSON) {
 	if st.MonitoringOff {
 		fmt.Fprintln(a.out, "MONITORING OFF  the stale threshold flag is 1000000 s or more: no silence is reported")
 	}
-	for _, f := range st.Off {
-		if f.Overdue {
-			continue // a line of st.Troubles
-		}
-		word := queue.Choose(f.Invalid, "INVALID", "OFF")
-		back := queue.Choose(f.RevertsAt != nil, " · back at "+views.PlainTime(f.RevertsAt), "")
-		a.printf("%-8s%s = %s · %s %s %q%s\n", word, f.Key, f.Value, f.UpdatedBy, views.PlainTime(&f.UpdatedAt), f.Reason.String(), back)
+	flags, others := flagLines(st), append(append(heldLines(st), untickedLines(st)...), alertLines(st)...)
+	told := map[views.Target]bool{}
+	for _, l := range append(slices.Clone(flags), others...) {
+		told[l.about] = true
 	}
+	a.lines(flags)
 	for _, t := range st.Troubles {
-		if !ownLines[t.Kind] {
+		if !told[t.Target] {
 			a.printf("%-7s %s · %s\n", t.Kind, t.Text, t.Severity)
 		}
 	}
-	for _, h := range st.Held {
-		a.printf("HELD    %s: its own events wait for an open transaction, %s\n", h.Worker, views.PlainHolder(&h))
-	}
-	for _, u := range st.NotTicked {
-		a.printf("NOT TICKED %s · %s\n", joined(u.Workers), u.Why)
-	}
-	a.statusAlerts(st)
+	a.lines(others)
 	for _, w := range st.Waiting {
 		if w.Source == "job" { // statusLanes prints more about it
 			continue
@@ -152,7 +144,7 @@ func (a *writer) statusTable(st statusJSON) {
 			clears = "clears in " + views.PlainAge(*w.ClearsInSeconds)
 		}
 		a.printf("WAITING %s · %s · oldest %s · %.1f/s in, %.1f/s out · %s%s\n", w.Queue, views.PlainBound(w.Waiting, w.WaitingBound),
-			views.PlainAge(w.AgeSeconds), w.InPerSecond, w.OutPerSecond, clears, because(w.Why))
+			views.PlainOldest(w.OldestAt, w.AgeSeconds), w.InPerSecond, w.OutPerSecond, clears, because(w.Why))
 	}
 	a.statusLanes(st)
 	for _, g := range st.Dead {
@@ -164,11 +156,50 @@ func (a *writer) statusTable(st statusJSON) {
 	a.printf("%s open, %s alive\n", queue.Plural(st.DeadOpen, "dead letter", "dead letters"), queue.Plural(st.HostsAlive, "worker host", "worker hosts"))
 }
 
-// statusAlerts prints a line for each cause: the alert, and who has acknowledged it.
-func (a *writer) statusAlerts(st statusJSON) {
+func (a *writer) lines(lines []statusLine) {
+	for _, l := range lines {
+		a.printf(l.form+"\n", l.values...)
+	}
+}
+
+// flagLines returns a line for each flag that is off or invalid. Flags past their expiry are left
+// to the troubles.
+func flagLines(st statusJSON) (out []statusLine) {
+	for _, f := range st.Off {
+		if f.Overdue {
+			continue
+		}
+		word := queue.Choose(f.Invalid, "INVALID", "OFF")
+		back := queue.Choose(f.RevertsAt != nil, " · back at "+views.PlainTime(f.RevertsAt), "")
+		out = append(out, statusLine{views.Target{Pane: queue.PaneFlags, ID: f.Key.String()}, "%-8s%s = %s · %s %s %q%s",
+			[]any{word, f.Key, f.Value, f.UpdatedBy, views.PlainTime(&f.UpdatedAt), f.Reason.String(), back}})
+	}
+	return out
+}
+
+// heldLines returns a line for each open transaction that delays its own events.
+func heldLines(st statusJSON) (out []statusLine) {
+	for _, h := range st.Held {
+		out = append(out, statusLine{views.Target{Pane: queue.PaneHealth, ID: h.Worker.String()}, "HELD    %s: its own events wait for an open transaction, %s",
+			[]any{h.Worker, views.PlainHolder(&h)}})
+	}
+	return out
+}
+
+// untickedLines returns a line for each reason why tick workers are not run.
+func untickedLines(st statusJSON) (out []statusLine) {
+	for _, u := range st.NotTicked {
+		out = append(out, statusLine{views.Target{Pane: queue.PaneScheduler, ID: u.Workers[0].String()}, "NOT TICKED %s · %s", []any{joined(u.Workers), u.Why}})
+	}
+	return out
+}
+
+// alertLines returns a line if no host is alive, and one for each cause: the alert, and who has
+// acknowledged it.
+func alertLines(st statusJSON) (out []statusLine) {
 	if st.HostsAlive == 0 {
 		what := "no worker host is alive: nothing ticks, nothing is sent"
-		a.printf("NO HOST %s\n", queue.Choose(st.LastHost == "", what, what+" · "+st.LastHost))
+		out = append(out, statusLine{views.Target{Pane: queue.PaneHost}, "NO HOST %s", []any{queue.Choose(st.LastHost == "", what, what+" · "+st.LastHost)}})
 	}
 	for _, al := range st.Alerts {
 		owner := "no owner"
@@ -183,14 +214,16 @@ func (a *writer) statusAlerts(st statusJSON) {
 			queue.AlertUnclaimed:  "UNCLAIMED %s · due for %s · %s the threshold",
 			queue.AlertBacklog:    "BACKLOG %s · due for %s · %s the threshold",
 			queue.AlertCircuit:    "CIRCUIT %s · open for %s · %s the threshold",
-			queue.AlertQuarantine: "SET ASIDE %s · for %s after %s attempts",
+			queue.AlertQuarantine: "SET ASIDE %s · for %s after %s",
 		}[al.Kind]
 		if form == "" { // an alert kind of a newer release
 			form = "ALERT   %s · for %s · %s the threshold"
 		}
-		times := queue.Choose(al.Kind == queue.AlertQuarantine, strconv.Itoa(int(al.Ratio)), views.PlainRatio(al.Ratio))
-		a.printf(form+" · %s%s · %s\n", views.AlertName(al), views.PlainAge(al.AgeSeconds), times, al.Severity, because(al.Detail), owner)
+		times := queue.Choose(al.Kind == queue.AlertQuarantine, queue.Plural(int64(al.Ratio), "attempt", "attempts"), views.PlainRatio(al.Ratio))
+		out = append(out, statusLine{views.Target{Pane: queue.PaneAlerts, ID: al.Key.String()}, form + " · %s%s · %s",
+			[]any{views.AlertName(al), views.PlainAge(al.AgeSeconds), times, al.Severity, because(al.Detail), owner}})
 	}
+	return out
 }
 
 // statusLanes prints the job lanes that need attention and the stuck leases.

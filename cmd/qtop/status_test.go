@@ -27,12 +27,14 @@ func TestStatusHasEveryTroubleOfTheOverview(t *testing.T) {
 		s.Alerts = append(s.Alerts, queue.Alert{Key: queue.Clean(kind), Kind: kind, Subject: queue.Clean(subject), Severity: "warning", State: "open"})
 	}
 	s.Ticks = append(s.Ticks, queue.TickWorker{Name: queue.Clean("config_expiry"), Why: queue.Clean("its mode is pg_cron and it has no job")})
+	s.Flags = append(s.Flags, queue.Flag{Key: queue.Clean("a.both"), Value: queue.Clean("y"), Invalid: true, Overdue: true, RevertsAt: &s.TakenAt})
 	var out strings.Builder
 	a := &writer{out: &out, output: "table"}
 	a.statusTable(statusOf(s))
-	kinds := map[string]bool{}
+	kinds, of, lines := map[string]bool{}, map[string]int{}, map[string]int{}
 	for _, x := range views.Troubles(&s) {
 		kinds[x.Kind] = true
+		of[x.Kind]++
 		found := false
 		for line := range strings.Lines(out.String()) {
 			found = found || strings.HasPrefix(line, x.Kind+" ") || strings.HasPrefix(line, x.Kind+"\t")
@@ -42,6 +44,14 @@ func TestStatusHasEveryTroubleOfTheOverview(t *testing.T) {
 	for _, kind := range []string{"OFF", "INVALID", "OVERDUE", "BRAKE", "HELD", "SUSPENDED", "NO HOST", "UNCLAIMED", "BACKLOG", "NOT TICKED", "SET ASIDE", "BROADCAST"} {
 		require.True(t, kinds[kind], "the snapshot of this test has %s", kind)
 	}
+	for kind := range kinds {
+		for line := range strings.Lines(out.String()) {
+			if strings.HasPrefix(line, kind+" ") {
+				lines[kind]++
+			}
+		}
+	}
+	require.Equal(t, of, lines, "each trouble has one line\n%s", out.String())
 	for _, want := range []string{"BRAKE   #12 ", "SUSPENDED hooks.gone.example · 410 Gone · until resumed · since 2026-"} {
 		require.Contains(t, out.String(), want)
 	}

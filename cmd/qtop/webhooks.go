@@ -74,9 +74,20 @@ func showWhy(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) err
 	if a.asJSON(y) {
 		return nil
 	}
-	a.printf("%s: %s wait, the oldest for %s\n", y.Queue, views.PlainBound(y.Waiting, y.WaitingBound), views.PlainAge(y.AgeSeconds))
+	switch {
+	case y.Waiting == 0:
+		a.printf("%s: nothing waits\n", y.Queue)
+	case y.OldestAt == nil:
+		a.printf("%s: %s, none is due yet\n", y.Queue, waits(y))
+	default:
+		a.printf("%s: %s, the oldest for %s\n", y.Queue, waits(y), views.PlainAge(y.AgeSeconds))
+	}
 	a.chain(y)
 	return nil
+}
+
+func waits(y *queue.Why) string {
+	return views.PlainBound(y.Waiting, y.WaitingBound) + queue.Choose(y.Waiting == 1 && !y.WaitingBound, " waits", " wait")
 }
 
 // chain prints everything that can block a queue, also what does not block

@@ -347,7 +347,7 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	o := ops[0]
 	p.Lines = append(p.Lines,
-		line("operation", "%d: %s of %d: %s", o.ID, strings.ReplaceAll(o.Kind, "_", " "), o.Frozen, o.Filter),
+		line("operation", "%d: %s of %d: %s", o.ID, strings.ReplaceAll(o.Kind, "_", " "), o.Frozen, o.Selected()),
 		line("state", "%s by %s since %s", o.State, o.StateBy, queue.Stamp(o.StateAt, "2006-01-02 15:04:05Z")), line("reason", "%s", o.Reason),
 		line("progress", "%d of %d ended: %d done, %d skipped, %d failed, %d undone; %d requeued, %d sent", o.Ended(), o.Frozen, o.Done, o.Skipped, o.Failed, o.Undone, o.Requeued, o.Sent),
 		line("first attempts", "%d succeeded, %d failed, %d not settled", o.FirstOK, o.FirstFailed, o.Unknown()))
@@ -376,7 +376,7 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return nil
 	case queue.ActBulkUndo:
 		p.Count = o.Unknown()
-		addLine(p, "then", "up to %d are recalled: those not attempted yet", p.Count)
+		addLine(p, "then", "up to %s recalled: those not attempted yet", queue.Plural(p.Count, "item is", "items are"))
 	case queue.ActBulkAbort:
 		addLine(p, "then", "%s, not attempted, as open; this operation cannot be started again", queue.Plural(o.Left(), "dead letter remains", "dead letters remain"))
 		if o.Unknown() > 0 {
@@ -411,7 +411,7 @@ func applyOperation(ctx context.Context, c *Planner, p queue.Plan, res *queue.Re
 	recordOne(res, p.Request.Targets[0], change.done, a.answer)
 	if p.Request.Action == queue.ActBulkUndo && !a.Refused {
 		res.Done, res.Skipped = a.Undone, a.Skipped
-		res.Results[0].Why = queue.Clean(fmt.Sprintf("%d recalled, %d were attempted already", a.Undone, a.Skipped))
+		res.Results[0].Why = queue.Clean(fmt.Sprintf("%d recalled, %d attempted already", a.Undone, a.Skipped))
 	}
 	return nil
 }

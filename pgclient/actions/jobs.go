@@ -119,10 +119,14 @@ func (c *Planner) cancelLines(ctx context.Context, p *queue.Plan) error {
 			}
 		}
 		switch {
-		case i < 8:
+		case i < partsNamed:
 			addLine(p, "of them", "%d × %s (%s) %s", x.N, x.Kind, x.Domain, x.Status)
-		case i == 8:
-			addLine(p, "of them", "and more kinds")
+		case i == partsNamed:
+			rest := int64(0)
+			for _, y := range parts[i:] {
+				rest += y.N
+			}
+			addLine(p, "of them", "%s", others(int64(len(parts)), rest, "kind and status", "kinds and statuses", "job", "jobs"))
 		}
 	}
 	if held > 0 {

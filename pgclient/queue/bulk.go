@@ -1,6 +1,9 @@
 package queue
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // The states of an operation.
 const (
@@ -40,6 +43,19 @@ type Operation struct {
 	FirstFailed  int64      `json:"first_failed"`    // first attempts of requeued items that failed
 	Waits        Text       `json:"waits"`           // what a running operation waits for, apart from its rate; empty = nothing
 }
+
+// Filters returns the filters that selected the dead letters.
+func (o Operation) Filters() []string {
+	s := o.Filter.String()
+	if inner, ok := strings.CutPrefix(s, "("); ok && strings.Contains(s, betweenFilters) {
+		return strings.Split(strings.TrimSuffix(inner, ")"), betweenFilters)
+	}
+	return []string{s}
+}
+
+// Selected returns the filters as one text, of many only the first ones, with the number of the
+// others.
+func (o Operation) Selected() string { return someFilters(o.Filters()) }
 
 // Tried returns the number of items that were requeued, skipped, failed or undone.
 func (o Operation) Tried() int64 { return o.Requeued + o.Skipped + o.Failed + o.Undone }

@@ -101,5 +101,10 @@ type Job struct {
 	Key          Text       `json:"idempotency_key"` // as stored: see job_queue.idempotency_key
 	Code         Text       `json:"failure_code"`    // why its last attempt failed; empty = no failure
 	LastError    Text       `json:"last_error"`      // the error of its last attempt, masked
-	AgeSeconds   int64      `json:"age_seconds"`     // seconds since it became due, was claimed, or finished
+	AgeSeconds   int64      `json:"age_seconds"`     // seconds since it became due, was claimed, or finished; 0 if DueLater
+}
+
+// DueLater reports whether the job waits for its due time, so that it has no age yet.
+func (j Job) DueLater() bool {
+	return j.FinishedAt == nil && j.LeaseID == "" && !j.Ready && j.AgeSeconds <= 0
 }

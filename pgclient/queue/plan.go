@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"strconv"
 	"strings"
 	"time"
 )
@@ -42,7 +43,29 @@ func (r Request) Selection() string {
 	if len(r.Or) == 0 {
 		return r.Filter
 	}
-	return "(" + strings.Join(r.Filters(), ") or (") + ")"
+	return "(" + strings.Join(r.Filters(), betweenFilters) + ")"
+}
+
+// Selected returns the filters as Selection does, but of many only the first ones, with the number
+// of the others.
+func (r Request) Selected() string { return someFilters(r.Filters()) }
+
+// filtersShown is how many filters a screen shows of a selection that has more.
+const filtersShown = 4
+
+const betweenFilters = ") or ("
+
+func someFilters(filters []string) string {
+	switch n := len(filters); {
+	case n == 0:
+		return ""
+	case n == 1:
+		return filters[0]
+	case n <= filtersShown:
+		return "(" + strings.Join(filters, betweenFilters) + ")"
+	default:
+		return "(" + strings.Join(filters[:filtersShown-1], betweenFilters) + ") … and " + strconv.Itoa(n-filtersShown+1) + " more"
+	}
 }
 
 // Plan is the exact preview of a Request. Applying the plan does what the preview shows, or is

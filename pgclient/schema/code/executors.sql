@@ -122,7 +122,7 @@ BEGIN
     last_beat_payload = '{}', expected_cadence_seconds = excluded.expected_cadence_seconds,
     stale_threshold_seconds = excluded.stale_threshold_seconds, registered_at = clock_timestamp(),
     owner_role = excluded.owner_role, registered_by = excluded.registered_by, deregistered_at = NULL,
-    deregistered_by = NULL,
+    deregistered_by = NULL, instance_id = NULL,
     silent_since = NULL, silent_event_at = NULL, silent_event_ids = '{}'
   WHERE h.deregistered_at IS NOT NULL AND NOT h.tick_worker;
   IF NOT FOUND THEN
