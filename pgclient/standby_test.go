@@ -23,9 +23,8 @@ import (
 func TestPromotedStandby(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	s := pgtest.OwnServer(t, nil)
+	s := pgtest.OwnInstalled(t, "postgres", nil)
 	dsn := s.DSN("postgres", "postgres")
-	require.NoError(t, schema.Up(ctx, dsn, nil))
 	require.NoError(t, os.WriteFile(filepath.Join(s.DataDir(), "standby.signal"), nil, 0o644)) //nolint:gosec // the server runs as another user
 	require.NoError(t, s.Restart(ctx))
 

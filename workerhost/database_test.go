@@ -18,17 +18,14 @@ import (
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
-	"github.com/qtop/qtop/pgclient/schema"
 	"github.com/qtop/qtop/workerhost"
 )
 
 // ownWorld returns a world on a separate server, over TCP.
 func ownWorld(t *testing.T, flags ...string) (*world, *embedded.Server) {
 	t.Helper()
-	s := pgtest.OwnServer(t, nil)
-	super := s.DSN(embedded.Superuser, "postgres")
-	require.NoError(t, schema.Up(t.Context(), super, func(string) {}))
-	poolConfig, err := pgsession.PoolConfig(super)
+	s := pgtest.OwnInstalled(t, "postgres", nil)
+	poolConfig, err := pgsession.PoolConfig(s.DSN(embedded.Superuser, "postgres"))
 	require.NoError(t, err)
 	admin, err := pgxpool.NewWithConfig(t.Context(), poolConfig)
 	require.NoError(t, err)

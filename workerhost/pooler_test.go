@@ -13,7 +13,6 @@ import (
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
-	"github.com/qtop/qtop/pgclient/schema"
 	"github.com/qtop/qtop/workerhost"
 )
 
@@ -59,9 +58,8 @@ func TestPoolerThatCannotBeServed(t *testing.T) {
 	require.Equal(t, queue.KindConfig, queue.KindOf(h.err))
 	require.Zero(t, w.int("SELECT count(*) FROM public.queue_host"))
 
-	s := pgtest.OwnServer(t, nil)
+	s := pgtest.OwnInstalled(t, "postgres", nil)
 	dsn := s.DSN("postgres", "postgres")
-	require.NoError(t, schema.Up(t.Context(), dsn, nil))
 	require.NoError(t, os.WriteFile(filepath.Join(s.DataDir(), "standby.signal"), nil, 0o644)) //nolint:gosec // the server runs as another user
 	require.NoError(t, s.Restart(t.Context()))
 	behind := &pgtest.DB{Name: "postgres", Server: s}

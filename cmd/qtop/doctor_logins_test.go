@@ -11,16 +11,14 @@ import (
 
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/pgtest"
-	"github.com/qtop/qtop/pgclient/schema"
 )
 
 // The doctor names settings that roles and the database give to sessions, and
 // logins with more rights than their work needs.
 func TestDoctorOnLogins(t *testing.T) {
 	t.Parallel()
-	s := pgtest.OwnServer(t, nil) // the doctor examines every login of the server
 	const db = "postgres"
-	require.NoError(t, schema.Up(t.Context(), s.DSN("postgres", db), nil))
+	s := pgtest.OwnInstalled(t, db, nil) // the doctor examines every login of the server
 	admin, err := pgsession.Connect(t.Context(), s.DSN("postgres", db))
 	require.NoError(t, err)
 	defer func() { _ = admin.Close(context.WithoutCancel(t.Context())) }()

@@ -14,16 +14,14 @@ import (
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
-	"github.com/qtop/qtop/pgclient/schema"
 )
 
 // The doctor reports what fills the disk of a real server and what its commits
 // wait for.
 func TestDoctorOnTheServer(t *testing.T) {
 	t.Parallel()
-	s := pgtest.OwnServer(t, map[string]string{"wal_level": "logical", "max_replication_slots": "4", "archive_mode": "on", "archive_command": "false", "max_wal_senders": "4", "synchronous_commit": "on"})
 	const db = "postgres"
-	require.NoError(t, schema.Up(t.Context(), s.DSN("postgres", db), nil))
+	s := pgtest.OwnInstalled(t, db, map[string]string{"wal_level": "logical", "max_replication_slots": "4", "archive_mode": "on", "archive_command": "false", "max_wal_senders": "4", "synchronous_commit": "on"})
 	admin, err := pgsession.Connect(t.Context(), s.DSN("postgres", db))
 	require.NoError(t, err)
 	defer func() { _ = admin.Close(context.WithoutCancel(t.Context())) }()

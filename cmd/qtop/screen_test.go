@@ -21,7 +21,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/pgtest"
-	"github.com/qtop/qtop/pgclient/schema"
 )
 
 // patience limits every wait; a test must not fail because the machine is busy.
@@ -236,9 +235,8 @@ func TestConsoleRequeues(t *testing.T) {
 // console recovers by itself.
 func TestConsoleSurvivesDatabase(t *testing.T) {
 	t.Parallel()
-	server := pgtest.OwnServer(t, nil)
+	server := pgtest.OwnInstalled(t, "postgres", nil)
 	dsn := server.DSN("postgres", "postgres")
-	require.NoError(t, schema.Up(t.Context(), dsn, nil))
 	s := open(t, dsn)
 	s.until("NO HOST")
 	s.keys("3")

@@ -20,7 +20,6 @@ import (
 
 	"github.com/qtop/qtop/pgclient/embedded"
 	"github.com/qtop/qtop/pgclient/pgtest"
-	"github.com/qtop/qtop/pgclient/schema"
 )
 
 // ownDatabase starts a server that a test may break, with the schema. It
@@ -28,10 +27,8 @@ import (
 // login.
 func ownDatabase(t *testing.T) (*embedded.Server, *pgx.Conn, string) {
 	t.Helper()
-	server := pgtest.OwnServer(t, nil)
-	super := server.DSN(embedded.Superuser, "postgres")
-	require.NoError(t, schema.Up(t.Context(), super, func(string) {}))
-	conn, err := pgx.Connect(t.Context(), super)
+	server := pgtest.OwnInstalled(t, "postgres", nil)
+	conn, err := pgx.Connect(t.Context(), server.DSN(embedded.Superuser, "postgres"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(t.Context()) })
 	_, err = conn.Exec(t.Context(), `CREATE ROLE test_host LOGIN IN ROLE dot_executor, router_worker, saga_orchestrator, webhook_worker, lease_reset_cleaner, queue_viewer`)

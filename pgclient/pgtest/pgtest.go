@@ -1,6 +1,6 @@
 // Package pgtest gives each test a separate PostgreSQL database. Start from New, which returns a
-// DB with the schema installed; Login makes a login, Pool and Conn connect. OwnServer is for
-// tests that restart or kill a server, Hostile for tests of name resolution.
+// DB with the schema installed; Login makes a login, Pool and Conn connect. OwnServer and
+// OwnInstalled are for tests that restart or kill a server, Hostile for tests of name resolution.
 //
 // All tests of a process share one private server, started at the first use
 // from a ready data directory. New clones a template that has the schema; tests
@@ -245,9 +245,46 @@ func OwnServer(t testing.TB, params map[string]string) *embedded.Server {
 // the server's environment.
 func OwnServerIn(t testing.TB, dir string, params map[string]string, env []string) *embedded.Server {
 	t.Helper()
+	return ownServer(t, "", dir, params, env)
+}
+
+// OwnInstalled is OwnServer with the schema, in the database of this name; it may be postgres, the
+// superuser's.
+func OwnInstalled(t testing.TB, database string, params map[string]string) *embedded.Server {
+	t.Helper()
+	template := templateName(time.Now())
+	s := ownServer(t, template, "", params, nil)
+	ctx, cancel := context.WithTimeout(context.Background(), stepPatience)
+	defer cancel()
+	type step struct{ database, sql string }
+	steps := []step{ // a rename copies nothing
+		{"template1", "ALTER DATABASE " + quote(template) + " RENAME TO " + quote(database)},
+		{"template1", "ALTER DATABASE " + quote(database) + " WITH ALLOW_CONNECTIONS true"},
+		{database, freshSQL},
+	}
+	if database == "postgres" {
+		steps = append([]step{{"template1", "ALTER DATABASE postgres RENAME TO spare"}}, steps...)
+	}
+	for _, step := range steps {
+		conn, err := pgsession.Connect(ctx, s.DSN(embedded.Superuser, step.database))
+		if err == nil {
+			_, err = conn.PgConn().Exec(ctx, step.sql).ReadAll()
+			err = errors.Join(err, conn.Close(ctx))
+		}
+		if err != nil {
+			t.Fatalf("pgtest: %v", err)
+		}
+	}
+	return s
+}
+
+// ownServer starts a private server from the ready data directory with this template database; ""
+// = the one without a template.
+func ownServer(t testing.TB, template, dir string, params map[string]string, env []string) *embedded.Server {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
 	defer cancel()
-	seed, err := readySeed(ctx, "")
+	seed, err := readySeed(ctx, template)
 	if err != nil {
 		t.Fatalf("pgtest: no PostgreSQL for the tests: %v", err)
 	}

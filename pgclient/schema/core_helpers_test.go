@@ -15,7 +15,6 @@ import (
 
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/pgtest"
-	"github.com/qtop/qtop/pgclient/schema"
 )
 
 // patience is how long a test waits for a condition on a loaded machine.
@@ -51,22 +50,13 @@ func newCore(t *testing.T) *core {
 	return c
 }
 
-// newOwn installs the schema in database queue of a server that only this test uses.
+// newOwn returns the database, with the schema, of a server that only this test uses.
 func newOwn(t *testing.T, params map[string]string) *core {
 	t.Helper()
-	server := pgtest.OwnServer(t, params)
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	admin, err := pgsession.Connect(ctx, server.DSN("postgres", "postgres"))
+	server := pgtest.OwnInstalled(t, "queue", params)
+	cfg, err := pgsession.PoolConfig(server.DSN("postgres", "queue"))
 	require.NoError(t, err)
-	_, err = admin.Exec(ctx, "CREATE DATABASE queue")
-	require.NoError(t, err)
-	require.NoError(t, admin.Close(ctx))
-	dsn := server.DSN("postgres", "queue")
-	require.NoError(t, schema.Up(ctx, dsn, nil))
-	cfg, err := pgsession.PoolConfig(dsn)
-	require.NoError(t, err)
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	return &core{t: t, root: pool}
