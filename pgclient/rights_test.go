@@ -3,9 +3,11 @@ package pgclient_test
 import (
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/enqueue"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/work"
@@ -21,6 +23,19 @@ func TestAMissingRightNamesLoginAndRole(t *testing.T) {
 	kind(t, queue.KindPermission, err)
 	require.Equal(t, "login "+login+" lacks a right: permission denied for function fn_queue_host_register (SQLSTATE 42501): "+
 		"the login needs the role dot_executor; as a superuser: GRANT dot_executor TO "+login, err.Error())
+
+	enqueuer := enqueue.New(c.Client)
+	job := enqueue.Job{Kind: "kg.reindex", Domain: "kg", Executor: "Agent", Payload: []byte("{}")}
+	_, _, one := enqueuer.Enqueue(t.Context(), job)
+	_, many := enqueuer.EnqueueMany(t.Context(), []enqueue.Job{job, job})
+	_, _, put := enqueuer.Put(t.Context(), job, 0)
+	for _, err := range []error{one, many, put} {
+		kind(t, queue.KindPermission, err)
+		require.Contains(t, err.Error(), "login "+login+" lacks a right: ")
+		require.Contains(t, err.Error(), "the login needs the role event_ingest_writer; as a superuser: GRANT event_ingest_writer TO "+login)
+		var refused *pgconn.PgError
+		require.ErrorAs(t, err, &refused, "the promise of package enqueue: nothing was enqueued")
+	}
 
 	_, err = c.List(t.Context(), queue.Query{Kind: queue.ListDeadLetters})
 	kind(t, queue.KindPermission, err)

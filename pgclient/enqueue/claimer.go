@@ -34,6 +34,7 @@ type sender struct {
 	*Notifier
 	mu      sync.Mutex
 	claimer Claimer
+	explain func(error) error // names the role that a refused login lacks
 }
 
 func (s *sender) attach(t Claimer) {

@@ -40,5 +40,5 @@ func (s *sender) commit(ctx context.Context, enqueue statement, jobs []Job) (ans
 // enqueue enqueues one job.
 func (s *sender) enqueue(ctx context.Context, job Job) (id string, created bool, err error) {
 	a, err := s.commit(ctx, statement{enqueueSQL, job.arguments()}, []Job{job})
-	return a.ID, a.Created, pgerror.Translate(err)
+	return a.ID, a.Created, pgerror.Translate(s.explain(err))
 }

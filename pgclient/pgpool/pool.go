@@ -57,9 +57,10 @@ func (p *Pool) noticed(conn *pgconn.PgConn, e *pgconn.PgError) bool {
 
 const readOnlyCode = "25006"
 
-// explain adds the cause to the error of a statement that the server refused: what makes the session
-// read-only, or which right the login lacks.
-func (p *Pool) explain(err error) error {
+// Explain adds the cause to the error of a statement that the server refused: what makes the session
+// read-only, or which right the login lacks. The methods of Pool do so by themselves; it is for
+// statements on a connection from Acquire, after the connection has been released.
+func (p *Pool) Explain(err error) error {
 	var pg *pgconn.PgError
 	if err == nil || !errors.As(err, &pg) {
 		return err
@@ -94,7 +95,7 @@ func (p *Pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 	if p.route.Learn(err) {
 		rows, err = p.Pool.Query(ctx, sql, args...)
 	}
-	return explainedRows{rows, p}, p.explain(err)
+	return explainedRows{rows, p}, p.Explain(err)
 }
 
 // Planned returns arguments that make PostgreSQL plan the statement for their values. Without this,
@@ -114,7 +115,7 @@ func (p *Pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 		if p.route.Learn(err) {
 			err = p.Pool.QueryRow(ctx, sql, args...).Scan(into...)
 		}
-		return p.explain(err)
+		return p.Explain(err)
 	})
 }
 
@@ -124,7 +125,7 @@ func (p *Pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 	if p.route.Learn(err) {
 		tag, err = p.Pool.Exec(ctx, sql, args...)
 	}
-	return tag, p.explain(err)
+	return tag, p.Explain(err)
 }
 
 // Begin starts a transaction.
@@ -151,7 +152,7 @@ type explainedRows struct {
 	pool *Pool
 }
 
-func (r explainedRows) Err() error { return r.pool.explain(r.Rows.Err()) }
+func (r explainedRows) Err() error { return r.pool.Explain(r.Rows.Err()) }
 
 type explainedTx struct {
 	pgx.Tx
@@ -168,15 +169,15 @@ func (t explainedTx) Rollback(ctx context.Context) error {
 
 func (t explainedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	rows, err := t.Tx.Query(ctx, sql, args...)
-	return explainedRows{rows, t.pool}, t.pool.explain(err)
+	return explainedRows{rows, t.pool}, t.pool.Explain(err)
 }
 
 func (t explainedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	r := t.Tx.QueryRow(ctx, sql, args...)
-	return row(func(into ...any) error { return t.pool.explain(r.Scan(into...)) })
+	return row(func(into ...any) error { return t.pool.Explain(r.Scan(into...)) })
 }
 
 func (t explainedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	tag, err := t.Tx.Exec(ctx, sql, args...)
-	return tag, t.pool.explain(err)
+	return tag, t.pool.Explain(err)
 }
