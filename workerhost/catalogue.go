@@ -2,6 +2,7 @@ package workerhost
 
 import (
 	"log/slog"
+	"slices"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/work"
@@ -28,7 +29,23 @@ type worker struct {
 	next          []handOff
 }
 
-// role returns the role that a loop needs beside dot_executor; "" = none.
+// everyLoop is the role that every loop needs.
+const everyLoop = "dot_executor"
+
+// Roles returns the roles that a login needs to run these loops (none given = all loops). Every loop
+// needs the first of them. To claim jobs, the login must also be a member of its executor's owner
+// role.
+func Roles(loops []string) []string {
+	need := []string{everyLoop}
+	for _, w := range catalogue() {
+		if r := role(w.name); r != "" && (len(loops) == 0 || slices.Contains(loops, w.name)) {
+			need = append(need, r)
+		}
+	}
+	return need
+}
+
+// role returns the role that a loop needs beside everyLoop; "" = none.
 func role(name string) string {
 	return map[string]string{loopWebhook: "webhook_worker"}[name]
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/workerhost"
 )
 
 // doctorSays returns the finding of one check of `qtop doctor`.
@@ -48,6 +49,33 @@ func TestDoctorOnPoolers(t *testing.T) {
 		f := doctorSays(t, c.check, c.dsn, c.args...)
 		require.Equal(t, c.state, f.State, f.Found)
 		require.Contains(t, f.Found.String(), c.found)
+		require.Contains(t, f.Remedy, c.remedy)
+	}
+}
+
+// The doctor says whether a worker host can run with this login and these settings, and which GRANT is missing.
+func TestDoctorOnHostRights(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	bare, jobs, all := pgtest.Login(t, db), pgtest.Login(t, db, "dot_executor"), pgtest.Login(t, db, workerhost.Roles(nil)...)
+	group := pgtest.Login(t, db)
+	_, err := db.Conn(t, "").Exec(t.Context(), "SELECT public.fn_queue_executor_register('mailer', 'Agent', '{mail}', 30, 600, $1::text, 'ann')", group)
+	require.NoError(t, err)
+	handler := []string{"--executor", "mailer", "--handlers", `[{"kind": "mail.send", "url": "https://mail.example/hook"}]`}
+	for _, c := range []struct {
+		login                string
+		args                 []string
+		state, found, remedy string
+	}{
+		{bare, nil, "note", "a worker host with this login runs no loop: it lacks dot_executor, webhook_worker", "GRANT dot_executor, webhook_worker TO " + bare + ", if a host connects with it"},
+		{jobs, nil, "note", "a worker host with this login runs every loop but those that need webhook_worker", "GRANT webhook_worker TO " + jobs + ", if a host connects with it"},
+		{jobs, []string{"--loops", "webhook_router"}, "ok", "all that a worker host needs: dot_executor", ""},
+		{all, nil, "ok", "all that a worker host needs: dot_executor, webhook_worker", ""},
+		{all, handler, "note", "a worker host with this login claims no jobs as mailer, which belongs to " + group, "GRANT " + group + " TO " + all},
+	} {
+		f := doctorSays(t, "host rights", db.DSN(c.login), c.args...)
+		require.Equal(t, c.state, f.State, f.Found)
+		require.Equal(t, c.found, f.Found.String())
 		require.Contains(t, f.Remedy, c.remedy)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgrow"
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
@@ -18,6 +19,48 @@ type RoleReport struct {
 	Roles         []schema.Role // the existing roles of qtop, the owner first
 	DatabaseOwner string        // the login that runs migrations, unless a superuser does
 	OpenExecutors []string      // executors as which every member of dot_executor may work; nil if this login may not read them
+}
+
+// LackedRole is a role of qtop of which this login is no member.
+type LackedRole struct {
+	Name string // logical name
+	Role string // name in the cluster, quoted for a statement
+}
+
+// LackedRoles returns those of the roles, given by their logical names, of which this login is no
+// member.
+func LackedRoles(ctx context.Context, c *pgclient.Client, roles []string) ([]LackedRole, error) {
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+	defer cancel()
+	all, err := schema.RealRoles(ctx, c.Read())
+	if err != nil {
+		return nil, pgerror.Translate(err)
+	}
+	found := make([]string, len(roles))
+	for i, name := range roles {
+		found[i] = all[slices.Index(schema.Roles(), name)]
+	}
+	return read[LackedRole](ctx, c, `SELECT x.name, pg_catalog.quote_ident(x.role) FROM unnest($1::text[], $2::text[]) WITH ORDINALITY x (name, role, n)
+		WHERE NOT COALESCE(pg_has_role(session_user, to_regrole(quote_ident(x.role))::oid, 'MEMBER'), false) ORDER BY x.n`, roles, found)
+}
+
+// ExecutorOwner is the role whose members may work as an executor.
+type ExecutorOwner struct {
+	Role    string // quoted for a statement; "" = every host may, there is no such executor, or this login may not read it
+	Foreign bool   // this login is no member of it
+}
+
+// OwnerOf reads the owner role of an executor.
+func OwnerOf(ctx context.Context, c *pgclient.Client, executor string) (ExecutorOwner, error) {
+	all, err := read[ExecutorOwner](ctx, c, `SELECT quote_ident(h.owner_role), NOT COALESCE(pg_has_role(session_user, to_regrole(quote_ident(h.owner_role))::oid, 'MEMBER'), false)
+		FROM public.queue_heartbeat h WHERE h.executor_id = $1::text AND h.deregistered_at IS NULL AND h.owner_role IS NOT NULL`, executor)
+	if err != nil || len(all) == 0 {
+		if queue.KindOf(err) == queue.KindPermission {
+			err = nil
+		}
+		return ExecutorOwner{}, err
+	}
+	return all[0], nil
 }
 
 // Roles reads the roles of the database, their members, and the other databases in which the

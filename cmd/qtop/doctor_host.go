@@ -1,0 +1,50 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient/inspect"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/workerhost"
+)
+
+// hostRightFindings reports whether this login has all that a worker host with
+// these settings needs: the roles of its loops and, if it has handlers, the
+// owner role of the executor as which it claims jobs.
+func hostRightFindings(ctx context.Context, x patient) []finding {
+	need := workerhost.Roles(x.settings.Loops)
+	lacks, err := inspect.LackedRoles(ctx, x.client, need)
+	if err != nil {
+		return []finding{unread("host rights", err)}
+	}
+	executor := cmp.Or(x.settings.Executor, x.settings.HostID)
+	var owner inspect.ExecutorOwner
+	if len(x.settings.Handlers) > 0 {
+		if owner, err = inspect.OwnerOf(ctx, x.client, executor); err != nil {
+			return []finding{unread("host rights", err)}
+		}
+	}
+	var out []finding
+	if len(lacks) > 0 {
+		var roles []string
+		for _, r := range lacks {
+			roles = append(roles, r.Role)
+		}
+		all := strings.Join(roles, ", ")
+		found := "a worker host with this login runs every loop but those that need " + all
+		if lacks[0].Name == need[0] {
+			found = "a worker host with this login runs no loop: it lacks " + all
+		}
+		out = append(out, finding{"note", "host rights", queue.Clean(found), "GRANT " + all + " TO " + x.session.User.String() + ", if a host connects with it"})
+	}
+	if owner.Foreign {
+		out = append(out, finding{"note", "host rights", queue.Clean("a worker host with this login claims no jobs as " + executor + ", which belongs to " + owner.Role),
+			"GRANT " + owner.Role + " TO " + x.session.User.String() + ", or qtop executor owner " + executor + " --owner-role " + x.session.User.String() + " --reason R"})
+	}
+	if len(out) > 0 {
+		return out
+	}
+	return []finding{{"ok", "host rights", queue.Clean("all that a worker host needs: " + strings.Join(need, ", ") + queue.Choose(owner.Role != "", ", and the executor "+executor, "")), ""}}
+}
