@@ -88,8 +88,10 @@ func TestDeadLetterAndRequeue(t *testing.T) {
 		flipped[len(flipped)/2] ^= 1
 		require.Error(t, wh.Verify(flipped, g.header))
 	}
+	require.Positive(t, r.open.Load(), "connections are kept for the next request")
 	require.NoError(t, h.stop())
 	require.Equal(t, "true", w.text("SELECT stopped_at IS NOT NULL FROM public.queue_host"))
+	eventually(t, func() bool { return r.open.Load() == 0 }, "a stopped host keeps idle connections")
 }
 
 // A forbidden address is not dialled, however it is written, and a webhook that cannot be signed

@@ -6,10 +6,12 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -177,19 +179,30 @@ type receiver struct {
 	*httptest.Server
 	mu  sync.Mutex
 	got []got
+
+	open atomic.Int64 // connections
 }
 
 // receive starts a receiver; answer runs after the request was recorded.
 func receive(t *testing.T, answer func(http.ResponseWriter, *http.Request)) *receiver {
 	t.Helper()
 	r := &receiver{}
-	r.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+	r.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		body, _ := io.ReadAll(req.Body)
 		r.mu.Lock()
 		r.got = append(r.got, got{req.Header.Get("Webhook-Id"), body, req.Header.Clone(), time.Now()})
 		r.mu.Unlock()
 		answer(rw, req)
 	}))
+	r.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		switch s {
+		case http.StateNew:
+			r.open.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			r.open.Add(-1)
+		}
+	}
+	r.Start()
 	t.Cleanup(func() {
 		r.CloseClientConnections()
 		r.Close()

@@ -119,8 +119,12 @@ func New(c Config) *Sender {
 // end by their context or deadline.
 func (s *Sender) Close() {
 	s.closed.Store(true)
-	s.transport.CloseIdleConnections()
+	s.CloseIdle()
 }
+
+// CloseIdle closes the idle connections, and those of requests under way when these end. The sender
+// can be used further: the next Send opens a new connection.
+func (s *Sender) CloseIdle() { s.transport.CloseIdleConnections() }
 
 // Send makes one attempt. It never panics and returns within r.Timeout.
 func (s *Sender) Send(ctx context.Context, r Request) (res Result) {
