@@ -110,6 +110,10 @@ func decodeSnapshot(body []byte, s *queue.Snapshot) error {
 		if s.Queues[i].OldestAt == nil {
 			s.Queues[i].AgeSeconds = nil // NULL means that no job is due; SQL returns 0
 		}
+		s.Queues[i].WhyCode = queue.WhyCode(s.Queues[i].Why.String())
+	}
+	for i := range s.Waiting {
+		s.Waiting[i].WhyCode = queue.WhyCode(s.Waiting[i].Why.String())
 	}
 	forgetRegistrations(s)
 	return nil

@@ -145,7 +145,10 @@ func (m *shell) expireNotice() {
 // env returns what the functions of package views need to draw: theme, time
 // and time zone.
 func (m *shell) env() views.Env {
-	e := views.Env{Theme: m.display.theme, Now: m.o.Now(), Here: m.o.Now(), Loc: time.Local}
+	e := views.Env{Theme: m.display.theme, Now: m.o.Now(), Here: m.o.Now(), Loc: time.Local, Host: m.local}
+	if m.host == nil {
+		e.Host = &queue.HostStatus{} // this process can run no host
+	}
 	if m.display.utc {
 		e.Loc = time.UTC
 	}

@@ -98,7 +98,7 @@ func AlertPage(a queue.Alert, s *queue.Snapshot, history []queue.AlertAck, e Env
 	case "broadcast":
 		p.pair("over the limit", "for "+Age(a.AgeSeconds)+": the share of "+shareName(a)+" that only broadcast reaches is "+e.Times(a.Ratio)+" the limit")
 		p.pair("since", dashed(e, a.Since, e.Stamp))
-		p.pair("cure", "add or unmute a subscription for the types listed in Subscriptions (gs); the flag queue.subscription_resolution.broadcast_warn_percent is the limit")
+		p.pair("cure", "add or unmute a subscription for the types listed in Subscriptions (gs). A consumer is no recipient: events that only a consumer reads count too; where that is meant, raise the limit, the flag queue.subscription_resolution.broadcast_warn_percent")
 	case queue.AlertQuarantine:
 		p.pair("in quarantine", "for "+Age(a.AgeSeconds)+", after "+Plural(int64(a.Ratio), "attempt", "attempts")+"; all other rows are processed")
 		p.pair("since", dashed(e, a.Since, e.Stamp))
@@ -110,7 +110,8 @@ func AlertPage(a queue.Alert, s *queue.Snapshot, history []queue.AlertAck, e Env
 	case queue.AlertNoHost:
 		p.pair("for", Age(a.AgeSeconds))
 		p.pair("since", dashed(e, a.Since, e.Stamp))
-		p.pair("cure", "start loops in this process (gw, S), or run qtop worker on another machine")
+		p.pair("cure", queue.Choose(e.startable(), "start loops in this process (gw, S), or run qtop worker on another machine",
+			"run qtop worker on a machine of the hosts; this process cannot, gw says why"))
 	case queue.AlertUnclaimed:
 		p.pair("due for", Age(a.AgeSeconds)+": no live executor can claim these jobs")
 		p.pair("since", dashed(e, a.Since, e.Stamp))

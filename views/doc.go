@@ -15,6 +15,7 @@ package views
 import (
 	"time"
 
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/theme"
 )
 
@@ -22,12 +23,13 @@ import (
 // time zone.
 type Env struct {
 	Theme theme.Theme
-	Now   time.Time      // server time of the snapshot, to which ages are relative
-	Here  time.Time      // time of this process, to which the ages of its loops are relative; zero = Now
-	Loc   *time.Location // time zone of displayed times
-	Stale bool           // the snapshot is too old, which every row shows by a sign
-	Brief bool           // pages leave out the parts that need another read of the database
-	Exact bool           // times are RFC 3339 with date and zone: the text is for a program, not for a screen
+	Now   time.Time         // server time of the snapshot, to which ages are relative
+	Here  time.Time         // time of this process, to which the ages of its loops are relative; zero = Now
+	Loc   *time.Location    // time zone of displayed times
+	Stale bool              // the snapshot is too old, which every row shows by a sign
+	Brief bool              // pages leave out the parts that need another read of the database
+	Host  *queue.HostStatus // the worker host of this process; nil = not known
+	Exact bool              // times are RFC 3339 with date and zone: the text is for a program, not for a screen
 }
 
 // Size is a size in cells.

@@ -169,7 +169,8 @@ func (p *pageBuilder) causes(y queue.Why) {
 			under(d)
 		}
 		if l.State != "clear" {
-			if cure := queue.Choose(l.Keys != "", l.Keys+", or ", "") + l.Do.String(); cure != "" {
+			keys := p.e.linkKeys(y, l)
+			if cure := queue.Choose(keys != "", keys+", or ", "") + l.Do.String(); cure != "" {
 				under("cure: " + cure)
 			}
 		}

@@ -267,6 +267,7 @@ func ResolutionPage(name string, r *queue.Resolution, e Env, w int) Page {
 	}
 	if reached := strings.Join(to, ", "); reached == "broadcast" {
 		p.paint(th.G.Warning+" reaches", "broadcast", th.Warning)
+		p.para("Every recipient may read it. A consumer makes a job of it and counts as no recipient.", th.Dim)
 	} else {
 		p.para("not needed", th.Dim)
 		p.head("Reaches")

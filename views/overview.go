@@ -209,7 +209,7 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 			cell(Rate(x.InPerSecond), e.Theme.Text), cell(Rate(x.OutPerSecond), e.Theme.Text), cell(clears, e.tone(r)),
 		}}}
 		if r > rankQuiet {
-			keys := whyKeys(x.Why.String())
+			keys := e.whyKeys(x.Queue.String(), x.Why.String())
 			it.why = e.dotted(x.Why.String(), keys)
 			it.cure = queue.Choose(keys == "", e.cure("explain", ":why"), it.why)
 		}

@@ -112,7 +112,7 @@ func conditions(s *queue.Snapshot, e Env) []troubles {
 		slices.SortStableFunc(all, func(a, b queue.Alert) int { return queue.Choose(moreUrgent(a, b), -1, 1) })
 		for _, a := range all {
 			owner := queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), "")
-			t.alert(a, a.Queue(), e.dotted(a.Queue(), kind.text+Age(a.AgeSeconds), a.Detail.String(), owner), e.cureOf(a.Detail.String(), t.cure))
+			t.alert(a, a.Queue(), e.dotted(a.Queue(), kind.text+Age(a.AgeSeconds), a.Detail.String(), owner), e.cureOf(a.Queue(), a.Detail.String(), t.cure))
 		}
 		out = append(out, t)
 	}
@@ -245,7 +245,7 @@ func running(s *queue.Snapshot, e Env, w int) section {
 // noHost returns the loops that no host runs although work waits for them or an executor is silent.
 // Without such loops it returns that no host is alive, and how the last one ended.
 func noHost(s *queue.Snapshot, e Env) troubles {
-	t := troubles{label: "NO HOST", cure: e.cure("start", "gw S")}
+	t := troubles{label: "NO HOST", cure: e.startCure()}
 	if a, ok := queue.Find(s.Alerts, func(a queue.Alert) bool { return a.Kind == queue.AlertNoHost }); ok {
 		owner := queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), "")
 		parts := Plural(int64(len(a.Parts(s.Alerts))), "alert follows", "alerts follow")
@@ -278,7 +278,7 @@ func unticked(s *queue.Snapshot, e Env) troubles {
 	for _, u := range s.Unticked() {
 		name := u.Workers[0].String()
 		text := e.dotted(queue.Choose(len(u.Workers) > 1, name+" +"+strconv.Itoa(len(u.Workers)-1)+" more in 9", name), u.Why.String())
-		t.add(Target{queue.PaneScheduler, name}, rankWarning, name, text, e.cureOf(u.Why.String(), t.cure))
+		t.add(Target{queue.PaneScheduler, name}, rankWarning, name, text, e.cureOf("", u.Why.String(), t.cure))
 	}
 	return t
 }

@@ -1,6 +1,7 @@
 package views
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -121,29 +122,74 @@ func topRow(t Target, e Env, r int, label, text string, cure ...string) item {
 // cure returns a remedy with its keys, for a row.
 func (e Env) cure(what, keys string) string { return e.dotted(what, keys) }
 
-// whyKeys returns the keys that lead to the remedy, for a reason why work
-// waits; "" if no key does.
-func whyKeys(why string) string {
+// whyKeys returns the keys that lead to the remedy, for a reason why the work
+// of a queue waits; "" if no key does.
+func (e Env) whyKeys(waits, why string) string {
 	for _, c := range []struct{ words, keys string }{
 		{" is off", "gf E"}, {"interval_seconds is ", "gf E"},
-		{"no live host ", "gw S"}, {"does not run", "gw S"}, {"every subscribed executor is ", "gw S"},
+		{"no live host runs ", startKeys}, {"does not run", startKeys}, {noHandler, startKeys}, {absentExecutors, startKeys},
 		{"endpoint suspended", "7 D"}, {"circuit open", "7 D"}, {"none of its subscriptions is open", "7 D"},
 		{"executor subscribes to it", "4 E"}, {"parallel limit", "4 E"}, {"priority floor", "4 E"},
 		{"open transaction", "gl"}, {" is held by ", "gl"}, {"queue.scheduler.mode is ", "gf E"},
 	} {
 		if strings.Contains(why, c.words) {
-			return c.keys
+			return queue.Choose(c.keys != startKeys || e.starts(waits, why), c.keys, "")
 		}
 	}
 	return ""
 }
 
-// cureOf returns the remedy for a reason why work waits; if no key leads to
-// one, the text otherwise.
-func (e Env) cureOf(why, otherwise string) string {
-	keys := whyKeys(why)
+// The keys that start a loop of this process, and the reasons that it ends only
+// if this process has the program of the job.
+const (
+	startKeys       = "gw S"
+	noHandler       = "no live host has a handler"
+	absentExecutors = "every subscribed executor is "
+)
+
+// starts reports whether the loops of this process, once started, would end the
+// reason why a queue waits. Every process that can run a host has all loops;
+// handlers, and the executor as which they work, are those of its configuration.
+func (e Env) starts(waits, why string) bool {
+	_, absent, executors := strings.Cut(why, absentExecutors)
+	if !executors && !strings.Contains(why, noHandler) {
+		return e.startable()
+	}
+	if e.Host == nil {
+		return false
+	}
+	kind, _, _ := strings.Cut(strings.TrimPrefix(waits, "job "), " in ")
+	_, names, _ := strings.Cut(absent, ": ")
+	return slices.Contains(e.Host.Kinds, kind) && (!executors || slices.Contains(strings.Split(names, ", "), e.Host.Executor))
+}
+
+// linkKeys returns the keys that lead to the remedy of a link of the chain. The
+// database cannot know what this process can start.
+func (e Env) linkKeys(y queue.Why, l queue.WhyLink) string {
+	switch {
+	case l.Keys == startKeys:
+		return queue.Choose(e.startable(), startKeys, "")
+	case e.whyKeys(y.Queue.String(), l.Text.String()) == startKeys:
+		return startKeys
+	}
+	return l.Keys
+}
+
+// startable reports whether this process can run a worker host.
+func (e Env) startable() bool { return e.Host == nil || len(e.Host.Loops) > 0 }
+
+// startCure returns the remedy for loops that no host runs: the keys that start
+// them here, or that lead to the reason why this process cannot.
+func (e Env) startCure() string {
+	return queue.Choose(e.startable(), e.cure("start", startKeys), e.cure("look", "gw"))
+}
+
+// cureOf returns the remedy for a reason why the work of a queue waits; if no
+// key leads to one, the text otherwise.
+func (e Env) cureOf(waits, why, otherwise string) string {
+	keys := e.whyKeys(waits, why)
 	for _, c := range []struct{ keys, verb string }{
-		{"gf E", "set"}, {"gw S", "start"}, {"7 D", "resume"}, {"4 E", "subscribe"}, {"gl", "look"},
+		{"gf E", "set"}, {startKeys, "start"}, {"7 D", "resume"}, {"4 E", "subscribe"}, {"gl", "look"},
 	} {
 		if keys == c.keys {
 			return e.cure(c.verb, keys)

@@ -95,32 +95,48 @@ func TestEveryTroubleHasItsCureOnce(t *testing.T) {
 			s.Ticks = []queue.TickWorker{{Name: queue.Clean("retention_sweep"), IntervalSeconds: 60, State: "stale", Why: queue.Clean(why)}}
 		})
 	}
+	unclaimed := func(why string) queue.Snapshot {
+		return alerts(alert(queue.AlertUnclaimed, "unclaimed:kg/mail.send", "3 wait; "+why))
+	}
+	runs := func(executor, kind string) *queue.HostStatus {
+		return &queue.HostStatus{Executor: executor, Kinds: []string{kind}, Loops: []queue.LoopStatus{{Name: "job_executor", State: "stopped"}}}
+	}
 	at := viewstest.Now()
 	for _, c := range []struct {
 		label, cure string
 		s           queue.Snapshot
+		host        *queue.HostStatus
 	}{
-		{"OFF", "set · E", flag(queue.Flag{Off: true})},
-		{"INVALID", "set · E", flag(queue.Flag{Invalid: true})},
-		{"OVERDUE", "set · E", flag(queue.Flag{Overdue: true, RevertsAt: &at})},
+		{"OFF", "set · E", flag(queue.Flag{Off: true}), nil},
+		{"INVALID", "set · E", flag(queue.Flag{Invalid: true}), nil},
+		{"OVERDUE", "set · E", flag(queue.Flag{Overdue: true, RevertsAt: &at}), nil},
 		{"BRAKE", "resume · 6 P", with(func(s *queue.Snapshot) {
 			s.Operations = []queue.Operation{{ID: 12, Kind: "requeue", State: queue.BulkPaused, StateWhy: queue.Clean("the brake: 12 of the last 50 first attempts failed"), Rate: 1}}
-		})},
-		{"HELD", "look · gl", with(func(s *queue.Snapshot) { s.Held = []queue.Held{{Worker: queue.Clean("router"), AgeSeconds: 90}} })},
+		}), nil},
+		{"HELD", "look · gl", with(func(s *queue.Snapshot) { s.Held = []queue.Held{{Worker: queue.Clean("router"), AgeSeconds: 90}} }), nil},
 		{"SUSPENDED", "resume · 7 D", with(func(s *queue.Snapshot) {
 			s.Suspended = []queue.Suspension{{SubscriptionID: 1, Endpoint: queue.Clean("a.example"), Reason: queue.Clean("operator"), By: queue.Clean("ben"), Since: at}}
-		})},
-		{"NO HOST", "start · gw S", with(func(s *queue.Snapshot) { s.Hosts = nil })},
-		{"NO HOST", "start · gw S", alerts(alert(queue.AlertNoHost, "no_host", "no host runs webhook_worker; ops-1 stopped at 2026-11-20 22:00:00Z"))},
-		{"UNCLAIMED", "start · gw S", alerts(alert(queue.AlertUnclaimed, "unclaimed:kg/mail.send", "3 wait; no live host has a handler for it"))},
-		{"UNCLAIMED", "subscribe · 4 E", alerts(alert(queue.AlertUnclaimed, "unclaimed:kg/mail.send", "3 wait; no executor subscribes to it"))},
-		{"BACKLOG", "explain · :why", alerts(alert(queue.AlertBacklog, "backlog:job mail.send in kg", "3 wait"))},
-		{"NOT TICKED", "start · gw S", tick("no live host runs it")},
-		{"NOT TICKED", "look · gl", tick("its lease is held by pid 7, login eve")},
-		{"NOT TICKED", "look · 9", tick("its last run was slow")},
-		{"SET ASIDE", "retry · 3 R", alerts(alert(queue.AlertQuarantine, "quarantine:webhook_settle:71", ""))},
-		{"BROADCAST", "subscribe · gs N", alerts(alert(queue.AlertBroadcast, "broadcast:kg", ""))},
+		}), nil},
+		{"NO HOST", "start · gw S", with(func(s *queue.Snapshot) { s.Hosts = nil }), nil},
+		{"NO HOST", "start · gw S", alerts(alert(queue.AlertNoHost, "no_host", "no host runs webhook_worker; ops-1 stopped at 2026-11-20 22:00:00Z")), nil},
+		{"NO HOST", "look · gw", with(func(s *queue.Snapshot) { s.Hosts = nil }), &queue.HostStatus{Refused: "no such program"}},
+		{"NOT TICKED", "look · 9", tick("no live host runs it"), &queue.HostStatus{Refused: "no such program"}},
+		{"UNCLAIMED", "explain · :why", unclaimed("no live host has a handler for it"), nil},
+		{"UNCLAIMED", "explain · :why", unclaimed("no live host has a handler for it"), runs("m", "other")},
+		{"UNCLAIMED", "start · gw S", unclaimed("no live host has a handler for it"), runs("m", "mail.send")},
+		{"UNCLAIMED", "explain · :why", unclaimed("every subscribed executor is silent: a, b"), nil},
+		{"UNCLAIMED", "explain · :why", unclaimed("every subscribed executor is silent: a, b"), runs("c", "mail.send")},
+		{"UNCLAIMED", "explain · :why", unclaimed("every subscribed executor is stopped: a, b"), runs("b", "other")},
+		{"UNCLAIMED", "start · gw S", unclaimed("every subscribed executor is stopped: a, b"), runs("b", "mail.send")},
+		{"UNCLAIMED", "subscribe · 4 E", alerts(alert(queue.AlertUnclaimed, "unclaimed:kg/mail.send", "3 wait; no executor subscribes to it")), nil},
+		{"BACKLOG", "explain · :why", alerts(alert(queue.AlertBacklog, "backlog:job mail.send in kg", "3 wait")), nil},
+		{"NOT TICKED", "start · gw S", tick("no live host runs it"), nil},
+		{"NOT TICKED", "look · gl", tick("its lease is held by pid 7, login eve"), nil},
+		{"NOT TICKED", "look · 9", tick("its last run was slow"), nil},
+		{"SET ASIDE", "retry · 3 R", alerts(alert(queue.AlertQuarantine, "quarantine:webhook_settle:71", "")), nil},
+		{"BROADCAST", "subscribe · gs N", alerts(alert(queue.AlertBroadcast, "broadcast:kg", "")), nil},
 	} {
+		e.Host = c.host
 		for _, size := range sizes {
 			found := false
 			for line := range strings.Lines(plain(views.Overview(views.OverviewState{Snapshot: &c.s}, e, size).Lines)) {

@@ -63,6 +63,7 @@ func (h *Host) endLoops(name string, end func(*loop.Loop)) error {
 func (h *Host) Status() queue.HostStatus {
 	st := h.loops.status()
 	st.ID, st.Instance = h.opts.ID, h.row.instance.String()
+	st.Executor, st.Kinds = h.jobs.ID, h.jobs.Kinds()
 	st.Refused = *h.row.refused.Load()
 	st.Listener = queue.ListenerStatus{State: "off"}
 	if lst := h.listener.Load(); lst != nil {

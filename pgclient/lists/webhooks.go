@@ -157,5 +157,6 @@ func whyOf(ctx context.Context, db *pgpool.Pool, name string) (*queue.Why, error
 	if a.Refused {
 		return nil, queue.NewError(queue.KindFailed, a.Reason, "", "give the name of a queue as qtop why lists it")
 	}
+	a.Decide()
 	return &a.Why, nil
 }

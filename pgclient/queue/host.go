@@ -10,8 +10,10 @@ type HostStatus struct {
 	Refused  string // why the host may not start here, such as another live instance with its id
 	Loops    []LoopStatus
 	Listener ListenerStatus
-	Wakes    []Wake // newest first, bounded
-	InFlight int    // items of all loops
+	Wakes    []Wake   // newest first, bounded
+	InFlight int      // items of all loops
+	Executor string   // the executor as which the host claims jobs
+	Kinds    []string // the job kinds for which it has handlers
 }
 
 // LoopStatus is the status of one loop of the host.

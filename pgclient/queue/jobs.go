@@ -24,6 +24,7 @@ type Lane struct {
 	Cancelled       int64      `json:"cancelled_1h"`
 	ClearsInSeconds *int64     `json:"clears_in_seconds"` // until nothing waits, at these rates; null = the backlog does not shrink
 	Why             Text       `json:"why"`               // why its jobs wait, as the first blocking link of fn_queue_why says; empty = nothing blocks
+	WhyCode         string     `json:"why_code"`          // WhyCode of Why
 }
 
 // JobTable is the state of the table job_queue. A transaction with an old snapshot keeps vacuum

@@ -234,6 +234,7 @@ type Waiting struct {
 	OutPerSecond    float64    `json:"out_per_s"`         // finished work, mean of the same time; 0 for events
 	ClearsInSeconds *int64     `json:"clears_in_seconds"` // until nothing waits, at these rates; null = the backlog does not shrink
 	Why             Text       `json:"why"`               // why it waits, as the first blocking link of fn_queue_why says; empty = nothing blocks
+	WhyCode         string     `json:"why_code"`          // WhyCode of Why
 }
 
 // Host is a row of queue_host: a worker host of this process or of another.

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // whyOf returns the reason why a queue waits, its links with their states, and the reason that the
@@ -19,6 +21,7 @@ func (h *hooks) whyOf(name string) (why string, links map[string]string, column 
 	h.t.Helper()
 	got := h.call("public.fn_queue_why($1)", name)
 	require.Nil(h.t, got["refused"], got)
+	requireWhyCode(h.t, got)
 	links = map[string]string{}
 	for _, l := range got["links"].([]any) {
 		l := l.(map[string]any)
@@ -36,6 +39,18 @@ func (h *hooks) whyOf(name string) (why string, links map[string]string, column 
 	shown := one[string](h, `SELECT COALESCE((SELECT w.value ->> 'why' FROM jsonb_array_elements(public.fn_queue_snapshot_parts()::jsonb -> 'waiting') w
 		WHERE $1 IN (w.value ->> 'queue', concat(w.value ->> 'queue', ' in ', w.value ->> 'domain'))), '(nothing waits)')`, name)
 	return got["why"].(string), links, shown
+}
+
+// requireWhyCode checks that the word for the text of a reason is the link that has this text: lists
+// have the text alone.
+func requireWhyCode(t *testing.T, got map[string]any) {
+	t.Helper()
+	text, err := json.Marshal(got)
+	require.NoError(t, err)
+	var y queue.Why
+	require.NoError(t, json.Unmarshal(text, &y))
+	y.Decide()
+	require.Equal(t, y.Code, queue.WhyCode(y.Why.String()), y.Why)
 }
 
 // unguarded changes a table with its triggers disabled.
@@ -169,6 +184,7 @@ func TestWhyALaneWaits(t *testing.T) {
 		t.Helper()
 		got := call(t, j.root, "public.fn_queue_why($1)", name)
 		require.Nil(t, got["refused"], got)
+		requireWhyCode(t, got)
 		return got["why"].(string), get[string](j.core, `SELECT COALESCE((SELECT w.value ->> 'why' FROM jsonb_array_elements(public.fn_queue_snapshot_parts()::jsonb -> 'waiting') w
 			WHERE w.value ->> 'queue' = 'job k'), '(nothing waits)')`)
 	}

@@ -248,7 +248,9 @@ BEGIN
         WHEN r.silent > 0 THEN format('%s of %s executors are silent', r.silent, r.n)
         WHEN r.stopped > 0 THEN format('%s of %s executors have stopped', r.stopped, r.n)
         ELSE 'no subscribed executor is silent' END,
-      p_detail => NULL, p_keys => 'gw S', p_do => 'qtop worker --loops job_executor'),
+      p_detail => NULL, p_keys => '',
+      p_do => format('start the program of executor %s; if it is a host of qtop, with its handlers: '
+        'qtop worker --executor %s --loops job_executor', r.first, r.first)),
     public.fn_why_link(
       p_link => 'handler',
       p_state => CASE WHEN r.unhandled THEN 'blocks' WHEN r.without > 0 THEN 'slows' ELSE 'clear' END,
