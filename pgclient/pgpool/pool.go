@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,8 @@ type Pool struct {
 	refusal  atomic.Pointer[queue.Error]
 	spare    time.Duration
 	crowded  atomic.Int64 // when two connections were last in use at once, in Unix nanoseconds
+	lackedMu sync.Mutex
+	lacked   map[string]*lacks // per object, the right that was found missing
 }
 
 // New returns a pool; readOnly makes its sessions read-only. Once at most one connection was in
@@ -35,7 +38,7 @@ type Pool struct {
 // after MaxConnIdleTime of cfg. That limit alone would close none of them while the pool is in
 // regular use, because pgxpool uses all connections in turn.
 func New(ctx context.Context, cfg *pgxpool.Config, route *pgsession.Route, readOnly bool, spare time.Duration) (p *Pool, err error) {
-	p = &Pool{route: route, readOnly: readOnly, spare: spare}
+	p = &Pool{route: route, readOnly: readOnly, spare: spare, lacked: map[string]*lacks{}}
 	cfg.ConnConfig.OnPgError = p.noticed
 	cfg.ConnConfig.Tracer = releases{p}
 	p.Pool, err = pgxpool.NewWithConfig(ctx, cfg)

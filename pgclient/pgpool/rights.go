@@ -3,6 +3,7 @@ package pgpool
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -39,6 +40,41 @@ func (p *Pool) Lacks(ctx context.Context, object string) (login, do string, err 
 	return login, do, err
 }
 
+// rememberLacks is how long a pool remembers which right its login lacks: a host that lacks one is refused
+// at each pass of its loops.
+const rememberLacks = time.Minute
+
+// lacks is what Lacks returned for one object; do is "" if it failed.
+type lacks struct {
+	until     time.Time
+	ask       sync.Once
+	login, do string
+}
+
+// remembered returns the answer of Lacks for an object, asked at most once per rememberLacks. Callers
+// that need the same answer at the same time wait for one request.
+func (p *Pool) remembered(object string) (login, do string) {
+	now := time.Now()
+	p.lackedMu.Lock()
+	for name, l := range p.lacked {
+		if now.After(l.until) {
+			delete(p.lacked, name)
+		}
+	}
+	l := p.lacked[object]
+	if l == nil {
+		l = &lacks{until: now.Add(rememberLacks)}
+		p.lacked[object] = l
+	}
+	p.lackedMu.Unlock()
+	l.ask.Do(func() {
+		if name, grant, err := p.Lacks(context.Background(), object); err == nil {
+			l.login, l.do = name, grant
+		}
+	})
+	return l.login, l.do
+}
+
 // missingRight turns PostgreSQL's "permission denied for function x" into an error that names the
 // login and the roles that have the right. It returns nil if a function of qtop raised the error,
 // whose hint is the remedy, or if no role is found.
@@ -47,8 +83,8 @@ func (p *Pool) missingRight(pg *pgconn.PgError) *queue.Error {
 	if pg.Hint != "" || pg.Routine != "aclcheck_error" || len(words) == 0 {
 		return nil
 	}
-	login, do, err := p.Lacks(context.Background(), strings.Trim(words[len(words)-1], `"«»„“”`))
-	if err != nil || do == "" {
+	login, do := p.remembered(strings.Trim(words[len(words)-1], `"«»„“”`))
+	if do == "" {
 		return nil
 	}
 	return queue.NewError(queue.KindPermission, "login "+login+" lacks a right: "+pg.Message, "SQLSTATE "+pg.Code, do)
