@@ -319,8 +319,8 @@ type TickWorker struct {
 	LastSource      Text            `json:"last_source"`                 // who requested the last run: external (a host), pg_cron, wake, operator
 	LastResult      json.RawMessage `json:"last_result"`                 // what the SQL function returned: see work.TickResult
 	LastAttemptAt   *time.Time      `json:"last_attempt_at"`             // when the last run began, also if it failed
-	LastWorkAt      *time.Time      `json:"last_work_at"`                // the last full run that found something to do
-	DoneTotal       int64           `json:"done_total"`                  // items over all full runs
+	LastWorkAt      *time.Time      `json:"last_work_at"`                // the last run that found something to do, to the second
+	DoneTotal       int64           `json:"done_total"`                  // items over all runs
 	FlagKey         Text            `json:"flag_key"`                    // the flag that switches the worker off; empty = no flag does
 	CronJob         Text            `json:"cron_job"`                    // the pg_cron job that can run the worker; empty = none
 	CronSchedule    Text            `json:"cron_schedule"`

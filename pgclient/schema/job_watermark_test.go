@@ -4,8 +4,11 @@
 package schema_test
 
 import (
+	"context"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 )
 
@@ -260,8 +263,7 @@ func TestJobWatermarkPassesNoDelayedJob(t *testing.T) {
 	require.True(t, get[bool](j.core, "SELECT public.fn_job_due_late()"), "the next watermark is found from there")
 	require.EqualValues(t, 2, call(t, j.work, "public.fn_job_tick()")["promoted"])
 	j.outcome("ack", j.take("w", 5)...)
-	j.watermarked()
-	require.True(t, get[bool](j.core, from))
+	eventually(t, "the watermark passes them", func() bool { return j.advance() && get[bool](j.core, from) })
 	j.put("k", "iu", 1)
 	j.flag("queue.retry.schedule", "1h")
 	h := j.one("w")
@@ -270,4 +272,64 @@ func TestJobWatermarkPassesNoDelayedJob(t *testing.T) {
 	j.exec("UPDATE public.job_queue SET process_after = now() - interval '2 hours' WHERE job_id = $1", h.Job)
 	promoted("set back")
 	j.balanced()
+}
+
+// A job in quarantine does not hold back the watermark of the delayed jobs, and counts as neither late
+// nor due. It is promoted when its error is gone.
+func TestJobInQuarantineHoldsNoWatermark(t *testing.T) {
+	j := newJobs(t)
+	j.jobSubscription("w", "", "", 0, 1000)
+	j.watermarksWanted()
+	insert := "INSERT INTO public.job_queue (job_kind, event_domain, executor, ready, process_after) VALUES ('k', 'iu', 'external_worker', false, now() - interval '1 hour') RETURNING job_id::text"
+	bad, good := get[string](j.core, insert), get[string](j.core, insert)
+	j.exec(`CREATE FUNCTION public.poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'poison' USING ERRCODE = '23514'; END $$;
+		CREATE TRIGGER a_poison BEFORE UPDATE ON public.job_queue FOR EACH ROW WHEN (NEW.job_id = '` + bad + `') EXECUTE FUNCTION public.poison()`)
+	eventually(t, "the job is set aside", func() bool {
+		call(t, j.work, "public.fn_job_tick()")
+		j.exec("UPDATE public.queue_quarantine SET next_try_at = now()")
+		return get[bool](j.core, "SELECT EXISTS (SELECT FROM public.queue_quarantine WHERE step = 'job_promote' AND target = $1 AND set_aside_at IS NOT NULL)", bad)
+	})
+	require.Equal(t, good, j.one("w").Job)
+	eventually(t, "it does not hold the watermark back", func() bool {
+		return j.advance() && get[bool](j.core, "SELECT public.fn_job_unready_from() > now() - interval '1 minute'")
+	})
+	for _, state := range []string{"with", "without"} {
+		require.False(t, get[bool](j.core, "SELECT public.fn_job_due_late()"), state)
+		require.Nil(t, get[*string](j.core, "SELECT min(oldest_at)::text FROM public.fn_queue_due_work('{}', '{}', '{}') WHERE 'job_queue_default' = ANY (loops)"), state)
+		require.Nil(t, call(t, j.work, "public.fn_job_tick()")["next_due"], state)
+		if state == "with" {
+			j.exec("UPDATE public.job_watermark_state SET at = at - interval '1 hour'")
+			require.Equal(t, "-infinity", get[string](j.core, "SELECT public.fn_job_unready_from()::text"))
+		}
+	}
+	j.watermarked()
+	j.exec("DROP TRIGGER a_poison ON public.job_queue")
+	call(t, j.work, "public.fn_queue_quarantine_retry($1::bigint[], 'ann', 'fixed')", get[[]int64](j.core, "SELECT array_agg(quarantine_id) FROM public.queue_quarantine"))
+	require.EqualValues(t, 1, call(t, j.work, "public.fn_job_tick()")["promoted"])
+	require.Equal(t, bad, j.one("w").Job)
+	require.Zero(t, get[int](j.core, "SELECT count(*)::int FROM public.queue_quarantine"))
+}
+
+// The log names the queue lane of a late job that could not be noted; a delayed job has none.
+func TestLateJobsInTheLog(t *testing.T) {
+	j := newJobs(t)
+	j.put("k", "iu", 1)
+	cfg, err := pgx.ParseConfig(j.db.DSN(""))
+	require.NoError(t, err)
+	var said []string
+	cfg.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { said = append(said, n.Message) }
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	_, err = j.begin(j.root).Exec(t.Context(), "LOCK TABLE public.job_watermark_below IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "SET client_min_messages = log")
+	require.NoError(t, err)
+	for _, ready := range []string{"true", "false"} {
+		_, err = conn.Exec(t.Context(), "INSERT INTO public.job_queue (job_kind, event_domain, executor, ready, process_after) VALUES ('k', 'iu', 'external_worker', "+ready+", now() - interval '1 hour')")
+		require.NoError(t, err)
+	}
+	require.Len(t, said, 2)
+	require.Regexp(t, `^qtop: a job of queue lane iu/k that has been due since .* may be claimed a minute late: .*job_watermark_below`, said[0])
+	require.Regexp(t, `^qtop: a delayed job that has been due since .* may be claimed a minute late: `, said[1])
 }

@@ -12,11 +12,13 @@ import (
 )
 
 // leases returns the live leases that readers see, and requires that these are all leases of the
-// table.
+// table, and that claims count the leased jobs of each subscription correctly.
 func (j *jobs) leases() int {
 	j.t.Helper()
 	require.Zero(j.t, get[int](j.core, `SELECT count(*)::int FROM (SELECT lease_token FROM public.job_lease EXCEPT ALL SELECT lease_token FROM public.fn_job_leases()) x`), "leases that readers miss")
 	require.Zero(j.t, get[int](j.core, `SELECT count(*)::int FROM (SELECT lease_token FROM public.fn_job_leases() EXCEPT ALL SELECT lease_token FROM public.job_lease) x`), "leases that readers read twice")
+	require.Zero(j.t, get[int](j.core, `SELECT count(*)::int FROM (SELECT subscription_id, sum(live)::bigint AS n FROM public.job_lease GROUP BY 1 UNION ALL SELECT gen_random_uuid(), 0) l
+		WHERE public.fn_job_leased(subscription_id, -1) <> n OR public.fn_job_leased(subscription_id, 1000000) NOT BETWEEN n AND 1000000`), "subscriptions whose leased jobs a claim miscounts")
 	return get[int](j.core, "SELECT count(*)::int FROM public.fn_job_leases()")
 }
 
@@ -115,6 +117,44 @@ func TestLateLeasesAreRead(t *testing.T) {
 	j.exec("UPDATE public.job_queue SET lease_until = now() - interval '1 second' WHERE lease_until IS NOT NULL")
 	require.EqualValues(t, 5, j.reap()["reaped"])
 	require.Zero(t, j.leases())
+}
+
+// A claim reads about as many pages beside 1,500 other live leases as beside a few: far from
+// max_parallel, where their number is enough, and near it, where it reads the leases of its
+// subscription.
+func TestLiveLeasesAreNotRead(t *testing.T) {
+	j := newJobs(t)
+	far := j.jobSubscription("far", "far", "", 0, 1_000_000)
+	j.jobSubscription("near", "near", "", 0, 4)
+	j.watermarksWanted()
+	j.put("far", "iu", 3)
+	j.put("near", "iu", 5)
+	for range 3 {
+		j.one("near")
+	}
+	j.one("far")
+	read := func() (pages []int) {
+		t.Helper()
+		for _, q := range []string{"SELECT * FROM public.fn_job_claim('far')", "SELECT * FROM public.fn_job_claim('near', NULL, 2)"} {
+			j.watermarked()
+			pages = append(pages, j.buffers(q))
+		}
+		return pages
+	}
+	before := read()
+	j.exec(`CREATE PROCEDURE public.crowd(n int, sub uuid) LANGUAGE plpgsql AS $$ BEGIN FOR i IN 1..n LOOP
+		INSERT INTO public.job_lease (lease_token, lease_owner, subscription_id, lease_until, job_ids, live) VALUES (gen_random_uuid(), 'far', sub, now() + interval '1 hour', '{}', 1);
+		COMMIT; END LOOP; END $$`)
+	j.exec("CALL public.crowd(1500, $1::uuid)", far)
+	after := read()
+	t.Logf("%d pages, then %d", before, after)
+	for i := range before {
+		require.Less(t, after[i], before[i]+40)
+	}
+	require.Equal(t, 1504, j.leases())
+	require.Len(t, j.take("near", 10), 1, "max_parallel 4")
+	require.Len(t, j.take("far", 10), 2)
+	require.Equal(t, 1506, j.leases())
 }
 
 // More live leases than the watermark can name hold it back. A watermark that is old, from the

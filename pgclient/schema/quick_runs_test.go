@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -121,6 +122,62 @@ func TestWokenWorkersWriteOnceASecond(t *testing.T) {
 	require.True(t, quick)
 	require.EqualValues(t, 1, result["promoted"])
 	require.Equal(t, before+1, one[int](h, done))
+}
+
+// Work that only quick runs do is work: the worker is shown as working, not as idle.
+func TestQuickRunsThatWorkAreShown(t *testing.T) {
+	h := newHooks(t)
+	const worker = "job_queue_default"
+	_, _ = h.woken(worker)
+	h.exec("UPDATE public.queue_tick_worker SET last_work_at = now() - interval '1 hour' WHERE worker_name = $1", worker)
+	shown := func() string {
+		return one[string](h, `SELECT concat_ws(' ', b.last_beat_payload ->> 'state', v.last_work_at > now() - interval '1 minute',
+			(b.last_beat_payload ->> 'last_work_at')::timestamptz > now() - interval '1 minute')
+			FROM public.v_queue_scheduler_status v JOIN public.queue_heartbeat b ON b.executor_id = v.worker_name WHERE v.worker_name = $1`, worker)
+	}
+	run := func(ago string, wantQuick bool, promoted int) {
+		t.Helper()
+		h.justRan(worker, ago)
+		quick, result := h.woken(worker)
+		require.Equal(t, wantQuick, quick)
+		require.EqualValues(t, promoted, result["promoted"])
+	}
+	run("2 seconds", false, 0)
+	require.Equal(t, "idle f f", shown())
+	h.exec("INSERT INTO public.job_queue (job_kind, event_domain, executor, ready, process_after) VALUES ('k', 'iu', 'external_worker', false, now() - interval '1 minute')")
+	run("0 seconds", true, 1)
+	require.Equal(t, "idle t f", shown(), "the list of workers shows it at once")
+	run("2 seconds", false, 0)
+	require.Equal(t, "working t t", shown(), "the beat with the next full run")
+	worked := one[time.Time](h, "SELECT last_work_at FROM public.queue_tick_worker WHERE worker_name = $1", worker)
+	run("2 seconds", false, 0)
+	require.Equal(t, "idle t t", shown())
+	require.Equal(t, worked, one[time.Time](h, "SELECT last_work_at FROM public.queue_tick_worker WHERE worker_name = $1", worker), "once")
+}
+
+// An attempt is counted once in done_total of webhook_worker, however often the worker is woken before its
+// next full run.
+func TestQuickRunsCountDeliveriesOnce(t *testing.T) {
+	h := newHooks(t)
+	h.subscribe("order")
+	const worker = "webhook_worker"
+	_, _ = h.woken(worker)
+	done := func() int {
+		return one[int](h, "SELECT done_total::int FROM public.v_queue_scheduler_status WHERE worker_name = $1", worker)
+	}
+	before := done()
+	h.emit("order", 3)
+	h.step()
+	h.finish("", h.claim(3)...)
+	for range 3 {
+		h.justRan(worker, "0 seconds")
+		quick, _ := h.woken(worker)
+		require.True(t, quick)
+	}
+	h.justRan(worker, "2 seconds")
+	quick, _ := h.woken(worker)
+	require.False(t, quick)
+	require.Equal(t, before+3, done())
 }
 
 // A run is a full run if new rows may not be all there is to do: after two seconds, after a

@@ -45,8 +45,7 @@ BEGIN
   SELECT format('job %s in %s', l.job_kind, l.event_domain), '{}', l.oldest_at, l.queued + l.retry_waiting, NULL, l.why
   FROM unnest(p_lanes) l WHERE l.queued + l.retry_waiting > 0
   UNION ALL
-  SELECT '', ARRAY['job_queue_default'], (SELECT q.process_after FROM public.job_queue q WHERE NOT q.ready
-      AND q.process_after >= (SELECT public.fn_job_unready_from()) ORDER BY q.process_after LIMIT 1), NULL, NULL, ''
+  SELECT '', ARRAY['job_queue_default'], public.fn_job_unready_first(public.fn_job_unready_from()), NULL, NULL, ''
   UNION ALL
   SELECT '', ARRAY['iu_notification_worker'], n.oldest_at, NULL, NULL, ''
   FROM public.fn_iu_notification_backlog() n WHERE n.waiting > 0

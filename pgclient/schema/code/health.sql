@@ -63,15 +63,13 @@ GRANT EXECUTE ON FUNCTION public.fn_job_backlog TO :"queue_viewer", :"dot_execut
 COMMENT ON FUNCTION public.fn_job_backlog IS
   'Live jobs per domain and kind: exact counts, since when the oldest due job waits, when the newest was enqueued.';
 
--- fn_job_due_late() → whether a job became due more than a minute ago but is not ready: then fn_job_tick, which makes
--- due jobs ready, does not run. SECURITY DEFINER for the same reason as fn_job_backlog.
+-- fn_job_due_late() → whether a job that is not in quarantine became due more than a minute ago but is not ready: then
+-- fn_job_tick, which makes due jobs ready, does not run. SECURITY DEFINER for the same reason as fn_job_backlog.
 CREATE OR REPLACE FUNCTION public.fn_job_due_late() RETURNS boolean
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
 BEGIN
-  RETURN COALESCE((SELECT q.process_after FROM public.job_queue q WHERE NOT q.ready
-      AND q.process_after >= (SELECT public.fn_job_unready_from()) ORDER BY q.process_after LIMIT 1)
-    < now() - interval '1 minute', false);
+  RETURN COALESCE(public.fn_job_unready_first(public.fn_job_unready_from()) < now() - interval '1 minute', false);
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_job_due_late IS

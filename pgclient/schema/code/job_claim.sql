@@ -243,8 +243,7 @@ BEGIN
       WHERE l.subscription_id = v_subscription.subscription_id
         AND (l.job_kind <> v_subscription.job_kind OR l.event_domain <> v_subscription.event_domain)) THEN
       v_lanes[v_first].room := greatest(v_subscription.max_parallel - COALESCE(CASE WHEN v_watermarks
-        THEN (SELECT sum(l.live) FROM public.fn_job_leases() l
-          WHERE l.subscription_id = v_subscription.subscription_id)
+        THEN public.fn_job_leased(v_subscription.subscription_id, (v_subscription.max_parallel - p_limit)::bigint)
         ELSE (SELECT sum(l.live) FROM public.job_lease l
           WHERE l.subscription_id = v_subscription.subscription_id) END, 0), 0);
     END IF;

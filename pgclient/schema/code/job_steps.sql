@@ -13,7 +13,8 @@ DECLARE
 BEGIN
   WITH due AS MATERIALIZED (
     SELECT q.job_id FROM public.job_queue q WHERE NOT q.ready AND q.process_after <= now()
-      AND q.process_after >= (SELECT public.fn_job_unready_from())
+      -- jobs that failed before and run again may be due before the watermark
+      AND q.process_after >= CASE WHEN v_only IS NULL THEN (SELECT public.fn_job_unready_from()) ELSE '-infinity' END
       AND (v_only IS NULL OR q.job_id = ANY (v_only)) AND q.job_id <> ALL (v_except)
     ORDER BY q.process_after, q.job_id LIMIT p_limit FOR UPDATE SKIP LOCKED
   ), promoted AS (

@@ -23,8 +23,13 @@
 --    lease_below has a live lease, except those in lease_late: the transactions of the live leases, and those that had
 --    not ended. As no lease is written a second time with the same id, this stays true. Readers look up by index the
 --    leases of all other transactions; the next call does the same, so that a lease that lives long delays nothing.
+--    A claim only needs the number of leased jobs of its job subscription, for max_parallel. Each call therefore notes
+--    this number in job_lease_count. As a lease never gets more jobs, the number and the jobs of the leases since then
+--    are at least as many as are leased now. Only if that leaves too few free slots, the claim reads the leases of its
+--    job subscription.
 -- 7. The jobs that are due later and not claimable yet have one watermark, unready_due. Steps 1 to 5 hold for it too;
---    in job_watermark_below these jobs have no domain and no kind.
+--    in job_watermark_below these jobs have no domain and no kind. It passes jobs in quarantine, which nobody makes
+--    claimable: their retries look them up by id.
 --
 -- Rows are inserted, and read in descending order of version: a row that is updated every second would be read through
 -- all its earlier versions.
@@ -44,8 +49,18 @@ COMMENT ON COLUMN public.job_watermark_state.lease_below IS
   'no transaction with a lower id has a live lease, except those in lease_late; independent of valid';
 COMMENT ON COLUMN public.job_watermark_state.lease_late IS
   'up to 1,000 transactions below lease_below that may have a live lease';
+COMMENT ON COLUMN public.job_watermark_state.lease_seen IS
+  'the live leases of transactions with a lower id, except those in lease_open, are counted in job_lease_count';
+COMMENT ON COLUMN public.job_watermark_state.lease_open IS
+  'the transactions below lease_seen that had not ended, and the one that counted';
+COMMENT ON TABLE public.job_lease_count IS
+  'How many jobs were leased under a job subscription when its leases were last read, at most a few seconds ago. '
+  'Rows of other versions than that of job_watermark_state do not count.';
+COMMENT ON COLUMN public.job_lease_count.version IS 'the version of job_watermark_state';
+COMMENT ON COLUMN public.job_lease_count.live IS 'how many jobs were leased';
+COMMENT ON COLUMN public.job_lease_count.xids IS 'the transactions that claimed them; NULL = more than 1,000';
 COMMENT ON COLUMN public.job_watermark_state.unready_due IS
-  'no job that is not claimable yet is due before, beside those in job_watermark_below';
+  'no job that is not claimable yet is due before, beside those in job_watermark_below and in quarantine';
 COMMENT ON COLUMN public.job_lease.xid IS 'the transaction that claimed; job_watermark_state.lease_below compares it';
 COMMENT ON TABLE public.job_watermark IS
   'Per queue lane: no claimable job has a process_after before due, beside those in job_watermark_below. The highest '
@@ -123,6 +138,39 @@ $fn$;
 COMMENT ON FUNCTION public.fn_job_leases IS
   'All live leases, read from their watermark if there is one. Internal.';
 
+-- fn_job_leased(subscription, enough) → how many jobs are leased under the job subscription. If that is at most
+-- p_enough, any number from it to p_enough may be returned, which is found without reading the leases one by one.
+-- Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_leased(p_subscription_id uuid, p_enough bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+DECLARE
+  s record;
+  c record;
+  v_since bigint;
+BEGIN
+  SELECT x.version, x.at, x.lease_seen, x.lease_open INTO s
+  FROM public.job_watermark_state x ORDER BY x.version DESC LIMIT 1;
+  IF (s.at BETWEEN clock_timestamp() - interval '10 seconds' AND clock_timestamp()
+    AND s.lease_seen <= pg_snapshot_xmax(pg_current_snapshot())) IS NOT TRUE THEN
+    RETURN COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = p_subscription_id), 0);
+  END IF;
+  v_since := COALESCE((SELECT sum(l.live) FROM public.fn_job_leases_since(s.lease_seen, s.lease_open) l
+    WHERE l.subscription_id = p_subscription_id), 0);
+  SELECT x.live, x.xids INTO c FROM public.job_lease_count x
+  WHERE x.version = s.version AND x.subscription_id = p_subscription_id;
+  IF c.live IS NULL OR v_since + c.live <= p_enough THEN
+    RETURN v_since + COALESCE(c.live, 0);
+  ELSIF c.xids IS NULL THEN
+    RETURN COALESCE((SELECT sum(l.live) FROM public.fn_job_leases() l WHERE l.subscription_id = p_subscription_id), 0);
+  END IF;
+  RETURN v_since + COALESCE((SELECT sum(l.live) FROM public.job_lease l
+    WHERE l.xid = ANY (c.xids) AND l.subscription_id = p_subscription_id), 0);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_job_leased IS
+  'How many jobs are leased under a job subscription, or at most p_enough. Internal.';
+
 -- fn_job_unready_from() → the time at which look-ups of jobs that are not claimable yet begin; -infinity without a
 -- watermark. Call it in the statement of the look-up, so that both are of one snapshot. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_unready_from() RETURNS timestamptz
@@ -138,6 +186,20 @@ $fn$;
 COMMENT ON FUNCTION public.fn_job_unready_from IS
   'From when on jobs are looked for that are not claimable yet. Internal.';
 
+-- fn_job_unready_first(from) → when the first job becomes due that is not claimable yet and is due at p_from or later,
+-- without jobs in quarantine; NULL = there is none. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_unready_first(p_from timestamptz) RETURNS timestamptz
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+BEGIN
+  RETURN (SELECT q.process_after FROM public.job_queue q WHERE NOT q.ready AND q.process_after >= p_from
+    AND NOT EXISTS (SELECT FROM public.queue_quarantine x WHERE x.step = 'job_promote' AND x.target = q.job_id::text)
+    ORDER BY q.process_after, q.job_id LIMIT 1);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_job_unready_first IS
+  'When the first job becomes due that is not claimable yet, from a time on. Internal.';
+
 -- fn_job_watermark_wanted() → whether a session, a prepared transaction or a replication slot has kept dead rows for
 -- more than 2,000 transactions. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_watermark_wanted() RETURNS boolean
@@ -152,14 +214,16 @@ $fn$;
 COMMENT ON FUNCTION public.fn_job_watermark_wanted IS 'Whether an old snapshot keeps dead rows. Internal.';
 
 -- fn_job_watermark_below(domain, kind, due): notes that a job of the lane became claimable late, for the trigger of
--- job_queue. If the row cannot be written at once, step 5 finds the job within a minute. Internal.
+-- job_queue; domain and kind '' = a job that is not claimable yet. If the row cannot be written at once, step 5 finds
+-- the job within a minute. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_watermark_below(p_domain text, p_kind text, p_due timestamptz) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $fn$
 BEGIN
   BEGIN -- a subtransaction that writes nothing, as in fn_queue_count
     LOCK TABLE public.job_watermark_below IN ROW EXCLUSIVE MODE NOWAIT;
   EXCEPTION WHEN OTHERS THEN
-    RAISE LOG 'qtop: a job of %/%, due since %, may be claimed a minute late: %', p_domain, p_kind, p_due, SQLERRM;
+    RAISE LOG 'qtop: % that has been due since % may be claimed a minute late: %', CASE WHEN p_domain = ''
+      THEN 'a delayed job' ELSE format('a job of queue lane %s/%s', p_domain, p_kind) END, p_due, SQLERRM;
     RETURN;
   END;
   PERFORM set_config('lock_timeout', '0', true); -- another session may extend the table, as in fn_queue_count
@@ -185,6 +249,9 @@ DECLARE
   v_lease_from xid8;
   v_lease_late xid8[];
   v_lease_seen pg_snapshot;
+  v_lease_xids xid8[]; -- per live lease
+  v_lease_of uuid[];
+  v_lease_live int[];
   v_lane record;
   v_from timestamptz;
   v_due timestamptz;
@@ -216,11 +283,13 @@ BEGIN
     DELETE FROM public.job_watermark_state;
     DELETE FROM public.job_watermark;
     DELETE FROM public.job_watermark_below;
+    DELETE FROM public.job_lease_count;
     RETURN false;
   ELSIF s.version IS NULL OR s.at NOT BETWEEN v_at - interval '10 seconds' AND v_at
     OR EXISTS (SELECT FROM unnest(s.late) t WHERE pg_visible_in_snapshot(t, v_now)) THEN -- step 1, 4 or 5
     DELETE FROM public.job_watermark_state;
     DELETE FROM public.job_watermark;
+    DELETE FROM public.job_lease_count;
   ELSIF s.seen IS NULL THEN
     n.seen_at := v_at;
     n.seen := v_now;
@@ -243,27 +312,35 @@ BEGIN
   IF v_sweep THEN
     v_lease_from := '0'::xid8;
   END IF;
-  SELECT pg_current_snapshot(), ARRAY(SELECT l.xid FROM public.fn_job_leases_since(v_lease_from, v_lease_late) l)
-  INTO v_lease_seen, v_lease_late; -- one statement, so that both are of one snapshot
-  v_lease_late := ARRAY(SELECT x.xid FROM (SELECT unnest(v_lease_late) UNION SELECT pg_snapshot_xip(v_lease_seen)
-      -- no snapshot lists its own transaction, which may claim after this call
-      UNION SELECT pg_current_xact_id()) AS x (xid)
-    WHERE x.xid < pg_snapshot_xmax(v_lease_seen) ORDER BY x.xid LIMIT 1001);
+  SELECT pg_current_snapshot(), array_agg(l.xid), array_agg(l.subscription_id), array_agg(l.live::int)
+  INTO v_lease_seen, v_lease_xids, v_lease_of, v_lease_live -- one statement, so that all are of one snapshot
+  FROM public.fn_job_leases_since(v_lease_from, v_lease_late) l;
+  n.lease_seen := pg_snapshot_xmax(v_lease_seen);
+  n.lease_open := ARRAY(SELECT pg_snapshot_xip(v_lease_seen)
+    -- no snapshot lists its own transaction, which may claim after this call
+    UNION SELECT pg_current_xact_id() WHERE pg_current_xact_id() < n.lease_seen);
+  v_lease_late := ARRAY(SELECT x.xid FROM (SELECT unnest(v_lease_xids) UNION SELECT unnest(n.lease_open)) AS x (xid)
+    WHERE x.xid < n.lease_seen ORDER BY x.xid LIMIT 1001);
   IF v_sweep IS NOT NULL THEN
     WITH gone AS (DELETE FROM public.job_watermark_below RETURNING event_domain, job_kind, due)
     SELECT array_agg(ROW(g.event_domain, g.job_kind, g.due)::public.job_watermark_below) INTO v_below FROM (
       SELECT event_domain, job_kind, min(due) AS due FROM gone GROUP BY 1, 2) g;
     v_from := CASE WHEN v_sweep THEN '-infinity' WHEN s.unready_due IS NULL THEN '-infinity' ELSE
       least(s.unready_due, (SELECT b.due FROM unnest(v_below) b WHERE b.event_domain = '' AND b.job_kind = '')) END;
-    n.unready_due := least(s.seen_at - interval '1 second', (SELECT q.process_after FROM public.job_queue q
-      WHERE NOT q.ready AND q.process_after >= v_from ORDER BY q.process_after, q.job_id LIMIT 1));
+    n.unready_due := least(s.seen_at - interval '1 second', public.fn_job_unready_first(v_from));
   END IF;
   INSERT INTO public.job_watermark_state (at, seen_at, seen, late, valid, swept_at, lease_below, lease_late,
-    unready_due)
+    lease_seen, lease_open, unready_due)
   VALUES (n.at, n.seen_at, n.seen, n.late, n.valid, CASE WHEN v_sweep THEN v_at ELSE n.swept_at END,
-    COALESCE(v_lease_late[1001], pg_snapshot_xmax(v_lease_seen)), v_lease_late[1:1000], n.unready_due)
+    COALESCE(v_lease_late[1001], n.lease_seen), v_lease_late[1:1000], n.lease_seen, n.lease_open, n.unready_due)
   RETURNING * INTO n;
+  INSERT INTO public.job_lease_count (version, subscription_id, live, xids)
+  SELECT n.version, l.subscription_id, sum(l.live), CASE WHEN count(DISTINCT l.xid) <= 1000
+    THEN array_agg(DISTINCT l.xid) END
+  FROM ROWS FROM (unnest(v_lease_xids), unnest(v_lease_of), unnest(v_lease_live)) AS l (xid, subscription_id, live)
+  WHERE l.xid < n.lease_seen AND l.xid <> ALL (n.lease_open) GROUP BY l.subscription_id;
   DELETE FROM public.job_watermark_state WHERE version = s.version;
+  DELETE FROM public.job_lease_count WHERE version = s.version;
   IF v_sweep IS NULL THEN
     RETURN n.valid;
   END IF;

@@ -9,9 +9,10 @@ COMMENT ON COLUMN public.queue_tick_worker.cron_job IS 'true = has a pg_cron job
 COMMENT ON COLUMN public.queue_tick_worker.last_run_at IS 'when the last full run that succeeded began';
 COMMENT ON COLUMN public.queue_tick_worker.last_attempt_at IS
   'when the last full run began, or a later run that failed';
-COMMENT ON COLUMN public.queue_tick_worker.last_work_at IS 'last full run that found something to do';
+COMMENT ON COLUMN public.queue_tick_worker.last_work_at IS
+  'last run that found something to do; a quick run counts from the next full run on, to the second';
 COMMENT ON COLUMN public.queue_tick_worker.done_total IS
-  'items over all full runs; quick runs are counted in the counter tick_done';
+  'items up to the last full run; those of quick runs since are in the counter tick_done';
 GRANT SELECT ON public.queue_tick_worker TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
@@ -119,8 +120,9 @@ COMMENT ON FUNCTION public.fn_queue_tick_due IS
 -- full run makes a quick run; but a full run if the last full run failed or found more work than it may do at once. A
 -- quick run does not update the worker's row, its lease and its heartbeat, so that a busy worker writes each of them
 -- once a second: while an old snapshot keeps their versions, every reader passes all of them. If the worker's function
--- has an argument p_quick, it may read only rows that are newer than the last full run. After a quick run the caller
--- calls again a second later, for a full run; after a failed quick run it calls at once. Internal.
+-- has an argument p_quick, it may read only rows that are newer than the last full run. A quick run counts its items in
+-- the counter tick_done, and the next full run moves them to the worker's row. After a quick run the caller calls again
+-- a second later, for a full run; after a failed quick run it calls at once. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_run(p_worker_name text, p_source text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -129,6 +131,7 @@ DECLARE
   v_result jsonb;
   v_function oid;
   v_work numeric;
+  v_quick_work bigint; -- items of the quick runs since the last full run
   v_most numeric; -- the greatest of the numbers in the result that count items
   v_quick boolean;
   v_started timestamptz := clock_timestamp();
@@ -226,18 +229,23 @@ BEGIN
     RETURN jsonb_build_object('worker', p_worker_name, 'ran', true, 'quick', true, 'result', v_result,
       'took_ms', round(extract(epoch FROM clock_timestamp() - v_started)::numeric * 1000, 1));
   END IF;
+  v_quick_work := COALESCE((SELECT sum(q.n) FROM public.v_queue_counter_part q
+    WHERE q.scope = 'tick_done' AND q.k1 = p_worker_name), 0);
+  INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
+  SELECT 'tick_done', p_worker_name, '', '', -v_quick_work WHERE v_quick_work <> 0;
   UPDATE public.queue_tick_worker SET last_run_at = v_started, last_attempt_at = v_started,
-    last_work_at = CASE WHEN v_work > 0 THEN clock_timestamp() ELSE last_work_at END,
-    done_total = done_total + v_work::bigint,
+    last_work_at = CASE WHEN v_work > 0 THEN clock_timestamp()
+      -- quick runs come within a second of a full run
+      WHEN v_quick_work > 0 THEN greatest(last_work_at, last_run_at) ELSE last_work_at END,
+    done_total = done_total + v_work::bigint + v_quick_work,
     last_result = v_result - 'log' || jsonb_build_object('source', p_source)
       || CASE WHEN v_most >= 1000 THEN '{"more": true}'::jsonb ELSE '{}' END
   WHERE worker_name = p_worker_name RETURNING * INTO v_worker;
   UPDATE public.dot_iu_runtime_lease SET lease_holder = session_user || ' pid ' || pg_backend_pid(),
     token = gen_random_uuid(), acquired_at = v_started, expires_at = clock_timestamp() WHERE lease_name = p_worker_name;
   PERFORM public.fn_queue_heartbeat_touch(p_worker_name, jsonb_build_object(
-    'state', CASE WHEN v_work > 0 THEN 'working' ELSE 'idle' END,
-    'done_total', v_worker.done_total + COALESCE((SELECT sum(q.n) FROM public.v_queue_counter_part q
-      WHERE q.scope = 'tick_done' AND q.k1 = p_worker_name), 0), 'last_work_at', v_worker.last_work_at,
+    'state', CASE WHEN v_work > 0 OR v_quick_work > 0 THEN 'working' ELSE 'idle' END,
+    'done_total', v_worker.done_total, 'last_work_at', v_worker.last_work_at,
     'in_flight', COALESCE((v_result ->> 'in_flight')::bigint, 0)), NULL::text);
   PERFORM public.fn_queue_watch_write(p_worker_name, v_interval);
   RETURN jsonb_build_object('worker', p_worker_name, 'ran', true, 'result', v_result,
@@ -387,7 +395,8 @@ BEGIN
            floor(public.fn_age(w.last_run_at))::bigint AS age_seconds, c.stale, m.mode, c.state,
            CASE WHEN c.state <> 'off' THEN least(greatest(w.last_run_at, w.last_attempt_at), '9999-12-31Z')
              + make_interval(secs => c.n) END AS next_due_at,
-           w.last_result ->> 'source' AS last_source, w.last_result, w.last_attempt_at, w.last_work_at,
+           w.last_result ->> 'source' AS last_source, w.last_result, w.last_attempt_at,
+           CASE WHEN q.n > 0 THEN greatest(w.last_work_at, w.last_run_at) ELSE w.last_work_at END AS last_work_at,
            (w.done_total + COALESCE(q.n, 0))::bigint AS done_total, w.flag_key,
            j.job_name AS cron_job, j.schedule AS cron_schedule, j.run_as AS cron_run_as,
            v.threshold_seconds AS stale_threshold_seconds,

@@ -518,9 +518,10 @@ COMMENT ON FUNCTION public.fn_saga_orchestrator_run IS
   'Settles finished jobs once each and makes the next ones. Tick worker saga_orchestrator (R02).';
 GRANT EXECUTE ON FUNCTION public.fn_saga_orchestrator_run TO :"saga_orchestrator", :"dot_executor";
 
--- fn_webhook_worker_tick() → {waiting, in_flight, done, total}: the tick of the tick worker webhook_worker, whose loops
--- in the hosts send webhooks. It reads only counters; done = attempts finished since the last tick.
-CREATE OR REPLACE FUNCTION public.fn_webhook_worker_tick() RETURNS jsonb
+-- fn_webhook_worker_tick(quick) → {waiting, in_flight, done, total}: the tick of the tick worker webhook_worker, whose
+-- loops in the hosts send webhooks. It reads only counters; done = attempts finished since the last full run. A quick
+-- run stores no total, so it leaves them to the next full run.
+CREATE OR REPLACE FUNCTION public.fn_webhook_worker_tick(p_quick boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_waiting bigint;
@@ -540,7 +541,7 @@ BEGIN
     PERFORM public.fn_webhook_slow_start_begin(NULL::bigint[], 'no host sent webhooks for a minute'::text, true);
   END IF;
   RETURN jsonb_build_object('waiting', v_waiting, 'in_flight', v_leased,
-    'done', greatest(v_total - COALESCE(v_before, v_total), 0), 'total', v_total);
+    'done', CASE WHEN p_quick THEN 0 ELSE greatest(v_total - COALESCE(v_before, v_total), 0) END, 'total', v_total);
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_worker_tick IS
   'Tick webhook_worker: returns how many deliveries wait and are in flight. The webhook sender of a host calls it.';
