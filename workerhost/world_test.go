@@ -195,10 +195,9 @@ func receive(t *testing.T, answer func(http.ResponseWriter, *http.Request)) *rec
 		answer(rw, req)
 	}))
 	r.Config.ConnState = func(_ net.Conn, s http.ConnState) {
-		switch s {
-		case http.StateNew:
+		if s == http.StateNew {
 			r.open.Add(1)
-		case http.StateClosed, http.StateHijacked:
+		} else if s == http.StateClosed || s == http.StateHijacked {
 			r.open.Add(-1)
 		}
 	}

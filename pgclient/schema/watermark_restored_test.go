@@ -29,7 +29,7 @@ func TestWatermarksOnAnotherServer(t *testing.T) {
 	server := newOwn(t, map[string]string{"max_prepared_transactions": "2"}) // off by default
 	j := &jobs{core: server, work: server.root}
 	t.Run("prepared claim", j.besideAPreparedClaim)
-	t.Run("restored dump", func(t *testing.T) { j.ofARestoredDump(t, old) })
+	t.Run("restored dump", func(t *testing.T) { ofARestoredDump(t, old, j) })
 }
 
 // A claim in a prepared transaction holds the watermarks of its job and of its lease, however long
@@ -80,7 +80,7 @@ func (j *jobs) besideAPreparedClaim(t *testing.T) {
 // A dump is restored into a server whose transaction ids are lower than those in the dump. Nothing is
 // invisible there: neither jobs nor leases nor delayed jobs nor counts of the dump, nor those written
 // since.
-func (target *jobs) ofARestoredDump(t *testing.T, old *jobs) {
+func ofARestoredDump(t *testing.T, old, target *jobs) {
 	pgtest.NotHostile(t, "the dump would contain the doubles")
 	dump, err := exec.LookPath("pg_dump")
 	if err != nil {
