@@ -10,7 +10,7 @@ import (
 func adoptActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActAdopt, Words: "adopt", Example: "qtop adopt --waiting suspend --environment staging --reason 'copy for a test' --confirm orders", Verb: "Adopt",
+			ID: queue.ActAdopt, Words: "adopt", Example: "qtop adopt --waiting suspend --environment staging --guard open --reason 'copy for a test' --confirm orders", Verb: "Adopt",
 			Help:   "make this copy of a database independent of the original, and choose what happens to the work copied with it",
 			Button: "Adopt {targets}", Safe: "Not now", Targets: queue.Targets{Name: "DATABASE"},
 			Danger: queue.DangerDatabase, Function: "public.fn_queue_adopt(text,text,text,text,boolean,text,text)", Role: "workflow_admin", Reason: true,

@@ -22,9 +22,9 @@ type Lane struct {
 	Failed          int64      `json:"failed_1h"`
 	Dead            int64      `json:"dead_1h"` // jobs that became dead letters in the last hour
 	Cancelled       int64      `json:"cancelled_1h"`
-	ClearsInSeconds *int64     `json:"clears_in_seconds"` // until nothing waits, at these rates; null = the backlog does not shrink
-	Why             Text       `json:"why"`               // why its jobs wait, as the first blocking link of fn_queue_why says; empty = nothing blocks
-	WhyCode         string     `json:"why_code"`          // WhyCode of Why
+	ClearsInSeconds *int64     `json:"clears_in_seconds"`     // until nothing waits, at these rates; null = the backlog does not shrink
+	Why             Text       `json:"why"`                   // why its jobs wait, as the first blocking link of fn_queue_why says; empty = nothing blocks
+	WhyCode         string     `json:"why_code" derived:"go"` // WhyCode of Why
 }
 
 // JobTable is the state of the table job_queue. A transaction with an old snapshot keeps vacuum

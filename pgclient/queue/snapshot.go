@@ -227,14 +227,14 @@ type Waiting struct {
 	Subject         Text       `json:"subject"` // endpoint, route worker or job kind, by Source
 	Domain          Text       `json:"domain"`
 	OldestAt        *time.Time `json:"oldest_at"`
-	AgeSeconds      int64      `json:"age_seconds"`       // seconds since the oldest item became due; 0 = none is due
-	Waiting         int64      `json:"waiting"`           // number of waiting items
-	WaitingBound    bool       `json:"waiting_bound"`     // true: more than Waiting items wait
-	InPerSecond     float64    `json:"in_per_s"`          // arrivals, mean of the last 5 minutes (of jobs 5 to 10)
-	OutPerSecond    float64    `json:"out_per_s"`         // finished work, mean of the same time; 0 for events
-	ClearsInSeconds *int64     `json:"clears_in_seconds"` // until nothing waits, at these rates; null = the backlog does not shrink
-	Why             Text       `json:"why"`               // why it waits, as the first blocking link of fn_queue_why says; empty = nothing blocks
-	WhyCode         string     `json:"why_code"`          // WhyCode of Why
+	AgeSeconds      int64      `json:"age_seconds"`           // seconds since the oldest item became due; 0 = none is due
+	Waiting         int64      `json:"waiting"`               // number of waiting items
+	WaitingBound    bool       `json:"waiting_bound"`         // true: more than Waiting items wait
+	InPerSecond     float64    `json:"in_per_s"`              // arrivals, mean of the last 5 minutes (of jobs 5 to 10)
+	OutPerSecond    float64    `json:"out_per_s"`             // finished work, mean of the same time; 0 for events
+	ClearsInSeconds *int64     `json:"clears_in_seconds"`     // until nothing waits, at these rates; null = the backlog does not shrink
+	Why             Text       `json:"why"`                   // why it waits, as the first blocking link of fn_queue_why says; empty = nothing blocks
+	WhyCode         string     `json:"why_code" derived:"go"` // WhyCode of Why
 }
 
 // Host is a row of queue_host: a worker host of this process or of another.
