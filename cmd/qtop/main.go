@@ -32,8 +32,8 @@ func main() {
 }
 
 // startQuickly makes the garbage collector wait for a heap of 16 MiB instead of
-// 4 in the first two seconds: two collections during the start took a third of
-// the time to the console's first frame. A GOGC in the environment is kept.
+// 4 in the first two seconds: two collections during the start took a quarter of
+// the processor time to the console's first frame. A GOGC in the environment is kept.
 func startQuickly() {
 	if os.Getenv("GOGC") != "" {
 		return
