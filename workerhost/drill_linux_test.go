@@ -112,7 +112,8 @@ func TestFireDrill(t *testing.T) {
 		var n int
 		err := w.admin.QueryRow(t.Context(), left).Scan(&n)
 		jobs, events := d.lost(t) // events that are not routed yet are in no table of work, but count here
-		return err == nil && n == 0 && len(jobs)+len(events) == 0
+		givenUp, failed := d.givenUp(t)
+		return err == nil && failed == nil && n == 0 && len(without(jobs, givenUp))+len(events) == 0
 	}
 	all := worked()
 	for ; !all && time.Since(calm) < 3*time.Minute; all = worked() {
