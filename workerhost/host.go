@@ -84,8 +84,8 @@ type Options struct {
 	// Log gets the events and errors of the host; nil = nothing is logged. The failed
 	// attempts of jobs are in the database alone: qtop job show ID, qtop dlq.
 	Log *slog.Logger
-	// Sender sends webhooks. At its end Run closes the sender's idle connections. Default: sender.New with this Version and Concurrency, which
-	// connects to public addresses over TLS alone.
+	// Sender sends webhooks. At its end Run closes the sender's idle connections. Default: sender.New
+	// with this Version and Concurrency, which connects to public addresses over TLS alone.
 	Sender *sender.Sender
 	// Secrets sign webhooks. Without the secret of a subscription the host sends nothing to it.
 	Secrets *sender.Secrets

@@ -68,9 +68,10 @@ func (h *Host) Ready() string {
 }
 
 // ServeMetrics serves HTTP on addr until ctx ends: /metrics for Prometheus, with the figures of the
-// whole database if the login has queue_viewer, /healthz (the process lives) and /readyz (200 if Ready returns "", otherwise 503 with its reason). It returns the
-// address of the listener, which shows the port when addr has port 0. Give it a context that ends
-// after Run has returned, so that the end of the host can be watched.
+// whole database if the login has queue_viewer, /healthz (the process lives) and /readyz (200 if
+// Ready returns "", otherwise 503 with its reason). It returns the address of the listener, which
+// shows the port when addr has port 0. Give it a context that ends after Run has returned, so that
+// the end of the host can be watched.
 func (h *Host) ServeMetrics(ctx context.Context, addr string) (net.Addr, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {

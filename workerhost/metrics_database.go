@@ -18,6 +18,9 @@ const (
 	databaseEvery = 15 * time.Second
 	// waitingMost is how many queues with waiting work get figures: those that wait longest.
 	waitingMost = 100
+	// databaseTakes is how long a scrape waits for the database: a server that does not answer must
+	// not take the figures of the host away, for which a scrape has 10 s by default.
+	databaseTakes = 2 * time.Second
 )
 
 // databaseCollector collects the figures of the whole database. It reads the snapshot that
@@ -52,9 +55,11 @@ func (c *databaseCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// read reads the snapshot, within the time limit of Snapshot.
+// read reads the snapshot.
 func (c *databaseCollector) read() {
-	s, err := c.client.Snapshot(context.Background(), databaseEvery)
+	ctx, cancel := context.WithTimeout(context.Background(), databaseTakes)
+	defer cancel()
+	s, err := c.client.Snapshot(ctx, databaseEvery)
 	c.readAt, c.snapshot = time.Now(), s
 	switch {
 	case err != nil:

@@ -3,6 +3,7 @@ package workerhost_test
 import (
 	"regexp"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -53,4 +54,25 @@ func TestMetricsOfTheDatabase(t *testing.T) {
 	require.Regexp(t, `qtop_database_readable\{reason="[^"]*it needs the role queue_viewer"\} 0\n`, denied)
 	require.NotContains(t, denied, "qtop_database_dead_letters_open")
 	require.Contains(t, denied, "qtop_loop_running")
+}
+
+// A database that does not answer costs a scrape two seconds, and takes no figure of the host away.
+func TestMetricsOfASilentDatabase(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	path := pgtest.NewPath(t, pgtest.TCP(t, w.db.Server))
+	dsn := pgtest.OverTCP(t, w.db.DSN(pgtest.Login(t, w.db, "dot_executor", "queue_viewer")), path.Addr())
+	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: dsn, WorkConns: 1})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	h, err := workerhost.New(client, workerhost.Options{ID: "metrics"})
+	require.NoError(t, err)
+	addr, err := h.ServeMetrics(t.Context(), "127.0.0.1:0")
+	require.NoError(t, err)
+	path.Hole(true)
+	began := time.Now()
+	got := scrape(t, addr.String())
+	require.Less(t, time.Since(began), 4*time.Second, "a read of a console may take 5 s")
+	require.Contains(t, got, `qtop_database_readable{reason="the database does not answer: see the log of the host"} 0`+"\n")
+	require.Contains(t, got, "qtop_loop_running")
 }
