@@ -14,8 +14,9 @@ import (
 
 func TestSuccessorWorksOnWhatItsPredecessorHeld(t *testing.T) {
 	t.Parallel()
-	w := jobWorld(t, 1000) // job leases last 300 s, webhook leases 60 s
-	executor(t, w.admin, "neighbour", "", 100)
+	w := newWorld(t, "queue.retry.schedule", "0s") // job leases last 300 s, webhook leases 60 s
+	executor(t, w.admin, "host", "work", 1000)
+	executor(t, w.admin, "neighbour", "stuck", 100) // it must not take the jobs that are returned
 	release := make(chan struct{})
 	answer := hanging(release)
 	r := receive(t, func(rw http.ResponseWriter, req *http.Request) { answer(rw, req) })
