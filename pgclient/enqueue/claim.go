@@ -18,13 +18,13 @@ import (
 // subscription, the jobs are sent again without the claim (sendAndNotify): enqueueing matters more
 // than the claim.
 func (s *sender) claimInTx(ctx context.Context, conn *pgx.Conn, enqueue statement, jobs []Job, claimer Claimer, claim *work.Claim) (answer, error) {
-	statementWithTimeout := statement{enqueue.sql + shortLockWait, enqueue.args}
+	statementWithTimeout := statement{enqueue.sql + noTrigger + shortLockWait, enqueue.args}
 	// Claimed jobs must be delivered to workers even if the caller has given up, so the end of its
 	// context does not cancel the statements. The server's timeouts end each statement before this
 	// context ends.
 	both, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*pgpool.WorkTimeout+work.JobTimeout)
 	defer cancel()
-	p := startPipeline(both, conn, []statement{statementWithTimeout, {work.ClaimSQL, claim.Arguments(conn.TypeMap())}}, false)
+	p := startPipeline(both, conn, []statement{statementWithTimeout, {work.ClaimSQL, claim.Arguments(conn.TypeMap())}})
 	var got []work.Job
 	var broken error // the jobs are leased, but their rows cannot be decoded
 	var refused *pgconn.PgError

@@ -59,15 +59,19 @@ func (r *Notifier) Notify(domain string) {
 	b.again = true
 }
 
-// reserve reports whether the caller may send the wake signal of the domain itself now. If not (a
-// signal was sent in the last 5 ms), the caller calls Notify instead.
-func (r *Notifier) reserve(domain string) bool {
+// reserve reports whether the caller may send the wake signals of the domains itself now. If not (a
+// signal was sent for one of them in the last 5 ms), the caller calls Notify instead.
+func (r *Notifier) reserve(domains []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.recent[domain] != nil {
-		return false
+	for _, domain := range domains {
+		if r.recent[domain] != nil {
+			return false
+		}
 	}
-	r.later(domain)
+	for _, domain := range domains {
+		r.later(domain)
+	}
 	return true
 }
 

@@ -16,9 +16,8 @@ type statement struct {
 	args [][]byte
 }
 
-// startPipeline sends statements in one round trip: each in a separate transaction, or all in one
-// transaction.
-func startPipeline(ctx context.Context, conn *pgx.Conn, statements []statement, separate bool) *pgconn.Pipeline {
+// startPipeline sends statements in one round trip, all in one transaction.
+func startPipeline(ctx context.Context, conn *pgx.Conn, statements []statement) *pgconn.Pipeline {
 	prepared := make([]*pgconn.StatementDescription, len(statements))
 	if conn.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		for i, s := range statements {
@@ -36,10 +35,8 @@ func startPipeline(ctx context.Context, conn *pgx.Conn, statements []statement, 
 		} else {
 			p.SendQueryParams(s.sql, s.args, nil, nil, nil)
 		}
-		if separate || i+1 == len(statements) {
-			p.SendPipelineSync()
-		}
 	}
+	p.SendPipelineSync()
 	_ = p.Flush() // an error is returned when the answer is read
 	return p
 }

@@ -33,10 +33,10 @@
 //     longer than 100 ms, is repeated without the claim.
 //  5. Report (claim.go): after the commit, Claimed passes the claimed jobs to the claimer, and
 //     the caller gets its answer. A wake signal is sent for jobs that the claim did not lease.
-//  6. Notify (notifier.go): without a claim, the jobs are committed alone (send_notify.go); the wake
-//     signals of their domains follow the commit in the same round trip, at most one per 5 ms
-//     and domain. If the claimer promised to look, it looks first, and a wake signal is sent 5
-//     to 10 ms later for the jobs that are not claimed by then.
+//  6. Notify (notifier.go): without a claim, the jobs are committed alone (send_notify.go). The wake
+//     signals of their domains come with the commit, or when the last one is 5 ms old. If the
+//     claimer promised to look, it looks first, and a wake signal is sent 5 to 10 ms later for the
+//     jobs that are not claimed by then.
 //
 // Steps 2 to 6 apply to [Producer.Enqueue] only; EnqueueMany and Put use a plain statement.
 package enqueue

@@ -6,25 +6,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sendAndNotify sends jobs without a claim. After the commit it wakes the listeners of their
-// domains, in the same round trip. If a claimer has promised to look for the jobs (willLook), it
-// looks first, and 5 to 10 ms later the listeners are woken for the jobs that it has not claimed.
+// sendAndNotify sends jobs without a claim. If none of their domains was notified in the last 5 ms,
+// the wake trigger sends the wake signal with the commit: nothing reaches a host sooner, and one
+// commit per 5 ms with the lock of NOTIFY delays other writers little. Otherwise the signal follows
+// when the 5 ms are over. If a claimer has promised to look for the jobs (willLook), it looks first,
+// and 5 to 10 ms later the listeners are woken for the jobs that it has not claimed.
 func (s *sender) sendAndNotify(ctx context.Context, conn *pgx.Conn, enqueue statement, jobs []Job, claimer Claimer, willLook bool) (answer, error) {
 	if willLook {
 		defer claimer.Look() // also after an error: there may be other jobs to claim
 	}
-	statements := []statement{enqueue}
-	var later []string // domains that were notified in the last 5 ms
-	if !willLook {
-		for _, domain := range domainsOf(jobs) {
-			if s.reserve(domain) {
-				statements = append(statements, statement{notifySQL, [][]byte{[]byte(domain)}})
-			} else {
-				later = append(later, domain)
-			}
-		}
+	domains := domainsOf(jobs)
+	byTrigger := !willLook && s.reserve(domains)
+	if !byTrigger {
+		enqueue.sql += noTrigger
 	}
-	p := startPipeline(ctx, conn, statements, true)
+	p := startPipeline(ctx, conn, []statement{enqueue})
 	defer func() { _ = p.Close() }() // reads the remaining results
 	a, err := readAnswer(p)
 	if end := readEnd(p); err == nil {
@@ -33,14 +29,16 @@ func (s *sender) sendAndNotify(ctx context.Context, conn *pgx.Conn, enqueue stat
 	if err != nil {
 		return a, err
 	}
-	if willLook {
+	switch {
+	case willLook:
 		ids := a.ids()
 		for i := range min(len(ids), len(jobs)) {
 			s.owe(jobs[i].Domain, ids[i])
 		}
-	}
-	for _, domain := range later {
-		s.Notify(domain)
+	case !byTrigger:
+		for _, domain := range domains {
+			s.Notify(domain)
+		}
 	}
 	return a, nil
 }
