@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -186,6 +187,9 @@ func startChild(t *testing.T, cmd *exec.Cmd) *child {
 	}()
 	t.Cleanup(func() {
 		c.kill()
+		if _, race, found := strings.Cut(c.text(), "WARNING: DATA RACE"); found {
+			t.Errorf("data race in worker %d:%s", cmd.Process.Pid, race[:min(len(race), 8000)])
+		}
 		if t.Failed() {
 			t.Logf("worker %d:\n%s", cmd.Process.Pid, tail(c.text(), 4000))
 		}

@@ -146,7 +146,8 @@ func (s *standing) progress() work.JobHeartbeat {
 	}
 	b := work.JobHeartbeat{DoneTotal: done, InFlight: int(s.open.Load())}
 	if !s.workedAt.IsZero() {
-		b.LastWorkAt = &s.workedAt
+		at := s.workedAt // a heartbeat that is still being sent must not see a later change
+		b.LastWorkAt = &at
 	}
 	return b
 }
