@@ -14,7 +14,7 @@ import (
 // LanePage returns the page of one queue lane with the job subscriptions that cover it.
 func LanePage(l queue.Lane, s *queue.Snapshot, e Env, w int) Page {
 	p := newPage(e, w)
-	clears, r := e.clearing(l.ClearsInSeconds, orZero(l.AgeSeconds), waits(l), l.OutPerSecond, true)
+	clears, r := e.clearing(l.ClearsInSeconds, l.Stuck(), orZero(l.AgeSeconds), l.OutPerSecond, true)
 	switch {
 	case l.ClearsInSeconds != nil:
 		clears = "; clears in " + clears
@@ -74,7 +74,7 @@ func hourWords(l queue.Lane, e Env) string {
 // without room for its page.
 func laneWords(l queue.Lane, e Env) []string {
 	why := l.Why.String()
-	if why == "" && waits(l) > 0 {
+	if why == "" && l.Waiting() > 0 {
 		why = "nothing blocks it"
 	}
 	return []string{

@@ -23,10 +23,6 @@ type OverviewView struct {
 	Cures   []string
 }
 
-// newWork is the age in seconds below which work does not count as waiting:
-// the next poll of a host will claim it.
-const newWork = 5
-
 // twoColumns is the width from which on the Overview has two columns, in cells.
 const twoColumns = 160
 
@@ -191,7 +187,7 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 		named[x.Queue.String()]++
 	}
 	for _, x := range s.Waiting {
-		clears, r := e.clearing(x.ClearsInSeconds, x.AgeSeconds, x.Waiting, x.OutPerSecond, wide)
+		clears, r := e.clearing(x.ClearsInSeconds, x.Stuck(), x.AgeSeconds, x.OutPerSecond, wide)
 		target, name := Target{queue.PaneHealth, x.Queue.String()}, x.Queue.String()
 		switch x.Source {
 		case "webhook":
@@ -219,14 +215,13 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 }
 
 // clearing returns when the waiting work will be done if the current rates
-// stay, and how urgent that is. clears is that time in seconds, nil if never;
-// out is the rate at which work is done.
-func (e Env) clearing(clears *int64, age, waiting int64, out float64, wide bool) (string, int) {
+// stay, and how urgent that is. clears is that time in seconds, stuck whether
+// that is never; out is the rate at which work is done.
+func (e Env) clearing(clears *int64, stuck bool, age int64, out float64, wide bool) (string, int) {
 	switch {
 	case clears != nil:
 		return Age(*clears), rankQuiet
-	case age < newWork || waiting == 0:
-		// Work that is not due yet, or has just arrived, is not counted as waiting.
+	case !stuck:
 		return e.Theme.G.Dash, rankQuiet
 	}
 	return queue.Choose(wide, "never at this rate", "never"), queue.Choose(out == 0 && age >= 60, rankCritical, rankWarning)

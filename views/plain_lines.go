@@ -176,12 +176,11 @@ func (p *plainLines) operations(s *queue.Snapshot) {
 // waiting adds the queues that something blocks, or that never become empty at their current rates.
 func (p *plainLines) waiting(s *queue.Snapshot) {
 	for _, w := range s.Waiting {
-		never := w.ClearsInSeconds == nil && w.Waiting > 0
-		if !never && w.Why.Empty() {
+		if !w.Stuck() && w.Why.Empty() {
 			continue
 		}
 		count := queue.Choose(w.WaitingBound, "at least ", "") + Count(w.Waiting) + " waiting"
-		p.add("", "WAITING "+w.Name(), queue.Choose(never, "never clears at this rate"+reasonTail(w.Why.String()), w.Why.String()), count, queue.Choose(w.OldestAt == nil, "none is due yet", "oldest for "+Age(w.AgeSeconds)))
+		p.add("", "WAITING "+w.Name(), queue.Choose(w.Stuck(), "never clears at this rate"+reasonTail(w.Why.String()), w.Why.String()), count, queue.Choose(w.OldestAt == nil, "none is due yet", "oldest for "+Age(w.AgeSeconds)))
 	}
 }
 

@@ -58,7 +58,7 @@ func Lanes(s *queue.Snapshot, w int) Source {
 		First:  "job_kind event_domain queued scheduled retry_waiting leased in_progress oldest in_per_s out_per_s clears_in_seconds succeeded_1h failed_1h dead_1h cancelled_1h why",
 		Filter: "kind=job_kind domain=event_domain owner why age=age_seconds queued jobs",
 		Word: func(l queue.Lane, word string) (any, bool) {
-			return waits(l) + l.Leased + l.InProgress, word == "jobs"
+			return l.Waiting() + l.Leased + l.InProgress, word == "jobs"
 		},
 		Look: laneLook,
 		Columns: []Column[queue.Lane]{
@@ -76,7 +76,7 @@ func Lanes(s *queue.Snapshot, w int) Source {
 			{Name: "in_per_s", Title: "in/s", Width: 5, Right: true, Drop: 4},
 			{Name: "out_per_s", Title: "out/s", Width: 5, Right: true, Drop: 4},
 			{Name: "clears_in_seconds", Title: "clears in", Width: clears, Cell: func(l queue.Lane, e Env) table.Cell {
-				words, r := e.clearing(l.ClearsInSeconds, orZero(l.AgeSeconds), waits(l), l.OutPerSecond, w >= wideLanes)
+				words, r := e.clearing(l.ClearsInSeconds, l.Stuck(), orZero(l.AgeSeconds), l.OutPerSecond, w >= wideLanes)
 				return cell(words, e.tone(r))
 			}, Plain: PlainClears},
 			{Name: "succeeded_1h", Title: "ok 1h", Head: "DONE 1H", Width: 7, Max: 9, Right: true, Drop: 7, Look: dim},
@@ -107,13 +107,10 @@ func Lanes(s *queue.Snapshot, w int) Source {
 
 func laneName(l queue.Lane) string { return l.Kind.String() + "\x00" + l.Domain.String() }
 
-// waits returns how many jobs of a queue lane wait to be claimed.
-func waits(l queue.Lane) int64 { return l.Queued + l.RetryWaiting }
-
 // laneRank returns how urgent a queue lane is. It depends only on the age of the oldest waiting
 // job.
 func laneRank(l queue.Lane) int {
-	_, r := Env{}.clearing(l.ClearsInSeconds, orZero(l.AgeSeconds), waits(l), l.OutPerSecond, false)
+	_, r := Env{}.clearing(l.ClearsInSeconds, l.Stuck(), orZero(l.AgeSeconds), l.OutPerSecond, false)
 	return r
 }
 
@@ -166,8 +163,8 @@ func PlainClears(l queue.Lane) string {
 	switch {
 	case l.ClearsInSeconds != nil:
 		return PlainAge(*l.ClearsInSeconds)
-	case waits(l) == 0:
-		return "-"
+	case l.Stuck():
+		return "never"
 	}
-	return "never"
+	return "-"
 }

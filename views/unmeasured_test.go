@@ -61,14 +61,14 @@ func TestNothingMeasuredOnTheOverview(t *testing.T) {
 	t.Parallel()
 	e := env(theme.Options{Depth: theme.Mono})
 	s := viewstest.Empty()
-	s.Waiting = []queue.Waiting{{Queue: queue.Clean("job k"), Source: "job", Subject: queue.Clean("k"), Waiting: 3}}
+	s.Waiting = []queue.Waiting{{Queue: queue.Clean("job k"), Source: "job", Subject: queue.Clean("k"), Domain: queue.Clean("d"), Waiting: 3, Why: queue.Clean("all due later")}}
 	for _, size := range sizes {
 		got := plain(views.Overview(views.OverviewState{Snapshot: &s}, e, size).Lines)
 		require.NotContains(t, got, "peak", "%v", size)
 		require.NotRegexp(t, `job k +0s`, got, "%v", size)
 		require.Regexp(t, `job k +– +3 `, got, "%v", size)
 	}
-	require.Contains(t, plainText(views.PlainLines(&s, e)), "3 waiting, none is due yet")
+	require.Contains(t, plainText(views.PlainLines(&s, e)), "WAITING job k in d, all due later, 3 waiting, none is due yet")
 	heads, rows := views.WaitingQueues(&s).Table("waiting")
 	require.Equal(t, "-", rows[0][slices.Index(heads, "OLDEST")])
 	s.Flow.Delivered = []int64{0, 4, 7}

@@ -139,12 +139,8 @@ func (a *writer) statusTable(st statusJSON) {
 		if w.Source == "job" { // statusLanes prints more about it
 			continue
 		}
-		clears := "never at this rate"
-		if w.ClearsInSeconds != nil {
-			clears = "clears in " + views.PlainAge(*w.ClearsInSeconds)
-		}
-		a.printf("WAITING %s · %s · oldest %s · %.1f/s in, %.1f/s out · %s%s\n", w.Queue, views.PlainBound(w.Waiting, w.WaitingBound),
-			views.PlainOldest(w.OldestAt, w.AgeSeconds), w.InPerSecond, w.OutPerSecond, clears, because(w.Why))
+		a.printf("WAITING %s · %s · oldest %s · %.1f/s in, %.1f/s out%s%s\n", w.Queue, views.PlainBound(w.Waiting, w.WaitingBound),
+			views.PlainOldest(w.OldestAt, w.AgeSeconds), w.InPerSecond, w.OutPerSecond, clearing(w.ClearsInSeconds, w.Stuck()), because(w.Why))
 	}
 	a.statusLanes(st)
 	for _, g := range st.Dead {
@@ -232,9 +228,9 @@ func (a *writer) statusLanes(st statusJSON) {
 		if l.Queued+l.Leased+l.InProgress+l.RetryWaiting == 0 {
 			continue
 		}
-		a.printf("JOBS    %s (%s) · %d queued, %d scheduled, %d retrying, %d leased, %d running · oldest %s · %.1f/s in, %.1f/s out · %s%s\n", l.Kind,
+		a.printf("JOBS    %s (%s) · %d queued, %d scheduled, %d retrying, %d leased, %d running · oldest %s · %.1f/s in, %.1f/s out%s%s\n", l.Kind,
 			l.Domain, l.Queued-l.Scheduled, l.Scheduled, l.RetryWaiting, l.Leased, l.InProgress, views.PlainWaited(l), l.InPerSecond, l.OutPerSecond,
-			clearsWords(l), because(l.Why))
+			clearing(l.ClearsInSeconds, l.Stuck()), because(l.Why))
 	}
 	for _, l := range st.JobLeases {
 		if l.Expired {
@@ -245,15 +241,15 @@ func (a *writer) statusLanes(st statusJSON) {
 
 func because(why queue.Text) string { return queue.Choose(why.Empty(), "", " · "+why.String()) }
 
-func clearsWords(l queue.Lane) string {
-	switch s := views.PlainClears(l); s {
-	case "-":
-		return "nothing waits"
-	case "never":
-		return "never at this rate"
-	default:
-		return "clears in " + s
+// clearing says when the waiting work will be done; nothing if it is too new to say.
+func clearing(seconds *int64, stuck bool) string {
+	switch {
+	case seconds != nil:
+		return " · clears in " + views.PlainAge(*seconds)
+	case stuck:
+		return " · never at this rate"
 	}
+	return ""
 }
 
 func statusCmd(a *app) *cobra.Command {

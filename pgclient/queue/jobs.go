@@ -27,6 +27,14 @@ type Lane struct {
 	WhyCode         string     `json:"why_code" derived:"go"` // WhyCode of Why
 }
 
+// Waiting returns how many jobs are not claimed, also those that are due later.
+func (l Lane) Waiting() int64 { return l.Queued + l.RetryWaiting }
+
+// Stuck reports whether the lane never becomes empty at the current rates.
+func (l Lane) Stuck() bool {
+	return l.AgeSeconds != nil && stuck(l.ClearsInSeconds, l.Waiting(), *l.AgeSeconds)
+}
+
 // JobTable is the state of the table job_queue. A transaction with an old snapshot keeps vacuum
 // from removing dead rows, which makes claims slower.
 type JobTable struct {

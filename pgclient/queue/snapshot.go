@@ -237,6 +237,18 @@ type Waiting struct {
 	WhyCode         string     `json:"why_code" derived:"go"` // WhyCode of Why
 }
 
+// Stuck reports whether the work is never done at the current rates.
+func (w Waiting) Stuck() bool { return stuck(w.ClearsInSeconds, w.Waiting, w.AgeSeconds) }
+
+// newWork is the age in seconds below which work does not count as waiting:
+// the next poll of a host will claim it.
+const newWork = 5
+
+// stuck is the rule of Waiting.Stuck and Lane.Stuck. Work that is not due yet has age 0.
+func stuck(clearsInSeconds *int64, waiting, age int64) bool {
+	return clearsInSeconds == nil && waiting > 0 && age >= newWork
+}
+
 // Host is a row of queue_host: a worker host of this process or of another.
 type Host struct {
 	ID         Text                `json:"host_id"`
