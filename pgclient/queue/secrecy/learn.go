@@ -117,6 +117,7 @@ func (k *Keeper) learnServices(path string) {
 var (
 	secretName = regexp.MustCompile(`(?i)(?:pass\w{0,8}|oauth_client_secret)"?'?\s*[=:]\s*`)
 	bareUser   = regexp.MustCompile(`^[^\s:=]*:([^\s].*)@`)
+	assignment = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*'?([^&\s]+)`)
 	serviceIn  = regexp.MustCompile(`(?i)(?:^|[\s?&])(servicefile|passfile)\s*=\s*'?([^\s&']+)`)
 )
 
@@ -151,20 +152,32 @@ func (k *Keeper) LearnValue(v string) {
 }
 
 // learnParameters adds the value of each parameter of a connection string that is not known to
-// be harmless, because a typing error may have changed the name "password".
+// be harmless, because a typing error may have changed the name "password". Typing errors may also
+// have spoilt the form of the string; then every name=value in it counts as a parameter.
 func (k *Keeper) learnParameters(v string) {
-	var all [][]string
-	if _, rest, ok := strings.Cut(v, "://"); ok {
-		_, query, _ := strings.Cut(rest, "?")
-		for p := range strings.SplitSeq(query, "&") {
-			name, val, _ := strings.Cut(p, "=")
-			all = append(all, []string{name, val})
+	plain := func(p []string) bool { return slices.Contains(plainKeys(), strings.ToLower(p[0])) }
+	all, isPairs := Pairs(v)
+	if !isPairs || !slices.ContainsFunc(all, plain) {
+		all = nil
+		_, rest, isURL := strings.Cut(v, "://")
+		if isURL {
+			_, query, _ := strings.Cut(rest, "?")
+			for p := range strings.SplitSeq(query, "&") {
+				name, val, _ := strings.Cut(p, "=")
+				all = append(all, []string{name, val})
+			}
 		}
-	} else if all, ok = Pairs(v); !ok || !slices.ContainsFunc(all, func(p []string) bool { return slices.Contains(plainKeys(), p[0]) }) {
-		return
+		if what, _ := CheckDSN(v); what != "" || !isURL {
+			for _, m := range assignment.FindAllStringSubmatch(v, -1) {
+				all = append(all, m[1:])
+			}
+		}
+		if !isURL && !strings.HasPrefix(strings.ToLower(v), "postgres") && !slices.ContainsFunc(all, plain) {
+			return // no connection string
+		}
 	}
 	for _, p := range all {
-		if !slices.Contains(plainKeys(), strings.ToLower(p[0])) {
+		if !plain(p) {
 			k.Know(p...)
 		}
 	}

@@ -59,6 +59,9 @@ func TestLearn(t *testing.T) {
 		"service":      {"PGSERVICEFILE=" + write("service", "[prod]\nhost=h\npassword=Canary1234\n")},
 		"mistyped key": {"PGSERVICEFILE=" + write("typo", "[prod]\nhost=h\npasword=Canary1234\n")},
 		"named file":   {"QTOP_DSN=servicefile=" + filepath.Join(dir, "service") + " service=prod"},
+		"mistyped URL": {"QTOP_DSN=postgres=//h/db?pasword=Canary1234&sslmode=nope"},
+		"no ?":         {"QTOP_DSN=postgres://h/db:pasword=Canary1234&sslmode=nope"},
+		"no scheme":    {"QTOP_DSN=h/db?pasword=Canary1234&sslmode=nope"},
 		"handler":      {`QTOP_HANDLERS=[{"kind":"k","url":"https://u:Canary1234@h/x"}]`},
 		"home":         {"HOME=" + dir},
 	} {
