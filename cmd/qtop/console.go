@@ -116,11 +116,13 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost,
 	if host != nil {
 		wg.Go(func() { hostErr = host.Run(hostCtx) })
 	}
-	wg.Go(func() { _ = client.Listen(listenCtx) }) // an error for a wrong DSN was reported earlier
 	wg.Go(func() {
 		if refused = client.Serves(screen); refused != nil {
 			endScreen()
+			return
 		}
+		// The second connection is made after the first, which has something to show.
+		_ = client.Listen(listenCtx) // an error for a wrong DSN was reported earlier
 	})
 	err = tui.Run(screen, store{client, actions.New(client).Probing(a.probe)}, host, o)
 	ended, cancel := context.WithCancel(context.Background())

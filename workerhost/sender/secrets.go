@@ -53,7 +53,7 @@ type secretEntry struct {
 
 var (
 	envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	refName = regexp.MustCompile(`^[!-~]{1,255}$`)
+	visible = regexp.MustCompile(`^[!-~]+$`)
 )
 
 // NewSecrets checks the form of every source and returns all problems in one error. It does not
@@ -77,7 +77,7 @@ func NewSecrets(src []SecretSource) (*Secrets, error) {
 }
 
 func parseSource(source SecretSource) (*secretEntry, error) {
-	if !refName.MatchString(source.Ref) || strings.Contains(source.Ref, secretPrefix) {
+	if len(source.Ref) > 255 || !visible.MatchString(source.Ref) || strings.Contains(source.Ref, secretPrefix) {
 		return nil, errors.New("the ref must be 1 to 255 visible ASCII characters and not a secret")
 	}
 	kind, value, _ := strings.Cut(source.From, ":")
