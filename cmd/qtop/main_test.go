@@ -105,9 +105,9 @@ func deadLetters(ctx context.Context, conn *pgx.Conn, n int, code string) error 
 			return err
 		}
 	}
-	// A transaction that a parallel test holds open may delay the router, so
-	// this is repeated.
-	for deadline := time.Now().Add(patience); ; {
+	// A transaction that a parallel test holds open, in full runs for minutes,
+	// delays the router, so this is repeated.
+	for deadline := time.Now().Add(4 * patience); ; {
 		if _, err := conn.Exec(ctx, `SELECT public.fn_webhook_router_run(10000), public.fn_saga_orchestrator_run(10000)`); err != nil {
 			return err
 		}
