@@ -143,9 +143,8 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	listening := make(chan struct{})
 	h.signals.loops, h.signals.settings, h.signals.listening = all, &h.settings, listening
 	h.ticker = ticker{listening: listening, client: db, loops: all, settings: &h.settings, log: log, outcomeLog: o.Log}
-	budget := lease.NewBudget()
 	h.jobs = jobs.Executor{
-		Client: db, Budget: budget, Producer: o.Producer, ID: o.Executor, Worker: workerID, Concurrency: o.Concurrency, Timeout: o.JobTimeout, Handlers: handlers, Log: log,
+		Client: db, Budget: lease.NewBudget(), Producer: o.Producer, ID: o.Executor, Worker: workerID, Concurrency: o.Concurrency, Timeout: o.JobTimeout, Handlers: handlers, Log: log,
 		OnFailed: func() { all.notifyNext(loopJobs, map[string]int64{"failed": 1}) },
 	}
 	h.row = registration{
@@ -153,7 +152,7 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	}
 	h.row.refused.Store(new(string))
 	h.webhooks = webhooks.Worker{
-		Client: db, Budget: budget, ID: workerID, Concurrency: o.Concurrency, PerEndpoint: o.PerEndpoint, Sender: o.Sender, Secrets: o.Secrets, Log: log,
+		Client: db, Budget: lease.NewBudget(), ID: workerID, Concurrency: o.Concurrency, PerEndpoint: o.PerEndpoint, Sender: o.Sender, Secrets: o.Secrets, Log: log,
 		Every:      func() time.Duration { return h.settings.every(loopWebhook) },
 		OnReported: func() { all.notifyNext(loopWebhook, map[string]int64{"reported": 1}) },
 		OnUnsigned: h.row.heartbeatNow,
@@ -286,6 +285,9 @@ func (h *Host) startLoops(ctx context.Context, names []string) error {
 	}
 	if err := h.engage(ctx, *base); err != nil {
 		return err
+	}
+	if h.base.Load() == nil { // Run ended meanwhile
+		return errors.New("the worker host of this process is ending")
 	}
 	for _, name := range names {
 		l := h.loops.get(name)

@@ -47,7 +47,8 @@ func (a *app) host(client *pgclient.Client, loops []string, log *slog.Logger, ow
 	}
 	return workerhost.New(client, workerhost.Options{
 		ID: s.HostID, Version: version(), Loops: loops, Concurrency: s.Concurrency, PerEndpoint: s.Delivery.PerEndpoint,
-		Grace: s.Grace, Log: log, Secrets: secrets, Handlers: handlers, Executor: s.Executor, JobTimeout: longestAttempt, Operator: s.Actor,
+		Grace: max(s.Grace, time.Millisecond), Log: log, // 0 would be the default
+		Secrets: secrets, Handlers: handlers, Executor: s.Executor, JobTimeout: longestAttempt, Operator: s.Actor,
 		Sender: sender.New(sender.Config{
 			Version: version(), Allow: s.Delivery.AllowNetworks, PlainHTTP: s.Delivery.AllowPlainHTTP, Concurrency: s.Concurrency, Lookup: lookup,
 		}),

@@ -6,7 +6,6 @@ package enqueue
 // committed.
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,7 +46,7 @@ type enqueueResult struct {
 // put enqueues a job: at once if it has a key or no statement is in flight, otherwise together
 // with other waiting jobs.
 func (g *batcher) put(ctx context.Context, job Job) (id string, created bool, err error) {
-	job.Payload = bytes.Clone(job.Payload) // the caller may return and reuse the slice before the job is sent
+	job = job.clone() // the caller may return, and change what its fields point to, before the job is sent
 	if job.IdempotencyKey != "" {
 		return g.enqueue(ctx, job)
 	}

@@ -5,6 +5,7 @@ package enqueue
 // reached the disk, so with every commit the writers would wait for each other.
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"slices"
@@ -108,6 +109,18 @@ func (j *Job) arguments() [][]byte {
 		args[9] = []byte(j.Scope)
 	}
 	return args
+}
+
+// clone returns a job that shares no memory with j.
+func (j Job) clone() Job {
+	j.Payload = bytes.Clone(j.Payload)
+	if j.Priority != nil {
+		j.Priority = new(*j.Priority)
+	}
+	if j.ProcessAfter != nil {
+		j.ProcessAfter = new(*j.ProcessAfter)
+	}
+	return j
 }
 
 // domainsOf returns the domains of the jobs, each once.

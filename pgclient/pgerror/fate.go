@@ -84,7 +84,7 @@ func StateFates() []StateFate {
 		{"54", GiveUp, true, "the statement or a value of it is beyond a limit of the server"},
 		{"55", GiveBack, false, "an object is not in the state for it"},
 		{"55006", Again, false, "the object is in use"},
-		{"55P03", Again, false, "a lock was not free in time"},
+		{"55P03", Again, true, "another session had locked a row, perhaps of one result alone"},
 		{"57", Again, false, "somebody ended the statement, the session or the server"},
 		{"57014", Again, true, "the statement was cancelled, by somebody or by statement_timeout"},
 		{"58", Again, false, "the server's file system failed"},

@@ -5,9 +5,11 @@ package schema_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 )
 
@@ -120,6 +122,26 @@ func TestWebhookRenewAndRelease(t *testing.T) {
 	require.NotEqual(t, leases[0].Token, again[0].Token)
 	_, err := h.work.Exec(context.Background(), "SELECT public.fn_webhook_job_renew($1, $2)", ids, tokens[:1])
 	refused(t, "22023", err, "arrays of two lengths")
+}
+
+// A row that another session has locked delays the renewal of no other, and does not count as lost.
+func TestWebhookRenewBesideALockedRow(t *testing.T) {
+	h := newHooks(t)
+	h.subscribe("order")
+	h.emit("order", 3)
+	h.step()
+	leases := h.claim(3)
+	ids, tokens := []int64{leases[0].Job, leases[1].Job, leases[2].Job}, []string{leases[0].Token, leases[1].Token, uuid.NewString()}
+	tx, err := h.root.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM public.webhook_delivery_jobs WHERE id = $1 FOR UPDATE", ids[0])
+	require.NoError(t, err)
+	outcomes := func() string {
+		return one[string](h, "SELECT string_agg(job_id || ' ' || outcome, ', ' ORDER BY job_id) FROM public.fn_webhook_job_renew($1, $2)", ids, tokens)
+	}
+	require.Equal(t, fmt.Sprintf("%d done, %d lease_lost", ids[1], ids[2]), outcomes())
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Equal(t, fmt.Sprintf("%d done, %d done, %d lease_lost", ids[0], ids[1], ids[2]), outcomes())
 }
 
 func TestWebhookManyCleanersResetOnce(t *testing.T) {

@@ -15,7 +15,7 @@ type WebhookJob struct {
 	SagaID         int64
 	AttemptNo      int
 	LeaseToken     string
-	LeaseUntil     time.Time // server time, for logs only
+	LeaseUntil     time.Time // server time
 	LeaseSeconds   int       // length of the lease, by the server's clock
 	TimeoutSeconds int       // for the whole request; shorter than the lease
 	EventID        int64

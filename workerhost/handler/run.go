@@ -21,6 +21,8 @@ type Runner struct {
 	// may take to return; nil = 5 s. After that the handler is abandoned: its goroutine
 	// continues, because Go cannot end it.
 	Grace func() time.Duration
+	// Ending is closed when the host ends; then Grace is asked again, and the shorter time counts.
+	Ending <-chan struct{}
 
 	mu        sync.Mutex
 	abandoned int
@@ -81,10 +83,20 @@ func (r *Runner) Run(ctx context.Context, h Handler, job Job) error {
 	}
 	patience := time.NewTimer(grace)
 	defer patience.Stop()
-	select {
-	case err := <-t.ended:
-		return err
-	case <-patience.C:
+	ending := r.Ending
+	for waiting := true; waiting; {
+		select {
+		case err := <-t.ended:
+			return err
+		case <-patience.C:
+			waiting = false
+		case <-ending:
+			ending = nil
+			if r.Grace != nil { // less is left than before
+				grace = min(grace, r.Grace())
+				patience.Reset(grace)
+			}
+		}
 	}
 	if !r.abandon(t) {
 		return <-t.ended

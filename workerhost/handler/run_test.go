@@ -59,6 +59,28 @@ type exitingError struct{}
 
 func (exitingError) Error() string { runtime.Goexit(); return "" }
 
+// A handler that ignores the end of its context is given up sooner when the host ends meanwhile.
+func TestGraceIsShorterWhenTheHostEnds(t *testing.T) {
+	t.Parallel()
+	r, _ := newRunner(t)
+	ending, asked := make(chan struct{}), make(chan struct{})
+	left := []time.Duration{time.Hour, time.Millisecond}
+	r.Ending, r.Grace = ending, func() time.Duration {
+		next := left[0]
+		if left = left[1:]; len(left) == 1 {
+			close(asked)
+		}
+		return next
+	}
+	go func() { <-asked; close(ending) }()
+	release := make(chan struct{})
+	defer close(release)
+	err := runFor(t.Context(), r, handler.Func(func(context.Context, handler.Job) error { <-release; return nil }), time.Millisecond)
+	var f *handler.Failure
+	require.ErrorAs(t, err, &f)
+	require.Equal(t, handler.CodeHung, f.Code)
+}
+
 func TestRunContains(t *testing.T) {
 	t.Parallel()
 	var none map[string]int

@@ -39,6 +39,7 @@ func (x *Executor) Run(ctx context.Context, l *loop.Loop) error {
 	e.suspects = &suspects{state: s, results: e.results}
 	e.workers.working, e.workers.halt = context.WithCancel(context.WithoutCancel(ctx))
 	killed, kill := context.WithCancel(context.WithoutCancel(ctx))
+	e.workers.runner.Ending = e.workers.working.Done()
 	e.workers.working, e.workers.kill = handler.WithKill(e.workers.working, killed), kill
 	x.Producer.Attach(e.claimer)
 	defer e.finish(ctx) // also after a panic of run

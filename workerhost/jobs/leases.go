@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/workerhost/lease"
 )
 
@@ -52,7 +54,11 @@ func (s *leases) tokens() []pgtype.UUID {
 // because the next renewal will grant no more.
 func (s *leases) shorten(length time.Duration) {
 	for _, g := range s.all {
-		g.length.Store(min(g.length.Load(), int64(length)))
+		if int64(length) < g.length.Load() {
+			until := min(g.until(), s.clock()+length)
+			g.from.Store(int64(until - length)) // first: until then the lease only seems longer
+			g.length.Store(int64(length))
+		}
 	}
 }
 
@@ -89,8 +95,8 @@ func (s *leases) cancelExpired(g *leaseGroup) {
 	}
 }
 
-// due returns the leases of which a third has passed, and the jobs that have run for so long that
-// their start must be recorded.
+// due returns the leases of which a third has passed, those last whose renewal failed, and the jobs
+// that have run for so long that their start must be recorded.
 func (s *leases) due(now time.Duration, tick int64) (renew []*leaseGroup, start []*run) {
 	for _, g := range s.all {
 		length := time.Duration(g.length.Load())
@@ -103,6 +109,7 @@ func (s *leases) due(now time.Duration, tick int64) (renew []*leaseGroup, start 
 			}
 		}
 	}
+	slices.SortStableFunc(renew, func(a, b *leaseGroup) int { return cmp.Compare(a.failed, b.failed) })
 	return renew, start
 }
 
@@ -125,12 +132,14 @@ func (s *leases) start(ctx context.Context, runs []*run) {
 	}
 }
 
-// renew extends the leases of unsettled jobs, about a thousand jobs per statement.
+// renew extends the leases of unsettled jobs, about a thousand jobs per statement. A lease that
+// another session has locked must not stop the renewal of the others: after such a failure each
+// lease of the statement is renewed alone.
 func (s *leases) renew(ctx context.Context, leases []*leaseGroup) {
 	for len(leases) > 0 {
 		var open []*run
 		n := 0
-		for ; n < len(leases) && len(open) < lease.MaxBatch; n++ {
+		for ; n < len(leases) && len(open) < lease.MaxBatch && (n == 0 || leases[n].failed == 0); n++ {
 			for i := range leases[n].runs {
 				if r := &leases[n].runs[i]; !r.isSettled() {
 					open = append(open, r)
@@ -144,12 +153,20 @@ func (s *leases) renew(ctx context.Context, leases []*leaseGroup) {
 				if ctx.Err() == nil {
 					s.l.RecordError(err)
 				}
-				return // the next check repeats it, as long as the leases last
+				if _, smaller := pgerror.FateOf(err); !smaller {
+					return // the next check repeats it, as long as the leases last
+				}
+				for _, g := range leases[:n] {
+					g.failed++
+				}
+				leases = leases[n:]
+				continue
 			}
 			s.cancelLost(open, lost)
 		}
 		for _, g := range leases[:n] {
 			g.from.Store(int64(at))
+			g.failed = 0
 		}
 		leases = leases[n:]
 	}

@@ -53,7 +53,7 @@ func (r *results) newRecorder(result string, writers int, record func(context.Co
 			}
 			return err
 		},
-		LeaseLasts: func(run *run, wait time.Duration) bool { return run.group.until() > r.clock()+wait },
+		LeaseLeft: func(run *run) time.Duration { return run.group.until() - r.clock() },
 		OnLost: func(batch []*run, err error) {
 			r.l.Log.Error("results could not be recorded: the leases will expire and the jobs will run again",
 				"result", result, "jobs", len(batch), "error", err.Error())

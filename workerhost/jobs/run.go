@@ -115,6 +115,7 @@ type leaseGroup struct {
 	from   atomic.Int64 // start of the lease: clock before the last claim or renewal was sent
 	length atomic.Int64 // duration of the lease from then
 	open   atomic.Int32 // how many of the jobs are not settled
+	failed int          // renewals that failed since the last one; only one check at a time uses it
 }
 
 // until is the time on clock at which the lease ends. The lease is counted from before the

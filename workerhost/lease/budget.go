@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxPayloadBytes is how many bytes of payloads a host holds at most, not counting payloads
+	// maxPayloadBytes is how many bytes of payloads a budget allows at most, not counting payloads
 	// that the claims returned.
 	maxPayloadBytes = 16 << 20
 	// largePayload is the payload length in bytes from which the memory is returned to the
@@ -20,8 +20,7 @@ const (
 	largePayload = 4 << 20
 )
 
-// Budget bounds the bytes of long payloads that a host holds at once, for jobs and webhooks
-// together. A payload that is longer than the whole budget is held while no other is.
+// Budget bounds the bytes of long payloads that a loop holds at once. A payload that is longer than the whole budget is held while no other is.
 type Budget struct {
 	reader *semaphore.Weighted // size 1: one caller reads or waits for room, the others queue
 	room   *semaphore.Weighted

@@ -21,9 +21,8 @@ const maxTextBytes = 64 << 10
 type Recorder[T any] struct {
 	// Record sends a batch as one statement and, unless that fails, handles the answer.
 	Record func(context.Context, []T) error
-	// LeaseLasts reports whether the lease of the result lasts for at least the given time from
-	// now.
-	LeaseLasts func(T, time.Duration) bool
+	// LeaseLeft returns how long the lease of the result lasts, without further renewals.
+	LeaseLeft func(T) time.Duration
 	// OnLost is called with results that could not be recorded, and the error; their leases will
 	// expire.
 	OnLost func([]T, error)
@@ -51,7 +50,7 @@ type Results[T any] struct {
 	stop      chan struct{}
 	stopped   sync.WaitGroup
 	retrying  atomic.Int32 // statements that are being repeated
-	refused   atomic.Int32 // results that this host may not record, counted since the last recorded result
+	refused   atomic.Int32 // results that are sent again in the background, counted since the last recorded result
 }
 
 // maxRefused is how many refused results in a row make the host Stuck.
@@ -155,7 +154,8 @@ const (
 //  2. After any other failure the batch is split in halves, so that one refused result does not
 //     prevent the others from being recorded.
 //  3. A single result that this host may not record (pgerror.GiveBack) is sent again in the
-//     background as long as its lease lasts.
+//     background until its lease, as it is then, would end. The result of a row that another
+//     session has locked is sent again in the background until the database answers.
 //  4. A single result that is refused because of its content (pgerror.GiveUp) is sent without its
 //     text. If that is refused too, the result is lost.
 func (r *Results[T]) send(batch []T) {
@@ -191,7 +191,12 @@ func (r *Results[T]) send(batch []T) {
 			return
 		case fate == pgerror.GiveBack:
 			r.refused.Add(1)
-			r.stopped.Go(func() { r.retryAlone(batch[0], err) })
+			end := time.Now().Add(r.rec.LeaseLeft(batch[0])) // renewals go on while the result is not recorded
+			r.stopped.Go(func() { r.retryAlone(batch[0], err, func(wait time.Duration) bool { return time.Until(end) >= wait }) })
+			return
+		case smaller:
+			r.refused.Add(1)
+			r.stopped.Go(func() { r.retryAlone(batch[0], err, func(time.Duration) bool { return true }) })
 			return
 		}
 		if wait > minPause && !countedRetrying {
@@ -203,9 +208,9 @@ func (r *Results[T]) send(batch []T) {
 }
 
 // retryAlone sends a single result again, which failed with err, until the database records it,
-// its lease ends or the host stops.
-func (r *Results[T]) retryAlone(one T, err error) {
-	for wait := minPause; r.rec.LeaseLasts(one, wait) && r.ctx.Err() == nil; wait = min(2*wait, maxPause) {
+// goesOn returns false or the host stops. goesOn is asked before each pause.
+func (r *Results[T]) retryAlone(one T, err error, goesOn func(pause time.Duration) bool) {
+	for wait := minPause; goesOn(wait) && r.ctx.Err() == nil; wait = min(2*wait, maxPause) {
 		r.pause(wait)
 		if err = r.rec.Record(r.ctx, []T{one}); err == nil {
 			r.refused.Store(0)

@@ -42,13 +42,15 @@ func (out *outcomes) results(unavailable func() bool, leaseLasts bool) *Results[
 				return &pgconn.PgError{Code: "23514"}
 			case slices.Contains(batch, "other's"):
 				return &pgconn.PgError{Code: "42501"}
+			case slices.Contains(batch, "locked"):
+				return &pgconn.PgError{Code: "55P03"}
 			case len(batch) > 10 && slices.Contains(batch, "slow"):
 				return &pgconn.PgError{Code: "57014"}
 			}
 			out.recorded = append(out.recorded, batch...)
 			return nil
 		},
-		LeaseLasts: func(string, time.Duration) bool { return leaseLasts },
+		LeaseLeft: func(string) time.Duration { return map[bool]time.Duration{true: time.Hour}[leaseLasts] },
 		OnLost: func(batch []string, err error) {
 			out.mu.Lock()
 			defer out.mu.Unlock()
@@ -61,6 +63,26 @@ func (out *outcomes) results(unavailable func() bool, leaseLasts bool) *Results[
 		},
 		TextBytes: func(s string) int { return len(s) },
 	})
+}
+
+// A lease is renewed while its result is not recorded; what counts is when it would have ended.
+func TestRefusedResultIsLostAtTheEndOfItsLease(t *testing.T) {
+	t.Parallel()
+	lost := make(chan string, 1)
+	r := NewResults(1, Recorder[string]{
+		Record:    func(context.Context, []string) error { return &pgconn.PgError{Code: "P0001"} },
+		LeaseLeft: func(string) time.Duration { return 100 * time.Millisecond },
+		OnLost:    func(batch []string, _ error) { lost <- batch[0] },
+		OnError:   func(error) {},
+	})
+	r.Add("refused")
+	select {
+	case one := <-lost:
+		require.Equal(t, "refused", one)
+	case <-time.After(time.Minute):
+		require.Fail(t, "it is retried for ever")
+	}
+	r.Close(time.Now())
 }
 
 func never() bool { return false }
@@ -125,6 +147,16 @@ func TestResults(t *testing.T) {
 		r.Add("other's")
 		r.Close(soon())
 		require.Equal(t, []string{"other's"}, out.lost)
+	})
+	t.Run("a result whose row another session has locked costs no other and is retried without end", func(t *testing.T) {
+		t.Parallel()
+		out := &outcomes{}
+		r := out.results(never, false)
+		r.Add("good", "locked", "good")
+		require.Eventually(t, func() bool { out.mu.Lock(); defer out.mu.Unlock(); return out.errors > 4 && len(out.recorded) == 2 }, time.Minute, time.Millisecond)
+		require.False(t, r.Stuck())
+		r.Close(time.Now().Add(10 * time.Millisecond))
+		require.Equal(t, []string{"locked"}, out.lost)
 	})
 	t.Run("many results that this host may not record make it stuck", func(t *testing.T) {
 		t.Parallel()

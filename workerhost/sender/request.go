@@ -30,6 +30,8 @@ type Request struct {
 	// Timeout bounds the whole request, from the dial to the last byte read. If it is not
 	// positive, Send dials nothing and fails with TIMEOUT.
 	Timeout time.Duration
+	// ClockAhead is how far the clock by which Result.RetryAfter is read is ahead of this host's.
+	ClockAhead time.Duration
 }
 
 // build checks everything that can be checked without the network and returns the HTTP request.

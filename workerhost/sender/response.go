@@ -38,8 +38,8 @@ type Result struct {
 	Detail    string // one sanitised line for logs; never a secret, never the URL
 	Excerpt   string // start of the response body, at most 4 KiB, valid UTF-8, no control characters
 	// RetryAfter is the time at which a 429 or 503 response asked for the next attempt; zero if
-	// the response has no Retry-After or an unusable one. It is at most 366 days ahead; the
-	// caller may use a lower bound.
+	// the response has no Retry-After or an unusable one, by the clock of Request.ClockAhead. It is
+	// at most 366 days ahead; the caller may use a lower bound.
 	RetryAfter time.Time
 	Started    time.Time
 	Took       time.Duration
@@ -51,7 +51,8 @@ func (res *Result) fail(code, detail string) {
 	res.Detail = clean(detail, maxDetail)
 }
 
-// judge sets the outcome from the response. now is the time at which the header arrived.
+// judge sets the outcome from the response. now is the time at which the header arrived, by the
+// clock by which RetryAfter is read.
 func (res *Result) judge(resp *http.Response, body *reader, now time.Time) {
 	status := resp.StatusCode
 	if status < 100 || status > 999 {

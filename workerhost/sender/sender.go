@@ -165,6 +165,6 @@ func (s *Sender) Send(ctx context.Context, r Request) (res Result) {
 	}
 	defer func() { _ = resp.Body.Close() }() // an error does not matter: the outcome is decided already
 	defer time.AfterFunc(s.body, cancel).Stop()
-	res.judge(resp, &s.reader, time.Now())
+	res.judge(resp, &s.reader, time.Now().Add(r.ClockAhead))
 	return res
 }

@@ -336,7 +336,8 @@ func (d *deliverer) requestEnded(ctx context.Context, x *delivery) {
 	case x.payloadUnread:
 		d.release(ctx, append(waiting, x))
 	case !x.sent:
-		delete(d.leases.leased, x.JobID)
+		d.leases.forget(x)
+		d.release(ctx, waiting)
 	case !x.delivered:
 		d.failing[x.SubscriptionID]++
 		if ctx.Err() == nil {
@@ -347,7 +348,7 @@ func (d *deliverer) requestEnded(ctx context.Context, x *delivery) {
 
 // resultEnded removes a delivery whose result is recorded or lost.
 func (d *deliverer) resultEnded(x *delivery) {
-	delete(d.leases.leased, x.JobID)
+	d.leases.forget(x)
 	if x.delivered {
 		return
 	}

@@ -56,6 +56,13 @@ func (x *delivery) rateTokenExpired(now time.Time) bool {
 // length returns the duration of a lease, counted from its claim or renewal.
 func (x *delivery) length() time.Duration { return time.Duration(x.LeaseSeconds) * time.Second }
 
+// serverAhead returns how far the clock of the database server is ahead of this host's, by the time
+// of the claim.
+func (x *delivery) serverAhead() time.Duration {
+	now := time.Now()
+	return x.LeaseUntil.Add(-x.length()).Add(now.Sub(x.claimSent)).Sub(now.Round(0)) // now.Sub is monotonic
+}
+
 // remaining returns how much of the lease is left now.
 func (x *delivery) remaining() time.Duration {
 	x.mu.Lock()
@@ -117,6 +124,14 @@ func (s *leases) add(c claim) []*delivery {
 		s.leased[j.JobID] = xs[i]
 	}
 	return xs
+}
+
+// forget ends the renewal of a delivery. Its job may have been claimed again meanwhile, under another
+// token: that delivery stays.
+func (s *leases) forget(x *delivery) {
+	if s.leased[x.JobID] == x {
+		delete(s.leased, x.JobID)
+	}
 }
 
 // tokens returns all lease tokens that this process knows.
@@ -210,9 +225,7 @@ func (s *leases) release(ctx context.Context, xs []*delivery) bool {
 	ids, tokens := make([]int64, len(xs)), make([]string, len(xs))
 	for i, x := range xs {
 		ids[i], tokens[i] = x.JobID, x.LeaseToken
-		if s.leased[x.JobID] == x { // a delivery of unreleased may have been claimed again meanwhile
-			delete(s.leased, x.JobID)
-		}
+		s.forget(x)
 	}
 	// A stop must not cancel the statement, because leases no longer holds these deliveries.
 	ctx, cancel := lease.Outlive(ctx, s.l.Remaining)

@@ -15,10 +15,10 @@ import (
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
-// A result that the database refuses does not affect the other results of its batch, and a
-// repeated report changes nothing.
-func TestReportBadResult(t *testing.T) {
-	t.Parallel()
+// claimedWorker returns a worker on a new database, and three deliveries of one webhook subscription
+// that it has claimed.
+func claimedWorker(t *testing.T) (*Worker, *loop.Loop, []work.WebhookJob) {
+	t.Helper()
 	db := pgtest.New(t)
 	admin := db.Pool(t, "")
 	for _, sql := range []string{
@@ -41,13 +41,41 @@ func TestReportBadResult(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: db.DSN(pgtest.Login(t, db, "webhook_worker")), WorkConns: 2})
 	require.NoError(t, err)
-	defer client.Close()
+	t.Cleanup(client.Close)
 	claimed, err := work.New(client).ClaimWebhooks(t.Context(), "x", 3, nil, 3, 0)
 	require.NoError(t, err)
 	require.Len(t, claimed, 3)
 	log := slog.New(slog.DiscardHandler)
 	w := &Worker{Client: work.New(client), Log: log, Every: func() time.Duration { return time.Second }, OnReported: func() {}}
-	r := newRequests(w, loop.New("webhook_worker", "", log), 3)
+	return w, loop.New("webhook_worker", "", log), claimed
+}
+
+// The payload of a delivery cannot be read, for a permanent reason: the deliveries that wait behind
+// it in this host are handed back.
+func TestUnreadPayloadKeepsNoOthers(t *testing.T) {
+	t.Parallel()
+	w, l, claimed := claimedWorker(t)
+	d := &deliverer{Worker: w, l: l, slots: newSlots(1, 1), leases: &leases{Worker: w, l: l, leased: map[int64]*delivery{}}}
+	now := time.Now()
+	xs := d.leases.add(claim{jobs: claimed, sent: now, returned: now})
+	d.slots.add(xs[0], now)
+	require.Same(t, xs[0], d.slots.start(now))
+	e := d.slots.endpoints[xs[0].endpoint]
+	e.buffer = append(e.buffer, xs[1:]...) // as after some successes
+	d.slots.buffered += 2
+	d.requestEnded(t.Context(), xs[0]) // nothing was sent
+	require.Empty(t, d.leases.leased)
+	again, err := w.Client.ClaimWebhooks(t.Context(), "x", 3, nil, 3, 0)
+	require.NoError(t, err)
+	require.Len(t, again, 2)
+}
+
+// A result that the database refuses does not affect the other results of its batch, and a
+// repeated report changes nothing.
+func TestReportBadResult(t *testing.T) {
+	t.Parallel()
+	w, l, claimed := claimedWorker(t)
+	r := newRequests(w, l, 3)
 	status, code := 204, "NO_SUCH_CODE"
 	xs := make([]*delivery, 3)
 	for i, j := range claimed {
@@ -61,7 +89,7 @@ func TestReportBadResult(t *testing.T) {
 	require.True(t, xs[0].settled.Load())
 	require.False(t, xs[1].settled.Load(), "kept, to be handed back")
 	require.True(t, xs[2].settled.Load())
-	out, err := work.New(client).ReportWebhooks(context.Background(), []work.WebhookReport{{
+	out, err := w.Client.ReportWebhooks(context.Background(), []work.WebhookReport{{
 		JobID: claimed[0].JobID, LeaseToken: claimed[0].LeaseToken, Delivered: true, Status: &status,
 	}})
 	require.NoError(t, err)

@@ -33,8 +33,8 @@ type requests struct {
 func newRequests(w *Worker, l *loop.Loop, maxDeliveries int) *requests {
 	r := &requests{Worker: w, ended: make(chan end, 2*maxDeliveries)}
 	r.results = lease.NewResults(1, lease.Recorder[*delivery]{
-		Record:     func(ctx context.Context, batch []*delivery) error { return r.record(ctx, l, batch) },
-		LeaseLasts: func(x *delivery, wait time.Duration) bool { return x.remaining() > wait },
+		Record:    func(ctx context.Context, batch []*delivery) error { return r.record(ctx, l, batch) },
+		LeaseLeft: (*delivery).remaining,
 		OnLost: func(batch []*delivery, err error) {
 			w.Log.Error("results could not be recorded: the leases will expire and the webhooks will be sent again", "jobs", len(batch), "error", err.Error())
 			r.notifyEnded(batch)
@@ -172,7 +172,7 @@ func (r *requests) request(ctx context.Context, x *delivery, payload []byte) (re
 		x.unreadable = true
 		return sender.Result{Code: sender.CodeProtocolError, Detail: lease.Unreadable, Excerpt: "not sent: " + lease.Unreadable, Started: time.Now()}, true
 	}
-	req := sender.Request{URL: x.CallbackURL, ID: x.WebhookID, Body: payload, Timeout: timeout, Header: map[string]string{
+	req := sender.Request{URL: x.CallbackURL, ID: x.WebhookID, Body: payload, Timeout: timeout, ClockAhead: x.serverAhead(), Header: map[string]string{
 		"webhook-event-type": sender.HeaderValue(x.EventType), "webhook-event-created": x.EventCreated,
 	}}
 	if x.SecretRef != nil && *x.SecretRef != "" {

@@ -492,8 +492,9 @@ COMMENT ON FUNCTION public.fn_webhook_job_report IS
 GRANT EXECUTE ON FUNCTION public.fn_webhook_job_report TO :"webhook_worker";
 
 -- fn_webhook_job_renew, fn_webhook_job_release (p_job_ids, p_lease_tokens): parallel arrays → per id
--- done | lease_lost. Renew extends the lease to its full duration from now; release returns the job to Pending, and no
--- attempt is counted.
+-- done | lease_lost. Renew extends the lease to its full duration from now; a row that another session has locked is
+-- neither renewed nor returned, because a host renews all its leases in one call. Release returns the job to Pending,
+-- and no attempt is counted.
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_renew(p_job_ids bigint[], p_lease_tokens uuid[])
 RETURNS TABLE (job_id bigint, outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -502,17 +503,19 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 #variable_conflict use_column
 DECLARE
   v_until timestamptz := now() + make_interval(secs => public.fn_cfg_int('webhook.lease_seconds', 60));
+  v_free bigint[];
   v_done bigint[];
 BEGIN
   IF p_job_ids IS NULL OR p_lease_tokens IS NULL OR cardinality(p_job_ids) <> cardinality(p_lease_tokens) THEN
     RAISE EXCEPTION 'p_job_ids and p_lease_tokens must have the same length, not % and %',
       COALESCE(cardinality(p_job_ids), 0), COALESCE(cardinality(p_lease_tokens), 0) USING ERRCODE = '22023';
   END IF;
-  PERFORM 1 FROM public.webhook_delivery_jobs j WHERE j.id = ANY (p_job_ids) ORDER BY j.id FOR UPDATE;
+  SELECT array_agg(x.id) INTO v_free FROM (SELECT j.id FROM public.webhook_delivery_jobs j
+    WHERE j.id = ANY (p_job_ids) ORDER BY j.id FOR UPDATE SKIP LOCKED) x;
   WITH held AS (
     UPDATE public.webhook_delivery_jobs j SET lease_until = v_until
     FROM unnest(p_job_ids, p_lease_tokens) AS i (id, token)
-    WHERE j.id = i.id AND j.status = 'Leased' AND j.lease_token = i.token RETURNING j.id
+    WHERE j.id = i.id AND j.id = ANY (v_free) AND j.status = 'Leased' AND j.lease_token = i.token RETURNING j.id
   ), probes AS (
     UPDATE public.webhook_endpoint_suspensions x SET probe_until = v_until
     FROM held h WHERE x.probe_job_id = h.id
@@ -520,10 +523,14 @@ BEGIN
   SELECT array_agg(h.id) INTO v_done FROM held h;
   RETURN QUERY
   SELECT i.id, CASE WHEN i.id = ANY (v_done) THEN 'done' ELSE 'lease_lost' END
-  FROM unnest(p_job_ids) WITH ORDINALITY AS i (id, n) ORDER BY i.n;
+  FROM unnest(p_job_ids, p_lease_tokens) WITH ORDINALITY AS i (id, token, n)
+  WHERE i.id = ANY (v_free) OR NOT EXISTS (SELECT FROM public.webhook_delivery_jobs j
+    WHERE j.id = i.id AND j.status = 'Leased' AND j.lease_token = i.token)
+  ORDER BY i.n;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_job_renew IS
-  'Extends the leases that a worker still holds; a lost lease cannot be renewed.';
+  'Extends the leases that a worker still holds; a lost lease cannot be renewed. A row that another session has '
+  'locked is not renewed and not returned.';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_job_renew TO :"webhook_worker";
 
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_release(p_job_ids bigint[], p_lease_tokens uuid[])
