@@ -426,8 +426,7 @@ COMMENT ON FUNCTION public.fn_queue_bulk_halt IS
 -- fn_queue_bulk_next(operation, n, except) → up to n items to carry out now, without those in except: alternately from
 -- the endpoints to which requests may be sent, the lowest item number of each endpoint first. Items of an endpoint that
 -- is suspended or whose circuit is open wait. A half-open circuit gets one item as its probe, if no other delivery to
--- the endpoint is due.
--- Internal.
+-- the endpoint is due; those of paused operations do not count. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_next(p_operation_id bigint, p_n bigint, p_except bigint[])
 RETURNS TABLE (item_no bigint, target text)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
@@ -447,11 +446,17 @@ BEGIN
     LEFT JOIN public.v_webhook_gate g ON g.subscription_id = l.sub
     WHERE l.sub IS NOT NULL AND COALESCE(g.gate <> 'suspended', true)
       AND (g.gate = 'half_open' IS NOT TRUE OR NOT EXISTS (SELECT FROM public.webhook_delivery_jobs j
-          WHERE j.status = 'Pending' AND j.controlled IN (true, false) AND j.subscription_id = l.sub)
+          WHERE j.status = 'Pending' AND j.controlled IN (true, false) AND j.subscription_id = l.sub
+            AND NOT EXISTS (SELECT FROM public.queue_bulk_operation o
+              WHERE o.operation_id = j.operation_id AND o.state = 'paused'))
         AND NOT EXISTS (SELECT FROM public.webhook_endpoint_suspensions x
           WHERE x.subscription_id = l.sub AND x.probe_until > now())
         AND NOT EXISTS (SELECT FROM public.webhook_delivery_sagas s WHERE s.status IN ('Pending', 'PendingRetry')
-          AND s.subscription_id = l.sub AND s.next_attempt_at <= now()))
+          AND s.subscription_id = l.sub AND s.next_attempt_at <= now()
+          AND NOT EXISTS (SELECT FROM public.dead_letter_requeues q
+            JOIN public.webhook_operation_bucket b USING (operation_id) -- no row = no rate
+            JOIN public.queue_bulk_operation o USING (operation_id)
+            WHERE q.dead_letter_id = s.requeued_from_dead_letter_id AND o.state = 'paused')))
   ), part AS (
     SELECT p.item_no, p.target, row_number() OVER (PARTITION BY o.sub ORDER BY p.item_no) AS nth_of_endpoint
     FROM open o CROSS JOIN LATERAL (

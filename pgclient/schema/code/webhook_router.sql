@@ -289,6 +289,7 @@ DECLARE
   v_dead bigint;
   v_operations bigint[]; -- bulk operations with jobs to claim, and paused ones
   v_remaining bigint[];  -- how many more jobs each may have
+  v_paused bigint[];     -- paused bulk operations: their jobs are not claimed
   v_from bigint;         -- id of the first job that was settled
   v_log jsonb;           -- retries and dead letters
   v_made_through bigint; -- id of the newest saga that this run looked at
@@ -383,8 +384,9 @@ BEGIN
     )
     SELECT array_agg(o.operation_id ORDER BY o.operation_id), array_agg(CASE WHEN o.state = 'paused' THEN 0
         ELSE greatest(ceil(o.rate_per_second * 5) - (SELECT count(*) FROM public.webhook_delivery_jobs j
-          WHERE j.status = 'Pending' AND j.operation_id = o.operation_id), 0) END ORDER BY o.operation_id)
-    INTO v_operations, v_remaining FROM public.queue_bulk_operation o
+          WHERE j.status = 'Pending' AND j.operation_id = o.operation_id), 0) END ORDER BY o.operation_id),
+      array_agg(o.operation_id) FILTER (WHERE o.state = 'paused')
+    INTO v_operations, v_remaining, v_paused FROM public.queue_bulk_operation o
     WHERE o.operation_id IN (SELECT w.op FROM waiting w) OR o.state = ANY ('{planned,running,paused}'::text[])
       AND o.state = 'paused';
 
@@ -404,7 +406,8 @@ BEGIN
       FROM waiting w JOIN public.v_webhook_gate g ON g.subscription_id = w.sub
       WHERE (g.gate = 'open' OR (g.gate = 'half_open' AND NOT EXISTS (
           SELECT 1 FROM public.webhook_delivery_jobs j WHERE j.status = 'Pending'
-            AND j.controlled IN (true, false) AND j.subscription_id = w.sub)))
+            AND j.controlled IN (true, false) AND j.subscription_id = w.sub
+            AND (j.operation_id = ANY (v_paused)) IS NOT TRUE)))
         AND (SELECT s.next_attempt_at FROM public.webhook_delivery_sagas s
           WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = w.sub
           ORDER BY s.next_attempt_at LIMIT 1) <= v_now
