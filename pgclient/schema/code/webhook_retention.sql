@@ -22,18 +22,23 @@ COMMENT ON FUNCTION public.fn_called_from IS
   'Whether the function with this signature is in the call stack. Internal.';
 
 -- fn_webhook_settled(events, before, dead letters) → the ids of those events that may be deleted. Such an event was
--- created before `before` and is routed; each of its sagas ended before `before`; each of its dead letters was
--- requeued, or resolved before `before`, and none of them is in the list of dead letters. Internal.
+-- created before `before` and is routed, to every recipient: none is set aside or pending after a failure; each of its
+-- sagas ended before `before`; each of its dead letters was requeued, or resolved before `before`, and none of them is
+-- in the list of dead letters. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_settled(p_events bigint[], p_before timestamptz, p_dead_letters bigint[])
   RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+  v_failed bigint[] := ARRAY(SELECT split_part(t, '/', 1)::bigint
+    FROM unnest(public.fn_queue_step_except('webhook_route'::text)) t);
 BEGIN
   RETURN ARRAY(SELECT e.id
     FROM public.events e, public.router_offsets o, public.queue_cursor c
     WHERE e.id = ANY (p_events) AND e.created_at < p_before AND o.restored_after_id IS NULL
       AND c.worker_name = 'webhook_router' AND c.event_domain = 'webhook'
       AND (e.id <= o.restored_through_id OR pg_visible_in_snapshot(e.created_xid, c.routed))
+      AND e.id <> ALL (v_failed)
       AND NOT EXISTS (SELECT FROM public.webhook_delivery_sagas s WHERE s.event_id = e.id
         AND (s.status NOT IN ('Completed', 'DeadLettered') OR s.updated_at >= p_before))
       AND NOT EXISTS (SELECT FROM public.dead_letters d WHERE d.event_id = e.id AND (d.id = ANY (p_dead_letters)
