@@ -236,15 +236,19 @@ func guardText(off bool, none, format string, n int) string {
 // or if requeued webhooks would have no host to send them.
 func (c *Planner) runners(ctx context.Context, p *queue.Plan, kinds ...string) error {
 	var n, senders int
-	var off bool
+	var off, unrouted bool
 	err := c.act.QueryRow(ctx, `SELECT count(*) FILTER (WHERE 'bulk_operation_runner' = ANY (h.loops)), count(*) FILTER (WHERE 'webhook_worker' = ANY (h.loops)),
-			EXISTS (SELECT FROM public.dot_config f WHERE f.key = 'queue.dlq.replay_enabled' AND f.value <> 'true')
-		FROM public.queue_host h WHERE h.stopped_at IS NULL AND h.last_seen_at > now() - interval '15 seconds'`).Scan(&n, &senders, &off)
+			EXISTS (SELECT FROM public.dot_config f WHERE f.key = 'queue.dlq.replay_enabled' AND f.value <> 'true'),
+			EXISTS (SELECT FROM public.dot_config f WHERE f.key = 'iu_core.routes_master_enabled' AND f.value <> 'true')
+		FROM public.queue_host h WHERE h.stopped_at IS NULL AND h.last_seen_at > now() - interval '15 seconds'`).Scan(&n, &senders, &off, &unrouted)
 	if err != nil {
 		return err
 	}
 	if off && slices.ContainsFunc(kinds, func(kind string) bool { return kind != bulkResolve }) {
 		addBlocked(p, "", "queue.dlq.replay_enabled is off", false)
+	}
+	if unrouted && slices.Contains(kinds, "replay_event") {
+		addBlocked(p, "", "iu_core.routes_master_enabled is off", false)
 	}
 	if err := c.blockedLoop(ctx, p, "bulk_operation_runner", ""); err != nil {
 		return err

@@ -4,6 +4,7 @@
 package schema_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,4 +42,52 @@ func TestBulkPausedLeavesTheProbeToOthers(t *testing.T) {
 	b := h.started(deadLetters[7:], 1000, 0, 0)
 	require.Equal(t, "1 0 0", b.tick(1), "a probe of the other operation")
 	closes("the other operation")
+}
+
+// bulkTick runs a tick as if a second had passed since each operation last ran.
+func (c *core) bulkTick() string {
+	c.t.Helper()
+	c.exec("UPDATE public.queue_bulk_operation SET credited_at = clock_timestamp() - interval '1 second'")
+	got := call(c.t, c.root, "public.fn_queue_bulk_tick()")
+	return fmt.Sprintf("%d %d %d", num(got, "done"), num(got, "skipped"), num(got, "failed"))
+}
+
+// A flag that is off skips no item, whenever it was switched off: before a tick, while one runs, or
+// before an item that failed in a batch is tried alone.
+func TestBulkRefusedItemsStay(t *testing.T) {
+	h := newHooks(t)
+	_, deadLetters := h.die("e", 4)
+	b := h.started(deadLetters, 4, 0, 0)
+	state := func() string {
+		return one[string](h, `SELECT concat_ws(' ', state, requeued, skipped, next_item, credit >= 1, (SELECT count(*) FROM public.queue_bulk_operation_item WHERE outcome IS NULL))
+			FROM public.queue_bulk_operation`)
+	}
+	h.flag("queue.dlq.replay_enabled", "false")
+	require.NoError(t, h.asOwner("INSERT INTO public.queue_quarantine (step, target, attempts, code, error, next_try_at) VALUES ('bulk_item', $1 || '/1', 1, '40001', 'e', now())", fmt.Sprint(b.id)))
+	halt := one[string](h, "SELECT pg_get_functiondef('public.fn_queue_bulk_halt(public.queue_bulk_operation)'::regprocedure)")
+	h.exec("CREATE OR REPLACE FUNCTION public.fn_queue_bulk_halt(p_operation public.queue_bulk_operation) RETURNS text LANGUAGE sql AS 'SELECT NULL::text'") // the flag changes after the check
+	require.Equal(t, "0 0 0", b.tick(1))
+	require.Equal(t, "running 0 0 1 t 4", state())
+	h.exec(halt)
+	require.Equal(t, "0 0 0", b.tick(1))
+	require.Contains(t, b.state(), "paused requeueing is switched off")
+	h.flag("queue.dlq.replay_enabled", "true")
+	h.call("public.fn_queue_bulk_resume($1::bigint, 'ann')", b.id)
+	require.Equal(t, "4 0 0", b.tick(1))
+	b.counted()
+}
+
+func TestBulkRefusedEventsStay(t *testing.T) {
+	c := newRoutes(t)
+	events := c.deadLetters("1", "2")
+	c.exec("DELETE FROM public.test_poison")
+	call(t, c.root, "public.fn_queue_bulk_run((public.fn_queue_bulk_plan('replay_event', ARRAY['event:' || $1, 'event:' || $2], 'x', 1000, 0, 0, 'ann', 'r') ->> 'operation_id')::bigint, 'ann')", events[0], events[1])
+	setFlag(t, c.as("workflow_admin"), "iu_core.routes_master_enabled", "false")
+	require.Equal(t, "0 0 0", c.bulkTick())
+	require.Equal(t, "paused 0 requeueing is switched off: iu_core.routes_master_enabled is not true; qtop flag set iu_core.routes_master_enabled true --reason R switches it on",
+		get[string](c, "SELECT concat_ws(' ', state, skipped, state_why) FROM public.queue_bulk_operation"))
+	setFlag(t, c.as("workflow_admin"), "iu_core.routes_master_enabled", "true")
+	call(t, c.root, "public.fn_queue_bulk_resume(1, 'ann')")
+	require.Equal(t, "2 0 0", c.bulkTick())
+	require.Equal(t, "completed", get[string](c, "SELECT state FROM public.queue_bulk_operation"))
 }

@@ -253,7 +253,8 @@ COMMENT ON FUNCTION public.fn_queue_bulk_set_rate IS
 -- fn_queue_bulk_apply(operation, kind, targets, actor, reason, undo) → (target, why, new_id, failed): calls, for each
 -- kind of dead letter, the function that requeues, replays or resolves it, or the undo of that function. why: the
 -- reason why a target was skipped; NULL = it was done. failed: the error code of an attempt that was made and failed;
--- only the replay of an event returns it, because only routing has its result at once. Internal.
+-- only the replay of an event returns it, because only routing has its result at once. No rows if the function refuses
+-- all targets, because a flag is off: they are to be tried again. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_apply(p_operation_id bigint, p_kind text, p_targets text[],
   p_actor text, p_reason text, p_undo boolean)
 RETURNS TABLE (target text, why text, new_id text, failed text)
@@ -309,12 +310,7 @@ BEGIN
   RETURN QUERY
   SELECT a.prefix || (x ->> 'id'), x ->> 'why', x ->> 'new_id', x ->> 'code'
   FROM (VALUES ('', v_webhook_answer), ('job:', v_job_answer), ('event:', v_event_answer)) a (prefix, answer),
-    jsonb_array_elements(a.answer -> 'results') x
-  UNION ALL
-  SELECT t, a.answer ->> 'reason', NULL, NULL FROM unnest(p_targets) t
-  JOIN (VALUES ('^[^:]*$', v_webhook_answer), ('^job:', v_job_answer), ('^event:', v_event_answer)) a (form, answer)
-    ON t ~ a.form
-  WHERE a.answer ? 'refused';
+    jsonb_array_elements(a.answer -> 'results') x;
 END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_apply IS
   'Requeues, replays or resolves the dead letters of some items of a bulk operation. Internal.';
@@ -374,14 +370,18 @@ COMMENT ON FUNCTION public.fn_queue_bulk_watch IS 'Records how first attempts of
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_halt(p_operation public.queue_bulk_operation) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+  v_off text;
   v_seen int;
   v_failed int;
   v_code text;
   v_skipped text;
 BEGIN
-  IF p_operation.kind <> 'resolve' AND NOT public.fn_cfg_bool('queue.dlq.replay_enabled') THEN
-    RETURN 'requeueing is switched off: queue.dlq.replay_enabled is not true; '
-      'qtop flag set queue.dlq.replay_enabled true --reason R switches it on';
+  SELECT f INTO v_off FROM unnest(CASE p_operation.kind WHEN 'resolve' THEN '{}' WHEN 'replay_event'
+    THEN '{queue.dlq.replay_enabled,iu_core.routes_master_enabled}' ELSE '{queue.dlq.replay_enabled}' END::text[]) f
+  WHERE NOT public.fn_cfg_bool(f) LIMIT 1;
+  IF FOUND THEN
+    RETURN format('requeueing is switched off: %1$s is not true; qtop flag set %1$s true --reason R switches it on',
+      v_off);
   END IF;
   SELECT count(*), count(*) FILTER (WHERE x.first_result = 'failed'), mode() WITHIN GROUP (ORDER BY x.first_code)
   INTO v_seen, v_failed, v_code FROM (
@@ -543,7 +543,7 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_sent TO :"queue_viewer", :"dot_ex
   :"dead_letter_operator";
 
 -- fn_queue_bulk_carry(operation, items, time): carries out these items of an operation and stores the outcome of each.
--- Internal.
+-- If a flag has been switched off, they keep no outcome and are carried out after it is on again. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_carry(p_operation public.queue_bulk_operation, p_items bigint[],
   p_at timestamptz) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -727,6 +727,9 @@ BEGIN
       count(*) FILTER (WHERE i.first_result = 'ok'), count(*) FILTER (WHERE i.first_result = 'failed')
     INTO done, skipped, failed, v_ok, v_bad FROM public.queue_bulk_operation_item i
     WHERE i.operation_id = p_operation_id AND i.item_no = ANY (v_items) AND NOT v_counted;
+    IF NOT v_counted THEN
+      v_n := done + skipped + failed; -- 0 if a flag has just been switched off
+    END IF;
   END IF;
   UPDATE public.queue_bulk_operation o SET requeued = o.requeued + fn_queue_bulk_step.done,
     -- a resolved or routed item is done at once, any other when its first attempt is settled
