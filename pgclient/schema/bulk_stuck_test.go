@@ -91,3 +91,34 @@ func TestBulkRefusedEventsStay(t *testing.T) {
 	require.Equal(t, "2 0 0", c.bulkTick())
 	require.Equal(t, "completed", get[string](c, "SELECT state FROM public.queue_bulk_operation"))
 }
+
+// An item that a person recalls is undone: its operation goes on without it and ends.
+func TestBulkGoesOnWithoutWhatIsRecalled(t *testing.T) {
+	h := newHooks(t)
+	_, deadLetters := h.die("e", 3)
+	b := h.started(deadLetters, 1000, 0, 1)
+	require.Equal(t, "1 0 0", b.tick(1))
+	require.Equal(t, 1, num(h.call("public.fn_dead_letter_requeue_undo($1, 'ben', 'not this one')", deadLetters[:1]), "recalled"))
+	h.requeue(deadLetters[0]) // by somebody else, as another saga
+	require.Equal(t, "1 0 0", b.tick(1), "the next item is the canary")
+	b.attempt("", "")
+	require.Equal(t, "0 0 0", b.tick(1))
+	require.Equal(t, "1 0 0", b.tick(1))
+	b.attempt("")
+	b.tick(1)
+	require.Equal(t, "completed 2 1", one[string](h, "SELECT concat_ws(' ', state, requeued, undone) FROM public.queue_bulk_operation"))
+	require.Equal(t, "undone recalled outside this operation", one[string](h, "SELECT outcome || ' ' || why FROM public.queue_bulk_operation_item WHERE item_no = 1"))
+	b.counted()
+}
+
+func TestBulkGoesOnWithoutARecalledJob(t *testing.T) {
+	j := newJobs(t)
+	ids := []string{"job:" + j.deadLetter("k", "iu", "TIMEOUT"), "job:" + j.deadLetter("k", "iu", "TIMEOUT")}
+	call(t, j.work, bulkRun, num(call(t, j.work, "public.fn_queue_bulk_plan('replay_job', $1::text[], 'x', 1000, 0, 0, 'ann', 'r')", ids), "operation_id"))
+	require.Equal(t, "2 0 0", j.bulkTick())
+	call(t, j.work, "public.fn_job_dead_letter_replay_undo(ARRAY[$1]::uuid[], 'ben', 'not this one')", ids[0][len("job:"):])
+	require.Equal(t, "done", j.outcome("ack", j.one("undertaker")))
+	require.Equal(t, "0 0 0", j.bulkTick())
+	require.Equal(t, "completed 1 1", get[string](j.core, "SELECT concat_ws(' ', state, requeued, undone) FROM public.queue_bulk_operation"))
+	j.balanced()
+}

@@ -315,8 +315,8 @@ END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_apply IS
   'Requeues, replays or resolves the dead letters of some items of a bulk operation. Internal.';
 
--- fn_queue_bulk_watch(operation): records how the first attempts of requeued items ended, for the oldest and the newest
--- 2,000 whose result is not known yet. Internal.
+-- fn_queue_bulk_watch(operation): records how the first attempts of requeued items ended, and which items somebody has
+-- recalled, for the oldest and the newest 2,000 whose result is not known yet. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_watch(p_operation public.queue_bulk_operation) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off
   SET enable_mergejoin = off
@@ -324,13 +324,14 @@ SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_ok bigint;
   v_failed bigint;
+  v_recalled bigint;
 BEGIN
   WITH open AS MATERIALIZED (
-    (SELECT i.item_no, i.new_id, i.at FROM public.queue_bulk_operation_item i
+    (SELECT i.item_no, i.target, i.new_id, i.at FROM public.queue_bulk_operation_item i
       WHERE i.operation_id = p_operation.operation_id
       AND i.outcome = 'done' AND i.first_result IS NULL ORDER BY i.item_no LIMIT 2000)
     UNION
-    (SELECT i.item_no, i.new_id, i.at FROM public.queue_bulk_operation_item i
+    (SELECT i.item_no, i.target, i.new_id, i.at FROM public.queue_bulk_operation_item i
       WHERE i.operation_id = p_operation.operation_id
       AND i.outcome = 'done' AND i.first_result IS NULL ORDER BY i.item_no DESC LIMIT 2000)
   ), known AS (
@@ -351,11 +352,23 @@ BEGIN
     UPDATE public.queue_bulk_operation_item i SET first_result = CASE WHEN k.ok THEN 'ok' ELSE 'failed' END,
       first_code = CASE WHEN NOT k.ok THEN k.code END, first_at = k.at
     FROM known k WHERE i.operation_id = p_operation.operation_id AND i.item_no = k.item_no RETURNING k.ok
+  ), gone AS ( -- the dead letter exists: retention deletes it together with its saga
+    SELECT o.item_no FROM open o JOIN public.dead_letters d ON d.id = o.target::bigint
+    WHERE p_operation.kind = 'requeue_webhook'
+      AND NOT EXISTS (SELECT FROM public.webhook_delivery_sagas s WHERE s.id = o.new_id::bigint)
+    UNION ALL
+    SELECT o.item_no FROM open o JOIN public.job_dead_letter d ON d.dead_letter_id = substr(o.target, 5)::uuid
+    WHERE p_operation.kind = 'replay_job' AND d.replayed_job_id IS DISTINCT FROM o.new_id::uuid
+  ), recalled AS (
+    UPDATE public.queue_bulk_operation_item i SET outcome = 'undone', why = 'recalled outside this operation',
+      at = now()
+    FROM gone g WHERE i.operation_id = p_operation.operation_id AND i.item_no = g.item_no RETURNING i.item_no
   )
-  SELECT count(*) FILTER (WHERE ok), count(*) FILTER (WHERE NOT ok) INTO v_ok, v_failed FROM kept;
-  IF v_ok + v_failed > 0 THEN
+  SELECT (SELECT count(*) FILTER (WHERE ok) FROM kept), (SELECT count(*) FILTER (WHERE NOT ok) FROM kept),
+    (SELECT count(*) FROM recalled) INTO v_ok, v_failed, v_recalled;
+  IF v_ok + v_failed + v_recalled > 0 THEN
     UPDATE public.queue_bulk_operation SET first_ok = first_ok + v_ok, first_failed = first_failed + v_failed,
-      done = first_ok + v_ok + first_failed + v_failed
+      done = first_ok + v_ok + first_failed + v_failed, requeued = requeued - v_recalled, undone = undone + v_recalled
     WHERE operation_id = p_operation.operation_id;
   END IF;
 END $$;
