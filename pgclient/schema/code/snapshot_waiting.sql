@@ -71,10 +71,14 @@ BEGIN
       u.oldest_at, least(u.waiting, 10000) AS waiting, u.waiting > 10000 AS waiting_bound,
       0::float8, 0::float8,
       CASE WHEN v_webhooks_off THEN 'webhook.worker.enabled is off'
+        WHEN public.fn_cfg_int('queue.tick.webhook_router.interval_seconds', 60) = 0
+          THEN 'queue.tick.webhook_router.interval_seconds is 0'
         WHEN NOT EXISTS (SELECT 1 FROM public.queue_host q WHERE q.stopped_at IS NULL
           AND q.last_seen_at > now() - interval '15 seconds'
             AND q.last_seen_at <= clock_timestamp() + interval '5 seconds' AND 'webhook_router' = ANY (q.loops))
-          THEN 'no live host runs webhook_router' ELSE '' END
+          THEN 'no live host runs webhook_router'
+        WHEN EXISTS (SELECT 1 FROM unnest(p_watch) h WHERE h.executor_id = 'webhook_router' AND h.state = 'silent')
+          THEN 'webhook_router is silent' ELSE '' END
     FROM public.fn_webhook_unrouted() u WHERE u.waiting > 0
   ), routes AS (
     SELECT 'events ' || b.event_domain, 'event', b.worker_name, b.event_domain, b.oldest_at, least(b.waiting, 10000),
