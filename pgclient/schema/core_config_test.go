@@ -148,6 +148,10 @@ func TestConfigCompareAndSet(t *testing.T) {
 	require.Equal(t, "ann", got["updated_by"])
 	require.Equal(t, "7", get[string](c, "SELECT value FROM public.dot_config WHERE key = 'webhook.max_attempts'"))
 	require.Equal(t, "refused: changed", get[string](c, "SELECT outcome FROM public.queue_operator_action ORDER BY id DESC LIMIT 1"))
+	// the clock of the server went back before the last change
+	got = call(t, admin, set, "8", "bob", get[time.Time](c, "SELECT updated_at + interval '10 seconds' FROM public.dot_config WHERE key = 'webhook.max_attempts'"))
+	require.Equal(t, "changed", got["rule"])
+	require.Equal(t, "8", call(t, admin, set, "8", "bob", get[time.Time](c, "SELECT updated_at FROM public.dot_config WHERE key = 'webhook.max_attempts'"))["after"])
 }
 
 // 64 sessions that read the same row set the flag at once: one changes it, all others are refused

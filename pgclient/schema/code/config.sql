@@ -292,7 +292,7 @@ BEGIN
     rule := 'conflict';
     reason := 'an interval of 0 switches off the tick worker config_expiry, which ends values: it could not end this '
       'one; leave the expiry out';
-  ELSIF v_row.updated_at > p_expected_updated_at THEN
+  ELSIF v_row.updated_at <> p_expected_updated_at THEN -- not >: the clock of the server may go back
     rule := 'changed';
     reason := format('%s was changed to "%s" by %s at %s: look at it, then repeat', p_key, v_row.value,
       v_row.updated_by,
