@@ -96,19 +96,20 @@ func (s roleSet) read(ctx context.Context, q querier) ([]Role, error) {
 		r.Name = strings.TrimPrefix(r.Role, s.prefix)
 		return r, err
 	}, `
+WITH with_schema AS MATERIALIZED ( -- the other databases that have the schema
+	SELECT o.dbid FROM pg_shdepend o JOIN pg_database d ON d.oid = o.dbid JOIN pg_roles w ON w.oid = o.refobjid
+	WHERE o.refclassid = 'pg_authid'::regclass AND o.deptype = 'o' AND w.rolname::text = $2::text AND d.datname <> current_database()
+	GROUP BY o.dbid HAVING bool_or(o.classid = 'pg_class'::regclass) AND bool_or(o.classid = 'pg_proc'::regclass))
 SELECT r.rolname::text,
 	array_remove(ARRAY[CASE WHEN r.rolcanlogin THEN 'LOGIN' END, CASE WHEN r.rolsuper THEN 'SUPERUSER' END, CASE WHEN r.rolcreaterole THEN 'CREATEROLE' END,
 		CASE WHEN r.rolcreatedb THEN 'CREATEDB' END, CASE WHEN r.rolreplication THEN 'REPLICATION' END, CASE WHEN r.rolbypassrls THEN 'BYPASSRLS' END], NULL),
 	ARRAY(SELECT DISTINCT m.rolname::text FROM pg_auth_members a JOIN pg_roles m ON m.oid = a.member WHERE a.roleid = r.oid ORDER BY 1),
 	ARRAY(SELECT DISTINCT g.rolname::text FROM pg_auth_members a JOIN pg_roles g ON g.oid = a.roleid WHERE a.member = r.oid AND (g.rolname <> 'pg_read_all_stats' OR r.rolname::text <> $2::text) ORDER BY 1),
-	ARRAY(SELECT DISTINCT d.datname::text FROM pg_shdepend x JOIN pg_database d ON d.oid = x.dbid
-		WHERE x.refclassid = 'pg_authid'::regclass AND x.refobjid = r.oid AND d.datname <> current_database() ORDER BY 1),
+	ARRAY(SELECT d.datname::text FROM pg_database d WHERE d.datname <> current_database() AND d.oid IN (
+		SELECT x.dbid FROM pg_shdepend x WHERE x.refclassid = 'pg_authid'::regclass AND x.refobjid = r.oid) ORDER BY 1),
 	COALESCE(shobj_description(r.oid, 'pg_authid') LIKE 'qtop: %', false),
 	EXISTS (SELECT FROM pg_shdepend x JOIN pg_database d ON d.oid = x.dbid WHERE x.refclassid = 'pg_authid'::regclass AND x.refobjid = r.oid AND d.datname = current_database()),
-	EXISTS (SELECT FROM pg_shdepend x WHERE x.refclassid = 'pg_authid'::regclass AND x.refobjid = r.oid AND x.dbid IN (
-		SELECT o.dbid FROM pg_shdepend o JOIN pg_database d ON d.oid = o.dbid JOIN pg_roles w ON w.oid = o.refobjid
-		WHERE o.refclassid = 'pg_authid'::regclass AND o.deptype = 'o' AND w.rolname::text = $2::text AND d.datname <> current_database()
-		GROUP BY o.dbid HAVING bool_or(o.classid = 'pg_class'::regclass) AND bool_or(o.classid = 'pg_proc'::regclass)))
+	EXISTS (SELECT FROM pg_shdepend x WHERE x.refclassid = 'pg_authid'::regclass AND x.refobjid = r.oid AND x.dbid IN (SELECT w.dbid FROM with_schema w))
 FROM pg_roles r WHERE r.rolname::text = ANY ($1::text[]) ORDER BY array_position($1::text[], r.rolname::text)`, s.all(), s.owner())
 }
 
