@@ -6,6 +6,7 @@ package pgclient_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/pgclient/lists"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -229,6 +231,26 @@ func TestAuditPages(t *testing.T) {
 		p, err = client.List(context.Background(), queue.Query{Kind: queue.ListAudit, Filter: f})
 		require.NoError(t, err, f)
 		require.NotEmpty(t, queue.Of[[]queue.AuditEntry](p), f)
+	}
+}
+
+// A filter with a mistake is a usage error in every list that takes filters.
+func TestEveryListRefusesAWrongFilter(t *testing.T) {
+	w := newWorld(t)
+	c := w.client("queue_viewer")
+	ctx, refuse := context.Background(), map[queue.ListKind]bool{}
+	for _, list := range lists.Kinds() {
+		_, err := c.List(ctx, queue.Query{Kind: list, Filter: "bogus:x"})
+		if fe := (*queue.FilterError)(nil); errors.As(err, &fe) {
+			refuse[list] = true
+			require.Equal(t, queue.KindUsage, queue.KindOf(err), "%s: %v", list, err)
+			require.ErrorContains(t, err, "filter, column 1", list)
+		}
+	}
+	for _, list := range []queue.ListKind{
+		queue.ListDeadLetters, queue.ListJobs, queue.ListOperations, queue.ListEndpoints, queue.ListNotify, queue.ListEventSubscriptions, queue.ListAudit, queue.ListFlagHistory,
+	} {
+		require.True(t, refuse[list], "%s takes filters", list)
 	}
 }
 

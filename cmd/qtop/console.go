@@ -25,6 +25,9 @@ import (
 )
 
 func (a *app) console(ctx context.Context) error {
+	if err := a.checkStart(); err != nil {
+		return err
+	}
 	client, err := a.client(ctx, hostConns)
 	if err != nil {
 		return err
@@ -133,6 +136,19 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost,
 	stopHost(cmp.Or(context.Cause(ctx), errors.New(strings.TrimSpace("quit by "+s.Actor))))
 	wg.Wait()
 	return cmp.Or(refused, err, hostErr)
+}
+
+// checkStart refuses the flags --pane and --filter where they would have no effect.
+func (a *app) checkStart() error {
+	switch {
+	case a.access && a.pane != "":
+		return usage("--accessible prints the Overview, no other pane", "--pane", "leave it out, or use the verb of the pane; see qtop --help")
+	case a.access && a.filter != "":
+		return usage("--accessible prints the Overview, which has no filter", "--filter", "leave it out, or use a verb such as qtop dlq --filter F")
+	case a.filter != "" && (a.pane == "" || queue.PaneID(a.pane) == queue.PaneOverview):
+		return usage("the Overview has no filter", "--filter", "name another pane with --pane, such as --pane dlq")
+	}
+	return nil
 }
 
 // canShow refuses a terminal that cannot show a screen. The error contains the

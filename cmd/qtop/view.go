@@ -52,6 +52,9 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 		if v.list && (o.limit < 1 || o.limit > queue.MostPage) {
 			return usage(fmt.Sprintf("--limit cannot be %d", o.limit), "--limit", fmt.Sprintf("use 1 to %d; qtop export writes all", queue.MostPage))
 		}
+		if v.list && len(args) > 0 && cmd.Flags().Changed("filter") {
+			return usage("--filter has no effect on one row", "--filter", "leave it out")
+		}
 		if watch && o.at != "" {
 			return usage("--at shows a stored snapshot, which does not change", "command line", "leave out --watch")
 		}

@@ -24,7 +24,7 @@ func flagHistory(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.P
 func auditOf(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page, target string) error {
 	f, err := queue.ParseFilter(q.Filter, queue.AuditFields())
 	if err != nil {
-		return err
+		return filtersql.Error(err)
 	}
 	selected, columns := auditSelect, auditColumns
 	folded := !slices.ContainsFunc(f.Terms, func(t queue.Term) bool { return t.Field == queue.AuditOperation && !t.Negate })
