@@ -62,6 +62,9 @@ func TestSignalsToSessions(t *testing.T) {
 	_, err := weak.Plan(ctx, request(queue.ActSessionCancel, "1"))
 	kind(t, queue.KindUsage, err)
 
+	twice := request(queue.ActSessionCancel, pid)
+	twice.Targets = append(twice.Targets, a.ID)
+	require.EqualValues(t, 1, plan(t, op, twice).Count, "named twice is one")
 	p := plan(t, op, request(queue.ActSessionCancel, pid)) // by the pid alone, as psql shows it
 	require.Equal(t, []string{a.ID}, p.Request.Targets)
 	require.Contains(t, p.Command, "qtop session cancel "+a.ID)

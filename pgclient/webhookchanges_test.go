@@ -71,7 +71,7 @@ func TestWebhookDisableEnable(t *testing.T) {
 	w := newWorld(t)
 	w.exec("INSERT INTO public.subscriptions (event_type, callback_url, verified) VALUES ('order', 'https://a.test/', true), ('order', 'https://b.test/', true)")
 	admin := w.client("subscription_admin", "queue_viewer")
-	off := queue.Request{Action: queue.ActWebhookOff, Targets: []string{"1", "1"}, Reason: "customer left"}
+	off := queue.Request{Action: queue.ActWebhookOff, Targets: []string{"1", "01"}, Reason: "customer left"}
 	on := queue.Request{Action: queue.ActWebhookOn, Targets: []string{"1"}, Reason: "customer is back"}
 	sagas := func() int {
 		return get[int](w, "SELECT count(*)::int FROM public.webhook_delivery_sagas WHERE subscription_id = 1")

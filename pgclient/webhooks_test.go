@@ -50,6 +50,23 @@ func TestEndpoints(t *testing.T) {
 	require.Contains(t, apply(t, op, resume).Refused, "was suspended again (operator) by ben")
 	require.EqualValues(t, 1, apply(t, op, plan(t, op, queue.Request{Action: queue.ActResume, Targets: []string{"1"}, Reason: "back"})).Done)
 	require.Contains(t, plan(t, op, queue.Request{Action: queue.ActResume, Targets: []string{"1"}, Reason: "back"}).Refused, "not suspended")
+
+	// Somebody suspends one of two endpoints between the preview and the change.
+	suspend.Targets = []string{"1", "2", "02"}
+	p = plan(t, op, suspend)
+	require.EqualValues(t, 2, p.Count, "named twice is one")
+	suspend.Targets = []string{"2"}
+	require.EqualValues(t, 1, apply(t, op, plan(t, op, suspend)).Done)
+	res := apply(t, op, p)
+	require.EqualValues(t, 1, res.Done)
+	require.EqualValues(t, 1, res.Skipped)
+	require.Empty(t, res.Refused, "endpoint 1 was suspended")
+	require.Equal(t, "refused", res.Results[1].Outcome)
+	require.Contains(t, res.Results[1].Why.String(), "suspended")
+	require.NotZero(t, res.AuditID)
+	again := apply(t, op, p)
+	require.NotEmpty(t, again.Refused, "now both are refused, so nothing was done")
+	require.Zero(t, again.Done)
 }
 
 // Leases of jobs and of webhook jobs are released in one request. A login without the right to read

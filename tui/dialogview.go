@@ -57,8 +57,8 @@ func firstFew(ids []string) string {
 func (d *dialog) viewPreview(v *views.Dialog) {
 	p := d.plan
 	v.Facts = slices.Clone(p.Lines)
-	// The plan names the targets. The number of selected rows that the filter
-	// hides, and which are not targets, is known only to the console.
+	// The plan names the targets. The number of rows that the operator may mean
+	// but that are not targets is known only to the console.
 	for _, l := range d.taken {
 		if l.Label == notTaken {
 			v.Facts = slices.Insert(v.Facts, min(1, len(v.Facts)), l)
@@ -95,6 +95,11 @@ func (d *dialog) viewDone(v *views.Dialog) {
 	case d.err != nil:
 		v.Error = why(d.err)
 		v.Intro = []string{"Unknown whether the action took effect. Repeating it is safe: no effect happens twice."}
+		if r.Done > 0 { // of several targets, before the error
+			v.Intro = []string{doneWords(d.action, r), "Unknown whether the rest took effect. Repeating it is safe: no effect happens twice."}
+			d.viewResults(v)
+			return
+		}
 		if queue.KindOf(d.err) == queue.KindPermission || d.plan.Ephemeral { // the database refused the first call, or a loop of this process did not obey
 			v.Intro = []string{"Nothing was changed."}
 		}
@@ -108,12 +113,16 @@ func (d *dialog) viewDone(v *views.Dialog) {
 	if r.AuditID != 0 {
 		v.Facts = append(v.Facts, queue.PlanLine{Label: "audit", Value: queue.Clean(fmt.Sprintf("#%d, in Audit (ga)", r.AuditID))})
 	}
-	if d.action.Danger == queue.DangerLocal {
-		return
+	if d.action.Danger != queue.DangerLocal {
+		d.viewResults(v)
 	}
-	for i, o := range r.Results {
+}
+
+// viewResults lists what happened to each target.
+func (d *dialog) viewResults(v *views.Dialog) {
+	for i, o := range d.result.Results {
 		if i == 20 {
-			v.Notes = append(v.Notes, fmt.Sprintf("and %s more", views.Count(int64(len(r.Results)-i))))
+			v.Notes = append(v.Notes, fmt.Sprintf("and %s more", views.Count(int64(len(d.result.Results)-i))))
 			break
 		}
 		v.Facts = append(v.Facts, queue.PlanLine{Label: views.Plain(o.ID), Value: queue.Clean(outcomeWords(o))})

@@ -254,7 +254,12 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 			if err != nil {
 				return err
 			}
-			res.AuditID, res.Refused = done.AuditID, done.Refused
+			res.AuditID = cmp.Or(done.AuditID, res.AuditID)
+			if done.Refused != "" { // what the first action made stays
+				res.Results[i].Why = queue.Clean("not started: " + done.Refused)
+				res.Skipped++
+				break
+			}
 			if len(done.Results) == 1 {
 				res.Results[i].Outcome = done.Results[0].Outcome
 			}

@@ -140,7 +140,8 @@ func (c *Planner) mayCall(ctx context.Context, e entry) error {
 }
 
 // Apply carries out a plan that Plan returned. If the plan was refused, or if the rows changed
-// since it was made, nothing is changed, and the result says why in Refused; that is no error.
+// since it was made, nothing is changed, and the result says why in Refused; that is no error. If
+// only some of the targets are refused, Refused is empty, and Results says which and why.
 func (c *Planner) Apply(ctx context.Context, p queue.Plan) (queue.Result, error) {
 	res := queue.Result{Action: p.Request.Action, Plan: p.Lines}
 	e, err := find(p.Request.Action)
@@ -154,6 +155,9 @@ func (c *Planner) Apply(ctx context.Context, p queue.Plan) (queue.Result, error)
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
 	err = pgerror.Translate(e.apply(ctx, c, p, &res))
+	if res.Done > 0 { // the refusals of single targets are in Results
+		res.Refused = ""
+	}
 	c.client.Note(ctx, err)
 	return res, err
 }

@@ -36,6 +36,7 @@ func alertActions() []entry {
 // (such as an executor id).
 func planAck(ctx context.Context, c *Planner, p *queue.Plan) error {
 	var keys []string
+	seen := map[string]bool{}
 	for _, t := range p.Request.Targets {
 		var a queue.Alert
 		err := c.act.QueryRow(ctx, `SELECT alert_key, kind, subject, severity, age_seconds, state, acked_by, comment
@@ -52,6 +53,11 @@ func planAck(ctx context.Context, c *Planner, p *queue.Plan) error {
 		case p.Request.Action == queue.ActUnack && a.State != "acked":
 			out.Outcome, out.Why = "refused", queue.Clean("the alert is not acknowledged: there is nothing to withdraw")
 		}
+		key := cmp.Or(a.Key.String(), t)
+		if seen[key] { // named twice, such as by its key and by its subject
+			continue
+		}
+		seen[key] = true
 		if verdict(p, t, out) {
 			continue
 		}

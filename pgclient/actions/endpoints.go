@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -77,7 +78,10 @@ func planGate(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if _, err := gateFor(p.Request); err != nil {
 		return err
 	}
-	p.Request.Targets = slices.Compact(slices.Sorted(slices.Values(p.Request.Targets)))
+	var err error
+	if p.Request.Targets, err = subscriptionNumbers(p.Request.Targets); err != nil {
+		return err
+	}
 	var targets []string
 	var subscriptions []int64
 	since := map[string]*time.Time{}
@@ -125,6 +129,20 @@ func planGate(ctx context.Context, c *Planner, p *queue.Plan) error {
 		addLine(p, "for", "%s, then it is resumed automatically; waiting deliveries use up no attempts", p.Request.Args["for"])
 	}
 	return nil
+}
+
+// subscriptionNumbers returns the targets as numbers of webhook subscriptions, each once.
+func subscriptionNumbers(targets []string) ([]string, error) {
+	numbers := make([]string, len(targets))
+	for i, t := range targets {
+		id, err := parseid.Subscription(t)
+		if err != nil {
+			return nil, err
+		}
+		numbers[i] = strconv.FormatInt(id, 10)
+	}
+	slices.Sort(numbers)
+	return slices.Compact(numbers), nil
 }
 
 func (g gate) lines() []queue.PlanLine {

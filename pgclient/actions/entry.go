@@ -92,7 +92,9 @@ func (c *Planner) call(ctx context.Context, sql string, args ...any) (answer, er
 
 // recordOne records the outcome of an action on a single target.
 func recordOne(res *queue.Result, id, done string, a answer) {
-	res.AuditID = a.AuditID
+	if !a.Refused || res.Done == 0 {
+		res.AuditID = a.AuditID
+	}
 	if a.Refused {
 		res.Refused = a.Reason
 		res.Skipped++

@@ -73,11 +73,16 @@ func (c *Planner) askSignal(ctx context.Context, pid int64, started time.Time, r
 
 func planSignal(ctx context.Context, c *Planner, p *queue.Plan) error {
 	var targets []string
+	seen := map[string]bool{}
 	for _, t := range p.Request.Targets {
 		id, pid, started, err := c.session(ctx, t)
 		if err != nil {
 			return err
 		}
+		if seen[id] { // named twice, such as by its id and by its pid
+			continue
+		}
+		seen[id] = true
 		s, err := c.askSignal(ctx, pid, started, p.Request, true)
 		if err != nil {
 			return err
@@ -129,7 +134,9 @@ func applySignal(ctx context.Context, c *Planner, p queue.Plan, res *queue.Resul
 			return err
 		}
 		out := queue.Outcome{ID: id, Outcome: "signalled"}
-		res.AuditID = s.AuditID
+		if !s.Refused || res.Done == 0 {
+			res.AuditID = s.AuditID
+		}
 		if s.Refused {
 			out.Outcome, out.Why = "refused", queue.Clean(s.Reason)
 		} else {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -80,7 +79,10 @@ func (c *Planner) activate(ctx context.Context, r queue.Request, target string, 
 }
 
 func planWebhookActivate(ctx context.Context, c *Planner, p *queue.Plan) error {
-	p.Request.Targets = slices.Compact(slices.Sorted(slices.Values(p.Request.Targets)))
+	var err error
+	if p.Request.Targets, err = subscriptionNumbers(p.Request.Targets); err != nil {
+		return err
+	}
 	on := p.Request.Action == queue.ActWebhookOn
 	var targets []string
 	var subscriptions []int64

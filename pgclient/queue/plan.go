@@ -118,7 +118,7 @@ type Result struct {
 	Plan    []PlanLine `json:"plan"` // the lines of the preview
 	Results []Outcome  `json:"results"`
 	AuditID int64      `json:"audit_id"`          // the last audit row that was written: dead letters of several sources have one each
-	Refused string     `json:"refused,omitempty"` // why nothing was changed; empty = it was applied
+	Refused string     `json:"refused,omitempty"` // why nothing was changed; empty = it was applied, at least to some of the targets
 	Payload Text       `json:"-"`                 // the revealed payload; only the requester gets it, so it is not in the JSON
 	Done    int64      `json:"done"`              // how many of Results were done
 	Skipped int64      `json:"skipped"`           // how many of Results were skipped, refused or failed
