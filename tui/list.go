@@ -76,11 +76,11 @@ func (l *list) add(p queue.Page, more bool) {
 }
 
 // refilter sets the filter (the level's own and the typed one) and drops the
-// rows, which belong to the old filter.
+// rows and the error, which belong to the old filter.
 func (l *list) refilter(typed string) {
 	l.query.Filter = strings.TrimSpace(l.base + " " + typed)
 	l.cancel()
-	l.read, l.page = false, queue.Page{}
+	l.read, l.page, l.err = false, queue.Page{}, nil
 }
 
 // cancel cancels the read in progress, because its level was left or needs other rows.

@@ -88,9 +88,9 @@ func rowPage(id string, draw func(at scene, i int) views.Page) page {
 // whose rows are part of the snapshot.
 func snapshotSource(at scene, src views.Source) views.Source {
 	if at.snap == nil {
-		src.Empty = []string{"Waiting for the first snapshot of the database."}
+		src.Empty, src.Unread = []string{"Waiting for the first snapshot of the database."}, true
 	} else if src.Note != "" {
-		src.Empty = []string{"This could not be read."}
+		src.Empty, src.Unread = []string{"This could not be read."}, true
 	}
 	return src
 }
@@ -98,7 +98,9 @@ func snapshotSource(at scene, src views.Source) views.Source {
 // listSource adds to src the text of an empty table and the note below it, for
 // tables whose rows are read with a query and may be unread or unreadable.
 func listSource(at scene, src views.Source) views.Source {
-	switch l := &at.level.list; {
+	l := &at.level.list
+	src.Unread = !l.read || l.err != nil && l.rows() == 0
+	switch {
 	case l.err != nil && l.rows() == 0:
 		src.Empty = []string{"This could not be read.", why(l.err)}
 	case l.err != nil:

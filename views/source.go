@@ -28,6 +28,7 @@ type Source struct {
 	Stored bool     // the database applies the filter; it does not know the texts of the screen, so a filter on them would find other rows
 	Sorts  []Sort   // the first is the default order
 	Empty  []string // shown if there are no rows: first what that means, then what to do next
+	Unread bool     // Empty says why no row could be read, whatever the filter is
 	Note   string   // what the snapshot lacks for this table, and why
 	Second Second
 	// Export returns the name of the export list of row i, and its records there; nil = the rows
@@ -179,11 +180,15 @@ func (g Grid) RowAt(e Env, s Size, y int) (int, bool) {
 
 func (g Grid) empty(e Env, s Size) []string {
 	words := g.Source.Empty
-	if g.Source.Len > 0 && g.Filter != "" {
-		words = []string{
-			"No row matches " + theme.Safe(g.Filter) + " among " + Plural(int64(g.Source.Len), "row", "rows") + ".",
-			"esc clears the filter.",
+	if g.Filter != "" && !g.Source.Unread {
+		n, among := g.Source.Len, ""
+		if g.Source.Second.Columns != nil {
+			n = min(n, g.Source.Second.From)
 		}
+		if n > 0 {
+			among = " among " + Plural(int64(n), "row", "rows")
+		}
+		words = []string{"No row matches " + theme.Safe(g.Filter) + among + ".", "esc clears the filter."}
 	}
 	return Calm(e, words, s)
 }
