@@ -443,7 +443,12 @@ func TestHostPane(t *testing.T) {
 		c.sees("loop tick is already running")
 		require.Zero(t, c.overlays(), "no dialog opens")
 		c.press("T")
-		c.sees("Tick", "metrics_sampler")
+		c.sees("there is no tick worker tick")
+		c.press("j", "j", "j", "j", "T")
+		c.sees("there is no tick worker job_executor")
+		require.Zero(t, c.overlays(), "no form with some other tick worker in it")
+		c.press("G", "T")
+		c.sees("queue.tick.lease_reset_cleaner.interval_seconds is 0")
 	})
 	run(t, setup{}, func(c *console) {
 		c.press("g", "w")

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,7 +24,7 @@ func TestNotificationsPane(t *testing.T) {
 		x.press("k", "enter")
 		x.sees("actor_ref is missing", "kg/node/551208")
 		x.press("R")
-		x.sees("Requeue", "Reason")
+		x.sees("Requeue", "Reason", "target  actor_ref is missing (7c0e11d2")
 		x.typing("actor written in")
 		x.press("enter")
 		x.rest(quiet)
@@ -40,6 +41,36 @@ func TestNotificationsPane(t *testing.T) {
 		x.sees("doc-2026-0077", "(no document or batch)")
 		x.seesNot("doc-2026-0078")
 	})
+}
+
+// A failure of more rows than are read says in its dialog how many are not taken, also in the preview.
+func TestRequeueOfPartOfAFailure(t *testing.T) {
+	s := newStore()
+	s.notify.Failures[0].N = 5000
+	run(t, setup{store: s, w: 120, h: 44}, func(x *console) {
+		x.press("g", "n", "R")
+		x.sees("targets", "2: 23514 new row", "not taken", "4,998 more rows with this failure were not read", "qtop notifications requeue --all")
+		x.typing("corrected")
+		x.press("enter")
+		x.rest(quiet)
+		require.Len(t, last(s.asked()).Targets, 2)
+		x.sees("not taken", "4,998 more rows with this failure were not read")
+		x.press("esc", "j", "R")
+		x.sees("target  actor_ref is missing")
+		x.seesNot("not taken")
+	})
+}
+
+// Every row of every pane has a name, by which the dialogs of actions call it.
+func TestEveryRowHasAName(t *testing.T) {
+	for _, p := range Panes() {
+		m := newStill(newStore(), newHost(), Options{Actor: "anna"})
+		m.keys(strings.Split(p.Keys, "")...)
+		g := &m.pane().top().grid
+		for _, i := range g.order {
+			require.NotEmpty(t, g.src.Title(i), "%s row %d, %q", p.ID, i, g.src.ID(i))
+		}
+	}
 }
 
 // Without the right to read notifications, the pane reports the missing

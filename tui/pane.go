@@ -27,6 +27,7 @@ type pane struct {
 
 	actionKeys func(at scene, key string) (queue.ActionID, map[string]string) // further keys that start an action, with arguments
 	tally      func(at scene, rows []int) string                              // counts what several rows of the pane's own table stand for, for dialogs
+	leftOut    func(at scene, a queue.Action) string                          // rows that belong to the target but are not taken, for dialogs
 	copyText   func(at scene) string                                          // the text that key y copies; nil: the row's id
 	tickWorker string                                                         // the tick worker that key T proposes; "": that of the row
 

@@ -30,7 +30,14 @@ func notificationsPane() pane {
 				return views.NotificationPage(staged(at), id, at.env, at.size.W)
 			}}
 		},
-		header:     func(at scene) []string { return views.NotificationHead(staged(at), at.env, at.size.W) },
+		header: func(at scene) []string { return views.NotificationHead(staged(at), at.env, at.size.W) },
+		leftOut: func(at scene, a queue.Action) string {
+			left := views.FailedLeft(staged(at), at.subject())
+			if a.ID != queue.ActNotifyRequeue || left == 0 {
+				return ""
+			}
+			return views.Plural(left, "more row with this failure was", "more rows with this failure were") + " not read; qtop notifications requeue --all takes all that failed"
+		},
 		tickWorker: "iu_notification_worker",
 		acts: acts{targets: map[queue.ActionID]target{
 			queue.ActTick: tickTarget,

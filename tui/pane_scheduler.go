@@ -69,18 +69,17 @@ func tickNamed(snap *queue.Snapshot, name string) (queue.TickWorker, bool) {
 
 // tickTarget fills in the target of T (run a tick worker now): the tick worker
 // that the row under the cursor is about, else the first one whose name
-// contains the row's id, else the first one.
+// contains the row's id. A row about something else is refused.
 func tickTarget(at scene, req *queue.Request) string {
 	names, row := tickWorkers(at.snap), cmp.Or(at.pane.tickWorker, at.subject())
-	meant := row
-	switch i := slices.IndexFunc(names, func(n string) bool { return row != "" && strings.Contains(n, row) }); {
+	switch i := slices.IndexFunc(names, func(n string) bool { return strings.Contains(n, row) }); {
 	case slices.Contains(names, row):
 	case i >= 0:
-		meant = names[i]
+		row = names[i]
 	case len(names) > 0:
-		meant = names[0]
+		return at.noRow("there is no tick worker " + row + "; T in Scheduler (9) runs others")
 	}
-	req.Args["worker"] = meant
+	req.Args["worker"] = row
 	return ""
 }
 

@@ -102,7 +102,7 @@ func tours() map[string][]string {
 		"dead letters": {"5", "enter", "space", "v", "j"},
 		"menu":         {"0"}, "help": {"?"}, "help filtered": {"?", "/", "d"}, "order": {"4", "o"},
 		"filter": {"2", "/", "x", ":"}, "command": {":", "f", "tab"}, "ack": {"3", "A"}, "ack preview": {"3", "A", "x", "tab", "enter"},
-		"requeue": {"5", "R", "x", "enter"}, "flag set": {"g", "f", "E"}, "register": {"4", "N"}, "tick": {"g", "w", "T"}, "quit": {"q"}, "paused": {"p"},
+		"requeue": {"5", "R", "x", "enter"}, "flag set": {"g", "f", "E"}, "register": {"4", "N"}, "tick": {"9", "T"}, "quit": {"q"}, "paused": {"p"},
 		"chord":  {"g"},
 		"leases": {"8", "G", "space", "v", "k"}, "lease page": {"8", "G", "enter"}, "jobs": {"8", "enter", "space", "v", "j"},
 		"cancel": {"8", "C", "x", "enter"}, "release": {"8", "G", "L", "x", "enter"},

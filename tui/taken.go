@@ -52,13 +52,12 @@ func (at scene) titles() (out []string) {
 	return out
 }
 
-// notTaken is the label of the line that counts the selected rows that are not
-// targets, because the filter hides them.
+// notTaken is the label of the lines that count rows that are not targets: selected ones that the
+// filter hides, and those that a row stands for but that were not read.
 const notTaken = "not taken"
 
 // taken returns the first lines of an action's dialog: the names of the
-// targets of the request, and the number of selected rows that are not
-// targets.
+// targets of the request, and the number of rows that are not targets.
 func (at scene) taken(a queue.Action, req queue.Request) []queue.PlanLine {
 	if at.level.grid.all {
 		return takenLines(nil, req)
@@ -68,6 +67,11 @@ func (at scene) taken(a queue.Action, req queue.Request) []queue.PlanLine {
 	if tally := at.pane.tally; tally != nil && at.level.table != nil && len(at.pane.levels) == 1 && len(titles) > 1 {
 		rows, _ := at.chosen()
 		out = slices.Insert(out, min(1, len(out)), queue.PlanLine{Label: "total", Value: queue.Clean(tally(at, rows))})
+	}
+	if left := at.pane.leftOut; left != nil {
+		if text := left(at, a); text != "" {
+			out = append(out, queue.PlanLine{Label: notTaken, Value: queue.Clean(text)})
+		}
 	}
 	if hidden := at.level.grid.hidden(); hidden > 0 && a.Targets.Many {
 		out = append(out, queue.PlanLine{

@@ -1,6 +1,7 @@
 package views
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -88,7 +89,7 @@ func stagedList(rows []stagedLine, n queue.Notifications) lines {
 		return e.Theme.Text
 	}
 	return List[stagedLine]{
-		Name: "notifications", Rows: rows, ID: func(l stagedLine) string { return l.id }, Title: func(l stagedLine) string { return l.Whole }, First: "staged pieces due oldest notified_as first_piece actor",
+		Name: "notifications", Rows: rows, ID: func(l stagedLine) string { return l.id }, Title: func(l stagedLine) string { return cmp.Or(l.Whole, l.name) }, First: "staged pieces due oldest notified_as first_piece actor",
 		Look: func(l stagedLine, e Env) (table.Cell, theme.Style) {
 			switch {
 			case l.failed:
@@ -259,6 +260,12 @@ func FailedIDs(n *queue.Notifications, id string) []string {
 		ids = append(ids, r.ID)
 	}
 	return ids
+}
+
+// FailedLeft returns how many rows of a failure FailedIDs leaves out, because they were not read.
+func FailedLeft(n *queue.Notifications, id string) int64 {
+	f, _ := queue.Find(orZero(n).Failures, func(f queue.StagedFailure) bool { return failureID(f) == id })
+	return max(f.N-int64(len(f.Rows)), 0)
 }
 
 // plainGroup returns the name of a group with the kind of its key.
