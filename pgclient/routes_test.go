@@ -90,7 +90,13 @@ func TestBulkReplayOfEvents(t *testing.T) {
 	require.Len(t, res.Results, 1)
 	require.Equal(t, "event planned", res.Results[0].ID+" "+res.Results[0].Outcome)
 	id := res.Results[0].NewID
-	apply(t, op, plan(t, op, queue.Request{Action: queue.ActBulkRun, Targets: []string{id}}))
+	run := queue.Request{Action: queue.ActBulkRun, Targets: []string{id}}
+	w.flag("iu_core.routes_master_enabled", "false")
+	require.Contains(t, blockers(plan(t, op, run)), "iu_core.routes_master_enabled is off")
+	w.flag("iu_core.routes_master_enabled", "true")
+	p = plan(t, op, run)
+	require.NotContains(t, blockers(p), "iu_core.routes_master_enabled is off")
+	apply(t, op, p)
 	require.Eventually(t, func() bool {
 		w.exec("SELECT public.fn_queue_bulk_tick()")
 		return get[string](w, "SELECT state FROM public.queue_bulk_operation WHERE operation_id = $1::text::bigint", id) == "completed"

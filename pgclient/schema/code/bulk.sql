@@ -346,8 +346,8 @@ BEGIN
     UNION ALL
     SELECT o.item_no, h.status = 'succeeded' AND h.attempts = 0 OR h.status = 'cancelled', h.failure_code, h.finished_at
     FROM open o CROSS JOIN LATERAL (SELECT x.status, x.attempts, x.failure_code, x.finished_at FROM public.job_history x
-      -- a day before o.at: the clock of the server may have gone back since
-      WHERE x.job_id = o.new_id::uuid AND x.finished_at >= o.at - interval '1 day'
+      -- a day before: the clock of the server may have gone back since o.at
+      WHERE x.job_id = o.new_id::uuid AND x.finished_at >= least(o.at, now()) - interval '1 day'
         AND x.finished_at < now() + interval '1 hour' LIMIT 1) h
     WHERE p_operation.kind = 'replay_job'
   ), kept AS (
