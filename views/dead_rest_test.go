@@ -34,3 +34,25 @@ func TestRowOfTheOtherGroups(t *testing.T) {
 	line := views.Grid{Source: src, Order: []int{src.Len - 1}, Cursor: -1, Sort: -1}.Lines(env(theme.Options{}), views.Size{W: 120, H: 4})
 	require.Regexp(t, `other groups .* 70 +– +– `, ansi.Strip(strings.Join(line, "\n")))
 }
+
+// The Overview counts the groups that the snapshot leaves out, like pane 5, `qtop status` and
+// --accessible.
+func TestOverviewCountsTheOtherGroups(t *testing.T) {
+	t.Parallel()
+	s := viewstest.Rich()
+	for _, c := range []struct {
+		bound bool
+		sign  string
+	}{{false, `\+`}, {true, "≥"}} {
+		s.DeadMore = queue.DeadMore{Groups: 4980, GroupsBound: c.bound, Open: 70_000}
+		for _, size := range []views.Size{{W: 80, H: 24}, {W: 120, H: 40}, {W: 200, H: 60}} {
+			v := views.Overview(views.OverviewState{Snapshot: &s}, env(theme.Options{}), size)
+			shown := int64(0)
+			for _, target := range v.Targets {
+				shown += queue.Choose[int64](target.Pane == queue.PaneDead, 1, 0)
+			}
+			more := views.Count(int64(len(s.DeadGroups)) - shown + 4980)
+			require.Regexp(t, "DEAD +"+c.sign+more+`\b`, ansi.Strip(strings.Join(v.Lines, "\n")), size)
+		}
+	}
+}

@@ -236,7 +236,7 @@ func dead(s *queue.Snapshot, e Env, w int) section {
 			{Title: "open", Width: 8, Right: true}, {Title: "first", Width: 7, Right: true},
 			{Title: "last", Width: 7, Right: true}, {Title: ruler(e.Theme, markers(s, e, 12, 5*time.Minute), 12, "last hour"), Width: 12},
 		},
-		quiet: "no dead letter is open", gap: true, order: 2, missing: missing(s, "dead_groups"),
+		quiet: "no dead letter is open", gap: true, order: 2, missing: missing(s, "dead_groups"), rest: s.DeadMore.Groups, restBound: s.DeadMore.GroupsBound,
 	}
 	src := DeadGroups(s)
 	for _, i := range Arrange(src, 0, nil) {

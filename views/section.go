@@ -40,6 +40,10 @@ type section struct {
 	wanted  bool // the operator has expanded it: it gets its lines before other sections get more than their minimum
 	yields  bool // if lines are short, an expanded section may take some of its lines
 	order   int  // the section with the lowest number gets lines first
+
+	// rest is the number of rows that the snapshot leaves out, restBound whether there may be more.
+	rest      int64
+	restBound bool
 }
 
 // least returns the number of lines that the section needs to show its worst row.
@@ -165,8 +169,8 @@ func (s section) draw(d *drawn, n int, cursor Target, e Env, w int) {
 	t := table.Table{Columns: s.columns, Sorted: -1, Cursor: -1, Stale: e.Stale}
 	if s.columns != nil {
 		head := t.Lines(th, w, 1)[0]
-		if more := len(s.items) - shown; more > 0 && s.missing == "" {
-			words, at := moreBeside(head, t.Gutter(), int64(more))
+		if more := int64(len(s.items)-shown) + s.rest; more > 0 && s.missing == "" {
+			words, at := moreBeside(head, t.Gutter(), more, queue.Choose(s.restBound, th.G.AtLeast, "+"))
 			head = overlayCells(head, th.Dim.Paint(words), at, w)
 		}
 		d.lines = append(d.lines, head)
@@ -226,10 +230,10 @@ func (s section) rowColumns(w int) []table.Column {
 }
 
 // moreBeside returns the text "+n more" for a heading, and the cell at which
-// to write it. The name of the first column begins at cell from. The text is
-// put between that name and the next column's; if there is no room, over the
-// end of that name.
-func moreBeside(head string, from int, n int64) (words string, at int) {
+// to write it; sign is written before n. The name of the first column begins at
+// cell from. The text is put between that name and the next column's; if there
+// is no room, over the end of that name.
+func moreBeside(head string, from int, n int64, sign string) (words string, at int) {
 	plain := []rune(ansi.Strip(head))
 	end := from
 	for end+1 < len(plain) && (plain[end] != ' ' || plain[end+1] != ' ') {
@@ -239,7 +243,7 @@ func moreBeside(head string, from int, n int64) (words string, at int) {
 	for next < len(plain) && plain[next] == ' ' {
 		next++
 	}
-	for _, words = range []string{"+" + Count(n) + " more", "+" + Count(n), "+" + Short(n)} {
+	for _, words = range []string{sign + Count(n) + " more", sign + Count(n), sign + Short(n)} {
 		if end+1+theme.Width(words) < next {
 			return words, end + 1
 		}
