@@ -69,7 +69,7 @@ func TestAlertsFoldByCause(t *testing.T) {
 		got := plain(v.Lines)
 		for _, words := range []string{
 			"✖ NO HOST", "no host runs config_expiry", "UNCLAIMED   job mail.send in kg", "✖ BACKLOG     events iu · due for 2h 00m · 9 wait",
-			"✖ SUSPENDED   hooks.acme.example · circuit · open for 2h 00m", "no executor is silent",
+			"✖ SUSPENDED   hooks.acme.example · circuit · open for 2h 00m", "1 executor is silent: part of the alert above",
 		} {
 			require.Contains(t, got, words, size)
 		}
@@ -126,4 +126,37 @@ func TestTimesThatAreOver(t *testing.T) {
 	require.NotContains(t, page, "for another")
 	require.Contains(t, page, "half open")
 	require.Equal(t, "half open", views.Webhooks([]queue.Endpoint{r}, nil).Row(0, e).Cells[2].Text)
+}
+
+// The line that stands instead of silences is true: it knows silences that are part of another
+// alert, and executors that do not live although none is silent.
+func TestLineWithoutSilences(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		want   string
+		states []string
+		change func(*queue.Snapshot)
+	}{
+		{"no executor is silent: no executor is registered yet (4, then N)", nil, nil},
+		{"no executor is silent: 1 live executor", []string{"idle"}, nil},
+		{"no executor is silent: 2 live executors", []string{"idle", "stopped", "working"}, nil},
+		{"no executor is silent, and none is live: 2 stopped, 1 stuck", []string{"stopped", "stuck", "stopped"}, nil},
+		{"no executor is silent, and none is live: 1 deregistered", []string{"deregistered"}, nil},
+		{"2 executors are silent: part of the alert above", []string{"silent", "silent", "idle"}, func(s *queue.Snapshot) {
+			for _, id := range []string{"a", "b"} {
+				s.Alerts = append(s.Alerts, queue.Alert{Key: queue.Clean(id), Kind: queue.AlertSilence, Subject: queue.Clean(id), Severity: "warning", State: "open", Cause: queue.Clean("no_host")})
+			}
+		}},
+		{"monitoring is off: no silence is reported", []string{"unwatched"}, func(s *queue.Snapshot) { s.MonitoringOff = true }},
+		{"no executor is silent", nil, func(s *queue.Snapshot) { s.Missing = map[string]queue.Text{"executors": queue.Clean("no right")} }},
+	} {
+		s := viewstest.Empty()
+		for _, state := range c.states {
+			s.Executors = append(s.Executors, queue.Executor{ID: queue.Clean("x"), State: state})
+		}
+		if c.change != nil {
+			c.change(&s)
+		}
+		require.Contains(t, plain(views.Overview(views.OverviewState{Snapshot: &s}, env(theme.Options{}), views.Size{W: 120, H: 40}).Lines), "· "+c.want+"\n")
+	}
 }

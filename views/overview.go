@@ -1,6 +1,8 @@
 package views
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -142,7 +144,7 @@ func silences(s *queue.Snapshot, e Env, w int) section {
 			{Title: "SILENT", Width: nameWidth(w)}, {Title: "for", Width: 8, Right: true},
 			{Title: "×cadence", Width: 8, Right: true}, {Title: "severity", Width: 8}, {Title: "owner", Width: 11, Max: 60},
 		},
-		quiet: "no executor is silent: " + beating(s), gap: true, order: 0, missing: missing(s, "alerts"),
+		quiet: unheard(s), gap: true, order: 0, missing: missing(s, "alerts"),
 	}
 	src, all := Alerts(s), queue.Causes(s.Alerts)
 	for _, i := range Arrange(src, 0, nil) {
@@ -164,14 +166,50 @@ func silences(s *queue.Snapshot, e Env, w int) section {
 	return sec
 }
 
-func beating(s *queue.Snapshot) string {
-	n := int64(0)
-	for _, x := range s.Executors {
-		if x.State == "working" || x.State == "idle" {
-			n++
+// unheard returns the line that is shown if no silence has a separate row.
+func unheard(s *queue.Snapshot) string {
+	folded := int64(0)
+	for _, a := range s.Alerts {
+		if a.Kind == queue.AlertSilence && !a.Cause.Empty() {
+			folded++
 		}
 	}
-	return queue.Choose(n == 0, "no executor is registered yet (4, then N)", Plural(n, "live executor", "live executors"))
+	switch {
+	case folded > 0:
+		return Plural(folded, "executor is", "executors are") + " silent: part of the alert above"
+	case s.MonitoringOff:
+		return "monitoring is off: no silence is reported"
+	}
+	return "no executor is silent" + beating(s)
+}
+
+// beating returns ": " and how many executors live or, if none does, how many are in which state.
+func beating(s *queue.Snapshot) string {
+	if missing(s, "executors") != "" {
+		return ""
+	}
+	live, others := int64(0), []queue.Counted{}
+	for _, x := range s.Executors {
+		switch k := slices.IndexFunc(others, func(c queue.Counted) bool { return c.Name == x.State }); {
+		case x.State == "working" || x.State == "idle":
+			live++
+		case k < 0:
+			others = append(others, queue.Counted{Name: x.State, N: 1})
+		default:
+			others[k].N++
+		}
+	}
+	switch {
+	case len(s.Executors) == 0:
+		return ": no executor is registered yet (4, then N)"
+	case live > 0:
+		return ": " + Plural(live, "live executor", "live executors")
+	}
+	var parts []string
+	for _, c := range others {
+		parts = append(parts, Count(c.N)+" "+queue.Clean(c.Name).String()) // another schema may have any text here
+	}
+	return ", and none is live: " + strings.Join(parts, ", ")
 }
 
 func waiting(s *queue.Snapshot, e Env, w int) section {
