@@ -129,9 +129,10 @@ func TestReportDeadLetters(t *testing.T) {
 		deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", 12 * time.Minute}, deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", 3 * time.Hour},
 		deadLetter{"bill", "https://slow.test/a", "TIMEOUT", 13 * time.Minute})
 	jobs := w.dieJobs(jobDeadLetter{"kg.reindex", "kg", "HANDLER_ERROR", time.Minute}, jobDeadLetter{"kg.reindex", "kg", "HANDLER_ERROR", 2 * time.Minute})
+	events := w.dieEvents("made", "made", "made", "made")
 	op := w.client("dead_letter_operator", "queue_viewer")
-	require.EqualValues(t, 2, apply(t, op, plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: []string{hooks[0], jobs[0]}, Reason: "r"})).Done)
-	require.EqualValues(t, 1, apply(t, op, plan(t, op, queue.Request{Action: queue.ActResolve, Targets: hooks[1:2], Reason: "r"})).Done)
+	require.EqualValues(t, 4, apply(t, op, plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: []string{hooks[0], jobs[0], events[0], events[1]}, Reason: "r"})).Done)
+	require.EqualValues(t, 2, apply(t, op, plan(t, op, queue.Request{Action: queue.ActResolve, Targets: []string{hooks[1], events[2]}, Reason: "r"})).Done)
 	w.exec(`SELECT public.fn_saga_orchestrator_run();
 		SELECT public.fn_webhook_job_report(jsonb_build_array(jsonb_build_object('job_id', job_id, 'lease_token', lease_token, 'delivered', true, 'status', 204)))
 		FROM public.fn_webhook_job_claim('test', 1);
@@ -152,6 +153,7 @@ func TestReportDeadLetters(t *testing.T) {
 		"webhook HTTP_503 hooks.acme.test webhook": {3, 1, 1, 1, 1},
 		"webhook TIMEOUT slow.test webhook":        {1, 1, 0, 0, 0},
 		"job HANDLER_ERROR kg.reindex kg":          {2, 1, 1, -1, 0},
+		"event ROUTE_22P02 made iu":                {4, 1, 2, -1, 1},
 	}, got)
 }
 

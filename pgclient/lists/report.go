@@ -182,7 +182,7 @@ func reportDead(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
 			SELECT d.failure_code, d.job_kind, d.event_domain, d.last_failed_at, d.triage_status FROM public.job_dead_letter d
 			WHERE d.last_failed_at >= $1 AND d.last_failed_at < $2 ORDER BY d.last_failed_at DESC LIMIT $4
 		), events AS (
-			SELECT d.failure_code, d.event_type, d.event_domain, d.last_failed_at, d.resolved_at FROM public.iu_route_dead_letter d
+			SELECT d.failure_code, d.event_type, d.event_domain, d.last_failed_at, d.resolved_at, d.resolution FROM public.iu_route_dead_letter d
 			WHERE d.last_failed_at >= $1 AND d.last_failed_at < $2 ORDER BY d.last_failed_at DESC LIMIT $4
 		), dead AS (
 			SELECT 'webhook' AS source, h.final_error_code AS code, COALESCE(s.endpoint, '(none)') AS endpoint, 'webhook' AS domain, h.failed_at AS at,
@@ -193,7 +193,7 @@ func reportDead(ctx context.Context, tx pgx.Tx, r *queue.Report) (err error) {
 			UNION ALL
 			SELECT 'job', j.failure_code, j.job_kind, j.event_domain, j.last_failed_at, j.triage_status = 'open', j.triage_status = 'replayed', NULL FROM jobs j
 			UNION ALL
-			SELECT 'event', e.failure_code, e.event_type, e.event_domain, e.last_failed_at, e.resolved_at IS NULL, false, NULL FROM events e
+			SELECT 'event', e.failure_code, e.event_type, e.event_domain, e.last_failed_at, e.resolved_at IS NULL, COALESCE(e.resolution = 'replayed', false), NULL FROM events e
 		)
 		SELECT count(*) OVER (), l.source, l.code, l.endpoint, l.domain, count(*), count(*) FILTER (WHERE l.open), count(*) FILTER (WHERE l.requeued),
 			CASE l.source WHEN 'webhook' THEN count(*) FILTER (WHERE l.delivered) END, count(*) FILTER (WHERE NOT l.open AND NOT l.requeued),
