@@ -28,7 +28,7 @@ func LanePage(l queue.Lane, s *queue.Snapshot, e Env, w int) Page {
 		p.paint("oldest wait", dashed(e, l.AgeSeconds, Age)+", since "+e.Stamp(*l.OldestAt), e.tone(r))
 	}
 	p.paint("why", l.Why.String(), e.tone(r))
-	p.pair("waiting", Count(l.Queued)+" queued, "+Count(l.RetryWaiting)+" waiting for their next attempt; "+Count(l.Scheduled)+" of both are due later")
+	p.pair("waiting", Count(l.QueuedDue())+" queued, "+Count(l.Scheduled)+" due later, "+Count(l.RetryWaiting)+" waiting for their next attempt")
 	p.pair("in progress", Count(l.Leased)+" leased, "+Count(l.InProgress)+" in progress")
 	p.pair("pace", Rate(l.InPerSecond)+" in, "+Rate(l.OutPerSecond)+" out a second"+clears)
 	p.pair("last hour", hourWords(l, e))

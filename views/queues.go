@@ -40,7 +40,7 @@ func Lanes(s *queue.Snapshot, w int) Source {
 				return laneName(a) < laneName(b)
 			}},
 			{Name: "oldest wait first", Column: "oldest", Desc: true, Less: func(i, j int) bool { return orZero(lanes[i].AgeSeconds) > orZero(lanes[j].AgeSeconds) }},
-			{Name: "queued, most first", Column: "queued", Desc: true, Less: func(i, j int) bool { return lanes[i].Queued > lanes[j].Queued }},
+			{Name: "queued, most first", Column: "queued", Desc: true, Less: func(i, j int) bool { return lanes[i].QueuedDue() > lanes[j].QueuedDue() }},
 			{Name: "dead in the last hour, most first", Column: "dead_1h", Desc: true, Less: func(i, j int) bool { return lanes[i].Dead > lanes[j].Dead }},
 			{Name: "job kind", Column: "job_kind", Less: func(i, j int) bool { return laneName(lanes[i]) < laneName(lanes[j]) }},
 		},
@@ -58,6 +58,9 @@ func Lanes(s *queue.Snapshot, w int) Source {
 		First:  "job_kind event_domain queued scheduled retry_waiting leased in_progress oldest in_per_s out_per_s clears_in_seconds succeeded_1h failed_1h dead_1h cancelled_1h why",
 		Filter: "kind=job_kind domain=event_domain owner why age=age_seconds queued jobs",
 		Word: func(l queue.Lane, word string) (any, bool) {
+			if word == "queued" {
+				return l.QueuedDue(), true
+			}
 			return l.Waiting() + l.Leased + l.InProgress, word == "jobs"
 		},
 		Look: laneLook,
@@ -69,7 +72,7 @@ func Lanes(s *queue.Snapshot, w int) Source {
 			{Name: "oldest", Width: 8, Right: true, Look: ofRow, Text: func(l queue.Lane, e Env) string {
 				return dashed(e, l.AgeSeconds, Age)
 			}, Plain: PlainWaited},
-			{Name: "queued", Width: 7, Max: 10, Right: true, Plain: func(l queue.Lane) string { return plain("", l.Queued-l.Scheduled) }},
+			{Name: "queued", Width: 7, Max: 10, Right: true, Text: func(l queue.Lane, _ Env) string { return Count(l.QueuedDue()) }, Plain: func(l queue.Lane) string { return plain("", l.QueuedDue()) }},
 			{Name: "scheduled", Title: "due later", Head: "SCHEDULED", Width: 9, Right: true, Drop: 8, Look: dim},
 			{Name: "retry_waiting", Title: "retry", Head: "RETRYING", Width: 6, Max: 9, Right: true, Drop: 6},
 			{Name: "at_work", Width: 7, Max: 9, Right: true, Drop: 1, Text: func(l queue.Lane, _ Env) string { return Count(l.Leased + l.InProgress) }},

@@ -2,6 +2,7 @@ package views_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
+	"github.com/qtop/qtop/views/table"
 	"github.com/qtop/qtop/views/theme"
 	"github.com/qtop/qtop/views/viewstest"
 )
@@ -69,6 +71,25 @@ func TestLanesAreJudged(t *testing.T) {
 	}
 	src := views.Lanes(&queue.Snapshot{Queues: []queue.Lane{{Queued: 5, AgeSeconds: seconds(60)}}}, 200)
 	require.Equal(t, "never at this rate", src.Row(0, e).Cells[9].Text)
+}
+
+// Jobs that are due later are not called queued: not in the column, its sort and its filter, not on
+// the page, and not in the table of the verb.
+func TestQueuedJobsAreDue(t *testing.T) {
+	t.Parallel()
+	e := env(theme.Options{Depth: theme.Mono})
+	later := queue.Lane{Kind: queue.Clean("later"), Domain: queue.Clean("d"), Queued: 120, Scheduled: 119, RetryWaiting: 5}
+	now := queue.Lane{Kind: queue.Clean("now"), Domain: queue.Clean("d"), Queued: 2}
+	src := views.Lanes(&queue.Snapshot{Queues: []queue.Lane{later, now}}, 200)
+	queued := slices.IndexFunc(src.Columns, func(c table.Column) bool { return c.Title == "queued" })
+	require.Equal(t, "1", src.Row(0, e).Cells[queued].Text)
+	value, _ := src.Field(0, "queued")
+	require.EqualValues(t, 1, value)
+	sort := slices.IndexFunc(src.Sorts, func(s views.Sort) bool { return s.Column == "queued" })
+	require.Equal(t, []int{1, 0}, views.Arrange(src, sort, nil))
+	heads, rows := src.Table("queues")
+	require.Equal(t, "1", rows[0][slices.Index(heads, "QUEUED")])
+	require.Contains(t, plain(views.LanePage(later, &queue.Snapshot{}, e, 120).Lines), " 1 queued, 119 due later, 5 waiting for their next attempt")
 }
 
 // In every sort order, leases stay below queue lanes.

@@ -225,11 +225,11 @@ func alertLines(st statusJSON) (out []statusLine) {
 // statusLanes prints the job lanes that need attention and the stuck leases.
 func (a *writer) statusLanes(st statusJSON) {
 	for _, l := range st.Queues {
-		if l.Queued+l.Leased+l.InProgress+l.RetryWaiting == 0 {
+		if l.Waiting()+l.Leased+l.InProgress == 0 {
 			continue
 		}
 		a.printf("JOBS    %s (%s) · %d queued, %d scheduled, %d retrying, %d leased, %d running · oldest %s · %.1f/s in, %.1f/s out%s%s\n", l.Kind,
-			l.Domain, l.Queued-l.Scheduled, l.Scheduled, l.RetryWaiting, l.Leased, l.InProgress, views.PlainWaited(l), l.InPerSecond, l.OutPerSecond,
+			l.Domain, l.QueuedDue(), l.Scheduled, l.RetryWaiting, l.Leased, l.InProgress, views.PlainWaited(l), l.InPerSecond, l.OutPerSecond,
 			clearing(l.ClearsInSeconds, l.Stuck()), because(l.Why))
 	}
 	for _, l := range st.JobLeases {

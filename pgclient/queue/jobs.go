@@ -27,6 +27,9 @@ type Lane struct {
 	WhyCode         string     `json:"why_code" derived:"go"` // WhyCode of Why
 }
 
+// QueuedDue returns how many jobs are queued and due: the number that every text calls queued.
+func (l Lane) QueuedDue() int64 { return l.Queued - l.Scheduled }
+
 // Waiting returns how many jobs are not claimed, also those that are due later.
 func (l Lane) Waiting() int64 { return l.Queued + l.RetryWaiting }
 
