@@ -119,7 +119,7 @@ type past struct {
 	liveAt time.Time       // when live was received
 	steps  int             // keys [ and ] pressed while a stored snapshot is being read, to be taken after it
 	asking bool            // a read of a stored snapshot is in progress
-	visit  int             // counts the returns to the present; the answer to a read from an earlier visit is dropped
+	visit  int             // counts the returns to the present and the times asked for; the answer to a read from an earlier visit is dropped
 }
 
 // backToLive shows the live snapshot again if a stored one is shown. If a read

@@ -35,6 +35,7 @@ func (m *deck) travelTo(text string) tea.Cmd {
 	f := &m.feed
 	if text == "now" || text == "" {
 		if f.past.live == nil {
+			f.backToLive() // drops a read that [ has started
 			m.inform("already at the live snapshot")
 			return nil
 		}
@@ -50,11 +51,13 @@ func (m *deck) travelTo(text string) tea.Cmd {
 		return nil
 	}
 	f.past.steps, f.past.asking = 0, true
+	f.past.visit++ // if another stored snapshot is being read, its answer is dropped, even if it comes later
 	return m.readPast(f.past.visit, at, 0)
 }
 
 // arrived shows the stored snapshot that was read, or says why there is none.
-// If the operator has returned to the present meanwhile, it drops the answer.
+// If the operator has returned to the present or asked for another time
+// meanwhile, it drops the answer.
 func (m *deck) arrived(msg pastMsg) tea.Cmd {
 	f := &m.feed
 	if msg.visit != f.past.visit {

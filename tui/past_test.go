@@ -101,6 +101,34 @@ func TestLookingBackAtATime(t *testing.T) {
 	})
 }
 
+// If :at is typed while [ is being read, the time that was typed is shown, also when the answer for [
+// comes later. After ":at now" that answer is not shown at all.
+func TestLookingBackAtATimeWhileReading(t *testing.T) {
+	s := newStore()
+	kept(s, 5)
+	run(t, setup{store: s}, func(c *console) {
+		reads := func(took time.Duration) { s.set(func(s *fakeStore) { s.past = took }) }
+		at := func(text string) {
+			c.press(":")
+			c.typing("at " + text)
+			c.press("enter")
+		}
+		reads(5 * time.Second)
+		c.press("[")
+		at("now")
+		c.sees("already at the live snapshot")
+		c.rest(6 * time.Second)
+		c.seesNot("PAST")
+		c.press("[")
+		reads(time.Second)
+		at("2m")
+		c.rest(2 * time.Second)
+		c.sees("PAST", then(s, 2))
+		c.rest(5 * time.Second)
+		c.sees("PAST", then(s, 2))
+	})
+}
+
 func TestLookingBackWithoutSnapshots(t *testing.T) {
 	run(t, setup{}, func(c *console) {
 		c.press("[")
