@@ -174,6 +174,7 @@ func suspensions(s *queue.Snapshot, e Env) troubles {
 		kinds[k] = append(kinds[k], strings.TrimSpace(x.Endpoint.String()+" "+by))
 		text := e.dotted(x.Endpoint.String(), x.Reason.String(), until, "since "+e.Clock(x.Since), by)
 		t.add(Target{queue.PaneWebhooks, id}, r, x.Endpoint.String(), text, t.cure)
+		t.all[len(t.all)-1].cause = x.Reason.String()
 	}
 	people := ""
 	if n := len(kinds[0]); n > 0 {
@@ -279,6 +280,7 @@ func unticked(s *queue.Snapshot, e Env) troubles {
 		name := u.Workers[0].String()
 		text := e.dotted(queue.Choose(len(u.Workers) > 1, name+" +"+strconv.Itoa(len(u.Workers)-1)+" more in 9", name), u.Why.String())
 		t.add(Target{queue.PaneScheduler, name}, rankWarning, name, text, e.cureOf("", u.Why.String(), t.cure))
+		t.all[len(t.all)-1].cause = u.Why.String()
 	}
 	return t
 }

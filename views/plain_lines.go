@@ -102,10 +102,10 @@ func (p *plainLines) server(s queue.Server) {
 }
 
 // trouble adds a row of trouble of the Overview. Its text may contain ages, so
-// the line is printed again only if its urgency changes; that of a flag also
-// if its text changes, which is the value that was set.
+// the line is printed again only if its urgency or its cause changes; that of a
+// flag also if its text changes, which is the value that was set.
 func (p *plainLines) trouble(label string, x trouble) {
-	state := strconv.Itoa(x.rank)
+	state := strconv.Itoa(x.rank) + " " + x.cause
 	if x.target.Pane == queue.PaneFlags {
 		state = x.text
 	}
@@ -151,7 +151,7 @@ func (p *plainLines) sinceWhen(t *time.Time) string {
 }
 
 // operations adds the bulk operations that their brake has not stopped. A line is printed again at
-// each quarter of the items, and when a delay begins or ends.
+// each quarter of the items, and when a delay begins, gets another reason or ends.
 func (p *plainLines) operations(s *queue.Snapshot) {
 	for _, o := range s.Operations {
 		if o.State == queue.BulkPaused && !o.StateWhy.Empty() {
@@ -168,19 +168,20 @@ func (p *plainLines) operations(s *queue.Snapshot) {
 			left = Span(d) + " left"
 		}
 		waits := queue.Choose(o.Waits.Empty(), "", "waits: "+o.Waits.String())
-		p.add(state+queue.Choose(o.Waits.Empty(), "", " waits"), "OPERATION #"+strconv.FormatInt(o.ID, 10)+" "+operationWord(o.Kind)+" "+o.Selected(),
+		p.add(state+queue.Choose(o.Waits.Empty(), "", " waits "+queue.WhyCode(o.Waits.String())), "OPERATION #"+strconv.FormatInt(o.ID, 10)+" "+operationWord(o.Kind)+" "+o.Selected(),
 			o.State, by, done, queue.Choose(o.State == queue.BulkRunning, rateText(o.Rate), ""), left, waits)
 	}
 }
 
-// waiting adds the queues that something blocks, or that never become empty at their current rates.
+// waiting adds the queues that something blocks, or that never become empty at their current rates. A
+// line is printed again for another reason.
 func (p *plainLines) waiting(s *queue.Snapshot) {
 	for _, w := range s.Waiting {
 		if !w.Stuck() && w.Why.Empty() {
 			continue
 		}
 		count := queue.Choose(w.WaitingBound, "at least ", "") + Count(w.Waiting) + " waiting"
-		p.add("", "WAITING "+w.Name(), queue.Choose(w.Stuck(), "never clears at this rate"+reasonTail(w.Why.String()), w.Why.String()), count, queue.Choose(w.OldestAt == nil, "none is due yet", "oldest for "+Age(w.AgeSeconds)))
+		p.add(queue.WhyCode(w.Why.String()), "WAITING "+w.Name(), queue.Choose(w.Stuck(), "never clears at this rate"+reasonTail(w.Why.String()), w.Why.String()), count, queue.Choose(w.OldestAt == nil, "none is due yet", "oldest for "+Age(w.AgeSeconds)))
 	}
 }
 

@@ -89,3 +89,58 @@ func TestPlainLinesAreNewsOnce(t *testing.T) {
 	}
 	require.Equal(t, 2, changed)
 }
+
+// What is said once is said again when its cause is another one.
+func TestPlainLinesSayANewCause(t *testing.T) {
+	t.Parallel()
+	e := env(theme.Options{})
+	state := func(s queue.Snapshot, name string) string {
+		for _, l := range views.PlainLines(&s, e) {
+			if strings.HasPrefix(l.Key, name) {
+				return l.State
+			}
+		}
+		require.Failf(t, "no line", "%s in %s", name, plainText(views.PlainLines(&s, e)))
+		return ""
+	}
+	with := func(change func(*queue.Snapshot)) queue.Snapshot {
+		s := viewstest.Empty()
+		s.Hosts = []queue.Host{{ID: queue.Clean("h"), Alive: true}}
+		change(&s)
+		return s
+	}
+	waits := func(why string, n int64) queue.Snapshot {
+		return with(func(s *queue.Snapshot) {
+			s.Waiting = []queue.Waiting{{Queue: queue.Clean("job k"), Source: "job", Subject: queue.Clean("k"), Domain: queue.Clean("d"), Waiting: n, AgeSeconds: 60, Why: queue.Clean(why)}}
+		})
+	}
+	operation := func(why string) queue.Snapshot {
+		return with(func(s *queue.Snapshot) {
+			s.Operations = []queue.Operation{{ID: 1, Kind: "requeue_webhook", State: queue.BulkRunning, Frozen: 9, Waits: queue.Clean(why)}}
+		})
+	}
+	suspended := func(reason string) queue.Snapshot {
+		return with(func(s *queue.Snapshot) {
+			s.Suspended = []queue.Suspension{{SubscriptionID: 7, Endpoint: queue.Clean("hooks.example"), Reason: queue.Clean(reason)}}
+		})
+	}
+	unticked := func(why string) queue.Snapshot {
+		return with(func(s *queue.Snapshot) {
+			s.Ticks = []queue.TickWorker{{Name: queue.Clean("lease_reaper"), IntervalSeconds: 60, Why: queue.Clean(why)}}
+		})
+	}
+	for _, c := range []struct {
+		line         string
+		before, same queue.Snapshot // two states that do not differ in their cause
+		after        queue.Snapshot
+	}{
+		{"WAITING", waits("no live host runs job_executor", 3), waits("no live host runs job_executor", 4), waits("queue.job_substrate.enabled is off", 3)},
+		{"WAITING", waits("", 3), waits("", 4), waits("no executor subscribes to it", 3)},
+		{"OPERATION", operation("3 requeued items wait: circuit open"), operation("2 requeued items wait: circuit open"), operation("2 requeued items wait: webhook.worker.enabled is off")},
+		{"SUSPENDED", suspended("circuit"), suspended("circuit"), suspended("410 Gone")},
+		{"NOT TICKED", unticked("no live host runs lease_reaper"), unticked("no live host runs lease_reaper"), unticked("queue.lease.reaper_enabled is off")},
+	} {
+		require.Equal(t, state(c.before, c.line), state(c.same, c.line), c.line)
+		require.NotEqual(t, state(c.before, c.line), state(c.after, c.line), c.line)
+	}
+}

@@ -25,6 +25,7 @@ type trouble struct {
 	target           Target
 	rank             int
 	name, text, cure string
+	cause            string // the reason, without ages and counts; "" = the label says it
 }
 
 // troubleKinds returns all troubles by kind, in the order in which they need a
@@ -57,7 +58,7 @@ func Troubles(s *queue.Snapshot) []Trouble {
 }
 
 func (t *troubles) add(target Target, rank int, name, text, cure string) {
-	t.all = append(t.all, trouble{target, rank, name, text, cure})
+	t.all = append(t.all, trouble{target: target, rank: rank, name: name, text: text, cure: cure})
 }
 
 // alert adds an alert to the troubles.
