@@ -81,6 +81,9 @@ type asked struct {
 func (m *root) ask(x asked) tea.Cmd {
 	a := x.action
 	x.req.Action, x.req.Actor = a.ID, m.me.actor
+	if a.Guards() {
+		x.req.Confirm = m.production()
+	}
 	if m.me.askName && a.Danger != queue.DangerLocal {
 		m.raise(newNameDialog(x, m.me.actor))
 		return nil

@@ -95,18 +95,27 @@ func (m *root) offers(text string) []string {
 	for _, p := range Panes() {
 		take(string(p.ID))
 	}
+	name := func(before, plain, quoted string) { // found however it is typed, and offered as the line reads it
+		if strings.HasPrefix(before+plain, text) || strings.HasPrefix(before+quoted, text) {
+			out = append(out, before+quoted)
+		}
+	}
 	for _, a := range m.actions {
 		words := a.Words
 		take(words + " ")
 		if strings.HasPrefix(text, words+" ") {
 			for _, id := range m.ids(a) {
-				take(words + " " + id)
+				name(words+" ", id, queue.ShellQuote(id))
 			}
 		}
 	}
 	take("why ")
 	for _, x := range m.feed.snapshot.OrEmpty().Waiting {
-		take("why " + x.Name())
+		if plain := x.Name(); strings.Join(lineWords(plain), " ") == plain {
+			take("why " + plain)
+		} else {
+			name("why ", plain, queue.ShellQuote(plain))
+		}
 	}
 	for _, word := range []string{"at ", "export ", "help", "quit"} {
 		take(word)
@@ -143,18 +152,17 @@ func (m *root) command(text string) tea.Cmd {
 		m.raise(m.help())
 		return nil
 	}
-	if file, ok := cutWords(text, "export"); ok {
-		return m.export(strings.TrimSpace(file))
+	line := lineWords(text)
+	if len(line) == 0 {
+		return nil
 	}
-	if when, ok := cutWords(text, "at"); ok {
-		return m.travelTo(strings.TrimSpace(when))
-	}
-	if name, ok := cutWords(text, "why"); ok {
-		return m.why(strings.TrimSpace(name))
-	}
-	line, closed := queue.SplitWords(text)
-	if !closed {
-		line = strings.Fields(text)
+	switch rest := strings.Join(line[1:], " "); line[0] {
+	case "export":
+		return m.export(rest)
+	case "at":
+		return m.travelTo(rest)
+	case "why":
+		return m.why(rest)
 	}
 	best, rest, most := queue.Action{}, []string(nil), 0
 	for _, a := range m.actions {
@@ -195,16 +203,11 @@ func (m *root) lastWord(word string) (found []queue.Action) {
 	return queue.Choose(len(found) > 1 && len(here) > 0, here, found)
 }
 
-// cutWords returns the rest of text after words; ok reports whether text begins
-// with words.
-func cutWords(text, words string) (rest string, ok bool) {
-	if words == "" {
-		return "", false
-	}
-	if text == words {
-		return "", true
-	}
-	return strings.CutPrefix(text, words+" ")
+// lineWords splits a typed line into words as a shell does; a line with a quotation that is not
+// closed, such as a name with an apostrophe, at its blanks.
+func lineWords(text string) []string {
+	words, closed := queue.SplitWords(text)
+	return queue.Choose(closed, words, strings.Fields(text))
 }
 
 // commandAct starts an action on the targets that the line names. If the line

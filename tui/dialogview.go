@@ -75,7 +75,7 @@ func (d *dialog) viewPreview(v *views.Dialog) {
 		v.Facts, undo = append(v.Facts, undo...), nil
 	}
 	if p.Command != "" {
-		v.Facts = append(v.Facts, queue.PlanLine{Label: views.SameAs, Value: queue.CleanLong(d.headless())})
+		v.Facts = append(v.Facts, queue.PlanLine{Label: views.SameAs, Value: queue.CleanLong(p.Command)})
 	}
 	v.Facts = append(v.Facts, undo...)
 	v.Notes = skippedWords(p.Results, p.Skipped)
@@ -191,22 +191,10 @@ func skippedWords(results []queue.Outcome, skipped int64) []string {
 func (d *dialog) undoLines() (out []queue.PlanLine) {
 	label := "undo"
 	if d.plan.Undo != "" {
-		out, label = append(out, queue.PlanLine{Label: label, Value: queue.CleanLong(d.confirmable(d.plan.Undo))}), ""
+		out, label = append(out, queue.PlanLine{Label: label, Value: queue.CleanLong(d.plan.Undo)}), ""
 	}
 	if words := d.actions.UndoWords(d.req, d.plan.Undo); words != "" {
 		out = append(out, queue.PlanLine{Label: label, Value: queue.Clean(words)})
 	}
 	return out
-}
-
-// headless returns the qtop command that does the same.
-func (d *dialog) headless() string { return d.confirmable(d.plan.Command) }
-
-// confirmable returns a command of the action or of its opposite. For a guarded
-// action on a production database it includes --confirm with the name to type.
-func (d *dialog) confirmable(command string) string {
-	if d.production == "" || command == "" || !d.action.Guards() {
-		return command
-	}
-	return command + " --confirm " + d.production
 }

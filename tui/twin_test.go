@@ -16,6 +16,9 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
+// guardName is the name of a guarded database with blanks, a quotation mark and dashes.
+const guardName = "it's --prod eu"
+
 // A dialog prints the qtop command that does the same. Typed after ":", that
 // command opens a dialog with the same plan.
 func TestPrintedCommandOpensTheSamePlan(t *testing.T) {
@@ -70,9 +73,19 @@ func TestPrintedCommandOpensTheSamePlan(t *testing.T) {
 			if a.Targets.Instead == "all" {
 				requests = append(requests, base())
 			}
+			for i := range requests { // and in a guarded database, whose name needs quotes
+				r := requests[i]
+				if r.Confirm = ""; a.Guards() {
+					r.Confirm = guardName
+				}
+				requests = append(requests, r)
+			}
 			for _, want := range requests {
 				s := newStore()
 				s.snap.Server.CloneOf = queue.Clean("another database")
+				if want.Confirm != "" {
+					s.session.Environment = queue.Environment{Name: queue.Clean(guardName), Guarded: true}
+				}
 				m := newStill(s, nil, Options{Actor: "anna"})
 				cmd := m.command(a.Command(want))
 				require.NotNil(t, cmd, "%s: %s", a.Command(want), m.notice.text)
@@ -176,17 +189,17 @@ func TestPrintedCommandOfEveryDialog(t *testing.T) {
 			}
 			d.preview(p, false, m.o.Now())
 			printed := printedCommand(m.root, d)
-			require.Equal(t, strings.ReplaceAll(d.headless(), " ", ""), printed)
+			require.Equal(t, strings.ReplaceAll(d.plan.Command, " ", ""), printed)
 
 			m.over = nil
-			require.NotNil(t, m.command(strings.TrimPrefix(d.headless(), ":")), m.notice.text)
-			require.Len(t, m.over, 1, "%s: %s", d.headless(), m.notice.text)
+			require.NotNil(t, m.command(strings.TrimPrefix(d.plan.Command, ":")), m.notice.text)
+			require.Len(t, m.over, 1, "%s: %s", d.plan.Command, m.notice.text)
 			got := m.over[0].(*dialog)
-			require.Equal(t, a.ID, got.action.ID, d.headless())
+			require.Equal(t, a.ID, got.action.ID, d.plan.Command)
 			if a.Targets.Name != "" && a.Danger != queue.DangerDatabase {
 				require.Equal(t, req.Targets, got.req.Targets)
 			}
-			require.NotNil(t, m.command(d.headless()), "also with the leading colon")
+			require.NotNil(t, m.command(d.plan.Command), "also with the leading colon")
 		})
 	}
 }
@@ -210,4 +223,65 @@ func printedCommand(m *root, d *dialog) string {
 		}
 	}
 	return strings.TrimPrefix(strings.Join(strings.Fields(strings.Join(all, " ")), ""), "sameas")
+}
+
+// In a guarded database the command that a dialog prints, and the one that undoes the action, have
+// the name as a flag, in front of texts that begin with a dash.
+func TestPrintedCommandsConfirm(t *testing.T) {
+	s := newStore()
+	s.session.Environment = queue.Environment{Name: queue.Clean(guardName), Guarded: true}
+	const confirm = ` --confirm 'it'\''s --prod eu'`
+	m := newStill(s, nil, Options{Actor: "anna"})
+	require.NotNil(t, m.command("mark -- -deploy"), m.notice.text)
+	d := m.over[0].(*dialog)
+	d.form[0].input.SetValue("-deploy")
+	require.NotNil(t, d.submit())
+	require.Equal(t, "qtop mark"+confirm+" -- -deploy", actions.Registry().ByID(queue.ActMark).Command(d.req))
+
+	for _, a := range actions.Registry() {
+		req := queue.Request{Action: a.ID, Args: map[string]string{}, Reason: "r", Confirm: guardName, Targets: []string{"-7"}}
+		for _, arg := range a.Args {
+			req.Args[arg.Name] = cmp.Or(arg.Default, append(arg.Options(), "-one")[0])
+		}
+		o := actions.Registry().ByID(a.Opposite)
+		if line := actions.Registry().UndoCommand(req); line != "" && o.Guards() {
+			words, ok := queue.SplitWords(line)
+			require.True(t, ok, line)
+			i := slices.Index(words, "--confirm")
+			require.Positive(t, i, line)
+			require.Equal(t, guardName, words[i+1], line)
+			if end := slices.Index(words, "--"); end >= 0 {
+				require.Less(t, i, end, line)
+			}
+		}
+	}
+}
+
+// Names may be quoted after ":why", ":at" and ":export" as everywhere on a command line, and those
+// that pages print are; a name without quotes is taken as it is. What tab offers can be sent.
+func TestNamesAfterWhyAreWords(t *testing.T) {
+	odd := `hook "x y" o'neil's`
+	s := newStore()
+	s.snap.Waiting[0].Source, s.snap.Waiting[0].Subject, s.snap.Waiting[0].Queue = "webhook", queue.Clean(odd), queue.Clean(odd)
+	name := s.snap.Waiting[0].Name()
+	for line, want := range map[string]string{
+		"why 'job kg.reindex in kg'": "job kg.reindex in kg", "why job kg.reindex in kg": "job kg.reindex in kg", "qtop why 'job kg.reindex in kg'": "job kg.reindex in kg",
+		"why event o'brien": "event o'brien", "why " + queue.ShellQuote(odd): odd,
+	} {
+		m := newStill(s, nil, Options{Actor: "anna"})
+		require.NotNil(t, m.command(line), "%s: %s", line, m.notice.text)
+		require.Equal(t, want, m.pane().top().list.query.ID, line)
+	}
+	m := newStill(s, nil, Options{Actor: "anna"})
+	for _, begun := range []string{"why " + name[:len(name)-3], "why '" + name[:4]} {
+		require.Contains(t, m.offers(begun), "why "+queue.ShellQuote(name))
+	}
+	require.Contains(t, m.offers("why "), "why "+s.snap.Waiting[1].Name(), "blanks alone need no quotes here")
+
+	a := queue.Alert{Kind: queue.AlertBacklog, Subject: queue.Clean("backlog:" + odd)}
+	page := views.AlertPage(a, &s.snap, nil, m.env(), 200)
+	all := ansi.Strip(strings.Join(page.Lines, "\n"))
+	require.Contains(t, all, "qtop why "+queue.ShellQuote(odd)+" shows what blocks the queue")
+	m.command("at '02:14'")
+	require.NotContains(t, m.notice.text, "needs a time")
 }

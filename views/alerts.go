@@ -115,11 +115,11 @@ func AlertPage(a queue.Alert, s *queue.Snapshot, history []queue.AlertAck, e Env
 	case queue.AlertUnclaimed:
 		p.pair("due for", Age(a.AgeSeconds)+": no live executor can claim these jobs")
 		p.pair("since", dashed(e, a.Since, e.Stamp))
-		p.pair("cure", "start the host of the executor, bind a handler, or add a job subscription (4, E); qtop why '"+a.Queue()+"' shows the whole chain")
+		p.pair("cure", "start the host of the executor, bind a handler, or add a job subscription (4, E); qtop why "+queue.ShellQuote(a.Queue())+" shows the whole chain")
 	case queue.AlertBacklog:
 		p.pair("due for", Age(a.AgeSeconds)+", "+e.Times(a.Ratio)+" queue.backlog.critical_seconds")
 		p.pair("since", dashed(e, a.Since, e.Stamp))
-		p.pair("cure", "qtop why '"+a.Queue()+"' shows what blocks the queue")
+		p.pair("cure", "qtop why "+queue.ShellQuote(a.Queue())+" shows what blocks the queue")
 	case queue.AlertCircuit:
 		p.pair("open for", Age(a.AgeSeconds)+", "+e.Times(a.Ratio)+" queue.backlog.critical_seconds")
 		p.pair("since", dashed(e, a.Since, e.Stamp))

@@ -49,8 +49,8 @@ func sampleArgs(a queue.Action, word string, empty bool) map[string]string {
 }
 
 // A dialog shows the qtop command that does the same. Read by a shell and by
-// the verb, that command gives the same request, for every action and whatever
-// text is in it.
+// the verb, that command gives the same request and confirmation, for every
+// action and whatever text is in it.
 func TestPrintedCommandIsTheRequest(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
@@ -65,6 +65,9 @@ func TestPrintedCommandIsTheRequest(t *testing.T) {
 		for _, word := range oddWords {
 			for _, empty := range []bool{false, true} {
 				r := queue.Request{Action: entry.ID, Args: sampleArgs(entry, word, empty), Targets: []string{}}
+				if !empty { // in a guarded database, named like this
+					r.Confirm = word
+				}
 				if entry.Reason {
 					r.Reason = word
 				}
@@ -100,9 +103,15 @@ func TestPrintedCommandIsTheRequest(t *testing.T) {
 			}
 			v.cmd.SetArgs(words[1+len(strings.Fields(entry.Words)):])
 			require.NoError(t, v.cmd.Execute(), entry.Command(r))
-			if entry.Danger == queue.DangerDatabase { // its only target is the database, which is typed as confirmation
+			switch {
+			case entry.Danger == queue.DangerDatabase: // its only target is the database, which is typed as confirmation
 				r.Args["confirm"], r.Targets = r.Targets[0], []string{}
+			case v.namesDatabase() && r.Confirm != "":
+				r.Args["confirm"] = r.Confirm
+			case entry.Guards():
+				require.Equal(t, r.Confirm, v.o.confirm, entry.Command(r))
 			}
+			r.Confirm = ""
 			require.Equal(t, r, got, entry.Command(r))
 		}
 	}

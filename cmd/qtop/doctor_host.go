@@ -41,7 +41,7 @@ func hostRightFindings(ctx context.Context, x patient) []finding {
 	}
 	if owner.Foreign {
 		out = append(out, finding{"note", "host rights", queue.Clean("a worker host with this login claims no jobs as " + executor + ", which belongs to " + owner.Role),
-			"GRANT " + owner.Role + " TO " + x.session.User.String() + ", or qtop executor owner " + executor + " --owner-role " + x.session.User.String() + " --reason R"})
+			"GRANT " + owner.Role + " TO " + x.session.User.String() + ", or qtop executor owner " + queue.ShellQuote(executor) + " --owner-role " + queue.ShellQuote(x.session.User.String()) + " --reason R"})
 	}
 	if len(out) > 0 {
 		return out

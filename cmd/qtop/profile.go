@@ -116,7 +116,7 @@ func (a *app) addProfile(name string) error {
 		}
 	}
 	a.say("wrote profile " + name + " to " + path)
-	a.say("use it with --profile, or always: qtop profile use " + name)
+	a.say("use it with --profile, or always: qtop profile use " + queue.ShellQuote(name))
 	return nil
 }
 

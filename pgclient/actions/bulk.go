@@ -389,7 +389,9 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 	case queue.ActBulkRate:
 		was := strconv.FormatFloat(o.Rate, 'f', -1, 64)
 		addLine(p, "rate", "%s/s → %s/s", was, p.Request.Args["rate"])
-		p.Undo = Registry().ByID(queue.ActBulkRate).Command(queue.Request{Targets: p.Request.Targets, Args: map[string]string{"rate": was}})
+		p.Undo = Registry().ByID(queue.ActBulkRate).Command(queue.Request{
+			Targets: p.Request.Targets, Args: map[string]string{"rate": was}, Confirm: p.Request.Confirm,
+		})
 	}
 	return nil
 }

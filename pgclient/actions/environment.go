@@ -49,7 +49,7 @@ func planEnvironment(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if a.Refused {
 		return refuse(p, a.Rule, a.Reason)
 	}
-	p.Count, p.Confirm = 1, a.Confirm
+	p.Count, p.Confirm, p.Request.Confirm = 1, a.Confirm, a.Confirm
 	p.Results = []queue.Outcome{{ID: queue.EnvironmentFlag, Outcome: "would_set"}}
 	addLine(p, "now", "%s", a.Before)
 	addLine(p, "new", "%s", a.After)

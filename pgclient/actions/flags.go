@@ -58,6 +58,7 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 	if p.Request.Action == queue.ActFlagSet && at != nil && value.String() != to {
 		p.Undo = Registry().ByID(queue.ActFlagSet).Command(queue.Request{
 			Targets: []string{key}, Args: map[string]string{"value": value.String()}, Reason: "undo: " + cmp.Or(p.Request.Reason, "flag set"),
+			Confirm: p.Request.Confirm,
 		})
 	}
 	p.Lines = append(p.Lines, line("new", "%s", to))

@@ -22,7 +22,7 @@ func (a Action) Command(r Request) string {
 	case t.Name == "" || a.Danger == DangerDatabase:
 	case r.Filter != "":
 		for _, f := range r.Filters() {
-			words = append(words, "--filter", shellQuote(f))
+			words = append(words, "--filter", ShellQuote(f))
 		}
 	case len(r.Targets) == 0 && t.Instead == "all":
 		words = append(words, "--all")
@@ -42,16 +42,21 @@ func (a Action) Command(r Request) string {
 	for _, arg := range a.Args {
 		v, ok := r.Args[arg.Name]
 		if !arg.Positional && (v != "" || ok && (arg.Clears || arg.Default != "")) { // with the flag left out, the argument would get its default or keep its current value
-			words = append(words, "--"+arg.Name+a.between()+shellQuote(v))
+			words = append(words, "--"+arg.Name+a.between()+ShellQuote(v))
 		}
 	}
-	if a.Danger == DangerDatabase {
-		words = append(words, "--confirm", strings.Join(quoteAll(r.Targets), " "))
+	if name := Choose(a.Danger == DangerDatabase, strings.Join(r.Targets, " "), r.Confirm); name != "" && a.confirms() {
+		words = append(words, "--confirm", ShellQuote(name))
 	}
 	if r.Reason != "" {
-		words = append(words, "--reason", shellQuote(r.Reason))
+		words = append(words, "--reason", ShellQuote(r.Reason))
 	}
 	return CleanLong(strings.Join(append(words, behind...), " ")).String()
+}
+
+// confirms reports whether the action's verb has the flag --confirm.
+func (a Action) confirms() bool {
+	return a.Guards() || a.Danger == DangerDatabase || a.ID == ActEnvironment
 }
 
 // between returns the separator between a flag and its value: "=" if the action has a switch, which
@@ -197,13 +202,13 @@ func (a Action) Free() Arg {
 func quoteAll(words []string) []string {
 	q := make([]string, len(words))
 	for i, w := range words {
-		q[i] = shellQuote(w)
+		q[i] = ShellQuote(w)
 	}
 	return q
 }
 
-// shellQuote quotes a text as one word for a POSIX shell.
-func shellQuote(s string) string {
+// ShellQuote quotes a text as one word for a POSIX shell, if it needs that.
+func ShellQuote(s string) string {
 	if s != "" && strings.IndexFunc(s, func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.,:/@%+=", r)
 	}) < 0 {

@@ -16,7 +16,8 @@ type Request struct {
 	Args    map[string]string // values by Arg.Name
 	Actor   string            // the person whom the audit row names
 	Reason  string
-	Whole   bool // reveal the complete payload, however large; otherwise its first PayloadShown characters
+	Confirm string // the name that a printed command gives as --confirm; "" = none
+	Whole   bool   // reveal the complete payload, however large; otherwise its first PayloadShown characters
 }
 
 // Select makes the request select the rows that match any of the filters.

@@ -28,7 +28,7 @@ const undoIDs = 100
 func (r Registry) UndoCommand(q Request) string {
 	a := r.ByID(q.Action)
 	o := r.ByID(a.Opposite)
-	u := Request{Action: o.ID, Args: map[string]string{}}
+	u := Request{Action: o.ID, Args: map[string]string{}, Confirm: q.Confirm}
 	switch {
 	case o.Words == "" || o.Local():
 		return ""

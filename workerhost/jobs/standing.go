@@ -94,9 +94,9 @@ func advice(refusal, executor string) string {
 	case strings.Contains(refusal, "switched off"):
 		return "qtop flag set queue.job_substrate.enabled true"
 	case strings.Contains(refusal, "is registered"), strings.Contains(refusal, "deregistered"):
-		return "qtop executor register " + executor + " --owner-role ROLE, this host's login or a group of it"
+		return "qtop executor register " + queue.ShellQuote(executor) + " --owner-role ROLE, this host's login or a group of it"
 	case strings.Contains(refusal, "subscription"):
-		return "qtop executor subscribe " + executor
+		return "qtop executor subscribe " + queue.ShellQuote(executor)
 	case strings.Contains(refusal, "belongs to role"):
 		return "ask for that role, or give this host its own executor (--executor)"
 	}
