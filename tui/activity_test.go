@@ -3,6 +3,8 @@ package tui
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/qtop/qtop/views/viewstest"
 )
 
@@ -23,5 +25,25 @@ func TestSessionsAreSignalled(t *testing.T) {
 		c.sees("this row is not a session")
 		c.press("k", "k", "enter")
 		c.sees("session 5120", "Blocked sessions", "qtop host work")
+	})
+}
+
+// A filter decides which sessions are shown, selected and signalled. The page of a session names
+// those that block it although the filter leaves them out.
+func TestSessionsAreFiltered(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+		c.press("g", "l", "/")
+		c.typing("program:*work")
+		c.press("enter")
+		c.sees("filter program:*work", "qtop host work", "1 row")
+		c.seesNot("etl@bi", "deploy")
+		c.press("ctrl+a", "X")
+		c.typing("x")
+		c.press("enter")
+		c.rest(quiet)
+		require.Equal(t, []string{viewstest.Sessions()[2].ID}, last(s.asked()).Targets)
+		c.press("esc", "enter")
+		c.sees("session 5233", "Blocked by", "deploy app migrate, idle in transaction")
 	})
 }

@@ -216,7 +216,11 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 	case queue.ListQuarantine:
 		return queue.Page{Rows: viewstest.Quarantine()}, s.err
 	case queue.ListActivity:
-		return queue.Page{Rows: viewstest.Sessions()}, s.err
+		rows := viewstest.Sessions()
+		if f, err := queue.ParseFilter(q.Filter, queue.ActivityFields()); err == nil { // as pgclient filters
+			rows = slices.DeleteFunc(rows, func(a queue.Activity) bool { return !f.Match(a.Field, viewstest.Now()) })
+		}
+		return queue.Page{Rows: rows, Total: int64(len(rows))}, s.err
 	case queue.ListNotify:
 		n := s.notify
 		if f, err := queue.ParseFilter(q.Filter, queue.NotificationFields()); err == nil { // as pgclient filters

@@ -16,22 +16,25 @@ func activityPane() pane {
 		list:       pagedList(queue.Query{Kind: queue.ListActivity}, func(a queue.Activity) string { return a.ID }),
 		selectable: true, rereadOften: true,
 		source: func(at scene) views.Source { return listSource(at, views.Activity(sessions(at))) },
-		enter: func(at scene, i int) level {
-			was := sessions(at)[i] // the page goes on showing a session that has ended
-			return level{id: was.ID, title: was.ID, page: func(at scene) (views.Page, bool) {
-				for _, a := range sessions(at) {
-					if a.ID == was.ID {
-						was = a
-					}
-				}
-				return views.ActivityPage(was, sessions(at), at.env, at.size.W), true
-			}}
-		},
+		enter: func(at scene, i int) level { return sessionLevel(sessions(at)[i].ID) },
 		acts: acts{targets: map[queue.ActionID]target{queue.ActSessionCancel: sessionTarget, queue.ActSessionTerminate: sessionTarget}},
 	}
 }
 
 func sessions(at scene) []queue.Activity { return queue.Of[[]queue.Activity](at.base().list.page) }
+
+// sessionLevel returns the page of one session. It reads all sessions, because the filter of the
+// pane may leave out those that block this one. The page goes on showing a session that has ended.
+func sessionLevel(id string) level {
+	return level{id: id, title: id, list: listOf(queue.ListActivity, ""), page: func(at scene) (views.Page, bool) {
+		all := sessions(at)
+		if at.level.list.read {
+			all = queue.Of[[]queue.Activity](at.level.list.page)
+		}
+		a, ok := queue.Find(all, func(a queue.Activity) bool { return a.ID == id })
+		return views.ActivityPage(a, all, at.env, at.size.W), ok
+	}}
+}
 
 // sessionTarget fills in the selected sessions, else the one under the cursor.
 func sessionTarget(at scene, req *queue.Request) string {

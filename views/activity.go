@@ -15,6 +15,7 @@ import (
 // effect first.
 func Activity(rows []queue.Activity) Source {
 	return Source{
+		Fields: queue.ActivityFields(),
 		Sorts: []Sort{
 			{Name: "blocking others first"},
 			{Name: "transaction, oldest first", Column: "transaction_since", Less: func(i, j int) bool {
@@ -28,7 +29,7 @@ func Activity(rows []queue.Activity) Source {
 		Title: func(a queue.Activity) string {
 			return a.Login.String() + " " + a.Program.String() + " " + a.State.String()
 		}, First: "pid login program state transaction_since effect",
-		Filter: "pid kind login program client state waits=waits_for",
+		Word: queue.Activity.Field,
 		Look: func(a queue.Activity, e Env) (table.Cell, theme.Style) {
 			r := activityRank(a, e.Now)
 			return e.sign(r), e.tone(r)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
-	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -27,46 +26,52 @@ type reader func(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.P
 func readers() map[queue.ListKind]reader {
 	return map[queue.ListKind]reader{
 		queue.ListDeadLetters:        deadLetters,
-		queue.ListDeadGroups:         deadGroups,
+		queue.ListDeadGroups:         plain(deadGroups),
 		queue.ListDeadLetter:         whole(deadLetter),
 		queue.ListJobs:               jobs,
 		queue.ListJob:                whole(job),
 		queue.ListOperations:         operations,
-		queue.ListOperation:          operation,
+		queue.ListOperation:          plain(operation),
 		queue.ListEndpoints:          endpoints,
-		queue.ListEndpoint:           endpoints,
-		queue.ListLeases:             whole(leases),
+		queue.ListEndpoint:           plain(endpoints),
+		queue.ListLeases:             plain(leases),
 		queue.ListNotify:             notifications,
 		queue.ListEventSubscriptions: subscriptions,
 		queue.ListResolution:         whole(resolution),
 		queue.ListWhy:                whole(why),
-		queue.ListRoutes:             routes,
-		queue.ListConsumers:          consumers,
-		queue.ListEventTypes:         eventTypes,
-		queue.ListProducers:          producers,
+		queue.ListRoutes:             plain(routes),
+		queue.ListConsumers:          plain(consumers),
+		queue.ListEventTypes:         plain(eventTypes),
+		queue.ListProducers:          plain(producers),
 		queue.ListCron:               whole(cronOf),
 		queue.ListAudit:              audit,
 		queue.ListFlagHistory:        flagHistory,
-		queue.ListAlertHistory:       alertHistory,
-		queue.ListActivity:           whole(activity),
-		queue.ListQuarantine:         whole(quarantine),
+		queue.ListAlertHistory:       plain(alertHistory),
+		queue.ListActivity:           activity,
+		queue.ListQuarantine:         plain(quarantine),
 	}
 }
 
 // Kinds returns the kinds of lists that [Read] reads, by name.
 func Kinds() []queue.ListKind { return slices.Sorted(maps.Keys(readers())) }
 
-// whole turns a function that reads a whole list or one row into a reader of one page.
-func whole[T any](read func(context.Context, *pgpool.Pool, queue.Query) (T, error)) reader {
-	return func(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) (err error) {
-		p.Rows, err = read(ctx, db, q)
-		return err
+// plain returns a reader that refuses a filter, for a list that takes none. Every reader in the map
+// readers applies the filter or is plain, so that no list looks filtered and is not.
+func plain(read reader) reader {
+	return func(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
+		if q.Filter != "" {
+			return queue.NewError(queue.KindUsage, "the list "+string(q.Kind)+" takes no filter", "", "leave the filter out")
+		}
+		return read(ctx, db, q, p)
 	}
 }
 
-// activity reads the sessions; the SQL columns are named like the JSON members.
-func activity(ctx context.Context, db *pgpool.Pool, _ queue.Query) ([]queue.Activity, error) {
-	return pgrow.Column[queue.Activity](ctx, db, "SELECT to_jsonb(r) FROM public.fn_queue_activity() r")
+// whole turns a function that reads one value into a reader of one page.
+func whole[T any](read func(context.Context, *pgpool.Pool, queue.Query) (T, error)) reader {
+	return plain(func(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) (err error) {
+		p.Rows, err = read(ctx, db, q)
+		return err
+	})
 }
 
 // Read reads one page of the list q.Kind. An unknown kind is a usage error.

@@ -10,7 +10,9 @@ import (
 
 // quarantine reads the rows in quarantine, then the rows that are being retried; within each, the
 // oldest first.
-func quarantine(ctx context.Context, db *pgpool.Pool, _ queue.Query) ([]queue.Quarantined, error) {
-	return pgrow.Column[queue.Quarantined](ctx, db, `SELECT pg_catalog.to_jsonb(q) FROM public.queue_quarantine q
+func quarantine(ctx context.Context, db *pgpool.Pool, _ queue.Query, p *queue.Page) error {
+	rows, err := pgrow.Column[queue.Quarantined](ctx, db, `SELECT pg_catalog.to_jsonb(q) FROM public.queue_quarantine q
 		ORDER BY q.set_aside_at IS NULL, q.set_aside_at, q.first_failed_at, q.quarantine_id LIMIT 10000`)
+	p.Rows, p.Total = rows, int64(len(rows))
+	return err
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/qtop/qtop/pgclient/filtersql"
 	"github.com/qtop/qtop/pgclient/pgpool"
@@ -17,7 +16,8 @@ import (
 // than a thousand.
 const mostSubscriptions = 10_000
 
-// subscriptions reads the event subscriptions that match the filter, and the broadcast share.
+// subscriptions reads the event subscriptions and the unrouted event types that match the filter, and
+// the broadcast share of all events.
 func subscriptions(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	f, err := queue.ParseFilter(q.Filter, queue.EventSubscriptionFields())
 	if err != nil {
@@ -30,14 +30,13 @@ func subscriptions(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue
 	if err != nil {
 		return err
 	}
-	if strings.TrimSpace(q.Filter) != "" {
-		now := time.Now()
-		list.Subscriptions = slices.DeleteFunc(list.Subscriptions, func(s queue.EventSubscription) bool { return !f.Match(s.Field, now) })
+	if list.Broadcast, err = broadcast(ctx, db); err != nil {
+		return err
 	}
-	p.Total = int64(len(list.Subscriptions))
-	list.Broadcast, err = broadcast(ctx, db)
-	p.Rows = list
-	return err
+	list.Subscriptions = slices.DeleteFunc(list.Subscriptions, func(s queue.EventSubscription) bool { return !f.Match(s.Field, p.AsOf) })
+	list.Broadcast.Unrouted = slices.DeleteFunc(list.Broadcast.Unrouted, func(u queue.UnroutedType) bool { return !f.Match(u.Field, p.AsOf) })
+	p.Rows, p.Total = list, int64(len(list.Subscriptions))
+	return nil
 }
 
 // broadcast reads the broadcast share of each event type, and the sums per domain and in total.

@@ -111,8 +111,10 @@ func endpointPage(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, li
 }
 
 // leases reads the leases of all webhook jobs.
-func leases(ctx context.Context, db *pgpool.Pool, q queue.Query) ([]queue.WebhookLease, error) {
-	return webhookLeases(ctx, db, nil, q.Limit)
+func leases(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
+	rows, err := webhookLeases(ctx, db, nil, q.Limit)
+	p.Rows, p.Total = rows, int64(len(rows))
+	return err
 }
 
 // webhookLeases reads the leases on webhook jobs of these subscriptions (nil = all), expired ones

@@ -30,6 +30,42 @@ type Activity struct {
 	Seen      bool       `json:"seen"`              // false: this login sees only that the session exists
 }
 
+// Field returns the value of a field that a filter of sessions names; false if there is no value.
+func (a Activity) Field(name string) (any, bool) {
+	switch name {
+	case "pid":
+		if a.Pid != nil {
+			return *a.Pid, true
+		}
+	case "kind":
+		return a.Kind, true
+	case "login":
+		return a.Login, true
+	case "program":
+		return a.Program, true
+	case "client":
+		return a.Client, true
+	case "state":
+		return a.State, true
+	case "waits":
+		return a.Waits, true
+	}
+	return nil, false
+}
+
+// ActivityFields returns the fields that a filter of sessions may name.
+func ActivityFields() []Field {
+	return []Field{
+		{Name: "pid", Kind: FieldText, Help: "the process of the session"},
+		{Name: "kind", Kind: FieldText, Help: "session, sender, slot or prepared"},
+		{Name: "login", Kind: FieldText, Help: "who logged in"},
+		{Name: "program", Kind: FieldText, Help: "its application_name"},
+		{Name: "client", Kind: FieldText, Help: "the address of the client; empty = a local socket"},
+		{Name: "state", Kind: FieldText, Help: "as in pg_stat_activity"},
+		{Name: "waits", Kind: FieldText, Help: "the event that it waits for"},
+	}
+}
+
 // SessionID names a session by its pid and its start time, because the server reuses pids.
 func SessionID(pid int64, started time.Time) string {
 	return strconv.FormatInt(pid, 10) + "@" + started.UTC().Format("2006-01-02T15:04:05.000000Z07:00")

@@ -66,7 +66,7 @@ func bounded[T any](p Page) ([]any, bool) { return most(Of[[]T](p)) }
 // ExportLists returns all lists that can be exported, by name.
 func ExportLists() []ExportList {
 	return []ExportList{
-		{Name: "activity", Help: "sessions that may block the queues", Kind: ListActivity, Row: Activity{}, Plain: true, rows: listed[Activity]},
+		{Name: "activity", Help: "sessions that may block the queues", Kind: ListActivity, Row: Activity{}, rows: listed[Activity]},
 		{Name: "alert-history", Help: "acknowledgements", Kind: ListAlertHistory, Row: AlertAck{}, Of: "alert or executor", Optional: true, Plain: true, rows: bounded[AlertAck]},
 		{Name: "alerts", Help: "open alerts, such as silences and broadcast shares over their limit", Row: Alert{}},
 		{Name: "audit", Help: "who did what", Kind: ListAudit, Row: AuditEntry{}, rows: listed[AuditEntry]},
@@ -99,7 +99,7 @@ func ExportLists() []ExportList {
 		{Name: "scheduler", Help: "tick workers", Row: TickWorker{}},
 		{Name: "subscriptions", Help: "who reads which events", Kind: ListEventSubscriptions, Row: EventSubscription{},
 			rows: func(p Page) ([]any, bool) { return most(Of[EventSubscriptionList](p).Subscriptions) }},
-		{Name: "unrouted", Help: "event types whose events go to broadcast", Kind: ListEventSubscriptions, Row: UnroutedType{}, Plain: true,
+		{Name: "unrouted", Help: "event types whose events go to broadcast", Kind: ListEventSubscriptions, Row: UnroutedType{},
 			rows: func(p Page) ([]any, bool) { return all(Of[EventSubscriptionList](p).Broadcast.Unrouted) }},
 		{Name: "waiting", Help: "waiting work in every queue, and why it waits", Row: Waiting{}, Plain: true},
 		{Name: "webhook-leases", Help: "leases on webhook jobs", Kind: ListLeases, Row: WebhookLease{}, Plain: true, rows: bounded[WebhookLease]},

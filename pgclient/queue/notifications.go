@@ -95,8 +95,8 @@ type NotificationRun struct {
 	Failed    int64     `json:"failed_total"` // all failed rows after the run
 }
 
-// Keep removes the groups and failures that do not match the filter. The worker's runs stay
-// complete.
+// Keep removes the groups and failures that do not match the filter, and with any filter the
+// worker's runs, which have no field of it.
 func (n *Notifications) Keep(f *Filter, now time.Time) {
 	if f.Empty() {
 		return

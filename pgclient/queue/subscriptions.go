@@ -85,6 +85,20 @@ type UnroutedType struct {
 	Broadcast int64 `json:"broadcast_events_24h"`
 }
 
+// Field returns the value of a field that a filter of event subscriptions names; false if an event
+// type has no such value.
+func (u UnroutedType) Field(name string) (any, bool) {
+	switch name {
+	case "domain":
+		return u.Domain, true
+	case "type":
+		return u.Type, true
+	case "stream":
+		return u.Stream, true
+	}
+	return nil, false
+}
+
 // ID returns the event type in the form that ListResolution takes.
 func (u UnroutedType) ID() string { return u.Domain.String() + "/" + u.Type.String() }
 
