@@ -25,15 +25,10 @@ func (m *deck) setFilter(text string) tea.Cmd {
 		}
 		return nil
 	}
-	changed := l.grid.text != text
-	l.grid.text, l.grid.filter = text, nil
-	if changed { // hidden rows stay selected; actions skip them, and dialogs count them
-		l.grid.all, l.grid.anchor, l.grid.selectedBefore = false, -1, nil
-	}
+	changed := l.refilter(text)
 	if l.list.queried() {
 		if changed {
-			l.list.refilter(text)
-			l.grid.at, l.grid.gone, l.grid.cursor = "", false, 0
+			l.grid.toFirst()
 			m.settle()
 			return m.read(l)
 		}
@@ -44,28 +39,34 @@ func (m *deck) setFilter(text string) tea.Cmd {
 		if err != nil {
 			_, problem := filterProblem(err)
 			m.warn("filter: " + problem)
-			l.grid.text = ""
+			l.refilter("")
 			return nil
 		}
 		l.grid.filter = f
 	}
 	m.settle()
 	if l.grid.gone { // the filter hides the row under the cursor: go to the first row
-		l.grid.at, l.grid.gone, l.grid.cursor = "", false, 0
+		l.grid.toFirst()
 		m.settle()
 	}
 	return nil
 }
 
-// clearFilter drops the filter of a level when the operator leaves the level.
-func (m *deck) clearFilter(l *level) {
-	if l.grid.text == "" {
-		return
+// refilter gives a table another filter and reports whether it had a different one. Everything
+// that changes or drops a filter calls it: "all that match" and an open range would otherwise stand
+// for rows that the operator has not seen. Single selected rows stay selected; actions skip those
+// that the filter hides, and dialogs count them. A list of the database has no rows until it is
+// read again.
+func (l *level) refilter(text string) bool {
+	if l.grid.text == text {
+		return false
 	}
-	l.grid.text, l.grid.filter = "", nil
+	l.grid.text, l.grid.filter = text, nil
+	l.grid.all, l.grid.anchor, l.grid.selectedBefore = false, -1, nil
 	if l.list.queried() {
-		l.list.refilter("")
+		l.list.refilter(text)
 	}
+	return true
 }
 
 // nextMatch handles n: it goes to the next line of a page that contains the search text,

@@ -20,8 +20,12 @@ func (m *root) openFilter() {
 		return
 	}
 	was := queue.Choose(l.page != nil, l.find, l.grid.text)
-	text := queue.Choose(l.page == nil && was != "", strings.TrimRight(was, " ")+" ", was) // with a blank after the old filter, another term can be typed at once
-	m.line = prompt{kind: promptFilter, input: newInput(text), was: was, row: l.grid.at, history: m.line.history}
+	in := newInput(was)
+	if l.page == nil && in.Value() != "" { // with a blank after the old filter, another term can be typed at once
+		in.SetValue(in.Value() + " ")
+		in.CursorEnd()
+	}
+	m.line = prompt{kind: promptFilter, input: in, was: was, row: l.grid.at, history: m.line.history}
 }
 
 // filtersLive reports whether the open level applies its filter at every key

@@ -126,6 +126,9 @@ func (g *grid) place(to int, rows func() int) {
 	g.extendRange()
 }
 
+// toFirst puts the cursor on the first row that the table has after its next refresh.
+func (g *grid) toFirst() { g.at, g.gone, g.cursor = "", false, 0 }
+
 // jump puts the cursor on the row with this id and reports whether there is one.
 func (g *grid) jump(id string, rows func() int) bool {
 	i := g.index(id)

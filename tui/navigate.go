@@ -18,7 +18,7 @@ func (m *deck) open(id queue.PaneID) tea.Cmd {
 	}
 	if id != m.at {
 		m.mask()
-		m.clearFilter(m.pane().top())
+		m.pane().top().refilter("")
 		m.pane().top().list.cancel()
 		m.at = id
 	}

@@ -29,8 +29,9 @@ func webhooksPane() pane {
 		},
 		enter: func(at scene, i int) level { return webhookLevel(at, at.level.grid.src.ID(i)) },
 		beforeFollow: func(l *level, id string) {
-			l.grid.text = endpointFilter(id)
-			l.list.refilter(l.grid.text)
+			if l.refilter(endpointFilter(id)) {
+				l.grid.toFirst()
+			}
 		},
 	}
 	p.acts = endpointActs(func(at scene) (queue.Endpoint, bool) { return endpointOf(at, at.subject()) })
