@@ -85,19 +85,38 @@ func (m *deck) follow(from *level) tea.Cmd {
 	to := m.panes[t.Pane]
 	to.levels = to.levels[:1]
 	l := to.top()
+	l.refilter("") // a filter that was set when the pane was left could hide the row
 	if to.beforeFollow != nil {
 		to.beforeFollow(l, t.ID)
 	}
 	cmd := m.open(t.Pane)
-	if g := &l.grid; !g.jump(t.ID, m.rows) && to.matches != nil {
-		if i := slices.IndexFunc(g.order, func(o int) bool { return to.matches(g.src, o, t.ID) }); i >= 0 {
-			g.place(i, m.rows)
-		}
-	}
-	if to.enterOnFollow {
+	switch {
+	case l.list.queried() || to.localOnly: // the row comes with the read, or the pane has no row for it
+	case !l.goTo(to, t.ID, m.rows):
+		l.grid.at, l.grid.gone = t.ID, true // else a key would work on the row that the cursor was on before
+		m.settle()
+		m.warn(to.Title + " has no row for this now; move to a row first")
+	case to.enterOnFollow:
 		return tea.Batch(cmd, m.enter())
 	}
 	return cmd
+}
+
+// goTo puts the cursor on the row of a pane that a row of the Overview with this id is about, and
+// reports whether there is one.
+func (l *level) goTo(p *pane, id string, rows func() int) bool {
+	g := &l.grid
+	if g.jump(id, rows) {
+		return true
+	}
+	if p.matches == nil {
+		return false
+	}
+	i := slices.IndexFunc(g.order, func(o int) bool { return p.matches(g.src, o, id) })
+	if i >= 0 {
+		g.place(i, rows)
+	}
+	return i >= 0
 }
 
 // why opens the page that explains why the work of a queue waits. An empty
