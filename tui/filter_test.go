@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // "All that match" and an open range end with the filter under which they were made, however it
@@ -46,6 +48,49 @@ func TestAFilterTakesItsSelectionWithIt(t *testing.T) {
 				press(c, []string{"5", "enter", "/", "age>2h", "enter", "v", "j"})
 				press(c, keys)
 				c.model(func(m *root) { require.Negative(t, m.pane().top().grid.anchor) })
+			})
+		})
+	}
+}
+
+// ctrl+a twice claims all matching rows only where an action takes them: else the status line
+// would name more rows, or others, than the key works on.
+func TestAllThatMatchIsOnlyWhereActionsTakeIt(t *testing.T) {
+	for name, x := range map[string]struct {
+		to   []string
+		all  bool
+		says string
+	}{
+		"dead letters of a group": {[]string{"5", "enter"}, true, "all 4,640 matching rows selected"},
+		"jobs of a lane":          {[]string{"8", "enter"}, true, "all 1,216 matching rows selected"},
+		"groups":                  {[]string{"5"}, false, " selected"},
+		"stuck leases":            {[]string{"8"}, false, " selected"},
+		"webhook leases":          {[]string{"7"}, false, "3 selected"},
+		"sessions":                {[]string{"g", "l"}, false, "6 selected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, setup{w: 120, h: 40}, func(c *console) {
+				c.press(x.to...)
+				c.press("ctrl+a")
+				if !x.all {
+					c.seesNot("ctrl+a again", "matching rows")
+				}
+				c.press("ctrl+a")
+				c.sees(x.says)
+				c.model(func(m *root) {
+					at := m.scene()
+					require.Equal(t, x.all, at.level.grid.all)
+					require.NotEmpty(t, at.level.grid.selected)
+					for _, a := range m.actions {
+						find := at.target(a.ID)
+						req := queue.Request{Args: map[string]string{}}
+						if find == nil || !x.all || find(at, &req) != "" {
+							continue
+						}
+						require.NotEmpty(t, req.Filter, a.ID)
+						require.Empty(t, req.Targets, a.ID)
+					}
+				})
 			})
 		})
 	}

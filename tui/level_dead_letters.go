@@ -16,7 +16,7 @@ type deadLetters struct{}
 func deadLettersLevel(id, title, filter string) level {
 	l := level{id: id, title: title, table: deadLetters{}, grid: newGrid(true)}
 	l.list = pagedList(queue.Query{Kind: queue.ListDeadLetters, Filter: filter}, func(x queue.DeadLetter) string { return x.ID })
-	l.list.base = filter
+	l.list.base, l.list.byFilter = filter, true
 	l.targets = deadLetterTargets(selectionTarget("", "there is no dead letter under the cursor"))
 	return l
 }

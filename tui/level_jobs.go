@@ -16,7 +16,7 @@ const noJob = "there is no job under the cursor"
 // the row id of the lane.
 func jobsLevel(id string, lane queue.Lane) level {
 	cancel := selectionTarget(queue.LaneFilter(lane.Kind.String(), lane.Domain.String(), ""), noJob)
-	return level{
+	l := level{
 		id: id, title: lane.Kind.String() + " in " + lane.Domain.String(), table: jobs{}, grid: newGrid(true),
 		list: pagedList(queue.Query{Kind: queue.ListJobs, ID: id}, func(x queue.Job) string { return x.ID }),
 		acts: acts{
@@ -24,6 +24,8 @@ func jobsLevel(id string, lane queue.Lane) level {
 			queueName: func(at scene) string { return waitingAt(at.snap, id) },
 		},
 	}
+	l.list.byFilter = true
+	return l
 }
 
 func (jobs) what() string { return "jobs of a lane" }

@@ -24,6 +24,7 @@ type list struct {
 
 	count     func(p queue.Page) int    // how many rows of a page Page.Total counts; nil: the answer is one value, not rows
 	join      func(a, b queue.Page) any // appends page b to page a
+	byFilter  bool                      // actions take all matching rows by the filter (selectionTarget), so ctrl+a twice selects them
 	truncated func(p queue.Page) bool   // whether rows are missing that Page.Total does not count
 }
 

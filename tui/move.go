@@ -111,7 +111,7 @@ func (m *deck) selectKey(k string) {
 	case "v":
 		g.toggleRange()
 	case "ctrl+a":
-		g.selectAll(m.pane().top().list.queried())
+		g.selectAll(m.pane().top().list.byFilter)
 		m.informSelected()
 	}
 }
@@ -123,7 +123,7 @@ func (m *deck) informSelected() {
 	switch {
 	case l.grid.all:
 		m.inform("all " + m.totalWords(l) + " matching rows selected")
-	case l.list.page.Total > n:
+	case l.list.byFilter && l.list.page.Total > n:
 		m.inform(views.Count(n) + " selected; ctrl+a again selects all " + m.totalWords(l) + " matching rows")
 	default:
 		m.inform(views.Count(n) + " selected")

@@ -16,8 +16,8 @@ func activityPane() pane {
 		list:       pagedList(queue.Query{Kind: queue.ListActivity}, func(a queue.Activity) string { return a.ID }),
 		selectable: true, rereadOften: true,
 		source: func(at scene) views.Source { return listSource(at, views.Activity(sessions(at))) },
-		enter: func(at scene, i int) level { return sessionLevel(sessions(at)[i].ID) },
-		acts: acts{targets: map[queue.ActionID]target{queue.ActSessionCancel: sessionTarget, queue.ActSessionTerminate: sessionTarget}},
+		enter:  func(at scene, i int) level { return sessionLevel(sessions(at)[i].ID) },
+		acts:   acts{targets: map[queue.ActionID]target{queue.ActSessionCancel: sessionTarget, queue.ActSessionTerminate: sessionTarget}},
 	}
 }
 

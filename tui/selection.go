@@ -58,8 +58,8 @@ func (g *grid) extendRange() {
 }
 
 // selectAll selects every loaded row that the filter keeps. If these are
-// selected already and more is true (the database has further rows), it
-// selects all matching rows of the database.
+// selected already and more is true (actions can take rows that are not
+// loaded), it selects all matching rows of the database.
 func (g *grid) selectAll(more bool) {
 	if g.selected == nil || len(g.order) == 0 {
 		return
