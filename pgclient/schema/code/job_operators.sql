@@ -101,23 +101,26 @@ DECLARE
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_ids uuid[] := public.fn_job_ids(p_job_ids);
   v_tokens uuid[];
+  v_locked uuid[];
   v_why text[];
 BEGIN
   IF NOT v_dry THEN
     SELECT array_agg(DISTINCT q.lease_token) INTO v_tokens FROM public.job_queue q WHERE q.job_id = ANY (v_ids);
     PERFORM 1 FROM public.job_lease l WHERE l.lease_token = ANY (v_tokens) ORDER BY l.lease_token FOR UPDATE;
-    PERFORM 1 FROM public.job_queue q WHERE q.job_id = ANY (v_ids) ORDER BY q.job_id FOR UPDATE;
+    v_locked := ARRAY(SELECT q.job_id FROM public.job_queue q
+      WHERE q.job_id = ANY (v_ids) AND (q.lease_token IS NULL OR q.lease_token = ANY (v_tokens))
+      ORDER BY q.job_id FOR UPDATE);
   END IF;
   SELECT array_agg(CASE
       WHEN q.job_id IS NULL AND h.job_id IS NULL THEN 'no such job: never enqueued, or removed by retention'
       WHEN q.job_id IS NULL THEN format('the job is finished already: %s at %s', h.status,
         to_char(h.finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'))
-      -- it was claimed between the two locks above; waiting for its lease now could deadlock
-      WHEN NOT v_dry AND NOT COALESCE(q.lease_token = ANY (v_tokens), q.lease_token IS NULL)
-        THEN 'a host has just claimed the job: try again'
+      -- it was claimed after the leases were locked; waiting for its lease now could deadlock
+      WHEN NOT v_dry AND k.id IS NULL THEN 'a host has just claimed the job: try again'
       END ORDER BY i.n)
   INTO v_why
   FROM unnest(v_ids) WITH ORDINALITY AS i (id, n)
+  LEFT JOIN unnest(v_locked) AS k (id) ON k.id = i.id
   LEFT JOIN public.job_queue q ON q.job_id = i.id
   LEFT JOIN LATERAL (SELECT x.job_id, x.status, x.finished_at FROM public.job_history x
     WHERE q.job_id IS NULL AND x.job_id = i.id LIMIT 1) h ON true;
@@ -394,24 +397,30 @@ DECLARE
   v_ids uuid[] := public.fn_job_ids(p_dead_letter_ids);
   v_why text[];
   v_jobs uuid[];
+  v_locked uuid[];
 BEGIN
   IF NOT v_dry THEN
     PERFORM 1 FROM public.job_dead_letter WHERE dead_letter_id = ANY (v_ids) ORDER BY dead_letter_id FOR NO KEY UPDATE;
-    -- a claim skips the jobs that are locked here; jobs claimed before the lock are skipped below
-    PERFORM 1 FROM public.job_queue q WHERE q.job_id IN (
-      SELECT d.replayed_job_id FROM public.job_dead_letter d WHERE d.dead_letter_id = ANY (v_ids)) ORDER BY q.job_id
-        FOR UPDATE;
+    -- A claim skips the jobs that are locked here. Leased jobs are not locked, because their leases are not, and the
+    -- wait for a job that is just being claimed would be for nothing.
+    v_locked := ARRAY(SELECT q.job_id FROM public.job_queue q WHERE q.job_id IN (
+      SELECT d.replayed_job_id FROM public.job_dead_letter d WHERE d.dead_letter_id = ANY (v_ids))
+      AND q.status = 'queued' AND q.attempts = 0 AND q.picked_at IS NULL AND q.lease_token IS NULL
+      ORDER BY q.job_id FOR UPDATE SKIP LOCKED);
   END IF;
   SELECT array_agg(CASE WHEN d.dead_letter_id IS NULL THEN 'no such dead letter: never written, or removed by retention'
       WHEN d.triage_status <> 'replayed' THEN 'not replayed: there is nothing to undo'
       WHEN q.job_id IS NULL THEN format('job %s is finished: it cannot be recalled', d.replayed_job_id)
       WHEN q.status <> 'queued' OR q.attempts > 0 OR q.picked_at IS NOT NULL
         THEN format('job %s has started (%s): it cannot be recalled', q.job_id, q.status)
+      WHEN NOT v_dry AND k.id IS NULL
+        THEN format('another transaction, perhaps a claim, changes job %s at this moment: try again', q.job_id)
       END ORDER BY i.n), array_agg(q.job_id ORDER BY i.n)
   INTO v_why, v_jobs
   FROM unnest(v_ids) WITH ORDINALITY AS i (id, n)
   LEFT JOIN public.job_dead_letter d ON d.dead_letter_id = i.id
-  LEFT JOIN public.job_queue q ON q.job_id = d.replayed_job_id;
+  LEFT JOIN public.job_queue q ON q.job_id = d.replayed_job_id
+  LEFT JOIN unnest(v_locked) AS k (id) ON k.id = q.job_id;
   IF NOT v_dry THEN
     DELETE FROM public.job_queue q USING unnest(v_jobs, v_why) AS r (job, why) WHERE q.job_id = r.job AND r.why IS NULL;
     UPDATE public.producer_key k SET target_id = d.job_id, status = 'dead_letter', final_at = d.last_failed_at
