@@ -228,3 +228,13 @@ func TestExportSaysWhatIsWrong(t *testing.T) {
 		require.Empty(t, f.names())
 	})
 }
+
+func TestExportOfOneRow(t *testing.T) {
+	e := &exporting{list: "dlq"}
+	e.rows.Store(1)
+	require.Equal(t, "exporting dlq… 1 row; esc cancels", e.status("…"))
+	e.of = "40"
+	require.Equal(t, "exporting dlq… 1 of 40 rows; esc cancels", e.status("…"))
+	e.of = "1"
+	require.Equal(t, "exporting dlq… 1 of 1 row; esc cancels", e.status("…"))
+}

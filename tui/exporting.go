@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync/atomic"
@@ -44,7 +45,9 @@ func nextFormat(name string) string {
 
 // status returns the progress of the export as one line.
 func (e *exporting) status(ellipsis string) string {
-	return "exporting " + e.list + ellipsis + " " + views.Count(e.rows.Load()) + queue.Choose(e.of != "", " of "+e.of, "") + " rows; esc cancels"
+	written := views.Count(e.rows.Load())
+	rows := queue.Choose(cmp.Or(e.of, written) == "1", " row", " rows")
+	return "exporting " + e.list + ellipsis + " " + written + queue.Choose(e.of != "", " of "+e.of, "") + rows + "; esc cancels"
 }
 
 // end cancels the export and waits until it has removed its incomplete file,

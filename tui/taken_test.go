@@ -89,7 +89,7 @@ func TestManyGroupsAreCounted(t *testing.T) {
 			c.sees("73 groups: ", "total", "1,460 open dead letters: 40 endpoints, 1 job kind")
 			c.seesNot("subscription=9 ")
 			if h > 24 {
-				c.seesNot("more lines")
+				c.seesNot("more line")
 				require.Regexp(t, `… +│.*\n.*│ +and 70 more`, c.screen())
 			}
 			c.typing("x")

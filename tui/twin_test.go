@@ -214,7 +214,7 @@ func printedCommand(m *root, d *dialog) string {
 		}
 		first := slices.IndexFunc(frame, func(s string) bool { return strings.HasPrefix(s, "same as") })
 		for _, line := range frame[max(first, 0):] {
-			if end = strings.HasPrefix(line, "undo "); end || strings.Contains(line, "more lines") {
+			if end = strings.HasPrefix(line, "undo "); end || strings.Contains(line, "more line") {
 				break // the command ends above the buttons
 			}
 			if (first >= 0 || len(all) > 0) && !slices.Contains(all, line) {

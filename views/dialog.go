@@ -48,7 +48,7 @@ func (d Dialog) Lines(e Env, s Size) []string {
 		more := len(body) - offset - (room - 1)
 		body = append([]string{}, body[offset:min(offset+room-1, len(body))]...)
 		if more > 0 {
-			body = append(body, th.Dim.Paint(th.Cut(th.G.Down+" "+Count(int64(more))+" more lines, pgdn and pgup scroll", inner)))
+			body = append(body, th.Dim.Paint(th.Cut(th.G.Down+" "+Plural(int64(more), "more line", "more lines")+", pgdn and pgup scroll", inner)))
 		}
 	}
 	lines := append(body, tail...)

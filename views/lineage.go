@@ -23,7 +23,7 @@ func (p *pageBuilder) lineage(steps []queue.LineageStep, left int64) {
 	status := min(max(p.w-48-ids, 14), 44) // for a requeue, this column has the reason
 	p.head("Lineage")
 	if left > 0 {
-		p.para("+"+Count(left)+" more distant generations are not shown", th.Dim)
+		p.para("+"+Plural(left, "more distant generation is", "more distant generations are")+" not shown", th.Dim)
 	}
 	for i, s := range steps {
 		front := "     "

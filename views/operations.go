@@ -97,7 +97,7 @@ func firstAttempts(o queue.Operation) string {
 // progress returns a bar of w cells and a percentage, which is 100 only if
 // every item has ended.
 func progress(o queue.Operation, e Env, w int) string {
-	share := int(o.Ended() * 100 / max(o.Frozen, 1))
+	share := int(min(o.Ended()*100/max(o.Frozen, 1), 100))
 	n := share * w / 100
 	return strings.Repeat(e.Theme.G.Spark[len(e.Theme.G.Spark)-1], n) + strings.Repeat(e.Theme.G.Rule, w-n) + fmt.Sprintf(" %3d%%", share)
 }
@@ -108,7 +108,7 @@ func OperationPage(o queue.Operation, items []queue.OperationItem, e Env, w int)
 	title := "operation " + strconv.FormatInt(o.ID, 10)
 	th := e.Theme
 	p := newPage(e, w)
-	p.head(title + ": " + operationWord(o.Kind) + " " + Count(o.Frozen) + " dead letters")
+	p.head(title + ": " + operationWord(o.Kind) + " " + Plural(o.Frozen, "dead letter", "dead letters"))
 	p.paint("state", o.State+" by "+o.StateBy.String()+" "+e.Ago(o.StateAt)+" ago", e.tone(operationRank(o)))
 	p.paint("why", o.StateWhy.String(), e.tone(operationRank(o)))
 	p.pair("progress", progress(o, e, min(40, max(w/3, 10))))

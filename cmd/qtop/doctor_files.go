@@ -60,7 +60,7 @@ func signingFindings(ctx context.Context, x patient) (all []finding) {
 		return []finding{unread("signing", err)}
 	}
 	if unsigned > 0 {
-		all = append(all, finding{"note", "signing", queue.Clean(fmt.Sprintf("%d active webhook subscriptions send unsigned", unsigned)),
+		all = append(all, finding{"note", "signing", queue.Clean(queue.Plural(unsigned, "active webhook subscription sends", "active webhook subscriptions send") + " unsigned"),
 			"their receivers cannot verify the sender: give them a secret_ref (docs/webhooks.md)"})
 	}
 	if len(all) == 0 {

@@ -41,7 +41,7 @@ func loginFindings(ctx context.Context, x patient) []finding {
 		more := len(out) - shownLogins
 		// Bad before note. The sort is stable, so this login stays first.
 		slices.SortStableFunc(out, func(a, b finding) int { return strings.Compare(a.State, b.State) })
-		out = append(out[:shownLogins:shownLogins], finding{"note", "logins", queue.Clean(fmt.Sprintf("%d more lines about logins", more)), "fix these first"})
+		out = append(out[:shownLogins:shownLogins], finding{"note", "logins", queue.Clean(queue.Plural(more, "more line", "more lines") + " about logins"), "fix these first"})
 	}
 	for _, l := range logins {
 		if l.Migrates {

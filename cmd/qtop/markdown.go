@@ -32,7 +32,7 @@ func (m *markdown) section(title string, more int, heads []string, rows [][]stri
 		m.line("| %s |", strings.Join(r, " | "))
 	}
 	if more > 0 {
-		m.line("\n+%d more are left out.", more)
+		m.line("\n+%d more %s left out.", more, queue.Choose(more == 1, "is", "are"))
 	}
 }
 
@@ -113,7 +113,8 @@ func died(r queue.Report) string {
 	for _, d := range r.Dead {
 		n += d.Arose
 	}
-	return views.PlainBound(n, r.DeadBound || r.More["dead"] > 0) + " dead letters arose"
+	bound := r.DeadBound || r.More["dead"] > 0
+	return views.PlainBound(n, bound) + queue.Choose(n == 1 && !bound, " dead letter", " dead letters") + " arose"
 }
 
 func (m *markdown) silences(r queue.Report) {
@@ -151,7 +152,7 @@ func (m *markdown) silences(r queue.Report) {
 	}
 	m.section("Silences", r.More["silences"], []string{"executor", "last beat before", "end", "longest", "cadence", "owner"}, rows)
 	if n := r.More["acks"]; n > 0 {
-		m.line("\n+%d more acknowledgements are left out.", n)
+		m.line("\n+%s left out.", queue.Plural(n, "more acknowledgement is", "more acknowledgements are"))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/viewstest"
 )
 
 func TestCodeSpans(t *testing.T) {
@@ -79,4 +80,28 @@ func TestReportKeepsItsTables(t *testing.T) {
 		require.Contains(t, text, "+7 more are left out.")
 		require.Contains(t, text, "`·█`")
 	}
+}
+
+// Neither the report nor qtop status writes the plural after a 1.
+func TestOneIsSingular(t *testing.T) {
+	t.Parallel()
+	at, x := time.Date(2026, 11, 22, 2, 0, 0, 0, time.UTC), queue.Clean("x")
+	r := queue.Report{
+		Database: x, Since: at, Until: at.Add(time.Hour), AsOf: at.Add(time.Hour), Silences: []queue.Silence{{Executor: x}},
+		Suspensions: []queue.SuspendedTime{{Endpoint: x, Since: at}}, Flags: []queue.FlagChange{{At: at, Key: x}}, Operations: []queue.Operation{{ID: 1}},
+		Dead: []queue.DeadStory{{Source: "job", Code: x, Arose: 1}}, Actions: []queue.AuditEntry{{At: at, Actor: x, Action: x}}, More: map[string]int{},
+	}
+	require.Contains(t, reportMarkdown(r), ", 1 dead letter arose.")
+	require.Empty(t, viewstest.Plurals(reportMarkdown(r)))
+	r.More = map[string]int{"acks": 1, "marks": 1, "actions": 1, "dead": 1}
+	r.Marks = []queue.Mark{{At: at, Label: x}}
+	text := reportMarkdown(r)
+	for _, words := range []string{"+1 more is left out.", "+1 more acknowledgement is left out.", "≥1 dead letters arose"} {
+		require.Contains(t, text, words)
+	}
+	require.Empty(t, viewstest.Plurals(text))
+	var out strings.Builder
+	s := viewstest.OneOfEach().Snapshot
+	(&writer{out: &out, output: "table"}).statusTable(statusOf(s))
+	require.Empty(t, viewstest.Plurals(out.String()))
 }

@@ -23,7 +23,7 @@ func showNotifications(ctx context.Context, a *app, c *pgclient.Client, o viewOp
 	if a.asJSON(n) {
 		return nil
 	}
-	a.printf("%d staged: %d due, %s wait for more (debounce %ds); %d failed; a document from %s\n", n.Waiting, n.Due(),
+	a.printf("%d staged: %d due, %s waiting for more (debounce %ds); %d failed; a document from %s\n", n.Waiting, n.Due(),
 		views.PlainBound(n.Debouncing, n.DebouncingBound), n.DebounceSeconds, n.Failed, queue.Plural(n.Threshold, "piece", "pieces"))
 	every := queue.Choose(n.IntervalSeconds == 0, "switched OFF", "every "+views.PlainAge(n.IntervalSeconds))
 	a.printf("iu_notification_worker last ran %s, %s%s\n", views.PlainTime(n.LastRunAt), every, queue.Choose(n.Stale, ", STALE", ""))

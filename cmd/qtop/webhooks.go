@@ -29,7 +29,7 @@ func showEndpoint(ctx context.Context, a *app, c *pgclient.Client, id string) er
 	if e.Since != nil {
 		a.printf(" by %s since %s", e.SuspendedBy, views.PlainTime(e.Since))
 	}
-	a.printf("\nwaiting %d: %d new, %d in progress, %d wait for their next attempt\nin flight %d, %d with an expired lease\nended %d delivered, %d dead, %d of them open\n",
+	a.printf("\nwaiting %d: %d new, %d in progress, %d waiting for their next attempt\nin flight %d, %d with an expired lease\nended %d delivered, %d dead, %d of them open\n",
 		e.Waiting, e.Pending, e.InProgress, e.PendingRetry, e.Leased, e.Expired, e.Completed, e.DeadLettered, e.DeadOpen)
 	a.printf("recent attempts that succeeded %s, p50 %s, p95 %s, %s in a row\n", views.PlainOK(e), views.PlainMillis(e.P50MS), views.PlainMillis(e.P95MS), queue.Plural(e.FailuresInRow, "failure", "failures"))
 	a.chain(d.Why)

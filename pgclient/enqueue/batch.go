@@ -131,7 +131,7 @@ func (g *batcher) enqueueAll(ctx context.Context, batch []*waitingJob) (ids []st
 	case err != nil:
 		return nil, err
 	case len(a.IDs) != len(jobs):
-		return nil, queue.NewError(queue.KindFailed, fmt.Sprintf("the answer has %d ids for %d jobs", len(a.IDs), len(jobs)), "fn_job_enqueue_many", "the jobs may exist: enqueue them again only with their idempotency keys")
+		return nil, queue.NewError(queue.KindFailed, fmt.Sprintf("the answer has %s for %s", queue.Plural(len(a.IDs), "id", "ids"), queue.Plural(len(jobs), "job", "jobs")), "fn_job_enqueue_many", "the jobs may exist: enqueue them again only with their idempotency keys")
 	}
 	return a.IDs, nil
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/qtop/qtop/pgclient/fileguard"
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
 )
 
@@ -171,7 +172,7 @@ func weak(ref string, keys [][]byte) *Fault {
 	for i, key := range keys {
 		if len(key) < leastKey || len(key) > mostKey {
 			return faultf(fmt.Sprintf("make a new one of %d to %d bytes: openssl rand -base64 32; the next release refuses this one", leastKey, mostKey),
-				"secret_ref %s: secret %d of %d has %d bytes, not %d to %d", shownRef(ref), i+1, len(keys), len(key), leastKey, mostKey)
+				"secret_ref %s: secret %d of %d has %s, not %d to %d", shownRef(ref), i+1, len(keys), queue.Plural(len(key), "byte", "bytes"), leastKey, mostKey)
 		}
 	}
 	return nil
