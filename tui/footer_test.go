@@ -112,6 +112,12 @@ func TestOfferedKeysHaveARow(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWalker(t, walkSeed)
 				defer w.close()
+				// Every database has the tick worker that T runs in pane gn.
+				notifier := queue.TickWorker{Name: queue.Clean("iu_notification_worker"), IntervalSeconds: 120, State: "ok"}
+				w.store.set(func(s *fakeStore) { s.snap.Ticks = append(s.snap.Ticks, notifier) })
+				if s := w.m.feed.snapshot; s != nil {
+					s.Ticks = append(s.Ticks, notifier)
+				}
 				w.exec(w.m.open(p.ID))
 				w.settle()
 				l := w.m.pane().top()
