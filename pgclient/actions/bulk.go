@@ -410,6 +410,7 @@ func applyOperation(ctx context.Context, c *Planner, p queue.Plan, res *queue.Re
 		answer
 		Undone  int64 `json:"undone"`
 		Skipped int64 `json:"skipped"`
+		Others  int64 `json:"others"` // of the skipped ones, dead letters that others have closed again since
 	}
 	if err := c.act.QueryRow(ctx, change.sql, args...).Scan(&a); err != nil {
 		return err
@@ -417,7 +418,11 @@ func applyOperation(ctx context.Context, c *Planner, p queue.Plan, res *queue.Re
 	recordOne(res, p.Request.Targets[0], change.done, a.answer)
 	if p.Request.Action == queue.ActBulkUndo && !a.Refused {
 		res.Done, res.Skipped = a.Undone, a.Skipped
-		res.Results[0].Why = queue.Clean(fmt.Sprintf("%d recalled, %d attempted already", a.Undone, a.Skipped))
+		why := fmt.Sprintf("%d recalled, %d attempted already", a.Undone, a.Skipped-a.Others)
+		if a.Others > 0 {
+			why += fmt.Sprintf(", %d requeued or resolved again by others since", a.Others)
+		}
+		res.Results[0].Why = queue.Clean(why)
 	}
 	return nil
 }

@@ -268,6 +268,53 @@ func TestBulkUndo(t *testing.T) {
 	b.counted()
 }
 
+// What somebody else did with a dead letter after the operation is not undone with the operation.
+func TestBulkUndoLeavesWhatOthersDid(t *testing.T) {
+	h := newHooks(t)
+	_, deadLetters := h.die("e", 2)
+	b := h.started(deadLetters, 1000, 0, 0)
+	require.Equal(t, "2 0 0", b.tick(1))
+	h.call("public.fn_queue_bulk_abort($1::bigint, 'ann')", b.id)
+	require.Equal(t, 1, num(h.call("public.fn_dead_letter_requeue_undo($1, 'ben', 'wait')", deadLetters[:1]), "recalled"))
+	require.Equal(t, 1, num(h.call("public.fn_dead_letter_requeue($1, 'ben', 'now')", deadLetters[:1]), "requeued"))
+	got := h.call("public.fn_queue_bulk_undo($1::bigint, 'ann')", b.id)
+	require.Equal(t, []int{1, 1, 1}, []int{num(got, "undone"), num(got, "skipped"), num(got, "others")}, got)
+	require.Equal(t, "ben", one[string](h, "SELECT string_agg(requeued_by, ' ') FROM public.dead_letter_requeues"))
+	require.Equal(t, `{"undone": 1, "started_already": 0, "closed_by_others": 1}`, one[string](h, "SELECT after::text FROM public.queue_operator_action WHERE action = 'bulk_undo'"))
+	b.counted()
+}
+
+func TestBulkUndoLeavesJobsOfOthers(t *testing.T) {
+	j := newJobs(t)
+	var deadLetters, targets []string
+	for range 2 {
+		deadLetters = append(deadLetters, j.deadLetter("k", "iu", "TIMEOUT"))
+		targets = append(targets, "job:"+deadLetters[len(deadLetters)-1])
+	}
+	for _, c := range []struct {
+		kind, take, again string
+	}{
+		{"replay_job", "public.fn_job_dead_letter_replay_undo($1::uuid[], 'ben', 'wait')", "public.fn_job_dead_letter_replay($1::uuid[], 'ben', 'now')"},
+		{"resolve", "public.fn_job_dead_letter_reopen($1::uuid[], 'ben', 'wait')", "public.fn_job_dead_letter_resolve($1::uuid[], 'duplicate', 'came twice', 'ann')"},
+		{"resolve", "public.fn_job_dead_letter_reopen($1::uuid[], 'ben', 'wait')", "public.fn_job_dead_letter_resolve($1::uuid[], 'abandoned', 'later', 'ann')"},
+	} {
+		id := num(call(t, j.work, "public.fn_queue_bulk_plan($1, $2::text[], 'all', 1000, 0, 0, 'ann', 'test')", c.kind, targets), "operation_id")
+		call(t, j.work, bulkRun, id)
+		j.exec("UPDATE public.queue_bulk_operation SET credited_at = now() - interval '1 second'")
+		require.Equal(t, 2, num(call(t, j.root, "public.fn_queue_bulk_tick()"), "done"), c.again)
+		if c.kind == "replay_job" {
+			call(t, j.work, "public.fn_queue_bulk_abort($1::bigint, 'ann')", id)
+		}
+		call(t, j.work, c.take, deadLetters[:1])
+		call(t, j.work, c.again, deadLetters[:1])
+		got := call(t, j.work, "public.fn_queue_bulk_undo($1::bigint, 'ann')", id)
+		require.Equal(t, []int{1, 1, 1}, []int{num(got, "undone"), num(got, "skipped"), num(got, "others")}, "%s: %v", c.again, got)
+		require.Equal(t, deadLetters[:1], get[[]string](j.core, "SELECT array_agg(dead_letter_id::text) FROM public.job_dead_letter WHERE resolved_at IS NOT NULL"), c.again)
+		call(t, j.work, c.take, deadLetters[:1])
+	}
+	j.balanced()
+}
+
 // An item whose function raises an error fails alone; an item whose dead letter no longer exists is
 // skipped.
 func TestBulkPoison(t *testing.T) {

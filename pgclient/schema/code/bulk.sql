@@ -857,9 +857,57 @@ END $$;
 COMMENT ON FUNCTION public.fn_step_bulk_watch_targets IS
   'Targets of the step bulk_watch: bulk operations that do not run and have first attempts without a result. Internal.';
 
--- fn_queue_bulk_undo(id, actor) → {operation_id, undone, skipped, audit_id}: undoes the operation and opens its
--- dead letters again, except for sagas and jobs that have been attempted (skipped). Refused: not_found; state (the
--- operation is planned or running); final (it routed events, and their recipients already have them).
+-- fn_queue_bulk_others(operation, from, to) → the items from one number to another whose dead letter somebody else has
+-- closed again after this operation did: requeued or replayed as another saga or job, or resolved by another person, in
+-- another way or later. It locks the dead letters in the order of fn_queue_bulk_apply, so that this stays true until
+-- the end of the transaction. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_others(p_operation public.queue_bulk_operation, p_from bigint,
+  p_to bigint) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+  v_webhooks bigint[];
+  v_jobs uuid[];
+  v_events uuid[];
+BEGIN
+  SELECT array_agg(i.target::bigint) FILTER (WHERE i.target !~ ':'),
+    array_agg(substr(i.target, 5)::uuid) FILTER (WHERE i.target ~ '^job:'),
+    array_agg(substr(i.target, 7)::uuid) FILTER (WHERE i.target ~ '^event:')
+  INTO v_webhooks, v_jobs, v_events FROM public.queue_bulk_operation_item i
+  WHERE i.operation_id = p_operation.operation_id AND i.item_no BETWEEN p_from AND p_to AND i.outcome = 'done'
+    AND i.first_result IS NULL;
+  PERFORM 1 FROM public.dead_letters d WHERE d.id = ANY (v_webhooks) ORDER BY d.id FOR NO KEY UPDATE;
+  PERFORM 1 FROM public.job_dead_letter d WHERE d.dead_letter_id = ANY (v_jobs)
+    ORDER BY d.dead_letter_id FOR NO KEY UPDATE;
+  PERFORM 1 FROM public.iu_route_dead_letter d WHERE d.dead_letter_id = ANY (v_events)
+    ORDER BY d.dead_letter_id FOR NO KEY UPDATE;
+  RETURN ARRAY(
+    SELECT i.item_no
+    FROM (
+      SELECT q.dead_letter_id::text AS target, q.new_saga_id::text AS new_id, NULL AS how, NULL AS by,
+        NULL::timestamptz AS at
+      FROM public.dead_letter_requeues q WHERE q.dead_letter_id = ANY (v_webhooks)
+      UNION ALL
+      SELECT r.dead_letter_id::text, NULL, r.resolution, r.by, r.at
+      FROM public.dead_letter_resolutions r WHERE r.dead_letter_id = ANY (v_webhooks)
+      UNION ALL
+      SELECT 'job:' || d.dead_letter_id, d.replayed_job_id::text, d.resolution, d.resolved_by, d.resolved_at
+      FROM public.job_dead_letter d WHERE d.dead_letter_id = ANY (v_jobs) AND d.resolved_at IS NOT NULL
+      UNION ALL
+      SELECT 'event:' || d.dead_letter_id, NULL, d.resolution, d.resolved_by, d.resolved_at
+      FROM public.iu_route_dead_letter d WHERE d.dead_letter_id = ANY (v_events) AND d.resolved_at IS NOT NULL) c
+    JOIN public.queue_bulk_operation_item i ON i.target = c.target
+    WHERE i.operation_id = p_operation.operation_id AND i.item_no BETWEEN p_from AND p_to
+      AND CASE WHEN p_operation.kind = 'resolve'
+        THEN (c.how = 'abandoned' AND c.by = p_operation.created_by AND c.at <= i.at) IS NOT TRUE
+        ELSE c.new_id IS DISTINCT FROM i.new_id END);
+END $$;
+COMMENT ON FUNCTION public.fn_queue_bulk_others IS
+  'Items of a bulk operation whose dead letter somebody else has closed again since. Internal.';
+
+-- fn_queue_bulk_undo(id, actor) → {operation_id, undone, skipped, others, audit_id}: undoes the operation and opens its
+-- dead letters again. skipped: sagas and jobs that have been attempted, and others: dead letters that somebody else has
+-- closed again since. Refused: not_found; state (the operation is planned or running); final (it routed events, and
+-- their recipients already have them).
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_undo(p_operation_id bigint, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
@@ -870,8 +918,11 @@ DECLARE
   v_to bigint;
   v_targets text[];
   v_n bigint;
+  v_items bigint[];
+  v_theirs bigint[];
   v_undone bigint := 0;
   v_skipped bigint := 0;
+  v_others bigint := 0;
   v_audit bigint;
 BEGIN
   SELECT * INTO v_op FROM public.queue_bulk_operation WHERE operation_id = p_operation_id FOR UPDATE;
@@ -889,11 +940,14 @@ BEGIN
           ELSE 'there is nothing to undo' END) END);
   END IF;
   LOOP
-    SELECT array_agg(i.target), max(i.item_no) INTO v_targets, v_to FROM (
-      SELECT x.item_no, x.target FROM public.queue_bulk_operation_item x
+    SELECT array_agg(i.item_no), max(i.item_no) INTO v_items, v_to FROM (
+      SELECT x.item_no FROM public.queue_bulk_operation_item x
       WHERE x.operation_id = p_operation_id AND x.item_no > v_from AND x.outcome = 'done' AND x.first_result IS NULL
       ORDER BY x.item_no LIMIT 10000) i;
-    EXIT WHEN v_targets IS NULL;
+    EXIT WHEN v_items IS NULL;
+    v_theirs := public.fn_queue_bulk_others(v_op, v_from + 1, v_to);
+    v_targets := ARRAY(SELECT i.target FROM public.queue_bulk_operation_item i WHERE i.operation_id = p_operation_id
+      AND i.item_no IN (SELECT unnest(v_items) EXCEPT SELECT unnest(v_theirs)) ORDER BY i.item_no);
     UPDATE public.queue_bulk_operation_item i SET outcome = 'undone', why = 'recalled by ' || v_actor, at = now()
     FROM public.fn_queue_bulk_apply(p_operation_id => p_operation_id, p_kind => v_op.kind, p_targets => v_targets,
       p_actor => v_actor, p_reason => v_op.reason, p_undo => true) a
@@ -901,7 +955,8 @@ BEGIN
       AND a.why IS NULL;
     GET DIAGNOSTICS v_n = ROW_COUNT;
     v_undone := v_undone + v_n;
-    v_skipped := v_skipped + cardinality(v_targets) - v_n;
+    v_skipped := v_skipped + cardinality(v_items) - v_n;
+    v_others := v_others + cardinality(v_theirs);
     v_from := v_to;
   END LOOP;
   UPDATE public.queue_bulk_operation SET undone = undone + v_undone, requeued = requeued - v_undone,
@@ -911,11 +966,12 @@ BEGIN
     p_action => 'bulk_undo', p_target => 'operation ' || p_operation_id, p_actor => v_actor,
     p_reason => v_op.reason, p_filter => v_op.filter, p_frozen_count => v_op.frozen_count,
     p_before => jsonb_build_object('state', v_op.state, 'requeued', v_op.requeued),
-    p_after => jsonb_build_object('undone', v_undone, 'started_already', v_skipped), p_outcome => 'done'::text,
-    p_operation_id => p_operation_id);
+    p_after => jsonb_build_object('undone', v_undone, 'started_already', v_skipped - v_others)
+      || CASE WHEN v_others > 0 THEN jsonb_build_object('closed_by_others', v_others) ELSE '{}' END,
+    p_outcome => 'done'::text, p_operation_id => p_operation_id);
   RETURN jsonb_build_object('operation_id', p_operation_id, 'undone', v_undone, 'skipped', v_skipped,
-    'audit_id', v_audit);
+    'others', v_others, 'audit_id', v_audit);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_undo TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_undo IS
-  'Undoes what a bulk operation did, except for sagas and jobs that have been attempted.';
+  'Undoes what a bulk operation did, except what has been attempted and what others have done since.';
