@@ -219,6 +219,24 @@ func TestJobClaimKindsAndExecutors(t *testing.T) {
 	require.Equal(t, []string{agent}, j.takeOf("ag", nil, 10, nil))
 }
 
+// A job subscription of the time when the executor was registered with another executor kind neither
+// hides a wider one nor counts as one.
+func TestJobClaimPassesSubscriptionsOfAnotherKind(t *testing.T) {
+	j := newJobs(t)
+	j.jobSubscription("ag", "k", "iu", 0, 1000)
+	j.exec("UPDATE public.queue_heartbeat SET executor_kind = 'Agent' WHERE executor_id = 'ag'")
+	const none = "no external_worker executor subscribes to it"
+	j.put("k", "iu", 1)
+	require.Equal(t, none, get[string](j.core, "SELECT public.fn_queue_why('job k in iu') ->> 'why'"))
+	require.Equal(t, none, j.lane("k", "iu").Why.String())
+	j.exec("SELECT public.fn_job_cancel(array_agg(job_id), 'ann', 'test') FROM public.job_queue")
+	j.jobSubscription("ag", "", "", 0, 1000)
+	agent := call(t, j.work, "public.fn_job_enqueue('k', 'iu', 'Agent')")["job_id"].(string)
+	require.Contains(t, get[string](j.core, "SELECT public.fn_queue_executor_waits('ag')"), "1 job waits")
+	require.Empty(t, j.lane("k", "iu").Why.String())
+	require.Equal(t, []string{agent}, j.takeOf("ag", nil, 10, nil))
+}
+
 func TestJobRefusal(t *testing.T) {
 	j := newJobs(t)
 	j.put("k", "iu", 5)

@@ -50,7 +50,7 @@ const told = `
 				WHERE x.subscription_id = s.subscription_id) AS full, l.job_kind <> ALL (k.kinds) AS unhandled
 		FROM lane l JOIN public.job_subscription s ON s.enabled AND COALESCE(s.job_kind, l.job_kind) = l.job_kind
 			AND COALESCE(s.event_domain, l.event_domain) = l.event_domain AND s.executor_kind = COALESCE(l.executor, s.executor_kind)
-		JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.deregistered_at IS NULL
+		JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.executor_kind = s.executor_kind AND h.deregistered_at IS NULL
 		LEFT JOIN public.v_job_handlers k ON k.executor_id = s.executor_id
 		ORDER BY 1, 2, 3, num_nonnulls(s.job_kind, s.event_domain) DESC, s.job_kind
 	), sum AS (
@@ -71,7 +71,7 @@ func TestJobSnapshotSubscriptionBySubscription(t *testing.T) {
 	j := newJobs(t)
 	lanes := 12
 	var whys []string
-	for i := range 8 {
+	for i := range 9 {
 		j.exec("SELECT setseed($1)", float64(i)/10)
 		j.exec("DELETE FROM public.queue_host")
 		j.exec("DELETE FROM public.job_subscription")
@@ -79,9 +79,16 @@ func TestJobSnapshotSubscriptionBySubscription(t *testing.T) {
 		j.exec(`SELECT public.fn_job_enqueue('k' || k, 'd' || d, CASE WHEN k % 5 = 0 THEN 'Agent' ELSE 'external_worker' END,
 				p_priority => (ARRAY[100, 10, 150])[1 + k % 3], p_process_after => CASE WHEN k % 6 = 1 THEN now() + interval '1 hour' ELSE now() END)
 			FROM generate_series(0, $1::int) k, generate_series(0, 3) d`, lanes)
-		crowd := map[bool]int{true: 4, false: 60}[i < 5] // with few subscriptions many different reasons apply; with many, the list of executors reaches its limit of 200 characters
+		crowd := map[bool]int{true: 4, false: 60}[i < 5 || i == 8] // with few subscriptions many different reasons apply; with many, the list of executors reaches its limit of 200 characters
 		j.crowd(1, crowd, lanes)
 		j.exec(`UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '1 hour' WHERE executor_id ~ '^e' AND $1`, i == 7)
+		if i == 8 { // every executor is alive and has a handler for another kind only
+			j.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() WHERE executor_id ~ '^e'")
+			j.exec("DELETE FROM public.queue_host")
+			j.exec(`INSERT INTO public.queue_host (host_id, instance, last_seen_at, loops, progress)
+				SELECT 'h' || i, gen_random_uuid(), now() + interval '4 seconds', '{job_executor}', jsonb_build_object('job_executor',
+					jsonb_build_object('executor', 'e' || i, 'kinds', '["other"]'::jsonb)) FROM generate_series(1, $1::int) i`, crowd)
+		}
 		j.exec("SELECT public.fn_job_claim('e' || i, NULL, 3) FROM generate_series(1, $1::int) i WHERE i % 2 = 0", crowd)
 		j.exec(`INSERT INTO public.job_lease (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
 			SELECT gen_random_uuid(), executor_id, subscription_id, now() + interval '1 hour', '{}', 1 FROM public.job_subscription, generate_series(1, 2) WHERE $1 AND random() < 0.7`, i%2 == 0)

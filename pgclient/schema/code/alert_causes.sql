@@ -110,7 +110,9 @@ BEGIN
     SELECT l.*, public.fn_age(l.oldest_at) AS age,
       CASE WHEN v_critical > 0 AND public.fn_age(l.oldest_at) >= v_critical THEN 'critical' ELSE 'warning' END
         AS severity,
-      l.why LIKE 'every subscribed executor is %' AND EXISTS (SELECT FROM public.job_subscription s CROSS JOIN gone g
+      l.why LIKE 'every subscribed executor is %' AND EXISTS (SELECT FROM public.job_subscription s
+        JOIN public.queue_heartbeat e ON e.executor_id = s.executor_id AND e.executor_kind = s.executor_kind
+        CROSS JOIN gone g
         WHERE s.enabled AND s.executor_id = ANY (g.executors) AND (s.job_kind IS NULL OR s.job_kind = l.job_kind)
           AND (s.event_domain IS NULL OR s.event_domain = l.event_domain)
           AND (l.executor IS NULL OR s.executor_kind = l.executor)) AS hostless
@@ -162,6 +164,7 @@ BEGIN
           AND (s.job_kind IS NULL OR s.job_kind = c.job_kind)
           AND (s.event_domain IS NULL OR s.event_domain = c.event_domain)
           AND (c.executor IS NULL OR s.executor_kind = c.executor)
+        JOIN public.queue_heartbeat e ON e.executor_id = s.executor_id AND e.executor_kind = s.executor_kind
         WHERE o.kind = 'silence' AND c.why LIKE 'every subscribed executor is silent: %'
           AND o.severity <= c.severity), '') END,
       c.queued + c.retry_waiting || ' wait; ' || c.why

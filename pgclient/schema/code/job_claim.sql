@@ -40,11 +40,13 @@ COMMENT ON FUNCTION public.fn_job_refusal IS
   'Why fn_job_claim returns no jobs to this session as that executor; null if it may claim.';
 
 -- fn_job_lane_rule(executor, domain, kind) → the job subscription of the executor that applies to the queue lane: the
--- most specific enabled one, where a kind counts more than a domain. Internal.
+-- most specific enabled one, where a kind counts more than a domain. Those of the time when the executor was registered
+-- with another executor kind do not count. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_lane_rule(p_executor_id text, p_event_domain text, p_job_kind text)
 RETURNS SETOF public.job_subscription
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM public.job_subscription s
+  JOIN public.queue_heartbeat h ON h.executor_id = s.executor_id AND h.executor_kind = s.executor_kind
   WHERE s.executor_id = p_executor_id AND s.enabled
     AND (s.job_kind IS NULL OR s.job_kind = p_job_kind) AND (s.event_domain IS NULL OR s.event_domain = p_event_domain)
   ORDER BY s.job_kind IS NULL, s.event_domain IS NULL LIMIT 1
@@ -156,8 +158,8 @@ BEGIN
     CROSS JOIN (SELECT DISTINCT o.event_domain, o.job_kind FROM public.job_lane o WHERE p_kinds IS NULL
       OR o.job_kind = ANY (p_kinds)) l
     CROSS JOIN LATERAL ( -- inlined fn_job_lane_rule, which would be one call per lane
-      SELECT s.subscription_id, s.priority_floor, s.executor_kind FROM public.job_subscription s
-      WHERE s.executor_id = p_executor_id AND s.enabled
+      SELECT s.subscription_id, s.priority_floor FROM public.job_subscription s
+      WHERE s.executor_id = p_executor_id AND s.enabled AND s.executor_kind = h.executor_kind
         AND (s.job_kind IS NULL OR s.job_kind = l.job_kind)
           AND (s.event_domain IS NULL OR s.event_domain = l.event_domain)
       ORDER BY s.job_kind, s.event_domain LIMIT 1) r
@@ -174,7 +176,7 @@ BEGIN
       ORDER BY w.version DESC LIMIT 1) f ON true
     WHERE c.key = 'queue.job_substrate.enabled' AND c.value = 'true' AND h.executor_id = p_executor_id
       AND h.deregistered_at IS NULL
-      AND r.executor_kind = h.executor_kind AND (n.head IS NOT NULL OR p_after IS NOT NULL OR v_watermarks));
+      AND (n.head IS NOT NULL OR p_after IS NOT NULL OR v_watermarks));
   v_lane := v_lanes[1];
   IF v_lane IS NULL OR public.fn_queue_clone_of() IS NOT NULL
     OR v_lane.owner_role IS NOT NULL AND NOT COALESCE(pg_has_role(session_user,

@@ -46,6 +46,7 @@ BEGIN
     FROM (SELECT s.executor_id, CASE WHEN h.state IN ('silent', 'stopped') THEN h.state ELSE '' END AS absent, k.kinds,
         array_agg(ARRAY[s.executor_kind, s.job_kind, s.event_domain] ORDER BY s.job_kind, s.event_domain) AS may
       FROM public.job_subscription s
+      JOIN public.queue_heartbeat q ON q.executor_id = s.executor_id AND q.executor_kind = s.executor_kind
       JOIN unnest(p_watch) h ON h.executor_id = s.executor_id AND h.state <> 'deregistered'
       LEFT JOIN public.v_job_handlers k ON k.executor_id = s.executor_id
       WHERE s.enabled GROUP BY s.executor_id, 2, k.kinds) e
@@ -57,7 +58,8 @@ BEGIN
       COALESCE(s.job_kind, '') AS job_kind, COALESCE(s.event_domain, '') AS event_domain,
       min(s.priority_floor) AS floor, bool_and(s.max_parallel <= COALESCE(l.live, 0)) AS no_room
     FROM sorts x CROSS JOIN unnest(x.ids) AS i (executor_id)
-    JOIN public.job_subscription s ON s.executor_id = i.executor_id AND s.enabled
+    JOIN public.queue_heartbeat q ON q.executor_id = i.executor_id
+    JOIN public.job_subscription s ON s.executor_id = i.executor_id AND s.enabled AND s.executor_kind = q.executor_kind
     LEFT JOIN leased l ON l.subscription_id = s.subscription_id
     GROUP BY x.sort, s.job_kind, s.event_domain, s.executor_kind, x.absent, x.kinds, x.who
   ), lanes AS (

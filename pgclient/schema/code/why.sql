@@ -212,6 +212,7 @@ BEGIN
       s.max_parallel - COALESCE((SELECT sum(l.live) FROM public.job_lease l
         WHERE l.subscription_id = s.subscription_id), 0) AS room
     FROM public.job_subscription s
+    JOIN public.queue_heartbeat e ON e.executor_id = s.executor_id AND e.executor_kind = s.executor_kind
     JOIN public.v_queue_watch h ON h.executor_id = s.executor_id AND h.state <> 'deregistered'
     LEFT JOIN public.v_job_handlers k ON k.executor_id = s.executor_id
     WHERE s.enabled AND (s.job_kind IS NULL OR s.job_kind = p_kind)
