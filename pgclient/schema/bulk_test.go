@@ -233,6 +233,29 @@ func TestBulkPausesWhatIsSkipped(t *testing.T) {
 	b.counted()
 }
 
+// The due sagas of operations whose rate was lowered do not use up the share of their subscription:
+// the newer sagas of live events get the rest of it.
+func TestBulkSagasLeaveTheShareOfLiveOnes(t *testing.T) {
+	h := newHooks(t)
+	_, deadLetters := h.die("e", 60)
+	for _, part := range [][]int64{deadLetters[:30], deadLetters[30:]} {
+		b := h.started(part, 1000, 0, 0)
+		require.Equal(t, "30 0 0", b.tick(1))
+		h.call("public.fn_queue_bulk_set_rate($1::bigint, 0.4, 'ann')", b.id)
+	}
+	h.emit("e", 20)
+	h.route()
+	const jobs = "SELECT concat_ws(' ', count(*), count(operation_id)) FROM public.webhook_delivery_jobs WHERE status = 'Pending'"
+	got := h.call("public.fn_saga_orchestrator_run(10)")
+	require.Equal(t, 10, num(got, "jobs_created"), got)
+	require.Nil(t, got["made_through"])
+	require.Equal(t, "10 4", one[string](h, jobs), "two of each operation, the rest of live events")
+	got = h.call("public.fn_saga_orchestrator_run(1000)")
+	require.Equal(t, 14, num(got, "jobs_created"), got)
+	require.NotNil(t, got["made_through"], "what is left waits for the rates")
+	require.Equal(t, "24 4", one[string](h, jobs))
+}
+
 // If two operations have the same dead letters, each dead letter is requeued by one of them, and
 // the other operation shows which one.
 func TestBulkOverlap(t *testing.T) {

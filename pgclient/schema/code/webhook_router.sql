@@ -298,6 +298,9 @@ DECLARE
   v_controlled boolean[];
   v_job_operations bigint[];
   v_quota_spent boolean; -- true = a subscription with more due sagas has used its quota
+  v_subs bigint[];       -- subscriptions whose share the rates of operations have cut; NULL = all
+  v_quotas int[];        -- what is left of each of these shares
+  v_made bigint := 0;
 BEGIN
   IF p_part = 'settle' THEN
     v_max := greatest(public.fn_cfg_int('webhook.max_attempts', 10), 1);
@@ -373,71 +376,85 @@ BEGIN
   END IF;
 
   IF p_part = 'make' THEN
-    -- a bulk operation has as many jobs to claim as its rate allows in 5 s; a paused operation gets no more
-    WITH RECURSIVE waiting (op) AS (
-      (SELECT j.operation_id FROM public.webhook_delivery_jobs j
-        WHERE j.status = 'Pending' AND j.operation_id IS NOT NULL ORDER BY j.operation_id LIMIT 1)
-      UNION ALL
-      SELECT (SELECT j.operation_id FROM public.webhook_delivery_jobs j
-        WHERE j.status = 'Pending' AND j.operation_id > w.op ORDER BY j.operation_id LIMIT 1)
-      FROM waiting w WHERE w.op IS NOT NULL
-    )
-    SELECT array_agg(o.operation_id ORDER BY o.operation_id), array_agg(CASE WHEN o.state = 'paused' THEN 0
-        ELSE greatest(ceil(o.rate_per_second * 5) - (SELECT count(*) FROM public.webhook_delivery_jobs j
-          WHERE j.status = 'Pending' AND j.operation_id = o.operation_id), 0) END ORDER BY o.operation_id),
-      array_agg(o.operation_id) FILTER (WHERE o.state = 'paused')
-    INTO v_operations, v_remaining, v_paused FROM public.queue_bulk_operation o
-    WHERE o.operation_id IN (SELECT w.op FROM waiting w) OR o.state = ANY ('{planned,running,paused}'::text[])
-      AND o.state = 'paused';
-
     v_made_through := (SELECT max(s.id) FROM public.webhook_delivery_sagas s);
     v_now := clock_timestamp(); -- a visible saga may have been made after this transaction began
-    WITH RECURSIVE waiting (sub) AS (
-      (SELECT s.subscription_id FROM public.webhook_delivery_sagas s
-        WHERE s.status IN ('Pending', 'PendingRetry') ORDER BY s.subscription_id LIMIT 1)
-      UNION ALL
-      SELECT (SELECT s.subscription_id FROM public.webhook_delivery_sagas s
-        WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id > w.sub
-        ORDER BY s.subscription_id LIMIT 1)
-      FROM waiting w WHERE w.sub IS NOT NULL
-    ), due AS MATERIALIZED (
-      SELECT w.sub, g.gate, g.gate = 'half_open' OR g.rate_limit_per_second IS NOT NULL
-        OR g.slow_start_rate IS NOT NULL AS controlled
-      FROM waiting w JOIN public.v_webhook_gate g ON g.subscription_id = w.sub
-      WHERE (g.gate = 'open' OR (g.gate = 'half_open' AND NOT EXISTS (
-          SELECT 1 FROM public.webhook_delivery_jobs j WHERE j.status = 'Pending'
-            AND j.controlled IN (true, false) AND j.subscription_id = w.sub
-            AND (j.operation_id = ANY (v_paused)) IS NOT TRUE)))
-        AND (SELECT s.next_attempt_at FROM public.webhook_delivery_sagas s
-          WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = w.sub
-          ORDER BY s.next_attempt_at LIMIT 1) <= v_now
-    ), share AS (
-      SELECT sub, controlled, CASE gate WHEN 'half_open' THEN 1
-        ELSE ceil(p_limit::numeric / (SELECT count(*) FROM due))::int END AS quota
-      FROM due
-    ), front AS MATERIALIZED (
-      SELECT p.id, h.controlled, p.operation_id, h.sub, h.quota FROM share h CROSS JOIN LATERAL (
-        SELECT s.id, s.next_attempt_at, b.operation_id FROM public.webhook_delivery_sagas s
-        LEFT JOIN public.dead_letter_requeues q ON q.dead_letter_id = s.requeued_from_dead_letter_id
-        LEFT JOIN public.webhook_operation_bucket b ON b.operation_id = q.operation_id -- no row = no rate
-        WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = h.sub
-          AND s.next_attempt_at <= v_now
-          AND (p_only IS NULL OR s.id = ANY (p_only)) AND s.id <> ALL (p_except)
-          AND COALESCE(v_remaining[array_position(v_operations, b.operation_id)] > 0, true)
-        ORDER BY s.next_attempt_at, s.id LIMIT h.quota FOR UPDATE OF s SKIP LOCKED) p
-      LIMIT p_limit
-    ), pick AS MATERIALIZED (
-      SELECT f.* FROM (SELECT f.*, row_number() OVER (PARTITION BY f.operation_id ORDER BY f.id) AS n FROM front f) f
-      LEFT JOIN public.queue_bulk_operation o ON o.operation_id = f.operation_id
-      WHERE f.operation_id IS NULL OR f.n <= COALESCE(v_remaining[array_position(v_operations, f.operation_id)],
-        ceil(o.rate_per_second * 5))
-    )
-    SELECT array_agg(p.id), array_agg(p.controlled), array_agg(p.operation_id),
-      EXISTS (SELECT FROM front f GROUP BY f.sub, f.quota HAVING count(*) >= least(f.quota, p_limit))
-    INTO v_sagas, v_controlled, v_job_operations, v_quota_spent FROM pick p;
-    RETURN jsonb_build_object('jobs_created', public.fn_webhook_jobs_make(v_sagas, v_controlled, v_job_operations))
+    v_quota_spent := false;
+    -- Usually once. Where the rate of an operation cut the share of a subscription, again without that operation: its
+    -- sagas must not use up the share of others.
+    FOR v_pass IN 1..20 LOOP
+      -- a bulk operation has as many jobs to claim as its rate allows in 5 s; a paused operation gets no more
+      WITH RECURSIVE waiting (op) AS (
+        (SELECT j.operation_id FROM public.webhook_delivery_jobs j
+          WHERE j.status = 'Pending' AND j.operation_id IS NOT NULL ORDER BY j.operation_id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT j.operation_id FROM public.webhook_delivery_jobs j
+          WHERE j.status = 'Pending' AND j.operation_id > w.op ORDER BY j.operation_id LIMIT 1)
+        FROM waiting w WHERE w.op IS NOT NULL
+      )
+      SELECT array_agg(o.operation_id ORDER BY o.operation_id), array_agg(CASE WHEN o.state = 'paused' THEN 0
+          ELSE greatest(ceil(o.rate_per_second * 5) - (SELECT count(*) FROM public.webhook_delivery_jobs j
+            WHERE j.status = 'Pending' AND j.operation_id = o.operation_id), 0) END ORDER BY o.operation_id),
+        array_agg(o.operation_id) FILTER (WHERE o.state = 'paused')
+      INTO v_operations, v_remaining, v_paused FROM public.queue_bulk_operation o
+      WHERE o.operation_id IN (SELECT w.op FROM waiting w) OR o.state = ANY ('{planned,running,paused}'::text[])
+        AND o.state = 'paused';
+
+      WITH RECURSIVE waiting (sub) AS (
+        (SELECT s.subscription_id FROM public.webhook_delivery_sagas s
+          WHERE s.status IN ('Pending', 'PendingRetry') ORDER BY s.subscription_id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT s.subscription_id FROM public.webhook_delivery_sagas s
+          WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id > w.sub
+          ORDER BY s.subscription_id LIMIT 1)
+        FROM waiting w WHERE w.sub IS NOT NULL
+      ), due AS MATERIALIZED (
+        SELECT w.sub, g.gate, g.gate = 'half_open' OR g.rate_limit_per_second IS NOT NULL
+          OR g.slow_start_rate IS NOT NULL AS controlled
+        FROM waiting w JOIN public.v_webhook_gate g ON g.subscription_id = w.sub
+        WHERE (v_subs IS NULL OR w.sub = ANY (v_subs))
+          AND (g.gate = 'open' OR (g.gate = 'half_open' AND NOT EXISTS (
+            SELECT 1 FROM public.webhook_delivery_jobs j WHERE j.status = 'Pending'
+              AND j.controlled IN (true, false) AND j.subscription_id = w.sub
+              AND (j.operation_id = ANY (v_paused)) IS NOT TRUE)))
+          AND (SELECT s.next_attempt_at FROM public.webhook_delivery_sagas s
+            WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = w.sub
+            ORDER BY s.next_attempt_at LIMIT 1) <= v_now
+      ), share AS (
+        SELECT sub, controlled, COALESCE(v_quotas[array_position(v_subs, sub)], CASE gate WHEN 'half_open' THEN 1
+          ELSE ceil(p_limit::numeric / (SELECT count(*) FROM due))::int END) AS quota
+        FROM due
+      ), front AS MATERIALIZED (
+        SELECT p.id, h.controlled, p.operation_id, h.sub, h.quota FROM share h CROSS JOIN LATERAL (
+          SELECT s.id, s.next_attempt_at, b.operation_id FROM public.webhook_delivery_sagas s
+          LEFT JOIN public.dead_letter_requeues q ON q.dead_letter_id = s.requeued_from_dead_letter_id
+          LEFT JOIN public.webhook_operation_bucket b ON b.operation_id = q.operation_id -- no row = no rate
+          WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = h.sub
+            AND s.next_attempt_at <= v_now
+            AND (p_only IS NULL OR s.id = ANY (p_only)) AND s.id <> ALL (p_except)
+            AND COALESCE(v_remaining[array_position(v_operations, b.operation_id)] > 0, true)
+          ORDER BY s.next_attempt_at, s.id LIMIT h.quota FOR UPDATE OF s SKIP LOCKED) p
+        LIMIT p_limit
+      ), pick AS MATERIALIZED (
+        SELECT f.*, f.operation_id IS NULL OR f.n <= COALESCE(
+          v_remaining[array_position(v_operations, f.operation_id)], ceil(o.rate_per_second * 5)) AS may
+        FROM (SELECT f.*, row_number() OVER (PARTITION BY f.operation_id ORDER BY f.id) AS n FROM front f) f
+        LEFT JOIN public.queue_bulk_operation o ON o.operation_id = f.operation_id
+      ), used AS MATERIALIZED (
+        SELECT p.sub, p.quota, p.quota - (count(*) FILTER (WHERE p.may))::int AS remaining, bool_and(p.may) AS uncut,
+          count(*) >= least(p.quota, p_limit) AS spent
+        FROM pick p GROUP BY p.sub, p.quota
+      )
+      SELECT array_agg(p.id), array_agg(p.controlled), array_agg(p.operation_id),
+        v_quota_spent OR EXISTS (SELECT FROM used u WHERE u.uncut AND u.spent),
+        (SELECT array_agg(u.sub ORDER BY u.sub) FROM used u WHERE NOT u.uncut),
+        (SELECT array_agg(u.remaining ORDER BY u.sub) FROM used u WHERE NOT u.uncut)
+      INTO v_sagas, v_controlled, v_job_operations, v_quota_spent, v_subs, v_quotas FROM pick p WHERE p.may;
+      v_made := v_made + public.fn_webhook_jobs_make(v_sagas, v_controlled, v_job_operations);
+      EXIT WHEN v_subs IS NULL;
+    END LOOP;
+    RETURN jsonb_build_object('jobs_created', v_made)
       || CASE WHEN p_only IS NULL THEN jsonb_build_object('made_through',
-        CASE WHEN NOT v_quota_spent THEN v_made_through::text END) ELSE '{}'::jsonb END;
+        CASE WHEN NOT v_quota_spent AND v_subs IS NULL THEN v_made_through::text END) ELSE '{}'::jsonb END;
   END IF;
 
   -- jobs that were made before their subscription got a quota, a suspension or a slow start become controlled
