@@ -6,6 +6,7 @@ package schema_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -161,6 +162,24 @@ func TestJobWatermarkEnds(t *testing.T) {
 	var wrote bool
 	require.NoError(t, tx.QueryRow(t.Context(), "SELECT public.fn_job_watermark_advance() OR pg_current_xact_id_if_assigned() IS NOT NULL").Scan(&wrote))
 	require.False(t, wrote)
+}
+
+// However long a call takes, what it found counts from its end: the next call goes on from there, and
+// the next sweep is a minute later.
+func TestJobWatermarkCountsFromTheEndOfTheCall(t *testing.T) {
+	j := newJobs(t)
+	j.watermarksWanted()
+	j.put("k", "iu", 1)
+	j.watermarked()
+	j.exec("UPDATE public.job_watermark_state SET at = at - interval '1 second', swept_at = swept_at - interval '2 minutes', seen_at = seen_at - interval '11 seconds', late = '{}'")
+	tx := j.begin(j.root)
+	_, err := tx.Exec(t.Context(), "LOCK TABLE public.job_watermark_below IN SHARE MODE") // the sweep waits for it
+	require.NoError(t, err)
+	sweep := meanwhile(t, j.root, j.root, tx, "to_jsonb(x) FROM (SELECT public.fn_job_watermark_advance() AS valid) x")
+	during := get[time.Time](j.core, "SELECT clock_timestamp()")
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, map[string]any{"valid": true}, sweep.got(t))
+	require.True(t, get[bool](j.core, "SELECT at > $1 AND swept_at > $1 FROM public.job_watermark_state", during))
 }
 
 // With an old snapshot, a claim and the backlog read about as many pages after 3,000 finished jobs

@@ -153,10 +153,15 @@ func (c *Client) JobClaimLost(ctx context.Context, executor string, known []pgty
 	return n, pgerror.Translate(err)
 }
 
+// watermarkTimeout is the time limit of JobWatermarkAdvance, which once a minute reads the index
+// entries of all jobs that an old snapshot keeps. If it were shorter than that takes, there would be
+// no watermarks when they are needed most.
+const watermarkTimeout = 5 * time.Minute
+
 // JobWatermarkAdvance moves the watermarks at which claims begin to look for jobs, while an old
 // snapshot keeps dead rows. Call it once a second.
 func (c *Client) JobWatermarkAdvance(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
+	ctx, cancel := context.WithTimeout(ctx, watermarkTimeout)
 	defer cancel()
 	_, err := c.pool.Exec(ctx, "SELECT public.fn_job_watermark_advance()")
 	return pgerror.Translate(err)

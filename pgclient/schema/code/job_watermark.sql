@@ -36,7 +36,7 @@
 
 COMMENT ON TABLE public.job_watermark_state IS
   'Whether the watermarks in job_watermark are valid; the highest version counts. No row: look-ups begin at the head.';
-COMMENT ON COLUMN public.job_watermark_state.at IS 'when a host last called fn_job_watermark_advance';
+COMMENT ON COLUMN public.job_watermark_state.at IS 'when a call of fn_job_watermark_advance last ended';
 COMMENT ON COLUMN public.job_watermark_state.seen_at IS
   'a time before seen; the next watermarks are at least 1 s before it';
 COMMENT ON COLUMN public.job_watermark_state.seen IS
@@ -275,7 +275,7 @@ BEGIN
     RETURN public.fn_job_watermark_valid();
   END IF;
   v_now := pg_current_snapshot();
-  n.at := v_at;
+  n.version := nextval(pg_get_serial_sequence('public.job_watermark_state', 'version'));
   n.late := '{}';
   n.valid := false;
   SELECT w.below, w.late INTO v_lease_from, v_lease_late FROM public.fn_job_lease_watermark() w; -- those in s
@@ -329,27 +329,13 @@ BEGIN
       least(s.unready_due, (SELECT b.due FROM unnest(v_below) b WHERE b.event_domain = '' AND b.job_kind = '')) END;
     n.unready_due := least(s.seen_at - interval '1 second', public.fn_job_unready_first(v_from));
   END IF;
-  INSERT INTO public.job_watermark_state (at, seen_at, seen, late, valid, swept_at, lease_below, lease_late,
-    lease_seen, lease_open, unready_due)
-  VALUES (n.at, n.seen_at, n.seen, n.late, n.valid, CASE WHEN v_sweep THEN v_at ELSE n.swept_at END,
-    COALESCE(v_lease_late[1001], n.lease_seen), v_lease_late[1:1000], n.lease_seen, n.lease_open, n.unready_due)
-  RETURNING * INTO n;
-  INSERT INTO public.job_lease_count (version, subscription_id, live, xids)
-  SELECT n.version, l.subscription_id, sum(l.live), CASE WHEN count(DISTINCT l.xid) <= 1000
-    THEN array_agg(DISTINCT l.xid) END
-  FROM ROWS FROM (unnest(v_lease_xids), unnest(v_lease_of), unnest(v_lease_live)) AS l (xid, subscription_id, live)
-  WHERE l.xid < n.lease_seen AND l.xid <> ALL (n.lease_open) GROUP BY l.subscription_id;
-  DELETE FROM public.job_watermark_state WHERE version = s.version;
-  DELETE FROM public.job_lease_count WHERE version = s.version;
-  IF v_sweep IS NULL THEN
-    RETURN n.valid;
-  END IF;
   FOR v_lane IN
     SELECT l.event_domain, l.job_kind, f.version, f.due, f.priority, b.due AS below
     FROM (SELECT DISTINCT o.event_domain, o.job_kind FROM public.job_lane o) l
     LEFT JOIN unnest(v_below) b ON b.event_domain = l.event_domain AND b.job_kind = l.job_kind
     LEFT JOIN LATERAL (SELECT x.version, x.due, x.priority FROM public.job_watermark x
       WHERE x.event_domain = l.event_domain AND x.job_kind = l.job_kind ORDER BY x.version DESC LIMIT 1) f ON true
+    WHERE v_sweep IS NOT NULL
   LOOP
     v_from := CASE WHEN v_sweep THEN '-infinity' ELSE COALESCE(least(v_lane.due, v_lane.below), '-infinity') END;
     v_due := least(s.seen_at - interval '1 second', (SELECT q.process_after FROM public.job_queue q
@@ -370,7 +356,22 @@ BEGIN
       WHERE event_domain = v_lane.event_domain AND job_kind = v_lane.job_kind AND version = v_lane.version;
     END IF;
   END LOOP;
-  RETURN true;
+  -- Not before: the call may have read the index entries of millions of finished jobs, and the watermarks are as old
+  -- as this row says.
+  n.at := clock_timestamp();
+  INSERT INTO public.job_watermark_state (version, at, seen_at, seen, late, valid, swept_at, lease_below, lease_late,
+    lease_seen, lease_open, unready_due)
+  OVERRIDING SYSTEM VALUE
+  VALUES (n.version, n.at, n.seen_at, n.seen, n.late, n.valid, CASE WHEN v_sweep THEN n.at ELSE n.swept_at END,
+    COALESCE(v_lease_late[1001], n.lease_seen), v_lease_late[1:1000], n.lease_seen, n.lease_open, n.unready_due);
+  INSERT INTO public.job_lease_count (version, subscription_id, live, xids)
+  SELECT n.version, l.subscription_id, sum(l.live), CASE WHEN count(DISTINCT l.xid) <= 1000
+    THEN array_agg(DISTINCT l.xid) END
+  FROM ROWS FROM (unnest(v_lease_xids), unnest(v_lease_of), unnest(v_lease_live)) AS l (xid, subscription_id, live)
+  WHERE l.xid < n.lease_seen AND l.xid <> ALL (n.lease_open) GROUP BY l.subscription_id;
+  DELETE FROM public.job_watermark_state WHERE version = s.version;
+  DELETE FROM public.job_lease_count WHERE version = s.version;
+  RETURN n.valid;
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_job_watermark_advance TO :"dot_executor";
