@@ -91,7 +91,7 @@ func (m *root) planned(msg plannedMsg) tea.Cmd {
 func (m *root) applied(msg appliedMsg) tea.Cmd {
 	m.feed.acted = true
 	cmds := []tea.Cmd{later(quietFor, armMsg{}), m.refresh(fresh), m.poll()}
-	cmds = append(cmds, m.reread(true)...)
+	cmds = append(cmds, m.readActed()...)
 	d := m.dialog(msg.dialog)
 	if d == nil {
 		return tea.Batch(cmds...)

@@ -160,15 +160,25 @@ func (m *deck) settlePage(l *level) {
 	if l.revision == m.revision {
 		return
 	}
-	if page, ok := l.page(m.scene()); ok {
+	page, ok := l.page(m.scene())
+	switch err := l.list.err; {
+	case !ok && l.built.Note == "":
+		l.built.Note = "not listed at " + m.env().Clock(m.env().Now) + ": this page shows the row as it was last read"
+	case !ok:
+	case err != nil && !l.list.read:
+		l.built = page.Unread(why(err), m.env(), m.size.W)
+	case err != nil:
 		l.built = page
-		if err := l.list.err; err != nil && !l.list.read {
-			l.built = page.Unread(why(err), m.env(), m.size.W)
-		}
+		l.built.Note = "last read in full at " + m.env().Clock(l.list.asOf) + ": " + why(err)
+	default:
+		l.built = page
 	}
 	l.revision = m.revision
-	l.scrollTo(l.offset, m.body().H)
+	l.scrollTo(l.offset, m.pageRows(l))
 }
+
+// pageRows returns how many lines of a page are visible.
+func (m *deck) pageRows(l *level) int { return m.body().H - queue.Choose(l.built.Note == "", 0, 1) }
 
 // settleOverview keeps the cursor of the Overview on its row. If the row is gone, the
 // cursor acts on nothing until it is moved.
@@ -256,7 +266,7 @@ func (m *deck) position() string {
 		}
 	case l.page != nil:
 		parts = append(parts, m.crumbs(p))
-		if n, h := len(l.built.Lines), m.body().H; n > h {
+		if n, h := len(l.built.Lines), m.pageRows(l); n > h {
 			parts = append(parts, "lines "+views.Count(int64(l.offset+1))+"-"+views.Count(int64(min(l.offset+h, n)))+" of "+views.Count(int64(n)))
 		}
 		if l.find != "" {
@@ -267,6 +277,9 @@ func (m *deck) position() string {
 			parts = append(parts, "the row under the cursor is gone")
 		}
 		parts = append(parts, m.crumbs(p), m.rowCount(l))
+		if l.list.tooLong() {
+			parts = append(parts, "read at "+m.env().Clock(l.list.asOf))
+		}
 		if g := l.grid; g.sort < len(g.src.Sorts) && len(g.src.Sorts) > 1 {
 			parts = append(parts, g.src.Sorts[g.sort].Name)
 		}

@@ -90,7 +90,7 @@ func (m *deck) findFrom(l *level, from int) {
 	for d := range lines {
 		i := (from + d) % len(lines)
 		if l.built.Has(i, l.find) {
-			l.scrollTo(i, m.body().H)
+			l.scrollTo(i, m.pageRows(l))
 			return
 		}
 	}

@@ -21,6 +21,9 @@ type list struct {
 	reading int                // the serial number of the read in progress; 0: none
 	stop    context.CancelFunc // cancels that read
 	readAt  time.Time          // when the last read began
+	asOf    time.Time          // when the read of the rows that are shown began, without further pages
+	acted   bool               // an action of this console was applied after that
+	further bool               // err is that of a further page
 
 	count     func(p queue.Page) int    // how many rows of a page Page.Total counts; nil: the answer is one value, not rows
 	join      func(a, b queue.Page) any // appends page b to page a

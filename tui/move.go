@@ -19,7 +19,7 @@ func (m *deck) move(d int) tea.Cmd {
 	case l.board != nil:
 		m.moveOverview(l, d)
 	case l.page != nil:
-		l.scrollTo(l.offset+d, m.body().H)
+		l.scrollTo(l.offset+d, m.pageRows(l))
 	default:
 		l.grid.move(d, m.rows)
 		return m.more()
@@ -35,7 +35,7 @@ func (m *deck) moveTo(i int) tea.Cmd {
 	case l.board != nil:
 		m.moveOverview(l, queue.Choose(i == 0, -1<<20, 1<<20))
 	case l.page != nil:
-		l.scrollTo(i, m.body().H)
+		l.scrollTo(i, m.pageRows(l))
 	default:
 		l.grid.place(i, m.rows)
 		return m.more()
@@ -58,12 +58,14 @@ func (l *level) position() [2]any {
 func (m *deck) sayStuck(l *level, down bool, was [2]any) {
 	switch {
 	case l.position() != was:
-	case l.page != nil && len(l.built.Lines) <= m.body().H:
+	case l.page != nil && len(l.built.Lines) <= m.pageRows(l):
 		m.inform("this is the whole page")
 	case l.page != nil:
 		m.inform(queue.Choose(down, "this is the end of the page", "this is the top of the page"))
 	case l.table != nil && len(l.grid.order) == 0, l.board != nil && len(m.rowsOfBoard(l)) == 0:
 		m.inform("there are no rows to move to")
+	case down && l.list.page.Next != "":
+		m.inform("more rows are being read" + m.display.theme.G.Ellipsis)
 	default:
 		m.inform(queue.Choose(down, "this is the last row", "this is the first row"))
 	}

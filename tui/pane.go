@@ -105,7 +105,7 @@ func listSource(at scene, src views.Source) views.Source {
 	case l.err != nil && l.rows() == 0:
 		src.Empty = []string{"This could not be read.", why(l.err)}
 	case l.err != nil:
-		src.Note = "newer rows: " + why(l.err)
+		src.Note = queue.Choose(l.further, "further rows: ", "newer rows: ") + why(l.err)
 	case !l.read && l.reading == 0 && at.paused:
 		src.Empty = []string{"This list is not read while the console is paused. Press p to resume."}
 	case !l.read && at.lost:

@@ -1,8 +1,8 @@
 package tui
 
 // When lists are read: when a level opens; when the cursor
-// comes near the end of the loaded rows; and again at intervals, while at most
-// rereadMax rows are loaded.
+// comes near the end of the loaded rows; after an action; and again at
+// intervals, while at most rereadMax rows are loaded.
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 const (
 	pageRows  = 200
-	rereadMax = 1000 // a list with more loaded rows is not read again by itself, to spare the database
+	rereadMax = 1000 // a list with more loaded rows is read again only after an action of this console, to spare the database
 	rereadGap = 5 * time.Second
 )
 
@@ -26,7 +26,7 @@ func (m *deck) read(l *level) tea.Cmd {
 		return nil
 	}
 	q := l.list.query
-	q.After, q.Limit = "", min(max(l.list.rows(), pageRows), rereadMax)
+	q.After, q.Limit = "", min(max(l.list.rows(), pageRows), queue.Choose(l.list.acted, queue.MostPage, rereadMax))
 	l.list.query, l.list.readAt = q, m.o.Now()
 	return m.startRead(l, q, false)
 }
@@ -45,7 +45,7 @@ func (m *deck) startRead(l *level, q queue.Query, more bool) tea.Cmd {
 func (m *deck) reread(now bool) []tea.Cmd {
 	p := m.pane()
 	l := p.top()
-	if !l.list.queried() || l.list.reading != 0 || m.feed.paused || m.feed.lost() || l.list.rows() > rereadMax {
+	if !l.list.queried() || l.list.reading != 0 || m.feed.paused || m.feed.lost() || l.list.tooLong() {
 		return nil
 	}
 	gap := queue.Choose(p.rereadOften, 0, rereadGap)
@@ -54,6 +54,22 @@ func (m *deck) reread(now bool) []tea.Cmd {
 	}
 	return []tea.Cmd{m.read(l)}
 }
+
+// readActed reads the open list after an action of this console, and marks every list, so that those
+// that are not open are read when they are opened. A read that began before the action is given up:
+// its rows may not have the change.
+func (m *deck) readActed() []tea.Cmd {
+	for _, p := range m.panes {
+		for i := range p.levels {
+			p.levels[i].list.acted = true
+		}
+	}
+	m.pane().top().list.cancel()
+	return m.reread(true)
+}
+
+// tooLong reports whether the list is not read again by itself.
+func (l *list) tooLong() bool { return l.rows() > rereadMax && !l.acted }
 
 // more reads the next page when the cursor is within 50 rows of the end of the loaded rows.
 func (m *deck) more() tea.Cmd {
@@ -76,8 +92,12 @@ func (m *deck) paged(msg pageMsg) {
 				continue
 			}
 			l.list.cancel()
+			l.list.further = msg.more
 			if l.list.err = msg.err; msg.err == nil {
 				l.list.add(msg.page, msg.more)
+			}
+			if msg.err == nil && !msg.more {
+				l.list.acted, l.list.asOf = false, l.list.readAt
 			}
 			m.revision++
 			m.settle()

@@ -38,7 +38,7 @@ func (m *deck) reveal(r queue.Result) {
 	m.settle()
 	for i, line := range l.built.Lines {
 		if views.Contains(line, "UNMASKED") {
-			l.scrollTo(i-1, m.body().H)
+			l.scrollTo(i-1, m.pageRows(l))
 		}
 	}
 }

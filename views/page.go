@@ -14,6 +14,7 @@ import (
 type Page struct {
 	Title string
 	Lines []string
+	Note  string // why the lines may be old; drawn above them, however far the page is scrolled
 }
 
 // labelWidth is the width of the labels in cells; the longest label is "first attempts".
@@ -191,6 +192,9 @@ type PageView struct {
 // Visible draws the lines that the scroll position shows.
 func (v PageView) Visible(e Env, s Size) []string {
 	out := make([]string, 0, max(s.H, 0))
+	if v.Page.Note != "" && s.H > 0 {
+		out = append(out, warningLine(e, v.Page.Note, s.W))
+	}
 	for i := max(v.Offset, 0); i < len(v.Page.Lines) && len(out) < s.H; i++ {
 		line := v.Page.Lines[i]
 		switch {

@@ -217,8 +217,13 @@ func noteLines(e Env, note string, w int) []string {
 	if note == "" {
 		return nil
 	}
+	return []string{warningLine(e, "not in this snapshot: "+note, w)}
+}
+
+// warningLine returns a line of w cells that says what is wrong with the lines below it.
+func warningLine(e Env, text string, w int) string {
 	th := e.Theme
-	return []string{th.Cut(" "+th.Warning.Paint(th.Cut(th.G.Warning+" not in this snapshot: "+theme.Safe(note), w-2)), w)}
+	return th.Cut(" "+th.Warning.Paint(th.Cut(th.G.Warning+" "+theme.Safe(text), w-2)), w)
 }
 
 // missing returns the note about a section that could not be read for the snapshot.

@@ -1,0 +1,118 @@
+package tui
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/viewstest"
+)
+
+// After an action of this console its list is read again, however many rows are loaded. Without
+// one, a list of that length is not read again by itself, and the status line has its time.
+func TestALongListIsReadAfterAnAction(t *testing.T) {
+	s := newStore()
+	s.deadLetters = viewstest.DeadLetters(1200)
+	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+		c.press("5", "enter")
+		c.sees("1,200 of 5,800 rows", "read at")
+		before := len(s.listed())
+		c.rest(time.Minute)
+		require.NotContains(t, kinds(s.listed()[before:]), queue.ListDeadLetters, "to spare the database")
+		c.press("R")
+		c.typing("x")
+		c.press("enter")
+		c.rest(quiet)
+		s.set(func(s *fakeStore) { s.deadLetters = s.deadLetters[1:] })
+		before = len(s.listed())
+		c.press("tab", "enter")
+		require.Len(t, s.did(), 1)
+		c.rest(quiet)
+		again := s.listed()[before:]
+		require.Equal(t, 1, count(kinds(again), queue.ListDeadLetters))
+		for _, q := range again {
+			if q.Kind == queue.ListDeadLetters {
+				require.Equal(t, 1200, q.Limit, "the place in the list stays")
+			}
+		}
+		c.press("enter")
+		c.sees("1,199 of 5,799 rows")
+	})
+}
+
+// An action on a page reads also the list below it, when the operator goes back to it.
+func TestALongListIsReadAfterAnActionOnAPage(t *testing.T) {
+	s := newStore()
+	s.deadLetters = viewstest.DeadLetters(1200)
+	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+		c.press("5", "enter", "enter", "R")
+		c.typing("x")
+		c.press("enter")
+		c.rest(quiet)
+		c.press("tab", "enter")
+		require.Len(t, s.did(), 1)
+		c.rest(quiet)
+		s.set(func(s *fakeStore) { s.deadLetters = s.deadLetters[1:] })
+		c.press("enter", "esc")
+		c.sees("1,199 of 5,799 rows")
+	})
+}
+
+func kinds(all []queue.Query) (out []queue.ListKind) {
+	for _, q := range all {
+		out = append(out, q.Kind)
+	}
+	return out
+}
+
+func count(all []queue.ListKind, kind queue.ListKind) (n int) {
+	for _, k := range all {
+		if k == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// A page whose row or whose read is gone says since when its lines are old.
+func TestOldPagesHaveANote(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, w: 120, h: 24}, func(c *console) {
+		c.press("3", "enter")
+		c.seesNot("not listed at")
+		alerts := s.snap.Alerts
+		s.set(func(s *fakeStore) { s.snap.Alerts = nil })
+		c.rest(5 * time.Second)
+		c.sees("not listed at", "this page shows the row as it was last read")
+		c.press("G")
+		c.sees("not listed at")
+		s.set(func(s *fakeStore) { s.snap.Alerts = alerts })
+		c.rest(5 * time.Second)
+		c.seesNot("not listed at")
+	})
+	run(t, setup{store: s, w: 120, h: 24}, func(c *console) {
+		c.press("6", "enter")
+		c.seesNot("last read in full")
+		s.set(func(s *fakeStore) { s.err = errors.New("permission denied") })
+		c.rest(10 * time.Second)
+		c.sees("last read in full at", "permission denied")
+		s.set(func(s *fakeStore) { s.err = nil })
+		c.rest(10 * time.Second)
+		c.seesNot("last read in full")
+	})
+}
+
+// While a further page is read, the last loaded row is not called the last row.
+func TestTheLastLoadedRowIsNotTheLast(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, w: 120, h: 24}, func(c *console) {
+		c.press("5", "enter")
+		s.set(func(s *fakeStore) { s.stuck = queue.ListDeadLetters })
+		c.press("G", "j")
+		c.sees("more rows are being read")
+		c.seesNot("this is the last row")
+	})
+}
