@@ -68,12 +68,12 @@ func tickNamed(snap *queue.Snapshot, name string) (queue.TickWorker, bool) {
 }
 
 // tickTarget fills in the target of T (run a tick worker now): the tick worker
-// that the row under the cursor is about, else the first one whose name
-// contains the row's id. A row about something else is refused.
+// of the pane, else the one that the row under the cursor is about, else the
+// first one whose name contains the row's id. A row about something else is refused.
 func tickTarget(at scene, req *queue.Request) string {
 	names, row := tickWorkers(at.snap), cmp.Or(at.pane.tickWorker, at.subject())
 	switch i := slices.IndexFunc(names, func(n string) bool { return strings.Contains(n, row) }); {
-	case slices.Contains(names, row):
+	case at.pane.tickWorker != "", slices.Contains(names, row):
 	case i >= 0:
 		row = names[i]
 	case len(names) > 0:
