@@ -292,7 +292,9 @@ BEGIN
     rule := 'conflict';
     reason := 'an interval of 0 switches off the tick worker config_expiry, which ends values: it could not end this '
       'one; leave the expiry out';
-  ELSIF v_row.updated_at <> p_expected_updated_at THEN -- not >: the clock of the server may go back
+  ELSIF v_row.updated_at > p_expected_updated_at
+    -- the clock of the server may have gone back; a time long ago may be one that the program cannot represent
+    OR v_row.updated_at < p_expected_updated_at AND v_row.updated_at > clock_timestamp() - interval '1 year' THEN
     rule := 'changed';
     reason := format('%s was changed to "%s" by %s at %s: look at it, then repeat', p_key, v_row.value,
       v_row.updated_by,
