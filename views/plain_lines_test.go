@@ -90,7 +90,7 @@ func TestPlainLinesAreNewsOnce(t *testing.T) {
 	require.Equal(t, 2, changed)
 }
 
-// What is said once is said again when its cause is another one.
+// A line of --accessible is printed again when its cause changes, although its urgency stays.
 func TestPlainLinesSayANewCause(t *testing.T) {
 	t.Parallel()
 	e := env(theme.Options{})
