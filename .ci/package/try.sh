@@ -266,7 +266,7 @@ first() {
 	qtop_as owner migrate up >"$work/migrate.log" 2>&1 || { tail -n 5 "$work/migrate.log" >&2; fail "migrate up as the owner on PostgreSQL $1"; }
 	[[ $(sql owner 'SELECT rolsuper FROM pg_roles WHERE rolname = session_user') == f ]] || fail "the owner is a superuser"
 	sql owner "CREATE ROLE app_host LOGIN PASSWORD 'host-secret';
-		GRANT dot_executor, router_worker, saga_orchestrator, webhook_worker, lease_reset_cleaner TO app_host;
+		GRANT dot_executor, webhook_worker TO app_host;
 		CREATE ROLE app_operator LOGIN PASSWORD 'operator-secret';
 		GRANT queue_viewer, dead_letter_operator, workflow_admin, subscription_admin TO app_operator;
 		CREATE ROLE app_producer LOGIN PASSWORD 'producer-secret';
