@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/pgrow"
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // querier is a connection, a pooled connection or a transaction.
@@ -148,6 +149,6 @@ func (r *Release) refuseForeign(ctx context.Context, q querier, from int32, set 
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	return refuse(fmt.Sprintf("%d objects have names that qtop would use and are not its own: %s", len(found), strings.Join(found, ", ")), "schema public",
+	return refuse(queue.Plural(len(found), "object has a name that qtop would use and is not its own", "objects have names that qtop would use and are not its own")+": "+strings.Join(found, ", "), "schema public",
 		"nothing was changed; use another database, or rename or move these objects")
 }

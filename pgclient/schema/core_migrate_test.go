@@ -171,8 +171,8 @@ func TestMigrateDownRefusesLoss(t *testing.T) {
 	before := get[string](c, catalogue)
 	err := schema.Down(t.Context(), dsn, schema.DownOptions{}, nil)
 	require.Equal(t, queue.KindFailed, queue.KindOf(err))
-	for _, loss := range []string{"2 open dead letters", "3 unrouted webhook events", "1 unrouted events", "2 registered executors of others",
-		"3 jobs not finished", "1 leased jobs", "1 open job dead letters", "1 bulk operations under way", "1 live worker hosts", "--discard"} {
+	for _, loss := range []string{"2 open dead letters", "3 unrouted webhook events", "1 unrouted event", "2 registered executors of others",
+		"3 jobs not finished", "1 leased job", "1 open job dead letter", "1 bulk operation under way", "1 live worker host", "--discard"} {
 		require.Contains(t, err.Error(), loss)
 	}
 	var dry steps

@@ -143,7 +143,7 @@ func (in *installer) look(ctx context.Context) (m Removal, err error) {
 // refusal returns the reason why Down must not continue, or nil.
 func (m Removal) refusal(o DownOptions) error {
 	if len(m.Foreign) > 0 {
-		return refuse(fmt.Sprintf("%d objects that are not qtop's depend on what migrate down removes: %s", len(m.Foreign), few(m.Foreign)), "",
+		return refuse(queue.Plural(len(m.Foreign), "object that is not qtop's depends", "objects that are not qtop's depend")+" on what migrate down removes: "+few(m.Foreign), "",
 			"nothing was changed; drop or move them, then run migrate down again; --dry-run names all")
 	}
 	if o.Discard {
@@ -172,7 +172,7 @@ func (m Removal) lines() []string {
 		}
 	}
 	if len(m.Rows) > 0 {
-		out = append(out, "would remove the rows of "+fmt.Sprint(len(m.Rows))+" tables: "+strings.Join(m.Rows, ", "))
+		out = append(out, "would remove the rows of "+queue.Plural(len(m.Rows), "table", "tables")+": "+strings.Join(m.Rows, ", "))
 	}
 	return out
 }
@@ -313,7 +313,7 @@ func (r *Release) dryRun(m Removal, progress func(string)) {
 	for _, o := range r.objects {
 		counts[o.kind]++
 	}
-	progress(fmt.Sprintf("would remove %d views and %d functions with their triggers", counts[view], counts[function]))
+	progress(fmt.Sprintf("would remove %s and %s with their triggers", queue.Plural(counts[view], "view", "views"), queue.Plural(counts[function], "function", "functions")))
 	for _, m := range slices.Backward(r.migrations[:m.version]) {
 		progress("would remove " + m.name + ".sql")
 	}

@@ -83,7 +83,7 @@ func TestDownNamesWhatIsForeign(t *testing.T) {
 		err := schema.Down(t.Context(), db.DSN(""), o, said.add)
 		if !o.DryRun {
 			require.Equal(t, queue.KindFailed, queue.KindOf(err))
-			require.ErrorContains(t, err, "objects that are not qtop's depend on what migrate down removes")
+			require.ErrorContains(t, err, "on what migrate down removes")
 			require.NotContains(t, err.Error(), "\n")
 		}
 		var names []string
@@ -190,14 +190,14 @@ func TestDownNamesWhatIsConfigured(t *testing.T) {
 	require.NoError(t, schema.Down(t.Context(), c.db.DSN(""), schema.DownOptions{DryRun: true}, said.add))
 	require.NotContains(t, fmt.Sprint(said.lines), "configuration")
 	for sql, says := range map[string]string{
-		"UPDATE public.dot_config SET value = '42' WHERE key = 'retention.jobs_days'":                                                                                                                          "1 flags that were changed: retention.jobs_days",
-		"INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')":                                                                                                                       "1 event types: iu/made",
-		"INSERT INTO public.event_subscription (recipient_ref, event_domain) VALUES ('user:ann', 'iu')":                                                                                                        "1 event subscriptions: ",
-		"INSERT INTO public.subscriptions (event_type, callback_url) VALUES ('made', 'https://one.example/')":                                                                                                  "1 webhook subscriptions: ",
-		"INSERT INTO public.executor_producer VALUES ('DOT', 'queue_viewer')":                                                                                                                                  "1 producers of executor kinds: DOT (queue_viewer)",
-		"UPDATE public.iu_outbound_route SET enabled = false WHERE event_domain = 'system'":                                                                                                                    "1 event routes: system",
-		"INSERT INTO public.job_subscription (executor_id, executor_kind, registered_by) VALUES ('mine', 'DOT', 'ann')":                                                                                        "1 job subscriptions: ",
-		"INSERT INTO public.consumer_registry (consumer_id, event_domain, event_type, job_kind, executor, registered_by, updated_by) VALUES ('c1', 'system', 'queue_worker_silent', 'k', 'DOT', 'ann', 'ann')": "1 consumers: c1",
+		"UPDATE public.dot_config SET value = '42' WHERE key = 'retention.jobs_days'":                                                                                                                          "1 flag that was changed: retention.jobs_days",
+		"INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')":                                                                                                                       "1 event type: iu/made",
+		"INSERT INTO public.event_subscription (recipient_ref, event_domain) VALUES ('user:ann', 'iu')":                                                                                                        "1 event subscription: ",
+		"INSERT INTO public.subscriptions (event_type, callback_url) VALUES ('made', 'https://one.example/')":                                                                                                  "1 webhook subscription: ",
+		"INSERT INTO public.executor_producer VALUES ('DOT', 'queue_viewer')":                                                                                                                                  "1 producer of executor kinds: DOT (queue_viewer)",
+		"UPDATE public.iu_outbound_route SET enabled = false WHERE event_domain = 'system'":                                                                                                                    "1 event route: system",
+		"INSERT INTO public.job_subscription (executor_id, executor_kind, registered_by) VALUES ('mine', 'DOT', 'ann')":                                                                                        "1 job subscription: ",
+		"INSERT INTO public.consumer_registry (consumer_id, event_domain, event_type, job_kind, executor, registered_by, updated_by) VALUES ('c1', 'system', 'queue_worker_silent', 'k', 'DOT', 'ann', 'ann')": "1 consumer: c1",
 	} {
 		tx := c.begin(c.root)
 		_, err := tx.Exec(t.Context(), sql)
@@ -209,7 +209,7 @@ func TestDownNamesWhatIsConfigured(t *testing.T) {
 	}
 	asked := errAsked{}
 	err := schema.Down(t.Context(), c.db.DSN(""), schema.DownOptions{Discard: true, Confirm: func(_ context.Context, m schema.Removal) error {
-		require.Contains(t, fmt.Sprint(m.Lines()), "would remove configuration: 1 consumers: c1")
+		require.Contains(t, fmt.Sprint(m.Lines()), "would remove configuration: 1 consumer: c1")
 		require.Contains(t, fmt.Sprint(m.Lines()), "subscriptions 1")
 		return asked
 	}}, nil)

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 func loadMoves(fsys fs.FS) ([]move, error) {
@@ -67,7 +69,7 @@ func (r *Release) runMoves(ctx context.Context, conn *pgx.Conn, progress func(st
 				_, err = tx.Exec(ctx, `UPDATE public.qtop_schema_move SET moved = $2, ended_at = CASE WHEN $3 THEN clock_timestamp() END
 					WHERE name = $1`, m.name, total, ended)
 				if ended {
-					progress(fmt.Sprintf("move %s: done, %d rows", m.name, total))
+					progress(fmt.Sprintf("move %s: done, %s", m.name, queue.Plural(total, "row", "rows")))
 				}
 				return err
 			})

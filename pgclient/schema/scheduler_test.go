@@ -406,7 +406,7 @@ func TestOffSwitches(t *testing.T) {
 	// migrate down drops the table only once the executors that operators registered are
 	// deregistered.
 	err = schema.Down(t.Context(), c.db.DSN(""), schema.DownOptions{}, nil)
-	require.ErrorContains(t, err, "1 registered executors of others")
+	require.ErrorContains(t, err, "1 registered executor of others")
 	require.True(t, get[bool](c, "SELECT to_regclass('public.queue_heartbeat') IS NOT NULL"))
 	call(t, admin, "public.fn_queue_heartbeat_deregister('kg', 'ann', 'retired')")
 	err = schema.Down(t.Context(), c.db.DSN(""), schema.DownOptions{}, nil)
