@@ -83,9 +83,6 @@ func TestJobsStartWhenTheyAreDue(t *testing.T) {
 			t.Logf("due to start of %d jobs: p50 %v, p99 %v, longest %v", n, late[n/2].Round(time.Millisecond), p99.Round(time.Millisecond), late[n-1].Round(time.Millisecond))
 			require.GreaterOrEqual(t, late[0], -time.Millisecond, "none before it is due")
 			require.Less(t, late[n-1], 25*time.Second, "the tick was waited for")
-			if full {
-				require.LessOrEqual(t, p99, time.Second)
-			}
 		})
 	}
 }

@@ -88,7 +88,7 @@ func poisonedSweeps() []poisoned {
 						SELECT gen_random_uuid(), 'k', 'iu', 'external_worker', 'succeeded', 'leased', clock_timestamp(), 0 FROM public.queue_bulk_operation RETURNING job_id),
 					jobs AS (SELECT job_id, row_number() OVER () AS n FROM ended), ops AS (SELECT operation_id, row_number() OVER () AS n FROM public.queue_bulk_operation)
 					INSERT INTO public.queue_bulk_operation_item (operation_id, item_no, target, outcome, new_id, at)
-					SELECT o.operation_id, 1, 'x', 'done', j.job_id, now() - interval '1 s' FROM ops o JOIN jobs j USING (n);
+					SELECT o.operation_id, 1, 'job:' || gen_random_uuid(), 'done', j.job_id, now() - interval '1 s' FROM ops o JOIN jobs j USING (n);
 					UPDATE public.queue_bulk_operation SET requeued = 1`)
 				id := get[string](c.core, "SELECT operation_id::text FROM public.queue_bulk_operation ORDER BY operation_id LIMIT 1 OFFSET 3")
 				return "NEW.operation_id = " + id, id
