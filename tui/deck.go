@@ -232,7 +232,7 @@ func (m *deck) rowCount(l *level) string {
 	case k > 0:
 		s = views.Count(int64(k)) + " selected, " + s
 	}
-	if l.grid.anchor >= 0 {
+	if l.grid.anchor != "" {
 		s += ", range open: v ends the range"
 	}
 	return s

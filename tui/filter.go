@@ -62,7 +62,8 @@ func (l *level) refilter(text string) bool {
 		return false
 	}
 	l.grid.text, l.grid.filter = text, nil
-	l.grid.all, l.grid.anchor, l.grid.selectedBefore = false, -1, nil
+	l.grid.all = false
+	l.grid.endRange()
 	if l.list.queried() {
 		l.list.refilter(text)
 	}

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/charmbracelet/x/ansi"
@@ -26,17 +27,16 @@ type grid struct {
 	text           string // the filter as it was typed
 	filter         *queue.Filter
 	selected       map[string]bool // ids of the selected rows; nil: rows of this table cannot be selected
-	anchor         int             // where a range began, -1: no range
+	anchor         string          // id of the row where a range began; "": no range is open
 	selectedBefore map[string]bool // the selection when the range began
 	all            bool            // the operator selected all matching rows of the database, not only the loaded ones
 }
 
 func newGrid(marks bool) grid {
-	g := grid{anchor: -1}
 	if marks {
-		g.selected = map[string]bool{}
+		return grid{selected: map[string]bool{}}
 	}
-	return g
+	return grid{}
 }
 
 // refresh replaces the rows, then filters and sorts them again. The cursor
@@ -83,21 +83,26 @@ func (g *grid) index(id string) int {
 	return slices.IndexFunc(g.order, func(o int) bool { return g.src.ID(o) == id })
 }
 
-// prune drops from the selection the rows that vanished and returns how many
-// these were.
+// prune drops from the selection the rows that vanished, and ends a range that
+// began at one of them. It returns how many selected rows vanished.
 func (g *grid) prune() (lost int) {
-	if len(g.selected) == 0 {
+	if len(g.selected) == 0 && g.anchor == "" {
 		return 0
 	}
-	here := make(map[string]bool, len(g.selected))
+	here := make(map[string]bool, len(g.selected)+1)
 	for i := range g.src.Len {
-		if id := g.src.ID(i); g.selected[id] {
+		if id := g.src.ID(i); g.selected[id] || id == g.anchor {
 			here[id] = true
 		}
 	}
-	lost = len(g.selected) - len(here)
-	g.selected = here
-	return lost
+	gone := func(id string, _ bool) bool { return !here[id] }
+	before := len(g.selected)
+	maps.DeleteFunc(g.selected, gone)
+	maps.DeleteFunc(g.selectedBefore, gone)
+	if !here[g.anchor] {
+		g.endRange()
+	}
+	return before - len(g.selected)
 }
 
 // current returns the index in src of the row under the cursor; ok is false if

@@ -40,6 +40,9 @@ func (m *root) perform(eff effect) tea.Cmd {
 		return m.open(eff.pane)
 	case effSort:
 		g := &m.pane().top().grid
+		if g.sort != eff.index {
+			g.endRange()
+		}
 		g.sort = eff.index
 		m.settle()
 	case effPlan:

@@ -13,6 +13,7 @@ func (g *grid) toggle() bool {
 		return false
 	}
 	g.all = false
+	g.endRange() // it would select again a row that is taken out
 	id := g.src.ID(i)
 	if g.selected[id] {
 		delete(g.selected, id)
@@ -33,24 +34,32 @@ func (g *grid) toggleRange() {
 	if g.selected == nil {
 		return
 	}
-	if g.anchor >= 0 {
-		g.anchor, g.selectedBefore = -1, nil
+	if g.anchor != "" {
+		g.endRange()
 		return
 	}
 	g.all = false
-	g.anchor, g.selectedBefore = g.cursor, maps.Clone(g.selected)
+	g.anchor, g.selectedBefore = g.at, maps.Clone(g.selected)
 	g.extendRange()
 }
+
+// endRange ends the open range, if there is one. Its rows stay selected.
+func (g *grid) endRange() { g.anchor, g.selectedBefore = "", nil }
 
 // extendRange selects the rows between the row where the range began and the
 // cursor. Rows that were selected before stay selected.
 func (g *grid) extendRange() {
-	if g.anchor < 0 || g.selected == nil {
+	if g.anchor == "" || g.selected == nil {
+		return
+	}
+	from := g.index(g.anchor)
+	if from < 0 {
+		g.endRange()
 		return
 	}
 	g.selected = maps.Clone(g.selectedBefore)
-	from, to := min(g.anchor, g.cursor), max(g.anchor, g.cursor)
-	for i := from; i <= to && i < len(g.order); i++ {
+	from, to := min(from, g.cursor), max(from, g.cursor)
+	for i := from; i <= to; i++ {
 		if g.selectable(g.order[i]) {
 			g.selected[g.src.ID(g.order[i])] = true
 		}
@@ -64,7 +73,7 @@ func (g *grid) selectAll(more bool) {
 	if g.selected == nil || len(g.order) == 0 {
 		return
 	}
-	g.anchor, g.selectedBefore = -1, nil
+	g.endRange()
 	full := true
 	for _, o := range g.order {
 		if !g.selectable(o) {
@@ -82,9 +91,9 @@ func (g *grid) clear() bool {
 	if g.selected == nil {
 		return false
 	}
-	had := len(g.selected) > 0 || g.anchor >= 0 || g.all
-	g.selected = map[string]bool{}
-	g.anchor, g.selectedBefore, g.all = -1, nil, false
+	had := len(g.selected) > 0 || g.anchor != "" || g.all
+	g.selected, g.all = map[string]bool{}, false
+	g.endRange()
 	return had
 }
 
