@@ -128,6 +128,15 @@ func TestTimesThatAreOver(t *testing.T) {
 	require.Equal(t, "half open", views.Webhooks([]queue.Endpoint{r}, nil).Row(0, e).Cells[2].Text)
 }
 
+// The page of an endpoint that gets no deliveries has the command that changes it.
+func TestEndpointPageHasTheVerb(t *testing.T) {
+	t.Parallel()
+	e := env(theme.Options{Depth: theme.Mono})
+	for gate, want := range map[string]string{"inactive": "qtop webhook enable 30 --reason R", "unverified": "qtop webhook verify 30 --reason R"} {
+		require.Contains(t, plain(views.EndpointPage(queue.Endpoint{ID: 30, Gate: gate}, nil, e, 120).Lines), gate+": no events are routed to this subscription; "+want)
+	}
+}
+
 // The line that stands instead of silences is true: it knows silences that are part of another
 // alert, and executors that do not live although none is silent.
 func TestLineWithoutSilences(t *testing.T) {

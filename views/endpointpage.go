@@ -60,7 +60,8 @@ func (p *pageBuilder) endpointState(r queue.Endpoint) {
 	case "open":
 		p.pair("state", "sending"+slowStartWords(r))
 	case "inactive", "unverified":
-		p.paint("state", r.Gate+": nothing is routed to this endpoint; a subscription_admin can change that", e.Theme.Warning)
+		verb := queue.Choose(r.Gate == "inactive", "enable", "verify")
+		p.paint("state", fmt.Sprintf("%s: no events are routed to this subscription; qtop webhook %s %d --reason R", r.Gate, verb, r.ID), e.Theme.Warning)
 	default:
 		s := "suspended (" + r.Reason.String() + ")"
 		over := r.Until != nil && !e.Now.Before(*r.Until) // the block ended after the snapshot was taken

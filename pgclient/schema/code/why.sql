@@ -88,7 +88,11 @@ BEGIN
           ORDER BY g.subscription_id)
       FILTER (WHERE g.gate IN ('suspended', 'half_open')) AS who,
     min(g.subscription_id) FILTER (WHERE g.gate IN ('suspended', 'half_open')) AS first_shut,
-    min(g.subscription_id) FILTER (WHERE g.gate IN ('inactive', 'unverified')) AS first_off,
+    min(g.subscription_id) FILTER (WHERE g.gate = 'suspended' AND g.suspended_reason <> 'circuit') AS first_suspended,
+    min(g.subscription_id) FILTER (WHERE g.gate = 'half_open' OR g.gate = 'suspended'
+      AND g.suspended_reason = 'circuit') AS first_broken,
+    min(g.subscription_id) FILTER (WHERE g.gate = 'inactive') AS first_inactive,
+    min(g.subscription_id) FILTER (WHERE g.gate = 'unverified') AS first_unverified,
     bool_and(g.rate_limit_per_second IS NOT NULL) AS limited, sum(g.rate_limit_per_second) AS rate
   INTO v_gate FROM public.v_webhook_gate g WHERE g.subscription_id = ANY (v_subs);
 
@@ -103,15 +107,16 @@ BEGIN
       p_text => CASE v_gate.unsubscribed WHEN v_all THEN 'subscription ' || v_gate.gate WHEN 0 THEN 'subscribed'
         ELSE v_gate.unsubscribed || ' of ' || v_all || ' subscriptions are not in use' END,
       p_detail => NULL, p_keys => '',
-      p_do => format('as subscription_admin: UPDATE subscriptions SET active = true, verified = true WHERE id = '
-        '%s', v_gate.first_off)),
+      p_do => CASE WHEN v_gate.first_unverified IS NULL
+        THEN format('qtop webhook enable %s --reason R', v_gate.first_inactive)
+        ELSE format('qtop webhook verify %s --reason R', v_gate.first_unverified) END),
     public.fn_why_link(
       p_link => 'suspension',
       p_state => CASE v_gate.suspended WHEN v_all THEN 'blocks' WHEN 0 THEN 'clear' ELSE 'slows' END,
       p_text => CASE v_gate.suspended WHEN v_all THEN 'endpoint suspended: ' || v_gate.reason WHEN 0
         THEN 'not suspended' ELSE v_gate.suspended || ' of ' || v_all || ' subscriptions are suspended' END,
       p_detail => CASE WHEN v_gate.suspended > 0 THEN left(v_gate.who, 400) END, p_keys => '7 D',
-      p_do => format('qtop endpoint resume %s --reason R', v_gate.first_shut)),
+      p_do => format('qtop endpoint resume %s --reason R', v_gate.first_suspended)),
     public.fn_why_link(
       p_link => 'circuit',
       p_state => CASE WHEN v_gate.broken = v_all THEN 'blocks' WHEN v_gate.probing = v_all THEN 'blocks'
@@ -120,7 +125,7 @@ BEGIN
         THEN 'circuit half open: one probe at a time' WHEN v_gate.broken + v_gate.probing = 0 THEN 'circuit closed'
         ELSE v_gate.broken + v_gate.probing || ' of ' || v_all || ' circuits are open' END,
       p_detail => CASE WHEN v_gate.broken + v_gate.probing > 0 THEN left(v_gate.who, 400) END, p_keys => '7 D',
-      p_do => format('qtop endpoint resume %s --reason R', v_gate.first_shut)));
+      p_do => format('qtop endpoint resume %s --reason R', v_gate.first_broken)));
   IF v_gate.shut = v_all AND NOT v_links @> '[{"state": "blocks"}]' THEN
     v_links := v_links || public.fn_why_link(
       p_link => 'gates', p_state => 'blocks', p_text => 'none of its subscriptions is open', p_detail => NULL,
@@ -159,8 +164,9 @@ BEGIN
         p_state => CASE WHEN v_gate.limited AND v_waiting > 2 * v_gate.rate THEN 'slows' ELSE 'clear' END,
         p_text => CASE WHEN v_gate.limited THEN 'rate limit ' || v_gate.rate || '/s' ELSE 'no rate limit' END,
         p_detail => NULL, p_keys => '',
-        p_do => format('as subscription_admin: UPDATE subscriptions SET rate_limit_per_second = N WHERE id IN '
-          '(%s)', array_to_string(v_subs, ', ')));
+        p_do => format('a subscription_admin raises the rate limit of %s in the database: docs/webhooks.md, '
+          '"Make a subscription"', CASE v_all WHEN 1 THEN 'subscription ' ELSE 'subscriptions ' END
+          || array_to_string(v_subs, ', ')));
     SELECT w.* INTO v_slow FROM public.webhook_slow_start w WHERE w.endpoint = p_endpoint;
     v_links := v_links || public.fn_why_link(
       p_link => 'slow start'::text,
@@ -298,6 +304,7 @@ DECLARE
   v_waiting bigint;
   v_oldest timestamptz;
   v_who text;
+  v_end text; -- how to end the transaction that has held events for the longest time
   v_route public.iu_outbound_route;
   v_silent timestamptz; -- since when the worker is silent; NULL = not silent
   v_links jsonb;
@@ -320,7 +327,11 @@ BEGIN
         p_keys => '', p_do => format('qtop route set %s --enabled=true --reason R', p_domain)));
   END IF;
   SELECT string_agg(concat_ws(' ', 'pid ' || w.pid, w.usename, w.program || ',', 'open since '
-    || to_char(w.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')), '; ') INTO v_who
+    || to_char(w.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')), '; ' ORDER BY w.xact_start),
+    COALESCE('let its client end it, or: qtop session terminate '
+      || (array_agg(w.pid ORDER BY w.xact_start) FILTER (WHERE w.pid IS NOT NULL))[1] || ' --reason R',
+      'its owner ends it: COMMIT PREPARED or ROLLBACK PREPARED')
+  INTO v_who, v_end
   FROM public.fn_routing_held() w WHERE (w.event_domain IS NULL) = (p_domain IS NOT NULL);
   SELECT h.last_beat_at INTO v_silent FROM public.v_queue_watch h WHERE h.executor_id = v_worker
     AND h.state = 'silent';
@@ -334,8 +345,7 @@ BEGIN
       p_link => 'held', p_state => CASE WHEN v_who IS NULL THEN 'clear' ELSE 'slows' END,
       p_text => CASE WHEN v_who IS NULL THEN 'no transaction has held its events for over a minute'
         ELSE 'held by an open transaction, which delays only its own events' END,
-      p_detail => v_who, p_keys => '',
-      p_do => 'end that transaction: its client, or as an administrator SELECT pg_terminate_backend(PID)')
+      p_detail => v_who, p_keys => 'gl X', p_do => v_end)
     || public.fn_why_host(v_worker)
     || public.fn_why_link(
       p_link => 'silence', p_state => CASE WHEN v_silent IS NULL THEN 'clear' ELSE 'blocks' END,
