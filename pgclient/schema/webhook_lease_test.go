@@ -144,6 +144,24 @@ func TestWebhookRenewBesideALockedRow(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("%d done, %d done, %d lease_lost", ids[0], ids[1], ids[2]), outcomes())
 }
 
+// A row that another session has locked fails a report soon, so that the host can record the other
+// results.
+func TestWebhookReportBesideALockedRow(t *testing.T) {
+	h := newHooks(t)
+	sub := h.subscribe("order")
+	h.emit("order", 1)
+	h.step()
+	l := h.claim(1)[0]
+	tx, err := h.root.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM public.webhook_endpoint_state WHERE subscription_id = $1 FOR UPDATE", sub)
+	require.NoError(t, err)
+	_, err = tryReport(h.work, result(l, ""))
+	refused(t, "55P03", err, "the endpoint is locked")
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Equal(t, []string{"done"}, h.report(result(l, "")))
+}
+
 func TestWebhookManyCleanersResetOnce(t *testing.T) {
 	h := newHooks(t)
 	h.subscribe("order")

@@ -93,23 +93,24 @@ type JobOutcome struct {
 	Outcome string // done, repeated, lease_lost
 }
 
-// ReportWebhooks records results. Safe to repeat, because the reply to a commit can be lost.
+// ReportWebhooks records results. Safe to repeat, because the reply to a commit can be lost. A row
+// that another session has locked fails the whole call.
 func (c *Client) ReportWebhooks(ctx context.Context, reports []WebhookReport) ([]JobOutcome, error) {
-	return c.outcomes(ctx, "SELECT job_id, outcome FROM public.fn_webhook_job_report($1::jsonb)", reports)
+	return c.outcomes(ctx, JobTimeout, "SELECT job_id, outcome FROM public.fn_webhook_job_report($1::jsonb)", reports)
 }
 
 // RenewWebhooks extends leases on webhook jobs to their full length from now.
 func (c *Client) RenewWebhooks(ctx context.Context, ids []int64, tokens []string) ([]JobOutcome, error) {
-	return c.outcomes(ctx, "SELECT job_id, outcome FROM public.fn_webhook_job_renew($1::bigint[], $2::uuid[])", ids, tokens)
+	return c.outcomes(ctx, pgpool.ReadTimeout, "SELECT job_id, outcome FROM public.fn_webhook_job_renew($1::bigint[], $2::uuid[])", ids, tokens)
 }
 
 // ReleaseWebhooks returns jobs to the queue without using up an attempt.
 func (c *Client) ReleaseWebhooks(ctx context.Context, ids []int64, tokens []string) ([]JobOutcome, error) {
-	return c.outcomes(ctx, "SELECT job_id, outcome FROM public.fn_webhook_job_release($1::bigint[], $2::uuid[])", ids, tokens)
+	return c.outcomes(ctx, pgpool.ReadTimeout, "SELECT job_id, outcome FROM public.fn_webhook_job_release($1::bigint[], $2::uuid[])", ids, tokens)
 }
 
-func (c *Client) outcomes(ctx context.Context, sql string, args ...any) ([]JobOutcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+func (c *Client) outcomes(ctx context.Context, within time.Duration, sql string, args ...any) ([]JobOutcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	out, err := pgrow.All[JobOutcome](ctx, c.pool, sql, args...)
 	return out, pgerror.Translate(err)

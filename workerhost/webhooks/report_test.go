@@ -1,12 +1,15 @@
-// Tests of results that the database refuses.
+// Tests of results that the database refuses or another session delays.
 package webhooks
 
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
@@ -15,9 +18,9 @@ import (
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
-// claimedWorker returns a worker on a new database, and three deliveries of one webhook subscription
-// that it has claimed.
-func claimedWorker(t *testing.T) (*Worker, *loop.Loop, []work.WebhookJob) {
+// claimedWorker returns a worker on a new database, three deliveries of one webhook subscription
+// that it has claimed, and a pool of the database owner.
+func claimedWorker(t *testing.T) (*Worker, *loop.Loop, []work.WebhookJob, *pgxpool.Pool) {
 	t.Helper()
 	db := pgtest.New(t)
 	admin := db.Pool(t, "")
@@ -47,14 +50,14 @@ func claimedWorker(t *testing.T) (*Worker, *loop.Loop, []work.WebhookJob) {
 	require.Len(t, claimed, 3)
 	log := slog.New(slog.DiscardHandler)
 	w := &Worker{Client: work.New(client), Log: log, Every: func() time.Duration { return time.Second }, OnReported: func() {}}
-	return w, loop.New("webhook_worker", "", log), claimed
+	return w, loop.New("webhook_worker", "", log), claimed, admin
 }
 
 // The payload of a delivery cannot be read, for a permanent reason: the deliveries that wait behind
 // it in this host are handed back.
 func TestUnreadPayloadKeepsNoOthers(t *testing.T) {
 	t.Parallel()
-	w, l, claimed := claimedWorker(t)
+	w, l, claimed, _ := claimedWorker(t)
 	d := &deliverer{Worker: w, l: l, slots: newSlots(1, 1), leases: &leases{Worker: w, l: l, leased: map[int64]*delivery{}}}
 	now := time.Now()
 	xs := d.leases.add(claim{jobs: claimed, sent: now, returned: now})
@@ -74,7 +77,7 @@ func TestUnreadPayloadKeepsNoOthers(t *testing.T) {
 // repeated report changes nothing.
 func TestReportBadResult(t *testing.T) {
 	t.Parallel()
-	w, l, claimed := claimedWorker(t)
+	w, l, claimed, _ := claimedWorker(t)
 	r := newRequests(w, l, 3)
 	status, code := 204, "NO_SUCH_CODE"
 	xs := make([]*delivery, 3)
@@ -87,11 +90,73 @@ func TestReportBadResult(t *testing.T) {
 	r.results.Close(time.Now().Add(time.Minute))
 	require.Len(t, r.ended, 3)
 	require.True(t, xs[0].settled.Load())
-	require.False(t, xs[1].settled.Load(), "kept, to be handed back")
+	require.False(t, xs[1].settled.Load())
 	require.True(t, xs[2].settled.Load())
 	out, err := w.Client.ReportWebhooks(context.Background(), []work.WebhookReport{{
 		JobID: claimed[0].JobID, LeaseToken: claimed[0].LeaseToken, Delivered: true, Status: &status,
 	}})
 	require.NoError(t, err)
 	require.Equal(t, "repeated", out[0].Outcome)
+}
+
+// states returns the status of all webhook jobs, by id.
+func states(t *testing.T, admin *pgxpool.Pool) []string {
+	t.Helper()
+	rows, err := admin.Query(t.Context(), "SELECT status::text FROM public.webhook_delivery_jobs ORDER BY id")
+	require.NoError(t, err)
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	return all
+}
+
+// lock locks the row of a webhook job until the returned function is called.
+func lock(t *testing.T, admin *pgxpool.Pool, job int64) (unlock func()) {
+	t.Helper()
+	tx, err := admin.Begin(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	_, err = tx.Exec(t.Context(), "SELECT FROM public.webhook_delivery_jobs WHERE id = $1 FOR UPDATE", job)
+	require.NoError(t, err)
+	return func() { require.NoError(t, tx.Rollback(t.Context())) }
+}
+
+// A result whose row another session has locked delays no other, and the host goes on claiming; it
+// is recorded when the lock is gone.
+func TestLockedResultDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	w, l, claimed, admin := claimedWorker(t)
+	unlock := lock(t, admin, claimed[1].JobID)
+	r := newRequests(w, l, 3)
+	status := 204
+	xs := make([]*delivery, 2)
+	for i, j := range claimed[:2] {
+		xs[i] = &delivery{WebhookJob: j, until: time.Now().Add(time.Minute)}
+		xs[i].report = work.WebhookReport{JobID: j.JobID, LeaseToken: j.LeaseToken, Delivered: true, Status: &status}
+	}
+	r.results.Add(xs...)
+	require.Eventually(t, xs[0].settled.Load, 30*time.Second, time.Millisecond)
+	require.False(t, xs[1].settled.Load())
+	require.False(t, r.results.Stuck())
+	unlock()
+	require.Eventually(t, xs[1].settled.Load, 30*time.Second, time.Millisecond)
+	r.results.Close(time.Now().Add(time.Minute))
+	require.Equal(t, []string{"Completed", "Completed", "Leased"}, states(t, admin))
+}
+
+// The server searches the texts of results for secrets, so long texts are recorded in several
+// statements.
+func TestLongExcerptsInSeveralStatements(t *testing.T) {
+	t.Parallel()
+	w, l, claimed, _ := claimedWorker(t)
+	statements := 0
+	w.OnReported = func() { statements++ }
+	r := newRequests(w, l, 3)
+	status := 204
+	for _, j := range claimed {
+		x := &delivery{WebhookJob: j, until: time.Now().Add(time.Minute)}
+		x.report = work.WebhookReport{JobID: j.JobID, LeaseToken: j.LeaseToken, Delivered: true, Status: &status, Excerpt: strings.Repeat("x ", 20<<10)}
+		r.results.Add(x)
+	}
+	r.results.Close(time.Now().Add(time.Minute))
+	require.Equal(t, 3, statements)
 }

@@ -39,8 +39,9 @@ func newRequests(w *Worker, l *loop.Loop, maxDeliveries int) *requests {
 			w.Log.Error("results could not be recorded: the leases will expire and the webhooks will be sent again", "jobs", len(batch), "error", err.Error())
 			r.notifyEnded(batch)
 		},
-		OnError:  l.RecordError,
-		DropText: func(x *delivery) { x.report.Excerpt = "" },
+		OnError:   l.RecordError,
+		TextBytes: func(x *delivery) int { return len(x.report.Excerpt) },
+		DropText:  func(x *delivery) { x.report.Excerpt = "" },
 	})
 	return r
 }

@@ -293,9 +293,10 @@ COMMENT ON FUNCTION public.fn_record_refusal IS
 -- circuit up to webhook.circuit_max_seconds; a success closes it. A 410, and failures without a success for
 -- webhook.disable_after_days, suspend the endpoint in the same transaction, so that nothing is claimed before the job
 -- is settled. unsent = the host could not send, because the payload is unreadable: such a failure does not count for
--- the endpoint.
+-- the endpoint. The call fails with 55P03 if another session holds the lock of a row for more than a second; then the
+-- host divides the results, so that one locked row delays no result of another endpoint.
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_report(p_results jsonb) RETURNS TABLE (job_id bigint, outcome text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s'
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
   SET jit = off AS $$
 #variable_conflict use_column
