@@ -98,7 +98,7 @@ func (m *root) ask(x asked) tea.Cmd {
 	if d.stage == stagePlanning {
 		return m.startPlan(d)
 	}
-	return later(quietFor, armMsg{})
+	return tea.Batch(later(quietFor, armMsg{}), m.look(d))
 }
 
 // form returns the form that a pane declares for an action. If no pane

@@ -12,12 +12,14 @@ import (
 )
 
 // How long each kind of call may take. A snapshot that takes longer would be
-// too old to be useful; a list or a plan may scan a table; an action may use
-// its whole statement_timeout, so the console waits longer than that.
+// too old to be useful; a list or a plan may scan a table; a plan for the names
+// on a form may not hold up the plan that follows; an action may use its whole
+// statement_timeout, so the console waits longer than that.
 const (
 	snapshotDeadline = 5 * time.Second
 	listDeadline     = 10 * time.Second
 	planDeadline     = 15 * time.Second
+	lookDeadline     = 3 * time.Second
 	applyDeadline    = 30 * time.Second
 	heartbeatEvery   = time.Second
 )
@@ -88,6 +90,14 @@ func (m *calls) plan(dialog int, r queue.Request) tea.Cmd {
 	return m.within(planDeadline, func(ctx context.Context, s Store) tea.Msg {
 		p, err := s.Plan(ctx, r)
 		return plannedMsg{dialog, p, err}
+	})
+}
+
+// lookUp makes a plan for the names of its targets.
+func (m *calls) lookUp(dialog int, r queue.Request) tea.Cmd {
+	return m.within(lookDeadline, func(ctx context.Context, s Store) tea.Msg {
+		p, err := s.Plan(ctx, r)
+		return lookedMsg{dialog, p, err}
 	})
 }
 

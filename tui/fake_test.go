@@ -47,8 +47,9 @@ type fakeStore struct {
 	most          int    // the greatest value that flying had
 	changes       chan struct{}
 	clock         func() time.Time
-	kept          []queue.Snapshot // stored snapshots, oldest first
-	past          time.Duration    // how long reading a stored snapshot takes
+	kept          []queue.Snapshot                        // stored snapshots, oldest first
+	past          time.Duration                           // how long reading a stored snapshot takes
+	plan          func(queue.Request) (queue.Plan, error) // answers Plan, in place of the fixed plan
 }
 
 func (s *fakeStore) Actions() queue.Registry { return actions.Registry() }
@@ -271,9 +272,13 @@ func (s *fakeStore) reading() (running, begun int) {
 }
 
 func (s *fakeStore) Plan(_ context.Context, r queue.Request) (queue.Plan, error) {
+	var plan func(queue.Request) (queue.Plan, error)
+	s.set(func(s *fakeStore) { s.plans, plan = append(s.plans, r), s.plan })
+	if plan != nil {
+		return plan(r)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.plans = append(s.plans, r)
 	p := queue.Plan{Request: r, Count: int64(max(len(r.Targets), 1)), Command: "qtop " + string(r.Action) + " " + strings.Join(r.Targets, " ") + " --yes", Expect: "x"}
 	p.Undo = actions.Registry().UndoCommand(r)
 	if r.Action == queue.ActAdopt {

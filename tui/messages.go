@@ -50,9 +50,14 @@ type (
 		page queue.Page
 		err  error
 	}
-	// plannedMsg and appliedMsg are answers for a dialog, which has this
-	// serial number.
+	// plannedMsg, lookedMsg and appliedMsg are answers for a dialog, which has
+	// this serial number. lookedMsg is for the names of its targets alone.
 	plannedMsg struct {
+		dialog int
+		plan   queue.Plan
+		err    error
+	}
+	lookedMsg struct {
 		dialog int
 		plan   queue.Plan
 		err    error

@@ -1,10 +1,14 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	tea "charm.land/bubbletea/v2"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
@@ -83,7 +87,7 @@ func (at scene) taken(a queue.Action, req queue.Request) []queue.PlanLine {
 
 // named returns the same lines as taken, for a request that was typed as a
 // command. It has the names only if the open table shows all targets; else the
-// lines have the ids, and the names follow in the preview.
+// lines have the ids, and the names follow (root.look).
 func (m *root) named(req queue.Request) []queue.PlanLine {
 	var titles []string
 	if g := &m.pane().top().grid; g.src.Title != nil {
@@ -94,6 +98,65 @@ func (m *root) named(req queue.Request) []queue.PlanLine {
 		}
 	}
 	return takenLines(queue.Choose(len(titles) == len(req.Targets), titles, nil), req)
+}
+
+// numbered matches an id that says nothing to a person: a number, a UUID, either of them with its
+// source, the pid of a session. Other ids, such as that of an executor, are names.
+var numbered = regexp.MustCompile(`^([a-z]+:)?([0-9]+|[0-9a-f]{8}-[0-9a-f-]{27})(@.*)?$`)
+
+// look asks what the targets of a form are called, if the form has only their numbers: the plan of
+// its request changes nothing, and its first line has the names. Until then the form says that they
+// are being read.
+func (m *root) look(d *dialog) tea.Cmd {
+	i := d.numbers()
+	if i < 0 || d.action.Danger == queue.DangerLocal {
+		return nil
+	}
+	d.taken = slices.Clone(d.taken)
+	d.taken[i].Value = queue.Clean(d.taken[i].Value.String() + queue.Choose(len(d.req.Targets) == 1, ", its name is being read", "; their names are being read"))
+	r := d.req
+	r.Args = map[string]string{}
+	for name, v := range d.req.Args {
+		r.Args[name] = v
+	}
+	for _, f := range d.form {
+		if f.arg.Name != reasonField {
+			r.Args[f.arg.Name] = f.value()
+		}
+	}
+	r.Reason = cmp.Or(r.Reason, "names for the form") // checked like that of any request, and not recorded
+	return m.lookUp(d.serial, r)
+}
+
+// numbers returns the index of the line that has the numbers of the targets and not their names; -1 if there is none.
+func (d *dialog) numbers() int {
+	ids := takenLines(nil, queue.Request{Targets: d.req.Targets})
+	if d.req.Filters() != nil || len(ids) == 0 || !slices.ContainsFunc(d.req.Targets, numbered.MatchString) {
+		return -1
+	}
+	return slices.Index(d.taken, ids[0])
+}
+
+// looked shows the names of the targets in their form, or only their numbers if the answer has no names.
+func (m *root) looked(msg lookedMsg) {
+	d := m.dialog(msg.dialog)
+	if d == nil {
+		return
+	}
+	ids := takenLines(nil, queue.Request{Targets: d.req.Targets})
+	i := slices.IndexFunc(d.taken, func(l queue.PlanLine) bool { return len(ids) > 0 && l.Label == ids[0].Label })
+	if i < 0 { // the form is now for all rows that match
+		return
+	}
+	d.taken = slices.Clone(d.taken)
+	d.taken[i] = ids[0]
+	switch p := msg.plan; {
+	case msg.err != nil:
+	case len(p.Lines) > 0:
+		d.taken = slices.Insert(d.taken, i+1, p.Lines[0])
+	case p.Refused != "":
+		d.taken = slices.Insert(d.taken, i+1, queue.PlanLine{Label: "refused", Value: queue.Clean(p.Refused)})
+	}
 }
 
 // takenLines returns lines that name the targets of a request. titles are the

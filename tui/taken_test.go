@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -68,6 +69,86 @@ func TestFormSaysWhatIsTaken(t *testing.T) {
 			c.sees(x.want...)
 		})
 	}
+}
+
+// A form that knows only the numbers of its targets reads their names, with the plan of its request:
+// that the row is not on the screen, or that the page was opened without its list, makes no
+// difference. The form takes keys meanwhile, and without an answer it has the numbers.
+func TestFormReadsTheNames(t *testing.T) {
+	const names = "1 of 1: HTTP_503 at hooks.acme.example"
+	named := queue.Plan{Count: 1, Lines: []queue.PlanLine{{Label: "dead letters", Value: queue.Clean(names)}, {Label: "to", Value: queue.Clean("1 × hooks.acme.example")}}}
+	for _, x := range []struct {
+		line   string
+		plan   queue.Plan
+		err    error
+		before string
+		after  []string
+	}{
+		{"requeue 4812", named, nil, "4812, its name is being read", []string{"4812  ", names}},
+		{"requeue 4812 4813", named, nil, "2: 4812, 4813; their names are being read", []string{"2: 4812, 4813  ", names}},
+		{"resolve job:0190c2f0-0000-7000-8000-000000000001", named, nil, "job:0190c2f0-0000-7000-8000-000000000001, its name is being read", []string{names}},
+		{"requeue 4812", queue.Plan{Refused: "there is no dead letter 4812"}, nil, "4812, its name is being read", []string{"refused", "there is no dead letter 4812"}},
+		{"requeue 4812", queue.Plan{}, errors.New("no connection"), "4812, its name is being read", []string{"4812  "}},
+		{"executor deregister mailer", named, nil, "", []string{"mailer"}},
+	} {
+		s := newStore()
+		s.plan = func(r queue.Request) (queue.Plan, error) {
+			time.Sleep(time.Second) // virtual time: as long as the database takes
+			p := x.plan
+			p.Request = r
+			return p, x.err
+		}
+		run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+			c.press("2", ":")
+			c.typing(x.line)
+			c.press("enter")
+			if x.before == "" {
+				c.seesNot("being read")
+				require.Empty(t, s.asked(), "its target has a name")
+				return
+			}
+			c.sees(x.before)
+			c.typing("ba")
+			c.rest(time.Second)
+			c.sees(x.after...)
+			c.seesNot("being read")
+			c.typing("ck")
+			c.press("enter")
+			c.rest(time.Second + quiet)
+			require.Len(t, s.asked(), 2)
+			require.Equal(t, "back", s.asked()[1].Reason, "keys were taken meanwhile")
+			require.Empty(t, s.did())
+		})
+	}
+}
+
+// An answer that comes after the preview, or for a form that is closed, changes nothing.
+func TestLateNamesAreDropped(t *testing.T) {
+	s := newStore()
+	first := true
+	s.plan = func(r queue.Request) (queue.Plan, error) {
+		label := "the plan"
+		if first {
+			first = false
+			time.Sleep(2 * time.Second)
+			label = "late names"
+		}
+		return queue.Plan{Request: r, Count: 1, Lines: []queue.PlanLine{{Label: label, Value: queue.Clean("x")}}}, nil
+	}
+	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+		c.press("2", ":")
+		c.typing("requeue 4812")
+		c.press("enter")
+		c.typing("back")
+		c.press("enter")
+		c.rest(quiet)
+		c.sees("the plan", "[ Requeue")
+		c.rest(2 * time.Second)
+		c.sees("the plan", "[ Requeue")
+		c.seesNot("late names")
+		c.press("esc")
+		require.Zero(t, c.overlays())
+	})
 }
 
 // The dialog of an action on many groups counts what they stand for, and shows only some of their

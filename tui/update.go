@@ -60,6 +60,8 @@ func (m *root) route(msg tea.Msg) tea.Cmd {
 		return nil
 	case plannedMsg:
 		return m.planned(msg)
+	case lookedMsg:
+		m.looked(msg)
 	case appliedMsg:
 		return m.applied(msg)
 	case savedMsg:
