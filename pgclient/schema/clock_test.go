@@ -19,7 +19,7 @@ var clocked = []string{
 	"queue_alert_ack.expires_at", "queue_heartbeat.silent_event_at", "webhook_rate_bucket.refilled_at", "webhook_operation_bucket.refilled_at", "webhook_slow_start.began_at",
 	"webhook_slow_start.step_at", "webhook_slow_start.refilled_at", "queue_bulk_operation.watch_since", "queue_bulk_operation.credited_at", "queue_metric_sample.at",
 	"queue_heartbeat.counted_from", "queue_broadcast_share.event_at", "queue_broadcast_share.over_since", "webhook_endpoint_state.failing_since", "webhook_endpoint_state.last_failure_at",
-	"webhook_endpoint_state.last_success_at", "dot_config_revert.set_at", "dot_config_revert.revert_at", "iu_notification_pending.created_at",
+	"webhook_endpoint_state.last_success_at", "dot_config.updated_at", "dot_config_revert.set_at", "dot_config_revert.revert_at", "iu_notification_pending.created_at",
 }
 
 // back sets the clock back, seen from the rows: it moves all times that were written into the
@@ -65,7 +65,12 @@ func TestClockThatGoesBack(t *testing.T) {
 	j.exec(`WITH u AS (INSERT INTO public.information_unit (canonical_address, created_by) VALUES ('a', 'user:ann') RETURNING id)
 		INSERT INTO public.unit_version (unit_id, version_seq, body, created_by) SELECT u.id, 1, 'b', 'user:ann' FROM u`)
 	c.asReplica("UPDATE public.iu_notification_pending SET created_at = now() - interval '10 minutes'")
-	require.Nil(t, call(t, c.root, "public.fn_dot_config_set('webhook.max_attempts', '4', 'ann', 'r', now() + interval '1 hour')")["refused"])
+	temporary := func(key, value string) {
+		t.Helper()
+		require.Nil(t, call(t, c.root, "public.fn_dot_config_set($1, $2, 'ann', 'r', now() + interval '1 hour')", key, value)["refused"])
+	}
+	temporary("webhook.max_attempts", "4")
+	temporary("retention.samples_days", "29")
 	j.exec("UPDATE public.queue_heartbeat SET counted_from = now() - interval '1 hour' WHERE executor_id = 'silent'")
 	j.exec("INSERT INTO public.webhook_endpoint_state (subscription_id, failing_since, last_success_at) VALUES ($1, now() - interval '1 hour', now()) ON CONFLICT (subscription_id) DO UPDATE SET failing_since = EXCLUDED.failing_since, last_success_at = EXCLUDED.last_success_at", rest[0])
 	j.exec("UPDATE public.queue_broadcast_share SET event_at = now() - interval '1 hour', over_since = now() - interval '1 hour' WHERE event_domain = ''")
@@ -95,7 +100,12 @@ func TestClockThatGoesBack(t *testing.T) {
 	call(t, c.root, "public.fn_queue_stale_check()")
 	require.Equal(t, "expired", get[string](c, "SELECT cleared_reason FROM public.queue_alert_ack"))
 	require.Equal(t, true, get[bool](c, "SELECT silent_event_at > now() - interval '1 minute' AND silent_event_at <= clock_timestamp() FROM public.queue_heartbeat WHERE executor_id = 'silent'"))
-	require.InDelta(t, 3600, get[float64](c, "SELECT extract(epoch FROM revert_at - now())::float8 FROM public.dot_config_revert"), 60, "a flag reverts when it was to revert")
+	require.InDelta(t, 3600, get[float64](c, "SELECT extract(epoch FROM max(revert_at) - now())::float8 FROM public.dot_config_revert"), 60, "a flag reverts when it was to revert")
+	temporary("retention.samples_days", "28")
+	j.exec("UPDATE public.dot_config_revert SET revert_at = now()")
+	require.EqualValues(t, 2, call(t, c.root, "public.fn_dot_config_expire()")["reverted"], "also one that was extended")
+	require.Zero(t, get[int](c, "SELECT count(*)::int FROM public.dot_config c JOIN public.dot_config_rule r USING (key) WHERE key IN ('webhook.max_attempts', 'retention.samples_days') AND c.value <> r.default_value"))
+	require.Zero(t, get[int](c, "SELECT count(*)::int FROM public.queue_operator_action WHERE reason = 'written to the table by hand' AND target = 'webhook.max_attempts'"))
 	require.EqualValues(t, 1, call(t, c.root, "public.fn_iu_notification_worker_tick()")["rows_marked"], "what was staged is told after its debounce")
 	require.Zero(t, get[int](c, `SELECT (SELECT count(*) FROM public.queue_heartbeat WHERE counted_from > clock_timestamp())
 		+ (SELECT count(*) FROM public.queue_broadcast_share WHERE greatest(event_at, over_since) > clock_timestamp())

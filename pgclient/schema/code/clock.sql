@@ -72,6 +72,7 @@ DECLARE
   v_late timestamptz := v_now + interval '5 seconds';
   v_back interval;
   v_lease timestamptz;
+  v_flags text[];
 BEGIN
   IF NOT COALESCE(isfinite(p_seen) AND p_seen > v_late, false) THEN
     RETURN;
@@ -141,10 +142,13 @@ BEGIN
     WHERE t.subscription_id IN (SELECT x.subscription_id FROM public.webhook_endpoint_state x
       WHERE greatest(x.failing_since, x.last_failure_at, x.last_success_at) > v_late
       ORDER BY x.subscription_id FOR UPDATE SKIP LOCKED);
-    UPDATE public.dot_config_revert r SET revert_at = greatest(r.revert_at - v_back, v_now),
-      set_at = least(r.set_at, v_now)
-    WHERE r.key IN (SELECT x.key FROM public.dot_config_revert x WHERE x.set_at > v_late
-      ORDER BY x.key FOR UPDATE SKIP LOCKED);
+    -- A flag reverts only while its updated_at is the set_at of the revert.
+    v_flags := ARRAY(SELECT c.key FROM public.dot_config c JOIN public.dot_config_revert r USING (key)
+      WHERE r.set_at > v_late ORDER BY c.key FOR UPDATE OF c SKIP LOCKED);
+    UPDATE public.dot_config c SET updated_at = v_now FROM public.dot_config_revert r
+    WHERE c.key = ANY (v_flags) AND r.key = c.key AND r.set_at > v_late AND r.set_at = c.updated_at;
+    UPDATE public.dot_config_revert r SET revert_at = greatest(r.revert_at - v_back, v_now), set_at = v_now
+    WHERE r.key = ANY (v_flags) AND r.set_at > v_late;
     UPDATE public.iu_notification_pending p SET created_at = least(p.created_at - v_back, v_now)
     WHERE p.id IN (SELECT x.id FROM public.iu_notification_pending x WHERE x.processed_at IS NULL
       AND x.created_at > v_late ORDER BY x.id LIMIT 100000 FOR UPDATE SKIP LOCKED);
