@@ -115,6 +115,39 @@ func TestClockThatGoesBack(t *testing.T) {
 	require.Equal(t, 1, get[int](c, "SELECT count(*)::int FROM public.queue_mark"), "said once")
 }
 
+// repaired makes the clock check run with a time that lies this far ahead.
+func (c *core) repaired(ahead string) {
+	c.t.Helper()
+	c.exec("SELECT public.fn_queue_clock_check(clock_timestamp() + $1::interval)", ahead)
+}
+
+// The times of rows that the check reaches late are compared with the time at which it began: the
+// clock runs on while it works.
+func TestClockIsRepairedSlowly(t *testing.T) {
+	j := busy(t)
+	c := j.core
+	h := j.hooks()
+	h.emit("order", 1)
+	require.Equal(t, 3, h.route())
+	j.exec(`CREATE FUNCTION public.late() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+			PERFORM set_config('session_replication_role', 'replica', true);
+			UPDATE public.webhook_delivery_sagas SET updated_at = clock_timestamp() + interval '5.000001 seconds', next_attempt_at = clock_timestamp() + interval '1 day'
+			WHERE status IN ('Pending', 'PendingRetry');
+			UPDATE public.subscriptions SET created_at = clock_timestamp() + interval '5.000001 seconds';
+			PERFORM set_config('session_replication_role', 'origin', true);
+			RETURN NULL;
+		END $$;
+		CREATE TRIGGER late AFTER UPDATE ON public.queue_host FOR EACH STATEMENT EXECUTE FUNCTION public.late()`)
+	c.repaired("1 day")
+	require.Equal(t, 1, get[int](c, "SELECT count(*)::int FROM public.queue_mark"), "not rolled back")
+	require.Equal(t, 3, get[int](c, "SELECT count(*)::int FROM public.webhook_delivery_sagas WHERE status = 'Pending' AND next_attempt_at <= now() AND updated_at <= now()"))
+	require.Zero(t, get[int](c, "SELECT count(*)::int FROM public.subscriptions WHERE created_at > now()"))
+	for _, role := range []string{"saga_orchestrator", "webhook_worker"} { // the exception is for the check alone
+		c.asReplica("UPDATE public.webhook_delivery_sagas SET updated_at = now() + interval '1 day', next_attempt_at = now() + interval '1 day' WHERE status = 'Pending'")
+		fails(t, c.as(role), "42501", "UPDATE public.webhook_delivery_sagas SET next_attempt_at = now() WHERE status = 'Pending'")
+	}
+}
+
 // A host whose last heartbeat is in the future makes the clock check run, and continues.
 func TestBeatAheadOfTheClock(t *testing.T) {
 	c := newCore(t)

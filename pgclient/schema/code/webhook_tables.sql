@@ -184,8 +184,9 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   -- created_at decides which events a subscription may get, so nobody may set it earlier
   NEW.created_at := CASE WHEN TG_OP = 'INSERT' THEN now()
-    -- except a time that was written by a clock that was ahead (fn_queue_clock_check)
-    WHEN OLD.created_at > clock_timestamp() + interval '5 seconds' AND current_user = :'queue_owner'
+    -- except a time that was written by a clock that was ahead (fn_queue_clock_check, which compares with the time at
+    -- which it began)
+    WHEN OLD.created_at > statement_timestamp() + interval '5 seconds' AND current_user = :'queue_owner'
       THEN least(NEW.created_at, OLD.created_at)
     ELSE OLD.created_at END;
   NEW.updated_at := now();
@@ -302,11 +303,12 @@ CREATE OR REPLACE TRIGGER trg_saga_guard BEFORE UPDATE ON public.webhook_deliver
       OR (OLD.status = 'InProgress' AND NEW.status = 'PendingRetry'
         AND NEW.attempt_count BETWEEN OLD.attempt_count AND OLD.attempt_count + 1)
       OR (OLD.status = 'InProgress' AND NEW.status = 'DeadLettered' AND NEW.attempt_count = OLD.attempt_count + 1)
-      -- a time that was written by a clock that was ahead may become earlier, with no other change
-      -- (fn_queue_clock_check)
-      OR (OLD.status IN ('Pending', 'PendingRetry') AND NEW.status = OLD.status
+      -- fn_queue_clock_check may make a time earlier that was written by a clock that was ahead, with no other change;
+      -- statement_timestamp(), because the check compares with the time at which it began
+      OR (current_user = :'queue_owner' AND OLD.status IN ('Pending', 'PendingRetry') AND NEW.status = OLD.status
         AND NEW.attempt_count = OLD.attempt_count AND NEW.final_error_code IS NOT DISTINCT FROM OLD.final_error_code
-        AND OLD.updated_at > clock_timestamp() + interval '5 seconds' AND NEW.next_attempt_at < OLD.next_attempt_at))))
+        AND OLD.updated_at > statement_timestamp() + interval '5 seconds'
+        AND NEW.next_attempt_at < OLD.next_attempt_at))))
   EXECUTE FUNCTION public.fn_webhook_saga_refuse();
 -- a separate trigger, which costs nothing while the column is not written
 CREATE OR REPLACE TRIGGER trg_saga_webhook_id BEFORE UPDATE OF webhook_id ON public.webhook_delivery_sagas
