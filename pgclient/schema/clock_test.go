@@ -121,6 +121,35 @@ func (c *core) repaired(ahead string) {
 	c.exec("SELECT public.fn_queue_clock_check(clock_timestamp() + $1::interval)", ahead)
 }
 
+// The clock check that an old time starts moves everything by the distance of the newest time, and
+// a second one moves nothing again.
+func TestClockIsRepairedOnce(t *testing.T) {
+	j := busy(t)
+	c := j.core
+	require.Len(t, j.hooks().claim(1), 1)
+	c.asReplica(`INSERT INTO public.queue_host (host_id, instance, version, loops, last_seen_at) VALUES ('h', gen_random_uuid(), 'v', '{}', now() + interval '1 day');
+		UPDATE public.job_queue SET status = 'retry_waiting', ready = false, process_after = now() + interval '25 hours', updated_at = now() + interval '1 day' WHERE status = 'queued';
+		UPDATE public.job_lease SET lease_until = now() + interval '1 day 100 seconds' WHERE live > 0;
+		UPDATE public.webhook_delivery_jobs SET lease_until = now() + interval '1 day 40 seconds' WHERE status = 'Leased'`)
+	left := func() []float64 {
+		return get[[]float64](c, `SELECT ARRAY[(SELECT max(extract(epoch FROM process_after - now())) FROM public.job_queue WHERE status = 'retry_waiting'),
+			(SELECT max(extract(epoch FROM lease_until - now())) FROM public.job_lease WHERE live > 0),
+			(SELECT max(extract(epoch FROM lease_until - now())) FROM public.webhook_delivery_jobs WHERE status = 'Leased')]::float8[]`)
+	}
+	c.repaired("23 hours")
+	require.InDeltaSlice(t, []float64{3600, 100, 40}, left(), 30)
+	c.asReplica("UPDATE public.queue_tick_worker SET last_run_at = now() + interval '1 day' WHERE worker_name = 'config_expiry'")
+	c.repaired("1 day")
+	require.InDeltaSlice(t, []float64{3600, 100, 40}, left(), 30)
+	// a lease that is longer than any lease can be, after a distance that was too short
+	c.exec("UPDATE public.queue_tick_worker SET last_run_at = NULL")
+	c.asReplica(`UPDATE public.job_lease SET lease_until = now() + interval '1 day 100 seconds' WHERE live > 0;
+		UPDATE public.webhook_delivery_jobs SET lease_until = now() + interval '1 day 40 seconds' WHERE status = 'Leased'`)
+	c.repaired("23 hours")
+	c.repaired("1 day")
+	require.InDeltaSlice(t, []float64{3600, 305, 65}, left(), 30)
+}
+
 // The times of rows that the check reaches late are compared with the time at which it began: the
 // clock runs on while it works.
 func TestClockIsRepairedSlowly(t *testing.T) {

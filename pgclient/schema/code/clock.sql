@@ -4,9 +4,9 @@
 -- 1. A tick whose last run, or a host whose last heartbeat, lies more than 5 s in the future calls fn_queue_clock_check
 --    with that time. A host that registers calls it with the newest of all heartbeats, of the staged notifications and
 --    of the flags that revert.
--- 2. The distance of that time from now is used as the distance by which the clock went back; it is too short by the
---    seconds since the time was written. Each time that would delay work is moved back by this distance, and a mark in
---    the history records it.
+-- 2. The distance of the newest time (of that one, all last runs and all heartbeats) from now is used as the distance
+--    by which the clock went back; it is too short by the seconds since the time was written. Each time that would
+--    delay work is moved back by this distance, once, and a mark in the history records it.
 -- 3. Some times are not moved: times that a producer or an operator chose (when a job is due), and times in the audit,
 --    the history, samples and events, because they record the clock of that moment.
 -- 4. A host compares the server's time with its own clock from heartbeat to heartbeat, and reports a difference of half
@@ -70,6 +70,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit 
 DECLARE
   v_now timestamptz := clock_timestamp();
   v_late timestamptz := v_now + interval '5 seconds';
+  v_seen timestamptz;
   v_back interval;
   v_lease timestamptz;
   v_flags text[];
@@ -84,32 +85,35 @@ BEGIN
       RETURN;
     END IF;
   END IF;
-  v_back := p_seen - v_now;
+  v_seen := greatest(p_seen,
+    (SELECT max(q.last_seen_at) FROM public.queue_host q WHERE isfinite(q.last_seen_at)),
+    (SELECT max(w.last_run_at) FROM public.queue_tick_worker w WHERE isfinite(w.last_run_at)));
+  v_back := v_seen - v_now;
   BEGIN
     UPDATE public.queue_host q SET last_seen_at = least(q.last_seen_at - v_back, v_now),
       started_at = least(q.started_at, v_now), stopped_at = least(q.stopped_at, v_now)
     WHERE q.host_id IN (SELECT x.host_id FROM public.queue_host x WHERE x.last_seen_at > v_late
       ORDER BY x.host_id FOR UPDATE SKIP LOCKED);
 
-    -- A lease that was claimed before the clock went back keeps the time that it had left. A lease claimed since then
-    -- cannot end later than v_lease, so it is not changed.
+    -- A lease that was claimed before the clock went back keeps the time that it had left. No lease that is claimed now
+    -- can end later than v_lease, so a lease that ends later is moved, to v_lease at the latest, and thus only once.
     v_lease := v_now + make_interval(secs => 5 + greatest(public.fn_cfg_int('queue.lease.duration_seconds', 300), 300));
-    UPDATE public.job_lease l SET lease_until = greatest(l.lease_until - v_back, v_now)
+    UPDATE public.job_lease l SET lease_until = least(greatest(l.lease_until - v_back, v_now), v_lease)
     WHERE l.lease_token IN (SELECT x.lease_token FROM public.job_lease x WHERE x.lease_until > v_lease
       ORDER BY x.lease_token FOR UPDATE SKIP LOCKED);
     v_lease := v_now + make_interval(secs => 5 + public.fn_cfg_int('webhook.lease_seconds', 60));
-    UPDATE public.webhook_delivery_jobs j SET lease_until = greatest(j.lease_until - v_back, v_now)
+    UPDATE public.webhook_delivery_jobs j SET lease_until = least(greatest(j.lease_until - v_back, v_now), v_lease)
     WHERE j.id IN (SELECT x.id FROM public.webhook_delivery_jobs x WHERE x.status = 'Leased' AND x.lease_until > v_lease
       ORDER BY x.id FOR UPDATE SKIP LOCKED);
 
     -- Waits that began while the clock was wrong keep the time that they had left.
     UPDATE public.webhook_endpoint_suspensions s SET since = least(s.since, v_now),
       until = CASE WHEN s.until > v_now AND isfinite(s.until) THEN greatest(s.until - v_back, v_now) ELSE s.until END,
-      probe_until = CASE WHEN s.probe_until > v_lease THEN greatest(s.probe_until - v_back, v_now) ELSE
-        s.probe_until END
+      probe_until = CASE WHEN s.probe_until > v_lease THEN least(greatest(s.probe_until - v_back, v_now), v_lease)
+        ELSE s.probe_until END
     WHERE s.subscription_id IN (SELECT x.subscription_id FROM public.webhook_endpoint_suspensions x
       WHERE x.since > v_late OR x.probe_until > v_lease ORDER BY x.subscription_id FOR UPDATE SKIP LOCKED);
-    UPDATE public.job_queue j SET process_after = greatest(j.process_after - v_back, v_now)
+    UPDATE public.job_queue j SET process_after = greatest(j.process_after - v_back, v_now), updated_at = v_now
     WHERE j.job_id IN (SELECT x.job_id FROM public.job_queue x WHERE NOT x.ready AND x.process_after > v_now
       AND x.status = 'retry_waiting' AND x.updated_at > v_late ORDER BY x.job_id LIMIT 100000 FOR UPDATE SKIP LOCKED);
     UPDATE public.webhook_delivery_sagas s SET next_attempt_at = greatest(s.next_attempt_at - v_back, v_now),
@@ -120,7 +124,7 @@ BEGIN
     -- events that are written now. v_back is too short by the time since the last heartbeat; the 15 s cover that time.
     UPDATE public.subscriptions s SET created_at = s.created_at - v_back - interval '15 seconds'
     WHERE s.id IN (SELECT x.id FROM public.subscriptions x WHERE x.created_at > v_late
-      AND x.created_at < p_seen + interval '1 minute' ORDER BY x.id FOR UPDATE SKIP LOCKED);
+      AND x.created_at < v_seen + interval '1 minute' ORDER BY x.id FOR UPDATE SKIP LOCKED);
     UPDATE public.queue_quarantine q SET last_failed_at = least(q.last_failed_at, v_now),
       first_failed_at = least(q.first_failed_at, v_now), next_try_at = greatest(q.next_try_at - v_back, v_now)
     WHERE q.quarantine_id IN (SELECT x.quarantine_id FROM public.queue_quarantine x
