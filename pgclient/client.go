@@ -57,6 +57,9 @@ type Options struct {
 	ExpectServer []string
 	// Actions are the actions for which Session reports whether this login may use them.
 	Actions queue.Registry
+	// Misfit is called once, before the first read of a database whose schema does not fit this
+	// program but may be read.
+	Misfit func(queue.Error)
 }
 
 // Client has separate connection pools for reading, acting and working, so that one kind of work
@@ -72,6 +75,8 @@ type Client struct {
 
 	mu   sync.Mutex
 	link queue.Link
+
+	misfit sync.Once // calls Options.Misfit
 
 	rights atomic.Pointer[map[queue.ActionID]bool] // of the last Session
 
@@ -237,7 +242,11 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 		if use == "work" {
 			return expected(ctx, conn, c.opts.ExpectServer)
 		}
-		return fits(ctx, conn, use)
+		why, err := fits(ctx, conn, use)
+		if why != nil && c.opts.Misfit != nil {
+			c.misfit.Do(func() { c.opts.Misfit(*why) })
+		}
+		return err
 	}
 	if c.opts.ReadOnly {
 		pgsession.Set(cc, pgsession.Setting{Name: "default_transaction_read_only", Value: "on"})

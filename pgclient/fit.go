@@ -19,32 +19,32 @@ var errMisfit = errors.New("the schema does not fit")
 // the schema of this program is installed, each call finds qtop's function. If the schema is
 // missing or older, another login may have made an object under a name that the schema lacks: then
 // no action runs, and reading is allowed only if an older schema is installed and no such object
-// exists.
-func fits(ctx context.Context, conn *pgx.Conn, use string) error {
+// exists; why then says what is installed, and the remedy.
+func fits(ctx context.Context, conn *pgx.Conn, use string) (why *queue.Error, err error) {
 	if use != "read" && use != "act" {
-		return nil
+		return nil, nil
 	}
 	e := misfit(ctx, conn)
 	if e == nil {
-		return nil
+		return nil, nil
 	}
 	if e.Err != nil { // the server did not answer
-		return e.Err
+		return nil, e.Err
 	}
 	refused := *e
 	refused.Err = errMisfit
 	if use == "act" || !schema.Installed(ctx, conn) {
-		return &refused
+		return nil, &refused
 	}
 	strange, err := schema.ForeignName(ctx, conn)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if strange == "" {
-		return nil
+		return e, nil
 	}
 	refused.What = queue.Clean(e.What.String() + ", and " + strange)
-	return &refused
+	return nil, &refused
 }
 
 // misfit returns the reason why this program cannot use the installed schema; nil = it can.

@@ -112,11 +112,23 @@ func (a *app) connected(workConns int32, run func(context.Context, *pgclient.Cli
 
 // client opens a client with the current settings.
 func (a *app) client(ctx context.Context, workConns int32) (*pgclient.Client, error) {
-	return pgclient.Open(ctx, pgclient.Options{
+	return pgclient.Open(ctx, a.options(workConns))
+}
+
+// reader opens a client for a verb that only reads. Where the schema does not fit this program, such
+// as that of an older release, what the verb reads may lack something, and a warning names the cure.
+func (a *app) reader(ctx context.Context) (*pgclient.Client, error) {
+	o := a.options(0)
+	o.Misfit = a.warning
+	return pgclient.Open(ctx, o)
+}
+
+func (a *app) options(workConns int32) pgclient.Options {
+	return pgclient.Options{
 		DSN: a.settings.DSN, ListenDSN: a.settings.ListenDSN, Pooler: a.settings.Pooler, Actor: a.settings.Actor,
 		ReadOnly: a.settings.ReadOnly, WorkConns: workConns, ExpectServer: a.settings.ExpectServer,
 		Actions: actions.Registry(),
-	})
+	}
 }
 
 // terminal reports whether f is a terminal, at which a person may answer.

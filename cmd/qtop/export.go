@@ -80,7 +80,7 @@ func (a *app) export(ctx context.Context, name, file string, format queue.Export
 	case o.limit < 0 || o.limit > mostExported:
 		return usage(fmt.Sprintf("--limit cannot be %d", o.limit), "--limit", fmt.Sprintf("use 1 to %d; 0 is all", mostExported))
 	}
-	client, err := a.client(ctx, 0)
+	client, err := a.reader(ctx)
 	if err != nil {
 		return err
 	}

@@ -216,12 +216,16 @@ func (a *writer) exit(err error) int {
 // warn prints the warnings about the settings, one line each.
 func (a *app) warn() {
 	for _, p := range a.settings.Warnings() {
-		if a.output == "json" {
-			a.encode(a.errs, map[string]any{"warning": map[string]queue.Text{"what": queue.Clean(p.What), "where": queue.Clean(p.Where), "do": queue.Clean(p.Do)}})
-			continue
-		}
-		fmt.Fprintln(a.errs, "qtop: warning: "+queue.Clean(p.Error()).String())
+		a.warning(queue.Error{What: queue.Clean(p.What), Where: queue.Clean(p.Where), Do: queue.Clean(p.Do)})
 	}
+}
+
+func (a *writer) warning(e queue.Error) {
+	if a.output == "json" {
+		a.encode(a.errs, map[string]any{"warning": map[string]queue.Text{"what": e.What, "where": e.Where, "do": e.Do}})
+		return
+	}
+	fmt.Fprintln(a.errs, "qtop: warning: "+e.Error())
 }
 
 func (a *writer) printError(e queue.Error) {

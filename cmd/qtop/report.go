@@ -30,7 +30,7 @@ func reportCmd(a *app) *cobra.Command {
 					return err
 				}
 			}
-			client, err := a.client(cmd.Context(), 0)
+			client, err := a.reader(cmd.Context())
 			if err != nil {
 				return err
 			}

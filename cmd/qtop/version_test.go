@@ -9,13 +9,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The program, the packages and the changelog name the same release.
+// The program, the packages, the changelog and the record of what the schema of the release
+// contained name the same release: one that is declared without -freeze is not compared with
+// later code.
 func TestTheChangelogHasTheRelease(t *testing.T) {
 	text, err := os.ReadFile("../../CHANGELOG.md")
 	require.NoError(t, err)
 	newest := regexp.MustCompile(`(?m)^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d\d-\d\d$`).FindSubmatch(text)
 	require.NotNil(t, newest, "CHANGELOG.md has no section ## [X.Y.Z] - DATE")
 	require.Equal(t, release, "v"+string(newest[1]))
+	frozen, err := os.ReadFile("../../pgclient/schema/released.txt")
+	require.NoError(t, err)
+	require.Contains(t, string(frozen), "\nrelease "+string(newest[1])+"\n", "go run ./pgclient/schema/lint -freeze %s", newest[1])
 }
 
 func TestTheCommitIsStamped(t *testing.T) {

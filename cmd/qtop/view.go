@@ -58,7 +58,7 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 		if watch && o.at != "" {
 			return usage("--at shows a stored snapshot, which does not change", "command line", "leave out --watch")
 		}
-		client, err := a.client(cmd.Context(), 0)
+		client, err := a.reader(cmd.Context())
 		if err != nil {
 			return err
 		}

@@ -87,8 +87,9 @@ func atOnce(ctx context.Context, conn *pgx.Conn, read func(querier) error) error
 }
 
 // Refusal returns why this program must not work on the database, and the remedy; both are empty if
-// it may. Reasons: nothing is installed; the installed code is older than this program needs; the
-// installed code no longer serves programs as old as this one.
+// it may. Reasons: nothing is installed; the installed code is older than this program needs, or its
+// migrations have not run (builds between two releases have one code number); the installed code no
+// longer serves programs as old as this one.
 func (s Status) Refusal() (what, do string) {
 	const up = "run qtop migrate up"
 	switch {
@@ -98,6 +99,8 @@ func (s Status) Refusal() (what, do string) {
 		return fmt.Sprintf("schema version %d, from before code had numbers, is installed; this qtop needs code %d", s.Current, s.Code), up
 	case s.InstalledCode < s.Code:
 		return fmt.Sprintf("code %d is installed, this qtop needs code %d", s.InstalledCode, s.Code), up
+	case s.Current < s.Latest:
+		return fmt.Sprintf("schema version %d is installed, this qtop needs %d", s.Current, s.Latest), up
 	case s.serves > s.Code:
 		return fmt.Sprintf("code %d is installed, which serves programs of code %d and later; this qtop is of code %d",
 			s.InstalledCode, s.serves, s.Code), "use a newer qtop"

@@ -130,6 +130,10 @@ func TestStatusRefusal(t *testing.T) {
 	require.Empty(t, refusal(), "newer code that still serves this program")
 	c.exec("UPDATE public.qtop_schema_code SET serves = $1", code+1)
 	require.Equal(t, fmt.Sprintf("code %d is installed, which serves programs of code %d and later; this qtop is of code %d: use a newer qtop", code+5, code+1, code), refusal())
+	c.exec("UPDATE public.qtop_schema_code SET code = $1, serves = 0", code)
+	c.exec("UPDATE public.qtop_schema_version SET version = version - 1")
+	require.Equal(t, fmt.Sprintf("schema version %d is installed, this qtop needs %d: run qtop migrate up", schema.Latest()-1, schema.Latest()), refusal(),
+		"a build between two releases: its code has the same number")
 	old := pgtest.Released(t)
 	conn = old.Conn(t, "")
 	require.Contains(t, refusal(), "schema version 23, from before code had numbers, is installed; this qtop needs code")

@@ -133,13 +133,14 @@ func positional(text string) int {
 
 // released is the content of released.txt: what the last release contained.
 type released struct {
+	release    string
 	code       int
 	hash       string
 	migrations map[string]string   // checksum by name
 	objects    map[string][]string // marks by kind and name: granted, retired
 }
 
-var releasedLine = regexp.MustCompile(`^(code|migration|function|view|trigger) (.+)$`)
+var releasedLine = regexp.MustCompile(`^(release|code|migration|function|view|trigger) (.+)$`)
 
 func readReleased(fsys fs.FS) (released, error) {
 	out := released{migrations: map[string]string{}, objects: map[string][]string{}}
@@ -154,6 +155,8 @@ func readReleased(fsys fs.FS) (released, error) {
 		case line == "" || strings.HasPrefix(line, "#"):
 		case m == nil:
 			return out, fmt.Errorf("released.txt: %q is not a known line", line)
+		case m[1] == "release":
+			out.release = m[2]
 		case m[1] == "code":
 			_, err = fmt.Sscanf(m[2], "%d %s", &out.code, &out.hash)
 		case m[1] == "migration":

@@ -46,7 +46,7 @@ func small(t *testing.T) fstest.MapFS {
 	} {
 		files[name] = &fstest.MapFile{Data: []byte(text)}
 	}
-	text, err := frozen(files)
+	text, err := frozen(files, "0.1.0")
 	require.NoError(t, err)
 	files["released.txt"] = &fstest.MapFile{Data: []byte(text)}
 	require.Empty(t, check(files))
@@ -113,7 +113,7 @@ func TestRetiredForOneRelease(t *testing.T) {
 	require.Contains(t, strings.Join(check(files), "\n"), "the number must rise")
 	release("code 2\n")
 	require.Empty(t, check(files), "it is retired in release 2")
-	now, err := frozen(files)
+	now, err := frozen(files, "0.2.0")
 	require.NoError(t, err)
 	require.Contains(t, now, "function fn_a: granted retired")
 	files["released.txt"] = &fstest.MapFile{Data: []byte(now)}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -12,9 +13,11 @@ import (
 )
 
 const frozenHead = `# What the last release contained; make lint compares the schema with it.
-# Written when a release is made: go run ./pgclient/schema/lint -freeze
+# Written in the commit of a release: go run ./pgclient/schema/lint -freeze X.Y.Z
 
 `
+
+var releaseNumber = regexp.MustCompile(`^\d+\.\d+\.\d+$`)
 
 func checksum(fsys fs.FS, migration string) (string, error) {
 	b, err := fs.ReadFile(fsys, "migrations/"+migration)
@@ -22,15 +25,18 @@ func checksum(fsys fs.FS, migration string) (string, error) {
 	return hex.EncodeToString(sum[:])[:16], err
 }
 
-// frozen is the text of released.txt for the schema in fsys.
-func frozen(fsys fs.FS) (string, error) {
+// frozen is the text of released.txt for the schema in fsys as the release of this number.
+func frozen(fsys fs.FS, release string) (string, error) {
+	if !releaseNumber.MatchString(release) {
+		return "", fmt.Errorf("%q is no number of a release, such as 1.2.3", release)
+	}
 	r, err := schema.Load(fsys)
 	if err != nil {
 		return "", err
 	}
 	var b strings.Builder
 	b.WriteString(frozenHead)
-	fmt.Fprintf(&b, "code %d %s\n\n", r.Code, r.Hash)
+	fmt.Fprintf(&b, "release %s\ncode %d %s\n\n", release, r.Code, r.Hash)
 	names, err := fs.Glob(fsys, "migrations/*.sql")
 	if err != nil {
 		return "", err

@@ -1,7 +1,7 @@
 // Command lint checks the text of the schema: `make lint` runs it.
 //
-//	go run ./pgclient/schema/lint           every check, a line per problem
-//	go run ./pgclient/schema/lint -freeze   after a release: write released.txt again
+//	go run ./pgclient/schema/lint                 every check, a line per problem
+//	go run ./pgclient/schema/lint -freeze X.Y.Z   in the commit of release X.Y.Z: write released.txt
 package main
 
 import (
@@ -12,12 +12,12 @@ import (
 
 func main() {
 	dir := flag.String("dir", "pgclient/schema", "folder of the schema")
-	write := flag.Bool("freeze", false, "write released.txt for a release that was just made")
+	release := flag.String("freeze", "", "write released.txt: this tree is the release of this number")
 	flag.Parse()
 	fsys := os.DirFS(*dir)
 	problems := check(fsys)
-	if *write {
-		text, err := frozen(fsys)
+	if *release != "" {
+		text, err := frozen(fsys, *release)
 		if err == nil {
 			err = os.WriteFile(*dir+"/released.txt", []byte(text), 0o644) //nolint:gosec // a source file
 		}
