@@ -89,8 +89,10 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 	if err := e.Complete(r.Args); err != nil {
 		return queue.Plan{}, err
 	}
-	if e.Reason && strings.TrimSpace(r.Reason) == "" {
-		return queue.Plan{}, queue.NewError(queue.KindUsage, "a reason is needed", "", "--reason TEXT")
+	if e.Reason {
+		if err := queue.CheckReason(r.Reason); err != nil {
+			return queue.Plan{}, err
+		}
 	}
 	p := queue.Plan{Request: r, ReadAt: started}
 	if err == nil {

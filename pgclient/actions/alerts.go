@@ -10,6 +10,9 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
+// week is the longest acknowledgement, and the longest cadence of an executor, in seconds.
+const week = 7 * 24 * 60 * 60
+
 func alertActions() []entry {
 	return []entry{
 		{Action: queue.Action{
@@ -18,8 +21,8 @@ func alertActions() []entry {
 			Noun: "alert", Opposite: queue.ActUnack, Safe: "Not now", Open: true, Targets: queue.Targets{Name: "EXECUTOR|ALERT", Many: true, Of: "alert"},
 			Danger: queue.DangerOne, Function: "public.fn_queue_alert_ack(text,text,text,interval)", Role: "workflow_admin",
 			Args: []queue.Arg{
-				{Name: "comment", Label: "Comment", Required: true, Help: "what you are doing about it"},
-				{Name: "for", Kind: queue.ArgDuration, Label: "For", Default: "30m", Required: true, Help: "the alert opens again after this time, such as 30m or 2h"},
+				{Name: "comment", Label: "Comment", Required: true, Max: queue.MostReason, Help: "what you are doing about it"},
+				{Name: "for", Kind: queue.ArgDuration, Label: "For", Default: "30m", Required: true, Max: week, Help: "the alert opens again after this time, such as 30m or 2h"},
 			},
 		}, plan: planAck, apply: applyAck},
 		{Action: queue.Action{
@@ -27,7 +30,7 @@ func alertActions() []entry {
 			Help: "open an acknowledged alert again",
 			Noun: "alert", Opposite: queue.ActAck, Open: true, Targets: queue.Targets{Name: "EXECUTOR|ALERT", Many: true, Of: "alert"},
 			Danger: queue.DangerOne, Function: "public.fn_queue_alert_unack(text,text,text)", Role: "workflow_admin",
-			Args: []queue.Arg{{Name: "comment", Label: "Comment", Required: true, Help: "why you no longer work on it"}},
+			Args: []queue.Arg{{Name: "comment", Label: "Comment", Required: true, Max: queue.MostReason, Help: "why you no longer work on it"}},
 		}, plan: planAck, apply: applyUnack},
 	}
 }

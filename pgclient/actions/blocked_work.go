@@ -45,7 +45,7 @@ func (c *Planner) blockedDeadLetters(ctx context.Context, p *queue.Plan, ids [3]
 
 // blockedPart adds what blocks the dead letters that a bulk operation requeues from one source.
 func (c *Planner) blockedPart(ctx context.Context, p *queue.Plan, x bulkPart) error {
-	if x.bulk == bulkResolve {
+	if x.bulk == queue.BulkResolve {
 		return nil
 	}
 	return c.blockedFrom(ctx, p, x.deadLetterSource, x.where, nil, x.b.Args...)

@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -57,13 +58,10 @@ func bulkActions() []entry {
 		operation(queue.Action{ID: queue.ActBulkRate, Key: "+", Verb: "Rate", Undo: "set it back", Danger: queue.DangerOne, Function: "public.fn_queue_bulk_set_rate(bigint,numeric,text)",
 			Words: "ops rate", Example: "qtop ops rate 12 --rate 5", Help: "change the rate of a bulk operation, also while it runs",
 			Args: []queue.Arg{{Name: "rate", Kind: queue.ArgNumber, Min: 0.01, Max: 1000, Label: "Rate", Required: true, Help: "items per second, 0.01 to 1000"}}}),
-		operation(queue.Action{ID: queue.ActBulkUndo, Key: "U", Verb: "Undo", Undo: "requeue the recalled dead letters again", Danger: queue.DangerMany, Function: "public.fn_queue_bulk_undo(bigint,text)",
-			Words: "ops undo", Example: "qtop ops undo 12 --reason 'wrong selection'", Help: "recall the requeued items of a bulk operation that were not attempted yet"}),
+		operation(queue.Action{ID: queue.ActBulkUndo, Key: "U", Verb: "Undo", Undo: "requeue or close the dead letters again", Danger: queue.DangerMany, Function: "public.fn_queue_bulk_undo(bigint,text)",
+			Words: "ops undo", Example: "qtop ops undo 12 --reason 'wrong selection'", Help: "recall the requeued items of a bulk operation that were not attempted yet, or open again what it closed"}),
 	}
 }
-
-// bulkResolve is the kind of operation that closes dead letters.
-const bulkResolve = "resolve"
 
 // bulkPart is the dead letters of one source in a selection. Each source gets its own
 // operation.
@@ -71,6 +69,7 @@ type bulkPart struct {
 	deadLetterSource
 	where string // the WHERE clause that selects them
 	ids   string // a query for their ids, in the order in which they are processed
+	gone  string // a query for those of the given ids that name no dead letter; "" = a filter selects them
 	b     *filtersql.Builder
 	n     int64
 }
@@ -99,10 +98,12 @@ func bulkParts(r queue.Request, at time.Time) (parts []bulkPart, err error) {
 		x.ids = "SELECT " + x.id + " AS id FROM " + x.from + x.where + " ORDER BY " + x.order
 		if len(r.Targets) > 0 {
 			x.b, x.where = &filtersql.Builder{}, x.given()
-			x.ids = "SELECT unnest(" + x.b.Arg(ids[i]) + "::text[]::" + x.array + ") AS id"
+			given := "SELECT g.id FROM (SELECT u.id, min(u.n) AS n FROM unnest(" + x.b.Arg(ids[i]) + "::text[]::" + x.array + ") WITH ORDINALITY u (id, n) GROUP BY u.id) g" +
+				" WHERE g.id %s IN (SELECT " + x.id + " FROM " + x.from + x.where + ") ORDER BY g.n"
+			x.ids, x.gone = fmt.Sprintf(given, ""), fmt.Sprintf(given, "NOT")
 		}
 		if r.Args["what"] == "resolve" {
-			x.bulk = bulkResolve
+			x.bulk = queue.BulkResolve
 		}
 		parts = append(parts, x)
 	}
@@ -147,11 +148,22 @@ func planBulk(ctx context.Context, c *Planner, p *queue.Plan) error {
 		p.Count += x.n
 		p.Expect += fmt.Sprintf(" %s=%d", x.name, x.n)
 	}
-	if p.Count == 0 {
+	gone, err := c.gone(ctx, parts)
+	switch {
+	case err != nil:
+		return err
+	case p.Count == 0 && len(gone) > 0:
+		return refuse(p, "not_found", "there is no dead letter "+missing(gone))
+	case p.Count == 0:
 		return refuse(p, "empty", "no row matches the selection")
+	case slices.ContainsFunc(parts, func(x bulkPart) bool { return x.n > mostFrozen }):
+		return refuse(p, "too_many", fmt.Sprintf("an operation holds at most %d dead letters, and %d match: narrow the filter", mostFrozen, p.Count))
 	}
 	names, _ := namesOf(all)
 	addLine(p, "dead letters", "%d, as of %s: %s; later dead letters are not included", p.Count, queue.Stamp(at, "15:04:05Z"), names)
+	if len(gone) > 0 {
+		addLine(p, "left out", "%s: there is no such dead letter", missing(gone))
+	}
 	for _, x := range parts {
 		if x.n == 0 {
 			continue
@@ -187,6 +199,31 @@ func planBulk(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	waitsFirst(p, "rate", takes, rate)
 	return nil
+}
+
+// mostFrozen is how many dead letters an operation may hold.
+const mostFrozen = 1_000_000
+
+// gone returns the ids of a selection that name no dead letter: they were mistyped, or their
+// retention is over.
+func (c *Planner) gone(ctx context.Context, parts []bulkPart) (ids []string, err error) {
+	for _, x := range parts {
+		if x.gone == "" {
+			continue
+		}
+		some, err := pgrow.Column[string](ctx, c.act, "SELECT "+x.text()+" FROM ("+x.gone+") s", x.b.Args...)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, some...)
+	}
+	return ids, nil
+}
+
+// missing names the first of some ids, and how many more there are.
+func missing(ids []string) string {
+	n := min(len(ids), 3)
+	return strings.Join(ids[:n], ", ") + queue.Choose(len(ids) > n, fmt.Sprintf(" and %d more", len(ids)-n), "")
 }
 
 // lasts returns how long n items take at a rate in items per second.
@@ -244,7 +281,7 @@ func (c *Planner) runners(ctx context.Context, p *queue.Plan, kinds ...string) e
 	if err != nil {
 		return err
 	}
-	if off && slices.ContainsFunc(kinds, func(kind string) bool { return kind != bulkResolve }) {
+	if off && slices.ContainsFunc(kinds, func(kind string) bool { return kind != queue.BulkResolve }) {
 		addBlocked(p, "", "queue.dlq.replay_enabled is off", false)
 	}
 	if unrouted && slices.Contains(kinds, "replay_event") {
@@ -278,10 +315,7 @@ func applyBulk(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 	if err != nil {
 		return err
 	}
-	filter := p.Request.Selection()
-	if filter == "" {
-		filter = queue.Plural(len(p.Request.Targets), "id", "ids")
-	}
+	filter := recorded(p.Request)
 	errRefused := errors.New("refused")
 	err = pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) error {
 		frozen := ""
@@ -326,6 +360,20 @@ func applyBulk(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 	return err
 }
 
+// recorded returns the selection as the operation records it, in at most 10,000 characters: of many
+// filters the first ones, with the number of the others.
+func recorded(r queue.Request) string {
+	const most = 10000
+	switch s := r.Selection(); {
+	case s == "":
+		return queue.Plural(len(r.Targets), "id", "ids")
+	case utf8.RuneCountInString(s) <= most:
+		return s
+	}
+	s := []rune(r.Selected())
+	return string(s[:min(len(s), most)])
+}
+
 // operationChanges says, for each action on an operation, the statement that makes the
 // change, and the word for the outcome.
 var operationChanges = map[queue.ActionID]struct{ sql, done string }{
@@ -350,6 +398,7 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return refuse(p, "not_found", fmt.Sprintf("there is no operation %d; qtop ops lists them", id))
 	}
 	o := ops[0]
+	p.Expect = o.Kind
 	p.Lines = append(p.Lines,
 		line("operation", "%d: %s of %d: %s", o.ID, strings.ReplaceAll(o.Kind, "_", " "), o.Frozen, o.Selected()),
 		line("state", "%s by %s since %s", o.State, o.StateBy, queue.Stamp(o.StateAt, "2006-01-02 15:04:05Z")), line("reason", "%s", o.Reason),
@@ -379,8 +428,12 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 		waitsFirst(p, "then", lasts(o.Left(), o.Rate), o.Rate)
 		return nil
 	case queue.ActBulkUndo:
-		p.Count = o.Unknown()
-		addLine(p, "then", "up to %s recalled: those not attempted yet", queue.Plural(p.Count, "item is", "items are"))
+		p.Count = o.Undoable()
+		if o.Kind == queue.BulkResolve {
+			addLine(p, "then", "up to %s opened again: those that nobody else has closed since", queue.Plural(p.Count, "dead letter is", "dead letters are"))
+		} else {
+			addLine(p, "then", "up to %s recalled: those not attempted yet", queue.Plural(p.Count, "item is", "items are"))
+		}
 	case queue.ActBulkAbort:
 		addLine(p, "then", "%s, not attempted, as open; this operation cannot be started again", queue.Plural(o.Left(), "dead letter remains", "dead letters remain"))
 		if o.Unknown() > 0 {
@@ -419,6 +472,9 @@ func applyOperation(ctx context.Context, c *Planner, p queue.Plan, res *queue.Re
 	if p.Request.Action == queue.ActBulkUndo && !a.Refused {
 		res.Done, res.Skipped = a.Undone, a.Skipped
 		why := fmt.Sprintf("%d recalled, %d attempted already", a.Undone, a.Skipped-a.Others)
+		if p.Expect == queue.BulkResolve {
+			why = fmt.Sprintf("%d opened again, %d not", a.Undone, a.Skipped-a.Others)
+		}
 		if a.Others > 0 {
 			why += fmt.Sprintf(", %d requeued or resolved again by others since", a.Others)
 		}

@@ -26,7 +26,7 @@ func executorActions() []entry {
 				{Name: "owner-role", Label: "Owner role", Required: true, Help: "login or group role of its hosts; only members may work as this executor"},
 				{Name: "kind", Kind: queue.ArgChoice, Label: "Kind", Default: "external_worker", Required: true, Choices: queue.ExecutorKinds()},
 				{Name: "domains", Label: "Domains", Help: "event domains it covers, separated by commas"},
-				{Name: "cadence", Kind: queue.ArgDuration, Label: "Cadence", Default: "60s", Required: true, Help: "interval between its heartbeats"},
+				{Name: "cadence", Kind: queue.ArgDuration, Label: "Cadence", Default: "60s", Required: true, Max: week, Help: "interval between its heartbeats"},
 				{Name: "stale-after", Kind: queue.ArgDuration, Label: "Stale after", Help: "empty = the flag queue.heartbeat.stale_threshold_seconds"},
 			},
 		}, plan: planRegister, apply: applyRegister},

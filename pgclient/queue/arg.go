@@ -36,7 +36,7 @@ type Arg struct {
 	Required   bool
 	With       string // the name of another argument that cannot be given without this one
 	Kind       ArgKind
-	Min, Max   float64  // the bounds of ArgWhole and ArgNumber
+	Min, Max   float64  // the bounds of ArgWhole and ArgNumber; the longest ArgDuration in seconds, 0 = ten years
 	Choices    []string // the values of an ArgChoice; a form may offer more from the snapshot
 	Positional bool     // on the command line, the value follows the target, without a flag
 	Clears     bool     // an empty value is allowed, and clears the current one
@@ -82,8 +82,11 @@ func (a Arg) Check(v string) error {
 			what = "not one word, without spaces or commas"
 		}
 	case ArgDuration:
-		_, err := Seconds(a.where(), v)
-		return err
+		n, err := Seconds(a.where(), v)
+		if err != nil || a.Max == 0 || float64(n) <= a.Max {
+			return err
+		}
+		what, do = "longer than "+Span(int64(a.Max)), ""
 	case ArgWhole:
 		if n, err := strconv.ParseInt(v, 10, 64); err != nil || float64(n) < a.Min || float64(n) > a.Max {
 			what = "not a whole number " + a.bounds()
@@ -110,6 +113,20 @@ func (a Arg) Check(v string) error {
 		return nil
 	}
 	return &Error{Kind: KindUsage, What: Clean(strconv.Quote(v) + " is " + what), Where: Clean(a.where()), Do: Clean(do)}
+}
+
+// MostReason is how many characters a reason, and the comment of an acknowledgement, may have.
+const MostReason = 2000
+
+// CheckReason returns a usage error if the text cannot be the reason of an action.
+func CheckReason(reason string) error {
+	switch {
+	case strings.TrimSpace(reason) == "":
+		return NewError(KindUsage, "a reason is needed", "", "--reason TEXT")
+	case utf8.RuneCountInString(reason) > MostReason:
+		return NewError(KindUsage, fmt.Sprintf("the reason has more than %d characters", MostReason), "--reason", "shorten it")
+	}
+	return nil
 }
 
 func (a Arg) bounds() string {

@@ -14,6 +14,9 @@ const (
 	BulkAborted   = "aborted"
 )
 
+// BulkResolve is the kind of an operation that closes dead letters.
+const BulkResolve = "resolve"
+
 // Operation is a bulk operation, a row of queue_bulk_operation: a frozen selection of
 // dead letters that worker hosts requeue, replay or close at a rate.
 type Operation struct {
@@ -68,6 +71,15 @@ func (o Operation) Ended() int64 { return o.Done + o.Skipped + o.Failed + o.Undo
 
 // Unknown returns the number of requeued items whose first attempt is not settled yet.
 func (o Operation) Unknown() int64 { return o.Requeued - o.Done }
+
+// Undoable returns how many items an undo may take back: requeued items that were not attempted, or
+// dead letters that were closed.
+func (o Operation) Undoable() int64 {
+	if o.Kind == BulkResolve {
+		return o.Requeued
+	}
+	return o.Unknown()
+}
 
 // EndedBadly reports whether the operation has ended and first attempts of its items failed. Such an
 // item counts as done: its first attempt is settled.

@@ -33,8 +33,8 @@ func (o Operation) Refuses(a ActionID) (rule, why string) {
 	case o.Kind == "replay_event":
 		return "final", NotRecalled
 	case o.Requeued == 0:
-		return "empty", "this operation has requeued nothing yet: qtop ops abort ends it"
-	case o.Unknown() == 0:
+		return "empty", "this operation has " + Choose(o.Kind == BulkResolve, "closed", "requeued") + " nothing yet: qtop ops abort ends it"
+	case o.Undoable() == 0:
 		return "empty", "every item that this operation requeued was attempted already: none can be recalled"
 	}
 	return "", ""

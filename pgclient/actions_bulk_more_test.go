@@ -1,0 +1,71 @@
+package pgclient_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// An operation that closed dead letters is undone like one that requeued them.
+func TestBulkResolveIsUndone(t *testing.T) {
+	w := newWorld(t)
+	hooks, _ := bulkDeadLetters(w)
+	op := w.client("dead_letter_operator", "queue_viewer")
+	id := apply(t, op, plan(t, op, queue.Request{Action: queue.ActBulkPlan, Targets: hooks, Reason: "r", Args: map[string]string{"what": "resolve", "canary": "0", "rate": "1000"}})).Results[0].NewID
+	undo := queue.Request{Action: queue.ActBulkUndo, Targets: []string{id}}
+	require.Empty(t, apply(t, op, plan(t, op, queue.Request{Action: queue.ActBulkRun, Targets: []string{id}})).Refused)
+	w.exec("UPDATE public.queue_bulk_operation SET credited_at = now() - interval '1 minute'")
+	w.exec("SELECT public.fn_queue_bulk_tick()")
+	require.Equal(t, "completed", get[string](w, "SELECT state FROM public.queue_bulk_operation"))
+	require.Equal(t, 0, get[int](w, "SELECT count(*) FROM public.dead_letter_open WHERE dead_letter_id::text = ANY ($1)", hooks))
+	p := plan(t, op, undo)
+	require.Empty(t, p.Refused)
+	require.EqualValues(t, 2, p.Count)
+	require.Contains(t, lines(p), "up to 2 dead letters are opened again")
+	res := apply(t, op, p)
+	require.EqualValues(t, 2, res.Done)
+	require.Equal(t, "2 opened again, 0 not", res.Results[0].Why.String())
+	require.Equal(t, 2, get[int](w, "SELECT count(*) FROM public.dead_letter_open WHERE dead_letter_id::text = ANY ($1)", hooks))
+	require.Equal(t, "this operation has closed nothing yet: qtop ops abort ends it", plan(t, op, undo).Refused)
+}
+
+// An id without a dead letter is named and left out; the others are frozen.
+func TestBulkLeavesOutUnknownIDs(t *testing.T) {
+	w := newWorld(t)
+	hooks, jobs := bulkDeadLetters(w)
+	op := w.client("dead_letter_operator", "queue_viewer")
+	const nobody = "job:00000000-0000-4000-8000-000000000000"
+	ask := func(ids ...string) queue.Request {
+		return queue.Request{Action: queue.ActBulkPlan, Targets: ids, Reason: "r", Args: map[string]string{}}
+	}
+	p := plan(t, op, ask(hooks[0], "999999", hooks[0], jobs[1], nobody))
+	require.EqualValues(t, 2, p.Count)
+	require.Contains(t, lines(p), "999999, "+nobody+": there is no such dead letter")
+	res := apply(t, op, p)
+	require.Empty(t, res.Refused)
+	require.EqualValues(t, 2, res.Done)
+	require.Equal(t, "there is no dead letter 999999, "+nobody, plan(t, op, ask("999999", nobody)).Refused)
+}
+
+// The operation records of very many filters the first ones; a reason that is too long is refused in
+// the preview.
+func TestBulkOfManyFilters(t *testing.T) {
+	w := newWorld(t)
+	bulkDeadLetters(w)
+	op := w.client("dead_letter_operator", "queue_viewer")
+	r := bulkPlan("code=HTTP_503")
+	for i := range 200 {
+		r.Or = append(r.Or, fmt.Sprintf("source=webhook code=HTTP_%d subscription=123456789 domain=webhook", 1000+i))
+	}
+	require.EqualValues(t, 2, apply(t, op, plan(t, op, r)).Done)
+	recorded := get[string](w, "SELECT DISTINCT filter FROM public.queue_bulk_operation")
+	require.True(t, strings.HasPrefix(recorded, "(code=HTTP_503) or ("), recorded)
+	require.True(t, strings.HasSuffix(recorded, "… and 198 more"), recorded)
+	r.Reason = strings.Repeat("é", queue.MostReason+1)
+	_, err := op.Plan(t.Context(), r)
+	require.ErrorContains(t, err, "the reason has more than 2000 characters")
+}
