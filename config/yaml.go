@@ -72,9 +72,9 @@ func (p place) below(name string) place { return placeOf(p.inner[name], p.line(n
 
 var (
 	yamlLine = regexp.MustCompile(`\bline (\d+): `)
-	// yamlValue matches the value that a message of the YAML library quotes, which may be a
-	// password.
-	yamlValue = regexp.MustCompile("`[^`]*`|'[^']*'|\"[^\"]*\"")
+	// yamlValue matches all from the first to the last value that a message of the YAML library
+	// quotes, which may be a password and have quotes itself; or a key that is no text.
+	yamlValue = regexp.MustCompile("(?s)[`'\"].*[`'\"]|map\\[.*|\\[\\]interface.*")
 )
 
 // notYAML returns an error of the YAML library without the values that it quotes.
