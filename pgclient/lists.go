@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/qtop/qtop/pgclient/lists"
+	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -23,6 +25,15 @@ func (c *Client) List(ctx context.Context, q queue.Query) (p queue.Page, err err
 	}
 	c.Note(ctx, err)
 	return p, err
+}
+
+// Now returns the time of the server.
+func (c *Client) Now(ctx context.Context) (now time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+	defer cancel()
+	err = pgerror.Translate(c.read.QueryRow(ctx, "SELECT now()").Scan(&now))
+	c.Note(ctx, err)
+	return now, err
 }
 
 // Report reads what happened between since and until; a zero until means now.

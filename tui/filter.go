@@ -14,7 +14,8 @@ import (
 
 // setFilter applies text to the open level. On a page it is a search text. In
 // a list that the database reads it becomes part of the query. In a table of
-// the snapshot it hides the rows that do not match.
+// the snapshot it hides the rows that do not match. Times without a zone are those that the screen
+// shows.
 func (m *deck) setFilter(text string) tea.Cmd {
 	l := m.pane().top()
 	text = strings.TrimSpace(text)
@@ -25,6 +26,7 @@ func (m *deck) setFilter(text string) tea.Cmd {
 		}
 		return nil
 	}
+	text = queue.AbsoluteTimes(text, l.grid.src.Fields, m.serverNow(), m.env().Loc)
 	changed := l.refilter(text)
 	if l.list.queried() {
 		if changed {

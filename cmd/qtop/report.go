@@ -19,22 +19,22 @@ func reportCmd(a *app) *cobra.Command {
 		Long: "Write what is recorded of a span of time as Markdown, or as JSON with --output json.\n" +
 			"--since and --until take 02:00 (the last time the clock here showed it), a date and time, or a duration before now such as 3h.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			now := time.Now()
-			from, err := when("--since", since, now)
-			if err != nil {
+			if _, _, err := span(since, until, time.Now()); err != nil {
 				return err
-			}
-			var to time.Time // zero: the current time of the server
-			if until != "" {
-				if to, err = when("--until", until, now); err != nil {
-					return err
-				}
 			}
 			client, err := a.reader(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer client.Close()
+			now, err := client.Now(cmd.Context())
+			if err != nil {
+				return err
+			}
+			from, to, err := span(since, until, now)
+			if err != nil {
+				return err
+			}
 			r, err := client.Report(cmd.Context(), from, to)
 			if err != nil {
 				return err
@@ -51,6 +51,16 @@ func reportCmd(a *app) *cobra.Command {
 	return cmd
 }
 
+// span parses the two ends of a report; now is the time of the server.
+func span(since, until string, now time.Time) (from, to time.Time, err error) {
+	if from, err = when("--since", since, now); err != nil || until == "" {
+		return from, now, err
+	}
+	to, err = when("--until", until, now)
+	return from, to, err
+}
+
+// when parses a time of the command line; now is the time of the server.
 func when(flag, text string, now time.Time) (time.Time, error) {
 	at, ok := queue.ParseWhen(text, now, time.Local)
 	if !ok {

@@ -111,7 +111,11 @@ func (o viewOptions) snapshot(ctx context.Context, c *pgclient.Client) (queue.Sn
 	if o.at == "" {
 		return snapshot(ctx, c)
 	}
-	at, err := when("--at", o.at, time.Now())
+	now, err := c.Now(ctx)
+	if err != nil {
+		return queue.Snapshot{}, err
+	}
+	at, err := when("--at", o.at, now)
 	if err != nil {
 		return queue.Snapshot{}, err
 	}

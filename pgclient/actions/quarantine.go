@@ -20,12 +20,16 @@ func quarantineActions() []entry {
 	}
 }
 
+// mostAside is how many rows one retry takes.
+const mostAside = 10_000
+
 // asideIDs returns the ids of the quarantined rows that the targets name, each by its id or the
-// key of its alert; without targets, those of all rows in quarantine.
+// key of its alert; without targets, those of all rows in quarantine, but
+// not of more than mostAside, the oldest first.
 func (c *Planner) asideIDs(ctx context.Context, targets []string) ([]string, error) {
 	if len(targets) == 0 {
 		return pgrow.Column[string](ctx, c.act, `SELECT q.quarantine_id::text FROM public.queue_quarantine q WHERE q.set_aside_at IS NOT NULL
-			ORDER BY q.set_aside_at, q.quarantine_id LIMIT $1`, mostJobs)
+			ORDER BY q.set_aside_at, q.quarantine_id LIMIT $1`, mostAside)
 	}
 	var ids []string
 	for _, t := range targets {
@@ -47,6 +51,7 @@ func (c *Planner) asideIDs(ctx context.Context, targets []string) ([]string, err
 }
 
 func planQuarantineRetry(ctx context.Context, c *Planner, p *queue.Plan) error {
+	all := len(p.Request.Targets) == 0
 	ids, err := c.asideIDs(ctx, p.Request.Targets)
 	if err != nil {
 		return err
@@ -65,6 +70,9 @@ func planQuarantineRetry(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	names, _ := namesOf(aside)
 	addLine(p, "rows", "%d of %d: %s", p.Count, len(a.Results), names)
+	if all && len(ids) == mostAside {
+		addLine(p, "not all", "one retry takes %d rows, the oldest first: repeat it for the others", mostAside)
+	}
 	var step, code queue.Text
 	var n int64
 	if err = pgrow.Visit(ctx, c.act, []any{&step, &code, &n}, func() { addLine(p, step.String(), "%d failed with %s", n, code) },

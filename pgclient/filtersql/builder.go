@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -116,10 +115,14 @@ func (b *Builder) Where(f *queue.Filter) {
 
 // when returns the SQL of a point in time: absolute, or relative to now.
 func (b *Builder) when(t queue.TimeRef) string {
-	if t.Kind == queue.TimeAgo {
+	switch t.Kind {
+	case queue.TimeAgo:
 		return fmt.Sprintf("%s - make_interval(secs => %s)", b.Now, b.Arg(t.Ago.Seconds()))
+	case queue.TimeClock: // by the clock of the server, in UTC
+		return fmt.Sprintf("(SELECT c.at - CASE WHEN c.at > %s THEN interval '1 day' ELSE interval '0' END FROM (SELECT date_trunc('day', %[1]s, 'UTC') + make_interval(secs => %s)) c (at))",
+			b.Now, b.Arg(t.Clock.Seconds()))
 	}
-	return b.Arg(t.Resolve(time.Now())) + "::timestamptz"
+	return b.Arg(t.At) + "::timestamptz"
 }
 
 // Before adds the condition for the rows after mark, the Page.Next of the previous page, in a list

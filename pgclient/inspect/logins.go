@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/schema"
 )
@@ -31,14 +32,22 @@ type Login struct {
 }
 
 // members lists the roles that are members of one of qtop's roles, directly or through other roles,
-// and this login.
+// and this login. $1 are the logical names of qtop's roles, $2 their names in the cluster.
 const members = `WITH RECURSIVE held (member, role) AS (
-		SELECT m.member, r.rolname FROM pg_catalog.pg_auth_members m JOIN pg_catalog.pg_roles r ON r.oid = m.roleid WHERE r.rolname = ANY ($1::text[])
+		SELECT m.member, o.name FROM unnest($1::text[], $2::text[]) o (name, role) JOIN pg_catalog.pg_roles r ON r.rolname = o.role
+			JOIN pg_catalog.pg_auth_members m ON m.roleid = r.oid
 		UNION SELECT m.member, h.role FROM held h JOIN pg_catalog.pg_auth_members m ON m.roleid = h.member),
 	login AS (SELECT r.* FROM pg_catalog.pg_roles r
 		WHERE r.rolcanlogin AND (r.rolname = session_user OR r.oid IN (SELECT member FROM held))) `
 
-func rolesOfOurs() []string { return append(schema.Roles(), "queue_owner") }
+// ofMembers runs a query that begins with members.
+func ofMembers[T any](ctx context.Context, c *pgclient.Client, sql string) ([]T, error) {
+	names, roles, err := schema.WholeSet(ctx, c.Read())
+	if err != nil {
+		return nil, pgerror.Translate(err)
+	}
+	return read[T](ctx, c, members+sql, names, roles)
+}
 
 // hurting lists the settings that change what a statement does, how fast it runs, or how long it
 // may run.
@@ -50,7 +59,7 @@ const hurting = `('search_path', 'client_encoding', 'default_transaction_read_on
 // LoginSettings returns the settings of this login, of the logins that have a role of qtop,
 // and of this database, but only those that change what a statement does.
 func LoginSettings(ctx context.Context, c *pgclient.Client) ([]LoginSetting, error) {
-	return read[LoginSetting](ctx, c, members+`SELECT COALESCE(l.rolname::text, ''), COALESCE(d.datname::text, ''),
+	return ofMembers[LoginSetting](ctx, c, `SELECT COALESCE(l.rolname::text, ''), COALESCE(d.datname::text, ''),
 			split_part(s, '=', 1), substr(s, strpos(s, '=') + 1), x.setrole = 0 OR l.rolname = session_user, false
 		FROM pg_catalog.pg_db_role_setting x LEFT JOIN login l ON l.oid = x.setrole LEFT JOIN pg_catalog.pg_database d ON d.oid = x.setdatabase,
 			unnest(x.setconfig) s
@@ -60,15 +69,15 @@ func LoginSettings(ctx context.Context, c *pgclient.Client) ([]LoginSetting, err
 			WHERE (g.name IN `+hurting+` AND g.name NOT IN ('search_path', 'client_encoding')
 					OR g.name IN ('fsync', 'full_page_writes', 'autovacuum', 'track_counts', 'track_activities'))
 				AND g.source IN ('configuration file', 'command line', 'environment variable')
-		ORDER BY 5 DESC, 3, 1, 2`, rolesOfOurs())
+		ORDER BY 5 DESC, 3, 1, 2`)
 }
 
 // Logins returns the login of this session and all logins that have a role of qtop.
 func Logins(ctx context.Context, c *pgclient.Client) ([]Login, error) {
-	return read[Login](ctx, c, members+`SELECT l.rolname::text, array_remove(ARRAY[CASE WHEN l.rolsuper THEN 'SUPERUSER' END,
+	return ofMembers[Login](ctx, c, `SELECT l.rolname::text, array_remove(ARRAY[CASE WHEN l.rolsuper THEN 'SUPERUSER' END,
 			CASE WHEN l.rolcreaterole THEN 'CREATEROLE' END, CASE WHEN l.rolreplication THEN 'REPLICATION' END,
 			CASE WHEN l.rolbypassrls THEN 'BYPASSRLS' END], NULL),
 			ARRAY(SELECT DISTINCT h.role::text FROM held h WHERE h.member = l.oid ORDER BY 1), l.rolname = session_user,
 			NOT l.rolsuper AND pg_has_role(l.oid, d.datdba, 'MEMBER')
-		FROM login l, pg_catalog.pg_database d WHERE d.datname = current_database() ORDER BY l.rolname = session_user DESC, l.rolname`, rolesOfOurs())
+		FROM login l, pg_catalog.pg_database d WHERE d.datname = current_database() ORDER BY l.rolname = session_user DESC, l.rolname`)
 }

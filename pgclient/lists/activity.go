@@ -10,6 +10,9 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
+// mostActivity is how many sessions fn_queue_activity returns.
+const mostActivity = 500
+
 // activity reads the sessions that match the filter; the SQL columns are named like the JSON
 // members.
 func activity(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
@@ -21,6 +24,7 @@ func activity(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page
 	if err != nil {
 		return err
 	}
+	p.TotalBound = len(rows) == mostActivity
 	rows = slices.DeleteFunc(rows, func(a queue.Activity) bool { return !f.Match(a.Field, p.AsOf) })
 	p.Rows, p.Total = rows, int64(len(rows))
 	return nil

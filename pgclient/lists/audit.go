@@ -65,7 +65,7 @@ const (
 
 func alertHistory(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	history, err := pgrow.All[queue.AlertAck](ctx, db, "SELECT "+ackColumns+` FROM public.queue_alert_ack WHERE $1 = '' OR alert_key = $1 OR subject = $1 ORDER BY ack_id DESC LIMIT $2`, q.ID, q.Limit)
-	p.Rows, p.Total = history, int64(len(history))
+	p.Rows, p.Total, p.TotalBound = history, int64(len(history)), len(history) == q.Limit
 	return err
 }
 

@@ -85,13 +85,16 @@ func readWithin(ctx context.Context, db *pgpool.Pool, q queue.Query, limit time.
 	if q.Limit <= 0 || q.Limit > queue.MostPage {
 		q.Limit = pageSize
 	}
-	began := time.Now()
-	p := queue.Page{AsOf: began}
+	var p queue.Page
 	read, ok := readers()[q.Kind]
 	if !ok {
 		return p, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("there is no list " + string(q.Kind))}
 	}
-	err := read(within, db, q, &p)
+	began := time.Now()
+	err := db.QueryRow(within, "SELECT now()").Scan(&p.AsOf)
+	if err == nil {
+		err = read(within, db, q, &p)
+	}
 	if err != nil && q.Filter != "" && time.Since(began) >= limit*9/10 && answers(ctx, db) {
 		return p, queue.NewError(queue.KindFailed, fmt.Sprintf("the database could not evaluate this filter within %.0f s", limit.Seconds()), "",
 			"add a term that leaves few rows, such as code=…, id=… or kind=…; a word without a field is looked for in every row").Because(err)

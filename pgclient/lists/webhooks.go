@@ -113,7 +113,7 @@ func endpointPage(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, li
 // leases reads the leases of all webhook jobs.
 func leases(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page) error {
 	rows, err := webhookLeases(ctx, db, nil, q.Limit)
-	p.Rows, p.Total = rows, int64(len(rows))
+	p.Rows, p.Total, p.TotalBound = rows, int64(len(rows)), len(rows) == q.Limit
 	return err
 }
 

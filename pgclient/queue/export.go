@@ -53,20 +53,18 @@ func each[T any](rows []T) []any {
 	return out
 }
 
-// all and most return rows and whether the list is complete: all is for lists of which every page
-// is read, most for lists of one page, which may be incomplete if the page is full.
-func all[T any](rows []T) ([]any, bool)  { return each(rows), true }
-func most[T any](rows []T) ([]any, bool) { return each(rows), len(rows) < MostPage }
+// all returns rows of a list of which every page is read.
+func all[T any](rows []T) ([]any, bool) { return each(rows), true }
 
 // listed returns the rows of a list with several pages, bounded the rows of a list with a single
-// page.
+// page, and whether these are all.
 func listed[T any](p Page) ([]any, bool)  { return all(Of[[]T](p)) }
-func bounded[T any](p Page) ([]any, bool) { return most(Of[[]T](p)) }
+func bounded[T any](p Page) ([]any, bool) { return each(Of[[]T](p)), !p.TotalBound }
 
 // ExportLists returns all lists that can be exported, by name.
 func ExportLists() []ExportList {
 	return []ExportList{
-		{Name: "activity", Help: "sessions that may block the queues", Kind: ListActivity, Row: Activity{}, rows: listed[Activity]},
+		{Name: "activity", Help: "sessions that may block the queues", Kind: ListActivity, Row: Activity{}, rows: bounded[Activity]},
 		{Name: "alert-history", Help: "acknowledgements", Kind: ListAlertHistory, Row: AlertAck{}, Of: "alert or executor", Optional: true, Plain: true, rows: bounded[AlertAck]},
 		{Name: "alerts", Help: "open alerts, such as silences and broadcast shares over their limit", Row: Alert{}},
 		{Name: "audit", Help: "who did what", Kind: ListAudit, Row: AuditEntry{}, rows: listed[AuditEntry]},
@@ -93,12 +91,12 @@ func ExportLists() []ExportList {
 			rows: func(p Page) ([]any, bool) { return all(Of[*OperationDetail](p).Items) }},
 		{Name: "ops", Also: "operations", Help: "bulk operations", Kind: ListOperations, Row: Operation{}, rows: listed[Operation]},
 		{Name: "producers", Help: "roles that may enqueue, by executor kind", Kind: ListProducers, Row: ProducerRole{}, Plain: true, rows: listed[ProducerRole]},
-		{Name: "quarantine", Help: "rows in quarantine, because a step fails on them", Kind: ListQuarantine, Row: Quarantined{}, Plain: true, rows: listed[Quarantined]},
+		{Name: "quarantine", Help: "rows in quarantine, because a step fails on them", Kind: ListQuarantine, Row: Quarantined{}, Plain: true, rows: bounded[Quarantined]},
 		{Name: "queues", Help: "job queues by domain and kind", Row: Lane{}},
 		{Name: "routes", Help: "routes of events", Kind: ListRoutes, Row: Route{}, Plain: true, rows: listed[Route]},
 		{Name: "scheduler", Help: "tick workers", Row: TickWorker{}},
 		{Name: "subscriptions", Help: "who reads which events", Kind: ListEventSubscriptions, Row: EventSubscription{},
-			rows: func(p Page) ([]any, bool) { return most(Of[EventSubscriptionList](p).Subscriptions) }},
+			rows: func(p Page) ([]any, bool) { return each(Of[EventSubscriptionList](p).Subscriptions), !p.TotalBound }},
 		{Name: "unrouted", Help: "event types whose events go to broadcast", Kind: ListEventSubscriptions, Row: UnroutedType{},
 			rows: func(p Page) ([]any, bool) { return all(Of[EventSubscriptionList](p).Broadcast.Unrouted) }},
 		{Name: "waiting", Help: "waiting work in every queue, and why it waits", Row: Waiting{}, Plain: true},

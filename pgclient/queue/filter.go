@@ -153,9 +153,24 @@ func (f *Filter) AnyFields() []string {
 // With returns a filter with these terms, which searches a bare word in the same fields as f.
 func (f *Filter) With(terms []Term) *Filter { return &Filter{Terms: terms, any: f.any} }
 
-// At returns f with every relative time replaced by the absolute time that it means at now. The
-// text of the result selects the same rows later, on another machine and in any time zone.
-// Durations are unchanged: an age is computed when the filter is evaluated.
+// AbsoluteTimes returns the text of a filter in which dates and times without a zone, which are
+// those of loc, are absolute, and a time without a date is the last one before now. A filter that
+// has none of these, or that is not valid, is returned as it is.
+func AbsoluteTimes(text string, fields []Field, now time.Time, loc *time.Location) string {
+	there, err := ParseFilterIn(text, fields, loc)
+	if err != nil {
+		return text
+	}
+	utc, err := ParseFilterIn(text, fields, time.UTC)
+	if fixed := there.At(now).String(); err == nil && fixed != utc.String() {
+		return fixed
+	}
+	return text
+}
+
+// At returns f with every time of a clock replaced by the absolute time that it means at now. The
+// text of the result selects the same rows on another machine and in any time zone. Durations are
+// unchanged: an age, and the time of -30m, are computed when the filter is evaluated.
 func (f *Filter) At(now time.Time) *Filter {
 	if f.Empty() {
 		return f
@@ -168,7 +183,9 @@ func (f *Filter) At(now time.Time) *Filter {
 		}
 		values := append([]Value(nil), t.Values...)
 		for j, v := range values {
-			values[j] = absoluteValue(v.Time.Resolve(now))
+			if v.Time.Kind == TimeClock {
+				values[j] = absoluteValue(v.Time.Resolve(now))
+			}
 		}
 		fixed.Terms[i].Values = values
 	}

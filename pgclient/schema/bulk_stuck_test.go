@@ -135,3 +135,15 @@ func TestBulkEndsAfterTheClockWentBack(t *testing.T) {
 	require.Equal(t, "0 0 0", j.bulkTick())
 	require.Equal(t, "completed", get[string](j.core, "SELECT state FROM public.queue_bulk_operation"))
 }
+
+// The outcomes of a last batch whose items were carried out alone, because the batch took too long,
+// are listed like the others.
+func TestBulkItemsAloneAreListed(t *testing.T) {
+	h := newHooks(t)
+	_, deadLetters := h.die("e", 4)
+	b := h.started(deadLetters, 1000, 0, 0)
+	require.NoError(t, h.asOwner("INSERT INTO public.queue_quarantine (step, target, attempts, code, error, next_try_at) SELECT 'bulk_item', $1 || '/' || i, 1, '57014', 'e', now() FROM generate_series(1, 4) i", fmt.Sprint(b.id)))
+	b.tick(1)
+	require.Equal(t, "4 5", one[string](h, "SELECT concat_ws(' ', requeued, next_item) FROM public.queue_bulk_operation"))
+	b.counted()
+}

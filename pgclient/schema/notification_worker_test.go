@@ -194,16 +194,20 @@ func TestNotificationT13VeryMany(t *testing.T) {
 	b.births(2500)
 	b.exec("ALTER TABLE public.iu_notification_event ADD CONSTRAINT tidy CHECK (canonical_address !~ '[02468]$') NOT VALID")
 	b.age()
-	errors, marked := "", 0
-	for range 3 {
+	runs, errors, marked := 0, 0, 0
+	for {
 		got := b.tick()
-		errors += fmt.Sprint(" ", got["error_count"])
-		if n, ok := got["rows_marked"].(float64); ok {
-			marked += int(n)
+		n, ok := got["rows_marked"].(float64)
+		if !ok {
+			break
 		}
+		refused, _ := got["error_count"].(float64)
+		require.LessOrEqual(t, int(refused), 1000)
+		runs, errors, marked = runs+1, errors+int(refused), marked+int(n)
 	}
-	require.Equal(t, " 1000 250 <nil>", errors)
+	require.Equal(t, 1250, errors)
 	require.Equal(t, 1250, marked)
+	require.LessOrEqual(t, 2, runs, "a slow machine needs more")
 	require.Equal(t, 1250, get[int](b.core, "SELECT count(*) FROM public.iu_notification_pending WHERE failed_at IS NOT NULL AND canonical_address ~ '[02468]$'"))
 	require.Equal(t, 1250, get[int](b.core, `SELECT sum(COALESCE((payload ->> 'piece_count')::int, 1))::int FROM public.iu_notification_event`))
 	b.counted()

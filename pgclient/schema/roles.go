@@ -57,6 +57,13 @@ func RealRoles(ctx context.Context, q querier) ([]string, error) {
 	return s.all()[1:], err
 }
 
+// WholeSet returns the logical names of the owner and the roles that [Roles] lists, and their names
+// in the cluster, in the same order.
+func WholeSet(ctx context.Context, q querier) (names, roles []string, err error) {
+	s, err := storedRoles(ctx, q)
+	return append([]string{owner}, Roles()...), s.all(), err
+}
+
 // storedRoles reads the set of roles with which the database was installed.
 func storedRoles(ctx context.Context, q querier) (s roleSet, err error) {
 	there, err := bookExists(ctx, q, "public.qtop_schema_role")

@@ -589,12 +589,14 @@ DECLARE
 BEGIN
   SELECT count(*) FILTER (WHERE i.outcome = 'done') AS done, count(*) FILTER (WHERE i.outcome = 'skipped') AS skipped,
     count(*) FILTER (WHERE i.outcome = 'failed') AS failed, count(*) FILTER (WHERE i.first_result = 'ok') AS ok,
-    count(*) FILTER (WHERE i.first_result = 'failed') AS bad
+    count(*) FILTER (WHERE i.first_result = 'failed') AS bad,
+    max(i.item_no) FILTER (WHERE i.outcome IS NOT NULL) AS last
   INTO n FROM public.queue_bulk_operation_item i WHERE i.operation_id = p_operation_id AND i.item_no = ANY (p_items);
   UPDATE public.queue_bulk_operation o SET requeued = o.requeued + n.done,
     done = o.done + CASE WHEN o.kind IN ('resolve', 'replay_event') THEN n.done ELSE 0 END,
     skipped = o.skipped + n.skipped, failed = o.failed + n.failed, first_ok = o.first_ok + n.ok,
-    first_failed = o.first_failed + n.bad
+    first_failed = o.first_failed + n.bad,
+    next_item = greatest(o.next_item, n.last + 1) -- items that are carried out alone may lie ahead of the batches
   WHERE o.operation_id = p_operation_id;
   RETURN jsonb_build_object('done', n.done, 'skipped', n.skipped, 'failed', n.failed);
 END $$;
