@@ -85,6 +85,12 @@ func (d *dialog) fields() []*field {
 	}
 }
 
+// writing reports whether an input for text has the focus.
+func (d *dialog) writing() bool {
+	fields := d.fields()
+	return d.focus < len(fields) && len(fields[d.focus].arg.Options()) == 0
+}
+
 // buttons returns the labels of the buttons, the safe one first.
 func (d *dialog) buttons() []string {
 	switch d.stage {

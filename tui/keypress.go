@@ -1,9 +1,11 @@
 package tui
 
 import (
+	"cmp"
 	"strings"
 	"unicode"
 
+	"charm.land/bubbles/v2/key"
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -15,19 +17,43 @@ import (
 // keys, unless the open input has a meaning for the key with alt.
 func (m *root) press(k tea.KeyPressMsg) tea.Cmd {
 	m.notice = notice{}
-	if k.Mod != tea.ModAlt || (m.typing() && strings.Contains("bfd", string(k.Code))) || k.Code > unicode.MaxRune || !unicode.IsPrint(k.Code) {
+	if !k.Mod.Contains(tea.ModAlt) || m.edits(k) {
 		return m.key(k)
 	}
-	second := k.Key()
-	second.Mod, second.Text = 0, string(k.Code)
 	drawn := m.lastNotice
 	escaped := m.key(tea.KeyPressMsg{Code: tea.KeyEscape})
 	m.lastNotice = drawn // a message of the first key is not drawn if the second has one
-	then := m.key(tea.KeyPressMsg(second))
+	then := m.key(withoutAlt(k))
 	if m.notice.text != "" {
 		m.lastNotice = m.notice
 	}
 	return tea.Batch(escaped, then)
+}
+
+// withoutAlt returns the key that was pressed after esc, as it arrives alone.
+func withoutAlt(k tea.KeyPressMsg) tea.KeyPressMsg {
+	k.Mod &^= tea.ModAlt
+	if k.Mod&^tea.ModShift == 0 && k.Code <= unicode.MaxRune && unicode.IsPrint(k.Code) {
+		typed := k.Code
+		if k.Mod.Contains(tea.ModShift) {
+			typed = cmp.Or(k.ShiftedCode, unicode.ToUpper(k.Code))
+		}
+		k.Text = string(typed)
+	}
+	return k
+}
+
+// edits reports whether k, a key with alt, has a meaning in the input that has
+// the keys now.
+func (m *root) edits(k tea.KeyPressMsg) bool {
+	if !key.Matches(k, inputKeys.WordForward, inputKeys.WordBackward, inputKeys.DeleteWordBackward, inputKeys.DeleteWordForward) {
+		return false
+	}
+	if n := len(m.over); n > 0 {
+		o, ok := m.over[n-1].(interface{ writing() bool })
+		return ok && o.writing()
+	}
+	return m.line.open()
 }
 
 // typing reports whether keys go to an input (in the status line or in a

@@ -42,6 +42,8 @@ func (n *nameDialog) update(msg tea.Msg, _ overlayContext) (overlay, effect) {
 	return n, nil
 }
 
+func (n *nameDialog) writing() bool { return true }
+
 func (n *nameDialog) lines(at overlayContext) []string {
 	was := cmp.Or(n.was, "an unnamed user")
 	return views.Dialog{

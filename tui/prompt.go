@@ -10,6 +10,14 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
+// inputKeys are the keys of every input.
+var inputKeys = func() textinput.KeyMap {
+	keys := textinput.DefaultKeyMap()
+	keys.Paste = key.NewBinding()
+	keys.DeleteCharacterForward = key.NewBinding(key.WithKeys("delete"))
+	return keys
+}()
+
 // newInput returns a line editor. Its paste key is off, because it would run a
 // program that reads the clipboard; its cursor does not blink, because that
 // would write to the terminal while nothing happens.
@@ -18,8 +26,7 @@ func newInput(value string) textinput.Model {
 	in.Prompt = ""
 	in.CharLimit = 64 << 10 // in characters: room for a printed command with a thousand ids
 	in.SetVirtualCursor(false)
-	in.KeyMap.Paste = key.NewBinding()
-	in.KeyMap.DeleteCharacterForward = key.NewBinding(key.WithKeys("delete"))
+	in.KeyMap = inputKeys
 	in.SetValue(clean(value))
 	in.CursorEnd()
 	_ = in.Focus()
