@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,8 +49,12 @@ func accessible(ctx context.Context, s Store, o Options, w io.Writer) error {
 			now = append([]views.PlainLine{{Key: "database", State: why(err), Text: "DATABASE " + why(err), Over: "DATABASE cannot be read"}}, lines...)
 		} else {
 			e.Now = p.TakenAt
-			lines = views.PlainLines(&p, e)
-			now = lines
+			now = views.PlainLines(&p, e)
+			if _, unread := p.Missing["all"]; unread { // only the server is known, and no condition has ended
+				now = append(now, slices.DeleteFunc(slices.Clone(lines), func(l views.PlainLine) bool { return l.Key == now[0].Key })...)
+			} else {
+				lines = now
+			}
 		}
 		for _, line := range news.of(now, o.Now()) {
 			if err := say("%s", line); err != nil {

@@ -123,6 +123,24 @@ func TestAccessibleWithoutDatabase(t *testing.T) {
 	})
 }
 
+// A login that may no longer read the snapshot is told so once, and no other
+// condition counts as ended. When it may again, the conditions are as before.
+func TestAccessibleWithoutRights(t *testing.T) {
+	listening(t, Options{}, func(l *listener) {
+		l.during(time.Minute)
+		full := l.store.snap
+		l.store.set(func(s *fakeStore) {
+			s.snap = queue.Snapshot{TakenAt: full.TakenAt, Server: full.Server, Missing: map[string]queue.Text{"all": queue.Clean("this login needs queue_viewer")}}
+		})
+		require.Regexp(t, `^\S+ not in this snapshot, this login needs queue_viewer\n$`, l.during(time.Minute))
+		l.store.set(func(s *fakeStore) {
+			s.snap = full
+			s.snap.Alerts = full.Alerts[1:]
+		})
+		require.Regexp(t, `^\S+ over: SILENT iu_outbound_default\n\S+ over: not in this snapshot\n$`, l.during(time.Minute))
+	})
+}
+
 // The whole output is compared with golden files, without and with --ascii: an
 // action, a mark in a non-Latin script, and a condition that ends.
 func TestAccessibleGoldens(t *testing.T) {
