@@ -36,6 +36,7 @@ type dialog struct {
 	plan   queue.Plan
 	result queue.Result
 	err    error
+	before []string // what earlier attempts of this dialog changed, if that is unknown
 	offset int
 
 	production string           // the name of the production database; "": not production
@@ -221,6 +222,9 @@ func (d *dialog) press() (overlay, effect) {
 		return d, effApply{d}
 	case stageDone:
 		if d.focus == n+1 {
+			if d.unsure() {
+				d.before = append(d.before, d.outcome()...)
+			}
 			return d, effPlan{d}
 		}
 		return nil, nil

@@ -91,31 +91,49 @@ func (d *dialog) viewPreview(v *views.Dialog) {
 
 func (d *dialog) viewDone(v *views.Dialog) {
 	r := d.result
+	v.Intro = d.outcome()
+	if d.failed() && len(d.before) > 0 {
+		v.Intro = append(v.Intro, "Before that: "+strings.Join(d.before, " "))
+	}
 	switch {
 	case d.err != nil:
 		v.Error = why(d.err)
-		v.Intro = []string{"Unknown whether the action took effect. Repeating it is safe: no effect happens twice."}
-		if r.Done > 0 { // of several targets, before the error
-			v.Intro = []string{doneWords(d.action, r), "Unknown whether the rest took effect. Repeating it is safe: no effect happens twice."}
+		if r.Done > 0 {
 			d.viewResults(v)
-			return
-		}
-		if queue.KindOf(d.err) == queue.KindPermission || d.plan.Ephemeral { // the database refused the first call, or a loop of this process did not obey
-			v.Intro = []string{"Nothing was changed."}
 		}
 		return
 	case r.Refused != "":
 		v.Error = r.Refused
-		v.Intro = []string{"Nothing was changed."}
 		return
 	}
-	v.Intro = []string{doneWords(d.action, r)}
 	if r.AuditID != 0 {
 		v.Facts = append(v.Facts, queue.PlanLine{Label: "audit", Value: queue.Clean(fmt.Sprintf("#%d, in Audit (ga)", r.AuditID))})
 	}
 	if d.action.Danger != queue.DangerLocal {
 		d.viewResults(v)
 	}
+}
+
+// outcome says what the last attempt changed.
+func (d *dialog) outcome() []string {
+	switch r := d.result; {
+	case !d.failed():
+		return []string{doneWords(d.action, r)}
+	case d.unsure() && r.Done > 0: // of several targets, before the error
+		return []string{doneWords(d.action, r), "Unknown whether the rest took effect. Repeating it is safe: no effect happens twice."}
+	case d.unsure():
+		return []string{"Unknown whether the action took effect. Repeating it is safe: no effect happens twice."}
+	case len(d.before) > 0:
+		return []string{"Nothing was changed by this attempt."}
+	}
+	return []string{"Nothing was changed."}
+}
+
+// unsure reports whether it is unknown what the last attempt changed: an error
+// ended it, and neither did the database refuse its first call nor a loop of
+// this process not obey.
+func (d *dialog) unsure() bool {
+	return d.err != nil && (d.result.Done > 0 || queue.KindOf(d.err) != queue.KindPermission && !d.plan.Ephemeral)
 }
 
 // viewResults lists what happened to each target.

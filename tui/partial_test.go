@@ -32,3 +32,42 @@ func TestPartOfTheTargetsIsDone(t *testing.T) {
 		require.Equal(t, queue.KindOf(err) == queue.KindPermission || err == nil, strings.Contains(none, "Nothing was changed"), none)
 	}
 }
+
+// After an attempt of which nobody knows what it changed, the dialog goes on
+// saying so until an attempt succeeds: an error of "Preview again", or a
+// refusal, does not mean that nothing was changed.
+func TestAnUnknownResultIsKept(t *testing.T) {
+	a := actions.Registry().ByID(queue.ActSuspend)
+	m := newStill(newStore(), nil, Options{Actor: "anna"})
+	d := newDialog(1, a, queue.Request{Action: a.ID, Targets: []string{"7", "8"}}, m.o.Now(), nil)
+	m.raise(d)
+	shown := func() string {
+		return strings.Join(strings.Fields(strings.ReplaceAll(ansi.Strip(strings.Join(d.lines(m.overlayContext()), "\n")), "│", "")), " ")
+	}
+	again := func() {
+		at := m.overlayContext()
+		at.now = at.now.Add(quietFor)
+		d.focus = 1
+		_, eff := d.update(keyOf("enter"), at)
+		require.Equal(t, effPlan{d}, eff)
+		m.startPlan(d)
+	}
+	const partly = "Done: suspend, 1 row. Unknown whether the rest took effect."
+	d.finish(queue.Result{Done: 1}, errors.New("the connection broke"), m.o.Now())
+	require.Contains(t, shown(), partly)
+	for range 2 {
+		again()
+		m.planned(plannedMsg{dialog: 1, err: errors.New("connection refused")})
+		require.Contains(t, shown(), "Nothing was changed by this attempt. Before that: "+partly)
+		require.Contains(t, shown(), "connection refused")
+	}
+	again()
+	d.preview(queue.Plan{Request: d.req, Count: 2}, false, m.o.Now())
+	d.finish(queue.Result{Refused: "suspended already by ben"}, nil, m.o.Now())
+	require.Contains(t, shown(), "Before that: "+partly)
+	d.finish(queue.Result{}, errors.New("the connection broke"), m.o.Now())
+	require.Contains(t, shown(), "Unknown whether the action took effect. Repeating it is safe: no effect happens twice. Before that: "+partly)
+	d.finish(queue.Result{Done: 1}, nil, m.o.Now())
+	require.Contains(t, shown(), "Done: suspend, 1 row.")
+	require.NotContains(t, shown(), "Before that")
+}
