@@ -96,17 +96,23 @@ func (m *deck) exportTarget() (x queue.Export, why string) {
 
 // exportName returns the name (in queue.ExportLists) of the list that an
 // export from this level writes. A pane with two tables exports the one that
-// has the selected rows, else the one with the cursor.
+// has the selected rows, else the one with the cursor. Rows that stand for
+// others, such as the other groups of dead letters, are in no list.
 func (l *level) exportName() string {
-	for _, i := range l.grid.order {
-		if l.grid.selected[l.grid.src.ID(i)] && !l.grid.all {
-			name, _ := l.grid.src.Export(i)
-			return name
+	g := &l.grid
+	first := func(rows []int) (name string) {
+		for _, i := range rows {
+			if name, _ = g.src.Export(i); name != "" {
+				return name
+			}
 		}
+		return ""
 	}
-	if len(l.grid.order) > 0 {
-		name, _ := l.grid.src.Export(l.grid.order[l.grid.cursor])
-		return name
+	if marked := slices.DeleteFunc(slices.Clone(g.order), func(i int) bool { return g.all || !g.selected[g.src.ID(i)] }); len(marked) > 0 {
+		return first(marked)
+	}
+	if len(g.order) > 0 {
+		return cmp.Or(first(g.order[g.cursor:g.cursor+1]), first(g.order))
 	}
 	for _, list := range queue.ExportLists() {
 		if list.Kind != "" && list.Kind == l.list.query.Kind {

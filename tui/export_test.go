@@ -8,6 +8,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -98,6 +99,24 @@ func TestExportOfAList(t *testing.T) {
 		_, err = queue.Export{List: list, Format: queue.ExportLines}.Run(t.Context(), s, &twin, func(int64) {})
 		require.NoError(t, err)
 		require.Equal(t, twin.String(), f.files["a.jsonl"])
+	})
+}
+
+// The row "other groups" stands for others and is in no list. Wherever it is
+// under the cursor or selected, the other rows are exported.
+func TestExportBesideOtherGroups(t *testing.T) {
+	s := newStore()
+	s.snap.DeadMore = queue.DeadMore{Groups: 850, Open: 984_123} // more than any group: it is the first row
+	saving(t, s, func(c *console, f *folder) {
+		n := len(s.snap.DeadGroups)
+		c.press("5")
+		c.model(func(m *root) { m.moveTo(0) })
+		for i, keys := range [][]string{{"x", "enter"}, {"ctrl+a", "x", "enter"}, {"j", "space", "x", "enter"}} {
+			c.press(keys...)
+			c.sees(fmt.Sprint(n-i/2, " of dlq-groups → /night/"))
+			require.Len(t, f.one(t), 1+n-i/2)
+			clear(f.files)
+		}
 	})
 }
 
