@@ -146,10 +146,9 @@ func (d *dialog) update(msg tea.Msg, at overlayContext) (overlay, effect) {
 		return d, nil
 	}
 	switch s {
-	case "pgdown":
-		d.offset += 5
-	case "pgup":
-		d.offset = max(d.offset-5, 0)
+	case "pgdown", "pgup":
+		last := d.view(at).Last(at.env, at.size)
+		d.offset = min(max(min(d.offset, last)+queue.Choose(s == "pgup", -5, 5), 0), last)
 	case "tab", "down":
 		d.moveFocus(1)
 	case "shift+tab", "up":

@@ -9,8 +9,10 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// lines draws the dialog at its current stage.
-func (d *dialog) lines(at overlayContext) []string {
+func (d *dialog) lines(at overlayContext) []string { return d.view(at).Lines(at.env, at.size) }
+
+// view returns the dialog at its current stage as package views draws it.
+func (d *dialog) view(at overlayContext) views.Dialog {
 	e := at.env
 	v := views.Dialog{
 		Title: d.title(), Alarm: d.production != "", Buttons: d.buttons(), Focus: d.focus, Offset: d.offset,
@@ -38,7 +40,7 @@ func (d *dialog) lines(at overlayContext) []string {
 	if v.Quiet {
 		v.Hint = "one moment: keys typed while this dialog opened are ignored"
 	}
-	return v.Lines(e, at.size)
+	return v
 }
 
 func (d *dialog) title() string {

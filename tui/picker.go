@@ -106,13 +106,13 @@ func (p *picker) narrow(words string) {
 
 // move moves the cursor by d entries; in a text without a cursor it scrolls.
 func (p *picker) move(d int, at overlayContext) {
-	n, room := len(p.view.Entries), p.view.Room(at.size)
 	if p.choose == nil {
-		p.view.Offset = min(max(p.view.Offset+d, 0), p.view.Last(at.env, at.size))
+		last := p.view.Last(at.env, at.size)
+		p.view.Offset = min(max(min(p.view.Offset, last)+d, 0), last)
 		return
 	}
-	p.view.Cursor = min(max(p.view.Cursor+d, 0), n-1)
-	p.view.Offset = min(max(p.view.Offset, p.view.Cursor-room+1), p.view.Cursor)
+	p.view.Cursor = min(max(p.view.Cursor+d, 0), len(p.view.Entries)-1)
+	p.view.Offset = p.view.First(at.size)
 }
 
 // menu returns the menu of all panes.

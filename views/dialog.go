@@ -38,13 +38,13 @@ type Dialog struct {
 // Lines draws the dialog for a screen of size s.
 func (d Dialog) Lines(e Env, s Size) []string {
 	th := e.Theme
-	w := boxWidth(s, 84)
+	w := boxWidth(s, dialogWidth)
 	inner := w - 4
 	body := d.body(e, inner)
 	tail := d.tail(e, inner)
-	room := max(s.H-4-len(tail), 1)
+	room := d.room(len(tail), s)
 	if len(body) > room {
-		offset := min(max(d.Offset, 0), len(body)-room+1)
+		offset := min(max(d.Offset, 0), d.Last(e, s))
 		more := len(body) - offset - (room - 1)
 		body = append([]string{}, body[offset:min(offset+room-1, len(body))]...)
 		if more > 0 {
@@ -56,6 +56,18 @@ func (d Dialog) Lines(e Env, s Size) []string {
 		lines = lines[len(lines)-max(s.H-4, 0):]
 	}
 	return box(e, d.Title, lines, w, queue.Choose(d.Alarm, th.Critical, th.Accent))
+}
+
+const dialogWidth = 84
+
+// room returns how many lines above the fields and buttons a screen of size s shows.
+func (d Dialog) room(tail int, s Size) int { return max(s.H-4-tail, 1) }
+
+// Last returns the greatest scroll offset: it shows the end of the text on a screen of size s.
+func (d Dialog) Last(e Env, s Size) int {
+	inner := boxWidth(s, dialogWidth) - 4
+	body, room := len(d.body(e, inner)), d.room(len(d.tail(e, inner)), s)
+	return queue.Choose(body > room, body-room+1, 0)
 }
 
 // SameAs is the label of the line in a dialog that shows the qtop command with

@@ -31,13 +31,22 @@ type PickList struct {
 // Room returns how many entries a screen of size s shows.
 func (p PickList) Room(s Size) int { return max(s.H-6, 1) }
 
+// First returns the scroll offset: Offset, or the nearest one at which a screen of size s shows the
+// cursor.
+func (p PickList) First(s Size) int {
+	if p.Cursor < 0 {
+		return p.Offset
+	}
+	return min(max(p.Offset, p.Cursor-p.Room(s)+1), p.Cursor)
+}
+
 // Lines draws the list for a screen of size s.
 func (p PickList) Lines(e Env, s Size) []string {
 	th := e.Theme
 	inner := p.inner(s)
 	w := inner + 4
 	all := p.text(e, inner)
-	offset := min(max(p.Offset, 0), max(len(all)-p.Room(s), 0))
+	offset := min(max(p.First(s), 0), max(len(all)-p.Room(s), 0))
 	end := min(offset+p.Room(s), len(all))
 	lines := append([]string{}, all[offset:end]...)
 	if len(p.Entries) == 0 {

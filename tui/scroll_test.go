@@ -1,0 +1,66 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/actions"
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// The menu shows its cursor, the pane that is open, at every height, and still
+// does after the terminal has become smaller.
+func TestMenuShowsItsCursor(t *testing.T) {
+	m := newStill(newStore(), nil, Options{Actor: "anna"})
+	m.send(tea.WindowSizeMsg{Width: 80, Height: 40})
+	for _, pane := range Panes() {
+		m.at = pane.ID
+		menu := m.menu()
+		for h := 40; h >= 12; h-- {
+			m.size.H = h
+			shown := ansi.Strip(strings.Join(menu.lines(m.overlayContext()), "\n"))
+			require.Contains(t, shown, m.display.theme.G.Cursor+pane.Keys+" ", "%s in %d lines:\n%s", pane.Title, h, shown)
+		}
+	}
+}
+
+// Keys pgup and pgdown always scroll a dialog or the help by a part of the
+// screen, also after more pgdown than there are lines, and after the terminal
+// has become larger.
+func TestScrollingBack(t *testing.T) {
+	a := actions.Registry().ByID(queue.ActRequeue)
+	m := newStill(newStore(), nil, Options{Actor: "anna"})
+	d := newDialog(1, a, queue.Request{Action: a.ID, Targets: []string{"7"}}, m.o.Now(), nil)
+	plan := queue.Plan{Request: d.req, Count: 1}
+	for i := range 60 {
+		plan.Lines = append(plan.Lines, queue.PlanLine{Label: "line", Value: queue.Clean(fmt.Sprint(i, " of this plan"))})
+	}
+	d.preview(plan, false, m.o.Now())
+	for name, o := range map[string]overlay{"dialog": d, "help": m.help()} {
+		m.size.W, m.size.H = 60, 20
+		frame := func() string { return strings.Join(o.lines(m.overlayContext()), "\n") }
+		scroll := func(key string) bool {
+			was, at := frame(), m.overlayContext()
+			at.now = at.now.Add(quietFor)
+			o.update(keyOf(key), at)
+			return frame() != was
+		}
+		past := func() { // the end, and some keys more
+			for scroll("pgdown") {
+			}
+			for range 5 {
+				scroll("pgdown")
+			}
+		}
+		past()
+		require.True(t, scroll("pgup"), name)
+		past()
+		m.size.W, m.size.H = 110, 30
+		require.True(t, scroll("pgup"), "%s in a larger terminal", name)
+	}
+}
