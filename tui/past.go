@@ -19,11 +19,11 @@ func (m *deck) travel(steps int) tea.Cmd {
 	case f.snapshot == nil:
 		m.warnWhile("no snapshot has been read yet", func() bool { return f.snapshot == nil })
 		return nil
-	case f.past.live == nil && steps > 0:
-		m.inform("already at the live snapshot; [ goes back")
-		return nil
 	case f.past.asking:
 		f.past.steps += steps
+		return nil
+	case f.past.live == nil && steps > 0:
+		m.inform("already at the live snapshot; [ goes back")
 		return nil
 	}
 	f.past.asking = true
@@ -69,13 +69,24 @@ func (m *deck) arrived(msg pastMsg) tea.Cmd {
 	case msg.err != nil:
 		m.warn("cannot read the stored snapshot: " + why(msg.err))
 		return nil
+	case f.past.live == nil && msg.steps < 0 && msg.steps+steps >= 0: // [ and, before the answer, ] as often
+		m.inform("at the live snapshot again; [ goes back")
+		return nil
 	case msg.snapshot.TakenAt.IsZero() && msg.steps > 0:
-		return m.pause()
+		back := m.pause()
+		if steps < 0 {
+			f.past.asking = true
+			back = tea.Batch(back, m.readPast(f.past.visit, m.serverNow(), steps))
+		}
+		return back
 	case msg.snapshot.TakenAt.IsZero() && msg.first.IsZero():
 		m.warn("no snapshot is stored yet; the tick worker metrics_sampler stores one per minute")
 		return nil
 	case msg.snapshot.TakenAt.IsZero():
 		m.warn("no earlier snapshot is stored; the oldest is from " + m.env().Stamp(msg.first))
+		if steps > 0 && f.past.live != nil {
+			return m.travel(steps)
+		}
 		return nil
 	}
 	if f.past.live == nil {

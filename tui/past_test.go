@@ -72,6 +72,33 @@ func TestLookingBackAddsUp(t *testing.T) {
 	})
 }
 
+// Keys [ and ] pressed while a stored snapshot is being read lead to the same
+// snapshot as when each waits for its answer.
+func TestLookingBackAndForwardWhileReading(t *testing.T) {
+	s := newStore()
+	kept(s, 5)
+	s.past = 2 * time.Second
+	run(t, setup{store: s}, func(c *console) {
+		shows := func(words string, keys ...string) {
+			t.Helper()
+			c.press(keys...)
+			c.rest(5 * time.Second)
+			c.sees(words)
+		}
+		c.press("[", "]")
+		c.rest(2100 * time.Millisecond)
+		c.sees("at the live snapshot again")
+		c.seesNot("PAST")
+		shows(then(s, 4), "[", "[", "]")
+		shows(then(s, 4), "]", "[")
+		shows(then(s, 0), "[", "[", "[", "[")
+		shows(then(s, 1), "[", "]")
+		c.press("p", ":")
+		c.typing("at 2m")
+		shows(then(s, 3), "enter", "]")
+	})
+}
+
 func TestLookingBackAtATime(t *testing.T) {
 	s := newStore()
 	kept(s, 5)
