@@ -4,7 +4,8 @@ package main
 // code, the numbers and the other groups of dead letters are drawn by lot.
 // During the operation the receiver breaks again, so that the brake pauses the
 // operation; then the connection to the database is lost and returns. The test
-// records every key: at most 60 are allowed, not counting typed text.
+// records every key: at most 60 are allowed, not counting typed text, and 90 s
+// from the first key to the last.
 
 import (
 	"fmt"
@@ -24,8 +25,11 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// mostKeys is the greatest number of keys that the incident may take.
-const mostKeys = 60
+// mostKeys and mostTime are what an incident may take, typed text apart.
+const (
+	mostKeys = 60
+	mostTime = 90 * time.Second
+)
 
 // keyLog presses keys on a screen and records them.
 type keyLog struct {
@@ -76,6 +80,16 @@ func (h *keyLog) answer(button string) {
 	h.gone("audit ")
 }
 
+// took logs the keys and returns the time since the first one. It fails the test if there are too many.
+func (h *keyLog) took() time.Duration {
+	h.t.Helper()
+	d := time.Since(h.began)
+	h.t.Logf("%d keys, typed text apart (%d texts), in %s:%s", len(h.pressed), len(h.typed), d.Round(time.Second/10), h.log.String())
+	require.NotEmpty(h.t, h.pressed)
+	require.LessOrEqual(h.t, len(h.pressed), mostKeys)
+	return d
+}
+
 func TestStoryReceiverBreaks(t *testing.T) {
 	if os.Getenv("QTOP_TEST_FULL") == "" {
 		t.Skip("full: half a minute; TestStoryAtThreeInTheMorning is its small form")
@@ -86,7 +100,7 @@ func TestStoryReceiverBreaks(t *testing.T) {
 	lot := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // data of a test
 	codes := []string{"HTTP_503", "HTTP_502", "HTTP_500", "TIMEOUT", "CONNECTION_REFUSED", "TLS_FAILURE"}
 	lot.Shuffle(len(codes), func(i, j int) { codes[i], codes[j] = codes[j], codes[i] })
-	const size = 30_000
+	const size = 50_000
 	cause := size + lot.IntN(size/2)
 	db := pgtest.New(t)
 	x := story{t, db.Conn(t, ""), db}
@@ -194,13 +208,11 @@ func TestStoryReceiverBreaks(t *testing.T) {
 	h.did("the row expands")
 	h.press("\x1b[B", "\x1b[B", "\x1b[B", enter)
 	h.match(fmt.Sprintf(`%d rows`, batches+5))
-	took := time.Since(h.began)
+	require.LessOrEqual(t, h.took(), mostTime)
 	h.press("q")
 	h.ends()
 
 	// Nothing was lost and nothing was requeued twice.
 	require.Equal(t, requeued, x.number("SELECT requeued FROM public.queue_bulk_operation"))
 	require.Equal(t, cause, x.number("SELECT (SELECT count(*) FROM public.dead_letter_open o JOIN public.dead_letters d ON d.id = o.dead_letter_id WHERE d.final_error_code = '"+codes[0]+"') + (SELECT count(DISTINCT dead_letter_id) FROM public.dead_letter_requeues)"))
-	t.Logf("%d keys, typed text apart (%d texts), in %s:%s", len(h.pressed), len(h.typed), took.Round(time.Second/10), h.log.String())
-	require.LessOrEqual(t, len(h.pressed), mostKeys)
 }

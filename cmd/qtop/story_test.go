@@ -5,7 +5,7 @@ package main
 // at a rate with the brake on, loses the connection, reconnects, sees the exact
 // progress, raises the rate, aborts, undoes the items without an attempt, and
 // reads all of it in the audit. The database, the worker processes and the
-// receiver are real.
+// receiver are real; keys are counted as in TestStoryReceiverBreaks.
 
 import (
 	"fmt"
@@ -83,22 +83,6 @@ func (x story) host(id, loops string) *exec.Cmd {
 	return cmd
 }
 
-// confirm answers a preview: it types the count, if one is asked for, and
-// presses the button.
-func (s *screen) confirm(button string) {
-	s.t.Helper()
-	s.until(button)
-	s.quiet()
-	if m := regexp.MustCompile(button + ` (\d[\d,]*) `).FindStringSubmatch(s.text()); m != nil {
-		s.keys(strings.ReplaceAll(m[1], ",", ""), tab)
-	}
-	s.keys(tab, enter)
-	s.until("audit")
-	s.quiet()
-	s.keys(enter)
-	s.gone("audit ")
-}
-
 func TestStoryAtThreeInTheMorning(t *testing.T) {
 	t.Parallel()
 	cause := 2000
@@ -124,38 +108,39 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	dsn := db.DSN(operator(t, db))
 
 	// The first screen shows the cause; in pane 5 it is the first group.
-	s := openSized(t, 80, 24, dsn)
-	s.until("DEAD")
-	s.until("HTTP_503")
-	s.keys("5")
-	s.match(`(?m)HTTP_503 +` + regexp.QuoteMeta(endpoint) + ` .*` + grouped(cause))
+	h := &keyLog{screen: openSized(t, 80, 24, dsn), began: time.Now()}
+	h.until("DEAD")
+	h.until("HTTP_503")
+	h.press("5")
+	h.match(`(?m)HTTP_503 +` + regexp.QuoteMeta(endpoint) + ` .*` + grouped(cause))
 
 	// Freeze the dead letters of the group. The preview shows their number and
 	// their endpoint.
-	s.keys("N")
-	s.until("Canary")
-	s.keys("receiver is back since 02:50", enter)
-	s.until(endpoint)
-	s.match(`dead letters +` + strconv.Itoa(cause) + `, as of`)
-	s.confirm("Freeze")
+	h.press("N")
+	h.until("Canary")
+	h.write("receiver is back since 02:50")
+	h.press(enter)
+	h.until(endpoint)
+	h.match(`dead letters +` + strconv.Itoa(cause) + `, as of`)
+	h.answer("Freeze")
 	require.Equal(t, cause, x.number("SELECT frozen_count FROM public.queue_bulk_operation"))
 	_, err = x.conn.Exec(t.Context(), "UPDATE public.dot_config SET value = '5' WHERE key = 'webhook.max_attempts'")
 	require.NoError(t, err)
 
 	// Start the operation: first its canary, then the rest at the rate.
-	s.keys("6")
-	s.until("planned")
-	s.keys("S")
-	s.confirm("Start")
-	s.until("running")
+	h.press("6")
+	h.until("planned")
+	h.press("S")
+	h.answer("Start")
+	h.until("running")
 	x.eventually("the canary passed", func() bool { return x.number("SELECT canary_passed::int FROM public.queue_bulk_operation") == 1 })
 	x.eventually("it goes on at its rate", func() bool { return x.number(tried) > 30 })
 
 	// The terminal is lost. The operation continues, because hosts carry it
 	// out.
-	require.NoError(t, s.tty.Close())
+	require.NoError(t, h.tty.Close())
 	select {
-	case <-s.exit:
+	case <-h.exit:
 	case <-time.After(patience):
 		t.Fatal("the console outlived its terminal")
 	}
@@ -164,15 +149,15 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 
 	// A new console: the first screen shows that the operation runs, pane 6
 	// its exact progress.
-	s = openSized(t, 80, 24, dsn)
-	s.until("RUNNING")
-	s.keys("6")
-	s.until("Operations · 1 row")
-	s.keys(enter)
-	s.until("Items, last attempted first")
+	h.screen = openSized(t, 80, 24, dsn)
+	h.until("RUNNING")
+	h.press("6")
+	h.until("Operations · 1 row")
+	h.press(enter)
+	h.until("Items, last attempted first")
 	least := x.number(tried)
-	s.match(`items +[\d,]+ requeued`)
-	s.wait("exact progress", func(text string) bool {
+	h.match(`items +[\d,]+ requeued`)
+	h.wait("exact progress", func(text string) bool {
 		m := regexp.MustCompile(`([\d,]+) requeued, ([\d,]+) skipped, ([\d,]+) failed, ([\d,]+) undone`).FindStringSubmatch(text)
 		if m == nil {
 			return false
@@ -187,12 +172,12 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	})
 
 	// The operator doubles the rate.
-	s.keys("+")
-	s.until("items per second")
-	s.keys(enter)
-	s.until("20/s → 40/s")
-	s.confirm("Rate")
-	s.until("40/s")
+	h.press("+")
+	h.until("items per second")
+	h.press(enter)
+	h.until("20/s → 40/s")
+	h.answer("Rate")
+	h.until("40/s")
 	require.Equal(t, 40, x.number("SELECT rate_per_second::int FROM public.queue_bulk_operation"))
 
 	// The sender stops: sagas that are requeued from now on wait, and the page
@@ -203,23 +188,25 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	x.eventually("requeued ones wait", func() bool {
 		return x.number("SELECT count(*) FROM public.webhook_delivery_sagas g WHERE g.status = 'Pending' AND NOT "+begun) > 10
 	})
-	s.keys(":", "why webhook "+endpoint, enter)
-	s.until("What can block it, in order")
-	s.until("no live host runs webhook_worker")
-	s.keys("\x1b")
-	s.gone("What can block it, in order") // wait, because the bytes of esc and X together would be one key
-	s.until("Items, last attempted first")
+	h.press(":")
+	h.write("why webhook " + endpoint)
+	h.press(enter)
+	h.until("What can block it, in order")
+	h.until("no live host runs webhook_worker")
+	h.press("\x1b")
+	h.gone("What can block it, in order") // wait, because the bytes of esc and X together would be one key
+	h.until("Items, last attempted first")
 
 	// The operator aborts the operation, and undoes the requeues whose sagas
 	// have no attempt yet.
-	s.keys("X")
-	s.confirm("Abort")
-	s.until("aborted")
+	h.press("X")
+	h.answer("Abort")
+	h.until("aborted")
 	waiting := x.number("SELECT count(*) FROM public.webhook_delivery_sagas g WHERE g.status = 'Pending' AND NOT " + begun)
-	s.keys("U")
-	s.confirm("Undo")
+	h.press("U")
+	h.answer("Undo")
 	require.Equal(t, waiting, x.number("SELECT undone FROM public.queue_bulk_operation"))
-	s.match(fmt.Sprintf(`%d undone`, waiting))
+	h.match(fmt.Sprintf(`%d undone`, waiting))
 
 	// Nothing was lost and nothing was requeued twice: each dead letter is
 	// open, or was requeued once.
@@ -230,18 +217,21 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	require.Equal(t, receiver.distinct(), x.number("SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Completed'"), "what was delivered is what the receiver wrote down")
 
 	// The audit has all of it: who, what, why.
-	s.keys("ga")
+	h.press("g", "a")
 	for _, action := range []string{"bulk undo", "bulk abort", "bulk rate", "bulk run", "bulk plan"} {
-		s.until(action)
+		h.until(action)
 	}
-	s.until("tester")
-	s.keys("/", "action:bulk_plan", enter)
-	s.gone("bulk undo")
-	s.keys(enter)
-	s.until("receiver is back since 02:50")
-	s.match(`rows +` + grouped(cause))
-	s.keys("q")
-	s.ends()
+	h.until("tester")
+	h.press("/")
+	h.write("action:bulk_plan")
+	h.press(enter)
+	h.gone("bulk undo")
+	h.press(enter)
+	h.until("receiver is back since 02:50")
+	h.match(`rows +` + grouped(cause))
+	h.took()
+	h.press("q")
+	h.ends()
 }
 
 // grouped formats a number as the screens do.
