@@ -45,27 +45,29 @@ func (m *serviceManager) send(lines ...string) {
 	_, _ = m.conn.Write([]byte(strings.Join(lines, "\n")))
 }
 
-// follow reports the state of the host until ctx ends: READY=1 as soon as the
-// host holds its id and every loop runs, and then a sign of life (WATCHDOG=1)
-// twice per watchdog interval. The sign means only that the process runs and
-// its state can be read: a loop that waits for the database or for a handler
-// is no reason to kill the host.
-func (m *serviceManager) follow(ctx context.Context, host *workerhost.Host) {
+// follow reports the state of the host until living ends: READY=1 as soon as the
+// host holds its id and every loop runs, and a sign of life (WATCHDOG=1) at once
+// and then twice per watchdog interval. The sign means only that the process runs
+// and its state can be read: a loop that waits for the database or for a handler
+// is no reason to kill the host. Once working ends, the state is the one that
+// stopping reports, and only the signs of life go on.
+func (m *serviceManager) follow(living, working context.Context, host *workerhost.Host) {
 	if m.conn == nil {
 		return
 	}
 	const look = 200 * time.Millisecond
-	pause, last, alive := look, "", time.Now()
+	pause, last, alive := look, "", time.Time{}
+	if m.watchdog > 0 {
+		pause = min(look, m.watchdog/4)
+	}
 	ready := false
 	for {
 		why := host.Ready()
 		switch {
+		case working.Err() != nil:
 		case why == "" && !ready:
 			ready = true
 			m.send("READY=1", "STATUS=every loop runs")
-			if m.watchdog > 0 {
-				pause = min(look, m.watchdog/4)
-			}
 		case why != last:
 			status := "not ready: " + why
 			if why == "" {
@@ -79,7 +81,7 @@ func (m *serviceManager) follow(ctx context.Context, host *workerhost.Host) {
 			alive = time.Now()
 		}
 		select {
-		case <-ctx.Done():
+		case <-living.Done():
 			return
 		case <-time.After(pause):
 		}

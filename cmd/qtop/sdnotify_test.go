@@ -2,7 +2,10 @@ package main
 
 import (
 	"net"
+	"net/http"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,37 +21,7 @@ func TestServiceManagerIsNotified(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	login := pgtest.Login(t, db, "dot_executor", "router_worker", "saga_orchestrator", "webhook_worker", "lease_reset_cleaner")
-	path := filepath.Join(t.TempDir(), "notify")
-	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	require.NoError(t, err)
-	defer socket.Close()
-	said := make(chan string, 1000)
-	go func() {
-		buf := make([]byte, 4096)
-		for {
-			n, err := socket.Read(buf)
-			if err != nil {
-				close(said)
-				return
-			}
-			for line := range strings.SplitSeq(string(buf[:n]), "\n") {
-				said <- line
-			}
-		}
-	}()
-	wait := func(line string) {
-		t.Helper()
-		for deadline := time.After(patience); ; {
-			select {
-			case got := <-said:
-				if strings.HasPrefix(got, line) {
-					return
-				}
-			case <-deadline:
-				require.FailNow(t, "the worker never reported "+line)
-			}
-		}
-	}
+	path, wait := serviceSocket(t)
 	cmd := qtop(t, db.DSN(login), "worker", "--host-id", "w1")
 	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+path, "WATCHDOG_USEC=400000")
 	require.NoError(t, cmd.Start())
@@ -71,4 +44,105 @@ func TestServiceManagerIsNotified(t *testing.T) {
 	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+path)
 	require.Error(t, cmd.Run())
 	wait("STATUS=qtop is not installed in this database")
+}
+
+// serviceSocket is the socket of a service manager. wait waits for a line with a prefix, and returns
+// the lines before it that nobody has waited for.
+func serviceSocket(t *testing.T) (path string, wait func(line string) (before []string)) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "notify")
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = socket.Close() })
+	said := make(chan string, 1000)
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := socket.Read(buf)
+			if err != nil {
+				close(said)
+				return
+			}
+			for line := range strings.SplitSeq(string(buf[:n]), "\n") {
+				said <- line
+			}
+		}
+	}()
+	return path, func(line string) (before []string) {
+		t.Helper()
+		for deadline := time.After(patience); ; {
+			select {
+			case got := <-said:
+				if strings.HasPrefix(got, line) {
+					return before
+				}
+				before = append(before, got)
+			case <-deadline:
+				require.FailNow(t, "the worker never reported "+line)
+			}
+		}
+	}
+}
+
+// While a host drains, for a reload and for a stop, it still gives signs of life to the service
+// manager and answers at its metrics address.
+func TestDrainingHostLives(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	conn := db.Conn(t, "")
+	dir := t.TempDir()
+	began, end := filepath.Join(dir, "began"), filepath.Join(dir, "end")
+	config := filepath.Join(dir, "qtop", "config.yaml")
+	require.NoError(t, os.MkdirAll(filepath.Dir(config), 0o700))
+	require.NoError(t, os.WriteFile(config, []byte("loops: [job_executor]\nhandlers:\n  - kind: slow\n    command: [sh, -c, 'touch "+began+"; until [ -e "+end+" ]; do sleep 0.02; done']\n"), 0o600))
+	cmd := qtop(t, db.DSN(pgtest.Login(t, db, "dot_executor")), "worker", "--host-id", "w1", "--metrics-addr", "127.0.0.1:0", "--grace", "20s")
+	path, wait := serviceSocket(t)
+	cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+dir, "NOTIFY_SOCKET="+path, "WATCHDOG_USEC=100000")
+	var log lockedBuffer
+	cmd.Stderr = &log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	_, err := conn.Exec(t.Context(), `SELECT public.fn_queue_heartbeat_register('w1', 'DOT', '{}', 3, 600, 'test'),
+		public.fn_job_subscription_set('w1', 'slow', NULL, 0, 10, true, NULL, 'test', 'test')`)
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	defer func() { _ = cmd.Process.Kill() }()
+
+	drains := func(sig syscall.Signal) {
+		_, err := conn.Exec(t.Context(), "SELECT public.fn_job_enqueue('slow', 'work', 'DOT')")
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return os.Remove(began) == nil }, patience, 10*time.Millisecond, "%s", log.text())
+		require.NoError(t, cmd.Process.Signal(sig))
+	}
+	addr := regexp.MustCompile(`"msg":"metrics","address":"([^"]+)"`)
+	lives := func() {
+		t.Helper()
+		for range 3 {
+			require.NotContains(t, wait("WATCHDOG=1"), "READY=1", "a sign of the host that drains, not of the next one")
+		}
+		all := addr.FindAllStringSubmatch(log.text(), -1)
+		res, err := http.Get("http://" + all[len(all)-1][1] + "/healthz") //nolint:noctx // of the test's own process
+		require.NoError(t, err)
+		defer res.Body.Close()
+		require.Equal(t, http.StatusOK, res.StatusCode)
+	}
+	defer func() {
+		if t.Failed() {
+			t.Log(log.text())
+		}
+	}()
+	wait("READY=1")
+	drains(syscall.SIGHUP)
+	wait("STATUS=not ready: ")
+	lives()
+	require.NoError(t, os.WriteFile(end, nil, 0o600))
+	wait("READY=1")
+	require.NoError(t, os.Remove(end))
+	drains(syscall.SIGTERM)
+	wait("STATUS=draining")
+	for range 3 {
+		require.Empty(t, wait("WATCHDOG=1"), "the status remains")
+	}
+	lives()
+	require.NoError(t, os.WriteFile(end, nil, 0o600))
+	require.NoError(t, cmd.Wait(), log.text())
 }

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -139,8 +140,12 @@ func (a *app) workUntil(ctx context.Context, client *pgclient.Client, host *work
 	defer a.endBy(ctx, a.settings.Grace)()
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	var following sync.WaitGroup
+	defer following.Wait()
+	living, gone := context.WithCancel(context.WithoutCancel(ctx)) // a host that drains still lives
+	defer gone()
 	if a.settings.MetricsAddr != "" {
-		addr, err := a.serveMetrics(run, host)
+		addr, err := a.serveMetrics(living, host)
 		if err != nil {
 			return nil, usage(err.Error(), "metrics_addr", "choose a free address such as 127.0.0.1:9187")
 		}
@@ -152,7 +157,7 @@ func (a *app) workUntil(ctx context.Context, client *pgclient.Client, host *work
 	log.Info("worker host starts", "host_id", a.settings.HostID, "version", version())
 	ended := make(chan error, 1)
 	go func() { ended <- host.Run(run) }()
-	go manager.follow(run, host)
+	following.Go(func() { manager.follow(living, ctx, host) })
 	var next *workerhost.Host
 	for next == nil {
 		select {
