@@ -128,3 +128,28 @@ func TestEachTransaction(t *testing.T) {
 	require.NoError(t, p.Close())
 	is(conn.QueryRow(t.Context(), limit))
 }
+
+// A connection that was on its way while another one detected the pooler is refused, because its
+// settings are not in force; the next attempt succeeds.
+func TestPoolerDetectedMeanwhile(t *testing.T) {
+	db := pgtest.Empty(t)
+	login := pgtest.Login(t, db)
+	b := pgtest.NewBouncer(t, db, "transaction", []string{login}, "ignore_startup_parameters = search_path,intervalstyle,default_transaction_isolation,lock_timeout")
+	cc, err := pgsession.Parse(b.DSN(login))
+	require.NoError(t, err)
+	pgsession.Set(cc, pgsession.Setting{Name: "lock_timeout", Value: "77"})
+	route := &pgsession.Route{}
+	early := cc.Copy()
+	route.Prepare(early)
+	slow, err := pgx.ConnectConfig(t.Context(), early)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, slow.Close(context.WithoutCancel(t.Context()))) }()
+	first, err := route.Connect(t.Context(), cc)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, first.Close(context.WithoutCancel(t.Context()))) }()
+	require.True(t, route.Pooled())
+	err = route.Check(t.Context(), slow)
+	require.Error(t, err, "it has none of its settings")
+	require.True(t, route.Learn(err), "the caller tries again: %v", err)
+	require.NoError(t, route.Check(t.Context(), first))
+}

@@ -200,6 +200,9 @@ func (r *Route) Check(ctx context.Context, conn *pgx.Conn) error {
 // which a pooler in statement mode refuses.
 func (r *Route) look(ctx context.Context, conn *pgx.Conn) error {
 	if r.Pooled() {
+		if _, direct := conn.Config().RuntimeParams["search_path"]; direct { // prepared before another connection detected the pooler
+			return errPooler
+		}
 		return r.begin(ctx, conn)
 	}
 	backend, err := backend(ctx, conn)
