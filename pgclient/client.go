@@ -33,7 +33,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
@@ -248,10 +247,11 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 		}
 		return err
 	}
-	if c.opts.ReadOnly {
-		pgsession.Set(cc, pgsession.Setting{Name: "default_transaction_read_only", Value: "on"})
-	} else if writes && cc.ValidateConnect == nil && len(cc.Fallbacks) > 0 {
-		cc.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	switch {
+	case c.opts.ReadOnly:
+		pgsession.ToRead(cc)
+	case writes:
+		pgsession.ToWrite(cc)
 	}
 	pool, err = pgpool.New(ctx, cfg, c.route, c.opts.ReadOnly, spare)
 	return pool, err
@@ -330,7 +330,12 @@ func (c *Client) NewListener(use string, onWake func(queue.Wake), resync func())
 	if err != nil {
 		return nil, err
 	}
-	l := newListener(cc, route, c.program(use), c.read, onWake, resync)
+	second := c.read
+	if c.work != nil && !c.opts.ReadOnly && pgsession.Several(cc) { // a host hears of its work where it works
+		pgsession.ToWrite(cc)
+		second = c.work
+	}
+	l := newListener(cc, route, c.program(use), second, onWake, resync)
 	l.own = c.opts.ListenDSN != ""
 	return l, nil
 }
@@ -363,12 +368,17 @@ func (c *Client) PoolMode(ctx context.Context) (pgsession.Mode, error) {
 }
 
 // Writable returns an error with the reason if the server refuses the writes of a worker host, for
-// example because it is a standby. It also works through a pooler.
+// example because it is a standby. It also works through a pooler. Of several servers it asks the
+// one on which the host works.
 func (c *Client) Writable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
+	pool := c.work
+	if pool == nil {
+		pool = c.act
+	}
 	var standby bool
-	err := c.look.QueryRow(ctx, "SELECT pg_catalog.pg_is_in_recovery()").Scan(&standby)
+	err := pool.QueryRow(ctx, "SELECT pg_catalog.pg_is_in_recovery()").Scan(&standby)
 	switch {
 	case err != nil:
 		return pgerror.Translate(err)

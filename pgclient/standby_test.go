@@ -4,8 +4,10 @@ package pgclient_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,4 +92,75 @@ func TestReadOnlyCauses(t *testing.T) {
 	b := pgtest.NewBouncer(t, w.db, "transaction", []string{login})
 	require.ErrorContains(t, ask(pgclient.Options{DSN: b.DSN(login), ReadOnly: true}), "read_only")
 	require.ErrorContains(t, ask(pgclient.Options{DSN: b.DSN(login)}), "read-only")
+}
+
+// Where the connection string names several servers, what writes goes to the one that takes changes,
+// also if a standby answers first; what reads may stay on the standby. One server says why it takes
+// no changes.
+func TestStandbyAnswersFirst(t *testing.T) {
+	ctx := context.Background()
+	w := newWorld(t)
+	if w.db.Server == nil {
+		t.Skip("SKIP: QTOP_TEST_DSN names a server without a socket of ours")
+	}
+	standby := pgtest.OwnInstalled(t, w.db.Name, nil)
+	require.NoError(t, os.WriteFile(filepath.Join(standby.DataDir(), "standby.signal"), nil, 0o644)) //nolint:gosec // the server runs as another user
+	require.NoError(t, standby.Restart(ctx))
+	both := fmt.Sprintf("postgres://postgres@/%s?host=%s,%s&port=5432&sslmode=disable", w.db.Name, standby.SocketDir(), w.db.Server.SocketDir())
+
+	host := open(t, pgclient.Options{DSN: both, Actor: "ann", WorkConns: 1})
+	pic, err := host.Snapshot(ctx, 0)
+	require.NoError(t, err)
+	require.True(t, pic.Server.InRecovery, "the standby answers first")
+	require.NoError(t, host.Writable(ctx))
+	l, err := host.NewListener("wake", func(queue.Wake) {}, func() {})
+	require.NoError(t, err)
+	listening, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { l.Run(listening); close(done) }()
+	defer func() { stop(); <-done }()
+	require.Eventually(t, func() bool { s := l.Status().State; return s != "connecting" }, 30*time.Second, 10*time.Millisecond)
+	require.Equal(t, "listening", l.Status().State, l.Status().Reason.String())
+	require.NoError(t, schema.Up(ctx, both, nil))
+
+	reads := open(t, pgclient.Options{DSN: both + "&target_session_attrs=read-write", Actor: "ann", ReadOnly: true})
+	pic, err = reads.Snapshot(ctx, 0)
+	require.NoError(t, err)
+	require.False(t, pic.Server.InRecovery, "target_session_attrs finds the primary for a read-only console too")
+	set := queue.Request{Action: queue.ActFlagSet, Actor: "ann", Targets: []string{"webhook.max_attempts"}, Args: map[string]string{"value": "4"}, Reason: "r"}
+	p, err := reads.Plan(ctx, set)
+	require.NoError(t, err)
+	_, err = reads.Apply(ctx, p)
+	require.ErrorContains(t, err, "read_only is set")
+
+	local := pgtest.OverTCP(t, standby.DSN("postgres", w.db.Name), pgtest.TCP(t, standby)) // TLS is tried first, and then plain text
+	local = strings.Replace(local, "sslmode=disable", "sslmode=prefer", 1)
+	require.Contains(t, local, "sslmode=prefer")
+	alone := open(t, pgclient.Options{DSN: local, Actor: "ann", WorkConns: 1})
+	require.ErrorContains(t, alone.Writable(ctx), "this server is a standby")
+	p, err = alone.Plan(ctx, set)
+	require.NoError(t, err)
+	_, err = alone.Apply(ctx, p)
+	require.ErrorContains(t, err, "this server is a standby")
+	kind(t, queue.KindFailed, err)
+	none := open(t, pgclient.Options{DSN: local + "&target_session_attrs=read-write", Actor: "ann"})
+	_, err = none.Snapshot(ctx, 0)
+	require.ErrorContains(t, err, "no server of the connection string takes changes")
+	kind(t, queue.KindUnavailable, err)
+}
+
+// A read-only console reaches the primary through a pooler too, whose settings apply to each
+// transaction.
+func TestReadOnlyPrimaryThroughPooler(t *testing.T) {
+	w := newWorld(t)
+	login := pgtest.Login(t, w.db, "queue_viewer")
+	b := pgtest.NewBouncer(t, w.db, "transaction", []string{login})
+	for _, attrs := range []string{"read-write", "primary"} {
+		c := open(t, pgclient.Options{DSN: b.DSN(login) + "&target_session_attrs=" + attrs, Actor: "ann", ReadOnly: true})
+		_, err := c.Snapshot(context.Background(), 0)
+		require.NoError(t, err, attrs)
+		var readOnly string
+		require.NoError(t, c.Read().QueryRow(context.Background(), "SELECT pg_catalog.current_setting('transaction_read_only')").Scan(&readOnly))
+		require.Equal(t, "on", readOnly)
+	}
 }

@@ -83,6 +83,14 @@ func Translate(err error) error {
 	var netErr net.Error
 	what := ""
 	switch {
+	case errors.Is(err, pgconn.ErrReadOnlyConnection), errors.Is(err, pgconn.ErrStandbyConnection):
+		what = "no server of the connection string takes changes"
+		if _, dial, found := strings.Cut(Mask(err.Error()), "dial error: "); found {
+			dial, _, _ = strings.Cut(dial, "\n")
+			what += "; one does not answer: " + dial
+		}
+		return queue.NewError(queue.KindUnavailable, what, "",
+			"check that the primary runs, and that neither it nor the login or the database is read-only (default_transaction_read_only)").Because(err)
 	case errors.As(err, &connect):
 		what = "no connection to PostgreSQL: " + reason(err)
 	case errors.Is(err, context.DeadlineExceeded):

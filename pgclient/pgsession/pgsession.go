@@ -10,6 +10,7 @@ package pgsession
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"regexp"
@@ -118,6 +119,49 @@ func Connect(ctx context.Context, dsn string) (*pgx.Conn, error) {
 		return nil, err
 	}
 	return (&Route{}).Connect(ctx, cc)
+}
+
+// ConnectToWrite opens one session. If the connection string names several servers, it is on one
+// that takes changes.
+func ConnectToWrite(ctx context.Context, dsn string) (*pgx.Conn, error) {
+	cc, err := Parse(dsn)
+	if err != nil {
+		return nil, err
+	}
+	ToWrite(cc)
+	return (&Route{}).Connect(ctx, cc)
+}
+
+// ToWrite makes connections of a configuration lead to a server that takes changes, if it names
+// several servers and no target_session_attrs. With one server, a connection that takes no change
+// can say why.
+func ToWrite(cc *pgx.ConnConfig) {
+	if cc.ValidateConnect == nil && Several(cc) {
+		cc.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+}
+
+// Several reports whether a configuration names several servers. One server has fallbacks too: an
+// attempt without TLS, for example.
+func Several(cc *pgx.ConnConfig) bool {
+	return slices.ContainsFunc(cc.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != cc.Host || f.Port != cc.Port })
+}
+
+// ToRead makes the sessions of a configuration read-only. target_session_attrs=read-write, which
+// finds the primary of several servers, would then accept no server: it means the primary here.
+func ToRead(cc *pgx.ConnConfig) {
+	Set(cc, Setting{"default_transaction_read_only", "on"})
+	wanted := cc.ValidateConnect
+	if wanted == nil {
+		return
+	}
+	cc.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		err := wanted(ctx, conn)
+		if errors.Is(err, pgconn.ErrReadOnlyConnection) {
+			return pgconn.ValidateConnectTargetSessionAttrsPrimary(ctx, conn)
+		}
+		return err
+	}
 }
 
 // PoolConfig returns the configuration of a pool of such sessions; the caller sets its size and

@@ -54,7 +54,7 @@ func (r *Release) Down(ctx context.Context, dsn string, o DownOptions, progress 
 	if progress == nil {
 		progress = func(string) {}
 	}
-	conn, err := pgsession.Connect(ctx, dsn)
+	conn, err := pgsession.ConnectToWrite(ctx, dsn)
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func (r *Release) Up(ctx context.Context, dsn string, o UpOptions) error {
 	if o.LockWait == 0 {
 		o.LockWait = 10 * time.Minute
 	}
-	conn, err := pgsession.Connect(ctx, dsn)
+	conn, err := pgsession.ConnectToWrite(ctx, dsn)
 	if err != nil {
 		return err
 	}
