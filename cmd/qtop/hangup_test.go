@@ -5,9 +5,11 @@ package main
 
 import (
 	"bytes"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -77,10 +79,15 @@ func TestHangupReadsConfigurationAgain(t *testing.T) {
 	defer func() { _ = cmd.Process.Kill() }()
 	hosted(t, conn, 1)
 
-	write("loops: [no_such_loop]\n")
-	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
-	require.Eventually(t, func() bool { return bytes.Contains([]byte(log.text()), []byte("the configuration was not read again")) }, patience, 20*time.Millisecond)
-	hosted(t, conn, 1)
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	for i, bad := range []string{"loops: [no_such_loop]\n", "metrics_addr: nowhere\n", "metrics_addr: " + taken.Addr().String() + "\n"} {
+		write(bad)
+		require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
+		require.Eventually(t, func() bool { return strings.Count(log.text(), "the configuration was not read again") == i+1 }, patience, 20*time.Millisecond, "%s", bad)
+		hosted(t, conn, 1)
+	}
 
 	write("loops: [config_expiry, webhook_router]\n")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))

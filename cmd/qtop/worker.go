@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -147,7 +148,7 @@ func (a *app) workUntil(ctx context.Context, client *pgclient.Client, host *work
 	if a.settings.MetricsAddr != "" {
 		addr, err := a.serveMetrics(living, host)
 		if err != nil {
-			return nil, usage(err.Error(), "metrics_addr", "choose a free address such as 127.0.0.1:9187")
+			return nil, metricsError(err)
 		}
 		log.Info("metrics", "address", addr.String())
 	}
@@ -202,7 +203,9 @@ func (a *app) reloaded(client *pgclient.Client, log *slog.Logger) *workerhost.Ho
 		if now.DSN != old.DSN || now.ListenDSN != old.ListenDSN || now.Pooler != old.Pooler || !slices.Equal(now.ExpectServer, old.ExpectServer) {
 			log.Warn("settings of the connection have changed: they count from the next start of this worker")
 		}
-		next, err = a.host(client, nil, log, nil, nil)
+		if err = usableAddr(old.MetricsAddr, now.MetricsAddr); err == nil {
+			next, err = a.host(client, nil, log, nil, nil)
+		}
 	}
 	if err != nil {
 		a.settings, a.files = old, files
@@ -211,6 +214,27 @@ func (a *app) reloaded(client *pgclient.Client, log *slog.Logger) *workerhost.Ho
 	}
 	log.Info("configuration read again: the host drains and starts with it")
 	return next
+}
+
+func metricsError(err error) error {
+	return usage(err.Error(), "metrics_addr", "choose a free address such as 127.0.0.1:9187")
+}
+
+// usableAddr returns an error if a new address for the metrics cannot be used. The port of the
+// running host is in use, but not by then.
+func usableAddr(old, addr string) error {
+	if addr == "" || addr == old {
+		return nil
+	}
+	l, err := net.Listen("tcp", addr) //nolint:noctx // local
+	if err == nil {
+		return l.Close()
+	}
+	_, oldPort, _ := net.SplitHostPort(old)
+	if _, port, _ := net.SplitHostPort(addr); errors.Is(err, syscall.EADDRINUSE) && port == oldPort {
+		return nil
+	}
+	return metricsError(fmt.Errorf("metrics_addr %s: %w", addr, err))
 }
 
 // serveMetrics serves the metrics of host until ctx ends. For up to 1 s it
