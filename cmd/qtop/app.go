@@ -30,6 +30,7 @@ type app struct {
 	pane     string
 	filter   string
 	access   bool
+	unsure   string // what an interruption leaves unknown, or that it changed nothing; "" for a verb that only reads
 	settings config.Settings
 	files    []fileFinding         // findings about files that other users may change or read (files.go)
 	sources  func() config.Sources // the sources from which load read the settings

@@ -21,6 +21,9 @@ func doctorCmd(a *app) *cobra.Command {
 				return staging(ctx, a, client)
 			}
 			all := examine(ctx, a, client)
+			if err := ctx.Err(); err != nil { // what the checks found then is the signal
+				return err
+			}
 			var rows [][]string
 			bad := false
 			for _, f := range all {

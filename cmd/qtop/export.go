@@ -5,7 +5,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -85,6 +84,7 @@ func (a *app) export(ctx context.Context, name, file string, format queue.Export
 		return err
 	}
 	defer client.Close()
+	a.unsure = queue.Choose(file == "", "the export is not whole", "no file was written")
 	x := queue.Export{List: list, Query: queue.Query{Filter: o.filter, ID: o.id}, Limit: o.limit, Format: format}
 	var done queue.Exported
 	write := func(w io.Writer) (err error) {
@@ -106,10 +106,7 @@ func (a *app) export(ctx context.Context, name, file string, format queue.Export
 		where, err = newFile(file, o.force, write)
 		where = " → " + queue.Clean(where).String()
 	}
-	switch {
-	case errors.Is(err, context.Canceled):
-		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean("the export was cancelled: it is not whole"), Err: err}
-	case err != nil:
+	if err != nil {
 		return err
 	}
 	cut := queue.Choose(done.Cut && done.Rows == o.limit, ", cut by --limit", "")

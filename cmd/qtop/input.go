@@ -8,12 +8,19 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// exitInterrupted is the exit code after a signal during a question, the same
+// exitInterrupted is the exit code of a verb that a signal interrupted, the same
 // that shells use for ctrl+c.
 const exitInterrupted = 130
+
+const (
+	nothingChanged = "nothing was changed"
+	unsureAction   = "it is not known whether it was done: see qtop audit"
+)
 
 // errInterrupted is the error of awaitInput if a signal came before the input.
 var errInterrupted = errors.New("interrupted")
@@ -46,7 +53,19 @@ func (a *app) interrupted() error {
 	if terminal(a.in) {
 		_, _ = a.errs.Write([]byte("\n")) // ends the line of the question
 	}
-	a.printError(queue.Error{What: queue.Clean("interrupted: nothing was changed")})
+	a.printError(queue.Error{What: queue.Clean("interrupted: " + nothingChanged)})
+	return &exitError{exitInterrupted}
+}
+
+// afterSignal returns the error of a verb; if it failed because a signal cancelled what it did, it
+// reports that instead.
+func (a *app) afterSignal(ctx context.Context, err error) error {
+	var pg *pgconn.PgError
+	cancelled := errors.Is(err, context.Canceled) || errors.As(err, &pg) && pg.Code == "57014"
+	if ctx.Err() == nil || !cancelled {
+		return err
+	}
+	a.printError(queue.Error{What: queue.Clean(strings.TrimSuffix("interrupted: "+a.unsure, ": "))})
 	return &exitError{exitInterrupted}
 }
 

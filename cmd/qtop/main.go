@@ -102,7 +102,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 	root.SetIn(in)
 	root.SetOut(answer)
 	root.SetErr(errs)
-	err := root.ExecuteContext(ctx)
+	err := a.afterSignal(ctx, root.ExecuteContext(ctx))
 	code = a.exit(err)
 	if answer.err != nil && !errors.Is(err, answer.err) {
 		a.printError(*queue.NewError(queue.KindFailed, "the answer was cut off: "+answer.err.Error(), "standard output",

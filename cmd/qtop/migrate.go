@@ -41,6 +41,7 @@ func migrateCmd(a *app) *cobra.Command {
 			if u.LockWait <= 0 || u.LockWait > 24*time.Hour {
 				return usage(fmt.Sprintf("--lock-wait cannot be %s", u.LockWait), "command line", "use more than 0 and at most 24h")
 			}
+			a.unsure = migrationUnsure
 			return pgerror.Connect(schema.Current().Up(cmd.Context(), a.directDSN(), u))
 		},
 	}
@@ -60,6 +61,7 @@ func migrateCmd(a *app) *cobra.Command {
 			if err := a.mayMigrate(); err != nil && !o.DryRun {
 				return err
 			}
+			a.unsure = queue.Choose(o.DryRun, nothingChanged, migrationUnsure)
 			return pgerror.Connect(schema.Down(cmd.Context(), a.directDSN(), o, a.say))
 		},
 	}
@@ -86,6 +88,8 @@ func migrateCmd(a *app) *cobra.Command {
 	cmd.AddCommand(sql)
 	return cmd
 }
+
+const migrationUnsure = "qtop migrate status says what is installed now"
 
 // migrateAnswers are answers, given on the command line, to the questions of
 // migrate.

@@ -65,10 +65,12 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 		defer client.Close()
 		for {
 			err := v.show(cmd.Context(), a, client, *o)
-			if !watch {
+			switch {
+			case !watch:
 				return err
-			}
-			if err != nil {
+			case cmd.Context().Err() != nil: // the signal for which --watch waits
+				return nil
+			case err != nil:
 				a.exit(err)
 			}
 			select {

@@ -1,0 +1,75 @@
+package main
+
+// A signal that interrupts a verb: its exit code, and what it says about what
+// was done.
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+// The verbs wait for a lock in the database when the signal comes.
+func TestSignalInterruptsVerb(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		args []string
+		lock string
+		sig  syscall.Signal
+		code int
+		said string
+	}{
+		{[]string{"audit"}, "public.queue_operator_action IN ACCESS EXCLUSIVE MODE", syscall.SIGINT, 130, "qtop: interrupted\n"},
+		{[]string{"audit", "-o", "json"}, "public.queue_operator_action IN ACCESS EXCLUSIVE MODE", syscall.SIGTERM, 130, `{"error":{"do":"","what":"interrupted","where":""}}` + "\n"},
+		{[]string{"audit", "--watch"}, "public.queue_operator_action IN ACCESS EXCLUSIVE MODE", syscall.SIGTERM, 0, ""},
+		{[]string{"export", "audit"}, "public.queue_operator_action IN ACCESS EXCLUSIVE MODE", syscall.SIGINT, 130, "qtop: interrupted: the export is not whole\n"},
+		{[]string{"export", "audit", "FILE"}, "public.queue_operator_action IN ACCESS EXCLUSIVE MODE", syscall.SIGINT, 130, "qtop: interrupted: no file was written\n"},
+		{[]string{"doctor"}, "public.queue_host IN ACCESS EXCLUSIVE MODE", syscall.SIGINT, 130, "qtop: interrupted\n"},
+		{[]string{"flag", "set", "webhook.max_attempts", "4", "--yes", "--reason", "r"}, "public.queue_operator_action IN EXCLUSIVE MODE", syscall.SIGINT, 130,
+			"qtop: interrupted: it is not known whether it was done: see qtop audit\n"},
+		{[]string{"flag", "set", "webhook.max_attempts", "4", "--yes", "--reason", "r"}, "public.dot_config IN ACCESS EXCLUSIVE MODE", syscall.SIGINT, 130,
+			"qtop: interrupted: nothing was changed\n"},
+	} {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			conn, watch := db.Conn(t, ""), db.Conn(t, "")
+			_, err := conn.Exec(t.Context(), "BEGIN; LOCK TABLE "+tt.lock)
+			require.NoError(t, err)
+			for i, arg := range tt.args {
+				if arg == "FILE" {
+					tt.args[i] = filepath.Join(t.TempDir(), "audit.csv")
+				}
+			}
+			cmd := qtop(t, db.DSN(operator(t, db)), tt.args...)
+			var out, errs bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &errs
+			require.NoError(t, cmd.Start())
+			ended := make(chan struct{})
+			go func() { _ = cmd.Wait(); close(ended) }()
+			require.Eventually(t, func() bool {
+				var waits bool
+				err := watch.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_catalog.pg_stat_activity
+					WHERE datname = current_database() AND application_name LIKE 'qtop %' AND wait_event_type = 'Lock')`).Scan(&waits)
+				return err == nil && waits
+			}, patience, 10*time.Millisecond, "%s", &errs)
+			require.NoError(t, cmd.Process.Signal(tt.sig))
+			select {
+			case <-ended:
+			case <-time.After(patience):
+				_ = cmd.Process.Kill()
+				<-ended
+				require.FailNow(t, "it does not end", errs.String())
+			}
+			require.Equal(t, tt.code, cmd.ProcessState.ExitCode(), "%s", &errs)
+			require.Equal(t, tt.said, errs.String())
+		})
+	}
+}
