@@ -213,8 +213,10 @@ func (e *edit) given(flags map[string]string, k key) string {
 // everything else as the text that the flag had.
 func yamlOf(k key, v any, given string) (raw any, written string) {
 	switch v := v.(type) {
-	case bool, int:
+	case bool:
 		return v, k.show(v)
+	case int:
+		return numeral{k.show(v), v}, k.show(v)
 	default:
 		return given, scalar(given)
 	}

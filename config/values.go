@@ -56,7 +56,7 @@ func list(name string, def any, parse parser, help string) key {
 }
 
 // plainText accepts any printable text. YAML reads an unquoted 42 as a number, which is accepted as
-// a name; yes and no are refused, because YAML has turned them into switches.
+// a name, as it is written; true and false are refused, because they are more likely mistakes.
 func plainText(raw any) (any, *bad) {
 	var s string
 	switch v := raw.(type) {
@@ -64,7 +64,9 @@ func plainText(raw any) (any, *bad) {
 		return nil, &bad{"has no value", "give it one or take the line out"}
 	case string:
 		s = v
-	case int, int64, uint64, float64:
+	case numeral:
+		s = v.text
+	case int, int64, uint64, float64: // in JSON
 		s = fmt.Sprint(v)
 	default:
 		return nil, &bad{"must be text, not " + kindOf(raw), "put it in quotes"}
@@ -100,7 +102,7 @@ func oneOf(names []string) parser {
 }
 
 func boolean(raw any) (any, *bad) {
-	switch v := raw.(type) {
+	switch v := unwritten(raw).(type) {
 	case bool:
 		return v, nil
 	case string:
@@ -123,7 +125,7 @@ func within(least, most int) parser {
 	return func(raw any) (any, *bad) {
 		do := fmt.Sprintf("use a whole number from %d to %d", least, most)
 		var n int
-		switch v := raw.(type) {
+		switch v := unwritten(raw).(type) {
 		case int:
 			n = v
 		case string:
@@ -260,7 +262,7 @@ func prefixes(raw any) (any, *bad) {
 
 // kindOf names the type of a YAML value, without showing the value.
 func kindOf(raw any) string {
-	switch raw.(type) {
+	switch unwritten(raw).(type) {
 	case nil:
 		return "nothing"
 	case string:

@@ -119,3 +119,28 @@ func TestNumberInAFile(t *testing.T) {
 		require.Contains(t, lines[0], "use a whole number from 1 to 10000")
 	}
 }
+
+// A name that YAML reads as a number or a date keeps its text, also as a key, behind an alias and in
+// a merge; a number is still a number, and a switch is no name.
+func TestNameThatLooksLikeANumber(t *testing.T) {
+	for _, name := range []string{"010", "0123", "1.10", "10000000000000000001", "1e3", "0x1F", "1_000", "2026-11-26", "-0", "42"} {
+		text := "host_id: " + name + "\nexecutor: &name " + name + "\nloops: [a, " + name + "]\nprofile: " + name + "\nconcurrency: 010\n" +
+			"delivery:\n  secrets:\n    - {ref: " + name + ", from: env:A}\n" +
+			"profiles:\n  other: &other\n    actor: " + name + "\n  " + name + ":\n    <<: *other\n    expect_server: [*name]\n"
+		s := load(t, config.Sources{ConfigHome: home(t, text)})
+		require.Equal(t, []string{name, name, name, name, name, name},
+			[]string{s.HostID, s.Executor, s.Loops[1], s.Profile, s.Delivery.Secrets[0].Ref, s.Actor})
+		require.Equal(t, []string{name}, s.ExpectServer)
+		require.Equal(t, 8, s.Concurrency)
+		require.Equal(t, name, origin(t, s, "host_id").Value)
+	}
+	for text, says := range map[string]string{
+		"actor: true\n": "must be text, not a switch", "refresh: 2\n": "not a number", "read_only: 1\n": "not a number", "profiles: 010\n": "profiles is a number",
+		"handlers:\n  - {kind: a, command: [x, 010]}\n": "has a number as word 2", "delivery: 010\n": "is a number",
+		"profiles:\n  1.10: {}\n  \"1.10\": {}\n": "already defined",
+	} {
+		lines := problems(t, config.Sources{ConfigHome: home(t, text)})
+		require.Len(t, lines, 1, text)
+		require.Contains(t, lines[0], says)
+	}
+}

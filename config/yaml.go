@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -118,17 +119,94 @@ func decodeYAML(text []byte) (map[string]any, place, *yamlError) {
 	if bad != nil || root == nil {
 		return settings, place{}, bad
 	}
+	keysAsText(root)
 	if err := root.Decode(&settings); err != nil {
 		return nil, place{}, notYAML(err)
 	}
 	for name, v := range settings {
 		settings[name] = textKeys(v)
 	}
+	asWritten(settings, root)
 	return settings, placeOf(root, 0), nil
 }
 
-// textKeys turns keys that YAML reads as numbers or switches back into text: a profile may have the
-// name 2026 or no.
+// keysAsText makes the keys that YAML would read as numbers, switches or dates texts as they are
+// written: a profile may have the name 2026, 1.10 or no.
+func keysAsText(n *yaml.Node) {
+	for i, inner := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 && inner.Kind == yaml.ScalarNode && inner.Tag != "!!merge" {
+			inner.Tag = "!!str"
+		}
+		keysAsText(inner)
+	}
+}
+
+// numeral is a value that YAML reads as a number or a date, and its text: 010 is the number 8, and
+// the name 010.
+type numeral struct {
+	text string
+	v    any
+}
+
+// unwritten returns a value as YAML reads it.
+func unwritten(raw any) any {
+	if n, ok := raw.(numeral); ok {
+		return n.v
+	}
+	return raw
+}
+
+// asWritten replaces the numbers and dates in a value, which the node n has, by numerals.
+func asWritten(v any, n *yaml.Node) any {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for name, inner := range membersOf(n) {
+			if value, has := v[name]; has {
+				v[name] = asWritten(value, inner)
+			}
+		}
+	case []any:
+		for i := range min(len(v), len(n.Content)) {
+			v[i] = asWritten(v[i], n.Content[i])
+		}
+	case int, int64, uint64, float64, time.Time:
+		if n.Kind == yaml.ScalarNode {
+			return numeral{n.Value, v}
+		}
+	}
+	return v
+}
+
+// membersOf returns the values of a mapping by their keys, also those that it merges in with <<.
+func membersOf(n *yaml.Node) map[string]*yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	all := map[string]*yaml.Node{}
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Tag != "!!merge" {
+			all[n.Content[i].Value] = n.Content[i+1]
+			continue
+		}
+		merged := []*yaml.Node{n.Content[i+1]}
+		if merged[0].Kind == yaml.SequenceNode {
+			merged = merged[0].Content
+		}
+		for _, one := range merged {
+			for name, inner := range membersOf(one) {
+				if _, has := all[name]; !has {
+					all[name] = inner
+				}
+			}
+		}
+	}
+	return all
+}
+
+// textKeys turns the keys that keysAsText leaves, which are those of aliases and merges, into text.
 func textKeys(v any) any {
 	switch v := v.(type) {
 	case map[any]any:
