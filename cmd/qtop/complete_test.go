@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,37 @@ import (
 
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
+
+// With a mistake in the configuration file, the verbs, flags and profiles are completed all the
+// same, the script of a shell is printed, and config show says what is wrong.
+func TestBrokenConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "qtop"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "qtop", "config.yaml"), []byte("read_only: ture\nprofiles: {prod: {}}\n"), 0o600))
+	for _, x := range []struct {
+		args, out, errs string
+		code            int
+	}{
+		{"__complete stat", "status\t", "", 0},
+		{"__completeNoDesc stat", "status\n", "", 0},
+		{"__complete status --output ", "json\n", "", 0},
+		{"__complete status --profile ", "prod\n", "", 0},
+		{"__complete flag set ", ":4\n", "", 0},
+		{"completion bash", "# bash completion", "", 0},
+		{"config show", "read_only", "read_only cannot be", 78},
+		{"config show -o json", `"key":"read_only"`, "read_only cannot be", 78},
+		{"config check", "", "read_only cannot be", 78},
+	} {
+		var out, errs bytes.Buffer
+		require.Equal(t, x.code, run(t.Context(), strings.Split(x.args, " "), strings.NewReader(""), &out, &errs), x.args)
+		require.Contains(t, out.String(), x.out, x.args)
+		require.Contains(t, errs.String(), x.errs, x.args)
+		if x.errs == "" {
+			require.NotContains(t, errs.String(), "qtop:", x.args)
+		}
+	}
+}
 
 // Ids are completed from the database. Without a database, or without the right
 // to read, completion prints nothing.

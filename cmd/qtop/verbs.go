@@ -84,6 +84,9 @@ func commandLine(a *app) *cobra.Command {
 	root.Flags().StringVar(&a.filter, "filter", "", "filter to open it with")
 	root.Flags().BoolVar(&a.access, "accessible", false, "plain lines for screen readers, no full-screen display")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if completes(cmd) { // what is offered reads the settings itself, and goes without where they have a mistake
+			return nil
+		}
 		err := a.load(cmd)
 		a.warn()
 		return err
@@ -105,6 +108,16 @@ func commandLine(a *app) *cobra.Command {
 	explain(root)
 	a.completeSettings(root)
 	return root
+}
+
+// completes reports whether a command is of the completion of the shell: its
+// script, or what the script calls.
+func completes(cmd *cobra.Command) bool {
+	switch cmd.Name() {
+	case cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd:
+		return true
+	}
+	return cmd.HasParent() && cmd.Parent().Name() == "completion"
 }
 
 // explain improves three things that cobra leaves to the verbs. Arguments that

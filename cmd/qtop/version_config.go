@@ -60,8 +60,9 @@ func configCmd(a *app) *cobra.Command {
 	show := &cobra.Command{
 		Use: "show", Example: "qtop config show --origin", Short: "Print every setting, passwords masked", Args: cobra.NoArgs, Annotations: map[string]string{"config": "shown", settingsKey: allSettings()},
 		RunE: func(*cobra.Command, []string) error {
+			wrong := a.reread() // the settings that can be read are shown nevertheless
 			a.showConfig(origin)
-			return nil
+			return wrong
 		},
 	}
 	show.Flags().BoolVar(&origin, "origin", false, "say where each value comes from")
