@@ -1,7 +1,7 @@
 // Package fileguard checks the files that decide which programs qtop runs: whether anybody but root
 // and the user of this process may write such a file, or read it if it holds a secret. Like ssh and
-// libpq, it names the file and the command that closes it. Symbolic links are followed: the file
-// itself and the folders on its real path count.
+// libpq, it names the file and the command that closes it. Symbolic links are followed one by
+// one: the file itself, each link, and the folders on the way count.
 package fileguard
 
 import (
@@ -82,8 +82,7 @@ func trusted(path string, me int, own owner) (all []Finding) {
 	if err != nil {
 		return nil
 	}
-	target, err := filepath.EvalSymlinks(abs)
-	if err != nil {
+	if _, err := os.Stat(abs); err != nil {
 		return nil // the program that opens the file reports the error
 	}
 	seen := map[string]bool{}
@@ -92,7 +91,7 @@ func trusted(path string, me int, own owner) (all []Finding) {
 			return
 		}
 		seen[p] = true
-		info, err := os.Stat(p)
+		info, err := os.Lstat(p)
 		if err != nil {
 			return
 		}
@@ -100,28 +99,81 @@ func trusted(path string, me int, own owner) (all []Finding) {
 			all = append(all, *f)
 		}
 	}
-	// Check the link and its target: a user who may replace the link chooses the file.
+	// A user who may replace any link on the way chooses the file.
+	target, steps := walk(abs)
 	look("file", target)
-	for _, p := range []string{target, abs} {
-		for dir := filepath.Dir(p); ; dir = filepath.Dir(dir) {
-			look("folder", dir)
-			if dir == filepath.Dir(dir) {
-				break
-			}
-		}
+	for _, s := range steps {
+		look(s.kind, s.path)
 	}
 	return all
 }
 
-// judge checks one file or folder. In a folder with the sticky bit, such as /tmp, only the owner of
-// a file may replace it.
+// step is a folder or a link on the way to a file.
+type step struct{ kind, path string }
+
+// mostLinks is how many links a path may lead through; systems allow fewer.
+const mostLinks = 255
+
+// walk follows an absolute path through all its links. It returns the file to which it leads, and
+// the folders and links on the way, the last of them first.
+func walk(path string) (target string, steps []step) {
+	at, rest := root(path), parts(path)
+	steps = []step{{"folder", at}}
+	for links := 0; len(rest) > 0; {
+		name := rest[0]
+		rest = rest[1:]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+		next := filepath.Join(at, name)
+		info, err := os.Lstat(next)
+		switch {
+		case err != nil:
+			return next, steps
+		case info.Mode()&fs.ModeSymlink != 0:
+			steps = append(steps, step{"link", next})
+			to, err := os.Readlink(next)
+			if links++; err != nil || links > mostLinks {
+				return next, steps
+			}
+			if filepath.IsAbs(to) {
+				at = root(to)
+				steps = append(steps, step{"folder", at})
+			}
+			rest = append(parts(to), rest...)
+			continue
+		case info.IsDir():
+			steps = append(steps, step{"folder", next})
+		}
+		at = next
+	}
+	slices.Reverse(steps)
+	return at, steps
+}
+
+func root(path string) string { return filepath.VolumeName(path) + string(filepath.Separator) }
+
+func parts(path string) []string {
+	return strings.Split(path[len(filepath.VolumeName(path)):], string(filepath.Separator))
+}
+
+// judge checks one file, folder or link. In a folder with the sticky bit, such as /tmp, only the
+// owner of a file may replace it. Everybody's mode of a link means nothing.
 func judge(kind, path string, info fs.FileInfo, me int, own owner) *Finding {
 	mode := info.Mode()
-	sticky := kind == "folder" && mode&fs.ModeSticky != 0
+	sticky := kind == "folder" && mode&fs.ModeSticky != 0 || kind == "link"
+	chown := "chown"
+	if kind == "link" {
+		chown = "chown -h" // of the link itself
+	}
 	everybody := mode.Perm()&0o002 != 0 && !sticky
 	if uid, ok := own(info); ok && uid != me && uid != 0 && !everybody {
 		return &Finding{
-			fmt.Sprintf("%s %s belongs to user %d, neither to this user nor to root", kind, path, uid), fmt.Sprintf("chown %d %s", me, path), false,
+			fmt.Sprintf("%s %s belongs to user %d, neither to this user nor to root", kind, path, uid), fmt.Sprintf("%s %d %s", chown, me, path), false,
 		}
 	}
 	if mode.Perm()&0o022 == 0 || sticky {

@@ -70,3 +70,46 @@ func TestKept(t *testing.T) {
 	require.Equal(t, "chmod 600 "+file, all[0].Do)
 	require.Empty(t, Kept(filepath.Dir(file)), "no file")
 }
+
+// Who may replace a link on the way, in whatever folder it is, chooses the file.
+func TestEachLinkCounts(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	in := func(name ...string) string { return filepath.Join(append([]string{root}, name...)...) }
+	for _, dir := range []string{"bin", "links", "opt", "opt/app"} {
+		require.NoError(t, os.Mkdir(in(dir), 0o755))
+	}
+	require.NoError(t, os.WriteFile(in("opt", "app", "h"), nil, 0o755)) //nolint:gosec // a program
+	for link, to := range map[string]string{
+		"bin/h": in("links", "h"), "links/h": in("opt", "app", "h"), // a chain of links
+		"bin/app": "../links/app", "links/app": "../opt/app", // a chain of linked folders
+		"bin/loop": "loop",
+	} {
+		require.NoError(t, os.Symlink(to, in(link)))
+	}
+	paths := []string{in("bin", "h"), in("bin", "app", "h"), in("bin", "app", "..", "app", "h")}
+	for _, path := range paths {
+		require.Empty(t, trusted(path, 7, of(7)), path)
+	}
+	require.Empty(t, trusted(in("bin", "loop"), 7, of(7)))
+	require.NoError(t, os.Chmod(in("links"), 0o777)) //nolint:gosec // the fault
+	for _, path := range paths {
+		all := trusted(path, 7, of(7))
+		require.Len(t, all, 1, path)
+		require.Equal(t, Finding{"others may write folder " + in("links") + " (mode 0777)", "chmod go-w " + in("links"), true}, all[0])
+	}
+	require.NoError(t, os.Chmod(in("links"), fs.ModeSticky|0o777)) // now only its owner may replace a link
+	for _, x := range []struct{ path, link string }{{paths[0], in("links", "h")}, {paths[1], in("links", "app")}} {
+		require.Empty(t, trusted(x.path, 7, of(7)))
+		stranger := func(info fs.FileInfo) (int, bool) {
+			if info.Mode()&fs.ModeSymlink != 0 && info.Name() == filepath.Base(x.link) {
+				return 8, true
+			}
+			return 7, true
+		}
+		all := trusted(x.path, 7, stranger)
+		require.Len(t, all, 2, x.path)
+		require.Contains(t, all, Finding{"link " + x.link + " belongs to user 8, neither to this user nor to root", "chown -h 7 " + x.link, false})
+	}
+}
