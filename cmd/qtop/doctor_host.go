@@ -19,6 +19,10 @@ func hostRightFindings(ctx context.Context, x patient) []finding {
 	if err != nil {
 		return []finding{unread("host rights", err)}
 	}
+	login, err := inspect.ThisLogin(ctx, x.client)
+	if err != nil {
+		return []finding{unread("host rights", err)}
+	}
 	executor := cmp.Or(x.settings.Executor, x.settings.HostID)
 	var owner inspect.ExecutorOwner
 	if len(x.settings.Handlers) > 0 {
@@ -37,11 +41,11 @@ func hostRightFindings(ctx context.Context, x patient) []finding {
 		if lacks[0].Name == need[0] {
 			found = "a worker host with this login runs no loop: it lacks " + all
 		}
-		out = append(out, finding{"note", "host rights", queue.Clean(found), "GRANT " + all + " TO " + x.session.User.String() + ", if a host connects with it"})
+		out = append(out, finding{"note", "host rights", queue.Clean(found), "GRANT " + all + " TO " + login.String() + ", if a host connects with it"})
 	}
 	if owner.Foreign {
 		out = append(out, finding{"note", "host rights", queue.Clean("a worker host with this login claims no jobs as " + executor + ", which belongs to " + owner.Role),
-			"GRANT " + owner.Role + " TO " + x.session.User.String() + ", or qtop executor owner " + queue.ShellQuote(executor) + " --owner-role " + queue.ShellQuote(x.session.User.String()) + " --reason R"})
+			"GRANT " + owner.Role + " TO " + login.String() + ", or qtop executor owner " + queue.ShellQuote(executor) + " --owner-role " + queue.ShellQuote(x.session.User.String()) + " --reason R"})
 	}
 	if len(out) > 0 {
 		return out

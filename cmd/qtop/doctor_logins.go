@@ -202,7 +202,7 @@ func wideFindings(l inspect.Login) []finding {
 			"give hosts and people separate logins with the roles that they need"})
 	} else if extra := slices.DeleteFunc(slices.Clone(l.Attributes), func(a string) bool { return a == "CREATEROLE" && l.Migrates }); len(extra) > 0 {
 		out = append(out, finding{"note", "wide login", queue.Clean(l.Name.String() + " has " + strings.Join(extra, ", ") + ", which its work with qtop does not need"),
-			"ALTER ROLE " + l.Name.String() + " NO" + strings.Join(extra, " NO")})
+			"ALTER ROLE " + l.Quoted.String() + " NO" + strings.Join(extra, " NO")})
 	}
 	var works, administers []string
 	for _, r := range l.Roles {

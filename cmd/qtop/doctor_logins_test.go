@@ -32,7 +32,7 @@ func TestDoctorOnLogins(t *testing.T) {
 		var all []finding
 		require.NoError(t, json.Unmarshal(out, &all), "%s", out)
 		for _, f := range all {
-			if f.State != "ok" && strings.Contains("read-only triggers path encoding isolation superuser wide login logins setting", f.Check) {
+			if f.State != "ok" && strings.Contains("read-only triggers path encoding isolation superuser wide login logins setting host rights roles", f.Check) {
 				lines += f.State + " " + f.Check + ": " + f.Found.String() + " | " + f.Remedy + "\n"
 				bad = bad || f.State == "bad"
 			}
@@ -74,6 +74,15 @@ func TestDoctorOnLogins(t *testing.T) {
 	require.NotContains(t, lines, "owen is a member of queue_owner")
 	require.NotContains(t, lines, "olga has", "a member of the owner migrates too")
 	require.Contains(t, lines, "note wide login: "+login+" is a member of queue_owner")
+	exec(`CREATE ROLE "user"; CREATE ROLE "Odd-One" LOGIN CREATEROLE IN ROLE queue_viewer, "user"; GRANT "user" TO queue_viewer; ALTER ROLE "Odd-One" SET statement_timeout = '2s';
+		ALTER ROLE "Odd-One" IN DATABASE ` + db + ` SET search_path = evil`)
+	lines, _ = doctor("Odd-One")
+	for _, remedy := range []string{
+		`ALTER ROLE "Odd-One" RESET statement_timeout`, `ALTER ROLE "Odd-One" IN DATABASE ` + db + ` RESET search_path`, `ALTER ROLE "Odd-One" NOCREATEROLE`,
+		` TO "Odd-One", if a host connects with it`, `REVOKE "user" FROM queue_viewer`,
+	} {
+		require.Contains(t, lines, remedy)
+	}
 	exec("ALTER ROLE " + viewer + " SET default_transaction_read_only = on")
 	lines, _ = doctor(viewer)
 	require.Contains(t, lines, "note read-only: ROLE "+viewer+" sets", "who only looks may be read-only")

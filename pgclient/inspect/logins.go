@@ -12,8 +12,8 @@ import (
 // LoginSetting is a parameter that a role, a database or the server's configuration sets for a
 // session.
 type LoginSetting struct {
-	Role     queue.Text // empty = for every role
-	Database queue.Text // empty = for every database
+	Role     queue.Text // quoted for a statement; empty = for every role
+	Database queue.Text // quoted for a statement; empty = for every database
 
 	Name   string // of the parameter, such as statement_timeout
 	Value  queue.Text
@@ -25,10 +25,11 @@ type LoginSetting struct {
 // session.
 type Login struct {
 	Name       queue.Text
-	Attributes []string // SUPERUSER, CREATEROLE, REPLICATION, BYPASSRLS
-	Roles      []string // qtop's roles of which it is a member
-	Mine       bool     // it is the login of this session
-	Migrates   bool     // whether it may run migrate up: it can act as the owner of the database, has CREATEROLE, and is no superuser
+	Quoted     queue.Text // Name, quoted for a statement
+	Attributes []string   // SUPERUSER, CREATEROLE, REPLICATION, BYPASSRLS
+	Roles      []string   // qtop's roles of which it is a member
+	Mine       bool       // it is the login of this session
+	Migrates   bool       // whether it may run migrate up: it can act as the owner of the database, has CREATEROLE, and is no superuser
 }
 
 // members lists the roles that are members of one of qtop's roles, directly or through other roles,
@@ -59,7 +60,7 @@ const hurting = `('search_path', 'client_encoding', 'default_transaction_read_on
 // LoginSettings returns the settings of this login, of the logins that have a role of qtop,
 // and of this database, but only those that change what a statement does.
 func LoginSettings(ctx context.Context, c *pgclient.Client) ([]LoginSetting, error) {
-	return ofMembers[LoginSetting](ctx, c, `SELECT COALESCE(l.rolname::text, ''), COALESCE(d.datname::text, ''),
+	return ofMembers[LoginSetting](ctx, c, `SELECT COALESCE(quote_ident(l.rolname), ''), COALESCE(quote_ident(d.datname), ''),
 			split_part(s, '=', 1), substr(s, strpos(s, '=') + 1), x.setrole = 0 OR l.rolname = session_user, false
 		FROM pg_catalog.pg_db_role_setting x LEFT JOIN login l ON l.oid = x.setrole LEFT JOIN pg_catalog.pg_database d ON d.oid = x.setdatabase,
 			unnest(x.setconfig) s
@@ -74,7 +75,7 @@ func LoginSettings(ctx context.Context, c *pgclient.Client) ([]LoginSetting, err
 
 // Logins returns the login of this session and all logins that have a role of qtop.
 func Logins(ctx context.Context, c *pgclient.Client) ([]Login, error) {
-	return ofMembers[Login](ctx, c, `SELECT l.rolname::text, array_remove(ARRAY[CASE WHEN l.rolsuper THEN 'SUPERUSER' END,
+	return ofMembers[Login](ctx, c, `SELECT l.rolname::text, quote_ident(l.rolname), array_remove(ARRAY[CASE WHEN l.rolsuper THEN 'SUPERUSER' END,
 			CASE WHEN l.rolcreaterole THEN 'CREATEROLE' END, CASE WHEN l.rolreplication THEN 'REPLICATION' END,
 			CASE WHEN l.rolbypassrls THEN 'BYPASSRLS' END], NULL),
 			ARRAY(SELECT DISTINCT h.role::text FROM held h WHERE h.member = l.oid ORDER BY 1), l.rolname = session_user,

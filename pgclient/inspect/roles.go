@@ -44,6 +44,15 @@ func LackedRoles(ctx context.Context, c *pgclient.Client, roles []string) ([]Lac
 		WHERE NOT COALESCE(pg_has_role(session_user, to_regrole(quote_ident(x.role))::oid, 'MEMBER'), false) ORDER BY x.n`, roles, found)
 }
 
+// ThisLogin returns the login of this session, quoted for a statement.
+func ThisLogin(ctx context.Context, c *pgclient.Client) (queue.Text, error) {
+	all, err := read[struct{ Quoted queue.Text }](ctx, c, "SELECT quote_ident(session_user)")
+	if err != nil || len(all) == 0 {
+		return queue.Text{}, err
+	}
+	return all[0].Quoted, nil
+}
+
 // ExecutorOwner is the role whose members may work as an executor.
 type ExecutorOwner struct {
 	Role    string // quoted for a statement; "" = every host may, there is no such executor, or this login may not read it

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -144,7 +145,7 @@ func serverError(pg *pgconn.PgError, err error) error {
 		e.Do = queue.Clean("the schema is missing or older than this program: run qtop migrate up")
 	case pg.Code == "42725": // the call fits two functions of this name
 		e.Do = queue.Clean("another function of this name exists: the check foreign of qtop doctor names it")
-	case pg.Code == "22023", pg.Code == "22008", pg.Code == "22003":
+	case slices.Contains([]string{"22023", "22008", "22003", "22P02", "22007"}, pg.Code): // a value that the caller gave
 		e.Kind, e.Do = queue.KindUsage, queue.Clean(Mask(pg.Hint))
 	case pg.Code == "22021":
 		e.Kind, e.Do = queue.KindUsage, queue.Clean("a text must be UTF-8 without zero bytes")

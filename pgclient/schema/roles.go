@@ -80,7 +80,7 @@ type Role struct {
 	Role       string   // name in the cluster
 	Attributes []string // attributes that a group role must not have: LOGIN, SUPERUSER, …
 	Members    []string // direct members in the cluster
-	MemberOf   []string // without pg_read_all_stats, which migrate up grants to the owner
+	MemberOf   []string // quoted for a statement; without pg_read_all_stats, which migrate up grants to the owner
 	Databases  []string // other databases of the cluster in which it has rights or objects
 	Hint       bool     // its comment names qtop; any login with CREATEROLE can write it
 
@@ -111,7 +111,7 @@ SELECT r.rolname::text,
 	array_remove(ARRAY[CASE WHEN r.rolcanlogin THEN 'LOGIN' END, CASE WHEN r.rolsuper THEN 'SUPERUSER' END, CASE WHEN r.rolcreaterole THEN 'CREATEROLE' END,
 		CASE WHEN r.rolcreatedb THEN 'CREATEDB' END, CASE WHEN r.rolreplication THEN 'REPLICATION' END, CASE WHEN r.rolbypassrls THEN 'BYPASSRLS' END], NULL),
 	ARRAY(SELECT DISTINCT m.rolname::text FROM pg_auth_members a JOIN pg_roles m ON m.oid = a.member WHERE a.roleid = r.oid ORDER BY 1),
-	ARRAY(SELECT DISTINCT g.rolname::text FROM pg_auth_members a JOIN pg_roles g ON g.oid = a.roleid WHERE a.member = r.oid AND (g.rolname <> 'pg_read_all_stats' OR r.rolname::text <> $2::text) ORDER BY 1),
+	ARRAY(SELECT DISTINCT quote_ident(g.rolname) FROM pg_auth_members a JOIN pg_roles g ON g.oid = a.roleid WHERE a.member = r.oid AND (g.rolname <> 'pg_read_all_stats' OR r.rolname::text <> $2::text) ORDER BY 1),
 	ARRAY(SELECT d.datname::text FROM pg_database d WHERE d.datname <> current_database() AND d.oid IN (
 		SELECT x.dbid FROM pg_shdepend x WHERE x.refclassid = 'pg_authid'::regclass AND x.refobjid = r.oid) ORDER BY 1),
 	COALESCE(shobj_description(r.oid, 'pg_authid') LIKE 'qtop: %', false),
