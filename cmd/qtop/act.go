@@ -248,12 +248,14 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 			if then == "" || res.Refused != "" {
 				break
 			}
+			var done queue.Result
 			next, err := do.Plan(ctx, queue.Request{Action: then, Targets: []string{res.Results[i].NewID}, Actor: r.Actor})
-			if err != nil {
-				return err
+			if err == nil {
+				done, err = do.Apply(ctx, next)
 			}
-			done, err := do.Apply(ctx, next)
-			if err != nil {
+			if err != nil { // what was made and started before the error stays
+				res.Results[i].Why = queue.Clean("it is not known whether it was started: see qtop ops")
+				_ = a.outcome(res, plan)
 				return err
 			}
 			res.AuditID = cmp.Or(done.AuditID, res.AuditID)

@@ -73,3 +73,24 @@ func TestSignalInterruptsVerb(t *testing.T) {
 		})
 	}
 }
+
+// If an operation cannot be started, the verb still says which operations it
+// made and started.
+func TestOperationNotStarted(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	conn := db.Conn(t, "")
+	require.NoError(t, deadLetters(t.Context(), conn, 1, "HTTP_503"))
+	require.NoError(t, deadJobs(t.Context(), conn, 1, "kg.reindex", "kg"))
+	_, err := conn.Exec(t.Context(), `CREATE FUNCTION public.test_refuses() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
+		CREATE TRIGGER test_refuses BEFORE UPDATE ON public.queue_bulk_operation FOR EACH ROW WHEN (NEW.operation_id = 2 AND NEW.state = 'running') EXECUTE FUNCTION public.test_refuses()`)
+	require.NoError(t, err)
+	cmd := qtop(t, db.DSN(operator(t, db)), "requeue", "--filter", "code:*", "--rate", "1", "--yes", "--reason", "r")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	require.Error(t, cmd.Run())
+	require.Equal(t, 1, cmd.ProcessState.ExitCode())
+	require.Contains(t, errs.String(), "not this one")
+	require.Contains(t, out.String(), "webhook running → 1\n")
+	require.Contains(t, out.String(), "→ 2: it is not known whether it was started: see qtop ops")
+}
