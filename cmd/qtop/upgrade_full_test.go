@@ -20,25 +20,34 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// beforeCodeNumbers is the last commit whose programs did not yet compare the
-// number of the schema's code with their own.
-const beforeCodeNumbers = "5088814"
+// plainHTTP lets a host send to the receivers of a test. Programs of before code numbers do not know it.
+var plainHTTP = []string{"--delivery-allow-plain-http", "127.0.0.0/8"}
 
-// builtBefore builds qtop from that commit.
-func builtBefore(t *testing.T) string {
+// earlier are the commits whose programs the schema of this tree serves: the last one before programs
+// compared the number of the schema's code with their own, and release 0.2.0.
+var earlier = map[string]struct {
+	commit string
+	flags  []string // of its hosts
+}{
+	"before code numbers": {"50888144795729f15befa3b7b7755aefa3db7069", nil},
+	"release 0.2.0":       {"b31bf33a285ee30d390a374dd2bad11b9edb7793", plainHTTP},
+}
+
+// builtFrom builds qtop from a commit.
+func builtFrom(t *testing.T, commit string) string {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
 	src := t.TempDir()
-	archive := exec.CommandContext(t.Context(), "git", "-C", root, "archive", "--output", filepath.Join(src, "src.tar"), beforeCodeNumbers)
+	archive := exec.CommandContext(t.Context(), "git", "-C", root, "archive", "--output", filepath.Join(src, "src.tar"), commit)
 	if out, err := archive.CombinedOutput(); err != nil {
-		t.Skipf("full: the history of the repository does not reach commit %s: %s", beforeCodeNumbers, out)
+		t.Skipf("full: the history of the repository does not reach commit %s: %s", commit, out)
 	}
 	untar := exec.CommandContext(t.Context(), "tar", "-xf", "src.tar")
 	untar.Dir = src
 	out, err := untar.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", "before", "./cmd/qtop")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", "before", "./cmd/qtop")
 	build.Dir, build.Env = src, append(os.Environ(), "CGO_ENABLED=0")
 	out, err = build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -60,16 +69,25 @@ func (l *jobLedger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// This program upgrades a database of the last release, while two hosts and a
-// console of that release are connected to it. No work is lost or done twice,
+// This program upgrades a database of an earlier commit, while two hosts and a
+// console of that commit are connected to it. No work is lost or done twice,
 // and the old programs go on working, also beside a host that was restarted
 // with this program.
 func TestUpgradeUnderOldHosts(t *testing.T) {
 	if os.Getenv("QTOP_TEST_FULL") == "" {
-		t.Skip("full: builds the program of an earlier commit and runs its hosts for half a minute")
+		t.Skip("full: builds the programs of two earlier commits and runs their hosts for half a minute each")
 	}
 	t.Parallel()
-	before := builtBefore(t)
+	for name, e := range earlier {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			upgradeUnder(t, builtFrom(t, e.commit), e.flags)
+		})
+	}
+}
+
+func upgradeUnder(t *testing.T, before string, flags []string) {
+	t.Helper()
 	db := pgtest.Empty(t)
 	out, err := program(t, before, db.DSN(""), "migrate", "up").CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -112,7 +130,7 @@ func TestUpgradeUnderOldHosts(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"a", "b"} {
-		work(id, program(t, before, db.DSN(worker), "worker", "--host-id", id))
+		work(id, program(t, before, db.DSN(worker), append([]string{"worker", "--host-id", id}, flags...)...))
 	}
 	x.eventually("both hosts are alive", func() bool { return x.number("SELECT count(*) FROM public.queue_host WHERE stopped_at IS NULL") == 2 })
 	console := onScreen(t, 120, 40, program(t, before, db.DSN(operator(t, db))))
@@ -143,9 +161,8 @@ func TestUpgradeUnderOldHosts(t *testing.T) {
 	now := delivered()
 	x.eventually("they go on delivering", func() bool { return delivered() > now+300 })
 	ends("a")
-	// The last release does not know this flag.
-	work("a", qtop(t, db.DSN(worker), "worker", "--host-id", "a", "--delivery-allow-plain-http", "127.0.0.0/8"))
-	x.eventually("one of this program works beside one of the last", func() bool {
+	work("a", qtop(t, db.DSN(worker), append([]string{"worker", "--host-id", "a"}, plainHTTP...)...))
+	x.eventually("one of this program works beside an old one", func() bool {
 		return x.number("SELECT count(DISTINCT split_part(worker_id, '/', 1)) FROM public.webhook_delivery_jobs WHERE finished_at > (SELECT started_at FROM public.queue_host WHERE host_id = 'a')") == 2 &&
 			x.number("SELECT count(DISTINCT lease_owner) FROM public.job_history WHERE finished_at > (SELECT started_at FROM public.queue_host WHERE host_id = 'a')") == 2
 	})
