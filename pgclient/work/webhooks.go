@@ -26,7 +26,7 @@ type WebhookJob struct {
 	SecretRef      *string // name of the secret to sign with; nil = unsigned
 	WebhookID      string  // header webhook-id: the same for all attempts and requeues
 	Payload        *string // nil: read it with WebhookPayload
-	Paced          bool    // the claim used a token of a rate limit: send it within 250 ms, or release it
+	Paced          bool    // the claim used a token of a rate limit: within 250 ms send it or begin to read its payload, or release it
 }
 
 // ClaimWebhooks leases up to n jobs: at most per jobs of one subscription, and none of the

@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -123,6 +124,9 @@ func (r *requests) send(ctx context.Context, x *delivery) {
 	r.results.Add(x)
 }
 
+// errTokenExpired reports that the payload was not read, because the token of a rate limit is too old.
+var errTokenExpired = errors.New("the token of the rate limit is too old")
+
 // attempt makes the request, within the rest of the lease. sent is false if no request was made
 // and no result must be recorded.
 func (r *requests) attempt(ctx context.Context, x *delivery) (res sender.Result, sent bool) {
@@ -137,19 +141,20 @@ func (r *requests) attempt(ctx context.Context, x *delivery) (res sender.Result,
 	}
 	waiting, cancel := context.WithTimeout(ctx, max(x.remaining()-reportReserve-minTimeout, 0))
 	defer cancel()
+	// The token of a rate limit must be young when the read begins. It does not expire during the
+	// read: a payload that always takes longer would never be sent.
+	begun := false
 	read := func(ctx context.Context, most int64) (work.Payload, error) {
+		if !begun && x.rateTokenExpired(time.Now()) {
+			return work.Payload{}, errTokenExpired
+		}
+		begun = true
 		return r.Client.WebhookPayload(ctx, x.EventID, most)
 	}
-	err := r.Budget.Use(waiting, read, func(p work.Payload) {
-		if x.rateTokenExpired(time.Now()) {
-			x.payloadUnread = true
-			return
-		}
-		res, sent = r.request(ctx, x, p.Text)
-	})
+	err := r.Budget.Use(waiting, read, func(p work.Payload) { res, sent = r.request(ctx, x, p.Text) })
 	switch {
 	case err == nil:
-	case waiting.Err() != nil || pgerror.Retryable(err):
+	case errors.Is(err, errTokenExpired) || waiting.Err() != nil || pgerror.Retryable(err):
 		x.payloadUnread = true
 	default:
 		r.Log.Error("the payload could not be read", "job_id", x.JobID, "error", err.Error())
