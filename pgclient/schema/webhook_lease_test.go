@@ -144,6 +144,61 @@ func TestWebhookRenewBesideALockedRow(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("%d done, %d done, %d lease_lost", ids[0], ids[1], ids[2]), outcomes())
 }
 
+// A job whose row another session has locked is not handed back now, and delays no other.
+func TestWebhookReleaseBesideALockedRow(t *testing.T) {
+	h := newHooks(t)
+	h.subscribe("order")
+	h.emit("order", 3)
+	h.step()
+	leases := h.claim(3)
+	ids, tokens := []int64{leases[0].Job, leases[1].Job, leases[2].Job}, []string{leases[0].Token, leases[1].Token, uuid.NewString()}
+	tx, err := h.root.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM public.webhook_delivery_jobs WHERE id = ANY ($1) FOR UPDATE", []int64{ids[0], ids[2]})
+	require.NoError(t, err)
+	outcomes := func() string {
+		return one[string](h, "SELECT string_agg(job_id || ' ' || outcome, ', ' ORDER BY job_id) FROM public.fn_webhook_job_release($1, $2)", ids, tokens)
+	}
+	require.Equal(t, fmt.Sprintf("%d done, %d lease_lost", ids[1], ids[2]), outcomes())
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Equal(t, fmt.Sprintf("%d done, %d lease_lost, %d lease_lost", ids[0], ids[1], ids[2]), outcomes())
+}
+
+// While another session changes the suspension that waits for a probe, the lease of the probe is
+// renewed, and the probe is not handed back: neither waits.
+func TestWebhookProbeBesideALockedSuspension(t *testing.T) {
+	h := newHooks(t)
+	h.flag("webhook.circuit_failures", "3")
+	h.flag("webhook.max_attempts", "100")
+	sub := h.subscribe("order")
+	h.emit("order", 10)
+	h.step()
+	leases := h.claim(4)
+	h.finish("", leases[0])
+	h.finish("TIMEOUT", leases[1:]...)
+	h.step()
+	h.exec("UPDATE public.webhook_endpoint_suspensions SET until = now() - interval '1 second'")
+	h.step()
+	probes := h.claim(10)
+	require.Len(t, probes, 1)
+	probe := probes[0]
+	ids, tokens := []int64{probe.Job}, []string{probe.Token}
+	tx, err := h.root.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM public.webhook_endpoint_suspensions WHERE subscription_id = $1 FOR UPDATE", sub)
+	require.NoError(t, err)
+	outcome := func(f string) string {
+		return one[string](h, "SELECT COALESCE(max(outcome), 'locked') FROM public.fn_webhook_job_"+f+"($1, $2)", ids, tokens)
+	}
+	require.Equal(t, "done", outcome("renew"))
+	require.Equal(t, "locked", outcome("release"))
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Equal(t, "done", outcome("renew"))
+	require.True(t, one[bool](h, "SELECT x.probe_until = j.lease_until FROM public.webhook_endpoint_suspensions x, public.webhook_delivery_jobs j WHERE j.id = x.probe_job_id"))
+	require.Equal(t, "done", outcome("release"))
+	require.Equal(t, 1, one[int](h, "SELECT count(*) FROM public.webhook_endpoint_suspensions WHERE probe_job_id IS NULL"))
+}
+
 // A row that another session has locked fails a report soon, so that the host can record the other
 // results.
 func TestWebhookReportBesideALockedRow(t *testing.T) {

@@ -110,7 +110,7 @@ type leases struct {
 	*Worker
 	l          *loop.Loop
 	leased     map[int64]*delivery
-	unreleased []*delivery // deliveries to hand back when the database is available again
+	unreleased []*delivery // deliveries to hand back when the database is available again, or their rows are not locked
 	unanswered bool        // a claim returned an error, but may have been committed
 }
 
@@ -184,6 +184,10 @@ func (s *leases) renew(ctx context.Context) {
 	}
 }
 
+// lockedPause is the time between two tries to hand back deliveries whose rows other sessions have
+// locked, at a stop.
+const lockedPause = 50 * time.Millisecond
+
 // handBack hands back all deliveries without a result, and the deliveries of claims without an
 // answer.
 func (s *leases) handBack(ctx context.Context) {
@@ -193,9 +197,13 @@ func (s *leases) handBack(ctx context.Context) {
 			open = append(open, x)
 		}
 	}
-	owed := s.unreleased
+	xs := append(open, s.unreleased...)
 	s.unreleased = nil
-	s.release(ctx, append(open, owed...))
+	// a row that another session has locked is often free a moment later
+	for end := time.Now().Add(min(s.l.Remaining(), loop.HandBackTime) / 2); s.release(ctx, xs) && len(s.unreleased) > 0 && time.Now().Before(end); {
+		time.Sleep(lockedPause)
+		xs, s.unreleased = s.unreleased, nil
+	}
 	if !s.unanswered {
 		return
 	}
@@ -216,8 +224,8 @@ func (s *leases) retryRelease(ctx context.Context) {
 }
 
 // release returns deliveries to Pending without counting an attempt; false when the statement
-// failed. After a temporary failure retryRelease repeats it later; after any other failure the
-// leases will expire.
+// failed. After a temporary failure retryRelease repeats it later, as it does for a delivery whose
+// row another session has locked; after any other failure the leases will expire.
 func (s *leases) release(ctx context.Context, xs []*delivery) bool {
 	if len(xs) == 0 {
 		return true
@@ -247,9 +255,12 @@ func (s *leases) release(ctx context.Context, xs []*delivery) bool {
 		outcome[o.JobID] = o.Outcome
 	}
 	for _, x := range xs {
-		if outcome[x.JobID] == "done" {
+		switch outcome[x.JobID] {
+		case "":
+			s.unreleased = append(s.unreleased, x)
+		case "done":
 			x.log(s.Log).Info("handed back", "error_code", "")
-		} else {
+		default:
 			x.log(s.Log).Warn("lease lost before it was handed back", "error_code", "")
 		}
 	}

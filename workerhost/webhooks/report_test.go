@@ -4,6 +4,7 @@ package webhooks
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -141,6 +142,36 @@ func TestLockedResultDelaysNoOther(t *testing.T) {
 	require.Eventually(t, xs[1].settled.Load, 30*time.Second, time.Millisecond)
 	r.results.Close(time.Now().Add(time.Minute))
 	require.Equal(t, []string{"Completed", "Completed", "Leased"}, states(t, admin))
+}
+
+// A delivery whose row another session has locked is handed back later, and delays no other.
+func TestHandBackBesideALockedRow(t *testing.T) {
+	t.Parallel()
+	w, l, claimed, admin := claimedWorker(t)
+	s := &leases{Worker: w, l: l, leased: map[int64]*delivery{}}
+	now := time.Now()
+	xs := s.add(claim{jobs: claimed, sent: now, returned: now})
+	unlock := lock(t, admin, xs[1].JobID)
+	require.True(t, s.release(t.Context(), xs))
+	require.Equal(t, []string{"Pending", "Leased", "Pending"}, states(t, admin))
+	require.Equal(t, []*delivery{xs[1]}, s.unreleased)
+	s.retryRelease(t.Context())
+	require.Equal(t, []*delivery{xs[1]}, s.unreleased)
+	unlock()
+	s.retryRelease(t.Context())
+	require.Empty(t, s.unreleased)
+	require.Equal(t, []string{"Pending", "Pending", "Pending"}, states(t, admin))
+
+	again, err := w.Client.ClaimWebhooks(t.Context(), "x", 3, nil, 3, 0)
+	require.NoError(t, err)
+	xs = s.add(claim{jobs: again, sent: now, returned: now})
+	unlock = lock(t, admin, xs[1].JobID)
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); s.handBack(t.Context()) }()
+	require.Eventually(t, func() bool { return slices.Equal(states(t, admin), []string{"Pending", "Leased", "Pending"}) }, time.Minute, time.Millisecond)
+	unlock()
+	<-stopped
+	require.Equal(t, []string{"Pending", "Pending", "Pending"}, states(t, admin))
 }
 
 // The server searches the texts of results for secrets, so long texts are recorded in several

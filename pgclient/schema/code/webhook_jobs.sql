@@ -494,9 +494,10 @@ COMMENT ON FUNCTION public.fn_webhook_job_report IS
 GRANT EXECUTE ON FUNCTION public.fn_webhook_job_report TO :"webhook_worker";
 
 -- fn_webhook_job_renew, fn_webhook_job_release (p_job_ids, p_lease_tokens): parallel arrays → per id
--- done | lease_lost. Renew extends the lease to its full duration from now; a row that another session has locked is
--- neither renewed nor returned, because a host renews all its leases in one call. Release returns the job to Pending,
--- and no attempt is counted.
+-- done | lease_lost. Renew extends the lease to its full duration from now; release returns the job to Pending, and no
+-- attempt is counted. A row that another session has locked is neither changed nor returned, because a host renews or
+-- releases many leases in one call. The suspension that waits for the result of a probe is locked after its job: if
+-- another session has locked it, the probe is renewed without it, and is not released.
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_renew(p_job_ids bigint[], p_lease_tokens uuid[])
 RETURNS TABLE (job_id bigint, outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -506,6 +507,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 DECLARE
   v_until timestamptz := now() + make_interval(secs => public.fn_cfg_int('webhook.lease_seconds', 60));
   v_free bigint[];
+  v_suspended bigint[];
   v_done bigint[];
 BEGIN
   IF p_job_ids IS NULL OR p_lease_tokens IS NULL OR cardinality(p_job_ids) <> cardinality(p_lease_tokens) THEN
@@ -514,13 +516,16 @@ BEGIN
   END IF;
   SELECT array_agg(x.id) INTO v_free FROM (SELECT j.id FROM public.webhook_delivery_jobs j
     WHERE j.id = ANY (p_job_ids) ORDER BY j.id FOR UPDATE SKIP LOCKED) x;
+  SELECT array_agg(x.subscription_id) INTO v_suspended FROM (SELECT s.subscription_id
+    FROM public.webhook_endpoint_suspensions s WHERE s.probe_job_id = ANY (v_free)
+    ORDER BY s.subscription_id FOR UPDATE SKIP LOCKED) x;
   WITH held AS (
     UPDATE public.webhook_delivery_jobs j SET lease_until = v_until
     FROM unnest(p_job_ids, p_lease_tokens) AS i (id, token)
     WHERE j.id = i.id AND j.id = ANY (v_free) AND j.status = 'Leased' AND j.lease_token = i.token RETURNING j.id
   ), probes AS (
     UPDATE public.webhook_endpoint_suspensions x SET probe_until = v_until
-    FROM held h WHERE x.probe_job_id = h.id
+    FROM held h WHERE x.probe_job_id = h.id AND x.subscription_id = ANY (v_suspended)
   )
   SELECT array_agg(h.id) INTO v_done FROM held h;
   RETURN QUERY
@@ -542,18 +547,27 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
   SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
+  v_free bigint[];
+  v_suspended bigint[];
   v_done bigint[];
 BEGIN
   IF p_job_ids IS NULL OR p_lease_tokens IS NULL OR cardinality(p_job_ids) <> cardinality(p_lease_tokens) THEN
     RAISE EXCEPTION 'p_job_ids and p_lease_tokens must have the same length, not % and %',
       COALESCE(cardinality(p_job_ids), 0), COALESCE(cardinality(p_lease_tokens), 0) USING ERRCODE = '22023';
   END IF;
-  PERFORM 1 FROM public.webhook_delivery_jobs j WHERE j.id = ANY (p_job_ids) ORDER BY j.id FOR UPDATE;
+  SELECT array_agg(x.id) INTO v_free FROM (SELECT j.id FROM public.webhook_delivery_jobs j
+    WHERE j.id = ANY (p_job_ids) ORDER BY j.id FOR UPDATE SKIP LOCKED) x;
+  SELECT array_agg(x.subscription_id) INTO v_suspended FROM (SELECT s.subscription_id
+    FROM public.webhook_endpoint_suspensions s WHERE s.probe_job_id = ANY (v_free)
+    ORDER BY s.subscription_id FOR UPDATE SKIP LOCKED) x;
+  SELECT array_agg(f.id) INTO v_free FROM unnest(v_free) AS f (id)
+  WHERE NOT EXISTS (SELECT FROM public.webhook_endpoint_suspensions s
+    WHERE s.probe_job_id = f.id AND s.subscription_id <> ALL (COALESCE(v_suspended, '{}')));
   WITH freed AS (
     UPDATE public.webhook_delivery_jobs j SET status = 'Pending', lease_until = NULL, lease_token = NULL,
       worker_id = NULL, started_at = NULL
     FROM unnest(p_job_ids, p_lease_tokens) AS i (id, token)
-    WHERE j.id = i.id AND j.status = 'Leased' AND j.lease_token = i.token RETURNING j.id
+    WHERE j.id = i.id AND j.id = ANY (v_free) AND j.status = 'Leased' AND j.lease_token = i.token RETURNING j.id
   ), probes AS (
     UPDATE public.webhook_endpoint_suspensions x SET probe_job_id = NULL, probe_until = NULL
     FROM freed f WHERE x.probe_job_id = f.id
@@ -561,10 +575,14 @@ BEGIN
   SELECT array_agg(f.id) INTO v_done FROM freed f;
   RETURN QUERY
   SELECT i.id, CASE WHEN i.id = ANY (v_done) THEN 'done' ELSE 'lease_lost' END
-  FROM unnest(p_job_ids) WITH ORDINALITY AS i (id, n) ORDER BY i.n;
+  FROM unnest(p_job_ids, p_lease_tokens) WITH ORDINALITY AS i (id, token, n)
+  WHERE i.id = ANY (v_free) OR NOT EXISTS (SELECT FROM public.webhook_delivery_jobs j
+    WHERE j.id = i.id AND j.status = 'Leased' AND j.lease_token = i.token)
+  ORDER BY i.n;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_job_release IS
-  'Returns leased jobs to Pending without counting an attempt, as a draining worker does.';
+  'Returns leased jobs to Pending without counting an attempt, as a draining worker does. A row that another session '
+  'has locked is not released and not returned.';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_job_release TO :"webhook_worker";
 
 -- fn_webhook_lease_lose(ids) → {reset, failed, log}: returns jobs whose lease expired to Pending with lease_resets + 1,
