@@ -33,6 +33,7 @@ type delivery struct {
 	fault           *sender.Fault
 	report          work.WebhookReport
 	settled         atomic.Bool // the database has answered to the report
+	resultLost      atomic.Bool // the request was made, and its result will never be recorded
 
 	mu sync.Mutex
 	// until is the end of the lease on the local clock. The lease is counted from before the
@@ -189,11 +190,11 @@ func (s *leases) renew(ctx context.Context) {
 const lockedPause = 50 * time.Millisecond
 
 // handBack hands back all deliveries without a result, and the deliveries of claims without an
-// answer.
+// answer. A delivery whose result was lost is not handed back: its lease expires, which counts.
 func (s *leases) handBack(ctx context.Context) {
 	var open []*delivery
 	for _, x := range s.leased {
-		if !x.settled.Load() {
+		if !x.settled.Load() && !x.resultLost.Load() {
 			open = append(open, x)
 		}
 	}

@@ -75,10 +75,11 @@ func TestUnreadPayloadKeepsNoOthers(t *testing.T) {
 }
 
 // A result that the database refuses does not affect the other results of its batch, and a
-// repeated report changes nothing.
+// repeated report changes nothing. The request of the refused result was made, so its delivery is
+// not handed back: its lease expires, which counts.
 func TestReportBadResult(t *testing.T) {
 	t.Parallel()
-	w, l, claimed, _ := claimedWorker(t)
+	w, l, claimed, admin := claimedWorker(t)
 	r := newRequests(w, l, 3)
 	status, code := 204, "NO_SUCH_CODE"
 	xs := make([]*delivery, 3)
@@ -98,6 +99,12 @@ func TestReportBadResult(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	require.Equal(t, "repeated", out[0].Outcome)
+	s := &leases{Worker: w, l: l, leased: map[int64]*delivery{}}
+	for _, x := range xs {
+		s.leased[x.JobID] = x
+	}
+	s.handBack(t.Context())
+	require.Equal(t, []string{"Completed", "Leased", "Completed"}, states(t, admin))
 }
 
 // states returns the status of all webhook jobs, by id.

@@ -38,6 +38,9 @@ func newRequests(w *Worker, l *loop.Loop, maxDeliveries int) *requests {
 		LeaseLeft: (*delivery).remaining,
 		OnLost: func(batch []*delivery, err error) {
 			w.Log.Error("results could not be recorded: the leases will expire and the webhooks will be sent again", "jobs", len(batch), "error", err.Error())
+			for _, x := range batch {
+				x.resultLost.Store(true)
+			}
 			r.notifyEnded(batch)
 		},
 		OnError:   l.RecordError,
