@@ -65,10 +65,8 @@ func (a *app) handlers(loops []string, lookup lookup) (map[string]handler.Handle
 		return map[string]handler.Handler{}, nil
 	}
 	s := a.settings
-	// The URL of a handler does the work of a job before it answers, so its
-	// response header may take as long as the longest attempt.
 	jobSender := sender.New(sender.Config{
-		Version: version(), Allow: s.Delivery.AllowNetworks, PlainHTTP: s.Delivery.AllowPlainHTTP, Concurrency: s.Concurrency, Headers: longestAttempt, Lookup: lookup,
+		Version: version(), Allow: s.Delivery.AllowNetworks, PlainHTTP: s.Delivery.AllowPlainHTTP, Concurrency: s.Concurrency, Lookup: lookup,
 	})
 	all, err := handler.Parse(specs(s.Handlers), jobSender)
 	return all, problems(err)

@@ -24,9 +24,8 @@ const longest = 24 * time.Hour
 // the response body are kept for the text of a failure. The address checks and limits of package
 // sender apply.
 //
-// A response header may take as long as the sender s allows (Config.Headers, by default 15 s). An
-// endpoint usually does its work before it responds, so use a separate sender for these handlers,
-// whose Headers is the longest timeout of an attempt.
+// A response may take as long as the attempt: an endpoint usually does its work before it responds.
+// If the sender s bounds the time of a response header (Config.Headers), that counts too.
 func URL(raw string, s *sender.Sender) (Handler, error) {
 	u, err := url.Parse(raw)
 	// No error text contains the URL, because a URL may contain a token.

@@ -290,6 +290,8 @@ func TestHeaderTimeout(t *testing.T) {
 	res := s.Send(context.Background(), r)
 	require.Equal(t, CodeTimeout, res.Code)
 	require.Less(t, res.Took, 30*time.Second)
+	// without it, a receiver may use the whole time of the request (webhook.timeout_seconds)
+	require.Zero(t, newSender(t, Config{}).transport.ResponseHeaderTimeout)
 }
 
 func TestTLSHandshakeTimeout(t *testing.T) {

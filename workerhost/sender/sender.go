@@ -60,7 +60,8 @@ type Config struct {
 	Concurrency int // idle connections kept per receiver host; at least 1
 	// Connect bounds name resolution plus the TCP handshake, TLS the TLS handshake, Headers the
 	// time from the last byte sent to the end of the response header, Body the time to read the
-	// body, which does not affect the outcome. Zero means 5 s, 5 s, 15 s and 5 s.
+	// body, which does not affect the outcome. Zero means 5 s, 5 s, as long as Request.Timeout
+	// allows, and 5 s.
 	Connect, TLS, Headers, Body time.Duration
 	RootCAs                     *x509.CertPool // nil = the system's root certificates
 	// Lookup resolves names; nil = net.DefaultResolver. The addresses that it returns are
@@ -81,7 +82,6 @@ type Sender struct {
 func New(c Config) *Sender {
 	c.Connect = cmp.Or(c.Connect, 5*time.Second)
 	c.TLS = cmp.Or(c.TLS, 5*time.Second)
-	c.Headers = cmp.Or(c.Headers, 15*time.Second)
 	c.Body = cmp.Or(c.Body, 5*time.Second)
 	c.Concurrency = max(c.Concurrency, 1) // 0 would be net/http's default of 2
 	if c.Lookup == nil {
