@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -113,8 +114,9 @@ func TestWebhookVerify(t *testing.T) {
 	require.Contains(t, plan(t, admin, verify).Refused, "this process has no settings for sending")
 
 	answer, asked := actions.ProbeAnswer{Answer: "HTTP_503 answered 503"}, 0
-	admin.Probing(func(_ context.Context, url, secret string, id int64) (actions.ProbeAnswer, error) {
+	admin.Probing(func(_ context.Context, url, secret string, id int64, ahead time.Duration) (actions.ProbeAnswer, error) {
 		asked++
+		require.InDelta(t, 0, ahead.Seconds(), 10, "both clocks are that of this machine")
 		require.Equal(t, "https://a.test/?t=hush acme 1", url+" "+secret+" "+map[int64]string{1: "1"}[id])
 		return answer, nil
 	})

@@ -21,15 +21,16 @@ const probeType = "qtop.verify"
 
 // probe sends one test request to the URL of a webhook subscription, under the
 // settings of this process. The checks of the address and the signature are
-// those of a worker host.
-func (a *app) probe(ctx context.Context, url, secretRef string, subscription int64) (actions.ProbeAnswer, error) {
-	now := time.Now().UTC().Format(time.RFC3339Nano)
+// those of a worker host. clockAhead is how far the clock of the database server is ahead of this
+// machine's.
+func (a *app) probe(ctx context.Context, url, secretRef string, subscription int64, clockAhead time.Duration) (actions.ProbeAnswer, error) {
+	now := time.Now().Add(clockAhead).UTC().Format(time.RFC3339Nano)
 	body, err := json.Marshal(map[string]any{"type": probeType, "subscription": subscription, "created_at": now})
 	if err != nil {
 		return actions.ProbeAnswer{}, err
 	}
 	r := sender.Request{
-		URL: url, ID: "qtop_verify_" + rand.Text(), Body: body, Timeout: probeTimeout,
+		URL: url, ID: "qtop_verify_" + rand.Text(), Body: body, Timeout: probeTimeout, ClockAhead: clockAhead,
 		Header: map[string]string{"webhook-event-type": probeType, "webhook-event-created": now},
 	}
 	if secretRef != "" {

@@ -9,13 +9,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/parseid"
+	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // Probe sends one test request to a URL, as a worker host would send a delivery of the
-// subscription, signed with the secret named secretRef ("" = unsigned). It returns an error if
-// nothing was sent; a refusal by the receiver is an answer.
-type Probe func(ctx context.Context, url, secretRef string, subscription int64) (ProbeAnswer, error)
+// subscription, signed with the secret named secretRef ("" = unsigned). clockAhead is how far the
+// clock of the database server, by which the request is signed, is ahead of this machine's. Probe
+// returns an error if nothing was sent; a refusal by the receiver is an answer.
+type Probe func(ctx context.Context, url, secretRef string, subscription int64, clockAhead time.Duration) (ProbeAnswer, error)
 
 // ProbeAnswer is the answer to a test request.
 type ProbeAnswer struct {
@@ -221,7 +223,12 @@ func applyWebhookVerify(ctx context.Context, c *Planner, p queue.Plan, res *queu
 		recordOne(res, p.Request.Targets[0], "", a)
 		return nil
 	}
-	got, err := c.probe(ctx, x.URL, x.Secret, x.ID)
+	asked := time.Now()
+	var at time.Time
+	if err := c.act.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&at); err != nil {
+		return pgerror.Translate(err)
+	}
+	got, err := c.probe(ctx, x.URL, x.Secret, x.ID, at.Sub(asked))
 	if err != nil {
 		return err
 	}

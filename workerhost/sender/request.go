@@ -30,7 +30,9 @@ type Request struct {
 	// Timeout bounds the whole request, from the dial to the last byte read. If it is not
 	// positive, Send dials nothing and fails with TIMEOUT.
 	Timeout time.Duration
-	// ClockAhead is how far the clock by which Result.RetryAfter is read is ahead of this host's.
+	// ClockAhead is how far the right clock, such as that of the database server, is ahead of this
+	// host's. The webhook-timestamp is the time of that clock, because receivers refuse a signature
+	// whose time is minutes off; Result.RetryAfter is read by it too.
 	ClockAhead time.Duration
 }
 
@@ -40,7 +42,7 @@ func (r Request) build(ctx context.Context, userAgent []string, now time.Time) (
 	if err != nil {
 		return nil, err
 	}
-	timestamp := now.Unix()
+	timestamp := now.Add(r.ClockAhead).Unix()
 	header := http.Header{
 		"Content-Type":      []string{"application/json"},
 		"User-Agent":        userAgent,

@@ -157,6 +157,24 @@ func TestSignatureByReferenceLibrary(t *testing.T) {
 	require.Error(t, stranger.Verify(one.body, one.header))
 }
 
+// Receivers refuse a signature whose time is minutes off, so the time is that of the right clock and
+// not that of this host.
+func TestSignatureByTheRightClock(t *testing.T) {
+	srv, got := recorder(t)
+	s := newSender(t, Config{Allow: loopback()})
+	r := request(srv.URL)
+	r.Secrets = [][]byte{[]byte("k")}
+	wh, _ := standardwebhooks.NewWebhookRaw([]byte("k"))
+	for i, ahead := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
+		r.ClockAhead = ahead
+		res := s.Send(context.Background(), r)
+		require.True(t, res.Delivered)
+		one := got()[i]
+		require.Equal(t, strconv.FormatInt(res.Started.Add(ahead).Unix(), 10), one.header.Get("webhook-timestamp"))
+		require.NoError(t, wh.VerifyIgnoringTimestamp(one.body, one.header))
+	}
+}
+
 func TestSigningFailedSendsNothing(t *testing.T) {
 	srv, got := recorder(t)
 	s := newSender(t, Config{Allow: loopback()})
