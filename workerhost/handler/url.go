@@ -36,6 +36,10 @@ func URL(raw string, s *sender.Sender) (Handler, error) {
 		return nil, badURL("the scheme of the url is neither http nor https")
 	case u.Hostname() == "":
 		return nil, badURL("the url has no host")
+	case u.User != nil:
+		return nil, badURL("the url holds a user or password")
+	case sender.CheckURL(raw) != "":
+		return nil, badURL("no request can be sent to the url: " + sender.CheckURL(raw))
 	case s == nil:
 		return nil, &queue.Error{Kind: queue.KindConfig, What: queue.Clean("a url needs a sender, and this host has none"), Do: queue.Clean("pass a sender to handler.URL")}
 	}

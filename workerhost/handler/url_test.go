@@ -213,6 +213,9 @@ func TestParseSaysEverythingAtOnce(t *testing.T) {
 		{Kind: strings.Repeat("k", 101), URL: "https://example.org"},
 		{Kind: "x\x1b[2J\n", URL: "nonsense"},
 		{Kind: "a b"},
+		{Kind: "i", URL: "https://user:token@example.org/"},
+		{Kind: "j", URL: "https://example.org:65536/token"},
+		{Kind: "k", URL: "https://127.1/token"},
 	}, newSender(t))
 	require.Nil(t, all)
 	require.Equal(t, queue.KindConfig, queue.KindOf(err))
@@ -234,6 +237,9 @@ func TestParseSaysEverythingAtOnce(t *testing.T) {
 		"the scheme of the url is neither http nor https (handlers, entry 13, kind x␛[2J␊): use https://HOST/PATH",
 		at("14, kind a b"),
 		"neither command nor url is given (handlers, entry 14, kind a b): give one of them",
+		"the url holds a user or password (handlers, entry 15, kind i): use https://HOST/PATH",
+		"no request can be sent to the url: the port is not one of 1 to 65535 (handlers, entry 16, kind j): use https://HOST/PATH",
+		"no request can be sent to the url: the host ends in a number but is not a plain IPv4 address (handlers, entry 17, kind k): use https://HOST/PATH",
 	}, strings.Split(err.Error(), "\n"))
 
 	_, err = handler.Parse([]handler.Spec{{Kind: "a", URL: "https://example.org"}}, nil)

@@ -1,6 +1,7 @@
 package sender
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"net/url"
@@ -9,6 +10,17 @@ import (
 )
 
 func badURL(detail string) error { return &failure{CodeBadURL, "callback URL: " + detail} }
+
+// CheckURL returns why every request to a URL would fail with BAD_URL; "" if requests to it can be
+// sent. The text repeats no part of the URL.
+func CheckURL(raw string) string {
+	_, err := judgeURL(raw)
+	var f *failure
+	if errors.As(err, &f) {
+		return strings.TrimPrefix(f.detail, "callback URL: ")
+	}
+	return ""
+}
 
 // judgeURL returns the parsed URL with lower-case scheme and host and without fragment. It
 // returns BAD_URL if two programs could understand the URL differently. The dialer checks the

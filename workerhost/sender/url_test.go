@@ -28,6 +28,7 @@ func TestBadURLs(t *testing.T) {
 		require.Equal(t, CodeBadURL, res.Code, "%q: %s", raw, res.Detail)
 		require.NotContains(t, res.Detail, "s3")
 		require.NotContains(t, res.Detail, "example")
+		require.Equal(t, res.Detail, "callback URL: "+CheckURL(raw))
 	}
 }
 
@@ -50,6 +51,7 @@ func TestGoodURLs(t *testing.T) {
 	} {
 		u, err := judgeURL(raw)
 		require.NoError(t, err, raw)
+		require.Empty(t, CheckURL(raw))
 		require.Equal(t, want, u.String())
 	}
 }
