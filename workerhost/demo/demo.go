@@ -1,7 +1,7 @@
 // Package demo makes the traffic and the incident of `qtop demo`: HTTP receivers that work or
 // fail in different ways, producers and executors with ordinary logins, and one executor that has
-// been silent for 95 hours. Start from Demo: Prepare fills a new database once, Start begins the
-// traffic, Stop ends it. The console gets no data except the tables of the database.
+// been silent for 95 hours. Start from Demo: Prepare fills the database, Start begins the traffic,
+// Stop ends it. The console gets no data except the tables of the database.
 package demo
 
 import (
@@ -35,8 +35,9 @@ func New(dsn func(user string) string, log *slog.Logger) *Demo {
 	return &Demo{dsn: dsn, log: log}
 }
 
-// Prepare makes logins, flags, webhook subscriptions, executors and the incident in a newly
-// migrated database. superuser is the connection string of the owner of the database.
+// Prepare makes logins, flags, webhook subscriptions, executors and the incident in a migrated
+// database. In the database of an earlier demo it makes no incident. superuser is the connection
+// string of the owner of the database.
 func (d *Demo) Prepare(ctx context.Context, superuser string) error {
 	conn, err := pgsession.Connect(ctx, superuser)
 	if err != nil {
@@ -46,8 +47,16 @@ func (d *Demo) Prepare(ctx context.Context, superuser string) error {
 	if d.receivers, err = openReceivers(ctx); err != nil {
 		return err
 	}
+	var again bool
+	if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM public.queue_heartbeat WHERE executor_id = $1)", Executor).Scan(&again); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
 	subscriptions := func(ctx context.Context, conn *pgx.Conn) error { return subscribe(ctx, conn, d.receivers) }
-	for _, step := range []func(context.Context, *pgx.Conn) error{logins, flags, subscriptions, executors, jobExecutors, incident} {
+	steps := []func(context.Context, *pgx.Conn) error{logins, flags, subscriptions, executors, jobExecutors}
+	if !again {
+		steps = append(steps, incident)
+	}
+	for _, step := range steps {
 		if err := step(ctx, conn); err != nil {
 			return fmt.Errorf("demo: %w", err)
 		}

@@ -69,8 +69,19 @@ func flags(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
+// subscribe makes a webhook subscription for each receiver. In a database that an earlier demo filled
+// it gives the subscriptions of that demo the present addresses, as each demo has other ports.
 func subscribe(ctx context.Context, conn *pgx.Conn, receivers []*receiver) error {
 	for _, r := range receivers {
+		scheme, _, _ := strings.Cut(r.url(), "://")
+		kept, err := conn.Exec(ctx, `UPDATE public.subscriptions SET callback_url = $2
+			WHERE event_type = $1 AND starts_with(callback_url, $3)`, r.eventType, r.url(), scheme+"://"+r.name+":")
+		if err != nil {
+			return err
+		}
+		if kept.RowsAffected() > 0 {
+			continue
+		}
 		if _, err := conn.Exec(ctx, `INSERT INTO public.subscriptions (event_type, callback_url, active, verified, secret_ref, rate_limit_per_second)
 			VALUES ($1, $2, true, true, $3, NULL)`, r.eventType, r.url(), r.secretRef); err != nil {
 			return err
@@ -80,7 +91,7 @@ func subscribe(ctx context.Context, conn *pgx.Conn, receivers []*receiver) error
 		{"document_saved", "update"}, {"comment_added", "comment"}, {"template.instance_auto_composed", "update"}, {"issue_opened", "alert"},
 	} {
 		if _, err := conn.Exec(ctx, `INSERT INTO public.event_type_registry (event_domain, event_type, event_stream, delivery_lane, worker_name, description)
-			VALUES ('iu', $1, $2, 'delayed', 'iu_outbound_default', 'demo traffic')`, t[0], t[1]); err != nil {
+			VALUES ('iu', $1, $2, 'delayed', 'iu_outbound_default', 'demo traffic') ON CONFLICT DO NOTHING`, t[0], t[1]); err != nil {
 			return err
 		}
 	}
