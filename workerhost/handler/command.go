@@ -158,18 +158,19 @@ func (c *command) Handle(ctx context.Context, job Job) error {
 		}
 		return Coded(CodeStartFailed, err)
 	}
+	began := begun(cmd.Process.Pid)
 	// The error repeats the exit state, or means that pipes were kept open or not read. Neither
 	// changes how the command ended.
 	stop := context.AfterFunc(killed, func() {
 		_ = signalGroup(cmd.Process.Pid, kill)
-		killStrays(run, cmd.Process.Pid) // processes outside the group may keep its output open
+		killStrays(run, began) // processes outside the group may keep its output open
 	})
 	_ = cmd.Wait()
 	stop()
 	// SIGKILL cannot hit another process group: the kernel does not reuse the group id while the
 	// group has members, and after that only when it has used all other ids.
 	_ = signalGroup(cmd.Process.Pid, kill)
-	killStrays(run, cmd.Process.Pid)
+	killStrays(run, began)
 	return c.judge(ctx, cmd.ProcessState, interrupted.Load(), &out)
 }
 

@@ -39,10 +39,19 @@ func began(pid int) string {
 	return f[19]
 }
 
+// start is the moment at which a command began.
+type start struct {
+	pid   int   // process id of the command
+	forks int64 // by then
+}
+
+// begun returns the start of a command that has just begun.
+func begun(pid int) start { return start{pid, forks()} }
+
 // killStrays kills the processes of a run until none is left, also those in other sessions: all
 // of them began after the command and have inherited runVariable over fork, exec and setsid. A
 // process that changed its user or cleared its environment is not found.
-func killStrays(run string, command int) {
+func killStrays(run string, command start) {
 	mark := []byte(runVariable + "=" + run)
 	for round := range strayRounds {
 		found := false
@@ -60,19 +69,27 @@ func killStrays(run string, command int) {
 
 // KillCommands kills, on Linux, every command that this process runs, and all processes that
 // these commands started. It is for a program that must end at once.
-func KillCommands() { killStrays(runsOf(os.Getpid()), 0) }
+func KillCommands() { killStrays(runsOf(os.Getpid()), start{}) }
 
-// processes returns the ids of the processes with an id greater than after, because these began
-// later. If the kernel has begun to reuse ids since, it returns all processes.
-func processes(after int) (pids []int) {
+// processes returns the ids of the processes that may have begun after a command: those with a
+// greater id or, if the kernel may have begun to reuse ids since, all.
+func processes(command start) (pids []int) {
 	names, _ := filepath.Glob("/proc/[0-9]*")
-	again := newest() < after
+	all := reusesIDs(command)
 	for _, name := range names {
-		if pid, err := strconv.Atoi(filepath.Base(name)); err == nil && (pid > after || again) {
+		if pid, err := strconv.Atoi(filepath.Base(name)); err == nil && (pid > command.pid || all) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
+}
+
+// reusesIDs reports whether the kernel may have begun to reuse process ids since a command began. The
+// id that it assigned last is then smaller than that of the command, unless it has assigned nearly
+// all ids in the meantime.
+func reusesIDs(command start) bool {
+	most, now := number("/proc/sys/kernel/pid_max", ""), forks()
+	return newest() < command.pid || most == 0 || now == 0 || now-command.forks > most/2
 }
 
 // newest returns the process id that the kernel assigned last.
@@ -84,6 +101,21 @@ func newest() int {
 	}
 	pid, _ := strconv.Atoi(f[len(f)-1])
 	return pid
+}
+
+// forks returns how many processes and threads began since the machine started; 0 if that is unknown.
+func forks() int64 { return number("/proc/stat", "processes ") }
+
+// number returns the number in the line of a file that begins with a prefix; 0 if there is none.
+func number(path, prefix string) int64 {
+	b, _ := os.ReadFile(path)
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, prefix); ok {
+			n, _ := strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
+			return n
+		}
+	}
+	return 0
 }
 
 // carries reports whether the environment of a process has a variable that

@@ -6,7 +6,11 @@ package handler
 func newRun() string { return "" }
 
 // killStrays does nothing: processes that left their process group cannot be found.
-func killStrays(string, int) {}
+func killStrays(string, start) {}
+
+type start struct{}
+
+func begun(int) start { return start{} }
 
 // KillCommands does nothing on these systems: commands continue when the program ends.
 func KillCommands() {}
