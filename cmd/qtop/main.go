@@ -23,6 +23,7 @@ import (
 const exitPanic = 2
 
 func main() {
+	actAsInit()
 	startQuickly()
 	embedded.SuperviseMain()
 	ctx, stop := signals(context.Background())
