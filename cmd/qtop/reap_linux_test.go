@@ -28,7 +28,7 @@ func init() {
 	}
 }
 
-// inPIDNamespace returns a command that is process 1 of its own PID namespace, as in a container.
+// inPIDNamespace returns a command that is process 1 of a separate PID namespace, as in a container.
 func inPIDNamespace(t *testing.T, path string, args ...string) *exec.Cmd {
 	t.Helper()
 	if os.Geteuid() != 0 {
