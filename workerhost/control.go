@@ -32,8 +32,24 @@ func (h *Host) Start(name string) error {
 	return h.startLoops(ctx, names)
 }
 
-// Drain asks a loop, or with "" all loops, to finish the current work and take no new work.
-func (h *Host) Drain(name string) error { return h.endLoops(name, (*loop.Loop).Drain) }
+// Drain asks a loop, or with "" all loops, to finish the current work and take no new work. As at
+// the end of a host, work that has not ended within the grace time is stopped and handed back.
+func (h *Host) Drain(name string) error {
+	began := time.Now()
+	return h.endLoops(name, func(l *loop.Loop) {
+		l.Drain()
+		ended := l.Ended()
+		go func() {
+			late := time.NewTimer(time.Until(h.drainedBy(began)))
+			defer late.Stop()
+			select {
+			case <-ended:
+			case <-late.C:
+				l.Stop(began.Add(h.opts.Grace + handBackSpare))
+			}
+		}()
+	})
+}
 
 // Stop ends a loop, or with "" all loops, at once. Unfinished work is handed back.
 func (h *Host) Stop(name string) error {

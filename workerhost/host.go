@@ -148,7 +148,8 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 		OnFailed: func() { all.notifyNext(loopJobs, map[string]int64{"failed": 1}) },
 	}
 	h.row = registration{
-		client: c, db: db, id: o.ID, instance: instance, version: o.Version, operator: o.Operator, loops: all, jobs: &h.jobs, secrets: o.Secrets, log: log, logReturned: h.ticker.logOutcomes, heartbeatRequested: make(chan struct{}, 1),
+		engaging: make(gate, 1),
+		client:   c, db: db, id: o.ID, instance: instance, version: o.Version, operator: o.Operator, loops: all, jobs: &h.jobs, secrets: o.Secrets, log: log, logReturned: h.ticker.logOutcomes, heartbeatRequested: make(chan struct{}, 1),
 	}
 	h.row.refused.Store(new(string))
 	h.webhooks = webhooks.Worker{
@@ -225,9 +226,15 @@ func (h *Host) endBegan() time.Time {
 // then.
 func (h *Host) drainInGrace(ctx context.Context) {
 	began := h.endBegan()
-	ctx, cancel := context.WithDeadline(ctx, began.Add(h.opts.Grace-min(h.opts.Grace/4, loop.HandBackTime)))
+	ctx, cancel := context.WithDeadline(ctx, h.drainedBy(began))
 	defer cancel()
 	h.drainAll(ctx, began.Add(h.opts.Grace+handBackSpare))
+}
+
+// drainedBy returns when a drain that began at that time gives up: loops that still work are then
+// stopped.
+func (h *Host) drainedBy(began time.Time) time.Time {
+	return began.Add(h.opts.Grace - min(h.opts.Grace/4, loop.HandBackTime))
 }
 
 // startConfigured starts the loops of the options. It waits while the database is away, and

@@ -334,6 +334,24 @@ func TestJobsDrain(t *testing.T) {
 	require.Equal(t, 0, w.int(jobLeases))
 }
 
+// A drain ends within the grace time whatever a handler does; its job returns to the queue.
+func TestDrainIsBounded(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 10_000)
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	const grace = 2 * time.Second
+	h := w.jobs(workerhost.Options{Concurrency: 1, Grace: grace}, map[string]handler.Handler{
+		"work": handler.Func(func(context.Context, handler.Job) error { <-release; return nil }),
+	})
+	w.enqueue("work", 1)
+	w.becomes(1, jobsOf, "in_progress")
+	began := time.Now()
+	require.NoError(t, h.Drain("job_executor"))
+	h.is("job_executor", "stopped")
+	require.LessOrEqual(t, time.Since(began), grace+2*time.Second)
+}
+
 // A job that has waited in the buffer for too long is handed back: another host may have a free
 // slot, and more urgent jobs may have arrived.
 func TestJobsThatWaitGoBack(t *testing.T) {

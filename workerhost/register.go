@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -53,12 +52,30 @@ type registration struct {
 
 	// engaging is locked while the host id is taken or released and while loops start, so
 	// that no loop ever runs without the id. It guards held and sign.
-	engaging sync.Mutex
+	engaging gate
 	held     bool   // this instance has the id
 	sign     string // last sign of life of another instance that has the id; "" = no other instance has it
 	refused  atomic.Pointer[string]
 
 	clock serverClock // guarded by engaging
+}
+
+// gate is a mutex for which a caller can wait until a time; it has the size 1.
+type gate chan struct{}
+
+func (g gate) Lock()   { g <- struct{}{} }
+func (g gate) Unlock() { <-g }
+
+// LockBy locks the gate, or returns false if it is still locked at the time by.
+func (g gate) LockBy(by time.Time) bool {
+	late := time.NewTimer(time.Until(by))
+	defer late.Stop()
+	select {
+	case g <- struct{}{}:
+		return true
+	case <-late.C:
+		return false
+	}
 }
 
 // announce takes the host id. It fails if the installed schema does not fit this program or the
@@ -177,7 +194,10 @@ func (r *registration) reportStep(ctx context.Context, by time.Duration) {
 // goodbye records that this host stopped and why, and releases the id, unless a loop was started
 // again. The reason is context.Cause(ctx). goodbye gives up at the time by.
 func (r *registration) goodbye(ctx context.Context, by time.Time) {
-	r.engaging.Lock()
+	if !r.engaging.LockBy(by.Add(-goodbyeSpare / 2)) { // a heartbeat waits for a server that does not answer
+		r.log.Warn("could not record that the host stopped", "error", "the server does not answer")
+		return
+	}
 	defer r.engaging.Unlock()
 	if len(r.loops.running()) == 0 {
 		r.release(ctx, cmp.Or(stopReason(ctx), r.ended()), by)

@@ -173,6 +173,7 @@ func TestEndsBesideAFrozenServer(t *testing.T) {
 	t.Logf("the verb ended after %s", time.Since(began).Round(time.Millisecond))
 	require.LessOrEqual(t, time.Since(began), 2*time.Second)
 
+	s.until("LOST") // a heartbeat of its host waits for the server by then
 	s.keys("q")
 	s.until("Drain and quit")
 	s.quiet()

@@ -20,7 +20,7 @@ func loopActions() []entry {
 			Function: "public.fn_queue_host_register(text,uuid,text,text[],text)", Role: "dot_executor",
 			Help: "start a loop of the worker host in this process", Twin: "qtop worker --loops LOOP", Spellings: []string{"worker --loops"}}),
 		loop(queue.Action{ID: queue.ActHostDrain, Key: "P", Verb: "Drain", Undo: "S starts the loop again",
-			Help: "let a loop finish its current work and claim nothing new", Twin: "SIGTERM to qtop worker"}),
+			Help: "let a loop finish its current work, within the grace time, and claim nothing new", Twin: "SIGTERM to qtop worker"}),
 		loop(queue.Action{ID: queue.ActHostStop, Key: "X", Verb: "Stop", Undo: "S starts the loop again",
 			Help: "stop a loop at once; its unfinished work is returned to the queue", Twin: "SIGTERM twice to qtop worker"}),
 	}
