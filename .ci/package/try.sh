@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Tries the Debian package in its real environment: a minimal Debian with systemd, in a container. Installs the
-# package of a release before, sets a database up as an owner who is no superuser (PostgreSQL 15 and 17,
-# or the majors of QTOP_TEST_PG), starts the unit, delivers the first webhook, requeues the first dead
-# letter, upgrades under load with a ledger of what was sent and done, lets the unit crash and hang, and
-# purges. Where no container boots, or with QTOP_TRIAL=chroot, the same is tried in a chroot, in which
+# Tries the Debian package in its real environment: a minimal Debian with systemd, in a container. Builds it with
+# a signature and checks that; installs the package of release 0.2.0, sets a database up as an owner who is no
+# superuser (PostgreSQL 17 and 15, or the majors of QTOP_TEST_PG), starts the unit, delivers the first webhook,
+# requeues the first dead letter, upgrades under load with a ledger of what was sent and done, lets the unit crash
+# and hang, follows the quick start, and purges. The commands are those of docs/install.md that are marked as run
+# here, and of docs/quickstart.md. Where no container boots, or with QTOP_TRIAL=chroot, the same is tried in a chroot, in which
 # .ci/package/units replaces systemd: it starts the installed unit, waits for READY=1, expects its signs
 # of life and ends a host that hangs; the sandbox of the unit is not tried there. Needs root, debootstrap and
-# psql; names what it skips. Two to six minutes.
+# psql; names what it skips. Three to eight minutes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -23,7 +24,7 @@ if [[ -n $missing ]] && command -v apt-get >/dev/null; then
 	# shellcheck disable=SC2086 # one word each
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing >/dev/null 2>&1 || true
 fi
-for program in debootstrap psql dpkg-deb; do
+for program in debootstrap psql dpkg-deb curl ssh-keygen; do
 	command -v "$program" >/dev/null || skip "$program is not installed and could not be (apt-get install$missing)"
 done
 
@@ -67,6 +68,11 @@ until_true() {
 	done
 }
 
+# shellcheck source=SCRIPTDIR/machine.sh
+. .ci/package/machine.sh
+# shellcheck source=SCRIPTDIR/documents.sh
+. .ci/package/documents.sh
+
 # ---- packages -----------------------------------------------------------------
 arch=$(go env GOHOSTARCH)
 # tree NAME: a copy of the working tree without git, to build in.
@@ -80,15 +86,29 @@ build() {
 		cat "$work/$1.log" >&2
 		fail "the package of the tree '$1' is not built"
 	}
-	deb=$(echo "$work/$1"/dist/*.deb)
-	mv "$deb" "$work/$1.deb"
+	cp "$work/$1"/dist/*.deb "$work/$1.deb"
 }
 tree next
-tree before
+release=$(sed -n 's/^const release = "\(.*\)"$/\1/p' "$work/next/cmd/qtop/version.go")
+# Release 0.2.0 as its source was when it could first be packaged: code 1 and 44 migrations.
+before=7294d039170604a12bc1caf8f1d8c99d05e749c4
+mkdir "$work/before"
+if git archive "$before" 2>/dev/null | tar -C "$work/before" -xf - 2>/dev/null; then
+	what="release 0.2.0, commit ${before:0:8}, with a lower version"
+	code="code 1 is installed, this qtop needs code"
+else
+	echo "SKIP the upgrade from release 0.2.0: the history does not reach commit $before; the package of before is this source" >&2
+	rmdir "$work/before"
+	tree before
+	what="this source with a lower version"
+	code=
+fi
 sed -i 's/^const release = .*/const release = "v0.1.99"/' "$work/before/cmd/qtop/version.go"
-build next
+ssh-keygen -q -t ed25519 -N '' -C qtop-trial -f "$work/release"
+QTOP_SIGN_KEY=$work/release build next
 build before
-say "built $(dpkg-deb -W "$work/before.deb" | tr '\t' ' ') (this source with another version: no earlier release has packages) and $(dpkg-deb -W "$work/next.deb" | tr '\t' ' ')"
+say "built $(dpkg-deb -W "$work/before.deb" | tr '\t' ' ') ($what) and $(dpkg-deb -W "$work/next.deb" | tr '\t' ' ')"
+check_signature "$work/next/dist"
 go build -o "$work/receiver" ./.ci/package/receiver
 CGO_ENABLED=0 go build -o "$work/units" ./.ci/package/units
 
@@ -107,43 +127,7 @@ fi
 root=$work/root
 mkdir "$root"
 tar -C "$root" -xf "$cache"
-# container: boots the root in a container; enter is then how a command gets into it.
-container() {
-	local pid leader=
-	if [[ ${QTOP_TRIAL:-} == chroot ]] || ! command -v systemd-nspawn >/dev/null; then
-		echo "not tried" >"$work/console"
-		return 1
-	fi
-	systemd-nspawn -q -D "$root" -b --register=no --keep-unit --console=read-only --machine=qtop-trial-$$ \
-		--bind-ro="$work:/packages" >"$work/console" 2>&1 &
-	pid=$!
-	for ((i = 0; i < 300; i++)); do
-		leader=$(ps -o pid= --ppid "$pid" | head -n 1 | tr -d ' ')
-		if [[ -n $leader ]] && nsenter -t "$leader" -a systemctl is-system-running >"$work/last" 2>&1; then
-			children+=("$pid")
-			enter=(nsenter -t "$leader" -a)
-			return 0
-		fi
-		kill -0 "$pid" 2>/dev/null || break
-		sleep 0.1
-	done
-	kill "$pid" 2>/dev/null || true
-	wait "$pid" 2>/dev/null || true
-	return 1
-}
-# standin: the same in a chroot, in which .ci/package/units replaces systemd.
-standin() {
-	mount -t proc proc "$root/proc" || skip "neither systemd-nspawn nor mount works here ($(tail -n 1 "$work/console"))"
-	mkdir "$root/packages"
-	cp "$work"/*.deb "$root/packages"
-	"$work/units" serve "$root" &
-	children+=($!)
-	until_true 5 "the stand-in for systemd" test -S "$root/run/qtop-trial/control"
-	for name in systemctl journalctl; do install -m 0755 "$work/units" "$root/run/qtop-trial/bin/$name"; done
-	path=/run/qtop-trial/bin:$path
-	enter=(chroot "$root")
-	offline=--offline=true
-}
+echo 'APT::Install-Recommends "false";' >"$root/etc/apt/apt.conf.d/trial" # nothing from the network
 path=/usr/sbin:/usr/bin:/sbin:/bin
 offline=--offline=false
 enter=()
@@ -160,7 +144,8 @@ say "$how: $(inside sh -c '. /etc/os-release; echo "$PRETTY_NAME"') with $(insid
 # files: lists all files with type, owner and mode, and the users, without files that other programs write by themselves.
 files() {
 	inside sh -c 'find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /packages -o -path /tmp -o -path /var/log \
-		-o -path "/var/tmp/*" -o -path "/var/lib/systemd/*" -o -path "/var/lib/private/*" -o -path "/var/lib/dpkg/*-old" -o -path "/etc/*-" \) -prune -o -printf "%p %y %u:%g %m\n" | sort
+		-o -path "/var/tmp/*" -o -path "/var/lib/systemd/*" -o -path "/var/lib/private/*" -o -path "/var/lib/dpkg/*-old" \
+		-o -path /var/cache/apt -o -path /var/lib/apt -o -path "/etc/*-" \) -prune -o -printf "%p %y %u:%g %m\n" | sort
 		cat /etc/passwd /etc/group /etc/shadow /etc/gshadow | sort'
 }
 files >"$work/files.before"
@@ -186,9 +171,9 @@ bin() {
 	done
 	return 1
 }
-# server MAJOR: starts one with passwords over TCP; sets port and super.
+# server MAJOR SUFFIX: starts one with passwords over TCP; sets port, admin and super.
 server() {
-	local data=$work/pg$1 dir
+	local data=$work/pg$1$2 dir
 	dir=$(bin "$1")
 	install -d -o 65534 -g 65534 -m 0700 "$data"
 	as_postgres "$dir/initdb" -D "$data" -U postgres --auth-local=trust --auth-host=scram-sha-256 -E UTF8 --locale=C >/dev/null
@@ -198,11 +183,8 @@ server() {
 		fail "PostgreSQL $1 does not start"
 	}
 	stop_server+=("$dir:$data")
+	admin="host=$data port=$port user=postgres dbname=postgres"
 	super="host=$data port=$port user=postgres dbname=app"
-	psql -qX "host=$data port=$port user=postgres dbname=postgres" -v ON_ERROR_STOP=1 >/dev/null <<-END
-		CREATE ROLE app_owner LOGIN CREATEROLE PASSWORD 'owner-secret';
-		CREATE DATABASE app OWNER app_owner;
-	END
 }
 # sql LOGIN STATEMENT
 sql() { PGPASSWORD=$1-secret psql -qXAt "host=127.0.0.1 port=$port user=app_$1 dbname=app" -v ON_ERROR_STOP=1 -c "$2"; }
@@ -259,14 +241,18 @@ nothing_lost() {
 }
 pid_of_unit() { inside systemctl show -p MainPID --value qtop-worker@main; }
 
+# roles_of_host TREE: the grant to a host in its install.md.
+roles_of_host() { grep -o 'GRANT dot_executor.* TO app_host;' "$work/$1/docs/install.md"; }
+
 # first MAJOR: from an empty database to the first requeued dead letter.
 first() {
-	local start=$SECONDS id
+	local start=$SECONDS id line
 	receiver "$1"
+	marked "$work/next/docs/install.md" "$trial_mark" 1 | fill | psql -qX "$admin" -v ON_ERROR_STOP=1 >/dev/null
 	qtop_as owner migrate up >"$work/migrate.log" 2>&1 || { tail -n 5 "$work/migrate.log" >&2; fail "migrate up as the owner on PostgreSQL $1"; }
 	[[ $(sql owner 'SELECT rolsuper FROM pg_roles WHERE rolname = session_user') == f ]] || fail "the owner is a superuser"
 	sql owner "CREATE ROLE app_host LOGIN PASSWORD 'host-secret';
-		GRANT dot_executor, webhook_worker TO app_host;
+		$(roles_of_host before)
 		CREATE ROLE app_operator LOGIN PASSWORD 'operator-secret';
 		GRANT queue_viewer, dead_letter_operator, workflow_admin, subscription_admin TO app_operator;
 		CREATE ROLE app_producer LOGIN PASSWORD 'producer-secret';
@@ -274,8 +260,10 @@ first() {
 	qtop_as operator executor register mailer --domains mail --owner-role app_host --reason trial --yes >/dev/null
 	qtop_as operator executor subscribe mailer --kind mail.render --reason trial --yes >/dev/null
 	configure
-	inside env XDG_CONFIG_HOME=/etc qtop --profile main config check >/dev/null
-	inside systemctl enable --now qtop-worker@main 2>"$work/last" || { cat "$work/last" >&2; fail "the unit does not start"; }
+	while IFS= read -r line <&3; do
+		typed "$line" >"$work/last" 2>&1 || { cat "$work/last" >&2; fail "install.md: $line"; }
+	done 3< <(commands 2)
+	grep -q 'every loop runs' "$work/last" || { cat "$work/last" >&2; fail "systemctl status, as install.md has it"; }
 	[[ $(inside systemctl show -p StatusText --value qtop-worker@main) == "every loop runs" ]] || fail "the status of the unit"
 	[[ $(inside ps -o user= -p "$(pid_of_unit)" 2>/dev/null || inside stat -c %U "/proc/$(pid_of_unit)") == qtop ]] || fail "the user of the unit"
 
@@ -304,7 +292,7 @@ leave() {
 	say "stopped: a clean drain in $((SECONDS - start)) s"
 }
 
-majors=${QTOP_TEST_PG:-15,17}
+majors=${QTOP_TEST_PG:-17,15}
 tried=()
 for major in ${majors//,/ }; do
 	if ! bin "$major" >/dev/null; then
@@ -312,7 +300,7 @@ for major in ${majors//,/ }; do
 		continue
 	fi
 	[[ ${#tried[@]} -eq 0 ]] || leave
-	server "$major"
+	server "$major" ''
 	first "$major"
 	tried+=("$major")
 done
@@ -333,17 +321,30 @@ children+=("$producer")
 work_done() { (($(count "$ledger/delivered") > $1)) && (($(inside sh -c 'wc -l </var/lib/trial/done 2>/dev/null || echo 0') > $1)); }
 until_true 120 "work under load" work_done 30
 before_pid=$(pid_of_unit)
-inside dpkg -i /packages/next.deb >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; fail "dpkg -i of the next release"; }
+mapfile -t upgrade < <(commands 3)
+[[ ${#upgrade[@]} -eq 4 ]] || fail "the upgrade of install.md no longer has four commands"
+backup "${upgrade[0]}"
+typed "${upgrade[1]}" >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; fail "install.md: ${upgrade[1]}"; }
 grep -q "qtop-worker@main.service" "$work/dpkg.log" || fail "the upgrade does not name the host that runs"
 [[ $(pid_of_unit) == "$before_pid" ]] || fail "the upgrade restarted the host"
 [[ $(inside readlink "/proc/$before_pid/exe") == *"(deleted)" ]] || fail "the host does not run the program of before"
 [[ $(inside cat /etc/qtop/config.yaml) == *app_host* ]] || fail "the upgrade changed the configuration"
 at=$(count "$ledger/delivered")
 until_true 120 "work by the host of before" work_done $((at + 10))
-qtop_as owner migrate up >/dev/null
-inside systemctl restart qtop-worker@main
+if [[ -n $code ]]; then # the new program refuses the database of 0.2.0 in one line
+	! qtop_as host worker --host-id early >"$work/last" 2>&1 || fail "a host of the new release works before migrate up"
+	grep "$code" "$work/last" | grep "run qtop migrate up" >/dev/null || { cat "$work/last" >&2; fail "a host of the new release does not say what to do"; }
+fi
+typed "${upgrade[2]}" >"$work/last" 2>&1 || { cat "$work/last" >&2; fail "install.md: ${upgrade[2]}"; }
+at=$(count "$ledger/delivered")
+until_true 120 "work by the host of before on the new schema" work_done $((at + 10))
+# From here on the host has the roles that the new release asks for, and no others.
+granted=$(roles_of_host before)
+granted=${granted/GRANT/REVOKE}
+sql owner "${granted/ TO / FROM }; $(roles_of_host next)"
+typed "${upgrade[3]}" >"$work/last" 2>&1 || { cat "$work/last" >&2; fail "install.md: ${upgrade[3]}"; }
 [[ $(inside readlink "/proc/$(pid_of_unit)/exe") == /usr/bin/qtop ]] || fail "the host does not run the new program"
-[[ $(qtop_as operator hosts -o json | field version) == v0.2* ]] || fail "the database does not show the new program"
+[[ $(qtop_as operator hosts -o json | field version) == "$release"* ]] || fail "the database does not show the new program"
 at=$(count "$ledger/delivered")
 until_true 120 "work by the new host" work_done $((at + 10))
 inside systemctl reload qtop-worker@main
@@ -369,6 +370,9 @@ twice() { echo $(($(wc -l <"$1") - $(sort -u "$1" | wc -l))); }
 committed=$(wc -l <"$ledger/committed")
 [[ $committed -gt 60 ]] || fail "only $committed transactions were committed"
 say "upgrade, reload, crash and hang under load: $committed transactions committed, 0 of their webhooks and jobs lost, $(twice "$ledger/delivered") webhooks and $(twice "$work/done") jobs done twice"
+
+# ---- quick start ----------------------------------------------------------------------
+quick_start "${tried[-1]}"
 
 # ---- remove and purge ---------------------------------------------------------------
 inside dpkg -r qtop >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; fail "dpkg -r"; }

@@ -198,9 +198,15 @@ func (m *manager) systemctl(args []string) (a answer) {
 			return fail(err)
 		}
 	case "restart":
-		m.unit(name).end(unix.SIGTERM)
-		if err := m.unit(name).start(); err != nil {
-			return fail(err)
+		all := m.matching(name)
+		if !strings.ContainsAny(name, "*?[") {
+			all = []*unit{m.unit(name)}
+		}
+		for _, u := range all {
+			u.end(unix.SIGTERM)
+			if err := u.start(); err != nil {
+				return fail(err)
+			}
 		}
 	case "stop":
 		for _, u := range m.matching(name) {
@@ -216,6 +222,12 @@ func (m *manager) systemctl(args []string) (a answer) {
 		}
 	case "show":
 		a.Out = m.unit(name).property(flags["-p"]) + "\n"
+	case "status":
+		u := m.unit(name)
+		a.Out = fmt.Sprintf("%s.service\n     Active: %s\n     Status: %q\n", u.name, u.property("ActiveState"), u.property("StatusText"))
+		if u.property("ActiveState") != "active" {
+			a.Code = 3
+		}
 	case "is-active":
 		a.Out = m.unit(name).property("ActiveState") + "\n"
 		if a.Out != "active\n" {
