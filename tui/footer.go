@@ -6,8 +6,12 @@ package tui
 import (
 	"cmp"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/qtop/qtop/views"
+	"github.com/qtop/qtop/views/theme"
 )
 
 // status returns the status line: while a line is typed, that line; else the
@@ -16,7 +20,7 @@ func (m *root) status() views.Status {
 	s := views.Status{Production: m.production() != "", Right: m.cost()}
 	switch {
 	case m.line.open():
-		s.Left = m.line.shown(m.display.theme.G.Caret)
+		s.Left, _ = m.line.shown(m.display.theme.G, m.lineRoom())
 		if l := m.pane().top(); m.line.kind == promptFilter && l.page == nil {
 			s.Right = []string{m.rowCount(l)}
 		}
@@ -44,11 +48,23 @@ func chordHints() []views.Hint {
 	return hints
 }
 
-// shown returns the input line with its caret.
-func (p prompt) shown(caret string) string {
+// shown returns the input line with its caret, in at most w cells. A longer
+// text is cut on the left until its caret is visible, and then on the right.
+// moved is by how many cells the typed text is drawn further to the left than
+// if it were not cut.
+func (p prompt) shown(g theme.Glyphs, w int) (line string, moved int) {
 	r := []rune(p.input.Value())
 	at := min(p.input.Position(), len(r))
-	return p.prefix() + string(r[:at]) + caret + string(r[at:])
+	before, after := r[:at], string(r[at:])
+	room := max(w-cells(p.prefix()), 8)
+	width := func() int { return cells(string(before)) + cells(g.Caret) }
+	mark, whole := "", width()
+	tail := min(cells(after), cells(g.Ellipsis))
+	for len(before) > 0 && cells(mark)+width()+tail > room {
+		before, mark = before[1:], g.Ellipsis
+	}
+	moved = whole - width() - cells(mark)
+	return p.prefix() + ansi.Truncate(mark+string(before)+g.Caret+after, room, g.Ellipsis), moved
 }
 
 // hints returns the keys of this pane, actions first.
@@ -107,8 +123,16 @@ func (m *root) problem() views.Problem {
 	if p.column == 0 {
 		return views.Problem{Cell: -1, Text: p.problem}
 	}
-	return views.Problem{Cell: 2 + caretCell(p.input.Value(), p.column), Text: p.problem}
+	text, at := p.input.Value(), caretCell(p.input.Value(), p.column)
+	if p.column > p.input.Position() && p.column <= utf8.RuneCountInString(text) {
+		at += cells(m.display.theme.G.Caret)
+	}
+	_, moved := p.shown(m.display.theme.G, m.lineRoom())
+	return views.Problem{Cell: 2 + max(at-moved, 0), Text: p.problem}
 }
+
+// lineRoom returns how many cells of the status line the input line can have.
+func (m *root) lineRoom() int { return m.size.W - 2 }
 
 // lineHints returns the hints below the input line: its keys and the completions.
 func (m *root) lineHints() []views.Hint {
