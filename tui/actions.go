@@ -7,6 +7,8 @@ package tui
 import (
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -84,12 +86,17 @@ func (m *root) ask(x asked) tea.Cmd {
 	if a.Guards() {
 		x.req.Confirm = m.production()
 	}
+	args := m.prefill(a, x.req)
+	if problem := notOffered(args, x.req); problem != "" && !x.ready {
+		m.warn(":" + a.Words + ": " + problem)
+		return nil
+	}
 	if m.me.askName && a.Danger != queue.DangerLocal {
 		m.raise(newNameDialog(x, m.me.actor))
 		return nil
 	}
 	m.serial++
-	d := newDialog(m.serial, a, x.req, m.o.Now(), m.prefill(a, x.req))
+	d := newDialog(m.serial, a, x.req, m.o.Now(), args)
 	d.production, d.facts, d.actions, d.taken = m.production(), m.facts(a, x.req), m.actions, x.taken
 	if x.ready {
 		d.stage, d.form = stagePlanning, nil
@@ -99,6 +106,17 @@ func (m *root) ask(x asked) tea.Cmd {
 		return m.startPlan(d)
 	}
 	return tea.Batch(later(quietFor, armMsg{}), m.look(d))
+}
+
+// notOffered returns why a form cannot show a value that the request already
+// has: its input offers only others.
+func notOffered(args []queue.Arg, req queue.Request) string {
+	for _, a := range args {
+		if v, all := req.Args[a.Name], a.Options(); v != "" && len(all) > 0 && !slices.Contains(all, v) {
+			return strconv.Quote(v) + " is none of " + strings.Join(all, ", ")
+		}
+	}
+	return ""
 }
 
 // form returns the form that a pane declares for an action. If no pane

@@ -40,7 +40,7 @@ func TestPrintedCommandOpensTheSamePlan(t *testing.T) {
 					case len(arg.Options()) > 0:
 						r.Args[arg.Name] = arg.Options()[0]
 					case arg.Positional && arg.Kind == queue.ArgWord:
-						r.Args[arg.Name] = "one"
+						r.Args[arg.Name] = queue.Choose(a.Targets.Of == "tick worker", "metrics_sampler", "one")
 					default:
 						r.Args[arg.Name] = `x "y" -1`
 					}
