@@ -97,6 +97,7 @@ func (m *root) ask(x asked) tea.Cmd {
 	}
 	m.serial++
 	d := newDialog(m.serial, a, x.req, m.o.Now(), args)
+	d.keys = m.form(a.ID).keys
 	d.production, d.facts, d.actions, d.taken = m.production(), m.facts(a, x.req), m.actions, x.taken
 	if x.ready {
 		d.stage, d.form = stagePlanning, nil
@@ -136,7 +137,7 @@ func (m *root) form(id queue.ActionID) form {
 func (m *root) prefill(a queue.Action, req queue.Request) []queue.Arg {
 	args := slices.Clone(a.Args)
 	if start := m.form(a.ID).prefill; start != nil && len(req.Targets) == 1 {
-		start(m.feed.snapshot, req.Targets[0], args)
+		start(m.feed.snapshot, req, args)
 	}
 	for i := range args {
 		if v := req.Args[args[i].Name]; v != "" {

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,6 +40,7 @@ type dialog struct {
 	before []string // what earlier attempts of this dialog changed, if that is unknown
 	offset int
 
+	keys       []string         // the inputs that name the row (form.keys)
 	production string           // the name of the production database; "": not production
 	actions    queue.Registry   // names how the action is undone
 	facts      []queue.PlanLine // facts about the target, shown above the inputs
@@ -249,8 +251,11 @@ func (d *dialog) submit() effect {
 	for k, v := range d.req.Args {
 		args[k] = v
 	}
+	same := !slices.ContainsFunc(d.form, func(f *field) bool { return slices.Contains(d.keys, f.arg.Name) && f.edited() })
 	for _, f := range d.form {
-		args[f.arg.Name] = f.value()
+		if _, given := d.req.Args[f.arg.Name]; given || !f.arg.Clears || f.edited() || !same {
+			args[f.arg.Name] = f.value()
+		} // else left out, so that the row keeps its value, of which the input may show only a part
 	}
 	for i, f := range d.form {
 		if !f.check(args) {

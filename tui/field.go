@@ -32,8 +32,14 @@ func (f *field) value() string {
 	if all := f.arg.Options(); len(all) > 0 {
 		return all[f.choice]
 	}
+	if !f.edited() {
+		return strings.TrimSpace(f.arg.Default) // in the input, each run of blanks is one blank
+	}
 	return strings.TrimSpace(f.input.Value())
 }
+
+// edited reports whether the text is not the one that the input began with.
+func (f *field) edited() bool { return f.input.Value() != clean(f.arg.Default) }
 
 // edit applies a key or a paste.
 func (f *field) edit(msg tea.Msg) {

@@ -182,7 +182,7 @@ func TestSubscriptionForm(t *testing.T) {
 		require.Equal(t, queue.ActJobSubscribe, req.Action)
 		require.Equal(t, []string{"agent_01"}, req.Targets)
 		require.Equal(t, map[string]string{
-			"kind": "mail.send", "domain": "iu", "floor": "0", "parallel": "20", "enabled": "true", "notes": "twelve at once is what the relay takes",
+			"kind": "mail.send", "domain": "iu", "floor": "0", "parallel": "20", "enabled": "true",
 		}, req.Args)
 		require.Equal(t, "the relay has more room", req.Reason)
 		c.sees("Keep", "Save agent_01")

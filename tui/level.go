@@ -102,7 +102,8 @@ func fixedTarget(id string) target {
 // form has what a pane adds to the dialog of an action. Any field may be nil.
 type form struct {
 	parseWords func(snap *queue.Snapshot, words []string, req *queue.Request) (problem string) // reads the arguments of a typed command into req
-	prefill    func(snap *queue.Snapshot, target string, args []queue.Arg)                     // sets the defaults of the inputs
+	prefill    func(snap *queue.Snapshot, req queue.Request, args []queue.Arg)                 // sets the defaults of the inputs; the request has one target
+	keys       []string                                                                        // the arguments that name a row together with the target
 	facts      func(snap *queue.Snapshot, target string) []queue.PlanLine                      // facts about the target, shown above the inputs
 }
 

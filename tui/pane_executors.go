@@ -44,7 +44,7 @@ func executorsPane() pane {
 				queue.ActJobSubscriptionOn:  subscription,
 			},
 			forms: map[queue.ActionID]form{
-				queue.ActJobSubscribe:       {parseWords: parseSubscribe, facts: executorFacts},
+				queue.ActJobSubscribe:       {parseWords: parseSubscribe, prefill: subscriptionPrefill, keys: []string{"kind", "domain"}, facts: executorFacts},
 				queue.ActJobSubscriptionOff: {facts: jobSubscriptionFacts},
 				queue.ActJobSubscriptionOn:  {facts: jobSubscriptionFacts},
 			},
@@ -114,7 +114,7 @@ func subscribeTarget(at scene, req *queue.Request) string {
 	}
 	req.Targets = []string{id}
 	if len(subscriptions) > 0 {
-		fillForm(req, subscriptions[0])
+		nameSubscription(req, subscriptions[0])
 	}
 	return ""
 }
@@ -126,17 +126,35 @@ func parseSubscribe(snap *queue.Snapshot, words []string, req *queue.Request) st
 	if len(words) > 1 {
 		req.Args["kind"] = words[1]
 	} else if subscriptions := jobSubscriptionsOf(snap, words[0]); len(subscriptions) > 0 {
-		fillForm(req, subscriptions[0])
+		nameSubscription(req, subscriptions[0])
 	}
 	return ""
 }
 
-// fillForm copies the settings of a job subscription into the arguments of a
-// request, from which the form is filled.
-func fillForm(req *queue.Request, x queue.JobSubscription) {
+// nameSubscription puts what names a job subscription into the arguments of a
+// request.
+func nameSubscription(req *queue.Request, x queue.JobSubscription) {
 	req.Args["kind"], req.Args["domain"] = x.JobKind.String(), x.Domain.String()
-	req.Args["floor"], req.Args["parallel"] = strconv.FormatInt(x.PriorityFloor, 10), strconv.FormatInt(x.MaxParallel, 10)
-	req.Args["enabled"], req.Args["notes"] = strconv.FormatBool(x.Enabled), x.Notes.String()
+}
+
+// subscriptionPrefill fills in the settings of the job subscription that the
+// request names, if the executor has it.
+func subscriptionPrefill(snap *queue.Snapshot, req queue.Request, args []queue.Arg) {
+	x, ok := queue.Find(jobSubscriptionsOf(snap, req.Targets[0]), func(x queue.JobSubscription) bool {
+		return x.JobKind.String() == req.Args["kind"] && x.Domain.String() == req.Args["domain"]
+	})
+	if !ok {
+		return
+	}
+	now := map[string]string{
+		"floor": strconv.FormatInt(x.PriorityFloor, 10), "parallel": strconv.FormatInt(x.MaxParallel, 10),
+		"enabled": strconv.FormatBool(x.Enabled), "notes": x.Notes.String(),
+	}
+	for i := range args {
+		if v, ok := now[args[i].Name]; ok {
+			args[i].Default = v
+		}
+	}
 }
 
 // jobSubscriptionsOf returns the job subscriptions of an executor.

@@ -40,7 +40,8 @@ func setFlag(key func(at scene) string) target {
 
 // flagPrefill fills in the current value of a flag, and for a switch the
 // opposite value, which the operator most likely wants.
-func flagPrefill(snap *queue.Snapshot, key string, args []queue.Arg) {
+func flagPrefill(snap *queue.Snapshot, req queue.Request, args []queue.Arg) {
+	key := req.Targets[0]
 	f, ok := snap.Flag(key)
 	value := slices.IndexFunc(args, func(a queue.Arg) bool { return a.Name == "value" })
 	if !ok || value < 0 {
