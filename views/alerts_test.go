@@ -75,7 +75,7 @@ func TestAlertsFoldByCause(t *testing.T) {
 		}
 		require.NotContains(t, got, "webhook events", "it follows from the missing host")
 		require.NotContains(t, got, "report in iu", "one row for the backlogs, about the worst one")
-		require.Equal(t, views.Target{Pane: queue.PaneAlerts, ID: "no_host:x"}, v.Targets[1], "enter opens the cause")
+		require.Equal(t, views.Target{Pane: queue.PaneAlerts, ID: "no_host:x", Row: "NO HOST"}, v.Targets[1], "enter opens the cause")
 	}
 	src := views.Alerts(&s)
 	require.Equal(t, 5, src.Len)

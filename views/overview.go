@@ -161,7 +161,7 @@ func silences(s *queue.Snapshot, e Env, w int) section {
 			owner.Text += " " + e.Theme.G.Dot + " " + a.Comment.String()
 		}
 		cure := queue.Choose(a.State == "acked", "", e.cure("acknowledge", "A"))
-		sec.items = append(sec.items, item{target: Target{queue.PaneAlerts, src.ID(i)}, row: row, cure: cure})
+		sec.items = append(sec.items, item{target: Target{Pane: queue.PaneAlerts, ID: src.ID(i)}, row: row, cure: cure})
 	}
 	return sec
 }
@@ -226,14 +226,14 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 	}
 	for _, x := range s.Waiting {
 		clears, r := e.clearing(x.ClearsInSeconds, x.Stuck(), x.AgeSeconds, x.OutPerSecond, wide)
-		target, name := Target{queue.PaneHealth, x.Queue.String()}, x.Queue.String()
+		target, name := Target{Pane: queue.PaneHealth, ID: x.Queue.String()}, x.Queue.String()
 		switch x.Source {
 		case "webhook":
 			if x.Subject.String() != "webhook_router" {
-				target = Target{queue.PaneWebhooks, x.Subject.String()}
+				target = Target{Pane: queue.PaneWebhooks, ID: x.Subject.String()}
 			}
 		case "job":
-			target = Target{queue.PaneQueues, LaneID(x.Domain.String(), x.Subject.String())}
+			target = Target{Pane: queue.PaneQueues, ID: LaneID(x.Domain.String(), x.Subject.String())}
 			if named[name] > 1 { // the kind occurs in several domains, so the domain is added
 				name += " in " + x.Domain.String()
 			}
@@ -279,7 +279,7 @@ func dead(s *queue.Snapshot, e Env, w int) section {
 	src := DeadGroups(s)
 	for _, i := range Arrange(src, 0, nil) {
 		sec.items = append(sec.items, item{
-			target: Target{queue.PaneDead, src.ID(i)}, row: src.pick(i, e, "code", "endpoint", "open", "first_at", "last_at", "last_hour"),
+			target: Target{Pane: queue.PaneDead, ID: src.ID(i)}, row: src.pick(i, e, "code", "endpoint", "open", "first_at", "last_at", "last_hour"),
 			cure: e.cure("requeue", "5 R"),
 		})
 	}

@@ -52,7 +52,7 @@ func flagsOff(s *queue.Snapshot, e Env) []troubles {
 		}
 		what := f.Key.String() + queue.Choose(state == "invalid", "="+f.Value.String(), "")
 		by := strings.TrimSpace(f.UpdatedBy.String() + " " + e.Clock(f.UpdatedAt))
-		out[kind].add(Target{queue.PaneFlags, src.ID(i)}, rank(state), what, e.dotted(what, back, by, why), e.cure("set", "E"))
+		out[kind].add(Target{Pane: queue.PaneFlags, ID: src.ID(i)}, rank(state), what, e.dotted(what, back, by, why), e.cure("set", "E"))
 	}
 	return out
 }
@@ -131,7 +131,8 @@ func heldCursors(s *queue.Snapshot, e Env) troubles {
 	t := troubles{label: "HELD", cure: e.cure("look", "gl"), missing: missing(s, "held")}
 	for _, h := range s.Held {
 		name := strings.TrimSpace(h.Worker.String() + " " + h.Domain.String())
-		t.add(Target{queue.PaneHealth, h.Worker.String()}, rankWarning, name, e.dotted(name, holder(&h), "its events wait"), t.cure)
+		t.add(Target{Pane: queue.PaneHealth, ID: h.Worker.String()}, rankWarning, name, e.dotted(name, holder(&h), "its events wait"), t.cure)
+		t.all[len(t.all)-1].of = holderName(h)
 	}
 	return t
 }
@@ -141,11 +142,15 @@ func holder(h *queue.Held) string {
 	if h == nil {
 		return ""
 	}
+	return holderName(*h) + " " + Age(h.AgeSeconds)
+}
+
+func holderName(h queue.Held) string {
 	who := h.Program.String() + " " + h.User.String() // a prepared transaction has no session
 	if h.Pid != nil {
 		who = "open transaction pid " + strconv.FormatInt(*h.Pid, 10) + " " + h.User.String() + " " + h.Program.String()
 	}
-	return strings.TrimSpace(who) + " " + Age(h.AgeSeconds)
+	return strings.TrimSpace(who)
 }
 
 // suspensions returns the endpoints to which nothing is sent: first those that people suspended,
@@ -173,7 +178,7 @@ func suspensions(s *queue.Snapshot, e Env) troubles {
 		k := suspendedBy(x)
 		kinds[k] = append(kinds[k], strings.TrimSpace(x.Endpoint.String()+" "+by))
 		text := e.dotted(x.Endpoint.String(), x.Reason.String(), until, "since "+e.Clock(x.Since), by)
-		t.add(Target{queue.PaneWebhooks, id}, r, x.Endpoint.String(), text, t.cure)
+		t.add(Target{Pane: queue.PaneWebhooks, ID: id}, r, x.Endpoint.String(), text, t.cure)
 		t.all[len(t.all)-1].cause = x.Reason.String()
 	}
 	people := ""
@@ -213,14 +218,14 @@ func brakes(s *queue.Snapshot, e Env, w int) troubles {
 		what := "#" + strconv.FormatInt(o.ID, 10) + " " + operationWord(o.Kind) + " " + o.Selected()
 		why := strings.TrimPrefix(o.StateWhy.String(), "the brake: ")
 		text := e.dotted(e.Theme.Cut(theme.Safe(what), max(w/4, 16)), why, o.CreatedBy.String())
-		t.add(Target{queue.PaneOps, strconv.FormatInt(o.ID, 10)}, operationRank(o), "#"+strconv.FormatInt(o.ID, 10), text, t.cure)
+		t.add(Target{Pane: queue.PaneOps, ID: strconv.FormatInt(o.ID, 10)}, operationRank(o), "#"+strconv.FormatInt(o.ID, 10), text, t.cure)
 	}
 	return t
 }
 
 // running shows the bulk operations that run.
 func running(s *queue.Snapshot, e Env, w int) section {
-	sec := section{gap: true, order: 2, missing: missing(s, "operations")}
+	sec := section{name: "RUNNING", gap: true, order: 2, missing: missing(s, "operations")}
 	ops := slices.Clone(s.Operations)
 	slices.SortStableFunc(ops, func(a, b queue.Operation) int { return operationRank(b) - operationRank(a) })
 	for _, o := range ops {
@@ -236,7 +241,7 @@ func running(s *queue.Snapshot, e Env, w int) section {
 		bar := progress(o, e, min(max(w/9, 5), 20))
 		room := max(w-18-theme.Width(bar)-theme.Width(end)-theme.Width(o.CreatedBy.String())-9, 12)
 		text := e.dotted(e.Theme.Cut(theme.Safe(what), room), o.CreatedBy.String()) + "  " + bar + " " + e.dotted("", end)
-		it := topRow(Target{queue.PaneOps, strconv.FormatInt(o.ID, 10)}, e, operationRank(o), "RUNNING", text)
+		it := topRow(Target{Pane: queue.PaneOps, ID: strconv.FormatInt(o.ID, 10)}, e, operationRank(o), "RUNNING", text)
 		it.cure = e.cure("pause", "6 P")
 		sec.items = append(sec.items, it)
 	}
@@ -251,13 +256,13 @@ func noHost(s *queue.Snapshot, e Env) troubles {
 		owner := queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), "")
 		parts := Plural(int64(len(a.Parts(s.Alerts))), "alert follows", "alerts follow")
 		text := e.dotted(owner, "for "+Age(a.AgeSeconds), a.Detail.String(), queue.Choose(len(a.Parts(s.Alerts)) > 0, parts, ""))
-		t.add(Target{queue.PaneAlerts, a.Key.String()}, rank(a.Severity), "", text, t.cure)
+		t.add(Target{Pane: queue.PaneAlerts, ID: a.Key.String()}, rank(a.Severity), "", text, t.cure)
 		return t
 	}
 	if missing(s, "hosts") != "" || slices.ContainsFunc(s.Hosts, func(h queue.Host) bool { return h.Alive }) {
 		return t
 	}
-	t.add(Target{queue.PaneHost, ""}, rankWarning, "", e.dotted("nothing is routed or sent", LastHost(s.Hosts, e.Clock)), t.cure)
+	t.add(Target{Pane: queue.PaneHost, ID: ""}, rankWarning, "", e.dotted("nothing is routed or sent", LastHost(s.Hosts, e.Clock)), t.cure)
 	return t
 }
 
@@ -279,7 +284,7 @@ func unticked(s *queue.Snapshot, e Env) troubles {
 	for _, u := range s.Unticked() {
 		name := u.Workers[0].String()
 		text := e.dotted(queue.Choose(len(u.Workers) > 1, name+" +"+strconv.Itoa(len(u.Workers)-1)+" more in 9", name), u.Why.String())
-		t.add(Target{queue.PaneScheduler, name}, rankWarning, name, text, e.cureOf("", u.Why.String(), t.cure))
+		t.add(Target{Pane: queue.PaneScheduler, ID: name}, rankWarning, name, text, e.cureOf("", u.Why.String(), t.cure))
 		t.all[len(t.all)-1].cause = u.Why.String()
 	}
 	return t
@@ -307,7 +312,7 @@ func hostsSection(s *queue.Snapshot, e Env, age func(int64) string) section {
 		case !h.Alive:
 			sign, tone, seen = e.sign(rankCritical), e.Theme.Critical, Age(h.AgeSeconds)
 		}
-		sec.items = append(sec.items, item{target: Target{queue.PaneHost, h.ID.String() + "\x00" + h.Instance}, row: table.Row{Sign: sign, Cells: []table.Cell{
+		sec.items = append(sec.items, item{target: Target{Pane: queue.PaneHost, ID: h.ID.String() + "\x00" + h.Instance}, row: table.Row{Sign: sign, Cells: []table.Cell{
 			cell(h.ID.String(), e.Theme.Strong), cell(seen, tone), cell(Count(h.InFlight), e.Theme.Text), cell(hostLoops(h.Loops), e.Theme.Dim),
 		}}})
 	}
@@ -333,7 +338,7 @@ func ticksSection(s *queue.Snapshot, e Env, age func(int64) string) section {
 		if t.AgeSeconds != nil && r == rankQuiet {
 			ran = age(*t.AgeSeconds)
 		}
-		sec.items = append(sec.items, item{target: Target{queue.PaneScheduler, t.Name.String()}, row: table.Row{Sign: e.sign(r), Cells: []table.Cell{
+		sec.items = append(sec.items, item{target: Target{Pane: queue.PaneScheduler, ID: t.Name.String()}, row: table.Row{Sign: e.sign(r), Cells: []table.Cell{
 			cell(t.Name.String(), e.Theme.Strong), cell(ran, e.tone(r)), cell(Age(t.IntervalSeconds), e.Theme.Dim), cell(mode, e.tone(r)),
 		}}})
 	}
@@ -354,7 +359,7 @@ func executorsSection(s *queue.Snapshot, e Env) section {
 		if x := s.Executors[i]; x.LastBeatAt != nil && executorRank(x) == rankQuiet {
 			row.Cells[1].Text = calmAge(orZero(x.AgeSeconds))
 		}
-		sec.items = append(sec.items, item{target: Target{queue.PaneExecutors, src.ID(i)}, row: row})
+		sec.items = append(sec.items, item{target: Target{Pane: queue.PaneExecutors, ID: src.ID(i)}, row: row})
 	}
 	return sec
 }
@@ -373,7 +378,7 @@ func healthSection(s *queue.Snapshot, e Env, w int) section {
 		if x := s.Health[i]; x.AgeSeconds != nil && rank(x.StatusHint.String()) == rankQuiet {
 			row.Cells[1].Text = calmAge(*x.AgeSeconds)
 		}
-		sec.items = append(sec.items, item{target: Target{queue.PaneHealth, src.ID(i)}, row: row})
+		sec.items = append(sec.items, item{target: Target{Pane: queue.PaneHealth, ID: src.ID(i)}, row: row})
 	}
 	return sec
 }

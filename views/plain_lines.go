@@ -110,7 +110,7 @@ func (p *plainLines) trouble(label string, x trouble) {
 		state = x.text
 	}
 	text := p.clean(label + " " + x.text)
-	name := p.clean(strings.TrimSpace(label + " " + x.name))
+	name := p.clean(strings.TrimSpace(p.e.dotted(strings.TrimSpace(label+" "+x.name), x.of)))
 	p.out = append(p.out, PlainLine{Key: name + "\x00" + x.target.ID, State: state, Text: text, Over: name})
 }
 

@@ -42,6 +42,24 @@ func TestPlainLinesGoldens(t *testing.T) {
 	}
 }
 
+// Each of several transactions that hold the events of one tick worker has a line, and one for its end.
+func TestPlainLinesOfTwoHolders(t *testing.T) {
+	t.Parallel()
+	s, pid := viewstest.RichWorld().Snapshot, int64(4711)
+	second := s.Held[0]
+	second.Pid, second.User = &pid, queue.Clean("reporting")
+	s.Held = []queue.Held{s.Held[0], second}
+	keys, over := map[string]bool{}, map[string]bool{}
+	for _, l := range views.PlainLines(&s, env(theme.Options{})) {
+		require.False(t, keys[l.Key], l.Key)
+		keys[l.Key] = true
+		if strings.HasPrefix(l.Text, "HELD") {
+			over[l.Over] = true
+		}
+	}
+	require.Len(t, over, 2, over)
+}
+
 // A condition that only becomes older or changes slightly is not printed
 // again. No two lines have the same key.
 func TestPlainLinesAreNewsOnce(t *testing.T) {

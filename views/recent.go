@@ -40,10 +40,10 @@ func happenings(s *queue.Snapshot, e Env) []happening {
 // recent lists the last n actions of people and marks of the last hour, newest
 // first. Enter opens the audit, which has them all.
 func recent(s *queue.Snapshot, e Env, n int) section {
-	sec := section{gap: true, order: 3, yields: true}
+	sec := section{name: "RECENT", gap: true, order: 3, yields: true}
 	all := happenings(s, e)
 	for i, h := range all[:min(len(all), n)] {
-		t := Target{queue.PaneAudit, cmp.Or(h.id, "mark "+h.at.Format(time.RFC3339Nano))}
+		t := Target{Pane: queue.PaneAudit, ID: cmp.Or(h.id, "mark "+h.at.Format(time.RFC3339Nano))}
 		sec.items = append(sec.items, topRow(t, e, rankQuiet, queue.Choose(i == 0, "RECENT", ""), h.at.In(e.loc()).Format("15:04")+"  "+h.text))
 	}
 	return sec

@@ -5,6 +5,7 @@ package views
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -14,10 +15,12 @@ import (
 )
 
 // Target is where enter leads from a row of the Overview: a pane, and the id
-// of a row in it.
+// of a row in it. Several rows can lead to the same one; only their Row, which
+// the drawn Overview has, differs.
 type Target struct {
 	Pane queue.PaneID
 	ID   string
+	Row  string // the section, and from the second on the number among its rows that lead there
 }
 
 // item is one row of a section, with an optional second line that has the reason.
@@ -31,6 +34,7 @@ type item struct {
 // section is a block of the Overview with a title. Without rows (items) it is
 // a single quiet line, or is left out.
 type section struct {
+	name    string         // identifies the section; "" = the title of its first column
 	columns []table.Column // with their titles; nil = no heading line
 	items   []item
 	quiet   string
@@ -71,6 +75,24 @@ func (s section) most() int {
 		}
 	}
 	return n
+}
+
+// target returns where row i leads, with its Row.
+func (s section) target(i int) Target {
+	t, n := s.items[i].target, 1
+	for _, before := range s.items[:i] {
+		if before.target == t {
+			n++
+		}
+	}
+	t.Row = s.name
+	if t.Row == "" && len(s.columns) > 0 {
+		t.Row = s.columns[0].Title
+	}
+	if n > 1 {
+		t.Row += " " + strconv.Itoa(n)
+	}
+	return t
 }
 
 func (s section) head() int {
@@ -190,13 +212,13 @@ func (s section) draw(d *drawn, n int, cursor Target, e Env, w int) {
 		return
 	}
 	for i := 0; i < shown && n > 0; i++ {
-		it := s.items[i]
-		d.targets = append(d.targets, placed{it.target, len(d.lines), it.cure})
+		it, to := s.items[i], s.target(i)
+		d.targets = append(d.targets, placed{to, len(d.lines), it.cure})
 		one := table.Table{
 			Columns: s.rowColumns(w), N: 1, Headless: true, Cursor: -1, Stale: e.Stale, Sorted: -1,
 			Row: func(int) table.Row { return it.row },
 		}
-		if it.target == cursor && cursor != (Target{}) {
+		if to == cursor && cursor != (Target{}) {
 			one.Cursor = 0
 		}
 		line := one.Lines(th, w, 1)[0]

@@ -26,6 +26,7 @@ type trouble struct {
 	rank             int
 	name, text, cure string
 	cause            string // the reason, without ages and counts; "" = the label says it
+	of               string // what distinguishes it from another trouble of this name, without its age; "" = nothing need
 }
 
 // troubleKinds returns all troubles by kind, in the order in which they need a
@@ -63,7 +64,7 @@ func (t *troubles) add(target Target, rank int, name, text, cure string) {
 
 // alert adds an alert to the troubles.
 func (t *troubles) alert(a queue.Alert, name, text, cure string) {
-	t.add(Target{queue.PaneAlerts, a.Key.String()}, rank(a.Severity), name, text, cure)
+	t.add(Target{Pane: queue.PaneAlerts, ID: a.Key.String()}, rank(a.Severity), name, text, cure)
 }
 
 // names returns the names of the first two troubles, and how many more there are.
@@ -78,13 +79,13 @@ func (t *troubles) names() string {
 // section returns the rows of the Overview for this kind: the only trouble; or
 // the shared row, followed by each trouble if it is expanded.
 func (t *troubles) section(e Env, expanded map[string]bool) section {
-	sec := section{missing: t.missing}
+	sec := section{name: t.label, missing: t.missing}
 	if n := len(t.all); n > 1 {
 		r := rankQuiet
 		for _, x := range t.all {
 			r = max(r, x.rank)
 		}
-		shared := Target{queue.PaneOverview, t.label}
+		shared := Target{Pane: queue.PaneOverview, ID: t.label}
 		sec.wanted = expanded[t.label]
 		keys := t.cure[strings.LastIndex(t.cure, " ")+1:]
 		if parts := strings.Fields(t.cure); len(parts) > 2 {

@@ -161,7 +161,7 @@ func TestFlowNamesRecentActions(t *testing.T) {
 		v := views.Overview(views.OverviewState{Snapshot: &s}, e, size)
 		got := plain(v.Lines)
 		require.Contains(t, got, `RECENT      00:12  anna: requeue dead letter 551 +2 more`, "%v", size)
-		require.Contains(t, v.Targets, views.Target{Pane: queue.PaneAudit, ID: "94"})
+		require.Contains(t, v.Targets, views.Target{Pane: queue.PaneAudit, ID: "94", Row: "RECENT"})
 		if size.W >= 120 {
 			at := 0
 			for _, words := range []string{"anna: requeue", "ben: mark hotfix 4.2.1", "anna: mark rollback"} {

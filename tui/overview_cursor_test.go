@@ -1,0 +1,53 @@
+package tui
+
+import (
+	"strings"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+// Several rows of the Overview can lead to the same row of a pane: two transactions that hold the
+// events of one tick worker, or a suspended endpoint for which work waits. The cursor reaches each of
+// them, in both directions, and one row is drawn as the cursor.
+func TestTheCursorOfTheOverviewReachesEveryRow(t *testing.T) {
+	s := newStore()
+	pid := int64(4711)
+	held := s.snap.Held[0]
+	held.Pid, held.User = &pid, queue.Clean("reporting")
+	s.snap.Held = append(s.snap.Held[:1:1], held)
+	s.snap.Waiting[0].Source, s.snap.Waiting[0].Subject = "webhook", queue.Clean("7")
+	for i := range s.snap.Suspended {
+		s.snap.Suspended[i].SubscriptionID = 7
+	}
+	s.snap.Ticks[0].Why = queue.Clean("its interval is 0")
+	for _, size := range [][2]int{{80, 24}, {120, 60}, {200, 60}} {
+		m := newStill(s, nil, Options{Actor: "anna"})
+		m.send(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
+		l := m.pane().top()
+		l.expanded = map[string]bool{"HELD": true, "SUSPENDED": true}
+		m.settle()
+		rows := m.rowsOfBoard(l)
+		same := map[[2]string]int{}
+		for _, r := range rows {
+			same[[2]string{string(r.Pane), r.ID}]++
+		}
+		require.Less(t, len(same), len(rows), "no two rows lead to the same place")
+		for _, k := range []string{"j", "k"} {
+			for i := range rows {
+				require.Equal(t, queue.Choose(k == "j", i, len(rows)-1-i), l.place, "%v %s %v", size, k, l.cursor)
+				require.True(t, l.armed)
+				board := ansi.Strip(strings.Join(l.board(m.scene(), m.body(), l.cursor).Lines, "\n"))
+				require.Equal(t, 1, strings.Count(board, m.display.theme.G.Cursor), board)
+				m.keys(k)
+			}
+		}
+		l.target, l.armed = rows[len(rows)-1], true
+		m.settle()
+		require.Equal(t, len(rows)-1, l.place, "a refresh")
+	}
+}
