@@ -9,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
 )
 
 // press handles a key press; it also removes the message of the status line.
@@ -67,6 +68,9 @@ func (m *root) key(k tea.KeyPressMsg) tea.Cmd {
 	if k.String() == "ctrl+c" {
 		return m.interrupt()
 	}
+	if m.tooSmall() && k.String() != "esc" {
+		return m.blindKey(k.String())
+	}
 	if len(m.over) > 0 {
 		return m.overlaid(k)
 	}
@@ -95,10 +99,27 @@ func (m *root) key(k tea.KeyPressMsg) tea.Cmd {
 	return m.globalKey(k.String())
 }
 
+// tooSmall reports whether the terminal is too small to show what is open.
+func (m *root) tooSmall() bool {
+	_, ok := views.Split(m.size.W, m.size.H, 0)
+	return !ok && m.size.W > 0 // before the first frame the size is 0
+}
+
+// blindKey handles a key while the terminal is too small: q quits, and what
+// is open gets no key that the operator cannot see it take. Loops of this
+// process are drained, because the dialog of q could not be seen either.
+func (m *root) blindKey(k string) tea.Cmd {
+	if k != "q" || m.shutdown.draining {
+		return nil
+	}
+	return m.interrupt()
+}
+
 // paste gives pasted text to the open input. If none is open, the text is
 // dropped: pasted text never acts as keys.
 func (m *root) paste(p tea.PasteMsg) tea.Cmd {
 	switch {
+	case m.tooSmall():
 	case len(m.over) > 0:
 		return m.overlaid(p)
 	case m.line.open():
