@@ -168,11 +168,15 @@ func (m *shell) roleChanged(msg snapshotMsg) bool {
 }
 
 // serverNow returns the current time of the server: that of the last live
-// snapshot, plus the time that has passed here since it arrived.
+// snapshot, plus the time that has passed here since it arrived. Before the first
+// snapshot it is the time here.
 func (m *shell) serverNow() time.Time {
 	live, at := m.feed.past.live, m.feed.past.liveAt
 	if live == nil {
 		live, at = m.feed.snapshot, m.feed.received
+	}
+	if live == nil {
+		return m.o.Now()
 	}
 	return live.TakenAt.Add(m.o.Now().Sub(at))
 }
