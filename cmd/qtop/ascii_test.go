@@ -113,3 +113,31 @@ func TestLocaleAsksForASCII(t *testing.T) {
 		require.Equal(t, !c.ascii, strings.Contains(string(out), "é"), "%v: %s", c, out)
 	}
 }
+
+// In a locale that is not UTF-8 the console draws in ASCII also: panes, help,
+// the form and the preview of an action.
+func TestConsoleInALocaleWithoutUTF8(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	require.NoError(t, deadLetters(t.Context(), db.Conn(t, ""), 2, "HTTP_503"))
+	cmd := qtop(t, db.DSN(operator(t, db)))
+	cmd.Env = append(cmd.Env, "LC_ALL=C")
+	s := onScreen(t, 80, 24, cmd)
+	s.until("NO HOST")
+	s.keys("?")
+	s.until("esc closes")
+	s.keys("\x1b")
+	s.gone("esc closes")
+	s.keys("5")
+	s.until("http_503.example")
+	s.keys("R")
+	s.until("Reason")
+	s.quiet()
+	s.keys("Zoë asks", enter)
+	s.until("Keep")
+	s.keys("\x1b")
+	s.gone("Keep")
+	s.keys("q")
+	s.ends()
+	requireASCII(t, string(s.raw.b), []string{"console"})
+}
