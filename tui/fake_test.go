@@ -27,6 +27,12 @@ type fakeStore struct {
 	audit         []queue.AuditEntry
 	notify        queue.Notifications
 	subscriptions []queue.EventSubscription
+	operations    []queue.Operation
+	endpoints     []queue.Endpoint
+	leases        []queue.WebhookLease
+	sessions      []queue.Activity
+	quarantine    []queue.Quarantined
+	history       []queue.AlertAck
 	share         queue.Broadcast
 	resolve       queue.Resolution
 	err           error
@@ -56,14 +62,29 @@ func (s *fakeStore) Actions() queue.Registry { return actions.Registry() }
 
 func newStore() *fakeStore {
 	s := &fakeStore{
-		snap: viewstest.Rich(), session: viewstest.Session(), link: queue.Link{State: "live"},
-		deadLetters: viewstest.DeadLetters(40), jobs: viewstest.Jobs(40), audit: viewstest.Audit(), notify: viewstest.Notifications(), subscriptions: viewstest.EventSubscriptions(),
+		session: viewstest.Session(), link: queue.Link{State: "live"},
 		share: viewstest.BroadcastShare(), resolve: viewstest.Resolution(), changes: make(chan struct{}, 1), clock: time.Now,
 	}
+	s.fill()
 	for _, a := range actions.Registry() {
 		s.session.Rights[a.ID] = true
 	}
 	return s
+}
+
+// fill gives the store rows of every kind.
+func (s *fakeStore) fill() {
+	s.snap, s.deadLetters, s.jobs, s.audit = viewstest.Rich(), viewstest.DeadLetters(40), viewstest.Jobs(40), viewstest.Audit()
+	s.notify, s.subscriptions, s.operations = viewstest.Notifications(), viewstest.EventSubscriptions(), viewstest.Operations()
+	s.endpoints, s.leases, s.sessions = viewstest.Endpoints(), viewstest.WebhookLeases(), viewstest.Sessions()
+	s.quarantine, s.history = viewstest.Quarantine(), viewstest.History()
+}
+
+// empty removes all rows.
+func (s *fakeStore) empty() {
+	s.snap, s.deadLetters, s.jobs, s.audit = viewstest.Empty(), nil, nil, nil
+	s.notify, s.subscriptions, s.operations = queue.Notifications{}, nil, nil
+	s.endpoints, s.leases, s.sessions, s.quarantine, s.history = nil, nil, nil, nil, nil
 }
 
 func (s *fakeStore) set(f func(*fakeStore)) {
@@ -191,21 +212,21 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 	case queue.ListAudit, queue.ListFlagHistory:
 		return queue.Page{Rows: s.audit, Total: int64(len(s.audit))}, s.err
 	case queue.ListOperations:
-		return queue.Page{Rows: viewstest.Operations(), Total: int64(len(viewstest.Operations()))}, s.err
+		return queue.Page{Rows: s.operations, Total: int64(len(s.operations))}, s.err
 	case queue.ListOperation:
-		for _, o := range viewstest.Operations() {
+		for _, o := range s.operations {
 			if q.ID == strconv.FormatInt(o.ID, 10) {
 				return queue.Page{Rows: &queue.OperationDetail{Operation: o, Items: viewstest.OperationItems()}}, s.err
 			}
 		}
 	case queue.ListEndpoints:
-		rows := viewstest.Endpoints()
+		rows := s.endpoints
 		if q.Filter != "" { // as the database would filter
-			rows = rows[:1]
+			rows = rows[:min(len(rows), 1)]
 		}
-		return queue.Page{Rows: queue.EndpointList{Endpoints: rows, Leases: viewstest.WebhookLeases()}, Total: int64(len(rows))}, s.err
+		return queue.Page{Rows: queue.EndpointList{Endpoints: rows, Leases: s.leases}, Total: int64(len(rows))}, s.err
 	case queue.ListEndpoint:
-		for _, r := range viewstest.Endpoints() {
+		for _, r := range s.endpoints {
 			if q.ID == strconv.FormatInt(r.ID, 10) {
 				d := viewstest.EndpointPage()
 				d.Endpoint = r
@@ -213,13 +234,13 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 			}
 		}
 	case queue.ListLeases:
-		return queue.Page{Rows: viewstest.WebhookLeases()}, s.err
+		return queue.Page{Rows: s.leases}, s.err
 	case queue.ListQuarantine:
-		return queue.Page{Rows: viewstest.Quarantine()}, s.err
+		return queue.Page{Rows: s.quarantine}, s.err
 	case queue.ListActivity:
-		rows := viewstest.Sessions()
+		rows := s.sessions
 		if f, err := queue.ParseFilter(q.Filter, queue.ActivityFields()); err == nil { // as pgclient filters
-			rows = slices.DeleteFunc(rows, func(a queue.Activity) bool { return !f.Match(a.Field, viewstest.Now()) })
+			rows = slices.DeleteFunc(slices.Clone(rows), func(a queue.Activity) bool { return !f.Match(a.Field, viewstest.Now()) })
 		}
 		return queue.Page{Rows: rows, Total: int64(len(rows))}, s.err
 	case queue.ListNotify:
@@ -248,7 +269,7 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 		w.Queue = queue.Clean(q.ID)
 		return queue.Page{Rows: &w}, s.err
 	case queue.ListAlertHistory:
-		return queue.Page{Rows: viewstest.History()}, s.err
+		return queue.Page{Rows: s.history}, s.err
 	}
 	return queue.Page{}, errors.New("no such list")
 }

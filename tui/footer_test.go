@@ -14,7 +14,6 @@ import (
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
-	"github.com/qtop/qtop/views/viewstest"
 )
 
 // In a narrow window the footer drops some hints, but never the keys that
@@ -37,24 +36,22 @@ func TestFooterKeepsTheWayOut(t *testing.T) {
 	}
 }
 
-// In every pane, at every width, with rows and without, and also one level
-// deeper: the footer shows each key once, action keys left of the separator
+// In every pane, at every width, with rows and without, and also one and two
+// levels deeper, from the first row and from the last: the footer shows each key once, action keys left of the separator
 // and the others right of it, and never drops the keys that leave a view.
 func TestFooterOfEveryPane(t *testing.T) {
 	for _, full := range []bool{true, false} {
 		s := setup{h: 24}
 		if !full {
 			s.store = newStore()
-			s.store.snap, s.store.deadLetters, s.store.jobs, s.store.audit, s.store.subscriptions = viewstest.Empty(), nil, nil, nil, nil
+			s.store.empty()
 		}
 		run(t, s, func(c *console) {
 			for _, p := range Panes() {
-				for _, deeper := range []bool{false, true} {
+				for _, deeper := range [][]string{nil, {"enter"}, {"enter", "enter"}, {"G", "enter"}, {"G", "enter", "enter"}} {
 					c.press(strings.Split(p.Keys, "")...)
-					if deeper {
-						c.press("enter")
-					}
-					for _, w := range []int{60, 80, 100, 120, 160, 200} {
+					c.press(deeper...)
+					for _, w := range queue.Choose(len(deeper) < 2, []int{60, 80, 100, 120, 160, 200}, []int{60, 120}) {
 						c.p.Send(tea.WindowSizeMsg{Width: w, Height: 24})
 						c.rest(time.Millisecond)
 						var lines []string
@@ -62,7 +59,7 @@ func TestFooterOfEveryPane(t *testing.T) {
 						foot := lines[len(lines)-1]
 						requireFooter(t, foot, p.ID == home(), fmt.Sprint(w, " ", p.ID, " full=", full, " deeper=", deeper, ": ", foot))
 					}
-					c.press("esc", "esc")
+					c.press("esc", "esc", "esc")
 				}
 			}
 		})
