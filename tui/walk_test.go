@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -74,7 +75,7 @@ func (w *walker) open(o Options) {
 	o.UTC = true
 	w.run = &walkerRun{msgs: make(chan tea.Msg, 10_000), done: make(chan struct{})}
 	w.m = newRoot(w.t.Context(), w.store, w.host, o)
-	w.applied, w.linkAt = 0, time.Now()
+	w.applied, w.linkAt = len(w.did()), time.Now()
 	w.send(tea.WindowSizeMsg{Width: 80, Height: 24})
 	w.exec(w.m.Init())
 	w.settle()
@@ -113,22 +114,27 @@ func (w *walker) send(msg tea.Msg) {
 	w.exec(cmd)
 }
 
+// deliver gives the console a message, as Bubble Tea does.
+func (w *walker) deliver(msg tea.Msg) {
+	switch msg := msg.(type) {
+	case tea.BatchMsg:
+		for _, cmd := range msg {
+			w.exec(cmd)
+		}
+	case tea.QuitMsg:
+		w.run.quit = true
+	default:
+		w.send(msg)
+	}
+}
+
 // settle handles messages until there are none.
 func (w *walker) settle() {
 	for {
 		synctest.Wait()
 		select {
 		case msg := <-w.run.msgs:
-			switch msg := msg.(type) {
-			case tea.BatchMsg:
-				for _, cmd := range msg {
-					w.exec(cmd)
-				}
-			case tea.QuitMsg:
-				w.run.quit = true
-			default:
-				w.send(msg)
-			}
+			w.deliver(msg)
 		default:
 			return
 		}
@@ -154,11 +160,16 @@ func (w *walker) fail(format string, a ...any) {
 	w.t.Fatalf("%s\nseed %d, after the keys … %s\n%s", fmt.Sprintf(format, a...), w.seed, strings.Join(w.keys, " "), ansi.Strip(w.m.frame()))
 }
 
+// note records a key for the message of a failure.
+func (w *walker) note(key string) {
+	w.keys = append(w.keys, key)
+	w.keys = w.keys[max(len(w.keys)-60, 0):]
+}
+
 // step presses one random key, or changes data or connection.
 func (w *walker) step() {
 	key, name := w.pick()
-	w.keys = append(w.keys, name)
-	w.keys = w.keys[max(len(w.keys)-60, 0):]
+	w.note(name)
 	defer func() {
 		if p := recover(); p != nil {
 			w.t.Fatalf("panic: %v\nseed %d, after the keys … %s\n%s", p, w.seed, strings.Join(w.keys, " "), debug.Stack())
@@ -211,14 +222,26 @@ func (w *walker) pick() (tea.Msg, string) {
 	case 2:
 		return tea.MouseClickMsg{X: w.rnd.IntN(80), Y: w.rnd.IntN(24), Button: tea.MouseLeft}, "click"
 	case 3:
-		r := rune(":/?0q1b"[w.rnd.IntN(7)])
-		return tea.KeyPressMsg{Code: r, Mod: tea.ModAlt}, "alt+" + string(r)
+		return w.pickWithAlt()
 	case 4:
 		s := views.Size{W: 60 + w.rnd.IntN(140), H: 15 + w.rnd.IntN(45)}
 		return tea.WindowSizeMsg{Width: s.W, Height: s.H}, fmt.Sprintf("size:%dx%d", s.W, s.H)
 	}
 	k := walkKeys[w.rnd.IntN(len(walkKeys))]
 	return keyOf(k), k
+}
+
+// pickWithAlt returns a key with alt, as a terminal reports esc and a key that
+// arrive together.
+func (w *walker) pickWithAlt() (tea.Msg, string) {
+	names := slices.Concat(strings.Split(":/?0q1bARCENDOPX", ""), []string{"esc", "tab", "shift+tab", "up", "down", "left", "right", "backspace", "enter"})
+	name := names[w.rnd.IntN(queue.Choose(len(w.m.over) > 1, len(names)-1, len(names)))] // with two dialogs open, esc and enter could confirm the lower one
+	k := keyOf(name)
+	if r := []rune(name)[0]; len(name) == 1 && unicode.IsUpper(r) {
+		k.Mod, k.ShiftedCode = tea.ModShift, r
+	}
+	k.Mod, k.Text = k.Mod|tea.ModAlt, ""
+	return k, "alt+" + name
 }
 
 // pickInDialog returns keys that fill in a dialog, so that some dialogs are
@@ -289,12 +312,16 @@ func (w *walker) disturb() {
 		case 2:
 			s.err = queue.Choose[error](s.err == nil, context.DeadlineExceeded, nil)
 		case 3:
-			s.snap, s.deadLetters, s.jobs = viewstest.Rich(), viewstest.DeadLetters(w.rnd.IntN(120)), viewstest.Jobs(w.rnd.IntN(120))
+			s.fill()
+			s.deadLetters, s.jobs = viewstest.DeadLetters(w.rnd.IntN(120)), viewstest.Jobs(w.rnd.IntN(120))
 		case 4: // rows vanish
 			p := s.snap
 			p.Alerts, p.Executors, p.Health = half(w, p.Alerts), half(w, p.Executors), half(w, p.Health)
 			p.Queues, p.JobLeases, p.Flags, p.Waiting = half(w, p.Queues), half(w, p.JobLeases), half(w, p.Flags), half(w, p.Waiting)
 			s.snap, s.deadLetters, s.jobs, s.audit, s.subscriptions = p, half(w, s.deadLetters), half(w, s.jobs), half(w, s.audit), half(w, s.subscriptions)
+			s.operations, s.endpoints, s.leases, s.sessions = half(w, s.operations), half(w, s.endpoints), half(w, s.leases), half(w, s.sessions)
+			s.quarantine, s.history = half(w, s.quarantine), half(w, s.history)
+			s.notify.Groups, s.notify.Failures, s.notify.Log = half(w, s.notify.Groups), half(w, s.notify.Failures), half(w, s.notify.Log)
 		case 5:
 			s.snap.TakenAt = s.snap.TakenAt.Add(time.Duration(w.rnd.IntN(300)) * time.Second)
 		case 6:
@@ -318,16 +345,30 @@ func half[T any](w *walker, rows []T) (out []T) {
 	return out
 }
 
+// did returns what the console changed so far: actions on the database, and on
+// single loops of this process. A shutdown, of all loops, is not among these.
+func (w *walker) did() (did []string) {
+	for _, p := range w.store.did() {
+		did = append(did, fmt.Sprintf("%+v", p.Request))
+	}
+	for _, call := range w.host.said() {
+		if _, loop, _ := strings.Cut(call, " "); loop != "" {
+			did = append(did, call)
+		}
+	}
+	return did
+}
+
 // check fails the test if something does not hold that must always hold.
 // confirmed says that the last key confirmed an action.
 func (w *walker) check(confirmed bool) {
 	w.t.Helper()
 	m := w.m
-	if n := len(w.store.did()); n > w.applied {
-		if !confirmed || n > w.applied+1 {
-			w.fail("an action was carried out without a confirmed dialog: %+v", w.store.did()[n-1].Request)
+	if did := w.did(); len(did) > w.applied {
+		if !confirmed || len(did) > w.applied+1 {
+			w.fail("an action was carried out without a confirmed dialog, one of %v", did)
 		}
-		w.applied = n
+		w.applied = len(did)
 	}
 	if n := m.notice; n.text != "" && (time.Since(n.until) > heartbeatEvery || n.holds != nil && !n.holds()) {
 		w.fail("the message %q is no longer true", n.text)
@@ -381,11 +422,7 @@ func (w *walker) checkFrame() {
 	}
 	if fits && len(m.over) == 0 && !m.line.open() && !m.chord {
 		footer := ansi.Strip(lines[len(lines)-1])
-		for _, key := range []string{"?", ":", "q"} {
-			if !strings.Contains(footer, key) {
-				w.fail("the footer lacks %q: %q", key, footer)
-			}
-		}
+		requireFooter(w.t, footer, m.at == home() && len(m.pane().levels) == 1, fmt.Sprintf("%q\nseed %d, after the keys … %s", footer, w.seed, strings.Join(w.keys, " ")))
 	}
 	if !fits || time.Since(w.linkAt) < 2*heartbeatEvery || len(m.over) > 0 {
 		return
