@@ -24,8 +24,9 @@ CREATE OR REPLACE TRIGGER trg_queue_metric_sample_default_no_truncate BEFORE TRU
   ON public.queue_metric_sample_default FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
 
 -- fn_queue_partitions_ensure() → {created, moved}: creates the leaves from the current period to as far ahead as
--- queue_partitioned requires, each with its guard against TRUNCATE. Rows of a new leaf's period that were stored in the
--- default partition move into the leaf.
+-- queue_partitioned requires, each with its guard against TRUNCATE, then those of earlier periods. Rows of a new leaf's
+-- period that were stored in the default partition move into the leaf. Once rows have moved for 20 seconds, the next
+-- call continues, and no rows move when statement_timeout has fired already.
 CREATE OR REPLACE FUNCTION public.fn_queue_partitions_ensure() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -38,27 +39,31 @@ DECLARE
   v_rows bigint;
   v_created int := 0;
   v_moved bigint := 0;
+  v_late boolean := public.fn_queue_step_late('57014'::text);
+  v_until timestamptz := clock_timestamp() + interval '20 seconds';
 BEGIN
   PERFORM public.fn_queue_lease_wait('partitions'::text);
   FOR v_plan IN SELECT * FROM public.queue_partitioned ORDER BY parent LOOP
     v_default := v_plan.parent || '_default';
     FOR v_start IN EXECUTE format(
-      'SELECT generate_series(date_trunc($1, now() AT TIME ZONE ''UTC''), date_trunc($1, now() AT TIME ZONE '
-      '''UTC'') + $2, $3) '
-      'UNION SELECT date_trunc($1, d.%I AT TIME ZONE ''UTC'') FROM public.%I d WHERE isfinite(d.%1$I) ORDER BY 1',
+      'SELECT p.start FROM (SELECT generate_series(date_trunc($1, now() AT TIME ZONE ''UTC''), '
+      'date_trunc($1, now() AT TIME ZONE ''UTC'') + $2, $3) AS start '
+      'UNION SELECT date_trunc($1, d.%I AT TIME ZONE ''UTC'') FROM public.%I d WHERE isfinite(d.%1$I)) p '
+      'ORDER BY p.start < date_trunc($1, now() AT TIME ZONE ''UTC''), p.start',
       v_plan.time_column, v_default) USING v_plan.step, v_plan.ahead, ('1 ' || v_plan.step)::interval
     LOOP
       v_name := v_plan.parent || to_char(v_start, CASE v_plan.step WHEN 'day' THEN '_YYYY_MM_DD' ELSE '_YYYY_MM' END);
       CONTINUE WHEN to_regclass('public.' || v_name) IS NOT NULL;
       v_from := v_start AT TIME ZONE 'UTC';
       v_to := (v_start + ('1 ' || v_plan.step)::interval) AT TIME ZONE 'UTC';
+      EXECUTE format('SELECT count(*) FROM public.%I d WHERE d.%I >= $1 AND d.%2$I < $2', v_default, v_plan.time_column)
+        INTO v_rows USING v_from, v_to;
+      CONTINUE WHEN v_rows > 0 AND (v_late OR v_moved > 0 AND clock_timestamp() > v_until);
       EXECUTE format('CREATE TABLE public.%I (LIKE public.%I INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', v_name,
         v_plan.parent);
       EXECUTE format('COMMENT ON TABLE public.%I IS %L', v_name,
         format('Rows of %s of %s (UTC).', v_plan.parent,
           to_char(v_start, CASE v_plan.step WHEN 'day' THEN 'YYYY-MM-DD' ELSE 'YYYY-MM' END)));
-      EXECUTE format('SELECT count(*) FROM public.%I d WHERE d.%I >= $1 AND d.%2$I < $2', v_default, v_plan.time_column)
-        INTO v_rows USING v_from, v_to;
       IF v_rows > 0 THEN
         -- the default partition is detached here and so has no row triggers: moving a row changes nothing in it
         EXECUTE format('ALTER TABLE public.%I DETACH PARTITION public.%I', v_plan.parent, v_default);
@@ -177,10 +182,12 @@ COMMENT ON FUNCTION public.fn_event_stamps_always IS
 -- of these numbers shows that more may be left. Webhook events: fn_webhook_retention_sweep. Leaves are created and
 -- dropped last, after all work on rows, because that locks their parents and default partitions until the run commits.
 -- If a lock is not granted within 50 ms, the next run repeats the step: a session that waits for a lock makes other
--- sessions wait behind it. Tick worker retention_sweep.
+-- sessions wait behind it. The leaves to drop are read first: at least one, and no more after a third of
+-- statement_timeout. Those that the last run read but kept are read last. Tick worker retention_sweep.
 CREATE OR REPLACE FUNCTION public.fn_queue_retention_sweep() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' SET jit = off AS $fn$
 DECLARE
+  c_unread CONSTANT text := 'not read yet: read in a later run';
   v_events timestamptz := public.fn_queue_retention_before('retention.events_days');
   v_jobs timestamptz := public.fn_queue_retention_before('retention.jobs_days');
   v_made jsonb := jsonb_build_object('created', 0, 'moved', 0);
@@ -188,12 +195,16 @@ DECLARE
   v_limit int;
   v_did jsonb := '{"letters": 0, "attempts": 0, "cleaned": 0}'::jsonb;
   v_webhooks jsonb;
+  v_last jsonb := (SELECT w.last_result FROM public.queue_tick_worker w WHERE w.worker_name = 'retention_sweep');
+  v_until timestamptz := statement_timestamp()
+    + COALESCE(NULLIF(current_setting('statement_timeout')::interval, interval '0') / 3, interval '20 seconds');
+  v_parent text;
   v_leaf text;
   v_part jsonb;
   v_counts jsonb := jsonb_build_array();
-  v_event_leaves text[] := ARRAY[]::text[];
-  v_job_leaves text[] := ARRAY[]::text[];
-  v_leaves text[];
+  v_read int := 0;
+  v_late boolean := false;
+  v_leaves text[] := ARRAY[]::text[];
   v_dropped text[] := ARRAY[]::text[];
   v_kept jsonb := jsonb_build_object();
 BEGIN
@@ -211,8 +222,7 @@ BEGIN
       RETURN v_made || v_did;
     END IF;
   END LOOP;
-  v_webhooks := public.fn_webhook_retention_sweep(COALESCE((SELECT (w.last_result ->> 'webhooks_after')::bigint
-    FROM public.queue_tick_worker w WHERE w.worker_name = 'retention_sweep'), 0));
+  v_webhooks := public.fn_webhook_retention_sweep(COALESCE((v_last ->> 'webhooks_after')::bigint, 0));
   IF v_webhooks ? 'timed_out' THEN
     RETURN v_made || v_did || v_webhooks;
   END IF;
@@ -220,27 +230,42 @@ BEGIN
   -- The slow work is done; now the steps that lock. Creating a leaf locks the default partition until the run commits,
   -- and dropping a leaf locks its parent. The second round is for rows that a default partition had.
   FOR v_round IN 1..2 LOOP
-    FOREACH v_leaf IN ARRAY public.fn_queue_leaves_before('event_outbox', v_events) LOOP
-      CONTINUE WHEN v_leaf = ANY (v_event_leaves) OR v_kept ? v_leaf;
+    FOR v_parent, v_leaf IN
+      SELECT p.parent, l FROM (VALUES ('event_outbox', v_events), ('job_history', v_jobs)) p (parent, before),
+        unnest(public.fn_queue_leaves_before(p.parent, p.before)) l
+      ORDER BY (v_last -> 'kept' ->> l <> c_unread) IS TRUE, p.parent DESC, l
+    LOOP
+      CONTINUE WHEN v_leaf = ANY (v_leaves) OR v_kept ? v_leaf;
+      IF v_late OR v_read > 0 AND clock_timestamp() > v_until THEN
+        v_kept := v_kept || jsonb_build_object(v_leaf, c_unread);
+        CONTINUE;
+      END IF;
+      v_read := v_read + 1;
       BEGIN
+        IF v_parent = 'job_history' THEN
+          EXECUTE format('SELECT COALESCE(jsonb_agg(to_jsonb(c)), ''[]'') FROM (SELECT h.job_kind AS k1, '
+            'h.event_domain AS k2, h.status AS k3, -count(*) AS n FROM public.%I h GROUP BY 1, 2, 3) c', v_leaf)
+            INTO v_part;
+          v_counts := v_counts || v_part;
+          v_leaves := v_leaves || v_leaf;
+          CONTINUE;
+        END IF;
         -- an open transaction may have written events into it that are not visible yet
         EXECUTE format('LOCK TABLE public.%I IN SHARE MODE', v_leaf);
         IF public.fn_queue_leaf_routed(v_leaf) THEN
-          v_event_leaves := v_event_leaves || v_leaf;
+          v_leaves := v_leaves || v_leaf;
         ELSE
           v_kept := v_kept || jsonb_build_object(v_leaf, 'has events that no cursor has passed');
         END IF;
       EXCEPTION WHEN lock_not_available THEN
         v_kept := v_kept || jsonb_build_object(v_leaf, 'busy: checked again in the next run');
+      WHEN query_canceled THEN
+        v_late := public.fn_queue_step_late(SQLSTATE::text);
+        IF v_late IS NULL THEN
+          RAISE;
+        END IF;
+        v_kept := v_kept || jsonb_build_object(v_leaf, 'not read within statement_timeout: read again in a later run');
       END;
-    END LOOP;
-    FOREACH v_leaf IN ARRAY public.fn_queue_leaves_before('job_history', v_jobs) LOOP
-      CONTINUE WHEN v_leaf = ANY (v_job_leaves);
-      EXECUTE format('SELECT COALESCE(jsonb_agg(to_jsonb(c)), ''[]'') FROM (SELECT h.job_kind AS k1, '
-        'h.event_domain AS k2, h.status AS k3, -count(*) AS n FROM public.%I h GROUP BY 1, 2, 3) c', v_leaf)
-        INTO v_part;
-      v_counts := v_counts || v_part;
-      v_job_leaves := v_job_leaves || v_leaf;
     END LOOP;
     CONTINUE WHEN v_round = 2;
     BEGIN
@@ -249,13 +274,17 @@ BEGIN
       DELETE FROM public.queue_quarantine q WHERE q.step = 'partitions';
     EXCEPTION WHEN lock_not_available THEN
       v_kept := v_kept || '{"partitions": "busy: created in the next run"}';
-    WHEN OTHERS THEN
+    WHEN query_canceled OR assert_failure OR OTHERS THEN
+      v_late := public.fn_queue_step_late(SQLSTATE::text) OR v_late;
+      IF v_late IS NULL THEN
+        RAISE;
+      END IF;
       v_kept := v_kept || '{"partitions": "failed: see queue_quarantine"}';
       PERFORM public.fn_queue_step_failed('partitions'::text, 'ensure'::text, SQLSTATE::text, SQLERRM::text);
     END;
   END LOOP;
-  v_leaves := v_event_leaves || public.fn_queue_leaves_before('queue_metric_sample',
-    public.fn_queue_retention_before('retention.samples_days')) || v_job_leaves;
+  v_leaves := public.fn_queue_leaves_before('queue_metric_sample',
+    public.fn_queue_retention_before('retention.samples_days')) || v_leaves;
 
   BEGIN
     INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
