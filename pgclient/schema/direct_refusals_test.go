@@ -115,6 +115,11 @@ func TestForgedWebhookStates(t *testing.T) {
 		settle + "UPDATE public.webhook_delivery_sagas SET status = 'Completed', next_attempt_at = NULL WHERE id = 1; ",
 		settle + "UPDATE public.webhook_delivery_sagas SET status = 'DeadLettered', attempt_count = 1, final_error_code = 'TIMEOUT' WHERE id = 1; " +
 			"INSERT INTO public.dead_letters (saga_id, event_id, subscription_id, final_error_code, payload_snapshot) VALUES (1, 1, 1, 'TIMEOUT', '{\"n\": 1}')",
+		fmt.Sprintf(start, 2) + "UPDATE public.webhook_delivery_sagas SET status = 'Completed' WHERE id = 2", // no job was ever made
+		fmt.Sprintf(start, 2) + "UPDATE public.webhook_delivery_sagas SET status = 'PendingRetry', next_attempt_at = now() + interval '366 days' WHERE id = 2",
+		fmt.Sprintf(start, 2) + "UPDATE public.webhook_delivery_sagas SET status = 'DeadLettered', final_error_code = 'TIMEOUT' WHERE id = 2; " +
+			"INSERT INTO public.dead_letters (saga_id, event_id, subscription_id, final_error_code, payload_snapshot) " +
+			"SELECT s.id, s.event_id, s.subscription_id, 'TIMEOUT', e.payload FROM public.webhook_delivery_sagas s JOIN public.events e ON e.id = s.event_id WHERE s.id = 2",
 	}
 	for _, sql := range forged {
 		_, err := orchestrator.Exec(t.Context(), sql)

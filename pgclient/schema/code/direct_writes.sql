@@ -151,9 +151,9 @@ BEGIN
   INTO v_open, v_charged, v_failed FROM public.webhook_delivery_jobs x WHERE x.saga_id = v_saga;
   SELECT * INTO j FROM public.webhook_delivery_jobs x WHERE x.saga_id = v_saga ORDER BY x.attempt_no DESC LIMIT 1;
   IF v_open <> (s.status = 'InProgress')::int OR (CASE s.status
-      WHEN 'Completed' THEN j.status <> 'Completed'
-      WHEN 'PendingRetry' THEN j.status <> 'Failed'
-      WHEN 'DeadLettered' THEN j.status <> 'Failed' OR s.final_error_code <> j.error_code
+      WHEN 'Completed' THEN j.status IS DISTINCT FROM 'Completed' -- NULL: no job was ever made
+      WHEN 'PendingRetry' THEN j.status IS DISTINCT FROM 'Failed'
+      WHEN 'DeadLettered' THEN (j.status, j.error_code) IS DISTINCT FROM ('Failed', s.final_error_code)
       ELSE false END) OR s.attempt_count NOT BETWEEN v_charged AND v_failed THEN
     RAISE EXCEPTION 'saga % is % after % attempts, but has % failed jobs, % jobs not settled, and the last job %',
         v_saga, s.status, s.attempt_count, v_failed, v_open,
