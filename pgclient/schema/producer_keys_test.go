@@ -442,11 +442,34 @@ func TestUpgradeKeepsKeys(t *testing.T) {
 	old := "SELECT string_agg(concat_ws(' ', job_id, job_kind, idempotency_key, xmin), ',' ORDER BY job_id) FROM public.job_queue"
 	var before, after string
 	require.NoError(t, conn.QueryRow(t.Context(), old).Scan(&before))
+	producer := db.Conn(t, "") // its transaction is open during the upgrade
+	tx, err := producer.Begin(t.Context())
+	require.NoError(t, err)
+	const across = "SELECT public.fn_job_enqueue('across', 'kg', 'Agent', $2, p_idempotency_key => $1) ->> 'job_id'"
+	var open [2]string
+	for i := range open {
+		require.NoError(t, tx.QueryRow(t.Context(), across, fmt.Sprint("open ", i), `{"n": 1}`).Scan(&open[i]))
+	}
 	require.NoError(t, schema.Up(t.Context(), db.DSN(""), nil))
 	require.NoError(t, conn.QueryRow(t.Context(), old).Scan(&after))
 	require.Equal(t, before, after, "no row was rewritten")
+	require.NoError(t, tx.Commit(t.Context()))
+	var again string
+	require.NoError(t, producer.QueryRow(t.Context(), across, "open 0", `{"n": 1}`).Scan(&again))
+	require.Equal(t, open[0], again, "the producer lost the answer and repeats the call")
+	_, err = producer.Exec(t.Context(), across, "open 0", `{"n": 2}`)
+	refused(t, "23505", err, "open 0")
+	var many map[string]any
+	require.NoError(t, producer.QueryRow(t.Context(), `SELECT public.fn_job_enqueue_many(jsonb_agg('{"job_kind": "across", "event_domain": "kg", "executor": "Agent", "payload": {"n": 1}}'
+		|| CASE WHEN k = '' THEN '{}' ELSE jsonb_build_object('idempotency_key', k) END)) FROM unnest('{"",open 1,open 2,open 1}'::text[]) k`).Scan(&many))
+	require.EqualValues(t, 2, many["enqueued"], "the one without a key and the new one")
+	ids := many["job_ids"].([]any)
+	require.Equal(t, []any{open[1], open[1]}, []any{ids[1], ids[3]})
+	var live int
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM public.job_queue WHERE job_kind = 'across'").Scan(&live))
+	require.Equal(t, 4, live)
 	require.Equal(t, map[string]any{"job_id": first, "created": false, "status": "queued"}, ask(`{"n": 1}`))
-	_, err := conn.Exec(t.Context(), "SELECT public.fn_job_cancel(ARRAY[$1::uuid], 'ann', 'test')", first)
+	_, err = conn.Exec(t.Context(), "SELECT public.fn_job_cancel(ARRAY[$1::uuid], 'ann', 'test')", first)
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"job_id": first, "created": false, "status": "cancelled"}, ask(`{"n": 1}`))
 
@@ -454,7 +477,7 @@ func TestUpgradeKeepsKeys(t *testing.T) {
 	_, err = conn.Exec(t.Context(), "UPDATE public.producer_key SET status = NULL, final_at = NULL; SELECT public.fn_queue_retention_sweep()")
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"job_id": first, "created": false, "status": "ended"}, ask(`{"n": 1}`))
-	_, err = conn.Exec(t.Context(), "UPDATE public.producer_key SET final_at = now() - interval '8 days'; SELECT public.fn_queue_retention_sweep()")
+	_, err = conn.Exec(t.Context(), "UPDATE public.producer_key SET final_at = now() - interval '8 days' WHERE final_at IS NOT NULL; SELECT public.fn_queue_retention_sweep()")
 	require.NoError(t, err)
 	require.Equal(t, true, ask(`{"n": 2}`)["created"])
 }

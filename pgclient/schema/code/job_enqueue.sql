@@ -129,6 +129,7 @@ DECLARE
   v_at text;
   v_remaining bigint;
   v_n bigint;
+  v_taken uuid[];
 BEGIN
   SELECT s.scope, CASE WHEN cardinality(p_jobs) > 1 THEN format('p_jobs[%s]: ', s.n - 1) END INTO v_bad, v_at
   FROM (SELECT j.scope, min(j.ordinality) AS n FROM unnest(p_jobs) WITH ORDINALITY j
@@ -139,56 +140,82 @@ BEGIN
     RAISE EXCEPTION '% may not use idempotency keys of scope %', concat(v_at, 'login ', session_user), left(v_bad, 63)
       USING ERRCODE = '42501', HINT = 'a scope is a role: make the login a member of it, or leave the scope out';
   END IF;
+  <<keys>>
   LOOP
-    -- in the order of the keys, so that two calls with the same keys wait for each other instead of a deadlock
-    INSERT INTO public.producer_key (scope, kind, key, target_id, content_hash)
-    SELECT j.scope, j.job_kind, j.idempotency_key, j.job_id,
-      public.fn_content_hash(jsonb_build_array(j.job_kind, j.event_domain, j.executor, j.payload))
-    FROM unnest(p_jobs) WITH ORDINALITY j
-    WHERE j.idempotency_key IS NOT NULL AND NOT EXISTS (SELECT FROM public.producer_key o
-      WHERE o.scope = '' AND o.kind = j.job_kind AND o.key = j.idempotency_key)
-    ORDER BY j.scope, j.job_kind, j.idempotency_key, j.ordinality
-    ON CONFLICT DO NOTHING;
-    -- in a separate statement, which sees keys that have been committed in the meantime
-    SELECT array_agg(CASE WHEN j.idempotency_key IS NULL THEN j.job_id ELSE k.target_id END ORDER BY j.ordinality),
-      array_agg(COALESCE(k.status, q.status, 'queued') ORDER BY j.ordinality),
-      count(*) FILTER (WHERE j.idempotency_key IS NULL OR k.target_id = j.job_id),
-      (array_agg(format('%sidempotency key %s of scope %s belongs to job %s, which has different content',
-        CASE WHEN cardinality(p_jobs) > 1 THEN format('p_jobs[%s]: ', j.ordinality - 1) END, j.idempotency_key,
-        j.scope, k.target_id) ORDER BY j.ordinality) FILTER (WHERE k.target_id <> j.job_id
-          AND k.content_hash <> public.fn_content_hash(
-            jsonb_build_array(j.job_kind, j.event_domain, j.executor, j.payload))))[1]
-    INTO ids, statuses, made, v_bad
-    FROM unnest(p_jobs) WITH ORDINALITY j
-    LEFT JOIN LATERAL (SELECT o.* FROM public.producer_key o
-      WHERE o.scope IN ('', j.scope) AND o.kind = j.job_kind AND o.key = j.idempotency_key
-      ORDER BY o.scope LIMIT 1) k ON true
-    LEFT JOIN public.job_queue q ON q.job_id = k.target_id AND k.target_id <> j.job_id;
-    EXIT WHEN array_position(ids, NULL) IS NULL; -- otherwise a key was deleted between the two statements: repeat them
-  END LOOP;
-  IF v_bad IS NOT NULL THEN
-    RAISE EXCEPTION '%', v_bad USING ERRCODE = '23505',
-      HINT = 'a key identifies one kind, domain, executor and payload: use another key for other work';
-  END IF;
-  v_remaining := made;
-  FOR v_attempt IN 1..2 LOOP
-    EXIT WHEN v_remaining = 0;
-    -- job_queue allows one live job per kind and key. If a live job of another scope has the same key, the new job is
-    -- stored with the scope and the job id appended to its key. The same is done for a key in the form of the router's
-    -- or a replay's keys, because it would block these.
-    INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready,
-      idempotency_key, max_attempts, actor)
-    SELECT j.job_id, j.job_kind, j.event_domain, j.executor, j.payload, j.priority, j.process_after,
-      j.process_after <= now(), CASE WHEN v_attempt = 1 AND (j.idempotency_key ~ '^(route|replay):') IS NOT TRUE
-        THEN j.idempotency_key ELSE format('%s of %s %s', left(j.idempotency_key, 390), j.scope, j.job_id) END,
-      j.max_attempts, j.actor
-    FROM unnest(p_jobs) WITH ORDINALITY j
-    WHERE j.job_id = ids[j.ordinality]
-      AND (v_attempt = 1 OR NOT EXISTS (SELECT FROM public.job_queue q WHERE q.job_id = j.job_id))
-    ORDER BY j.job_kind, j.idempotency_key, j.scope, j.ordinality
-    ON CONFLICT (job_kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
-    GET DIAGNOSTICS v_n = ROW_COUNT;
-    v_remaining := v_remaining - v_n;
+    LOOP
+      -- in the order of the keys, so that two calls with the same keys wait for each other instead of a deadlock
+      INSERT INTO public.producer_key (scope, kind, key, target_id, content_hash)
+      SELECT j.scope, j.job_kind, j.idempotency_key, j.job_id,
+        public.fn_content_hash(jsonb_build_array(j.job_kind, j.event_domain, j.executor, j.payload))
+      FROM unnest(p_jobs) WITH ORDINALITY j
+      WHERE j.idempotency_key IS NOT NULL AND NOT EXISTS (SELECT FROM public.producer_key o
+        WHERE o.scope = '' AND o.kind = j.job_kind AND o.key = j.idempotency_key)
+      ORDER BY j.scope, j.job_kind, j.idempotency_key, j.ordinality
+      ON CONFLICT DO NOTHING;
+      -- in a separate statement, which sees keys that have been committed in the meantime
+      SELECT array_agg(CASE WHEN j.idempotency_key IS NULL THEN j.job_id ELSE k.target_id END ORDER BY j.ordinality),
+        array_agg(COALESCE(k.status, q.status, 'queued') ORDER BY j.ordinality),
+        count(*) FILTER (WHERE j.idempotency_key IS NULL OR k.target_id = j.job_id),
+        (array_agg(format('%sidempotency key %s of scope %s belongs to job %s, which has different content',
+          CASE WHEN cardinality(p_jobs) > 1 THEN format('p_jobs[%s]: ', j.ordinality - 1) END, j.idempotency_key,
+          j.scope, k.target_id) ORDER BY j.ordinality) FILTER (WHERE k.target_id <> j.job_id
+            AND k.content_hash <> public.fn_content_hash(
+              jsonb_build_array(j.job_kind, j.event_domain, j.executor, j.payload))))[1]
+      INTO ids, statuses, made, v_bad
+      FROM unnest(p_jobs) WITH ORDINALITY j
+      LEFT JOIN LATERAL (SELECT o.* FROM public.producer_key o
+        WHERE o.scope IN ('', j.scope) AND o.kind = j.job_kind AND o.key = j.idempotency_key
+        ORDER BY o.scope LIMIT 1) k ON true
+      LEFT JOIN public.job_queue q ON q.job_id = k.target_id AND k.target_id <> j.job_id;
+      -- otherwise a key was deleted between the two statements: repeat them
+      EXIT WHEN array_position(ids, NULL) IS NULL;
+    END LOOP;
+    IF v_bad IS NOT NULL THEN
+      RAISE EXCEPTION '%', v_bad USING ERRCODE = '23505',
+        HINT = 'a key identifies one kind, domain, executor and payload: use another key for other work';
+    END IF;
+    v_remaining := made;
+    FOR v_attempt IN 1..2 LOOP
+      EXIT keys WHEN v_remaining = 0;
+      IF v_attempt = 2 THEN
+        -- A live job whose key is not recorded was enqueued by a release that recorded none, in a transaction that the
+        -- upgrade did not wait for. Its key is recorded now, for any scope, as the migration does for live jobs.
+        v_taken := ARRAY(SELECT j.job_id FROM unnest(p_jobs) WITH ORDINALITY j
+          JOIN public.job_queue q ON q.job_kind = j.job_kind AND q.idempotency_key = j.idempotency_key
+          WHERE j.job_id = ids[j.ordinality] AND q.job_id <> j.job_id AND q.idempotency_key !~ '^(route|replay):'
+            AND NOT EXISTS (SELECT FROM public.producer_key k WHERE k.target_id = q.job_id)
+            AND NOT EXISTS (SELECT FROM public.job_queue o WHERE o.job_id = j.job_id));
+        IF v_taken <> '{}' THEN
+          INSERT INTO public.producer_key (scope, kind, key, target_id, content_hash)
+          SELECT '', q.job_kind, q.idempotency_key, q.job_id,
+            public.fn_content_hash(jsonb_build_array(q.job_kind, q.event_domain, q.executor, q.payload))
+          FROM unnest(p_jobs) j
+          JOIN public.job_queue q ON q.job_kind = j.job_kind AND q.idempotency_key = j.idempotency_key
+          WHERE j.job_id = ANY (v_taken)
+          ORDER BY q.job_kind, q.idempotency_key
+          ON CONFLICT DO NOTHING;
+          DELETE FROM public.producer_key k WHERE k.target_id = ANY (v_taken);
+          CONTINUE keys;
+        END IF;
+      END IF;
+      -- job_queue allows one live job per kind and key. If a live job of another scope has the same key, the new job
+      -- is stored with the scope and the job id appended to its key. The same is done for a key in the form of the
+      -- router's or a replay's keys, because it would block these.
+      INSERT INTO public.job_queue (job_id, job_kind, event_domain, executor, payload, priority, process_after, ready,
+        idempotency_key, max_attempts, actor)
+      SELECT j.job_id, j.job_kind, j.event_domain, j.executor, j.payload, j.priority, j.process_after,
+        j.process_after <= now(), CASE WHEN v_attempt = 1 AND (j.idempotency_key ~ '^(route|replay):') IS NOT TRUE
+          THEN j.idempotency_key ELSE format('%s of %s %s', left(j.idempotency_key, 390), j.scope, j.job_id) END,
+        j.max_attempts, j.actor
+      FROM unnest(p_jobs) WITH ORDINALITY j
+      WHERE j.job_id = ids[j.ordinality]
+        AND (v_attempt = 1 AND v_taken IS NULL OR NOT EXISTS (SELECT FROM public.job_queue q WHERE q.job_id = j.job_id))
+      ORDER BY j.job_kind, j.idempotency_key, j.scope, j.ordinality
+      ON CONFLICT (job_kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
+      GET DIAGNOSTICS v_n = ROW_COUNT;
+      v_remaining := v_remaining - v_n;
+    END LOOP;
+    EXIT;
   END LOOP;
 END $$;
 COMMENT ON FUNCTION public.fn_job_put IS
