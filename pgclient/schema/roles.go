@@ -337,7 +337,9 @@ BEGIN
       RAISE EXCEPTION 'role % was made by somebody else at this moment', v_role USING ERRCODE = '40001';
     END;
   END LOOP;
-  IF NOT pg_catalog.pg_has_role(current_user, :'queue_owner', 'USAGE') THEN
+  -- what SET ROLE needs; a login that does not inherit the rights of its roles needs no more
+  IF NOT pg_catalog.pg_has_role(current_user, :'queue_owner',
+    CASE WHEN pg_catalog.current_setting('server_version_num')::int4 >= 160000 THEN 'SET' ELSE 'MEMBER' END) THEN
     EXECUTE pg_catalog.format('GRANT :"queue_owner" TO %I', current_user);
   END IF;
   -- Who looks at a held cursor wants to know which session holds it: functions of the owner say so. Only a role that

@@ -115,6 +115,9 @@ func (r *Release) Up(ctx context.Context, dsn string, o UpOptions) error {
 	if err := narrowViewers(ctx, conn, o.Progress); err != nil {
 		return err
 	}
+	if err := makePartitions(ctx, conn, o); err != nil {
+		return err
+	}
 	if err := finish(ctx, conn, o.Progress); err != nil {
 		return err
 	}
@@ -296,24 +299,53 @@ func (in *installer) tables(ctx context.Context, from int32) error {
 	return nil
 }
 
-// finish does the work of every `migrate up`, even without a pending migration: it creates the
-// partitions of the coming months, and registers the executor that an older installation kept as a
-// flag. It reports if the database is a clone.
+// asOwner runs f in a transaction with the settings of a migration, as the owner of qtop's objects:
+// a login need not inherit the rights of the owner.
+func asOwner(ctx context.Context, conn *pgx.Conn, f func(tx pgx.Tx) error) error {
+	set, err := storedRoles(ctx, conn)
+	if err != nil {
+		return err
+	}
+	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if err := exec(ctx, tx, sessionSQL+"\nSET LOCAL ROLE "+set.owner()+";"); err != nil {
+			return err
+		}
+		return f(tx)
+	})
+}
+
+// makePartitions creates the partitions of the coming months, in every `migrate up`. If other
+// sessions hold the tables in three attempts, it leaves that to the tick worker retention_sweep: the
+// schema is installed already, and other sessions wait behind each attempt.
+func makePartitions(ctx context.Context, conn *pgx.Conn, o UpOptions) error {
+	deadline := time.Now().Add(o.LockWait)
+	for attempt := 1; ; attempt++ {
+		err := asOwner(ctx, conn, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "SELECT public.fn_queue_partitions_ensure(), public.fn_event_stamps_always()")
+			return err
+		})
+		switch {
+		case !retryable(err):
+			return explain(err, "migrate up")
+		case attempt == 3 || time.Now().After(deadline):
+			o.Progress("partitions: other sessions hold the tables; retention_sweep makes the partitions in its next run")
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// finish does the other work of every `migrate up`: it registers the executor that an older
+// installation kept as a flag, and reports if the database is a clone.
 func finish(ctx context.Context, conn *pgx.Conn, progress func(string)) error {
 	var adopted string
 	var clone *string
-	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		err := exec(ctx, tx, settingsSQL)
-		if err == nil {
-			_, err = tx.Exec(ctx, "SELECT public.fn_queue_partitions_ensure(), public.fn_event_stamps_always()")
-		}
-		if err == nil {
-			err = tx.QueryRow(ctx, "SELECT public.fn_queue_hc_executor_adopt()").Scan(&adopted)
-		}
-		if err == nil {
-			err = tx.QueryRow(ctx, "SELECT public.fn_queue_clone_of()").Scan(&clone)
-		}
-		return err
+	err := asOwner(ctx, conn, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, "SELECT public.fn_queue_hc_executor_adopt(), public.fn_queue_clone_of()").Scan(&adopted, &clone)
 	})
 	if err == nil && adopted != "" {
 		progress("dot_config: " + adopted + "; it is an executor now")

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -139,4 +140,29 @@ func TestStatusRefusal(t *testing.T) {
 	require.Contains(t, refusal(), "schema version 23, from before code had numbers, is installed; this qtop needs code")
 	conn = pgtest.Empty(t).Conn(t, "")
 	require.Equal(t, "qtop is not installed in this database: run qtop migrate up", refusal())
+}
+
+// A session that reads a partitioned table, like a backup, delays neither migrate up nor those who
+// wait behind it by more than a moment: missing partitions are left to the tick worker.
+func TestUpgradeBehindAReaderOfPartitions(t *testing.T) {
+	c := newCore(t)
+	leaf := get[string](c, "SELECT to_char(now() AT TIME ZONE 'UTC' + interval '3 days', '\"public.job_history_\"YYYY_MM_DD')")
+	c.exec("DROP TABLE " + leaf)
+	tx := c.begin(c.root)
+	_, err := tx.Exec(t.Context(), "SELECT 1 FROM public.job_history LIMIT 1")
+	require.NoError(t, err)
+	limited, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ensured, executor := make(chan error, 1), c.as("dot_executor")
+	go func() {
+		_, err := executor.Exec(limited, "SELECT public.fn_queue_partitions_ensure()")
+		ensured <- err
+	}()
+	var said lines
+	require.NoError(t, schema.Current().Up(limited, c.db.DSN(""), schema.UpOptions{Progress: said.add, LockWait: time.Nanosecond}))
+	require.Contains(t, said.String(), "retention_sweep makes the partitions in its next run")
+	refused(t, "55P03", <-ensured, "as doctor calls it")
+	require.NoError(t, tx.Rollback(t.Context()))
+	up(t, c.db, schema.Current())
+	require.True(t, get[bool](c, "SELECT to_regclass($1) IS NOT NULL", leaf))
 }

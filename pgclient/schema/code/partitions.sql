@@ -26,7 +26,8 @@ CREATE OR REPLACE TRIGGER trg_queue_metric_sample_default_no_truncate BEFORE TRU
 -- fn_queue_partitions_ensure() → {created, moved}: creates the leaves from the current period to as far ahead as
 -- queue_partitioned requires, each with its guard against TRUNCATE, then those of earlier periods. Rows of a new leaf's
 -- period that were stored in the default partition move into the leaf. Once rows have moved for 20 seconds, the next
--- call continues, and no rows move when statement_timeout has fired already.
+-- call continues, and no rows move when statement_timeout has fired already. It waits for a table at most 1.5 s, since
+-- other sessions wait behind it: 55P03.
 CREATE OR REPLACE FUNCTION public.fn_queue_partitions_ensure() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -40,9 +41,13 @@ DECLARE
   v_created int := 0;
   v_moved bigint := 0;
   v_late boolean := public.fn_queue_step_late('57014'::text);
+  v_wait text := current_setting('lock_timeout');
   v_until timestamptz := clock_timestamp() + interval '20 seconds';
 BEGIN
   PERFORM public.fn_queue_lease_wait('partitions'::text);
+  IF v_wait::interval NOT BETWEEN interval '1 ms' AND interval '1500 ms' THEN -- 0: without limit
+    PERFORM set_config('lock_timeout', '1500ms', true);
+  END IF;
   FOR v_plan IN SELECT * FROM public.queue_partitioned ORDER BY parent LOOP
     v_default := v_plan.parent || '_default';
     FOR v_start IN EXECUTE format(
@@ -80,6 +85,7 @@ BEGIN
       v_created := v_created + 1;
     END LOOP;
   END LOOP;
+  PERFORM set_config('lock_timeout', v_wait, true);
   RETURN jsonb_build_object('created', v_created, 'moved', v_moved);
 END
 $fn$;
