@@ -286,7 +286,7 @@ func (r *Release) SQL(rolePrefix string) (string, error) {
 		"-- If you run it by hand (psql -1), run qtop migrate up afterwards, which records what is installed.\n\n",
 		r.Version(), r.Code, r.Hash)
 	section("roles", rolesSQL)
-	section("version", strings.Replace(bookSQL, " IF NOT EXISTS", "", 1)+"\n"+rowSQL+fmt.Sprintf("\nUPDATE %s SET version = %d;\nGRANT SELECT ON %[1]s TO PUBLIC;", versionTable, r.Version()))
+	section("version", bookSQL+"\n"+rowSQL+fmt.Sprintf("\nUPDATE %s SET version = %d;\n", versionTable, r.Version())+bookRightsSQL)
 	section("everything below belongs to "+set.owner(), "SET LOCAL ROLE "+set.owner()+";\n"+
 		"SET LOCAL search_path = pg_catalog, pg_temp;\nSET LOCAL check_function_bodies = off;")
 	for _, m := range r.migrations {

@@ -5,6 +5,7 @@ package schema_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -155,6 +156,36 @@ func TestHostileRoles(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, said, "roles are shared with database other, queue:")
 	require.Equal(t, "queue_owner queue_owner granted, queue_viewer queue_viewer granted", w.one("second", origins))
+}
+
+// The owner of the database with CREATEROLE may install and upgrade qtop, even if the login
+// does not inherit the rights of its roles, and may upgrade what a superuser installed, once the
+// superuser has granted what an older release did not.
+func TestOwnerOfTheDatabaseMigrates(t *testing.T) {
+	w := newRolesWorld(t)
+	w.run("postgres", "CREATE ROLE olga LOGIN NOINHERIT CREATEROLE", "CREATE DATABASE queue OWNER olga", "CREATE DATABASE second OWNER olga")
+	as := func(database, user string, r *schema.Release) error {
+		return r.Up(w.t.Context(), w.server.DSN(user, database), schema.UpOptions{})
+	}
+	for _, database := range []string{"queue", "second"} {
+		w.run(database, "ALTER SCHEMA public OWNER TO olga") // PostgreSQL 15: being the owner of the database is inherited, too
+	}
+	require.NoError(t, as("second", embedded.Superuser, schema.Current()))
+	w.run("postgres", "GRANT queue_owner TO olga")
+	require.NoError(t, as("queue", "olga", schema.Current()))
+	next := newLater(t).write(fmt.Sprintf("migrations/%03d_test.sql", schema.Latest()+1), "SELECT 1;\n---- create above / drop below ----\nSELECT 1;\n").release()
+	require.NoError(t, as("queue", "olga", next))
+
+	w.run("second", "REVOKE ALL ON public.qtop_schema_version FROM queue_owner") // as if installed by an older release
+	const remedy = "GRANT SELECT, INSERT, UPDATE ON public.qtop_schema_version TO queue_owner"
+	err := as("second", "olga", next)
+	require.ErrorContains(t, err, "public.qtop_schema_version belongs to "+embedded.Superuser)
+	require.ErrorContains(t, err, remedy)
+	w.run("second", remedy)
+	require.NoError(t, as("second", "olga", next))
+	for _, database := range []string{"queue", "second"} {
+		require.Equal(t, fmt.Sprint(next.Version()), w.one(database, "SELECT version::text FROM public.qtop_schema_version"))
+	}
 }
 
 // A role that merely has the name of a role of qtop, with grants in a database without qtop, is not

@@ -45,11 +45,12 @@ SELECT count(set_config(s.name, w.value, true)) FROM (VALUES
 JOIN pg_settings s ON s.name = w.name
 WHERE s.setting <> w.value AND (s.context = 'user' OR s.context = 'superuser' AND (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user))`
 
-// bookSQL creates the version table, and rowSQL its row; between the two, Up checks the owner of
-// the table.
+// bookSQL creates the version table, bookRightsSQL grants rights to it, and rowSQL makes its row.
 const (
-	bookSQL = `CREATE TABLE IF NOT EXISTS public.qtop_schema_version (version int4 NOT NULL);`
-	rowSQL  = `INSERT INTO public.qtop_schema_version SELECT 0 WHERE NOT EXISTS (SELECT FROM public.qtop_schema_version);`
+	bookSQL       = `CREATE TABLE public.qtop_schema_version (version int4 NOT NULL);`
+	bookRightsSQL = `GRANT SELECT ON public.qtop_schema_version TO PUBLIC;
+GRANT SELECT, INSERT, UPDATE ON public.qtop_schema_version TO :"queue_owner";`
+	rowSQL = `INSERT INTO public.qtop_schema_version SELECT 0 WHERE NOT EXISTS (SELECT FROM public.qtop_schema_version);`
 )
 
 // Up brings the database to the current release: see [Release.Up].
@@ -278,15 +279,7 @@ func (in *installer) tables(ctx context.Context, from int32) error {
 	if from == in.release.Version() {
 		return nil
 	}
-	in.doing = versionTable // the table belongs to the login that installed qtop
-	if err := exec(ctx, in.tx, "SET LOCAL ROLE NONE; "+bookSQL); err != nil {
-		return err
-	}
-	if _, err := bookExists(ctx, in.tx, versionTable); err != nil {
-		return err
-	}
-	if err := exec(ctx, in.tx, fmt.Sprintf("%[1]s UPDATE %[2]s SET version = %[3]d; GRANT SELECT ON %[2]s TO PUBLIC; SET LOCAL ROLE %[4]s",
-		rowSQL, versionTable, in.release.Version(), in.roleSet.owner())); err != nil {
+	if err := in.recordVersion(ctx); err != nil {
 		return err
 	}
 	for _, m := range in.release.migrations[from:] {
@@ -297,6 +290,39 @@ func (in *installer) tables(ctx context.Context, from int32) error {
 		in.said = append(in.said, "up "+m.title())
 	}
 	return nil
+}
+
+// recordVersion writes the number of the newest migration. The table belongs to the login that
+// installed qtop, and a later login writes it as the owner of qtop's objects, which has been granted
+// the right.
+func (in *installer) recordVersion(ctx context.Context) error {
+	in.doing = versionTable
+	if err := exec(ctx, in.tx, "SET LOCAL ROLE NONE"); err != nil {
+		return err
+	}
+	if there, err := bookExists(ctx, in.tx, versionTable); err != nil {
+		return err
+	} else if !there {
+		if err := exec(ctx, in.tx, bookSQL); err != nil {
+			return err
+		}
+	}
+	var who string
+	var mine, granted bool
+	if err := in.tx.QueryRow(ctx, `SELECT quote_ident(o.rolname), pg_has_role(current_user, o.oid, 'USAGE'),
+			has_table_privilege($2::text, c.oid, 'INSERT') AND has_table_privilege($2::text, c.oid, 'UPDATE') AND has_table_privilege($2::text, c.oid, 'SELECT')
+		FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner WHERE c.oid = to_regclass($1::text)`, versionTable, in.roleSet.owner()).Scan(&who, &mine, &granted); err != nil {
+		return err
+	}
+	if mine {
+		if err := in.exec(ctx, in.tx, bookRightsSQL); err != nil {
+			return err
+		}
+	} else if !granted {
+		return refuse(versionTable+" belongs to "+who+", who installed qtop and has not granted it to "+in.roleSet.owner(), versionTable,
+			fmt.Sprintf("nothing was changed; as %s or a superuser run GRANT SELECT, INSERT, UPDATE ON %s TO %s; then run migrate up again", who, versionTable, in.roleSet.owner()))
+	}
+	return exec(ctx, in.tx, fmt.Sprintf("SET LOCAL ROLE %s; %s UPDATE %s SET version = %d", in.roleSet.owner(), rowSQL, versionTable, in.release.Version()))
 }
 
 // asOwner runs f in a transaction with the settings of a migration, as the owner of qtop's objects:
