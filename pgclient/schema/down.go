@@ -226,7 +226,7 @@ func (in *installer) down(ctx context.Context, o DownOptions) error {
 	var said []string
 	for _, m := range slices.Backward(in.release.migrations[:found.version]) {
 		in.doing = "migrations/" + m.name + ".sql"
-		if err := in.exec(ctx, tx, m.down); err != nil {
+		if err := in.exec(ctx, tx, dropIfExists(m.down)); err != nil {
 			return err
 		}
 		said = append(said, "down "+m.title())
@@ -254,6 +254,11 @@ func (in *installer) down(ctx context.Context, o DownOptions) error {
 	}
 	return nil
 }
+
+var dropsObject = regexp.MustCompile(`(?m)^(DROP (?:TRIGGER|INDEX|TABLE|TYPE|DOMAIN)|ALTER TABLE public\.\w+ DROP (?:CONSTRAINT|COLUMN)) (?:IF EXISTS )?`)
+
+// dropIfExists makes the down part of a migration accept that somebody has dropped an object by hand.
+func dropIfExists(down string) string { return dropsObject.ReplaceAllString(down, "$1 IF EXISTS ") }
 
 // lockOwn locks the tables that will be dropped, in the order of their names, so that
 // no new object can depend on them.
