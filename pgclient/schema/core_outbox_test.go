@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
 
@@ -95,4 +96,28 @@ func TestOutboxPartitions(t *testing.T) {
 	}
 	fails(t, c.root, "42501", "DELETE FROM public.event_outbox")
 	fails(t, c.as("event_ingest_writer"), "42501", "INSERT INTO "+month+" (event_domain, event_type, event_stream, delivery_lane) VALUES ('iu', 'made', 's', 'immediate')")
+}
+
+// The partitions have the same bounds whatever time zone and form of dates the session has, and a
+// row that another session has set aside is recognised by its time.
+func TestOutboxPartitionsOfAnySession(t *testing.T) {
+	c := newCore(t)
+	const bounds = `SELECT string_agg(c.relname || ' ' || pg_get_expr(c.relpartbound, c.oid), ',' ORDER BY c.relname)
+		FROM pg_class c WHERE c.relispartition AND c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace`
+	before := get[string](c, bounds)
+	c.exec("INSERT INTO public.queue_past_picture (taken_at, took_ms, body) VALUES ('2020-01-01Z', 1, '{}')")
+	conn := c.db.Conn(t, "")
+	for _, style := range []string{"SQL, DMY", "German"} {
+		for _, zone := range []string{"Asia/Shanghai", "America/New_York"} {
+			_, err := conn.Exec(t.Context(), fmt.Sprintf("SET DateStyle = '%s'; SET TimeZone = '%s'; ", style, zone)+
+				get[string](c, "SELECT string_agg('DROP TABLE public.' || relname, '; ') FROM pg_class WHERE relname ~ '^event_outbox_20[0-9_]+$'"), pgx.QueryExecModeSimpleProtocol)
+			require.NoError(t, err)
+			var made int
+			require.NoError(t, conn.QueryRow(t.Context(), "SELECT (public.fn_queue_partitions_ensure() ->> 'created')::int").Scan(&made))
+			require.Equal(t, 7, made)
+			require.Equal(t, before, get[string](c, bounds), "%s %s", style, zone)
+			require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM public.fn_queue_sweep_rows('sweep_pictures', 9, NULL, ARRAY['2020-01-01 00:00:00+00'], now())").Scan(&made))
+			require.Zero(t, made)
+		}
+	}
 }

@@ -29,7 +29,8 @@ CREATE OR REPLACE TRIGGER trg_queue_metric_sample_default_no_truncate BEFORE TRU
 -- call continues, and no rows move when statement_timeout has fired already. It waits for a table at most 1.5 s, since
 -- other sessions wait behind it: 55P03.
 CREATE OR REPLACE FUNCTION public.fn_queue_partitions_ensure() RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET timezone = 'UTC' SET datestyle = 'ISO, MDY' AS $fn$ -- the bounds are written as text
 DECLARE
   v_plan public.queue_partitioned;
   v_default text;

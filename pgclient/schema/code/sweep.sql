@@ -33,7 +33,8 @@ COMMENT ON FUNCTION public.fn_queue_sweep_before IS 'The time before which a ret
 -- target. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_sweep_rows(p_step text, p_limit int, p_only text[], p_except text[],
   p_before timestamptz) RETURNS TABLE (tid tid, target text)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+SET timezone = 'UTC' SET datestyle = 'ISO, MDY' AS $fn$ -- a target may be a time
 BEGIN
   CASE p_step
     WHEN 'sweep_job_dead_letters' THEN
