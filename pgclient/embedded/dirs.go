@@ -17,11 +17,13 @@ import (
 )
 
 // Names of temporary directories. A base directory is made under the second name and renamed once
-// its lock is held, so that sweep never removes a directory that is still being made.
+// its lock is held, so that sweep never removes a directory that is still being made. A directory that
+// a caller chose may have such a name too: only one with the file tempNote is removed.
 const (
 	tempPrefix   = "qtop-pg-"
 	makingPrefix = "qtop-new-"
 	sockPrefix   = "qtop-s-"
+	tempNote     = "temporary"
 )
 
 // DefaultDir returns the base directory of `qtop demo --keep`: in the user's state directory; for
@@ -156,6 +158,9 @@ func tempBase(test bool) (string, *os.File, error) {
 		_ = os.RemoveAll(making)
 		return "", nil, err
 	}
+	if err := os.WriteFile(filepath.Join(making, tempNote), nil, 0o600); err != nil {
+		return fail(err)
+	}
 	if err := os.Chmod(making, baseMode()); err != nil {
 		return fail(err)
 	}
@@ -236,19 +241,29 @@ func makeSocketDir(base string, id identity) (string, error) {
 	if err := os.WriteFile(filepath.Join(top, baseNote), []byte(base), 0o600); err != nil {
 		return "", err
 	}
-	dir = filepath.Join(top, "s")
+	dir = filepath.Join(top, shortName)
 	return dir, freshPrivate(dir, id)
 }
+
+// shortName is the name of a short socket directory in its parent.
+const shortName = "s"
 
 // baseNote is the file in a short socket directory's parent that names the base
 // directory it serves.
 const baseNote = "base"
 
-// removeSocketDir removes a short socket directory; the directory run is removed with its base.
+// removeSocketDir removes a short socket directory. The directory run stays in its base, whatever the
+// base is called.
 func removeSocketDir(dir string) {
-	if top := filepath.Dir(dir); strings.HasPrefix(filepath.Base(top), sockPrefix) {
+	top := filepath.Dir(dir)
+	if filepath.Base(dir) == shortName && strings.HasPrefix(filepath.Base(top), sockPrefix) && isFile(filepath.Join(top, baseNote)) {
 		_ = os.RemoveAll(top)
 	}
+}
+
+func isFile(path string) bool {
+	fi, err := os.Lstat(path)
+	return err == nil && fi.Mode().IsRegular()
 }
 
 // freshPrivate makes an empty directory that only id can enter. It removes an old one with the

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -102,4 +103,36 @@ func TestSweepOfSocketDirectories(t *testing.T) {
 	require.NoError(t, releaseLock(lock))
 	sweepSocket(filepath.Dir(sock))
 	require.NoDirExists(t, filepath.Dir(sock))
+}
+
+// A base directory that the caller chose stays, even if its name begins like that of a temporary
+// directory.
+func TestChosenDirectoriesAreKept(t *testing.T) {
+	t.Parallel()
+	parent := baseDir(t)
+	for _, prefix := range []string{sockPrefix, tempPrefix, makingPrefix} {
+		dir := filepath.Join(parent, prefix+"shop")
+		require.NoError(t, os.Mkdir(dir, baseMode()))
+		lock, err := tryLock(filepath.Join(dir, "lock"))
+		require.NoError(t, err)
+		sock, err := makeSocketDir(dir, self())
+		require.NoError(t, err)
+		require.Equal(t, filepath.Join(dir, "run"), sock)
+		removeSocketDir(sock)
+		require.NoError(t, releaseLock(lock))
+		old := time.Now().Add(-2 * time.Hour)
+		require.NoError(t, os.Chtimes(dir, old, old))
+		sweepBase(dir)
+		sweepMaking(dir)
+		sweepSocket(dir)
+		require.FileExists(t, filepath.Join(dir, "lock"))
+	}
+
+	dir, lock, err := tempBase(true)
+	require.NoError(t, err)
+	sweepBase(dir)
+	require.DirExists(t, dir, "it has an owner")
+	require.NoError(t, releaseLock(lock))
+	sweepBase(dir)
+	require.NoDirExists(t, dir)
 }

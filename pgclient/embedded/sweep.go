@@ -29,9 +29,7 @@ func sweep() {
 			case strings.HasPrefix(e.Name(), tempPrefix):
 				sweepBase(path)
 			case strings.HasPrefix(e.Name(), makingPrefix):
-				if fi, err := e.Info(); err == nil && ours(fi) && time.Since(fi.ModTime()) > time.Hour {
-					_ = os.RemoveAll(path)
-				}
+				sweepMaking(path)
 			case strings.HasPrefix(e.Name(), sockPrefix):
 				sweepSocket(path)
 			}
@@ -39,10 +37,23 @@ func sweep() {
 	}
 }
 
+// sweepMaking removes a temporary base directory whose making stopped at least an hour ago.
+func sweepMaking(dir string) {
+	fi, err := os.Lstat(dir)
+	if err != nil || !ours(fi) || time.Since(fi.ModTime()) <= time.Hour {
+		return
+	}
+	if isFile(filepath.Join(dir, tempNote)) {
+		_ = os.RemoveAll(dir)
+	} else {
+		_ = os.Remove(dir) // only if it is empty
+	}
+}
+
 // sweepBase removes a temporary base directory that no process owns and in which no server works.
 func sweepBase(dir string) {
 	fi, err := os.Lstat(dir)
-	if err != nil || !ours(fi) {
+	if err != nil || !ours(fi) || !isFile(filepath.Join(dir, tempNote)) {
 		return
 	}
 	lock, err := tryLock(filepath.Join(dir, "lock"))
