@@ -102,6 +102,24 @@ func TestMaskIsBounded(t *testing.T) {
 	require.NotContains(t, get[string](c, "SELECT public.fn_mask_json($1::jsonb)::text", deep), "S3cr3t")
 }
 
+// Masking does not depend on the settings of the session.
+func TestMaskInAnySession(t *testing.T) {
+	c := newCore(t)
+	payloads := append(corpus(t, "mask_hidden.jsonl"), corpus(t, "mask_plain.jsonl")...)
+	mask := func(setting string) (out []string) {
+		t.Helper()
+		c.root.Reset() // a session keeps the functions as it read them first
+		conn, err := c.root.Acquire(t.Context())
+		require.NoError(t, err)
+		defer conn.Release()
+		_, err = conn.Exec(t.Context(), "SET standard_conforming_strings = "+setting)
+		require.NoError(t, err)
+		require.NoError(t, conn.QueryRow(t.Context(), "SELECT array_agg(public.fn_mask_text(x) || public.fn_mask_json(x::jsonb)::text || public.fn_mask_url(x) ORDER BY n) FROM unnest($1::text[]) WITH ORDINALITY u (x, n)", payloads).Scan(&out))
+		return out
+	}
+	require.Equal(t, mask("on"), mask("off"))
+}
+
 // A viewer sees payloads masked, and cannot read them in any other way.
 func TestViewerSeesNoPayload(t *testing.T) {
 	h := newHooks(t)

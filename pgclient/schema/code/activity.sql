@@ -23,7 +23,8 @@ CREATE OR REPLACE FUNCTION public.fn_queue_activity()
 RETURNS TABLE (id text, kind text, pid int, started_at timestamptz, login text, program text, client text, state text,
   state_since timestamptz, transaction_since timestamptz, snapshot_age bigint, oldest_snapshot boolean, waits_for text,
   blocked_by int[], blocks int[], tables text[], listens boolean, qtop boolean, seen boolean)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
+SET standard_conforming_strings = on AS $fn$
 #variable_conflict use_column
 BEGIN
   RETURN QUERY

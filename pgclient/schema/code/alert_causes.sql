@@ -76,7 +76,8 @@ CREATE OR REPLACE FUNCTION public.fn_queue_alert_rows(p_lanes public.snapshot_la
   RETURNS TABLE (alert_key text, kind text, subject text, severity text, since timestamptz, age_seconds bigint,
   ratio numeric, event_ids uuid[], state text, acked_by text, acked_at timestamptz, comment text,
   ack_expires_at timestamptz, last_cleared text, cause text, detail text)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
+SET standard_conforming_strings = on AS $fn$
 #variable_conflict use_column
 DECLARE
   v_warn int := public.fn_cfg_int('queue.backlog.warn_seconds', 600);

@@ -46,7 +46,7 @@ ALTER TABLE public.queue_operator_action ENABLE ALWAYS TRIGGER trg_queue_operato
 
 -- fn_words(list, conjunction) → the list as an English phrase: a, b and c. Internal.
 CREATE OR REPLACE FUNCTION public.fn_words(p_list text[], p_conjunction text) RETURNS text
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 BEGIN
   RETURN regexp_replace(array_to_string(p_list, ', '), ', ([^,]*)$', ' ' || p_conjunction || ' \1');
 END
@@ -122,7 +122,7 @@ CREATE OR REPLACE FUNCTION public.fn_operator_audit(
   p_before jsonb DEFAULT NULL, p_after jsonb DEFAULT NULL, p_outcome text DEFAULT 'done',
   p_operation_id bigint DEFAULT NULL)
 RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
   c_refusals CONSTANT int := 100;
   v_refused bigint := 0;

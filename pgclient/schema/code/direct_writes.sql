@@ -194,7 +194,7 @@ CREATE OR REPLACE TRIGGER trg_dead_letters_direct BEFORE INSERT ON public.dead_l
 -- fn_direct_webhook_subscription(): trigger of subscriptions that refuses invalid values, and a new event type while
 -- deliveries of the subscription are under way.
 CREATE OR REPLACE FUNCTION public.fn_direct_webhook_subscription() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
   v_old public.subscriptions := OLD;
   c_invisible constant text := E'[\\u0001-\\u001f\\u007f-\\u009f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f'
@@ -260,7 +260,7 @@ CREATE OR REPLACE TRIGGER trg_router_offsets_direct BEFORE INSERT OR UPDATE ON p
 -- fn_direct_event_subscription() and fn_direct_job_subscription(): triggers that apply the rules of
 -- fn_event_subscription_add and fn_job_subscription_set to new values; values that older releases accepted stay.
 CREATE OR REPLACE FUNCTION public.fn_direct_event_subscription() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
   v_old public.event_subscription := OLD;
   c_invisible constant text := E'[\\u0001-\\u001f\\u007f-\\u009f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f'
@@ -291,7 +291,7 @@ CREATE OR REPLACE TRIGGER trg_event_subscription_direct BEFORE INSERT OR UPDATE 
   FOR EACH ROW EXECUTE FUNCTION public.fn_direct_event_subscription();
 
 CREATE OR REPLACE FUNCTION public.fn_direct_job_subscription() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
   v_old public.job_subscription := OLD;
   c_invisible constant text := E'[\\u0001-\\u001f\\u007f-\\u009f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f'

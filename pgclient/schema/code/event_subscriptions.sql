@@ -85,7 +85,7 @@ CREATE OR REPLACE FUNCTION public.fn_event_subscription_add(p_recipient_ref text
   p_event_type text, p_event_stream text,
   p_scope_subject_table text, p_scope_filter jsonb, p_actor text, p_reason text, p_dry_run boolean DEFAULT false)
     RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);

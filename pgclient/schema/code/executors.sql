@@ -357,7 +357,8 @@ COMMENT ON FUNCTION public.fn_queue_heartbeat_deregister IS
 -- exists, this function makes a row of queue_heartbeat from it and deletes the flag. If the time is unreadable or in
 -- the future, it uses the time at which the flag was written. Every run of migrate up calls it.
 CREATE OR REPLACE FUNCTION public.fn_queue_hc_executor_adopt() RETURNS text
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $fn$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET timezone = 'UTC'
+SET standard_conforming_strings = on AS $fn$
 DECLARE
   v_row public.dot_config;
   v_text text;

@@ -7,7 +7,7 @@
 -- left is the expression for the text that may precede them. It uses no lookaround, which would cost a hundred times as
 -- much. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_names(p_left text DEFAULT '(?:^|[^a-z])') RETURNS text
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
   c_tail CONSTANT text := '[a-z0-9_.\[\]%-]*';
 BEGIN
@@ -28,7 +28,7 @@ COMMENT ON FUNCTION public.fn_mask_names IS
 -- fn_mask_fold(text) → the text with full-width, accented and look-alike characters replaced by ASCII, and zero-width
 -- characters removed, so that it matches as a person reads it. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_fold(p_text text) RETURNS text
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 BEGIN
   IF getdatabaseencoding() <> 'UTF8' THEN
     RETURN p_text; -- normalize() works in UTF-8 only
@@ -45,7 +45,7 @@ COMMENT ON FUNCTION public.fn_mask_fold IS
 
 -- fn_mask_decode(text) → the text with the percent, JSON and HTML escapes of ASCII characters decoded once. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_decode(p_text text) RETURNS text
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
   v_text text := p_text;
   v_hex text;
@@ -78,7 +78,7 @@ COMMENT ON FUNCTION public.fn_mask_decode IS
 -- fn_mask_codes() → a regular expression for text that may be JSON in base64 or hex, encoded once or twice: the encoded
 -- first characters of JSON, followed by more characters of that encoding. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_codes() RETURNS text
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 BEGIN
   RETURN '(?:^|[^A-Za-z0-9+/]|[\\0]x)('
       '(?:e[wy]|W[13lwyz]|ZX|V[3jnz])[A-Za-z0-9+/_-]{14,}(?:\r?\n[A-Za-z0-9+/_-]+)*={0,2}'
@@ -184,7 +184,7 @@ COMMENT ON FUNCTION public.fn_mask_accounts IS 'A text with its card numbers and
 -- fn_mask_maybe(text) → false if nothing in the text, JSON or not, can be a secret; true if something may be a secret.
 -- This cheap test spares most payloads the full masking. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_maybe(p_text text) RETURNS boolean
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
   c_shapes CONSTANT text := 'eyJ|A[KS]IA|k_(?:live|test)_|whsec|gh[a-z]_|github_pat|gl[a-z]+-|xox|xapp|AIza|sk-|SG\.'
     '|npm_|ya29|shp[a-z]+_|dop_v1|AGE-SEC'
@@ -226,7 +226,7 @@ COMMENT ON FUNCTION public.fn_mask_maybe IS 'Whether a text may hold a secret. I
 -- fn_mask_named(name) → whether this is the name of a secret, in any case, escaped or with look-alike characters.
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_named(p_name text) RETURNS boolean
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
   v_name text := p_name;
 BEGIN
@@ -247,7 +247,7 @@ COMMENT ON FUNCTION public.fn_mask_named IS 'Whether a name is that of a secret.
 -- authorisation schemes, secrets in URLs, and the value after the name of a secret in forms, headers, XML, command
 -- lines and truncated JSON. A text that is masked already does not change. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_words(p_text text) RETURNS text
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
   c_shape CONSTANT text := '(^|[^A-Za-z0-9])(?:eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_.-]+|A[KS]IA[A-Z0-9]{12,}'
     '|[sr]k_(?:live|test)_[A-Za-z0-9]{6,}'
@@ -312,7 +312,7 @@ COMMENT ON FUNCTION public.fn_mask_words IS
 -- fn_mask_coded(text, depth) → the text with each base64 or hex piece masked that decodes to JSON, even truncated JSON,
 -- with a secret. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_coded(p_text text, p_depth int) RETURNS text
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
   v_text text := p_text;
   v_code text;
@@ -350,7 +350,7 @@ COMMENT ON FUNCTION public.fn_mask_coded IS 'A text with base64 or hex JSON mask
 -- fn_mask_text(text, depth) → the text with its secrets masked; JSON is masked as JSON. If a secret is found only after
 -- decoding escapes or replacing look-alike characters, the result is the decoded or replaced text. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_text(p_text text, p_depth int DEFAULT 0) RETURNS text
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
   v_text text := p_text;
   v_other text;
@@ -399,7 +399,7 @@ COMMENT ON FUNCTION public.fn_mask_text IS 'A text with its secrets masked. Inte
 -- {name, value} pairs, the element after such a name in a list, and secrets inside strings. null, true and false reveal
 -- nothing and are kept, and so are numbers whose name shows that they are counts or measures. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_json(p_value jsonb, p_depth int DEFAULT 0) RETURNS jsonb
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
   c_dots CONSTANT jsonb := '"•••"'::jsonb;
   c_telling CONSTANT text[] := ARRAY['name', 'key', 'field', 'header', 'param', 'parameter', 'label', 'property',
@@ -481,7 +481,7 @@ COMMENT ON FUNCTION public.fn_mask_said IS
 -- masked, because receivers such as chats have their token there, and so is everything else that looks like a secret. A
 -- text that is not a URL is masked as text. Never raises. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_url(p_url text) RETURNS text
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
   -- words of letters, joined by . _ or - or as in orderCreated, with an optional short number at the end: orders.v2
   c_plain CONSTANT text := '^(?:(?:[A-Z]?[a-z]{1,16}|[A-Z]{1,8})(?:[._-](?:[A-Z]?[a-z]{1,16}|[A-Z]{1,8})'

@@ -4,7 +4,7 @@
 -- fn_queue_time_or_null(text) → the text as a time, or NULL if it is not a time between the years 2000 and 2200.
 -- Executors and hosts write these texts; an invalid text must not break the snapshot for all consoles. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_time_or_null(p_text text) RETURNS timestamptz
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
   v_at timestamptz;
 BEGIN

@@ -299,7 +299,8 @@ COMMENT ON FUNCTION public.fn_record_refusal IS
 CREATE OR REPLACE FUNCTION public.fn_webhook_job_report(p_results jsonb) RETURNS TABLE (job_id bigint, outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s'
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-  SET jit = off AS $$
+  SET jit = off
+SET standard_conforming_strings = on AS $$
 #variable_conflict use_column
 DECLARE
   c_codes CONSTANT text := 'HTTP_[0-9]{3}|TIMEOUT|DNS_FAILURE|CONNECTION_REFUSED|CONNECTION_RESET|'

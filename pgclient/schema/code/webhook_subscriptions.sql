@@ -8,7 +8,7 @@
 -- an invalid argument.
 CREATE OR REPLACE FUNCTION public.fn_webhook_subscription_add(p_event_types text[], p_callback_url text,
   p_secret_ref text, p_unsigned boolean, p_actor text, p_reason text, p_dry_run boolean DEFAULT false) RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);

@@ -71,8 +71,37 @@ func functions(r *schema.Release) (out []string) {
 		if d.Kind == "function" && !onPath.MatchString(d.SQL) {
 			out = append(out, fmt.Sprintf("%s:%d: function %s does not SET search_path = pg_catalog, pg_temp", d.File, d.Line, d.Name))
 		}
+		if d.Kind == "function" && backslash(d.SQL) && !strings.Contains(d.SQL, "SET standard_conforming_strings = on") {
+			out = append(out, fmt.Sprintf("%s:%d: function %s has a backslash in a literal and does not SET standard_conforming_strings = on", d.File, d.Line, d.Name))
+		}
 	}
 	return out
+}
+
+// backslash reports whether the body of a function has a literal with a backslash whose meaning
+// depends on standard_conforming_strings: PostgreSQL reads the statements of a body with the setting
+// of the session that calls the function first.
+func backslash(sql string) bool {
+	_, body, _ := strings.Cut(sql, "$")
+	for i := 0; i < len(body); i++ {
+		switch {
+		case strings.HasPrefix(body[i:], "--"):
+			for i < len(body) && body[i] != '\n' {
+				i++
+			}
+		case body[i] == '\'':
+			escapes := i > 0 && (body[i-1] == 'E' || body[i-1] == 'e') && (i < 2 || strings.ContainsRune(" \n(,|", rune(body[i-2])))
+			for i++; i < len(body) && body[i] != '\''; i++ {
+				if body[i] == '\\' {
+					if !escapes {
+						return true
+					}
+					i++
+				}
+			}
+		}
+	}
+	return false
 }
 
 func lineOf(text string, at int) int { return 1 + strings.Count(text[:at], "\n") }

@@ -87,6 +87,7 @@ func TestCheckFinds(t *testing.T) {
 		{"public on the path", replace("code/a.sql", "pg_catalog, pg_temp", "pg_catalog, public, pg_temp"), "search_path = pg_catalog, public, pg_temp: it must be"},
 		{"public in quotes on the path", replace("code/a.sql", "search_path = pg_catalog, pg_temp", "search_path TO 'pg_catalog', 'public'"), "it must be pg_catalog, pg_temp"},
 		{"no path", replace("code/a.sql", " SET search_path = pg_catalog, pg_temp", ""), "does not SET search_path"},
+		{"a backslash", replace("code/a.sql", "BEGIN END", `BEGIN PERFORM E'\\d' || 'it''s \d'; END`), "function fn_a has a backslash in a literal and does not SET"},
 		{"code changed, number not", add("code/a.sql", "-- x\n"), "the number must rise"},
 		{"seeds changed, number not", add("seeds.sql", "SELECT 1;\n"), "the number must rise"},
 		{"a function gone", replace("code/b.sql", "FUNCTION public.fn_b(", "FUNCTION public.fn_c("), "function fn_b was released and is gone"},
@@ -101,6 +102,12 @@ func TestCheckFinds(t *testing.T) {
 			c.change(files)
 			require.Contains(t, strings.Join(check(files), "\n"), c.want)
 		})
+	}
+}
+
+func TestBackslashThatNeedsNoSetting(t *testing.T) {
+	for _, body := range []string{`RETURN E'\\d\'' || 'it''s';`, "RETURN 1; -- don't \\ \n", `RETURN '';`} {
+		require.False(t, backslash("AS $$ BEGIN "+body+" END $$"), body)
 	}
 }
 
