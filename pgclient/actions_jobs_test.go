@@ -190,6 +190,28 @@ func TestCancelPlan(t *testing.T) {
 	kind(t, queue.KindPermission, err)
 }
 
+// A job that is claimed after the filter was read again, and before it is cancelled, stays with its
+// worker.
+func TestJobCancelBesideAClaim(t *testing.T) {
+	w := newWorld(t)
+	id := w.enqueue("kg.reindex", "kg", 5)
+	op := w.client("dead_letter_operator")
+	p := plan(t, op, queue.Request{Action: queue.ActJobCancel, Filter: "status:queued", Reason: "r"})
+	require.EqualValues(t, 1, p.Count)
+	w.exec(`CREATE OR REPLACE FUNCTION public.fn_job_ids(p_ids uuid[]) RETURNS uuid[] LANGUAGE plpgsql AS $$ BEGIN -- the cancel begins: a worker claims
+		WITH l AS (INSERT INTO public.job_lease (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
+			VALUES (gen_random_uuid(), 'kg_1', gen_random_uuid(), now() + interval '1 minute', p_ids, 1) RETURNING *)
+		UPDATE public.job_queue q SET status = 'leased', lease_owner = l.lease_owner, lease_token = l.lease_token, lease_until = l.lease_until, updated_at = clock_timestamp()
+		FROM l WHERE q.job_id = p_ids[1];
+		RETURN p_ids;
+	END $$`)
+	res := apply(t, op, p)
+	require.EqualValues(t, 0, res.Done)
+	require.EqualValues(t, 1, res.Skipped)
+	require.Equal(t, "skipped it has changed since it was selected", outcomes(res.Results)[id])
+	require.Equal(t, "leased", get[string](w, "SELECT status FROM public.job_queue"))
+}
+
 func TestLeaseReleasePlan(t *testing.T) {
 	w := newWorld(t)
 	w.agent("kg_1", 5)

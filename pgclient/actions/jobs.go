@@ -139,22 +139,27 @@ func (c *Planner) cancelLines(ctx context.Context, p *queue.Plan) error {
 
 // applyJobCancel cancels the jobs that the plan selected. If a filter selected them, only those
 // that still match are cancelled: an operator who cancels queued jobs does not mean jobs that a
-// worker has claimed since.
+// worker has claimed since, also not while this function runs.
 func applyJobCancel(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	ids := p.Request.Targets
+	var seen []string // per job, its updated_at
 	if p.Request.Filter != "" {
 		b, _, err := filtersql.Jobs(p.Request.Filter)
 		if err != nil {
 			return err
 		}
 		b.And("q.job_id = ANY (" + b.Arg(ids) + "::uuid[])")
-		still, err := pgrow.Column[string](ctx, c.act, "SELECT q.job_id::text FROM public.job_queue q"+b.Clause(), b.Args...)
+		type match struct {
+			ID string
+			At string
+		}
+		still, err := pgrow.All[match](ctx, c.act, "SELECT q.job_id::text, q.updated_at::text FROM public.job_queue q"+b.Clause(), b.Args...)
 		if err != nil {
 			return err
 		}
 		meets := map[string]bool{}
-		for _, id := range still {
-			meets[id] = true
+		for _, m := range still {
+			meets[m.ID] = true
 		}
 		var gone []queue.Outcome
 		for _, id := range ids {
@@ -163,12 +168,16 @@ func applyJobCancel(ctx context.Context, c *Planner, p queue.Plan, res *queue.Re
 			}
 		}
 		record(res, gone)
-		if ids = still; len(ids) == 0 {
+		ids = nil
+		for _, m := range still {
+			ids, seen = append(ids, m.ID), append(seen, m.At)
+		}
+		if len(ids) == 0 {
 			res.Refused = "none of the selected jobs matches the filter any more"
 			return nil
 		}
 	}
-	return c.applyMany(ctx, res, "SELECT public.fn_job_cancel($1::uuid[], $2::text, $3::text, false)", ids, p.Request.Actor, p.Request.Reason)
+	return c.applyMany(ctx, res, "SELECT public.fn_job_cancel_seen($1::uuid[], $2::text[]::timestamptz[], $3::text, $4::text, false)", ids, seen, p.Request.Actor, p.Request.Reason)
 }
 
 func planLeaseRelease(ctx context.Context, c *Planner, p *queue.Plan) error {

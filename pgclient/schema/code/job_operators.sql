@@ -94,6 +94,18 @@ COMMENT ON FUNCTION public.fn_job_finish IS
 -- job gets the outcome lease_lost when it renews the lease or records a result.
 CREATE OR REPLACE FUNCTION public.fn_job_cancel(p_job_ids uuid[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN public.fn_job_cancel_seen(p_job_ids, NULL::timestamptz[], p_actor, p_reason, p_dry_run);
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_job_cancel TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_job_cancel IS 'Cancels live jobs, and returns an outcome per id.';
+
+-- fn_job_cancel_seen(ids, seen, actor, reason, dry_run): fn_job_cancel for jobs that were selected by their state.
+-- seen: per id, the updated_at with which the job was selected; a job that has changed since, such as one that was
+-- claimed, is skipped. NULL = cancel them in any state.
+CREATE OR REPLACE FUNCTION public.fn_job_cancel_seen(p_job_ids uuid[], p_seen timestamptz[], p_actor text,
+  p_reason text, p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
@@ -117,10 +129,13 @@ BEGIN
         to_char(h.finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'))
       -- it was claimed after the leases were locked; waiting for its lease now could deadlock
       WHEN NOT v_dry AND k.id IS NULL THEN 'a host has just claimed the job: try again'
+      WHEN p_seen IS NOT NULL AND q.updated_at IS DISTINCT FROM s.seen THEN 'it has changed since it was selected'
       END ORDER BY i.n)
   INTO v_why
   FROM unnest(v_ids) WITH ORDINALITY AS i (id, n)
   LEFT JOIN unnest(v_locked) AS k (id) ON k.id = i.id
+  LEFT JOIN (SELECT g.id, max(g.seen) AS seen FROM unnest(p_job_ids, p_seen) AS g (id, seen) GROUP BY g.id) s
+    ON s.id = i.id
   LEFT JOIN public.job_queue q ON q.job_id = i.id
   LEFT JOIN LATERAL (SELECT x.job_id, x.status, x.finished_at FROM public.job_history x
     WHERE q.job_id IS NULL AND x.job_id = i.id LIMIT 1) h ON true;
@@ -132,8 +147,9 @@ BEGIN
     p_action => 'cancel', p_target => 'job', p_done => 'cancelled', p_ids => v_ids, p_why => v_why, p_new => NULL,
     p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
 END $$;
-GRANT EXECUTE ON FUNCTION public.fn_job_cancel TO :"dead_letter_operator";
-COMMENT ON FUNCTION public.fn_job_cancel IS 'Cancels live jobs, and returns an outcome per id.';
+GRANT EXECUTE ON FUNCTION public.fn_job_cancel_seen TO :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_job_cancel_seen IS
+  'Cancels live jobs that have not changed since they were selected, and returns an outcome per id.';
 
 -- fn_job_lease_release(lease ids, actor, reason, dry_run): returns the jobs of expired leases to the queue at once, as
 -- the reaper would. A lease that has not expired is skipped. For one release of qtop callers may pass lease tokens
