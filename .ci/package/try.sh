@@ -127,7 +127,8 @@ fi
 root=$work/root
 mkdir "$root"
 tar -C "$root" -xf "$cache"
-echo 'APT::Install-Recommends "false";' >"$root/etc/apt/apt.conf.d/trial" # nothing from the network
+# apt takes nothing from the network, and dpkg keeps the path, in which the stand-in for systemctl is first.
+echo 'APT::Install-Recommends "false"; DPkg::Path "";' >"$root/etc/apt/apt.conf.d/trial"
 path=/usr/sbin:/usr/bin:/sbin:/bin
 offline=--offline=false
 enter=()
