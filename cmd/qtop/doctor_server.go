@@ -46,7 +46,7 @@ func judgeDisk(s inspect.ServerState, followers []inspect.Follower, free, total 
 	about := "the database has " + size(uint64(max(s.Bytes, 0))) //nolint:gosec // a size
 	switch {
 	case total == 0:
-		out = append(out, finding{"ok", "disk", queue.Clean(about + "; how full the disk is, the server does not say"), "watch its free space there"})
+		out = append(out, finding{"note", "disk", queue.Clean(about + "; how full the disk is, qtop does not see: this login may not ask, or the server is another machine"), "watch its free space there"})
 	case free < 1<<30 || free < total/20:
 		out = append(out, finding{"bad", "disk", queue.Clean(fmt.Sprintf("%s of %s are free on the disk of the server; %s", size(free), size(total), about)),
 			"make room: a full disk stops every write; see retention in qtop flags, and what holds WAL below"})

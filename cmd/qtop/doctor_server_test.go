@@ -81,7 +81,7 @@ func TestDoctorJudgesTheServer(t *testing.T) {
 	require.Contains(t, said(judgeDisk(full, nil, 40*gib, 1000*gib)), "bad 40.0 GiB of 1000.0 GiB are free")
 	require.Contains(t, said(judgeDisk(full, nil, 100*gib, 1000*gib)), "note 100.0 GiB")
 	require.Contains(t, said(judgeDisk(full, nil, 500*gib, 1000*gib)), "ok 500.0 GiB")
-	require.Contains(t, said(judgeDisk(full, nil, 0, 0)), "ok the database has 5.0 GiB; how full the disk is, the server does not say")
+	require.Contains(t, said(judgeDisk(full, nil, 0, 0)), "note the database has 5.0 GiB; how full the disk is, qtop does not see")
 	slot := inspect.Follower{Slot: true, Name: queue.Clean("s"), Status: "reserved", Bytes: 2 << 30}
 	require.Contains(t, said(judgeDisk(full, []inspect.Follower{slot}, 0, 0)), "bad the replication slot s, which nobody reads, holds 2.0 GiB")
 	slot.Active = true

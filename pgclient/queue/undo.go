@@ -20,8 +20,9 @@ func (r Registry) Undo(a Action) string {
 	return strings.Join(slices.DeleteFunc([]string{line, a.Undo}, func(s string) bool { return s == "" }), "; ")
 }
 
-// undoIDs is the largest number of ids in a command that reverses an action.
-const undoIDs = 100
+// undoLength is the length of the longest command that reverses an action: a longer one would fill
+// the screen.
+const undoLength = 600
 
 // UndoCommand returns the complete command line that reverses a request; "" = there is none, or its
 // target is only known once the request was carried out.
@@ -38,7 +39,7 @@ func (r Registry) UndoCommand(q Request) string {
 	case a.Targets.Name == "" && o.Targets.Of == a.Makes:
 		u.Targets = []string{q.Args[a.Free().Name]}
 	}
-	if o.Targets.Name != "" && (len(u.Targets) == 0 || len(u.Targets) > undoIDs || slices.Contains(u.Targets, "")) {
+	if o.Targets.Name != "" && (len(u.Targets) == 0 || slices.Contains(u.Targets, "")) {
 		return ""
 	}
 	for _, arg := range o.Args {
@@ -52,7 +53,10 @@ func (r Registry) UndoCommand(q Request) string {
 	if o.Reason {
 		u.Reason = "undo: " + cmp.Or(q.Reason, a.Words)
 	}
-	return o.Command(u)
+	if line := o.Command(u); len(line) <= undoLength {
+		return line
+	}
+	return ""
 }
 
 // UndoWords returns what a dialog says about reversing a request in addition to its undo command,
