@@ -45,24 +45,6 @@ func jsonProcess(t *testing.T, variable string, args ...string) (code int, out, 
 	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 
-// requireKeys compares the keys of the answers with those that the file
-// keysFile promises.
-func requireKeys(t *testing.T, lines []string) {
-	t.Helper()
-	if *update {
-		require.NoError(t, os.WriteFile(keysFile, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
-	}
-	text, err := os.ReadFile(keysFile)
-	require.NoError(t, err)
-	kept := strings.Split(strings.TrimSpace(string(text)), "\n")
-	for _, line := range kept {
-		require.Contains(t, lines, line, "this key of docs/json.md's promise is gone; a key that exists is never renamed or removed")
-	}
-	for _, line := range lines {
-		require.Contains(t, kept, line, "a new key is a promise: run go test ./cmd/qtop -run TestEveryVerbSpeaksJSON -update")
-	}
-}
-
 // requireError checks that the last line of errs is an error in the form of
 // docs/json.md.
 func requireError(t *testing.T, errs string, args []string) {
@@ -79,40 +61,16 @@ func requireError(t *testing.T, errs string, args []string) {
 	require.Contains(t, said.Error, "do", args)
 }
 
-// keysFile lists the keys of every verb's answer, one per line.
-const keysFile = "testdata/json_keys.txt"
-
-// stored are keys whose value is JSON as it is stored; qtop does not determine
-// its keys.
-var stored = []string{"payload", "progress", "before", "after", "last_result"}
-
-// keyPaths adds the paths of all keys in v below path, such as [].executors[].id.
-func keyPaths(v any, path string, into map[string]bool) {
-	switch v := v.(type) {
-	case map[string]any:
-		for k, member := range v {
-			into[strings.TrimPrefix(path+"."+k, ".")] = true
-			if !slices.Contains(stored, k) {
-				keyPaths(member, path+"."+k, into)
-			}
-		}
-	case []any:
-		for _, member := range v {
-			keyPaths(member, path+"[]", into)
-		}
-	}
-}
-
 // Every verb, with and without arguments: an answer is one JSON value whose
 // keys are in snake case; a verb that fails or refuses writes one error with
-// three parts. The keys are those of keysFile: docs/json.md promises that no
-// key is removed or renamed (-update adds new keys).
+// three parts. The keys and their types are those of keysFile: docs/json.md
+// promises that no key is removed, renamed or given another type.
 func TestEveryVerbSpeaksJSON(t *testing.T) {
 	t.Parallel()
 	f := furnish(t)
 	dsn := f.db.DSN("")
 	key := regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
-	found := map[string]map[string]bool{} // by verb
+	found := map[string]keyTypes{} // by verb
 	answers, refusals := 0, 0
 	bare := func(verb []string) []string { // the words of the verb, without arguments and flags
 		return slices.DeleteFunc(slices.Clone(verb), func(word string) bool { return word == "1" || strings.HasPrefix(word, "--") })
@@ -134,10 +92,11 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 		if out != "" {
 			var v any
 			require.NoError(t, json.Unmarshal([]byte(out), &v), "%v: %s", args, out)
+			requireUnits(t, v, verb)
 			if found[verb] == nil {
-				found[verb] = map[string]bool{}
+				found[verb] = keyTypes{}
 			}
-			keyPaths(v, "", found[verb])
+			found[verb].add(v, "")
 			answers++
 		}
 		// Each skipped or failed item has a reason.
@@ -156,10 +115,11 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(out), &v), "%v: %s %s", words, out, errs)
 		fill(v, x.verb, lists)
 		nulls(v, x.verb, absent)
+		requireUnits(t, v, x.verb)
 		if found[x.verb] == nil {
-			found[x.verb] = map[string]bool{}
+			found[x.verb] = keyTypes{}
 		}
-		keyPaths(v, "", found[x.verb])
+		found[x.verb].add(v, "")
 		done[x.verb] = true
 	}
 	for path, filled := range lists {
@@ -185,19 +145,18 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 	}
 	require.Greater(t, answers, 40)
 	require.Greater(t, refusals, 40)
-	var lines []string
+	answered := keyTypes{}
 	for verb, paths := range found {
-		for path := range paths {
+		for path, types := range paths {
 			for part := range strings.SplitSeq(strings.ReplaceAll(path, "[]", ""), ".") {
 				if part != "" {
 					require.Regexp(t, key, part, verb)
 				}
 			}
-			lines = append(lines, verb+": "+path)
+			answered[verb+": "+path] = types
 		}
 	}
-	slices.Sort(lines)
-	requireKeys(t, lines)
+	requireKeys(t, answered)
 
 	for _, args := range [][]string{
 		{"dlq", "--limit", "x"}, {"dlq", "--no-such-flag"}, {"no-such-verb"}, {"dlq", "--filter", "cod:X"},
