@@ -1,7 +1,7 @@
 package main
 
 // The tour of the documents: the demo's incident, played key by key on a terminal. `make docs` plays
-// it again and writes the pictures, the recording and docs/tour.md.
+// it again and writes its screens, a recording and docs/tour.md.
 
 import (
 	"cmp"
@@ -32,7 +32,7 @@ type stop struct {
 
 func stops() []stop {
 	return []stop{
-		{"overview", "", "The first screen, most urgent first: `iu_outbound_default` has given no sign of life for 95 hours, and nobody has it. Below: what waits longest and why, and what died.", func(s *screen) {
+		{"overview", "", "The first screen, most urgent first: `iu_outbound_default` has given no sign of life for 95 hours, and nobody has it. Below: the longest waiting work with its reasons, and what died.", func(s *screen) {
 			s.until("iu_outbound_default")
 			s.until("TLS_FAILURE")
 			time.Sleep(75 * time.Second) // so that the curves and rates have something to show
@@ -103,7 +103,7 @@ func stops() []stop {
 }
 
 // TestTour plays the tour and writes it with -update. Without it, the test requires that the stored
-// first picture has the panes and key hints of today's first screen.
+// first screen has the panes and key hints of today's first screen.
 func TestTour(t *testing.T) {
 	t.Parallel()
 	docs := filepath.Join("..", "..", "docs")
@@ -131,14 +131,14 @@ func playTour(t *testing.T, docs string) {
 	s := onScreen(t, tourCols, tourRows, qtop(t, "", "demo"))
 	var page, cast strings.Builder
 	page.WriteString("# Tour\n\nThe demo's incident, key by key: `make demo`, then the keys below. `make docs` plays it on the real program and\n" +
-		"writes these pictures and [tour.cast](tour/tour.cast), a recording for asciinema (`asciinema play docs/tour/tour.cast`).\n")
+		"writes these screens and [tour.cast](tour/tour.cast), a recording for asciinema (`asciinema play docs/tour/tour.cast`).\n")
 	head, err := json.Marshal(map[string]any{"version": 2, "width": tourCols, "height": tourRows, "title": "qtop: a worker that went silent"})
 	require.NoError(t, err)
 	cast.Write(append(head, '\n'))
 	for i, x := range stops() {
 		x.play(s)
 		time.Sleep(300 * time.Millisecond) // the rest of the frame
-		require.NoError(t, os.WriteFile(filepath.Join(dir, x.name+".svg"), []byte(picture(s.emu)), 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, x.name+".svg"), []byte(svg(s.emu)), 0o644))
 		fmt.Fprintf(&page, "\n%d. %s%s\n\n   ![%s](tour/%s.svg)\n", i+1, cmp.Or(x.does, "`make demo`")+": ", x.shows, strings.ReplaceAll(x.shows, "`", ""), x.name)
 		frame, err := json.Marshal([]any{float64(5 * i), "o", "\x1b[2J\x1b[H" + strings.ReplaceAll(s.emu.Render(), "\n", "\r\n")})
 		require.NoError(t, err)
@@ -149,8 +149,8 @@ func playTour(t *testing.T, docs string) {
 	require.NoError(t, os.WriteFile(filepath.Join(docs, "tour.md"), []byte(page.String()), 0o644))
 }
 
-// picture draws what the terminal shows as SVG: one text element for each run of cells of one style.
-func picture(emu *vt.SafeEmulator) string {
+// svg draws what the terminal shows as SVG: one text element for each run of cells of one style.
+func svg(emu *vt.SafeEmulator) string {
 	const w, h, size = 8.0, 18, 13.3
 	const bold, faint, reverse = 1 << 0, 1 << 1, 1 << 5 // bits of a style's Attrs
 	var b strings.Builder
