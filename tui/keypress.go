@@ -57,9 +57,6 @@ func (m *root) edits(k tea.KeyPressMsg) bool {
 	return m.line.open()
 }
 
-// typing reports whether keys go to an input (in the status line or in a
-// dialog) and therefore are text.
-func (m *root) typing() bool { return m.line.open() || len(m.over) > 0 }
 
 // key hands a key to the first that takes it: ctrl+c; the topmost overlay; the
 // input line; the second key after g; the keys of the pane that move, open and

@@ -120,7 +120,7 @@ func TestDrainingHostLives(t *testing.T) {
 			require.NotContains(t, wait("WATCHDOG=1"), "READY=1", "a sign of the host that drains, not of the next one")
 		}
 		all := addr.FindAllStringSubmatch(log.text(), -1)
-		res, err := http.Get("http://" + all[len(all)-1][1] + "/healthz") //nolint:noctx // of the test's own process
+		res, err := http.Get("http://" + all[len(all)-1][1] + "/healthz")
 		require.NoError(t, err)
 		defer res.Body.Close()
 		require.Equal(t, http.StatusOK, res.StatusCode)
