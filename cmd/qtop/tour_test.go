@@ -60,7 +60,7 @@ func stops() []stop {
 			s.gone("audit ")
 			s.gone("— nobody —  ")
 		}},
-		{"host", "`gw`, `/outbound`, `enter`, `S`", "The worker host of this console. The loop can be started here, in this process.", func(s *screen) {
+		{"host", "`gw`, `/iu_outbound`, `enter`, `S`", "The worker host of this console. The loop can be started here, in this process.", func(s *screen) {
 			s.keys("g", "w")
 			s.until("webhook_router")
 			s.keys("/")
@@ -92,7 +92,7 @@ func stops() []stop {
 			s.until("Keep")
 			s.quiet()
 		}},
-		{"audit", "`esc`, `esc`, `ga`", "Who did what, when and why. The requeue was not confirmed, so it is not here.", func(s *screen) {
+		{"audit", "`esc`, `ga`", "Who did what, when and why. The requeue was not confirmed, so it is not here.", func(s *screen) {
 			s.quiet()
 			s.keys("\x1b")
 			s.gone("Keep")
