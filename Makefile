@@ -66,9 +66,14 @@ bench-go: ## the benchmarks of the packages (compare two runs with benchstat)
 	@go test -p 1 -run '^$$' -bench . -benchmem ./...
 
 .PHONY: docs
-docs: ## write the generated documents (docs/keys.md, docs/schema.md, docs/configuration.md, docs/rights.md, pgclient/schema/objects.txt and tables.txt)
+docs: ## write the documents that are generated from the code (docs/keys.md, docs/schema.md, docs/configuration.md, docs/rights.md, pgclient/schema/objects.txt and tables.txt)
 	@.ci/postgres.sh
 	@.ci/docs.sh
+
+.PHONY: tour
+tour: ## play the demo's incident on the real program and write docs/tour.md, its screens and its recording; two minutes
+	@.ci/postgres.sh
+	@go test ./cmd/qtop -run '^TestTour$$' -count=1 -update
 
 .PHONY: dist
 dist: ## cross-compile for linux and darwin, amd64 and arm64, with checksums, into dist/

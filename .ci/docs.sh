@@ -22,8 +22,6 @@ echo "docs/configuration.md"
 go run ./cmd/qtop keys --rights docs/schema.md >"$tmp"
 cat "$tmp" >docs/rights.md
 echo "docs/rights.md"
-go test ./cmd/qtop -run '^TestTour$' -count=1 -update >/dev/null # plays the demo, about two minutes
-echo "docs/tour.md, docs/tour"
 .ci/dependencies.sh >"$tmp"
 cat "$tmp" >CONTRIBUTING.md
 echo "CONTRIBUTING.md"

@@ -51,8 +51,9 @@ for shell in bash zsh fish; do qtop completion $shell >"$work/completions/qtop.$
 # documents FOLDER: README and docs side by side, as in the source, so that their links lead somewhere.
 documents() {
 	install -m 0644 README.md SECURITY.md CONTRIBUTING.md "$1/"
-	mkdir -p "$1/docs"
-	install -m 0644 docs/* "$1/docs/"
+	mkdir -p "$1/docs/tour"
+	install -m 0644 docs/*.* "$1/docs/"
+	install -m 0644 docs/tour/* "$1/docs/tour/"
 }
 
 # archive TARGET: the files of one tar.gz, inside a folder with the name of the archive.

@@ -19,7 +19,11 @@ func (m *root) startPlan(d *dialog) tea.Cmd {
 		p := m.planHere(d.req)
 		return func() tea.Msg { return plannedMsg{d.serial, p, nil} }
 	}
-	return m.plan(d.serial, d.req)
+	if d.asked == nil {
+		r := d.req
+		d.asked = &r
+	}
+	return m.plan(d.serial, *d.asked)
 }
 
 // planHere returns the plan of an action on the loops of this process. It

@@ -95,10 +95,14 @@ func (m *calls) plan(dialog int, r queue.Request) tea.Cmd {
 
 // lookUp makes a plan for the names of its targets.
 func (m *calls) lookUp(dialog int, r queue.Request) tea.Cmd {
-	return m.within(lookDeadline, func(ctx context.Context, s Store) tea.Msg {
+	ctx, s := m.ctx, m.store
+	return func() tea.Msg {
+		ctx, cancel := context.WithCancel(ctx) // a deadline would say that the database does not answer
+		defer cancel()
+		defer time.AfterFunc(lookDeadline, cancel).Stop()
 		p, err := s.Plan(ctx, r)
 		return lookedMsg{dialog, p, err}
-	})
+	}
 }
 
 func (m *calls) apply(dialog int, p queue.Plan) tea.Cmd {

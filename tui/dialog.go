@@ -29,6 +29,7 @@ type dialog struct {
 	serial int
 	action queue.Action
 	req    queue.Request
+	asked  *queue.Request // what was planned last, and is planned again after a refusal; nil = req is planned next
 	stage  stage
 	form   []*field
 	typed  []*field // what the operator must type in the preview to confirm: the count, the name of the production database
@@ -240,7 +241,7 @@ func (d *dialog) press() (overlay, effect) {
 func (d *dialog) widen() {
 	d.req.Targets = nil
 	d.req.Select([]string{d.req.Within})
-	d.req.Within = ""
+	d.req.Within, d.asked = "", nil
 	d.taken = takenLines(nil, d.req)
 	d.typed = nil
 }
@@ -269,7 +270,7 @@ func (d *dialog) submit() effect {
 			d.req.Reason = f.value()
 		}
 	}
-	d.req.Args = args
+	d.req.Args, d.asked = args, nil
 	if free := d.action.Free(); d.action.Targets.Name == "" && free.Kind == queue.ArgWord { // the input is the name of the target
 		d.req.Targets = []string{args[free.Name]}
 	}

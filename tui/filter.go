@@ -26,7 +26,12 @@ func (m *deck) setFilter(text string) tea.Cmd {
 		}
 		return nil
 	}
-	text = queue.AbsoluteTimes(text, l.grid.src.Fields, m.serverNow(), m.env().Loc)
+	return m.applyFilter(queue.AbsoluteTimes(text, l.grid.src.Fields, m.serverNow(), m.env().Loc))
+}
+
+// applyFilter applies a filter whose times without a zone are UTC to the open level, which is a table.
+func (m *deck) applyFilter(text string) tea.Cmd {
+	l := m.pane().top()
 	changed := l.refilter(text)
 	if l.list.queried() {
 		if changed {

@@ -57,7 +57,6 @@ func (m *root) edits(k tea.KeyPressMsg) bool {
 	return m.line.open()
 }
 
-
 // key hands a key to the first that takes it: ctrl+c; the topmost overlay; the
 // input line; the second key after g; the keys of the pane that move, open and
 // select; the actions; last the keys that work in every pane.

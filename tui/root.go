@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"strings"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -51,7 +52,7 @@ func (m *root) opened() tea.Cmd {
 		cmds = append(cmds, m.open(m.o.StartPane))
 	}
 	if m.o.StartFilter != "" {
-		cmds = append(cmds, m.setFilter(m.o.StartFilter))
+		cmds = append(cmds, m.applyFilter(strings.TrimSpace(m.o.StartFilter))) // its times are UTC, like those of any --filter
 	}
 	return tea.Batch(cmds...)
 }

@@ -77,7 +77,12 @@ func TestUndoLinesAreComplete(t *testing.T) {
 		req := queue.Request{Action: pair[0], Targets: []string{"7"}, Args: map[string]string{"comment": "c", "id": "7"}, Reason: "r"}
 		require.Contains(t, all.UndoCommand(req), "qtop "+all.ByID(pair[1]).Words+" 7", pair[0])
 	}
-	many := queue.Request{Action: queue.ActResolve, Reason: "r", Targets: slices.Repeat([]string{"1"}, 101)}
+	many := queue.Request{Action: queue.ActResolve, Reason: "r", Targets: slices.Repeat([]string{"123456"}, 101)}
 	require.Empty(t, all.UndoCommand(many), "too long for a line")
 	require.Equal(t, "select the rows in their list, then :reopen", all.UndoWords(many, ""))
+	many.Action = queue.ActRequeue
+	require.Empty(t, all.UndoCommand(many))
+	require.Equal(t, "select the rows in their list, then U; only until the first attempt; an event stays routed", all.UndoWords(many, ""))
+	one := queue.Request{Action: queue.ActRequeue, Targets: []string{"7"}, Reason: strings.Repeat("é", 2000)}
+	require.Contains(t, all.UndoCommand(one), "qtop undo 7 --reason")
 }

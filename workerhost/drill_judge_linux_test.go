@@ -74,6 +74,10 @@ func (d *drill) judge(t *testing.T, seed uint64, lasted, settled time.Duration) 
 	if file := os.Getenv("QTOP_TEST_DRILL_REPORT"); file != "" {
 		require.NoError(t, os.WriteFile(file, []byte(report+"\n"), 0o600))
 	}
+	slices.Sort(d.log.skipped)
+	for _, what := range slices.Compact(d.log.skipped) { // so that the run of all tests names it
+		t.Run("left out", func(t *testing.T) { t.Skip(what) })
+	}
 	require.Empty(t, lostJobs, "jobs are lost")
 	require.Empty(t, lostEvents, "events are lost")
 	require.Zero(t, twice, "something has two outcomes")
@@ -86,6 +90,8 @@ func (d *drill) judge(t *testing.T, seed uint64, lasted, settled time.Duration) 
 	require.NotEmpty(t, d.acknowledged.events)
 	if !d.short { // in the short form a fault may happen to lose no result
 		require.NotEmpty(t, traced, "no result failed to be recorded: nothing was tested")
+		require.NotEmpty(t, d.network.Dropped(), "no reply to a host was dropped at COMMIT")
+		require.NotEmpty(t, d.producing.Dropped(), "no reply to a producer was dropped at COMMIT")
 	}
 }
 

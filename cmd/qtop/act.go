@@ -17,6 +17,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/actions"
+	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 	"github.com/qtop/qtop/views/theme"
@@ -249,12 +250,15 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 				break
 			}
 			var done queue.Result
+			why := "not started"
 			next, err := do.Plan(ctx, queue.Request{Action: then, Targets: []string{res.Results[i].NewID}, Actor: r.Actor})
 			if err == nil {
-				done, err = do.Apply(ctx, next)
+				if done, err = do.Apply(ctx, next); pgerror.MayHaveCommitted(err) {
+					why = "qtop does not know whether the operation was started: see qtop ops"
+				}
 			}
 			if err != nil { // what was made and started before the error stays
-				res.Results[i].Why = queue.Clean("it is not known whether it was started: see qtop ops")
+				res.Results[i].Why = queue.Clean(why)
 				_ = a.outcome(res, plan)
 				return err
 			}
@@ -390,7 +394,7 @@ func heartbeatCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "beat ID", Example: "qtop executor beat reindex_1", Short: "Write one heartbeat of a registered executor", Args: cobra.ExactArgs(1),
 		RunE: a.connected(0, func(ctx context.Context, client *pgclient.Client, args []string) error {
-			a.unsure = "it is not known whether the heartbeat was written"
+			a.unsure = "qtop does not know whether the heartbeat was written"
 			at, refused, err := client.Heartbeat(ctx, args[0], payload)
 			if err != nil {
 				return err

@@ -23,7 +23,6 @@ package main
 //	<!-- within N s -->          the block is repeated until its output is as shown
 //	<!-- exits with N -->        one of its commands ends with this code
 //	<!-- needs PROGRAM … -->     runs where these PostgreSQL programs exist, not older than the server
-//	<!-- examples: REASON -->    the ids are made up: commands may be refused (code 1)
 //	<!-- …, with python -->      left out where the machine lacks the language
 
 import (
@@ -104,8 +103,6 @@ func (b docBlock) rule() (r rule, err error) {
 	case b.mark == "":
 	case what == "not run" && reason != "":
 		r.notRun = reason
-	case what == "examples" && reason != "":
-		r.allowed = []int{1}
 	case b.mark == "stays running":
 		r.stays = true
 	case what == b.mark && strings.HasPrefix(what, "needs pg_"):
@@ -177,6 +174,11 @@ type reader struct {
 	// copied is the DSN in place of the DSN of the database shop_copy; "": the
 	// document makes no copy.
 	copied string
+	// names has the ids of rows in place of those of the document.
+	names map[string]string
+	// incidents has, by a command of a block, what must happen before the block; it returns what must
+	// happen after it.
+	incidents map[string]func(*testing.T) (after func())
 }
 
 func newReader(t *testing.T, dsn string) *reader {
@@ -347,7 +349,13 @@ func TestDocumentsRun(t *testing.T) {
 		})
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if !installs {
+			switch {
+			case name == "runbook.md":
+				r := newRunbook(t)
+				followAll(t, r, blocks)
+				require.Empty(t, r.incidents, "incidents of no block")
+				return
+			case !installs:
 				followAll(t, newReader(t, everyRole(t)), blocks)
 				return
 			}
@@ -418,6 +426,10 @@ func followAll(t *testing.T, r *reader, blocks []docBlock) {
 		}
 		b.text = addresses.ReplaceAllStringFunc(b.text, func(a string) string { return r.address(t, a) })
 		b.text = strings.ReplaceAll(b.text, "postgres://shop@localhost/shop_copy", r.copied)
+		for made, real := range r.names {
+			b.text = strings.ReplaceAll(b.text, made, real)
+		}
+		after := r.incident(t, b)
 		begun := time.Now()
 		b, run, wrong := r.asShell(t, b)
 		if run && !slices.Contains(r.lacks, rule.with) {
@@ -425,6 +437,7 @@ func followAll(t *testing.T, r *reader, blocks []docBlock) {
 		}
 		running, _ := os.ReadFile(filepath.Join(r.dir, "running.log"))
 		require.Empty(t, wrong, "line %d\nbeside it:\n%s", b.line, running)
+		after()
 		t.Logf("line %d: %s", b.line, time.Since(begun).Round(time.Millisecond))
 	}
 }
@@ -463,20 +476,4 @@ func superuser(t *testing.T, s *embedded.Server, sql string) {
 	defer func() { _ = conn.Close(context.Background()) }()
 	_, err = conn.Exec(t.Context(), sql)
 	require.NoError(t, err)
-}
-
-// everyRole returns the DSN of a login that has every role of a person or a
-// program and may create tables. The database is installed and has dead letters
-// of webhooks and jobs.
-func everyRole(t *testing.T) string {
-	t.Helper()
-	db := pgtest.New(t)
-	login := pgtest.Login(t, db, "queue_viewer", "dead_letter_operator", "workflow_admin", "subscription_admin", "event_ingest_writer",
-		"dot_executor", "router_worker", "saga_orchestrator", "webhook_worker", "lease_reset_cleaner")
-	conn := db.Conn(t, "")
-	_, err := conn.Exec(t.Context(), fmt.Sprintf("GRANT CREATE ON SCHEMA public TO %q", login))
-	require.NoError(t, err)
-	require.NoError(t, deadLetters(t.Context(), conn, 12, "HTTP_503"))
-	require.NoError(t, deadJobs(t.Context(), conn, 3, "mail.render", "mail"))
-	return db.DSN(login)
 }

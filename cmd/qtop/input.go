@@ -19,7 +19,7 @@ const exitInterrupted = 130
 
 const (
 	nothingChanged = "nothing was changed"
-	unsureAction   = "it is not known whether it was done: see qtop audit"
+	unsureAction   = "qtop does not know whether the action was done: see qtop audit"
 )
 
 // errInterrupted is the error of awaitInput if a signal came before the input.

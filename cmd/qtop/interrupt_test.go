@@ -33,7 +33,7 @@ func TestSignalInterruptsVerb(t *testing.T) {
 		{[]string{"export", "audit", "FILE"}, "public.queue_operator_action IN ACCESS EXCLUSIVE MODE", syscall.SIGINT, 130, "qtop: interrupted: no file was written\n"},
 		{[]string{"doctor"}, "public.queue_host IN ACCESS EXCLUSIVE MODE", syscall.SIGINT, 130, "qtop: interrupted\n"},
 		{[]string{"flag", "set", "webhook.max_attempts", "4", "--yes", "--reason", "r"}, "public.queue_operator_action IN EXCLUSIVE MODE", syscall.SIGINT, 130,
-			"qtop: interrupted: it is not known whether it was done: see qtop audit\n"},
+			"qtop: interrupted: qtop does not know whether the action was done: see qtop audit\n"},
 		{[]string{"flag", "set", "webhook.max_attempts", "4", "--yes", "--reason", "r"}, "public.dot_config IN ACCESS EXCLUSIVE MODE", syscall.SIGINT, 130,
 			"qtop: interrupted: nothing was changed\n"},
 	} {
@@ -92,5 +92,5 @@ func TestOperationNotStarted(t *testing.T) {
 	require.Equal(t, 1, cmd.ProcessState.ExitCode())
 	require.Contains(t, errs.String(), "not this one")
 	require.Contains(t, out.String(), "webhook running → 1\n")
-	require.Contains(t, out.String(), "→ 2: it is not known whether it was started: see qtop ops")
+	require.Contains(t, out.String(), "→ 2: not started\n")
 }

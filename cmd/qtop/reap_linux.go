@@ -33,7 +33,10 @@ func actAsInit() {
 // code. It returns an error if the program could not be started.
 func runAsInit(path string, argv []string) (int, error) {
 	asked := make(chan os.Signal, 16)
-	signal.Notify(asked, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
+	signal.Notify(asked, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
+	if !signal.Ignored(syscall.SIGHUP) { // under nohup the child ignores it too
+		signal.Notify(asked, syscall.SIGHUP)
+	}
 	defer signal.Stop(asked)
 	attr := &syscall.SysProcAttr{}
 	if _, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err == nil { // stdin is a terminal
@@ -51,12 +54,14 @@ func runAsInit(path string, argv []string) (int, error) {
 	}()
 	for {
 		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		pid, err := syscall.Wait4(-1, &status, syscall.WUNTRACED, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil:
 			return 1, nil // there is no child any more
 		case pid != child.Pid:
+		case status.Stopped(): // there is no shell that could continue it
+			_ = child.Signal(syscall.SIGCONT)
 		case status.Signaled():
 			return 128 + int(status.Signal()), nil
 		default:

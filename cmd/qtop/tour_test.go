@@ -1,6 +1,6 @@
 package main
 
-// The tour of the documents: the demo's incident, played key by key on a terminal. `make docs` plays
+// The tour of the documents: the demo's incident, played key by key on a terminal. `make tour` plays
 // it again and writes its screens, a recording and docs/tour.md.
 
 import (
@@ -32,12 +32,12 @@ type stop struct {
 
 func stops() []stop {
 	return []stop{
-		{"overview", "", "The first screen, most urgent first: `iu_outbound_default` has given no sign of life for 95 hours, and nobody has it. Below: the longest waiting work with its reasons, and what died.", func(s *screen) {
+		{"overview", "", "The first screen: `iu_outbound_default` has given no sign of life for 95 hours, and has no owner. Below: the longest waiting work with its reasons, and what died.", func(s *screen) {
 			s.until("iu_outbound_default")
 			s.until("TLS_FAILURE")
 			time.Sleep(75 * time.Second) // so that the curves and rates have something to show
 		}},
-		{"ack", "`A`, a comment, `enter`, `enter`", "The preview: what will change, and the same as a command. Nothing has changed yet.", func(s *screen) {
+		{"ack", "`j` to the row `iu_outbound_default`, `A`, a comment, `enter`, `enter`", "The preview: what will change, and the same as a command. Nothing has changed yet.", func(s *screen) {
 			for range 8 {
 				if strings.Contains(s.text(), "acknowledge · A") {
 					break
@@ -78,6 +78,7 @@ func stops() []stop {
 			s.keys(enter)
 			s.gone("Done")
 			s.keys("1")
+			s.gone("no live host runs it")
 			s.gone("5,70")
 		}},
 		{"dead", "`5`", "The dead letters, grouped by cause and endpoint.", func(s *screen) {
@@ -119,7 +120,7 @@ func TestTour(t *testing.T) {
 	lines := strings.Split(s.text(), "\n")
 	for _, line := range []string{lines[1], lines[tourRows-1]} {
 		for _, word := range regexp.MustCompile(`\p{L}+`).FindAllString(line, -1) {
-			require.Contains(t, drawn, word, "docs/tour is older than the screens: make docs plays it again")
+			require.Contains(t, drawn, word, "docs/tour is older than the screens: make tour plays it again")
 		}
 	}
 }
@@ -130,7 +131,7 @@ func playTour(t *testing.T, docs string) {
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	s := onScreen(t, tourCols, tourRows, qtop(t, "", "demo"))
 	var page, cast strings.Builder
-	page.WriteString("# Tour\n\nThe demo's incident, key by key: `make demo`, then the keys below. `make docs` plays it on the real program and\n" +
+	page.WriteString("# Tour\n\nThe demo's incident, key by key: `make demo`, then the keys below. `make tour` plays it on the real program and\n" +
 		"writes these screens and [tour.cast](tour/tour.cast), a recording for asciinema (`asciinema play docs/tour/tour.cast`).\n")
 	head, err := json.Marshal(map[string]any{"version": 2, "width": tourCols, "height": tourRows, "title": "qtop: a worker that went silent"})
 	require.NoError(t, err)

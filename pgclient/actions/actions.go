@@ -18,6 +18,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,7 +75,7 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 	if r.Actor == "" {
 		r.Actor = c.client.Actor()
 	}
-	if r.Args == nil {
+	if r.Args = maps.Clone(r.Args); r.Args == nil { // what fill adds is not part of the request that another plan is made of
 		r.Args = map[string]string{}
 	}
 	if t, n := e.Targets, len(r.Targets); t.Name != "" && e.Danger != queue.DangerDatabase && (n == 0 && t.Instead == "" || n > 1 && !t.Many) {

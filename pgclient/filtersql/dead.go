@@ -106,7 +106,8 @@ func DeadAt(at time.Time, texts ...string) (DeadSelection, error) {
 		if !at.IsZero() {
 			b.Now = b.Arg(at) + "::timestamptz"
 			// After the server's clock went back, dead letters may lie ahead of it, and are open nevertheless.
-			b.And("(" + b.columns["failed"].Expr + " <= " + b.Now + " OR " + b.columns["failed"].Expr + " > clock_timestamp())")
+			// Those of the next hour are left out, like those that arrive after the preview.
+			b.And("(" + b.columns["failed"].Expr + " <= " + b.Now + " OR " + b.columns["failed"].Expr + " > " + b.Now + " + interval '1 hour')")
 		}
 		isOpen := "d.resolved_at IS NULL"
 		if b == s.Hooks {

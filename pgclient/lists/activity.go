@@ -20,6 +20,9 @@ func activity(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Page
 	if err != nil {
 		return filtersql.Error(err)
 	}
+	if err := stamp(ctx, db, p); err != nil {
+		return err
+	}
 	rows, err := pgrow.Column[queue.Activity](ctx, db, "SELECT to_jsonb(r) FROM public.fn_queue_activity() r")
 	if err != nil {
 		return err

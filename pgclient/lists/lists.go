@@ -74,6 +74,11 @@ func whole[T any](read func(context.Context, *pgpool.Pool, queue.Query) (T, erro
 	})
 }
 
+// stamp sets the time of the page to the present time of the server.
+func stamp(ctx context.Context, db *pgpool.Pool, p *queue.Page) error {
+	return db.QueryRow(ctx, "SELECT now()").Scan(&p.AsOf)
+}
+
 // Read reads one page of the list q.Kind. An unknown kind is a usage error.
 func Read(ctx context.Context, db *pgpool.Pool, q queue.Query) (queue.Page, error) {
 	return readWithin(ctx, db, q, pgpool.ReadTimeout)
@@ -91,9 +96,9 @@ func readWithin(ctx context.Context, db *pgpool.Pool, q queue.Query, limit time.
 		return p, &queue.Error{Kind: queue.KindUsage, What: queue.Clean("there is no list " + string(q.Kind))}
 	}
 	began := time.Now()
-	err := db.QueryRow(within, "SELECT now()").Scan(&p.AsOf)
-	if err == nil {
-		err = read(within, db, q, &p)
+	err := read(within, db, q, &p)
+	if err == nil && p.AsOf.IsZero() {
+		err = stamp(within, db, &p)
 	}
 	if err != nil && q.Filter != "" && time.Since(began) >= limit*9/10 && answers(ctx, db) {
 		return p, queue.NewError(queue.KindFailed, fmt.Sprintf("the database could not evaluate this filter within %.0f s", limit.Seconds()), "",

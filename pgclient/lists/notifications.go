@@ -24,6 +24,9 @@ func notifications(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue
 	if err != nil {
 		return filtersql.Error(err)
 	}
+	if err := stamp(ctx, db, p); err != nil {
+		return err
+	}
 	var n queue.Notifications
 	tx, err := db.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}) // one PostgreSQL snapshot for all statements
 	if err != nil {

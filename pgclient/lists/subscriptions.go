@@ -23,6 +23,9 @@ func subscriptions(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue
 	if err != nil {
 		return filtersql.Error(err)
 	}
+	if err := stamp(ctx, db, p); err != nil {
+		return err
+	}
 	list := queue.EventSubscriptionList{}
 	list.Subscriptions, err = pgrow.All[queue.EventSubscription](ctx, db, "SELECT "+pgrow.EventSubscriptionColumns+` FROM public.event_subscription s
 		ORDER BY s.event_domain NULLS FIRST, s.event_type NULLS FIRST, s.event_stream NULLS FIRST, s.recipient_ref, s.subscription_id LIMIT $1`, mostSubscriptions)

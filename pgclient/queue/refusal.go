@@ -32,6 +32,8 @@ func (o Operation) Refuses(a ActionID) (rule, why string) {
 	case a != ActBulkUndo:
 	case o.Kind == "replay_event":
 		return "final", NotRecalled
+	case o.Requeued == 0 && o.Undone > 0:
+		return "empty", "all that this operation did is undone already"
 	case o.Requeued == 0:
 		return "empty", "this operation has " + Choose(o.Kind == BulkResolve, "closed", "requeued") + " nothing yet: qtop ops abort ends it"
 	case o.Undoable() == 0:

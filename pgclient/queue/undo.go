@@ -47,11 +47,11 @@ func (r Registry) UndoCommand(q Request) string {
 			if q.Args[arg.Name] == "" {
 				return ""
 			}
-			u.Args[arg.Name] = "undo: " + q.Args[arg.Name]
+			u.Args[arg.Name] = "undo: " + begin(q.Args[arg.Name])
 		}
 	}
 	if o.Reason {
-		u.Reason = "undo: " + cmp.Or(q.Reason, a.Words)
+		u.Reason = "undo: " + begin(cmp.Or(q.Reason, a.Words))
 	}
 	if line := o.Command(u); len(line) <= undoLength {
 		return line
@@ -59,13 +59,19 @@ func (r Registry) UndoCommand(q Request) string {
 	return ""
 }
 
+// begin returns the first hundred characters of a text.
+func begin(text string) string {
+	r := []rune(text)
+	return string(r[:min(len(r), 100)])
+}
+
 // UndoWords returns what a dialog says about reversing a request in addition to its undo command,
 // which is "" if there is none.
 func (r Registry) UndoWords(q Request, command string) string {
 	a := r.ByID(q.Action)
 	o := r.ByID(a.Opposite)
-	if command == "" && a.Undo == "" && o.Words != "" {
-		return "select the rows in their list, then " + cmp.Or(o.Key, ":"+o.Words)
+	if command == "" && o.Words != "" && (a.Undo == "" || a.Targets.Name == o.Targets.Name) {
+		return "select the rows in their list, then " + cmp.Or(o.Key, ":"+o.Words) + Choose(a.Undo == "", "", "; "+a.Undo)
 	}
 	return cmp.Or(a.Undo, Choose(command == "", "none: this action cannot be undone", ""))
 }

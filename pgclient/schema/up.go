@@ -371,6 +371,9 @@ func finish(ctx context.Context, conn *pgx.Conn, progress func(string)) error {
 	var adopted string
 	var clone *string
 	err := asOwner(ctx, conn, func(tx pgx.Tx) error {
+		if err := exec(ctx, tx, "SET LOCAL lock_timeout = 0"); err != nil { // rows alone are locked here
+			return err
+		}
 		return tx.QueryRow(ctx, "SELECT public.fn_queue_hc_executor_adopt(), public.fn_queue_clone_of()").Scan(&adopted, &clone)
 	})
 	if err == nil && adopted != "" {

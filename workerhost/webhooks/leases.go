@@ -185,7 +185,7 @@ func (s *leases) renew(ctx context.Context) {
 	}
 }
 
-// lockedPause is the time between two tries to hand back deliveries whose rows other sessions have
+// lockedPause is the time between two attempts to hand back deliveries whose rows other sessions have
 // locked, at a stop.
 const lockedPause = 50 * time.Millisecond
 

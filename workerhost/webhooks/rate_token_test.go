@@ -45,7 +45,7 @@ func TestRateTokenCountsUntilThePayloadIsRead(t *testing.T) {
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	_, err = tx.Exec(t.Context(), "LOCK TABLE public.events IN ACCESS EXCLUSIVE MODE") // the read of the payload waits
 	require.NoError(t, err)
-	slow := paced(claimed[1], time.Now())
+	slow := paced(claimed[1], time.Now().Add(2*time.Second)) // the goroutine may begin late
 	var res sender.Result
 	ended := make(chan struct{})
 	go func() {

@@ -302,6 +302,12 @@ BEGIN
     v_dropped := v_leaves;
   EXCEPTION WHEN lock_not_available THEN
     SELECT v_kept || jsonb_object_agg(l, 'busy: dropped in the next run') INTO v_kept FROM unnest(v_leaves) l;
+  WHEN query_canceled THEN
+    IF public.fn_queue_step_late(SQLSTATE::text) IS NULL THEN
+      RAISE;
+    END IF;
+    SELECT v_kept || jsonb_object_agg(l, 'not read within statement_timeout: read again in a later run') INTO v_kept
+    FROM unnest(v_leaves) l;
   END;
   RETURN v_made || v_webhooks || v_did || jsonb_build_object('dropped', v_dropped, 'kept', v_kept);
 END

@@ -12,7 +12,7 @@
 -- and no lease. Three rates apply, each over all hosts: that of the subscription, that of the bulk operation that
 -- requeued the delivery, and the slow start of the endpoint. A job that used a token of one of them is paced: the host
 -- sends it, or begins to read its payload, within 250 ms or releases it, so that the tokens of two time slices are not
--- used together.
+-- used together, except by payloads that take longer to read.
 -- webhook_id is the same for all retries and requeues of a delivery, and differs from that of every other delivery, in
 -- any database. event_created is RFC 3339 in UTC. p_payload_bytes: a payload with more bytes as text is returned as
 -- NULL, and the host reads it when it sends, a few at a time. Commit before sending: a lease is valid only when it is

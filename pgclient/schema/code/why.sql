@@ -328,9 +328,8 @@ BEGIN
   END IF;
   SELECT string_agg(concat_ws(' ', 'pid ' || w.pid, w.usename, w.program || ',', 'open since '
     || to_char(w.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')), '; ' ORDER BY w.xact_start),
-    COALESCE('let its client end it, or: qtop session terminate '
-      || (array_agg(w.pid ORDER BY w.xact_start) FILTER (WHERE w.pid IS NOT NULL))[1] || ' --reason R',
-      'its owner ends it: COMMIT PREPARED or ROLLBACK PREPARED')
+    (array_agg(CASE WHEN w.pid IS NULL THEN 'its owner ends it: COMMIT PREPARED or ROLLBACK PREPARED'
+      ELSE 'let its client end it, or: qtop session terminate ' || w.pid || ' --reason R' END ORDER BY w.xact_start))[1]
   INTO v_who, v_end
   FROM public.fn_routing_held() w WHERE (w.event_domain IS NULL) = (p_domain IS NOT NULL);
   SELECT h.last_beat_at INTO v_silent FROM public.v_queue_watch h WHERE h.executor_id = v_worker
@@ -345,7 +344,8 @@ BEGIN
       p_link => 'held', p_state => CASE WHEN v_who IS NULL THEN 'clear' ELSE 'slows' END,
       p_text => CASE WHEN v_who IS NULL THEN 'no transaction has held its events for over a minute'
         ELSE 'held by an open transaction, which delays only its own events' END,
-      p_detail => v_who, p_keys => 'gl X', p_do => v_end)
+      p_detail => v_who, p_keys => CASE WHEN v_end LIKE 'its owner%' THEN '' ELSE 'gl X' END,
+      p_do => COALESCE(v_end, 'let its client end it'))
     || public.fn_why_host(v_worker)
     || public.fn_why_link(
       p_link => 'silence', p_state => CASE WHEN v_silent IS NULL THEN 'clear' ELSE 'blocks' END,
