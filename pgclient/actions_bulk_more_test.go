@@ -30,7 +30,7 @@ func TestBulkResolveIsUndone(t *testing.T) {
 	require.EqualValues(t, 2, res.Done)
 	require.Equal(t, "2 opened again, 0 not", res.Results[0].Why.String())
 	require.Equal(t, 2, get[int](w, "SELECT count(*) FROM public.dead_letter_open WHERE dead_letter_id::text = ANY ($1)", hooks))
-	require.Equal(t, "this operation has closed nothing yet: qtop ops abort ends it", plan(t, op, undo).Refused)
+	require.Equal(t, "all that this operation did is undone already", plan(t, op, undo).Refused)
 }
 
 // An id without a dead letter is named and left out; the others are frozen.
