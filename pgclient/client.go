@@ -331,7 +331,7 @@ func (c *Client) NewListener(use string, onWake func(queue.Wake), resync func())
 		return nil, err
 	}
 	second := c.read
-	if c.work != nil && !c.opts.ReadOnly { // a host hears of its work where it works
+	if c.work != nil && !c.opts.ReadOnly && pgsession.Several(cc) { // a host hears of its work where it works
 		pgsession.ToWrite(cc)
 		second = c.work
 	}
