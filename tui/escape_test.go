@@ -92,6 +92,7 @@ func TestEscThenACapitalAsBytes(t *testing.T) {
 			m.over, m.line, m.notice = nil, prompt{}, notice{}
 			m.panes[queue.PaneDead].begin()
 			m.open(queue.PaneDead)
+			m.settle()
 		})
 		k.types(keys)
 	}
@@ -113,7 +114,6 @@ func TestEscThenACapitalAsBytes(t *testing.T) {
 // the input has a meaning for the key with alt.
 func TestEscThenAnotherKeyAsBytes(t *testing.T) {
 	t.Parallel()
-	k := newKeyboard(t)
 	at := func(m *root) *level { return m.pane().top() }
 	for _, x := range []struct {
 		name, before, keys string
@@ -135,11 +135,9 @@ func TestEscThenAnotherKeyAsBytes(t *testing.T) {
 			return ok && d.form[0].input.Position() == 4
 		}},
 	} {
-		k.c.model(func(m *root) {
-			m.over, m.line, m.notice = nil, prompt{}, notice{}
-			m.panes[queue.PaneDead].begin()
-			m.open(queue.PaneDead)
-		})
+		k := newKeyboard(t)
+		k.types("5")
+		k.until("rows", func(m *root) bool { return m.at == queue.PaneDead && len(at(m).grid.order) > 0 })
 		k.types(x.before)
 		k.until(x.name+": "+x.before, func(m *root) bool { return m.line.open() || len(m.over) > 0 })
 		k.types("\x1b" + x.keys)
