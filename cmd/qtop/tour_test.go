@@ -43,7 +43,7 @@ func stops() []stop {
 					break
 				}
 				s.keys("j")
-				time.Sleep(200 * time.Millisecond)
+				time.Sleep(200 * time.Millisecond) // until the status line is drawn again
 			}
 			s.keys("A")
 			s.until("Comment")

@@ -84,7 +84,7 @@ func commandLine(a *app) *cobra.Command {
 	root.Flags().StringVar(&a.filter, "filter", "", "filter to open it with")
 	root.Flags().BoolVar(&a.access, "accessible", false, "plain lines for screen readers, no full-screen display")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if completes(cmd) { // what is offered reads the settings itself, and goes without where they have a mistake
+		if completes(cmd) { // completion reads the settings itself and passes over their mistakes
 			return nil
 		}
 		err := a.load(cmd)
