@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -39,11 +38,9 @@ type screen struct {
 type lastBytes struct {
 	b    []byte
 	seen chan time.Time // receives the time of output; buffer of one
-	last atomic.Int64   // when something was written last, in Unix microseconds
 }
 
 func (l *lastBytes) add(p []byte) {
-	l.last.Store(time.Now().UnixMicro())
 	select {
 	case l.seen <- time.Now():
 	default:
