@@ -106,7 +106,7 @@ func deadLetters(ctx context.Context, conn *pgx.Conn, n int, code string) error 
 		}
 	}
 	// A transaction that a parallel test holds open, in full runs for minutes,
-	// delays the router, so this is repeated.
+	// delays the router, so this is repeated as long as there is progress.
 	for deadline := time.Now().Add(4 * patience); ; {
 		if _, err := conn.Exec(ctx, `SELECT public.fn_webhook_router_run(10000), public.fn_saga_orchestrator_run(10000)`); err != nil {
 			return err
@@ -121,6 +121,7 @@ func deadLetters(ctx context.Context, conn *pgx.Conn, n int, code string) error 
 			if _, err := conn.Exec(ctx, `SELECT public.fn_webhook_job_report($1::jsonb)`, reports); err != nil {
 				return err
 			}
+			deadline = time.Now().Add(4 * patience)
 			continue
 		}
 		var open int
