@@ -116,13 +116,27 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_tick_due IS
   'Whether a tick worker may run now, else why not. Internal.';
 
+-- fn_queue_tick_off(row of the worker) → the result of fn_queue_tick_run if the worker is switched off. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_tick_off(p_worker public.queue_tick_worker) RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_key text := 'queue.tick.' || p_worker.worker_name || '.interval_seconds';
+BEGIN
+  RETURN jsonb_build_object('worker', p_worker.worker_name, 'ran', false, 'skipped', 'off', 'reason',
+    CASE WHEN public.fn_cfg_int(v_key, 0) = 0 THEN v_key || ' is 0' ELSE p_worker.flag_key || ' is off' END);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_tick_off IS
+  'The result of a run of a tick worker that is switched off. Internal.';
+
 -- fn_queue_tick_run(worker, source) → the result of fn_queue_tick_request. A wake signal within a second of the last
 -- full run makes a quick run; but a full run if the last full run failed or found more work than it may do at once. A
 -- quick run does not update the worker's row, its lease and its heartbeat, so that a busy worker writes each of them
 -- once a second: while an old snapshot keeps their versions, every reader passes all of them. If the worker's function
 -- has an argument p_quick, it may read only rows that are newer than the last full run. A quick run counts its items in
 -- the counter tick_done, and the next full run moves them to the worker's row. After a quick run the caller calls again
--- a second later, for a full run; after a failed quick run it calls at once. Internal.
+-- a second later, for a full run; after a failed quick run it calls at once. A quick run begins with a look
+-- (tick_looks.sql): if there is nothing to do, it locks and writes nothing. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_tick_run(p_worker_name text, p_source text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -155,6 +169,21 @@ BEGIN
         WHEN 'mode' THEN 'the flag queue.scheduler.mode does not let ' || p_source || ' run it'
         ELSE 'the interval since its last run has not passed' END);
   END IF;
+  IF v_skip = 'off' AND EXISTS (SELECT FROM public.queue_heartbeat WHERE executor_id = p_worker_name
+      AND last_beat_payload ->> 'state' = 'stopped'
+      AND last_beat_at > clock_timestamp() - interval '20 seconds') THEN
+    RETURN public.fn_queue_tick_off(v_worker);
+  ELSIF v_skip = '' AND public.fn_queue_tick_quick(v_worker, p_source, v_started) THEN
+    BEGIN
+      v_result := public.fn_queue_tick_look(p_worker_name);
+    EXCEPTION WHEN OTHERS THEN
+      NULL; -- the run below meets the same error and records it
+    END;
+    IF v_result IS NOT NULL THEN
+      RETURN jsonb_build_object('worker', p_worker_name, 'ran', true, 'quick', true, 'result', v_result,
+        'took_ms', round(extract(epoch FROM clock_timestamp() - v_started)::numeric * 1000, 1));
+    END IF;
+  END IF;
   PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = p_worker_name FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'skipped', 'lease_held', 'reason',
@@ -169,21 +198,13 @@ BEGIN
   END IF;
 
   SELECT * INTO v_worker FROM public.queue_tick_worker WHERE worker_name = p_worker_name;
-  v_quick := p_source = 'wake' AND v_worker.last_run_at BETWEEN v_started - interval '1 second' AND v_started
-    AND NOT COALESCE(v_worker.last_result ?| '{error,more}'::text[], true);
+  v_quick := public.fn_queue_tick_quick(v_worker, p_source, v_started);
   v_interval := public.fn_cfg_int('queue.tick.' || p_worker_name || '.interval_seconds', 0);
   IF v_skip = 'off' THEN
     -- a worker that is switched off has ended cleanly: it is shown as stopped, not as silent
-    PERFORM 1 FROM public.queue_heartbeat WHERE executor_id = p_worker_name
-      AND last_beat_payload ->> 'state' = 'stopped'
-      AND last_beat_at > clock_timestamp() - interval '20 seconds';
-    IF NOT FOUND THEN
-      PERFORM public.fn_queue_heartbeat_touch(p_worker_name,
-        jsonb_build_object('state', 'stopped', 'done_total', v_worker.done_total), NULL::text);
-    END IF;
-    RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'skipped', 'off', 'reason', CASE
-      WHEN v_interval = 0 THEN 'queue.tick.' || p_worker_name || '.interval_seconds is 0'
-      ELSE v_worker.flag_key || ' is off' END);
+    PERFORM public.fn_queue_heartbeat_touch(p_worker_name,
+      jsonb_build_object('state', 'stopped', 'done_total', v_worker.done_total), NULL::text);
+    RETURN public.fn_queue_tick_off(v_worker);
   END IF;
 
   BEGIN
