@@ -94,7 +94,7 @@ func TestMaskIsBounded(t *testing.T) {
 	require.NotContains(t, get[string](c, "SELECT public.fn_mask_json("+rows+")::text"), "S3cr3t")
 	t.Logf("1 MB with 10,000 secrets: %s", time.Since(started))
 	for _, sql := range []string{
-		"repeat('password=S3cr3t; ', 60000)", `'{"a": "' || repeat('password\": \"S3cr3t\", ', 50000)`, "repeat('%25', 100000) || 'password=S3cr3t'",
+		"repeat('password=S3cr3t; ', 60000)", "repeat('4242 4111 ', 9000) || 'password=S3cr3t'", "repeat('DE12 GB34 ', 9000) || 'password=S3cr3t'", `'{"a": "' || repeat('password\": \"S3cr3t\", ', 50000)`, "repeat('%25', 100000) || 'password=S3cr3t'",
 	} {
 		require.NotContains(t, get[string](c, "SELECT public.fn_mask_json(to_jsonb("+sql+"))::text"), "S3cr3t", sql)
 	}
@@ -233,10 +233,20 @@ func TestMaskAccounts(t *testing.T) {
 			require.NotContains(t, mask(strings.ReplaceAll(form, "%s", number)), number, form)
 		}
 	}
+	for text, want := range map[string]string{ // beside other numbers and words, and in lists
+		"card 4242424242424242 12/27": "card ••• 12/27", "order 25 4242424242424242 declined": "order 25 ••• declined", "2026-11-26 4242424242424242": "2026-11-26 •••",
+		"4242 4242 4242 4242 123": "••• 123", "at 17 4242-4242-4242-4242-9": "at 17 •••-9", "4111111111111111 5555555555554444": "••• •••",
+		"4111111111111111,5555555555554444;378282246310005": "•••,•••;•••", "4111111111111111, 25 4111111111111111 4242424242424242": "•••, 25 ••• •••",
+		"DE89370400440532013000,GB29NWBK60161331926819": "•••,•••", "AB12 DE89 3704 0044 0532 0130 00": "AB12 •••", "AB12 4242 4242 4242 4242 ok": "AB12 ••• ok",
+		"AT61 1904 3002 3457 3201 AT48 3200 0000 1234 5864": "••• •••", "DE89 3704 0044 0532 0130 00 and GB29 NWBK 6016 1331 9268 19": "••• and •••",
+		"1.4242424242424242 4111111111111111": "1.4242424242424242 •••",
+	} {
+		require.Equal(t, `"`+want+`"`, mask(`"`+text+`"`), text)
+	}
 	for _, payload := range []string{
 		`{"id": 4111111111111112}`, `{"at": 1763900000000}`, `{"at": 1763900000000000}`, `{"id": "1234567890123456789"}`, `{"phone": "+49 30 1234567890"}`,
 		`{"id": "de89370400440532013001"}`, `{"id": "4f0c6b2e-1111-4222-8333-444455556666"}`, `{"sha": "da39a3ee5e6b4b0d3255bfef95601890afd80709"}`,
-		`{"n": 0.4111111111111111}`, `{"v": "1.4111111111111111"}`, `{"id": 41111111111111111111111}`, `{"sku": "AB12-3456-7890-1234"}`,
+		`{"n": 0.4111111111111111}`, `{"row": "21 34 55 62 31 47 50 66 21 34 55 62 31 47 50 66"}`, `{"at": "2026-11-26 1763900000000"}`, `{"v": "1.4111111111111111"}`, `{"id": 41111111111111111111111}`, `{"sku": "AB12-3456-7890-1234"}`,
 	} {
 		require.Equal(t, payload, mask(payload))
 	}

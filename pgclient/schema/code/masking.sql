@@ -90,13 +90,14 @@ $fn$;
 COMMENT ON FUNCTION public.fn_mask_codes IS
   'A regular expression for text that may be JSON in base64 or hex. Internal.';
 
--- fn_mask_digits() → a regular expression for text that may be a card number or an IBAN. Internal.
+-- fn_mask_digits() → a regular expression that finds whether a text may hold a card number or an IBAN (see
+-- fn_mask_accounts). Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_digits() RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
-  RETURN '(?:^|[^0-9.])([2-6](?:[ -]?[0-9]){12,18})(?:$|[^0-9])'
-    '|(?:^|[^A-Za-z0-9])([A-Za-z]{2}[0-9]{2}(?:[A-Za-z0-9]{11,30}'
-      '|(?:[ -][A-Za-z0-9]{4}){2,7}(?:[ -][A-Za-z0-9]{1,3})?))(?:$|[^A-Za-z0-9])';
+  RETURN '(?:^|[^0-9.])[2-6](?:[ -]?[0-9]){12}'
+    '|(?:^|[^A-Za-z0-9])[A-Za-z]{2}[0-9]{2}(?:[A-Za-z0-9]{11,30}'
+      '|(?:[ -][A-Za-z0-9]{4}){2,}(?:[ -][A-Za-z0-9]{1,3})?)(?:$|[^A-Za-z0-9])';
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_digits IS
@@ -133,8 +134,7 @@ COMMENT ON FUNCTION public.fn_mask_card IS 'Whether digits are a card number, by
 CREATE OR REPLACE FUNCTION public.fn_mask_iban(p_text text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  v_rotated text := upper(substr(p_text, 5) || left(p_text, 4));
-  v_digits text := '';
+  v_digits text := upper(substr(p_text, 5) || left(p_text, 4));
   v_char text;
 BEGIN
   IF upper(p_text) !~ ('^(?:A[DELOTZ]|B[AEFGHIJRY]|C[FGHIMRVYZ]|D[EJKOZ]|E[EGS]|F[IKOR]|G[ABEILQRTW]|H[NRU]|I[ELQRST]'
@@ -142,38 +142,77 @@ BEGIN
     '[0-9]{2}[A-Z0-9]{11,30}$') THEN
     RETURN false;
   END IF;
-  FOREACH v_char IN ARRAY regexp_split_to_array(v_rotated, '') LOOP
-    v_digits := v_digits || CASE WHEN v_char BETWEEN '0' AND '9' THEN v_char ELSE (ascii(v_char) - 55)::text END;
+  LOOP
+    v_char := substring(v_digits FROM '[A-Z]');
+    EXIT WHEN v_char IS NULL;
+    v_digits := replace(v_digits, v_char, (ascii(v_char) - 55)::text);
   END LOOP;
   RETURN v_digits::numeric % 97 = 1;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_iban IS 'Whether a text is an IBAN, by its checksum. Internal.';
 
+-- fn_mask_groups(text, iban) → the text, groups with a space or a hyphen between them, with each run of groups masked
+-- that is a card number, or an IBAN: other numbers and words may stand beside it. Internal.
+CREATE OR REPLACE FUNCTION public.fn_mask_groups(p_text text, p_iban boolean) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  c_start CONSTANT text := CASE WHEN p_iban THEN '^[A-Za-z]{2}[0-9]{2}' ELSE '^[2-6]' END;
+  c_least CONSTANT int := CASE WHEN p_iban THEN 15 ELSE 13 END;
+  c_most CONSTANT int := CASE WHEN p_iban THEN 34 ELSE 19 END;
+  v_groups text[] := regexp_split_to_array(p_text, '[ -]');
+  v_marks text[] := regexp_split_to_array(p_text, '[^ -]+'); -- the mark before each group
+  v_show text[] := v_groups;
+  v_run text;
+  v_last int;
+  v_masked int := 0; -- up to which group all is masked
+BEGIN
+  FOR i IN 1..cardinality(v_groups) LOOP
+    v_last := 0;
+    IF v_groups[i] ~ c_start THEN
+      v_run := '';
+      FOR j IN i..cardinality(v_groups) LOOP
+        v_run := v_run || v_groups[j];
+        EXIT WHEN length(v_run) > c_most;
+        IF length(v_run) >= c_least
+          AND (CASE WHEN p_iban THEN public.fn_mask_iban(v_run) ELSE public.fn_mask_card(v_run) END) THEN
+          v_last := j;
+        END IF;
+      END LOOP;
+    END IF;
+    v_show[i] := CASE WHEN i <= v_masked THEN '' ELSE v_marks[i] || CASE WHEN v_last > 0 THEN '•••' ELSE v_groups[i] END
+      END;
+    v_masked := greatest(v_masked, v_last);
+  END LOOP;
+  RETURN array_to_string(v_show, '');
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_mask_groups IS
+  'Groups of digits or letters with each card number or IBAN among them masked. Internal.';
+
 -- fn_mask_accounts(text) → the text with card numbers and IBANs masked. A number with a wrong checksum is not masked.
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_accounts(p_text text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
+  -- Up to the last digit, or the last group, and no further: what follows can begin the next match.
+  c_card CONSTANT text := '(?:^|[^0-9.])([2-6](?:[ -]?[0-9]){12,})';
+  c_iban CONSTANT text := '(?:^|[^A-Za-z0-9])([A-Za-z]{2}[0-9]{2}(?:[A-Za-z0-9]{11,}'
+    '|(?:[ -][A-Za-z0-9]{4}){2,}(?:[ -][A-Za-z0-9]{1,3})?))';
   v_text text := p_text;
-  v_found text[];
+  v_iban boolean;
   v_part text;
+  v_masked text;
 BEGIN
-  FOR v_found IN SELECT DISTINCT m FROM regexp_matches(p_text, public.fn_mask_digits(), 'g') m LOOP
-    IF v_found[1] IS NOT NULL THEN
-      IF public.fn_mask_card(regexp_replace(v_found[1], '[ -]', '', 'g')) THEN
-        v_text := replace(v_text, v_found[1], '•••');
+  FOREACH v_iban IN ARRAY ARRAY[true, false] LOOP
+    -- the longest first: a shorter part may lie within a longer one
+    FOR v_part IN SELECT f.part FROM (SELECT DISTINCT m[1] AS part
+      FROM regexp_matches(v_text, CASE WHEN v_iban THEN c_iban ELSE c_card END, 'g') m) f ORDER BY length(f.part) DESC
+    LOOP
+      v_masked := public.fn_mask_groups(v_part, v_iban);
+      IF v_masked <> v_part THEN
+        v_text := replace(v_text, v_part, v_masked);
       END IF;
-      CONTINUE;
-    END IF;
-    v_part := v_found[2]; -- an IBAN in groups may be followed by a word of four characters
-    WHILE length(v_part) > 14 LOOP
-      IF public.fn_mask_iban(regexp_replace(v_part, '[ -]', '', 'g')) THEN
-        v_text := replace(v_text, v_part, '•••');
-        EXIT;
-      END IF;
-      EXIT WHEN v_part !~ '[ -]';
-      v_part := regexp_replace(v_part, '[ -][A-Za-z0-9]+$', '');
     END LOOP;
   END LOOP;
   RETURN v_text;
