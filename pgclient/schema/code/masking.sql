@@ -153,7 +153,7 @@ $fn$;
 COMMENT ON FUNCTION public.fn_mask_iban IS 'Whether a text is an IBAN, by its checksum. Internal.';
 
 -- fn_mask_groups(text, iban) → the text, groups with a space or a hyphen between them, with each run of groups masked
--- that is a card number, or an IBAN: other numbers and words may stand beside it. Internal.
+-- that is a card number, or an IBAN: other numbers and words may be next to it. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_groups(p_text text, p_iban boolean) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
