@@ -98,7 +98,8 @@ func StateFates() []StateFate {
 
 // FateOf classifies the error of a statement that records results; smaller means that the statement
 // may succeed with fewer results. An error that does not come from the server counts as a lost
-// connection, so its fate is Again.
+// connection, so its fate is Again; so does an internal error that ended the session or let none
+// begin, as on a full disk.
 func FateOf(err error) (fate Fate, smaller bool) {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -107,6 +108,9 @@ func FateOf(err error) (fate Fate, smaller bool) {
 		}
 		return GiveBack, false
 	}
+	if noSession(pg) {
+		return Again, false
+	}
 	found := StateFate{}
 	for _, f := range StateFates() {
 		if f.State == pg.Code || f.State == firstTwo(pg.Code) && found.State == "" {
@@ -114,6 +118,13 @@ func FateOf(err error) (fate Fate, smaller bool) {
 		}
 	}
 	return found.Fate, found.Smaller // for a class that PostgreSQL does not have: the zero value, GiveBack
+}
+
+// noSession reports whether an internal error ended the session, or let none begin: it says nothing
+// about the statement. On a full disk PostgreSQL cannot begin sessions at times ("could not write
+// init file").
+func noSession(pg *pgconn.PgError) bool {
+	return firstTwo(pg.Code) == "XX" && (pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC")
 }
 
 func firstTwo(code string) string { return code[:min(2, len(code))] }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // The table has each class of PostgreSQL's appendix A once, with a reason.
@@ -64,6 +65,12 @@ func TestFateOf(t *testing.T) {
 	for code, smaller := range map[string]bool{"57014": true, "53200": true, "40001": false, "53100": false, "54000": true} {
 		_, got := pgerror.FateOf(&pgconn.PgError{Code: code})
 		require.Equal(t, smaller, got, code)
+	}
+	for severity, want := range map[string]pgerror.Fate{"FATAL": pgerror.Again, "PANIC": pgerror.Again, "ERROR": pgerror.GiveBack} {
+		err := pgerror.Translate(&pgconn.PgError{SeverityUnlocalized: severity, Code: "XX000", Message: "could not write init file"})
+		fate, _ := pgerror.FateOf(err)
+		require.Equal(t, want.String(), fate.String(), severity)
+		require.Equal(t, want == pgerror.Again, queue.KindOf(err) == queue.KindUnavailable, severity)
 	}
 	fate, _ := pgerror.FateOf(context.DeadlineExceeded)
 	require.Equal(t, pgerror.Again, fate)

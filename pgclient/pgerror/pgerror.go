@@ -157,6 +157,11 @@ func serverError(pg *pgconn.PgError, err error) error {
 		e.Kind, e.Do = queue.KindUnavailable, queue.Clean("check user, database and password of the connection string")
 	case pg.Code == "57014":
 		e.Kind, e.What = queue.KindUnavailable, queue.Clean("the server cancelled the statement: "+Mask(pg.Message))
+	case noSession(pg) && strings.HasPrefix(pg.Message, "could not write init file"):
+		e.Kind, e.What = queue.KindUnavailable, queue.Clean("the server cannot begin a session: "+pg.Message)
+		e.Do = queue.Clean("make room on the disk of the server: it may be full; sessions that are open go on reading")
+	case noSession(pg):
+		e.Kind = queue.KindUnavailable
 	case strings.HasPrefix(pg.Code, "57P"), strings.HasPrefix(pg.Code, "08"), strings.HasPrefix(pg.Code, "53"):
 		e.Kind = queue.KindUnavailable
 	}
