@@ -1,180 +1,390 @@
-// The faults of the fire drill. Each fault records its kind, the host that it affected, and its
-// time.
+// The faults of the fire drill. Each fault checks that it had its effect, and records its kind, the
+// host that it affected, and its time.
 package workerhost_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
-	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/qtop/qtop/pgclient/embedded"
 	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/work"
+	"github.com/qtop/qtop/workerhost/soak/fault"
 )
 
-// cut is a fault that can prevent a host from recording results. Work that the
-// host did at that time may be done again, so a cut explains work that was
-// done twice.
-type cut struct {
-	fault    string
-	host     string // "" = all hosts
-	from, to time.Time
-}
+const (
+	// recordedWithin is the longest time from the end of an attempt to the record of its result.
+	recordedWithin = 4 * time.Second
+	// soon is how long a fault may keep results from the database after its end: hosts connect again,
+	// and the receiver reads the request of a host that was killed.
+	soon = time.Second
+	// unnoticed is that time if connections are broken without notice: until the calls on them end.
+	unnoticed = work.JobTimeout + soon
+	// poolerPause is that time behind PgBouncer if the server refused it: it tries again after 15 s
+	// (server_login_retry).
+	poolerPause = 16 * time.Second
+)
 
-// cuts collects all cuts of a drill, and the reasons why some faults were skipped.
+// cuts collects the faults of a drill, and the reasons why some were left out.
 type cuts struct {
 	mu      sync.Mutex
-	all     []cut
+	all     []fault.Fault
 	skipped []string
 }
 
-func (c *cuts) add(fault, host string, from time.Time) {
+// add records a fault that ends now.
+func (c *cuts) add(name, host string, from time.Time, after time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.all = append(c.all, cut{fault, host, from, time.Now()})
+	c.all = append(c.all, fault.Fault{Name: name, Host: host, From: from, To: time.Now(), After: after})
 }
 
-func (c *cuts) skip(fault string, why any) {
+func (c *cuts) skip(name string, why any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.skipped = append(c.skipped, fmt.Sprintf("%s: %v", fault, why))
+	if what := fmt.Sprintf("%s: %v", name, why); !slices.Contains(c.skipped, what) {
+		c.skipped = append(c.skipped, what)
+	}
 }
 
-// explain returns the first cut between the times first and again that
-// affected the host; "" if there is none. An empty host means any host.
-func (c *cuts) explain(host string, first, again time.Time) string {
+// explain returns the faults that can have kept the result of an attempt from the database.
+func (c *cuts) explain(a fault.Attempt) (out []fault.Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, x := range c.all {
-		if (x.host == "" || host == "" || x.host == host) && !x.to.Before(first) && !x.from.After(again) {
-			return x.fault
+	for _, f := range c.all {
+		if f.Explains(a, recordedWithin) {
+			out = append(out, f)
 		}
 	}
-	return ""
+	return out
 }
 
+// counts says how often each fault happened. A fault that affected two hosts counts once.
 func (c *cuts) counts() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := map[string]int{}
-	var names, out []string
-	for _, x := range c.all {
-		if n[x.fault]++; n[x.fault] == 1 {
-			names = append(names, x.fault)
+	n := map[string]map[time.Time]bool{}
+	for _, f := range c.all {
+		if n[f.Name] == nil {
+			n[f.Name] = map[time.Time]bool{}
 		}
+		n[f.Name][f.From] = true
 	}
-	slices.Sort(names)
-	for _, name := range names {
-		out = append(out, fmt.Sprintf("%d x %s", n[name], name))
+	var out []string
+	for name, times := range n {
+		out = append(out, fmt.Sprintf("%s: %d", name, len(times)))
 	}
+	slices.Sort(out)
 	return strings.Join(out, ", ")
 }
 
-// drillServer is a server whose clock can step and, if the machine allows that, whose data is on
-// a separate disk that can become full.
-type drillServer struct {
-	*embedded.Server
-	disk    string // "" = no separate disk
-	noDisk  error
-	clock   string // the file with the offset of the server's clock; "" = the clock cannot step
-	noClock error
-}
-
-const fakeClock = "/usr/lib/*/faketime/libfaketime.so.1"
-
-func newDrillServer(t *testing.T, bytes int64) *drillServer {
-	t.Helper()
-	s := &drillServer{}
-	dir, err := os.MkdirTemp("", "qtop-drill-") //nolint:usetesting // short, for a socket path, and readable for the server's user
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // the server runs as another user
-	disk := filepath.Join(dir, "disk")
-	require.NoError(t, os.Mkdir(disk, 0o755)) //nolint:gosec // the server runs as another user
-	base := filepath.Join(dir, "pg")
-	if s.noDisk = mountTmpfs(disk, bytes); s.noDisk == nil {
-		s.disk, base = disk, filepath.Join(disk, "pg")
-		t.Cleanup(func() { _ = syscall.Unmount(disk, syscall.MNT_DETACH) })
-	}
-	var env []string
-	found, _ := filepath.Glob(fakeClock)
-	if s.noClock = errors.New("libfaketime is not installed; make test-full installs it on Debian as root"); len(found) > 0 {
-		s.clock, s.noClock = filepath.Join(dir, "clock"), nil
-		require.NoError(t, os.WriteFile(s.clock, []byte("+0"), 0o644)) //nolint:gosec // the server reads it
-		env = []string{
-			"LD_PRELOAD=" + found[0], "FAKETIME_TIMESTAMP_FILE=" + s.clock, "FAKETIME_CACHE_DURATION=1", "FAKETIME_DONT_FAKE_MONOTONIC=1", "NO_FAKE_STAT=1",
+// everywhere records a fault of all hosts, during which the server refused the pooler.
+func (d *drill) everywhere(name string, from time.Time) {
+	d.log.add(name, "", from, soon)
+	for id := range d.hosts {
+		if !slices.Contains(d.direct, id) {
+			d.log.add(name, id, from, poolerPause)
 		}
 	}
-	// With synchronous_commit, acknowledged rows survive when the server ends because its disk is
-	// full.
-	s.Server = pgtest.OwnServerIn(t, base, map[string]string{"synchronous_commit": "on"}, env)
-	return s
 }
 
-// fill fills the disk; empty frees the space again.
-func (s *drillServer) fill() (empty func(), err error) {
-	ballast := filepath.Join(s.disk, "ballast")
-	f, err := os.Create(ballast)
+// within repeats a check until it succeeds, for at most patience. If it does not succeed, the test
+// fails: the fault did not have its effect.
+func (d *drill) within(name, what string, check func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err := check(ctx)
+	for err != nil && ctx.Err() == nil {
+		holdFor(ctx, 20*time.Millisecond)
+		if again := check(ctx); again == nil || ctx.Err() == nil { // otherwise only the time is over, and err says what was wrong
+			err = again
+		}
+	}
 	if err != nil {
-		return nil, err
+		d.t.Errorf("%s: %s: %v", name, what, err)
 	}
-	block := make([]byte, 1<<20)
-	for err == nil {
-		_, err = f.Write(block)
-	}
-	_ = f.Close()
-	if !errors.Is(err, syscall.ENOSPC) {
-		_ = os.Remove(ballast)
-		return nil, err
-	}
-	return func() { _ = os.Remove(ballast) }, nil
 }
 
-// limitMemory makes the kernel end a process that uses more memory than bytes. It uses a memory
-// cgroup if this process may make one, otherwise a limit of the address space. It returns the
-// name of the method, or the error.
-func limitMemory(t *testing.T, pid int, bytes uint64) string {
-	t.Helper()
-	group := filepath.Join("/sys/fs/cgroup/memory", fmt.Sprintf("qtop-drill-%d", pid))
-	if err := os.Mkdir(group, 0o700); err == nil {
-		t.Cleanup(func() { _ = os.Remove(group) })
-		err = os.WriteFile(filepath.Join(group, "memory.limit_in_bytes"), fmt.Append(nil, bytes), 0o600)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(group, "cgroup.procs"), fmt.Append(nil, pid), 0o600)
+// refused returns an error unless err is a refusal of the server with a SQLSTATE.
+func refused(err error, code string) error {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == code {
+		return nil
+	}
+	return fmt.Errorf("not refused with %s: %v", code, err) //nolint:errorlint // it may be nil
+}
+
+// faults returns all faults as functions. Each fault lasts for the given time.
+func (d *drill) faults() []func(context.Context, time.Duration) {
+	return []func(context.Context, time.Duration){
+		d.crash("kill -9", func(h *drillHost) { h.kill() }),
+		d.crash("out of memory", d.outOfMemory),
+		d.freezeHost,
+		d.onNetwork("network cut", soon, func(ctx context.Context, hold time.Duration) {
+			d.network.Cut(true)
+			holdFor(ctx, hold)
+			d.network.Cut(false)
+		}),
+		d.onNetwork("black hole", unnoticed, func(ctx context.Context, hold time.Duration) {
+			d.network.Hole(true)
+			holdFor(ctx, hold)
+			d.network.Hole(false)
+			if d.short { // the test could wait long until a host notices that its connection is broken
+				d.network.Cut(false)
+			}
+		}),
+		d.onNetwork("half open", unnoticed, func(ctx context.Context, hold time.Duration) {
+			d.network.HalfOpen()
+			holdFor(ctx, hold)
+			if d.short {
+				d.network.Cut(false)
+			}
+		}),
+		d.onNetwork("reply dropped at COMMIT", soon, d.dropReplies),
+		d.limitConnections,
+		d.freezeServer,
+		d.fillDisk,
+		d.stepClock,
+		func(context.Context, time.Duration) { d.restart("server restarted") },
+	}
+}
+
+func (d *drill) crash(name string, how func(*drillHost)) func(context.Context, time.Duration) {
+	return func(ctx context.Context, hold time.Duration) {
+		for _, id := range d.someHosts() {
+			h := d.hosts[id]
+			d.busy(ctx, h)
+			from := time.Now()
+			how(h)
+			<-h.done
+			d.log.add(name, id, from, soon)
+			d.start(h)
 		}
-		if err == nil {
-			return "cgroup"
-		}
+		holdFor(ctx, hold)
 	}
-	limit := unix.Rlimit{Cur: 3 << 30, Max: 3 << 30}
-	if err := unix.Prlimit(pid, unix.RLIMIT_AS, &limit, nil); err != nil {
-		return err.Error()
-	}
-	return "address space"
 }
 
-// mountTmpfs mounts a tmpfs of the given size on dir, as a separate disk.
-func mountTmpfs(dir string, bytes int64) error {
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0755", bytes)); err != nil {
-		return fmt.Errorf("no tmpfs can be mounted here: %w", err)
+func (d *drill) outOfMemory(h *drillHost) {
+	how, err := limitMemory(d.t, h.cmd.Process.Pid, 192<<20)
+	if err != nil { // on cgroup v2, and without root
+		d.log.skip("the kernel's OOM kill (a host ended at a limit of its address space instead)", err)
 	}
-	return nil
-}
-
-// holdFor waits for d or until ctx ends.
-func holdFor(ctx context.Context, d time.Duration) {
+	_ = h.cmd.Process.Signal(syscall.SIGUSR1)
 	select {
-	case <-ctx.Done():
-	case <-time.After(d):
+	case <-h.done:
+		if state, ok := h.cmd.ProcessState.Sys().(syscall.WaitStatus); err == nil && (!ok || state.Signal() != syscall.SIGKILL) {
+			d.t.Errorf("out of memory: the kernel did not kill the host: %s", h.cmd.ProcessState)
+		}
+	case <-time.After(20 * time.Second):
+		d.t.Errorf("the limit of memory (%s) does not end the host", how)
+		h.kill()
 	}
+}
+
+// freezeHost stops a host for longer than its leases last.
+func (d *drill) freezeHost(ctx context.Context, hold time.Duration) {
+	h := d.hosts[d.someHosts()[0]]
+	d.busy(ctx, h)
+	from := time.Now()
+	if err := h.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		d.t.Errorf("host frozen: %v", err)
+	}
+	holdFor(ctx, 4*time.Second+hold)
+	_ = h.cmd.Process.Signal(syscall.SIGCONT)
+	d.log.add("host frozen", h.spec.ID, from, soon)
+}
+
+func (d *drill) onNetwork(name string, after time.Duration, do func(context.Context, time.Duration)) func(context.Context, time.Duration) {
+	if d.short {
+		after = soon
+	}
+	return func(ctx context.Context, hold time.Duration) {
+		d.within(name, "no host has a connection", func(context.Context) error {
+			if d.network.Open() == 0 {
+				return errors.New("0 connections")
+			}
+			return nil
+		})
+		from := time.Now()
+		do(ctx, hold)
+		for _, id := range d.direct {
+			d.log.add(name, id, from, after)
+		}
+	}
+}
+
+func (d *drill) dropReplies(ctx context.Context, hold time.Duration) {
+	for _, p := range []*pgtest.Path{d.network, d.producing} {
+		before := len(p.Dropped())
+		p.DropReplies(3)
+		for end := time.Now().Add(hold + 5*time.Second); len(p.Dropped()) < before+3 && time.Now().Before(end); {
+			holdFor(ctx, 20*time.Millisecond)
+		}
+		p.DropReplies(0)
+		if len(p.Dropped()) == before {
+			d.t.Errorf("reply dropped at COMMIT: none was dropped")
+		}
+	}
+}
+
+func (d *drill) limitConnections(ctx context.Context, hold time.Duration) {
+	const name = "connection limit"
+	from := time.Now()
+	d.within(name, "it is not set", func(ctx context.Context) error {
+		_, err := d.admin.Exec(ctx, "ALTER ROLE test_host CONNECTION LIMIT 1")
+		if err == nil {
+			_, err = d.admin.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'test_host'")
+		}
+		return err
+	})
+	d.within(name, "the server refuses no connection", func(ctx context.Context) error {
+		var err error
+		for range 2 { // a host may have the one that is allowed, or not
+			var conn *pgx.Conn
+			if conn, err = pgx.Connect(ctx, d.dsn); err == nil {
+				defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+			}
+		}
+		return refused(err, "53300")
+	})
+	holdFor(ctx, hold)
+	d.within(name, "it is not lifted", func(ctx context.Context) error {
+		_, err := d.admin.Exec(ctx, "ALTER ROLE test_host CONNECTION LIMIT -1")
+		return err
+	})
+	d.everywhere(name, from)
+}
+
+func (d *drill) freezeServer(ctx context.Context, hold time.Duration) {
+	from := time.Now()
+	thaw := pgtest.Freeze(d.t, d.server.Server)
+	waiting, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	if conn, err := pgx.Connect(waiting, d.dsn); err == nil {
+		_ = conn.Close(context.Background())
+		d.t.Errorf("server frozen: it answers")
+	}
+	cancel()
+	holdFor(ctx, hold)
+	thaw()
+	d.log.add("server frozen", "", from, soon)
+}
+
+// fillDisk fills the disk of the server. Meanwhile the server refuses writes, and a console shows
+// everything.
+func (d *drill) fillDisk(ctx context.Context, hold time.Duration) {
+	const name = "disk full"
+	if d.server.disk == "" {
+		d.log.skip(name, d.server.noDisk)
+		return
+	}
+	var lacking int
+	d.within(name, "the console cannot read before it", func(ctx context.Context) (err error) {
+		if _, err = d.admin.Exec(ctx, "SELECT pg_switch_wal()"); err == nil { // the server ends when the new file of its log is full
+			lacking, err = d.consoleReads(ctx)
+		}
+		return err
+	})
+	from := time.Now()
+	empty, err := d.server.fill()
+	if err != nil {
+		d.t.Errorf("%s: %v", name, err)
+		return
+	}
+	ended := func() bool { // a server that cannot write its log ends
+		select {
+		case <-d.server.Done():
+			return true
+		default:
+			return false
+		}
+	}
+	d.within(name, "the server refuses no write", func(ctx context.Context) error {
+		if ended() {
+			return nil
+		}
+		_, err := d.admin.Exec(ctx, "INSERT INTO public.test_filler SELECT string_agg(md5(g::text || i::text), '') FROM generate_series(1, 20) i, generate_series(1, 200) g GROUP BY i")
+		return refused(err, "53100")
+	})
+	began := time.Now()
+	lacks, err := d.consoleReads(context.Background())
+	switch {
+	case ended():
+		d.fullDisk.ended++
+	case err != nil:
+		d.t.Errorf("%s: the console cannot read: %v", name, err)
+	case lacks != lacking:
+		d.t.Errorf("%s: the snapshot lacks %d sections, and %d before", name, lacks, lacking)
+	default:
+		d.fullDisk.read++
+		d.fullDisk.slowest = max(d.fullDisk.slowest, time.Since(began))
+	}
+	holdFor(ctx, hold)
+	empty()
+	d.everywhere(name, from)
+	if ended() {
+		d.restart(name)
+	}
+}
+
+func (d *drill) stepClock(ctx context.Context, hold time.Duration) {
+	if d.server.clock == "" {
+		d.log.skip("clock step", d.server.noClock)
+		return
+	}
+	const day = 24 * time.Hour
+	for _, by := range []time.Duration{time.Second, -time.Second, day, -day} {
+		name := "clock step of " + map[bool]string{true: "a day", false: "a second"}[by.Abs() == day]
+		for _, to := range []time.Duration{by, 0} {
+			from := time.Now()
+			if err := d.server.step(to); err != nil {
+				d.t.Errorf("%s: %v", name, err)
+			}
+			d.within(name, fmt.Sprintf("the server's clock did not become %s ahead", to), func(ctx context.Context) error {
+				began := time.Now()
+				var at time.Time
+				if err := d.admin.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&at); err != nil {
+					return err
+				}
+				early, late := at.Sub(time.Now()), at.Sub(began)
+				if to < early-100*time.Millisecond || to > late+100*time.Millisecond {
+					return fmt.Errorf("it is %s ahead", late)
+				}
+				return nil
+			})
+			if to != 0 {
+				holdFor(ctx, (hold+time.Second)/2)
+			}
+			d.log.add(name, "", from, soon)
+		}
+	}
+}
+
+func (d *drill) restart(name string) {
+	from, before := time.Now(), d.server.Pid()
+	if err := d.server.Restart(context.Background()); err != nil {
+		d.t.Errorf("%s: the server does not start again: %v", name, err)
+	}
+	if d.server.Pid() == before {
+		d.t.Errorf("%s: the server was not restarted", name)
+	}
+	d.everywhere(name, from)
+}
+
+// someHosts returns a host with a direct connection and, if there is one, a host behind the
+// pooler.
+func (d *drill) someHosts() []string {
+	k := rand.IntN(2) //nolint:gosec // not for secrets
+	out := []string{fmt.Sprint("direct", k)}
+	if d.hosts["pooled0"] != nil {
+		out = append(out, fmt.Sprint("pooled", k))
+	}
+	return out
 }

@@ -4,6 +4,7 @@ package workerhost_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -115,7 +116,7 @@ func childMain(spec string) int {
 	}
 	h, err := workerhost.New(client, workerhost.Options{
 		ID: s.ID, Version: "test", Executor: s.Executor, Handlers: handlers, Loops: s.Loops, Concurrency: s.Concurrency, Grace: s.Grace, Log: log,
-		Sender: sender.New(sender.Config{Version: "test", Allow: loopback(), PlainHTTP: loopback(), Concurrency: s.Concurrency}),
+		Sender: sender.New(sender.Config{Version: cmp.Or(s.ID, "test"), Allow: loopback(), PlainHTTP: loopback(), Concurrency: s.Concurrency}),
 	})
 	if err == nil {
 		err = h.Run(ctx)

@@ -150,6 +150,13 @@ func contains(reply []byte, kind byte) bool {
 	return false
 }
 
+// Open returns how many connections lead through the path.
+func (p *Path) Open() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.open)
+}
+
 // Cut ends every connection; if down is true, it also refuses new ones.
 func (p *Path) Cut(down bool) {
 	p.mu.Lock()

@@ -55,8 +55,8 @@ func TestLedger(t *testing.T) {
 	require.True(t, l.see("job", 3))
 	sent := time.Now()
 	require.True(t, l.see("job", 6)) // read by the receiver while its host was killed
-	l.killed(kill{sent, time.Now()})
-	l.killed(kill{sent.Add(-time.Hour), sent.Add(-time.Hour)})
+	l.killed(sent, time.Now())
+	l.killed(sent.Add(-time.Hour), sent.Add(-time.Hour))
 	require.True(t, l.see("job", 3))
 	require.True(t, l.see("job", 6))
 	l.kinds["job"].seen[5] = time.Now().Add(readWithin + time.Second) // long after the kill

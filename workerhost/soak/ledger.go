@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/qtop/qtop/workerhost/soak/fault"
 )
 
 // A kill explains a repeated request if the host may have been killed before the answer to the
@@ -30,7 +32,7 @@ const oneInAHundred = 100
 type ledger struct {
 	mu    sync.Mutex
 	kinds map[string]*tally
-	kills []kill
+	kills []fault.Fault
 }
 
 func newLedger() *ledger {
@@ -94,13 +96,11 @@ func (l *ledger) see(kind string, n int) bool {
 	return true
 }
 
-// kill is the time in which a host was killed: from the signal to the end of the process.
-type kill struct{ sent, ended time.Time }
-
-func (l *ledger) killed(k kill) {
+// killed records that a host was killed: from the signal until the process had ended.
+func (l *ledger) killed(sent, ended time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.kills = append(l.kills, k)
+	l.kills = append(l.kills, fault.Fault{Name: "kill -9", From: sent, To: ended, After: readWithin})
 }
 
 // behind returns how many jobs or webhooks are acknowledged but not yet seen
@@ -142,9 +142,8 @@ func (l *ledger) result(kind string) result {
 		}
 	}
 	for _, a := range t.again {
-		cut := slices.ContainsFunc(l.kills, func(k kill) bool {
-			return k.sent.Sub(a.first) <= recordedWithin && a.first.Sub(k.ended) <= readWithin && k.sent.Before(a.again)
-		})
+		attempt := fault.Attempt{Start: a.first, End: a.first, Again: a.again}
+		cut := slices.ContainsFunc(l.kills, func(k fault.Fault) bool { return k.Explains(attempt, recordedWithin) })
 		if cut {
 			r.traced++
 		} else {

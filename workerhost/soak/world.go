@@ -253,7 +253,7 @@ func (s *soak) killOne(ctx context.Context) error {
 	h := s.hosts[len(s.hosts)-1]
 	at := time.Now()
 	h.kill()
-	s.ledger.killed(kill{at, time.Now()})
+	s.ledger.killed(at, time.Now())
 	if err := h.start(ctx); err != nil {
 		return err
 	}
