@@ -43,6 +43,8 @@ func TestCrashedHostGivesWay(t *testing.T) {
 	require.True(t, gone())
 	c.exec("UPDATE public.queue_host SET last_seen_at = pg_postmaster_start_time() - interval '1 second'")
 	require.False(t, gone(), "a restart of the server ends the sessions of those that live, too")
+	c.exec("UPDATE public.queue_host SET last_seen_at = (SELECT backend_start - interval '1 microsecond' FROM pg_stat_activity WHERE backend_type = 'walwriter')")
+	require.False(t, gone(), "so does the restart after a crash, and a promotion: both start the WAL writer")
 	c.exec("UPDATE public.queue_host SET last_seen_at = now()")
 	require.Nil(t, register(next, "fedcba9876543210")["refused"], "no session of it is left")
 

@@ -96,3 +96,24 @@ func TestHostStopsBesideALock(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, true, call(t, host, "public.fn_queue_host_stop('a', "+instanceA+", 'SIGTERM')")["stopped"])
 }
+
+// A host whose lists are too long for its row is alive, without these lists.
+func TestHostWithLongLists(t *testing.T) {
+	c := newCore(t)
+	dot := c.as("dot_executor")
+	id := get[string](c, newUUID)
+	call(t, dot, "public.fn_queue_host_register('h', $1, 'v', '{}')", id)
+	c.exec("UPDATE public.queue_host SET last_seen_at = now() - interval '1 minute'")
+	for _, list := range []struct {
+		secrets, kinds int
+		want           string
+	}{{3, 3, "3 3"}, {1450, 3, "- 3"}, {3, 1450, "- -"}} {
+		call(t, dot, `public.fn_queue_host_beat('h', $1, '{webhook_worker,job_executor}', 0, jsonb_build_object(
+			'webhook_worker', jsonb_build_object('secrets', (SELECT jsonb_agg('tenant-' || gen_random_uuid()) FROM generate_series(1, $2::int))),
+			'job_executor', jsonb_build_object('executor', 'e', 'kinds', (SELECT jsonb_agg('tenant-' || gen_random_uuid()) FROM generate_series(1, $3::int)))))`,
+			id, list.secrets, list.kinds)
+		require.Equal(t, list.want+" e", get[string](c, `SELECT concat_ws(' ', COALESCE(jsonb_array_length(progress #> '{webhook_worker,secrets}')::text, '-'),
+			COALESCE(jsonb_array_length(progress #> '{job_executor,kinds}')::text, '-'), progress #>> '{job_executor,executor}') FROM public.queue_host`))
+	}
+	require.True(t, get[bool](c, "SELECT last_seen_at > now() - interval '15 seconds' AND cardinality(loops) = 2 FROM public.queue_host"))
+}

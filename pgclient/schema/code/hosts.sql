@@ -36,11 +36,15 @@ COMMENT ON VIEW public.v_signing_fault IS
 GRANT SELECT ON public.v_signing_fault TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
 -- fn_queue_host_gone(host) → true if a host cannot be alive although it was seen within the last 15 s: the server has
--- no session of the host, and has not restarted since the host was last seen (a restart ends the sessions of a live
--- host too). False if the sessions of the host cannot be identified (session_tag NULL). Internal.
+-- no session of the host, and its sessions cannot all have ended at once since it was last seen. A restart of the
+-- server, the restart after a crash of one of its processes and the promotion of a standby end the sessions of a live
+-- host too; each of them starts the WAL writer. False if the sessions of the host cannot be identified (session_tag
+-- NULL). Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_host_gone(p_host public.queue_host) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
-  SELECT p_host.session_tag IS NOT NULL AND p_host.last_seen_at >= pg_postmaster_start_time()
+  SELECT p_host.session_tag IS NOT NULL
+    AND p_host.last_seen_at >= greatest(pg_postmaster_start_time(),
+      (SELECT max(w.backend_start) FROM pg_stat_activity w WHERE w.backend_type = 'walwriter'))
     AND NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.datname = current_database()
       AND a.usename::text = p_host.db_role::text AND right(a.application_name, length(p_host.session_tag))
         = p_host.session_tag)
@@ -119,7 +123,8 @@ COMMENT ON FUNCTION public.fn_queue_host_register IS
 
 -- fn_queue_host_beat(id, instance, loops, in_flight, progress) → {host_id, at}, at = the server's time; refused: clone
 -- (the database has become a copy that is not adopted); lost (another instance registered the id while this one was
--- silent, or another login registered it).
+-- silent, or another login registered it). Lists that are too long for the column are left out: a host with many
+-- secrets or handlers must not count as dead.
 CREATE OR REPLACE FUNCTION public.fn_queue_host_beat(
   p_host_id text, p_instance uuid, p_loops text[], p_in_flight int, p_progress jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -130,6 +135,7 @@ DECLARE
   v_ended text[];
   v_begun text[];
   v_seen timestamptz;
+  v_progress jsonb := COALESCE(p_progress, '{}');
 BEGIN
   IF v_clone IS NOT NULL THEN
     RETURN jsonb_build_object('refused', true, 'rule', 'clone', 'reason', v_clone);
@@ -142,9 +148,14 @@ BEGIN
   IF v_ended <> '{}' THEN
     PERFORM public.fn_queue_loops_lock(v_ended);
   END IF;
+  IF length(v_progress::text) > 65536 AND jsonb_typeof(v_progress) = 'object' THEN
+    v_progress := v_progress #- '{webhook_worker,secrets}';
+    v_progress := CASE WHEN length(v_progress::text) > 65536 THEN v_progress #- '{job_executor,kinds}'
+      ELSE v_progress END;
+  END IF;
   UPDATE public.queue_host SET last_seen_at = clock_timestamp(), loops = v_loops,
     last_loops = CASE WHEN v_begun <> '{}' THEN v_loops ELSE last_loops END,
-    in_flight = greatest(p_in_flight, 0), progress = COALESCE(p_progress, '{}'), stopped_at = NULL, stop_reason = NULL
+    in_flight = greatest(p_in_flight, 0), progress = v_progress, stopped_at = NULL, stop_reason = NULL
   WHERE host_id = p_host_id AND instance = p_instance AND db_role = session_user;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('refused', true, 'rule', 'lost',
