@@ -185,7 +185,7 @@ WHERE NOT EXISTS (SELECT FROM public.queue_cron_job q WHERE q.job_name = jobs.jo
 -- Lease rows of the activities that only one session may run at a time, besides the tick workers.
 INSERT INTO public.dot_iu_runtime_lease (lease_name)
 SELECT * FROM (VALUES ('consumer_registry'), ('cron_jobs'), ('event_type_registry'), ('executor_producer'),
-  ('partitions'), ('queue_mark'), ('queue_snapshot'), ('recount')) AS leases (lease_name)
+  ('partitions'), ('queue_mark'), ('queue_snapshot'), ('recount'), ('subscriptions')) AS leases (lease_name)
 WHERE NOT EXISTS (SELECT FROM public.dot_iu_runtime_lease l WHERE l.lease_name = leases.lease_name);
 
 INSERT INTO public.event_type_registry

@@ -113,6 +113,11 @@ func TestUpgradeOfTheLastRelease(t *testing.T) {
 	require.Equal(t, before, withWorkers(t, conn, workers, columns), "no row was lost or changed")
 	require.Equal(t, stable(t, fresh.Conn(t, "")), stable(t, conn))
 	require.Empty(t, differences(t, conn))
+	leases := func(conn *pgx.Conn) (names []string) {
+		require.NoError(t, conn.QueryRow(t.Context(), "SELECT array_agg(lease_name ORDER BY lease_name) FROM public.dot_iu_runtime_lease").Scan(&names))
+		return names
+	}
+	require.Equal(t, leases(fresh.Conn(t, "")), leases(conn), "without the row of a lease nobody waits")
 
 	has := offered(t, conn)
 	var broken []string

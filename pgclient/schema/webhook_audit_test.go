@@ -97,6 +97,27 @@ func TestWebhookSubscriptionsAreAudited(t *testing.T) {
 	require.Zero(t, one[int](h, "SELECT count(*) FROM public.queue_operator_action a WHERE to_jsonb(a)::text ~ 'pw-|k-one|k-two'"), "no secret of a URL is kept")
 }
 
+// Of two sessions that add, or enable, the same subscription at once, the second one is refused.
+func TestTwoWebhookSubscriptionsAtOnce(t *testing.T) {
+	h := newHooks(t)
+	c := &core{t: t, db: h.db, root: h.root}
+	admin := c.as("subscription_admin")
+	var off []int64
+	for range 2 {
+		h.exec("INSERT INTO public.subscriptions (event_type, callback_url, active, verified) VALUES ('off', 'https://a.example', false, true)")
+		off = append(off, one[int64](h, "SELECT max(id) FROM public.subscriptions"))
+	}
+	const add, enable = "public.fn_webhook_subscription_add('{new}', 'https://a.example', NULL, true, 'ann', 'r')", "public.fn_webhook_subscription_activate(%d, true, 'ann', 'r')"
+	for first, second := range map[string]string{add: add, fmt.Sprintf(enable, off[0]): fmt.Sprintf(enable, off[1])} {
+		tx := c.begin(admin)
+		_, err := tx.Exec(t.Context(), "SELECT "+first)
+		require.NoError(t, err)
+		other := meanwhile(t, admin, h.root, tx, second)
+		require.NoError(t, tx.Commit(t.Context()))
+		require.Equal(t, "exists", other.got(t)["rule"], second)
+	}
+}
+
 func TestMaskURL(t *testing.T) {
 	h := newHooks(t)
 	for url, want := range map[string]string{

@@ -36,6 +36,9 @@ BEGIN
     RAISE EXCEPTION 'p_secret_ref names a secret, but p_unsigned says that nothing is signed'
       USING ERRCODE = '22023', HINT = 'give one of them';
   END IF;
+  IF NOT v_dry THEN -- if two sessions add the same subscription at once, the second one sees the row of the first
+    PERFORM public.fn_queue_lease_wait('subscriptions'::text);
+  END IF;
   IF p_secret_ref IS NULL AND p_unsigned IS NOT TRUE THEN
     v_rule := 'unsigned';
     v_why := 'without a signature the receiver cannot know who sends: name a secret (--secret), or say --unsigned';
@@ -96,6 +99,9 @@ BEGIN
   IF p_subscription_id IS NULL OR p_active IS NULL THEN
     RAISE EXCEPTION 'p_subscription_id and p_active must not be null' USING ERRCODE = '22004';
   END IF;
+  IF p_active AND NOT v_dry THEN -- as in fn_webhook_subscription_add
+    PERFORM public.fn_queue_lease_wait('subscriptions'::text);
+  END IF;
   SELECT s.* INTO v_row FROM public.subscriptions s WHERE s.id = p_subscription_id FOR NO KEY UPDATE;
   IF v_row.id IS NULL THEN
     v_rule := 'not_found';
@@ -139,7 +145,7 @@ COMMENT ON FUNCTION public.fn_webhook_subscription_activate IS
 GRANT EXECUTE ON FUNCTION public.fn_webhook_subscription_activate TO :"subscription_admin";
 
 -- v_webhook_host_secrets: the live hosts that send webhooks, and per host the names of the secrets with which it can
--- sign now; NULL = the release of the host does not report them.
+-- sign now; NULL = the host does not report them: its release does not, or they are too many.
 CREATE OR REPLACE VIEW public.v_webhook_host_secrets AS
 SELECT q.host_id, q.version, CASE jsonb_typeof(q.progress #> '{webhook_worker,secrets}') WHEN 'array'
     THEN ARRAY(SELECT jsonb_array_elements_text(q.progress #> '{webhook_worker,secrets}')) END AS secret_refs
