@@ -4,17 +4,47 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"maps"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/embedded"
 )
 
 func TestMain(m *testing.M) {
 	embedded.SuperviseMain()
-	m.Run()
+	code := m.Run()
+	if shared.server != nil {
+		if err := shared.server.Stop(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code) //nolint:forbidigo // exit code of the tests
+}
+
+// shared is one server for all tests.
+var shared struct {
+	once    sync.Once
+	server  *embedded.Server
+	err     error
+	install sync.Mutex // one database at a time: all installations make the same roles
+}
+
+func sharedServer(t *testing.T) *embedded.Server {
+	t.Helper()
+	shared.once.Do(func() { shared.server, shared.err = embedded.Start(context.Background(), embedded.Options{}) })
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.server
 }
 
 // lines is a writer that passes each whole line of the output to its reader.
@@ -44,34 +74,17 @@ func (l *lines) Write(text []byte) (int, error) {
 // then at each sampling time every required metric. The enqueued jobs are those that the tokens
 // requested, and they are completed.
 func TestTheLinesKeepTheContract(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: the adapter is not run on a server")
-	}
-	server, err := embedded.Start(t.Context(), embedded.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
+	t.Parallel()
+	run := start(t, map[string]string{
+		"PRODUCER_PACING": "harness", "PRODUCER_BATCH_MAX": "16", "WORKER_COUNT": "8", "JOB_PAYLOAD_BYTES": "256",
 	})
-	env := map[string]string{
-		"DATABASE_URL": server.DSN(embedded.Superuser, "postgres"), "SCENARIO": "long_horizon", "PRODUCER_MODE": "fixed",
-		"PRODUCER_PACING": "harness", "WORKER_COUNT": "8", "SAMPLE_EVERY_S": "1", "JOB_PAYLOAD_BYTES": "256",
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	in, tokens := io.Pipe()
-	out := &lines{out: make(chan map[string]any, 10_000), t: t}
-	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, func(key string) string { return env[key] }, in, out) }()
-
-	first := next(t, out.out)
+	out, tokens := run.out, run.in
+	first := run.first
 	var m manifest
 	if err := json.Unmarshal(manifestText, &m); err != nil {
 		t.Fatal(err)
 	}
-	if first["kind"] != "descriptor" || first["system"] != m.System || first["db_name"] != "postgres" {
+	if first["kind"] != "descriptor" || first["system"] != m.System || first["db_name"] != run.database {
 		t.Fatalf("the first line is no descriptor: %v", first)
 	}
 	for _, key := range []string{"event_tables", "extensions", "version", "schema_version", "started_at"} {
@@ -90,7 +103,7 @@ func TestTheLinesKeepTheContract(t *testing.T) {
 		}
 	}
 
-	const jobs = 5*40 + 5
+	const jobs = 5*40 + 5 // each token of 40 takes three calls
 	for range 5 {
 		for _, token := range []string{"ENQUEUE 40\n", "nonsense\n", "ENQUEUE 1\n"} {
 			if _, err := io.WriteString(tokens, token); err != nil {
@@ -126,14 +139,9 @@ func TestTheLinesKeepTheContract(t *testing.T) {
 			done += value
 		}
 	}
-	stop()
-	_ = tokens.Close()
-	began := time.Now()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("it took %s to end", took)
+	run.stop()
+	if n := run.jobs("true"); n != jobs {
+		t.Errorf("%d jobs were enqueued, not %d", n, jobs)
 	}
 	positive := false
 	for at, metrics := range seen {
@@ -153,6 +161,119 @@ func TestTheLinesKeepTheContract(t *testing.T) {
 	if left := strings.TrimSpace(string(out.rest)); left != "" {
 		t.Errorf("the last line is not ended: %s", left)
 	}
+}
+
+// PRODUCER_MODE=fixed enqueues at PRODUCER_RATE: as many jobs as are due by the time that has passed.
+func TestFixedModeKeepsTheRate(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	const rate = 200
+	run := start(t, map[string]string{"PRODUCER_MODE": "fixed", "PRODUCER_RATE": "200", "PRODUCER_BATCH_MAX": "8"})
+	run.until("enqueue_rate", func(v float64) bool { return v >= rate/2 })
+	run.until("producer_target_rate", func(v float64) bool { return v == rate })
+	run.until("completion_rate", func(v float64) bool { return v > 0 })
+	run.stop()
+	if n, due := run.jobs("true"), rate*time.Since(began).Seconds(); float64(n) > due {
+		t.Errorf("%d jobs in a time of %.0f", n, due)
+	}
+}
+
+// PRODUCER_MODE=depth-target enqueues until TARGET_DEPTH jobs are unclaimed, and no more.
+func TestDepthTargetModeKeepsTheDepth(t *testing.T) {
+	t.Parallel()
+	run := start(t, map[string]string{
+		"PRODUCER_MODE": "depth-target", "TARGET_DEPTH": "50", "PRODUCER_BATCH_MAX": "8", "WORKER_COUNT": "1", "JOB_WORK_MS": "1000",
+	})
+	run.until("queue_depth", func(v float64) bool {
+		if v > 50 {
+			t.Errorf("%v jobs are unclaimed", v)
+		}
+		return v == 50
+	})
+	if n := run.jobs("status IN ('queued', 'retry_waiting')"); n > 50 {
+		t.Errorf("%d jobs are unclaimed", n)
+	}
+	run.stop()
+}
+
+// running is an adapter that runs in a separate database.
+type running struct {
+	t        *testing.T
+	database string
+	first    map[string]any // the descriptor
+	out      *lines
+	in       *io.PipeWriter
+	cancel   context.CancelFunc
+	ended    chan error
+	conn     *pgx.Conn
+}
+
+// start runs an adapter with these settings until the end of the test.
+func start(t *testing.T, env map[string]string) *running {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("short: the adapter is not run on a server")
+	}
+	server := sharedServer(t)
+	r := &running{t: t, database: strings.ToLower(t.Name()), out: &lines{out: make(chan map[string]any, 10_000), t: t}, ended: make(chan error, 1)}
+	admin, err := pgx.Connect(t.Context(), server.DSN(embedded.Superuser, "postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = admin.Exec(t.Context(), "CREATE DATABASE "+r.database)
+	_ = admin.Close(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.conn, err = pgx.Connect(t.Context(), server.DSN(embedded.Superuser, r.database)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.conn.Close(context.Background()) })
+	settings := map[string]string{"DATABASE_URL": server.DSN(embedded.Superuser, r.database), "SCENARIO": "long_horizon", "SAMPLE_EVERY_S": "1"}
+	maps.Copy(settings, env)
+	ctx, cancel := context.WithCancel(t.Context())
+	r.cancel = cancel
+	in, tokens := io.Pipe()
+	r.in = tokens
+	shared.install.Lock()
+	defer shared.install.Unlock()
+	go func() { r.ended <- run(ctx, func(key string) string { return settings[key] }, in, r.out) }()
+	r.first = next(t, r.out.out)
+	return r
+}
+
+// stop ends the adapter, which the contract allows five seconds.
+func (r *running) stop() {
+	r.t.Helper()
+	r.cancel()
+	_ = r.in.Close()
+	began := time.Now()
+	if err := <-r.ended; err != nil {
+		r.t.Error(err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		r.t.Errorf("it took %s to end", took)
+	}
+}
+
+// until reads samples until the condition holds for one of the metric.
+func (r *running) until(metric string, holds func(float64) bool) {
+	r.t.Helper()
+	for {
+		if s := next(r.t, r.out.out); s["metric"] == metric && holds(s["value"].(float64)) {
+			return
+		}
+	}
+}
+
+// jobs returns how many jobs there are, queued, running or finished, for which the condition holds.
+func (r *running) jobs(condition string) (n int) {
+	r.t.Helper()
+	if err := r.conn.QueryRow(r.t.Context(), "SELECT (SELECT count(*) FROM public.job_queue WHERE "+condition+
+		") + (SELECT count(*) FROM public.job_history WHERE "+condition+")").Scan(&n); err != nil {
+		r.t.Fatal(err)
+	}
+	return n
 }
 
 func next(t *testing.T, records <-chan map[string]any) map[string]any {

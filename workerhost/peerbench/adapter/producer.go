@@ -17,7 +17,29 @@ import (
 
 // counts are the totals of this instance.
 type counts struct {
-	enqueued, completed, depth, targetRate atomic.Int64
+	enqueued, completed, targetRate atomic.Int64
+	depth                           atomic.Pointer[depth]
+}
+
+// depth is the number of unclaimed jobs, and how many jobs this instance had enqueued before they
+// were counted.
+type depth struct{ unclaimed, enqueued int64 }
+
+// unclaimed returns the number of unclaimed jobs as last counted.
+func (c *counts) unclaimed() int64 {
+	if d := c.depth.Load(); d != nil {
+		return d.unclaimed
+	}
+	return 0
+}
+
+// atMost returns how many jobs are unclaimed now at most, as far as this instance knows: those
+// that were last counted, and all that it has enqueued since.
+func (c *counts) atMost() int64 {
+	if d := c.depth.Load(); d != nil {
+		return d.unclaimed + c.enqueued.Load() - d.enqueued
+	}
+	return c.enqueued.Load()
 }
 
 // produce enqueues jobs until ctx ends: as the tokens request, at a rate (by elapsed time), or up
@@ -41,7 +63,7 @@ func (a *adapter) produce(ctx context.Context, in io.Reader) {
 		}
 		var n int
 		if a.depthTarget {
-			n = min(a.batchMax, a.targetDepth-int(a.counts.depth.Load()))
+			n = min(a.batchMax, a.targetDepth-int(a.counts.atMost()))
 		} else {
 			rate := a.currentRate()
 			a.counts.targetRate.Store(int64(rate))
@@ -82,7 +104,9 @@ func (a *adapter) produceTokens(ctx context.Context, in io.Reader) {
 			if !more {
 				return
 			}
-			seq = a.enqueue(ctx, seq, min(n, a.batchMax), fill)
+			for ; n > 0 && ctx.Err() == nil; n -= a.batchMax {
+				seq = a.enqueue(ctx, seq, min(n, a.batchMax), fill)
+			}
 		}
 	}
 }
@@ -143,9 +167,10 @@ func (a *adapter) enqueue(ctx context.Context, seq int64, n int, fill string) in
 	return seq + int64(n)
 }
 
-// watchDepth counts the unclaimed jobs, five times a second.
+// watchDepth counts the unclaimed jobs, five times a second, if this instance reports or needs
+// their number.
 func (a *adapter) watchDepth(ctx context.Context) {
-	if a.instance != 0 {
+	if a.instance != 0 && !a.depthTarget {
 		return
 	}
 	tick := time.NewTicker(200 * time.Millisecond)
@@ -156,10 +181,10 @@ func (a *adapter) watchDepth(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		var n int64
-		err := a.pool.QueryRow(ctx, "SELECT count(*) FROM public.job_queue WHERE status IN ('queued', 'retry_waiting')").Scan(&n)
+		n := depth{enqueued: a.counts.enqueued.Load()}
+		err := a.pool.QueryRow(ctx, "SELECT count(*) FROM public.job_queue WHERE status IN ('queued', 'retry_waiting')").Scan(&n.unclaimed)
 		if err == nil {
-			a.counts.depth.Store(n)
+			a.counts.depth.Store(&n)
 		}
 	}
 }

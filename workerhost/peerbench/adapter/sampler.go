@@ -66,7 +66,7 @@ func (a *adapter) sample(ctx context.Context) {
 		a.records.sample(at, "enqueue_rate", float64(e-enqueued)/seconds, every)
 		a.records.sample(at, "completion_rate", float64(c-completed)/seconds, every)
 		if a.instance == 0 { // metrics that all instances share are reported once
-			a.records.sample(at, "queue_depth", float64(a.counts.depth.Load()), 0)
+			a.records.sample(at, "queue_depth", float64(a.counts.unclaimed()), 0)
 			a.records.sample(at, "producer_target_rate", float64(a.counts.targetRate.Load()), 0)
 		}
 		enqueued, completed = e, c
