@@ -20,10 +20,8 @@ probe=$(mktemp -d)
 trap 'rm -rf "$probe"' EXIT
 printf 'package main\n\nfunc main() {}\n' >"$probe/main.go"
 race=
-cgo=0
 if CGO_ENABLED=1 go run -race "$probe/main.go" >"$probe/out" 2>&1; then
 	race=-race
-	cgo=1
 	# Each test program sleeps for a second before it exits, so that the last races are
 	# reported; a tenth is enough for that.
 	export GORACE="atexit_sleep_ms=100 ${GORACE:-}"
@@ -36,6 +34,34 @@ fi
 timeout=20m
 [ -z "${QTOP_TEST_FULL:-}" ] || timeout=60m
 
+# Packages that only draw: nothing in them has a goroutine, so the race detector finds nothing and
+# takes ten times as long. Test files elsewhere of which the same holds have the line
+# "//go:build !race"; they run here too, those of each package by the names of their tests.
+draws='/views(/|$)'
+
+# drawn PACKAGE…: the tests that need no race detector.
+drawn() {
+	go list -f '{{.ImportPath}} {{.Dir}}' "$@" >"$probe/packages" || return
+	pure=$(awk '{ print $1 }' "$probe/packages" | grep -E "$draws" || true)
+	code=0
+	# shellcheck disable=SC2086 # one word each
+	[ -z "$pure" ] || CGO_ENABLED=0 go test -json -p 2 -timeout "$timeout" -trimpath $pure || code=$?
+	while read -r package dir; do
+		files=$(grep -lx '//go:build !race' "$dir"/*_test.go 2>/dev/null) || continue
+		# shellcheck disable=SC2086 # one word each
+		names=$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $files | paste -s -d '|' -)
+		CGO_ENABLED=0 go test -json -timeout "$timeout" -trimpath -run "^($names)\$" "$package" </dev/null || code=$?
+	done <"$probe/packages"
+	return "$code"
+}
+
+# raced PACKAGE…: the packages that have something for the race detector to watch.
+raced() {
+	# shellcheck disable=SC2046 # one word each
+	set -- $(go list "$@" | grep -Ev "$draws")
+	[ $# -eq 0 ] || CGO_ENABLED=1 go test -json -p 2 -timeout "$timeout" -race "$@"
+}
+
 # run LABEL: one pass over the packages. The exit code is go's own, kept in a
 # file because sh has no pipefail; awk only prints and counts.
 run() {
@@ -43,7 +69,12 @@ run() {
 	shift
 	{
 		status=0
-		CGO_ENABLED=$cgo go test -json -p 2 -timeout "$timeout" $race "$@" 2>&1 || status=$?
+		if [ -n "$race" ]; then
+			drawn "$@" 2>&1 || status=$?
+			raced "$@" 2>&1 || status=$?
+		else
+			CGO_ENABLED=0 go test -json -p 2 -timeout "$timeout" "$@" 2>&1 || status=$?
+		fi
 		echo "$status" >"$probe/status"
 	} | awk -f .ci/testlog.awk
 	return "$(cat "$probe/status")"

@@ -1,3 +1,5 @@
+//go:build !race
+
 package tui
 
 import (
@@ -15,6 +17,7 @@ import (
 // events of one tick worker, or a suspended endpoint for which work waits. The cursor reaches each of
 // them, in both directions, and one row is drawn as the cursor.
 func TestTheCursorOfTheOverviewReachesEveryRow(t *testing.T) {
+	t.Parallel()
 	s := newStore()
 	pid := int64(4711)
 	held := s.snap.Held[0]

@@ -1,7 +1,9 @@
 package views
 
 import (
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,10 +16,8 @@ import (
 
 func marked(at time.Time, labels map[time.Duration]string) *queue.Snapshot {
 	s := &queue.Snapshot{TakenAt: at}
-	for back := time.Duration(0); back < 2*time.Hour; back += time.Second {
-		if l, ok := labels[back]; ok {
-			s.Marks = append(s.Marks, queue.Mark{At: at.Add(-back), Label: queue.Clean(l)})
-		}
+	for _, back := range slices.Sorted(maps.Keys(labels)) {
+		s.Marks = append(s.Marks, queue.Mark{At: at.Add(-back), Label: queue.Clean(labels[back])})
 	}
 	return s
 }
