@@ -46,9 +46,9 @@ bench: ## measure against the peers and the limits, in one run (time never fails
 	@cd workerhost/peerbench && go run . $(BENCH)
 
 .PHONY: bench-steady
-bench-steady: build ## a steady load in phases and faults, against the peers; 12 hours, continues where it stopped (STEADY='-length 1m -idle-in-tx 2m' shortens)
+bench-steady: build ## a steady load in phases and faults, against the peers; writes docs/performance.md; 12 hours, continues where it stopped (BEFORE=REF adds that commit, in turns; STEADY='-length 1m -idle-in-tx 2m' shortens)
 	@.ci/postgres.sh
-	@cd workerhost/peerbench && go run . steady -qtop ../../qtop -dir ../../steady-out $(STEADY)
+	@.ci/bench-steady.sh $(STEADY)
 
 .PHONY: soak
 soak: build ## an hour at 50 webhooks/s and 200 jobs/s with kills: what is lost, what grows (DURATION=5m shortens)

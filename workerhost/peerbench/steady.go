@@ -9,8 +9,9 @@ package main
 //  2. A producer in a separate process inserts numbered jobs at a fixed rate. One worker host,
 //     also a separate process, makes an HTTP request per job to the receiver in this process.
 //  3. After a warm-up, which is not measured, the phases begin. After the last phase the producer
-//     stops, and the remaining jobs may take up to `-patience`. Jobs that have not been started
-//     by then count as lost.
+//     stops, and the remaining jobs may take up to `-patience`. Jobs that are not finished by then
+//     count as lost. Where the queue keeps its finished jobs, a job is finished when the queue has
+//     recorded that; otherwise when its handler has made its request.
 //  4. The results of the course are appended to results.jsonl. If results.jsonl has all results
 //     of a course, the course is not run again.
 
@@ -95,7 +96,7 @@ func steady(ctx context.Context, args []string, out, progress io.Writer) error {
 	}
 	text := s.report()
 	fmt.Fprint(out, text)
-	if o.doc != "" {
+	if o.doc != "" && len(s.results) > 0 && ctx.Err() == nil { // an interrupted run leaves the document as it is
 		err = errors.Join(err, writeIntoDocument(o.doc, text))
 	}
 	return err
@@ -184,8 +185,8 @@ func (s *steadyRun) keep(rs []result) error {
 	return f.Sync()
 }
 
-// readResults reads the results in the file. If a phase was measured twice, the last line counts;
-// a line that was cut off is ignored.
+// readResults reads the results in the file. If a phase was measured twice, the last line counts. A
+// line that was cut off, or was measured with another version of the method, is ignored.
 func readResults(file string) ([]result, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
@@ -194,7 +195,7 @@ func readResults(file string) ([]result, error) {
 	var rs []result
 	for line := range strings.Lines(string(text)) {
 		var r result
-		if json.Unmarshal([]byte(line), &r) == nil {
+		if json.Unmarshal([]byte(line), &r) == nil && r.Method == method {
 			rs = append(rs, r)
 		}
 	}

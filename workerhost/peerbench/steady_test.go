@@ -38,7 +38,7 @@ func TestLedgerKnowsWhatIsLostAndWhatRanTwice(t *testing.T) {
 	l.start(4, ms(38))
 	l.start(4, ms(90)) // started a second time
 	l.tell(5, ms(2000), true)
-	if n := l.depth(); n != 2 {
+	if n := l.waiting(); n != 2 {
 		t.Errorf("%d jobs are inserted and not started, not 2", n)
 	}
 	r := w.result(&span{phase: phase{name: "clean"}, begin: begin, end: begin.Add(time.Second)}, 0)
@@ -50,6 +50,36 @@ func TestLedgerKnowsWhatIsLostAndWhatRanTwice(t *testing.T) {
 	}
 	if r.Recovered != nil || r.WAL == nil {
 		t.Errorf("without a disturbance there is no recovery: %+v", r)
+	}
+}
+
+// Where the queue keeps its finished jobs, a job that was started and never completed is lost, and
+// it is not counted as completed. The depth is that of jobs not completed.
+func TestLedgerCountsRecordedCompletions(t *testing.T) {
+	t.Parallel()
+	begin := time.Unix(1000, 0)
+	ms := func(n int) int64 { return begin.Add(time.Duration(n) * time.Millisecond).UnixNano() }
+	w := &world{steadyRun: &steadyRun{}, who: contestant{name: "c", load: jobsLoad, recorded: "SELECT"}, ledger: &steadyLedger{}}
+	l := w.ledger
+	for n, sent := range []int{0, 10, 20, 30} {
+		l.tell(n, ms(sent), true)
+		l.start(n, ms(sent+5))
+	}
+	l.tell(4, ms(40), true) // never started, and completed nevertheless: a payload without a request
+	l.records = []record{{0, ms(1), ms(250)}, {1, ms(11), ms(1500)}, {3, ms(31), ms(131)}, {4, ms(41), ms(61)}}
+	r := w.result(&span{phase: phase{name: "clean"}, begin: begin, end: begin.Add(time.Second)}, 0)
+	if !r.Recorded || r.Method != method || r.Lost != 1 || r.PerSecond != 3 {
+		t.Errorf("%+v", r)
+	}
+	if r.DepthMax != 4 || r.DepthEnd != 2 { // at 100 ms: all but number 4; at the end: 1 and 2
+		t.Errorf("depth %d / %d", r.DepthMax, r.DepthEnd)
+	}
+	if r.EndP99 == nil || *r.EndP99 != 1489 {
+		t.Errorf("end to end %v", r.EndP99)
+	}
+	l.records = nil
+	if r := w.result(&span{phase: phase{name: "clean"}, begin: begin, end: begin.Add(time.Second)}, 0); r.Lost != 5 || r.EndP99 != nil || r.PerSecond != 0 {
+		t.Errorf("without a record all are lost: %+v", r)
 	}
 }
 
@@ -115,7 +145,10 @@ func TestMeasuredCoursesAreNotRunAgain(t *testing.T) {
 	t.Parallel()
 	s := &steadyRun{steadyOptions: steadyOptions{dir: t.TempDir()}}
 	idle := courses()[1]
-	if err := s.keep([]result{{Contestant: "c", Load: jobsLoad, Phase: "clean", At: time.Unix(1, 0)}, {Contestant: "c", Phase: idleInTx}}); err != nil {
+	if err := s.keep([]result{
+		{Method: method, Contestant: "c", Load: jobsLoad, Phase: "clean", At: time.Unix(1, 0)}, {Method: method, Contestant: "c", Phase: idleInTx},
+		{Method: method - 1, Contestant: "d", Load: jobsLoad, Phase: "clean"}, // of an older program
+	}); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.OpenFile(s.file(), os.O_APPEND|os.O_WRONLY, 0)
@@ -132,7 +165,7 @@ func TestMeasuredCoursesAreNotRunAgain(t *testing.T) {
 	if !again.measured(c, courses()[0]) || again.measured(c, idle) || again.measured(contestant{name: "d"}, courses()[0]) {
 		t.Errorf("%+v", again.results)
 	}
-	if err := again.keep([]result{{Contestant: "c", Phase: "recovery"}}); err != nil {
+	if err := again.keep([]result{{Method: method, Contestant: "c", Phase: "recovery"}}); err != nil {
 		t.Fatal(err)
 	}
 	if again.results, err = readResults(again.file()); err != nil || len(again.results) != 3 || !again.measured(c, idle) {
@@ -148,8 +181,8 @@ func TestReportGoesBetweenTheMarkers(t *testing.T) {
 	}
 	p50 := 12.5
 	s := &steadyRun{results: []result{
-		{Contestant: "late", Load: jobsLoad, Phase: idleInTx, LoadAvg: "0.10", Tenths: []float64{1, 100, -1}},
-		{Contestant: "qtop", Load: jobsLoad, Phase: "clean", LoadAvg: "7.5 1 1", StartP50: &p50},
+		{Contestant: "late", Load: jobsLoad, Phase: idleInTx, LoadAvg: "0.10", Tenths: []float64{1, 100, -1}, Lost: 2},
+		{Contestant: "qtop", Load: jobsLoad, Phase: "clean", LoadAvg: "7.5 1 1", StartP50: &p50, Recorded: true, Rate: 800},
 	}}
 	if err := writeIntoDocument(file, s.report()); err != nil {
 		t.Fatal(err)
@@ -159,7 +192,8 @@ func TestReportGoesBetweenTheMarkers(t *testing.T) {
 	if !strings.HasPrefix(got, "before\n") || !strings.HasSuffix(got, docEnd+"\nafter\n") || strings.Contains(got, "old") {
 		t.Errorf("%s", got)
 	}
-	for _, want := range []string{`qtop ` + loaded + ` \| 12.5 / – / –`, `idle-in-tx, 0s \| late \| –`, `clean.*\n.*idle-in-tx`, `late  ▁█×`, `was busy with other work`} {
+	for _, want := range []string{`qtop ` + loaded + ` \| 12.5 / – / –`, `idle-in-tx, 0s \| late \| –`, `clean.*\n.*idle-in-tx`, `late  ▁█×`, `was busy with other work`,
+		`; 800, 0 jobs a second;`, `late .* \| 0.00 † \| 0 / 0 † \|.*\| 2 † \|`, `qtop .* \| 0.00 \| 0 / 0 \|.*\| 0 \|`, `†: this queue keeps no finished jobs`} {
 		if !regexp.MustCompile(want).MatchString(got) {
 			t.Errorf("no %s in\n%s", want, got)
 		}

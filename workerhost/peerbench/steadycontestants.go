@@ -29,8 +29,8 @@ type contestant struct {
 	producer func(w *world) (*exec.Cmd, error)
 	watched  string // the binary whose console watches the queue; "" = no console
 	hot      string // the table that the transactions of the phase active-readers count
-	// recorded is an SQL query of the milliseconds from the insert to the recorded completion,
-	// for jobs that were inserted from $1 to $2; "" = the queue keeps no finished jobs.
+	// recorded is an SQL query of all finished jobs: the number, when it was inserted and when it
+	// was completed; "" = the queue keeps no finished jobs, and only their starts are known.
 	recorded string
 }
 
@@ -95,6 +95,11 @@ func installQtop(ctx context.Context, w *world, b binary) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s migrate up: %w: %s", b.path, err, out)
 	}
+	return w.setUpQtop(ctx)
+}
+
+// setUpQtop makes the logins, the executor and the settings of the benchmark.
+func (w *world) setUpQtop(ctx context.Context) error {
 	if err := w.exec(ctx,
 		"CREATE ROLE "+hostLogin+" LOGIN IN ROLE dot_executor, router_worker, saga_orchestrator, webhook_worker, lease_reset_cleaner",
 		"CREATE ROLE "+writerLogin+" LOGIN IN ROLE event_ingest_writer",
@@ -118,32 +123,41 @@ func (s *steadyRun) qtopJobs(b binary) contestant {
 	c := qtopOf(b, b.name, jobsLoad, func(context.Context, *world) error { return nil },
 		producerSpec{SQL: oneJob, Wake: qtopDomain})
 	c.hot, c.long = "public.job_queue", true
-	c.recorded = `SELECT extract(epoch FROM finished_at - enqueued_at)::float8 * 1000 FROM public.job_history
-		WHERE status = 'succeeded' AND enqueued_at >= $1 AND enqueued_at < $2`
+	c.recorded = `SELECT (payload ->> 'n')::int, enqueued_at, finished_at FROM public.job_history WHERE status = 'succeeded'`
 	return c
 }
 
-func (s *steadyRun) qtopWebhooks(b binary) contestant {
-	c := qtopOf(b, b.name+", webhooks", webhooksLoad, func(ctx context.Context, w *world) error {
-		_, err := w.admin.Exec(ctx, `INSERT INTO public.subscriptions (event_type, callback_url, active, verified) VALUES ('bench.happened', $1, true, true)`, w.url+"/")
+// The inserts of one webhook event and of one event that is routed, with the number $1.
+const (
+	oneWebhook = "INSERT INTO public.events (event_type, payload) VALUES ('bench.happened', pg_catalog.jsonb_build_object('n', $1::int))"
+	oneEvent   = "SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', 'bench', $1::int::text)"
+)
+
+func subscribe(ctx context.Context, w *world) error {
+	_, err := w.admin.Exec(ctx, `INSERT INTO public.subscriptions (event_type, callback_url, active, verified) VALUES ('bench.happened', $1, true, true)`, w.url+"/")
+	return err
+}
+
+func consume(ctx context.Context, w *world) error {
+	if err := w.exec(ctx, "INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')"); err != nil {
 		return err
-	}, producerSpec{SQL: "INSERT INTO public.events (event_type, payload) VALUES ('bench.happened', pg_catalog.jsonb_build_object('n', $1::int))"})
+	}
+	return w.call(ctx, "SELECT public.fn_consumer_set('bench', 'iu', 'made', 'noop', 'DOT', true, 'bench', 'measured', false)")
+}
+
+func (s *steadyRun) qtopWebhooks(b binary) contestant {
+	c := qtopOf(b, b.name+", webhooks", webhooksLoad, subscribe, producerSpec{SQL: oneWebhook})
 	c.hot = "public.webhook_delivery_jobs"
-	c.recorded = `SELECT extract(epoch FROM updated_at - created_at)::float8 * 1000 FROM public.webhook_delivery_sagas
-		WHERE status = 'Completed' AND created_at >= $1 AND created_at < $2`
+	c.recorded = `SELECT (e.payload ->> 'n')::int, e.created_at, s.updated_at
+		FROM public.webhook_delivery_sagas s JOIN public.events e ON e.id = s.event_id WHERE s.status = 'Completed'`
 	return c
 }
 
 func (s *steadyRun) qtopRouted(b binary) contestant {
-	c := qtopOf(b, b.name+", routed events", routedLoad, func(ctx context.Context, w *world) error {
-		if err := w.exec(ctx, "INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')"); err != nil {
-			return err
-		}
-		return w.call(ctx, "SELECT public.fn_consumer_set('bench', 'iu', 'made', 'noop', 'DOT', true, 'bench', 'measured', false)")
-	}, producerSpec{SQL: `SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', 'bench', $1::int::text)`})
+	c := qtopOf(b, b.name+", routed events", routedLoad, consume, producerSpec{SQL: oneEvent})
 	c.hot = "public.event_outbox"
-	c.recorded = `SELECT extract(epoch FROM finished_at - enqueued_at)::float8 * 1000 FROM public.job_history
-		WHERE status = 'succeeded' AND enqueued_at >= $1 AND enqueued_at < $2`
+	c.recorded = `SELECT e.event_subject_ref::int, e.created_at, h.finished_at
+		FROM public.job_history h JOIN public.event_outbox e ON e.id = h.causation_event_id WHERE h.status = 'succeeded'`
 	return c
 }
 
@@ -168,8 +182,7 @@ func steadyRiver() contestant {
 		producer: func(w *world) (*exec.Cmd, error) {
 			return self(producerEnv, producerSpec{DSN: w.dsn(peerLogin), River: true})
 		},
-		recorded: `SELECT extract(epoch FROM finalized_at - created_at)::float8 * 1000 FROM public.river_job
-			WHERE state = 'completed' AND created_at >= $1 AND created_at < $2`,
+		recorded: `SELECT (args ->> 'n')::int, created_at, finalized_at FROM public.river_job WHERE state = 'completed'`,
 	}
 }
 

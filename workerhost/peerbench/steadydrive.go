@@ -10,13 +10,16 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
+
+// method is the version of how results are measured. It rises when a figure or a phase gets another
+// meaning; results of another version in results.jsonl are ignored.
+const method = 2
 
 // result is one phase of one contestant, a line of results.jsonl. A nil figure was not measured
 // for this contestant.
 type result struct {
+	Method     int       `json:"method"`
 	Contestant string    `json:"contestant"`
 	Load       string    `json:"load"`
 	Phase      string    `json:"phase"`
@@ -24,15 +27,19 @@ type result struct {
 	Seconds    float64   `json:"seconds"`
 	Rate       int       `json:"rate"`    // jobs per second, before the factor of the phase
 	LoadAvg    string    `json:"loadavg"` // load average of the machine before the course
+	// Recorded says that the queue keeps its finished jobs: then Lost, PerSecond and the depths
+	// count jobs until their recorded completion, and figures are per completed job. Otherwise
+	// they count jobs until their start.
+	Recorded bool `json:"recorded"`
 
 	Inserted   int      `json:"inserted"`
 	Unanswered int      `json:"unanswered"` // inserts that failed or got no answer
-	Lost       int      `json:"lost"`       // inserted, and not started before the end of -patience
+	Lost       int      `json:"lost"`       // inserted, and not completed (else started) before the end of -patience
 	Twice      int      `json:"twice"`      // started more than once
 	StartP50   *float64 `json:"start_p50_ms"`
 	StartP95   *float64 `json:"start_p95_ms"`
 	StartP99   *float64 `json:"start_p99_ms"`
-	EndP99     *float64 `json:"end_to_end_p99_ms"` // insert → recorded completion, by the database's clock
+	EndP99     *float64 `json:"end_to_end_p99_ms"` // insert → completion, as the queue recorded both
 	PerSecond  float64  `json:"completed_per_second"`
 	DepthMax   int      `json:"depth_max"`
 	DepthEnd   int      `json:"depth_end"`
@@ -55,7 +62,6 @@ type span struct {
 	phase       phase
 	begin, end  time.Time
 	over        time.Time // when the last disturbance ended
-	depth       []int
 	dead, bytes []float64
 	snapshots   []float64
 	before      counters
@@ -78,10 +84,12 @@ func (s *steadyRun) drive(ctx context.Context, who contestant, c course) ([]resu
 	spans, warm, err := w.play(ctx, c)
 	var rs []result
 	if err == nil {
+		err = w.readRecords(ctx)
+	}
+	if err == nil {
 		for _, sp := range spans {
 			r := w.result(sp, warm)
 			r.LoadAvg = loadavg
-			r.EndP99 = w.endToEnd(ctx, sp)
 			rs = append(rs, r)
 		}
 	}
@@ -108,13 +116,13 @@ func (w *world) play(ctx context.Context, c course) (spans []*span, warm float64
 			return nil, 0, err
 		}
 		spans = append(spans, sp)
-		w.say("%s, %s: depth %d at the end", w.who.name, p.name, w.ledger.depth())
+		w.say("%s, %s: %d not started at the end", w.who.name, p.name, w.ledger.waiting())
 	}
 	w.producer.setRate(0)
 	err = w.producer.stop()
 	w.producer = nil
-	for until := time.Now().Add(w.patience); err == nil && w.ledger.depth() > 0 && time.Now().Before(until); {
-		err = pause(ctx, 50*time.Millisecond)
+	if err == nil {
+		err = w.finish(ctx, time.Now().Add(w.patience))
 	}
 	starts := w.ledger.starts(began, warmed)
 	warm = at(starts, 0.5)
@@ -151,11 +159,6 @@ func (w *world) observe(ctx context.Context, p phase, meter *cpuMeter) (*span, e
 	sp := &span{phase: p, before: w.counters(ctx, meter), begin: time.Now()}
 	sampling, stop := context.WithCancel(ctx)
 	var samplers sync.WaitGroup
-	samplers.Go(func() {
-		for pause(sampling, 100*time.Millisecond) == nil {
-			sp.depth = append(sp.depth, w.ledger.depth())
-		}
-	})
 	samplers.Go(func() { w.sampleTables(sampling, sp) })
 	if w.who.watched != "" {
 		samplers.Go(func() { w.sampleSnapshots(sampling, sp) })
@@ -209,30 +212,17 @@ func (w *world) counters(ctx context.Context, meter *cpuMeter) (c counters) {
 	return c
 }
 
-// endToEnd returns the 99th percentile of the time from insert to recorded completion, as the
-// database recorded these times; nil if it is unknown.
-func (w *world) endToEnd(ctx context.Context, sp *span) *float64 {
-	if w.who.recorded == "" {
-		return nil
-	}
-	rows, _ := w.admin.Query(ctx, w.who.recorded, sp.begin, sp.end)
-	took, err := pgx.CollectRows(rows, pgx.RowTo[float64])
-	if err != nil || len(took) == 0 {
-		w.say("%s, %s: end to end: %d rows, %v", w.who.name, sp.phase.name, len(took), err)
-		return nil
-	}
-	slices.Sort(took)
-	return new(at(took, 0.99))
-}
-
 // result computes the figures of a phase.
 func (w *world) result(sp *span, warm float64) result {
 	l := w.ledger
 	seconds := sp.end.Sub(sp.begin).Seconds()
-	r := result{Contestant: w.who.name, Load: w.who.load, Phase: sp.phase.name, At: sp.begin.UTC(), Seconds: seconds, Rate: w.rate}
+	r := result{
+		Method: method, Contestant: w.who.name, Load: w.who.load, Phase: sp.phase.name, At: sp.begin.UTC(), Seconds: seconds,
+		Rate: w.rate, Recorded: w.who.recorded != "",
+	}
 	starts := l.starts(sp.begin, sp.end)
 	r.Inserted = len(starts)
-	if n := len(starts); n > 0 {
+	if len(starts) > 0 {
 		for _, q := range []struct {
 			to **float64
 			at float64
@@ -241,14 +231,14 @@ func (w *world) result(sp *span, warm float64) result {
 				*q.to = new(v)
 			}
 		}
-		r.Lost = len(starts) - len(finite(starts))
 	}
-	done := l.countStarted(sp.begin, sp.end)
+	ended := l.ended(r.Recorded)
+	r.Lost = l.unended(ended, sp.begin, sp.end)
+	r.EndP99 = l.endToEnd(sp.begin, sp.end)
+	done := within(ended, sp.begin, sp.end)
 	r.PerSecond = float64(done) / seconds
 	r.Unanswered, r.Twice = within(l.unanswered, sp.begin, sp.end), within(l.twice, sp.begin, sp.end)
-	if len(sp.depth) > 0 {
-		r.DepthMax, r.DepthEnd = slices.Max(sp.depth), sp.depth[len(sp.depth)-1]
-	}
+	r.DepthMax, r.DepthEnd = l.depths(ended, sp.begin, sp.end)
 	if len(sp.dead) > 0 {
 		r.DeadMax, r.Bytes = new(slices.Max(sp.dead)), new(sp.bytes[len(sp.bytes)-1])
 	}
@@ -274,66 +264,6 @@ func (w *world) result(sp *span, warm float64) result {
 		r.Tenths = append(r.Tenths, tenth)
 	}
 	return r
-}
-
-// starts returns the milliseconds from insert to start of the jobs that were inserted between
-// from and to, sorted; +Inf for a job that was not started.
-func (l *steadyLedger) starts(from, to time.Time) (ms []float64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for n, sent := range l.sent {
-		if sent < from.UnixNano() || sent >= to.UnixNano() {
-			continue
-		}
-		if l.started[n] == 0 {
-			ms = append(ms, math.Inf(1))
-			continue
-		}
-		ms = append(ms, float64(l.started[n]-sent)/1e6)
-	}
-	slices.Sort(ms)
-	return ms
-}
-
-func finite(sorted []float64) []float64 {
-	return slices.DeleteFunc(slices.Clone(sorted), func(v float64) bool { return math.IsInf(v, 1) })
-}
-
-// countStarted returns how many jobs were started between from and to.
-func (l *steadyLedger) countStarted(from, to time.Time) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return within(l.started, from, to)
-}
-
-func within(times []int64, from, to time.Time) (n int) {
-	for _, t := range times {
-		if t >= from.UnixNano() && t < to.UnixNano() {
-			n++
-		}
-	}
-	return n
-}
-
-// recovered returns the seconds from over until jobs start as before, that is, until in each of
-// three seconds in a row the median start delay is at most twice that of the warm-up plus 5 ms.
-// -1 = not before end.
-func (l *steadyLedger) recovered(over, end time.Time, warm float64) float64 {
-	good := 0
-	for second := 0; ; second++ {
-		from := over.Add(time.Duration(second) * time.Second)
-		if !from.Before(end) {
-			return -1
-		}
-		starts := l.starts(from, from.Add(time.Second))
-		if len(starts) > 0 && at(starts, 0.5) <= 2*warm+5 {
-			if good++; good == 3 {
-				return float64(second - 2)
-			}
-			continue
-		}
-		good = 0
-	}
 }
 
 // at returns a quantile of sorted values; 0 if there are none.

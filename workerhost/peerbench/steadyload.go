@@ -239,59 +239,6 @@ func (p *producer) stop() error {
 	return p.cmd.Wait()
 }
 
-// steadyLedger holds the times of each numbered job, in nanoseconds since 1970.
-type steadyLedger struct {
-	mu                 sync.Mutex
-	sent               []int64 // 0 = not inserted, or no answer
-	started            []int64 // 0 = not started
-	twice              []int64 // when jobs were started that had been started before
-	unanswered         []int64 // when the inserts were sent that failed or got no answer
-	acknowledged, seen int     // inserted; inserted and started
-}
-
-func extended(s []int64, n int) []int64 {
-	if n < len(s) {
-		return s
-	}
-	return append(s, make([]int64, n+1-len(s))...)
-}
-
-func (l *steadyLedger) tell(n int, sent int64, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !ok {
-		l.unanswered = append(l.unanswered, sent)
-		return
-	}
-	l.sent, l.started = extended(l.sent, n), extended(l.started, n)
-	l.sent[n] = sent
-	l.acknowledged++
-	if l.started[n] != 0 {
-		l.seen++
-	}
-}
-
-func (l *steadyLedger) start(n int, at int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.sent, l.started = extended(l.sent, n), extended(l.started, n)
-	if l.started[n] != 0 {
-		l.twice = append(l.twice, at)
-		return
-	}
-	l.started[n] = at
-	if l.sent[n] != 0 {
-		l.seen++
-	}
-}
-
-// depth returns how many jobs are inserted and not started.
-func (l *steadyLedger) depth() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.acknowledged - l.seen
-}
-
 // ServeHTTP receives the request of a handler. The number of the job is in the payload; for a
 // webhook the body is the payload, and for a routed event the number is in the reference to its
 // subject.

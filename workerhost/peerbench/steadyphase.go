@@ -36,7 +36,7 @@ func courses() []course {
 		{{"burst", burst}},
 		{{"postgres-restart", serverRestart}},
 		{{"backends-killed", backendsKilled}},
-		{{"pool-exhausted", poolExhausted}},
+		{{"pool-exhausted", poolExhausted}, {"pool-recovery", recovering}},
 		{{"host-killed", hostKilled}},
 		{{"host-killed-repeatedly", hostKilledRepeatedly}},
 	}
@@ -63,8 +63,8 @@ func undisturbed(ctx context.Context, _ *world, length time.Duration) (time.Time
 	return time.Time{}, pause(ctx, length)
 }
 
-// recovering does nothing for the length of a phase. The disturbance ended with the phase before,
-// so the recovery is measured from the beginning.
+// recovering does nothing for the length of a phase. The disturbance ended with the phase before, so
+// the recovery is measured from the beginning.
 func recovering(ctx context.Context, _ *world, length time.Duration) (time.Time, error) {
 	return time.Now(), pause(ctx, length)
 }
@@ -131,16 +131,25 @@ func burst(ctx context.Context, w *world, length time.Duration) (time.Time, erro
 	return over, errors.Join(err, pause(ctx, length-length/3))
 }
 
-// serverRestart restarts PostgreSQL after a third of the phase's length.
-func serverRestart(ctx context.Context, w *world, length time.Duration) (time.Time, error) {
-	if err := pause(ctx, length/3); err != nil {
-		return time.Time{}, err
+// serverRestart stops PostgreSQL for half of the phase and then starts it again. A host that ends
+// because of that is started again.
+func serverRestart(ctx context.Context, w *world, length time.Duration) (up time.Time, err error) {
+	end := time.Now().Add(length)
+	keeping, stop := context.WithCancel(ctx)
+	var keeper sync.WaitGroup
+	keeper.Go(func() { w.keepHost(keeping) })
+	defer func() {
+		stop()
+		keeper.Wait()
+	}()
+	if err := w.stopServer(ctx); err != nil {
+		return up, err
 	}
-	at := time.Now()
-	if err := w.server.Restart(ctx); err != nil {
-		return at, err
+	if err := pause(ctx, time.Until(end.Add(-length/2))); err != nil {
+		return up, err
 	}
-	return at, pause(ctx, length-time.Since(at)-length/3)
+	err = w.server.Restart(ctx)
+	return time.Now(), errors.Join(err, pause(ctx, time.Until(end)))
 }
 
 // backendsKilled ends one session of the contestant, of its host or producer, each second during
@@ -157,19 +166,16 @@ func backendsKilled(ctx context.Context, w *world, length time.Duration) (last t
 	return last, errors.Join(err, pause(ctx, time.Until(end)))
 }
 
-// poolExhausted opens connections until the server refuses more, at most 300, and holds them for
-// two thirds of the phase.
+// poolExhausted opens connections until the server refuses more, at most 300, and holds them until
+// the end of the phase.
 func poolExhausted(ctx context.Context, w *world, length time.Duration) (time.Time, error) {
-	end := time.Now().Add(length)
 	var held []*pgx.Conn
-	release := func() {
+	defer func() {
 		for _, conn := range held {
 			_ = conn.Close(context.WithoutCancel(ctx))
 		}
-		held = nil
-	}
-	defer release()
-	for until := time.Now().Add(length * 2 / 3); time.Now().Before(until) && ctx.Err() == nil; {
+	}()
+	for until := time.Now().Add(length); time.Now().Before(until) && ctx.Err() == nil; {
 		conn, err := w.connectAs(ctx, peerLogin)
 		if err == nil && len(held) < 300 {
 			held = append(held, conn)
@@ -181,8 +187,7 @@ func poolExhausted(ctx context.Context, w *world, length time.Duration) (time.Ti
 		_ = pause(ctx, 200*time.Millisecond) // then also take connections that the contestant has closed
 	}
 	w.say("held %d connections", len(held))
-	release()
-	return time.Now(), errors.Join(ctx.Err(), pause(ctx, time.Until(end)))
+	return time.Time{}, ctx.Err()
 }
 
 // downFor is the time from the kill of a host to its restart, as with a service manager.

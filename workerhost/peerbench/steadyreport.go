@@ -31,8 +31,10 @@ func writeIntoDocument(file, text string) error {
 	return os.WriteFile(file, []byte(before+docBegin+"\n\n"+text+"\n"+docEnd+after), 0o644)
 }
 
-// loaded marks figures that were measured while the machine had other work.
-const loaded = "°"
+const (
+	loaded     = "°" // marks figures that were measured while the machine had other work
+	startsOnly = "†" // marks figures that count starts, for want of records of finished jobs
+)
 
 func (r result) busy() bool {
 	var load float64
@@ -58,8 +60,13 @@ func (s *steadyRun) report() string {
 		}
 		marked = marked || r.busy()
 	}
-	fmt.Fprintf(&t, "%s to %s; %s, %d cores, %s, shared by server, contestants, producer and receiver.\n", first.Format("2006-01-02 15:04"),
-		last.Format("2006-01-02 15:04 UTC"), procField("/proc/cpuinfo", "model name"), runtime.NumCPU(), memory())
+	fmt.Fprintf(&t, "%s to %s; %s jobs a second; %s, %d cores, %s, shared by server, contestants, producer and receiver.\n",
+		first.Format("2006-01-02 15:04"), last.Format("2006-01-02 15:04 UTC"), rates(rs), procField("/proc/cpuinfo", "model name"),
+		runtime.NumCPU(), memory())
+	if slices.ContainsFunc(rs, func(r result) bool { return !r.Recorded }) {
+		fmt.Fprintf(&t, "\n%s: this queue keeps no finished jobs. What is counted are starts: started/s, the depth of jobs not started, and, as lost, "+
+			"those never started.\n", startsOnly)
+	}
 	if marked {
 		fmt.Fprintf(&t, "\n**%s: the machine was busy with other work** (load average over %s before the course): read the shape, not the digits.\n", loaded, number(busy))
 	}
@@ -73,6 +80,17 @@ func (s *steadyRun) report() string {
 		chart(&t, of)
 	}
 	return t.String()
+}
+
+// rates returns the rates of the results, usually one.
+func rates(rs []result) string {
+	var all []string
+	for _, r := range rs {
+		if text := fmt.Sprint(r.Rate); !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // ordered returns the last result of each phase and contestant, ordered by phase and then by the
@@ -116,10 +134,14 @@ func resultTable(t *strings.Builder, rs []result) {
 		} else if r.Recovered != nil {
 			recovered = fmt.Sprintf("%.0f", *r.Recovered)
 		}
+		counted := "" // marks figures that count starts
+		if !r.Recorded {
+			counted = " " + startsOnly
+		}
 		line(t, fmt.Sprintf("%s, %s", r.Phase, time.Duration(r.Seconds*float64(time.Second)).Round(time.Second)), r.Contestant+mark,
-			figureText(r.StartP50)+" / "+figureText(r.StartP95)+" / "+figureText(r.StartP99), figureText(r.EndP99), number(r.PerSecond),
-			fmt.Sprintf("%d / %d", r.DepthMax, r.DepthEnd), figureText(r.DeadMax), megabytes(r.Bytes), figureText(r.WAL), figureText(r.Commits),
-			figureText(r.CPU), snapshot, fmt.Sprint(r.Lost), fmt.Sprint(r.Twice), fmt.Sprint(r.Unanswered), recovered)
+			figureText(r.StartP50)+" / "+figureText(r.StartP95)+" / "+figureText(r.StartP99), figureText(r.EndP99), number(r.PerSecond)+counted,
+			fmt.Sprintf("%d / %d", r.DepthMax, r.DepthEnd)+counted, figureText(r.DeadMax), megabytes(r.Bytes), figureText(r.WAL), figureText(r.Commits),
+			figureText(r.CPU), snapshot, fmt.Sprint(r.Lost)+counted, fmt.Sprint(r.Twice), fmt.Sprint(r.Unanswered), recovered)
 	}
 }
 

@@ -231,6 +231,40 @@ func (w *world) killHost(ctx context.Context) (time.Time, error) {
 	return at, w.startHost()
 }
 
+// keepHost starts the host again whenever it has ended, as a service manager does, until ctx ends.
+func (w *world) keepHost(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.host.done:
+		}
+		w.say("%s: the host ended and is started again", w.who.name)
+		if pause(ctx, downFor) != nil || w.startHost() != nil {
+			return
+		}
+	}
+}
+
+// stopServer ends PostgreSQL by a fast shutdown, as the operating system does. Restart starts it
+// again.
+func (w *world) stopServer(ctx context.Context) error {
+	ended := w.server.Done()
+	p, err := os.FindProcess(w.server.Pid())
+	if err == nil {
+		err = p.Signal(os.Interrupt)
+	}
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // ended returns an error if the host or the console has ended without being stopped.
 func (w *world) ended() error {
 	for name, c := range map[string]*child{"host": w.host, "console": w.console} {
