@@ -5,6 +5,7 @@ package schema_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -146,4 +147,49 @@ func TestBulkItemsAloneAreListed(t *testing.T) {
 	b.tick(1)
 	require.Equal(t, "4 5", one[string](h, "SELECT concat_ws(' ', requeued, next_item) FROM public.queue_bulk_operation"))
 	b.counted()
+}
+
+// What an operation did before the clock of the server went back lies in the future. Its canary and
+// its brake do not count it.
+func TestBulkAfterTheClockWentBack(t *testing.T) {
+	h := newHooks(t)
+	c := &core{t: t, db: h.db, root: h.root}
+	_, deadLetters := h.die("e", 6)
+	b := h.started(deadLetters, 1000, 0, 2)
+	require.Equal(t, "2 0 0", b.tick(1))
+	b.attempt("", "HTTP_503")
+	b.tick(1)
+	require.Contains(t, b.state(), "paused the canary failed")
+	c.back("1 hour")
+	h.call("public.fn_queue_bulk_resume($1::bigint, 'ann')", b.id)
+	require.Equal(t, "2 0 0", b.tick(1), "the canary runs again")
+	require.Equal(t, "running", b.state())
+	b.attempt("", "")
+	require.Equal(t, "0 0 0", b.tick(1))
+	require.Equal(t, "2 0 0", b.tick(1))
+	c.repaired("1 hour")
+	require.Zero(t, one[int](h, "SELECT count(*) FROM public.queue_bulk_operation_item WHERE first_at > clock_timestamp()"), "they are not the latest first attempts when the clock gets there again")
+	require.Equal(t, 2, one[int](h, "SELECT count(*) FROM public.queue_bulk_operation_item WHERE at > clock_timestamp()"), "when they were carried out is a record")
+	b.counted()
+
+	for _, why := range []string{"the brake: 12 of the last 12 first attempts failed", "50 items in a row were skipped"} {
+		_, deadLetters = h.die("e", 120)
+		b = h.started(deadLetters, 30, 20, 0)
+		require.Equal(t, "60 0 0", b.tick(10), "two seconds at most")
+		require.NoError(t, h.asOwner("UPDATE public.queue_bulk_operation_item SET first_result = 'ok', first_at = at WHERE operation_id = $1 AND outcome = 'done'", b.id))
+		require.NoError(t, h.asOwner("UPDATE public.queue_bulk_operation SET first_ok = 60, done = 60 WHERE operation_id = $1", b.id))
+		c.back("1 hour")
+		c.repaired("1 hour")
+		if strings.HasPrefix(why, "the brake") {
+			require.Equal(t, "60 0 0", b.tick(10))
+			require.NoError(t, h.asOwner(`UPDATE public.queue_bulk_operation_item SET first_result = 'failed', first_code = 'HTTP_503', first_at = at
+				WHERE operation_id = $1 AND item_no BETWEEN 61 AND 72`, b.id))
+		} else {
+			h.requeue(deadLetters[60:110]...)
+			require.NoError(t, h.asOwner("UPDATE public.queue_bulk_operation SET rate_per_second = 25 WHERE operation_id = $1", b.id))
+			require.Equal(t, "0 50 0", b.tick(10))
+		}
+		b.tick(1)
+		require.Contains(t, b.state(), "paused "+why)
+	}
 }

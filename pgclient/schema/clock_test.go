@@ -17,7 +17,7 @@ var clocked = []string{
 	"job_queue.updated_at", "webhook_delivery_jobs.lease_until", "webhook_delivery_jobs.started_at", "webhook_endpoint_suspensions.since", "subscriptions.created_at", "webhook_delivery_sagas.next_attempt_at", "webhook_delivery_sagas.updated_at", "webhook_endpoint_suspensions.until",
 	"webhook_endpoint_suspensions.probe_until", "queue_quarantine.last_failed_at", "queue_quarantine.first_failed_at", "queue_quarantine.next_try_at", "queue_alert_ack.acked_at",
 	"queue_alert_ack.expires_at", "queue_heartbeat.silent_event_at", "webhook_rate_bucket.refilled_at", "webhook_operation_bucket.refilled_at", "webhook_slow_start.began_at",
-	"webhook_slow_start.step_at", "webhook_slow_start.refilled_at", "queue_bulk_operation.watch_since", "queue_bulk_operation.credited_at", "queue_metric_sample.at",
+	"webhook_slow_start.step_at", "webhook_slow_start.refilled_at", "queue_bulk_operation.watch_since", "queue_bulk_operation.credited_at", "queue_bulk_operation_item.at", "queue_bulk_operation_item.first_at", "queue_metric_sample.at",
 	"queue_heartbeat.counted_from", "queue_broadcast_share.event_at", "queue_broadcast_share.over_since", "webhook_endpoint_state.failing_since", "webhook_endpoint_state.last_failure_at",
 	"webhook_endpoint_state.last_success_at", "dot_config.updated_at", "dot_config_revert.set_at", "dot_config_revert.revert_at", "iu_notification_pending.created_at",
 }

@@ -114,6 +114,10 @@ func TestBatchRefusalsNameTheRow(t *testing.T) {
 	require.ErrorContains(t, err, "p_dead_letter_ids[2] is null")
 	_, err = admin.Exec(t.Context(), "SELECT public.fn_queue_bulk_plan('requeue_webhook', '{1,x}', 'all', 1, NULL, NULL, 'ann', 'why')")
 	require.ErrorContains(t, err, `p_ids[2]: "x" is not a dead letter that requeue_webhook accepts`)
+	for _, kind := range []string{"requeue_webhook", "resolve"} { // otherwise no outcome would be found for it
+		_, err = admin.Exec(t.Context(), "SELECT public.fn_queue_bulk_plan($1, '{0042}', 'all', 1, NULL, NULL, 'ann', 'why')", kind)
+		require.ErrorContains(t, err, `p_ids[1]: "0042" is not a dead letter that `+kind+" accepts")
+	}
 }
 
 // A value that is within the bounds of the arguments also fits into the indexes, even with

@@ -48,8 +48,8 @@ COMMENT ON COLUMN public.queue_bulk_operation_item.first_result IS
 -- fn_queue_bulk_plan(kind, ids, filter, rate, brake, canary, actor, reason) → {operation_id, frozen_count, state,
 -- audit_id}: freezes a selection. Raises 22023 for a value out of range.
 --   kind    requeue_webhook, replay_job, replay_event or resolve (closes as abandoned, with the reason as note)
---   ids     dead letters in the order in which they are to be carried out: NUMBER (webhook), job:UUID or event:UUID;
---           duplicates count once
+--   ids     dead letters in the order in which they are to be carried out: NUMBER (webhook, without leading
+--           zeros), job:UUID or event:UUID; duplicates count once
 --   filter  the filter that the rows were selected with, for the record; must not be empty
 --   rate    items per second, 0.01 to 1000
 --   brake   percentage of failed first attempts that pauses the operation; NULL = 20, 0 = no brake
@@ -82,10 +82,10 @@ BEGIN
   IF v_bad IS NOT NULL THEN
     RAISE EXCEPTION '%', v_bad USING ERRCODE = '22023';
   END IF;
-  v_form := CASE p_kind WHEN 'requeue_webhook' THEN '^[0-9]{1,18}$' WHEN 'replay_job'
+  v_form := CASE p_kind WHEN 'requeue_webhook' THEN '^(0|[1-9][0-9]{0,17})$' WHEN 'replay_job'
     THEN '^job:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
     WHEN 'replay_event' THEN '^event:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
-      ELSE '^([0-9]{1,18}|(job|event):[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$' END;
+      ELSE '^(0|[1-9][0-9]{0,17}|(job|event):[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$' END;
   SELECT format('p_ids[%s]: %s', i.n, public.fn_json_said(to_jsonb(i.id))) INTO v_bad
   FROM unnest(p_ids) WITH ORDINALITY AS i (id, n) WHERE i.id IS NULL OR i.id !~ v_form ORDER BY i.n LIMIT 1;
   IF FOUND THEN
@@ -390,6 +390,7 @@ DECLARE
   v_failed int;
   v_code text;
   v_skipped text;
+  v_now timestamptz := clock_timestamp(); -- later times are from before the clock of the server went back
 BEGIN
   SELECT f INTO v_off FROM unnest(CASE p_operation.kind WHEN 'resolve' THEN '{}' WHEN 'replay_event'
     THEN '{queue.dlq.replay_enabled,iu_core.routes_master_enabled}' ELSE '{queue.dlq.replay_enabled}' END::text[]) f
@@ -402,7 +403,7 @@ BEGIN
   INTO v_seen, v_failed, v_code FROM (
     SELECT i.first_result, i.first_code FROM public.queue_bulk_operation_item i
     WHERE i.operation_id = p_operation.operation_id AND i.first_result IS NOT NULL
-      AND i.at >= p_operation.watch_since
+      AND i.at BETWEEN p_operation.watch_since AND v_now AND i.first_at BETWEEN p_operation.watch_since AND v_now
     ORDER BY i.first_at DESC, i.item_no LIMIT 50) x;
   IF NOT p_operation.canary_passed AND v_failed > 0 THEN
     RETURN format('the canary failed: %s of %s first attempts (%s)', v_failed, v_seen, COALESCE(v_code, 'no code'));
@@ -416,7 +417,8 @@ BEGIN
   SELECT (array_agg(x.why))[1] INTO v_skipped FROM (
     SELECT i.outcome, i.why FROM public.queue_bulk_operation_item i
     WHERE i.operation_id = p_operation.operation_id AND i.item_no < p_operation.next_item
-      AND i.item_no >= p_operation.next_item - 2000 AND i.outcome IS NOT NULL AND i.at >= p_operation.watch_since
+      AND i.item_no >= p_operation.next_item - 2000 AND i.outcome IS NOT NULL
+      AND i.at BETWEEN p_operation.watch_since AND v_now
     ORDER BY i.at DESC, i.item_no DESC LIMIT 50) x
   HAVING count(*) = 50 AND bool_and(x.outcome = 'skipped')
     AND count(DISTINCT regexp_replace(x.why,
@@ -425,10 +427,11 @@ BEGIN
       WHERE i.operation_id = p_operation.operation_id AND i.outcome IS NULL) THEN
     -- Items of several endpoints are carried out alternately: count the items skipped since the last one that was not.
     SELECT count(*) INTO v_seen FROM public.queue_bulk_operation_item i
-    WHERE i.operation_id = p_operation.operation_id AND i.outcome = 'skipped' AND i.at >= p_operation.watch_since
+    WHERE i.operation_id = p_operation.operation_id AND i.outcome = 'skipped'
+      AND i.at BETWEEN p_operation.watch_since AND v_now
       AND i.at > COALESCE((SELECT max(d.at) FROM public.queue_bulk_operation_item d
         WHERE d.operation_id = p_operation.operation_id AND d.outcome IN ('done', 'failed')
-          AND d.at >= p_operation.watch_since), '-infinity');
+          AND d.at BETWEEN p_operation.watch_since AND v_now), '-infinity');
     IF v_seen >= 50 THEN
       RETURN left(format('%s items in a row were skipped, the latest: %s', v_seen, v_skipped), 500);
     END IF;
@@ -698,11 +701,12 @@ BEGIN
     SELECT count(*), count(*) FILTER (WHERE x.first_result = 'ok') INTO v_canary_done, v_canary_ok FROM (
       SELECT i.first_result FROM public.queue_bulk_operation_item i
       WHERE i.operation_id = p_operation_id AND i.outcome = 'done' AND i.first_result IS NULL
-        AND i.at >= v_op.watch_since
+        AND i.at BETWEEN v_op.watch_since AND clock_timestamp()
       UNION ALL
       SELECT i.first_result FROM public.queue_bulk_operation_item i
       WHERE i.operation_id = p_operation_id AND i.outcome = 'done' AND i.first_result IS NOT NULL
-        AND i.first_at >= v_op.watch_since AND i.at >= v_op.watch_since) x;
+        AND i.first_at BETWEEN v_op.watch_since AND clock_timestamp()
+        AND i.at BETWEEN v_op.watch_since AND clock_timestamp()) x;
     IF v_canary_ok >= v_op.canary OR NOT EXISTS (SELECT FROM public.queue_bulk_operation_item i
         WHERE i.operation_id = p_operation_id AND i.outcome IS NULL) THEN
       UPDATE public.queue_bulk_operation SET canary_passed = v_canary_ok >= v_op.canary, credit = 0, credited_at = v_now

@@ -173,6 +173,11 @@ BEGIN
     WHERE o.operation_id IN (SELECT x.operation_id FROM public.queue_bulk_operation x
       WHERE x.state IN ('running', 'paused') AND greatest(x.watch_since, NULLIF(x.credited_at, 'infinity')) > v_late
       ORDER BY x.operation_id FOR UPDATE SKIP LOCKED);
+    UPDATE public.queue_bulk_operation_item i SET first_at = least(i.first_at - v_back, v_now)
+    WHERE (i.operation_id, i.item_no) IN (SELECT x.operation_id, x.item_no
+      FROM public.queue_bulk_operation o JOIN public.queue_bulk_operation_item x USING (operation_id)
+      WHERE o.state IN ('running', 'paused') AND x.first_result IS NOT NULL AND x.first_at > v_late
+      ORDER BY x.operation_id, x.item_no LIMIT 100000 FOR UPDATE OF x SKIP LOCKED);
   EXCEPTION WHEN OTHERS THEN -- the calling tick or heartbeat must succeed; the next one tries again
     RAISE WARNING 'qtop: times that lie ahead of the clock could not be moved back: % %', SQLSTATE, SQLERRM;
     RETURN;
