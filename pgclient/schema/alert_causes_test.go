@@ -220,3 +220,33 @@ func TestBacklogOnExpiredLeases(t *testing.T) {
 	require.InDelta(t, 1200, get[int64](c, age), 60)
 	require.Equal(t, "backlog:webhook 127.0.0.1:1 warning <no_host, no_host warning", alertsOf(c, "."))
 }
+
+// NO HOST is as old as the wait of the work that a host would do: since the last tick of a bulk
+// operation, and without the deliveries that are suspended.
+func TestNoHostIsAsOldAsItsWork(t *testing.T) {
+	h := newHooks(t)
+	c := &core{t: t, db: h.db, root: h.root}
+	c.live("ops-1", get[string](c, "SELECT array_remove(array_remove("+allLoops+", 'bulk_operation_runner'), 'saga_orchestrator')::text"), "{}")
+	c.exec("UPDATE public.queue_tick_worker SET last_run_at = now() - interval '2 minutes'")
+	c.exec(`INSERT INTO public.queue_bulk_operation (kind, filter, created_by, reason, state_by, state, started_at, rate_per_second, brake_percent, canary, canary_passed, frozen_count)
+		VALUES ('resolve', 'f', 'ann', 'r', 'ann', 'running', now() - interval '2 hours', 1, 0, 0, true, 1)`)
+	for _, s := range [][2]string{
+		{"now() - interval '5 seconds'", ""}, {"now() - interval '70 seconds'", "no_host warning"}, {"'-infinity'", "no_host critical"},
+		{"now() + interval '1 hour'", ""},
+	} {
+		c.exec("UPDATE public.queue_bulk_operation SET credited_at = " + s[0])
+		require.Equal(t, s[1], alertsOf(c, "no_host"), s[0])
+	}
+	c.exec("DELETE FROM public.queue_bulk_operation")
+
+	sub, other := h.subscribe("t"), h.subscribe("u")
+	c.exec("INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, until, by) VALUES ($1, 'operator', 'infinity', 'ann')", other)
+	h.emit("t", 1)
+	h.emit("u", 1)
+	h.route()
+	const backlog = "backlog:webhook 127.0.0.1:1 critical"
+	for _, s := range [][2]string{{"5 seconds", backlog}, {"2 minutes", backlog + ", no_host warning"}, {"3 hours", backlog + " <no_host, no_host critical"}} {
+		c.aged(fmt.Sprintf("UPDATE public.webhook_delivery_sagas SET next_attempt_at = now() - CASE subscription_id WHEN %d THEN interval '%s' ELSE '2 hours' END", sub, s[0]))
+		require.Equal(t, s[1], alertsOf(c, "^(no_host|backlog)"), s[0])
+	}
+}

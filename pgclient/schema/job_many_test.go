@@ -54,16 +54,17 @@ const told = `
 		LEFT JOIN public.v_job_handlers k ON k.executor_id = s.executor_id
 		ORDER BY 1, 2, 3, num_nonnulls(s.job_kind, s.event_domain) DESC, s.job_kind
 	), sum AS (
-		SELECT kind, domain, bool_and(silent) AS silent, bool_and("full") AS full, bool_and(COALESCE(unhandled, false)) AS unhandled,
-			min(priority_floor) AS floor, left(string_agg(executor_id, ', ' ORDER BY executor_id), 200) AS who FROM rule GROUP BY 1, 2
+		SELECT kind, domain, bool_and(silent) AS silent, bool_and("full") FILTER (WHERE NOT silent) AS full, bool_and(COALESCE(unhandled, false)) FILTER (WHERE NOT silent) AS unhandled,
+			min(priority_floor) FILTER (WHERE NOT silent) AS floor, left(string_agg(executor_id, ', ' ORDER BY executor_id), 200) AS who,
+			left(string_agg(executor_id, ', ' ORDER BY executor_id) FILTER (WHERE NOT silent), 200) AS alive FROM rule GROUP BY 1, 2
 	)
 	SELECT jsonb_object_agg(l.event_domain || '/' || l.job_kind, CASE
 		WHEN s.kind IS NULL THEN concat_ws(' ', 'no', l.executor, 'executor subscribes to it')
 		WHEN s.silent THEN 'every subscribed executor is silent: ' || s.who
 		WHEN s.unhandled THEN 'no live host has a handler for it'
 		WHEN l.oldest_at IS NULL THEN 'all due later'
-		WHEN s.full THEN 'parallel limit reached: ' || s.who
-		WHEN l.highest < s.floor THEN 'priority floor ' || s.floor || ' of ' || s.who
+		WHEN s.full THEN 'parallel limit reached: ' || s.alive
+		WHEN l.highest < s.floor THEN 'priority floor ' || s.floor || ' of ' || s.alive
 		ELSE '' END)
 	FROM lane l LEFT JOIN sum s ON s.kind = l.job_kind AND s.domain = l.event_domain`
 

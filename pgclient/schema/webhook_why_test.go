@@ -237,6 +237,117 @@ func TestWhyEventsWait(t *testing.T) {
 	refused(t, "22023", err, "no name")
 }
 
+// Deliveries that are being sent are not shown as deliveries that wait.
+func TestWhyDeliveriesInFlight(t *testing.T) {
+	h := newHooks(t)
+	h.subscribe("order")
+	h.alive("webhook_worker", "saga_orchestrator")
+	h.emit("order", 1)
+	h.step()
+	require.Len(t, h.claim(1), 1)
+	name := "webhook " + one[string](h, "SELECT endpoint FROM public.subscriptions")
+	why, links, column := h.whyOf(name)
+	require.Equal(t, []string{"", "", "clear"}, []string{why, column, links["due"]})
+	h.emit("order", 1)
+	h.route()
+	h.unguarded("webhook_delivery_sagas", "UPDATE public.webhook_delivery_sagas SET next_attempt_at = now() + interval '1 hour' WHERE status = 'Pending'")
+	why, _, column = h.whyOf(name)
+	require.Equal(t, []string{"all due later: backing off", "all due later: backing off"}, []string{why, column})
+}
+
+// An endpoint to which nothing is sent any more has no time at which its backlog is gone, whatever
+// was sent in the minutes before; one that sends slowly has.
+func TestWaitingClears(t *testing.T) {
+	h := newHooks(t)
+	sub := h.subscribe("order")
+	h.alive("webhook_worker", "saga_orchestrator")
+	h.emit("order", 9)
+	h.route()
+	h.exec("DELETE FROM public.queue_counter_recent WHERE scope = 'arrived_1m'")
+	h.exec(`INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
+		SELECT 'drained_1m', $1, '', (floor(extract(epoch FROM now()) / 60) * 60)::bigint::text, 600`, fmt.Sprint(sub))
+	for _, c := range []struct{ do, why, clears string }{
+		{"SELECT 1", "", "5"},
+		{"UPDATE public.subscriptions SET rate_limit_per_second = 2", "rate limit 2/s", "5"},
+		{"UPDATE public.dot_config SET value = 'false' WHERE key = 'webhook.worker.enabled'", "webhook.worker.enabled is off", ""},
+	} {
+		h.exec(c.do)
+		require.Equal(t, c.why+" "+c.clears, one[string](h, `SELECT concat(w ->> 'why', ' ', w ->> 'clears_in_seconds')
+			FROM jsonb_array_elements(public.fn_queue_snapshot_parts()::jsonb -> 'waiting') w WHERE w ->> 'source' = 'webhook'`))
+	}
+}
+
+// Where pg_cron ticks the router, events that wait for its next tick wait for no host.
+func TestWhyEventsWaitForPgCron(t *testing.T) {
+	c := newRoutes(t)
+	c.emit("iu", "1")
+	for _, s := range []struct{ mode, source, why string }{
+		{"external", "external", "no live host runs iu_outbound_default"},
+		{"external", "pg_cron", "no live host runs iu_outbound_default"},
+		{"pg_cron", "pg_cron", ""},
+		{"hybrid", "pg_cron", ""},
+		{"hybrid", "external", "no live host runs iu_outbound_default"},
+	} {
+		c.exec("UPDATE public.dot_config SET value = $1 WHERE key = 'queue.scheduler.mode'", s.mode)
+		c.exec("UPDATE public.queue_tick_worker SET last_result = jsonb_build_object('source', $1::text) WHERE worker_name = 'iu_outbound_default'", s.source)
+		require.Equal(t, s.why, get[string](c, "SELECT public.fn_queue_why('events iu') ->> 'why'"), s)
+		require.Equal(t, s.why, get[string](c, `SELECT w ->> 'why' FROM jsonb_array_elements(public.fn_queue_snapshot_parts()::jsonb -> 'waiting') w WHERE w ->> 'queue' = 'events iu'`), s)
+	}
+}
+
+// Executors that are silent or have stopped change neither what those that live cannot do, nor the
+// remedy.
+func TestWhyOnlyAbsentExecutorsCould(t *testing.T) {
+	j := newJobs(t)
+	c := j.core
+	j.put("k", "iu", 1)
+	for _, e := range []string{"a-old", "live", "z-old"} {
+		j.jobSubscription(e, "k", "", 0, 1)
+	}
+	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() - interval '1 day' WHERE executor_id = 'z-old'")
+	c.exec(`UPDATE public.queue_heartbeat SET last_beat_payload = '{"state": "stopped"}' WHERE executor_id = 'a-old'`)
+	host := func(kind string) func() {
+		return func() {
+			c.live("h", "{job_executor}", `{"job_executor": {"executor": "live", "kinds": ["`+kind+`"]}}`)
+		}
+	}
+	for _, s := range []struct {
+		do        func()
+		why, cure string
+	}{
+		{func() {}, "", "start the program of executor a-old; if it is a host of qtop, with its handlers: qtop worker --executor a-old --loops job_executor"},
+		{func() {
+			c.exec("UPDATE public.queue_heartbeat SET last_beat_payload = '{}', last_beat_at = now() WHERE executor_id = 'a-old'")
+			c.exec("UPDATE public.job_subscription SET enabled = false WHERE executor_id = 'a-old'")
+		}, "", "start the program of executor z-old; if it is a host of qtop, with its handlers: qtop worker --executor z-old --loops job_executor"},
+		{host("other"), "no live host has a handler for it", "bind k under handlers in the configuration of a worker host"},
+		{func() {
+			host("k")()
+			j.exec("UPDATE public.job_subscription SET priority_floor = 500 WHERE executor_id = 'live'")
+		}, "priority floor 500 of live", "qtop executor subscribe live --kind k --floor N --reason R"},
+		{func() {
+			j.exec("UPDATE public.job_subscription SET priority_floor = 0 WHERE executor_id = 'live'")
+			j.put("k", "iu", 1)
+			j.one("live")
+		}, "parallel limit reached: live", "qtop executor subscribe live --kind k --parallel N --reason R"},
+	} {
+		s.do()
+		got := call(t, j.root, "public.fn_queue_why('job k in iu')")
+		requireWhy(t, got)
+		var cures []string
+		for _, l := range got["links"].([]any) {
+			if l := l.(map[string]any); l["do"] != "" && (l["state"] == "blocks" || s.why == "") {
+				cures = append(cures, l["do"].(string))
+			}
+		}
+		require.Equal(t, []string{s.cure}, cures)
+		if s.why != "" {
+			require.Contains(t, got["why"], s.why)
+		}
+		require.Equal(t, s.why, get[string](c, `SELECT w ->> 'why' FROM jsonb_array_elements(public.fn_queue_snapshot_parts()::jsonb -> 'waiting') w WHERE w ->> 'queue' = 'job k'`))
+	}
+}
+
 func TestWhyALaneWaits(t *testing.T) {
 	j := newJobs(t)
 	told := func(name string) (why, column string) {

@@ -30,11 +30,19 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan
 #variable_conflict use_column
 BEGIN
   RETURN QUERY
-  SELECT 'webhook ' || COALESCE(b.endpoint, '(none)'),
-    CASE WHEN bool_or(g.gate IN ('open', 'half_open')) THEN ARRAY['saga_orchestrator', 'webhook_worker']
+  WITH hooks AS MATERIALIZED (
+    SELECT b.endpoint, b.subscription_id, b.waiting, b.oldest_at,
+      CASE WHEN g.gate IN ('open', 'half_open') THEN b.oldest_at END AS sendable_at
+    FROM unnest(p_hooks) b JOIN public.v_webhook_gate g ON g.subscription_id = b.subscription_id
+  )
+  SELECT 'webhook ' || COALESCE(h.endpoint, '(none)'),
+    -- a host cannot end the wait of an endpoint whose oldest delivery is suspended
+    CASE WHEN min(h.sendable_at) = min(h.oldest_at) THEN ARRAY['saga_orchestrator', 'webhook_worker']
       ELSE '{}'::text[] END,
-    min(b.oldest_at), sum(b.waiting)::bigint, array_agg(b.subscription_id), ''
-  FROM unnest(p_hooks) b JOIN public.v_webhook_gate g ON g.subscription_id = b.subscription_id GROUP BY b.endpoint
+    min(h.oldest_at), sum(h.waiting)::bigint, array_agg(h.subscription_id), ''
+  FROM hooks h GROUP BY h.endpoint
+  UNION ALL
+  SELECT '', ARRAY['saga_orchestrator', 'webhook_worker'], min(h.sendable_at), NULL, NULL, '' FROM hooks h
   UNION ALL
   SELECT 'webhook events', ARRAY['webhook_router'], u.oldest_at, least(u.waiting, 10000), NULL, ''
   FROM public.fn_webhook_unrouted() u WHERE u.waiting > 0
@@ -54,7 +62,10 @@ BEGIN
   UNION ALL
   SELECT '', ARRAY['config_expiry'], min(r.revert_at), NULL, NULL, '' FROM public.dot_config_revert r
   UNION ALL
-  SELECT '', ARRAY['bulk_operation_runner'], min(o.started_at), NULL, NULL, '' FROM public.queue_bulk_operation o
+  SELECT '', ARRAY['bulk_operation_runner'],
+    min(greatest(o.started_at, CASE WHEN isfinite(o.credited_at) THEN least(o.credited_at, now()) END)),
+    NULL, NULL, ''
+  FROM public.queue_bulk_operation o
   WHERE o.state = ANY ('{planned,running,paused}'::text[]) AND o.state = 'running';
 END
 $fn$;

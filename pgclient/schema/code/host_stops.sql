@@ -9,6 +9,16 @@ WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
 COMMENT ON VIEW public.v_live_loop IS 'Loops that at least one live worker host runs.';
 GRANT SELECT ON public.v_live_loop TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
+-- v_cron_loop: the tick workers that pg_cron ticks. Internal.
+CREATE OR REPLACE VIEW public.v_cron_loop AS
+SELECT w.worker_name AS loop
+FROM public.queue_tick_worker w
+JOIN public.dot_config m ON m.key = 'queue.scheduler.mode' AND m.value IN ('pg_cron', 'hybrid')
+LEFT JOIN public.queue_cron_job j ON j.worker_name = w.worker_name
+WHERE w.cron_job AND (w.last_result ->> 'source' = 'pg_cron'
+  OR j.run_as IS NOT NULL AND EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'pg_cron'));
+COMMENT ON VIEW public.v_cron_loop IS 'Tick workers that pg_cron ticks. Internal.';
+
 -- fn_queue_loops_lock(loops): locks the heartbeat rows of these tick workers, before the caller changes the row of its
 -- host; waits up to half a second for the locks. So if two hosts stop at the same time, the second one sees that the
 -- first one has stopped. Internal.

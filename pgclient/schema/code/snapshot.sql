@@ -178,8 +178,11 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   RETURN json_build_object('version', current_setting('server_version'), 'database', current_database(),
     'clone_of', COALESCE(public.fn_queue_clone_of(), ''),
-    'in_recovery', pg_is_in_recovery(), 'replay_lag_seconds', CASE WHEN pg_is_in_recovery()
-      THEN public.fn_age(pg_last_xact_replay_timestamp()) END);
+    'in_recovery', pg_is_in_recovery(), 'replay_lag_seconds', CASE WHEN NOT pg_is_in_recovery() THEN NULL
+      -- after all was replayed, the time of the last commit says only how long the primary has been idle
+      WHEN pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() AND EXISTS (SELECT FROM pg_stat_wal_receiver w
+        WHERE w.status IS NULL OR w.status = 'streaming') THEN 0
+      ELSE public.fn_age(pg_last_xact_replay_timestamp()) END);
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_server IS 'Section of the snapshot: the server. Internal.';

@@ -76,9 +76,11 @@ BEGIN
   ), admitted AS (
     SELECT x.lane, bool_and(x.absent <> '') AS all_absent,
       CASE WHEN min(x.absent) = max(x.absent) THEN min(x.absent) ELSE 'silent or stopped' END AS absent,
-      bool_and(x.no_room) AS no_room,
-      bool_and(x.kinds IS NOT NULL AND x.waits <> ALL (x.kinds)) AS unhandled, min(x.floor) AS floor,
-      array_agg(x.who) AS who
+      -- of the executors that live; NULL = none does
+      bool_and(x.no_room) FILTER (WHERE x.absent = '') AS no_room,
+      bool_and(x.kinds IS NOT NULL AND x.waits <> ALL (x.kinds)) FILTER (WHERE x.absent = '') AS unhandled,
+      min(x.floor) FILTER (WHERE x.absent = '') AS floor,
+      COALESCE(array_agg(x.who) FILTER (WHERE x.absent = ''), array_agg(x.who)) AS who
     FROM (SELECT DISTINCT ON (l.lane, r.sort) l.lane, l.job_kind AS waits, r.absent, r.kinds, r.floor, r.no_room, r.who
           FROM lanes l
           CROSS JOIN LATERAL (VALUES (0, l.job_kind, l.event_domain), (1, l.job_kind, ''), (2, '', l.event_domain),

@@ -7,7 +7,8 @@
 --   waiting_bound      true: more items wait than were counted
 --   in_per_s, out_per_s   items per second over five minutes; of jobs over five to ten minutes
 --   age_seconds        how long the oldest item has been due
---   clears_in_seconds  after how many seconds no item waits, at these rates; NULL = the backlog does not shrink
+--   clears_in_seconds  after how many seconds no item waits, at these rates; NULL = the backlog does not shrink, or is
+--                      blocked: the rates are those of the past minutes
 --   why                the first condition that keeps the items waiting, in the order of the CASE below; '' = none
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_waiting(p_lanes public.snapshot_lane[],
@@ -56,7 +57,11 @@ BEGIN
         WHEN v_senders = 0 THEN 'no live host runs webhook_worker'
         WHEN v_orchestrators = 0 THEN 'no live host runs saga_orchestrator'
         WHEN bool_and(COALESCE(f.hosts, 0) >= v_senders) THEN 'no live host can sign: ' || min(f.what)
-        WHEN min(b.oldest_at) IS NULL THEN 'all due later: backing off'
+        -- without such a saga, all are being sent
+        WHEN min(b.oldest_at) IS NULL AND EXISTS (SELECT FROM unnest(array_agg(b.subscription_id)) u (sub)
+          CROSS JOIN LATERAL (SELECT FROM public.webhook_delivery_sagas s
+            WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = u.sub
+            ORDER BY s.next_attempt_at LIMIT 1) n) THEN 'all due later: backing off'
         WHEN bool_and(g.rate_limit_per_second IS NOT NULL) AND sum(b.waiting) > sum(2 * g.rate_limit_per_second)
           THEN 'rate limit ' || sum(g.rate_limit_per_second) || '/s'
         WHEN max(g.slow_start_rate) IS NOT NULL THEN 'slow start: ' || round(max(g.slow_start_rate)::numeric, 1) || '/s'
@@ -93,6 +98,7 @@ BEGIN
         WHEN NOT EXISTS (SELECT 1 FROM public.queue_host q WHERE q.stopped_at IS NULL
           AND q.last_seen_at > now() - interval '15 seconds'
             AND q.last_seen_at <= clock_timestamp() + interval '5 seconds' AND b.worker_name = ANY (q.loops))
+          AND NOT EXISTS (SELECT FROM public.v_cron_loop c WHERE c.loop = b.worker_name)
           THEN 'no live host runs ' || b.worker_name
         WHEN EXISTS (SELECT 1 FROM unnest(p_watch) h WHERE h.executor_id = b.worker_name
           AND h.state = 'silent') THEN b.worker_name || ' is silent' ELSE '' END
@@ -107,7 +113,7 @@ BEGIN
   SELECT json_agg(x ORDER BY x.oldest_at NULLS LAST, x.waiting DESC, x.source, x.subject, x.domain) FROM (
     SELECT w.waiting, w.waiting_bound, w.in_per_s, w.out_per_s,
       COALESCE(floor(public.fn_age(w.oldest_at))::bigint, 0) AS age_seconds,
-      w.oldest_at, CASE WHEN w.out_per_s > w.in_per_s AND (w.source <> 'job' OR w.why = '')
+      w.oldest_at, CASE WHEN w.out_per_s > w.in_per_s AND w.why ~ '^(rate limit |slow start: |$)'
         THEN ceil(w.waiting / (w.out_per_s - w.in_per_s))::bigint END
         AS clears_in_seconds, w.queue, w.source, w.subject, w.domain, w.why FROM w) x), '[]');
 END

@@ -3,7 +3,8 @@
 -- fn_why_link(link, state, text, detail, keys, do) → one link of the chain: one condition. state: blocks (no work of
 -- the queue moves until it is fixed), slows (some of the work waits), clear. keys: console keys that lead to the screen
 -- where it can be fixed; do: a command line that fixes it. Internal.
--- fn_why_flag(key) → the link of a switch. fn_why_host(loop) → the link for a live host that runs the loop. Internal.
+-- fn_why_flag(key) → the link of a switch. fn_why_host(loop) → the link of a loop: a live host or pg_cron runs it.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_why_link(p_link text, p_state text, p_text text, p_detail text, p_keys text,
   p_do text) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -37,9 +38,10 @@ COMMENT ON FUNCTION public.fn_why_flag IS
 CREATE OR REPLACE FUNCTION public.fn_why_host(p_loop text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  v_who text := (SELECT string_agg(q.host_id, ', ' ORDER BY q.host_id) FROM public.queue_host q
+  v_who text := COALESCE((SELECT string_agg(q.host_id, ', ' ORDER BY q.host_id) FROM public.queue_host q
     WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
-      AND q.last_seen_at <= clock_timestamp() + interval '5 seconds' AND p_loop = ANY (q.loops));
+      AND q.last_seen_at <= clock_timestamp() + interval '5 seconds' AND p_loop = ANY (q.loops)),
+    (SELECT 'pg_cron' FROM public.v_cron_loop c WHERE c.loop = p_loop));
 BEGIN
   RETURN public.fn_why_link(
     p_link => 'host', p_state => CASE WHEN v_who IS NULL THEN 'blocks' ELSE 'clear' END,
@@ -47,7 +49,7 @@ BEGIN
     p_detail => left(v_who, 200), p_keys => 'gw S', p_do => 'qtop worker --loops ' || p_loop);
 END $$;
 COMMENT ON FUNCTION public.fn_why_host IS
-  'The link of a loop that a live host must run, in the chain of fn_queue_why. Internal.';
+  'The link of a loop that a live host or pg_cron must run, in the chain of fn_queue_why. Internal.';
 
 -- fn_why_webhook(endpoint) → the links in the chain of fn_queue_why for the deliveries that wait for an endpoint.
 -- Internal.
@@ -154,8 +156,9 @@ BEGIN
     p_detail => v_fault.detail::text, p_keys => ''::text, p_do => v_fault.remedy::text);
   IF v_waiting > 0 THEN
     v_links := v_links || public.fn_why_link(
-      p_link => 'due', p_state => CASE WHEN v_oldest IS NULL THEN 'blocks' ELSE 'clear' END,
-      p_text => CASE WHEN v_oldest IS NULL THEN 'all due later: backing off' ELSE 'due' END,
+      p_link => 'due', p_state => CASE WHEN v_oldest IS NULL AND v_next IS NOT NULL THEN 'blocks' ELSE 'clear' END,
+      p_text => CASE WHEN v_oldest IS NOT NULL THEN 'due' WHEN v_next IS NOT NULL THEN 'all due later: backing off'
+        ELSE 'all in flight' END,
       p_detail => CASE WHEN v_oldest IS NULL THEN 'the next at '
         || to_char(v_next AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"') END,
       p_keys => '', p_do => '')
@@ -206,12 +209,19 @@ BEGIN
   SELECT count(*) AS n, COALESCE(bool_and(x.absent <> ''), false) AS all_absent,
     CASE WHEN min(x.absent) = max(x.absent) THEN min(x.absent) ELSE 'silent or stopped' END AS absent,
     count(*) FILTER (WHERE x.absent = 'silent') AS silent, count(*) FILTER (WHERE x.absent = 'stopped') AS stopped,
-    COALESCE(bool_and(x.room <= 0), false) AS no_room, min(x.priority_floor) AS floor,
-    COALESCE(bool_and(x.kinds IS NOT NULL AND p_kind <> ALL (x.kinds)), false) AS unhandled,
     count(*) FILTER (WHERE x.kinds IS NOT NULL AND p_kind <> ALL (x.kinds)) AS without,
-    COALESCE(left(string_agg(x.executor_id, ', ' ORDER BY x.executor_id), 200), '') AS who, min(x.executor_id) AS first,
-    -- the job subscription that governs the lane for the first executor
-    (array_agg(concat(' --kind ' || x.job_kind, ' --domain ' || x.event_domain) ORDER BY x.executor_id))[1] AS rule
+    COALESCE(left(string_agg(x.executor_id, ', ' ORDER BY x.executor_id), 200), '') AS who,
+    min(x.executor_id) FILTER (WHERE x.absent <> '') AS first_absent,
+    -- of the executors that live:
+    COALESCE(bool_and(x.room <= 0) FILTER (WHERE x.absent = ''), false) AS no_room,
+    min(x.priority_floor) FILTER (WHERE x.absent = '') AS floor,
+    COALESCE(bool_and(x.kinds IS NOT NULL AND p_kind <> ALL (x.kinds)) FILTER (WHERE x.absent = ''), false)
+      AS unhandled,
+    left(string_agg(x.executor_id, ', ' ORDER BY x.executor_id) FILTER (WHERE x.absent = ''), 200) AS alive,
+    min(x.executor_id) FILTER (WHERE x.absent = '') AS first,
+    -- the job subscription that governs the lane for the first of them
+    (array_agg(concat(' --kind ' || x.job_kind, ' --domain ' || x.event_domain) ORDER BY x.executor_id)
+      FILTER (WHERE x.absent = ''))[1] AS rule
   INTO r FROM (
     SELECT DISTINCT ON (s.executor_id) s.*, k.kinds,
       CASE WHEN h.state IN ('silent', 'stopped') THEN h.state ELSE '' END AS absent,
@@ -257,7 +267,7 @@ BEGIN
         ELSE 'no subscribed executor is silent' END,
       p_detail => NULL, p_keys => '',
       p_do => format('start the program of executor %s; if it is a host of qtop, with its handlers: '
-        'qtop worker --executor %s --loops job_executor', r.first, r.first)),
+        'qtop worker --executor %s --loops job_executor', r.first_absent, r.first_absent)),
     public.fn_why_link(
       p_link => 'handler',
       p_state => CASE WHEN r.unhandled THEN 'blocks' WHEN r.without > 0 THEN 'slows' ELSE 'clear' END,
@@ -279,7 +289,7 @@ BEGIN
         WHEN v_never > 0 THEN 'qtop job cancel ID --reason R, then enqueue the jobs again with a time' ELSE '' END),
     public.fn_why_link(
       p_link => 'parallel', p_state => CASE WHEN r.no_room THEN 'blocks' ELSE 'clear' END,
-      p_text => CASE WHEN r.no_room THEN 'parallel limit reached: ' || r.who
+      p_text => CASE WHEN r.no_room THEN 'parallel limit reached: ' || r.alive
         ELSE COALESCE(b.leased + b.in_progress, 0) || ' at work' END,
       p_detail => NULL, p_keys => '4 E',
       p_do => format('qtop executor subscribe %s%s --parallel N --reason R', r.first, r.rule)),
@@ -287,7 +297,7 @@ BEGIN
       p_link => 'floor',
       p_state => CASE WHEN v_highest < r.floor THEN 'blocks' WHEN v_lowest < r.floor THEN 'slows' ELSE 'clear' END,
       p_text => CASE WHEN v_lowest < r.floor
-        THEN format('priority floor %s of %s: waiting jobs have %s', r.floor, r.who,
+        THEN format('priority floor %s of %s: waiting jobs have %s', r.floor, r.alive,
         concat_ws(' to ', v_lowest, NULLIF(v_highest, v_lowest))) ELSE 'no job waits below the priority floor' END,
       p_detail => NULL, p_keys => '4 E',
       p_do => format('qtop executor subscribe %s%s --floor N --reason R', r.first, r.rule))));
