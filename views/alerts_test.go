@@ -32,6 +32,18 @@ func TestFailingEndpointIsTold(t *testing.T) {
 	lines := plainText(views.PlainLines(&queue.Snapshot{Alerts: []queue.Alert{a}}, e))
 	require.Contains(t, lines, "FAILING webhook subscription 7, suspended, no owner")
 	require.NotContains(t, lines, "SILENT")
+
+	a.State, a.AckedBy = "acked", queue.Clean("ann")
+	s := queue.Snapshot{Alerts: []queue.Alert{a}, Suspended: []queue.Suspension{
+		{SubscriptionID: 7, Endpoint: queue.Clean("hooks.acme.example"), Reason: queue.Clean("failing"), By: queue.Clean("webhook_worker"), Since: since},
+		{SubscriptionID: 8, Endpoint: queue.Clean("other.example"), Reason: queue.Clean("failing"), By: queue.Clean("webhook_worker"), Since: since},
+		{SubscriptionID: 9, Endpoint: queue.Clean("pay.example"), Reason: queue.Clean("operator"), By: queue.Clean("ben"), Since: since},
+	}}
+	got := plain(views.Overview(views.OverviewState{Snapshot: &s}, e, views.Size{W: 120, H: 40}).Lines)
+	require.Contains(t, got, "✖ SUSPENDED   pay.example by ben · 2 endpoints kept failing")
+	require.Equal(t, "critical", views.Troubles(&s)[1].Severity)
+	require.Contains(t, views.Troubles(&s)[1].Text.String(), "hooks.acme.example · failing · suspended for 2h 00m · until resumed · owner ann")
+	require.Equal(t, "warning", views.Troubles(&s)[0].Severity)
 }
 
 // conditions returns alerts that are not about silences, and two silences that

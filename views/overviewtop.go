@@ -154,13 +154,13 @@ func holderName(h queue.Held) string {
 }
 
 // suspensions returns the endpoints to which nothing is sent: first those that people suspended,
-// because only people end that; then those that answered 410; then open circuits, which close by
-// themselves.
+// because only people end that; then those that were given up because they kept failing; then those
+// that answered 410; then open circuits, which close by themselves.
 func suspensions(s *queue.Snapshot, e Env) troubles {
 	t := troubles{label: "SUSPENDED", cure: e.cure("resume", "7 D"), missing: missing(s, "suspended")}
 	all := slices.Clone(s.Suspended)
 	slices.SortStableFunc(all, func(a, b queue.Suspension) int { return suspendedBy(a) - suspendedBy(b) })
-	var kinds [3][]string
+	var kinds [4][]string
 	for _, x := range all {
 		until, r := "until resumed", rankWarning
 		switch {
@@ -170,9 +170,11 @@ func suspensions(s *queue.Snapshot, e Env) troubles {
 			until = "until " + e.Clock(*x.Until)
 		}
 		id := strconv.FormatInt(x.SubscriptionID, 10)
-		if a, ok := queue.Find(s.Alerts, func(a queue.Alert) bool { return a.Subject.String() == "circuit:"+id }); ok {
+		failing := x.Reason.String() == "failing"
+		subject := queue.Choose(failing, "failing:", "circuit:") + id
+		if a, ok := queue.Find(s.Alerts, func(a queue.Alert) bool { return a.Subject.String() == subject }); ok {
 			r = rank(a.Severity)
-			until = e.dotted("open for "+Age(a.AgeSeconds), until, queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), ""))
+			until = e.dotted(queue.Choose(failing, "suspended for ", "open for ")+Age(a.AgeSeconds), until, queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), ""))
 		}
 		by := queue.Choose(x.By.Empty(), "", "by "+x.By.String())
 		k := suspendedBy(x)
@@ -185,19 +187,23 @@ func suspensions(s *queue.Snapshot, e Env) troubles {
 	if n := len(kinds[0]); n > 0 {
 		people = strings.Join(kinds[0][:min(n, 2)], ", ") + queue.Choose(n > 2, " +"+strconv.Itoa(n-2)+" more by people", "")
 	}
-	t.summary = e.dotted(people, someOf(len(kinds[2]), "circuit open", "circuits open"), someOf(len(kinds[1]), "endpoint answered 410", "endpoints answered 410"))
+	t.summary = e.dotted(people, someOf(len(kinds[1]), "endpoint kept failing", "endpoints kept failing"),
+		someOf(len(kinds[3]), "circuit open", "circuits open"), someOf(len(kinds[2]), "endpoint answered 410", "endpoints answered 410"))
 	if people == "" {
 		t.summary = e.dotted(t.summary, t.names())
 	}
 	return t
 }
 
-// suspendedBy returns what stopped an endpoint: 0 = a person, 1 = its answer 410, 2 = its circuit.
+// suspendedBy returns what stopped an endpoint: 0 = a person, 1 = that it kept failing, 2 = its
+// answer 410, 3 = its circuit.
 func suspendedBy(x queue.Suspension) int {
 	switch why := x.Reason.String(); {
 	case why == "circuit":
-		return 2
+		return 3
 	case strings.HasPrefix(why, "410"):
+		return 2
+	case why == "failing":
 		return 1
 	}
 	return 0
