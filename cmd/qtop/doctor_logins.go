@@ -26,7 +26,7 @@ func loginFindings(ctx context.Context, x patient) []finding {
 	}
 	mayAct := slices.ContainsFunc(x.session.Roles, func(r string) bool { return r != "queue_viewer" })
 	for _, set := range settings {
-		if f := settingFinding(set, mayAct); f.Check != "" {
+		if f := settingFinding(set, mayAct, x.session.ReadOnly && !x.settings.ReadOnly); f.Check != "" {
 			out = append(out, f)
 		}
 	}
@@ -63,7 +63,7 @@ const shownLogins = 20
 // harmless setting it returns a finding without Check. search_path,
 // client_encoding and the isolation level are harmless to qtop's own sessions,
 // which set their own.
-func settingFinding(x inspect.LoginSetting, mayAct bool) finding {
+func settingFinding(x inspect.LoginSetting, mayAct, readOnly bool) finding {
 	value := strings.ToLower(x.Value.String())
 	whose := settingOwner(x)
 	reset := "ALTER " + whose + " RESET " + x.Name
@@ -77,7 +77,10 @@ func settingFinding(x inspect.LoginSetting, mayAct bool) finding {
 	switch x.Name {
 	case "default_transaction_read_only":
 		if slices.Contains([]string{"on", "true", "yes", "1"}, value) {
-			return finding{queue.Choose(x.Mine && mayAct, "bad", "note"), "read-only", queue.Clean(says + ": nothing can be changed"), reset}
+			// the setting of the role in the database comes first, then that of the role, of the database, of the server
+			bad := x.Mine && mayAct && readOnly
+			return finding{queue.Choose(bad, "bad", "note"), "read-only", queue.Clean(says + ": nothing can be changed"+
+				queue.Choose(x.Mine && !bad, ", except where a stronger setting is off", "")), reset}
 		}
 	case "session_replication_role":
 		if value != "origin" {

@@ -49,6 +49,9 @@ func partitionFinding(ctx context.Context, x patient) []finding {
 	if x.session.InRecovery {
 		return []finding{{"note", "partitions", queue.Clean("not looked at on a standby"), "ask the primary"}}
 	}
+	if x.session.ReadOnly {
+		return []finding{{"note", "partitions", queue.Clean("not looked at: this session is read-only"), "a host's retention_sweep does it every hour"}}
+	}
 	made, caught, err := inspect.EnsurePartitions(ctx, x.client)
 	switch {
 	case queue.KindOf(err) == queue.KindPermission:
