@@ -62,6 +62,7 @@ func (s *Server) args() []string {
 		set("fsync", "off")
 		set("full_page_writes", "off")
 		set("synchronous_commit", "off")
+		set("jit", "off") // compiling the plan of a query takes longer than running it on the few rows of a test
 	}
 	names := make([]string, 0, len(s.opts.Params))
 	for name := range s.opts.Params {

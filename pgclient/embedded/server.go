@@ -22,7 +22,7 @@ const (
 // durability.
 type Options struct {
 	Dir    string            // base directory; "" = a fresh temporary one that Stop removes
-	Test   bool              // fsync, full_page_writes and synchronous_commit off
+	Test   bool              // fsync, full_page_writes, synchronous_commit and jit off
 	Major  int               // 0 = the newest from 15 on, or the major of an existing data directory
 	Notice func(line string) // called with a line per important step; nil = no lines
 	Wipe   bool              // remove the data before the start; never while another process owns the server
