@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
 // code installs what differs of the functions, views, triggers, rights and comments of this release
@@ -124,16 +125,26 @@ func (in *installer) installDifferent(ctx context.Context, o object, found map[k
 }
 
 // withArguments adds the argument types to the name of a function in GRANT and COMMENT statements,
-// because a function of another owner with the same name would make the name ambiguous.
+// because a function of another owner with the same name would make the name ambiguous. All
+// functions are installed by then, so one query reads the arguments of all.
 func (in *installer) withArguments(ctx context.Context, o object, sql string) (string, error) {
 	name, ok := strings.CutPrefix(o.name, "FUNCTION ")
 	if !ok {
 		return sql, nil
 	}
-	var signature string
-	err := in.tx.QueryRow(ctx, `SELECT p.oid::regprocedure::text FROM pg_proc p
-		WHERE p.pronamespace = 'public'::regnamespace AND p.proname = $1 AND p.proowner = ($2::text)::regrole`, name, in.roleSet.owner()).Scan(&signature)
-	return strings.ReplaceAll(sql, o.target()+" ", "FUNCTION "+signature+" "), err
+	if in.signatures == nil {
+		in.signatures = map[string]string{}
+		var fn, signature string
+		if err := pgrow.Visit(ctx, in.tx, []any{&fn, &signature}, func() { in.signatures[fn] = signature }, `SELECT p.proname::text, p.oid::regprocedure::text
+			FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace AND p.proowner = ($1::text)::regrole ORDER BY p.oid DESC`, in.roleSet.owner()); err != nil {
+			return "", err
+		}
+	}
+	signature, ok := in.signatures[name]
+	if !ok {
+		return "", pgx.ErrNoRows
+	}
+	return strings.ReplaceAll(sql, o.target()+" ", "FUNCTION "+signature+" "), nil
 }
 
 // comparedName is the name under which compare creates the wanted definition of a function, view or

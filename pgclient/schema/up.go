@@ -194,8 +194,9 @@ type installer struct {
 	roleOrigin map[string]string // by logical name: how each role became part of the set
 
 	before     installedCode
-	records    map[key]recorded // the hashes that the last migration recorded
-	comparable bool             // the records have the form (formOf) of this program on this server
+	records    map[key]recorded  // the hashes that the last migration recorded
+	comparable bool              // the records have the form (formOf) of this program on this server
+	signatures map[string]string // by name: the functions with the types of their arguments
 }
 
 // run is the transaction of Up.
