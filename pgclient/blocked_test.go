@@ -73,6 +73,11 @@ func TestPreviewsSayWhatBlocksWebhooks(t *testing.T) {
 	w.host("webhook_worker", "saga_orchestrator", "bulk_operation_runner", "webhook_router")
 	require.Equal(t, []string{"webhook.worker.enabled is off"}, blockers(plan(t, op, run)))
 	require.Empty(t, blockers(plan(t, admin, on)))
+
+	w.exec("UPDATE public.queue_host SET last_seen_at = now() + interval '1 hour'") // dead since before the clock of the server went back
+	require.ElementsMatch(t, append([]string{"no live host runs bulk_operation_runner"}, all...), blockers(plan(t, op, freeze)))
+	require.Contains(t, lines(plan(t, op, freeze)), "no live host runs bulk operations")
+	w.exec("UPDATE public.queue_host SET last_seen_at = now()")
 	w.flag("webhook.worker.enabled", "true")
 	for _, r := range []queue.Request{requeue, freeze, run} {
 		require.Empty(t, blockers(plan(t, op, r)))

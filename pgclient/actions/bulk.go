@@ -277,7 +277,8 @@ func (c *Planner) runners(ctx context.Context, p *queue.Plan, kinds ...string) e
 	err := c.act.QueryRow(ctx, `SELECT count(*) FILTER (WHERE 'bulk_operation_runner' = ANY (h.loops)), count(*) FILTER (WHERE 'webhook_worker' = ANY (h.loops)),
 			EXISTS (SELECT FROM public.dot_config f WHERE f.key = 'queue.dlq.replay_enabled' AND f.value <> 'true'),
 			EXISTS (SELECT FROM public.dot_config f WHERE f.key = 'iu_core.routes_master_enabled' AND f.value <> 'true')
-		FROM public.queue_host h WHERE h.stopped_at IS NULL AND h.last_seen_at > now() - interval '15 seconds'`).Scan(&n, &senders, &off, &unrouted)
+		FROM public.queue_host h WHERE h.stopped_at IS NULL AND h.last_seen_at > now() - interval '15 seconds'
+			AND h.last_seen_at <= clock_timestamp() + interval '5 seconds'`).Scan(&n, &senders, &off, &unrouted)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,8 @@ func SigningFaults(ctx context.Context, c *pgclient.Client) (faults []SigningFau
 	}
 
 	err = c.Read().QueryRow(ctx, `SELECT count(*)::int FROM public.queue_host q WHERE q.stopped_at IS NULL
-		AND q.last_seen_at > now() - interval '15 seconds' AND 'webhook_worker' = ANY (q.loops)`).Scan(&hosts)
+		AND q.last_seen_at > now() - interval '15 seconds' AND q.last_seen_at <= clock_timestamp() + interval '5 seconds'
+			AND 'webhook_worker' = ANY (q.loops)`).Scan(&hosts)
 	return faults, hosts, pgerror.Translate(err)
 }
 
