@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/qtop/qtop/config"
@@ -107,4 +108,20 @@ func secretSources(in []config.Secret) []sender.SecretSource {
 		out = append(out, sender.SecretSource{Ref: s.Ref, From: from})
 	}
 	return out
+}
+
+// unreadableSecrets returns a line for each reference with which this user cannot sign because of a
+// file. Secrets in variables are left out: the variables of a service are not those of this process.
+func unreadableSecrets(s config.Settings) (all []queue.Text) {
+	inFiles := slices.DeleteFunc(slices.Clone(s.Delivery.Secrets), func(x config.Secret) bool { return x.File == "" })
+	secrets, err := sender.NewSecrets(secretSources(inFiles))
+	if err != nil {
+		return []queue.Text{queue.Said(err)}
+	}
+	for _, ref := range secrets.Refs() {
+		if _, fault := secrets.Look(ref); fault != nil {
+			all = append(all, queue.Clean(secrecy.Mask(fault.Error())))
+		}
+	}
+	return all
 }

@@ -37,7 +37,7 @@ func TestFilesOpenToOthers(t *testing.T) {
 	pass := write("pass", 0o600, "*:*:*:*:x1234\n")
 	key := write("key.pem", 0o600, "x")
 	check := func() (string, int) {
-		cmd := qtop(t, "host=127.0.0.1 sslkey="+key, "config", "check")
+		cmd := qtop(t, "host=127.0.0.1 sslmode=disable sslkey="+key, "config", "check")
 		cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+filepath.Join(dir, "home"), "PGSERVICEFILE="+service, "PGPASSFILE="+pass)
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
@@ -94,6 +94,39 @@ func TestFilesOpenToOthers(t *testing.T) {
 	said, code = check()
 	require.Equal(t, 78, code)
 	require.Contains(t, said, "others may write folder "+open)
+}
+
+// A file that the connection needs and that is not there is found by config check, before a host
+// is started, and named with the reason; a secret file that is not there is a warning, since it
+// may come.
+func TestConfigCheckReadsTheFilesOfTheConnection(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ca, secret := filepath.Join(dir, "db-ca.pem"), filepath.Join(dir, "acme")
+	check := func(dsn, listen string) (string, int) {
+		cmd := qtop(t, dsn, "config", "check", "--delivery-secrets", "acme=file:"+secret)
+		cmd.Env = append(cmd.Env, "QTOP_LISTEN_DSN="+listen)
+		out, _ := cmd.CombinedOutput()
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	missing := "a file of the connection string cannot be read: " + ca + ": no such file or directory (dsn)"
+	for _, dsn := range []string{"host=db.example sslrootcert=" + ca, "postgres://anna@db.example/app?sslrootcert=" + ca} {
+		said, code := check(dsn, "")
+		require.Contains(t, said, missing)
+		require.Equal(t, 78, code)
+		said, code = check("host=db.example", dsn)
+		require.Contains(t, said, missing, "listen_dsn")
+		require.Equal(t, 78, code)
+	}
+	said, code := check("host=127.0.0.1 sslmode=verify-ca sslrootcert='"+ca+" "+canaryHead+"'", "")
+	require.Empty(t, seen(said), said)
+	require.Equal(t, 78, code)
+	said, code = check("host=db.example", "")
+	require.Zero(t, code, said)
+	require.Contains(t, said, `warning: secret_ref "acme": file `+secret+" does not exist: ")
+	require.NoError(t, os.WriteFile(secret, []byte("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), 0o600))
+	said, _ = check("host=db.example", "")
+	require.Equal(t, "the configuration is fine\n", said)
 }
 
 // The doctor names the subscriptions that hosts cannot sign, and what is wrong

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
 	"github.com/qtop/qtop/pgclient/schema"
@@ -67,7 +68,7 @@ func configCmd(a *app) *cobra.Command {
 	}
 	show.Flags().BoolVar(&origin, "origin", false, "say where each value comes from")
 	cmd.AddCommand(show, &cobra.Command{
-		Use: "check", Example: "qtop config check", Short: "Read every source; exit 78 and list the problems when there are any", Args: cobra.NoArgs,
+		Use: "check", Example: "qtop config check", Short: "Read every source and file that the settings name, as the user who runs this; exit 78 and list the problems when there are any", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if err := refused(hostFiles(a.settings)); err != nil {
 				return err
@@ -75,10 +76,16 @@ func configCmd(a *app) *cobra.Command {
 			if _, err := a.handlers(a.settings.Loops, nil); err != nil {
 				return err
 			}
+			for _, dsn := range []string{a.settings.DSN, a.settings.ListenDSN} {
+				if _, err := pgpool.ParseDSN(dsn); err != nil {
+					return err
+				}
+			}
 			warnings := []queue.Text{}
 			for _, f := range append(a.files, hostFiles(a.settings)...) {
 				warnings = append(warnings, queue.Clean(secrecy.Mask(f.line())))
 			}
+			warnings = append(warnings, unreadableSecrets(a.settings)...)
 			for _, p := range a.settings.Warnings() {
 				warnings = append(warnings, queue.Clean(p.Error()))
 			}

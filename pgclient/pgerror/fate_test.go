@@ -94,3 +94,12 @@ func TestMayHaveCommitted(t *testing.T) {
 		require.True(t, pgerror.MayHaveCommitted(err), "%v", err)
 	}
 }
+
+// A server that lets nobody in from this address answers with the code of a wrong login: the remedy is
+// on the server, not in the connection string.
+func TestTheRemedyOfARefusedAddressIsOnTheServer(t *testing.T) {
+	t.Parallel()
+	refused := pgerror.Translate(&pgconn.PgError{Code: "28000", Message: `no pg_hba.conf entry for host "192.0.2.2", user "anna", database "app", no encryption`})
+	require.ErrorContains(t, refused, "pg_hba.conf of the server must let this login")
+	require.ErrorContains(t, pgerror.Translate(&pgconn.PgError{Code: "28000", Message: `role "anna" is not permitted to log in`}), "check user")
+}

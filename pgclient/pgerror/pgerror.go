@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"net"
 	"regexp"
 	"slices"
@@ -24,6 +26,10 @@ func Connect(err error) error {
 	}
 	var parse *pgconn.ParseConfigError
 	if errors.As(err, &parse) {
+		if file := (*fs.PathError)(nil); errors.As(err, &file) && plainPath.MatchString(file.Path) {
+			return queue.NewError(queue.KindConfig, Mask(fmt.Sprintf("a file of the connection string cannot be read: %s: %s", file.Path, queue.Said(file.Err))), "dsn",
+				"check the path, and that the user who runs qtop may read the file and open its folders").Because(err)
+		}
 		return queue.NewError(queue.KindConfig, "the connection string cannot be read: "+Mask(withoutValues(withoutDSN(parse.Error()))), "dsn",
 			"correct it in QTOP_DSN, DATABASE_URL, --dsn, the profile, or the PG* variables").Because(err)
 	}
@@ -59,6 +65,8 @@ var (
 	// repeated matches the place in a parser's message where a value follows without quotes.
 	repeated   = regexp.MustCompile(`(?:value|service|file): ()`)
 	plainValue = regexp.MustCompile(`^[\w./-]*\)?$`)
+	// plainPath matches the path of a file that is no end of a password which the parser took for a path.
+	plainPath = regexp.MustCompile(`^/[\w./-]+$`)
 )
 
 // Mask hides passwords in a text: the secrets that this process knows, and any text in the position
@@ -153,6 +161,8 @@ func serverError(pg *pgconn.PgError, err error) error {
 		e.Kind, e.Do = queue.KindUsage, queue.Clean("the database or the client cannot hold this character: the checks named encoding of qtop doctor say which; a database for qtop needs UTF8")
 	case pg.Code == "22P05":
 		e.Kind, e.What, e.Do = queue.KindUsage, queue.Clean(`PostgreSQL stores no \u0000 in text or JSON`), queue.Clean("leave that character out")
+	case pg.Code == "28000" && strings.Contains(pg.Message, "pg_hba.conf"): // in every language of the server
+		e.Kind, e.Do = queue.KindUnavailable, queue.Clean("pg_hba.conf of the server must let this login into this database from this address, and be read again")
 	case pg.Code == "28P01", pg.Code == "28000", pg.Code == "3D000":
 		e.Kind, e.Do = queue.KindUnavailable, queue.Clean("check user, database and password of the connection string")
 	case pg.Code == "57014":
