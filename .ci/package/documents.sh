@@ -36,7 +36,8 @@ marked() {
 # without sudo, because the trial is root.
 fill() {
 	sed "s|db\.example|127.0.0.1:$port|g; s|localhost|127.0.0.1:$port|g; s|127\.0\.0\.1:9187|${metrics:-127.0.0.1:9187}|g
-		s|PASSWORD '…'|PASSWORD 'owner-secret'|; s|\./qtop_[0-9.]*_amd64\.deb|/packages/next.deb|; s|^sudo ||; s|^\\$ sudo |$ |"
+		s|PASSWORD '…'|PASSWORD 'owner-secret'|; s|\./qtop_[0-9.]*_amd64\.deb|/packages/next.deb|; s|^sudo ||
+		s|^\\$ sudo -u qtop |$ setpriv --reuid=qtop --regid=qtop --init-groups |; s|^\\$ sudo |$ |"
 }
 # commands N: the Nth block of install.md that the trial runs, a command per line.
 commands() { marked "$work/next/docs/install.md" "$trial_mark" "$1" | fill | sed -n 's/^\$ //p'; }
@@ -66,7 +67,7 @@ check_signature() {
 	verify=$(grep '^ssh-keygen ' <<<"$block")
 	check=$(grep '^sha256sum ' <<<"$block")
 	mkdir "$work/download"
-	echo "qtop $(cat "$work/release.pub")" >"$work/download/allowed_signers"
+	cp "$work/release.pub" "$work/download/"
 	(
 		cd "$work/download"
 		bash -e -c "$block" >"$work/last" 2>&1 || { cat "$work/last" >&2; fail "the lines of install.md that check a download"; }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -43,3 +44,28 @@ func TestGuideNamesEveryPaneAndVerb(t *testing.T) {
 	}
 	require.Greater(t, seen, 70)
 }
+
+// docs/guide.md has every code with which a host may end an attempt, so that a person who sees one finds
+// what it means: those of the sources, and LEASE_LOST of the database.
+func TestGuideExplainsTheCodesOfAttempts(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/guide.md")
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(text), "\n## Codes of failed attempts\n")
+	require.True(t, found)
+	codes := []string{"LEASE_LOST", "LEASE_LOST_LIMIT", "HTTP_nnn", "EXIT_N"}
+	for _, file := range []string{"../../workerhost/sender/codes.go", "../../workerhost/handler/outcome.go"} {
+		source, err := os.ReadFile(file) //nolint:gosec // a file of this repository
+		require.NoError(t, err)
+		in := codeConstant.FindAllStringSubmatch(string(source), -1)
+		require.Greater(t, len(in), 5, file)
+		for _, m := range in {
+			codes = append(codes, m[1])
+		}
+	}
+	for _, code := range codes {
+		require.Contains(t, section, "`"+code+"`", "add the code to the table of docs/guide.md")
+	}
+}
+
+var codeConstant = regexp.MustCompile(`(?m)^\tCode\w+ *= "([A-Z_]+)"`)
