@@ -53,20 +53,32 @@ type Querier interface {
 }
 
 // In enqueues jobs inside the caller's transaction, all or none. After an error the transaction can
-// only be rolled back. In sends no wake signal: after the commit, call [Producer.Notify] or
-// [Notifier.Notify] for the domains of the jobs. If q is a pool, the jobs are a separate
+// only be rolled back. In sends no wake signal for the jobs: after the commit, call
+// [Producer.Notify] or [Notifier.Notify] for their domains. If q is a pool, the jobs are a separate
 // transaction.
 func In(ctx context.Context, q Querier, jobs []Job) (Made, error) {
+	text, err := json.Marshal(jobs) // some modes of pgx do not know the type of the parameter, and can only send a text
+	if err != nil {
+		return Made{}, pgerror.Translate(err)
+	}
 	var r answer
-	err := q.QueryRow(ctx, enqueueManySQL+noTrigger, jobs).Scan(&r)
+	err = q.QueryRow(ctx, inSQL, string(text)).Scan(&r, nil)
 	return r.Made, pgerror.Translate(err)
 }
 
 const (
-	// noTrigger disables the wake trigger of job_queue until the end of the transaction: it is
+	// noTrigger disables all triggers that send wake signals until the end of the transaction: it is
 	// appended to a SELECT that calls the enqueueing function. A condition without a table is
 	// evaluated before the function is called.
 	noTrigger = " WHERE set_config('qtop.doorbell', 'on', true) = 'on'"
+	// inSQL disables these triggers for its jobs alone. The other rows of the transaction are the
+	// caller's, who does not send their signals. OFFSET 0 keeps the order: read the setting, change it,
+	// call the function, restore it. Without the column was, the condition would be evaluated first.
+	inSQL = `SELECT made.answer, set_config('qtop.doorbell', made.was, true)
+		FROM (SELECT public.fn_job_enqueue_many($1::jsonb) AS answer, setting.was
+			FROM (SELECT current_setting('qtop.doorbell', true) AS was OFFSET 0) setting
+			WHERE set_config('qtop.doorbell', CASE WHEN setting.was = 'on' THEN setting.was ELSE 'on' END, true) = 'on'
+			OFFSET 0) made`
 	// shortLockWait is appended to noTrigger; it limits each wait for a lock in the transaction to
 	// claimLockTimeout.
 	shortLockWait    = " AND set_config('lock_timeout', '" + claimLockTimeout + "', true) IS NOT NULL"
