@@ -155,7 +155,7 @@ const (
 //     prevent the others from being recorded.
 //  3. A single result that this host may not record (pgerror.GiveBack) is sent again in the
 //     background until its lease, as it is then, would end. The result of a row that another
-//     session has locked is sent again in the background until the database answers.
+//     session has locked is sent again in the background until the database answers (retryAlone).
 //  4. A single result that is refused because of its content (pgerror.GiveUp) is sent without its
 //     text. If that is refused too, the result is lost.
 func (r *Results[T]) send(batch []T) {
@@ -189,14 +189,9 @@ func (r *Results[T]) send(batch []T) {
 		case fate == pgerror.GiveUp:
 			r.rec.OnLost(batch, err)
 			return
-		case fate == pgerror.GiveBack:
+		case fate == pgerror.GiveBack, smaller:
 			r.refused.Add(1)
-			end := time.Now().Add(r.rec.LeaseLeft(batch[0])) // renewals go on while the result is not recorded
-			r.stopped.Go(func() { r.retryAlone(batch[0], err, func(wait time.Duration) bool { return time.Until(end) >= wait }) })
-			return
-		case smaller:
-			r.refused.Add(1)
-			r.stopped.Go(func() { r.retryAlone(batch[0], err, func(time.Duration) bool { return true }) })
+			r.stopped.Go(func() { r.retryAlone(batch[0], err, textDropped) })
 			return
 		}
 		if wait > minPause && !countedRetrying {
@@ -207,11 +202,28 @@ func (r *Results[T]) send(batch []T) {
 	}
 }
 
-// retryAlone sends a single result again, which failed with err, until the database records it,
-// goesOn returns false or the host stops. goesOn is asked before each pause.
-func (r *Results[T]) retryAlone(one T, err error, goesOn func(pause time.Duration) bool) {
-	for wait := minPause; goesOn(wait) && r.ctx.Err() == nil; wait = min(2*wait, maxPause) {
-		r.pause(wait)
+// retryAlone sends a single result again, which failed with err, until the database records it or
+// refuses its content even without its text, or the host stops. From the first error on of which the
+// fate is pgerror.GiveBack, it ends with the lease as that is then.
+func (r *Results[T]) retryAlone(one T, err error, textDropped bool) {
+	var end time.Time
+	for wait := minPause; r.ctx.Err() == nil; wait = min(2*wait, maxPause) {
+		fate, _ := pgerror.FateOf(err)
+		if fate == pgerror.GiveUp {
+			if textDropped || r.rec.DropText == nil {
+				break
+			}
+			textDropped = true
+			r.rec.DropText(one)
+		} else {
+			if fate == pgerror.GiveBack && end.IsZero() {
+				end = time.Now().Add(r.rec.LeaseLeft(one)) // renewals go on while the result is not recorded
+			}
+			if !end.IsZero() && time.Until(end) < wait {
+				break
+			}
+			r.pause(wait)
+		}
 		if err = r.rec.Record(r.ctx, []T{one}); err == nil {
 			r.refused.Store(0)
 			return

@@ -188,6 +188,40 @@ func TestResults(t *testing.T) {
 		r.Close(soon())
 		require.Equal(t, []string{"plain"}, recorded)
 	})
+	t.Run("a result that is refused for its text after its row was locked", func(t *testing.T) {
+		t.Parallel()
+		for refusedAlways, want := range map[bool]string{false: "plain", true: "lost"} {
+			var answers []string
+			got := make(chan string, 1)
+			r := NewResults(1, Recorder[*string]{
+				Record: func(_ context.Context, batch []*string) error {
+					answers = append(answers, *batch[0])
+					switch {
+					case len(answers) == 1:
+						return &pgconn.PgError{Code: "55P03"}
+					case *batch[0] != "" || refusedAlways:
+						return &pgconn.PgError{Code: "23514"}
+					}
+					got <- "plain"
+					return nil
+				},
+				OnError:  func(error) {},
+				OnLost:   func([]*string, error) { got <- "lost" },
+				DropText: func(s *string) { *s = "" },
+			})
+			text := "text"
+			r.Add(&text)
+			select {
+			case end := <-got:
+				require.Equal(t, want, end)
+			case <-time.After(time.Minute):
+				require.Fail(t, "it is retried for ever")
+			}
+			r.Close(soon())
+			require.Equal(t, []string{"text", "text", ""}, answers)
+			require.False(t, r.Stuck())
+		}
+	})
 	t.Run("repeated no longer than the deadline of Close", func(t *testing.T) {
 		t.Parallel()
 		out := &outcomes{}
