@@ -1,6 +1,7 @@
 package workerhost
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,34 +23,43 @@ type signals struct {
 }
 
 func (s *signals) handle(w queue.Wake) {
-	switch channel := w.Channel.String(); {
-	case w.Layer.String() == "config":
+	channel, layer, hint := w.Channel.String(), w.Layer.String(), w.Hint.String()
+	switch {
+	case layer == "config":
 		s.settingsGate.After(loop.MaxWakeGap, s.settings.invalidate)
 		s.wake(loopJobs)
-	case channel == "queue_wake_webhook":
-		s.wakeWebhook(w)
-	case strings.HasPrefix(channel, "queue_wake_"):
-		hinted := s.wake(w.Hint.String())
-		switch w.Layer.String() {
-		case "job", "subscription", "executor":
-			s.wake(loopJobs)
-			switch {
-			case w.Delayed == nil: // the signal does not say whether some jobs become due only later
-				s.wakeDue()
-			case *w.Delayed > 0:
-				s.wake(loopDue)
-			}
+		return
+	case !strings.HasPrefix(channel, "queue_wake_"):
+		return
+	}
+	hinted := s.wake(hint)
+	if channel == "queue_wake_webhook" { // webhooks, or jobs and events of a domain with this name
+		if slices.Contains([]string{loopRouter, loopOrchestrator, loopWebhook}, hint) {
 			return
-		case "doorbell": // the signal names no loop
-			s.wake(loopJobs)
-			s.wakeDue()
 		}
 		if !hinted {
-			if channel == "queue_wake_staging" {
-				s.wake(loopStaging)
-			} else {
-				s.wake(loopRoutes)
-			}
+			s.wakeWebhooks(layer)
+		}
+	}
+	switch layer {
+	case "job", "subscription", "executor":
+		s.wake(loopJobs)
+		switch {
+		case w.Delayed == nil: // the signal does not say whether some jobs become due only later
+			s.wakeDue()
+		case *w.Delayed > 0:
+			s.wake(loopDue)
+		}
+		return
+	case "doorbell": // the signal names no loop
+		s.wake(loopJobs)
+		s.wakeDue()
+	}
+	if !hinted {
+		if channel == "queue_wake_staging" {
+			s.wake(loopStaging)
+		} else {
+			s.wake(loopRoutes)
 		}
 	}
 }
@@ -60,12 +70,10 @@ const lateGap = time.Second
 
 func (s *signals) wakeDue() { s.lateGate.After(lateGap, func() { s.wake(loopDue) }) }
 
-func (s *signals) wakeWebhook(w queue.Wake) {
-	if s.wake(w.Hint.String()) {
-		return
-	}
+// wakeWebhooks wakes the loops of webhooks for a signal that names no loop.
+func (s *signals) wakeWebhooks(layer string) {
 	layers := map[string]string{"event": loopRouter, "saga": loopOrchestrator, "job": loopWebhook}
-	if next, known := layers[w.Layer.String()]; known {
+	if next, known := layers[layer]; known {
 		s.wake(next)
 		return
 	}
