@@ -26,6 +26,10 @@ const retryLeaseHeld = 100 * time.Millisecond
 // and the full run that follows it.
 const fullRunAfter = time.Second
 
+// retryFailed is the first pause after a failure. It doubles with each failure that follows, until
+// it is as long as the interval of the worker.
+const retryFailed = time.Second
+
 // firstTickWait is how long the first tick waits at most until the listener
 // listens. A tick that starts after LISTEN sees all rows that were committed
 // before, so their signals, which nobody heard, are not needed.
@@ -58,6 +62,8 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 	asWake := false                 // run the next tick like one after a wake signal, so that the database does not check the interval
 	afterQuick := false             // the next tick of the timer follows a quick run
 	overduePause := minGap          // doubles while work is due but the tick does not find it yet
+	failedPause := retryFailed      // doubles while runs fail; the cause may be gone at once, and due work must not wait for the interval
+	byMode := false                 // the last tick of the interval was skipped, because pg_cron runs the worker
 	for {
 		source, follows := "external", afterQuick
 		select {
@@ -81,12 +87,13 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 		asWake, afterQuick = false, false
 		started = time.Now()
 		next := t.settings.every(l.Name)
-		foundWork := false
+		foundWork, retry := false, false
 		res, err := t.client.Tick(ctx, l.Name, source)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil
 		case err != nil:
+			retry = true
 			l.RecordError(err)
 			t.log.Warn("tick failed", "loop", l.Name, "error", err.Error())
 		case res.Failed:
@@ -95,9 +102,13 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 			if res.Quick { // a quick run ends at a row that fails; a full run puts that row in quarantine and goes on
 				asWake, next = true, 0
 			}
+			retry = !res.Quick
 		default:
+			if source == "external" {
+				byMode = res.Skipped == "mode"
+			}
 			l.RecordTick(res.Work(), next)
-			foundWork = res.Work() > 0
+			foundWork, retry = res.Work() > 0, res.Unfinished
 			t.loops.notifyNext(l.Name, res.Result)
 			t.logOutcomes(ctx, res.Log)
 			if res.Skipped == "lease_held" && source == "wake" {
@@ -116,6 +127,12 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 					asWake, afterQuick, next = true, false, remaining // sooner than a full run can have come between
 				}
 			}
+		}
+		if retry && failedPause < next { // a longer pause would let many hosts make more than one run per interval
+			asWake, next = !byMode, failedPause
+			failedPause *= 2
+		} else if res.Ran && !retry {
+			failedPause = retryFailed
 		}
 		l.RecordCheck(foundWork)
 		select {

@@ -22,8 +22,10 @@ type TickResult struct {
 	TookMS  float64
 	AuditID int64            // set only if an operator requested the tick
 	Result  map[string]int64 // the numbers in the worker's result
-	Log     Outcomes         // what the tick decided about jobs that did not succeed
-	Raw     json.RawMessage  // the worker's whole result
+	// Unfinished is true if the run left rows behind because of a cause that may pass, such as a lock.
+	Unfinished bool
+	Log        Outcomes        // what the tick decided about jobs that did not succeed
+	Raw        json.RawMessage // the worker's whole result
 }
 
 // Outcome is what a tick decided about one job: retry or dead letter after a failed attempt,
@@ -106,6 +108,9 @@ func ParseTick(raw []byte) (TickResult, error) {
 		TookMS: body.TookMS, AuditID: body.AuditID, Result: map[string]int64{}, Raw: raw,
 	}
 	for k, v := range body.Result {
+		if (k == "unfinished" || k == "timed_out") && string(v) == "true" {
+			res.Unfinished = true
+		}
 		var n int64
 		if json.Unmarshal(v, &n) == nil {
 			res.Result[k] = n
