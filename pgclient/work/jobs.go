@@ -3,8 +3,10 @@ package work
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
@@ -155,16 +157,29 @@ func (c *Client) JobClaimLost(ctx context.Context, executor string, known []pgty
 
 // watermarkTimeout is the time limit of JobWatermarkAdvance, which once a minute reads the index
 // entries of all jobs that an old snapshot keeps. If it were shorter than that takes, there would be
-// no watermarks when they are needed most.
-const watermarkTimeout = 5 * time.Minute
+// no watermarks when they are needed most. The server ends the statement watermarkGrace before the
+// client would.
+const (
+	watermarkTimeout = 5 * time.Minute
+	watermarkGrace   = 5 * time.Second
+)
 
 // JobWatermarkAdvance moves the watermarks at which claims begin to look for jobs, while an old
 // snapshot keeps dead rows. Call it once a second.
 func (c *Client) JobWatermarkAdvance(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, watermarkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, watermarkTimeout+watermarkGrace)
 	defer cancel()
-	_, err := c.pool.Exec(ctx, "SELECT public.fn_job_watermark_advance()")
-	return pgerror.Translate(err)
+	conn, err := c.pool.Acquire(ctx)
+	if err != nil {
+		return pgerror.Translate(err)
+	}
+	defer conn.Release()
+	// Both statements are one transaction and one round trip. The limit of a statement counts from its
+	// start, so another statement has to set it.
+	var b pgx.Batch
+	b.Queue("SELECT set_config('statement_timeout', $1::text, true)", strconv.FormatInt(watermarkTimeout.Milliseconds(), 10))
+	b.Queue("SELECT public.fn_job_watermark_advance()")
+	return pgerror.Translate(c.pool.Explain(conn.SendBatch(ctx, &b).Close()))
 }
 
 // JobFailure is a failed attempt.

@@ -134,8 +134,8 @@ func (e *executor) handleClaim(c *claim, handBack bool) {
 
 // finish ends the run, within the time that Loop.Remaining returns:
 //
-//  1. Handlers are cancelled. After 3/8 of the time their commands are killed, and after half of
-//     the time handlers that have not returned are abandoned.
+//  1. Handlers and the search for watermarks are cancelled. After 3/8 of the time the commands of
+//     handlers are killed, and after half of the time handlers that have not returned are abandoned.
 //  2. If a claim is under way, finish waits for it during half of the time and hands back its
 //     jobs.
 //  3. Results are recorded, and jobs without a result are handed back.
@@ -143,6 +143,7 @@ func (e *executor) handleClaim(c *claim, handBack bool) {
 func (e *executor) finish(ctx context.Context) {
 	e.Producer.Detach(e.claimer)
 	e.workers.halt()
+	e.watermarks.stop()
 	remaining := e.l.Remaining()
 	killing := time.AfterFunc(remaining*3/8, e.workers.kill)
 	defer killing.Stop()

@@ -16,6 +16,7 @@ const watermarkEvery = time.Second
 // an old snapshot; nothing else changes. Only the owner of the loop uses watermarks.
 type watermarks struct {
 	*state
+	cancel  context.CancelFunc // of the call in progress; nil = none yet
 	askedAt time.Time
 	asking  atomic.Bool
 	missing atomic.Bool // the database is of an older release and has no such function
@@ -27,8 +28,11 @@ func (f *watermarks) advance(ctx context.Context) {
 		return
 	}
 	f.askedAt = time.Now()
+	ctx, cancel := context.WithCancel(ctx)
+	f.cancel = cancel
 	f.background.Go(func() {
 		defer f.asking.Store(false)
+		defer cancel()
 		err := f.Client.JobWatermarkAdvance(ctx)
 		switch {
 		case pgerror.NoFunction(err):
@@ -37,4 +41,11 @@ func (f *watermarks) advance(ctx context.Context) {
 			f.l.Log.Warn("could not move the watermarks of the queue lanes: claims may be slow beside an open transaction", "error", err.Error())
 		}
 	})
+}
+
+// stop cancels the call in progress, which may take minutes: a loop that ends does not wait for it.
+func (f *watermarks) stop() {
+	if f.cancel != nil {
+		f.cancel()
+	}
 }
