@@ -78,7 +78,7 @@ func TestTheLinesKeepTheContract(t *testing.T) {
 	run := start(t, map[string]string{
 		"PRODUCER_PACING": "harness", "PRODUCER_BATCH_MAX": "16", "WORKER_COUNT": "8", "JOB_PAYLOAD_BYTES": "256",
 	})
-	out, tokens := run.out, run.in
+	tokens := run.in
 	first := run.first
 	var m manifest
 	if err := json.Unmarshal(manifestText, &m); err != nil {
@@ -115,7 +115,7 @@ func TestTheLinesKeepTheContract(t *testing.T) {
 	var done float64
 	seen := map[string]map[string]float64{} // metrics by time and name
 	for done < jobs-0.5 || len(seen) < 3 {
-		r := next(t, out.out)
+		r := run.next()
 		at, metric := r["t"].(string), r["metric"].(string)
 		value := r["value"].(float64)
 		if r["kind"] != "adapter" || r["subject_kind"] != "adapter" || r["subject"] != "" || r["system"] != m.System {
@@ -158,7 +158,7 @@ func TestTheLinesKeepTheContract(t *testing.T) {
 	if !positive {
 		t.Errorf("no latency was measured: %v", seen)
 	}
-	if left := strings.TrimSpace(string(out.rest)); left != "" {
+	if left := strings.TrimSpace(string(run.out.rest)); left != "" {
 		t.Errorf("the last line is not ended: %s", left)
 	}
 }
@@ -206,6 +206,7 @@ type running struct {
 	cancel   context.CancelFunc
 	ended    chan error
 	conn     *pgx.Conn
+	by       <-chan time.Time // when everything that is waited for must have come
 }
 
 // start runs an adapter with these settings until the end of the test.
@@ -238,7 +239,8 @@ func start(t *testing.T, env map[string]string) *running {
 	shared.install.Lock()
 	defer shared.install.Unlock()
 	go func() { r.ended <- run(ctx, func(key string) string { return settings[key] }, in, r.out) }()
-	r.first = next(t, r.out.out)
+	r.by = time.After(2 * time.Minute)
+	r.first = r.next()
 	return r
 }
 
@@ -260,7 +262,7 @@ func (r *running) stop() {
 func (r *running) until(metric string, holds func(float64) bool) {
 	r.t.Helper()
 	for {
-		if s := next(r.t, r.out.out); s["metric"] == metric && holds(s["value"].(float64)) {
+		if s := r.next(); s["metric"] == metric && holds(s["value"].(float64)) {
 			return
 		}
 	}
@@ -276,14 +278,15 @@ func (r *running) jobs(condition string) (n int) {
 	return n
 }
 
-func next(t *testing.T, records <-chan map[string]any) map[string]any {
-	t.Helper()
+// next returns the next line.
+func (r *running) next() map[string]any {
+	r.t.Helper()
 	select {
-	case r := <-records:
-		return r
-	case <-time.After(2 * time.Minute):
-		t.Fatal("no line for two minutes")
+	case <-r.by:
+		r.t.Fatal("what was waited for did not come within two minutes")
 		return nil
+	case record := <-r.out.out:
+		return record
 	}
 }
 
