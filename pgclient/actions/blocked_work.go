@@ -186,7 +186,7 @@ func StepWorkers() map[string][]string {
 		"lease_reset_cleaner":    "webhook_reap",
 		"webhook_router":         "webhook_route",
 		"saga_orchestrator":      "webhook_lanes webhook_make webhook_ramp webhook_resume webhook_settle",
-		"retention_sweep": "partitions sweep_attempts sweep_ended_keys sweep_event_dead_letters sweep_history sweep_job_dead_letters sweep_keys sweep_reads sweep_roots " +
+		"retention_sweep": "partitions sweep_attempts sweep_ended_keys sweep_event_dead_letters sweep_history sweep_hosts sweep_job_dead_letters sweep_keys sweep_reads sweep_roots " +
 			"sweep_webhooks",
 	} {
 		for _, step := range strings.Fields(steps) {

@@ -75,7 +75,7 @@ func TestOneCauseOneAlert(t *testing.T) {
 	c.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() WHERE tick_worker")
 	require.Equal(t, "", alertsOf(c, "^no_host"))
 	call(t, c.as("dot_executor"), "public.fn_queue_stale_check()")
-	require.Equal(t, "ended", get[string](c, "SELECT cleared_reason FROM public.queue_alert_ack"))
+	require.Equal(t, "ended", get[string](c, "SELECT cleared_reason FROM public.queue_alert_ack ORDER BY ack_id DESC LIMIT 1"))
 }
 
 // A single silent tick worker that no host runs makes its own alert, without a cause.
@@ -174,11 +174,18 @@ func TestBacklogAge(t *testing.T) {
 	}
 	ann := c.as("workflow_admin")
 	call(t, ann, "public.fn_queue_alert_ack('backlog:job mail in kg', 'ann', 'more workers are coming', '1 hour')")
+	tx := c.begin(ann)
+	_, err := tx.Exec(t.Context(), "SELECT public.fn_queue_alert_unack('backlog:job mail in kg', 'ann', 'mine no longer')")
+	require.NoError(t, err)
+	second := meanwhile(t, ann, c.root, tx, "public.fn_queue_alert_unack('backlog:job mail in kg', 'bob', 'nor mine')")
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, "not_acked", second.got(t)["rule"], "one of two withdrawals at once")
+	call(t, ann, "public.fn_queue_alert_ack('backlog:job mail in kg', 'ann', 'more workers are coming', '1 hour')")
 	require.Equal(t, "already_acked", call(t, ann, "public.fn_queue_alert_ack('backlog:job mail in kg', 'bob', 'me too', '1 hour')")["rule"])
 	j.take("e1", 1)
 	require.Equal(t, "", alertsOf(c, "."))
 	call(t, c.as("dot_executor"), "public.fn_queue_stale_check()")
-	require.Equal(t, "ended", get[string](c, "SELECT cleared_reason FROM public.queue_alert_ack"))
+	require.Equal(t, "ended", get[string](c, "SELECT cleared_reason FROM public.queue_alert_ack ORDER BY ack_id DESC LIMIT 1"))
 	require.Equal(t, "not_found", call(t, ann, "public.fn_queue_alert_ack('backlog:job mail in kg', 'ann', 'c', '1 hour')")["rule"])
 }
 

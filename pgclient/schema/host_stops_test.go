@@ -97,6 +97,67 @@ func TestHostStopsBesideALock(t *testing.T) {
 	require.Equal(t, true, call(t, host, "public.fn_queue_host_stop('a', "+instanceA+", 'SIGTERM')")["stopped"])
 }
 
+// An executor is stopped once no host works as it any more, whichever way its hosts stop.
+func TestExecutorOfTwoHosts(t *testing.T) {
+	c := newCore(t)
+	c.executor("kg", 60, 300, 1)
+	host := c.wide(2, "dot_executor")
+	ids := []string{"a", "b"}
+	begin := func() {
+		for i, instance := range []string{instanceA, instanceB} {
+			require.Nil(t, call(t, host, "public.fn_queue_host_register('"+ids[i]+"', "+instance+", 'v', '{}')")["refused"])
+			call(t, host, "public.fn_queue_host_beat('"+ids[i]+"', "+instance+`, '{job_executor}', 0, '{"job_executor": {"executor": "kg"}}')`)
+		}
+		call(t, host, `public.fn_queue_heartbeat_write('kg', '{"state": "working"}', 'a/00000000')`)
+	}
+	loopEnds := func(id string) {
+		call(t, host, `public.fn_queue_heartbeat_write('kg', '{"state": "stopped"}', $1)`, id+"/00000000")
+	}
+	stop := func(i int) (map[string]any, error) {
+		return tryCall(host, "public.fn_queue_host_stop("+[]string{"'a', " + instanceA, "'b', " + instanceB}[i]+", 'SIGTERM')")
+	}
+	begin()
+	loopEnds("a")
+	_, err := stop(0)
+	require.NoError(t, err)
+	require.Equal(t, "idle", get[string](c, tickState, "kg"), "host b works as it")
+	loopEnds("b")
+	require.Equal(t, "stopped", get[string](c, tickState, "kg"))
+
+	begin()
+	loopEnds("a")
+	loopEnds("b")
+	require.Equal(t, "idle", get[string](c, tickState, "kg"), "both rows stand yet")
+	call(t, host, "public.fn_queue_host_beat('b', "+instanceB+", '{config_expiry}', 0, '{}')")
+	require.Equal(t, "idle", get[string](c, tickState, "kg"))
+	_, err = stop(0)
+	require.NoError(t, err)
+	require.Equal(t, "stopped", get[string](c, tickState, "kg"))
+
+	for range 5 {
+		begin()
+		loopEnds("a")
+		loopEnds("b")
+		together(t, 2, stop)
+		require.Equal(t, "stopped", get[string](c, tickState, "kg"), "the second to stop sees that the first has stopped")
+	}
+}
+
+// The retention deletes hosts that have not been seen for 30 days, but never the last one.
+func TestRetentionOfHosts(t *testing.T) {
+	c := newCore(t)
+	hosts := func() string {
+		return get[string](c, "SELECT string_agg(host_id, ' ' ORDER BY host_id) FROM public.queue_host")
+	}
+	c.exec(`INSERT INTO public.queue_host (host_id, instance, last_seen_at, stopped_at) SELECT h, gen_random_uuid(), now() - make_interval(days => d), now() - make_interval(days => d)
+		FROM (VALUES ('year', 365), ('month', 31)) v (h, d)`)
+	require.EqualValues(t, 1, call(t, c.root, "public.fn_queue_retention_sweep()")["hosts"])
+	require.Equal(t, "month", hosts())
+	c.exec("INSERT INTO public.queue_host (host_id, instance, last_seen_at) VALUES ('lately', gen_random_uuid(), now() - interval '29 days')")
+	require.EqualValues(t, 1, call(t, c.root, "public.fn_queue_retention_sweep()")["hosts"])
+	require.Equal(t, "lately", hosts())
+}
+
 // A host whose lists are too long for its row is alive, without these lists.
 func TestHostWithLongLists(t *testing.T) {
 	c := newCore(t)

@@ -66,6 +66,10 @@ func poisonedSweeps() []poisoned {
 		row("sweep_reads", "retention_sweep", "event_read", "DELETE", "x.event_id || '/' || x.recipient_ref",
 			`INSERT INTO public.event_read (event_id, recipient_ref, read_at) SELECT gen_random_uuid(), 'user:ann', now() - interval '9 years' FROM generate_series(0, %d) i`,
 			"SELECT count(*) - 1 FROM public.event_read x", "retention.events_days", "1"),
+		row("sweep_hosts", "retention_sweep", "queue_host", "DELETE", "x.host_id",
+			`INSERT INTO public.queue_host (host_id, instance, last_seen_at) SELECT 'old_' || i, gen_random_uuid(), now() - interval '31 days' FROM generate_series(0, %d) i;
+			INSERT INTO public.queue_host (host_id, instance, last_seen_at) VALUES ('last', gen_random_uuid(), now() - interval '29 days')`,
+			"SELECT count(*) - 1 FROM public.queue_host x WHERE last_seen_at < now() - interval '30 days'"),
 		row("sweep_history", "retention_sweep", "job_history", "UPDATE", "x.job_id::text",
 			`INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at)
 			SELECT gen_random_uuid(), 'k', 'poison_' || i %% 2, 'external_worker', 'succeeded', 'leased', now() - interval '1 day 1 second' FROM generate_series(0, %d) i`,

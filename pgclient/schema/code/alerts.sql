@@ -329,6 +329,7 @@ BEGIN
   IF COALESCE(btrim(p_comment), '') = '' OR length(p_comment) > 2000 THEN
     RAISE EXCEPTION 'p_comment must have 1 to 2000 characters' USING ERRCODE = '22023';
   END IF;
+  PERFORM 1 FROM public.dot_config c WHERE c.key = 'queue.backlog.critical_seconds' FOR UPDATE; -- as in the ack
   PERFORM 1 FROM public.queue_heartbeat h
   WHERE h.executor_id IN (SELECT c.subject FROM public.fn_queue_alert_current(p_alert_key) c) FOR UPDATE;
   PERFORM 1 FROM public.queue_broadcast_share b

@@ -266,6 +266,9 @@ BEGIN
   IF v_rule IS NOT NULL THEN
     RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_reason);
   END IF;
+  IF p_payload ->> 'state' = 'stopped' AND public.fn_queue_executor_live(p_executor_id, v_actor) THEN
+    p_payload := p_payload || '{"state": "idle"}'; -- this host stopped; another one works as the executor
+  END IF;
   RETURN jsonb_build_object('executor_id', p_executor_id, 'actor', v_actor,
     'last_beat_at', public.fn_queue_heartbeat_touch(p_executor_id, COALESCE(p_payload, '{}'), v_actor));
 END

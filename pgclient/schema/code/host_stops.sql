@@ -1,5 +1,5 @@
 -- Clean stops of worker hosts: a tick worker that only the stopped host ran is marked stopped, so that it does not
--- count as silent. Source: DP4 §3.5.
+-- count as silent, and so is the executor as which it worked. Source: DP4 §3.5.
 
 -- v_live_loop: the loops that at least one live host runs, one row per loop.
 CREATE OR REPLACE VIEW public.v_live_loop AS
@@ -19,20 +19,54 @@ WHERE w.cron_job AND (w.last_result ->> 'source' = 'pg_cron'
   OR j.run_as IS NOT NULL AND EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'pg_cron'));
 COMMENT ON VIEW public.v_cron_loop IS 'Tick workers that pg_cron ticks. Internal.';
 
--- fn_queue_loops_lock(loops): locks the heartbeat rows of these tick workers, before the caller changes the row of its
--- host; waits up to half a second for the locks. So if two hosts stop at the same time, the second one sees that the
--- first one has stopped. Internal.
+-- fn_queue_executor_live(executor, worker) → whether a live host other than the worker works as the executor. A worker
+-- is named as in leases and heartbeats: host id, a slash, and the first 8 characters of the instance. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_executor_live(p_executor_id text, p_worker text) RETURNS boolean
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN EXISTS (SELECT FROM public.queue_host q
+    WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
+      AND q.last_seen_at <= clock_timestamp() + interval '5 seconds' AND 'job_executor' = ANY (q.loops)
+      AND q.progress #>> '{job_executor,executor}' = p_executor_id
+      AND q.host_id || '/' || left(q.instance::text, 8) IS DISTINCT FROM p_worker);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_executor_live IS
+  'Whether another live host works as an executor. Internal.';
+
+-- fn_queue_executor_ended(executor): called after a host that worked as the executor has stopped or ended this loop
+-- cleanly. Marks the executor stopped if no live host works as it any more and it was not silent: hosts that stop at
+-- the same time each still see the other one when their loops end. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_executor_ended(p_executor_id text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  UPDATE public.queue_heartbeat h SET last_beat_payload = h.last_beat_payload || '{"state": "stopped"}'
+  WHERE h.executor_id IN (
+    SELECT b.executor_id FROM public.queue_heartbeat b
+    WHERE b.executor_id = p_executor_id AND NOT b.tick_worker AND b.deregistered_at IS NULL
+      AND b.last_beat_payload ->> 'state' <> 'stopped'
+      AND b.last_beat_at >= clock_timestamp() - make_interval(secs => b.stale_threshold_seconds)
+      AND NOT public.fn_queue_executor_live(b.executor_id, NULL::text)
+    FOR UPDATE SKIP LOCKED);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_executor_ended IS
+  'Marks an executor stopped as which no live host works any more. Internal.';
+
+-- fn_queue_loops_lock(loops): locks the heartbeat rows of these tick workers and executors, before the caller changes
+-- the row of its host; waits up to half a second for the locks. So if two hosts stop at the same time, the second one
+-- sees that the first one has stopped. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_loops_lock(p_loops text[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $fn$
 BEGIN
-  PERFORM 1 FROM public.queue_heartbeat h WHERE h.tick_worker AND h.executor_id = ANY (p_loops)
+  PERFORM 1 FROM public.queue_heartbeat h WHERE h.executor_id = ANY (p_loops)
   ORDER BY h.executor_id FOR UPDATE;
 EXCEPTION WHEN lock_not_available THEN
   NULL; -- the host stops nevertheless; a worker left unmarked becomes silent after its threshold
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_loops_lock IS
-  'Locks the heartbeats of tick workers whose loops a host is about to end. Internal.';
+  'Locks the heartbeats of tick workers and executors whose loops a host is about to end. Internal.';
 
 -- fn_queue_loops_ended(loops): called after a host has ended these loops cleanly. It marks each tick worker that no
 -- live host runs any more as stopped, unless the worker was already silent: a stop must not hide a silence. The next

@@ -135,18 +135,21 @@ DECLARE
   v_ended text[];
   v_begun text[];
   v_seen timestamptz;
+  v_executor text;
   v_progress jsonb := COALESCE(p_progress, '{}');
 BEGIN
   IF v_clone IS NOT NULL THEN
     RETURN jsonb_build_object('refused', true, 'rule', 'clone', 'reason', v_clone);
   END IF;
-  SELECT q.loops, q.last_seen_at INTO v_before, v_seen FROM public.queue_host q
+  SELECT q.loops, q.last_seen_at, q.progress #>> '{job_executor,executor}' INTO v_before, v_seen, v_executor
+  FROM public.queue_host q
   WHERE q.host_id = p_host_id AND q.instance = p_instance AND q.db_role = session_user;
   PERFORM public.fn_queue_clock_check(v_seen);
   v_ended := ARRAY(SELECT unnest(v_before) EXCEPT SELECT unnest(v_loops));
   v_begun := ARRAY(SELECT unnest(v_loops) EXCEPT SELECT unnest(v_before));
   IF v_ended <> '{}' THEN
-    PERFORM public.fn_queue_loops_lock(v_ended);
+    v_executor := CASE WHEN 'job_executor' = ANY (v_ended) THEN v_executor END;
+    PERFORM public.fn_queue_loops_lock(v_ended || v_executor);
   END IF;
   IF length(v_progress::text) > 65536 AND jsonb_typeof(v_progress) = 'object' THEN
     v_progress := v_progress #- '{webhook_worker,secrets}';
@@ -167,6 +170,7 @@ BEGIN
   END IF;
   IF v_ended <> '{}' THEN
     PERFORM public.fn_queue_loops_ended(v_ended);
+    PERFORM public.fn_queue_executor_ended(v_executor);
   END IF;
   RETURN jsonb_build_object('host_id', p_host_id, 'at', clock_timestamp());
 END
@@ -181,17 +185,19 @@ CREATE OR REPLACE FUNCTION public.fn_queue_host_stop(p_host_id text, p_instance 
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_loops text[];
+  v_executor text;
   v_stopped boolean;
 BEGIN
-  SELECT q.loops INTO v_loops FROM public.queue_host q
+  SELECT q.loops, q.progress #>> '{job_executor,executor}' INTO v_loops, v_executor FROM public.queue_host q
   WHERE q.host_id = p_host_id AND q.instance = p_instance AND q.db_role = session_user;
-  PERFORM public.fn_queue_loops_lock(v_loops);
+  PERFORM public.fn_queue_loops_lock(v_loops || v_executor);
   UPDATE public.queue_host SET stopped_at = clock_timestamp(), last_seen_at = clock_timestamp(),
     last_loops = CASE WHEN last_loops <> '{}' THEN last_loops ELSE loops END, loops = '{}', in_flight = 0,
     stop_reason = NULLIF(btrim(left(p_reason, 200)), '')
   WHERE host_id = p_host_id AND instance = p_instance AND db_role = session_user;
   v_stopped := FOUND;
   PERFORM public.fn_queue_loops_ended(v_loops);
+  PERFORM public.fn_queue_executor_ended(v_executor);
   RETURN jsonb_build_object('host_id', p_host_id, 'stopped', v_stopped);
 END
 $fn$;

@@ -183,14 +183,15 @@ $fn$;
 COMMENT ON FUNCTION public.fn_event_stamps_always IS
   'Makes the triggers that stamp events fire for logical replication too. Internal.';
 
--- fn_queue_retention_sweep() → {created, moved, letters, attempts, keys, roots, reads, cleaned, webhooks,
+-- fn_queue_retention_sweep() → {created, moved, letters, attempts, keys, roots, reads, cleaned, hosts, webhooks,
 -- webhooks_after, dropped: [leaves], kept: {leaf: why}}. One run deletes at most 10,000 dead letters of each table,
--- empties 10,000 finished jobs, and deletes 200,000 attempts, keys and reads. The host runs it again at once while one
--- of these numbers shows that more may be left. Webhook events: fn_webhook_retention_sweep. Leaves are created and
--- dropped last, after all work on rows, because that locks their parents and default partitions until the run commits.
--- If a lock is not granted within 50 ms, the next run repeats the step: a session that waits for a lock makes other
--- sessions wait behind it. The leaves to drop are read first: at least one, and no more after a third of
--- statement_timeout. Those that the last run read but kept are read last. Tick worker retention_sweep.
+-- empties 10,000 finished jobs, and deletes 200,000 attempts, keys and reads, and 1,000 hosts. The host that ticks runs
+-- it again at once while one of these numbers, but that of hosts, shows that more may be left. Webhook events:
+-- fn_webhook_retention_sweep. Leaves are created and dropped last, after all work on rows, because that locks their
+-- parents and default partitions until the run commits. If a lock is not granted within 50 ms, the next run repeats the
+-- step: a session that waits for a lock makes other sessions wait behind it. The leaves to drop are read first: at
+-- least one, and no more after a third of statement_timeout. Those that the last run read but kept are read last. Tick
+-- worker retention_sweep.
 CREATE OR REPLACE FUNCTION public.fn_queue_retention_sweep() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' SET jit = off AS $fn$
 DECLARE
@@ -222,7 +223,7 @@ BEGIN
 
   FOR v_step, v_limit IN SELECT * FROM (VALUES ('sweep_job_dead_letters', 10000), ('sweep_event_dead_letters', 10000),
     ('sweep_attempts', 200000), ('sweep_ended_keys', 1000000), ('sweep_keys', 200000), ('sweep_roots', 1000000),
-    ('sweep_reads', 200000), ('sweep_history', 10000)) s (step, most)
+    ('sweep_reads', 200000), ('sweep_history', 10000), ('sweep_hosts', 1000)) s (step, most)
   LOOP
     v_did := public.fn_queue_step_sum(v_did, public.fn_queue_step(v_step, v_limit));
     IF v_did ? 'timed_out' THEN -- statement_timeout has fired and no longer limits the rest of this run

@@ -22,6 +22,7 @@ BEGIN
     WHEN 'sweep_keys' THEN public.fn_queue_retention_before('retention.job_keys_days')
     WHEN 'sweep_reads' THEN least(v_events, v_oldest)
     WHEN 'sweep_pictures' THEN now() - interval '24 hours'
+    WHEN 'sweep_hosts' THEN now() - interval '30 days'
     WHEN 'sweep_staging' THEN public.fn_queue_retention_before('retention.staging_days')
     WHEN 'sweep_history' THEN public.fn_queue_retention_before('retention.jobs_days')
   END;
@@ -92,6 +93,13 @@ BEGIN
       WHERE x.taken_at < p_before
       AND (p_only IS NULL OR k.key = ANY (p_only)) AND (p_except = '{}' OR k.key <> ALL (p_except))
       LIMIT p_limit;
+    WHEN 'sweep_hosts' THEN
+      -- the last host stays: without any row, no host has run yet
+      RETURN QUERY SELECT x.ctid, k.key FROM public.queue_host x
+      CROSS JOIN LATERAL (SELECT x.host_id::text AS key) k
+      WHERE x.last_seen_at < p_before AND x.last_seen_at < (SELECT max(y.last_seen_at) FROM public.queue_host y)
+      AND (p_only IS NULL OR k.key = ANY (p_only)) AND (p_except = '{}' OR k.key <> ALL (p_except))
+      ORDER BY x.last_seen_at LIMIT p_limit FOR UPDATE OF x SKIP LOCKED;
     WHEN 'sweep_staging' THEN
       RETURN QUERY SELECT x.ctid, k.key FROM public.iu_notification_pending x
       CROSS JOIN LATERAL (SELECT x.id::text AS key) k
@@ -164,6 +172,9 @@ BEGIN
       v_name := 'reads';
     WHEN 'sweep_pictures' THEN
       DELETE FROM public.queue_past_picture x WHERE x.ctid = ANY (v_rows);
+    WHEN 'sweep_hosts' THEN
+      DELETE FROM public.queue_host x WHERE x.ctid = ANY (v_rows);
+      v_name := 'hosts';
     WHEN 'sweep_staging' THEN
       DELETE FROM public.iu_notification_pending x WHERE x.ctid = ANY (v_rows);
       v_name := 'deleted';
