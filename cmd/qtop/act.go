@@ -67,6 +67,7 @@ func verbOf(a *app, entry queue.Action) *verb {
 	f.BoolVar(&v.o.dryRun, "dry-run", false, "say what would happen, change nothing")
 	f.BoolVar(&v.o.yes, "yes", false, "do not ask")
 	f.StringVar(&v.o.reason, "reason", "", "why, for the audit")
+	f.Lookup("reason").Hidden = !entry.TakesReason()
 	switch {
 	case v.namesDatabase():
 		f.StringVar(&v.o.confirm, "confirm", "", "name of the "+queue.Choose(entry.ID == queue.ActEnvironment, "guarded environment", "database")+", instead of typing it")
@@ -127,6 +128,10 @@ func wanted(entry queue.Action) cobra.PositionalArgs {
 // the words, flags and values do not fit the action.
 func (v *verb) request(args []string) (queue.Request, error) {
 	r := queue.Request{Action: v.entry.ID, Args: map[string]string{}, Reason: v.o.reason}
+	if r.Reason != "" && !v.entry.TakesReason() {
+		v.cmd.PrintErrln("--reason is not recorded: the audit of " + v.entry.Words + " has no reason")
+		r.Reason = ""
+	}
 	r.Select(v.o.filters)
 	for name, value := range v.o.values {
 		if v.cmd.Flags().Changed(name) { // an omitted flag keeps the current value, or has the registry's default

@@ -112,6 +112,10 @@ func TestPrintedCommandIsTheRequest(t *testing.T) {
 				require.Equal(t, r.Confirm, v.o.confirm, entry.Command(r))
 			}
 			r.Confirm = ""
+			require.Equal(t, entry.TakesReason(), !v.cmd.Flags().Lookup("reason").Hidden, "a reason that the audit does not have is not offered")
+			if !entry.TakesReason() {
+				r.Reason = ""
+			}
 			require.Equal(t, r, got, entry.Command(r))
 		}
 	}

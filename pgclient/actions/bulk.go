@@ -50,16 +50,16 @@ func bulkActions() []entry {
 		operation(queue.Action{ID: queue.ActBulkRun, Key: "S", Verb: "Start", Opposite: queue.ActBulkPause, Undo: "then U recalls what is not attempted yet", Danger: queue.DangerMany, Function: "public.fn_queue_bulk_run(bigint,text)",
 			Words: "ops run", Example: "qtop ops run 12", Help: "start a planned bulk operation; its canary is sent first"}),
 		operation(queue.Action{ID: queue.ActBulkPause, Key: "P", Verb: "Pause", Opposite: queue.ActBulkResume, Danger: queue.DangerOne, Function: "public.fn_queue_bulk_pause(bigint,text)",
-			Words: "ops pause", Example: "qtop ops pause 12 --reason 'receiver answers 503 again'", Help: "pause a bulk operation between two items"}),
+			Words: "ops pause", Example: "qtop ops pause 12", Help: "pause a bulk operation between two items"}),
 		operation(queue.Action{ID: queue.ActBulkResume, Key: "P", Verb: "Resume", Opposite: queue.ActBulkPause, Danger: queue.DangerMany, Function: "public.fn_queue_bulk_resume(bigint,text)",
 			Words: "ops resume", Example: "qtop ops resume 12", Help: "continue a paused bulk operation; if the brake paused it, the canary is sent first again"}),
 		operation(queue.Action{ID: queue.ActBulkAbort, Key: "X", Verb: "Abort", Danger: queue.DangerOne, Function: "public.fn_queue_bulk_abort(bigint,text)",
-			Words: "ops abort", Example: "qtop ops abort 12 --reason 'wrong selection'", Help: "end a bulk operation for good; items not attempted remain open dead letters"}),
+			Words: "ops abort", Example: "qtop ops abort 12", Help: "end a bulk operation for good; items not attempted remain open dead letters"}),
 		operation(queue.Action{ID: queue.ActBulkRate, Key: "+", Verb: "Rate", Undo: "set it back", Danger: queue.DangerOne, Function: "public.fn_queue_bulk_set_rate(bigint,numeric,text)",
 			Words: "ops rate", Example: "qtop ops rate 12 --rate 5", Help: "change the rate of a bulk operation, also while it runs",
 			Args: []queue.Arg{{Name: "rate", Kind: queue.ArgNumber, Min: 0.01, Max: 1000, Label: "Rate", Required: true, Help: "items per second, 0.01 to 1000"}}}),
 		operation(queue.Action{ID: queue.ActBulkUndo, Key: "U", Verb: "Undo", Undo: "requeue or close the dead letters again", Danger: queue.DangerMany, Function: "public.fn_queue_bulk_undo(bigint,text)",
-			Words: "ops undo", Example: "qtop ops undo 12 --reason 'wrong selection'", Help: "recall the requeued items of a bulk operation that were not attempted yet, or open again what it closed"}),
+			Words: "ops undo", Example: "qtop ops undo 12", Help: "recall the requeued items of a bulk operation that were not attempted yet, or open again what it closed"}),
 	}
 }
 

@@ -23,7 +23,7 @@ func schedulerActions() []entry {
 			ID: queue.ActTick, Words: "tick", Example: "qtop tick iu_outbound_default --reason 'events wait'", Key: "T", Panes: []queue.PaneID{queue.PaneHost, queue.PaneScheduler, queue.PaneNotify}, Verb: "Tick",
 			Help: "run a tick worker now, regardless of its interval",
 			Noun: "tick worker", Button: "Tick {worker}", Safe: "Not now", Targets: queue.Targets{Of: "tick worker"},
-			Danger: queue.DangerOne, Function: "public.fn_queue_tick_now(text,text,text)", Role: "workflow_admin",
+			Danger: queue.DangerOne, Function: "public.fn_queue_tick_now(text,text,text)", Role: "workflow_admin", Why: true,
 			Args: []queue.Arg{{Name: "worker", Kind: queue.ArgWord, Positional: true, Label: "Tick worker", Required: true}},
 		}, plan: planTick, apply: applyTick},
 		{Action: queue.Action{

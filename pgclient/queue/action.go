@@ -115,10 +115,14 @@ type Action struct {
 	Function string
 	Role     string // the role that has the right; named if the right is missing
 	Reason   bool   // a reason is required
+	Why      bool   // a reason may be given
 	Open     bool   // true: the name of a guarded database need not be typed
 	Targets  Targets
 	Args     []Arg
 }
+
+// TakesReason reports whether a reason of the action is recorded in the audit.
+func (a Action) TakesReason() bool { return a.Reason || a.Why }
 
 // Targets says what an action works on.
 type Targets struct {
