@@ -199,6 +199,12 @@ func TestExecutorPlan(t *testing.T) {
 	unsaid := request("")
 	delete(unsaid.Args, "kind")
 	require.Equal(t, "external_worker", plan(t, admin, unsaid).Request.Args["kind"])
+	for arg, bad := range map[string][2]string{"stale-after": {"30s", "must not be below the cadence"}, "domains": {"iu,iu", "is named twice"}, "id": {"_x", "must match"}} {
+		r := request("Agent")
+		r.Args[arg] = bad[0]
+		_, err := admin.Plan(context.Background(), r)
+		require.ErrorContains(t, err, bad[1], "the preview refuses what the change would refuse")
+	}
 	first, second := plan(t, admin, request("Agent")), plan(t, admin, request("DOT"))
 	require.EqualValues(t, 1, apply(t, admin, first).Done)
 	require.Contains(t, apply(t, admin, second).Refused, "already registered, by ann")
@@ -259,6 +265,14 @@ func TestAckPlan(t *testing.T) {
 	un := plan(t, admin, queue.Request{Action: queue.ActUnack, Targets: []string{"kg"}, Args: map[string]string{"comment": "bob left"}})
 	require.EqualValues(t, 1, apply(t, admin, un).Done)
 	require.Contains(t, apply(t, admin, un).Refused, "is not acknowledged")
+
+	// What the target names by the time of the change is another alert: one that has become critical, or a new silence.
+	again := plan(t, admin, queue.Request{Action: queue.ActAck, Targets: []string{"kg"}, Args: map[string]string{"comment": "mine"}})
+	require.Contains(t, lines(again), "warning")
+	w.exec("UPDATE public.queue_heartbeat SET expected_cadence_seconds = 1 WHERE executor_id = 'kg'")
+	require.Contains(t, apply(t, admin, again).Refused, "has become critical since the preview")
+	w.exec("UPDATE public.queue_heartbeat SET last_beat_at = last_beat_at - interval '1 s', expected_cadence_seconds = 60 WHERE executor_id = 'kg'")
+	require.Contains(t, apply(t, admin, again).Refused, "is not open: it has ended")
 	w.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() WHERE executor_id = 'kg'")
 	require.Contains(t, apply(t, admin, queue.Plan{Request: queue.Request{Action: queue.ActAck, Targets: []string{"kg"}, Actor: "ann",
 		Args: map[string]string{"comment": "c", "for": "2m"}}}).Refused, "alert kg is not open: it has ended")

@@ -5,6 +5,7 @@ package workerhost_test
 import (
 	"context"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,6 +83,10 @@ func TestUnknownLoop(t *testing.T) {
 	_, err = workerhost.New(client, workerhost.Options{ID: "x", Loops: []string{"webhook_routre"}})
 	require.ErrorContains(t, err, "there is no loop webhook_routre")
 	require.Equal(t, queue.KindConfig, queue.KindOf(err))
+	_, err = workerhost.New(client, workerhost.Options{ID: strings.Repeat("x", 191)})
+	require.NoError(t, err)
+	_, err = workerhost.New(client, workerhost.Options{ID: strings.Repeat("x", 192)})
+	require.ErrorContains(t, err, "the host id has 192 characters", "its worker id would be refused in every claim")
 	idle, err := pgclient.Open(t.Context(), pgclient.Options{DSN: "postgres://u@127.0.0.1:1/d"})
 	require.NoError(t, err)
 	defer idle.Close()

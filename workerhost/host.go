@@ -38,6 +38,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -112,11 +113,18 @@ type Host struct {
 	wakesLost atomic.Bool // the listener receives no wake signals, and this was logged
 }
 
+// mostID is the greatest length of a host id: leases hold it with a slash and 8 characters of the
+// instance, in at most 200 characters.
+const mostID = 200 - 9
+
 // New prepares a host; Run starts its work. New fails if the client has no work pool, or if the
 // options name an unknown loop or a handler that is not allowed.
 func New(c *pgclient.Client, o Options) (*Host, error) {
 	if c.Work() == nil {
 		return nil, errors.New("workerhost: the client has no work pool (Options.WorkConns)")
+	}
+	if len(o.ID) > mostID {
+		return nil, queue.NewError(queue.KindConfig, fmt.Sprintf("the host id has %d characters", len(o.ID)), "host_id", fmt.Sprintf("use at most %d", mostID))
 	}
 	o.Concurrency = cmp.Or(max(o.Concurrency, 0), 64)
 	o.PerEndpoint = cmp.Or(max(o.PerEndpoint, 0), 8)

@@ -3,10 +3,12 @@ package actions
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -38,13 +40,15 @@ func alertActions() []entry {
 // planAck previews acknowledging the open alerts that the targets name, by alert key or by subject
 // (such as an executor id).
 func planAck(ctx context.Context, c *Planner, p *queue.Plan) error {
-	var keys []string
+	var targets []string
+	var shown []shownAlert
 	seen := map[string]bool{}
 	for _, t := range p.Request.Targets {
 		var a queue.Alert
-		err := c.act.QueryRow(ctx, `SELECT alert_key, kind, subject, severity, age_seconds, state, acked_by, comment
+		var key string // not cleaned
+		err := c.act.QueryRow(ctx, `SELECT alert_key, kind, subject, severity, age_seconds, state, acked_by, comment, alert_key
 			FROM public.v_queue_alert WHERE alert_key = $1 OR subject = $1`, t).
-			Scan(&a.Key, &a.Kind, &a.Subject, &a.Severity, &a.AgeSeconds, &a.State, &a.AckedBy, &a.Comment)
+			Scan(&a.Key, &a.Kind, &a.Subject, &a.Severity, &a.AgeSeconds, &a.State, &a.AckedBy, &a.Comment, &key)
 		out := queue.Outcome{ID: t, Outcome: "would_" + string(p.Request.Action)}
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
@@ -56,25 +60,45 @@ func planAck(ctx context.Context, c *Planner, p *queue.Plan) error {
 		case p.Request.Action == queue.ActUnack && a.State != "acked":
 			out.Outcome, out.Why = "refused", queue.Clean("the alert is not acknowledged: there is nothing to withdraw")
 		}
-		key := cmp.Or(a.Key.String(), t)
-		if seen[key] { // named twice, such as by its key and by its subject
+		if key = cmp.Or(key, t); seen[key] { // named twice, such as by its key and by its subject
 			continue
 		}
 		seen[key] = true
 		if verdict(p, t, out) {
 			continue
 		}
-		keys = append(keys, t)
+		targets, shown = append(targets, t), append(shown, shownAlert{t, key, a.Severity})
 		addLine(p, a.Subject.String(), "%s for %s, %s", alertWord(a.Kind), queue.Span(a.AgeSeconds), a.Severity)
 	}
 	if p.Count == 0 {
 		return refuse(p, "refused", p.Results[0].Why.String())
 	}
-	p.Request.Targets = keys
+	p.Request.Targets = targets
+	expect, err := json.Marshal(shown)
+	if err != nil {
+		return err
+	}
+	p.Expect = string(expect)
 	if p.Request.Action == queue.ActAck {
 		addLine(p, "for", "%s, then the alert opens again", p.Request.Args["for"])
 	}
 	return nil
+}
+
+// shownAlert is an alert as the preview showed it, in Plan.Expect. The target may be the subject of
+// another alert by the time of the change.
+type shownAlert struct{ Target, Key, Severity string }
+
+// shownAlerts returns the alerts that the preview showed; without a preview, what the targets name
+// now.
+func shownAlerts(p queue.Plan) (shown []shownAlert, err error) {
+	if p.Expect != "" {
+		return shown, json.Unmarshal([]byte(p.Expect), &shown)
+	}
+	for _, t := range p.Request.Targets {
+		shown = append(shown, shownAlert{Target: t, Key: t})
+	}
+	return shown, nil
 }
 
 func applyAck(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
@@ -82,8 +106,20 @@ func applyAck(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) 
 	if err != nil {
 		return err
 	}
-	for _, t := range p.Request.Targets {
-		if err := c.applyOne(ctx, res, t, "acked", "SELECT public.fn_queue_alert_ack($1::text, $2::text, $3::text, make_interval(secs => $4))", t, p.Request.Actor, p.Request.Args["comment"], float64(secs)); err != nil {
+	shown, err := shownAlerts(p)
+	if err != nil {
+		return err
+	}
+	for _, a := range shown {
+		var rose bool
+		if err := c.act.QueryRow(ctx, "SELECT EXISTS (SELECT FROM public.v_queue_alert WHERE alert_key = $1 AND severity = 'critical' AND $2 = 'warning')", a.Key, a.Severity).Scan(&rose); err != nil {
+			return err
+		}
+		if rose {
+			recordOne(res, a.Target, "", answer{Refusal: pgscan.Refusal{Refused: true, Reason: "the alert has become critical since the preview: look at it, then repeat"}})
+			continue
+		}
+		if err := c.applyOne(ctx, res, a.Target, "acked", "SELECT public.fn_queue_alert_ack($1::text, $2::text, $3::text, make_interval(secs => $4))", a.Key, p.Request.Actor, p.Request.Args["comment"], float64(secs)); err != nil {
 			return err
 		}
 	}
@@ -91,8 +127,12 @@ func applyAck(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) 
 }
 
 func applyUnack(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
-	for _, t := range p.Request.Targets {
-		if err := c.applyOne(ctx, res, t, "unacked", "SELECT public.fn_queue_alert_unack($1::text, $2::text, $3::text)", t, p.Request.Actor, p.Request.Args["comment"]); err != nil {
+	shown, err := shownAlerts(p)
+	if err != nil {
+		return err
+	}
+	for _, a := range shown {
+		if err := c.applyOne(ctx, res, a.Target, "unacked", "SELECT public.fn_queue_alert_unack($1::text, $2::text, $3::text)", a.Key, p.Request.Actor, p.Request.Args["comment"]); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,12 +13,13 @@ import (
 
 	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/schema"
 )
 
 func executorActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActExecRegister, Words: "executor register", Example: "qtop executor register reindex_1 --owner-role reindexer --kind Agent --domains kg --cadence 60s --reason 'new host'", Key: "N", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Register",
+			ID: queue.ActExecRegister, Words: "executor register", Example: "qtop executor register reindex_1 --owner-role reindexer --kind Agent --domains kg --cadence 60s", Key: "N", Panes: []queue.PaneID{queue.PaneExecutors}, Verb: "Register",
 			Help: "register an executor, so that qtop notices when it falls silent",
 			Noun: "executor", Button: "Register {id}", Safe: "Not now", Opposite: queue.ActExecDeregister, Makes: "executor",
 			Danger: queue.DangerOne, Function: "public.fn_queue_executor_register(text,text,text[],integer,integer,text,text)", Role: "workflow_admin",
@@ -91,11 +93,25 @@ func planRegister(ctx context.Context, c *Planner, p *queue.Plan) error {
 	default:
 		addLine(p, "again", "it was deregistered by %s at %s", by, queue.Stamp(*tombstone, time.RFC3339))
 	}
-	p.Count = 1
 	owner, err := c.ownerRole(ctx, r.Args["owner-role"])
 	if err != nil {
 		return err
 	}
+	errPreview := errors.New("a preview registers nothing")
+	var a answer
+	err = pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) error {
+		if a, err = register(ctx, tx, r); err != nil {
+			return err
+		}
+		return errPreview // rolls the registration back
+	})
+	switch {
+	case !errors.Is(err, errPreview):
+		return err
+	case a.Refused:
+		return refuse(p, a.Rule, a.Reason)
+	}
+	p.Count = 1
 	p.Lines = append(p.Lines, line("executor", "%s (%s)", r.Args["id"], r.Args["kind"]), owner,
 		line("domains", "%s", cmp.Or(strings.Join(domains(r.Args["domains"]), ", "), "any")),
 		line("expected", "a heartbeat every %s from now on", time.Duration(cadence)*time.Second))
@@ -108,27 +124,39 @@ func planRegister(ctx context.Context, c *Planner, p *queue.Plan) error {
 }
 
 func applyRegister(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
-	r := p.Request
+	a, err := register(ctx, c.act, p.Request)
+	if err != nil {
+		return err
+	}
+	recordOne(res, p.Request.Args["id"], "registered", a)
+	return nil
+}
+
+func register(ctx context.Context, q interface {
+	QueryRow(context.Context, string, ...any) pgx.Row
+}, r queue.Request) (a answer, err error) {
 	cadence, threshold, err := registration(r)
 	if err != nil {
-		return err
+		return a, err
 	}
-	a, err := c.call(ctx, `SELECT public.fn_queue_executor_register(p_executor_id => $1::text, p_kind => $2::text, p_domain_scope => $3::text[],
+	return a, q.QueryRow(ctx, `SELECT public.fn_queue_executor_register(p_executor_id => $1::text, p_kind => $2::text, p_domain_scope => $3::text[],
 			p_expected_cadence_seconds => $4::bigint::int, p_stale_threshold_seconds => $5::bigint::int, p_owner_role => $6::text, p_actor => $7::text)`,
-		r.Args["id"], r.Args["kind"], domains(r.Args["domains"]), cadence, threshold, r.Args["owner-role"], r.Actor)
-	if err != nil {
-		return err
-	}
-	recordOne(res, r.Args["id"], "registered", a)
-	return nil
+		r.Args["id"], r.Args["kind"], domains(r.Args["domains"]), cadence, threshold, r.Args["owner-role"], r.Actor).Scan(&a)
 }
 
 // ownerRole returns the preview line about the owner role of an executor, with the number of
 // logins that may act as the executor.
 func (c *Planner) ownerRole(ctx context.Context, role string) (queue.PlanLine, error) {
+	names, err := schema.RealRoles(ctx, c.act)
+	if err != nil {
+		return queue.PlanLine{}, err
+	}
+	if at := slices.Index(schema.Roles(), role); at >= 0 {
+		role = names[at]
+	}
 	var there bool
 	var logins int
-	err := c.act.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = $1::text),
+	err = c.act.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = $1::text),
 			(SELECT count(*) FROM pg_catalog.pg_roles r WHERE r.rolcanlogin AND NOT r.rolsuper
 				AND pg_catalog.pg_has_role(r.oid, pg_catalog.to_regrole(pg_catalog.quote_ident($1::text))::oid, 'MEMBER'))`, role).Scan(&there, &logins)
 	if err != nil {

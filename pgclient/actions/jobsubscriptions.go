@@ -58,6 +58,7 @@ func (c *Planner) executorWaits(ctx context.Context, id string) (string, error) 
 	err := c.act.QueryRow(ctx, `SELECT COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.lease_owner = $1), 0)::bigint,
 		COALESCE((SELECT sum(b.queued + b.retry_waiting) FROM public.fn_job_backlog() b WHERE EXISTS (
 			SELECT 1 FROM public.job_subscription s WHERE s.executor_id = $1 AND s.enabled
+				AND s.executor_kind = (SELECT h.executor_kind FROM public.queue_heartbeat h WHERE h.executor_id = $1)
 				AND (s.job_kind IS NULL OR s.job_kind = b.job_kind) AND (s.event_domain IS NULL OR s.event_domain = b.event_domain))), 0)::bigint`, id).
 		Scan(&held, &waits)
 	switch {

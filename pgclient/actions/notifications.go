@@ -25,7 +25,8 @@ func (c *Planner) failedStaged(ctx context.Context) ([]string, error) {
 
 func planNotificationRequeue(ctx context.Context, c *Planner, p *queue.Plan) error {
 	ids, err := uuids(p.Request.Targets, "staged notification")
-	if len(p.Request.Targets) == 0 {
+	all := len(p.Request.Targets) == 0
+	if all {
 		ids, err = c.failedStaged(ctx)
 	}
 	if err != nil {
@@ -45,6 +46,9 @@ func planNotificationRequeue(ctx context.Context, c *Planner, p *queue.Plan) err
 	}
 	names, _ := namesOf(staged)
 	addLine(p, "notifications", "%d of %d: %s", p.Count, len(a.Results), names)
+	if all && len(ids) == mostJobs {
+		addLine(p, "not all", "one requeue takes %d notifications, the oldest failures first: repeat it for the others", mostJobs)
+	}
 	var failure string
 	var n int64
 	if err = pgrow.Visit(ctx, c.act, []any{&failure, &n}, func() { p.Lines = append(p.Lines, line("failed by", "%d × %s", n, failure)) },
