@@ -164,6 +164,50 @@ func TestJobWatermarkEnds(t *testing.T) {
 	require.False(t, wrote)
 }
 
+// sweepDue makes the next calls find all watermarks from the head.
+func (j *jobs) sweepDue() {
+	j.t.Helper()
+	j.exec("UPDATE public.job_watermark_state SET swept_at = swept_at - interval '2 minutes', seen_at = seen_at - interval '11 seconds', late = '{}'")
+}
+
+// While the watermarks are found from the head, those that were valid stay so, for 5 minutes at most.
+// If that search fails, the next call searches again.
+func TestJobWatermarkDuringASweep(t *testing.T) {
+	j := newJobs(t)
+	j.jobSubscription("w", "", "", 0, 1000)
+	j.watermarksWanted()
+	j.put("k", "iu", 1)
+	j.watermarked()
+	j.sweepDue()
+	require.True(t, j.advance(), "announced")
+	valid := "SELECT public.fn_job_watermark_valid() AND (SELECT below > '0' FROM public.fn_job_lease_watermark())"
+	swept := "SELECT swept_at > clock_timestamp() - interval '1 minute' FROM public.job_watermark_state"
+	longer := "UPDATE public.job_watermark_state SET at = at - interval '4 minutes'; UPDATE public.dot_iu_runtime_lease SET acquired_at = acquired_at - interval '4 minutes', expires_at = expires_at - interval '4 minutes' WHERE lease_name = 'job_watermark'"
+	require.False(t, get[bool](j.core, swept))
+	j.exec(longer) // as if the sweep had run for 4 minutes
+	require.True(t, get[bool](j.core, valid), "4 minutes")
+	late := j.old(100)
+	require.Zero(t, get[int](j.core, belowWatermarks))
+	tx := j.begin(j.root)
+	var found bool
+	require.NoError(t, tx.QueryRow(t.Context(), "SELECT public.fn_job_watermark_advance()").Scan(&found))
+	require.NoError(t, tx.Rollback(t.Context())) // as if it had been cancelled
+	require.True(t, get[bool](j.core, valid), "after a failure")
+	j.exec(longer)
+	require.False(t, get[bool](j.core, valid), "8 minutes")
+	require.False(t, j.advance(), "found again from the head")
+	j.watermarked()
+	require.Equal(t, late, j.one("w").Job)
+
+	j.sweepDue()
+	require.True(t, j.advance(), "announced")
+	j.exec(longer)
+	require.True(t, get[bool](j.core, "SELECT public.fn_job_watermark_advance()"), "the sweep")
+	require.True(t, get[bool](j.core, swept))
+	j.exec("UPDATE public.job_watermark_state SET at = at - interval '11 seconds'")
+	require.False(t, get[bool](j.core, valid), "the sweep has ended")
+}
+
 // However long a call takes, what it found counts from its end: the next call goes on from there, and
 // the next sweep is a minute later.
 func TestJobWatermarkCountsFromTheEndOfTheCall(t *testing.T) {
@@ -171,7 +215,9 @@ func TestJobWatermarkCountsFromTheEndOfTheCall(t *testing.T) {
 	j.watermarksWanted()
 	j.put("k", "iu", 1)
 	j.watermarked()
-	j.exec("UPDATE public.job_watermark_state SET at = at - interval '1 second', swept_at = swept_at - interval '2 minutes', seen_at = seen_at - interval '11 seconds', late = '{}'")
+	j.sweepDue()
+	require.True(t, j.advance(), "announced")
+	j.exec("UPDATE public.job_watermark_state SET at = at - interval '1 second'")
 	tx := j.begin(j.root)
 	_, err := tx.Exec(t.Context(), "LOCK TABLE public.job_watermark_below IN SHARE MODE") // the sweep waits for it
 	require.NoError(t, err)

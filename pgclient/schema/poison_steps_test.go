@@ -173,3 +173,25 @@ func TestEveryStepHasAPoison(t *testing.T) {
 	slices.Sort(steps)
 	require.Subset(t, known, slices.Compact(append(steps, "sweep_webhooks")), "a new step: add a row on which it fails to poisonedSteps")
 }
+
+// The result of a run says that targets of a failed batch are left, so that a host runs the tick
+// worker again soon.
+func TestUnfinishedRunsSaySo(t *testing.T) {
+	j := newJobs(t)
+	j.flag("iu_core.routes_master_enabled", "true")
+	j.flag("iu_core.route_worker_enabled", "true")
+	j.exec(`INSERT INTO public.queue_step_pending (step, targets, chunk) VALUES ('job_promote', ARRAY[gen_random_uuid()::text], 1),
+		('event_route', ARRAY[gen_random_uuid()::text], 1), ('webhook_route', '{1/1}', 1)`)
+	tx := j.begin(j.root)
+	_, err := tx.Exec(t.Context(), "SELECT FROM public.queue_step_pending FOR UPDATE") // runs pass locked targets
+	require.NoError(t, err)
+	workers := []string{"job_queue_default", "iu_outbound_default", "webhook_router"}
+	for _, name := range workers {
+		require.Equal(t, true, call(t, j.work, "public.fn_queue_tick_request($1, 'wake')", name)["result"].(map[string]any)["unfinished"], name)
+	}
+	require.NoError(t, tx.Rollback(t.Context()))
+	j.exec("UPDATE public.queue_tick_worker SET last_run_at = last_run_at - interval '1 minute'") // no quick runs
+	for _, name := range workers {
+		require.NotContains(t, call(t, j.work, "public.fn_queue_tick_request($1, 'wake')", name)["result"], "unfinished", name)
+	}
+}

@@ -426,7 +426,8 @@ BEGIN
     v_all := ARRAY[v_all[1] + v_n, v_all[2] + (v_done ->> 'attempts')::bigint, v_all[3] + (v_done ->> 'jobs')::bigint,
       v_all[4] + (v_done ->> 'dead_lettered')::bigint];
   END LOOP;
-  RETURN jsonb_build_object('events', v_all[1], 'attempts', v_all[2], 'jobs', v_all[3], 'dead_lettered', v_all[4]);
+  RETURN jsonb_build_object('events', v_all[1], 'attempts', v_all[2], 'jobs', v_all[3], 'dead_lettered', v_all[4])
+    || public.fn_queue_step_unfinished('event_route'::text);
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_route_worker_run TO :"dot_executor", :"workflow_admin";

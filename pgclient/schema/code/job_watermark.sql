@@ -17,7 +17,9 @@
 --    ended, no watermark is valid until all watermarks were found again from the head.
 -- 5. Watermarks are not valid if nobody has renewed them for 10 s, or if they were written in the future (the clock was
 --    set back): look-ups then begin at the head. Once a minute each watermark is found again from the head, for rows
---    that were written without triggers.
+--    that were written without triggers. That can take minutes, in which nobody renews the watermarks. Therefore a
+--    call announces it in the lease job_watermark, and the next call does it: the watermarks that were valid stay so
+--    until it ends, for 5 minutes at most.
 -- 6. Leases have a separate watermark, because each ended claim leaves a dead row in job_lease. A lease has the id
 --    of its transaction. Each call notes, in the snapshot in which it reads the live leases, that no transaction below
 --    lease_below has a live lease, except those in lease_late: the transactions of the live leases, and those that had
@@ -72,6 +74,21 @@ COMMENT ON TABLE public.job_watermark_below IS
   'Jobs that became claimable with a process_after over 0.5 s ago; the next watermarks are found from there. Without '
   'domain and kind: jobs that are not claimable yet.';
 
+-- fn_job_watermark_fresh(at) → whether watermarks that were renewed at this time count still: for 10 s, or while they
+-- are found again from the head (step 5). Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_watermark_fresh(p_at timestamptz) RETURNS boolean
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  IF p_at BETWEEN clock_timestamp() - interval '10 seconds' AND clock_timestamp() THEN
+    RETURN true;
+  END IF;
+  RETURN EXISTS (SELECT FROM public.dot_iu_runtime_lease l WHERE l.lease_name = 'job_watermark'
+    AND clock_timestamp() BETWEEN l.acquired_at AND l.expires_at AND p_at BETWEEN l.acquired_at AND clock_timestamp());
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_job_watermark_fresh IS
+  'Whether watermarks that were renewed at a time count still. Internal.';
+
 -- fn_job_watermark_valid() → whether look-ups may begin at the watermarks in job_watermark. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_watermark_valid() RETURNS boolean
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -80,7 +97,7 @@ DECLARE
   s record;
 BEGIN
   SELECT x.valid, x.at, x.late INTO s FROM public.job_watermark_state x ORDER BY x.version DESC LIMIT 1;
-  RETURN COALESCE(s.valid AND s.at BETWEEN clock_timestamp() - interval '10 seconds' AND clock_timestamp()
+  RETURN COALESCE(s.valid AND public.fn_job_watermark_fresh(s.at)
     AND NOT EXISTS (SELECT FROM unnest(s.late) t WHERE pg_visible_in_snapshot(t, pg_current_snapshot())), false);
 END
 $fn$;
@@ -97,8 +114,7 @@ DECLARE
 BEGIN
   SELECT x.at, x.lease_below, x.lease_late INTO v_at, below, late
   FROM public.job_watermark_state x ORDER BY x.version DESC LIMIT 1;
-  IF (v_at BETWEEN clock_timestamp() - interval '10 seconds' AND clock_timestamp()
-    AND below <= pg_snapshot_xmax(pg_current_snapshot())) IS NOT TRUE THEN
+  IF (public.fn_job_watermark_fresh(v_at) AND below <= pg_snapshot_xmax(pg_current_snapshot())) IS NOT TRUE THEN
     below := '0'::xid8;
     late := '{}'::xid8[];
   END IF;
@@ -151,8 +167,7 @@ DECLARE
 BEGIN
   SELECT x.version, x.at, x.lease_seen, x.lease_open INTO s
   FROM public.job_watermark_state x ORDER BY x.version DESC LIMIT 1;
-  IF (s.at BETWEEN clock_timestamp() - interval '10 seconds' AND clock_timestamp()
-    AND s.lease_seen <= pg_snapshot_xmax(pg_current_snapshot())) IS NOT TRUE THEN
+  IF (public.fn_job_watermark_fresh(s.at) AND s.lease_seen <= pg_snapshot_xmax(pg_current_snapshot())) IS NOT TRUE THEN
     RETURN COALESCE((SELECT sum(l.live) FROM public.job_lease l WHERE l.subscription_id = p_subscription_id), 0);
   END IF;
   v_since := COALESCE((SELECT sum(l.live) FROM public.fn_job_leases_since(s.lease_seen, s.lease_open) l
@@ -245,6 +260,7 @@ DECLARE
   n public.job_watermark_state;
   v_open xid8[];
   v_below public.job_watermark_below[];
+  v_announced boolean;
   v_sweep boolean;
   v_lease_from xid8;
   v_lease_late xid8[];
@@ -265,7 +281,8 @@ BEGIN
     AND NOT EXISTS (SELECT FROM public.job_watermark_below) THEN
     RETURN false; -- the usual case: nothing is written
   END IF;
-  PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = 'job_watermark' FOR UPDATE SKIP LOCKED;
+  SELECT clock_timestamp() BETWEEN l.acquired_at AND l.expires_at INTO v_announced
+  FROM public.dot_iu_runtime_lease l WHERE l.lease_name = 'job_watermark' FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
     RETURN public.fn_job_watermark_valid();
   END IF;
@@ -284,12 +301,14 @@ BEGIN
     DELETE FROM public.job_watermark;
     DELETE FROM public.job_watermark_below;
     DELETE FROM public.job_lease_count;
+    UPDATE public.dot_iu_runtime_lease SET expires_at = v_at WHERE lease_name = 'job_watermark' AND expires_at > v_at;
     RETURN false;
-  ELSIF s.version IS NULL OR s.at NOT BETWEEN v_at - interval '10 seconds' AND v_at
+  ELSIF s.version IS NULL OR NOT public.fn_job_watermark_fresh(s.at)
     OR EXISTS (SELECT FROM unnest(s.late) t WHERE pg_visible_in_snapshot(t, v_now)) THEN -- step 1, 4 or 5
     DELETE FROM public.job_watermark_state;
     DELETE FROM public.job_watermark;
     DELETE FROM public.job_lease_count;
+    UPDATE public.dot_iu_runtime_lease SET expires_at = v_at WHERE lease_name = 'job_watermark' AND expires_at > v_at;
   ELSIF s.seen IS NULL THEN
     n.seen_at := v_at;
     n.seen := v_now;
@@ -302,11 +321,17 @@ BEGIN
     n.swept_at := s.swept_at;
     n.unready_due := s.unready_due;
     IF v_open <@ s.late OR v_at > s.seen_at + interval '10 seconds' THEN -- step 2
-      n.seen_at := v_at;
-      n.seen := v_now;
-      n.late := v_open;
-      n.valid := true;
       v_sweep := NOT s.valid OR COALESCE(s.swept_at NOT BETWEEN v_at - interval '1 minute' AND v_at, true);
+      IF v_sweep AND s.valid AND v_announced IS NOT TRUE THEN -- step 5: the next call sweeps
+        UPDATE public.dot_iu_runtime_lease SET lease_holder = session_user || ' pid ' || pg_backend_pid(),
+          acquired_at = v_at, expires_at = v_at + interval '5 minutes' WHERE lease_name = 'job_watermark';
+        v_sweep := NULL;
+      ELSE
+        n.seen_at := v_at;
+        n.seen := v_now;
+        n.late := v_open;
+        n.valid := true;
+      END IF;
     END IF;
   END IF;
   IF v_sweep THEN
@@ -356,6 +381,8 @@ BEGIN
       WHERE event_domain = v_lane.event_domain AND job_kind = v_lane.job_kind AND version = v_lane.version;
     END IF;
   END LOOP;
+  UPDATE public.dot_iu_runtime_lease SET expires_at = clock_timestamp()
+  WHERE v_sweep AND lease_name = 'job_watermark' AND expires_at > clock_timestamp();
   -- Not before: the call may have read the index entries of millions of finished jobs, and the watermarks are as old
   -- as this row says.
   n.at := clock_timestamp();

@@ -224,7 +224,8 @@ BEGIN
     v_errors, COALESCE(v_error, v_done ->> 'broken_text'), v_failed)
   RETURNING * INTO v_log;
   RETURN jsonb_strip_nulls(jsonb_build_object('status', CASE WHEN v_done = '{}' THEN 'error' ELSE 'processed' END,
-    'error', v_log.error_text)) || (to_jsonb(v_log) - ARRAY['id', 'run_at', 'error_text']);
+    'error', v_log.error_text)) || (to_jsonb(v_log) - ARRAY['id', 'run_at', 'error_text'])
+    || public.fn_queue_step_unfinished('notify'::text);
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_iu_notification_worker_tick TO :"dot_executor";

@@ -9,7 +9,8 @@
 --    failure does nothing else.
 -- 2. When the batch fails, its targets become pending. Pending targets run in parts, each in a subtransaction: a part
 --    that fails is halved until the failing target is alone; after a part that succeeds, the next parts are larger
---    again. One run isolates at most 1,000 targets and stops after 20 seconds; the next run continues.
+--    again. One run isolates at most 1,000 targets and stops after 20 seconds; the next run continues. Its result has
+--    the key unfinished, so that a host starts the next run soon.
 -- 3. When statement_timeout ends a part, the run ends and keeps what it did, because a statement has only one timeout.
 --    The next run begins with other targets, then takes a part of half the size.
 -- 4. A target that fails alone is written to queue_quarantine and runs again alone, with growing waits: 10 attempts for
@@ -89,6 +90,16 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_step_except IS 'The targets that a batch of a step excludes. Internal.';
 
+-- fn_queue_step_unfinished(step) → {unfinished: true} if the step has pending targets, else {}. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_step_unfinished(p_step text) RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN CASE WHEN EXISTS (SELECT FROM public.queue_step_pending p WHERE p.step = p_step) THEN '{"unfinished": true}'
+    ELSE '{}' END::jsonb;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_step_unfinished IS 'Whether a step has pending targets, for a result. Internal.';
+
 -- fn_queue_step_call(step, limit, only, except) → the numbers that fn_step_STEP returns. only: NULL = all due targets.
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_step_call(p_step text, p_limit int, p_only text[], p_except text[])
@@ -152,8 +163,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_step_failed IS 'Records that a target of a step failed alone. Internal.';
 
 -- fn_queue_step_rest(step) → numbers: runs pending targets of the step in parts, then the quarantined targets that are
--- due. timed_out: true if statement_timeout ended it. It raises an error if at least five targets failed with errors
--- that may pass without help and no target succeeded: then the step itself fails, not its rows. Internal.
+-- due. timed_out: true if statement_timeout ended it; unfinished: true if targets are left. It raises an error if at
+-- least five targets failed with errors that may pass without help and no target succeeded: then the step itself fails,
+-- not its rows. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_step_rest(p_step text) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -242,7 +254,8 @@ BEGIN
     END IF;
     EXIT WHEN v_late;
   END LOOP;
-  RETURN CASE WHEN v_late THEN v_out || '{"timed_out": true}' ELSE v_out END;
+  RETURN v_out || public.fn_queue_step_unfinished(p_step)
+    || CASE WHEN v_late THEN '{"timed_out": true}' ELSE '{}' END::jsonb;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_step_rest IS

@@ -193,7 +193,8 @@ BEGIN
   UPDATE public.router_offsets r SET max_event_id = o.max_event_id, restored_after_id = o.restored_after_id,
     events_seen = r.events_seen + v_uncounted, updated_at = now()
   WHERE r.id = 1 AND NOT v_quick AND (v_uncounted > 0 OR r.restored_after_id IS DISTINCT FROM o.restored_after_id);
-  RETURN jsonb_build_object('events', cardinality(v_ids), 'sagas', v_sagas);
+  RETURN jsonb_build_object('events', cardinality(v_ids), 'sagas', v_sagas)
+    || public.fn_queue_step_unfinished('webhook_route'::text);
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_router_run IS
   'Turns committed events into sagas, none twice and none skipped. Tick worker webhook_router.';
