@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -35,10 +34,12 @@ func TestAnswerCutOff(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	try := func(args []string, out io.Writer) (int, string) {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		var errs bytes.Buffer
-		return run(ctx, args, strings.NewReader(""), out, &errs), errs.String()
+		code := run(ctx, args, strings.NewReader(""), out, &errs)
+		require.NoError(t, ctx.Err(), "%v does not end by itself", args)
+		return code, errs.String()
 	}
 	tried := 0
 	for i, verb := range leaves(commandLine(&app{}), nil) {

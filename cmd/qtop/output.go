@@ -42,6 +42,12 @@ func (w *answered) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// cutOff reports whether a part of the answer could not be written.
+func (a *writer) cutOff() bool {
+	w, ok := a.out.(*answered)
+	return ok && w.err != nil
+}
+
 // Unwrap returns the underlying writer, which may be a terminal.
 func (w *answered) Unwrap() io.Writer { return w.Writer }
 

@@ -70,6 +70,8 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 				return err
 			case cmd.Context().Err() != nil: // the signal for which --watch waits
 				return nil
+			case a.cutOff(): // the next answer could not be written either
+				return nil
 			case err != nil:
 				a.exit(err)
 			}
