@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +36,7 @@ var shared struct {
 	once    sync.Once
 	server  *embedded.Server
 	err     error
+	runs    atomic.Int64
 	install sync.Mutex // one database at a time: all installations make the same roles
 }
 
@@ -216,7 +218,7 @@ func start(t *testing.T, env map[string]string) *running {
 		t.Skip("short: the adapter is not run on a server")
 	}
 	server := sharedServer(t)
-	r := &running{t: t, database: strings.ToLower(t.Name()), out: &lines{out: make(chan map[string]any, 10_000), t: t}, ended: make(chan error, 1)}
+	r := &running{t: t, database: fmt.Sprint(strings.ToLower(t.Name()), shared.runs.Add(1)), out: &lines{out: make(chan map[string]any, 10_000), t: t}, ended: make(chan error, 1)}
 	admin, err := pgx.Connect(t.Context(), server.DSN(embedded.Superuser, "postgres"))
 	if err != nil {
 		t.Fatal(err)
