@@ -385,4 +385,15 @@ inside rm -rf /usr/local/bin/render-mail /var/lib/trial # the trial's own
 files >"$work/files.after"
 diff "$work/files.before" "$work/files.after" >"$work/left" || { cat "$work/left"; fail "the purge left something, or took too much"; }
 say "removed and purged: the $(wc -l <"$work/files.before") names and users are those of before"
+
+# ---- the new package alone ------------------------------------------------------------
+inside dpkg -i /packages/next.deb >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; fail "dpkg -i of the new package"; }
+[[ $(inside stat -c '%U:%G %a' /etc/qtop /etc/qtop/config.yaml | tr '\n' ' ') == "root:qtop 750 root:qtop 640 " ]] || fail "rights of /etc/qtop of the new package"
+inside setpriv --reuid=qtop --regid=qtop --init-groups env XDG_CONFIG_HOME=/etc qtop config check >/dev/null || fail "the sample configuration of the new package is not valid"
+inside sh -c "dpkg -r qtop && dpkg -i /packages/next.deb" >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; fail "dpkg -i after dpkg -r"; }
+[[ $(inside stat -c '%U:%G %a' /etc/qtop/config.yaml) == "root:qtop 640" ]] || fail "the configuration is gone after a removal"
+inside dpkg -P qtop >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; fail "dpkg -P of the new package"; }
+files >"$work/files.after"
+diff "$work/files.before" "$work/files.after" >"$work/left" || { cat "$work/left"; fail "the purge of the new package left something, or took too much"; }
+say "the new package alone: installed, removed, installed again and purged without a rest"
 echo "package trial: ok $how on PostgreSQL ${tried[*]}, $((SECONDS - began)) s"

@@ -21,7 +21,10 @@ else
 		--shell /usr/sbin/nologin --comment "qtop worker hosts" qtop
 fi
 # What an administrator changed later stays.
-[ -z "$first" ] || chgrp qtop /etc/qtop /etc/qtop/config.yaml
+if [ -n "$first" ]; then
+	[ -e /etc/qtop/config.yaml ] || install -m 0640 /usr/share/qtop/config.yaml /etc/qtop/config.yaml
+	chgrp qtop /etc/qtop /etc/qtop/config.yaml
+fi
 
 [ -d /run/systemd/system ] || exit 0
 systemctl daemon-reload
