@@ -62,7 +62,7 @@ func TestWalkOverABusyDatabase(t *testing.T) {
 	pgtest.FillDead(t, pool, 40, 5)
 	login := db.DSN(pgtest.Login(t, db, "dead_letter_operator", "workflow_admin", "queue_viewer"))
 	open := func(actor string) *appliedStore {
-		client, err := pgclient.Open(ctx, pgclient.Options{DSN: login, Actor: actor})
+		client, err := pgclient.Open(ctx, pgclient.Options{DSN: login, Actor: actor, Actions: actions.Registry()})
 		require.NoError(t, err)
 		t.Cleanup(client.Close)
 		return &appliedStore{Client: client, Planner: actions.New(client)}
@@ -118,6 +118,7 @@ func TestWalkOverABusyDatabase(t *testing.T) {
 	end()
 	t.Logf("%d keys, %d dialogs confirmed, %d actions of the other operator", keys, confirmed, ben.applied.Load())
 	require.Positive(t, ben.applied.Load(), "actions of the other operator")
+	require.Positive(t, s.applied.Load(), "actions of the walk")
 }
 
 // traffic sends events and dead letters until ctx ends, and lets the other
