@@ -442,7 +442,7 @@ func (w *walker) checkFrame() {
 // TestRandomWalk presses random keys in every pane, while busy data changes.
 // To repeat a failed walk, set QTOP_WALK_SEED to the seed that it printed.
 func TestRandomWalk(t *testing.T) {
-	n := 1_200 // a sample, through every pane twice; the full run goes much farther
+	n := 2_000
 	if os.Getenv("QTOP_TEST_FULL") != "" {
 		n = 100_000
 	}
