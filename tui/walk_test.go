@@ -475,18 +475,14 @@ func TestRandomWalk(t *testing.T) {
 	})
 }
 
-// TestRandomResizes changes the size of the terminal 360 times, in the full run
-// 1,000 times, while panes, pages and dialogs are open.
+// TestRandomResizes changes the size of the terminal 1,000 times while panes,
+// pages and dialogs are open.
 func TestRandomResizes(t *testing.T) {
-	n := 360 // each of the keys below 20 times
-	if os.Getenv("QTOP_TEST_FULL") != "" {
-		n = 1_000
-	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWalker(t, walkSeed)
 		defer w.close()
 		keys := []string{"tab", "enter", "G", "?", "esc", "esc", "0", "A", "R", "esc", "j", "/", "h", "esc", ":", "f", "esc", "shift+tab"}
-		for i := range n {
+		for i := range 1_000 {
 			s := tea.WindowSizeMsg{Width: 1 + w.rnd.IntN(250), Height: 1 + w.rnd.IntN(80)}
 			k := keys[i%len(keys)]
 			w.keys = append(w.keys, k, fmt.Sprintf("size:%dx%d", s.Width, s.Height))
