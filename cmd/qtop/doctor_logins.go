@@ -218,7 +218,7 @@ func wideFindings(l inspect.Login) []finding {
 	}
 	if slices.Contains(administers, "queue_owner") && !l.Migrates {
 		out = append(out, finding{"note", "wide login", queue.Clean(l.Name.String() + " is a member of queue_owner: it may change every table and function of qtop"),
-			"only the login that runs qtop migrate needs it: REVOKE queue_owner FROM the others"})
+			"only the login that runs qtop migrate needs it: REVOKE " + l.Owner.String() + " FROM the others"})
 	}
 	if len(works) > 0 && len(administers) > 0 {
 		out = append(out, finding{"note", "wide login", queue.Clean(l.Name.String() + " works (" + strings.Join(works, ", ") + ") and administers (" + strings.Join(administers, ", ") + ")"),

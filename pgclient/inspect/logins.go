@@ -29,6 +29,7 @@ type Login struct {
 	Attributes []string   // SUPERUSER, CREATEROLE, REPLICATION, BYPASSRLS
 	Roles      []string   // qtop's roles of which it is a member
 	Mine       bool       // it is the login of this session
+	Owner      queue.Text // the role that owns qtop's objects, quoted for a statement
 	Migrates   bool       // whether it may run migrate up: it can act as the owner of the database, has CREATEROLE, and is no superuser
 }
 
@@ -78,7 +79,7 @@ func Logins(ctx context.Context, c *pgclient.Client) ([]Login, error) {
 	return ofMembers[Login](ctx, c, `SELECT l.rolname::text, quote_ident(l.rolname), array_remove(ARRAY[CASE WHEN l.rolsuper THEN 'SUPERUSER' END,
 			CASE WHEN l.rolcreaterole THEN 'CREATEROLE' END, CASE WHEN l.rolreplication THEN 'REPLICATION' END,
 			CASE WHEN l.rolbypassrls THEN 'BYPASSRLS' END], NULL),
-			ARRAY(SELECT DISTINCT h.role::text FROM held h WHERE h.member = l.oid ORDER BY 1), l.rolname = session_user,
+			ARRAY(SELECT DISTINCT h.role::text FROM held h WHERE h.member = l.oid ORDER BY 1), l.rolname = session_user, quote_ident(($2::text[])[1]),
 			NOT l.rolsuper AND pg_has_role(l.oid, d.datdba, 'MEMBER')
 		FROM login l, pg_catalog.pg_database d WHERE d.datname = current_database() ORDER BY l.rolname = session_user DESC, l.rolname`)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/embedded"
@@ -241,6 +242,16 @@ func TestRolePrefix(t *testing.T) {
 	require.Equal(t, "stg_", st.RolePrefix)
 	require.Equal(t, w.one("prod", "SELECT string_agg(kind || name || source, ' ' ORDER BY kind, name) FROM public.qtop_schema_object"),
 		w.one("staging", "SELECT string_agg(kind || name || source, ' ' ORDER BY kind, name) FROM public.qtop_schema_object"), "hashes are of the text before roles are named")
+
+	w.run("staging", "INSERT INTO public.executor_producer VALUES ('Codex', 'event_ingest_writer'), ('Codex', 'router_worker')")
+	w.run("postgres", "CREATE ROLE app_stg LOGIN")
+	w.run("staging", "GRANT EXECUTE ON FUNCTION public.fn_job_producer_check TO app_stg", "GRANT USAGE ON SCHEMA public TO app_stg",
+		"GRANT SELECT ON public.executor_producer TO app_stg", "GRANT EXECUTE ON FUNCTION public.fn_queue_role_name TO app_stg")
+	var refusal *pgconn.PgError
+	require.ErrorAs(t, w.in("staging", "app_stg", "SELECT public.fn_job_producer_check('{Codex}')"), &refusal)
+	require.Equal(t, "GRANT one of these roles TO app_stg: stg_event_ingest_writer, stg_router_worker", refusal.Hint, "roles of this database")
+	require.Equal(t, "there is no role nobody in this cluster", w.one("staging", "SELECT public.fn_executor_producer_set('Codex', 'nobody', true, 'ann', 'r') ->> 'reason'"))
+	w.run("staging", "DELETE FROM public.executor_producer", "DROP OWNED BY app_stg")
 
 	w.run("postgres", "CREATE ROLE of_prod LOGIN IN ROLE workflow_admin, queue_viewer", "CREATE ROLE of_staging LOGIN IN ROLE stg_workflow_admin, stg_queue_viewer")
 	flip := "SELECT public.fn_dot_config_set('webhook.max_attempts', '7', 'eve', 'test')"

@@ -26,7 +26,7 @@ BEGIN
         WHEN cardinality(p_executors) > 1 THEN format('p_jobs[%s]: ', array_position(p_executors, v_kind) - 1) END,
       'login ', session_user), v_kind
       USING ERRCODE = '42501', HINT = (SELECT format('GRANT one of these roles TO %I: %s', session_user,
-        string_agg(quote_ident(p.producer_role), ', ' ORDER BY p.producer_role))
+        string_agg(DISTINCT quote_ident(public.fn_queue_role_name(p.producer_role)), ', '))
         FROM public.executor_producer p WHERE p.executor_kind = v_kind);
   END IF;
 END $$;

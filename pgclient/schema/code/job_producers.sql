@@ -50,7 +50,8 @@ BEGIN
   END IF;
   IF v_rule IS NOT NULL THEN
     RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'dry_run', v_dry, 'audit_id', v_audit, 'reason',
-      CASE v_rule WHEN 'role' THEN format('there is no role %s in this cluster', left(p_producer_role, 63))
+      CASE v_rule WHEN 'role' THEN format('there is no role %s in this cluster',
+        left(public.fn_queue_role_name(p_producer_role), 63))
       ELSE format('role %s is %s the producers of executor kind %s already', left(p_producer_role, 63),
         CASE WHEN p_allowed THEN 'among' ELSE 'not among' END, p_executor_kind) END);
   END IF;
