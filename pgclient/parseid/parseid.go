@@ -83,8 +83,8 @@ func Payload(id string) (kind, key string, err error) {
 	case uuidForm.MatchString(id):
 		return "job", strings.ToLower(id), nil
 	}
-	_, err = Webhook(id)
-	return "dead_letter", id, err
+	n, err := Webhook(id)
+	return "dead_letter", strconv.FormatInt(n, 10), err
 }
 
 // Operation parses the number of a bulk operation.

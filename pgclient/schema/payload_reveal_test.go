@@ -67,6 +67,14 @@ func TestRevealAuditsFirst(t *testing.T) {
 		}
 	}
 	require.Equal(t, 5, get[int](j.core, "SELECT count(*) FROM public.queue_operator_action WHERE action = 'payload_reveal'"), "one row each")
+
+	operator, uuid := j.as("dead_letter_operator"), ids["job_dead_letter"]
+	for _, form := range [][3]string{{"event", "00" + ids["event"], ids["event"]}, {"event", " +" + ids["event"] + " ", ids["event"]},
+		{"event", strings.Repeat("0", 100_000) + ids["event"], ids["event"]}, {"dead_letter", "007", "7"}, {"job_dead_letter", strings.ToUpper(uuid), uuid},
+		{"job_dead_letter", "{" + uuid + "}", uuid}, {"job_dead_letter", strings.ReplaceAll(uuid, "-", ""), uuid}} {
+		got := reveal(t, operator, form[0], form[1], "ann", "why not")
+		require.Equal(t, form[0]+" "+form[2], get[string](j.core, "SELECT target FROM public.queue_operator_action WHERE id = $1", got["audit_id"]), "the audit names the row")
+	}
 	require.Zero(t, get[int](j.core, "SELECT count(*) FROM public.queue_operator_action a WHERE a::text LIKE '%hidden%'"), "the audit holds none of it")
 }
 

@@ -143,7 +143,8 @@ DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_reason text := public.fn_operator_reason(p_reason);
   v_payload jsonb := public.fn_payload_raw(p_kind, p_id);
-  v_target text := p_kind || ' ' || lower(p_id);
+  v_target text := p_kind || ' ' || CASE WHEN p_kind IN ('event', 'dead_letter') THEN p_id::bigint::text
+    ELSE p_id::uuid::text END; -- the row's id in one form, whatever was typed: fn_payload_raw has admitted it
   v_audit bigint;
 BEGIN
   IF v_payload IS NULL THEN
