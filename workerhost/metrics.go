@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/workerhost/loop"
 )
 
@@ -92,7 +93,7 @@ func (h *Host) ServeMetrics(ctx context.Context, addr string) (net.Addr, error) 
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if why := h.Ready(); why != "" {
-			http.Error(w, why, http.StatusServiceUnavailable)
+			http.Error(w, queue.Clean(why).String(), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ready")

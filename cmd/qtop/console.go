@@ -20,7 +20,6 @@ import (
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/queue"
-	"github.com/qtop/qtop/pgclient/queue/secrecy"
 	"github.com/qtop/qtop/tui"
 )
 
@@ -213,5 +212,5 @@ func (a *app) logFile() (*slog.Logger, func()) {
 	if err != nil {
 		return slog.New(slog.DiscardHandler), func() {}
 	}
-	return slog.New(slog.NewJSONHandler(secrecy.Writer{W: f}, nil)), func() { _ = f.Close() }
+	return slog.New(slog.NewJSONHandler(logTo(f), nil)), func() { _ = f.Close() }
 }

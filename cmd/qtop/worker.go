@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -250,12 +251,35 @@ func (a *app) serveMetrics(ctx context.Context, host *workerhost.Host) (net.Addr
 // listener. Ticks, claims and results use each of them only briefly.
 const hostConns = 8
 
+// logLines is the writer of every log. The JSON of slog leaves characters as they are that move the
+// cursor or turn the line round on the terminal of whoever reads the log; here they are escaped, as
+// in the JSON of the verbs.
+type logLines struct{ io.Writer }
+
+// Write writes a whole line.
+func (l logLines) Write(p []byte) (int, error) {
+	line, ended := strings.CutSuffix(string(p), "\n")
+	if _, err := io.WriteString(l.Writer, queue.EscapeJSON(line)+queue.Choose(ended, "\n", "")); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Unwrap returns the underlying writer, which may be a terminal.
+func (l logLines) Unwrap() io.Writer { return l.Writer }
+
+// logTo returns a writer for a log, which masks secrets before it escapes characters.
+func logTo(w io.Writer) io.Writer {
+	if masked, ok := w.(secrecy.Writer); ok {
+		w = masked.W
+	}
+	return secrecy.Writer{W: logLines{w}}
+}
+
 // hostLog returns the log of a host without a console: text on a terminal, else
 // JSON.
 func hostLog(w io.Writer) *slog.Logger {
-	if _, masked := w.(secrecy.Writer); !masked {
-		w = secrecy.Writer{W: w}
-	}
+	w = logTo(w)
 	if terminal(w) {
 		return slog.New(slog.NewTextHandler(w, nil))
 	}

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -18,7 +19,33 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/queue/secrecy"
 )
+
+// Texts of other logins get into the log, and a terminal obeys what it reads there.
+func TestLogsCannotControlATerminal(t *testing.T) {
+	const evil = "\u009d0;owned\u009c\u009b2J\x7f\u202e\u200b\U000e0041"
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	var out bytes.Buffer
+	hostLog(&out).Info("lease lost", "worker_id", evil)
+	hostLog(secrecy.Writer{W: &out}).Info("lease lost", "worker_id", evil)
+	log, done := new(app).logFile()
+	log.Info("lease lost", "worker_id", evil)
+	done()
+	file, err := os.ReadFile(filepath.Join(os.Getenv("XDG_STATE_HOME"), "qtop", "qtop.log"))
+	require.NoError(t, err)
+	lines := strings.Split(out.String()+string(file), "\n")
+	require.Len(t, lines, 4)
+	for _, line := range lines[:3] {
+		require.Negative(t, strings.IndexFunc(line, queue.Unsafe), "%q", line)
+		var entry struct {
+			Worker string `json:"worker_id"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &entry), line)
+		require.Equal(t, secrecy.Mask(evil), entry.Worker, "the same JSON")
+	}
+}
 
 func TestWorkerProcess(t *testing.T) {
 	t.Parallel()
