@@ -63,6 +63,14 @@ func signingFindings(ctx context.Context, x patient) (all []finding) {
 		all = append(all, finding{"note", "signing", queue.Clean(queue.Plural(unsigned, "active webhook subscription sends", "active webhook subscriptions send") + " unsigned"),
 			"their receivers cannot verify the sender: give them a secret_ref (docs/webhooks.md)"})
 	}
+	misformed, err := inspect.Misformed(ctx, x.client)
+	if err != nil {
+		return []finding{unread("signing", err)}
+	}
+	for _, id := range misformed {
+		all = append(all, finding{"bad", "signing", queue.Clean(fmt.Sprintf("the callback URL of subscription %d is not https://HOST/PATH: nothing can be sent to it, and what viewers see as its endpoint may be a secret of it", id)),
+			fmt.Sprintf("as a member of subscription_admin: UPDATE public.subscriptions SET callback_url = 'https://HOST/PATH' WHERE id = %d; replace the token or password that it held", id)})
+	}
 	if len(all) == 0 {
 		return []finding{{"ok", "signing", queue.Clean("every live host can sign what it sends"), ""}}
 	}

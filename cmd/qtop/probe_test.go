@@ -37,7 +37,7 @@ func TestWebhookVerifySends(t *testing.T) {
 	defer receiver.Close()
 	db := pgtest.New(t)
 	conn := db.Conn(t, "")
-	_, err := conn.Exec(t.Context(), "INSERT INTO public.subscriptions (event_type, callback_url, verified, secret_ref) VALUES ('order', $1, false, 'acme')", receiver.URL+"/?t=hush")
+	_, err := conn.Exec(t.Context(), "INSERT INTO public.subscriptions (event_type, callback_url, verified, secret_ref) VALUES ('order', $1, false, 'acme')", receiver.URL+"/services/T0AB/X9hush7Zq?t=hush")
 	require.NoError(t, err)
 	dsn := db.DSN(pgtest.Login(t, db, "subscription_admin", "queue_viewer"))
 	verify := func(more ...string) (int, string) {
@@ -59,8 +59,9 @@ func TestWebhookVerifySends(t *testing.T) {
 	code, text = verify(sign[:2]...)
 	require.Equal(t, 1, code)
 	require.Contains(t, text, "the receiver did not answer with a status of 200 to 299, so nothing was changed: ADDRESS_REFUSED")
-	code, _ = verify(append([]string{"--dry-run"}, sign...)...)
+	code, text = verify(append([]string{"--dry-run"}, sign...)...)
 	require.Zero(t, code)
+	require.Contains(t, text, "/services/•••/•••?•••")
 	require.Zero(t, asked.Load())
 	require.False(t, verified())
 

@@ -43,6 +43,7 @@ type answer struct {
 		Why     string `json:"why"`
 		NewID   anyID  `json:"new_id"`
 	} `json:"results"`
+	URL       queue.Text `json:"callback_url"` // without parts that may be secret
 	ReadAt    *time.Time `json:"at"`
 	UpdatedAt *time.Time `json:"updated_at"`
 	RevertsAt *time.Time `json:"reverts_at"`

@@ -170,6 +170,7 @@ type probed struct {
 	UpdatedAt time.Time `json:"updated_at"`
 	verified  bool
 	kind      queue.Text
+	shown     queue.Text // the URL without parts that may be secret
 }
 
 // probed reads the subscription to which a test request goes. This needs the right to read the URL,
@@ -179,8 +180,8 @@ func (c *Planner) probed(ctx context.Context, target string) (x probed, err erro
 	if err != nil {
 		return x, err
 	}
-	err = c.act.QueryRow(ctx, "SELECT s.callback_url, COALESCE(s.secret_ref, ''), s.verified, s.event_type, s.updated_at FROM public.subscriptions s WHERE s.id = $1::bigint", x.ID).
-		Scan(&x.URL, &x.Secret, &x.verified, &x.kind, &x.UpdatedAt)
+	err = c.act.QueryRow(ctx, "SELECT s.callback_url, COALESCE(s.secret_ref, ''), s.verified, s.event_type, public.fn_webhook_url(s.id), s.updated_at FROM public.subscriptions s WHERE s.id = $1::bigint", x.ID).
+		Scan(&x.URL, &x.Secret, &x.verified, &x.kind, &x.shown, &x.UpdatedAt)
 	return x, err
 }
 
@@ -199,7 +200,7 @@ func planWebhookVerify(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	p.Count, p.Expect = 1, string(expect)
-	p.Lines = append(p.Lines, line("subscription", "%d, %s to %s", x.ID, x.kind, queue.SafeURL(x.URL)),
+	p.Lines = append(p.Lines, line("subscription", "%d, %s to %s", x.ID, x.kind, x.shown),
 		line("sends", "one POST from here, %s", queue.Choose(x.Secret == "", "unsigned", "signed with "+x.Secret)),
 		line("now", "%s", queue.Choose(x.verified, "verified", "not verified: it gets no deliveries")), line("then", "verified, if the answer is 2xx; else nothing is changed"))
 	if !x.verified {

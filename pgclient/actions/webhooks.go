@@ -42,7 +42,7 @@ func planWebhookAdd(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if p.Request.Args["secret"] == "" {
 		signed = "no: the receiver cannot verify the sender"
 	}
-	p.Lines = append(p.Lines, line("URL", "%s", queue.SafeURL(p.Request.Args["url"])), line("event types", "%s, from now on", p.Request.Args["types"]), line("signed", "%s", signed))
+	p.Lines = append(p.Lines, line("URL", "%s", a.URL), line("event types", "%s, from now on", p.Request.Args["types"]), line("signed", "%s", signed))
 	return c.blocked(ctx, p, "SELECT 'webhook events', 'webhook events', 1", nil)
 }
 
@@ -52,7 +52,7 @@ func applyWebhookAdd(ctx context.Context, c *Planner, p queue.Plan, res *queue.R
 		return err
 	}
 	if a.Refused {
-		recordOne(res, p.Request.Args["url"], "", a)
+		recordOne(res, p.Request.Args["types"], "", a) // the URL may contain a token
 		return nil
 	}
 	res.AuditID = a.AuditID

@@ -41,3 +41,13 @@ func Unsigned(ctx context.Context, c *pgclient.Client) (n int, err error) {
 	err = c.Read().QueryRow(ctx, "SELECT count(*)::int FROM public.subscriptions s WHERE s.active AND s.secret_ref IS NULL").Scan(&n)
 	return n, pgerror.Translate(err)
 }
+
+// Misformed returns the webhook subscriptions whose URL has a form that is no longer accepted, at most
+// 20: what is shown as their endpoint may be a part of the URL that is secret.
+func Misformed(ctx context.Context, c *pgclient.Client) (ids []int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+	defer cancel()
+	ids, err = pgrow.Column[int64](ctx, c.Read(), `SELECT s.id FROM public.subscriptions s
+		WHERE s.endpoint !~ '^([^][/?#@:[:space:]]+|[[][0-9a-f:.]+[]])(:[0-9]*)?$' ORDER BY s.id LIMIT 20`)
+	return ids, pgerror.Translate(err)
+}

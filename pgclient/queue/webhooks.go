@@ -88,7 +88,9 @@ type RetrySlot struct {
 	Bound bool  `json:"n_bound"`      // true: N or more; counting stopped
 }
 
-// SafeURL returns a callback URL without credentials, query and fragment, which may be secret.
+// SafeURL returns a callback URL without credentials, query and fragment, which may be secret. The
+// path remains: receivers put tokens there too, so a URL that was read raw needs fn_mask_url, or
+// fn_webhook_url, which mask those.
 func SafeURL(raw string) Text {
 	if scheme, rest, ok := strings.Cut(raw, "://"); ok {
 		host := rest

@@ -320,6 +320,18 @@ const webhookSubscriptions = `
 	callback_url | repeat('x', 2049) | 22001
 	callback_url | ` + unseenText + ` | 22023
 	callback_url | E'https://a.example/\r\nX-Evil: 1' | 22023
+	callback_url | ' https://a.example/services/T0/token' | 22023
+	callback_url | 'https:/a.example/x?token=abc' | 22023
+	callback_url | 'a.example/x?token=abc' | 22023
+	callback_url | 'ftp://a.example/x' | 22023
+	callback_url | 'https://bob:s3cret@a.example/in' | 22023
+	callback_url | 'https://bob:s3cr/et@a.example/in' | 22023
+	callback_url | 'https://bob:s3cr?et@a.example/in' | 22023
+	callback_url | 'https://bob:8443x@a.example' | 22023
+	callback_url | 'https://a.example\x/' | 22023
+	callback_url | 'https://a.tést/' | 22023
+	callback_url | 'HTTPS://A.example:8443?x=a@b:c' | r.endpoint = 'a.example:8443'
+	callback_url | 'http://[2001:db8::1]:8080/to/ann@example.org' | r.endpoint = '[2001:db8::1]:8080'
 	active | NULL | 23502
 	verified | NULL | 23502
 	secret_ref | 'whsec_abc' | 23514

@@ -192,7 +192,7 @@ CREATE OR REPLACE TRIGGER trg_dead_letters_direct BEFORE INSERT ON public.dead_l
   EXECUTE FUNCTION public.fn_direct_dead_letter();
 
 -- fn_direct_webhook_subscription(): trigger of subscriptions that refuses invalid values, and a new event type while
--- deliveries of the subscription are under way.
+-- deliveries of the subscription are under way. A row whose URL does not change keeps one of any form.
 CREATE OR REPLACE FUNCTION public.fn_direct_webhook_subscription() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
@@ -200,9 +200,11 @@ DECLARE
   c_invisible constant text := E'[\\u0001-\\u001f\\u007f-\\u009f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f'
     '\\ufeff]';
 BEGIN
-  IF (NEW.event_type, NEW.callback_url) IS DISTINCT FROM (v_old.event_type, v_old.callback_url)
-    AND concat(NEW.event_type, NEW.callback_url) ~ c_invisible THEN
-    RAISE EXCEPTION 'event_type and callback_url must not contain invisible characters' USING ERRCODE = '22023';
+  IF NEW.callback_url <> v_old.callback_url OR v_old.callback_url IS NULL AND NEW.callback_url IS NOT NULL THEN
+    PERFORM public.fn_webhook_url_admit('callback_url', NEW.callback_url);
+  END IF;
+  IF NEW.event_type IS DISTINCT FROM v_old.event_type AND NEW.event_type ~ c_invisible THEN
+    RAISE EXCEPTION 'event_type must not contain invisible characters' USING ERRCODE = '22023';
   ELSIF NEW.rate_limit_per_second < 0.00001 AND NEW.rate_limit_per_second IS DISTINCT FROM v_old.rate_limit_per_second
   THEN
     RAISE EXCEPTION 'rate_limit_per_second must be at least 0.00001, about one a day'

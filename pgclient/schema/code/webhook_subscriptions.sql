@@ -1,7 +1,24 @@
 -- Webhook subscriptions: add, switch on or off, change the secret, verify. Source: R02 §2.
 
+-- fn_webhook_url_admit(name, url): raises 22023 for a callback URL to which no host would send, without any part of it:
+-- tokens and passwords are in such texts too, and the column endpoint would show those of a text that has no form of a
+-- URL. Rows of releases that accepted it keep it. Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_url_admit(p_name text, p_url text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+BEGIN
+  IF (p_url ~* '^https?://[^/?#[:space:]]' AND length(p_url) <= 2048) IS NOT TRUE THEN
+    RAISE EXCEPTION '% must be an http or https URL of at most 2048 characters', p_name USING ERRCODE = '22023';
+  ELSIF p_url ~ '[^!-~]'
+    OR p_url !~* '^https?://(?:[^][/?#@:\\[:space:]]+|\[[0-9a-f:.]+\])(?::[0-9]*)?(?:[/?#]|$)' THEN
+    RAISE EXCEPTION '% must be printable ASCII, without a user or password: sign with a secret instead', p_name
+      USING ERRCODE = '22023', HINT = 'write https://HOST or https://HOST:PORT, then the path';
+  END IF;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_url_admit IS
+  'Refuses a callback URL to which no host would send. Internal.';
+
 -- fn_webhook_subscription_add(event types, callback_url, secret_ref, unsigned, actor, reason, dry_run) → {added,
--- results, audit_id}; results per event type: {id: the type, outcome, new_id: the subscription}. Adds one active and
+-- callback_url (masked), results, audit_id}; results per event type: {id: the type, outcome, new_id: the subscription}. Adds one active and
 -- verified subscription per event type; it gets the events that are written from now on. Deliveries are signed with the
 -- secret that hosts know under the name secret_ref; without secret_ref the caller must pass unsigned = true. Refused:
 -- unsigned (neither was passed), exists (an active subscription sends this type to this URL already). Raises 22023 for
@@ -23,13 +40,9 @@ BEGIN
   IF (cardinality(v_types) BETWEEN 1 AND 100) IS NOT TRUE
     OR EXISTS (SELECT FROM unnest(v_types) t WHERE (length(t) BETWEEN 1 AND 100) IS NOT TRUE) THEN
     RAISE EXCEPTION 'p_event_types must hold 1 to 100 event types of 1 to 100 characters' USING ERRCODE = '22023';
-  ELSIF (p_callback_url ~* '^https?://[^/?#[:space:]]+[^[:space:]]*$' AND length(p_callback_url) <= 2048) IS NOT TRUE
-  THEN
-    RAISE EXCEPTION 'p_callback_url must be an http or https URL of at most 2048 characters' USING ERRCODE = '22023';
-  ELSIF p_callback_url ~ '[^!-~]' OR p_callback_url ~ '^[^/]*//[^/?#]*[@\\]' THEN -- hosts refuse to send to these
-    RAISE EXCEPTION 'p_callback_url must be printable ASCII, without a user or password: sign with a secret instead'
-      USING ERRCODE = '22023';
-  ELSIF p_secret_ref !~ '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$' OR p_secret_ref ~* '^whsec_' THEN
+  END IF;
+  PERFORM public.fn_webhook_url_admit('p_callback_url', p_callback_url);
+  IF p_secret_ref !~ '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$' OR p_secret_ref ~* '^whsec_' THEN
     RAISE EXCEPTION 'p_secret_ref must be the name under which hosts know a secret, not the secret'
       USING ERRCODE = '22023', HINT = 'write a ref of delivery.secrets in the configuration of the hosts';
   ELSIF p_secret_ref IS NOT NULL AND p_unsigned THEN
@@ -71,7 +84,7 @@ BEGIN
       p_after => jsonb_build_object('subscriptions', v_results, 'secret_ref', p_secret_ref), p_outcome => 'done'::text);
   END IF;
   RETURN jsonb_build_object('added', CASE WHEN v_dry THEN 0 ELSE cardinality(v_types) END, 'dry_run', v_dry,
-    'results', v_results, 'audit_id', v_audit);
+    'callback_url', public.fn_mask_url(p_callback_url), 'results', v_results, 'audit_id', v_audit);
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_subscription_add IS
   'Adds active and verified webhook subscriptions, one per event type; refused: unsigned, exists.';
