@@ -211,7 +211,7 @@ func (in *installer) down(ctx context.Context, o DownOptions) error {
 	if err := found.jobs.unschedule(ctx, tx); err != nil {
 		return err
 	}
-	if err := exec(ctx, tx, "SET LOCAL ROLE "+in.roleSet.owner()); err != nil {
+	if err := exec(ctx, tx, in.roleSet.assume()); err != nil {
 		return err
 	}
 	// Trigger functions are dropped last: their triggers disappear with the tables, including those

@@ -47,7 +47,7 @@ func (r *Release) runMoves(ctx context.Context, conn *pgx.Conn, progress func(st
 		for !ended {
 			var total int64
 			err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-				if err := exec(ctx, tx, sessionSQL+"\nSET LOCAL ROLE "+set.owner()+";"); err != nil {
+				if err := exec(ctx, tx, sessionSQL+"\n"+set.assume()+";"); err != nil {
 					return err
 				}
 				// The row lock prevents a second migration from moving the same batch.

@@ -77,7 +77,7 @@ func expand(text string, set roleSet) (string, error) {
 		case quote == "'" && lists[name] != nil:
 			b.WriteString("'{" + strings.Join(lists[name], ",") + "}'")
 		case quote == "'" && slices.Contains(roles, name):
-			b.WriteString("'" + set.named(name) + "'")
+			b.WriteString("'" + strings.ReplaceAll(set.named(name), "'", "''") + "'")
 		case quote == `"` && slices.Contains(roles, name):
 			b.WriteString(pgx.Identifier{set.named(name)}.Sanitize())
 		default:

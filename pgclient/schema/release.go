@@ -287,7 +287,7 @@ func (r *Release) SQL(rolePrefix string) (string, error) {
 		r.Version(), r.Code, r.Hash)
 	section("roles", rolesSQL)
 	section("version", bookSQL+"\n"+rowSQL+fmt.Sprintf("\nUPDATE %s SET version = %d;\n", versionTable, r.Version())+bookRightsSQL)
-	section("everything below belongs to "+set.owner(), "SET LOCAL ROLE "+set.owner()+";\n"+
+	section("everything below belongs to "+set.owner(), set.assume()+";\n"+
 		"SET LOCAL search_path = pg_catalog, pg_temp;\nSET LOCAL check_function_bodies = off;")
 	for _, m := range r.migrations {
 		section("migrations/"+m.name+".sql", m.up)

@@ -24,6 +24,9 @@ func (s roleSet) named(logical string) string { return s.prefix + logical }
 
 func (s roleSet) owner() string { return s.named(owner) }
 
+// assume is the statement with which a transaction acts as the owner.
+func (s roleSet) assume() string { return "SET LOCAL ROLE " + pgx.Identifier{s.owner()}.Sanitize() }
+
 // all returns the roles of the set, the owner first.
 func (s roleSet) all() []string {
 	out := []string{s.owner()}
@@ -64,13 +67,28 @@ func WholeSet(ctx context.Context, q querier) (names, roles []string, err error)
 	return append([]string{owner}, Roles()...), s.all(), err
 }
 
-// storedRoles reads the set of roles with which the database was installed.
+// storedRoles reads the set of roles with which the database was installed. It refuses names that
+// migrate up never records: the owner of the database can write them, and they become part of
+// statements. The query only reads columns, because an operator or a cast could be a function of that
+// owner.
 func storedRoles(ctx context.Context, q querier) (s roleSet, err error) {
 	there, err := bookExists(ctx, q, "public.qtop_schema_role")
 	if err != nil || !there {
 		return s, err
 	}
-	err = q.QueryRow(ctx, "SELECT COALESCE((SELECT left(role, length(role) - length(name)) FROM public.qtop_schema_role WHERE name = $1::text), '')", owner).Scan(&s.prefix)
+	var name, role string
+	made := true
+	err = pgrow.Visit(ctx, q, []any{&name, &role}, func() {
+		if name == owner {
+			prefix, ends := strings.CutSuffix(role, owner)
+			made = made && ends && checkPrefix(prefix) == nil
+			s.prefix = prefix
+		}
+	}, "SELECT name, role FROM public.qtop_schema_role")
+	if err == nil && !made {
+		return roleSet{}, refuse("public.qtop_schema_role names roles that qtop never makes", "public.qtop_schema_role",
+			"nothing was done with these names; find out who wrote them: only qtop migrate up writes this table")
+	}
 	return s, err
 }
 

@@ -323,7 +323,7 @@ func (in *installer) recordVersion(ctx context.Context) error {
 		return refuse(versionTable+" belongs to "+who+", who installed qtop and has not granted it to "+in.roleSet.owner(), versionTable,
 			fmt.Sprintf("nothing was changed; as %s or a superuser run GRANT SELECT, INSERT, UPDATE ON %s TO %s; then run migrate up again", who, versionTable, in.roleSet.owner()))
 	}
-	return exec(ctx, in.tx, fmt.Sprintf("SET LOCAL ROLE %s; %s UPDATE %s SET version = %d", in.roleSet.owner(), rowSQL, versionTable, in.release.Version()))
+	return exec(ctx, in.tx, fmt.Sprintf("%s; %s UPDATE %s SET version = %d", in.roleSet.assume(), rowSQL, versionTable, in.release.Version()))
 }
 
 // asOwner runs f in a transaction with the settings of a migration, as the owner of qtop's objects:
@@ -334,7 +334,7 @@ func asOwner(ctx context.Context, conn *pgx.Conn, f func(tx pgx.Tx) error) error
 		return err
 	}
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if err := exec(ctx, tx, sessionSQL+"\nSET LOCAL ROLE "+set.owner()+";"); err != nil {
+		if err := exec(ctx, tx, sessionSQL+"\n"+set.assume()+";"); err != nil {
 			return err
 		}
 		return f(tx)
