@@ -12,7 +12,7 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// Whoever owns a database can write qtop's table of roles. Its text is a part of statements that a
+// The owner of a database can write qtop's table of roles. Its text is a part of statements that a
 // superuser runs who only looks: it must not become code.
 func TestPlantedRolesAreNotRun(t *testing.T) {
 	t.Parallel()

@@ -252,7 +252,7 @@ func (a *app) serveMetrics(ctx context.Context, host *workerhost.Host) (net.Addr
 const hostConns = 8
 
 // logLines is the writer of every log. The JSON of slog leaves characters as they are that move the
-// cursor or turn the line round on the terminal of whoever reads the log; here they are escaped, as
+// cursor or turn the line round on the terminal of anyone who reads the log; here they are escaped, as
 // in the JSON of the verbs.
 type logLines struct{ io.Writer }
 

@@ -240,7 +240,7 @@ func readSecretFile(path string) (string, *Fault) {
 	if f := fileguard.Secret(path, info); f != nil {
 		return "", &Fault{f.What, f.Do}
 	}
-	for _, f := range fileguard.Kept(path) { // whoever may replace the file chooses the key
+	for _, f := range fileguard.Kept(path) { // anyone who may replace the file chooses the key
 		if f.Refuse {
 			return "", &Fault{f.What, f.Do}
 		}

@@ -137,7 +137,7 @@ func TestSecretsFromFile(t *testing.T) {
 	write("whsec_"+sampleSecret, 0o600)
 	require.NoError(t, os.Chmod(filepath.Dir(path), 0o777)) //nolint:gosec // the fault that the test makes
 	_, err = resolve(s, "r")
-	require.ErrorContains(t, err, "chmod go-w "+filepath.Dir(path), "whoever may replace the file chooses the key")
+	require.ErrorContains(t, err, "chmod go-w "+filepath.Dir(path), "anyone who may replace the file chooses the key")
 	require.NoError(t, os.Chmod(filepath.Dir(path), 0o700))
 	_, err = resolve(s, "r")
 	require.NoError(t, err)
