@@ -353,7 +353,7 @@ func (d *drill) stepClock(ctx context.Context, hold time.Duration) {
 				if err := d.admin.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&at); err != nil {
 					return err
 				}
-				early, late := at.Sub(time.Now()), at.Sub(began)
+				early, late := time.Until(at), at.Sub(began)
 				if to < early-100*time.Millisecond || to > late+100*time.Millisecond {
 					return fmt.Errorf("it is %s ahead", late)
 				}

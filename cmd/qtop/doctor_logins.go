@@ -79,7 +79,7 @@ func settingFinding(x inspect.LoginSetting, mayAct, readOnly bool) finding {
 		if slices.Contains([]string{"on", "true", "yes", "1"}, value) {
 			// the setting of the role in the database comes first, then that of the role, of the database, of the server
 			bad := x.Mine && mayAct && readOnly
-			return finding{queue.Choose(bad, "bad", "note"), "read-only", queue.Clean(says + ": nothing can be changed"+
+			return finding{queue.Choose(bad, "bad", "note"), "read-only", queue.Clean(says + ": nothing can be changed" +
 				queue.Choose(x.Mine && !bad, ", except where a stronger setting is off", "")), reset}
 		}
 	case "session_replication_role":

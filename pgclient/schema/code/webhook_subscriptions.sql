@@ -18,11 +18,11 @@ COMMENT ON FUNCTION public.fn_webhook_url_admit IS
   'Refuses a callback URL to which no host would send. Internal.';
 
 -- fn_webhook_subscription_add(event types, callback_url, secret_ref, unsigned, actor, reason, dry_run) → {added,
--- callback_url (masked), results, audit_id}; results per event type: {id: the type, outcome, new_id: the subscription}. Adds one active and
--- verified subscription per event type; it gets the events that are written from now on. Deliveries are signed with the
--- secret that hosts know under the name secret_ref; without secret_ref the caller must pass unsigned = true. Refused:
--- unsigned (neither was passed), exists (an active subscription sends this type to this URL already). Raises 22023 for
--- an invalid argument.
+-- callback_url (masked), results, audit_id}; results per event type: {id: the type, outcome, new_id: the subscription}.
+-- Adds one active and verified subscription per event type; it gets the events that are written from now on. Deliveries
+-- are signed with the secret that hosts know under the name secret_ref; without secret_ref the caller must pass
+-- unsigned = true. Refused: unsigned (neither was passed), exists (an active subscription sends this type to this URL
+-- already). Raises 22023 for an invalid argument.
 CREATE OR REPLACE FUNCTION public.fn_webhook_subscription_add(p_event_types text[], p_callback_url text,
   p_secret_ref text, p_unsigned boolean, p_actor text, p_reason text, p_dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
