@@ -122,6 +122,9 @@ func (g *batcher) enqueueAll(ctx context.Context, batch []*waitingJob) (ids []st
 	for i, w := range batch {
 		jobs[i] = w.job
 	}
+	if checkTexts(jobs) != nil {
+		return nil, errRefused
+	}
 	text, err := json.Marshal(jobs)
 	if err != nil { // the payload of one of the jobs is not JSON
 		return nil, errRefused

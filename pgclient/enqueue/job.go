@@ -8,13 +8,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/work"
 )
 
@@ -57,6 +60,9 @@ type Querier interface {
 // [Producer.Notify] or [Notifier.Notify] for their domains. If q is a pool, the jobs are a separate
 // transaction.
 func In(ctx context.Context, q Querier, jobs []Job) (Made, error) {
+	if err := checkTexts(jobs); err != nil {
+		return Made{}, err
+	}
 	text, err := json.Marshal(jobs) // some modes of pgx do not know the type of the parameter, and can only send a text
 	if err != nil {
 		return Made{}, pgerror.Translate(err)
@@ -121,6 +127,22 @@ func (j *Job) arguments() [][]byte {
 		args[9] = []byte(j.Scope)
 	}
 	return args
+}
+
+// checkTexts refuses jobs with a text that is not UTF-8: [json.Marshal] would replace its bytes, and
+// two idempotency keys could become one.
+func checkTexts(jobs []Job) error {
+	for i := range jobs {
+		j := &jobs[i]
+		for _, f := range [...]struct{ name, text string }{
+			{"job_kind", j.Kind}, {"event_domain", j.Domain}, {"executor", j.Executor}, {"idempotency_key", j.IdempotencyKey}, {"scope", j.Scope}, {"actor", j.Actor},
+		} {
+			if !utf8.ValidString(f.text) {
+				return queue.NewError(queue.KindUsage, fmt.Sprintf("p_jobs[%d].%s is not UTF-8", i, f.name), "", "nothing was enqueued; convert the text to UTF-8")
+			}
+		}
+	}
+	return nil
 }
 
 // clone returns a job that shares no memory with j.

@@ -12,8 +12,8 @@
 // One [Producer] or [Notifier] per process is enough; both are safe for many goroutines. The
 // login needs event_ingest_writer.
 //
-// An error is a *queue.Error. Nothing was enqueued if its cause is a *pgconn.PgError: such a
-// job is refused, with the argument and the remedy in one line. After any other error (the
+// An error is a *queue.Error. Nothing was enqueued if its kind is queue.KindUsage or its cause
+// is a *pgconn.PgError: such a job is refused, with the argument and the remedy in one line. After any other error (the
 // connection broke, the context ended) it is unknown whether the jobs were committed: give a
 // job an IdempotencyKey, and enqueue it again.
 //
