@@ -36,6 +36,10 @@ func TestSignalInterruptsVerb(t *testing.T) {
 			"qtop: interrupted: qtop does not know whether the action was done: see qtop audit\n"},
 		{[]string{"flag", "set", "webhook.max_attempts", "4", "--yes", "--reason", "r"}, "public.dot_config IN ACCESS EXCLUSIVE MODE", syscall.SIGINT, 130,
 			"qtop: interrupted: nothing was changed\n"},
+		{[]string{"job", "enqueue", "--kind", "kg.reindex", "--domain", "kg", "--executor", "Agent"}, "public.job_queue IN ACCESS EXCLUSIVE MODE", syscall.SIGINT, 130,
+			"qtop: interrupted: qtop does not know whether the job was enqueued: see qtop queues --kind kg.reindex\n"},
+		{[]string{"job", "enqueue", "--kind", "kg.reindex", "--domain", "kg", "--executor", "Agent", "--key", "once"}, "public.job_queue IN ACCESS EXCLUSIVE MODE", syscall.SIGINT, 130,
+			"qtop: interrupted: qtop does not know whether the job was enqueued: enqueue it again with the same --key, which makes no second job\n"},
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			t.Parallel()
@@ -48,7 +52,11 @@ func TestSignalInterruptsVerb(t *testing.T) {
 					tt.args[i] = filepath.Join(t.TempDir(), "audit.csv")
 				}
 			}
-			cmd := qtop(t, db.DSN(operator(t, db)), tt.args...)
+			login := operator(t, db)
+			if tt.args[0] == "job" {
+				login = pgtest.Login(t, db, "event_ingest_writer")
+			}
+			cmd := qtop(t, db.DSN(login), tt.args...)
 			var out, errs bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &errs
 			require.NoError(t, cmd.Start())

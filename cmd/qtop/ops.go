@@ -68,5 +68,8 @@ func showOp(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) erro
 	a.printf("ended %s: %d done, %d skipped, %d failed, %d undone\nrequeued %d, sent %d, settled %d\nfirst attempts: %d ok / %d failed, %d not settled\n", views.PlainProgress(op.Operation),
 		op.Done, op.Skipped, op.Failed, op.Undone, op.Requeued, op.Sent, op.Done, op.FirstOK, op.FirstFailed, op.Unknown())
 	a.table(views.OperationItems(op.Items), "operation-items")
+	if p.Next != "" {
+		a.ofTotal(len(op.Items), p)
+	}
 	return nil
 }

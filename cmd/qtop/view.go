@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,7 +50,7 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 	cmd.ValidArgsFunction = queue.Choose(v.of == "", cobra.NoFileCompletions, a.completeIDs(v.of, 1))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.args = args
-		if v.list && (o.limit < 1 || o.limit > queue.MostPage) {
+		if cmd.Flags().Lookup("limit") != nil && (o.limit < 1 || o.limit > queue.MostPage) {
 			return usage(fmt.Sprintf("--limit cannot be %d", o.limit), "--limit", fmt.Sprintf("use 1 to %d; qtop export writes all", queue.MostPage))
 		}
 		if v.list && len(args) > 0 && cmd.Flags().Changed("filter") {
@@ -63,7 +64,7 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 			return err
 		}
 		defer client.Close()
-		for {
+		for first := true; ; first = false {
 			err := v.show(cmd.Context(), a, client, *o)
 			switch {
 			case !watch:
@@ -72,6 +73,8 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 				return nil
 			case a.cutOff(): // the next answer could not be written either
 				return nil
+			case first && err != nil && slices.Contains([]queue.Kind{queue.KindUsage, queue.KindConfig, queue.KindPermission}, queue.KindOf(err)):
+				return err // the next answer would be the same
 			case err != nil:
 				a.exit(err)
 			}
