@@ -70,8 +70,8 @@ type Options struct {
 	// Handlers work on jobs, by job kind. The host claims no jobs of a kind without a handler.
 	// The names of the tick workers are built-in kinds and not allowed here.
 	Handlers map[string]handler.Handler
-	// Executor is the executor id under which the host claims jobs; default ID. Several
-	// hosts may share one.
+	// Executor is the executor id under which the host claims jobs; default ID. Several hosts may
+	// share one if each has a Client of its own: on one Client, Run of the second fails.
 	Executor string
 	// JobTimeout bounds every attempt: then its context ends. Default 1 h, negative = as long as
 	// its lease can be renewed. A handler gives its kind a shorter time with context.WithTimeout.
@@ -199,6 +199,7 @@ func (h *Host) Run(ctx context.Context) error {
 	h.row.engaging.Lock()
 	h.row.engaging.Unlock() //nolint:staticcheck // SA2001: waits for a startLoops that is under way
 	h.drainAll(base, h.endBegan().Add(h.opts.Grace+handBackSpare))
+	h.forgetExecutor()
 	h.background.Wait()
 	h.row.goodbye(ctx, h.endBegan().Add(h.opts.Grace+goodbyeSpare))
 	h.listener.Store(nil)
@@ -298,6 +299,9 @@ func (h *Host) startLoops(ctx context.Context, names []string) error {
 	if base == nil {
 		return errors.New("the worker host of this process is not running")
 	}
+	if err := h.checkExecutor(names); err != nil {
+		return err
+	}
 	if err := h.engage(ctx, *base); err != nil {
 		return err
 	}
@@ -310,19 +314,21 @@ func (h *Host) startLoops(ctx context.Context, names []string) error {
 			continue
 		}
 		h.ending.Store(nil)
-		if err := l.Start(*base, h.body(name)); err != nil {
+		start := func() error { return l.Start(*base, h.body(name)) }
+		if name == loopJobs {
+			start = func() error { return h.startJobs(*base, l) }
+		}
+		if err := start(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// body returns the body of any loop but job_executor: see startJobs.
 func (h *Host) body(name string) loop.Body {
-	switch name {
-	case loopWebhook:
+	if name == loopWebhook {
 		return h.webhooks.Run
-	case loopJobs:
-		return h.jobs.Run
 	}
 	return h.ticker.run
 }
