@@ -83,7 +83,7 @@ func driftFinding(ctx context.Context, x patient) []finding {
 	if queue.KindOf(err) == queue.KindPermission {
 		return []finding{unread("counters", err)}
 	} else if err != nil {
-		return []finding{{"note", "counters", queue.Said(err), "qtop recount --dry-run compares without a time limit of the doctor"}}
+		return []finding{{"note", "counters", queue.Said(err), "qtop recount --dry-run compares without a time limit"}}
 	}
 	out := []finding{{"ok", "counters", queue.Clean("they agree with their tables"), ""}}
 	if n > 0 {

@@ -26,7 +26,6 @@ import (
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgerror"
-	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -82,7 +81,7 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 		return queue.Plan{}, queue.NewError(queue.KindUsage, fmt.Sprintf("%s needs one %s, not %d", e.Words, t.Name, n), "", "see qtop "+e.Words+" --help")
 	}
 	started := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
+	ctx, cancel := e.within(ctx)
 	defer cancel()
 	if e.fill != nil {
 		err = e.fill(ctx, c, r)
@@ -155,7 +154,7 @@ func (c *Planner) Apply(ctx context.Context, p queue.Plan) (queue.Result, error)
 		res.Refused = p.Refused
 		return res, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
+	ctx, cancel := e.within(ctx)
 	defer cancel()
 	err = pgerror.Translate(e.apply(ctx, c, p, &res))
 	if res.Done > 0 { // the refusals of single targets are in Results

@@ -30,6 +30,9 @@ type entry struct {
 	// match counts the rows that a filter selects and returns their names; nil = this action does
 	// not select rows by filters.
 	match func(context.Context, *Planner, string) (*queue.Match, error)
+	// long: preview and implementation take as long as they need, until the context of the caller
+	// ends; false = within pgpool.ActTimeout. Their statements go through callLong.
+	long bool
 	// command returns the equivalent command line; nil = the one derived from the declaration.
 	command func(queue.Request) string
 }
@@ -89,6 +92,31 @@ func (c *Planner) call(ctx context.Context, sql string, args ...any) (answer, er
 	var a answer
 	err := c.act.QueryRow(ctx, sql, args...).Scan(&a)
 	return a, err
+}
+
+// callLong calls an action function of the schema without a time limit of its statement, and scans
+// its answer. The time for locks stays limited.
+func (c *Planner) callLong(ctx context.Context, into any, sql string, args ...any) error {
+	tx, err := c.act.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	if _, err := tx.Exec(ctx, "SELECT pg_catalog.set_config('statement_timeout', '0', true)"); err != nil {
+		return err
+	}
+	if err := tx.QueryRow(ctx, sql, args...).Scan(into); err != nil {
+		return err
+	}
+	return tx.Commit(ctx)
+}
+
+// within returns the context in which an action is planned or applied.
+func (e entry) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	if e.long {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, pgpool.ActTimeout)
 }
 
 // recordOne records the outcome of an action on a single target.

@@ -13,7 +13,7 @@ func recountActions() []entry {
 			Help:  "correct counters, queue lanes, open dead letters and endpoint rows after rows were loaded without triggers",
 			Title: "Recount all queues", Safe: "Not now",
 			Danger: queue.DangerOne, Function: "public.fn_queue_recount(text,text,boolean)", Role: "workflow_admin", Reason: true,
-		}, plan: planRecount, apply: applyRecount},
+		}, plan: planRecount, apply: applyRecount, long: true},
 	}
 }
 
@@ -36,7 +36,7 @@ func planRecount(ctx context.Context, c *Planner, p *queue.Plan) error {
 			Counted int64  `json:"counted"`
 		} `json:"drift"`
 	}
-	if err := c.act.QueryRow(ctx, recount, p.Request.Actor, p.Request.Reason, true).Scan(&a); err != nil {
+	if err := c.callLong(ctx, &a, recount, p.Request.Actor, p.Request.Reason, true); err != nil {
 		return err
 	}
 	p.Count = 1
@@ -53,5 +53,10 @@ func planRecount(ctx context.Context, c *Planner, p *queue.Plan) error {
 }
 
 func applyRecount(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
-	return c.applyOne(ctx, res, "counters", "recounted", recount, p.Request.Actor, p.Request.Reason, false)
+	var a answer
+	err := c.callLong(ctx, &a, recount, p.Request.Actor, p.Request.Reason, false)
+	if err == nil {
+		recordOne(res, "counters", "recounted", a)
+	}
+	return err
 }

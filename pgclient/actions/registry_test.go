@@ -90,3 +90,14 @@ func TestActionKeysMeanOneThing(t *testing.T) {
 		}
 	}
 }
+
+// Of all actions only a recount may take longer than the pool's time limit.
+func TestTimeLimitOfActions(t *testing.T) {
+	for _, e := range entries() {
+		ctx, cancel := e.within(t.Context())
+		_, limited := ctx.Deadline()
+		require.Equal(t, e.ID != queue.ActRecount, limited, e.ID)
+		cancel()
+		require.Error(t, ctx.Err())
+	}
+}
