@@ -90,6 +90,13 @@ func (m *deck) exportTarget() (x queue.Export, why string) {
 		if x.List.Kind == "" {
 			x.AsOf = m.feed.snapshot.TakenAt
 		}
+		switch {
+		case picked:
+		case name == "job-leases":
+			x.More, _ = m.feed.snapshot.MoreLeases()
+		case name == "notification-log":
+			x.More = len(x.Rows) >= queue.RunsShown
+		}
 	}
 	return x, ""
 }

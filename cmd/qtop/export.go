@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -89,7 +88,7 @@ func (a *app) export(ctx context.Context, name, file string, format queue.Export
 	var done queue.Exported
 	write := func(w io.Writer) (err error) {
 		if list.Kind == "" {
-			if x.Rows, x.AsOf, err = snapshotRows(ctx, client, list, o.filter); err != nil {
+			if err = snapshotRows(ctx, client, &x); err != nil {
 				return err
 			}
 		}
@@ -114,24 +113,32 @@ func (a *app) export(ctx context.Context, name, file string, format queue.Export
 	return nil
 }
 
-// snapshotRows returns the rows of a list that is part of the snapshot.
-func snapshotRows(ctx context.Context, c *pgclient.Client, list queue.ExportList, filter string) ([]any, time.Time, error) {
+// snapshotRows sets the rows of an export of a list that is part of the snapshot.
+func snapshotRows(ctx context.Context, c *pgclient.Client, x *queue.Export) error {
+	list := x.List
 	s, err := snapshot(ctx, c)
 	if err != nil {
-		return nil, s.TakenAt, err
+		return err
 	}
 	if list.Name == "dlq-groups" {
 		if err := c.EveryDeadGroup(ctx, &s); err != nil {
-			return nil, s.TakenAt, err
+			return err
 		}
 	}
 	src := views.SnapshotTable(list.Name, &s)
-	f, err := queue.ParseFilter(filter, src.Fields)
+	f, err := queue.ParseFilter(x.Query.Filter, src.Fields)
 	if err != nil {
-		return nil, s.TakenAt, filtersql.Error(err)
+		return filtersql.Error(err)
 	}
 	order := views.Arrange(src, 0, func(i int) bool {
 		return f.Empty() || f.Match(func(name string) (any, bool) { return src.Field(i, name) }, s.TakenAt)
 	})
-	return src.Exported(list.Name, order), s.TakenAt, nil
+	x.Rows, x.AsOf = src.Exported(list.Name, order), s.TakenAt
+	if list.Name == "job-leases" {
+		var n int64
+		if x.More, n = s.MoreLeases(); x.More && f.Empty() {
+			x.Total = n
+		}
+	}
+	return nil
 }

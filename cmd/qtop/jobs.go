@@ -162,7 +162,7 @@ func showLeases(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) 
 	if err != nil {
 		return err
 	}
-	p, err := c.List(ctx, queue.Query{Kind: queue.ListLeases})
+	p, err := c.List(ctx, queue.Query{Kind: queue.ListLeases, Limit: queue.MostPage})
 	// Without the right to read webhook jobs, only leases of jobs are listed.
 	if err != nil && queue.KindOf(err) != queue.KindPermission {
 		return err
@@ -181,7 +181,26 @@ func showLeases(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) 
 		rows = append(rows, []string{state, fmt.Sprint(l.JobID), l.Worker.String(), "1", l.Endpoint.String(), "webhook", views.PlainTime(&l.StartedAt), views.PlainTime(&l.Until)})
 	}
 	a.answer(all, []string{"STATE", "LEASE", "OWNER", "JOBS", "KIND / ENDPOINT", "DOMAIN", "CLAIMED", "UNTIL"}, rows)
+	a.moreLeases(s, p)
 	return nil
+}
+
+// moreLeases says which leases a list of them leaves out: below a table, else on standard error.
+func (a *writer) moreLeases(s queue.Snapshot, webhooks queue.Page) {
+	say := func(of string, shown, atLeast int64) {
+		line := fmt.Sprintf("%d of %s leases on %s", shown, queue.Choose(atLeast > shown, views.PlainBound(atLeast, true), "more"), of)
+		if a.output == "table" {
+			a.printf("%s\n", line)
+			return
+		}
+		a.warning(queue.Error{What: queue.Clean("the list has " + line)})
+	}
+	if more, n := s.MoreLeases(); more {
+		say("jobs", int64(len(s.JobLeases)), n)
+	}
+	if webhooks.TotalBound {
+		say("webhook jobs", webhooks.Total, webhooks.Total)
+	}
 }
 
 func queuesCmd(a *app) *cobra.Command {

@@ -41,6 +41,9 @@ func showNotifications(ctx context.Context, a *app, c *pgclient.Client, o viewOp
 	if len(n.Log) > 0 {
 		fmt.Fprintln(a.out)
 		a.table(src, "notification-log")
+		if len(n.Log) == queue.RunsShown {
+			a.printf("the last %d runs\n", len(n.Log))
+		}
 	}
 	return nil
 }

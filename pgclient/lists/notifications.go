@@ -14,7 +14,6 @@ import (
 const (
 	stagedLookedAt = 20_000 // the number of oldest waiting rows that are grouped for the screen
 	failuresLooked = 20_000 // the number of failed rows that are grouped by reason
-	runsShown      = 50
 )
 
 // notifications reads the staging table: the totals from the counters, the groups and failures
@@ -96,5 +95,5 @@ func stagedFailures(ctx context.Context, tx pgx.Tx) ([]queue.StagedFailure, erro
 func notificationRuns(ctx context.Context, tx pgx.Tx) ([]queue.NotificationRun, error) {
 	return pgrow.All[queue.NotificationRun](ctx, tx, `SELECT l.id::text, l.run_at, l.pending_pre, l.pending_post, l.groups_emitted, l.pieces_emitted, l.conflicts_skipped,
 			l.rows_marked, COALESCE(l.duration_ms, 0)::float8, l.error_count, l.error_text, l.failed_total
-		FROM public.iu_notification_worker_log l ORDER BY l.run_at DESC LIMIT $1`, runsShown)
+		FROM public.iu_notification_worker_log l ORDER BY l.run_at DESC LIMIT $1`, queue.RunsShown)
 }

@@ -25,6 +25,7 @@ type ExportList struct {
 	Of         string   // the meaning of Query.ID; empty: the list takes no ID
 	Optional   bool     // the ID may be left out
 	Plain      bool     // the list takes no filter
+	part       bool     // its rows are a part of a page, whose Total counts others too
 	// rows returns the rows of a page; whole is false if the list is bounded and may have
 	// more rows.
 	rows func(p Page) (rows []any, whole bool)
@@ -78,12 +79,15 @@ func ExportLists() []ExportList {
 		{Name: "flags", Help: "flags with who set them", Row: Flag{}},
 		{Name: "health", Help: "every source and row of v_queue_health", Row: HealthRow{}},
 		{Name: "hosts", Help: "worker hosts with their loops", Row: Host{}, Plain: true},
-		{Name: "job-leases", Help: "leases on jobs that expired or are not renewed", Row: JobLease{}},
+		{Name: "job-leases", Help: "leases on jobs that expired or are not renewed, the oldest 50", Row: JobLease{}},
 		{Name: "jobs", Help: "live jobs", Kind: ListJobs, Row: Job{}, Of: "lane as domain/kind", Optional: true, rows: listed[Job]},
-		{Name: "notification-failures", Help: "staged rows that could not be published", Kind: ListNotify, Row: NotificationFailure{}, rows: failuresOf},
-		{Name: "notification-log", Help: "what the notification worker did", Kind: ListNotify, Row: NotificationRun{}, Plain: true,
-			rows: func(p Page) ([]any, bool) { return all(Of[*Notifications](p).Log) }},
-		{Name: "notifications", Help: "staged groups as they will be published", Kind: ListNotify, Row: StagedGroup{},
+		{Name: "notification-failures", Help: "staged rows that could not be published", Kind: ListNotify, Row: NotificationFailure{}, part: true, rows: failuresOf},
+		{Name: "notification-log", Help: "what the notification worker did, the last 50 runs", Kind: ListNotify, Row: NotificationRun{}, Plain: true, part: true,
+			rows: func(p Page) ([]any, bool) {
+				log := Of[*Notifications](p).Log
+				return each(log), len(log) < RunsShown
+			}},
+		{Name: "notifications", Help: "staged groups as they will be published", Kind: ListNotify, Row: StagedGroup{}, part: true,
 			rows: func(p Page) ([]any, bool) {
 				return each(Of[*Notifications](p).Groups), !Of[*Notifications](p).GroupsBound
 			}},
@@ -97,7 +101,7 @@ func ExportLists() []ExportList {
 		{Name: "scheduler", Help: "tick workers", Row: TickWorker{}},
 		{Name: "subscriptions", Help: "who reads which events", Kind: ListEventSubscriptions, Row: EventSubscription{},
 			rows: func(p Page) ([]any, bool) { return each(Of[EventSubscriptionList](p).Subscriptions), !p.TotalBound }},
-		{Name: "unrouted", Help: "event types whose events go to broadcast", Kind: ListEventSubscriptions, Row: UnroutedType{},
+		{Name: "unrouted", Help: "event types whose events go to broadcast", Kind: ListEventSubscriptions, Row: UnroutedType{}, part: true,
 			rows: func(p Page) ([]any, bool) { return all(Of[EventSubscriptionList](p).Broadcast.Unrouted) }},
 		{Name: "waiting", Help: "waiting work in every queue, and why it waits", Row: Waiting{}, Plain: true},
 		{Name: "webhook-leases", Help: "leases on webhook jobs", Kind: ListLeases, Row: WebhookLease{}, Plain: true, rows: bounded[WebhookLease]},
@@ -139,6 +143,8 @@ type Export struct {
 	Query  Query     // Filter and ID, for a list that is read
 	Rows   []any     // rows that the caller has already; nil: the list is read
 	AsOf   time.Time // when Rows were read
+	More   bool      // there are or may be more rows than Rows
+	Total  int64     // with More: the least number of rows that match; 0 = not known
 	Limit  int64     // 0 = no limit
 	Format ExportFormat
 }
@@ -198,7 +204,8 @@ func (x Export) Run(ctx context.Context, from Lister, w io.Writer, progress func
 		return nil
 	}
 	if x.Rows != nil {
-		done.From, done.To, done.Total = x.AsOf, x.AsOf, int64(len(x.Rows))
+		done.From, done.To, done.Total = x.AsOf, x.AsOf, max(int64(len(x.Rows)), x.Total)
+		done.Bound, done.Cut = x.More, x.More
 		err = put(x.Rows)
 	} else {
 		err = x.read(ctx, from, &done, put)
@@ -226,6 +233,9 @@ func (x Export) read(ctx context.Context, from Lister, done *Exported, put func(
 		}
 		if q.After == "" {
 			done.From, done.Total, done.Bound = p.AsOf, p.Total, p.TotalBound
+			if x.List.part {
+				done.Total = 0
+			}
 		}
 		done.To = p.AsOf
 		rows, whole := x.List.rows(p)

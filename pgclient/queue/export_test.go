@@ -197,3 +197,36 @@ func TestExportReadsToTheEnd(t *testing.T) {
 	_, err := queue.Export{List: listNamed(t, "dlq")}.Run(t.Context(), &pages{n: 25, size: 10, fail: 2}, &strings.Builder{}, func(int64) {})
 	require.EqualError(t, err, "gone")
 }
+
+// one is a Lister with a single page.
+type one queue.Page
+
+func (p one) List(context.Context, queue.Query) (queue.Page, error) { return queue.Page(p), nil }
+
+// A list that may have more rows than it shows says so.
+func TestExportOfBoundedLists(t *testing.T) {
+	rows := []any{queue.JobLease{ID: "a"}, queue.JobLease{ID: "b"}}
+	for _, x := range []struct {
+		of   queue.Export
+		want string
+	}{
+		{queue.Export{}, "2 rows as of"}, {queue.Export{More: true}, "2 rows of more as of"}, {queue.Export{More: true, Total: 300}, "2 rows of at least 300 as of"},
+		{queue.Export{Limit: 1}, "1 row of 2 as of"}, {queue.Export{More: true, Total: 300, Limit: 1}, "1 row of at least 300 as of"},
+	} {
+		x.of.List, x.of.Rows, x.of.Format = listNamed(t, "job-leases"), rows, queue.ExportCSV
+		_, done := exported(t, x.of, nil)
+		require.Contains(t, done.String(), x.want)
+	}
+	for n, want := range map[int]string{queue.RunsShown - 1: "49 rows as of", queue.RunsShown: "50 rows of more as of"} {
+		page := one{Rows: &queue.Notifications{Log: make([]queue.NotificationRun, n), Groups: make([]queue.StagedGroup, 7)}, Total: int64(n + 7)}
+		_, done := exported(t, queue.Export{List: listNamed(t, "notification-log"), Format: queue.ExportCSV}, page)
+		require.Contains(t, done.String(), want)
+	}
+	s := queue.Snapshot{JobLeases: make([]queue.JobLease, 50), JobTable: queue.JobTable{Leases: 50, LeasesExpired: 50}}
+	more, _ := s.MoreLeases()
+	require.False(t, more, "these are all")
+	s.JobTable.Leases, s.JobTable.LeasesExpired = 300, 60
+	more, n := s.MoreLeases()
+	require.True(t, more)
+	require.EqualValues(t, 60, n)
+}

@@ -22,7 +22,7 @@ type Notifications struct {
 	Groups      []StagedGroup     `json:"groups"`       // the oldest first
 	GroupsBound bool              `json:"groups_bound"` // true: Groups covers only the oldest rows
 	Failures    []StagedFailure   `json:"failures"`     // grouped by reason, most rows first
-	Log         []NotificationRun `json:"log"`          // newest first
+	Log         []NotificationRun `json:"log"`          // newest first, at most RunsShown
 }
 
 // Due returns the number of rows that the next run would process.
@@ -78,6 +78,9 @@ type StagedRow struct {
 	StagedAt time.Time `json:"created_at"`
 	FailedAt time.Time `json:"failed_at"`
 }
+
+// RunsShown is how many runs Notifications.Log has at most.
+const RunsShown = 50
 
 // NotificationRun is a row of iu_notification_worker_log.
 type NotificationRun struct {

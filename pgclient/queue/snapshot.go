@@ -44,6 +44,16 @@ type Snapshot struct {
 	MonitoringOff bool `json:"monitoring_off"`
 }
 
+// leasesShown is how many leases the snapshot has at most.
+const leasesShown = 50
+
+// MoreLeases reports whether leases may be missing in JobLeases, and how many rows it would have
+// at least.
+func (s *Snapshot) MoreLeases() (more bool, atLeast int64) {
+	n := int64(len(s.JobLeases))
+	return n >= leasesShown && s.JobTable.Leases > n, max(n, s.JobTable.LeasesExpired)
+}
+
 // Server describes the server from which the snapshot was read.
 type Server struct {
 	Version          Text     `json:"version"`
