@@ -71,7 +71,7 @@ type Options struct {
 	// The names of the tick workers are built-in kinds and not allowed here.
 	Handlers map[string]handler.Handler
 	// Executor is the executor id under which the host claims jobs; default ID. Several hosts may
-	// share one if each has a Client of its own: on one Client, Run of the second fails.
+	// share one if each has a separate Client: on one Client, Run of the second fails.
 	Executor string
 	// JobTimeout bounds every attempt: then its context ends. Default 1 h, negative = as long as
 	// its lease can be renewed. A handler gives its kind a shorter time with context.WithTimeout.

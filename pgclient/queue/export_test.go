@@ -203,7 +203,7 @@ type one queue.Page
 
 func (p one) List(context.Context, queue.Query) (queue.Page, error) { return queue.Page(p), nil }
 
-// A list that may have more rows than it shows says so.
+// A list that may have more rows than it shows reports that it is not whole.
 func TestExportOfBoundedLists(t *testing.T) {
 	rows := []any{queue.JobLease{ID: "a"}, queue.JobLease{ID: "b"}}
 	for _, x := range []struct {
