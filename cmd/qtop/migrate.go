@@ -15,6 +15,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/queue/secrecy"
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
@@ -27,7 +28,7 @@ func (a *app) directDSN() string {
 func migrateCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "migrate", Annotations: map[string]string{settingsKey: "connection listen caller"}, Short: "Install, inspect or remove the schema"}
 	var asked migrateAnswers
-	u := schema.UpOptions{Progress: a.say, Beside: func(ctx context.Context, tables []string) error { return a.beside(ctx, tables, asked) }}
+	u := schema.UpOptions{Beside: func(ctx context.Context, tables []string) error { return a.beside(ctx, tables, asked) }}
 	up := &cobra.Command{
 		Use: "up", Example: "qtop migrate up", Short: "Install the schema, or bring it to this version", Args: cobra.NoArgs,
 		Long: "Brings the database to this version in one transaction: missing roles, pending migrations, and the functions,\n" +
@@ -42,7 +43,10 @@ func migrateCmd(a *app) *cobra.Command {
 				return usage(fmt.Sprintf("--lock-wait cannot be %s", u.LockWait), "command line", "use more than 0 and at most 24h")
 			}
 			a.unsure = migrationUnsure
-			return pgerror.Connect(schema.Current().Up(cmd.Context(), a.directDSN(), u))
+			return a.steps(func(say func(string)) error {
+				u.Progress = say
+				return pgerror.Connect(schema.Current().Up(cmd.Context(), a.directDSN(), u))
+			})
 		},
 	}
 	up.Flags().DurationVar(&u.LockWait, "lock-wait", 10*time.Minute, "how long to try again while somebody holds a table that must change")
@@ -62,7 +66,9 @@ func migrateCmd(a *app) *cobra.Command {
 				return err
 			}
 			a.unsure = queue.Choose(o.DryRun, nothingChanged, migrationUnsure)
-			return pgerror.Connect(schema.Down(cmd.Context(), a.directDSN(), o, a.say))
+			return a.steps(func(say func(string)) error {
+				return pgerror.Connect(schema.Down(cmd.Context(), a.directDSN(), o, say))
+			})
 		},
 	}
 	down.Flags().BoolVar(&o.DryRun, "dry-run", false, "say what would go, change nothing")
@@ -90,6 +96,19 @@ func migrateCmd(a *app) *cobra.Command {
 }
 
 const migrationUnsure = "qtop migrate status says what is installed now"
+
+// steps runs a migration and prints each step when it is done; in JSON all of them at the end, in one value.
+func (a *app) steps(migrate func(say func(string)) error) error {
+	if a.output != "json" {
+		return migrate(a.say)
+	}
+	lines := []queue.Text{}
+	err := migrate(func(line string) { lines = append(lines, queue.Clean(secrecy.Mask(line))) })
+	if err == nil || len(lines) > 0 {
+		a.encode(a.out, map[string][]queue.Text{"lines": lines})
+	}
+	return err
+}
 
 // migrateAnswers are answers, given on the command line, to the questions of
 // migrate.
