@@ -44,6 +44,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -123,8 +124,8 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	if c.Work() == nil {
 		return nil, errors.New("workerhost: the client has no work pool (Options.WorkConns)")
 	}
-	if len(o.ID) > mostID {
-		return nil, queue.NewError(queue.KindConfig, fmt.Sprintf("the host id has %d characters", len(o.ID)), "host_id", fmt.Sprintf("use at most %d", mostID))
+	if n := utf8.RuneCountInString(o.ID); n > mostID {
+		return nil, queue.NewError(queue.KindConfig, fmt.Sprintf("the host id has %d characters", n), "host_id", fmt.Sprintf("use at most %d", mostID))
 	}
 	o.Concurrency = cmp.Or(max(o.Concurrency, 0), 64)
 	o.PerEndpoint = cmp.Or(max(o.PerEndpoint, 0), 8)

@@ -63,6 +63,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 	afterQuick := false             // the next tick of the timer follows a quick run
 	overduePause := minGap          // doubles while work is due but the tick does not find it yet
 	failedPause := retryFailed      // doubles while runs fail; the cause may be gone at once, and due work must not wait for the interval
+	var failedAt time.Time          // when the last failed run ended
 	byMode := false                 // the last tick of the interval was skipped, because pg_cron runs the worker
 	for {
 		source, follows := "external", afterQuick
@@ -86,8 +87,8 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 		}
 		asWake, afterQuick = false, false
 		started = time.Now()
-		next := t.settings.every(l.Name)
-		foundWork, retry := false, false
+		every := t.settings.every(l.Name)
+		next, foundWork, retry := every, false, false
 		res, err := t.client.Tick(ctx, l.Name, source)
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -128,10 +129,16 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 				}
 			}
 		}
-		if retry && failedPause < next { // a longer pause would let many hosts make more than one run per interval
-			asWake, next = !byMode, failedPause
-			failedPause *= 2
-		} else if res.Ran && !retry {
+		if retry {
+			if started.Sub(failedAt) > 2*max(failedPause, every) { // other hosts ran it well meanwhile
+				failedPause = retryFailed
+			}
+			failedAt = time.Now()
+			if failedPause < next { // a longer pause would let many hosts make more than one run per interval
+				asWake, next = asWake || !byMode, failedPause
+				failedPause *= 2
+			}
+		} else if res.Ran {
 			failedPause = retryFailed
 		}
 		l.RecordCheck(foundWork)

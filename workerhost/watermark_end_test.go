@@ -21,12 +21,12 @@ func TestDrainEndsTheSearchForWatermarks(t *testing.T) {
 			PERFORM pg_sleep(600);
 			RETURN true;
 		END $$`)
-	h := w.jobs(workerhost.Options{}, map[string]handler.Handler{})
+	h := w.jobs(workerhost.Options{Grace: 5 * time.Minute}, map[string]handler.Handler{})
 	searches := "SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND application_name = 'searches within 5min'"
 	w.becomes(1, searches)
 	began := time.Now()
 	require.NoError(t, h.Drain("job_executor"))
 	h.is("job_executor", "stopped")
-	require.Less(t, time.Since(began), 10*time.Second)
+	require.Less(t, time.Since(began), patience)
 	w.becomes(0, searches)
 }

@@ -258,7 +258,7 @@ first() {
 		GRANT queue_viewer, dead_letter_operator, workflow_admin, subscription_admin TO app_operator;
 		CREATE ROLE app_producer LOGIN PASSWORD 'producer-secret';
 		GRANT event_ingest_writer TO app_producer"
-	qtop_as operator executor register mailer --domains mail --owner-role app_host --reason trial --yes >/dev/null
+	qtop_as operator executor register mailer --domains mail --owner-role app_host --yes >/dev/null
 	qtop_as operator executor subscribe mailer --kind mail.render --reason trial --yes >/dev/null
 	configure
 	while IFS= read -r line <&3; do

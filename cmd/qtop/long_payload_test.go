@@ -40,11 +40,11 @@ func mostMemory(t *testing.T, pid int) int {
 // detector.
 func TestLongPayloadsInLittleMemory(t *testing.T) {
 	t.Parallel()
-	webhooks, calls, commands, mb := 2, 2, 2, 24
+	webhooks, calls, commands := 3, 3, 3
 	if os.Getenv("QTOP_TEST_FULL") != "" {
-		webhooks, calls, commands, mb = 14, 13, 13, 16
+		webhooks, calls, commands = 14, 13, 13
 	}
-	const most, short = 128, 20
+	const mb, most, short = 16, 128, 20
 	db := pgtest.New(t)
 	x := story{t, db.Conn(t, ""), db}
 	must := func(sql string, args ...any) {

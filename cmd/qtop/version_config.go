@@ -76,7 +76,7 @@ func configCmd(a *app) *cobra.Command {
 			if _, err := a.handlers(a.settings.Loops, nil); err != nil {
 				return err
 			}
-			for _, dsn := range []string{a.settings.DSN, a.settings.ListenDSN} {
+			for _, dsn := range []string{a.settings.DSN, cmp.Or(a.settings.ListenDSN, a.settings.DSN)} {
 				if _, err := pgpool.ParseDSN(dsn); err != nil {
 					return err
 				}

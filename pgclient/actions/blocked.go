@@ -147,7 +147,7 @@ func (c *Planner) blockedLoop(ctx context.Context, p *queue.Plan, worker, frees 
 			(1, CASE WHEN s.flag_key <> $2 AND EXISTS (SELECT FROM public.dot_config f WHERE f.key = s.flag_key AND f.value <> 'true') THEN s.flag_key || ' is off' END),
 			(2, CASE WHEN s.configured_interval_seconds = 0 AND $2 <> 'queue.tick.' || s.worker_name || '.interval_seconds'
 				THEN 'queue.tick.' || s.worker_name || '.interval_seconds is 0' END),
-			(3, CASE WHEN NOT (s.mode IN ('pg_cron', 'hybrid') AND (s.cron_run_as IS NOT NULL OR s.last_source = 'pg_cron')) AND NOT EXISTS (SELECT FROM public.v_live_loop l WHERE l.loop = s.worker_name)
+			(3, CASE WHEN NOT EXISTS (SELECT FROM public.v_cron_loop c WHERE c.loop = s.worker_name) AND NOT EXISTS (SELECT FROM public.v_live_loop l WHERE l.loop = s.worker_name)
 				THEN 'no live host runs ' || s.worker_name END)) x (n, why)
 		WHERE s.worker_name = $1 AND x.why IS NOT NULL ORDER BY x.n`, worker, frees)
 	for _, text := range why {

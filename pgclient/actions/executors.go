@@ -151,14 +151,15 @@ func (c *Planner) ownerRole(ctx context.Context, role string) (queue.PlanLine, e
 	if err != nil {
 		return queue.PlanLine{}, err
 	}
+	real := role
 	if at := slices.Index(schema.Roles(), role); at >= 0 {
-		role = names[at]
+		real = names[at]
 	}
 	var there bool
 	var logins int
 	err = c.act.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = $1::text),
 			(SELECT count(*) FROM pg_catalog.pg_roles r WHERE r.rolcanlogin AND NOT r.rolsuper
-				AND pg_catalog.pg_has_role(r.oid, pg_catalog.to_regrole(pg_catalog.quote_ident($1::text))::oid, 'MEMBER'))`, role).Scan(&there, &logins)
+				AND pg_catalog.pg_has_role(r.oid, pg_catalog.to_regrole(pg_catalog.quote_ident($1::text))::oid, 'MEMBER'))`, real).Scan(&there, &logins)
 	if err != nil {
 		return queue.PlanLine{}, err
 	}

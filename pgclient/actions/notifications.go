@@ -18,9 +18,10 @@ func notificationActions() []entry {
 	}
 }
 
-// failedStaged returns the ids of the staged notifications that failed, oldest failure first.
+// failedStaged returns the ids of the staged notifications that failed, oldest failure first, at
+// most one more than a requeue takes.
 func (c *Planner) failedStaged(ctx context.Context) ([]string, error) {
-	return pgrow.Column[string](ctx, c.act, `SELECT p.id::text FROM public.iu_notification_pending p WHERE p.failed_at IS NOT NULL ORDER BY p.failed_at, p.id LIMIT $1`, mostJobs)
+	return pgrow.Column[string](ctx, c.act, `SELECT p.id::text FROM public.iu_notification_pending p WHERE p.failed_at IS NOT NULL ORDER BY p.failed_at, p.id LIMIT $1`, mostJobs+1)
 }
 
 func planNotificationRequeue(ctx context.Context, c *Planner, p *queue.Plan) error {
@@ -31,6 +32,10 @@ func planNotificationRequeue(ctx context.Context, c *Planner, p *queue.Plan) err
 	}
 	if err != nil {
 		return err
+	}
+	cut := all && len(ids) > mostJobs
+	if cut {
+		ids = ids[:mostJobs]
 	}
 	if p.Request.Targets = ids; len(ids) == 0 {
 		return refuse(p, "empty", "no staged notification has failed")
@@ -46,7 +51,7 @@ func planNotificationRequeue(ctx context.Context, c *Planner, p *queue.Plan) err
 	}
 	names, _ := namesOf(staged)
 	addLine(p, "notifications", "%d of %d: %s", p.Count, len(a.Results), names)
-	if all && len(ids) == mostJobs {
+	if cut {
 		addLine(p, "not all", "one requeue takes %d notifications, the oldest failures first: repeat it for the others", mostJobs)
 	}
 	var failure string

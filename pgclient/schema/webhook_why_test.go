@@ -281,15 +281,18 @@ func TestWaitingClears(t *testing.T) {
 func TestWhyEventsWaitForPgCron(t *testing.T) {
 	c := newRoutes(t)
 	c.emit("iu", "1")
-	for _, s := range []struct{ mode, source, why string }{
-		{"external", "external", "no live host runs iu_outbound_default"},
-		{"external", "pg_cron", "no live host runs iu_outbound_default"},
-		{"pg_cron", "pg_cron", ""},
-		{"hybrid", "pg_cron", ""},
-		{"hybrid", "external", "no live host runs iu_outbound_default"},
+	const nobody = "no live host runs iu_outbound_default"
+	for _, s := range []struct{ mode, source, ago, why string }{
+		{"external", "external", "1 minute", nobody},
+		{"external", "pg_cron", "1 minute", nobody},
+		{"pg_cron", "pg_cron", "1 minute", ""},
+		{"hybrid", "pg_cron", "1 minute", ""},
+		{"hybrid", "pg_cron", "2 hours", nobody},
+		{"hybrid", "external", "1 minute", nobody},
 	} {
 		c.exec("UPDATE public.dot_config SET value = $1 WHERE key = 'queue.scheduler.mode'", s.mode)
-		c.exec("UPDATE public.queue_tick_worker SET last_result = jsonb_build_object('source', $1::text) WHERE worker_name = 'iu_outbound_default'", s.source)
+		c.exec(`UPDATE public.queue_tick_worker SET last_result = jsonb_build_object('source', $1::text), last_run_at = now() - $2::interval
+			WHERE worker_name = 'iu_outbound_default'`, s.source, s.ago)
 		require.Equal(t, s.why, get[string](c, "SELECT public.fn_queue_why('events iu') ->> 'why'"), s)
 		require.Equal(t, s.why, get[string](c, `SELECT w ->> 'why' FROM jsonb_array_elements(public.fn_queue_snapshot_parts()::jsonb -> 'waiting') w WHERE w ->> 'queue' = 'events iu'`), s)
 	}

@@ -173,13 +173,14 @@ func (c *Client) JobWatermarkAdvance(ctx context.Context) error {
 	if err != nil {
 		return pgerror.Translate(err)
 	}
-	defer conn.Release()
 	// Both statements are one transaction and one round trip. The limit of a statement counts from its
 	// start, so another statement has to set it.
 	var b pgx.Batch
 	b.Queue("SELECT set_config('statement_timeout', $1::text, true)", strconv.FormatInt(watermarkTimeout.Milliseconds(), 10))
 	b.Queue("SELECT public.fn_job_watermark_advance()")
-	return pgerror.Translate(c.pool.Explain(conn.SendBatch(ctx, &b).Close()))
+	err = conn.SendBatch(ctx, &b).Close()
+	conn.Release()
+	return pgerror.Translate(c.pool.Explain(err))
 }
 
 // JobFailure is a failed attempt.

@@ -201,7 +201,7 @@ DECLARE
     '\\ufeff]';
 BEGIN
   IF NEW.callback_url <> v_old.callback_url OR v_old.callback_url IS NULL AND NEW.callback_url IS NOT NULL THEN
-    PERFORM public.fn_webhook_url_admit('callback_url', NEW.callback_url);
+    PERFORM public.fn_webhook_url_admit('callback_url'::text, NEW.callback_url::text);
   END IF;
   IF NEW.event_type IS DISTINCT FROM v_old.event_type AND NEW.event_type ~ c_invisible THEN
     RAISE EXCEPTION 'event_type must not contain invisible characters' USING ERRCODE = '22023';

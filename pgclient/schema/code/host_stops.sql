@@ -9,15 +9,16 @@ WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
 COMMENT ON VIEW public.v_live_loop IS 'Loops that at least one live worker host runs.';
 GRANT SELECT ON public.v_live_loop TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
--- v_cron_loop: the tick workers that pg_cron ticks. Internal.
+-- v_cron_loop: the tick workers that pg_cron ticks, or has ticked within the last hour.
 CREATE OR REPLACE VIEW public.v_cron_loop AS
 SELECT w.worker_name AS loop
 FROM public.queue_tick_worker w
 JOIN public.dot_config m ON m.key = 'queue.scheduler.mode' AND m.value IN ('pg_cron', 'hybrid')
 LEFT JOIN public.queue_cron_job j ON j.worker_name = w.worker_name
-WHERE w.cron_job AND (w.last_result ->> 'source' = 'pg_cron'
+WHERE w.cron_job AND (w.last_result ->> 'source' = 'pg_cron' AND w.last_run_at > now() - interval '1 hour'
   OR j.run_as IS NOT NULL AND EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'pg_cron'));
-COMMENT ON VIEW public.v_cron_loop IS 'Tick workers that pg_cron ticks. Internal.';
+COMMENT ON VIEW public.v_cron_loop IS 'Tick workers that pg_cron ticks.';
+GRANT SELECT ON public.v_cron_loop TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
 -- fn_queue_executor_live(executor, worker) → whether a live host other than the worker works as the executor. A worker
 -- is named as in leases and heartbeats: host id, a slash, and the first 8 characters of the instance. Internal.

@@ -123,8 +123,8 @@ COMMENT ON FUNCTION public.fn_queue_host_register IS
 
 -- fn_queue_host_beat(id, instance, loops, in_flight, progress) → {host_id, at}, at = the server's time; refused: clone
 -- (the database has become a copy that is not adopted); lost (another instance registered the id while this one was
--- silent, or another login registered it). Lists that are too long for the column are left out: a host with many
--- secrets or handlers must not count as dead.
+-- silent, or another login registered it). The lists of secrets and of kinds of jobs are left out where they are
+-- too long for the column: such a host must not count as dead.
 CREATE OR REPLACE FUNCTION public.fn_queue_host_beat(
   p_host_id text, p_instance uuid, p_loops text[], p_in_flight int, p_progress jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -188,7 +188,8 @@ DECLARE
   v_executor text;
   v_stopped boolean;
 BEGIN
-  SELECT q.loops, q.progress #>> '{job_executor,executor}' INTO v_loops, v_executor FROM public.queue_host q
+  SELECT q.loops, CASE WHEN 'job_executor' = ANY (q.loops) THEN q.progress #>> '{job_executor,executor}' END
+  INTO v_loops, v_executor FROM public.queue_host q
   WHERE q.host_id = p_host_id AND q.instance = p_instance AND q.db_role = session_user;
   PERFORM public.fn_queue_loops_lock(v_loops || v_executor);
   UPDATE public.queue_host SET stopped_at = clock_timestamp(), last_seen_at = clock_timestamp(),

@@ -79,7 +79,9 @@ COMMENT ON TABLE public.job_watermark_below IS
 CREATE OR REPLACE FUNCTION public.fn_job_watermark_fresh(p_at timestamptz) RETURNS boolean
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
-  IF p_at BETWEEN clock_timestamp() - interval '10 seconds' AND clock_timestamp() THEN
+  IF p_at IS NULL THEN -- the usual case: there are no watermarks
+    RETURN false;
+  ELSIF p_at BETWEEN clock_timestamp() - interval '10 seconds' AND clock_timestamp() THEN
     RETURN true;
   END IF;
   RETURN EXISTS (SELECT FROM public.dot_iu_runtime_lease l WHERE l.lease_name = 'job_watermark'

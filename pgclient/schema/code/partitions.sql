@@ -186,7 +186,7 @@ COMMENT ON FUNCTION public.fn_event_stamps_always IS
 -- fn_queue_retention_sweep() → {created, moved, letters, attempts, keys, roots, reads, cleaned, hosts, webhooks,
 -- webhooks_after, dropped: [leaves], kept: {leaf: why}}. One run deletes at most 10,000 dead letters of each table,
 -- empties 10,000 finished jobs, and deletes 200,000 attempts, keys and reads, and 1,000 hosts. The host that ticks runs
--- it again at once while one of these numbers, but that of hosts, shows that more may be left. Webhook events:
+-- it again at once while one of these numbers shows that more may be left. Webhook events:
 -- fn_webhook_retention_sweep. Leaves are created and dropped last, after all work on rows, because that locks their
 -- parents and default partitions until the run commits. If a lock is not granted within 50 ms, the next run repeats the
 -- step: a session that waits for a lock makes other sessions wait behind it. The leaves to drop are read first: at

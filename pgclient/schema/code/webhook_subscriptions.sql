@@ -41,7 +41,7 @@ BEGIN
     OR EXISTS (SELECT FROM unnest(v_types) t WHERE (length(t) BETWEEN 1 AND 100) IS NOT TRUE) THEN
     RAISE EXCEPTION 'p_event_types must hold 1 to 100 event types of 1 to 100 characters' USING ERRCODE = '22023';
   END IF;
-  PERFORM public.fn_webhook_url_admit('p_callback_url', p_callback_url);
+  PERFORM public.fn_webhook_url_admit('p_callback_url'::text, p_callback_url);
   IF p_secret_ref !~ '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$' OR p_secret_ref ~* '^whsec_' THEN
     RAISE EXCEPTION 'p_secret_ref must be the name under which hosts know a secret, not the secret'
       USING ERRCODE = '22023', HINT = 'write a ref of delivery.secrets in the configuration of the hosts';
