@@ -24,7 +24,9 @@ func TestOneHostPerClientAndExecutor(t *testing.T) {
 		require.NoError(t, err)
 		return h
 	}
-	err := next(first.client, "second", "host").Run(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // without the refusal it would run
+	defer cancel()
+	err := next(first.client, "second", "host").Run(ctx)
 	require.EqualError(t, err, "host first on the same pgclient.Client claims jobs for executor host (host second): open a Client for each host that shares an executor")
 	require.Equal(t, queue.KindConfig, queue.KindOf(err))
 	require.Zero(t, w.int("SELECT count(*)::int FROM public.queue_host WHERE host_id = 'second'"), "it has not taken its id")
