@@ -139,9 +139,10 @@ func register(ctx context.Context, q interface {
 	if err != nil {
 		return a, err
 	}
-	return a, q.QueryRow(ctx, `SELECT public.fn_queue_executor_register(p_executor_id => $1::text, p_kind => $2::text, p_domain_scope => $3::text[],
+	err = q.QueryRow(ctx, `SELECT public.fn_queue_executor_register(p_executor_id => $1::text, p_kind => $2::text, p_domain_scope => $3::text[],
 			p_expected_cadence_seconds => $4::bigint::int, p_stale_threshold_seconds => $5::bigint::int, p_owner_role => $6::text, p_actor => $7::text)`,
 		r.Args["id"], r.Args["kind"], domains(r.Args["domains"]), cadence, threshold, r.Args["owner-role"], r.Actor).Scan(&a)
+	return a, err
 }
 
 // ownerRole returns the preview line about the owner role of an executor, with the number of
