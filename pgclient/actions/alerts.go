@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -110,12 +111,16 @@ func applyAck(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) 
 	if err != nil {
 		return err
 	}
+	var critical []string
+	keys := make([]string, len(shown))
+	for i, a := range shown {
+		keys[i] = a.Key
+	}
+	if err := c.act.QueryRow(ctx, "SELECT array_agg(alert_key) FROM public.v_queue_alert WHERE severity = 'critical' AND alert_key = ANY($1::text[])", keys).Scan(&critical); err != nil {
+		return err
+	}
 	for _, a := range shown {
-		var rose bool
-		if err := c.act.QueryRow(ctx, "SELECT EXISTS (SELECT FROM public.v_queue_alert WHERE alert_key = $1 AND severity = 'critical' AND $2 = 'warning')", a.Key, a.Severity).Scan(&rose); err != nil {
-			return err
-		}
-		if rose {
+		if a.Severity == "warning" && slices.Contains(critical, a.Key) {
 			recordOne(res, a.Target, "", answer{Refusal: pgscan.Refusal{Refused: true, Reason: "the alert has become critical since the preview: look at it, then repeat"}})
 			continue
 		}

@@ -183,21 +183,12 @@ func (a Arg) Missing(args map[string]string) error {
 // longest is the longest duration that an operator can enter, in days: ten years.
 const longest = 3650
 
-// Seconds parses a duration such as 30m, 90s, 2h or 1d into seconds; name is the argument that
-// errors mention.
+// Seconds parses a duration such as 30m, 90s, 2h30m, 1d or 1w into seconds; name is the argument
+// that errors mention.
 func Seconds(name, text string) (int64, error) {
-	s := strings.TrimSpace(text)
-	d, err := time.ParseDuration(s)
-	if days, ok := strings.CutSuffix(s, "d"); ok {
-		var n int64
-		n, err = strconv.ParseInt(days, 10, 32)
-		d = time.Duration(min(n, longest+1)) * 24 * time.Hour
-	}
-	switch {
-	case err == nil && d > longest*24*time.Hour:
-		return 0, &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("%q is longer than ten years", text)), Where: Clean(name), Do: Clean(fmt.Sprintf("use at most %dd", longest))}
-	case err != nil || d < time.Second:
-		return 0, &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("%q is not a duration of a second or more", text)), Where: Clean(name), Do: Clean("write it like 90s, 30m, 2h or 1d")}
+	d, ok := parseDuration(strings.TrimSpace(text))
+	if !ok || d < time.Second || d > longest*24*time.Hour {
+		return 0, &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("%q is not a duration from a second to ten years", text)), Where: Clean(name), Do: Clean("write it like 90s, 30m, 2h30m, 1d or 1w")}
 	}
 	return int64(d.Seconds()), nil
 }

@@ -1,0 +1,24 @@
+package queue_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
+)
+
+func TestSeconds(t *testing.T) {
+	for text, want := range map[string]int64{
+		"90s": 90, "30m": 1800, "2h30m": 9000, "1.5h": 5400, " 1d ": 86400, "1w": 604800, "1d12h": 129600, "3650d": 315360000,
+	} {
+		got, err := queue.Seconds("--for", text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+	for _, text := range []string{"", "0s", "900ms", "-1h", "1", "1y", "w", "3651d", "999999999999d", "１h", "1h\x1b[2J"} {
+		_, err := queue.Seconds("--for", text)
+		require.ErrorContains(t, err, "is not a duration from a second to ten years", text)
+		require.NotContains(t, err.Error(), "\x1b")
+	}
+}
