@@ -68,7 +68,7 @@ func poisonedSweeps() []poisoned {
 			"SELECT count(*) - 1 FROM public.event_read x", "retention.events_days", "1"),
 		row("sweep_hosts", "retention_sweep", "queue_host", "DELETE", "x.host_id",
 			`INSERT INTO public.queue_host (host_id, instance, last_seen_at) SELECT 'old_' || i, gen_random_uuid(), now() - interval '31 days' FROM generate_series(0, %d) i;
-			INSERT INTO public.queue_host (host_id, instance, last_seen_at) VALUES ('last', gen_random_uuid(), now() - interval '29 days')`,
+			INSERT INTO public.queue_host (host_id, instance, last_seen_at) VALUES ('last', gen_random_uuid(), now() - interval '29 days') ON CONFLICT DO NOTHING`,
 			"SELECT count(*) - 1 FROM public.queue_host x WHERE last_seen_at < now() - interval '30 days'"),
 		row("sweep_history", "retention_sweep", "job_history", "UPDATE", "x.job_id::text",
 			`INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, from_status, finished_at)
