@@ -46,7 +46,7 @@ bench: ## measure against the peers and the limits, in one run (time never fails
 	@cd workerhost/peerbench && go run . $(BENCH)
 
 .PHONY: bench-steady
-bench-steady: build ## a steady load in phases and faults, against the peers; writes docs/performance.md; 12 hours, continues where it stopped (BEFORE=REF adds that commit, in turns; STEADY='-length 1m -idle-in-tx 2m' shortens)
+bench-steady: build ## a steady load in phases and faults, against the peers; writes docs/performance.md; 12 hours, continues where it stopped (BEFORE=REF adds that commit, from 64251590 on, in turns; STEADY='-length 1m -idle-in-tx 2m' shortens)
 	@.ci/postgres.sh
 	@.ci/bench-steady.sh $(STEADY)
 

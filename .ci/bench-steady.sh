@@ -1,10 +1,14 @@
 #!/bin/sh
 # Measures qtop and its peers under a steady load: .ci/bench-steady.sh [FLAG of peerbench steady]…
-# Tables and charts go into docs/performance.md. With BEFORE, the name of a commit, qtop of that commit is
-# measured in turns in the same run, as "before COMMIT".
+# Tables and charts go into docs/performance.md. With BEFORE, the name of a commit from 64251590 on, qtop of
+# that commit is measured in turns in the same run, as "before COMMIT". With -qtop only the builds that it names are.
 set -eu
 cd "$(dirname "$0")/.."
 
+here="-qtop ../../qtop"
+for arg in "$@"; do
+	case $arg in -qtop | --qtop | -qtop=* | --qtop=*) here= ;; esac
+done
 if [ -n "${BEFORE:-}" ]; then
 	commit=$(git rev-parse --short=8 --verify "$BEFORE^{commit}")
 	before=$PWD/steady-out/before/$commit
@@ -19,4 +23,5 @@ if [ -n "${BEFORE:-}" ]; then
 	set -- -qtop "before $commit=$before" "$@"
 fi
 cd workerhost/peerbench
-go run . steady -qtop ../../qtop -dir ../../steady-out -doc ../../docs/performance.md "$@"
+# shellcheck disable=SC2086 # two words or none
+go run . steady $here -dir ../../steady-out -doc ../../docs/performance.md "$@"

@@ -40,22 +40,31 @@ func (b *bench) header(ctx context.Context) [][2]string {
 
 func (b *bench) versions() string {
 	vs := []string{"PostgreSQL " + b.server.Version(), strings.Replace(runtime.Version(), "go", "Go ", 1)}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, m := range info.Deps {
-			if m.Path == "github.com/riverqueue/river" || m.Path == "github.com/jackc/pgx/v5" {
-				vs = append(vs, strings.TrimPrefix(m.Path, "github.com/")+" "+m.Version)
-			}
-		}
+	for _, path := range []string{"github.com/jackc/pgx/v5", riverModule} {
+		vs = append(vs, strings.TrimPrefix(path, "github.com/")+" "+moduleVersion(path))
 	}
 	return strings.Join(append(vs, graphileName+" "+graphileVersion+" if run"), ", ")
 }
 
-// described returns the options of this run, its duration, and the load average of the machine
-// before it.
-func (b *bench) described(took time.Duration, load string) string {
-	s := fmt.Sprintf("%s, load average before %s", took.Round(time.Second), load)
-	var last float64
-	if _, err := fmt.Sscan(load, &last); err == nil && last > busy {
+const riverModule = "github.com/riverqueue/river"
+
+// moduleVersion returns the version of a Go module in this program.
+func moduleVersion(path string) string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			if m.Path == path {
+				return m.Version
+			}
+		}
+	}
+	return "of unknown version"
+}
+
+// described returns the options of this run, its duration, and the busy share of the machine before
+// it.
+func (b *bench) described(took time.Duration, share float64) string {
+	s := fmt.Sprintf("%s, processors %.0f %% busy before", took.Round(time.Second), 100*share)
+	if share > busy {
 		s += " (**the machine was busy with other work: the figures are noise**)"
 	}
 	if b.quick {
@@ -67,9 +76,44 @@ func (b *bench) described(took time.Duration, load string) string {
 	return s
 }
 
-// busy is the load average above which the figures are marked, because other work on the machine
+// busy is the busy share above which the figures are marked, because other work on the machine
 // distorts them.
-const busy = 0.5
+const busy = 0.1
+
+// busyShare measures for a moment which share of the time of all processors was in use. It is measured
+// while nothing of the benchmark runs: a load average would contain what the benchmark did before.
+func busyShare(ctx context.Context) float64 {
+	before := processorTimes(procField("/proc/stat", ""))
+	_ = pause(ctx, 2*time.Second)
+	return processorTimes(procField("/proc/stat", "")).since(before)
+}
+
+// processors holds processor time since the boot, in ticks: in use and in all.
+type processors struct{ used, all float64 }
+
+// processorTimes reads the line "cpu user nice system idle iowait irq softirq steal guest guest_nice".
+// The time of guests is also in user and nice.
+func processorTimes(line string) (p processors) {
+	for i, text := range strings.Fields(line) {
+		var n float64
+		if _, err := fmt.Sscan(text, &n); err != nil || i > 8 {
+			continue
+		}
+		p.all += n
+		if i != 4 && i != 5 { // idle, iowait
+			p.used += n
+		}
+	}
+	return p
+}
+
+// since returns the share of the time in use since before, from 0 to 1.
+func (p processors) since(before processors) float64 {
+	if p.all <= before.all {
+		return 0
+	}
+	return (p.used - before.used) / (p.all - before.all)
+}
 
 // procField returns the value of the line "name : value" in a file of /proc, or the first line if
 // name is empty.

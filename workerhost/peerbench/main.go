@@ -37,9 +37,16 @@ func main() {
 	}
 	err := command(ctx, args, os.Stdout, os.Stderr)
 	stop()
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "peerbench:", err)
-		os.Exit(1) //nolint:forbidigo // exit code of main; run has drained
+		code := 1
+		if wrong := (usageError{}); errors.As(err, &wrong) {
+			code = 2
+		}
+		os.Exit(code) //nolint:forbidigo // exit code of main; run has drained
 	}
 }
 
@@ -85,7 +92,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if b.rounds <= 0 {
 		b.rounds = b.scale(3, 1)
 	}
-	began, load := time.Now(), procField("/proc/loadavg", "")
+	share, began := busyShare(ctx), time.Now()
 	if err := b.start(ctx); err != nil {
 		return err
 	}
@@ -97,7 +104,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		}
 	}
 	r.wrong = b.wrong
-	r.header = append(r.header, [2]string{"run", b.described(time.Since(began), load)})
+	r.header = append(r.header, [2]string{"run", b.described(time.Since(began), share)})
 	r.write(out)
 	var errs []error
 	if *file != "" {

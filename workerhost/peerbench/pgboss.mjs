@@ -14,6 +14,7 @@ const boss = new PgBoss({
   database: process.env.BENCH_DATABASE,
   max: 16,
   supervise: process.argv[2] === "serve",
+  maintenanceIntervalSeconds: 10, // only maintenance gives out the jobs of a killed host again
   schedule: false,
 });
 boss.on("error", (error) => console.error("pg-boss:", error.message));

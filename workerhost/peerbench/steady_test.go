@@ -140,15 +140,19 @@ func TestJobNumberOfEachLoad(t *testing.T) {
 	}
 }
 
-// A course whose results are in the file is not measured again; a course with a missing phase is.
+// A course whose results are in the file is not measured again; a course with a missing phase is, and
+// so is one of another build, rate or length.
 func TestMeasuredCoursesAreNotRunAgain(t *testing.T) {
 	t.Parallel()
-	s := &steadyRun{steadyOptions: steadyOptions{dir: t.TempDir()}}
-	idle := courses()[1]
-	if err := s.keep([]result{
-		{Method: method, Contestant: "c", Load: jobsLoad, Phase: "clean", At: time.Unix(1, 0)}, {Method: method, Contestant: "c", Phase: idleInTx},
-		{Method: method - 1, Contestant: "d", Load: jobsLoad, Phase: "clean"}, // of an older program
-	}); err != nil {
+	o := steadyOptions{dir: t.TempDir(), rate: 800, length: time.Minute, idleInTx: time.Hour}
+	s := &steadyRun{steadyOptions: o}
+	clean, idle := courses()[0], courses()[1]
+	of := func(who, phase string, planned time.Duration) result {
+		return result{Method: method, Contestant: who, Version: "1", Load: jobsLoad, Phase: phase, Rate: 800, Planned: planned.Seconds(), At: time.Unix(1, 0)}
+	}
+	older, slow, short, rebuilt := of("d", "clean", time.Minute), of("e", "clean", time.Minute), of("f", "clean", time.Second), of("g", "clean", time.Minute)
+	older.Method, slow.Rate, rebuilt.Version = method-1, 200, "2"
+	if err := s.keep([]result{of("c", "clean", time.Minute), of("c", idleInTx, time.Hour), older, slow, short, rebuilt}); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.OpenFile(s.file(), os.O_APPEND|os.O_WRONLY, 0)
@@ -157,19 +161,28 @@ func TestMeasuredCoursesAreNotRunAgain(t *testing.T) {
 	}
 	_, _ = f.WriteString(`{"contestant": "c", "phase": "recov`) // a line that was cut off when the machine stopped
 	_ = f.Close()
-	again := &steadyRun{steadyOptions: steadyOptions{dir: s.dir}}
+	again := &steadyRun{steadyOptions: o}
 	if again.results, err = readResults(again.file()); err != nil {
 		t.Fatal(err)
 	}
-	c := contestant{name: "c"}
-	if !again.measured(c, courses()[0]) || again.measured(c, idle) || again.measured(contestant{name: "d"}, courses()[0]) {
+	c := contestant{name: "c", version: "1", long: true}
+	if !again.measured(c, clean) || again.measured(c, idle) {
 		t.Errorf("%+v", again.results)
 	}
-	if err := again.keep([]result{{Method: method, Contestant: "c", Phase: "recovery"}}); err != nil {
+	for _, name := range []string{"d", "e", "f", "g"} {
+		if again.measured(contestant{name: name, version: "1"}, clean) {
+			t.Errorf("%s was measured otherwise", name)
+		}
+	}
+	if err := again.keep([]result{of("c", "recovery", time.Minute)}); err != nil {
 		t.Fatal(err)
 	}
-	if again.results, err = readResults(again.file()); err != nil || len(again.results) != 3 || !again.measured(c, idle) {
+	if again.results, err = readResults(again.file()); err != nil || len(again.results) != 6 || !again.measured(c, idle) {
 		t.Errorf("after the line that was cut off: %+v, %v", again.results, err)
+	}
+	again.idleInTx = 2 * time.Hour
+	if again.measured(c, idle) || !again.measured(contestant{name: "c", version: "1"}, clean) {
+		t.Error("another length of idle-in-tx concerns who takes part in its comparison")
 	}
 }
 
@@ -180,9 +193,11 @@ func TestReportGoesBetweenTheMarkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	p50 := 12.5
-	s := &steadyRun{results: []result{
-		{Contestant: "late", Load: jobsLoad, Phase: idleInTx, LoadAvg: "0.10", Tenths: []float64{1, 100, -1}, Lost: 2},
-		{Contestant: "qtop", Load: jobsLoad, Phase: "clean", LoadAvg: "7.5 1 1", StartP50: &p50, Recorded: true, Rate: 800},
+	s := &steadyRun{all: true, results: []result{
+		{Contestant: "late", Version: "0.1", Load: jobsLoad, Phase: idleInTx, Busy: 0.09, Tenths: []float64{1, 100, -1}, Lost: 2, Server: "PostgreSQL 15"},
+		{Contestant: "qtop", Version: "v9, file ab", Load: jobsLoad, Phase: "clean", Busy: 0.11, StartP50: &p50, Recorded: true, Rate: 800,
+			Restarts: 7, Waiting: 5, Server: "PostgreSQL 15"},
+		{Contestant: "qtop, webhooks", Version: "v9, file ab", Load: webhooksLoad, Phase: "clean"},
 	}}
 	if err := writeIntoDocument(file, s.report()); err != nil {
 		t.Fatal(err)
@@ -193,7 +208,8 @@ func TestReportGoesBetweenTheMarkers(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	for _, want := range []string{`qtop ` + loaded + ` \| 12.5 / – / –`, `idle-in-tx, 0s \| late \| –`, `clean.*\n.*idle-in-tx`, `late  ▁█×`, `was busy with other work`,
-		`; 800, 0 jobs a second;`, `late .* \| 0.00 † \| 0 / 0 † \|.*\| 2 † \|`, `qtop .* \| 0.00 \| 0 / 0 \|.*\| 0 \|`, `†: this queue keeps no finished jobs`} {
+		`; 800, 0 jobs a second;`, `late .* \| 0.00 † \| 0 / 0 † \|.*\| 2 † \|`, `qtop .* \| 0.00 \| 0 / 0 \|.*\| 5 still waiting \| 0 \| 0 \| 7 \| – \|`,
+		`Measured: qtop v9, file ab; late 0.1; PostgreSQL 15\.\n`, `†: this queue keeps no finished jobs`} {
 		if !regexp.MustCompile(want).MatchString(got) {
 			t.Errorf("no %s in\n%s", want, got)
 		}

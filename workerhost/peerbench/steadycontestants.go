@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"time"
 
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
@@ -21,8 +22,10 @@ const leaseSeconds = 30
 // contestant is a queue with the settings that its users have.
 type contestant struct {
 	name     string
+	version  string                                    // of the queue, and which build of it
 	load     string                                    // "jobs", "webhooks" or "routed events"
 	long     bool                                      // the phase idle-in-tx lasts for -idle-in-tx, not for -length
+	gone     time.Duration                             // jobs that are left are lost after this time without an end of one; 0 = -patience
 	needs    func(ctx context.Context) error           // returns why the contestant cannot be measured on this machine; nil = it always can
 	install  func(ctx context.Context, w *world) error // installs the queue into an empty database
 	host     func(w *world) (*exec.Cmd, error)
@@ -42,8 +45,8 @@ const (
 	pgqueName    = "PgQue"
 )
 
-// all returns the contestants in the order in which they are measured.
-func (s *steadyRun) all() []contestant {
+// contestantsOf returns the contestants in the order in which they are measured.
+func (s *steadyRun) contestantsOf() []contestant {
 	var cs []contestant
 	for _, b := range s.binaries {
 		cs = append(cs, s.qtopJobs(b))
@@ -59,14 +62,21 @@ func (s *steadyRun) available(ctx context.Context, who contestant) error {
 	if who.needs == nil {
 		return nil
 	}
-	return who.needs(ctx)
+	err := who.needs(ctx)
+	if err != nil {
+		if s.absent == nil {
+			s.absent = map[string]error{}
+		}
+		s.absent[who.name] = err
+	}
+	return err
 }
 
 // qtopOf returns a contestant that runs `qtop worker` with all its loops, and a console. The
 // loads of qtop differ only in the arguments.
 func qtopOf(b binary, name, load string, setUp func(ctx context.Context, w *world) error, insert producerSpec) contestant {
 	return contestant{
-		name: name, load: load, watched: b.path,
+		name: name, version: b.version, load: load, watched: b.path,
 		install: func(ctx context.Context, w *world) error {
 			if err := installQtop(ctx, w, b); err != nil {
 				return err
@@ -163,7 +173,7 @@ func (s *steadyRun) qtopRouted(b binary) contestant {
 
 func steadyRiver() contestant {
 	return contestant{
-		name: riverName, load: jobsLoad, long: true, hot: "public.river_job",
+		name: riverName, version: moduleVersion(riverModule), load: jobsLoad, long: true, hot: "public.river_job",
 		install: func(ctx context.Context, w *world) error {
 			pool, err := openPool(ctx, w.dsn(peerLogin), 2)
 			if err != nil {
@@ -188,7 +198,7 @@ func steadyRiver() contestant {
 
 func (s *steadyRun) steadyPgQue() contestant {
 	return contestant{
-		name: pgqueName, load: jobsLoad, hot: "pgque.event_template",
+		name: pgqueName, version: s.pgqueVersion, load: jobsLoad, hot: "pgque.event_template",
 		needs: func(context.Context) error {
 			if s.pgque == "" {
 				return notRun{"it needs its SQL file: -pgque FILE"}
@@ -201,16 +211,16 @@ func (s *steadyRun) steadyPgQue() contestant {
 			if out, err := cmd.CombinedOutput(); err != nil {
 				return fmt.Errorf("psql -f %s: %w: %s", s.pgque, err, strings.TrimSpace(string(out)))
 			}
-			return w.exec(ctx, "SELECT pgque.create_queue('bench')", "SELECT pgque.subscribe('bench', 'bench')",
+			return w.exec(ctx, "GRANT pgque_admin TO "+peerLogin, "SELECT pgque.create_queue('bench')", "SELECT pgque.subscribe('bench', 'bench')",
 				"SELECT pgque.set_queue_config('bench', 'ticker_max_count', '200')",
 				"SELECT pgque.set_queue_config('bench', 'ticker_max_lag', '100 milliseconds')",
 				"SELECT pgque.set_queue_config('bench', 'ticker_idle_period', '500 milliseconds')")
 		},
 		host: func(w *world) (*exec.Cmd, error) {
-			return self(peerHostEnv, peerHostSpec{Peer: pgqueName, DSN: w.dsn("postgres"), URL: w.url})
+			return self(peerHostEnv, peerHostSpec{Peer: pgqueName, DSN: w.dsn(peerLogin), URL: w.url})
 		},
 		producer: func(w *world) (*exec.Cmd, error) {
-			return self(producerEnv, producerSpec{DSN: w.dsn("postgres"), SQL: "SELECT pgque.send('bench', $1::int::text)"})
+			return self(producerEnv, producerSpec{DSN: w.dsn(peerLogin), SQL: "SELECT pgque.send('bench', $1::int::text)"})
 		},
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 // method is the version of how results are measured. It rises when a figure or a phase gets another
 // meaning; results of another version in results.jsonl are ignored.
-const method = 2
+const method = 3
 
 // result is one phase of one contestant, a line of results.jsonl. A nil figure was not measured
 // for this contestant.
@@ -25,8 +25,12 @@ type result struct {
 	Phase      string    `json:"phase"`
 	At         time.Time `json:"at"`
 	Seconds    float64   `json:"seconds"`
-	Rate       int       `json:"rate"`    // jobs per second, before the factor of the phase
-	LoadAvg    string    `json:"loadavg"` // load average of the machine before the course
+	Planned    float64   `json:"planned_seconds"`
+	Rate       int       `json:"rate"`            // jobs per second, before the factor of the phase
+	Version    string    `json:"version"`         // of the contestant
+	Server     string    `json:"server"`          // version of PostgreSQL
+	Busy       float64   `json:"busy_share"`      // of the machine's processors just before the course, 0 to 1
+	Outside    float64   `json:"outside_seconds"` // how long the course took beside its phases and its warm-up
 	// Recorded says that the queue keeps its finished jobs: then Lost, PerSecond and the depths
 	// count jobs until their recorded completion, and figures are per completed job. Otherwise
 	// they count jobs until their start.
@@ -34,8 +38,10 @@ type result struct {
 
 	Inserted   int      `json:"inserted"`
 	Unanswered int      `json:"unanswered"` // inserts that failed or got no answer
-	Lost       int      `json:"lost"`       // inserted, and not completed (else started) before the end of -patience
+	Lost       int      `json:"lost"`       // inserted, not completed (else started), and none was any more for -patience
+	Waiting    int      `json:"waiting"`    // not completed (else started) at the end of -drain, while others still were
 	Twice      int      `json:"twice"`      // started more than once
+	Restarts   int      `json:"restarts"`   // how often the host ended by itself and was started again
 	StartP50   *float64 `json:"start_p50_ms"`
 	StartP95   *float64 `json:"start_p95_ms"`
 	StartP99   *float64 `json:"start_p99_ms"`
@@ -60,6 +66,7 @@ type result struct {
 // span holds the observations of one phase.
 type span struct {
 	phase       phase
+	planned     time.Duration
 	begin, end  time.Time
 	over        time.Time // when the last disturbance ended
 	dead, bytes []float64
@@ -76,24 +83,37 @@ type counters struct {
 }
 
 func (s *steadyRun) drive(ctx context.Context, who contestant, c course) ([]result, error) {
-	loadavg := procField("/proc/loadavg", "")
+	began := time.Now()
+	share := busyShare(ctx)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	w, err := s.open(ctx, who)
 	if err != nil {
 		return nil, err
 	}
 	spans, warm, err := w.play(ctx, c)
+	if err != nil {
+		return nil, errors.Join(err, w.close())
+	}
 	var rs []result
-	if err == nil {
-		err = w.readRecords(ctx)
+	for _, sp := range spans {
+		r := w.result(sp, warm)
+		r.Busy = share
+		rs = append(rs, r)
 	}
-	if err == nil {
-		for _, sp := range spans {
-			r := w.result(sp, warm)
-			r.LoadAvg = loadavg
-			rs = append(rs, r)
-		}
+	if err := w.close(); err != nil { // the course is measured nevertheless
+		s.say("%s, %s: at the end: %v", who.name, c.name(), err)
 	}
-	return rs, errors.Join(err, w.close())
+	outside := time.Since(began) - s.warmUp
+	for _, sp := range spans {
+		outside -= sp.end.Sub(sp.begin)
+	}
+	for i := range rs {
+		rs[i].Outside = outside.Seconds()
+	}
+	s.say("%s, %s: %.1f s beside phases and warm-up", who.name, c.name(), outside.Seconds())
+	return rs, nil
 }
 
 // play runs the warm-up and the phases, and waits for the remaining jobs. warm is the median
@@ -122,7 +142,7 @@ func (w *world) play(ctx context.Context, c course) (spans []*span, warm float64
 	err = w.producer.stop()
 	w.producer = nil
 	if err == nil {
-		err = w.finish(ctx, time.Now().Add(w.patience))
+		err = w.finish(ctx)
 	}
 	starts := w.ledger.starts(began, warmed)
 	warm = at(starts, 0.5)
@@ -147,16 +167,16 @@ func (w *world) firstJob(ctx context.Context) error {
 		if err := w.ended(); err != nil {
 			return err
 		}
+		if w.hosts.ended(time.Unix(0, 0), time.Now()) > 5 {
+			return fmt.Errorf("the host ends again and again; see %s", w.log.Name())
+		}
 	}
 }
 
 // observe runs a phase and takes samples meanwhile.
 func (w *world) observe(ctx context.Context, p phase, meter *cpuMeter) (*span, error) {
-	length := w.length
-	if p.name == idleInTx && w.who.long {
-		length = w.idleInTx
-	}
-	sp := &span{phase: p, before: w.counters(ctx, meter), begin: time.Now()}
+	length := w.planned(w.who, p)
+	sp := &span{phase: p, planned: length, before: w.counters(ctx, meter), begin: time.Now()}
 	sampling, stop := context.WithCancel(ctx)
 	var samplers sync.WaitGroup
 	samplers.Go(func() { w.sampleTables(sampling, sp) })
@@ -170,6 +190,14 @@ func (w *world) observe(ctx context.Context, p phase, meter *cpuMeter) (*span, e
 	samplers.Wait()
 	sp.after = w.counters(ctx, meter)
 	return sp, err
+}
+
+// planned returns the length of a phase of a contestant.
+func (o *steadyOptions) planned(who contestant, p phase) time.Duration {
+	if p.name == idleInTx && who.long {
+		return o.idleInTx
+	}
+	return o.length
 }
 
 // sampleTables reads dead rows and the database size every five seconds. It leaves out a sample
@@ -190,16 +218,11 @@ func (w *world) sampleTables(ctx context.Context, sp *span) {
 // sampleSnapshots asks for the snapshot as a second console does. It keeps the duration of each
 // snapshot that the database computed, also of those that it computed for the other console.
 func (w *world) sampleSnapshots(ctx context.Context, sp *span) {
-	pool, err := openPool(ctx, w.dsn(viewerLogin), 1)
-	if err != nil {
-		return
-	}
-	defer pool.Close()
 	var last time.Time
 	for pause(ctx, time.Second) == nil {
 		var taken time.Time
 		var ms float64
-		if pool.QueryRow(ctx, "SELECT taken_at, took_ms::float8 FROM public.fn_queue_picture('1 second'::interval)").Scan(&taken, &ms) == nil && taken.After(last) {
+		if w.viewer.QueryRow(ctx, "SELECT taken_at, took_ms::float8 FROM public.fn_queue_picture('1 second'::interval)").Scan(&taken, &ms) == nil && taken.After(last) {
 			last, sp.snapshots = taken, append(sp.snapshots, ms)
 		}
 	}
@@ -218,7 +241,13 @@ func (w *world) result(sp *span, warm float64) result {
 	seconds := sp.end.Sub(sp.begin).Seconds()
 	r := result{
 		Method: method, Contestant: w.who.name, Load: w.who.load, Phase: sp.phase.name, At: sp.begin.UTC(), Seconds: seconds,
-		Rate: w.rate, Recorded: w.who.recorded != "",
+		Planned: sp.planned.Seconds(), Rate: w.rate, Version: w.who.version, Recorded: w.who.recorded != "",
+	}
+	if w.server != nil {
+		r.Server = "PostgreSQL " + w.server.Version()
+	}
+	if w.hosts != nil {
+		r.Restarts = w.hosts.ended(sp.begin, sp.end)
 	}
 	starts := l.starts(sp.begin, sp.end)
 	r.Inserted = len(starts)
@@ -233,7 +262,11 @@ func (w *world) result(sp *span, warm float64) result {
 		}
 	}
 	ended := l.ended(r.Recorded)
-	r.Lost = l.unended(ended, sp.begin, sp.end)
+	if left := l.unended(ended, sp.begin, sp.end); w.draining {
+		r.Waiting = left
+	} else {
+		r.Lost = left
+	}
 	r.EndP99 = l.endToEnd(sp.begin, sp.end)
 	done := within(ended, sp.begin, sp.end)
 	r.PerSecond = float64(done) / seconds

@@ -73,24 +73,72 @@ func (l *steadyLedger) waiting() int {
 	return l.acknowledged - l.seen
 }
 
-// finish waits until every job has ended, at most until the given time.
-func (w *world) finish(ctx context.Context, until time.Time) error {
-	for time.Now().Before(until) {
-		every := 50 * time.Millisecond
-		if w.ledger.waiting() == 0 {
-			if err := w.readRecords(ctx); err != nil {
-				return err
+// wait says how long the jobs that are left are waited for: until none has ended for quiet, and at
+// most until bound.
+type wait struct {
+	quiet         time.Duration
+	last, bound   time.Time // last is when a job was last seen to end
+	waiting, left int       // the least yet seen: not started, and not ended
+}
+
+func (w *world) newWait(now time.Time) *wait {
+	quiet := w.patience
+	if w.who.gone != 0 {
+		quiet = min(quiet, w.who.gone)
+	}
+	return &wait{quiet: quiet, last: now, bound: now.Add(w.drain), waiting: math.MaxInt, left: math.MaxInt}
+}
+
+// saw notes how many jobs are not started or have not ended.
+func (p *wait) saw(now time.Time, waiting, left int) {
+	if waiting < p.waiting || left < p.left && p.left != math.MaxInt { // the first number of records is no progress
+		p.last = now
+	}
+	p.waiting, p.left = min(p.waiting, waiting), min(p.left, left)
+}
+
+// over reports whether the wait is over, and whether jobs still ended then.
+func (p *wait) over(now time.Time) (over, draining bool) {
+	if now.Sub(p.last) >= p.quiet {
+		return true, false
+	}
+	return !now.Before(p.bound), true
+}
+
+// finish waits for the jobs that are left.
+func (w *world) finish(ctx context.Context) error {
+	const look = 5 * time.Second // without a start: then the records are read, which takes a while
+	p := w.newWait(time.Now())
+	for {
+		now, every, left := time.Now(), 50*time.Millisecond, math.MaxInt
+		waiting := w.ledger.waiting()
+		p.saw(now, waiting, math.MaxInt)
+		if waiting == 0 || now.Sub(p.last) >= look {
+			err := w.readRecords(ctx)
+			if ctx.Err() != nil {
+				return ctx.Err()
 			}
-			if w.ledger.unended(w.ledger.ended(w.who.recorded != ""), time.Unix(0, 0), time.Now()) == 0 {
+			if err == nil {
+				left = w.ledger.unended(w.ledger.ended(w.who.recorded != ""), time.Unix(0, 0), now)
+			}
+			if left == 0 {
 				return nil
 			}
 			every = time.Second
+			p.saw(now, waiting, left)
+			if over, draining := p.over(now); over {
+				w.draining = draining
+				return err
+			}
+		}
+		if over, draining := p.over(now); over && draining {
+			w.draining = true
+			return w.readRecords(ctx)
 		}
 		if err := pause(ctx, every); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
 // readRecords reads the finished jobs of a queue that keeps them.

@@ -7,8 +7,10 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strconv"
+	"time"
 )
 
 // pgbossVersion is the last version that runs on Node.js 20.
@@ -28,9 +30,12 @@ func (s *steadyRun) nodePeer(ctx context.Context, name, version, script string, 
 	return s.node[name].err
 }
 
-func (s *steadyRun) removeNode() {
+func (s *steadyRun) removeInstalled() {
 	for _, p := range s.node {
 		p.remove()
+	}
+	if s.seed != "" {
+		_ = os.RemoveAll(s.seed)
 	}
 }
 
@@ -50,7 +55,8 @@ func (w *world) migrated(name string, args ...string) error {
 
 func (s *steadyRun) steadyGraphile() contestant {
 	return contestant{
-		name: graphileName, load: jobsLoad, hot: "graphile_worker._private_jobs",
+		name: graphileName, version: graphileVersion, load: jobsLoad, hot: "graphile_worker._private_jobs",
+		gone: 15 * time.Second, // the jobs of a host that has ended are locked for four hours
 		needs: func(ctx context.Context) error {
 			return s.nodePeer(ctx, graphileName, graphileVersion, "graphile.mjs", graphileScript)
 		},
@@ -65,7 +71,7 @@ func (s *steadyRun) steadyGraphile() contestant {
 
 func (s *steadyRun) steadyPgBoss() contestant {
 	return contestant{
-		name: pgbossName, load: jobsLoad, hot: "pgboss.job",
+		name: pgbossName, version: pgbossVersion, load: jobsLoad, hot: "pgboss.job",
 		needs: func(ctx context.Context) error {
 			return s.nodePeer(ctx, pgbossName, pgbossVersion, "pgboss.mjs", pgbossScript)
 		},

@@ -94,21 +94,57 @@ func poster(url string) func(ctx context.Context, n int) error {
 	}
 }
 
-// consumePgQue ticks, maintains and consumes as PgQue's adapter in the public comparison does.
+// consumePgQue ticks, maintains and consumes as PgQue's adapter in the public comparison does: it looks
+// for the next batch when a tick is notified, and at least every 100 ms.
 func consumePgQue(ctx context.Context, pool *pgxpool.Pool, post func(context.Context, int) error) error {
+	ticks := make(chan struct{}, 1)
+	go listenPgQue(ctx, pool.Config().ConnConfig, ticks)
 	go every(ctx, 50*time.Millisecond, pool, "SELECT pgque.ticker('bench')")
 	go every(ctx, 10*time.Second, pool, "SELECT pgque.maint()")
 	go every(ctx, 10*time.Second, pool, "SELECT pgque.maint_rotate_tables_step2()")
 	for ctx.Err() == nil {
-		n, err := pgqueBatch(ctx, pool, post)
+		found, err := pgqueBatch(ctx, pool, post)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "PgQue host:", err)
 		}
-		if n == 0 || err != nil {
-			_ = pause(ctx, 10*time.Millisecond)
+		if found && err == nil {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticks:
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
 	return ctx.Err()
+}
+
+// listenPgQue sends to ticks after each notification, in a separate session, which it opens again
+// when it was lost.
+func listenPgQue(ctx context.Context, cfg *pgx.ConnConfig, ticks chan<- struct{}) {
+	listen := func() error {
+		conn, err := pgx.ConnectConfig(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(context.WithoutCancel(ctx))
+		if _, err := conn.Exec(ctx, "LISTEN pgque_bench"); err != nil {
+			return err
+		}
+		for {
+			if _, err := conn.WaitForNotification(ctx); err != nil {
+				return err
+			}
+			select {
+			case ticks <- struct{}{}:
+			default:
+			}
+		}
+	}
+	for ctx.Err() == nil {
+		fmt.Fprintln(os.Stderr, "PgQue host, listening:", listen())
+		_ = pause(ctx, 200*time.Millisecond)
+	}
 }
 
 func every(ctx context.Context, interval time.Duration, pool *pgxpool.Pool, sql string) {
@@ -119,23 +155,23 @@ func every(ctx context.Context, interval time.Duration, pool *pgxpool.Pool, sql 
 	}
 }
 
-// pgqueBatch works on the next batch, if there is one, and returns how many events it had.
-func pgqueBatch(ctx context.Context, pool *pgxpool.Pool, post func(context.Context, int) error) (int, error) {
+// pgqueBatch works on the next batch, and reports whether there was one.
+func pgqueBatch(ctx context.Context, pool *pgxpool.Pool, post func(context.Context, int) error) (bool, error) {
 	var batch *int64
 	if err := pool.QueryRow(ctx, "SELECT pgque.next_batch('bench', 'bench')").Scan(&batch); err != nil || batch == nil {
-		return 0, err
+		return false, err
 	}
 	rows, _ := pool.Query(ctx, "SELECT ev_data FROM pgque.get_batch_events($1)", *batch)
 	events, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	var wg sync.WaitGroup
 	free := make(chan struct{}, peerConcurrency)
 	for _, data := range events {
 		n, err := strconv.Atoi(data)
 		if err != nil {
-			return 0, err
+			return false, err
 		}
 		free <- struct{}{}
 		wg.Go(func() {
@@ -147,5 +183,5 @@ func pgqueBatch(ctx context.Context, pool *pgxpool.Pool, post func(context.Conte
 	}
 	wg.Wait()
 	_, err = pool.Exec(ctx, "SELECT pgque.finish_batch($1)", *batch)
-	return len(events), err
+	return true, err
 }

@@ -131,17 +131,9 @@ func burst(ctx context.Context, w *world, length time.Duration) (time.Time, erro
 	return over, errors.Join(err, pause(ctx, length-length/3))
 }
 
-// serverRestart stops PostgreSQL for half of the phase and then starts it again. A host that ends
-// because of that is started again.
+// serverRestart stops PostgreSQL for half of the phase and then starts it again.
 func serverRestart(ctx context.Context, w *world, length time.Duration) (up time.Time, err error) {
 	end := time.Now().Add(length)
-	keeping, stop := context.WithCancel(ctx)
-	var keeper sync.WaitGroup
-	keeper.Go(func() { w.keepHost(keeping) })
-	defer func() {
-		stop()
-		keeper.Wait()
-	}()
 	if err := w.stopServer(ctx); err != nil {
 		return up, err
 	}
@@ -153,13 +145,13 @@ func serverRestart(ctx context.Context, w *world, length time.Duration) (up time
 }
 
 // backendsKilled ends one session of the contestant, of its host or producer, each second during
-// the first two thirds of the phase.
+// the first two thirds of the phase. It spares the sessions of viewers, which no peer has.
 func backendsKilled(ctx context.Context, w *world, length time.Duration) (last time.Time, err error) {
 	end := time.Now().Add(length)
 	for until := time.Now().Add(length * 2 / 3); err == nil && time.Now().Before(until); {
 		_, err = w.admin.Exec(ctx, `SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
-			WHERE datname = current_database() AND backend_type = 'client backend' AND application_name <> $1
-			ORDER BY random() LIMIT 1`, observer)
+			WHERE datname = current_database() AND backend_type = 'client backend' AND application_name <> $1 AND usename <> $2
+			ORDER BY random() LIMIT 1`, observer, viewerLogin)
 		last = time.Now()
 		err = errors.Join(err, pause(ctx, time.Second))
 	}
@@ -190,15 +182,12 @@ func poolExhausted(ctx context.Context, w *world, length time.Duration) (time.Ti
 	return time.Time{}, ctx.Err()
 }
 
-// downFor is the time from the kill of a host to its restart, as with a service manager.
-const downFor = time.Second
-
 // hostKilled kills the host after a third of the phase's length.
 func hostKilled(ctx context.Context, w *world, length time.Duration) (time.Time, error) {
 	if err := pause(ctx, length/3); err != nil {
 		return time.Time{}, err
 	}
-	at, err := w.killHost(ctx)
+	at, err := w.hosts.kill(ctx)
 	return at, errors.Join(err, pause(ctx, length-time.Since(at)-length/3))
 }
 
@@ -207,8 +196,8 @@ func hostKilled(ctx context.Context, w *world, length time.Duration) (time.Time,
 func hostKilledRepeatedly(ctx context.Context, w *world, length time.Duration) (at time.Time, err error) {
 	end := time.Now().Add(length)
 	for until := time.Now().Add(length * 2 / 3); err == nil && time.Now().Before(until); {
-		if at, err = w.killHost(ctx); err == nil {
-			err = pause(ctx, max(length/15, 10*time.Second))
+		if at, err = w.hosts.kill(ctx); err == nil {
+			err = pause(ctx, min(max(length/15, 10*time.Second), time.Until(until)))
 		}
 	}
 	return at, errors.Join(err, pause(ctx, time.Until(end)))

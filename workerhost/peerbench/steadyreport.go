@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"runtime"
@@ -36,11 +37,7 @@ const (
 	startsOnly = "†" // marks figures that count starts, for want of records of finished jobs
 )
 
-func (r result) busy() bool {
-	var load float64
-	_, err := fmt.Sscan(r.LoadAvg, &load)
-	return err == nil && load > busy
-}
+func (r result) busy() bool { return r.Busy > busy }
 
 // report returns the report as Markdown.
 func (s *steadyRun) report() string {
@@ -67,8 +64,12 @@ func (s *steadyRun) report() string {
 		fmt.Fprintf(&t, "\n%s: this queue keeps no finished jobs. What is counted are starts: started/s, the depth of jobs not started, and, as lost, "+
 			"those never started.\n", startsOnly)
 	}
+	fmt.Fprintf(&t, "\nMeasured: %s.\n", measuredVersions(rs))
+	if missing := s.missing(); missing != "" {
+		fmt.Fprintf(&t, "\n**Not measured:**\n\n%s", missing)
+	}
 	if marked {
-		fmt.Fprintf(&t, "\n**%s: the machine was busy with other work** (load average over %s before the course): read the shape, not the digits.\n", loaded, number(busy))
+		fmt.Fprintf(&t, "\n**%s: the machine was busy with other work** (over %.0f %% of its processors' time just before the course): read the shape, not the digits.\n", loaded, 100*busy)
 	}
 	for _, load := range []string{jobsLoad, webhooksLoad, routedLoad} {
 		of := slices.DeleteFunc(slices.Clone(rs), func(r result) bool { return r.Load != load })
@@ -80,6 +81,52 @@ func (s *steadyRun) report() string {
 		chart(&t, of)
 	}
 	return t.String()
+}
+
+// measuredVersions returns the versions of the contestants and of PostgreSQL.
+func measuredVersions(rs []result) string {
+	var all, servers, versions []string
+	for _, r := range rs {
+		if !slices.Contains(versions, r.Version) { // the loads of qtop have one
+			versions = append(versions, r.Version)
+			all = append(all, r.Contestant+" "+r.Version)
+		}
+		if r.Server != "" && !slices.Contains(servers, r.Server) {
+			servers = append(servers, r.Server)
+		}
+	}
+	return strings.Join(append(all, servers...), "; ")
+}
+
+// missing lists what this run should have measured and has not: because it was interrupted, because
+// a course failed, or because a contestant cannot run here.
+func (s *steadyRun) missing() string {
+	if s.all {
+		return ""
+	}
+	var list strings.Builder
+	at := ""
+	for _, t := range s.unmeasured() {
+		switch name := t.course.name(); {
+		case s.absent[t.who.name] != nil:
+			continue
+		case name == at:
+			list.WriteString("; " + t.who.name)
+		default:
+			if at != "" {
+				list.WriteString("\n")
+			}
+			at = name
+			list.WriteString("- " + name + ": " + t.who.name)
+		}
+	}
+	if at != "" {
+		list.WriteString("\n")
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.absent)) {
+		fmt.Fprintf(&list, "- %s: %v\n", name, s.absent[name])
+	}
+	return list.String()
 }
 
 // rates returns the rates of the results, usually one.
@@ -96,10 +143,11 @@ func rates(rs []result) string {
 // ordered returns the last result of each phase and contestant, ordered by phase and then by the
 // time of the measurement.
 func (s *steadyRun) ordered() (rs []result) {
+	results := s.reported()
 	for _, c := range courses() {
 		for _, p := range c {
 			var of []result
-			for _, r := range s.results {
+			for _, r := range results {
 				if r.Phase != p.name {
 					continue
 				}
@@ -117,8 +165,8 @@ func (s *steadyRun) ordered() (rs []result) {
 
 func resultTable(t *strings.Builder, rs []result) {
 	line(t, "phase", "contestant", "start p50 / p95 / p99, ms", "end to end p99, ms", "completed/s", "depth max / end", "dead rows", "size, MB",
-		"WAL bytes/job", "commits/job", "server CPU s/1,000", "snapshot p50 / max, ms", "lost", "again", "no answer", "recovered, s")
-	line(t, slices.Repeat([]string{"---"}, 16)...)
+		"WAL bytes/job", "commits/job", "server CPU s/1,000", "snapshot p50 / max, ms", "lost", "again", "no answer", "host restarts", "recovered, s")
+	line(t, slices.Repeat([]string{"---"}, 17)...)
 	for _, r := range rs {
 		mark := ""
 		if r.busy() {
@@ -138,10 +186,14 @@ func resultTable(t *strings.Builder, rs []result) {
 		if !r.Recorded {
 			counted = " " + startsOnly
 		}
+		lost := fmt.Sprint(r.Lost)
+		if r.Waiting > 0 {
+			lost = fmt.Sprintf("%d still waiting", r.Waiting)
+		}
 		line(t, fmt.Sprintf("%s, %s", r.Phase, time.Duration(r.Seconds*float64(time.Second)).Round(time.Second)), r.Contestant+mark,
 			figureText(r.StartP50)+" / "+figureText(r.StartP95)+" / "+figureText(r.StartP99), figureText(r.EndP99), number(r.PerSecond)+counted,
 			fmt.Sprintf("%d / %d", r.DepthMax, r.DepthEnd)+counted, figureText(r.DeadMax), megabytes(r.Bytes), figureText(r.WAL), figureText(r.Commits),
-			figureText(r.CPU), snapshot, fmt.Sprint(r.Lost)+counted, fmt.Sprint(r.Twice), fmt.Sprint(r.Unanswered), recovered)
+			figureText(r.CPU), snapshot, lost+counted, fmt.Sprint(r.Twice), fmt.Sprint(r.Unanswered), fmt.Sprint(r.Restarts), recovered)
 	}
 }
 

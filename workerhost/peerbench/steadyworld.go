@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
@@ -37,12 +36,14 @@ type world struct {
 	who      contestant
 	server   *embedded.Server
 	admin    *pgxpool.Pool
+	viewer   *pgxpool.Pool // asks for snapshots; nil without a console
 	receiver *http.Server
 	url      string
 	ledger   *steadyLedger
-	host     *child
+	hosts    *hostKeeper
 	console  *child
 	producer *producer
+	draining bool // jobs still completed when -drain ended
 	log      *os.File
 }
 
@@ -97,7 +98,11 @@ func (s *steadyRun) open(ctx context.Context, who contestant) (w *world, err err
 	}
 	params := map[string]string{"shared_buffers": "512MB", "max_wal_size": "8GB", "checkpoint_timeout": "15min",
 		"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on"}
-	if w.server, err = embedded.Start(ctx, embedded.Options{Params: params, Notice: func(line string) { s.say("%s", line) }}); err != nil {
+	seed, err := s.seeded(ctx)
+	if err != nil {
+		return w, err
+	}
+	if w.server, err = embedded.Start(ctx, embedded.Options{Seed: seed, Params: params, Notice: func(line string) { s.say("%s", line) }}); err != nil {
 		return w, err
 	}
 	if err := w.createDatabase(ctx); err != nil {
@@ -113,11 +118,15 @@ func (s *steadyRun) open(ctx context.Context, who contestant) (w *world, err err
 	if err := who.install(ctx, w); err != nil {
 		return w, fmt.Errorf("installing: %w", err)
 	}
-	if err := w.startHost(); err != nil {
+	if w.hosts, err = keepHost(w.newHost, w.say, downFor); err != nil {
 		return w, err
 	}
 	if who.watched != "" {
 		if err := w.startConsole(); err != nil {
+			return w, err
+		}
+		// Opened now, because in pool-exhausted the server gives no more sessions.
+		if w.viewer, err = w.openObserver(ctx, viewerLogin, 1); err != nil {
 			return w, err
 		}
 	}
@@ -128,6 +137,29 @@ func (s *steadyRun) open(ctx context.Context, who contestant) (w *world, err err
 	cmd.Stderr = w.log
 	w.producer, err = startProducer(cmd, w.ledger.tell)
 	return w, err
+}
+
+// seeded makes the server of which those of the courses are copies: initdb for each takes longer.
+func (s *steadyRun) seeded(ctx context.Context) (string, error) {
+	if s.seed != "" {
+		return s.seed, nil
+	}
+	dir, err := os.MkdirTemp("", "peerbench-seed-")
+	if err != nil {
+		return "", err
+	}
+	var server *embedded.Server
+	if err = os.Chmod(dir, 0o755); err == nil { //nolint:gosec // the user of the server is another one if root runs this; the data is private
+		server, err = embedded.Start(ctx, embedded.Options{Dir: dir})
+	}
+	if err == nil {
+		err = server.Stop(ctx)
+	}
+	if err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	s.seed = dir
+	return dir, nil
 }
 
 func (w *world) createDatabase(ctx context.Context) error {
@@ -141,14 +173,27 @@ func (w *world) createDatabase(ctx context.Context) error {
 			return err
 		}
 	}
-	cfg, err := pgxpool.ParseConfig(w.dsn(embedded.Superuser))
-	if err != nil {
-		return err
-	}
-	cfg.MaxConns = 3
-	cfg.ConnConfig.RuntimeParams["application_name"] = observer
-	w.admin, err = pgxpool.NewWithConfig(ctx, cfg)
+	w.admin, err = w.openObserver(ctx, embedded.Superuser, 3)
 	return err
+}
+
+// openObserver opens a connection pool of this program and its first session.
+func (w *world) openObserver(ctx context.Context, login string, conns int32) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(w.dsn(login))
+	if err != nil {
+		return nil, err
+	}
+	cfg.MaxConns = conns
+	cfg.ConnConfig.RuntimeParams["application_name"] = observer
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
 }
 
 // close stops everything that open started.
@@ -157,16 +202,19 @@ func (w *world) close() error {
 	if w.producer != nil {
 		errs = append(errs, w.producer.stop())
 	}
-	for _, c := range []*child{w.console, w.host} {
-		if c != nil {
-			c.kill()
-		}
+	if w.hosts != nil {
+		w.hosts.stop()
+	}
+	if w.console != nil {
+		w.console.kill()
 	}
 	if w.receiver != nil {
 		_ = w.receiver.Close()
 	}
-	if w.admin != nil {
-		w.admin.Close()
+	for _, pool := range []*pgxpool.Pool{w.viewer, w.admin} {
+		if pool != nil {
+			pool.Close()
+		}
 	}
 	if w.server != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -177,73 +225,6 @@ func (w *world) close() error {
 		_ = w.log.Close()
 	}
 	return errors.Join(errs...)
-}
-
-// child is a child process, which this process can kill.
-type child struct {
-	cmd  *exec.Cmd
-	done chan struct{}
-}
-
-// startChild starts a process. It keeps the thread that started the process, because the kernel
-// kills the process when that thread ends.
-func startChild(cmd *exec.Cmd, start func() error) (*child, error) {
-	c := &child{cmd, make(chan struct{})}
-	started := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait()
-		}
-		close(c.done)
-	}()
-	return c, <-started
-}
-
-func (c *child) kill() {
-	if c.cmd.Process != nil {
-		_ = c.cmd.Process.Kill()
-	}
-	<-c.done
-}
-
-func (w *world) startHost() error {
-	cmd, err := w.who.host(w)
-	if err != nil {
-		return err
-	}
-	cmd.Stdout, cmd.Stderr = w.log, w.log
-	cmd.SysProcAttr = endWithParent()
-	w.host, err = startChild(cmd, cmd.Start)
-	return err
-}
-
-// killHost kills the host and starts it again after downFor. It returns the time of the kill.
-func (w *world) killHost(ctx context.Context) (time.Time, error) {
-	at := time.Now()
-	w.host.kill()
-	if err := pause(ctx, downFor); err != nil {
-		return at, err
-	}
-	return at, w.startHost()
-}
-
-// keepHost starts the host again whenever it has ended, as a service manager does, until ctx ends.
-func (w *world) keepHost(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.host.done:
-		}
-		w.say("%s: the host ended and is started again", w.who.name)
-		if pause(ctx, downFor) != nil || w.startHost() != nil {
-			return
-		}
-	}
 }
 
 // stopServer ends PostgreSQL by a fast shutdown, as the operating system does. Restart starts it
@@ -265,19 +246,17 @@ func (w *world) stopServer(ctx context.Context) error {
 	}
 }
 
-// ended returns an error if the host or the console has ended without being stopped.
+// ended returns an error if the console has ended.
 func (w *world) ended() error {
-	for name, c := range map[string]*child{"host": w.host, "console": w.console} {
-		if c == nil {
-			continue
-		}
-		select {
-		case <-c.done:
-			return fmt.Errorf("the %s ended with exit %d; see %s", name, c.cmd.ProcessState.ExitCode(), w.log.Name())
-		default:
-		}
+	if w.console == nil {
+		return nil
 	}
-	return nil
+	select {
+	case <-w.console.done:
+		return fmt.Errorf("the console ended with exit %d; see %s", w.console.cmd.ProcessState.ExitCode(), w.log.Name())
+	default:
+		return nil
+	}
 }
 
 // startConsole opens a console on a pseudo-terminal. The console shows the live panes during the
