@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -82,12 +83,15 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags.IntVar(&b.rounds, "rounds", 0, "rounds of every comparison (default 3, with -quick 1)")
 	flags.BoolVar(&b.quick, "quick", false, "everything small, under a minute: shows that it works, not how fast")
 	flags.BoolVar(&b.large, "large", false, "the panes also over 10 M finished and 3 M queued jobs")
-	if err := flags.Parse(args); err != nil {
+	if err := parsed(flags, args); err != nil {
 		return err
 	}
 	wanted, err := regexp.Compile(*only)
 	if err != nil {
-		return err
+		return usageError{err.Error()}
+	}
+	if !slices.ContainsFunc(names, wanted.MatchString) {
+		return usageError{fmt.Sprintf("-run %q is a regular expression that matches none of: %s", *only, strings.Join(names, "; "))}
 	}
 	if b.rounds <= 0 {
 		b.rounds = b.scale(3, 1)
@@ -114,6 +118,15 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		errs = append(errs, errors.New("the results are wrong: "+strings.Join(b.wrong, "; ")))
 	}
 	return errors.Join(append(errs, ctx.Err(), b.stop())...)
+}
+
+// parsed parses the arguments. A wrong one is a usageError.
+func parsed(flags *flag.FlagSet, args []string) error {
+	err := flags.Parse(args)
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		return usageError{err.Error()}
+	}
+	return err
 }
 
 func writeFile(name string, r report) error {

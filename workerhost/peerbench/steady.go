@@ -81,11 +81,8 @@ func steady(ctx context.Context, args []string, out, progress io.Writer) error {
 		o.binaries = append(o.binaries, b)
 		return nil
 	})
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return err
-		}
-		return usageError{err.Error()}
+	if err := parsed(flags, args); err != nil {
+		return err
 	}
 	var err, badPhases error
 	o.phases, badPhases = regexp.Compile(*phases)

@@ -169,6 +169,10 @@ func TestFlagsThatMatchNothingAreRefused(t *testing.T) {
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("the folder was made")
 	}
+	err := run(t.Context(), []string{"-run", "work,claim"}, io.Discard, io.Discard)
+	if wrong := (usageError{}); !errors.As(err, &wrong) || !strings.Contains(err.Error(), `-run "work,claim" is a regular expression that matches none of: work; latency;`) {
+		t.Errorf("make bench: %v", err)
+	}
 }
 
 // An interrupted run writes what it has into the document, and says what is not measured.
