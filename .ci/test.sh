@@ -35,8 +35,9 @@ timeout=20m
 [ -z "${QTOP_TEST_FULL:-}" ] || timeout=60m
 
 # Packages that only draw: nothing in them has a goroutine, so the race detector finds nothing and
-# takes ten times as long. Test files elsewhere of which the same holds have the line
-# "//go:build !race"; they run here too, those of each package by the names of their tests.
+# takes ten times as long. Test files elsewhere of which the same holds, or of which a shorter test
+# shows the detector the same goroutines, have the line "//go:build !race"; they run here too, those
+# of each package by the names of their tests.
 draws='/views(/|$)'
 
 # drawn PACKAGE…: the tests that need no race detector.

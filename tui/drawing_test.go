@@ -5,7 +5,7 @@ package tui
 // What the model draws after the keys of every tour. Nothing here has a
 // goroutine, so .ci/test.sh runs it without the race detector, under which it
 // takes ten times as long. The same holds for the other test files here that are
-// not built with it.
+// not built with it; those of everypane_test.go have short forms in raced_test.go.
 
 import (
 	"fmt"

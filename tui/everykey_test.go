@@ -1,7 +1,6 @@
 package tui
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -65,52 +64,46 @@ func (w *walker) visit(pane queue.PaneID, keys []string) bool {
 	return true
 }
 
-// Every key of the help has a visible effect on every pane and page, with rows
-// and without. If it has none, the status line says why. No key alone carries
-// out an action.
-func TestEveryKeyIsAnswered(t *testing.T) {
-	for _, full := range []bool{true, false} {
-		for _, pane := range Panes() {
-			t.Run(fmt.Sprint(pane.ID, " full=", full), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWalker(t, walkSeed)
-					if !full {
-						w.close()
-						w.store.empty()
-						w.open(Options{Actor: "anna", Save: (&folder{}).save})
-					}
-					for _, page := range opened {
-						for _, key := range everyKey(w.m) {
-							keys := strings.Split(key, " ")
-							if len(page) > 1 && len(keys) > 1 { // these keys depend on the pane alone
-								continue
-							}
-							if !w.visit(pane.ID, page) {
-								break
-							}
-							for _, k := range keys[:len(keys)-1] {
-								w.press(keyOf(k))
-							}
-							was := ansi.Strip(w.m.frame())
-							mouse := w.m.display.mouse
-							w.press(keyOf(keys[len(keys)-1]))
-							if len(keys) > 1 { // after g and its second key, the list of second keys is gone by itself
-								was = ""
-							}
-							if ansi.Strip(w.m.frame()) == was && w.m.display.mouse == mouse || was == "" && w.m.notice.text == "" && w.m.at == pane.ID {
-								t.Errorf("key %s, after %v: nothing is seen", key, page)
-							}
-							if did := w.did(); len(did) > w.applied {
-								t.Errorf("key %s, after %v: carried out without a dialog: %v", key, page, did)
-								w.applied = len(did)
-							}
-						}
-					}
-					w.close()
-				})
-			})
+// answersEveryKey presses every key of the help on a pane and its pages, with
+// rows or without. Each has a visible effect; if it has none, the status line
+// says why. No key alone carries out an action.
+func answersEveryKey(t *testing.T, pane queue.Pane, full bool) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWalker(t, walkSeed)
+		if !full {
+			w.close()
+			w.store.empty()
+			w.open(Options{Actor: "anna", Save: (&folder{}).save})
 		}
-	}
+		for _, page := range opened {
+			for _, key := range everyKey(w.m) {
+				keys := strings.Split(key, " ")
+				if len(page) > 1 && len(keys) > 1 { // these keys depend on the pane alone
+					continue
+				}
+				if !w.visit(pane.ID, page) {
+					break
+				}
+				for _, k := range keys[:len(keys)-1] {
+					w.press(keyOf(k))
+				}
+				was := ansi.Strip(w.m.frame())
+				mouse := w.m.display.mouse
+				w.press(keyOf(keys[len(keys)-1]))
+				if len(keys) > 1 { // after g and its second key, the list of second keys is gone by itself
+					was = ""
+				}
+				if ansi.Strip(w.m.frame()) == was && w.m.display.mouse == mouse || was == "" && w.m.notice.text == "" && w.m.at == pane.ID {
+					t.Errorf("key %s, after %v: nothing is seen", key, page)
+				}
+				if did := w.did(); len(did) > w.applied {
+					t.Errorf("key %s, after %v: carried out without a dialog: %v", key, page, did)
+					w.applied = len(did)
+				}
+			}
+		}
+		w.close()
+	})
 }
 
 // The page of a queue that does not exist reports that, instead of "reading" for

@@ -439,23 +439,19 @@ func (w *walker) checkFrame() {
 	}
 }
 
-// TestRandomWalk presses random keys in every pane, while busy data changes.
+// randomWalk presses n random keys in every pane, while busy data changes.
 // To repeat a failed walk, set QTOP_WALK_SEED to the seed that it printed.
-func TestRandomWalk(t *testing.T) {
-	n := 2_000
-	if os.Getenv("QTOP_TEST_FULL") != "" {
-		n = 100_000
-	}
+func randomWalk(t *testing.T, n int) (seen map[queue.PaneID]bool, confirmed int) {
 	seed := uint64(walkSeed)
 	if s := os.Getenv("QTOP_WALK_SEED"); s != "" {
 		var err error
 		seed, err = strconv.ParseUint(s, 10, 64)
 		require.NoError(t, err)
 	}
+	seen = map[queue.PaneID]bool{}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWalker(t, seed)
 		defer w.close()
-		seen, confirmed := map[queue.PaneID]bool{}, 0
 		for i := range n {
 			before := w.applied
 			if i%40 == 0 { // walk through every pane
@@ -470,19 +466,18 @@ func TestRandomWalk(t *testing.T) {
 				confirmed++
 			}
 		}
-		require.Len(t, seen, len(Panes()), "panes that the walk has seen")
-		require.Positive(t, confirmed, "actions that the walk confirmed")
 	})
+	return seen, confirmed
 }
 
-// TestRandomResizes changes the size of the terminal 1,000 times while panes,
-// pages and dialogs are open.
-func TestRandomResizes(t *testing.T) {
+// randomResizes changes the size of the terminal n times while panes, pages and
+// dialogs are open.
+func randomResizes(t *testing.T, n int) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWalker(t, walkSeed)
 		defer w.close()
 		keys := []string{"tab", "enter", "G", "?", "esc", "esc", "0", "A", "R", "esc", "j", "/", "h", "esc", ":", "f", "esc", "shift+tab"}
-		for i := range 1_000 {
+		for i := range n {
 			s := tea.WindowSizeMsg{Width: 1 + w.rnd.IntN(250), Height: 1 + w.rnd.IntN(80)}
 			k := keys[i%len(keys)]
 			w.keys = append(w.keys, k, fmt.Sprintf("size:%dx%d", s.Width, s.Height))
