@@ -4,6 +4,7 @@
 package schema_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -192,4 +193,60 @@ func TestBulkAfterTheClockWentBack(t *testing.T) {
 		b.tick(1)
 		require.Contains(t, b.state(), "paused "+why)
 	}
+}
+
+// An item whose function raises an error fails alone; an item whose dead letter no longer exists is
+// skipped.
+func TestBulkPoison(t *testing.T) {
+	h := newHooks(t)
+	_, deadLetters := h.die("e", 5)
+	h.exec(`CREATE FUNCTION public.poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no such luck'; END $$`)
+	h.exec(fmt.Sprintf(`CREATE TRIGGER poison BEFORE INSERT ON public.dead_letter_requeues FOR EACH ROW WHEN (NEW.dead_letter_id = %d) EXECUTE FUNCTION public.poison()`, deadLetters[2]))
+	b := h.started(append(deadLetters, 999999), 1000, 0, 0)
+	require.Equal(t, "4 1 1", b.tick(1))
+	require.Equal(t, "no such luck", one[string](h, "SELECT why FROM public.queue_bulk_operation_item WHERE outcome = 'failed'"))
+	require.Equal(t, "no such dead letter: never written, or removed by retention", one[string](h, "SELECT why FROM public.queue_bulk_operation_item WHERE outcome = 'skipped'"))
+	require.Equal(t, 1, one[int](h, "SELECT count(*) FROM public.dead_letter_open"))
+	b.attempt("", "", "", "")
+	b.tick(1)
+	require.Equal(t, "completed", b.state())
+	b.counted()
+
+	// An operation whose own step fails is paused, which the audit says.
+	_, deadLetters = h.die("f", 3)
+	b = h.started(deadLetters[:1], 1000, 0, 0)
+	h.exec(fmt.Sprintf(`CREATE TRIGGER poison BEFORE UPDATE ON public.queue_bulk_operation FOR EACH ROW
+		WHEN (NEW.operation_id = %d AND NEW.next_item > OLD.next_item) EXECUTE FUNCTION public.poison()`, b.id))
+	b.tick(1)
+	require.Equal(t, "paused a step failed: P0001 no such luck", b.state())
+	require.Equal(t, "bulk_brake bulk_operation_runner a step failed: P0001 no such luck running paused 1", one[string](h, `SELECT concat_ws(' ', action, actor, reason,
+		before ->> 'state', after ->> 'state', frozen_count) FROM public.queue_operator_action WHERE operation_id = $1 ORDER BY id DESC LIMIT 1`, b.id))
+
+	// Once statement_timeout has ended an item, it no longer limits the run: the run begins no further
+	// operation.
+	b = h.started(deadLetters[1:2], 1000, 0, 0)
+	next := h.started(deadLetters[2:], 1000, 0, 0)
+	h.exec("CREATE OR REPLACE FUNCTION public.poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); END $$")
+	h.exec(fmt.Sprintf(`CREATE TRIGGER slow BEFORE INSERT ON public.dead_letter_requeues FOR EACH ROW WHEN (NEW.dead_letter_id = %d) EXECUTE FUNCTION public.poison()`, deadLetters[1]))
+	h.exec("UPDATE public.queue_bulk_operation SET credited_at = clock_timestamp() - interval '1 second' WHERE state = 'running'")
+	eventually(t, "the item reaches statement_timeout", func() bool {
+		tx, err := h.root.Begin(t.Context())
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback(context.Background()) }()
+		_, err = tx.Exec(t.Context(), "SET LOCAL statement_timeout = '500ms'")
+		require.NoError(t, err)
+		var got map[string]any
+		// on a slow machine the timeout ends the run elsewhere
+		if err = tx.QueryRow(t.Context(), "SELECT public.fn_queue_bulk_tick()").Scan(&got); err != nil {
+			require.ErrorContains(t, err, "57014")
+			return false
+		}
+		var late bool
+		var begun int
+		require.NoError(t, tx.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM public.queue_step_pending WHERE step = 'bulk_item' AND targets = ARRAY[$1::bigint || '/1']),
+			(SELECT count(*) FROM public.queue_bulk_operation_item WHERE operation_id = $2 AND outcome IS NOT NULL)`, b.id, next.id).Scan(&late, &begun))
+		require.Equal(t, true, got["timed_out"], got)
+		require.Zero(t, begun)
+		return late
+	})
 }

@@ -338,24 +338,6 @@ func TestBulkUndoLeavesJobsOfOthers(t *testing.T) {
 	j.balanced()
 }
 
-// An item whose function raises an error fails alone; an item whose dead letter no longer exists is
-// skipped.
-func TestBulkPoison(t *testing.T) {
-	h := newHooks(t)
-	_, deadLetters := h.die("e", 5)
-	h.exec(`CREATE FUNCTION public.poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no such luck'; END $$`)
-	h.exec(fmt.Sprintf(`CREATE TRIGGER poison BEFORE INSERT ON public.dead_letter_requeues FOR EACH ROW WHEN (NEW.dead_letter_id = %d) EXECUTE FUNCTION public.poison()`, deadLetters[2]))
-	b := h.started(append(deadLetters, 999999), 1000, 0, 0)
-	require.Equal(t, "4 1 1", b.tick(1))
-	require.Equal(t, "no such luck", one[string](h, "SELECT why FROM public.queue_bulk_operation_item WHERE outcome = 'failed'"))
-	require.Equal(t, "no such dead letter: never written, or removed by retention", one[string](h, "SELECT why FROM public.queue_bulk_operation_item WHERE outcome = 'skipped'"))
-	require.Equal(t, 1, one[int](h, "SELECT count(*) FROM public.dead_letter_open"))
-	b.attempt("", "", "", "")
-	b.tick(1)
-	require.Equal(t, "completed", b.state())
-	b.counted()
-}
-
 func TestBulkResolve(t *testing.T) {
 	h := newHooks(t)
 	_, deadLetters := h.die("e", 3)

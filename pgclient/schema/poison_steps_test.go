@@ -81,8 +81,9 @@ func poisonedSweeps() []poisoned {
 				id := get[string](c.core, "SELECT operation_id::text FROM public.queue_bulk_operation WHERE state = 'running' ORDER BY operation_id LIMIT 1 OFFSET 3")
 				return "NEW.state = 'completed' AND NEW.operation_id = " + id, ""
 			},
-			left:  "SELECT count(*) - 1 FROM public.queue_bulk_operation WHERE state <> 'completed'",
-			named: "SELECT count(*) FROM public.queue_bulk_operation WHERE state = 'paused' AND state_why LIKE 'a step failed%'",
+			left: "SELECT count(*) - 1 FROM public.queue_bulk_operation WHERE state <> 'completed'",
+			named: `SELECT count(*) FROM public.queue_bulk_operation o JOIN public.queue_operator_action a USING (operation_id) WHERE state = 'paused' AND state_why LIKE 'a step failed%'
+				AND a.action = 'bulk_brake' AND a.actor = 'bulk_operation_runner' AND a.reason = left(o.state_why, 200)`,
 		}, {
 			step: "bulk_watch", worker: "bulk_operation_runner", table: "queue_bulk_operation", when: "UPDATE OF done", row: "NEW",
 			setup: func(c *jobs, n int) (string, string) {

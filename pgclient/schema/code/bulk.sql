@@ -631,6 +631,20 @@ END $$;
 COMMENT ON FUNCTION public.fn_step_bulk_item IS
   'Step bulk_item (see fn_queue_step): carries out items that failed in a batch. Internal.';
 
+-- fn_queue_bulk_braked(operation): the audit row of an operation that the runner has paused. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_bulk_braked(p_operation public.queue_bulk_operation) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM public.fn_operator_audit(
+    p_action => 'bulk_brake', p_target => 'operation ' || p_operation.operation_id,
+    p_actor => 'bulk_operation_runner', p_reason => left(p_operation.state_why, 200), p_filter => p_operation.filter,
+    p_frozen_count => p_operation.frozen_count, p_before => jsonb_build_object('state', 'running'),
+    p_after => jsonb_build_object('state', 'paused', 'why', p_operation.state_why), p_outcome => 'done'::text,
+    p_operation_id => p_operation.operation_id);
+END $$;
+COMMENT ON FUNCTION public.fn_queue_bulk_braked IS
+  'Audits that a bulk operation was paused by its runner. Internal.';
+
 -- fn_queue_bulk_bury(quarantine row) → {done, skipped, failed}: gives up a target of a step that keeps failing. An item
 -- gets the outcome failed; if the step of the whole operation failed, the operation is paused. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_bury(p_row public.queue_quarantine) RETURNS jsonb
@@ -638,11 +652,15 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_operation bigint := split_part(p_row.target, '/', 1)::bigint;
   v_item bigint := NULLIF(split_part(p_row.target, '/', 2), '')::bigint;
+  v_op public.queue_bulk_operation;
 BEGIN
   IF p_row.step = 'bulk' THEN
     UPDATE public.queue_bulk_operation o SET state = 'paused', waits = NULL, state_by = 'bulk_operation_runner',
       state_at = now(), state_why = left('a step failed: ' || p_row.code || ' ' || p_row.error, 500)
-    WHERE o.operation_id = v_operation AND o.state = 'running';
+    WHERE o.operation_id = v_operation AND o.state = 'running' RETURNING o.* INTO v_op;
+    IF FOUND THEN
+      PERFORM public.fn_queue_bulk_braked(v_op);
+    END IF;
     RETURN '{}'::jsonb;
   END IF;
   UPDATE public.queue_bulk_operation_item i SET outcome = 'failed', why = left(p_row.error, 500), at = clock_timestamp()
@@ -687,13 +705,8 @@ BEGIN
   IF v_why IS NOT NULL THEN
     UPDATE public.queue_bulk_operation SET state = 'paused', state_why = v_why, waits = NULL,
       state_by = 'bulk_operation_runner', state_at = now()
-    WHERE operation_id = p_operation_id;
-    PERFORM public.fn_operator_audit(
-      p_action => 'bulk_brake', p_target => 'operation ' || p_operation_id, p_actor => 'bulk_operation_runner',
-      p_reason => left(v_why, 200), p_filter => v_op.filter, p_frozen_count => v_op.frozen_count,
-      p_before => jsonb_build_object('state', 'running'),
-      p_after => jsonb_build_object('state', 'paused', 'why', v_why), p_outcome => 'done'::text,
-      p_operation_id => p_operation_id);
+    WHERE operation_id = p_operation_id RETURNING * INTO v_op;
+    PERFORM public.fn_queue_bulk_braked(v_op);
     RETURN;
   END IF;
 
@@ -802,7 +815,7 @@ COMMENT ON FUNCTION public.fn_queue_bulk_tick IS
 
 -- fn_step_bulk(limit, only, except): a step (quarantine.sql) that runs fn_queue_bulk_step for the running
 -- operations; its targets are their ids. An operation whose batch keeps failing is paused, with the reason
--- (fn_queue_bulk_bury). Internal.
+-- (fn_queue_bulk_bury). Ends once statement_timeout has fired, because it no longer limits the statement. Internal.
 CREATE OR REPLACE FUNCTION public.fn_step_bulk(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -816,6 +829,10 @@ BEGIN
   LOOP
     v_out := public.fn_queue_step_sum(v_out, '{"in_flight": 1}'::jsonb
       || (SELECT to_jsonb(s) FROM public.fn_queue_bulk_step(v_op.operation_id) s));
+    IF public.fn_queue_step_late('57014'::text) THEN
+      v_out := v_out || '{"timed_out": true}'::jsonb;
+      EXIT;
+    END IF;
   END LOOP;
   RETURN v_out;
 END $$;

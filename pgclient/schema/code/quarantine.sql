@@ -1,7 +1,7 @@
 -- Quarantine: a row that makes a batch fail must not stop other rows. A step is the part of a tick worker that
 -- processes rows in batches. A step has two functions. Both identify the rows to process by targets: ids as text.
 --   fn_step_NAME(limit, only, except) → numbers, a JSON object of counts: processes up to limit targets; only those
---     in `only` (NULL = all), and never those in `except`.
+--     in `only` (NULL = all), and never those in `except`. timed_out: true if statement_timeout ended it.
 --   fn_step_NAME_targets(limit, except) → the targets that such a batch would contain.
 -- fn_queue_step runs it:
 --
@@ -193,6 +193,7 @@ BEGIN
       BEGIN
         v_out := public.fn_queue_step_sum(v_out, public.fn_queue_step_call(p_step, v_chunk, v_left[1:v_chunk],
           '{}'::text[]));
+        v_late := v_out ? 'timed_out';
         v_left := v_left[v_chunk + 1:];
         v_good := v_good + v_chunk;
         v_streak := v_streak + 1;
@@ -239,6 +240,7 @@ BEGIN
     BEGIN
       v_out := public.fn_queue_step_sum(v_out, public.fn_queue_step_call(p_step, 1, ARRAY[v_row.target],
         '{}'::text[]));
+      v_late := v_out ? 'timed_out';
     EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
       v_late := public.fn_queue_step_late(SQLSTATE::text);
       IF v_late IS NULL THEN
@@ -296,7 +298,7 @@ BEGIN
     v_error := SQLERRM;
   END;
   IF v_state IS NULL THEN
-    RETURN CASE WHEN v_except = '{}' THEN v_out
+    RETURN CASE WHEN v_except = '{}' OR v_out ? 'timed_out' THEN v_out
       ELSE public.fn_queue_step_sum(v_out, public.fn_queue_step_rest(p_step)) END;
   END IF;
   IF p_step ~ '^sweep_' THEN
