@@ -87,6 +87,9 @@ func TestOneSilentTickWorker(t *testing.T) {
 	// If pg_cron or an operator runs the tick worker, there is no alert.
 	c.exec("UPDATE public.queue_tick_worker SET last_run_at = now() WHERE worker_name = 'iu_outbound_default'")
 	require.Equal(t, "", get[string](c, "SELECT string_agg(detail, '') FROM public.v_queue_alert"))
+	// A run of before the clock was set back is no such run.
+	c.exec("UPDATE public.queue_tick_worker SET last_run_at = now() + interval '1 day' WHERE worker_name = 'iu_outbound_default'")
+	require.Equal(t, "no live host runs it", get[string](c, "SELECT string_agg(detail, '') FROM public.v_queue_alert"))
 }
 
 // A host that stopped is an alert only if work waits that no live host does.

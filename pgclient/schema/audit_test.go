@@ -82,6 +82,14 @@ func TestAuditOfRefusalsIsBounded(t *testing.T) {
 	require.Equal(t, 101, refused(), "another login has its own")
 	call(t, admin, "public.fn_dot_config_set('webhook.max_attempts', '6', 'eve', 'test')")
 	require.Equal(t, 1, get[int](c, "SELECT count(*) FROM public.queue_operator_action WHERE action = 'flag_set'"), "what is done is always recorded")
+	people := func() string {
+		return get[string](c, "SELECT COALESCE(string_agg(a ->> 'by', ' '), '') FROM jsonb_array_elements(public.fn_queue_snapshot('0') -> 'actions') a")
+	}
+	require.Equal(t, "eve", people())
+	// Rows that were written before the clock was set back are not of the last minute or hour.
+	c.exec("ALTER TABLE public.queue_operator_action DISABLE TRIGGER USER; UPDATE public.queue_operator_action SET at = at + interval '1 day'; ALTER TABLE public.queue_operator_action ENABLE TRIGGER USER")
+	require.Empty(t, people())
+	require.NotNil(t, call(t, admin, "public.fn_queue_executor_owner_set('none', 'dot_executor', 'eve', 'x')")["audit_id"])
 
 	// An attempt to use another login's executor is recorded too.
 	host := c.as("dot_executor")

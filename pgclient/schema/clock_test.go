@@ -148,6 +148,29 @@ func TestClockIsRepairedOnce(t *testing.T) {
 	c.repaired("23 hours")
 	c.repaired("1 day")
 	require.InDeltaSlice(t, []float64{3600, 305, 65}, left(), 30)
+
+	// Also the times of tick workers that do not run are moved back, and keep their distance: they
+	// would make the next step of seconds one of hours, which ends the leases of running jobs.
+	c.exec("UPDATE public.queue_tick_worker SET last_run_at = now() + interval '23 hours', last_attempt_at = now() - interval '2 hours' WHERE worker_name = 'config_expiry'")
+	c.exec("UPDATE public.queue_tick_worker SET last_run_at = 'infinity' WHERE worker_name = 'lease_reaper'")
+	c.repaired("1 day")
+	require.Equal(t, "2 true", get[string](c, `SELECT string_agg(CASE WHEN isfinite(last_run_at) THEN round(extract(epoch FROM (now() - least(last_run_at, last_attempt_at))) / 3600)::text END
+			|| ' ' || (SELECT last_run_at <= clock_timestamp() FROM public.queue_tick_worker WHERE worker_name = 'lease_reaper'), '')
+		FROM public.queue_tick_worker WHERE worker_name = 'config_expiry' AND last_run_at BETWEEN now() - interval '61 minutes' AND now() - interval '59 minutes'`))
+	c.asReplica("UPDATE public.job_lease SET lease_until = now() + interval '310 seconds' WHERE live > 0")
+	c.repaired("10 seconds")
+	require.InDelta(t, 300, left()[1], 30)
+
+	// A tick worker that another session runs is not waited for; it writes its times at its end.
+	tx := c.begin(c.root)
+	_, err := tx.Exec(t.Context(), "SELECT FROM public.dot_iu_runtime_lease WHERE lease_name = 'config_expiry' FOR UPDATE")
+	require.NoError(t, err)
+	c.exec("UPDATE public.queue_tick_worker SET last_run_at = now() + interval '1 hour' WHERE worker_name IN ('config_expiry', 'lease_reaper')")
+	c.repaired("2 hours")
+	require.Equal(t, "config_expiry", get[string](c, "SELECT string_agg(worker_name, ' ') FROM public.queue_tick_worker WHERE last_run_at > clock_timestamp()"))
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Equal(t, true, tick(t, c, "config_expiry", "external")["ran"], "a last run ahead of the clock delays no run")
+	require.Zero(t, get[int](c, "SELECT count(*) FROM public.queue_tick_worker WHERE last_run_at > clock_timestamp()"))
 }
 
 // The times of rows that the check reaches late are compared with the time at which it began: the

@@ -165,7 +165,7 @@ func TestMigrateDownRefusesLoss(t *testing.T) {
 	j.put("k", "iu", 3)
 	j.one("undertaker")
 	c.executor("kg", 60, 300, 1)
-	h.exec("INSERT INTO public.queue_host (host_id, instance) VALUES ('h', gen_random_uuid())")
+	h.exec("INSERT INTO public.queue_host (host_id, instance, last_seen_at) VALUES ('h', gen_random_uuid(), now()), ('ahead', gen_random_uuid(), now() + interval '1 day')")
 	h.exec("SELECT public.fn_event_emit('system', 'queue_worker_silent', 'alert', 'immediate', 'info', NULL, NULL, '{}', NULL, NULL, NULL)")
 	// A search_path of the login must not hide the installed schema from migrate.
 	login := pgtest.Login(t, h.db)

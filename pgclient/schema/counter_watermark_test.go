@@ -155,6 +155,14 @@ func TestCounterWatermarkEnds(t *testing.T) {
 	j.exec(compact)
 	require.Zero(t, j.unfolded())
 	require.Equal(t, 2, get[int](j.core, "SELECT n::int FROM public.v_queue_counter WHERE scope = 'x'"))
+
+	// Time buckets that were counted before the clock was set back are deleted; the bucket that a
+	// transaction began a moment ago is kept.
+	j.exec(`INSERT INTO public.queue_counter (scope, k1, k3, n) SELECT 'test_5m', s::text, (extract(epoch FROM now())::bigint + s)::text, 1
+		FROM unnest('{-86400,-7100,0,60,3600,86400}'::int[]) s`)
+	require.Equal(t, 3, len(get[[]string](j.core, "SELECT public.fn_step_counter_prune_targets(100, '{}')")))
+	j.exec(compact)
+	require.Equal(t, "-7100 0 60", get[string](j.core, "SELECT string_agg(k1, ' ' ORDER BY k1::int) FROM public.queue_counter WHERE scope = 'test_5m'"))
 }
 
 // Folds, producers and readers at once: every reading equals the tables.

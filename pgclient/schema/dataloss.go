@@ -41,7 +41,7 @@ var lostWorkQueries = []struct{ one, many, sql string }{
 	{"information unit with what it says", "information units with what they say", `SELECT count(*) FROM public.information_unit`},
 	{"registered executor of others", "registered executors of others", `SELECT count(*) FROM public.queue_heartbeat WHERE NOT tick_worker AND deregistered_at IS NULL`},
 	{"live worker host", "live worker hosts", `SELECT count(*) FROM public.queue_host
-		WHERE stopped_at IS NULL AND last_seen_at > now() - interval '15 seconds'`},
+		WHERE stopped_at IS NULL AND last_seen_at BETWEEN now() - interval '15 seconds' AND clock_timestamp() + interval '5 seconds'`},
 }
 
 // lostWork returns phrases with counts of the unfinished work that `migrate down` would delete. A

@@ -409,6 +409,9 @@ func TestWatchSaysWhy(t *testing.T) {
 	c.exec("UPDATE public.dot_config SET value = 'hybrid' WHERE key = 'queue.scheduler.mode'")
 	c.exec("UPDATE public.queue_tick_worker SET last_run_at = NULL, last_attempt_at = NULL WHERE worker_name = 'w'")
 	require.Equal(t, true, tick(t, c, "w", "pg_cron")["ran"])
+	c.exec("UPDATE public.queue_tick_worker SET last_run_at = last_run_at + interval '1 day' WHERE worker_name = 'w'")
+	require.Equal(t, "conflict", setFlag(t, admin, "queue.scheduler.mode", "pg_cron")["rule"], "a tick of before the clock was set back")
+	c.exec("UPDATE public.queue_tick_worker SET last_run_at = last_attempt_at WHERE worker_name = 'w'")
 	require.Nil(t, setFlag(t, admin, "queue.scheduler.mode", "pg_cron")["refused"])
 	require.Equal(t, "ok: ", why())
 }

@@ -11,7 +11,8 @@ LEFT JOIN public.dot_config g ON g.key = w.flag_key
 WHERE (w.flag_key IS NULL OR g.value = 'true')
   AND NOT EXISTS (SELECT FROM public.v_live_loop l WHERE l.loop = w.worker_name)
   -- a tick by pg_cron or by an operator counts like one by a host
-  AND COALESCE(w.last_run_at < now() - make_interval(secs => greatest(3.0 * i.n, 60)), true);
+  AND (w.last_run_at BETWEEN now() - make_interval(secs => greatest(3.0 * i.n, 60))
+    AND clock_timestamp() + interval '5 seconds') IS NOT TRUE;
 COMMENT ON VIEW public.v_queue_unserved IS
   'Tick workers that are switched on, that no live host runs and that nothing has ticked within three intervals.';
 GRANT SELECT ON public.v_queue_unserved TO :"queue_viewer", :"dot_executor", :"workflow_admin",

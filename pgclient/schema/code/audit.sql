@@ -133,7 +133,8 @@ BEGIN
   IF p_outcome LIKE 'refused%' THEN
     SELECT count(*) INTO v_refused FROM (SELECT a.at, a.db_role, a.outcome FROM public.queue_operator_action a
       ORDER BY a.id DESC LIMIT 3 * c_refusals) r
-    WHERE r.db_role = session_user AND r.outcome LIKE 'refused%' AND r.at > now() - interval '1 minute';
+    WHERE r.db_role = session_user AND r.outcome LIKE 'refused%'
+      AND r.at BETWEEN now() - interval '1 minute' AND clock_timestamp() + interval '5 seconds';
     IF v_refused >= c_refusals THEN
       RETURN NULL;
     END IF;

@@ -95,6 +95,19 @@ BEGIN
     WHERE q.host_id IN (SELECT x.host_id FROM public.queue_host x WHERE x.last_seen_at > v_late
       ORDER BY x.host_id FOR UPDATE SKIP LOCKED);
 
+    -- A worker that does not run would keep its time, and the next step of the clock would be taken for one of that
+    -- length. Left out: workers that run now, and the one whose tick noticed the step; they write their times
+    -- themselves at their end. Locks the leases first, as a tick does, so that no run waits for a row at its end.
+    UPDATE public.queue_tick_worker w SET
+      last_run_at = CASE WHEN w.last_run_at > v_now THEN least(w.last_run_at - v_back, v_now) ELSE w.last_run_at END,
+      last_attempt_at = CASE WHEN w.last_attempt_at > v_now THEN least(w.last_attempt_at - v_back, v_now)
+        ELSE w.last_attempt_at END
+    WHERE w.worker_name IN (SELECT x.worker_name FROM public.dot_iu_runtime_lease l
+      JOIN public.queue_tick_worker x ON x.worker_name = l.lease_name
+      WHERE greatest(x.last_run_at, x.last_attempt_at) > v_late
+        AND greatest(x.last_run_at, x.last_attempt_at) <> p_seen
+      ORDER BY x.worker_name FOR UPDATE SKIP LOCKED);
+
     -- A lease that was claimed before the clock went back keeps the time that it had left. No lease that is claimed now
     -- can end later than v_lease, so a lease that ends later is moved, to v_lease at the latest, and thus only once.
     v_lease := v_now + make_interval(secs => 5 + greatest(public.fn_cfg_int('queue.lease.duration_seconds', 300), 300));

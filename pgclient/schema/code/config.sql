@@ -224,7 +224,7 @@ BEGIN
       AND EXISTS (SELECT FROM public.queue_cron_job q WHERE q.run_as IS NOT NULL))
     -- cron jobs that a superuser created in another database are visible only by their ticks
     AND NOT EXISTS (SELECT FROM public.queue_tick_worker w WHERE w.cron_job AND w.last_result ->> 'source' = 'pg_cron'
-      AND w.last_run_at > now() - interval '1 hour') THEN
+      AND w.last_run_at BETWEEN now() - interval '1 hour' AND clock_timestamp() + interval '5 seconds') THEN
     RETURN CASE WHEN EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'pg_cron')
       THEN 'no cron job of the queue is installed: run qtop scheduler install first'
       ELSE 'pg_cron is not installed in this database: no tick worker that has a cron job would run. If pg_cron '

@@ -345,17 +345,21 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_counter_buckets IS 'Scopes of time buckets that have rows. Internal.';
 
+-- fn_step_counter_prune and fn_step_counter_prune_targets: the step counter_prune (quarantine.sql). Buckets more than
+-- five minutes ahead were counted before the clock was set back: readers would add them to the counts of today, and of
+-- that time once it comes again.
 CREATE OR REPLACE FUNCTION public.fn_step_counter_prune(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 DECLARE
   c_zero CONSTANT text[] := '{dead_webhook,dead_job,dead_event,subject_dead_webhook,subject_dead_job,
     subject_dead_event}'::text[];
   v_scopes text[] := public.fn_queue_counter_buckets();
+  v_now bigint := extract(epoch FROM now());
   v_pruned bigint;
 BEGIN
   DELETE FROM public.queue_counter c
   WHERE c.scope = ANY (v_scopes) AND CASE WHEN c.k3 ~ '^[0-9]{1,15}$' THEN c.k3::bigint END
-      < extract(epoch FROM now())::bigint - 7200
+      NOT BETWEEN v_now - 7200 AND v_now + 300
     AND (p_only IS NULL OR jsonb_build_array(c.scope, c.k1, c.k2, c.k3)::text = ANY (p_only))
     AND (p_except = '{}' OR jsonb_build_array(c.scope, c.k1, c.k2, c.k3)::text <> ALL (p_except));
   GET DIAGNOSTICS v_pruned = ROW_COUNT;
@@ -374,20 +378,21 @@ BEGIN
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_counter_prune IS
-  'Step counter_prune (see fn_queue_step): deletes time buckets older than two hours, and groups that have no '
-  'open dead letter. Internal.';
+  'Step counter_prune (see fn_queue_step): deletes time buckets older than two hours or ahead of the clock, and groups '
+  'that have no open dead letter. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_counter_prune_targets(p_limit int, p_except text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_scopes text[] := public.fn_queue_counter_buckets();
+  v_now bigint := extract(epoch FROM now());
 BEGIN
   RETURN ARRAY(SELECT x.key FROM (
       SELECT jsonb_build_array(c.scope, c.k1, c.k2, c.k3)::text AS key FROM public.queue_counter c
       WHERE c.scope = ANY (v_scopes) AND CASE WHEN c.k3 ~ '^[0-9]{1,15}$' THEN c.k3::bigint END
-        < extract(epoch FROM now())::bigint - 7200) x
+        NOT BETWEEN v_now - 7200 AND v_now + 300) x
     WHERE x.key <> ALL (p_except) ORDER BY x.key LIMIT p_limit);
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_step_counter_prune_targets IS
-  'Targets of the step counter_prune: time buckets older than two hours. Internal.';
+  'Targets of the step counter_prune: time buckets older than two hours or ahead of the clock. Internal.';

@@ -516,6 +516,7 @@ BEGIN
     public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300));
   SELECT CASE WHEN count(c.last_run_at) FILTER (WHERE b.enabled) = count(*) FILTER (WHERE b.enabled)
       THEN min(c.last_run_at) FILTER (WHERE b.enabled) END AS last_run_at,
+    max(c.last_run_at) FILTER (WHERE b.enabled) > clock_timestamp() + interval '5 seconds' AS ahead,
     count(*) FILTER (WHERE b.enabled) AS enabled,
     COALESCE(sum(c.events_seen), 0) AS seen, COALESCE(sum(c.attempts_written), 0) AS written,
       COALESCE(sum(c.dead_lettered), 0) AS dead,
@@ -528,12 +529,13 @@ BEGIN
   LEFT JOIN public.iu_route_worker_cursor c ON c.worker_name = b.worker_name AND c.event_domain = b.event_domain
   WHERE b.worker_name = p_worker_name;
   v_why := CASE
-    WHEN v.last_run_at >= now() - make_interval(secs => v_after) THEN ''
+    WHEN v.last_run_at >= now() - make_interval(secs => v_after) AND NOT v.ahead THEN ''
     WHEN NOT public.fn_cfg_bool('iu_core.route_worker_enabled') THEN 'iu_core.route_worker_enabled is off'
     WHEN NOT public.fn_cfg_bool('iu_core.routes_master_enabled') THEN 'iu_core.routes_master_enabled is off'
     WHEN v_interval = 0 THEN 'queue.tick.' || p_worker_name || '.interval_seconds is 0'
     WHEN v.enabled = 0 THEN 'the worker has no enabled route'
     WHEN v.last_run_at IS NULL THEN 'the worker has not run all its routes yet'
+    WHEN v.ahead THEN 'its last run lies ahead of the clock of the server'
     ELSE 'silent since ' || to_char(v.last_run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"') END;
   RETURN jsonb_build_object('worker_name', p_worker_name, 'healthy', v_why = '', 'why', v_why, 'last_run_at',
     v.last_run_at,

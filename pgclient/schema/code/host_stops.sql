@@ -15,7 +15,8 @@ SELECT w.worker_name AS loop
 FROM public.queue_tick_worker w
 JOIN public.dot_config m ON m.key = 'queue.scheduler.mode' AND m.value IN ('pg_cron', 'hybrid')
 LEFT JOIN public.queue_cron_job j ON j.worker_name = w.worker_name
-WHERE w.cron_job AND (w.last_result ->> 'source' = 'pg_cron' AND w.last_run_at > now() - interval '1 hour'
+WHERE w.cron_job AND (w.last_result ->> 'source' = 'pg_cron'
+    AND w.last_run_at BETWEEN now() - interval '1 hour' AND clock_timestamp() + interval '5 seconds'
   OR j.run_as IS NOT NULL AND EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'pg_cron'));
 COMMENT ON VIEW public.v_cron_loop IS 'Tick workers that pg_cron ticks.';
 GRANT SELECT ON public.v_cron_loop TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";

@@ -139,7 +139,8 @@ CREATE OR REPLACE FUNCTION public.fn_snapshot_marks() RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   RETURN COALESCE((SELECT json_agg(m ORDER BY m.at DESC)
-    FROM (SELECT k.at, k.label, k.created_by AS by FROM public.queue_mark k WHERE k.at > now() - interval '1 hour'
+    FROM (SELECT k.at, k.label, k.created_by AS by FROM public.queue_mark k
+      WHERE k.at BETWEEN now() - interval '1 hour' AND clock_timestamp() + interval '5 seconds'
       ORDER BY k.at DESC LIMIT 20) m), '[]');
 END
 $fn$;
@@ -164,7 +165,7 @@ BEGIN
       WHERE r.batch IS NULL AND r.outcome !~~ 'refused%' AND r.action <> ALL (ARRAY['mark', 'flag_revert', 'bulk_brake',
         'webhook_subscription_write', 'job_subscription_write', 'event_subscription_write'])
       ORDER BY r.id DESC LIMIT 80) q
-    WHERE q.at > now() - interval '1 hour'
+    WHERE q.at BETWEEN now() - interval '1 hour' AND clock_timestamp() + interval '5 seconds'
     GROUP BY q.actor, q.action, q.reason ORDER BY max(q.id) DESC LIMIT 10) x), '[]');
 END
 $fn$;
