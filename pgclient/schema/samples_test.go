@@ -12,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
 // asReplica runs sql without triggers, so that a test can change recorded times, which no role may.
@@ -95,6 +97,16 @@ func TestSamplesAreWhatTheTablesHold(t *testing.T) {
 	}
 	require.Positive(t, c.samples("picture_ms")["{}"])
 	require.True(t, get[bool](c, "SELECT bool_and(at = date_trunc('minute', at)) FROM public.queue_metric_sample"))
+
+	// With more groups of dead letters than a snapshot has, the samples are exact, folded or not.
+	pgtest.FillDead(t, c.root, 300, 2)
+	for range 2 {
+		c.later(1)
+		for source, table := range map[string]string{"webhook": "dead_letter_open", "job": "job_dead_letter WHERE resolved_at IS NULL", "event": "iu_route_dead_letter WHERE resolved_at IS NULL"} {
+			require.InDelta(t, get[float64](c, "SELECT count(*)::float8 FROM public."+table), c.samples("dead_open")[fmt.Sprintf(`{"source": %q}`, source)], 0, source)
+		}
+		c.exec("SELECT public.fn_queue_counter_compact()")
+	}
 }
 
 // Every whole minute is counted once, even if the sampler did not run in that minute, and before
@@ -295,10 +307,15 @@ func TestMark(t *testing.T) {
 	for i := range 30 {
 		c.asReplica("INSERT INTO public.queue_mark (at, label, created_by) VALUES (now() - make_interval(mins => 2 * $1), 'm' || $1, 'cy')", i+1)
 	}
+	// A mark that was set before the clock was set back by a day neither prevents the same mark nor
+	// takes a place among the marks of the last hour.
+	c.asReplica("INSERT INTO public.queue_mark (at, label, created_by) SELECT now() + interval '1 day', 'm2', 'cy' FROM generate_series(1, 20)")
 	s := snapshotOf(t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')"))
 	require.Len(t, s.Marks, 20)
 	require.Equal(t, "rollback ben", s.Marks[0].Label.String()+" "+s.Marks[0].By.String())
 	require.Equal(t, "m18", s.Marks[19].Label.String(), "newest first")
 	c.asReplica("UPDATE public.queue_mark SET at = at - interval '58 minutes'")
 	require.Len(t, snapshotOf(t, get[[]byte](c, "SELECT public.fn_queue_snapshot('0')")).Marks, 2, "of the last hour")
+	require.NotContains(t, call(t, op, "public.fn_queue_mark('m2', 'cy')"), "refused")
+	require.Equal(t, "repeated", call(t, op, "public.fn_queue_mark('m2', 'cy')")["rule"])
 }

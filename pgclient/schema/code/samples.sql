@@ -7,9 +7,9 @@ GRANT SELECT ON public.queue_mark TO :"queue_viewer", :"workflow_admin", :"dead_
 COMMENT ON TABLE public.queue_metric_sample IS
   'Metrics for the analysis of incidents, once a minute, partitioned by day, append-only; at = the minute. From a '
   'snapshot: waiting (of events up to 10,000) and oldest_age_seconds per queue and domain, for the hundred with the '
-  'longest wait; dead_open per source; silent_executors, silent_age_seconds per executor and alert; hosts_alive; '
-  'picture_ms, how long the snapshot took. broadcast_percent over 24 h, in total and per domain. Counted over the '
-  'whole minute: delivered_per_minute, dead_per_minute, jobs_done_per_minute.';
+  'longest wait; silent_executors, silent_age_seconds per executor and alert; hosts_alive; picture_ms, how long the '
+  'snapshot took. dead_open per source. broadcast_percent over 24 h, in total and per domain. Counted over the whole '
+  'minute: delivered_per_minute, dead_per_minute, jobs_done_per_minute.';
 COMMENT ON COLUMN public.queue_metric_sample.labels IS 'what the value is about; {} = everything';
 GRANT SELECT ON public.queue_metric_sample TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
@@ -38,7 +38,8 @@ BEGIN
   END IF;
   PERFORM public.fn_queue_lease_wait('queue_mark'::text);
   SELECT * INTO v_mark FROM public.queue_mark m
-  WHERE m.at > clock_timestamp() - interval '1 minute' AND m.label = v_label AND m.created_by = v_actor
+  WHERE m.at BETWEEN clock_timestamp() - interval '1 minute' AND clock_timestamp() + interval '5 seconds'
+    AND m.label = v_label AND m.created_by = v_actor
     ORDER BY m.at DESC LIMIT 1;
   IF FOUND THEN
     RETURN jsonb_build_object('mark_id', v_mark.mark_id) || public.fn_operator_refused(p_action => 'mark'::text,
@@ -108,10 +109,14 @@ BEGIN
       (w.row ->> 'waiting')::double precision AS waiting, (w.row ->> 'age_seconds')::double precision AS age
     FROM jsonb_array_elements(p_picture -> 'waiting') WITH ORDINALITY w (row, n) WHERE w.n <= 100
   ), dead AS (
-    SELECT s.source, COALESCE(sum((h.row ->> 'dead_lettered')::bigint), 0) AS open
-      FROM (VALUES ('webhook'), ('job'), ('event')) s (source)
-    LEFT JOIN jsonb_array_elements(p_picture -> 'health') h (row) ON h.row ->> 'source' = 'dead_letter_' || s.source
-      GROUP BY s.source
+    -- exact: with many groups the section health has only the largest
+    SELECT s.source, COALESCE((SELECT r.n FROM public.queue_counter_rank r
+        WHERE r.scope = 'open_dead_' || s.source AND r.k1 = '' AND r.k2 = '' AND r.k3 = ''), 0)
+      + COALESCE(sum(d.n), 0) AS open
+    FROM (VALUES ('webhook'), ('job'), ('event')) s (source)
+    LEFT JOIN public.fn_queue_counter_unfolded('{dead_webhook,dead_job,dead_event}'::text[]) d
+      ON d.scope = 'dead_' || s.source
+    GROUP BY s.source
   ), silent AS (
     SELECT a.row ->> 'subject' AS executor, a.row ->> 'alert_key' AS alert,
       (a.row ->> 'age_seconds')::double precision AS age,
