@@ -43,7 +43,9 @@ func (s *signals) handle(w queue.Wake) {
 	}
 	switch layer {
 	case "job", "subscription", "executor":
-		s.wake(loopJobs)
+		if hint != loopJobs { // a second wake would make the loop claim twice
+			s.wake(loopJobs)
+		}
 		switch {
 		case w.Delayed == nil: // the signal does not say whether some jobs become due only later
 			s.wakeDue()
@@ -52,7 +54,9 @@ func (s *signals) handle(w queue.Wake) {
 		}
 		return
 	case "doorbell": // the signal names no loop
-		s.wake(loopJobs)
+		if hint != loopJobs {
+			s.wake(loopJobs)
+		}
 		s.wakeDue()
 	}
 	if !hinted {

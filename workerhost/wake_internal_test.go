@@ -2,7 +2,9 @@ package workerhost
 
 import (
 	"log/slog"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -56,5 +58,36 @@ func TestSignalsOfADomainNamedWebhook(t *testing.T) {
 			}
 		}
 		require.ElementsMatch(t, c.want, got, "%s in %s", c.what, c.channel)
+	}
+}
+
+// A signal makes each loop check once, also a loop that is waiting and takes the first kick at once.
+func TestASignalMakesALoopCheckOnce(t *testing.T) {
+	t.Parallel()
+	for _, layer := range []string{"job", "subscription", "executor", "doorbell"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &signals{loops: newLoops(slog.New(slog.DiscardHandler))}
+			checks, ended := make([]atomic.Int64, len(s.loops)), make(chan struct{})
+			defer close(ended)
+			for i, l := range s.loops {
+				go func() {
+					for {
+						select {
+						case <-l.Kicked():
+							checks[i].Add(1)
+						case <-ended:
+							return
+						}
+					}
+				}()
+			}
+			synctest.Wait()
+			s.handle(queue.Wake{At: time.Now(), Channel: queue.Clean("queue_wake_shop"), Layer: queue.Clean(layer), Hint: queue.Clean(loopJobs), Delayed: new(int64(1))})
+			synctest.Wait()
+			for i, l := range s.loops {
+				require.LessOrEqual(t, checks[i].Load(), int64(1), "%s: %s", layer, l.Name)
+				require.True(t, checks[i].Load() == 1 || l.Name != loopJobs, layer)
+			}
+		})
 	}
 }
