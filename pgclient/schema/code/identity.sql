@@ -18,8 +18,9 @@ GRANT SELECT ON public.queue_identity TO :"queue_viewer", :"dot_executor", :"wor
   :"dead_letter_operator";
 
 -- fn_queue_clone_of() → NULL, or one line that names the original of this copy and the command to run. Every function
--- that hands out work or sends calls it first, at each call. It reads the system identifier from the control file each
--- time, because a user could change any value that a session caches. A missing row counts as a copy. Internal.
+-- that hands out work or sends calls it first, at each call; fn_job_claim contains the same condition. It reads the
+-- system identifier from the control file each time, because a user could change any value that a session caches. A
+-- missing row counts as a copy. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_clone_of() RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE

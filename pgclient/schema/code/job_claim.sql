@@ -112,7 +112,8 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cach
 DECLARE
   v_lanes public.job_claim_lane[]; -- the queue lanes that may have work
   v_lane public.job_claim_lane;
-  v_watermarks boolean := public.fn_job_watermark_valid(); -- true: each lane is read from its watermark
+  v_watermarks boolean; -- true: each lane is read from its watermark
+  v_lease_secs int;
   v_until timestamptz;
   -- several lanes may have one job subscription: only the first of them has its free slots (room) and its lease token
   v_subscription_ids uuid[];       -- per lane with work: its subscription
@@ -136,54 +137,77 @@ DECLARE
   v_tokens uuid[] := ARRAY[]::uuid[];
   v_governing uuid[] := ARRAY[]::uuid[];
 BEGIN
-  IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 10000 THEN
-    RAISE EXCEPTION 'p_limit must be 1 to 10000, not %', p_limit USING ERRCODE = '22023';
-  ELSIF jsonb_typeof(p_after) <> 'object' THEN
-    RAISE EXCEPTION 'p_after must be a JSON object: "domain/kind": [priority, process_after, job_id]'
-      USING ERRCODE = '22023';
-  ELSIF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+  IF (p_limit BETWEEN 1 AND 10000 AND COALESCE(jsonb_typeof(p_after), 'object') = 'object'
+    AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted')) IS NOT TRUE THEN
+    IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 10000 THEN
+      RAISE EXCEPTION 'p_limit must be 1 to 10000, not %', p_limit USING ERRCODE = '22023';
+    ELSIF jsonb_typeof(p_after) <> 'object' THEN
+      RAISE EXCEPTION 'p_after must be a JSON object: "domain/kind": [priority, process_after, job_id]'
+        USING ERRCODE = '22023';
+    END IF;
     -- an old snapshot would not show the leases that concurrent claims have committed
     RAISE EXCEPTION 'fn_job_claim needs a transaction with isolation level READ COMMITTED' USING ERRCODE = '25001';
   END IF;
-  -- If fn_job_refusal would refuse the executor, there are no lanes here. A claim without work locks and writes
-  -- nothing.
-  v_lanes := ARRAY(
-    SELECT ROW(l.event_domain, l.job_kind, r.subscription_id, r.priority_floor, 0, gen_random_uuid(), n.head,
-      h.executor_kind,
-      h.owner_role, (SELECT d.n::text FROM public.v_dot_config_number d WHERE d.key = 'queue.lease.duration_seconds'),
-      COALESCE(f.priority, 2147483647), COALESCE(f.due, '-infinity'), '00000000-0000-0000-0000-000000000000',
-      COALESCE(f.due, '-infinity'))::public.job_claim_lane
-    FROM public.dot_config c
-    CROSS JOIN public.queue_heartbeat h
-    CROSS JOIN (SELECT DISTINCT o.event_domain, o.job_kind FROM public.job_lane o WHERE p_kinds IS NULL
-      OR o.job_kind = ANY (p_kinds)) l
-    CROSS JOIN LATERAL ( -- inlined fn_job_lane_rule, which would be one call per lane
-      SELECT s.subscription_id, s.priority_floor FROM public.job_subscription s
-      WHERE s.executor_id = p_executor_id AND s.enabled AND s.executor_kind = h.executor_kind
-        AND (s.job_kind IS NULL OR s.job_kind = l.job_kind)
-          AND (s.event_domain IS NULL OR s.event_domain = l.event_domain)
-      ORDER BY s.job_kind, s.event_domain LIMIT 1) r
-    LEFT JOIN LATERAL (
-      SELECT q.priority AS head FROM public.job_queue q
-      WHERE p_after IS NULL AND NOT v_watermarks AND q.event_domain = l.event_domain AND q.job_kind = l.job_kind
-        AND q.ready AND q.priority >= r.priority_floor
-        AND q.status IN ('queued', 'retry_waiting') AND q.executor = h.executor_kind
-      ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1) n ON true
-    LEFT JOIN LATERAL (
-      SELECT w.priority, least(w.due, (SELECT min(b.due) FROM public.job_watermark_below b
-        WHERE b.event_domain = l.event_domain AND b.job_kind = l.job_kind)) AS due
-      FROM public.job_watermark w WHERE v_watermarks AND w.event_domain = l.event_domain AND w.job_kind = l.job_kind
-      ORDER BY w.version DESC LIMIT 1) f ON true
-    WHERE c.key = 'queue.job_substrate.enabled' AND c.value = 'true' AND h.executor_id = p_executor_id
-      AND h.deregistered_at IS NULL
-      AND (n.head IS NOT NULL OR p_after IS NOT NULL OR v_watermarks));
+  -- A claim without work locks and writes nothing. If fn_job_refusal would refuse the executor, there are no lanes, or
+  -- the claim ends after them. Starting and ending a statement costs more here than running it: the usual case is
+  -- therefore a separate, smaller statement.
+  v_watermarks := EXISTS (SELECT FROM public.job_watermark_state) AND public.fn_job_watermark_valid();
+  IF p_after IS NULL AND NOT v_watermarks THEN
+    v_lanes := ARRAY(
+      SELECT ROW(l.event_domain, l.job_kind, r.subscription_id, r.priority_floor, 0, gen_random_uuid(), n.head,
+        h.executor_kind, h.owner_role, NULL, 2147483647, '-infinity', '00000000-0000-0000-0000-000000000000',
+        '-infinity')::public.job_claim_lane
+      FROM public.queue_heartbeat h
+      CROSS JOIN (SELECT DISTINCT o.event_domain, o.job_kind FROM public.job_lane o WHERE p_kinds IS NULL
+        OR o.job_kind = ANY (p_kinds)) l
+      CROSS JOIN LATERAL ( -- inlined fn_job_lane_rule, which would be one call per lane
+        SELECT s.subscription_id, s.priority_floor FROM public.job_subscription s
+        WHERE s.executor_id = p_executor_id AND s.enabled AND s.executor_kind = h.executor_kind
+          AND (s.job_kind IS NULL OR s.job_kind = l.job_kind)
+            AND (s.event_domain IS NULL OR s.event_domain = l.event_domain)
+        ORDER BY s.job_kind, s.event_domain LIMIT 1) r
+      CROSS JOIN LATERAL (
+        SELECT q.priority AS head FROM public.job_queue q
+        WHERE q.event_domain = l.event_domain AND q.job_kind = l.job_kind
+          AND q.ready AND q.priority >= r.priority_floor
+          AND q.status IN ('queued', 'retry_waiting') AND q.executor = h.executor_kind
+        ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1) n
+      WHERE h.executor_id = p_executor_id AND h.deregistered_at IS NULL);
+  ELSE
+    v_lanes := ARRAY(
+      SELECT ROW(l.event_domain, l.job_kind, r.subscription_id, r.priority_floor, 0, gen_random_uuid(), NULL,
+        h.executor_kind, h.owner_role, NULL, COALESCE(f.priority, 2147483647), COALESCE(f.due, '-infinity'),
+        '00000000-0000-0000-0000-000000000000', COALESCE(f.due, '-infinity'))::public.job_claim_lane
+      FROM public.queue_heartbeat h
+      CROSS JOIN (SELECT DISTINCT o.event_domain, o.job_kind FROM public.job_lane o WHERE p_kinds IS NULL
+        OR o.job_kind = ANY (p_kinds)) l
+      CROSS JOIN LATERAL (
+        SELECT s.subscription_id, s.priority_floor FROM public.job_subscription s
+        WHERE s.executor_id = p_executor_id AND s.enabled AND s.executor_kind = h.executor_kind
+          AND (s.job_kind IS NULL OR s.job_kind = l.job_kind)
+            AND (s.event_domain IS NULL OR s.event_domain = l.event_domain)
+        ORDER BY s.job_kind, s.event_domain LIMIT 1) r
+      LEFT JOIN LATERAL (
+        SELECT w.priority, least(w.due, (SELECT min(b.due) FROM public.job_watermark_below b
+          WHERE b.event_domain = l.event_domain AND b.job_kind = l.job_kind)) AS due
+        FROM public.job_watermark w WHERE v_watermarks AND w.event_domain = l.event_domain AND w.job_kind = l.job_kind
+        ORDER BY w.version DESC LIMIT 1) f ON true
+      WHERE h.executor_id = p_executor_id AND h.deregistered_at IS NULL);
+  END IF;
   v_lane := v_lanes[1];
-  IF v_lane IS NULL OR public.fn_queue_clone_of() IS NOT NULL
-    OR v_lane.owner_role IS NOT NULL AND NOT COALESCE(pg_has_role(session_user,
+  IF v_lane IS NULL OR v_lane.owner_role IS NOT NULL AND NOT COALESCE(pg_has_role(session_user,
       to_regrole(quote_ident(v_lane.owner_role))::oid, 'MEMBER'), false) THEN -- inlined fn_executor_member
     RETURN;
   END IF;
-  v_until := clock_timestamp() + make_interval(secs => COALESCE(v_lane.lease_secs::int, 300));
+  SELECT (SELECT d.n FROM public.v_dot_config_number d WHERE d.key = 'queue.lease.duration_seconds') INTO v_lease_secs
+  FROM public.dot_config c WHERE c.key = 'queue.job_substrate.enabled' AND c.value = 'true'
+    AND EXISTS (SELECT FROM public.queue_identity i -- inlined fn_queue_clone_of
+      WHERE i.database_oid = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+        AND i.system_identifier = (SELECT s.system_identifier FROM pg_control_system() s));
+  IF NOT FOUND THEN
+    RETURN;
+  END IF;
+  v_until := clock_timestamp() + make_interval(secs => COALESCE(v_lease_secs, 300));
 
   -- Lock the subscriptions before counting their leases, so that no claim exceeds max_parallel. A subscription that has
   -- changed since it was read yields no jobs in this call.

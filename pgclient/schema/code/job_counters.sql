@@ -63,12 +63,6 @@ DECLARE
   v_stack text;
 BEGIN
   IF TG_OP = 'INSERT' THEN
-    -- a replay keeps its stored payload, whatever the limit is now
-    SELECT max(octet_length(r.payload::text)) INTO v_bytes FROM new_rows r
-    WHERE starts_with(r.idempotency_key, 'replay:') IS NOT TRUE;
-    IF v_bytes > 16384 THEN
-      PERFORM public.fn_payload_admit('payload'::text, v_bytes);
-    END IF;
     -- Usually the statement writes one row, or several rows of one lane, with correct values: then cheap statements are
     -- enough.
     BEGIN -- does the work of fn_queue_count and fn_job_lane_open, without the cost of calls
@@ -86,26 +80,33 @@ BEGIN
               AND (i.indkey::text <> '6' OR i.indisunique OR i.indpred IS NOT NULL))
             AND NOT EXISTS (SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM public.queue_counter_recent d WHERE false)
           FROM pg_class c WHERE c.oid = 'public.queue_counter_recent'::regclass),
-        r.process_after < v_before
-      INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct, v_below FROM new_rows r;
+        r.process_after < v_before,
+        -- a replay keeps its stored payload, whatever the limit is now
+        CASE WHEN starts_with(r.idempotency_key, 'replay:') IS NOT TRUE THEN octet_length(r.payload::text) END
+      INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct, v_below, v_bytes FROM new_rows r;
     EXCEPTION WHEN OTHERS THEN
       SELECT r.job_kind, r.event_domain, CASE WHEN r.ready THEN 'queued' ELSE 'scheduled' END,
         EXISTS (SELECT FROM new_rows OFFSET 1),
         r.attempts = 0 AND r.lost_leases = 0 AND r.prior_token IS NULL AND NOT (r.ready AND r.process_after > now()),
-        false, r.process_after < v_before
-      INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct, v_below FROM new_rows r;
+        false, r.process_after < v_before,
+        CASE WHEN starts_with(r.idempotency_key, 'replay:') IS NOT TRUE THEN octet_length(r.payload::text) END
+      INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct, v_below, v_bytes FROM new_rows r;
     END;
+    IF v_several THEN
+      SELECT count(*), bool_and(r.job_kind = v_kind AND r.event_domain = v_domain AND r.ready = (v_status = 'queued')
+          AND r.attempts = 0 AND r.lost_leases = 0 AND r.prior_token IS NULL
+          AND NOT (r.ready AND r.process_after > now())),
+        max(octet_length(r.payload::text)) FILTER (WHERE starts_with(r.idempotency_key, 'replay:') IS NOT TRUE)
+      INTO v_n, v_plain, v_bytes FROM new_rows r;
+    END IF;
+    IF v_bytes > 16384 THEN
+      PERFORM public.fn_payload_admit('payload'::text, v_bytes);
+    END IF;
     IF v_below OR v_several THEN
       PERFORM public.fn_job_watermark_below(x.event_domain, x.job_kind, x.due) FROM (
         SELECT CASE WHEN r.ready THEN r.event_domain ELSE '' END AS event_domain,
           CASE WHEN r.ready THEN r.job_kind ELSE '' END AS job_kind, min(r.process_after) AS due FROM new_rows r
         WHERE r.process_after < v_before GROUP BY 1, 2) x;
-    END IF;
-    IF v_several THEN
-      SELECT count(*), bool_and(r.job_kind = v_kind AND r.event_domain = v_domain AND r.ready = (v_status = 'queued')
-        AND r.attempts = 0 AND r.lost_leases = 0 AND r.prior_token IS NULL
-          AND NOT (r.ready AND r.process_after > now()))
-      INTO v_n, v_plain FROM new_rows r;
     END IF;
     IF v_plain THEN
       IF v_direct THEN

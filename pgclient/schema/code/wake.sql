@@ -154,10 +154,21 @@ BEGIN
     RETURN NULL;
   END IF;
   BEGIN -- the block that catches errors is a subtransaction
-    IF NOT public.fn_queue_notify_enabled() OR pg_notification_queue_usage() > 0.5 THEN
+    -- does the work of fn_queue_notify_enabled, without the cost of a call
+    LOCK TABLE public.dot_config IN ACCESS SHARE MODE NOWAIT;
+    IF NOT EXISTS (SELECT FROM public.dot_config c WHERE c.key = 'queue.notify.bridge_enabled' AND c.value = 'true')
+      OR pg_notification_queue_usage() > 0.5 THEN
       RETURN NULL;
     END IF;
-    -- the CHECKs of job_lane bound channel and payload
+    -- the CHECKs of job_lane bound channel and payload; usually the statement wrote one row
+    PERFORM pg_notify('queue_wake_' || n.event_domain, jsonb_build_object(
+      'layer', 'job', 'event_domain', n.event_domain, 'job_id', n.job_id, 'job_kind', n.job_kind,
+      'process_after', n.process_after, 'delayed', (NOT n.ready)::int, 'worker_hint', 'job_executor', 'count', 1,
+      'occurred_at', now())::text)
+    FROM new_rows n WHERE NOT EXISTS (SELECT FROM new_rows OFFSET 1);
+    IF FOUND THEN
+      RETURN NULL;
+    END IF;
     PERFORM pg_notify('queue_wake_' || x.event_domain, jsonb_build_object(
       'layer', 'job', 'event_domain', x.event_domain, 'job_id', x.job_id, 'job_kind', x.job_kind,
       'process_after', x.process_after, 'delayed', x.delayed, 'worker_hint', 'job_executor', 'count', x.n_rows,
