@@ -48,7 +48,7 @@ func WhyCode(why string) string {
 		{"endpoint suspended", "suspension"}, {" subscriptions are suspended", "suspension"}, {"circuit open", "circuit"}, {"circuit half open", "circuit"},
 		{" circuits are open", "circuit"}, {"none of its subscriptions is open", "gates"}, {" subscriptions are not in use", "subscription"},
 		{"subscription inactive", "subscription"}, {"subscription unverified", "subscription"},
-		{"due later", "due"}, {"never due", "due"}, {"does not run: what is due", "due"}, {"rate limit ", "rate"}, {"slow start: ", "slow_start"},
+		{"due later", "due"}, {"never due", "due"}, {"does not run: what is due", "due"}, {"job_queue_default.interval_seconds is ", "due"}, {"rate limit ", "rate"}, {"slow start: ", "slow_start"},
 		{"the route of ", "route"}, {"held by an open transaction", "held"}, {".interval_seconds is ", "schedule"}, {" is paused", "operation"},
 		{" is silent", "silence"}, {" is off", "flag"},
 	} {

@@ -288,6 +288,7 @@ func TestWhyEventsWaitForPgCron(t *testing.T) {
 		{"pg_cron", "pg_cron", "1 minute", ""},
 		{"hybrid", "pg_cron", "1 minute", ""},
 		{"hybrid", "pg_cron", "2 hours", nobody},
+		{"hybrid", "pg_cron", "-1 day", nobody}, // before the clock was set back
 		{"hybrid", "external", "1 minute", nobody},
 	} {
 		c.exec("UPDATE public.dot_config SET value = $1 WHERE key = 'queue.scheduler.mode'", s.mode)
@@ -443,7 +444,16 @@ func TestWhyDueJobsAreNotTakenIn(t *testing.T) {
 	j.exec("ALTER TABLE public.job_queue DISABLE TRIGGER USER")
 	j.exec("UPDATE public.job_queue SET process_after = now() - interval '10 minutes'")
 	j.exec("ALTER TABLE public.job_queue ENABLE TRIGGER USER")
-	require.Equal(t, "job_queue_default does not run: what is due is not taken in", call(t, j.root, "public.fn_queue_why('k')")["why"])
+	shown := func() string {
+		got := call(t, j.root, "public.fn_queue_why('k')")
+		requireWhy(t, got)
+		require.Equal(t, got["why"], j.snapshot().Queues[0].Why.String())
+		return got["why"].(string) + "; " + get[string](j.core, "SELECT l ->> 'do' FROM jsonb_array_elements(public.fn_queue_why('k') -> 'links') l WHERE l ->> 'state' = 'blocks'")
+	}
+	require.Equal(t, "job_queue_default does not run: what is due is not taken in; qtop worker --loops job_queue_default", shown())
+	// A host does not help while the interval is 0.
+	j.exec("SELECT public.fn_dot_config_set('queue.tick.job_queue_default.interval_seconds', '0', 'ann', 'r')")
+	require.Equal(t, "queue.tick.job_queue_default.interval_seconds is 0; qtop flag set queue.tick.job_queue_default.interval_seconds 30 --reason R", shown())
 }
 
 func TestWebhookLeaseRelease(t *testing.T) {

@@ -20,6 +20,7 @@ DECLARE
   v_window numeric := 300 + extract(epoch FROM now())::bigint % 300;
   v_jobs_off boolean := NOT public.fn_cfg_bool('queue.job_substrate.enabled');
   v_due_late boolean := public.fn_job_due_late();
+  v_unscheduled boolean := v_due_late AND public.fn_cfg_int('queue.tick.job_queue_default.interval_seconds', 30) = 0;
 BEGIN
   RETURN ARRAY(WITH pace AS (
     -- the current bucket and the bucket before: five to ten minutes
@@ -99,6 +100,8 @@ BEGIN
         WHEN r.lane IS NULL THEN 'no ' || COALESCE(l.executor || ' ', '') || 'executor subscribes to it'
         WHEN r.all_absent THEN format('every subscribed executor is %s: %s', r.absent, w.who)
         WHEN r.unhandled THEN 'no live host has a handler for it'
+        WHEN l.oldest_at IS NULL AND v_due_late AND v_unscheduled
+          THEN 'queue.tick.job_queue_default.interval_seconds is 0'
         WHEN l.oldest_at IS NULL AND v_due_late THEN 'job_queue_default does not run: what is due is not taken in'
         WHEN l.oldest_at IS NULL AND n.n >= l.queued + l.retry_waiting THEN 'never due'
         WHEN l.oldest_at IS NULL AND n.n > 0 THEN 'due later, ' || n.n || ' never'

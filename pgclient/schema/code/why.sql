@@ -199,6 +199,8 @@ DECLARE
   r record;
   v_waiting bigint;
   v_late boolean := public.fn_job_due_late();
+  -- switched off: what is due is not taken in
+  v_off boolean := v_late AND public.fn_cfg_int('queue.tick.job_queue_default.interval_seconds', 30) = 0;
   v_who text;
   v_lowest int;
   v_highest int;
@@ -278,14 +280,18 @@ BEGIN
     public.fn_why_link(
       p_link => 'due', p_state => CASE WHEN v_waiting > 0 AND b.oldest_at IS NULL THEN 'blocks'
         WHEN v_never > 0 THEN 'slows' ELSE 'clear' END,
-      p_text => CASE WHEN v_waiting > 0 AND b.oldest_at IS NULL AND v_late
+      p_text => CASE WHEN v_waiting > 0 AND b.oldest_at IS NULL AND v_off
+          THEN 'queue.tick.job_queue_default.interval_seconds is 0'
+        WHEN v_waiting > 0 AND b.oldest_at IS NULL AND v_late
           THEN 'job_queue_default does not run: what is due is not taken in'
         WHEN v_never > 0
         THEN format('%s of %s waiting jobs are never due: their process_after is infinity or beyond the year 9999',
           v_never, v_waiting)
         WHEN v_waiting = 0 OR b.oldest_at IS NOT NULL THEN 'due' ELSE 'all due later' END,
-      p_detail => NULL, p_keys => CASE WHEN v_late THEN 'gw S' ELSE '' END,
-      p_do => CASE WHEN v_late THEN 'qtop worker --loops job_queue_default'
+      p_detail => CASE WHEN v_off THEN 'what is due is not taken in' END,
+      p_keys => CASE WHEN v_off THEN 'gf E' WHEN v_late THEN 'gw S' ELSE '' END,
+      p_do => CASE WHEN v_off THEN 'qtop flag set queue.tick.job_queue_default.interval_seconds 30 --reason R'
+        WHEN v_late THEN 'qtop worker --loops job_queue_default'
         WHEN v_never > 0 THEN 'qtop job cancel ID --reason R, then enqueue the jobs again with a time' ELSE '' END),
     public.fn_why_link(
       p_link => 'parallel', p_state => CASE WHEN r.no_room THEN 'blocks' ELSE 'clear' END,
