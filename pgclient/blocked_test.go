@@ -175,6 +175,19 @@ func TestPreviewsSayWhatBlocksTickWorkers(t *testing.T) {
 	w.flag("webhook.worker.enabled", "true")
 	w.host("webhook_router")
 	require.Empty(t, blockers(plan(t, admin, resume)))
+
+	// The key of an alert is that of one row, also where a target begins with another one.
+	get[int](w, `WITH q AS (INSERT INTO public.queue_quarantine (step, target, code, error, next_try_at, set_aside_at)
+		SELECT 'stale_check', t, '22P02', 'e', now(), now() FROM unnest('{a,a:b}'::text[]) t RETURNING 1) SELECT count(*) FROM q`)
+	for _, target := range []string{"a", "a:b"} {
+		for _, name := range get[[]string](w, "SELECT ARRAY[alert_key, subject] FROM public.v_queue_alert WHERE subject = 'quarantine:stale_check:' || $1", target) {
+			retry.Targets = []string{name}
+			p := plan(t, op, retry)
+			require.Equal(t, get[string](w, "SELECT quarantine_id::text FROM public.queue_quarantine WHERE target = $1", target), strings.Join(p.Request.Targets, " "), name)
+		}
+	}
+	retry.Targets = []string{"quarantine:stale_check:c"}
+	require.Equal(t, "no such row is in quarantine: see qtop quarantine", plan(t, op, retry).Refused)
 }
 
 // Each step that can put rows into quarantine has the tick workers whose functions run it. The steps

@@ -40,7 +40,8 @@ func (c *Planner) asideIDs(ctx context.Context, targets []string) ([]string, err
 			return nil, queue.NewError(queue.KindUsage, strconv.Quote(t)+" is not the id of a row in quarantine", "", "see qtop quarantine")
 		}
 		found, err := pgrow.Column[string](ctx, c.act, `SELECT q.quarantine_id::text FROM public.queue_quarantine q
-			WHERE $1 = 'quarantine:' || q.step || ':' || q.target OR pg_catalog.starts_with($1, 'quarantine:' || q.step || ':' || q.target || ':')
+			CROSS JOIN LATERAL (SELECT 'quarantine:' || q.step || ':' || q.target) s (subject)
+			WHERE $1 IN (s.subject, s.subject || pg_catalog.to_char(q.set_aside_at AT TIME ZONE 'UTC', '":"YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
 			ORDER BY q.quarantine_id`, t)
 		if err != nil {
 			return nil, err
@@ -57,7 +58,7 @@ func planQuarantineRetry(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	if p.Request.Targets = ids; len(ids) == 0 {
-		return refuse(p, "empty", "no row is in quarantine")
+		return refuse(p, "empty", queue.Choose(all, "no row is in quarantine", "no such row is in quarantine: see qtop quarantine"))
 	}
 	a, err := c.call(ctx, "SELECT public.fn_queue_quarantine_retry($1::bigint[], $2::text, $3::text, true)", ids, p.Request.Actor, p.Request.Reason)
 	if err != nil {
