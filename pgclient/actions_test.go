@@ -162,6 +162,19 @@ func TestFlagPlan(t *testing.T) {
 	require.Contains(t, text(p), "cancels the pending revert")
 	require.Empty(t, apply(t, admin, p).Refused)
 	require.Equal(t, "true", get[string](w, "SELECT revert_to FROM public.dot_config_revert"))
+	// The undo of a change of a temporary value makes it no permanent one.
+	p = plan(t, admin, request("true", ""))
+	m := regexp.MustCompile(`^qtop flag set webhook.worker.enabled false --for (1h5\dm\d+s) --reason 'undo: r'$`).FindStringSubmatch(p.Undo)
+	require.Len(t, m, 2, p.Undo)
+	_, err := queue.Seconds("--for", m[1])
+	require.NoError(t, err)
+	require.NotContains(t, text(p), "undo", "it reverts to true as well")
+	attempts := queue.Request{Action: queue.ActFlagSet, Targets: []string{"webhook.max_attempts"}, Args: map[string]string{"value": "7", "for": "30m"}, Reason: "r"}
+	require.Empty(t, apply(t, admin, plan(t, admin, attempts)).Refused)
+	attempts.Args = map[string]string{"value": "6"}
+	require.Contains(t, text(plan(t, admin, attempts)), "undo sets 7 for the time left, which then reverts to 6, not to 10")
+	attempts.Args["for"] = "10m"
+	require.NotContains(t, text(plan(t, admin, attempts)), "undo sets", "it keeps to what the flag reverts")
 	require.Equal(t, "unknown_key", plan(t, admin, queue.Request{Action: queue.ActFlagSet, Targets: []string{"no.such"}, Args: map[string]string{"value": "1"}, Reason: "r"}).Rule)
 	// The preview refuses the same values as the function that sets the flag.
 	for _, c := range []struct{ key, value, length, rule string }{

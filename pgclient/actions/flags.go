@@ -40,9 +40,11 @@ func planFlag(ctx context.Context, c *Planner, p *queue.Plan) error {
 func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) error {
 	var value, kind, description, by, revertTo queue.Text
 	var at, revertAt, setAt *time.Time
-	err := c.act.QueryRow(ctx, `SELECT c.value, r.kind, c.description, c.updated_at, c.updated_by, v.revert_to, v.revert_at, v.set_at
+	var left *float64 // seconds until the pending revert
+	err := c.act.QueryRow(ctx, `SELECT c.value, r.kind, c.description, c.updated_at, c.updated_by, v.revert_to, v.revert_at, v.set_at,
+			CASE WHEN isfinite(v.revert_at) THEN extract(epoch FROM v.revert_at - clock_timestamp()) END::float8
 		FROM public.dot_config c LEFT JOIN public.dot_config_rule r USING (key) LEFT JOIN public.dot_config_revert v USING (key) WHERE c.key = $1`, key).
-		Scan(&value, &kind, &description, &at, &by, &revertTo, &revertAt, &setAt)
+		Scan(&value, &kind, &description, &at, &by, &revertTo, &revertAt, &setAt, &left)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return err
 	}
@@ -55,10 +57,14 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 		p.Expect = at.UTC().Format(time.RFC3339Nano)
 		p.Lines = append(p.Lines, line("what", "%s", description), line("now", "%s, set by %s at %s", value, by, queue.Stamp(*at, time.RFC3339)))
 	}
+	temporary := setAt != nil && setAt.Equal(*at) // the current value
 	if p.Request.Action == queue.ActFlagSet && at != nil && value.String() != to {
+		undo := map[string]string{"value": value.String()}
+		if temporary && left != nil {
+			undo["for"] = (time.Duration(max(*left, 1)) * time.Second).String()
+		}
 		p.Undo = Registry().ByID(queue.ActFlagSet).Command(queue.Request{
-			Targets: []string{key}, Args: map[string]string{"value": value.String()}, Reason: "undo: " + cmp.Or(p.Request.Reason, "flag set"),
-			Confirm: p.Request.Confirm,
+			Targets: []string{key}, Args: undo, Reason: "undo: " + cmp.Or(p.Request.Reason, "flag set"), Confirm: p.Request.Confirm,
 		})
 	}
 	p.Lines = append(p.Lines, line("new", "%s", to))
@@ -71,7 +77,7 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 	}
 	if expires != nil {
 		back := value
-		if setAt != nil && setAt.Equal(*at) { // the current value is itself temporary
+		if temporary {
 			back = revertTo
 		}
 		addLine(p, "back", "to %s automatically after %s", back, queue.Span(int64(*expires)))
@@ -101,6 +107,9 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 	}
 	if revertAt != nil {
 		addLine(p, "cancels", "the pending revert to %s at %s", revertTo, queue.Stamp(*revertAt, time.RFC3339))
+	}
+	if p.Undo != "" && temporary && expires == nil && revertTo.String() != to {
+		addLine(p, "undo", "sets %s for the time left, which then reverts to %s, not to %s", value, to, revertTo)
 	}
 	return nil
 }
