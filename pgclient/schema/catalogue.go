@@ -85,12 +85,15 @@ type key struct {
 
 func (o object) key() key { return key{o.kind, o.name} }
 
-// readCatalogue returns a hash of the text (catalogueSQL) of each object in the catalogue. The
-// search path of the transaction must be pg_catalog, pg_temp.
-func readCatalogue(ctx context.Context, q querier, set roleSet) (map[key]string, error) {
+// allKinds are the kinds of objects, in the order of their installation.
+var allKinds = []kind{function, view, trigger, rights, comment}
+
+// readCatalogue returns a hash of the text (catalogueSQL) of each object of these kinds in the
+// catalogue. The search path of the transaction must be pg_catalog, pg_temp.
+func readCatalogue(ctx context.Context, q querier, set roleSet, of ...kind) (map[key]string, error) {
 	out := map[key]string{}
-	for k, sql := range catalogueSQL {
-		sql, err := expand(sql, set)
+	for _, k := range of {
+		sql, err := expand(catalogueSQL[k], set)
 		if err != nil {
 			return nil, err
 		}

@@ -107,6 +107,7 @@ func (in *installer) dropWithDependents(ctx context.Context, o object) ([]object
 
 // dropAll drops an object if it exists. For a function it drops every overload that qtop owns.
 func (in *installer) dropAll(ctx context.Context, o object) error {
+	in.found = nil
 	switch o.kind {
 	case function:
 		return exec(ctx, in.tx, fmt.Sprintf(`DO $do$ DECLARE f regprocedure; BEGIN
@@ -148,7 +149,7 @@ func (in *installer) dropGone(ctx context.Context) ([]object, error) {
 	for _, o := range in.release.objects {
 		declares[o.key()] = true
 	}
-	found, err := readCatalogue(ctx, in.tx, in.roleSet)
+	found, err := in.catalogue(ctx, allKinds...)
 	if err != nil {
 		return nil, err
 	}

@@ -20,22 +20,26 @@ import (
 func (in *installer) code(ctx context.Context, _ int32) error {
 	in.doing = "code"
 	changed := map[kind][]string{}
-	for _, kinds := range [][]kind{{function, view}, {trigger}, {rights, comment}} {
-		found, err := readCatalogue(ctx, in.tx, in.roleSet)
+	for _, of := range [][]kind{{function, view}, {trigger}, {rights, comment}} {
+		found, err := in.catalogue(ctx, of...)
 		if err != nil {
 			return err
 		}
+		var todo batch
 		for _, o := range in.release.objects {
-			if !slices.Contains(kinds, o.kind) {
+			if !slices.Contains(of, o.kind) {
 				continue
 			}
-			did, err := in.installDifferent(ctx, o, found)
+			did, err := in.installDifferent(ctx, o, found, &todo)
 			if err != nil {
 				return err
 			}
 			if did {
 				changed[o.kind] = append(changed[o.kind], o.name)
 			}
+		}
+		if err := in.flush(ctx, &todo); err != nil {
+			return err
 		}
 	}
 	gone, err := in.dropGone(ctx)
@@ -45,6 +49,7 @@ func (in *installer) code(ctx context.Context, _ int32) error {
 	seeds := shortHash(in.release.seeds)
 	if in.before.Seeds != seeds {
 		in.doing = "seeds.sql"
+		in.found = nil
 		if err := in.exec(ctx, in.tx, in.release.seeds); err != nil {
 			return err
 		}
@@ -60,7 +65,7 @@ func (in *installer) code(ctx context.Context, _ int32) error {
 // there are few, otherwise by number.
 func (in *installer) report(changed map[kind][]string, gone []object) {
 	line := fmt.Sprintf("code %d (%s):", in.release.Code, in.release.Hash)
-	for _, k := range []kind{function, view, trigger, rights, comment} {
+	for _, k := range allKinds {
 		names := changed[k]
 		switch {
 		case len(names) == 0:
@@ -90,38 +95,42 @@ func (in *installer) unchanged(o object, found map[key]string) bool {
 }
 
 // installDifferent installs an object unless the installed object is equal, and reports whether it
-// did.
-func (in *installer) installDifferent(ctx context.Context, o object, found map[key]string) (bool, error) {
+// did. It adds what needs no comparison to todo.
+func (in *installer) installDifferent(ctx context.Context, o object, found map[key]string, todo *batch) (bool, error) {
 	if in.unchanged(o, found) {
 		return false, nil
 	}
-	in.doing = fmt.Sprintf("%s:%d, %s", o.file, o.line, o)
+	in.doing = o.at()
 	live, there := found[o.key()]
-	if o.kind == function || o.kind == view || o.kind == trigger {
-		if there {
-			like, fit, err := in.compare(ctx, o, live)
-			if err != nil || like {
+	compares := there && (o.kind == function || o.kind == view || o.kind == trigger)
+	if compares {
+		if err := in.flush(ctx, todo); err != nil {
+			return false, err
+		}
+		in.doing = o.at()
+		like, fit, err := in.compare(ctx, o, live)
+		if err != nil || like {
+			return false, err
+		}
+		if !fit {
+			dropped, err := in.dropWithDependents(ctx, o)
+			if err != nil {
 				return false, err
 			}
-			if !fit {
-				dropped, err := in.dropWithDependents(ctx, o)
-				if err != nil {
-					return false, err
-				}
-				for _, d := range dropped { // a later call creates its dependents again
-					delete(found, d.key())
-				}
+			for _, d := range dropped { // a later call creates its dependents again
+				delete(found, d.key())
 			}
 		}
 	}
 	sql, err := in.withArguments(ctx, o, o.install())
-	if err == nil {
-		err = in.exec(ctx, in.tx, sql)
-	}
 	if err != nil {
 		return false, err
 	}
-	return true, nil
+	todo.add(o, sql)
+	if compares || todo.full() {
+		err = in.flush(ctx, todo)
+	}
+	return err == nil, err
 }
 
 // withArguments adds the argument types to the name of a function in GRANT and COMMENT statements,
@@ -222,7 +231,7 @@ func (in *installer) fits(ctx context.Context, tx pgx.Tx, o object) (fits bool, 
 // record stores the hashes of the objects that are installed now.
 func (in *installer) record(ctx context.Context, seeds string) error {
 	in.doing = "public.qtop_schema_object"
-	found, err := readCatalogue(ctx, in.tx, in.roleSet)
+	found, err := in.catalogue(ctx, allKinds...)
 	if err != nil {
 		return err
 	}
@@ -259,7 +268,7 @@ func (in *installer) record(ctx context.Context, seeds string) error {
 // planTriggers returns the triggers of existing tables that this attempt will create,
 // replace or drop.
 func (in *installer) planTriggers(ctx context.Context) ([]object, error) {
-	found, err := readCatalogue(ctx, in.tx, in.roleSet)
+	found, err := in.catalogue(ctx, trigger)
 	if err != nil {
 		return nil, err
 	}

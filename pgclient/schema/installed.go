@@ -125,11 +125,12 @@ const beginsSQL = `WITH x (class, oid, sub) AS (
 	UNION ALL SELECT 'pg_type'::regclass, t.oid, 0 FROM pg_type t WHERE t.typnamespace = 'public'::regnamespace AND t.typowner = to_regrole($1) AND t.typtype <> 'c')` + thingColumns
 
 // aboveSQL selects the objects that depend on the objects $1, $2. If $3 of an object is false, it
-// leaves out the parts of that object, which are dropped with it.
+// leaves out the parts of that object, which are dropped with it. UNION: a view depends on each
+// column that it reads, and thingColumns names every row.
 const aboveSQL = `WITH f AS MATERIALIZED (SELECT * FROM unnest($1::oid[], $2::oid[], $3::bool[]) u (class, oid, parts)), x (class, oid, sub) AS (
 	SELECT d.classid, d.objid, d.objsubid FROM f JOIN pg_depend d ON d.refclassid = f.class AND d.refobjid = f.oid
 	WHERE (d.classid, d.objid) <> (f.class, f.oid) AND (f.parts OR d.deptype = 'n' OR d.classid = 'pg_type'::regclass)
-	UNION ALL SELECT 'pg_class'::regclass, r.ev_class, 0 FROM f JOIN pg_rewrite r ON f.class = 'pg_rewrite'::regclass AND r.oid = f.oid WHERE r.rulename = '_RETURN')` + thingColumns
+	UNION SELECT 'pg_class'::regclass, r.ev_class, 0 FROM f JOIN pg_rewrite r ON f.class = 'pg_rewrite'::regclass AND r.oid = f.oid WHERE r.rulename = '_RETURN')` + thingColumns
 
 func readThings(ctx context.Context, q querier, sql string, args ...any) ([]thing, error) {
 	return pgrow.Each(ctx, q, func(row pgx.CollectableRow) (t thing, err error) {

@@ -58,6 +58,7 @@ func (in *installer) lockTables(ctx context.Context, from int32) error {
 			return err
 		}
 	}
+	in.found = nil // somebody may have changed a trigger before its table was locked
 	return nil
 }
 

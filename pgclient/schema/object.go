@@ -36,6 +36,9 @@ type object struct {
 
 func (o object) String() string { return string(o.kind) + " " + o.name }
 
+// at is the object with the file and line that declare it.
+func (o object) at() string { return fmt.Sprintf("%s:%d, %s", o.file, o.line, o) }
+
 // hash identifies the source of an object. It is computed before placeholders are expanded, so that
 // it does not depend on the role names of a database.
 func (o object) hash() string { return shortHash(o.sql) }

@@ -16,6 +16,8 @@ func TestMigrateThroughPooler(t *testing.T) {
 		db := pgtest.Empty(t)
 		b := pgtest.NewBouncer(t, db, mode, []string{"postgres"})
 		require.NoError(t, schema.Up(t.Context(), b.DSN("postgres"), nil), mode)
+		_, trips := b.Count(t)
+		require.Less(t, trips, int64(600), "round trips of an installation of over two thousand statements")
 		conn := db.Conn(t, "")
 		differs, err := schema.Differences(t.Context(), conn)
 		require.NoError(t, err)

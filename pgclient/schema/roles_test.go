@@ -71,10 +71,11 @@ func (w rolesWorld) up(database string, o schema.UpOptions) (string, error) {
 func TestViewersLosePgReadAllStats(t *testing.T) {
 	w := newRolesWorld(t)
 	databases := []string{"one", "two", "three", "four"}
-	for _, d := range databases {
-		w.run("postgres", "CREATE DATABASE "+d)
-		_, err := w.up(d, schema.UpOptions{})
-		require.NoError(t, err)
+	w.run("postgres", "CREATE DATABASE one")
+	_, err := w.up("one", schema.UpOptions{})
+	require.NoError(t, err)
+	for _, d := range databases[1:] {
+		w.run("postgres", "CREATE DATABASE "+d+" TEMPLATE one STRATEGY FILE_COPY")
 	}
 	const members = `SELECT COALESCE(string_agg(DISTINCT m.rolname, ' ' ORDER BY m.rolname), '') FROM pg_auth_members a JOIN pg_roles m ON m.oid = a.member
 		WHERE a.roleid = 'pg_read_all_stats'::regrole AND m.rolname LIKE 'queue%'`

@@ -166,7 +166,7 @@ func (r *Release) differences(ctx context.Context, q querier, comparable bool) (
 	if err != nil {
 		return nil, err
 	}
-	found, err := readCatalogue(ctx, q, set)
+	found, err := readCatalogue(ctx, q, set, allKinds...)
 	if err != nil {
 		return nil, err
 	}

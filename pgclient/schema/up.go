@@ -194,9 +194,10 @@ type installer struct {
 	roleOrigin map[string]string // by logical name: how each role became part of the set
 
 	before     installedCode
-	records    map[key]recorded  // the hashes that the last migration recorded
-	comparable bool              // the records have the form (formOf) of this program on this server
-	signatures map[string]string // by name: the functions with the types of their arguments
+	records    map[key]recorded        // the hashes that the last migration recorded
+	comparable bool                    // the records have the form (formOf) of this program on this server
+	signatures map[string]string       // by name: the functions with the types of their arguments
+	found      map[kind]map[key]string // the objects of the catalogue as read since the last change
 }
 
 // run is the transaction of Up.
@@ -283,6 +284,7 @@ func (in *installer) tables(ctx context.Context, from int32) error {
 	if err := in.recordVersion(ctx); err != nil {
 		return err
 	}
+	in.found = nil
 	for _, m := range in.release.migrations[from:] {
 		in.doing = "migrations/" + m.name + ".sql"
 		if err := in.exec(ctx, in.tx, m.up); err != nil {
