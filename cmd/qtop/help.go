@@ -71,10 +71,13 @@ func hideSettings(root *cobra.Command, args []string) {
 	if len(args) > 0 && slices.Contains([]string{cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd, "help"}, args[0]) {
 		args = args[1:]
 	}
-	cmd, _, err := root.Find(args)
-	if err != nil || cmd == root {
-		return
+	if cmd, _, err := root.Find(args); err == nil && cmd != root {
+		showSettings(root, cmd)
 	}
+}
+
+// showSettings shows the flags of the settings that have an effect on a verb, and hides the others.
+func showSettings(root, cmd *cobra.Command) {
 	acts := settingsOf(cmd)
 	for _, k := range config.Keys() {
 		root.PersistentFlags().Lookup(k.Flag).Hidden = !slices.Contains(acts, k.Part)

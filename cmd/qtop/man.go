@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,10 +25,28 @@ func manCmd(*app) *cobra.Command {
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
-			header := &doc.GenManHeader{Section: "1", Date: &date, Source: "qtop " + release, Manual: "qtop"}
-			return doc.GenManTree(root, header, filepath.Clean(args[0]))
+			return manTree(root, root, date, filepath.Clean(args[0]))
 		},
 	}
+}
+
+// manTree writes the pages of a verb and of the verbs below it. Each page has the settings that
+// --help of its verb shows.
+func manTree(root, cmd *cobra.Command, date time.Time, folder string) error {
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() && !c.IsAdditionalHelpTopicCommand() {
+			if err := manTree(root, c, date, folder); err != nil {
+				return err
+			}
+		}
+	}
+	showSettings(root, cmd)
+	f, err := os.Create(filepath.Join(folder, strings.ReplaceAll(cmd.CommandPath(), " ", "-")+".1"))
+	if err != nil {
+		return err
+	}
+	header := &doc.GenManHeader{Section: "1", Date: &date, Source: "qtop " + release, Manual: "qtop"}
+	return errors.Join(doc.GenMan(cmd, header, f), f.Close())
 }
 
 // sourceDate is the time SOURCE_DATE_EPOCH (https://reproducible-builds.org), else now.

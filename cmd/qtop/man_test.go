@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each verb that --help lists has a man page with its flags, with the date of
-// SOURCE_DATE_EPOCH.
+// Each verb that --help lists has a man page with the flags that its --help has, those of settings
+// too, and with the date of SOURCE_DATE_EPOCH.
 func TestManPages(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -20,7 +20,7 @@ func TestManPages(t *testing.T) {
 	cmd.Env = append(cmd.Env, "SOURCE_DATE_EPOCH=1701385200", "TZ=Pacific/Auckland")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
-	pages := 0
+	pages, root := 0, commandLine(&app{})
 	var look func(*cobra.Command)
 	look = func(c *cobra.Command) {
 		text, err := os.ReadFile(filepath.Join(folder, strings.ReplaceAll(c.CommandPath(), " ", "-")+".1"))
@@ -28,10 +28,10 @@ func TestManPages(t *testing.T) {
 		page := strings.ReplaceAll(string(text), `\-`, "-")
 		require.Contains(t, page, `"Nov 2023" "qtop `+release+`"`)
 		require.Contains(t, page, c.Short)
-		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-			if !f.Hidden {
-				require.Contains(t, page, "--"+f.Name, c.CommandPath())
-			}
+		showSettings(root, c)
+		c.InheritedFlags() // which adds them to Flags
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			require.Equal(t, !f.Hidden, strings.Contains(page, "--"+f.Name+`\fP`), "%s: --%s", c.CommandPath(), f.Name)
 		})
 		pages++
 		for _, sub := range c.Commands() {
@@ -40,7 +40,7 @@ func TestManPages(t *testing.T) {
 			}
 		}
 	}
-	look(commandLine(&app{}))
+	look(root)
 	require.Greater(t, pages, 80)
 
 	cmd = program(t, filepath.Join(built, "qtop"), "", "man", folder)
