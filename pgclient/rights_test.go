@@ -22,7 +22,7 @@ func TestAMissingRightNamesLoginAndRole(t *testing.T) {
 	_, err := work.New(c.Client).HostRegister(t.Context(), "h", "00000000-0000-0000-0000-000000000001", "v", nil)
 	kind(t, queue.KindPermission, err)
 	require.Equal(t, "login "+login+" lacks a right: permission denied for function fn_queue_host_register (SQLSTATE 42501): "+
-		"the login needs the role dot_executor; as a superuser: GRANT dot_executor TO "+login, err.Error())
+		"the login needs the role dot_executor; as the login that ran migrate up: GRANT dot_executor TO "+login, err.Error())
 
 	enqueuer := enqueue.New(c.Client)
 	job := enqueue.Job{Kind: "kg.reindex", Domain: "kg", Executor: "Agent", Payload: []byte("{}")}
@@ -32,7 +32,7 @@ func TestAMissingRightNamesLoginAndRole(t *testing.T) {
 	for _, err := range []error{one, many, put} {
 		kind(t, queue.KindPermission, err)
 		require.Contains(t, err.Error(), "login "+login+" lacks a right: ")
-		require.Contains(t, err.Error(), "the login needs the role event_ingest_writer; as a superuser: GRANT event_ingest_writer TO "+login)
+		require.Contains(t, err.Error(), "the login needs the role event_ingest_writer; as the login that ran migrate up: GRANT event_ingest_writer TO "+login)
 		var refused *pgconn.PgError
 		require.ErrorAs(t, err, &refused, "the promise of package enqueue: nothing was enqueued")
 	}

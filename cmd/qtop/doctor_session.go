@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -146,16 +147,32 @@ func poolerFinding(ctx context.Context, x patient) finding {
 	return note("ok", "a pooler in transaction mode, and wakes arrive over listen_dsn", "")
 }
 
+// shownVerbs is the greatest number of verbs that a finding about a missing role names.
+const shownVerbs = 6
+
 // rightFindings lists the rights that actions need and this login lacks.
 func rightFindings(_ context.Context, x patient) (all []finding) {
-	missing := map[string]bool{}
+	lacking := map[string][]string{}
+	var needs []string
 	for _, act := range actions.Registry() {
-		if need := x.session.Needs[act.ID]; need != "" && !missing[need] {
-			missing[need] = true
-			all = append(all, finding{"note", "rights", queue.Clean("without " + need + ": no " + string(act.ID)), "GRANT " + need + " TO the login, where that is meant"})
+		need := x.session.Needs[act.ID]
+		if need == "" {
+			continue
 		}
+		if lacking[need] == nil {
+			needs = append(needs, need)
+		}
+		lacking[need] = append(lacking[need], cmp.Or(act.Words, string(act.ID)))
 	}
-	if len(missing) == 0 {
+	for _, need := range needs {
+		verbs := lacking[need]
+		shown := strings.Join(verbs[:min(len(verbs), shownVerbs)], ", ")
+		if more := len(verbs) - shownVerbs; more > 0 {
+			shown += fmt.Sprintf(" and %d more", more)
+		}
+		all = append(all, finding{"note", "rights", queue.Clean("without " + need + ": no " + shown), "GRANT " + need + " TO the login, where that is meant"})
+	}
+	if len(all) == 0 {
 		return []finding{{"ok", "rights", queue.Clean("every action"), ""}}
 	}
 	return all

@@ -79,3 +79,13 @@ func TestDoctorOnHostRights(t *testing.T) {
 		require.Contains(t, f.Remedy, c.remedy)
 	}
 }
+
+// The doctor names the roles that a login lacks, with the verbs that need them.
+func TestDoctorOnRights(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := doctorSays(t, "rights", db.DSN(pgtest.Login(t, db, "queue_viewer", "workflow_admin", "dot_executor", "subscription_admin")))
+	require.Equal(t, "note", f.State)
+	require.Regexp(t, `^without dead_letter_operator: no requeue, resolve, reopen, undo, .+, .+ and [0-9]+ more$`, f.Found.String())
+	require.Equal(t, "GRANT dead_letter_operator TO the login, where that is meant", f.Remedy)
+}

@@ -103,3 +103,18 @@ func TestTheRemedyOfARefusedAddressIsOnTheServer(t *testing.T) {
 	require.ErrorContains(t, refused, "pg_hba.conf of the server must let this login")
 	require.ErrorContains(t, pgerror.Translate(&pgconn.PgError{Code: "28000", Message: `role "anna" is not permitted to log in`}), "check user")
 }
+
+// The server says the same of a wrong password and of none; what to do differs.
+func TestNoPasswordWasGiven(t *testing.T) {
+	t.Parallel()
+	for password, do := range map[string]string{"": "no password was given", "wrong": "check user, database and password"} {
+		err := pgerror.Translate(errors.Join(
+			&pgconn.ConnectError{Config: &pgconn.Config{Password: password}},
+			&pgconn.PgError{Code: "28P01", Message: `password authentication failed for user "anna"`}))
+		var e *queue.Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, queue.KindUnavailable, e.Kind)
+		require.Equal(t, `password authentication failed for user "anna"`, e.What.String())
+		require.Contains(t, e.Do.String(), do)
+	}
+}

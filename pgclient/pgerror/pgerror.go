@@ -85,10 +85,14 @@ func Translate(err error) error {
 		return err
 	}
 	var pg *pgconn.PgError
+	var connect *pgconn.ConnectError
 	if errors.As(err, &pg) {
+		if pg.Code == "28P01" && errors.As(err, &connect) && connect.Config.Password == "" { // the server does not say that it got none
+			return queue.NewError(queue.KindUnavailable, Mask(pg.Message), "SQLSTATE "+pg.Code,
+				"no password was given: write it into ~/.pgpass (HOST:PORT:DATABASE:USER:PASSWORD, mode 0600) or into PGPASSWORD").Because(err)
+		}
 		return serverError(pg, err)
 	}
-	var connect *pgconn.ConnectError
 	var netErr net.Error
 	what := ""
 	switch {

@@ -14,8 +14,8 @@ import (
 // lacksWithin limits the search for the missing role: a caller waits for it after a refusal.
 const lacksWithin = 2 * time.Second
 
-// Lacks returns this login and the GRANT by which a superuser gives it the right to the function,
-// table or view of this name in schema public; do is "" if nobody but the owner has that right.
+// Lacks returns this login and the GRANT by which the login that migrates gives it the right to the
+// function, table or view of this name in schema public; do is "" if nobody but the owner has that right.
 func (p *Pool) Lacks(ctx context.Context, object string) (login, do string, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lacksWithin)
 	defer cancel()
@@ -33,9 +33,9 @@ func (p *Pool) Lacks(ctx context.Context, object string) (login, do string, err 
 	switch {
 	case err != nil || len(roles) == 0:
 	case len(roles) == 1:
-		do = "the login needs the role " + roles[0] + "; as a superuser: GRANT " + roles[0] + " TO " + to
+		do = "the login needs the role " + roles[0] + "; as the login that ran migrate up: GRANT " + roles[0] + " TO " + to
 	default:
-		do = "the login needs one of the roles " + strings.Join(roles, ", ") + "; as a superuser: GRANT one of them TO " + to
+		do = "the login needs one of the roles " + strings.Join(roles, ", ") + "; as the login that ran migrate up: GRANT one of them TO " + to
 	}
 	return login, do, err
 }
