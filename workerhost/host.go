@@ -109,6 +109,7 @@ type Host struct {
 	background sync.WaitGroup
 
 	ending    atomic.Pointer[time.Time]       // when the host began to end; nil before that
+	waits     atomic.Pointer[string]          // why its loops have not started yet; nil: it does not wait
 	base      atomic.Pointer[context.Context] // the context of the loops; nil while Run does not run, when Start fails
 	listener  atomic.Pointer[pgclient.Listener]
 	wakesLost atomic.Bool // the listener receives no wake signals, and this was logged
@@ -257,6 +258,7 @@ func (h *Host) startConfigured(ctx context.Context) error {
 	if len(names) == 0 {
 		return nil
 	}
+	defer h.waits.Store(nil)
 	var otherSign string // last sign of life of the instance that has the id, when it was first seen
 	var since time.Time
 	for pause := 100 * time.Millisecond; ; {
@@ -267,6 +269,7 @@ func (h *Host) startConfigured(ctx context.Context) error {
 			return nil
 		case queue.KindOf(err) == queue.KindUnavailable:
 			h.log.Warn("the database is unavailable: the host waits", "error", err.Error())
+			h.waits.Store(new("waits for the database: " + err.Error()))
 			pause = min(2*pause, 5*time.Second)
 		case sign != "" && otherSign == "":
 			h.log.Warn("another instance has the host id and may have crashed: the host waits", "reason", err.Error())

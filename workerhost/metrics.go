@@ -59,6 +59,9 @@ func (h *Host) Ready() string {
 	if st.Refused != "" {
 		return st.Refused
 	}
+	if why := h.waits.Load(); why != nil {
+		return *why
+	}
 	for _, l := range st.Loops {
 		wanted := h.opts.Loops == nil || slices.Contains(h.opts.Loops, l.Name)
 		if wanted && l.State != loop.Running {

@@ -88,6 +88,21 @@ func (m *serviceManager) follow(living, working context.Context, host *workerhos
 	}
 }
 
+// reloading reports that the host drains for the settings that were read again. The next host reports
+// when it is ready.
+func (m *serviceManager) reloading() {
+	if m.conn != nil {
+		m.send("STATUS=draining, then it starts with the settings that were read again")
+	}
+}
+
+// kept reports why the host goes on with its old settings.
+func (m *serviceManager) kept(err error) {
+	if m.conn != nil {
+		m.send("STATUS=" + queue.Clean("goes on with the old settings: "+err.Error()).Cut(200).String())
+	}
+}
+
 // failed gives the manager the reason why the host ended. It shows it until the next start. A nil
 // err is no reason.
 func (m *serviceManager) failed(err error) {

@@ -16,18 +16,22 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// A worker reports to the service manager that started it: ready, alive, stopping, and why it failed.
+// A worker reports to the service manager that started it: ready, alive, stopping, what it waits for,
+// and why it failed.
 func TestServiceManagerIsNotified(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	login := pgtest.Login(t, db, "dot_executor", "router_worker", "saga_orchestrator", "webhook_worker", "lease_reset_cleaner")
 	path, wait := serviceSocket(t)
 	cmd := qtop(t, db.DSN(login), "worker", "--host-id", "w1")
-	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+path, "WATCHDOG_USEC=400000")
+	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+path, "WATCHDOG_USEC=400000", "QTOP_DELIVERY_SECRETS=acme=env:NOWHERE")
+	var log lockedBuffer
+	cmd.Stderr = &log
 	require.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	wait("READY=1")
+	require.Contains(t, log.text(), `"this host cannot use a secret: it would send no webhook that is signed with it","reason":"secret_ref \"acme\": environment variable NOWHERE is not set"`)
 	wait("WATCHDOG=1")
 	wait("WATCHDOG=1")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
@@ -39,6 +43,14 @@ func TestServiceManagerIsNotified(t *testing.T) {
 		_ = cmd.Process.Kill()
 		require.FailNow(t, "the worker does not end")
 	}
+
+	nobody := "postgres://anna@" + net.JoinHostPort("127.0.0.1", "1") + "/app?sslmode=disable"
+	cmd = qtop(t, nobody, "worker")
+	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+path)
+	require.NoError(t, cmd.Start())
+	wait("STATUS=not ready: waits for the database: no connection to PostgreSQL: ")
+	require.NoError(t, cmd.Process.Kill())
+	require.Error(t, cmd.Wait())
 
 	cmd = qtop(t, pgtest.Empty(t).DSN(""), "worker")
 	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+path)
@@ -132,11 +144,14 @@ func TestDrainingHostLives(t *testing.T) {
 	}()
 	wait("READY=1")
 	drains(syscall.SIGHUP)
-	wait("STATUS=not ready: ")
+	wait("STATUS=draining, then it starts with the settings that were read again")
 	lives()
 	require.NoError(t, os.WriteFile(end, nil, 0o600))
 	wait("READY=1")
 	require.NoError(t, os.Remove(end))
+	require.NoError(t, os.WriteFile(config, []byte("loop: [job_executor]\n"), 0o600))
+	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
+	wait(`STATUS=goes on with the old settings: unknown key "loop"`)
 	drains(syscall.SIGTERM)
 	wait("STATUS=draining")
 	for range 3 {

@@ -154,10 +154,13 @@ func (a *app) workUntil(ctx context.Context, client *pgclient.Client, host *work
 	for _, f := range append(a.files, hostFiles(a.settings)...) {
 		log.Warn("file open to others", "what", f.What, "do", f.Do, "for", f.use)
 	}
+	if len(a.settings.Loops) == 0 || slices.Contains(a.settings.Loops, "webhook_worker") {
+		a.warnOfSecrets(log)
+	}
 	log.Info("worker host starts", "host_id", a.settings.HostID, "version", version())
 	ended := make(chan error, 1)
 	go func() { ended <- host.Run(run) }()
-	following.Go(func() { manager.follow(living, ctx, host) })
+	following.Go(func() { manager.follow(living, run, host) })
 	var next *workerhost.Host
 	for next == nil {
 		select {
@@ -169,11 +172,28 @@ func (a *app) workUntil(ctx context.Context, client *pgclient.Client, host *work
 			log.Info("worker host ended", "host_id", a.settings.HostID, "reason", queue.Clean(reason).String())
 			return nil, err
 		case <-reloads:
-			next = a.reloaded(client, log)
+			var err error
+			if next, err = a.reloaded(client, log); err != nil {
+				manager.kept(err)
+			}
 		}
 	}
 	stop(errReload)
+	manager.reloading()
 	return next, <-ended
+}
+
+// warnOfSecrets logs each secret of the settings that cannot be used, before a delivery needs it.
+func (a *app) warnOfSecrets(log *slog.Logger) {
+	secrets, err := sender.NewSecrets(secretSources(a.settings.Delivery.Secrets))
+	if err != nil {
+		return // host has refused these settings
+	}
+	for _, ref := range secrets.Refs() {
+		if _, fault := secrets.Look(ref); fault != nil {
+			log.Warn("this host cannot use a secret: it would send no webhook that is signed with it", "reason", fault.What, "do", fault.Do)
+		}
+	}
 }
 
 // errReload is the cause with which a host stops when another host of the same
@@ -190,10 +210,10 @@ func stopWord(ctx context.Context) string {
 }
 
 // reloaded reads the settings again and returns a host with them. It returns
-// nil if the settings cannot be used: the running host then continues with the
-// old settings. Changed settings of the connection take effect only at the next
-// start.
-func (a *app) reloaded(client *pgclient.Client, log *slog.Logger) *workerhost.Host {
+// an error if the settings cannot be used: the running host then continues with
+// the old settings. Changed settings of the connection take effect only at the
+// next start.
+func (a *app) reloaded(client *pgclient.Client, log *slog.Logger) (*workerhost.Host, error) {
 	old, files := a.settings, a.files
 	err := a.reread()
 	var next *workerhost.Host
@@ -209,10 +229,10 @@ func (a *app) reloaded(client *pgclient.Client, log *slog.Logger) *workerhost.Ho
 	if err != nil {
 		a.settings, a.files = old, files
 		log.Error("the configuration was not read again: the host goes on with the old one", "error", err.Error())
-		return nil
+		return nil, err
 	}
 	log.Info("configuration read again: the host drains and starts with it")
-	return next
+	return next, nil
 }
 
 func metricsError(err error) error {
