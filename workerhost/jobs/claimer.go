@@ -49,7 +49,7 @@ type claimer struct {
 	mu             sync.Mutex
 	allowed        bool // claims may be made
 	closed         bool // the loop has ended: jobs of the current claim are handed back
-	unanswered     bool // a claim returned an error, but may have been committed
+	unanswered     lease.Unanswered
 	current        *claim
 	lastSent       time.Duration // when a claim was last sent, by state.clock
 	noTxClaimUntil time.Duration // until when (by state.clock) no claim shares a producer's transaction
@@ -79,7 +79,7 @@ func (t *claimer) start(ctx context.Context, knownTokens func() []pgtype.UUID) b
 		return false
 	}
 	var tokens []pgtype.UUID
-	releaseFirst := t.hasUnanswered() && len(t.delivered) == 0 // the leases of delivered claims are not in knownTokens yet
+	releaseFirst := t.releaseDue() && len(t.delivered) == 0 // the leases of delivered claims are not in knownTokens yet
 	if releaseFirst {
 		tokens = knownTokens()
 	}
@@ -98,17 +98,24 @@ func (t *claimer) start(ctx context.Context, knownTokens func() []pgtype.UUID) b
 	return true
 }
 
-// hasUnanswered reports whether a claim returned an error but may have been committed.
+// hasUnanswered reports whether jobs of a claim without an answer may be leased.
 func (t *claimer) hasUnanswered() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.unanswered
+	return t.unanswered.Open()
+}
+
+func (t *claimer) releaseDue() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.unanswered.Due(time.Now())
 }
 
 // releaseUnanswered hands back the jobs of claims that were committed although their answer never
 // arrived: the jobs that this host leases under a token not in knownTokens. No claim may be under
 // way.
 func (t *claimer) releaseUnanswered(ctx context.Context, knownTokens []pgtype.UUID) error {
+	began := time.Now()
 	n, err := t.Client.JobClaimLost(ctx, t.ID, knownTokens)
 	if err != nil && !pgerror.NoFunction(err) { // without the function the leases expire
 		return err
@@ -118,7 +125,7 @@ func (t *claimer) releaseUnanswered(ctx context.Context, knownTokens []pgtype.UU
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.unanswered = false
+	t.unanswered.Released(began, time.Now())
 	return nil
 }
 
@@ -131,7 +138,7 @@ func (t *claimer) reserve(inTx bool) *claim {
 	if !t.allowed || t.current != nil || len(t.delivered) == cap(t.delivered) {
 		return nil
 	}
-	if inTx && (t.clock() < t.noTxClaimUntil || t.resumeAfter != nil || t.unanswered) { // a claim from a backlog takes longer, and a producer must not wait for it
+	if inTx && (t.clock() < t.noTxClaimUntil || t.resumeAfter != nil || t.unanswered.New()) { // a claim from a backlog takes longer, and a producer must not wait for it
 		return nil
 	}
 	n := t.wanted()
@@ -164,7 +171,9 @@ func (t *claimer) deliver(c *claim) {
 	t.current, t.resumeAfter = nil, nil
 	if c.err != nil {
 		c.jobs = nil // releaseUnanswered hands back all jobs of the claim, also those whose rows were read
-		t.unanswered = t.unanswered || pgerror.MayHaveCommitted(c.err)
+		if pgerror.MayHaveCommitted(c.err) {
+			t.unanswered.Add()
+		}
 	}
 	if at := t.clock(); c.inTx && (c.ownSkipped && len(c.jobs) == 0 || at-c.sentAt > slowTxClaim) {
 		t.noTxClaimUntil = at + txClaimPause

@@ -66,7 +66,7 @@ func (s *leases) shorten(length time.Duration) {
 // waited too long in the buffer, and starts renewals.
 func (s *leases) check(ctx context.Context) {
 	now, tick := s.clock(), s.ticks.Add(1)
-	s.all = slices.DeleteFunc(s.all, func(g *leaseGroup) bool { return g.open.Load() == 0 })
+	s.all = slices.DeleteFunc(s.all, func(g *leaseGroup) bool { return g.settled(now) })
 	for _, g := range s.all {
 		if g.until() <= now {
 			s.cancelExpired(g)
@@ -100,7 +100,7 @@ func (s *leases) cancelExpired(g *leaseGroup) {
 func (s *leases) due(now time.Duration, tick int64) (renew []*leaseGroup, start []*run) {
 	for _, g := range s.all {
 		length := time.Duration(g.length.Load())
-		if left := g.until() - now; left > 0 && left <= length*2/3 {
+		if left := g.until() - now; g.open.Load() > 0 && left > 0 && left <= length*2/3 {
 			renew = append(renew, g)
 		}
 		for i := range g.runs {

@@ -57,15 +57,21 @@ func (r *results) newRecorder(result string, writers int, record func(context.Co
 		OnLost: func(batch []*run, err error) {
 			r.l.Log.Error("results could not be recorded: the leases will expire and the jobs will run again",
 				"result", result, "jobs", len(batch), "error", err.Error())
-			for _, run := range batch {
-				run.outcome = leaseLost
-			}
-			r.settle(batch)
+			r.lost(batch)
 		},
 		OnError:   r.l.RecordError,
 		TextBytes: func(run *run) int { return len(run.text) },
 		DropText:  func(run *run) { run.text = "" },
 	})
+}
+
+// lost settles jobs whose results will never be recorded.
+func (r *results) lost(runs []*run) {
+	for _, run := range runs {
+		run.outcome = leaseLost
+		run.group.lost.Store(true)
+	}
+	r.settle(runs)
 }
 
 // close records the queued results of all three kinds, until deadline.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/qtop/qtop/pgclient/work"
+	"github.com/qtop/qtop/workerhost/lease"
 )
 
 const (
@@ -115,12 +116,20 @@ type leaseGroup struct {
 	from   atomic.Int64 // start of the lease: clock before the last claim or renewal was sent
 	length atomic.Int64 // duration of the lease from then
 	open   atomic.Int32 // how many of the jobs are not settled
+	lost   atomic.Bool  // the result of one of the jobs will never be recorded
 	failed int          // renewals that failed since the last one; only one check at a time uses it
 }
 
 // until is the time on clock at which the lease ends. The lease is counted from before the
 // statement was sent, so in the database it never ends earlier.
 func (g *leaseGroup) until() time.Duration { return time.Duration(g.from.Load() + g.length.Load()) }
+
+// settled reports that the lease is no longer needed. If the result of one of its jobs was lost, its
+// token stays known until it has ended: if the job were handed back as one of a claim without an
+// answer, it would run again without counting a lost lease, and perhaps without end.
+func (g *leaseGroup) settled(now time.Duration) bool {
+	return g.open.Load() == 0 && !(g.lost.Load() && now < g.until()+lease.Spare)
+}
 
 // startDue reports whether the job has run for so long that its start must be recorded.
 func (r *run) startDue(tick int64) bool {

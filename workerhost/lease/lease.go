@@ -2,6 +2,7 @@
 // share:
 //
 //   - Results records results in batches and repeats a batch while the database is away.
+//   - Unanswered says when the work of claims without an answer is handed back.
 //   - Budget bounds the memory of long payloads.
 //   - Outlive keeps the context of a claim alive for a short time after the loop was stopped.
 //
@@ -19,6 +20,9 @@ import (
 const (
 	// MaxBatch is how many rows one statement claims or settles at most.
 	MaxBatch = 1000
+	// Spare is how much later than by this host's clock a lease may end in the database: it is
+	// counted from before the statement was sent, and the statement may have taken a while.
+	Spare = time.Minute
 	// Unreadable is the error text of a job or webhook whose payload the database cannot return.
 	// The other jobs of the same claim are not affected.
 	Unreadable = "as text the payload is longer than 64 MiB, or holds numbers of thousands of digits that make it so"

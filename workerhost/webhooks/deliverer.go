@@ -202,21 +202,25 @@ func (d *deliverer) claim(ctx context.Context) {
 		after = d.claimedTo
 	}
 	var known []string
-	unanswered := d.leases.unanswered
-	if unanswered {
+	releaseFirst := d.leases.unanswered.Due(now)
+	if releaseFirst {
 		known = d.leases.tokens()
 	}
 	go func() {
 		claiming, cancel := lease.Outlive(ctx, d.l.Remaining)
 		defer cancel()
-		if unanswered {
-			if err := d.leases.releaseUnanswered(claiming, known); err != nil {
-				d.claims <- claim{err: err, unreleased: true}
-				return
+		c := claim{limit: room, perSubscription: each, skipped: skip, after: after, sent: now}
+		if releaseFirst {
+			c.releaseBegan = time.Now()
+			if c.err = d.leases.releaseUnanswered(claiming, known); c.err == nil {
+				c.releaseEnded, c.sent = time.Now(), time.Now()
 			}
 		}
-		jobs, err := d.Client.ClaimWebhooks(claiming, d.ID, room, skip, each, after)
-		d.claims <- claim{jobs: jobs, err: err, limit: room, perSubscription: each, skipped: skip, after: after, sent: now, returned: time.Now()}
+		if c.err == nil {
+			c.jobs, c.err = d.Client.ClaimWebhooks(claiming, d.ID, room, skip, each, after)
+		}
+		c.returned = time.Now()
+		d.claims <- c
 	}()
 }
 
@@ -348,7 +352,11 @@ func (d *deliverer) requestEnded(ctx context.Context, x *delivery) {
 
 // resultEnded removes a delivery whose result is recorded or lost.
 func (d *deliverer) resultEnded(x *delivery) {
-	d.leases.forget(x)
+	if x.resultLost.Load() {
+		d.leases.refuse(x)
+	} else {
+		d.leases.forget(x)
+	}
 	if x.delivered {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -95,7 +96,8 @@ func (x *delivery) renewed(at time.Time, done bool) (lost bool) {
 type claim struct {
 	jobs            []work.WebhookJob
 	err             error
-	unreleased      bool // not sent, because releaseUnanswered failed with err
+	releaseBegan    time.Time // of releaseUnanswered before the claim
+	releaseEnded    time.Time // zero = that was not called or failed with err
 	limit           int
 	perSubscription int // most jobs of one webhook subscription
 	skipped         []int64
@@ -112,12 +114,18 @@ type leases struct {
 	l          *loop.Loop
 	leased     map[int64]*delivery
 	unreleased []*delivery // deliveries to hand back when the database is available again, or their rows are not locked
-	unanswered bool        // a claim returned an error, but may have been committed
+	unanswered lease.Unanswered
+	refused    []*delivery // their results were lost, and their leases may not have ended
 }
 
 // add keeps the deliveries of a claim until they are settled or handed back.
 func (s *leases) add(c claim) []*delivery {
-	s.unanswered = c.unreleased || pgerror.MayHaveCommitted(c.err)
+	if !c.releaseEnded.IsZero() {
+		s.unanswered.Released(c.releaseBegan, c.releaseEnded)
+	}
+	if pgerror.MayHaveCommitted(c.err) {
+		s.unanswered.Add()
+	}
 	xs := make([]*delivery, len(c.jobs))
 	for i, j := range c.jobs {
 		xs[i] = &delivery{WebhookJob: j, endpoint: endpointOf(j.CallbackURL), claimSent: c.sent, claimed: c.returned}
@@ -135,9 +143,20 @@ func (s *leases) forget(x *delivery) {
 	}
 }
 
+// refuse ends the renewal of a delivery whose result was lost. Until its lease has ended its token
+// stays known: if the delivery were handed back as one of a claim without an answer, it would be
+// sent again without counting a lost lease, and perhaps without end.
+func (s *leases) refuse(x *delivery) {
+	s.forget(x)
+	s.refused = slices.DeleteFunc(append(s.refused, x), func(x *delivery) bool { return x.remaining() < -lease.Spare })
+}
+
 // tokens returns all lease tokens that this process knows.
 func (s *leases) tokens() []string {
-	tokens := make([]string, 0, len(s.leased))
+	tokens := make([]string, 0, len(s.leased)+len(s.refused))
+	for _, x := range s.refused {
+		tokens = append(tokens, x.LeaseToken)
+	}
 	for _, x := range s.leased {
 		tokens = append(tokens, x.LeaseToken)
 	}
@@ -205,7 +224,7 @@ func (s *leases) handBack(ctx context.Context) {
 		time.Sleep(lockedPause)
 		xs, s.unreleased = s.unreleased, nil
 	}
-	if !s.unanswered {
+	if !s.unanswered.Open() {
 		return
 	}
 	ctx, cancel := lease.Outlive(ctx, s.l.Remaining)

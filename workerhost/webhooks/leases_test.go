@@ -22,6 +22,24 @@ func TestForgetOnlyTheSameDelivery(t *testing.T) {
 	require.Empty(t, s.leased)
 }
 
+// Until its lease has ended, a delivery whose result was lost is not handed back as one of a lost
+// claim, and its lease is not renewed.
+func TestTokensOfLostResultsAreKept(t *testing.T) {
+	t.Parallel()
+	d := &deliverer{leases: &leases{leased: map[int64]*delivery{}}, failing: map[int64]int{}}
+	end := func(id int64, token string, left time.Duration, lost bool) {
+		x := &delivery{WebhookJob: work.WebhookJob{JobID: id, LeaseToken: token}, delivered: true, until: time.Now().Add(left)}
+		d.leases.leased[id] = x
+		x.resultLost.Store(lost)
+		d.resultEnded(x)
+	}
+	end(1, "ended", -time.Hour, true)
+	end(2, "lost", time.Minute, true)
+	end(3, "recorded", time.Minute, false)
+	require.Equal(t, []string{"lost"}, d.leases.tokens())
+	require.Empty(t, d.leases.leased)
+}
+
 // A delivery knows the server's clock from the end of its lease.
 func TestServerAhead(t *testing.T) {
 	t.Parallel()

@@ -5,7 +5,8 @@
 -- committed. A worker calls it after a claim that failed without showing whether it was committed, and passes the
 -- tokens of all leases that it knows. All other leases under its worker_id are released at once, and no attempt is
 -- counted; otherwise the deliveries would wait until the leases expire. The worker must have no other claim under way
--- during the call. The worker_id must be that of a registered worker host of the caller's login (host id/first 8 digits
+-- during the call. A claim without an answer may be committed only after the call: repeat the call for a minute.
+-- The worker_id must be that of a registered worker host of the caller's login (host id/first 8 digits
 -- of its instance); otherwise nothing is released.
 CREATE OR REPLACE FUNCTION public.fn_webhook_claim_lost(p_worker_id text, p_known uuid[]) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
