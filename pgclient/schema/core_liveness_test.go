@@ -93,6 +93,21 @@ func TestExecutorBeat(t *testing.T) {
 	require.True(t, get[bool](c, `SELECT last_beat_at > now() - interval '1 minute' AND last_beat_payload ->> 'in_flight' = '3'
 		FROM public.queue_heartbeat WHERE executor_id = 'kg'`))
 
+	// The time of the last work is stored by the clock of the server, whatever clock the sender has.
+	worked := func(payload string) float64 {
+		t.Helper()
+		beat("kg", payload)
+		require.False(t, get[bool](c, "SELECT last_beat_payload ? 'now' FROM public.queue_heartbeat WHERE executor_id = 'kg'"))
+		return get[float64](c, "SELECT extract(epoch FROM clock_timestamp() - (last_beat_payload ->> 'last_work_at')::timestamptz)::float8 FROM public.queue_heartbeat WHERE executor_id = 'kg'")
+	}
+	for _, day := range []string{"2020-01-01", "2090-01-01"} {
+		require.InDelta(t, 40, worked(`{"last_work_at": "`+day+`T12:00:00.5Z", "now": "`+day+`T13:00:40.5+01:00"}`), 10)
+		require.InDelta(t, 0, worked(`{"last_work_at": "`+day+`T12:00:01Z", "now": "`+day+`T12:00:00Z"}`), 10, "after its own now")
+	}
+	require.InDelta(t, 0, worked(`{"last_work_at": "2090-01-01T12:00:00Z"}`), 10, "of a release that sends no now")
+	require.Greater(t, worked(`{"last_work_at": "2020-01-01T12:00:00Z"}`), 1e6)
+	require.Zero(t, get[int](c, "SELECT count(*)::int FROM public.queue_heartbeat WHERE last_beat_payload ? 'last_work_at' AND last_beat_payload ->> 'last_work_at' NOT LIKE '____-__-__T%Z'"))
+
 	for _, key := range []string{"body", "content", "raw", "vector", "embedding", "secret", "token", "password", "ssn", "personal_data"} {
 		_, err := tryCall(dot, "public.fn_queue_heartbeat_write('kg', jsonb_build_object($1::text, 1), 'kg')", key)
 		refused(t, "22023", err, key)

@@ -244,6 +244,9 @@ type JobHeartbeat struct {
 	DoneTotal  int64      `json:"done_total"` // jobs finished since the executor started
 	InFlight   int        `json:"in_flight"`  // jobs that it is working on
 	LastWorkAt *time.Time `json:"last_work_at"`
+	// Now is the time of the heartbeat by the clock of LastWorkAt: the database stores how long
+	// ago that was, by its own clock.
+	Now *time.Time `json:"now,omitempty"`
 }
 
 // ExecutorHeartbeat writes a heartbeat of an executor; a non-empty string says why it was refused.

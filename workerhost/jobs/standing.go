@@ -146,8 +146,9 @@ func (s *standing) progress() work.JobHeartbeat {
 	}
 	b := work.JobHeartbeat{DoneTotal: done, InFlight: int(s.open.Load())}
 	if !s.workedAt.IsZero() {
-		at := s.workedAt // a heartbeat that is still being sent must not see a later change
-		b.LastWorkAt = &at
+		now := time.Now().UTC()
+		at := now.Add(-now.Sub(s.workedAt)) // now.Sub is monotonic, whatever step the clock has made meanwhile
+		b.LastWorkAt, b.Now = &at, &now
 	}
 	return b
 }

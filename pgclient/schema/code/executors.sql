@@ -219,7 +219,8 @@ COMMENT ON FUNCTION public.fn_queue_executor_owner_set IS
 
 -- fn_queue_heartbeat_write(id, payload, actor) → {executor_id, actor, last_beat_at}; refused: unregistered;
 -- deregistered; tick_worker (only a tick of the worker writes its beats); not_owner (this login is not a member of the
--- owner role).
+-- owner role). last_work_at is stored by the clock of the server: as long before now as it is before the payload's key
+-- now, and never in the future.
 CREATE OR REPLACE FUNCTION public.fn_queue_heartbeat_write(p_executor_id text, p_payload jsonb, p_actor text)
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -228,6 +229,7 @@ DECLARE
   v_row public.queue_heartbeat;
   v_rule text;
   v_reason text;
+  v_worked timestamptz;
 BEGIN
   IF jsonb_typeof(COALESCE(p_payload, '{}')) <> 'object' OR octet_length(p_payload::text) > 8000 THEN
     RAISE EXCEPTION 'p_payload must be a JSON object of at most 8000 bytes' USING ERRCODE = '22023';
@@ -266,6 +268,13 @@ BEGIN
   IF v_rule IS NOT NULL THEN
     RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_reason);
   END IF;
+  v_worked := public.fn_queue_time_or_null(p_payload ->> 'last_work_at');
+  IF v_worked IS NOT NULL THEN -- the clock of the host may differ from that of the server
+    p_payload := p_payload || jsonb_build_object('last_work_at', to_char((clock_timestamp() - greatest(interval '0',
+        COALESCE(public.fn_queue_time_or_null(p_payload ->> 'now'), clock_timestamp()) - v_worked)) AT TIME ZONE 'UTC',
+      'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'));
+  END IF;
+  p_payload := p_payload - 'now';
   IF p_payload ->> 'state' = 'stopped' AND public.fn_queue_executor_live(p_executor_id, v_actor) THEN
     p_payload := p_payload || '{"state": "idle"}'; -- this host stopped; another one works as the executor
   END IF;
@@ -276,7 +285,7 @@ $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_heartbeat_write TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_queue_heartbeat_write IS
   'Writes a beat of a registered executor. Payload keys: state (working, idle, stopped), done_total, in_flight, '
-  'last_work_at.';
+  'last_work_at; now is the time by the clock of the sender, to which last_work_at belongs.';
 
 -- fn_queue_executor_waits(executor) → why the executor may not be deregistered: it holds leased jobs, or waiting jobs
 -- match its job subscriptions. NULL = it may be deregistered. Internal.
