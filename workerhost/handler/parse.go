@@ -61,7 +61,8 @@ func Parse(specs []Spec, s *sender.Sender) (map[string]Handler, error) {
 	return all, nil
 }
 
-// limited gives each attempt a timeout, so that a handler that hangs frees its slot.
+// limited gives each attempt a timeout. Runner.Run applies it itself, so that also a handler that
+// does not return frees its slot.
 type limited struct {
 	Handler
 	timeout time.Duration

@@ -67,6 +67,12 @@ type attempt struct {
 // job is not at fault: the caller should hand it back instead of recording a
 // failure.
 func (r *Runner) Run(ctx context.Context, h Handler, job Job) error {
+	if l, ok := h.(limited); ok { // so that Run knows when the handler's time is over
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, l.timeout)
+		defer cancel()
+		h = l.Handler
+	}
 	if ctx.Err() != nil {
 		return &Failure{Code: endCode(ctx), Err: errText("the handler was not started: no time was left for it")}
 	}
