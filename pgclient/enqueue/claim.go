@@ -3,6 +3,8 @@ package enqueue
 import (
 	"context"
 	"errors"
+	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -20,10 +22,24 @@ import (
 func (s *sender) claimInTx(ctx context.Context, conn *pgx.Conn, enqueue statement, jobs []Job, claimer Claimer, claim *work.Claim) (answer, error) {
 	statementWithTimeout := statement{enqueue.sql + noTrigger + shortLockWait, enqueue.args}
 	// Claimed jobs must be delivered to workers even if the caller has given up, so the end of its
-	// context does not cancel the statements. The server's timeouts end each statement before this
-	// context ends.
-	both, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*pgpool.WorkTimeout+work.JobTimeout)
+	// context does not cancel the statements.
+	both, cancel := context.WithTimeout(context.WithoutCancel(ctx), pgpool.ActTimeout)
 	defer cancel()
+	// The host makes no other claim until it has the result of this one. After claimWithin it gets
+	// an error, and hands back what the claim may still lease.
+	var once sync.Once
+	give := func(jobs []work.Job, remaining bool, err error) (given bool) {
+		once.Do(func() {
+			given = true
+			if err == nil {
+				s.claimed(jobs)
+			}
+			claimer.Claimed(jobs, remaining, err)
+		})
+		return given
+	}
+	late := time.AfterFunc(s.claimWithin, func() { give(nil, false, pgerror.Translate(context.DeadlineExceeded)) })
+	defer late.Stop()
 	p := startPipeline(both, conn, []statement{statementWithTimeout, {work.ClaimSQL, claim.Arguments(conn.TypeMap())}})
 	var got []work.Job
 	var broken error // the jobs are leased, but their rows cannot be decoded
@@ -41,17 +57,15 @@ func (s *sender) claimInTx(ctx context.Context, conn *pgx.Conn, enqueue statemen
 	}
 	_ = p.Close()
 	if errors.As(err, &refused) && !conn.IsClosed() { // the server refused a statement, so the transaction is rolled back
-		claimer.Claimed(nil, made, nil)
+		give(nil, made, nil)
 		return s.sendAndNotify(ctx, conn, enqueue, jobs, claimer, true)
 	} else if err != nil {
-		claimer.Claimed(nil, false, pgerror.Translate(err))
+		give(nil, false, pgerror.Translate(err))
 		claimer.Look()
 		return a, err
 	}
-	s.claimed(got)
 	remaining := !a.within(got)
-	claimer.Claimed(got, remaining, pgerror.Translate(broken))
-	if remaining {
+	if !give(got, remaining, pgerror.Translate(broken)) || remaining {
 		for _, domain := range domainsOf(jobs) {
 			s.Notify(domain)
 		}

@@ -2,6 +2,7 @@ package enqueue
 
 import (
 	"sync"
+	"time"
 
 	"github.com/qtop/qtop/pgclient/work"
 )
@@ -14,7 +15,8 @@ type Claimer interface {
 	//
 	// A claim runs in the transaction of the jobs. After the commit, Claimed is called once with
 	// the jobs that the claim leased, and with whether it left some of the offered ones. It leased
-	// none if the claim failed, or was dropped because of a lock.
+	// none if the claim failed, or was dropped because of a lock. If there is no answer within 15 s,
+	// Claimed is called with an error.
 	//
 	// After a promise, Look is called after the commit.
 	Offer(jobs []Job) (claim *work.Claim, willLook bool)
@@ -32,9 +34,10 @@ func (noClaimer) Look()                                 {}
 // sender sends the statements that enqueue jobs.
 type sender struct {
 	*Notifier
-	mu      sync.Mutex
-	claimer Claimer
-	explain func(error) error // names the role that a refused login lacks
+	mu          sync.Mutex
+	claimer     Claimer
+	claimWithin time.Duration     // how long the claimer waits for the result of a claim
+	explain     func(error) error // names the role that a refused login lacks
 }
 
 func (s *sender) attach(t Claimer) {

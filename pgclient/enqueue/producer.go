@@ -63,7 +63,7 @@ func New(c *pgclient.Client) *Producer {
 	if c.Work() != nil {
 		pool = c.Work()
 	}
-	return &Producer{pool: pool, batch: &batcher{sender: &sender{Notifier: NewNotifier(pool), claimer: noClaimer{}, explain: pool.Explain}}}
+	return &Producer{pool: pool, batch: &batcher{sender: &sender{Notifier: NewNotifier(pool), claimer: noClaimer{}, claimWithin: work.JobTimeout, explain: pool.Explain}}}
 }
 
 // Enqueue enqueues one job and wakes its listeners. If a job with the same idempotency key
