@@ -28,6 +28,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,7 +47,7 @@ import (
 type Options struct {
 	DSN       string // empty = the PG* environment variables, as in psql
 	ListenDSN string // a direct connection, if DSN leads to a pooler; empty = DSN
-	Program   string // application_name starts with it; default "qtop"
+	Program   string // application_name starts with it; default "qtop"; at most 35 ASCII characters
 	Actor     string // the person whom audit rows name; the database cannot verify it
 	Pooler    string // "transaction" = DSN leads to a pooler in transaction mode; empty = a pooler is detected
 	ReadOnly  bool   // every session is read-only; PostgreSQL refuses writes too
@@ -83,11 +84,19 @@ type Client struct {
 	changes  chan struct{}
 }
 
+// programName matches a name that PostgreSQL stores unchanged in application_name (63 bytes, visible
+// ASCII), followed by the use of the connection and the tag of the process.
+var programName = regexp.MustCompile("^[ -~]{1,35}$")
+
 // Open prepares the pools. It does not wait for the server, so that a console can open and report
 // that the database is down.
 func Open(ctx context.Context, o Options) (*Client, error) {
 	if o.Program == "" {
 		o.Program = "qtop"
+	}
+	if !programName.MatchString(o.Program) {
+		return nil, queue.NewError(queue.KindConfig, "the name of the program is not 1 to 35 visible ASCII characters and spaces", "Program",
+			"shorten it: PostgreSQL cuts application_name, and its end distinguishes the processes of a login")
 	}
 	c := &Client{opts: o, route: &pgsession.Route{}, tag: newTag(), changes: make(chan struct{}, 1), link: queue.Link{State: "connecting"}}
 	if o.Pooler == "transaction" {
@@ -215,6 +224,7 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 	cc := cfg.ConnConfig
 	cfg.MaxConns, cfg.MinConns = size, 0
 	cfg.HealthCheckPeriod = 5 * time.Second
+	cfg.PingTimeout = pingWithin
 	var spare time.Duration
 	switch use {
 	case "read":
@@ -239,6 +249,9 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 			return err
 		}
 		if use == "work" {
+			if err := c.route.Isolated(ctx, conn); err != nil {
+				return err
+			}
 			return expected(ctx, conn, c.opts.ExpectServer)
 		}
 		why, err := fits(ctx, conn, use)

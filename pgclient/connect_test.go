@@ -443,3 +443,23 @@ func TestSnapshotBothForms(t *testing.T) {
 	require.True(t, get[bool](w, `SELECT p.body::jsonb = public.fn_queue_snapshot('1 hour') - '{taken_at,took_ms,shared}'::text[]
 		FROM public.fn_queue_picture('1 hour') p`))
 }
+
+// The end of application_name distinguishes the processes of a login, so it must be
+// stored whole. A connection that has failed silently does not hold up the next call for long.
+func TestOpenChecksTheProgram(t *testing.T) {
+	t.Parallel()
+	for name, good := range map[string]bool{"": true, "shop worker 7": true, strings.Repeat("x", 35): true, strings.Repeat("x", 36): false, "café": false, "a\tb": false} {
+		c, err := pgclient.Open(t.Context(), pgclient.Options{DSN: "host=/nowhere", Program: name, WorkConns: 1})
+		if !good {
+			require.ErrorContains(t, err, "1 to 35 visible ASCII characters", name)
+			require.Equal(t, queue.KindConfig, queue.KindOf(err))
+			continue
+		}
+		require.NoError(t, err, name)
+		for _, pool := range []*pgpool.Pool{c.Look(), c.Read(), c.Act(), c.Work()} {
+			require.Equal(t, 3*time.Second, pool.Config().PingTimeout)
+			require.LessOrEqual(t, len(pool.Config().ConnConfig.RuntimeParams["application_name"]), 63)
+		}
+		c.Close()
+	}
+}

@@ -197,15 +197,19 @@ func (c *Client) CheckSchema(ctx context.Context) error {
 }
 
 // UnexpectedServer returns a warning if the server is not one of Options.ExpectServer; empty = it
-// is, or any server is accepted.
+// is, or any server is accepted. Of several servers it asks the one on which the host works.
 func (c *Client) UnexpectedServer(ctx context.Context) (queue.Text, error) {
 	if len(c.opts.ExpectServer) == 0 {
 		return queue.Text{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
+	pool := c.work
+	if pool == nil {
+		pool = c.read
+	}
 	var s server
-	if err := c.read.QueryRow(ctx, "SELECT "+serverColumns).Scan(&s.cluster, &s.address, &s.port); err != nil {
+	if err := pool.QueryRow(ctx, "SELECT "+serverColumns).Scan(&s.cluster, &s.address, &s.port); err != nil {
 		return queue.Text{}, pgerror.Translate(err)
 	}
 	return queue.Clean(s.unexpected(c.opts.ExpectServer)), nil

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
@@ -56,6 +57,18 @@ func TestPoolerThatCannotBeServed(t *testing.T) {
 	<-h.done
 	require.ErrorContains(t, h.err, "the pooler is in statement mode")
 	require.Equal(t, queue.KindConfig, queue.KindOf(h.err))
+	require.Zero(t, w.int("SELECT count(*) FROM public.queue_host"))
+
+	// Through a pooler the level of the login applies, and in no other than READ COMMITTED a job can be claimed.
+	login := pgx.Identifier{u.User.Username()}.Sanitize()
+	w.exec("ALTER ROLE " + login + " SET default_transaction_isolation = 'repeatable read'")
+	for _, mode := range []string{"session", "transaction"} {
+		h := runHost(t, pgtest.NewBouncer(t, w.db, mode, []string{u.User.Username()}).DSN(u.User.Username()), workerhost.Options{})
+		<-h.done
+		require.ErrorContains(t, h.err, "no job can be claimed")
+		require.ErrorContains(t, h.err, "ALTER ROLE "+login+" SET default_transaction_isolation = 'read committed'")
+		require.Equal(t, queue.KindConfig, queue.KindOf(h.err))
+	}
 	require.Zero(t, w.int("SELECT count(*) FROM public.queue_host"))
 
 	s := pgtest.OwnInstalled(t, "postgres", nil)

@@ -26,7 +26,11 @@ func loginFindings(ctx context.Context, x patient) []finding {
 	}
 	mayAct := slices.ContainsFunc(x.session.Roles, func(r string) bool { return r != "queue_viewer" })
 	for _, set := range settings {
-		if f := settingFinding(set, mayAct, x.session.ReadOnly && !x.settings.ReadOnly); f.Check != "" {
+		f := settingFinding(set, mayAct, x.session.ReadOnly && !x.settings.ReadOnly)
+		if f.Check == "isolation" && x.session.Pooler && slices.Contains(x.session.Roles, "dot_executor") && inForce(set, settings) {
+			f.State, f.Found = "bad", queue.Clean(f.Found.String()+", and a worker host refuses to run: no job could be claimed")
+		}
+		if f.Check != "" {
 			out = append(out, f)
 		}
 	}
@@ -53,6 +57,15 @@ func loginFindings(ctx context.Context, x patient) []finding {
 		out = []finding{{"ok", "logins", queue.Clean(fmt.Sprintf("%d, none may do more than its roles; no setting of theirs changes what a statement does", len(logins))), ""}}
 	}
 	return out
+}
+
+// inForce reports whether a setting is that of this login's sessions: the setting of the role in the
+// database comes first, then that of the role, of the database, of the server.
+func inForce(x inspect.LoginSetting, all []inspect.LoginSetting) bool {
+	rank := func(s inspect.LoginSetting) int {
+		return queue.Choose(s.Server, 0, 1) + queue.Choose(s.Role.Empty(), 0, 2) + queue.Choose(s.Database.Empty(), 0, 1)
+	}
+	return x.Mine && !slices.ContainsFunc(all, func(s inspect.LoginSetting) bool { return s.Mine && s.Name == x.Name && rank(s) > rank(x) })
 }
 
 // shownLogins is the greatest number of lines about logins that the doctor
@@ -93,7 +106,7 @@ func settingFinding(x inspect.LoginSetting, mayAct, readOnly bool) finding {
 			return finding{"note", "encoding", queue.Clean(says + ": qtop speaks UTF-8; other programs of the login may not"), reset}
 		}
 	case "default_transaction_isolation":
-		if value != "read committed" {
+		if value != "read committed" && value != "read uncommitted" {
 			return finding{"note", "isolation", queue.Clean(says + ": behind a pooler statements of qtop fail with SQLSTATE 40001 under load"), reset}
 		}
 	}

@@ -51,6 +51,20 @@ func TestDoctorOnPoolers(t *testing.T) {
 		require.Contains(t, f.Found.String(), c.found)
 		require.Contains(t, f.Remedy, c.remedy)
 	}
+
+	admin := db.Conn(t, "")
+	const level = " SET default_transaction_isolation = serializable"
+	for _, sql := range []string{"GRANT dot_executor TO " + login, "ALTER DATABASE " + db.Name + level} {
+		_, err := admin.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	require.Equal(t, "note", doctorSays(t, "isolation", db.DSN(login)).State, "a direct connection sets its level")
+	f := doctorSays(t, "isolation", through("transaction"))
+	require.Equal(t, "bad", f.State, f.Found)
+	require.Contains(t, f.Found.String(), "no job could be claimed")
+	_, err := admin.Exec(t.Context(), "ALTER ROLE "+login+" SET default_transaction_isolation = 'read committed'")
+	require.NoError(t, err)
+	require.Equal(t, "note", doctorSays(t, "isolation", through("transaction")).State, "the login has another level")
 }
 
 // The doctor says whether a worker host can run with this login and these settings, and which GRANT is missing.

@@ -76,6 +76,7 @@ func Parse(dsn string) (*pgx.ConnConfig, error) {
 		}
 	}
 	requireTLS(cc)
+	cc.DialFunc = dial
 	Set(cc, Always()...)
 	return cc, nil
 }

@@ -2,6 +2,7 @@ package pgsession_test
 
 import (
 	"context"
+	"net"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -127,6 +128,35 @@ func TestEachTransaction(t *testing.T) {
 	}
 	require.NoError(t, p.Close())
 	is(conn.QueryRow(t.Context(), limit))
+}
+
+// A busy pooler in transaction mode is not taken for one in session mode, although each of two
+// connections that ask one after the other gets a separate server connection.
+func TestBusyPoolerIsInTransactionMode(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	login := pgtest.Login(t, db)
+	b := pgtest.NewBouncer(t, db, "transaction", []string{login})
+	cc, err := pgsession.Parse(b.DSN(login))
+	require.NoError(t, err)
+	route := &pgsession.Route{}
+	busy, err := route.Connect(t.Context(), cc)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, busy.Close(context.WithoutCancel(t.Context()))) }()
+	require.True(t, route.Pooled())
+	dial, calls := cc.DialFunc, 0
+	cc.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if calls++; calls == 2 { // the server connection that the first has used is taken meanwhile
+			if _, err := busy.Exec(ctx, "BEGIN"); err != nil {
+				return nil, err
+			}
+		}
+		return dial(ctx, network, address)
+	}
+	mode, err := route.FindMode(t.Context(), cc)
+	require.NoError(t, err)
+	require.Equal(t, 2, calls)
+	require.Equal(t, pgsession.Transaction, mode)
 }
 
 // A connection that was on its way while another one detected the pooler is refused, because its

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -32,7 +33,8 @@ type Route struct {
 	pooled atomic.Bool
 	begins atomic.Bool // set once a pooler has accepted a transaction
 	mode   atomic.Pointer[Mode]
-	names  sync.Map // maps an IP address to the host name that was looked up
+	asked  atomic.Int64 // when FindMode last had no time to detect the mode, in Unix nanoseconds
+	names  sync.Map     // maps an IP address to the host name that was looked up
 }
 
 // Mode is what a pooler does with the connections of its clients.
@@ -216,6 +218,25 @@ func (r *Route) look(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
+// Isolated returns an error if a pooler's transactions have another isolation level than READ
+// COMMITTED, which claims need. A direct connection sets the level of its session. Through a pooler
+// it could only be set by a statement within each transaction, and then a settings statement that
+// comes first is too late.
+func (r *Route) Isolated(ctx context.Context, conn *pgx.Conn) error {
+	if !r.Pooled() {
+		return nil
+	}
+	var level, login string
+	if err := conn.QueryRow(ctx, "SELECT pg_catalog.current_setting('transaction_isolation'), session_user::text").Scan(&level, &login); err != nil {
+		return err
+	}
+	if level == "read committed" || level == "read uncommitted" {
+		return nil
+	}
+	return queue.NewError(queue.KindConfig, "through the pooler the transactions of login "+login+" are "+level+", and no job can be claimed in them", "dsn",
+		"ALTER ROLE "+pgx.Identifier{login}.Sanitize()+" SET default_transaction_isolation = 'read committed', then RECONNECT in the pooler; or connect without the pooler")
+}
+
 func backend(ctx context.Context, conn *pgx.Conn) (string, error) {
 	answer := conn.PgConn().ExecParams(ctx, "SELECT pg_catalog.pg_backend_pid()", nil, nil, nil, nil).Read()
 	if answer.Err == nil && len(answer.Rows) != 1 {
@@ -245,33 +266,52 @@ func (r *Route) begin(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
+const (
+	modeRounds = 5           // how often FindMode asks on each of its connections
+	askAgain   = time.Minute // after an attempt without a result
+)
+
 // FindMode detects how the pooler assigns server connections, with two connections that it opens
 // and closes; the Route remembers the mode. If the two share a server connection, or change it
-// between transactions, the pooler is in transaction mode. If each keeps its server connection, or
-// if the second cannot connect because the first has the last one, the pooler is in session mode.
+// between transactions, the pooler is in transaction mode. They ask in turn, because in a busy
+// pooler one that asks twice at once often gets the same server connection again. If each keeps its
+// server connection, the pooler is in session mode. If the second cannot connect in time, the first
+// probably has the last server connection, as in session mode; a busy pooler can look the same, so
+// that counts for askAgain only.
 func (r *Route) FindMode(ctx context.Context, cc *pgx.ConnConfig) (Mode, error) {
 	if known := r.mode.Load(); known != nil || !r.Pooled() {
 		return r.Mode(), nil
 	}
-	var seen [4]string
-	for i := range 2 {
+	if time.Since(time.Unix(0, r.asked.Load())) < askAgain {
+		return Session, nil
+	}
+	var conns [2]*pgx.Conn
+	for i := range conns {
 		conn, err := r.Connect(ctx, cc)
 		switch {
-		case err != nil && i == 1 && ctx.Err() != nil: // the first connection has the pooler's last server connection
-			seen[2] = "none"
-			seen[3] = seen[2]
-			continue
+		case err != nil && i == 1 && ctx.Err() != nil:
+			r.asked.Store(time.Now().UnixNano())
+			return Session, nil
 		case err != nil:
 			return "", err
 		}
 		defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-		for j := range 2 {
-			if seen[2*i+j], err = backend(ctx, conn); err != nil {
+		conns[i] = conn
+	}
+	mode := Session
+	var seen [2]string
+	for range modeRounds {
+		for i, conn := range conns {
+			id, err := backend(ctx, conn)
+			if err != nil {
 				return "", err
 			}
+			if id == seen[1-i] || seen[i] != "" && id != seen[i] {
+				mode = Transaction
+			}
+			seen[i] = id
 		}
 	}
-	mode := queue.Choose(seen[0] == seen[1] && seen[1] != seen[2] && seen[2] == seen[3], Session, Transaction)
 	r.mode.Store(&mode)
 	return mode, nil
 }
