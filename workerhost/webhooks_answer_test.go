@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/pgtest"
@@ -42,9 +43,22 @@ func TestWebhooksClaimedWithoutAnswer(t *testing.T) {
 	require.Len(t, p.Dropped(), 1)
 	require.Len(t, log.of(t, "handed back deliveries of a claim whose answer did not arrive"), 1)
 	require.Equal(t, 1, w.int(leased), "the request under way keeps its lease")
-	close(release)
+
+	// Another claim without an answer is committed only now, after its deliveries were to be handed back.
+	w.events("short", 1)
+	w.exec("SELECT public.fn_webhook_router_run(100)")
+	w.set("webhook.worker.enabled", "false") // the host claims nothing meanwhile
+	w.exec("SELECT public.fn_saga_orchestrator_run(100)")
+	require.NoError(t, pgx.BeginFunc(t.Context(), w.admin, func(tx pgx.Tx) error {
+		_, err := tx.Exec(t.Context(), `SELECT public.fn_dot_config_set('webhook.worker.enabled', 'true', 'test', 'test');
+			SELECT 1 / count(*) FROM public.fn_webhook_job_claim((SELECT j.worker_id FROM public.webhook_delivery_jobs j WHERE j.status = 'Leased'), 10)`)
+		return err
+	}))
 	w.becomes(2, reported)
-	require.Equal(t, 1, short.count(), "a delivery was sent twice")
+	require.Len(t, log.of(t, "handed back deliveries of a claim whose answer did not arrive"), 2)
+	close(release)
+	w.becomes(3, reported)
+	require.Equal(t, 2, short.count(), "a delivery was sent twice")
 	require.Equal(t, 1, long.count())
 	require.Zero(t, w.int("SELECT sum(lease_resets)::int FROM public.webhook_delivery_jobs"), "a lease expired")
 }
