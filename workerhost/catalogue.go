@@ -142,6 +142,11 @@ func (ls loops) wake(name string) bool {
 	return l != nil
 }
 
+// handsOn reports whether the loop name has work that waits for it: other loops go on with it.
+func handsOn(name string) bool {
+	return slices.ContainsFunc(catalogue(), func(w worker) bool { return w.name == name && len(w.next) > 0 })
+}
+
 // notifyNext makes other loops of this process check for work after a pass of the loop name:
 // those that do the next step for its result. If more work remains, the loop itself checks again
 // too.

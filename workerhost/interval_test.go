@@ -63,3 +63,18 @@ func TestTicksAtStartAndWithAShorterInterval(t *testing.T) {
 		})
 	}
 }
+
+// What became work while no host listened is found by the first tick of a host, however long the
+// interval since the last run of an earlier host still is.
+func TestFirstTickFindsWhatNoHostHeard(t *testing.T) {
+	t.Parallel()
+	w := routesWorld(t)
+	for _, name := range []string{"iu_outbound_default", "staging_outbound"} {
+		w.set("queue.tick."+name+".interval_seconds", "3600")
+		w.exec("SELECT public.fn_queue_tick_request($1, 'external')", name)
+	}
+	w.exec(emit, "iu", 2)
+	w.exec(emit, "staging", 1)
+	w.run(workerhost.Options{Loops: []string{"iu_outbound_default", "staging_outbound"}})
+	w.becomes(3, routedEvents)
+}

@@ -48,6 +48,9 @@ type ticker struct {
 
 func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 	drain := l.Draining()
+	// asWake: run the next tick like one after a wake signal, so that the database does not check the
+	// interval. The first tick stands for the signals that no host heard, such as between two hosts.
+	asWake := handsOn(l.Name)
 	select {
 	case <-t.listening:
 	case <-time.After(firstTickWait):
@@ -59,7 +62,6 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var started, nextTick time.Time // when the last tick began, and when the next one is due
-	asWake := false                 // run the next tick like one after a wake signal, so that the database does not check the interval
 	afterQuick := false             // the next tick of the timer follows a quick run
 	overduePause := minGap          // doubles while work is due but the tick does not find it yet
 	failedPause := retryFailed      // doubles while runs fail; the cause may be gone at once, and due work must not wait for the interval
@@ -82,7 +84,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 			continue
 		case <-timer.C:
 			if asWake {
-				source = "wake" // after a wake signal the database does not check that the interval has passed
+				source = "wake"
 			}
 		}
 		asWake, afterQuick = false, false
