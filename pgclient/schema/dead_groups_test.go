@@ -180,6 +180,9 @@ func TestCounterRankRecounted(t *testing.T) {
 	c.snapshotAgrees("folded beside it")
 }
 
+// refresh is how a console reads a new snapshot.
+const refresh = "SELECT taken_at, took_ms::float8, shared, body FROM public.fn_queue_picture('0')"
+
 // A refresh of the snapshot stays fast with 100,000 groups of dead letters.
 func TestDeadGroupsLarge(t *testing.T) {
 	if os.Getenv("QTOP_TEST_FULL") == "" {
@@ -190,7 +193,7 @@ func TestDeadGroupsLarge(t *testing.T) {
 	c.exec("SET statement_timeout = 0; SELECT public.fn_queue_counter_compact(); RESET statement_timeout")
 	c.exec("VACUUM ANALYZE")
 	c.snapshotAgrees("large")
-	mid := medianMS(t, c.root, "SELECT length(body) FROM public.fn_queue_picture('0')", 20)
+	mid := medianMS(t, c.root, refresh, 20)
 	t.Logf("a refresh: %.1f ms", mid)
 	require.Less(t, mid, 50.0, "five times the budget, for a machine that does something else as well")
 }
@@ -226,6 +229,8 @@ func TestSnapshotReadsItsInputsOnce(t *testing.T) {
 	tx, err := c.db.Conn(t, "").Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, tx.Rollback(context.Background())) }()
+	_, err = tx.Exec(t.Context(), "SET LOCAL track_functions = 'all'")
+	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), "SELECT public.fn_queue_snapshot_parts()")
 	require.NoError(t, err)
 	var executors, counts int64
@@ -234,6 +239,13 @@ func TestSnapshotReadsItsInputsOnce(t *testing.T) {
 		FROM pg_stat_xact_user_tables WHERE schemaname = 'public'`).Scan(&executors, &counts))
 	require.LessOrEqual(t, executors, int64(3), "once for v_queue_watch, once for what only the section executors shows, once for reasons; it was 6")
 	require.Less(t, counts, int64(100), "75 groups are shown; each was looked up again, and each of their subjects: 165")
+	calls := func(function string) (n int64) {
+		require.NoError(t, tx.QueryRow(t.Context(), "SELECT sum(calls) FROM pg_stat_xact_user_functions WHERE funcname = $1", function).Scan(&n), function)
+		return n
+	}
+	require.LessOrEqual(t, calls("fn_queue_counter_unfolded"), int64(5), "once for all sections, and once for each of four views and functions that others read too; it was 11")
+	require.EqualValues(t, 1, calls("fn_webhook_unrouted"), "once for alerts and waiting; it was 2")
+	require.EqualValues(t, 1, calls("fn_iu_notification_backlog"), "for health; the alerts look up only the oldest; it was 2")
 }
 
 // BenchmarkDeadGroups measures with 10, 1,000 and 100,000 groups of dead letters: a refresh of the
@@ -254,7 +266,7 @@ func BenchmarkDeadGroups(b *testing.B) {
 			first := run("SELECT public.fn_queue_counter_compact()")
 			run("VACUUM ANALYZE")
 			for b.Loop() {
-				b.ReportMetric(medianMS(b, pool, "SELECT length(body) FROM public.fn_queue_picture('0')", 20), "ms/refresh")
+				b.ReportMetric(medianMS(b, pool, refresh, 20), "ms/refresh")
 				b.ReportMetric(medianMS(b, pool, "INSERT INTO public.queue_counter_recent SELECT scope, k1, k2, k3, 0 FROM public.queue_counter LIMIT 50; SELECT public.fn_queue_counter_compact()", 20), "ms/fold")
 				b.ReportMetric(medianMS(b, pool, "SELECT count(*) FROM public.v_queue_health", 3), "ms/health")
 				b.ReportMetric(run("SELECT public.fn_queue_recount('test', 'nothing differs', false)"), "ms/recount")

@@ -272,7 +272,7 @@ func TestDelayedJobsAreNotRead(t *testing.T) {
 	j.watermarksWanted()
 	j.exec("ALTER TABLE public.job_queue SET (autovacuum_enabled = off)")
 	j.oldSnapshot()
-	queries := []string{"SELECT public.fn_job_tick()", "SELECT public.fn_job_due_late()", "SELECT * FROM public.fn_queue_due_work('{}', '{}', '{}')", "SELECT public.fn_step_job_promote_targets(10, '{}')"}
+	queries := []string{"SELECT public.fn_job_tick()", "SELECT public.fn_job_due_late()", "SELECT * FROM public.fn_queue_due_work('{}', '{}', '{}', 0, NULL)", "SELECT public.fn_step_job_promote_targets(10, '{}')"}
 	read := func() (pages []int) {
 		t.Helper()
 		for _, q := range queries {
@@ -360,7 +360,7 @@ func TestJobInQuarantineHoldsNoWatermark(t *testing.T) {
 	})
 	for _, state := range []string{"with", "without"} {
 		require.False(t, get[bool](j.core, "SELECT public.fn_job_due_late()"), state)
-		require.Nil(t, get[*string](j.core, "SELECT min(oldest_at)::text FROM public.fn_queue_due_work('{}', '{}', '{}') WHERE 'job_queue_default' = ANY (loops)"), state)
+		require.Nil(t, get[*string](j.core, "SELECT min(oldest_at)::text FROM public.fn_queue_due_work('{}', '{}', '{}', 0, NULL) WHERE 'job_queue_default' = ANY (loops)"), state)
 		require.Nil(t, call(t, j.work, "public.fn_job_tick()")["next_due"], state)
 		if state == "with" {
 			j.exec("UPDATE public.job_watermark_state SET at = at - interval '1 hour'")

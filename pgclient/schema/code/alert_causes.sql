@@ -18,14 +18,16 @@ COMMENT ON VIEW public.v_queue_unserved IS
 GRANT SELECT ON public.v_queue_unserved TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
--- fn_queue_due_work(queue lanes, webhook backlogs, route backlogs) → one row for each queue with due work. Internal.
+-- fn_queue_due_work(queue lanes, webhook backlogs, route backlogs, fn_webhook_unrouted()) → one row for each queue with
+-- due work. Internal.
 --   queue          the name that fn_queue_why accepts; empty for housekeeping
 --   loops          the loops that must run to do the work
 --   oldest_at      when the oldest of the work became due
 --   waiting        how many items are due
 --   subscriptions  the webhook subscriptions of an endpoint
 CREATE OR REPLACE FUNCTION public.fn_queue_due_work(p_lanes public.snapshot_lane[],
-  p_hooks public.v_webhook_backlog[], p_routes public.v_iu_route_backlog[])
+  p_hooks public.v_webhook_backlog[], p_routes public.v_iu_route_backlog[], p_unrouted bigint,
+  p_unrouted_at timestamptz)
   RETURNS TABLE (queue text, loops text[], oldest_at timestamptz, waiting bigint, subscriptions bigint[], why text)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 #variable_conflict use_column
@@ -45,8 +47,8 @@ BEGIN
   UNION ALL
   SELECT '', ARRAY['saga_orchestrator', 'webhook_worker'], min(h.sendable_at), NULL, NULL, '' FROM hooks h
   UNION ALL
-  SELECT 'webhook events', ARRAY['webhook_router'], u.oldest_at, least(u.waiting, 10000), NULL, ''
-  FROM public.fn_webhook_unrouted() u WHERE u.waiting > 0
+  SELECT 'webhook events', ARRAY['webhook_router'], p_unrouted_at, least(p_unrouted, 10000), NULL, ''
+  WHERE p_unrouted > 0
   UNION ALL
   SELECT 'events ' || b.event_domain, ARRAY[b.worker_name], b.oldest_at, least(b.waiting, 10000), NULL, ''
   FROM unnest(p_routes) b WHERE b.waiting > 0 AND b.enabled
@@ -56,8 +58,8 @@ BEGIN
   UNION ALL
   SELECT '', ARRAY['job_queue_default'], public.fn_job_unready_first(public.fn_job_unready_from()), NULL, NULL, ''
   UNION ALL
-  SELECT '', ARRAY['iu_notification_worker'], n.oldest_at, NULL, NULL, ''
-  FROM public.fn_iu_notification_backlog() n WHERE n.waiting > 0
+  SELECT '', ARRAY['iu_notification_worker'], (SELECT p.created_at FROM public.iu_notification_pending p
+    WHERE p.processed_at IS NULL AND p.failed_at IS NULL ORDER BY p.created_at LIMIT 1), NULL, NULL, ''
   UNION ALL
   SELECT '', ARRAY['lease_reaper'], min(l.lease_until), NULL, NULL, '' FROM public.fn_job_leases() l WHERE l.live > 0
   UNION ALL
@@ -73,9 +75,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_due_work IS
   'The due work of every queue, and the loops that must run to do it. Internal.';
 
--- fn_queue_alert_rows(queue lanes, webhook and route backlogs, rows of v_queue_watch) → the rows of v_queue_alert. The
--- caller passes the rows that a console snapshot reads anyway. Kinds: silence, broadcast, failing, quarantine
--- (v_queue_alert_own), and
+-- fn_queue_alert_rows(queue lanes, webhook and route backlogs, rows of v_queue_watch, fn_webhook_unrouted()) → the rows
+-- of v_queue_alert. The caller passes the rows that a console snapshot reads anyway. Kinds: silence, broadcast,
+-- failing, quarantine (v_queue_alert_own), and
 --   no_host    tick workers and executors of hosts that are gone: silent, or with work that has waited for over a
 --              minute. A single silent tick worker raises no such alert: its silence alert is enough.
 --   unclaimed  a queue lane with jobs that have been due for over a minute and that no live executor can claim
@@ -84,7 +86,8 @@ COMMENT ON FUNCTION public.fn_queue_due_work IS
 -- The last four become critical at queue.backlog.critical_seconds; no_host also when one of its parts is critical.
 -- cause: the subject of the alert that this one follows from, '' = none; never an alert that is less severe. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_alert_rows(p_lanes public.snapshot_lane[],
-  p_hooks public.v_webhook_backlog[], p_routes public.v_iu_route_backlog[], p_watch public.v_queue_watch[])
+  p_hooks public.v_webhook_backlog[], p_routes public.v_iu_route_backlog[], p_watch public.v_queue_watch[],
+  p_unrouted bigint, p_unrouted_at timestamptz)
   RETURNS TABLE (alert_key text, kind text, subject text, severity text, since timestamptz, age_seconds bigint,
   ratio numeric, event_ids uuid[], state text, acked_by text, acked_at timestamptz, comment text,
   ack_expires_at timestamptz, last_cleared text, cause text, detail text)
@@ -116,7 +119,7 @@ BEGIN
     SELECT w.*, public.fn_age(w.oldest_at) AS age, w.loops && u.loops AS hostless,
       CASE WHEN v_critical > 0 AND public.fn_age(w.oldest_at) >= v_critical THEN 'critical' ELSE 'warning' END
         AS severity
-    FROM public.fn_queue_due_work(p_lanes, p_hooks, p_routes) w CROSS JOIN unserved u
+    FROM public.fn_queue_due_work(p_lanes, p_hooks, p_routes, p_unrouted, p_unrouted_at) w CROSS JOIN unserved u
     WHERE w.oldest_at < now() - interval '1 minute'
   ), unclaimed AS MATERIALIZED (
     -- only lanes for which the first reason of fn_snapshot_lanes is that no live executor can claim
@@ -229,10 +232,12 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off AS $fn$
 DECLARE
   v_watch public.v_queue_watch[] := ARRAY(SELECT w FROM public.v_queue_watch w);
+  v_unrouted record := public.fn_webhook_unrouted();
 BEGIN
   RETURN QUERY SELECT r.* FROM public.fn_queue_alert_rows(
-    public.fn_snapshot_lanes(ARRAY(SELECT b FROM public.v_job_backlog b), v_watch),
-    ARRAY(SELECT b FROM public.v_webhook_backlog b), ARRAY(SELECT b FROM public.v_iu_route_backlog b), v_watch) r;
+    public.fn_snapshot_lanes(ARRAY(SELECT b FROM public.v_job_backlog b), v_watch, public.fn_queue_counter_new()),
+    ARRAY(SELECT b FROM public.v_webhook_backlog b), ARRAY(SELECT b FROM public.v_iu_route_backlog b), v_watch,
+    p_unrouted => v_unrouted.waiting, p_unrouted_at => v_unrouted.oldest_at) r;
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_alerts TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";

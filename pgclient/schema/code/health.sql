@@ -173,10 +173,12 @@ COMMENT ON COLUMN public.v_dead_letter_group.domain IS 'webhook, or the domain o
 COMMENT ON COLUMN public.v_dead_letter_group.subscription_id IS 'the webhook subscription; NULL for jobs and events';
 GRANT SELECT ON public.v_dead_letter_group TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
--- fn_dead_letter_top(largest, newest) → rows of v_dead_letter_group: for each source (webhook, job, event), the largest
--- groups, and the groups of the newest dead letters. The cost does not depend on the number of groups: it finds the
--- largest by the folded counters and the unfolded deltas. Counts are exact. SECURITY DEFINER, as fn_job_backlog.
-CREATE OR REPLACE FUNCTION public.fn_dead_letter_top(p_largest int, p_newest int)
+-- fn_dead_letter_top(largest, newest, fn_queue_counter_new()) → rows of v_dead_letter_group: for each source (webhook,
+-- job, event), the largest groups, and the groups of the newest dead letters. The cost does not depend on the number of
+-- groups: it finds the largest by the folded counters and the unfolded deltas. Counts are exact. SECURITY DEFINER, as
+-- fn_job_backlog.
+CREATE OR REPLACE FUNCTION public.fn_dead_letter_top(p_largest int, p_newest int,
+  p_new public.v_queue_counter_part[])
   RETURNS SETOF public.v_dead_letter_group
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
@@ -184,9 +186,8 @@ SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan 
 BEGIN
   RETURN QUERY
   WITH delta AS MATERIALIZED (
-    SELECT d.scope, d.k1, d.k2, d.k3, sum(d.n) AS n
-    FROM public.fn_queue_counter_unfolded('{dead_webhook,dead_job,dead_event}'::text[]) d
-    GROUP BY d.scope, d.k1, d.k2, d.k3
+    SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM unnest(p_new) d
+    WHERE d.scope = ANY ('{dead_webhook,dead_job,dead_event}'::text[])
   ), newest AS (
     (SELECT 'dead_webhook' AS scope, o.final_error_code::text AS k1, o.subscription_id::text AS k2, '' AS k3
     FROM public.dead_letter_open o ORDER BY o.dead_letter_id DESC LIMIT p_newest)
@@ -201,10 +202,10 @@ BEGIN
     -- n: the folded count from queue_counter_rank plus unfolded deltas (more). The first branch below has the
     -- folded count already; keys that only the other branches have need the look-up.
     SELECT x.scope, x.k1, x.k2, x.k3, COALESCE(max(x.n), (SELECT r.n FROM public.queue_counter_rank r
-      WHERE r.scope = x.scope AND r.k1 = x.k1 AND r.k2 = x.k2 AND r.k3 = x.k3), 0) + COALESCE(sum(x.more), 0) AS n,
-      bool_or(x.newest) AS newest
+      WHERE r.scope = x.scope AND r.k1 = x.k1 AND r.k2 = x.k2 AND r.k3 = x.k3), 0)
+        + COALESCE(sum(x.more), 0)::bigint AS n, bool_or(x.newest) AS newest
     FROM (
-      SELECT t.scope, t.k1, t.k2, t.k3, t.n, NULL::numeric AS more, false AS newest
+      SELECT t.scope, t.k1, t.k2, t.k3, t.n, NULL::bigint AS more, false AS newest
       FROM (VALUES ('dead_webhook'), ('dead_job'), ('dead_event')) s (scope)
       CROSS JOIN LATERAL (SELECT r.scope, r.k1, r.k2, r.k3, r.n FROM public.queue_counter_rank r
         WHERE r.scope = s.scope AND r.n > 0 ORDER BY r.n DESC, r.k1, r.k2, r.k3
@@ -214,7 +215,7 @@ BEGIN
       UNION ALL SELECT w.scope, w.k1, w.k2, w.k3, NULL, NULL, true FROM newest w) x
     GROUP BY x.scope, x.k1, x.k2, x.k3
   ), top AS MATERIALIZED (
-    SELECT c.scope, c.k1, c.k2, c.k3, c.n::bigint AS n FROM (SELECT a.scope, a.k1, a.k2, a.k3, a.n, a.newest,
+    SELECT c.scope, c.k1, c.k2, c.k3, c.n FROM (SELECT a.scope, a.k1, a.k2, a.k3, a.n, a.newest,
         row_number() OVER (PARTITION BY a.scope ORDER BY a.n DESC, a.k1, a.k2, a.k3) AS place
       FROM keys a WHERE a.n > 0) c
     WHERE c.place <= p_largest OR c.newest
@@ -244,25 +245,22 @@ $fn$;
 COMMENT ON FUNCTION public.fn_dead_letter_top IS
   'The largest groups of open dead letters per source, and those of the newest dead letters. Internal.';
 
--- fn_dead_letter_total(bound) → groups: the number of groups of open dead letters, at most bound; bounded: true if
--- there are more groups than bound; open: the exact number of open dead letters. Internal.
-CREATE OR REPLACE FUNCTION public.fn_dead_letter_total(p_bound int, OUT groups bigint, OUT bounded boolean,
-  OUT open bigint)
+-- fn_dead_letter_total(bound, fn_queue_counter_new()) → groups: the number of groups of open dead letters, at most
+-- bound; bounded: true if there are more groups than bound; open: the exact number of open dead letters. Internal.
+CREATE OR REPLACE FUNCTION public.fn_dead_letter_total(p_bound int, p_new public.v_queue_counter_part[],
+  OUT groups bigint, OUT bounded boolean, OUT open bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
 DECLARE
   v_folded bigint;
 BEGIN
   -- a delta changes the number of groups if it opens a new group or empties one
   SELECT COALESCE(sum(x.n), 0), COALESCE(sum((x.r + x.n > 0)::int - (x.r > 0)::int), 0) INTO open, groups FROM (
-    SELECT sum(d.n) AS n, COALESCE((SELECT r.n FROM public.queue_counter_rank r
+    SELECT d.n, COALESCE((SELECT r.n FROM public.queue_counter_rank r
       WHERE r.scope = d.scope AND r.k1 = d.k1 AND r.k2 = d.k2 AND r.k3 = d.k3), 0) AS r
-    FROM public.fn_queue_counter_unfolded('{dead_webhook,dead_job,dead_event}'::text[]) d
-    GROUP BY d.scope, d.k1, d.k2, d.k3 OFFSET 0) x;
-  SELECT count(*) INTO v_folded FROM (
-    SELECT FROM (VALUES ('dead_webhook'), ('dead_job'), ('dead_event')) s (scope)
-    CROSS JOIN LATERAL (SELECT FROM public.queue_counter_rank r WHERE r.scope = s.scope AND r.n > 0
-      LIMIT p_bound + 1) r LIMIT p_bound + 1) x;
+    FROM unnest(p_new) d WHERE d.scope = ANY ('{dead_webhook,dead_job,dead_event}'::text[]) OFFSET 0) x;
+  SELECT count(*) INTO v_folded FROM (SELECT FROM public.queue_counter_rank r
+    WHERE r.scope = ANY ('{dead_webhook,dead_job,dead_event}'::text[]) AND r.n > 0 LIMIT p_bound + 1) x;
   groups := groups + v_folded;
   bounded := v_folded > p_bound OR groups > p_bound;
   groups := CASE WHEN bounded THEN p_bound ELSE groups END;
@@ -274,11 +272,12 @@ $fn$;
 COMMENT ON FUNCTION public.fn_dead_letter_total IS
   'How many groups of open dead letters there are, up to a bound, and how many dead letters. Internal.';
 
--- fn_dead_letter_subjects(groups, n) → the dead letters for fn_queue_health_rows when groups has only some of the
--- groups: a row per source, subject and domain, for all subjects in groups and for the n subjects of each source with
--- the most open dead letters. open is exact; last_at is the last failure in groups, NULL if groups has no group of this
--- subject. Internal.
-CREATE OR REPLACE FUNCTION public.fn_dead_letter_subjects(p_dead public.v_dead_letter_group[], p_most int)
+-- fn_dead_letter_subjects(groups, n, fn_queue_counter_new()) → the dead letters for fn_queue_health_rows when groups
+-- has only some of the groups: a row per source, subject and domain, for all subjects in groups and for the n subjects
+-- of each source with the most open dead letters. open is exact; last_at is the last failure in groups, NULL if groups
+-- has no group of this subject. Internal.
+CREATE OR REPLACE FUNCTION public.fn_dead_letter_subjects(p_dead public.v_dead_letter_group[], p_most int,
+  p_new public.v_queue_counter_part[])
   RETURNS SETOF public.v_dead_letter_group
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
@@ -290,7 +289,7 @@ BEGIN
     -- count already; keys that only the other branches have need the look-up.
     SELECT x.source, x.subject, x.domain, COALESCE(max(x.n), (SELECT r.n FROM public.queue_counter_rank r
       WHERE r.scope = 'subject_dead_' || x.source AND r.k1 = x.subject AND r.k2 = x.domain AND r.k3 = ''), 0)
-        + COALESCE(sum(x.more), 0) AS n, max(x.last_at) AS last_at, bool_or(x.known) AS known
+        + COALESCE(sum(x.more), 0)::bigint AS n, max(x.last_at) AS last_at, bool_or(x.known) AS known
     FROM (
       SELECT s.source, t.k1 AS subject, t.k2 AS domain, t.n, NULL::bigint AS more, NULL::timestamptz AS last_at,
         false AS known
@@ -300,14 +299,14 @@ BEGIN
       UNION ALL
       SELECT replace(d.scope, 'dead_', ''), CASE d.scope WHEN 'dead_job' THEN d.k2 ELSE d.k1 END,
         CASE d.scope WHEN 'dead_webhook' THEN 'webhook' ELSE d.k3 END, NULL, d.n, NULL, false
-      FROM public.fn_queue_counter_unfolded('{dead_webhook,dead_job,dead_event}'::text[]) d
+      FROM unnest(p_new) d WHERE d.scope = ANY ('{dead_webhook,dead_job,dead_event}'::text[])
       UNION ALL
       SELECT g.source, CASE g.source WHEN 'job' THEN g.endpoint ELSE g.code END, g.domain, NULL, NULL, g.last_at, true
       FROM unnest(p_dead) g) x
     GROUP BY x.source, x.subject, x.domain
   )
   SELECT c.source, CASE WHEN c.source <> 'job' THEN c.subject END, CASE WHEN c.source = 'job' THEN c.subject END,
-    c.domain, NULL::bigint, c.n::bigint, NULL::timestamptz, c.last_at
+    c.domain, NULL::bigint, c.n, NULL::timestamptz, c.last_at
   FROM (SELECT a.source, a.subject, a.domain, a.n, a.last_at, a.known,
       row_number() OVER (PARTITION BY a.source ORDER BY a.n DESC, a.subject, a.domain) AS place
     FROM keys a WHERE a.n > 0) c

@@ -1,9 +1,10 @@
 -- Snapshot sections about waiting, held and dead webhooks, events and jobs, and about suspended endpoints.
 -- Sources: DP4 §8, DP1 §10.
 
--- fn_snapshot_waiting(lanes, backlogs of webhooks and routes, rows of v_queue_watch) → the section waiting: one object
--- per endpoint, one for the events that the webhook router has not processed yet, one per route, and one per queue lane
--- with waiting jobs; the object with the oldest due item first.
+-- fn_snapshot_waiting(lanes, backlogs of webhooks and routes, rows of v_queue_watch, fn_webhook_unrouted(),
+-- fn_queue_counter_new()) → the section waiting: one object per endpoint, one for the events that the webhook router
+-- has not processed yet, one per route, and one per queue lane with waiting jobs; the object with the oldest due item
+-- first.
 --   waiting_bound      true: more items wait than were counted
 --   in_per_s, out_per_s   items per second over five minutes; of jobs over five to ten minutes
 --   age_seconds        how long the oldest item has been due
@@ -12,7 +13,8 @@
 --   why                the first condition that keeps the items waiting, in the order of the CASE below; '' = none
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_waiting(p_lanes public.snapshot_lane[],
-  p_hooks public.v_webhook_backlog[], p_routes public.v_iu_route_backlog[], p_watch public.v_queue_watch[])
+  p_hooks public.v_webhook_backlog[], p_routes public.v_iu_route_backlog[], p_watch public.v_queue_watch[],
+  p_unrouted bigint, p_unrouted_at timestamptz, p_new public.v_queue_counter_part[])
   RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -36,7 +38,8 @@ BEGIN
     SELECT c.k1::bigint AS sub,
       sum(c.n) FILTER (WHERE c.scope = 'arrived_1m') / 300.0 AS in_s,
       sum(c.n) FILTER (WHERE c.scope = 'drained_1m') / 300.0 AS out_s
-    FROM public.v_queue_counter_part c
+    FROM (SELECT q.scope, q.k1, q.k3, q.n FROM public.queue_counter q
+      UNION ALL SELECT d.scope, d.k1, d.k3, d.n FROM unnest(p_new) d) c
     WHERE c.scope IN ('arrived_1m', 'drained_1m') AND c.k3 COLLATE "C" > v_5m_ago GROUP BY c.k1
   ), unsigned AS (
     SELECT s.subscription_id, count(DISTINCT s.host_id) AS hosts, min(s.what) AS what
@@ -73,7 +76,7 @@ BEGIN
     GROUP BY b.endpoint
   ), unrouted AS (
     SELECT 'webhook events' AS queue, 'webhook' AS source, 'webhook_router' AS subject, 'webhook' AS domain,
-      u.oldest_at, least(u.waiting, 10000) AS waiting, u.waiting > 10000 AS waiting_bound,
+      p_unrouted_at, least(p_unrouted, 10000) AS waiting, p_unrouted > 10000 AS waiting_bound,
       0::float8, 0::float8,
       CASE WHEN v_webhooks_off THEN 'webhook.worker.enabled is off'
         WHEN public.fn_cfg_int('queue.tick.webhook_router.interval_seconds', 60) = 0
@@ -84,11 +87,12 @@ BEGIN
           THEN 'no live host runs webhook_router'
         WHEN EXISTS (SELECT 1 FROM unnest(p_watch) h WHERE h.executor_id = 'webhook_router' AND h.state = 'silent')
           THEN 'webhook_router is silent' ELSE '' END
-    FROM public.fn_webhook_unrouted() u WHERE u.waiting > 0
+    WHERE p_unrouted > 0
   ), routes AS (
     SELECT 'events ' || b.event_domain, 'event', b.worker_name, b.event_domain, b.oldest_at, least(b.waiting, 10000),
       b.waiting > 10000,
-      COALESCE((SELECT sum(c.n) / 300.0 FROM public.v_queue_counter_part c WHERE c.scope = 'event_1m'
+      COALESCE((SELECT sum(c.n) / 300.0 FROM (SELECT q.scope, q.k1, q.k3, q.n FROM public.queue_counter q
+        UNION ALL SELECT d.scope, d.k1, d.k3, d.n FROM unnest(p_new) d) c WHERE c.scope = 'event_1m'
         AND c.k1 = b.event_domain
         AND c.k3 COLLATE "C" > v_5m_ago), 0)::float8, 0::float8,
       CASE WHEN v_routes_off <> '' THEN v_routes_off
@@ -135,45 +139,46 @@ $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_held IS
   'Section of the snapshot: open transactions whose events cannot be routed before they end. Internal.';
 
--- fn_snapshot_dead_groups(groups of dead letters) → the section dead_groups: each group, and how many dead letters were
--- added to it in each five minutes of the last hour (trend, oldest first); the largest group first. Internal.
-CREATE OR REPLACE FUNCTION public.fn_snapshot_dead_groups(p_dead public.v_dead_letter_group[]) RETURNS json
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
+-- fn_snapshot_dead_groups(groups of dead letters, fn_queue_counter_new()) → the section dead_groups: each group, and
+-- how many dead letters were added to it in each five minutes of the last hour (trend, oldest first); the largest group
+-- first. No nested loop: the planner cannot estimate the number of groups. Internal.
+CREATE OR REPLACE FUNCTION public.fn_snapshot_dead_groups(p_dead public.v_dead_letter_group[],
+  p_new public.v_queue_counter_part[]) RETURNS json
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off SET jit = off AS $fn$
 DECLARE
   v_five bigint := (extract(epoch FROM now())::bigint / 300) * 300;
   -- bucket starts are epochs of ten digits, so they can be compared as text
   v_hour_ago text := (v_five - 3600)::text;
 BEGIN
-  RETURN COALESCE((WITH bars AS (
-    -- One object, read by key: the planner cannot estimate the number of groups and would choose a nested loop.
-    SELECT jsonb_object_agg(json_build_array(x.scope, x.k1, x.k2)::text, x.trend) AS by FROM (
-      SELECT b.scope, b.k1, b.k2, json_build_array(
-        COALESCE(sum(b.n) FILTER (WHERE b.back = 11), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 10), 0),
-        COALESCE(sum(b.n) FILTER (WHERE b.back = 9), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 8), 0),
-        COALESCE(sum(b.n) FILTER (WHERE b.back = 7), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 6), 0),
-        COALESCE(sum(b.n) FILTER (WHERE b.back = 5), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 4), 0),
-        COALESCE(sum(b.n) FILTER (WHERE b.back = 3), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 2), 0),
-        COALESCE(sum(b.n) FILTER (WHERE b.back = 1), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 0), 0)) AS trend
-      FROM (
-        -- only these groups: many other groups may have new dead letters
-        SELECT c.scope, c.k1, c.k2, (v_five - c.k3::bigint) / 300 AS back, c.n
-        FROM (SELECT g.code, 'dead_' || g.source || '_5m' AS scope,
-            CASE g.source WHEN 'webhook' THEN g.subscription_id::text ELSE g.domain || '/' || g.endpoint END AS k2
-          FROM unnest(p_dead) g OFFSET 0) w
-        CROSS JOIN LATERAL (SELECT q.scope, q.k1, q.k2, q.k3, q.n FROM public.queue_counter q
-          WHERE q.scope = w.scope AND q.k1 = w.code AND q.k2 = w.k2 AND q.k3 COLLATE "C" > v_hour_ago OFFSET 0) c
-        UNION ALL
-        SELECT d.scope, d.k1, d.k2, (v_five - d.k3::bigint) / 300, d.n
-        FROM public.fn_queue_counter_unfolded('{dead_webhook_5m,dead_job_5m,dead_event_5m}'::text[]) d
-        WHERE d.k3 COLLATE "C" > v_hour_ago OFFSET 0) b
-      GROUP BY b.scope, b.k1, b.k2) x
+  RETURN COALESCE((WITH groups AS MATERIALIZED (
+    SELECT g.source, g.code, g.endpoint, g.domain, g.subscription_id, g.open, g.first_at, g.last_at,
+      'dead_' || g.source || '_5m' AS scope,
+      CASE g.source WHEN 'webhook' THEN g.subscription_id::text ELSE g.domain || '/' || g.endpoint END AS k2
+    FROM unnest(p_dead) g WHERE g.first_at IS NOT NULL
+  ), bars AS (
+    SELECT b.scope, b.k1, b.k2, json_build_array(
+      COALESCE(sum(b.n) FILTER (WHERE b.back = 11), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 10), 0),
+      COALESCE(sum(b.n) FILTER (WHERE b.back = 9), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 8), 0),
+      COALESCE(sum(b.n) FILTER (WHERE b.back = 7), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 6), 0),
+      COALESCE(sum(b.n) FILTER (WHERE b.back = 5), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 4), 0),
+      COALESCE(sum(b.n) FILTER (WHERE b.back = 3), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 2), 0),
+      COALESCE(sum(b.n) FILTER (WHERE b.back = 1), 0), COALESCE(sum(b.n) FILTER (WHERE b.back = 0), 0)) AS trend
+    FROM (
+      -- only these groups: many other groups may have new dead letters
+      SELECT c.scope, c.k1, c.k2, (v_five - c.k3::bigint) / 300 AS back, c.n
+      FROM groups g CROSS JOIN LATERAL (SELECT q.scope, q.k1, q.k2, q.k3, q.n FROM public.queue_counter q
+        WHERE q.scope = g.scope AND q.k1 = g.code AND q.k2 = g.k2 AND q.k3 COLLATE "C" > v_hour_ago OFFSET 0) c
+      UNION ALL
+      SELECT d.scope, d.k1, d.k2, (v_five - d.k3::bigint) / 300, d.n FROM (SELECT u.* FROM unnest(p_new) u
+        WHERE u.scope = ANY ('{dead_webhook_5m,dead_job_5m,dead_event_5m}'::text[]) OFFSET 0) d
+      WHERE d.k3 COLLATE "C" > v_hour_ago) b
+    GROUP BY b.scope, b.k1, b.k2
   )
   SELECT json_agg(x ORDER BY x.open DESC, x.code, x.source, x.endpoint, x.domain, x.subscription_id) FROM (
     SELECT g.source, g.code, g.endpoint, g.domain, g.subscription_id, g.open, g.first_at, g.last_at,
-      COALESCE((SELECT b.by FROM bars b) -> json_build_array('dead_' || g.source || '_5m', g.code,
-        CASE g.source WHEN 'webhook' THEN g.subscription_id::text ELSE g.domain || '/' || g.endpoint END)::text,
-        '[0,0,0,0,0,0,0,0,0,0,0,0]') AS trend
-    FROM unnest(p_dead) g WHERE g.first_at IS NOT NULL) x), '[]');
+      COALESCE(b.trend, '[0,0,0,0,0,0,0,0,0,0,0,0]') AS trend
+    FROM groups g LEFT JOIN bars b ON b.scope = g.scope AND b.k1 = g.code AND b.k2 = g.k2) x), '[]');
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_dead_groups IS

@@ -73,9 +73,9 @@ BEGIN
         WHEN p.in_flight > 0 AND p.last_work_at < now() - make_interval(secs => w.threshold_seconds) THEN 'stuck'
         WHEN h.last_beat_payload ->> 'state' = 'working' THEN 'working'
         ELSE 'idle' END AS state,
-      h.last_beat_at, floor(public.fn_age(h.last_beat_at))::bigint AS age_seconds,
+      h.last_beat_at, floor(p.age)::bigint AS age_seconds,
       w.cadence_seconds AS expected_cadence_seconds, w.threshold_seconds AS stale_threshold_seconds,
-      round(greatest(public.fn_age(h.last_beat_at), 0) / w.cadence_seconds, 2) AS ratio,
+      round(greatest(p.age, 0) / w.cadence_seconds, 2) AS ratio,
       COALESCE(v.severity, '') AS severity, p.in_flight, p.done_total, p.last_work_at,
       COALESCE(h.owner_role, '') AS owner_role, COALESCE(v.acked_by, '') AS acked_by, v.ack_expires_at,
       h.registered_at, h.registered_by, h.deregistered_at, COALESCE(h.deregistered_by, '') AS deregistered_by,
@@ -88,7 +88,8 @@ BEGIN
         THEN (h.last_beat_payload ->> 'in_flight')::bigint END AS in_flight,
       CASE WHEN h.last_beat_payload ->> 'done_total' ~ '^[0-9]{1,15}$'
         THEN (h.last_beat_payload ->> 'done_total')::bigint END AS done_total,
-      public.fn_queue_time_or_null(h.last_beat_payload ->> 'last_work_at') AS last_work_at) p) e), '[]');
+      public.fn_queue_time_or_null(h.last_beat_payload ->> 'last_work_at') AS last_work_at,
+      public.fn_age(h.last_beat_at) AS age OFFSET 0) p) e), '[]');
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_executors IS
