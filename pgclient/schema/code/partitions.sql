@@ -190,8 +190,9 @@ COMMENT ON FUNCTION public.fn_event_stamps_always IS
 -- fn_webhook_retention_sweep. Leaves are created and dropped last, after all work on rows, because that locks their
 -- parents and default partitions until the run commits. If a lock is not granted within 50 ms, the next run repeats the
 -- step: a session that waits for a lock makes other sessions wait behind it. The leaves to drop are read first: at
--- least one, and no more after a third of statement_timeout. Those that the last run read but kept are read last. Tick
--- worker retention_sweep.
+-- least one, and no more after a third of statement_timeout. Those that the last run read but kept are read last. A
+-- leaf that cannot be dropped, because a view of somebody depends on it or it has another owner, is kept alone, and is
+-- in queue_quarantine (step partitions) until it is gone. Tick worker retention_sweep.
 CREATE OR REPLACE FUNCTION public.fn_queue_retention_sweep() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' SET jit = off AS $fn$
 DECLARE
@@ -209,12 +210,14 @@ DECLARE
   v_parent text;
   v_leaf text;
   v_part jsonb;
-  v_counts jsonb := jsonb_build_array();
+  v_counts jsonb := jsonb_build_object(); -- by leaf of job_history: what its jobs take from the counters
   v_read int := 0;
   v_late boolean := false;
   v_leaves text[] := ARRAY[]::text[];
   v_dropped text[] := ARRAY[]::text[];
   v_kept jsonb := jsonb_build_object();
+  v_halted jsonb := jsonb_build_object(); -- by parent, '' = all: why no more leaves are dropped in this run
+  v_error text;
 BEGIN
   PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = 'retention_sweep' FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
@@ -254,7 +257,7 @@ BEGIN
           EXECUTE format('SELECT COALESCE(jsonb_agg(to_jsonb(c)), ''[]'') FROM (SELECT h.job_kind AS k1, '
             'h.event_domain AS k2, h.status AS k3, -count(*) AS n FROM public.%I h GROUP BY 1, 2, 3) c', v_leaf)
             INTO v_part;
-          v_counts := v_counts || v_part;
+          v_counts := v_counts || jsonb_build_object(v_leaf, v_part);
           v_leaves := v_leaves || v_leaf;
           CONTINUE;
         END IF;
@@ -267,19 +270,23 @@ BEGIN
         END IF;
       EXCEPTION WHEN lock_not_available THEN
         v_kept := v_kept || jsonb_build_object(v_leaf, 'busy: checked again in the next run');
-      WHEN query_canceled THEN
+      WHEN query_canceled OR assert_failure OR OTHERS THEN
         v_late := public.fn_queue_step_late(SQLSTATE::text);
         IF v_late IS NULL THEN
           RAISE;
         END IF;
-        v_kept := v_kept || jsonb_build_object(v_leaf, 'not read within statement_timeout: read again in a later run');
+        v_kept := v_kept || jsonb_build_object(v_leaf, CASE WHEN NOT v_late THEN 'failed: ' || left(SQLERRM, 500)
+          ELSE 'not read within statement_timeout: read again in a later run' END);
+        IF NOT v_late THEN -- as for a leaf of another owner
+          PERFORM public.fn_queue_step_failed('partitions'::text, v_leaf, SQLSTATE::text, SQLERRM::text);
+        END IF;
       END;
     END LOOP;
     CONTINUE WHEN v_round = 2;
     BEGIN
       PERFORM public.fn_event_stamps_always();
       v_made := public.fn_queue_partitions_ensure();
-      DELETE FROM public.queue_quarantine q WHERE q.step = 'partitions';
+      DELETE FROM public.queue_quarantine q WHERE q.step = 'partitions' AND q.target = 'ensure';
     EXCEPTION WHEN lock_not_available THEN
       v_kept := v_kept || '{"partitions": "busy: created in the next run"}';
     WHEN query_canceled OR assert_failure OR OTHERS THEN
@@ -294,22 +301,40 @@ BEGIN
   v_leaves := public.fn_queue_leaves_before('queue_metric_sample',
     public.fn_queue_retention_before('retention.samples_days')) || v_leaves;
 
-  BEGIN
-    INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
-    SELECT 'job', c.k1, c.k2, c.k3, c.n FROM jsonb_to_recordset(v_counts) AS c (k1 text, k2 text, k3 text, n bigint);
-    FOREACH v_leaf IN ARRAY v_leaves LOOP
-      EXECUTE format('DROP TABLE public.%I', v_leaf);
-    END LOOP;
-    v_dropped := v_leaves;
-  EXCEPTION WHEN lock_not_available THEN
-    SELECT v_kept || jsonb_object_agg(l, 'busy: dropped in the next run') INTO v_kept FROM unnest(v_leaves) l;
-  WHEN query_canceled THEN
-    IF public.fn_queue_step_late(SQLSTATE::text) IS NULL THEN
-      RAISE;
+  -- Each leaf in its own subtransaction: one on which somebody has built a view keeps no other.
+  FOREACH v_leaf IN ARRAY v_leaves LOOP
+    v_parent := regexp_replace(v_leaf, '_[0-9]{4}_[0-9]{2}(_[0-9]{2})?$', '');
+    IF v_halted ?| ARRAY['', v_parent] THEN
+      v_kept := v_kept || jsonb_build_object(v_leaf, COALESCE(v_halted ->> '', v_halted ->> v_parent));
+      CONTINUE;
     END IF;
-    SELECT v_kept || jsonb_object_agg(l, 'not read within statement_timeout: read again in a later run') INTO v_kept
-    FROM unnest(v_leaves) l;
-  END;
+    BEGIN
+      INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
+      SELECT 'job', c.k1, c.k2, c.k3, c.n
+      FROM jsonb_to_recordset(v_counts -> v_leaf) AS c (k1 text, k2 text, k3 text, n bigint);
+      EXECUTE format('DROP TABLE public.%I', v_leaf);
+      v_dropped := v_dropped || v_leaf;
+    EXCEPTION WHEN lock_not_available THEN
+      v_halted := v_halted || jsonb_build_object(v_parent, 'busy: dropped in the next run');
+      v_kept := v_kept || jsonb_build_object(v_leaf, v_halted ->> v_parent);
+    WHEN query_canceled OR assert_failure OR OTHERS THEN
+      v_late := public.fn_queue_step_late(SQLSTATE::text);
+      IF v_late IS NULL THEN
+        RAISE;
+      END IF;
+      IF v_late THEN
+        v_halted := v_halted || '{"": "not dropped within statement_timeout: dropped in a later run"}';
+        v_kept := v_kept || jsonb_build_object(v_leaf, v_halted ->> '');
+        CONTINUE;
+      END IF;
+      GET STACKED DIAGNOSTICS v_error = PG_EXCEPTION_DETAIL; -- names the objects that depend on it
+      v_error := left(concat_ws(': ', SQLERRM, NULLIF(v_error, '')), 500);
+      v_kept := v_kept || jsonb_build_object(v_leaf, 'failed: ' || v_error);
+      PERFORM public.fn_queue_step_failed('partitions'::text, v_leaf, SQLSTATE::text, v_error);
+    END;
+  END LOOP;
+  DELETE FROM public.queue_quarantine q
+  WHERE q.step = 'partitions' AND q.target <> 'ensure' AND NOT v_kept ? q.target;
   RETURN v_made || v_webhooks || v_did || jsonb_build_object('dropped', v_dropped, 'kept', v_kept);
 END
 $fn$;
