@@ -52,10 +52,12 @@ func partitionFinding(ctx context.Context, x patient) []finding {
 	if x.session.ReadOnly {
 		return []finding{{"note", "partitions", queue.Clean("not looked at: this session is read-only"), "a host's retention_sweep does it every hour"}}
 	}
-	made, caught, err := inspect.EnsurePartitions(ctx, x.client)
+	made, caught, may, err := inspect.EnsurePartitions(ctx, x.client)
 	switch {
-	case queue.KindOf(err) == queue.KindPermission:
+	case err == nil && !may:
 		return []finding{{"note", "partitions", queue.Clean("not looked at: that needs dot_executor"), "a host's retention_sweep does it every hour"}}
+	case queue.KindOf(err) == queue.KindPermission: // of the owner, in whose name the function works
+		return []finding{{"bad", "partitions", queue.Said(err), "give the owner of qtop's tables the rights that the check schema names, then run qtop doctor again"}}
 	case err != nil:
 		return []finding{{"bad", "partitions", queue.Said(err), "run qtop doctor again; a long transaction may hold the table"}}
 	case caught > 0:

@@ -165,6 +165,7 @@ type standing struct {
 	schema.Status
 	Hash    string              `json:"hash"` // of the code in this program
 	Differs []schema.Difference `json:"differs"`
+	Refused string              `json:"refusal"` // why this program must not work on the database; empty = it may
 }
 
 func (a *app) standing(ctx context.Context) (standing, error) {
@@ -182,7 +183,11 @@ func (a *app) standing(ctx context.Context) (standing, error) {
 		return standing{}, pgerror.Connect(err)
 	}
 	differs, err := schema.Differences(ctx, conn)
-	return standing{st, schema.Current().Hash, list(differs)}, pgerror.Connect(err)
+	out := standing{Status: st, Hash: schema.Current().Hash, Differs: list(differs)}
+	if what, do := st.Refusal(); what != "" {
+		out.Refused = what + ": " + do
+	}
+	return out, pgerror.Connect(err)
 }
 
 func (s standing) lines() []string {
@@ -197,6 +202,9 @@ func (s standing) lines() []string {
 	}
 	for _, d := range s.Differs {
 		out = append(out, queue.Clean("differs "+d.Object+": "+d.Why+queue.Choose(strings.HasPrefix(d.Remedy, "qtop "), "", "; "+d.Remedy)).String())
+	}
+	if s.Refused != "" {
+		out = append(out, s.Refused)
 	}
 	return out
 }

@@ -11,16 +11,20 @@ import (
 
 // EnsurePartitions creates the missing partitions for the coming days, as the tick worker
 // retention_sweep does. It returns how many were missing (made) and how many default partitions
-// hold rows (caught). It needs the right to call fn_queue_partitions_ensure; otherwise the error
-// has the kind queue.KindPermission.
-func EnsurePartitions(ctx context.Context, c *pgclient.Client) (made, caught int64, err error) {
+// hold rows (caught). may = false: this login has no right to call fn_queue_partitions_ensure, and
+// nothing was done.
+func EnsurePartitions(ctx context.Context, c *pgclient.Client) (made, caught int64, may bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
+	err = c.Read().QueryRow(ctx, "SELECT has_function_privilege('public.fn_queue_partitions_ensure()', 'EXECUTE')").Scan(&may)
+	if err != nil || !may {
+		return 0, 0, may, pgerror.Translate(err)
+	}
 	err = c.Act().QueryRow(ctx, "SELECT (public.fn_queue_partitions_ensure() ->> 'created')::bigint").Scan(&made)
 	if err == nil {
 		err = c.Read().QueryRow(ctx, "SELECT count(*) FROM public.v_queue_health WHERE source = 'default_partition'").Scan(&caught)
 	}
-	return made, caught, pgerror.Translate(err)
+	return made, caught, true, pgerror.Translate(err)
 }
 
 // KeptSizes returns one line with the size on disk of the tables that retention does not

@@ -55,7 +55,8 @@ SELECT format('%s %s', o.what, o.name), COALESCE((
 		FROM (SELECT o.acl, ''::name AS attname UNION ALL
 			SELECT a.attacl, a.attname FROM pg_attribute a WHERE o.relid IS NOT NULL AND a.attrelid = o.relid AND a.attacl IS NOT NULL) l
 		CROSS JOIN LATERAL aclexplode(l.acl) x LEFT JOIN pg_roles r ON r.oid = x.grantee
-		WHERE x.grantee = 0 OR r.rolname IN (` + literalRoles() + `) AND x.grantee <> o.owner) g), '')
+		-- what others granted, migrate up cannot revoke: grantsSQL finds it
+		WHERE x.grantor = o.owner AND (x.grantee = 0 OR r.rolname IN (` + literalRoles() + `) AND x.grantee <> o.owner)) g), '')
 FROM (
 	SELECT 'FUNCTION' AS what, p.proname AS name, COALESCE(p.proacl, acldefault('f', p.proowner)) AS acl, NULL::oid AS relid, p.proowner AS owner
 	FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace AND p.proowner = :'queue_owner'::regrole

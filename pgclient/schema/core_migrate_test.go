@@ -145,6 +145,12 @@ func TestMigrateRefusesNewer(t *testing.T) {
 	c.exec("UPDATE public.qtop_schema_version SET version = 999")
 	err := schema.Up(t.Context(), c.db.DSN(""), nil)
 	require.ErrorContains(t, err, "version 999, this qtop knows")
+
+	c.exec("DELETE FROM public.qtop_schema_version") // as after the restore of a dump without rows
+	_, none := schema.GetStatus(t.Context(), c.db.Conn(t, ""))
+	for _, err := range []error{none, schema.Up(t.Context(), c.db.DSN(""), nil), schema.Down(t.Context(), c.db.DSN(""), schema.DownOptions{DryRun: true}, nil)} {
+		require.ErrorContains(t, err, "public.qtop_schema_version has no row: the schema was restored without its rows")
+	}
 }
 
 func TestMigrateNeedsRights(t *testing.T) {

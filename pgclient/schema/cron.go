@@ -19,24 +19,30 @@ type cron struct {
 	hidden string // the logins that own jobs which the migrator cannot see
 }
 
-func cronJobs(ctx context.Context, conn pgx.Tx) (c cron, err error) {
+func cronJobs(ctx context.Context, conn pgx.Tx, set roleSet) (c cron, err error) {
 	c.names = []string{} // not nil: in SQL nil is NULL, and <> ALL (NULL) is never true
 	var there, listed bool
-	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'pg_cron')
-		AND pg_catalog.has_schema_privilege(to_regnamespace('cron'), 'USAGE'),
-		to_regclass('public.queue_cron_job') IS NOT NULL`).Scan(&there, &listed)
-	if err != nil || !listed {
+	if err = conn.QueryRow(ctx, "SELECT to_regclass('public.queue_cron_job') IS NOT NULL").Scan(&listed); err != nil || !listed {
 		return c, err
 	}
-	if there {
+	listedNames, err := pgrow.Column[string](ctx, conn, "SELECT q.job_name::text FROM public.queue_cron_job q")
+	if err != nil {
+		return c, err
+	}
+	// pg_cron shows a login its own jobs alone
+	if err = asLogin(ctx, conn, set, func() error {
+		if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'pg_cron')
+			AND pg_catalog.has_schema_privilege(to_regnamespace('cron'), 'USAGE')`).Scan(&there); err != nil || !there {
+			return err
+		}
 		// These include cron jobs that a login created without qtop.
 		var id int64
 		var name string
-		if err = pgrow.Visit(ctx, conn, []any{&id, &name}, func() { c.ids, c.names = append(c.ids, id), append(c.names, name) },
-			`SELECT j.jobid, j.jobname::text FROM cron.job j JOIN public.queue_cron_job q ON q.job_name = j.jobname
-			WHERE j.database = current_database() ORDER BY j.jobname, j.jobid`); err != nil {
-			return c, err
-		}
+		return pgrow.Visit(ctx, conn, []any{&id, &name}, func() { c.ids, c.names = append(c.ids, id), append(c.names, name) },
+			`SELECT j.jobid, j.jobname::text FROM cron.job j
+			WHERE j.jobname::text = ANY ($1::text[]) AND j.database = current_database() ORDER BY j.jobname, j.jobid`, listedNames)
+	}); err != nil {
+		return c, err
 	}
 	err = conn.QueryRow(ctx, `SELECT COALESCE(string_agg(DISTINCT q.run_as, ', '), '') FROM public.queue_cron_job q
 		WHERE q.run_as IS NOT NULL AND q.job_name <> ALL ($1)`, c.names).Scan(&c.hidden)

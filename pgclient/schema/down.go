@@ -114,6 +114,9 @@ func (in *installer) look(ctx context.Context) (m Removal, err error) {
 	if in.roleSet, err = storedRoles(ctx, in.tx); err != nil {
 		return m, err
 	}
+	if err = assumeOwner(ctx, in.tx, in.roleSet); err != nil { // a login need not inherit its rights
+		return m, err
+	}
 	if m.Foreign, err = in.release.foreign(ctx, in.tx, in.roleSet, m.version, in.records); err != nil {
 		return m, err
 	}
@@ -123,7 +126,7 @@ func (in *installer) look(ctx context.Context) (m Removal, err error) {
 	if m.Configured, err = configured(ctx, in.tx); err != nil {
 		return m, err
 	}
-	if m.Rows, err = tableRows(ctx, in.tx, in.roleSet); err != nil {
+	if m.Rows, err = tableRows(ctx, in.tx, in.roleSet, in.release.migrations[:m.version]); err != nil {
 		return m, err
 	}
 	var database, environment string
@@ -136,8 +139,32 @@ func (in *installer) look(ctx context.Context) (m Removal, err error) {
 		return m, err
 	}
 	m.Environment = queue.ReadEnvironment(database, environment)
-	m.jobs, err = cronJobs(ctx, in.tx)
-	return m, err
+	if m.jobs, err = cronJobs(ctx, in.tx, in.roleSet); err != nil {
+		return m, err
+	}
+	return m, exec(ctx, in.tx, "SET LOCAL ROLE NONE")
+}
+
+// assumeOwner makes the transaction act as the owner of qtop's objects, if the login may; a superuser
+// needs it not, and reads what another role owns too.
+func assumeOwner(ctx context.Context, tx pgx.Tx, set roleSet) error {
+	var may bool
+	if err := tx.QueryRow(ctx, `SELECT NOT r.rolsuper AND COALESCE(pg_has_role(r.oid, to_regrole($1),
+		CASE WHEN current_setting('server_version_num')::int4 >= 160000 THEN 'SET' ELSE 'MEMBER' END), false) FROM pg_roles r WHERE r.rolname = session_user`, set.owner()).Scan(&may); err != nil || !may {
+		return err
+	}
+	return exec(ctx, tx, set.assume())
+}
+
+// asLogin calls f with the rights of the login itself, in a transaction that acts as the owner.
+func asLogin(ctx context.Context, tx pgx.Tx, set roleSet, f func() error) error {
+	if err := exec(ctx, tx, "SET LOCAL ROLE NONE"); err != nil {
+		return err
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	return assumeOwner(ctx, tx, set)
 }
 
 // refusal returns the reason why Down must not continue, or nil.
@@ -268,10 +295,16 @@ func (in *installer) lockOwn(ctx context.Context) error {
 		return err
 	}
 	in.doing = "locking the tables"
+	if err := assumeOwner(ctx, in.tx, set); err != nil {
+		return err
+	}
 	tables, err := pgrow.Column[string](ctx, in.tx, `SELECT format('public.%I', c.relname) FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace
 		AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relowner = to_regrole($1) ORDER BY c.relname`, set.owner())
 	if err == nil && len(tables) > 0 {
 		err = exec(ctx, in.tx, "LOCK TABLE "+strings.Join(tables, ", ")+" IN ACCESS EXCLUSIVE MODE")
+	}
+	if err == nil {
+		err = exec(ctx, in.tx, "SET LOCAL ROLE NONE")
 	}
 	in.doing = "migrate down"
 	return err

@@ -69,10 +69,40 @@ SELECT format('trigger %s on %s', g.name, l.name), CASE WHEN t.oid IS NULL THEN 
 FROM leaf l CROSS JOIN LATERAL (SELECT format('trg_%s_no_truncate', l.name) AS name) g LEFT JOIN pg_trigger t ON t.tgrelid = l.oid AND t.tgname = g.name::name
 WHERE l.part <> 'default' AND (t.oid IS NULL OR t.tgenabled NOT IN ('O', 'A'))`
 
-// schemaSQL finds roles of qtop ($1) that may not use schema public.
+// schemaSQL finds roles of qtop ($1) that may not use schema public, and the owner ($2) if it may not
+// create the coming partitions there.
 const schemaSQL = `
-SELECT 'rights SCHEMA public', format('%I may not use it', r.rolname), format('GRANT USAGE ON SCHEMA public TO %I', r.rolname)
-FROM pg_roles r WHERE r.rolname::text = ANY ($1::text[]) AND NOT has_schema_privilege(r.oid, 'public'::regnamespace, 'USAGE')`
+SELECT 'rights SCHEMA public', format('%I may not %s it', r.rolname, p.verb), format('GRANT %s ON SCHEMA public TO %I', p.name, r.rolname)
+FROM pg_roles r CROSS JOIN (VALUES ('USAGE', 'use'), ('CREATE', 'create in')) p (name, verb)
+WHERE r.rolname::text = ANY ($1::text[]) AND (p.name = 'USAGE' OR r.rolname::text = $2::text) AND NOT has_schema_privilege(r.oid, 'public'::regnamespace, p.name)`
+
+// grantsSQL finds rights of PUBLIC and of qtop's roles ($1) that no comparison of installed rights
+// shows: those that another role than the owner ($2) granted, which only that role or a superuser
+// can revoke, and those on a partition of the tables $3 or, beyond those that migrate up grants, on
+// the version table $4.
+const grantsSQL = `
+WITH o (what, name, oid, owner, acl, columns, bare) AS (
+	SELECT 'FUNCTION', f.proname::text, f.oid, f.proowner, f.proacl, '', false
+	FROM pg_proc f WHERE f.pronamespace = 'public'::regnamespace AND f.proowner = to_regrole($2)
+	UNION ALL
+	SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.relname::text, c.oid, c.relowner, a.acl, a.columns,
+		c.oid = to_regclass($4) OR c.relispartition AND c.relname !~ '_default$'
+			AND (SELECT p.relname = ANY ($3::text[]) FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent WHERE i.inhrelid = c.oid)
+	FROM pg_class c CROSS JOIN LATERAL (
+		SELECT c.relacl, '' UNION ALL SELECT t.attacl, format(' (%I)', t.attname) FROM pg_attribute t WHERE t.attrelid = c.oid AND t.attacl IS NOT NULL) a (acl, columns)
+	WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'S') AND (c.relowner = to_regrole($2) OR c.oid = to_regclass($4))),
+x AS (
+	SELECT o.what, o.name, CASE o.what WHEN 'FUNCTION' THEN o.oid::regprocedure::text ELSE format('public.%I', o.name) END AS full_name,
+		COALESCE(quote_ident(r.rolname), 'PUBLIC') AS grantee, quote_ident(pg_get_userbyid(g.grantor)) AS grantor, g.grantor = o.owner AS plain,
+		string_agg(g.privilege_type || o.columns, ', ' ORDER BY g.privilege_type) AS privileges
+	FROM o CROSS JOIN LATERAL aclexplode(o.acl) g LEFT JOIN pg_roles r ON r.oid = g.grantee
+	WHERE (g.grantee = 0 OR r.rolname::text = ANY ($1::text[])) AND g.grantee <> o.owner AND (g.grantor <> o.owner OR o.bare)
+		AND NOT (o.oid = to_regclass($4) AND (g.privilege_type = 'SELECT' OR g.grantee = to_regrole($2) AND g.privilege_type IN ('INSERT', 'UPDATE')))
+	GROUP BY o.what, o.name, o.oid, o.owner, o.columns, r.rolname, g.grantor)
+SELECT format('rights %s %s', what, name), format('%s has %s, granted by %s', grantee, privileges, grantor),
+	CASE WHEN plain THEN '' ELSE format('SET ROLE %s; ', grantor) END || format('REVOKE %s ON %s %s FROM %s CASCADE', privileges, what, full_name, grantee)
+		|| CASE WHEN plain THEN '' ELSE '; RESET ROLE' END
+FROM x`
 
 // tableDifferences returns the differences of tables, columns, constraints, indexes, sequences,
 // types and owners, and of the triggers of partitions and foreign keys. astray holds the relations
@@ -112,7 +142,10 @@ func (r *Release) tableDifferences(ctx context.Context, q querier, set roleSet) 
 		_, name, _ := strings.Cut(d.Object, " ")
 		astray[name] = true
 	}
-	if err := look(schemaSQL, set.all()); err != nil {
+	if err := look(schemaSQL, set.all(), set.owner()); err != nil {
+		return nil, nil, err
+	}
+	if err := look(grantsSQL, set.all(), set.owner(), names, versionTable); err != nil {
 		return nil, nil, err
 	}
 	if err := look(firingSQL, names); err != nil {

@@ -40,6 +40,13 @@ var drifts = []drift{
 	{"grant to all", "GRANT EXECUTE ON FUNCTION public.fn_job_ack(uuid[], uuid[]) TO PUBLIC", "rights FUNCTION fn_job_ack: changed by hand", false},
 	{"revoke", "REVOKE SELECT ON public.v_queue_health FROM queue_viewer", "rights TABLE v_queue_health: changed by hand", false},
 	{"revoke of the schema", "REVOKE USAGE ON SCHEMA public FROM PUBLIC, queue_viewer", "rights SCHEMA public: queue_viewer may not use it", false},
+	{"creating in the schema", "REVOKE CREATE ON SCHEMA public FROM PUBLIC, queue_owner", "rights SCHEMA public: queue_owner may not create in it", false},
+	{"grant on an internal table", "GRANT INSERT ON public.event_own TO event_ingest_writer", "rights TABLE event_own: changed by hand", false},
+	{"grant on a default partition", "GRANT SELECT ON public.job_history_default TO PUBLIC", "rights TABLE job_history_default: changed by hand", false},
+	{"grant on a partition", "GRANT SELECT ON public.{leaf} TO PUBLIC", "rights TABLE {leaf}: PUBLIC has SELECT", false},
+	{"grant on a column of a partition", "GRANT UPDATE (actor_ref) ON public.{leaf} TO queue_viewer", "rights TABLE {leaf}: queue_viewer has UPDATE (actor_ref)", false},
+	{"grant on a sequence", "GRANT USAGE ON SEQUENCE public.subscriptions_id_seq TO queue_viewer", "rights SEQUENCE subscriptions_id_seq: changed by hand", false},
+	{"grant on the version table", "GRANT UPDATE ON public.qtop_schema_version TO PUBLIC", "rights TABLE qtop_schema_version: PUBLIC has UPDATE", false},
 	{"comment", "COMMENT ON TABLE public.dot_config IS 'mine'", "comment TABLE dot_config: changed by hand", true},
 	{"table owner", "ALTER TABLE public.queue_alert_ack OWNER TO postgres", "table queue_alert_ack: belongs to postgres", false},
 	{"partition owner", "ALTER TABLE public.{leaf} OWNER TO postgres", "table {leaf}: belongs to postgres", false},
@@ -134,7 +141,24 @@ func TestDriftOfEverySort(t *testing.T) {
 		}
 		require.Empty(t, differences(t, conn), "after %v", found)
 	}
-	require.Equal(t, strings.Split(want, "\n"), strings.Split(stable(t, conn), "\n"))
+	plain := strings.NewReplacer(" {queue_owner=rwU/queue_owner} ", "  ") // a sequence that was made again has these rights by default
+	require.Equal(t, strings.Split(plain.Replace(want), "\n"), strings.Split(plain.Replace(stable(t, conn)), "\n"))
+	// What another role than the owner granted, migrate up cannot revoke: it stays visible.
+	c.exec("GRANT USAGE ON SCHEMA public TO pg_monitor; GRANT UPDATE (status) ON public.job_queue TO pg_monitor WITH GRANT OPTION; GRANT EXECUTE ON FUNCTION public.fn_job_ack(uuid[], uuid[]) TO pg_monitor WITH GRANT OPTION")
+	c.exec("SET ROLE pg_monitor; GRANT UPDATE (status) ON public.job_queue TO queue_viewer; GRANT EXECUTE ON FUNCTION public.fn_job_ack(uuid[], uuid[]) TO PUBLIC; RESET ROLE")
+	up(t, c.db, schema.Current())
+	granted := differences(t, conn)
+	require.Len(t, granted, 2, "%v", granted)
+	require.Equal(t, "rights FUNCTION fn_job_ack: PUBLIC has EXECUTE, granted by pg_monitor", granted[0].Object+": "+granted[0].Why)
+	require.Equal(t, "SET ROLE pg_monitor; REVOKE UPDATE (status) ON TABLE public.job_queue FROM queue_viewer CASCADE; RESET ROLE", granted[1].Remedy)
+	for _, d := range granted {
+		repair(t, c.db, conn, d)
+	}
+	require.Empty(t, differences(t, conn))
+	// What a role of qtop granted to others is revoked with the right of that role.
+	c.exec("GRANT SELECT ON public.job_queue TO queue_viewer WITH GRANT OPTION; SET ROLE queue_viewer; GRANT SELECT ON public.job_queue TO pg_monitor; RESET ROLE")
+	up(t, c.db, schema.Current())
+	require.Empty(t, differences(t, conn))
 	c.exec("ALTER TYPE public.webhook_job_status RENAME VALUE 'Leased' TO 'Taken'") // check constraints contain the names of the values
 	found := differences(t, conn)
 	require.Equal(t, "enum webhook_job_status", found[0].Object)

@@ -25,6 +25,7 @@ var foreignObjects = []struct {
 	sql  string
 	says []string
 }{
+	{"ALTER TABLE public.event_outbox DETACH PARTITION public.event_outbox_default", []string{"trigger trg_event_outbox_default_no_truncate on public.event_outbox_default"}},
 	{"CREATE VIEW app.v AS SELECT e.id FROM public.events e; CREATE VIEW app.v2 AS SELECT * FROM app.v", []string{"view app.v2", "view app.v"}},
 	{"CREATE MATERIALIZED VIEW app.m AS SELECT s.id FROM public.subscriptions s", []string{"materialized view app.m"}},
 	{"CREATE FUNCTION app.f(public.job_queue) RETURNS int LANGUAGE sql RETURN 1", []string{"function app.f(public.job_queue)"}},
@@ -101,7 +102,7 @@ func TestDownNamesWhatIsForeign(t *testing.T) {
 		require.Equal(t, before, get[string](c, everything))
 	}
 	c.exec("DROP SCHEMA app CASCADE; DROP INDEX public.mine, public.whole; ALTER TABLE public.subscriptions DROP COLUMN team, DROP CONSTRAINT no_ftp; " +
-		"DROP POLICY theirs ON public.events; DROP PUBLICATION feed")
+		"DROP POLICY theirs ON public.events; DROP PUBLICATION feed; ALTER TABLE public.event_outbox ATTACH PARTITION public.event_outbox_default DEFAULT")
 	require.NotContains(t, get[string](c, everything), " app.")
 	require.NoError(t, schema.Down(t.Context(), db.DSN(""), schema.DownOptions{}, nil))
 	require.Equal(t, bare, get[string](c, everything), "with the rights on schema public")
@@ -207,10 +208,12 @@ func TestDownNamesWhatIsConfigured(t *testing.T) {
 		require.ErrorContains(t, err, says, sql)
 		require.ErrorContains(t, err, "--discard")
 	}
+	c.exec("CREATE TABLE public.other_rows AS SELECT 1 AS i; ALTER TABLE public.other_rows OWNER TO queue_owner")
 	asked := errAsked{}
 	err := schema.Down(t.Context(), c.db.DSN(""), schema.DownOptions{Discard: true, Confirm: func(_ context.Context, m schema.Removal) error {
 		require.Contains(t, fmt.Sprint(m.Lines()), "would remove configuration: 1 consumer: c1")
 		require.Contains(t, fmt.Sprint(m.Lines()), "subscriptions 1")
+		require.NotContains(t, fmt.Sprint(m.Lines()), "other_rows", "which stays")
 		return asked
 	}}, nil)
 	require.ErrorIs(t, err, asked)

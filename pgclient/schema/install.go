@@ -102,6 +102,9 @@ func (in *installer) installDifferent(ctx context.Context, o object, found map[k
 	}
 	in.doing = o.at()
 	live, there := found[o.key()]
+	if !there && o.optional() {
+		return false, nil
+	}
 	compares := there && (o.kind == function || o.kind == view || o.kind == trigger)
 	if compares {
 		if err := in.flush(ctx, todo); err != nil {
@@ -238,6 +241,9 @@ func (in *installer) record(ctx context.Context, seeds string) error {
 	now := map[key]recorded{}
 	for _, o := range in.release.objects {
 		live, there := found[o.key()]
+		if !there && o.optional() {
+			continue
+		}
 		if !there {
 			return fmt.Errorf("%s:%d: %s is not in the catalogue after it was installed", o.file, o.line, o)
 		}

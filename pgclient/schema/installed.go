@@ -25,7 +25,7 @@ type thing struct {
 	// inner = the object only exists as part of another object and needs no name: a row type, an
 	// internal trigger, or an object that a partition inherits from its parent.
 	inner bool
-	// leaf = the object is a partition of the table parent.
+	// leaf = the object is a partition of the table parent, or a trigger on a partition.
 	leaf   bool
 	parent string
 }
@@ -103,7 +103,7 @@ SELECT DISTINCT x.class, x.oid, x.sub, i.type, i.identity, COALESCE(pg_get_userb
 		OR COALESCE(r.rulename = '_RETURN', false) OR COALESCE(g.tgisinternal OR g.tgparentid <> 0, false)
 		OR COALESCE(o.contype IN ('n', 't') OR o.conparentid <> 0 OR o.coninhcount > 0, false)
 		OR COALESCE(ak.relispartition, false) OR x.sub <> 0 AND COALESCE(c.relispartition, false),
-	COALESCE(c.relkind IN ('r', 'p') AND c.relispartition, false),
+	COALESCE(c.relkind IN ('r', 'p') AND c.relispartition, (SELECT k.relispartition FROM pg_class k WHERE k.oid = g.tgrelid), false),
 	COALESCE((SELECT k.relname::text FROM pg_inherits h JOIN pg_class k ON k.oid = h.inhparent WHERE h.inhrelid = c.oid AND c.relispartition
 		AND k.relnamespace = 'public'::regnamespace LIMIT 1), '')
 FROM x CROSS JOIN LATERAL pg_identify_object(x.class, x.oid, x.sub) i
@@ -147,7 +147,14 @@ func ourLeaf(t thing, owner string) bool {
 		return m[1] == t.parent && t.owner == owner
 	}
 	name, on, _ := strings.Cut(t.name, " on ")
-	return t.kind == "trigger" && leafName.MatchString(on) && name == "trg_"+strings.TrimPrefix(on, "public.")+"_no_truncate"
+	return t.kind == "trigger" && t.leaf && leafName.MatchString(on) && name == "trg_"+strings.TrimPrefix(on, "public.")+"_no_truncate"
+}
+
+// detached reports whether t is the guard against TRUNCATE of a partition that somebody detached: its
+// table stays, and needs the function of the guard.
+func (t thing) detached() bool {
+	name, on, _ := strings.Cut(t.name, " on ")
+	return t.kind == "trigger" && !t.leaf && leafName.MatchString(on) && name == "trg_"+strings.TrimPrefix(on, "public.")+"_no_truncate"
 }
 
 // walkInstalled calls see for everything that an installation made and everything that depends on
@@ -206,6 +213,10 @@ func (r *Release) foreign(ctx context.Context, q querier, set roleSet, from int3
 		}
 	}
 	err := walkInstalled(ctx, q, set.owner(), func(t thing, first bool) bool {
+		if t.detached() {
+			found[t.withOwner()] = true
+			return false
+		}
 		if r.own.things[t.String()] && (t.owner == "" || t.owner == set.owner() || t.name == versionTable) || ourLeaf(t, set.owner()) || r.declares(t, set, records) {
 			return true
 		}

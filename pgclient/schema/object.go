@@ -175,8 +175,8 @@ func inOrder(all []object) ([]object, error) {
 }
 
 // merged joins the grants on one relation into one rights object, and adds empty
-// rights for functions and views without a grant.
-func merged(all []object) []object {
+// rights for functions, views, tables, default partitions and sequences without a grant.
+func merged(all []object, tables forms) []object {
 	var out []object
 	at := map[string]int{}
 	add := func(o object) {
@@ -200,6 +200,11 @@ func merged(all []object) []object {
 			add(object{kind: rights, name: "TABLE " + o.name, file: o.file, line: o.line})
 		}
 	}
+	for _, name := range tables.withRights() {
+		if _, ok := at[name]; !ok {
+			add(object{kind: rights, name: name, file: "tables.txt"})
+		}
+	}
 	return append(slices.DeleteFunc(slices.Clone(all), func(o object) bool { return o.kind == rights }), out...)
 }
 
@@ -209,7 +214,7 @@ func (o object) install() string {
 		return o.drop() + "\n" + o.sql
 	}
 	if o.kind == rights {
-		return strings.TrimSpace(fmt.Sprintf("REVOKE ALL ON %s FROM PUBLIC, %s;\n%s", o.target(), quotedRoles(), o.sql))
+		return strings.TrimSpace(o.drop() + "\n" + o.sql)
 	}
 	return o.sql
 }
@@ -225,12 +230,16 @@ func (o object) drop() string {
 		name, table, _ := strings.Cut(o.name, " on ")
 		return "DROP TRIGGER IF EXISTS " + name + " ON public." + table + ";"
 	case rights:
-		return fmt.Sprintf("REVOKE ALL ON %s FROM PUBLIC, %s;", o.target(), quotedRoles())
+		return fmt.Sprintf("REVOKE ALL ON %s FROM PUBLIC, %s CASCADE;", o.target(), quotedRoles()) // CASCADE: also what they granted to others
 	case comment:
 		return "COMMENT ON " + o.target() + " IS NULL;"
 	}
 	return ""
 }
+
+// optional reports whether o revokes the rights on a part that may be missing: a sequence disappears
+// with its column.
+func (o object) optional() bool { return o.kind == rights && o.sql == "" }
 
 // target returns the object as it follows ON in GRANT and COMMENT, such as TABLE public.job_queue.
 func (o object) target() string {

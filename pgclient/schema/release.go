@@ -146,7 +146,7 @@ func (r *Release) loadCode(fsys fs.FS) error {
 	if err := onceEach(all); err != nil {
 		return err
 	}
-	if r.objects, err = inOrder(merged(all)); err != nil {
+	if r.objects, err = inOrder(merged(all, r.tables)); err != nil {
 		return err
 	}
 	r.Hash = shortHash(append(texts, "seeds.sql", r.seeds)...)

@@ -188,6 +188,31 @@ func TestOwnerOfTheDatabaseMigrates(t *testing.T) {
 	for _, database := range []string{"queue", "second"} {
 		require.Equal(t, fmt.Sprint(next.Version()), w.one(database, "SELECT version::text FROM public.qtop_schema_version"))
 	}
+
+	// Others believe what she installed also after she has lost CREATEROLE or the database.
+	status := func() error {
+		conn, err := pgsession.Connect(t.Context(), w.server.DSN(embedded.Superuser, "queue"))
+		require.NoError(t, err)
+		defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+		_, err = schema.GetStatus(t.Context(), conn)
+		return err
+	}
+	w.run("postgres", "CREATE ROLE team", "ALTER DATABASE queue OWNER TO team", "ALTER ROLE olga NOCREATEROLE")
+	require.NoError(t, status(), "a member of queue_owner")
+	w.run("postgres", "REVOKE queue_owner FROM olga", "GRANT team TO olga")
+	require.NoError(t, status(), "a member of the owner of the database")
+	w.run("postgres", "REVOKE team FROM olga")
+	err = status()
+	require.ErrorContains(t, err, "belongs to olga")
+	require.ErrorContains(t, err, "ALTER TABLE public.qtop_schema_version OWNER TO team")
+	require.NotContains(t, err.Error(), "drop it")
+	w.run("postgres", "GRANT queue_owner TO olga")
+
+	// She can also take it away.
+	for _, o := range []schema.DownOptions{{DryRun: true}, {}} {
+		require.NoError(t, next.Down(t.Context(), w.server.DSN("olga", "queue"), o, nil))
+	}
+	require.Equal(t, "0", w.one("queue", "SELECT count(*)::text FROM pg_class WHERE "+publicRelations))
 }
 
 // A role that merely has the name of a role of qtop, with grants in a database without qtop, is not

@@ -40,7 +40,7 @@ type Status struct {
 
 	RolePrefix string `json:"role_prefix"` // prefix of the database's roles; empty = no prefix
 
-	serves int // the oldest code number whose programs the installed code serves
+	Serves int `json:"serves"` // the oldest code number whose programs the installed code serves
 }
 
 // GetStatus reads the status of a database. It needs only the right to connect.
@@ -69,7 +69,7 @@ func (n numbers) status(ctx context.Context, conn *pgx.Conn) (Status, error) {
 			return err
 		}
 		code, err := readCode(ctx, q)
-		s.InstalledCode, s.InstalledHash, s.serves = code.Code, code.Hash, code.Serves
+		s.InstalledCode, s.InstalledHash, s.Serves = code.Code, code.Hash, code.Serves
 		return err
 	})
 	return s, err
@@ -101,9 +101,9 @@ func (s Status) Refusal() (what, do string) {
 		return fmt.Sprintf("code %d is installed, this qtop needs code %d", s.InstalledCode, s.Code), up
 	case s.Current < s.Latest:
 		return fmt.Sprintf("schema version %d is installed, this qtop needs %d", s.Current, s.Latest), up
-	case s.serves > s.Code:
+	case s.Serves > s.Code:
 		return fmt.Sprintf("code %d is installed, which serves programs of code %d and later; this qtop is of code %d",
-			s.InstalledCode, s.serves, s.Code), "use a newer qtop"
+			s.InstalledCode, s.Serves, s.Code), "use a newer qtop"
 	}
 	return "", ""
 }
@@ -191,7 +191,7 @@ func (r *Release) differences(ctx context.Context, q querier, comparable bool) (
 		}
 		var why string
 		switch {
-		case missing[o.subject()]: // rights and comments of a missing object are missing too
+		case missing[o.subject()], !there && o.optional(): // rights and comments of a missing object are missing too
 			continue
 		case astray[o.subject()], (o.kind == function || o.kind == view) && astray[o.name]: // the wrong owner is reported instead
 			continue

@@ -128,6 +128,24 @@ func loadForms(fsys fs.FS) (forms, error) {
 	return out, err
 }
 
+// withRights returns the tables, default partitions and sequences, as the rights on them are named.
+func (f forms) withRights() []string {
+	var out []string
+	for k, form := range f {
+		switch {
+		case k.kind == sequence:
+			out = append(out, "SEQUENCE "+k.name)
+		case k.kind == table && "public."+k.name != versionTable:
+			out = append(out, "TABLE "+k.name)
+			if strings.Contains(form, "PARTITION BY") {
+				out = append(out, "TABLE "+k.name+"_default")
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // names returns the names of the relations and types.
 func (f forms) names() []string {
 	var out []string
