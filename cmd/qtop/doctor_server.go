@@ -81,7 +81,7 @@ func judgeDisk(s inspect.ServerState, followers []inspect.Follower, free, total 
 func judgeReplication(s inspect.ServerState, followers []inspect.Follower) []finding {
 	var out []finding
 	if s.SyncMissing {
-		out = append(out, finding{"bad", "replication", queue.Clean("commits wait for a standby of synchronous_standby_names = " + s.SyncNames.String() + ", and none is connected: nothing that is written gets done"),
+		out = append(out, finding{"bad", "replication", queue.Clean("commits wait for standbys of synchronous_standby_names = " + s.SyncNames.String() + ", and too few are connected: nothing that is written gets done"),
 			"start the standby, or take it out of synchronous_standby_names and reload"})
 	}
 	if s.Cut {

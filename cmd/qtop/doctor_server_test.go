@@ -2,11 +2,17 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
@@ -21,7 +27,8 @@ import (
 func TestDoctorOnTheServer(t *testing.T) {
 	t.Parallel()
 	const db = "postgres"
-	s := pgtest.OwnInstalled(t, db, map[string]string{"wal_level": "logical", "max_replication_slots": "4", "archive_mode": "on", "archive_command": "false", "max_wal_senders": "4", "synchronous_commit": "on"})
+	params := map[string]string{"wal_level": "logical", "max_replication_slots": "4", "archive_mode": "on", "archive_command": "false", "max_wal_senders": "4", "synchronous_commit": "on"}
+	s := pgtest.OwnInstalled(t, db, params)
 	admin, err := pgsession.Connect(t.Context(), s.DSN("postgres", db))
 	require.NoError(t, err)
 	defer func() { _ = admin.Close(context.WithoutCancel(t.Context())) }()
@@ -35,7 +42,7 @@ func TestDoctorOnTheServer(t *testing.T) {
 		require.NoError(t, json.Unmarshal(out, &all), "%s", out)
 		var b strings.Builder
 		for _, f := range all {
-			if f.Check == "disk" || f.Check == "replication" {
+			if slices.Contains([]string{"disk", "replication", "partitions", "schema"}, f.Check) {
 				b.WriteString(f.State + " " + f.Check + ": " + f.Found.String() + " | " + f.Remedy + "\n")
 			}
 		}
@@ -50,6 +57,16 @@ func TestDoctorOnTheServer(t *testing.T) {
 	require.Contains(t, lines(), "note disk: the replication slot left_behind, which nobody reads, holds ")
 	require.Contains(t, lines(), "pg_drop_replication_slot('left_behind')")
 
+	var leaf string
+	require.NoError(t, admin.QueryRow(t.Context(), "SELECT max(relname) FROM pg_class WHERE relkind = 'r' AND relname ~ '^job_history_[0-9]'").Scan(&leaf))
+	exec("DROP TABLE public." + leaf)
+	exec("REVOKE CREATE ON SCHEMA public FROM PUBLIC, queue_owner")
+	last := lines()
+	require.Contains(t, last, "bad schema: rights SCHEMA public: queue_owner may not create in it | GRANT CREATE ON SCHEMA public TO queue_owner")
+	require.Regexp(t, "bad partitions: .*permission denied for schema public", last)
+	exec("GRANT CREATE ON SCHEMA public TO queue_owner")
+	require.Contains(t, lines(), "note partitions: 1 partition was missing and is made now")
+
 	c, err := pgclient.Open(t.Context(), pgclient.Options{DSN: s.DSN("postgres", db), Actor: "ann"})
 	require.NoError(t, err)
 	defer c.Close()
@@ -63,6 +80,62 @@ func TestDoctorOnTheServer(t *testing.T) {
 		at, err := inspect.Server(t.Context(), c)
 		return err == nil && at.SyncMissing && at.SyncNames.String() == "ghost"
 	}, patience, 10*time.Millisecond)
+	// Of two that a commit needs, one is not enough.
+	exec("ALTER SYSTEM SET synchronous_standby_names = 'ANY 2 (one, two)'")
+	exec("SELECT pg_reload_conf()")
+	states := func() (n int) {
+		require.NoError(t, admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'quorum'").Scan(&n))
+		return n
+	}
+	for n, name := range []string{"one", "two"} {
+		follow(t, s.DSN("postgres", db), name)
+		require.Eventually(t, func() bool { return states() == n+1 }, patience, 10*time.Millisecond)
+		require.Eventually(t, func() bool {
+			at, err := inspect.Server(t.Context(), c)
+			return err == nil && at.SyncNames.String() == "ANY 2 (one, two)" && at.SyncMissing == (name == "one")
+		}, patience, 10*time.Millisecond, name)
+	}
+
+	if os.Getenv("QTOP_TEST_FULL") == "" || pgtest.HostilePass() {
+		return // the server goes on archiving for seconds before it stops
+	}
+	params["archive_mode"] = "off"
+	require.NoError(t, s.Restart(t.Context()))
+	at, err := inspect.Server(t.Context(), c)
+	require.NoError(t, err)
+	require.False(t, at.ArchiveFailing, "what failed before archive_mode was switched off")
+}
+
+// follow connects as a standby of this name, which has received all WAL so far.
+func follow(t *testing.T, dsn, name string) {
+	t.Helper()
+	cfg, err := pgconn.ParseConfig(dsn)
+	require.NoError(t, err)
+	cfg.RuntimeParams["replication"], cfg.RuntimeParams["application_name"] = "database", name
+	conn, err := pgconn.ConnectConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	system, err := conn.Exec(t.Context(), "IDENTIFY_SYSTEM").ReadAll()
+	require.NoError(t, err)
+	at := string(system[0].Rows[0][2])
+	conn.Frontend().Send(&pgproto3.Query{String: "START_REPLICATION PHYSICAL " + at})
+	require.NoError(t, conn.Frontend().Flush())
+	for {
+		msg, err := conn.ReceiveMessage(t.Context())
+		require.NoError(t, err)
+		if _, begun := msg.(*pgproto3.CopyBothResponse); begun {
+			break
+		}
+	}
+	var high, low uint64
+	_, err = fmt.Sscanf(at, "%X/%X", &high, &low)
+	require.NoError(t, err)
+	status := []byte{'r'} // written, flushed, replayed, the time, no reply asked for
+	for _, n := range []uint64{high<<32 | low, high<<32 | low, high<<32 | low, 0} {
+		status = binary.BigEndian.AppendUint64(status, n)
+	}
+	conn.Frontend().Send(&pgproto3.CopyData{Data: append(status, 0)})
+	require.NoError(t, conn.Frontend().Flush())
 }
 
 // The doctor's judgement of a disk and of standbys.
@@ -95,7 +168,7 @@ func TestDoctorJudgesTheServer(t *testing.T) {
 	require.Contains(t, unseen, "note this login may not see how far the standby is behind")
 	require.NotContains(t, unseen, "ok ")
 	require.Equal(t, "'it''s'", literal("it's"))
-	require.Contains(t, said(judgeReplication(inspect.ServerState{SyncMissing: true, SyncNames: queue.Clean("b")}, nil)), "bad commits wait for a standby of synchronous_standby_names = b")
+	require.Contains(t, said(judgeReplication(inspect.ServerState{SyncMissing: true, SyncNames: queue.Clean("b")}, nil)), "bad commits wait for standbys of synchronous_standby_names = b, and too few are connected")
 	require.Contains(t, said(judgeReplication(inspect.ServerState{Replay: time.Hour}, nil)), "note this standby is 1h0m0s behind")
 	require.Contains(t, said(judgeReplication(inspect.ServerState{Cut: true}, nil)), "note this standby receives nothing")
 }

@@ -16,8 +16,8 @@ type ServerState struct {
 	// ArchiveFailing says that the last WAL segment could not be archived; the server keeps all WAL
 	// since then on its disk.
 	ArchiveFailing bool
-	// SyncMissing says that commits wait for a standby (synchronous_standby_names), and that no
-	// matching standby is connected. False also if the login may not see the standbys.
+	// SyncMissing says that commits wait for standbys (synchronous_standby_names), and that fewer of
+	// them are connected than a commit needs. False also if the login may not see the standbys.
 	SyncMissing bool
 	SyncNames   queue.Text // the value of synchronous_standby_names
 	// Replay is how far this standby is behind its primary; 0 = the server is no standby, or has
@@ -42,9 +42,11 @@ type Follower struct {
 // Server reads the state of the server.
 func Server(ctx context.Context, c *pgclient.Client) (ServerState, error) {
 	all, err := read[ServerState](ctx, c, `SELECT pg_database_size(current_database()), COALESCE((SELECT s.setting FROM pg_settings s WHERE s.name = 'data_directory' AND inet_server_addr() IS NULL), ''),
-		COALESCE((SELECT a.last_failed_time > COALESCE(a.last_archived_time, '-infinity') FROM pg_stat_archiver a), false),
+		(current_setting('archive_mode') = 'always' OR current_setting('archive_mode') = 'on' AND NOT pg_is_in_recovery())
+			AND COALESCE((SELECT a.last_failed_time > COALESCE(a.last_archived_time, '-infinity') FROM pg_stat_archiver a), false),
 		NOT pg_is_in_recovery() AND current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') NOT IN ('off', 'local')
-			AND NOT EXISTS (SELECT FROM pg_stat_replication r WHERE r.state IS NULL OR r.sync_state IN ('sync', 'quorum')),
+			AND (SELECT count(*) FILTER (WHERE r.sync_state IN ('sync', 'quorum')) < COALESCE(substring(lower(current_setting('synchronous_standby_names'))
+				FROM '^\s*(?:any|first)?\s*([0-9]+)\s*\(')::int, 1) AND bool_and(r.state IS NOT NULL) IS NOT FALSE FROM pg_stat_replication r),
 		current_setting('synchronous_standby_names'),
 		CASE WHEN pg_is_in_recovery() AND pg_last_wal_receive_lsn() IS DISTINCT FROM pg_last_wal_replay_lsn()
 			THEN greatest(clock_timestamp() - pg_last_xact_replay_timestamp(), interval '0') ELSE interval '0' END,

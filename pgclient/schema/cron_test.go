@@ -75,6 +75,18 @@ func TestCronInstall(t *testing.T) {
 	require.Contains(t, why, "workflow_admin cannot log in")
 	require.NoError(t, tx.Rollback(t.Context()))
 
+	// The launcher of pg_cron, a background worker, is shown as another session is.
+	tx = c.begin(c.root)
+	_, err = tx.Exec(t.Context(), "LOCK TABLE cron.job IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+	c.exec("UPDATE pg_catalog.pg_class SET relname = relname WHERE oid = 'cron.job'::regclass") // it reads the table again
+	eventually(t, "the launcher waits for cron.job", func() bool {
+		all := activity(t, c.root)
+		blocks := all[pid(t, tx)].Block
+		return len(blocks) == 1 && len(all[blocks[0]].BlockedBy) == 1
+	})
+	require.NoError(t, tx.Rollback(t.Context()))
+
 	require.Contains(t, fmt.Sprint(call(t, ops, "public.fn_queue_scheduler_install('ann', 'try', true)")["results"]), "would_create")
 	require.Empty(t, c.jobs(), "a dry run changes nothing")
 	claimedAlone(t, c, ops)

@@ -39,8 +39,9 @@ BEGIN
       CASE WHEN a.wait_event_type = 'Lock' THEN pg_blocking_pids(a.pid) ELSE '{}' END AS blocked_by,
       a.query ~* '^\s*LISTEN\s' AS listens, a.application_name ~ '^qtop\M' AS ours, a.backend_start IS NOT NULL AS seen
     FROM pg_stat_activity a
-    WHERE a.pid <> pg_backend_pid() AND (a.datname = current_database() AND a.backend_type IN ('client backend',
-        'autovacuum worker', 'background worker', 'logical replication worker')
+    -- a background worker of an extension has a separate type; that of a hidden session is NULL
+    WHERE a.pid <> pg_backend_pid() AND (a.datname = current_database()
+        AND COALESCE(a.backend_type, '') NOT IN ('walsender', 'parallel worker')
       OR a.backend_type = 'walsender' AND a.backend_xmin IS NOT NULL)
     UNION ALL
     SELECT 'slot', r.active_pid, NULL, '', 'slot ' || r.slot_name, '',
