@@ -28,15 +28,23 @@ func runsOf(pid int) string {
 // began returns the time at which a process began, in clock ticks since boot; "" if the process
 // does not exist.
 func began(pid int) string {
+	if f := stat(pid); f != nil {
+		return f[19]
+	}
+	return ""
+}
+
+// stat returns the fields of /proc/PID/stat from the state on; nil if the process has ended.
+func stat(pid int) []string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return ""
+		return nil
 	}
 	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])) // the name of the program may contain any character
 	if len(f) < 20 || f[0] == "Z" {
-		return ""
+		return nil
 	}
-	return f[19]
+	return f
 }
 
 // start is the moment at which a command began.
@@ -53,14 +61,22 @@ func begun(pid int) start { return start{pid, forks()} }
 // process that changed its user or cleared its environment is not found.
 func killStrays(run string, command start) {
 	mark := []byte(runVariable + "=" + run)
+	ends := map[int]bool{} // processes that ended while they were looked at
 	for round := range strayRounds {
-		found := false
+		again := false
 		for _, pid := range processes(command) {
-			if carries(pid, mark) {
-				found = syscall.Kill(pid, syscall.SIGKILL) == nil || found
+			switch look(pid, mark) {
+			case ours:
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+				again = true // it may have started another process since the list was read
+			case ended: // so may this one, if it was ours
+				again = again || !ends[pid]
+				ends[pid] = true
+			case executes:
+				again = true
 			}
 		}
-		if !found {
+		if !again {
 			return
 		}
 		time.Sleep(time.Duration(round+1) * time.Millisecond) // a killed process needs a moment to disappear
@@ -118,13 +134,38 @@ func number(path, prefix string) int64 {
 	return 0
 }
 
-// carries reports whether the environment of a process has a variable that
-// begins with mark. It returns false if the process has ended or belongs to
-// another user, whose environment cannot be read.
-func carries(pid int, mark []byte) bool {
-	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	if err != nil || !bytes.HasPrefix(env, mark) && !bytes.Contains(env, append([]byte{0}, mark...)) {
-		return false
+type sight int
+
+// What look finds out about a process.
+const (
+	other    sight = iota // not of the run, or of another user, whose environment cannot be read
+	ours                  // of the run
+	executes              // unknown: it begins another program at that moment
+	ended                 // unknown
+)
+
+// look reports whether the environment of a process has a variable that begins with mark. A process
+// that begins another program has neither environment nor command line until that is loaded, and
+// only a part of the old environment may have been read.
+func look(pid int, mark []byte) sight {
+	read := func(file string) ([]byte, error) { return os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file)) }
+	env, err := read("environ")
+	if bytes.HasPrefix(env, mark) || bytes.Contains(env, append([]byte{0}, mark...)) {
+		return ours
 	}
-	return began(pid) != ""
+	f := stat(pid)
+	if f == nil {
+		return ended
+	}
+	if flags, _ := strconv.ParseInt(f[6], 10, 64); err != nil || flags&kernelThread != 0 {
+		return other
+	}
+	again, _ := read("environ")
+	if line, _ := read("cmdline"); !bytes.Equal(env, again) || len(env) == 0 && len(line) == 0 {
+		return executes
+	}
+	return other
 }
+
+// kernelThread is PF_KTHREAD in the flags of /proc/PID/stat.
+const kernelThread = 0x200000
