@@ -47,7 +47,7 @@ import (
 type Options struct {
 	DSN       string // empty = the PG* environment variables, as in psql
 	ListenDSN string // a direct connection, if DSN leads to a pooler; empty = DSN
-	Program   string // application_name starts with it; default "qtop"; at most 35 ASCII characters
+	Program   string // application_name starts with it; default "qtop"; with WorkConns at most 35 ASCII characters
 	Actor     string // the person whom audit rows name; the database cannot verify it
 	Pooler    string // "transaction" = DSN leads to a pooler in transaction mode; empty = a pooler is detected
 	ReadOnly  bool   // every session is read-only; PostgreSQL refuses writes too
@@ -94,7 +94,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	if o.Program == "" {
 		o.Program = "qtop"
 	}
-	if !programName.MatchString(o.Program) {
+	if o.WorkConns > 0 && !programName.MatchString(o.Program) {
 		return nil, queue.NewError(queue.KindConfig, "the name of the program is not 1 to 35 visible ASCII characters and spaces", "Program",
 			"shorten it: PostgreSQL cuts application_name, and its end distinguishes the processes of a login")
 	}
@@ -249,9 +249,6 @@ func (c *Client) pool(ctx context.Context, use string, size int32, timeout time.
 			return err
 		}
 		if use == "work" {
-			if err := c.route.Isolated(ctx, conn); err != nil {
-				return err
-			}
 			return expected(ctx, conn, c.opts.ExpectServer)
 		}
 		why, err := fits(ctx, conn, use)
@@ -371,13 +368,26 @@ func (c *Client) CheckListen(ctx context.Context) error {
 // modeWithin is how long PoolMode may take to detect the mode of a pooler.
 const modeWithin = 2 * time.Second
 
-// PoolMode detects how a pooler assigns server connections. It tests this once, and only if there
-// is a pooler.
+// PoolMode detects how a pooler assigns server connections; empty = there is no pooler, or two
+// seconds did not suffice. Later calls return what was detected, or try again at growing intervals.
 func (c *Client) PoolMode(ctx context.Context) (pgsession.Mode, error) {
 	ctx, cancel := context.WithTimeout(ctx, modeWithin)
 	defer cancel()
 	mode, err := c.route.FindMode(ctx, c.read.Config().ConnConfig)
 	return mode, pgerror.Translate(err)
+}
+
+// CanClaimJobs returns an error with the reason if no job can be claimed on this connection, because
+// a pooler gives its transactions another isolation level than READ COMMITTED.
+func (c *Client) CanClaimJobs(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+	defer cancel()
+	conn, err := c.work.Acquire(ctx)
+	if err == nil {
+		err = c.route.Isolated(ctx, conn.Conn())
+		conn.Release()
+	}
+	return pgerror.Translate(err)
 }
 
 // Writable returns an error with the reason if the server refuses the writes of a worker host, for

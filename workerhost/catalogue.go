@@ -142,7 +142,7 @@ func (ls loops) wake(name string) bool {
 	return l != nil
 }
 
-// handsOn reports whether the loop name has work that waits for it: other loops go on with it.
+// handsOn reports whether other loops continue with the results of the loop name.
 func handsOn(name string) bool {
 	return slices.ContainsFunc(catalogue(), func(w worker) bool { return w.name == name && len(w.next) > 0 })
 }

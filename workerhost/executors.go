@@ -3,7 +3,6 @@ package workerhost
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/qtop/qtop/pgclient"
@@ -37,12 +36,9 @@ func (h *Host) mayClaim() error {
 		"host "+h.opts.ID, "open a Client for each host that shares an executor")
 }
 
-// checkExecutor returns an error if the loops to start claim jobs and mayClaim forbids it. Of two
-// hosts with one id the host id decides which runs: see announce.
-func (h *Host) checkExecutor(names []string) error {
-	if !slices.Contains(names, loopJobs) {
-		return nil
-	}
+// checkExecutor returns the error of mayClaim. Of two hosts with one id the host id decides which
+// runs: see announce.
+func (h *Host) checkExecutor() error {
 	claimants.Lock()
 	defer claimants.Unlock()
 	if other := claimants.hosts[h.claimant()]; other != nil && other.opts.ID == h.opts.ID {

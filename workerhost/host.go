@@ -40,6 +40,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -303,8 +304,13 @@ func (h *Host) startLoops(ctx context.Context, names []string) error {
 	if base == nil {
 		return errors.New("the worker host of this process is not running")
 	}
-	if err := h.checkExecutor(names); err != nil {
-		return err
+	if slices.Contains(names, loopJobs) {
+		if err := h.checkExecutor(); err != nil {
+			return err
+		}
+		if err := h.client.CanClaimJobs(ctx); err != nil {
+			return err
+		}
 	}
 	if err := h.engage(ctx, *base); err != nil {
 		return err

@@ -28,7 +28,7 @@ func loginFindings(ctx context.Context, x patient) []finding {
 	for _, set := range settings {
 		f := settingFinding(set, mayAct, x.session.ReadOnly && !x.settings.ReadOnly)
 		if f.Check == "isolation" && x.session.Pooler && slices.Contains(x.session.Roles, "dot_executor") && inForce(set, settings) {
-			f.State, f.Found = "bad", queue.Clean(f.Found.String()+", and a worker host refuses to run: no job could be claimed")
+			f.State, f.Found = "bad", queue.Clean(f.Found.String()+", and no job can be claimed: a worker host refuses to start with the loop job_executor")
 		}
 		if f.Check != "" {
 			out = append(out, f)

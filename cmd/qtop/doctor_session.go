@@ -131,9 +131,12 @@ func poolerFinding(ctx context.Context, x patient) finding {
 	if err != nil {
 		return note("bad", "a pooler is in the path, and its mode cannot be told: "+err.Error(), "see that it has room for two more connections of this login")
 	}
-	if mode == pgsession.Session {
-		return note("note", "a pooler in session mode: "+queue.Choose(x.session.InRecovery, "a standby sends no wakes", "wakes arrive")+", and each connection keeps one of its server connections",
-			"set pool_mode = transaction with listen_dsn, or let default_pool_size hold 15 for each worker host and 8 for each console")
+	const room = "set pool_mode = transaction with listen_dsn, or let default_pool_size hold 15 for each worker host and 8 for each console"
+	switch mode {
+	case "":
+		return note("note", "a pooler in the path, probably in session mode: it gave no second connection within 2 s", room)
+	case pgsession.Session:
+		return note("note", "a pooler in session mode: "+queue.Choose(x.session.InRecovery, "a standby sends no wakes", "wakes arrive")+", and each connection keeps one of its server connections", room)
 	}
 	if x.settings.ListenDSN == "" {
 		return note("note", "a pooler in transaction mode: LISTEN hears nothing, so worker hosts and consoles poll", "set listen_dsn to a direct connection")

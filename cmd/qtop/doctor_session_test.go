@@ -61,7 +61,7 @@ func TestDoctorOnPoolers(t *testing.T) {
 	require.Equal(t, "note", doctorSays(t, "isolation", db.DSN(login)).State, "a direct connection sets its level")
 	f := doctorSays(t, "isolation", through("transaction"))
 	require.Equal(t, "bad", f.State, f.Found)
-	require.Contains(t, f.Found.String(), "no job could be claimed")
+	require.Contains(t, f.Found.String(), "no job can be claimed")
 	_, err := admin.Exec(t.Context(), "ALTER ROLE "+login+" SET default_transaction_isolation = 'read committed'")
 	require.NoError(t, err)
 	require.Equal(t, "note", doctorSays(t, "isolation", through("transaction")).State, "the login has another level")

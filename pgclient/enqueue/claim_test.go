@@ -14,14 +14,19 @@ import (
 	"github.com/qtop/qtop/pgclient/work"
 )
 
-// ended is a claimer that offers a claim and sends the error of its end.
-type ended chan error
+// ended is a claimer that offers a claim, for which the network answers no more, and sends the error
+// of its end.
+type ended struct {
+	path *pgtest.Path
+	errs chan error
+}
 
-func (ended) Offer([]enqueue.Job) (*work.Claim, bool) {
+func (e ended) Offer([]enqueue.Job) (*work.Claim, bool) {
+	e.path.Hole(true)
 	return &work.Claim{Executor: "x", Most: 1}, true
 }
 
-func (e ended) Claimed(_ []work.Job, _ bool, err error) { e <- err }
+func (e ended) Claimed(_ []work.Job, _ bool, err error) { e.errs <- err }
 
 func (ended) Look() {}
 
@@ -35,10 +40,9 @@ func TestClaimInTransactionWithoutAnswer(t *testing.T) {
 	require.NoError(t, err)
 	defer client.Close()
 	require.NoError(t, client.Work().Ping(t.Context()))
-	path.Hole(true)
 	p := enqueue.New(client)
 	p.SetClaimWithin(10 * time.Millisecond)
-	claims := make(ended, 2)
+	claims := ended{path, make(chan error, 2)}
 	p.Attach(claims)
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := make(chan error, 1)
@@ -47,7 +51,7 @@ func TestClaimInTransactionWithoutAnswer(t *testing.T) {
 		gone <- err
 	}()
 	select {
-	case err := <-claims:
+	case err := <-claims.errs:
 		require.True(t, pgerror.MayHaveCommitted(err), "%v", err)
 	case <-time.After(30 * time.Second):
 		t.Fatal("the claim has not ended")

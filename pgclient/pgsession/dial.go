@@ -12,9 +12,11 @@ func keepAlive() net.KeepAliveConfig {
 	return net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}
 }
 
-// unacknowledged is how long sent bytes may stay without the other end's acknowledgement (Linux).
-// By default the kernel repeats them for a quarter of an hour.
-const unacknowledged = 15 * time.Second
+// unacknowledged is how long sent bytes may stay without the other end's acknowledgement, and bytes
+// to send may wait for its window to open (Linux). By default the kernel repeats them for a quarter
+// of an hour. It is as long as a statement may take: a pooler reads nothing from a client that waits
+// for a server connection.
+const unacknowledged = time.Minute
 
 // dial opens the connection of a session, and of a cancel request.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {

@@ -31,6 +31,6 @@ func TestConnectionsNoticeThatTheServerIsGone(t *testing.T) {
 				got[option], _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, option)
 			}
 		}))
-		require.Equal(t, map[int]int{unix.TCP_USER_TIMEOUT: 15_000, unix.TCP_KEEPIDLE: 10, unix.TCP_KEEPINTVL: 5, unix.TCP_KEEPCNT: 3}, got)
+		require.Equal(t, map[int]int{unix.TCP_USER_TIMEOUT: 60_000, unix.TCP_KEEPIDLE: 10, unix.TCP_KEEPINTVL: 5, unix.TCP_KEEPCNT: 3}, got)
 	}
 }

@@ -33,7 +33,8 @@ type Route struct {
 	pooled atomic.Bool
 	begins atomic.Bool // set once a pooler has accepted a transaction
 	mode   atomic.Pointer[Mode]
-	asked  atomic.Int64 // when FindMode last had no time to detect the mode, in Unix nanoseconds
+	again  atomic.Int64 // when FindMode tries again after its last attempt had no time, in Unix nanoseconds
+	pause  atomic.Int64 // the pause before that, in nanoseconds
 	names  sync.Map     // maps an IP address to the host name that was looked up
 }
 
@@ -268,52 +269,66 @@ func (r *Route) begin(ctx context.Context, conn *pgx.Conn) error {
 
 const (
 	modeRounds = 5           // how often FindMode asks on each of its connections
-	askAgain   = time.Minute // after an attempt without a result
+	firstPause = time.Minute // of FindMode after an attempt that had no time; it doubles with each
+	mostPause  = time.Hour
 )
 
 // FindMode detects how the pooler assigns server connections, with two connections that it opens
 // and closes; the Route remembers the mode. If the two share a server connection, or change it
 // between transactions, the pooler is in transaction mode. They ask in turn, because in a busy
 // pooler one that asks twice at once often gets the same server connection again. If each keeps its
-// server connection, the pooler is in session mode. If the second cannot connect in time, the first
-// probably has the last server connection, as in session mode; a busy pooler can look the same, so
-// that counts for askAgain only.
+// server connection, the pooler is in session mode. If ctx ends before that is known, the mode stays
+// unknown, and a later call tries again: the first connection probably has the last server
+// connection, as in session mode, but a busy pooler in transaction mode looks the same.
 func (r *Route) FindMode(ctx context.Context, cc *pgx.ConnConfig) (Mode, error) {
 	if known := r.mode.Load(); known != nil || !r.Pooled() {
 		return r.Mode(), nil
 	}
-	if time.Since(time.Unix(0, r.asked.Load())) < askAgain {
-		return Session, nil
+	if time.Now().UnixNano() < r.again.Load() {
+		return "", nil
 	}
 	var conns [2]*pgx.Conn
 	for i := range conns {
 		conn, err := r.Connect(ctx, cc)
 		switch {
 		case err != nil && i == 1 && ctx.Err() != nil:
-			r.asked.Store(time.Now().UnixNano())
-			return Session, nil
+			r.postpone()
+			return "", nil
 		case err != nil:
 			return "", err
 		}
 		defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 		conns[i] = conn
 	}
-	mode := Session
 	var seen [2]string
 	for range modeRounds {
 		for i, conn := range conns {
 			id, err := backend(ctx, conn)
-			if err != nil {
+			switch {
+			case err != nil && ctx.Err() != nil:
+				r.postpone()
+				return "", nil
+			case err != nil:
 				return "", err
-			}
-			if id == seen[1-i] || seen[i] != "" && id != seen[i] {
-				mode = Transaction
+			case id == seen[1-i] || seen[i] != "" && id != seen[i]:
+				mode := Transaction
+				r.mode.Store(&mode)
+				return mode, nil
 			}
 			seen[i] = id
 		}
 	}
+	mode := Session
 	r.mode.Store(&mode)
 	return mode, nil
+}
+
+// postpone sets when FindMode tries again: an attempt takes all the time that it may, and two
+// connections.
+func (r *Route) postpone() {
+	pause := max(firstPause, min(2*time.Duration(r.pause.Load()), mostPause))
+	r.pause.Store(int64(pause))
+	r.again.Store(time.Now().Add(pause).UnixNano())
 }
 
 // Mode returns the pooler's mode; empty if there is no pooler or its mode is not known yet.

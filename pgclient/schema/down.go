@@ -146,7 +146,7 @@ func (in *installer) look(ctx context.Context) (m Removal, err error) {
 }
 
 // assumeOwner makes the transaction act as the owner of qtop's objects, if the login may; a superuser
-// needs it not, and reads what another role owns too.
+// does not need this, and can also read what another role owns.
 func assumeOwner(ctx context.Context, tx pgx.Tx, set roleSet) error {
 	var may bool
 	if err := tx.QueryRow(ctx, `SELECT NOT r.rolsuper AND COALESCE(pg_has_role(r.oid, to_regrole($1),

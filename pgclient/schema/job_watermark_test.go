@@ -261,6 +261,12 @@ func TestJobWatermarkReadsFewDeadRows(t *testing.T) {
 		after := j.buffers(q)
 		t.Logf("%s: %d buffers from the head, %d from the watermark", q, before[i], after)
 		require.Less(t, after, before[i]/4, q)
+		before[i] = after
+	}
+	// the watermarks have one new version a second, and the old snapshot keeps them all
+	j.exec("DO $$ BEGIN FOR i IN 1..1000 LOOP UPDATE public.job_watermark_state SET version = DEFAULT; END LOOP; END $$")
+	for i, q := range queries {
+		require.Less(t, j.buffers(q), before[i]+100, q)
 	}
 }
 

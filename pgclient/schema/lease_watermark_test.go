@@ -40,7 +40,7 @@ func TestEndedLeasesAreNotRead(t *testing.T) {
 	h := j.one("w") // a lease that lives on, from before the others
 	sections := []string{
 		"SELECT public.fn_snapshot_job_subscriptions()", "SELECT public.fn_snapshot_job_leases()", "SELECT public.fn_snapshot_job_table()",
-		"SELECT * FROM public.fn_queue_due_work('{}', '{}', '{}', 0, NULL)", "SELECT public.fn_snapshot_lanes(ARRAY(SELECT b FROM public.v_job_backlog b), ARRAY(SELECT w FROM public.v_queue_watch w), public.fn_queue_counter_new())",
+		"SELECT * FROM public.fn_queue_due_work('{}', '{}', '{}', 0, NULL)", "SELECT public.fn_snapshot_lanes(ARRAY(SELECT b FROM public.v_job_backlog b), ARRAY(SELECT w FROM public.v_queue_watch w), '{}')",
 		"SELECT public.fn_step_job_reap(1000, NULL, '{}')", "SELECT public.fn_step_job_reap_targets(1000, '{}')", "SELECT * FROM public.fn_job_claim('w')",
 	}
 	read := func() (pages []int) {

@@ -62,7 +62,7 @@ func Parse(specs []Spec, s *sender.Sender) (map[string]Handler, error) {
 }
 
 // limited gives each attempt a timeout. Runner.Run applies it itself, so that also a handler that
-// does not return frees its slot.
+// does not return frees its slot; Handle is for callers without a Runner.
 type limited struct {
 	Handler
 	timeout time.Duration

@@ -15,7 +15,7 @@ func TestTimeoutOfAKindEndsAHandlerThatHangs(t *testing.T) {
 	t.Cleanup(r.Close)
 	release, ended := make(chan struct{}), make(chan error, 1)
 	defer close(release)
-	h := limited{Func(func(context.Context, Job) error { <-release; return nil }), time.Millisecond}
+	h := limited{Func(func(context.Context, Job) error { <-release; return nil }), time.Second}
 	go func() { ended <- r.Run(context.Background(), h, Job{}) }()
 	select {
 	case err := <-ended:

@@ -67,6 +67,7 @@ type claim struct {
 	ownSkipped bool
 	jobs       []work.Job
 	err        error
+	unsent     bool // err is of the release before the claim
 }
 
 // start sends a claim for as many jobs as are wanted. It returns false if no
@@ -88,6 +89,7 @@ func (t *claimer) start(ctx context.Context, knownTokens func() []pgtype.UUID) b
 		defer cancel()
 		if releaseFirst {
 			c.err = t.releaseUnanswered(claiming, tokens)
+			c.unsent = c.err != nil
 		}
 		if c.err == nil {
 			c.jobs, c.err = t.Client.JobClaim(claiming, c.request)
@@ -171,7 +173,7 @@ func (t *claimer) deliver(c *claim) {
 	t.current, t.resumeAfter = nil, nil
 	if c.err != nil {
 		c.jobs = nil // releaseUnanswered hands back all jobs of the claim, also those whose rows were read
-		if pgerror.MayHaveCommitted(c.err) {
+		if !c.unsent && pgerror.MayHaveCommitted(c.err) {
 			t.unanswered.Add()
 		}
 	}

@@ -35,11 +35,18 @@ func (x *Executor) Run(ctx context.Context, l *loop.Loop) error {
 	e.leases = &leases{state: s, results: e.results, checked: make(chan struct{}, 1)}
 	e.standing = &standing{state: s, answers: make(chan answer, 1)}
 	e.watermarks = &watermarks{state: s}
-	e.workers = &workers{state: s, results: e.results, runner: handler.Runner{Log: x.Log, Grace: func() time.Duration { return l.Remaining() / 2 }}}
+	e.workers = &workers{state: s, results: e.results, runner: handler.Runner{Log: x.Log}}
 	e.suspects = &suspects{state: s, results: e.results}
 	e.workers.working, e.workers.halt = context.WithCancel(context.WithoutCancel(ctx))
 	killed, kill := context.WithCancel(context.WithoutCancel(ctx))
 	e.workers.runner.Ending = e.workers.working.Done()
+	working := e.workers.working
+	e.workers.runner.Grace = func() time.Duration {
+		if working.Err() == nil { // only the attempt ends
+			return l.Remaining()
+		}
+		return l.Remaining() / 2 // then results are recorded and unfinished work is handed back
+	}
 	e.workers.working, e.workers.kill = handler.WithKill(e.workers.working, killed), kill
 	x.Producer.Attach(e.claimer)
 	defer e.finish(ctx) // also after a panic of run

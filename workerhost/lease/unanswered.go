@@ -10,8 +10,9 @@ const (
 	// repeatEvery is the least time between two releases after the first one that succeeded.
 	repeatEvery = time.Second
 	// lateFor is how long after the database has answered again a claim may still be committed: the
-	// server ends every statement of a host after this time.
-	lateFor = pgpool.WorkTimeout
+	// server ends each statement of a host after WorkTimeout, and a claim in the transaction of a
+	// producer is two statements.
+	lateFor = 2 * pgpool.WorkTimeout
 )
 
 // Unanswered says when a loop must hand back the work of claims that returned an error but may

@@ -123,7 +123,7 @@ func (s *leases) add(c claim) []*delivery {
 	if !c.releaseEnded.IsZero() {
 		s.unanswered.Released(c.releaseBegan, c.releaseEnded)
 	}
-	if pgerror.MayHaveCommitted(c.err) {
+	if unsent := !c.releaseBegan.IsZero() && c.releaseEnded.IsZero(); !unsent && pgerror.MayHaveCommitted(c.err) {
 		s.unanswered.Add()
 	}
 	xs := make([]*delivery, len(c.jobs))

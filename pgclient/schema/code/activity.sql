@@ -121,7 +121,9 @@ BEGIN
     AND a.backend_type = 'client backend';
   IF v_seen IS NULL THEN
     v_rule := 'not_found';
-    v_why := format('the session of pid %s has ended: there is nothing to %s', p_pid, p_signal);
+    v_why := CASE WHEN EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = p_pid AND a.backend_start = p_started)
+      THEN format('pid %s is a process of the server, not the session of a client', p_pid)
+      ELSE format('the session of pid %s has ended: there is nothing to %s', p_pid, p_signal) END;
   ELSIF NOT (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = session_user) AND ((SELECT r.rolsuper FROM pg_roles r
       WHERE r.oid = v_login) OR NOT pg_has_role(session_user, v_login, 'USAGE')
       AND NOT pg_has_role(session_user, 'pg_signal_backend', 'USAGE')) THEN

@@ -235,7 +235,8 @@ DECLARE
   v_unrouted record := public.fn_webhook_unrouted();
 BEGIN
   RETURN QUERY SELECT r.* FROM public.fn_queue_alert_rows(
-    public.fn_snapshot_lanes(ARRAY(SELECT b FROM public.v_job_backlog b), v_watch, public.fn_queue_counter_new()),
+    public.fn_snapshot_lanes(ARRAY(SELECT b FROM public.v_job_backlog b), v_watch,
+      public.fn_queue_counter_unfolded_sums()),
     ARRAY(SELECT b FROM public.v_webhook_backlog b), ARRAY(SELECT b FROM public.v_iu_route_backlog b), v_watch,
     p_unrouted => v_unrouted.waiting, p_unrouted_at => v_unrouted.oldest_at) r;
 END

@@ -86,16 +86,16 @@ CREATE OR REPLACE VIEW public.v_queue_counter_part AS
 COMMENT ON VIEW public.v_queue_counter_part IS
   'Folded counts and deltas, not added up: for queries that sum over keys anyway.';
 
--- fn_queue_counter_new() → the deltas that are not folded, added up per counter. The snapshot reads them once and
--- passes them to its sections, which add them to what they read from queue_counter. Internal.
-CREATE OR REPLACE FUNCTION public.fn_queue_counter_new() RETURNS public.v_queue_counter_part[]
+-- fn_queue_counter_unfolded_sums() → the deltas that are not folded, added up per counter. The snapshot reads them once
+-- and passes them to its sections, which add them to what they read from queue_counter. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_counter_unfolded_sums() RETURNS public.v_queue_counter_part[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   RETURN ARRAY(SELECT ROW(d.scope, d.k1, d.k2, d.k3, sum(d.n))::public.v_queue_counter_part
     FROM public.fn_queue_counter_unfolded(NULL::text[]) d GROUP BY d.scope, d.k1, d.k2, d.k3);
 END
 $fn$;
-COMMENT ON FUNCTION public.fn_queue_counter_new IS
+COMMENT ON FUNCTION public.fn_queue_counter_unfolded_sums IS
   'Counter deltas that are not folded yet, added up per counter. Internal.';
 
 CREATE OR REPLACE VIEW public.v_queue_counter AS

@@ -270,9 +270,9 @@ BEGIN
   END IF;
   v_worked := public.fn_queue_time_or_null(p_payload ->> 'last_work_at');
   IF v_worked IS NOT NULL THEN -- the clock of the host may differ from that of the server
-    p_payload := p_payload || jsonb_build_object('last_work_at', to_char((clock_timestamp() - greatest(interval '0',
-        COALESCE(public.fn_queue_time_or_null(p_payload ->> 'now'), clock_timestamp()) - v_worked)) AT TIME ZONE 'UTC',
-      'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'));
+    p_payload := p_payload || jsonb_build_object('last_work_at', to_char(least(clock_timestamp(), v_worked
+        + (clock_timestamp() - COALESCE(public.fn_queue_time_or_null(p_payload ->> 'now'), clock_timestamp())))
+      AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'));
   END IF;
   p_payload := p_payload - 'now';
   IF p_payload ->> 'state' = 'stopped' AND public.fn_queue_executor_live(p_executor_id, v_actor) THEN

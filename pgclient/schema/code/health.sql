@@ -173,12 +173,12 @@ COMMENT ON COLUMN public.v_dead_letter_group.domain IS 'webhook, or the domain o
 COMMENT ON COLUMN public.v_dead_letter_group.subscription_id IS 'the webhook subscription; NULL for jobs and events';
 GRANT SELECT ON public.v_dead_letter_group TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
 
--- fn_dead_letter_top(largest, newest, fn_queue_counter_new()) → rows of v_dead_letter_group: for each source (webhook,
+-- fn_dead_letter_top(largest, newest, unfolded counters) → rows of v_dead_letter_group: for each source (webhook,
 -- job, event), the largest groups, and the groups of the newest dead letters. The cost does not depend on the number of
 -- groups: it finds the largest by the folded counters and the unfolded deltas. Counts are exact. SECURITY DEFINER, as
 -- fn_job_backlog.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_top(p_largest int, p_newest int,
-  p_new public.v_queue_counter_part[])
+  p_unfolded public.v_queue_counter_part[])
   RETURNS SETOF public.v_dead_letter_group
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
@@ -186,7 +186,7 @@ SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan 
 BEGIN
   RETURN QUERY
   WITH delta AS MATERIALIZED (
-    SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM unnest(p_new) d
+    SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM unnest(p_unfolded) d
     WHERE d.scope = ANY ('{dead_webhook,dead_job,dead_event}'::text[])
   ), newest AS (
     (SELECT 'dead_webhook' AS scope, o.final_error_code::text AS k1, o.subscription_id::text AS k2, '' AS k3
@@ -245,9 +245,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_dead_letter_top IS
   'The largest groups of open dead letters per source, and those of the newest dead letters. Internal.';
 
--- fn_dead_letter_total(bound, fn_queue_counter_new()) → groups: the number of groups of open dead letters, at most
+-- fn_dead_letter_total(bound, unfolded counters) → groups: the number of groups of open dead letters, at most
 -- bound; bounded: true if there are more groups than bound; open: the exact number of open dead letters. Internal.
-CREATE OR REPLACE FUNCTION public.fn_dead_letter_total(p_bound int, p_new public.v_queue_counter_part[],
+CREATE OR REPLACE FUNCTION public.fn_dead_letter_total(p_bound int, p_unfolded public.v_queue_counter_part[],
   OUT groups bigint, OUT bounded boolean, OUT open bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
@@ -258,7 +258,7 @@ BEGIN
   SELECT COALESCE(sum(x.n), 0), COALESCE(sum((x.r + x.n > 0)::int - (x.r > 0)::int), 0) INTO open, groups FROM (
     SELECT d.n, COALESCE((SELECT r.n FROM public.queue_counter_rank r
       WHERE r.scope = d.scope AND r.k1 = d.k1 AND r.k2 = d.k2 AND r.k3 = d.k3), 0) AS r
-    FROM unnest(p_new) d WHERE d.scope = ANY ('{dead_webhook,dead_job,dead_event}'::text[]) OFFSET 0) x;
+    FROM unnest(p_unfolded) d WHERE d.scope = ANY ('{dead_webhook,dead_job,dead_event}'::text[]) OFFSET 0) x;
   SELECT count(*) INTO v_folded FROM (SELECT FROM public.queue_counter_rank r
     WHERE r.scope = ANY ('{dead_webhook,dead_job,dead_event}'::text[]) AND r.n > 0 LIMIT p_bound + 1) x;
   groups := groups + v_folded;
@@ -272,12 +272,12 @@ $fn$;
 COMMENT ON FUNCTION public.fn_dead_letter_total IS
   'How many groups of open dead letters there are, up to a bound, and how many dead letters. Internal.';
 
--- fn_dead_letter_subjects(groups, n, fn_queue_counter_new()) → the dead letters for fn_queue_health_rows when groups
+-- fn_dead_letter_subjects(groups, n, unfolded counters) → the dead letters for fn_queue_health_rows when groups
 -- has only some of the groups: a row per source, subject and domain, for all subjects in groups and for the n subjects
 -- of each source with the most open dead letters. open is exact; last_at is the last failure in groups, NULL if groups
 -- has no group of this subject. Internal.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_subjects(p_dead public.v_dead_letter_group[], p_most int,
-  p_new public.v_queue_counter_part[])
+  p_unfolded public.v_queue_counter_part[])
   RETURNS SETOF public.v_dead_letter_group
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $fn$
@@ -299,7 +299,7 @@ BEGIN
       UNION ALL
       SELECT replace(d.scope, 'dead_', ''), CASE d.scope WHEN 'dead_job' THEN d.k2 ELSE d.k1 END,
         CASE d.scope WHEN 'dead_webhook' THEN 'webhook' ELSE d.k3 END, NULL, d.n, NULL, false
-      FROM unnest(p_new) d WHERE d.scope = ANY ('{dead_webhook,dead_job,dead_event}'::text[])
+      FROM unnest(p_unfolded) d WHERE d.scope = ANY ('{dead_webhook,dead_job,dead_event}'::text[])
       UNION ALL
       SELECT g.source, CASE g.source WHEN 'job' THEN g.endpoint ELSE g.code END, g.domain, NULL, NULL, g.last_at, true
       FROM unnest(p_dead) g) x

@@ -151,7 +151,8 @@ BEGIN
   -- A claim without work locks and writes nothing. If fn_job_refusal would refuse the executor, there are no lanes, or
   -- the claim ends after them. Starting and ending a statement costs more here than running it: the usual case is
   -- therefore a separate, smaller statement.
-  v_watermarks := EXISTS (SELECT FROM public.job_watermark_state) AND public.fn_job_watermark_valid();
+  v_watermarks := (SELECT x.version FROM public.job_watermark_state x ORDER BY x.version DESC LIMIT 1) IS NOT NULL
+    AND public.fn_job_watermark_valid();
   IF p_after IS NULL AND NOT v_watermarks THEN
     v_lanes := ARRAY(
       SELECT ROW(l.event_domain, l.job_kind, r.subscription_id, r.priority_floor, 0, gen_random_uuid(), n.head,

@@ -9,12 +9,10 @@ COMMENT ON COLUMN public.job_lease.claimed_by IS
 -- leases that it knows. All other leases that sessions of the same login and application_name hold for the executor are
 -- released at once; otherwise their jobs would wait until the leases expire. No attempt is counted, because nobody
 -- worked on the jobs. Therefore two workers must not share an executor and an application_name, and the worker must
--- have no other claim under way during the call. The failed claim itself may still be running: the call waits for it
--- if it has locked its job subscription. If it has not begun yet, only a later call can release its jobs.
+-- have no other claim under way during the call. The failed claim itself may still be running or not have begun: repeat
+-- the call for as long as the server lets its statements run.
 CREATE OR REPLACE FUNCTION public.fn_job_claim_lost(p_executor_id text, p_known uuid[]) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
-  SELECT 1 FROM public.job_subscription s WHERE s.executor_id = p_executor_id AND s.enabled
-  ORDER BY s.subscription_id FOR UPDATE;
   SELECT count(*) FILTER (WHERE r.outcome = 'done')
   FROM (SELECT array_agg(j.job_id) AS ids, array_agg(l.lease_token) AS tokens
     FROM public.job_lease l CROSS JOIN LATERAL unnest(l.job_ids) AS j (job_id)

@@ -191,8 +191,8 @@ COMMENT ON FUNCTION public.fn_event_stamps_always IS
 -- parents and default partitions until the run commits. If a lock is not granted within 50 ms, the next run repeats the
 -- step: a session that waits for a lock makes other sessions wait behind it. The leaves to drop are read first: at
 -- least one, and no more after a third of statement_timeout. Those that the last run read but kept are read last. A
--- leaf that cannot be dropped, because a view of somebody depends on it or it has another owner, is kept alone, and is
--- in queue_quarantine (step partitions) until it is gone. Tick worker retention_sweep.
+-- leaf that cannot be dropped, because another login's view depends on it or it has another owner, is kept alone, and
+-- is in queue_quarantine (step partitions) until it is gone. Tick worker retention_sweep.
 CREATE OR REPLACE FUNCTION public.fn_queue_retention_sweep() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' SET jit = off AS $fn$
 DECLARE
@@ -275,7 +275,8 @@ BEGIN
         IF v_late IS NULL THEN
           RAISE;
         END IF;
-        v_kept := v_kept || jsonb_build_object(v_leaf, CASE WHEN NOT v_late THEN 'failed: ' || left(SQLERRM, 500)
+        v_kept := v_kept || jsonb_build_object(v_leaf, CASE
+          WHEN NOT v_late THEN 'failed: ' || left(public.fn_mask_said(SQLERRM), 500)
           ELSE 'not read within statement_timeout: read again in a later run' END);
         IF NOT v_late THEN -- as for a leaf of another owner
           PERFORM public.fn_queue_step_failed('partitions'::text, v_leaf, SQLSTATE::text, SQLERRM::text);
@@ -301,7 +302,7 @@ BEGIN
   v_leaves := public.fn_queue_leaves_before('queue_metric_sample',
     public.fn_queue_retention_before('retention.samples_days')) || v_leaves;
 
-  -- Each leaf in its own subtransaction: one on which somebody has built a view keeps no other.
+  -- Each leaf in a separate subtransaction: one that cannot be dropped does not keep the others.
   FOREACH v_leaf IN ARRAY v_leaves LOOP
     v_parent := regexp_replace(v_leaf, '_[0-9]{4}_[0-9]{2}(_[0-9]{2})?$', '');
     IF v_halted ?| ARRAY['', v_parent] THEN
@@ -328,7 +329,7 @@ BEGIN
         CONTINUE;
       END IF;
       GET STACKED DIAGNOSTICS v_error = PG_EXCEPTION_DETAIL; -- names the objects that depend on it
-      v_error := left(concat_ws(': ', SQLERRM, NULLIF(v_error, '')), 500);
+      v_error := left(public.fn_mask_said(concat_ws(': ', SQLERRM, NULLIF(v_error, ''))), 500);
       v_kept := v_kept || jsonb_build_object(v_leaf, 'failed: ' || v_error);
       PERFORM public.fn_queue_step_failed('partitions'::text, v_leaf, SQLSTATE::text, v_error);
     END;

@@ -17,15 +17,15 @@ DECLARE
   v_jobs public.v_job_backlog[] := ARRAY(SELECT b FROM public.v_job_backlog b);
   v_routes public.v_iu_route_backlog[] := ARRAY(SELECT b FROM public.v_iu_route_backlog b);
   v_hooks public.v_webhook_backlog[] := ARRAY(SELECT b FROM public.v_webhook_backlog b);
-  v_new public.v_queue_counter_part[] := public.fn_queue_counter_new();
+  v_unfolded public.v_queue_counter_part[] := public.fn_queue_counter_unfolded_sums();
   v_unrouted record := public.fn_webhook_unrouted();
-  v_total record := public.fn_dead_letter_total(1000, v_new);
+  v_total record := public.fn_dead_letter_total(1000, v_unfolded);
   -- all groups, or, if there are more than 200 (there may be hundreds of thousands), only the largest and the newest
   v_dead public.v_dead_letter_group[] := ARRAY(SELECT g FROM public.fn_dead_letter_top(
-    CASE WHEN v_total.groups <= 200 THEN 200 ELSE 20 END, 5, v_new) g);
+    CASE WHEN v_total.groups <= 200 THEN 200 ELSE 20 END, 5, v_unfolded) g);
   v_ticks public.v_queue_scheduler_status[] := ARRAY(SELECT ROW(s.*)::public.v_queue_scheduler_status
     FROM public.fn_queue_scheduler_rows(v_watch) s);
-  v_lanes public.snapshot_lane[] := public.fn_snapshot_lanes(v_jobs, v_watch, v_new);
+  v_lanes public.snapshot_lane[] := public.fn_snapshot_lanes(v_jobs, v_watch, v_unfolded);
   v_alerts public.v_queue_alert[] := ARRAY(SELECT ROW(a.*)::public.v_queue_alert
     FROM public.fn_queue_alert_rows(v_lanes, v_hooks, v_routes, v_watch, p_unrouted => v_unrouted.waiting,
       p_unrouted_at => v_unrouted.oldest_at) a);
@@ -34,10 +34,10 @@ BEGIN
     'flags', public.fn_snapshot_flags(),
     'queues', public.fn_snapshot_queues(v_lanes),
     'health', public.fn_snapshot_health(v_jobs, v_hooks, CASE WHEN v_total.groups <= cardinality(v_dead) THEN v_dead
-      ELSE ARRAY(SELECT s FROM public.fn_dead_letter_subjects(v_dead, 10, v_new) s) END, v_ticks, v_watch),
+      ELSE ARRAY(SELECT s FROM public.fn_dead_letter_subjects(v_dead, 10, v_unfolded) s) END, v_ticks, v_watch),
     'alerts', public.fn_snapshot_alerts(v_alerts),
     'executors', public.fn_snapshot_executors(v_alerts, v_watch),
-    'dead_groups', public.fn_snapshot_dead_groups(v_dead, v_new),
+    'dead_groups', public.fn_snapshot_dead_groups(v_dead, v_unfolded),
     'dead_more', json_build_object('groups', greatest(v_total.groups - cardinality(v_dead), 0),
       'groups_bound', v_total.bounded,
       'open', greatest(v_total.open - COALESCE((SELECT sum(g.open) FROM unnest(v_dead) g), 0), 0)),
@@ -45,13 +45,13 @@ BEGIN
     'job_leases', public.fn_snapshot_job_leases(),
     'job_table', public.fn_snapshot_job_table(),
     'waiting', public.fn_snapshot_waiting(v_lanes, v_hooks, v_routes, v_watch, p_unrouted => v_unrouted.waiting,
-      p_unrouted_at => v_unrouted.oldest_at, p_new => v_new),
+      p_unrouted_at => v_unrouted.oldest_at, p_unfolded => v_unfolded),
     'operations', public.fn_snapshot_operations(),
     'hosts', public.fn_snapshot_hosts(),
     'held', public.fn_snapshot_held(),
     'suspended', public.fn_snapshot_suspended(),
     'ticks', public.fn_snapshot_ticks(v_ticks),
-    'flow', public.fn_snapshot_flow(v_total.open, v_new),
+    'flow', public.fn_snapshot_flow(v_total.open, v_unfolded),
     'marks', public.fn_snapshot_marks(),
     'actions', public.fn_snapshot_actions(),
     'monitoring_off', public.fn_cfg_int('queue.heartbeat.stale_threshold_seconds', 300) >= 1000000,
@@ -90,10 +90,10 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_flags IS 'Section of the snapshot: the flags. Internal.';
 
--- fn_snapshot_flow(open dead letters, fn_queue_counter_new()) → the section flow: for each of the last 60 minutes,
+-- fn_snapshot_flow(open dead letters, unfolded counters) → the section flow: for each of the last 60 minutes,
 -- oldest first, how many webhooks were delivered, how many dead letters were added and how many jobs ended; how many
 -- hosts have sent a heartbeat within the last 15 seconds; how many dead letters are open. Internal.
-CREATE OR REPLACE FUNCTION public.fn_snapshot_flow(p_dead_open bigint, p_new public.v_queue_counter_part[])
+CREATE OR REPLACE FUNCTION public.fn_snapshot_flow(p_dead_open bigint, p_unfolded public.v_queue_counter_part[])
   RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -105,7 +105,7 @@ BEGIN
     SELECT (v_minute - c.k3::bigint) / 60 AS back, sum(c.n) FILTER (WHERE c.scope = 'delivered_1m') AS delivered,
       sum(c.n) FILTER (WHERE c.scope = 'dead_1m') AS dead, sum(c.n) FILTER (WHERE c.scope = 'job_done_1m') AS jobs
     FROM (SELECT q.scope, q.k3, q.n FROM public.queue_counter q
-      UNION ALL SELECT d.scope, d.k3, d.n FROM unnest(p_new) d) c
+      UNION ALL SELECT d.scope, d.k3, d.n FROM unnest(p_unfolded) d) c
     WHERE c.scope IN ('delivered_1m', 'dead_1m', 'job_done_1m') AND c.k3 COLLATE "C" > v_hour_ago GROUP BY 1
   )
   SELECT json_build_object(

@@ -5,12 +5,12 @@ COMMENT ON TYPE public.snapshot_lane IS
   'per second over five to ten minutes, seconds since the oldest job became due and until the lane is empty at that '
   'pace, and why its jobs wait (empty = nothing blocks them). Internal.';
 
--- fn_snapshot_lanes(backlog of jobs, rows of v_queue_watch, fn_queue_counter_new()) → one row per queue lane (job kind
+-- fn_snapshot_lanes(backlog of jobs, rows of v_queue_watch, unfolded counters) → one row per queue lane (job kind
 -- and domain) that has live jobs, or in which jobs arrived or ended within the last hour. oldest_at: when the oldest
 -- waiting job became due, NULL = no waiting job is due. why: the first condition that keeps the jobs of the lane
 -- waiting, in the order of the CASE below. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_lanes(p_jobs public.v_job_backlog[], p_watch public.v_queue_watch[],
-  p_new public.v_queue_counter_part[])
+  p_unfolded public.v_queue_counter_part[])
   RETURNS public.snapshot_lane[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -33,7 +33,7 @@ BEGIN
       COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_dead_letter_10m'), 0) AS dead,
       COALESCE(sum(c.n) FILTER (WHERE c.scope = 'job_cancelled_10m'), 0) AS cancelled
     FROM (SELECT q.scope, q.k1, q.k2, q.k3, q.n FROM public.queue_counter q
-      UNION ALL SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM unnest(p_new) d) c
+      UNION ALL SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM unnest(p_unfolded) d) c
     WHERE c.scope IN ('job_in_5m', 'job_out_5m', 'job_succeeded_10m', 'job_failed_10m', 'job_dead_letter_10m',
       'job_cancelled_10m')
       AND c.k3 COLLATE "C" > v_hour_ago
@@ -102,7 +102,7 @@ BEGIN
         WHEN r.lane IS NULL THEN 'no ' || COALESCE(l.executor || ' ', '') || 'executor subscribes to it'
         WHEN r.all_absent THEN format('every subscribed executor is %s: %s', r.absent, w.who)
         WHEN r.unhandled THEN 'no live host has a handler for it'
-        WHEN l.oldest_at IS NULL AND v_due_late AND v_unscheduled
+        WHEN l.oldest_at IS NULL AND v_unscheduled
           THEN 'queue.tick.job_queue_default.interval_seconds is 0'
         WHEN l.oldest_at IS NULL AND v_due_late THEN 'job_queue_default does not run: what is due is not taken in'
         WHEN l.oldest_at IS NULL AND n.n >= l.queued + l.retry_waiting THEN 'never due'

@@ -2,7 +2,7 @@
 -- Sources: DP4 §8, DP1 §10.
 
 -- fn_snapshot_waiting(lanes, backlogs of webhooks and routes, rows of v_queue_watch, fn_webhook_unrouted(),
--- fn_queue_counter_new()) → the section waiting: one object per endpoint, one for the events that the webhook router
+-- unfolded counters) → the section waiting: one object per endpoint, one for the events that the webhook router
 -- has not processed yet, one per route, and one per queue lane with waiting jobs; the object with the oldest due item
 -- first.
 --   waiting_bound      true: more items wait than were counted
@@ -14,7 +14,7 @@
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_waiting(p_lanes public.snapshot_lane[],
   p_hooks public.v_webhook_backlog[], p_routes public.v_iu_route_backlog[], p_watch public.v_queue_watch[],
-  p_unrouted bigint, p_unrouted_at timestamptz, p_new public.v_queue_counter_part[])
+  p_unrouted bigint, p_unrouted_at timestamptz, p_unfolded public.v_queue_counter_part[])
   RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -39,7 +39,7 @@ BEGIN
       sum(c.n) FILTER (WHERE c.scope = 'arrived_1m') / 300.0 AS in_s,
       sum(c.n) FILTER (WHERE c.scope = 'drained_1m') / 300.0 AS out_s
     FROM (SELECT q.scope, q.k1, q.k3, q.n FROM public.queue_counter q
-      UNION ALL SELECT d.scope, d.k1, d.k3, d.n FROM unnest(p_new) d) c
+      UNION ALL SELECT d.scope, d.k1, d.k3, d.n FROM unnest(p_unfolded) d) c
     WHERE c.scope IN ('arrived_1m', 'drained_1m') AND c.k3 COLLATE "C" > v_5m_ago GROUP BY c.k1
   ), unsigned AS (
     SELECT s.subscription_id, count(DISTINCT s.host_id) AS hosts, min(s.what) AS what
@@ -92,7 +92,7 @@ BEGIN
     SELECT 'events ' || b.event_domain, 'event', b.worker_name, b.event_domain, b.oldest_at, least(b.waiting, 10000),
       b.waiting > 10000,
       COALESCE((SELECT sum(c.n) / 300.0 FROM (SELECT q.scope, q.k1, q.k3, q.n FROM public.queue_counter q
-        UNION ALL SELECT d.scope, d.k1, d.k3, d.n FROM unnest(p_new) d) c WHERE c.scope = 'event_1m'
+        UNION ALL SELECT d.scope, d.k1, d.k3, d.n FROM unnest(p_unfolded) d) c WHERE c.scope = 'event_1m'
         AND c.k1 = b.event_domain
         AND c.k3 COLLATE "C" > v_5m_ago), 0)::float8, 0::float8,
       CASE WHEN v_routes_off <> '' THEN v_routes_off
@@ -139,11 +139,11 @@ $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_held IS
   'Section of the snapshot: open transactions whose events cannot be routed before they end. Internal.';
 
--- fn_snapshot_dead_groups(groups of dead letters, fn_queue_counter_new()) → the section dead_groups: each group, and
+-- fn_snapshot_dead_groups(groups of dead letters, unfolded counters) → the section dead_groups: each group, and
 -- how many dead letters were added to it in each five minutes of the last hour (trend, oldest first); the largest group
 -- first. No nested loop: the planner cannot estimate the number of groups. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_dead_groups(p_dead public.v_dead_letter_group[],
-  p_new public.v_queue_counter_part[]) RETURNS json
+  p_unfolded public.v_queue_counter_part[]) RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off SET jit = off AS $fn$
 DECLARE
@@ -170,7 +170,7 @@ BEGIN
       FROM groups g CROSS JOIN LATERAL (SELECT q.scope, q.k1, q.k2, q.k3, q.n FROM public.queue_counter q
         WHERE q.scope = g.scope AND q.k1 = g.code AND q.k2 = g.k2 AND q.k3 COLLATE "C" > v_hour_ago OFFSET 0) c
       UNION ALL
-      SELECT d.scope, d.k1, d.k2, (v_five - d.k3::bigint) / 300, d.n FROM (SELECT u.* FROM unnest(p_new) u
+      SELECT d.scope, d.k1, d.k2, (v_five - d.k3::bigint) / 300, d.n FROM (SELECT u.* FROM unnest(p_unfolded) u
         WHERE u.scope = ANY ('{dead_webhook_5m,dead_job_5m,dead_event_5m}'::text[]) OFFSET 0) d
       WHERE d.k3 COLLATE "C" > v_hour_ago) b
     GROUP BY b.scope, b.k1, b.k2

@@ -260,7 +260,7 @@ BEGIN
       -- quick runs come within a second of a full run
       WHEN v_quick_work > 0 THEN greatest(last_work_at, last_run_at) ELSE last_work_at END,
     done_total = done_total + v_work::bigint + v_quick_work,
-    -- the key error means that the run failed; this run reports the error of rows that it has set apart
+    -- the key error means that the run failed; this run reports the error of rows that it has set aside
     last_result = v_result - '{log,error}'::text[] || jsonb_build_object('source', p_source)
       || CASE WHEN v_result ? 'error' THEN jsonb_build_object('row_error', v_result -> 'error') ELSE '{}' END
       || CASE WHEN v_most >= 1000 THEN '{"more": true}'::jsonb ELSE '{}' END
