@@ -2,6 +2,7 @@ package handler
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,8 +14,12 @@ import (
 )
 
 // strayRounds bounds how often killStrays searches for processes of a run: a process may fork
-// while the others are killed.
-const strayRounds = 20
+// while the others are killed. unsureRounds bounds the searches in a row that find none, but
+// processes of which it is not known.
+const (
+	strayRounds  = 20
+	unsureRounds = 4
+)
 
 // newRun returns a name for one run of a command, unique on this machine: the process id of the
 // host, the time at which that process began, and a random number.
@@ -62,21 +67,28 @@ func begun(pid int) start { return start{pid, forks()} }
 func killStrays(run string, command start) {
 	mark := []byte(runVariable + "=" + run)
 	ends := map[int]bool{} // processes that ended while they were looked at
+	unsure := 0
 	for round := range strayRounds {
-		again := false
+		found, again := false, false
 		for _, pid := range processes(command) {
 			switch look(pid, mark) {
 			case ours:
 				_ = syscall.Kill(pid, syscall.SIGKILL)
-				again = true // it may have started another process since the list was read
+				found = true // it may have started another process since the list was read
 			case ended: // so may this one, if it was ours
 				again = again || !ends[pid]
 				ends[pid] = true
 			case executes:
 				again = true
+			case other:
 			}
 		}
-		if !again {
+		switch {
+		case found:
+			unsure = 0
+		case again && unsure+1 < unsureRounds:
+			unsure++
+		default:
 			return
 		}
 		time.Sleep(time.Duration(round+1) * time.Millisecond) // a killed process needs a moment to disappear
@@ -157,7 +169,13 @@ func look(pid int, mark []byte) sight {
 	if f == nil {
 		return ended
 	}
-	if flags, _ := strconv.ParseInt(f[6], 10, 64); err != nil || flags&kernelThread != 0 {
+	if flags, _ := strconv.ParseInt(f[6], 10, 64); flags&kernelThread != 0 {
+		return other
+	}
+	if errors.Is(err, syscall.ESRCH) { // it exits, and has no memory any more
+		return ended
+	}
+	if err != nil {
 		return other
 	}
 	again, _ := read("environ")
