@@ -92,7 +92,7 @@ func (r *registration) announce(ctx context.Context) error {
 	if err := r.client.Writable(ctx); err != nil {
 		return err
 	}
-	_, _ = r.client.PoolMode(ctx) // before the loops occupy the pool; each heartbeat asks again
+	_, _ = r.client.PoolMode(ctx) // before the loops occupy the pool; a later heartbeat asks again
 	if why, err := r.client.UnexpectedServer(ctx); err != nil || !why.Empty() {
 		if err == nil {
 			err = &queue.Error{Kind: queue.KindConfig, What: why, Where: queue.Clean("expect_server"), Do: queue.Clean("connect to the expected server")}
@@ -128,7 +128,7 @@ func (r *registration) announce(ctx context.Context) error {
 func (r *registration) heartbeatNow() { loop.Signal(r.heartbeatRequested) }
 
 func (r *registration) heartbeat(ctx context.Context) {
-	_, _ = r.client.PoolMode(ctx) // the next heartbeat asks again if the pooler had no free connection
+	_, _ = r.client.PoolMode(ctx) // asks again, at intervals, if the pooler had no free connection
 	r.engaging.Lock()
 	defer r.engaging.Unlock()
 	st := r.loops.status()

@@ -132,10 +132,10 @@ func poolerFinding(ctx context.Context, x patient) finding {
 		return note("bad", "a pooler is in the path, and its mode cannot be told: "+err.Error(), "see that it has room for two more connections of this login")
 	}
 	const room = "set pool_mode = transaction with listen_dsn, or let default_pool_size hold 15 for each worker host and 8 for each console"
-	switch mode {
-	case "":
-		return note("note", "a pooler in the path, probably in session mode: it gave no second connection within 2 s", room)
-	case pgsession.Session:
+	if mode == "" {
+		return note("note", "a pooler in the path, probably in session mode: its mode could not be told within 2 s", room)
+	}
+	if mode == pgsession.Session {
 		return note("note", "a pooler in session mode: "+queue.Choose(x.session.InRecovery, "a standby sends no wakes", "wakes arrive")+", and each connection keeps one of its server connections", room)
 	}
 	if x.settings.ListenDSN == "" {

@@ -7,7 +7,8 @@ import (
 )
 
 // keepAlive makes the kernel notice within 25 s that the other end of a connection is gone,
-// although a caller that waits for an answer sends nothing. The default of pgx is 5 minutes.
+// although a caller that waits for an answer sends nothing; on Linux after the time unacknowledged,
+// which replaces Count there. The default of pgx is 5 minutes.
 func keepAlive() net.KeepAliveConfig {
 	return net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}
 }

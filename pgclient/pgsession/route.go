@@ -270,7 +270,7 @@ func (r *Route) begin(ctx context.Context, conn *pgx.Conn) error {
 const (
 	modeRounds = 5           // how often FindMode asks on each of its connections
 	firstPause = time.Minute // of FindMode after an attempt that had no time; it doubles with each
-	mostPause  = time.Hour
+	mostPause  = 5 * time.Minute
 )
 
 // FindMode detects how the pooler assigns server connections, with two connections that it opens

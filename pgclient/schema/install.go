@@ -95,7 +95,7 @@ func (in *installer) unchanged(o object, found map[key]string) bool {
 }
 
 // installDifferent installs an object unless the installed object is equal, and reports whether it
-// did. It adds its statement to todo, and flushes todo after what it has compared.
+// did. Statements are collected in todo; it sends them before and after an object that it compares.
 func (in *installer) installDifferent(ctx context.Context, o object, found map[key]string, todo *batch) (bool, error) {
 	if in.unchanged(o, found) {
 		return false, nil

@@ -264,7 +264,8 @@ func TestJobWatermarkReadsFewDeadRows(t *testing.T) {
 		before[i] = after
 	}
 	// the watermarks have one new version a second, and the old snapshot keeps them all
-	j.exec("DO $$ BEGIN FOR i IN 1..1000 LOOP UPDATE public.job_watermark_state SET version = DEFAULT; END LOOP; END $$")
+	j.exec(`DO $$ BEGIN FOR i IN 1..10000 LOOP UPDATE public.job_watermark_state SET version = DEFAULT, at = clock_timestamp()
+		WHERE version = (SELECT x.version FROM public.job_watermark_state x ORDER BY x.version DESC LIMIT 1); END LOOP; END $$`)
 	for i, q := range queries {
 		require.Less(t, j.buffers(q), before[i]+100, q)
 	}

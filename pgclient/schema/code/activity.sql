@@ -121,7 +121,8 @@ BEGIN
     AND a.backend_type = 'client backend';
   IF v_seen IS NULL THEN
     v_rule := 'not_found';
-    v_why := CASE WHEN EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = p_pid AND a.backend_start = p_started)
+    v_why := CASE WHEN EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = p_pid AND a.backend_start = p_started
+        AND a.backend_type <> 'client backend')
       THEN format('pid %s is a process of the server, not the session of a client', p_pid)
       ELSE format('the session of pid %s has ended: there is nothing to %s', p_pid, p_signal) END;
   ELSIF NOT (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = session_user) AND ((SELECT r.rolsuper FROM pg_roles r

@@ -96,9 +96,10 @@ BEGIN
       ORDER BY x.host_id FOR UPDATE SKIP LOCKED);
 
     -- A worker that does not run would keep its time, and the next step of the clock would be taken for one of that
-    -- length. Left out: workers that run now, the one whose tick noticed the step, and those that run again within a
-    -- minute; they write their times themselves, and until this transaction ends no other session can run a worker that
-    -- is repaired here. Locks the leases first, as a tick does, so that no run waits for a row at its end.
+    -- length. Left out: workers that run now, the one whose tick noticed the step, and those that a live host runs
+    -- again within a minute. They write their times themselves; and until this transaction ends, no other session can
+    -- run a worker that is repaired here. Locks the leases first, as a tick does, so that no run waits for a row at its
+    -- end.
     UPDATE public.queue_tick_worker w SET
       last_run_at = CASE WHEN w.last_run_at > v_now THEN least(w.last_run_at - v_back, v_now) ELSE w.last_run_at END,
       last_attempt_at = CASE WHEN w.last_attempt_at > v_now THEN least(w.last_attempt_at - v_back, v_now)
@@ -108,9 +109,8 @@ BEGIN
       WHERE greatest(x.last_run_at, x.last_attempt_at) > v_late
         AND greatest(x.last_run_at, x.last_attempt_at) <> p_seen
         AND NOT (public.fn_cfg_int('queue.tick.' || x.worker_name || '.interval_seconds', 0) BETWEEN 1 AND 60
-          AND (x.flag_key IS NULL OR public.fn_cfg_bool(x.flag_key))
-          AND (EXISTS (SELECT FROM public.v_live_loop v WHERE v.loop = x.worker_name)
-            OR EXISTS (SELECT FROM public.v_cron_loop v WHERE v.loop = x.worker_name)))
+          AND (x.flag_key IS NULL OR public.fn_cfg_bool(x.flag_key)) AND NOT COALESCE(x.last_result ? 'error', false)
+          AND EXISTS (SELECT FROM public.v_live_loop v WHERE v.loop = x.worker_name))
       ORDER BY x.worker_name FOR UPDATE SKIP LOCKED);
 
     -- A lease that was claimed before the clock went back keeps the time that it had left. No lease that is claimed now
