@@ -20,13 +20,15 @@ func payload(n int) string {
 // its SQL.
 func handing() map[string]string {
 	return map[string]string{
-		"p_payload":    "SELECT public.fn_job_enqueue('k', 'iu', 'Agent', PAYLOAD)",
-		"with a key":   "SELECT public.fn_job_enqueue('k', 'iu', 'Agent', PAYLOAD, p_idempotency_key => 'key ' || pg_catalog.gen_random_uuid())",
-		"many":         `SELECT public.fn_job_enqueue_many(pg_catalog.jsonb_build_array('{"job_kind": "k", "event_domain": "iu", "executor": "Agent"}'::jsonb, '{"job_kind": "k", "event_domain": "iu", "executor": "Agent"}'::jsonb || pg_catalog.jsonb_build_object('payload', PAYLOAD)))`,
-		"many by keys": `SELECT public.fn_job_enqueue_many(pg_catalog.jsonb_build_array('{"job_kind": "k", "event_domain": "iu", "executor": "Agent"}'::jsonb, '{"job_kind": "k", "event_domain": "iu", "executor": "Agent"}'::jsonb || pg_catalog.jsonb_build_object('payload', PAYLOAD, 'idempotency_key', pg_catalog.gen_random_uuid())))`,
-		"emit":         "SELECT public.fn_iu_emit_event('iu', 'made', 'update', 'immediate', 'info', 'unit', 'u', PAYLOAD)",
-		"event_outbox": "INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, safe_payload) VALUES ('iu', 'made', 'update', 'immediate', PAYLOAD)",
-		"events":       "INSERT INTO public.events (event_type, payload) VALUES ('order', '{}'), ('order', PAYLOAD)",
+		"p_payload":           "SELECT public.fn_job_enqueue('k', 'iu', 'Agent', PAYLOAD)",
+		"with a key":          "SELECT public.fn_job_enqueue('k', 'iu', 'Agent', PAYLOAD, p_idempotency_key => 'key ' || pg_catalog.gen_random_uuid())",
+		"with a replay key":   "SELECT public.fn_job_enqueue('k', 'iu', 'Agent', PAYLOAD, p_idempotency_key => 'replay:' || pg_catalog.gen_random_uuid())",
+		"many by replay keys": `SELECT public.fn_job_enqueue_many(pg_catalog.jsonb_build_array('{"job_kind": "k", "event_domain": "iu", "executor": "Agent"}'::jsonb, '{"job_kind": "k", "event_domain": "iu", "executor": "Agent"}'::jsonb || pg_catalog.jsonb_build_object('payload', PAYLOAD, 'idempotency_key', 'replay:' || pg_catalog.gen_random_uuid())))`,
+		"many":                `SELECT public.fn_job_enqueue_many(pg_catalog.jsonb_build_array('{"job_kind": "k", "event_domain": "iu", "executor": "Agent"}'::jsonb, '{"job_kind": "k", "event_domain": "iu", "executor": "Agent"}'::jsonb || pg_catalog.jsonb_build_object('payload', PAYLOAD)))`,
+		"many by keys":        `SELECT public.fn_job_enqueue_many(pg_catalog.jsonb_build_array('{"job_kind": "k", "event_domain": "iu", "executor": "Agent"}'::jsonb, '{"job_kind": "k", "event_domain": "iu", "executor": "Agent"}'::jsonb || pg_catalog.jsonb_build_object('payload', PAYLOAD, 'idempotency_key', pg_catalog.gen_random_uuid())))`,
+		"emit":                "SELECT public.fn_iu_emit_event('iu', 'made', 'update', 'immediate', 'info', 'unit', 'u', PAYLOAD)",
+		"event_outbox":        "INSERT INTO public.event_outbox (event_domain, event_type, event_stream, delivery_lane, safe_payload) VALUES ('iu', 'made', 'update', 'immediate', PAYLOAD)",
+		"events":              "INSERT INTO public.events (event_type, payload) VALUES ('order', '{}'), ('order', PAYLOAD)",
 	}
 }
 
@@ -76,21 +78,26 @@ func TestPayloadsThatAreTooLongAreRefused(t *testing.T) {
 	}
 }
 
-// A payload that was stored before there was a limit can still be claimed, and its dead letter can
-// be replayed.
+// Payloads that were stored before there was a limit can still be claimed, and their dead letters can
+// be replayed, also several at once.
 func TestPayloadsThatWereStoredBeforeTheLimit(t *testing.T) {
 	j := newJobs(t)
 	j.jobSubscription("e", "", "", 0, 10)
 	j.flag("queue.payload.max_bytes", "999999999")
-	j.exec("SELECT public.fn_job_enqueue('k', 'd', 'external_worker', " + payload(300000) + ", p_max_attempts => 1)")
+	for range 2 {
+		j.exec("SELECT public.fn_job_enqueue('k', 'd', 'external_worker', " + payload(300000) + ", p_max_attempts => 1)")
+	}
 	j.flag("queue.payload.max_bytes", "262144")
 	_, err := j.work.Exec(t.Context(), "SELECT public.fn_job_enqueue('k', 'd', 'external_worker', "+payload(300000)+")")
 	refused(t, "22023", err, "300000 bytes")
 	require.Equal(t, "done", j.outcome("BROKE", j.take("e", 10)...))
-	deadLetter := get[string](j.core, "SELECT dead_letter_id::text FROM public.job_dead_letter")
-	answer := call(t, j.work, "public.fn_job_dead_letter_replay(ARRAY[$1::uuid], 'ann', 'again')", deadLetter)
-	require.Equal(t, "replayed", results(t, answer)[0]["outcome"], "%v", answer)
-	require.Equal(t, "done", j.outcome("ack", j.take("e", 10)...))
+	answer := call(t, j.work, "public.fn_job_dead_letter_replay(ARRAY(SELECT dead_letter_id FROM public.job_dead_letter), 'ann', 'again')")
+	for _, r := range results(t, answer) {
+		require.Equal(t, "replayed", r["outcome"], "%v", answer)
+	}
+	taken := j.take("e", 10)
+	require.Len(t, taken, 2)
+	require.Equal(t, "done", j.outcome("ack", taken...))
 }
 
 // A worker reads the payload of a leased job with a separate call, by the token of the lease and up

@@ -81,22 +81,22 @@ BEGIN
             AND NOT EXISTS (SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM public.queue_counter_recent d WHERE false)
           FROM pg_class c WHERE c.oid = 'public.queue_counter_recent'::regclass),
         r.process_after < v_before,
-        -- a replay keeps its stored payload, whatever the limit is now
-        CASE WHEN starts_with(r.idempotency_key, 'replay:') IS NOT TRUE THEN octet_length(r.payload::text) END
+        -- a replay keeps its stored payload, whatever the limit is now; no producer can give a job this key
+        CASE WHEN r.idempotency_key IS DISTINCT FROM 'replay:' || r.job_id THEN octet_length(r.payload::text) END
       INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct, v_below, v_bytes FROM new_rows r;
     EXCEPTION WHEN OTHERS THEN
       SELECT r.job_kind, r.event_domain, CASE WHEN r.ready THEN 'queued' ELSE 'scheduled' END,
         EXISTS (SELECT FROM new_rows OFFSET 1),
         r.attempts = 0 AND r.lost_leases = 0 AND r.prior_token IS NULL AND NOT (r.ready AND r.process_after > now()),
         false, r.process_after < v_before,
-        CASE WHEN starts_with(r.idempotency_key, 'replay:') IS NOT TRUE THEN octet_length(r.payload::text) END
+        CASE WHEN r.idempotency_key IS DISTINCT FROM 'replay:' || r.job_id THEN octet_length(r.payload::text) END
       INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct, v_below, v_bytes FROM new_rows r;
     END;
     IF v_several THEN
       SELECT count(*), bool_and(r.job_kind = v_kind AND r.event_domain = v_domain AND r.ready = (v_status = 'queued')
           AND r.attempts = 0 AND r.lost_leases = 0 AND r.prior_token IS NULL
           AND NOT (r.ready AND r.process_after > now())),
-        max(octet_length(r.payload::text)) FILTER (WHERE starts_with(r.idempotency_key, 'replay:') IS NOT TRUE)
+        max(octet_length(r.payload::text)) FILTER (WHERE r.idempotency_key IS DISTINCT FROM 'replay:' || r.job_id)
       INTO v_n, v_plain, v_bytes FROM new_rows r;
     END IF;
     IF v_bytes > 16384 THEN
