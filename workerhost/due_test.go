@@ -17,21 +17,28 @@ import (
 )
 
 // Of jobs with random due times, none starts early and all start, and the host sleeps until the
-// next due time. It learns the due times from its tick, if the jobs were enqueued long before, or
-// from a wake signal. The short form of the test only logs times, because they depend on the
-// machine.
+// next due time. It learns the due times from its tick, if the jobs were enqueued long before, from a
+// wake signal, or from its looks between two ticks. The short form of the test only logs times,
+// because they depend on the machine.
 func TestJobsStartWhenTheyAreDue(t *testing.T) {
 	t.Parallel()
-	for _, wake := range []bool{false, true} {
-		t.Run(map[bool]string{false: "enqueued long before", true: "with a wake"}[wake], func(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		wake, soon bool
+	}{{"enqueued long before", false, false}, {"with a wake", true, false}, {"enqueued soon before", false, true}} {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			wake := c.wake
 			full := os.Getenv("QTOP_TEST_FULL") != ""
 			n, from, span := 500, 2, 3 // seconds
 			if full {
 				n, from, span = 10_000, 31, 20
 			}
-			if wake { // some jobs of a batch are usually due at once
+			switch {
+			case wake: // some jobs of a batch are usually due at once
 				from = 0
+			case c.soon: // before the next tick
+				from, span = 1, 4
 			}
 			w := jobWorld(t, 1000, "queue.notify.bridge_enabled", strconv.FormatBool(wake))
 			w.exec("SELECT public.fn_job_enqueue('first', 'work', 'DOT')") // hosts listen only for domains that exist
@@ -40,7 +47,7 @@ func TestJobsStartWhenTheyAreDue(t *testing.T) {
 					'process_after', now() + make_interval(secs => $2 + random() * $3))) FROM generate_series(1, $1) i))`, n, from, span)
 			}
 			var committed time.Time // a job that was due before can only start after it
-			if !full && !wake {
+			if !full && !wake && !c.soon {
 				put() // before the start of the host, which ticks when it starts and so finds them
 			}
 			var mu sync.Mutex
@@ -57,7 +64,7 @@ func TestJobsStartWhenTheyAreDue(t *testing.T) {
 			eventually(t, func() bool {
 				return w.int("SELECT count(*)::int FROM public.queue_tick_worker WHERE worker_name = 'job_queue_default' AND last_run_at IS NOT NULL") == 1
 			}, "the host does not tick")
-			if full || wake {
+			if full || wake || c.soon {
 				put()
 				committed = time.Now()
 			}

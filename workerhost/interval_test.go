@@ -64,6 +64,21 @@ func TestTicksAtStartAndWithAShorterInterval(t *testing.T) {
 	}
 }
 
+// The interval counts from start to start, however long a run takes.
+func TestIntervalCountsFromStartToStart(t *testing.T) {
+	t.Parallel()
+	const name = "config_expiry"
+	w := slowWorld(t, "queue.notify.bridge_enabled", "false")
+	w.exec(`CREATE OR REPLACE FUNCTION public.count_run() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS
+		'BEGIN INSERT INTO public.ran VALUES (NEW.worker_name); PERFORM pg_sleep(0.5); RETURN NULL; END'`)
+	w.set("queue.tick."+name+".interval_seconds", "1")
+	w.run(workerhost.Options{Loops: []string{name}})
+	const runs = 9
+	eventually(t, func() bool { return w.int(runsOf, name) >= runs }, "%s does not run", name)
+	took := time.Duration(w.int("SELECT (1000 * extract(epoch FROM max(at) - min(at)))::int FROM (SELECT at FROM public.ran WHERE worker = $1 ORDER BY at LIMIT $2) r", name, runs)) * time.Millisecond
+	require.Less(t, took, (runs-1)*1250*time.Millisecond, "%d runs", runs)
+}
+
 // What became work while no host listened is found by the first tick of a host, however long the
 // interval since the last run of an earlier host still is.
 func TestFirstTickFindsWhatNoHostHeard(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/work"
@@ -29,6 +30,10 @@ const fullRunAfter = time.Second
 // retryFailed is the first pause after a failure. It doubles with each failure that follows, until
 // it is as long as the interval of the worker.
 const retryFailed = time.Second
+
+// lookEvery is how often a host looks for jobs that become due before its next tick. No tick knows of
+// a job with a short delay that was enqueued after it, and a job may be enqueued without a wake signal.
+const lookEvery = time.Second
 
 // firstTickWait is how long the first tick waits at most until the listener
 // listens. A tick that starts after LISTEN sees all rows that were committed
@@ -61,6 +66,14 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var look <-chan time.Time // nil: never
+	if l.Name == loopDue {
+		looks := time.NewTicker(lookEvery)
+		defer looks.Stop()
+		look = looks.C
+	}
+	looking := false                // a look is of use: the last tick did not fail, and its worker is on
+	var dueTold time.Time           // the next due time that the last tick told; zero = none
 	var started, nextTick time.Time // when the last tick began, and when the next one is due
 	afterQuick := false             // the next tick of the timer follows a quick run
 	overduePause := minGap          // doubles while work is due but the tick does not find it yet
@@ -82,12 +95,26 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 				timer.Reset(time.Until(at))
 			}
 			continue
+		case <-look:
+			if !looking {
+				continue
+			}
+			due, in, err := t.client.JobNextDue(ctx) // after an error, the next tick finds the job
+			if pgerror.NoFunction(err) {             // the database is of an older release
+				look = nil
+			}
+			// a job that stays due is left to the pauses after ticks
+			if err == nil && !due.IsZero() && !due.Equal(dueTold) && in < time.Until(nextTick) {
+				asWake, afterQuick, nextTick = true, false, time.Now().Add(in)
+				timer.Reset(in)
+			}
+			continue
 		case <-timer.C:
 			if asWake {
 				source = "wake"
 			}
 		}
-		asWake, afterQuick = false, false
+		asWake, afterQuick, looking, dueTold = false, false, false, time.Time{}
 		started = time.Now()
 		every := t.settings.every(l.Name)
 		next, foundWork, retry := every, false, false
@@ -110,6 +137,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 			if source == "external" {
 				byMode = res.Skipped == "mode"
 			}
+			looking = res.Skipped != "off" && res.Skipped != "clone"
 			l.RecordTick(res.Work(), next)
 			foundWork, retry = res.Work() > 0, res.Unfinished
 			t.loops.notifyNext(l.Name, res.Result)
@@ -121,7 +149,8 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 			if res.Quick && needsFullRun(follows, res) {
 				asWake, afterQuick, next = true, true, min(next, fullRunAfter)
 			}
-			if remaining, known := untilDue(res); known {
+			if due, remaining := untilDue(res); !due.IsZero() {
+				dueTold = due
 				overduePause = min(2*overduePause, time.Minute)
 				if remaining > 0 || res.Result["promoted"] > 0 {
 					overduePause = minGap
@@ -150,7 +179,10 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 			return nil
 		}
 		nextTick = time.Now().Add(next)
-		timer.Reset(next)
+		if next == every {
+			nextTick = loop.Following(started, every)
+		}
+		timer.Reset(time.Until(nextTick))
 	}
 }
 
@@ -175,11 +207,11 @@ func (t *ticker) logOutcomes(ctx context.Context, all []work.Outcome) {
 	}
 }
 
-// untilDue returns how long after the answer of a tick the next delayed work
-// becomes due; ok is false if the result names no such time. Both times are by
-// the server's clock. The functions of an older release do not return the
-// server's time; then it uses this machine's clock.
-func untilDue(res work.TickResult) (time.Duration, bool) {
+// untilDue returns when the next delayed work becomes due, and how long after
+// the answer of a tick that is; due is zero if the result names no such time.
+// Both times are by the server's clock. The functions of an older release do
+// not return the server's time; then it uses this machine's clock.
+func untilDue(res work.TickResult) (due time.Time, in time.Duration) {
 	var body struct {
 		Result struct {
 			NextDue *time.Time `json:"next_due"`
@@ -187,12 +219,13 @@ func untilDue(res work.TickResult) (time.Duration, bool) {
 		} `json:"result"`
 	}
 	if len(res.Raw) == 0 || json.Unmarshal(res.Raw, &body) != nil || body.Result.NextDue == nil {
-		return 0, false
+		return time.Time{}, 0
 	}
+	due = *body.Result.NextDue
 	if body.Result.At == nil {
-		return time.Until(*body.Result.NextDue), true
+		return due, time.Until(due)
 	}
-	return body.Result.NextDue.Sub(*body.Result.At), true
+	return due, due.Sub(*body.Result.At)
 }
 
 // tickWhenOff is the interval of the ticks of a worker that is switched off: such a tick records

@@ -183,6 +183,19 @@ func (c *Client) JobWatermarkAdvance(ctx context.Context) error {
 	return pgerror.Translate(c.pool.Explain(err))
 }
 
+// JobNextDue returns when the next job becomes due that is not claimable yet, by the server's clock,
+// and how long that is from now; due is zero if there is none.
+func (c *Client) JobNextDue(ctx context.Context) (due time.Time, in time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+	defer cancel()
+	var next *time.Time
+	var at time.Time
+	if err := c.pool.QueryRow(ctx, "SELECT next_due, at FROM public.fn_job_next_due()").Scan(&next, &at); err != nil || next == nil {
+		return time.Time{}, 0, pgerror.Translate(err)
+	}
+	return *next, next.Sub(at), nil
+}
+
 // JobFailure is a failed attempt.
 type JobFailure struct {
 	JobLease

@@ -50,3 +50,14 @@ func (p *Pace) advance(at time.Duration) {
 	}
 	p.slot = max(p.slot, slot)
 }
+
+// Following returns when the tick after one that began at started is due. Like the database, it
+// counts the interval from start to start, so that a worker of one minute misses no minute. Ticks
+// that take longer than their interval still leave a tenth of it between them.
+func Following(started time.Time, every time.Duration) time.Time {
+	next := started.Add(every)
+	if earliest := time.Now().Add(every / 10); next.Before(earliest) {
+		return earliest
+	}
+	return next
+}

@@ -105,8 +105,8 @@ func (d *deliverer) run(ctx, send context.Context) error {
 			lastTick = time.Now()
 			d.tick(ctx, every)
 			d.keys.recheck(ctx)
-			nextTick = time.Now().Add(every)
-			poll.Reset(every)
+			nextTick = loop.Following(lastTick, every)
+			poll.Reset(time.Until(nextTick))
 			d.claimWanted = true
 		case c := <-d.claims:
 			d.handleClaim(ctx, send, c, draining)

@@ -303,6 +303,19 @@ GRANT EXECUTE ON FUNCTION public.fn_job_tick TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_tick IS
   'Tick job_queue_default: makes scheduled jobs and retries claimable when they are due.';
 
+-- fn_job_next_due() → when the next job becomes due that is not claimable yet (NULL = none), and the server's time. It
+-- returns the same as fn_job_tick, but locks and writes nothing, so that a host may ask once a second.
+CREATE OR REPLACE FUNCTION public.fn_job_next_due(OUT next_due timestamptz, OUT at timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
+AS $$
+BEGIN
+  next_due := NULLIF(public.fn_job_unready_first(public.fn_job_unready_from()), 'infinity');
+  at := clock_timestamp();
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_job_next_due TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_job_next_due IS
+  'When the next job becomes due that is not claimable yet, and the time of the server.';
+
 -- fn_job_reap(tokens, only) → {reaped, returned, dead_lettered, log}: returns the jobs of these leases, which the
 -- caller has locked, to queued, or makes them dead letters at the third lost lease or after the last attempt.
 -- The first lost lease of a job costs no attempt: one job of the claim may have killed the host, and the others did not
