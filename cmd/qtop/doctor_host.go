@@ -15,7 +15,7 @@ import (
 // owner role of the executor as which it claims jobs.
 func hostRightFindings(ctx context.Context, x patient) []finding {
 	need := workerhost.Roles(x.settings.Loops)
-	lacks, err := inspect.LackedRoles(ctx, x.client, need)
+	lacks, schemaOwner, err := inspect.LackedRoles(ctx, x.client, need)
 	if err != nil {
 		return []finding{unread("host rights", err)}
 	}
@@ -33,15 +33,22 @@ func hostRightFindings(ctx context.Context, x patient) []finding {
 	var out []finding
 	if len(lacks) > 0 {
 		var roles []string
+		member := false
 		for _, r := range lacks {
 			roles = append(roles, r.Role)
+			member = member || r.Member
 		}
 		all := strings.Join(roles, ", ")
 		found := "a worker host with this login runs every loop but those that need " + all
 		if lacks[0].Name == need[0] {
 			found = "a worker host with this login runs no loop: it lacks " + all
 		}
-		out = append(out, finding{"note", "host rights", queue.Clean(found), "GRANT " + all + " TO " + login.String() + ", if a host connects with it"})
+		do := "GRANT " + all + " TO " + login.String()
+		if member {
+			found += " (a member does not inherit the rights)"
+			do += " WITH INHERIT TRUE, before PostgreSQL 16 ALTER ROLE " + login.String() + " INHERIT"
+		}
+		out = append(out, finding{"note", "host rights", queue.Clean(found), do + ", if a host connects with it"})
 	}
 	if owner.Foreign {
 		out = append(out, finding{"note", "host rights", queue.Clean("a worker host with this login claims no jobs as " + executor + ", which belongs to " + owner.Role),
@@ -49,6 +56,9 @@ func hostRightFindings(ctx context.Context, x patient) []finding {
 	}
 	if len(out) > 0 {
 		return out
+	}
+	if schemaOwner {
+		return []finding{{"ok", "host rights", queue.Clean("this login has the rights of the schema's owner, with which a worker host runs; in production give hosts a login with " + strings.Join(need, ", ") + " alone"), ""}}
 	}
 	return []finding{{"ok", "host rights", queue.Clean("all that a worker host needs: " + strings.Join(need, ", ") + queue.Choose(owner.Role != "", ", and the executor "+executor, "")), ""}}
 }

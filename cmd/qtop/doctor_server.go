@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -33,10 +34,19 @@ func diskFindings(ctx context.Context, x patient) []finding {
 		return []finding{{"bad", "replication", queue.Said(err), ""}}
 	}
 	var free, total uint64
-	if dir := s.DataDirectory.String(); dir != "" && x.session.Address.String() == "local socket" {
+	socket := x.session.Address.String() == "local socket" && s.Peer == "[local]"
+	if dir := s.DataDirectory.String(); dir != "" && (socket || backendHere(s)) {
 		free, total = room(dir)
 	}
 	return append(judgeDisk(s, followers, free, total), judgeReplication(s, followers)...)
+}
+
+// backendHere reports whether the process of this session runs on this machine: the kernel's
+// process with its number has the title that PostgreSQL gives it. A loopback address alone may be
+// a tunnel or a container. False where /proc does not show processes.
+func backendHere(s inspect.ServerState) bool {
+	title, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", s.Backend))
+	return err == nil && strings.HasPrefix(string(title), "postgres: ") && strings.Contains(string(title), " "+s.Login) && strings.Contains(string(title), s.Peer)
 }
 
 // judgeDisk judges the free space for rows and WAL; free and total are bytes.
@@ -46,7 +56,11 @@ func judgeDisk(s inspect.ServerState, followers []inspect.Follower, free, total 
 	about := "the database has " + size(uint64(max(s.Bytes, 0))) //nolint:gosec // a size
 	switch {
 	case total == 0:
-		out = append(out, finding{"note", "disk", queue.Clean(about + "; how full the disk is, qtop does not see: this login may not ask, or the server is another machine"), "watch its free space there"})
+		why, do := "this is not the server's machine, or cannot be told to be", "run qtop doctor there, or watch its free space there"
+		if s.DataDirectory.Empty() {
+			why, do = "this login may not ask where the data are", "GRANT pg_read_all_settings TO it and run qtop doctor on the server's machine, or watch its free space there"
+		}
+		out = append(out, finding{"note", "disk", queue.Clean(about + "; how full the disk is, qtop does not see: " + why), do})
 	case free < 1<<30 || free < total/20:
 		out = append(out, finding{"bad", "disk", queue.Clean(fmt.Sprintf("%s of %s are free on the disk of the server; %s", size(free), size(total), about)),
 			"make room: a full disk stops every write; see retention in qtop flags, and what holds WAL below"})

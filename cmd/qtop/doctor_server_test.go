@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/embedded"
 	"github.com/qtop/qtop/pgclient/inspect"
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/pgtest"
@@ -51,6 +53,7 @@ func TestDoctorOnTheServer(t *testing.T) {
 	first := lines()
 	require.Contains(t, first, " are free on the disk of the server; the database has ")
 	require.Contains(t, first, "ok replication: no standby is connected")
+	diskOverTCP(t, s)
 	exec("SELECT pg_create_physical_replication_slot('left_behind', true)")
 	exec("SELECT pg_switch_wal()")
 	require.Eventually(t, func() bool { return strings.Contains(lines(), "bad disk: WAL cannot be archived") }, patience, 50*time.Millisecond)
@@ -106,6 +109,35 @@ func TestDoctorOnTheServer(t *testing.T) {
 	require.False(t, at.ArchiveFailing, "what failed before archive_mode was switched off")
 }
 
+// diskOverTCP checks that the doctor sees the disk also over TCP, if the server runs on this
+// machine and the login may ask where its data are.
+func diskOverTCP(t *testing.T, s *embedded.Server) {
+	t.Helper()
+	superuser(t, s, "CREATE ROLE seer LOGIN IN ROLE pg_read_all_settings; CREATE ROLE blind LOGIN")
+	addr := pgtest.TCP(t, s)
+	dsn := func(login string) string { return pgtest.OverTCP(t, s.DSN(login, "postgres"), addr) }
+	seen := doctorSays(t, "disk", dsn("seer"))
+	if runtime.GOOS == "linux" {
+		require.Contains(t, seen.Found.String(), " are free on the disk of the server; the database has ")
+	}
+	blind := doctorSays(t, "disk", dsn("blind"))
+	require.Equal(t, "note", blind.State)
+	require.Contains(t, blind.Found.String(), "this login may not ask where the data are")
+	require.Contains(t, blind.Remedy, "pg_read_all_settings")
+
+	c, err := pgclient.Open(t.Context(), pgclient.Options{DSN: dsn("seer"), Actor: "ann"})
+	require.NoError(t, err)
+	defer c.Close()
+	at, err := inspect.Server(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, runtime.GOOS == "linux", backendHere(at))
+	for _, other := range []inspect.ServerState{
+		{Backend: at.Backend, Login: "another app ", Peer: at.Peer}, {Backend: at.Backend, Login: at.Login, Peer: "(5)"}, {Backend: int64(os.Getpid()), Login: at.Login, Peer: at.Peer},
+	} {
+		require.False(t, backendHere(other), "%v", other)
+	}
+}
+
 // follow connects as a standby of this name, which has received all WAL so far.
 func follow(t *testing.T, dsn, name string) {
 	t.Helper()
@@ -154,7 +186,9 @@ func TestDoctorJudgesTheServer(t *testing.T) {
 	require.Contains(t, said(judgeDisk(full, nil, 40*gib, 1000*gib)), "bad 40.0 GiB of 1000.0 GiB are free")
 	require.Contains(t, said(judgeDisk(full, nil, 100*gib, 1000*gib)), "note 100.0 GiB")
 	require.Contains(t, said(judgeDisk(full, nil, 500*gib, 1000*gib)), "ok 500.0 GiB")
-	require.Contains(t, said(judgeDisk(full, nil, 0, 0)), "note the database has 5.0 GiB; how full the disk is, qtop does not see")
+	require.Contains(t, said(judgeDisk(full, nil, 0, 0)), "note the database has 5.0 GiB; how full the disk is, qtop does not see: this login may not ask where the data are")
+	elsewhere := inspect.ServerState{DataDirectory: queue.Clean("/data")}
+	require.Contains(t, said(judgeDisk(elsewhere, nil, 0, 0)), "note the database has 0 bytes; how full the disk is, qtop does not see: this is not the server's machine")
 	slot := inspect.Follower{Slot: true, Name: queue.Clean("s"), Status: "reserved", Bytes: 2 << 30}
 	require.Contains(t, said(judgeDisk(full, []inspect.Follower{slot}, 0, 0)), "bad the replication slot s, which nobody reads, holds 2.0 GiB")
 	slot.Active = true

@@ -72,9 +72,13 @@ func TestDoctorOnHostRights(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	bare, jobs, all := pgtest.Login(t, db), pgtest.Login(t, db, "dot_executor"), pgtest.Login(t, db, workerhost.Roles(nil)...)
-	group := pgtest.Login(t, db)
+	group, owner, idle := pgtest.Login(t, db), pgtest.Login(t, db, "queue_owner"), pgtest.Login(t, db)
 	_, err := db.Conn(t, "").Exec(t.Context(), "SELECT public.fn_queue_executor_register('mailer', 'Agent', '{mail}', 30, 600, $1::text, 'ann')", group)
 	require.NoError(t, err)
+	for _, sql := range []string{"ALTER ROLE " + idle + " NOINHERIT", "GRANT dot_executor, webhook_worker TO " + idle} {
+		_, err = db.Conn(t, "").Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
 	handler := []string{"--executor", "mailer", "--handlers", `[{"kind": "mail.send", "url": "https://mail.example/hook"}]`}
 	for _, c := range []struct {
 		login                string
@@ -85,6 +89,8 @@ func TestDoctorOnHostRights(t *testing.T) {
 		{jobs, nil, "note", "a worker host with this login runs every loop but those that need webhook_worker", "GRANT webhook_worker TO " + jobs + ", if a host connects with it"},
 		{jobs, []string{"--loops", "webhook_router"}, "ok", "all that a worker host needs: dot_executor", ""},
 		{all, nil, "ok", "all that a worker host needs: dot_executor, webhook_worker", ""},
+		{owner, nil, "ok", "this login has the rights of the schema's owner, with which a worker host runs; in production give hosts a login with dot_executor, webhook_worker alone", ""},
+		{idle, nil, "note", "a worker host with this login runs no loop: it lacks dot_executor, webhook_worker (a member does not inherit the rights)", "GRANT dot_executor, webhook_worker TO " + idle + " WITH INHERIT TRUE, before PostgreSQL 16 ALTER ROLE " + idle + " INHERIT"},
 		{all, handler, "note", "a worker host with this login claims no jobs as mailer, which belongs to " + group, "GRANT " + group + " TO " + all},
 	} {
 		f := doctorSays(t, "host rights", db.DSN(c.login), c.args...)

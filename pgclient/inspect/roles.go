@@ -21,27 +21,38 @@ type RoleReport struct {
 	OpenExecutors []string      // executors as which every member of dot_executor may work; nil if this login may not read them
 }
 
-// LackedRole is a role of qtop of which this login is no member.
+// LackedRole is a role of qtop whose rights this login has not.
 type LackedRole struct {
-	Name string // logical name
-	Role string // name in the cluster, quoted for a statement
+	Name   string // logical name
+	Role   string // name in the cluster, quoted for a statement
+	Member bool   // the login is a member of the role, and does not inherit its rights
 }
 
-// LackedRoles returns those of the roles, given by their logical names, of which this login is no
-// member.
-func LackedRoles(ctx context.Context, c *pgclient.Client, roles []string) ([]LackedRole, error) {
+// LackedRoles returns those of the roles, given by their logical names, whose rights this login has
+// not. owner is true, and none is lacked, if it has the rights of the owner of the schema, as the
+// login that ran migrate up and superusers have.
+func LackedRoles(ctx context.Context, c *pgclient.Client, roles []string) (lacks []LackedRole, owner bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
-	all, err := schema.RealRoles(ctx, c.Read())
+	names, set, err := schema.WholeSet(ctx, c.Read()) // the owner is the first
 	if err != nil {
-		return nil, pgerror.Translate(err)
+		return nil, false, pgerror.Translate(err)
 	}
-	found := make([]string, len(roles))
-	for i, name := range roles {
-		found[i] = all[slices.Index(schema.Roles(), name)]
+	asked := append(names[:1:1], roles...)
+	found := make([]string, len(asked))
+	for i, name := range asked {
+		found[i] = set[slices.Index(names, name)]
 	}
-	return read[LackedRole](ctx, c, `SELECT x.name, pg_catalog.quote_ident(x.role) FROM unnest($1::text[], $2::text[]) WITH ORDINALITY x (name, role, n)
-		WHERE NOT COALESCE(pg_has_role(session_user, to_regrole(quote_ident(x.role))::oid, 'MEMBER'), false) ORDER BY x.n`, roles, found)
+	lacks, err = read[LackedRole](ctx, c, `SELECT x.name, pg_catalog.quote_ident(x.role), COALESCE(pg_has_role(session_user, to_regrole(quote_ident(x.role))::oid, 'MEMBER'), false)
+		FROM unnest($1::text[], $2::text[]) WITH ORDINALITY x (name, role, n)
+		WHERE NOT COALESCE(pg_has_role(session_user, to_regrole(quote_ident(x.role))::oid, 'USAGE'), false) ORDER BY x.n`, asked, found)
+	if err != nil {
+		return nil, false, err
+	}
+	if len(lacks) == 0 || lacks[0].Name != names[0] {
+		return nil, true, nil
+	}
+	return lacks[1:], false, nil
 }
 
 // ThisLogin returns the login of this session, quoted for a statement.

@@ -12,7 +12,11 @@ import (
 // administrator can fix.
 type ServerState struct {
 	Bytes         int64      // the size of the database
-	DataDirectory queue.Text // empty = this login may not see it, or is connected over the network
+	DataDirectory queue.Text // empty = this login may not see it
+	// Backend, Login and Peer identify the process of this session on the server: its number, and the
+	// words of its title: login and database, then the client, as (PORT) or [local].
+	Backend     int64
+	Login, Peer string
 	// ArchiveFailing says that the last WAL segment could not be archived; the server keeps all WAL
 	// since then on its disk.
 	ArchiveFailing bool
@@ -41,7 +45,8 @@ type Follower struct {
 
 // Server reads the state of the server.
 func Server(ctx context.Context, c *pgclient.Client) (ServerState, error) {
-	all, err := read[ServerState](ctx, c, `SELECT pg_database_size(current_database()), COALESCE((SELECT s.setting FROM pg_settings s WHERE s.name = 'data_directory' AND inet_server_addr() IS NULL), ''),
+	all, err := read[ServerState](ctx, c, `SELECT pg_database_size(current_database()), COALESCE((SELECT s.setting FROM pg_settings s WHERE s.name = 'data_directory'), ''),
+		pg_backend_pid(), session_user::text || ' ' || current_database() || ' ', COALESCE('(' || inet_client_port() || ')', '[local]'),
 		(current_setting('archive_mode') = 'always' OR current_setting('archive_mode') = 'on' AND NOT pg_is_in_recovery())
 			AND COALESCE((SELECT a.last_failed_time > COALESCE(a.last_archived_time, '-infinity') FROM pg_stat_archiver a), false),
 		NOT pg_is_in_recovery() AND current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') NOT IN ('off', 'local')
