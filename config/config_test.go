@@ -173,6 +173,7 @@ metrics_addr: ":9187"
 handlers:
   - {kind: resize, command: [/usr/bin/resize, "-"]}
   - {kind: index, url: "https://kg.example/jobs", timeout: 90s}
+  - {kind: export, url: "https://kg.example/export", timeout: 1d}
 delivery:
   allow_networks: [10.0.0.0/8, "::1/128"]
   per_endpoint: 4
@@ -194,6 +195,7 @@ delivery:
 	require.Equal(t, []config.Handler{
 		{Kind: "resize", Command: []string{"/usr/bin/resize", "-"}, Timeout: time.Hour},
 		{Kind: "index", URL: "https://kg.example/jobs", Timeout: 90 * time.Second},
+		{Kind: "export", URL: "https://kg.example/export", Timeout: 24 * time.Hour},
 	}, s.Handlers)
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128")}, s.Delivery.AllowNetworks)
 	require.Equal(t, 4, s.Delivery.PerEndpoint)

@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // parser turns text (of a flag or variable) or a YAML value into the value of a field.
@@ -153,8 +155,8 @@ func lasting(least, most time.Duration) parser {
 			// A number without a unit would be nanoseconds in Go and seconds for a reader.
 			return nil, &bad{"must be a time with its unit, not " + kindOf(raw), do}
 		}
-		d, err := time.ParseDuration(s)
-		if err != nil || d < least || d > most {
+		d, ok := queue.Duration(s)
+		if !ok || d < least || d > most {
 			return nil, &bad{"cannot be " + quote(s), do}
 		}
 		return d, nil

@@ -113,7 +113,7 @@ func enqueueCmd(a *app) *cobra.Command {
 	a.completeLanes(cmd)
 	f.StringVar(&payload, "payload", "{}", "JSON object of references; - reads standard input")
 	f.IntVar(&priority, "priority", 100, "0 to 1000, higher goes first")
-	f.DurationVar(&after, "after", 0, "due so long from now, such as 10m")
+	durationFlag(f, &after, "after", "due so long from now, such as 10m or 3d")
 	f.StringVar(&j.IdempotencyKey, "key", "", "idempotency key: the same work again under it is the same job")
 	f.StringVar(&j.Scope, "scope", "", "the role whose key it is, instead of the login")
 	f.IntVar(&j.MaxAttempts, "max-attempts", 0, "attempts before the job is dead-lettered; 0 = the flag queue.retry.max_attempts_default")

@@ -28,7 +28,7 @@ func (a *app) directDSN() string {
 func migrateCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "migrate", Annotations: map[string]string{settingsKey: "connection listen caller"}, Short: "Install, inspect or remove the schema"}
 	var asked migrateAnswers
-	u := schema.UpOptions{Beside: func(ctx context.Context, tables []string) error { return a.beside(ctx, tables, asked) }}
+	u := schema.UpOptions{LockWait: 10 * time.Minute, Beside: func(ctx context.Context, tables []string) error { return a.beside(ctx, tables, asked) }}
 	up := &cobra.Command{
 		Use: "up", Example: "qtop migrate up", Short: "Install the schema, or bring it to this version", Args: cobra.NoArgs,
 		Long: "Brings the database to this version in one transaction: missing roles, pending migrations, and the functions,\n" +
@@ -49,7 +49,7 @@ func migrateCmd(a *app) *cobra.Command {
 			})
 		},
 	}
-	up.Flags().DurationVar(&u.LockWait, "lock-wait", 10*time.Minute, "how long to try again while somebody holds a table that must change")
+	durationFlag(up.Flags(), &u.LockWait, "lock-wait", "how long to try again while somebody holds a table that must change")
 	up.Flags().BoolVar(&asked.yes, "yes", false, "install qtop in a database that has tables of others without asking")
 	up.Flags().BoolVar(&u.AdoptRoles, "adopt-roles", false, "use roles of the cluster that exist although qtop did not make them")
 	up.Flags().StringVar(&u.RolePrefix, "role-prefix", "", "give a database that is installed now its own roles, whose names begin with this prefix")

@@ -183,6 +183,16 @@ func (a Arg) Missing(args map[string]string) error {
 // longest is the longest duration that an operator can enter, in days: ten years.
 const longest = 3650
 
+// Duration parses a duration as an operator writes it, such as 500ms, 90s, 2h30m, 3d or 1w, or as Go
+// does, such as 0 or -1s.
+func Duration(text string) (time.Duration, bool) {
+	if d, ok := parseDuration(text); ok {
+		return d, true
+	}
+	d, err := time.ParseDuration(text)
+	return d, err == nil
+}
+
 // Seconds parses a duration such as 30m, 90s, 2h30m, 1d or 1w into seconds; name is the argument
 // that errors mention.
 func Seconds(name, text string) (int64, error) {

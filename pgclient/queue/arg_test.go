@@ -2,11 +2,26 @@ package queue_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/queue"
 )
+
+func TestDuration(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"500ms": 500 * time.Millisecond, "2h30m": 150 * time.Minute, "3d": 72 * time.Hour, "1w": 168 * time.Hour, "0": 0, "1h0m0s": time.Hour, "-1s": -time.Second,
+	} {
+		got, ok := queue.Duration(text)
+		require.True(t, ok, text)
+		require.Equal(t, want, got, text)
+	}
+	for _, text := range []string{"", "1", "soon", "1y", "-1d"} {
+		_, ok := queue.Duration(text)
+		require.False(t, ok, text)
+	}
+}
 
 func TestSeconds(t *testing.T) {
 	for text, want := range map[string]int64{
