@@ -161,3 +161,13 @@ func TestDrainingHostLives(t *testing.T) {
 	require.NoError(t, os.WriteFile(end, nil, 0o600))
 	require.NoError(t, cmd.Wait(), log.text())
 }
+
+// systemd waits for the host without a limit: until it is ready, it waits for a database that is away,
+// as docs/install.md says.
+func TestServiceWaitsForTheDatabase(t *testing.T) {
+	t.Parallel()
+	unit, err := os.ReadFile("../../.ci/package/qtop-worker@.service")
+	require.NoError(t, err)
+	require.Contains(t, string(unit), "\nType=notify\n")
+	require.Contains(t, string(unit), "\nTimeoutStartSec=infinity\n")
+}

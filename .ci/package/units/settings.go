@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,7 +46,11 @@ func (s settings) last(key string) string {
 	return ""
 }
 
+// seconds returns the duration of a key; infinity is the longest there is.
 func (s settings) seconds(key string, otherwise time.Duration) time.Duration {
+	if s.last(key) == "infinity" {
+		return math.MaxInt64
+	}
 	if d, err := time.ParseDuration(s.last(key)); err == nil {
 		return d
 	}

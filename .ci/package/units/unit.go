@@ -57,7 +57,7 @@ func (u *unit) note(format string, args ...any) {
 	fmt.Fprintf(u.journal, "systemd: %s.service: "+format+"\n", append([]any{u.name}, args...)...)
 }
 
-// start runs the unit and waits until it is ready, at most 90 s.
+// start runs the unit and waits until it is ready, at most TimeoutStartSec.
 func (u *unit) start() error {
 	if u.property("ActiveState") == "active" {
 		return nil
@@ -69,14 +69,14 @@ func (u *unit) start() error {
 	u.set(func() {
 		u.state, u.result, u.stopping, u.ended = "activating", "success", make(chan struct{}), make(chan struct{})
 	})
-	ready := make(chan error, 1)
+	ready, limit := make(chan error, 1), s.seconds("TimeoutStartSec", 90*time.Second)
 	go u.supervise(s, ready)
 	select {
 	case err := <-ready:
 		return err
-	case <-time.After(90 * time.Second):
+	case <-time.After(limit):
 		u.end(unix.SIGKILL)
-		return errors.New("the unit was not ready within 90 s")
+		return fmt.Errorf("the unit was not ready within %s", limit)
 	}
 }
 
