@@ -34,7 +34,7 @@ func webhookChanges() []entry {
 		Function: "public.fn_webhook_subscription_activate(bigint,boolean,text,text,boolean)"}
 	off, on := activate, activate
 	off.ID, off.Words, off.Verb, off.Opposite = queue.ActWebhookOff, "webhook disable", "Disable", queue.ActWebhookOn
-	off.Help = "give a webhook subscription no more deliveries and send none that wait, until it is enabled"
+	off.Help = "give a webhook subscription no deliveries of events of the meantime, also later, and send none that wait, until it is enabled"
 	off.Example = "qtop webhook disable 7 --reason 'customer has left'"
 	on.ID, on.Words, on.Verb, on.Opposite = queue.ActWebhookOn, "webhook enable", "Enable", queue.ActWebhookOff
 	on.Help = "let a disabled webhook subscription get deliveries again; those that waited are sent"
@@ -108,7 +108,7 @@ func planWebhookActivate(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	p.Request.Targets = targets
 	addLine(p, "then", "%s", queue.Choose(on, "events written from then on are delivered, and waiting deliveries are sent",
-		"new events are not delivered to it, and waiting deliveries wait; no attempt is used up"))
+		"events of the meantime are never delivered to it (qtop endpoint suspend keeps them), and waiting deliveries wait; no attempt is used up"))
 	if on {
 		return c.blockedHooks(ctx, p, allOf, []string{gateInactive}, subscriptions)
 	}
