@@ -21,6 +21,11 @@ $tar --version 2>/dev/null | grep -q GNU || {
 	exit 1
 }
 
+date -d @0 >/dev/null 2>&1 || {
+	echo "package: GNU date is needed: build on Linux" >&2
+	exit 1
+}
+
 umask 022
 LC_ALL=C
 TZ=UTC

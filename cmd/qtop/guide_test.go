@@ -7,8 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/pgclient/actions"
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/tui"
 )
 
@@ -43,6 +47,34 @@ func TestGuideNamesEveryPaneAndVerb(t *testing.T) {
 		}
 	}
 	require.Greater(t, seen, 70)
+}
+
+// The flags of an action that its registry entry does not declare are in no generated document:
+// docs/guide.md has a paragraph with the verb and each of them.
+func TestGuideNamesFlagsBesideTheRegistry(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/guide.md")
+	require.NoError(t, err)
+	paragraphs := strings.Split(string(text), "\n\n")
+	verbs, seen := allVerbs(commandLine(&app{})), 0
+	for _, entry := range actions.Registry() {
+		at := slices.IndexFunc(verbs, func(c *cobra.Command) bool { return c.CommandPath() == "qtop "+entry.Words })
+		if more[entry.ID] == nil || at < 0 {
+			continue
+		}
+		verbs[at].LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			declared := slices.ContainsFunc(entry.Args, func(a queue.Arg) bool { return a.Name == f.Name })
+			if declared || slices.Contains([]string{"dry-run", "yes", "reason", "confirm", "filter", "all", "help"}, f.Name) {
+				return
+			}
+			require.True(t, slices.ContainsFunc(paragraphs, func(p string) bool {
+				return strings.Contains(p, entry.Words) && strings.Contains(p, "`--"+f.Name+"`")
+			}), "name --%s of %s in docs/guide.md", f.Name, entry.Words)
+			seen++
+		})
+	}
+	require.Equal(t, 6, seen)
+	require.NotContains(t, string(text), "`qtop requeue` has no rate")
 }
 
 // docs/guide.md has every code with which a host may end an attempt, so that a person who sees one finds

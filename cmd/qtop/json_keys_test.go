@@ -205,3 +205,21 @@ func TestPromisesOfKeysAreCompared(t *testing.T) {
 		require.Contains(t, wrong, want, answer)
 	}
 }
+
+// Keys are words of the glossary: attempt, not try, and a subscription, not a rule. Names of released
+// versions stay, and docs/json.md lists them.
+func TestKeysAreWordsOfTheGlossary(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(keysFile)
+	require.NoError(t, err)
+	document, err := os.ReadFile("../../docs/json.md")
+	require.NoError(t, err)
+	kept := map[string]bool{"tries": true, "next_try_at": true, "rules": true}
+	for _, word := range regexp.MustCompile(`[a-z_]+`).FindAllString(string(text), -1) {
+		parts := strings.Split(word, "_")
+		if slices.ContainsFunc([]string{"try", "tries", "rules", "letter", "letters", "places"}, func(w string) bool { return slices.Contains(parts, w) }) {
+			require.True(t, kept[word], "%s is not a word of the glossary", word)
+			require.Contains(t, string(document), "`"+word+"`")
+		}
+	}
+}

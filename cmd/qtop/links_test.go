@@ -130,3 +130,48 @@ func TestDeadLinksAreSeen(t *testing.T) {
 		"sub/b.md#nowhere: there is no such heading", "sub#x: only a document has headings", "b.md: there is no such file",
 	}, dead)
 }
+
+// Homebrew refuses a formula from a path: it must be in a tap.
+func TestDocumentsInstallNoFormulaFromAPath(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	for _, path := range append(paths, "../../README.md") {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NotRegexp(t, `brew install [^`+"`"+`\n]*\.rb`, string(text), path)
+	}
+}
+
+// The quick start says in which program its SQL is typed: its other blocks are for the shell.
+func TestQuickStartNamesPsqlBeforeItsSQL(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/quickstart.md")
+	require.NoError(t, err)
+	blocks := strings.Split(string(text), "\n```sql\n")
+	require.Len(t, blocks, 4)
+	for _, before := range blocks[:3] {
+		paragraphs := strings.Split(strings.TrimSpace(regexp.MustCompile(`<!--.*-->`).ReplaceAllString(before, "")), "\n\n")
+		require.Contains(t, paragraphs[len(paragraphs)-1], "psql")
+	}
+}
+
+// What docs/producers.md promises, it or docs/workers.md explains.
+func TestPromisedFunctionsAreExplained(t *testing.T) {
+	t.Parallel()
+	producers, err := os.ReadFile("../../docs/producers.md")
+	require.NoError(t, err)
+	workers, err := os.ReadFile("../../docs/workers.md")
+	require.NoError(t, err)
+	before, promise, found := strings.Cut(string(producers), "\n## What is stable\n")
+	require.True(t, found)
+	row := regexp.MustCompile(`(?m)^\| SQL functions of this page.*$`).FindString(promise)
+	names := regexp.MustCompile("`(fn_[a-z_]+)`").FindAllStringSubmatch(row, -1)
+	require.Greater(t, len(names), 14)
+	for _, m := range names {
+		require.Contains(t, before+string(workers), m[1]+"(", "explain how it is called")
+	}
+	for _, m := range regexp.MustCompile(`(fn_[a-z_]+)\(`).FindAllStringSubmatch(before, -1) {
+		require.True(t, strings.Contains(row, "`"+m[1]+"`") || m[1] == "fn_job_cancel", "promise %s, or say that it is not", m[1])
+	}
+}
