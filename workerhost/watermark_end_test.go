@@ -30,3 +30,13 @@ func TestDrainEndsTheSearchForWatermarks(t *testing.T) {
 	require.Less(t, time.Since(began), patience)
 	w.becomes(0, searches)
 }
+
+// A host that may not claim moves the watermarks too: the jobs are claimed by other workers.
+func TestWatermarksWithoutAnExecutor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t) // without an executor
+	w.exec("CREATE TABLE advanced (n int); GRANT ALL ON advanced TO PUBLIC")
+	w.exec(`CREATE OR REPLACE FUNCTION public.fn_job_watermark_advance() RETURNS boolean LANGUAGE sql AS 'INSERT INTO public.advanced VALUES (1) RETURNING true'`)
+	w.jobs(workerhost.Options{}, map[string]handler.Handler{})
+	w.becomes(1, "SELECT (count(*) > 1)::int FROM public.advanced")
+}

@@ -27,7 +27,11 @@ func (c *core) buffers(sql string) (n int) {
 	c.t.Helper()
 	probe := c.begin(c.root)
 	defer func() { _ = probe.Rollback(context.Background()) }()
+	_, err := probe.Exec(c.t.Context(), "SAVEPOINT again")
+	require.NoError(c.t, err)
 	for range 2 { // the first one also reads the catalogue
+		_, err := probe.Exec(c.t.Context(), "ROLLBACK TO again")
+		require.NoError(c.t, err)
 		var raw []byte
 		require.NoError(c.t, probe.QueryRow(c.t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql).Scan(&raw))
 		var plan []struct {

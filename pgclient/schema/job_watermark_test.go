@@ -106,6 +106,53 @@ func TestJobWatermarkPassesNoJob(t *testing.T) {
 	})
 }
 
+// The first watermark of a new lane passes no job of a transaction that was still open when the
+// watermarks advanced.
+func TestJobWatermarkOfANewLane(t *testing.T) {
+	j := newJobs(t)
+	j.jobSubscription("w", "", "", 0, 1000)
+	j.watermarksWanted()
+	j.put("k", "iu", 1)
+	j.outcome("ack", j.one("w"))
+	j.watermarked()
+	tx := j.begin(j.root)
+	_, err := tx.Exec(t.Context(), "SELECT public.fn_job_enqueue('new', 'iu', 'external_worker')")
+	require.NoError(t, err)
+	time.Sleep(1500 * time.Millisecond) // watermarks are 1 s before the time of their look-up
+	for range 2 {
+		require.True(t, j.advance())
+	}
+	require.NoError(t, tx.Commit(t.Context()))
+	j.exec("SELECT public.fn_job_enqueue('new', 'iu', 'external_worker', p_process_after => now() - interval '600 milliseconds')")
+	for range 3 {
+		require.True(t, j.advance())
+		require.Zero(t, get[int](j.core, belowWatermarks))
+	}
+	require.Len(t, j.take("w", 5), 2)
+}
+
+// Rows of job_watermark_below go also where no host moves the watermarks.
+func TestTickForgetsLateJobs(t *testing.T) {
+	j := newJobs(t)
+	j.jobSubscription("w", "", "", 0, 1000)
+	j.old(100)
+	below := "SELECT count(*)::int FROM public.job_watermark_below"
+	require.Equal(t, 1, get[int](j.core, below))
+	call(t, j.work, "public.fn_job_tick()")
+	require.Zero(t, get[int](j.core, below), "no watermarks are wanted")
+	j.watermarksWanted()
+	j.watermarked()
+	j.old(100)
+	call(t, j.work, "public.fn_job_tick()")
+	require.Equal(t, 1, get[int](j.core, below), "the watermarks are valid")
+	j.exec("UPDATE public.job_watermark_state SET at = at - interval '1 minute'")
+	call(t, j.work, "public.fn_job_tick()")
+	require.Zero(t, get[int](j.core, below), "nobody has renewed the watermarks")
+	j.watermarked()
+	require.Zero(t, get[int](j.core, belowWatermarks))
+	require.Len(t, j.take("w", 5), 2)
+}
+
 // After 10 s the watermarks no longer wait for a transaction that stays open. When it ends, no
 // watermark is valid until all have been found again.
 func TestJobWatermarkBesideAnOpenTransaction(t *testing.T) {

@@ -88,7 +88,7 @@ func (e *executor) run(ctx context.Context) error {
 		case <-keep.C:
 			e.leases.check(ctx)
 			e.standing.heartbeat(ctx)
-			if e.standing.allowed() && !draining {
+			if !draining { // also while this host may not claim: other claimers and consoles read them
 				e.watermarks.advance(ctx)
 			}
 		}

@@ -341,7 +341,8 @@ BEGIN
     WHERE p_operation.kind = 'requeue_webhook'
     UNION ALL
     SELECT o.item_no, false, q.failure_code, q.updated_at
-    FROM open o JOIN public.job_queue q ON q.job_id = o.new_id::uuid AND q.attempts > 0
+    FROM open o CROSS JOIN LATERAL (SELECT x.* FROM public.job_queue x
+      WHERE x.job_id = o.new_id::uuid AND x.attempts > 0 OFFSET 0) q
     WHERE p_operation.kind = 'replay_job'
     UNION ALL
     SELECT o.item_no, h.status = 'succeeded' AND h.attempts = 0 OR h.status = 'cancelled', h.failure_code, h.finished_at

@@ -117,8 +117,8 @@ BEGIN
     -- can end later than v_lease, so a lease that ends later is moved, to v_lease at the latest, and thus only once.
     v_lease := v_now + make_interval(secs => 5 + greatest(public.fn_cfg_int('queue.lease.duration_seconds', 300), 300));
     UPDATE public.job_lease l SET lease_until = least(greatest(l.lease_until - v_back, v_now), v_lease)
-    WHERE l.lease_token IN (SELECT x.lease_token FROM public.job_lease x WHERE x.lease_until > v_lease
-      ORDER BY x.lease_token FOR UPDATE SKIP LOCKED);
+    WHERE l.lease_token = ANY (ARRAY(SELECT x.lease_token FROM public.job_lease x WHERE x.lease_until > v_lease
+      ORDER BY x.lease_token FOR UPDATE SKIP LOCKED));
     v_lease := v_now + make_interval(secs => 5 + public.fn_cfg_int('webhook.lease_seconds', 60));
     UPDATE public.webhook_delivery_jobs j SET lease_until = least(greatest(j.lease_until - v_back, v_now), v_lease)
     WHERE j.id IN (SELECT x.id FROM public.webhook_delivery_jobs x WHERE x.status = 'Leased' AND x.lease_until > v_lease
@@ -132,8 +132,8 @@ BEGIN
     WHERE s.subscription_id IN (SELECT x.subscription_id FROM public.webhook_endpoint_suspensions x
       WHERE x.since > v_late OR x.probe_until > v_lease ORDER BY x.subscription_id FOR UPDATE SKIP LOCKED);
     UPDATE public.job_queue j SET process_after = greatest(j.process_after - v_back, v_now), updated_at = v_now
-    WHERE j.job_id IN (SELECT x.job_id FROM public.job_queue x WHERE NOT x.ready AND x.process_after > v_now
-      AND x.status = 'retry_waiting' AND x.updated_at > v_late ORDER BY x.job_id LIMIT 100000 FOR UPDATE SKIP LOCKED);
+    WHERE j.job_id = ANY (ARRAY(SELECT x.job_id FROM public.job_queue x WHERE NOT x.ready AND x.process_after > v_now
+      AND x.status = 'retry_waiting' AND x.updated_at > v_late ORDER BY x.job_id LIMIT 100000 FOR UPDATE SKIP LOCKED));
     UPDATE public.webhook_delivery_sagas s SET next_attempt_at = greatest(s.next_attempt_at - v_back, v_now),
       updated_at = v_now
     WHERE s.id IN (SELECT x.id FROM public.webhook_delivery_sagas x WHERE x.status IN ('Pending', 'PendingRetry')

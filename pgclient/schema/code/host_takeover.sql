@@ -36,7 +36,8 @@ BEGIN
     SELECT array_agg(x.job_id) INTO v_jobs FROM (
       SELECT q.job_id FROM (SELECT l.lease_token, unnest(l.job_ids) AS id FROM public.job_lease l
         WHERE l.lease_token = ANY (v_tokens)) i
-      JOIN public.job_queue q ON q.job_id = i.id AND q.lease_token = i.lease_token
+      CROSS JOIN LATERAL (SELECT y.* FROM public.job_queue y
+        WHERE y.job_id = i.id AND y.lease_token = i.lease_token OFFSET 0) q
       WHERE q.lost_leases = 0 ORDER BY q.job_id LIMIT 10000) x;
     IF v_jobs IS NOT NULL THEN
       v_of_jobs := public.fn_job_reap(v_tokens, v_jobs);

@@ -166,7 +166,8 @@ BEGIN
       LEFT JOIN LATERAL (SELECT o.* FROM public.producer_key o
         WHERE o.scope IN ('', j.scope) AND o.kind = j.job_kind AND o.key = j.idempotency_key
         ORDER BY o.scope LIMIT 1) k ON true
-      LEFT JOIN public.job_queue q ON q.job_id = k.target_id AND k.target_id <> j.job_id;
+      LEFT JOIN LATERAL (SELECT x.status FROM public.job_queue x WHERE x.job_id = k.target_id OFFSET 0) q
+        ON k.target_id <> j.job_id;
       -- otherwise a key was deleted between the two statements: repeat them
       EXIT WHEN array_position(ids, NULL) IS NULL;
     END LOOP;
@@ -181,16 +182,18 @@ BEGIN
         -- A live job whose key is not recorded was enqueued by a release that recorded none, in a transaction that the
         -- upgrade did not wait for. Its key is recorded now, for any scope, as the migration does for live jobs.
         v_taken := ARRAY(SELECT j.job_id FROM unnest(p_jobs) WITH ORDINALITY j
-          JOIN public.job_queue q ON q.job_kind = j.job_kind AND q.idempotency_key = j.idempotency_key
+          CROSS JOIN LATERAL (SELECT x.* FROM public.job_queue x
+            WHERE x.job_kind = j.job_kind AND x.idempotency_key = j.idempotency_key OFFSET 0) q
           WHERE j.job_id = ids[j.ordinality] AND q.job_id <> j.job_id AND q.idempotency_key !~ '^(route|replay):'
             AND NOT EXISTS (SELECT FROM public.producer_key k WHERE k.target_id = q.job_id)
-            AND NOT EXISTS (SELECT FROM public.job_queue o WHERE o.job_id = j.job_id));
+            AND NOT EXISTS (SELECT FROM public.job_queue o WHERE o.job_id = j.job_id OFFSET 0));
         IF v_taken <> '{}' THEN
           INSERT INTO public.producer_key (scope, kind, key, target_id, content_hash)
           SELECT '', q.job_kind, q.idempotency_key, q.job_id,
             public.fn_content_hash(jsonb_build_array(q.job_kind, q.event_domain, q.executor, q.payload))
           FROM unnest(p_jobs) j
-          JOIN public.job_queue q ON q.job_kind = j.job_kind AND q.idempotency_key = j.idempotency_key
+          CROSS JOIN LATERAL (SELECT x.* FROM public.job_queue x
+            WHERE x.job_kind = j.job_kind AND x.idempotency_key = j.idempotency_key OFFSET 0) q
           WHERE j.job_id = ANY (v_taken)
           ORDER BY q.job_kind, q.idempotency_key
           ON CONFLICT DO NOTHING;
@@ -209,7 +212,8 @@ BEGIN
         j.max_attempts, j.actor
       FROM unnest(p_jobs) WITH ORDINALITY j
       WHERE j.job_id = ids[j.ordinality]
-        AND (v_attempt = 1 AND v_taken IS NULL OR NOT EXISTS (SELECT FROM public.job_queue q WHERE q.job_id = j.job_id))
+        AND (v_attempt = 1 AND v_taken IS NULL
+          OR NOT EXISTS (SELECT FROM public.job_queue q WHERE q.job_id = j.job_id OFFSET 0))
       ORDER BY j.job_kind, j.idempotency_key, j.scope, j.ordinality
       ON CONFLICT (job_kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
       GET DIAGNOSTICS v_n = ROW_COUNT;

@@ -66,7 +66,8 @@ DECLARE
 BEGIN
   WITH deleted AS (
     DELETE FROM public.job_queue q USING unnest(p_job_ids, p_lease_tokens) AS g (id, token)
-    WHERE q.job_id = g.id AND (p_lease_tokens IS NULL OR q.lease_token = g.token) RETURNING q.*
+    WHERE q.job_id = g.id AND q.job_id = ANY (p_job_ids) AND (p_lease_tokens IS NULL OR q.lease_token = g.token)
+    RETURNING q.*
   ), archived AS (
     INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, ready, priority, process_after,
       enqueued_at, picked_at, finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
@@ -136,7 +137,7 @@ BEGIN
   LEFT JOIN unnest(v_locked) AS k (id) ON k.id = i.id
   LEFT JOIN (SELECT g.id, max(g.seen) AS seen FROM unnest(p_job_ids, p_seen) AS g (id, seen) GROUP BY g.id) s
     ON s.id = i.id
-  LEFT JOIN public.job_queue q ON q.job_id = i.id
+  LEFT JOIN public.job_queue q ON q.job_id = i.id AND q.job_id = ANY (v_ids)
   LEFT JOIN LATERAL (SELECT x.job_id, x.status, x.finished_at FROM public.job_history x
     WHERE q.job_id IS NULL AND x.job_id = i.id LIMIT 1) h ON true;
   IF NOT v_dry THEN
@@ -171,7 +172,7 @@ BEGIN
   SELECT array_agg(l.token ORDER BY g.n), array_agg(COALESCE(l.id, g.id) ORDER BY g.n) INTO v_tokens, v_public
   FROM unnest(v_ids) WITH ORDINALITY AS g (id, n)
   LEFT JOIN (SELECT x.lease_token AS token, left(encode(sha256(uuid_send(x.lease_token)), 'hex'), 32)::uuid AS id
-    FROM public.job_lease x) l ON g.id IN (l.id, l.token);
+    FROM public.fn_job_leases() x) l ON g.id IN (l.id, l.token);
   IF NOT v_dry THEN
     PERFORM 1 FROM public.job_lease l WHERE l.lease_token = ANY (v_tokens) ORDER BY l.lease_token FOR UPDATE;
   END IF;
@@ -180,7 +181,8 @@ BEGIN
         to_char(l.lease_until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), l.lease_owner) END ORDER BY i.n),
     array_agg(l.lease_token) FILTER (WHERE l.lease_until < clock_timestamp())
   INTO v_why, v_expired
-  FROM unnest(v_tokens) WITH ORDINALITY AS i (token, n) LEFT JOIN public.job_lease l ON l.lease_token = i.token;
+  FROM unnest(v_tokens) WITH ORDINALITY AS i (token, n)
+  LEFT JOIN public.job_lease l ON l.lease_token = i.token AND l.lease_token = ANY (v_tokens);
   IF NOT v_dry AND v_expired IS NOT NULL THEN
     PERFORM public.fn_job_reap(v_expired, NULL::uuid[]);
   END IF;
@@ -419,8 +421,8 @@ BEGIN
     PERFORM 1 FROM public.job_dead_letter WHERE dead_letter_id = ANY (v_ids) ORDER BY dead_letter_id FOR NO KEY UPDATE;
     -- A claim skips the jobs that are locked here. Leased jobs are not locked, because their leases are not, and the
     -- wait for a job that is just being claimed would be for nothing.
-    v_locked := ARRAY(SELECT q.job_id FROM public.job_queue q WHERE q.job_id IN (
-      SELECT d.replayed_job_id FROM public.job_dead_letter d WHERE d.dead_letter_id = ANY (v_ids))
+    v_locked := ARRAY(SELECT q.job_id FROM public.job_queue q WHERE q.job_id = ANY (ARRAY(
+      SELECT d.replayed_job_id FROM public.job_dead_letter d WHERE d.dead_letter_id = ANY (v_ids)))
       AND q.status = 'queued' AND q.attempts = 0 AND q.picked_at IS NULL AND q.lease_token IS NULL
       ORDER BY q.job_id FOR UPDATE SKIP LOCKED);
   END IF;
@@ -435,10 +437,11 @@ BEGIN
   INTO v_why, v_jobs
   FROM unnest(v_ids) WITH ORDINALITY AS i (id, n)
   LEFT JOIN public.job_dead_letter d ON d.dead_letter_id = i.id
-  LEFT JOIN public.job_queue q ON q.job_id = d.replayed_job_id
+  LEFT JOIN LATERAL (SELECT x.* FROM public.job_queue x WHERE x.job_id = d.replayed_job_id OFFSET 0) q ON true
   LEFT JOIN unnest(v_locked) AS k (id) ON k.id = q.job_id;
   IF NOT v_dry THEN
-    DELETE FROM public.job_queue q USING unnest(v_jobs, v_why) AS r (job, why) WHERE q.job_id = r.job AND r.why IS NULL;
+    DELETE FROM public.job_queue q USING unnest(v_jobs, v_why) AS r (job, why)
+    WHERE q.job_id = r.job AND q.job_id = ANY (v_jobs) AND r.why IS NULL;
     UPDATE public.producer_key k SET target_id = d.job_id, status = 'dead_letter', final_at = d.last_failed_at
     FROM unnest(v_ids, v_why) AS r (id, why) JOIN public.job_dead_letter d ON d.dead_letter_id = r.id
     WHERE k.target_id = d.replayed_job_id AND r.why IS NULL;

@@ -42,9 +42,10 @@ BEGIN
   PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
   UPDATE public.job_queue q SET status = 'in_progress', updated_at = now()
   FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
-  WHERE q.job_id = g.id AND q.lease_token = g.token AND q.status = 'leased';
+  WHERE q.job_id = g.id AND q.job_id = ANY (p_job_ids) AND q.lease_token = g.token AND q.status = 'leased';
   RETURN QUERY
-  SELECT g.id, CASE WHEN EXISTS (SELECT 1 FROM public.job_queue q WHERE q.job_id = g.id AND q.lease_token = g.token)
+  SELECT g.id, CASE WHEN EXISTS (SELECT 1 FROM public.job_queue q
+      WHERE q.job_id = g.id AND q.job_id = ANY (p_job_ids) AND q.lease_token = g.token)
     THEN 'done' ELSE 'lease_lost' END
   FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token);
 END $$;
@@ -69,10 +70,12 @@ BEGIN
     SELECT g.id, g.token FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
   ), renewed AS (
     UPDATE public.job_queue q SET lease_until = v_until FROM given g
-    WHERE q.job_id = g.id AND q.lease_token = g.token RETURNING q.job_id AS id, q.lease_token AS token
+    WHERE q.job_id = g.id AND q.job_id = ANY (p_job_ids) AND q.lease_token = g.token
+    RETURNING q.job_id AS id, q.lease_token AS token
   ), leases AS (
     UPDATE public.job_lease l SET lease_until = v_until
-    FROM (SELECT DISTINCT k.token FROM renewed k) k WHERE l.lease_token = k.token
+    FROM (SELECT DISTINCT k.token FROM renewed k) k
+    WHERE l.lease_token = k.token AND l.lease_token = ANY (p_lease_tokens)
   )
   SELECT g.id, CASE WHEN (g.id, g.token) IN (SELECT k.id, k.token FROM renewed k) THEN 'done' ELSE 'lease_lost' END
     FROM given g;
@@ -122,16 +125,18 @@ BEGIN
     UPDATE public.job_queue q SET status = 'queued', lease_owner = NULL, lease_until = NULL, lease_token = NULL,
       prior_token = q.lease_token, prior_result = 'released', updated_at = now()
     FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
-    WHERE q.job_id = g.id AND q.lease_token = g.token RETURNING g.token
+    WHERE q.job_id = g.id AND q.job_id = ANY (p_job_ids) AND q.lease_token = g.token RETURNING g.token
   ), freed AS (
     UPDATE public.job_lease l SET live = l.live - d.n
-    FROM (SELECT token, count(*)::int AS n FROM requeued GROUP BY 1) d WHERE l.lease_token = d.token
+    FROM (SELECT token, count(*)::int AS n FROM requeued GROUP BY 1) d
+    WHERE l.lease_token = d.token AND l.lease_token = ANY (p_lease_tokens)
   )
   SELECT count(*) INTO v_requeued FROM requeued;
   DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = 0;
   RETURN QUERY
   SELECT g.id, CASE WHEN EXISTS (SELECT 1 FROM public.job_queue q
-        WHERE q.job_id = g.id AND q.prior_token = g.token AND q.prior_result = 'released')
+        WHERE q.job_id = g.id AND q.job_id = ANY (p_job_ids) AND q.prior_token = g.token
+          AND q.prior_result = 'released')
       OR (v_requeued < cardinality(p_job_ids) AND EXISTS (SELECT 1 FROM public.job_history h
         WHERE h.job_id = g.id AND h.prior_token = g.token AND h.prior_result = 'released')) THEN 'done'
           ELSE 'lease_lost' END
@@ -153,7 +158,7 @@ BEGIN
   WITH deleted AS (
     DELETE FROM public.job_queue q USING unnest(p_job_ids, p_statuses, p_codes, p_errors)
       AS g (id, new_status, code, error)
-    WHERE q.job_id = g.id
+    WHERE q.job_id = g.id AND q.job_id = ANY (p_job_ids)
     RETURNING q.*, g.new_status, g.code, g.error
   ), dead AS (
     INSERT INTO public.job_dead_letter (job_id, job_kind, event_domain, executor, attempts, failure_code, last_error,
@@ -189,7 +194,6 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   UPDATE public.job_lease l SET live = l.live - d.n
   FROM (SELECT t, count(*)::int AS n FROM unnest(p_lease_tokens) t GROUP BY 1) d
-  -- find the leases by their key, however the join is planned: the table may be full of dead rows
   WHERE l.lease_token = d.t AND l.lease_token = ANY (p_lease_tokens);
   DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = 0;
 END $$;
@@ -237,7 +241,7 @@ BEGIN
       CASE WHEN COALESCE(g.permanent, false) THEN 'failed' WHEN q.attempts + 1 >= q.max_attempts THEN 'dead_letter'
         ELSE 'retry_waiting' END AS new_status
     FROM unnest(p_job_ids, p_lease_tokens, p_codes, p_errors, p_permanent) AS g (id, token, code, error, permanent)
-    JOIN public.job_queue q ON q.job_id = g.id AND q.lease_token = g.token
+    JOIN public.job_queue q ON q.job_id = g.id AND q.job_id = ANY (p_job_ids) AND q.lease_token = g.token
     CROSS JOIN LATERAL ( -- cutting before masking may cut a secret in two, so the text next to the cut is dropped
       SELECT CASE WHEN length(g.error) <= 4500 THEN public.fn_mask_said(g.error)
         ELSE left(public.fn_mask_said(left(g.error, 1500)), 200) || ' … '
@@ -251,7 +255,7 @@ BEGIN
     first_failed_at = COALESCE(q.first_failed_at, now()), updated_at = now(), ready = g.wait = interval '0',
     process_after = clock_timestamp() + g.wait
   FROM unnest(v_ids, v_tokens, v_statuses, v_codes, v_errors, v_waits) AS g (id, token, new_status, code, error, wait)
-  WHERE g.new_status = 'retry_waiting' AND q.job_id = g.id;
+  WHERE g.new_status = 'retry_waiting' AND q.job_id = g.id AND q.job_id = ANY (v_ids);
   PERFORM public.fn_job_bury(array_agg(g.id), array_agg(g.new_status), array_agg(g.code), array_agg(g.error), 0)
   FROM unnest(v_ids, v_statuses, v_codes, v_errors) AS g (id, new_status, code, error)
   WHERE g.new_status <> 'retry_waiting' HAVING count(*) > 0;
@@ -262,7 +266,8 @@ BEGIN
   END IF;
   RETURN QUERY
   SELECT g.id, CASE WHEN EXISTS (SELECT 1 FROM public.job_queue q
-        WHERE q.job_id = g.id AND q.prior_token = g.token AND q.prior_result = 'failed')
+        WHERE q.job_id = g.id AND q.job_id = ANY (p_job_ids) AND q.prior_token = g.token
+          AND q.prior_result = 'failed')
       OR EXISTS (SELECT 1 FROM public.job_history h WHERE h.job_id = g.id
         AND (h.lease_token = g.token AND (h.status IN ('failed', 'dead_letter')
           OR h.from_status IN ('failed', 'dead_letter'))
@@ -289,6 +294,9 @@ BEGIN
   v_out := '{"promoted": 0}'::jsonb || public.fn_queue_step('job_promote'::text, p_limit);
   IF NOT v_out ? 'timed_out' THEN
     v_out := v_out || public.fn_queue_step('job_lanes'::text, p_limit);
+  END IF;
+  IF NOT public.fn_job_watermark_valid() THEN
+    DELETE FROM public.job_watermark_below; -- step 3 at the top of job_watermark.sql
   END IF;
   -- without quarantined jobs: they are due already, and nobody knows when they will be promoted
   RETURN v_out || jsonb_build_object('next_due', (
@@ -345,7 +353,8 @@ BEGIN
         END AS code
     FROM (SELECT unnest(l.job_ids) AS id, l.lease_token FROM public.job_lease l
       WHERE l.lease_token = ANY (p_lease_tokens)) j
-    JOIN public.job_queue q ON q.job_id = j.id AND q.lease_token = j.lease_token
+    CROSS JOIN LATERAL (SELECT x.* FROM public.job_queue x
+      WHERE x.job_id = j.id AND x.lease_token = j.lease_token OFFSET 0) q
     WHERE p_only IS NULL OR j.id = ANY (p_only)
     ORDER BY q.job_id) x;
   IF p_only IS NOT NULL THEN
@@ -358,7 +367,8 @@ BEGIN
       failure_code = 'LEASE_LOST', last_error = CASE WHEN q.lease_until >= clock_timestamp()
         THEN 'the host that ran the job as executor ' || q.lease_owner || ' ended without handing it back'
         ELSE 'the lease of executor ' || q.lease_owner || ' expired' END, updated_at = now()
-    FROM unnest(v_ids, v_codes, v_charged) AS g (id, code, charged) WHERE q.job_id = g.id AND g.code IS NULL
+    FROM unnest(v_ids, v_codes, v_charged) AS g (id, code, charged)
+    WHERE q.job_id = g.id AND q.job_id = ANY (v_ids) AND g.code IS NULL
     RETURNING q.event_domain
   ), signalled AS MATERIALIZED (
     SELECT public.fn_queue_wake('queue_wake_' || b.event_domain,

@@ -18,7 +18,8 @@ BEGIN
       AND (v_only IS NULL OR q.job_id = ANY (v_only)) AND q.job_id <> ALL (v_except)
     ORDER BY q.process_after, q.job_id LIMIT p_limit FOR UPDATE SKIP LOCKED
   ), promoted AS (
-    UPDATE public.job_queue q SET ready = true, updated_at = now() FROM due d WHERE q.job_id = d.job_id
+    UPDATE public.job_queue q SET ready = true, updated_at = now() FROM due d
+    WHERE q.job_id = d.job_id AND q.job_id = ANY (ARRAY(SELECT job_id FROM due))
     RETURNING q.event_domain
   )
   SELECT array_agg(x.event_domain), array_agg(x.n) INTO v_domains, v_counts
@@ -78,8 +79,8 @@ BEGIN
   IF v_only IS NOT NULL THEN
     SELECT array_agg(x.lease_token) INTO v_tokens FROM (
       SELECT l.lease_token FROM public.job_lease l
-      WHERE l.lease_until < clock_timestamp() AND l.lease_token IN (SELECT q.lease_token FROM public.job_queue q
-        WHERE q.job_id = ANY (v_only))
+      WHERE l.lease_until < clock_timestamp() AND l.lease_token = ANY (ARRAY(
+        SELECT q.lease_token FROM public.job_queue q WHERE q.job_id = ANY (v_only)))
       ORDER BY l.lease_until, l.lease_token FOR UPDATE SKIP LOCKED) x;
   ELSE
     SELECT array_agg(x.lease_token) INTO v_tokens FROM (
@@ -112,7 +113,8 @@ BEGIN
       FROM (SELECT y.* FROM public.fn_job_leases() y WHERE y.lease_until < clock_timestamp()
         AND NOT y.job_ids && p_except::uuid[] ORDER BY y.lease_until, y.lease_token LIMIT 4 * p_limit) l) w
     CROSS JOIN LATERAL unnest(w.job_ids) i (id)
-    JOIN public.job_queue q ON q.job_id = i.id AND q.lease_token = w.lease_token
+    CROSS JOIN LATERAL (SELECT x.job_id FROM public.job_queue x
+      WHERE x.job_id = i.id AND x.lease_token = w.lease_token OFFSET 0) q
     WHERE w.before < 4 * p_limit ORDER BY w.lease_until, w.lease_token, q.job_id);
 END
 $fn$;

@@ -12,7 +12,8 @@
 --    the jobs of the ended transactions; the jobs of all other transactions are written after seen_at.
 -- 3. A trigger on job_queue writes to job_watermark_below each job that is, or becomes again, claimable with a
 --    process_after over 0.5 s ago: retries, returned jobs, jobs of a transaction that began long ago. The look-up of
---    step 2 begins at these, and readers take the lower of both. A job and its row become visible together.
+--    step 2 begins at these, and readers take the lower of both. A job and its row become visible together. While no
+--    watermarks are valid, fn_job_tick deletes the rows: the first watermarks are found from the head.
 -- 4. Step 2 waits at most 10 s for a transaction of step 1; after that the transaction is noted in late. When it has
 --    ended, no watermark is valid until all watermarks were found again from the head.
 -- 5. Watermarks are not valid if nobody has renewed them for 10 s, or if they were written in the future (the clock was
@@ -352,7 +353,7 @@ BEGIN
     WITH gone AS (DELETE FROM public.job_watermark_below RETURNING event_domain, job_kind, due)
     SELECT array_agg(ROW(g.event_domain, g.job_kind, g.due)::public.job_watermark_below) INTO v_below FROM (
       SELECT event_domain, job_kind, min(due) AS due FROM gone GROUP BY 1, 2) g;
-    v_from := CASE WHEN v_sweep THEN '-infinity' WHEN s.unready_due IS NULL THEN '-infinity' ELSE
+    v_from := CASE WHEN v_sweep OR s.unready_due IS NULL THEN '-infinity' ELSE
       least(s.unready_due, (SELECT b.due FROM unnest(v_below) b WHERE b.event_domain = '' AND b.job_kind = '')) END;
     n.unready_due := least(s.seen_at - interval '1 second', public.fn_job_unready_first(v_from));
   END IF;
@@ -364,7 +365,7 @@ BEGIN
       WHERE x.event_domain = l.event_domain AND x.job_kind = l.job_kind ORDER BY x.version DESC LIMIT 1) f ON true
     WHERE v_sweep IS NOT NULL
   LOOP
-    v_from := CASE WHEN v_sweep THEN '-infinity' ELSE COALESCE(least(v_lane.due, v_lane.below), '-infinity') END;
+    v_from := CASE WHEN v_sweep OR v_lane.due IS NULL THEN '-infinity' ELSE least(v_lane.due, v_lane.below) END;
     v_due := least(s.seen_at - interval '1 second', (SELECT q.process_after FROM public.job_queue q
       WHERE q.event_domain = v_lane.event_domain AND q.job_kind = v_lane.job_kind AND q.ready
         AND q.process_after >= v_from AND q.status IN ('queued', 'retry_waiting')

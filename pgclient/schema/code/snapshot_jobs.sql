@@ -176,7 +176,8 @@ BEGIN
       ORDER BY r.lease_until LIMIT 50) l
     -- as in v_job_lease
     CROSS JOIN LATERAL (SELECT left(encode(sha256(uuid_send(l.lease_token)), 'hex'), 32)::uuid AS lease_id) i
-    LEFT JOIN public.job_queue q ON q.job_id = l.job_ids[1]) x), '[]');
+    LEFT JOIN LATERAL (SELECT j.job_kind, j.event_domain FROM public.job_queue j WHERE j.job_id = l.job_ids[1]
+      OFFSET 0) q ON true) x), '[]');
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_snapshot_job_leases IS
