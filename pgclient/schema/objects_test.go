@@ -2,6 +2,7 @@ package schema_test
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -45,4 +46,30 @@ func TestObjectsOfTheRelease(t *testing.T) {
 	want, err := os.ReadFile("objects.txt")
 	require.NoError(t, err)
 	require.Equal(t, string(want), got, "objects.txt is not as the schema is: make docs")
+}
+
+// migrate down finds the tables that it takes back by the text of the migrations.
+func TestMigrationsDropTheirTables(t *testing.T) {
+	files, err := filepath.Glob("migrations/*.sql")
+	require.NoError(t, err)
+	var sql strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		sql.Write(text)
+	}
+	list, err := os.ReadFile("tables.txt")
+	require.NoError(t, err)
+	tables := map[string]bool{}
+	for line := range strings.Lines(string(list)) {
+		if column, ok := strings.CutPrefix(line, "column\t"); ok {
+			table, _, _ := strings.Cut(column, ".")
+			tables[table] = true
+		}
+	}
+	delete(tables, "qtop_schema_version") // made and dropped by migrate itself
+	require.Greater(t, len(tables), 70)
+	for table := range tables {
+		require.Contains(t, sql.String(), "DROP TABLE public."+table+";")
+	}
 }

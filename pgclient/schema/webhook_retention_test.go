@@ -468,9 +468,6 @@ func TestSweepBesideAnOpenReader(t *testing.T) {
 	require.NoError(t, <-finished)
 	slices.Sort(took)
 	n := len(took)
-	if full() {
-		require.LessOrEqual(t, took[n*99/100], 100*time.Millisecond)
-	}
 	t.Logf("%d jobs were finished beside %d sweeps, none waited longer than %s for a lock; p50 %v, p99 %v, longest %v", n, 3*sweeps, most,
 		took[n/2].Round(time.Millisecond), took[n*99/100].Round(time.Millisecond), took[n-1].Round(time.Millisecond))
 	require.Zero(t, get[int](j.core, "SELECT count(*) FROM public.job_history WHERE job_kind = 'old'"))
