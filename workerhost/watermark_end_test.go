@@ -35,7 +35,7 @@ func TestDrainEndsTheSearchForWatermarks(t *testing.T) {
 func TestWatermarksWithoutAnExecutor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t) // without an executor
-	w.exec("CREATE TABLE advanced (n int); GRANT ALL ON advanced TO PUBLIC")
+	w.exec("CREATE TABLE public.advanced (n int); GRANT ALL ON public.advanced TO PUBLIC")
 	w.exec(`CREATE OR REPLACE FUNCTION public.fn_job_watermark_advance() RETURNS boolean LANGUAGE sql AS 'INSERT INTO public.advanced VALUES (1) RETURNING true'`)
 	w.jobs(workerhost.Options{}, map[string]handler.Handler{})
 	w.becomes(1, "SELECT (count(*) > 1)::int FROM public.advanced")
