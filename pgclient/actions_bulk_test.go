@@ -201,3 +201,44 @@ func TestSeveralFilters(t *testing.T) {
 		require.ErrorContains(t, err, "it would select everything")
 	}
 }
+
+// Start, resume and a new rate are refused if somebody else changed the rate or the state since the
+// preview; what only ends sending is not.
+func TestOperationChangedSinceThePreview(t *testing.T) {
+	w := newWorld(t)
+	hooks, _ := bulkDeadLetters(w)
+	op := w.client("dead_letter_operator", "queue_viewer")
+	r := queue.Request{Action: queue.ActBulkPlan, Targets: hooks, Reason: "r", Args: map[string]string{"rate": "20", "canary": "0", "brake": "0"}}
+	id := apply(t, op, plan(t, op, r)).Results[0].NewID
+	preview := func(a queue.ActionID, rate string) queue.Plan {
+		t.Helper()
+		return plan(t, op, queue.Request{Action: a, Targets: []string{id}, Args: map[string]string{"rate": rate}})
+	}
+	turn := func(a queue.ActionID, rate string) {
+		t.Helper()
+		require.Empty(t, apply(t, op, preview(a, rate)).Refused)
+	}
+	now := func() string {
+		return get[string](w, "SELECT rate_per_second::float8 || ' ' || state FROM public.queue_bulk_operation WHERE operation_id = $1::text::bigint", id)
+	}
+	faster, start := preview(queue.ActBulkRate, "40"), preview(queue.ActBulkRun, "")
+	turn(queue.ActBulkRate, "0.2")
+	res := apply(t, op, faster)
+	require.Equal(t, "the operation was changed since the preview, to 0.2/s, planned: plan the change again", res.Refused)
+	require.EqualValues(t, 1, res.Skipped)
+	require.Contains(t, apply(t, op, start).Refused, "changed since the preview, to 0.2/s")
+	require.Equal(t, "0.2 planned", now())
+
+	turn(queue.ActBulkRun, "")
+	stop := preview(queue.ActBulkPause, "")
+	turn(queue.ActBulkRate, "0.3")
+	require.Empty(t, apply(t, op, stop).Refused)
+	again := preview(queue.ActBulkResume, "")
+	turn(queue.ActBulkResume, "")
+	turn(queue.ActBulkPause, "")
+	require.Contains(t, apply(t, op, again).Refused, "changed since the preview, to 0.3/s, paused", "it is paused for another reason now")
+	end := preview(queue.ActBulkAbort, "")
+	turn(queue.ActBulkResume, "")
+	require.Empty(t, apply(t, op, end).Refused)
+	require.Equal(t, "0.3 aborted", now())
+}

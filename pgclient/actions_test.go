@@ -339,3 +339,41 @@ func TestMarkPlan(t *testing.T) {
 	require.Len(t, s.Marks, 1)
 	require.Equal(t, "deploy 4.2", s.Marks[0].Label.String())
 }
+
+// A change that replaces a value is refused if somebody else replaced it since the preview.
+func TestValueChangedSinceThePreview(t *testing.T) {
+	w := newWorld(t)
+	admin := w.client("queue_viewer", "workflow_admin")
+	w.silent("kg", 10)
+	hosts := []string{pgtest.Login(t, w.db, "dot_executor"), pgtest.Login(t, w.db, "dot_executor")}
+	set := func(a queue.ActionID, targets []string, args ...string) queue.Request {
+		r := queue.Request{Action: a, Targets: targets, Reason: "r", Args: map[string]string{}}
+		for i := 0; i < len(args); i += 2 {
+			r.Args[args[i]] = args[i+1]
+		}
+		return r
+	}
+	codex, kg := []string{"Codex"}, []string{"kg"}
+	for _, role := range hosts {
+		require.Empty(t, apply(t, admin, plan(t, admin, set(queue.ActProducerSet, codex, "role", role))).Refused)
+	}
+	for _, x := range []struct {
+		mine, theirs queue.Request
+		now, want    string
+	}{
+		// without either role every producer may enqueue: the preview showed that one is left
+		{set(queue.ActProducerSet, codex, "role", hosts[1], "allowed", "false"), set(queue.ActProducerSet, codex, "role", hosts[0], "allowed", "false"),
+			"SELECT string_agg(producer_role, ' ') FROM public.executor_producer WHERE executor_kind = 'Codex'", hosts[1]},
+		{set(queue.ActExecOwner, kg, "owner-role", hosts[0]), set(queue.ActExecOwner, kg, "owner-role", hosts[1]),
+			"SELECT owner_role FROM public.queue_heartbeat WHERE executor_id = 'kg'", hosts[1]},
+		{set(queue.ActEnvironment, nil, "environment", "test", "guard", "open"), set(queue.ActEnvironment, nil, "environment", "staging", "guard", "open"),
+			"SELECT value FROM public.dot_config WHERE key = 'queue.environment'", "staging open"},
+	} {
+		p := plan(t, admin, x.mine)
+		require.Empty(t, p.Refused)
+		require.Empty(t, apply(t, admin, plan(t, admin, x.theirs)).Refused)
+		require.Regexp(t, "was changed since the preview, to .*"+x.want+": plan the change again", apply(t, admin, p).Refused)
+		require.Equal(t, x.want, get[string](w, x.now))
+		require.Empty(t, apply(t, admin, plan(t, admin, x.mine)).Refused, "after a new preview")
+	}
+}

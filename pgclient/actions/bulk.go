@@ -188,7 +188,7 @@ func planBulk(ctx context.Context, c *Planner, p *queue.Plan) error {
 			kinds = append(kinds, x.bulk)
 		}
 	}
-	p.Lines = append(p.Lines, line("rate", "%s/s: about %s from the start; if started now, it ends at %s", strconv.FormatFloat(rate, 'f', -1, 64), span(takes),
+	p.Lines = append(p.Lines, line("rate", "%s/s: about %s from the start; if started now, it ends at %s", rateText(rate), span(takes),
 		queue.Stamp(at.Add(takes), "2006-01-02 15:04:05Z")), firstMinute(p.Count, rate))
 	if p.Request.Args["what"] == "requeue" {
 		p.Lines = append(p.Lines, line("canary", "%s", guardText(canary == 0, "none", "the first %d must succeed", canary)),
@@ -243,7 +243,7 @@ func waitsFirst(p *queue.Plan, label string, takes time.Duration, rate float64) 
 	what := queue.Choose(p.Circuits == p.Blocked, "the circuit", "what blocks it")
 	for i := range p.Lines {
 		if p.Lines[i].Label == label {
-			p.Lines[i] = line(label, "%s/s: it waits for %s first, then about %s", strconv.FormatFloat(rate, 'f', -1, 64), what, span(takes))
+			p.Lines[i] = line(label, "%s/s: it waits for %s first, then about %s", rateText(rate), what, span(takes))
 		}
 	}
 }
@@ -333,7 +333,7 @@ func applyBulk(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 			if a.Frozen > 0 {
 				b := x.b.Clone()
 				sql := "SELECT public.fn_queue_bulk_plan(" + b.Arg(x.bulk) + ", ARRAY(SELECT " + x.text() + " FROM (" + x.ids + ") s), " + b.Arg(filter) + ", " +
-					b.Arg(strconv.FormatFloat(rate, 'f', -1, 64)) + "::numeric, " + b.Arg(brake) + ", " + b.Arg(canary) + ", " +
+					b.Arg(rateText(rate)) + "::numeric, " + b.Arg(brake) + ", " + b.Arg(canary) + ", " +
 					b.Arg(p.Request.Actor) + ", " + b.Arg(p.Request.Reason) + ")"
 				if err := tx.QueryRow(ctx, sql, b.Args...).Scan(&a); err != nil {
 					return err
@@ -376,15 +376,32 @@ func recorded(r queue.Request) string {
 }
 
 // operationChanges says, for each action on an operation, the statement that makes the
-// change, and the word for the outcome.
-var operationChanges = map[queue.ActionID]struct{ sql, done string }{
-	queue.ActBulkRun:    {"SELECT public.fn_queue_bulk_run($1::bigint, $2::text)", "running"},
-	queue.ActBulkPause:  {"SELECT public.fn_queue_bulk_pause($1::bigint, $2::text)", "paused"},
-	queue.ActBulkResume: {"SELECT public.fn_queue_bulk_resume($1::bigint, $2::text)", "running"},
-	queue.ActBulkAbort:  {"SELECT public.fn_queue_bulk_abort($1::bigint, $2::text)", "aborted"},
-	queue.ActBulkRate:   {"SELECT public.fn_queue_bulk_set_rate($1::bigint, $3::numeric, $2::text)", "rate set"},
-	queue.ActBulkUndo:   {"SELECT public.fn_queue_bulk_undo($1::bigint, $2::text)", "undone"},
+// change, the word for the outcome, and whether the change is refused if rate or state changed since
+// the preview. A pause, an abort and an undo send nothing more, at whatever rate.
+var operationChanges = map[queue.ActionID]struct {
+	sql, done string
+	asSeen    bool
+}{
+	queue.ActBulkRun:    {"SELECT public.fn_queue_bulk_run($1::bigint, $2::text)", "running", true},
+	queue.ActBulkPause:  {"SELECT public.fn_queue_bulk_pause($1::bigint, $2::text)", "paused", false},
+	queue.ActBulkResume: {"SELECT public.fn_queue_bulk_resume($1::bigint, $2::text)", "running", true},
+	queue.ActBulkAbort:  {"SELECT public.fn_queue_bulk_abort($1::bigint, $2::text)", "aborted", false},
+	queue.ActBulkRate:   {"SELECT public.fn_queue_bulk_set_rate($1::bigint, $3::numeric, $2::text)", "rate set", true},
+	queue.ActBulkUndo:   {"SELECT public.fn_queue_bulk_undo($1::bigint, $2::text)", "undone", false},
 }
+
+// operationState is what an operator decides by: the rate, and since when the operation is in its state.
+type operationState struct {
+	Rate    float64   `json:"rate_per_second"`
+	State   string    `json:"state"`
+	StateAt time.Time `json:"state_at"`
+}
+
+func (s operationState) String() string {
+	return fmt.Sprintf("%s/s, %s since %s", rateText(s.Rate), s.State, s.StateAt.UTC().Format(time.RFC3339Nano))
+}
+
+func rateText(perSecond float64) string { return strconv.FormatFloat(perSecond, 'f', -1, 64) }
 
 func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 	id, err := parseid.Operation(p.Request.Targets[0])
@@ -399,7 +416,7 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return refuse(p, "not_found", fmt.Sprintf("there is no operation %d; qtop ops lists them", id))
 	}
 	o := ops[0]
-	p.Expect = o.Kind
+	p.Expect = operationState{o.Rate, o.State, o.StateAt}.String()
 	p.Lines = append(p.Lines,
 		line("operation", "%d: %s of %d: %s", o.ID, strings.ReplaceAll(o.Kind, "_", " "), o.Frozen, o.Selected()),
 		line("state", "%s by %s since %s", o.State, o.StateBy, queue.Stamp(o.StateAt, "2006-01-02 15:04:05Z")), line("reason", "%s", o.Reason),
@@ -418,7 +435,7 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 	switch p.Request.Action {
 	case queue.ActBulkRun, queue.ActBulkResume:
 		p.Count = o.Left()
-		p.Lines = append(p.Lines, line("then", "%d at %s/s: about %s", o.Left(), strconv.FormatFloat(o.Rate, 'f', -1, 64),
+		p.Lines = append(p.Lines, line("then", "%d at %s/s: about %s", o.Left(), rateText(o.Rate),
 			span(lasts(o.Left(), o.Rate))), firstMinute(o.Left()+o.Unknown(), o.Rate))
 		if err := c.blockedOperation(ctx, p, o); err != nil {
 			return err
@@ -441,7 +458,7 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 			addLine(p, "still sent", "%s, at the same rate; undo recalls what is not attempted yet", queue.Plural(o.Unknown(), "requeued item", "requeued items"))
 		}
 	case queue.ActBulkRate:
-		was := strconv.FormatFloat(o.Rate, 'f', -1, 64)
+		was := rateText(o.Rate)
 		addLine(p, "rate", "%s/s → %s/s", was, p.Request.Args["rate"])
 		p.Undo = Registry().ByID(queue.ActBulkRate).Command(queue.Request{
 			Targets: p.Request.Targets, Args: map[string]string{"rate": was}, Confirm: p.Request.Confirm,
@@ -462,24 +479,31 @@ func applyOperation(ctx context.Context, c *Planner, p queue.Plan, res *queue.Re
 	}
 	var a struct {
 		answer
-		Undone  int64 `json:"undone"`
-		Skipped int64 `json:"skipped"`
-		Others  int64 `json:"others"` // of the skipped ones, dead letters that others have closed again since
+		Was     operationState `json:"was"`
+		Kind    string         `json:"kind"`
+		Undone  int64          `json:"undone"`
+		Skipped int64          `json:"skipped"`
+		Others  int64          `json:"others"` // of the skipped ones, dead letters that others have closed again since
 	}
-	if err := c.act.QueryRow(ctx, change.sql, args...).Scan(&a); err != nil {
+	err = c.applySeen(ctx, p, res, p.Request.Targets[0], "the operation", func(tx pgx.Tx) (found, error) {
+		err := tx.QueryRow(ctx, change.sql, args...).Scan(&a)
+		f := found{answer: a.answer, state: p.Expect, done: change.done}
+		if change.asSeen {
+			f.state, f.since = a.Was.String(), fmt.Sprintf("to %s/s, %s", rateText(a.Was.Rate), a.Was.State)
+		}
+		return f, err
+	})
+	if err != nil || p.Request.Action != queue.ActBulkUndo || res.Done == 0 {
 		return err
 	}
-	recordOne(res, p.Request.Targets[0], change.done, a.answer)
-	if p.Request.Action == queue.ActBulkUndo && !a.Refused {
-		res.Done, res.Skipped = a.Undone, a.Skipped
-		why := fmt.Sprintf("%d recalled, %d attempted already", a.Undone, a.Skipped-a.Others)
-		if p.Expect == queue.BulkResolve {
-			why = fmt.Sprintf("%d opened again, %d not", a.Undone, a.Skipped-a.Others)
-		}
-		if a.Others > 0 {
-			why += fmt.Sprintf(", %d requeued or resolved again by others since", a.Others)
-		}
-		res.Results[0].Why = queue.Clean(why)
+	res.Done, res.Skipped = a.Undone, a.Skipped
+	why := fmt.Sprintf("%d recalled, %d attempted already", a.Undone, a.Skipped-a.Others)
+	if a.Kind == queue.BulkResolve {
+		why = fmt.Sprintf("%d opened again, %d not", a.Undone, a.Skipped-a.Others)
 	}
+	if a.Others > 0 {
+		why += fmt.Sprintf(", %d requeued or resolved again by others since", a.Others)
+	}
+	res.Results[0].Why = queue.Clean(why)
 	return nil
 }

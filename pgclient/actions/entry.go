@@ -2,9 +2,12 @@ package actions
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgpool"
@@ -17,6 +20,11 @@ type Planner struct {
 	client *pgclient.Client
 	act    *pgpool.Pool
 	probe  Probe
+}
+
+// rowQuerier is a pool or a transaction.
+type rowQuerier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
 // entry is one action: its declaration, its preview and its implementation.
@@ -142,6 +150,36 @@ func (c *Planner) applyOne(ctx context.Context, res *queue.Result, id, done, sql
 		recordOne(res, id, done, a)
 	}
 	return err
+}
+
+// found is the answer to a change of one row, with the state in which the change found the row.
+type found struct {
+	answer
+	state string // as Plan.Expect has the state that the preview saw
+	since string // what is known about a change since the preview, such as "last by ben"; "" = nothing
+	done  string // the outcome if the change is not refused
+}
+
+// applySeen makes a change in one transaction and records its outcome. If the change found another
+// state than the preview saw, it is rolled back and refused; what names the row in that refusal.
+// Every action that replaces a value is applied by it, unless the function of the schema compares.
+func (c *Planner) applySeen(ctx context.Context, p queue.Plan, res *queue.Result, id, what string, change func(pgx.Tx) (found, error)) error {
+	errChanged := errors.New("changed since the preview")
+	var f found
+	err := pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) (err error) {
+		if f, err = change(tx); err == nil && !f.Refused && f.state != p.Expect {
+			return errChanged // rolls the change back
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, errChanged):
+		f.Refusal = pgscan.Refusal{Refused: true, Reason: what + " was changed since the preview" + queue.Choose(f.since == "", "", ", ") + f.since + ": plan the change again"}
+	case err != nil:
+		return err
+	}
+	recordOne(res, id, f.done, f.answer)
+	return nil
 }
 
 // applyMany calls an action function for many targets and records the outcome of each.

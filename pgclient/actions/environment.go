@@ -3,6 +3,8 @@ package actions
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -31,8 +33,8 @@ type environmentAnswer struct {
 	Confirm string     `json:"confirm"`
 }
 
-func (c *Planner) environment(ctx context.Context, r queue.Request, name *string, dry bool) (a environmentAnswer, err error) {
-	err = c.act.QueryRow(ctx, "SELECT public.fn_queue_environment_set($1::text, $2::text, $3::text, $4::text, $5::text, $6::boolean)",
+func setEnvironment(ctx context.Context, q rowQuerier, r queue.Request, name *string, dry bool) (a environmentAnswer, err error) {
+	err = q.QueryRow(ctx, "SELECT public.fn_queue_environment_set($1::text, $2::text, $3::text, $4::text, $5::text, $6::boolean)",
 		r.Args["environment"], r.Args["guard"], name, r.Actor, r.Reason, dry).Scan(&a)
 	return a, err
 }
@@ -42,14 +44,14 @@ func planEnvironment(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if typed := p.Request.Args[confirmArg]; typed != "" {
 		name = &typed
 	}
-	a, err := c.environment(ctx, p.Request, name, true)
+	a, err := setEnvironment(ctx, c.act, p.Request, name, true)
 	if err != nil {
 		return err
 	}
 	if a.Refused {
 		return refuse(p, a.Rule, a.Reason)
 	}
-	p.Count, p.Confirm, p.Request.Confirm = 1, a.Confirm, a.Confirm
+	p.Count, p.Expect, p.Confirm, p.Request.Confirm = 1, a.Before.String(), a.Confirm, a.Confirm
 	p.Results = []queue.Outcome{{ID: queue.EnvironmentFlag, Outcome: "would_set"}}
 	addLine(p, "now", "%s", a.Before)
 	addLine(p, "new", "%s", a.After)
@@ -61,9 +63,8 @@ func applyEnvironment(ctx context.Context, c *Planner, p queue.Plan, res *queue.
 	if p.Confirm != "" { // the name was typed with the request or in the preview
 		name = &p.Confirm
 	}
-	a, err := c.environment(ctx, p.Request, name, false)
-	if err == nil {
-		recordOne(res, queue.EnvironmentFlag, "set", a.answer)
-	}
-	return err
+	return c.applySeen(ctx, p, res, queue.EnvironmentFlag, "the environment", func(tx pgx.Tx) (found, error) {
+		a, err := setEnvironment(ctx, tx, p.Request, name, false)
+		return found{answer: a.answer, state: a.Before.String(), since: "to " + a.Before.String(), done: "set"}, err
+	})
 }

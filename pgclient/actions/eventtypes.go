@@ -2,7 +2,6 @@ package actions
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -79,23 +78,8 @@ func planEventType(ctx context.Context, c *Planner, p *queue.Plan) error {
 }
 
 func applyEventType(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
-	errChanged := errors.New("the event type was changed")
-	var a eventTypeAnswer
-	err := pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) (err error) {
-		if a, err = setEventType(ctx, tx, p.Request, false); err != nil {
-			return err
-		}
-		if !a.Refused && p.Expect != a.Before.String() {
-			return errChanged // rolls the change back
-		}
-		return nil
+	return c.applySeen(ctx, p, res, p.Request.Targets[0], "the event type", func(tx pgx.Tx) (found, error) {
+		a, err := setEventType(ctx, tx, p.Request, false)
+		return found{answer: answer{Refusal: a.Refusal}, state: a.Before.String(), done: queue.Choose(a.Before == nil, "registered", "changed")}, err
 	})
-	switch {
-	case errors.Is(err, errChanged):
-		a.Refusal = pgscan.Refusal{Refused: true, Reason: "the event type was changed since the preview: plan the change again"}
-	case err != nil:
-		return err
-	}
-	recordOne(res, p.Request.Targets[0], queue.Choose(a.Before == nil, "registered", "changed"), answer{Refusal: a.Refusal})
-	return nil
 }

@@ -132,9 +132,7 @@ func applyRegister(ctx context.Context, c *Planner, p queue.Plan, res *queue.Res
 	return nil
 }
 
-func register(ctx context.Context, q interface {
-	QueryRow(context.Context, string, ...any) pgx.Row
-}, r queue.Request) (a answer, err error) {
+func register(ctx context.Context, q rowQuerier, r queue.Request) (a answer, err error) {
 	cadence, threshold, err := registration(r)
 	if err != nil {
 		return a, err
@@ -207,14 +205,21 @@ func planOwner(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if err != nil {
 		return err
 	}
-	p.Count = 1
+	p.Count, p.Expect = 1, h.Owner.String()
 	p.Lines = append(p.Lines, line("executor", "%s", h.ID), line("before", "%s", cmp.Or(h.Owner.String(), "every member of dot_executor")), owner)
 	return nil
 }
 
 func applyOwner(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	r := p.Request
-	return c.applyOne(ctx, res, r.Targets[0], "changed", "SELECT public.fn_queue_executor_owner_set($1::text, $2::text, $3::text, $4::text)", r.Targets[0], r.Args["owner-role"], r.Actor, r.Reason)
+	return c.applySeen(ctx, p, res, r.Targets[0], "the owner role", func(tx pgx.Tx) (found, error) {
+		var a struct {
+			answer
+			Before queue.Text `json:"before"`
+		}
+		err := tx.QueryRow(ctx, "SELECT public.fn_queue_executor_owner_set($1::text, $2::text, $3::text, $4::text)", r.Targets[0], r.Args["owner-role"], r.Actor, r.Reason).Scan(&a)
+		return found{answer: a.answer, state: a.Before.String(), since: "to " + a.Before.String(), done: "changed"}, err
+	})
 }
 
 func planDeregister(ctx context.Context, c *Planner, p *queue.Plan) error {

@@ -1,6 +1,7 @@
 package actions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,8 +82,17 @@ type jobSubscription struct {
 	Parallel     int        `json:"max_parallel"`
 	Enabled      bool       `json:"enabled"`
 	Notes        string     `json:"notes"`
+	RegisteredBy string     `json:"registered_by"`
 	UpdatedAt    *time.Time `json:"updated_at"`
 	UpdatedBy    string     `json:"updated_by"`
+}
+
+// seen returns the time of the row's last change, as a text for Plan.Expect.
+func (r *jobSubscription) seen() string {
+	if r == nil {
+		return notFound
+	}
+	return seenAt(r.UpdatedAt)
 }
 
 func (r *jobSubscription) String() string {
@@ -109,6 +119,14 @@ type jobSubscriptionAnswer struct {
 
 // notFound is the value of Plan.Expect if the row did not exist when the plan was made.
 const notFound = "none"
+
+// seenAt returns the time of a row's last change, as a text for Plan.Expect; notFound = there is no row.
+func seenAt(at *time.Time) string {
+	if at == nil {
+		return notFound
+	}
+	return at.UTC().Format(time.RFC3339Nano)
+}
 
 // jobSubscriptionArgs returns the arguments of setJobSubscription, without the last (dry run).
 func jobSubscriptionArgs(r queue.Request) ([]any, error) {
@@ -140,10 +158,7 @@ func planSubscribe(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if a.Refused {
 		return refuse(p, a.Rule, a.Reason)
 	}
-	p.Count, p.Expect = 1, notFound
-	if a.Before != nil && a.Before.UpdatedAt != nil {
-		p.Expect = a.Before.UpdatedAt.UTC().Format(time.RFC3339Nano)
-	}
+	p.Count, p.Expect = 1, a.Before.seen()
 	p.Lines = append(p.Lines, line("executor", "%s (%s)", p.Request.Targets[0], a.After.ExecutorKind),
 		line("for", "%s in %s", orEvery(p.Request.Args["kind"], "every kind"), orEvery(p.Request.Args["domain"], "every domain")),
 		line("before", "%s", a.Before), line("after", "%s", a.After))
@@ -283,48 +298,26 @@ func first(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// applySubscribe saves the subscription, unless it changed since the plan was made.
+// applySubscribe saves the subscription, unless it changed since the plan was made. It locks the row
+// first: the function reads the old values before it locks it.
 func applySubscribe(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	args, err := jobSubscriptionArgs(p.Request)
 	if err != nil {
 		return err
 	}
-	errChanged := errors.New("the job subscription was changed")
-	id := p.Request.Targets[0]
-	var a jobSubscriptionAnswer
-	var by string
-	err = pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) error {
-		now := notFound
-		var at time.Time
-		err := tx.QueryRow(ctx, `SELECT s.updated_at, COALESCE(s.updated_by, s.registered_by) FROM public.job_subscription s WHERE s.executor_id = $1
-			AND s.job_kind IS NOT DISTINCT FROM NULLIF($2, '') AND s.event_domain IS NOT DISTINCT FROM NULLIF($3, '') FOR UPDATE`, args[:3]...).Scan(&at, &by)
-		switch {
-		case err == nil:
-			now = at.UTC().Format(time.RFC3339Nano)
-		case !errors.Is(err, pgx.ErrNoRows):
-			return err
+	return c.applySeen(ctx, p, res, p.Request.Targets[0], "the job subscription", func(tx pgx.Tx) (f found, err error) {
+		if _, err := tx.Exec(ctx, `SELECT FROM public.job_subscription s WHERE s.executor_id = $1::text
+			AND s.job_kind IS NOT DISTINCT FROM NULLIF($2::text, '') AND s.event_domain IS NOT DISTINCT FROM NULLIF($3::text, '') FOR UPDATE`, args[:3]...); err != nil {
+			return f, err
 		}
-		if p.Expect != "" && p.Expect != now {
-			return errChanged
-		}
+		var a jobSubscriptionAnswer
 		if err := tx.QueryRow(ctx, setJobSubscription, append(args, false)...).Scan(&a); err != nil {
-			return err
+			return f, err
 		}
-		if p.Expect == notFound && !a.Refused && !a.Created { // another session created it between the two statements
-			by = a.Before.UpdatedBy
-			return errChanged
+		f = found{answer: answer{Refusal: a.Refusal}, state: a.Before.seen(), done: "created"}
+		if a.Before != nil {
+			f.done, f.since = "changed", "last by "+cmp.Or(a.Before.UpdatedBy, a.Before.RegisteredBy, "an unknown actor")
 		}
-		return nil
+		return f, nil
 	})
-	done := "changed"
-	switch {
-	case errors.Is(err, errChanged):
-		a.Refused, a.AuditID, a.Reason = true, 0, "the job subscription was changed since the preview, last by "+orEvery(by, "an unknown actor")+": plan it again"
-	case err != nil:
-		return err
-	case a.Created:
-		done = "created"
-	}
-	recordOne(res, id, done, answer{Refusal: a.Refusal})
-	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -23,14 +25,24 @@ func producerActions() []entry {
 	}
 }
 
-type producerAnswer struct {
-	answer
-	Before []string `json:"before"`
-	After  []string `json:"after"`
+// producers are the roles whose members may enqueue for an executor kind.
+type producers []string
+
+func (roles producers) String() string {
+	if len(roles) == 0 {
+		return "every producer"
+	}
+	return "members of " + strings.Join(roles, ", ")
 }
 
-func (c *Planner) producer(ctx context.Context, r queue.Request, dry bool) (a producerAnswer, err error) {
-	err = c.act.QueryRow(ctx, "SELECT public.fn_executor_producer_set($1::text, $2::text, $3::boolean, $4::text, $5::text, $6::boolean)",
+type producerAnswer struct {
+	answer
+	Before producers `json:"before"`
+	After  producers `json:"after"`
+}
+
+func setProducer(ctx context.Context, q rowQuerier, r queue.Request, dry bool) (a producerAnswer, err error) {
+	err = q.QueryRow(ctx, "SELECT public.fn_executor_producer_set($1::text, $2::text, $3::boolean, $4::text, $5::text, $6::boolean)",
 		r.Targets[0], r.Args["role"], r.Args["allowed"] == "true", r.Actor, r.Reason, dry).Scan(&a)
 	return a, err
 }
@@ -39,30 +51,23 @@ func planProducer(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if !slices.Contains(queue.ExecutorKinds(), p.Request.Targets[0]) {
 		return refuse(p, "kind", "there is no executor kind "+p.Request.Targets[0]+": use "+strings.Join(queue.ExecutorKinds(), ", "))
 	}
-	a, err := c.producer(ctx, p.Request, true)
+	a, err := setProducer(ctx, c.act, p.Request, true)
 	if err != nil {
 		return err
 	}
 	if a.Refused {
 		return refuse(p, a.Rule, a.Reason)
 	}
-	named := func(roles []string) string {
-		if len(roles) == 0 {
-			return "every producer"
-		}
-		return "members of " + strings.Join(roles, ", ")
-	}
-	p.Count = 1
+	p.Count, p.Expect = 1, a.Before.String()
 	addLine(p, "executor kind", "%s", p.Request.Targets[0])
-	addLine(p, "now", "%s", named(a.Before))
-	addLine(p, "then", "%s", named(a.After))
+	addLine(p, "now", "%s", a.Before)
+	addLine(p, "then", "%s", a.After)
 	return nil
 }
 
 func applyProducer(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
-	a, err := c.producer(ctx, p.Request, false)
-	if err == nil {
-		recordOne(res, p.Request.Targets[0], "changed", a.answer)
-	}
-	return err
+	return c.applySeen(ctx, p, res, p.Request.Targets[0], "the list of producers", func(tx pgx.Tx) (found, error) {
+		a, err := setProducer(ctx, tx, p.Request, false)
+		return found{answer: a.answer, state: a.Before.String(), since: "to " + a.Before.String(), done: "changed"}, err
+	})
 }

@@ -2,7 +2,6 @@ package actions
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -63,13 +62,12 @@ func (r *routing) String() string {
 	return fmt.Sprintf("%s, one job %s for %s per %s/%s", state, r.JobKind, r.Executor, r.Domain, r.EventType)
 }
 
-// seen returns the time of the row's last change, as a text for Plan.Expect; notFound = there is
-// no row.
+// seen returns the time of the row's last change, as a text for Plan.Expect.
 func (r *routing) seen() string {
-	if r == nil || r.UpdatedAt == nil {
+	if r == nil {
 		return notFound
 	}
-	return r.UpdatedAt.UTC().Format(time.RFC3339Nano)
+	return seenAt(r.UpdatedAt)
 }
 
 type routingAnswer struct {
@@ -134,31 +132,12 @@ func planRouting(ctx context.Context, c *Planner, p *queue.Plan) error {
 }
 
 func applyRouting(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
-	errChanged := errors.New("the route or consumer was changed")
-	var a routingAnswer
-	err := pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) (err error) {
-		if a, err = setRouting(ctx, tx, p.Request, false); err != nil {
-			return err
-		}
-		if !a.Refused && p.Expect != "" && p.Expect != a.Before.seen() {
-			return errChanged
-		}
-		return nil
-	})
-	switch {
-	case errors.Is(err, errChanged):
-		by := "an unknown actor"
+	return c.applySeen(ctx, p, res, p.Request.Targets[0], "the route or consumer", func(tx pgx.Tx) (found, error) {
+		a, err := setRouting(ctx, tx, p.Request, false)
+		f := found{answer: answer{Refusal: a.Refusal}, state: a.Before.seen(), done: "created"}
 		if a.Before != nil {
-			by = a.Before.UpdatedBy
+			f.done, f.since = "changed", "last by "+a.Before.UpdatedBy
 		}
-		a.Refusal = pgscan.Refusal{Refused: true, Reason: "the route or consumer was changed since the preview, last by " + by + ": plan the change again"}
-	case err != nil:
-		return err
-	}
-	word := "changed"
-	if a.Before == nil {
-		word = "created"
-	}
-	recordOne(res, p.Request.Targets[0], word, answer{Refusal: a.Refusal})
-	return nil
+		return f, err
+	})
 }

@@ -120,7 +120,7 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_plan TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_plan IS
   'Freezes a selection of dead letters as a bulk operation; nothing happens to them until fn_queue_bulk_run.';
 
--- fn_queue_bulk_turn(id, action, from states, to, actor) → {operation_id, before, state, audit_id}: changes
+-- fn_queue_bulk_turn(id, action, from states, to, actor) → {operation_id, before, state, was, audit_id}: changes
 -- the state of an operation from one of `from states` to `to`, for fn_queue_bulk_run, _pause, _resume and
 -- _abort, which return its result. Refused: not_found; clone (the database is a copy that is not adopted);
 -- state (the operation is in none of the from states). After run and resume, canary and brake count only the
@@ -170,12 +170,15 @@ BEGIN
     p_after => jsonb_build_object('state', p_to, 'requeued', v_old.requeued, 'done', v_old.done,
       'skipped', v_old.skipped, 'failed', v_old.failed),
     p_outcome => 'done'::text, p_operation_id => p_operation_id);
-  RETURN jsonb_build_object('operation_id', p_operation_id, 'before', v_old.state, 'state', p_to, 'audit_id', v_audit);
+  RETURN jsonb_build_object('operation_id', p_operation_id, 'before', v_old.state, 'state', p_to, 'audit_id', v_audit,
+    'was', jsonb_build_object('rate_per_second', v_old.rate_per_second, 'state', v_old.state, 'state_at',
+      v_old.state_at));
 END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_turn IS
   'Moves a bulk operation from one state to another. Internal.';
 
--- fn_queue_bulk_run|pause|resume|abort(id, actor) → {operation_id, before, state, audit_id}; refused as in
+-- fn_queue_bulk_run|pause|resume|abort(id, actor) → {operation_id, before, state, was, audit_id}; was holds
+-- rate_per_second, state and state_at before the change; refused as in
 -- fn_queue_bulk_turn. Abort is final; the dead letters of items that were not carried out stay open.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_run(p_operation_id bigint, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -213,8 +216,8 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_abort TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_abort IS
   'Ends a bulk operation for good; dead letters that it has not reached stay open.';
 
--- fn_queue_bulk_set_rate(id, rate, actor) → {operation_id, before, rate_per_second, audit_id}; refused: not_found;
--- state (the operation has ended).
+-- fn_queue_bulk_set_rate(id, rate, actor) → {operation_id, before, rate_per_second, was, audit_id}; was as in
+-- fn_queue_bulk_run; refused: not_found; state (the operation has ended).
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_set_rate(p_operation_id bigint, p_rate numeric, p_actor text)
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -244,7 +247,8 @@ BEGIN
     p_after => jsonb_build_object('rate_per_second', p_rate), p_filter => NULL::text, p_outcome => 'done'::text,
     p_operation_id => p_operation_id);
   RETURN jsonb_build_object('operation_id', p_operation_id, 'before', v_old.rate_per_second, 'rate_per_second',
-    p_rate, 'audit_id', v_audit);
+    p_rate, 'audit_id', v_audit, 'was', jsonb_build_object('rate_per_second', v_old.rate_per_second, 'state',
+      v_old.state, 'state_at', v_old.state_at));
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_set_rate TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_set_rate IS
@@ -928,10 +932,10 @@ END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_others IS
   'Items of a bulk operation whose dead letter somebody else has closed again since. Internal.';
 
--- fn_queue_bulk_undo(id, actor) → {operation_id, undone, skipped, others, audit_id}: undoes the operation and opens its
--- dead letters again. skipped: sagas and jobs that have been attempted, and others: dead letters that somebody else has
--- closed again since. Refused: not_found; state (the operation is planned or running); final (it routed events, and
--- their recipients already have them).
+-- fn_queue_bulk_undo(id, actor) → {operation_id, undone, skipped, others, kind, audit_id}: undoes the operation and
+-- opens its dead letters again. skipped: sagas and jobs that have been attempted, and others: dead letters that
+-- somebody else has closed again since. Refused: not_found; state (the operation is planned or running); final (it
+-- routed events, and their recipients already have them).
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_undo(p_operation_id bigint, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
@@ -994,7 +998,7 @@ BEGIN
       || CASE WHEN v_others > 0 THEN jsonb_build_object('closed_by_others', v_others) ELSE '{}' END,
     p_outcome => 'done'::text, p_operation_id => p_operation_id);
   RETURN jsonb_build_object('operation_id', p_operation_id, 'undone', v_undone, 'skipped', v_skipped,
-    'others', v_others, 'audit_id', v_audit);
+    'others', v_others, 'kind', v_op.kind, 'audit_id', v_audit);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_undo TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_undo IS
