@@ -264,7 +264,7 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 	for name, v := range typed.Args {
 		req.Args[name] = v
 	}
-	ask := asked{action: a, req: req, ready: typed.Flags && a.Ready(req), taken: m.named(req)}
+	ask := asked{action: a, req: req, ready: typed.Flags && a.Ready(req), taken: takenLines(m.scene().acting().named(a, req.Targets), req)}
 	if a.ID == queue.ActReveal && (m.pane().top().page == nil || m.pane().top().id != req.Targets[0]) {
 		// A payload is shown only on the page of its dead letter or job, so
 		// that page is opened first.

@@ -33,27 +33,80 @@ func (at scene) chosen() (rows []int, problem string) {
 	return rows, ""
 }
 
-// titles returns the names of the rows that an action works on. On a page it
-// is the name of the row that the page shows.
-func (at scene) titles() (out []string) {
-	switch l := at.level; {
-	case l.table != nil:
-		rows, _ := at.chosen()
-		for _, i := range rows {
-			out = append(out, l.grid.src.Title(i))
-		}
-	case l.page != nil:
+// listed returns the grid of the open table, or of the table below the open page; nil if there is none.
+func (at scene) listed() *grid {
+	l := at.level
+	if l.page != nil {
 		n := slices.IndexFunc(at.pane.levels, func(x level) bool { return x.page != nil && x.id == l.id })
-		if n < 1 || at.pane.levels[n-1].table == nil {
+		if n < 1 {
 			return nil
 		}
-		if g := &at.pane.levels[n-1].grid; g.src.Title != nil {
-			if i := g.index(l.id); i >= 0 {
-				out = append(out, g.src.Title(g.order[i]))
-			}
+		l = &at.pane.levels[n-1]
+	}
+	if l.table == nil || l.grid.src.Title == nil {
+		return nil
+	}
+	return &l.grid
+}
+
+// titles returns the names of the targets of a request that was made by a key. Numbers that no row has
+// as its id are parts of the row under the cursor or of the open page, which then has the name; with
+// selected rows they are named by their numbers only.
+func (at scene) titles(a queue.Action, req queue.Request) (out []string) {
+	g := at.listed()
+	if g == nil {
+		return nil
+	}
+	if out = at.named(a, req.Targets); out != nil {
+		return out
+	}
+	var rows []int
+	i, ok := g.current()
+	switch {
+	case at.level.page != nil:
+		if n := g.index(at.level.id); n >= 0 {
+			rows = []int{g.order[n]}
 		}
+	case req.Filters() != nil && g.selectable(i):
+		rows, _ = at.chosen()
+	case ok && (req.Filters() != nil || len(g.selected) == 0 && slices.ContainsFunc(req.Targets, numbered.MatchString)): // a filter stands for a row that cannot be selected
+		rows = []int{i}
+	}
+	for _, i := range rows {
+		out = append(out, g.src.Title(i))
 	}
 	return out
+}
+
+// named returns the names of the targets of an action if the open table, or that below the open page,
+// shows rows that the action takes, and all of them; else nil.
+func (at scene) named(a queue.Action, targets []string) (out []string) {
+	g := at.listed()
+	if g == nil || !worksIn(a, at.pane.ID) && at.target(a.ID) == nil {
+		return nil
+	}
+	row := map[string]int{}
+	for i := range g.src.Len {
+		row[rowTaken(a, g.src.ID(i))] = i
+	}
+	for _, id := range targets {
+		i, ok := row[id]
+		if !ok {
+			return nil
+		}
+		out = append(out, g.src.Title(i))
+	}
+	return out
+}
+
+// rowTaken returns the id by which an action takes the row with this id; "" if it takes no such row.
+// Webhooks (7) lists endpoints and leases, whose numbers may be the same.
+func rowTaken(a queue.Action, row string) string {
+	job, lease := views.WebhookJob(row)
+	if _, err := strconv.ParseInt(row, 10, 64); a.ID == queue.ActLeaseRelease && err == nil {
+		return ""
+	}
+	return queue.Choose(lease && a.ID == queue.ActLeaseRelease, job, row)
 }
 
 // notTaken is the label of the lines that count rows that are not targets: selected ones that the
@@ -66,7 +119,7 @@ func (at scene) taken(a queue.Action, req queue.Request) []queue.PlanLine {
 	if at.level.grid.all {
 		return takenLines(nil, req)
 	}
-	titles := at.titles()
+	titles := at.titles(a, req)
 	out := takenLines(titles, req)
 	if tally := at.pane.tally; tally != nil && at.level.table != nil && len(at.pane.levels) == 1 && len(titles) > 1 {
 		rows, _ := at.chosen()
@@ -83,21 +136,6 @@ func (at scene) taken(a queue.Action, req queue.Request) []queue.PlanLine {
 		})
 	}
 	return out
-}
-
-// named returns the same lines as taken, for a request that was typed as a
-// command. It has the names only if the open table shows all targets; else the
-// lines have the ids, and the names follow (root.look).
-func (m *root) named(req queue.Request) []queue.PlanLine {
-	var titles []string
-	if g := &m.pane().top().grid; g.src.Title != nil {
-		for _, id := range req.Targets {
-			if i := g.index(id); i >= 0 {
-				titles = append(titles, g.src.Title(g.order[i]))
-			}
-		}
-	}
-	return takenLines(queue.Choose(len(titles) == len(req.Targets), titles, nil), req)
 }
 
 // numbered matches an id that says nothing to a person: a number, a UUID, either of them with its

@@ -71,6 +71,44 @@ func TestFormSaysWhatIsTaken(t *testing.T) {
 	}
 }
 
+// A form names the rows that its action takes, and no others: not the selected rows of the table below,
+// and not rows of another kind that have the same number.
+func TestFormNamesNoOtherRow(t *testing.T) {
+	for _, x := range []struct {
+		keys []string
+		line string
+		want string
+	}{
+		{[]string{"7", "G", "space", "g", "g", "D"}, "", `^hooks\.acme\.example for order\.created \(5\)$`},
+		{[]string{"7", "ctrl+a", "g", "g", "E"}, "", `^hooks\.acme\.example for order\.created \(5\)$`},
+		{[]string{"7", "G", "D"}, "", `^hooks\.partner\.example for user\.signed_up \(2\)$`},
+		{[]string{"7", "j", "L"}, "", `^delivery to api\.slow\.example by bastion-1/5b1f77aa \(88001\)$`},
+		{[]string{"8", "G", "space", "g", "g", "C"}, "", `^[a-z.]+ in [a-z]+$`},
+		{[]string{"4", "O"}, "", `^[A-Za-z_]+$`},
+		{[]string{"g", "s"}, "webhook disable 3", "^3(,|$)"},
+		{[]string{"g", "s"}, "ops abort 3", "^3(,|$)"},
+		{[]string{"7"}, "lease release 5", "^5(,|$)"},
+		{[]string{"7"}, "endpoint suspend 12", `^api\.slow\.example for invoice\.sent \(12\)$`},
+	} {
+		s := newStore()
+		run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+			c.press(x.keys...)
+			if x.line != "" {
+				c.press(":")
+				c.typing(x.line)
+				c.press("enter")
+			}
+			taken := ""
+			c.model(func(m *root) {
+				if len(m.over) == 1 {
+					taken = m.over[0].(*dialog).taken[0].Value.String()
+				}
+			})
+			require.Regexp(t, x.want, taken, "%v %s", x.keys, x.line)
+		})
+	}
+}
+
 // A form that knows only the numbers of its targets reads their names, with the plan of its request:
 // that the row is not on the screen, or that the page was opened without its list, makes no
 // difference. The form takes keys meanwhile, and without an answer it has the numbers.
