@@ -23,6 +23,9 @@ func (m *root) startPlan(d *dialog) tea.Cmd {
 		r := d.req
 		d.asked = &r
 	}
+	if d.action.Guards() { // the guard of the database may have changed since the dialog opened
+		d.asked.Confirm = m.production()
+	}
 	return m.plan(d.serial, *d.asked)
 }
 
@@ -50,10 +53,16 @@ func (m *shell) planHere(r queue.Request) queue.Plan {
 	return p
 }
 
-// startApply carries out the plan. The store first compares the plan with the current rows.
+// startApply carries out the plan. The store first compares the plan with the current rows. If the
+// database was guarded, or renamed, while the preview was open, the preview asks for the name first.
 func (m *root) startApply(d *dialog) tea.Cmd {
 	if off := m.off(d.action); off != "" {
 		d.finish(queue.Result{Refused: off}, nil, m.o.Now())
+		return later(quietFor, armMsg{})
+	}
+	if name := m.production(); name != d.production && m.locked(d.action, d.plan.Count) {
+		d.production = name
+		d.preview(d.plan, true, m.o.Now())
 		return later(quietFor, armMsg{})
 	}
 	if d.production != "" && len(d.typed) > 0 && d.typed[0].arg.Name == d.production {
@@ -85,6 +94,7 @@ func (m *root) planned(msg plannedMsg) tea.Cmd {
 	if msg.err != nil {
 		d.finish(queue.Result{Refused: why(msg.err)}, nil, m.o.Now())
 	} else {
+		d.production = m.production()
 		d.preview(msg.plan, m.locked(d.action, msg.plan.Count), m.o.Now())
 	}
 	return later(quietFor, armMsg{})

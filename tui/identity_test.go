@@ -48,3 +48,37 @@ func TestReadsNeedOneConnection(t *testing.T) {
 		require.Equal(t, 1, s.busiest())
 	})
 }
+
+// A guard that is set while a form or a preview is open asks for the name, too.
+func TestGuardSetWhileADialogIsOpen(t *testing.T) {
+	guard := func(c *console) {
+		c.store.set(func(s *fakeStore) { s.session.Environment = queue.ReadEnvironment("queue", "prod-eu guarded") })
+		c.rest(sessionLife + 5*time.Second)
+	}
+	for _, early := range []bool{true, false} { // while the form is open, or the preview
+		s := newStore()
+		run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+			c.press("g", "s", "D")
+			c.typing("too loud")
+			if early {
+				guard(c)
+			}
+			c.press("enter")
+			c.rest(quiet)
+			if early {
+				require.Equal(t, "prod-eu", last(s.asked()).Confirm, "the command that it prints has the name")
+				c.press("tab")
+			} else {
+				guard(c)
+			}
+			c.press("tab", "enter")
+			c.rest(quiet)
+			require.Empty(t, s.did(), "nothing was typed")
+			c.sees("PROD-EU", "type prod-eu")
+			c.typing("prod-eu")
+			c.press("tab", "tab", "enter")
+			c.rest(quiet)
+			require.Len(t, s.did(), 1)
+		})
+	}
+}
