@@ -23,6 +23,7 @@ import (
 const exitPanic = 2
 
 func main() {
+	outliveReaders()
 	actAsInit()
 	startQuickly()
 	embedded.SuperviseMain()
@@ -31,6 +32,12 @@ func main() {
 	stop()
 	os.Exit(code)
 }
+
+// outliveReaders makes a write to a pipe that nobody reads any more fail, also on standard output and
+// standard error, where SIGPIPE would end the process: a host without its log goes on, and a verb says
+// that its answer was cut off. Nobody reads the channel. The signal is not ignored, because the
+// commands of handlers would inherit that.
+func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // startQuickly makes the garbage collector wait for a heap of 16 MiB instead of
 // 4 in the first two seconds: two collections during the start took a quarter of
