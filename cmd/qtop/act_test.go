@@ -153,3 +153,25 @@ func TestVerbRefusesWhatTheFormRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A flag that selects jobs and has no value, such as "$KIND" of a script that did not set it, does not
+// widen the selection: it is refused, before the verb connects.
+func TestAnEmptySelectionIsRefused(t *testing.T) {
+	for _, x := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--status", "queued", "--filter", ""}, "--filter is empty"},
+		{[]string{"--status", "queued", "--filter", "  "}, "--filter is empty"},
+		{[]string{"--kind", "kg.reindex", "--filter", ""}, "--filter is empty"},
+		{[]string{"--kind", "", "--domain", "kg"}, "--kind is empty"},
+		{[]string{"--kind", "kg.reindex", "--domain", ""}, "--domain is empty"},
+		{[]string{"--kind", "kg.reindex", "--status", ""}, "--status is empty"},
+		{[]string{"--status", "queued"}, "--status alone would select jobs of every kind"},
+	} {
+		var out, errs strings.Builder
+		args := append([]string{"job", "cancel", "--dsn", "postgres://nobody@127.0.0.1:1/none", "--reason", "r", "--yes"}, x.args...)
+		require.Equal(t, 2, run(t.Context(), args, strings.NewReader(""), &out, &errs), x.args)
+		require.Contains(t, errs.String(), x.says, x.args)
+	}
+}

@@ -36,7 +36,12 @@ func cancelLane(a *app, v *verb) {
 	a.completeLanes(v.cmd)
 	_ = v.cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(queue.LiveJobStatuses(), cobra.ShellCompDirectiveNoFileComp))
 	v.more = func(r *queue.Request) error {
-		if status != "" && kind == "" && domain == "" && !f.Changed("filter") {
+		for _, flag := range [][2]string{{"filter", r.Filter}, {"kind", kind}, {"domain", domain}, {"status", status}} {
+			if f.Changed(flag[0]) && strings.TrimSpace(flag[1]) == "" { // such as "$KIND" of a script that did not set it: more jobs would be selected
+				return usage("--"+flag[0]+" is empty", "command line", "give it a value or leave it out")
+			}
+		}
+		if status != "" && kind == "" && domain == "" && r.Filter == "" {
 			return usage("--status alone would select jobs of every kind", "command line", "add --kind, --domain or both")
 		}
 		r.Filter = strings.TrimSpace(queue.LaneFilter(kind, domain, status) + " " + r.Filter)
