@@ -390,6 +390,9 @@ say "removed and purged: the $(wc -l <"$work/files.before") names and users are 
 inside dpkg -i /packages/next.deb >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; fail "dpkg -i of the new package"; }
 [[ $(inside stat -c '%U:%G %a' /etc/qtop /etc/qtop/config.yaml | tr '\n' ' ') == "root:qtop 750 root:qtop 640 " ]] || fail "rights of /etc/qtop of the new package"
 inside setpriv --reuid=qtop --regid=qtop --init-groups env XDG_CONFIG_HOME=/etc qtop config check >/dev/null || fail "the sample configuration of the new package is not valid"
+# What rpm does to the folder and an unchanged file at an upgrade, and then with the script.
+inside sh -c "chgrp root /etc/qtop /etc/qtop/config.yaml && sh /var/lib/dpkg/info/qtop.postinst 2" >"$work/rpm.log" 2>&1 || { cat "$work/rpm.log"; fail "postinstall at an upgrade by rpm"; }
+inside setpriv --reuid=qtop --regid=qtop --init-groups env XDG_CONFIG_HOME=/etc qtop config check >/dev/null || fail "after an upgrade by rpm hosts cannot read their configuration"
 inside sh -c "dpkg -r qtop && dpkg -i /packages/next.deb" >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; fail "dpkg -i after dpkg -r"; }
 [[ $(inside stat -c '%U:%G %a' /etc/qtop/config.yaml) == "root:qtop 640" ]] || fail "the configuration is gone after a removal"
 inside dpkg -P qtop >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; fail "dpkg -P of the new package"; }

@@ -20,11 +20,15 @@ else
 	getent passwd qtop >/dev/null || useradd --system --gid qtop --home-dir /nonexistent --no-create-home \
 		--shell /usr/sbin/nologin --comment "qtop worker hosts" qtop
 fi
-# What an administrator changed later stays.
 if [ -n "$first" ]; then
 	[ -e /etc/qtop/config.yaml ] || install -m 0640 /usr/share/qtop/config.yaml /etc/qtop/config.yaml
 	chgrp qtop /etc/qtop /etc/qtop/config.yaml
-fi
+elif [ "$1" != configure ]; then
+	# At each upgrade rpm gives the folder, and the file if nobody has changed it, back to root:root.
+	for name in /etc/qtop /etc/qtop/config.yaml; do
+		[ "$(stat -c %U:%G "$name" 2>/dev/null)" != root:root ] || chgrp qtop "$name"
+	done
+fi # with dpkg, what an administrator changed later stays
 
 [ -d /run/systemd/system ] || exit 0
 systemctl daemon-reload
