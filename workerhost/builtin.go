@@ -7,33 +7,28 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
+// builtIn reports whether a job kind is the name of a tick worker, which every host runs as a job.
+func builtIn(kind string) bool {
+	return kind != loopJobs && slices.Contains(LoopNames(), kind)
+}
+
 // withBuiltIn returns the given handlers plus the built-in ones, which run the tick workers of
-// the catalogue as jobs. It fails if a given handler is nil or its kind is a built-in kind.
-func withBuiltIn(client *work.Client, given map[string]handler.Handler) (map[string]handler.Handler, error) {
-	all := make(map[string]handler.Handler, len(given))
-	for _, w := range catalogue() {
-		if w.name != loopJobs {
-			all[w.name] = tickHandler(client, w.name)
+// the catalogue as jobs.
+func withBuiltIn(client *work.Client, given map[string]handler.Handler) map[string]handler.Handler {
+	all := maps.Clone(given)
+	if all == nil {
+		all = map[string]handler.Handler{}
+	}
+	for _, name := range LoopNames() {
+		if builtIn(name) {
+			all[name] = tickHandler(client, name)
 		}
 	}
-	for _, kind := range slices.Sorted(maps.Keys(given)) {
-		bad := func(what, do string) error {
-			return queue.NewError(queue.KindConfig, what, "handlers, kind "+kind, do)
-		}
-		switch {
-		case all[kind] != nil:
-			return nil, bad("this job kind is built in", "give your handler another kind")
-		case given[kind] == nil:
-			return nil, bad("the handler is nil", "set a handler or remove the entry")
-		}
-		all[kind] = given[kind]
-	}
-	return all, nil
+	return all
 }
 
 // tickHandler runs a tick worker as a job.

@@ -40,6 +40,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -120,14 +121,41 @@ type Host struct {
 // instance, in at most 200 characters.
 const mostID = 200 - 9
 
-// New prepares a host; Run starts its work. New fails if the client has no work pool, or if the
-// options name an unknown loop or a handler that is not allowed.
+// Check returns the error with which New refuses the options, without a client: the id is too long,
+// a loop is unknown, or a handler is not allowed. The error joins all problems, each one line and a
+// *queue.Error of KindConfig.
+func (o Options) Check() error {
+	var problems []error
+	bad := func(what, where, do string) {
+		problems = append(problems, queue.NewError(queue.KindConfig, what, where, do))
+	}
+	if n := utf8.RuneCountInString(o.ID); n > mostID {
+		bad(fmt.Sprintf("the host id has %d characters", n), "host_id", fmt.Sprintf("use at most %d", mostID))
+	}
+	for _, name := range o.Loops {
+		if !slices.Contains(LoopNames(), name) {
+			bad("there is no loop "+name, "loops", "use one of "+strings.Join(LoopNames(), ", "))
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(o.Handlers)) {
+		switch {
+		case builtIn(kind):
+			bad("this job kind is built in", "handlers, kind "+kind, "give your handler another kind")
+		case o.Handlers[kind] == nil:
+			bad("the handler is nil", "handlers, kind "+kind, "set a handler or remove the entry")
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// New prepares a host; Run starts its work. New fails if the client has no work pool, or with the
+// error of Check.
 func New(c *pgclient.Client, o Options) (*Host, error) {
 	if c.Work() == nil {
 		return nil, errors.New("workerhost: the client has no work pool (Options.WorkConns)")
 	}
-	if n := utf8.RuneCountInString(o.ID); n > mostID {
-		return nil, queue.NewError(queue.KindConfig, fmt.Sprintf("the host id has %d characters", n), "host_id", fmt.Sprintf("use at most %d", mostID))
+	if err := o.Check(); err != nil {
+		return nil, err
 	}
 	o.Concurrency = cmp.Or(max(o.Concurrency, 0), 64)
 	o.PerEndpoint = cmp.Or(max(o.PerEndpoint, 0), 8)
@@ -142,10 +170,7 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	}
 	o.Log = quieten(cmp.Or(o.Log, slog.New(slog.DiscardHandler)))
 	db := work.New(c)
-	handlers, err := withBuiltIn(db, o.Handlers)
-	if err != nil {
-		return nil, err
-	}
+	handlers := withBuiltIn(db, o.Handlers)
 	instance := uuid.New()
 	workerID := o.ID + "/" + instance.String()[:8] // names this host in leases and logs
 	log := o.Log.With("worker_id", workerID)
@@ -168,11 +193,6 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 		Every:      func() time.Duration { return h.settings.every(loopWebhook) },
 		OnReported: func() { all.notifyNext(loopWebhook, map[string]int64{"reported": 1}) },
 		OnUnsigned: h.row.heartbeatNow,
-	}
-	for _, name := range o.Loops {
-		if all.get(name) == nil {
-			return nil, queue.NewError(queue.KindConfig, "there is no loop "+name, "loops", "use one of "+strings.Join(LoopNames(), ", "))
-		}
 	}
 	return h, nil
 }

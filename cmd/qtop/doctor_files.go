@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/qtop/qtop/config"
 	"github.com/qtop/qtop/pgclient/inspect"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
@@ -20,7 +21,11 @@ func fileFindings(_ context.Context, x patient) (all []finding) {
 	}
 	secrets, err := sender.NewSecrets(secretSources(x.settings.Delivery.Secrets))
 	if err != nil {
-		return append(all, finding{"bad", "signing", queue.Said(err), "correct delivery.secrets"})
+		wrong, _ := config.AsProblems(problems(err))
+		for _, p := range wrong {
+			all = append(all, finding{"bad", "signing", queue.Clean(secrecy.Mask(p.What + " (" + p.Where + ")")), p.Do})
+		}
+		return all
 	}
 	for _, ref := range secrets.Refs() {
 		if _, fault := secrets.Look(ref); fault != nil {

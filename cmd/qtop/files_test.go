@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -127,6 +128,55 @@ func TestConfigCheckReadsTheFilesOfTheConnection(t *testing.T) {
 	require.NoError(t, os.WriteFile(secret, []byte("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), 0o600))
 	said, _ = check("host=db.example", "")
 	require.Equal(t, "the configuration is fine\n", said)
+}
+
+// What a worker host refuses in its settings when it starts, config check finds before, all at once:
+// one line for each.
+func TestConfigCheckRefusesWhatAHostRefuses(t *testing.T) {
+	t.Parallel()
+	const dsn = "postgres://nobody@127.0.0.1:1/none"
+	for _, x := range []struct {
+		env  []string
+		says []string
+	}{
+		{[]string{"QTOP_LOOPS=webhok_worker,job_exector"}, []string{"there is no loop webhok_worker (loops)", "there is no loop job_exector (loops)"}},
+		{[]string{`QTOP_HANDLERS=[{"kind":"webhook_router","command":["/bin/true"]},{"kind":"lease_reaper","command":["/bin/true"]}]`},
+			[]string{"this job kind is built in (handlers, kind lease_reaper)", "this job kind is built in (handlers, kind webhook_router)"}},
+		{[]string{"QTOP_HOST_ID=" + strings.Repeat("x", 192), "QTOP_LOOPS=nothing"}, []string{"the host id has 192 characters (host_id)", "there is no loop nothing"}},
+		{[]string{"QTOP_DELIVERY_SECRETS=acme 2026=env:X,süd=env:X,whsec_abc=env:X"},
+			[]string{`this is no ref of a secret (delivery.secrets, entry 1, ref "acme 2026")`, "entry 2", "entry 3, ref (a secret, not a reference)"}},
+		{[]string{`QTOP_HANDLERS=[{"kind":"a","command":["/no/such/program"]}]`, "QTOP_DELIVERY_SECRETS=a b=env:X"}, []string{"handlers, entry 1, kind a", "delivery.secrets, entry 1"}},
+	} {
+		for _, verb := range [][]string{{"config", "check"}, {"worker"}} {
+			cmd := qtop(t, dsn, verb...)
+			cmd.Env = append(cmd.Env, x.env...)
+			out, _ := cmd.CombinedOutput()
+			require.Equal(t, 78, cmd.ProcessState.ExitCode(), "%v %v: %s", verb, x.env, out)
+			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+			require.Len(t, lines, len(x.says), "%v: %s", verb, out)
+			for i, want := range x.says {
+				require.Contains(t, lines[i], want, verb)
+			}
+		}
+	}
+}
+
+// Mistakes of every kind are found in one run, and a command that others may write counts once.
+func TestConfigCheckFindsEverythingAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	bin, ca := filepath.Join(dir, "resize"), filepath.Join(dir, "db-ca.pem")
+	require.NoError(t, os.WriteFile(bin, nil, 0o700)) //nolint:gosec // it is a program
+	require.NoError(t, os.Chmod(bin, 0o777))          //nolint:gosec // the fault that the test makes
+	cmd := qtop(t, "host=db.example sslrootcert="+ca, "config", "check", "--loops", "job_executor,nothing")
+	cmd.Env = append(cmd.Env, `QTOP_HANDLERS=[{"kind":"a","command":["/no/such/program"]},{"kind":"b","command":["`+bin+`"]}]`)
+	out, _ := cmd.CombinedOutput()
+	require.Equal(t, 78, cmd.ProcessState.ExitCode())
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	require.Len(t, lines, 4, "%s", out)
+	for i, want := range []string{"run chmod go-w " + bin, "kind a", "there is no loop nothing", ca} {
+		require.Contains(t, lines[i], want)
+	}
 }
 
 // The doctor names the subscriptions that hosts cannot sign, and what is wrong

@@ -36,7 +36,7 @@ func (a *app) probe(ctx context.Context, url, secretRef string, subscription int
 	if secretRef != "" {
 		secrets, err := sender.NewSecrets(secretSources(a.settings.Delivery.Secrets))
 		if err != nil {
-			return actions.ProbeAnswer{}, err
+			return actions.ProbeAnswer{}, problems(err)
 		}
 		keys, fault := secrets.Look(secretRef)
 		if fault != nil {

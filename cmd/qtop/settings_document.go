@@ -29,7 +29,7 @@ The first of these that has the setting decides:
 6. the default.
 
 ` + "`qtop config show --origin`" + ` prints each value with its source, ` + "`qtop config check`" + ` lists everything that is wrong, with the line of the file
-and the name that is most likely meant; it also checks the programs of handlers, as a worker host does when it starts, and reads
+and the name that is most likely meant; it also checks loops, the host id, handlers and refs of secrets, as a worker host does when it starts, and reads
 the files of the connection string and of secrets. Run it as the user who will run qtop: of a service ` + "`sudo -u qtop env XDG_CONFIG_HOME=/etc qtop --profile main config check`" + `.
 An unknown key is an error, never ignored. A file with a password must be readable by its owner
 alone (` + "`chmod 600`" + `).

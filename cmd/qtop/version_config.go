@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/qtop/qtop/config"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
@@ -70,16 +73,8 @@ func configCmd(a *app) *cobra.Command {
 	cmd.AddCommand(show, &cobra.Command{
 		Use: "check", Example: "qtop config check", Short: "Read every source and file that the settings name, as the user who runs this; exit 78 and list the problems when there are any", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if err := refused(hostFiles(a.settings)); err != nil {
+			if err := a.wrong(); err != nil {
 				return err
-			}
-			if _, err := a.handlers(a.settings.Loops, nil); err != nil {
-				return err
-			}
-			for _, dsn := range []string{a.settings.DSN, cmp.Or(a.settings.ListenDSN, a.settings.DSN)} {
-				if _, err := pgpool.ParseDSN(dsn); err != nil {
-					return err
-				}
 			}
 			warnings := []queue.Text{}
 			for _, f := range append(a.files, hostFiles(a.settings)...) {
@@ -100,6 +95,25 @@ func configCmd(a *app) *cobra.Command {
 		},
 	})
 	return cmd
+}
+
+// wrong lists everything in the settings that a worker host refuses when it starts, or that refuses a
+// connection; nil: there is nothing.
+func (a *app) wrong() error {
+	files := hostFiles(a.settings)
+	_, hostErr := a.hostOptions(nil, nil, nil)
+	errs := []error{refused(files), hostErr}
+	for _, dsn := range slices.Compact([]string{a.settings.DSN, cmp.Or(a.settings.ListenDSN, a.settings.DSN)}) {
+		_, err := pgpool.ParseDSN(dsn)
+		errs = append(errs, err)
+	}
+	all, wrong := config.AsProblems(problems(errs...))
+	if !wrong {
+		return nil
+	}
+	return slices.DeleteFunc(all, func(p config.Problem) bool { // a handler refuses a file that is in the list already
+		return slices.ContainsFunc(files, func(f fileFinding) bool { return strings.HasSuffix(p.What, `": `+f.What) })
+	})
 }
 
 // showConfig prints every setting.

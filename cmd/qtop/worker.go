@@ -35,26 +35,41 @@ type lookup = func(context.Context, string) ([]netip.Addr, error)
 // loops of the settings. own: handlers in addition to those of the settings.
 // lookup: how host names are resolved, nil means by the system.
 func (a *app) host(client *pgclient.Client, loops []string, log *slog.Logger, own map[string]handler.Handler, lookup lookup) (*workerhost.Host, error) {
+	o, err := a.hostOptions(loops, own, lookup)
+	if err != nil {
+		return nil, err
+	}
+	o.Log = log
+	return workerhost.New(client, o)
+}
+
+// hostOptions returns the options of a worker host with the current settings,
+// for host. Its error lists everything in the settings that a host refuses.
+func (a *app) hostOptions(loops []string, own map[string]handler.Handler, lookup lookup) (workerhost.Options, error) {
 	s := a.settings
 	if loops == nil && len(s.Loops) > 0 {
 		loops = s.Loops
 	}
-	handlers, err := a.handlers(loops, lookup)
-	if err != nil {
-		return nil, err
+	handlers, handlersErr := a.handlers(loops, lookup)
+	if handlers == nil {
+		handlers = map[string]handler.Handler{}
 	}
 	maps.Copy(handlers, own)
-	secrets, err := sender.NewSecrets(secretSources(s.Delivery.Secrets))
-	if err != nil {
-		return nil, err
-	}
-	return workerhost.New(client, workerhost.Options{
+	secrets, secretsErr := sender.NewSecrets(secretSources(s.Delivery.Secrets))
+	o := workerhost.Options{
 		ID: s.HostID, Version: version(), Loops: loops, Concurrency: s.Concurrency, PerEndpoint: s.Delivery.PerEndpoint,
-		Grace: max(s.Grace, time.Millisecond), Log: log, // 0 would be the default
+		Grace:   max(s.Grace, time.Millisecond), // 0 would be the default
 		Secrets: secrets, Handlers: handlers, Executor: s.Executor, JobTimeout: longestAttempt, Operator: s.Actor,
-		Sender: sender.New(sender.Config{
-			Version: version(), Allow: s.Delivery.AllowNetworks, PlainHTTP: s.Delivery.AllowPlainHTTP, Concurrency: s.Concurrency, Lookup: lookup,
-		}),
+		Sender: a.sender(lookup),
+	}
+	return o, problems(handlersErr, secretsErr, o.Check())
+}
+
+// sender returns a sender with the current settings.
+func (a *app) sender(lookup lookup) *sender.Sender {
+	s := a.settings
+	return sender.New(sender.Config{
+		Version: version(), Allow: s.Delivery.AllowNetworks, PlainHTTP: s.Delivery.AllowPlainHTTP, Concurrency: s.Concurrency, Lookup: lookup,
 	})
 }
 
@@ -65,12 +80,7 @@ func (a *app) handlers(loops []string, lookup lookup) (map[string]handler.Handle
 	if len(loops) > 0 && !slices.Contains(loops, "job_executor") {
 		return map[string]handler.Handler{}, nil
 	}
-	s := a.settings
-	jobSender := sender.New(sender.Config{
-		Version: version(), Allow: s.Delivery.AllowNetworks, PlainHTTP: s.Delivery.AllowPlainHTTP, Concurrency: s.Concurrency, Lookup: lookup,
-	})
-	all, err := handler.Parse(specs(s.Handlers), jobSender)
-	return all, problems(err)
+	return handler.Parse(specs(a.settings.Handlers), a.sender(lookup))
 }
 
 // longestAttempt is the longest time that an attempt may take; each handler also has its own limit.
@@ -84,21 +94,33 @@ func specs(in []config.Handler) []handler.Spec {
 	return out
 }
 
-// problems turns a joined error into a list with one problem for each error.
-func problems(err error) error {
-	all, ok := err.(interface{ Unwrap() []error }) // as errors.Join makes them
-	if !ok {
-		return err
-	}
-	var out config.Problems
-	for _, one := range all.Unwrap() {
-		if q, ok := asQueueError(one); ok {
-			out = append(out, config.Problem{What: q.What.String(), Where: q.Where.String(), Do: q.Do.String()})
-		} else {
-			out = append(out, config.Problem{What: one.Error()})
+// problems lists the problems in errors, each of which may be several joined
+// ones; nil: there is none.
+func problems(errs ...error) error {
+	var all config.Problems
+	for _, err := range errs {
+		if err == nil {
+			continue
+		}
+		joined, several := err.(interface{ Unwrap() []error }) // as errors.Join and config.Problems are
+		q, ok := asQueueError(err)
+		p, one := errors.AsType[config.Problem](err)
+		switch {
+		case several:
+			more, _ := config.AsProblems(problems(joined.Unwrap()...))
+			all = append(all, more...)
+		case one:
+			all = append(all, p)
+		case ok:
+			all = append(all, config.Problem{What: q.What.String(), Where: q.Where.String(), Do: q.Do.String()})
+		default:
+			all = append(all, config.Problem{What: err.Error()})
 		}
 	}
-	return out
+	if len(all) == 0 {
+		return nil
+	}
+	return all
 }
 
 func workerCmd(a *app) *cobra.Command {

@@ -57,16 +57,16 @@ var (
 	visible = regexp.MustCompile(`^[!-~]+$`)
 )
 
-// NewSecrets checks the form of every source and returns all problems in one error. It does not
-// read the sources, because a secret that is missing now may exist when it is needed. If a ref
+// NewSecrets checks the form of every source and returns all problems in one error, which joins them:
+// each is one line and a *queue.Error of KindConfig. It does not read the sources, because a secret that is missing now may exist when it is needed. If a ref
 // has two sources, the secrets of both sign.
 func NewSecrets(src []SecretSource) (*Secrets, error) {
 	s := &Secrets{byRef: make(map[string][]*secretEntry, len(src))}
 	var problems []error
 	for i, source := range src {
-		entry, err := parseSource(source)
-		if err != nil {
-			problems = append(problems, fmt.Errorf("delivery.secrets entry %d (ref %s): %w", i+1, shownRef(source.Ref), err))
+		entry, what, do := parseSource(source)
+		if what != "" {
+			problems = append(problems, queue.NewError(queue.KindConfig, what, fmt.Sprintf("delivery.secrets, entry %d, ref %s", i+1, shownRef(source.Ref)), do))
 			continue
 		}
 		s.byRef[source.Ref] = append(s.byRef[source.Ref], entry)
@@ -77,30 +77,32 @@ func NewSecrets(src []SecretSource) (*Secrets, error) {
 	return s, nil
 }
 
-func parseSource(source SecretSource) (*secretEntry, error) {
+// parseSource returns the source, or what is wrong with it and what to do. The text of the source is
+// not repeated: it may be a secret in the wrong place.
+func parseSource(source SecretSource) (entry *secretEntry, what, do string) {
 	if len(source.Ref) > 255 || !visible.MatchString(source.Ref) || strings.Contains(source.Ref, secretPrefix) {
-		return nil, errors.New("the ref must be 1 to 255 visible ASCII characters and not a secret")
+		return nil, "this is no ref of a secret", "use 1 to 255 visible ASCII characters, and not the secret itself"
 	}
 	kind, value, _ := strings.Cut(source.From, ":")
 	if strings.Contains(value, secretPrefix) {
-		return nil, errors.New("the value of from contains a secret; name the variable or file that contains it instead")
+		return nil, "the value of from contains a secret", "name the variable or file that contains it instead"
 	}
-	entry := &secretEntry{refresh: secretFresh}
+	entry = &secretEntry{refresh: secretFresh}
 	switch kind {
 	case "env":
 		if !envName.MatchString(value) {
-			return nil, errors.New("what follows env: is not a variable name (letters, digits, _)")
+			return nil, "what follows env: is not a variable name", "use letters, digits and _"
 		}
 		entry.env = value
 	case "file":
 		if !filepath.IsAbs(value) {
-			return nil, errors.New("after file: there must be an absolute path")
+			return nil, "what follows file: is not an absolute path", "write the path from /"
 		}
 		entry.file = value
-	default: // the error does not repeat the text, which may be a secret in the wrong place
-		return nil, errors.New("the value of from must be env:NAME or file:PATH")
+	default:
+		return nil, "the value of from is neither env:NAME nor file:PATH", "use one of them"
 	}
-	return entry, nil
+	return entry, "", ""
 }
 
 // Fault is the reason why this host cannot sign with a reference (What), and the remedy (Do). It
