@@ -209,7 +209,10 @@ func TestListsFromTheEnvironment(t *testing.T) {
 		"QTOP_DELIVERY_SECRETS=acme=env:ACME_KEY,new=file:/run/k=1",
 		`QTOP_HANDLERS=[{"kind":"resize","command":["/usr/bin/resize"]}]`,
 		"QTOP_PG_BIN=/x", "QTOP_PG_MIRROR=/y", "QTOP_OFFLINE=1", "QTOP_TEST_FULL=1", "HOME=/nowhere",
+		"QTOP_JOB_ID=0190a6f0-7b1c-7c6e-9d5e-3f1f6a0c2b11", "QTOP_ROOT_JOB_ID=0190a6f0-7b1c-7c6e-9d5e-3f1f6a0c2b11", "QTOP_JOB_KIND=resize",
+		"QTOP_JOB_DOMAIN=media", "QTOP_JOB_ATTEMPT=2", "QTOP_RUN=5",
 	}})
+	require.Empty(t, s.Warnings())
 	require.Equal(t, []string{"tick", "wake"}, s.Loops)
 	require.Len(t, s.Delivery.AllowNetworks, 2)
 	require.Equal(t, []config.Secret{{Ref: "acme", Env: "ACME_KEY"}, {Ref: "new", File: "/run/k=1"}}, s.Delivery.Secrets)

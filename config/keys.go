@@ -168,10 +168,12 @@ func (l *loader) understand(k key, raw any, where string) (value, bool) {
 }
 
 // foreignEnv reports whether a QTOP_ variable belongs to another part of qtop and is no setting:
-// the variables that say where PostgreSQL's programs are, and those of the tests.
+// the variables that say where PostgreSQL's programs are, those that a host gives to the command of a
+// job, which may call qtop, and those of the tests.
 func foreignEnv(name string) bool {
 	switch name {
-	case "QTOP_PG_BIN", "QTOP_PG_MIRROR", "QTOP_OFFLINE":
+	case "QTOP_PG_BIN", "QTOP_PG_MIRROR", "QTOP_OFFLINE",
+		"QTOP_JOB_ID", "QTOP_ROOT_JOB_ID", "QTOP_JOB_KIND", "QTOP_JOB_DOMAIN", "QTOP_JOB_ATTEMPT", "QTOP_RUN":
 		return true
 	}
 	return strings.HasPrefix(name, "QTOP_TEST_")

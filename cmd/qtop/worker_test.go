@@ -21,6 +21,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/queue/secrecy"
+	"github.com/qtop/qtop/workerhost/handler"
 )
 
 // Texts of other logins get into the log, and a terminal obeys what it reads there.
@@ -154,6 +155,21 @@ func TestWorkerHandlers(t *testing.T) {
 	}, patience, 50*time.Millisecond)
 	require.NoError(t, other.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, other.Wait())
+}
+
+// The command of a job may call qtop, which knows the variables that the host gave to the command.
+func TestHandlersMayCallQtop(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	h, err := handler.Command([]string{"/bin/sh", "-c", `"$0" config show >"$1" 2>"$2"`, filepath.Join(built, "qtop"), home + "/out", home + "/errs"}, handler.CommandOptions{})
+	require.NoError(t, err)
+	require.NoError(t, h.Handle(t.Context(), handler.Job{ID: "0190a6f0-7b1c-7c6e-9d5e-3f1f6a0c2b11", RootID: "0190a6f0-7b1c-7c6e-9d5e-3f1f6a0c2b11", Kind: "k", Domain: "d", Attempt: 1, Payload: []byte("{}")}))
+	out, err := os.ReadFile(home + "/out")
+	require.NoError(t, err)
+	require.Contains(t, string(out), "host_id")
+	errs, err := os.ReadFile(home + "/errs")
+	require.NoError(t, err)
+	require.Empty(t, string(errs))
 }
 
 // A console opens without the programs that its worker host needs, and reports
