@@ -153,15 +153,22 @@ func (a *app) demoHost(ctx context.Context, dsn string, log *slog.Logger) (*pgcl
 	if err := os.Setenv(demo.SecretEnv, "whsec_"+base64.StdEncoding.EncodeToString(secret[:])); err != nil {
 		return nil, nil, err
 	}
-	a.settings.Delivery.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
-	a.settings.Delivery.AllowPlainHTTP = a.settings.Delivery.AllowNetworks
-	a.settings.Delivery.Secrets = []config.Secret{{Ref: demo.SecretRef, Env: demo.SecretEnv}}
+	usual, err := config.Load(config.Sources{Hostname: cmp.Or(config.System(nil).Hostname, "demo")})
+	if err != nil {
+		return nil, nil, err
+	}
+	// The settings of the user's own worker host have no effect on the demo.
+	s := &a.settings
+	s.HostID, s.Concurrency, s.Grace, s.Handlers, s.Delivery = usual.HostID, usual.Concurrency, usual.Grace, usual.Handlers, usual.Delivery
+	s.Executor = demo.Executor
+	s.Delivery.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+	s.Delivery.AllowPlainHTTP = s.Delivery.AllowNetworks
+	s.Delivery.Secrets = []config.Secret{{Ref: demo.SecretRef, Env: demo.SecretEnv}}
 	client, err := pgclient.Open(ctx, pgclient.Options{DSN: dsn, Program: "qtop host", WorkConns: hostConns})
 	if err != nil {
 		return nil, nil, err
 	}
 	loops := slices.DeleteFunc(workerhost.LoopNames(), func(n string) bool { return n == demo.SilentLoop })
-	a.settings.Executor = demo.Executor
 	host, err := a.host(client, loops, log, demo.Handlers(), demo.Lookup)
 	if err != nil {
 		client.Close()

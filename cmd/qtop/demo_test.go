@@ -3,19 +3,40 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/config"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/workerhost/demo"
 )
 
 type endingServer chan struct{}
 
 func (s endingServer) Done() <-chan struct{} { return s }
 func (endingServer) LogFile() string         { return "/demo/postgresql.log" }
+
+// The settings of the user's own worker host have no effect on the host of the demo.
+func TestDemoIgnoresTheHostOfTheUser(t *testing.T) {
+	t.Setenv(demo.SecretEnv, "")
+	a := &app{settings: config.Settings{
+		HostID: strings.Repeat("x", 300), Concurrency: 1, Grace: time.Hour, Loops: []string{"no_such_loop"},
+		Handlers: []config.Handler{{Kind: "mail.render", Command: []string{"/no/such/program"}}},
+		Delivery: config.Delivery{PerEndpoint: 1, Secrets: []config.Secret{{Ref: "a b", Env: "X"}}},
+	}}
+	client, host, err := a.demoHost(t.Context(), "postgres://nobody@127.0.0.1:1/none", slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	client.Close()
+	require.NotNil(t, host)
+	require.Equal(t, 20*time.Second, a.settings.Grace)
+	require.Equal(t, 64, a.settings.Concurrency)
+	require.Equal(t, 8, a.settings.Delivery.PerEndpoint)
+}
 
 // A demo without a console ends with one clear error when its PostgreSQL ends, at the start and
 // later, also if its worker host cannot end without a database.
