@@ -103,6 +103,8 @@ func TestAddProfileRefuses(t *testing.T) {
 	}{
 		"one that exists":  {"theme: dark\nprofiles:\n  new: {dsn: service=a}\n", "new", dsn, `the profile "new" exists (file PATH:3): choose`},
 		"a password":       {"", "new", map[string]string{"dsn": "postgres://a:hunter2@h/db"}, "a password in --dsn is refused"},
+		"one in a handler": {"", "new", map[string]string{"handlers": `[{"kind":"k","url":"https://u:hunter2@h/jobs"}]`}, "a password in --handlers is refused"},
+		"one in a command": {"", "new", map[string]string{"handlers": `[{"kind":"k","command":["x","postgres://u:hunter2@h/d"]}]`}, "write the setting into the configuration file"},
 		"a bad value":      {"", "new", map[string]string{"theme": "pink"}, `theme cannot be "pink" (flag --theme)`},
 		"no setting":       {"", "new", nil, "without settings"},
 		"a profile in it":  {"", "new", map[string]string{"profile": "x"}, "cannot choose a profile"},
@@ -168,6 +170,18 @@ func TestAChangeKeepsModeAndLink(t *testing.T) {
 	require.Equal(t, "profiles:\n  a:\n    dsn: service=a\n", string(text))
 	_, err = config.AddProfile(withMachine(config.Sources{}), "a")
 	require.ErrorContains(t, err, "no folder for the configuration file is known")
+}
+
+// What looks like a password only if several words of a handler are read as one text is none: the
+// profile is written, and others may read the file.
+func TestHandlersWithoutPassword(t *testing.T) {
+	dir := home(t, "")
+	path := filepath.Join(dir, "qtop", "config.yaml")
+	require.NoError(t, os.Chmod(path, 0o644))
+	flags := map[string]string{"handlers": `[{"kind":"a","url":"https://h/x"},{"kind":"b","command":["send","--to","anna@example.com"]}]`}
+	_, err := config.AddProfile(withMachine(config.Sources{ConfigHome: dir, Flags: flags}), "a")
+	require.NoError(t, err)
+	load(t, config.Sources{ConfigHome: dir})
 }
 
 // Every problem in the file is reported with its line.

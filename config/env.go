@@ -113,9 +113,12 @@ func (l *loader) flagValues(flags map[string]string) map[string]value {
 		k := l.keys[at]
 		where := "flag --" + k.Flag
 		raw := flags[name]
-		if (k.Name == "dsn" || k.Name == "listen_dsn") && hasPassword(raw) {
-			l.problem("a password in --"+k.Flag+" is refused: anyone on this machine can read it in the process list", where,
-				"put it in ~/.pgpass, PGPASSWORD or "+k.Env+" and give the rest")
+		if k.Name != "delivery.secrets" && holdsPassword(raw) { // that one names sources, never a password
+			do := "write the setting into the configuration file, readable for its owner alone, or into " + k.Env
+			if k.Part == "connection" || k.Part == "listen" {
+				do = "put it in ~/.pgpass, PGPASSWORD or " + k.Env + " and give the rest"
+			}
+			l.problem("a password in --"+k.Flag+" is refused: anyone on this machine can read it in the process list", where, do)
 			continue
 		}
 		if v, ok := l.understand(k, raw, where); ok {

@@ -3,6 +3,7 @@ package config
 // The configuration file: its place, its mode, its profiles.
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -181,13 +182,14 @@ func (l *loader) flatten(settings map[string]any, above string, at func(string) 
 	}
 }
 
-// holdsPassword reports whether any text in values, at any depth, contains a password.
+// holdsPassword reports whether any text in values, at any depth, contains a password. In a text that
+// is a JSON list, as handlers are in a flag, the texts of the list count.
 func holdsPassword(values ...any) bool {
 	for _, v := range values {
 		var inner []any
 		switch v := v.(type) {
 		case string:
-			if hasPassword(v) {
+			if json.Unmarshal([]byte(v), &inner) != nil && hasPassword(v) {
 				return true
 			}
 		case []any:
