@@ -5,11 +5,12 @@ package main
 // signing secrets.
 
 import (
+	"bytes"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/qtop/qtop/config"
 	"github.com/qtop/qtop/pgclient/fileguard"
@@ -67,7 +68,7 @@ func guarded(src config.Sources, s config.Settings) []fileFinding {
 		return paths
 	}
 	for _, p := range in("servicefile", "PGSERVICEFILE", ".pg_service.conf") {
-		if text, err := os.ReadFile(p); err == nil && strings.Contains(string(text), "password") {
+		if namesPassword(p) {
 			all = append(all, findings("service file", fileguard.Kept(p))...)
 		} else {
 			all = append(all, findings("service file", fileguard.Trusted(p))...)
@@ -80,6 +81,23 @@ func guarded(src config.Sources, s config.Settings) []fileFinding {
 		all = append(all, findings("sslkey", fileguard.Kept(p))...)
 	}
 	return all
+}
+
+// mostService is how much of a service file is read; a few services need far less.
+const mostService = 1 << 20
+
+// namesPassword reports whether a service file has a word password.
+func namesPassword(path string) bool {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() { // opening a pipe would block
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	text, _ := io.ReadAll(io.LimitReader(f, mostService)) // the part before an error is used
+	return bytes.Contains(text, []byte("password"))
 }
 
 // hostFiles checks the files that only a worker host uses: the commands of

@@ -10,7 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -177,6 +179,19 @@ func TestConfigCheckFindsEverythingAtOnce(t *testing.T) {
 	for i, want := range []string{"run chmod go-w " + bin, "kind a", "there is no loop nothing", ca} {
 		require.Contains(t, lines[i], want)
 	}
+}
+
+// A service file that is a pipe does not stop a verb.
+func TestServiceFileThatIsAPipe(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(t.TempDir(), "fifo")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	cmd := qtop(t, "host=db.example", "config", "check")
+	cmd.Env = append(cmd.Env, "PGSERVICEFILE="+pipe)
+	require.NoError(t, cmd.Start())
+	late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
+	require.NoError(t, cmd.Wait())
 }
 
 // The doctor names the subscriptions that hosts cannot sign, and what is wrong
