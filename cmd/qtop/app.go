@@ -37,8 +37,9 @@ type app struct {
 	reread   func() error          // reads the settings again
 }
 
-// load reads the settings. The error names all their problems at once.
-func (a *app) load(cmd *cobra.Command) error {
+// checkFlags refuses a form of output that the verb does not have, and the flag
+// of a setting that has no effect on it. It reads no settings.
+func (a *app) checkFlags(cmd *cobra.Command) error {
 	forms := append(strings.Fields(cmp.Or(cmd.Annotations["output"], "table")), "json")
 	if !cmd.Flags().Changed("output") {
 		a.output = forms[0]
@@ -52,13 +53,18 @@ func (a *app) load(cmd *cobra.Command) error {
 		}
 		return usage(fmt.Sprintf("--output cannot be %q", bad), "command line", do)
 	}
+	return checkSettings(cmd)
+}
+
+// load reads the settings. The error names all their problems at once.
+func (a *app) load(cmd *cobra.Command) error {
+	if err := a.checkFlags(cmd); err != nil {
+		return err
+	}
 	flags := map[string]string{}
 	known := map[string]bool{}
 	for _, k := range config.Keys() {
 		known[k.Flag] = true
-	}
-	if err := checkSettings(cmd); err != nil {
-		return err
 	}
 	own := cmd.LocalNonPersistentFlags() // flags of this verb, which are not settings even if a setting has the same name
 	cmd.Flags().Visit(func(f *pflag.Flag) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -84,8 +85,11 @@ func commandLine(a *app) *cobra.Command {
 	root.Flags().StringVar(&a.filter, "filter", "", "filter to open it with")
 	root.Flags().BoolVar(&a.access, "accessible", false, "plain lines for screen readers, no full-screen display")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if completes(cmd) { // completion reads the settings itself and passes over their mistakes
+		switch {
+		case completes(cmd): // completion reads the settings itself and passes over their mistakes
 			return nil
+		case cmd.HasParent() && cmd.Parent().Name() == "completion": // the script needs none
+			return a.checkFlags(cmd)
 		}
 		err := a.load(cmd)
 		a.warn()
@@ -110,14 +114,9 @@ func commandLine(a *app) *cobra.Command {
 	return root
 }
 
-// completes reports whether a command is of the completion of the shell: its
-// script, or what the script calls.
+// completes reports whether a command is what the completion of the shell calls.
 func completes(cmd *cobra.Command) bool {
-	switch cmd.Name() {
-	case cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd:
-		return true
-	}
-	return cmd.HasParent() && cmd.Parent().Name() == "completion"
+	return slices.Contains([]string{cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}, cmd.Name())
 }
 
 // explain improves three things that cobra leaves to the verbs. Arguments that
