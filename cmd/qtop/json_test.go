@@ -58,3 +58,15 @@ func requireError(t *testing.T, errs string, args []string) {
 	require.Contains(t, said.Error, "where", args)
 	require.Contains(t, said.Error, "do", args)
 }
+
+// With JSON lines, warnings are JSON as errors are.
+func TestWarningsBesideJSONLines(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Setenv("QTOP_NO_SUCH_THING", "1")
+	var out, errs bytes.Buffer
+	require.Equal(t, 2, run(t.Context(), []string{"export", "flags", "-o", "jsonl", "--id", "z"}, strings.NewReader(""), &out, &errs))
+	lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
+	require.Len(t, lines, 2)
+	require.True(t, strings.HasPrefix(lines[0], `{"warning":{`), lines[0])
+	require.True(t, strings.HasPrefix(lines[1], `{"error":{`), lines[1])
+}

@@ -226,18 +226,15 @@ func (a *app) warn() {
 	}
 }
 
-func (a *writer) warning(e queue.Error) {
-	if a.output == "json" {
-		a.encode(a.errs, map[string]any{"warning": map[string]queue.Text{"what": e.What, "where": e.Where, "do": e.Do}})
-		return
-	}
-	fmt.Fprintln(a.errs, "qtop: warning: "+e.Error())
-}
+func (a *writer) warning(e queue.Error) { a.tell("warning", "warning: ", e) }
 
-func (a *writer) printError(e queue.Error) {
+func (a *writer) printError(e queue.Error) { a.tell("error", "", e) }
+
+// tell prints a warning or an error on standard error: JSON if the answer is JSON or JSON lines.
+func (a *writer) tell(kind, lead string, e queue.Error) {
 	if strings.HasPrefix(a.output, "json") {
-		a.encode(a.errs, map[string]any{"error": map[string]queue.Text{"what": e.What, "where": e.Where, "do": e.Do}})
+		a.encode(a.errs, map[string]any{kind: map[string]queue.Text{"what": e.What, "where": e.Where, "do": e.Do}})
 		return
 	}
-	fmt.Fprintln(a.errs, "qtop: "+e.Error())
+	fmt.Fprintln(a.errs, "qtop: "+lead+e.Error())
 }
