@@ -22,13 +22,20 @@ func changeFile(path string, change func([]byte) ([]byte, error)) error {
 			return ps
 		}
 		var pe *fs.PathError
-		if errors.As(err, &pe) {
+		var le *os.LinkError
+		switch {
+		case errors.As(err, &pe):
 			err = pe.Err
+		case errors.As(err, &le): // without the temporary name
+			err = le.Err
 		}
 		return Problems{{What: "the configuration file cannot be changed: " + oneLine(err.Error()), Where: "file " + path, Do: "change it with an editor, as a user who may"}}
 	}
 	real, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(path); err == nil {
+			return Problems{{What: "the configuration file is a link that leads nowhere", Where: "file " + path, Do: "remove the link, or make the file to which it leads"}}
+		}
 		text, err := change(nil)
 		if err != nil {
 			return err
@@ -36,7 +43,7 @@ func changeFile(path string, change func([]byte) ([]byte, error)) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return cannot(err)
 		}
-		if err := put(path, text, func(*os.File) error { return nil }, os.Link); err != nil { // a link fails if a file exists, so it never replaces one
+		if err := put(path, text, func(*os.File) error { return nil }, func(from, to string) error { return placeNew(from, to, os.Link) }); err != nil {
 			return cannot(err)
 		}
 		return nil
@@ -66,13 +73,27 @@ func changeFile(path string, change func([]byte) ([]byte, error)) error {
 	}
 	if err := put(real, text, like, func(from, to string) error {
 		if now, _, err := slurp(real); err != nil || !bytes.Equal(now, old) {
-			return errors.New("another process is changing the configuration file at this moment")
+			return errChanging
 		}
 		return os.Rename(from, to)
 	}); err != nil {
 		return cannot(err)
 	}
 	return nil
+}
+
+var errChanging = errors.New("another process is changing the configuration file at this moment")
+
+// placeNew gives a new file its name, unless that name exists by now. A hard link never replaces
+// anything; if link makes none, because the file system has no hard links, the file is renamed.
+func placeNew(from, to string, link func(from, to string) error) error {
+	if err := link(from, to); err == nil {
+		return nil
+	}
+	if _, err := os.Lstat(to); err == nil {
+		return errChanging
+	}
+	return os.Rename(from, to)
 }
 
 // put writes a temporary file beside path, prepares it, and calls place to move it to path.

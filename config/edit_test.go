@@ -172,6 +172,16 @@ func TestAChangeKeepsModeAndLink(t *testing.T) {
 	require.ErrorContains(t, err, "no folder for the configuration file is known")
 }
 
+// A link that leads nowhere is left alone, and the error does not name a temporary file.
+func TestAddProfileAtABrokenLink(t *testing.T) {
+	dir := home(t, "")
+	path := filepath.Join(dir, "qtop", "config.yaml")
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.Symlink(filepath.Join(dir, "gone"), path))
+	_, err := config.AddProfile(withMachine(config.Sources{ConfigHome: dir, Flags: map[string]string{"dsn": "service=a"}}), "a")
+	require.EqualError(t, err, "the configuration file is a link that leads nowhere (file "+path+"): remove the link, or make the file to which it leads")
+}
+
 // What looks like a password only if several words of a handler are read as one text is none: the
 // profile is written, and others may read the file.
 func TestHandlersWithoutPassword(t *testing.T) {
