@@ -279,6 +279,24 @@ func TestRefreshCadence(t *testing.T) {
 	})
 }
 
+// While refreshes fail, the snapshot is old as soon as without failures, although each takes 5 s and
+// other reads succeed.
+func TestFailingRefreshIsNotLive(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, w: 120, h: 30}, func(c *console) {
+		c.rest(10 * time.Second)
+		s.set(func(s *fakeStore) { s.delay = time.Hour })
+		for range 10 {
+			c.rest(5 * time.Second)
+			header, _, _ := strings.Cut(c.screen(), "\n")
+			require.NotContains(t, header, "live")
+			require.Regexp(t, "[0-9]+s old", header)
+			c.sees("┊")
+		}
+		c.sees("NOT FRESH")
+	})
+}
+
 func TestChangeShowsWithin250ms(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s, o: Options{Refresh: time.Minute}}, func(c *console) {

@@ -76,9 +76,11 @@ func (f feed) age(now time.Time) time.Duration {
 }
 
 // old reports whether the snapshot is much older than the interval: more than
-// two intervals plus 2 s.
+// two intervals plus 2 s. Of refreshes that fail, only the interval that the
+// operator set counts: the time that they took excuses no old snapshot.
 func (f feed) old(now time.Time) bool {
-	return f.snapshot != nil && !f.paused && f.age(now) > 2*f.interval()+2*time.Second
+	every := queue.Choose(f.err == nil, f.interval(), f.refresh)
+	return f.snapshot != nil && !f.paused && f.age(now) > 2*every+2*time.Second
 }
 
 func (f feed) lost() bool { return f.link.State == "lost" }
