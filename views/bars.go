@@ -28,8 +28,21 @@ const MaxBanners = 3
 
 // WrapBanners returns the banners with their texts wrapped at w cells, as separate lines without
 // a word, as long as that leaves a line for each banner. A text is wrapped at the last separator
-// that fits, so that a number of other width in front does not move the rest.
+// that fits, so that a number of other width in front does not move the rest. If there are more
+// banners than lines, the last line has the words of all that are left, and the
+// text of the last one.
 func WrapBanners(all []Banner, e Env, w int) []Banner {
+	if len(all) > MaxBanners {
+		rest := all[MaxBanners-1:]
+		last := rest[len(rest)-1]
+		words := make([]string, len(rest))
+		for i, b := range rest {
+			words[i] = b.Word
+			last.Alarm = last.Alarm || b.Alarm
+		}
+		last.Word = strings.Join(words, " "+e.Theme.G.Dot+" ")
+		all = append(all[:MaxBanners-1:MaxBanners-1], last)
+	}
 	free := MaxBanners - len(all)
 	var out []Banner
 	for _, b := range all {

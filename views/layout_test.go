@@ -51,6 +51,31 @@ func TestLayout(t *testing.T) {
 	}
 }
 
+// If there are more banners than lines, the last line names those that have no line.
+func TestMoreBannersThanLines(t *testing.T) {
+	t.Parallel()
+	e := env(theme.Options{Depth: theme.Mono})
+	all := []views.Banner{
+		{Word: "CLONE OF", Text: "orders", Alarm: true}, {Word: "UNEXPECTED SERVER", Text: "db2", Alarm: true}, {Word: "NOT FRESH", Text: "since 10:00"},
+		{Word: "MONITORING OFF", Text: "change it", Alarm: true}, {Word: "SCHEMA", Text: "run qtop migrate up"},
+	}
+	for n := range len(all) + 1 {
+		got := views.WrapBanners(all[:n], e, 80)
+		require.Len(t, got, min(n, views.MaxBanners))
+		text := ""
+		for _, b := range got {
+			text += ansi.Strip(b.Line(e, 80)) + "\n"
+		}
+		for _, b := range all[:n] {
+			require.Contains(t, text, b.Word)
+		}
+		if n > 0 {
+			require.Contains(t, text, all[n-1].Text)
+		}
+	}
+	require.Equal(t, "NOT FRESH", all[2].Word, "what was passed is not changed")
+}
+
 // Every size from 1×1 to 250×80: no panic, no line that is too wide, and from 60×15 on every
 // line is exactly as wide as the screen.
 func TestEverySize(t *testing.T) {
