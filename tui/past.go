@@ -22,6 +22,9 @@ func (m *deck) travel(steps int) tea.Cmd {
 	case f.past.asking:
 		f.past.steps += steps
 		return nil
+	case f.past.live == nil && steps > 0 && f.paused:
+		m.inform("paused at the last snapshot that was read; p resumes, [ goes back")
+		return nil
 	case f.past.live == nil && steps > 0:
 		m.inform("already at the live snapshot; [ goes back")
 		return nil
@@ -34,7 +37,7 @@ func (m *deck) travel(steps int) tea.Cmd {
 func (m *deck) travelTo(text string) tea.Cmd {
 	f := &m.feed
 	if text == "now" || text == "" {
-		if f.past.live == nil {
+		if f.past.live == nil && !f.paused {
 			f.backToLive() // drops a read that [ has started
 			m.inform("already at the live snapshot")
 			return nil

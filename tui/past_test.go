@@ -174,3 +174,23 @@ func TestPausedListsSayThatTheyAreNotRead(t *testing.T) {
 		c.seesNot("This list is not read while")
 	})
 }
+
+// A paused snapshot is not the live one: ] reports the pause, and ":at now" resumes.
+func TestNowResumesAPause(t *testing.T) {
+	s := newStore()
+	kept(s, 5)
+	run(t, setup{store: s}, func(c *console) {
+		c.press("p", "]")
+		c.sees("PAUSED", "paused at the last snapshot that was read; p resumes")
+		c.press(":")
+		c.typing("at now")
+		c.press("enter")
+		c.seesNot("PAUSED", "already at the live snapshot")
+		c.sees("live")
+		n := s.snapped()
+		c.rest(5 * time.Second)
+		require.Greater(t, s.snapped(), n)
+		c.press("[", "p", "p", "]")
+		c.seesNot("already at the live snapshot")
+	})
+}
