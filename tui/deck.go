@@ -208,9 +208,17 @@ func (m *deck) rowsOfBoard(l *level) []views.Target {
 	return l.board(m.scene(), m.body(), l.cursor).Targets
 }
 
-// rowCount returns the number of rows, such as "120 of ≥10,000 rows", and of selected ones.
+// rowCount returns the number of rows, such as "120 of ≥10,000 rows", and of selected ones. It counts
+// both tables of the pane; ≥ says that further rows of one of them were not read.
 func (m *deck) rowCount(l *level) string {
-	n, total := int64(len(l.grid.order)), int64(l.grid.src.Len)
+	src := l.grid.src
+	n, total, bound := int64(len(l.grid.order)), int64(src.Len), l.list.page.TotalBound
+	if l.list.count != nil {
+		total += l.list.page.Total - int64(l.list.rows())
+	}
+	if src.Second.AtLeast > 0 {
+		total, bound = total+int64(src.Second.AtLeast-(src.Len-src.Second.From)), true
+	}
 	s := views.Count(n)
 	switch {
 	case n == 0 && (l.list.err != nil || l.grid.src.Note != ""):
@@ -219,11 +227,11 @@ func (m *deck) rowCount(l *level) string {
 		if !l.list.read {
 			return queue.Choose(m.feed.lost(), "not read", "reading"+m.display.theme.G.Ellipsis)
 		}
-		if l.list.page.Total > n || l.list.page.TotalBound {
-			s += " of " + m.totalWords(l)
+		if total > n || bound {
+			s += " of " + m.atLeast(bound) + views.Count(total)
 		}
-	case n != total:
-		s += " of " + views.Count(total)
+	case n != total || bound:
+		s += " of " + m.atLeast(bound) + views.Count(total)
 	}
 	s += queue.Choose(s == "1", " row", " rows")
 	switch k := len(l.grid.selected); {

@@ -30,6 +30,7 @@ type fakeStore struct {
 	operations    []queue.Operation
 	endpoints     []queue.Endpoint
 	leases        []queue.WebhookLease
+	unread        int64 // endpoints that a page of endpoints leaves out
 	sessions      []queue.Activity
 	quarantine    []queue.Quarantined
 	history       []queue.AlertAck
@@ -224,7 +225,7 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 		if q.Filter != "" { // as the database would filter
 			rows = rows[:min(len(rows), 1)]
 		}
-		return queue.Page{Rows: queue.EndpointList{Endpoints: rows, Leases: s.leases}, Total: int64(len(rows))}, s.err
+		return queue.Page{Rows: queue.EndpointList{Endpoints: rows, Leases: s.leases}, Total: int64(len(rows)) + s.unread}, s.err
 	case queue.ListEndpoint:
 		for _, r := range s.endpoints {
 			if q.ID == strconv.FormatInt(r.ID, 10) {

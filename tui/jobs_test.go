@@ -123,7 +123,7 @@ func TestReleaseLeases(t *testing.T) {
 		c.press("8", "L")
 		c.sees("L needs a row under STUCK LEASES")
 		c.press("space")
-		c.sees("lanes cannot be selected")
+		c.sees("only rows under STUCK LEASES can be selected; jobs of a lane after enter")
 		require.Zero(t, c.overlays())
 		c.press("G", "C")
 		c.sees("C needs a lane under the cursor")

@@ -4,6 +4,7 @@ package tui
 
 import (
 	"slices"
+	"strings"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -90,11 +91,15 @@ func (m *deck) moveOverview(l *level, d int) {
 func (m *deck) selectKey(k string) {
 	g := &m.pane().top().grid
 	if g.selected == nil {
-		m.warn("rows can be selected among groups of dead letters (5), dead letters (5, enter) and the jobs of a lane (8, enter); here a key acts on the row under the cursor")
+		m.warn("rows can be selected in " + m.selectablePanes() + "; here a key acts on the row under the cursor")
 		return
 	}
 	if i, ok := g.current(); ok && k != "ctrl+a" && !g.selectable(i) {
-		m.warn("lanes cannot be selected; the jobs of a lane (enter) and stuck leases can")
+		also := ""
+		if n := m.pane().nested; n != nil {
+			also = "; " + n.what() + " after enter"
+		}
+		m.warn("only rows under " + g.src.Second.Heading() + " can be selected" + also)
 		return
 	}
 	if len(g.order) == 0 {
@@ -135,5 +140,19 @@ func (m *deck) informSelected() {
 // totalWords returns the number of matching rows as text, with ≥ if the
 // database stopped counting at its limit.
 func (m *deck) totalWords(l *level) string {
-	return queue.Choose(l.list.page.TotalBound, m.display.theme.G.AtLeast, "") + views.Count(l.list.page.Total)
+	return m.atLeast(l.list.page.TotalBound) + views.Count(l.list.page.Total)
+}
+
+// atLeast returns the sign in front of a number that may be greater, or "".
+func (m *deck) atLeast(bound bool) string { return queue.Choose(bound, m.display.theme.G.AtLeast, "") }
+
+// selectablePanes returns the names of the panes in which rows can be selected.
+func (m *deck) selectablePanes() string {
+	var names []string
+	for _, p := range Panes() {
+		if m.panes[p.ID].selectable {
+			names = append(names, p.Title+" ("+p.Keys+")")
+		}
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
 }

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -111,5 +112,47 @@ func TestOverviewLeadsToEndpointsAndOperations(t *testing.T) {
 		x.press("esc", "esc")
 		x.press("g", "g", "j", "j", "j", "enter")
 		x.sees("first attempts")
+	})
+}
+
+// The row count counts endpoints and leases, and says which were not read: neither hides the other.
+func TestRowsThatWereNotReadAreCounted(t *testing.T) {
+	s := newStore()
+	for _, x := range []struct {
+		endpoints, leases int
+		unread            int64
+		want              string
+	}{
+		{200, 60, 50, "260 of 310 rows"},
+		{200, 60, 0, " 260 rows"},
+		{20, queue.LeasesShown, 0, "220 of ≥220 rows"},
+		{200, queue.LeasesShown, 50, "400 of ≥450 rows"},
+	} {
+		s.endpoints, s.leases, s.unread = nil, nil, x.unread
+		for i := range x.endpoints {
+			s.endpoints = append(s.endpoints, queue.Endpoint{ID: int64(i + 1), Endpoint: queue.Clean("hooks.example"), Gate: "open"})
+		}
+		for i := range x.leases {
+			s.leases = append(s.leases, queue.WebhookLease{JobID: int64(i + 1), SubscriptionID: 1, Endpoint: queue.Clean("hooks.example"), Worker: queue.Clean("w"), StartedAt: s.snap.TakenAt, Until: s.snap.TakenAt})
+		}
+		run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+			c.press("7")
+			c.sees(x.want)
+			c.press("space")
+			c.sees("only rows under IN FLIGHT can be selected")
+			c.press("2", "space")
+			c.sees("rows can be selected in Dead letters (5), Webhooks (7), Queues (8) and")
+		})
+	}
+	lanes := len(s.snap.Queues)
+	for len(s.snap.JobLeases) < 50 {
+		l := s.snap.JobLeases[0]
+		l.ID = fmt.Sprint("lease ", len(s.snap.JobLeases))
+		s.snap.JobLeases = append(s.snap.JobLeases, l)
+	}
+	s.snap.JobTable.Leases, s.snap.JobTable.LeasesExpired = 900, 400
+	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+		c.press("8")
+		c.sees(fmt.Sprintf("%d of ≥%d rows", lanes+50, lanes+400))
 	})
 }

@@ -18,6 +18,7 @@ func LaneID(domain, kind string) string { return domain + "/" + kind }
 // jobs and the reason, and below them stuck leases.
 func Lanes(s *queue.Snapshot, w int) Source {
 	lanes, leases := s.OrEmpty().Queues, s.OrEmpty().JobLeases
+	cut, atLeast := s.OrEmpty().MoreLeases()
 	clears, why := 9, 28
 	if w >= wideLanes {
 		clears, why = len("never at this rate"), 40
@@ -51,7 +52,7 @@ func Lanes(s *queue.Snapshot, w int) Source {
 			"The loop job_executor runs the handlers of this process (gw, S).",
 		},
 		Note:   missing(s, "queues", "job_leases", "job_table"),
-		Second: Second{Selectable: true},
+		Second: Second{Selectable: true, AtLeast: queue.Choose(cut, int(atLeast), 0)},
 	}.with(List[queue.Lane]{
 		Name: "queues", Rows: lanes, ID: func(l queue.Lane) string { return LaneID(l.Domain.String(), l.Kind.String()) },
 		Title:  func(l queue.Lane) string { return l.Kind.String() + " in " + l.Domain.String() },

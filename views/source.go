@@ -42,6 +42,17 @@ type Second struct {
 	Columns    []table.Column // nil = there is no second table
 	From       int
 	Selectable bool // rows of the second table can be selected, those of the first cannot
+	AtLeast    int  // how many rows the second table would have at least, if not all were read; 0 = all were
+}
+
+// Heading returns the heading of the second table.
+func (s Second) Heading() string {
+	for _, c := range s.Columns {
+		if c.Title != "" {
+			return c.Title
+		}
+	}
+	return ""
 }
 
 // Lower reports whether row i belongs to the second table.

@@ -49,7 +49,7 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 			"No webhook subscription.",
 			"A subscription_admin makes one: N here, or qtop webhook add.",
 		},
-		Second: Second{Selectable: true},
+		Second: Second{Selectable: true, AtLeast: queue.Choose(len(leases) < queue.LeasesShown, 0, len(leases))},
 	}.with(List[queue.Endpoint]{
 		Name: "webhooks", Rows: rows, ID: func(r queue.Endpoint) string { return strconv.FormatInt(r.ID, 10) },
 		Title: func(r queue.Endpoint) string { return r.Endpoint.String() + " for " + r.EventType.String() },
