@@ -91,7 +91,7 @@ func (m *deck) moveOverview(l *level, d int) {
 func (m *deck) selectKey(k string) {
 	g := &m.pane().top().grid
 	if g.selected == nil {
-		m.warn("rows can be selected in " + m.selectablePanes() + "; here a key acts on the row under the cursor")
+		m.warn("select rows in " + m.selectablePanes() + "; here a key acts on the row under the cursor")
 		return
 	}
 	if i, ok := g.current(); ok && k != "ctrl+a" && !g.selectable(i) {
@@ -154,5 +154,5 @@ func (m *deck) selectablePanes() string {
 			names = append(names, p.Title+" ("+p.Keys+")")
 		}
 	}
-	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }

@@ -141,7 +141,7 @@ func TestRowsThatWereNotReadAreCounted(t *testing.T) {
 			c.press("space")
 			c.sees("only rows under IN FLIGHT can be selected")
 			c.press("2", "space")
-			c.sees("rows can be selected in Dead letters (5), Webhooks (7), Queues (8) and")
+			c.sees("select rows in Dead letters (5), Webhooks (7), Queues (8) or Activity (gl)")
 		})
 	}
 	lanes := len(s.snap.Queues)
