@@ -176,6 +176,9 @@ func TestFlagPlan(t *testing.T) {
 	attempts.Args["for"] = "10m"
 	require.NotContains(t, text(plan(t, admin, attempts)), "undo sets", "it keeps to what the flag reverts")
 	require.Equal(t, "unknown_key", plan(t, admin, queue.Request{Action: queue.ActFlagSet, Targets: []string{"no.such"}, Args: map[string]string{"value": "1"}, Reason: "r"}).Rule)
+	// The reason of an undo is short enough also after the longest reason.
+	attempts.Reason = strings.Repeat("é", queue.MostReason)
+	require.Contains(t, plan(t, admin, attempts).Undo, "'undo: "+strings.Repeat("é", 100)+"'")
 	// The preview refuses the same values as the function that sets the flag.
 	for _, c := range []struct{ key, value, length, rule string }{
 		{"webhook.worker.enabled", "yes", "", "invalid_value"}, {"iu_core.route_worker_enabled", "true", "", "unchanged"},

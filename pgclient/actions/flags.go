@@ -4,7 +4,6 @@ package actions
 // that the preview saw.
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -63,9 +62,7 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 		if temporary && left != nil {
 			undo["for"] = (time.Duration(max(*left, 1)) * time.Second).String()
 		}
-		p.Undo = Registry().ByID(queue.ActFlagSet).Command(queue.Request{
-			Targets: []string{key}, Args: undo, Reason: "undo: " + cmp.Or(p.Request.Reason, "flag set"), Confirm: p.Request.Confirm,
-		})
+		p.Undo = Registry().BackCommand(p.Request, undo)
 	}
 	p.Lines = append(p.Lines, line("new", "%s", to))
 	if kind.String() == scheduleKind {

@@ -59,6 +59,17 @@ func (r Registry) UndoCommand(q Request) string {
 	return ""
 }
 
+// BackCommand returns the command line of the action of q on the same targets with other
+// arguments: those that set the old values again.
+func (r Registry) BackCommand(q Request, args map[string]string) string {
+	a := r.ByID(q.Action)
+	u := Request{Targets: q.Targets, Args: args, Confirm: q.Confirm}
+	if a.Reason {
+		u.Reason = "undo: " + begin(cmp.Or(q.Reason, a.Words))
+	}
+	return a.Command(u)
+}
+
 // begin returns the first hundred characters of a text.
 func begin(text string) string {
 	r := []rune(text)
