@@ -66,6 +66,72 @@ func TestWebhookRotateSecret(t *testing.T) {
 	require.Equal(t, queue.KindPermission, queue.KindOf(err), "%v", err)
 }
 
+// A rate limit is set, raised and lifted. Each preview has the command that sets the old limit
+// again, and a change since the preview is not overwritten.
+func TestWebhookLimit(t *testing.T) {
+	w := newWorld(t)
+	w.exec("INSERT INTO public.subscriptions (event_type, callback_url, verified) VALUES ('order', 'https://a.test/?t=hush', true)")
+	w.exec("INSERT INTO public.events (event_type, payload) SELECT 'order', '{}' FROM generate_series(1, 300)")
+	require.Eventually(t, func() bool { // the transaction of another test delays the router for a moment
+		w.exec("SELECT public.fn_webhook_router_run()")
+		return get[int](w, "SELECT count(*)::int FROM public.webhook_delivery_sagas") == 300
+	}, 30*time.Second, 10*time.Millisecond)
+	admin := w.client("subscription_admin", "queue_viewer")
+	limit := func(to string) queue.Request {
+		return queue.Request{Action: queue.ActWebhookLimit, Targets: []string{"1"}, Args: map[string]string{"per-second": to}, Reason: "overloaded"}
+	}
+	now := func() string {
+		return get[string](w, "SELECT COALESCE(rate_limit_per_second::numeric::text, 'none') FROM public.subscriptions")
+	}
+	said := func(p queue.Plan) map[string]string {
+		lines := map[string]string{}
+		for _, l := range p.Lines {
+			lines[l.Label] = l.Value.String()
+		}
+		return lines
+	}
+	for _, bad := range []string{"", "NaN", "inf", "-1", "0", "0.000009", "1000001", "many"} {
+		_, err := admin.Plan(t.Context(), limit(bad))
+		require.Equal(t, queue.KindUsage, queue.KindOf(err), "%q: %v", bad, err)
+	}
+	require.Contains(t, plan(t, admin, limit("none")).Refused, "webhook subscription 1 has no limit already")
+
+	p := plan(t, admin, limit("0.5"))
+	require.Empty(t, p.Refused)
+	require.NotContains(t, said(p)["subscription"], "hush")
+	require.Equal(t, "no limit", said(p)["now"])
+	require.Equal(t, "0.5/s over all hosts, also for waiting deliveries", said(p)["then"])
+	require.Equal(t, "300 deliveries: at this rate at least 10m 00s", said(p)["waiting"])
+	require.NotContains(t, said(p), "slow start")
+	require.Equal(t, "qtop webhook limit 1 --per-second 0.5 --reason overloaded", p.Command)
+	require.Equal(t, "qtop webhook limit 1 --per-second none --reason 'undo: overloaded'", p.Undo)
+	require.Equal(t, "none", now(), "a preview changes nothing")
+	res := apply(t, admin, p)
+	require.EqualValues(t, 1, res.Done, res.Refused)
+	require.Equal(t, "0.5", now())
+	require.Equal(t, "ann overloaded 0.5", get[string](w, `SELECT concat_ws(' ', actor, reason, before ->> 'rate_limit_per_second', after ->> 'rate_limit_per_second')
+		FROM public.queue_operator_action WHERE action = 'webhook_rate_limit_set' AND outcome = 'done' AND id = $1`, res.AuditID))
+
+	p = plan(t, admin, limit("20"))
+	require.Equal(t, "10/s at first, doubled every 10 s while it delivers", said(p)["slow start"])
+	require.Contains(t, said(p), "blocked", "no host sends webhooks")
+	w.exec("UPDATE public.subscriptions SET rate_limit_per_second = 3")
+	require.Contains(t, apply(t, admin, p).Refused, "webhook subscription 1 has the limit 3/s now: look at it, then repeat")
+	require.Equal(t, "3", now())
+	require.EqualValues(t, 1, apply(t, admin, plan(t, admin, limit("1e-5"))).Done)
+	require.Equal(t, "0.00001", now())
+	p = plan(t, admin, limit("none"))
+	require.Contains(t, p.Undo, "--per-second 0.00001 ")
+	require.Equal(t, "no limit, also for waiting deliveries", said(p)["then"])
+	require.EqualValues(t, 1, apply(t, admin, p).Done)
+	require.Equal(t, "none", now())
+	gone := limit("5")
+	gone.Targets = []string{"99"}
+	require.Contains(t, plan(t, admin, gone).Refused, "there is no webhook subscription 99")
+	_, err := w.client("dead_letter_operator", "queue_viewer").Plan(t.Context(), limit("5"))
+	require.Equal(t, queue.KindPermission, queue.KindOf(err), "%v", err)
+}
+
 // A disabled webhook subscription gets no new sagas, and its waiting ones are not sent; enabling it
 // lifts both.
 func TestWebhookDisableEnable(t *testing.T) {

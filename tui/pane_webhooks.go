@@ -59,11 +59,11 @@ func leaseOf(at scene, job string) (queue.WebhookLease, bool) {
 }
 
 // endpointActs returns the targets for a row or page that is about an
-// endpoint: D (suspend, resume), E (rotate the secret) and :why.
+// endpoint: D (suspend, resume), E (rotate the secret), M (rate limit) and :why.
 func endpointActs(endpoint func(at scene) (queue.Endpoint, bool)) acts {
 	gate := rowTarget(endpoint, func(r queue.Endpoint) string { return strconv.FormatInt(r.ID, 10) }, "there is no endpoint under the cursor")
 	return acts{
-		targets: map[queue.ActionID]target{queue.ActSuspend: gate, queue.ActResume: gate, queue.ActWebhookRotate: gate},
+		targets: map[queue.ActionID]target{queue.ActSuspend: gate, queue.ActResume: gate, queue.ActWebhookRotate: gate, queue.ActWebhookLimit: gate},
 		usesSecond: func(at scene) bool { // D suspends, or resumes an endpoint that is suspended
 			r, ok := endpoint(at)
 			return ok && r.Since != nil

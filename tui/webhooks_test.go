@@ -63,6 +63,32 @@ func TestWebhookSecretKey(t *testing.T) {
 	}
 }
 
+// M sets or lifts the rate limit of the webhook subscription under the cursor, in the list and on
+// its page.
+func TestWebhookLimitKey(t *testing.T) {
+	for _, keys := range [][]string{{"7", "j", "M"}, {"7", "j", "enter", "M"}} {
+		s := newStore()
+		run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
+			x.press(keys...)
+			x.sees("Set the rate limit of a webhook subscription", "none = no limit")
+			x.typing("NaN")
+			x.press("tab")
+			x.typing("small receiver")
+			x.press("enter")
+			x.sees("nor none")
+			x.press("backspace", "backspace", "backspace")
+			x.typing("none")
+			x.press("tab", "enter")
+			x.rest(quiet)
+			got := last(s.asked())
+			require.Equal(t, queue.ActWebhookLimit, got.Action)
+			require.Equal(t, []string{"12"}, got.Targets)
+			require.Equal(t, "none", got.Args["per-second"])
+			require.Empty(t, s.did(), "nothing happens without a confirm")
+		})
+	}
+}
+
 func TestWebhookKeysSayWhyNot(t *testing.T) {
 	run(t, setup{}, func(x *console) {
 		x.press("7", "L")

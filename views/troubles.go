@@ -131,6 +131,7 @@ func (e Env) whyKeys(waits, why string) string {
 		{" is off", "gf E"}, {"interval_seconds is ", "gf E"},
 		{"no live host runs ", startKeys}, {"does not run", startKeys}, {noHandler, startKeys}, {absentExecutors, startKeys},
 		{"endpoint suspended", "7 D"}, {"circuit open", "7 D"}, {"none of its subscriptions is open", "7 D"},
+		{"rate limit ", "7 M"},
 		{"executor subscribes to it", "4 E"}, {"parallel limit", "4 E"}, {"priority floor", "4 E"},
 		{"open transaction", "gl"}, {" is held by ", "gl"}, {"queue.scheduler.mode is ", "gf E"},
 	} {
@@ -191,7 +192,7 @@ func (e Env) startCure() string {
 func (e Env) cureOf(waits, why, otherwise string) string {
 	keys := e.whyKeys(waits, why)
 	for _, c := range []struct{ keys, verb string }{
-		{"gf E", "set"}, {startKeys, "start"}, {"7 D", "resume"}, {"4 E", "subscribe"}, {"gl", "look"},
+		{"gf E", "set"}, {startKeys, "start"}, {"7 D", "resume"}, {"7 M", "limit"}, {"4 E", "subscribe"}, {"gl", "look"},
 	} {
 		if keys == c.keys {
 			return e.cure(c.verb, keys)

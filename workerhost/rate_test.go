@@ -136,3 +136,35 @@ func TestSuspensionEndsSlowly(t *testing.T) {
 	w.becomes(400, completed)
 	require.Equal(t, 400, r.count())
 }
+
+// A host that has no token for a day sends waiting deliveries as soon as an operator raises the rate
+// limit, and follows each further change, without a restart.
+func TestHostFollowsTheRateLimit(t *testing.T) {
+	t.Parallel()
+	const events = 30 // too few for a slow start
+	w := newWorld(t, "queue.tick.webhook_worker.interval_seconds", "1")
+	r := receive(t, ok)
+	sub := w.subscribe("e", r.URL, nil)
+	limit := func(perSecond string) {
+		t.Helper()
+		require.Empty(t, w.text("SELECT public.fn_webhook_rate_limit_set($1::bigint, "+perSecond+", 'ann', 'r') ->> 'reason'", sub))
+	}
+	limit("0.00001")
+	h := w.run(workerhost.Options{})
+	w.events("e", events)
+	w.becomes(events, jobs)
+	w.becomes(1, completed)
+	h.polls("webhook_worker", 3)
+	require.Equal(t, 1, r.count(), "the second token comes after a day")
+	limit("1000")
+	w.becomes(events, completed)
+
+	limit("0.00001")
+	w.events("e", events)
+	w.becomes(2*events, jobs)
+	h.polls("webhook_worker", 3)
+	require.LessOrEqual(t, r.count(), events+1, "the bucket holds one token at most")
+	limit("NULL")
+	w.becomes(2*events, completed)
+	require.Equal(t, 2*events, r.count())
+}

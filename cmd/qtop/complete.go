@@ -155,10 +155,14 @@ func (v *verb) completeArgs(a *app) {
 		v.cmd.ValidArgsFunction = a.completeFlag
 	}
 	for _, arg := range v.entry.Args {
-		if options := arg.Choices; !arg.Positional && (len(options) > 0 || arg.Kind == queue.ArgSwitch) {
-			if arg.Kind == queue.ArgSwitch {
-				options = []string{"true", "false"}
-			}
+		options := arg.Choices
+		switch {
+		case arg.Kind == queue.ArgSwitch:
+			options = []string{"true", "false"}
+		case arg.Or != "":
+			options = []string{arg.Or}
+		}
+		if !arg.Positional && len(options) > 0 {
 			_ = v.cmd.RegisterFlagCompletionFunc(arg.Name, cobra.FixedCompletions(options, cobra.ShellCompDirectiveNoFileComp))
 		}
 	}

@@ -67,6 +67,8 @@ func TestLiveCompletion(t *testing.T) {
 		{"webhooks ", "1\tt.HTTP_503 to http_503.example"},
 		{"endpoint suspend 9 ", "1\tt.HTTP_503"},
 		{"webhook rotate-secret ", "1\tt.HTTP_503"},
+		{"webhook limit ", "1\tt.HTTP_503"},
+		{"webhook limit 1 --per-second ", "none\n"},
 		{"dlq --filter ", "code:HTTP_503\t"},
 		{"requeue --filter code:HTTP", "code:HTTP_503\t"},
 		{"resolve --filter age>1s_code:", "age>1s code:HTTP_503\t"},

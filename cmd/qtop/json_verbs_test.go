@@ -106,6 +106,7 @@ func answering(f furnished) []jsonVerb {
 		act("subscription add", "role:search_indexer", "--domain", "kg"), act("subscription mute", "3"), act("subscription unmute", "3"),
 		act("tick", "counter_compactor"),
 		act("webhook add", "https://b.example/hook", "--types", "b.made", "--unsigned"), act("webhook disable", "1"), act("webhook enable", "1"),
+		act("webhook limit", "1", "--per-second", "5"),
 		refused("webhook rotate-secret", "1", "--secret", "acme"), refused("webhook verify", "1"), refused("adopt", "--waiting", "keep"),
 	}
 }

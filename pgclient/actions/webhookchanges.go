@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/parseid"
 	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -54,6 +57,14 @@ func webhookChanges() []entry {
 			Danger: queue.DangerOne, Function: "public.fn_webhook_secret_rotate(bigint,text,text,text,boolean,text)", Role: "subscription_admin", Reason: true,
 			Args: []queue.Arg{{Name: "secret", Label: "Secret", Kind: queue.ArgWord, Required: true, Help: "the hosts' name for the new secret (--delivery-secrets NAME=env:VARIABLE)"}},
 		}, plan: planWebhookRotate, apply: applyWebhookRotate},
+		{Action: queue.Action{
+			ID: queue.ActWebhookLimit, Words: "webhook limit", Example: "qtop webhook limit 7 --per-second 20 --reason 'receiver is overloaded'", Verb: "Limit",
+			Key: "M", Panes: []queue.PaneID{queue.PaneWebhooks},
+			Help: "limit how many requests per second a webhook subscription gets from all hosts together, or lift its limit",
+			Noun: "webhook subscription", Undo: "set it back", Title: "Set the rate limit of a webhook subscription", Button: "Set the limit", Targets: one,
+			Danger: queue.DangerOne, Function: "public.fn_webhook_rate_limit_set(bigint,double precision,text,text,boolean,double precision)", Role: "subscription_admin", Reason: true,
+			Args: []queue.Arg{{Name: "per-second", Label: "Per second", Kind: queue.ArgNumber, Min: 0.00001, Max: 1_000_000, Or: noLimit, Required: true, Help: "none = no limit; or requests, 0.00001 to 1000000"}},
+		}, plan: planWebhookLimit, apply: applyWebhookLimit},
 		{Action: off, plan: planWebhookActivate, apply: applyWebhookActivate},
 		{Action: on, plan: planWebhookActivate, apply: applyWebhookActivate},
 	}
@@ -157,6 +168,104 @@ func applyWebhookRotate(ctx context.Context, c *Planner, p queue.Plan, res *queu
 	a, err := c.rotate(ctx, p.Request, false, &p.Expect)
 	if err == nil {
 		recordOne(res, p.Request.Targets[0], "rotated", a.answer)
+	}
+	return err
+}
+
+// noLimit is the value of the argument per-second that lifts a rate limit.
+const noLimit = "none"
+
+// perSecond returns a rate limit as the argument per-second has it; nil = no limit.
+func perSecond(limit *float64) string {
+	if limit == nil {
+		return noLimit
+	}
+	return strconv.FormatFloat(*limit, 'f', -1, 64)
+}
+
+// limitWords describes a rate limit in a preview.
+func limitWords(limit *float64) string {
+	return queue.Choose(limit == nil, "no limit", perSecond(limit)+"/s over all hosts")
+}
+
+// limitChange is what the function that sets a rate limit returns.
+type limitChange struct {
+	webhookChange
+	Before *float64 `json:"before"` // nil = no limit
+	After  *float64 `json:"after"`
+}
+
+// raises reports whether more deliveries may be sent than before.
+func (a limitChange) raises() bool {
+	return a.Before != nil && (a.After == nil || *a.After > *a.Before)
+}
+
+// limit calls the function that sets a rate limit. expect is the limit that the preview saw, 0 = no
+// limit; nil = whatever it is.
+func (c *Planner) limit(ctx context.Context, r queue.Request, dry bool, expect *float64) (a limitChange, err error) {
+	id, err := parseid.Subscription(r.Targets[0])
+	if err != nil {
+		return a, err
+	}
+	to, err := limitOf(r.Args["per-second"])
+	if err != nil {
+		return a, err
+	}
+	err = c.act.QueryRow(ctx, "SELECT public.fn_webhook_rate_limit_set($1::bigint, $2::double precision, $3::text, $4::text, $5::boolean, $6::double precision)",
+		id, to, r.Actor, r.Reason, dry, expect).Scan(&a)
+	return a, err
+}
+
+// limitOf returns the rate limit that a value of the argument per-second means; nil = no limit.
+func limitOf(value string) (*float64, error) {
+	if value == noLimit {
+		return nil, nil
+	}
+	n, err := strconv.ParseFloat(value, 64)
+	return &n, err
+}
+
+func planWebhookLimit(ctx context.Context, c *Planner, p *queue.Plan) error {
+	a, err := c.limit(ctx, p.Request, true, nil)
+	if err != nil {
+		return err
+	}
+	if a.Refused {
+		return refuse(p, a.Rule, a.Reason)
+	}
+	p.Count, p.Expect = 1, perSecond(a.Before)
+	p.Undo = Registry().BackCommand(p.Request, map[string]string{"per-second": p.Expect})
+	p.Lines = append(p.Lines, line("subscription", "%d, %s to %s", a.ID, a.Type, a.URL), line("now", "%s", limitWords(a.Before)),
+		line("then", "%s, also for waiting deliveries", limitWords(a.After)))
+	waiting := queue.Plural(a.Waiting, "delivery", "deliveries")
+	if a.After != nil && a.Waiting > 0 {
+		waiting += ": at this rate at least " + queue.Span(int64(math.Ceil(float64(a.Waiting) / *a.After)))
+	}
+	addLine(p, "waiting", "%s", waiting)
+	if !a.raises() {
+		return nil
+	}
+	slow, err := pgrow.Column[float64](ctx, c.act, "SELECT u.usual_rate FROM public.fn_webhook_usual_rates(ARRAY[$1::bigint]) u WHERE u.slow_start", a.ID)
+	if err != nil {
+		return err
+	}
+	for _, rate := range slow {
+		addLine(p, "slow start", "%.3g/s at first, doubled every 10 s while it delivers", rate)
+	}
+	return c.blockedHooks(ctx, p, allOf, nil, []int64{a.ID})
+}
+
+func applyWebhookLimit(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
+	expect, err := limitOf(p.Expect)
+	if err != nil {
+		return err
+	}
+	if expect == nil {
+		expect = new(float64)
+	}
+	a, err := c.limit(ctx, p.Request, false, expect)
+	if err == nil {
+		recordOne(res, p.Request.Targets[0], "limit set", a.answer)
 	}
 	return err
 }

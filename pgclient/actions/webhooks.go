@@ -9,7 +9,7 @@ import (
 
 func webhookActions() []entry {
 	return append([]entry{{Action: queue.Action{
-		ID: queue.ActWebhookAdd, Words: "webhook add", Example: "qtop webhook add https://hooks.acme.example/in --types order.paid,order.sent --secret acme --reason 'new customer'", Group: "Add, verify, disable and enable webhook subscriptions, and rotate their secrets", Key: "N", Panes: []queue.PaneID{queue.PaneWebhooks}, Verb: "Add",
+		ID: queue.ActWebhookAdd, Words: "webhook add", Example: "qtop webhook add https://hooks.acme.example/in --types order.paid,order.sent --secret acme --reason 'new customer'", Group: "Add, verify, limit, disable and enable webhook subscriptions, and rotate their secrets", Key: "N", Panes: []queue.PaneID{queue.PaneWebhooks}, Verb: "Add",
 		Help: "send events of some types to a URL from now on, signed with a secret or explicitly unsigned",
 		Noun: "webhook subscription", Button: "Add the subscription", Safe: "Not now", Opposite: queue.ActWebhookOff, Undo: "disable it under the number that the result shows",
 		Danger: queue.DangerOne, Function: "public.fn_webhook_subscription_add(text[],text,text,boolean,text,text,boolean)", Role: "subscription_admin", Reason: true,

@@ -40,6 +40,7 @@ const (
 	ActWebhookAdd              ActionID = "webhook_subscription_add"
 	ActWebhookVerify           ActionID = "webhook_subscription_verify"
 	ActWebhookRotate           ActionID = "webhook_secret_rotate"
+	ActWebhookLimit            ActionID = "webhook_rate_limit_set"
 	ActWebhookOff              ActionID = "webhook_subscription_disable"
 	ActWebhookOn               ActionID = "webhook_subscription_enable"
 	ActNotifyRequeue           ActionID = "notification_requeue"

@@ -40,6 +40,7 @@ type Arg struct {
 	Choices    []string // the values of an ArgChoice; a form may offer more from the snapshot
 	Positional bool     // on the command line, the value follows the target, without a flag
 	Clears     bool     // an empty value is allowed, and clears the current one
+	Or         string   // a word that an ArgNumber accepts in place of a number, such as none
 	Help       string   // one line; "" = the choices
 }
 
@@ -92,8 +93,8 @@ func (a Arg) Check(v string) error {
 			what = "not a whole number " + a.bounds()
 		}
 	case ArgNumber:
-		if n, err := strconv.ParseFloat(v, 64); err != nil || !(n >= a.Min && n <= a.Max) {
-			what = "not a number " + a.bounds()
+		if n, err := strconv.ParseFloat(v, 64); v != a.Or && (err != nil || !(n >= a.Min && n <= a.Max)) {
+			what = "not a number " + a.bounds() + Choose(a.Or == "", "", ", nor "+a.Or)
 		}
 	case ArgChoice:
 		if !slices.Contains(a.Choices, v) {

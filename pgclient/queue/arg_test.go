@@ -37,3 +37,19 @@ func TestSeconds(t *testing.T) {
 		require.NotContains(t, err.Error(), "\x1b")
 	}
 }
+
+// A number has bounds, which infinities and NaN are not within; one word may replace it.
+func TestNumbers(t *testing.T) {
+	rate := queue.Arg{Name: "per-second", Kind: queue.ArgNumber, Min: 0.00001, Max: 1_000_000, Or: "none", Required: true}
+	for _, v := range []string{"none", "20", "0.5", "0.00001", "1e-5", "1000000"} {
+		require.NoError(t, rate.Check(v), v)
+	}
+	plain := rate
+	plain.Or = ""
+	for _, v := range []string{"NaN", "inf", "-Inf", "-1", "0", "0.000009", "1000001", "None", "20/s"} {
+		require.ErrorContains(t, rate.Check(v), "is not a number from 0.00001 to 1000000, nor none")
+		require.ErrorContains(t, plain.Check(v), "is not a number from 0.00001 to 1000000")
+	}
+	require.ErrorContains(t, rate.Check(""), "per-second is needed")
+	require.Error(t, plain.Check("none"))
+}

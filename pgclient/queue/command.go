@@ -135,7 +135,7 @@ func (a Arg) holder() string {
 	case a.Kind == ArgDuration:
 		return "30m"
 	case a.Kind == ArgWhole || a.Kind == ArgNumber:
-		return "N"
+		return Choose(a.Or == "", "N", "N|"+a.Or)
 	case a.Kind == ArgSwitch:
 		return "false"
 	case a.Kind == ArgChoice && a.Required:

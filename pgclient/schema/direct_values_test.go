@@ -339,8 +339,8 @@ const webhookSubscriptions = `
 	max_attempts | 0 | 23514
 	max_attempts | -1 | 23514
 	max_attempts | 1001 | 23514
-	rate_limit_per_second | 'NaN' | 23514
-	rate_limit_per_second | 'infinity' | 23514
+	rate_limit_per_second | 'NaN' | 22023
+	rate_limit_per_second | 'infinity' | 22023
 	rate_limit_per_second | 1e-300 | 22023
 	rate_limit_per_second | 0 | 22023
 	rate_limit_per_second | -1 | 22023

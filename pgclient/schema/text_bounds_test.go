@@ -40,7 +40,7 @@ var usual = map[string]string{
 	"uuid[]": "'{00000000-0000-4000-8000-000000000001}'", "bigint[]": "'{1}'", "p_batch_limit": "10", "p_consumer_id": "'c1'", "p_alert_key": "'late:metrics_sampler'", "p_unit_id": "(SELECT id FROM public.information_unit LIMIT 1)",
 	"p_draft_id": "(SELECT id FROM public.iu_draft LIMIT 1)", "p_codes": "'{X}'", "p_errors": "'{failed}'", "p_permanent": "'{true}'", "p_kinds": "'{k}'",
 	"p_jobs": `'[{"job_kind":"k","event_domain":"iu","executor":"DOT"}]'`, "p_results": "'[]'", "p_outcomes": "'[]'",
-	"p_event_types": "'{order.paid}'", "p_callback_url": "'https://example.org/hook'", "p_secret_ref": "'shop'",
+	"p_event_types": "'{order.paid}'", "p_per_second": "1", "p_callback_url": "'https://example.org/hook'", "p_secret_ref": "'shop'",
 	"p_active": "true", "p_delivered": "true", "p_answer": "'HTTP_204'", "p_signed": "true", "fn_webhook_subscription_verified.p_expect": "(SELECT updated_at FROM public.subscriptions WHERE id = 1)",
 	"p_scope": "'event_ingest_writer'", "p_pid": "pg_backend_pid()", "p_started": "now()", "p_signal": "'cancel'",
 

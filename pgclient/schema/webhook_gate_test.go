@@ -5,10 +5,13 @@ package schema_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
 func TestWebhookSuspensionSpendsNoAttempt(t *testing.T) {
@@ -147,6 +150,57 @@ func TestWebhookRateLimit(t *testing.T) {
 	took := time.Since(one[time.Time](h, "SELECT min(started_at) FROM public.webhook_delivery_jobs WHERE subscription_id = $1", limited))
 	require.LessOrEqual(t, float64(n), 5*took.Seconds()+2)
 	require.GreaterOrEqual(t, n, 8)
+}
+
+// fn_webhook_rate_limit_set sets and lifts a rate limit, which the next claim applies, also to
+// deliveries that were waiting. It refuses other values than numbers within the bounds, and audits
+// changes and refusals.
+func TestWebhookRateLimitIsSet(t *testing.T) {
+	h := newHooks(t)
+	sub := h.subscribe("slow")
+	admin := h.db.Pool(t, pgtest.Login(t, h.db, "subscription_admin"))
+	set := func(perSecond, more string) map[string]any {
+		t.Helper()
+		return call(t, admin, "public.fn_webhook_rate_limit_set($1, "+perSecond+", 'ann', 'overloaded'"+more+")", sub)
+	}
+	h.emit("slow", 20)
+	h.step()
+	require.EqualValues(t, 20, set("0.00001", ", true")["waiting"])
+	require.Len(t, h.claim(2), 2, "a dry run changes nothing")
+
+	got := set("0.00001", ", false, 0")
+	require.Nil(t, got["before"])
+	require.InDelta(t, 0.00001, got["after"], 0)
+	h.step() // from now on the limit applies to the jobs that were made before
+	require.Len(t, h.claim(100), 1)
+	require.Empty(t, h.claim(100), "the next token comes tomorrow")
+	set("1000000", ", false, 0.00001")
+	require.Len(t, h.claim(5), 5, "a greater limit applies at once")
+	set("0.00001", "")
+	require.LessOrEqual(t, len(h.claim(100)), 1, "and so does a smaller one")
+	require.Empty(t, h.claim(100))
+	require.Nil(t, set("NULL", "")["after"])
+	require.GreaterOrEqual(t, len(h.claim(100)), 11, "and none")
+
+	require.Equal(t, "unchanged", set("NULL", "")["rule"])
+	require.Equal(t, "changed", set("5", ", false, 20")["rule"])
+	require.Equal(t, "changed", set("5", ", true, 20")["rule"])
+	set("5", "")
+	require.Equal(t, "changed", set("7", ", false, 0")["rule"], "0 expects no limit")
+	require.Equal(t, "not_found", call(t, admin, "public.fn_webhook_rate_limit_set(99, 5, 'ann', 'r')")["rule"])
+	for _, bad := range []string{"'NaN'", "'infinity'", "'-infinity'", "-1", "0", "1e-300", "0.000009", "1000001"} {
+		for _, sql := range []string{"SELECT public.fn_webhook_rate_limit_set($1, (%s)::double precision, 'ann', 'r')", "UPDATE public.subscriptions SET rate_limit_per_second = %s WHERE id = $1"} {
+			fails(t, admin, "22023", fmt.Sprintf(sql, bad), sub)
+		}
+	}
+	fails(t, admin, "22004", "SELECT public.fn_webhook_rate_limit_set(NULL, 5, 'ann', 'r')")
+	fails(t, admin, "22023", "SELECT public.fn_webhook_rate_limit_set($1, 6, 'ann', '')", sub)
+	fails(t, h.db.Pool(t, pgtest.Login(t, h.db, "dead_letter_operator", "queue_viewer")), "42501", "SELECT public.fn_webhook_rate_limit_set($1, 6, 'eve', 'r')", sub)
+	require.InDelta(t, 5, one[float64](h, "SELECT rate_limit_per_second FROM public.subscriptions"), 0)
+	require.Equal(t, []string{
+		"done → 0.00001", "done 0.00001 → 1000000", "done 1000000 → 0.00001", "done 0.00001 →", "refused: unchanged →", "refused: changed →", "done → 5", "refused: changed →", "refused: not_found →",
+	}, one[[]string](h, `SELECT array_agg(concat_ws(' ', outcome, before ->> 'rate_limit_per_second', '→', after ->> 'rate_limit_per_second') ORDER BY id)
+		FROM public.queue_operator_action WHERE action = 'webhook_rate_limit_set'`))
 }
 
 func TestWebhookFractionalRate(t *testing.T) {

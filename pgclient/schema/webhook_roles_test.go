@@ -80,6 +80,7 @@ func TestWebhookFunctionRights(t *testing.T) {
 		"fn_dead_letter_reopen":       "dead_letter_operator",
 		"fn_endpoint_suspend":         "dead_letter_operator",
 		"fn_endpoint_resume":          "dead_letter_operator",
+		"fn_webhook_rate_limit_set":   "subscription_admin",
 	}
 	for _, internal := range []string{"fn_webhook_immutable", "fn_webhook_event_stamp", "fn_webhook_subscription_stamp",
 		"fn_webhook_subscription_made", "fn_webhook_saga_refuse", "fn_webhook_undo_only", "fn_webhook_saga_needs_letter",

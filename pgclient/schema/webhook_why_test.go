@@ -125,7 +125,7 @@ func TestWhyAnEndpointWaits(t *testing.T) {
 		"subscription unverified":      fmt.Sprintf("qtop webhook verify %d --reason R", sub),
 		"endpoint suspended: operator": fmt.Sprintf("qtop endpoint resume %d --reason R", sub),
 		"circuit open":                 fmt.Sprintf("qtop endpoint resume %d --reason R", sub),
-		"rate limit 0.5/s":             fmt.Sprintf(`a subscription_admin raises the rate limit of subscription %d in the database: docs/webhooks.md, "Make a subscription"`, sub),
+		"rate limit 0.5/s":             fmt.Sprintf("qtop webhook limit %d --per-second N --reason R", sub),
 	}
 	h.alive(both...)
 	for _, c := range []struct {

@@ -203,12 +203,11 @@ BEGIN
   IF NEW.callback_url <> v_old.callback_url OR v_old.callback_url IS NULL AND NEW.callback_url IS NOT NULL THEN
     PERFORM public.fn_webhook_url_admit('callback_url'::text, NEW.callback_url::text);
   END IF;
+  IF NEW.rate_limit_per_second IS DISTINCT FROM v_old.rate_limit_per_second THEN
+    PERFORM public.fn_webhook_rate_admit('rate_limit_per_second'::text, NEW.rate_limit_per_second);
+  END IF;
   IF NEW.event_type IS DISTINCT FROM v_old.event_type AND NEW.event_type ~ c_invisible THEN
     RAISE EXCEPTION 'event_type must not contain invisible characters' USING ERRCODE = '22023';
-  ELSIF NEW.rate_limit_per_second < 0.00001 AND NEW.rate_limit_per_second IS DISTINCT FROM v_old.rate_limit_per_second
-  THEN
-    RAISE EXCEPTION 'rate_limit_per_second must be at least 0.00001, about one a day'
-      USING ERRCODE = '22023', HINT = 'to send nothing, set active to false';
   ELSIF NEW.event_type <> v_old.event_type AND EXISTS (SELECT FROM public.webhook_delivery_sagas s
     WHERE s.subscription_id = v_old.id AND s.status NOT IN ('Completed', 'DeadLettered')) THEN
     RAISE EXCEPTION 'cannot change the event type of webhook subscription %: it has deliveries of % under way',

@@ -1,4 +1,4 @@
--- Webhook subscriptions: add, switch on or off, change the secret, verify. Source: R02 §2.
+-- Webhook subscriptions: add, switch on or off, change the secret, limit the rate, verify. Source: R02 §2.
 
 -- fn_webhook_url_admit(name, url): raises 22023 for a callback URL to which no host would send, without any part of it:
 -- tokens and passwords are in such texts too, and the column endpoint would show those of a text that has no form of a
@@ -16,6 +16,19 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_url_admit IS
   'Refuses a callback URL to which no host would send. Internal.';
+
+-- fn_webhook_rate_admit(name, rate): raises 22023 for a rate limit that is no number from 0.00001 to 1000000 requests
+-- per second. NULL = no limit. Rows of releases that accepted a smaller one keep it. Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_rate_admit(p_name text, p_rate double precision) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF p_rate NOT BETWEEN 0.00001 AND 1000000 THEN -- NaN is greater than every number
+    RAISE EXCEPTION '% must be from 0.00001 (about one request a day) to 1000000, or NULL = no limit; it is %',
+      p_name, p_rate USING ERRCODE = '22023', HINT = 'to send nothing, disable the webhook subscription';
+  END IF;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_rate_admit IS
+  'Refuses a rate limit that is too small, too great or no number. Internal.';
 
 -- fn_webhook_subscription_add(event types, callback_url, secret_ref, unsigned, actor, reason, dry_run) → {added,
 -- callback_url (masked), results, audit_id}; results per event type: {id: the type, outcome, new_id: the subscription}.
@@ -244,6 +257,68 @@ COMMENT ON FUNCTION public.fn_webhook_secret_rotate IS
   'Sets the secret of a webhook subscription once all live hosts can sign with it; refused: not_found, unchanged, '
   'changed, no_host, hosts.';
 GRANT EXECUTE ON FUNCTION public.fn_webhook_secret_rotate TO :"subscription_admin";
+
+-- fn_webhook_rate_limit_set(subscription, requests per second, actor, reason, dry_run, expected limit) →
+-- {subscription_id, event_type, callback_url (masked), before, after, waiting, audit_id}: limits the requests of all
+-- hosts to a webhook subscription, new deliveries and requeued ones together; NULL = no limit. The next claim of each
+-- host applies it, also to waiting deliveries. Raises 22023 for an invalid limit. Refused: not_found; unchanged (it has
+-- this limit); changed (its limit is not the expected one; 0 expects none, NULL does not check).
+CREATE OR REPLACE FUNCTION public.fn_webhook_rate_limit_set(p_subscription_id bigint, p_per_second double precision,
+  p_actor text, p_reason text, p_dry_run boolean DEFAULT false, p_expect double precision DEFAULT NULL) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_actor text := public.fn_operator_actor(p_actor);
+  v_dry boolean := COALESCE(p_dry_run, true);
+  v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
+  v_target text := public.fn_webhook_target(p_subscription_id);
+  v_row public.subscriptions;
+  v_limit text;
+  v_rule text;
+  v_why text;
+  v_audit bigint;
+BEGIN
+  IF p_subscription_id IS NULL THEN
+    RAISE EXCEPTION 'p_subscription_id must not be null' USING ERRCODE = '22004';
+  END IF;
+  PERFORM public.fn_webhook_rate_admit('p_per_second'::text, p_per_second);
+  SELECT s.* INTO v_row FROM public.subscriptions s WHERE s.id = p_subscription_id FOR NO KEY UPDATE;
+  v_limit := COALESCE('the limit ' || v_row.rate_limit_per_second::numeric::text || '/s', 'no limit');
+  IF v_row.id IS NULL THEN
+    v_rule := 'not_found';
+    v_why := format('there is no webhook subscription %s; qtop webhooks lists them', p_subscription_id);
+  ELSIF v_row.rate_limit_per_second IS NOT DISTINCT FROM p_per_second THEN
+    v_rule := 'unchanged';
+    v_why := format('webhook subscription %s has %s already', v_row.id, v_limit);
+  ELSIF p_expect <> COALESCE(v_row.rate_limit_per_second, 0) THEN
+    v_rule := 'changed';
+    v_why := format('webhook subscription %s has %s now: look at it, then repeat', v_row.id, v_limit);
+  END IF;
+  IF v_rule IS NOT NULL THEN
+    IF v_dry THEN
+      RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'reason', v_why, 'dry_run', true);
+    END IF;
+    RETURN public.fn_operator_refused(
+      p_action => 'webhook_rate_limit_set'::text, p_target => v_target, p_actor => v_actor, p_reason => v_reason,
+      p_rule => v_rule, p_why => v_why);
+  END IF;
+  IF NOT v_dry THEN
+    UPDATE public.subscriptions SET rate_limit_per_second = p_per_second WHERE id = v_row.id;
+    v_audit := public.fn_operator_audit(
+      p_action => 'webhook_rate_limit_set'::text, p_target => v_target, p_actor => v_actor, p_reason => v_reason,
+      p_filter => NULL::text, p_frozen_count => 1::bigint,
+      p_before => jsonb_build_object('rate_limit_per_second', v_row.rate_limit_per_second),
+      p_after => jsonb_build_object('rate_limit_per_second', p_per_second), p_outcome => 'done'::text);
+  END IF;
+  RETURN jsonb_build_object('subscription_id', v_row.id, 'event_type', v_row.event_type,
+    'callback_url', public.fn_mask_url(v_row.callback_url::text), 'before', v_row.rate_limit_per_second,
+    'after', p_per_second, 'dry_run', v_dry,
+    'waiting', (SELECT COALESCE(sum(b.waiting), 0) FROM public.v_webhook_backlog b
+      WHERE b.subscription_id = v_row.id),
+    'audit_id', v_audit);
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_rate_limit_set IS
+  'Sets or lifts the rate limit of a webhook subscription, over all hosts; refused: not_found, unchanged, changed.';
+GRANT EXECUTE ON FUNCTION public.fn_webhook_rate_limit_set TO :"subscription_admin";
 
 -- fn_webhook_subscription_verified(subscription, delivered, answer, signed, actor, reason, expected updated_at) →
 -- {subscription_id, verified, audit_id}: records the answer, such as HTTP_204 or TIMEOUT, to a signed test request that

@@ -57,7 +57,7 @@ CREATE OR REPLACE FUNCTION public.fn_why_webhook(p_endpoint text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_interval int := public.fn_cfg_int('queue.tick.saga_orchestrator.interval_seconds', 5);
-  v_subs bigint[];      -- webhook subscriptions with waiting work; if there are none, all of the endpoint
+  v_subs bigint[];      -- webhook subscriptions with waiting work, most first; if there are none, all of the endpoint
   v_waiting bigint;
   v_oldest timestamptz;
   v_next timestamptz;
@@ -69,7 +69,8 @@ DECLARE
   v_slow public.webhook_slow_start;
   v_links jsonb;
 BEGIN
-  SELECT array_agg(b.subscription_id), sum(b.waiting), min(b.oldest_at) INTO v_subs, v_waiting, v_oldest
+  SELECT array_agg(b.subscription_id ORDER BY b.waiting DESC, b.subscription_id), sum(b.waiting), min(b.oldest_at)
+  INTO v_subs, v_waiting, v_oldest
   FROM public.v_webhook_backlog b WHERE b.endpoint = p_endpoint;
   v_subs := COALESCE(v_subs, (SELECT array_agg(s.id) FROM public.subscriptions s WHERE s.endpoint = p_endpoint));
   v_all := cardinality(v_subs);
@@ -166,10 +167,8 @@ BEGIN
         p_link => 'rate',
         p_state => CASE WHEN v_gate.limited AND v_waiting > 2 * v_gate.rate THEN 'slows' ELSE 'clear' END,
         p_text => CASE WHEN v_gate.limited THEN 'rate limit ' || v_gate.rate || '/s' ELSE 'no rate limit' END,
-        p_detail => NULL, p_keys => '',
-        p_do => format('a subscription_admin raises the rate limit of %s in the database: docs/webhooks.md, '
-          '"Make a subscription"', CASE v_all WHEN 1 THEN 'subscription ' ELSE 'subscriptions ' END
-          || array_to_string(v_subs, ', ')));
+        p_detail => NULL, p_keys => '7 M',
+        p_do => format('qtop webhook limit %s --per-second N --reason R', v_subs[1]));
     SELECT w.* INTO v_slow FROM public.webhook_slow_start w WHERE w.endpoint = p_endpoint;
     v_links := v_links || public.fn_why_link(
       p_link => 'slow start'::text,
