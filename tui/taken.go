@@ -213,7 +213,7 @@ func takenLines(titles []string, req queue.Request) (out []queue.PlanLine) {
 	case n == 0:
 		add(queue.Choose(len(req.Targets) == 1, "target", "targets"), queue.Choose(len(req.Targets) == 1, "", strconv.Itoa(len(req.Targets))+": ")+ids)
 	case len(req.Targets) == 1:
-		add("target", tallied(titles)+queue.Choose(strings.Contains(titles[0], ids), "", " ("+ids+")"))
+		add("target", tallied(titles)+queue.Choose(titles[0] == ids || slices.Contains(strings.Fields(titles[0]), ids), "", " ("+ids+")"))
 	default:
 		add("targets", fmt.Sprintf("%d: %s (%s)", len(req.Targets), tallied(titles), ids))
 	}

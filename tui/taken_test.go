@@ -109,6 +109,15 @@ func TestFormNamesNoOtherRow(t *testing.T) {
 	}
 }
 
+// A form shows the number of its target unless the name has it as a word: a port may contain it.
+func TestFormShowsTheNumber(t *testing.T) {
+	for title, want := range map[string]string{
+		"crm.example:39697 for user.invited": "crm.example:39697 for user.invited (7)", "job 7": "job 7", "7": "7",
+	} {
+		require.Equal(t, want, takenLines([]string{title}, queue.Request{Targets: []string{"7"}})[0].Value.String())
+	}
+}
+
 // A form that knows only the numbers of its targets reads their names, with the plan of its request:
 // that the row is not on the screen, or that the page was opened without its list, makes no
 // difference. The form takes keys meanwhile, and without an answer it has the numbers.
