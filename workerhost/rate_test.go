@@ -119,7 +119,7 @@ func TestRateHoldsAtTheReceiver(t *testing.T) {
 // with the flag off they are sent at once.
 func TestSuspensionEndsSlowly(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "queue.tick.webhook_worker.interval_seconds", "1")
+	w := newWorld(t, "queue.tick.webhook_worker.interval_seconds", "1", "webhook.slow_start.enabled", "false")
 	r := receive(t, ok)
 	sub := w.subscribe("e", r.URL, nil)
 	w.exec("SELECT public.fn_endpoint_suspend($1::bigint, 'ann', 'r')", sub)
@@ -141,8 +141,8 @@ func TestSuspensionEndsSlowly(t *testing.T) {
 // limit, and follows each further change, without a restart.
 func TestHostFollowsTheRateLimit(t *testing.T) {
 	t.Parallel()
-	const events = 30 // too few for a slow start
-	w := newWorld(t, "queue.tick.webhook_worker.interval_seconds", "1")
+	const events = 30
+	w := newWorld(t, "queue.tick.webhook_worker.interval_seconds", "1", "webhook.slow_start.enabled", "false")
 	r := receive(t, ok)
 	sub := w.subscribe("e", r.URL, nil)
 	limit := func(perSecond string) {
