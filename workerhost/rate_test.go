@@ -4,6 +4,7 @@ package workerhost_test
 // happens between the requeue and the request; and deliveries that were blocked start slowly.
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"sync/atomic"
@@ -167,4 +168,35 @@ func TestHostFollowsTheRateLimit(t *testing.T) {
 	limit("NULL")
 	w.becomes(2*events, completed)
 	require.Equal(t, 2*events, r.count())
+}
+
+// A host uses a rate in full, also one that is no whole number of requests per slice of 250 ms, and
+// never more of it.
+func TestRateIsUsedInFull(t *testing.T) {
+	t.Parallel()
+	const within = 6 * time.Second
+	w := newWorld(t)
+	receivers := map[int]*receiver{3: receive(t, ok), 5: receive(t, ok), 7: receive(t, ok)}
+	for rate, r := range receivers {
+		name := fmt.Sprintf("rate %d", rate)
+		sub := w.subscribe(name, r.URL, nil)
+		w.exec("UPDATE public.subscriptions SET rate_limit_per_second = $1 WHERE id = $2", rate, sub)
+		w.events(name, 20*rate)
+	}
+	w.run(workerhost.Options{})
+	for rate, r := range receivers {
+		eventually(t, func() bool { return r.count() > 0 }, "nothing comes")
+		first := r.all()[0].at
+		time.Sleep(time.Until(first.Add(within + time.Second)))
+		n := 0
+		for _, g := range r.all() {
+			if g.at.Sub(first) < within {
+				n++
+			}
+		}
+		full := float64(rate) * within.Seconds()
+		t.Logf("%d requests at a rate of %d for %v", n, rate, within)
+		require.GreaterOrEqual(t, float64(n), 0.9*full)
+		require.LessOrEqual(t, float64(n), full+max(float64(rate)/4, 1)+1)
+	}
 }

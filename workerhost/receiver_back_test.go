@@ -4,6 +4,7 @@ package workerhost_test
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -86,4 +87,28 @@ func TestReceiversComeBack(t *testing.T) {
 		}
 	}
 	t.Logf("%v passed in %d moves", time.Duration(passed.Load())*time.Second, moves)
+}
+
+// A retry is sent when it is due, however long the interval of the orchestrator is.
+func TestRetryIsSentWhenItIsDue(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "queue.tick.saga_orchestrator.interval_seconds", "30", "webhook.retry_schedule", "3s")
+	var failed atomic.Bool
+	r := receive(t, func(rw http.ResponseWriter, _ *http.Request) {
+		if !failed.Swap(true) {
+			rw.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	w.subscribe("e", r.URL, nil)
+	w.events("e", 1)
+	w.run(workerhost.Options{})
+	w.becomes(1, completed)
+	all := r.all()
+	require.Len(t, all, 2)
+	waited := all[1].at.Sub(all[0].at)
+	t.Logf("the retry came %v after the first attempt", waited.Round(time.Millisecond))
+	require.Less(t, waited, 15*time.Second, "the interval was waited for")
+	if os.Getenv("QTOP_TEST_FULL") != "" { // the time depends on the machine
+		require.Less(t, waited, 3600*time.Millisecond+1500*time.Millisecond)
+	}
 }

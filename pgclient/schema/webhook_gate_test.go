@@ -60,6 +60,83 @@ func TestWebhookTimedSuspensionEnds(t *testing.T) {
 	require.Zero(t, one[int](h, "SELECT count(*) FROM public.webhook_endpoint_suspensions"))
 }
 
+// Failures before a pause are no evidence after it: neither a suspension that ended by its time, nor a
+// new URL, nor a time without any attempt makes the next failure suspend the endpoint for good.
+func TestWebhookFailuresBeforeAPause(t *testing.T) {
+	for name, c := range map[string]struct{ pause, end string }{
+		"suspension": {
+			"INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, until, by) VALUES ($1, 'operator', now() + interval '6 days', 'ann')",
+			"UPDATE public.webhook_endpoint_suspensions SET until = now() - interval '1 second' WHERE subscription_id = $1",
+		},
+		"switched off": {"UPDATE public.subscriptions SET active = false WHERE id = $1", "UPDATE public.subscriptions SET active = true WHERE id = $1"},
+		"another URL":  {"", "UPDATE public.subscriptions SET callback_url = 'http://127.0.0.1:2/new' WHERE id = $1"},
+		"no host":      {"UPDATE public.webhook_endpoint_state SET last_failure_at = now() - interval '6 days' WHERE subscription_id = $1", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHooks(t)
+			h.flag("webhook.circuit_failures", "10")
+			sub := h.subscribe("order")
+			h.emit("order", 2)
+			h.step()
+			require.NoError(t, h.asOwner("UPDATE public.webhook_endpoint_state SET consecutive_failures = 9, last_failure_at = now(), failing_since = now() - interval '6 days' WHERE subscription_id = $1", sub))
+			for _, sql := range []string{c.pause, c.end} {
+				if sql != "" {
+					require.NoError(t, h.asOwner(sql, sub))
+				}
+			}
+			h.call("public.fn_saga_orchestrator_run()")
+			leases := h.claim(1)
+			require.Len(t, leases, 1)
+			h.finish("HTTP_503", leases...)
+			require.Equal(t, "0", one[string](h, "SELECT count(*)::text FROM public.webhook_endpoint_suspensions WHERE reason = 'failing'"))
+			require.True(t, one[bool](h, "SELECT failing_since = last_failure_at FROM public.webhook_endpoint_state WHERE subscription_id = $1", sub))
+			if name != "no host" {
+				require.Equal(t, 1, one[int](h, "SELECT consecutive_failures FROM public.webhook_endpoint_state WHERE subscription_id = $1", sub))
+			}
+		})
+	}
+}
+
+// Without a pause, an endpoint that only fails is suspended.
+func TestWebhookFailingEndpoint(t *testing.T) {
+	h := newHooks(t)
+	sub := h.subscribe("order")
+	h.emit("order", 1)
+	h.step()
+	require.NoError(t, h.asOwner("UPDATE public.webhook_endpoint_state SET consecutive_failures = 9, last_failure_at = now() - interval '2 days', failing_since = now() - interval '6 days' WHERE subscription_id = $1", sub))
+	h.finish("HTTP_503", h.claim(1)...)
+	require.Equal(t, "failing", one[string](h, "SELECT reason FROM public.webhook_endpoint_suspensions WHERE until IS NULL"))
+}
+
+// The orchestrator returns when it has to run next: when a saga behind an open gate becomes due, or a
+// suspension ends.
+func TestWebhookNextDue(t *testing.T) {
+	h := newHooks(t)
+	sub := h.subscribe("order")
+	next := func() any {
+		got := h.step()
+		if got["next_due"] != nil {
+			return one[string](h, "SELECT CASE $1::timestamptz WHEN s.next_attempt_at THEN 'saga' WHEN x.until THEN 'suspension' END FROM public.webhook_delivery_sagas s LEFT JOIN public.webhook_endpoint_suspensions x ON true",
+				got["next_due"])
+		}
+		return nil
+	}
+	require.Nil(t, next())
+	h.flag("webhook.retry_schedule", "1h")
+	h.emit("order", 1)
+	require.Nil(t, next(), "its job is made")
+	h.finish("HTTP_503", h.claim(1)...)
+	require.Equal(t, "saga", next())
+	h.call("public.fn_endpoint_suspend($1, 'ann', 'r', '3 hours')", sub)
+	require.Equal(t, "suspension", next())
+	require.NoError(t, h.asOwner("UPDATE public.webhook_endpoint_suspensions SET until = NULL"))
+	require.Nil(t, next(), "no gate opens by itself")
+	h.call("public.fn_endpoint_resume($1, 'ann', 'r')", sub)
+	require.Equal(t, "saga", next())
+	h.exec("UPDATE public.subscriptions SET active = false")
+	require.Nil(t, next())
+}
+
 func TestWebhookInactiveOrUnverifiedWaits(t *testing.T) {
 	h := newHooks(t)
 	h.subscribe("order")
@@ -123,6 +200,39 @@ func TestWebhookCircuit(t *testing.T) {
 	require.Zero(t, one[int](h, "SELECT count(*) FROM public.webhook_endpoint_suspensions"), "a success closes it")
 	h.step()
 	require.Len(t, h.claim(20), 8)
+}
+
+// While a circuit is open, a higher threshold leaves the pause between its probes, and without a
+// threshold the next result closes it.
+func TestWebhookCircuitWithAnotherThreshold(t *testing.T) {
+	for _, threshold := range []string{"50", "0"} {
+		t.Run(threshold, func(t *testing.T) {
+			h := newHooks(t)
+			h.flag("webhook.circuit_failures", "3")
+			h.subscribe("order")
+			h.emit("order", 10)
+			h.step()
+			h.finish("TIMEOUT", h.claim(3)...)
+			require.Empty(t, h.claim(10), "open")
+			h.step()
+			h.flag("webhook.circuit_failures", threshold)
+			for range 2 {
+				h.exec("UPDATE public.webhook_endpoint_suspensions SET until = now() - interval '1 second'")
+				probe := h.claim(1)
+				require.Len(t, probe, 1)
+				h.finish("TIMEOUT", probe...)
+				if threshold == "0" {
+					require.Zero(t, one[int](h, "SELECT count(*) FROM public.webhook_endpoint_suspensions"))
+					continue
+				}
+				require.Equal(t, "circuit 3 failures in a row", one[string](h, "SELECT reason || ' ' || note FROM public.webhook_endpoint_suspensions WHERE until > now()"))
+				require.Empty(t, h.claim(10), "the pause after a failed probe")
+			}
+			if threshold == "50" {
+				require.Equal(t, 2, one[int](h, "SELECT failed_probes FROM public.webhook_endpoint_suspensions"))
+			}
+		})
+	}
 }
 
 func TestWebhookRateLimit(t *testing.T) {

@@ -75,6 +75,28 @@ func TestSlowStartAfterEveryBlockade(t *testing.T) {
 	}
 }
 
+// Hosts with a long interval of webhook_worker tick seldom; hosts that have sent within a minute were
+// not absent.
+func TestNoSlowStartWhileHostsSend(t *testing.T) {
+	h := newHooks(t)
+	h.subscribe("e")
+	h.emit("e", 101)
+	h.step()
+	ticked := func(interval, ago string) string {
+		t.Helper()
+		h.flag("queue.tick.webhook_worker.interval_seconds", interval)
+		require.NoError(t, h.asOwner("UPDATE public.queue_tick_worker SET last_run_at = now() - $1::interval WHERE worker_name = 'webhook_worker'", ago))
+		h.call("public.fn_webhook_worker_tick()")
+		return h.slowStart()
+	}
+	require.Empty(t, ticked("120", "2 minutes"), "the interval is longer than a minute")
+	h.finish("", h.claim(1)...)
+	require.Empty(t, ticked("1", "2 minutes"), "the interval was longer")
+	require.NoError(t, h.asOwner("UPDATE public.webhook_endpoint_state SET last_success_at = now() - interval '2 minutes'"))
+	require.Empty(t, ticked("120", "3 minutes"))
+	require.Equal(t, "127.0.0.1:1 no host sent webhooks for a minute 10", ticked("120", "5 minutes"))
+}
+
 // A slow start begins when a probe closes the circuit.
 func TestSlowStartAfterProbe(t *testing.T) {
 	h := newHooks(t)

@@ -444,16 +444,21 @@ BEGIN
           last_success_at = CASE WHEN a.any_success THEN now() ELSE t.last_success_at END,
           last_failure_at = CASE WHEN a.any_failure THEN now() ELSE t.last_failure_at END,
           last_failure_code = COALESCE(a.last_code, t.last_failure_code),
-          failing_since = CASE WHEN a.failures_since = 0 THEN NULL WHEN a.any_success THEN now()
+          failing_since = CASE WHEN a.failures_since = 0 THEN NULL
+            -- a time without attempts, such as without hosts, does not show that the endpoint failed
+            WHEN a.any_success OR t.last_failure_at < now() - make_interval(days => NULLIF(v_days, 0)) THEN now()
             ELSE COALESCE(t.failing_since, now()) END
         FROM summary a WHERE t.subscription_id = a.sub
         RETURNING t.subscription_id, a.any_success, t.failing_since,
-          v_threshold > 0 AND t.consecutive_failures >= v_threshold AS broken,
+          -- a circuit that is open renews with a failed probe also if the threshold was raised meanwhile
+          v_threshold > 0 AND (t.consecutive_failures >= v_threshold OR NOT a.any_success AND EXISTS (
+            SELECT FROM public.webhook_endpoint_suspensions c
+            WHERE c.subscription_id = t.subscription_id AND c.reason = 'circuit')) AS broken,
           v_days > 0 AND COALESCE(t.failing_since <= now() - make_interval(days => v_days), false) AS failing
       ), closed AS (
         DELETE FROM public.webhook_endpoint_suspensions x USING state t
         WHERE x.subscription_id = t.subscription_id AND x.reason = 'circuit'
-          AND t.any_success AND NOT t.broken
+          AND (t.any_success OR v_threshold = 0) AND NOT t.broken AND NOT t.failing
       )
       INSERT INTO public.webhook_endpoint_suspensions AS x (subscription_id, reason, until, by, note)
       SELECT t.subscription_id, CASE WHEN t.failing THEN 'failing' ELSE 'circuit' END,
@@ -462,7 +467,8 @@ BEGIN
           || to_char(t.failing_since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')
           ELSE v_threshold || ' failures in a row' END
       FROM state t WHERE t.broken OR t.failing ORDER BY t.subscription_id
-      ON CONFLICT (subscription_id) DO UPDATE SET reason = EXCLUDED.reason, note = EXCLUDED.note,
+      ON CONFLICT (subscription_id) DO UPDATE SET reason = EXCLUDED.reason,
+        note = CASE EXCLUDED.reason WHEN 'failing' THEN EXCLUDED.note ELSE x.note END,
         since = CASE EXCLUDED.reason WHEN 'failing' THEN now() ELSE x.since END, failed_probes = x.failed_probes + 1,
         until = CASE EXCLUDED.reason WHEN 'circuit' THEN now()
           + make_interval(secs => least(v_longest, v_open * power(2, least(x.failed_probes, 20) + 1))) END

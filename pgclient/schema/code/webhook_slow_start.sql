@@ -27,16 +27,19 @@ COMMENT ON TABLE public.webhook_operation_bucket IS
 GRANT SELECT ON public.webhook_operation_bucket TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin";
 
 -- fn_webhook_tokens(tokens, refilled_at, rate, now) → the tokens in a bucket at now. The bucket gains rate tokens per
--- second, but holds at most those of a quarter of a second (at least 1), so that unused tokens expire. Internal.
+-- second, but holds at most those of a quarter of a second (at least 1), so that unused tokens expire, and less than
+-- one more: the fraction of a token that a claim cannot use is kept. A new bucket holds a quarter of a second.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_tokens(p_tokens double precision, p_refilled_at timestamptz,
   p_rate double precision, p_now timestamptz) RETURNS double precision
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN least(greatest(p_rate / 4, 1), p_tokens + CASE WHEN NOT isfinite(p_refilled_at) THEN greatest(p_rate / 4, 1)
-    ELSE greatest(extract(epoch FROM p_now - p_refilled_at)::double precision, 0) * p_rate END);
+  RETURN CASE WHEN NOT isfinite(p_refilled_at) THEN greatest(p_rate / 4, 1)
+    ELSE least(greatest(p_rate / 4, 1) + 0.999,
+      p_tokens + greatest(extract(epoch FROM p_now - p_refilled_at)::double precision, 0) * p_rate) END;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_tokens IS
-  'The requests that a bucket allows now: those of a quarter of a second of its rate at most. Internal.';
+  'The requests that a bucket allows now: about those of a quarter of a second of its rate at most. Internal.';
 
 -- fn_webhook_usual_rates(subscriptions) → the endpoints of these subscriptions (NULL = all) that have waiting
 -- deliveries, with their number. usual_rate: deliveries per second, in those seconds of the last 500 settled attempts
@@ -158,11 +161,15 @@ COMMENT ON FUNCTION public.fn_webhook_suspension_released IS
 CREATE OR REPLACE FUNCTION public.fn_webhook_subscription_released() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+  IF NOT OLD.active OR NOT OLD.verified OR NEW.callback_url <> OLD.callback_url THEN -- as fn_endpoint_resume
+    UPDATE public.webhook_endpoint_state SET consecutive_failures = 0, failing_since = NULL
+    WHERE subscription_id = NEW.id AND (consecutive_failures > 0 OR failing_since IS NOT NULL);
+  END IF;
   PERFORM public.fn_webhook_slow_start_begin(ARRAY[NEW.id], 'its subscription was changed'::text, true);
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_subscription_released IS
-  'Trigger: begins a slow start where a webhook subscription may get more than before.';
+  'Trigger: begins a slow start where a webhook subscription may get more than before, and forgets earlier failures.';
 
 CREATE OR REPLACE FUNCTION public.fn_webhooks_released() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

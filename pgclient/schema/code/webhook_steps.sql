@@ -57,18 +57,27 @@ $fn$;
 COMMENT ON FUNCTION public.fn_step_webhook_settle_targets IS
   'Targets of the step webhook_settle: finished webhook jobs, by id. Internal.';
 
--- webhook_resume: deletes expired suspensions. A circuit stays until a probe has its result. After the end of a
--- suspension its gate is open, even before the row is deleted.
+-- webhook_resume: deletes expired suspensions and, as fn_endpoint_resume, forgets the failures before them. A circuit
+-- stays until a probe has its result. After the end of a suspension its gate is open, even before the row is deleted.
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_resume(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   IF EXISTS (SELECT FROM public.webhook_endpoint_suspensions WHERE reason <> 'circuit' AND until <= now()) THEN
-    DELETE FROM public.webhook_endpoint_suspensions x USING (
-      SELECT subscription_id FROM public.webhook_endpoint_suspensions
-      WHERE reason <> 'circuit' AND until <= now()
-        AND (p_only IS NULL OR subscription_id = ANY (p_only::bigint[])) AND subscription_id <> ALL (p_except::bigint[])
-      ORDER BY subscription_id FOR UPDATE SKIP LOCKED) o
-    WHERE x.subscription_id = o.subscription_id;
+    WITH state AS MATERIALIZED ( -- locked first: see the lock order in webhook_router.sql
+      SELECT t.subscription_id FROM public.webhook_endpoint_state t
+      WHERE t.subscription_id IN (SELECT s.subscription_id FROM public.webhook_endpoint_suspensions s
+          WHERE s.reason <> 'circuit' AND s.until <= now())
+        AND (p_only IS NULL OR t.subscription_id = ANY (p_only::bigint[]))
+        AND t.subscription_id <> ALL (p_except::bigint[])
+      ORDER BY t.subscription_id FOR UPDATE SKIP LOCKED
+    ), over AS MATERIALIZED (
+      SELECT x.subscription_id FROM state t JOIN public.webhook_endpoint_suspensions x USING (subscription_id)
+      WHERE x.reason <> 'circuit' AND x.until <= now() ORDER BY x.subscription_id FOR UPDATE OF x SKIP LOCKED
+    ), forgotten AS (
+      UPDATE public.webhook_endpoint_state t SET consecutive_failures = 0, failing_since = NULL
+      FROM over o WHERE t.subscription_id = o.subscription_id
+    )
+    DELETE FROM public.webhook_endpoint_suspensions x USING over o WHERE x.subscription_id = o.subscription_id;
   END IF;
   RETURN '{}'::jsonb;
 END

@@ -46,7 +46,8 @@ COMMENT ON COLUMN public.webhook_endpoint_state.failing_since IS
   'since when all results are failures; NULL = the last result was a success';
 
 COMMENT ON TABLE public.webhook_rate_bucket IS
-  'Token bucket of each webhook subscription, used by the claims of all hosts together. Holds one second of its rate.';
+  'Token bucket of each webhook subscription, used by the claims of all hosts together. Holds a quarter of a second of '
+  'its rate, at least one request.';
 
 COMMENT ON TABLE public.router_offsets IS
   'One row: totals of the webhook router; its position is in queue_cursor. last_*: the position in releases before '
