@@ -5,6 +5,7 @@ package schema_test
 import (
 	"context"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf16"
 
 	"github.com/stretchr/testify/require"
 )
@@ -214,6 +216,7 @@ func TestMaskAccounts(t *testing.T) {
 		"378282246310005", "3782 822463 10005", "6011111111111117", "30569309025904", "3530111333300000", "6304000000000000",
 		"de89370400440532013000", "GB29 NWBK 6016 1331 9268 19", "GB29NWBK60161331926819",
 		"FR1420041010050500013M02606", "FR14 2004 1010 0505 0001 3M02 606", "NO9386011117947", "NO93 8601 1117 947", "MT84MALT011000012345MTLCAST001S",
+		"NL91 ABNA0417164300", "NL91 ABNA 0417 1643 00", "IT60 X 05428 11101 000000123456", "de89 3704 0044 0532013000", "FR14-20041-01005-0500013M026-06",
 	} {
 		forms := []string{
 			`{"order": {"note": "%s"}}`, `["a", "paid with %s yesterday"]`, `"%s"`, `{"%s": {"n": 1}}`, `{"text": "x=%s;y"}`, `{"text": "{\"b\": [\"%s\"]}"}`, `{"csv": "1,%s,2"}`,
@@ -229,7 +232,7 @@ func TestMaskAccounts(t *testing.T) {
 		}
 	}
 	for _, number := range []string{"4111111111111111", "5555555555554444", "378282246310005"} {
-		for _, form := range []string{`{"amount": %s}`, `[1, %s]`, `%s`, `{"a": [{"b": %s}]}`} {
+		for _, form := range []string{`{"amount": %s}`, `[1, %s]`, `%s`, `{"a": [{"b": %s}]}`, `{"amount": %s.0}`, `{"amount": -%s}`, `[-%s, 1]`, `-%s.00`} {
 			require.NotContains(t, mask(strings.ReplaceAll(form, "%s", number)), number, form)
 		}
 	}
@@ -240,14 +243,15 @@ func TestMaskAccounts(t *testing.T) {
 		"DE89370400440532013000,GB29NWBK60161331926819": "•••,•••", "AB12 DE89 3704 0044 0532 0130 00": "AB12 •••", "AB12 4242 4242 4242 4242 ok": "AB12 ••• ok",
 		"AT61 1904 3002 3457 3201 AT48 3200 0000 1234 5864": "••• •••", "DE89 3704 0044 0532 0130 00 and GB29 NWBK 6016 1331 9268 19": "••• and •••",
 		"EU12 from DE89370400440532013000": "EU12 from •••", "DE89 3704 0044 0532 0130 00 by GB29NWBK60161331926819 and on": "••• by ••• and on",
-		"1.4242424242424242 4111111111111111": "1.4242424242424242 •••",
+		"1.4242424242424242 4111111111111111": "1.4242424242424242 •••", "Nr.4242424242424242": "Nr.•••", "card no.4111 1111 1111 1111 ok": "card no.••• ok",
+		".4242424242424242": ".•••", "v2.4242424242424242": "v2.4242424242424242",
 	} {
 		require.Equal(t, `"`+want+`"`, mask(`"`+text+`"`), text)
 	}
 	for _, payload := range []string{
 		`{"id": 4111111111111112}`, `{"at": 1763900000000}`, `{"at": 1763900000000000}`, `{"id": "1234567890123456789"}`, `{"phone": "+49 30 1234567890"}`,
 		`{"id": "de89370400440532013001"}`, `{"id": "4f0c6b2e-1111-4222-8333-444455556666"}`, `{"sha": "da39a3ee5e6b4b0d3255bfef95601890afd80709"}`,
-		`{"n": 0.4111111111111111}`, `{"row": "21 34 55 62 31 47 50 66 21 34 55 62 31 47 50 66"}`, `{"at": "2026-11-26 1763900000000"}`, `{"v": "1.4111111111111111"}`, `{"id": 41111111111111111111111}`, `{"sku": "AB12-3456-7890-1234"}`,
+		`{"n": 0.4111111111111111}`, `{"row": "21 34 55 62 31 47 50 66 21 34 55 62 31 47 50 66"}`, `{"at": "2026-11-26 1763900000000"}`, `{"v": "1.4111111111111111"}`, `{"id": 41111111111111111111111}`, `{"sku": "AB12-3456-7890-1234"}`, `{"n": 4111111111111111.5}`, `{"n": [-4111111111111112.0]}`,
 	} {
 		require.Equal(t, payload, mask(payload))
 	}
@@ -268,20 +272,42 @@ func TestMaskCodes(t *testing.T) {
 		"hex":    func(x string) string { return hex.EncodeToString([]byte(x)) },
 		"HEX":    func(x string) string { return strings.ToUpper(hex.EncodeToString([]byte(x))) },
 	}
+	utf := func(order binary.AppendByteOrder, mark string) func(string) string {
+		return func(x string) string {
+			var raw []byte
+			for _, unit := range utf16.Encode([]rune(mark + x)) {
+				raw = order.AppendUint16(raw, unit)
+			}
+			return string(raw)
+		}
+	}
 	inner := []string{
 		`{"password":"` + s + `"}`, `{ "user": "ann", "password": "` + s + `" }`, "{\n  \"n\": 1,\n  \"token\": \"" + s + "\"\n}", `[{"api_key":"` + s + `"}]`, `["token=` + s + `"]`,
 		`{"card":"4111111111111111"}`, `{"note":"4111 1111 1111 1111"}`, `{"ü":"日本","secret":"` + s + `"}`, `{"password":"` + s + `","cut`, `[[1, {"token": "` + s + `"}]]`,
+		`{"cvv":123}`, `{"pin":1}`, `["otp=1"]`, `{"name":"Mü","password":"` + s + `","cut":"` + "ü"[:1],
 	}
 	for name, code := range coders {
 		for _, plain := range inner {
 			x := code(plain)
 			forms := []any{x, map[string]any{"body": x}}
 			if plain == inner[0] {
-				forms = append(forms, []string{"a", x}, map[string]any{x: 1}, "data:application/json;base64,"+x, "body="+x+"&n=1", `\x`+x, map[string]any{"text": `{"raw":"` + x + `"}`})
+				forms = append(forms, []string{"a", x}, map[string]any{x: 1}, "data:application/json;base64,"+x, "body="+x+"&n=1", `\x`+x, "https://h/cb/"+x, "https://h/cb/"+x+"/status?n=1", "body+"+x, "ref "+x+"-1", "ref "+x+"_2026", map[string]any{"text": `{"raw":"` + x + `"}`})
 			}
 			for _, payload := range forms {
 				require.NotContains(t, mask(payload), x[:len(x)/2], "%s of %s", name, plain)
 			}
+		}
+		for encoding, other := range map[string]func(string) string{
+			"UTF-8 with a mark": func(x string) string { return "\ufeff" + x },
+			"UTF-16LE":          utf(binary.LittleEndian, ""), "UTF-16BE": utf(binary.BigEndian, ""),
+			"UTF-16LE with a mark": utf(binary.LittleEndian, "\ufeff"), "UTF-16BE with a mark": utf(binary.BigEndian, "\ufeff"),
+		} {
+			for _, plain := range inner[:len(inner)-1] {
+				x := code(other(plain))
+				require.NotContains(t, mask(map[string]any{"body": x}), x[:len(x)/2], "%s of %s of %s", name, encoding, plain)
+			}
+			x := code(other(`{"a":1,"name":"something plain"}`))
+			require.Contains(t, mask(map[string]any{"body": x}), x, "%s of %s", name, encoding)
 		}
 		for outer, twice := range coders {
 			for _, plain := range []string{inner[0], inner[3]} {

@@ -76,28 +76,46 @@ COMMENT ON FUNCTION public.fn_mask_decode IS
   'A text with its percent, JSON and HTML escapes decoded once. Internal.';
 
 -- fn_mask_codes() → a regular expression for text that may be JSON in base64 or hex, encoded once or twice: the encoded
--- first characters of JSON, followed by more characters of that encoding. Internal.
+-- first characters of JSON in UTF-8 or UTF-16, followed by more characters of that encoding. It is the first group or,
+-- after / or +, the second one: these may be within base64 of something else, such as an image, where two characters
+-- that look like the first ones of JSON are common, but not three. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_codes() RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
+DECLARE
+  c_base64 CONSTANT text := '[A-Za-z0-9+/_-]{9,}(?:\r?\n[A-Za-z0-9+/_-]+)*={0,2}';
+  c_hex CONSTANT text := '(?:(?:[Ee][Ff][Bb]{2}[Bb][Ff]|[Ff][Ee][Ff]{2}|[Ff]{3}[Ee])?(?:00)?'
+    '(?:7[Bb](?:2[02]|0[0AaDd9])|5[Bb](?:7[Bb]|2[02]|5[Bb]|0[0AaDd9]))'
+    '|65(?:79|77)|57(?:3[13]|6[Cc]|7[79Aa])|3[57][46]2)(?:[0-9A-Fa-f]{2}){6,}';
 BEGIN
   RETURN '(?:^|[^A-Za-z0-9+/]|[\\0]x)('
-      '(?:e[wy]|W[13lwyz]|ZX|V[3jnz])[A-Za-z0-9+/_-]{14,}(?:\r?\n[A-Za-z0-9+/_-]+)*={0,2}'
-    '|N[02UW]I[A-Za-z0-9+/_-]{14,}={0,2}'
-    '|(?:7[Bb](?:2[02]|0[AaDd9])|5[Bb](?:7[Bb]|2[02]|5[Bb]|0[AaDd9])|65(?:79|77)|57(?:3[13]|6[Cc]|7[79Aa])|3[57][46]2)'
-      '(?:[0-9A-Fa-f]{2}){6,})';
+      '(?:e[wy]|W[13lwyz]|ZX|V[3jnz]|A[FH]sA|[/_]{2}5[7b]A|[/_]v8A[We]|77u/[We])' || c_base64
+    || '|N[02UW]I[A-Za-z0-9+/_-]{14,}={0,2}|' || c_hex
+    || ')|[+/]((?:ey[AIJ]|ew[0Ako]|W1[st]|W3s|Ww[ABo]|Wy[AIJ])' || c_base64 || '|' || c_hex || ')';
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_codes IS
   'A regular expression for text that may be JSON in base64 or hex. Internal.';
+
+-- fn_mask_countries() → a regular expression for the countries that use IBANs, in upper or lower case. Internal.
+CREATE OR REPLACE FUNCTION public.fn_mask_countries() RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN '(?:[Aa][DELOTZdelotz]|[Bb][AEFGHIJRYaefghijry]|[Cc][FGHIMRVYZfghimrvyz]|[Dd][EJKOZejkoz]|[Ee][EGSegs]'
+    '|[Ff][IKORikor]|[Gg][ABEILQRTWabeilqrtw]|[Hh][NRUnru]|[Ii][ELQRSTelqrst]|[Jj][Oo]|[Kk][MWZmwz]'
+    '|[Ll][BCITUVYbcituvy]|[Mm][ACDEKLNRTUZacdeklnrtuz]|[Nn][EILOeilo]|[Oo][Mm]|[Pp][KLSTklst]|[Qq][Aa]'
+    '|[Rr][OSUosu]|[Ss][ACDEIKMNOTVacdeikmnotv]|[Tt][GLNRglnr]|[Uu][Aa]|[Vv][AGag]|[Xx][Kk]|[Yy][Ee])';
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_mask_countries IS
+  'A regular expression for the countries that use IBANs. Internal.';
 
 -- fn_mask_digits() → a regular expression that finds whether a text may hold a card number or an IBAN (see
 -- fn_mask_accounts). Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_digits() RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
-  RETURN '(?:^|[^0-9.])[2-6](?:[ -]?[0-9]){12}'
-    '|(?:^|[^A-Za-z0-9])[A-Za-z]{2}[0-9]{2}(?:[A-Za-z0-9]{11,30}'
-      '|(?:[ -][A-Za-z0-9]{4}){2,}(?:[ -][A-Za-z0-9]{1,3})?)(?:$|[^A-Za-z0-9])';
+  RETURN '(?:^|[^0-9.]|(?:^|[^0-9])[.])[2-6](?:[ -]?[0-9]){12}'
+    '|(?:^|[^A-Za-z0-9])' || public.fn_mask_countries() || '[0-9]{2}(?:[ -]?[A-Za-z0-9]){11}';
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_digits IS
@@ -137,9 +155,7 @@ DECLARE
   v_digits text := upper(substr(p_text, 5) || left(p_text, 4));
   v_char text;
 BEGIN
-  IF upper(p_text) !~ ('^(?:A[DELOTZ]|B[AEFGHIJRY]|C[FGHIMRVYZ]|D[EJKOZ]|E[EGS]|F[IKOR]|G[ABEILQRTW]|H[NRU]|I[ELQRST]'
-    '|JO|K[MWZ]|L[BCITUVY]|M[ACDEKLNRTUZ]|N[EILO]|OM|P[KLST]|QA|R[OSU]|S[ACDEIKMNOTV]|T[GLNR]|UA|V[AG]|XK|YE)'
-    '[0-9]{2}[A-Z0-9]{11,30}$') THEN
+  IF p_text !~ ('^' || public.fn_mask_countries() || '[0-9]{2}[A-Za-z0-9]{11,30}$') THEN
     RETURN false;
   END IF;
   LOOP
@@ -200,7 +216,7 @@ CREATE OR REPLACE FUNCTION public.fn_mask_accounts(p_text text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   -- Up to the last digit, or the last word, and no further: what follows can begin the next match.
-  c_card CONSTANT text := '(?:^|[^0-9.])([2-6](?:[ -]?[0-9]){12,})';
+  c_card CONSTANT text := '(?:^|[^0-9.]|(?:^|[^0-9])[.])([2-6](?:[ -]?[0-9]){12,})';
   c_iban CONSTANT text := '(?:^|[^A-Za-z0-9])([A-Za-z]{2}[0-9]{2}[A-Za-z0-9]*(?:[ -][A-Za-z0-9]+)*)';
   v_text text := p_text;
   v_iban boolean;
@@ -358,19 +374,27 @@ LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_co
 DECLARE
   v_text text := p_text;
   v_code text;
+  v_bytes bytea;
   v_plain text;
   v_masked text;
   v_has_secret boolean;
 BEGIN
-  FOR v_code IN SELECT DISTINCT m[1] FROM regexp_matches(p_text, public.fn_mask_codes(), 'g') m LOOP
+  FOR v_code IN SELECT DISTINCT COALESCE(m[1], m[2]) FROM regexp_matches(p_text, public.fn_mask_codes(), 'g') m LOOP
     BEGIN
-      IF v_code ~ '^[0-9A-Fa-f]+$' AND v_code ~ '^[3567]' THEN
-        v_plain := convert_from(decode(left(v_code, length(v_code) / 2 * 2), 'hex'), 'UTF8');
+      IF v_code ~ '^[0-9A-Fa-f]+$' THEN
+        v_bytes := decode(left(v_code, length(v_code) / 2 * 2), 'hex');
       ELSE
         v_plain := regexp_replace(translate(v_code, '-_', '+/'), '[=\s]', '', 'g');
         v_plain := left(v_plain, length(v_plain) - CASE length(v_plain) % 4 WHEN 1 THEN 1 ELSE 0 END);
-        v_plain := convert_from(decode(rpad(v_plain, (length(v_plain) + 3) / 4 * 4, '='), 'base64'), 'UTF8');
+        v_bytes := decode(rpad(v_plain, (length(v_plain) + 3) / 4 * 4, '='), 'base64');
       END IF;
+      BEGIN
+        v_plain := convert_from(v_bytes, 'UTF8');
+      EXCEPTION WHEN OTHERS THEN
+        -- UTF-16, JSON that was cut within a character, or other text follows the code: the ASCII characters are enough
+        v_plain := convert_from(decode(regexp_replace(regexp_replace(encode(v_bytes, 'hex'), '(..)', '\1 ', 'g'),
+          '(?:00|[89a-f].) ', '', 'g'), 'hex'), 'UTF8');
+      END;
       v_masked := public.fn_mask_text(v_plain, p_depth + 16);
       BEGIN
         v_has_secret := v_masked::jsonb <> v_plain::jsonb;
@@ -381,7 +405,7 @@ BEGIN
         v_text := replace(v_text, v_code, '•••');
       END IF;
     EXCEPTION WHEN OTHERS THEN
-      NULL; -- the bytes are not text
+      v_text := replace(v_text, v_code, '•••'); -- in doubt
     END;
   END LOOP;
   RETURN v_text;
@@ -478,7 +502,8 @@ BEGIN
             AND regexp_replace(e.key, '([a-z0-9])([A-Z])', '\1_\2', 'g') ~* c_counts
             AND NOT (regexp_replace(e.key, '([a-z0-9])([A-Z])', '\1_\2', 'g') ~* c_number
               AND regexp_replace(e.key, '([a-z0-9])([A-Z])', '\1_\2', 'g') !~* c_of)) THEN c_dots
-          WHEN jsonb_typeof(e.value) = 'number' AND public.fn_mask_card(e.value::text) THEN c_dots
+          WHEN jsonb_typeof(e.value) = 'number' AND public.fn_mask_card(trim_scale(abs(e.value::numeric))::text)
+            THEN c_dots
           WHEN jsonb_typeof(e.value) = 'number' THEN e.value
           ELSE public.fn_mask_json(e.value, p_depth + 1) END), '{}') FROM jsonb_each(p_value) e);
     WHEN 'array' THEN
@@ -489,7 +514,8 @@ BEGIN
       RETURN (SELECT COALESCE(jsonb_agg(CASE
           WHEN jsonb_typeof(x.value) IN ('null', 'boolean') THEN x.value
           WHEN x.named THEN c_dots
-          WHEN jsonb_typeof(x.value) = 'number' AND public.fn_mask_card(x.value::text) THEN c_dots
+          WHEN jsonb_typeof(x.value) = 'number' AND public.fn_mask_card(trim_scale(abs(x.value::numeric))::text)
+            THEN c_dots
           WHEN jsonb_typeof(x.value) = 'number' OR NOT public.fn_mask_maybe(x.value::text) THEN x.value
           ELSE public.fn_mask_json(x.value, p_depth + 1) END ORDER BY x.n), '[]')
         FROM (SELECT e.value, e.n, lag(CASE WHEN jsonb_typeof(e.value) = 'string' AND length(e.value #>> '{}') <= 60
@@ -498,7 +524,7 @@ BEGIN
     WHEN 'string' THEN
       RETURN to_jsonb(public.fn_mask_text(p_value #>> '{}', p_depth));
     WHEN 'number' THEN
-      RETURN CASE WHEN public.fn_mask_card(p_value::text) THEN c_dots ELSE p_value END;
+      RETURN CASE WHEN public.fn_mask_card(trim_scale(abs(p_value::numeric))::text) THEN c_dots ELSE p_value END;
     ELSE
       RETURN p_value;
   END CASE;
