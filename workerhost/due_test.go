@@ -93,3 +93,29 @@ func TestJobsStartWhenTheyAreDue(t *testing.T) {
 		})
 	}
 }
+
+// A due job that somebody has locked does not delay a job that becomes due later.
+func TestALockedJobDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 100, "queue.notify.bridge_enabled", "false")
+	due := func(kind string, in time.Duration) (id string, at time.Time) {
+		require.NoError(t, w.admin.QueryRow(t.Context(), "SELECT public.fn_job_enqueue($1, 'work', 'DOT', p_process_after => now() + $2::interval) ->> 'job_id', now() + $2::interval", kind, in).Scan(&id, &at))
+		return id, at
+	}
+	locked, _ := due("locked", time.Second)
+	tx, err := w.admin.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM public.job_queue WHERE job_id = $1 FOR UPDATE", locked)
+	require.NoError(t, err)
+	// The host looks for the locked job after pauses that double: 5 s after it became due, the pause is 5 s.
+	_, at := due("other", 7500*time.Millisecond)
+	began := make(chan time.Time, 1)
+	w.jobs(workerhost.Options{}, map[string]handler.Handler{
+		"other":  handler.Func(func(context.Context, handler.Job) error { began <- time.Now(); return nil }),
+		"locked": handler.Func(func(context.Context, handler.Job) error { return nil }),
+	})
+	w.becomes(1, jobsOf, "succeeded")
+	require.Less(t, (<-began).Sub(at), 1500*time.Millisecond)
+	require.NoError(t, tx.Rollback(t.Context()))
+	w.becomes(2, jobsOf, "succeeded")
+}

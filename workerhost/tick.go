@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -149,13 +150,14 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 			if res.Quick && needsFullRun(follows, res) {
 				asWake, afterQuick, next = true, true, min(next, fullRunAfter)
 			}
-			if due, remaining := untilDue(res); !due.IsZero() {
+			if due, remaining, after := untilDue(res); !due.IsZero() {
 				dueTold = due
 				overduePause = min(2*overduePause, time.Minute)
 				if remaining > 0 || res.Result["promoted"] > 0 {
 					overduePause = minGap
 				}
-				if remaining = max(remaining, overduePause); remaining < next {
+				// a due job that somebody has locked does not delay those that become due later
+				if remaining = max(min(max(remaining, overduePause), after), minGap); remaining < next {
 					asWake, afterQuick, next = true, false, remaining // sooner than a full run can have come between
 				}
 			}
@@ -207,25 +209,29 @@ func (t *ticker) logOutcomes(ctx context.Context, all []work.Outcome) {
 	}
 }
 
-// untilDue returns when the next delayed work becomes due, and how long after
-// the answer of a tick that is; due is zero if the result names no such time.
-// Both times are by the server's clock. The functions of an older release do
-// not return the server's time; then it uses this machine's clock.
-func untilDue(res work.TickResult) (due time.Time, in time.Duration) {
+// untilDue returns when the next delayed work becomes due, how long after the answer of a tick that
+// is, which may be in the past, and how long after it the first work is due that is not due yet; due
+// is zero if the result names no such time. The times are by the server's clock. The functions of an
+// older release do not name the latter, or not the server's time; then it uses this machine's clock.
+func untilDue(res work.TickResult) (due time.Time, in, after time.Duration) {
 	var body struct {
 		Result struct {
-			NextDue *time.Time `json:"next_due"`
-			At      *time.Time `json:"at"`
+			NextDue   *time.Time `json:"next_due"`
+			NextAfter *time.Time `json:"next_after"`
+			At        *time.Time `json:"at"`
 		} `json:"result"`
 	}
 	if len(res.Raw) == 0 || json.Unmarshal(res.Raw, &body) != nil || body.Result.NextDue == nil {
-		return time.Time{}, 0
+		return time.Time{}, 0, 0
 	}
-	due = *body.Result.NextDue
+	due, after = *body.Result.NextDue, math.MaxInt64
 	if body.Result.At == nil {
-		return due, time.Until(due)
+		return due, time.Until(due), after
 	}
-	return due, due.Sub(*body.Result.At)
+	if body.Result.NextAfter != nil {
+		after = body.Result.NextAfter.Sub(*body.Result.At)
+	}
+	return due, due.Sub(*body.Result.At), after
 }
 
 // tickWhenOff is the interval of the ticks of a worker that is switched off: such a tick records

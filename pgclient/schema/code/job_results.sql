@@ -279,9 +279,10 @@ GRANT EXECUTE ON FUNCTION public.fn_job_fail TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_fail IS
   'Records failed attempts: retried, failed for good, or a dead letter. Fenced by the lease token.';
 
--- fn_job_tick(limit) → {promoted, next_due, at}: makes due jobs claimable: sets ready, which adds them to the claim
--- index. next_due: when the next job becomes due, NULL = no job waits for its time; at: the server's time, for hosts
--- whose clock differs. Several sessions may run it at once. Tick worker job_queue_default.
+-- fn_job_tick(limit) → {promoted, next_due, next_after, at}: makes due jobs claimable: sets ready, which adds them to
+-- the claim index. next_due: when the first job becomes due, in the past if a due job is locked, NULL = no job waits
+-- for its time; next_after: the same without jobs that are due already; at: the server's time, for hosts whose clock
+-- differs. Several sessions may run it at once. Tick worker job_queue_default.
 CREATE OR REPLACE FUNCTION public.fn_job_tick(p_limit int DEFAULT 10000) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
@@ -305,6 +306,8 @@ BEGIN
       AND NOT EXISTS (SELECT FROM public.queue_quarantine x
       WHERE x.step = 'job_promote' AND x.target = q.job_id::text)
     ORDER BY q.process_after, q.job_id LIMIT 1),
+    'next_after', (SELECT to_char(x.due AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+      FROM public.fn_job_unready_first(now()) AS x (due) WHERE isfinite(x.due)),
     'at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'));
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_tick TO :"dot_executor";
