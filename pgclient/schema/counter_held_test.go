@@ -54,19 +54,24 @@ func TestCountsAreKeptWhileTheirTableIsLocked(t *testing.T) {
 	}
 }
 
-// VACUUM must not give the empty pages at the end of this table back: for that it would lock the
+// VACUUM must not give the empty pages at the end of these tables back: for that it would lock the
 // table once a minute, and producers' statements would meet this lock.
-func TestVacuumKeepsThePagesOfCounterDeltas(t *testing.T) {
+func TestVacuumKeepsThePagesOfTablesOfProducers(t *testing.T) {
 	c := newCore(t)
-	c.exec("INSERT INTO public.queue_counter_recent (scope, k1, n) SELECT 'x', i::text, 1 FROM generate_series(1, 2000) i")
-	c.exec(compact)
-	const size = "SELECT pg_relation_size('public.queue_counter_recent')"
-	before := get[int64](c, size)
-	c.exec("VACUUM public.queue_counter_recent")
-	require.Equal(t, before, get[int64](c, size))
-	require.Positive(t, before)
-	c.exec("INSERT INTO public.queue_counter_recent (scope, k1, n) SELECT 'x', i::text, 1 FROM generate_series(1, 1000) i")
-	require.Equal(t, before, get[int64](c, size), "the pages are used again")
+	for table, f := range map[string]struct{ fill, empty string }{
+		"queue_counter_recent": {"INSERT INTO public.queue_counter_recent (scope, k1, n) SELECT 'x', i::text, 1 FROM generate_series(1, %d) i", compact},
+		"job_watermark_below":  {"INSERT INTO public.job_watermark_below (event_domain, job_kind, due) SELECT 'iu', i::text, now() FROM generate_series(1, %d) i", "DELETE FROM public.job_watermark_below"},
+	} {
+		c.exec(fmt.Sprintf(f.fill, 2000))
+		c.exec(f.empty)
+		size := "SELECT pg_relation_size('public." + table + "')"
+		before := get[int64](c, size)
+		c.exec("VACUUM public." + table)
+		require.Equal(t, before, get[int64](c, size), table)
+		require.Positive(t, before, table)
+		c.exec(fmt.Sprintf(f.fill, 1000))
+		require.Equal(t, before, get[int64](c, size), "%s: the pages are used again", table)
+	}
 }
 
 // A session that extends the file of a table holds a lock for which lock_timeout counts. A
