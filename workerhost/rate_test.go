@@ -120,7 +120,7 @@ func TestRateHoldsAtTheReceiver(t *testing.T) {
 // with the flag off they are sent at once.
 func TestSuspensionEndsSlowly(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "queue.tick.webhook_worker.interval_seconds", "1", "webhook.slow_start.enabled", "false")
+	w := newWorld(t, "queue.tick.webhook_worker.interval_seconds", "1")
 	r := receive(t, ok)
 	sub := w.subscribe("e", r.URL, nil)
 	w.exec("SELECT public.fn_endpoint_suspend($1::bigint, 'ann', 'r')", sub)
