@@ -32,6 +32,7 @@ DECLARE
   v_through bigint;
   v_except bigint[];
   v_due timestamptz;
+  v_next text;
 BEGIN
   CASE p_worker_name
   WHEN 'webhook_router' THEN
@@ -89,8 +90,8 @@ BEGIN
   WHEN 'job_queue_default' THEN
     v_due := public.fn_job_unready_first(public.fn_job_unready_from());
     IF (v_due <= now()) IS NOT TRUE THEN
-      RETURN jsonb_build_object('promoted', 0, 'next_due', CASE WHEN isfinite(v_due)
-          THEN to_char(v_due AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') END,
+      v_next := CASE WHEN isfinite(v_due) THEN to_char(v_due AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') END;
+      RETURN jsonb_build_object('promoted', 0, 'next_due', v_next, 'next_after', v_next,
         'at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'));
     END IF;
 
