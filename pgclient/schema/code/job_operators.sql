@@ -60,14 +60,19 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
+  v_ids uuid[];
   v_done uuid[];
   v_freed uuid[];
   v_keyed uuid[];
 BEGIN
+  v_ids := p_job_ids;
+  IF p_lease_tokens IS NOT NULL THEN
+    -- one look-up per job, then only = ANY: see job_claim.sql
+    v_ids := ARRAY(SELECT g.id FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
+      CROSS JOIN LATERAL (SELECT FROM public.job_queue x WHERE x.job_id = g.id AND x.lease_token = g.token OFFSET 0) x);
+  END IF;
   WITH deleted AS (
-    DELETE FROM public.job_queue q USING unnest(p_job_ids, p_lease_tokens) AS g (id, token)
-    WHERE q.job_id = g.id AND q.job_id = ANY (p_job_ids) AND (p_lease_tokens IS NULL OR q.lease_token = g.token)
-    RETURNING q.*
+    DELETE FROM public.job_queue q WHERE q.job_id = ANY (v_ids) RETURNING q.*
   ), archived AS (
     INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, ready, priority, process_after,
       enqueued_at, picked_at, finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
@@ -137,7 +142,7 @@ BEGIN
   LEFT JOIN unnest(v_locked) AS k (id) ON k.id = i.id
   LEFT JOIN (SELECT g.id, max(g.seen) AS seen FROM unnest(p_job_ids, p_seen) AS g (id, seen) GROUP BY g.id) s
     ON s.id = i.id
-  LEFT JOIN public.job_queue q ON q.job_id = i.id AND q.job_id = ANY (v_ids)
+  LEFT JOIN LATERAL (SELECT x.* FROM public.job_queue x WHERE x.job_id = i.id OFFSET 0) q ON true
   LEFT JOIN LATERAL (SELECT x.job_id, x.status, x.finished_at FROM public.job_history x
     WHERE q.job_id IS NULL AND x.job_id = i.id LIMIT 1) h ON true;
   IF NOT v_dry THEN
@@ -182,7 +187,7 @@ BEGIN
     array_agg(l.lease_token) FILTER (WHERE l.lease_until < clock_timestamp())
   INTO v_why, v_expired
   FROM unnest(v_tokens) WITH ORDINALITY AS i (token, n)
-  LEFT JOIN public.job_lease l ON l.lease_token = i.token AND l.lease_token = ANY (v_tokens);
+  LEFT JOIN LATERAL (SELECT x.* FROM public.job_lease x WHERE x.lease_token = i.token OFFSET 0) l ON true;
   IF NOT v_dry AND v_expired IS NOT NULL THEN
     PERFORM public.fn_job_reap(v_expired, NULL::uuid[]);
   END IF;
@@ -440,8 +445,8 @@ BEGIN
   LEFT JOIN LATERAL (SELECT x.* FROM public.job_queue x WHERE x.job_id = d.replayed_job_id OFFSET 0) q ON true
   LEFT JOIN unnest(v_locked) AS k (id) ON k.id = q.job_id;
   IF NOT v_dry THEN
-    DELETE FROM public.job_queue q USING unnest(v_jobs, v_why) AS r (job, why)
-    WHERE q.job_id = r.job AND q.job_id = ANY (v_jobs) AND r.why IS NULL;
+    DELETE FROM public.job_queue q WHERE q.job_id = ANY (ARRAY(
+      SELECT r.job FROM unnest(v_jobs, v_why) AS r (job, why) WHERE r.why IS NULL));
     UPDATE public.producer_key k SET target_id = d.job_id, status = 'dead_letter', final_at = d.last_failed_at
     FROM unnest(v_ids, v_why) AS r (id, why) JOIN public.job_dead_letter d ON d.dead_letter_id = r.id
     WHERE k.target_id = d.replayed_job_id AND r.why IS NULL;

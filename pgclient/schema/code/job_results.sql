@@ -38,14 +38,18 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
+DECLARE
+  v_ids uuid[];
 BEGIN
   PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
+  -- one look-up per job, then only = ANY: see job_claim.sql
+  v_ids := ARRAY(SELECT g.id FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
+    CROSS JOIN LATERAL (SELECT FROM public.job_queue x WHERE x.job_id = g.id AND x.lease_token = g.token OFFSET 0) x);
   UPDATE public.job_queue q SET status = 'in_progress', updated_at = now()
-  FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
-  WHERE q.job_id = g.id AND q.job_id = ANY (p_job_ids) AND q.lease_token = g.token AND q.status = 'leased';
+  WHERE q.job_id = ANY (v_ids) AND q.status = 'leased';
   RETURN QUERY
   SELECT g.id, CASE WHEN EXISTS (SELECT 1 FROM public.job_queue q
-      WHERE q.job_id = g.id AND q.job_id = ANY (p_job_ids) AND q.lease_token = g.token)
+      WHERE q.job_id = g.id AND q.lease_token = g.token OFFSET 0)
     THEN 'done' ELSE 'lease_lost' END
   FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token);
 END $$;
@@ -61,21 +65,23 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
+  v_ids uuid[];
   v_until timestamptz := clock_timestamp() + make_interval(secs => public.fn_cfg_int('queue.lease.duration_seconds',
     300));
 BEGIN
   PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
+  -- one look-up per job, then only = ANY: see job_claim.sql
+  v_ids := ARRAY(SELECT g.id FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
+    CROSS JOIN LATERAL (SELECT FROM public.job_queue x WHERE x.job_id = g.id AND x.lease_token = g.token OFFSET 0) x);
   RETURN QUERY
   WITH given AS MATERIALIZED (
     SELECT g.id, g.token FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
   ), renewed AS (
-    UPDATE public.job_queue q SET lease_until = v_until FROM given g
-    WHERE q.job_id = g.id AND q.job_id = ANY (p_job_ids) AND q.lease_token = g.token
+    UPDATE public.job_queue q SET lease_until = v_until WHERE q.job_id = ANY (v_ids)
     RETURNING q.job_id AS id, q.lease_token AS token
   ), leases AS (
     UPDATE public.job_lease l SET lease_until = v_until
-    FROM (SELECT DISTINCT k.token FROM renewed k) k
-    WHERE l.lease_token = k.token AND l.lease_token = ANY (p_lease_tokens)
+    WHERE l.lease_token = ANY (ARRAY(SELECT DISTINCT k.token FROM renewed k))
   )
   SELECT g.id, CASE WHEN (g.id, g.token) IN (SELECT k.id, k.token FROM renewed k) THEN 'done' ELSE 'lease_lost' END
     FROM given g;
@@ -118,14 +124,17 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
+  v_ids uuid[];
   v_requeued bigint;
 BEGIN
   PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
+  -- one look-up per job, then only = ANY: see job_claim.sql
+  v_ids := ARRAY(SELECT g.id FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
+    CROSS JOIN LATERAL (SELECT FROM public.job_queue x WHERE x.job_id = g.id AND x.lease_token = g.token OFFSET 0) x);
   WITH requeued AS (
     UPDATE public.job_queue q SET status = 'queued', lease_owner = NULL, lease_until = NULL, lease_token = NULL,
       prior_token = q.lease_token, prior_result = 'released', updated_at = now()
-    FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
-    WHERE q.job_id = g.id AND q.job_id = ANY (p_job_ids) AND q.lease_token = g.token RETURNING g.token
+    WHERE q.job_id = ANY (v_ids) RETURNING q.prior_token AS token
   ), freed AS (
     UPDATE public.job_lease l SET live = l.live - d.n
     FROM (SELECT token, count(*)::int AS n FROM requeued GROUP BY 1) d
@@ -135,8 +144,7 @@ BEGIN
   DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = 0;
   RETURN QUERY
   SELECT g.id, CASE WHEN EXISTS (SELECT 1 FROM public.job_queue q
-        WHERE q.job_id = g.id AND q.job_id = ANY (p_job_ids) AND q.prior_token = g.token
-          AND q.prior_result = 'released')
+        WHERE q.job_id = g.id AND q.prior_token = g.token AND q.prior_result = 'released' OFFSET 0)
       OR (v_requeued < cardinality(p_job_ids) AND EXISTS (SELECT 1 FROM public.job_history h
         WHERE h.job_id = g.id AND h.prior_token = g.token AND h.prior_result = 'released')) THEN 'done'
           ELSE 'lease_lost' END
@@ -155,11 +163,14 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
-  WITH deleted AS (
-    DELETE FROM public.job_queue q USING unnest(p_job_ids, p_statuses, p_codes, p_errors)
-      AS g (id, new_status, code, error)
-    WHERE q.job_id = g.id AND q.job_id = ANY (p_job_ids)
-    RETURNING q.*, g.new_status, g.code, g.error
+  WITH given AS MATERIALIZED ( -- by id: see job_claim.sql
+    SELECT jsonb_object_agg(g.id, jsonb_build_array(g.new_status, g.code, g.error)) AS of
+    FROM unnest(p_job_ids, p_statuses, p_codes, p_errors) AS g (id, new_status, code, error)
+  ), gone AS (
+    DELETE FROM public.job_queue q WHERE q.job_id = ANY (p_job_ids) RETURNING q.*
+  ), deleted AS (
+    SELECT q.*, r.g ->> 0 AS new_status, r.g ->> 1 AS code, r.g ->> 2 AS error
+    FROM gone q CROSS JOIN given i CROSS JOIN LATERAL (SELECT i.of -> q.job_id::text AS g OFFSET 0) r
   ), dead AS (
     INSERT INTO public.job_dead_letter (job_id, job_kind, event_domain, executor, attempts, failure_code, last_error,
       payload,
@@ -241,7 +252,8 @@ BEGIN
       CASE WHEN COALESCE(g.permanent, false) THEN 'failed' WHEN q.attempts + 1 >= q.max_attempts THEN 'dead_letter'
         ELSE 'retry_waiting' END AS new_status
     FROM unnest(p_job_ids, p_lease_tokens, p_codes, p_errors, p_permanent) AS g (id, token, code, error, permanent)
-    JOIN public.job_queue q ON q.job_id = g.id AND q.job_id = ANY (p_job_ids) AND q.lease_token = g.token
+    CROSS JOIN LATERAL (SELECT x.* FROM public.job_queue x WHERE x.job_id = g.id AND x.lease_token = g.token
+      OFFSET 0) q
     CROSS JOIN LATERAL ( -- cutting before masking may cut a secret in two, so the text next to the cut is dropped
       SELECT CASE WHEN length(g.error) <= 4500 THEN public.fn_mask_said(g.error)
         ELSE left(public.fn_mask_said(left(g.error, 1500)), 200) || ' … '
@@ -249,13 +261,18 @@ BEGIN
       OFFSET 0) s
     ORDER BY g.id) x;
 
+  WITH given AS MATERIALIZED ( -- by id: see job_claim.sql
+    SELECT array_agg(g.id) AS ids, jsonb_object_agg(g.id, jsonb_build_array(g.code, g.error, g.wait)) AS of
+    FROM unnest(v_ids, v_statuses, v_codes, v_errors, v_waits) AS g (id, new_status, code, error, wait)
+    WHERE g.new_status = 'retry_waiting'
+  )
   UPDATE public.job_queue q SET status = 'retry_waiting', lease_owner = NULL, lease_until = NULL, lease_token = NULL,
-    attempts = q.attempts + 1, prior_token = g.token, prior_result = 'failed', last_error = g.error,
-      failure_code = g.code,
-    first_failed_at = COALESCE(q.first_failed_at, now()), updated_at = now(), ready = g.wait = interval '0',
-    process_after = clock_timestamp() + g.wait
-  FROM unnest(v_ids, v_tokens, v_statuses, v_codes, v_errors, v_waits) AS g (id, token, new_status, code, error, wait)
-  WHERE g.new_status = 'retry_waiting' AND q.job_id = g.id AND q.job_id = ANY (v_ids);
+    attempts = q.attempts + 1, prior_token = q.lease_token, prior_result = 'failed',
+    failure_code = i.of -> q.job_id::text ->> 0, last_error = i.of -> q.job_id::text ->> 1,
+    first_failed_at = COALESCE(q.first_failed_at, now()), updated_at = now(),
+    ready = (i.of -> q.job_id::text ->> 2)::interval = interval '0',
+    process_after = clock_timestamp() + (i.of -> q.job_id::text ->> 2)::interval
+  FROM given i WHERE q.job_id = ANY (ARRAY(SELECT unnest(d.ids) FROM given d));
   PERFORM public.fn_job_bury(array_agg(g.id), array_agg(g.new_status), array_agg(g.code), array_agg(g.error), 0)
   FROM unnest(v_ids, v_statuses, v_codes, v_errors) AS g (id, new_status, code, error)
   WHERE g.new_status <> 'retry_waiting' HAVING count(*) > 0;
@@ -266,8 +283,7 @@ BEGIN
   END IF;
   RETURN QUERY
   SELECT g.id, CASE WHEN EXISTS (SELECT 1 FROM public.job_queue q
-        WHERE q.job_id = g.id AND q.job_id = ANY (p_job_ids) AND q.prior_token = g.token
-          AND q.prior_result = 'failed')
+        WHERE q.job_id = g.id AND q.prior_token = g.token AND q.prior_result = 'failed' OFFSET 0)
       OR EXISTS (SELECT 1 FROM public.job_history h WHERE h.job_id = g.id
         AND (h.lease_token = g.token AND (h.status IN ('failed', 'dead_letter')
           OR h.from_status IN ('failed', 'dead_letter'))
@@ -296,8 +312,12 @@ BEGIN
   IF NOT v_out ? 'timed_out' THEN
     v_out := v_out || public.fn_queue_step('job_lanes'::text, p_limit);
   END IF;
-  IF NOT public.fn_job_watermark_valid() THEN
-    DELETE FROM public.job_watermark_below; -- step 3 at the top of job_watermark.sql
+  -- step 3 at the top of job_watermark.sql; the lease shows that nobody searches for watermarks
+  IF EXISTS (SELECT FROM public.job_watermark_below) AND NOT public.fn_job_watermark_valid() THEN
+    PERFORM FROM public.dot_iu_runtime_lease l WHERE l.lease_name = 'job_watermark' FOR UPDATE SKIP LOCKED;
+    IF FOUND AND NOT public.fn_job_watermark_valid() THEN
+      DELETE FROM public.job_watermark_below;
+    END IF;
   END IF;
   -- without quarantined jobs: they are due already, and nobody knows when they will be promoted
   RETURN v_out || jsonb_build_object('next_due', (
@@ -340,17 +360,16 @@ SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_ids uuid[];
   v_codes text[];
-  v_charged int[];
   v_freed uuid[];
   v_returned bigint;
   v_dead int;
   v_log jsonb;
 BEGIN
-  SELECT array_agg(x.job_id), array_agg(x.code), array_agg(x.charged), jsonb_agg(jsonb_build_object(
+  SELECT array_agg(x.job_id), array_agg(x.code), jsonb_agg(jsonb_build_object(
     'outcome', CASE WHEN x.code IS NULL THEN 'reset' ELSE 'dead letter' END, 'job_id', x.job_id,
     'error_code', COALESCE(x.code, 'LEASE_LOST'), 'lease_expiration', x.lease_until, 'worker_id', x.lease_owner))
-  INTO v_ids, v_codes, v_charged, v_log FROM (
-    SELECT q.job_id, q.lease_until, q.lease_owner, (q.lost_leases > 0)::int AS charged,
+  INTO v_ids, v_codes, v_log FROM (
+    SELECT q.job_id, q.lease_until, q.lease_owner,
       CASE WHEN q.lost_leases + 1 >= 3 THEN 'LEASE_LOST_LIMIT'
         WHEN q.attempts + 1 >= q.max_attempts AND (q.lost_leases > 0 OR q.status = 'in_progress') THEN 'LEASE_LOST'
         END AS code
@@ -365,13 +384,12 @@ BEGIN
   END IF;
   WITH requeued AS (
     UPDATE public.job_queue q SET status = 'queued', lease_owner = NULL, lease_until = NULL, lease_token = NULL,
-      attempts = q.attempts + g.charged, lost_leases = q.lost_leases + 1,
+      attempts = q.attempts + (q.lost_leases > 0)::int, lost_leases = q.lost_leases + 1,
       first_failed_at = COALESCE(q.first_failed_at, now()),
       failure_code = 'LEASE_LOST', last_error = CASE WHEN q.lease_until >= clock_timestamp()
         THEN 'the host that ran the job as executor ' || q.lease_owner || ' ended without handing it back'
         ELSE 'the lease of executor ' || q.lease_owner || ' expired' END, updated_at = now()
-    FROM unnest(v_ids, v_codes, v_charged) AS g (id, code, charged)
-    WHERE q.job_id = g.id AND q.job_id = ANY (v_ids) AND g.code IS NULL
+    WHERE q.job_id = ANY (ARRAY(SELECT g.id FROM unnest(v_ids, v_codes) AS g (id, code) WHERE g.code IS NULL))
     RETURNING q.event_domain
   ), signalled AS MATERIALIZED (
     SELECT public.fn_queue_wake('queue_wake_' || b.event_domain,

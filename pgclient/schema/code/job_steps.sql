@@ -18,8 +18,8 @@ BEGIN
       AND (v_only IS NULL OR q.job_id = ANY (v_only)) AND q.job_id <> ALL (v_except)
     ORDER BY q.process_after, q.job_id LIMIT p_limit FOR UPDATE SKIP LOCKED
   ), promoted AS (
-    UPDATE public.job_queue q SET ready = true, updated_at = now() FROM due d
-    WHERE q.job_id = d.job_id AND q.job_id = ANY (ARRAY(SELECT job_id FROM due))
+    UPDATE public.job_queue q SET ready = true, updated_at = now()
+    WHERE q.job_id = ANY (ARRAY(SELECT d.job_id FROM due d))
     RETURNING q.event_domain
   )
   SELECT array_agg(x.event_domain), array_agg(x.n) INTO v_domains, v_counts

@@ -192,7 +192,7 @@ BEGIN
     UPDATE public.webhook_delivery_jobs j SET status = 'Leased',
       lease_until = now() + make_interval(secs => v_lease), lease_token = gen_random_uuid(),
       worker_id = p_worker_id, started_at = now()
-    FROM pick p WHERE j.id = p.id AND j.id = ANY (ARRAY(SELECT id FROM pick))
+    FROM pick p WHERE j.id = p.id
     RETURNING j.id, j.saga_id, j.attempt_no, j.lease_token, j.lease_until, j.subscription_id, j.controlled,
       j.operation_id
   ), spent AS (
@@ -401,7 +401,7 @@ BEGIN
         WITH ORDINALITY AS r (id, token, delivered, status, code, excerpt, retry_after, took, n)
       ORDER BY r.id) i -- jobs are locked in id order
     -- a leased job has a token and no finished_at; a condition on status would make the plan read all leased jobs
-    WHERE j.id = i.id AND j.id = ANY (v_ids) AND j.finished_at IS NULL AND j.lease_token::text = i.token
+    WHERE j.id = i.id AND j.finished_at IS NULL AND j.lease_token::text = i.token
     RETURNING i.n, j.subscription_id)
   SELECT array_agg(f.n), array_agg(f.subscription_id) INTO v_done, v_subs FROM finished f;
   -- a separate statement, because it sees the changes that the UPDATE waited for
@@ -410,7 +410,7 @@ BEGIN
       AND (j.status = 'Completed') = i.delivered AND j.error_code IS NOT DISTINCT FROM i.code)
     INTO v_same
     FROM unnest(v_ids, v_tokens, v_delivered, v_codes) WITH ORDINALITY AS i (id, token, delivered, code, n)
-    JOIN public.webhook_delivery_jobs j ON j.id = i.id AND j.id = ANY (v_ids);
+    JOIN public.webhook_delivery_jobs j ON j.id = i.id;
   END IF;
 
   IF v_done IS NOT NULL THEN
