@@ -84,7 +84,9 @@ func TestFreezingThreeEndpointsTakesTwelveKeys(t *testing.T) {
 	all := grouped(3 * each)
 	for i, way := range []func(h hands){
 		func(h hands) { // select the three groups
-			h.press(" ", " ", " ", "N")
+			h.press(" ", " ", " ")
+			h.until("3 selected")
+			h.press("N")
 			h.until("3 groups: ")
 			h.write("the receiver is back")
 			h.press(enter)
