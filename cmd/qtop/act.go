@@ -331,7 +331,7 @@ func (a *app) typed(ctx context.Context, ask, want string) error {
 		return a.interrupted()
 	}
 	said := strings.TrimSpace(text)
-	if a.ascii && said == theme.ASCIIText(want) { // with --ascii the question showed want in ASCII
+	if a.ascii.Load() && said == theme.ASCIIText(want) { // with --ascii the question showed want in ASCII
 		said = want
 	}
 	if err != nil || said != want && !(want == "yes" && slices.Contains([]string{"y", "yes"}, strings.ToLower(said))) {

@@ -88,7 +88,7 @@ func (a *app) read(src config.Sources) (err error) {
 	if err != nil {
 		return err
 	}
-	a.ascii = a.settings.ASCII
+	a.ascii.Store(a.settings.ASCII)
 	a.files = guarded(src, a.settings)
 	return refused(a.files)
 }

@@ -49,12 +49,12 @@ func asItIs(w io.Writer) io.Writer {
 // printsASCII reports whether answers are written in ASCII. JSON and CSV are
 // data and are not converted.
 func (a *writer) printsASCII() bool {
-	return a.ascii && (a.output == "table" || a.output == "markdown" || a.output == "")
+	return a.ascii.Load() && (a.output == "table" || a.output == "markdown" || a.output == "")
 }
 
 // saysASCII reports whether errors, warnings and questions are written in
 // ASCII.
-func (a *writer) saysASCII() bool { return a.ascii && !strings.HasPrefix(a.output, "json") }
+func (a *writer) saysASCII() bool { return a.ascii.Load() && !strings.HasPrefix(a.output, "json") }
 
 // asciiAtFirst reports whether environment or command line ask for ASCII. It
 // is needed for messages before the settings are read.

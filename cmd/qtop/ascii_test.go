@@ -3,15 +3,19 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/config"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -140,4 +144,22 @@ func TestConsoleInALocaleWithoutUTF8(t *testing.T) {
 	s.keys("q")
 	s.ends()
 	requireASCII(t, string(s.raw.b), []string{"console"})
+}
+
+// A reload changes whether text is ASCII while the loops of a host log (the race detector watches).
+func TestReloadWhileLoopsLog(t *testing.T) {
+	t.Parallel()
+	a := &app{}
+	a.errs = asciiWriter{W: io.Discard, on: a.saysASCII}
+	var logging sync.WaitGroup
+	logging.Go(func() {
+		log := hostLog(a.errs)
+		for range 100 {
+			log.Info("é")
+		}
+	})
+	for i := range 100 {
+		require.NoError(t, a.read(config.Sources{Hostname: "h", User: "u", Flags: map[string]string{"ascii": strconv.FormatBool(i%2 == 0)}}))
+	}
+	logging.Wait()
 }

@@ -94,7 +94,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 	for _, arg := range args {
 		secrecy.LearnValue(arg)
 	}
-	a := &app{in: in, args: args, writer: writer{ascii: asciiAtFirst(args)}}
+	a := &app{in: in, args: args}
+	a.ascii.Store(asciiAtFirst(args))
 	out, errs = asciiWriter{W: out, on: a.printsASCII}, secrecy.Writer{W: asciiWriter{W: errs, on: a.saysASCII}}
 	defer func() {
 		if p := recover(); p != nil {

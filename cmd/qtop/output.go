@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -23,8 +24,8 @@ import (
 // writer holds the outputs of a verb and the form of its answers.
 type writer struct {
 	out, errs io.Writer
-	output    string // table, json, or another form that the verb declares
-	ascii     bool   // text for people is written in ASCII
+	output    string      // table, json, or another form that the verb declares
+	ascii     atomic.Bool // text for people is written in ASCII; a reload changes it while loops log
 }
 
 // answered is the writer of a verb's answer. It remembers the first error, so

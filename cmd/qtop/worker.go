@@ -250,6 +250,7 @@ func (a *app) reloaded(client *pgclient.Client, log *slog.Logger) (*workerhost.H
 	}
 	if err != nil {
 		a.settings, a.files = old, files
+		a.ascii.Store(old.ASCII)
 		log.Error("the configuration was not read again: the host goes on with the old one", "error", err.Error())
 		return nil, err
 	}
