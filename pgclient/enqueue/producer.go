@@ -12,10 +12,10 @@
 // One [Producer] or [Notifier] per process is enough; both are safe for many goroutines. The
 // login needs event_ingest_writer.
 //
-// An error is a *queue.Error. Nothing was enqueued if its kind is queue.KindUsage or its cause
-// is a *pgconn.PgError: such a job is refused, with the argument and the remedy in one line. After any other error (the
-// connection broke, the context ended) it is unknown whether the jobs were committed: give a
-// job an IdempotencyKey, and enqueue it again.
+// An error is a *queue.Error: one line with what is wrong and the remedy. If [MayHaveCommitted]
+// returns false, nothing was enqueued: the jobs were refused. Otherwise (the connection broke, the
+// server or a pooler ended the session, the context ended) it is unknown whether they were
+// committed: give a job an IdempotencyKey, and enqueue it again.
 //
 // # One process that produces and works
 //
@@ -45,7 +45,9 @@ import (
 	"context"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/work"
 )
 
@@ -64,6 +66,13 @@ func New(c *pgclient.Client) *Producer {
 		pool = c.Work()
 	}
 	return &Producer{pool: pool, batch: &batcher{sender: &sender{Notifier: NewNotifier(pool), claimer: noClaimer{}, claimWithin: work.JobTimeout, explain: pool.Explain}}}
+}
+
+// MayHaveCommitted reports whether the jobs of a call that returned err may nevertheless be enqueued.
+// The call is one of Enqueue and EnqueueMany, or In on a pool: in a transaction of the caller nothing
+// is enqueued before its commit. MayHaveCommitted(nil) is false.
+func MayHaveCommitted(err error) bool {
+	return queue.KindOf(err) != queue.KindUsage && pgerror.MayHaveCommitted(err)
 }
 
 // Enqueue enqueues one job and wakes its listeners. If a job with the same idempotency key
