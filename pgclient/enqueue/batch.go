@@ -7,7 +7,6 @@ package enqueue
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -122,11 +121,8 @@ func (g *batcher) enqueueAll(ctx context.Context, batch []*waitingJob) (ids []st
 	for i, w := range batch {
 		jobs[i] = w.job
 	}
-	if checkTexts(jobs) != nil {
-		return nil, errRefused
-	}
-	text, err := json.Marshal(jobs)
-	if err != nil { // the payload of one of the jobs is not JSON
+	text, err := asJSON(jobs)
+	if err != nil {
 		return nil, errRefused
 	}
 	a, err := g.commit(ctx, statement{enqueueManySQL, [][]byte{text}}, jobs)

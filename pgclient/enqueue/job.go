@@ -27,8 +27,8 @@ type Job struct {
 	Kind     string `json:"job_kind"`     // selects the handler, such as mail.send; at most 100 characters
 	Domain   string `json:"event_domain"` // the part of the business, such as mail
 	Executor string `json:"executor"`     // an executor kind, such as external_worker; not the id of an executor
-	// Payload is a JSON object of at most 256 KiB as text; default {}. It should hold references
-	// and small facts, not documents.
+	// Payload is a JSON object of at most 256 KiB as text; empty or null = {}. It should hold
+	// references and small facts, not documents.
 	Payload json.RawMessage `json:"payload,omitempty"`
 	// Priority is 0 to 1000, higher is claimed first; default 100.
 	Priority *int `json:"priority,omitempty"`
@@ -60,15 +60,12 @@ type Querier interface {
 // [Producer.Notify] or [Notifier.Notify] for their domains. If q is a pool, the jobs are a separate
 // transaction.
 func In(ctx context.Context, q Querier, jobs []Job) (Made, error) {
-	if err := checkTexts(jobs); err != nil {
+	text, err := asJSON(jobs)
+	if err != nil {
 		return Made{}, err
 	}
-	text, err := json.Marshal(jobs) // some modes of pgx do not know the type of the parameter, and can only send a text
-	if err != nil {
-		return Made{}, pgerror.Translate(err)
-	}
 	var r answer
-	err = q.QueryRow(ctx, inSQL, string(text)).Scan(&r, nil)
+	err = q.QueryRow(ctx, inSQL, string(text)).Scan(&r, nil) // some modes of pgx do not know the type of the parameter, and can only send a text
 	return r.Made, pgerror.Translate(err)
 }
 
@@ -105,7 +102,7 @@ type answer struct {
 // arguments returns the arguments of enqueueSQL as text; nil means the default.
 func (j *Job) arguments() [][]byte {
 	args := [][]byte{[]byte(j.Kind), []byte(j.Domain), []byte(j.Executor), nil, nil, nil, nil, nil, nil, nil}
-	if len(j.Payload) > 0 {
+	if len(j.Payload) > 0 && string(bytes.Trim(j.Payload, " \t\r\n")) != "null" { // as fn_job_enqueue_many does
 		args[3] = j.Payload
 	}
 	if j.Priority != nil {
@@ -127,6 +124,31 @@ func (j *Job) arguments() [][]byte {
 		args[9] = []byte(j.Scope)
 	}
 	return args
+}
+
+// asJSON returns the argument of fn_job_enqueue_many. The error names the first job that JSON cannot
+// hold.
+func asJSON(jobs []Job) ([]byte, error) {
+	if err := checkTexts(jobs); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(jobs)
+	if err == nil {
+		return text, nil
+	}
+	for i := range jobs {
+		if _, err := json.Marshal(&jobs[i]); err == nil {
+			continue
+		}
+		what, do := "payload is not JSON", "make it with json.Marshal"
+		if at := jobs[i].ProcessAfter; at != nil {
+			if _, err := at.MarshalJSON(); err != nil {
+				what, do = "process_after cannot be written as RFC 3339", "use a year from 1 to 9999, in UTC"
+			}
+		}
+		return nil, queue.NewError(queue.KindUsage, fmt.Sprintf("p_jobs[%d].%s", i, what), "", "nothing was enqueued; "+do).Because(err)
+	}
+	return nil, pgerror.Translate(err)
 }
 
 // checkTexts refuses jobs with a text that is not UTF-8: [json.Marshal] would replace its bytes, and

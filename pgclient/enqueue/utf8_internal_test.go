@@ -1,7 +1,9 @@
 package enqueue
 
 import (
+	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,4 +30,27 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 		require.ErrorIs(t, err, errRefused, name) // so that each job is sent alone
 	}
 	require.NoError(t, checkTexts([]Job{good, {}}))
+}
+
+// A job that JSON cannot hold is refused with its index before anything is sent: sent again, it would
+// be refused again.
+func TestJobThatIsNotJSON(t *testing.T) {
+	good := Job{Kind: "k", Domain: "shop", Executor: "DOT", Payload: json.RawMessage(`{"order": 1}`), ProcessAfter: new(time.Now())}
+	for want, spoil := range map[string]func(*Job){
+		"payload is not JSON: nothing was enqueued; make it with json.Marshal": func(j *Job) { j.Payload = json.RawMessage("{'order': 1}") },
+		"process_after cannot be written as RFC 3339: nothing was enqueued; use a year from 1 to 9999, in UTC": func(j *Job) {
+			j.ProcessAfter = new(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))
+		},
+	} {
+		bad := good
+		spoil(&bad)
+		_, err := In(t.Context(), nil, []Job{good, bad, bad}) // it must not reach the database
+		require.EqualError(t, err, "p_jobs[1]."+want)
+		require.Equal(t, queue.KindUsage, queue.KindOf(err))
+		require.False(t, MayHaveCommitted(err))
+		var cause *json.MarshalerError
+		require.ErrorAs(t, err, &cause)
+		_, err = (&batcher{}).enqueueAll(t.Context(), []*waitingJob{{job: good}, {job: bad}})
+		require.ErrorIs(t, err, errRefused) // so that each job is sent alone
+	}
 }
