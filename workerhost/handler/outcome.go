@@ -1,7 +1,6 @@
 package handler
 
 import (
-	"errors"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -24,8 +23,8 @@ const (
 const (
 	// MaxText is how many bytes of an error's text are stored.
 	MaxText = 4096
-	// maxWrapped bounds how deep an error is unwrapped, because an error may wrap itself.
-	maxWrapped = 100
+	// maxWrapped bounds how many errors are unwrapped, because an error may wrap itself.
+	maxWrapped = 10000
 )
 
 // Failure is an error with a code. It also records whether the job may be retried.
@@ -66,29 +65,57 @@ func Coded(code string, err error) error {
 }
 
 // Outcome returns the values to record for err: the outermost code that has the right form, at
-// most MaxText bytes of the text as valid UTF-8 without NUL, and whether any Failure in the chain
-// is permanent. For nil it returns zero values.
+// most MaxText bytes of the text as valid UTF-8 without NUL, and whether any Failure in err is
+// permanent. Of joined errors the first one with such a code counts for the code, and all for
+// permanent. For nil it returns zero values.
 //
 // Outcome calls methods of err, which may panic; errors that Runner.Run returned never do.
 func Outcome(err error) (code, text string, permanent bool) {
 	if err == nil {
 		return "", "", false
 	}
-	for rest, n := err, 0; rest != nil && n < maxWrapped; n++ {
-		f, ok := errors.AsType[*Failure](rest)
-		if !ok {
-			break
-		}
+	eachFailure(err, func(f *Failure) {
 		if code == "" && validCode(f.Code) {
 			code = f.Code
 		}
 		permanent = permanent || f.Permanent
-		rest = f.Err
-	}
+	})
 	if code == "" {
 		code = CodeError
 	}
 	return code, cleanText(err.Error(), MaxText), permanent
+}
+
+// eachFailure calls f with each Failure in err, an outer one before those that it wraps, as
+// [errors.As] walks; errors.As would not show what is beside the Failure that it finds.
+func eachFailure(err error, f func(*Failure)) {
+	left := maxWrapped
+	var walk func(error)
+	walk = func(err error) {
+		for err != nil && left > 0 {
+			left--
+			var as *Failure
+			if e, ok := err.(interface{ As(target any) bool }); ok && e.As(&as) { //nolint:errorlint // it asks this error alone
+				f(as)
+				walk(as.Err)
+			}
+			switch w := err.(type) { //nolint:errorlint // it unwraps
+			case *Failure:
+				f(w)
+				err = w.Err
+			case interface{ Unwrap() error }:
+				err = w.Unwrap()
+			case interface{ Unwrap() []error }:
+				for _, e := range w.Unwrap() {
+					walk(e)
+				}
+				return
+			default:
+				return
+			}
+		}
+	}
+	walk(err)
 }
 
 func validCode(code string) bool {

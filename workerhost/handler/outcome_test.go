@@ -19,6 +19,12 @@ func TestOutcome(t *testing.T) {
 	base := errors.New("base")
 	endless := &handler.Failure{Code: "bad"}
 	endless.Err = endless
+	around := &both{}
+	around.errs = []error{handler.Permanent(base), around, around}
+	many := make([]error, 1000)
+	for i := range many {
+		many[i] = base
+	}
 	for _, tt := range []struct {
 		name      string
 		err       error
@@ -36,6 +42,15 @@ func TestOutcome(t *testing.T) {
 		{"outermost code", handler.Coded("A", handler.Coded("B", base)), "A", "base", false},
 		{"outermost good code", handler.Coded("a", handler.Coded("B", base)), "B", "base", false},
 		{"joined", errors.Join(base, handler.Permanent(base)), "HANDLER_ERROR", "base\nbase", true},
+		{"joined, both ours", errors.Join(handler.Coded("A", base), handler.Permanent(base)), "A", "base\nbase", true},
+		{"joined, the other way round", errors.Join(handler.Permanent(base), handler.Coded("A", base)), "A", "base\nbase", true},
+		{"joined, two codes", errors.Join(handler.Coded("A", base), handler.Coded("B", base)), "A", "base\nbase", false},
+		{"joined, the first code is bad", errors.Join(handler.Coded("a", base), handler.Coded("B", base)), "B", "base\nbase", false},
+		{"formatted", fmt.Errorf("%w; %w", handler.Coded("A", base), fmt.Errorf("x: %w", handler.Permanent(base))), "A", "base; x: base", true},
+		{"within a failure", handler.Coded("A", errors.Join(handler.Coded("B", base), handler.Permanent(base))), "A", "base\nbase", true},
+		{"joined, the last of many", errors.Join(append(many, handler.Permanent(handler.Coded("A", base)))...), "A", strings.Repeat("base\n", 1000)[:4096], true},
+		{"within itself", around, "HANDLER_ERROR", "around", true},
+		{"by another type", asFailure{}, "A", "other", true},
 		{"by hand", &handler.Failure{Code: "A"}, "A", "A", false},
 		{"lower case", handler.Coded("abc", base), "HANDLER_ERROR", "base", false},
 		{"digit first", handler.Coded("1A", base), "HANDLER_ERROR", "base", false},
@@ -61,6 +76,25 @@ func TestOutcome(t *testing.T) {
 	f, ok := errors.AsType[*handler.Failure](fmt.Errorf("w: %w", handler.Permanent(base)))
 	require.True(t, ok)
 	require.True(t, f.Permanent)
+}
+
+// both is an error that wraps others.
+type both struct{ errs []error }
+
+func (*both) Error() string     { return "around" }
+func (b *both) Unwrap() []error { return b.errs }
+
+// asFailure is an error that says itself which Failure it is.
+type asFailure struct{}
+
+func (asFailure) Error() string { return "other" }
+
+func (asFailure) As(target any) bool {
+	f, ok := target.(**handler.Failure)
+	if ok {
+		*f = &handler.Failure{Code: "A", Permanent: true}
+	}
+	return ok
 }
 
 func TestJobAsJSON(t *testing.T) {
