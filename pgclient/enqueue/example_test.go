@@ -30,6 +30,7 @@ func ExampleIn() {
 	}
 	defer pool.Close()
 	notifier := enqueue.NewNotifier(pool) // one per process
+	defer notifier.Close(ctx)             // before the pool is closed
 
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "INSERT INTO orders VALUES (17, 'acme')"); err != nil {
@@ -59,6 +60,7 @@ func ExampleProducer_Enqueue() {
 	}
 	defer client.Close()
 	producer := enqueue.New(client) // one per process
+	defer producer.Close(ctx)       // before the client is closed
 
 	for range 2 {
 		_, created, err := producer.Enqueue(ctx, enqueue.Job{
@@ -77,9 +79,13 @@ func TestExamples(t *testing.T) {
 	_, err := conn.Exec(t.Context(), `CREATE TABLE public.orders (id bigint PRIMARY KEY, customer text NOT NULL);
 		GRANT INSERT ON public.orders TO `+pgx.Identifier{login}.Sanitize())
 	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "UPDATE public.dot_config SET value = 'true' WHERE key = 'queue.notify.bridge_enabled'")
+	require.NoError(t, err)
 	t.Setenv("QTOP_DSN", db.DSN(login))
+	layers := wakeSignals(t, db)
 
 	require.Equal(t, "1 new, 0 existing\n", printed(t, ExampleIn))
+	require.Equal(t, []string{"shop job"}, layers(), "it is sent before the example ends")
 	require.Equal(t, "true <nil>\nfalse <nil>\n", printed(t, ExampleProducer_Enqueue))
 	var jobs, orders int
 	require.NoError(t, conn.QueryRow(t.Context(), "SELECT (SELECT count(*) FROM public.job_queue), (SELECT count(*) FROM public.orders)").Scan(&jobs, &orders))

@@ -54,28 +54,7 @@ func TestInSilencesItsJobsAlone(t *testing.T) {
 		_, err := admin.Exec(t.Context(), sql)
 		require.NoError(t, err)
 	}
-	listener := db.Conn(t, "")
-	_, err := listener.Exec(t.Context(), "LISTEN queue_wake_shop; LISTEN queue_wake_webhook; LISTEN queue_wake_end")
-	require.NoError(t, err)
-	layers := func() (got []string) {
-		_, err := admin.Exec(t.Context(), "SELECT pg_notify('queue_wake_end', '')")
-		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		for {
-			n, err := listener.WaitForNotification(ctx)
-			require.NoError(t, err)
-			if n.Channel == "queue_wake_end" {
-				return got
-			}
-			var body struct {
-				Layer  string `json:"layer"`
-				Domain string `json:"event_domain"`
-			}
-			require.NoError(t, json.Unmarshal([]byte(n.Payload), &body))
-			got = append(got, body.Domain+" "+body.Layer)
-		}
-	}
+	layers := wakeSignals(t, db)
 	conn := db.Conn(t, pgtest.Login(t, db, "event_ingest_writer"))
 	for _, c := range []struct {
 		before string
@@ -103,7 +82,36 @@ func TestInSilencesItsJobsAlone(t *testing.T) {
 		}))
 		require.Equal(t, c.want, layers(), c.before)
 	}
-	_, err = enqueue.In(t.Context(), conn, []enqueue.Job{{Kind: "k", Domain: "shop", Executor: "DOT"}})
+	_, err := enqueue.In(t.Context(), conn, []enqueue.Job{{Kind: "k", Domain: "shop", Executor: "DOT"}})
 	require.NoError(t, err)
 	require.Empty(t, layers(), "no signal for its own jobs")
+}
+
+// wakeSignals listens for the wake signals of the domain shop and of webhooks. layers returns those that
+// came since its last call.
+func wakeSignals(t *testing.T, db *pgtest.DB) (layers func() []string) {
+	t.Helper()
+	listener := db.Conn(t, "")
+	_, err := listener.Exec(t.Context(), "LISTEN queue_wake_shop; LISTEN queue_wake_webhook; LISTEN queue_wake_end")
+	require.NoError(t, err)
+	end := db.Conn(t, "")
+	return func() (got []string) {
+		_, err := end.Exec(t.Context(), "SELECT pg_notify('queue_wake_end', '')")
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for {
+			n, err := listener.WaitForNotification(ctx)
+			require.NoError(t, err)
+			if n.Channel == "queue_wake_end" {
+				return got
+			}
+			var body struct {
+				Layer  string `json:"layer"`
+				Domain string `json:"event_domain"`
+			}
+			require.NoError(t, json.Unmarshal([]byte(n.Payload), &body))
+			got = append(got, body.Domain+" "+body.Layer)
+		}
+	}
 }

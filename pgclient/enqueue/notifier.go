@@ -18,11 +18,12 @@ const notifySQL = "SELECT public.fn_queue_wake_signal($1::text, 'job'::text)"
 const notifyEvery = 5 * time.Millisecond
 
 // Notifier sends wake signals after commits: at most one per domain and 5 ms. One Notifier per
-// process is enough.
+// process is enough; call Close before its pool is closed.
 type Notifier struct {
 	pool   conns
 	mu     sync.Mutex
 	recent map[string]*pending // the domains notified in the last 5 ms
+	idle   chan struct{}       // closed when recent is empty; nil while no Close waits
 }
 
 // pending is the next wake signal of one domain, at least 5 ms after the last one. again: Notify
@@ -57,6 +58,26 @@ func (r *Notifier) Notify(domain string) {
 		go r.run(domain, b)
 	}
 	b.again = true
+}
+
+// Close waits until the wake signals that Notify was asked for are sent, or ctx ends. A program that
+// ends after Notify calls it, since Notify does not wait. While other goroutines go on calling Notify,
+// Close waits for their signals too.
+func (r *Notifier) Close(ctx context.Context) {
+	r.mu.Lock()
+	if len(r.recent) == 0 {
+		r.mu.Unlock()
+		return
+	}
+	if r.idle == nil {
+		r.idle = make(chan struct{})
+	}
+	idle := r.idle
+	r.mu.Unlock()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
 }
 
 // reserve reports whether the caller may send the wake signals of the domains itself now. If not (a
@@ -138,6 +159,10 @@ func (r *Notifier) advance(domain string, b *pending) (now, later bool) {
 		b.due = nil
 	} else if !later {
 		delete(r.recent, domain)
+		if len(r.recent) == 0 && r.idle != nil {
+			close(r.idle)
+			r.idle = nil
+		}
 	}
 	return now, later
 }

@@ -1,6 +1,7 @@
 package enqueue
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/uuid"
@@ -45,4 +46,31 @@ func TestWakeSignalOfOwedJobs(t *testing.T) {
 	advance(true, true, "one signal covers the owed job too")
 	advance(false, false, "no second signal")
 	r.claimed([]work.Job{late})
+}
+
+// Close returns when no signal is pending any more, or when its context ends.
+func TestNotifierCloses(t *testing.T) {
+	r := NewNotifier(nil)
+	r.Close(t.Context())
+	b := &pending{again: true}
+	r.recent["iu"], r.recent["shop"] = b, b // as while the goroutines of run are active
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.Close(over)
+	require.Len(t, r.recent, 2)
+
+	closed := make(chan bool, 2)
+	for range 2 {
+		go func() {
+			r.Close(context.WithoutCancel(t.Context()))
+			closed <- true
+		}()
+	}
+	r.advance("iu", b)
+	r.advance("iu", b)
+	require.Empty(t, closed, "a signal of shop is pending")
+	r.advance("shop", b)
+	<-closed
+	<-closed
+	r.Close(t.Context())
 }

@@ -9,8 +9,9 @@
 //   - [New] makes a [Producer] from a pgclient.Client. [Producer.Enqueue] and
 //     [Producer.EnqueueMany] enqueue in a separate transaction and wake the hosts.
 //
-// One [Producer] or [Notifier] per process is enough; both are safe for many goroutines. The
-// login needs event_ingest_writer.
+// One [Producer] or [Notifier] per process is enough; both are safe for many goroutines. A program that
+// ends calls Close of it before it closes its connections: wake signals are sent after the calls return.
+// The login needs event_ingest_writer.
 //
 // An error is a *queue.Error: one line with what is wrong and the remedy. If [MayHaveCommitted]
 // returns false, nothing was enqueued: the jobs were refused. Otherwise (the connection broke, the
@@ -100,6 +101,10 @@ func (p *Producer) EnqueueMany(ctx context.Context, jobs []Job) (Made, error) {
 
 // Notify wakes the listeners of the domain, now or within 5 ms: see [Notifier.Notify].
 func (p *Producer) Notify(domain string) { p.batch.Notify(domain) }
+
+// Close waits until the wake signals of enqueued jobs are sent, or ctx ends: see [Notifier.Close]. A
+// program that ends after it has enqueued calls it before it closes its client.
+func (p *Producer) Close(ctx context.Context) { p.batch.Close(ctx) }
 
 // Attach sets the claimer to which new jobs are offered.
 func (p *Producer) Attach(t Claimer) { p.batch.attach(t) }
