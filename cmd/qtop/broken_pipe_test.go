@@ -67,7 +67,15 @@ func TestWorkerOutlivesTheReaderOfItsLog(t *testing.T) {
 	require.True(t, bufio.NewScanner(logs).Scan())
 	hosted(t, conn, 2)
 	require.NoError(t, logs.Close())
+	var old string
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT instance::text FROM public.queue_host").Scan(&old))
 	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP)) // each reload is logged
+	require.Eventually(t, func() bool {
+		var next bool
+		err := conn.QueryRow(t.Context(), "SELECT instance::text <> $1 FROM public.queue_host", old).Scan(&next)
+		return err == nil && next
+	}, patience, 20*time.Millisecond, "the host with the settings that were read again")
+	hosted(t, conn, 2)
 	_, err = conn.Exec(t.Context(), "SELECT public.fn_job_enqueue('pipe', 'media', 'DOT', p_max_attempts => 1)")
 	require.NoError(t, err)
 	var status string

@@ -31,7 +31,9 @@ func TestServiceManagerIsNotified(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	wait("READY=1")
-	require.Contains(t, log.text(), `"this host cannot use a secret: it would send no webhook that is signed with it","reason":"secret_ref \"acme\": environment variable NOWHERE is not set"`)
+	require.Eventually(t, func() bool { // another goroutine reads the log
+		return strings.Contains(log.text(), `"this host cannot use a secret: it would send no webhook that is signed with it","reason":"secret_ref \"acme\": environment variable NOWHERE is not set"`)
+	}, patience, 20*time.Millisecond, "%s", log.text())
 	wait("WATCHDOG=1")
 	wait("WATCHDOG=1")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
@@ -126,12 +128,16 @@ func TestDrainingHostLives(t *testing.T) {
 		require.NoError(t, cmd.Process.Signal(sig))
 	}
 	addr := regexp.MustCompile(`"msg":"metrics","address":"([^"]+)"`)
-	lives := func() {
+	lives := func(hosts int) { // the process has had so many
 		t.Helper()
 		for range 3 {
 			require.NotContains(t, wait("WATCHDOG=1"), "READY=1", "a sign of the host that drains, not of the next one")
 		}
-		all := addr.FindAllStringSubmatch(log.text(), -1)
+		var all [][]string
+		require.Eventually(t, func() bool { // another goroutine reads the log
+			all = addr.FindAllStringSubmatch(log.text(), -1)
+			return len(all) == hosts
+		}, patience, 20*time.Millisecond)
 		res, err := http.Get("http://" + all[len(all)-1][1] + "/healthz")
 		require.NoError(t, err)
 		defer res.Body.Close()
@@ -145,7 +151,7 @@ func TestDrainingHostLives(t *testing.T) {
 	wait("READY=1")
 	drains(syscall.SIGHUP)
 	wait("STATUS=draining, then it starts with the settings that were read again")
-	lives()
+	lives(1)
 	require.NoError(t, os.WriteFile(end, nil, 0o600))
 	wait("READY=1")
 	require.NoError(t, os.Remove(end))
@@ -157,7 +163,7 @@ func TestDrainingHostLives(t *testing.T) {
 	for range 3 {
 		require.Empty(t, wait("WATCHDOG=1"), "the status remains")
 	}
-	lives()
+	lives(2)
 	require.NoError(t, os.WriteFile(end, nil, 0o600))
 	require.NoError(t, cmd.Wait(), log.text())
 }
