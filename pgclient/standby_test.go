@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,11 +45,14 @@ func TestPromotedStandby(t *testing.T) {
 	require.ErrorContains(t, err, "connect to the primary")
 	err = schema.Up(ctx, dsn, nil)
 	require.ErrorContains(t, err, "this server is a standby")
+	l, err := c.NewListener("wake", func(queue.Wake) {}, func() {}) // as Listen's, but says since when it listens
+	require.NoError(t, err)
 	listening, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- c.Listen(listening) }()
-	defer func() { stop(); <-done }()
-	require.Eventually(t, func() bool { return c.Link().State == "polling" }, 30*time.Second, 10*time.Millisecond)
+	var listeners sync.WaitGroup
+	listeners.Go(func() { _ = c.Listen(listening) })
+	listeners.Go(func() { l.Run(listening) })
+	defer func() { stop(); listeners.Wait() }()
+	require.Eventually(t, func() bool { return c.Link().State == "polling" && l.Status().State == "polling" }, time.Minute, 10*time.Millisecond)
 
 	root, err := pgsession.Connect(ctx, dsn)
 	require.NoError(t, err)
@@ -59,11 +63,12 @@ func TestPromotedStandby(t *testing.T) {
 	require.Eventually(t, func() bool {
 		pic, err := c.Snapshot(ctx, 0)
 		page, bad := c.List(ctx, queue.Query{Kind: queue.ListSession})
-		return err == nil && bad == nil && !pic.Server.InRecovery && !queue.Of[*queue.Session](page).InRecovery && c.Link().State == "live"
-	}, 10*time.Second, 50*time.Millisecond, "%v", c.Link())
+		return err == nil && bad == nil && !pic.Server.InRecovery && !queue.Of[*queue.Session](page).InRecovery
+	}, 10*time.Second, 50*time.Millisecond, "it reads at once from the promoted server")
 	_, err = c.Apply(ctx, p)
 	require.NoError(t, err, "the connections of before the promotion take changes")
-	require.Less(t, time.Since(promoted), 10*time.Second)
+	require.Eventually(t, func() bool { return c.Link().State == "live" && l.Status().State == "listening" }, time.Minute, 50*time.Millisecond, "%v", c.Link())
+	require.Less(t, l.Status().Since.Sub(promoted), 10*time.Second, "a listener tries again every 5 s")
 }
 
 // The error names the cause that makes a session read-only.
