@@ -28,6 +28,8 @@ type taker struct {
 	takes  bool // while busy: whether it promises to look for the job after the commit
 	looked int
 	claims chan claimed
+
+	offered func() // called when it has made a claim of an offer; may be nil
 }
 
 type claimed struct {
@@ -51,6 +53,9 @@ func (k *taker) Offer([]enqueue.Job) (*work.Claim, bool) {
 		return nil, k.takes
 	}
 	k.busy = true
+	if k.offered != nil {
+		k.offered()
+	}
 	return &work.Claim{Executor: "mine", Kinds: []string{"a", `odd "kind", {} \`}, Most: 3}, true
 }
 
@@ -191,16 +196,22 @@ func TestClaimWithAJob(t *testing.T) {
 			require.NoError(t, c.Work().QueryRow(t.Context(), "SHOW lock_timeout").Scan(&patience))
 			require.Equal(t, "10s", patience, "of the next transaction")
 
-			// the caller has given up: the job is not enqueued a second time
+			// the caller gives up while the job and the claim wait for the lock: the job is not
+			// enqueued a second time
 			tx, err = db.Conn(t, "").Begin(t.Context())
 			require.NoError(t, err)
 			_, err = tx.Exec(t.Context(), "UPDATE public.job_subscription SET max_parallel = max_parallel")
 			require.NoError(t, err)
-			soon, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+			soon, cancel := context.WithCancel(t.Context())
+			k.mu.Lock()
+			k.offered = cancel // both statements are sent after it
+			k.mu.Unlock()
 			_, _, err = p.Enqueue(soon, job)
-			cancel()
 			require.Error(t, err)
 			require.True(t, k.next(t).left)
+			k.mu.Lock()
+			k.offered = nil
+			k.mu.Unlock()
 			require.Eventually(t, func() bool { // the server has ended the waiting session: none of its statements runs after the lock is released
 				var sessions int32
 				require.NoError(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_catalog.pg_stat_activity
