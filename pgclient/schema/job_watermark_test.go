@@ -195,10 +195,19 @@ func TestJobWatermarkEnds(t *testing.T) {
 		at   string
 		then bool
 	}{{"- interval '8 seconds'", true}, {"- interval '11 seconds'", false}, {"+ interval '1 minute'", false}} {
-		j.watermarked()
-		j.exec("UPDATE public.job_watermark_state SET at = clock_timestamp() " + c.at)
-		require.Equal(t, c.then, get[bool](j.core, "SELECT public.fn_job_watermark_valid()"), c.at)
-		require.Equal(t, c.then, j.advance(), c.at)
+		// On a busy machine 8 seconds may become 10 before both have answered: then they are asked again.
+		for deadline := time.Now().Add(patience); ; {
+			j.watermarked()
+			at := get[time.Time](j.core, "UPDATE public.job_watermark_state SET at = clock_timestamp() "+c.at+" RETURNING at")
+			valid, advanced := get[bool](j.core, "SELECT public.fn_job_watermark_valid()"), j.advance() // advance makes it a second older
+			if c.then && get[bool](j.core, "SELECT clock_timestamp() >= $1::timestamptz + interval '9 seconds'", at) {
+				require.True(t, time.Now().Before(deadline), "each time the answers took longer than a second")
+				continue
+			}
+			require.Equal(t, c.then, valid, c.at)
+			require.Equal(t, c.then, advanced, c.at)
+			break
+		}
 	}
 	j.watermarked()
 	j.exec("CREATE OR REPLACE FUNCTION public.fn_job_watermark_wanted() RETURNS boolean LANGUAGE sql AS 'SELECT false'")
