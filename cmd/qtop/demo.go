@@ -91,13 +91,8 @@ func (a *app) demo(ctx context.Context, o demoOptions) error {
 	}
 	defer hostClient.Close()
 	if o.headless {
-		return whileServing(ctx, server, host.Run, func(ctx context.Context) error {
-			if err := world.Flowing(ctx, dsn(demo.Viewer)); err != nil {
-				return err
-			}
-			a.announce(dsn(user))
-			return nil
-		})
+		ready := func(ctx context.Context) error { return world.Flowing(ctx, dsn(demo.Viewer)) }
+		return whileServing(ctx, server, host.Run, ready, func() { a.announce(dsn(user)) })
 	}
 	client, err := pgclient.Open(ctx, pgclient.Options{DSN: dsn(user), Actor: a.settings.Actor, Actions: actions.Registry(), ReadOnly: a.settings.ReadOnly})
 	if err != nil {
@@ -181,10 +176,8 @@ func (a *app) demoHost(ctx context.Context, dsn string, log *slog.Logger) (*pgcl
 // database or, with --headless, prints its DSN.
 func (a *app) demoJoined(ctx context.Context, o demoOptions, dsn string, server demoServer) error {
 	if o.headless {
-		return whileServing(ctx, server, nil, func(context.Context) error {
-			a.announce(dsn)
-			return nil
-		})
+		ready := func(context.Context) error { return nil }
+		return whileServing(ctx, server, nil, ready, func() { a.announce(dsn) })
 	}
 	client, err := pgclient.Open(ctx, pgclient.Options{DSN: dsn, Actor: a.settings.Actor, Actions: actions.Registry(), ReadOnly: a.settings.ReadOnly})
 	if err != nil {
@@ -210,9 +203,10 @@ const (
 )
 
 // whileServing runs the demo without a console until ctx ends: run is its worker host (nil = another
-// process runs it), and ready returns once traffic flows. If PostgreSQL ends meanwhile, it returns
-// an error: nothing would start that server again.
-func whileServing(ctx context.Context, server demoServer, run, ready func(context.Context) error) error {
+// process runs it), and ready returns once traffic flows. Then announce is called, in the goroutine
+// of the caller, to which its output belongs. If PostgreSQL ends meanwhile, whileServing returns an
+// error: nothing would start that server again.
+func whileServing(ctx context.Context, server demoServer, run, ready func(context.Context) error, announce func()) error {
 	ended := make(chan error, 1)
 	hostCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -248,7 +242,11 @@ func whileServing(ctx context.Context, server demoServer, run, ready func(contex
 		case err := <-ended:
 			return err
 		case err := <-begun:
-			if begun = nil; err != nil && ctx.Err() == nil {
+			begun = nil
+			switch {
+			case err == nil:
+				announce()
+			case ctx.Err() == nil:
 				select {
 				case <-server.Done(): // that is why no traffic flows
 				default:

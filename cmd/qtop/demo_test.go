@@ -43,6 +43,7 @@ func TestDemoIgnoresTheHostOfTheUser(t *testing.T) {
 func TestHeadlessDemoEndsWithItsServer(t *testing.T) {
 	host := func(ctx context.Context) error { <-ctx.Done(); return nil }
 	ready := func(context.Context) error { return nil }
+	quiet := func() {}
 	refused := func(ctx context.Context) error { <-ctx.Done(); return errors.New("no traffic") }
 	for name, c := range map[string]struct{ run, ready func(context.Context) error }{
 		"host":    {host, ready},
@@ -57,7 +58,7 @@ func TestHeadlessDemoEndsWithItsServer(t *testing.T) {
 				if name == "failing" {
 					close(server)
 				}
-				go func() { got <- whileServing(t.Context(), server, c.run, c.ready) }()
+				go func() { got <- whileServing(t.Context(), server, c.run, c.ready, quiet) }()
 				synctest.Wait()
 				if name != "failing" {
 					require.Empty(t, got, "it runs while the server runs")
@@ -75,15 +76,31 @@ func TestHeadlessDemoEndsWithItsServer(t *testing.T) {
 		close(server)
 		release := make(chan struct{})
 		begun := time.Now()
-		require.Error(t, whileServing(t.Context(), server, func(context.Context) error { <-release; return nil }, ready))
+		require.Error(t, whileServing(t.Context(), server, func(context.Context) error { <-release; return nil }, ready, quiet))
 		require.Equal(t, hostEnd, time.Since(begun))
 		close(release)
 	})
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.NoError(t, whileServing(ctx, make(endingServer), host, ready))
+	require.NoError(t, whileServing(ctx, make(endingServer), host, ready, quiet))
 	down := errors.New("the host cannot start")
-	require.ErrorIs(t, whileServing(t.Context(), make(endingServer), func(context.Context) error { return down }, ready), down)
-	require.ErrorContains(t, whileServing(t.Context(), make(endingServer), host, func(context.Context) error { return errors.New("no traffic") }), "no traffic")
+	require.ErrorIs(t, whileServing(t.Context(), make(endingServer), func(context.Context) error { return down }, ready, quiet), down)
+	require.ErrorContains(t, whileServing(t.Context(), make(endingServer), host, func(context.Context) error { return errors.New("no traffic") }, quiet), "no traffic")
+}
+
+// A demo without a console that is stopped while it announces itself ends after the announcement: what
+// the announcement has written, and whether it could be written, is judged then.
+func TestHeadlessDemoEndsAfterItsAnnouncement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ready := func(context.Context) error { return nil }
+		announced := false
+		require.NoError(t, whileServing(ctx, make(endingServer), nil, ready, func() {
+			cancel()
+			time.Sleep(time.Second) // as a slow reader of standard output does
+			announced = true
+		}))
+		require.True(t, announced)
+	})
 }
