@@ -313,6 +313,41 @@ func TestWebhookRateLimitIsSet(t *testing.T) {
 		FROM public.queue_operator_action WHERE action = 'webhook_rate_limit_set'`))
 }
 
+// Hosts that claim at least every 250 ms get a rate in full. A bucket that nobody used holds a slice of
+// 250 ms, at least one request, and the fraction of a request that the last claim left.
+func TestWebhookBucket(t *testing.T) {
+	h := newHooks(t)
+	require.Empty(t, one[string](h, `WITH RECURSIVE claim AS (
+			SELECT rate, every, 0 AS n, 0::float8 AS tokens, 0::float8 AS sent, timestamptz '2026-01-01Z' AS at, timestamptz '2026-01-01Z' AS refilled_at
+			FROM unnest('{0.5,1,2.5,3,3.9,4,5,7,9,50.5,400}'::float8[]) rate, unnest('{0.05,0.15,0.25}'::float8[]) every
+			UNION ALL
+			SELECT c.rate, c.every, c.n + 1, CASE WHEN b.tokens < 1 THEN c.tokens ELSE b.tokens - floor(b.tokens) END, c.sent + floor(b.tokens),
+				b.at, CASE WHEN b.tokens < 1 THEN c.refilled_at ELSE b.at END
+			FROM claim c, LATERAL (SELECT x.at, public.fn_webhook_tokens(c.tokens, c.refilled_at, c.rate, x.at) AS tokens
+				FROM (VALUES (c.at + make_interval(secs => c.every))) x (at)) b
+			WHERE c.n < 60 / c.every)
+		SELECT COALESCE(string_agg(format('%s at a rate of %s, claimed every %s s', sent, rate, every), '; '), '') FROM claim
+		WHERE n >= 60 / every AND sent NOT BETWEEN 60 * rate - 2 AND 60 * rate + 1`))
+	for _, c := range []struct {
+		rate string
+		idle string
+		want int
+	}{{"0.00001", "10 days", 1}, {"3", "10 seconds", 1}, {"5", "10 seconds", 1}, {"10", "10 seconds", 2}, {"40", "10 seconds", 10}} {
+		name := "rate " + c.rate
+		sub := h.subscribe(name)
+		h.exec("UPDATE public.subscriptions SET rate_limit_per_second = $1::float8 WHERE id = $2", c.rate, sub)
+		h.emit(name, 20)
+		h.step()
+		require.NoError(t, h.asOwner("UPDATE public.webhook_rate_bucket SET tokens = 0, refilled_at = now() - $1::interval WHERE subscription_id = $2", c.idle, sub))
+		require.Len(t, h.claim(100), c.want, name)
+		if c.rate == "0.00001" {
+			require.NoError(t, h.asOwner("UPDATE public.webhook_rate_bucket SET refilled_at = refilled_at - interval '100 seconds'"))
+			require.Empty(t, h.claim(100), "the next one is due after a day")
+		}
+		h.exec("UPDATE public.subscriptions SET active = false WHERE id = $1", sub)
+	}
+}
+
 func TestWebhookFractionalRate(t *testing.T) {
 	h := newHooks(t)
 	sub := h.subscribe("slow")

@@ -27,16 +27,22 @@ COMMENT ON TABLE public.webhook_operation_bucket IS
 GRANT SELECT ON public.webhook_operation_bucket TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin";
 
 -- fn_webhook_tokens(tokens, refilled_at, rate, now) → the tokens in a bucket at now. The bucket gains rate tokens per
--- second, but holds at most those of a quarter of a second (at least 1), so that unused tokens expire, and less than
--- one more: the fraction of a token that a claim cannot use is kept. A new bucket holds a quarter of a second.
--- Internal.
+-- second. It holds at most those of a quarter of a second (at least 1), so that unused tokens expire, and the fraction
+-- of a token that the last claim could not use. For another quarter of a second less than one token more is kept,
+-- because hosts claim once in that time. A new bucket holds a quarter of a second. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_tokens(p_tokens double precision, p_refilled_at timestamptz,
   p_rate double precision, p_now timestamptz) RETURNS double precision
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_slice double precision := greatest(p_rate / 4, 1);
+  v_tokens double precision;
 BEGIN
-  RETURN CASE WHEN NOT isfinite(p_refilled_at) THEN greatest(p_rate / 4, 1)
-    ELSE least(greatest(p_rate / 4, 1) + 0.999,
-      p_tokens + greatest(extract(epoch FROM p_now - p_refilled_at)::double precision, 0) * p_rate) END;
+  IF NOT isfinite(p_refilled_at) THEN
+    RETURN v_slice;
+  END IF;
+  v_tokens := p_tokens + greatest(extract(epoch FROM p_now - p_refilled_at)::double precision, 0) * p_rate;
+  RETURN CASE WHEN v_tokens < v_slice + least(p_rate / 4, 1) THEN v_tokens
+    ELSE v_slice + p_tokens - floor(p_tokens) END;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_tokens IS
   'The requests that a bucket allows now: about those of a quarter of a second of its rate at most. Internal.';
