@@ -60,6 +60,21 @@ func TestWebhookTimedSuspensionEnds(t *testing.T) {
 	require.Zero(t, one[int](h, "SELECT count(*) FROM public.webhook_endpoint_suspensions"))
 }
 
+// A suspension also ends where the subscription was loaded without triggers, so that it has no
+// endpoint state before qtop recount.
+func TestWebhookSuspensionEndsWithoutState(t *testing.T) {
+	h := newHooks(t)
+	sub := h.subscribe("order")
+	h.emit("order", 101)
+	h.step()
+	h.call("public.fn_endpoint_suspend($1, 'ann', 'r', '1 hour')", sub)
+	h.load("DELETE FROM public.webhook_endpoint_state")
+	require.NoError(t, h.asOwner("UPDATE public.webhook_endpoint_suspensions SET until = now() - interval '1 second'"))
+	h.claim(1)
+	require.Zero(t, one[int](h, "SELECT count(*) FROM public.webhook_endpoint_suspensions"))
+	require.Equal(t, "127.0.0.1:1 its suspension ended 10", h.slowStart())
+}
+
 // Failures before a pause are no evidence after it: neither a suspension that ended by its time, nor a
 // new URL, nor a time without any attempt makes the next failure suspend the endpoint for good.
 func TestWebhookFailuresBeforeAPause(t *testing.T) {

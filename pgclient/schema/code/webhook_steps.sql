@@ -59,20 +59,27 @@ COMMENT ON FUNCTION public.fn_step_webhook_settle_targets IS
 
 -- webhook_resume: deletes expired suspensions and, as fn_endpoint_resume, forgets the failures before them. A circuit
 -- stays until a probe has its result. After the end of a suspension its gate is open, even before the row is deleted.
+-- A subscription that was loaded without triggers has no endpoint state before qtop recount.
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_resume(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   IF EXISTS (SELECT FROM public.webhook_endpoint_suspensions WHERE reason <> 'circuit' AND until <= now()) THEN
-    WITH state AS MATERIALIZED ( -- locked first: see the lock order in webhook_router.sql
+    WITH ended AS MATERIALIZED (
+      SELECT s.subscription_id FROM public.webhook_endpoint_suspensions s
+      WHERE s.reason <> 'circuit' AND s.until <= now()
+        AND (p_only IS NULL OR s.subscription_id = ANY (p_only::bigint[]))
+        AND s.subscription_id <> ALL (p_except::bigint[])
+    ), state AS MATERIALIZED ( -- locked first: see the lock order in webhook_router.sql
       SELECT t.subscription_id FROM public.webhook_endpoint_state t
-      WHERE t.subscription_id IN (SELECT s.subscription_id FROM public.webhook_endpoint_suspensions s
-          WHERE s.reason <> 'circuit' AND s.until <= now())
-        AND (p_only IS NULL OR t.subscription_id = ANY (p_only::bigint[]))
-        AND t.subscription_id <> ALL (p_except::bigint[])
+      WHERE t.subscription_id IN (SELECT e.subscription_id FROM ended e)
       ORDER BY t.subscription_id FOR UPDATE SKIP LOCKED
     ), over AS MATERIALIZED (
-      SELECT x.subscription_id FROM state t JOIN public.webhook_endpoint_suspensions x USING (subscription_id)
-      WHERE x.reason <> 'circuit' AND x.until <= now() ORDER BY x.subscription_id FOR UPDATE OF x SKIP LOCKED
+      SELECT x.subscription_id FROM public.webhook_endpoint_suspensions x
+      WHERE x.subscription_id IN (SELECT t.subscription_id FROM state t UNION ALL
+          SELECT e.subscription_id FROM ended e WHERE NOT EXISTS (SELECT FROM public.webhook_endpoint_state t
+            WHERE t.subscription_id = e.subscription_id))
+        AND x.reason <> 'circuit' AND x.until <= now()
+      ORDER BY x.subscription_id FOR UPDATE SKIP LOCKED
     ), forgotten AS (
       UPDATE public.webhook_endpoint_state t SET consecutive_failures = 0, failing_since = NULL
       FROM over o WHERE t.subscription_id = o.subscription_id
