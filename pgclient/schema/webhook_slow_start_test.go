@@ -5,7 +5,9 @@
 package schema_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -95,6 +97,35 @@ func TestNoSlowStartWhileHostsSend(t *testing.T) {
 	require.NoError(t, h.asOwner("UPDATE public.webhook_endpoint_state SET last_success_at = now() - interval '2 minutes'"))
 	require.Empty(t, ticked("120", "3 minutes"))
 	require.Equal(t, "127.0.0.1:1 no host sent webhooks for a minute 10", ticked("120", "5 minutes"))
+}
+
+// An UPDATE of several subscriptions locks their endpoint states in the order of their ids, as reports
+// of results do, so that the two never deadlock.
+func TestSubscriptionsAreReleasedInOrder(t *testing.T) {
+	h := newHooks(t)
+	ctx := context.Background()
+	first, last := h.subscribe("a"), h.subscribe("b")
+	h.exec("UPDATE public.subscriptions SET active = false WHERE id = $1", last) // the UPDATE below reads it first
+	h.exec("UPDATE public.subscriptions SET active = false WHERE id = $1", first)
+	require.NoError(t, h.asOwner("UPDATE public.webhook_endpoint_state SET consecutive_failures = 3"))
+	report, err := h.root.Begin(ctx)
+	require.NoError(t, err)
+	defer report.Rollback(ctx)
+	_, err = report.Exec(ctx, "SELECT FROM public.webhook_endpoint_state WHERE subscription_id = $1 FOR UPDATE", first)
+	require.NoError(t, err)
+	released := make(chan error, 1)
+	go func() {
+		_, err := h.root.Exec(ctx, "UPDATE public.subscriptions SET active = true")
+		released <- err
+	}()
+	require.Eventually(t, func() bool {
+		return one[bool](h, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')")
+	}, time.Minute, 10*time.Millisecond)
+	_, err = report.Exec(ctx, "SELECT FROM public.webhook_endpoint_state WHERE subscription_id = $1 FOR UPDATE NOWAIT", last)
+	require.NoError(t, err)
+	require.NoError(t, report.Rollback(ctx))
+	require.NoError(t, <-released)
+	require.Zero(t, one[int](h, "SELECT sum(consecutive_failures) FROM public.webhook_endpoint_state"))
 }
 
 // A slow start begins when a probe closes the circuit.

@@ -166,12 +166,24 @@ COMMENT ON FUNCTION public.fn_webhook_suspension_released IS
 
 CREATE OR REPLACE FUNCTION public.fn_webhook_subscription_released() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_more bigint[];   -- subscriptions that may get more than before
+  v_forget bigint[]; -- those of them whose earlier failures say nothing any more, as after fn_endpoint_resume
 BEGIN
-  IF NOT OLD.active OR NOT OLD.verified OR NEW.callback_url <> OLD.callback_url THEN -- as fn_endpoint_resume
-    UPDATE public.webhook_endpoint_state SET consecutive_failures = 0, failing_since = NULL
-    WHERE subscription_id = NEW.id AND (consecutive_failures > 0 OR failing_since IS NOT NULL);
+  SELECT array_agg(n.id), array_agg(n.id) FILTER (WHERE NOT o.active OR NOT o.verified
+    OR n.callback_url <> o.callback_url)
+  INTO v_more, v_forget FROM new_rows n JOIN old_rows o USING (id)
+  WHERE n.active AND n.verified AND (NOT o.active OR NOT o.verified OR n.callback_url <> o.callback_url
+    OR COALESCE(n.rate_limit_per_second > o.rate_limit_per_second, o.rate_limit_per_second IS NOT NULL));
+  IF v_more IS NULL THEN
+    RETURN NULL;
   END IF;
-  PERFORM public.fn_webhook_slow_start_begin(ARRAY[NEW.id], 'its subscription was changed'::text, true);
+  v_forget := ARRAY(SELECT t.subscription_id FROM public.webhook_endpoint_state t
+    WHERE t.subscription_id = ANY (v_forget) AND (t.consecutive_failures > 0 OR t.failing_since IS NOT NULL)
+    ORDER BY t.subscription_id FOR UPDATE); -- see the lock order in webhook_router.sql
+  UPDATE public.webhook_endpoint_state SET consecutive_failures = 0, failing_since = NULL
+  WHERE subscription_id = ANY (v_forget);
+  PERFORM public.fn_webhook_slow_start_begin(v_more, 'its subscription was changed'::text, true);
   RETURN NULL;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_subscription_released IS
@@ -188,11 +200,9 @@ COMMENT ON FUNCTION public.fn_webhooks_released IS
 
 CREATE OR REPLACE TRIGGER trg_suspension_released AFTER DELETE ON public.webhook_endpoint_suspensions
   REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_suspension_released();
-CREATE OR REPLACE TRIGGER trg_subscription_released
-  AFTER UPDATE OF active, verified, callback_url, rate_limit_per_second ON public.subscriptions FOR EACH ROW
-  WHEN (NEW.active AND NEW.verified AND (NOT OLD.active OR NOT OLD.verified OR NEW.callback_url <> OLD.callback_url
-    OR COALESCE(NEW.rate_limit_per_second > OLD.rate_limit_per_second, OLD.rate_limit_per_second IS NOT NULL)))
-  EXECUTE FUNCTION public.fn_webhook_subscription_released();
+CREATE OR REPLACE TRIGGER trg_subscription_released AFTER UPDATE ON public.subscriptions
+  REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+  FOR EACH STATEMENT EXECUTE FUNCTION public.fn_webhook_subscription_released();
 CREATE OR REPLACE TRIGGER trg_webhooks_released AFTER UPDATE OF value ON public.dot_config FOR EACH ROW
   WHEN (NEW.key = 'webhook.worker.enabled' AND NEW.value = 'true' AND OLD.value <> 'true'
     OR NEW.key IN ('queue.tick.saga_orchestrator.interval_seconds', 'queue.tick.webhook_worker.interval_seconds')
