@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
 // slowStart returns endpoint, reason and rate of the only slow start; "" = there is none.
@@ -126,6 +128,41 @@ func TestSubscriptionsAreReleasedInOrder(t *testing.T) {
 	require.NoError(t, report.Rollback(ctx))
 	require.NoError(t, <-released)
 	require.Zero(t, one[int](h, "SELECT sum(consecutive_failures) FROM public.webhook_endpoint_state"))
+}
+
+// After a minute without hosts a slow start begins when one is registered, however long the interval of
+// webhook_worker is.
+func TestSlowStartWhenAHostComesBack(t *testing.T) {
+	h := newHooks(t)
+	h.subscribe("e")
+	h.emit("e", 101)
+	h.step()
+	h.flag("queue.tick.webhook_worker.interval_seconds", "3600")
+	login := h.db.Pool(t, pgtest.Login(t, h.db, "dot_executor"))
+	register := func(id string) string {
+		t.Helper()
+		require.NotContains(t, call(t, login, "public.fn_queue_host_register($1, gen_random_uuid(), 'v', '{webhook_worker}')", id), "refused")
+		return h.slowStart()
+	}
+	seen := func(ago string) {
+		t.Helper()
+		require.NoError(t, h.asOwner("UPDATE public.queue_host SET last_seen_at = now() - $1::interval, stopped_at = CASE WHEN stopped_at IS NOT NULL THEN now() - $1::interval END", ago))
+	}
+	require.Empty(t, register("h"), "no host has ever sent")
+	require.NoError(t, h.asOwner("UPDATE public.queue_tick_worker SET last_run_at = now() - interval '10 minutes' WHERE worker_name = 'webhook_worker'"))
+	seen("40 seconds")
+	require.Empty(t, register("h"), "it was away for 40 s")
+	seen("40 seconds")
+	require.Empty(t, register("other"))
+	seen("40 seconds")
+	require.NoError(t, h.asOwner("UPDATE public.queue_host SET stopped_at = last_seen_at, loops = '{}'"))
+	require.Empty(t, register("h"), "they stopped 40 s ago")
+	require.NoError(t, h.asOwner("UPDATE public.webhook_endpoint_state SET last_success_at = now() - interval '40 seconds'"))
+	seen("2 minutes")
+	require.Empty(t, register("h"), "somebody else sent")
+	require.NoError(t, h.asOwner("UPDATE public.webhook_endpoint_state SET last_success_at = now() - interval '2 minutes'"))
+	seen("2 minutes")
+	require.Equal(t, "127.0.0.1:1 no host sent webhooks for a minute 10", register("h"))
 }
 
 // A slow start begins when a probe closes the circuit.

@@ -112,6 +112,27 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_slow_start_begin IS
   'Begins the slow start of endpoints whose blockade ended. Internal.';
 
+-- fn_webhook_hosts_back(): called before a host is registered. Begins slow starts if no host that sends webhooks was
+-- seen for 60 s. The tick webhook_worker sees that only after two of its intervals, which may be an hour. A slow start
+-- that fails does not stop the host. Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_hosts_back() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_since timestamptz := clock_timestamp() - interval '60 seconds';
+BEGIN
+  IF EXISTS (SELECT FROM public.queue_tick_worker w WHERE w.worker_name = 'webhook_worker' AND w.last_run_at < v_since)
+    AND NOT EXISTS (SELECT FROM public.queue_host q WHERE 'webhook_worker' = ANY (q.loops || q.last_loops)
+      AND COALESCE(q.stopped_at, q.last_seen_at) > v_since)
+    AND NOT EXISTS (SELECT FROM public.webhook_endpoint_state t
+      WHERE greatest(t.last_success_at, t.last_failure_at) > v_since) THEN
+    PERFORM public.fn_webhook_slow_start_begin(NULL::bigint[], 'no host sent webhooks for a minute'::text, true);
+  END IF;
+EXCEPTION WHEN OTHERS THEN
+  RAISE LOG 'qtop: slow starts of webhooks could not begin: %', SQLERRM;
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_hosts_back IS
+  'Begins slow starts if no host sent webhooks for a minute. Internal.';
+
 -- fn_webhook_slow_start_step(only, except): every 10 s, doubles, keeps or ends the rate of each slow start, for the
 -- endpoints in only (NULL = all) without those in except. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_slow_start_step(p_only text[], p_except text[]) RETURNS void
