@@ -204,6 +204,12 @@ func TestHostileReceivers(t *testing.T) {
 				r.Timeout = timeout
 			}
 			res := s.Send(context.Background(), r)
+			// Where the header decides, a busy machine may not connect and read it in time: then the
+			// sender gets more time.
+			for c.atTimeout && c.code != CodeTimeout && res.Code == CodeTimeout && r.Timeout < 4*time.Second {
+				r.Timeout *= 2
+				res = s.Send(context.Background(), r)
+			}
 			if c.code == "*" {
 				// The reset of the connection can arrive before the header is
 				// read, so both codes are right.
@@ -213,7 +219,7 @@ func TestHostileReceivers(t *testing.T) {
 			}
 			require.Equal(t, res.Code == "", res.Delivered)
 			if c.atTimeout {
-				require.GreaterOrEqual(t, res.Took, timeout)
+				require.GreaterOrEqual(t, res.Took, r.Timeout)
 			}
 			require.Less(t, res.Took, 8*time.Second, "ended long after its deadline")
 			requireClean(t, res)
