@@ -29,36 +29,44 @@ func isEnded(t *testing.T, l *Loop) {
 }
 
 func TestLoopPanicIsContained(t *testing.T) {
-	t.Parallel()
-	l := testLoop()
-	runs := make(chan struct{}, 10)
-	body := func(ctx context.Context, l *Loop) error {
-		runs <- struct{}{}
-		switch l.Status().Errors {
-		case 0:
-			panic("boom")
-		case 1:
-			return errors.New("no luck")
+	synctest.Test(t, func(t *testing.T) {
+		l := testLoop()
+		began, runs := time.Now(), 0
+		body := func(ctx context.Context, l *Loop) error {
+			runs++
+			switch l.Status().Errors {
+			case 0:
+				panic("boom")
+			case 1:
+				return errors.New("no luck")
+			}
+			<-l.Draining()
+			return nil
 		}
-		<-l.Draining()
-		return nil
-	}
-	require.NoError(t, l.Start(t.Context(), body))
-	<-runs
-	require.Eventually(t, func() bool { return l.Status().State == Failed }, 60*time.Second, time.Millisecond)
-	require.Equal(t, "panic: boom", l.Status().LastErr.String())
-	require.NoError(t, l.Start(t.Context(), body), "a start ends the pause")
-	<-runs
-	<-runs // started again after the pause, and only once
-	require.Never(t, func() bool { return len(runs) > 0 }, 2*minPause+100*time.Millisecond, 10*time.Millisecond)
-	require.Eventually(t, func() bool { return l.Status().State == Running }, 60*time.Second, time.Millisecond)
-	require.EqualValues(t, 2, l.Status().Errors)
-	require.Equal(t, "no luck", l.Status().LastErr.String())
-	require.ErrorContains(t, l.Start(t.Context(), body), "running already")
-	l.Drain()
-	l.Drain()
-	isEnded(t, l)
-	require.Empty(t, runs)
+		require.NoError(t, l.Start(t.Context(), body))
+		synctest.Wait()
+		require.Equal(t, Failed, l.Status().State)
+		require.Equal(t, "panic: boom", l.Status().LastErr.String())
+		require.NoError(t, l.Start(t.Context(), body))
+		synctest.Wait()
+		require.Equal(t, 2, runs)
+		require.Zero(t, time.Since(began), "a start ends the pause")
+		require.Equal(t, Failed, l.Status().State)
+		time.Sleep(2 * minPause)
+		synctest.Wait()
+		require.Equal(t, 3, runs, "not started again after the pause")
+		require.Equal(t, Running, l.Status().State)
+		time.Sleep(10 * maxPause)
+		synctest.Wait()
+		require.Equal(t, 3, runs, "started twice")
+		require.EqualValues(t, 2, l.Status().Errors)
+		require.Equal(t, "no luck", l.Status().LastErr.String())
+		require.ErrorContains(t, l.Start(t.Context(), body), "running already")
+		l.Drain()
+		l.Drain()
+		isEnded(t, l)
+		require.Equal(t, 3, runs)
+	})
 }
 
 // A body that fails while it drains is not started again, and a second Drain does nothing.
