@@ -168,10 +168,11 @@ const (
 
 // got is one request that a receiver received.
 type got struct {
-	id     string
-	body   []byte
-	header http.Header
-	at     time.Time
+	id      string
+	body    []byte
+	header  http.Header
+	at      time.Time
+	arrived time.Time // at the machine; at is later while this process is busy
 }
 
 // receiver records every request before it responds.
@@ -183,6 +184,9 @@ type receiver struct {
 	open atomic.Int64 // connections
 }
 
+// connKey is the key of the connection in the context of a request.
+type connKey struct{}
+
 // receive starts a receiver; answer runs after the request was recorded.
 func receive(t *testing.T, answer func(http.ResponseWriter, *http.Request)) *receiver {
 	t.Helper()
@@ -190,10 +194,11 @@ func receive(t *testing.T, answer func(http.ResponseWriter, *http.Request)) *rec
 	r.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		body, _ := io.ReadAll(req.Body)
 		r.mu.Lock()
-		r.got = append(r.got, got{req.Header.Get("Webhook-Id"), body, req.Header.Clone(), time.Now()})
+		r.got = append(r.got, got{req.Header.Get("Webhook-Id"), body, req.Header.Clone(), time.Now(), arrived(req)})
 		r.mu.Unlock()
 		answer(rw, req)
 	}))
+	r.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
 	r.Config.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateNew {
 			r.open.Add(1)
