@@ -271,7 +271,7 @@ func runHostOn(t *testing.T, c pgclient.Options, o workerhost.Options) *hosted {
 		t.Cleanup(o.Sender.Close)
 	}
 	if o.Log == nil {
-		o.Log = slog.New(slog.NewTextHandler(testLog{t}, nil))
+		o.Log = slog.New(slog.NewTextHandler(newTestLog(t), nil))
 	}
 	client, err := pgclient.Open(t.Context(), c)
 	require.NoError(t, err)
@@ -333,10 +333,28 @@ func (h *hosted) polls(loop string, n int) {
 	}
 }
 
-// testLog writes a host's log to the output of the test.
-type testLog struct{ t *testing.T }
+// testLog writes a host's log to the output of the test until the test ends. After that an
+// abandoned handler may still return, and a line written then would end all tests.
+type testLog struct {
+	mu sync.Mutex
+	t  *testing.T // nil: the test has ended
+}
 
-func (l testLog) Write(p []byte) (int, error) {
-	l.t.Logf("%s", p)
+func newTestLog(t *testing.T) *testLog {
+	l := &testLog{t: t}
+	t.Cleanup(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.t = nil
+	})
+	return l
+}
+
+func (l *testLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.t != nil {
+		l.t.Logf("%s", p)
+	}
 	return len(p), nil
 }
