@@ -33,7 +33,7 @@ func TestEveryTickWorkerHasALoop(t *testing.T) {
 func TestLoopsAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	h := w.run(workerhost.Options{Loops: []string{}})
+	h := runHostOn(t, roomy(w.dsn), workerhost.Options{Loops: []string{}})
 	require.False(t, h.Status().Running)
 	require.Equal(t, 0, w.int("SELECT count(*)::int FROM public.queue_host"), "a host that runs nothing is not announced")
 	require.ErrorContains(t, h.Start("nonsense"), "no loop nonsense")

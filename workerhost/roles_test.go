@@ -33,7 +33,7 @@ func TestRolesOfTheLoops(t *testing.T) {
 
 	require.Equal(t, []string{"dot_executor", "webhook_worker"}, workerhost.Roles(nil))
 	require.Equal(t, []string{"dot_executor"}, workerhost.Roles([]string{"job_executor", "webhook_router"}))
-	h := runHost(t, w.db.DSN(pgtest.Login(t, w.db, workerhost.Roles(nil)...)), workerhost.Options{})
+	h := runHostOn(t, roomy(w.db.DSN(pgtest.Login(t, w.db, workerhost.Roles(nil)...))), workerhost.Options{})
 	eventually(t, func() bool { return r.count() == 1 }, "the event is not delivered")
 	eventually(t, func() bool {
 		return !slices.ContainsFunc(h.Status().Loops, func(l queue.LoopStatus) bool { return l.LastTick.IsZero() })

@@ -261,6 +261,12 @@ func runHost(t *testing.T, dsn string, o workerhost.Options) *hosted {
 	return runHostOn(t, pgclient.Options{DSN: dsn, WorkConns: hostConns, Actor: "test"}, o)
 }
 
+// roomy returns the options of a client whose loops do not wait for each other's connections: with
+// few of them, a loop that begins together with all others may run out of time on a busy machine.
+func roomy(dsn string) pgclient.Options {
+	return pgclient.Options{DSN: dsn, WorkConns: 20, Actor: "test"}
+}
+
 func runHostOn(t *testing.T, c pgclient.Options, o workerhost.Options) *hosted {
 	t.Helper()
 	if o.ID == "" {
