@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -59,7 +58,7 @@ func TestOutcomesAreLogged(t *testing.T) {
 	w.set("webhook.retry_schedule", "1h")
 	w.subscribe("order", r.URL, nil)
 	log := &lines{}
-	h := w.run(workerhost.Options{Loops: []string{"webhook_router", "saga_orchestrator", "webhook_worker"}, Grace: 100 * time.Millisecond, Log: slog.New(slog.NewJSONHandler(log, nil))})
+	h := w.run(workerhost.Options{Loops: []string{"webhook_router", "saga_orchestrator", "webhook_worker"}, Log: slog.New(slog.NewJSONHandler(log, nil))})
 	h.listens()
 	whole := func(msg string, n int) {
 		t.Helper()
@@ -86,7 +85,9 @@ func TestOutcomesAreLogged(t *testing.T) {
 	w.events("order", 1)
 	<-held // the new webhook and one that was handed back meanwhile
 	<-held
-	require.NoError(t, h.stop()) // cancels the requests
+	require.NoError(t, h.Stop("webhook_worker")) // cancels the requests
+	h.is("webhook_worker", "stopped")
+	require.NoError(t, h.stop())
 	whole("handed back", 2)
 	whole("retry", 1)
 	require.Equal(t, "HTTP_500", log.of(t, "retry")[0]["error_code"])
