@@ -27,7 +27,9 @@ func TestOneWakeOfManyHosts(t *testing.T) {
 	}
 	w.exec("SELECT public.fn_job_enqueue('work', 'work', 'DOT', p_process_after => clock_timestamp() + interval '100 ms')")
 	time.Sleep(5 * time.Second) // nothing to wait for: the hosts must not run
+	extra := 0
 	for _, h := range hosts {
+		extra += h.extraRuns()
 		require.NoError(t, h.stop()) // by then the server has counted the statements of its sessions
 	}
 	eventually(t, func() bool {
@@ -35,5 +37,5 @@ func TestOneWakeOfManyHosts(t *testing.T) {
 	}, "the server counts")
 	calls := w.int("SELECT sum(calls)::int FROM pg_stat_user_functions WHERE funcname = 'fn_job_tick'")
 	t.Logf("%d runs", calls)
-	require.LessOrEqual(t, calls, 4*n)
+	require.LessOrEqual(t, calls, 4*n+extra)
 }

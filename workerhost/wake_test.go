@@ -40,13 +40,13 @@ func TestJobSignalsWakeNoRouter(t *testing.T) {
 	require.NoError(t, err)
 	w.becomes(n+1, jobsOf, "succeeded")
 	require.Less(t, time.Since(soon), 10*time.Second, "long before the next tick")
-	took := time.Since(began)
+	took, extra := time.Since(began), h.extraRuns()
 	require.NoError(t, h.stop()) // by then the server has counted the statements of its sessions
 	eventually(t, func() bool { return w.checks() > 0 }, "the server counts")
 	for _, run := range []string{"fn_iu_route_worker_run", "fn_webhook_router_run"} {
 		calls := w.int("SELECT COALESCE(sum(calls), 0)::int FROM pg_stat_user_functions WHERE funcname = $1", run)
 		t.Logf("%s: %d runs in %v, %d jobs", run, calls, took, n)
-		require.LessOrEqual(t, calls, int(took.Seconds())+5, run) // one run per second, and a few at the start
+		require.LessOrEqual(t, calls, int(took.Seconds())+5+extra, run) // one run per second, and a few at the start
 	}
 }
 
@@ -75,12 +75,12 @@ func TestSignalsBesideAnOpenTransaction(t *testing.T) {
 	for pace := time.NewTicker(5 * time.Millisecond); time.Since(began) < 3*time.Second; <-pace.C {
 		w.exec("SELECT public.fn_queue_wake_signal('webhook', 'event'), public.fn_queue_doorbell('work')")
 	}
-	took := time.Since(began)
+	took, extra := time.Since(began), h.extraRuns()
 	require.NoError(t, h.stop()) // by then the server has counted the statements of its sessions
 	eventually(t, func() bool { return w.checks() > 0 }, "the server counts")
 	for _, run := range []string{"fn_iu_route_worker_run", "fn_webhook_router_run"} {
 		calls := w.int("SELECT COALESCE(sum(calls), 0)::int FROM pg_stat_user_functions WHERE funcname = $1", run)
 		t.Logf("%s: %d runs in %v", run, calls, took)
-		require.LessOrEqual(t, calls, int(10*took.Seconds()), run)
+		require.LessOrEqual(t, calls, int(10*took.Seconds())+extra, run)
 	}
 }

@@ -330,6 +330,10 @@ func (h *hosted) listens() {
 	eventually(h.t, func() bool { return h.Status().Listener.State == "listening" }, "the listener never listens")
 }
 
+// extraRuns returns how many runs each tick worker may have made in addition because the listener began
+// to listen again: every time a run, and if that was a quick one, a full run after it.
+func (h *hosted) extraRuns() int { return 2 * (int(h.Status().Listener.Resyncs) - 1) }
+
 // polls waits until the loop has ticked n more times.
 func (h *hosted) polls(loop string, n int) {
 	h.t.Helper()
