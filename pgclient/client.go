@@ -378,8 +378,12 @@ func (c *Client) PoolMode(ctx context.Context) (pgsession.Mode, error) {
 }
 
 // CanClaimJobs returns an error with the reason if no job can be claimed on this connection, because
-// a pooler gives its transactions another isolation level than READ COMMITTED.
+// a pooler gives its transactions another isolation level than READ COMMITTED, or the client has no
+// work pool.
 func (c *Client) CanClaimJobs(ctx context.Context) error {
+	if c.work == nil {
+		return queue.NewError(queue.KindConfig, "the client has no work pool", "WorkConns", "set pgclient.Options.WorkConns, such as 4")
+	}
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	conn, err := c.work.Acquire(ctx)

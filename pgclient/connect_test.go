@@ -444,6 +444,14 @@ func TestSnapshotBothForms(t *testing.T) {
 		FROM public.fn_queue_picture('1 hour') p`))
 }
 
+func TestCanClaimJobsNeedsWorkConns(t *testing.T) {
+	t.Parallel()
+	c := open(t, pgclient.Options{DSN: "postgres://u@127.0.0.1:1/d"})
+	err := c.CanClaimJobs(t.Context())
+	require.EqualError(t, err, "the client has no work pool (WorkConns): set pgclient.Options.WorkConns, such as 4")
+	kind(t, queue.KindConfig, err)
+}
+
 // The end of application_name distinguishes the processes of a login, so it must be
 // stored whole. A connection that has failed silently does not hold up the next call for long.
 func TestOpenChecksTheProgram(t *testing.T) {

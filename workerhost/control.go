@@ -22,10 +22,10 @@ func (h *Host) Start(name string) error {
 	if name != "" {
 		l := h.loops.get(name)
 		if l == nil {
-			return fmt.Errorf("there is no loop %s: use one of %s", name, strings.Join(names, ", "))
+			return queue.NewError(queue.KindUsage, "there is no loop "+name, "", "use one of "+strings.Join(names, ", "))
 		}
 		if st := l.Status().State; st == loop.Running || st == loop.Draining {
-			return fmt.Errorf("loop %s is %s already", name, st)
+			return queue.NewError(queue.KindFailed, fmt.Sprintf("loop %s is %s already", name, st), "", "")
 		}
 		names = []string{name}
 	}
@@ -67,9 +67,9 @@ func (h *Host) endLoops(name string, end func(*loop.Loop)) error {
 	l := h.loops.get(name)
 	switch {
 	case l == nil:
-		return fmt.Errorf("this host has no loop %s: use one of %s", name, strings.Join(LoopNames(), ", "))
+		return queue.NewError(queue.KindUsage, "this host has no loop "+name, "", "use one of "+strings.Join(LoopNames(), ", "))
 	case l.Status().State == loop.Stopped:
-		return fmt.Errorf("loop %s is not running in this host", name)
+		return queue.NewError(queue.KindFailed, fmt.Sprintf("loop %s is not running in this host", name), "", "")
 	}
 	end(l)
 	return nil

@@ -36,17 +36,26 @@ func TestLoopsAlone(t *testing.T) {
 	h := runHostOn(t, roomy(w.dsn), workerhost.Options{Loops: []string{}})
 	require.False(t, h.Status().Running)
 	require.Equal(t, 0, w.int("SELECT count(*)::int FROM public.queue_host"), "a host that runs nothing is not announced")
-	require.ErrorContains(t, h.Start("nonsense"), "no loop nonsense")
-	require.ErrorContains(t, h.Drain("nonsense"), "no loop nonsense")
-	require.ErrorContains(t, h.Stop("nonsense"), "no loop nonsense")
+	own := func(err error, kind queue.Kind, text string) {
+		t.Helper()
+		var e *queue.Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, kind, e.Kind)
+		require.ErrorContains(t, err, text)
+	}
+	own(h.Start("nonsense"), queue.KindUsage, "there is no loop nonsense: use one of ")
+	own(h.Drain("nonsense"), queue.KindUsage, "no loop nonsense: use one of ")
+	own(h.Stop("nonsense"), queue.KindUsage, "no loop nonsense: use one of ")
 	require.Equal(t, 0, w.int("SELECT count(*)::int FROM public.queue_host"))
-	require.ErrorContains(t, h.Drain("webhook_worker"), "is not running in this host")
-	require.ErrorContains(t, h.Stop("webhook_worker"), "is not running in this host")
+	own(h.Drain("webhook_worker"), queue.KindFailed, "is not running in this host")
+	own(h.Stop("webhook_worker"), queue.KindFailed, "is not running in this host")
+	_, err := h.ServeMetrics(t.Context(), "127.0.0.1:no")
+	own(err, queue.KindUsage, "(metrics_addr 127.0.0.1:no): choose a free address")
 	require.NoError(t, h.Drain(""))
 	require.NoError(t, h.Stop(""))
 
 	eventually(t, func() bool { return h.Start("webhook_router") == nil }, "Run does not begin")
-	require.ErrorContains(t, h.Start("webhook_router"), "running already")
+	own(h.Start("webhook_router"), queue.KindFailed, "running already")
 	require.Equal(t, "running", h.status("webhook_router").State)
 	require.Equal(t, "stopped", h.status("webhook_worker").State)
 	require.NoError(t, h.Start(""))
@@ -70,7 +79,7 @@ func TestLoopsAlone(t *testing.T) {
 	require.NoError(t, h.Start("webhook_worker"), "a console may start it again")
 	require.Equal(t, "true", w.text("SELECT stopped_at IS NULL FROM public.queue_host"))
 	require.NoError(t, h.stop())
-	require.ErrorContains(t, h.Start("webhook_worker"), "not running")
+	own(h.Start("webhook_worker"), queue.KindFailed, "not running")
 	require.Equal(t, "true", w.text("SELECT stopped_at IS NOT NULL FROM public.queue_host"), "nothing revives a host that ended")
 	require.Equal(t, "off", h.Status().Listener.State)
 }
@@ -91,7 +100,8 @@ func TestUnknownLoop(t *testing.T) {
 	require.NoError(t, err)
 	defer idle.Close()
 	_, err = workerhost.New(idle, workerhost.Options{ID: "x"})
-	require.ErrorContains(t, err, "no work pool")
+	require.EqualError(t, err, "the client has no work pool (host x): set pgclient.Options.WorkConns, such as 4")
+	require.Equal(t, queue.KindConfig, queue.KindOf(err))
 }
 
 // 200 random orders of starts, drains and stops while events arrive: no loop stays in an

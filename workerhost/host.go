@@ -152,7 +152,7 @@ func (o Options) Check() error {
 // error of Check.
 func New(c *pgclient.Client, o Options) (*Host, error) {
 	if c.Work() == nil {
-		return nil, errors.New("workerhost: the client has no work pool (Options.WorkConns)")
+		return nil, queue.NewError(queue.KindConfig, "the client has no work pool", "host "+o.ID, "set pgclient.Options.WorkConns, such as 4")
 	}
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -322,7 +322,7 @@ func (h *Host) startLoops(ctx context.Context, names []string) error {
 	defer h.row.engaging.Unlock()
 	base := h.base.Load()
 	if base == nil {
-		return errors.New("the worker host of this process is not running")
+		return queue.NewError(queue.KindFailed, "the worker host of this process is not running", "", "")
 	}
 	if slices.Contains(names, loopJobs) {
 		if err := h.checkExecutor(); err != nil {
@@ -336,7 +336,7 @@ func (h *Host) startLoops(ctx context.Context, names []string) error {
 		return err
 	}
 	if h.base.Load() == nil { // Run ended meanwhile
-		return errors.New("the worker host of this process is ending")
+		return queue.NewError(queue.KindFailed, "the worker host of this process is ending", "", "")
 	}
 	for _, name := range names {
 		l := h.loops.get(name)

@@ -79,7 +79,7 @@ func (h *Host) Ready() string {
 func (h *Host) ServeMetrics(ctx context.Context, addr string) (net.Addr, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("metrics_addr %s: %w", addr, err)
+		return nil, queue.NewError(queue.KindUsage, queue.Said(err).String(), "metrics_addr "+addr, "choose a free address such as 127.0.0.1:9187").Because(err)
 	}
 	registry := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -169,7 +168,7 @@ func (a *app) workUntil(ctx context.Context, client *pgclient.Client, host *work
 	if a.settings.MetricsAddr != "" {
 		addr, err := a.serveMetrics(living, host)
 		if err != nil {
-			return nil, metricsError(err)
+			return nil, err
 		}
 		log.Info("metrics", "address", addr.String())
 	}
@@ -258,10 +257,6 @@ func (a *app) reloaded(client *pgclient.Client, log *slog.Logger) (*workerhost.H
 	return next, nil
 }
 
-func metricsError(err error) error {
-	return usage(err.Error(), "metrics_addr", "choose a free address such as 127.0.0.1:9187")
-}
-
 // usableAddr returns an error if a new address for the metrics cannot be used. The port of the
 // running host is in use, but not by then.
 func usableAddr(old, addr string) error {
@@ -276,7 +271,7 @@ func usableAddr(old, addr string) error {
 	if _, port, _ := net.SplitHostPort(addr); errors.Is(err, syscall.EADDRINUSE) && port == oldPort {
 		return nil
 	}
-	return metricsError(fmt.Errorf("metrics_addr %s: %w", addr, err))
+	return usage(err.Error(), "metrics_addr "+addr, "choose a free address such as 127.0.0.1:9187")
 }
 
 // serveMetrics serves the metrics of host until ctx ends. For up to 1 s it

@@ -106,7 +106,7 @@ func (l *Loop) Start(base context.Context, body Body) error {
 		Signal(l.retry)
 		return nil
 	default:
-		return fmt.Errorf("loop %s is %s already", l.Name, l.state)
+		return queue.NewError(queue.KindFailed, fmt.Sprintf("loop %s is %s already", l.Name, l.state), "", "")
 	}
 	ctx, cancel := context.WithCancel(base)
 	l.state, l.cancel, l.drainAsked, l.stopBy = Running, cancel, false, time.Time{}
