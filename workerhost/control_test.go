@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/enqueue"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/workerhost"
 )
@@ -92,13 +93,16 @@ func TestUnknownLoop(t *testing.T) {
 	_, err = workerhost.New(client, workerhost.Options{ID: "x", Loops: []string{"webhook_routre"}})
 	require.ErrorContains(t, err, "there is no loop webhook_routre")
 	require.Equal(t, queue.KindConfig, queue.KindOf(err))
-	_, err = workerhost.New(client, workerhost.Options{ID: strings.Repeat("x", 191)})
+	_, err = workerhost.New(client, workerhost.Options{ID: strings.Repeat("x", 191), Producer: enqueue.New(client)})
 	require.NoError(t, err)
 	_, err = workerhost.New(client, workerhost.Options{ID: strings.Repeat("x", 192)})
 	require.ErrorContains(t, err, "the host id has 192 characters", "its worker id would be refused in every claim")
 	idle, err := pgclient.Open(t.Context(), pgclient.Options{DSN: "postgres://u@127.0.0.1:1/d"})
 	require.NoError(t, err)
 	defer idle.Close()
+	_, err = workerhost.New(client, workerhost.Options{ID: "x", Producer: enqueue.New(idle)})
+	require.EqualError(t, err, "the producer has another pgclient.Client (host x): make it with enqueue.New of the host's client, or leave Options.Producer out")
+	require.Equal(t, queue.KindConfig, queue.KindOf(err))
 	_, err = workerhost.New(idle, workerhost.Options{ID: "x"})
 	require.EqualError(t, err, "the client has no work pool (host x): set pgclient.Options.WorkConns, such as 4")
 	require.Equal(t, queue.KindConfig, queue.KindOf(err))

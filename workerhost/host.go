@@ -80,7 +80,8 @@ type Options struct {
 	// its lease can be renewed. A handler gives its kind a shorter time with context.WithTimeout.
 	JobTimeout time.Duration
 	// Producer enqueues jobs for other code of this process. When the host has a free slot, it
-	// claims jobs in the producer's transactions. Default: a producer that no one uses.
+	// claims jobs in the producer's transactions, so both have one Client: New refuses a producer
+	// of another. Default: a producer that no one uses.
 	Producer *enqueue.Producer
 	// Operator is the person who runs the console in this process. The host row names the
 	// operator when the loops are ended in the console.
@@ -148,8 +149,8 @@ func (o Options) Check() error {
 	return errors.Join(problems...)
 }
 
-// New prepares a host; Run starts its work. New fails if the client has no work pool, or with the
-// error of Check.
+// New prepares a host; Run starts its work. New fails if the client has no work pool, if the producer
+// has another client, or with the error of Check.
 func New(c *pgclient.Client, o Options) (*Host, error) {
 	if c.Work() == nil {
 		return nil, queue.NewError(queue.KindConfig, "the client has no work pool", "host "+o.ID, "set pgclient.Options.WorkConns, such as 4")
@@ -164,6 +165,8 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	o.Executor = cmp.Or(o.Executor, o.ID)
 	if o.Producer == nil {
 		o.Producer = enqueue.New(c)
+	} else if o.Producer.Client() != c { // its claims would not be found again: fn_job_claim_lost looks for this client's sessions
+		return nil, queue.NewError(queue.KindConfig, "the producer has another pgclient.Client", "host "+o.ID, "make it with enqueue.New of the host's client, or leave Options.Producer out")
 	}
 	if o.Sender == nil {
 		o.Sender = sender.New(sender.Config{Version: o.Version, Concurrency: o.Concurrency})

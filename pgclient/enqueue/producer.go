@@ -55,8 +55,9 @@ import (
 // Producer enqueues jobs for all goroutines of a process. A worker host of the process can
 // claim through it: see workerhost.Options.
 type Producer struct {
-	pool  *pgpool.Pool
-	batch *batcher
+	client *pgclient.Client
+	pool   *pgpool.Pool
+	batch  *batcher
 }
 
 // New returns a producer. It uses the connection pool of the client's worker host if there is
@@ -66,7 +67,7 @@ func New(c *pgclient.Client) *Producer {
 	if c.Work() != nil {
 		pool = c.Work()
 	}
-	return &Producer{pool: pool, batch: &batcher{sender: &sender{Notifier: NewNotifier(pool), claimer: noClaimer{}, claimWithin: work.JobTimeout, explain: pool.Explain}}}
+	return &Producer{client: c, pool: pool, batch: &batcher{sender: &sender{Notifier: NewNotifier(pool), claimer: noClaimer{}, claimWithin: work.JobTimeout, explain: pool.Explain}}}
 }
 
 // MayHaveCommitted reports whether the jobs of a call that returned err may nevertheless be enqueued.
@@ -75,6 +76,9 @@ func New(c *pgclient.Client) *Producer {
 func MayHaveCommitted(err error) bool {
 	return queue.KindOf(err) != queue.KindUsage && pgerror.MayHaveCommitted(err)
 }
+
+// Client returns the client of New. A worker host that claims through the producer has the same one.
+func (p *Producer) Client() *pgclient.Client { return p.client }
 
 // Enqueue enqueues one job and wakes its listeners. If a job with the same idempotency key
 // exists, created is false and id is the id of that job. A worker host with a free slot
