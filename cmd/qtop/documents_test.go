@@ -10,7 +10,8 @@ package main
 //	sh       bash runs it; every command must succeed
 //	console  lines "$ command" run; the lines below must be in the output, in this order:
 //	         "…" matches anything; an id, time or age matches any other
-//	sql      every statement must succeed; a line "-- {…" must be in the answer
+//	sql      every statement must succeed; a line "-- {…" must be in the answer; a block that makes a
+//	         temporary table is what a program repeats: it must succeed again in the same session
 //	yaml     a configuration file that must be valid
 //	json     must be valid
 //	text     shown, nothing to run
@@ -304,6 +305,11 @@ func (r *reader) follow(t *testing.T, b docBlock, rule rule) string {
 				return fmt.Sprintf("the answer is not %q:\n%s", "{"+shown, answer)
 			}
 		}
+		if strings.Contains(b.text, "CREATE TEMP TABLE") {
+			if _, err := r.sql(b.text); err != nil {
+				return "repeated: " + err.Error()
+			}
+		}
 	case "yaml":
 		home := t.TempDir()
 		require.NoError(t, os.Mkdir(filepath.Join(home, "qtop"), 0o700))
@@ -383,6 +389,7 @@ func TestDocumentMistakesAreSeen(t *testing.T) {
 		"```console\n$ qtop flush\n```":                              "exit code 2: qtop flush",
 		"```sql\nSELECT 1;\nSELECT nothing;\n```":                    "SELECT nothing",
 		"```sql\nSELECT '{\"n\": 1}';\n-- {\"n\": 2}\n```":           `the answer is not "{\"n\": 2}"`,
+		"```sql\nCREATE TEMP TABLE mine AS SELECT 1;\n```":           "repeated: ERROR: relation \"mine\" already exists",
 		"```yaml\nexecuter: mailer\n```":                             "executer",
 		"```json\n{\"a\": }\n```":                                    "not valid JSON",
 		"```console\n$ echo at 2026-01-02T03:04:05Z\nat 2025-1\n```": `lacks the line "at 2025-1"`,
