@@ -19,7 +19,13 @@ import (
 type serviceManager struct {
 	conn     net.Conn      // nil: no systemd asked for notifications
 	watchdog time.Duration // the longest pause between two signs of life; 0 = none is expected
+	starts   time.Duration // how long the start may take: see startLimit
 }
+
+// startLimit is how long systemd, and so the boot of the machine, waits at most for a host that is
+// not ready, because its database is away or another instance has its id. TimeoutStartSec of the
+// unit is longer: it ends only a process that hangs.
+const startLimit = time.Minute
 
 // newServiceManager reads NOTIFY_SOCKET and WATCHDOG_USEC.
 func newServiceManager(ctx context.Context, getenv func(string) string, log *slog.Logger) *serviceManager {
@@ -32,7 +38,7 @@ func newServiceManager(ctx context.Context, getenv func(string) string, log *slo
 		log.Warn("the service manager cannot be notified", "socket", path, "error", err.Error())
 		return &serviceManager{}
 	}
-	m := &serviceManager{conn: conn}
+	m := &serviceManager{conn: conn, starts: startLimit}
 	if usec, err := strconv.ParseInt(getenv("WATCHDOG_USEC"), 10, 64); err == nil && usec > 0 {
 		m.watchdog = time.Duration(usec) * time.Microsecond
 	}
@@ -46,11 +52,11 @@ func (m *serviceManager) send(lines ...string) {
 }
 
 // follow reports the state of the host until living ends: READY=1 as soon as the
-// host holds its id and every loop runs, and a sign of life (WATCHDOG=1) at once
-// and then twice per watchdog interval. The sign means only that the process runs
-// and its state can be read: a loop that waits for the database or for a handler
-// is no reason to kill the host. Once working ends, the state is the one that
-// stopping reports, and only the signs of life go on.
+// host holds its id and every loop runs, or it has waited for startLimit, and a
+// sign of life (WATCHDOG=1) at once and then twice per watchdog interval. The sign
+// means only that the process runs and its state can be read: a loop that waits
+// for the database or for a handler is no reason to kill the host. Once working
+// ends, the state is the one that stopping reports, and only the signs of life go on.
 func (m *serviceManager) follow(living, working context.Context, host *workerhost.Host) {
 	if m.conn == nil {
 		return
@@ -60,20 +66,17 @@ func (m *serviceManager) follow(living, working context.Context, host *workerhos
 	if m.watchdog > 0 {
 		pause = min(look, m.watchdog/4)
 	}
-	ready := false
+	began, ready := time.Now(), false
 	for {
 		why := host.Ready()
+		status := "STATUS=" + queue.Clean(queue.Choose(why == "", "every loop runs", "not ready: "+why)).Cut(200).String()
 		switch {
 		case working.Err() != nil:
-		case why == "" && !ready:
+		case !ready && (why == "" || time.Since(began) >= m.starts):
 			ready = true
-			m.send("READY=1", "STATUS=every loop runs")
+			m.send("READY=1", status)
 		case why != last:
-			status := "not ready: " + why
-			if why == "" {
-				status = "every loop runs"
-			}
-			m.send("STATUS=" + queue.Clean(status).Cut(200).String())
+			m.send(status)
 		}
 		last = why
 		if m.watchdog > 0 && time.Since(alive) >= m.watchdog/2 {

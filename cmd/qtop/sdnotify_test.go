@@ -1,19 +1,24 @@
 package main
 
 import (
+	"context"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/workerhost"
 )
 
 // A worker reports to the service manager that started it: ready, alive, stopping, what it waits for,
@@ -168,12 +173,41 @@ func TestDrainingHostLives(t *testing.T) {
 	require.NoError(t, cmd.Wait(), log.text())
 }
 
-// systemd waits for the host without a limit: until it is ready, it waits for a database that is away,
-// as docs/install.md says.
-func TestServiceWaitsForTheDatabase(t *testing.T) {
+// A host whose database is away has started for systemd after a while, so that the boot goes on. It is
+// not ready before its loops run. The limit of the unit ends only a host that hangs.
+func TestServiceStartsWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
+	db := pgtest.New(t)
+	path := pgtest.NewPath(t, pgtest.TCP(t, db.Server))
+	path.Cut(true)
+	dsn := pgtest.OverTCP(t, db.DSN(pgtest.Login(t, db, "dot_executor")), path.Addr())
+	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: dsn, WorkConns: hostConns})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	log := slog.New(slog.DiscardHandler)
+	host, err := workerhost.New(client, workerhost.Options{ID: "w1", Loops: []string{"webhook_router"}, Log: log})
+	require.NoError(t, err)
+	socket, wait := serviceSocket(t)
+	m := newServiceManager(t.Context(), func(name string) string { return map[string]string{"NOTIFY_SOCKET": socket}[name] }, log)
+	require.Equal(t, startLimit, m.starts)
+	m.starts = time.Second
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	running.Go(func() { _ = host.Run(ctx) })
+	running.Go(func() { m.follow(ctx, ctx, host) })
+	wait("READY=1")
+	wait("STATUS=not ready: ")
+	require.NotEmpty(t, host.Ready())
+	path.Cut(false)
+	require.NotContains(t, wait("STATUS=every loop runs"), "READY=1", "said once")
+
 	unit, err := os.ReadFile("../../.ci/package/qtop-worker@.service")
 	require.NoError(t, err)
-	require.Contains(t, string(unit), "\nType=notify\n")
-	require.Contains(t, string(unit), "\nTimeoutStartSec=infinity\n")
+	limit := regexp.MustCompile(`(?s)\nType=notify\n.*\nTimeoutStartSec=(.+?)\n`).FindSubmatch(unit)
+	require.Len(t, limit, 2)
+	seconds, err := time.ParseDuration(string(limit[1]))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, seconds, startLimit+20*time.Second, "the time before the host reports")
 }
