@@ -42,6 +42,47 @@ func dsnText(raw any, judge func(string) (what, do string)) (any, *bad) {
 // hasPassword reports whether a connection string or URL contains a password.
 func hasPassword(s string) bool { return len(passwords(s, secretParameter)) > 0 }
 
+// suspicion says how sure it is that a text contains a password.
+type suspicion int
+
+const (
+	harmless suspicion = iota
+	doubt
+	certainty
+)
+
+// suspect judges a text that may be no connection string, such as a word of a handler's command. A
+// password is certain in a connection string and in a URL. In any other text, such as the words of a
+// shell, what looks like one is a doubt, unless its value is only named ($PGPASSWORD, $(cat FILE)).
+func suspect(s string) suspicion {
+	if !hasPassword(s) {
+		return harmless
+	}
+	switch scheme, _, isURL := strings.Cut(s, "://"); {
+	case scheme == "postgres" || scheme == "postgresql":
+		return certainty
+	case isURL:
+		u, err := url.Parse(s)
+		if err != nil {
+			return doubt
+		}
+		if pass, _ := u.User.Password(); pass == "" && !hasPassword("://?"+u.RawQuery) { // as in https://h:8443/@anna
+			return harmless
+		}
+		return certainty
+	}
+	if _, ok := pairs(s, secretParameter); ok {
+		return certainty
+	}
+	found, _ := pairs(s, func(name, val string) bool {
+		return secretParameter(name, val) && !strings.HasPrefix(strings.TrimLeft(val, `"'`), "$")
+	})
+	if len(found) > 0 {
+		return doubt
+	}
+	return harmless
+}
+
 // maskDSN returns s with its passwords masked, and also the values of parameters that are not known
 // to be harmless, because a typing error may have changed the name of the password's parameter. A
 // text without any of these is returned unchanged.

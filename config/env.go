@@ -100,7 +100,7 @@ func (l *loader) envValues() map[string]value {
 }
 
 // flagValues parses the flags that were given. A flag with a password is refused, because every
-// user of the machine can see the arguments of every process.
+// user of the machine can see the arguments of every process. What only may be one is a warning.
 func (l *loader) flagValues(flags map[string]string) map[string]value {
 	values := map[string]value{}
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
@@ -113,13 +113,24 @@ func (l *loader) flagValues(flags map[string]string) map[string]value {
 		k := l.keys[at]
 		where := "flag --" + k.Flag
 		raw := flags[name]
-		if k.Name != "delivery.secrets" && holdsPassword(raw) { // that one names sources, never a password
-			do := "write the setting into the configuration file, readable for its owner alone, or into " + k.Env
-			if k.Part == "connection" || k.Part == "listen" {
-				do = "put it in ~/.pgpass, PGPASSWORD or " + k.Env + " and give the rest"
+		const seen = "anyone on this machine can read it in the process list"
+		do := "write the setting into the configuration file, readable for its owner alone, or into " + k.Env
+		found := harmless
+		switch {
+		case k.Part == "connection" || k.Part == "listen":
+			do = "put it in ~/.pgpass, PGPASSWORD or " + k.Env + " and give the rest"
+			if hasPassword(raw) {
+				found = certainty
 			}
-			l.problem("a password in --"+k.Flag+" is refused: anyone on this machine can read it in the process list", where, do)
+		case k.Name != "delivery.secrets": // that one names sources, never a password
+			found = suspectAny(raw)
+		}
+		switch found {
+		case certainty:
+			l.problem("a password in --"+k.Flag+" is refused: "+seen, where, do)
 			continue
+		case doubt:
+			l.warnings = append(l.warnings, Problem{What: "--" + k.Flag + " may hold a password: " + seen, Where: where, Do: do})
 		}
 		if v, ok := l.understand(k, raw, where); ok {
 			v.where = where

@@ -94,9 +94,14 @@ func (l *loader) readFile(path string) configFile {
 		file.profiles[name] = l.fileValues(values, where, name, below.below(name))
 	}
 
-	if mode.Perm()&0o077 != 0 && holdsPassword(settings, profiles) {
-		l.problem(fmt.Sprintf("the configuration file holds a password and others may read it (mode %04o)", mode.Perm()),
-			where, "run chmod 600 "+path)
+	if mode.Perm()&0o077 != 0 {
+		const what = "the configuration file %s a password and others may read it (mode %04o)"
+		switch suspectAny(settings, profiles) {
+		case certainty:
+			l.problem(fmt.Sprintf(what, "holds", mode.Perm()), where, "run chmod 600 "+path)
+		case doubt:
+			l.warnings = append(l.warnings, Problem{What: fmt.Sprintf(what, "may hold", mode.Perm()), Where: where, Do: "run chmod 600 " + path})
+		}
 	}
 	return file
 }
@@ -182,26 +187,24 @@ func (l *loader) flatten(settings map[string]any, above string, at func(string) 
 	}
 }
 
-// holdsPassword reports whether any text in values, at any depth, contains a password. In a text that
-// is a JSON list, as handlers are in a flag, the texts of the list count.
-func holdsPassword(values ...any) bool {
+// suspectAny returns the strongest suspicion of all texts in values, at any depth. In a text that is a
+// JSON list, as handlers are in a flag, the texts of the list count.
+func suspectAny(values ...any) (most suspicion) {
 	for _, v := range values {
 		var inner []any
 		switch v := v.(type) {
 		case string:
-			if json.Unmarshal([]byte(v), &inner) != nil && hasPassword(v) {
-				return true
+			if json.Unmarshal([]byte(v), &inner) != nil {
+				most = max(most, suspect(v))
 			}
 		case []any:
 			inner = v
 		case map[string]any:
 			inner = slices.Collect(maps.Values(v))
 		}
-		if holdsPassword(inner...) {
-			return true
-		}
+		most = max(most, suspectAny(inner...))
 	}
-	return false
+	return most
 }
 
 // chooseProfile returns the profile that the strongest source names, and that source.

@@ -3,6 +3,9 @@ package config_test
 // Single values: what each key accepts, and the message for everything else.
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -104,6 +107,46 @@ func TestPasswordInAFlagIsRefused(t *testing.T) {
 		s := load(t, config.Sources{Flags: map[string]string{"dsn": dsn}})
 		require.Equal(t, dsn, s.DSN)
 		require.Equal(t, dsn, origin(t, s, "dsn").Value)
+	}
+}
+
+// A text of a handler that only looks like a password is a warning, in a flag and in a file that others
+// may read: hosts of earlier releases start with it. What is only named there is no password.
+func TestWhatMayBeAPassword(t *testing.T) {
+	for text, want := range map[string]string{
+		"PASSWORD=$(cat /run/secret) exec job":    "",
+		`export PASSWORD="$SECRET"; exec job`:     "",
+		"https://h:8443/@anna":                    "",
+		"https://h:8443/@anna?user=a":             "",
+		"PASSWORD=hunter2 exec job":               "may hold",
+		"PASSWORD=$X psql 'host=h password=ter2'": "may hold",
+		"psql postgres://u:hunter2@h/d":           "may hold",
+		"curl https://h:8443/@anna":               "may hold",
+		"host=h password=hunter2":                 "refused",
+		"password=$hunter2":                       "refused",
+		"postgres://u:hun/ter2@h/d":               "refused",
+		"https://u:hunter2@h/jobs":                "refused",
+		"https://h:8443/@anna?password=hunter2":   "refused",
+	} {
+		handlers, err := json.Marshal([]any{map[string]any{"kind": "k", "command": []string{"/bin/sh", "-c", text}}})
+		require.NoError(t, err)
+		dir := home(t, "handlers: "+string(handlers))
+		require.NoError(t, os.Chmod(filepath.Join(dir, "qtop", "config.yaml"), 0o644))
+		for source, src := range map[string]config.Sources{"flag": {Flags: map[string]string{"handlers": string(handlers)}}, "file": {ConfigHome: dir}} {
+			s, err := config.Load(withMachine(src))
+			if want == "refused" {
+				require.Error(t, err, "%s: %s", source, text)
+				require.NotContains(t, err.Error(), "ter2")
+				continue
+			}
+			require.NoError(t, err, "%s: %s", source, text)
+			require.Len(t, s.Handlers, 1)
+			require.Len(t, s.Warnings(), min(len(want), 1), "%s: %s: %s", source, text, s.Warnings())
+			if want != "" {
+				require.Contains(t, s.Warnings()[0].Error(), want)
+				require.NotContains(t, s.Warnings()[0].Error(), "ter2")
+			}
+		}
 	}
 }
 
