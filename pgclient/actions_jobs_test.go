@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/enqueue"
+	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -240,6 +242,37 @@ func TestLeaseReleasePlan(t *testing.T) {
 	kind(t, queue.KindUsage, err)
 	_, err = op.Plan(context.Background(), queue.Request{Action: queue.ActLeaseRelease, Reason: "r"})
 	kind(t, queue.KindUsage, err)
+}
+
+// A job subscription that somebody else creates or changes at the same time is not overwritten.
+func TestSubscribeAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.silent("kg_1", 1)
+	admin := w.client("queue_viewer", "workflow_admin")
+	p := plan(t, admin, queue.Request{Action: queue.ActJobSubscribe, Targets: []string{"kg_1"}, Args: map[string]string{"kind": "kg.reindex", "parallel": "9"}, Reason: "r"})
+	other := w.db.Conn(t, pgtest.Login(t, w.db, "workflow_admin"))
+	for _, sql := range []string{
+		"SELECT public.fn_job_subscription_set('kg_1', 'kg.reindex', NULL, 0, 3, true, NULL, 'ben', 'r')",
+		"UPDATE public.job_subscription SET max_parallel = 4, updated_by = 'ben'",
+	} {
+		tx, err := other.Begin(t.Context())
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), sql)
+		require.NoError(t, err)
+		got := make(chan queue.Result, 1)
+		go func() {
+			res, err := admin.Apply(context.Background(), p)
+			assert.NoError(t, err)
+			got <- res
+		}()
+		require.Eventually(t, func() bool {
+			return get[bool](w, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')")
+		}, 2*time.Second, 10*time.Millisecond)
+		require.NoError(t, tx.Commit(t.Context()))
+		require.Contains(t, (<-got).Refused, "changed since the preview, last by ben", sql)
+		p = plan(t, admin, p.Request)
+	}
+	require.Equal(t, 4, get[int](w, "SELECT max_parallel FROM public.job_subscription"))
 }
 
 func TestSubscribePlan(t *testing.T) {

@@ -298,18 +298,13 @@ func first(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// applySubscribe saves the subscription, unless it changed since the plan was made. It locks the row
-// first: the function reads the old values before it locks it.
+// applySubscribe saves the subscription, unless it changed since the plan was made.
 func applySubscribe(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	args, err := jobSubscriptionArgs(p.Request)
 	if err != nil {
 		return err
 	}
 	return c.applySeen(ctx, p, res, p.Request.Targets[0], "the job subscription", func(tx pgx.Tx) (f found, err error) {
-		if _, err := tx.Exec(ctx, `SELECT FROM public.job_subscription s WHERE s.executor_id = $1::text
-			AND s.job_kind IS NOT DISTINCT FROM NULLIF($2::text, '') AND s.event_domain IS NOT DISTINCT FROM NULLIF($3::text, '') FOR UPDATE`, args[:3]...); err != nil {
-			return f, err
-		}
 		var a jobSubscriptionAnswer
 		if err := tx.QueryRow(ctx, setJobSubscription, append(args, false)...).Scan(&a); err != nil {
 			return f, err

@@ -59,7 +59,8 @@ BEGIN
   ELSIF p_event_domain !~ '^[a-z][a-z0-9_]{0,50}$' THEN
     RAISE EXCEPTION 'p_event_domain must match ^[a-z][a-z0-9_]{0,50}$ or be null' USING ERRCODE = '22023';
   END IF;
-  SELECT * INTO v_executor FROM public.queue_heartbeat WHERE executor_id = p_executor_id FOR SHARE;
+  -- locked, so that of two sessions that create the same job subscription the second sees the row of the first
+  SELECT * INTO v_executor FROM public.queue_heartbeat WHERE executor_id = p_executor_id FOR NO KEY UPDATE;
   IF NOT FOUND THEN
     v_rule := 'not_found';
     v_why := format('no executor %s is registered; qtop executors lists them', left(COALESCE(p_executor_id, ''), 200));
@@ -81,7 +82,8 @@ BEGIN
       || jsonb_build_object('dry_run', false);
   END IF;
   SELECT * INTO v_old FROM public.job_subscription s WHERE s.executor_id = p_executor_id
-    AND s.job_kind IS NOT DISTINCT FROM p_job_kind AND s.event_domain IS NOT DISTINCT FROM p_event_domain;
+    AND s.job_kind IS NOT DISTINCT FROM p_job_kind AND s.event_domain IS NOT DISTINCT FROM p_event_domain
+    FOR NO KEY UPDATE; -- it may be written by hand, too
   IF v_dry THEN
     v_new := v_old;
     v_new.executor_id := p_executor_id;
