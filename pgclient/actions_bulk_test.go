@@ -121,6 +121,7 @@ func TestBulkRefusesWhatChanged(t *testing.T) {
 	require.EqualValues(t, 1, apply(t, op, closed).Done)
 	res := apply(t, op, p)
 	require.Equal(t, "the selection changed since the preview, from webhook=2 job=2 event=0 to webhook=1 job=2 event=0: nothing was planned; plan again", res.Refused)
+	require.Equal(t, "bulk_plan age>0s: ann, the receiver is back, refused: changed", auditRow(w, res.AuditID))
 	require.Zero(t, get[int](w, "SELECT count(*) FROM public.queue_bulk_operation"))
 
 	// Dead letters that arrive after the preview are left out, and the action is not refused.
@@ -226,7 +227,10 @@ func TestOperationChangedSinceThePreview(t *testing.T) {
 	res := apply(t, op, faster)
 	require.Equal(t, "the operation was changed since the preview, to 0.2/s, planned: plan the change again", res.Refused)
 	require.EqualValues(t, 1, res.Skipped)
-	require.Contains(t, apply(t, op, start).Refused, "changed since the preview, to 0.2/s")
+	require.Equal(t, "bulk_rate operation "+id+": ann, r, refused: changed", auditRow(w, res.AuditID))
+	res = apply(t, op, start)
+	require.Contains(t, res.Refused, "changed since the preview, to 0.2/s")
+	require.Equal(t, "bulk_run operation "+id+": ann, r, refused: changed", auditRow(w, res.AuditID))
 	require.Equal(t, "0.2 planned", now())
 
 	turn(queue.ActBulkRun, "")
@@ -236,7 +240,9 @@ func TestOperationChangedSinceThePreview(t *testing.T) {
 	again := preview(queue.ActBulkResume, "")
 	turn(queue.ActBulkResume, "")
 	turn(queue.ActBulkPause, "")
-	require.Contains(t, apply(t, op, again).Refused, "changed since the preview, to 0.3/s, paused", "it is paused for another reason now")
+	res = apply(t, op, again)
+	require.Contains(t, res.Refused, "changed since the preview, to 0.3/s, paused", "it is paused for another reason now")
+	require.Equal(t, "bulk_resume operation "+id+": ann, r, refused: changed", auditRow(w, res.AuditID))
 	end := preview(queue.ActBulkAbort, "")
 	turn(queue.ActBulkResume, "")
 	require.Empty(t, apply(t, op, end).Refused)

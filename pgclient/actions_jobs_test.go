@@ -300,6 +300,7 @@ func TestSubscribePlan(t *testing.T) {
 	require.NotZero(t, res.AuditID)
 	res = apply(t, admin, stale)
 	require.Contains(t, res.Refused, "changed since the preview, last by ann")
+	require.Equal(t, "job_subscription_set kg_1: ann, r, refused: changed", auditRow(w, res.AuditID))
 	require.Equal(t, 3, get[int](w, "SELECT max_parallel FROM public.job_subscription"))
 
 	p = plan(t, admin, request("kind", "kg.reindex", "floor", "60", "parallel", "9"))

@@ -286,7 +286,9 @@ func TestAckPlan(t *testing.T) {
 	again := plan(t, admin, queue.Request{Action: queue.ActAck, Targets: []string{"kg"}, Args: map[string]string{"comment": "mine"}})
 	require.Contains(t, lines(again), "warning")
 	w.exec("UPDATE public.queue_heartbeat SET expected_cadence_seconds = 1 WHERE executor_id = 'kg'")
-	require.Contains(t, apply(t, admin, again).Refused, "has become critical since the preview")
+	res = apply(t, admin, again)
+	require.Contains(t, res.Refused, "has become critical since the preview")
+	require.Regexp(t, "^ack .*kg.*: ann, mine, refused: changed$", auditRow(w, res.AuditID))
 	w.exec("UPDATE public.queue_heartbeat SET last_beat_at = last_beat_at - interval '1 s', expected_cadence_seconds = 60 WHERE executor_id = 'kg'")
 	require.Contains(t, apply(t, admin, again).Refused, "is not open: it has ended")
 	w.exec("UPDATE public.queue_heartbeat SET last_beat_at = now() WHERE executor_id = 'kg'")
@@ -343,7 +345,12 @@ func TestMarkPlan(t *testing.T) {
 	require.Equal(t, "deploy 4.2", s.Marks[0].Label.String())
 }
 
-// A change that replaces a value is refused if somebody else replaced it since the preview.
+// auditRow returns what the audit has of an action.
+func auditRow(w *world, id int64) string {
+	return get[string](w, "SELECT format('%s %s: %s, %s, %s', action, target, actor, reason, outcome) FROM public.queue_operator_action WHERE id = $1", id)
+}
+
+// A change that replaces a value is refused, and audited, if somebody else replaced it since the preview.
 func TestValueChangedSinceThePreview(t *testing.T) {
 	w := newWorld(t)
 	admin := w.client("queue_viewer", "workflow_admin")
@@ -361,22 +368,33 @@ func TestValueChangedSinceThePreview(t *testing.T) {
 		require.Empty(t, apply(t, admin, plan(t, admin, set(queue.ActProducerSet, codex, "role", role))).Refused)
 	}
 	for _, x := range []struct {
-		mine, theirs queue.Request
-		now, want    string
+		mine, theirs       queue.Request
+		now, want, audited string
 	}{
 		// without either role every producer may enqueue: the preview showed that one is left
 		{set(queue.ActProducerSet, codex, "role", hosts[1], "allowed", "false"), set(queue.ActProducerSet, codex, "role", hosts[0], "allowed", "false"),
-			"SELECT string_agg(producer_role, ' ') FROM public.executor_producer WHERE executor_kind = 'Codex'", hosts[1]},
+			"SELECT string_agg(producer_role, ' ') FROM public.executor_producer WHERE executor_kind = 'Codex'", hosts[1],
+			"executor_producer_set Codex " + hosts[1] + ": ann, r, refused: changed"},
 		{set(queue.ActExecOwner, kg, "owner-role", hosts[0]), set(queue.ActExecOwner, kg, "owner-role", hosts[1]),
-			"SELECT owner_role FROM public.queue_heartbeat WHERE executor_id = 'kg'", hosts[1]},
+			"SELECT owner_role FROM public.queue_heartbeat WHERE executor_id = 'kg'", hosts[1], "executor_owner kg: ann, r, refused: changed"},
 		{set(queue.ActEnvironment, nil, "environment", "test", "guard", "open"), set(queue.ActEnvironment, nil, "environment", "staging", "guard", "open"),
-			"SELECT value FROM public.dot_config WHERE key = 'queue.environment'", "staging open"},
+			"SELECT value FROM public.dot_config WHERE key = 'queue.environment'", "staging open", "environment_set queue.environment: ann, r, refused: changed"},
 	} {
 		p := plan(t, admin, x.mine)
 		require.Empty(t, p.Refused)
 		require.Empty(t, apply(t, admin, plan(t, admin, x.theirs)).Refused)
-		require.Regexp(t, "was changed since the preview, to .*"+x.want+": plan the change again", apply(t, admin, p).Refused)
+		res := apply(t, admin, p)
+		require.Regexp(t, "was changed since the preview, to .*"+x.want+": plan the change again", res.Refused)
+		require.Equal(t, x.audited, auditRow(w, res.AuditID))
 		require.Equal(t, x.want, get[string](w, x.now))
 		require.Empty(t, apply(t, admin, plan(t, admin, x.mine)).Refused, "after a new preview")
 	}
+	made := func(lane string) queue.Request {
+		return set(queue.ActEventTypeSet, []string{"iu/made"}, "stream", "update", "lane", lane, "active", "true")
+	}
+	p := plan(t, admin, made("delayed"))
+	require.Empty(t, apply(t, admin, plan(t, admin, made("immediate"))).Refused)
+	res := apply(t, admin, p)
+	require.Equal(t, "the event type was changed since the preview: plan the change again", res.Refused)
+	require.Equal(t, "event_type_set iu/made: ann, r, refused: changed", auditRow(w, res.AuditID))
 }

@@ -151,7 +151,9 @@ func TestRoutesAndConsumers(t *testing.T) {
 	stale := p
 	require.Equal(t, "changed", outcome(apply(t, admin, p), "iu").Outcome)
 	require.False(t, route().Enabled)
-	require.Contains(t, apply(t, admin, stale).Refused, "changed since the preview, last by ann")
+	res := apply(t, admin, stale)
+	require.Contains(t, res.Refused, "changed since the preview, last by ann")
+	require.Equal(t, "route_set iu: ann, flood, refused: changed", auditRow(w, res.AuditID))
 	off.Args = map[string]string{"enabled": "perhaps"}
 	_, err := admin.Plan(context.Background(), off)
 	kind(t, queue.KindUsage, err)
@@ -166,7 +168,9 @@ func TestRoutesAndConsumers(t *testing.T) {
 	require.Equal(t, "enabled, one job kg.index for Agent per iu/made\n", lineOf(p, "then"))
 	require.Equal(t, "0 executors subscribe to such jobs\n", lineOf(p, "run by"))
 	require.Equal(t, "created", outcome(apply(t, admin, p), "indexer").Outcome)
-	require.Contains(t, apply(t, admin, p).Refused, "changed since the preview, last by ann", "what was previewed was that there is none")
+	res = apply(t, admin, p)
+	require.Contains(t, res.Refused, "changed since the preview, last by ann", "what was previewed was that there is none")
+	require.Equal(t, "consumer_set indexer: ann, new, refused: changed", auditRow(w, res.AuditID))
 	c := queue.Of[[]queue.Consumer](list(queue.ListConsumers))
 	require.Len(t, c, 1)
 	require.Equal(t, "indexer iu made kg.index Agent ann", c[0].ID.String()+" "+c[0].Domain.String()+" "+c[0].EventType.String()+" "+c[0].JobKind.String()+" "+

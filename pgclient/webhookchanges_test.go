@@ -196,9 +196,11 @@ func TestWebhookVerify(t *testing.T) {
 	answer = actions.ProbeAnswer{Delivered: true, Answer: "HTTP_204"}
 	p = plan(t, admin, verify)
 	w.exec("UPDATE public.subscriptions SET max_attempts = 3")
-	require.Contains(t, apply(t, admin, p).Refused, "changed since the preview")
+	res := apply(t, admin, p)
+	require.Contains(t, res.Refused, "changed since the preview")
+	require.Regexp(t, "^webhook_subscription_verify .*: ann, new receiver, refused: changed$", auditRow(w, res.AuditID))
 	require.Equal(t, 1, asked, "nothing is sent to what nobody has seen")
-	res := apply(t, admin, plan(t, admin, verify))
+	res = apply(t, admin, plan(t, admin, verify))
 	require.EqualValues(t, 1, res.Done)
 	require.True(t, verified())
 	require.Equal(t, "HTTP_204 true", get[string](w, "SELECT concat_ws(' ', after ->> 'answer', after ->> 'signed') FROM public.queue_operator_action WHERE id = $1", res.AuditID))

@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -121,7 +120,11 @@ func applyAck(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) 
 	}
 	for _, a := range shown {
 		if a.Severity == "warning" && slices.Contains(critical, a.Key) {
-			recordOne(res, a.Target, "", answer{Refusal: pgscan.Refusal{Refused: true, Reason: "the alert has become critical since the preview: look at it, then repeat"}})
+			refused, err := c.changed(ctx, "ack", a.Key, p.Request.Actor, p.Request.Args["comment"], "the alert has become critical since the preview: look at it, then repeat")
+			if err != nil {
+				return err
+			}
+			recordOne(res, a.Target, "", refused)
 			continue
 		}
 		if err := c.applyOne(ctx, res, a.Target, "acked", "SELECT public.fn_queue_alert_ack($1::text, $2::text, $3::text, make_interval(secs => $4))", a.Key, p.Request.Actor, p.Request.Args["comment"], float64(secs)); err != nil {

@@ -316,7 +316,7 @@ func applyBulk(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 		return err
 	}
 	filter := recorded(p.Request)
-	errRefused := errors.New("refused")
+	errChanged := errors.New("changed since the preview")
 	err = pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) error {
 		frozen := ""
 		for _, x := range parts {
@@ -337,10 +337,6 @@ func applyBulk(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 				if err := tx.QueryRow(ctx, sql, b.Args...).Scan(&a); err != nil {
 					return err
 				}
-				if a.Refused {
-					res.Refused = a.Reason
-					return errRefused
-				}
 				res.AuditID = a.AuditID
 				res.Done += a.Frozen
 				res.Results = append(res.Results, queue.Outcome{ID: x.name, Outcome: "planned", NewID: strconv.FormatInt(a.ID, 10)})
@@ -349,13 +345,14 @@ func applyBulk(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 		}
 		if frozen = strings.TrimSpace(frozen); frozen != counts {
 			res.Refused = "the selection changed since the preview, from " + counts + " to " + frozen + ": nothing was planned; plan again"
-			return errRefused
+			return errChanged
 		}
 		return nil
 	})
-	if errors.Is(err, errRefused) {
-		*res = queue.Result{Action: res.Action, Plan: res.Plan, Refused: res.Refused, Skipped: 1}
-		err = nil
+	if errors.Is(err, errChanged) {
+		var a answer
+		a, err = c.changed(ctx, "bulk_plan", filter, p.Request.Actor, p.Request.Reason, res.Refused)
+		*res = queue.Result{Action: res.Action, Plan: res.Plan, Refused: a.Reason, Skipped: 1, AuditID: a.AuditID}
 	}
 	return err
 }

@@ -160,26 +160,37 @@ type found struct {
 	done  string // the outcome if the change is not refused
 }
 
+// changed refuses an action because of a change since the preview, and writes that into the audit.
+func (c *Planner) changed(ctx context.Context, action, target, actor, reason, why string) (answer, error) {
+	a, err := c.call(ctx, "SELECT public.fn_operator_changed($1::text, $2::text, $3::text, $4::text)", action, target, actor, reason)
+	a.Reason = why
+	return a, err
+}
+
 // applySeen makes a change in one transaction and records its outcome. If the change found another
-// state than the preview saw, it is rolled back and refused; what names the row in that refusal.
+// state than the preview saw, it is rolled back, refused and audited; what names the row in that refusal.
 // Every action that replaces a value is applied by it, unless the function of the schema compares.
 func (c *Planner) applySeen(ctx context.Context, p queue.Plan, res *queue.Result, id, what string, change func(pgx.Tx) (found, error)) error {
 	errChanged := errors.New("changed since the preview")
 	var f found
+	var action, target, reason string
 	err := pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) (err error) {
-		if f, err = change(tx); err == nil && !f.Refused && f.state != p.Expect {
-			return errChanged // rolls the change back
+		if f, err = change(tx); err != nil || f.Refused || f.state == p.Expect {
+			return err
 		}
-		return err
+		if err = tx.QueryRow(ctx, "SELECT a.action, a.target, a.reason FROM public.queue_operator_action a WHERE a.id = $1::bigint", f.AuditID).Scan(&action, &target, &reason); err != nil {
+			return err
+		}
+		return errChanged // rolls the change back, with its audit row
 	})
-	switch {
-	case errors.Is(err, errChanged):
-		f.Refusal = pgscan.Refusal{Refused: true, Reason: what + " was changed since the preview" + queue.Choose(f.since == "", "", ", ") + f.since + ": plan the change again"}
-	case err != nil:
-		return err
+	if errors.Is(err, errChanged) {
+		why := what + " was changed since the preview" + queue.Choose(f.since == "", "", ", ") + f.since + ": plan the change again"
+		f.answer, err = c.changed(ctx, action, target, p.Request.Actor, reason, why)
 	}
-	recordOne(res, id, f.done, f.answer)
-	return nil
+	if err == nil {
+		recordOne(res, id, f.done, f.answer)
+	}
+	return err
 }
 
 // applyMany calls an action function for many targets and records the outcome of each.

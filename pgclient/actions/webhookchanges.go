@@ -327,11 +327,14 @@ func applyWebhookVerify(ctx context.Context, c *Planner, p queue.Plan, res *queu
 	if err := json.Unmarshal([]byte(p.Expect), &seen); err != nil {
 		return err
 	}
+	const report = "SELECT public.fn_webhook_subscription_verified($1::bigint, $2::boolean, $3::text, $4::boolean, $5::text, $6::text, $7::timestamptz)"
 	if !x.UpdatedAt.Equal(seen.UpdatedAt) { // checked first, so that nothing is sent to a URL that the preview did not show
-		var a answer
-		a.Refused, a.Reason = true, "the webhook subscription was changed since the preview: plan the change again"
-		recordOne(res, p.Request.Targets[0], "", a)
-		return nil
+		a, err := c.call(ctx, report, x.ID, false, "", false, p.Request.Actor, p.Request.Reason, seen.UpdatedAt)
+		if err == nil {
+			a.Reason = "the webhook subscription was changed since the preview: plan the change again"
+			recordOne(res, p.Request.Targets[0], "", a)
+		}
+		return err
 	}
 	asked := time.Now()
 	var at time.Time
@@ -342,8 +345,7 @@ func applyWebhookVerify(ctx context.Context, c *Planner, p queue.Plan, res *queu
 	if err != nil {
 		return err
 	}
-	a, err := c.call(ctx, "SELECT public.fn_webhook_subscription_verified($1::bigint, $2::boolean, $3::text, $4::boolean, $5::text, $6::text, $7::timestamptz)",
-		x.ID, got.Delivered, got.Answer, x.Secret != "", p.Request.Actor, p.Request.Reason, x.UpdatedAt)
+	a, err := c.call(ctx, report, x.ID, got.Delivered, got.Answer, x.Secret != "", p.Request.Actor, p.Request.Reason, x.UpdatedAt)
 	if err == nil {
 		recordOne(res, p.Request.Targets[0], "verified", a)
 		if !a.Refused {

@@ -44,6 +44,7 @@ var usual = map[string]string{
 	"p_active": "true", "p_delivered": "true", "p_answer": "'HTTP_204'", "p_signed": "true", "fn_webhook_subscription_verified.p_expect": "(SELECT updated_at FROM public.subscriptions WHERE id = 1)",
 	"p_scope": "'event_ingest_writer'", "p_pid": "pg_backend_pid()", "p_started": "now()", "p_signal": "'cancel'",
 
+	"fn_operator_changed.p_action": "'route_set'", "p_target": "'iu'",
 	"fn_event_type_set.p_worker_name": "'iu_outbound_default'", "p_environment": "'staging'", "p_layer": "'job'", "p_seconds": "86400", "p_guard": "'open'",
 	"p_executor_kind": "'Codex'", "p_producer_role": "'router_worker'", "p_allowed": "true",
 	"fn_iu_notification_requeue.p_ids": "'{00000000-0000-4000-8000-000000000001}'",

@@ -174,3 +174,27 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_operator_refused IS
   'Writes the audit row of a refusal and returns what the operator function answers. Internal.';
+
+-- fn_operator_changed(action, target, actor, reason) → {refused, rule, reason, audit_id}: writes the audit row of an
+-- action that the program refuses, because what it is about was changed since the preview. It takes only the actions
+-- that the program compares itself; of all others the function of the action compares and writes the row.
+CREATE OR REPLACE FUNCTION public.fn_operator_changed(p_action text, p_target text, p_actor text, p_reason text)
+  RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  c_actions CONSTANT text[] := ARRAY['ack', 'bulk_plan', 'bulk_rate', 'bulk_resume', 'bulk_run', 'consumer_set',
+    'environment_set', 'event_type_set', 'executor_owner', 'executor_producer_set', 'job_subscription_set',
+    'route_set'];
+BEGIN
+  IF (p_action = ANY (c_actions)) IS NOT TRUE THEN
+    RAISE EXCEPTION 'p_action must be %', public.fn_words(c_actions, 'or') USING ERRCODE = '22023';
+  END IF;
+  RETURN public.fn_operator_refused(
+    p_action => p_action, p_target => left(COALESCE(p_target, ''), 300), p_actor => public.fn_operator_actor(p_actor),
+    p_reason => public.fn_operator_reason(p_reason), p_rule => 'changed'::text,
+    p_why => 'it was changed since the preview'::text);
+END
+$fn$;
+GRANT EXECUTE ON FUNCTION public.fn_operator_changed TO :"workflow_admin", :"dead_letter_operator";
+COMMENT ON FUNCTION public.fn_operator_changed IS
+  'Writes the audit row of an action that is refused because of a change since its preview.';
