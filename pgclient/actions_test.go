@@ -189,6 +189,14 @@ func TestFlagPlan(t *testing.T) {
 		require.Equal(t, c.rule, p.Rule, "%s %s", c.key, c.value)
 		require.Equal(t, c.rule == "", p.Refused == "")
 	}
+	// The old value may be one that is refused now.
+	attempts.Args = map[string]string{"value": "3"}
+	require.Empty(t, plan(t, admin, attempts).Final)
+	w.exec("UPDATE public.dot_config_rule SET highest = 5 WHERE key = 'webhook.max_attempts'")
+	p = plan(t, admin, attempts)
+	require.Empty(t, p.Refused)
+	require.Empty(t, p.Undo)
+	require.Equal(t, "the old value is refused now, so it cannot be set again", p.Final)
 	for _, invalid := range []string{"yes", "1"} {
 		require.Contains(t, apply(t, admin, plan(t, admin, request(invalid, ""))).Refused, "true or false")
 	}

@@ -125,6 +125,12 @@ func TestWebhookLimit(t *testing.T) {
 	require.Equal(t, "no limit, also for waiting deliveries", said(p)["then"])
 	require.EqualValues(t, 1, apply(t, admin, p).Done)
 	require.Equal(t, "none", now())
+	// An earlier release accepted smaller limits: the preview prints no command that is refused.
+	w.exec("ALTER TABLE public.subscriptions DISABLE TRIGGER USER; UPDATE public.subscriptions SET rate_limit_per_second = 1e-6; ALTER TABLE public.subscriptions ENABLE TRIGGER USER")
+	p = plan(t, admin, limit("5"))
+	require.Equal(t, "0.000001/s over all hosts", said(p)["now"])
+	require.Empty(t, p.Undo)
+	require.Equal(t, "the old value is refused now, so it cannot be set again", p.Final)
 	gone := limit("5")
 	gone.Targets = []string{"99"}
 	require.Contains(t, plan(t, admin, gone).Refused, "there is no webhook subscription 99")

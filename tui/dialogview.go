@@ -213,7 +213,11 @@ func (d *dialog) undoLines() (out []queue.PlanLine) {
 	if d.plan.Undo != "" {
 		out, label = append(out, queue.PlanLine{Label: label, Value: queue.CleanLong(d.plan.Undo)}), ""
 	}
-	if words := d.actions.UndoWords(d.req, d.plan.Undo); words != "" {
+	words := d.actions.UndoWords(d.req, d.plan.Undo)
+	if d.plan.Final != "" {
+		words = "none: " + d.plan.Final
+	}
+	if words != "" {
 		out = append(out, queue.PlanLine{Label: label, Value: queue.Clean(words)})
 	}
 	return out

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -83,6 +84,9 @@ func TestUndoLinesAreComplete(t *testing.T) {
 	many.Action = queue.ActRequeue
 	require.Empty(t, all.UndoCommand(many))
 	require.Equal(t, "select the rows in their list, then U; only until the first attempt; an event stays routed", all.UndoWords(many, ""))
+	d := newDialog(1, all.ByID(queue.ActFlagSet), queue.Request{Action: queue.ActFlagSet, Targets: []string{"a.b"}}, time.Now(), nil)
+	d.actions, d.plan = all, queue.Plan{Final: "it is refused now"}
+	require.Equal(t, []queue.PlanLine{{Label: "undo", Value: queue.Clean("none: it is refused now")}}, d.undoLines(), "not: set it back")
 	one := queue.Request{Action: queue.ActRequeue, Targets: []string{"7"}, Reason: strings.Repeat("é", 2000)}
 	require.Contains(t, all.UndoCommand(one), "qtop undo 7 --reason")
 }

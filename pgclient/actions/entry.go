@@ -205,6 +205,16 @@ func (c *Planner) applyMany(ctx context.Context, res *queue.Result, sql string, 
 	return err
 }
 
+// noWayBack is the value of Plan.Final if the old value is refused now.
+const noWayBack = "the old value is refused now, so it cannot be set again"
+
+// setBack adds the command that sets the old values again.
+func setBack(p *queue.Plan, old map[string]string) {
+	if p.Undo = Registry().BackCommand(p.Request, old); p.Undo == "" {
+		p.Final = noWayBack
+	}
+}
+
 // refuse marks the plan as refused, with the rule's code and the reason.
 func refuse(p *queue.Plan, rule, why string) error {
 	p.Refused, p.Rule = why, rule

@@ -6,6 +6,7 @@ package actions
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -62,7 +63,7 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 		if temporary && left != nil {
 			undo["for"] = (time.Duration(max(*left, 1)) * time.Second).String()
 		}
-		p.Undo = Registry().BackCommand(p.Request, undo)
+		setBack(p, undo)
 	}
 	p.Lines = append(p.Lines, line("new", "%s", to))
 	if kind.String() == scheduleKind {
@@ -79,9 +80,9 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 		}
 		addLine(p, "back", "to %s automatically after %s", back, queue.Span(int64(*expires)))
 	}
-	var rule, reason queue.Text
-	err = c.act.QueryRow(ctx, "SELECT rule, reason FROM public.fn_dot_config_refusal($1::text, $2::text, now() + make_interval(secs => $3), $4::timestamptz)", key, to, expires, at).
-		Scan(&rule, &reason)
+	var rule, reason, old queue.Text
+	err = c.act.QueryRow(ctx, `SELECT n.rule, n.reason, o.rule FROM public.fn_dot_config_refusal($1::text, $2::text, now() + make_interval(secs => $3), $4::timestamptz) n,
+			public.fn_dot_config_refusal($1::text, $5::text) o`, key, to, expires, at, value.String()).Scan(&rule, &reason, &old)
 	if err != nil && queue.KindOf(pgerror.Translate(err)) != queue.KindPermission { // the preview needs no right to set the flag
 		return err
 	}
@@ -91,6 +92,9 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 	}
 	if !rule.Empty() {
 		p.Refused, p.Rule = reason.String(), rule.String()
+	}
+	if p.Undo != "" && slices.Contains([]string{"invalid_value", "conflict"}, old.String()) {
+		p.Undo, p.Final = "", noWayBack
 	}
 	if key == "webhook.worker.enabled" && to == "true" && value.String() != to {
 		if err := c.released(ctx, p, nil); err != nil {

@@ -99,7 +99,7 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 	case queue.ActBulkRate:
 		was := rateText(o.Rate)
 		addLine(p, "rate", "%s/s → %s/s", was, p.Request.Args["rate"])
-		p.Undo = Registry().BackCommand(p.Request, map[string]string{"rate": was})
+		setBack(p, map[string]string{"rate": was})
 	}
 	return nil
 }

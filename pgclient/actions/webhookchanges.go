@@ -234,7 +234,7 @@ func planWebhookLimit(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return refuse(p, a.Rule, a.Reason)
 	}
 	p.Count, p.Expect = 1, perSecond(a.Before)
-	p.Undo = Registry().BackCommand(p.Request, map[string]string{"per-second": p.Expect})
+	setBack(p, map[string]string{"per-second": p.Expect})
 	p.Lines = append(p.Lines, line("subscription", "%d, %s to %s", a.ID, a.Type, a.URL), line("now", "%s", limitWords(a.Before)),
 		line("then", "%s, also for waiting deliveries", limitWords(a.After)))
 	waiting := queue.Plural(a.Waiting, "delivery", "deliveries")

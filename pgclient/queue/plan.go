@@ -86,6 +86,7 @@ type Plan struct {
 	Confirm   string        // the name that the operator must type; empty = none
 	Command   string        // the qtop command line that does the same
 	Undo      string        // the qtop command line that reverses the action; empty = no single command does
+	Final     string        // why the old value cannot be set again; empty = it can, or the action sets none
 	ReadAt    time.Time     // when the plan was made, by this machine's clock
 	Took      time.Duration // how long planning took
 	Ephemeral bool          // changes this process only: no audit row

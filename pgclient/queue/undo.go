@@ -60,9 +60,15 @@ func (r Registry) UndoCommand(q Request) string {
 }
 
 // BackCommand returns the command line of the action of q on the same targets with other
-// arguments: those that set the old values again.
+// arguments: those that set the old values again; "" = the action refuses one of them, which an
+// earlier release accepted.
 func (r Registry) BackCommand(q Request, args map[string]string) string {
 	a := r.ByID(q.Action)
+	for _, arg := range a.Args {
+		if old, given := args[arg.Name]; given && arg.Check(old) != nil {
+			return ""
+		}
+	}
 	u := Request{Targets: q.Targets, Args: args, Confirm: q.Confirm}
 	if a.Reason {
 		u.Reason = "undo: " + begin(cmp.Or(q.Reason, a.Words))
