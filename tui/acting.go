@@ -54,19 +54,18 @@ func (m *shell) planHere(r queue.Request) queue.Plan {
 }
 
 // startApply carries out the plan. The store first compares the plan with the current rows. If the
-// database was guarded, or renamed, while the preview was open, the preview asks for the name first.
+// database was guarded, or renamed, while the preview was open, a new preview asks for the name first.
 func (m *root) startApply(d *dialog) tea.Cmd {
 	if off := m.off(d.action); off != "" {
 		d.finish(queue.Result{Refused: off}, nil, m.o.Now())
 		return later(quietFor, armMsg{})
 	}
-	if name := m.production(); name != d.production && m.locked(d.action, d.plan.Count) {
-		d.production = name
-		d.preview(d.plan, true, m.o.Now())
-		return later(quietFor, armMsg{})
+	typed := len(d.typed) > 0 && d.typed[0].arg.Name == m.production()
+	if !typed && m.locked(d.action, d.plan.Count) {
+		return m.startPlan(d)
 	}
-	if d.production != "" && len(d.typed) > 0 && d.typed[0].arg.Name == d.production {
-		m.me.unlocked = m.o.Now().Add(unlockedFor)
+	if typed {
+		m.me.unlocked, m.me.place = m.o.Now().Add(unlockedFor), m.place()
 	}
 	if d.action.Danger == queue.DangerLocal {
 		return m.applyHere(d.serial, d.plan)

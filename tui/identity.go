@@ -9,7 +9,7 @@ import (
 )
 
 // unlockedFor is how long actions on one row need no name on a production
-// database after its name was typed.
+// database after its name was typed, while it is the same place.
 const unlockedFor = 15 * time.Minute
 
 // identity describes the operator: the database login with its rights (the
@@ -19,8 +19,13 @@ type identity struct {
 	err      error // why the session could not be read
 	actor    string
 	askName  bool      // the actor is a shared account: ask for the operator's name before the first action
-	unlocked time.Time // until when production is unlocked
+	unlocked time.Time // until when the place is unlocked
+	place    place     // the place whose name was typed last
 }
+
+// place is the database on which an action acts. A database that is renamed, or another server, as
+// after a failover, is another place.
+type place struct{ name, database, address string }
 
 func (i *identity) receive(msg sessionMsg) {
 	i.err = msg.err
@@ -55,6 +60,15 @@ func (m *shell) production() string {
 	return m.me.session.Environment.Guard(m.o.Production != "")
 }
 
+// place returns the place of this session.
+func (m *shell) place() place {
+	p := place{name: m.production()}
+	if s := m.me.session; s != nil {
+		p.database, p.address = s.Database.String(), s.Address.String()
+	}
+	return p
+}
+
 // locked reports whether an action on count rows must be confirmed with the
 // name of the production database. An acknowledgement changes no work, so a
 // comment is enough.
@@ -62,5 +76,5 @@ func (m *shell) locked(a queue.Action, count int64) bool {
 	if m.production() == "" || a.Open {
 		return false
 	}
-	return count > 1 || m.o.Now().After(m.me.unlocked)
+	return count > 1 || m.me.place != m.place() || m.o.Now().After(m.me.unlocked)
 }

@@ -74,6 +74,7 @@ func TestGuardSetWhileADialogIsOpen(t *testing.T) {
 			c.press("tab", "enter")
 			c.rest(quiet)
 			require.Empty(t, s.did(), "nothing was typed")
+			require.Equal(t, "prod-eu", last(s.asked()).Confirm, "the command of the new preview has the name, too")
 			c.sees("PROD-EU", "type prod-eu")
 			c.typing("prod-eu")
 			c.press("tab", "tab", "enter")
@@ -81,4 +82,51 @@ func TestGuardSetWhileADialogIsOpen(t *testing.T) {
 			require.Len(t, s.did(), 1)
 		})
 	}
+}
+
+// The name that was typed unlocks one place: not the database after it was renamed, nor another server
+// that answers under the same name.
+func TestUnlockIsOfOnePlace(t *testing.T) {
+	s := newStore()
+	s.session.Environment = queue.ReadEnvironment("queue", "prod-eu guarded")
+	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+		meanwhile := func(change func(s *queue.Session)) {
+			s.set(func(s *fakeStore) { change(&s.session) })
+			c.rest(sessionLife + 5*time.Second)
+		}
+		open := func() {
+			c.press("g", "s", "D")
+			c.typing("too loud")
+			c.press("enter")
+			c.rest(quiet)
+		}
+		done := 0
+		apply := func(keys ...string) {
+			c.press(append(keys, "enter")...)
+			c.rest(quiet)
+			done++
+			require.Len(t, s.did(), done)
+			c.press("enter")
+		}
+		open()
+		c.sees("type prod-eu")
+		c.typing("prod-eu")
+		apply("tab", "tab")
+		open()
+		c.seesNot("type prod-eu")
+		apply("tab")
+
+		open()
+		meanwhile(func(s *queue.Session) { s.Environment = queue.ReadEnvironment("queue", "prod-us guarded") })
+		c.press("tab", "enter")
+		c.rest(quiet)
+		require.Len(t, s.did(), done, "the name of the other was typed")
+		c.sees("PROD-US", "type prod-us")
+		require.Equal(t, "prod-us", last(s.asked()).Confirm)
+		c.typing("prod-us")
+		apply("tab", "tab")
+		meanwhile(func(s *queue.Session) { s.Address = queue.Clean("10.0.0.9:5432") })
+		open()
+		c.sees("type prod-us")
+	})
 }
