@@ -32,11 +32,12 @@ func hostRightFindings(ctx context.Context, x patient) []finding {
 	}
 	var out []finding
 	if len(lacks) > 0 {
-		var roles []string
-		member := false
+		var roles, idle []string
 		for _, r := range lacks {
 			roles = append(roles, r.Role)
-			member = member || r.Member
+			if r.Member {
+				idle = append(idle, r.Role)
+			}
 		}
 		all := strings.Join(roles, ", ")
 		found := "a worker host with this login runs every loop but those that need " + all
@@ -44,9 +45,9 @@ func hostRightFindings(ctx context.Context, x patient) []finding {
 			found = "a worker host with this login runs no loop: it lacks " + all
 		}
 		do := "GRANT " + all + " TO " + login.String()
-		if member {
-			found += " (a member does not inherit the rights)"
-			do += " WITH INHERIT TRUE, before PostgreSQL 16 ALTER ROLE " + login.String() + " INHERIT"
+		if len(idle) > 0 {
+			found += " (it is a member of " + strings.Join(idle, ", ") + ", but does not inherit the rights)"
+			do += " WITH INHERIT TRUE, before PostgreSQL 16 " + do + " and ALTER ROLE " + login.String() + " INHERIT"
 		}
 		out = append(out, finding{"note", "host rights", queue.Clean(found), do + ", if a host connects with it"})
 	}

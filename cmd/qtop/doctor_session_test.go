@@ -75,7 +75,7 @@ func TestDoctorOnHostRights(t *testing.T) {
 	group, owner, idle := pgtest.Login(t, db), pgtest.Login(t, db, "queue_owner"), pgtest.Login(t, db)
 	_, err := db.Conn(t, "").Exec(t.Context(), "SELECT public.fn_queue_executor_register('mailer', 'Agent', '{mail}', 30, 600, $1::text, 'ann')", group)
 	require.NoError(t, err)
-	for _, sql := range []string{"ALTER ROLE " + idle + " NOINHERIT", "GRANT dot_executor, webhook_worker TO " + idle} {
+	for _, sql := range []string{"ALTER ROLE " + idle + " NOINHERIT", "GRANT dot_executor TO " + idle} {
 		_, err = db.Conn(t, "").Exec(t.Context(), sql)
 		require.NoError(t, err)
 	}
@@ -90,7 +90,8 @@ func TestDoctorOnHostRights(t *testing.T) {
 		{jobs, []string{"--loops", "webhook_router"}, "ok", "all that a worker host needs: dot_executor", ""},
 		{all, nil, "ok", "all that a worker host needs: dot_executor, webhook_worker", ""},
 		{owner, nil, "ok", "this login has the rights of the schema's owner, with which a worker host runs; in production give hosts a login with dot_executor, webhook_worker alone", ""},
-		{idle, nil, "note", "a worker host with this login runs no loop: it lacks dot_executor, webhook_worker (a member does not inherit the rights)", "GRANT dot_executor, webhook_worker TO " + idle + " WITH INHERIT TRUE, before PostgreSQL 16 ALTER ROLE " + idle + " INHERIT"},
+		{idle, nil, "note", "a worker host with this login runs no loop: it lacks dot_executor, webhook_worker (it is a member of dot_executor, but does not inherit the rights)", "GRANT dot_executor, webhook_worker TO " + idle +
+			" WITH INHERIT TRUE, before PostgreSQL 16 GRANT dot_executor, webhook_worker TO " + idle + " and ALTER ROLE " + idle + " INHERIT"},
 		{all, handler, "note", "a worker host with this login claims no jobs as mailer, which belongs to " + group, "GRANT " + group + " TO " + all},
 	} {
 		f := doctorSays(t, "host rights", db.DSN(c.login), c.args...)
