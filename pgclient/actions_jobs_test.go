@@ -296,7 +296,7 @@ func TestSubscribePlan(t *testing.T) {
 	require.Zero(t, get[int](w, "SELECT count(*) FROM public.job_subscription"), "a plan changes nothing")
 	stale := plan(t, admin, request("kind", "kg.reindex", "parallel", "9"))
 	res := apply(t, admin, p)
-	require.Equal(t, map[string]string{"kg_1": "created"}, outcomes(res.Results))
+	require.Equal(t, map[string]string{"kg_1": "created kg.reindex in every domain"}, outcomes(res.Results))
 	require.NotZero(t, res.AuditID)
 	res = apply(t, admin, stale)
 	require.Contains(t, res.Refused, "changed since the preview, last by ann")
@@ -309,7 +309,7 @@ func TestSubscribePlan(t *testing.T) {
 	stale = plan(t, admin, request("kind", "kg.reindex", "enabled", "false"))
 	require.Contains(t, lines(stale), "governs nothing while it is disabled")
 	require.Contains(t, lines(stale), "waiting 4 jobs that it would admit")
-	require.Equal(t, map[string]string{"kg_1": "changed"}, outcomes(apply(t, admin, p).Results))
+	require.Equal(t, map[string]string{"kg_1": "changed kg.reindex in every domain"}, outcomes(apply(t, admin, p).Results))
 	require.Contains(t, apply(t, admin, stale).Refused, "changed since the preview")
 
 	p = plan(t, admin, request())
@@ -362,7 +362,7 @@ func TestJobSubscriptionDisabledAndEnabled(t *testing.T) {
 	made := apply(t, admin, plan(t, admin, queue.Request{Action: queue.ActJobSubscribe, Targets: []string{"kg_1"}, Reason: "r", Args: map[string]string{
 		"kind": "kg.reindex", "floor": "7", "parallel": "3", "notes": "ask bob",
 	}}))
-	require.Equal(t, map[string]string{"kg_1": "created"}, outcomes(made.Results))
+	require.Equal(t, map[string]string{"kg_1": "created kg.reindex in every domain"}, outcomes(made.Results))
 	id := get[string](w, "SELECT subscription_id::text FROM public.job_subscription")
 	turn := func(a queue.ActionID) queue.Request {
 		return queue.Request{Action: a, Targets: []string{id}, Reason: "too fast"}

@@ -158,6 +158,7 @@ type found struct {
 	state string // as Plan.Expect has the state that the preview saw
 	since string // what is known about a change since the preview, such as "last by ben"; "" = nothing
 	done  string // the outcome if the change is not refused
+	of    string // what was changed, in the outcome; "" = the target says it
 }
 
 // changed refuses an action because of a change since the preview, and writes that into the audit.
@@ -187,10 +188,14 @@ func (c *Planner) applySeen(ctx context.Context, p queue.Plan, res *queue.Result
 		why := what + " was changed since the preview" + queue.Choose(f.since == "", "", ", ") + f.since + ": plan the change again"
 		f.answer, err = c.changed(ctx, action, target, p.Request.Actor, reason, why)
 	}
-	if err == nil {
-		recordOne(res, id, f.done, f.answer)
+	if err != nil {
+		return err
 	}
-	return err
+	recordOne(res, id, f.done, f.answer)
+	if !f.Refused {
+		res.Results[0].Why = queue.Clean(f.of)
+	}
+	return nil
 }
 
 // applyMany calls an action function for many targets and records the outcome of each.

@@ -160,7 +160,7 @@ func planSubscribe(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	p.Count, p.Expect = 1, a.Before.seen()
 	p.Lines = append(p.Lines, line("executor", "%s (%s)", p.Request.Targets[0], a.After.ExecutorKind),
-		line("for", "%s in %s", orEvery(p.Request.Args["kind"], "every kind"), orEvery(p.Request.Args["domain"], "every domain")),
+		line("for", "%s", claims(p.Request)),
 		line("before", "%s", a.Before), line("after", "%s", a.After))
 	if err := c.governs(ctx, p, a.After); err != nil || !a.After.Enabled {
 		return err
@@ -222,6 +222,11 @@ func fillJobSubscription(ctx context.Context, c *Planner, r queue.Request) error
 		}
 	}
 	return nil
+}
+
+// claims says which jobs a subscription is about.
+func claims(r queue.Request) string {
+	return orEvery(r.Args["kind"], "every kind") + " in " + orEvery(r.Args["domain"], "every domain")
 }
 
 func orEvery(name, every string) string {
@@ -309,7 +314,7 @@ func applySubscribe(ctx context.Context, c *Planner, p queue.Plan, res *queue.Re
 		if err := tx.QueryRow(ctx, setJobSubscription, append(args, false)...).Scan(&a); err != nil {
 			return f, err
 		}
-		f = found{answer: answer{Refusal: a.Refusal}, state: a.Before.seen(), done: "created"}
+		f = found{answer: answer{Refusal: a.Refusal}, state: a.Before.seen(), done: "created", of: claims(p.Request)}
 		if a.Before != nil {
 			f.done, f.since = "changed", "last by "+cmp.Or(a.Before.UpdatedBy, a.Before.RegisteredBy, "an unknown actor")
 		}

@@ -134,7 +134,7 @@ func planRouting(ctx context.Context, c *Planner, p *queue.Plan) error {
 func applyRouting(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result) error {
 	return c.applySeen(ctx, p, res, p.Request.Targets[0], "the route or consumer", func(tx pgx.Tx) (found, error) {
 		a, err := setRouting(ctx, tx, p.Request, false)
-		f := found{answer: answer{Refusal: a.Refusal}, state: a.Before.seen(), done: "created"}
+		f := found{answer: answer{Refusal: a.Refusal}, state: a.Before.seen(), done: "created", of: a.After.String()}
 		if a.Before != nil {
 			f.done, f.since = "changed", "last by "+a.Before.UpdatedBy
 		}

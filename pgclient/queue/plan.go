@@ -109,7 +109,7 @@ type PlanLine struct {
 type Outcome struct {
 	ID      string `json:"id"`
 	Outcome string `json:"outcome"`          // what was done (requeued, acked, …), would_…, skipped, refused
-	Why     Text   `json:"why,omitzero"`     // why it was skipped or refused
+	Why     Text   `json:"why,omitzero"`     // why it was skipped or refused, or what was done
 	NewID   string `json:"new_id,omitempty"` // the saga or job that was made or deleted
 }
 
