@@ -244,20 +244,28 @@ func TestLeaseReleasePlan(t *testing.T) {
 	kind(t, queue.KindUsage, err)
 }
 
-// A job subscription that somebody else creates or changes at the same time is not overwritten.
-func TestSubscribeAtOnce(t *testing.T) {
+// What somebody else creates or changes at the same time is not overwritten.
+func TestChangedAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.silent("kg_1", 1)
 	admin := w.client("queue_viewer", "workflow_admin")
-	p := plan(t, admin, queue.Request{Action: queue.ActJobSubscribe, Targets: []string{"kg_1"}, Args: map[string]string{"kind": "kg.reindex", "parallel": "9"}, Reason: "r"})
+	subscribe := queue.Request{Action: queue.ActJobSubscribe, Targets: []string{"kg_1"}, Args: map[string]string{"kind": "kg.reindex", "parallel": "9"}, Reason: "r"}
+	schedule := queue.Request{Action: queue.ActFlagSet, Targets: []string{"queue.retry.schedule.kg.reindex"}, Args: map[string]string{"value": "9s"}, Reason: "r"}
 	other := w.db.Conn(t, pgtest.Login(t, w.db, "workflow_admin"))
-	for _, sql := range []string{
-		"SELECT public.fn_job_subscription_set('kg_1', 'kg.reindex', NULL, 0, 3, true, NULL, 'ben', 'r')",
-		"UPDATE public.job_subscription SET max_parallel = 4, updated_by = 'ben'",
+	for _, x := range []struct {
+		mine         queue.Request
+		theirs, want string
+	}{
+		{subscribe, "SELECT public.fn_job_subscription_set('kg_1', 'kg.reindex', NULL, 0, 3, true, NULL, 'ben', 'r')", "changed since the preview, last by ben"},
+		{subscribe, "UPDATE public.job_subscription SET max_parallel = 4, updated_by = 'ben'", "changed since the preview, last by ben"},
+		{schedule, "SELECT public.fn_dot_config_set('queue.retry.schedule.kg.reindex', '4s', 'ben', 'r')", `was changed to "4s" by ben`},
+		{schedule, "SELECT public.fn_dot_config_set('queue.retry.schedule.kg.reindex', '5s', 'ben', 'r')", `was changed to "5s" by ben`},
 	} {
+		p := plan(t, admin, x.mine)
+		require.Empty(t, p.Refused)
 		tx, err := other.Begin(t.Context())
 		require.NoError(t, err)
-		_, err = tx.Exec(t.Context(), sql)
+		_, err = tx.Exec(t.Context(), x.theirs)
 		require.NoError(t, err)
 		got := make(chan queue.Result, 1)
 		go func() {
@@ -269,10 +277,10 @@ func TestSubscribeAtOnce(t *testing.T) {
 			return get[bool](w, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')")
 		}, 2*time.Second, 10*time.Millisecond)
 		require.NoError(t, tx.Commit(t.Context()))
-		require.Contains(t, (<-got).Refused, "changed since the preview, last by ben", sql)
-		p = plan(t, admin, p.Request)
+		require.Contains(t, (<-got).Refused, x.want)
 	}
 	require.Equal(t, 4, get[int](w, "SELECT max_parallel FROM public.job_subscription"))
+	require.Equal(t, "5s", get[string](w, "SELECT value FROM public.dot_config WHERE key = 'queue.retry.schedule.kg.reindex'"))
 }
 
 func TestSubscribePlan(t *testing.T) {

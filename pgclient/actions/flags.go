@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/queue"
@@ -51,7 +52,7 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 	p.Count = 1
 	p.Lines = append(p.Lines, line("flag", "%s", key))
 	if at == nil { // a retry schedule for one kind or subscription that does not exist yet
-		value, kind = queue.Clean("default"), queue.Clean(scheduleKind)
+		value, kind, p.Expect = queue.Clean("default"), queue.Clean(scheduleKind), notFound
 		p.Lines = append(p.Lines, line("now", "the default schedule"))
 	} else {
 		p.Expect = at.UTC().Format(time.RFC3339Nano)
@@ -158,13 +159,17 @@ func applySet(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result, 
 	if err != nil {
 		return err
 	}
-	var expect *time.Time
-	if p.Expect != "" {
+	var expect pgtype.Timestamptz
+	switch p.Expect {
+	case "":
+	case notFound: // whatever is there by now is later
+		expect = pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
+	default:
 		at, err := time.Parse(time.RFC3339Nano, p.Expect)
 		if err != nil {
 			return err
 		}
-		expect = &at
+		expect = pgtype.Timestamptz{Time: at, Valid: true}
 	}
 	a, err := c.call(ctx, "SELECT public.fn_dot_config_set($1::text, $2::text, $3::text, $4::text, clock_timestamp() + make_interval(secs => $5), $6::timestamptz)",
 		key, to, p.Request.Actor, p.Request.Reason, expires, expect)

@@ -341,9 +341,11 @@ BEGIN
   IF p_key IS NULL OR p_value IS NULL THEN
     RAISE EXCEPTION 'p_key and p_value must not be null' USING ERRCODE = '22023';
   END IF;
-  -- Flags that are validated against each other are locked together, in key order.
+  -- Flags that are validated against each other are locked together, in key order; so is the flag of all kinds or
+  -- subscriptions, because a schedule for one has no row at first.
   PERFORM 1 FROM public.dot_config
-  WHERE key = p_key OR (p_key = ANY (c_coupled) AND key = ANY (c_coupled)) ORDER BY key FOR UPDATE;
+  WHERE key = p_key OR starts_with(p_key, key || '.') OR (p_key = ANY (c_coupled) AND key = ANY (c_coupled))
+  ORDER BY key FOR UPDATE;
   SELECT * INTO v_row FROM public.dot_config WHERE key = p_key;
   SELECT * INTO v_rule FROM public.fn_cfg_rule(p_key);
 
