@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -53,9 +54,17 @@ var usual = map[string]string{
 	"fn_payload_masked.p_kind": "'event'", "fn_payload_reveal.p_kind": "'event'", "fn_queue_health_rows.p_jobs": "'{}'", "fn_iu_route_worker_run.p_worker_name": "'iu_outbound_default'",
 }
 
-func TestTextsOfLoginsAreBounded(t *testing.T) {
+// logins calls the functions that logins may call, each as a login that has all roles.
+type logins struct {
+	*core
+	conn      *pgx.Conn
+	login     string
+	functions map[string][]argument // an argument without a name: the function has none
+}
+
+func newLogins(t *testing.T) *logins {
+	t.Helper()
 	c := newCore(t)
-	ctx := t.Context()
 	c.exec("SELECT public.fn_queue_executor_register('e1', 'DOT', '{iu}', 60, 300, 'dot_executor', 'ann')")
 	c.exec("SELECT public.fn_queue_host_register('h1', '00000000-0000-4000-8000-000000000001', 'v', '{}')")
 	c.exec("SELECT public.fn_iu_draft_create((public.fn_iu_save('u', 'b', 'ann') ->> 'unit_id')::uuid, 'b', 'ann')")
@@ -63,41 +72,47 @@ func TestTextsOfLoginsAreBounded(t *testing.T) {
 	c.exec("UPDATE public.dot_config SET value = 'true' WHERE key IN ('queue.job_substrate.enabled', 'queue.dlq.replay_enabled')")
 	c.exec("INSERT INTO public.subscriptions (event_type, callback_url) VALUES ('order', 'https://example.com/hook')")
 	c.exec("INSERT INTO public.events (event_type, payload) VALUES ('order', '{}')")
-	login := pgtest.Login(t, c.db, schema.Roles()...)
-	c.exec("UPDATE public.queue_host SET db_role = $1", login)
+	l := &logins{core: c, conn: c.db.Conn(t, ""), login: pgtest.Login(t, c.db, schema.Roles()...), functions: map[string][]argument{}}
+	c.exec("UPDATE public.queue_host SET db_role = $1", l.login)
 
-	rows, err := c.root.Query(ctx, `SELECT p.proname::text, COALESCE(a.name, ''), COALESCE(format_type(a.type, NULL), '')
+	rows, err := c.root.Query(t.Context(), `SELECT p.proname::text, COALESCE(a.name, ''), COALESCE(format_type(a.type, NULL), '')
 		FROM pg_proc p LEFT JOIN LATERAL unnest(p.proargnames[1:p.pronargs], p.proargtypes::oid[]) AS a (name, type) ON true
-		WHERE `+publicFunctions+` AND p.prokind = 'f' AND has_function_privilege($1, p.oid, 'EXECUTE') ORDER BY p.proname`, login)
+		WHERE `+publicFunctions+` AND p.prokind = 'f' AND has_function_privilege($1, p.oid, 'EXECUTE') ORDER BY p.proname`, l.login)
 	require.NoError(t, err)
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[argument])
 	require.NoError(t, err)
-	functions := map[string][]argument{}
 	for _, a := range all {
-		functions[a.Function] = append(functions[a.Function], a)
+		l.functions[a.Function] = append(l.functions[a.Function], a)
 	}
-	require.Greater(t, len(functions), 80)
-
-	conn := c.db.Conn(t, "")
-	_, err = conn.Exec(ctx, bounded)
+	require.Greater(t, len(l.functions), 80)
+	_, err = l.conn.Exec(t.Context(), bounded)
 	require.NoError(t, err)
-	for _, name := range slices.Sorted(maps.Keys(functions)) {
-		args := functions[name]
-		call := func(set int, value string) (string, error) {
-			var list []string
-			for i, a := range args {
-				if a.Name == "" {
-					continue
-				}
-				v := first(usual[name+"."+a.Name], usual[a.Name], usual[a.Type], "NULL")
-				if i == set {
-					v = value
-				}
-				list = append(list, fmt.Sprintf("%s => (%s)::%s", a.Name, v, a.Type))
-			}
-			return tooLong(ctx, t, conn, login, fmt.Sprintf("SELECT public.%s(%s)", name, strings.Join(list, ", ")))
+	return l
+}
+
+// call calls a function with usual arguments, but argument number set has this value; it returns
+// the columns in which the call stored a value that is too long, and undoes the call.
+func (l *logins) call(function string, set int, value string) (stored string, err error) {
+	l.t.Helper()
+	var list []string
+	for i, a := range l.functions[function] {
+		if a.Name == "" {
+			continue
 		}
-		_, err := call(-1, "")
+		v := first(usual[function+"."+a.Name], usual[a.Name], usual[a.Type], "NULL")
+		if i == set {
+			v = value
+		}
+		list = append(list, fmt.Sprintf("%s => (%s)::%s", a.Name, v, a.Type))
+	}
+	return tooLong(l.t.Context(), l.t, l.conn, l.login, fmt.Sprintf("SELECT public.%s(%s)", function, strings.Join(list, ", ")))
+}
+
+func TestTextsOfLoginsAreBounded(t *testing.T) {
+	l := newLogins(t)
+	for _, name := range slices.Sorted(maps.Keys(l.functions)) {
+		args := l.functions[name]
+		_, err := l.call(name, -1, "")
 		if name == "fn_queue_scheduler_claim" {
 			require.ErrorContains(t, err, "42501", "nothing of a login's own call is stored")
 			continue
@@ -120,7 +135,7 @@ func TestTextsOfLoginsAreBounded(t *testing.T) {
 				values = []string{fmt.Sprintf("array_fill(((%s)::%s)[1], ARRAY[20000])", v, a.Type)}
 			}
 			for _, value := range values {
-				stored, err := call(i, value)
+				stored, err := l.call(name, i, value)
 				if err != nil {
 					require.NotContains(t, err.Error(), "\n")
 					if len(err.Error()) > 500 {
@@ -134,6 +149,52 @@ func TestTextsOfLoginsAreBounded(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A login that passes NULL for an argument gets a sentence that says what is wrong, or the function
+// works without the argument.
+func TestNullsOfLoginsAreRefusedClearly(t *testing.T) {
+	l := newLogins(t)
+	for _, name := range slices.Sorted(maps.Keys(l.functions)) {
+		for i, a := range l.functions[name] {
+			if a.Name == "" || name == "fn_queue_scheduler_claim" { // nobody else may call that one, whatever the arguments
+				continue
+			}
+			if _, err := l.call(name, i, "NULL"); err != nil && !refusedClearly.MatchString(err.Error()) {
+				t.Errorf("%s with %s NULL: %v", name, a.Name, err)
+			}
+		}
+	}
+}
+
+// refusedClearly matches SQLSTATE and message of an invalid argument.
+var refusedClearly = regexp.MustCompile(`^22023 \S+ .*\S$`)
+
+// A name, a reason, an id or another text of only spaces, tabs and line breaks is refused or, where
+// it may be absent, counts as absent.
+func TestBlankTextsOfLoginsAreRefused(t *testing.T) {
+	l := newLogins(t)
+	everywhere := []string{"p_actor", "p_reason", "p_comment", "p_note", "p_label", "p_filter", "p_queue", "p_recipient_ref", "p_canonical_address", "p_body", "p_reader"}
+	here := []string{"fn_queue_executor_register.p_executor_id", "fn_queue_heartbeat_register.p_executor_id", "fn_queue_host_register.p_host_id", "fn_webhook_job_claim.p_worker_id",
+		"fn_consumer_set.p_consumer_id", "fn_event_type_set.p_event_type", "fn_event_subscription_add.p_event_type", "fn_event_subscription_add.p_event_stream",
+		"fn_event_subscription_add.p_scope_subject_table"}
+	absent := []string{"fn_dead_letter_resolve.p_note", "fn_queue_host_stop.p_reason", "fn_queue_tick_now.p_reason",
+		"fn_job_enqueue.p_actor"} // this one costs each job time
+	for _, name := range slices.Sorted(maps.Keys(l.functions)) {
+		for i, a := range l.functions[name] {
+			id := name + "." + a.Name
+			if !slices.Contains(everywhere, a.Name) && !slices.Contains(here, id) || slices.Contains(absent, id) || name == "fn_queue_scheduler_claim" {
+				continue
+			}
+			if _, err := l.call(name, i, `E' \t\r\n\x0b\f'`); err == nil || !refusedClearly.MatchString(err.Error()) {
+				t.Errorf("%s with a blank text: %v", id, err)
+			}
+		}
+	}
+	require.Equal(t, "vera\tv|", get[string](l.core, `SELECT public.fn_trimmed(E'\x0b\f vera\tv \r\n') || '|' || COALESCE(public.fn_trimmed(E'\t\n'), '')`), "letters stay")
+	c := l.core
+	c.exec(`SELECT public.fn_queue_mark(E'\tdeploy\n', E'\nann\t')`)
+	require.Equal(t, "deploy ann", get[string](c, "SELECT label || ' ' || created_by FROM public.queue_mark"))
 }
 
 func first(all ...string) string {

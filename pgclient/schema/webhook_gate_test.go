@@ -318,7 +318,7 @@ func TestWebhookRateLimitIsSet(t *testing.T) {
 			fails(t, admin, "22023", fmt.Sprintf(sql, bad), sub)
 		}
 	}
-	fails(t, admin, "22004", "SELECT public.fn_webhook_rate_limit_set(NULL, 5, 'ann', 'r')")
+	fails(t, admin, "22023", "SELECT public.fn_webhook_rate_limit_set(NULL, 5, 'ann', 'r')")
 	fails(t, admin, "22023", "SELECT public.fn_webhook_rate_limit_set($1, 6, 'ann', '')", sub)
 	fails(t, h.db.Pool(t, pgtest.Login(t, h.db, "dead_letter_operator", "queue_viewer")), "42501", "SELECT public.fn_webhook_rate_limit_set($1, 6, 'eve', 'r')", sub)
 	require.InDelta(t, 5, one[float64](h, "SELECT rate_limit_per_second FROM public.subscriptions"), 0)

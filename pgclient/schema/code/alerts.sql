@@ -258,13 +258,16 @@ CREATE OR REPLACE FUNCTION public.fn_queue_alert_ack(p_alert_key text, p_actor t
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
+  v_comment text := public.fn_trimmed(p_comment);
   v_alert public.v_queue_alert;
   v_expires timestamptz := clock_timestamp() + p_ttl;
   v_rule text;
   v_why text;
   v_audit bigint;
 BEGIN
-  IF COALESCE(btrim(p_comment), '') = '' OR length(p_comment) > 2000 THEN
+  IF p_alert_key IS NULL THEN
+    RAISE EXCEPTION 'p_alert_key must not be null' USING ERRCODE = '22023';
+  ELSIF v_comment IS NULL OR length(p_comment) > 2000 THEN
     RAISE EXCEPTION 'p_comment must have 1 to 2000 characters' USING ERRCODE = '22023';
   END IF;
   IF p_ttl IS NULL OR p_ttl < interval '1 second' OR p_ttl > interval '7 days' THEN
@@ -294,16 +297,16 @@ BEGIN
   IF v_rule IS NOT NULL THEN
     RETURN public.fn_operator_refused(
       p_action => 'ack'::text, p_target => COALESCE(v_alert.alert_key, left(p_alert_key, 300)), p_actor => v_actor,
-      p_reason => btrim(p_comment), p_rule => v_rule, p_why => v_why);
+      p_reason => v_comment, p_rule => v_rule, p_why => v_why);
   END IF;
   UPDATE public.queue_alert_ack SET cleared_at = clock_timestamp(),
     cleared_reason = CASE WHEN expires_at <= clock_timestamp() THEN 'expired' ELSE 'rose_to_critical' END
   WHERE alert_key = v_alert.alert_key AND cleared_at IS NULL;
   INSERT INTO public.queue_alert_ack (alert_key, subject, severity, acked_by, acked_at, comment, expires_at)
-  VALUES (v_alert.alert_key, v_alert.subject, v_alert.severity, v_actor, clock_timestamp(), btrim(p_comment),
+  VALUES (v_alert.alert_key, v_alert.subject, v_alert.severity, v_actor, clock_timestamp(), v_comment,
     v_expires);
   v_audit := public.fn_operator_audit(
-    p_action => 'ack', p_target => v_alert.alert_key, p_actor => v_actor, p_reason => btrim(p_comment),
+    p_action => 'ack', p_target => v_alert.alert_key, p_actor => v_actor, p_reason => v_comment,
     p_before => jsonb_build_object('state', v_alert.state, 'severity', v_alert.severity),
     p_after => jsonb_build_object('state', 'acked', 'expires_at', v_expires),
     p_filter => NULL::text, p_frozen_count => NULL::bigint, p_outcome => 'done'::text);
@@ -323,10 +326,13 @@ CREATE OR REPLACE FUNCTION public.fn_queue_alert_unack(p_alert_key text, p_actor
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
+  v_comment text := public.fn_trimmed(p_comment);
   v_alert public.v_queue_alert;
   v_audit bigint;
 BEGIN
-  IF COALESCE(btrim(p_comment), '') = '' OR length(p_comment) > 2000 THEN
+  IF p_alert_key IS NULL THEN
+    RAISE EXCEPTION 'p_alert_key must not be null' USING ERRCODE = '22023';
+  ELSIF v_comment IS NULL OR length(p_comment) > 2000 THEN
     RAISE EXCEPTION 'p_comment must have 1 to 2000 characters' USING ERRCODE = '22023';
   END IF;
   PERFORM 1 FROM public.dot_config c WHERE c.key = 'queue.backlog.critical_seconds' FOR UPDATE; -- as in the ack
@@ -340,13 +346,13 @@ BEGIN
   IF v_alert.state IS DISTINCT FROM 'acked' THEN
     RETURN public.fn_operator_refused(
       p_action => 'unack'::text, p_target => COALESCE(v_alert.alert_key, left(p_alert_key, 300)), p_actor => v_actor,
-      p_reason => btrim(p_comment), p_rule => 'not_acked'::text,
+      p_reason => v_comment, p_rule => 'not_acked'::text,
       p_why => format('alert %s is not acknowledged: there is nothing to withdraw', left(p_alert_key, 200)));
   END IF;
   UPDATE public.queue_alert_ack SET cleared_at = clock_timestamp(), cleared_reason = 'unacked'
   WHERE alert_key = v_alert.alert_key AND cleared_at IS NULL;
   v_audit := public.fn_operator_audit(
-    p_action => 'unack', p_target => v_alert.alert_key, p_actor => v_actor, p_reason => btrim(p_comment),
+    p_action => 'unack', p_target => v_alert.alert_key, p_actor => v_actor, p_reason => v_comment,
     p_before => jsonb_build_object('acked_by', v_alert.acked_by, 'expires_at', v_alert.ack_expires_at),
     p_after => jsonb_build_object('state', 'open'),
     p_filter => NULL::text, p_frozen_count => NULL::bigint, p_outcome => 'done'::text);

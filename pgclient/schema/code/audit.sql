@@ -53,14 +53,26 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_words IS 'A list as an English phrase: a, b and c. Internal.';
 
+-- fn_trimmed(text) → the text without spaces, tabs and line breaks at both ends; NULL = nothing is left. Internal.
+CREATE OR REPLACE FUNCTION public.fn_trimmed(p_text text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN NULLIF(btrim(p_text, E' \t\n\x0b\f\r'), '');
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_trimmed IS
+  'A text without spaces, tabs and line breaks at both ends; null if nothing is left. Internal.';
+
 -- fn_operator_actor(name) → the trimmed name of a person; raises 22023 unless it has 1 to 200 characters.
 CREATE OR REPLACE FUNCTION public.fn_operator_actor(p_actor text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_actor text := public.fn_trimmed(p_actor);
 BEGIN
-  IF COALESCE(btrim(p_actor), '') = '' OR length(p_actor) > 200 THEN
+  IF v_actor IS NULL OR length(p_actor) > 200 THEN
     RAISE EXCEPTION 'p_actor must name a person, with 1 to 200 characters' USING ERRCODE = '22023';
   END IF;
-  RETURN btrim(p_actor);
+  RETURN v_actor;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_operator_actor IS
@@ -69,12 +81,14 @@ COMMENT ON FUNCTION public.fn_operator_actor IS
 -- fn_operator_reason(text) → the trimmed reason; raises 22023 unless it has 1 to 2000 characters.
 CREATE OR REPLACE FUNCTION public.fn_operator_reason(p_reason text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_reason text := public.fn_trimmed(p_reason);
 BEGIN
-  IF COALESCE(btrim(p_reason), '') = '' OR length(p_reason) > 2000 THEN
+  IF v_reason IS NULL OR length(p_reason) > 2000 THEN
     RAISE EXCEPTION 'a reason is needed, with 1 to 2000 characters'
       USING ERRCODE = '22023', HINT = 'say why in p_reason, or with --reason of qtop';
   END IF;
-  RETURN btrim(p_reason);
+  RETURN v_reason;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_operator_reason IS

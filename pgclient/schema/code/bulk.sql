@@ -74,7 +74,7 @@ BEGIN
       THEN 'p_kind must be requeue_webhook, replay_job, replay_event or resolve'
     WHEN p_ids IS NULL OR cardinality(p_ids) NOT BETWEEN 1 AND 1000000 OR array_ndims(p_ids) <> 1
       THEN 'p_ids must hold 1 to 1000000 ids'
-    WHEN COALESCE(btrim(p_filter), '') = '' OR length(p_filter) > 10000
+    WHEN public.fn_trimmed(p_filter) IS NULL OR length(p_filter) > 10000
       THEN 'p_filter must have 1 to 10000 characters: write down the filter that the ids were selected with'
     WHEN p_rate IS NULL OR p_rate NOT BETWEEN 0.01 AND 1000 THEN 'p_rate must be 0.01 to 1000 items per second'
     WHEN v_brake NOT BETWEEN 0 AND 100 THEN 'p_brake_percent must be 0 to 100'
@@ -97,7 +97,7 @@ BEGIN
   INSERT INTO public.queue_bulk_operation (kind, filter, created_by, reason, state_by, rate_per_second,
     brake_percent, canary,
     canary_passed, frozen_count)
-  VALUES (p_kind, btrim(p_filter), v_actor, v_reason, v_actor, p_rate, v_brake, v_canary, v_canary = 0,
+  VALUES (p_kind, public.fn_trimmed(p_filter), v_actor, v_reason, v_actor, p_rate, v_brake, v_canary, v_canary = 0,
     cardinality(p_ids))
   RETURNING operation_id INTO v_id;
   INSERT INTO public.queue_bulk_operation_item (operation_id, item_no, target, subscription_id)
@@ -111,7 +111,7 @@ BEGIN
   UPDATE public.queue_bulk_operation SET frozen_count = v_n WHERE operation_id = v_id;
   v_audit := public.fn_operator_audit(
     p_action => 'bulk_plan', p_target => 'operation ' || v_id, p_actor => v_actor, p_reason => v_reason,
-    p_filter => btrim(p_filter), p_frozen_count => v_n::bigint,
+    p_filter => public.fn_trimmed(p_filter), p_frozen_count => v_n::bigint,
     p_after => jsonb_build_object('kind', p_kind, 'rate_per_second', p_rate, 'brake_percent', v_brake, 'canary',
       v_canary), p_before => NULL::jsonb, p_outcome => 'done'::text, p_operation_id => v_id);
   RETURN jsonb_build_object('operation_id', v_id, 'frozen_count', v_n, 'state', 'planned', 'audit_id', v_audit);

@@ -99,8 +99,8 @@ BEGIN
       USING ERRCODE = '22023';
   ELSIF p_event_domain !~ '^[a-z][a-z0-9_]{0,50}$' THEN
     RAISE EXCEPTION 'p_event_domain must match ^[a-z][a-z0-9_]{0,50}$ or be null' USING ERRCODE = '22023';
-  ELSIF length(p_event_type) NOT BETWEEN 1 AND 200 OR length(p_event_stream) NOT BETWEEN 1 AND 200
-    OR length(p_scope_subject_table) NOT BETWEEN 1 AND 200 THEN
+  ELSIF EXISTS (SELECT FROM unnest(ARRAY[p_event_type, p_event_stream, p_scope_subject_table]) x
+      WHERE length(x) > 200 OR x IS NOT NULL AND public.fn_trimmed(x) IS NULL) THEN
     RAISE EXCEPTION 'type, stream and subject table must have 1 to 200 characters or be null' USING ERRCODE = '22023';
   ELSIF jsonb_typeof(v_filter) <> 'object' OR length(v_filter::text) > 1000 THEN
     RAISE EXCEPTION 'p_scope_filter must be a JSON object of at most 1000 characters' USING ERRCODE = '22023';

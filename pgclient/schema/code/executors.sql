@@ -70,8 +70,7 @@ DECLARE
   v_domain text;
   v_audit bigint;
 BEGIN
-  IF COALESCE(btrim(p_executor_id), '') = '' OR length(p_executor_id) > 200
-    OR p_executor_id <> btrim(p_executor_id) THEN
+  IF (p_executor_id = public.fn_trimmed(p_executor_id) AND length(p_executor_id) <= 200) IS NOT TRUE THEN
     RAISE EXCEPTION 'p_executor_id must have 1 to 200 characters and no leading or trailing spaces'
       USING ERRCODE = '22023';
   END IF;
@@ -180,7 +179,9 @@ DECLARE
   v_why text;
   v_audit bigint;
 BEGIN
-  IF COALESCE(v_owner, '') = '' OR to_regrole(quote_ident(v_owner)) IS NULL THEN
+  IF p_executor_id IS NULL THEN
+    RAISE EXCEPTION 'p_executor_id must not be null' USING ERRCODE = '22023';
+  ELSIF COALESCE(v_owner, '') = '' OR to_regrole(quote_ident(v_owner)) IS NULL THEN
     RAISE EXCEPTION 'role % does not exist: p_owner_role must name the login or the group of the executor''s hosts',
       quote_literal(left(COALESCE(p_owner_role, ''), 63)) USING ERRCODE = '22023';
   END IF;
@@ -324,6 +325,9 @@ DECLARE
   v_why text;
   v_audit bigint;
 BEGIN
+  IF p_executor_id IS NULL THEN
+    RAISE EXCEPTION 'p_executor_id must not be null' USING ERRCODE = '22023';
+  END IF;
   -- a tick worker is refused, so its row needs no lock
   PERFORM 1 FROM public.queue_heartbeat WHERE executor_id = p_executor_id AND NOT tick_worker FOR UPDATE;
   SELECT * INTO v_row FROM public.queue_heartbeat WHERE executor_id = p_executor_id;

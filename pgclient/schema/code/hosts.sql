@@ -71,7 +71,7 @@ DECLARE
   v_tag text := CASE WHEN p_session_tag ~ '^[0-9a-f]{8,32}$'
     AND right(current_setting('application_name'), length(p_session_tag)) = p_session_tag THEN p_session_tag END;
 BEGIN
-  IF COALESCE(btrim(p_host_id), '') = '' OR length(p_host_id) > 200 OR p_instance IS NULL THEN
+  IF public.fn_trimmed(p_host_id) IS NULL OR length(p_host_id) > 200 OR p_instance IS NULL THEN
     RAISE EXCEPTION 'p_host_id (1 to 200 characters) and p_instance are needed' USING ERRCODE = '22023';
   END IF;
   IF v_clone IS NOT NULL THEN
@@ -195,7 +195,7 @@ BEGIN
   PERFORM public.fn_queue_loops_lock(v_loops || v_executor);
   UPDATE public.queue_host SET stopped_at = clock_timestamp(), last_seen_at = clock_timestamp(),
     last_loops = CASE WHEN last_loops <> '{}' THEN last_loops ELSE loops END, loops = '{}', in_flight = 0,
-    stop_reason = NULLIF(btrim(left(p_reason, 200)), '')
+    stop_reason = public.fn_trimmed(left(p_reason, 200))
   WHERE host_id = p_host_id AND instance = p_instance AND db_role = session_user;
   v_stopped := FOUND;
   PERFORM public.fn_queue_loops_ended(v_loops);

@@ -173,11 +173,13 @@ CREATE OR REPLACE TRIGGER trg_aa_iu_notif_draft AFTER INSERT ON public.iu_draft
 -- than most characters. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_text(p_name text, p_value text, p_most int) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_value text := public.fn_trimmed(p_value);
 BEGIN
-  IF COALESCE(btrim(p_value), '') = '' OR length(p_value) > p_most THEN
+  IF v_value IS NULL OR length(p_value) > p_most THEN
     RAISE EXCEPTION '% must have 1 to % characters', p_name, p_most USING ERRCODE = '22023';
   END IF;
-  RETURN btrim(p_value);
+  RETURN v_value;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_text IS 'Checks and trims a text argument. Internal.';
@@ -191,8 +193,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enab
 DECLARE
   v_address text := public.fn_iu_text('p_canonical_address', p_canonical_address, 500);
   v_actor text := public.fn_iu_text('p_actor', p_actor, 200);
-  v_document text := NULLIF(btrim(p_source_document_ref), '');
-  v_batch text := NULLIF(btrim(p_import_batch_ref), '');
+  v_document text := public.fn_trimmed(p_source_document_ref);
+  v_batch text := public.fn_trimmed(p_import_batch_ref);
   v_unit uuid;
   v_version uuid;
 BEGIN
@@ -229,6 +231,9 @@ DECLARE
   v_actor text := public.fn_iu_text('p_actor', p_actor, 200);
   v_id uuid;
 BEGIN
+  IF p_unit_id IS NULL THEN
+    RAISE EXCEPTION 'p_unit_id must not be null' USING ERRCODE = '22023';
+  END IF;
   PERFORM public.fn_iu_text('p_body', p_body, 1000000);
   INSERT INTO public.iu_comment (unit_id, body, created_by)
   SELECT u.id, p_body, v_actor FROM public.information_unit u WHERE u.id = p_unit_id RETURNING id INTO v_id;
@@ -249,6 +254,9 @@ DECLARE
   v_actor text := public.fn_iu_text('p_actor', p_actor, 200);
   v_id uuid;
 BEGIN
+  IF p_unit_id IS NULL THEN
+    RAISE EXCEPTION 'p_unit_id must not be null' USING ERRCODE = '22023';
+  END IF;
   PERFORM public.fn_iu_text('p_body', p_body, 1000000);
   INSERT INTO public.iu_draft (unit_id, body, created_by)
   SELECT u.id, p_body, v_actor FROM public.information_unit u WHERE u.id = p_unit_id RETURNING id INTO v_id;
@@ -272,6 +280,9 @@ DECLARE
   v_version uuid;
   v_seq int;
 BEGIN
+  IF p_draft_id IS NULL THEN
+    RAISE EXCEPTION 'p_draft_id must not be null' USING ERRCODE = '22023';
+  END IF;
   -- lock the unit first, so that two of its drafts do not become the same version
   PERFORM 1 FROM public.information_unit u WHERE u.id = (SELECT d.unit_id FROM public.iu_draft d
     WHERE d.id = p_draft_id) FOR NO KEY UPDATE;

@@ -202,8 +202,8 @@ COMMENT ON FUNCTION public.fn_event_emit IS
 
 -- fn_iu_emit_event(…) → {event_id, event_domain, event_type}; with an idempotency key also created: false = this login
 -- emitted the event before, with the same type and key. Raises 23503 = the type is not registered, 23514 = the payload
--- has a denied key, 22023 = a text is too long, 42501 = only qtop emits the type, 23505 = the key was used for other
--- content. No flag stops producers from emitting events.
+-- has a denied key, 22023 = a text is too long or missing, 42501 = only qtop emits the type, 23505 = the key was used
+-- for other content. No flag stops producers from emitting events.
 CREATE OR REPLACE FUNCTION public.fn_iu_emit_event(
   p_event_domain text, p_event_type text, p_event_stream text, p_delivery_lane text, p_event_severity text,
   p_event_subject_table text, p_event_subject_ref text, p_safe_payload jsonb DEFAULT '{}',
@@ -218,7 +218,10 @@ DECLARE
   v_same boolean;
   v_event jsonb;
 BEGIN
-  IF public.fn_event_ours(p_event_domain, p_event_type) THEN
+  IF num_nulls(p_event_domain, p_event_type, p_event_stream, p_delivery_lane, p_event_severity) > 0 THEN
+    RAISE EXCEPTION 'p_event_domain, p_event_type, p_event_stream, p_delivery_lane and p_event_severity must not be '
+      'null' USING ERRCODE = '22023';
+  ELSIF public.fn_event_ours(p_event_domain, p_event_type) THEN
     RAISE EXCEPTION 'events %/% are emitted by qtop alone', p_event_domain, p_event_type
       USING ERRCODE = '42501', HINT = 'emit another event type';
   END IF;

@@ -95,8 +95,11 @@ BEGIN
       RAISE EXCEPTION 'p_kind must be event, dead_letter, event_outbox, event_dead_letter, job or job_dead_letter'
         USING ERRCODE = '22023';
     END IF;
+    IF p_id IS NULL THEN
+      RAISE invalid_text_representation;
+    END IF;
   EXCEPTION WHEN invalid_text_representation OR numeric_value_out_of_range THEN
-    RAISE EXCEPTION 'p_id % is not the id of a payload of kind %', quote_literal(left(p_id, 60)), p_kind
+    RAISE EXCEPTION 'p_id % is not the id of a payload of kind %', quote_nullable(left(p_id, 60)), p_kind
       USING ERRCODE = '22023', HINT = 'event and dead_letter have numbers, the other kinds UUIDs';
   END;
   CASE p_kind

@@ -28,11 +28,11 @@ CREATE OR REPLACE FUNCTION public.fn_queue_mark(p_label text, p_actor text) RETU
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
-  v_label text := btrim(p_label);
+  v_label text := public.fn_trimmed(p_label);
   v_mark public.queue_mark;
   v_audit bigint;
 BEGIN
-  IF COALESCE(v_label, '') = '' OR length(v_label) > 200 THEN
+  IF v_label IS NULL OR length(v_label) > 200 THEN
     RAISE EXCEPTION 'p_label must have 1 to 200 characters, not %', length(COALESCE(v_label, ''))
       USING ERRCODE = '22023', HINT = 'write what happened, such as: deploy 4.2';
   END IF;

@@ -315,7 +315,7 @@ BEGIN
   v_answer := public.fn_queue_tick_run(p_worker_name, 'operator') #- '{result,log}';
   RETURN v_answer || jsonb_build_object('audit_id', public.fn_operator_audit(
     p_action => 'tick', p_target => p_worker_name, p_actor => v_actor,
-    p_reason => NULLIF(btrim(left(p_reason, 2000)), ''), p_before => jsonb_build_object('last_run_at', v_last),
+    p_reason => public.fn_trimmed(left(p_reason, 2000)), p_before => jsonb_build_object('last_run_at', v_last),
     p_after => v_answer - 'worker',
     p_outcome => CASE WHEN (v_answer ->> 'ran')::boolean THEN 'done' WHEN v_answer ? 'skipped' THEN 'skipped: '
       || (v_answer ->> 'skipped') ELSE 'failed' END, p_filter => NULL::text, p_frozen_count => NULL::bigint));

@@ -40,7 +40,7 @@ DECLARE
   v_operations bigint[];   -- bulk operations that have waiting jobs and tokens
   v_operation_tokens int[];
 BEGIN
-  IF p_worker_id IS NULL OR btrim(p_worker_id) = '' OR length(p_worker_id) > 200 THEN
+  IF p_worker_id IS NULL OR btrim(p_worker_id, E' \t\n\x0b\f\r') = '' OR length(p_worker_id) > 200 THEN
     RAISE EXCEPTION 'p_worker_id must have 1 to 200 characters' USING ERRCODE = '22023';
   END IF;
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 10000 THEN

@@ -259,7 +259,7 @@ DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
   v_ids bigint[] := public.fn_webhook_dead_letter_ids(p_dead_letter_ids);
-  v_note text := NULLIF(btrim(p_note), '');
+  v_note text := public.fn_trimmed(p_note);
   v_why text[];
 BEGIN
   IF p_resolution IS NULL OR p_resolution NOT IN ('abandoned', 'delivered_otherwise', 'duplicate') THEN

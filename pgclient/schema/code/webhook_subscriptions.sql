@@ -123,7 +123,7 @@ DECLARE
   v_audit bigint;
 BEGIN
   IF p_subscription_id IS NULL OR p_active IS NULL THEN
-    RAISE EXCEPTION 'p_subscription_id and p_active must not be null' USING ERRCODE = '22004';
+    RAISE EXCEPTION 'p_subscription_id and p_active must not be null' USING ERRCODE = '22023';
   END IF;
   IF p_active AND NOT v_dry THEN -- as in fn_webhook_subscription_add
     PERFORM public.fn_queue_lease_wait('subscriptions'::text);
@@ -205,7 +205,7 @@ DECLARE
   v_audit bigint;
 BEGIN
   IF p_subscription_id IS NULL THEN
-    RAISE EXCEPTION 'p_subscription_id must not be null' USING ERRCODE = '22004';
+    RAISE EXCEPTION 'p_subscription_id must not be null' USING ERRCODE = '22023';
   ELSIF (p_secret_ref ~ '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$' AND p_secret_ref !~* '^whsec_') IS NOT TRUE THEN
     RAISE EXCEPTION 'p_secret_ref must be the name under which hosts know a secret, not the secret'
       USING ERRCODE = '22023', HINT = 'write a ref of delivery.secrets in the configuration of the hosts';
@@ -278,7 +278,7 @@ DECLARE
   v_audit bigint;
 BEGIN
   IF p_subscription_id IS NULL THEN
-    RAISE EXCEPTION 'p_subscription_id must not be null' USING ERRCODE = '22004';
+    RAISE EXCEPTION 'p_subscription_id must not be null' USING ERRCODE = '22023';
   END IF;
   PERFORM public.fn_webhook_rate_admit('p_per_second'::text, p_per_second);
   SELECT s.* INTO v_row FROM public.subscriptions s WHERE s.id = p_subscription_id FOR NO KEY UPDATE;
@@ -332,13 +332,13 @@ DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_reason text := public.fn_operator_reason(p_reason);
   v_target text := public.fn_webhook_target(p_subscription_id);
-  v_answer text := left(COALESCE(NULLIF(btrim(p_answer), ''), 'no answer'), 300);
+  v_answer text := left(COALESCE(public.fn_trimmed(p_answer), 'no answer'), 300);
   v_row public.subscriptions;
   v_rule text;
   v_why text;
 BEGIN
   IF p_subscription_id IS NULL OR p_delivered IS NULL OR p_expect IS NULL THEN
-    RAISE EXCEPTION 'p_subscription_id, p_delivered and p_expect must not be null' USING ERRCODE = '22004';
+    RAISE EXCEPTION 'p_subscription_id, p_delivered and p_expect must not be null' USING ERRCODE = '22023';
   END IF;
   SELECT s.* INTO v_row FROM public.subscriptions s WHERE s.id = p_subscription_id FOR NO KEY UPDATE;
   IF v_row.id IS NULL THEN

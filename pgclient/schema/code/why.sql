@@ -381,14 +381,14 @@ COMMENT ON FUNCTION public.fn_why_events IS
 CREATE OR REPLACE FUNCTION public.fn_queue_why(p_queue text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
-  v_name text := btrim(p_queue);
+  v_name text := public.fn_trimmed(p_queue);
   v_found record;
   v_n int;
   v_all text;
   v_out jsonb;
   v_clone text := public.fn_queue_clone_of();
 BEGIN
-  IF COALESCE(v_name, '') = '' OR length(v_name) > 500 THEN
+  IF v_name IS NULL OR length(v_name) > 500 THEN
     RAISE EXCEPTION 'p_queue must name a queue, in 1 to 500 characters' USING ERRCODE = '22023';
   END IF;
   WITH known AS (
