@@ -142,7 +142,7 @@ func TestSuspensionEndsSlowly(t *testing.T) {
 	require.Zero(t, r.count())
 	began := time.Now()
 	w.exec("SELECT public.fn_endpoint_resume($1::bigint, 'ann', 'r')", sub)
-	eventually(t, func() bool { return r.count() >= 60 }, "nothing comes")
+	eventually(t, func() bool { return r.count() >= 70 }, "nothing comes")
 	require.LessOrEqual(t, densest(r.arrivals(began.Add(9*time.Second)), 5*time.Second), 12*5*10/10+1, "the rate doubles after 10 s")
 	w.set("webhook.slow_start.enabled", "false")
 	w.becomes(400, completed)
