@@ -13,7 +13,9 @@
 -- 3. A trigger on job_queue writes to job_watermark_below each job that is, or becomes again, claimable with a
 --    process_after over 0.5 s ago: retries, returned jobs, jobs of a transaction that began long ago. The look-up of
 --    step 2 begins at these, and readers take the lower of both. A job and its row become visible together. While no
---    watermarks are valid, fn_job_tick deletes the rows: the first watermarks are found from the head.
+--    watermarks are valid, fn_job_tick deletes the rows: the first watermarks are found from the head. It takes the
+--    lease job_watermark first, and deletes nothing if a call of fn_job_watermark_advance holds it: that call may have
+--    begun to find watermarks.
 -- 4. Step 2 waits at most 10 s for a transaction of step 1; after that the transaction is noted in late. When it has
 --    ended, no watermark is valid until all watermarks were found again from the head.
 -- 5. Watermarks are not valid if nobody has renewed them for 10 s, or if they were written in the future (the clock was
