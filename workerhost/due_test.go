@@ -119,3 +119,30 @@ func TestALockedJobDelaysNoOther(t *testing.T) {
 	require.NoError(t, tx.Rollback(t.Context()))
 	w.becomes(2, jobsOf, "succeeded")
 }
+
+// Nor does it delay a job that is enqueued later, without a wake signal, while the pauses between the
+// ticks for the locked job have become long.
+func TestALockedJobDelaysNoLaterJob(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 100, "queue.notify.bridge_enabled", "false")
+	due := func(kind string, in time.Duration) (id string, at time.Time) {
+		require.NoError(t, w.admin.QueryRow(t.Context(), "SELECT public.fn_job_enqueue($1, 'work', 'DOT', p_process_after => now() + $2::interval) ->> 'job_id', now() + $2::interval", kind, in).Scan(&id, &at))
+		return id, at
+	}
+	id, dueAt := due("locked", time.Second)
+	tx, err := w.admin.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM public.job_queue WHERE job_id = $1 FOR UPDATE", id)
+	require.NoError(t, err)
+	began := make(chan time.Time, 1)
+	w.jobs(workerhost.Options{}, map[string]handler.Handler{
+		"later":  handler.Func(func(context.Context, handler.Job) error { began <- time.Now(); return nil }),
+		"locked": handler.Func(func(context.Context, handler.Job) error { return nil }),
+	})
+	time.Sleep(time.Until(dueAt.Add(5500 * time.Millisecond))) // the pause is then 5 s
+	_, at := due("later", time.Second)
+	w.becomes(1, jobsOf, "succeeded")
+	require.Less(t, (<-began).Sub(at), 1500*time.Millisecond)
+	require.NoError(t, tx.Rollback(t.Context()))
+	w.becomes(2, jobsOf, "succeeded")
+}

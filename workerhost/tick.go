@@ -74,7 +74,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 		look = looks.C
 	}
 	looking := false                // a look is of use: the last tick did not fail, and its worker is on
-	var dueTold time.Time           // the next due time that the last tick told; zero = none
+	var dueTold, toldAt time.Time   // the next due time that the last tick told, and when it did, by the server's clock; zero = none
 	var started, nextTick time.Time // when the last tick began, and when the next one is due
 	afterQuick := false             // the next tick of the timer follows a quick run
 	overduePause := minGap          // doubles while work is due but the tick does not find it yet
@@ -100,8 +100,8 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 			if !looking {
 				continue
 			}
-			due, in, err := t.client.JobNextDue(ctx) // after an error, the next tick finds the job
-			if pgerror.NoFunction(err) {             // the database is of an older release
+			due, in, err := t.client.JobNextDue(ctx, dueTold, toldAt) // after an error, the next tick finds the job
+			if pgerror.NoFunction(err) {                              // the database is of an older release
 				look = nil
 			}
 			// a job that stays due is left to the pauses after ticks
@@ -115,7 +115,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 				source = "wake"
 			}
 		}
-		asWake, afterQuick, looking, dueTold = false, false, false, time.Time{}
+		asWake, afterQuick, looking, dueTold, toldAt = false, false, false, time.Time{}, time.Time{}
 		started = time.Now()
 		every := t.settings.every(l.Name)
 		next, foundWork, retry := every, false, false
@@ -151,7 +151,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 				asWake, afterQuick, next = true, true, min(next, fullRunAfter)
 			}
 			if due, remaining, after := untilDue(res); !due.IsZero() {
-				dueTold = due
+				dueTold, toldAt = due, due.Add(-remaining)
 				overduePause = min(2*overduePause, time.Minute)
 				if remaining > 0 || res.Result["promoted"] > 0 {
 					overduePause = minGap

@@ -184,13 +184,14 @@ func (c *Client) JobWatermarkAdvance(ctx context.Context) error {
 }
 
 // JobNextDue returns when the next job becomes due that is not claimable yet, by the server's clock,
-// and how long that is from now; due is zero if there is none.
-func (c *Client) JobNextDue(ctx context.Context) (due time.Time, in time.Duration, err error) {
+// and how long that is from now; due is zero if there is none. If that is the due time told, it
+// returns the first job that is due at since or later. Zero times exclude nothing.
+func (c *Client) JobNextDue(ctx context.Context, told, since time.Time) (due time.Time, in time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
 	var next *time.Time
 	var at time.Time
-	if err := c.pool.QueryRow(ctx, "SELECT next_due, at FROM public.fn_job_next_due()").Scan(&next, &at); err != nil || next == nil {
+	if err := c.pool.QueryRow(ctx, "SELECT next_due, at FROM public.fn_job_next_due($1::timestamptz, $2::timestamptz)", told, since).Scan(&next, &at); err != nil || next == nil {
 		return time.Time{}, 0, pgerror.Translate(err)
 	}
 	return *next, next.Sub(at), nil

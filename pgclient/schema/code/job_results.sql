@@ -334,13 +334,20 @@ GRANT EXECUTE ON FUNCTION public.fn_job_tick TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_tick IS
   'Tick job_queue_default: makes scheduled jobs and retries claimable when they are due.';
 
--- fn_job_next_due() → when the next job becomes due that is not claimable yet (NULL = none), and the server's time. It
--- returns the same as fn_job_tick, but locks and writes nothing, so that a host may ask once a second.
-CREATE OR REPLACE FUNCTION public.fn_job_next_due(OUT next_due timestamptz, OUT at timestamptz)
+-- fn_job_next_due(told, since) → when the next job becomes due that is not claimable yet (NULL = none), and the server's
+-- time. If that is still told, the next_due of a tick, it returns the first job that is due at since, the time of that
+-- tick, or later: jobs that were due before are locked by somebody and must not hide those that became due meanwhile.
+-- It locks and writes nothing, so that a host may ask once a second.
+CREATE OR REPLACE FUNCTION public.fn_job_next_due(p_told timestamptz, p_since timestamptz,
+  OUT next_due timestamptz, OUT at timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
 AS $$
 BEGIN
-  next_due := NULLIF(public.fn_job_unready_first(public.fn_job_unready_from()), 'infinity');
+  next_due := public.fn_job_unready_first(public.fn_job_unready_from());
+  IF next_due = p_told AND next_due < p_since THEN
+    next_due := public.fn_job_unready_first(p_since);
+  END IF;
+  next_due := NULLIF(next_due, 'infinity');
   at := clock_timestamp();
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_next_due TO :"dot_executor";
