@@ -93,3 +93,53 @@ func TestFirstTickFindsWhatNoHostHeard(t *testing.T) {
 	w.run(workerhost.Options{Loops: []string{"iu_outbound_default", "staging_outbound"}})
 	w.becomes(3, routedEvents)
 }
+
+// stubOrchestrator replaces the orchestrator by a function that returns the result of a full run, an
+// expression of SQL, and makes one job in each; a quick run finds nothing.
+func (w *world) stubOrchestrator(full string) {
+	w.t.Helper()
+	w.exec(`CREATE OR REPLACE FUNCTION public.fn_saga_orchestrator_run(p_limit int DEFAULT 1000, p_quick boolean DEFAULT false) RETURNS jsonb
+		LANGUAGE plpgsql SECURITY DEFINER AS $$
+		BEGIN
+			IF p_quick THEN
+				RETURN '{"jobs_created": 0}';
+			END IF;
+			RETURN jsonb_build_object('jobs_created', 1, 'at', clock_timestamp()) || ` + full + `;
+		END $$`)
+}
+
+// While retries become due so closely that some always are due when a run ends, the orchestrator runs
+// once a second.
+func TestDueTimesDuringAWaveOfRetries(t *testing.T) {
+	t.Parallel()
+	w := slowWorld(t, "queue.notify.bridge_enabled", "false")
+	w.stubOrchestrator("jsonb_build_object('next_due', clock_timestamp() - interval '1 millisecond')")
+	w.run(workerhost.Options{Loops: []string{"saga_orchestrator"}})
+	time.Sleep(14 * time.Second)
+	n, longest := w.int(runsOf, "saga_orchestrator"), w.text("SELECT max(at - before) FROM (SELECT at, lag(at) OVER (ORDER BY at) AS before FROM public.ran WHERE worker = 'saga_orchestrator') r")
+	t.Logf("%d runs in 14 s, %s between two of them at most", n, longest)
+	require.GreaterOrEqual(t, n, 11)
+}
+
+// A host keeps the due time that a full run told while quick runs follow, which do not read what is due
+// then, although full runs of other hosts come between them.
+func TestQuickRunsKeepTheDueTime(t *testing.T) {
+	t.Parallel()
+	w := slowWorld(t, "queue.notify.bridge_enabled", "true")
+	r := receive(t, ok)
+	w.subscribe("order", r.URL, nil)
+	w.stubOrchestrator("jsonb_build_object('next_due', clock_timestamp() + interval '8 seconds')")
+	w.run(workerhost.Options{Loops: []string{"webhook_router", "saga_orchestrator"}}).listens()
+	eventually(t, func() bool { return w.int(runsOf, "saga_orchestrator") > 0 }, "it does not run")
+	other := func() {
+		w.exec("UPDATE public.queue_tick_worker SET last_run_at = clock_timestamp() WHERE worker_name = 'saga_orchestrator'")
+	}
+	other()
+	w.events("order", 1) // the router wakes the orchestrator
+	for range 30 {
+		other()
+		time.Sleep(100 * time.Millisecond)
+	}
+	before := w.int(runsOf, "saga_orchestrator")
+	eventually(t, func() bool { return w.int(runsOf, "saga_orchestrator") > before }, "no run at the due time")
+}

@@ -75,6 +75,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 	}
 	looking := false                // a look is of use: the last tick did not fail, and its worker is on
 	var dueTold, toldAt time.Time   // the next due time that the last tick told, and when it did, by the server's clock; zero = none
+	var dueAt time.Time             // the next due time that the last run told which read everything, by this machine's clock; zero = none
 	var started, nextTick time.Time // when the last tick began, and when the next one is due
 	afterQuick := false             // the next tick of the timer follows a quick run
 	overduePause := minGap          // doubles while work is due but the tick does not find it yet
@@ -150,15 +151,23 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 			if res.Quick && needsFullRun(follows, res) {
 				asWake, afterQuick, next = true, true, min(next, fullRunAfter)
 			}
-			if due, remaining, after := untilDue(res); !due.IsZero() {
-				dueTold, toldAt = due, due.Add(-remaining)
+			due, remaining, after := untilDue(res)
+			switch {
+			case !due.IsZero():
+				dueTold, toldAt, dueAt = due, due.Add(-remaining), time.Now().Add(remaining)
 				overduePause = min(2*overduePause, time.Minute)
-				if remaining > 0 || res.Result["promoted"] > 0 {
+				if remaining > 0 || res.Work() > 0 {
 					overduePause = minGap
 				}
-				// a due job that somebody has locked does not delay those that become due later
+				// due work that somebody has locked does not delay what becomes due later
 				if remaining = max(min(max(remaining, overduePause), after), minGap); remaining < next {
 					asWake, afterQuick, next = true, false, remaining // sooner than a full run can have come between
+				}
+			case res.Ran && !res.Quick:
+				dueAt = time.Time{}
+			default: // this tick has not read everything
+				if in := time.Until(dueAt); in > 0 && in < next {
+					asWake, afterQuick, next = true, false, max(in, minGap)
 				}
 			}
 		}
