@@ -95,7 +95,7 @@ func eachFailure(err error, f func(*Failure)) {
 		for err != nil && left > 0 {
 			left--
 			var as *Failure
-			if e, ok := err.(interface{ As(target any) bool }); ok && e.As(&as) { //nolint:errorlint // it asks this error alone
+			if e, ok := err.(interface{ As(target any) bool }); ok && e.As(&as) {
 				f(as)
 				walk(as.Err)
 			}
