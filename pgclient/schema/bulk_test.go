@@ -485,6 +485,86 @@ func TestBulkWaitsForEndpoints(t *testing.T) {
 	}
 }
 
+// Jobs that wait for an endpoint that is limited, suspended or has an open circuit hold back no other
+// endpoint of their operation, which still runs at its own rate at most.
+func TestBulkEndpointsDoNotHoldBackOthers(t *testing.T) {
+	const items, rate, slice = 120, 20, 5 // a slice is 250 ms of the rate
+	for what, c := range map[string]struct {
+		slowed string
+		sent   int // to the slowed endpoint, with each slice
+	}{
+		"limit":      {"UPDATE public.subscriptions SET rate_limit_per_second = 4 WHERE id = $1", 1},
+		"suspension": {"INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, by) VALUES ($1, 'operator', 'eve')", 0},
+		"circuit": {`INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, until, by)
+			VALUES ($1, 'circuit', now() + interval '1 hour', 'webhook_worker')`, 0},
+	} {
+		t.Run(what, func(t *testing.T) {
+			h := newHooks(t)
+			h.flag("webhook.slow_start.enabled", "false")
+			slow, theirs := h.die("slow", items)
+			fine, others := h.die("fine", items)
+			h.exec("UPDATE public.subscriptions SET max_attempts = NULL")
+			b := h.started(append(theirs, others...), rate, 0, 0)
+			tick := func() {
+				for range 3 {
+					require.Equal(t, "40 0 0", b.tick(10))
+				}
+				h.step()
+			}
+			require.NoError(t, h.asOwner("INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, by) VALUES ($1, 'operator', 'eve')", fine))
+			tick()
+			waiting := func(sub int64) int {
+				return one[int](h, "SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Pending' AND subscription_id = $1", sub)
+			}
+			require.Equal(t, 5*rate, waiting(slow), "as many as the rate allows in 5 s")
+			require.NoError(t, h.asOwner("DELETE FROM public.webhook_endpoint_suspensions"))
+			require.NoError(t, h.asOwner(c.slowed, slow))
+			tick()
+			require.Equal(t, 5*rate, waiting(fine))
+
+			sent := map[int64]int{}
+			for slices := 0; sent[fine] < items; slices++ {
+				require.Less(t, slices, items/(slice-c.sent), "sent: %v", sent)
+				require.NoError(t, h.asOwner("UPDATE public.webhook_operation_bucket SET refilled_at = '-infinity'"))
+				require.NoError(t, h.asOwner("UPDATE public.webhook_rate_bucket SET refilled_at = '-infinity'"))
+				ls := h.claim(1000)
+				require.LessOrEqual(t, len(ls), slice)
+				for _, l := range ls {
+					sent[l.Subscribed]++
+				}
+				h.finish("", ls...)
+				h.step()
+			}
+			require.LessOrEqual(t, sent[slow], c.sent*items/(slice-c.sent))
+			if c.sent > 0 {
+				require.Positive(t, sent[slow])
+				require.Equal(t, 5*rate-sent[slow], waiting(slow), "its rate allows fewer than that in 5 s")
+			}
+		})
+	}
+}
+
+// Subscriptions of an endpoint in slow start share its tokens, and leave those of their operation to
+// other endpoints.
+func TestBulkSlowStartLeavesTokensToOthers(t *testing.T) {
+	h := newHooks(t)
+	slow, deadLetters := h.die("slow", 10)
+	_, too := h.die("too", 10)
+	fine, others := h.die("fine", 10)
+	b := h.started(append(append(deadLetters, too...), others...), 20, 0, 0)
+	require.Equal(t, "30 0 0", b.tick(10))
+	h.step()
+	h.exec("UPDATE public.subscriptions SET callback_url = 'http://127.0.0.2:1/hook' WHERE id = $1", fine)
+	require.NoError(t, h.asOwner(`INSERT INTO public.webhook_slow_start (endpoint, began_at, why, rate, step_at, refilled_at)
+		SELECT endpoint, now(), 'test', 4, now(), '-infinity' FROM public.subscriptions WHERE id = $1`, slow))
+	require.NoError(t, h.asOwner("UPDATE public.webhook_operation_bucket SET refilled_at = '-infinity'"))
+	sent := map[bool]int{}
+	for _, l := range h.claim(1000) {
+		sent[l.Subscribed == fine]++
+	}
+	require.Equal(t, map[bool]int{false: 1, true: 4}, sent)
+}
+
 // Every request that an operation causes counts against its rate, retries too; while it is paused,
 // no request is sent.
 func TestBulkRateAtTheSend(t *testing.T) {

@@ -167,10 +167,25 @@ BEGIN
       WHERE j.status = 'Pending' AND j.controlled AND j.subscription_id = q.sub AND j.operation_id IS NULL
       ORDER BY j.id LIMIT q.quota FOR UPDATE OF j SKIP LOCKED) p
   ), operated AS MATERIALIZED (
-    SELECT p.id, p.subscription_id FROM unnest(v_operations, v_operation_tokens) AS q (op, tokens) CROSS JOIN LATERAL (
+    -- of each operation its oldest jobs, within the quotas and the slow starts: jobs that one endpoint cannot get now
+    -- leave the tokens of the operation to the others
+    SELECT p.id, p.subscription_id FROM (
+      SELECT m.id FROM unnest(v_operations, v_operation_tokens) AS q (op, tokens) CROSS JOIN LATERAL (
+        SELECT w.id FROM (
+          SELECT v.id, row_number() OVER (PARTITION BY u.endpoint ORDER BY v.id) AS e,
+            v_slow_tokens[array_position(v_slow, u.endpoint)] AS slow
+          FROM (
+            SELECT j.id, j.subscription_id, v_quotas[array_position(v_subs, j.subscription_id)] AS quota,
+              row_number() OVER (PARTITION BY j.subscription_id ORDER BY j.id) AS n
+            FROM public.webhook_delivery_jobs j
+            WHERE j.status = 'Pending' AND j.operation_id = q.op AND j.subscription_id = ANY (v_subs)) v
+          LEFT JOIN LATERAL (SELECT x.endpoint::text FROM public.subscriptions x
+            WHERE v_slow IS NOT NULL AND x.id = v.subscription_id) u ON true
+          WHERE v.n <= v.quota) w
+        WHERE w.e <= COALESCE(w.slow, w.e) ORDER BY w.id LIMIT q.tokens) m
+      ORDER BY m.id) o CROSS JOIN LATERAL (
       SELECT j.id, j.subscription_id FROM public.webhook_delivery_jobs j
-      WHERE j.status = 'Pending' AND j.operation_id = q.op AND j.subscription_id = ANY (v_subs)
-      ORDER BY j.id LIMIT q.tokens FOR UPDATE OF j SKIP LOCKED) p
+      WHERE j.id = o.id AND j.status = 'Pending' FOR UPDATE OF j SKIP LOCKED) p
   ), paced AS (
     -- the jobs of both lists together stay within the quota of their subscription and the slow start of their endpoint
     SELECT b.id, b.subscription_id FROM (

@@ -291,7 +291,7 @@ DECLARE
   v_retried bigint;
   v_dead bigint;
   v_operations bigint[]; -- bulk operations with jobs to claim, and paused ones
-  v_remaining bigint[];  -- how many more jobs each may have
+  v_rates numeric[];     -- the rate of each; 0 if it is paused
   v_paused bigint[];     -- paused bulk operations: their jobs are not claimed
   v_from bigint;         -- id of the first job that was settled
   v_log jsonb;           -- retries and dead letters
@@ -385,7 +385,9 @@ BEGIN
     -- Usually once. Where the rate of an operation cut the share of a subscription, again without that operation: its
     -- sagas must not use up the share of others.
     FOR v_pass IN 1..20 LOOP
-      -- a bulk operation has as many jobs to claim as its rate allows in 5 s; a paused operation gets no more
+      -- A bulk operation has as many jobs to claim as its rate allows in 5 s, or, if that is less, the rate limit or the
+      -- slow start of the endpoint; this counts for each subscription, because the jobs of one that cannot be sent must
+      -- not hold back the others. A paused operation gets no more.
       WITH RECURSIVE waiting (op) AS (
         (SELECT j.operation_id FROM public.webhook_delivery_jobs j
           WHERE j.status = 'Pending' AND j.operation_id IS NOT NULL ORDER BY j.operation_id LIMIT 1)
@@ -395,10 +397,9 @@ BEGIN
         FROM waiting w WHERE w.op IS NOT NULL
       )
       SELECT array_agg(o.operation_id ORDER BY o.operation_id), array_agg(CASE WHEN o.state = 'paused' THEN 0
-          ELSE greatest(ceil(o.rate_per_second * 5) - (SELECT count(*) FROM public.webhook_delivery_jobs j
-            WHERE j.status = 'Pending' AND j.operation_id = o.operation_id), 0) END ORDER BY o.operation_id),
+          ELSE o.rate_per_second END ORDER BY o.operation_id),
         array_agg(o.operation_id) FILTER (WHERE o.state = 'paused')
-      INTO v_operations, v_remaining, v_paused FROM public.queue_bulk_operation o
+      INTO v_operations, v_rates, v_paused FROM public.queue_bulk_operation o
       WHERE o.operation_id IN (SELECT w.op FROM waiting w) OR o.state = ANY ('{planned,running,paused}'::text[])
         AND o.state = 'paused';
 
@@ -410,9 +411,16 @@ BEGIN
           WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id > w.sub
           ORDER BY s.subscription_id LIMIT 1)
         FROM waiting w WHERE w.sub IS NOT NULL
+      ), queued AS MATERIALIZED (
+        SELECT j.sub, array_agg(o.op) AS operations, array_agg(j.n) AS jobs
+        FROM unnest(v_operations) AS o (op) CROSS JOIN LATERAL (
+          SELECT x.subscription_id AS sub, count(*) AS n FROM public.webhook_delivery_jobs x
+          WHERE x.status = 'Pending' AND x.operation_id = o.op GROUP BY x.subscription_id) j
+        GROUP BY j.sub
       ), due AS MATERIALIZED (
         SELECT w.sub, g.gate, g.gate = 'half_open' OR g.rate_limit_per_second IS NOT NULL
-          OR g.slow_start_rate IS NOT NULL AS controlled
+          OR g.slow_start_rate IS NOT NULL AS controlled,
+          least(g.rate_limit_per_second, g.slow_start_rate)::numeric AS pace
         FROM waiting w JOIN public.v_webhook_gate g ON g.subscription_id = w.sub
         WHERE (v_subs IS NULL OR w.sub = ANY (v_subs))
           AND (g.gate = 'open' OR (g.gate = 'half_open' AND NOT EXISTS (
@@ -423,24 +431,28 @@ BEGIN
             WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = w.sub
             ORDER BY s.next_attempt_at LIMIT 1) <= v_now
       ), share AS (
-        SELECT sub, controlled, COALESCE(v_quotas[array_position(v_subs, sub)], CASE gate WHEN 'half_open' THEN 1
-          ELSE ceil(p_limit::numeric / (SELECT count(*) FROM due))::int END) AS quota
-        FROM due
+        SELECT d.sub, d.controlled, COALESCE(v_quotas[array_position(v_subs, d.sub)], CASE d.gate
+          WHEN 'half_open' THEN 1 ELSE ceil(p_limit::numeric / (SELECT count(*) FROM due))::int END) AS quota,
+          d.pace, j.operations, j.jobs
+        FROM due d LEFT JOIN queued j ON j.sub = d.sub
       ), front AS MATERIALIZED (
-        SELECT p.id, h.controlled, p.operation_id, h.sub, h.quota FROM share h CROSS JOIN LATERAL (
+        SELECT p.id, h.controlled, p.operation_id, h.sub, h.quota, h.pace,
+          COALESCE(h.jobs[array_position(h.operations, p.operation_id)], 0) AS jobs
+        FROM share h CROSS JOIN LATERAL (
           SELECT s.id, s.next_attempt_at, b.operation_id FROM public.webhook_delivery_sagas s
           LEFT JOIN public.dead_letter_requeues q ON q.dead_letter_id = s.requeued_from_dead_letter_id
           LEFT JOIN public.webhook_operation_bucket b ON b.operation_id = q.operation_id -- no row = no rate
           WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = h.sub
             AND s.next_attempt_at <= v_now
             AND (p_only IS NULL OR s.id = ANY (p_only)) AND s.id <> ALL (p_except)
-            AND COALESCE(v_remaining[array_position(v_operations, b.operation_id)] > 0, true)
+            AND (b.operation_id IS NULL
+              OR ceil(least(v_rates[array_position(v_operations, b.operation_id)], h.pace) * 5)
+                > COALESCE(h.jobs[array_position(h.operations, b.operation_id)], 0)) IS NOT FALSE
           ORDER BY s.next_attempt_at, s.id LIMIT h.quota FOR UPDATE OF s SKIP LOCKED) p
         LIMIT p_limit
       ), pick AS MATERIALIZED (
-        SELECT f.*, f.operation_id IS NULL OR f.n <= COALESCE(
-          v_remaining[array_position(v_operations, f.operation_id)], ceil(o.rate_per_second * 5)) AS may
-        FROM (SELECT f.*, row_number() OVER (PARTITION BY f.operation_id ORDER BY f.id) AS n FROM front f) f
+        SELECT f.*, f.operation_id IS NULL OR f.jobs + f.n <= ceil(least(o.rate_per_second, f.pace) * 5) AS may
+        FROM (SELECT f.*, row_number() OVER (PARTITION BY f.operation_id, f.sub ORDER BY f.id) AS n FROM front f) f
         LEFT JOIN public.queue_bulk_operation o ON o.operation_id = f.operation_id
       ), used AS MATERIALIZED (
         SELECT p.sub, p.quota, p.quota - (count(*) FILTER (WHERE p.may))::int AS remaining, bool_and(p.may) AS uncut,
