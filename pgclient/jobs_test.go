@@ -93,6 +93,19 @@ func TestJobCalls(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, other, 1)
 
+	// refused jobs are returned to the queue, for a while
+	low := 90
+	_, err = p.EnqueueMany(t.Context(), []enqueue.Job{{Kind: "c", Domain: "work", Executor: "DOT"}, {Kind: "c", Domain: "work", Executor: "DOT", Priority: &low}})
+	require.NoError(t, err)
+	some, exceptions, err := work.New(c).JobClaimExcept(t.Context(), work.Claim{Executor: "mine", Kinds: []string{"c"}, Most: 10},
+		func(j *work.Job) bool { return j.Priority == 100 }, time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, []any{1, 1, int32(90)}, []any{exceptions, len(some), some[0].Priority})
+	require.Equal(t, "f queued 0", text("SELECT concat_ws(' ', ready, status, attempts) FROM public.job_queue WHERE job_kind = 'c' AND priority = 100"))
+	gone, err := work.New(c).JobAck(t.Context(), leases(some))
+	require.NoError(t, err)
+	require.Empty(t, gone)
+
 	held := leases(jobs)
 	for _, call := range []func() ([]pgtype.UUID, error){
 		func() ([]pgtype.UUID, error) { return work.New(c).JobStart(t.Context(), held) },
@@ -112,7 +125,7 @@ func TestJobCalls(t *testing.T) {
 	lost, err := work.New(c).JobRenew(t.Context(), held)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []pgtype.UUID{held[0].ID, held[1].ID}, lost)
-	require.Equal(t, "a queued, a queued, a succeeded, b failed",
+	require.Equal(t, "a queued, a queued, a succeeded, b failed, c queued, c succeeded",
 		text("SELECT string_agg(job_kind || ' ' || status, ', ' ORDER BY job_kind, status) FROM public.v_job"))
 
 	s, err := work.New(c).JobStanding(t.Context(), "mine")

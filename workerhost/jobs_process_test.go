@@ -89,23 +89,32 @@ func TestJobsKilled(t *testing.T) {
 	}
 }
 
-// A job that kills its host is later run alone, so that it does not take other
-// jobs with it. After it has killed three hosts it is a dead letter; the other
-// jobs have lost no attempt.
+// A job that kills its host is a dead letter after three hosts. No other job becomes one with it: short
+// jobs lose no attempt, and jobs that run for longer than a suspect is isolated lose at most two
+// leases. Beside a suspect at its last lease, new jobs are worked on.
 func TestJobThatKillsItsHost(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 1000, "queue.tick.lease_reaper.interval_seconds", "1")
+	w.exec("SELECT public.fn_job_enqueue('long', 'work', 'DOT', p_priority => 300) FROM generate_series(1, 2)")
+	w.exec("SELECT public.fn_job_enqueue('kill', 'work', 'DOT', p_priority => 200, p_max_attempts => 10)")
 	w.enqueue("work", 40)
-	w.exec("SELECT public.fn_job_enqueue('kill', 'work', 'DOT', p_max_attempts => 10)")
+	const (
+		lastLong = "SELECT count(*)::int FROM public.job_queue WHERE job_kind = 'long' AND status = 'in_progress' AND lost_leases = 2"
+		newDone  = "SELECT count(*)::int FROM public.job_history WHERE priority = 150 AND status = 'succeeded'"
+	)
 	path := filepath.Join(t.TempDir(), "ledger")
-	deaths := 0
-	for left := 41; left > 0; {
+	deaths, beside := 0, false
+	for left := 43; left > 0; {
 		c := w.spawn(childSpec{
 			ID: fmt.Sprintf("w%d", deaths), Executor: "host", Concurrency: 8, Ledger: path, Took: 50 * time.Millisecond,
 			Loops: []string{"job_executor", "job_queue_default", "lease_reaper"},
 		})
 		eventually(t, func() bool {
 			left = w.int("SELECT count(*)::int FROM public.job_queue")
+			if !beside && w.int(lastLong) == 1 {
+				beside = true
+				w.exec("SELECT public.fn_job_enqueue('work', 'work', 'DOT', p_priority => 150) FROM generate_series(1, 10)")
+			}
 			select {
 			case <-c.done:
 				return true
@@ -115,14 +124,17 @@ func TestJobThatKillsItsHost(t *testing.T) {
 		}, "nothing is done")
 		if left > 0 {
 			deaths++
+			require.True(t, !beside || w.int(newDone) == 10, "no job was worked on beside a suspect")
 			w.exec("UPDATE public.job_lease SET lease_until = now() - interval '1 second'")
 			w.exec("UPDATE public.job_queue SET lease_until = now() - interval '1 second' WHERE lease_until IS NOT NULL")
 		}
 	}
 	require.Equal(t, 3, deaths)
 	require.Equal(t, "dead_letter LEASE_LOST_LIMIT 3", w.text("SELECT concat_ws(' ', status, failure_code, lost_leases) FROM public.job_history WHERE job_kind = 'kill'"))
-	require.Equal(t, 40, w.int(jobsOf, "succeeded"))
+	require.True(t, beside, "no long job lost two leases: nothing was tested")
+	require.Equal(t, 52, w.int(jobsOf, "succeeded"))
 	require.Equal(t, "0 1", w.text("SELECT max(attempts) || ' ' || max(lost_leases) FROM public.job_history WHERE job_kind = 'work'"), "neighbours")
+	require.Equal(t, 2, w.int("SELECT max(lost_leases)::int FROM public.job_history WHERE job_kind = 'long'"))
 }
 
 // After SIGTERM under load, jobs that can finish in time do so. All other jobs, including the

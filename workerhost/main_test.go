@@ -50,8 +50,8 @@ type childSpec struct {
 	Took        time.Duration
 }
 
-// handlers returns the handlers of a worker process: "work" runs for a while, "stuck" never
-// returns, and "kill" kills the process.
+// handlers returns the handlers of a worker process: "work" runs for a while, "long" for 5 s, "stuck"
+// never returns, and "kill" kills the process.
 func (s childSpec) handlers() (map[string]handler.Handler, error) {
 	if s.Ledger == "" {
 		return map[string]handler.Handler{}, nil
@@ -65,6 +65,10 @@ func (s childSpec) handlers() (map[string]handler.Handler, error) {
 			_, _ = fmt.Fprintln(ledger, "begin", job.ID)
 			time.Sleep(s.Took)
 			_, _ = fmt.Fprintln(ledger, "end", job.ID)
+			return nil
+		}),
+		"long": handler.Func(func(context.Context, handler.Job) error {
+			time.Sleep(5 * time.Second)
 			return nil
 		}),
 		"kill": handler.Func(func(_ context.Context, job handler.Job) error {

@@ -57,6 +57,39 @@ func (c *Client) JobClaim(ctx context.Context, claim Claim) ([]Job, error) {
 	return jobs, pgerror.Translate(err)
 }
 
+// JobClaimExcept leases jobs as JobClaim does, except those for which refuse returns true: before
+// the claim commits, they are returned to the queue for at least the time delay, without using up
+// an attempt. refused is their number.
+func (c *Client) JobClaimExcept(ctx context.Context, claim Claim, refuse func(*Job) bool, delay time.Duration) (jobs []Job, refused int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
+	defer cancel()
+	err = pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, ClaimSQL, claim.Executor, claim.Kinds, claim.Most, claim.After.argument())
+		if err != nil {
+			return err
+		}
+		all, err := ReadClaimed(rows, claim.Most)
+		if err != nil {
+			return err
+		}
+		var leases []JobLease
+		for i := range all {
+			if refuse(&all[i]) {
+				leases = append(leases, JobLease{ID: all[i].ID, Token: all[i].Token})
+			} else {
+				jobs = append(jobs, all[i])
+			}
+		}
+		if refused = len(leases); refused == 0 {
+			return nil
+		}
+		ids, tokens := columns(leases)
+		_, err = tx.Exec(ctx, "SELECT public.fn_job_put_off($1::uuid[], $2::uuid[], $3::double precision)", ids, tokens, delay.Seconds())
+		return err
+	})
+	return jobs, refused, pgerror.Translate(err)
+}
+
 // Payload is a payload that was read separately from its claim.
 type Payload struct {
 	Bytes    int64  // length of the payload as text

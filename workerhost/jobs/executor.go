@@ -93,7 +93,7 @@ func (e *executor) run(ctx context.Context) error {
 			}
 		}
 		e.standing.ask(ctx)
-		claiming := e.claimer.allow(!draining && e.standing.allowed() && !e.results.stuck() && !e.suspects.blocksClaims())
+		claiming := e.claimer.allow(!draining && e.standing.allowed() && !e.results.stuck() && !e.suspects.blocksClaims(), e.suspects.running())
 		if r := e.suspects.next(claiming); r != nil {
 			e.buffer.add([]*run{r})
 			e.workers.spawn()
@@ -119,7 +119,7 @@ func (e *executor) handleClaim(c *claim, handBack bool) {
 		e.l.Log.Warn("claim failed", "error", c.err.Error())
 		return // the next poll claims again
 	}
-	if len(c.jobs) == c.request.Most || c.request.After != nil {
+	if c.full() || c.request.After != nil {
 		// The queue may hold more jobs after the last key, and jobs that became visible before
 		// the key where this claim began: retries, higher priorities, rows of old transactions.
 		e.claimWanted = true
@@ -156,7 +156,7 @@ func (e *executor) finish(ctx context.Context) {
 	defer killing.Stop()
 	defer e.workers.kill()
 	abandon := time.After(remaining / 2) // do not wait longer for the claim: its connection may hang
-	for e.claimer.allow(false) {
+	for e.claimer.allow(false, runningSuspects{}) {
 		select {
 		case f := <-e.claimer.delivered:
 			e.handleClaim(f, true)

@@ -1,44 +1,73 @@
 package jobs
 
-import "time"
+import (
+	"slices"
+	"time"
 
-// isolateFor bounds how long a suspect waits for the other jobs to end, and then for how long no
-// other job starts beside it. A job that has run for longer does not kill its host at once.
-const isolateFor = 2 * time.Second
+	"github.com/qtop/qtop/pgclient/work"
+)
+
+const (
+	// isolateFor bounds how long a suspect waits for the other jobs to end, and then for how long no
+	// other job starts beside it. A job that has run for longer does not kill its host at once.
+	isolateFor = 2 * time.Second
+	// putOffFor is how long a suspect that a claim refused cannot be claimed.
+	putOffFor = 5 * time.Second
+)
 
 // suspects holds the claimed jobs that have lost a lease before: each of them may have killed its
-// former host. A host works on suspects one at a time:
+// former host. A suspect is at its last lease if the next lost lease makes it a dead letter. The
+// rules of a host:
 //
-//  1. While there is a suspect, nothing is claimed.
-//  2. The other jobs of its claim are worked on first. Further suspects are handed back, and no
-//     attempt is counted.
-//  3. The suspect begins when no other job is open in this process, or after isolateFor.
-//  4. Claims continue when the suspect has ended or has run for isolateFor. The first claim is
+//  1. The jobs of a claim that are not suspects are worked on first. One suspect waits, further
+//     suspects are handed back, and no attempt is counted. While a suspect waits, nothing is claimed.
+//  2. The suspect begins when no other job is open in this process, or after isolateFor, but not
+//     before the suspects that were handed back are in the queue again.
+//  3. Claims continue when the suspect has ended or has run for isolateFor. The first claim is
 //     limited to one job; the limit doubles with each claim in which there is no suspect.
+//  4. A suspect at its last lease is never open beside another suspect: while it is open, claims
+//     refuse all suspects; while another suspect is open, they refuse suspects at their last lease.
+//  5. A job that a claim refuses is returned to the queue in the transaction of the claim, so that it
+//     is never leased and a lost host cannot cost it a lease. No attempt is counted, and it can be
+//     claimed after putOffFor, by any host. Other jobs are claimed as usual.
 //
-// So if the suspect kills this host too, hardly any other job loses its lease because of it. Only
-// the owner of the loop uses suspects.
+// What the jobs beside a job that kills its host lose, on one host or on several:
+//
+//   - At the first kill it is no suspect: all jobs that are open in the process lose a lease.
+//   - At the second, a suspect beside it that is not at its last lease may lose its second lease,
+//     but only if both run for longer than isolateFor (rules 1 to 3).
+//   - At the third it is at its last lease: no suspect is open beside it (rule 4).
+//
+// So it costs another job two leases at most, and never makes it a dead letter, unless that job was
+// at its last lease before the first kill. A job that is no suspect loses its first lease. Jobs at their
+// last lease run one at a time in each process; everything else runs beside them.
+//
+// Only the owner of the loop uses suspects.
 type suspects struct {
 	*state
 	results   *results
-	waiting   []*run
-	firstAt   time.Duration // clock when the first job of waiting was claimed
-	started   *run
-	startedAt time.Duration // clock when the job started began
+	waiting   *run          // has not begun
+	waitsFrom time.Duration // clock when waiting was claimed
+	returned  []*run        // handed back because of waiting
+	begun     []*run        // have begun and are not settled
+	started   *run          // the last of begun, while nothing may be claimed because of it
+	startedAt time.Duration // clock when started began
 }
 
 // separate puts the suspects of a claim aside and returns the other jobs.
 func (s *suspects) separate(runs []*run) (others []*run) {
+	returned := len(s.returned)
 	for _, r := range runs {
-		if r.job.LostLeases == 0 {
+		switch {
+		case r.job.LostLeases == 0:
 			others = append(others, r)
-			continue
+		case s.waiting == nil:
+			s.waiting, s.waitsFrom = r, s.clock()
+		default:
+			s.returned = append(s.returned, r)
 		}
-		if len(s.waiting) == 0 {
-			s.firstAt = s.clock()
-		}
-		s.waiting = append(s.waiting, r)
 	}
+	s.results.handBack(s.returned[returned:])
 	return others
 }
 
@@ -47,26 +76,51 @@ func (s *suspects) blocksClaims() bool {
 	if s.started != nil && (s.started.isSettled() || s.clock()-s.startedAt > isolateFor) {
 		s.started = nil
 	}
-	return s.started != nil || len(s.waiting) > 0
+	return s.started != nil || s.waiting != nil
 }
 
-// next returns the suspect that may begin now, or nil. claiming reports that a claim is under
-// way.
+// next returns the suspect that may begin now, or nil. claiming reports that a claim is under way.
 func (s *suspects) next(claiming bool) *run {
-	if len(s.waiting) == 0 || s.started != nil || claiming || s.buffer.size() > 0 {
+	if s.waiting == nil || s.started != nil || claiming || s.buffer.size() > 0 {
 		return nil
 	}
-	if waitedLongEnough := s.clock()-s.firstAt > isolateFor; !waitedLongEnough && int(s.open.Load()) > len(s.waiting) {
+	s.returned = slices.DeleteFunc(s.returned, (*run).isSettled)
+	if waitedLongEnough := s.clock()-s.waitsFrom > isolateFor; len(s.returned) > 0 || !waitedLongEnough && s.open.Load() > 1 {
 		return nil
 	}
-	s.results.handBack(s.waiting[1:])
-	s.started, s.startedAt, s.waiting = s.waiting[0], s.clock(), nil
+	s.started, s.startedAt, s.waiting = s.waiting, s.clock(), nil
+	s.begun = append(s.begun, s.started)
 	return s.started
 }
 
-// clear removes and returns the suspects that have not begun.
-func (s *suspects) clear() []*run {
-	waiting := s.waiting
+// clear removes and returns the suspect that has not begun.
+func (s *suspects) clear() (waiting []*run) {
+	if s.waiting != nil {
+		waiting = []*run{s.waiting}
+	}
 	s.waiting = nil
 	return waiting
+}
+
+// running says which suspects have begun in this process and are not settled.
+func (s *suspects) running() (r runningSuspects) {
+	s.begun = slices.DeleteFunc(s.begun, (*run).isSettled)
+	for _, x := range s.begun {
+		r.any, r.last = true, r.last || atLastLease(x.job)
+	}
+	return r
+}
+
+// runningSuspects says which suspects are running: any at all, and one at its last lease.
+type runningSuspects struct{ any, last bool }
+
+// refuse reports whether the job must not be open beside the running suspects.
+func (r runningSuspects) refuse(j *work.Job) bool {
+	return j.LostLeases > 0 && (r.last || r.any && atLastLease(j))
+}
+
+// atLastLease reports whether the job becomes a dead letter when it loses another lease, as fn_job_reap
+// decides.
+func atLastLease(j *work.Job) bool {
+	return j.LostLeases >= 2 || j.LostLeases > 0 && j.Attempts+1 >= j.MaxAttempts
 }
