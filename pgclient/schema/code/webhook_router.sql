@@ -385,9 +385,9 @@ BEGIN
     -- Usually once. Where the rate of an operation cut the share of a subscription, again without that operation: its
     -- sagas must not use up the share of others.
     FOR v_pass IN 1..20 LOOP
-      -- A bulk operation has as many jobs to claim as its rate allows in 5 s, or, if that is less, the rate limit or the
-      -- slow start of the endpoint; this counts for each subscription, because the jobs of one that cannot be sent must
-      -- not hold back the others. A paused operation gets no more.
+      -- A bulk operation has as many jobs to claim as its rate allows in 5 s, or, if that is less, the rate limit or
+      -- the slow start of the endpoint; this counts for each subscription, because jobs that cannot be sent to one must
+      -- not hold back those to the others. A paused operation gets no more.
       WITH RECURSIVE waiting (op) AS (
         (SELECT j.operation_id FROM public.webhook_delivery_jobs j
           WHERE j.status = 'Pending' AND j.operation_id IS NOT NULL ORDER BY j.operation_id LIMIT 1)
