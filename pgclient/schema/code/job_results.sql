@@ -155,8 +155,8 @@ COMMENT ON FUNCTION public.fn_job_release IS
   'Returns leased jobs to queued without counting an attempt.';
 
 -- fn_job_put_off(ids, tokens, seconds) → the number of jobs: returns the jobs to queued as fn_job_release does, but
--- they cannot be claimed before so many seconds have passed, 0 to 3600. A host calls it in the transaction of a claim, for
--- jobs that it must not begin now: their leases are then never committed.
+-- they cannot be claimed before so many seconds have passed, 0 to 3600. A host calls it in the transaction of a claim,
+-- for jobs that it must not begin now: their leases are then never committed.
 CREATE OR REPLACE FUNCTION public.fn_job_put_off(p_job_ids uuid[], p_lease_tokens uuid[], p_seconds double precision)
   RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -361,8 +361,9 @@ COMMENT ON FUNCTION public.fn_job_tick IS
   'Tick job_queue_default: makes scheduled jobs and retries claimable when they are due.';
 
 -- fn_job_next_due(told, since) → when the next job becomes due that is not claimable yet (NULL = none), and the
--- server's time. If that is still told, the next_due of a tick, it returns the first job that is due at since, the time of that
--- tick, or later: jobs that were due before are locked by somebody and must not hide those that became due meanwhile.
+-- server's time. If that is still told, the next_due of a tick, it returns the first job that is due at since, the
+-- time of that tick, or later: jobs that were due before are locked by somebody and must not hide those that became due
+-- meanwhile.
 -- It locks and writes nothing, so that a host may ask once a second.
 CREATE OR REPLACE FUNCTION public.fn_job_next_due(p_told timestamptz, p_since timestamptz,
   OUT next_due timestamptz, OUT at timestamptz)
