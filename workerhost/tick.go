@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -34,7 +35,12 @@ const retryFailed = time.Second
 
 // lookEvery is how often a host looks for jobs that become due before its next tick. No tick knows of
 // a job with a short delay that was enqueued after it, and a job may be enqueued without a wake signal.
+// If looks take long, they take at most a tenth of the time.
 const lookEvery = time.Second
+
+// lookSpread spreads the looks that hosts make when a job becomes due: the first of them makes a tick,
+// and the others then no longer find the job.
+const lookSpread = 200 * time.Millisecond
 
 // firstTickWait is how long the first tick waits at most until the listener
 // listens. A tick that starts after LISTEN sees all rows that were committed
@@ -67,13 +73,14 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var look <-chan time.Time // nil: never
-	if l.Name == loopDue {
-		looks := time.NewTicker(lookEvery)
-		defer looks.Stop()
-		look = looks.C
+	looks := time.NewTimer(rand.N(lookEvery))
+	defer looks.Stop()
+	if l.Name != loopDue {
+		looks.Stop()
 	}
 	looking := false                // a look is of use: the last tick did not fail, and its worker is on
+	secondLook := false             // the last look found that a job becomes due, and planned the next one for that time
+	byLook := false                 // a look has caused the next tick
 	var dueTold, toldAt time.Time   // the next due time that the last tick told, and when it did, by the server's clock; zero = none
 	var dueAt time.Time             // the next due time that the last run told which read everything, by this machine's clock; zero = none
 	var started, nextTick time.Time // when the last tick began, and when the next one is due
@@ -83,40 +90,48 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 	var failedAt time.Time          // when the last failed run ended
 	byMode := false                 // the last tick of the interval was skipped, because pg_cron runs the worker
 	for {
-		source, follows := "external", afterQuick
+		source, follows, looked := "external", afterQuick, byLook
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-drain:
 			return nil
 		case <-l.Kicked():
-			source, follows = "wake", false
+			source, follows, looked = "wake", false, false
 		case <-l.IntervalChanged():
 			if at := started.Add(t.settings.every(l.Name)); at.Before(nextTick) {
 				asWake, nextTick = false, at
 				timer.Reset(time.Until(at))
 			}
 			continue
-		case <-look:
-			if !looking {
-				continue
+		case <-looks.C:
+			pause, planned := lookEvery, secondLook
+			secondLook = false
+			if looking {
+				began := time.Now()
+				due, in, err := t.client.JobNextDue(ctx, dueTold, toldAt) // after an error, the next tick finds the job
+				if pgerror.NoFunction(err) {                              // the database is of an older release: no look any more
+					continue
+				}
+				switch {
+				// the next tick is soon enough; a job that stays due is left to the pauses after ticks
+				case err != nil || due.IsZero() || due.Equal(dueTold) || in >= time.Until(nextTick):
+				case in <= 0:
+					asWake, byLook, afterQuick, nextTick = true, true, false, time.Now()
+					timer.Reset(0)
+				case in < lookEvery && !planned: // after a planned look, another host is at work on these jobs
+					secondLook, pause = true, in+rand.N(lookSpread)
+				}
+				pause = max(pause, 10*time.Since(began))
 			}
-			due, in, err := t.client.JobNextDue(ctx, dueTold, toldAt) // after an error, the next tick finds the job
-			if pgerror.NoFunction(err) {                              // the database is of an older release
-				look = nil
-			}
-			// a job that stays due is left to the pauses after ticks
-			if err == nil && !due.IsZero() && !due.Equal(dueTold) && in < time.Until(nextTick) {
-				asWake, afterQuick, nextTick = true, false, time.Now().Add(in)
-				timer.Reset(in)
-			}
+			looks.Reset(pause)
 			continue
 		case <-timer.C:
 			if asWake {
 				source = "wake"
 			}
 		}
-		asWake, afterQuick, looking, dueTold, toldAt = false, false, false, time.Time{}, time.Time{}
+		asWake, byLook, afterQuick, looking, dueTold, toldAt = false, false, false, false, time.Time{}, time.Time{}
 		started = time.Now()
 		every := t.settings.every(l.Name)
 		next, foundWork, retry := every, false, false
@@ -144,11 +159,14 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 			foundWork, retry = res.Work() > 0, res.Unfinished
 			t.loops.notifyNext(l.Name, res.Result)
 			t.logOutcomes(ctx, res.Log)
-			if res.Skipped == "lease_held" && source == "wake" {
-				// the tick that holds the lease may have checked before the new row was visible
+			switch {
+			case res.Skipped != "lease_held" || source != "wake":
+			case looked: // the next look shows whether that tick was enough
+				looks.Reset(retryLeaseHeld + rand.N(lookSpread))
+			default: // the tick that holds the lease may have checked before the new row was visible
 				asWake, next = true, min(next, retryLeaseHeld)
 			}
-			if res.Quick && needsFullRun(follows, res) {
+			if res.Quick && needsFullRun(follows || looked, res) {
 				asWake, afterQuick, next = true, true, min(next, fullRunAfter)
 			}
 			due, remaining, after := untilDue(res)
@@ -199,9 +217,10 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 
 // needsFullRun reports whether a full run must follow a quick run. If the quick run follows another
 // one, a full run of another host came between them: then only new work needs one. Otherwise
-// all hosts that a wake signal reached would run on, until each had its turn to run in full.
-func needsFullRun(followsQuick bool, res work.TickResult) bool {
-	return !followsQuick || res.Work() > 0
+// all hosts that a wake signal reached would run on, until each had its turn to run in full. The same
+// holds for a quick run because of a look: if it finds nothing, another host has done the work.
+func needsFullRun(follows bool, res work.TickResult) bool {
+	return !follows || res.Work() > 0
 }
 
 // logOutcomes logs the decisions of a tick about jobs that did not succeed (R02 §5.3).

@@ -39,3 +39,47 @@ func TestOneWakeOfManyHosts(t *testing.T) {
 	t.Logf("%d runs", calls)
 	require.LessOrEqual(t, calls, 4*n+extra)
 }
+
+// Without wake signals, all hosts find by their looks when a job becomes due, and few of them tick for
+// it.
+func TestOneDueJobOfManyHosts(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 100, "queue.notify.bridge_enabled", "false")
+	w.exec(`CREATE TABLE public.asked (at timestamptz DEFAULT clock_timestamp());
+		GRANT INSERT ON public.asked TO PUBLIC;
+		CREATE OR REPLACE FUNCTION public.fn_queue_tick_request(p_worker_name text, p_source text DEFAULT 'external') RETURNS jsonb LANGUAGE plpgsql SECURITY DEFINER AS
+			'BEGIN INSERT INTO public.asked DEFAULT VALUES; RETURN public.fn_queue_tick_run(p_worker_name, p_source); END'`)
+	const n, jobs = 8, 4
+	for i := range n {
+		runHost(t, w.dsn, workerhost.Options{ID: "h" + strconv.Itoa(i), Loops: []string{"job_queue_default"}})
+	}
+	asked := func() int { return w.int("SELECT count(*)::int FROM public.asked") }
+	eventually(t, func() bool { return asked() >= n }, "the hosts tick")
+	time.Sleep(3 * time.Second) // full runs follow
+	before := asked()
+	for range jobs {
+		w.exec("SELECT public.fn_job_enqueue('work', 'work', 'DOT', p_process_after => clock_timestamp() + interval '1500 ms')")
+		time.Sleep(3 * time.Second)
+		require.Zero(t, w.int("SELECT count(*)::int FROM public.job_queue WHERE NOT ready"))
+	}
+	ticks := asked() - before
+	t.Logf("%d ticks for %d jobs", ticks, jobs)
+	require.Less(t, ticks, 2*jobs*n, "each host would tick when a job becomes due, and a second later")
+}
+
+// While looks take long, hosts make them seldom.
+func TestLongLooksAreSeldom(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 100, "queue.notify.bridge_enabled", "false")
+	w.exec(`CREATE TABLE public.looked (at timestamptz DEFAULT clock_timestamp());
+		GRANT INSERT ON public.looked TO PUBLIC;
+		CREATE OR REPLACE FUNCTION public.fn_job_next_due(p_told timestamptz, p_since timestamptz, OUT next_due timestamptz, OUT at timestamptz) LANGUAGE plpgsql SECURITY DEFINER AS
+			'BEGIN INSERT INTO public.looked DEFAULT VALUES; PERFORM pg_sleep(0.4); END'`)
+	w.run(workerhost.Options{Loops: []string{"job_queue_default"}})
+	looks := "SELECT count(*)::int FROM public.looked"
+	eventually(t, func() bool { return w.int(looks) > 0 }, "it does not look")
+	time.Sleep(9 * time.Second)
+	n := w.int(looks)
+	t.Logf("%d looks", n)
+	require.LessOrEqual(t, n, 4)
+}
