@@ -63,7 +63,7 @@ func suspect(s string) suspicion {
 		return certainty
 	case isURL:
 		u, err := url.Parse(s)
-		if err != nil {
+		if err != nil || u.Scheme == "" { // words of a shell before the URL
 			return doubt
 		}
 		if pass, _ := u.User.Password(); pass == "" && !hasPassword("://?"+u.RawQuery) { // as in https://h:8443/@anna
@@ -75,7 +75,7 @@ func suspect(s string) suspicion {
 		return certainty
 	}
 	found, _ := pairs(s, func(name, val string) bool {
-		return secretParameter(name, val) && !strings.HasPrefix(strings.TrimLeft(val, `"'`), "$")
+		return secretParameter(name, val) && !strings.HasPrefix(strings.TrimLeft(val, `"`), "$")
 	})
 	if len(found) > 0 {
 		return doubt

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/enqueue"
@@ -267,17 +266,19 @@ func TestChangedAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		_, err = tx.Exec(t.Context(), x.theirs)
 		require.NoError(t, err)
-		got := make(chan queue.Result, 1)
+		var res queue.Result
+		got := make(chan error, 1)
 		go func() {
-			res, err := admin.Apply(context.Background(), p)
-			assert.NoError(t, err)
-			got <- res
+			var err error
+			res, err = admin.Apply(context.Background(), p)
+			got <- err
 		}()
 		require.Eventually(t, func() bool {
 			return get[bool](w, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')")
-		}, 2*time.Second, 10*time.Millisecond)
+		}, time.Minute, 10*time.Millisecond)
 		require.NoError(t, tx.Commit(t.Context()))
-		require.Contains(t, (<-got).Refused, x.want)
+		require.NoError(t, <-got)
+		require.Contains(t, res.Refused, x.want)
 	}
 	require.Equal(t, 4, get[int](w, "SELECT max_parallel FROM public.job_subscription"))
 	require.Equal(t, "5s", get[string](w, "SELECT value FROM public.dot_config WHERE key = 'queue.retry.schedule.kg.reindex'"))

@@ -54,18 +54,18 @@ func (m *shell) planHere(r queue.Request) queue.Plan {
 }
 
 // startApply carries out the plan. The store first compares the plan with the current rows. If the
-// database was guarded, or renamed, while the preview was open, a new preview asks for the name first.
+// database was guarded or renamed while the preview was open, or is another one since, a new preview asks for the name first.
 func (m *root) startApply(d *dialog) tea.Cmd {
 	if off := m.off(d.action); off != "" {
 		d.finish(queue.Result{Refused: off}, nil, m.o.Now())
 		return later(quietFor, armMsg{})
 	}
-	typed := len(d.typed) > 0 && d.typed[0].arg.Name == m.production()
+	typed := len(d.typed) > 0 && d.typed[0].arg.Name == d.place.name && d.place == m.place()
 	if !typed && m.locked(d.action, d.plan.Count) {
 		return m.startPlan(d)
 	}
 	if typed {
-		m.me.unlocked, m.me.place = m.o.Now().Add(unlockedFor), m.place()
+		m.me.unlocked, m.me.place = m.o.Now().Add(unlockedFor), d.place
 	}
 	if d.action.Danger == queue.DangerLocal {
 		return m.applyHere(d.serial, d.plan)
@@ -93,7 +93,7 @@ func (m *root) planned(msg plannedMsg) tea.Cmd {
 	if msg.err != nil {
 		d.finish(queue.Result{Refused: why(msg.err)}, nil, m.o.Now())
 	} else {
-		d.production = m.production()
+		d.place = m.place()
 		d.preview(msg.plan, m.locked(d.action, msg.plan.Count), m.o.Now())
 	}
 	return later(quietFor, armMsg{})

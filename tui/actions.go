@@ -98,7 +98,7 @@ func (m *root) ask(x asked) tea.Cmd {
 	m.serial++
 	d := newDialog(m.serial, a, x.req, m.o.Now(), args)
 	d.keys = m.form(a.ID).keys
-	d.production, d.facts, d.actions, d.taken = m.production(), m.facts(a, x.req), m.actions, x.taken
+	d.place, d.facts, d.actions, d.taken = m.place(), m.facts(a, x.req), m.actions, x.taken
 	if x.ready {
 		d.stage, d.form = stagePlanning, nil
 	}

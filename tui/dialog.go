@@ -41,11 +41,11 @@ type dialog struct {
 	before []string // what earlier attempts of this dialog changed, if that is unknown
 	offset int
 
-	keys       []string         // the inputs that name the row (form.keys)
-	production string           // the name of the production database; "": not production
-	actions    queue.Registry   // names how the action is undone
-	facts      []queue.PlanLine // facts about the target, shown above the inputs
-	taken      []queue.PlanLine // lines that name the targets (scene.taken)
+	keys    []string         // the inputs that name the row (form.keys)
+	place   place            // where the plan was made; without a name: not production
+	actions queue.Registry   // names how the action is undone
+	facts   []queue.PlanLine // facts about the target, shown above the inputs
+	taken   []queue.PlanLine // lines that name the targets (scene.taken)
 }
 
 func newDialog(serial int, a queue.Action, req queue.Request, now time.Time, args []queue.Arg) *dialog {
@@ -285,7 +285,7 @@ func (d *dialog) preview(p queue.Plan, locked bool, now time.Time) {
 	d.gate, d.offset, d.typed = newKeyGate(now), 0, nil
 	if d.acts() {
 		if locked {
-			d.typed = append(d.typed, newField(queue.Arg{Name: d.production, Label: "Production", Help: "type " + d.production + " to unlock"}))
+			d.typed = append(d.typed, newField(queue.Arg{Name: d.place.name, Label: "Production", Help: "type " + d.place.name + " to unlock"}))
 		}
 		if d.action.Danger == queue.DangerMany && p.Count > 1 {
 			n := strconv.FormatInt(p.Count, 10)

@@ -15,7 +15,7 @@ func (d *dialog) lines(at overlayContext) []string { return d.view(at).Lines(at.
 func (d *dialog) view(at overlayContext) views.Dialog {
 	e := at.env
 	v := views.Dialog{
-		Title: d.title(), Alarm: d.production != "", Buttons: d.buttons(), Focus: d.focus, Offset: d.offset,
+		Title: d.title(), Alarm: d.place.name != "", Buttons: d.buttons(), Focus: d.focus, Offset: d.offset,
 		Quiet: d.gate.closed(at.now) && d.stage != stageForm,
 	}
 	for _, f := range d.fields() {
@@ -44,7 +44,7 @@ func (d *dialog) view(at overlayContext) views.Dialog {
 }
 
 func (d *dialog) title() string {
-	return d.action.Heading() + queue.Choose(d.production != "", " in "+strings.ToUpper(d.production), "")
+	return d.action.Heading() + queue.Choose(d.place.name != "", " in "+strings.ToUpper(d.place.name), "")
 }
 
 // matchCount returns the number of rows that match, such as "at least 10,000".

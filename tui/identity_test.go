@@ -128,5 +128,11 @@ func TestUnlockIsOfOnePlace(t *testing.T) {
 		meanwhile(func(s *queue.Session) { s.Address = queue.Clean("10.0.0.9:5432") })
 		open()
 		c.sees("type prod-us")
+		c.typing("prod-us")
+		meanwhile(func(s *queue.Session) { s.Address = queue.Clean("10.0.0.8:5432") })
+		c.press("tab", "tab", "enter")
+		c.rest(quiet)
+		require.Len(t, s.did(), done, "the name was typed for the server before")
+		c.sees("type prod-us")
 	})
 }

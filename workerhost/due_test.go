@@ -142,7 +142,7 @@ func TestALockedJobDelaysNoLaterJob(t *testing.T) {
 	time.Sleep(time.Until(dueAt.Add(5500 * time.Millisecond))) // the pause is then 5 s
 	_, at := due("later", time.Second)
 	w.becomes(1, jobsOf, "succeeded")
-	require.Less(t, (<-began).Sub(at), 1500*time.Millisecond)
+	require.Less(t, (<-began).Sub(at), 3*time.Second)
 	require.NoError(t, tx.Rollback(t.Context()))
 	w.becomes(2, jobsOf, "succeeded")
 }

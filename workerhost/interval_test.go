@@ -115,6 +115,7 @@ func TestDueTimesDuringAWaveOfRetries(t *testing.T) {
 	w := slowWorld(t, "queue.notify.bridge_enabled", "false")
 	w.stubOrchestrator("jsonb_build_object('next_due', clock_timestamp() - interval '1 millisecond')")
 	w.run(workerhost.Options{Loops: []string{"saga_orchestrator"}})
+	eventually(t, func() bool { return w.int(runsOf, "saga_orchestrator") > 0 }, "it does not run")
 	time.Sleep(14 * time.Second)
 	n, longest := w.int(runsOf, "saga_orchestrator"), w.text("SELECT max(at - before) FROM (SELECT at, lag(at) OVER (ORDER BY at) AS before FROM public.ran WHERE worker = 'saga_orchestrator') r")
 	t.Logf("%d runs in 14 s, %s between two of them at most", n, longest)

@@ -124,7 +124,7 @@ func TestJobThatKillsItsHost(t *testing.T) {
 		}, "nothing is done")
 		if left > 0 {
 			deaths++
-			require.True(t, !beside || w.int(newDone) == 10, "no job was worked on beside a suspect")
+			require.True(t, !beside || w.int(newDone) > 0, "no job was worked on beside a suspect")
 			w.exec("UPDATE public.job_lease SET lease_until = now() - interval '1 second'")
 			w.exec("UPDATE public.job_queue SET lease_until = now() - interval '1 second' WHERE lease_until IS NOT NULL")
 		}

@@ -52,7 +52,7 @@ func TestReceiversRefuseWeakSecrets(t *testing.T) {
 	short := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("k"), 23))
 	receivers(t, func(t *testing.T, command []string, _ string) {
 		for _, secret := range []string{"", " \n", "whsec_", "whsec_" + short, good + " whsec_"} {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // an accepted secret: it would stay
+			ctx, cancel := context.WithTimeout(t.Context(), patience) // an accepted secret: it would stay
 			cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 			cmd.Env = append(cmd.Environ(), "ACME_SECRET="+secret)
 			out, err := cmd.CombinedOutput()

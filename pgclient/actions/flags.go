@@ -159,7 +159,7 @@ func applySet(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result, 
 	if err != nil {
 		return err
 	}
-	var expect pgtype.Timestamptz
+	var expect any // nil: not compared
 	switch p.Expect {
 	case "":
 	case notFound: // whatever is there by now is later
@@ -169,7 +169,7 @@ func applySet(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result, 
 		if err != nil {
 			return err
 		}
-		expect = pgtype.Timestamptz{Time: at, Valid: true}
+		expect = at // infinity too: see package pgscan
 	}
 	a, err := c.call(ctx, "SELECT public.fn_dot_config_set($1::text, $2::text, $3::text, $4::text, clock_timestamp() + make_interval(secs => $5), $6::timestamptz)",
 		key, to, p.Request.Actor, p.Request.Reason, expires, expect)

@@ -86,7 +86,7 @@ func TestExecutorBelongsToARole(t *testing.T) {
 		_, err := rightful.Exec(ctx, sql, jobs, tokens)
 		require.NoError(t, err)
 	}
-	_, err = rightful.Exec(ctx, results[4], jobs, tokens)
+	_, err = rightful.Exec(ctx, results[len(results)-1], jobs, tokens)
 	require.NoError(t, err)
 	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM public.job_history WHERE status = 'succeeded'"))
 	require.NoError(t, tx.Rollback(context.Background()))

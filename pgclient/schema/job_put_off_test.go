@@ -47,7 +47,7 @@ func TestJobPutOff(t *testing.T) {
 	require.Contains(t, claimed[:2], again.Job)
 	var n int
 	require.NoError(t, j.work.QueryRow(context.Background(), "SELECT public.fn_job_put_off($1::uuid[], $2::uuid[], 60)::int", claimed[:2], tokens[:2]).Scan(&n))
-	require.Equal(t, 1, n, "whoever claimed it since keeps it")
+	require.Equal(t, 1, n, "the later claim keeps it")
 	require.Equal(t, "leased 0 0", j.state(again.Job))
 	for _, seconds := range []string{"-1", "3601", "NULL", "'NaN'"} {
 		fails(t, j.work, "22023", "SELECT public.fn_job_put_off($1::uuid[], $2::uuid[], "+seconds+")", claimed[:1], tokens[:1])

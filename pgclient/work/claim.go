@@ -57,13 +57,18 @@ func (c *Client) JobClaim(ctx context.Context, claim Claim) ([]Job, error) {
 	return jobs, pgerror.Translate(err)
 }
 
+// holdLimit is how long a claim of several statements may wait for its next one.
+const holdLimit = "'5s'"
+
 // JobClaimExcept leases jobs as JobClaim does, except those for which refuse returns true: before
 // the claim commits, they are returned to the queue for at least the time delay, without using up
-// an attempt. refused is their number.
+// an attempt. refused is their number. The claim locks the job subscription until then, also if this
+// process is stopped meanwhile, but no longer than holdLimit.
 func (c *Client) JobClaimExcept(ctx context.Context, claim Claim, refuse func(*Job) bool, delay time.Duration) (jobs []Job, refused int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
 	defer cancel()
-	err = pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+	begin := pgx.TxOptions{BeginQuery: "BEGIN; SET LOCAL idle_in_transaction_session_timeout = " + holdLimit}
+	err = pgx.BeginTxFunc(ctx, c.pool, begin, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, ClaimSQL, claim.Executor, claim.Kinds, claim.Most, claim.After.argument())
 		if err != nil {
 			return err
@@ -87,7 +92,10 @@ func (c *Client) JobClaimExcept(ctx context.Context, claim Claim, refuse func(*J
 		_, err = tx.Exec(ctx, "SELECT public.fn_job_put_off($1::uuid[], $2::uuid[], $3::double precision)", ids, tokens, delay.Seconds())
 		return err
 	})
-	return jobs, refused, pgerror.Translate(err)
+	if err != nil {
+		return nil, 0, pgerror.Translate(err)
+	}
+	return jobs, refused, nil
 }
 
 // Payload is a payload that was read separately from its claim.

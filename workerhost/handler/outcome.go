@@ -89,11 +89,11 @@ func Outcome(err error) (code, text string, permanent bool) {
 // eachFailure calls f with each Failure in err, an outer one before those that it wraps, as
 // [errors.As] walks; errors.As would not show what is beside the Failure that it finds.
 func eachFailure(err error, f func(*Failure)) {
-	left := maxWrapped
+	remaining := maxWrapped
 	var walk func(error)
 	walk = func(err error) {
-		for err != nil && left > 0 {
-			left--
+		for err != nil && remaining > 0 {
+			remaining--
 			var as *Failure
 			if e, ok := err.(interface{ As(target any) bool }); ok && e.As(&as) {
 				f(as)

@@ -88,7 +88,9 @@ BEGIN
   IF NOT EXISTS (SELECT FROM public.queue_host q WHERE q.host_id = p_host_id AND q.stopped_at IS NULL
     AND q.last_seen_at >= clock_timestamp() - interval '15 seconds'
     AND (q.instance <> p_instance OR q.db_role <> session_user) AND q.instance IS DISTINCT FROM v_gone.instance) THEN
-    PERFORM public.fn_webhook_hosts_back();
+    IF 'webhook_worker' = ANY (p_loops) THEN
+      PERFORM public.fn_webhook_hosts_back();
+    END IF;
     INSERT INTO public.queue_host AS q (host_id, instance, version, loops, last_loops, session_tag)
     VALUES (p_host_id, p_instance, COALESCE(p_version, ''), COALESCE(p_loops, '{}'), COALESCE(p_loops, '{}'), v_tag)
     ON CONFLICT (host_id) DO UPDATE SET

@@ -112,9 +112,9 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_slow_start_begin IS
   'Begins the slow start of endpoints whose blockade ended. Internal.';
 
--- fn_webhook_hosts_back(): called before a host is registered. Begins slow starts if no host that sends webhooks was
--- seen for 60 s. The tick webhook_worker sees that only after two of its intervals, which may be an hour. A slow start
--- that fails does not stop the host. Internal.
+-- fn_webhook_hosts_back(): called before a host that sends webhooks is registered. Begins slow starts if no such host
+-- was seen for 60 s. The tick webhook_worker sees that only after two of its intervals, which may be an hour. A slow
+-- start that fails does not stop the host. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_hosts_back() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
