@@ -126,6 +126,7 @@ func (l *loader) flagValues(flags map[string]string) map[string]value {
 			found = suspectAny(raw)
 		}
 		switch found {
+		case harmless:
 		case certainty:
 			l.problem("a password in --"+k.Flag+" is refused: "+seen, where, do)
 			continue

@@ -97,6 +97,7 @@ func (l *loader) readFile(path string) configFile {
 	if mode.Perm()&0o077 != 0 {
 		const what = "the configuration file %s a password and others may read it (mode %04o)"
 		switch suspectAny(settings, profiles) {
+		case harmless:
 		case certainty:
 			l.problem(fmt.Sprintf(what, "holds", mode.Perm()), where, "run chmod 600 "+path)
 		case doubt:
