@@ -32,6 +32,8 @@ type screen struct {
 	emu  *vt.SafeEmulator
 	exit chan error
 	raw  *lastBytes
+
+	ended time.Time // when the program ended; may be read once exit has given its value
 }
 
 // lastBytes keeps the end of the program's output.
@@ -103,6 +105,7 @@ func onTerminal(t testing.TB, cols, rows int, cmd *exec.Cmd) *screen {
 	go func() {
 		defer close(ended)
 		err := cmd.Wait()
+		s.ended = time.Now()
 		select {
 		case <-read: // all output has been read
 		case <-time.After(2 * time.Second): // a child process that still runs keeps the terminal open: do not wait for it
