@@ -35,6 +35,29 @@ func (c *core) back(by string) {
 	c.asReplica(all.String())
 }
 
+// Events that are written after the clock went back wait for the repair of the times, which another
+// session has not committed yet: they are older than every subscription until then.
+func TestEventsWaitForTheRepairOfTheClock(t *testing.T) {
+	j := newJobs(t)
+	c, h := j.core, j.hooks()
+	c.exec("INSERT INTO public.subscriptions (event_type, callback_url, active, verified) VALUES ('order', 'https://h.test/', true, true)")
+	c.exec("INSERT INTO public.queue_host (host_id, instance, version, loops) VALUES ('here', gen_random_uuid(), 'v', '{webhook_router}')")
+	c.exec("UPDATE public.queue_tick_worker SET last_run_at = clock_timestamp() WHERE worker_name = 'config_expiry'")
+	c.exec("INSERT INTO public.dot_iu_runtime_lease (lease_name) VALUES ('clock')") // since an earlier repair
+	c.exec("UPDATE public.webhook_endpoint_state SET last_success_at = now()")
+	c.back("1 day")
+	h.emit("order", 3)
+	repair := c.begin(c.root)
+	_, err := repair.Exec(t.Context(), "SELECT public.fn_queue_tick_request('config_expiry', 'wake')")
+	require.NoError(t, err)
+	got := call(t, c.root, "public.fn_webhook_router_run()")
+	require.Contains(t, got["skipped"], "the clock was set back", got)
+	require.NoError(t, repair.Commit(t.Context()))
+	require.Equal(t, 3, h.route())
+	require.Zero(t, get[int](c, "SELECT count(*)::int FROM public.queue_host WHERE stopped_at IS NOT NULL"), "the host still runs")
+	require.Zero(t, get[int](c, "SELECT count(*)::int FROM public.webhook_endpoint_state WHERE num_nonnulls(failing_since, last_failure_at) > 0"), "nothing has failed")
+}
+
 func TestClockThatGoesBack(t *testing.T) {
 	j := busy(t)
 	c := j.core

@@ -91,7 +91,8 @@ BEGIN
   v_back := v_seen - v_now;
   BEGIN
     UPDATE public.queue_host q SET last_seen_at = least(q.last_seen_at - v_back, v_now),
-      started_at = least(q.started_at, v_now), stopped_at = least(q.stopped_at, v_now)
+      started_at = least(q.started_at, v_now),
+      stopped_at = CASE WHEN q.stopped_at > v_now THEN v_now ELSE q.stopped_at END -- least would return v_now for null
     WHERE q.host_id IN (SELECT x.host_id FROM public.queue_host x WHERE x.last_seen_at > v_late
       ORDER BY x.host_id FOR UPDATE SKIP LOCKED);
 
@@ -151,16 +152,20 @@ BEGIN
       expires_at = greatest(a.expires_at - v_back, v_now)
     WHERE a.ack_id IN (SELECT x.ack_id FROM public.queue_alert_ack x WHERE x.cleared_at IS NULL AND x.acked_at > v_late
       ORDER BY x.ack_id FOR UPDATE SKIP LOCKED);
-    UPDATE public.queue_heartbeat h SET silent_event_at = least(h.silent_event_at, v_now),
-      counted_from = least(h.counted_from, v_now)
+    UPDATE public.queue_heartbeat h SET
+      silent_event_at = CASE WHEN h.silent_event_at > v_now THEN v_now ELSE h.silent_event_at END,
+      counted_from = CASE WHEN h.counted_from > v_now THEN v_now ELSE h.counted_from END
     WHERE h.executor_id IN (SELECT x.executor_id FROM public.queue_heartbeat x
       WHERE x.silent_event_at > v_late OR x.counted_from > v_late ORDER BY x.executor_id FOR UPDATE SKIP LOCKED);
-    UPDATE public.queue_broadcast_share b SET event_at = least(b.event_at, v_now),
-      over_since = least(b.over_since, v_now)
+    UPDATE public.queue_broadcast_share b SET
+      event_at = CASE WHEN b.event_at > v_now THEN v_now ELSE b.event_at END,
+      over_since = CASE WHEN b.over_since > v_now THEN v_now ELSE b.over_since END
     WHERE b.event_domain IN (SELECT x.event_domain FROM public.queue_broadcast_share x
       WHERE greatest(x.event_at, x.over_since) > v_late ORDER BY x.event_domain FOR UPDATE SKIP LOCKED);
-    UPDATE public.webhook_endpoint_state t SET failing_since = least(t.failing_since, v_now),
-      last_failure_at = least(t.last_failure_at, v_now), last_success_at = least(t.last_success_at, v_now)
+    UPDATE public.webhook_endpoint_state t SET
+      failing_since = CASE WHEN t.failing_since > v_now THEN v_now ELSE t.failing_since END,
+      last_failure_at = CASE WHEN t.last_failure_at > v_now THEN v_now ELSE t.last_failure_at END,
+      last_success_at = CASE WHEN t.last_success_at > v_now THEN v_now ELSE t.last_success_at END
     WHERE t.subscription_id IN (SELECT x.subscription_id FROM public.webhook_endpoint_state x
       WHERE greatest(x.failing_since, x.last_failure_at, x.last_success_at) > v_late
       ORDER BY x.subscription_id FOR UPDATE SKIP LOCKED);
@@ -186,7 +191,8 @@ BEGIN
       refilled_at = CASE WHEN isfinite(s.refilled_at) THEN least(s.refilled_at, v_now) ELSE s.refilled_at END
     WHERE s.endpoint IN (SELECT x.endpoint FROM public.webhook_slow_start x WHERE greatest(x.began_at, x.step_at,
       NULLIF(x.refilled_at, 'infinity')) > v_late ORDER BY x.endpoint FOR UPDATE SKIP LOCKED);
-    UPDATE public.queue_bulk_operation o SET watch_since = least(o.watch_since, v_now),
+    UPDATE public.queue_bulk_operation o SET
+      watch_since = CASE WHEN o.watch_since > v_now THEN v_now ELSE o.watch_since END,
       credited_at = CASE WHEN isfinite(o.credited_at) THEN least(o.credited_at, v_now) ELSE o.credited_at END
     WHERE o.operation_id IN (SELECT x.operation_id FROM public.queue_bulk_operation x
       WHERE x.state IN ('running', 'paused') AND greatest(x.watch_since, NULLIF(x.credited_at, 'infinity')) > v_late

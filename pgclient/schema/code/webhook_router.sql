@@ -49,6 +49,22 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_sagas_make IS 'Makes the missing sagas of events. Internal.';
 
+-- fn_webhook_subscriptions_ahead() → whether the time of a subscription lies more than 5 s ahead, and
+-- fn_queue_clock_check moves it, because the server's clock was set back. Internal.
+CREATE OR REPLACE FUNCTION public.fn_webhook_subscriptions_ahead() RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+  v_late timestamptz := clock_timestamp() + interval '5 seconds';
+  v_seen timestamptz := greatest(
+    (SELECT max(q.last_seen_at) FROM public.queue_host q WHERE isfinite(q.last_seen_at)),
+    (SELECT max(w.last_run_at) FROM public.queue_tick_worker w WHERE isfinite(w.last_run_at)));
+BEGIN
+  RETURN v_seen > v_late AND EXISTS (SELECT FROM public.subscriptions s
+    WHERE s.created_at > v_late AND s.created_at < v_seen + interval '1 minute');
+END $$;
+COMMENT ON FUNCTION public.fn_webhook_subscriptions_ahead IS
+  'Whether subscriptions have a time that a clock wrote which was set back since. Internal.';
+
 -- fn_webhook_router_run(p_limit, p_quick) → {events, sagas}: reads events in batches (queue_cursor), each ordered by
 -- (created_xid, id), and makes their sagas. One run at a time: skipped while another is under way. Safe to repeat: the
 -- unique index and the dead letters prevent a second saga.
@@ -150,6 +166,11 @@ BEGIN
     SELECT e.created_xid, e.id::text INTO c.batch_xid, c.batch_id
     FROM public.events e WHERE e.id = v_ids[p_limit] AND c.batch IS NOT NULL;
     o.max_event_id := greatest(o.max_event_id, (SELECT max(i) FROM unnest(v_ids) i));
+  END IF;
+  IF cardinality(v_ids) > 0 AND public.fn_webhook_subscriptions_ahead() THEN
+    -- new events are older than a subscription until fn_queue_clock_check, in whatever session, has moved its time
+    RETURN jsonb_build_object('events', 0, 'sagas', 0,
+      'skipped', 'the clock was set back: the times of subscriptions are not moved yet');
   END IF;
   IF c.batch IS NULL THEN
     c.batch_xid := NULL;
