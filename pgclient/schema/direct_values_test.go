@@ -263,12 +263,16 @@ var directWrites = []directWrite{{
 }, {
 	role: "subscription_admin", verb: "INSERT", table: "subscriptions", row: "event_type = 'order'\ncallback_url = 'https://a.example/'",
 	values: `id | 4711 | 42501
+		created_xid | '18446744073709551615' | r.created_xid = pg_current_xact_id()
+		created_xid | '0' | r.created_xid = pg_current_xact_id()
 		id | -1 | 42501
 		event_type | '' | 23514` + webhookSubscriptions,
 }, {
 	role: "subscription_admin", verb: "UPDATE", table: "subscriptions", where: "id = 1",
 	values: `id | 4711 | 428C9
 		id | -1 | 428C9
+		created_xid | '0' | r.created_xid > '0'
+		created_xid | '18446744073709551615' | r.created_xid <= pg_current_xact_id()
 		event_type | 'other' | 42501
 		event_type | '' | 42501` + webhookSubscriptions,
 }, {
@@ -303,6 +307,8 @@ const routerOffsets = `
 	restored_after_id | 0 | 42501
 	restored_after_id | -1 | 42501
 	restored_xid | '18446744073709551615' | 42501
+	restored_subscription_id | 9223372036854775807 | 42501
+	restored_subscription_id | -1 | 42501
 	events_seen | 9223372036854775807 | 42501
 	events_seen | -1 | 42501
 	held_rows | 9223372036854775807 | 42501

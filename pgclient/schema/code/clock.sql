@@ -139,11 +139,6 @@ BEGIN
       updated_at = v_now
     WHERE s.id IN (SELECT x.id FROM public.webhook_delivery_sagas x WHERE x.status IN ('Pending', 'PendingRetry')
       AND x.next_attempt_at > v_now AND x.updated_at > v_late ORDER BY x.id LIMIT 100000 FOR UPDATE SKIP LOCKED);
-    -- A webhook subscription gets no event that is older than its created_at, so created_at must not be later than the
-    -- events that are written now. v_back is too short by the time since the last heartbeat; the 15 s cover that time.
-    UPDATE public.subscriptions s SET created_at = s.created_at - v_back - interval '15 seconds'
-    WHERE s.id IN (SELECT x.id FROM public.subscriptions x WHERE x.created_at > v_late
-      AND x.created_at < v_seen + interval '1 minute' ORDER BY x.id FOR UPDATE SKIP LOCKED);
     UPDATE public.queue_quarantine q SET last_failed_at = least(q.last_failed_at, v_now),
       first_failed_at = least(q.first_failed_at, v_now), next_try_at = greatest(q.next_try_at - v_back, v_now)
     WHERE q.quarantine_id IN (SELECT x.quarantine_id FROM public.queue_quarantine x

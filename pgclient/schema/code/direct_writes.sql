@@ -56,7 +56,8 @@ BEGIN
       WHEN s.event_type <> e.event_type THEN format('event %s has type %s, subscription %s is for %s', e.id,
         e.event_type, s.id, s.event_type)
       WHEN NOT (s.active AND s.verified) THEN format('subscription %s is not active and verified', s.id)
-      WHEN s.created_at > e.created_at THEN format('subscription %s was created after event %s', s.id, e.id)
+      WHEN NOT EXISTS (SELECT FROM public.v_webhook_recipient r WHERE (r.event_id, r.subscription_id) = (e.id, s.id))
+        THEN format('subscription %s was created after event %s', s.id, e.id)
       WHEN EXISTS (SELECT FROM public.dead_letters d WHERE (d.event_id, d.subscription_id) = (e.id, s.id))
         THEN format('event %s has a dead letter for subscription %s: requeue the dead letter', e.id, s.id)
       WHEN EXISTS (SELECT FROM public.webhook_erasure x WHERE x.event_id = e.id)
@@ -243,8 +244,9 @@ BEGIN
       AND COALESCE(NEW.held_xid <= pg_snapshot_xmax(pg_current_snapshot()), true)
       AND NEW.system_identifier = COALESCE(v_old.system_identifier, (SELECT c.system_identifier
         FROM pg_control_system() c))
-      AND (NEW.restored_through_id, NEW.restored_after_id, NEW.restored_xid) IS NOT DISTINCT FROM
-        (v_old.restored_through_id, v_old.restored_after_id, v_old.restored_xid)) IS NOT TRUE THEN
+      AND (NEW.restored_through_id, NEW.restored_after_id, NEW.restored_xid, NEW.restored_subscription_id)
+        IS NOT DISTINCT FROM (v_old.restored_through_id, v_old.restored_after_id, v_old.restored_xid,
+          v_old.restored_subscription_id)) IS NOT TRUE THEN
     RAISE EXCEPTION 'the cursor in router_offsets may only move forward, and not beyond the existing events'
       USING ERRCODE = '42501', HINT = 'leave it to fn_webhook_router_run, which moves it';
   END IF;

@@ -26,6 +26,23 @@ COMMENT ON COLUMN public.v_webhook_gate.slow_start_rate IS
 COMMENT ON COLUMN public.v_webhook_gate.gate IS
   'open, half_open (one attempt after a circuit was open), suspended, inactive or unverified';
 
+-- v_webhook_recipient: the webhook subscriptions that get each webhook event: active, verified, for its type, and
+-- written before it, by time or by transaction number. By time alone, an event that is written after the server's
+-- clock was set back would be older than its subscriptions. The transaction numbers of another cluster (a restored
+-- dump) cannot be compared: events up to restored_through_id go by time alone; subscriptions up to
+-- restored_subscription_id are older than the events after those.
+CREATE OR REPLACE VIEW public.v_webhook_recipient AS
+SELECT e.id AS event_id, s.id AS subscription_id
+FROM public.events e
+JOIN public.subscriptions s ON s.event_type = e.event_type AND s.active AND s.verified
+  AND (s.created_at <= e.created_at
+    OR e.id > (SELECT COALESCE(o.restored_through_id, 0) FROM public.router_offsets o WHERE o.id = 1)
+      AND (s.created_xid < e.created_xid
+        OR s.id <= (SELECT o.restored_subscription_id FROM public.router_offsets o WHERE o.id = 1)));
+COMMENT ON VIEW public.v_webhook_recipient IS
+  'Per webhook event, the webhook subscriptions that get it: active, verified, for its type, and written before it.';
+GRANT SELECT ON public.v_webhook_recipient TO :"queue_viewer";
+
 -- fn_webhook_sagas_make(events) → the number of sagas made: makes the sagas of these events that do not exist yet, in
 -- the order of the events. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_sagas_make(p_events bigint[]) RETURNS bigint
@@ -34,36 +51,18 @@ DECLARE
   v_sagas bigint;
 BEGIN
   INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id)
-  SELECT e.id, s.id
+  SELECT r.event_id, r.subscription_id
   FROM unnest(p_events) WITH ORDINALITY AS b (id, ord)
-  JOIN public.events e ON e.id = b.id
-  JOIN public.subscriptions s ON s.event_type = e.event_type AND s.active AND s.verified
-    AND s.created_at <= e.created_at
+  JOIN public.v_webhook_recipient r ON r.event_id = b.id
   WHERE NOT EXISTS (SELECT 1 FROM public.dead_letters d
-    WHERE d.event_id = e.id AND d.subscription_id = s.id)
-    AND NOT EXISTS (SELECT FROM public.webhook_erasure x WHERE x.event_id = e.id)
-  ORDER BY b.ord, s.id
+    WHERE d.event_id = r.event_id AND d.subscription_id = r.subscription_id)
+    AND NOT EXISTS (SELECT FROM public.webhook_erasure x WHERE x.event_id = r.event_id)
+  ORDER BY b.ord, r.subscription_id
   ON CONFLICT (event_id, subscription_id) WHERE status <> 'DeadLettered' DO NOTHING;
   GET DIAGNOSTICS v_sagas = ROW_COUNT;
   RETURN v_sagas;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_sagas_make IS 'Makes the missing sagas of events. Internal.';
-
--- fn_webhook_subscriptions_ahead() → whether the time of a subscription lies more than 5 s ahead, and
--- fn_queue_clock_check moves it, because the server's clock was set back. Internal.
-CREATE OR REPLACE FUNCTION public.fn_webhook_subscriptions_ahead() RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
-DECLARE
-  v_late timestamptz := clock_timestamp() + interval '5 seconds';
-  v_seen timestamptz := greatest(
-    (SELECT max(q.last_seen_at) FROM public.queue_host q WHERE isfinite(q.last_seen_at)),
-    (SELECT max(w.last_run_at) FROM public.queue_tick_worker w WHERE isfinite(w.last_run_at)));
-BEGIN
-  RETURN v_seen > v_late AND EXISTS (SELECT FROM public.subscriptions s
-    WHERE s.created_at > v_late AND s.created_at < v_seen + interval '1 minute');
-END $$;
-COMMENT ON FUNCTION public.fn_webhook_subscriptions_ahead IS
-  'Whether subscriptions have a time that a clock wrote which was set back since. Internal.';
 
 -- fn_webhook_router_run(p_limit, p_quick) → {events, sagas}: reads events in batches (queue_cursor), each ordered by
 -- (created_xid, id), and makes their sagas. One run at a time: skipped while another is under way. Safe to repeat: the
@@ -115,6 +114,7 @@ BEGIN
     UPDATE public.router_offsets r SET system_identifier = v_system,
       restored_after_id = COALESCE(r.restored_after_id, r.restored_through_id, 0),
       restored_through_id = (SELECT COALESCE(max(id), 0) FROM public.events),
+      restored_subscription_id = (SELECT max(s.id) FROM public.subscriptions s),
       restored_xid = pg_snapshot_xmin(pg_current_snapshot())
     WHERE r.id = 1 RETURNING r.* INTO o;
   END IF;
@@ -166,11 +166,6 @@ BEGIN
     SELECT e.created_xid, e.id::text INTO c.batch_xid, c.batch_id
     FROM public.events e WHERE e.id = v_ids[p_limit] AND c.batch IS NOT NULL;
     o.max_event_id := greatest(o.max_event_id, (SELECT max(i) FROM unnest(v_ids) i));
-  END IF;
-  IF cardinality(v_ids) > 0 AND public.fn_webhook_subscriptions_ahead() THEN
-    -- new events are older than a subscription until fn_queue_clock_check, in whatever session, has moved its time
-    RETURN jsonb_build_object('events', 0, 'sagas', 0,
-      'skipped', 'the clock was set back: the times of subscriptions are not moved yet');
   END IF;
   IF c.batch IS NULL THEN
     c.batch_xid := NULL;

@@ -5,10 +5,8 @@
 CREATE OR REPLACE FUNCTION public.fn_webhook_route_pairs(p_events bigint[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
-  RETURN ARRAY(SELECT e.id || '/' || s.id FROM public.events e
-    JOIN public.subscriptions s ON s.event_type = e.event_type AND s.active AND s.verified
-      AND s.created_at <= e.created_at
-    WHERE e.id = ANY (p_events) ORDER BY e.id, s.id);
+  RETURN ARRAY(SELECT r.event_id || '/' || r.subscription_id FROM public.v_webhook_recipient r
+    WHERE r.event_id = ANY (p_events) ORDER BY r.event_id, r.subscription_id);
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_webhook_route_pairs IS

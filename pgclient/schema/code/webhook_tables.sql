@@ -22,13 +22,14 @@ COMMENT ON COLUMN public.subscriptions.active IS
 COMMENT ON COLUMN public.subscriptions.secret_ref IS 'names a secret that hosts hold; NULL = unsigned';
 COMMENT ON COLUMN public.subscriptions.max_attempts IS 'NULL = the flag webhook.max_attempts';
 COMMENT ON COLUMN public.subscriptions.rate_limit_per_second IS 'NULL = no limit';
+COMMENT ON COLUMN public.subscriptions.created_xid IS 'the transaction that wrote it first: see v_webhook_recipient';
 GRANT SELECT, INSERT, UPDATE ON public.subscriptions TO :"subscription_admin";
 GRANT SELECT ON public.webhook_endpoint_suspensions, public.webhook_endpoint_state,
   public.webhook_rate_bucket, public.router_offsets, public.webhook_delivery_sagas,
   public.dead_letter_requeues, public.dead_letter_resolutions, public.dead_letter_open TO :"queue_viewer";
 -- not the URL, whose path and query may hold the receiver's token: see fn_webhook_url
 GRANT SELECT (id, event_type, active, verified, secret_ref, max_attempts, rate_limit_per_second, created_at, updated_at,
-  endpoint) ON public.subscriptions TO :"queue_viewer";
+  endpoint, created_xid) ON public.subscriptions TO :"queue_viewer";
 
 COMMENT ON TABLE public.webhook_endpoint_suspensions IS
   'Webhook subscriptions to which nothing is sent, and why. A circuit past its until is half-open: one probe at a '
@@ -54,6 +55,8 @@ COMMENT ON TABLE public.router_offsets IS
   'queue_cursor.';
 COMMENT ON COLUMN public.router_offsets.held_rows IS 'no longer used';
 COMMENT ON COLUMN public.router_offsets.held_since IS 'no longer used';
+COMMENT ON COLUMN public.router_offsets.restored_subscription_id IS
+  'the highest id of a webhook subscription when the router first ran in this cluster; NULL = it was made here';
 GRANT SELECT, INSERT, UPDATE ON public.router_offsets TO :"router_worker";
 
 COMMENT ON TABLE public.webhook_delivery_sagas IS
@@ -183,13 +186,9 @@ CREATE OR REPLACE TRIGGER trg_events_stamp BEFORE INSERT ON public.events FOR EA
 CREATE OR REPLACE FUNCTION public.fn_webhook_subscription_stamp() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  -- created_at decides which events a subscription may get, so nobody may set it earlier
-  NEW.created_at := CASE WHEN TG_OP = 'INSERT' THEN now()
-    -- except a time that was written by a clock that was ahead (fn_queue_clock_check, which compares with the time at
-    -- which it began)
-    WHEN OLD.created_at > statement_timestamp() + interval '5 seconds' AND current_user = :'queue_owner'
-      THEN least(NEW.created_at, OLD.created_at)
-    ELSE OLD.created_at END;
+  -- they decide which events a subscription gets, so nobody may choose them
+  NEW.created_at := CASE TG_OP WHEN 'INSERT' THEN now() ELSE OLD.created_at END;
+  NEW.created_xid := CASE TG_OP WHEN 'INSERT' THEN pg_current_xact_id() ELSE OLD.created_xid END;
   NEW.updated_at := now();
   IF TG_OP = 'UPDATE' AND NEW.id <> OLD.id THEN
     RAISE EXCEPTION 'the id of webhook subscription % cannot be changed', OLD.id
@@ -198,7 +197,7 @@ BEGIN
   RETURN NEW;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_subscription_stamp IS
-  'Trigger: sets created_at of a webhook subscription, because it decides which events the subscription may get.';
+  'Trigger: sets created_at and created_xid of a webhook subscription, because they decide which events it gets.';
 
 CREATE OR REPLACE TRIGGER trg_subscriptions_stamp BEFORE INSERT OR UPDATE ON public.subscriptions
   FOR EACH ROW EXECUTE FUNCTION public.fn_webhook_subscription_stamp();
