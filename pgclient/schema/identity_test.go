@@ -193,6 +193,36 @@ func TestAdoptSuspendAndCancel(t *testing.T) {
 	}
 }
 
+// A flag that the original switched off for a while stays off in a copy whose work is held back: its
+// end is removed too.
+func TestAdoptKeepsTimedFlagsOff(t *testing.T) {
+	for _, waiting := range []string{"suspend", "cancel"} {
+		t.Run(waiting, func(t *testing.T) {
+			flags := []string{"iu_core.routes_master_enabled"}
+			if waiting == "suspend" {
+				flags = append(flags, "queue.job_substrate.enabled")
+			}
+			j := busy(t)
+			for _, flag := range flags {
+				call(t, j.work, "public.fn_dot_config_set($1::text, 'false', 'ann', 'incident', now() + interval '1 hour')", flag)
+			}
+			c := j.clone(t)
+			dry, err := adopted(c.work, waiting, c.db.Name, true)
+			require.NoError(t, err)
+			require.Len(t, dry["switched_off"], len(flags))
+			got, err := adopted(c.work, waiting, c.db.Name, false)
+			require.NoError(t, err)
+			require.Equal(t, dry["switched_off"], got["switched_off"])
+			c.exec("UPDATE public.dot_config_revert SET revert_at = now()")
+			call(t, c.work, "public.fn_dot_config_expire()")
+			for _, flag := range flags {
+				require.Equal(t, "false", get[string](c.core, "SELECT value FROM public.dot_config WHERE key = $1", flag), flag)
+			}
+			require.Empty(t, c.take("w", 10))
+		})
+	}
+}
+
 // If several sessions adopt a clone at once, one succeeds; the others are refused, because the
 // database is no clone any more.
 func TestAdoptTogether(t *testing.T) {

@@ -72,7 +72,7 @@ COMMENT ON FUNCTION public.fn_queue_clone_refusal IS
 -- waiting: what happens to the work that came with the copy:
 --   keep     all of it continues here.
 --   suspend  none of it continues: every endpoint is suspended, running bulk operations are paused, and the flags
---            queue.job_substrate.enabled and iu_core.routes_master_enabled are switched off.
+--            queue.job_substrate.enabled and iu_core.routes_master_enabled are switched off for good.
 --   cancel   every job is cancelled, including those that hosts of the original hold; endpoints, bulk operations and
 --            iu_core.routes_master_enabled as for suspend (waiting events would create jobs).
 -- environment and guard: the new value of queue.environment; required if that flag still names the original.
@@ -138,7 +138,9 @@ BEGIN
         p_after => NULL::jsonb, p_outcome => 'refused: ' || v_rule) END);
   END IF;
 
-  v_flags := ARRAY(SELECT f FROM unnest(v_flags) f WHERE public.fn_cfg_bool(f) ORDER BY f);
+  -- a flag that is off for a while would switch itself on again
+  v_flags := ARRAY(SELECT f FROM unnest(v_flags) f WHERE public.fn_cfg_bool(f)
+    OR EXISTS (SELECT FROM public.dot_config_revert r WHERE r.key = f) ORDER BY f);
   IF p_waiting <> 'keep' THEN
     v_operations := ARRAY(SELECT o.operation_id FROM public.queue_bulk_operation o WHERE o.state = 'running'
       ORDER BY o.operation_id);
