@@ -544,6 +544,62 @@ func TestBulkEndpointsDoNotHoldBackOthers(t *testing.T) {
 	}
 }
 
+// An endpoint with a rate limit or in slow start takes of each tick only what may be sent to it, also if
+// that is less than one item, and the others get the rest of the rate. It gets more when they have too few
+// items.
+func TestBulkTicksLeaveTheRestToOtherEndpoints(t *testing.T) {
+	const total = 400 // items until those of the other endpoint are requeued
+	const limit, slowStart = "UPDATE public.subscriptions SET rate_limit_per_second = $2 WHERE id = $1",
+		`INSERT INTO public.webhook_slow_start (endpoint, began_at, why, rate, step_at, refilled_at)
+			SELECT endpoint, now(), 'test', $2, now(), now() FROM public.subscriptions WHERE id = $1 ON CONFLICT DO NOTHING`
+	for what, c := range map[string]struct {
+		limited int // endpoints
+		sql     string
+		pace    float64
+		rate    float64
+		most    int // requeued to them while the other endpoint has items
+	}{
+		"limit":            {1, limit, 5, 100, 20},
+		"many limits":      {9, limit, 1, 50, 72},
+		"small limits":     {9, limit, 0.02, 2, 36}, // a tick takes 4 items
+		"same slow start":  {3, slowStart, 6, 100, 24},
+		"above the rate":   {1, limit, 200, 100, 200},
+		"half of the rate": {1, limit, 50, 100, 200},
+	} {
+		t.Run(what, func(t *testing.T) {
+			h := newHooks(t)
+			n := int(2 * c.rate) // a tick takes two seconds of the rate at most
+			var all []int64
+			limited, theirs := map[int64]bool{}, 0
+			for i := range c.limited {
+				sub, deadLetters := h.die(fmt.Sprint("slow", i), c.most/c.limited+20)
+				limited[sub] = true
+				theirs += len(deadLetters)
+				all = append(all, deadLetters...)
+			}
+			fine, others := h.die("fine", total-c.most)
+			h.exec("UPDATE public.subscriptions SET callback_url = 'http://127.0.0.2:1/hook' WHERE id = $1", fine)
+			for sub := range limited {
+				require.NoError(t, h.asOwner(c.sql, sub, c.pace))
+			}
+			b := h.started(append(all, others...), c.rate, 0, 0)
+			for range total / n {
+				require.Equal(t, fmt.Sprintf("%d 0 0", n), b.tick(10))
+			}
+			open := func(sub int64) int {
+				return one[int](h, "SELECT count(*) FROM public.dead_letter_open WHERE subscription_id = $1", sub)
+			}
+			require.Zero(t, open(fine))
+			for sub := range limited {
+				require.Equal(t, 20, open(sub), "each gets the same")
+			}
+			for left := theirs - c.most; left > 0; left -= min(left, n) {
+				require.Equal(t, fmt.Sprintf("%d 0 0", min(left, n)), b.tick(10))
+			}
+		})
+	}
+}
+
 // Subscriptions of an endpoint in slow start share its tokens, and leave those of their operation to
 // other endpoints.
 func TestBulkSlowStartLeavesTokensToOthers(t *testing.T) {

@@ -447,14 +447,20 @@ COMMENT ON FUNCTION public.fn_queue_bulk_halt IS
   'Why a bulk operation must pause: canary, brake, items skipped in a row, or requeueing off. Internal.';
 
 -- fn_queue_bulk_next(operation, n, except) → up to n items to carry out now, without those in except: alternately from
--- the endpoints to which requests may be sent, the lowest item number of each endpoint first. Items of an endpoint that
--- is suspended or whose circuit is open wait. A half-open circuit gets one item as its probe, if no other delivery to
--- the endpoint is due; those of paused operations do not count. Internal.
+-- the endpoints to which requests may be sent, the lowest item number of each endpoint first. An endpoint with a rate
+-- limit or in slow start first gets only the part of the operation's rate at which it can be sent to, its share: the
+-- other endpoints get the rest. If they have too few items, it gets more. Items of an endpoint that is suspended or
+-- whose circuit is open wait. A half-open circuit gets one item as its probe, if no other delivery to the endpoint is
+-- due; those of paused operations do not count. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_next(p_operation_id bigint, p_n bigint, p_except bigint[])
 RETURNS TABLE (item_no bigint, target text)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_column
+DECLARE
+  v_op record;
 BEGIN
+  SELECT o.rate_per_second, o.requeued + o.skipped + o.failed AS handled INTO v_op
+  FROM public.queue_bulk_operation o WHERE o.operation_id = p_operation_id;
   RETURN QUERY
   WITH RECURSIVE lane (sub) AS (
     (SELECT i.subscription_id FROM public.queue_bulk_operation_item i
@@ -465,8 +471,9 @@ BEGIN
       ORDER BY i.subscription_id LIMIT 1)
     FROM lane l WHERE l.sub IS NOT NULL
   ), open AS MATERIALIZED (
-    SELECT l.sub, g.gate = 'half_open' AS probes FROM lane l
-    LEFT JOIN public.v_webhook_gate g ON g.subscription_id = l.sub
+    SELECT l.sub, g.gate = 'half_open' AS probes, least(g.rate_limit_per_second,
+      g.slow_start_rate / count(*) OVER (PARTITION BY g.endpoint))::numeric / v_op.rate_per_second AS pace
+    FROM lane l LEFT JOIN public.v_webhook_gate g ON g.subscription_id = l.sub
     WHERE l.sub IS NOT NULL AND COALESCE(g.gate <> 'suspended', true)
       AND (g.gate = 'half_open' IS NOT TRUE OR NOT EXISTS (SELECT FROM public.webhook_delivery_jobs j
           WHERE j.status = 'Pending' AND j.controlled IN (true, false) AND j.subscription_id = l.sub
@@ -480,16 +487,27 @@ BEGIN
             JOIN public.webhook_operation_bucket b USING (operation_id) -- no row = no rate
             JOIN public.queue_bulk_operation o USING (operation_id)
             WHERE q.dead_letter_id = s.requeued_from_dead_letter_id AND o.state = 'paused')))
+  ), share AS MATERIALIZED (
+    -- Over many ticks the shares add up to the pace, also if it is less than one item per tick. The turns differ,
+    -- because one tick may have fewer items than there are endpoints.
+    SELECT o.sub, CASE WHEN o.probes THEN 1 WHEN o.pace < 1
+      THEN floor((v_op.handled + p_n) * o.pace + o.turn) - floor(v_op.handled * o.pace + o.turn) END AS items,
+      o.lanes, o.probes
+    FROM (SELECT o.*, count(*) OVER () AS lanes,
+      row_number() OVER (ORDER BY o.sub) / (count(*) OVER ())::numeric AS turn FROM open o) o
   ), part AS (
-    SELECT p.item_no, p.target, row_number() OVER (PARTITION BY o.sub ORDER BY p.item_no) AS nth_of_endpoint
-    FROM open o CROSS JOIN LATERAL (
+    -- not more rows than are needed, even if there are many endpoints
+    SELECT p.item_no, p.target, row_number() OVER (PARTITION BY h.sub ORDER BY p.item_no) AS nth_of_endpoint, h.items
+    FROM share h CROSS JOIN LATERAL (
       SELECT i.item_no, i.target FROM public.queue_bulk_operation_item i
-      WHERE i.operation_id = p_operation_id AND i.outcome IS NULL AND i.subscription_id = o.sub
+      WHERE i.operation_id = p_operation_id AND i.outcome IS NULL AND i.subscription_id = h.sub
         AND i.item_no <> ALL (p_except)
       ORDER BY i.item_no
-      LIMIT CASE WHEN o.probes THEN 1 ELSE least(p_n, 1 + 4 * p_n / (SELECT count(*) FROM open)) END) p
+      LIMIT CASE WHEN h.probes THEN 1 ELSE least(p_n, 1 + 4 * p_n / CASE WHEN h.items * h.lanes < p_n THEN h.lanes
+        ELSE (SELECT count(*) FROM share x WHERE (x.items * x.lanes < p_n) IS NOT TRUE) END) END) p
   )
-  SELECT p.item_no, p.target FROM part p ORDER BY p.nth_of_endpoint, p.item_no LIMIT p_n;
+  SELECT p.item_no, p.target FROM part p
+  ORDER BY COALESCE(p.nth_of_endpoint > p.items, false), p.nth_of_endpoint, p.item_no LIMIT p_n;
 END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_next IS
   'The next items of a bulk operation, without those of blocked endpoints. Internal.';
