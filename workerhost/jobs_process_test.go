@@ -3,11 +3,13 @@
 package workerhost_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -135,6 +137,49 @@ func TestJobThatKillsItsHost(t *testing.T) {
 	require.Equal(t, 52, w.int(jobsOf, "succeeded"))
 	require.Equal(t, "0 1", w.text("SELECT max(attempts) || ' ' || max(lost_leases) FROM public.job_history WHERE job_kind = 'work'"), "neighbours")
 	require.Equal(t, 2, w.int("SELECT max(lost_leases)::int FROM public.job_history WHERE job_kind = 'long'"))
+}
+
+// Beside a job at its last lease, jobs that have lost leases are passed over without being written:
+// they keep their place and run in it when the job has ended.
+func TestSuspectsKeepTheirPlace(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 100)
+	suspects := func(kind string, priority, n int) {
+		w.exec(fmt.Sprintf(`DO $$ BEGIN
+			PERFORM public.fn_job_enqueue('%s', 'work', 'DOT', p_priority => %d) FROM generate_series(1, %d);
+			UPDATE public.job_queue SET lost_leases = 2 WHERE job_kind = '%[1]s'; END $$`, kind, priority, n))
+	}
+	suspects("long", 300, 1)
+	var mu sync.Mutex
+	var order []string
+	end := make(chan struct{})
+	h := runHost(t, w.both(), workerhost.Options{Loops: []string{"job_executor"}, Handlers: map[string]handler.Handler{
+		"long": handler.Func(func(context.Context, handler.Job) error { <-end; return nil }),
+		"step": handler.Func(func(context.Context, handler.Job) error { return nil }),
+		"suspect": handler.Func(func(_ context.Context, job handler.Job) error {
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, job.ID)
+			return nil
+		}),
+	}})
+	w.becomes(1, jobsOf, "in_progress")
+	suspects("suspect", 200, 8)
+	place := func() string {
+		return w.text("SELECT string_agg(concat_ws(' ', job_id, xmin), ',' ORDER BY process_after, job_id) FROM public.job_queue WHERE job_kind = 'suspect'")
+	}
+	want := w.text("SELECT string_agg(job_id::text, ',' ORDER BY process_after, job_id) FROM public.job_queue WHERE job_kind = 'suspect'")
+	before := place()
+	for range 3 { // each after the poll
+		w.exec("SELECT public.fn_job_enqueue('step', 'work', 'DOT') FROM generate_series(1, 20)")
+		w.becomes(0, "SELECT count(*)::int FROM public.job_queue WHERE job_kind = 'step'")
+	}
+	require.Equal(t, before, place(), "they were written")
+	close(end)
+	w.becomes(0, "SELECT count(*)::int FROM public.job_queue")
+	require.NoError(t, h.stop())
+	require.Equal(t, want, strings.Join(order, ","))
+	require.Equal(t, "0 2", w.text("SELECT max(attempts) || ' ' || max(lost_leases) FROM public.job_history"))
 }
 
 // After SIGTERM under load, jobs that can finish in time do so. All other jobs, including the

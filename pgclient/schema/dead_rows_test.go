@@ -54,7 +54,6 @@ func TestEmptyStatisticsReadNoDeadRows(t *testing.T) {
 		"renew":              "SELECT * FROM public.fn_job_renew(" + lease + ")",
 		"ack":                "SELECT * FROM public.fn_job_ack(" + lease + ")",
 		"release":            "SELECT * FROM public.fn_job_release(" + lease + ")",
-		"put off":            "SELECT public.fn_job_put_off(" + lease + ", 5)",
 		"fail":               "SELECT * FROM public.fn_job_fail(" + lease + ", " + errors + ", '{f,f,f,f,f}')",
 		"fail for good":      "SELECT * FROM public.fn_job_fail(" + lease + ", " + errors + ", '{t,t,t,t,t}')",
 		"reap":               "SELECT public.fn_job_reap_expired()",

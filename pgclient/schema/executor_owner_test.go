@@ -50,7 +50,7 @@ func TestExecutorBelongsToARole(t *testing.T) {
 	results := []string{
 		"SELECT * FROM public.fn_job_start($1::uuid[], $2::uuid[])", "SELECT * FROM public.fn_job_renew($1::uuid[], $2::uuid[])",
 		"SELECT * FROM public.fn_job_fail($1::uuid[], $2::uuid[], ARRAY['A', 'A'], ARRAY['a', 'a'], ARRAY[true, true])",
-		"SELECT * FROM public.fn_job_release($1::uuid[], $2::uuid[])", "SELECT * FROM public.fn_job_put_off($1::uuid[], $2::uuid[], 5)", "SELECT * FROM public.fn_job_ack($1::uuid[], $2::uuid[])",
+		"SELECT * FROM public.fn_job_release($1::uuid[], $2::uuid[])", "SELECT * FROM public.fn_job_ack($1::uuid[], $2::uuid[])",
 	}
 	for _, sql := range results {
 		fails(t, stranger, "42501", sql, jobs, tokens)

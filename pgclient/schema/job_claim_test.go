@@ -85,6 +85,41 @@ func TestJobClaimAfter(t *testing.T) {
 	}
 }
 
+// A claim that refuses jobs that have lost leases passes over them without writing, however many
+// priorities they have: they keep their place.
+func TestJobClaimRefuses(t *testing.T) {
+	j := newJobs(t)
+	j.jobSubscription("w", "", "", 0, 1000)
+	const passed = 70 // more than the priorities that one claim takes jobs of
+	for i := range passed {
+		j.job("last", "iu", 200+i)
+	}
+	j.exec("UPDATE public.job_queue SET lost_leases = 2 WHERE job_kind = 'last'")
+	call(t, j.work, "public.fn_job_enqueue('last', 'iu', 'external_worker', p_priority => 190, p_max_attempts => 1)")
+	lost, plain := j.job("last", "iu", 120), j.job("last", "iu", 110)
+	j.exec("UPDATE public.job_queue SET lost_leases = 1 WHERE priority IN (120, 190)")
+	place := func() string {
+		return get[string](j.core, "SELECT string_agg(concat_ws(' ', job_id, xmin, process_after), ',' ORDER BY job_id) FROM public.job_queue WHERE priority >= 190")
+	}
+	before := place()
+	claim := func(after map[string]any) []string {
+		got, err := tryTake(j.work, "w", nil, 100, after)
+		require.NoError(t, err)
+		require.Equal(t, "done", j.outcome("release", got...))
+		return ids(got)
+	}
+	require.Equal(t, []string{plain}, claim(map[string]any{"refuse": "lost_lease"}))
+	require.Equal(t, []string{lost, plain}, claim(map[string]any{"refuse": "last_lease"}))
+	from := []any{120, "-infinity", lost}
+	require.Equal(t, []string{plain}, claim(map[string]any{"refuse": "lost_lease", "iu/last": from}))
+	require.Equal(t, []string{lost, plain}, claim(map[string]any{"refuse": "last_lease", "iu/last": from}))
+	require.Equal(t, before, place(), "they were written")
+	_, err := tryTake(j.work, "w", nil, 1, map[string]any{"refuse": "all"})
+	refused(t, "22023", err, "refuse")
+	require.Len(t, j.takeOf("w", nil, passed+10, map[string]any{"iu/last": []any{1000, "-infinity", lost}}), 64, "of so many priorities one claim takes jobs")
+	j.balanced()
+}
+
 func TestJobClaimGoverningSubscription(t *testing.T) {
 	j := newJobs(t)
 	of := func(domain, kind string) string {

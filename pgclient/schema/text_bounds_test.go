@@ -46,7 +46,7 @@ var usual = map[string]string{
 	"p_scope": "'event_ingest_writer'", "p_pid": "pg_backend_pid()", "p_started": "now()", "p_signal": "'cancel'",
 
 	"fn_operator_changed.p_action": "'route_set'", "p_target": "'iu'",
-	"fn_job_put_off.p_seconds": "5", "fn_event_type_set.p_worker_name": "'iu_outbound_default'", "p_environment": "'staging'", "p_layer": "'job'", "p_seconds": "86400", "p_guard": "'open'",
+	"fn_event_type_set.p_worker_name": "'iu_outbound_default'", "p_environment": "'staging'", "p_layer": "'job'", "p_seconds": "86400", "p_guard": "'open'",
 	"p_executor_kind": "'Codex'", "p_producer_role": "'router_worker'", "p_allowed": "true",
 	"fn_iu_notification_requeue.p_ids": "'{00000000-0000-4000-8000-000000000001}'",
 	"fn_queue_tick_request.p_source":   "'external'", "fn_iu_route_worker_health.p_worker_name": "'iu_outbound_default'", "fn_event_inbox.p_recipient_ref": "'role:queue_viewer'",

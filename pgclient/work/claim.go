@@ -22,6 +22,29 @@ type Claim struct {
 	Kinds    []string // only these job kinds; nil = all
 	Most     int      // 1 to 10,000
 	After    JobKeys  // nil = search every queue lane from its beginning
+	Refuse   Refusal  // which jobs to pass over
+}
+
+// Refusal says which jobs a claim passes over, because jobs that have lost leases must not run beside
+// some others. They keep their place in the queue.
+type Refusal string
+
+const (
+	RefuseNone      Refusal = ""
+	RefuseLastLease Refusal = "last_lease" // jobs that the next lost lease makes dead letters
+	RefuseLostLease Refusal = "lost_lease" // all jobs that have lost a lease
+)
+
+// after returns the value of p_after; nil if the claim refuses no jobs and searches from the beginning.
+func (c *Claim) after() any {
+	if c.Refuse == RefuseNone && len(c.After) == 0 {
+		return nil
+	}
+	out := c.After.argument()
+	if c.Refuse != RefuseNone {
+		out["refuse"] = c.Refuse // no queue lane: their names contain a slash
+	}
+	return out
 }
 
 // ClaimedPayload is the largest payload, in bytes of text, that a claim returns; ClaimSQL
@@ -49,53 +72,12 @@ const ClaimSQL = `SELECT job_id, lease_token, job_kind, event_domain, executor, 
 func (c *Client) JobClaim(ctx context.Context, claim Claim) ([]Job, error) {
 	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
 	defer cancel()
-	rows, err := c.pool.Query(ctx, ClaimSQL, claim.Executor, claim.Kinds, claim.Most, claim.After.argument())
+	rows, err := c.pool.Query(ctx, ClaimSQL, claim.Executor, claim.Kinds, claim.Most, claim.after())
 	if err != nil {
 		return nil, pgerror.Translate(err)
 	}
 	jobs, err := ReadClaimed(rows, claim.Most)
 	return jobs, pgerror.Translate(err)
-}
-
-// holdLimit is how long a claim of several statements may wait for its next one.
-const holdLimit = "'5s'"
-
-// JobClaimExcept leases jobs as JobClaim does, except those for which refuse returns true: before
-// the claim commits, they are returned to the queue for at least the time delay, without using up
-// an attempt. refused is their number. The claim locks the job subscription until then, also if this
-// process is stopped meanwhile, but no longer than holdLimit.
-func (c *Client) JobClaimExcept(ctx context.Context, claim Claim, refuse func(*Job) bool, delay time.Duration) (jobs []Job, refused int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
-	defer cancel()
-	begin := pgx.TxOptions{BeginQuery: "BEGIN; SET LOCAL idle_in_transaction_session_timeout = " + holdLimit}
-	err = pgx.BeginTxFunc(ctx, c.pool, begin, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, ClaimSQL, claim.Executor, claim.Kinds, claim.Most, claim.After.argument())
-		if err != nil {
-			return err
-		}
-		all, err := ReadClaimed(rows, claim.Most)
-		if err != nil {
-			return err
-		}
-		var leases []JobLease
-		for i := range all {
-			if refuse(&all[i]) {
-				leases = append(leases, JobLease{ID: all[i].ID, Token: all[i].Token})
-			} else {
-				jobs = append(jobs, all[i])
-			}
-		}
-		if refused = len(leases); refused == 0 {
-			return nil
-		}
-		ids, tokens := columns(leases)
-		_, err = tx.Exec(ctx, "SELECT public.fn_job_put_off($1::uuid[], $2::uuid[], $3::double precision)", ids, tokens, delay.Seconds())
-		return err
-	})
-	if err != nil {
-		return nil, 0, pgerror.Translate(err)
-	}
-	return jobs, refused, nil
 }
 
 // Payload is a payload that was read separately from its claim.
@@ -158,7 +140,7 @@ func (c *Claim) Arguments(types *pgtype.Map) [][]byte {
 	if c.Kinds != nil {
 		args[1], _ = types.Encode(pgtype.TextArrayOID, pgtype.TextFormatCode, c.Kinds, nil) // encoding text cannot fail
 	}
-	if after := c.After.argument(); after != nil {
+	if after := c.after(); after != nil {
 		args[3], _ = json.Marshal(after)
 	}
 	return args

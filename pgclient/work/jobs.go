@@ -56,12 +56,9 @@ type JobKey struct {
 // JobKeys maps a queue lane (see Job.Lane) to the position up to which a worker has searched it.
 type JobKeys map[string]JobKey
 
-// argument returns the value of p_after: nil if there are no keys.
-func (k JobKeys) argument() any {
-	if len(k) == 0 {
-		return nil
-	}
-	out := make(map[string][3]any, len(k))
+// argument returns the keys as in p_after.
+func (k JobKeys) argument() map[string]any {
+	out := make(map[string]any, len(k)+1)
 	for lane, key := range k {
 		due := key.ProcessAfter.InfinityModifier.String()
 		if key.ProcessAfter.InfinityModifier == pgtype.Finite {

@@ -47,9 +47,9 @@ type claimer struct {
 	delivered chan *claim // claims that have ended, with their results
 
 	mu             sync.Mutex
-	allowed        bool // claims may be made
-	beside         runningSuspects
-	closed         bool // the loop has ended: jobs of the current claim are handed back
+	allowed        bool         // claims may be made
+	refuse         work.Refusal // which jobs claims pass over, because of the suspects that run
+	closed         bool         // the loop has ended: jobs of the current claim are handed back
 	unanswered     lease.Unanswered
 	current        *claim
 	lastSent       time.Duration // when a claim was last sent, by state.clock
@@ -65,16 +65,14 @@ type claim struct {
 	request    work.Claim
 	sentAt     time.Duration // clock when the claim was sent
 	inTx       bool          // sent in the transaction of a producer
-	beside     runningSuspects
 	ownSkipped bool
 	jobs       []work.Job
-	refused    int // jobs that the claim found and refused: see suspects
 	err        error
 	unsent     bool // err is of the release before the claim
 }
 
 // full reports that the claim found as many jobs as it asked for, so that there may be more.
-func (c *claim) full() bool { return len(c.jobs)+c.refused == c.request.Most }
+func (c *claim) full() bool { return len(c.jobs) == c.request.Most }
 
 // start sends a claim for as many jobs as are wanted. It returns false if no
 // job is wanted or a claim is under way. If an earlier claim got no answer,
@@ -97,11 +95,7 @@ func (t *claimer) start(ctx context.Context, knownTokens func() []pgtype.UUID) b
 			c.err = t.releaseUnanswered(claiming, tokens)
 			c.unsent = c.err != nil
 		}
-		switch {
-		case c.err != nil:
-		case c.beside.any:
-			c.jobs, c.refused, c.err = t.Client.JobClaimExcept(claiming, c.request, c.beside.refuse, putOffFor)
-		default:
+		if c.err == nil {
 			c.jobs, c.err = t.Client.JobClaim(claiming, c.request)
 		}
 		t.Producer.Claimed(c.jobs)
@@ -150,7 +144,7 @@ func (t *claimer) reserve(inTx bool) *claim {
 	if !t.allowed || t.current != nil || len(t.delivered) == cap(t.delivered) {
 		return nil
 	}
-	if inTx && (t.clock() < t.noTxClaimUntil || t.resumeAfter != nil || t.unanswered.New() || t.beside.any) { // a claim from a backlog takes longer, and a producer must not wait for it
+	if inTx && (t.clock() < t.noTxClaimUntil || t.resumeAfter != nil || t.unanswered.New() || t.refuse != work.RefuseNone) { // a claim from a backlog takes longer, and a producer must not wait for it
 		return nil
 	}
 	n := t.wanted()
@@ -164,7 +158,7 @@ func (t *claimer) reserve(inTx bool) *claim {
 		t.sweptAt = time.Now()
 	}
 	t.lastSent = t.clock()
-	t.current = &claim{request: work.Claim{Executor: t.ID, Kinds: t.kinds, Most: n, After: t.resumeAfter}, sentAt: t.lastSent, inTx: inTx, beside: t.beside}
+	t.current = &claim{request: work.Claim{Executor: t.ID, Kinds: t.kinds, Most: n, After: t.resumeAfter, Refuse: t.refuse}, sentAt: t.lastSent, inTx: inTx}
 	t.timer.Stop() // this claim makes the scheduled one unnecessary
 	return t.current
 }
@@ -216,12 +210,12 @@ func (t *claimer) deliver(c *claim) {
 	}()
 }
 
-// allow sets whether claims may be made from now on, and beside which suspects. It returns whether a
-// claim is under way, or delivered and not handled.
-func (t *claimer) allow(allowed bool, beside runningSuspects) (underWay bool) {
+// allow sets whether claims may be made from now on, and which jobs they pass over. It returns whether
+// a claim is under way, or delivered and not handled.
+func (t *claimer) allow(allowed bool, refuse work.Refusal) (underWay bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.allowed, t.beside = allowed, beside
+	t.allowed, t.refuse = allowed, refuse
 	return t.current != nil || len(t.delivered) > 0
 }
 

@@ -93,7 +93,7 @@ func (e *executor) run(ctx context.Context) error {
 			}
 		}
 		e.standing.ask(ctx)
-		claiming := e.claimer.allow(!draining && e.standing.allowed() && !e.results.stuck() && !e.suspects.blocksClaims(), e.suspects.running())
+		claiming := e.claimer.allow(!draining && e.standing.allowed() && !e.results.stuck() && !e.suspects.blocksClaims(), e.suspects.refusal())
 		if r := e.suspects.next(claiming); r != nil {
 			e.buffer.add([]*run{r})
 			e.workers.spawn()
@@ -156,7 +156,7 @@ func (e *executor) finish(ctx context.Context) {
 	defer killing.Stop()
 	defer e.workers.kill()
 	abandon := time.After(remaining / 2) // do not wait longer for the claim: its connection may hang
-	for e.claimer.allow(false, runningSuspects{}) {
+	for e.claimer.allow(false, work.RefuseNone) {
 		select {
 		case f := <-e.claimer.delivered:
 			e.handleClaim(f, true)

@@ -7,13 +7,9 @@ import (
 	"github.com/qtop/qtop/pgclient/work"
 )
 
-const (
-	// isolateFor bounds how long a suspect waits for the other jobs to end, and then for how long no
-	// other job starts beside it. A job that has run for longer does not kill its host at once.
-	isolateFor = 2 * time.Second
-	// putOffFor is how long a suspect that a claim refused cannot be claimed.
-	putOffFor = 5 * time.Second
-)
+// isolateFor bounds how long a suspect waits for the other jobs to end, and then for how long no
+// other job starts beside it. A job that has run for longer does not kill its host at once.
+const isolateFor = 2 * time.Second
 
 // suspects holds the claimed jobs that have lost a lease before: each of them may have killed its
 // former host. A suspect is at its last lease if the next lost lease makes it a dead letter. The
@@ -27,9 +23,8 @@ const (
 //     limited to one job; the limit doubles with each claim in which there is no suspect.
 //  4. A suspect at its last lease is never open beside another suspect: while it is open, claims
 //     refuse all suspects; while another suspect is open, they refuse suspects at their last lease.
-//  5. A job that a claim refuses is returned to the queue in the transaction of the claim, so that it
-//     is never leased and a lost host cannot cost it a lease. No attempt is counted, and it can be
-//     claimed after putOffFor, by any host. Other jobs are claimed as usual.
+//  5. A claim passes over the jobs that it refuses (work.Refusal): they keep their place in the queue,
+//     where other hosts find them. Other jobs are claimed as usual.
 //
 // What the jobs beside a job that kills its host lose, on one host or on several:
 //
@@ -102,21 +97,17 @@ func (s *suspects) clear() (waiting []*run) {
 	return waiting
 }
 
-// running says which suspects have begun in this process and are not settled.
-func (s *suspects) running() (r runningSuspects) {
+// refusal returns which jobs must not be claimed, because of the suspects that have begun in this
+// process and are not settled.
+func (s *suspects) refusal() work.Refusal {
 	s.begun = slices.DeleteFunc(s.begun, (*run).isSettled)
-	for _, x := range s.begun {
-		r.any, r.last = true, r.last || atLastLease(x.job)
+	switch {
+	case len(s.begun) == 0:
+		return work.RefuseNone
+	case slices.ContainsFunc(s.begun, func(r *run) bool { return atLastLease(r.job) }):
+		return work.RefuseLostLease
 	}
-	return r
-}
-
-// runningSuspects says which suspects are running: any at all, and one at its last lease.
-type runningSuspects struct{ any, last bool }
-
-// refuse reports whether the job must not be open beside the running suspects.
-func (r runningSuspects) refuse(j *work.Job) bool {
-	return j.LostLeases > 0 && (r.last || r.any && atLastLease(j))
+	return work.RefuseLastLease
 }
 
 // atLastLease reports whether the job becomes a dead letter when it loses another lease, as fn_job_reap

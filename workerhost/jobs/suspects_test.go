@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,35 +25,27 @@ func TestClaimsAfterASuspect(t *testing.T) {
 	require.Equal(t, 10, claims)
 }
 
-// Beside a suspect at its last lease no suspect may be open, and beside any suspect none at its last
-// lease.
+// Beside a suspect at its last lease claims refuse all suspects, and beside any other suspect those at
+// their last lease.
 func TestSuspectsBesideEachOther(t *testing.T) {
 	t.Parallel()
-	const plain, suspect, last = "plain", "suspect", "last"
-	jobs := map[string][]work.Job{
-		plain:   {{MaxAttempts: 1}, {Attempts: 4, MaxAttempts: 5}},
-		suspect: {{LostLeases: 1, MaxAttempts: 5}, {LostLeases: 1, Attempts: 3, MaxAttempts: 5}},
-		last:    {{LostLeases: 2, Attempts: 1, MaxAttempts: 5}, {LostLeases: 1, Attempts: 4, MaxAttempts: 5}, {LostLeases: 1, MaxAttempts: 1}},
-	}
-	for _, c := range []struct {
-		begun  []string
-		refuse []string
-	}{
-		{nil, nil},
-		{[]string{suspect}, []string{last}},
-		{[]string{last}, []string{suspect, last}},
-		{[]string{suspect, last}, []string{suspect, last}},
-	} {
+	suspect := []work.Job{{LostLeases: 1, MaxAttempts: 5}, {LostLeases: 1, Attempts: 3, MaxAttempts: 5}}
+	last := []work.Job{{LostLeases: 2, Attempts: 1, MaxAttempts: 5}, {LostLeases: 1, Attempts: 4, MaxAttempts: 5}, {LostLeases: 1, MaxAttempts: 1}}
+	beside := func(begun ...*work.Job) work.Refusal {
 		s := &suspects{}
-		for _, kind := range c.begun {
-			s.begun = append(s.begun, &run{job: &jobs[kind][0]})
+		for _, j := range begun {
+			s.begun = append(s.begun, &run{job: j})
 		}
-		for kind, some := range jobs {
-			for i := range some {
-				require.Equal(t, slices.Contains(c.refuse, kind), s.running().refuse(&some[i]), "%s beside %v: %+v", kind, c.begun, some[i])
-			}
-		}
+		return s.refusal()
 	}
-	ended := &suspects{begun: []*run{{job: &jobs[last][0], state: settled}}}
-	require.Equal(t, runningSuspects{}, ended.running())
+	require.Equal(t, work.RefuseNone, beside())
+	for i := range suspect {
+		require.Equal(t, work.RefuseLastLease, beside(&suspect[i]), suspect[i])
+	}
+	for i := range last {
+		require.Equal(t, work.RefuseLostLease, beside(&last[i]), last[i])
+		require.Equal(t, work.RefuseLostLease, beside(&suspect[0], &last[i]), last[i])
+	}
+	ended := &suspects{begun: []*run{{job: &last[0], state: settled}}}
+	require.Equal(t, work.RefuseNone, ended.refusal())
 }

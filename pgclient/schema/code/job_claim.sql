@@ -58,12 +58,13 @@ $$;
 COMMENT ON FUNCTION public.fn_job_lane_rule IS
   'The job subscription of an executor that applies to a queue lane (DP6 §3.3). Internal.';
 
--- fn_job_lane_head(lane, below) → the highest priority below `below` at which the lane has a claimable job that comes
--- after the key of the lane and is due from lane.due on; NULL = no such job. The key (after_priority, after_time,
+-- fn_job_lane_head(lane, below, refuse) → the highest priority below `below` at which the lane has a claimable job that
+-- comes after the key of the lane and is due from lane.due on; NULL = no such job. The key (after_priority, after_time,
 -- after_id) is the job at which the caller stopped. Rows before the key at its priority are not read, so that dead
 -- index entries there, which an old snapshot keeps, cost nothing. At other priorities the entries before lane.due are
--- skipped without reading their rows. Internal.
-CREATE OR REPLACE FUNCTION public.fn_job_lane_head(p_lane public.job_claim_lane, p_below bigint) RETURNS int
+-- skipped without reading their rows. Jobs that the claim refuses are passed over. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_lane_head(p_lane public.job_claim_lane, p_below bigint, p_refuse text)
+  RETURNS int
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_head int;
@@ -73,6 +74,8 @@ BEGIN
     AND q.priority >= p_lane.floor AND q.priority > p_lane.after_priority AND q.priority < p_below
     AND q.process_after >= p_lane.due
     AND q.status IN ('queued', 'retry_waiting') AND q.executor = p_lane.executor
+    AND (p_refuse IS NULL OR q.lost_leases = 0
+      OR p_refuse = 'last_lease' AND q.lost_leases = 1 AND q.attempts + 1 < q.max_attempts)
   ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1;
   IF v_head IS NOT NULL THEN
     RETURN v_head;
@@ -82,6 +85,8 @@ BEGIN
     WHERE q.event_domain = p_lane.event_domain AND q.job_kind = p_lane.job_kind AND q.ready
       AND q.priority = p_lane.after_priority AND (q.process_after, q.job_id) > (p_lane.after_time, p_lane.after_id)
       AND q.status IN ('queued', 'retry_waiting') AND q.executor = p_lane.executor
+      AND (p_refuse IS NULL OR q.lost_leases = 0
+        OR p_refuse = 'last_lease' AND q.lost_leases = 1 AND q.attempts + 1 < q.max_attempts)
     ORDER BY q.process_after, q.job_id LIMIT 1;
     IF v_head IS NOT NULL THEN
       RETURN v_head;
@@ -92,6 +97,8 @@ BEGIN
     AND q.priority >= p_lane.floor AND q.priority < least(p_below, p_lane.after_priority)
     AND q.process_after >= p_lane.due
     AND q.status IN ('queued', 'retry_waiting') AND q.executor = p_lane.executor
+    AND (p_refuse IS NULL OR q.lost_leases = 0
+      OR p_refuse = 'last_lease' AND q.lost_leases = 1 AND q.attempts + 1 < q.max_attempts)
   ORDER BY q.priority DESC, q.process_after, q.job_id LIMIT 1;
   RETURN v_head;
 END $$;
@@ -103,7 +110,9 @@ COMMENT ON FUNCTION public.fn_job_lane_head IS
 --   kinds   only these job kinds; NULL = all
 --   limit   the most jobs to claim, 1 to 10000; queue lanes whose next jobs have the same priority share this number
 --   after   {"<domain>/<kind>": [priority, process_after, job_id]}, the job at which this worker stopped in each queue
---           lane; NULL = read every queue lane from its start
+--           lane; NULL = read every queue lane from its start. With "refuse": "lost_lease" the claim passes over jobs
+--           that have lost a lease, with "last_lease" only over those that the next lost lease makes dead letters. They
+--           keep their place. A host claims so while it runs a job that has lost a lease.
 -- The claim first locks the job subscriptions that apply, so that concurrent claims do not exceed max_parallel. If due
 -- jobs have very many different priorities, a call may return fewer jobs than exist. Commit before working on the jobs:
 -- a lease is valid only when it is committed.
@@ -116,6 +125,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cach
 DECLARE
   v_lanes public.job_claim_lane[]; -- the queue lanes that may have work
   v_lane public.job_claim_lane;
+  v_refuse text;
   v_watermarks boolean; -- true: each lane is read from its watermark
   v_lease_secs int;
   v_until timestamptz;
@@ -249,6 +259,11 @@ BEGIN
     RETURN;
   END IF;
 
+  v_refuse := p_after ->> 'refuse';
+  IF v_refuse NOT IN ('last_lease', 'lost_lease') THEN
+    RAISE EXCEPTION 'p_after: refuse must be last_lease or lost_lease, not %', left(v_refuse, 200)
+      USING ERRCODE = '22023';
+  END IF;
   FOR i IN 1..cardinality(v_lanes) LOOP
     v_lane := v_lanes[i];
     v_key := p_after -> (v_lane.event_domain || '/' || v_lane.job_kind);
@@ -259,7 +274,7 @@ BEGIN
       v_lanes[i] := v_lane;
     END IF;
     v_heads[i] := CASE WHEN p_after IS NULL AND NOT v_watermarks THEN v_lane.head
-      ELSE public.fn_job_lane_head(v_lane, 2147483648::bigint) END;
+      ELSE public.fn_job_lane_head(v_lane, 2147483648::bigint, v_refuse) END;
     v_subscription_ids[i] := CASE WHEN v_heads[i] IS NOT NULL THEN v_lane.subscription_id END;
   END LOOP;
   FOR v_subscription IN
@@ -308,6 +323,8 @@ BEGIN
         WHERE w.event_domain = v_lane.event_domain AND w.job_kind = v_lane.job_kind AND w.ready AND w.priority = v_top
           AND (w.process_after, w.job_id) > (v_times[v_i], v_ids[v_i])
           AND w.status IN ('queued', 'retry_waiting') AND w.executor = v_lane.executor
+          AND (v_refuse IS NULL OR w.lost_leases = 0
+            OR v_refuse = 'last_lease' AND w.lost_leases = 1 AND w.attempts + 1 < w.max_attempts)
         ORDER BY w.process_after, w.job_id LIMIT least(v_n, v_lane.room) FOR UPDATE SKIP LOCKED) x;
       v_got := COALESCE(cardinality(v_tids), 0);
       v_remaining := v_remaining - v_got;
@@ -326,7 +343,7 @@ BEGIN
           END IF;
         END LOOP;
       ELSIF v_got < v_n THEN
-        v_heads[v_i] := public.fn_job_lane_head(v_lane, v_top::bigint);
+        v_heads[v_i] := public.fn_job_lane_head(v_lane, v_top::bigint, v_refuse);
       END IF;
     END LOOP;
   END LOOP;

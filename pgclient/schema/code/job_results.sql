@@ -154,32 +154,6 @@ GRANT EXECUTE ON FUNCTION public.fn_job_release TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_release IS
   'Returns leased jobs to queued without counting an attempt.';
 
--- fn_job_put_off(ids, tokens, seconds) → the number of jobs: returns the jobs to queued as fn_job_release does, but
--- they cannot be claimed before so many seconds have passed, 0 to 3600. A host calls it in the transaction of a claim,
--- for jobs that it must not begin now: their leases are then never committed.
-CREATE OR REPLACE FUNCTION public.fn_job_put_off(p_job_ids uuid[], p_lease_tokens uuid[], p_seconds double precision)
-  RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
-SET plan_cache_mode = force_generic_plan AS $$
-DECLARE
-  v_ids uuid[];
-  v_n bigint;
-BEGIN
-  IF (p_seconds BETWEEN 0 AND 3600) IS NOT TRUE THEN
-    RAISE EXCEPTION 'p_seconds must be 0 to 3600, not %', COALESCE(p_seconds::text, '(null)') USING ERRCODE = '22023';
-  END IF;
-  v_ids := ARRAY(SELECT r.job_id FROM public.fn_job_release(p_job_ids, p_lease_tokens) r WHERE r.outcome = 'done');
-  UPDATE public.job_queue q SET ready = false, updated_at = now(),
-    process_after = clock_timestamp() + make_interval(secs => p_seconds)
-  WHERE q.job_id = ANY (v_ids) AND q.status = 'queued' AND q.prior_token = ANY (p_lease_tokens);
-  GET DIAGNOSTICS v_n = ROW_COUNT;
-  RETURN v_n;
-END $$;
-GRANT EXECUTE ON FUNCTION public.fn_job_put_off TO :"dot_executor";
-COMMENT ON FUNCTION public.fn_job_put_off IS
-  'Returns leased jobs to queued for later, without counting an attempt.';
-
 -- fn_job_bury(ids, statuses, codes, errors, lost): moves leased jobs to job_history as failed or dead_letter and counts
 -- the failed attempt. A job with status dead_letter gets a row of job_dead_letter, and producer_key gets the final
 -- status. The caller has locked the leases. Internal.
