@@ -82,6 +82,36 @@ func TestJobsOfTheSameProcessTogether(t *testing.T) {
 	require.NoError(t, h.stop())
 }
 
+// Beside a job that has lost leases too, jobs are claimed in the transaction that enqueues them; others
+// that have lost leases are not.
+func TestJobsOfTheSameProcessBesideASuspect(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 100)
+	suspect := func() {
+		w.exec(`DO $$ BEGIN
+			PERFORM public.fn_job_enqueue('suspect', 'work', 'DOT', p_priority => 200);
+			UPDATE public.job_queue SET lost_leases = 2 WHERE job_kind = 'suspect' AND status = 'queued'; END $$`)
+	}
+	suspect()
+	done := make(chan struct{})
+	wait := handler.Func(func(context.Context, handler.Job) error { <-done; return nil })
+	h := runHost(t, w.both(), workerhost.Options{Loops: []string{"job_executor"}, Handlers: map[string]handler.Handler{"step": wait, "suspect": wait}})
+	w.becomes(1, jobsOf, "in_progress")
+	suspect()
+	n, together := 0, 0
+	for ; n < 60 && together == 0; n++ { // while a claim of the loop is under way, no claim shares a transaction
+		_, _, err := h.jobs.Enqueue(t.Context(), jobOf(n))
+		require.NoError(t, err)
+		w.becomes(n+2, jobsOf, "in_progress")
+		together = w.int("SELECT count(*)::int FROM public.job_queue q JOIN public.job_lease l ON q.job_id = ANY (l.job_ids) WHERE l.claimed_at = q.enqueued_at")
+	}
+	require.Positive(t, together)
+	require.Equal(t, "queued", w.text("SELECT string_agg(status, ' ') FROM public.job_queue WHERE job_kind = 'suspect' AND status <> 'in_progress'"))
+	close(done)
+	w.becomes(n+2, jobsOf, "succeeded")
+	require.NoError(t, h.stop())
+}
+
 func TestJobsOfTheSameProcessWaitForAPlace(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 2)

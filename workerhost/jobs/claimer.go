@@ -144,7 +144,7 @@ func (t *claimer) reserve(inTx bool) *claim {
 	if !t.allowed || t.current != nil || len(t.delivered) == cap(t.delivered) {
 		return nil
 	}
-	if inTx && (t.clock() < t.noTxClaimUntil || t.resumeAfter != nil || t.unanswered.New() || t.refuse != work.RefuseNone) { // a claim from a backlog takes longer, and a producer must not wait for it
+	if inTx && (t.clock() < t.noTxClaimUntil || t.resumeAfter != nil || t.unanswered.New()) { // a claim from a backlog takes longer, and a producer must not wait for it
 		return nil
 	}
 	n := t.wanted()
