@@ -405,4 +405,7 @@ func TestValueChangedSinceThePreview(t *testing.T) {
 	res := apply(t, admin, p)
 	require.Equal(t, "the event type was changed since the preview: plan the change again", res.Refused)
 	require.Equal(t, "event_type_set iu/made: ann, r, refused: changed", auditRow(w, res.AuditID))
+	apply(t, admin, plan(t, admin, set(queue.ActEventTypeSet, []string{"iu/made"}, "active", "false")))
+	apply(t, admin, plan(t, admin, set(queue.ActEventTypeSet, []string{"iu/made"}, "description", "old")))
+	require.Equal(t, "old false", get[string](w, "SELECT description || ' ' || active FROM public.event_type_registry WHERE event_type = 'made'"), "what is not named stays")
 }

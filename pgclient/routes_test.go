@@ -179,6 +179,11 @@ func TestRoutesAndConsumers(t *testing.T) {
 	set.Args = map[string]string{"enabled": "false"}
 	require.Equal(t, "changed", outcome(apply(t, admin, plan(t, admin, set)), "indexer").Outcome)
 	require.False(t, queue.Of[[]queue.Consumer](list(queue.ListConsumers))[0].Enabled)
+	set.Args = map[string]string{"executor": "DOT"}
+	p = plan(t, admin, set)
+	require.Equal(t, "disabled, one job kg.index for DOT per iu/made\n", lineOf(p, "then"), "what is not named stays")
+	apply(t, admin, p)
+	require.False(t, queue.Of[[]queue.Consumer](list(queue.ListConsumers))[0].Enabled)
 	set.Args = map[string]string{"domain": "iu", "type": "nothing", "kind": "k", "executor": "DOT"}
 	require.Contains(t, plan(t, admin, set).Refused, "event type iu/nothing is not registered")
 	set.Args["executor"] = "MOT"

@@ -22,7 +22,7 @@ func eventTypeActions() []entry {
 				{Name: "stream", Label: "Stream", Help: "that its events must name; empty = unchanged"},
 				{Name: "lane", Kind: queue.ArgChoice, Label: "Lane", Choices: []string{"immediate", "delayed"}, Help: "that its events must name; empty = unchanged"},
 				{Name: "worker", Kind: queue.ArgChoice, Label: "Route worker", Choices: []string{"iu_outbound_default", "staging_outbound"}, Help: "the tick worker to wake; empty = unchanged"},
-				{Name: "active", Kind: queue.ArgSwitch, Label: "Active", Default: "true", Required: true, Help: "events of an inactive type are refused"},
+				{Name: "active", Kind: queue.ArgSwitch, Label: "Active", Help: "true or false: events of an inactive type are refused; empty = unchanged, true for a new type"},
 				{Name: "description", Label: "Description", Help: "empty = unchanged"},
 			},
 		}, plan: planEventType, apply: applyEventType},
@@ -54,8 +54,8 @@ type eventTypeAnswer struct {
 
 func setEventType(ctx context.Context, q pgx.Tx, r queue.Request, dry bool) (a eventTypeAnswer, err error) {
 	domain, kind, _ := strings.Cut(r.Targets[0], "/")
-	err = q.QueryRow(ctx, `SELECT public.fn_event_type_set($1::text, $2::text, NULLIF($3::text, ''), NULLIF($4::text, ''), NULLIF($5::text, ''), $6::boolean, NULLIF($7::text, ''),
-		$8::text, $9::text, $10::boolean)`, domain, kind, r.Args["stream"], r.Args["lane"], r.Args["worker"], r.Args["active"] == "true", r.Args["description"], r.Actor, r.Reason, dry).Scan(&a)
+	err = q.QueryRow(ctx, `SELECT public.fn_event_type_set($1::text, $2::text, NULLIF($3::text, ''), NULLIF($4::text, ''), NULLIF($5::text, ''), NULLIF($6::text, '')::boolean, NULLIF($7::text, ''),
+		$8::text, $9::text, $10::boolean)`, domain, kind, r.Args["stream"], r.Args["lane"], r.Args["worker"], r.Args["active"], r.Args["description"], r.Actor, r.Reason, dry).Scan(&a)
 	return a, err
 }
 

@@ -30,7 +30,7 @@ func routeActions() []entry {
 				{Name: "type", Label: "Event type", Help: "empty = unchanged"},
 				{Name: "kind", Label: "Job kind", Help: "of the jobs it gets; empty = unchanged"},
 				{Name: "executor", Label: "Executor kind", Help: "kind of executor that runs them: " + strings.Join(queue.ExecutorKinds(), ", ") + "; empty = unchanged"},
-				{Name: "enabled", Kind: queue.ArgSwitch, Label: "Enabled", Default: "true", Required: true},
+				{Name: "enabled", Kind: queue.ArgSwitch, Label: "Enabled", Help: "true or false; empty = unchanged, true for a new consumer"},
 			},
 		}, plan: planRouting, apply: applyRouting},
 	}
@@ -78,13 +78,12 @@ type routingAnswer struct {
 
 // setRouting calls the function of the request's action for its target.
 func setRouting(ctx context.Context, q pgx.Tx, r queue.Request, dry bool) (a routingAnswer, err error) {
-	enabled := r.Args["enabled"]
 	if r.Action == queue.ActRouteSet {
-		err = q.QueryRow(ctx, "SELECT public.fn_iu_outbound_route_set($1::text, $2::boolean, $3::text, $4::text, $5::boolean)", r.Targets[0], enabled == "true", r.Actor, r.Reason, dry).Scan(&a)
+		err = q.QueryRow(ctx, "SELECT public.fn_iu_outbound_route_set($1::text, $2::boolean, $3::text, $4::text, $5::boolean)", r.Targets[0], r.Args["enabled"] == "true", r.Actor, r.Reason, dry).Scan(&a)
 		return a, err
 	}
-	err = q.QueryRow(ctx, "SELECT public.fn_consumer_set($1::text, NULLIF($2, ''), NULLIF($3, ''), NULLIF($4, ''), NULLIF($5, ''), $6::boolean, $7::text, $8::text, $9::boolean)", r.Targets[0],
-		r.Args["domain"], r.Args["type"], r.Args["kind"], r.Args["executor"], enabled == "true", r.Actor, r.Reason, dry).Scan(&a)
+	err = q.QueryRow(ctx, "SELECT public.fn_consumer_set($1::text, NULLIF($2, ''), NULLIF($3, ''), NULLIF($4, ''), NULLIF($5, ''), NULLIF($6, '')::boolean, $7::text, $8::text, $9::boolean)", r.Targets[0],
+		r.Args["domain"], r.Args["type"], r.Args["kind"], r.Args["executor"], r.Args["enabled"], r.Actor, r.Reason, dry).Scan(&a)
 	return a, err
 }
 

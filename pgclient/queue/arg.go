@@ -55,10 +55,10 @@ func (a Arg) Hint() string {
 // Options returns the values to choose from in a form; nil = the value is typed.
 func (a Arg) Options() []string {
 	switch {
+	case !a.Required && (a.Kind == ArgChoice || a.Kind == ArgSwitch):
+		return nil // an empty value has a meaning, so the value must be typed
 	case a.Kind == ArgSwitch:
 		return []string{"true", "false"}
-	case a.Kind == ArgChoice && !a.Required:
-		return nil // an empty value has a meaning, so the value must be typed
 	}
 	return a.Choices
 }
