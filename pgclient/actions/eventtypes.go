@@ -21,7 +21,7 @@ func eventTypeActions() []entry {
 			Args: []queue.Arg{
 				{Name: "stream", Label: "Stream", Help: "that its events must name; empty = unchanged"},
 				{Name: "lane", Kind: queue.ArgChoice, Label: "Lane", Choices: []string{"immediate", "delayed"}, Help: "that its events must name; empty = unchanged"},
-				{Name: "worker", Kind: queue.ArgChoice, Label: "Route worker", Choices: []string{"iu_outbound_default", "staging_outbound"}, Help: "the tick worker to wake; empty = unchanged"},
+				{Name: "worker", Kind: queue.ArgChoice, Label: "Route worker", Choices: []string{"iu_outbound_default", "staging_outbound"}, Help: "the tick worker that routes the domain; empty = unchanged"},
 				{Name: "active", Kind: queue.ArgSwitch, Label: "Active", Help: "true or false: events of an inactive type are refused; empty = unchanged, true for a new type"},
 				{Name: "description", Label: "Description", Help: "empty = unchanged"},
 			},

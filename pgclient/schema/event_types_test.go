@@ -35,6 +35,10 @@ func TestEventTypeIsRegistered(t *testing.T) {
 	require.Equal(t, "made of parts", get[string](c, "SELECT description FROM public.event_type_registry WHERE event_type = 'made'"), "NULL leaves what stands")
 	fails(t, writer, "23503", insert("update", "immediate"))
 	require.Equal(t, "ours", call(t, admin, "public.fn_event_type_set('system', 'queue_worker_silent', 'x', 'delayed', NULL, NULL, NULL, 'ann', 'r')")["rule"])
+	require.Equal(t, "worker", set("NULL, NULL, 'staging_outbound', NULL, NULL")["rule"], "it does not route the domain")
+	const staged = "public.fn_event_type_set('staging', 'made', 's', 'delayed', $1::text, NULL, NULL, 'ann', 'r', true)"
+	require.Equal(t, "worker", call(t, admin, staged, "iu_outbound_default")["rule"], "its first type, too")
+	require.Nil(t, call(t, admin, staged, "staging_outbound")["refused"])
 	for _, bad := range []string{"'a b', 'immediate', NULL, NULL, NULL", "'s', 'soon', NULL, NULL, NULL", "'s', 'delayed', 'nobody', NULL, NULL", "'s', 'delayed', NULL, NULL, repeat('x', 501)"} {
 		fails(t, admin, "22023", "SELECT public.fn_event_type_set('iu', 'made', "+bad+", 'ann', 'r')")
 	}

@@ -3,7 +3,8 @@
 -- fn_event_type_set(domain, type, stream, lane, worker, active, description, actor, reason, dry_run) → {event_domain,
 -- event_type, created, before, after, audit_id}: registers an event type or changes it; NULL keeps the current value.
 -- From then on every event of the type must have this stream and lane; events of an inactive type are refused. Refused:
--- ours (types that only qtop emits), not_found (a new type without a stream or a lane).
+-- ours (types that only qtop emits), not_found (a new type without a stream or a lane), worker (one that does not
+-- route the domain: the signals of its events would wake the wrong route worker).
 CREATE OR REPLACE FUNCTION public.fn_event_type_set(p_event_domain text, p_event_type text, p_event_stream text,
   p_delivery_lane text, p_worker_name text, p_active boolean, p_description text, p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
@@ -16,6 +17,9 @@ DECLARE
   v_old public.event_type_registry;
   v_new public.event_type_registry;
   v_there boolean;
+  v_worker text := COALESCE(
+    (SELECT o.worker_name FROM public.iu_outbound_route o WHERE o.event_domain = p_event_domain),
+    CASE p_event_domain WHEN 'staging' THEN 'staging_outbound' ELSE 'iu_outbound_default' END);
   v_rule text;
   v_audit bigint;
 BEGIN
@@ -47,7 +51,8 @@ BEGIN
   v_new.active := COALESCE(p_active, v_old.active, true);
   v_new.description := COALESCE(p_description, v_old.description, '');
   v_rule := CASE WHEN public.fn_event_ours(p_event_domain, p_event_type) THEN 'ours'
-    WHEN num_nulls(v_new.event_stream, v_new.delivery_lane) > 0 THEN 'not_found' END;
+    WHEN num_nulls(v_new.event_stream, v_new.delivery_lane) > 0 THEN 'not_found'
+    WHEN p_worker_name <> v_worker THEN 'worker' END;
   IF v_rule IS NOT NULL THEN
     IF NOT v_dry THEN
       v_audit := public.fn_operator_audit(
@@ -57,6 +62,7 @@ BEGIN
     END IF;
     RETURN jsonb_build_object('refused', true, 'rule', v_rule, 'dry_run', v_dry, 'audit_id', v_audit, 'reason',
       CASE v_rule WHEN 'ours' THEN format('event type %s is emitted only by qtop and cannot be changed', v_target)
+      WHEN 'worker' THEN format('%s routes the events of domain %s, not %s', v_worker, p_event_domain, p_worker_name)
       ELSE format('event type %s is not registered: a new one needs a stream and a delivery lane', v_target) END);
   END IF;
   IF NOT v_dry THEN
