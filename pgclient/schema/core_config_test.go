@@ -231,6 +231,34 @@ func TestConfigExpiry(t *testing.T) {
 	require.Equal(t, "false", value())
 }
 
+// A flag that was changed for a while follows a default that a release changes, after the revert
+// and before it.
+func TestConfigExpiryToDefault(t *testing.T) {
+	c := newCore(t)
+	const key = "webhook.max_attempts"
+	seed := func(value string) {
+		c.exec("SELECT public.fn_dot_config_seed($1::text, 'integer', $2::text, '')", key, value)
+	}
+	for _, before := range []bool{false, true} {
+		call(t, c.root, "public.fn_dot_config_set($1::text, '3', 'ann', 'for a while', now() + interval '1 hour')", key)
+		if before {
+			seed("8")
+		}
+		c.exec("UPDATE public.dot_config_revert SET revert_at = now()")
+		require.EqualValues(t, 1, call(t, c.root, "public.fn_dot_config_expire()")["reverted"])
+		if !before {
+			seed("7")
+		}
+		require.Equal(t, map[bool]string{false: "7 migration", true: "8 migration"}[before], get[string](c, "SELECT value || ' ' || updated_by FROM public.dot_config WHERE key = $1", key))
+	}
+	setFlag(t, c.root, key, "4")
+	call(t, c.root, "public.fn_dot_config_set($1::text, '3', 'ann', 'for a while', now() + interval '1 hour')", key)
+	seed("9")
+	c.exec("UPDATE public.dot_config_revert SET revert_at = now()")
+	call(t, c.root, "public.fn_dot_config_expire()")
+	require.Equal(t, "4 ann", get[string](c, "SELECT value || ' ' || updated_by FROM public.dot_config WHERE key = $1", key), "what a person set stays")
+}
+
 // A revert that would contradict another flag waits, and the snapshot shows it as overdue.
 func TestConfigRevertHeld(t *testing.T) {
 	c := newCore(t)

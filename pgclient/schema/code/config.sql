@@ -114,7 +114,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_cfg_readable IS 'Whether a value fits the kind and the bounds of its key. Internal.';
 
 -- fn_dot_config_seed(key, kind, default, description, switch, choices): declares a flag. An existing flag keeps its
--- value, unless the value is the default of the previous release and nobody has set it. Only seeds.sql calls it.
+-- value, unless the value is the default of the previous release and nobody has set it. A flag that will revert to that
+-- default reverts to the new one. Only seeds.sql calls it.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_seed(
   p_key text, p_kind text, p_default text, p_description text,
   p_switch boolean DEFAULT false, p_choices text[] DEFAULT NULL) RETURNS void
@@ -128,6 +129,9 @@ BEGIN
   FROM public.dot_config_rule r
   WHERE c.key = p_key AND r.key = p_key AND r.default_value <> p_default AND c.value = r.default_value
     AND c.updated_by = 'migration';
+  UPDATE public.dot_config_revert v SET revert_to = p_default
+  FROM public.dot_config_rule r
+  WHERE v.key = p_key AND r.key = p_key AND r.default_value <> p_default AND v.revert_to = r.default_value;
   UPDATE public.dot_config_rule SET kind = p_kind, default_value = p_default, choices = p_choices, switch = p_switch
   WHERE key = p_key
     AND (kind, default_value, choices, switch) IS DISTINCT FROM (p_kind, p_default, p_choices, p_switch);
@@ -399,7 +403,8 @@ COMMENT ON FUNCTION public.fn_dot_config_set IS
 
 -- fn_dot_config_expire() → {reverted, dropped, held}: tick worker config_expiry. A flag reverts only if it still has
 -- the value that was set with the expiry; otherwise the revert is dropped. A revert that would conflict with other
--- flags is held: it stays pending and is shown as overdue.
+-- flags is held: it stays pending and is shown as overdue. A flag that reverts to its default follows the default of
+-- later releases again.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_expire() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -437,7 +442,9 @@ BEGIN
       v_held := v_held + 1;
       CONTINUE;
     ELSE
-      UPDATE public.dot_config SET value = v_due.revert_to, updated_at = clock_timestamp(), updated_by = v_due.set_by
+      UPDATE public.dot_config SET value = v_due.revert_to, updated_at = clock_timestamp(), updated_by = CASE
+        WHEN v_due.revert_to = (SELECT r.default_value FROM public.fn_cfg_rule(v_key) r) THEN 'migration'
+        ELSE v_due.set_by END
       WHERE key = v_key;
       PERFORM public.fn_operator_audit(
         p_action => 'flag_revert', p_target => v_key, p_actor => v_due.set_by,
